@@ -1,0 +1,203 @@
+/* eyelet: pictures and text in, text out.
+ *
+ * The whole of what a program (the command line, the server, the bench) needs to know. Tensors, tokens
+ * and devices stay behind this header.
+ *
+ *     ey_err err;
+ *     ey_engine_options options = ey_engine_defaults();
+ *     options.model = "/models/Qwen3-VL-2B-Instruct-FP8";
+ *     ey_engine *engine = NULL;
+ *     if (!ey_engine_open(&engine, &options, &err)) { fprintf(stderr, "%s\n", err.text); return 1; }
+ *
+ *     ey_part parts[] = { ey_image_part(bytes, n_bytes), ey_text_part("What is this?") };
+ *     ey_message message = { .role = "user", .parts = parts, .n_parts = 2 };
+ *     ey_request request = ey_request_defaults();
+ *     request.messages = &message, request.n_messages = 1;
+ *     ey_answer answer = {0};
+ *     if (ey_ask(engine, &request, &answer, &err)) puts(answer.text);
+ *     ey_answer_free(&answer);
+ *     ey_engine_close(&engine);
+ *
+ * Strings are UTF-8. A call that returns false has filled *err with a sentence a person can act on. */
+#ifndef EYELET_H
+#define EYELET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- errors -------------------------------------------------------------------------------------- */
+
+/* name, HTTP status, exit status of a command */
+#define EY_CODES(X)                                                                                    \
+    X(EY_OK, 200, 0)              /* no error */                                                       \
+    X(EY_BAD_REQUEST, 400, 2)     /* the caller asked for something that cannot be */                  \
+    X(EY_BAD_IMAGE, 400, 1)       /* a picture that cannot be read */                                  \
+    X(EY_TOO_LONG, 400, 1)        /* prompt and answer do not fit the context */                       \
+    X(EY_NOT_FOUND, 404, 1)       /* no such model or file */                                          \
+    X(EY_BAD_MODEL, 500, 1)       /* a checkpoint or tokenizer file that is damaged or not supported */\
+    X(EY_NO_MEMORY, 503, 1)       /* memory could not be had */                                        \
+    X(EY_CANCELLED, 499, 1)       /* the caller stopped it */                                          \
+    X(EY_IO, 500, 1)              /* the system refused to read or write */                            \
+    X(EY_INTERNAL, 500, 1)        /* a bug of ours */
+
+typedef enum {
+#define EY_CODE_ENUM(name, http, status) name,
+    EY_CODES(EY_CODE_ENUM)
+#undef EY_CODE_ENUM
+} ey_code;
+
+typedef struct {
+    ey_code code;
+    char text[768]; /* what was wrong, with which value, and what to do; never cut inside a character */
+} ey_err;
+
+/* Exit status of a command that ends with this code. */
+int ey_code_exit_status(ey_code code);
+/* HTTP status of a reply that carries this code. */
+int ey_code_http_status(ey_code code);
+
+/* ---- engine -------------------------------------------------------------------------------------- */
+
+typedef struct ey_engine ey_engine; /* one loaded model */
+
+/* Progress of a long step: `phase` is a static string ("loading", "vision", "prefill", "decode"). */
+typedef void ey_progress_fn(void *user, const char *phase, uint64_t done, uint64_t total);
+
+typedef struct {
+    const char *model;   /* checkpoint directory, or a repository name found in the Hugging Face cache */
+    const char *device;  /* "auto", "cpu" or "ref" */
+    int threads;         /* 0: as many as the processors this process may use */
+    int max_model_len;   /* tokens of context; 0: min(8,192, what the model allows) */
+    ey_progress_fn *progress;
+    void *progress_user;
+} ey_engine_options;
+
+ey_engine_options ey_engine_defaults(void);
+
+/* Opens a model. On success *engine is the caller's, to be closed. Borrows nothing of `options` afterwards
+ * but the progress callback. */
+bool ey_engine_open(ey_engine **engine, const ey_engine_options *options, ey_err *err);
+/* Frees all and sets *engine to NULL; takes NULL and half-built engines. */
+void ey_engine_close(ey_engine **engine);
+
+typedef struct {
+    const char *directory;    /* where the checkpoint was found */
+    const char *architecture; /* as config.json names it */
+    const char *device;
+    int max_model_len;
+    uint64_t weight_bytes, kv_bytes, workspace_bytes;
+    double load_seconds;
+} ey_engine_info;
+
+/* Facts of an open engine; the strings live as long as the engine. */
+ey_engine_info ey_engine_describe(const ey_engine *engine);
+
+/* ---- requests ------------------------------------------------------------------------------------ */
+
+typedef enum { EY_PART_TEXT, EY_PART_IMAGE } ey_part_type;
+
+/* How large a picture may become: AUTO 1,310,720 pixels, LOW 262,144, HIGH 4,194,304, NATIVE the
+ * checkpoint's own budget (what the reference uses). Never more than the checkpoint's, nor than half
+ * of the context. */
+typedef enum { EY_DETAIL_AUTO, EY_DETAIL_LOW, EY_DETAIL_HIGH, EY_DETAIL_NATIVE } ey_detail;
+
+typedef struct {
+    ey_part_type type;
+    const void *bytes; /* text: UTF-8; picture: the file as it is (JPEG, PNG, WebP, GIF, HEIC, AVIF) */
+    size_t n_bytes;
+    ey_detail detail;    /* pictures */
+    uint64_t max_pixels; /* pictures: when not 0, this budget instead of detail's */
+} ey_part;
+
+ey_part ey_text_part(const char *text);
+ey_part ey_image_part(const void *bytes, size_t n_bytes);
+
+typedef struct {
+    const char *name;
+    const char *arguments; /* JSON text, given to the model as it stands */
+} ey_tool_call;
+
+typedef struct {
+    const char *role; /* "system", "user", "assistant" or "tool" */
+    const ey_part *parts;
+    size_t n_parts;
+    const ey_tool_call *tool_calls; /* assistant */
+    size_t n_tool_calls;
+} ey_message;
+
+typedef struct ey_event ey_event;
+/* Called as the answer grows, on the thread that called ey_ask. Returning false cancels the request
+ * within one step; ey_ask then succeeds with finish "cancelled" and the text so far. */
+typedef bool ey_event_fn(void *user, const ey_event *event);
+
+typedef struct {
+    const ey_message *messages;
+    size_t n_messages;
+    const char *const *tools; /* JSON objects as text, one a tool */
+    size_t n_tools;
+    bool add_vision_id;        /* "Picture 1: " before each picture */
+    bool parse_special_tokens; /* false: text that spells a special token stays text */
+    int max_tokens;            /* of the answer; 0: as many as the context holds */
+    bool ignore_eos;           /* go on after a stop token (benchmarks) */
+    int top_logprobs;          /* < 0: none; else the chosen token's and this many alternatives (≤ 20) */
+    ey_event_fn *on_event;
+    void *event_user;
+} ey_request;
+
+ey_request ey_request_defaults(void);
+
+typedef struct {
+    int id;
+    const char *token; /* its text; bytes that are not UTF-8 alone appear as U+FFFD */
+    float logprob;     /* of the raw logits, before penalties and temperature */
+} ey_candidate;
+
+typedef struct {
+    ey_candidate chosen;
+    const ey_candidate *top; /* [n_top], most likely first */
+    size_t n_top;
+} ey_token_logprobs;
+
+struct ey_event {
+    enum { EY_EVENT_PHASE, EY_EVENT_TEXT } type;
+    const char *phase; /* PHASE: "vision", "prefill", "decode" */
+    int done, total;   /* PHASE */
+    const char *text;  /* TEXT: whole characters only; lives until the callback returns */
+    size_t n_text;
+};
+
+typedef struct {
+    int width, height;           /* upright original */
+    int used_width, used_height; /* what the model saw */
+    int tokens;
+} ey_image_usage;
+
+typedef struct {
+    char *text;
+    size_t n_text;
+    const char *finish_reason; /* "stop", "length" or "cancelled" */
+    int *tokens;               /* ids of the answer, the stop token not among them */
+    int n_tokens;
+    int prompt_tokens, completion_tokens, image_tokens;
+    ey_image_usage *images;
+    size_t n_images;
+    ey_token_logprobs *logprobs; /* [n_logprobs], one a token of the answer (a stop token has one too) */
+    size_t n_logprobs;
+    double vision_seconds, prefill_seconds, decode_seconds;
+    void *owner; /* memory of all of the above */
+} ey_answer;
+
+/* Answers one request; blocks until it is done. The answer is the caller's, to be freed also after an error. */
+bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *err);
+void ey_answer_free(ey_answer *answer);
+
+/* Token ids of a text as the model's tokenizer gives them, in *ids (the caller frees) and *n. */
+bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special, int **ids,
+                 size_t *n, ey_err *err);
+/* The text of one token, as ey_candidate gives it; lives as long as the engine. */
+const char *ey_token_text(const ey_engine *engine, int id);
+
+const char *ey_version(void);
+
+#endif

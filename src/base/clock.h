@@ -1,0 +1,7 @@
+/* Monotonic seconds. */
+#ifndef EY_BASE_CLOCK_H
+#define EY_BASE_CLOCK_H
+
+double seconds_now(void);
+
+#endif

@@ -1,0 +1,25 @@
+/* Files: whole reads and read-only maps. */
+#ifndef EY_BASE_FILE_H
+#define EY_BASE_FILE_H
+
+#include "base/err.h"
+
+struct file_map {
+    const uint8_t *data; /* NULL when the file is empty */
+    size_t size;
+};
+
+/* Maps a regular file read-only. Errors: not there, not a regular file, not readable. */
+bool file_map_open(struct file_map *map, const char *path, ey_err *e);
+void file_map_close(struct file_map *map);
+
+/* Reads a whole file of at most `max` bytes into *data (the caller frees; one NUL follows the bytes, not
+ * counted in *size). "-" is not special. Works on pipes too. */
+bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e);
+
+/* dir + "/" + name in `out` of EY_MAX_PATH bytes; false with a message when too long. */
+bool path_join(char *out, const char *dir, const char *name, ey_err *e);
+bool path_is_directory(const char *path);
+bool path_is_file(const char *path);
+
+#endif

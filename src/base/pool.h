@@ -1,0 +1,22 @@
+/* A team of threads, started once, that runs one loop at a time and sleeps otherwise. */
+#ifndef EY_BASE_POOL_H
+#define EY_BASE_POOL_H
+
+#include "base/err.h"
+
+struct pool;
+
+/* Work on items [begin, end) of a loop; `thread` is 0..pool_threads-1, for scratch space. */
+typedef void pool_fn(void *context, size_t begin, size_t end, int thread);
+
+/* threads = 0: the processors this process may run on. The caller is one of the threads. */
+bool pool_create(struct pool **pool, int threads, ey_err *e);
+void pool_destroy(struct pool **pool);
+int pool_threads(const struct pool *pool);
+/* Runs fn over [0, n) in pieces of `grain` items, on all threads, and returns when all are done. Not to be
+ * called from within fn, and by one thread at a time. */
+void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context);
+/* Processors this process may run on (affinity and cgroup quota). */
+int processors_usable(void);
+
+#endif

@@ -1,0 +1,42 @@
+/* Untrusted bytes → upright RGB → resized RGB → patch rows (spec 5). Knows no model beyond the numbers in
+ * struct patch_spec. */
+#ifndef EY_IMAGE_H
+#define EY_IMAGE_H
+
+#include "base/err.h"
+
+struct image {
+    int width, height;
+    uint8_t *rgb; /* [height, width, 3], owned */
+};
+
+/* Decodes JPEG, PNG, WebP, GIF (first frame) and, where libheif is present, HEIC and AVIF. EXIF orientation is
+ * applied and alpha composited on white. `name` is for messages. The header is checked against
+ * EY_MAX_IMAGE_SIDE and EY_MAX_IMAGE_PIXELS before a pixel is allocated. Anything else is named in the error. */
+bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e);
+void image_free(struct image *image);
+
+/* What a checkpoint's preprocessor_config.json says. */
+struct patch_spec {
+    int patch;    /* 16 */
+    int temporal; /* 2 */
+    int merge;    /* 2 */
+    uint64_t min_pixels, max_pixels;
+    float mean[3], std[3]; /* of values 0..1 */
+};
+
+/* Size after smart_resize (spec 5.1) under the spec's own budget; false when a side ratio is above 200. */
+bool image_smart_size(int width, int height, const struct patch_spec *spec, int *out_width, int *out_height, ey_err *e);
+
+/* int16 fixed-point antialiased bicubic, horizontal then vertical, bit for bit what torchvision's uint8 path
+ * gives on a CPU (spec 5.2). `out` is a new image; equal sizes give a copy. */
+bool image_resize(struct image *out, const struct image *in, int width, int height, ey_err *e);
+
+/* Rows of floats in merge-block order (spec 5.3, 5.4): out[(height/patch)*(width/patch), 3*temporal*patch*patch].
+ * Sizes must be multiples of patch*merge. */
+void image_patchify(float *out, const struct image *image, const struct patch_spec *spec);
+
+/* Writes a PNG file (RGB, 8 bit). */
+bool image_write_png(const struct image *image, const char *path, ey_err *e);
+
+#endif
