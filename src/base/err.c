@@ -1,0 +1,87 @@
+/* Error values: formatting, with bytes that could harm a terminal or a log made visible. */
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+static const struct {
+    int http, exit_status;
+} statuses[] = {
+#define EY_CODE_ROW(name, http, status) [name] = {http, status},
+    EY_CODES(EY_CODE_ROW)
+#undef EY_CODE_ROW
+};
+
+int ey_code_exit_status(ey_code code)
+{
+    return statuses[code].exit_status;
+}
+
+int ey_code_http_status(ey_code code)
+{
+    return statuses[code].http;
+}
+
+/* Length of a printable character at s, or 0. */
+static int printable_length(const char *s, size_t n)
+{
+    uint32_t cp;
+    int length = utf8_decode(s, n, &cp);
+    return length > 0 && cp >= 0x20 && !(cp >= 0x7f && cp < 0xa0) ? length : 0;
+}
+
+/* Copies text to out, control characters and malformed bytes as \xNN; cuts between characters. */
+static void copy_visible(char *out, size_t capacity, const char *text)
+{
+    size_t n = strlen(text), used = 0;
+    for (size_t i = 0; i < n;) {
+        int length = printable_length(text + i, n - i);
+        char escaped[5];
+        const char *piece = text + i;
+        if (!length) {
+            snprintf(escaped, sizeof(escaped), "\\x%02x", (unsigned char)text[i]);
+            piece = escaped;
+        }
+        size_t add = length ? (size_t)length : 4;
+        if (used + add + 1 > capacity) break;
+        memcpy(out + used, piece, add);
+        used += add;
+        i += length ? (size_t)length : 1;
+    }
+    out[used] = 0;
+}
+
+bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
+{
+    if (!e) return false;
+    char raw[sizeof(e->text)];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(raw, sizeof(raw), fmt, args);
+    va_end(args);
+    e->code = code;
+    copy_visible(e->text, sizeof(e->text), raw);
+    return false;
+}
+
+bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
+{
+    return ey_fail(e, EY_NO_MEMORY, "no memory for %s (%zu bytes); close other programs or use a smaller --max-model-len",
+                   what, bytes);
+}
+
+bool ey_fail_within(ey_err *e, const char *fmt, ...)
+{
+    if (!e) return false;
+    char prefix[sizeof(e->text)], whole[2 * sizeof(e->text) + 2];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(prefix, sizeof(prefix), fmt, args);
+    va_end(args);
+    snprintf(whole, sizeof(whole), "%s: %s", prefix, e->text);
+    copy_visible(e->text, sizeof(e->text), whole);
+    return false;
+}

@@ -1,0 +1,118 @@
+/* Files: whole reads and read-only maps, with errors that name the path. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+
+static bool fail_errno(ey_err *e, const char *path)
+{
+    ey_code code = errno == ENOENT || errno == ENOTDIR ? EY_NOT_FOUND : EY_IO;
+    return ey_fail(e, code, "%s: %s", path, strerror(errno));
+}
+
+static int open_regular(const char *path, struct stat *st, ey_err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return fail_errno(e, path), -1;
+    if (fstat(fd, st) != 0) {
+        fail_errno(e, path);
+    } else if (!S_ISREG(st->st_mode)) {
+        ey_fail(e, EY_IO, "%s: not a regular file", path);
+    } else {
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+bool file_map_open(struct file_map *map, const char *path, ey_err *e)
+{
+    struct stat st;
+    *map = (struct file_map){0};
+    int fd = open_regular(path, &st, e);
+    if (fd < 0) return false;
+    bool ok = true;
+    if (st.st_size > 0) {
+        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        ok = data != MAP_FAILED;
+        if (ok) *map = (struct file_map){data, (size_t)st.st_size};
+        else fail_errno(e, path);
+    }
+    close(fd);
+    return ok;
+}
+
+void file_map_close(struct file_map *map)
+{
+    if (map->data) munmap((void *)map->data, map->size);
+    *map = (struct file_map){0};
+}
+
+/* Grows *data so that at least one more block fits, never beyond max + 2. */
+static bool grow(char **data, size_t size, size_t *capacity, size_t max)
+{
+    if (size + 1 < *capacity) return true;
+    size_t wanted = *capacity ? *capacity * 2 : 65536;
+    if (wanted > max + 2) wanted = max + 2;
+    char *larger = realloc(*data, wanted);
+    if (!larger) return false;
+    *data = larger, *capacity = wanted;
+    return true;
+}
+
+static bool read_all(int fd, char **data, size_t *size, const char *path, size_t max, ey_err *e)
+{
+    size_t capacity = 0;
+    for (;;) {
+        if (!grow(data, *size, &capacity, max)) return ey_fail_memory(e, path, *size);
+        ssize_t got = read(fd, *data + *size, capacity - *size - 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail_errno(e, path);
+        *size += (size_t)got;
+        if (*size > max) return ey_fail(e, EY_IO, "%s: larger than the limit of %zu bytes", path, max);
+        if (got == 0) break;
+    }
+    (*data)[*size] = 0;
+    return true;
+}
+
+bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e)
+{
+    *data = NULL, *size = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_errno(e, path);
+    bool ok = read_all(fd, data, size, path, max, e);
+    close(fd);
+    if (!ok) {
+        free(*data);
+        *data = NULL, *size = 0;
+    }
+    return ok;
+}
+
+bool path_join(char *out, const char *dir, const char *name, ey_err *e)
+{
+    int n = snprintf(out, EY_MAX_PATH, "%s/%s", dir, name);
+    if (n >= EY_MAX_PATH) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", dir, EY_MAX_PATH);
+    return true;
+}
+
+bool path_is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool path_is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}

@@ -1,0 +1,205 @@
+/* JSON by json-c, with our limits and our errors. */
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+
+static bool only_space(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strchr(" \t\r\n", s[i]) || !s[i]) return false;
+    return true;
+}
+
+static const char *parse_problem(struct json_tokener *tok)
+{
+    enum json_tokener_error error = json_tokener_get_error(tok);
+    if (error == json_tokener_continue) return "it ends in the middle of a value";
+    if (error == json_tokener_error_depth) return "it is nested too deeply";
+    return json_tokener_error_desc(error);
+}
+
+json_object *json_parse(const char *text, size_t n, const char *what, ey_code code, ey_err *e)
+{
+    json_object *value = NULL;
+    if (n > EY_MAX_JSON_BYTES) {
+        ey_fail(e, code, "%s: %zu bytes of JSON are more than the limit of %d", what, n, EY_MAX_JSON_BYTES);
+        return NULL;
+    }
+    struct json_tokener *tok = json_tokener_new_ex(EY_MAX_JSON_DEPTH);
+    if (!tok) return ey_fail_memory(e, what, n), NULL;
+    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8 | JSON_TOKENER_ALLOW_TRAILING_CHARS);
+    value = json_tokener_parse_ex(tok, text, (int)n);
+    size_t end = json_tokener_get_parse_end(tok);
+    /* a bare number is only finished by what follows it */
+    if (!value && json_tokener_get_error(tok) == json_tokener_continue) {
+        value = json_tokener_parse_ex(tok, "\n", 1);
+        end = n;
+    }
+    if (json_tokener_get_error(tok) != json_tokener_success) {
+        ey_fail(e, code, "%s: not valid JSON at byte %zu: %s", what, end, parse_problem(tok));
+        json_object_put(value);
+        value = NULL;
+    } else if (!only_space(text + end, n - end)) {
+        ey_fail(e, code, "%s: not valid JSON: something follows the value at byte %zu", what, end);
+        json_object_put(value);
+        value = NULL;
+    } else if (!value) {
+        ey_fail(e, code, "%s: the JSON value is null", what);
+    }
+    json_tokener_free(tok);
+    return value;
+}
+
+json_object *json_parse_file(const char *path, ey_code code, ey_err *e)
+{
+    char *text;
+    size_t n;
+    if (!file_read(&text, &n, path, EY_MAX_JSON_BYTES, e)) return NULL;
+    json_object *value = json_parse(text, n, path, code, e);
+    free(text);
+    return value;
+}
+
+json_object *json_member(const json_object *object, const char *key)
+{
+    json_object *value = NULL;
+    if (!object || !json_object_is_type(object, json_type_object)) return NULL;
+    json_object_object_get_ex(object, key, &value);
+    return value;
+}
+
+json_object *json_member_of_type(const json_object *object, const char *key, json_type type)
+{
+    json_object *value = json_member(object, key);
+    return value && json_object_is_type(value, type) ? value : NULL;
+}
+
+/* json-c saturates integers beyond 64 bits: the ends of the range are never what the file says. */
+static bool exact_int(json_object *value, int64_t *out)
+{
+    if (!json_object_is_type(value, json_type_int)) return false;
+    *out = json_object_get_int64(value);
+    return *out != INT64_MAX && *out != INT64_MIN;
+}
+
+static bool fail_value(ey_err *e, const char *what, const char *key, json_object *value, const char *wanted)
+{
+    char shown[64] = "absent";
+    if (value) snprintf(shown, sizeof(shown), "%.60s", json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+    return ey_fail(e, EY_BAD_MODEL, "%s: %s is %s; it must be %s", what, key, shown, wanted);
+}
+
+bool json_int(const json_object *object, const char *key, int64_t lo, int64_t hi, int64_t *out, const char *what,
+              ey_err *e)
+{
+    json_object *value = json_member(object, key);
+    int64_t got;
+    if (value && exact_int(value, &got) && got >= lo && got <= hi) return *out = got, true;
+    char wanted[96];
+    snprintf(wanted, sizeof(wanted), "an integer from %" PRId64 " to %" PRId64, lo, hi);
+    return fail_value(e, what, key, value, wanted);
+}
+
+bool json_number(const json_object *object, const char *key, double lo, double hi, double *out, const char *what,
+                 ey_err *e)
+{
+    json_object *value = json_member(object, key);
+    bool numeric = value && (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double));
+    double got = numeric ? json_object_get_double(value) : NAN;
+    if (got >= lo && got <= hi) return *out = got, true;
+    char wanted[96];
+    snprintf(wanted, sizeof(wanted), "a number from %g to %g", lo, hi);
+    return fail_value(e, what, key, value, wanted);
+}
+
+bool json_optional_int(const json_object *object, const char *key, int64_t lo, int64_t hi, int64_t *out,
+                       const char *what, ey_err *e)
+{
+    return !json_member(object, key) || json_int(object, key, lo, hi, out, what, e);
+}
+
+bool json_optional_number(const json_object *object, const char *key, double lo, double hi, double *out,
+                          const char *what, ey_err *e)
+{
+    return !json_member(object, key) || json_number(object, key, lo, hi, out, what, e);
+}
+
+bool json_optional_bool(const json_object *object, const char *key, bool *out, const char *what, ey_err *e)
+{
+    json_object *value = json_member(object, key);
+    if (!value) return true;
+    if (!json_object_is_type(value, json_type_boolean)) return fail_value(e, what, key, value, "true or false");
+    return *out = json_object_get_boolean(value), true;
+}
+
+static bool dump_character(struct buf *out, const char *s, int length, uint32_t cp)
+{
+    static const char *const escapes[] = {['"'] = "\\\"", ['\\'] = "\\\\", ['\n'] = "\\n",
+                                          ['\r'] = "\\r", ['\t'] = "\\t",  ['\b'] = "\\b", ['\f'] = "\\f"};
+    if (cp < sizeof(escapes) / sizeof(escapes[0]) && escapes[cp]) return buf_add_text(out, escapes[cp]);
+    if (cp < 0x20) return buf_printf(out, "\\u%04x", cp);
+    return buf_add(out, s, (size_t)length);
+}
+
+bool json_dump_string(struct buf *out, const char *text, size_t n)
+{
+    buf_add(out, "\"", 1);
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        int length = utf8_decode(text + i, n - i, &cp);
+        if (length > 0) {
+            dump_character(out, text + i, length, cp);
+            i += (size_t)length;
+        } else {
+            buf_add_text(out, "\xef\xbf\xbd");
+            i += utf8_bad_length(text + i, n - i);
+        }
+    }
+    return buf_add(out, "\"", 1);
+}
+
+static bool dump_object(struct buf *out, const json_object *value)
+{
+    const char *separator = "{";
+    json_object_object_foreach(value, key, member)
+    {
+        buf_add_text(out, separator);
+        json_dump_string(out, key, strlen(key));
+        buf_add_text(out, ": ");
+        json_dump(out, member);
+        separator = ", ";
+    }
+    return buf_add_text(out, separator[0] == '{' ? "{}" : "}");
+}
+
+static bool dump_array(struct buf *out, const json_object *value)
+{
+    size_t n = json_object_array_length(value);
+    buf_add(out, "[", 1);
+    for (size_t i = 0; i < n; i++) {
+        if (i) buf_add_text(out, ", ");
+        json_dump(out, json_object_array_get_idx(value, i));
+    }
+    return buf_add(out, "]", 1);
+}
+
+bool json_dump(struct buf *out, const json_object *value)
+{
+    switch (json_object_get_type(value)) {
+    case json_type_object: return dump_object(out, value);
+    case json_type_array: return dump_array(out, value);
+    case json_type_string:
+        return json_dump_string(out, json_object_get_string((json_object *)value), (size_t)json_object_get_string_len(value));
+    default: /* numbers keep their spelling, literals have one */
+        return buf_add_text(out, json_object_to_json_string_ext((json_object *)value, JSON_C_TO_STRING_PLAIN));
+    }
+}
