@@ -1,0 +1,145 @@
+/* The narrow waist: everything a model's forward pass asks of a device, one function a fused step.
+ *
+ * A family's pass (src/models) is written once against this table; `ref` (plain C in float32, kept as the truth
+ * of every test), `cpu` and `cuda` implement it. Work is enqueued in order; finish() waits and says whether all
+ * went well. Buffers are made by alloc() before the first step, never afterwards; a `dev` pointer is only ever
+ * handed back to the backend that made it. Shapes in comments are row-major; [n] rows of a call are independent:
+ * a row's result does not depend on which other rows are in the call. */
+#ifndef EY_BACKEND_H
+#define EY_BACKEND_H
+
+#include "backend/shape.h"
+#include "backend/tensor.h"
+#include "base/err.h"
+#include "base/pool.h"
+
+typedef void *dev; /* activations on the device, in the backend's own element type */
+
+enum { KV_BLOCK = 64 }; /* tokens of one KV block */
+
+/* Rows of one decoder step: tokens of one or several sequences. Host memory, read before the call returns. */
+struct batch {
+    int n_rows, n_seqs, max_blocks;
+    const int32_t *token;       /* [n_rows] id, or -1: the row is visual */
+    const int32_t *feature;     /* [n_rows] row of the visual features, or -1 */
+    const int32_t *position;    /* [n_rows, 3] M-RoPE triple T, H, W */
+    const int32_t *seq;         /* [n_rows] 0..n_seqs-1 */
+    const int32_t *index;       /* [n_rows] place in its sequence: its KV slot; it sees slots 0..index */
+    const int32_t *block_table; /* [n_seqs, max_blocks] KV block of tokens 64·i .. 64·i+63 */
+};
+
+struct decoder_layer {
+    struct weight input_norm, q, k, v, q_norm, k_norm, o, post_norm, gate, up, down;
+};
+
+struct affine { /* y = x · Wᵀ + b */
+    struct weight w, b;
+};
+
+struct layer_norm {
+    struct weight w, b;
+};
+
+struct vision_block {
+    struct layer_norm norm1, norm2;
+    struct affine qkv, proj, fc1, fc2;
+};
+
+struct merger {
+    struct layer_norm norm;
+    struct affine fc1, fc2;
+    bool norm_grouped; /* the norm is over the 4 patches of a token together (DeepStack), not patch by patch */
+};
+
+/* Angles of a rotary embedding: row i, pair j turns by position[i, axis[j]] * frequency[j] (float32). */
+struct rope {
+    const float *frequency; /* [n_pairs] */
+    const uint8_t *axis;    /* [n_pairs] 0..2 */
+    int n_pairs;
+};
+
+struct kv_shape {
+    int n_layers, n_kv_heads, head_dim, n_blocks;
+};
+
+struct kv_cache {
+    dev data; /* kv_bytes() of it */
+    struct kv_shape shape;
+};
+
+struct backend_limits {
+    int max_rows;  /* rows of one call, decoder or vision tile */
+    int max_keys;  /* keys an attention row may see */
+    int max_width; /* widest row of any intermediate */
+};
+
+struct backend;
+
+struct backend_ops {
+    const char *name;
+    size_t element_size; /* bytes of one activation */
+    void (*destroy)(struct backend *be);
+    /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
+    size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
+    bool (*reserve)(struct backend *be, const struct backend_limits *limits, ey_err *e);
+    dev (*alloc)(struct backend *be, size_t bytes, ey_err *e);
+    void (*release)(struct backend *be, dev p);
+    size_t (*kv_bytes)(const struct backend *be, const struct kv_shape *shape);
+    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file. */
+    bool (*place)(struct backend *be, struct weight *out, const struct weight *in, ey_err *e);
+    void (*read)(struct backend *be, float *out, dev in, size_t n); /* after finish(): n elements as float32 */
+    void (*write)(struct backend *be, dev out, const float *in, size_t n);
+    void (*read_logits)(struct backend *be, float *out, const float *in, size_t n); /* after finish(): float32 as it is */
+    bool (*finish)(struct backend *be, ey_err *e);
+    /* The address of element n of a buffer. */
+    dev (*at)(struct backend *be, dev p, size_t n);
+
+    /* ---- decoder (spec 3) ---- */
+    /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
+    void (*embed)(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch);
+    /* table[n, n_pairs, 2] = cos, sin of position[n, 3] */
+    void (*rope_table)(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n);
+    /* a = RMSNorm(x); q, k per head normed and turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
+    void (*qkv)(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
+                const struct text_shape *shape, dev rope, const struct batch *batch);
+    /* o[n, n_heads·head_dim]: causal attention of each row over slots 0..index of its sequence */
+    void (*attend)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                   const struct text_shape *shape, const struct batch *batch);
+    /* x[n, rows(w)] += in · wᵀ (+ bias); bias->data NULL: none */
+    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n);
+    /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
+    void (*gate_up)(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape,
+                    int n);
+    /* x[i] += features[batch->feature[i]] for visual rows */
+    void (*add_features)(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
+    /* logits[n, vocabulary] (device, float32) = RMSNorm(x[rows[i]]) · headᵀ */
+    void (*head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
+                 const struct weight *head, const struct text_shape *shape);
+
+    /* ---- vision tower (spec 4); rows in merge-block order, n a multiple of a token's patches ---- */
+    /* x[n, hidden] = pixels[n, patch_width] · wᵀ + b + the position table, bilinear with aligned corners, at the
+     * patches first .. first+n-1 of a grid of rows x cols patches */
+    void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                        const struct weight *table, const struct vision_shape *shape, int rows, int cols, int first,
+                        int n);
+    /* qkv[n, 3·hidden] = LN(x) · wᵀ + b, q and k turned */
+    void (*vision_qkv)(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                       const struct vision_shape *shape, dev rope, int n);
+    /* o[n, hidden]: full attention of rows first .. first+n-1 over all n_keys rows of qkv */
+    void (*vision_attend)(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n,
+                          int n_keys);
+    /* h[n, mlp] = gelu_tanh(LN(x; norm2) · fc1ᵀ + b) */
+    void (*vision_mlp)(struct backend *be, dev h, dev x, const struct vision_block *w,
+                       const struct vision_shape *shape, int n);
+    /* out[n, out_hidden] = fc2(gelu_erf(fc1(LN and grouping of x[n·4, hidden]))), n tokens */
+    void (*merge)(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
+};
+
+struct backend {
+    const struct backend_ops *ops;
+};
+
+/* The reference: plain C, float32, threads of `pool` (borrowed) over weight rows. */
+bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
+
+#endif

@@ -1,0 +1,150 @@
+/* The reference backend: its memory and its table of steps. Buffers are host memory, weights stay where the
+ * checkpoint's map has them. */
+#include "backend/ref/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+enum { REF_ALIGN = 64 };
+
+static float *floats(size_t n)
+{
+    size_t bytes;
+    if (!checked_mul(n ? n : 1, sizeof(float), &bytes) || !checked_add(bytes, REF_ALIGN - 1, &bytes)) return NULL;
+    return aligned_alloc(REF_ALIGN, bytes - bytes % REF_ALIGN);
+}
+
+static void release_scratch(struct ref *r)
+{
+    for (int i = 0; i < 3; i++) free(r->rows[i]), r->rows[i] = NULL;
+    for (int i = 0; i < 2; i++) free(r->vectors[i]), r->vectors[i] = NULL;
+    free(r->weights), r->weights = NULL;
+    free(r->scores), r->scores = NULL;
+}
+
+static void destroy(struct backend *be)
+{
+    release_scratch(ref_of(be));
+    free(be);
+}
+
+static size_t scratch_bytes(const struct backend *be, const struct backend_limits *l)
+{
+    size_t threads = (size_t)pool_threads(((const struct ref *)be)->pool);
+    size_t rows = (3 * (size_t)l->max_rows + 2) * (size_t)l->max_width;
+    size_t per_thread = REF_WEIGHT_ROWS * (size_t)l->max_width + (size_t)l->max_keys;
+    return sizeof(float) * (rows + threads * per_thread);
+}
+
+static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
+{
+    struct ref *r = ref_of(be);
+    size_t threads = (size_t)pool_threads(r->pool), width = (size_t)l->max_width;
+    release_scratch(r);
+    r->limits = *l;
+    bool ok = true;
+    for (int i = 0; i < 3; i++) ok = (r->rows[i] = floats((size_t)l->max_rows * width)) && ok;
+    for (int i = 0; i < 2; i++) ok = (r->vectors[i] = floats(width)) && ok;
+    ok = (r->weights = floats(threads * REF_WEIGHT_ROWS * width)) && ok;
+    ok = (r->scores = floats(threads * (size_t)l->max_keys)) && ok;
+    return ok || ey_fail_memory(e, "scratch space", scratch_bytes(be, l));
+}
+
+static dev alloc_bytes(struct backend *be, size_t bytes, ey_err *e)
+{
+    (void)be;
+    dev p = floats(bytes / sizeof(float) + 1);
+    if (!p) ey_fail_memory(e, "activations", bytes);
+    return p;
+}
+
+static void release(struct backend *be, dev p)
+{
+    (void)be;
+    free(p);
+}
+
+static size_t kv_bytes(const struct backend *be, const struct kv_shape *s)
+{
+    (void)be;
+    return sizeof(float) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks * (size_t)s->n_kv_heads *
+           (size_t)s->head_dim;
+}
+
+static bool place(struct backend *be, struct weight *out, const struct weight *in, ey_err *e)
+{
+    (void)be, (void)e;
+    *out = *in;
+    return true;
+}
+
+static void read_floats(struct backend *be, float *out, dev in, size_t n)
+{
+    (void)be;
+    memcpy(out, in, n * sizeof(float));
+}
+
+static void write_floats(struct backend *be, dev out, const float *in, size_t n)
+{
+    (void)be;
+    memcpy(out, in, n * sizeof(float));
+}
+
+static void read_logits(struct backend *be, float *out, const float *in, size_t n)
+{
+    (void)be;
+    memcpy(out, in, n * sizeof(float));
+}
+
+static bool finish(struct backend *be, ey_err *e)
+{
+    (void)be, (void)e;
+    return true;
+}
+
+static dev at(struct backend *be, dev p, size_t n)
+{
+    (void)be;
+    return (float *)p + n;
+}
+
+static const struct backend_ops ops = {
+    .name = "ref",
+    .element_size = sizeof(float),
+    .destroy = destroy,
+    .scratch_bytes = scratch_bytes,
+    .reserve = reserve,
+    .alloc = alloc_bytes,
+    .release = release,
+    .kv_bytes = kv_bytes,
+    .place = place,
+    .read = read_floats,
+    .write = write_floats,
+    .read_logits = read_logits,
+    .finish = finish,
+    .at = at,
+    .embed = ref_embed,
+    .rope_table = ref_rope_table,
+    .qkv = ref_qkv,
+    .attend = ref_attend,
+    .project_add = ref_project_add,
+    .gate_up = ref_gate_up,
+    .add_features = ref_add_features,
+    .head = ref_head,
+    .patch_embed = ref_patch_embed,
+    .vision_qkv = ref_vision_qkv,
+    .vision_attend = ref_vision_attend,
+    .vision_mlp = ref_vision_mlp,
+    .merge = ref_merge,
+};
+
+bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e)
+{
+    struct ref *r = calloc(1, sizeof(*r));
+    if (!r) return ey_fail_memory(e, "the reference backend", sizeof(*r));
+    r->base.ops = &ops, r->pool = pool;
+    *be = &r->base;
+    return true;
+}

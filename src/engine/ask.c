@@ -1,0 +1,255 @@
+/* One request from messages to answer: pictures, prompt, ids and positions, vision, prefill, decode. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/answer.h"
+#include "engine/pictures.h"
+#include "models/qwen3vl/positions.h"
+#include "models/vision.h"
+
+struct ask {
+    ey_engine *engine;
+    const ey_request *request;
+    ey_answer *answer;
+    struct pictures pictures;
+    struct ids prompt;
+    struct visual_run runs[EY_MAX_IMAGES];
+    int32_t next_position; /* of the first generated token */
+    struct generation generation;
+    struct detok detok;
+    struct buf piece; /* text that the last token completed */
+    const char *phase;
+    int done, total; /* of the phase, in rows or blocks before the current call */
+    bool cancelled;
+};
+
+/* ---- events ---- */
+
+static bool emit(struct ask *a, const ey_event *event)
+{
+    if (a->request->on_event && !a->request->on_event(a->request->event_user, event)) a->cancelled = true;
+    return !a->cancelled;
+}
+
+/* The backend's progress within one call, as progress of the whole phase. */
+static bool watch_phase(void *user, int done, int total)
+{
+    struct ask *a = user;
+    ey_event event = {.type = EY_EVENT_PHASE, .phase = a->phase, .done = a->done * total + done, .total = a->total * total};
+    return emit(a, &event);
+}
+
+static bool emit_text(struct ask *a)
+{
+    if (!a->piece.size) return true;
+    ey_event event = {.type = EY_EVENT_TEXT, .text = a->piece.data, .n_text = a->piece.size};
+    return emit(a, &event);
+}
+
+/* ---- the prompt ---- */
+
+static bool make_prompt(struct ask *a, ey_err *e)
+{
+    ey_engine *engine = a->engine;
+    struct prompt prompt = {0};
+    int tokens[EY_MAX_IMAGES];
+    struct vision_span spans[EY_MAX_IMAGES];
+    const struct patch_spec *spec = &engine->model.patch_spec;
+    for (size_t i = 0; i < a->pictures.n; i++) tokens[i] = a->pictures.item[i].tokens;
+    bool ok = engine->model.family->prompt(&prompt, a->request, e) &&
+              prompt_tokens(&a->prompt, spans, &prompt, engine->tok, engine->model.family->vision_tokens, tokens, a->pictures.n,
+                            a->request->parse_special_tokens, e);
+    for (size_t i = 0; ok && i < a->pictures.n; i++)
+        a->runs[i] = (struct visual_run){spans[i].first, a->pictures.item[i].rows / spec->merge, a->pictures.item[i].cols / spec->merge};
+    prompt_free(&prompt);
+    return ok;
+}
+
+/* Room for the answer after the prompt. */
+static bool plan_answer(struct ask *a, ey_err *e)
+{
+    int context = a->engine->max_model_len;
+    if (a->prompt.n >= (size_t)context)
+        return ey_fail(e, EY_TOO_LONG, "the prompt has %zu tokens; the context of %d leaves no room for an answer: use smaller pictures or a larger --max-model-len",
+                       a->prompt.n, context);
+    int room = context - (int)a->prompt.n, wanted = a->request->max_tokens;
+    return generation_open(&a->generation, answer_arena(a->answer), wanted > 0 && wanted < room ? wanted : room,
+                           a->request->top_logprobs, e);
+}
+
+static void mark_features(struct host_buffers *h, const struct visual_run *runs, size_t n_runs, size_t n)
+{
+    int32_t next = 0;
+    for (size_t i = 0; i < n; i++) h->feature[i] = -1;
+    for (size_t r = 0; r < n_runs; r++)
+        for (int i = 0; i < runs[r].rows * runs[r].cols; i++) h->feature[runs[r].first + (size_t)i] = next++;
+}
+
+static void lay_out_rows(struct ask *a)
+{
+    struct host_buffers *h = &a->engine->host;
+    for (size_t i = 0; i < a->prompt.n; i++) h->token[i] = a->prompt.id[i], h->index[i] = (int32_t)i, h->seq[i] = 0;
+    mark_features(h, a->runs, a->pictures.n, a->prompt.n);
+    a->next_position = mrope_positions(h->position, a->prompt.n, a->runs, a->pictures.n);
+}
+
+/* ---- forward passes ---- */
+
+static bool encode_pictures(struct ask *a)
+{
+    ey_engine *engine = a->engine;
+    int first_token = 0;
+    a->phase = "vision", a->total = (int)a->pictures.n;
+    for (size_t i = 0; i < a->pictures.n && !a->cancelled; i++) {
+        struct picture *p = &a->pictures.item[i];
+        struct watch watch = {watch_phase, a};
+        a->done = (int)i;
+        image_patchify(engine->host.pixels, &p->pixels, &engine->model.patch_spec);
+        vision_encode(&engine->model, engine->be, &engine->ws, engine->host.pixels, p->rows, p->cols, first_token,
+                      engine->host.patch_positions, &watch);
+        first_token += p->tokens;
+    }
+    return !a->cancelled;
+}
+
+static struct batch batch_of(const ey_engine *engine, int first, int n)
+{
+    const struct host_buffers *h = &engine->host;
+    return (struct batch){.n_rows = n, .n_seqs = 1, .max_blocks = engine->kv.shape.n_blocks, .token = h->token + first,
+                          .feature = h->feature + first, .position = h->position + 3 * (size_t)first, .seq = h->seq + first,
+                          .index = h->index + first, .block_table = h->block_table};
+}
+
+/* Runs rows first .. first+n-1; the last row's logits are wanted when `last` is true. */
+static bool run_rows(struct ask *a, int first, int n, bool last, const struct watch *watch)
+{
+    ey_engine *engine = a->engine;
+    struct batch batch = batch_of(engine, first, n);
+    int32_t out_row = n - 1;
+    return decoder_step(&engine->model, engine->be, &engine->ws, &engine->kv, &batch, &out_row, last ? 1 : 0, engine->logits, watch);
+}
+
+static bool prefill(struct ask *a)
+{
+    int n = (int)a->prompt.n, chunk = a->engine->ws.max_rows;
+    a->phase = "prefill", a->total = (n + chunk - 1) / chunk;
+    for (int first = 0; first < n && !a->cancelled; first += chunk) {
+        struct watch watch = {watch_phase, a};
+        int rows = n - first < chunk ? n - first : chunk;
+        a->done = first / chunk;
+        if (!run_rows(a, first, rows, first + rows == n, &watch)) break;
+    }
+    return !a->cancelled;
+}
+
+/* Takes the most likely token of the logits into the generation. */
+static bool pick_token(struct ask *a, ey_err *e)
+{
+    ey_engine *engine = a->engine;
+    struct generation *g = &a->generation;
+    int vocabulary = engine->model.text.vocabulary;
+    if (!engine->be->ops->finish(engine->be, e)) return false;
+    engine->be->ops->read_logits(engine->be, engine->host.logits, engine->logits, (size_t)vocabulary);
+    int32_t id = logits_argmax(engine->host.logits, vocabulary);
+    if (g->scored) logits_score(engine->host.logits, vocabulary, id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
+    g->id[g->n++] = id;
+    g->stopped = !a->request->ignore_eos && model_is_eos(&engine->model, id);
+    return true;
+}
+
+/* Puts the last token into the row after everything so far and runs it. */
+static void step(struct ask *a)
+{
+    struct host_buffers *h = &a->engine->host;
+    struct generation *g = &a->generation;
+    int at = (int)a->prompt.n + g->n - 1;
+    int32_t position = a->next_position + g->n - 1;
+    h->token[at] = g->id[g->n - 1], h->feature[at] = -1, h->seq[at] = 0, h->index[at] = at;
+    h->position[3 * at] = h->position[3 * at + 1] = h->position[3 * at + 2] = position;
+    run_rows(a, at, 1, true, NULL);
+}
+
+/* No heap here: everything was planned by generation_open and engine_buffers_open. */
+static bool decode(struct ask *a, ey_err *e)
+{
+    struct generation *g = &a->generation;
+    while (!a->cancelled) {
+        if (!pick_token(a, e)) return false;
+        buf_clear(&a->piece);
+        if (!g->stopped && a->request->on_event && detok_push(&a->detok, g->id[g->n - 1], &a->piece)) emit_text(a);
+        if (g->stopped || g->n == g->max_tokens || a->cancelled) break;
+        step(a);
+    }
+    buf_clear(&a->piece);
+    if (a->request->on_event && detok_finish(&a->detok, &a->piece)) emit_text(a);
+    return true;
+}
+
+static bool generate(struct ask *a, ey_err *e)
+{
+    double start = seconds_now(), vision, prefilled;
+    bool going = encode_pictures(a);
+    vision = seconds_now();
+    going = going && prefill(a);
+    prefilled = seconds_now();
+    if (going && !decode(a, e)) return false;
+    a->answer->vision_seconds = vision - start;
+    a->answer->prefill_seconds = prefilled - vision;
+    a->answer->decode_seconds = seconds_now() - prefilled;
+    return true;
+}
+
+/* ---- the whole ---- */
+
+static bool check_request(const ey_request *request, ey_err *e)
+{
+    if (!request->n_messages) return ey_fail(e, EY_BAD_REQUEST, "the request has no messages");
+    if (request->n_messages > EY_MAX_MESSAGES)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu messages; at most %d go in one request", request->n_messages, EY_MAX_MESSAGES);
+    if (request->max_tokens < 0) return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1", request->max_tokens);
+    if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
+        return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given", request->top_logprobs, EY_MAX_TOP_LOGPROBS);
+    return true;
+}
+
+static bool prepare(struct ask *a, ey_err *e)
+{
+    ey_answer *answer = a->answer;
+    struct arena *arena = answer_arena(answer);
+    if (!arena) return ey_fail_memory(e, "the answer", sizeof(*arena));
+    if (!check_request(a->request, e) || !pictures_open(&a->pictures, &answer->images, arena, a->engine, a->request, e) ||
+        !make_prompt(a, e) || !plan_answer(a, e))
+        return false;
+    a->detok = detok_start(a->engine->tok);
+    a->piece = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
+    if (!buf_reserve(&a->piece, EY_MAX_TOKEN_BYTES * 3)) return ey_fail_memory(e, "a token's text", EY_MAX_TOKEN_BYTES * 3);
+    answer->n_images = a->pictures.n;
+    answer->prompt_tokens = (int)a->prompt.n;
+    for (size_t i = 0; i < a->pictures.n; i++) answer->image_tokens += a->pictures.item[i].tokens;
+    return true;
+}
+
+static void ask_close(struct ask *a)
+{
+    pictures_close(&a->pictures);
+    ids_free(&a->prompt);
+    buf_free(&a->piece);
+}
+
+bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *e)
+{
+    struct ask a = {.engine = engine, .request = request, .answer = answer};
+    *answer = (ey_answer){0};
+    bool ok = prepare(&a, e);
+    if (ok) {
+        pthread_mutex_lock(&engine->lock);
+        lay_out_rows(&a);
+        ok = generate(&a, e);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    ok = ok && answer_fill(answer, engine, &a.generation, e);
+    answer->finish_reason = a.cancelled ? "cancelled" : a.generation.stopped ? "stop" : "length";
+    ask_close(&a);
+    return ok;
+}

@@ -1,0 +1,122 @@
+/* Tensors of a checkpoint → weights of a model. */
+#include "models/bind.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/convert.h"
+
+enum { MAX_NAME = 256 };
+
+static const char *dtype_name(enum dtype d)
+{
+    static const char *const names[] = {"none", "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2",
+                                        "I64",  "I32", "I16", "I8",  "U8",   "BOOL"};
+    return (size_t)d < sizeof(names) / sizeof(names[0]) ? names[d] : "unknown";
+}
+
+const struct tensor_view *bind_find(const struct binder *b, const char *name)
+{
+    const struct tensor_view *t = checkpoint_find(b->ckpt, name);
+    for (const struct name_alias *a = b->aliases; !t && a->official; a++) {
+        size_t n = strlen(a->official);
+        if (strncmp(name, a->official, n) != 0) continue;
+        char other[MAX_NAME];
+        snprintf(other, sizeof(other), "%s%s", a->other, name + n);
+        t = checkpoint_find(b->ckpt, other);
+    }
+    return t;
+}
+
+static void shape_text(char *out, size_t size, const int64_t *shape, int n)
+{
+    size_t used = (size_t)snprintf(out, size, "[");
+    for (int i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%" PRId64, i ? ", " : "", shape[i]);
+    if (used < size) snprintf(out + used, size - used, "]");
+}
+
+static bool shape_matches(const struct tensor_view *t, const int64_t *dims, int n_dims, ey_err *e)
+{
+    if (t->n_dims == n_dims && memcmp(t->shape, dims, (size_t)n_dims * sizeof(dims[0])) == 0) return true;
+    char has[128], wanted[128];
+    shape_text(has, sizeof(has), t->shape, t->n_dims);
+    shape_text(wanted, sizeof(wanted), dims, n_dims);
+    const char *hint = n_dims == 5 && t->n_dims == 5 ? " (a channel-last export of another program? take the original files)" : "";
+    return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has shape %s; config.json makes it %s%s", t->file, t->name, has, wanted, hint);
+}
+
+static bool is_plain_float(enum dtype d)
+{
+    return d == DTYPE_BF16 || d == DTYPE_F16 || d == DTYPE_F32;
+}
+
+static bool fail_dtype(const struct tensor_view *t, const char *wanted, ey_err *e)
+{
+    return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is stored as %s; it must be %s", t->file, t->name, dtype_name(t->dtype), wanted);
+}
+
+static const struct tensor_view *find_or_fail(const struct binder *b, const char *name, ey_err *e)
+{
+    const struct tensor_view *t = bind_find(b, name);
+    if (!t) ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is missing; the download may be incomplete", checkpoint_directory(b->ckpt), name);
+    return t;
+}
+
+/* Scales of any float type as float32 in the arena. */
+static bool bind_scale(struct binder *b, struct weight *w, const char *name, ey_err *e)
+{
+    char scale_name[MAX_NAME];
+    snprintf(scale_name, sizeof(scale_name), "%s_scale_inv", name);
+    const struct tensor_view *t = bind_find(b, scale_name);
+    if (!t)
+        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is F8_E4M3 but its scales %s are missing", checkpoint_directory(b->ckpt), name, scale_name);
+    int64_t dims[2] = {(w->rows + FP8_BLOCK - 1) / FP8_BLOCK, (w->cols + FP8_BLOCK - 1) / FP8_BLOCK};
+    if (!shape_matches(t, dims, 2, e)) return false;
+    if (!is_plain_float(t->dtype)) return fail_dtype(t, "F32, BF16 or F16", e);
+    size_t n = (size_t)dims[0] * (size_t)dims[1];
+    float *scale = arena_array(b->arena, n, sizeof(float));
+    if (!scale) return ey_fail_memory(e, "weight scales", n * sizeof(float));
+    weight_floats(scale, t->data, t->dtype, n);
+    w->scale = scale, b->bytes += t->size;
+    return true;
+}
+
+static bool bind_view(struct binder *b, struct weight *out, const char *name, const int64_t *dims, int n_dims, ey_err *e)
+{
+    const struct tensor_view *t = find_or_fail(b, name, e);
+    if (!t || !shape_matches(t, dims, n_dims, e)) return false;
+    int64_t cols = 1;
+    for (int i = n_dims == 1 ? 0 : 1; i < n_dims; i++) cols *= dims[i];
+    *out = (struct weight){t->data, t->dtype, n_dims == 1 ? 1 : dims[0], cols, NULL};
+    b->bytes += t->size;
+    if (t->dtype == DTYPE_F8_E4M3 && n_dims == 2) return bind_scale(b, out, name, e);
+    return is_plain_float(t->dtype) || fail_dtype(t, n_dims == 2 ? "BF16, F16, F32 or F8_E4M3" : "BF16, F16 or F32", e);
+}
+
+bool bind_matrix(struct binder *b, struct weight *out, int64_t rows, int64_t cols, ey_err *e, const char *name_fmt, ...)
+{
+    char name[MAX_NAME];
+    va_list args;
+    va_start(args, name_fmt);
+    vsnprintf(name, sizeof(name), name_fmt, args);
+    va_end(args);
+    return bind_view(b, out, name, (int64_t[]){rows, cols}, 2, e);
+}
+
+bool bind_vector(struct binder *b, struct weight *out, int64_t n, ey_err *e, const char *name_fmt, ...)
+{
+    char name[MAX_NAME];
+    va_list args;
+    va_start(args, name_fmt);
+    vsnprintf(name, sizeof(name), name_fmt, args);
+    va_end(args);
+    return bind_view(b, out, name, &n, 1, e);
+}
+
+bool bind_folded(struct binder *b, struct weight *out, const int64_t *dims, int n_dims, ey_err *e, const char *name)
+{
+    return bind_view(b, out, name, dims, n_dims, e);
+}

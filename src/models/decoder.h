@@ -1,0 +1,33 @@
+/* One step of a decoder over a batch of rows, written against the backend. */
+#ifndef EY_MODELS_DECODER_H
+#define EY_MODELS_DECODER_H
+
+#include "models/model.h"
+
+/* Device buffers of a step, planned for max_rows rows; see workspace_elements(). */
+struct workspace {
+    int max_rows;    /* rows of a decoder step or a vision tile */
+    int max_patches; /* of one picture */
+    int max_visual;  /* visual tokens of one request */
+    dev x, q, o, h, rope;                             /* decoder */
+    dev vision_x, vision_qkv, vision_o, vision_h, vision_rope; /* tower */
+    dev features[1 + EY_MAX_DEEPSTACK]; /* [max_visual, hidden] each: merged, then each DeepStack level */
+};
+
+/* Called between layers and tiles: false stops the pass (the caller then throws its results away). */
+struct watch {
+    bool (*go_on)(void *user, int done, int total);
+    void *user;
+};
+
+static inline bool watch_go_on(const struct watch *w, int done, int total)
+{
+    return !w || !w->go_on || w->go_on(w->user, done, total);
+}
+
+/* Runs the batch through all layers, appending to the cache, and gives the logits [n_out, vocabulary] of the rows
+ * out_rows[n_out] (n_out may be 0) in `logits`, which is device memory of float32. False: stopped by the watch. */
+bool decoder_step(const struct model *model, struct backend *be, struct workspace *ws, struct kv_cache *kv,
+                  const struct batch *batch, const int32_t *out_rows, int n_out, float *logits, const struct watch *watch);
+
+#endif

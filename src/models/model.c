@@ -1,0 +1,88 @@
+/* Which family a checkpoint belongs to, and the parts of a model's life that all families share. */
+#include "models/model.h"
+
+#include <string.h>
+
+static const struct family *const families[] = {&family_qwen3vl};
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
+
+static const struct family *family_by_architecture(const char *name)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (strcmp(families[i]->architecture, name) == 0) return families[i];
+    return NULL;
+}
+
+static const char *architecture_of(const json_object *config)
+{
+    json_object *list = json_member_of_type(config, "architectures", json_type_array);
+    json_object *first = list && json_object_array_length(list) ? json_object_array_get_idx(list, 0) : NULL;
+    return json_object_is_type(first, json_type_string) ? json_object_get_string(first) : NULL;
+}
+
+bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
+{
+    *model = (struct model){0};
+    const char *name = architecture_of(checkpoint_config(ckpt)), *dir = checkpoint_directory(ckpt);
+    if (!name) return ey_fail(e, EY_BAD_MODEL, "%s/config.json: architectures names no model", dir);
+    model->family = family_by_architecture(name);
+    if (!model->family)
+        return ey_fail(e, EY_BAD_MODEL, "%s/config.json: the architecture %s is not supported; eyelet runs %s", dir, name,
+                       families[0]->architecture);
+    if (model->family->open(model, ckpt, e)) return true;
+    model_close(model);
+    return false;
+}
+
+void model_close(struct model *model)
+{
+    arena_free(&model->arena);
+    *model = (struct model){0};
+}
+
+bool model_is_eos(const struct model *model, int id)
+{
+    for (int i = 0; i < model->n_eos; i++)
+        if (model->eos[i] == id) return true;
+    return false;
+}
+
+bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e)
+{
+    if (tokenizer_size(tok) > model->text.vocabulary)
+        return ey_fail(e, EY_BAD_MODEL, "tokenizer.json has token %d but the model's vocabulary ends at %d; they belong to different models",
+                       tokenizer_size(tok) - 1, model->text.vocabulary - 1);
+    const struct vision_tokens *v = model->family->vision_tokens;
+    const char *needed[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL, "<|im_start|>", "<|im_end|>"};
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+        if (needed[i] && tokenizer_special(tok, needed[i]) < 0)
+            return ey_fail(e, EY_BAD_MODEL, "tokenizer.json lacks the token %s that the chat format needs", needed[i]);
+    return true;
+}
+
+static bool place_all(struct backend *be, struct weight *first, size_t n, ey_err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (first[i].data && !be->ops->place(be, &first[i], &first[i], e)) return false;
+    return true;
+}
+
+/* A structure that holds nothing but weights, as an array of them. */
+#define PLACE(be, s, e) place_all(be, (struct weight *)&(s), sizeof(s) / sizeof(struct weight), e)
+
+static bool place_merger(struct backend *be, struct merger *m, ey_err *e)
+{
+    return PLACE(be, m->norm, e) && PLACE(be, m->fc1, e) && PLACE(be, m->fc2, e);
+}
+
+bool model_place(struct model *model, struct backend *be, ey_err *e)
+{
+    struct vision_weights *v = &model->tower;
+    bool ok = PLACE(be, model->embed, e) && PLACE(be, model->final_norm, e) && PLACE(be, model->head, e);
+    for (int i = 0; ok && i < model->text.n_layers; i++) ok = PLACE(be, model->layers[i], e);
+    if (!ok || !model->vision.depth) return ok;
+    ok = PLACE(be, v->patch, e) && PLACE(be, v->position, e) && place_merger(be, &v->merger, e);
+    for (int i = 0; ok && i < model->vision.depth; i++) ok = PLACE(be, v->blocks[i], e);
+    for (int i = 0; ok && i < model->vision.n_deepstack; i++) ok = place_merger(be, &v->deepstack[i], e);
+    return ok;
+}

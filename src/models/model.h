@@ -1,0 +1,59 @@
+/* A loaded model: its shapes, its weights bound to the checkpoint's tensors, and what its family knows. */
+#ifndef EY_MODELS_MODEL_H
+#define EY_MODELS_MODEL_H
+
+#include "backend/backend.h"
+#include "base/buf.h"
+#include "checkpoint/checkpoint.h"
+#include "image/image.h"
+#include "models/prompt.h"
+#include "tokenizer/tokenizer.h"
+
+struct model;
+
+/* What a family of models brings: a folder each, found by config.json's architectures[0]. */
+struct family {
+    const char *architecture;
+    /* Fills shapes, weights and stop tokens from the checkpoint, which outlives the model. */
+    bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
+    /* Messages → prompt pieces. */
+    bool (*prompt)(struct prompt *out, const ey_request *request, ey_err *e);
+    /* Contents of the tokens around and in place of a picture; NULL: a family without pictures. */
+    const struct vision_tokens *vision_tokens;
+};
+
+struct vision_weights {
+    struct affine patch;
+    struct weight position; /* [position_side², hidden] */
+    struct vision_block *blocks;
+    struct merger merger, deepstack[EY_MAX_DEEPSTACK];
+};
+
+struct model {
+    const struct family *family;
+    struct text_shape text;
+    struct vision_shape vision;
+    struct patch_spec patch_spec;
+    struct weight embed, final_norm, head;
+    struct decoder_layer *layers; /* [n_layers] */
+    struct vision_weights tower;
+    struct rope text_rope, vision_rope;
+    int eos[EY_MAX_EOS], n_eos;
+    uint64_t weight_bytes; /* of all bound tensors, as stored */
+    struct arena arena;    /* layers, blocks, scales, rope tables */
+};
+
+/* Reads what model this is and fills it by its family. An architecture that no family knows is an error that
+ * names it and those that are known. */
+bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e);
+void model_close(struct model *model);
+/* Replaces every weight by what the backend made of it. */
+bool model_place(struct model *model, struct backend *be, ey_err *e);
+bool model_is_eos(const struct model *model, int id);
+
+/* Special ids of the chat format must exist in this tokenizer and ids fit the embedding. */
+bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e);
+
+extern const struct family family_qwen3vl;
+
+#endif

@@ -1,0 +1,168 @@
+/* Qwen3-VL: binds a checkpoint's tensors (spec 2.3, 2.4) and makes the rotary tables. What is easy to get wrong is
+ * in NOTES.md beside this file. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/bind.h"
+#include "models/qwen3vl/chat.h"
+#include "models/qwen3vl/config.h"
+
+static const struct name_alias aliases[] = {
+    {"model.visual.", "visual."},
+    {"model.visual.", "vision_tower."},
+    {"model.language_model.", "model."},
+    {"model.language_model.", "language_model.model."},
+    {"lm_head.", "language_model.lm_head."},
+    {NULL, NULL},
+};
+
+#define LAYER "model.language_model.layers.%d."
+
+static bool bind_layer(struct decoder_layer *w, struct binder *b, const struct text_shape *t, int i, ey_err *e)
+{
+    int q = text_q_width(t), kv = text_kv_width(t), h = t->hidden;
+    return bind_vector(b, &w->input_norm, h, e, LAYER "input_layernorm.weight", i) &&
+           bind_matrix(b, &w->q, q, h, e, LAYER "self_attn.q_proj.weight", i) &&
+           bind_matrix(b, &w->k, kv, h, e, LAYER "self_attn.k_proj.weight", i) &&
+           bind_matrix(b, &w->v, kv, h, e, LAYER "self_attn.v_proj.weight", i) &&
+           bind_vector(b, &w->q_norm, t->head_dim, e, LAYER "self_attn.q_norm.weight", i) &&
+           bind_vector(b, &w->k_norm, t->head_dim, e, LAYER "self_attn.k_norm.weight", i) &&
+           bind_matrix(b, &w->o, h, q, e, LAYER "self_attn.o_proj.weight", i) &&
+           bind_vector(b, &w->post_norm, h, e, LAYER "post_attention_layernorm.weight", i) &&
+           bind_matrix(b, &w->gate, t->mlp, h, e, LAYER "mlp.gate_proj.weight", i) &&
+           bind_matrix(b, &w->up, t->mlp, h, e, LAYER "mlp.up_proj.weight", i) &&
+           bind_matrix(b, &w->down, h, t->mlp, e, LAYER "mlp.down_proj.weight", i);
+}
+
+/* Tied or stored head (spec 2.4): a stored copy that is bit-identical shares the embedding's memory. */
+static bool bind_head(struct model *m, struct binder *b, bool tied, ey_err *e)
+{
+    const struct tensor_view *stored = bind_find(b, "lm_head.weight"), *embed = bind_find(b, "model.language_model.embed_tokens.weight");
+    bool same = stored && stored->dtype == embed->dtype && stored->size == embed->size &&
+                (stored->data == embed->data || (tied && memcmp(stored->data, embed->data, embed->size) == 0));
+    if (same || (!stored && tied)) return m->head = m->embed, true;
+    return bind_matrix(b, &m->head, m->text.vocabulary, m->text.hidden, e, "lm_head.weight");
+}
+
+static bool bind_text(struct model *m, struct binder *b, bool tied, ey_err *e)
+{
+    const struct text_shape *t = &m->text;
+    m->layers = arena_array(&m->arena, (size_t)t->n_layers, sizeof(*m->layers));
+    if (!m->layers) return ey_fail_memory(e, "layers", (size_t)t->n_layers * sizeof(*m->layers));
+    if (!bind_matrix(b, &m->embed, t->vocabulary, t->hidden, e, "model.language_model.embed_tokens.weight") ||
+        !bind_vector(b, &m->final_norm, t->hidden, e, "model.language_model.norm.weight") || !bind_head(m, b, tied, e))
+        return false;
+    for (int i = 0; i < t->n_layers; i++)
+        if (!bind_layer(&m->layers[i], b, t, i, e)) return false;
+    return true;
+}
+
+#define BLOCK "model.visual.blocks.%d."
+
+static bool bind_block(struct vision_block *w, struct binder *b, const struct vision_shape *v, int i, ey_err *e)
+{
+    int h = v->hidden;
+    return bind_vector(b, &w->norm1.w, h, e, BLOCK "norm1.weight", i) && bind_vector(b, &w->norm1.b, h, e, BLOCK "norm1.bias", i) &&
+           bind_vector(b, &w->norm2.w, h, e, BLOCK "norm2.weight", i) && bind_vector(b, &w->norm2.b, h, e, BLOCK "norm2.bias", i) &&
+           bind_matrix(b, &w->qkv.w, 3 * h, h, e, BLOCK "attn.qkv.weight", i) && bind_vector(b, &w->qkv.b, 3 * h, e, BLOCK "attn.qkv.bias", i) &&
+           bind_matrix(b, &w->proj.w, h, h, e, BLOCK "attn.proj.weight", i) && bind_vector(b, &w->proj.b, h, e, BLOCK "attn.proj.bias", i) &&
+           bind_matrix(b, &w->fc1.w, v->mlp, h, e, BLOCK "mlp.linear_fc1.weight", i) && bind_vector(b, &w->fc1.b, v->mlp, e, BLOCK "mlp.linear_fc1.bias", i) &&
+           bind_matrix(b, &w->fc2.w, h, v->mlp, e, BLOCK "mlp.linear_fc2.weight", i) && bind_vector(b, &w->fc2.b, h, e, BLOCK "mlp.linear_fc2.bias", i);
+}
+
+/* `name` is "merger" or "deepstack_merger_list.K". */
+static bool bind_merger(struct merger *w, struct binder *b, const struct vision_shape *v, const char *name, bool grouped, ey_err *e)
+{
+    int wide = vision_group(v) * v->hidden, normed = grouped ? wide : v->hidden;
+    w->norm_grouped = grouped;
+    return bind_vector(b, &w->norm.w, normed, e, "model.visual.%s.norm.weight", name) &&
+           bind_vector(b, &w->norm.b, normed, e, "model.visual.%s.norm.bias", name) &&
+           bind_matrix(b, &w->fc1.w, wide, wide, e, "model.visual.%s.linear_fc1.weight", name) &&
+           bind_vector(b, &w->fc1.b, wide, e, "model.visual.%s.linear_fc1.bias", name) &&
+           bind_matrix(b, &w->fc2.w, v->out_hidden, wide, e, "model.visual.%s.linear_fc2.weight", name) &&
+           bind_vector(b, &w->fc2.b, v->out_hidden, e, "model.visual.%s.linear_fc2.bias", name);
+}
+
+static bool bind_vision(struct model *m, struct binder *b, ey_err *e)
+{
+    const struct vision_shape *v = &m->vision;
+    struct vision_weights *w = &m->tower;
+    w->blocks = arena_array(&m->arena, (size_t)v->depth, sizeof(*w->blocks));
+    if (!w->blocks) return ey_fail_memory(e, "vision blocks", (size_t)v->depth * sizeof(*w->blocks));
+    int64_t patch[5] = {v->hidden, v->channels, v->temporal, v->patch, v->patch};
+    if (!bind_folded(b, &w->patch.w, patch, 5, e, "model.visual.patch_embed.proj.weight") ||
+        !bind_vector(b, &w->patch.b, v->hidden, e, "model.visual.patch_embed.proj.bias") ||
+        !bind_matrix(b, &w->position, (int64_t)v->position_side * v->position_side, v->hidden, e, "model.visual.pos_embed.weight"))
+        return false;
+    for (int i = 0; i < v->depth; i++)
+        if (!bind_block(&w->blocks[i], b, v, i, e)) return false;
+    if (!bind_merger(&w->merger, b, v, "merger", false, e)) return false;
+    for (int i = 0; i < v->n_deepstack; i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "deepstack_merger_list.%d", i);
+        if (!bind_merger(&w->deepstack[i], b, v, name, true, e)) return false;
+    }
+    return true;
+}
+
+/* 1 / base^(2i/dim) in float32, rounded where torch rounds. */
+static float inverse_frequency(float base, int i, int dim)
+{
+    float exponent = (float)(2 * i) / (float)dim;
+    return 1.0f / powf(base, exponent);
+}
+
+static bool rope_alloc(struct rope *r, float **frequency, uint8_t **axis, struct arena *arena, int n_pairs, ey_err *e)
+{
+    *frequency = arena_array(arena, (size_t)n_pairs, sizeof(float));
+    *axis = arena_alloc(arena, (size_t)n_pairs);
+    *r = (struct rope){*frequency, *axis, n_pairs};
+    return (*frequency && *axis) || ey_fail_memory(e, "rotary tables", (size_t)n_pairs * 5);
+}
+
+/* Interleaved: T H W T H W … while H and W last, then T (spec 3.3). */
+static bool make_text_rope(struct model *m, ey_err *e)
+{
+    const struct text_shape *t = &m->text;
+    float *frequency;
+    uint8_t *axis;
+    if (!rope_alloc(&m->text_rope, &frequency, &axis, &m->arena, t->head_dim / 2, e)) return false;
+    for (int i = 0; i < t->head_dim / 2; i++) {
+        int phase = i % 3;
+        frequency[i] = inverse_frequency((float)t->rope_theta, i, t->head_dim);
+        axis[i] = phase && i < 3 * t->rope_section[phase] ? (uint8_t)phase : 0;
+    }
+    return true;
+}
+
+/* First half of the pairs turns by the patch's row, second by its column, the same frequencies (spec 4.4). */
+static bool make_vision_rope(struct model *m, ey_err *e)
+{
+    int pairs = m->vision.head_dim / 2, half = pairs / 2;
+    float *frequency;
+    uint8_t *axis;
+    if (!rope_alloc(&m->vision_rope, &frequency, &axis, &m->arena, pairs, e)) return false;
+    for (int i = 0; i < pairs; i++) {
+        frequency[i] = inverse_frequency(10000.0f, i % half, pairs);
+        axis[i] = i < half ? 0 : 1;
+    }
+    return true;
+}
+
+static bool open_qwen3vl(struct model *m, struct checkpoint *ckpt, ey_err *e)
+{
+    struct binder b = {ckpt, &m->arena, aliases, 0};
+    bool tied;
+    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) && bind_text(m, &b, tied, e) && bind_vision(m, &b, e) &&
+              make_text_rope(m, e) && make_vision_rope(m, e);
+    m->weight_bytes = b.bytes;
+    return ok;
+}
+
+const struct family family_qwen3vl = {
+    .architecture = "Qwen3VLForConditionalGeneration",
+    .open = open_qwen3vl,
+    .prompt = qwen3vl_prompt,
+    .vision_tokens = &qwen3vl_vision_tokens,
+};

@@ -1,0 +1,252 @@
+/* Compares a backend with the reference's stored outputs (tests/golden/README.md), case by case:
+ *     test_golden NAME CHECKPOINT
+ * ids, positions and patches must be equal; features 1e-4 relative; logits 1e-3 absolute; greedy ids identical, but for
+ * a step whose two best logits the reference itself has closer than the tolerance (named when it happens). */
+#include <math.h>
+#include <openssl/sha.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "engine/engine_internal.h"
+
+#define LOGIT_TOLERANCE 1e-3
+#define FEATURE_TOLERANCE 1e-4
+
+static struct {
+    const char *name;
+    ey_engine *engine;
+    json_object *head;
+    struct safetensors *tensors;
+} golden;
+
+enum { MAX_PARTS = 16, MAX_TURNS = 8 };
+
+struct conversation {
+    ey_message messages[MAX_TURNS];
+    ey_part parts[MAX_TURNS][MAX_PARTS];
+    char *files[EY_MAX_IMAGES];
+    size_t sizes[EY_MAX_IMAGES], n_files;
+    ey_request request;
+};
+
+static void must(bool ok, const ey_err *e)
+{
+    if (!ok) fail_msg("%s", e->text);
+}
+
+static ey_part read_part(struct conversation *c, json_object *part)
+{
+    const char *words = json_object_get_string(json_member(part, "text")), *file = json_object_get_string(json_member(part, "image"));
+    if (words) return ey_text_part(words);
+    char path[EY_MAX_PATH];
+    ey_err e;
+    must(path_join(path, "tests/golden/pictures", file, &e), &e);
+    must(file_read(&c->files[c->n_files], &c->sizes[c->n_files], path, EY_MAX_IMAGE_BYTES, &e), &e);
+    ey_part p = ey_image_part(c->files[c->n_files], c->sizes[c->n_files]);
+    p.detail = EY_DETAIL_NATIVE;
+    c->n_files++;
+    return p;
+}
+
+static void read_conversation(struct conversation *c, json_object *messages)
+{
+    *c = (struct conversation){.request = ey_request_defaults()};
+    size_t n = json_object_array_length(messages);
+    assert_true(n <= MAX_TURNS);
+    for (size_t i = 0; i < n; i++) {
+        json_object *message = json_object_array_get_idx(messages, i), *parts = json_member(message, "parts");
+        size_t n_parts = json_object_array_length(parts);
+        assert_true(n_parts <= MAX_PARTS);
+        for (size_t k = 0; k < n_parts; k++) c->parts[i][k] = read_part(c, json_object_array_get_idx(parts, k));
+        c->messages[i] = (ey_message){.role = json_object_get_string(json_member(message, "role")), .parts = c->parts[i], .n_parts = n_parts};
+    }
+    c->request.messages = c->messages, c->request.n_messages = n;
+}
+
+static void free_conversation(struct conversation *c)
+{
+    for (size_t i = 0; i < c->n_files; i++) free(c->files[i]);
+}
+
+static const struct tensor_view *tensor(const char *name, const char *part)
+{
+    char whole[128];
+    snprintf(whole, sizeof(whole), "%s.%s", name, part);
+    const struct tensor_view *t = safetensors_find(golden.tensors, whole);
+    if (!t) fail_msg("no tensor %s", whole);
+    return t;
+}
+
+static float float_at(const struct tensor_view *t, size_t i)
+{
+    float f;
+    memcpy(&f, t->data + 4 * i, sizeof(f));
+    return f;
+}
+
+static void check_patches(const struct conversation *c, json_object *pictures)
+{
+    const struct patch_spec *spec = &golden.engine->model.patch_spec;
+    size_t width = 3 * (size_t)(spec->temporal * spec->patch * spec->patch);
+    for (size_t i = 0; i < c->n_files; i++) {
+        struct image original = {0}, resized = {0};
+        ey_err e;
+        int w, h;
+        json_object *want = json_object_array_get_idx(pictures, i), *grid = json_member(want, "grid");
+        must(image_decode(&original, c->files[i], c->sizes[i], "picture", &e), &e);
+        must(image_smart_size(original.width, original.height, spec, &w, &h, &e), &e);
+        assert_int_equal(h / spec->patch, json_object_get_int(json_object_array_get_idx(grid, 1)));
+        assert_int_equal(w / spec->patch, json_object_get_int(json_object_array_get_idx(grid, 2)));
+        must(image_resize(&resized, &original, w, h, &e), &e);
+        size_t n = (size_t)(h / spec->patch) * (size_t)(w / spec->patch) * width;
+        float *patches = malloc(n * sizeof(float));
+        image_patchify(patches, &resized, spec);
+        unsigned char sha[SHA256_DIGEST_LENGTH];
+        char hex[2 * SHA256_DIGEST_LENGTH + 1];
+        SHA256((const unsigned char *)patches, n * sizeof(float), sha);
+        for (int k = 0; k < SHA256_DIGEST_LENGTH; k++) snprintf(hex + 2 * k, 3, "%02x", sha[k]);
+        assert_string_equal(hex, json_object_get_string(json_member(want, "sha256")));
+        free(patches), image_free(&original), image_free(&resized);
+    }
+}
+
+static void check_ids(json_object *ids, int n)
+{
+    assert_int_equal(n, (int)json_object_array_length(ids));
+    for (int i = 0; i < n; i++)
+        assert_int_equal(golden.engine->host.token[i], json_object_get_int(json_object_array_get_idx(ids, (size_t)i)));
+}
+
+static void check_positions(const char *name, int n)
+{
+    const struct tensor_view *t = tensor(name, "positions"); /* [3, n] */
+    assert_int_equal(t->shape[1], n);
+    for (int axis = 0; axis < 3; axis++)
+        for (int i = 0; i < n; i++) {
+            int32_t want;
+            memcpy(&want, t->data + 4 * ((size_t)axis * (size_t)n + (size_t)i), 4);
+            assert_int_equal(golden.engine->host.position[3 * i + axis], want);
+        }
+}
+
+static void check_features(const char *name, json_object *rows)
+{
+    ey_engine *g = golden.engine;
+    size_t hidden = (size_t)g->model.text.hidden;
+    float *got = malloc(hidden * sizeof(float));
+    for (int k = 0; k <= g->model.vision.n_deepstack; k++) {
+        char part[32];
+        snprintf(part, sizeof(part), "features%d", k);
+        const struct tensor_view *t = tensor(name, part);
+        double error = 0, power = 0;
+        for (size_t r = 0; r < json_object_array_length(rows); r++) {
+            size_t row = (size_t)json_object_get_int(json_object_array_get_idx(rows, r));
+            g->be->ops->read(g->be, got, g->be->ops->at(g->be, g->ws.features[k], row * hidden), hidden);
+            for (size_t d = 0; d < hidden; d++) {
+                double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;
+                error += diff * diff, power += want * want;
+            }
+        }
+        double relative = sqrt(error / power);
+        if (!(relative <= FEATURE_TOLERANCE)) fail_msg("%s: relative error of %s is %.3g", name, part, relative);
+    }
+    free(got);
+}
+
+static void check_logits(const char *name, const char *part)
+{
+    const struct tensor_view *t = tensor(name, part);
+    int n = golden.engine->model.text.vocabulary;
+    assert_int_equal(t->shape[0], n);
+    double worst = 0;
+    for (int i = 0; i < n; i++) {
+        double diff = fabs((double)golden.engine->host.logits[i] - (double)float_at(t, (size_t)i));
+        if (!(diff <= worst)) worst = diff;
+    }
+    if (!(worst <= LOGIT_TOLERANCE)) fail_msg("%s: %s differ by %.3g", name, part, worst);
+}
+
+/* The whole generation: the answer's tokens, then the stop token if there was one. */
+static void check_answer(const char *name, const ey_answer *answer, json_object *want, json_object *gaps)
+{
+    size_t n = json_object_array_length(want);
+    for (size_t i = 0; i < n && i < (size_t)answer->completion_tokens; i++) {
+        int id = json_object_get_int(json_object_array_get_idx(want, i));
+        int got = i < (size_t)answer->n_tokens ? answer->tokens[i] : answer->logprobs[i].chosen.id;
+        if (got == id) continue;
+        double gap = json_object_get_double(json_object_array_get_idx(gaps, i));
+        if (gap > 2 * LOGIT_TOLERANCE) fail_msg("%s: token %zu is %d, the reference has %d (gap %.3g)", name, i, got, id, gap);
+        print_message("%s: near-tie at token %zu (gap %.2g): %d instead of %d\n", name, i, gap, got, id);
+        return;
+    }
+    assert_int_equal(answer->completion_tokens, (int)n);
+    check_logits(name, "last_logits");
+}
+
+static void run_case(void **state)
+{
+    json_object *c = *state;
+    const char *name = json_object_get_string(json_member(c, "name"));
+    json_object *ids = json_member(c, "ids"), *answer_ids = json_member(c, "answer");
+    struct conversation conversation;
+    ey_answer answer;
+    ey_err e;
+    read_conversation(&conversation, json_member(c, "messages"));
+    check_patches(&conversation, json_member(c, "pictures"));
+    conversation.request.top_logprobs = 0;
+    conversation.request.max_tokens = 1;
+    must(ey_ask(golden.engine, &conversation.request, &answer, &e), &e);
+    check_ids(ids, answer.prompt_tokens);
+    check_positions(name, answer.prompt_tokens);
+    if (conversation.n_files) check_features(name, json_member(c, "feature_rows"));
+    check_logits(name, "first_logits");
+    ey_answer_free(&answer);
+    conversation.request.max_tokens = (int)json_object_array_length(answer_ids);
+    must(ey_ask(golden.engine, &conversation.request, &answer, &e), &e);
+    check_answer(name, &answer, answer_ids, json_member(c, "gaps"));
+    ey_answer_free(&answer);
+    free_conversation(&conversation);
+}
+
+static bool open_golden(const char *name, const char *checkpoint, ey_err *e)
+{
+    char path[EY_MAX_PATH];
+    ey_engine_options options = ey_engine_defaults();
+    options.model = checkpoint, options.device = "ref";
+    snprintf(path, sizeof(path), "tests/golden/%s.json", name);
+    if (!(golden.head = json_parse_file(path, EY_IO, e))) return false;
+    snprintf(path, sizeof(path), "tests/golden/%s.safetensors", name);
+    golden.name = name;
+    return safetensors_open(&golden.tensors, path, e) && ey_engine_open(&golden.engine, &options, e);
+}
+
+static void close_golden(void)
+{
+    ey_engine_close(&golden.engine);
+    safetensors_close(golden.tensors);
+    json_object_put(golden.head);
+}
+
+int main(int argc, char **argv)
+{
+    ey_err e;
+    if (argc != 3) return fprintf(stderr, "usage: test_golden NAME CHECKPOINT\n"), 2;
+    if (!open_golden(argv[1], argv[2], &e)) return fprintf(stderr, "%s\n", e.text), 1;
+    json_object *cases = json_member(golden.head, "cases");
+    size_t n = json_object_array_length(cases);
+    struct CMUnitTest *tests = calloc(n, sizeof(*tests));
+    for (size_t i = 0; i < n; i++) {
+        json_object *c = json_object_array_get_idx(cases, i);
+        tests[i] = (struct CMUnitTest){json_object_get_string(json_member(c, "name")), run_case, NULL, NULL, c};
+    }
+    int failed = _cmocka_run_group_tests(argv[1], tests, n, NULL, NULL);
+    free(tests);
+    close_golden();
+    return failed;
+}

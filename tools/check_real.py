@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Compares eyelet with transformers (float32) on a checkpoint and a picture of yours, in one command.
+
+    tools/check_real.py MODEL PICTURE [QUESTION] [--eyelet build/eyelet] [--device cpu|cuda] [--tokens 16]
+
+MODEL is a directory. Needs torch, transformers and tokenizers. Prints the two answers and the largest difference
+of log-probabilities; exit status 0 when the greedy tokens are the same (or first differ at a near-tie) and the log-probabilities
+agree within 1e-3.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
+
+TOLERANCE = 1e-3
+
+
+def eyelet_answer(a):
+    command = [a.eyelet, "ask", "--model", a.model, "--device", "ref", "--max-pixels", "native", "--max-tokens", str(a.tokens),
+               "--max-model-len", "32768", "--logprobs", "5", "--json", a.picture, a.question]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def reference_answer(a):
+    """Greedy ids and the log-probabilities of every step."""
+    import torch
+    import make_golden
+    import reference
+    make_golden.NEW_TOKENS = a.tokens
+    golden = make_golden.Golden.__new__(make_golden.Golden)
+    golden.model = reference.load_model(a.model, a.device, "sdpa")
+    golden.tokenizer = reference.load_tokenizer(a.model)
+    golden.processor = reference.load_image_processor(a.model)
+    golden.pictures = os.path.dirname(os.path.abspath(a.picture))
+    with open(os.path.join(a.model, "generation_config.json")) as f:
+        eos = json.load(f)["eos_token_id"]
+    golden.eos = eos if isinstance(eos, list) else [eos]
+    messages = [make_golden.user(make_golden.picture(a.picture), make_golden.text(a.question))]
+    with torch.inference_mode():
+        patches = golden.patches(messages)
+        ids, feed = golden.inputs(messages, patches)
+        feed = {k: v.to(a.device) for k, v in feed.items()}
+        answer, logits, gaps = golden.greedy(feed, len(ids))
+    return golden.tokenizer, ids, answer, logits.log_softmax(-1), gaps
+
+
+def compare(got, tokenizer, ids, answer, logprobs, gaps):
+    """True when they agree; prints how."""
+    print("prompt tokens: eyelet", got["usage"]["prompt_tokens"], "reference", len(ids))
+    worst, same = 0.0, got["usage"]["prompt_tokens"] == len(ids)
+    for step, token in enumerate(got["logprobs"][:len(answer)]):
+        want = float(logprobs[step, answer[step]])
+        if token["id"] != answer[step]:
+            tie = gaps[step] < TOLERANCE
+            print(f"step {step}: eyelet {token['id']}, reference {answer[step]}, gap {gaps[step]:.2g}", "(near-tie)" if tie else "")
+            return same and tie and worst <= TOLERANCE
+        worst = max(worst, abs(token["logprob"] - want))
+    print(f"{min(len(answer), len(got['logprobs']))} tokens the same; largest difference of log-probabilities {worst:.2e}")
+    return same and worst <= TOLERANCE
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model"), p.add_argument("picture"), p.add_argument("question", nargs="?", default="Describe this image.")
+    p.add_argument("--eyelet", default="build/eyelet"), p.add_argument("--device", default="cpu")
+    p.add_argument("--tokens", type=int, default=16)
+    a = p.parse_args()
+    got = eyelet_answer(a)
+    tokenizer, ids, answer, logprobs, gaps = reference_answer(a)
+    print("eyelet:   ", repr(got["answer"]))
+    print("reference:", repr(tokenizer.decode(answer, skip_special_tokens=True)))
+    sys.exit(0 if compare(got, tokenizer, ids, answer, logprobs, gaps) else 1)
+
+
+if __name__ == "__main__":
+    main()
