@@ -58,7 +58,7 @@ static bool make_prompt(struct ask *a, ey_err *e)
     const struct patch_spec *spec = &engine->model.patch_spec;
     for (size_t i = 0; i < a->pictures.n; i++) tokens[i] = a->pictures.item[i].tokens;
     bool ok = engine->model.family->prompt(&prompt, a->request, e) &&
-              prompt_tokens(&a->prompt, spans, &prompt, engine->tok, engine->model.family->vision_tokens, tokens, a->pictures.n,
+              prompt_tokens(&a->prompt, spans, &prompt, engine->model.family->vision_marks, engine->tok, tokens,
                             a->request->parse_special_tokens, e);
     for (size_t i = 0; ok && i < a->pictures.n; i++)
         a->runs[i] = (struct visual_run){spans[i].first, a->pictures.item[i].rows / spec->merge, a->pictures.item[i].cols / spec->merge};

@@ -52,7 +52,7 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
     if (tokenizer_size(tok) > model->text.vocabulary)
         return ey_fail(e, EY_BAD_MODEL, "tokenizer.json has token %d but the model's vocabulary ends at %d; they belong to different models",
                        tokenizer_size(tok) - 1, model->text.vocabulary - 1);
-    const struct vision_tokens *v = model->family->vision_tokens;
+    const struct vision_marks *v = model->family->vision_marks;
     const char *needed[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL, "<|im_start|>", "<|im_end|>"};
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
         if (needed[i] && tokenizer_special(tok, needed[i]) < 0)

@@ -19,7 +19,7 @@ struct family {
     /* Messages → prompt pieces. */
     bool (*prompt)(struct prompt *out, const ey_request *request, ey_err *e);
     /* Contents of the tokens around and in place of a picture; NULL: a family without pictures. */
-    const struct vision_tokens *vision_tokens;
+    const struct vision_marks *vision_marks;
 };
 
 struct vision_weights {

@@ -2,6 +2,7 @@
  * (a picture in a system message, tool calls of a user, an unknown role) this is an error instead. */
 #include "models/qwen3vl/chat.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"

@@ -164,5 +164,5 @@ const struct family family_qwen3vl = {
     .architecture = "Qwen3VLForConditionalGeneration",
     .open = open_qwen3vl,
     .prompt = qwen3vl_prompt,
-    .vision_tokens = &qwen3vl_vision_tokens,
+    .vision_marks = &qwen3vl_vision_marks,
 };
