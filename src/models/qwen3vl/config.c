@@ -9,13 +9,13 @@
 
 struct source {
     const json_object *object;
-    char what[EY_MAX_PATH + 64]; /* "DIR/config.json: text_config" */
+    char what[EY_MAX_PATH + 128]; /* "DIR/config.json: text_config" */
 };
 
 static bool source_init(struct source *s, const json_object *parent, const char *key, const char *path, ey_err *e)
 {
     s->object = key ? json_member_of_type(parent, key, json_type_object) : parent;
-    snprintf(s->what, sizeof(s->what), key ? "%s: %s" : "%s", path, key);
+    snprintf(s->what, sizeof(s->what), "%.4095s%s%.60s", path, key ? ": " : "", key ? key : "");
     return s->object || ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not an object", path, key);
 }
 

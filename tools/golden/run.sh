@@ -1,0 +1,15 @@
+#!/bin/sh
+# Makes every golden of tests/golden/list.txt (KIND SEED [FLAGS]) and, when it is there, the demo model's.
+#     tools/golden/run.sh MKCHECKPOINT OUT
+# Needs torch, transformers and one CUDA card. The checkpoints are made here, from the same kind and seed as the tests'.
+set -eu
+mkcheckpoint=$1 out=$2 here=$(dirname "$0") work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+while read -r kind seed flags; do
+    "$mkcheckpoint" --like "$kind" --seed "$seed" "$work/$kind" >/dev/null
+    python3 "$here/make_golden.py" "$work/$kind" "$kind" tests/golden/pictures "$out" --made-by "mkcheckpoint --like $kind --seed $seed" $flags
+    rm -rf "${work:?}/$kind"
+done <tests/golden/list.txt
+if [ -f models/demo/config.json ]; then
+    python3 "$here/make_golden.py" models/demo demo tests/golden/pictures "$out" --made-by "models/demo"
+fi
