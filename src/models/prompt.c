@@ -112,7 +112,8 @@ static bool push_text(struct tokens_out *t, const struct prompt_piece *piece)
     if (!tokenizer_encode(t->tok, text, piece->n, t->parse_special, t->ids, t->e)) return false;
     for (size_t i = before; i < t->ids->n && t->pad >= 0; i++)
         if (t->ids->id[i] == t->pad)
-            return ey_fail(t->e, EY_BAD_REQUEST, "the text spells the picture token, so pictures and their places do not match");
+            return ey_fail(t->e, EY_BAD_REQUEST,
+                           "the text spells the picture token, so pictures and their places do not match");
     return true;
 }
 
@@ -120,7 +121,8 @@ static bool push_image(struct tokens_out *t, int image)
 {
     int count = t->image_tokens[image];
     if (count < 1 || count > EY_MAX_CONTEXT)
-        return ey_fail(t->e, EY_TOO_LONG, "picture %d has %d tokens; it must have 1 to %d", image + 1, count, EY_MAX_CONTEXT);
+        return ey_fail(t->e, EY_TOO_LONG, "picture %d has %d tokens; it must have 1 to %d", image + 1, count,
+                       EY_MAX_CONTEXT);
     if (!push(t, t->start)) return false;
     t->spans[image] = (struct vision_span){.first = t->ids->n, .count = (size_t)count};
     for (int i = 0; i < count; i++)
@@ -143,8 +145,9 @@ bool prompt_tokens(struct ids *out, struct vision_span *spans, const struct prom
 {
     struct tokens_out t = {.ids = out, .spans = spans, .prompt = p, .tok = tok, .image_tokens = image_tokens,
                            .start = -1, .pad = -1, .end = -1, .parse_special = parse_special, .e = e};
-    bool marks_known = p->n_images == 0 || (special_id(tok, marks->start, &t.start, e) &&
-                                            special_id(tok, marks->pad, &t.pad, e) && special_id(tok, marks->end, &t.end, e));
+    bool marks_known = p->n_images == 0 ||
+                       (special_id(tok, marks->start, &t.start, e) && special_id(tok, marks->pad, &t.pad, e) &&
+                        special_id(tok, marks->end, &t.end, e));
     if (!marks_known) return false;
     for (size_t i = 0; i < p->n_pieces; i++)
         if (!push_piece(&t, &p->pieces[i])) return false;

@@ -51,8 +51,8 @@ static void run_block(const struct tower_pass *p, const struct vision_block *w)
     struct workspace *ws = p->ws;
     for (int first = 0, n; first < p->n; first += n) {
         n = tile_rows(p, first);
-        op->vision_qkv(p->be, row(p, ws->vision_qkv, first, 3 * s->hidden), row(p, ws->vision_x, first, s->hidden), w, s,
-                       row(p, ws->vision_rope, first, s->head_dim), n);
+        op->vision_qkv(p->be, ws->vision_qkv, row(p, ws->vision_x, first, s->hidden), w, s,
+                       row(p, ws->vision_rope, first, s->head_dim), first, n);
     }
     for (int first = 0, n; first < p->n; first += n) {
         n = tile_rows(p, first);

@@ -80,7 +80,8 @@ static void write_tool(struct writing *w, const char *text, size_t number)
     json_object *tool = json_parse(text, strlen(text), what, EY_BAD_REQUEST, w->e);
     struct buf dump = buf_with_max(EY_MAX_TEXT_BYTES);
     if (!tool) w->ok = false;
-    else if (!json_object_is_type(tool, json_type_object)) w->ok = ey_fail(w->e, EY_BAD_REQUEST, "%s is not a JSON object", what);
+    else if (!json_object_is_type(tool, json_type_object))
+        w->ok = ey_fail(w->e, EY_BAD_REQUEST, "%s is not a JSON object", what);
     else if (!json_dump(&dump, tool)) w->ok = ey_fail_memory(w->e, what, strlen(text));
     else write_bytes(w, dump.data, dump.size);
     buf_free(&dump);
@@ -200,8 +201,9 @@ static bool check_parts(const ey_message *message, size_t number, ey_err *e)
         if (part->type != EY_PART_TEXT && part->type != EY_PART_IMAGE)
             return ey_fail(e, EY_BAD_REQUEST, "message %zu, part %zu: neither text nor picture", number, i + 1);
         if (part->type == EY_PART_IMAGE && !pictures)
-            return ey_fail(e, EY_BAD_REQUEST, "message %zu: a picture cannot be in a message of the %s; put it in one of the user",
-                           number, message->role);
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "message %zu: a picture cannot be in a message of the %s; put it in one of the user", number,
+                           message->role);
     }
     return true;
 }
@@ -209,7 +211,8 @@ static bool check_parts(const ey_message *message, size_t number, ey_err *e)
 static bool check_tool_calls(const ey_message *message, size_t number, ey_err *e)
 {
     if (message->n_tool_calls && !has_role(message, "assistant"))
-        return ey_fail(e, EY_BAD_REQUEST, "message %zu: tool calls belong to the assistant, not to the %s", number, message->role);
+        return ey_fail(e, EY_BAD_REQUEST, "message %zu: tool calls belong to the assistant, not to the %s", number,
+                       message->role);
     for (size_t i = 0; i < message->n_tool_calls; i++)
         if (!message->tool_calls[i].name || !message->tool_calls[i].arguments)
             return ey_fail(e, EY_BAD_REQUEST, "message %zu: tool call %zu has no %s", number, i + 1,
@@ -221,7 +224,8 @@ static bool check_request(const ey_request *request, ey_err *e)
 {
     if (request->n_messages == 0) return ey_fail(e, EY_BAD_REQUEST, "the request has no messages");
     if (request->n_messages > EY_MAX_MESSAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu messages are more than the limit of %d", request->n_messages, EY_MAX_MESSAGES);
+        return ey_fail(e, EY_BAD_REQUEST, "%zu messages are more than the limit of %d", request->n_messages,
+                       EY_MAX_MESSAGES);
     for (size_t i = 0; i < request->n_messages; i++) {
         const ey_message *message = &request->messages[i];
         if (!known_role(message->role))

@@ -1,0 +1,42 @@
+/* Added tokens (<|im_end|> and such): found in text as wholes, before anything else looks at it. */
+#ifndef EY_TOKENIZER_ADDED_TOKENS_H
+#define EY_TOKENIZER_ADDED_TOKENS_H
+
+#include "tokenizer/tok_vocab.h"
+
+struct added_token {
+    char *content; /* owned; normalised when it is sought in normalised text */
+    uint32_t n;
+    int32_t id;
+    bool left_strip, right_strip; /* white space beside it belongs to it */
+    bool single_word;             /* no word may touch it */
+    bool in_normalized;           /* sought in normalised text, not in the text as it came */
+};
+
+/* A byte trie over some of the tokens. */
+struct added_trie {
+    struct pair_map children; /* (node, byte) → node */
+    int32_t *token;           /* [n_nodes] index of the token that ends here, or -1 */
+    uint32_t n_nodes;
+    bool starts[256]; /* bytes a token begins with */
+};
+
+struct added_set {
+    struct added_token *tokens;
+    size_t n;
+    struct added_trie raw, normalized;
+};
+
+/* Builds the two tries over set->tokens, which all have a content; `what` names the file. */
+bool added_set_index(struct added_set *set, const char *what, ey_err *e);
+void added_set_finish(struct added_set *set);
+
+struct added_match {
+    size_t begin, end; /* of the text that becomes the token */
+    int32_t id;
+};
+/* The leftmost token at or after `from`, the longest of those that begin there (as the reference: spec 6.3). */
+bool added_find(const struct added_set *set, const struct added_trie *trie, const char *text, size_t n, size_t from,
+                struct added_match *match);
+
+#endif

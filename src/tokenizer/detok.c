@@ -1,0 +1,72 @@
+/* Ids → text, one token at a time, whole characters only (spec 6.5), and what is asked of single tokens. */
+#include <string.h>
+
+#include "base/utf8.h"
+#include "tokenizer/tok_parts.h"
+
+int32_t tokenizer_size(const struct tokenizer *tok)
+{
+    return (int32_t)tok->vocab.size;
+}
+
+int32_t tokenizer_special(const struct tokenizer *tok, const char *content)
+{
+    size_t n = strlen(content);
+    for (size_t i = 0; i < tok->added.n; i++) {
+        int32_t id = tok->added.tokens[i].id;
+        if (vocab_token_is(&tok->vocab, id, content, n)) return id;
+    }
+    return -1;
+}
+
+bool tokenizer_is_special(const struct tokenizer *tok, int32_t id)
+{
+    const struct token *token = vocab_token(&tok->vocab, id);
+    return token && token->special;
+}
+
+const char *tokenizer_bytes(const struct tokenizer *tok, int32_t id, size_t *n)
+{
+    const struct token *token = vocab_token(&tok->vocab, id);
+    *n = token ? token->n : 0;
+    return token ? tok->vocab.bytes + token->at : "";
+}
+
+struct detok detok_start(const struct tokenizer *tok)
+{
+    return (struct detok){.tok = tok};
+}
+
+/* The one character that the tail has become with the byte just added, if any. */
+static bool flush_tail(struct detok *d, struct buf *out)
+{
+    while (d->n_tail) {
+        int length = utf8_decode(d->tail, (size_t)d->n_tail, NULL);
+        if (length < 0) return true;
+        size_t used = length > 0 ? (size_t)length : utf8_bad_length(d->tail, (size_t)d->n_tail);
+        bool ok = length > 0 ? buf_add(out, d->tail, used) : buf_add(out, "\xef\xbf\xbd", 3);
+        if (!ok) return false;
+        d->n_tail -= (int)used;
+        memmove(d->tail, d->tail + used, (size_t)d->n_tail);
+    }
+    return true;
+}
+
+bool detok_push(struct detok *d, int32_t id, struct buf *out)
+{
+    const struct token *token = vocab_token(&d->tok->vocab, id);
+    if (!token || token->special) return true;
+    const char *bytes = d->tok->vocab.bytes + token->at;
+    for (uint32_t i = 0; i < token->n; i++) {
+        d->tail[d->n_tail++] = bytes[i]; /* at most 3 bytes wait, so there is room for one */
+        if (!flush_tail(d, out)) return false;
+    }
+    return true;
+}
+
+bool detok_finish(struct detok *d, struct buf *out)
+{
+    int n = d->n_tail;
+    d->n_tail = 0;
+    return n == 0 || buf_add(out, "\xef\xbf\xbd", 3);
+}

@@ -1,0 +1,112 @@
+/* Text → ids: repair, cut at added tokens, normalise, cut at added tokens again, cut into pieces, merge. */
+#include <stdlib.h>
+
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "tokenizer/normalize.h"
+#include "tokenizer/tok_parts.h"
+
+void ids_free(struct ids *ids)
+{
+    free(ids->id);
+    *ids = (struct ids){0};
+}
+
+bool ids_push(struct ids *ids, int32_t id)
+{
+    if (ids->n == ids->capacity) {
+        size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
+        int32_t *grown = realloc(ids->id, capacity * sizeof(*grown));
+        if (!grown) return false;
+        ids->id = grown, ids->capacity = capacity;
+    }
+    ids->id[ids->n++] = id;
+    return true;
+}
+
+/* Repair and NFC each make a text at most three times as long. */
+#define MAX_REPAIRED ((size_t)3 * EY_MAX_TEXT_BYTES)
+#define MAX_COMPOSED (3 * MAX_REPAIRED)
+
+struct encoding {
+    const struct tokenizer *tok;
+    bool parse_special;
+    struct bpe bpe;
+    struct pretok_scan scan;
+    struct buf composed; /* scratch */
+    struct ids *out;
+    ey_err *e;
+};
+
+typedef bool encode_fn(struct encoding *enc, const char *text, size_t n);
+
+static bool encode_pieces(struct encoding *enc, const char *text, size_t n)
+{
+    pretok_scan_begin(&enc->scan, text, n);
+    for (;;) {
+        size_t begin, end;
+        if (!pretok_scan_next(&enc->scan, &begin, &end, enc->e)) return false;
+        if (begin == end) return true;
+        if (!bpe_encode(&enc->bpe, text + begin, end - begin, enc->out, enc->e)) return false;
+    }
+}
+
+/* Pushes the added tokens that `trie` finds and hands the stretches between to `plain`. */
+static bool encode_around(struct encoding *enc, const struct added_trie *trie, const char *text, size_t n, encode_fn *plain)
+{
+    size_t at = 0;
+    struct added_match match;
+    while (added_find(&enc->tok->added, trie, text, n, at, &match)) {
+        if (match.begin > at && !plain(enc, text + at, match.begin - at)) return false;
+        if (!ids_push(enc->out, match.id)) return ey_fail_memory(enc->e, "token ids", enc->out->n);
+        at = match.end;
+    }
+    return at == n || plain(enc, text + at, n - at);
+}
+
+static bool encode_normalized(struct encoding *enc, const char *text, size_t n)
+{
+    if (!enc->parse_special) return encode_pieces(enc, text, n);
+    return encode_around(enc, &enc->tok->added.normalized, text, n, encode_pieces);
+}
+
+static bool encode_segment(struct encoding *enc, const char *text, size_t n)
+{
+    if (!enc->tok->nfc || text_surely_composed(text, n)) return encode_normalized(enc, text, n);
+    buf_clear(&enc->composed);
+    if (!text_compose(&enc->composed, text, n)) return ey_fail_memory(enc->e, "text in normal form C", n);
+    return encode_normalized(enc, enc->composed.data, enc->composed.size);
+}
+
+static bool encode_valid(struct encoding *enc, const char *text, size_t n)
+{
+    if (n == 0) return true;
+    if (!enc->parse_special) return encode_segment(enc, text, n);
+    return encode_around(enc, &enc->tok->added.raw, text, n, encode_segment);
+}
+
+static bool encode_repaired(struct encoding *enc, const char *text, size_t n)
+{
+    if (utf8_valid(text, n)) return encode_valid(enc, text, n);
+    struct buf repaired = buf_with_max(MAX_REPAIRED);
+    bool ok = text_repair(&repaired, text, n) || ey_fail_memory(enc->e, "text", n);
+    ok = ok && encode_valid(enc, repaired.data, repaired.size);
+    buf_free(&repaired);
+    return ok;
+}
+
+bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, bool parse_special, struct ids *out,
+                      ey_err *e)
+{
+    if (n > EY_MAX_TEXT_BYTES)
+        return ey_fail(e, EY_TOO_LONG, "a text of %zu bytes is more than the limit of %d", n, EY_MAX_TEXT_BYTES);
+    size_t n_before = out->n;
+    struct encoding enc = {.tok = tok, .parse_special = parse_special, .bpe = {.tok = tok}, .out = out, .e = e,
+                           .composed = buf_with_max(MAX_COMPOSED)};
+    bool ok = pretok_scan_init(&enc.scan, &tok->pretok, e) && encode_repaired(&enc, text, n);
+    if (!ok) out->n = n_before;
+    pretok_scan_finish(&enc.scan);
+    bpe_finish(&enc.bpe);
+    buf_free(&enc.composed);
+    return ok;
+}

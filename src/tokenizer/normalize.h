@@ -1,0 +1,14 @@
+/* Text as the tokenizer wants to see it: well-formed UTF-8, and composed where the file asks for NFC. */
+#ifndef EY_TOKENIZER_NORMALIZE_H
+#define EY_TOKENIZER_NORMALIZE_H
+
+#include "base/buf.h"
+
+/* Appends `text` with U+FFFD for each maximal ill-formed subpart. */
+bool text_repair(struct buf *out, const char *text, size_t n);
+/* Appends the NFC form of well-formed `text`; linear also for endless combining marks. */
+bool text_compose(struct buf *out, const char *text, size_t n);
+/* True when it is plain to see that `text` is its own NFC form; false: it may be or not. */
+bool text_surely_composed(const char *text, size_t n);
+
+#endif

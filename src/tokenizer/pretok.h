@@ -1,0 +1,34 @@
+/* Cuts a segment of text into pre-tokens by a pattern: each match is a piece, and so is each stretch between. */
+#ifndef EY_TOKENIZER_PRETOK_H
+#define EY_TOKENIZER_PRETOK_H
+
+#include "base/err.h"
+
+#define PRETOK_GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+struct pretok {
+    void *code; /* pcre2_code, read-only once compiled */
+};
+
+bool pretok_compile(struct pretok *p, const char *pattern, size_t n, const char *what, ey_err *e);
+void pretok_finish(struct pretok *p);
+
+struct pretok_scan {
+    const struct pretok *pretok;
+    void *match, *context;
+    const char *text; /* well-formed UTF-8, borrowed */
+    size_t n;
+    size_t at;                     /* end of the last piece */
+    size_t match_begin, match_end; /* a match found but not yet given, when match_end > at */
+    size_t search;                 /* where the next search begins */
+    bool exhausted;                /* no more matches */
+};
+
+/* Scratch of one caller; scans any number of segments. */
+bool pretok_scan_init(struct pretok_scan *s, const struct pretok *p, ey_err *e);
+void pretok_scan_finish(struct pretok_scan *s);
+void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n);
+/* The next piece [*begin, *end) of the segment, never empty; *begin == *end when there are no more. */
+bool pretok_scan_next(struct pretok_scan *s, size_t *begin, size_t *end, ey_err *e);
+
+#endif

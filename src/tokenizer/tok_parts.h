@@ -1,0 +1,39 @@
+/* What a tokenizer is made of, for the files of this room. */
+#ifndef EY_TOKENIZER_TOK_PARTS_H
+#define EY_TOKENIZER_TOK_PARTS_H
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tok_vocab.h"
+#include "tokenizer/tokenizer.h"
+
+/* How text becomes the symbols that merges work on. */
+enum tok_pipeline {
+    TOK_BYTE_LEVEL, /* pieces by a pattern, one symbol a byte */
+};
+
+struct tokenizer {
+    enum tok_pipeline pipeline;
+    bool nfc;           /* normalizer NFC; otherwise none */
+    bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
+    struct vocab vocab;
+    uint32_t byte_id[256];  /* token of each single byte */
+    struct pair_map merges; /* (left id, right id) → (rank, merged id) */
+    struct pretok pretok;
+    struct added_set added;
+};
+
+/* Scratch of bpe_encode, kept from piece to piece. */
+struct bpe {
+    const struct tokenizer *tok;
+    struct bpe_symbol *symbols;
+    size_t n_symbols;
+    uint64_t *heap;
+    size_t n_heap, heap_capacity;
+};
+
+/* Appends the ids of one piece of n ≥ 1 bytes. */
+bool bpe_encode(struct bpe *b, const char *piece, size_t n, struct ids *out, ey_err *e);
+void bpe_finish(struct bpe *b);
+
+#endif

@@ -1,0 +1,9 @@
+/* Runs the tokenizer's groups of cases. */
+#include "tokenizer/tok_fixture.h"
+
+int main(void)
+{
+    int failed = run_load_tests() + run_pretok_tests() + run_bpe_tests() + run_encode_tests() + run_detok_tests();
+    close_fixtures();
+    return failed;
+}

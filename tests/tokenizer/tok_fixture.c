@@ -1,0 +1,67 @@
+/* Shared helpers of the tokenizer's tests. */
+#include "tokenizer/tok_fixture.h"
+
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+
+static struct tokenizer *small, *qwen;
+
+static struct tokenizer *open_or_fail(const char *directory)
+{
+    ey_err e;
+    struct tokenizer *tok = NULL;
+    if (!tokenizer_open(&tok, directory, &e)) fail_msg("%s", e.text);
+    return tok;
+}
+
+const struct tokenizer *small_tokenizer(void)
+{
+    if (!small) small = open_or_fail(SMALL_DIR);
+    return small;
+}
+
+const struct tokenizer *qwen_tokenizer(void)
+{
+    if (!qwen && path_is_directory(QWEN_DIR)) qwen = open_or_fail(QWEN_DIR);
+    if (!qwen) printf("skipped: no " QWEN_DIR "\n");
+    return qwen;
+}
+
+void close_fixtures(void)
+{
+    tokenizer_close(small);
+    tokenizer_close(qwen);
+    small = qwen = NULL;
+}
+
+struct ids encode_ok(const struct tokenizer *tok, const char *text, size_t n, bool parse_special)
+{
+    ey_err e;
+    struct ids ids = {0};
+    if (!tokenizer_encode(tok, text, n, parse_special, &ids, &e)) fail_msg("%s", e.text);
+    return ids;
+}
+
+void assert_ids(const char *label, const struct ids *got, const int32_t *want, size_t n)
+{
+    for (size_t i = 0; i < n && i < got->n; i++)
+        if (got->id[i] != want[i]) fail_msg("\"%s\": id %zu is %d, not %d", label, i, got->id[i], want[i]);
+    if (got->n != n) fail_msg("\"%s\": %zu ids, not %zu", label, got->n, n);
+}
+
+struct buf decode_ok(const struct tokenizer *tok, const struct ids *ids)
+{
+    struct buf out = buf_with_max(3 * (size_t)EY_MAX_TEXT_BYTES);
+    struct detok d = detok_start(tok);
+    for (size_t i = 0; i < ids->n; i++) assert_true(detok_push(&d, ids->id[i], &out));
+    assert_true(detok_finish(&d, &out));
+    return out;
+}
+
+uint32_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}

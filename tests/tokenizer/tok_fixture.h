@@ -1,0 +1,37 @@
+/* What the tokenizer's tests share: the two tokenizers, comparisons, and the groups of cases. */
+#ifndef EY_TESTS_TOK_FIXTURE_H
+#define EY_TESTS_TOK_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tokenizer/tokenizer.h"
+
+#define SMALL_DIR "tests/tokenizer/data/small"
+#define QWEN_DIR "../shared/data/tokenizers/qwen3-vl"
+
+/* The committed tokenizer of tests/tokenizer/data; opened once. */
+const struct tokenizer *small_tokenizer(void);
+/* The real one, or NULL after a line on stdout that says it is not there. */
+const struct tokenizer *qwen_tokenizer(void);
+void close_fixtures(void);
+
+struct ids encode_ok(const struct tokenizer *tok, const char *text, size_t n, bool parse_special);
+void assert_ids(const char *label, const struct ids *got, const int32_t *want, size_t n);
+/* Text of ids by the streaming detokeniser; the caller frees. */
+struct buf decode_ok(const struct tokenizer *tok, const struct ids *ids);
+
+/* Seeded; the same on every machine. */
+uint32_t next_random(uint64_t *state);
+
+int run_encode_tests(void);
+int run_load_tests(void);
+int run_detok_tests(void);
+int run_pretok_tests(void);
+int run_bpe_tests(void);
+
+#endif
