@@ -67,6 +67,7 @@ typedef void ey_progress_fn(void *user, const char *phase, uint64_t done, uint64
 typedef struct {
     const char *model;   /* checkpoint directory, or a repository name found in the Hugging Face cache */
     const char *device;  /* "auto", "cpu" or "ref" */
+    const char *cpu_mask; /* best instruction set that may be used: "generic", "avx2", "avx512", "avx512bf16"; NULL: all */
     int threads;         /* 0: as many as the processors this process may use */
     int max_model_len;   /* tokens of context; 0: min(8,192, what the model allows) */
     ey_progress_fn *progress;

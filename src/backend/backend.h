@@ -68,9 +68,10 @@ struct kv_cache {
 };
 
 struct backend_limits {
-    int max_rows;  /* rows of one call, decoder or vision tile */
-    int max_keys;  /* keys an attention row may see */
-    int max_width; /* widest row of any intermediate */
+    int max_rows;    /* rows of one call, decoder or vision tile */
+    int max_keys;    /* keys an attention row may see */
+    int max_width;   /* widest row of any intermediate */
+    int max_patches; /* of one picture; a multiple of KV_BLOCK */
 };
 
 struct backend;
@@ -122,9 +123,10 @@ struct backend_ops {
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
                         const struct weight *table, const struct vision_shape *shape, int rows, int cols, int first,
                         int n);
-    /* qkv[n, 3·hidden] = LN(x) · wᵀ + b, q and k turned */
+    /* Rows first .. first+n-1 of qkv = LN(x[n, hidden]) · wᵀ + b, q and k turned. How queries, keys and values lie in
+     * qkv, which has room for max_patches rows of 3·hidden, is the backend's affair. */
     void (*vision_qkv)(struct backend *be, dev qkv, dev x, const struct vision_block *w,
-                       const struct vision_shape *shape, dev rope, int n);
+                       const struct vision_shape *shape, dev rope, int first, int n);
     /* o[n, hidden]: full attention of rows first .. first+n-1 over all n_keys rows of qkv */
     void (*vision_attend)(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n,
                           int n_keys);
@@ -141,5 +143,8 @@ struct backend {
 
 /* The reference: plain C, float32, threads of `pool` (borrowed) over weight rows. */
 bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
+/* The fast one for x86: the best instruction set of the machine, at most what `mask` names ("generic", "avx2", "avx512",
+ * "avx512bf16"; NULL: all). */
+bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 
 #endif

@@ -21,11 +21,12 @@ static struct backend_limits limits_of(const ey_engine *engine)
     const struct text_shape *t = &engine->model.text;
     const struct vision_shape *v = &engine->model.vision;
     int wide = vision_group(v) * v->hidden;
-    const int widths[] = {t->hidden, text_q_width(t), text_kv_width(t), t->mlp, t->head_dim, 3 * v->hidden,
+    const int widths[] = {t->hidden, text_q_width(t), 2 * text_kv_width(t), t->mlp, t->head_dim, 3 * v->hidden,
                           v->mlp, v->hidden, v->out_hidden, wide, vision_patch_width(v)};
     return (struct backend_limits){
         .max_rows = engine->ws.max_rows,
         .max_keys = engine->ws.max_patches > engine->max_model_len ? engine->ws.max_patches : engine->max_model_len,
+        .max_patches = engine->ws.max_patches,
         .max_width = max_of(widths, (int)(sizeof(widths) / sizeof(widths[0]))),
     };
 }
@@ -90,7 +91,7 @@ bool engine_buffers_open(ey_engine *engine, ey_err *e)
 {
     struct workspace *ws = &engine->ws;
     ws->max_visual = engine_max_visual(engine);
-    ws->max_patches = ws->max_visual * vision_group(&engine->model.vision);
+    ws->max_patches = (ws->max_visual * vision_group(&engine->model.vision) + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     ws->max_rows = CHUNK_ROWS;
     struct backend_limits limits = limits_of(engine);
     engine->workspace_bytes = engine->be->ops->scratch_bytes(engine->be, &limits);

@@ -40,13 +40,16 @@ static bool open_files(ey_engine *engine, const char *name, ey_err *e)
            model_check_tokenizer(&engine->model, engine->tok, e);
 }
 
-static bool open_backend(ey_engine *engine, const char *device, int threads, ey_err *e)
+static bool open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    if (threads < 0 || threads > EY_MAX_THREADS)
-        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors", threads, EY_MAX_THREADS);
-    if (device && strcmp(device, "auto") != 0 && strcmp(device, "ref") != 0)
-        return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\" in this build; use auto or ref", device);
-    return pool_create(&engine->pool, threads, e) && backend_ref_create(&engine->be, engine->pool, e);
+    const char *device = options->device ? options->device : "auto";
+    if (options->threads < 0 || options->threads > EY_MAX_THREADS)
+        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors", options->threads, EY_MAX_THREADS);
+    if (!pool_create(&engine->pool, options->threads, e)) return false;
+    if (strcmp(device, "ref") == 0) return backend_ref_create(&engine->be, engine->pool, e);
+    if (strcmp(device, "cpu") == 0 || strcmp(device, "auto") == 0)
+        return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
+    return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\" in this build; use auto, cpu or ref", device);
 }
 
 enum { DEFAULT_MODEL_LEN = 8192 };
@@ -62,7 +65,7 @@ static bool choose_context(ey_engine *engine, int wanted, ey_err *e)
 
 static bool open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return open_files(engine, options->model, e) && open_backend(engine, options->device, options->threads, e) &&
+    return open_files(engine, options->model, e) && open_backend(engine, options, e) &&
            model_place(&engine->model, engine->be, e) && choose_context(engine, options->max_model_len, e) &&
            engine_buffers_open(engine, e);
 }

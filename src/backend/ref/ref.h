@@ -53,7 +53,7 @@ void ref_rotate(float *head, const float *table, int n_pairs);
 void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
                      const struct weight *table, const struct vision_shape *shape, int rows, int cols, int first, int n);
 void ref_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape,
-                    dev rope, int n);
+                    dev rope, int first, int n);
 void ref_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n,
                        int n_keys);
 void ref_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape,

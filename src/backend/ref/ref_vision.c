@@ -70,15 +70,16 @@ static void layer_norm_rows(struct ref *r, float *y, const float *x, const struc
 }
 
 void ref_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape,
-                    dev rope, int n)
+                    dev rope, int first, int n)
 {
     struct ref *r = ref_of(be);
     size_t width = 3 * (size_t)shape->hidden, dim = (size_t)shape->head_dim;
+    float *out = (float *)qkv + (size_t)first * width;
     layer_norm_rows(r, r->rows[0], x, &w->norm1, n, shape->hidden, shape->norm_eps);
-    ref_linear(r, qkv, width, r->rows[0], &w->qkv.w, &w->qkv.b, n);
+    ref_linear(r, out, width, r->rows[0], &w->qkv.w, &w->qkv.b, n);
     for (int i = 0; i < n; i++)
         for (int h = 0; h < 2 * shape->n_heads; h++) /* q heads, then k heads */
-            ref_rotate((float *)qkv + (size_t)i * width + (size_t)h * dim, (const float *)rope + (size_t)i * dim,
+            ref_rotate(out + (size_t)i * width + (size_t)h * dim, (const float *)rope + (size_t)i * dim,
                        shape->head_dim / 2);
 }
 

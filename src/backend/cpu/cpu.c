@@ -1,0 +1,173 @@
+/* The cpu backend: its memory and its table of steps. Weights stay where the checkpoint's map has them. */
+#include "backend/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/convert.h"
+#include "base/checked.h"
+
+enum { ALIGN = 64, SLACK = 1024 }; /* kernels read whole vectors past a buffer's last row */
+
+/* Zeroed memory; zero pages cost nothing until they are written. */
+static void *zeroed(size_t bytes)
+{
+    size_t whole;
+    if (!checked_add(bytes, ALIGN + SLACK, &whole)) return NULL;
+    char *raw = calloc(1, whole);
+    if (!raw) return NULL;
+    char *p = raw + ALIGN - (uintptr_t)raw % ALIGN; /* at least 16 bytes on: malloc aligns to 16 */
+    memcpy(p - sizeof(raw), &raw, sizeof(raw));
+    return p;
+}
+
+static void zeroed_free(void *p)
+{
+    char *raw;
+    if (!p) return;
+    memcpy(&raw, (char *)p - sizeof(raw), sizeof(raw));
+    free(raw);
+}
+
+static size_t padded_width(const struct backend_limits *l)
+{
+    return ((size_t)l->max_width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
+}
+
+static size_t thread_scratch(const struct backend_limits *l)
+{
+    size_t panel = CPU_W_ROWS * padded_width(l) * sizeof(float), attend = sizeof(struct cpu_attend_scratch);
+    return (panel > attend ? panel : attend) + ALIGN;
+}
+
+static size_t scratch_bytes(const struct backend *be, const struct backend_limits *l)
+{
+    size_t rows = 3 * (size_t)l->max_rows + 3;
+    return rows * padded_width(l) * sizeof(float) + (size_t)pool_threads(((const struct cpu *)be)->pool) * thread_scratch(l);
+}
+
+static void release_scratch(struct cpu *c)
+{
+    void **all[] = {&c->packed, (void **)&c->rows[0], (void **)&c->rows[1], (void **)&c->vectors[0],
+                    (void **)&c->vectors[1], (void **)&c->vectors[2], (void **)&c->scratch};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) zeroed_free(*all[i]), *all[i] = NULL;
+}
+
+static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
+{
+    struct cpu *c = cpu_of(be);
+    release_scratch(c);
+    c->limits = *l, c->stride = padded_width(l);
+    c->scratch_size = (thread_scratch(l) + ALIGN - 1) / ALIGN * ALIGN;
+    size_t block = (size_t)l->max_rows * c->stride * sizeof(float);
+    bool ok = (c->packed = zeroed(block)) != NULL;
+    for (int i = 0; i < 2; i++) ok = (c->rows[i] = zeroed(block)) && ok;
+    for (int i = 0; i < 3; i++) ok = (c->vectors[i] = zeroed(c->stride * sizeof(float))) && ok;
+    ok = (c->scratch = zeroed((size_t)pool_threads(c->pool) * c->scratch_size)) && ok;
+    return ok || ey_fail_memory(e, "scratch space", scratch_bytes(be, l));
+}
+
+static void destroy(struct backend *be)
+{
+    release_scratch(cpu_of(be));
+    free(be);
+}
+
+static dev alloc_bytes(struct backend *be, size_t bytes, ey_err *e)
+{
+    (void)be;
+    dev p = zeroed(bytes);
+    if (!p) ey_fail_memory(e, "activations", bytes);
+    return p;
+}
+
+static void release(struct backend *be, dev p)
+{
+    (void)be;
+    zeroed_free(p);
+}
+
+static bool place(struct backend *be, struct weight *out, const struct weight *in, ey_err *e)
+{
+    (void)be, (void)e;
+    *out = *in;
+    return true;
+}
+
+static void copy_out(struct backend *be, float *out, dev in, size_t n)
+{
+    (void)be;
+    memcpy(out, in, n * sizeof(float));
+}
+
+static void copy_in(struct backend *be, dev out, const float *in, size_t n)
+{
+    (void)be;
+    memcpy(out, in, n * sizeof(float));
+}
+
+static void read_logits(struct backend *be, float *out, const float *in, size_t n)
+{
+    (void)be;
+    memcpy(out, in, n * sizeof(float));
+}
+
+static bool finish(struct backend *be, ey_err *e)
+{
+    (void)be, (void)e;
+    return true;
+}
+
+static dev at(struct backend *be, dev p, size_t n)
+{
+    (void)be;
+    return (float *)p + n;
+}
+
+const float *cpu_vector(struct cpu *c, int slot, const struct weight *w)
+{
+    weight_floats(c->vectors[slot], w->data, w->dtype, (size_t)w->cols);
+    return c->vectors[slot];
+}
+
+static const struct backend_ops ops = {
+    .name = "cpu",
+    .element_size = sizeof(float),
+    .destroy = destroy,
+    .scratch_bytes = scratch_bytes,
+    .reserve = reserve,
+    .alloc = alloc_bytes,
+    .release = release,
+    .kv_bytes = cpu_kv_bytes,
+    .place = place,
+    .read = copy_out,
+    .write = copy_in,
+    .read_logits = read_logits,
+    .finish = finish,
+    .at = at,
+    .embed = cpu_embed,
+    .rope_table = cpu_rope_table,
+    .qkv = cpu_qkv,
+    .attend = cpu_attend,
+    .project_add = cpu_project_add,
+    .gate_up = cpu_gate_up,
+    .add_features = cpu_add_features,
+    .head = cpu_head,
+    .patch_embed = cpu_patch_embed,
+    .vision_qkv = cpu_vision_qkv,
+    .vision_attend = cpu_vision_attend,
+    .vision_mlp = cpu_vision_mlp,
+    .merge = cpu_merge,
+};
+
+bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e)
+{
+    enum cpu_level most = CPU_LEVELS - 1;
+    if (mask && !cpu_level_by_name(mask, &most))
+        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avx512 or avx512bf16", mask);
+    struct cpu *c = calloc(1, sizeof(*c));
+    if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
+    c->base.ops = &ops, c->pool = pool, c->k = cpu_kernels_for(cpu_level_usable(most));
+    *be = &c->base;
+    return true;
+}

@@ -1,0 +1,100 @@
+/* Shared by the files of the cpu backend: its state, packed rows, and the one job that multiplies. Activations are
+ * float32 in host memory; the KV cache is BF16. */
+#ifndef EY_BACKEND_CPU_H
+#define EY_BACKEND_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+
+struct cpu {
+    struct backend base;
+    struct pool *pool;
+    const struct cpu_kernels *k;
+    struct backend_limits limits;
+    size_t stride;      /* elements of a packed row: max_width padded to CPU_K_STEP */
+    void *packed;       /* [max_rows, stride] of at most 4 bytes: the input of the next products */
+    float *rows[2];     /* [max_rows, stride] intermediates */
+    float *vectors[3];  /* [stride] decoded norm weights and biases */
+    uint8_t *scratch;   /* [threads, scratch_size] */
+    size_t scratch_size;
+};
+
+static inline struct cpu *cpu_of(struct backend *be)
+{
+    return (struct cpu *)be;
+}
+
+static inline void *cpu_scratch(const struct cpu *c, int thread)
+{
+    return c->scratch + (size_t)thread * c->scratch_size;
+}
+
+const float *cpu_vector(struct cpu *c, int slot, const struct weight *w);
+
+/* ---- inputs of products ---- */
+enum cpu_norm { CPU_NO_NORM, CPU_RMS_NORM, CPU_LAYER_NORM };
+
+struct cpu_input {
+    const float *x;     /* [n, width], rows x_stride apart */
+    size_t x_stride;
+    int n, width;
+    enum cpu_norm norm;
+    const float *w, *b; /* of the norm */
+    float eps;
+};
+
+/* ---- products ---- */
+enum cpu_finish {
+    CPU_STORE,     /* y = sum + bias */
+    CPU_ADD,       /* y += sum + bias */
+    CPU_GELU_TANH, /* y = gelu(sum + bias) */
+    CPU_GELU_ERF,
+    CPU_SILU_MUL,  /* y = silu(sum of the first) * sum of the second: outputs 0 and 1 of one product */
+};
+
+struct cpu_product {
+    const struct weight *w;
+    const float *bias; /* or NULL */
+    float *y;          /* [n, rows of w], rows y_stride apart */
+    size_t y_stride;
+};
+
+/* products[n_products] of the same input, in one run of the thread team. SILU_MUL: two products of equal shape; the
+ * second's y is scratch. */
+void cpu_multiply(struct cpu *c, const struct cpu_input *input, const struct cpu_product *products, int n_products,
+                  enum cpu_finish finish);
+
+/* ---- steps, as backend.h says ---- */
+void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch);
+void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n);
+size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *shape);
+void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
+             const struct text_shape *shape, dev rope, const struct batch *batch);
+void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
+                const struct batch *batch);
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n);
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n);
+void cpu_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
+void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
+              const struct weight *head, const struct text_shape *shape);
+void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
+                     const struct vision_shape *shape, int rows, int cols, int first, int n);
+void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape,
+                    dev rope, int first, int n);
+void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n, int n_keys);
+void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape, int n);
+void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
+
+/* Query rows of an attention tile in a thread's scratch; shared by text and vision. */
+struct cpu_attend_scratch {
+    float q[CPU_Q_ROWS * (1024 + CPU_HEAD_PAD)];
+    float o[CPU_Q_ROWS * (1024 + CPU_HEAD_PAD)];
+};
+/* Starts a tile of n rows of `dim`: o zeroed, no maximum yet. q rows are to be filled by the caller. */
+void cpu_attend_start(struct attend_tile *t, struct cpu_attend_scratch *s, int n, int dim);
+/* out[dim] = o of row r divided by its sum. */
+void cpu_attend_finish(float *out, const struct attend_tile *t, int r);
+/* Turns pairs (i, i + n_pairs) of a head by table[n_pairs, 2]. */
+void cpu_rotate(float *head, const float *table, int n_pairs);
+
+#endif

@@ -1,0 +1,273 @@
+/* The decoder's steps on the cpu backend: fused products, paged BF16 keys and values, attention with a running
+ * softmax over blocks of 64 keys. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/convert.h"
+#include "backend/cpu/cpu.h"
+
+void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch)
+{
+    (void)be;
+    size_t hidden = (size_t)table->cols, row_bytes = hidden * dtype_size(table->dtype);
+    for (int i = 0; i < batch->n_rows; i++) {
+        float *row = (float *)x + (size_t)i * hidden;
+        if (batch->feature[i] >= 0)
+            memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden, hidden * sizeof(float));
+        else
+            weight_floats(row, (const uint8_t *)table->data + (size_t)batch->token[i] * row_bytes, table->dtype, hidden);
+    }
+}
+
+struct rope_job {
+    float *table;
+    const struct rope *rope;
+    const int32_t *position;
+};
+
+static void rope_rows(void *context, size_t begin, size_t end, int thread)
+{
+    const struct rope_job *j = context;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        float *out = j->table + i * 2 * (size_t)j->rope->n_pairs;
+        for (int p = 0; p < j->rope->n_pairs; p++) {
+            float angle = (float)j->position[3 * i + j->rope->axis[p]] * j->rope->frequency[p];
+            out[2 * p] = cosf(angle), out[2 * p + 1] = sinf(angle);
+        }
+    }
+}
+
+void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n)
+{
+    struct rope_job job = {table, rope, position};
+    pool_run(cpu_of(be)->pool, (size_t)n, 16, rope_rows, &job);
+}
+
+void cpu_rotate(float *head, const float *table, int n_pairs)
+{
+    for (int i = 0; i < n_pairs; i++) {
+        float a = head[i], b = head[i + n_pairs], c = table[2 * i], s = table[2 * i + 1];
+        head[i] = a * c - b * s;
+        head[i + n_pairs] = b * c + a * s;
+    }
+}
+
+/* ---- keys and values ---- */
+
+/* [layer, block, kv head] of keys [head_dim, KV_BLOCK] (transposed) and then values [KV_BLOCK, head_dim], BF16 */
+size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *s)
+{
+    (void)be;
+    return sizeof(uint16_t) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_dim;
+}
+
+static uint16_t *kv_block(const struct kv_cache *kv, int layer, int block, int head)
+{
+    const struct kv_shape *s = &kv->shape;
+    size_t i = ((size_t)layer * (size_t)s->n_blocks + (size_t)block) * (size_t)s->n_kv_heads + (size_t)head;
+    return (uint16_t *)kv->data + i * 2 * KV_BLOCK * (size_t)s->head_dim;
+}
+
+static int block_of(const struct batch *batch, int row, int index)
+{
+    return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks + (size_t)(index / KV_BLOCK)];
+}
+
+struct qkv_job {
+    struct cpu *c;
+    float *q, *k, *v;
+    const float *q_norm, *k_norm, *rope; /* norms NULL: none */
+    struct kv_cache *kv;
+    int layer;
+    const struct text_shape *shape;
+    const struct batch *batch;
+};
+
+static void norm_and_turn(const struct qkv_job *j, float *head, const float *norm, int row)
+{
+    int dim = j->shape->head_dim;
+    if (norm) j->c->k->rms_norm(head, head, norm, (size_t)dim, j->shape->norm_eps);
+    cpu_rotate(head, j->rope + (size_t)row * (size_t)dim, dim / 2);
+}
+
+static void append_head(const struct qkv_job *j, int row, int head)
+{
+    size_t dim = (size_t)j->shape->head_dim, at = ((size_t)row * (size_t)j->shape->n_kv_heads + (size_t)head) * dim;
+    int index = j->batch->index[row], slot = index % KV_BLOCK;
+    uint16_t *block = kv_block(j->kv, j->layer, block_of(j->batch, row, index), head), packed[1024];
+    j->c->k->pack(packed, j->k + at, dim, dim, true);
+    for (size_t d = 0; d < dim; d++) block[d * KV_BLOCK + (size_t)slot] = packed[d];
+    j->c->k->pack(block + dim * KV_BLOCK + (size_t)slot * dim, j->v + at, dim, dim, true);
+}
+
+static void qkv_rows(void *context, size_t begin, size_t end, int thread)
+{
+    const struct qkv_job *j = context;
+    int n_heads = j->shape->n_heads, n_kv = j->shape->n_kv_heads;
+    size_t dim = (size_t)j->shape->head_dim;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        for (int h = 0; h < n_heads; h++) norm_and_turn(j, j->q + (i * (size_t)n_heads + (size_t)h) * dim, j->q_norm, (int)i);
+        for (int h = 0; h < n_kv; h++) {
+            norm_and_turn(j, j->k + (i * (size_t)n_kv + (size_t)h) * dim, j->k_norm, (int)i);
+            append_head(j, (int)i, h);
+        }
+    }
+}
+
+static struct cpu_input rms_input(struct cpu *c, const float *x, const struct weight *norm, int n, float eps)
+{
+    size_t width = (size_t)norm->cols;
+    return (struct cpu_input){x, width, n, (int)width, CPU_RMS_NORM, cpu_vector(c, 0, norm), NULL, eps};
+}
+
+void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
+             const struct text_shape *shape, dev rope, const struct batch *batch)
+{
+    struct cpu *c = cpu_of(be);
+    size_t kv_width = (size_t)text_kv_width(shape);
+    float *k = c->rows[1], *v = k + (size_t)batch->n_rows * kv_width; /* max_width covers both */
+    struct cpu_input in = rms_input(c, x, &w->input_norm, batch->n_rows, shape->norm_eps);
+    struct cpu_product products[3] = {
+        {&w->q, NULL, q, (size_t)text_q_width(shape)}, {&w->k, NULL, k, kv_width}, {&w->v, NULL, v, kv_width}};
+    cpu_multiply(c, &in, products, 3, CPU_STORE);
+    struct qkv_job job = {c, q, k, v, w->q_norm.data ? cpu_vector(c, 1, &w->q_norm) : NULL,
+                          w->k_norm.data ? cpu_vector(c, 2, &w->k_norm) : NULL, rope, kv, layer, shape, batch};
+    pool_run(c->pool, (size_t)batch->n_rows, 4, qkv_rows, &job);
+}
+
+/* ---- attention ---- */
+
+void cpu_attend_start(struct attend_tile *t, struct cpu_attend_scratch *s, int n, int dim)
+{
+    size_t stride = ((size_t)dim + CPU_HEAD_PAD - 1) / CPU_HEAD_PAD * CPU_HEAD_PAD;
+    *t = (struct attend_tile){.n_rows = n, .dim = dim, .o = s->o, .o_stride = stride};
+    memset(s->o, 0, (size_t)n * stride * sizeof(float));
+    for (int r = 0; r < n; r++) t->q[r] = s->q + (size_t)r * stride, t->max[r] = -1e30f;
+}
+
+void cpu_attend_finish(float *out, const struct attend_tile *t, int r)
+{
+    const float *o = t->o + (size_t)r * t->o_stride;
+    for (int d = 0; d < t->dim; d++) out[d] = o[d] / t->sum[r];
+}
+
+struct attend_job {
+    struct cpu *c;
+    float *o;
+    const float *q;
+    const struct kv_cache *kv;
+    int layer;
+    const struct text_shape *shape;
+    const struct batch *batch;
+    int group;         /* query heads of a KV head */
+    int rows_per_tile; /* rows of one tile: its queries are rows x group */
+};
+
+/* The queries of rows first .. first+n-1 (one sequence) and KV head `head` in a tile. */
+static void load_queries(struct attend_tile *t, const struct attend_job *j, int first, int n, int head)
+{
+    int dim = j->shape->head_dim;
+    float scale = 1.0f / sqrtf((float)dim);
+    for (int r = 0; r < n * j->group; r++) {
+        int row = first + r / j->group, query = head * j->group + r % j->group;
+        const float *from = j->q + ((size_t)row * (size_t)j->shape->n_heads + (size_t)query) * (size_t)dim;
+        float *to = (float *)t->q[r];
+        for (int d = 0; d < dim; d++) to[d] = from[d] * scale;
+    }
+}
+
+static int visible_keys(int index, int block)
+{
+    int n = index + 1 - block * KV_BLOCK;
+    return n < 0 ? 0 : n > KV_BLOCK ? KV_BLOCK : n;
+}
+
+static void attend_some(const struct attend_job *j, int first, int n, int head, struct cpu_attend_scratch *scratch)
+{
+    struct attend_tile t;
+    int last = 0, dim = j->shape->head_dim;
+    cpu_attend_start(&t, scratch, n * j->group, dim);
+    load_queries(&t, j, first, n, head);
+    for (int i = 0; i < n; i++) last = j->batch->index[first + i] > last ? j->batch->index[first + i] : last;
+    for (int block = 0; block <= last / KV_BLOCK; block++) {
+        for (int r = 0; r < t.n_rows; r++) t.n_keys[r] = visible_keys(j->batch->index[first + r / j->group], block);
+        const uint16_t *keys = kv_block(j->kv, j->layer, block_of(j->batch, first, block * KV_BLOCK), head);
+        j->c->k->attend(&t, keys, keys + (size_t)dim * KV_BLOCK, (size_t)dim, true);
+    }
+    for (int r = 0; r < t.n_rows; r++) {
+        size_t query = (size_t)(first + r / j->group) * (size_t)j->shape->n_heads + (size_t)(head * j->group + r % j->group);
+        cpu_attend_finish(j->o + query * (size_t)dim, &t, r);
+    }
+}
+
+/* More query heads a KV head than a tile has rows: the head's group goes in several tiles. */
+static void attend_tiles(const struct attend_job *j, int first, int end, int head, struct cpu_attend_scratch *scratch)
+{
+    for (int row = first, n; row < end; row += n) {
+        for (n = 1; row + n < end && j->batch->seq[row + n] == j->batch->seq[row]; n++) continue;
+        attend_some(j, row, n, head, scratch);
+    }
+}
+
+static void attend_items(void *context, size_t begin, size_t end, int thread)
+{
+    const struct attend_job *j = context;
+    for (size_t i = begin; i < end; i++) {
+        int heads = j->shape->n_kv_heads, tile = (int)(i / (size_t)heads), first = tile * j->rows_per_tile;
+        int last = first + j->rows_per_tile < j->batch->n_rows ? first + j->rows_per_tile : j->batch->n_rows;
+        attend_tiles(j, first, last, (int)(i % (size_t)heads), cpu_scratch(j->c, thread));
+    }
+}
+
+void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
+                const struct batch *batch)
+{
+    int group = shape->n_heads / shape->n_kv_heads, rows = CPU_Q_ROWS / group;
+    struct attend_job job = {cpu_of(be), o, q, kv, layer, shape, batch, group, rows < 1 ? 1 : rows};
+    size_t tiles = ((size_t)batch->n_rows + (size_t)job.rows_per_tile - 1) / (size_t)job.rows_per_tile;
+    pool_run(job.c->pool, tiles * (size_t)shape->n_kv_heads, 1, attend_items, &job);
+}
+
+/* ---- the rest ---- */
+
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n)
+{
+    struct cpu *c = cpu_of(be);
+    struct cpu_input input = {.x = in, .x_stride = (size_t)w->cols, .n = n, .width = (int)w->cols};
+    struct cpu_product product = {w, bias && bias->data ? cpu_vector(c, 1, bias) : NULL, x, (size_t)w->rows};
+    cpu_multiply(c, &input, &product, 1, CPU_ADD);
+}
+
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n)
+{
+    struct cpu *c = cpu_of(be);
+    size_t mlp = (size_t)shape->mlp;
+    struct cpu_input in = rms_input(c, x, &w->post_norm, n, shape->norm_eps);
+    struct cpu_product products[2] = {{&w->gate, NULL, h, mlp}, {&w->up, NULL, c->rows[1], mlp}};
+    cpu_multiply(c, &in, products, 2, CPU_SILU_MUL);
+}
+
+void cpu_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden)
+{
+    (void)be;
+    for (int i = 0; i < batch->n_rows; i++) {
+        if (batch->feature[i] < 0) continue;
+        const float *add = (const float *)features + (size_t)batch->feature[i] * (size_t)hidden;
+        float *row = (float *)x + (size_t)i * (size_t)hidden;
+        for (int d = 0; d < hidden; d++) row[d] += add[d];
+    }
+}
+
+void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
+              const struct weight *head, const struct text_shape *shape)
+{
+    struct cpu *c = cpu_of(be);
+    size_t hidden = (size_t)shape->hidden;
+    for (int i = 0; i < n; i++)
+        memcpy(c->rows[1] + (size_t)i * hidden, (const float *)x + (size_t)rows[i] * hidden, hidden * sizeof(float));
+    struct cpu_input in = rms_input(c, c->rows[1], norm, n, shape->norm_eps);
+    struct cpu_product product = {head, NULL, logits, (size_t)head->rows};
+    cpu_multiply(c, &in, &product, 1, CPU_STORE);
+}

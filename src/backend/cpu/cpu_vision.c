@@ -1,0 +1,209 @@
+/* The vision tower's steps on the cpu backend. Queries, keys and values of all patches lie by head: queries
+ * [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim, 64], values [head, patch, dim]. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/convert.h"
+#include "backend/cpu/cpu.h"
+
+static struct cpu_input plain_input(const float *x, int n, int width)
+{
+    return (struct cpu_input){.x = x, .x_stride = (size_t)width, .n = n, .width = width};
+}
+
+static struct cpu_input layer_norm_input(struct cpu *c, const float *x, const struct layer_norm *norm, int n, float eps)
+{
+    int width = (int)norm->w.cols;
+    return (struct cpu_input){x, (size_t)width, n, width, CPU_LAYER_NORM, cpu_vector(c, 0, &norm->w), cpu_vector(c, 1, &norm->b), eps};
+}
+
+static void multiply_affine(struct cpu *c, const struct cpu_input *in, const struct affine *w, float *y, enum cpu_finish finish)
+{
+    struct cpu_product product = {&w->w, cpu_vector(c, 2, &w->b), y, (size_t)w->w.rows};
+    cpu_multiply(c, in, &product, 1, finish);
+}
+
+/* ---- patches ---- */
+
+/* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3). */
+static void aligned_corner(int i, int n, int side, int *low, int *high, float *fraction)
+{
+    float last = (float)(side - 1), step = n > 1 ? last / (float)(n - 1) : 0;
+    float at = i < n / 2 ? step * (float)i : last - step * (float)(n - 1 - i);
+    *low = (int)at;
+    *high = *low + 1 < side ? *low + 1 : side - 1;
+    *fraction = at - (float)*low;
+}
+
+struct position_job {
+    struct cpu *c;
+    float *x;
+    const struct weight *table;
+    const struct vision_shape *shape;
+    int rows, cols, first;
+};
+
+static void add_table_row(float *x, float *scratch, const struct weight *table, int row, float factor)
+{
+    size_t n = (size_t)table->cols;
+    weight_floats(scratch, (const uint8_t *)table->data + (size_t)row * n * dtype_size(table->dtype), table->dtype, n);
+    for (size_t d = 0; d < n; d++) x[d] += factor * scratch[d];
+}
+
+static void position_rows(void *context, size_t begin, size_t end, int thread)
+{
+    const struct position_job *j = context;
+    int merge = j->shape->merge, group = merge * merge, across = j->cols / merge, side = j->shape->position_side;
+    float *scratch = cpu_scratch(j->c, thread);
+    for (size_t i = begin; i < end; i++) {
+        int n = j->first + (int)i, block = n / group, inside = n % group, y0, y1, x0, x1;
+        float dy, dx, *x = j->x + i * (size_t)j->shape->hidden;
+        aligned_corner(block / across * merge + inside / merge, j->rows, side, &y0, &y1, &dy);
+        aligned_corner(block % across * merge + inside % merge, j->cols, side, &x0, &x1, &dx);
+        add_table_row(x, scratch, j->table, y0 * side + x0, (1 - dy) * (1 - dx));
+        add_table_row(x, scratch, j->table, y0 * side + x1, (1 - dy) * dx);
+        add_table_row(x, scratch, j->table, y1 * side + x0, dy * (1 - dx));
+        add_table_row(x, scratch, j->table, y1 * side + x1, dy * dx);
+    }
+}
+
+void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
+                     const struct vision_shape *shape, int rows, int cols, int first, int n)
+{
+    struct cpu *c = cpu_of(be);
+    struct cpu_input in = plain_input(pixels, n, vision_patch_width(shape));
+    multiply_affine(c, &in, w, x, CPU_STORE);
+    struct position_job job = {c, x, table, shape, rows, cols, first};
+    pool_run(c->pool, (size_t)n, 16, position_rows, &job);
+}
+
+/* ---- attention ---- */
+
+struct vision_layout {
+    float *q, *k, *v;
+    size_t patches; /* room, a multiple of CPU_KEYS */
+};
+
+static struct vision_layout layout_of(const struct cpu *c, dev qkv, const struct vision_shape *shape)
+{
+    size_t patches = (size_t)c->limits.max_patches, part = patches * (size_t)shape->hidden;
+    float *base = qkv;
+    return (struct vision_layout){base, base + part, base + 2 * part, patches};
+}
+
+struct split_job {
+    struct cpu *c;
+    struct vision_layout to;
+    const float *rows, *rope; /* [n, 3·hidden], [n, dim] */
+    const struct vision_shape *shape;
+    int first;
+};
+
+static void split_head(const struct split_job *j, size_t i, size_t head)
+{
+    size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden, patch = (size_t)j->first + i;
+    const float *row = j->rows + i * 3 * hidden + head * dim, *rope = j->rope + i * dim;
+    float turned[1024], scale = 1.0f / sqrtf((float)dim);
+    float *q = j->to.q + (head * j->to.patches + patch) * dim, *v = j->to.v + (head * j->to.patches + patch) * dim;
+    float *k = j->to.k + head * j->to.patches * dim + patch / CPU_KEYS * dim * CPU_KEYS + patch % CPU_KEYS;
+    memcpy(turned, row, dim * sizeof(float));
+    cpu_rotate(turned, rope, (int)dim / 2);
+    for (size_t d = 0; d < dim; d++) q[d] = turned[d] * scale;
+    memcpy(turned, row + hidden, dim * sizeof(float));
+    cpu_rotate(turned, rope, (int)dim / 2);
+    for (size_t d = 0; d < dim; d++) k[d * CPU_KEYS] = turned[d];
+    memcpy(v, row + 2 * hidden, dim * sizeof(float));
+}
+
+static void split_rows(void *context, size_t begin, size_t end, int thread)
+{
+    const struct split_job *j = context;
+    (void)thread;
+    for (size_t i = begin; i < end; i++)
+        for (size_t head = 0; head < (size_t)j->shape->n_heads; head++) split_head(j, i, head);
+}
+
+void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape,
+                    dev rope, int first, int n)
+{
+    struct cpu *c = cpu_of(be);
+    struct cpu_input in = layer_norm_input(c, x, &w->norm1, n, shape->norm_eps);
+    multiply_affine(c, &in, &w->qkv, c->rows[1], CPU_STORE);
+    struct split_job job = {c, layout_of(c, qkv, shape), c->rows[1], rope, shape, first};
+    pool_run(c->pool, (size_t)n, 8, split_rows, &job);
+}
+
+struct vision_attend_job {
+    struct cpu *c;
+    float *o;
+    struct vision_layout in;
+    const struct vision_shape *shape;
+    int first, n, n_keys, tiles;
+};
+
+static void attend_tile(const struct vision_attend_job *j, int tile, size_t head, struct cpu_attend_scratch *scratch)
+{
+    struct attend_tile t;
+    int row = tile * CPU_Q_ROWS, n = j->n - row < CPU_Q_ROWS ? j->n - row : CPU_Q_ROWS;
+    size_t dim = (size_t)j->shape->head_dim, part = head * j->in.patches * dim;
+    cpu_attend_start(&t, scratch, n, (int)dim);
+    for (int r = 0; r < n; r++) t.q[r] = j->in.q + part + (size_t)(j->first + row + r) * dim;
+    for (int key = 0; key < j->n_keys; key += CPU_KEYS) {
+        int keys = j->n_keys - key < CPU_KEYS ? j->n_keys - key : CPU_KEYS;
+        for (int r = 0; r < n; r++) t.n_keys[r] = keys;
+        j->c->k->attend(&t, j->in.k + part + (size_t)key * dim, j->in.v + part + (size_t)key * dim, dim, false);
+    }
+    for (int r = 0; r < n; r++)
+        cpu_attend_finish(j->o + (size_t)(row + r) * (size_t)j->shape->hidden + head * dim, &t, r);
+}
+
+static void attend_tiles(void *context, size_t begin, size_t end, int thread)
+{
+    const struct vision_attend_job *j = context;
+    for (size_t i = begin; i < end; i++)
+        attend_tile(j, (int)(i % (size_t)j->tiles), i / (size_t)j->tiles, cpu_scratch(j->c, thread));
+}
+
+void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n, int n_keys)
+{
+    struct cpu *c = cpu_of(be);
+    struct vision_attend_job job = {c, o, layout_of(c, qkv, shape), shape, first, n, n_keys, (n + CPU_Q_ROWS - 1) / CPU_Q_ROWS};
+    pool_run(c->pool, (size_t)job.tiles * (size_t)shape->n_heads, 4, attend_tiles, &job);
+}
+
+/* ---- MLP and mergers ---- */
+
+void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape, int n)
+{
+    struct cpu *c = cpu_of(be);
+    struct cpu_input in = layer_norm_input(c, x, &w->norm2, n, shape->norm_eps);
+    multiply_affine(c, &in, &w->fc1, h, CPU_GELU_TANH);
+}
+
+struct norm_job {
+    const struct cpu_kernels *k;
+    float *y;
+    const float *x, *w, *b;
+    size_t width;
+    float eps;
+};
+
+static void norm_rows(void *context, size_t begin, size_t end, int thread)
+{
+    const struct norm_job *j = context;
+    (void)thread;
+    for (size_t i = begin; i < end; i++)
+        j->k->layer_norm(j->y + i * j->width, j->x + i * j->width, j->w, j->b, j->width, j->eps);
+}
+
+void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n)
+{
+    struct cpu *c = cpu_of(be);
+    int group = vision_group(shape), wide = group * shape->hidden, rows = w->norm_grouped ? n : n * group;
+    struct norm_job job = {c->k, c->rows[1], x, cpu_vector(c, 0, &w->norm.w), cpu_vector(c, 1, &w->norm.b), (size_t)w->norm.w.cols, shape->norm_eps};
+    pool_run(c->pool, (size_t)rows, 8, norm_rows, &job);
+    struct cpu_input in = plain_input(c->rows[1], n, wide);
+    multiply_affine(c, &in, &w->fc1, c->rows[0], CPU_GELU_ERF);
+    in.x = c->rows[0];
+    multiply_affine(c, &in, &w->fc2, out, CPU_STORE);
+}

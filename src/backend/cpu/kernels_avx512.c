@@ -1,0 +1,6 @@
+/* The kernels for AVX-512 (F, BW, DQ, VL). */
+#define LANES 16
+#define KERNELS cpu_kernels_avx512
+#define LEVEL CPU_AVX512
+#define LEVEL_NAME "avx512"
+#include "backend/cpu/kernels_body.h"

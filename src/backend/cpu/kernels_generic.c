@@ -1,0 +1,6 @@
+/* The kernels for any machine. */
+#define LANES 4
+#define KERNELS cpu_kernels_generic
+#define LEVEL CPU_GENERIC
+#define LEVEL_NAME "generic"
+#include "backend/cpu/kernels_body.h"
