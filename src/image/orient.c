@@ -1,0 +1,100 @@
+/* Orientation: read from EXIF by libexif, applied by moving pixels. */
+#include <libexif/exif-data.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/decoders.h"
+
+/* The tag is near the start; a larger block is a thumbnail's or a maker note's doing. */
+static const size_t MAX_EXIF_BYTES = 1 << 20;
+static const char exif_prefix[6] = "Exif\0";
+
+enum { TILE = 64 }; /* pixels a side */
+
+static int orientation_of(ExifData *data)
+{
+    ExifEntry *entry = exif_content_get_entry(data->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
+    if (!entry || entry->format != EXIF_FORMAT_SHORT || entry->size < 2) return 1;
+    int value = exif_get_short(entry->data, exif_data_get_byte_order(data));
+    return value >= 1 && value <= 8 ? value : 1;
+}
+
+/* libexif wants the prefix; without it it would look for JPEG markers. */
+static uint8_t *with_prefix(const uint8_t *exif, size_t *n)
+{
+    if (*n >= sizeof(exif_prefix) && memcmp(exif, exif_prefix, sizeof(exif_prefix)) == 0)
+        exif += sizeof(exif_prefix), *n -= sizeof(exif_prefix);
+    uint8_t *block = malloc(*n + sizeof(exif_prefix));
+    if (!block) return NULL;
+    memcpy(block, exif_prefix, sizeof(exif_prefix));
+    memcpy(block + sizeof(exif_prefix), exif, *n);
+    *n += sizeof(exif_prefix);
+    return block;
+}
+
+int exif_orientation(const uint8_t *exif, size_t n)
+{
+    int orientation = 1;
+    if (!exif || n < 8 || n > MAX_EXIF_BYTES) return orientation;
+    uint8_t *block = with_prefix(exif, &n);
+    ExifData *data = block ? exif_data_new() : NULL;
+    if (!data) goto done;
+    /* as it stands in the file: no repairs, no added tags */
+    exif_data_unset_option(data, EXIF_DATA_OPTION_FOLLOW_SPECIFICATION);
+    exif_data_load_data(data, block, (unsigned)n);
+    orientation = orientation_of(data);
+done:
+    if (data) exif_data_unref(data);
+    free(block);
+    return orientation;
+}
+
+/* Where the picture's first pixel goes and how far one step right and one step down move in the result. */
+struct walk {
+    ptrdiff_t start, right, down;
+};
+
+static struct walk walk_for(int orientation, ptrdiff_t width, ptrdiff_t height)
+{
+    ptrdiff_t turned_width = orientation >= 5 ? height : width;
+    ptrdiff_t last_x = width - 1, last_y = height - 1, row = turned_width;
+    switch (orientation) {
+    case 2: return (struct walk){last_x, -1, row};                        /* mirrored left to right */
+    case 3: return (struct walk){last_y * row + last_x, -1, -row};        /* upside down */
+    case 4: return (struct walk){last_y * row, 1, -row};                  /* mirrored top to bottom */
+    case 5: return (struct walk){0, row, 1};                              /* transposed */
+    case 6: return (struct walk){last_y, row, -1};                        /* to be turned clockwise */
+    case 7: return (struct walk){last_x * row + last_y, -row, -1};        /* transposed the other way */
+    default: return (struct walk){last_x * row, -row, 1};                 /* 8: to be turned anticlockwise */
+    }
+}
+
+/* Moves the pixels of one tile: turned by a quarter, rows become columns, and whole rows would touch a new cache
+ * line with every pixel. */
+static void move_tile(uint8_t *to, const struct image *from, const struct walk *walk, int left, int top)
+{
+    int right = from->width - left < TILE ? from->width : left + TILE;
+    int bottom = from->height - top < TILE ? from->height : top + TILE;
+    for (ptrdiff_t y = top; y < bottom; y++) {
+        const uint8_t *pixel = from->rgb + 3 * (y * from->width + left);
+        for (ptrdiff_t x = left; x < right; x++, pixel += 3)
+            memcpy(to + 3 * (walk->start + y * walk->down + x * walk->right), pixel, 3);
+    }
+}
+
+bool image_turn_upright(struct image *image, int orientation, ey_err *e)
+{
+    if (orientation < 2 || orientation > 8) return true;
+    uint8_t *turned = pixels_alloc(image->width, image->height, 3, e);
+    if (!turned) return false;
+    const struct walk walk = walk_for(orientation, image->width, image->height);
+    for (int top = 0; top < image->height; top += TILE)
+        for (int left = 0; left < image->width; left += TILE) move_tile(turned, image, &walk, left, top);
+    free(image->rgb);
+    image->rgb = turned;
+    if (orientation >= 5) {
+        int width = image->width;
+        image->width = image->height, image->height = width;
+    }
+    return true;
+}

@@ -1,0 +1,46 @@
+/* Runs the tests of src/image, from the source tree's top. */
+#include "image/test_image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+char *data_file(const char *name, size_t *n)
+{
+    char path[256], *data = NULL;
+    ey_err e;
+    snprintf(path, sizeof(path), "tests/image/data/%s", name);
+    if (!file_read(&data, n, path, 1 << 20, &e)) fail_msg("%s", e.text);
+    return data;
+}
+
+struct image data_ppm(const char *name)
+{
+    size_t n;
+    int width, height, header;
+    char *data = data_file(name, &n);
+    assert_int_equal(sscanf(data, "P6 %d %d 255%n", &width, &height, &header), 2);
+    size_t pixels = 3 * (size_t)width * (size_t)height;
+    assert_int_equal((size_t)header + 1 + pixels, n);
+    memmove(data, data + header + 1, pixels);
+    return (struct image){width, height, (uint8_t *)data};
+}
+
+int largest_difference(const struct image *a, const struct image *b)
+{
+    int largest = 0;
+    assert_int_equal(a->width, b->width);
+    assert_int_equal(a->height, b->height);
+    for (size_t i = 0; i < 3 * (size_t)a->width * (size_t)a->height; i++) {
+        int d = abs(a->rgb[i] - b->rgb[i]);
+        if (d > largest) largest = d;
+    }
+    return largest;
+}
+
+int main(void)
+{
+    return run_decode_tests() + run_resize_tests() > 0;
+}

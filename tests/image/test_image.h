@@ -1,0 +1,25 @@
+/* Tests of src/image: what its files share. The expected pictures are made by make_data.py. */
+#ifndef EY_TESTS_TEST_IMAGE_H
+#define EY_TESTS_TEST_IMAGE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "image/image.h"
+
+/* A file of tests/image/data; the caller frees. */
+char *data_file(const char *name, size_t *n);
+/* A PPM of tests/image/data. */
+struct image data_ppm(const char *name);
+/* Largest difference of two pictures' values; fails the test when their sizes differ. */
+int largest_difference(const struct image *a, const struct image *b);
+
+/* Each runs its file's tests; returns how many failed. */
+int run_decode_tests(void);
+int run_resize_tests(void);
+
+#endif
