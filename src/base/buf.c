@@ -27,7 +27,7 @@ static bool buf_fail(struct buf *b)
     return false;
 }
 
-static bool buf_reserve(struct buf *b, size_t add)
+bool buf_reserve(struct buf *b, size_t add)
 {
     size_t need;
     if (b->failed || !checked_add(b->size, add, &need) || need > b->max) return buf_fail(b);

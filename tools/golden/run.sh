@@ -11,5 +11,5 @@ while read -r kind seed flags; do
     rm -rf "${work:?}/$kind"
 done <tests/golden/list.txt
 if [ -f models/demo/config.json ]; then
-    python3 "$here/make_golden.py" models/demo demo tests/golden/pictures "$out" --made-by "models/demo"
+    python3 "$here/make_golden.py" models/demo demo tests/golden/pictures "$out" --made-by "models/demo" --amount all
 fi

@@ -1,0 +1,11 @@
+/* The JSON files beside the tensors, but the tokenizer. */
+#ifndef MK_CONFIG_H
+#define MK_CONFIG_H
+
+#include "mk_kinds.h"
+#include "mk_output.h"
+
+/* config.json, generation_config.json, preprocessor_config.json and video_preprocessor_config.json. */
+bool config_write(struct mk_output *o, const struct kind *k, ey_err *e);
+
+#endif

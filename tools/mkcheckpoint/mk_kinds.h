@@ -1,0 +1,39 @@
+/* The models mkcheckpoint can make: shapes of the official checkpoints, and small ones of awkward shape. */
+#ifndef MK_KINDS_H
+#define MK_KINDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/tensor.h"
+
+enum { MK_HEAD_DIM = 128, MK_ADDED_TOKENS = 26, MK_REAL_VOCABULARY = 151936, MK_REAL_FIRST_ADDED = 151643 };
+
+struct kind {
+    const char *name, *summary;
+    const char *family; /* values depend on it and not on the dtype: kinds of one family share their BF16 tensors */
+    /* text */
+    int hidden, layers, heads, kv_heads, mlp;
+    int vocabulary, first_added; /* rows of the embedding; id of <|endoftext|>, which all special ids follow */
+    long theta;
+    bool tied;
+    bool head_stored; /* lm_head.weight is in the file: untied, or a copy of the embedding */
+    bool tied_in_text_config;
+    /* vision */
+    int v_hidden, v_mlp, v_depth, v_heads, v_positions, deepstack[3];
+    long min_pixels, max_pixels;
+    /* files */
+    enum dtype plain;  /* of everything that is not block FP8 */
+    enum dtype scales; /* DTYPE_NONE: nothing is FP8 */
+    int shards;
+    bool old_layout; /* tensor names without "language_model", config.json as transformers 5 saves it */
+};
+
+/* NULL: no such kind. */
+const struct kind *kind_find(const char *name);
+/* The i-th kind; NULL past the last. */
+const struct kind *kind_at(int i);
+/* Id of one of the special tokens by its number in the real vocabulary (151643…). */
+int kind_token(const struct kind *k, int real_id);
+
+#endif

@@ -1,0 +1,30 @@
+/* A made-up byte-level BPE vocabulary of a given size. */
+#ifndef MK_VOCAB_H
+#define MK_VOCAB_H
+
+#include "base/buf.h"
+
+enum { MK_BYTES = 256, MK_TOKEN_BYTES = 24 };
+
+struct mk_token {
+    uint8_t n;
+    char bytes[MK_TOKEN_BYTES];
+    int32_t left, right; /* the merge that makes it; of no meaning for the 256 single bytes */
+};
+
+struct mk_vocab {
+    struct mk_token *tokens; /* [n]; 0..255 are the bytes in the order of the official vocabulary */
+    int n, wanted;
+    int32_t *slots; /* hash table: token + 1, or 0 */
+    size_t n_slots;
+};
+
+/* `size` tokens: the 256 bytes, pieces of English words that a test prompt needs, then made-up words. Each token is
+ * the merge of two earlier ones, so the list of tokens is the list of merges. */
+bool vocab_make(struct mk_vocab *v, int size, ey_err *e);
+void vocab_free(struct mk_vocab *v);
+/* The byte of the single-byte token `id`, and the code point that byte-level vocabularies write it as. */
+int byte_of_token(int id);
+uint32_t letter_of_byte(int byte);
+
+#endif
