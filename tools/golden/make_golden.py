@@ -126,6 +126,8 @@ class Golden:
             lambda module, args, kwargs: seen.append(kwargs["position_ids"]), with_kwargs=True)
         self.model(**feed)
         hook.remove()
+        if seen[0] is None:  # text alone: the reference counts up
+            return torch.arange(feed["input_ids"].shape[1]).expand(3, -1)
         return seen[0][-3:, 0].cpu()  # newer versions put the text positions before T, H and W
 
     def features(self, feed):

@@ -16,6 +16,12 @@ struct pack_job {
     bool bf16;
 };
 
+/* Bytes between packed rows; BF16 rows with remainders take as much as float32 ones. */
+static size_t row_bytes(const struct cpu *c, bool bf16, bool precise)
+{
+    return c->stride * (bf16 && !precise ? 2 : 4);
+}
+
 static void pack_rows(void *context, size_t begin, size_t end, int thread)
 {
     const struct pack_job *j = context;
@@ -28,7 +34,9 @@ static void pack_rows(void *context, size_t begin, size_t end, int thread)
         if (j->in->norm == CPU_RMS_NORM) k->rms_norm(normed, x, j->in->w, width, j->in->eps);
         if (j->in->norm == CPU_LAYER_NORM) k->layer_norm(normed, x, j->in->w, j->in->b, width, j->in->eps);
         if (j->in->norm != CPU_NO_NORM) x = normed;
-        k->pack((uint8_t *)j->c->packed + i * j->c->stride * (j->bf16 ? 2 : 4), x, width, padded, j->bf16);
+        void *out = (uint8_t *)j->c->packed + i * row_bytes(j->c, j->bf16, j->in->precise);
+        if (j->bf16 && j->in->precise) k->pack_split(out, x, width, padded, j->c->stride);
+        else k->pack(out, x, width, padded, j->bf16);
     }
 }
 
@@ -51,7 +59,7 @@ struct multiply_job {
     const struct cpu_product *products;
     int n_products, n;
     enum cpu_finish finish;
-    bool bf16;
+    bool bf16, precise;
 };
 
 static enum w_kind kind_of(enum dtype d)
@@ -100,13 +108,15 @@ static void store_sums(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct cpu_prod
 static void multiply_rows(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, void *panel)
 {
     float sums[CPU_W_ROWS][CPU_X_ROWS];
-    struct dot_tile t = {.k = (size_t)p->w->cols, .x_stride = j->c->stride};
+    bool split = j->bf16 && j->precise;
+    size_t bytes = row_bytes(j->c, j->bf16, j->precise);
+    struct dot_tile t = {.k = (size_t)p->w->cols, .x_stride = bytes / (j->bf16 ? 2 : 4), .low = split ? j->c->stride : 0};
     void (*dot)(float[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *) = j->bf16 ? j->c->k->dot_bf16 : j->c->k->dot;
     for (int64_t row = begin; row < end; row += CPU_W_ROWS) {
         set_weights(&t, j, p->w, row, panel);
         for (int m = 0; m < j->n; m += CPU_X_ROWS) {
             t.n_x = j->n - m < CPU_X_ROWS ? j->n - m : CPU_X_ROWS;
-            t.x = (const uint8_t *)j->c->packed + (size_t)m * j->c->stride * (j->bf16 ? 2 : 4);
+            t.x = (const uint8_t *)j->c->packed + (size_t)m * bytes;
             dot(sums, &t);
             store_sums(sums, p, row, m, t.n_x, j->finish == CPU_ADD);
         }
@@ -150,7 +160,7 @@ static void multiply_groups(void *context, size_t begin, size_t end, int thread)
 static void multiply_packed(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
                             enum cpu_finish finish, bool bf16)
 {
-    struct multiply_job job = {c, products, n_products, in->n, finish, bf16};
+    struct multiply_job job = {c, products, n_products, in->n, finish, bf16, in->precise};
     int64_t groups = 0;
     for (int i = 0; i < (finish == CPU_SILU_MUL ? 1 : n_products); i++) groups += groups_of(products[i].w);
     pack_input(c, in, bf16);

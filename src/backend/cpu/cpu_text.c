@@ -119,7 +119,7 @@ static void qkv_rows(void *context, size_t begin, size_t end, int thread)
 static struct cpu_input rms_input(struct cpu *c, const float *x, const struct weight *norm, int n, float eps)
 {
     size_t width = (size_t)norm->cols;
-    return (struct cpu_input){x, width, n, (int)width, CPU_RMS_NORM, cpu_vector(c, 0, norm), NULL, eps};
+    return (struct cpu_input){x, width, n, (int)width, CPU_RMS_NORM, cpu_vector(c, 0, norm), NULL, eps, false};
 }
 
 void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
@@ -129,6 +129,7 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
     size_t kv_width = (size_t)text_kv_width(shape);
     float *k = c->rows[1], *v = k + (size_t)batch->n_rows * kv_width; /* max_width covers both */
     struct cpu_input in = rms_input(c, x, &w->input_norm, batch->n_rows, shape->norm_eps);
+    in.precise = true;
     struct cpu_product products[3] = {
         {&w->q, NULL, q, (size_t)text_q_width(shape)}, {&w->k, NULL, k, kv_width}, {&w->v, NULL, v, kv_width}};
     cpu_multiply(c, &in, products, 3, CPU_STORE);

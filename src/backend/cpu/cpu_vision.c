@@ -14,7 +14,7 @@ static struct cpu_input plain_input(const float *x, int n, int width)
 static struct cpu_input layer_norm_input(struct cpu *c, const float *x, const struct layer_norm *norm, int n, float eps)
 {
     int width = (int)norm->w.cols;
-    return (struct cpu_input){x, (size_t)width, n, width, CPU_LAYER_NORM, cpu_vector(c, 0, &norm->w), cpu_vector(c, 1, &norm->b), eps};
+    return (struct cpu_input){x, (size_t)width, n, width, CPU_LAYER_NORM, cpu_vector(c, 0, &norm->w), cpu_vector(c, 1, &norm->b), eps, false};
 }
 
 static void multiply_affine(struct cpu *c, const struct cpu_input *in, const struct affine *w, float *y, enum cpu_finish finish)

@@ -33,6 +33,7 @@ struct dot_tile {
     const float *scale;           /* FP8 and panels of it: one a 128 columns, the same for all rows; NULL: none */
     const void *x;                /* packed rows, x_stride elements apart */
     size_t x_stride, k;
+    size_t low;                   /* BF16: where in a row its remainders lie (x = high + low); 0: there are none */
     int n_x;                      /* 1..CPU_X_ROWS */
 };
 
@@ -53,6 +54,8 @@ struct cpu_kernels {
 
     /* n float32 → n packed, zero-padded to `padded` */
     void (*pack)(void *out, const float *in, size_t n, size_t padded, bool bf16);
+    /* The same as BF16 twice: nearest values, and at out + low what they leave (16 bits of mantissa in all) */
+    void (*pack_split)(uint16_t *out, const float *in, size_t n, size_t padded, size_t low);
     /* One weight row → a panel row; FP8 scales are in a float32 panel but not in a BF16 one. */
     void (*decode)(void *out, const struct weight *w, int64_t row, size_t padded, bool bf16);
     /* sums[CPU_W_ROWS][CPU_X_ROWS] */

@@ -220,16 +220,21 @@ INLINE void load_bf16_pair(__m512i out[2], enum w_kind kind, const uint8_t *row,
     }
 }
 
-INLINE __m512 dot_pair(__m512 acc, const __m512i w[2], const uint16_t *x)
+/* Products with the remainders, where there are any, join the same sum: the weights are loaded once. */
+INLINE __m512 dot_pair(__m512 acc, const __m512i w[2], const uint16_t *x, size_t low)
 {
     acc = _mm512_dpbf16_ps(acc, (__m512bh)w[0], (__m512bh)_mm512_loadu_si512(x));
-    return _mm512_dpbf16_ps(acc, (__m512bh)w[1], (__m512bh)_mm512_loadu_si512(x + 32));
+    acc = _mm512_dpbf16_ps(acc, (__m512bh)w[1], (__m512bh)_mm512_loadu_si512(x + 32));
+    if (!low) return acc;
+    acc = _mm512_dpbf16_ps(acc, (__m512bh)w[0], (__m512bh)_mm512_loadu_si512(x + low));
+    return _mm512_dpbf16_ps(acc, (__m512bh)w[1], (__m512bh)_mm512_loadu_si512(x + low + 32));
 }
 
 /* Columns from .. to-1 (multiples of CPU_K_STEP). With scales, each 128 columns are summed apart and scaled in
  * float32; a block is never split between calls. */
 INLINE void dot_bf16_steps(__m512 acc[CPU_W_ROWS][CPU_X_ROWS], const uint8_t *const w[CPU_W_ROWS], enum w_kind kind, const float *scale,
-                           const uint16_t *x, size_t x_stride, int n_x, size_t from, size_t to, const struct fp8_tables *tables)
+                           const uint16_t *x, size_t x_stride, size_t low, int n_x, size_t from, size_t to,
+                           const struct fp8_tables *tables)
 {
     size_t step = scale ? FP8_BLOCK : CPU_K_STEP;
     for (size_t k = from; k < to; k += step) {
@@ -241,15 +246,16 @@ INLINE void dot_bf16_steps(__m512 acc[CPU_W_ROWS][CPU_X_ROWS], const uint8_t *co
             if (two) load_bf16_pair(second, kind, w[a], k + CPU_K_STEP, tables);
             for (int b = 0; b < n_x; b++) {
                 const uint16_t *row = x + (size_t)b * x_stride + k;
-                __m512 part = dot_pair(scale ? _mm512_setzero_ps() : acc[a][b], first, row);
-                if (two) part = dot_pair(part, second, row + CPU_K_STEP);
+                __m512 part = dot_pair(scale ? _mm512_setzero_ps() : acc[a][b], first, row, low);
+                if (two) part = dot_pair(part, second, row + CPU_K_STEP, low);
                 acc[a][b] = scale ? _mm512_fmadd_ps(part, factor, acc[a][b]) : part;
             }
         }
     }
 }
 
-INLINE void dot_bf16_rows(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *t, enum w_kind kind, bool scaled, int n_x)
+INLINE void dot_bf16_rows(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *t, enum w_kind kind, bool scaled,
+                          bool split, int n_x)
 {
     __m512 acc[CPU_W_ROWS][CPU_X_ROWS];
     struct fp8_tables tables = kind == W_FP8 ? fp8_tables_load() : (struct fp8_tables){{{0}, {0}}, {{0}, {0}}};
@@ -258,35 +264,44 @@ INLINE void dot_bf16_rows(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_t
         for (int b = 0; b < n_x; b++) acc[a][b] = _mm512_setzero_ps();
     size_t unit = scaled ? FP8_BLOCK : CPU_K_STEP, padded = (t->k + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
     size_t whole = kind == W_PANEL ? padded : t->k / unit * unit;
-    dot_bf16_steps(acc, t->w, kind, scale, t->x, t->x_stride, n_x, 0, whole, &tables);
+    dot_bf16_steps(acc, t->w, kind, scale, t->x, t->x_stride, split ? t->low : 0, n_x, 0, whole, &tables);
     if (whole < t->k) {
         uint8_t tail[CPU_W_ROWS][2 * FP8_BLOCK];
         const uint8_t *w[CPU_W_ROWS];
         size_t size = kind_size(kind);
         memset(tail, 0, sizeof(tail));
         for (int a = 0; a < CPU_W_ROWS; a++) w[a] = memcpy(tail[a], t->w[a] + whole * size, (t->k - whole) * size);
-        dot_bf16_steps(acc, w, kind, scale ? scale + whole / FP8_BLOCK : NULL, (const uint16_t *)t->x + whole, t->x_stride, n_x, 0,
-                       padded - whole, &tables);
+        dot_bf16_steps(acc, w, kind, scale ? scale + whole / FP8_BLOCK : NULL, (const uint16_t *)t->x + whole, t->x_stride,
+                       split ? t->low : 0, n_x, 0, padded - whole, &tables);
     }
     for (int a = 0; a < CPU_W_ROWS; a++)
         for (int b = 0; b < n_x; b++) sums[a][b] = lanes_sum((vf)acc[a][b]);
 }
 
-#define DOT_PLAIN(sums, t, kind, n_x) dot_bf16_rows(sums, t, kind, false, n_x)
-#define DOT_SCALED(sums, t, kind, n_x) dot_bf16_rows(sums, t, kind, true, n_x)
+#define DOT_PLAIN(sums, t, kind, n_x) dot_bf16_rows(sums, t, kind, false, false, n_x)
+#define DOT_SCALED(sums, t, kind, n_x) dot_bf16_rows(sums, t, kind, true, false, n_x)
+#define DOT_PLAIN_SPLIT(sums, t, kind, n_x) dot_bf16_rows(sums, t, kind, false, true, n_x)
+#define DOT_SCALED_SPLIT(sums, t, kind, n_x) dot_bf16_rows(sums, t, kind, true, true, n_x)
+
+#define DOT_CASES(plain, scaled)                                                                                       \
+    switch (t->kind) {                                                                                                 \
+    case W_FP8: DOT_INSTANCES(scaled, W_FP8) break;                                                                    \
+    case W_PANEL:                                                                                                      \
+        if (t->scale) {                                                                                                \
+            DOT_INSTANCES(scaled, W_PANEL)                                                                             \
+        } else {                                                                                                       \
+            DOT_INSTANCES(plain, W_PANEL)                                                                              \
+        }                                                                                                              \
+        break;                                                                                                         \
+    default: DOT_INSTANCES(plain, W_BF16) break;                                                                       \
+    }
 
 static void dot_bf16(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *t)
 {
-    switch (t->kind) {
-    case W_FP8: DOT_INSTANCES(DOT_SCALED, W_FP8) break;
-    case W_PANEL:
-        if (t->scale) {
-            DOT_INSTANCES(DOT_SCALED, W_PANEL)
-        } else {
-            DOT_INSTANCES(DOT_PLAIN, W_PANEL)
-        }
-        break;
-    default: DOT_INSTANCES(DOT_PLAIN, W_BF16) break;
+    if (t->low) {
+        DOT_CASES(DOT_PLAIN_SPLIT, DOT_SCALED_SPLIT)
+    } else {
+        DOT_CASES(DOT_PLAIN, DOT_SCALED)
     }
 }
 #endif
@@ -304,6 +319,19 @@ static uint16_t nearest_bf16(float f)
 static void to_bf16(uint16_t *out, const float *in, size_t n)
 {
     for (size_t i = 0; i < n; i++) out[i] = nearest_bf16(in[i]);
+}
+
+static void pack_split(uint16_t *out, const float *in, size_t n, size_t padded, size_t low)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] = nearest_bf16(in[i]);
+        uint32_t bits = (uint32_t)out[i] << 16;
+        float high;
+        memcpy(&high, &bits, sizeof(high));
+        out[low + i] = nearest_bf16(in[i] - high);
+    }
+    memset(out + n, 0, (padded - n) * 2);
+    memset(out + low + n, 0, (padded - n) * 2);
 }
 
 static void pack(void *out, const float *in, size_t n, size_t padded, bool bf16)
@@ -545,6 +573,7 @@ const struct cpu_kernels KERNELS = {
     .dot_bf16 = dot_bf16,
 #endif
     .pack = pack,
+    .pack_split = pack_split,
     .decode = decode,
     .dot = dot,
     .rms_norm = rms_norm,
