@@ -1,0 +1,62 @@
+# The front door: `make help`. CMake and Ninja do the work; each kind of build has its folder.
+FUZZ_SECONDS ?= 20
+CMAKE = cmake -G Ninja -S .
+# on a terminal Ninja shows one moving line; elsewhere only what failed
+NINJA := ninja $(shell test -t 2 || echo --quiet)
+# asserts stay in every build; the sanitizers' one is optimised, since the reference backend is slow enough
+SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZE=ON
+
+.PHONY: all test asan clang fuzz portable clean help setup setup-clang setup-portable
+all: setup build/build.ninja
+	@$(NINJA) -C build
+
+help:
+	@echo 'make             build/eyelet (installs what is missing when root, else says what)'
+	@echo 'make test        build and run all tests'
+	@echo 'make asan        the same under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make clang       the same, compiled by clang'
+	@echo 'make fuzz        each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make portable    dist/: a folder and a .tar.xz that run where nothing is installed'
+	@echo 'make clean       remove what these made'
+
+test: all
+	@tools/run_tests.sh build
+
+asan: setup build-asan/build.ninja
+	@$(NINJA) -C build-asan
+	@tools/run_tests.sh build-asan
+
+clang: setup-clang build-clang/build.ninja
+	@$(NINJA) -C build-clang
+	@tools/run_tests.sh build-clang
+
+fuzz: setup-clang build-fuzz/build.ninja
+	@$(NINJA) -C build-fuzz
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+portable: setup-portable build-portable/build.ninja
+	@$(NINJA) -C build-portable
+	@tools/portable.sh build-portable dist
+	@tools/portable_check.sh dist
+
+clean:
+	rm -rf build build-asan build-clang build-fuzz build-portable dist
+
+setup:
+	@tools/setup.sh
+setup-clang:
+	@tools/setup.sh clang
+setup-portable:
+	@tools/setup.sh portable
+
+# Each is configured once; Ninja configures again by itself when a CMake file changes.
+build/build.ninja: | setup
+	@$(CMAKE) -B build >/dev/null
+build-asan/build.ninja: | setup
+	@$(CMAKE) -B build-asan $(SANITIZED) >/dev/null
+build-clang/build.ninja: | setup-clang
+	@$(CMAKE) -B build-clang -DCMAKE_C_COMPILER=clang >/dev/null
+build-fuzz/build.ninja: | setup-clang
+	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED) -DEY_FUZZ=ON >/dev/null
+build-portable/build.ninja: | setup-portable
+	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF >/dev/null

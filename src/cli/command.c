@@ -1,0 +1,147 @@
+/* Picks the command, explains them, and turns wrong calls into messages. */
+#include "cli/command.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/nearest.h"
+#include "cli/term.h"
+
+struct command {
+    const char *name;
+    enum command_bit bit;
+    int (*run)(const struct options *options);
+    const char *arguments, *summary, *text; /* text: what help says between summary and options */
+};
+
+static const struct command commands[] = {
+    {"ask", ASK, cmd_ask, "[IMAGE...] QUESTION", "an answer about one or several pictures",
+     "The last argument is the question, those before it are pictures: JPEG, PNG, WebP, GIF, HEIC or AVIF\n"
+     "files, or - for standard input. The answer is printed as it grows; Ctrl-C ends it where it is.\n"
+     "\n"
+     "  eyelet ask photo.jpg \"What is this?\"\n"
+     "  eyelet ask before.png after.png \"What has changed?\" --json\n"},
+    {"caption", CAPTION, cmd_caption, "IMAGE...", "a sentence for each picture",
+     "The model is loaded once. A picture that cannot be read is reported and the others go on; the exit\n"
+     "status is then 1. --json prints one object a line.\n"
+     "\n"
+     "  eyelet caption photos/*.jpg\n"},
+    {"tokenize", TOKENIZE, cmd_tokenize, "TEXT", "the tokens of a text, one a line",
+     "TEXT may be - for standard input. Each line is an id, a tab and the token's text as a JSON string.\n"},
+    {"list", LIST, cmd_list, "", "the models in the Hugging Face cache",
+     "The cache is $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub.\n"},
+};
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+const char *command_name(unsigned bit)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (commands[i].bit == bit) return commands[i].name;
+    return "";
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+/* ---- help ---- */
+
+static void print_overview(FILE *out)
+{
+    fprintf(out, "eyelet %s: pictures and text in, text out, with Qwen3-VL models\n\n", ey_version());
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  eyelet %-8s %-20s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
+    fprintf(out, "  eyelet %-8s %-20s %s\n", "help", "[COMMAND]", "this text, or a command's options");
+    fprintf(out, "\nThe model is --model, else $EYELET_MODEL, else the largest Qwen3-VL in the Hugging Face cache, else the\n"
+                 "demo that comes with the program.\n"
+                 "Answers go to standard output, everything else to standard error.\n"
+                 "Exit status: 0 done, 1 it failed, 2 the call is wrong.\n");
+}
+
+static void print_command(FILE *out, const struct command *c)
+{
+    fprintf(out, "eyelet %s%s%s: %s\n\n%s\nOptions:\n", c->name, c->arguments[0] ? " " : "", c->arguments, c->summary, c->text);
+    options_print(out, c->bit);
+}
+
+static int print_help(const struct command *c)
+{
+    struct term out = term_stdout();
+    if (c) print_command(stdout, c);
+    else print_overview(stdout);
+    return term_finish(&out, 0);
+}
+
+static int print_version(void)
+{
+    struct term out = term_stdout();
+    printf("eyelet %s\n", ey_version());
+    return term_finish(&out, 0);
+}
+
+/* ---- wrong calls ---- */
+
+static int wrong_call(const ey_err *e, const char *command)
+{
+    fprintf(stderr, "eyelet: %s\n", e->text);
+    if (e->code == EY_BAD_REQUEST) fprintf(stderr, "Try: eyelet help%s%s\n", command ? " " : "", command ? command : "");
+    return ey_code_exit_status(e->code);
+}
+
+static int unknown_command(const char *name)
+{
+    ey_err e;
+    struct nearest nearest = nearest_start(name, strlen(name));
+    for (size_t i = 0; i < N_COMMANDS; i++) nearest_offer(&nearest, commands[i].name);
+    nearest_offer(&nearest, "help");
+    if (path_is_file(name))
+        ey_fail(&e, EY_BAD_REQUEST, "\"%s\" is no command; to ask about that picture: eyelet ask %s \"What is this?\"", name, name);
+    else if (nearest.best)
+        ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; did you mean %s?", name, nearest.best);
+    else
+        ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"", name);
+    return wrong_call(&e, NULL);
+}
+
+/* ---- dispatch ---- */
+
+static int run_command(const struct command *c, int argc, char **argv)
+{
+    ey_err e;
+    struct options options;
+    int status;
+    if (!options_parse(&options, c->bit, argc, argv, &e)) status = wrong_call(&e, c->name);
+    else if (options.help) status = print_help(c);
+    else status = c->run(&options);
+    options_free(&options);
+    return status;
+}
+
+static int help(int argc, char **argv)
+{
+    const struct command *c = argc > 0 ? find_command(argv[0]) : NULL;
+    if (argc > 0 && !c && strcmp(argv[0], "help") != 0) return unknown_command(argv[0]);
+    return print_help(c);
+}
+
+static bool is_any(const char *text, const char *a, const char *b, const char *c)
+{
+    return strcmp(text, a) == 0 || strcmp(text, b) == 0 || strcmp(text, c) == 0;
+}
+
+int cli_run(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN); /* a reader that has had enough is seen as a failed write */
+    if (argc < 2) {
+        print_overview(stderr);
+        return 2;
+    }
+    if (is_any(argv[1], "help", "--help", "-h")) return help(argc - 2, argv + 2);
+    if (is_any(argv[1], "version", "--version", "-V")) return print_version();
+    const struct command *c = find_command(argv[1]);
+    return c ? run_command(c, argc - 2, argv + 2) : unknown_command(argv[1]);
+}

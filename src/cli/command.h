@@ -1,0 +1,18 @@
+/* The commands: what main() calls, and what each command's file gives. */
+#ifndef EY_CLI_COMMAND_H
+#define EY_CLI_COMMAND_H
+
+#include "cli/options.h"
+
+/* Runs the program; returns its exit status: 0 done, 1 it failed, 2 the call is wrong, 130 interrupted. */
+int cli_run(int argc, char **argv);
+
+/* The command of a bit, as it is typed. */
+const char *command_name(unsigned command);
+
+int cmd_ask(const struct options *options);
+int cmd_caption(const struct options *options);
+int cmd_tokenize(const struct options *options);
+int cmd_list(const struct options *options);
+
+#endif

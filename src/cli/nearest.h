@@ -1,0 +1,18 @@
+/* The known name that a mistyped one is nearest to: "did you mean …?". */
+#ifndef EY_CLI_NEAREST_H
+#define EY_CLI_NEAREST_H
+
+#include <stddef.h>
+
+struct nearest {
+    const char *typed;
+    size_t n;
+    const char *best; /* NULL: nothing offered is near */
+    size_t distance;  /* only nearer ones are taken */
+};
+
+struct nearest nearest_start(const char *typed, size_t n);
+/* `name` lives as long as the answer is used. */
+void nearest_offer(struct nearest *nearest, const char *name);
+
+#endif

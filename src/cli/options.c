@@ -1,0 +1,227 @@
+/* Arguments → struct options, by the table in options.def. Knows no command but by its bit. */
+#include "cli/options.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/command.h"
+#include "cli/nearest.h"
+
+enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, FLAG };
+
+struct option_row {
+    const char *name;
+    size_t field;
+    enum option_type type;
+    const char *value, *fallback, *environment;
+    int64_t least, most;
+    unsigned commands;
+    const char *help;
+};
+
+static const struct option_row rows[] = {
+#define OPTION(name, field, type, value, fallback, environment, least, most, commands, help) \
+    {name, offsetof(struct options, field), type, value, fallback, environment, least, most, commands, help},
+#include "cli/options.def"
+#undef OPTION
+};
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* ---- finding ---- */
+
+unsigned option_commands(const char *name, size_t n)
+{
+    unsigned commands = 0;
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0) commands |= rows[i].commands;
+    return commands;
+}
+
+static const struct option_row *find_row(const char *name, size_t n, enum command_bit command)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if ((rows[i].commands & command) && strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0) return &rows[i];
+    return NULL;
+}
+
+static bool fail_unknown(const char *name, size_t n, enum command_bit command, ey_err *e)
+{
+    struct nearest nearest = nearest_start(name, n);
+    unsigned others = option_commands(name, n);
+    if (others)
+        return ey_fail(e, EY_BAD_REQUEST, "--%.*s is not an option of %s, but of %s", (int)n, name, command_name(command),
+                       command_name(others & -others));
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (rows[i].commands & command) nearest_offer(&nearest, rows[i].name);
+    if (nearest.best)
+        return ey_fail(e, EY_BAD_REQUEST, "there is no option --%.*s; did you mean --%s?", (int)n, name, nearest.best);
+    return ey_fail(e, EY_BAD_REQUEST, "there is no option --%.*s", (int)n, name);
+}
+
+/* ---- values ---- */
+
+/* Digits with at most one '-' before them: no blanks, no '+', nothing after. */
+static bool read_number(const char *text, int64_t *out)
+{
+    const char *digits = text + (text[0] == '-');
+    size_t n = strspn(digits, "0123456789");
+    if (!n || n > 18 || digits[n]) return false;
+    *out = strtoll(text, NULL, 10);
+    return true;
+}
+
+static bool set_number(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    int64_t number;
+    if (read_number(value, &number) && number >= row->least && number <= row->most) {
+        *field = number;
+        return true;
+    }
+    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld%s, not \"%s\"", row->name, (long long)row->least,
+                   (long long)row->most, row->type == PIXELS ? " or native" : "", value);
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+    size_t n = strlen(value);
+    if (!n || strchr(value, '|')) return false;
+    for (const char *at = choices; at; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (strncmp(at, value, n) == 0 && (at[n] == '|' || !at[n])) return true;
+    }
+    return false;
+}
+
+/* Puts a value, checked, where the row says; a FLAG has none. */
+static bool set_value(struct options *o, const struct option_row *row, const char *value, ey_err *e)
+{
+    void *field = (char *)o + row->field;
+    switch (row->type) {
+    case FLAG: *(bool *)field = true; return true;
+    case PIXELS:
+        if (strcmp(value, "native") != 0) return set_number(field, row, value, e);
+        *(int64_t *)field = MAX_PIXELS_NATIVE;
+        return true;
+    case INT:
+    case OPTIONAL_INT: return set_number(field, row, value, e);
+    case CHOICE:
+        if (!is_choice(row->value, value))
+            return ey_fail(e, EY_BAD_REQUEST, "--%s takes %s, not \"%s\"", row->name, row->value, value);
+        break;
+    case TEXT:
+        if (!value[0]) return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    }
+    *(const char **)field = value;
+    return true;
+}
+
+/* Defaults may lie outside of the range that a person may type (-1: none). */
+static bool set_default(struct options *o, const struct option_row *row, ey_err *e)
+{
+    const char *value = row->environment ? getenv(row->environment) : NULL;
+    if (value && value[0]) return set_value(o, row, value, e) || ey_fail_within(e, "in %s", row->environment);
+    if (!row->fallback) return true;
+    if (row->type == TEXT || row->type == CHOICE) return set_value(o, row, row->fallback, e);
+    *(int64_t *)((char *)o + row->field) = strtoll(row->fallback, NULL, 10);
+    return true;
+}
+
+static bool set_defaults(struct options *o, enum command_bit command, ey_err *e)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if ((rows[i].commands & command) && !set_default(o, &rows[i], e)) return false;
+    return true;
+}
+
+/* ---- the command line ---- */
+
+/* The value of an option without '=': the next argument, unless that is an option itself. NULL: there is none. */
+static const char *next_value(const struct option_row *row, char **next)
+{
+    int64_t number;
+    if (!*next) return NULL;
+    if (row->type == OPTIONAL_INT) return read_number(*next, &number) ? *next : NULL;
+    return strncmp(*next, "--", 2) == 0 ? NULL : *next;
+}
+
+/* Reads the option at at[0], whose value may be at[1]; says in *used how many arguments it took. */
+static bool read_option(struct options *o, enum command_bit command, char **at, int *used, ey_err *e)
+{
+    const char *name = at[0] + 2, *value = strchr(name, '=');
+    size_t n = value ? (size_t)(value - name) : strlen(name);
+    const struct option_row *row = find_row(name, n, command);
+    *used = 1;
+    if (!row) return fail_unknown(name, n, command, e);
+    if (row->type == FLAG)
+        return value ? ey_fail(e, EY_BAD_REQUEST, "--%s takes no value", row->name) : set_value(o, row, NULL, e);
+    if (value) return set_value(o, row, value + 1, e);
+    value = next_value(row, at + 1);
+    if (value) {
+        *used = 2;
+        return set_value(o, row, value, e);
+    }
+    if (row->type != OPTIONAL_INT) return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    *(int64_t *)((char *)o + row->field) = row->least;
+    return true;
+}
+
+static bool read_argument(struct options *o, enum command_bit command, char **at, int *used, ey_err *e)
+{
+    *used = 1;
+    if (strncmp(at[0], "--", 2) == 0) return read_option(o, command, at, used, e);
+    if (strcmp(at[0], "-h") == 0) {
+        o->help = true;
+        return true;
+    }
+    if (at[0][0] == '-' && at[0][1])
+        return ey_fail(e, EY_BAD_REQUEST, "there is no option %s; a name that begins with - goes after --", at[0]);
+    o->args[o->n_args++] = at[0];
+    return true;
+}
+
+bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e)
+{
+    *o = (struct options){.logprobs = -1};
+    o->args = calloc((size_t)argc + 1, sizeof(*o->args));
+    if (!o->args) return ey_fail_memory(e, "the arguments", (size_t)argc * sizeof(*o->args));
+    if (!set_defaults(o, command, e)) return false;
+    for (int i = 0, used; i < argc; i += used) {
+        if (strcmp(argv[i], "--") == 0) {
+            while (++i < argc) o->args[o->n_args++] = argv[i];
+            break;
+        }
+        if (!read_argument(o, command, argv + i, &used, e)) return false;
+    }
+    return true;
+}
+
+void options_free(struct options *o)
+{
+    free(o->args);
+    *o = (struct options){0};
+}
+
+/* ---- help ---- */
+
+static void print_facts(FILE *out, const struct option_row *row)
+{
+    const char *separator = " (";
+    if (row->environment) fprintf(out, "%sdefault: $%s", separator, row->environment), separator = ", ";
+    else if (row->fallback && row->fallback[0] != '-') fprintf(out, "%sdefault: %s", separator, row->fallback), separator = ", ";
+    if (separator[0] == ',') fputc(')', out);
+}
+
+void options_print(FILE *out, enum command_bit command)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const struct option_row *row = &rows[i];
+        char left[64];
+        if (!(row->commands & command)) continue;
+        snprintf(left, sizeof(left), "--%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
+        fprintf(out, "  %-26s %s", left, row->help);
+        print_facts(out, row);
+        fputc('\n', out);
+    }
+}

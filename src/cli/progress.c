@@ -1,0 +1,84 @@
+/* The progress line: bar, rate, time left, phase. Redrawn at most ten times a second. */
+#include "cli/progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+enum { BAR = 24, LINE = 200, DEFAULT_COLUMNS = 80 };
+#define REDRAW_SECONDS 0.1
+
+struct progress progress_start(bool quiet)
+{
+    const char *terminal_type = getenv("TERM");
+    bool dumb = terminal_type && strcmp(terminal_type, "dumb") == 0;
+    return (struct progress){.enabled = !quiet && !dumb && isatty(STDERR_FILENO)};
+}
+
+static size_t terminal_columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : DEFAULT_COLUMNS;
+}
+
+static void add_time(struct buf *line, double seconds)
+{
+    long s = (long)(seconds + 0.5);
+    if (s >= 3600) buf_printf(line, "%ld h %02ld min left", s / 3600, s / 60 % 60);
+    else if (s >= 60) buf_printf(line, "%ld min %02ld s left", s / 60, s % 60);
+    else buf_printf(line, "%ld s left", s);
+}
+
+static void add_bar(struct buf *line, const struct progress *p)
+{
+    size_t filled = p->done * BAR / p->total;
+    double elapsed = seconds_now() - p->started;
+    buf_add_text(line, "[");
+    for (size_t i = 0; i < BAR; i++) buf_add_text(line, i < filled ? "=" : " ");
+    buf_printf(line, "] %zu/%zu", p->done, p->total);
+    if (!p->done || elapsed < REDRAW_SECONDS) return;
+    double rate = (double)p->done / elapsed;
+    buf_printf(line, rate >= 1 ? "  %.1f/s  " : "  %.3f/s  ", rate);
+    add_time(line, (double)(p->total - p->done) / rate);
+}
+
+static void draw(struct progress *p)
+{
+    struct buf line = buf_with_max(LINE);
+    size_t columns = terminal_columns();
+    if (p->total) add_bar(&line, p);
+    if (p->phase) buf_printf(&line, "%s%s %d %%", line.size ? "  " : "", p->phase, p->percent);
+    if (line.size >= columns) line.size = columns - 1; /* plain ASCII, so any byte is a column */
+    if (line.data) fprintf(stderr, "\r\033[K%.*s", (int)line.size, line.data);
+    fflush(stderr);
+    buf_free(&line);
+    p->shown = true, p->drawn = seconds_now();
+}
+
+void progress_count(struct progress *p, size_t done, size_t total)
+{
+    if (!p->enabled) return;
+    if (!p->total) p->started = seconds_now();
+    p->done = done, p->total = total, p->phase = NULL;
+    draw(p);
+}
+
+void progress_phase(struct progress *p, const char *phase, uint64_t done, uint64_t total)
+{
+    if (!p->enabled) return;
+    bool changed = !p->phase || strcmp(p->phase, phase) != 0;
+    p->phase = phase;
+    p->percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
+    if (changed || seconds_now() - p->drawn >= REDRAW_SECONDS) draw(p);
+}
+
+void progress_clear(struct progress *p)
+{
+    if (p->shown) fputs("\r\033[K", stderr), fflush(stderr);
+    p->shown = false;
+}

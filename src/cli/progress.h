@@ -1,0 +1,25 @@
+/* One line of progress on standard error, on a terminal only. */
+#ifndef EY_CLI_PROGRESS_H
+#define EY_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct progress {
+    bool enabled, shown;
+    double started, drawn;   /* seconds */
+    size_t done, total;      /* pictures; total 0: no bar */
+    const char *phase;       /* static text, or NULL */
+    int percent;             /* of the phase */
+};
+
+/* Nothing is ever drawn when `quiet`, or when standard error is no terminal. */
+struct progress progress_start(bool quiet);
+/* A bar over `total` pictures with rate and time left; the clock starts with the first call. */
+void progress_count(struct progress *p, size_t done, size_t total);
+void progress_phase(struct progress *p, const char *phase, uint64_t done, uint64_t total);
+/* Takes the line away, so that something else can be printed. */
+void progress_clear(struct progress *p);
+
+#endif

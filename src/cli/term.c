@@ -1,0 +1,72 @@
+/* Writing to standard output and to people. */
+#include "cli/term.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+
+struct term term_stdout(void)
+{
+    return (struct term){.file = stdout, .terminal = isatty(STDOUT_FILENO)};
+}
+
+/* Bytes of the character at s that do not steer a terminal; 0 when it does, or is malformed. */
+static size_t harmless_length(const char *s, size_t n)
+{
+    uint32_t cp;
+    int length = utf8_decode(s, n, &cp);
+    return length > 0 && cp >= 0x20 && !(cp >= 0x7f && cp < 0xa0) ? (size_t)length : 0;
+}
+
+static void write_harmless(FILE *file, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t length = text[i] == '\n' || text[i] == '\t' ? 1 : harmless_length(text + i, n - i);
+        if (length) fwrite(text + i, 1, length, file);
+        i += length ? length : utf8_decode(text + i, n - i, NULL) == 2 ? 2 : 1;
+    }
+}
+
+static bool note_failure(struct term *t)
+{
+    t->error = errno, t->closed = true;
+    return false;
+}
+
+bool term_write(struct term *t, const char *text, size_t n)
+{
+    if (t->closed) return false;
+    errno = 0;
+    if (t->terminal) write_harmless(t->file, text, n);
+    else if (n) fwrite(text, 1, n, t->file);
+    if (fflush(t->file) != 0 || ferror(t->file)) return note_failure(t);
+    return true;
+}
+
+int term_finish(struct term *t, int status)
+{
+    errno = 0;
+    if (!t->closed && (fflush(t->file) != 0 || ferror(t->file))) note_failure(t);
+    if (!t->closed || t->error == EPIPE) return status;
+    fprintf(stderr, "eyelet: cannot write the answer: %s\n", strerror(t->error));
+    return 1;
+}
+
+void term_add_name(struct buf *out, const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n;) {
+        size_t length = harmless_length(name + i, n - i);
+        if (length) buf_add(out, name + i, length);
+        else buf_printf(out, "\\x%02x", (unsigned char)name[i]);
+        i += length ? length : 1;
+    }
+}
+
+int term_complain(const ey_err *e)
+{
+    fprintf(stderr, "eyelet: %s\n", e->text);
+    return ey_code_exit_status(e->code);
+}

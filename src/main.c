@@ -1,0 +1,7 @@
+/* eyelet: the program's door. */
+#include "cli/command.h"
+
+int main(int argc, char **argv)
+{
+    return cli_run(argc, argv);
+}

@@ -1,0 +1,241 @@
+#!/bin/bash
+# The real program as a person calls it: run.sh EYELET MKCHECKPOINT JSON_AT. Prints TAP; a made-up checkpoint stands in
+# for a model, so what is looked at is statuses, messages and shapes, not what the answers say.
+set -u
+eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+unset EYELET_MODEL HF_HUB_CACHE
+export HF_HOME=$work/no-cache HOME=$work
+ran=0 failed=0
+
+say() { # say NAME: "ok" or "not ok" by the last status
+  if [ $? -eq 0 ]; then echo "ok $((++ran)) $1"; else echo "not ok $((++ran)) $1"; failed=$((failed + 1)); show; fi
+}
+show() { sed 's/^/# stdout: /' out | head -20; sed 's/^/# stderr: /' err | head -20; echo "# status: ${status-}"; }
+
+# matches FILE PATTERN: an extended regular expression; "-": the file is empty; "*": whatever.
+matches() {
+  case $2 in
+    -) [ ! -s "$1" ] ;;
+    '*') true ;;
+    *) grep -qE -- "$2" "$1" ;;
+  esac
+}
+
+# try NAME STATUS STDOUT STDERR ARGUMENT...
+try() {
+  local name=$1 want=$2 want_out=$3 want_err=$4
+  shift 4
+  "$eyelet" "$@" >out 2>err </dev/null
+  status=$?
+  [ $status -eq "$want" ] && matches out "$want_out" && matches err "$want_err"
+  say "$name"
+}
+
+# same NAME WANTED KEY...: the keys of the JSON lines in `out`, compared as a whole
+same() {
+  local name=$1 want=$2
+  shift 2
+  [ "$("$json_at" "$@" <out 2>>err)" = "$want" ]
+  say "$name"
+}
+
+"$mkcheckpoint" --like tiny-gqa4-fp8 --seed 1 tiny >/dev/null || exit 1
+base64 -d >red.png <<'END'
+iVBORw0KGgoAAAANSUhEUgAAAEAAAAAwCAIAAAAuKetIAAAAQ0lEQVR42u3PQQkAAAgEsEty/UMZxgp+hcEKLNO+FgEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQGBqwX3ryDEVSQZuAAAAABJRU5ErkJggg==
+END
+base64 -d >blue.png <<'END'
+iVBORw0KGgoAAAANSUhEUgAAACgAAAAoCAIAAAADnC86AAAAL0lEQVR42u3NMQ0AAAgDsCmZf1GIwQQJT5P+TTsvIhaLxWKxWCwWi8VisVgsFt9ZMKrWW4tt+gkAAAAASUVORK5CYII=
+END
+head -c 60 red.png >cut.png
+echo 'not a picture at all' >text.jpg
+: >empty.png
+mkdir photos && cp red.png photos/a.png
+nl=$'\n'
+
+# ---- without a model ----
+try "no command" 2 - 'eyelet ask'
+try "help" 0 'eyelet caption +IMAGE' - help
+try "--help" 0 'eyelet ask' - --help
+for command in ask caption tokenize list; do
+  try "help $command" 0 '^  --json' - help $command
+  cp out by_help
+  try "$command --help" 0 '^  --help' - $command --help
+  cmp -s by_help out
+  say "$command --help is help $command"
+done
+try "help of nothing" 2 - 'no command "nothing"' help nothing
+try "--version" 0 '^eyelet [0-9]+\.[0-9]+\.[0-9]+$' - --version
+try "unknown command" 2 - 'did you mean caption' captoin x
+try "a picture as command" 2 - 'eyelet ask red.png' red.png
+try "unknown option" 2 - 'did you mean --max-tokens' ask --max-token 3 hello
+try "option of another command" 2 - 'not an option of caption' caption --logprobs red.png
+try "value out of range" 2 - 'from 1 to 1048576' ask --max-tokens 0 hello
+try "value missing" 2 - 'needs a value' ask hello --model
+try "ask nothing" 2 - 'needs a question' ask
+try "ask an empty question" 2 - 'question is empty' ask red.png ''
+try "ask without question" 2 - 'question is missing' ask red.png
+try "ask two without question" 2 - 'question is missing' ask red.png blue.png
+try "ask a directory" 2 - 'photos is a directory.*photos/\*' ask photos what
+try "question that is no UTF-8" 2 - 'not UTF-8' ask red.png $'\xff\xfe'
+try "stdin twice" 2 - 'one picture only' ask - - what
+try "caption nothing" 2 - 'needs a picture' caption
+try "caption a directory" 2 - 'eyelet caption photos/\*' caption photos/
+try "tokenize two" 2 - 'one text, not 2' tokenize a b
+try "list something" 2 - 'no arguments' list x
+try "missing picture, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
+try "missing model" 1 - 'nowhere' ask --model nowhere hello
+try "missing model of the cache" 1 - 'Some/Model.*hf download Some/Model' ask --model Some/Model hello
+try "a file as model" 1 - 'red.png' ask --model red.png hello
+try "unknown device" 2 - 'auto\|cpu\|ref' ask --device tpu hello
+
+# ---- ask ----
+export EYELET_MODEL=$work/tiny
+try "ask text" 0 . - ask --max-tokens 3 hello
+try "ask about a picture" 0 . - ask red.png --max-tokens 3 'What is this?'
+cp out plain
+try "ask again" 0 . - ask --max-tokens=3 --model=tiny red.png -- 'What is this?'
+cmp -s plain out
+say "the same call gives the same answer"
+[ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
+say "the answer ends its line"
+status=0
+"$eyelet" ask - 'What is this?' --max-tokens 3 <red.png >out 2>err
+cmp -s plain out
+say "a picture from standard input"
+try "ask --json" 0 '^\{' - ask red.png blue.png --json --max-tokens 2 --logprobs 3 'What is this?'
+same "members" "answer,finish_reason,seed,usage,timings,logprobs" keys
+same "usage" "$(printf 'prompt_tokens,completion_tokens,prompt_tokens_details,images\tcached_tokens,multimodal_tokens\t2')" \
+  usage.keys usage.prompt_tokens_details.keys usage.images.length
+same "images" "$(printf '64\t48\t40\t40')" usage.images.0.width usage.images.0.height usage.images.1.width usage.images.1.height
+same "image" width,height,used_width,used_height,tokens usage.images.0.keys
+same "timings" load_s,vision_s,prefill_s,decode_s timings.keys
+same "logprobs" "$(printf '2\t3\ttoken,logprob,top\ttoken,logprob')" logprobs.length logprobs.1.top.length logprobs.0.keys logprobs.0.top.2.keys
+same "finish" "$(printf '"length"\tnull')" finish_reason seed
+try "no logprobs" 0 '"logprobs": null' - ask --json --max-tokens 1 hello
+try "logprobs of the chosen only" 0 '"top": \[\]' - ask --json --max-tokens 1 --logprobs -- hello
+try "logprobs as text" 0 . '^-[0-9.]+' ask --max-tokens 2 --logprobs 2 hello
+try "--max-pixels" 0 '"used_width": 32, "used_height": 32' - ask --json --max-tokens 1 --max-pixels 1024 blue.png what
+try "--max-pixels native" 0 '"images"' - ask --json --max-tokens 1 --max-pixels native red.png what
+try "prompt longer than the context" 1 - 'tokens' ask --max-model-len 16 "$(printf 'word %.0s' {1..60})"
+try "special tokens stay text" 0 . - ask --json --max-tokens 1 '<|image_pad|>'
+try "a picture that is none" 1 - '^eyelet: text.jpg: ' ask text.jpg what
+try "the bad one of two is named" 1 - '^eyelet: cut.png: ' ask red.png cut.png what
+try "an empty picture" 1 - 'empty.png' ask empty.png what
+try "a name with a line end" 1 - 'new\\x0aline.png: No such' ask "new${nl}line.png" what
+
+# ---- caption ----
+try "one caption" 0 . - caption red.png --max-tokens 3
+! grep -q 'red.png: ' out
+say "one picture has no name before it"
+try "many, one bad" 1 '^blue.png: ' 'text.jpg: .*' caption red.png text.jpg blue.png --max-tokens 3
+[ "$(grep -c '^\(red\|blue\).png: ' out)" -eq 2 ] && grep -q '1 of 3 pictures failed' err
+say "the others were captioned"
+try "many, one missing, JSON" 1 . - caption red.png nope.png blue.png --max-tokens 3 --json --quiet
+[ "$("$json_at" image <out | tr '\n' ' ')" = '"red.png" "nope.png" "blue.png" ' ]
+say "a line a picture, in order"
+[ "$("$json_at" keys <out | tr '\n' ' ')" = 'image,caption,usage,timings image,error image,caption,usage,timings ' ]
+say "members of a line"
+try "all missing: no load" 1 - 'a.png.*' caption --model nowhere a.png b.png
+cp red.png "odd${nl}name.png"
+try "odd name" 0 '^odd\\x0aname.png: ' - caption "odd${nl}name.png" red.png --max-tokens 1
+try "odd name, JSON" 0 '^\{"image": "odd\\nname.png"' - caption "odd${nl}name.png" --max-tokens 1 --json
+
+# ---- tokenize, list ----
+try "tokenize" 0 '^[0-9]+	"' - tokenize 'Hello world'
+try "tokenize --json" 0 '^\[\{"id": [0-9]+, "text": "' - tokenize --json 'Hello world'
+same "token members" id,text 0.keys
+try "an empty text" 0 '^\[\]$' - tokenize --json ''
+printf 'Hello world' | "$eyelet" tokenize --json - 2>err | cmp -s - <("$eyelet" tokenize --json 'Hello world')
+say "tokenize standard input"
+try "special stays text" 0 '"<' - tokenize '<|im_end|>'
+try "--parse-special" 0 '^[0-9]+	"<\|im_end\|>"$' - tokenize --parse-special '<|im_end|>'
+[ "$(wc -l <out)" -eq 1 ]
+say "one token"
+try "text that is no UTF-8" 2 - 'not UTF-8' tokenize $'\xff'
+try "an empty cache" 0 - 'no-cache/hub' list
+try "an empty cache, JSON" 0 '^\[\]$' - list --json --quiet
+hub=$work/cache/hub
+mkdir -p "$hub/models--Qwen--Tiny-VL/refs" "$hub/models--Qwen--Tiny-VL/snapshots/0123abc" "$hub/models--Other--Text/snapshots/1"
+printf 0123abc >"$hub/models--Qwen--Tiny-VL/refs/main"
+for file in tiny/*; do ln -s "$work/$file" "$hub/models--Qwen--Tiny-VL/snapshots/0123abc/"; done
+echo '{"architectures": ["LlamaForCausalLM"]}' >"$hub/models--Other--Text/snapshots/1/config.json"
+export HF_HOME=$work/cache
+try "list" 0 'Qwen/Tiny-VL +Qwen3VLForConditionalGeneration +fp8 +9\.1 MB' - list
+try "list --json" 0 '^\[' - list --json
+same "list members" name,architecture,quantization,directory,bytes 1.keys
+same "sorted" "$(printf '"Other/Text"\t"LlamaForCausalLM"\t"Qwen/Tiny-VL"')" 0.name 0.architecture 1.name
+try "a model by its name" 0 . - ask --model Qwen/Tiny-VL --max-tokens 1 hello
+unset EYELET_MODEL
+try "the model of the cache" 0 . - ask --max-tokens 1 hello
+
+# ---- the demo beside the program ----
+export HF_HOME=$work/no-cache
+mkdir -p installed/bin installed/share/eyelet/models folder/models
+ln "$eyelet" folder/eyelet 2>/dev/null || cp "$eyelet" folder/eyelet
+cp folder/eyelet installed/bin/
+cp -r tiny folder/models/demo && cp -r tiny installed/share/eyelet/models/demo
+real=$eyelet
+mkdir alone && cp folder/eyelet alone/
+eyelet=$work/alone/eyelet
+try "no model at all" 1 - 'no model.*hf download' ask hello
+try "no demo" 1 - 'demo' ask --model demo hello
+eyelet=$work/folder/eyelet
+try "demo, with a remark" 0 . '^eyelet: using the demo model.*hf download' ask --max-tokens 1 hello
+try "demo, quiet" 0 . - ask --quiet --max-tokens 1 hello
+try "demo by name" 0 . - ask --model demo --max-tokens 1 hello
+eyelet=$work/installed/bin/eyelet
+try "demo of an installed program" 0 . 'using the demo' ask --max-tokens 1 hello
+eyelet=$real
+export EYELET_MODEL=$work/tiny
+
+# ---- readers that go away, full disks, Ctrl-C ----
+"$eyelet" ask --max-tokens 4000 hello 2>err | head -c 5 >out
+status=${PIPESTATUS[0]}
+[ "$status" -eq 0 ] && [ ! -s err ]
+say "closed pipe: quiet"
+"$eyelet" caption red.png red.png red.png red.png --json --max-tokens 4 2>err | head -1 >out
+status=${PIPESTATUS[0]}
+[ "$status" -eq 0 ] && [ ! -s err ]
+say "closed pipe in caption: quiet"
+if [ -w /dev/full ]; then
+  "$eyelet" ask --max-tokens 2 hello >/dev/full 2>err
+  status=$?
+  [ $status -eq 1 ] && grep -q 'cannot write' err
+  say "full disk"
+fi
+
+# interrupted ARGUMENT...: Ctrl-C once the program listens for it, which it does while it answers
+interrupted() {
+  rm -f out
+  env --default-signal=INT "$eyelet" "$@" >out 2>err </dev/null &
+  local pid=$! i
+  for i in {1..400}; do
+    (((16#$(awk '/^SigCgt/ {print substr($2, 9)}' /proc/$pid/status) & 2) != 0)) && [ "$(readlink /proc/$pid/exe)" = "$eyelet" ] && break
+    sleep 0.05
+  done
+  kill -INT $pid
+  wait $pid
+  status=$?
+}
+interrupted ask --max-tokens 8000 hello
+[ $status -eq 130 ] && [ -s out ] && [ ! -s err ] && [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
+say "Ctrl-C: what there is, 130"
+interrupted ask --json --max-tokens 8000 hello
+[ $status -eq 130 ] && [ "$("$json_at" finish_reason <out)" = '"cancelled"' ]
+say "Ctrl-C with --json: cancelled"
+
+# ---- a terminal ----
+if command -v script >/dev/null; then
+  script -qec "'$eyelet' caption red.png blue.png text.jpg --max-tokens 4" /dev/null </dev/null >out 2>err
+  grep -q '\[.*\] 1/3' out && grep -q 'blue.png: ' out
+  say "a progress bar on a terminal"
+  TERM=dumb script -qec "'$eyelet' caption red.png blue.png --max-tokens 4" /dev/null </dev/null >out 2>err
+  ! grep -q '1/2' out
+  say "none on a dumb one"
+fi
+
+echo "1..$ran"
+[ $failed -eq 0 ]

@@ -1,0 +1,268 @@
+"""Scenes of coloured shapes and printed words: what is in them (make_scene) and how they look (render).
+
+A Scene is the truth from which the questions and answers of questions.py are made; its coordinates are pixels
+of a picture of Scene.width x Scene.height, and render can draw it at any scale.
+"""
+import functools
+import glob
+import io
+import math
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from words import random_word
+
+COLORS = {
+    'red': (220, 40, 40), 'green': (40, 170, 60), 'blue': (50, 80, 220), 'yellow': (240, 210, 40),
+    'orange': (245, 140, 30), 'purple': (140, 60, 180), 'black': (20, 20, 20), 'white': (248, 248, 248),
+    'gray': (130, 130, 130), 'pink': (250, 150, 190), 'brown': (120, 75, 40), 'cyan': (60, 200, 220)}
+SHAPES = ('circle', 'square', 'triangle', 'star', 'diamond', 'cross', 'ring', 'heart')
+FONT_FOLDER = os.environ.get('DEMO_FONTS', 'fonts')
+SHAPE_CONTRAST = 120  # least sum of channel differences between a shape and the background
+TEXT_CONTRAST = 270
+JITTER = 16
+
+
+@dataclass
+class Shape:
+    kind: str
+    color: str
+    x: float
+    y: float
+    radius: float
+
+    @property
+    def name(self):
+        return f'{self.color} {self.kind}'
+
+    def box(self):
+        """The tight bounding box in pixels: x0, y0, x1, y1."""
+        points = outline(self.kind)
+        xs = [self.x + self.radius * px for px, _ in points]
+        ys = [self.y + self.radius * py for _, py in points]
+        return min(xs), min(ys), max(xs), max(ys)
+
+
+@dataclass
+class Line:
+    text: str
+    box: tuple  # the inked pixels: x0, y0, x1, y1
+
+
+@dataclass
+class Scene:
+    width: float
+    height: float
+    background: str
+    shapes: list = field(default_factory=list)  # ordered from left to right
+    lines: list = field(default_factory=list)  # ordered from top to bottom
+    text_color: str = ''
+    font: str = ''
+    font_size: float = 0.0
+
+    @property
+    def text(self):
+        return '\n'.join(line.text for line in self.lines)
+
+    @property
+    def words(self):
+        return self.text.split()
+
+    def scaled_box(self, box):
+        """A pixel box in thousandths of the width and height, as Qwen3-VL writes boxes."""
+        x0, y0, x1, y1 = box
+        scaled = (x0 / self.width, y0 / self.height, x1 / self.width, y1 / self.height)
+        return [min(1000, max(0, round(1000 * value))) for value in scaled]
+
+
+@functools.lru_cache(None)
+def outline(kind):
+    """Corner points of a shape of radius 1 around the origin (a fine polygon where it is round)."""
+    if kind in ('circle', 'ring'):
+        return [(math.cos(math.tau * i / 64), math.sin(math.tau * i / 64)) for i in range(64)]
+    if kind == 'square':
+        return [(-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)]
+    if kind == 'triangle':
+        return [(0, -1), (1, 0.9), (-1, 0.9)]
+    if kind == 'diamond':
+        return [(0, -1), (0.75, 0), (0, 1), (-0.75, 0)]
+    if kind == 'star':
+        corners = [((1, 0.42)[i % 2], i * math.pi / 5) for i in range(10)]
+        return [(reach * math.sin(angle), -reach * math.cos(angle)) for reach, angle in corners]
+    if kind == 'cross':
+        w = 0.34
+        return [(-w, -1), (w, -1), (w, -w), (1, -w), (1, w), (w, w),
+                (w, 1), (-w, 1), (-w, w), (-1, w), (-1, -w), (-w, -w)]
+    angles = [math.tau * i / 48 for i in range(48)]  # heart
+    return [(math.sin(t) ** 3, -(13 * math.cos(t) - 5 * math.cos(2 * t) - 2 * math.cos(3 * t) - math.cos(4 * t)) / 16)
+            for t in angles]
+
+
+@functools.lru_cache(None)
+def font_names():
+    names = sorted(os.path.basename(path) for path in glob.glob(os.path.join(FONT_FOLDER, '*.ttf')))
+    if not names:
+        raise SystemExit(f'no .ttf files in {FONT_FOLDER}: see README.md')
+    return names
+
+
+@functools.lru_cache(4096)
+def load_font(name, size):
+    return ImageFont.truetype(os.path.join(FONT_FOLDER, name), size)
+
+
+def contrasting(rng, background, least):
+    base = COLORS[background]
+    return rng.choice([name for name, rgb in COLORS.items() if sum(abs(a - b) for a, b in zip(rgb, base)) > least])
+
+
+def overlaps(x, y, radius, box):
+    """Whether the circle comes near the box."""
+    near_x, near_y = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
+    return math.hypot(x - near_x, y - near_y) < radius + 3
+
+
+def add_shapes(rng, scene, count):
+    """Places up to count shapes that neither touch nor stand one above the other (the order from the left is plain)."""
+    low, high = 15, min(scene.width, scene.height) / 4.5
+    kinds = rng.sample(SHAPES, rng.randint(1, 3)) if rng.random() < 0.45 else SHAPES
+    for _ in range(count * 12):
+        if len(scene.shapes) == count:
+            break
+        radius = rng.uniform(low, high)
+        x = rng.uniform(radius + 2, scene.width - radius - 2)
+        y = rng.uniform(radius + 2, scene.height - radius - 2)
+        if any(math.hypot(x - o.x, y - o.y) < 1.05 * (radius + o.radius) + 3 or abs(x - o.x) < 0.04 * scene.width
+               for o in scene.shapes):
+            continue
+        if any(overlaps(x, y, radius, line.box) for line in scene.lines):
+            continue
+        scene.shapes.append(Shape(rng.choice(kinds), contrasting(rng, scene.background, SHAPE_CONTRAST), x, y, radius))
+    scene.shapes.sort(key=lambda shape: shape.x)
+
+
+def draw_words(rng, difficulty, most_words):
+    """Words for one to three lines; short single words while the difficulty is low."""
+    longest = round(4 + 6 * difficulty)
+    count = 1 if difficulty < 0.25 else rng.choice((1, 1, 1, 2, 2, 2, 3, 4, 5, 6)[:4 + round(6 * difficulty)])
+    words = [random_word(rng, longest) for _ in range(min(count, most_words))]
+    rows = 1 if len(words) == 1 else rng.randint(1, min(3, len(words)))
+    cuts = [0] + sorted(rng.sample(range(1, len(words)), rows - 1)) + [len(words)]
+    return [' '.join(words[a:b]) for a, b in zip(cuts, cuts[1:])]
+
+
+def add_text(rng, scene, rows, difficulty):
+    """Sets the rows as one block at a random place, in a size that fits."""
+    scene.text_color = contrasting(rng, scene.background, TEXT_CONTRAST)
+    scene.font = rng.choice(font_names())
+    size = rng.uniform(38 - 22 * difficulty, 54)
+    probe = load_font(scene.font, 64)
+    boxes = [probe.getbbox(row, anchor='ls') for row in rows]
+    widest = max(box[2] - box[0] for box in boxes) / 64
+    size = min(size, (scene.width - 14) / widest, (scene.height - 12) / (1.3 * len(rows)))
+    scene.font_size = size
+    step = size * rng.uniform(1.15, 1.5) if len(rows) * 1.6 * size < scene.height else size * 1.2
+    tops = [box[1] * size / 64 + i * step for i, box in enumerate(boxes)]
+    bottoms = [box[3] * size / 64 + i * step for i, box in enumerate(boxes)]
+    left = rng.uniform(5, max(5.1, scene.width - widest * size - 6))
+    base = rng.uniform(4 - min(tops), max(4.1 - min(tops), scene.height - 4 - max(bottoms)))
+    centred = rng.random() < 0.4
+    for row, box, top, bottom in zip(rows, boxes, tops, bottoms):
+        width = (box[2] - box[0]) * size / 64
+        x = left + (widest * size - width) / 2 if centred else left
+        scene.lines.append(Line(row, (x, base + top, x + width, base + bottom)))
+
+
+def make_scene(rng, width, height, difficulty=1.0, kind=None, rows=None):
+    """Draws up a scene: kind 'shapes', 'text' or 'both' (random if None); rows fixes the printed lines."""
+    scene = Scene(width, height, rng.choice(list(COLORS)))
+    kind = kind or rng.choices(('shapes', 'text', 'both'), (0.44, 0.42, 0.14))[0]
+    if kind != 'shapes':
+        rows = rows or draw_words(rng, difficulty, 6 if kind == 'text' else 1)
+        add_text(rng, scene, rows, difficulty)
+    if kind != 'text':
+        add_shapes(rng, scene, rng.choice((1, 2, 2, 3, 3, 4, 4, 5)) if kind == 'shapes' else rng.randint(1, 3))
+    return scene
+
+
+def jittered(rng, name):
+    return tuple(min(255, max(0, value + rng.randint(-JITTER, JITTER))) for value in COLORS[name])
+
+
+def render(rng, scene, scale=1.0):
+    """Draws the scene with slightly varied colours; the picture is scale times the scene's size."""
+    size = round(scene.width * scale), round(scene.height * scale)
+    image = Image.new('RGB', size, jittered(rng, scene.background))
+    draw = ImageDraw.Draw(image)
+    for shape in scene.shapes:
+        color = jittered(rng, shape.color)
+        x, y, radius = shape.x * scale, shape.y * scale, shape.radius * scale
+        if shape.kind == 'circle':
+            draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=color)
+        elif shape.kind == 'ring':
+            thickness = max(3, round(0.32 * radius))
+            draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline=color, width=thickness)
+        else:
+            draw.polygon([(x + radius * px, y + radius * py) for px, py in outline(shape.kind)], fill=color)
+    if scene.lines:
+        font, color = load_font(scene.font, max(6, round(scene.font_size * scale))), jittered(rng, scene.text_color)
+        for line in scene.lines:
+            x0, y0, x1, y1 = (value * scale for value in line.box)
+            left, top, right, bottom = font.getbbox(line.text)
+            draw.text(((x0 + x1 - left - right) / 2, (y0 + y1 - top - bottom) / 2), line.text, font=font, fill=color)
+    return image
+
+
+@functools.lru_cache(1)
+def noise_tile():
+    return np.random.default_rng(7).normal(0, 1, (640, 640, 3)).astype(np.float32)
+
+
+def degrade(rng, image):
+    """Sometimes adds sensor noise, a change of brightness across the picture, or JPEG artefacts."""
+    if rng.random() < 0.2:
+        pixels = np.asarray(image, np.float32)
+        height, width = pixels.shape[:2]
+        ramp = np.linspace(rng.uniform(0.88, 1.05), rng.uniform(0.88, 1.05), width, dtype=np.float32)[None, :, None]
+        top, left = rng.randint(0, 640 - min(640, height)), rng.randint(0, 640 - min(640, width))
+        noise = noise_tile()[top:top + height, left:left + width]
+        pixels = pixels * ramp
+        pixels[:noise.shape[0], :noise.shape[1]] += noise * rng.uniform(1, 6)
+        image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    if rng.random() < 0.2:
+        buffer = io.BytesIO()
+        image.save(buffer, 'JPEG', quality=rng.randint(55, 95))
+        image = Image.open(buffer).convert('RGB')
+    return image
+
+
+def training_picture(rng, width, height, difficulty=1.0, kind=None, rows=None):
+    """A scene and its picture of width x height pixels, drawn larger or smaller first and then resized to that."""
+    scene = make_scene(rng, width * rng.uniform(0.95, 1.05), height * rng.uniform(0.95, 1.05), difficulty, kind, rows)
+    image = degrade(rng, render(rng, scene, rng.uniform(0.8, 1.45)))
+    return scene, image.resize((width, height), Image.BICUBIC)
+
+
+def model_size(width, height, least=65536, most=131072, multiple=32):
+    """The size to which the processor resizes a picture: Qwen's smart_resize."""
+    high, wide = round(height / multiple) * multiple, round(width / multiple) * multiple
+    if high * wide > most:
+        ratio = math.sqrt(height * width / most)
+        high = max(multiple, math.floor(height / ratio / multiple) * multiple)
+        wide = max(multiple, math.floor(width / ratio / multiple) * multiple)
+    elif high * wide < least:
+        ratio = math.sqrt(least / (height * width))
+        high = math.ceil(height * ratio / multiple) * multiple
+        wide = math.ceil(width * ratio / multiple) * multiple
+    return wide, high
+
+
+def finished_picture(rng, width, height, kind=None, rows=None):
+    """A scene and its smooth picture of any size, as a user would bring it; the model sees it through its processor."""
+    wide, high = model_size(width, height)
+    ratio = math.sqrt(wide * high / (width * height))
+    scene = make_scene(rng, width * ratio, height * ratio, 1.0, kind, rows)
+    return scene, render(rng, scene, 3 / ratio).resize((width, height), Image.LANCZOS)

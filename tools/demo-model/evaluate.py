@@ -1,0 +1,215 @@
+"""Measures the exported model on pictures from seeds that training never uses, with transformers as the reference.
+
+    python3 evaluate.py MODEL_FOLDER [--cases N] [--seed TEXT] [--write FOLDER] [--report FILE]
+
+--write saves the pictures and cases.json (file, task, question, answer), so that another program can be
+measured alike; --plain measures without transformers (plain.py).
+"""
+import argparse
+import functools
+import json
+import multiprocessing
+import os
+import random
+
+from draw import finished_picture
+from questions import (DETECT, ask_caption, ask_color, ask_count_all, ask_count_some, ask_detect, ask_exists, ask_place,
+                       ask_side, boxes, caption, talk_without_picture)
+from words import HELD_OUT, change_case, random_word
+
+BATCH = 150
+DESCRIBE, READ = 'Describe this image.', 'Read all the text in the image.'
+
+
+def any_size(rng):
+    """A picture size such as people have: 200 to 640 pixels a side, at most twice as long as wide."""
+    while True:
+        width, height = rng.randint(200, 640), rng.randint(200, 640)
+        if max(width, height) <= 2 * min(width, height):
+            return width, height
+
+
+def until_asked(rng, ask, kind='shapes'):
+    """A picture for which the kind of question makes sense, with the question and its answer."""
+    while True:
+        scene, image = finished_picture(rng, *any_size(rng), kind=kind)
+        pair = ask(rng, scene)
+        if pair:
+            return image, *pair
+
+
+def words_case(rng, count, draw=lambda rng: random_word(rng, 10)):
+    words = [draw(rng) for _ in range(rng.choice(count))]
+    rows = [' '.join(words)] if len(words) == 1 or rng.random() < 0.5 else words[:-1] + words[-1:]
+    if len(words) > 2:
+        rows = [' '.join(words[i::3]) for i in range(3)]
+    scene, image = finished_picture(rng, *any_size(rng), kind='text', rows=rows)
+    return image, READ, scene.text
+
+
+def unseen_word(rng):
+    return change_case(rng, rng.choice(HELD_OUT))
+
+
+def ask_description(rng, scene):
+    return DESCRIBE, caption(scene)
+
+
+def ask_one_name(rng, scene):
+    name = rng.choice(scene.shapes).name
+    return DETECT.format(name), boxes(scene, [name])
+
+
+def ask_one_kind(rng, scene):
+    kind = rng.choice(scene.shapes).kind
+    return DETECT.format(kind), boxes(scene, [kind])
+
+
+TASKS = {
+    'caption of shapes': lambda rng: until_asked(rng, ask_description),
+    'caption of words': lambda rng: until_asked(rng, ask_description, 'text'),
+    'caption of shapes and a word': lambda rng: until_asked(rng, ask_description, 'both'),
+    'caption, paraphrased question': lambda rng: until_asked(rng, ask_caption),
+    'count of all shapes': lambda rng: until_asked(rng, ask_count_all),
+    'count of some shapes': lambda rng: until_asked(rng, ask_count_some),
+    'colour': lambda rng: until_asked(rng, ask_color),
+    'boxes of one colour and shape': lambda rng: until_asked(rng, ask_one_name),
+    'boxes of one shape': lambda rng: until_asked(rng, ask_one_kind),
+    'boxes, all kinds of question': lambda rng: until_asked(rng, ask_detect),
+    'reading one or two words': lambda rng: words_case(rng, (1, 2)),
+    'reading one word never trained on': lambda rng: words_case(rng, (1,), unseen_word),
+    'reading three to six words': lambda rng: words_case(rng, (3, 4, 5, 6)),
+    'is it there': lambda rng: until_asked(rng, ask_exists),
+    'which is where': lambda rng: until_asked(rng, ask_place),
+    'which side': lambda rng: until_asked(rng, ask_side),
+    'talk without a picture': lambda rng: (None, *talk_without_picture(rng))}
+
+
+def overlap(a, b):
+    """Intersection over union of two boxes."""
+    wide = max(0, min(a[2], b[2]) - max(a[0], b[0]))
+    high = max(0, min(a[3], b[3]) - max(a[1], b[1]))
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - wide * high
+    return wide * high / union if union > 0 else 0.0
+
+
+def box_score(said, true):
+    """Whether all boxes are right (number, labels, every IoU over 0.5), and how many of how many are found."""
+    true = json.loads(true)
+    try:
+        said = json.loads(said)
+        pairs = [(item['label'], [float(value) for value in item['bbox_2d']]) for item in said]
+    except (ValueError, KeyError, TypeError):
+        return False, 0, len(true)
+    left, found = list(pairs), 0
+    for item in true:
+        best = max(left, key=lambda p: overlap(p[1], item['bbox_2d']) if p[0] == item['label'] else -1.0, default=None)
+        if best and best[0] == item['label'] and overlap(best[1], item['bbox_2d']) > 0.5:
+            left.remove(best)
+            found += 1
+    return found == len(true) and not left, found, len(true)
+
+
+def distance(a, b):
+    """Edit distance."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+    return row[-1]
+
+
+def score(task, said, true):
+    """Right answers and further counts of one task."""
+    result = {'cases': len(true)}
+    if task.startswith('boxes'):
+        each = [box_score(s, t) for s, t in zip(said, true)]
+        right, found, boxes_there = (sum(column) for column in zip(*each))
+        result.update(right=right, boxes_found=found, boxes=boxes_there)
+    else:
+        result['right'] = sum(s == t for s, t in zip(said, true))
+    if task.startswith('reading'):
+        result['wrong_characters'] = sum(distance(s, t) for s, t in zip(said, true))
+        result['characters'] = sum(map(len, true))
+    return result
+
+
+def make_case(seed, task, index):
+    return TASKS[task](random.Random(f'{seed} {task} {index}'))
+
+
+def make_cases(seed, count, tasks):
+    with multiprocessing.Pool() as pool:
+        return {task: pool.map(functools.partial(make_case, seed, task), range(count)) for task in tasks}
+
+
+def write_cases(cases, folder):
+    """Saves the pictures as PNG files and the questions with their true answers as cases.json."""
+    os.makedirs(folder, exist_ok=True)
+    listed = []
+    for number, (task, rows) in enumerate(cases.items()):
+        for index, (image, question, answer) in enumerate(rows):
+            name = f'{number:02d}-{index:04d}.png' if image else None
+            if image:
+                image.save(os.path.join(folder, name))
+            listed.append({'file': name, 'task': task, 'question': question, 'answer': answer})
+    with open(os.path.join(folder, 'cases.json'), 'w') as file:
+        json.dump(listed, file, indent=1)
+
+
+def load_reference(folder, plain):
+    """transformers' implementation, on a GPU if there is one, or the plain one."""
+    if plain:
+        from plain import PlainReference
+        return PlainReference(folder)
+    import torch
+    from reference import Reference
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return Reference(folder, 'cuda' if torch.cuda.is_available() else 'cpu')
+
+
+def measure(reference, cases):
+    """Scores and answers of the reference for every task."""
+    scores, answers = {}, {}
+    for task, rows in cases.items():
+        said = []
+        for at in range(0, len(rows), BATCH):
+            part = rows[at:at + BATCH]
+            said += reference.answers([row[0] for row in part], [row[1] for row in part])
+        scores[task] = score(task, said, [row[2] for row in rows])
+        answers[task] = said
+        result = scores[task]
+        extra = ', '.join(f'{key} {value}' for key, value in result.items() if key not in ('cases', 'right'))
+        share = 100 * result['right'] / result['cases']
+        print(f'{task}: {result["right"]} of {result["cases"]} = {share:.1f} % {extra}', flush=True)
+        wrong = [(row[1], row[2], s) for row, s in zip(rows, said) if s != row[2]][:2]
+        for question, true, false in wrong:
+            print(f'    {question!r}: {true!r} -> {false!r}')
+    return scores, answers
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('model')
+    parser.add_argument('--cases', type=int, default=300, help='cases for each task')
+    parser.add_argument('--seed', default='held out')
+    parser.add_argument('--write', help='folder for the pictures and cases.json')
+    parser.add_argument('--report', help='JSON file for the scores')
+    parser.add_argument('--plain', action='store_true', help='use plain.py and not transformers')
+    parser.add_argument('--tasks', nargs='*', help='only these tasks, by name')
+    parser.add_argument('--no-run', action='store_true', help='only draw the pictures')
+    options = parser.parse_args()
+    cases = make_cases(options.seed, options.cases, options.tasks or TASKS)
+    if options.write:
+        write_cases(cases, options.write)
+    if options.no_run:
+        return
+    scores, answers = measure(load_reference(options.model, options.plain), cases)
+    if options.report:
+        with open(options.report, 'w') as file:
+            json.dump({'seed': options.seed, 'scores': scores}, file, indent=1)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,338 @@
+"""Trains the demo model from random weights on pictures that are drawn while it trains.
+
+    python3 train.py MODEL_FOLDER OUTPUT_FOLDER --seconds 590 --total 1190 --state STATE_FILE
+
+MODEL_FOLDER holds tokenizer.json. The learning rate follows the time spent out of --total seconds, so a run can be
+cut into several calls: each loads STATE_FILE if it exists and leaves it for the next, and writes the weights in BF16
+to OUTPUT_FOLDER, where export.py takes them up. --start goes on from such weights with a new schedule of --total
+seconds and printed words of full difficulty.
+
+One row of a batch is one picture followed by several independent questions and answers ("branches"): each branch sees
+the picture and itself only and has the positions that it would have as the sole question, so a picture is encoded once
+for all of its questions. A few branches hold two turns, and a few are questions without a picture.
+"""
+import argparse
+import functools
+import glob
+import math
+import multiprocessing
+import os
+import random
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+import model as network
+from draw import training_picture
+from questions import ask_many, talk_without_picture
+
+# Grids of 32x32-pixel tokens, width x height, grouped by their number of tokens; a batch takes one grid.
+GRIDS = {64: ((8, 8), (8, 8), (16, 4)), 72: ((9, 8), (8, 9), (12, 6), (6, 12)), 96: ((12, 8), (8, 12)),
+         120: ((12, 10), (10, 12), (15, 8), (8, 15))}
+GRID_SHARE = (2, 3, 3, 3)
+TEXT_ROOM = 203  # tokens for branches in a row; with the five around a picture the length is a multiple of 8
+ASK, ANSWER, END = '<|im_start|>user\n', '<|im_start|>assistant\n', '<|im_end|>'
+PREFIX = ASK + '<|vision_start|>'
+EASY_UNTIL = 0.4  # share of the training after which printed words are as small and as many as they will be
+MUON_RATE, ADAM_RATE, WARM_UP = 3e-3, 1.5e-3, 300
+WEIGHT_SHARDS = 3
+REPORT_EVERY = 200
+
+
+class Rows:
+    """Turns pictures and their questions into rows of tokens, targets, weights, positions and branch numbers."""
+
+    def __init__(self, folder):
+        tokenizer = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
+        self.encode = functools.lru_cache(200000)(lambda text: tuple(tokenizer.encode(text).ids))
+        self.image = tokenizer.token_to_id('<|image_pad|>')
+        self.prefix = self.encode(PREFIX)
+        self.end = self.encode('<|vision_end|>')
+        self.after = self.encode(END + '\n' + ANSWER)
+
+    def turn(self, question, answer, opening=()):
+        """Tokens of one turn and, for each, whether the model has to say it."""
+        asked = opening + self.encode(question) + self.after
+        said = self.encode(answer + END)
+        return asked + said, (False,) * len(asked) + (True,) * len(said)
+
+    def branch(self, rng, scene, questions):
+        """Tokens, their said-flags, and whether the branch sees the picture."""
+        if rng.random() < 0.012:
+            return *self.turn(*talk_without_picture(rng), opening=self.encode(ASK)), False
+        tokens, said = self.turn(*next(questions))
+        if rng.random() < 0.12:
+            more, more_said = self.turn(*next(questions), opening=self.encode('\n' + ASK))
+            tokens, said = tokens + more, said + more_said
+        return tokens, said, True
+
+    def row(self, rng, scene, grid):
+        wide, high = grid
+        count, start = wide * high, len(self.prefix)
+        length = start + count + 1 + TEXT_ROOM
+        ids, targets = np.zeros(length, np.int64), np.zeros(length, np.int64)
+        weights, branches = np.zeros(length, np.float32), np.zeros(length, np.int64)
+        positions = np.zeros((3, length), np.int64)
+        ids[:start], ids[start:start + count], ids[start + count] = self.prefix, self.image, self.end[0]
+        positions[:, :start] = np.arange(start)
+        cell = np.arange(count)
+        positions[:, start:start + count] = start + np.stack((0 * cell, cell // wide, cell % wide))
+        base = start + max(wide, high)
+        positions[:, start + count] = base
+        place, number, misses = start + count + 1, 1, 0
+        questions = ask_many(rng, scene)
+        while misses < 3:
+            tokens, said, sees = self.branch(rng, scene, questions)
+            stop = place + len(tokens)
+            if stop > length:
+                misses += 1
+                continue
+            ids[place:stop] = tokens
+            targets[place:stop - 1] = tokens[1:]
+            weights[place:stop - 1] = np.array(said[1:]) / math.sqrt(sum(said))
+            positions[:, place:stop] = np.arange(len(tokens)) + (base + 1 if sees else 0)
+            branches[place:stop] = 2 * number + (not sees)
+            place, number = stop, number + 1
+        branches[place:] = 2 * number + 1
+        return ids, targets, weights, positions, branches
+
+
+class Batches(IterableDataset):
+    """Batches of freshly drawn pictures; progress is a shared number from 0 to 1 that makes the text harder."""
+
+    def __init__(self, folder, size, name, progress, easy_until):
+        self.folder, self.size, self.name, self.progress, self.easy_until = folder, size, name, progress, easy_until
+
+    def __iter__(self):
+        rows = Rows(self.folder)
+        rng = random.Random(f'{self.name} {get_worker_info().id}')
+        while True:
+            count = rng.choices(list(GRIDS), GRID_SHARE)[0]
+            grid = rng.choice(GRIDS[count])
+            pictures, columns = [], []
+            for _ in range(self.size):
+                hardest = min(1.0, 0.15 + self.progress.value / self.easy_until)
+                scene, image = training_picture(rng, 32 * grid[0], 32 * grid[1], hardest * rng.uniform(0.3, 1))
+                pictures.append(np.asarray(image))
+                columns.append(rows.row(rng, scene, grid))
+            ids, targets, weights, positions, branches = (torch.from_numpy(np.stack(c)) for c in zip(*columns))
+            positions = positions.transpose(0, 1).contiguous()
+            yield grid, torch.from_numpy(np.stack(pictures)), ids, targets, weights, positions, branches
+
+
+def orthogonalised(x):
+    """Newton-Schulz iteration of Muon: matrices with the same singular vectors and singular values near one."""
+    x = x.bfloat16()
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(5):
+        a = torch.bmm(x, x.mT)
+        x = torch.baddbmm(x, torch.baddbmm(a, a, a, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return (x.mT if tall else x).float()
+
+
+class Muon:
+    """Momentum whose steps are orthogonalised, for the matrices of the blocks; those of one shape are done together."""
+
+    def __init__(self, matrices):
+        self.groups = {}
+        for weight in matrices:
+            self.groups.setdefault(tuple(weight.shape), []).append(weight)
+        self.momentum = {shape: torch.zeros(len(group), *shape, device=group[0].device)
+                         for shape, group in self.groups.items()}
+
+    @torch.no_grad()
+    def step(self, rate, decay=0.01, beta=0.95):
+        for shape, group in self.groups.items():
+            gradient, momentum = torch.stack([weight.grad for weight in group]), self.momentum[shape]
+            momentum.lerp_(gradient, 1 - beta)
+            ahead = gradient.lerp_(momentum, beta)
+            if shape[0] == 3 * shape[1]:  # the vision tower's joint query, key and value matrix
+                ahead = orthogonalised(ahead.view(-1, shape[1], shape[1])).view(ahead.shape)
+                scale = 0.2 * math.sqrt(shape[1])
+            else:
+                ahead, scale = orthogonalised(ahead), 0.2 * math.sqrt(max(shape))
+            torch._foreach_mul_(group, 1 - rate * decay)
+            torch._foreach_add_(group, list(ahead.unbind(0)), alpha=-rate * scale)
+
+
+class Optimizer:
+    """Muon for the blocks' matrices, AdamW for the rest, over gradients that lie in one flat buffer."""
+
+    def __init__(self, model):
+        self.parameters = list(model.parameters())
+        self.flat = torch.zeros(sum(p.numel() for p in self.parameters), device=self.parameters[0].device)
+        offset = 0
+        for parameter in self.parameters:
+            parameter.grad = self.flat[offset:offset + parameter.numel()].view_as(parameter)
+            offset += parameter.numel()
+        named = list(model.named_parameters())
+        matrices = [p for name, p in named if p.ndim == 2 and 'embed' not in name]
+        chosen = {id(p) for p in matrices}
+        others = [p for _, p in named if id(p) not in chosen]
+        groups = [{'params': [p for p in others if p.ndim > 1], 'weight_decay': 0.01},
+                  {'params': [p for p in others if p.ndim == 1], 'weight_decay': 0.0}]
+        self.muon = Muon(matrices)
+        self.adam = torch.optim.AdamW(groups, lr=ADAM_RATE, betas=(0.9, 0.98), fused=True)
+
+    def step(self, share):
+        """One step at share of the full learning rates; a step with infinite gradients changes nothing but momentum."""
+        norm = self.flat.norm()
+        self.flat.nan_to_num_(0, 0, 0)
+        self.flat.mul_(torch.where(norm.isfinite(), (1 / (norm + 1e-6)).clamp(max=1), 0))
+        for group in self.adam.param_groups:
+            group['lr'] = ADAM_RATE * share
+        self.adam.step()
+        self.muon.step(MUON_RATE * share)
+        self.flat.zero_()
+
+    def state(self):
+        return {'adam': self.adam.state_dict(), 'muon': self.muon.momentum}
+
+    def load(self, state):
+        self.adam.load_state_dict(state['adam'])
+        self.muon.momentum = state['muon']
+
+
+def branch_mask(branches):
+    """Additive mask of batch x 1 x length x length: causal, own branch, and the picture for branches that see it."""
+    length = branches.shape[1]
+    query, key = branches[:, :, None], branches[:, None, :]
+    causal = torch.ones(length, length, dtype=torch.bool, device=branches.device).tril()
+    allowed = causal & ((query == key) | ((key == 0) & (query % 2 == 0)))
+    mask = torch.zeros(allowed.shape, device=branches.device, dtype=torch.bfloat16)
+    return mask.masked_fill_(~allowed, -1e9)[:, None]
+
+
+@functools.partial(torch.compile, dynamic=False)
+def weighted_loss(hidden, embedding, targets, weights):
+    losses = F.cross_entropy(F.linear(hidden, embedding.to(hidden.dtype)).float().flatten(0, 1), targets.flatten(),
+                             reduction='none')
+    return (losses * weights.flatten()).sum() / weights.sum()
+
+
+def compile_blocks(dynamic):
+    """Compiles one block of each kind; all layers of the kind share the result."""
+    torch._dynamo.config.recompile_limit = 64
+    for kind in (network.VisionBlock, network.TextLayer, network.Merger):
+        kind.forward = torch.compile(kind.forward, dynamic=dynamic)
+
+
+def save_weights(model, folder):
+    """Writes the weights in BF16, in a few files of about equal size."""
+    tensors = {name: value.to(torch.bfloat16).contiguous().cpu() for name, value in model.state_dict().items()}
+    os.makedirs(folder, exist_ok=True)
+    names = sorted(tensors)
+    for shard in range(WEIGHT_SHARDS):
+        part = {name: tensors[name] for name in names[shard::WEIGHT_SHARDS]}
+        save_file(part, os.path.join(folder, f'weights-{shard + 1}.safetensors'), metadata={'format': 'pt'})
+
+
+def load_weights(folder):
+    tensors = {}
+    for path in sorted(glob.glob(os.path.join(folder, 'weights-*.safetensors'))):
+        tensors.update(load_file(path))
+    return tensors
+
+
+def learning_share(step, progress):
+    return min(1.0, step / WARM_UP) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('model', help='folder with tokenizer.json')
+    parser.add_argument('output', help='folder for the weights')
+    parser.add_argument('--seconds', type=float, required=True, help='time for this call; then it saves')
+    parser.add_argument('--total', type=float, required=True, help='training time of all calls together')
+    parser.add_argument('--state', required=True, help='file to go on from, if there, and to leave behind')
+    parser.add_argument('--start', help='folder of weights to begin with instead of random ones')
+    parser.add_argument('--batch', type=int, default=160, help='pictures in a batch')
+    parser.add_argument('--workers', type=int, default=14, help='processes that draw')
+    parser.add_argument('--dynamic', action='store_true', help='compile once for all picture sizes')
+    return parser.parse_args()
+
+
+class Trainer:
+    """The model, its optimizer and how far the training has come."""
+
+    def __init__(self, options):
+        self.options, self.begin = options, time.time()
+        torch.manual_seed(0)
+        config = network.load_config()
+        self.model = network.DemoModel(config).cuda()
+        self.optimizer = Optimizer(self.model)
+        self.step, self.spent, self.run = 0, 0.0, 0
+        self.load()
+        compile_blocks(options.dynamic)
+        self.progress = multiprocessing.Value('d', self.spent / options.total)
+        self.tables = functools.lru_cache(None)(
+            lambda grid: network.vision_tables(config['vision_config'], 2 * grid[1], 2 * grid[0], 'cuda'))
+        self.start = len(Rows(options.model).prefix)
+
+    def load(self):
+        """Takes up the weights to begin with and the state that an earlier call left, if there are any."""
+        if self.options.start:
+            self.model.load_state_dict(load_weights(self.options.start))
+        if os.path.exists(self.options.state):
+            state = torch.load(self.options.state, map_location='cuda')
+            self.model.load_state_dict(state['model'])
+            self.optimizer.load(state['optimizer'])
+            self.step, self.spent, self.run = state['step'], state['spent'], state['run'] + 1
+
+    def save(self):
+        self.spent += self.seconds()
+        save_weights(self.model, self.options.output)
+        state = {'model': self.model.state_dict(), 'optimizer': self.optimizer.state(), 'step': self.step,
+                 'spent': self.spent, 'run': self.run}
+        os.makedirs(os.path.dirname(os.path.abspath(self.options.state)), exist_ok=True)
+        torch.save(state, self.options.state)
+        print(f'saved after {self.step} steps, {self.spent:.0f} s in all', flush=True)
+
+    def seconds(self):
+        return time.time() - self.begin
+
+    def batches(self):
+        options = self.options
+        name, easy_until = ('later', 1e-6) if options.start else ('training', EASY_UNTIL)
+        drawn = Batches(options.model, options.batch, f'{name} {self.run}', self.progress, easy_until)
+        return DataLoader(drawn, batch_size=None, pin_memory=True, num_workers=options.workers, prefetch_factor=2)
+
+    def one_step(self, grid, batch):
+        """Trains on one batch and returns its loss, which stays on the GPU."""
+        pixels, ids, targets, weights, positions, branches = (part.cuda(non_blocking=True) for part in batch)
+        with torch.autocast('cuda', torch.bfloat16):
+            hidden = self.model(pixels, ids, positions, branch_mask(branches), self.start, self.tables(tuple(grid)))
+            text = slice(self.start + grid[0] * grid[1] + 1, None)
+            embedding = self.model.model.language_model.embed_tokens.weight
+            loss = weighted_loss(hidden[:, text], embedding, targets[:, text], weights[:, text])
+        loss.backward()
+        self.progress.value = min(1.0, (self.spent + self.seconds()) / self.options.total)
+        self.optimizer.step(learning_share(self.step, self.progress.value))
+        self.step += 1
+        return loss.detach()
+
+    def train(self):
+        total, marked, counted = 0.0, time.time(), 0
+        for grid, *batch in self.batches():
+            total, counted = total + self.one_step(grid, batch), counted + 1
+            if counted == REPORT_EVERY:
+                pace = 1000 * (time.time() - marked) / counted
+                print(f'{self.seconds():.0f} s, step {self.step}, loss {total.item() / counted:.4f}, '
+                      f'{pace:.1f} ms a step', flush=True)
+                total, marked, counted = 0.0, time.time(), 0
+            if self.seconds() >= self.options.seconds or self.progress.value >= 1:
+                return
+
+
+if __name__ == '__main__':
+    trainer = Trainer(parse_arguments())
+    trainer.train()
+    trainer.save()
+    os._exit(0)  # without waiting for the processes that draw

@@ -1,0 +1,74 @@
+#!/bin/bash
+# Makes the folder that runs where nothing is installed: tools/portable.sh BUILD DIST writes
+# DIST/eyelet-VERSION-linux-x86_64/ and the same as .tar.xz. BUILD is configured with EY_STATIC_LIBS, so the program
+# needs glibc only; lib/ is for libheif, which is opened at run time, and what it needs itself.
+set -euo pipefail
+build=$1 dist=$2
+here=$(dirname "$0")
+version=$("$build/eyelet" --version | cut -d' ' -f2)
+name=eyelet-$version-linux-$(uname -m)
+out=$dist/$name
+
+# Paths of the shared libraries that a file needs, glibc's own left out.
+libraries_of() {
+  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so\.[0-9]+$' || true
+}
+
+copy_library() { install -m 644 "$(readlink -f "$1")" "$out/lib/$(basename "$1")"; }
+
+# An encoder that libheif is linked with but that reading never calls gives way to a library of empty functions: x265
+# is 16 MB, and its GPL would cover the folder. (libaom stays: libheif 1.15 decodes AVIF with it, not with dav1d.)
+stub_library() {
+  local library=$1 functions
+  functions=$(comm -12 \
+    <(nm -D --defined-only "$library" | awk '{sub(/@.*/, "", $3); print $3}' | sort -u) \
+    <(nm -D --undefined-only "$out/lib/libheif.so.1" | awk '{sub(/@.*/, "", $2); print $2}' | sort -u))
+  for function in $functions; do echo "void *$function(void) { return 0; }"; done |
+    gcc -shared -fPIC -O2 -x c -s -Wl,-soname,"$(basename "$library")" -o "$out/lib/$(basename "$library")" -
+}
+
+# Debian 12's libstdc++ takes arc4random from glibc 2.36, for std::random_device only. Its version is taken off, the
+# note that 2.36 is wanted becomes one that 2.34 is (name and ELF hash of the name), and a library of ours has the function.
+lower_libstdcxx() {
+  local library=$out/lib/libstdc++.so.6
+  patchelf --clear-symbol-version arc4random "$library"
+  LC_ALL=C sed -i 's/GLIBC_2\.36\x00/GLIBC_2.34\x00/; s/\xb6\x91\x96\x06/\xb4\x91\x96\x06/' "$library"
+  gcc -shared -fPIC -O2 -s -Wl,-soname,libarc4random.so.0 -o "$out/lib/libarc4random.so.0" "$here/portable/arc4random.c"
+  patchelf --add-needed libarc4random.so.0 "$library"
+}
+
+add_heif() {
+  local heif library
+  heif=$(gcc -print-file-name=libheif.so.1)
+  if [ ! -e "$heif" ]; then echo "portable: no libheif here: HEIC and AVIF are left out" >&2; return; fi
+  copy_library "$heif"
+  for library in $(libraries_of "$heif"); do
+    case $(basename "$library") in
+      libx265.so.*) stub_library "$library" ;;
+      libnuma.so.*) ;; # only x265 wants it
+      *) copy_library "$library" ;;
+    esac
+  done
+  [ ! -e "$out/lib/libstdc++.so.6" ] || lower_libstdcxx
+  for library in "$out"/lib/*; do patchelf --set-rpath '$ORIGIN' "$library"; done
+}
+
+# Licences of what the folder holds, as Debian keeps them.
+add_licences() {
+  local package
+  for package in libheif1 libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 libutf8proc2 libturbojpeg0 \
+    libpng16-16 libwebp7 libgif7 libexif12 libssl3; do
+    [ -e "/usr/share/doc/$package/copyright" ] && install -D -m 644 "/usr/share/doc/$package/copyright" "$out/licences/$package"
+  done
+}
+
+rm -rf "$out" "$out.tar.xz"
+mkdir -p "$out/lib"
+install -s "$build/eyelet" "$build/mkcheckpoint" "$out/"
+patchelf --set-rpath '$ORIGIN/lib' "$out/eyelet"
+for library in $(libraries_of "$build/eyelet") $(libraries_of "$build/mkcheckpoint"); do copy_library "$library"; done
+add_heif
+add_licences
+if [ -e models/demo/config.json ]; then mkdir -p "$out/models" && cp -rL models/demo "$out/models/"; fi
+tar -C "$dist" --owner=0 --group=0 --sort=name -cf - "$name" | xz -T0 -6 >"$out.tar.xz"
+echo "$out: $(du -sm "$out" | cut -f1) MB; $out.tar.xz: $(($(stat -c %s "$out.tar.xz") / 1000)) kB"

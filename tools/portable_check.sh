@@ -1,0 +1,69 @@
+#!/bin/bash
+# Tests the portable folder: tools/portable_check.sh DIST. No symbol newer than GLIBC_2.35, no library from outside of
+# the folder but glibc's, and it runs, moved elsewhere, with nothing in the environment. Last line: "N passed, N failed".
+set -euo pipefail
+archive=$(ls "$1"/eyelet-*.tar.xz)
+newest=2.35
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -C "$work" -xJf "$archive"
+mv "$work"/eyelet-* "$work/moved here" # a blank in the path as well
+folder=$work/moved\ here
+passed=0 failed=0
+
+check() { # check WHAT COMMAND...: COMMAND says what is wrong, and fails
+  local what=$1 said
+  shift
+  if said=$("$@" 2>&1); then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED %s\n%s\n' "$what" "$said"
+  fi
+}
+
+elf_files() { find "$folder" -type f \( -name eyelet -o -name mkcheckpoint -o -path '*/lib/*' \) -print0; }
+
+symbols_are_old() { # ... FILE
+  local version
+  version=$(objdump -p "$1" | grep -oE 'GLIBC_(2\.[0-9.]+|PRIVATE)' | sort -V | tail -1)
+  echo "needs $version"
+  [ "$version" != GLIBC_PRIVATE ] && [ "$(printf '%s\n' "${version#GLIBC_}" "$newest" | sort -V | tail -1)" = "$newest" ]
+}
+
+libraries_are_ours() { # ... FILE: the loader's own view, with the folder as the only other place
+  local found
+  found=$(env -i ldd "$1" | grep -vE 'linux-vdso|ld-linux|/(libc|libm|libdl|libpthread|librt)\.so\.[0-9]+ ' | grep -vF "=> $folder/" || true)
+  echo "$found"
+  [ -z "$(echo "$found" | grep -vE 'statically linked' || true)" ]
+}
+
+runs() { # ... EXPECTED PROGRAM ARGUMENT...: from another directory, without an environment
+  local expected=$1
+  shift
+  (cd / && env -i "$@") | grep -q "$expected"
+}
+
+# The picture, then the name of a library that reading it must have mapped.
+reads() {
+  local said
+  said=$(cd / && env -i LD_DEBUG=libs "$folder/eyelet" ask --model "$work/tiny" --max-tokens 1 "$1" hello 2>&1 >/dev/null) || true
+  echo "$said" | grep -vE '^ *[0-9]+:' || true
+  echo "$said" | grep -q "calling init: $folder/lib/$2" || return 1
+  ! echo "$said" | grep -q '^eyelet:'
+}
+
+while IFS= read -r -d '' file; do
+  check "${file##*/}: symbols" symbols_are_old "$file"
+  check "${file##*/}: libraries" libraries_are_ours "$file"
+done < <(elf_files)
+check "--version" runs '^eyelet ' "$folder/eyelet" --version
+check "help" runs 'eyelet ask' "$folder/eyelet" help
+check "mkcheckpoint" runs . "$folder/mkcheckpoint" --like tiny-gqa4-fp8 --seed 1 "$work/tiny"
+check "ask" runs . "$folder/eyelet" ask --model "$work/tiny" --max-tokens 1 hello
+if [ -e "$folder/lib/libheif.so.1" ]; then
+  for file in tests/image/data/*.heic; do check "$file" reads "$PWD/$file" libde265; done
+  for file in tests/image/data/*.avif; do check "$file" reads "$PWD/$file" libaom; done
+fi
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [portable]. Installs what is missing when
+# root, else prints the command that would. Silent when all are there; does nothing where there is no dpkg.
+set -eu
+
+packages='gcc libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev libexif-dev
+  libheif-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libcmocka-dev'
+for set in "$@"; do
+  case $set in
+    clang) packages="$packages clang libclang-rt-14-dev" ;;
+    portable) packages="$packages binutils patchelf xz-utils" ;;
+    *) echo "setup.sh: there is no set of packages called $set" >&2; exit 2 ;;
+  esac
+done
+
+command -v dpkg-query >/dev/null || exit 0
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $packages 2>/dev/null || true)
+missing=
+for package in $packages; do
+  case "
+$installed
+" in
+    *"
+installed $package
+"*) ;;
+    *) missing="$missing $package" ;;
+  esac
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+  echo "These packages are missing; this installs them:" >&2
+  echo "sudo apt-get install --no-install-recommends$missing" >&2
+  exit 1
+fi
+echo "installing:$missing" >&2
+log=$(mktemp)
+if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1
+then
+  cat "$log" >&2
+  rm -f "$log"
+  exit 1
+fi
+rm -f "$log"
