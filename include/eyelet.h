@@ -127,6 +127,24 @@ typedef struct {
     size_t n_tool_calls;
 } ey_message;
 
+/* How the next token is chosen: penalties, then temperature, top_k, top_p, min_p, then a draw. */
+typedef struct {
+    float temperature;        /* 0: the most likely token */
+    int top_k;                /* the k most likely (ties kept); 0: all */
+    float top_p;              /* the fewest whose probabilities reach this; 1: all */
+    float min_p;              /* at least this share of the best one's probability; 0: all */
+    float repetition_penalty; /* of ids in prompt or answer: logit / r when positive, else · r; 1: none */
+    float presence_penalty;   /* subtracted once from ids in the answer */
+    float frequency_penalty;  /* subtracted for each time an id is in the answer */
+    uint64_t seed;            /* the same seed, request and model give the same answer */
+} ey_sampling;
+
+ey_sampling ey_sampling_greedy(void);
+/* What the model's generation_config.json recommends; its seed is 0. */
+ey_sampling ey_model_sampling(const ey_engine *engine);
+/* A seed from the system. */
+uint64_t ey_random_seed(void);
+
 typedef struct ey_event ey_event;
 /* Called as the answer grows, on the thread that called ey_ask. Returning false cancels the request
  * within one step; ey_ask then succeeds with finish "cancelled" and the text so far. */
@@ -141,6 +159,9 @@ typedef struct {
     bool parse_special_tokens; /* false: text that spells a special token stays text */
     int max_tokens;            /* of the answer; 0: as many as the context holds */
     bool ignore_eos;           /* go on after a stop token (benchmarks) */
+    ey_sampling sampling;      /* ey_request_defaults: greedy */
+    const char *const *stop;   /* texts that end the answer and are not part of it */
+    size_t n_stop;             /* at most 16, each of at most 1,024 bytes */
     int top_logprobs;          /* < 0: none; else the chosen token's and this many alternatives (≤ 20) */
     ey_event_fn *on_event;
     void *event_user;
@@ -177,7 +198,8 @@ typedef struct {
 typedef struct {
     char *text;
     size_t n_text;
-    const char *finish_reason; /* "stop", "length" or "cancelled" */
+    const char *finish_reason; /* "stop" (a stop token or text), "length" or "cancelled" */
+    uint64_t seed;             /* as requested */
     int *tokens;               /* ids of the answer, the stop token not among them */
     int n_tokens;
     int prompt_tokens, completion_tokens, image_tokens;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "engine/answer.h"
 #include "engine/pictures.h"
+#include "engine/stop.h"
 #include "models/qwen3vl/positions.h"
 #include "models/vision.h"
 
@@ -19,6 +20,7 @@ struct ask {
     struct generation generation;
     struct detok detok;
     struct buf piece; /* text that the last token completed */
+    struct stopper stopper;
     const char *phase;
     int done, total; /* of the phase, in rows or blocks before the current call */
     bool cancelled;
@@ -40,11 +42,28 @@ static bool watch_phase(void *user, int done, int total)
     return emit(a, &event);
 }
 
-static bool emit_text(struct ask *a)
+static bool emit_bytes(struct ask *a, const char *text, size_t n)
 {
-    if (!a->piece.size) return true;
-    ey_event event = {.type = EY_EVENT_TEXT, .text = a->piece.data, .n_text = a->piece.size};
+    if (!n || a->cancelled) return !a->cancelled;
+    ey_event event = {.type = EY_EVENT_TEXT, .text = text, .n_text = n};
     return emit(a, &event);
+}
+
+/* Gives away what the last token completed, but for what may become a stop text. */
+static void emit_piece(struct ask *a)
+{
+    size_t n = stopper_add(&a->stopper, a->piece.data ? a->piece.data : "", a->piece.size);
+    emit_bytes(a, a->stopper.pending.data, n);
+    stopper_take(&a->stopper, n);
+}
+
+/* The last token may have left an incomplete character, and what was held back is no stop text after all. */
+static void emit_rest(struct ask *a)
+{
+    buf_clear(&a->piece);
+    if (a->stopper.stopped || !detok_finish(&a->detok, &a->piece)) return;
+    emit_piece(a);
+    if (!a->stopper.stopped) emit_bytes(a, a->stopper.pending.data, a->stopper.pending.size);
 }
 
 /* ---- the prompt ---- */
@@ -143,7 +162,7 @@ static bool prefill(struct ask *a)
     return !a->cancelled;
 }
 
-/* Takes the most likely token of the logits into the generation. */
+/* Takes the next token from the logits into the generation. Log-probabilities are of the raw logits. */
 static bool pick_token(struct ask *a, ey_err *e)
 {
     ey_engine *engine = a->engine;
@@ -151,11 +170,18 @@ static bool pick_token(struct ask *a, ey_err *e)
     int vocabulary = engine->model.text.vocabulary;
     if (!engine->be->ops->finish(engine->be, e)) return false;
     engine->be->ops->read_logits(engine->be, engine->host.logits, engine->logits, (size_t)vocabulary);
-    int32_t id = logits_argmax(engine->host.logits, vocabulary);
+    int32_t id = sampler_pick(&engine->sampler, engine->host.logits);
     if (g->scored) logits_score(engine->host.logits, vocabulary, id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
     g->id[g->n++] = id;
     g->stopped = !a->request->ignore_eos && model_is_eos(&engine->model, id);
     return true;
+}
+
+/* Also asks whether to go on where a token completes no text. */
+static bool emit_step(struct ask *a)
+{
+    ey_event event = {.type = EY_EVENT_PHASE, .phase = "decode", .done = a->generation.n, .total = a->generation.max_tokens};
+    return emit(a, &event);
 }
 
 /* Puts the last token into the row after everything so far and runs it. */
@@ -170,19 +196,30 @@ static void step(struct ask *a)
     run_rows(a, at, 1, true, NULL);
 }
 
-/* No heap here: everything was planned by generation_open and engine_buffers_open. */
-static bool decode(struct ask *a, ey_err *e)
+/* Text of the last token, to the stop texts and the caller. */
+static void take_text(struct ask *a)
 {
     struct generation *g = &a->generation;
-    while (!a->cancelled) {
+    buf_clear(&a->piece);
+    if (!g->stopped && detok_push(&a->detok, g->id[g->n - 1], &a->piece)) emit_piece(a);
+}
+
+static bool is_over(const struct ask *a)
+{
+    return a->generation.stopped || a->stopper.stopped || a->cancelled || a->generation.n == a->generation.max_tokens;
+}
+
+/* No heap here: everything was planned by prepare() and engine_buffers_open(). */
+static bool decode(struct ask *a, ey_err *e)
+{
+    sampler_start(&a->engine->sampler, &a->request->sampling, a->prompt.id, a->prompt.n);
+    for (;;) {
         if (!pick_token(a, e)) return false;
-        buf_clear(&a->piece);
-        if (!g->stopped && a->request->on_event && detok_push(&a->detok, g->id[g->n - 1], &a->piece)) emit_text(a);
-        if (g->stopped || g->n == g->max_tokens || a->cancelled) break;
+        take_text(a);
+        if (is_over(a) || !emit_step(a)) break;
         step(a);
     }
-    buf_clear(&a->piece);
-    if (a->request->on_event && detok_finish(&a->detok, &a->piece)) emit_text(a);
+    emit_rest(a);
     return true;
 }
 
@@ -208,6 +245,7 @@ static bool check_request(const ey_request *request, ey_err *e)
     if (request->n_messages > EY_MAX_MESSAGES)
         return ey_fail(e, EY_BAD_REQUEST, "%zu messages; at most %d go in one request", request->n_messages, EY_MAX_MESSAGES);
     if (request->max_tokens < 0) return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1", request->max_tokens);
+    if (!sampling_check(&request->sampling, e)) return false;
     if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
         return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given", request->top_logprobs, EY_MAX_TOP_LOGPROBS);
     return true;
@@ -218,7 +256,7 @@ static bool prepare(struct ask *a, ey_err *e)
     ey_answer *answer = a->answer;
     struct arena *arena = answer_arena(answer);
     if (!arena) return ey_fail_memory(e, "the answer", sizeof(*arena));
-    if (!check_request(a->request, e) || !pictures_open(&a->pictures, &answer->images, arena, a->engine, a->request, e) ||
+    if (!check_request(a->request, e) || !stopper_open(&a->stopper, a->request->stop, a->request->n_stop, e) || !pictures_open(&a->pictures, &answer->images, arena, a->engine, a->request, e) ||
         !make_prompt(a, e) || !plan_answer(a, e))
         return false;
     a->detok = detok_start(a->engine->tok);
@@ -230,11 +268,18 @@ static bool prepare(struct ask *a, ey_err *e)
     return true;
 }
 
+static void cut_at_stop(ey_answer *answer, const ey_request *request)
+{
+    answer->n_text = stop_find(request->stop, request->n_stop, answer->text, answer->n_text);
+    answer->text[answer->n_text] = 0;
+}
+
 static void ask_close(struct ask *a)
 {
     pictures_close(&a->pictures);
     ids_free(&a->prompt);
     buf_free(&a->piece);
+    stopper_close(&a->stopper);
 }
 
 bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *e)
@@ -249,7 +294,9 @@ bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_
         pthread_mutex_unlock(&engine->lock);
     }
     ok = ok && answer_fill(answer, engine, &a.generation, e);
-    answer->finish_reason = a.cancelled ? "cancelled" : a.generation.stopped ? "stop" : "length";
+    if (ok) cut_at_stop(answer, request);
+    answer->finish_reason = a.cancelled ? "cancelled" : a.generation.stopped || a.stopper.stopped ? "stop" : "length";
+    answer->seed = request->sampling.seed;
     ask_close(&a);
     return ok;
 }

@@ -95,7 +95,8 @@ bool engine_buffers_open(ey_engine *engine, ey_err *e)
     ws->max_rows = CHUNK_ROWS;
     struct backend_limits limits = limits_of(engine);
     engine->workspace_bytes = engine->be->ops->scratch_bytes(engine->be, &limits);
-    if (!engine->be->ops->reserve(engine->be, &limits, e) || !open_kv(engine, e) || !open_workspace(engine, e) || !open_host(engine, e))
+    if (!engine->be->ops->reserve(engine->be, &limits, e) || !open_kv(engine, e) || !open_workspace(engine, e) || !open_host(engine, e) ||
+        !sampler_open(&engine->sampler, &engine->arena, engine->model.text.vocabulary, e))
         return false;
     size_t logit_bytes = (size_t)engine->model.text.vocabulary * sizeof(float);
     engine->logits = engine->be->ops->alloc(engine->be, logit_bytes, e);

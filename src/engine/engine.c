@@ -13,7 +13,7 @@ ey_engine_options ey_engine_defaults(void)
 
 ey_request ey_request_defaults(void)
 {
-    return (ey_request){.top_logprobs = -1};
+    return (ey_request){.top_logprobs = -1, .sampling = ey_sampling_greedy()};
 }
 
 ey_part ey_text_part(const char *text)
@@ -110,6 +110,11 @@ void ey_engine_close(ey_engine **out)
     pthread_mutex_destroy(&engine->lock);
     free(engine);
     *out = NULL;
+}
+
+ey_sampling ey_model_sampling(const ey_engine *engine)
+{
+    return engine->model.sampling;
 }
 
 ey_engine_info ey_engine_describe(const ey_engine *engine)

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "engine/sampler.h"
 #include "models/decoder.h"
 
 /* Host buffers, sized once at start. */
@@ -27,6 +28,7 @@ struct ey_engine {
     dev logits;                 /* [vocabulary] float32 on the device */
     struct host_buffers host;
     struct arena arena;         /* of the host buffers */
+    struct sampler sampler;
     char **token_text;          /* [vocabulary] made at first use of ey_token_text */
     pthread_mutex_t lock;       /* one request at a time */
     pthread_mutex_t token_lock; /* of token_text */

@@ -35,10 +35,20 @@ static struct patch_spec spec_for(const ey_engine *engine, const ey_part *part, 
     return spec;
 }
 
+/* Enlarging to the least size may overshoot a budget that is itself near it: then the picture stays small. */
+static bool size_within(int *width, int *height, const struct image *original, const struct patch_spec *spec, ey_err *e)
+{
+    struct patch_spec relaxed = *spec;
+    relaxed.min_pixels = (uint64_t)(spec->patch * spec->merge) * (uint64_t)(spec->patch * spec->merge); /* one token */
+    if (!image_smart_size(original->width, original->height, spec, width, height, e)) return false;
+    return (uint64_t)*width * (uint64_t)*height <= spec->max_pixels ||
+           image_smart_size(original->width, original->height, &relaxed, width, height, e);
+}
+
 static bool scale_to(struct picture *p, const struct image *original, const struct patch_spec *spec, ey_err *e)
 {
     int width, height;
-    if (!image_smart_size(original->width, original->height, spec, &width, &height, e)) return false;
+    if (!size_within(&width, &height, original, spec, e)) return false;
     p->rows = height / spec->patch, p->cols = width / spec->patch;
     p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
     return image_resize(&p->pixels, original, width, height, e);
@@ -48,8 +58,9 @@ static bool open_picture(struct picture *p, ey_image_usage *usage, const ey_engi
 {
     char name[32];
     struct image original = {0};
-    struct patch_spec spec = spec_for(engine, part, n);
     snprintf(name, sizeof(name), n > 1 ? "picture %zu" : "the picture", i + 1);
+    if ((unsigned)part->detail > EY_DETAIL_NATIVE) return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
+    struct patch_spec spec = spec_for(engine, part, n);
     bool ok = image_decode(&original, part->bytes, part->n_bytes, name, e) && scale_to(p, &original, &spec, e);
     *usage = (ey_image_usage){original.width, original.height, p->pixels.width, p->pixels.height, p->tokens};
     image_free(&original);

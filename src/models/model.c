@@ -20,6 +20,28 @@ static const char *architecture_of(const json_object *config)
     return json_object_is_type(first, json_type_string) ? json_object_get_string(first) : NULL;
 }
 
+/* generation_config.json's recommendation; do_sample false or no file: greedy. */
+static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
+{
+    const char *what = "generation_config.json";
+    const json_object *file;
+    bool sample = false;
+    int64_t top_k = 0;
+    double temperature = 1, top_p = 1, min_p = 0, repetition = 1;
+    *out = (ey_sampling){.top_p = 1, .repetition_penalty = 1};
+    if (!checkpoint_json(ckpt, what, &file, e)) return false;
+    if (!file) return true;
+    bool ok = json_optional_bool(file, "do_sample", &sample, what, e) &&
+              json_optional_number(file, "temperature", 0, 100, &temperature, what, e) &&
+              json_optional_int(file, "top_k", 0, EY_MAX_VOCABULARY, &top_k, what, e) &&
+              json_optional_number(file, "top_p", 1e-6, 1, &top_p, what, e) &&
+              json_optional_number(file, "min_p", 0, 1, &min_p, what, e) &&
+              json_optional_number(file, "repetition_penalty", 1e-3, 100, &repetition, what, e);
+    out->repetition_penalty = (float)repetition;
+    if (sample) out->temperature = (float)temperature, out->top_k = (int)top_k, out->top_p = (float)top_p, out->min_p = (float)min_p;
+    return ok;
+}
+
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     *model = (struct model){0};
@@ -29,7 +51,7 @@ bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
     if (!model->family)
         return ey_fail(e, EY_BAD_MODEL, "%s/config.json: the architecture %s is not supported; eyelet runs %s", dir, name,
                        families[0]->architecture);
-    if (model->family->open(model, ckpt, e)) return true;
+    if (model->family->open(model, ckpt, e) && read_sampling(&model->sampling, ckpt, e)) return true;
     model_close(model);
     return false;
 }

@@ -19,6 +19,12 @@ static bool source_init(struct source *s, const json_object *parent, const char 
     return s->object || ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not an object", path, key);
 }
 
+/* A value as the file has it, for errors. */
+static const char *shown(json_object *value)
+{
+    return value ? json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN) : "absent";
+}
+
 static bool read_int(const struct source *s, const char *key, int lo, int hi, int *out, ey_err *e)
 {
     int64_t value;
@@ -32,8 +38,7 @@ static bool require_text(const struct source *s, const char *key, const char *wa
 {
     json_object *value = json_member(s->object, key);
     if (!value || (json_object_is_type(value, json_type_string) && strcmp(json_object_get_string(value), wanted) == 0)) return true;
-    return ey_fail(e, EY_BAD_MODEL, "%s: %s is %.60s; only %s is supported", s->what, key,
-                   json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN), wanted);
+    return ey_fail(e, EY_BAD_MODEL, "%s: %s is %.60s; only %s is supported", s->what, key, shown(value), wanted);
 }
 
 static bool int_list(int *out, int *n, int max, const struct source *s, const char *key, int lo, int hi, ey_err *e)
@@ -46,7 +51,7 @@ static bool int_list(int *out, int *n, int max, const struct source *s, const ch
         json_object *value = json_object_array_get_idx(list, i);
         int64_t got = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : INT64_MIN;
         if (got < lo || got > hi)
-            return ey_fail(e, EY_BAD_MODEL, "%s: entry %zu of %s is not an integer from %d to %d", s->what, i, key, lo, hi);
+            return ey_fail(e, EY_BAD_MODEL, "%s: entry %zu of %s is %.60s; it must be an integer from %d to %d", s->what, i, key, shown(value), lo, hi);
         out[i] = (int)got;
     }
     *n = (int)length;
@@ -118,14 +123,14 @@ static bool check_vision(struct vision_shape *v, int table, const struct text_sh
     if (v->position_side * v->position_side != table)
         return ey_fail(e, EY_BAD_MODEL, "%s: num_position_embeddings %d is no square", what, table);
     if (v->hidden % v->n_heads || v->head_dim % 4)
-        return ey_fail(e, EY_BAD_MODEL, "%s: hidden_size %d does not give %d heads of a multiple of 4", what, v->hidden, v->n_heads);
+        return ey_fail(e, EY_BAD_MODEL, "%s: hidden_size %d and num_heads %d do not make heads of a multiple of 4", what, v->hidden, v->n_heads);
     if (v->out_hidden != t->hidden)
         return ey_fail(e, EY_BAD_MODEL, "%s: out_hidden_size %d is not the text model's hidden_size %d", what, v->out_hidden, t->hidden);
     if (v->n_deepstack > t->n_layers)
-        return ey_fail(e, EY_BAD_MODEL, "%s: %d DeepStack levels for %d layers", what, v->n_deepstack, t->n_layers);
+        return ey_fail(e, EY_BAD_MODEL, "%s: deepstack_visual_indexes has %d entries for a text model of %d layers", what, v->n_deepstack, t->n_layers);
     for (int i = 1; i < v->n_deepstack; i++)
         if (v->deepstack[i] <= v->deepstack[i - 1])
-            return ey_fail(e, EY_BAD_MODEL, "%s: deepstack_visual_indexes do not ascend", what);
+            return ey_fail(e, EY_BAD_MODEL, "%s: deepstack_visual_indexes do not ascend: %d follows %d", what, v->deepstack[i], v->deepstack[i - 1]);
     return true;
 }
 
@@ -139,8 +144,8 @@ static bool read_vision(struct vision_shape *v, const struct source *s, const st
               read_int(s, "intermediate_size", 1, EY_MAX_WIDTH, &v->mlp, e) &&
               read_int(s, "out_hidden_size", 1, EY_MAX_WIDTH, &v->out_hidden, e) &&
               read_int(s, "in_channels", 3, 3, &v->channels, e) &&
-              read_int(s, "patch_size", 2, 64, &v->patch, e) &&
-              read_int(s, "temporal_patch_size", 1, 4, &v->temporal, e) &&
+              read_int(s, "patch_size", 2, 32, &v->patch, e) &&
+              read_int(s, "temporal_patch_size", 1, 2, &v->temporal, e) &&
               read_int(s, "spatial_merge_size", 1, 4, &v->merge, e) &&
               read_int(s, "num_position_embeddings", 4, EY_MAX_POSITION_TABLE, &table, e) &&
               require_text(s, "hidden_act", "gelu_pytorch_tanh", e) &&
@@ -162,7 +167,8 @@ static bool check_quantization(const json_object *config, const char *path, ey_e
     int block[2] = {0, 0}, n = 0;
     if (!int_list(block, &n, 2, &q, "weight_block_size", 1, 1 << 20, e)) return false;
     if (n == 2 && block[0] == FP8_BLOCK && block[1] == FP8_BLOCK) return true;
-    return ey_fail(e, EY_BAD_MODEL, "%s: weight_block_size is not [%d, %d]", q.what, FP8_BLOCK, FP8_BLOCK);
+    return ey_fail(e, EY_BAD_MODEL, "%s: weight_block_size is %.60s; only [%d, %d] is supported", q.what,
+                   shown(json_member(q.object, "weight_block_size")), FP8_BLOCK, FP8_BLOCK);
 }
 
 /* Top level wins, else text_config (spec 1.1); absent in both: false. */
@@ -177,7 +183,7 @@ static bool add_eos(struct model *m, json_object *value, const char *what, ey_er
 {
     int64_t id = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : -1;
     if (id < 0 || id >= m->text.vocabulary)
-        return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id is not an id below vocab_size %d", what, m->text.vocabulary);
+        return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id %.60s is not an id below vocab_size %d", what, shown(value), m->text.vocabulary);
     if (m->n_eos == EY_MAX_EOS) return ey_fail(e, EY_BAD_MODEL, "%s: more than %d eos_token_id", what, EY_MAX_EOS);
     m->eos[m->n_eos++] = (int)id;
     return true;
@@ -203,11 +209,14 @@ static bool read_triple(float out[3], const struct source *s, const char *key, d
     json_object *list = json_member_of_type(s->object, key, json_type_array);
     bool ok = list && json_object_array_length(list) == 3;
     for (int i = 0; ok && i < 3; i++) {
-        double v = json_object_get_double(json_object_array_get_idx(list, (size_t)i));
+        json_object *value = json_object_array_get_idx(list, (size_t)i);
+        bool number = json_object_is_type(value, json_type_double) || json_object_is_type(value, json_type_int);
+        double v = number ? json_object_get_double(value) : NAN;
         ok = v >= lo && v <= 1e3;
         out[i] = (float)v;
     }
-    return ok || ey_fail(e, EY_BAD_MODEL, "%s: %s is not a list of three numbers from %g to 1000", s->what, key, lo);
+    return ok || ey_fail(e, EY_BAD_MODEL, "%s: %s is %.60s; it must be a list of three numbers from %g to 1000", s->what, key,
+                         shown(json_member(s->object, key)), lo);
 }
 
 static bool same_as_config(const struct source *s, const char *key, int wanted, ey_err *e)
