@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares eyelet with transformers (float32) on a checkpoint and a picture of yours, in one command.
 
-    tools/check_real.py MODEL PICTURE [QUESTION] [--eyelet build/eyelet] [--device cpu|cuda] [--tokens 16]
+    tools/check_real.py MODEL PICTURE [QUESTION] [--eyelet build/eyelet] [--torch-device cpu|cuda] [--tokens 16]
 
 MODEL is a directory. Needs torch, transformers and tokenizers. Prints the two answers and the largest difference
 of log-probabilities; exit status 0 when the greedy tokens are the same (or first differ at a near-tie) and the log-probabilities
@@ -32,7 +32,7 @@ def reference_answer(a):
     import reference
     make_golden.NEW_TOKENS = a.tokens
     golden = make_golden.Golden.__new__(make_golden.Golden)
-    golden.model = reference.load_model(a.model, a.device, "sdpa")
+    golden.model = reference.load_model(a.model, a.torch_device, "sdpa")
     golden.tokenizer = reference.load_tokenizer(a.model)
     golden.processor = reference.load_image_processor(a.model)
     golden.pictures = os.path.dirname(os.path.abspath(a.picture))
@@ -43,7 +43,7 @@ def reference_answer(a):
     with torch.inference_mode():
         patches = golden.patches(messages)
         ids, feed = golden.inputs(messages, patches)
-        feed = {k: v.to(a.device) for k, v in feed.items()}
+        feed = {k: v.to(a.torch_device) for k, v in feed.items()}
         answer, logits, gaps = golden.greedy(feed, len(ids))
     return golden.tokenizer, ids, answer, logits.log_softmax(-1), gaps
 
@@ -54,9 +54,10 @@ def compare(got, tokenizer, ids, answer, logprobs, gaps):
     worst, same = 0.0, got["usage"]["prompt_tokens"] == len(ids)
     for step, token in enumerate(got["logprobs"][:len(answer)]):
         want = float(logprobs[step, answer[step]])
-        if token["id"] != answer[step]:
+        expected = tokenizer.decode([answer[step]], skip_special_tokens=False)
+        if token["token"] != expected:
             tie = gaps[step] < TOLERANCE
-            print(f"step {step}: eyelet {token['id']}, reference {answer[step]}, gap {gaps[step]:.2g}", "(near-tie)" if tie else "")
+            print(f"step {step}: eyelet {token['token']!r}, reference {expected!r}, gap {gaps[step]:.2g}", "(near-tie)" if tie else "")
             return same and tie and worst <= TOLERANCE
         worst = max(worst, abs(token["logprob"] - want))
     print(f"{min(len(answer), len(got['logprobs']))} tokens the same; largest difference of log-probabilities {worst:.2e}")
@@ -66,7 +67,7 @@ def compare(got, tokenizer, ids, answer, logprobs, gaps):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model"), p.add_argument("picture"), p.add_argument("question", nargs="?", default="Describe this image.")
-    p.add_argument("--eyelet", default="build/eyelet"), p.add_argument("--device", default="cpu")
+    p.add_argument("--eyelet", default="build/eyelet"), p.add_argument("--torch-device", default="cpu")
     p.add_argument("--tokens", type=int, default=16)
     a = p.parse_args()
     got = eyelet_answer(a)
