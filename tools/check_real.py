@@ -29,21 +29,12 @@ def reference_answer(a):
     """Greedy ids and the log-probabilities of every step."""
     import torch
     import make_golden
-    import reference
     make_golden.NEW_TOKENS = a.tokens
-    golden = make_golden.Golden.__new__(make_golden.Golden)
-    golden.model = reference.load_model(a.model, a.torch_device, "sdpa")
-    golden.tokenizer = reference.load_tokenizer(a.model)
-    golden.processor = reference.load_image_processor(a.model)
-    golden.pictures = os.path.dirname(os.path.abspath(a.picture))
-    with open(os.path.join(a.model, "generation_config.json")) as f:
-        eos = json.load(f)["eos_token_id"]
-    golden.eos = eos if isinstance(eos, list) else [eos]
+    golden = make_golden.Golden(a.model, os.path.dirname(os.path.abspath(a.picture)), a.torch_device, "sdpa")
     messages = [make_golden.user(make_golden.picture(a.picture), make_golden.text(a.question))]
     with torch.inference_mode():
         patches = golden.patches(messages)
         ids, feed = golden.inputs(messages, patches)
-        feed = {k: v.to(a.torch_device) for k, v in feed.items()}
         answer, logits, gaps = golden.greedy(feed, len(ids))
     return golden.tokenizer, ids, answer, logits.log_softmax(-1), gaps
 

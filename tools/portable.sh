@@ -58,7 +58,7 @@ add_licences() {
   local package
   for package in libheif1 libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 libutf8proc2 libturbojpeg0 \
     libpng16-16 libwebp7 libgif7 libexif12 libssl3; do
-    [ -e "/usr/share/doc/$package/copyright" ] && install -D -m 644 "/usr/share/doc/$package/copyright" "$out/licences/$package"
+    [ ! -e "/usr/share/doc/$package/copyright" ] || install -D -m 644 "/usr/share/doc/$package/copyright" "$out/licences/$package"
   done
 }
 

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Runs the tests of a build folder: tools/run_tests.sh BUILD. Failing ones show their output; the last line is
+# Runs the tests of a build folder: tools/run_tests.sh BUILD [CTEST OPTION...]. Failing ones show their output; the last line is
 # "N passed, N failed".
 set -eu
+build=$1
+shift
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-ctest --test-dir "$1" --output-on-failure --timeout 600 -j "$(nproc)" >"$log" 2>&1 && status=0 || status=$?
+ctest --test-dir "$build" --output-on-failure --timeout 600 -j "$(nproc)" "$@" >"$log" 2>&1 && status=0 || status=$?
 if [ $status -ne 0 ]; then cat "$log"; else grep -E '^ *[0-9]+/[0-9]+ Test' "$log" || true; fi
 # "83% tests passed, 1 tests failed out of 6"
 set -- $(sed -n 's/^.*% tests passed, \([0-9]*\) tests failed out of \([0-9]*\).*/\1 \2/p' "$log")

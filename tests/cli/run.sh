@@ -228,7 +228,7 @@ interrupted ask --json --max-tokens 8000 hello
 say "Ctrl-C with --json: cancelled"
 
 # ---- a terminal ----
-if command -v script >/dev/null; then
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminals to give
   script -qec "'$eyelet' caption red.png blue.png text.jpg --max-tokens 4" /dev/null </dev/null >out 2>err
   grep -q '\[.*\] 1/3' out && grep -q 'blue.png: ' out
   say "a progress bar on a terminal"

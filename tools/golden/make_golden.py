@@ -88,8 +88,9 @@ def digest(tensor):
 
 
 class Golden:
-    def __init__(self, directory, pictures):
-        self.model = reference.load_model(directory)
+    def __init__(self, directory, pictures, device="cuda", attention="eager"):
+        self.device = device
+        self.model = reference.load_model(directory, device, attention)
         self.tokenizer = reference.load_tokenizer(directory)
         self.processor = reference.load_image_processor(directory)
         self.pictures = pictures
@@ -111,12 +112,12 @@ class Golden:
     def inputs(self, messages, patches):
         counts = [int(g.prod()) // 4 for _, g in patches]
         ids = self.tokenizer.encode(rendered(messages, counts), add_special_tokens=False).ids
-        tokens = torch.tensor([ids]).cuda()
+        tokens = torch.tensor([ids], device=self.device)
         pad = self.tokenizer.token_to_id("<|image_pad|>")
         feed = dict(input_ids=tokens, attention_mask=torch.ones_like(tokens), mm_token_type_ids=(tokens == pad).int())
         if patches:
-            feed["pixel_values"] = torch.cat([p for p, _ in patches]).cuda()
-            feed["image_grid_thw"] = torch.cat([g for _, g in patches]).cuda()
+            feed["pixel_values"] = torch.cat([p for p, _ in patches]).to(self.device)
+            feed["image_grid_thw"] = torch.cat([g for _, g in patches]).to(self.device)
         return ids, feed
 
     def positions(self, feed):
