@@ -86,6 +86,8 @@ typedef struct {
     const char *directory;    /* where the checkpoint was found */
     const char *architecture; /* as config.json names it */
     const char *device;
+    const char *device_detail; /* instruction set */
+    int threads;
     int max_model_len;
     uint64_t weight_bytes, kv_bytes, workspace_bytes;
     double load_seconds;
@@ -220,6 +222,25 @@ bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool 
                  size_t *n, ey_err *err);
 /* The text of one token, as ey_candidate gives it; lives as long as the engine. */
 const char *ey_token_text(const ey_engine *engine, int id);
+
+/* ---- what it costs (for benchmarks) --------------------------------------------------------------- */
+
+typedef struct {
+    double vision_flops;  /* tower and mergers of one picture, attention included */
+    double prefill_flops; /* decoder's products and attention for the prompt; the head once */
+    double decode_bytes;  /* weights and KV read for one token after the prompt */
+} ey_work;
+
+/* The least that a request with one picture of width x height (as the model sees it) and prompt_tokens needs. */
+ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_tokens);
+
+typedef struct {
+    double read_bytes_per_second; /* plain reads of 1 GiB by all threads */
+    double flops_per_second;      /* multiply-adds from registers with the best instruction in use */
+} ey_limits;
+
+/* Measures the device for about a second. */
+bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *err);
 
 const char *ey_version(void);
 

@@ -79,6 +79,9 @@ struct backend;
 struct backend_ops {
     const char *name;
     size_t element_size; /* bytes of one activation */
+    const char *(*detail)(const struct backend *be); /* which kernels */
+    /* The device's limits now: bytes read a second, multiply-add FLOP a second. */
+    bool (*measure)(struct backend *be, double *read, double *flops, ey_err *e);
     void (*destroy)(struct backend *be);
     /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
     size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);

@@ -103,7 +103,7 @@ static bool caption_one(struct session *s, const char *name, struct tally *tally
         goto done;
     }
     if (s->options->n_args > 1) progress_count(&s->progress, tally->done + tally->failed, s->options->n_args);
-    struct question question = {&picture, 1, prompt, false};
+    struct question question = {&picture, 1, prompt, false, false};
     if (!session_ask(s, &question, &answer, e)) goto done;
     ok = true;
     if (cancel_asked()) goto done;

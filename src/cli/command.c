@@ -27,6 +27,13 @@ static const struct command commands[] = {
      "status is then 1. --json prints one object a line.\n"
      "\n"
      "  eyelet caption photos/*.jpg\n"},
+    {"scene", SCENE, cmd_scene, "IMAGE", "a full description",
+     "As ask with the question \"Describe this image in detail.\"\n"},
+    {"read", READ, cmd_read, "IMAGE", "the text in the picture",
+     "As ask with the question \"Read all the text in the image.\", always the likeliest tokens, at high detail.\n"},
+    {"bench", BENCH, cmd_bench, "", "how fast: load, vision, prefill, decode",
+     "Runs each phase on a picture of its own and prints its share of what this machine can do at most, measured in\n"
+     "the same run: reading memory for decode, multiply-adds for vision and prefill.\n"},
     {"tokenize", TOKENIZE, cmd_tokenize, "TEXT", "the tokens of a text, one a line",
      "TEXT may be - for standard input. Each line is an id, a tab and the token's text as a JSON string.\n"},
     {"list", LIST, cmd_list, "", "the models in the Hugging Face cache",

@@ -12,6 +12,9 @@ const char *command_name(unsigned command);
 
 int cmd_ask(const struct options *options);
 int cmd_caption(const struct options *options);
+int cmd_scene(const struct options *options);
+int cmd_read(const struct options *options);
+int cmd_bench(const struct options *options);
 int cmd_tokenize(const struct options *options);
 int cmd_list(const struct options *options);
 

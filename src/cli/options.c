@@ -1,6 +1,7 @@
 /* Arguments → struct options, by the table in options.def. Knows no command but by its bit. */
 #include "cli/options.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/nearest.h"
 
-enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, FLAG };
+enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, NUMBER, LIST_OF_TEXTS, FLAG };
 
 struct option_row {
     const char *name;
@@ -83,6 +84,28 @@ static bool set_number(int64_t *field, const struct option_row *row, const char 
                    (long long)row->most, row->type == PIXELS ? " or native" : "", value);
 }
 
+/* A decimal number without blanks, hexadecimal, infinity or NaN. */
+static bool set_real(double *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    char *end;
+    bool plain = value[0] && strspn(value, "+-.0123456789eE") == strlen(value);
+    double number = plain ? strtod(value, &end) : NAN;
+    if (plain && !*end && number >= (double)row->least && number <= (double)row->most) {
+        *field = number;
+        return true;
+    }
+    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld, not \"%s\"", row->name, (long long)row->least,
+                   (long long)row->most, value);
+}
+
+static bool add_text(struct text_list *list, const struct option_row *row, const char *value, ey_err *e)
+{
+    if (!value[0]) return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    if (list->n == (size_t)row->most) return ey_fail(e, EY_BAD_REQUEST, "--%s can be given at most %lld times", row->name, (long long)row->most);
+    list->item[list->n++] = value;
+    return true;
+}
+
 static bool is_choice(const char *choices, const char *value)
 {
     size_t n = strlen(value);
@@ -106,6 +129,8 @@ static bool set_value(struct options *o, const struct option_row *row, const cha
         return true;
     case INT:
     case OPTIONAL_INT: return set_number(field, row, value, e);
+    case NUMBER: return set_real(field, row, value, e);
+    case LIST_OF_TEXTS: return add_text(field, row, value, e);
     case CHOICE:
         if (!is_choice(row->value, value))
             return ey_fail(e, EY_BAD_REQUEST, "--%s takes %s, not \"%s\"", row->name, row->value, value);
@@ -124,7 +149,8 @@ static bool set_default(struct options *o, const struct option_row *row, ey_err 
     if (value && value[0]) return set_value(o, row, value, e) || ey_fail_within(e, "in %s", row->environment);
     if (!row->fallback) return true;
     if (row->type == TEXT || row->type == CHOICE) return set_value(o, row, row->fallback, e);
-    *(int64_t *)((char *)o + row->field) = strtoll(row->fallback, NULL, 10);
+    if (row->type == NUMBER) *(double *)((char *)o + row->field) = strtod(row->fallback, NULL);
+    else *(int64_t *)((char *)o + row->field) = strtoll(row->fallback, NULL, 10);
     return true;
 }
 
@@ -183,7 +209,8 @@ static bool read_argument(struct options *o, enum command_bit command, char **at
 
 bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e)
 {
-    *o = (struct options){.logprobs = -1};
+    *o = (struct options){.logprobs = -1, .top_k = -1, .seed = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN,
+                           .repetition_penalty = NAN, .presence_penalty = NAN, .frequency_penalty = NAN};
     o->args = calloc((size_t)argc + 1, sizeof(*o->args));
     if (!o->args) return ey_fail_memory(e, "the arguments", (size_t)argc * sizeof(*o->args));
     if (!set_defaults(o, command, e)) return false;

@@ -5,17 +5,28 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/limits.h"
 
 /* One bit a command, for the table's column of who takes an option. */
-enum command_bit { ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8 };
+enum command_bit { ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256 };
+/* Commands that answer about pictures, and those of them that sample as the model recommends. */
+enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT, SAMPLED = ASK | CAPTION | SCENE | CHAT };
 
 enum { MAX_PIXELS_NATIVE = -1 };
 
+struct text_list {
+    const char *item[EY_MAX_STOPS];
+    size_t n;
+};
+
 struct options {
-    const char *model, *device, *detail;
-    int64_t threads, max_model_len, max_tokens;
+    const char *model, *device, *cpu_mask, *detail;
+    int64_t threads, max_model_len, max_tokens, runs;
     int64_t max_pixels; /* 0: as detail says */
     int64_t logprobs;   /* < 0: none */
+    int64_t top_k, seed; /* < 0: not given */
+    double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
+    struct text_list stop;
     bool parse_special, json, quiet, help;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;

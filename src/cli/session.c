@@ -1,6 +1,7 @@
 /* Options → engine and requests; events → standard output and the progress line. */
 #include "cli/session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,8 @@ bool session_load(struct session *s, ey_err *e)
     engine.threads = (int)o->threads;
     engine.max_model_len = (int)o->max_model_len;
     if (o->device) engine.device = o->device;
+    engine.cpu_mask = o->cpu_mask;
+    s->seed = o->seed >= 0 ? (uint64_t)o->seed : ey_random_seed();
     engine.progress = show_loading, engine.progress_user = &s->progress;
     bool ok = ey_engine_open(&s->engine, &engine, e);
     progress_clear(&s->progress);
@@ -41,6 +44,8 @@ bool session_load(struct session *s, ey_err *e)
 void session_close(struct session *s)
 {
     progress_clear(&s->progress);
+    if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json)
+        fprintf(stderr, "eyelet: seed %llu\n", (unsigned long long)s->seed);
     ey_engine_close(&s->engine);
 }
 
@@ -60,11 +65,6 @@ static ey_part picture_part(const struct input *picture, const struct options *o
     part.max_pixels = o->max_pixels > 0 ? (uint64_t)o->max_pixels : 0;
     return part;
 }
-
-struct listener {
-    struct session *session;
-    bool stream;
-};
 
 /* Returns whether to go on. */
 static bool hear(void *user, const ey_event *event)
@@ -93,23 +93,53 @@ static void name_picture(ey_err *e, const struct question *question)
     ey_fail(e, e->code, "%s%s", question->pictures[at - 1].name, numbered.text + length);
 }
 
-bool session_ask(struct session *s, const struct question *question, ey_answer *answer, ey_err *e)
+static void override(float *field, double given)
+{
+    if (!isnan(given)) *field = (float)given;
+}
+
+ey_sampling session_sampling(const struct session *s, bool greedy)
 {
     const struct options *o = s->options;
+    ey_sampling x = greedy ? ey_sampling_greedy() : ey_model_sampling(s->engine);
+    override(&x.temperature, o->temperature);
+    override(&x.top_p, o->top_p);
+    override(&x.min_p, o->min_p);
+    override(&x.repetition_penalty, o->repetition_penalty);
+    override(&x.presence_penalty, o->presence_penalty);
+    override(&x.frequency_penalty, o->frequency_penalty);
+    if (o->top_k >= 0) x.top_k = (int)o->top_k;
+    x.seed = s->seed;
+    return x;
+}
+
+ey_request session_request(struct session *s, const ey_message *messages, size_t n, bool greedy, struct listener *listener)
+{
+    const struct options *o = s->options;
+    ey_request request = ey_request_defaults();
+    request.messages = messages, request.n_messages = n;
+    request.max_tokens = (int)o->max_tokens;
+    request.top_logprobs = (int)o->logprobs;
+    request.parse_special_tokens = o->parse_special;
+    request.ignore_eos = s->ignore_eos;
+    request.sampling = session_sampling(s, greedy);
+    request.stop = o->stop.item, request.n_stop = o->stop.n;
+    request.on_event = hear, request.event_user = listener;
+    s->sampled = s->sampled || request.sampling.temperature > 0;
+    return request;
+}
+
+bool session_ask(struct session *s, const struct question *question, ey_answer *answer, ey_err *e)
+{
     size_t n = question->n_pictures;
     *answer = (ey_answer){0};
     ey_part *parts = calloc(n + 1, sizeof(*parts));
     if (!parts) return ey_fail_memory(e, "the question", (n + 1) * sizeof(*parts));
-    for (size_t i = 0; i < n; i++) parts[i] = picture_part(&question->pictures[i], o);
+    for (size_t i = 0; i < n; i++) parts[i] = picture_part(&question->pictures[i], s->options);
     parts[n] = ey_text_part(question->text);
     ey_message message = {.role = "user", .parts = parts, .n_parts = n + 1};
     struct listener listener = {s, question->stream};
-    ey_request request = ey_request_defaults();
-    request.messages = &message, request.n_messages = 1;
-    request.max_tokens = (int)o->max_tokens;
-    request.top_logprobs = (int)o->logprobs;
-    request.parse_special_tokens = o->parse_special;
-    request.on_event = hear, request.event_user = &listener;
+    ey_request request = session_request(s, &message, 1, question->greedy, &listener);
     cancel_watch();
     bool ok = ey_ask(s->engine, &request, answer, e);
     cancel_unwatch();

@@ -13,6 +13,9 @@ struct session {
     struct progress progress;
     ey_engine *engine; /* NULL until session_load */
     char model[4096];  /* EY_MAX_PATH */
+    uint64_t seed;     /* of all answers of this run: as asked for, else random */
+    bool sampled;      /* an answer was drawn with it */
+    bool ignore_eos;   /* answers go on to their longest */
 };
 
 void session_open(struct session *s, const struct options *options);
@@ -25,7 +28,19 @@ struct question {
     size_t n_pictures;
     const char *text;
     bool stream; /* print the answer as it grows */
+    bool greedy; /* the likeliest tokens, whatever the model recommends */
 };
+
+/* How answers are drawn: the model's recommendation, with what the options say instead. `greedy`: the likeliest token
+ * unless the options say otherwise. Needs a loaded model. */
+ey_sampling session_sampling(const struct session *s, bool greedy);
+/* The request's fields that every command sets alike: sampling, stop texts, lengths, log-probabilities, events.
+ * `listener` must outlive the request. */
+struct listener {
+    struct session *session;
+    bool stream;
+};
+ey_request session_request(struct session *s, const ey_message *messages, size_t n, bool greedy, struct listener *listener);
 
 /* Puts one question; Ctrl-C and a reader that went away cancel it. The answer is the caller's, also after an error. */
 bool session_ask(struct session *s, const struct question *question, ey_answer *answer, ey_err *e);

@@ -123,6 +123,8 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .directory = checkpoint_directory(engine->ckpt),
         .architecture = engine->model.family->architecture,
         .device = engine->be->ops->name,
+        .device_detail = engine->be->ops->detail(engine->be),
+        .threads = pool_threads(engine->pool),
         .max_model_len = engine->max_model_len,
         .weight_bytes = engine->model.weight_bytes,
         .kv_bytes = engine->kv_bytes,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/convert.h"
+#include "backend/machine.h"
 #include "base/checked.h"
 
 enum { ALIGN = 64, SLACK = 1024 }; /* kernels read whole vectors past a buffer's last row */
@@ -126,13 +126,26 @@ static dev at(struct backend *be, dev p, size_t n)
 
 const float *cpu_vector(struct cpu *c, int slot, const struct weight *w)
 {
-    weight_floats(c->vectors[slot], w->data, w->dtype, (size_t)w->cols);
+    c->k->decode(c->vectors[slot], w, 0, (size_t)w->cols, false);
     return c->vectors[slot];
+}
+
+static const char *detail(const struct backend *be)
+{
+    return ((const struct cpu *)be)->k->name;
+}
+
+static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
+{
+    struct cpu *c = cpu_of(be);
+    return machine_measure(c->pool, c->k->level, c->k->bf16, read, flops, e);
 }
 
 static const struct backend_ops ops = {
     .name = "cpu",
     .element_size = sizeof(float),
+    .detail = detail,
+    .measure = measure,
     .destroy = destroy,
     .scratch_bytes = scratch_bytes,
     .reserve = reserve,

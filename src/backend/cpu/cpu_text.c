@@ -3,19 +3,17 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/convert.h"
 #include "backend/cpu/cpu.h"
 
 void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch)
 {
-    (void)be;
-    size_t hidden = (size_t)table->cols, row_bytes = hidden * dtype_size(table->dtype);
+    size_t hidden = (size_t)table->cols;
     for (int i = 0; i < batch->n_rows; i++) {
         float *row = (float *)x + (size_t)i * hidden;
         if (batch->feature[i] >= 0)
             memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden, hidden * sizeof(float));
         else
-            weight_floats(row, (const uint8_t *)table->data + (size_t)batch->token[i] * row_bytes, table->dtype, hidden);
+            cpu_of(be)->k->decode(row, table, batch->token[i], hidden, false);
     }
 }
 
@@ -166,17 +164,20 @@ struct attend_job {
     int rows_per_tile; /* rows of one tile: its queries are rows x group */
 };
 
-/* The queries of rows first .. first+n-1 (one sequence) and KV head `head` in a tile. */
-static void load_queries(struct attend_tile *t, const struct attend_job *j, int first, int n, int head)
+/* Queries of one KV head in a tile: query u of rows `first` .. (one sequence) is head u % group of row u / group. */
+struct tile_place {
+    int first, head, from; /* the tile's first query is `from` */
+};
+
+static int row_of(const struct attend_job *j, const struct tile_place *p, int r)
 {
-    int dim = j->shape->head_dim;
-    float scale = 1.0f / sqrtf((float)dim);
-    for (int r = 0; r < n * j->group; r++) {
-        int row = first + r / j->group, query = head * j->group + r % j->group;
-        const float *from = j->q + ((size_t)row * (size_t)j->shape->n_heads + (size_t)query) * (size_t)dim;
-        float *to = (float *)t->q[r];
-        for (int d = 0; d < dim; d++) to[d] = from[d] * scale;
-    }
+    return p->first + (p->from + r) / j->group;
+}
+
+static size_t query_of(const struct attend_job *j, const struct tile_place *p, int r)
+{
+    size_t head = (size_t)(p->head * j->group + (p->from + r) % j->group);
+    return ((size_t)row_of(j, p, r) * (size_t)j->shape->n_heads + head) * (size_t)j->shape->head_dim;
 }
 
 static int visible_keys(int index, int block)
@@ -185,30 +186,35 @@ static int visible_keys(int index, int block)
     return n < 0 ? 0 : n > KV_BLOCK ? KV_BLOCK : n;
 }
 
-static void attend_some(const struct attend_job *j, int first, int n, int head, struct cpu_attend_scratch *scratch)
+static void attend_tile(const struct attend_job *j, const struct tile_place *p, int n, struct cpu_attend_scratch *scratch)
 {
     struct attend_tile t;
     int last = 0, dim = j->shape->head_dim;
-    cpu_attend_start(&t, scratch, n * j->group, dim);
-    load_queries(&t, j, first, n, head);
-    for (int i = 0; i < n; i++) last = j->batch->index[first + i] > last ? j->batch->index[first + i] : last;
+    float scale = 1.0f / sqrtf((float)dim);
+    cpu_attend_start(&t, scratch, n, dim);
+    for (int r = 0; r < n; r++) {
+        const float *from = j->q + query_of(j, p, r);
+        float *to = (float *)t.q[r];
+        for (int d = 0; d < dim; d++) to[d] = from[d] * scale;
+        int index = j->batch->index[row_of(j, p, r)];
+        last = index > last ? index : last;
+    }
     for (int block = 0; block <= last / KV_BLOCK; block++) {
-        for (int r = 0; r < t.n_rows; r++) t.n_keys[r] = visible_keys(j->batch->index[first + r / j->group], block);
-        const uint16_t *keys = kv_block(j->kv, j->layer, block_of(j->batch, first, block * KV_BLOCK), head);
+        for (int r = 0; r < n; r++) t.n_keys[r] = visible_keys(j->batch->index[row_of(j, p, r)], block);
+        const uint16_t *keys = kv_block(j->kv, j->layer, block_of(j->batch, p->first, block * KV_BLOCK), p->head);
         j->c->k->attend(&t, keys, keys + (size_t)dim * KV_BLOCK, (size_t)dim, true);
     }
-    for (int r = 0; r < t.n_rows; r++) {
-        size_t query = (size_t)(first + r / j->group) * (size_t)j->shape->n_heads + (size_t)(head * j->group + r % j->group);
-        cpu_attend_finish(j->o + query * (size_t)dim, &t, r);
-    }
+    for (int r = 0; r < n; r++) cpu_attend_finish(j->o + query_of(j, p, r), &t, r);
 }
 
-/* More query heads a KV head than a tile has rows: the head's group goes in several tiles. */
+/* Rows first .. end-1, tile by tile: a tile ends where the sequence does. A head's group that is larger than a tile
+ * goes in several. */
 static void attend_tiles(const struct attend_job *j, int first, int end, int head, struct cpu_attend_scratch *scratch)
 {
     for (int row = first, n; row < end; row += n) {
         for (n = 1; row + n < end && j->batch->seq[row + n] == j->batch->seq[row]; n++) continue;
-        attend_some(j, row, n, head, scratch);
+        for (int from = 0, left = n * j->group; left > 0; from += CPU_Q_ROWS, left -= CPU_Q_ROWS)
+            attend_tile(j, &(struct tile_place){row, head, from}, left < CPU_Q_ROWS ? left : CPU_Q_ROWS, scratch);
     }
 }
 

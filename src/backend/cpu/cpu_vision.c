@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/convert.h"
 #include "backend/cpu/cpu.h"
 
 static struct cpu_input plain_input(const float *x, int n, int width)
@@ -43,10 +42,10 @@ struct position_job {
     int rows, cols, first;
 };
 
-static void add_table_row(float *x, float *scratch, const struct weight *table, int row, float factor)
+static void add_table_row(const struct position_job *j, float *x, float *scratch, int row, float factor)
 {
-    size_t n = (size_t)table->cols;
-    weight_floats(scratch, (const uint8_t *)table->data + (size_t)row * n * dtype_size(table->dtype), table->dtype, n);
+    size_t n = (size_t)j->table->cols;
+    j->c->k->decode(scratch, j->table, row, n, false);
     for (size_t d = 0; d < n; d++) x[d] += factor * scratch[d];
 }
 
@@ -60,10 +59,10 @@ static void position_rows(void *context, size_t begin, size_t end, int thread)
         float dy, dx, *x = j->x + i * (size_t)j->shape->hidden;
         aligned_corner(block / across * merge + inside / merge, j->rows, side, &y0, &y1, &dy);
         aligned_corner(block % across * merge + inside % merge, j->cols, side, &x0, &x1, &dx);
-        add_table_row(x, scratch, j->table, y0 * side + x0, (1 - dy) * (1 - dx));
-        add_table_row(x, scratch, j->table, y0 * side + x1, (1 - dy) * dx);
-        add_table_row(x, scratch, j->table, y1 * side + x0, dy * (1 - dx));
-        add_table_row(x, scratch, j->table, y1 * side + x1, dy * dx);
+        add_table_row(j, x, scratch, y0 * side + x0, (1 - dy) * (1 - dx));
+        add_table_row(j, x, scratch, y0 * side + x1, (1 - dy) * dx);
+        add_table_row(j, x, scratch, y1 * side + x0, dy * (1 - dx));
+        add_table_row(j, x, scratch, y1 * side + x1, dy * dx);
     }
 }
 

@@ -408,10 +408,12 @@ static void layer_norm(float *y, const float *x, const float *w, const float *b,
     for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale * w[i] + b[i];
 }
 
-/* e^x for x <= 0 down to where float32 ends, relative error below 2e-7: 2^round(x/ln 2) times a polynomial. */
+/* e^x for x <= 0, relative error below 2e-7: 2^round(x/ln 2) times a polynomial. Below -87, where float32 ends, 0; NaN
+ * stays NaN. */
 INLINE vf exp_of(vf x)
 {
-    x = max_of(x, splat(-87.0f));
+    vi nothing = x < -87.0f;
+    x = max_of(splat(-87.0f), x);
     vf shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
     vf r = x - n * 0.693359375f + n * 2.12194440e-4f;
     vf p = splat(1.9875691500e-4f);
@@ -421,7 +423,7 @@ INLINE vf exp_of(vf x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    return (vf)((vi)p + (__builtin_convertvector(n, vi) << 23));
+    return (vf)(((vi)p + (__builtin_convertvector(n, vi) << 23)) & ~nothing);
 }
 
 INLINE vf absolute(vf x)
@@ -520,7 +522,7 @@ INLINE void soften_row(struct attend_tile *t, int r, float *scores)
     float block_max = lanes_max(most), max = block_max > t->max[r] ? block_max : t->max[r];
     for (int u = 0; u < KEY_VECTORS; u++) {
         vf s = load(scores + (size_t)u * LANES);
-        vf p = (vf)((vi)exp_of(s - max) & (s > -1e29f));
+        vf p = exp_of(s - max); /* 0 where masked */
         store(scores + (size_t)u * LANES, p);
         total += p;
     }

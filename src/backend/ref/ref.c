@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/machine.h"
 #include "base/checked.h"
 
 enum { REF_ALIGN = 64 };
@@ -110,9 +111,22 @@ static dev at(struct backend *be, dev p, size_t n)
     return (float *)p + n;
 }
 
+static const char *detail(const struct backend *be)
+{
+    (void)be;
+    return "plain C";
+}
+
+static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
+{
+    return machine_measure(ref_of(be)->pool, cpu_level_usable(CPU_AVX512), false, read, flops, e);
+}
+
 static const struct backend_ops ops = {
     .name = "ref",
     .element_size = sizeof(float),
+    .detail = detail,
+    .measure = measure,
     .destroy = destroy,
     .scratch_bytes = scratch_bytes,
     .reserve = reserve,

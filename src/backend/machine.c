@@ -1,0 +1,112 @@
+/* The machine's limits: loops that do nothing but read, or nothing but multiply and add. */
+#include "backend/machine.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, STEPS = 1 << 18, ROUNDS = 3 };
+
+/* ---- reading ---- */
+
+typedef uint64_t words __attribute__((vector_size(64)));
+
+struct read_job {
+    const char *data;
+    volatile uint64_t seen;
+};
+
+static void read_pieces(void *context, size_t begin, size_t end, int thread)
+{
+    struct read_job *j = context;
+    words all = {0};
+    (void)thread;
+    for (size_t i = begin; i < end; i += sizeof(words)) {
+        words w;
+        memcpy(&w, j->data + i, sizeof(w));
+        all |= w;
+    }
+    if (all[0] == 1) j->seen = all[1];
+}
+
+double machine_read_rate(struct pool *pool, const void *data, size_t bytes)
+{
+    struct read_job job = {data, 0};
+    double best = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        double start = seconds_now();
+        pool_run(pool, bytes, READ_PIECE, read_pieces, &job);
+        double rate = (double)bytes / (seconds_now() - start);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+/* ---- multiplying ---- */
+
+/* Chains of multiply-adds that wait for themselves only; the empty asm keeps them apart and alive. */
+#define MULTIPLY(name, instructions, type, constraint, factor_value, step)                                             \
+    __attribute__((target(instructions))) static void name(void *context, size_t begin, size_t end, int thread)        \
+    {                                                                                                                  \
+        type acc[ACCUMULATORS], factor = factor_value;                                                                 \
+        (void)context, (void)thread;                                                                                   \
+        memset(acc, 0, sizeof(acc));                                                                                   \
+        for (size_t i = begin * STEPS; i < end * STEPS; i++)                                                           \
+            for (int u = 0; u < ACCUMULATORS; u++) {                                                                   \
+                acc[u] = step;                                                                                         \
+                __asm__ volatile("" : "+" constraint(acc[u]));                                                         \
+            }                                                                                                          \
+    }
+
+#if defined(__x86_64__)
+MULTIPLY(multiply_generic, "sse2", __m128, "x", _mm_set1_ps(0.5f), _mm_add_ps(_mm_mul_ps(acc[u], factor), factor))
+MULTIPLY(multiply_avx2, "avx2,fma", __m256, "x", _mm256_set1_ps(0.5f), _mm256_fmadd_ps(acc[u], factor, factor))
+MULTIPLY(multiply_avx512, "avx512f", __m512, "v", _mm512_set1_ps(0.5f), _mm512_fmadd_ps(acc[u], factor, factor))
+MULTIPLY(multiply_bf16, "avx512f,avx512bf16", __m512, "v", _mm512_set1_ps(0.5f),
+         _mm512_dpbf16_ps(acc[u], (__m512bh)factor, (__m512bh)factor))
+#else
+typedef float lanes __attribute__((vector_size(16)));
+MULTIPLY(multiply_generic, "", lanes, "w", (lanes){0.5f}, acc[u] * factor + factor)
+#endif
+
+static pool_fn *multiply_fn(enum cpu_level level, bool bf16, double *flops)
+{
+#if defined(__x86_64__)
+    if (bf16) return *flops = 64, multiply_bf16;
+    if (level >= CPU_AVX512) return *flops = 32, multiply_avx512;
+    if (level == CPU_AVX2) return *flops = 16, multiply_avx2;
+#endif
+    (void)level, (void)bf16;
+    return *flops = 8, multiply_generic;
+}
+
+double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16)
+{
+    double flops, best = 0;
+    size_t pieces = 16 * (size_t)pool_threads(pool);
+    pool_fn *fn = multiply_fn(level, bf16, &flops);
+    for (int i = 0; i < ROUNDS; i++) {
+        double start = seconds_now();
+        pool_run(pool, pieces, 1, fn, NULL);
+        double rate = flops * ACCUMULATORS * STEPS * (double)pieces / (seconds_now() - start);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, double *read, double *flops, ey_err *e)
+{
+    const size_t bytes = (size_t)1 << 30;
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) return ey_fail_memory(e, "measuring how fast memory is read", bytes);
+    memset(data, 1, bytes); /* real pages: the zero page is read from the cache */
+    *read = machine_read_rate(pool, data, bytes);
+    munmap(data, bytes);
+    *flops = machine_multiply_rate(pool, level, bf16);
+    return true;
+}

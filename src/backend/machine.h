@@ -1,0 +1,16 @@
+/* What the machine can do at most, measured: figures are shares of these. */
+#ifndef EY_BACKEND_MACHINE_H
+#define EY_BACKEND_MACHINE_H
+
+#include "backend/cpu/kernels.h"
+#include "base/err.h"
+#include "base/pool.h"
+
+/* Bytes a second that all threads read from `bytes` of memory; the best of a few rounds. */
+double machine_read_rate(struct pool *pool, const void *data, size_t bytes);
+/* FLOP a second of multiply-adds from registers with this instruction set, BF16 pairs where `bf16`. */
+double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16);
+/* Both, reading 1 GiB of its own. */
+bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, double *read, double *flops, ey_err *e);
+
+#endif

@@ -1,0 +1,10 @@
+/* What ask, scene and read have in common. */
+#ifndef EY_CLI_ASKING_H
+#define EY_CLI_ASKING_H
+
+#include "cli/options.h"
+
+/* Puts `text` with the first n_pictures arguments as pictures; prints the answer, or complains. Returns the exit status. */
+int ask_about(const struct options *o, size_t n_pictures, const char *text, bool greedy);
+
+#endif

@@ -1,0 +1,215 @@
+/* eyelet bench: load, vision, prefill and decode on a picture of its own, each as a share of what the machine can do at
+ * most, measured in the same run. Random or toy weights cost what real ones of their shape cost. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "cli/answer_json.h"
+#include "cli/command.h"
+#include "cli/session.h"
+#include "image/image.h"
+
+enum { WIDTH = 1024, HEIGHT = 768, MAX_RUNS = 1000 };
+
+struct phase {
+    double seconds[MAX_RUNS];
+    int n;
+    double bytes, flops, tokens; /* of one run; 0: does not apply */
+};
+
+struct bench {
+    struct session session;
+    struct input picture;
+    struct phase vision, prefill, decode;
+    ey_limits limits;
+    ey_image_usage used;
+    int prompt_tokens;
+    char machine[160];
+};
+
+/* ---- a picture ---- */
+
+/* Smooth colours: the tower's time does not depend on what it sees. */
+static bool draw_picture(struct image *image, ey_err *e)
+{
+    *image = (struct image){WIDTH, HEIGHT, malloc((size_t)WIDTH * HEIGHT * 3)};
+    if (!image->rgb) return ey_fail_memory(e, "a picture", (size_t)WIDTH * HEIGHT * 3);
+    for (int y = 0; y < HEIGHT; y++)
+        for (int x = 0; x < WIDTH; x++) {
+            uint8_t *p = image->rgb + 3 * ((size_t)y * WIDTH + (size_t)x);
+            p[0] = (uint8_t)(x / 4), p[1] = (uint8_t)(y / 3), p[2] = (uint8_t)((x + y) / 7);
+        }
+    return true;
+}
+
+/* As a file's bytes, because that is what a request carries. */
+static bool make_picture(struct input *out, ey_err *e)
+{
+    char path[] = "/tmp/eyelet-bench-XXXXXX";
+    struct image image = {0};
+    int fd = mkstemp(path);
+    if (fd < 0) return ey_fail(e, EY_IO, "cannot make a file in /tmp for the picture");
+    close(fd);
+    bool ok = draw_picture(&image, e) && image_write_png(&image, path, e) && input_read(out, path, EY_MAX_IMAGE_BYTES, e);
+    unlink(path);
+    image_free(&image);
+    return ok;
+}
+
+/* ---- facts of the machine ---- */
+
+/* The value of a "key : value" line of a file in /proc; false when there is none. */
+static bool proc_value(const char *path, const char *key, char *out, size_t size)
+{
+    char line[512];
+    bool found = false;
+    FILE *f = fopen(path, "r");
+    while (f && !found && fgets(line, sizeof(line), f)) {
+        char *colon = strchr(line, ':');
+        found = colon && strncmp(line, key, strlen(key)) == 0;
+        if (found) snprintf(out, size, "%.*s", (int)strcspn(colon + 1 + strspn(colon + 1, " \t"), "\n"), colon + 1 + strspn(colon + 1, " \t"));
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+static double peak_bytes(void)
+{
+    char value[64];
+    return proc_value("/proc/self/status", "VmHWM", value, sizeof(value)) ? strtod(value, NULL) * 1024 : 0;
+}
+
+static void name_machine(struct bench *b)
+{
+    char processor[96] = "processor of unknown name";
+    ey_engine_info info = ey_engine_describe(b->session.engine);
+    proc_value("/proc/cpuinfo", "model name", processor, sizeof(processor));
+    snprintf(b->machine, sizeof(b->machine), "%s, %d threads, %s", processor, info.threads, info.device_detail);
+}
+
+/* ---- measuring ---- */
+
+static bool run_once(struct bench *b, ey_err *e)
+{
+    ey_answer answer = {0};
+    struct question question = {&b->picture, 1, "Describe this image.", false, true};
+    if (!session_ask(&b->session, &question, &answer, e)) return ey_answer_free(&answer), false;
+    b->vision.seconds[b->vision.n++] = answer.vision_seconds;
+    b->prefill.seconds[b->prefill.n++] = answer.prefill_seconds;
+    b->decode.seconds[b->decode.n++] = answer.decode_seconds;
+    b->used = answer.images[0];
+    b->prompt_tokens = answer.prompt_tokens;
+    b->decode.tokens = answer.completion_tokens - 1; /* the first comes from the prefill's logits */
+    ey_answer_free(&answer);
+    return true;
+}
+
+static void count_work(struct bench *b)
+{
+    ey_work work = ey_work_of(b->session.engine, b->used.used_width, b->used.used_height, b->prompt_tokens);
+    b->vision.flops = work.vision_flops, b->vision.tokens = b->used.tokens;
+    b->prefill.flops = work.prefill_flops, b->prefill.tokens = b->prompt_tokens;
+    b->decode.bytes = work.decode_bytes * b->decode.tokens;
+}
+
+static bool measure(struct bench *b, ey_err *e)
+{
+    if (!make_picture(&b->picture, e) || !session_load(&b->session, e)) return false;
+    b->session.ignore_eos = true;
+    if (!ey_measure_limits(b->session.engine, &b->limits, e)) return false;
+    for (int64_t i = 0; i < b->session.options->runs; i++)
+        if (!run_once(b, e)) return false;
+    count_work(b);
+    name_machine(b);
+    return true;
+}
+
+/* ---- printing ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(struct phase *p)
+{
+    qsort(p->seconds, (size_t)p->n, sizeof(p->seconds[0]), compare_doubles);
+    return p->n % 2 ? p->seconds[p->n / 2] : (p->seconds[p->n / 2 - 1] + p->seconds[p->n / 2]) / 2;
+}
+
+static double share(const struct bench *b, const struct phase *p, double seconds)
+{
+    double work = p->bytes > 0 ? p->bytes / b->limits.read_bytes_per_second : p->flops / b->limits.flops_per_second;
+    return work / seconds;
+}
+
+static void print_phase(const struct bench *b, const char *name, struct phase *p)
+{
+    double seconds = median(p);
+    bool reads = p->bytes > 0;
+    printf("%-8s %8.3f s  %9.1f tok/s  %8.1f %s  %3.0f %% of the limit  (%.3f to %.3f s in %d runs)\n", name, seconds, p->tokens / seconds,
+           (reads ? p->bytes : p->flops) / seconds / 1e9, reads ? "GB/s   " : "GFLOP/s", 100 * share(b, p, seconds), p->seconds[0],
+           p->seconds[p->n - 1], p->n);
+}
+
+static void print_text(struct bench *b)
+{
+    ey_engine_info info = ey_engine_describe(b->session.engine);
+    printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s\n", b->machine, b->limits.read_bytes_per_second / 1e9,
+           b->limits.flops_per_second / 1e9);
+    printf("load     %8.3f s\n", info.load_seconds);
+    printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->used.used_width, b->used.used_height, b->used.tokens, b->prompt_tokens);
+    print_phase(b, "vision", &b->vision);
+    print_phase(b, "prefill", &b->prefill);
+    print_phase(b, "decode", &b->decode);
+    printf("memory   %8.0f MB at the peak, mapped weights included\n", peak_bytes() / 1e6);
+}
+
+static void json_phase(const struct bench *b, const char *name, struct phase *p)
+{
+    double seconds = median(p);
+    printf("\"%s\": {\"seconds\": %.6f, \"tokens_per_second\": %.3f, ", name, seconds, p->tokens / seconds);
+    if (p->bytes > 0) printf("\"bytes\": %.0f, \"flops\": null, ", p->bytes);
+    else printf("\"bytes\": null, \"flops\": %.0f, ", p->flops);
+    printf("\"share_of_limit\": %.4f}, ", share(b, p, seconds));
+}
+
+static void print_json(struct bench *b)
+{
+    struct buf machine = buf_with_max(4096);
+    json_add_text(&machine, b->machine);
+    printf("{\"machine\": %s, \"load\": {\"seconds\": %.6f}, ", machine.data ? machine.data : "null",
+           ey_engine_describe(b->session.engine).load_seconds);
+    json_phase(b, "vision", &b->vision);
+    json_phase(b, "prefill", &b->prefill);
+    json_phase(b, "decode", &b->decode);
+    printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f}, \"peak_bytes\": %.0f}\n",
+           b->limits.read_bytes_per_second, b->limits.flops_per_second, peak_bytes());
+    buf_free(&machine);
+}
+
+int cmd_bench(const struct options *o)
+{
+    ey_err e;
+    if (o->n_args) {
+        ey_fail(&e, EY_BAD_REQUEST, "bench takes no arguments; name the model with --model");
+        return term_complain(&e);
+    }
+    struct bench *b = calloc(1, sizeof(*b));
+    if (!b) return 1;
+    session_open(&b->session, o);
+    bool ok = measure(b, &e);
+    progress_clear(&b->session.progress);
+    int status = ok ? 0 : term_complain(&e);
+    if (ok && o->json) print_json(b);
+    else if (ok) print_text(b);
+    if (ok) status = term_finish(&b->session.out, 0);
+    input_free(&b->picture);
+    session_close(&b->session);
+    free(b);
+    return status;
+}

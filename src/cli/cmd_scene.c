@@ -1,0 +1,28 @@
+/* eyelet scene IMAGE and eyelet read IMAGE: the two questions that people put most, ready made. */
+#include <string.h>
+
+#include "cli/asking.h"
+#include "cli/command.h"
+#include "cli/input.h"
+#include "cli/term.h"
+
+static bool check_call(const struct options *o, const char *command, ey_err *e)
+{
+    if (o->n_args == 1) return input_check_pictures(o->args, 1, command, e);
+    return ey_fail(e, EY_BAD_REQUEST, "%s takes one picture, not %zu: eyelet %s photo.jpg", command, o->n_args, command);
+}
+
+int cmd_scene(const struct options *o)
+{
+    ey_err e;
+    if (!check_call(o, "scene", &e)) return term_complain(&e);
+    return ask_about(o, 1, "Describe this image in detail.", false);
+}
+
+/* Greedy: what is written does not depend on luck. The question is the official cookbook's (spec 8.2). */
+int cmd_read(const struct options *o)
+{
+    ey_err e;
+    if (!check_call(o, "read", &e)) return term_complain(&e);
+    return ask_about(o, 1, "Read all the text in the image.", true);
+}

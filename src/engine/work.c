@@ -1,0 +1,54 @@
+/* The least work of a request, counted from the model's shape: what figures are shares of. */
+#include "engine/engine_internal.h"
+
+static double stored_bytes(const struct weight *w)
+{
+    double scales = w->scale ? (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : 0;
+    return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) + 4 * scales;
+}
+
+/* Weights of one decoder layer. */
+static double layer_parameters(const struct text_shape *t)
+{
+    double q = text_q_width(t), kv = text_kv_width(t);
+    return (double)t->hidden * (2 * q + 2 * kv + 3 * (double)t->mlp);
+}
+
+static double layer_bytes(const struct decoder_layer *w)
+{
+    const struct weight *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
+    double bytes = 0;
+    for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++) bytes += stored_bytes(matrices[i]);
+    return bytes;
+}
+
+static double vision_flops(const struct vision_shape *v, int width, int height)
+{
+    double patches = (double)(width / v->patch) * (double)(height / v->patch), hidden = v->hidden;
+    double group = vision_group(v), wide = group * hidden;
+    double block = 4 * hidden * hidden + 2 * hidden * (double)v->mlp, attention = 2 * patches * hidden;
+    double tower = patches * (hidden * (double)vision_patch_width(v) + (double)v->depth * (block + attention));
+    return 2 * (tower + (1 + v->n_deepstack) * patches / group * (wide * wide + wide * (double)v->out_hidden));
+}
+
+/* A token sees half of the prompt on average. */
+static double prefill_flops(const struct text_shape *t, double n)
+{
+    double attention = 2 * (double)text_q_width(t) * n / 2;
+    return 2 * (n * (double)t->n_layers * (layer_parameters(t) + attention) + (double)t->hidden * (double)t->vocabulary);
+}
+
+ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_tokens)
+{
+    const struct model *m = &engine->model;
+    const struct kv_shape one_block = {m->text.n_layers, m->text.n_kv_heads, m->text.head_dim, 1};
+    double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK * prompt_tokens, weights = stored_bytes(&m->head);
+    for (int i = 0; i < m->text.n_layers; i++) weights += layer_bytes(&m->layers[i]);
+    return (ey_work){vision_flops(&m->vision, width, height), prefill_flops(&m->text, prompt_tokens), weights + kv};
+}
+
+bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *e)
+{
+    *limits = (ey_limits){0};
+    return engine->be->ops->measure(engine->be, &limits->read_bytes_per_second, &limits->flops_per_second, e);
+}

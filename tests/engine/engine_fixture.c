@@ -1,0 +1,177 @@
+#include "engine/engine_fixture.h"
+
+#include "base/file.h"
+#include "checkpoint/temp_dir.h"
+#include "image/image.h"
+#include "model/ckpt_edit.h"
+
+static char dir[300];
+
+enum { MAX_PICTURES = 64 };
+static struct {
+    int width, height;
+    unsigned seed;
+    char *bytes;
+    size_t n;
+} pictures[MAX_PICTURES];
+static int n_pictures;
+
+const char *fixture_dir(void)
+{
+    return dir;
+}
+
+int engine_fixture_open(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s", temp_dir_make());
+    return 0;
+}
+
+int engine_fixture_close(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_pictures; i++) free(pictures[i].bytes);
+    n_pictures = 0;
+    temp_dir_remove(dir);
+    return 0;
+}
+
+bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads, int max_model_len, ey_err *e)
+{
+    ey_engine_options options = ey_engine_defaults();
+    options.model = kind[0] == '/' ? kind : ckpt_make(dir, kind);
+    options.device = device, options.threads = threads, options.max_model_len = max_model_len;
+    return ey_engine_open(engine, &options, e);
+}
+
+ey_engine *engine_open(const char *kind, const char *device, int threads, int max_model_len)
+{
+    ey_engine *engine;
+    ey_err e;
+    if (!engine_try(&engine, kind, device, threads, max_model_len, &e)) fail_msg("%s on %s: %s", kind, device, e.text);
+    return engine;
+}
+
+/* ---- pictures ---- */
+
+static void fill(struct image *image, unsigned seed)
+{
+    uint32_t noise = seed * 2654435761u + 1;
+    for (int y = 0; y < image->height; y++)
+        for (int x = 0; x < image->width; x++) {
+            uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)image->width + (size_t)x);
+            noise = noise * 1664525u + 1013904223u;
+            p[0] = (uint8_t)(x * 255 / image->width), p[1] = (uint8_t)(y * 255 / image->height);
+            p[2] = (uint8_t)((noise >> 24) + ((x / 16 + y / 16 + (int)seed) % 2 ? 90 : 0));
+        }
+}
+
+ey_part picture(int width, int height, unsigned seed)
+{
+    for (int i = 0; i < n_pictures; i++)
+        if (pictures[i].width == width && pictures[i].height == height && pictures[i].seed == seed)
+            return ey_image_part(pictures[i].bytes, pictures[i].n);
+    assert_true(n_pictures < MAX_PICTURES);
+    struct image image = {width, height, malloc((size_t)width * (size_t)height * 3)};
+    assert_non_null(image.rgb);
+    fill(&image, seed);
+    char path[400];
+    char *bytes = NULL;
+    size_t n = 0;
+    ey_err e;
+    snprintf(path, sizeof(path), "%s/picture.png", dir);
+    if (!image_write_png(&image, path, &e) || !file_read(&bytes, &n, path, 1 << 24, &e)) fail_msg("%s", e.text);
+    free(image.rgb);
+    pictures[n_pictures].width = width, pictures[n_pictures].height = height, pictures[n_pictures].seed = seed;
+    pictures[n_pictures].bytes = bytes, pictures[n_pictures].n = n;
+    n_pictures++;
+    return ey_image_part(bytes, n);
+}
+
+/* ---- questions ---- */
+
+void question_start(struct question *q, int max_tokens)
+{
+    memset(q, 0, sizeof(*q));
+    q->request = ey_request_defaults();
+    q->request.messages = q->messages;
+    q->request.max_tokens = max_tokens;
+    q->request.ignore_eos = true;
+}
+
+void question_turn(struct question *q, const char *role)
+{
+    assert_true(q->request.n_messages < MAX_TURNS);
+    size_t i = q->request.n_messages++;
+    q->messages[i] = (ey_message){.role = role, .parts = q->parts[i]};
+}
+
+void question_part(struct question *q, ey_part part)
+{
+    size_t i = q->request.n_messages - 1;
+    assert_true(q->messages[i].n_parts < MAX_TURN_PARTS);
+    q->parts[i][q->messages[i].n_parts++] = part;
+}
+
+void question_text(struct question *q, const char *text)
+{
+    question_part(q, ey_text_part(text));
+}
+
+void question_simple(struct question *q, int n, const char *text, int max_tokens)
+{
+    static const int sizes[][2] = {{97, 130}, {200, 64}, {33, 150}, {64, 64}};
+    question_start(q, max_tokens);
+    question_turn(q, "user");
+    for (int i = 0; i < n; i++) {
+        question_part(q, picture(sizes[i % 4][0], sizes[i % 4][1], (unsigned)i));
+        if (i + 1 < n) question_text(q, "and");
+    }
+    question_text(q, text);
+}
+
+ey_answer ask(ey_engine *engine, const struct question *q)
+{
+    ey_answer answer;
+    ey_err e;
+    if (!ey_ask(engine, &q->request, &answer, &e)) {
+        ey_answer_free(&answer);
+        fail_msg("%s", e.text);
+    }
+    return answer;
+}
+
+/* ---- outcomes ---- */
+
+struct outcome outcome_of(ey_engine *engine, const struct question *q)
+{
+    ey_answer answer = ask(engine, q);
+    struct outcome o = {.n = answer.n_tokens, .prompt_tokens = answer.prompt_tokens, .image_tokens = answer.image_tokens,
+                        .vocabulary = engine->model.text.vocabulary};
+    assert_true(o.n <= 256);
+    memcpy(o.ids, answer.tokens, (size_t)o.n * sizeof(int));
+    o.logits = malloc((size_t)o.vocabulary * sizeof(float));
+    o.text = strdup(answer.text);
+    assert_true(o.logits && o.text);
+    memcpy(o.logits, engine->host.logits, (size_t)o.vocabulary * sizeof(float));
+    ey_answer_free(&answer);
+    return o;
+}
+
+void outcome_free(struct outcome *o)
+{
+    free(o->logits), free(o->text);
+    *o = (struct outcome){0};
+}
+
+void assert_same_outcome(const struct outcome *a, const struct outcome *b, const char *what)
+{
+    bool same = a->n == b->n && a->prompt_tokens == b->prompt_tokens && memcmp(a->ids, b->ids, (size_t)a->n * sizeof(int)) == 0;
+    for (int i = 0; i < a->vocabulary; i++) {
+        if (memcmp(&a->logits[i], &b->logits[i], sizeof(float)) == 0) continue;
+        fail_msg("%s: logit %d is %.9g and %.9g; ids %s", what, i, (double)a->logits[i], (double)b->logits[i], same ? "equal" : "differ");
+    }
+    if (!same) fail_msg("%s: other ids (%d and %d of them)", what, a->n, b->n);
+    assert_string_equal(a->text, b->text);
+}

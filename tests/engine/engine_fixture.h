@@ -1,0 +1,55 @@
+/* What tests of the engine share: engines, pictures and questions. Whatever fails here fails the test. */
+#ifndef ENGINE_FIXTURE_H
+#define ENGINE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine_internal.h"
+
+/* The directory of this run's checkpoints; engine_fixture_close removes it. */
+const char *fixture_dir(void);
+int engine_fixture_open(void **state);
+int engine_fixture_close(void **state);
+
+/* An engine of a kind of mkcheckpoint (made on first use) or of a directory (starting with '/'). */
+ey_engine *engine_open(const char *kind, const char *device, int threads, int max_model_len);
+bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads, int max_model_len, ey_err *e);
+
+/* A PNG of width x height made-up pixels; kept until the end. */
+ey_part picture(int width, int height, unsigned seed);
+
+enum { MAX_TURNS = 8, MAX_TURN_PARTS = 80 };
+struct question {
+    ey_part parts[MAX_TURNS][MAX_TURN_PARTS];
+    ey_message messages[MAX_TURNS];
+    ey_request request; /* greedy, ignores stop tokens */
+};
+/* An empty conversation; the struct must not move afterwards. */
+void question_start(struct question *q, int max_tokens);
+void question_turn(struct question *q, const char *role);
+/* Adds to the last turn. */
+void question_text(struct question *q, const char *text);
+void question_part(struct question *q, ey_part part);
+/* One user turn: n_pictures pictures of awkward sizes, then the text. */
+void question_simple(struct question *q, int n_pictures, const char *text, int max_tokens);
+
+/* Asks; a failure fails the test. The answer is the caller's. */
+ey_answer ask(ey_engine *engine, const struct question *q);
+
+/* What a request leaves behind, for comparing bits: ids and the last logits. */
+struct outcome {
+    int ids[256], n, prompt_tokens, image_tokens, vocabulary;
+    float *logits;
+    char *text;
+};
+struct outcome outcome_of(ey_engine *engine, const struct question *q);
+void outcome_free(struct outcome *o);
+void assert_same_outcome(const struct outcome *a, const struct outcome *b, const char *what);
+
+#endif

@@ -1,0 +1,125 @@
+/* The fast device against the reference, from first principles: over the same ids the distributions of the next token
+ * are close in KL divergence, and greedy answers are equal but for near-ties, which are printed. */
+#include <math.h>
+
+#include "engine/engine_fixture.h"
+#include "model/ckpt_edit.h"
+
+enum { CONTEXT = 512, N_TOKENS = 24 };
+/* Mean over the tokens of an answer, and the worst of them. BF16 keys and values, and with avx512bf16 BF16 inputs of
+ * products too, are all that the two devices differ in. */
+#define MEAN_KL 1e-3
+#define WORST_KL 4e-3
+
+static const char *const kinds[] = {"tiny-gqa4-fp8",    "tiny-gqa4-bf16",   "tiny-gqa4-f16",   "tiny-gqa4-f32", "tiny-ragged-fp8",
+                                    "tiny-untied-bf16", "tiny-head72-bf16", "tiny-shards-fp8", "tiny-old-bf16"};
+
+/* Logits [N_TOKENS, vocabulary] that the engine gives along the rows which its last request left. */
+static void forced_logits(ey_engine *engine, const struct host_buffers *h, int prompt, float *logits)
+{
+    int32_t out[N_TOKENS];
+    int n_rows = prompt + N_TOKENS - 1;
+    size_t n = (size_t)N_TOKENS * (size_t)engine->model.text.vocabulary;
+    ey_err e;
+    float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
+    struct batch batch = {.n_rows = n_rows, .n_seqs = 1, .max_blocks = engine->kv.shape.n_blocks, .token = h->token, .feature = h->feature,
+                          .position = h->position, .seq = h->seq, .index = h->index, .block_table = engine->host.block_table};
+    assert_true(device && n_rows <= engine->ws.max_rows);
+    for (int i = 0; i < N_TOKENS; i++) out[i] = prompt - 1 + i;
+    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->kv, &batch, out, N_TOKENS, device, NULL));
+    assert_true(engine->be->ops->finish(engine->be, &e));
+    engine->be->ops->read_logits(engine->be, logits, device, n);
+    engine->be->ops->release(engine->be, device);
+}
+
+static double log_total(const float *logits, int n)
+{
+    double max = (double)logits[logits_argmax(logits, n)], sum = 0;
+    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - max);
+    return max + log(sum);
+}
+
+static double kl_divergence(const float *p, const float *q, int n)
+{
+    double total_p = log_total(p, n), total_q = log_total(q, n), sum = 0;
+    for (int i = 0; i < n; i++) {
+        double lp = (double)p[i] - total_p, lq = (double)q[i] - total_q;
+        sum += exp(lp) * (lp - lq);
+    }
+    return sum;
+}
+
+static double largest_difference(const float *a, const float *b, int n)
+{
+    double most = 0;
+    for (int i = 0; i < n; i++) most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+/* The first step where the answers differ must be one whose choice is within the devices' difference. */
+static void compare_greedy(const char *kind, const struct outcome *ref, const struct outcome *cpu, const float *logits, double difference)
+{
+    for (int i = 0; i < N_TOKENS; i++) {
+        if (ref->ids[i] == cpu->ids[i]) continue;
+        const float *row = logits + (size_t)i * (size_t)ref->vocabulary;
+        double gap = (double)row[ref->ids[i]] - (double)row[cpu->ids[i]];
+        print_message("%s: near-tie at token %d: %d or %d, %.6f apart (devices differ by %.6f)\n", kind, i, ref->ids[i], cpu->ids[i], gap, difference);
+        assert_true(gap <= 2 * difference);
+        return;
+    }
+}
+
+static ey_engine *open_masked(const char *kind, const char *mask)
+{
+    ey_engine_options options = ey_engine_defaults();
+    ey_engine *engine;
+    ey_err e;
+    options.model = ckpt_make(fixture_dir(), kind), options.device = "cpu", options.cpu_mask = mask;
+    options.threads = 2, options.max_model_len = CONTEXT;
+    if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s: %s", kind, e.text);
+    return engine;
+}
+
+static void compare(const char *kind, const char *mask, int n_pictures)
+{
+    static struct question q;
+    ey_engine *ref = engine_open(kind, "ref", 2, CONTEXT), *cpu = open_masked(kind, mask);
+    int vocabulary = ref->model.text.vocabulary;
+    size_t n = (size_t)N_TOKENS * (size_t)vocabulary;
+    float *p = malloc(n * sizeof(float)), *r = malloc(n * sizeof(float));
+    double worst = 0, mean = 0, difference = 0;
+    assert_true(p && r);
+    question_simple(&q, n_pictures, "What is in the picture, and what is it doing there?", N_TOKENS);
+    struct outcome a = outcome_of(ref, &q), b = outcome_of(cpu, &q);
+    forced_logits(ref, &ref->host, a.prompt_tokens, p);
+    forced_logits(cpu, &ref->host, a.prompt_tokens, r); /* the reference's ids */
+    assert_memory_equal(p + n - (size_t)vocabulary, a.logits, (size_t)vocabulary * sizeof(float)); /* as the decode loop had them */
+    for (int i = 0; i < N_TOKENS; i++) {
+        const float *x = p + (size_t)i * (size_t)vocabulary, *y = r + (size_t)i * (size_t)vocabulary;
+        assert_int_equal(logits_argmax(x, vocabulary), a.ids[i]);
+        double kl = kl_divergence(x, y, vocabulary);
+        worst = fmax(worst, kl), mean += kl / N_TOKENS;
+        difference = fmax(difference, largest_difference(x, y, vocabulary));
+    }
+    print_message("%s, %s, %d pictures: KL %.2e, at most %.2e; logits differ by %.2e\n", kind, mask ? mask : "all", n_pictures, mean, worst,
+                  difference);
+    assert_true(mean >= 0 && mean < MEAN_KL && worst < WORST_KL);
+    compare_greedy(kind, &a, &b, p, difference);
+    outcome_free(&a), outcome_free(&b);
+    free(p), free(r);
+    ey_engine_close(&ref);
+    ey_engine_close(&cpu);
+}
+
+static void devices_agree(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+        for (int pictures = 0; pictures <= 2; pictures += 2) compare(kinds[k], NULL, pictures), compare(kinds[k], "generic", pictures);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(devices_agree)};
+    return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
+}

@@ -1,0 +1,308 @@
+/* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any size, any number of
+ * threads, alone or beside other sequences. For every device. */
+#include "engine/engine_fixture.h"
+#include "models/qwen3vl/positions.h"
+
+static const char *const devices[] = {"ref", "cpu"};
+enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]), CONTEXT = 640 };
+#define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
+
+static const char long_text[] =
+    "Describe the picture in a few words, then say which of the coloured shapes is the largest and where it stands. ";
+
+/* ---- paging ---- */
+
+static void scramble(ey_engine *engine, unsigned seed)
+{
+    int n = engine->kv.shape.n_blocks;
+    int32_t *table = engine->host.block_table;
+    for (int i = n - 1; i > 0; i--) {
+        seed = seed * 1664525u + 1013904223u;
+        int j = (int)((seed >> 8) % (unsigned)(i + 1));
+        int32_t t = table[i];
+        table[i] = table[j], table[j] = t;
+    }
+}
+
+static void scrambled_blocks(void **state)
+{
+    (void)state;
+    static struct question q;
+    EACH_DEVICE(d) {
+        ey_engine *engine = engine_open("tiny-ragged-fp8", devices[d], 2, CONTEXT);
+        assert_true(engine->kv.shape.n_blocks == 10);
+        question_simple(&q, 2, long_text, 70);
+        struct outcome straight = outcome_of(engine, &q);
+        assert_true(straight.prompt_tokens > KV_BLOCK);
+        for (unsigned seed = 1; seed <= 3; seed++) {
+            scramble(engine, seed);
+            struct outcome o = outcome_of(engine, &q);
+            assert_same_outcome(&straight, &o, devices[d]);
+            outcome_free(&o);
+        }
+        outcome_free(&straight);
+        ey_engine_close(&engine);
+    }
+}
+
+/* A prompt of exactly n tokens, by control characters that no merge joins. */
+static void question_of_length(struct question *q, ey_engine *engine, int n, int max_tokens)
+{
+    static char text[CONTEXT];
+    question_start(q, max_tokens);
+    question_turn(q, "user");
+    question_text(q, "");
+    ey_answer bare = ask(engine, q);
+    int missing = n - bare.prompt_tokens;
+    ey_answer_free(&bare);
+    assert_in_range(missing, 0, CONTEXT);
+    for (int i = 0; i < missing; i++) text[i] = (char)(1 + i % 2);
+    q->parts[0][0] = ey_text_part(text), q->parts[0][0].n_bytes = (size_t)missing;
+}
+
+static void prompts_at_block_borders(void **state)
+{
+    (void)state;
+    static const int lengths[] = {62, 63, 64, 65, 127, 128, 129};
+    static struct question q;
+    EACH_DEVICE(d) {
+        ey_engine *engine = engine_open("tiny-gqa4-bf16", devices[d], 2, CONTEXT);
+        ey_engine *other = engine_open("tiny-gqa4-bf16", devices[d], 1, CONTEXT);
+        scramble(other, 5);
+        for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+            question_of_length(&q, engine, lengths[i], 5);
+            struct outcome a = outcome_of(engine, &q);
+            assert_int_equal(a.prompt_tokens, lengths[i]);
+            other->ws.max_rows = lengths[i] % 2 ? 64 : 63;
+            struct outcome b = outcome_of(other, &q);
+            assert_same_outcome(&a, &b, devices[d]);
+            outcome_free(&a), outcome_free(&b);
+        }
+        ey_engine_close(&engine);
+        ey_engine_close(&other);
+    }
+}
+
+/* ---- chunks and threads ---- */
+
+struct chunk {
+    ey_engine *engine;
+    int rows;
+};
+
+/* Sets the chunk when the pictures are done: a vision tile needs whole tokens. */
+static bool set_chunk(void *user, const ey_event *event)
+{
+    struct chunk *c = user;
+    if (event->type == EY_EVENT_PHASE && strcmp(event->phase, "vision") == 0 && event->done == event->total) c->engine->ws.max_rows = c->rows;
+    return true;
+}
+
+static void any_chunk(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-untied-bf16", "tiny-ragged-fp8"};
+    static const int rows[] = {1, 7, 63, 64, 65};
+    static struct question q;
+    EACH_DEVICE(d)
+    for (int k = 0; k < 3; k++)
+        for (int pictures = 0; pictures <= 2; pictures += 2) {
+            ey_engine *engine = engine_open(kinds[k], devices[d], 2, CONTEXT);
+            question_simple(&q, pictures, long_text, 4);
+            struct outcome whole = outcome_of(engine, &q);
+            for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char what[100];
+                struct chunk chunk = {engine, rows[i]};
+                snprintf(what, sizeof(what), "%s %s, %d pictures, chunks of %d", devices[d], kinds[k], pictures, rows[i]);
+                engine->ws.max_rows = pictures ? 512 : rows[i];
+                q.request.on_event = set_chunk, q.request.event_user = &chunk;
+                struct outcome o = outcome_of(engine, &q);
+                assert_same_outcome(&whole, &o, what);
+                outcome_free(&o);
+            }
+            outcome_free(&whole);
+            ey_engine_close(&engine);
+        }
+}
+
+static void any_vision_tile(void **state)
+{
+    (void)state;
+    static const int rows[] = {4, 7, 20, 100};
+    static struct question q;
+    EACH_DEVICE(d) {
+        ey_engine *engine = engine_open("tiny-head72-bf16", devices[d], 2, CONTEXT);
+        question_simple(&q, 2, "What?", 3);
+        struct outcome whole = outcome_of(engine, &q);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            engine->ws.max_rows = rows[i];
+            struct outcome o = outcome_of(engine, &q);
+            assert_same_outcome(&whole, &o, devices[d]);
+            outcome_free(&o);
+        }
+        outcome_free(&whole);
+        ey_engine_close(&engine);
+    }
+}
+
+static void any_threads(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-head72-bf16"};
+    static struct question q;
+    EACH_DEVICE(d)
+    for (int k = 0; k < 2; k++) {
+        struct outcome first = {0};
+        for (int threads = 1; threads <= 3; threads++) {
+            ey_engine *engine = engine_open(kinds[k], devices[d], threads, CONTEXT);
+            question_simple(&q, 2, long_text, 6);
+            struct outcome o = outcome_of(engine, &q);
+            if (threads == 1) first = o;
+            else assert_same_outcome(&first, &o, devices[d]), outcome_free(&o);
+            ey_engine_close(&engine);
+        }
+        outcome_free(&first);
+    }
+}
+
+/* ---- several sequences in a batch ---- */
+
+enum { N_SEQS = 3, SEQ_BLOCKS = 3, MAX_LENGTH = SEQ_BLOCKS * KV_BLOCK };
+static const int seq_length[N_SEQS] = {1, 70, 129};
+
+struct rows {
+    int32_t token[512], feature[512], position[3 * 512], seq[512], index[512], table[N_SEQS * SEQ_BLOCKS];
+    int n;
+};
+
+static int32_t made_up_token(int seq, int i)
+{
+    return (int32_t)((unsigned)(seq * 7919 + i * 104729 + 13) % 1400u);
+}
+
+static void push_row(struct rows *r, int as_seq, int seq, int i)
+{
+    int32_t *p = r->position + 3 * r->n;
+    /* the middle sequence has a "picture" of 3 x 4 with features 5.. */
+    struct visual_run run = {10, 3, 4};
+    static int32_t positions[3 * MAX_LENGTH];
+    mrope_positions(positions, MAX_LENGTH, &run, seq == 1);
+    bool visual = seq == 1 && i >= 10 && i < 22;
+    memcpy(p, positions + 3 * i, 3 * sizeof(*p));
+    r->token[r->n] = visual ? -1 : made_up_token(seq, i), r->feature[r->n] = visual ? 5 + i - 10 : -1;
+    r->seq[r->n] = as_seq, r->index[r->n] = i, r->n++;
+}
+
+static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_t *out, int n_out, float *logits)
+{
+    ey_err e;
+    size_t n = (size_t)n_out * (size_t)engine->model.text.vocabulary;
+    float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
+    assert_non_null(device);
+    struct batch batch = {.n_rows = r->n, .n_seqs = n_seqs, .max_blocks = SEQ_BLOCKS, .token = r->token, .feature = r->feature,
+                          .position = r->position, .seq = r->seq, .index = r->index, .block_table = r->table};
+    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->kv, &batch, out, n_out, device, NULL));
+    assert_true(engine->be->ops->finish(engine->be, &e));
+    engine->be->ops->read_logits(engine->be, logits, device, n);
+    engine->be->ops->release(engine->be, device);
+}
+
+static void write_features(ey_engine *engine)
+{
+    size_t n = (size_t)engine->ws.max_visual * (size_t)engine->model.text.hidden;
+    float *values = malloc(n * sizeof(float));
+    assert_non_null(values);
+    for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
+        for (size_t i = 0; i < n; i++) values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
+        engine->be->ops->write(engine->be, engine->ws.features[level], values, n);
+    }
+    free(values);
+}
+
+/* All rows but the last of each sequence, then the last ones (decode steps): interleaved or one sequence at a time. */
+static void several_sequences(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-ragged-fp8", "tiny-untied-bf16"};
+    static struct rows r;
+    EACH_DEVICE(d)
+    for (int k = 0; k < 3; k++) {
+        ey_engine *engine = engine_open(kinds[k], devices[d], 2, CONTEXT);
+        int vocabulary = engine->model.text.vocabulary;
+        size_t row_bytes = (size_t)vocabulary * sizeof(float);
+        float *together = malloc(2 * N_SEQS * row_bytes), *alone = malloc(2 * row_bytes);
+        assert_true(together && alone);
+        write_features(engine);
+        /* prefill of all, rows of the sequences mixed, blocks scattered; logits of each one's last row */
+        int32_t out[N_SEQS];
+        memset(&r, 0, sizeof(r));
+        static const int32_t table[N_SEQS * SEQ_BLOCKS] = {7, 0, 1, 4, 9, 2, 3, 8, 5};
+        memcpy(r.table, table, sizeof(table));
+        for (int i = 0; i < MAX_LENGTH; i++)
+            for (int s = N_SEQS - 1; s >= 0; s--) {
+                if (i >= seq_length[s]) continue;
+                if (i == seq_length[s] - 1) out[s] = r.n;
+                push_row(&r, s, s, i);
+            }
+        run_rows(engine, &r, N_SEQS, out, N_SEQS, together);
+        r.n = 0;
+        for (int s = 0; s < N_SEQS; s++) out[s] = r.n, push_row(&r, s, s, seq_length[s]);
+        run_rows(engine, &r, N_SEQS, out, N_SEQS, together + N_SEQS * (size_t)vocabulary);
+        for (int s = 0; s < N_SEQS; s++) {
+            memset(&r, 0, sizeof(r));
+            for (int i = 0; i < SEQ_BLOCKS; i++) r.table[i] = i;
+            for (int i = 0; i < seq_length[s]; i++) push_row(&r, 0, s, i);
+            out[0] = r.n - 1;
+            run_rows(engine, &r, 1, out, 1, alone);
+            r.n = 0, out[0] = 0;
+            push_row(&r, 0, s, seq_length[s]);
+            run_rows(engine, &r, 1, out, 1, alone + vocabulary);
+            for (int step = 0; step < 2; step++)
+                if (memcmp(alone + (size_t)step * (size_t)vocabulary, together + (size_t)(step * N_SEQS + s) * (size_t)vocabulary, row_bytes) != 0)
+                    fail_msg("%s %s: sequence %d, step %d has other logits in a batch", devices[d], kinds[k], s, step);
+        }
+        free(together), free(alone);
+        ey_engine_close(&engine);
+    }
+}
+
+/* ---- DeepStack ---- */
+
+/* Each level matters, at the visual rows only, and wherever the chunk border falls (any_chunk has borders inside
+ * pictures): zeroing a level changes the logits of a prompt with a picture and not of one without. */
+static void deepstack_matters(void **state)
+{
+    (void)state;
+    static struct rows r;
+    EACH_DEVICE(d) {
+        ey_engine *engine = engine_open("tiny-untied-bf16", devices[d], 1, CONTEXT);
+        int vocabulary = engine->model.text.vocabulary;
+        size_t row_bytes = (size_t)vocabulary * sizeof(float), n = (size_t)engine->ws.max_visual * (size_t)engine->model.text.hidden;
+        float *before = malloc(row_bytes), *after = malloc(row_bytes), *zeros = calloc(n, sizeof(float));
+        assert_true(before && after && zeros);
+        for (int level = 0; level <= 3; level++)
+            for (int s = 1; s < N_SEQS; s++) {
+                int32_t out = seq_length[s] - 1;
+                write_features(engine);
+                memset(&r, 0, sizeof(r));
+                for (int i = 0; i < SEQ_BLOCKS; i++) r.table[i] = i;
+                for (int i = 0; i < seq_length[s]; i++) push_row(&r, 0, s, i);
+                run_rows(engine, &r, 1, &out, 1, before);
+                engine->be->ops->write(engine->be, engine->ws.features[level], zeros, n);
+                run_rows(engine, &r, 1, &out, 1, after);
+                assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
+            }
+        free(before), free(after), free(zeros);
+        ey_engine_close(&engine);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scrambled_blocks), cmocka_unit_test(prompts_at_block_borders), cmocka_unit_test(any_chunk),
+        cmocka_unit_test(any_vision_tile),  cmocka_unit_test(any_threads),              cmocka_unit_test(several_sequences),
+        cmocka_unit_test(deepstack_matters),
+    };
+    return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
+}
