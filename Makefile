@@ -9,18 +9,27 @@ SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZ
 # the reference backend takes minutes for these under the sanitizers; the other goldens walk the same code
 SLOW = ^golden_(tiny-gqa4-fp8|demo)$$
 
-.PHONY: all test asan clang fuzz portable clean help setup setup-clang setup-portable
+.PHONY: all demo test asan clang fuzz portable clean help setup setup-clang setup-portable
 all: setup build/build.ninja
 	@$(NINJA) -C build
 
 help:
 	@echo 'make             build/eyelet (installs what is missing when root, else says what)'
+	@echo 'make demo        see the dozen pictures in examples/ described'
 	@echo 'make test        build and run all tests'
 	@echo 'make asan        the same under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make clang       the same, compiled by clang'
 	@echo 'make fuzz        each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make portable    dist/: a folder and a .tar.xz that run where nothing is installed'
 	@echo 'make clean       remove what these made'
+
+demo: all
+	@build/eyelet caption --model demo --show --temperature 0 examples/*.png examples/*.jpg
+	@echo
+	@echo 'Try next:'
+	@echo '  build/eyelet ask examples/shapes-5.png "How many shapes are there?"'
+	@echo "  build/eyelet detect examples/shapes-4.png square --draw boxes.png"
+	@echo '  build/eyelet chat examples/both-1.png'
 
 test: all
 	@tools/run_tests.sh build

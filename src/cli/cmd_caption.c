@@ -6,6 +6,7 @@
 #include "cli/answer_json.h"
 #include "cli/cancel.h"
 #include "cli/command.h"
+#include "cli/preview.h"
 #include "cli/session.h"
 
 static const char prompt[] = "Describe this image.";
@@ -37,14 +38,29 @@ static void add_sentence(struct buf *line, const ey_answer *answer)
     for (size_t i = first; i < n; i++) buf_add(line, answer->text[i] == '\n' ? " " : &answer->text[i], 1);
 }
 
-static void print_caption(struct session *s, const char *name, const ey_answer *answer)
+enum { PREVIEW_COLUMNS = 44, PREVIEW_LINES = 14 };
+
+static void print_preview(struct session *s, const struct input *picture)
+{
+    struct buf cells = buf_with_max(MAX_LINE);
+    progress_clear(&s->progress);
+    if (s->out.terminal) preview_add(&cells, picture->bytes, picture->size, PREVIEW_COLUMNS, PREVIEW_LINES, preview_colours());
+    if (cells.size) term_write_raw(&s->out, cells.data, cells.size);
+    buf_free(&cells);
+}
+
+static void print_caption(struct session *s, const struct input *picture, const ey_answer *answer)
 {
     struct buf line = buf_with_max(MAX_LINE);
-    if (s->options->n_args > 1) {
-        term_add_name(&line, name);
+    bool show = s->options->show;
+    if (show) print_preview(s, picture);
+    if (s->options->n_args > 1 || show) {
+        term_add_name(&line, picture->name);
         buf_add_text(&line, ": ");
     }
     add_sentence(&line, answer);
+    if (show) buf_printf(&line, "  (%.2f s)", answer->vision_seconds + answer->prefill_seconds + answer->decode_seconds);
+    if (show && s->out.terminal) buf_add_text(&line, "\n");
     print_line(s, &line);
 }
 
@@ -108,7 +124,7 @@ static bool caption_one(struct session *s, const char *name, struct tally *tally
     ok = true;
     if (cancel_asked()) goto done;
     if (s->options->json) print_caption_json(s, name, &answer, first ? ey_engine_describe(s->engine).load_seconds : 0);
-    else print_caption(s, name, &answer);
+    else print_caption(s, &picture, &answer);
 done:
     ey_answer_free(&answer);
     input_free(&picture);

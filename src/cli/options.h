@@ -27,7 +27,7 @@ struct options {
     int64_t top_k, seed; /* < 0: not given */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
     struct text_list stop;
-    bool parse_special, json, quiet, help;
+    bool parse_special, json, show, quiet, help;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;
 };

@@ -35,14 +35,26 @@ static bool note_failure(struct term *t)
     return false;
 }
 
-bool term_write(struct term *t, const char *text, size_t n)
+static bool flush(struct term *t)
+{
+    return (fflush(t->file) == 0 && !ferror(t->file)) || note_failure(t);
+}
+
+bool term_write_raw(struct term *t, const char *bytes, size_t n)
 {
     if (t->closed) return false;
     errno = 0;
-    if (t->terminal) write_harmless(t->file, text, n);
-    else if (n) fwrite(text, 1, n, t->file);
-    if (fflush(t->file) != 0 || ferror(t->file)) return note_failure(t);
-    return true;
+    if (n) fwrite(bytes, 1, n, t->file);
+    return flush(t);
+}
+
+bool term_write(struct term *t, const char *text, size_t n)
+{
+    if (!t->terminal) return term_write_raw(t, text, n);
+    if (t->closed) return false;
+    errno = 0;
+    write_harmless(t->file, text, n);
+    return flush(t);
 }
 
 int term_finish(struct term *t, int status)

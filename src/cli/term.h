@@ -17,6 +17,8 @@ struct term {
 struct term term_stdout(void);
 /* Writes UTF-8 text and flushes it. On a terminal control characters but newline and tab are left out. */
 bool term_write(struct term *t, const char *text, size_t n);
+/* Writes bytes as they are: escape sequences of our own. */
+bool term_write_raw(struct term *t, const char *bytes, size_t n);
 /* Flushes; returns `status`, or 1 with a message when not everything could be written. */
 int term_finish(struct term *t, int status);
 

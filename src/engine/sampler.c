@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define COLDEST 1e-5f /* below this the draw is the best one, and dividing by it would overflow */
+
 bool sampler_open(struct sampler *s, struct arena *arena, int vocabulary, ey_err *e)
 {
     size_t n = (size_t)vocabulary;
@@ -165,7 +167,7 @@ static int32_t draw(struct sampler *s)
 int32_t sampler_pick(struct sampler *s, const float *logits)
 {
     for (int32_t i = 0; i < s->vocabulary; i++) s->scores[i] = penalised(s, logits[i], i);
-    int32_t id = s->options.temperature > 0 ? draw(s) : best_of(s->scores, s->vocabulary);
+    int32_t id = s->options.temperature >= COLDEST ? draw(s) : best_of(s->scores, s->vocabulary);
     s->count[id]++, s->step++;
     return id;
 }
