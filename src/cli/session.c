@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "cli/cancel.h"
@@ -44,7 +45,8 @@ bool session_load(struct session *s, ey_err *e)
 void session_close(struct session *s)
 {
     progress_clear(&s->progress);
-    if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json)
+    /* for a person who wants that answer again; programs read it in --json */
+    if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json && isatty(STDERR_FILENO))
         fprintf(stderr, "eyelet: seed %llu\n", (unsigned long long)s->seed);
     ey_engine_close(&s->engine);
 }

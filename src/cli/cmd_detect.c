@@ -1,0 +1,192 @@
+/* eyelet detect IMAGE WHAT: where things are, as JSON in pixels of the upright original, painted too when --draw asks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/answer_json.h"
+#include "cli/boxes.h"
+#include "cli/cancel.h"
+#include "cli/command.h"
+#include "cli/draw.h"
+#include "cli/session.h"
+
+enum { SHOWN_BYTES = 200 }; /* of an answer that cannot be understood */
+
+struct detection {
+    struct session session;
+    struct input picture;
+    char *prompt;
+    ey_answer answer;
+    struct box_list boxes;
+    struct drawn_box *found; /* [boxes.n], in pixels */
+};
+
+/* ---- the call ---- */
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+/* By trying: rights, full paths and read-only disks are known to the system alone. What was there stays as it is. */
+static bool check_writable(const char *path, ey_err *e)
+{
+    bool there = access(path, F_OK) == 0;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | (there ? 0 : O_CREAT | O_EXCL), 0666);
+    if (fd < 0) return ey_fail(e, EY_IO, "--draw cannot write %s: %s", path, strerror(errno));
+    close(fd);
+    if (!there) unlink(path);
+    return true;
+}
+
+static bool check_drawing(const char *out, const char *picture, ey_err *e)
+{
+    size_t n = strlen(out);
+    if (n < 4 || strcasecmp(out + n - 4, ".png") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--draw writes a PNG file; %s does not end in .png", out);
+    if (same_file(out, picture)) return ey_fail(e, EY_BAD_REQUEST, "--draw would overwrite the picture itself, %s", picture);
+    return check_writable(out, e);
+}
+
+static bool check_call(const struct options *o, ey_err *e)
+{
+    static const char example[] = "eyelet detect photo.jpg \"car, person\"";
+    if (o->n_args < 2) return ey_fail(e, EY_BAD_REQUEST, "detect needs a picture and what to look for: %s", example);
+    if (o->n_args > 2) return ey_fail(e, EY_BAD_REQUEST, "detect takes one picture and one list of things, not %zu arguments: %s", o->n_args, example);
+    if (!o->args[1][strspn(o->args[1], " ,")]) return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
+    return input_check_text(o->args[1], strlen(o->args[1]), "what to look for", e) && input_check_pictures(o->args, 1, "detect", e);
+}
+
+/* ---- asking ---- */
+
+/* The official cookbook's wording (spec 8.2), which the models were trained on. */
+static bool make_prompt(struct detection *d, const char *what, ey_err *e)
+{
+    if (asprintf(&d->prompt, "Locate every instance that belongs to the following categories: '%s'. Report bbox coordinates in JSON format.",
+                 what) >= 0)
+        return true;
+    d->prompt = NULL;
+    return ey_fail_memory(e, "the question", strlen(what));
+}
+
+static int to_pixels(double thousandths, int side)
+{
+    return (int)lround(thousandths / 1000 * side);
+}
+
+static bool find_pixels(struct detection *d, const char *what, ey_err *e)
+{
+    size_t n = d->boxes.n;
+    int width = d->answer.images[0].width, height = d->answer.images[0].height;
+    d->found = calloc(n + 1, sizeof(*d->found));
+    if (!d->found) return ey_fail_memory(e, "boxes", (n + 1) * sizeof(*d->found));
+    for (size_t i = 0; i < n; i++) {
+        const struct box *b = &d->boxes.item[i];
+        d->found[i] = (struct drawn_box){to_pixels(b->x1, width), to_pixels(b->y1, height), to_pixels(b->x2, width),
+                                         to_pixels(b->y2, height), b->label[0] ? b->label : what, 0};
+    }
+    return true;
+}
+
+static bool detect(struct detection *d, const struct options *o, ey_err *e)
+{
+    const char *what = o->args[1];
+    if (!input_read(&d->picture, o->args[0], EY_MAX_IMAGE_BYTES, e)) return false;
+    if (o->draw && !check_drawing(o->draw, o->args[0], e)) return false;
+    if (!make_prompt(d, what, e) || !session_load(&d->session, e)) return false;
+    struct question question = {&d->picture, 1, d->prompt, false, true};
+    if (!session_ask(&d->session, &question, &d->answer, e)) return false;
+    return boxes_read(&d->boxes, d->answer.text, d->answer.n_text, e) && find_pixels(d, what, e);
+}
+
+/* ---- what is printed ---- */
+
+static bool print_boxes(struct detection *d, ey_err *e)
+{
+    struct buf line = buf_with_max((size_t)16 << 20);
+    buf_add_text(&line, "[");
+    for (size_t i = 0; i < d->boxes.n; i++) {
+        const struct drawn_box *b = &d->found[i];
+        buf_add_text(&line, i ? ", {\"label\": " : "{\"label\": ");
+        json_add_text(&line, b->label);
+        buf_printf(&line, ", \"box\": [%d, %d, %d, %d]}", b->x1, b->y1, b->x2, b->y2);
+    }
+    bool ok = buf_add_text(&line, "]\n") || ey_fail_memory(e, "the boxes as JSON", line.max);
+    if (ok) term_write(&d->session.out, line.data, line.size);
+    buf_free(&line);
+    return ok;
+}
+
+/* Boxes may be missing: worth a word, no failure. */
+static void remark(const struct detection *d)
+{
+    if (d->session.options->quiet) return;
+    if (strcmp(d->answer.finish_reason, "length") == 0)
+        fprintf(stderr, "eyelet: the answer was cut after %d tokens, so boxes may be missing; see --max-tokens\n", d->answer.completion_tokens);
+    if (d->boxes.more) fprintf(stderr, "eyelet: only the first %d boxes are given\n", EY_MAX_BOXES);
+}
+
+static bool fail_unclear(const struct detection *d, ey_err *e)
+{
+    struct buf said = buf_with_max(4 * SHOWN_BYTES + 16);
+    char beginning[SHOWN_BYTES + 1];
+    snprintf(beginning, sizeof(beginning), "%s", d->answer.text);
+    term_add_name(&said, beginning);
+    ey_fail(e, EY_INTERNAL, "the model's answer has no boxes that can be understood: %s%s", said.data ? said.data : "(empty)",
+            d->answer.n_text > SHOWN_BYTES ? " …" : "");
+    buf_free(&said);
+    return false;
+}
+
+static bool draw(struct detection *d, const char *path, ey_err *e)
+{
+    struct image image = {0};
+    bool ok = image_decode(&image, d->picture.bytes, d->picture.size, d->picture.name, e);
+    if (ok) draw_boxes(&image, d->found, d->boxes.n);
+    ok = ok && image_write_png(&image, path, e);
+    image_free(&image);
+    return ok;
+}
+
+/* The JSON comes first: a picture that cannot be written does not cost the boxes. */
+static bool show(struct detection *d, const struct options *o, ey_err *e)
+{
+    progress_clear(&d->session.progress);
+    remark(d);
+    if (!print_boxes(d, e)) return false;
+    if (d->boxes.verdict == BOXES_UNCLEAR) return fail_unclear(d, e);
+    return !o->draw || draw(d, o->draw, e);
+}
+
+/* ---- the command ---- */
+
+static void detection_close(struct detection *d)
+{
+    session_close(&d->session);
+    ey_answer_free(&d->answer);
+    boxes_free(&d->boxes);
+    input_free(&d->picture);
+    free(d->found);
+    free(d->prompt);
+}
+
+int cmd_detect(const struct options *o)
+{
+    ey_err e;
+    struct detection d = {0};
+    if (!check_call(o, &e)) return term_complain(&e);
+    session_open(&d.session, o);
+    bool ok = detect(&d, o, &e);
+    if (ok && !cancel_asked()) ok = show(&d, o, &e);
+    progress_clear(&d.session.progress);
+    int status = term_finish(&d.session.out, !ok ? term_complain(&e) : cancel_asked() ? EXIT_INTERRUPTED : 0);
+    detection_close(&d);
+    return status;
+}

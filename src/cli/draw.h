@@ -1,0 +1,17 @@
+/* Labelled boxes painted into a picture. */
+#ifndef EY_CLI_DRAW_H
+#define EY_CLI_DRAW_H
+
+#include "image/image.h"
+
+struct drawn_box {
+    int x1, y1, x2, y2; /* pixels; may lie partly outside */
+    const char *label;  /* UTF-8; characters beyond ASCII are shown as '?' */
+    size_t color;       /* draw_boxes' own */
+};
+
+/* A colour for each different label, lines and letters by the picture's size, all clipped at its borders. Labels stand
+ * above their box, or inside of it where there is no room. */
+void draw_boxes(struct image *image, struct drawn_box *boxes, size_t n);
+
+#endif
