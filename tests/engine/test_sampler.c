@@ -1,0 +1,229 @@
+/* The sampler and the stop texts alone, on logits made by hand. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/sampler.h"
+#include "engine/stop.h"
+
+enum { VOCABULARY = 8, DRAWS = 20000 };
+
+struct fixture {
+    struct arena arena;
+    struct sampler sampler;
+};
+
+static void open_fixture(struct fixture *f)
+{
+    ey_err e;
+    *f = (struct fixture){0};
+    assert_true(sampler_open(&f->sampler, &f->arena, VOCABULARY, &e));
+}
+
+/* Shares of each id in many draws, each the first token of a request with another seed. */
+static void shares_of(double share[VOCABULARY], const float *logits, ey_sampling options, const int32_t *prompt, size_t n_prompt)
+{
+    struct fixture f;
+    open_fixture(&f);
+    memset(share, 0, VOCABULARY * sizeof(*share));
+    for (int i = 0; i < DRAWS; i++) {
+        options.seed = (uint64_t)i;
+        sampler_start(&f.sampler, &options, prompt, n_prompt);
+        share[sampler_pick(&f.sampler, logits)] += 1.0 / DRAWS;
+    }
+    arena_free(&f.arena);
+}
+
+/* Natural logarithms of these: probabilities that are easy to add. */
+static const double odds[VOCABULARY] = {0.05, 0.4, 0.02, 0.2, 0.2, 0.08, 0.04, 0.01};
+
+static void fill_logits(float *logits)
+{
+    for (int i = 0; i < VOCABULARY; i++) logits[i] = (float)log(odds[i]);
+}
+
+static void filters_keep_what_they_say(void **state)
+{
+    (void)state;
+    const ey_sampling all = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+    static const struct {
+        const char *name;
+        float temperature, top_p, min_p;
+        int top_k;
+        unsigned kept; /* a bit an id */
+    } rows[] = {
+        {"all", 1, 1, 0, 0, 0xff},
+        {"top_k 1", 1, 1, 0, 1, 0x02},
+        {"top_k 2 keeps the tie of the second", 1, 1, 0, 2, 0x1a},
+        {"top_k 4", 1, 1, 0, 4, 0x3a},
+        {"top_k of the whole vocabulary", 1, 1, 0, VOCABULARY, 0xff},
+        {"top_p 0.39: the first reaches it", 1, 0.39f, 0, 0, 0x02},
+        {"top_p 0.41", 1, 0.41f, 0, 0, 0x0a},
+        {"top_p 0.79", 1, 0.79f, 0, 0, 0x1a},
+        {"top_p 0.87", 1, 0.87f, 0, 0, 0x3a},
+        {"top_p smaller than any", 1, 1e-6f, 0, 0, 0x02},
+        {"min_p 0.49", 1, 1, 0.49f, 0, 0x1a},
+        {"min_p 0.15", 1, 1, 0.15f, 0, 0x3a},
+        {"top_k 4, then top_p of what is left (0.4/0.88 < 0.5)", 1, 0.5f, 0, 4, 0x0a},
+        {"temperature 0.5 sharpens before top_p", 0.5f, 0.6f, 0, 0, 0x02},
+        {"greedy", 0, 1, 0, 0, 0x02},
+        {"too cold to divide by", 1e-38f, 1, 0, 0, 0x02},
+    };
+    float logits[VOCABULARY];
+    fill_logits(logits);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ey_sampling o = all;
+        double share[VOCABULARY], sum = 0;
+        o.temperature = rows[i].temperature, o.top_p = rows[i].top_p, o.min_p = rows[i].min_p, o.top_k = rows[i].top_k;
+        shares_of(share, logits, o, NULL, 0);
+        double power = o.temperature > 1e-3f ? 1 / (double)o.temperature : 1;
+        for (int id = 0; id < VOCABULARY; id++)
+            if (rows[i].kept >> id & 1) sum += pow(odds[id], power);
+        for (int id = 0; id < VOCABULARY; id++) {
+            double want = rows[i].kept >> id & 1 ? pow(odds[id], power) / sum : 0;
+            /* five standard deviations of a share of DRAWS draws */
+            if (fabs(share[id] - want) > 5 * sqrt(want * (1 - want) / DRAWS) + 1e-12)
+                fail_msg("%s: id %d has %.4f, not %.4f", rows[i].name, id, share[id], want);
+        }
+    }
+}
+
+static void penalties(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {1, 7};
+    float logits[VOCABULARY] = {0, 2, 0, 0, 0, 0, 0, -2};
+    struct fixture f;
+    ey_sampling o = ey_sampling_greedy();
+    open_fixture(&f);
+    o.repetition_penalty = 2; /* 2 / 2 = 1, -2 * 2 = -4 */
+    sampler_start(&f.sampler, &o, prompt, 2);
+    assert_int_equal(sampler_pick(&f.sampler, logits), 1);
+    assert_true(f.sampler.scores[1] == 1 && f.sampler.scores[7] == -4 && f.sampler.scores[0] == 0);
+    o = ey_sampling_greedy();
+    o.presence_penalty = 1.5f, o.frequency_penalty = 0.25f;
+    sampler_start(&f.sampler, &o, prompt, 2); /* the prompt does not count */
+    static const int32_t picks[] = {1, 1, 0, 1, 2, 3, 4, 5, 6, 1};
+    /* id 1: 2, then 0.25 (still best), then 0: a tie that the lower id 0 wins and leaves at -1.75; 1 wins the next tie and is
+     * at -0.25, below 2 to 6 until each was taken once */
+    for (size_t i = 0; i < sizeof(picks) / sizeof(picks[0]); i++) assert_int_equal(sampler_pick(&f.sampler, logits), picks[i]);
+    arena_free(&f.arena);
+}
+
+static void same_seed_same_draws(void **state)
+{
+    (void)state;
+    float logits[VOCABULARY];
+    struct fixture f;
+    int32_t first[50];
+    ey_sampling o = {.temperature = 2, .top_p = 1, .repetition_penalty = 1, .seed = 77};
+    fill_logits(logits);
+    open_fixture(&f);
+    for (int round = 0; round < 3; round++) {
+        int differ = 0;
+        if (round == 2) o.seed = 78;
+        sampler_start(&f.sampler, &o, NULL, 0);
+        for (int i = 0; i < 50; i++) {
+            int32_t id = sampler_pick(&f.sampler, logits);
+            if (round == 0) first[i] = id;
+            else differ += first[i] != id;
+        }
+        if (round == 1) assert_int_equal(differ, 0);
+        if (round == 2) assert_true(differ > 10);
+    }
+    arena_free(&f.arena);
+}
+
+static void bad_options_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        ey_sampling o;
+        const char *says;
+    } rows[] = {
+        {{.temperature = -1, .top_p = 1, .repetition_penalty = 1}, "temperature is -1"},
+        {{.temperature = NAN, .top_p = 1, .repetition_penalty = 1}, "temperature"},
+        {{.top_p = 0, .repetition_penalty = 1}, "top_p is 0"},
+        {{.top_p = 1.5f, .repetition_penalty = 1}, "top_p is 1.5"},
+        {{.top_p = 1, .top_k = -1, .repetition_penalty = 1}, "top_k is -1"},
+        {{.top_p = 1, .min_p = 2, .repetition_penalty = 1}, "min_p is 2"},
+        {{.top_p = 1, .repetition_penalty = 0}, "repetition_penalty is 0"},
+        {{.top_p = 1, .repetition_penalty = 1, .presence_penalty = 3}, "presence_penalty is 3"},
+        {{.top_p = 1, .repetition_penalty = 1, .frequency_penalty = -3}, "frequency_penalty is -3"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ey_err e = {0};
+        assert_false(sampling_check(&rows[i].o, &e));
+        assert_int_equal(e.code, EY_BAD_REQUEST);
+        if (!strstr(e.text, rows[i].says)) fail_msg("row %zu: %s", i, e.text);
+    }
+}
+
+/* Streams `text` in pieces of every length and returns what came out before the stop. */
+static void stop_texts_across_pieces(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stop[3], *text, *out;
+        bool stopped;
+    } rows[] = {
+        {{"STOP"}, "one two STOP three", "one two ", true},
+        {{"STOP"}, "one ST two STO", "one ST two STO", false},
+        {{"aab"}, "aaaab", "aa", true},
+        {{"cd", "bcde"}, "abcdef", "ab", true},
+        {{"\n\n"}, "a\nb\n\nc", "a\nb", true},
+        {{"é"}, "caf\xc3\xa9!", "caf", true},
+        {{"x"}, "", "", false},
+        {{NULL}, "no stop texts", "no stop texts", false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        size_t n_stop = 0, n = strlen(rows[i].text);
+        while (n_stop < 3 && rows[i].stop[n_stop]) n_stop++;
+        for (size_t piece = 1; piece <= n + 1; piece++) {
+            struct stopper s;
+            struct buf out = buf_with_max(100);
+            ey_err e;
+            assert_true(stopper_open(&s, rows[i].stop, n_stop, &e));
+            buf_add_text(&out, "");
+            for (size_t at = 0; at < n && !s.stopped; at += piece) {
+                size_t give = stopper_add(&s, rows[i].text + at, n - at < piece ? n - at : piece);
+                buf_add(&out, s.pending.data, give);
+                stopper_take(&s, give);
+            }
+            if (!s.stopped && s.pending.size) buf_add(&out, s.pending.data, s.pending.size);
+            assert_int_equal(s.stopped, rows[i].stopped);
+            if (piece == 1) assert_string_equal(out.data, rows[i].out);
+            buf_free(&out), stopper_close(&s);
+        }
+    }
+}
+
+static void bad_stop_texts(void **state)
+{
+    (void)state;
+    const char *many[17], *empty[] = {""};
+    struct stopper s;
+    ey_err e;
+    for (int i = 0; i < 17; i++) many[i] = "x";
+    assert_false(stopper_open(&s, many, 17, &e));
+    assert_non_null(strstr(e.text, "17"));
+    stopper_close(&s);
+    assert_true(stopper_open(&s, many, 16, &e));
+    stopper_close(&s);
+    assert_false(stopper_open(&s, empty, 1, &e));
+    stopper_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(filters_keep_what_they_say), cmocka_unit_test(penalties),
+        cmocka_unit_test(same_seed_same_draws),       cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(stop_texts_across_pieces),   cmocka_unit_test(bad_stop_texts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
