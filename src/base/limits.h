@@ -11,6 +11,7 @@ enum {
     EY_MAX_JSON_BYTES = 64 << 20,
     EY_MAX_LAYERS = 256,
     EY_MAX_WIDTH = 65536,          /* hidden sizes, head counts times head sizes, MLP widths */
+    EY_MAX_HEAD_DIM = 1024,
     EY_MAX_VOCABULARY = 1 << 20,
     EY_MAX_POSITION_TABLE = 1 << 16,
     EY_MAX_CONTEXT = 1 << 20,

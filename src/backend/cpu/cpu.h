@@ -88,8 +88,8 @@ void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const
 
 /* Query rows of an attention tile in a thread's scratch; shared by text and vision. */
 struct cpu_attend_scratch {
-    float q[CPU_Q_ROWS * (1024 + CPU_HEAD_PAD)];
-    float o[CPU_Q_ROWS * (1024 + CPU_HEAD_PAD)];
+    float q[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
+    float o[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
 };
 /* Starts a tile of n rows of `dim`: o zeroed, no maximum yet. q rows are to be filled by the caller. */
 void cpu_attend_start(struct attend_tile *t, struct cpu_attend_scratch *s, int n, int dim);

@@ -93,7 +93,7 @@ static void append_head(const struct qkv_job *j, int row, int head)
 {
     size_t dim = (size_t)j->shape->head_dim, at = ((size_t)row * (size_t)j->shape->n_kv_heads + (size_t)head) * dim;
     int index = j->batch->index[row], slot = index % KV_BLOCK;
-    uint16_t *block = kv_block(j->kv, j->layer, block_of(j->batch, row, index), head), packed[1024];
+    uint16_t *block = kv_block(j->kv, j->layer, block_of(j->batch, row, index), head), packed[EY_MAX_HEAD_DIM];
     j->c->k->pack(packed, j->k + at, dim, dim, true);
     for (size_t d = 0; d < dim; d++) block[d * KV_BLOCK + (size_t)slot] = packed[d];
     j->c->k->pack(block + dim * KV_BLOCK + (size_t)slot * dim, j->v + at, dim, dim, true);

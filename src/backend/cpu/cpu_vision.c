@@ -102,7 +102,7 @@ static void split_head(const struct split_job *j, size_t i, size_t head)
 {
     size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden, patch = (size_t)j->first + i;
     const float *row = j->rows + i * 3 * hidden + head * dim, *rope = j->rope + i * dim;
-    float turned[1024], scale = 1.0f / sqrtf((float)dim);
+    float turned[EY_MAX_HEAD_DIM], scale = 1.0f / sqrtf((float)dim);
     float *q = j->to.q + (head * j->to.patches + patch) * dim, *v = j->to.v + (head * j->to.patches + patch) * dim;
     float *k = j->to.k + head * j->to.patches * dim + patch / CPU_KEYS * dim * CPU_KEYS + patch % CPU_KEYS;
     memcpy(turned, row, dim * sizeof(float));

@@ -103,7 +103,7 @@ static bool read_text(struct text_shape *t, const struct source *s, ey_err *e)
               read_int(s, "num_hidden_layers", 1, EY_MAX_LAYERS, &t->n_layers, e) &&
               read_int(s, "num_attention_heads", 1, EY_MAX_WIDTH, &t->n_heads, e) &&
               read_int(s, "num_key_value_heads", 1, EY_MAX_WIDTH, &t->n_kv_heads, e) &&
-              read_int(s, "head_dim", 2, 1024, &t->head_dim, e) &&
+              read_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &t->head_dim, e) &&
               read_int(s, "intermediate_size", 1, EY_MAX_WIDTH, &t->mlp, e) &&
               read_int(s, "vocab_size", 1, EY_MAX_VOCABULARY, &t->vocabulary, e) &&
               read_int(s, "max_position_embeddings", 1, 1 << 24, &t->max_position, e) &&
@@ -124,6 +124,9 @@ static bool check_vision(struct vision_shape *v, int table, const struct text_sh
         return ey_fail(e, EY_BAD_MODEL, "%s: num_position_embeddings %d is no square", what, table);
     if (v->hidden % v->n_heads || v->head_dim % 4)
         return ey_fail(e, EY_BAD_MODEL, "%s: hidden_size %d and num_heads %d do not make heads of a multiple of 4", what, v->hidden, v->n_heads);
+    if (v->head_dim > EY_MAX_HEAD_DIM)
+        return ey_fail(e, EY_BAD_MODEL, "%s: hidden_size %d and num_heads %d make heads of %d; at most %d are supported", what, v->hidden,
+                       v->n_heads, v->head_dim, EY_MAX_HEAD_DIM);
     if (v->out_hidden != t->hidden)
         return ey_fail(e, EY_BAD_MODEL, "%s: out_hidden_size %d is not the text model's hidden_size %d", what, v->out_hidden, t->hidden);
     if (v->n_deepstack > t->n_layers)

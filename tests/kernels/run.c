@@ -1,0 +1,186 @@
+/* Runs a problem on a backend, whole or cut into calls, with canaries round every output; and judges the result. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+enum { GUARD = 96 }; /* elements on each side: more than the widest vector or tile */
+static const float canary = -7.25e33f;
+
+/* ---- device memory ---- */
+
+static dev allocate(struct run *r, size_t elements)
+{
+    ey_err e = {0};
+    dev p = r->be->ops->alloc(r->be, (elements ? elements : 1) * r->be->ops->element_size, &e);
+    if (!p || r->n == RUN_BUFFERS) printf("%s\n", e.text), exit(2);
+    r->buffer[r->n++] = p;
+    return p;
+}
+
+dev run_input(struct run *r, const float *x, size_t n)
+{
+    dev p = allocate(r, n);
+    r->be->ops->write(r->be, p, x, n);
+    return p;
+}
+
+dev run_output(struct run *r, size_t n)
+{
+    dev p = allocate(r, n + 2 * GUARD);
+    float *values = malloc((n + 2 * GUARD) * sizeof(float));
+    for (size_t i = 0; i < n + 2 * GUARD; i++) values[i] = canary;
+    r->be->ops->write(r->be, p, values, n + 2 * GUARD);
+    free(values);
+    r->guarded[r->n - 1] = n;
+    return r->be->ops->at(r->be, p, GUARD);
+}
+
+dev run_at(const struct run *r, dev p, int row, int width)
+{
+    return r->be->ops->at(r->be, p, (size_t)row * (size_t)width);
+}
+
+void run_fetch_rows(struct run *r, float *out)
+{
+    r->be->ops->read(r->be, out, r->out, (size_t)r->p->n * (size_t)r->p->out_width);
+}
+
+static bool canaries_live(struct run *r, int i)
+{
+    float sides[2 * GUARD], expected = canary;
+    if (!r->guarded[i]) return true;
+    r->be->ops->read(r->be, sides, r->buffer[i], GUARD);
+    r->be->ops->read(r->be, sides + GUARD, r->be->ops->at(r->be, r->buffer[i], GUARD + r->guarded[i]), GUARD);
+    for (int j = 0; j < 2 * GUARD; j++)
+        if (memcmp(&sides[j], &expected, sizeof(float)) != 0) return false;
+    return true;
+}
+
+void run_start(struct run *r, struct backend *be, const struct problem *p)
+{
+    ey_err e = {0};
+    *r = (struct run){.be = be, .p = p};
+    if (!be->ops->reserve(be, &p->limits, &e)) printf("%s\n", e.text), exit(2);
+    p->c->op->begin(r);
+}
+
+bool run_stop(struct run *r)
+{
+    bool live = true;
+    for (int i = 0; i < r->n; i++) {
+        live = canaries_live(r, i) && live;
+        r->be->ops->release(r->be, r->buffer[i]);
+    }
+    return live;
+}
+
+/* ---- one way of cutting a problem ---- */
+
+/* Odd pieces first, then even ones: what a call spills over is overwritten by a neighbour, or overwrites one. */
+static void call_pieces(struct run *r, const struct cut *cut, int parity)
+{
+    const struct problem *p = r->p;
+    for (int first = 0, i = 0, n; first < p->n; first += n, i++) {
+        n = cut->n_sizes ? cut->sizes[i % cut->n_sizes] * p->unit : p->n;
+        if (n > p->n - first) n = p->n - first;
+        if (i % 2 == parity) p->c->op->call(r, first, n);
+    }
+}
+
+bool run_all(float *out, struct backend *be, const struct problem *p, const struct cut *cut)
+{
+    struct run r;
+    ey_err e = {0};
+    run_start(&r, be, p);
+    call_pieces(&r, cut, 1);
+    call_pieces(&r, cut, 0);
+    bool ok = be->ops->finish(be, &e);
+    p->c->op->fetch(&r, out);
+    return run_stop(&r) && ok;
+}
+
+/* ---- judgement ---- */
+
+/* What the error's power may be, relative to the result's.
+ *
+ * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum whose power grows with
+ * its length: eps^2/4 · K/8, twice (ref's own error too), and a few eps^2 for norms, exp and scales.
+ * BF16 products: activations rounded to 8 bits, relative error at most 2^-9, and independent: 2^-18 = 4e-6 at worst
+ * (mean square 7e-7). With their remainders (`precise`) the square of that. The keys and values of the cache are
+ * as coarse in every variant, and a score's error grows with the score, so 4 times that. */
+double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
+{
+    enum dtype d = p->c->dtype;
+    double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise ? f32 + 0x1p-36 : 0x1p-18;
+    bool coarse = k->bf16 && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_NONE);
+    return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0);
+}
+
+static const char *dtype_name(enum dtype d)
+{
+    return d == DTYPE_F8_E4M3 ? "fp8" : d == DTYPE_BF16 ? "bf16" : d == DTYPE_F16 ? "f16" : d == DTYPE_F32 ? "f32" : "mixed";
+}
+
+void case_name(char *out, size_t size, const struct test_case *c)
+{
+    static const char *const fills[] = {"random", "exact", "codes", "large", "tiny", "zero", "huge scores", "equal scores"};
+    int n = snprintf(out, size, "%s %s n=%d k=%d m=%d", c->op->name, dtype_name(c->dtype), c->n, c->k, c->m);
+    if (c->dim) n += snprintf(out + n, size - (size_t)n, " heads=%d/%d dim=%d", c->heads, c->kv_heads, c->dim);
+    snprintf(out + n, size - (size_t)n, " %s%s", fills[c->fill], c->other ? " other" : "");
+}
+
+static bool element_near(float got, float want, double allowed)
+{
+    if (isnan(want)) return isnan(got);
+    if (isinf(want) || isinf(got)) return got == want;
+    return !isnan(got) && fabs((double)got - (double)want) <= allowed;
+}
+
+static double mean_power(const float *x, size_t n)
+{
+    double power = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(x[i])) power += (double)x[i] * (double)x[i];
+    return power / (double)n;
+}
+
+static double error_power(const float *got, const float *want, size_t n, double floor)
+{
+    double power = 0;
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs((double)got[i] - (double)want[i]) - floor;
+        if (isfinite(want[i]) && error > 0) power += error * error;
+    }
+    return power / (double)n;
+}
+
+bool check_near(const char *name, const char *variant, const float *got, const float *want, size_t n, int width, double bound, double floor)
+{
+    double power = mean_power(want, n), error = error_power(got, want, n, floor), reach = 8 * sqrt(bound);
+    if (!n) return true;
+    double luck = 1 + 8 / sqrt((double)n); /* a few sums may all happen to be small */
+    for (size_t i = 0; i < n; i++) {
+        double allowed = floor + reach * (sqrt(power) + fabs((double)want[i]));
+        if (element_near(got[i], want[i], allowed)) continue;
+        printf("FAIL %s, %s: row %zu column %zu is %.9g, not %.9g (within %.3g)\n", name, variant, i / (size_t)width,
+               i % (size_t)width, (double)got[i], (double)want[i], allowed);
+        return false;
+    }
+    if (error <= luck * bound * power) return true;
+    printf("FAIL %s, %s: error power %.3g of the result's, more than %.3g\n", name, variant, error / power, bound);
+    return false;
+}
+
+bool check_same(const char *name, const char *variant, const char *how, const float *got, const float *want, size_t n, int width)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&got[i], &want[i], sizeof(float)) == 0 || (isnan(got[i]) && isnan(want[i]))) continue;
+        printf("FAIL %s, %s, %s: row %zu column %zu is %.9g, not the same bits as %.9g\n", name, variant, how,
+               i / (size_t)width, i % (size_t)width, (double)got[i], (double)want[i]);
+        return false;
+    }
+    return true;
+}
