@@ -27,6 +27,9 @@ enum {
     EY_MAX_STOP_BYTES = 1024,
     EY_MAX_THREADS = 256,
     EY_MAX_PATH = 4096,
+    EY_MAX_BOXES = 1000,           /* that detect reads from one answer */
+    EY_MAX_LABEL_BYTES = 1000,     /* of a box; longer ones are cut */
+    EY_MAX_LINE_BYTES = 1 << 20,   /* a message of chat */
 };
 #define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* as the format's own reader */
 #define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* a picture's file */

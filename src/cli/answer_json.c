@@ -14,7 +14,8 @@ bool json_add_text(struct buf *out, const char *text)
 bool json_add_usage(struct buf *out, const ey_answer *answer)
 {
     buf_printf(out, "{\"prompt_tokens\": %d, \"completion_tokens\": %d, ", answer->prompt_tokens, answer->completion_tokens);
-    buf_printf(out, "\"prompt_tokens_details\": {\"cached_tokens\": 0, \"multimodal_tokens\": {\"image\": %d}}, ", answer->image_tokens);
+    buf_printf(out, "\"prompt_tokens_details\": {\"cached_tokens\": %d, \"multimodal_tokens\": {\"image\": %d}}, ", answer->cached_tokens,
+               answer->image_tokens);
     buf_add_text(out, "\"images\": [");
     for (size_t i = 0; i < answer->n_images; i++) {
         const ey_image_usage *image = &answer->images[i];

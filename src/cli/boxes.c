@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/limits.h"
 #include "base/utf8.h"
 
 #define SCALE 1000.0 /* Qwen3-VL's coordinates, whatever the picture's size and shape */
@@ -163,10 +162,11 @@ static void settle(double v[4], bool any_real)
     }
 }
 
-/* Exactly four numbers in brackets at r->at, which is left there when it is anything else. */
-static bool read_box(struct reader *r, double box[4])
+/* Exactly four numbers in brackets at r->at; anything else leaves r->at and *f as they are. */
+static bool read_box(struct reader *r, struct frame *f)
 {
     const char *at = r->at;
+    double box[4];
     bool any_real = false;
     if (at == r->end || *at != '[') return false;
     for (int i = 0; i < 4; i++) {
@@ -176,6 +176,8 @@ static bool read_box(struct reader *r, double box[4])
         if (at == r->end || *at != (i < 3 ? ',' : ']')) return false;
     }
     settle(box, any_real);
+    memcpy(f->box, box, sizeof(box));
+    f->has_box = true;
     r->at = at + 1;
     return true;
 }
@@ -262,7 +264,7 @@ static void read_value(struct reader *r)
 {
     struct frame *f = top(r);
     char c = *r->at;
-    if (f->key == KEY_BOX && read_box(r, f->box)) f->has_box = true, value_done(r);
+    if (f->key == KEY_BOX && read_box(r, f)) value_done(r);
     else if (c == '{' || c == '[') push(r, c == '[');
     else if (c == '"' || c == '\'') {
         struct span text = read_string(r, ",}]");

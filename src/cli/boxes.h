@@ -3,8 +3,7 @@
 #define EY_CLI_BOXES_H
 
 #include "base/buf.h"
-
-enum { EY_MAX_BOXES = 1000, EY_MAX_LABEL_BYTES = 1000 };
+#include "base/limits.h"
 
 struct box {
     double x1, y1, x2, y2; /* 0..1000 of the picture's width and height; x1 <= x2, y1 <= y2 */

@@ -13,10 +13,9 @@ static void note_interrupt(int signal_number)
     interrupted = 1;
 }
 
-void cancel_watch(void)
+static void watch(int flags)
 {
-    /* One shot: a program that does not come to its next event can still be ended. */
-    struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = flags};
     sigaction(SIGINT, &action, &before);
     if (before.sa_handler == SIG_IGN) cancel_unwatch(); /* whoever started us keeps Ctrl-C from us, as shells do with & */
 }
@@ -24,6 +23,22 @@ void cancel_watch(void)
 void cancel_unwatch(void)
 {
     sigaction(SIGINT, &before, NULL);
+}
+
+/* One shot: a program that does not come to its next event can still be ended. */
+void cancel_watch(void)
+{
+    watch((int)SA_RESETHAND | SA_RESTART);
+}
+
+void cancel_watch_reading(void)
+{
+    watch(0);
+}
+
+void cancel_forget(void)
+{
+    interrupted = 0;
 }
 
 bool cancel_asked(void)

@@ -7,7 +7,11 @@
 enum { EXIT_INTERRUPTED = 130 }; /* as shells have it: 128 + SIGINT */
 
 void cancel_watch(void);
+/* The same while a line is typed: reading fails with EINTR, however often. */
+void cancel_watch_reading(void);
 void cancel_unwatch(void);
 bool cancel_asked(void);
+/* What was asked is done: cancel_asked() is false again. */
+void cancel_forget(void);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/utf8.h"
 #include "cli/answer_json.h"
 #include "cli/boxes.h"
 #include "cli/cancel.h"
@@ -61,7 +61,8 @@ static bool check_call(const struct options *o, ey_err *e)
     if (o->n_args < 2) return ey_fail(e, EY_BAD_REQUEST, "detect needs a picture and what to look for: %s", example);
     if (o->n_args > 2) return ey_fail(e, EY_BAD_REQUEST, "detect takes one picture and one list of things, not %zu arguments: %s", o->n_args, example);
     if (!o->args[1][strspn(o->args[1], " ,")]) return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
-    return input_check_text(o->args[1], strlen(o->args[1]), "what to look for", e) && input_check_pictures(o->args, 1, "detect", e);
+    return input_check_text(o->args[1], strlen(o->args[1]), "what to look for", e) &&
+           input_check_pictures(o->args, 1, "detect", e) && (!o->draw || check_drawing(o->draw, o->args[0], e));
 }
 
 /* ---- asking ---- */
@@ -99,7 +100,6 @@ static bool detect(struct detection *d, const struct options *o, ey_err *e)
 {
     const char *what = o->args[1];
     if (!input_read(&d->picture, o->args[0], EY_MAX_IMAGE_BYTES, e)) return false;
-    if (o->draw && !check_drawing(o->draw, o->args[0], e)) return false;
     if (!make_prompt(d, what, e) || !session_load(&d->session, e)) return false;
     struct question question = {&d->picture, 1, d->prompt, false, true};
     if (!session_ask(&d->session, &question, &d->answer, e)) return false;
@@ -135,14 +135,10 @@ static void remark(const struct detection *d)
 
 static bool fail_unclear(const struct detection *d, ey_err *e)
 {
-    struct buf said = buf_with_max(4 * SHOWN_BYTES + 16);
-    char beginning[SHOWN_BYTES + 1];
-    snprintf(beginning, sizeof(beginning), "%s", d->answer.text);
-    term_add_name(&said, beginning);
-    ey_fail(e, EY_INTERNAL, "the model's answer has no boxes that can be understood: %s%s", said.data ? said.data : "(empty)",
-            d->answer.n_text > SHOWN_BYTES ? " …" : "");
-    buf_free(&said);
-    return false;
+    size_t n = d->answer.n_text < SHOWN_BYTES ? d->answer.n_text : SHOWN_BYTES;
+    while (n && !utf8_valid(d->answer.text, n)) n--; /* whole characters */
+    return ey_fail(e, EY_BAD_MODEL, "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)n, d->answer.text,
+                   n < d->answer.n_text ? " …" : "");
 }
 
 static bool draw(struct detection *d, const char *path, ey_err *e)

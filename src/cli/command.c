@@ -31,6 +31,18 @@ static const struct command commands[] = {
      "As ask with the question \"Describe this image in detail.\"\n"},
     {"read", READ, cmd_read, "IMAGE", "the text in the picture",
      "As ask with the question \"Read all the text in the image.\", always the likeliest tokens, at high detail.\n"},
+    {"detect", DETECT, cmd_detect, "IMAGE WHAT", "boxes as JSON, in pixels",
+     "WHAT is one thing or several with commas between them. One line of JSON: a label and the corners x1, y1, x2, y2 of\n"
+     "each, in pixels of the upright picture; [] when there is none. An answer that has no boxes is shown on standard\n"
+     "error, and the exit status is 1. --draw paints the boxes into a copy of the picture.\n"
+     "\n"
+     "  eyelet detect street.jpg \"car, person\" --draw found.png\n"},
+    {"chat", CHAT, cmd_chat, "[IMAGE...]", "a conversation in the terminal",
+     "Each line is a message; pictures go with the first one, or with the next after /image PATH. Ctrl-C stops an\n"
+     "answer, Ctrl-D leaves, /help tells the rest. When standard input is no terminal, answers are printed without\n"
+     "prompts, and the exit status is 1 when a line failed.\n"
+     "\n"
+     "  eyelet chat photo.jpg\n"},
     {"bench", BENCH, cmd_bench, "", "how fast: load, vision, prefill, decode",
      "Runs each phase on a picture of its own and prints its share of what this machine can do at most, measured in\n"
      "the same run: reading memory for decode, multiply-adds for vision and prefill.\n"},

@@ -20,7 +20,7 @@ struct text_list {
 };
 
 struct options {
-    const char *model, *device, *cpu_mask, *detail;
+    const char *model, *device, *cpu_mask, *detail, *draw;
     int64_t threads, max_model_len, max_tokens, runs;
     int64_t max_pixels; /* 0: as detail says */
     int64_t logprobs;   /* < 0: none */

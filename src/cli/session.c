@@ -60,8 +60,9 @@ static ey_detail detail_of(const struct options *o)
     return strcmp(o->detail, "high") == 0 ? EY_DETAIL_HIGH : EY_DETAIL_AUTO;
 }
 
-static ey_part picture_part(const struct input *picture, const struct options *o)
+ey_part session_picture(const struct session *s, const struct input *picture)
 {
+    const struct options *o = s->options;
     ey_part part = ey_image_part(picture->bytes, picture->size);
     part.detail = detail_of(o);
     part.max_pixels = o->max_pixels > 0 ? (uint64_t)o->max_pixels : 0;
@@ -123,7 +124,7 @@ ey_request session_request(struct session *s, const ey_message *messages, size_t
     request.max_tokens = (int)o->max_tokens;
     request.top_logprobs = (int)o->logprobs;
     request.parse_special_tokens = o->parse_special;
-    request.ignore_eos = s->ignore_eos;
+    request.ignore_eos = s->ignore_eos, request.fresh = s->ignore_eos;
     request.sampling = session_sampling(s, greedy);
     request.stop = o->stop.item, request.n_stop = o->stop.n;
     request.on_event = hear, request.event_user = listener;
@@ -137,7 +138,7 @@ bool session_ask(struct session *s, const struct question *question, ey_answer *
     *answer = (ey_answer){0};
     ey_part *parts = calloc(n + 1, sizeof(*parts));
     if (!parts) return ey_fail_memory(e, "the question", (n + 1) * sizeof(*parts));
-    for (size_t i = 0; i < n; i++) parts[i] = picture_part(&question->pictures[i], s->options);
+    for (size_t i = 0; i < n; i++) parts[i] = session_picture(s, &question->pictures[i]);
     parts[n] = ey_text_part(question->text);
     ey_message message = {.role = "user", .parts = parts, .n_parts = n + 1};
     struct listener listener = {s, question->stream};

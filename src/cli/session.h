@@ -42,6 +42,9 @@ struct listener {
 };
 ey_request session_request(struct session *s, const ey_message *messages, size_t n, bool greedy, struct listener *listener);
 
+/* A picture as a part of a message, at the size that the options say; borrows its bytes. */
+ey_part session_picture(const struct session *s, const struct input *picture);
+
 /* Puts one question; Ctrl-C and a reader that went away cancel it. The answer is the caller's, also after an error. */
 bool session_ask(struct session *s, const struct question *question, ey_answer *answer, ey_err *e);
 

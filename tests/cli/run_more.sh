@@ -1,0 +1,189 @@
+#!/bin/bash
+# detect and chat as a person calls them, with the demo model: run_more.sh EYELET JSON_AT, in the source tree. Prints TAP.
+set -u
+eyelet=$(realpath "$1") json_at=$(realpath "$2") examples=$PWD/examples
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export EYELET_MODEL=$PWD/models/demo HOME=$work HF_HOME=$work/no-cache
+cd "$work" || exit 1
+ran=0 failed=0
+
+say() { # say NAME: "ok" or "not ok" by the last status
+  if [ $? -eq 0 ]; then echo "ok $((++ran)) $1"; else echo "not ok $((++ran)) $1"; failed=$((failed + 1)); show; fi
+}
+show() { sed 's/^/# stdout: /' out | head -20; sed 's/^/# stderr: /' err | head -20; echo "# status: ${status-}"; }
+
+# matches FILE PATTERN: an extended regular expression; "-": the file is empty; "*": whatever.
+matches() {
+  case $2 in
+    -) [ ! -s "$1" ] ;;
+    '*') true ;;
+    *) grep -qE -- "$2" "$1" ;;
+  esac
+}
+
+# try NAME STATUS STDOUT STDERR ARGUMENT...; standard input is the file `in`, when there is one
+try() {
+  local name=$1 want=$2 want_out=$3 want_err=$4
+  shift 4
+  "$eyelet" "$@" >out 2>err <"$([ -e in ] && echo in || echo /dev/null)"
+  status=$?
+  [ $status -eq "$want" ] && matches out "$want_out" && matches err "$want_err"
+  say "$name"
+}
+
+# ---- detect ----
+scene=$examples/shapes-4.png # 224 x 400; its pink square is at 97, 134, 183, 220
+try "detect nothing" 2 - 'needs a picture and what' detect "$scene"
+try "detect three" 2 - 'not 3 arguments' detect "$scene" circle square
+try "detect blanks" 2 - 'is empty' detect "$scene" ' , '
+try "detect in a directory" 2 - 'is a directory' detect "$examples" circle
+try "detect in what is not there" 1 - 'nope.png: No such file' detect nope.png circle
+try "detect has no sampling" 2 - 'not an option of detect' detect "$scene" circle --temperature 1
+cp "$scene" scene.png && ln -s scene.png link.png
+try "drawing over the picture" 2 - 'overwrite the picture' detect scene.png circle --draw scene.png
+try "drawing over the picture by another name" 2 - 'overwrite the picture' detect scene.png circle --draw link.png
+cmp -s scene.png "$scene"
+say "the picture is as it was"
+try "drawing to what is no PNG" 2 - 'does not end in .png' detect scene.png circle --draw out.jpg
+try "drawing where nothing can be, before any load" 1 - 'cannot write no/where.png' detect --model nowhere scene.png circle --draw no/where.png
+try "drawing is tried without a trace" 1 - 'nowhere' detect --model nowhere scene.png circle --draw new.png
+[ ! -e new.png ]
+say "no file is left"
+try "detect" 0 '^\[\{"label": "[^"]+", "box": \[[0-9]+, [0-9]+, [0-9]+, [0-9]+\]\}.*\]$' - detect scene.png 'pink square' --draw found.png
+[ "$(wc -l <out)" -eq 1 ] && [ "$("$json_at" 0.keys <out)" = label,box ]
+say "one line, label and box"
+"$json_at" 0.box.0 0.box.1 0.box.2 0.box.3 <out | awk '
+  function least(a, b) { return a < b ? a : b }
+  function most(a, b) { return a > b ? a : b }
+  { w = least($3, 183) - most($1, 97); h = least($4, 220) - most($2, 134)
+    both = w > 0 && h > 0 ? w * h : 0
+    ok = both / (($3 - $1) * ($4 - $2) + 86 * 86 - both) > 0.5 }
+  END { exit !ok }'
+say "the box is where the square is"
+cp out plain
+try "detect --json is the same" 0 . - detect scene.png 'pink square' --json
+cmp -s out plain
+say "the same line"
+try "what was drawn is a picture" 0 '"width": 224, "height": 400' - ask --json --max-tokens 1 found.png what
+! cmp -s found.png scene.png
+say "with boxes in it"
+try "an upright original" 0 '^\[\{.*\}\]$' - detect "$examples/turned.jpg" heart --draw upright.png
+try "is drawn upright" 0 '"width": 300, "height": 420' - ask --json --max-tokens 1 upright.png what
+status=0
+"$eyelet" detect - 'pink square' <scene.png >out 2>err
+cmp -s out plain
+say "a picture from standard input"
+try "an answer that has no end" 1 '^\[\]$' 'cut after 5 tokens' detect scene.png 'pink square' --max-tokens 5
+grep -q 'no boxes that can be understood: "' err
+say "its beginning is shown"
+
+# ---- chat ----
+# talk NAME STATUS STDOUT STDERR LINES ARGUMENT...
+talk() {
+  local name=$1 status=$2 want_out=$3 want_err=$4
+  printf "$5" >in
+  shift 5
+  try "$name" "$status" "$want_out" "$want_err" chat --temperature 0 "$@"
+  rm in
+}
+lines() { [ "$(wc -l <out)" -eq "$1" ]; }
+
+try "chat with a missing picture" 1 - 'nope.png: No such file' chat nope.png
+try "chat with standard input as picture" 2 - 'a picture needs a file' chat -
+try "chat has no --json" 2 - 'not an option of chat' chat --json
+talk "no line" 0 - - ''
+talk "blank lines" 0 - - '\n  \n\n'
+talk "two turns about a picture" 0 'pink square' - '/image scene.png\nDescribe this image.\nHow many shapes are there?\n'
+lines 2
+say "a line an answer"
+tail -1 out >with
+cp out turns
+talk "the picture as an argument" 0 'pink square' - 'Describe this image.\nHow many shapes are there?\n' scene.png
+cmp -s out turns
+say "says the same"
+talk "no end of the last line, DOS ends of the others" 0 'pink square' - 'Describe this image.\r\nHow many shapes are there?' scene.png
+cmp -s out turns
+say "says the same, too"
+talk "/clear" 0 . - '/image scene.png\nDescribe this image.\n/clear\nHow many shapes are there?\n'
+tail -1 out | cmp -s - with
+[ $? -eq 1 ] && lines 2
+say "forgets the picture"
+talk "/quit" 0 - - '/quit\nDescribe this image.\n'
+talk "/help" 0 - '^/image PATH' '/help\n'
+talk "an unknown command" 1 . 'no command /foo; /help' '/foo\nDescribe this image.\n' scene.png
+lines 1
+say "does not end the conversation"
+talk "a mistyped one" 1 - 'did you mean /image' '/imgae x.png\n'
+talk "a message that begins with a slash" 0 . - ' /image is a command\n'
+echo 'no picture' >text.png
+talk "pictures that are none" 1 'pink square' 'text.png: ' '/image text.png\n/image nope.png\n/image\n/image scene.png\nDescribe this image.\n'
+[ "$(wc -l <err)" -eq 3 ] && lines 1
+say "each is said, and the next one counts"
+cp scene.png 'my scene.png'
+talk "quotes round a path, ~" 0 'pink square' - "/image 'my scene.png' \nDescribe this image.\n/image ~/scene.png\nDescribe this image.\n"
+lines 2
+say "both are read"
+talk "no UTF-8" 1 . 'not UTF-8' '\377\nDescribe this image.\n' scene.png
+talk "a NUL" 1 . 'NUL byte' 'a\000b\nDescribe this image.\n' scene.png
+{ head -c 1048577 /dev/zero | tr '\0' x; printf '\nHello\n'; } >in
+try "a line one byte too long" 1 . 'longer than 1048576 bytes' chat --temperature 0
+lines 1
+say "the next is a message again"
+rm in
+talk "a full context" 1 . '/clear begins anew' "$(printf 'What is this?\\n%.0s' {1..20})" --max-model-len 64
+talk "begins anew" 1 . '/clear begins anew' "$(printf 'What is this?\\n%.0s' {1..20})/clear\\nHello\\n" --max-model-len 64
+cp err errors && tail -1 out | grep -q .
+[ "$(wc -l <errors)" -lt 20 ]
+say "and was not full at first"
+printf 'Hello\nHello\n' | "$eyelet" chat --temperature 0 2>err >/dev/full
+status=${PIPESTATUS[1]}
+[ "$status" -eq 1 ] && grep -q 'cannot write' err
+say "full disk"
+printf 'What is this?\nAnd now?\n' >in
+try "a seed" 0 . - chat --temperature 2 --seed 7 --quiet scene.png
+cp out first
+try "the same seed" 0 . - chat --temperature 2 --seed 7 --quiet scene.png
+cmp -s out first
+say "gives the same conversation"
+rm in
+
+# Ctrl-C once the program listens for it, which it does while it answers; the plain backend takes its time
+printf '%s\n' "$(printf 'what is this %.0s' {1..800})" Hello >in
+env --default-signal=INT "$eyelet" chat --device ref <in >out 2>err &
+pid=$!
+for i in {1..600}; do
+  caught=$(awk '/^SigCgt/ {print substr($2, 9)}' /proc/$pid/status 2>/dev/null) || break
+  (((16#0$caught & 2) != 0)) && [ "$(readlink /proc/$pid/exe)" = "$eyelet" ] && break
+  sleep 0.02
+done
+kill -INT $pid 2>/dev/null
+wait $pid
+status=$?
+[ $status -eq 130 ]
+say "Ctrl-C ends a conversation from a pipe"
+rm in
+
+# ---- a terminal ----
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminals to give
+  # what is typed waits until the prompt is there, because Ctrl-C throws away what was typed before
+  wait_for() { for i in {1..200}; do [ "$(grep -c -- "$1" shown)" -ge "$2" ] && return; sleep 0.05; done; }
+  typed() { script -qec "'$eyelet' chat --temperature 0 $*" /dev/null >shown 2>err; }
+  : >shown
+  { wait_for '> ' 1; printf 'half a line\003'; wait_for '> ' 2; printf 'Describe this image.\n'; wait_for 'pink square' 1
+    printf '/image nope.png\n'; wait_for 'No such file' 1; printf '\004'; sleep 0.3; } | typed scene.png
+  status=${PIPESTATUS[1]}
+  cp shown out
+  grep -q 'Ctrl-D leaves, /help' shown && grep -q 'pink square' shown && [ "$status" -eq 0 ]
+  say "a conversation on a terminal: Ctrl-C at the prompt, Ctrl-D"
+  : >shown
+  { wait_for '> ' 1; printf 'Describe this image.\n'; wait_for 'vision' 1; printf '\003'; wait_for 'taken back' 1
+    wait_for '> ' 2; printf '/quit\n'; sleep 0.3; } | typed --device ref "$examples/shapes-5.png"
+  status=${PIPESTATUS[1]}
+  cp shown out
+  grep -q 'taken back' shown && [ "$status" -eq 0 ]
+  say "Ctrl-C while it looks, and the conversation goes on"
+fi
+
+echo "1..$ran"
+[ $failed -eq 0 ]
