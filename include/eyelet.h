@@ -160,6 +160,7 @@ typedef struct {
     bool add_vision_id;        /* "Picture 1: " before each picture */
     bool parse_special_tokens; /* false: text that spells a special token stays text */
     int max_tokens;            /* of the answer; 0: as many as the context holds */
+    bool fresh;                /* compute all of it, also what the last request left in the KV cache */
     bool ignore_eos;           /* go on after a stop token (benchmarks) */
     ey_sampling sampling;      /* ey_request_defaults: greedy */
     const char *const *stop;   /* texts that end the answer and are not part of it */
@@ -205,6 +206,7 @@ typedef struct {
     int *tokens;               /* ids of the answer, the stop token not among them */
     int n_tokens;
     int prompt_tokens, completion_tokens, image_tokens;
+    int cached_tokens; /* of the prompt, taken from the last request on this engine */
     ey_image_usage *images;
     size_t n_images;
     ey_token_logprobs *logprobs; /* [n_logprobs], one a token of the answer (a stop token has one too) */

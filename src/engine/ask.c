@@ -16,6 +16,8 @@ struct ask {
     struct pictures pictures;
     struct ids prompt;
     struct visual_run runs[EY_MAX_IMAGES];
+    uint8_t digest[EY_MAX_IMAGES][DIGEST_BYTES];
+    size_t reused;         /* rows of the prompt that are in the KV cache already */
     int32_t next_position; /* of the first generated token */
     struct generation generation;
     struct detok detok;
@@ -97,20 +99,37 @@ static bool plan_answer(struct ask *a, ey_err *e)
                            a->request->top_logprobs, e);
 }
 
-static void mark_features(struct host_buffers *h, const struct visual_run *runs, size_t n_runs, size_t n)
+static void mark_pictures(struct host_buffers *h, const struct visual_run *runs, size_t n_runs, size_t n)
 {
     int32_t next = 0;
-    for (size_t i = 0; i < n; i++) h->feature[i] = -1;
+    for (size_t i = 0; i < n; i++) h->feature[i] = -1, h->picture[i] = -1;
     for (size_t r = 0; r < n_runs; r++)
-        for (int i = 0; i < runs[r].rows * runs[r].cols; i++) h->feature[runs[r].first + (size_t)i] = next++;
+        for (size_t i = runs[r].first, end = i + (size_t)(runs[r].rows * runs[r].cols); i < end; i++)
+            h->feature[i] = next++, h->picture[i] = (int16_t)r;
 }
 
 static void lay_out_rows(struct ask *a)
 {
     struct host_buffers *h = &a->engine->host;
     for (size_t i = 0; i < a->prompt.n; i++) h->token[i] = a->prompt.id[i], h->index[i] = (int32_t)i, h->seq[i] = 0;
-    mark_features(h, a->runs, a->pictures.n, a->prompt.n);
+    mark_pictures(h, a->runs, a->pictures.n, a->prompt.n);
     a->next_position = mrope_positions(h->position, a->prompt.n, a->runs, a->pictures.n);
+}
+
+/* Takes over what the last request left, but for the last row, whose logits are wanted. */
+static void reuse_rows(struct ask *a)
+{
+    struct kv_record *record = &a->engine->record;
+    const struct host_buffers *h = &a->engine->host;
+    size_t most = a->request->fresh ? 0 : a->prompt.n - 1;
+    a->reused = kv_record_match(record, h->token, h->picture, most, (const uint8_t(*)[DIGEST_BYTES])a->digest);
+    memcpy(record->digest, a->digest, sizeof(record->digest));
+    a->answer->cached_tokens = (int)a->reused;
+}
+
+static size_t run_end(const struct visual_run *run)
+{
+    return run->first + (size_t)run->rows * (size_t)run->cols;
 }
 
 /* ---- forward passes ---- */
@@ -124,10 +143,11 @@ static bool encode_pictures(struct ask *a)
         struct picture *p = &a->pictures.item[i];
         struct watch watch = {watch_phase, a};
         a->done = (int)i;
-        image_patchify(engine->host.pixels, &p->pixels, &engine->model.patch_spec);
-        vision_encode(&engine->model, engine->be, &engine->ws, engine->host.pixels, p->rows, p->cols, first_token,
-                      engine->host.patch_positions, &watch);
         first_token += p->tokens;
+        if (run_end(&a->runs[i]) <= a->reused) continue; /* all of its rows are in the KV cache */
+        image_patchify(engine->host.pixels, &p->pixels, &engine->model.patch_spec);
+        vision_encode(&engine->model, engine->be, &engine->ws, engine->host.pixels, p->rows, p->cols,
+                      first_token - p->tokens, engine->host.patch_positions, &watch);
     }
     return !a->cancelled;
 }
@@ -146,17 +166,19 @@ static bool run_rows(struct ask *a, int first, int n, bool last, const struct wa
     ey_engine *engine = a->engine;
     struct batch batch = batch_of(engine, first, n);
     int32_t out_row = n - 1;
-    return decoder_step(&engine->model, engine->be, &engine->ws, &engine->kv, &batch, &out_row, last ? 1 : 0, engine->logits, watch);
+    bool done = decoder_step(&engine->model, engine->be, &engine->ws, &engine->kv, &batch, &out_row, last ? 1 : 0, engine->logits, watch);
+    if (done) kv_record_add(&engine->record, engine->host.token, engine->host.picture, (size_t)first, (size_t)n);
+    return done;
 }
 
 static bool prefill(struct ask *a)
 {
-    int n = (int)a->prompt.n, chunk = a->engine->ws.max_rows;
-    a->phase = "prefill", a->total = (n + chunk - 1) / chunk;
-    for (int first = 0; first < n && !a->cancelled; first += chunk) {
+    int n = (int)a->prompt.n, reused = (int)a->reused, chunk = a->engine->ws.max_rows;
+    a->phase = "prefill", a->total = (n - reused + chunk - 1) / chunk;
+    for (int first = reused; first < n && !a->cancelled; first += chunk) {
         struct watch watch = {watch_phase, a};
         int rows = n - first < chunk ? n - first : chunk;
-        a->done = first / chunk;
+        a->done = (first - reused) / chunk;
         if (!run_rows(a, first, rows, first + rows == n, &watch)) break;
     }
     return !a->cancelled;
@@ -191,7 +213,7 @@ static void step(struct ask *a)
     struct generation *g = &a->generation;
     int at = (int)a->prompt.n + g->n - 1;
     int32_t position = a->next_position + g->n - 1;
-    h->token[at] = g->id[g->n - 1], h->feature[at] = -1, h->seq[at] = 0, h->index[at] = at;
+    h->token[at] = g->id[g->n - 1], h->feature[at] = -1, h->picture[at] = -1, h->seq[at] = 0, h->index[at] = at;
     h->position[3 * at] = h->position[3 * at + 1] = h->position[3 * at + 2] = position;
     run_rows(a, at, 1, true, NULL);
 }
@@ -262,6 +284,7 @@ static bool prepare(struct ask *a, ey_err *e)
     a->detok = detok_start(a->engine->tok);
     a->piece = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
     if (!buf_reserve(&a->piece, EY_MAX_TOKEN_BYTES * 3)) return ey_fail_memory(e, "a token's text", EY_MAX_TOKEN_BYTES * 3);
+    for (size_t i = 0; i < a->pictures.n; i++) picture_digest(a->digest[i], &a->pictures.item[i].pixels);
     answer->n_images = a->pictures.n;
     answer->prompt_tokens = (int)a->prompt.n;
     for (size_t i = 0; i < a->pictures.n; i++) answer->image_tokens += a->pictures.item[i].tokens;
@@ -290,7 +313,9 @@ bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_
     if (ok) {
         pthread_mutex_lock(&engine->lock);
         lay_out_rows(&a);
+        reuse_rows(&a);
         ok = generate(&a, e);
+        if (!ok) engine->record.n = 0; /* what a failed pass left is unknown */
         pthread_mutex_unlock(&engine->lock);
     }
     ok = ok && answer_fill(answer, engine, &a.generation, e);

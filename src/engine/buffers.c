@@ -80,8 +80,10 @@ static bool open_host(ey_engine *engine, ey_err *e)
     h->seq = arena_array(a, length, sizeof(int32_t));
     h->index = arena_array(a, length, sizeof(int32_t));
     h->position = arena_array(a, length, 3 * sizeof(int32_t));
+    h->picture = arena_array(a, length, sizeof(int16_t));
     h->block_table = arena_array(a, blocks, sizeof(int32_t));
-    if (!h->pixels || !h->patch_positions || !h->logits || !h->token || !h->feature || !h->seq || !h->index || !h->position || !h->block_table)
+    if (!h->pixels || !h->patch_positions || !h->logits || !h->token || !h->feature || !h->seq || !h->index || !h->position || !h->picture ||
+        !h->block_table)
         return ey_fail_memory(e, "host buffers", a->used);
     for (size_t i = 0; i < blocks; i++) h->block_table[i] = (int32_t)i;
     return true;
@@ -96,6 +98,7 @@ bool engine_buffers_open(ey_engine *engine, ey_err *e)
     struct backend_limits limits = limits_of(engine);
     engine->workspace_bytes = engine->be->ops->scratch_bytes(engine->be, &limits);
     if (!engine->be->ops->reserve(engine->be, &limits, e) || !open_kv(engine, e) || !open_workspace(engine, e) || !open_host(engine, e) ||
+        !kv_record_open(&engine->record, &engine->arena, (size_t)engine->max_model_len, e) ||
         !sampler_open(&engine->sampler, &engine->arena, engine->model.text.vocabulary, e))
         return false;
     size_t logit_bytes = (size_t)engine->model.text.vocabulary * sizeof(float);

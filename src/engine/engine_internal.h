@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "engine/kv_record.h"
 #include "engine/sampler.h"
 #include "models/decoder.h"
 
@@ -14,6 +15,7 @@ struct host_buffers {
     float *logits;              /* [vocabulary] */
     int32_t *token, *feature, *seq, *index; /* [max_model_len] the rows of a request, chunk after chunk */
     int32_t *position;          /* [max_model_len, 3] */
+    int16_t *picture;           /* [max_model_len] which picture a row belongs to, or -1 */
     int32_t *block_table;       /* [n_blocks] */
 };
 
@@ -29,6 +31,7 @@ struct ey_engine {
     struct host_buffers host;
     struct arena arena;         /* of the host buffers */
     struct sampler sampler;
+    struct kv_record record;    /* of what the KV cache holds */
     char **token_text;          /* [vocabulary] made at first use of ey_token_text */
     pthread_mutex_t lock;       /* one request at a time */
     pthread_mutex_t token_lock; /* of token_text */

@@ -95,6 +95,7 @@ void question_start(struct question *q, int max_tokens)
 {
     memset(q, 0, sizeof(*q));
     q->request = ey_request_defaults();
+    q->request.fresh = true; /* what is tested is how rows are computed */
     q->request.messages = q->messages;
     q->request.max_tokens = max_tokens;
     q->request.ignore_eos = true;

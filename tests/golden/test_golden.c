@@ -219,6 +219,7 @@ static void run_case(void **state)
     read_conversation(&conversation, json_member(c, "messages"));
     check_patches(&conversation, json_member(c, "pictures"));
     conversation.request.top_logprobs = 0;
+    conversation.request.fresh = true;
     conversation.request.max_tokens = 1;
     must(ey_ask(golden.engine, &conversation.request, &answer, &e), &e);
     check_ids(ids, answer.prompt_tokens);
