@@ -43,6 +43,7 @@ same() {
 }
 
 "$mkcheckpoint" --like tiny-gqa4-fp8 --seed 1 tiny >/dev/null || exit 1
+sed -i 's/"do_sample": true/"do_sample": false/' tiny/generation_config.json # else answers are drawn
 base64 -d >red.png <<'END'
 iVBORw0KGgoAAAANSUhEUgAAAEAAAAAwCAIAAAAuKetIAAAAQ0lEQVR42u3PQQkAAAgEsEty/UMZxgp+hcEKLNO+FgEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQGBqwX3ryDEVSQZuAAAAABJRU5ErkJggg==
 END
@@ -121,6 +122,23 @@ try "--max-pixels" 0 '"used_width": 32, "used_height": 32' - ask --json --max-to
 try "--max-pixels native" 0 '"images"' - ask --json --max-tokens 1 --max-pixels native red.png what
 try "prompt longer than the context" 1 - 'tokens' ask --max-model-len 16 "$(printf 'word %.0s' {1..60})"
 try "special tokens stay text" 0 . - ask --json --max-tokens 1 '<|image_pad|>'
+
+# ---- sampling ----
+try "a seed is used" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.5 --seed 7 red.png what
+"$json_at" answer <out >first
+try "the same seed" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.5 --seed 7 red.png what
+"$json_at" answer <out | cmp -s - first
+say "the same seed gives the same answer"
+try "a random seed is told" 0 '"seed": [0-9]+,' - ask --json --max-tokens 2 --temperature 1.5 hello
+try "greedy has no seed" 0 '"seed": null' - ask --json --max-tokens 2 hello
+try "stop texts" 0 '"finish_reason": "stop"' - ask --json --max-tokens 400 --temperature 3 --seed 1 --stop a --stop e hello
+try "top_p of 0" 2 - 'top_p is 0' ask --top-p 0 hello
+try "temperature that is none" 2 - 'temperature takes a number' ask --temperature warm hello
+try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17}) hello
+try "read is greedy" 0 '"seed": null' - read --json --max-tokens 1 red.png
+try "scene takes one picture" 2 - 'one picture' scene red.png blue.png
+try "bench" 0 'share_of_limit' - bench --model tiny --json --runs 1 --max-tokens 3
+
 try "a picture that is none" 1 - '^eyelet: text.jpg: ' ask text.jpg what
 try "the bad one of two is named" 1 - '^eyelet: cut.png: ' ask red.png cut.png what
 try "an empty picture" 1 - 'empty.png' ask empty.png what
