@@ -79,6 +79,9 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
         if (needed[i] && tokenizer_special(tok, needed[i]) < 0)
             return ey_fail(e, EY_BAD_MODEL, "tokenizer.json lacks the token %s that the chat format needs", needed[i]);
+    if (v && model->image_token >= 0 && model->image_token != tokenizer_special(tok, v->pad))
+        return ey_fail(e, EY_BAD_MODEL, "config.json says image_token_id %d, but in tokenizer.json %s is %d; they belong to different models",
+                       (int)model->image_token, v->pad, tokenizer_special(tok, v->pad));
     return true;
 }
 

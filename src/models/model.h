@@ -39,6 +39,7 @@ struct model {
     struct vision_weights tower;
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
+    int64_t image_token; /* config.json's id of the picture's pad; -1: it names none */
     ey_sampling sampling; /* what generation_config.json recommends */
     uint64_t weight_bytes; /* of all bound tensors, as stored */
     struct arena arena;    /* layers, blocks, scales, rope tables */

@@ -247,6 +247,21 @@ static bool read_budget(struct patch_spec *p, const struct source *s, ey_err *e)
     return true;
 }
 
+/* Steps that the reference could be told to leave out or do otherwise; eyelet does them one way (spec 1.6). */
+static bool check_steps(const struct source *s, ey_err *e)
+{
+    static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"};
+    int64_t resample = 3; /* bicubic */
+    double factor = 1.0 / 255;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        bool done = true;
+        if (!json_optional_bool(s->object, steps[i], &done, s->what, e)) return false;
+        if (!done) return ey_fail(e, EY_BAD_MODEL, "%s: %s is false; only true is supported", s->what, steps[i]);
+    }
+    return json_optional_int(s->object, "resample", 3, 3, &resample, s->what, e) &&
+           json_optional_number(s->object, "rescale_factor", factor - 1e-9, factor + 1e-9, &factor, s->what, e);
+}
+
 /* preprocessor_config.json, or the image_processor member of processor_config.json that transformers 5 writes. */
 static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
@@ -266,7 +281,7 @@ static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *
     p->patch = m->vision.patch, p->temporal = m->vision.temporal, p->merge = m->vision.merge;
     return same_as_config(&s, "patch_size", p->patch, e) && same_as_config(&s, "temporal_patch_size", p->temporal, e) &&
            same_as_config(&s, "merge_size", p->merge, e) && read_triple(p->mean, &s, "image_mean", 0, e) &&
-           read_triple(p->std, &s, "image_std", 1e-6, e) && read_budget(p, &s, e);
+           read_triple(p->std, &s, "image_std", 1e-6, e) && check_steps(&s, e) && read_budget(p, &s, e);
 }
 
 bool qwen3vl_config_read(struct model *m, bool *tied, struct checkpoint *ckpt, ey_err *e)
@@ -274,9 +289,11 @@ bool qwen3vl_config_read(struct model *m, bool *tied, struct checkpoint *ckpt, e
     const json_object *config = checkpoint_config(ckpt);
     char path[EY_MAX_PATH];
     struct source text, vision;
+    m->image_token = -1;
     return path_join(path, checkpoint_directory(ckpt), "config.json", e) &&
            check_quantization(config, path, e) &&
            source_init(&text, config, "text_config", path, e) && read_text(&m->text, &text, e) &&
            source_init(&vision, config, "vision_config", path, e) && read_vision(&m->vision, &vision, &m->text, e) &&
+           json_optional_int(config, "image_token_id", 0, m->text.vocabulary - 1, &m->image_token, path, e) &&
            read_tied(tied, config, &text, path, e) && read_eos(m, ckpt, &text, e) && read_preprocessor(m, ckpt, e);
 }
