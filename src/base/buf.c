@@ -76,6 +76,7 @@ void buf_clear(struct buf *b)
 
 struct arena_chunk {
     struct arena_chunk *next;
+    void *memory; /* the allocation that the chunk lies in, aligned */
     size_t size, used;
     _Alignas(64) unsigned char bytes[];
 };
@@ -86,10 +87,10 @@ static struct arena_chunk *arena_grow(struct arena *a, size_t n)
 {
     size_t size = n > ARENA_CHUNK ? n : ARENA_CHUNK, whole;
     if (!checked_add(size, sizeof(struct arena_chunk) + ARENA_ALIGN, &whole)) return NULL;
-    whole -= whole % ARENA_ALIGN;
-    struct arena_chunk *chunk = aligned_alloc(ARENA_ALIGN, whole);
-    if (!chunk) return NULL;
-    chunk->next = a->chunks, chunk->size = whole - sizeof(*chunk), chunk->used = 0;
+    char *memory = calloc(1, whole); /* zero pages cost nothing until they are written */
+    if (!memory) return NULL;
+    struct arena_chunk *chunk = (struct arena_chunk *)(memory + (ARENA_ALIGN - (uintptr_t)memory % ARENA_ALIGN) % ARENA_ALIGN);
+    chunk->next = a->chunks, chunk->memory = memory, chunk->size = size, chunk->used = 0;
     a->chunks = chunk;
     return chunk;
 }
@@ -104,7 +105,7 @@ void *arena_alloc(struct arena *a, size_t n)
     if (!chunk) return NULL;
     void *p = chunk->bytes + chunk->used;
     chunk->used += rounded, a->used += rounded;
-    return memset(p, 0, n);
+    return p; /* zero: no byte is given twice */
 }
 
 void *arena_array(struct arena *a, size_t count, size_t size)
@@ -124,7 +125,7 @@ void arena_free(struct arena *a)
 {
     while (a->chunks) {
         struct arena_chunk *next = a->chunks->next;
-        free(a->chunks);
+        free(a->chunks->memory);
         a->chunks = next;
     }
     a->used = 0;

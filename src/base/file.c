@@ -12,10 +12,11 @@
 
 #include "base/limits.h"
 
+/* A path may be longer than a message, whose end says what is wrong. */
 static bool fail_errno(ey_err *e, const char *path)
 {
     ey_code code = errno == ENOENT || errno == ENOTDIR ? EY_NOT_FOUND : EY_IO;
-    return ey_fail(e, code, "%s: %s", path, strerror(errno));
+    return ey_fail(e, code, "%.500s%s: %s", path, strlen(path) > 500 ? "…" : "", strerror(errno));
 }
 
 static int open_regular(const char *path, struct stat *st, ey_err *e)

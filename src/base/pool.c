@@ -30,7 +30,7 @@ struct worker {
     int index;
 };
 
-/* CPU quota of the control group in processors (cgroup v2 or v1), or 0 when there is none. */
+/* CPU quota of the control group in processors (cgroup v2), or 0 when there is none. */
 static int quota_processors(void)
 {
     long long quota = -1, period = 0;

@@ -48,9 +48,12 @@ const json_object *checkpoint_config(const struct checkpoint *ckpt);
 bool checkpoint_json(struct checkpoint *ckpt, const char *name, const json_object **out, ey_err *e);
 
 /* ---- names ---- */
-/* A directory, or "owner/name" (with "@revision" or without) in the Hugging Face cache: HF_HUB_CACHE, else HF_HOME/hub,
- * else ~/.cache/huggingface/hub; models--owner--name/refs/main → snapshots/COMMIT. Writes the directory to
- * out[EY_MAX_PATH]. The error says where it was looked for and what to do. */
+/* Where Hugging Face's tools keep models, in out[EY_MAX_PATH]: HF_HUB_CACHE, else HF_HOME/hub, else
+ * XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. It need not exist. */
+bool model_cache_directory(char *out, ey_err *e);
+
+/* A directory, or "owner/name" (with "@revision" or without) in that cache: models--owner--name/refs/main →
+ * snapshots/COMMIT. Writes the directory to out[EY_MAX_PATH]. The error says where it was looked for and what to do. */
 bool model_directory_find(char *out, const char *name, ey_err *e);
 
 struct model_listing {

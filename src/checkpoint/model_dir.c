@@ -39,7 +39,7 @@ static bool expand(char *out, const char *prefix, const char *suffix)
 }
 
 /* As huggingface_hub's constants.py decides, but that $VARIABLES within a value are not expanded. */
-static bool cache_directory(char *out, ey_err *e)
+bool model_cache_directory(char *out, ey_err *e)
 {
     static const struct {
         const char *variable, *suffix;
@@ -140,6 +140,7 @@ static bool find_snapshot(char *out, const char *repository, const char *revisio
 
 static bool fail_unknown(const char *name, ey_err *e)
 {
+    if (path_is_file(name)) return ey_fail(e, EY_NOT_FOUND, "%.300s is a file; give --model the directory of a checkpoint", name);
     if (name[0] && strchr("/.~", name[0]))
         return ey_fail(e, EY_NOT_FOUND, "%.300s: no such directory; give --model the directory of a checkpoint", name);
     return ey_fail(e, EY_NOT_FOUND, "\"%.300s\" is neither a directory nor the name of a repository (owner/name or owner/name@revision)",
@@ -168,7 +169,7 @@ bool model_directory_find(char *out, const char *name, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", name, EY_MAX_PATH);
     }
     if (!parse_repository(&r, name)) return fail_unknown(name, e);
-    if (!cache_directory(cache, e)) return false;
+    if (!model_cache_directory(cache, e)) return false;
     if (!repository_directory(directory, cache, r.name) || !path_is_directory(directory)) return fail_absent(&r, cache, e);
     return find_snapshot(out, directory, r.revision, r.revision_given) || fail_no_snapshot(&r, directory, e);
 }
@@ -273,7 +274,7 @@ bool model_list(struct model_listing **list, size_t *n, ey_err *e)
     char cache[EY_MAX_PATH];
     bool ok = true;
     *list = NULL, *n = 0;
-    DIR *d = cache_directory(cache, NULL) ? opendir(cache) : NULL;
+    DIR *d = model_cache_directory(cache, NULL) ? opendir(cache) : NULL;
     if (!d) return true;
     for (struct dirent *entry; ok && (entry = readdir(d));) ok = add_listing(list, n, cache, entry->d_name, e);
     closedir(d);

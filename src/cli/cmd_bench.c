@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "cli/answer_json.h"
+#include "cli/cancel.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "image/image.h"
@@ -27,6 +28,7 @@ struct bench {
     ey_limits limits;
     ey_image_usage used;
     int prompt_tokens;
+    double peak_bytes;
     char machine[160];
 };
 
@@ -96,7 +98,11 @@ static bool run_once(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
     struct question question = {&b->picture, 1, "Describe this image.", false, true};
-    if (!session_ask(&b->session, &question, &answer, e)) return ey_answer_free(&answer), false;
+    bool ok = session_ask(&b->session, &question, &answer, e);
+    if (ok && cancel_asked()) ok = ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
+    if (ok && answer.completion_tokens < 2)
+        ok = ey_fail(e, EY_TOO_LONG, "the context leaves no room for a second token of the answer; use a larger --max-model-len");
+    if (!ok) return ey_answer_free(&answer), false;
     b->vision.seconds[b->vision.n++] = answer.vision_seconds;
     b->prefill.seconds[b->prefill.n++] = answer.prefill_seconds;
     b->decode.seconds[b->decode.n++] = answer.decode_seconds;
@@ -115,13 +121,15 @@ static void count_work(struct bench *b)
     b->decode.bytes = work.decode_bytes * b->decode.tokens;
 }
 
+/* The limits come last: what measuring them takes is not the model's memory. */
 static bool measure(struct bench *b, ey_err *e)
 {
     if (!make_picture(&b->picture, e) || !session_load(&b->session, e)) return false;
     b->session.ignore_eos = true;
-    if (!ey_measure_limits(b->session.engine, &b->limits, e)) return false;
     for (int64_t i = 0; i < b->session.options->runs; i++)
         if (!run_once(b, e)) return false;
+    b->peak_bytes = peak_bytes();
+    if (!ey_measure_limits(b->session.engine, &b->limits, e)) return false;
     count_work(b);
     name_machine(b);
     return true;
@@ -166,7 +174,7 @@ static void print_text(struct bench *b)
     print_phase(b, "vision", &b->vision);
     print_phase(b, "prefill", &b->prefill);
     print_phase(b, "decode", &b->decode);
-    printf("memory   %8.0f MB at the peak, mapped weights included\n", peak_bytes() / 1e6);
+    printf("memory   %8.0f MB at the peak, mapped weights included\n", b->peak_bytes / 1e6);
 }
 
 static void json_phase(const struct bench *b, const char *name, struct phase *p)
@@ -188,7 +196,7 @@ static void print_json(struct bench *b)
     json_phase(b, "prefill", &b->prefill);
     json_phase(b, "decode", &b->decode);
     printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f}, \"peak_bytes\": %.0f}\n",
-           b->limits.read_bytes_per_second, b->limits.flops_per_second, peak_bytes());
+           b->limits.read_bytes_per_second, b->limits.flops_per_second, b->peak_bytes);
     buf_free(&machine);
 }
 
@@ -205,6 +213,7 @@ int cmd_bench(const struct options *o)
     bool ok = measure(b, &e);
     progress_clear(&b->session.progress);
     int status = ok ? 0 : term_complain(&e);
+    if (cancel_asked()) status = EXIT_INTERRUPTED;
     if (ok && o->json) print_json(b);
     else if (ok) print_text(b);
     if (ok) status = term_finish(&b->session.out, 0);

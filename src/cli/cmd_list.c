@@ -43,17 +43,14 @@ static void add_table(struct buf *out, const struct model_listing *list, size_t 
     for (size_t i = 0; i < n; i++) add_row(out, &list[i], width);
 }
 
-/* The order is that of model_list (checkpoint.h). */
 static void explain_empty(void)
 {
-    const char *hub = getenv("HF_HUB_CACHE"), *hf = getenv("HF_HOME"), *home = getenv("HOME");
-    const char *base = hub && hub[0] ? hub : hf && hf[0] ? hf : home ? home : "~";
-    const char *rest = base == hub ? "" : base == hf ? "/hub" : "/.cache/huggingface/hub";
-    struct buf place = buf_with_max(1 << 16);
-    term_add_name(&place, base);
-    fprintf(stderr, "eyelet: no models in %s%s (set HF_HUB_CACHE or HF_HOME to look elsewhere); get one with: hf download Qwen/Qwen3-VL-2B-Instruct-FP8\n",
-            place.data ? place.data : base, rest);
-    buf_free(&place);
+    ey_err e;
+    char cache[EY_MAX_PATH];
+    if (model_cache_directory(cache, &e))
+        ey_fail(&e, EY_NOT_FOUND, "no models in %.300s (set HF_HUB_CACHE or HF_HOME to look elsewhere); get one with: "
+                "hf download Qwen/Qwen3-VL-2B-Instruct-FP8", cache);
+    fprintf(stderr, "eyelet: %s\n", e.text);
 }
 
 /* ---- JSON ---- */

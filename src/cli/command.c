@@ -49,7 +49,8 @@ static const struct command commands[] = {
     {"tokenize", TOKENIZE, cmd_tokenize, "TEXT", "the tokens of a text, one a line",
      "TEXT may be - for standard input. Each line is an id, a tab and the token's text as a JSON string.\n"},
     {"list", LIST, cmd_list, "", "the models in the Hugging Face cache",
-     "The cache is $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub.\n"},
+     "The cache is $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else\n"
+     "~/.cache/huggingface/hub.\n"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
@@ -117,7 +118,9 @@ static int unknown_command(const char *name)
     struct nearest nearest = nearest_start(name, strlen(name));
     for (size_t i = 0; i < N_COMMANDS; i++) nearest_offer(&nearest, commands[i].name);
     nearest_offer(&nearest, "help");
-    if (path_is_file(name))
+    if (name[0] == '-')
+        ey_fail(&e, EY_BAD_REQUEST, "\"%s\" is no command; options go after the command: eyelet ask photo.jpg \"What is this?\" --json", name);
+    else if (path_is_file(name))
         ey_fail(&e, EY_BAD_REQUEST, "\"%s\" is no command; to ask about that picture: eyelet ask %s \"What is this?\"", name, name);
     else if (nearest.best)
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; did you mean %s?", name, nearest.best);

@@ -1,6 +1,7 @@
 /* Arguments → struct options, by the table in options.def. Knows no command but by its bit. */
 #include "cli/options.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -68,9 +69,10 @@ static bool read_number(const char *text, int64_t *out)
 {
     const char *digits = text + (text[0] == '-');
     size_t n = strspn(digits, "0123456789");
-    if (!n || n > 18 || digits[n]) return false;
+    if (!n || digits[n]) return false;
+    errno = 0;
     *out = strtoll(text, NULL, 10);
-    return true;
+    return errno == 0;
 }
 
 static bool set_number(int64_t *field, const struct option_row *row, const char *value, ey_err *e)

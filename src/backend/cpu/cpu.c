@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/host.h"
 #include "backend/machine.h"
 #include "base/checked.h"
 
@@ -87,43 +88,6 @@ static void release(struct backend *be, dev p)
     zeroed_free(p);
 }
 
-static bool place(struct backend *be, struct weight *out, const struct weight *in, ey_err *e)
-{
-    (void)be, (void)e;
-    *out = *in;
-    return true;
-}
-
-static void copy_out(struct backend *be, float *out, dev in, size_t n)
-{
-    (void)be;
-    memcpy(out, in, n * sizeof(float));
-}
-
-static void copy_in(struct backend *be, dev out, const float *in, size_t n)
-{
-    (void)be;
-    memcpy(out, in, n * sizeof(float));
-}
-
-static void read_logits(struct backend *be, float *out, const float *in, size_t n)
-{
-    (void)be;
-    memcpy(out, in, n * sizeof(float));
-}
-
-static bool finish(struct backend *be, ey_err *e)
-{
-    (void)be, (void)e;
-    return true;
-}
-
-static dev at(struct backend *be, dev p, size_t n)
-{
-    (void)be;
-    return (float *)p + n;
-}
-
 const float *cpu_vector(struct cpu *c, int slot, const struct weight *w)
 {
     c->k->decode(c->vectors[slot], w, 0, (size_t)w->cols, false);
@@ -152,19 +116,19 @@ static const struct backend_ops ops = {
     .alloc = alloc_bytes,
     .release = release,
     .kv_bytes = cpu_kv_bytes,
-    .place = place,
-    .read = copy_out,
-    .write = copy_in,
-    .read_logits = read_logits,
-    .finish = finish,
-    .at = at,
+    .place = host_place,
+    .read = host_read,
+    .write = host_write,
+    .read_logits = host_read_logits,
+    .finish = host_finish,
+    .at = host_at,
     .embed = cpu_embed,
     .rope_table = cpu_rope_table,
     .qkv = cpu_qkv,
     .attend = cpu_attend,
     .project_add = cpu_project_add,
     .gate_up = cpu_gate_up,
-    .add_features = cpu_add_features,
+    .add_features = host_add_features,
     .head = cpu_head,
     .patch_embed = cpu_patch_embed,
     .vision_qkv = cpu_vision_qkv,

@@ -256,17 +256,6 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w
     cpu_multiply(c, &in, products, 2, CPU_SILU_MUL);
 }
 
-void cpu_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden)
-{
-    (void)be;
-    for (int i = 0; i < batch->n_rows; i++) {
-        if (batch->feature[i] < 0) continue;
-        const float *add = (const float *)features + (size_t)batch->feature[i] * (size_t)hidden;
-        float *row = (float *)x + (size_t)i * (size_t)hidden;
-        for (int d = 0; d < hidden; d++) row[d] += add[d];
-    }
-}
-
 void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
               const struct weight *head, const struct text_shape *shape)
 {

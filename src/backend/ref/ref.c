@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/host.h"
 #include "backend/machine.h"
 #include "base/checked.h"
 
@@ -74,43 +75,6 @@ static size_t kv_bytes(const struct backend *be, const struct kv_shape *s)
            (size_t)s->head_dim;
 }
 
-static bool place(struct backend *be, struct weight *out, const struct weight *in, ey_err *e)
-{
-    (void)be, (void)e;
-    *out = *in;
-    return true;
-}
-
-static void read_floats(struct backend *be, float *out, dev in, size_t n)
-{
-    (void)be;
-    memcpy(out, in, n * sizeof(float));
-}
-
-static void write_floats(struct backend *be, dev out, const float *in, size_t n)
-{
-    (void)be;
-    memcpy(out, in, n * sizeof(float));
-}
-
-static void read_logits(struct backend *be, float *out, const float *in, size_t n)
-{
-    (void)be;
-    memcpy(out, in, n * sizeof(float));
-}
-
-static bool finish(struct backend *be, ey_err *e)
-{
-    (void)be, (void)e;
-    return true;
-}
-
-static dev at(struct backend *be, dev p, size_t n)
-{
-    (void)be;
-    return (float *)p + n;
-}
-
 static const char *detail(const struct backend *be)
 {
     (void)be;
@@ -133,19 +97,19 @@ static const struct backend_ops ops = {
     .alloc = alloc_bytes,
     .release = release,
     .kv_bytes = kv_bytes,
-    .place = place,
-    .read = read_floats,
-    .write = write_floats,
-    .read_logits = read_logits,
-    .finish = finish,
-    .at = at,
+    .place = host_place,
+    .read = host_read,
+    .write = host_write,
+    .read_logits = host_read_logits,
+    .finish = host_finish,
+    .at = host_at,
     .embed = ref_embed,
     .rope_table = ref_rope_table,
     .qkv = ref_qkv,
     .attend = ref_attend,
     .project_add = ref_project_add,
     .gate_up = ref_gate_up,
-    .add_features = ref_add_features,
+    .add_features = host_add_features,
     .head = ref_head,
     .patch_embed = ref_patch_embed,
     .vision_qkv = ref_vision_qkv,
