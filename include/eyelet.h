@@ -61,7 +61,7 @@ int ey_code_http_status(ey_code code);
 
 typedef struct ey_engine ey_engine; /* one loaded model */
 
-/* Progress of a long step: `phase` is a static string ("loading", "vision", "prefill", "decode"). */
+/* Progress of opening a model: `phase` is a static string ("loading"). Requests tell theirs in events. */
 typedef void ey_progress_fn(void *user, const char *phase, uint64_t done, uint64_t total);
 
 typedef struct {
@@ -76,8 +76,7 @@ typedef struct {
 
 ey_engine_options ey_engine_defaults(void);
 
-/* Opens a model. On success *engine is the caller's, to be closed. Borrows nothing of `options` afterwards
- * but the progress callback. */
+/* Opens a model. On success *engine is the caller's, to be closed. Borrows nothing of `options` afterwards. */
 bool ey_engine_open(ey_engine **engine, const ey_engine_options *options, ey_err *err);
 /* Frees all and sets *engine to NULL; takes NULL and half-built engines. */
 void ey_engine_close(ey_engine **engine);
@@ -215,7 +214,8 @@ typedef struct {
     void *owner; /* memory of all of the above */
 } ey_answer;
 
-/* Answers one request; blocks until it is done. The answer is the caller's, to be freed also after an error. */
+/* Answers one request; blocks until it is done. The answer is the caller's, to be freed also after an error. Requests
+ * of several threads to one engine take turns. */
 bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *err);
 void ey_answer_free(ey_answer *answer);
 

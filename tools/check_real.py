@@ -19,8 +19,11 @@ TOLERANCE = 1e-3
 
 
 def eyelet_answer(a):
+    with open(os.path.join(a.model, "config.json")) as f:
+        context = min(32768, json.load(f)["text_config"]["max_position_embeddings"])
     command = [a.eyelet, "ask", "--model", a.model, "--device", "ref", "--max-pixels", "native", "--max-tokens", str(a.tokens),
-               "--max-model-len", "32768", "--logprobs", "5", "--json", a.picture, a.question]
+               "--max-model-len", str(context), "--temperature", "0", "--repetition-penalty", "1", "--logprobs", "5", "--json",
+               a.picture, a.question]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
 

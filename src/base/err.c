@@ -57,7 +57,7 @@ static void copy_visible(char *out, size_t capacity, const char *text)
 bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
 {
     if (!e) return false;
-    char raw[sizeof(e->text)];
+    char raw[sizeof(e->text) + 4]; /* where this cuts a character, copy_visible() has cut before */
     va_list args;
     va_start(args, fmt);
     vsnprintf(raw, sizeof(raw), fmt, args);
@@ -76,7 +76,7 @@ bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
 bool ey_fail_within(ey_err *e, const char *fmt, ...)
 {
     if (!e) return false;
-    char prefix[sizeof(e->text)], whole[2 * sizeof(e->text) + 2];
+    char prefix[sizeof(e->text) + 4], whole[2 * sizeof(e->text) + 8];
     va_list args;
     va_start(args, fmt);
     vsnprintf(prefix, sizeof(prefix), fmt, args);

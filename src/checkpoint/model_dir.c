@@ -138,9 +138,14 @@ static bool find_snapshot(char *out, const char *repository, const char *revisio
 
 /* ---- find ---- */
 
+static bool fail_file(const char *name, ey_err *e)
+{
+    return ey_fail(e, EY_NOT_FOUND, "%.300s is a file; give --model the directory of a checkpoint", name);
+}
+
 static bool fail_unknown(const char *name, ey_err *e)
 {
-    if (path_is_file(name)) return ey_fail(e, EY_NOT_FOUND, "%.300s is a file; give --model the directory of a checkpoint", name);
+    if (path_is_file(name)) return fail_file(name, e);
     if (name[0] && strchr("/.~", name[0]))
         return ey_fail(e, EY_NOT_FOUND, "%.300s: no such directory; give --model the directory of a checkpoint", name);
     return ey_fail(e, EY_NOT_FOUND, "\"%.300s\" is neither a directory nor the name of a repository (owner/name or owner/name@revision)",
@@ -170,7 +175,8 @@ bool model_directory_find(char *out, const char *name, ey_err *e)
     }
     if (!parse_repository(&r, name)) return fail_unknown(name, e);
     if (!model_cache_directory(cache, e)) return false;
-    if (!repository_directory(directory, cache, r.name) || !path_is_directory(directory)) return fail_absent(&r, cache, e);
+    if (!repository_directory(directory, cache, r.name) || !path_is_directory(directory))
+        return path_is_file(name) ? fail_file(name, e) : fail_absent(&r, cache, e);
     return find_snapshot(out, directory, r.revision, r.revision_given) || fail_no_snapshot(&r, directory, e);
 }
 

@@ -61,7 +61,8 @@ static bool open_picture(struct picture *p, ey_image_usage *usage, const ey_engi
     snprintf(name, sizeof(name), n > 1 ? "picture %zu" : "the picture", i + 1);
     if ((unsigned)part->detail > EY_DETAIL_NATIVE) return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
     struct patch_spec spec = spec_for(engine, part, n);
-    bool ok = image_decode(&original, part->bytes, part->n_bytes, name, e) && scale_to(p, &original, &spec, e);
+    bool ok = image_decode(&original, part->bytes, part->n_bytes, name, e) &&
+              (scale_to(p, &original, &spec, e) || ey_fail_within(e, "%s", name));
     *usage = (ey_image_usage){original.width, original.height, p->pixels.width, p->pixels.height, p->tokens};
     image_free(&original);
     return ok;
@@ -72,8 +73,8 @@ static bool check_visual(const struct pictures *pictures, const ey_engine *engin
     int total = 0;
     for (size_t i = 0; i < pictures->n; i++) total += pictures->item[i].tokens;
     if (total <= engine_max_visual(engine)) return true;
-    return ey_fail(e, EY_TOO_LONG, "%zu pictures make %d tokens; half of the context of %d is %d: send fewer or use a larger --max-model-len",
-                   pictures->n, total, engine->max_model_len, engine_max_visual(engine));
+    return ey_fail(e, EY_TOO_LONG, "%zu picture%s of %d tokens; half of the context of %d is %d: send fewer or use a larger --max-model-len",
+                   pictures->n, pictures->n == 1 ? "" : "s", total, engine->max_model_len, engine_max_visual(engine));
 }
 
 bool pictures_open(struct pictures *out, ey_image_usage **usage, struct arena *arena, const ey_engine *engine,

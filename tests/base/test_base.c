@@ -189,6 +189,9 @@ static void errors_are_cut_between_characters(void **state)
     ey_fail(&e, EY_IO, "%s", longest);
     assert_true(strlen(e.text) < sizeof(e.text));
     assert_true(utf8_valid(e.text, strlen(e.text)));
+    assert_null(strchr(e.text, '\\')); /* nor is half a character shown as bytes */
+    ey_fail_within(&e, "%s", longest);
+    assert_null(strchr(e.text, '\\'));
 }
 
 static void missing_file_is_named(void **state)

@@ -89,7 +89,11 @@ try "list something" 2 - 'no arguments' list x
 try "missing picture, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
 try "missing model of the cache" 1 - 'Some/Model.*hf download Some/Model' ask --model Some/Model hello
-try "a file as model" 1 - 'red.png' ask --model red.png hello
+try "a file as model" 1 - 'red.png is a file; give' ask --model red.png hello
+try "an option before the command" 2 - 'options go after the command' --model tiny ask hello
+try "a path longer than a message" 1 - 'File name too long' caption "$(printf 'a%.0s' {1..3000})"
+try "the largest seed" 1 - nowhere ask --model nowhere --seed 9223372036854775807 hello
+try "one past the largest seed" 2 - 'a number from 0' ask --model nowhere --seed 9223372036854775808 hello
 try "unknown device" 2 - 'auto\|cpu\|ref' ask --device tpu hello
 
 # ---- ask ----
@@ -174,6 +178,7 @@ try "--parse-special" 0 '^[0-9]+	"<\|im_end\|>"$' - tokenize --parse-special '<|
 say "one token"
 try "text that is no UTF-8" 2 - 'not UTF-8' tokenize $'\xff'
 try "an empty cache" 0 - 'no-cache/hub' list
+HF_HOME= XDG_CACHE_HOME=$work/xdg try "a cache where XDG says" 0 - 'xdg/huggingface/hub' list
 try "an empty cache, JSON" 0 '^\[\]$' - list --json --quiet
 hub=$work/cache/hub
 mkdir -p "$hub/models--Qwen--Tiny-VL/refs" "$hub/models--Qwen--Tiny-VL/snapshots/0123abc" "$hub/models--Other--Text/snapshots/1"
@@ -241,6 +246,9 @@ interrupted() {
 interrupted ask --max-tokens 8000 hello
 [ $status -eq 130 ] && [ -s out ] && [ ! -s err ] && [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
 say "Ctrl-C: what there is, 130"
+interrupted bench --model tiny --runs 1000 --max-tokens 8000
+[ $status -eq 130 ] && [ ! -s out ] && grep -q 'stopped before' err
+say "Ctrl-C in bench: no figures, 130"
 interrupted ask --json --max-tokens 8000 hello
 [ $status -eq 130 ] && [ "$("$json_at" finish_reason <out)" = '"cancelled"' ]
 say "Ctrl-C with --json: cancelled"
