@@ -100,8 +100,8 @@ ey_engine_info ey_engine_describe(const ey_engine *engine);
 typedef enum { EY_PART_TEXT, EY_PART_IMAGE } ey_part_type;
 
 /* How large a picture may become: AUTO 1,310,720 pixels, LOW 262,144, HIGH 4,194,304, NATIVE the
- * checkpoint's own budget (what the reference uses). Never more than the checkpoint's, nor than half
- * of the context. */
+ * checkpoint's own budget (what the reference uses). Never more than the checkpoint's, nor than the
+ * picture's share of half the context; a picture that cannot be made so small is refused. */
 typedef enum { EY_DETAIL_AUTO, EY_DETAIL_LOW, EY_DETAIL_HIGH, EY_DETAIL_NATIVE } ey_detail;
 
 typedef struct {

@@ -1,7 +1,10 @@
 /* A checkpoint directory: config.json, the safetensors files it consists of, and one table of all tensors. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
@@ -64,6 +67,12 @@ static bool load_config(struct checkpoint *c, ey_err *e)
 {
     if (!checkpoint_json(c, "config.json", &c->config, e)) return false;
     if (c->config) return true;
+    char path[EY_MAX_PATH];
+    if (path_join(path, c->directory, "config.json", NULL) && access(path, R_OK) != 0 && errno != ENOENT)
+        return ey_fail(e, EY_IO, "%s: %s", path, strerror(errno));
+    struct stat link;
+    if (lstat(path, &link) == 0)
+        return ey_fail(e, EY_NOT_FOUND, "%s: a link to nothing; the download is incomplete or its blob was removed", path);
     return ey_fail(e, EY_NOT_FOUND, "%s: there is no config.json in it; is it the directory of a model?", c->directory);
 }
 

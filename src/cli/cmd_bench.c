@@ -50,10 +50,12 @@ static bool draw_picture(struct image *image, ey_err *e)
 /* As a file's bytes, because that is what a request carries. */
 static bool make_picture(struct input *out, ey_err *e)
 {
-    char path[] = "/tmp/eyelet-bench-XXXXXX";
+    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    char path[EY_MAX_PATH];
     struct image image = {0};
+    if (!path_join(path, folder, "eyelet-bench-XXXXXX", e)) return false;
     int fd = mkstemp(path);
-    if (fd < 0) return ey_fail(e, EY_IO, "cannot make a file in /tmp for the picture");
+    if (fd < 0) return ey_fail(e, EY_IO, "%s: cannot make a file there for the picture; set TMPDIR to a folder that can be written", folder);
     close(fd);
     bool ok = draw_picture(&image, e) && image_write_png(&image, path, e) && input_read(out, path, EY_MAX_IMAGE_BYTES, e);
     unlink(path);

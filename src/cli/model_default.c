@@ -42,16 +42,34 @@ static bool find_demo(char *out)
     return false;
 }
 
-/* The largest model of the cache that eyelet runs; false when there is none. */
-static bool find_in_cache(char *out, ey_err *e)
+static struct model_listing *largest(struct model_listing *list, size_t n)
 {
-    struct model_listing *list = NULL, *best = NULL;
+    struct model_listing *best = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].bytes && list[i].architecture && strcmp(list[i].architecture, architecture) == 0 && (!best || list[i].bytes > best->bytes))
+            best = &list[i];
+    return best;
+}
+
+/* Whether its files are whole, by their headers. */
+static bool is_whole(const struct model_listing *model, bool quiet)
+{
+    struct checkpoint *ckpt = NULL;
+    ey_err e;
+    bool ok = checkpoint_open(&ckpt, model->directory, &e);
+    checkpoint_close(ckpt);
+    if (!ok && !quiet) fprintf(stderr, "eyelet: passing over %s in the cache: %s\n", model->name, e.text);
+    return ok;
+}
+
+/* The largest model of the cache that eyelet runs, a half-downloaded one passed over; false when there is none. */
+static bool find_in_cache(char *out, bool quiet, ey_err *e)
+{
+    struct model_listing *list = NULL, *best;
     size_t n = 0;
     if (!model_list(&list, &n, NULL)) return false;
-    for (size_t i = 0; i < n; i++)
-        if (list[i].architecture && strcmp(list[i].architecture, architecture) == 0 && (!best || list[i].bytes > best->bytes))
-            best = &list[i];
-    bool found = best && best->bytes > 0 && copy_path(out, best->directory, e);
+    while ((best = largest(list, n)) && !is_whole(best, quiet)) best->bytes = 0;
+    bool found = best && copy_path(out, best->directory, e);
     model_list_free(list, n);
     return found;
 }
@@ -60,7 +78,7 @@ bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)
 {
     bool demo = asked && strcmp(asked, "demo") == 0;
     if (asked && !demo) return copy_path(out, asked, e);
-    if (!demo && find_in_cache(out, e)) return true;
+    if (!demo && find_in_cache(out, quiet, e)) return true;
     if (find_demo(out)) {
         if (!demo && !quiet)
             fprintf(stderr, "eyelet: using the demo model, a toy that knows coloured shapes and printed words; for photos: %s\n", suggestion);

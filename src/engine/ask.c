@@ -14,6 +14,7 @@ struct ask {
     const ey_request *request;
     ey_answer *answer;
     struct pictures pictures;
+    struct prompt template; /* before pictures have their sizes */
     struct ids prompt;
     struct visual_run runs[EY_MAX_IMAGES];
     uint8_t digest[EY_MAX_IMAGES][DIGEST_BYTES];
@@ -73,17 +74,14 @@ static void emit_rest(struct ask *a)
 static bool make_prompt(struct ask *a, ey_err *e)
 {
     ey_engine *engine = a->engine;
-    struct prompt prompt = {0};
     int tokens[EY_MAX_IMAGES];
     struct vision_span spans[EY_MAX_IMAGES];
     const struct patch_spec *spec = &engine->model.patch_spec;
     for (size_t i = 0; i < a->pictures.n; i++) tokens[i] = a->pictures.item[i].tokens;
-    bool ok = engine->model.family->prompt(&prompt, a->request, e) &&
-              prompt_tokens(&a->prompt, spans, &prompt, engine->model.family->vision_marks, engine->tok, tokens,
+    bool ok = prompt_tokens(&a->prompt, spans, &a->template, engine->model.family->vision_marks, engine->tok, tokens,
                             a->request->parse_special_tokens, e);
     for (size_t i = 0; ok && i < a->pictures.n; i++)
         a->runs[i] = (struct visual_run){spans[i].first, a->pictures.item[i].rows / spec->merge, a->pictures.item[i].cols / spec->merge};
-    prompt_free(&prompt);
     return ok;
 }
 
@@ -263,9 +261,6 @@ static bool generate(struct ask *a, ey_err *e)
 
 static bool check_request(const ey_request *request, ey_err *e)
 {
-    if (!request->n_messages) return ey_fail(e, EY_BAD_REQUEST, "the request has no messages");
-    if (request->n_messages > EY_MAX_MESSAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu messages; at most %d go in one request", request->n_messages, EY_MAX_MESSAGES);
     if (request->max_tokens < 0) return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1", request->max_tokens);
     if (!sampling_check(&request->sampling, e)) return false;
     if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
@@ -278,7 +273,8 @@ static bool prepare(struct ask *a, ey_err *e)
     ey_answer *answer = a->answer;
     struct arena *arena = answer_arena(answer);
     if (!arena) return ey_fail_memory(e, "the answer", sizeof(*arena));
-    if (!check_request(a->request, e) || !stopper_open(&a->stopper, a->request->stop, a->request->n_stop, e) || !pictures_open(&a->pictures, &answer->images, arena, a->engine, a->request, e) ||
+    if (!check_request(a->request, e) || !stopper_open(&a->stopper, a->request->stop, a->request->n_stop, e) ||
+        !a->engine->model.family->prompt(&a->template, a->request, e) || !pictures_open(&a->pictures, &answer->images, arena, a->engine, a->request, e) ||
         !make_prompt(a, e) || !plan_answer(a, e))
         return false;
     a->detok = detok_start(a->engine->tok);
@@ -300,6 +296,7 @@ static void cut_at_stop(ey_answer *answer, const ey_request *request)
 static void ask_close(struct ask *a)
 {
     pictures_close(&a->pictures);
+    prompt_free(&a->template);
     ids_free(&a->prompt);
     buf_free(&a->piece);
     stopper_close(&a->stopper);

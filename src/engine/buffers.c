@@ -1,5 +1,6 @@
 /* Every buffer of an engine, sized from the model's shape and the context before anything is allocated, then
- * allocated once. The table of sizes is what `eyelet plan` will print. */
+ * allocated once. */
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 enum { CHUNK_ROWS = 512 }; /* rows of one prefill chunk and of one vision tile */
@@ -89,7 +90,18 @@ static bool open_host(ey_engine *engine, ey_err *e)
     return true;
 }
 
-bool engine_buffers_open(ey_engine *engine, ey_err *e)
+/* Reserved memory takes no pages yet: what would not fit is refused now, not killed later. Almost all of it grows with
+ * the context. */
+static bool check_memory(const ey_engine *engine, ey_err *e)
+{
+    uint64_t needed = engine->workspace_bytes + engine->kv_bytes, left = memory_available();
+    if (needed <= left) return true;
+    int fits = (int)((double)engine->max_model_len * 0.95 * (double)left / (double)needed) / KV_BLOCK * KV_BLOCK;
+    return ey_fail(e, EY_NO_MEMORY, "a context of %d tokens needs %llu MiB of memory beside the model's file, and %llu MiB are available; use --max-model-len %d",
+                   engine->max_model_len, (unsigned long long)(needed >> 20), (unsigned long long)(left >> 20), fits < KV_BLOCK ? KV_BLOCK : fits);
+}
+
+static bool open_buffers(ey_engine *engine, ey_err *e)
 {
     struct workspace *ws = &engine->ws;
     ws->max_visual = engine_max_visual(engine);
@@ -105,6 +117,12 @@ bool engine_buffers_open(ey_engine *engine, ey_err *e)
     engine->logits = engine->be->ops->alloc(engine->be, logit_bytes, e);
     engine->workspace_bytes += logit_bytes + engine->arena.used;
     return engine->logits != NULL;
+}
+
+bool engine_buffers_open(ey_engine *engine, ey_err *e)
+{
+    bool ok = open_buffers(engine, e);
+    return check_memory(engine, e) && ok; /* its message says more than a failed allocation's */
 }
 
 void engine_buffers_close(ey_engine *engine)

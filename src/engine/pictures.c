@@ -80,9 +80,8 @@ static bool check_visual(const struct pictures *pictures, const ey_engine *engin
 bool pictures_open(struct pictures *out, ey_image_usage **usage, struct arena *arena, const ey_engine *engine,
                    const ey_request *request, ey_err *e)
 {
-    size_t n = count_pictures(request), i = 0;
+    size_t n = count_pictures(request), i = 0; /* at most EY_MAX_IMAGES: the prompt was made of them */
     *out = (struct pictures){0};
-    if (n > EY_MAX_IMAGES) return ey_fail(e, EY_BAD_REQUEST, "%zu pictures; at most %d go in one request", n, EY_MAX_IMAGES);
     out->item = calloc(n + 1, sizeof(*out->item));
     *usage = arena_array(arena, n + 1, sizeof(**usage));
     if (!out->item || !*usage) return ey_fail_memory(e, "pictures", n * sizeof(*out->item));

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "engine/engine_internal.h"
+
 #define COLDEST 1e-5f /* below this the draw is the best one, and dividing by it would overflow */
 
 bool sampler_open(struct sampler *s, struct arena *arena, int vocabulary, ey_err *e)
@@ -98,14 +100,6 @@ static struct candidate_token pop_best(struct candidate_token *heap, int *n)
     return best;
 }
 
-static int32_t best_of(const float *scores, int n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (scores[i] > scores[best]) best = i;
-    return best;
-}
-
 static void fill_heap(struct sampler *s)
 {
     for (int32_t i = 0; i < s->vocabulary; i++)
@@ -167,7 +161,7 @@ static int32_t draw(struct sampler *s)
 int32_t sampler_pick(struct sampler *s, const float *logits)
 {
     for (int32_t i = 0; i < s->vocabulary; i++) s->scores[i] = penalised(s, logits[i], i);
-    int32_t id = s->options.temperature >= COLDEST ? draw(s) : best_of(s->scores, s->vocabulary);
+    int32_t id = s->options.temperature >= COLDEST ? draw(s) : logits_argmax(s->scores, s->vocabulary);
     s->count[id]++, s->step++;
     return id;
 }

@@ -195,6 +195,16 @@ unset EYELET_MODEL
 try "the model of the cache" 0 . - ask --max-tokens 1 hello
 
 # ---- the demo beside the program ----
+# a larger model whose download stopped is passed over for a whole one
+broken=$work/cache/hub/models--big--broken/snapshots/aaaa
+mkdir -p "$broken" "$work/cache/hub/models--big--broken/refs"
+printf aaaa >"$work/cache/hub/models--big--broken/refs/main"
+"$mkcheckpoint" --like tiny-gqa4-f32 --seed 1 made >/dev/null
+cp made/*.json "$broken" && head -c 20000000 made/model.safetensors >"$broken/model.safetensors"
+EYELET_MODEL= try "a half-downloaded model" 0 . 'passing over big/broken in the cache: .*model.safetensors' ask --max-tokens 1 hello
+rm "$broken/config.json" && ln -s nowhere "$broken/config.json"
+try "a link to nothing" 1 - 'config.json: a link to nothing' ask --model big/broken hello
+rm -r "$work/cache/hub/models--big--broken"
 export HF_HOME=$work/no-cache
 mkdir -p installed/bin installed/share/eyelet/models folder/models
 ln "$eyelet" folder/eyelet 2>/dev/null || cp "$eyelet" folder/eyelet

@@ -120,7 +120,7 @@ static const struct {
     {"empty picture", empty_picture, EY_BAD_IMAGE, "picture"},
     {"side ratio 300", thin_picture, EY_BAD_IMAGE, "300"},
     {"detail 9", bad_detail, EY_BAD_REQUEST, "9"},
-    {"65 pictures", many_pictures, EY_BAD_REQUEST, "65"},
+    {"65 pictures", many_pictures, EY_BAD_REQUEST, "more than 64 pictures"},
     {"pictures beyond half the context", pictures_beyond_context, EY_TOO_LONG, "64 pictures"},
     {"long text", long_text, EY_TOO_LONG, "--max-model-len"},
     {"typed pad parsed beside a picture", typed_pad, EY_BAD_REQUEST, "picture"},

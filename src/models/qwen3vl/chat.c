@@ -1,5 +1,6 @@
 /* The official template (spec 7.1) written down as code, byte for byte. Where it would drop something without a word
- * (a picture in a system message, tool calls of a user, an unknown role) this is an error instead. */
+ * (a picture in a system message, tool calls of a user, an unknown role) this is an error instead; only later system
+ * messages are left out, as clients that follow the template expect. */
 #include "models/qwen3vl/chat.h"
 
 #include <stdio.h>
