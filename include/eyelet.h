@@ -76,7 +76,8 @@ typedef struct {
 
 ey_engine_options ey_engine_defaults(void);
 
-/* Opens a model. On success *engine is the caller's, to be closed. Borrows nothing of `options` afterwards. */
+/* Opens a model. Its files are mapped: they must not be changed in place until it is closed (replacing them is fine).
+ * On success *engine is the caller's, to be closed. Borrows nothing of `options` afterwards. */
 bool ey_engine_open(ey_engine **engine, const ey_engine_options *options, ey_err *err);
 /* Frees all and sets *engine to NULL; takes NULL and half-built engines. */
 void ey_engine_close(ey_engine **engine);

@@ -3,44 +3,9 @@
 # for a model, so what is looked at is statuses, messages and shapes, not what the answers say.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+. "$(dirname "$(realpath "$0")")/common.sh"
 unset EYELET_MODEL HF_HUB_CACHE
 export HF_HOME=$work/no-cache HOME=$work
-ran=0 failed=0
-
-say() { # say NAME: "ok" or "not ok" by the last status
-  if [ $? -eq 0 ]; then echo "ok $((++ran)) $1"; else echo "not ok $((++ran)) $1"; failed=$((failed + 1)); show; fi
-}
-show() { sed 's/^/# stdout: /' out | head -20; sed 's/^/# stderr: /' err | head -20; echo "# status: ${status-}"; }
-
-# matches FILE PATTERN: an extended regular expression; "-": the file is empty; "*": whatever.
-matches() {
-  case $2 in
-    -) [ ! -s "$1" ] ;;
-    '*') true ;;
-    *) grep -qE -- "$2" "$1" ;;
-  esac
-}
-
-# try NAME STATUS STDOUT STDERR ARGUMENT...
-try() {
-  local name=$1 want=$2 want_out=$3 want_err=$4
-  shift 4
-  "$eyelet" "$@" >out 2>err </dev/null
-  status=$?
-  [ $status -eq "$want" ] && matches out "$want_out" && matches err "$want_err"
-  say "$name"
-}
-
-# same NAME WANTED KEY...: the keys of the JSON lines in `out`, compared as a whole
-same() {
-  local name=$1 want=$2
-  shift 2
-  [ "$("$json_at" "$@" <out 2>>err)" = "$want" ]
-  say "$name"
-}
 
 "$mkcheckpoint" --like tiny-gqa4-fp8 --seed 1 tiny >/dev/null || exit 1
 sed -i 's/"do_sample": true/"do_sample": false/' tiny/generation_config.json # else answers are drawn

@@ -2,35 +2,9 @@
 # detect and chat as a person calls them, with the demo model: run_more.sh EYELET JSON_AT, in the source tree. Prints TAP.
 set -u
 eyelet=$(realpath "$1") json_at=$(realpath "$2") examples=$PWD/examples
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export EYELET_MODEL=$PWD/models/demo HOME=$work HF_HOME=$work/no-cache
-cd "$work" || exit 1
-ran=0 failed=0
-
-say() { # say NAME: "ok" or "not ok" by the last status
-  if [ $? -eq 0 ]; then echo "ok $((++ran)) $1"; else echo "not ok $((++ran)) $1"; failed=$((failed + 1)); show; fi
-}
-show() { sed 's/^/# stdout: /' out | head -20; sed 's/^/# stderr: /' err | head -20; echo "# status: ${status-}"; }
-
-# matches FILE PATTERN: an extended regular expression; "-": the file is empty; "*": whatever.
-matches() {
-  case $2 in
-    -) [ ! -s "$1" ] ;;
-    '*') true ;;
-    *) grep -qE -- "$2" "$1" ;;
-  esac
-}
-
-# try NAME STATUS STDOUT STDERR ARGUMENT...; standard input is the file `in`, when there is one
-try() {
-  local name=$1 want=$2 want_out=$3 want_err=$4
-  shift 4
-  "$eyelet" "$@" >out 2>err <"$([ -e in ] && echo in || echo /dev/null)"
-  status=$?
-  [ $status -eq "$want" ] && matches out "$want_out" && matches err "$want_err"
-  say "$name"
-}
+export EYELET_MODEL=$PWD/models/demo
+. "$(dirname "$(realpath "$0")")/common.sh"
+export HOME=$work HF_HOME=$work/no-cache
 
 # ---- detect ----
 scene=$examples/shapes-4.png # 224 x 400; its pink square is at 97, 134, 183, 220

@@ -1,0 +1,38 @@
+# Sourced by run.sh and run_more.sh: a case is one line, TAP comes out. `eyelet` is the program; each runs in a folder of
+# its own, where `out` and `err` are what the last call printed.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+ran=0 failed=0
+
+say() { # say NAME: "ok" or "not ok" by the last status
+  if [ $? -eq 0 ]; then echo "ok $((++ran)) $1"; else echo "not ok $((++ran)) $1"; failed=$((failed + 1)); show; fi
+}
+show() { sed 's/^/# stdout: /' out | head -20; sed 's/^/# stderr: /' err | head -20; echo "# status: ${status-}"; }
+
+# matches FILE PATTERN: an extended regular expression; "-": the file is empty; "*": whatever.
+matches() {
+  case $2 in
+    -) [ ! -s "$1" ] ;;
+    '*') true ;;
+    *) grep -qE -- "$2" "$1" ;;
+  esac
+}
+
+# try NAME STATUS STDOUT STDERR ARGUMENT...; standard input is the file `in`, when there is one
+try() {
+  local name=$1 want=$2 want_out=$3 want_err=$4
+  shift 4
+  "$eyelet" "$@" >out 2>err <"$([ -e in ] && echo in || echo /dev/null)"
+  status=$?
+  [ $status -eq "$want" ] && matches out "$want_out" && matches err "$want_err"
+  say "$name"
+}
+
+# same NAME WANTED KEY...: the keys of the JSON lines in `out`, compared as a whole
+same() {
+  local name=$1 want=$2
+  shift 2
+  [ "$("$json_at" "$@" <out 2>>err)" = "$want" ]
+  say "$name"
+}
