@@ -1,6 +1,7 @@
 /* eyelet caption IMAGE...: one load, a sentence for each picture; a bad one is reported and the rest go on. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "cli/answer_json.h"
@@ -43,8 +44,10 @@ enum { PREVIEW_COLUMNS = 44, PREVIEW_LINES = 14 };
 static void print_preview(struct session *s, const struct input *picture)
 {
     struct buf cells = buf_with_max(MAX_LINE);
+    int room = terminal_columns(STDOUT_FILENO) - 3, columns = room < PREVIEW_COLUMNS ? room : PREVIEW_COLUMNS;
     progress_clear(&s->progress);
-    if (s->out.terminal) preview_add(&cells, picture->bytes, picture->size, PREVIEW_COLUMNS, PREVIEW_LINES, preview_colours());
+    if (s->out.terminal && columns > 3)
+        preview_add(&cells, picture->bytes, picture->size, columns, PREVIEW_LINES, preview_colours());
     if (cells.size) term_write_raw(&s->out, cells.data, cells.size);
     buf_free(&cells);
 }

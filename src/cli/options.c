@@ -242,6 +242,8 @@ static void print_facts(FILE *out, const struct option_row *row)
     if (separator[0] == ',') fputc(')', out);
 }
 
+enum { LEFT_COLUMN = 26 };
+
 void options_print(FILE *out, enum command_bit command)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -249,7 +251,8 @@ void options_print(FILE *out, enum command_bit command)
         char left[64];
         if (!(row->commands & command)) continue;
         snprintf(left, sizeof(left), "--%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
-        fprintf(out, "  %-26s %s", left, row->help);
+        if (strlen(left) > LEFT_COLUMN) fprintf(out, "  %s\n  %*s %s", left, LEFT_COLUMN, "", row->help);
+        else fprintf(out, "  %-*s %s", LEFT_COLUMN, left, row->help);
         print_facts(out, row);
         fputc('\n', out);
     }

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "cli/term.h"
 
-enum { BAR = 24, LINE = 200, DEFAULT_COLUMNS = 80 };
+enum { BAR = 24, LINE = 200 };
 #define REDRAW_SECONDS 0.1
 
 struct progress progress_start(bool quiet)
@@ -18,12 +18,6 @@ struct progress progress_start(bool quiet)
     const char *terminal_type = getenv("TERM");
     bool dumb = terminal_type && strcmp(terminal_type, "dumb") == 0;
     return (struct progress){.enabled = !quiet && !dumb && isatty(STDERR_FILENO)};
-}
-
-static size_t terminal_columns(void)
-{
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : DEFAULT_COLUMNS;
 }
 
 static void add_time(struct buf *line, double seconds)
@@ -50,7 +44,7 @@ static void add_bar(struct buf *line, const struct progress *p)
 static void draw(struct progress *p)
 {
     struct buf line = buf_with_max(LINE);
-    size_t columns = terminal_columns();
+    size_t columns = (size_t)terminal_columns(STDERR_FILENO);
     if (p->total) add_bar(&line, p);
     if (p->phase) buf_printf(&line, "%s%s %d %%", line.size ? "  " : "", p->phase, p->percent);
     if (line.size >= columns) line.size = columns - 1; /* plain ASCII, so any byte is a column */

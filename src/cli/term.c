@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -10,6 +11,12 @@
 struct term term_stdout(void)
 {
     return (struct term){.file = stdout, .terminal = isatty(STDOUT_FILENO)};
+}
+
+int terminal_columns(int descriptor)
+{
+    struct winsize size;
+    return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /* Bytes of the character at s that do not steer a terminal; 0 when it does, or is malformed. */

@@ -15,6 +15,8 @@ struct term {
 };
 
 struct term term_stdout(void);
+/* Columns of the terminal at this descriptor; 80 where it does not say. */
+int terminal_columns(int descriptor);
 /* Writes UTF-8 text and flushes it. On a terminal control characters but newline and tab are left out. */
 bool term_write(struct term *t, const char *text, size_t n);
 /* Writes bytes as they are: escape sequences of our own. */
