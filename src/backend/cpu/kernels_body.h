@@ -89,31 +89,37 @@ INLINE vf halves_to_floats(const uint16_t *bits)
 }
 #endif
 
-/* e4m3 bits moved into a half's fields are the value times 2^-8, subnormals included; 0x7f becomes NaN. */
-INLINE vf load_fp8(const uint8_t *p)
+/* e4m3 codes as float32, two vectors at once. Their bits moved into a half's fields are the value times 2^-8, subnormals
+ * included; 0x7f becomes NaN. `factor` is to be the scale: the 2^8 joins it exactly. */
+INLINE void load_fp8_pair(vf out[2], const uint8_t *p, float factor)
 {
 #if LANES == 4
-    float f[LANES];
-    weight_floats(f, p, DTYPE_F8_E4M3, LANES);
-    return load(f);
+    float f[2 * LANES];
+    weight_floats(f, p, DTYPE_F8_E4M3, 2 * LANES);
+    out[0] = load(f) * factor, out[1] = load(f + LANES) * factor;
 #else
-    typedef uint8_t vb __attribute__((vector_size(LANES)));
-    vb bytes;
+    typedef uint8_t codes __attribute__((vector_size(2 * LANES)));
+    typedef uint16_t halves __attribute__((vector_size(4 * LANES)));
+    codes bytes;
     memcpy(&bytes, p, sizeof(bytes));
-    vh code = __builtin_convertvector(bytes, vh), magnitude = code & 0x7f;
-    vh half = (code & 0x80) << 8 | magnitude << 7 | ((vh)(magnitude == 0x7f) & 0x7e00);
-    uint16_t bits[LANES];
-    memcpy(bits, &half, sizeof(bits));
-    return halves_to_floats(bits) * 256.0f;
+    halves code = __builtin_convertvector(bytes, halves), magnitude = code & 0x7f;
+    halves half = (code & 0x80) << 8 | magnitude << 7 | ((halves)(magnitude == 0x7f) & 0x7e00);
+#if LANES == 8
+    out[0] = (vf)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)half));
+    out[1] = (vf)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)half, 1));
+#else
+    out[0] = (vf)_mm512_cvtph_ps(_mm512_castsi512_si256((__m512i)half));
+    out[1] = (vf)_mm512_cvtph_ps(_mm512_extracti64x4_epi64((__m512i)half, 1));
+#endif
+    out[0] *= 256.0f * factor, out[1] *= 256.0f * factor;
 #endif
 }
 
-INLINE vf load_weight(enum w_kind kind, const uint8_t *row, size_t k, const float *scale)
+INLINE vf load_weight(enum w_kind kind, const uint8_t *row, size_t k)
 {
     uint16_t bits[LANES];
     switch (kind) {
     case W_BF16: return load_bf16(row + 2 * k);
-    case W_FP8: return load_fp8(row + k) * scale[k / FP8_BLOCK];
     case W_F16: return memcpy(bits, row + 2 * k, sizeof(bits)), halves_to_floats(bits);
     default: return load((const float *)(const void *)row + k);
     }
@@ -126,6 +132,8 @@ INLINE size_t kind_size(enum w_kind kind)
 
 /* ---- dot tiles in float32 ---- */
 
+enum { DOT_STEP = 2 * LANES };
+
 /* The last, incomplete step of rows that are read in place, copied beside zeros. */
 INLINE void copy_tails(uint8_t tail[CPU_W_ROWS][CPU_K_STEP * 4], const struct dot_tile *t, size_t from, size_t size)
 {
@@ -133,16 +141,25 @@ INLINE void copy_tails(uint8_t tail[CPU_W_ROWS][CPU_K_STEP * 4], const struct do
     for (int a = 0; a < CPU_W_ROWS; a++) memcpy(tail[a], t->w[a] + from * size, (t->k - from) * size);
 }
 
+/* Two vectors of each row from column k on. */
+INLINE void load_weight_pair(vf out[2], enum w_kind kind, const uint8_t *row, size_t k, const float *scale)
+{
+    if (kind == W_FP8) load_fp8_pair(out, row + k, scale[k / FP8_BLOCK]);
+    else out[0] = load_weight(kind, row, k), out[1] = load_weight(kind, row, k + LANES);
+}
+
+/* Columns from .. to-1, a multiple of two vectors. */
 INLINE void dot_steps(vf acc[CPU_W_ROWS][CPU_X_ROWS], const uint8_t *const w[CPU_W_ROWS], enum w_kind kind, const float *scale,
                       const float *x, size_t x_stride, int n_x, size_t from, size_t to)
 {
-    for (size_t k = from; k < to; k += LANES) {
-        vf wv[CPU_W_ROWS];
-        for (int a = 0; a < CPU_W_ROWS; a++) wv[a] = load_weight(kind, w[a], k, scale);
-        for (int b = 0; b < n_x; b++) {
-            vf xv = load(x + (size_t)b * x_stride + k);
-            for (int a = 0; a < CPU_W_ROWS; a++) acc[a][b] += wv[a] * xv;
-        }
+    for (size_t k = from; k < to; k += DOT_STEP) {
+        vf wv[CPU_W_ROWS][2];
+        for (int a = 0; a < CPU_W_ROWS; a++) load_weight_pair(wv[a], kind, w[a], k, scale);
+        for (int u = 0; u < 2; u++)
+            for (int b = 0; b < n_x; b++) {
+                vf xv = load(x + (size_t)b * x_stride + k + (size_t)u * LANES);
+                for (int a = 0; a < CPU_W_ROWS; a++) acc[a][b] += wv[a][u] * xv;
+            }
     }
 }
 
@@ -151,14 +168,14 @@ INLINE void dot_f32(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *t
     vf acc[CPU_W_ROWS][CPU_X_ROWS];
     for (int a = 0; a < CPU_W_ROWS; a++)
         for (int b = 0; b < n_x; b++) acc[a][b] = (vf){0};
-    size_t whole = kind == W_PANEL ? (t->k + LANES - 1) / LANES * LANES : t->k / LANES * LANES;
+    size_t whole = kind == W_PANEL ? (t->k + DOT_STEP - 1) / DOT_STEP * DOT_STEP : t->k / DOT_STEP * DOT_STEP;
     dot_steps(acc, t->w, kind, t->scale, t->x, t->x_stride, n_x, 0, whole);
     if (whole < t->k) {
         uint8_t tail[CPU_W_ROWS][CPU_K_STEP * 4];
         const uint8_t *w[CPU_W_ROWS];
         copy_tails(tail, t, whole, kind_size(kind));
         for (int a = 0; a < CPU_W_ROWS; a++) w[a] = tail[a];
-        dot_steps(acc, w, kind, t->scale ? t->scale + whole / FP8_BLOCK : NULL, (const float *)t->x + whole, t->x_stride, n_x, 0, LANES);
+        dot_steps(acc, w, kind, t->scale ? t->scale + whole / FP8_BLOCK : NULL, (const float *)t->x + whole, t->x_stride, n_x, 0, DOT_STEP);
     }
     for (int a = 0; a < CPU_W_ROWS; a++)
         for (int b = 0; b < n_x; b++) sums[a][b] = lanes_sum(acc[a][b]);
@@ -369,12 +386,16 @@ static void decode(void *out, const struct weight *w, int64_t row, size_t padded
         weight_floats(floats, in, w->dtype, n);
         return;
     }
-    for (; k + LANES <= n; k += LANES) store(floats + k, load_fp8(in + k) * scale[k / FP8_BLOCK]);
+    for (; k + DOT_STEP <= n; k += DOT_STEP) {
+        vf values[2];
+        load_fp8_pair(values, in + k, scale[k / FP8_BLOCK]);
+        memcpy(floats + k, values, sizeof(values));
+    }
     if (k < n) {
-        uint8_t tail[LANES] = {0};
-        float values[LANES];
+        uint8_t tail[DOT_STEP] = {0};
+        vf values[2];
         memcpy(tail, in + k, n - k);
-        store(values, load_fp8(tail) * scale[k / FP8_BLOCK]);
+        load_fp8_pair(values, tail, scale[k / FP8_BLOCK]);
         memcpy(floats + k, values, (n - k) * sizeof(float));
     }
 }
