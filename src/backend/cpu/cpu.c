@@ -37,7 +37,8 @@ static size_t padded_width(const struct backend_limits *l)
 
 static size_t thread_scratch(const struct backend_limits *l)
 {
-    size_t panel = CPU_W_ROWS * padded_width(l) * sizeof(float), attend = sizeof(struct cpu_attend_scratch);
+    size_t tile = CPU_W_ROWS * padded_width(l) * sizeof(float), attend = sizeof(struct cpu_attend_scratch);
+    size_t panel = tile > CPU_PANEL_BYTES ? tile : CPU_PANEL_BYTES;
     return (panel > attend ? panel : attend) + ALIGN;
 }
 

@@ -6,6 +6,9 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 
+/* A thread's panel: decoded tiles of weight rows, at least one and at most these. */
+enum { CPU_PANEL_TILES = 4, CPU_PANEL_BYTES = 128 << 10 };
+
 struct cpu {
     struct backend base;
     struct pool *pool;

@@ -73,10 +73,16 @@ static const float *scale_row(const struct weight *w, int64_t row)
     return w->scale ? w->scale + row / FP8_BLOCK * per_row : NULL;
 }
 
+/* Elements of a panel row. */
+static size_t padded_width(const struct weight *w)
+{
+    return ((size_t)w->cols + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
+}
+
 /* Points the tile at weight rows `row` .. +3 (the last one again where there are fewer), as they lie or decoded. */
 static void set_weights(struct dot_tile *t, const struct multiply_job *j, const struct weight *w, int64_t row, void *panel)
 {
-    size_t size = dtype_size(w->dtype), padded = ((size_t)w->cols + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
+    size_t size = dtype_size(w->dtype), padded = padded_width(w);
     bool decoded = j->n > CPU_X_ROWS && !(w->dtype == DTYPE_BF16 && j->bf16);
     t->kind = decoded ? W_PANEL : kind_of(w->dtype);
     t->scale = decoded && !j->bf16 ? NULL : scale_row(w, row);
@@ -104,22 +110,35 @@ static void store_sums(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct cpu_prod
     }
 }
 
-/* Weight rows begin .. end-1 of one product with all rows of the input. */
-static void multiply_rows(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, void *panel)
+/* Tiles of weight rows whose panels stay in the second-level cache while the rows of the input go by. */
+static int tiles_per_panel(const struct multiply_job *j, const struct weight *w)
+{
+    size_t tile = CPU_W_ROWS * padded_width(w) * (j->bf16 ? 2 : 4);
+    return tile * CPU_PANEL_TILES <= CPU_PANEL_BYTES ? CPU_PANEL_TILES : tile >= CPU_PANEL_BYTES ? 1 : (int)(CPU_PANEL_BYTES / tile);
+}
+
+/* Weight rows begin .. end-1 of one product with all rows of the input: a few tiles of weights, then tile after tile of
+ * the input, which stays in the first-level cache for all of them. */
+static void multiply_rows(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, uint8_t *panel)
 {
     float sums[CPU_W_ROWS][CPU_X_ROWS];
-    bool split = j->bf16 && j->precise;
-    size_t bytes = row_bytes(j->c, j->bf16, j->precise);
-    struct dot_tile t = {.k = (size_t)p->w->cols, .x_stride = bytes / (j->bf16 ? 2 : 4), .low = split ? j->c->stride : 0};
+    struct dot_tile tiles[CPU_PANEL_TILES];
+    size_t bytes = row_bytes(j->c, j->bf16, j->precise), size = j->bf16 ? 2 : 4, padded = padded_width(p->w);
+    const struct dot_tile empty = {.k = (size_t)p->w->cols, .x_stride = bytes / size, .low = j->bf16 && j->precise ? j->c->stride : 0};
     void (*dot)(float[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *) = j->bf16 ? j->c->k->dot_bf16 : j->c->k->dot;
-    for (int64_t row = begin; row < end; row += CPU_W_ROWS) {
-        set_weights(&t, j, p->w, row, panel);
-        for (int m = 0; m < j->n; m += CPU_X_ROWS) {
-            t.n_x = j->n - m < CPU_X_ROWS ? j->n - m : CPU_X_ROWS;
-            t.x = (const uint8_t *)j->c->packed + (size_t)m * bytes;
-            dot(sums, &t);
-            store_sums(sums, p, row, m, t.n_x, j->finish == CPU_ADD);
+    int most = tiles_per_panel(j, p->w);
+    for (int64_t row = begin, n; row < end; row += n * CPU_W_ROWS) {
+        for (n = 0; n < most && row + n * CPU_W_ROWS < end; n++) {
+            tiles[n] = empty;
+            set_weights(&tiles[n], j, p->w, row + n * CPU_W_ROWS, panel + (size_t)n * CPU_W_ROWS * padded * size);
         }
+        for (int m = 0; m < j->n; m += CPU_X_ROWS)
+            for (int64_t i = 0; i < n; i++) {
+                tiles[i].n_x = j->n - m < CPU_X_ROWS ? j->n - m : CPU_X_ROWS;
+                tiles[i].x = (const uint8_t *)j->c->packed + (size_t)m * bytes;
+                dot(sums, &tiles[i]);
+                store_sums(sums, p, row + i * CPU_W_ROWS, m, tiles[i].n_x, j->finish == CPU_ADD);
+            }
     }
 }
 
