@@ -28,6 +28,12 @@ struct batch {
     const int32_t *block_table; /* [n_seqs, max_blocks] KV block of tokens 64·i .. 64·i+63 */
 };
 
+/* The KV block that holds slot `index` of a row's sequence. */
+static inline int batch_kv_block(const struct batch *batch, int row, int index)
+{
+    return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks + (size_t)(index / KV_BLOCK)];
+}
+
 struct decoder_layer {
     struct weight input_norm, q, k, v, q_norm, k_norm, o, post_norm, gate, up, down;
 };

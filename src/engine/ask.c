@@ -135,17 +135,15 @@ static size_t run_end(const struct visual_run *run)
 static bool encode_pictures(struct ask *a)
 {
     ey_engine *engine = a->engine;
-    int first_token = 0;
     a->phase = "vision", a->total = (int)a->pictures.n;
     for (size_t i = 0; i < a->pictures.n && !a->cancelled; i++) {
         struct picture *p = &a->pictures.item[i];
         struct watch watch = {watch_phase, a};
         a->done = (int)i;
-        first_token += p->tokens;
         if (run_end(&a->runs[i]) <= a->reused) continue; /* all of its rows are in the KV cache */
         image_patchify(engine->host.pixels, &p->pixels, &engine->model.patch_spec);
         vision_encode(&engine->model, engine->be, &engine->ws, engine->host.pixels, p->rows, p->cols,
-                      first_token - p->tokens, engine->host.patch_positions, &watch);
+                      engine->host.feature[a->runs[i].first], engine->host.patch_positions, &watch);
     }
     return !a->cancelled;
 }

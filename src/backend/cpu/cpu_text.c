@@ -67,11 +67,6 @@ static uint16_t *kv_block(const struct kv_cache *kv, int layer, int block, int h
     return (uint16_t *)kv->data + i * 2 * KV_BLOCK * (size_t)s->head_dim;
 }
 
-static int block_of(const struct batch *batch, int row, int index)
-{
-    return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks + (size_t)(index / KV_BLOCK)];
-}
-
 struct qkv_job {
     struct cpu *c;
     float *q, *k, *v;
@@ -93,7 +88,7 @@ static void append_head(const struct qkv_job *j, int row, int head)
 {
     size_t dim = (size_t)j->shape->head_dim, at = ((size_t)row * (size_t)j->shape->n_kv_heads + (size_t)head) * dim;
     int index = j->batch->index[row], slot = index % KV_BLOCK;
-    uint16_t *block = kv_block(j->kv, j->layer, block_of(j->batch, row, index), head), packed[EY_MAX_HEAD_DIM];
+    uint16_t *block = kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head), packed[EY_MAX_HEAD_DIM];
     j->c->k->pack(packed, j->k + at, dim, dim, true);
     for (size_t d = 0; d < dim; d++) block[d * KV_BLOCK + (size_t)slot] = packed[d];
     j->c->k->pack(block + dim * KV_BLOCK + (size_t)slot * dim, j->v + at, dim, dim, true);
@@ -201,7 +196,7 @@ static void attend_tile(const struct attend_job *j, const struct tile_place *p, 
     }
     for (int block = 0; block <= last / KV_BLOCK; block++) {
         for (int r = 0; r < n; r++) t.n_keys[r] = visible_keys(j->batch->index[row_of(j, p, r)], block);
-        const uint16_t *keys = kv_block(j->kv, j->layer, block_of(j->batch, p->first, block * KV_BLOCK), p->head);
+        const uint16_t *keys = kv_block(j->kv, j->layer, batch_kv_block(j->batch, p->first, block * KV_BLOCK), p->head);
         j->c->k->attend(&t, keys, keys + (size_t)dim * KV_BLOCK, (size_t)dim, true);
     }
     for (int r = 0; r < n; r++) cpu_attend_finish(j->o + query_of(j, p, r), &t, r);

@@ -75,16 +75,11 @@ static float *kv_block(const struct kv_cache *kv, int layer, int block, int whic
     return (float *)kv->data + i;
 }
 
-static int block_of(const struct batch *batch, int row, int index)
-{
-    return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks + (size_t)(index / KV_BLOCK)];
-}
-
 static void append_kv(struct kv_cache *kv, int layer, int which, const float *rows, const struct batch *batch)
 {
     size_t dim = (size_t)kv->shape.head_dim;
     for (int i = 0; i < batch->n_rows; i++) {
-        int index = batch->index[i], block = block_of(batch, i, index);
+        int index = batch->index[i], block = batch_kv_block(batch, i, index);
         for (int h = 0; h < kv->shape.n_kv_heads; h++) {
             float *to = kv_block(kv, layer, block, which, h) + (size_t)(index % KV_BLOCK) * dim;
             memcpy(to, rows + ((size_t)i * (size_t)kv->shape.n_kv_heads + (size_t)h) * dim, dim * sizeof(float));
@@ -136,13 +131,13 @@ static void attend_head(const struct attend *a, int row, int head, float *scores
     const float *q = a->q + at;
     float *o = a->o + at, scale = 1.0f / sqrtf((float)dim);
     for (int j = 0; j < n_keys; j++) {
-        const float *keys = kv_block(a->kv, a->layer, block_of(a->batch, row, j), 0, kv_head);
+        const float *keys = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, j), 0, kv_head);
         scores[j] = ref_dot(q, keys + (size_t)(j % KV_BLOCK) * (size_t)dim, (size_t)dim) * scale;
     }
     softmax(scores, n_keys);
     memset(o, 0, (size_t)dim * sizeof(float));
     for (int j = 0; j < n_keys; j++) {
-        const float *value = kv_block(a->kv, a->layer, block_of(a->batch, row, j), 1, kv_head) +
+        const float *value = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, j), 1, kv_head) +
                              (size_t)(j % KV_BLOCK) * (size_t)dim;
         for (int d = 0; d < dim; d++) o[d] += scores[j] * value[d];
     }
