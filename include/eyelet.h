@@ -37,6 +37,7 @@
     X(EY_NOT_FOUND, 404, 1)       /* no such model or file */                                          \
     X(EY_BAD_MODEL, 500, 1)       /* a checkpoint or tokenizer file that is damaged or not supported */\
     X(EY_NO_MEMORY, 503, 1)       /* memory could not be had */                                        \
+    X(EY_BUSY, 503, 1)            /* too many wait already: the same later may be done */              \
     X(EY_CANCELLED, 499, 1)       /* the caller stopped it */                                          \
     X(EY_IO, 500, 1)              /* the system refused to read or write */                            \
     X(EY_INTERNAL, 500, 1)        /* a bug of ours */
@@ -57,6 +58,19 @@ int ey_code_exit_status(ey_code code);
 /* HTTP status of a reply that carries this code. */
 int ey_code_http_status(ey_code code);
 
+/* ---- budget -------------------------------------------------------------------------------------- */
+
+/* Bytes that several threads share, so that what is in flight together stays within a plan. */
+typedef struct ey_budget ey_budget;
+
+ey_budget *ey_budget_create(uint64_t bytes); /* NULL: no memory */
+void ey_budget_free(ey_budget **budget);
+/* Waits until n bytes are free, at most timeout_ms. False: they were not, or n is more than there will ever be. */
+bool ey_budget_take(ey_budget *budget, uint64_t n, int timeout_ms);
+void ey_budget_give(ey_budget *budget, uint64_t n);
+uint64_t ey_budget_total(const ey_budget *budget);
+uint64_t ey_budget_used(ey_budget *budget);
+
 /* ---- engine -------------------------------------------------------------------------------------- */
 
 typedef struct ey_engine ey_engine; /* one loaded model */
@@ -69,7 +83,13 @@ typedef struct {
     const char *device;  /* "auto", "cpu" or "ref" */
     const char *cpu_mask; /* best instruction set that may be used: "generic", "avx2", "avx512", "avx512bf16"; NULL: all */
     int threads;         /* 0: as many as the processors this process may use */
-    int max_model_len;   /* tokens of context; 0: min(8,192, what the model allows) */
+    int max_model_len;   /* tokens of context of one request; 0: min(8,192, what the model allows) */
+    int kv_tokens;       /* tokens of the KV pool that all requests share; 0: max_model_len */
+    int max_num_seqs;    /* requests that run at once; 0: 1 */
+    int max_num_queued;  /* requests that may wait for their turn; 0: 64 */
+    int max_num_batched_tokens; /* rows of one step, 64 to 4,096; 0: 512 */
+    int max_images;      /* pictures of one request; 0: 64 */
+    ey_budget *budget;   /* host bytes of pictures in flight come out of it (borrowed); NULL: no limit */
     ey_progress_fn *progress;
     void *progress_user;
 } ey_engine_options;
@@ -89,9 +109,21 @@ typedef struct {
     const char *device_detail; /* instruction set */
     int threads;
     int max_model_len;
+    int kv_tokens, max_num_seqs;
     uint64_t weight_bytes, kv_bytes, workspace_bytes;
     double load_seconds;
 } ey_engine_info;
+
+/* One row of the memory plan. */
+typedef struct {
+    const char *name;   /* "weights", "KV cache", … */
+    const char *device; /* "file", "host", later a card */
+    uint64_t bytes;
+    const char *life;   /* "always", "vision", "prefill" */
+} ey_plan_item;
+
+/* What the engine's memory is spent on: rows that live as long as the engine, their number in *n. */
+const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n);
 
 /* Facts of an open engine; the strings live as long as the engine. */
 ey_engine_info ey_engine_describe(const ey_engine *engine);
@@ -153,8 +185,17 @@ typedef struct ey_event ey_event;
 typedef bool ey_event_fn(void *user, const ey_event *event);
 
 typedef struct {
+    int id;
+    float bias; /* added to the token's logit, after penalties */
+} ey_logit_bias;
+
+typedef struct {
     const ey_message *messages;
     size_t n_messages;
+    const char *text;          /* where there are no messages: the prompt as it stands … */
+    size_t n_text;
+    const int *ids;            /* … or its token ids; a picture's tokens are refused in both */
+    size_t n_ids;
     const char *const *tools; /* JSON objects as text, one a tool */
     size_t n_tools;
     bool add_vision_id;        /* "Picture 1: " before each picture */
@@ -165,6 +206,10 @@ typedef struct {
     ey_sampling sampling;      /* ey_request_defaults: greedy */
     const char *const *stop;   /* texts that end the answer and are not part of it */
     size_t n_stop;             /* at most 16, each of at most 1,024 bytes */
+    const int *stop_ids;       /* tokens that end the answer beside the model's own */
+    size_t n_stop_ids;         /* at most 64 */
+    const ey_logit_bias *logit_bias;
+    size_t n_logit_bias;       /* at most 1,024 */
     int top_logprobs;          /* < 0: none; else the chosen token's and this many alternatives (≤ 20) */
     ey_event_fn *on_event;
     void *event_user;
@@ -185,17 +230,19 @@ typedef struct {
 } ey_token_logprobs;
 
 struct ey_event {
-    enum { EY_EVENT_PHASE, EY_EVENT_TEXT } type;
-    const char *phase; /* PHASE: "vision", "prefill", "decode" */
+    enum { EY_EVENT_NONE, EY_EVENT_PHASE, EY_EVENT_TEXT, EY_EVENT_DONE } type;
+    const char *phase; /* PHASE: "queue", "vision", "prefill", "decode" */
     int done, total;   /* PHASE */
-    const char *text;  /* TEXT: whole characters only; lives until the callback returns */
+    const char *text;  /* TEXT: whole characters only; lives until the callback returns or ey_next is called again */
     size_t n_text;
+    int n_tokens;      /* of the answer so far, the ones that made this text included */
 };
 
 typedef struct {
     int width, height;           /* upright original */
     int used_width, used_height; /* what the model saw */
     int tokens;
+    bool cached; /* it did not go through the tower: its features, or the KV of all of its tokens, were there */
 } ey_image_usage;
 
 typedef struct {
@@ -206,23 +253,80 @@ typedef struct {
     int *tokens;               /* ids of the answer, the stop token not among them */
     int n_tokens;
     int prompt_tokens, completion_tokens, image_tokens;
-    int cached_tokens; /* of the prompt, taken from the last request on this engine */
+    int cached_tokens; /* of the prompt, whose keys and values were in the KV cache */
     ey_image_usage *images;
     size_t n_images;
     ey_token_logprobs *logprobs; /* [n_logprobs], one a token of the answer (a stop token has one too) */
     size_t n_logprobs;
-    double vision_seconds, prefill_seconds, decode_seconds;
+    const char *stop_text; /* the text of request.stop that ended it, borrowed from there; NULL */
+    int stop_id;           /* the token that ended it, or -1 */
+    double queue_seconds, vision_seconds, prefill_seconds, decode_seconds;
     void *owner; /* memory of all of the above */
 } ey_answer;
 
 /* Answers one request; blocks until it is done. The answer is the caller's, to be freed also after an error. Requests
- * of several threads to one engine take turns. */
+ * of several threads to one engine run together. */
 bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *err);
 void ey_answer_free(ey_answer *answer);
+
+/* ---- many at once ---------------------------------------------------------------------------------
+ *
+ * ey_ask in steps, for programs that serve: ey_prepare does what needs no device (pictures are decoded, the prompt
+ * becomes ids) on the caller's thread; ey_start queues an answer to it; ey_next waits for what comes; ey_collect ends it.
+ * One thread at a time handles a ticket (ey_cancel may come from any); tickets do not know each other. */
+
+typedef struct ey_prompt ey_prompt;
+typedef struct ey_ticket ey_ticket;
+
+typedef struct {
+    const int *ids; /* [n_ids] */
+    size_t n_ids;
+    const ey_image_usage *images; /* [n_images] */
+    size_t n_images;
+    int image_tokens;
+    uint64_t kv_bytes; /* that the prompt takes of the pool */
+} ey_prompt_info;
+
+/* Messages, text or ids of the request → a prompt that answers can be started from; what the request says of the
+ * answer is not looked at. What can never fit the context is an error with the numbers. */
+bool ey_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt, ey_err *err);
+ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* lives as long as the prompt */
+void ey_prompt_free(ey_prompt **prompt);
+
+/* Queues one answer to the prompt (which may be freed then, or started from again: n answers). Of the request counts
+ * what it says of the answer (max_tokens, sampling, stop …); it and what it points to is copied. EY_BUSY: the queue is full. */
+bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, ey_ticket **ticket, ey_err *err);
+/* Waits for the next event, at most timeout_ms: NONE says that none came, DONE that the answer is over. Text that is
+ * not fetched for long makes its sequence pause, not the others. */
+void ey_next(ey_ticket *ticket, int timeout_ms, ey_event *event);
+/* Token i < event.n_tokens of an answer with log-probabilities; `top` has room for top_logprobs. */
+ey_token_logprobs ey_ticket_logprobs(const ey_ticket *ticket, int i, ey_candidate *top);
+/* Asks for an end within one step; the answer is what there is. */
+void ey_cancel(ey_ticket *ticket);
+/* Waits for the end, gives the answer (as ey_ask does) and frees the ticket. */
+bool ey_collect(ey_ticket **ticket, ey_answer *answer, ey_err *err);
+
+typedef struct {
+    int running, waiting, paused;  /* requests; paused ones run, but nobody fetches their text */
+    int kv_blocks, kv_blocks_used, kv_blocks_cached; /* of 64 tokens; cached ones are free for others */
+    int image_rows, image_rows_used;                 /* visual tokens that the image cache holds */
+    uint64_t image_bytes;          /* of the image cache in all */
+    /* since the start */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens, preemptions, steps;
+    uint64_t images, images_cached, tower_runs;
+    uint64_t finished_stop, finished_length, finished_cancelled, failed;
+    double vision_seconds, step_seconds; /* the device was busy for */
+    double beat_age;               /* seconds since the engine last made a step; 0 when it has nothing to do */
+} ey_stats;
+
+ey_stats ey_engine_stats(const ey_engine *engine);
 
 /* Token ids of a text as the model's tokenizer gives them, in *ids (the caller frees) and *n. */
 bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special, int **ids,
                  size_t *n, ey_err *err);
+/* The text of token ids, in *text (the caller frees; NUL-terminated) and *n; bytes that are not UTF-8 become U+FFFD.
+ * Ids outside the vocabulary are an error. */
+bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n, ey_err *err);
 /* The text of one token, as ey_candidate gives it; lives as long as the engine. */
 const char *ey_token_text(const ey_engine *engine, int id);
 

@@ -4,7 +4,8 @@
 set -eu
 
 packages='gcc libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev libexif-dev
-  libheif-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libcmocka-dev'
+  libheif-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libcmocka-dev
+  libmicrohttpd-dev libcurl4-openssl-dev'
 for set in "$@"; do
   case $set in
     clang) packages="$packages clang libclang-rt-14-dev" ;;

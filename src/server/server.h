@@ -1,0 +1,38 @@
+/* The server: what `eyelet serve` starts. Options in, an exit when it was told to stop. */
+#ifndef EY_SERVER_H
+#define EY_SERVER_H
+
+#include "base/err.h"
+#include "base/limits.h"
+
+enum { SERVER_MAX_NAMES = 16, SERVER_MAX_KEYS = 64, SERVER_MAX_DOMAINS = 64 };
+
+struct server_options {
+    ey_engine_options engine; /* model, device, context …; its budget and progress are the server's own */
+    const char *names[SERVER_MAX_NAMES]; /* that requests may call the model by; the first is reported. None: the engine's */
+    size_t n_names;
+    const char *keys[SERVER_MAX_KEYS]; /* any of them opens the door; none: it stands open */
+    size_t n_keys;
+    const char *host; /* "127.0.0.1" */
+    int port;         /* 8000; 0: any free one */
+    const char *ssl_keyfile, *ssl_certfile;
+    const char *origins[SERVER_MAX_DOMAINS]; /* web pages that may call, or "*" */
+    size_t n_origins;
+    const char *media_domains[SERVER_MAX_DOMAINS]; /* hosts that pictures may be fetched from; none: http is off */
+    size_t n_media_domains;
+    const char *local_media_path; /* directory of file:// pictures; NULL: off */
+    uint64_t host_bytes;          /* budget of bodies and decoded pictures in flight */
+    int idle_unload_seconds;      /* 0: never */
+    int drain_seconds;            /* how long streams may go on after SIGTERM */
+    bool insecure;                /* a non-loopback host without a key is meant so */
+    bool strict;                  /* unknown fields are refused, not only named */
+    bool log_requests;            /* prompts too */
+    bool quiet;
+};
+
+struct server_options server_defaults(void);
+
+/* Serves until SIGTERM or SIGINT. False: it could not start, or the engine could not be opened. */
+bool server_run(const struct server_options *options, ey_err *e);
+
+#endif
