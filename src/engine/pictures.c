@@ -63,7 +63,7 @@ static bool open_picture(struct picture *p, ey_image_usage *usage, const ey_engi
     struct patch_spec spec = spec_for(engine, part, n);
     bool ok = image_decode(&original, part->bytes, part->n_bytes, name, e) &&
               (scale_to(p, &original, &spec, e) || ey_fail_within(e, "%s", name));
-    *usage = (ey_image_usage){original.width, original.height, p->pixels.width, p->pixels.height, p->tokens};
+    *usage = (ey_image_usage){original.width, original.height, p->pixels.width, p->pixels.height, p->tokens, false};
     image_free(&original);
     return ok;
 }
