@@ -9,7 +9,7 @@ SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZ
 # the reference backend takes minutes for these under the sanitizers; the other goldens walk the same code
 SLOW = ^golden_(tiny-gqa4-fp8|demo)$$
 
-.PHONY: all demo test asan clang fuzz portable clean help setup setup-clang setup-portable
+.PHONY: all demo test test-clients test-ui asan clang fuzz portable clean help setup setup-clang setup-portable setup-node setup-ui
 all: setup build/build.ninja
 	@$(NINJA) -C build
 
@@ -17,7 +17,9 @@ help:
 	@echo 'make             build/eyelet (installs what is missing when root, else says what)'
 	@echo 'make demo        see the dozen pictures in examples/ described'
 	@echo 'make test        build and run all tests'
-	@echo 'make asan        the same under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make test-clients the API with the clients that people use (npm)'
+	@echo 'make test-ui     the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
+	@echo 'make asan        the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make clang       the same, compiled by clang'
 	@echo 'make fuzz        each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make portable    dist/: a folder and a .tar.xz that run where nothing is installed'
@@ -33,6 +35,12 @@ demo: all
 
 test: all
 	@tools/run_tests.sh build
+
+test-clients: setup-node all
+	@tools/run_node_tests.sh tests/clients build/eyelet
+
+test-ui: setup-ui all
+	@tools/run_node_tests.sh tests/ui build/eyelet
 
 asan: setup build-asan/build.ninja
 	@$(NINJA) -C build-asan
@@ -60,6 +68,10 @@ setup-clang:
 	@tools/setup.sh clang
 setup-portable:
 	@tools/setup.sh portable
+setup-node:
+	@tools/setup.sh node
+setup-ui:
+	@tools/setup.sh node ui
 
 # Each is configured once; Ninja configures again by itself when a CMake file changes.
 build/build.ninja: | setup

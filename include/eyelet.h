@@ -88,7 +88,7 @@ typedef struct {
     int max_num_seqs;    /* requests that run at once; 0: 1 */
     int max_num_queued;  /* requests that may wait for their turn; 0: 64 */
     int max_num_batched_tokens; /* rows of one step, 64 to 4,096; 0: 512 */
-    int max_images;      /* pictures of one request; 0: 64 */
+    int max_images;      /* pictures of one request; 0: 16 */
     ey_budget *budget;   /* host bytes of pictures in flight come out of it (borrowed); NULL: no limit */
     ey_progress_fn *progress;
     void *progress_user;
@@ -110,6 +110,7 @@ typedef struct {
     int threads;
     int max_model_len;
     int kv_tokens, max_num_seqs;
+    int vocabulary; /* token ids are below it */
     uint64_t weight_bytes, kv_bytes, workspace_bytes;
     double load_seconds;
 } ey_engine_info;
@@ -124,6 +125,31 @@ typedef struct {
 
 /* What the engine's memory is spent on: rows that live as long as the engine, their number in *n. */
 const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n);
+
+enum { EY_PLAN_ITEMS = 16, EY_PLAN_CHANGES = 4 };
+
+typedef struct {
+    char directory[4096];      /* where the checkpoint was found */
+    const char *device;        /* "cpu" or "ref" */
+    ey_plan_item items[EY_PLAN_ITEMS];
+    size_t n_items;
+    uint64_t file_bytes;       /* weights, used where the file is mapped */
+    uint64_t total_bytes;      /* what is allocated beside them */
+    uint64_t budget_bytes;     /* what may be */
+    bool fits;
+    int max_model_len, kv_tokens, max_num_seqs;
+    uint64_t max_pixels;       /* of a picture with detail "auto" */
+    struct {
+        char options[64];
+        uint64_t total_bytes;
+        bool fits;
+    } changes[EY_PLAN_CHANGES]; /* where it does not fit: what would change that */
+    size_t n_changes;
+} ey_plan;
+
+/* What an engine with these options would allocate, from the checkpoint's headers alone: no weight is read, nothing is
+ * allocated. That it does not fit is no error. */
+bool ey_plan_make(const ey_engine_options *options, ey_plan *plan, ey_err *err);
 
 /* Facts of an open engine; the strings live as long as the engine. */
 ey_engine_info ey_engine_describe(const ey_engine *engine);
@@ -143,6 +169,7 @@ typedef struct {
     size_t n_bytes;
     ey_detail detail;    /* pictures */
     uint64_t max_pixels; /* pictures: when not 0, this budget instead of detail's */
+    uint64_t min_pixels; /* pictures: when not 0, smaller ones are enlarged to this instead of the checkpoint's least */
 } ey_part;
 
 ey_part ey_text_part(const char *text);
@@ -258,7 +285,7 @@ typedef struct {
     size_t n_images;
     ey_token_logprobs *logprobs; /* [n_logprobs], one a token of the answer (a stop token has one too) */
     size_t n_logprobs;
-    const char *stop_text; /* the text of request.stop that ended it, borrowed from there; NULL */
+    const char *stop_text; /* the text of request.stop that ended it; NULL */
     int stop_id;           /* the token that ended it, or -1 */
     double queue_seconds, vision_seconds, prefill_seconds, decode_seconds;
     void *owner; /* memory of all of the above */

@@ -25,11 +25,35 @@ enum {
     EY_MAX_TOP_LOGPROBS = 20,
     EY_MAX_STOPS = 16,
     EY_MAX_STOP_BYTES = 1024,
+    EY_MAX_STOP_IDS = 64,
+    EY_MAX_LOGIT_BIAS = 1024,
+    EY_MAX_SEQS = 256,             /* requests that run at once */
+    EY_MAX_QUEUED = 65536,
+    EY_MAX_BATCHED_TOKENS = 4096,  /* rows of one step */
     EY_MAX_THREADS = 256,
     EY_MAX_PATH = 4096,
     EY_MAX_BOXES = 1000,           /* that detect reads from one answer */
     EY_MAX_LABEL_BYTES = 1000,     /* of a box; longer ones are cut */
     EY_MAX_LINE_BYTES = 1 << 20,   /* a message of chat */
+    EY_MAX_URL_BYTES = 8192,       /* an http(s) URL */
+    EY_MAX_BODY_BYTES = 64 << 20,  /* of an HTTP request */
+    EY_BODY_BYTES_PER_SECOND = 64 << 10, /* a body that comes as fast may take longer than its deadline */
+    EY_MAX_HEADER_BYTES = 32 << 10, /* request line and headers of one */
+    EY_MAX_HEADERS = 100,
+    EY_MAX_CONNECTIONS = 256,
+    EY_SPARE_CONNECTIONS = 16,     /* above those, for /health and to say that there are too many */
+    EY_MAX_KEY_BYTES = 1024,       /* of an API key */
+    /* of a request to the server */
+    EY_MAX_ANSWERS = 8,            /* n */
+    EY_MAX_PROMPTS = 64,           /* of a completion */
+    EY_MAX_PARTS = 4096,           /* of a message */
+    EY_MAX_TOOLS = 128,
+    EY_MAX_TOOL_CALLS = 128,       /* of a message */
+    EY_MAX_NAME_BYTES = 256,       /* of a tool, a model */
+    EY_MAX_REQUEST_VALUES = 1 << 18, /* JSON values: each costs many times its bytes when parsed */
+    EY_MAX_REQUEST_CONTAINERS = 1 << 15, /* objects and arrays among them, about a KiB each */
+    EY_MAX_REPLY_BYTES = 256 << 20,
+    EY_MAX_UNKNOWN_BYTES = 512,    /* names of unknown fields that a reply repeats */
 };
 #define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* as the format's own reader */
 #define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* a picture's file */

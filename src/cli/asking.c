@@ -29,7 +29,7 @@ static bool print_json(struct session *s, const ey_answer *answer)
     buf_add_text(&out, ", \"usage\": ");
     json_add_usage(&out, answer);
     buf_add_text(&out, ", \"timings\": ");
-    json_add_timings(&out, answer, ey_engine_describe(s->engine).load_seconds);
+    json_add_timings(&out, answer, session_load_seconds(s));
     buf_add_text(&out, ", \"logprobs\": ");
     json_add_logprobs(&out, answer, s->options->logprobs >= 0);
     bool ok = buf_add_text(&out, "}\n");
@@ -98,6 +98,7 @@ int ask_about(const struct options *o, size_t n_pictures, const char *text, bool
     struct asking a = {.n_pictures = n_pictures, .text = text, .greedy = greedy};
     int status;
     session_open(&a.session, o);
+    if (n_pictures > 1) a.session.max_images = (int)n_pictures;
     bool ok = read_pictures(&a, o->args, &e) && session_load(&a.session, &e);
     struct question question = {a.pictures, n_pictures, text, !o->json, greedy};
     if (ok && session_ask(&a.session, &question, &answer, &e)) {

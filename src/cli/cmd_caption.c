@@ -126,7 +126,7 @@ static bool caption_one(struct session *s, const char *name, struct tally *tally
     if (!session_ask(s, &question, &answer, e)) goto done;
     ok = true;
     if (cancel_asked()) goto done;
-    if (s->options->json) print_caption_json(s, name, &answer, first ? ey_engine_describe(s->engine).load_seconds : 0);
+    if (s->options->json) print_caption_json(s, name, &answer, first ? session_load_seconds(s) : 0);
     else print_caption(s, &picture, &answer);
 done:
     ey_answer_free(&answer);

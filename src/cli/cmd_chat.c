@@ -138,9 +138,9 @@ static void run_slash_command(struct chat *c, const char *line)
 /* The engine may stop before the model does. */
 static void say_why_it_ended(const struct chat *c, const ey_answer *answer)
 {
-    int context = ey_engine_describe(c->session.engine).max_model_len;
+    int context = session_context(&c->session);
     if (strcmp(answer->finish_reason, "length") != 0 || c->session.options->quiet) return;
-    if (answer->prompt_tokens + answer->completion_tokens >= context)
+    if (context && answer->prompt_tokens + answer->completion_tokens >= context)
         fprintf(stderr, "eyelet: the context of %d tokens is full; /clear begins anew\n", context);
     else fprintf(stderr, "eyelet: the answer was cut after %d tokens; see --max-tokens\n", answer->completion_tokens);
 }
@@ -162,9 +162,7 @@ static bool put(struct chat *c, ey_answer *answer, ey_err *e)
     struct session *s = &c->session;
     struct listener listener = {s, true};
     ey_request request = session_request(s, c->talk.message, c->talk.n, false, &listener);
-    cancel_watch();
-    bool ok = ey_ask(s->engine, &request, answer, e);
-    cancel_unwatch();
+    bool ok = session_put(s, &request, answer, e);
     progress_clear(&s->progress);
     return ok;
 }
@@ -267,6 +265,7 @@ int cmd_chat(const struct options *o)
     struct chat c = {.line = buf_with_max(EY_MAX_LINE_BYTES + 1), .prompts = isatty(STDIN_FILENO)};
     if (!check_call(o, &e)) return term_complain(&e);
     session_open(&c.session, o);
+    c.session.max_images = EY_MAX_IMAGES;
     bool ok = conversation_open(&c.talk, &e) && add_first_pictures(&c, o, &e) && session_load(&c.session, &e);
     int status = ok ? talk(&c) : term_complain(&e);
     session_close(&c.session);

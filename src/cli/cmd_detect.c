@@ -82,10 +82,22 @@ static int to_pixels(double thousandths, int side)
     return (int)lround(thousandths / 1000 * side);
 }
 
+/* Of the upright picture. A server that is not eyelet's does not tell it. */
+static bool picture_size(const struct detection *d, int *width, int *height, ey_err *e)
+{
+    struct image image = {0};
+    bool told = d->answer.n_images == 1;
+    if (!told && !image_decode(&image, d->picture.bytes, d->picture.size, d->picture.name, e)) return false;
+    *width = told ? d->answer.images[0].width : image.width, *height = told ? d->answer.images[0].height : image.height;
+    image_free(&image);
+    return true;
+}
+
 static bool find_pixels(struct detection *d, const char *what, ey_err *e)
 {
     size_t n = d->boxes.n;
-    int width = d->answer.images[0].width, height = d->answer.images[0].height;
+    int width, height;
+    if (!picture_size(d, &width, &height, e)) return false;
     d->found = calloc(n + 1, sizeof(*d->found));
     if (!d->found) return ey_fail_memory(e, "boxes", (n + 1) * sizeof(*d->found));
     for (size_t i = 0; i < n; i++) {

@@ -43,6 +43,17 @@ static const struct command commands[] = {
      "prompts, and the exit status is 1 when a line failed.\n"
      "\n"
      "  eyelet chat photo.jpg\n"},
+    {"serve", SERVE, cmd_serve, "[MODEL]", "the OpenAI API, metrics and a web page on port 8000",
+     "The port is open at once; requests wait until the model is loaded. Ctrl-C or SIGTERM lets answers come to their end,\n"
+     "a second one stops at once. Flags of vLLM that mean nothing here are named and passed over.\n"
+     "\n"
+     "  eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8 --max-model-len 4096\n"
+     "  curl http://localhost:8000/v1/models\n"},
+    {"plan", PLAN, cmd_plan, "[MODEL]", "what would be allocated where, and what would make it fit",
+     "From the checkpoint's headers alone: no weight is read and nothing is allocated. The exit status is 1 when it\n"
+     "does not fit.\n"
+     "\n"
+     "  eyelet plan Qwen/Qwen3-VL-2B-Instruct-FP8 --max-num-seqs 4\n"},
     {"bench", BENCH, cmd_bench, "", "how fast: load, vision, prefill, decode",
      "Runs each phase on a picture of its own and prints its share of what this machine can do at most, measured in\n"
      "the same run: reading memory for decode, multiply-adds for vision and prefill.\n"},

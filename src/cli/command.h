@@ -16,6 +16,8 @@ int cmd_scene(const struct options *options);
 int cmd_read(const struct options *options);
 int cmd_detect(const struct options *options);
 int cmd_chat(const struct options *options);
+int cmd_plan(const struct options *options);
+int cmd_serve(const struct options *options);
 int cmd_bench(const struct options *options);
 int cmd_tokenize(const struct options *options);
 int cmd_list(const struct options *options);

@@ -10,8 +10,9 @@
 #include "base/limits.h"
 #include "cli/command.h"
 #include "cli/nearest.h"
+#include "cli/vllm_flags.h"
 
-enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, NUMBER, LIST_OF_TEXTS, FLAG };
+enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, NUMBER, LIST_OF_TEXTS, WORDS, FLAG };
 
 struct option_row {
     const char *name;
@@ -41,10 +42,19 @@ unsigned option_commands(const char *name, size_t n)
     return commands;
 }
 
+/* As vLLM, serve takes --a_b for --a-b. */
+static bool is_named(const struct option_row *row, const char *name, size_t n, enum command_bit command)
+{
+    if (strlen(row->name) != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if (row->name[i] != name[i] && !(command == SERVE && row->name[i] == '-' && name[i] == '_')) return false;
+    return true;
+}
+
 static const struct option_row *find_row(const char *name, size_t n, enum command_bit command)
 {
     for (size_t i = 0; i < N_ROWS; i++)
-        if ((rows[i].commands & command) && strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0) return &rows[i];
+        if ((rows[i].commands & command) && is_named(&rows[i], name, n, command)) return &rows[i];
     return NULL;
 }
 
@@ -132,7 +142,8 @@ static bool set_value(struct options *o, const struct option_row *row, const cha
     case INT:
     case OPTIONAL_INT: return set_number(field, row, value, e);
     case NUMBER: return set_real(field, row, value, e);
-    case LIST_OF_TEXTS: return add_text(field, row, value, e);
+    case LIST_OF_TEXTS:
+    case WORDS: return add_text(field, row, value, e);
     case CHOICE:
         if (!is_choice(row->value, value))
             return ey_fail(e, EY_BAD_REQUEST, "--%s takes %s, not \"%s\"", row->name, row->value, value);
@@ -174,6 +185,14 @@ static const char *next_value(const struct option_row *row, char **next)
     return strncmp(*next, "--", 2) == 0 ? NULL : *next;
 }
 
+/* The words after a list's option, up to the next option. */
+static bool add_words(struct options *o, const struct option_row *row, char **at, int *used, ey_err *e)
+{
+    for (*used = 1; at[*used] && at[*used][0] != '-'; ++*used)
+        if (!set_value(o, row, at[*used], e)) return false;
+    return *used > 1 || ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+}
+
 /* Reads the option at at[0], whose value may be at[1]; says in *used how many arguments it took. */
 static bool read_option(struct options *o, enum command_bit command, char **at, int *used, ey_err *e)
 {
@@ -181,10 +200,16 @@ static bool read_option(struct options *o, enum command_bit command, char **at, 
     size_t n = value ? (size_t)(value - name) : strlen(name);
     const struct option_row *row = find_row(name, n, command);
     *used = 1;
+    if (!row && command == SERVE) {
+        if (!vllm_flag_take(o, at, used, e)) return false;
+        if (*used) return true;
+    }
+    *used = 1;
     if (!row) return fail_unknown(name, n, command, e);
     if (row->type == FLAG)
         return value ? ey_fail(e, EY_BAD_REQUEST, "--%s takes no value", row->name) : set_value(o, row, NULL, e);
     if (value) return set_value(o, row, value + 1, e);
+    if (row->type == WORDS) return add_words(o, row, at, used, e);
     value = next_value(row, at + 1);
     if (value) {
         *used = 2;
@@ -202,6 +227,11 @@ static bool read_argument(struct options *o, enum command_bit command, char **at
     if (strcmp(at[0], "-h") == 0) {
         o->help = true;
         return true;
+    }
+    if (at[0][0] == '-' && at[0][1] && command == SERVE) {
+        if (!vllm_flag_take(o, at, used, e)) return false;
+        if (*used) return true;
+        *used = 1;
     }
     if (at[0][0] == '-' && at[0][1])
         return ey_fail(e, EY_BAD_REQUEST, "there is no option %s; a name that begins with - goes after --", at[0]);

@@ -8,7 +8,7 @@
 #include "base/limits.h"
 
 /* One bit a command, for the table's column of who takes an option. */
-enum command_bit { ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256 };
+enum command_bit { ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256, SERVE = 512, PLAN = 1024 };
 /* Commands that answer about pictures, and those of them that sample as the model recommends. */
 enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT, SAMPLED = ASK | CAPTION | SCENE | CHAT };
 
@@ -20,13 +20,22 @@ struct text_list {
 };
 
 struct options {
-    const char *model, *device, *cpu_mask, *detail, *draw;
+    const char *server, *api_key, *model, *device, *cpu_mask, *detail, *draw;
     int64_t threads, max_model_len, max_tokens, runs;
+    int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
     int64_t max_pixels; /* 0: as detail says */
     int64_t logprobs;   /* < 0: none */
     int64_t top_k, seed; /* < 0: not given */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
     struct text_list stop;
+    /* serve */
+    const char *context, *kv_pool, *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit, *processor_kwargs;
+    const char *idle_unload, *host_memory;
+    int64_t port, max_num_queued, drain_seconds;
+    struct text_list names, api_keys, origins, hosts, media_domains;
+    bool language_only, insecure, strict, log_requests;
+    const char *passed_over[64]; /* flags of vLLM that mean nothing here */
+    size_t n_passed_over;
     bool parse_special, json, show, quiet, help;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;

@@ -46,7 +46,8 @@ static void draw(struct progress *p)
     struct buf line = buf_with_max(LINE);
     size_t columns = (size_t)terminal_columns(STDERR_FILENO);
     if (p->total) add_bar(&line, p);
-    if (p->phase) buf_printf(&line, "%s%s %d %%", line.size ? "  " : "", p->phase, p->percent);
+    if (p->phase) buf_printf(&line, "%s%s", line.size ? "  " : "", p->phase);
+    if (p->phase && p->percent >= 0) buf_printf(&line, " %d %%", p->percent);
     if (line.size >= columns) line.size = columns - 1; /* plain ASCII, so any byte is a column */
     if (line.data) fprintf(stderr, "\r\033[K%.*s", (int)line.size, line.data);
     fflush(stderr);
@@ -67,7 +68,7 @@ void progress_phase(struct progress *p, const char *phase, uint64_t done, uint64
     if (!p->enabled) return;
     bool changed = !p->phase || strcmp(p->phase, phase) != 0;
     p->phase = phase;
-    p->percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
+    p->percent = total ? (int)(100.0 * (double)done / (double)total) : -1;
     if (changed || seconds_now() - p->drawn >= REDRAW_SECONDS) draw(p);
 }
 

@@ -10,12 +10,13 @@
 #include "base/limits.h"
 #include "cli/cancel.h"
 #include "cli/model_default.h"
+#include "client/remote.h"
 
 _Static_assert(sizeof(((struct session *)0)->model) == EY_MAX_PATH, "session.model holds any path");
 
 void session_open(struct session *s, const struct options *options)
 {
-    *s = (struct session){.options = options, .out = term_stdout(), .progress = progress_start(options->quiet)};
+    *s = (struct session){.options = options, .out = term_stdout(), .progress = progress_start(options->quiet), .max_images = 1};
 }
 
 static void show_loading(void *user, const char *phase, uint64_t done, uint64_t total)
@@ -23,23 +24,59 @@ static void show_loading(void *user, const char *phase, uint64_t done, uint64_t 
     progress_phase(user, phase, done, total);
 }
 
-bool session_load(struct session *s, ey_err *e)
+static bool open_engine(struct session *s, ey_err *e)
 {
     const struct options *o = s->options;
-    if (s->engine) return true;
-    progress_clear(&s->progress);
     if (!model_choose(s->model, o->model, o->quiet, e)) return false;
     ey_engine_options engine = ey_engine_defaults();
     engine.model = s->model;
     engine.threads = (int)o->threads;
     engine.max_model_len = (int)o->max_model_len;
+    engine.max_images = s->max_images;
     if (o->device) engine.device = o->device;
     engine.cpu_mask = o->cpu_mask;
-    s->seed = o->seed >= 0 ? (uint64_t)o->seed : ey_random_seed();
     engine.progress = show_loading, engine.progress_user = &s->progress;
-    bool ok = ey_engine_open(&s->engine, &engine, e);
+    return ey_engine_open(&s->engine, &engine, e);
+}
+
+/* Options that shape an engine, which is the server's own affair. */
+static bool check_for_server(const struct options *o, ey_err *e)
+{
+    const char *name = o->threads > 0 ? "threads" : o->max_model_len > 0 ? "max-model-len" : o->cpu_mask ? "cpu-mask" :
+                       o->parse_special ? "parse-special" : o->device && strcmp(o->device, "auto") != 0 ? "device" : NULL;
+    return !name || ey_fail(e, EY_BAD_REQUEST, "--%s is not possible with a server (%.200s): it says how its model runs", name, o->server);
+}
+
+/* EYELET_MODEL says what to load here; of a server's models --model alone tells one. */
+static bool open_remote(struct session *s, ey_err *e)
+{
+    const struct options *o = s->options;
+    const char *key = o->api_key ? o->api_key : getenv("VLLM_API_KEY");
+    const char *model = o->model == getenv("EYELET_MODEL") ? NULL : o->model;
+    struct remote_options remote = {.url = o->server, .key = key && key[0] ? key : NULL, .model = model};
+    if (!check_for_server(o, e) || !remote_open(&s->remote, &remote, e)) return false;
+    snprintf(s->model, sizeof(s->model), "%.2000s at %.2000s", remote_model(s->remote), o->server);
+    return true;
+}
+
+bool session_load(struct session *s, ey_err *e)
+{
+    if (s->engine || s->remote) return true;
+    progress_clear(&s->progress);
+    s->seed = s->options->seed >= 0 ? (uint64_t)s->options->seed : ey_random_seed();
+    bool ok = s->options->server ? open_remote(s, e) : open_engine(s, e);
     progress_clear(&s->progress);
     return ok;
+}
+
+double session_load_seconds(const struct session *s)
+{
+    return s->engine ? ey_engine_describe(s->engine).load_seconds : 0;
+}
+
+int session_context(const struct session *s)
+{
+    return s->engine ? ey_engine_describe(s->engine).max_model_len : remote_max_model_len(s->remote);
 }
 
 void session_close(struct session *s)
@@ -49,6 +86,7 @@ void session_close(struct session *s)
     if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json && isatty(STDERR_FILENO))
         fprintf(stderr, "eyelet: seed %llu\n", (unsigned long long)s->seed);
     ey_engine_close(&s->engine);
+    remote_close(&s->remote);
 }
 
 /* ---- one question ---- */
@@ -74,6 +112,7 @@ static bool hear(void *user, const ey_event *event)
 {
     const struct listener *listener = user;
     struct session *s = listener->session;
+    if (event->type == EY_EVENT_PHASE && strcmp(event->phase, "queue") == 0) return !cancel_asked(); /* it begins at once */
     bool shows_itself = listener->stream && event->phase && strcmp(event->phase, "decode") == 0;
     if (event->type == EY_EVENT_PHASE) {
         if (!shows_itself) progress_phase(&s->progress, event->phase, (uint64_t)event->done, (uint64_t)event->total);
@@ -101,10 +140,15 @@ static void override(float *field, double given)
     if (!isnan(given)) *field = (float)given;
 }
 
+static ey_sampling servers_own(void)
+{
+    return (ey_sampling){NAN, -1, NAN, NAN, NAN, NAN, NAN, 0};
+}
+
 ey_sampling session_sampling(const struct session *s, bool greedy)
 {
     const struct options *o = s->options;
-    ey_sampling x = greedy ? ey_sampling_greedy() : ey_model_sampling(s->engine);
+    ey_sampling x = greedy ? ey_sampling_greedy() : s->remote ? servers_own() : ey_model_sampling(s->engine);
     override(&x.temperature, o->temperature);
     override(&x.top_p, o->top_p);
     override(&x.min_p, o->min_p);
@@ -128,8 +172,16 @@ ey_request session_request(struct session *s, const ey_message *messages, size_t
     request.sampling = session_sampling(s, greedy);
     request.stop = o->stop.item, request.n_stop = o->stop.n;
     request.on_event = hear, request.event_user = listener;
-    s->sampled = s->sampled || request.sampling.temperature > 0;
+    s->sampled = s->sampled || !(request.sampling.temperature <= 0); /* a server's own temperature is taken to be above 0 */
     return request;
+}
+
+bool session_put(struct session *s, const ey_request *request, ey_answer *answer, ey_err *e)
+{
+    cancel_watch();
+    bool ok = s->remote ? remote_ask(s->remote, request, answer, e) : ey_ask(s->engine, request, answer, e);
+    cancel_unwatch();
+    return ok;
 }
 
 bool session_ask(struct session *s, const struct question *question, ey_answer *answer, ey_err *e)
@@ -143,9 +195,7 @@ bool session_ask(struct session *s, const struct question *question, ey_answer *
     ey_message message = {.role = "user", .parts = parts, .n_parts = n + 1};
     struct listener listener = {s, question->stream};
     ey_request request = session_request(s, &message, 1, question->greedy, &listener);
-    cancel_watch();
-    bool ok = ey_ask(s->engine, &request, answer, e);
-    cancel_unwatch();
+    bool ok = session_put(s, &request, answer, e);
     if (!ok) name_picture(e, question);
     free(parts);
     return ok;

@@ -2,8 +2,10 @@
 #include "engine/answer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/utf8.h"
+#include "engine/stop.h"
 
 struct arena *answer_arena(ey_answer *answer)
 {
@@ -44,7 +46,7 @@ static bool fill_text(ey_answer *answer, struct arena *arena, const ey_engine *e
     return answer->text || ey_fail_memory(e, "the answer's text", answer->n_text);
 }
 
-static ey_candidate candidate(const ey_engine *engine, struct scored s)
+ey_candidate candidate_of(const ey_engine *engine, struct scored s)
 {
     return (ey_candidate){s.id, ey_token_text(engine, s.id), s.logprob};
 }
@@ -56,8 +58,8 @@ static bool fill_logprobs(ey_answer *answer, struct arena *arena, const ey_engin
     ey_candidate *top = arena_array(arena, n * n_top + 1, sizeof(*top));
     if (!answer->logprobs || !top) return ey_fail_memory(e, "log-probabilities", n * n_top * sizeof(*top));
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < n_top; k++) top[i * n_top + k] = candidate(engine, g->top[i * n_top + k]);
-        answer->logprobs[i] = (ey_token_logprobs){candidate(engine, g->chosen[i]), top + i * n_top, n_top};
+        for (size_t k = 0; k < n_top; k++) top[i * n_top + k] = candidate_of(engine, g->top[i * n_top + k]);
+        answer->logprobs[i] = (ey_token_logprobs){candidate_of(engine, g->chosen[i]), top + i * n_top, n_top};
     }
     answer->n_logprobs = n;
     return true;
@@ -72,6 +74,15 @@ bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct genera
     if (!answer->tokens) return ey_fail_memory(e, "the answer's tokens", (size_t)g->n * sizeof(int));
     for (int i = 0; i < answer->n_tokens; i++) answer->tokens[i] = g->id[i];
     return fill_text(answer, arena, engine, e) && (!g->scored || fill_logprobs(answer, arena, engine, g, e));
+}
+
+void answer_cut_at_stop(ey_answer *answer, const char *const *stop, size_t n_stop)
+{
+    size_t n = stop_find(stop, n_stop, answer->text, answer->n_text);
+    for (size_t i = 0; i < n_stop && n < answer->n_text && !answer->stop_text; i++)
+        if (strncmp(answer->text + n, stop[i], strlen(stop[i])) == 0) answer->stop_text = stop[i];
+    answer->n_text = n;
+    answer->text[n] = 0;
 }
 
 /* A token's bytes as UTF-8: what is no whole character alone becomes U+FFFD. */

@@ -17,7 +17,10 @@ struct generation {
 /* Arena that the answer owns; NULL: no memory. */
 struct arena *answer_arena(ey_answer *answer);
 bool generation_open(struct generation *g, struct arena *arena, int max_tokens, int top_logprobs, ey_err *e);
+ey_candidate candidate_of(const ey_engine *engine, struct scored s);
 /* Turns ids and scores into text, tokens and log-probabilities of the answer. */
 bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct generation *g, ey_err *e);
+/* The text ends before the first stop text. */
+void answer_cut_at_stop(ey_answer *answer, const char *const *stop, size_t n_stop);
 
 #endif

@@ -4,20 +4,40 @@
 
 #include <pthread.h>
 
-#include "engine/kv_record.h"
+#include "engine/image_cache.h"
+#include "engine/kv_pool.h"
+#include "engine/queue.h"
 #include "engine/sampler.h"
-#include "models/decoder.h"
+#include "plan/plan.h"
 
 /* Host buffers, sized once at start. */
 struct host_buffers {
-    float *pixels;              /* [max_patches, patch_width] of the picture being encoded */
-    int32_t *patch_positions;   /* [max_patches, 3] */
+    float *pixels;              /* [max_rows, patch_width] of a tile of the picture in the tower */
+    int32_t *patch_positions;   /* [max_rows, 3] */
     float *logits;              /* [vocabulary] */
-    int32_t *token, *feature, *seq, *index; /* [max_model_len] the rows of a request, chunk after chunk */
-    int32_t *position;          /* [max_model_len, 3] */
-    int16_t *picture;           /* [max_model_len] which picture a row belongs to, or -1 */
-    int32_t *block_table;       /* [n_blocks] */
+    int32_t *token, *feature, *seq, *index; /* [max_rows] of one step */
+    int32_t *position;          /* [max_rows, 3] */
+    int32_t *block_table;       /* [max_num_seqs, max_blocks] */
+    int32_t *out_rows;          /* [max_num_seqs] */
 };
+
+/* What a running request has for its own. */
+struct slot {
+    struct sampler sampler;
+    int32_t *blocks; /* [max_blocks] of the KV cache, in the order of its tokens */
+    bool used;
+};
+
+/* A request's rows in one step. */
+struct part {
+    ey_ticket *ticket;
+    int first, n; /* rows of the request */
+    bool wants_logits;
+};
+
+enum { DEFAULT_UNREAD = 256 };
+#define UNREAD_SECONDS 30.0 /* a request whose text nobody fetches is ended after this */
+#define SLICE_SECONDS 0.2   /* others' tokens wait no longer for a prompt or a picture, as far as a chunk can be cut */
 
 struct ey_engine {
     struct checkpoint *ckpt;
@@ -25,27 +45,59 @@ struct ey_engine {
     struct model model;
     struct pool *pool;
     struct backend *be;
+    ey_budget *budget; /* borrowed */
+    double load_seconds;
+
+    /* limits */
+    int max_model_len, max_blocks, max_num_seqs, max_num_queued, max_images, max_unread;
+    double unread_seconds, slice_seconds;
+
+    /* planned memory */
+    struct plan plan;
+    ey_plan_item plan_item[PLAN_ROWS];
     struct workspace ws;
+    dev step_memory, shared_memory, feature_memory; /* that the workspace's buffers lie in */
     struct kv_cache kv;
-    dev logits;                 /* [vocabulary] float32 on the device */
+    uint64_t kv_block_bytes;
+    float *logits;              /* [max_num_seqs, vocabulary] on the device */
     struct host_buffers host;
     struct arena arena;         /* of the host buffers */
-    struct sampler sampler;
-    struct kv_record record;    /* of what the KV cache holds */
+
+    /* the scheduler's own */
+    struct sampler_scratch scratch;
+    struct slot *slot;          /* [max_num_seqs] */
+    struct part *part;          /* [max_num_seqs] of the step under way */
+    struct kv_pool blocks;
+    struct image_cache images;
+    struct hasher *hasher;
+    struct vision_pass pass;    /* the picture in the tower … */
+    struct image_entry *pass_entry; /* … NULL: none */
+    ey_prompt *pass_prompt;     /* held: the picture is its */
+    double row_seconds;         /* what a row of a prefill chunk took lately */
+    pthread_mutex_t device;     /* held while the backend works */
+
+    /* under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t work;        /* for the scheduler */
+    pthread_t thread;
+    bool thread_started, closing;
+    struct queue queue;
+    ey_ticket **running;        /* [max_num_seqs], the longest running first */
+    int n_running;
+    ey_stats stats;
+    double last_beat;           /* 0: nothing to do */
+
     char **token_text;          /* [vocabulary] made at first use of ey_token_text */
-    pthread_mutex_t lock;       /* one request at a time */
-    pthread_mutex_t token_lock; /* of token_text */
-    int max_model_len;
-    uint64_t workspace_bytes, kv_bytes;
-    double load_seconds;
+    pthread_mutex_t token_lock;
 };
 
-/* Sizes of everything that a request needs follow from the model and the context; allocates all of it. */
+/* Allocates what engine->plan says. */
 bool engine_buffers_open(ey_engine *engine, ey_err *e);
 void engine_buffers_close(ey_engine *engine);
 
-/* Visual tokens that one request may have: half of the context. */
-int engine_max_visual(const ey_engine *engine);
+bool scheduler_start(ey_engine *engine, ey_err *e);
+/* Ends what is under way, and the thread. */
+void scheduler_stop(ey_engine *engine);
 
 /* Log-probabilities of raw logits[n]: the chosen token's and the `top` best (ids descending by logit, the lower id
  * first among equals). scratch-free, no allocation. */

@@ -3,22 +3,13 @@
 #define EY_ENGINE_PICTURES_H
 
 #include "engine/engine_internal.h"
+#include "engine/ready_prompt.h"
 
-struct picture {
-    struct image pixels; /* at the size that the model sees */
-    int rows, cols;      /* patches */
-    int tokens;          /* rows/merge · cols/merge */
-};
+/* Decodes and scales every picture of the request into the prompt; each original is let go before the next is read.
+ * What is held of the engine's budget is the prompt's to give back, also after an error. */
+bool pictures_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request, ey_err *e);
 
-struct pictures {
-    struct picture *item; /* [n], in order of appearance */
-    size_t n;
-};
-
-/* Decodes and scales every picture of the request; each original is let go before the next is read. Fills usage[n]
- * (from `arena`). */
-bool pictures_open(struct pictures *out, ey_image_usage **usage, struct arena *arena, const ey_engine *engine,
-                   const ey_request *request, ey_err *e);
-void pictures_close(struct pictures *pictures);
+/* Pixels that a detail stands for. */
+uint64_t picture_pixels(ey_detail detail);
 
 #endif

@@ -11,16 +11,22 @@
 
 #define COLDEST 1e-5f /* below this the draw is the best one, and dividing by it would overflow */
 
-bool sampler_open(struct sampler *s, struct arena *arena, int vocabulary, ey_err *e)
+bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vocabulary, ey_err *e)
 {
     size_t n = (size_t)vocabulary;
-    *s = (struct sampler){.vocabulary = vocabulary};
     s->scores = arena_array(arena, n, sizeof(*s->scores));
     s->heap = arena_array(arena, n, sizeof(*s->heap));
     s->probability = arena_array(arena, n, sizeof(*s->probability));
+    return (s->scores && s->heap && s->probability) || ey_fail_memory(e, "sampling", n * 20);
+}
+
+bool sampler_open(struct sampler *s, struct sampler_scratch *scratch, struct arena *arena, int vocabulary, ey_err *e)
+{
+    size_t n = (size_t)vocabulary;
+    *s = (struct sampler){.scratch = scratch, .vocabulary = vocabulary};
     s->count = arena_array(arena, n, sizeof(*s->count));
     s->in_prompt = arena_alloc(arena, n);
-    return (s->scores && s->heap && s->probability && s->count && s->in_prompt) || ey_fail_memory(e, "sampling", n * 29);
+    return (s->count && s->in_prompt) || ey_fail_memory(e, "sampling", n * 5);
 }
 
 /* ---- options ---- */
@@ -60,10 +66,15 @@ bool sampling_check(const ey_sampling *o, ey_err *e)
 void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t *prompt, size_t n_prompt)
 {
     s->options = *options;
-    s->step = 0;
+    s->bias = NULL, s->n_bias = 0, s->step = 0;
     memset(s->count, 0, (size_t)s->vocabulary * sizeof(*s->count));
     memset(s->in_prompt, 0, (size_t)s->vocabulary);
     for (size_t i = 0; i < n_prompt; i++) s->in_prompt[prompt[i]] = 1;
+}
+
+void sampler_recall(struct sampler *s, int32_t id)
+{
+    s->count[id]++, s->step++;
 }
 
 static float penalised(const struct sampler *s, float logit, int32_t id)
@@ -103,14 +114,14 @@ static struct candidate_token pop_best(struct candidate_token *heap, int *n)
 static void fill_heap(struct sampler *s)
 {
     for (int32_t i = 0; i < s->vocabulary; i++)
-        s->heap[i] = (struct candidate_token){s->scores[i] / s->options.temperature, i};
-    for (int i = s->vocabulary / 2 - 1; i >= 0; i--) sift_down(s->heap, s->vocabulary, i);
+        s->scratch->heap[i] = (struct candidate_token){s->scratch->scores[i] / s->options.temperature, i};
+    for (int i = s->vocabulary / 2 - 1; i >= 0; i--) sift_down(s->scratch->heap, s->vocabulary, i);
 }
 
 static double total_weight(const struct sampler *s, float best)
 {
     double sum = 0;
-    for (int i = 0; i < s->vocabulary; i++) sum += exp((double)(s->heap[i].score - best));
+    for (int i = 0; i < s->vocabulary; i++) sum += exp((double)(s->scratch->heap[i].score - best));
     return sum;
 }
 
@@ -119,22 +130,24 @@ static double total_weight(const struct sampler *s, float best)
 static int keep_candidates(struct sampler *s)
 {
     const ey_sampling *o = &s->options;
-    float best = s->heap[0].score;
+    struct candidate_token *heap = s->scratch->heap;
+    double *probability = s->scratch->probability;
+    float best = heap[0].score;
     int n_heap = s->vocabulary, n = 0, top_k = o->top_k > 0 && o->top_k < s->vocabulary ? o->top_k : 0;
     double total = top_k ? 0 : total_weight(s, best), before = 0;
     struct candidate_token last = {0};
     while (n_heap) {
-        double weight = exp((double)(s->heap[0].score - best));
-        if (top_k && n >= top_k && s->heap[0].score < last.score) break;
+        double weight = exp((double)(heap[0].score - best));
+        if (top_k && n >= top_k && heap[0].score < last.score) break;
         if (!top_k && n && (before / total >= (double)o->top_p || weight < (double)o->min_p)) break;
-        last = pop_best(s->heap, &n_heap);
-        s->heap[n_heap] = last; /* the place that the heap just gave up */
-        s->probability[n++] = weight, before += weight;
+        last = pop_best(heap, &n_heap);
+        heap[n_heap] = last; /* the place that the heap just gave up */
+        probability[n++] = weight, before += weight;
     }
     if (!top_k) return n;
     int kept = 0;
-    for (total = before, before = 0; kept < n; before += s->probability[kept++])
-        if (kept && (before / total >= (double)o->top_p || s->probability[kept] < (double)o->min_p)) break;
+    for (total = before, before = 0; kept < n; before += probability[kept++])
+        if (kept && (before / total >= (double)o->top_p || probability[kept] < (double)o->min_p)) break;
     return kept;
 }
 
@@ -150,18 +163,21 @@ static double uniform(uint64_t seed, uint64_t step)
 static int32_t draw(struct sampler *s)
 {
     fill_heap(s);
+    const double *probability = s->scratch->probability;
     int n = keep_candidates(s), i = 0;
     double sum = 0, left;
-    for (int k = 0; k < n; k++) sum += s->probability[k];
+    for (int k = 0; k < n; k++) sum += probability[k];
     left = uniform(s->options.seed, s->step) * sum;
-    while (i + 1 < n && left >= s->probability[i]) left -= s->probability[i++];
-    return s->heap[s->vocabulary - 1 - i].id;
+    while (i + 1 < n && left >= probability[i]) left -= probability[i++];
+    return s->scratch->heap[s->vocabulary - 1 - i].id;
 }
 
 int32_t sampler_pick(struct sampler *s, const float *logits)
 {
-    for (int32_t i = 0; i < s->vocabulary; i++) s->scores[i] = penalised(s, logits[i], i);
-    int32_t id = s->options.temperature >= COLDEST ? draw(s) : logits_argmax(s->scores, s->vocabulary);
-    s->count[id]++, s->step++;
+    float *scores = s->scratch->scores;
+    for (int32_t i = 0; i < s->vocabulary; i++) scores[i] = penalised(s, logits[i], i);
+    for (size_t i = 0; i < s->n_bias; i++) scores[s->bias[i].id] += s->bias[i].bias;
+    int32_t id = s->options.temperature >= COLDEST ? draw(s) : logits_argmax(scores, s->vocabulary);
+    sampler_recall(s, id);
     return id;
 }

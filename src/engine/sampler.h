@@ -11,20 +11,31 @@ struct candidate_token {
     int32_t id;
 };
 
-struct sampler {
-    ey_sampling options;
-    int vocabulary;
+/* What one draw needs; draws of several requests share it. */
+struct sampler_scratch {
     float *scores;                   /* [vocabulary] the logits after penalties */
     struct candidate_token *heap;    /* [vocabulary] */
     double *probability;             /* [vocabulary] of the kept candidates, most likely first */
+};
+
+/* What a request's draws so far have left. */
+struct sampler {
+    struct sampler_scratch *scratch; /* borrowed */
+    ey_sampling options;
+    const ey_logit_bias *bias;       /* [n_bias] borrowed */
+    size_t n_bias;
+    int vocabulary;
     int32_t *count;                  /* [vocabulary] times in the answer */
     uint8_t *in_prompt;              /* [vocabulary] */
     uint64_t step;                   /* tokens drawn so far; with the seed it makes the random number */
 };
 
-bool sampler_open(struct sampler *s, struct arena *arena, int vocabulary, ey_err *e);
+bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vocabulary, ey_err *e);
+bool sampler_open(struct sampler *s, struct sampler_scratch *scratch, struct arena *arena, int vocabulary, ey_err *e);
 /* Starts a request: forgets the last one, remembers the prompt's ids. */
 void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t *prompt, size_t n_prompt);
+/* Takes note of a token that was drawn before (a request that starts again where it was). */
+void sampler_recall(struct sampler *s, int32_t id);
 /* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals. */
 int32_t sampler_pick(struct sampler *s, const float *logits);
 

@@ -50,8 +50,8 @@ ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_to
 bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *e)
 {
     *limits = (ey_limits){0};
-    pthread_mutex_lock(&engine->lock); /* the thread team does one thing at a time */
+    pthread_mutex_lock(&engine->device); /* the thread team does one thing at a time */
     bool ok = engine->be->ops->measure(engine->be, &limits->read_bytes_per_second, &limits->flops_per_second, e);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->device);
     return ok;
 }

@@ -9,6 +9,7 @@ struct picture_file {
     const uint8_t *bytes;
     size_t n;
     const char *name; /* for messages */
+    struct image_budget *budget; /* NULL: no limit */
 };
 
 typedef bool decode_fn(struct image *out, const struct picture_file *f, ey_err *e);
@@ -19,7 +20,8 @@ decode_fn *decoder_for(const struct picture_file *f, ey_err *e);
 /* Each fills *out with upright RGB, owned by the caller, or leaves it alone. */
 decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_decode;
 
-/* False with a message when a header's size is empty or above the limits. Called before pixels are allocated. */
+/* False with a message when a header's size is empty, above the limits or beyond the budget. Called before pixels are
+ * allocated. */
 bool size_allowed(const struct picture_file *f, uint64_t width, uint64_t height, ey_err *e);
 /* False when `units` of picture cannot come out of the file even if every byte gave `units_per_byte`, the most
  * that the format's coding allows: such a header is a lie, and its pixels need not be allocated. */

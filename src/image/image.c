@@ -12,10 +12,17 @@
 /* A canvas up to this size needs no justification; it is what the largest budget of a model takes. */
 static const uint64_t FREE_CANVAS_PIXELS = 1 << 24;
 enum { CANVAS_PER_FRAME = 16 };
+/* The most that a decoder takes a pixel: RGBA twice (before and after it is turned), or a JPEG's coefficients beside RGB. */
+enum { BYTES_PER_PIXEL = 8, BUDGET_WAIT_MS = 20000 };
 
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e)
 {
-    struct picture_file f = {bytes, n, name};
+    return image_decode_within(out, bytes, n, name, NULL, e);
+}
+
+bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name, struct image_budget *budget, ey_err *e)
+{
+    struct picture_file f = {bytes, n, name, budget};
     *out = (struct image){0};
     if (n == 0) return ey_fail(e, EY_BAD_IMAGE, "%s: the file is empty (0 bytes)", name);
     if (n > EY_MAX_IMAGE_BYTES)
@@ -32,10 +39,25 @@ void image_free(struct image *image)
     *image = (struct image){0};
 }
 
+static bool take_budget(const struct picture_file *f, uint64_t pixels, ey_err *e)
+{
+    struct image_budget *b = f->budget;
+    uint64_t needed = pixels * BYTES_PER_PIXEL;
+    if (!b || !b->from || needed <= b->held) return true;
+    if (needed > ey_budget_total(b->from))
+        return ey_fail(e, EY_BAD_IMAGE, "%s: decoding it takes up to %llu MiB and all pictures together have %llu; scale it down", f->name,
+                       (unsigned long long)(needed >> 20), (unsigned long long)(ey_budget_total(b->from) >> 20));
+    if (!ey_budget_take(b->from, needed - b->held, BUDGET_WAIT_MS))
+        return ey_fail(e, EY_BUSY, "%s: other pictures take all of the memory for pictures; try again later", f->name);
+    b->held = needed;
+    return true;
+}
+
 bool size_allowed(const struct picture_file *f, uint64_t width, uint64_t height, ey_err *e)
 {
     if (width == 0 || height == 0) return ey_fail(e, EY_BAD_IMAGE, "%s: the picture has no pixels", f->name);
-    if (width <= EY_MAX_IMAGE_SIDE && height <= EY_MAX_IMAGE_SIDE && width * height <= EY_MAX_IMAGE_PIXELS) return true;
+    if (width <= EY_MAX_IMAGE_SIDE && height <= EY_MAX_IMAGE_SIDE && width * height <= EY_MAX_IMAGE_PIXELS)
+        return take_budget(f, width * height, e);
     return ey_fail(e, EY_BAD_IMAGE,
                    "%s: %llux%llu pixels are too many; eyelet takes up to %d a side and %zu in all, so scale it down",
                    f->name, (unsigned long long)width, (unsigned long long)height, EY_MAX_IMAGE_SIDE,

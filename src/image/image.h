@@ -14,6 +14,15 @@ struct image {
  * applied and alpha composited on white. `name` is for messages. The header is checked against
  * EY_MAX_IMAGE_SIDE and EY_MAX_IMAGE_PIXELS before a pixel is allocated. Anything else is named in the error. */
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e);
+
+/* Bytes taken from a shared budget while a picture is decoded; the caller gives `held` back. */
+struct image_budget {
+    ey_budget *from; /* NULL: no limit */
+    uint64_t held;
+};
+/* The same, and what decoding may take at most comes out of the budget before it is allocated. EY_BUSY: others hold
+ * it; EY_BAD_IMAGE: it is more than there will ever be. */
+bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name, struct image_budget *budget, ey_err *e);
 void image_free(struct image *image);
 
 /* What a checkpoint's preprocessor_config.json says. */
@@ -35,6 +44,10 @@ bool image_resize(struct image *out, const struct image *in, int width, int heig
 /* Rows of floats in merge-block order (spec 5.3, 5.4): out[(height/patch)*(width/patch), 3*temporal*patch*patch].
  * Sizes must be multiples of patch*merge. */
 void image_patchify(float *out, const struct image *image, const struct patch_spec *spec);
+/* Patches first .. first+n-1 of them. */
+void image_patchify_rows(float *out, const struct image *image, const struct patch_spec *spec, int first, int n);
+/* Where patch i of a grid with so many columns is: blocks of merge x merge patches in raster order. */
+void image_patch_place(int i, int columns, int merge, int *row, int *column);
 
 /* Writes a PNG file (RGB, 8 bit). */
 bool image_write_png(const struct image *image, const char *path, ey_err *e);

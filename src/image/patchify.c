@@ -66,21 +66,31 @@ static void write_plane(float *out, const uint8_t *pixel, size_t stride, const f
         memcpy(out + (size_t)t * side * side, out, side * side * sizeof(*out));
 }
 
-void image_patchify(float *out, const struct image *image, const struct patch_spec *spec)
+void image_patch_place(int i, int columns, int merge, int *row, int *column)
+{
+    int block = i / (merge * merge), within = i % (merge * merge);
+    *row = block / (columns / merge) * merge + within / merge;
+    *column = block % (columns / merge) * merge + within % merge;
+}
+
+void image_patchify_rows(float *out, const struct image *image, const struct patch_spec *spec, int first, int n)
 {
     const int merge = spec->merge, rows = image->height / spec->patch, columns = image->width / spec->patch;
-    assert(rows % merge == 0 && columns % merge == 0);
+    assert(rows % merge == 0 && columns % merge == 0 && first + n <= rows * columns);
     const size_t stride = 3 * (size_t)image->width;
     const size_t plane = (size_t)spec->temporal * (size_t)spec->patch * (size_t)spec->patch;
     float table[3][256];
     for (int c = 0; c < 3; c++) fill_table(table[c], spec->mean[c], spec->std[c]);
-    for (int i = 0; i < rows * columns; i++) {
-        /* patch i is number `within` of block `block`; blocks of merge x merge patches in raster order */
-        int block = i / (merge * merge), within = i % (merge * merge);
-        int row = block / (columns / merge) * merge + within / merge;
-        int column = block % (columns / merge) * merge + within % merge;
+    for (int i = first; i < first + n; i++) {
+        int row, column;
+        image_patch_place(i, columns, merge, &row, &column);
         const uint8_t *corner =
             image->rgb + (size_t)row * (size_t)spec->patch * stride + 3 * (size_t)column * (size_t)spec->patch;
         for (int c = 0; c < 3; c++, out += plane) write_plane(out, corner + c, stride, table[c], spec);
     }
+}
+
+void image_patchify(float *out, const struct image *image, const struct patch_spec *spec)
+{
+    image_patchify_rows(out, image, spec, 0, image->height / spec->patch * (image->width / spec->patch));
 }

@@ -4,14 +4,22 @@
 
 #include "models/model.h"
 
-/* Device buffers of a step, planned for max_rows rows; see workspace_elements(). */
+/* Activations of a decoder step of at most max_rows rows. */
+struct step_buffers {
+    int max_rows;
+    dev x, q, o, h, rope;
+};
+
+/* Device buffers, planned at start. A tower and a chunk of prefill never run at the same time, so what only one of
+ * them needs lies over the other's. */
 struct workspace {
-    int max_rows;    /* rows of a decoder step or a vision tile */
+    int max_rows;    /* rows of a prefill chunk or a vision tile */
     int max_patches; /* of one picture */
-    int max_visual;  /* visual tokens of one request */
-    dev x, q, o, h, rope;                             /* decoder */
+    struct step_buffers step;  /* of their own: decode goes on beside a tower */
+    struct step_buffers chunk; /* over the tower's */
     dev vision_x, vision_qkv, vision_o, vision_h, vision_rope; /* tower */
-    dev features[1 + EY_MAX_DEEPSTACK]; /* [max_visual, hidden] each: merged, then each DeepStack level */
+    int feature_rows;
+    dev features[1 + EY_MAX_DEEPSTACK]; /* [feature_rows, hidden] each: merged, then each DeepStack level */
 };
 
 /* Called between layers and tiles: false stops the pass (the caller then throws its results away). */
@@ -27,7 +35,7 @@ static inline bool watch_go_on(const struct watch *w, int done, int total)
 
 /* Runs the batch through all layers, appending to the cache, and gives the logits [n_out, vocabulary] of the rows
  * out_rows[n_out] (n_out may be 0) in `logits`, which is device memory of float32. False: stopped by the watch. */
-bool decoder_step(const struct model *model, struct backend *be, struct workspace *ws, struct kv_cache *kv,
-                  const struct batch *batch, const int32_t *out_rows, int n_out, float *logits, const struct watch *watch);
+bool decoder_step(const struct model *model, struct backend *be, const struct workspace *ws,
+                  const struct step_buffers *buffers, struct kv_cache *kv, const struct batch *batch, const int32_t *out_rows, int n_out, float *logits, const struct watch *watch);
 
 #endif

@@ -1,98 +1,118 @@
-/* The vision tower (spec 4.2-4.6). Everything but the keys and values of attention goes through in tiles of rows. */
+/* The vision tower (spec 4.2-4.6). Everything but the keys and values of attention goes through in tiles of rows; a tile
+ * of one block is the unit in which a pass is given the device. */
 #include "models/vision.h"
 
-struct tower_pass {
+struct tile {
     const struct model *m;
     struct backend *be;
-    struct workspace *ws;
-    int n; /* patches */
+    const struct workspace *ws;
+    int first, n; /* patches */
 };
 
 /* Rows of the next tile: whole visual tokens. */
-static int tile_rows(const struct tower_pass *p, int first)
+static int tile_rows(const struct vision_pass *p, const struct model *m, const struct workspace *ws)
 {
-    int group = vision_group(&p->m->vision), tile = p->ws->max_rows / group * group;
-    return p->n - first < tile ? p->n - first : tile;
+    int group = vision_group(&m->vision), tile = ws->max_rows / group * group, left = p->rows * p->cols - p->first;
+    return left < tile ? left : tile;
 }
 
-static dev row(const struct tower_pass *p, dev buffer, int first, int width)
+static dev row(const struct tile *t, dev buffer, int width)
 {
-    return p->be->ops->at(p->be, buffer, (size_t)first * (size_t)width);
+    return t->be->ops->at(t->be, buffer, (size_t)t->first * (size_t)width);
 }
 
-/* (row, col, 0) of each patch in merge-block order. */
-static void patch_positions(int32_t *out, int rows, int cols, int merge)
+/* The tile's pixels, and (row, col, 0) of each patch. */
+static void embed_tile(const struct tile *t, const struct vision_pass *p)
 {
-    for (int r = 0; r < rows; r += merge)
-        for (int c = 0; c < cols; c += merge)
-            for (int u = 0; u < merge * merge; u++, out += 3)
-                out[0] = r + u / merge, out[1] = c + u % merge, out[2] = 0;
+    const struct vision_shape *s = &t->m->vision;
+    const struct vision_weights *w = &t->m->tower;
+    for (int i = 0; i < t->n; i++) {
+        int32_t *position = p->positions + 3 * i;
+        image_patch_place(t->first + i, p->cols, s->merge, &position[0], &position[1]);
+        position[2] = 0;
+    }
+    image_patchify_rows(p->pixels, p->image, &t->m->patch_spec, t->first, t->n);
+    t->be->ops->patch_embed(t->be, row(t, t->ws->vision_x, s->hidden), p->pixels, &w->patch, &w->position, s, p->rows, p->cols, t->first, t->n);
+    t->be->ops->rope_table(t->be, row(t, t->ws->vision_rope, s->head_dim), &t->m->vision_rope, p->positions, t->n);
 }
 
-static void embed_patches(const struct tower_pass *p, const float *pixels, int rows, int cols, const int32_t *positions)
+static void keys_tile(const struct tile *t, const struct vision_block *w)
 {
-    const struct vision_shape *s = &p->m->vision;
-    const struct vision_weights *w = &p->m->tower;
-    for (int first = 0, n; first < p->n; first += n) {
-        n = tile_rows(p, first);
-        p->be->ops->patch_embed(p->be, row(p, p->ws->vision_x, first, s->hidden),
-                                pixels + (size_t)first * (size_t)vision_patch_width(s), &w->patch, &w->position, s,
-                                rows, cols, first, n);
-        p->be->ops->rope_table(p->be, row(p, p->ws->vision_rope, first, s->head_dim), &p->m->vision_rope,
-                               positions + 3 * (size_t)first, n);
+    const struct vision_shape *s = &t->m->vision;
+    t->be->ops->vision_qkv(t->be, t->ws->vision_qkv, row(t, t->ws->vision_x, s->hidden), w, s,
+                           row(t, t->ws->vision_rope, s->head_dim), t->first, t->n);
+}
+
+/* x += proj(attention(LN x)); x += fc2(gelu(fc1(LN x))). */
+static void rows_tile(const struct tile *t, const struct vision_block *w, int n_keys)
+{
+    const struct backend_ops *op = t->be->ops;
+    const struct vision_shape *s = &t->m->vision;
+    dev x = row(t, t->ws->vision_x, s->hidden);
+    op->vision_attend(t->be, t->ws->vision_o, t->ws->vision_qkv, s, t->first, t->n, n_keys);
+    op->project_add(t->be, x, t->ws->vision_o, &w->proj.w, &w->proj.b, t->n);
+    op->vision_mlp(t->be, t->ws->vision_h, x, w, s, t->n);
+    op->project_add(t->be, x, t->ws->vision_h, &w->fc2.w, &w->fc2.b, t->n);
+}
+
+/* The tile's tokens go where their feature blocks lie. */
+static void merge_tile(const struct tile *t, const struct vision_pass *p, const struct merger *w, dev features)
+{
+    const struct vision_shape *s = &t->m->vision;
+    int group = vision_group(s), token = t->first / group, end = (t->first + t->n) / group;
+    for (int n; token < end; token += n) {
+        int place = token % FEATURE_BLOCK;
+        n = end - token < FEATURE_BLOCK - place ? end - token : FEATURE_BLOCK - place;
+        size_t out = (size_t)p->feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK + (size_t)place;
+        t->be->ops->merge(t->be, t->be->ops->at(t->be, features, out * (size_t)s->out_hidden),
+                          t->be->ops->at(t->be, t->ws->vision_x, (size_t)token * (size_t)group * (size_t)s->hidden), w, s, n);
     }
 }
 
-/* x += proj(attention(LN x)); x += fc2(gelu(fc1(LN x))). All keys and values first, then tile by tile. */
-static void run_block(const struct tower_pass *p, const struct vision_block *w)
+/* Which DeepStack level is taken behind this block; -1: none. */
+static int tap_of(const struct model *m, int block)
 {
-    const struct backend_ops *op = p->be->ops;
-    const struct vision_shape *s = &p->m->vision;
-    struct workspace *ws = p->ws;
-    for (int first = 0, n; first < p->n; first += n) {
-        n = tile_rows(p, first);
-        op->vision_qkv(p->be, ws->vision_qkv, row(p, ws->vision_x, first, s->hidden), w, s,
-                       row(p, ws->vision_rope, first, s->head_dim), first, n);
-    }
-    for (int first = 0, n; first < p->n; first += n) {
-        n = tile_rows(p, first);
-        dev x = row(p, ws->vision_x, first, s->hidden);
-        op->vision_attend(p->be, ws->vision_o, ws->vision_qkv, s, first, n, p->n);
-        op->project_add(p->be, x, ws->vision_o, &w->proj.w, &w->proj.b, n);
-        op->vision_mlp(p->be, ws->vision_h, x, w, s, n);
-        op->project_add(p->be, x, ws->vision_h, &w->fc2.w, &w->fc2.b, n);
+    for (int k = 0; k < m->vision.n_deepstack; k++)
+        if (m->vision.deepstack[k] == block) return k;
+    return -1;
+}
+
+static void next_stage(struct vision_pass *p, const struct model *m)
+{
+    p->first = 0;
+    if (p->block >= 0 && p->stage == PASS_KEYS) {
+        p->stage = PASS_ROWS;
+    } else if (p->block >= 0 && p->stage == PASS_ROWS && tap_of(m, p->block) >= 0) {
+        p->stage = PASS_TAP;
+    } else {
+        p->block++;
+        p->stage = PASS_KEYS;
     }
 }
 
-static void merge_tokens(const struct tower_pass *p, const struct merger *w, dev features, int first_token)
+struct vision_pass vision_pass_start(const struct model *m, const struct workspace *ws, const struct image *image, float *pixels,
+                                     int32_t *positions, const int32_t *feature_block)
 {
-    const struct vision_shape *s = &p->m->vision;
-    int group = vision_group(s);
-    for (int first = 0, n; first < p->n; first += n) {
-        n = tile_rows(p, first);
-        p->be->ops->merge(p->be, row(p, features, first_token + first / group, s->out_hidden),
-                          row(p, p->ws->vision_x, first, s->hidden), w, s, n / group);
-    }
+    struct vision_pass p = {.image = image, .rows = image->height / m->patch_spec.patch, .cols = image->width / m->patch_spec.patch,
+                            .pixels = pixels, .positions = positions, .feature_block = feature_block, .block = -1};
+    int group = vision_group(&m->vision), tile = ws->max_rows / group * group, tiles = (p.rows * p.cols + tile - 1) / tile;
+    p.total = tiles * (2 * m->vision.depth + m->vision.n_deepstack + 2);
+    return p;
 }
 
-static void tap_block(const struct tower_pass *p, int block, int first_token)
+bool vision_pass_step(struct vision_pass *p, const struct model *m, struct backend *be, const struct workspace *ws)
 {
-    for (int k = 0; k < p->m->vision.n_deepstack; k++)
-        if (p->m->vision.deepstack[k] == block)
-            merge_tokens(p, &p->m->tower.deepstack[k], p->ws->features[1 + k], first_token);
-}
-
-bool vision_encode(const struct model *m, struct backend *be, struct workspace *ws, const float *pixels, int rows,
-                   int cols, int first_token, int32_t *positions, const struct watch *watch)
-{
-    struct tower_pass p = {m, be, ws, rows * cols};
-    patch_positions(positions, rows, cols, m->vision.merge);
-    embed_patches(&p, pixels, rows, cols, positions);
-    for (int block = 0; block < m->vision.depth; block++) {
-        if (!watch_go_on(watch, block, m->vision.depth)) return false;
-        run_block(&p, &m->tower.blocks[block]);
-        tap_block(&p, block, first_token);
-    }
-    merge_tokens(&p, &m->tower.merger, ws->features[0], first_token);
-    return watch_go_on(watch, m->vision.depth, m->vision.depth);
+    struct tile t = {m, be, ws, p->first, tile_rows(p, m, ws)};
+    bool last = p->block == m->vision.depth;
+    int tap = p->block >= 0 ? tap_of(m, p->block) : -1;
+    if (p->block < 0) embed_tile(&t, p);
+    else if (last) merge_tile(&t, p, &m->tower.merger, ws->features[0]);
+    else if (p->stage == PASS_KEYS) keys_tile(&t, &m->tower.blocks[p->block]);
+    else if (p->stage == PASS_ROWS) rows_tile(&t, &m->tower.blocks[p->block], p->rows * p->cols);
+    else merge_tile(&t, p, &m->tower.deepstack[tap], ws->features[1 + tap]);
+    p->first += t.n, p->done++;
+    if (p->first < p->rows * p->cols) return true;
+    if (last) return false;
+    next_stage(p, m);
+    return true;
 }

@@ -1,12 +1,28 @@
-/* The vision tower: patch rows of one picture → merged features and DeepStack levels. */
+/* The vision tower: patch rows of one picture → merged features and DeepStack levels, in pieces small enough that
+ * other work can go on between them. */
 #ifndef EY_MODELS_VISION_H
 #define EY_MODELS_VISION_H
 
 #include "models/decoder.h"
 
-/* pixels [rows·cols, patch_width] in merge-block order → ws->features[*] at visual token `first_token` on.
- * `positions` is host scratch of [rows·cols, 3]. False: stopped by the watch. */
-bool vision_encode(const struct model *model, struct backend *be, struct workspace *ws, const float *pixels, int rows,
-                   int cols, int first_token, int32_t *positions, const struct watch *watch);
+enum { FEATURE_BLOCK = 64 }; /* visual tokens of one block of feature rows */
+
+/* A picture on its way through the tower. The pass writes ws->vision_*; one at a time. */
+struct vision_pass {
+    const struct image *image;   /* borrowed until the last step */
+    int rows, cols;              /* patches */
+    float *pixels;               /* host scratch [ws->max_rows, patch_width] */
+    int32_t *positions;          /* host scratch [ws->max_rows, 3] */
+    const int32_t *feature_block; /* tokens 64·i .. 64·i+63 go to rows 64·feature_block[i] .. of ws->features */
+    int block;                   /* -1: embedding; depth: the last merger */
+    enum { PASS_KEYS, PASS_ROWS, PASS_TAP } stage; /* of the block */
+    int first;                   /* patch at which the next tile begins */
+    int done, total;             /* tiles, for progress */
+};
+
+struct vision_pass vision_pass_start(const struct model *m, const struct workspace *ws, const struct image *image, float *pixels,
+                                     int32_t *positions, const int32_t *feature_block);
+/* Does the work of one tile. False: it was the last. */
+bool vision_pass_step(struct vision_pass *pass, const struct model *m, struct backend *be, const struct workspace *ws);
 
 #endif

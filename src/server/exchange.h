@@ -1,9 +1,11 @@
-/* One HTTP exchange as a route sees it: the request that passed the door (http.c), and the one answer to it.
+/* One HTTP exchange as a route sees it: the request that passed the door (web.c), and the one answer to it.
  *
  * A route runs on its connection's own thread, when the whole body is there. It answers exactly once: with
  * exchange_reply, exchange_fail or exchange_stream. */
 #ifndef EY_SERVER_EXCHANGE_H
 #define EY_SERVER_EXCHANGE_H
+
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "server/server.h"
@@ -14,8 +16,14 @@ struct exchange;
 typedef void route_fn(struct server *server, struct exchange *x);
 
 const char *exchange_body(const struct exchange *x, size_t *n); /* NUL behind it */
+/* The body's memory is given back, for others to use: a route that has read it calls this before it waits for long. */
+void exchange_drop_body(struct exchange *x);
 const char *exchange_query(struct exchange *x, const char *name); /* NULL: not there */
+/* What follows the path of a route that takes any end (/v1/models/…), without escapes. */
+const char *exchange_argument(const struct exchange *x);
 const char *exchange_request_header(struct exchange *x, const char *name);
+/* When its headers had come; seconds_now(). */
+double exchange_started(const struct exchange *x);
 /* The client has closed its end: nobody waits for the answer. Cheap; ask it every 100 ms or so. */
 bool exchange_hung_up(struct exchange *x);
 

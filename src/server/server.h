@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-enum { SERVER_MAX_NAMES = 16, SERVER_MAX_KEYS = 64, SERVER_MAX_DOMAINS = 64 };
+enum { SERVER_MAX_NAMES = 16, SERVER_MAX_KEYS = 64, SERVER_MAX_DOMAINS = 64, SERVER_DEFAULT_IMAGES = 16 };
 
 struct server_options {
     ey_engine_options engine; /* model, device, context …; its budget and progress are the server's own */
@@ -21,13 +21,21 @@ struct server_options {
     const char *media_domains[SERVER_MAX_DOMAINS]; /* hosts that pictures may be fetched from; none: http is off */
     size_t n_media_domains;
     const char *local_media_path; /* directory of file:// pictures; NULL: off */
-    uint64_t host_bytes;          /* budget of bodies and decoded pictures in flight */
+    const char *hosts[SERVER_MAX_DOMAINS]; /* further names that a Host header may have */
+    size_t n_hosts;
+    uint64_t max_pixels;          /* of a picture whose request has no budget of its own; 0: as its detail says */
+    int64_t seed;                 /* of requests that have none; < 0: a new one each */
+    uint64_t host_bytes;          /* budget of bodies and decoded pictures in flight; 0: min(1 GiB, a quarter of the memory) */
+    int max_images;               /* of one request */
     int idle_unload_seconds;      /* 0: never */
     int drain_seconds;            /* how long streams may go on after SIGTERM */
     bool insecure;                /* a non-loopback host without a key is meant so */
     bool strict;                  /* unknown fields are refused, not only named */
-    bool log_requests;            /* prompts too */
+    bool log_requests;            /* the bodies of requests too, cut at 4,096 bytes */
     bool quiet;
+    /* seconds: for a request's headers; for its body (longer at EY_BODY_BYTES_PER_SECOND); without a request on an open
+     * connection; without the client taking or sending a byte */
+    double header_seconds, body_seconds, idle_seconds, stall_seconds;
 };
 
 struct server_options server_defaults(void);

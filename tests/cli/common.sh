@@ -1,5 +1,6 @@
 # Sourced by run.sh and run_more.sh: a case is one line, TAP comes out. `eyelet` is the program; each runs in a folder of
 # its own, where `out` and `err` are what the last call printed.
+unset EYELET_SERVER EYELET_API_KEY VLLM_API_KEY
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1

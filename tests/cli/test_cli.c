@@ -182,7 +182,7 @@ static void answers_are_json(void **state)
     (void)state;
     ey_candidate top[] = {{1, "\"\\", -0.5f}, {2, "\xc3", -1.0f / 0.0f}};
     ey_token_logprobs logprobs[] = {{top[0], top, 2}, {top[1], top, 0}};
-    ey_image_usage images[] = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}};
+    ey_image_usage images[] = {{1, 2, 3, 4, 5, false}, {6, 7, 8, 9, 10, true}};
     ey_answer answer = {.prompt_tokens = 20, .completion_tokens = 2, .image_tokens = 15, .images = images, .n_images = 2,
                         .logprobs = logprobs, .n_logprobs = 2};
     struct buf out = buf_with_max(1 << 16);

@@ -53,6 +53,86 @@ ey_engine *engine_open(const char *kind, const char *device, int threads, int ma
     return engine;
 }
 
+ey_engine *engine_open_with(const char *kind, ey_engine_options options)
+{
+    ey_engine *engine;
+    ey_err e;
+    options.model = kind[0] == '/' ? kind : ckpt_make(dir, kind);
+    if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s on %s: %s", kind, options.device, e.text);
+    return engine;
+}
+
+/* ---- at rest ---- */
+
+void assert_at_rest(ey_engine *engine)
+{
+    ey_stats s = ey_engine_stats(engine);
+    int pins = 0, slots = 0;
+    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < engine->images.n_blocks; i++) pins += engine->images.entry[i].pins;
+    for (int i = 0; i < engine->max_num_seqs; i++) slots += engine->slot[i].used;
+    bool in_tower = engine->pass_entry != NULL;
+    pthread_mutex_unlock(&engine->lock);
+    if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_tower)
+        fail_msg("not at rest: %d running, %d waiting, %d paused, %d blocks, %d pictures, %d slots%s", s.running, s.waiting, s.paused,
+                 s.kv_blocks_used, pins, slots, in_tower ? ", one in the tower" : "");
+}
+
+void engine_set_rows(ey_engine *engine, int rows, int tile)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->ws.chunk.max_rows = rows, engine->ws.max_rows = tile;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static void shuffle(int32_t *values, int n, unsigned seed)
+{
+    for (int i = n - 1; i > 0; i--) {
+        seed = seed * 1664525u + 1013904223u;
+        int j = (int)((seed >> 8) % (unsigned)(i + 1));
+        int32_t t = values[i];
+        values[i] = values[j], values[j] = t;
+    }
+}
+
+void engine_shuffle(ey_engine *engine, unsigned seed)
+{
+    static int32_t block[EY_MAX_CONTEXT / KV_BLOCK];
+    int n = 0;
+    pthread_mutex_lock(&engine->lock);
+    image_cache_forget(&engine->images);
+    shuffle(engine->images.free_block, engine->images.n_free, seed);
+    while ((block[n] = kv_pool_take(&engine->blocks)) >= 0) n++;
+    shuffle(block, n, seed);
+    for (int i = 0; i < n; i++) kv_pool_drop(&engine->blocks, block[i]);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_forget(ey_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    kv_pool_forget(&engine->blocks);
+    image_cache_forget(&engine->images);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+const struct image_entry *engine_features(ey_engine *engine, const struct digest *picture)
+{
+    const struct image_entry *found = NULL;
+    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < engine->images.n_blocks; i++) {
+        const struct image_entry *entry = &engine->images.entry[i];
+        if (entry->used && entry->ready && memcmp(&entry->key, picture, sizeof(*picture)) == 0) found = entry;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return found;
+}
+
+int feature_row(const struct image_entry *entry, int token)
+{
+    return entry->block[token / FEATURE_BLOCK] * FEATURE_BLOCK + token % FEATURE_BLOCK;
+}
+
 /* ---- pictures ---- */
 
 static void fill(struct image *image, unsigned seed)

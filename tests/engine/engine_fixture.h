@@ -20,6 +20,23 @@ int engine_fixture_close(void **state);
 /* An engine of a kind of mkcheckpoint (made on first use) or of a directory (starting with '/'). */
 ey_engine *engine_open(const char *kind, const char *device, int threads, int max_model_len);
 bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads, int max_model_len, ey_err *e);
+/* The same with any options, of which model is taken from `kind`. */
+ey_engine *engine_open_with(const char *kind, ey_engine_options options);
+
+/* ---- an engine at rest: no request is under way ---- */
+
+/* Fails unless it is, and holds no block, slot or picture for anybody. */
+void assert_at_rest(ey_engine *engine);
+/* Decoder steps of at most so many rows, that many patches of a tile. */
+void engine_set_rows(ey_engine *engine, int rows, int tile);
+/* The KV and feature blocks that nobody holds are handed out in another order from now on; their contents are forgotten. */
+void engine_shuffle(ey_engine *engine, unsigned seed);
+/* Nothing is cached any more. */
+void engine_forget(ey_engine *engine);
+/* The features of a picture; NULL: they are not there. */
+const struct image_entry *engine_features(ey_engine *engine, const struct digest *picture);
+/* Row of ws.features that has the picture's visual token `token`. */
+int feature_row(const struct image_entry *entry, int token);
 
 /* A PNG of width x height made-up pixels; kept until the end. */
 ey_part picture(int width, int height, unsigned seed);

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "engine/engine_fixture.h"
+#include "engine/ready_prompt.h"
 #include "model/ckpt_edit.h"
 
 enum { CONTEXT = 512, N_TOKENS = 24 };
@@ -14,19 +15,50 @@ enum { CONTEXT = 512, N_TOKENS = 24 };
 static const char *const kinds[] = {"tiny-gqa4-fp8",    "tiny-gqa4-bf16",   "tiny-gqa4-f16",   "tiny-gqa4-f32", "tiny-ragged-fp8",
                                     "tiny-untied-bf16", "tiny-head72-bf16", "tiny-shards-fp8", "tiny-old-bf16"};
 
-/* Logits [N_TOKENS, vocabulary] that the engine gives along the rows which its last request left. */
-static void forced_logits(ey_engine *engine, const struct host_buffers *h, int prompt, float *logits)
+/* A prompt and an answer to it as one step. */
+struct rows {
+    int32_t token[CONTEXT], feature[CONTEXT], position[3 * CONTEXT], seq[CONTEXT], index[CONTEXT], table[CONTEXT / KV_BLOCK];
+    int n;
+};
+
+/* Rows of the question and of all but the last of ids[N_TOKENS]. The features are those that the engine made for it. */
+static void lay_out_rows(struct rows *r, ey_engine *engine, const struct question *q, const int *ids)
 {
+    ey_prompt *prompt;
+    ey_err e;
+    if (!ey_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
+    int n_prompt = (int)prompt->ids.n;
+    *r = (struct rows){.n = n_prompt + N_TOKENS - 1};
+    assert_true(r->n <= CONTEXT);
+    for (int i = 0; i < CONTEXT / KV_BLOCK; i++) r->table[i] = i;
+    for (int i = 0; i < r->n; i++) {
+        bool given = i < n_prompt;
+        r->token[i] = given ? prompt->ids.id[i] : ids[i - n_prompt], r->feature[i] = -1, r->index[i] = i;
+        for (int axis = 0; axis < 3; axis++)
+            r->position[3 * i + axis] = given ? prompt->position[3 * i + axis] : prompt->next_position + i - n_prompt;
+    }
+    for (size_t k = 0; k < prompt->n_pictures; k++) {
+        const struct image_entry *entry = engine_features(engine, &prompt->picture[k].digest);
+        assert_non_null(entry);
+        for (int i = 0; i < entry->n_tokens; i++) r->feature[(int)prompt->picture[k].run.first + i] = feature_row(entry, i);
+    }
+    ey_prompt_free(&prompt);
+}
+
+/* Logits [N_TOKENS, vocabulary] that the engine, which answered the question before, gives along these ids. */
+static void forced_logits(ey_engine *engine, const struct question *q, const int *ids, float *logits)
+{
+    static struct rows r;
     int32_t out[N_TOKENS];
-    int n_rows = prompt + N_TOKENS - 1;
     size_t n = (size_t)N_TOKENS * (size_t)engine->model.text.vocabulary;
     ey_err e;
+    lay_out_rows(&r, engine, q, ids);
     float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
-    struct batch batch = {.n_rows = n_rows, .n_seqs = 1, .max_blocks = engine->kv.shape.n_blocks, .token = h->token, .feature = h->feature,
-                          .position = h->position, .seq = h->seq, .index = h->index, .block_table = engine->host.block_table};
-    assert_true(device && n_rows <= engine->ws.max_rows);
-    for (int i = 0; i < N_TOKENS; i++) out[i] = prompt - 1 + i;
-    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->kv, &batch, out, N_TOKENS, device, NULL));
+    struct batch batch = {.n_rows = r.n, .n_seqs = 1, .max_blocks = CONTEXT / KV_BLOCK, .token = r.token, .feature = r.feature,
+                          .position = r.position, .seq = r.seq, .index = r.index, .block_table = r.table};
+    assert_true(device && r.n <= engine->ws.chunk.max_rows);
+    for (int i = 0; i < N_TOKENS; i++) out[i] = r.n - N_TOKENS + i;
+    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk, &engine->kv, &batch, out, N_TOKENS, device, NULL));
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
@@ -91,8 +123,8 @@ static void compare(const char *kind, const char *mask, int n_pictures)
     assert_true(p && r);
     question_simple(&q, n_pictures, "What is in the picture, and what is it doing there?", N_TOKENS);
     struct outcome a = outcome_of(ref, &q), b = outcome_of(cpu, &q);
-    forced_logits(ref, &ref->host, a.prompt_tokens, p);
-    forced_logits(cpu, &ref->host, a.prompt_tokens, r); /* the reference's ids */
+    forced_logits(ref, &q, a.ids, p);
+    forced_logits(cpu, &q, a.ids, r); /* the reference's ids */
     assert_memory_equal(p + n - (size_t)vocabulary, a.logits, (size_t)vocabulary * sizeof(float)); /* as the decode loop had them */
     for (int i = 0; i < N_TOKENS; i++) {
         const float *x = p + (size_t)i * (size_t)vocabulary, *y = r + (size_t)i * (size_t)vocabulary;

@@ -16,7 +16,7 @@ static void count(void)
 #define SANITIZED
 #endif
 #endif
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED
 #endif
 
@@ -71,7 +71,7 @@ SHOWN int posix_memalign(void **p, size_t alignment, size_t n)
 #endif
 
 struct listener {
-    int n_texts, at_last; /* allocations when the last text came */
+    int n_texts, at_last; /* allocations when the last text came, on any thread */
 };
 
 static bool hear(void *user, const ey_event *event)
@@ -106,6 +106,7 @@ static void decode_allocates_nothing(void **state)
         for (int k = 0; k < 3; k++) {
             struct listener l = {0};
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
+            engine->max_unread = 1; /* nothing is decoded before the first text was heard */
             question_simple(&q, 1, "Tell me a story.", 80); /* over a block border too */
             q.request.on_event = hear, q.request.event_user = &l, q.request.top_logprobs = 5;
             if (k == 1) q.request.sampling = drawn, q.request.stop = stops, q.request.n_stop = 2;
@@ -118,8 +119,81 @@ static void decode_allocates_nothing(void **state)
         }
 }
 
+enum { TOGETHER = 4 };
+
+static void must(bool ok, const ey_err *e)
+{
+    if (!ok) fail_msg("%s", e->text);
+}
+
+/* Starts the questions, and listens until every one has begun to answer. */
+static void start_all(ey_engine *engine, struct question *questions, ey_ticket **tickets, int *n_texts)
+{
+    ey_event event;
+    ey_err e;
+    for (int i = 0; i < TOGETHER; i++) {
+        ey_prompt *prompt;
+        must(ey_prepare(engine, &questions[i].request, &prompt, &e), &e);
+        must(ey_start(engine, prompt, &questions[i].request, &tickets[i], &e), &e);
+        ey_prompt_free(&prompt);
+        n_texts[i] = 0;
+    }
+    for (int i = 0; i < TOGETHER; i++)
+        while (!n_texts[i]) {
+            ey_next(tickets[i], 1000, &event);
+            assert_int_not_equal(event.type, EY_EVENT_DONE);
+            n_texts[i] += event.type == EY_EVENT_TEXT;
+        }
+}
+
+/* Four answers at once, each over two block borders. */
+static void decode_of_many_allocates_nothing(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"ref", "cpu"};
+    static const char *const texts[TOGETHER] = {"Tell me a story.", "Count to a hundred.", "Name all the colours that you know.", "What is it?"};
+    static struct question questions[TOGETHER];
+    for (int d = 0; d < 2; d++) {
+        ey_engine_options options = ey_engine_defaults();
+        options.device = devices[d], options.threads = 2, options.max_model_len = 512, options.max_num_seqs = TOGETHER, options.kv_tokens = 2048;
+        ey_engine *engine = engine_open_with("tiny-gqa4-fp8", options);
+        engine->max_unread = 1;
+        ey_ticket *tickets[TOGETHER];
+        int n_texts[TOGETHER], n_over = 0;
+        for (int i = 0; i < TOGETHER; i++) {
+            question_simple(&questions[i], i % 3, texts[i], 140);
+            questions[i].request.top_logprobs = i;
+            if (i % 2) questions[i].request.sampling.temperature = 1, questions[i].request.sampling.seed = (uint64_t)i;
+        }
+        start_all(engine, questions, tickets, n_texts);
+        atomic_store(&n_allocations, 0), atomic_store(&counting, 1);
+        while (!n_over)
+            for (int i = 0; i < TOGETHER; i++) {
+                ey_event event;
+                ey_next(tickets[i], 1000, &event);
+                n_texts[i] += event.type == EY_EVENT_TEXT, n_over += event.type == EY_EVENT_DONE;
+            }
+        atomic_store(&counting, 0);
+        if (atomic_load(&n_allocations)) fail_msg("%s: %d allocations while decoding", devices[d], atomic_load(&n_allocations));
+        for (int i = 0; i < TOGETHER; i++) {
+            ey_answer answer;
+            ey_err e;
+            assert_true(n_texts[i] >= 20);
+            must(ey_collect(&tickets[i], &answer, &e), &e);
+            assert_int_equal(answer.completion_tokens, 140);
+            ey_answer_free(&answer);
+        }
+        assert_at_rest(engine);
+        ey_engine_close(&engine);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counter_counts), cmocka_unit_test(decode_allocates_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counter_counts),
+        cmocka_unit_test(decode_allocates_nothing),
+        cmocka_unit_test(decode_of_many_allocates_nothing),
+    };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -12,18 +12,6 @@ static const char long_text[] =
 
 /* ---- paging ---- */
 
-static void scramble(ey_engine *engine, unsigned seed)
-{
-    int n = engine->kv.shape.n_blocks;
-    int32_t *table = engine->host.block_table;
-    for (int i = n - 1; i > 0; i--) {
-        seed = seed * 1664525u + 1013904223u;
-        int j = (int)((seed >> 8) % (unsigned)(i + 1));
-        int32_t t = table[i];
-        table[i] = table[j], table[j] = t;
-    }
-}
-
 static void scrambled_blocks(void **state)
 {
     (void)state;
@@ -35,7 +23,7 @@ static void scrambled_blocks(void **state)
         struct outcome straight = outcome_of(engine, &q);
         assert_true(straight.prompt_tokens > KV_BLOCK);
         for (unsigned seed = 1; seed <= 3; seed++) {
-            scramble(engine, seed);
+            engine_shuffle(engine, seed);
             struct outcome o = outcome_of(engine, &q);
             assert_same_outcome(&straight, &o, devices[d]);
             outcome_free(&o);
@@ -68,12 +56,12 @@ static void prompts_at_block_borders(void **state)
     EACH_DEVICE(d) {
         ey_engine *engine = engine_open("tiny-gqa4-bf16", devices[d], 2, CONTEXT);
         ey_engine *other = engine_open("tiny-gqa4-bf16", devices[d], 1, CONTEXT);
-        scramble(other, 5);
+        engine_shuffle(other, 5);
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
             question_of_length(&q, engine, lengths[i], 5);
             struct outcome a = outcome_of(engine, &q);
             assert_int_equal(a.prompt_tokens, lengths[i]);
-            other->ws.max_rows = lengths[i] % 2 ? 64 : 63;
+            engine_set_rows(other, lengths[i] % 2 ? 64 : 63, 64);
             struct outcome b = outcome_of(other, &q);
             assert_same_outcome(&a, &b, devices[d]);
             outcome_free(&a), outcome_free(&b);
@@ -84,19 +72,6 @@ static void prompts_at_block_borders(void **state)
 }
 
 /* ---- chunks and threads ---- */
-
-struct chunk {
-    ey_engine *engine;
-    int rows;
-};
-
-/* Sets the chunk when the pictures are done: a vision tile needs whole tokens. */
-static bool set_chunk(void *user, const ey_event *event)
-{
-    struct chunk *c = user;
-    if (event->type == EY_EVENT_PHASE && strcmp(event->phase, "vision") == 0 && event->done == event->total) c->engine->ws.max_rows = c->rows;
-    return true;
-}
 
 static void any_chunk(void **state)
 {
@@ -112,10 +87,8 @@ static void any_chunk(void **state)
             struct outcome whole = outcome_of(engine, &q);
             for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 char what[100];
-                struct chunk chunk = {engine, rows[i]};
                 snprintf(what, sizeof(what), "%s %s, %d pictures, chunks of %d", devices[d], kinds[k], pictures, rows[i]);
-                engine->ws.max_rows = pictures ? 512 : rows[i];
-                q.request.on_event = set_chunk, q.request.event_user = &chunk;
+                engine_set_rows(engine, rows[i], 512);
                 struct outcome o = outcome_of(engine, &q);
                 assert_same_outcome(&whole, &o, what);
                 outcome_free(&o);
@@ -135,7 +108,7 @@ static void any_vision_tile(void **state)
         question_simple(&q, 2, "What?", 3);
         struct outcome whole = outcome_of(engine, &q);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-            engine->ws.max_rows = rows[i];
+            engine_set_rows(engine, 512, rows[i]);
             struct outcome o = outcome_of(engine, &q);
             assert_same_outcome(&whole, &o, devices[d]);
             outcome_free(&o);
@@ -201,7 +174,7 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
     assert_non_null(device);
     struct batch batch = {.n_rows = r->n, .n_seqs = n_seqs, .max_blocks = SEQ_BLOCKS, .token = r->token, .feature = r->feature,
                           .position = r->position, .seq = r->seq, .index = r->index, .block_table = r->table};
-    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->kv, &batch, out, n_out, device, NULL));
+    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk, &engine->kv, &batch, out, n_out, device, NULL));
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
@@ -209,7 +182,7 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
 
 static void write_features(ey_engine *engine)
 {
-    size_t n = (size_t)engine->ws.max_visual * (size_t)engine->model.text.hidden;
+    size_t n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
     float *values = malloc(n * sizeof(float));
     assert_non_null(values);
     for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
@@ -277,7 +250,7 @@ static void deepstack_matters(void **state)
     EACH_DEVICE(d) {
         ey_engine *engine = engine_open("tiny-untied-bf16", devices[d], 1, CONTEXT);
         int vocabulary = engine->model.text.vocabulary;
-        size_t row_bytes = (size_t)vocabulary * sizeof(float), n = (size_t)engine->ws.max_visual * (size_t)engine->model.text.hidden;
+        size_t row_bytes = (size_t)vocabulary * sizeof(float), n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
         float *before = malloc(row_bytes), *after = malloc(row_bytes), *zeros = calloc(n, sizeof(float));
         assert_true(before && after && zeros);
         for (int level = 0; level <= 3; level++)

@@ -1,9 +1,10 @@
 /* Requests from outside: limits and errors, events, cancelling, log-probabilities, special tokens that people type,
- * pixel budgets, two threads at once. */
+ * pixel budgets, several threads at once. */
 #include <math.h>
 #include <pthread.h>
 
 #include "engine/engine_fixture.h"
+#include "engine/op_hooks.h"
 #include "engine/pictures.h"
 #include "model/ckpt_edit.h"
 
@@ -130,7 +131,9 @@ static void bad_requests(void **state)
 {
     (void)state;
     EACH_DEVICE(d) {
-        ey_engine *engine = engine_open("tiny-ragged-fp8", devices[d], 2, 512);
+        ey_engine_options options = ey_engine_defaults();
+        options.device = devices[d], options.threads = 2, options.max_model_len = 512, options.max_images = EY_MAX_IMAGES;
+        ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
         question_simple(&q, 1, "Hello there", 4);
         struct outcome fresh = outcome_of(engine, &q);
         for (size_t i = 0; i < COUNT(bad_rows); i++) {
@@ -146,6 +149,7 @@ static void bad_requests(void **state)
             assert_same_outcome(&fresh, &o, bad_rows[i].what);
             outcome_free(&o);
         }
+        assert_at_rest(engine);
         outcome_free(&fresh);
         ey_engine_close(&engine);
     }
@@ -229,19 +233,24 @@ static void stop_token(void **state)
 struct heard {
     char text[8192];
     size_t n_text;
-    int n_events, n_decode, last_done;
+    int n_tokens, most_at_once; /* that the last event told of; that came between two events */
+    int last_done;
     const char *last_phase;
     bool bad;
     /* cancelling */
-    const char *cancel_phase; /* at its event number `cancel_at`; "text": at text events */
-    int cancel_at, seen;
+    bool at_text;  /* at the text event number `cancel_at`, else at the first event of so many tokens */
+    int cancel_at; /* -1: never */
+    int n_texts;
     bool refused;
     int after; /* events after the refusal */
 };
 
 static int phase_rank(const char *phase)
 {
-    return strcmp(phase, "vision") == 0 ? 0 : strcmp(phase, "prefill") == 0 ? 1 : strcmp(phase, "decode") == 0 ? 2 : -1;
+    static const char *const phases[] = {"queue", "vision", "prefill", "decode"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(phase, phases[i]) == 0) return i;
+    return -1;
 }
 
 static void hear_phase(struct heard *h, const ey_event *event)
@@ -249,22 +258,27 @@ static void hear_phase(struct heard *h, const ey_event *event)
     bool same = h->last_phase && strcmp(h->last_phase, event->phase) == 0;
     h->bad |= phase_rank(event->phase) < 0 || event->done < 0 || event->done > event->total || (same && event->done < h->last_done);
     h->bad |= h->last_phase && phase_rank(event->phase) < phase_rank(h->last_phase);
+    h->bad |= (event->n_tokens > 0) != (strcmp(event->phase, "decode") == 0) || (event->n_tokens && event->n_tokens != event->done);
     h->last_phase = event->phase, h->last_done = event->done;
-    h->n_decode += strcmp(event->phase, "decode") == 0;
 }
 
 static bool hear(void *user, const ey_event *event)
 {
     struct heard *h = user;
-    h->n_events++, h->after += h->refused;
-    if (event->type == EY_EVENT_PHASE) hear_phase(h, event);
-    else {
+    bool is_text = event->type == EY_EVENT_TEXT;
+    h->after += h->refused;
+    h->bad |= event->n_tokens < h->n_tokens || (!is_text && event->type != EY_EVENT_PHASE);
+    if (event->n_tokens - h->n_tokens > h->most_at_once) h->most_at_once = event->n_tokens - h->n_tokens;
+    h->n_tokens = event->n_tokens;
+    if (is_text) {
         h->bad |= event->n_text == 0 || h->n_text + event->n_text > sizeof(h->text);
         if (!h->bad) memcpy(h->text + h->n_text, event->text, event->n_text), h->n_text += event->n_text;
+    } else {
+        hear_phase(h, event);
     }
-    const char *name = event->type == EY_EVENT_PHASE ? event->phase : "text";
-    if (h->cancel_phase && strcmp(name, h->cancel_phase) == 0 && h->seen++ == h->cancel_at) return h->refused = true, false;
-    return true;
+    if (h->cancel_at < 0) return true;
+    h->refused = h->at_text ? is_text && h->n_texts++ == h->cancel_at : h->n_tokens >= h->cancel_at;
+    return !h->refused;
 }
 
 static void events_are_the_answer(void **state)
@@ -273,59 +287,115 @@ static void events_are_the_answer(void **state)
     static const char *const kinds[] = {"tiny-ragged-fp8", "tiny-gqa4-f16", "tiny-old-bf16"};
     static struct heard h;
     EACH_DEVICE(d)
-    for (size_t k = 0; k < COUNT(kinds); k++) {
-        ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
-        question_simple(&q, (int)k, "Tell me.", 60);
-        memset(&h, 0, sizeof(h));
-        q.request.on_event = hear, q.request.event_user = &h;
-        ey_answer a = ask(engine, &q);
-        assert_false(h.bad);
-        assert_int_equal(h.n_text, a.n_text);
-        assert_memory_equal(h.text, a.text, a.n_text);
-        assert_int_equal(a.n_tokens, 60);
-        assert_int_equal(h.n_decode, 59);
-        assert_string_equal(h.last_phase, "decode");
-        ey_answer_free(&a);
+    for (size_t k = 0; k < COUNT(kinds); k++)
+        for (int unread = 0; unread <= 1; unread++) {
+            ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
+            if (unread) engine->max_unread = unread; /* no token comes before the one before it was heard */
+            question_simple(&q, (int)k, "Tell me.", 60);
+            h = (struct heard){.cancel_at = -1};
+            q.request.on_event = hear, q.request.event_user = &h;
+            ey_answer a = ask(engine, &q);
+            assert_false(h.bad);
+            assert_int_equal(h.n_text, a.n_text);
+            assert_memory_equal(h.text, a.text, a.n_text);
+            assert_int_equal(a.n_tokens, 60);
+            if (unread) assert_int_equal(h.most_at_once, 1);
+            if (unread) assert_in_range(h.n_tokens, 59, 60);
+            ey_answer_free(&a);
+            ey_engine_close(&engine);
+        }
+}
+
+/* The text heard so far and the tokens so far are the beginning of the whole answer; the next request is as if nothing had been. */
+static void check_cancelled(ey_answer *a, const struct heard *h, const struct outcome *whole, int least, int most, const char *what)
+{
+    if (strcmp(a->finish_reason, "cancelled") != 0 || a->n_tokens < least || a->n_tokens > most)
+        fail_msg("%s: ended by \"%s\" after %d tokens", what, a->finish_reason, a->n_tokens);
+    assert_int_equal(h->after, 0);
+    assert_memory_equal(a->tokens, whole->ids, (size_t)a->n_tokens * sizeof(int));
+    assert_true(h->n_text <= a->n_text && memcmp(h->text, a->text, h->n_text) == 0);
+    ey_answer_free(a);
+}
+
+static void ask_something_else(struct question *other)
+{
+    question_simple(other, 2, "Something else entirely, with a longer text so that more of the cache is overwritten.", 20);
+}
+
+static void check_next(ey_engine *engine, const struct outcome *wanted, const char *what)
+{
+    assert_at_rest(engine);
+    question_simple(&q, 2, "What is this? Answer with one word.", 20);
+    struct outcome o = outcome_of(engine, &q);
+    assert_same_outcome(wanted, &o, what);
+    outcome_free(&o);
+}
+
+/* By an event that is refused. */
+static void refused_events(void **state)
+{
+    (void)state;
+    static const struct {
+        bool at_text;
+        int at;
+    } rows[] = {{true, 0}, {true, 4}, {false, 0}, {false, 1}, {false, 10}, {false, 19}};
+    static struct question other;
+    static struct heard h;
+    EACH_DEVICE(d) {
+        ey_engine *engine = engine_open("tiny-shards-fp8", devices[d], 2, 512);
+        engine->max_unread = 1;
+        question_simple(&q, 2, "What is this? Answer with one word.", 20);
+        struct outcome fresh = outcome_of(engine, &q);
+        ask_something_else(&other);
+        struct outcome whole = outcome_of(engine, &other);
+        other.request.on_event = hear, other.request.event_user = &h;
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            char what[64];
+            snprintf(what, sizeof(what), "%s, at %s %d", devices[d], rows[i].at_text ? "text" : "token", rows[i].at);
+            h = (struct heard){.at_text = rows[i].at_text, .cancel_at = rows[i].at};
+            engine_set_rows(engine, 16, 16); /* several chunks */
+            ey_answer a = ask(engine, &other);
+            engine_set_rows(engine, 512, 512);
+            if (!h.refused) fail_msg("%s: nothing was refused", what);
+            assert_false(h.bad);
+            check_cancelled(&a, &h, &whole, h.n_tokens, h.n_tokens + 1, what);
+            check_next(engine, &fresh, what);
+        }
+        outcome_free(&fresh), outcome_free(&whole);
         ey_engine_close(&engine);
     }
 }
 
+/* By ey_cancel from elsewhere, in the middle of the device's work. */
 static void cancelling(void **state)
 {
     (void)state;
     static const struct {
-        const char *phase;
-        int at;
-        int least, most; /* tokens of the answer */
-    } rows[] = {{"vision", 0, 0, 0}, {"vision", 3, 0, 0}, {"vision", 6, 0, 0}, {"prefill", 0, 0, 0}, {"prefill", 2, 0, 0}, {"prefill", 8, 0, 0},
-                {"text", 0, 1, 19}, {"text", 4, 5, 19}, {"decode", 0, 1, 1}, {"decode", 9, 10, 10}};
+        enum op op;
+        int at, tokens; /* of the answer */
+        const char *what;
+    } rows[] = {{OP_TOWER, 1, 0, "first picture"},    {OP_TILE, 2, 0, "a tile"},           {OP_MERGE, 1, 0, "a merger"},
+                {OP_TOWER, 2, 0, "second picture"},   {OP_STEP, 1, 0, "first chunk"},      {OP_LAYER, 3, 0, "a layer of a chunk"},
+                {OP_STEP, 3, 0, "third chunk"},       {OP_LOGITS, 1, 1, "first token"},    {OP_LOGITS, 10, 10, "tenth token"}};
+    static struct question other;
     static struct heard h;
     EACH_DEVICE(d) {
         ey_engine *engine = engine_open("tiny-shards-fp8", devices[d], 2, 512);
+        hooks_on(engine);
         question_simple(&q, 2, "What is this? Answer with one word.", 20);
         struct outcome fresh = outcome_of(engine, &q);
+        ask_something_else(&other);
+        struct outcome whole = outcome_of(engine, &other);
+        other.request.on_event = hear, other.request.event_user = &h;
         for (size_t i = 0; i < COUNT(rows); i++) {
-            question_simple(&q, 2, "Something else entirely, with a longer text so that more of the cache is overwritten.", 20);
-            struct outcome whole = outcome_of(engine, &q);
-            memset(&h, 0, sizeof(h));
-            h.cancel_phase = rows[i].phase, h.cancel_at = rows[i].at;
-            q.request.on_event = hear, q.request.event_user = &h;
-            engine->ws.max_rows = 16; /* several chunks */
-            ey_answer a = ask(engine, &q);
-            engine->ws.max_rows = 512;
-            if (!h.refused) fail_msg("%s has no event %d", rows[i].phase, rows[i].at);
-            assert_string_equal(a.finish_reason, "cancelled");
-            assert_int_equal(h.after, 0);
-            assert_in_range(a.n_tokens, rows[i].least, rows[i].most);
-            assert_memory_equal(a.tokens, whole.ids, (size_t)a.n_tokens * sizeof(int));
-            assert_true(h.n_text <= a.n_text && memcmp(h.text, a.text, h.n_text) == 0);
-            ey_answer_free(&a);
-            question_simple(&q, 2, "What is this? Answer with one word.", 20);
-            struct outcome o = outcome_of(engine, &q);
-            assert_same_outcome(&fresh, &o, rows[i].phase);
-            outcome_free(&o), outcome_free(&whole);
+            h = (struct heard){.cancel_at = -1};
+            engine_set_rows(engine, 16, 16);
+            ey_answer a = ask_cancelled(engine, &other, rows[i].op, rows[i].at);
+            engine_set_rows(engine, 512, 512);
+            check_cancelled(&a, &h, &whole, rows[i].tokens, rows[i].tokens, rows[i].what);
+            check_next(engine, &fresh, rows[i].what);
         }
-        outcome_free(&fresh);
+        outcome_free(&fresh), outcome_free(&whole);
         ey_engine_close(&engine);
     }
 }
@@ -445,12 +515,37 @@ static void typed_special_tokens(void **state)
 
 /* ---- pictures ---- */
 
+/* Features of a picture as the engine has them, all levels: [1 + n_deepstack, tokens, hidden]. */
+static float *features_of(ey_engine *engine, const struct image_entry *entry)
+{
+    size_t hidden = (size_t)engine->model.text.hidden, n = (size_t)entry->n_tokens;
+    int levels = 1 + engine->model.vision.n_deepstack;
+    float *out = malloc((size_t)levels * n * hidden * sizeof(float)), *to = out;
+    assert_non_null(out);
+    for (int level = 0; level < levels; level++)
+        for (int i = 0; i < entry->n_tokens; i++, to += hidden)
+            engine->be->ops->read(engine->be, to, engine->be->ops->at(engine->be, engine->ws.features[level], (size_t)feature_row(entry, i) * hidden), hidden);
+    return out;
+}
+
+static const struct image_entry *only_entry(ey_engine *engine)
+{
+    const struct image_entry *found = NULL;
+    for (int i = 0; i < engine->images.n_blocks; i++) {
+        if (!engine->images.entry[i].used) continue;
+        assert_null(found);
+        found = &engine->images.entry[i];
+    }
+    assert_non_null(found);
+    return found;
+}
+
 static void same_picture_twice(void **state)
 {
     (void)state;
     EACH_DEVICE(d) {
         ey_engine *engine = engine_open("tiny-head72-bf16", devices[d], 2, 512);
-        ey_part p = picture(130, 97, 3);
+        ey_part p = picture(430, 297, 3); /* of several feature blocks */
         question_start(&q, 5);
         question_turn(&q, "system"), question_text(&q, "Be brief.");
         question_turn(&q, "user"), question_part(&q, p), question_text(&q, "What is this?");
@@ -458,21 +553,31 @@ static void same_picture_twice(void **state)
         question_turn(&q, "user"), question_text(&q, "And this:"), question_part(&q, p), question_text(&q, "?");
         ey_answer a = ask(engine, &q);
         assert_int_equal(a.n_images, 2);
-        assert_memory_equal(&a.images[0], &a.images[1], sizeof(a.images[0]));
-        assert_int_equal(a.images[0].width, 130);
-        assert_int_equal(a.images[0].height, 97);
-        int tokens = a.images[0].tokens;
-        assert_int_equal(tokens, a.images[0].used_width / 32 * (a.images[0].used_height / 32));
-        assert_int_equal(a.image_tokens, 2 * tokens);
-        size_t n = (size_t)tokens * (size_t)engine->model.text.hidden;
-        float *features = malloc(2 * n * sizeof(float));
-        assert_non_null(features);
-        for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
-            engine->be->ops->read(engine->be, features, engine->ws.features[level], 2 * n);
-            assert_memory_equal(features, features + n, n * sizeof(float));
+        for (size_t i = 0; i < 2; i++) {
+            assert_int_equal(a.images[i].width, 430);
+            assert_int_equal(a.images[i].height, 297);
+            assert_int_equal(a.images[i].tokens, a.images[i].used_width / 32 * (a.images[i].used_height / 32));
+            assert_int_equal(a.images[i].tokens, a.images[0].tokens);
+            assert_false(a.images[i].cached);
         }
-        free(features);
-        ey_answer_free(&a);
+        int tokens = a.images[0].tokens;
+        assert_true(tokens > FEATURE_BLOCK);
+        assert_int_equal(a.image_tokens, 2 * tokens);
+        assert_int_equal(ey_engine_stats(engine).tower_runs, 1);
+        assert_int_equal(only_entry(engine)->n_tokens, tokens);
+        /* wherever its blocks lie, they are the same */
+        size_t bytes = (size_t)(1 + engine->model.vision.n_deepstack) * (size_t)tokens * (size_t)engine->model.text.hidden * sizeof(float);
+        float *first = features_of(engine, only_entry(engine));
+        int32_t block = only_entry(engine)->block[0];
+        engine_shuffle(engine, 3);
+        ey_answer b = ask(engine, &q);
+        float *second = features_of(engine, only_entry(engine));
+        assert_int_not_equal(only_entry(engine)->block[0], block);
+        assert_memory_equal(first, second, bytes);
+        assert_int_equal(b.n_tokens, a.n_tokens);
+        assert_memory_equal(b.tokens, a.tokens, (size_t)a.n_tokens * sizeof(int));
+        free(first), free(second);
+        ey_answer_free(&a), ey_answer_free(&b);
         ey_engine_close(&engine);
     }
 }
@@ -509,30 +614,32 @@ static void pixel_budgets(void **state)
         {"tiny-untied-bf16", 64, 50, 50, EY_DETAIL_AUTO, 0, 32, 32, 32},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        ey_engine *engine = engine_open(rows[i].kind, "ref", 1, rows[i].context);
-        struct pictures pictures;
-        struct arena arena = {0};
-        ey_image_usage *usage;
+        ey_engine_options options = ey_engine_defaults();
+        options.device = "ref", options.threads = 1, options.max_model_len = rows[i].context, options.max_images = EY_MAX_IMAGES;
+        ey_engine *engine = engine_open_with(rows[i].kind, options);
+        struct ey_prompt prompt = {0};
         ey_err e = {0};
         question_start(&q, 1);
         question_turn(&q, "user");
         ey_part part = picture(rows[i].width, rows[i].height, 0);
         part.detail = rows[i].detail, part.max_pixels = rows[i].max_pixels;
         for (int k = 0; k < rows[i].copies; k++) question_part(&q, part);
-        if (!pictures_open(&pictures, &usage, &arena, engine, &q.request, &e)) fail_msg("row %zu: %s", i, e.text);
+        if (!pictures_open(&prompt, engine, &q.request, &e)) fail_msg("row %zu: %s", i, e.text);
+        assert_int_equal(prompt.n_pictures, rows[i].copies);
         for (int k = 0; k < rows[i].copies; k++) {
-            if (usage[k].used_width != rows[i].used_width || usage[k].used_height != rows[i].used_height)
-                fail_msg("row %zu: %d x %d", i, usage[k].used_width, usage[k].used_height);
-            assert_int_equal(usage[k].tokens, rows[i].used_width / 32 * (rows[i].used_height / 32));
-            assert_int_equal(usage[k].width, rows[i].width);
+            const ey_image_usage *usage = &prompt.usage[k];
+            if (usage->used_width != rows[i].used_width || usage->used_height != rows[i].used_height)
+                fail_msg("row %zu: %d x %d", i, usage->used_width, usage->used_height);
+            assert_int_equal(usage->tokens, rows[i].used_width / 32 * (rows[i].used_height / 32));
+            assert_int_equal(usage->width, rows[i].width);
+            image_free(&prompt.picture[k].pixels);
         }
-        pictures_close(&pictures);
-        arena_free(&arena);
+        arena_free(&prompt.arena);
         ey_engine_close(&engine);
     }
 }
 
-/* ---- two threads ---- */
+/* ---- several threads ---- */
 
 struct asker {
     ey_engine *engine;
@@ -558,13 +665,16 @@ static void *ask_thrice(void *user)
     return NULL;
 }
 
-static void two_threads(void **state)
+static void several_threads(void **state)
 {
     (void)state;
     enum { ASKERS = 3 };
     static struct asker askers[ASKERS];
-    EACH_DEVICE(d) {
-        ey_engine *engine = engine_open("tiny-ragged-fp8", devices[d], 2, 512);
+    EACH_DEVICE(d)
+    for (int at_once = 1; at_once <= ASKERS; at_once++) {
+        ey_engine_options options = ey_engine_defaults();
+        options.device = devices[d], options.threads = 2, options.max_model_len = 512, options.max_num_seqs = at_once;
+        ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
         for (int i = 0; i < ASKERS; i++) {
             static const char *const texts[ASKERS] = {"What is this?", "Count to three.", "Name a colour, please, and no more."};
             askers[i].engine = engine;
@@ -578,6 +688,7 @@ static void two_threads(void **state)
             assert_true(askers[i].same);
             outcome_free(&askers[i].wanted);
         }
+        assert_at_rest(engine);
         ey_engine_close(&engine);
     }
 }
@@ -586,10 +697,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_errors),          cmocka_unit_test(bad_requests),       cmocka_unit_test(lengths),
-        cmocka_unit_test(stop_token),           cmocka_unit_test(events_are_the_answer), cmocka_unit_test(cancelling),
-        cmocka_unit_test(log_probabilities),    cmocka_unit_test(scores_of_made_up_logits),
+        cmocka_unit_test(stop_token),           cmocka_unit_test(events_are_the_answer), cmocka_unit_test(refused_events),
+        cmocka_unit_test(cancelling),           cmocka_unit_test(log_probabilities),  cmocka_unit_test(scores_of_made_up_logits),
         cmocka_unit_test(typed_special_tokens), cmocka_unit_test(same_picture_twice), cmocka_unit_test(pixel_budgets),
-        cmocka_unit_test(two_threads),
+        cmocka_unit_test(several_threads),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

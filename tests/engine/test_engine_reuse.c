@@ -1,26 +1,7 @@
-/* What a request takes from the one before it: the same bits as computing it all, without the vision tower for pictures
- * that are in the KV cache already. */
+/* What a request takes over from those before it: the same bits as computing it all, in whole blocks of 64 tokens, without
+ * the vision tower for pictures whose features are there. */
 #include "engine/engine_fixture.h"
-
-static struct backend_ops counting_ops;
-static void (*real_patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
-                                const struct vision_shape *shape, int rows, int cols, int first, int n);
-static int tower_runs;
-
-static void count_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
-                              const struct vision_shape *shape, int rows, int cols, int first, int n)
-{
-    tower_runs += first == 0;
-    real_patch_embed(be, x, pixels, w, table, shape, rows, cols, first, n);
-}
-
-static void count_towers(ey_engine *engine)
-{
-    counting_ops = *engine->be->ops;
-    real_patch_embed = counting_ops.patch_embed;
-    counting_ops.patch_embed = count_patch_embed;
-    engine->be->ops = &counting_ops;
-}
+#include "engine/op_hooks.h"
 
 /* pictures (0: none) then text, in one user turn */
 static void build(struct question *q, const unsigned *seeds, const char *text, int max_tokens)
@@ -32,39 +13,48 @@ static void build(struct question *q, const unsigned *seeds, const char *text, i
     q->request.fresh = false;
 }
 
+/* Of a prompt all of whose blocks are known; the last token is always computed. */
+static int most_cached(const ey_answer *answer)
+{
+    return (answer->prompt_tokens - 1) / KV_BLOCK * KV_BLOCK;
+}
+
 static void same_bits_and_fewer_towers(void **state)
 {
     (void)state;
     /* each row follows the one before it on the same engine */
+    static const char question[] = "What is this? Answer in a few words, and say how sure you are of it.";
     static const struct {
         unsigned seeds[4];
         const char *text;
         int max_tokens, towers;
-        bool reuses_all; /* everything but the last token */
     } rows[] = {
-        {{1}, "What is this?", 8, 1, false},
-        {{1}, "What is this?", 8, 0, true},
-        {{1}, "What colour is it?", 8, 0, false},
-        {{1, 2}, "And which is larger?", 3, 1, false},
-        {{1, 3}, "And which is larger?", 3, 1, false},
-        {{3, 1}, "And which is larger?", 3, 2, false},
-        {{3}, "x", 1, 0, false},
-        {{0}, "no picture at all", 5, 0, false},
-        {{0}, "no picture at all", 1, 0, true},
-        {{4}, "no picture at all", 1, 1, false},
+        {{1}, question, 8, 1},
+        {{1}, question, 8, 0},
+        {{1}, "What colour is it?", 8, 0},
+        {{1, 2}, "And which is larger?", 3, 1},
+        {{1, 3}, "And which is larger?", 3, 1},
+        {{3, 1}, "And which is larger?", 3, 0},
+        {{3}, "x", 1, 0},
+        {{0}, "no picture at all", 5, 0},
+        {{0}, "no picture at all", 1, 0},
+        {{4}, "no picture at all", 1, 1},
+        {{2, 2}, "They are equal, are they not?", 100, 0}, /* the answer fills blocks too */
     };
     static const char *const devices[] = {"ref", "cpu"};
     for (size_t d = 0; d < 2; d++) {
         ey_engine *fresh = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024), *kept = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024);
-        count_towers(kept);
+        hooks_on(kept);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
             static struct question q;
             build(&q, rows[i].seeds, rows[i].text, rows[i].max_tokens);
-            tower_runs = 0;
+            hooks_reset(NULL, NULL);
             struct outcome b = outcome_of(kept, &q);
-            assert_int_equal(tower_runs, rows[i].towers);
+            assert_int_equal(hooks_count(OP_TOWER), rows[i].towers);
             ey_answer answer = ask(kept, &q); /* once more: all of it is there */
-            assert_int_equal(answer.cached_tokens, answer.prompt_tokens - 1);
+            assert_int_equal(answer.cached_tokens, most_cached(&answer));
+            assert_int_equal(hooks_count(OP_TOWER), rows[i].towers);
+            for (size_t k = 0; k < answer.n_images; k++) assert_true(answer.images[k].cached);
             ey_answer_free(&answer);
             q.request.fresh = true;
             struct outcome a = outcome_of(fresh, &q);
@@ -73,9 +63,33 @@ static void same_bits_and_fewer_towers(void **state)
             assert_same_outcome(&a, &b, what);
             outcome_free(&a), outcome_free(&b);
         }
+        assert_at_rest(kept);
         ey_engine_close(&fresh);
         ey_engine_close(&kept);
     }
+}
+
+/* As a request says: nothing is taken over. */
+static void fresh_computes_all(void **state)
+{
+    (void)state;
+    ey_engine *engine = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024);
+    static struct question q;
+    const unsigned two[] = {1, 2, 0};
+    hooks_on(engine);
+    build(&q, two, "What is this? A few words more, so that there is a whole block of them.", 4);
+    struct outcome first = outcome_of(engine, &q);
+    assert_int_equal(hooks_count(OP_TOWER), 2);
+    q.request.fresh = true;
+    ey_answer answer = ask(engine, &q);
+    assert_int_equal(answer.cached_tokens, 0);
+    assert_false(answer.images[0].cached || answer.images[1].cached);
+    assert_int_equal(hooks_count(OP_TOWER), 4);
+    struct outcome second = outcome_of(engine, &q);
+    assert_same_outcome(&first, &second, "fresh");
+    ey_answer_free(&answer);
+    outcome_free(&first), outcome_free(&second);
+    ey_engine_close(&engine);
 }
 
 static void a_conversation_reuses_its_turns(void **state)
@@ -84,54 +98,51 @@ static void a_conversation_reuses_its_turns(void **state)
     ey_engine *engine = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024);
     static struct question q;
     const unsigned one[] = {1, 0};
-    count_towers(engine);
-    build(&q, one, "What is this?", 6);
+    hooks_on(engine);
+    build(&q, one, "What is this? It may help to know that the picture was made up from numbers, and is of nothing that there is.", 6);
     ey_answer first = ask(engine, &q);
+    assert_true(first.prompt_tokens > KV_BLOCK);
     question_turn(&q, "assistant");
     question_text(&q, first.text);
     question_turn(&q, "user");
     question_text(&q, "Are you sure?");
-    tower_runs = 0;
+    hooks_reset(NULL, NULL);
     ey_answer second = ask(engine, &q);
-    assert_int_equal(tower_runs, 0);
-    assert_true(second.cached_tokens >= first.prompt_tokens);
+    assert_int_equal(hooks_count(OP_TOWER), 0);
+    assert_int_equal(second.cached_tokens % KV_BLOCK, 0);
+    assert_true(second.cached_tokens >= first.prompt_tokens / KV_BLOCK * KV_BLOCK);
     ey_answer_free(&first), ey_answer_free(&second);
     ey_engine_close(&engine);
-}
-
-struct quitter {
-    const char *phase;
-    int after;
-};
-
-static bool quit(void *user, const ey_event *event)
-{
-    struct quitter *quitter = user;
-    return event->type != EY_EVENT_PHASE || strcmp(event->phase, quitter->phase) != 0 || quitter->after-- > 0;
 }
 
 /* Cancelled anywhere, in small chunks so that a border falls inside of the picture. */
 static void what_a_cancelled_request_left_is_right(void **state)
 {
     (void)state;
-    static const struct quitter rows[] = {{"vision", 0}, {"vision", 3}, {"prefill", 0}, {"prefill", 1}, {"prefill", 9}, {"prefill", 13}, {"decode", 2}};
+    static const struct {
+        enum op op;
+        int at;
+    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3}, {OP_TOWER, 2}, {OP_STEP, 1}, {OP_LAYER, 2}, {OP_STEP, 5}, {OP_LAYER, 9}, {OP_STEP, 9}, {OP_LOGITS, 2}};
     ey_engine *fresh = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024), *kept = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024);
-    kept->ws.max_rows = 16;
-    static struct question q;
+    hooks_on(kept);
+    engine_set_rows(kept, 16, 16);
+    static struct question q, cancelled;
+    static const char text[] = "What is this? It may help to know that the picture was made up from numbers, and is of nothing that there is.";
     const unsigned two[] = {5, 6, 0};
-    build(&q, two, "What is this?", 6);
+    build(&q, two, text, 6);
     struct outcome want = outcome_of(fresh, &q);
+    assert_true(want.prompt_tokens > 2 * KV_BLOCK);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct quitter quitter = rows[i];
-        static struct question cancelled;
-        build(&cancelled, two, "What is this?", 6);
-        kept->record.n = 0;
-        cancelled.request.on_event = quit, cancelled.request.event_user = &quitter;
-        ey_answer answer = ask(kept, &cancelled);
+        char what[32];
+        snprintf(what, sizeof(what), "row %zu", i);
+        build(&cancelled, two, text, 6);
+        engine_forget(kept);
+        ey_answer answer = ask_cancelled(kept, &cancelled, rows[i].op, rows[i].at);
         assert_string_equal(answer.finish_reason, "cancelled");
+        assert_at_rest(kept);
         ey_answer_free(&answer);
         struct outcome got = outcome_of(kept, &q);
-        assert_same_outcome(&want, &got, rows[i].phase);
+        assert_same_outcome(&want, &got, what);
         outcome_free(&got);
     }
     outcome_free(&want);
@@ -143,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_and_fewer_towers),
+        cmocka_unit_test(fresh_computes_all),
         cmocka_unit_test(a_conversation_reuses_its_turns),
         cmocka_unit_test(what_a_cancelled_request_left_is_right),
     };

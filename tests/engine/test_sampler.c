@@ -14,6 +14,7 @@ enum { VOCABULARY = 8, DRAWS = 20000 };
 
 struct fixture {
     struct arena arena;
+    struct sampler_scratch scratch;
     struct sampler sampler;
 };
 
@@ -21,7 +22,8 @@ static void open_fixture(struct fixture *f)
 {
     ey_err e;
     *f = (struct fixture){0};
-    assert_true(sampler_open(&f->sampler, &f->arena, VOCABULARY, &e));
+    assert_true(sampler_scratch_open(&f->scratch, &f->arena, VOCABULARY, &e));
+    assert_true(sampler_open(&f->sampler, &f->scratch, &f->arena, VOCABULARY, &e));
 }
 
 /* Shares of each id in many draws, each the first token of a request with another seed. */
@@ -103,7 +105,7 @@ static void penalties(void **state)
     o.repetition_penalty = 2; /* 2 / 2 = 1, -2 * 2 = -4 */
     sampler_start(&f.sampler, &o, prompt, 2);
     assert_int_equal(sampler_pick(&f.sampler, logits), 1);
-    assert_true(f.sampler.scores[1] == 1 && f.sampler.scores[7] == -4 && f.sampler.scores[0] == 0);
+    assert_true(f.scratch.scores[1] == 1 && f.scratch.scores[7] == -4 && f.scratch.scores[0] == 0);
     o = ey_sampling_greedy();
     o.presence_penalty = 1.5f, o.frequency_penalty = 0.25f;
     sampler_start(&f.sampler, &o, prompt, 2); /* the prompt does not count */

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "engine/engine_internal.h"
+#include "engine/ready_prompt.h"
 
 #define KL_TOLERANCE 1e-3
 
@@ -124,26 +125,45 @@ static void check_patches(const struct conversation *c, json_object *pictures)
     }
 }
 
-static void check_ids(json_object *ids, int n)
+static void check_ids(const ey_prompt *prompt, json_object *ids)
 {
-    assert_int_equal(n, (int)json_object_array_length(ids));
-    for (int i = 0; i < n; i++)
-        assert_int_equal(golden.engine->host.token[i], json_object_get_int(json_object_array_get_idx(ids, (size_t)i)));
+    assert_int_equal(prompt->ids.n, json_object_array_length(ids));
+    for (size_t i = 0; i < prompt->ids.n; i++) assert_int_equal(prompt->ids.id[i], json_object_get_int(json_object_array_get_idx(ids, i)));
 }
 
-static void check_positions(const char *name, int n)
+static void check_positions(const char *name, const ey_prompt *prompt)
 {
     const struct tensor_view *t = tensor(name, "positions"); /* [3, n] */
+    size_t n = prompt->ids.n;
     assert_int_equal(t->shape[1], n);
-    for (int axis = 0; axis < 3; axis++)
-        for (int i = 0; i < n; i++) {
+    for (size_t axis = 0; axis < 3; axis++)
+        for (size_t i = 0; i < n; i++) {
             int32_t want;
-            memcpy(&want, t->data + 4 * ((size_t)axis * (size_t)n + (size_t)i), 4);
-            assert_int_equal(golden.engine->host.position[3 * i + axis], want);
+            memcpy(&want, t->data + 4 * (axis * n + i), 4);
+            assert_int_equal(prompt->position[3 * i + axis], want);
         }
 }
 
-static void check_features(const char *name, json_object *rows)
+static const struct image_entry *cached_features(const struct picture *p)
+{
+    const struct image_cache *cache = &golden.engine->images;
+    for (int i = 0; i < cache->n_blocks; i++) {
+        const struct image_entry *entry = &cache->entry[i];
+        if (entry->used && entry->ready && memcmp(&entry->key, &p->digest, sizeof(p->digest)) == 0) return entry;
+    }
+    fail_msg("the features of a picture are not in the cache");
+    return NULL;
+}
+
+/* Where the image cache has visual token `token` of the prompt. */
+static size_t feature_row(const ey_prompt *prompt, int token)
+{
+    const struct picture *p = prompt->picture;
+    for (; token >= p->tokens; p++) token -= p->tokens;
+    return (size_t)cached_features(p)->block[token / FEATURE_BLOCK] * FEATURE_BLOCK + (size_t)(token % FEATURE_BLOCK);
+}
+
+static void check_features(const char *name, const ey_prompt *prompt, json_object *rows)
 {
     ey_engine *g = golden.engine;
     size_t hidden = (size_t)g->model.text.hidden;
@@ -154,7 +174,7 @@ static void check_features(const char *name, json_object *rows)
         const struct tensor_view *t = tensor(name, part);
         double error = 0, power = 0;
         for (size_t r = 0; r < json_object_array_length(rows); r++) {
-            size_t row = (size_t)json_object_get_int(json_object_array_get_idx(rows, r));
+            size_t row = feature_row(prompt, json_object_get_int(json_object_array_get_idx(rows, r)));
             g->be->ops->read(g->be, got, g->be->ops->at(g->be, g->ws.features[k], row * hidden), hidden);
             for (size_t d = 0; d < hidden; d++) {
                 double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;
@@ -214,6 +234,7 @@ static void run_case(void **state)
     const char *name = json_object_get_string(json_member(c, "name"));
     json_object *ids = json_member(c, "ids"), *answer_ids = json_member(c, "answer");
     struct conversation conversation;
+    ey_prompt *prompt;
     ey_answer answer;
     ey_err e;
     read_conversation(&conversation, json_member(c, "messages"));
@@ -221,10 +242,13 @@ static void run_case(void **state)
     conversation.request.top_logprobs = 0;
     conversation.request.fresh = true;
     conversation.request.max_tokens = 1;
+    must(ey_prepare(golden.engine, &conversation.request, &prompt, &e), &e);
+    check_ids(prompt, ids);
+    check_positions(name, prompt);
     must(ey_ask(golden.engine, &conversation.request, &answer, &e), &e);
-    check_ids(ids, answer.prompt_tokens);
-    check_positions(name, answer.prompt_tokens);
-    if (conversation.n_files) check_features(name, json_member(c, "feature_rows"));
+    assert_int_equal(answer.prompt_tokens, prompt->ids.n);
+    if (conversation.n_files) check_features(name, prompt, json_member(c, "feature_rows"));
+    ey_prompt_free(&prompt);
     check_logits(name, "first_logits");
     ey_answer_free(&answer);
     conversation.request.max_tokens = (int)json_object_array_length(answer_ids);

@@ -69,8 +69,8 @@ static void rope_table_values(void **state)
         ey_engine *engine = engine_open("tiny-gqa4-bf16", devices[d], 1, 64);
         const struct rope *r = &engine->model.text_rope;
         float table[3][64][2];
-        engine->be->ops->rope_table(engine->be, engine->ws.rope, r, &position[0][0], 3);
-        engine->be->ops->read(engine->be, &table[0][0][0], engine->ws.rope, sizeof(table) / sizeof(float));
+        engine->be->ops->rope_table(engine->be, engine->ws.chunk.rope, r, &position[0][0], 3);
+        engine->be->ops->read(engine->be, &table[0][0][0], engine->ws.chunk.rope, sizeof(table) / sizeof(float));
         for (int row = 0; row < 3; row++)
             for (int i = 0; i < 64; i++) {
                 float angle = (float)position[row][r->axis[i]] * r->frequency[i];

@@ -1,0 +1,35 @@
+# The page's files → the C table that src/server/page.h declares:
+#   cmake -DFOLDER=src/server/page -DFILES="index.html,app.js" -DOUT=page_files.c -P embed_page.cmake
+set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8" svg image/svg+xml)
+string(REPLACE "," ";" files "${FILES}")
+set(bytes "")
+set(table "")
+set(n 0)
+foreach(file ${files})
+  string(REGEX REPLACE ".*\\." "" extension ${file})
+  list(FIND types ${extension} at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "embed_page.cmake: no content type is known for ${file}")
+  endif()
+  math(EXPR at "${at} + 1")
+  list(GET types ${at} type)
+  file(READ ${FOLDER}/${file} hex HEX)
+  file(SHA256 ${FOLDER}/${file} digest)
+  string(SUBSTRING ${digest} 0 16 etag)
+  string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+  string(REGEX REPLACE "([^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,)" "\\1\n" hex "${hex}")
+  string(APPEND bytes "static const unsigned char file_${n}[] = {\n${hex}\n};\n")
+  if(file STREQUAL "index.html")
+    set(file "")
+  endif()
+  string(APPEND table "    {\"/${file}\", \"${type}\", file_${n}, sizeof(file_${n}), \"\\\"${etag}\\\"\"},\n")
+  math(EXPR n "${n} + 1")
+endforeach()
+file(WRITE ${OUT} "/* Made by embed_page.cmake. */
+#include \"server/page.h\"
+
+${bytes}
+const struct page_file page_files[] = {
+${table}};
+const size_t n_page_files = ${n};
+")

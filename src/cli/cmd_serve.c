@@ -1,0 +1,282 @@
+/* eyelet serve [MODEL]: options, as vLLM's users write them, into those of the server. */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/model_default.h"
+#include "cli/term.h"
+#include "cli/vllm_flags.h"
+#include "server/server.h"
+
+enum { DEFAULT_POOL = 8192, MAX_KEY_FILE_BYTES = 1 << 20 };
+
+struct serving {
+    const struct options *options;
+    struct server_options server;
+    char model[EY_MAX_PATH], name[EY_MAX_PATH];
+    char *key_file;
+    struct arena memory; /* of texts out of JSON */
+};
+
+/* ---- numbers with units ---- */
+
+/* A decimal number and what follows it; false: there is none, or it is negative. */
+static bool read_amount(const char *text, double *number, const char **unit)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0])) return false;
+    *number = strtod(text, &end);
+    *unit = end;
+    return isfinite(*number);
+}
+
+/* 4096, 4k (4000), 4K (4096), 25.6k; auto and -1 are 0. */
+static bool read_tokens(int *out, const char *name, const char *text, ey_err *e)
+{
+    double number;
+    const char *unit;
+    if (!text) return true;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "-1") == 0) {
+        *out = 0;
+        return true;
+    }
+    bool ok = read_amount(text, &number, &unit);
+    if (ok && strcmp(unit, "k") == 0) number *= 1000;
+    else if (ok && strcmp(unit, "K") == 0) number *= 1024;
+    else ok = ok && !*unit;
+    if (!ok || number < 16 || number > EY_MAX_CONTEXT)
+        return ey_fail(e, EY_BAD_REQUEST, "--%s takes tokens from 16 to %d, as 4096, 4k, 4K or auto, not \"%s\"", name, EY_MAX_CONTEXT, text);
+    *out = (int)number;
+    return true;
+}
+
+static bool read_seconds(int *out, const char *text, ey_err *e)
+{
+    enum { MAX_SECONDS = 30 * 86400 };
+    double number;
+    const char *unit;
+    if (!text) return true;
+    bool ok = read_amount(text, &number, &unit);
+    if (ok && strcmp(unit, "m") == 0) number *= 60;
+    else if (ok && strcmp(unit, "h") == 0) number *= 3600;
+    else ok = ok && (!*unit || strcmp(unit, "s") == 0);
+    if (!ok || number > MAX_SECONDS || (number > 0 && number < 1))
+        return ey_fail(e, EY_BAD_REQUEST, "--idle-unload takes a time, as 300, 5m or 1h, or 0 for never, not \"%s\"", text);
+    *out = (int)number;
+    return true;
+}
+
+static bool read_bytes(uint64_t *out, const char *text, ey_err *e)
+{
+    const double least = 16 << 20, most = (double)((uint64_t)1 << 44);
+    double number;
+    const char *unit;
+    static const char units[] = "KMGT";
+    if (!text) return true;
+    bool ok = read_amount(text, &number, &unit);
+    const char *scale = ok && *unit ? strchr(units, toupper((unsigned char)*unit)) : NULL;
+    if (scale) {
+        number *= pow(1024, (double)(scale - units + 1));
+        unit++;
+        if (*unit == 'i') unit++;
+    }
+    if (ok && *unit == 'B') unit++;
+    if (!ok || *unit || number < least || number > most)
+        return ey_fail(e, EY_BAD_REQUEST, "--host-memory takes a size from 16M, as 512M or 2G, not \"%s\"", text);
+    *out = (uint64_t)number;
+    return true;
+}
+
+/* ---- JSON ---- */
+
+/* The words of a list, one of which may be a JSON list of more, as vLLM has it. */
+static bool read_list(struct serving *s, const char **out, size_t *n, size_t most, const char *name, const struct text_list *list, ey_err *e)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        bool is_json = list->item[i][0] == '[';
+        json_object *json = is_json ? json_parse(list->item[i], strlen(list->item[i]), name, EY_BAD_REQUEST, e) : NULL;
+        size_t items = is_json ? json_object_array_length(json) : 1;
+        if (is_json && !json) return false;
+        bool ok = *n + items <= most || ey_fail(e, EY_BAD_REQUEST, "--%s takes at most %zu", name, most);
+        for (size_t k = 0; ok && k < items; k++) {
+            const char *text = is_json ? json_object_get_string(json_object_array_get_idx(json, k)) : list->item[i];
+            char *copy = text ? arena_copy_text(&s->memory, text, strlen(text)) : NULL;
+            ok = copy && copy[0] ? true : ey_fail(e, EY_BAD_REQUEST, "--%s takes texts, not %s", name, list->item[i]);
+            if (ok) out[(*n)++] = copy;
+        }
+        json_object_put(json);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+static bool fail_limit(const char *text, ey_err *e)
+{
+    return ey_fail(e, EY_BAD_REQUEST, "--limit-mm-per-prompt takes 0 to %d pictures, as {\"image\": 4}, image=4 or 4, not \"%s\"", EY_MAX_IMAGES, text);
+}
+
+static bool read_count(int *out, const char *digits, const char *text, ey_err *e)
+{
+    size_t n = strspn(digits, "0123456789");
+    long count = n && n < 6 && !digits[n] ? strtol(digits, NULL, 10) : -1;
+    if (count < 0) return fail_limit(text, e);
+    *out = count < EY_MAX_IMAGES ? (int)count : EY_MAX_IMAGES; /* 999 is vLLM's way to say any number */
+    return true;
+}
+
+/* {"image": 4}, {"image": {"count": 4, "width": 512}}, image=4 or image=4,video=0, or 4. */
+static bool read_image_limit(int *out, const char *text, ey_err *e)
+{
+    if (!text) return true;
+    if (text[0] == '{') {
+        json_object *json = json_parse(text, strlen(text), "--limit-mm-per-prompt", EY_BAD_REQUEST, e);
+        if (!json) return false;
+        json_object *image = json_member(json, "image");
+        json_object *count = json_object_is_type(image, json_type_object) ? json_member(image, "count") : image;
+        bool ok = !count || (json_object_is_type(count, json_type_int) && read_count(out, json_object_get_string(count), text, e)) || fail_limit(text, e);
+        json_object_put(json);
+        return ok;
+    }
+    const char *image = strstr(text, "image=");
+    if (!image && strchr(text, '=')) return true; /* of other media only */
+    char digits[16];
+    image = image ? image + 6 : text;
+    size_t n = strcspn(image, ",");
+    if (n >= sizeof(digits)) return fail_limit(text, e);
+    memcpy(digits, image, n);
+    digits[n] = 0;
+    return read_count(out, digits, text, e);
+}
+
+/* {"max_pixels": N}, or {"size": {"longest_edge": N}}, which is what Qwen3-VL's processor calls the same. */
+static bool read_processor(uint64_t *max_pixels, const char *text, ey_err *e)
+{
+    if (!text) return true;
+    json_object *json = json_parse(text, strlen(text), "--mm-processor-kwargs", EY_BAD_REQUEST, e);
+    if (!json) return false;
+    int64_t pixels = 0;
+    json_object *size = json_member_of_type(json, "size", json_type_object);
+    bool ok = json_optional_int(json, "max_pixels", 1024, (int64_t)EY_MAX_IMAGE_PIXELS, &pixels, "--mm-processor-kwargs", e) &&
+              (!size || json_optional_int(size, "longest_edge", 1024, (int64_t)EY_MAX_IMAGE_PIXELS, &pixels, "--mm-processor-kwargs", e));
+    json_object_put(json);
+    if (ok && pixels) *max_pixels = (uint64_t)pixels;
+    return ok;
+}
+
+/* ---- keys ---- */
+
+static bool read_key_file(struct serving *s, const char *path, ey_err *e)
+{
+    size_t n;
+    if (!path) return true;
+    if (!file_read(&s->key_file, &n, path, MAX_KEY_FILE_BYTES, e)) return false;
+    for (char *rest = s->key_file, *key; (key = strsep(&rest, "\r\n"));) {
+        if (!key[0]) continue;
+        if (s->server.n_keys == SERVER_MAX_KEYS) return ey_fail(e, EY_BAD_REQUEST, "%s: more than %d keys", path, SERVER_MAX_KEYS);
+        s->server.keys[s->server.n_keys++] = key;
+    }
+    return s->server.n_keys || ey_fail(e, EY_BAD_REQUEST, "%s: has no key; each is a line", path);
+}
+
+static bool read_keys(struct serving *s, ey_err *e)
+{
+    const struct options *o = s->options;
+    const char *environment = getenv("VLLM_API_KEY");
+    for (size_t i = 0; i < o->api_keys.n; i++) s->server.keys[s->server.n_keys++] = o->api_keys.item[i];
+    if (!read_key_file(s, o->api_key_file, e)) return false;
+    if (!s->server.n_keys && environment && environment[0]) s->server.keys[s->server.n_keys++] = environment;
+    return true;
+}
+
+/* ---- the model ---- */
+
+/* What a model that was found in the Hugging Face cache is called there: models--A--B/snapshots/… is A/B. */
+static bool cache_name(char *out, const char *path)
+{
+    const char *folder = strstr(path, "/models--"), *end = folder ? strstr(folder, "/snapshots/") : NULL;
+    if (!end) return false;
+    size_t used = 0;
+    for (const char *p = folder + 9; p < end; p++) {
+        bool slash = p[0] == '-' && p[1] == '-' && p + 2 < end;
+        out[used++] = slash ? '/' : *p;
+        p += slash;
+    }
+    out[used] = 0;
+    return used > 0;
+}
+
+/* As it was asked for; else as the cache has it, else the folder's name. */
+static void choose_name(struct serving *s, const char *asked)
+{
+    size_t n = strlen(s->model);
+    while (n > 1 && s->model[n - 1] == '/') n--;
+    const char *end = s->model + n, *start = end;
+    while (start > s->model && start[-1] != '/') start--;
+    if (asked) snprintf(s->name, sizeof(s->name), "%s", asked);
+    else if (!cache_name(s->name, s->model)) snprintf(s->name, sizeof(s->name), "%.*s", (int)(end - start), start);
+    if (!s->server.n_names) s->server.names[s->server.n_names++] = s->name;
+}
+
+static bool read_model(struct serving *s, ey_err *e)
+{
+    const struct options *o = s->options;
+    if (o->n_args > 1)
+        return ey_fail(e, EY_BAD_REQUEST, "serve takes one model, not %zu arguments (\"%s\", \"%s\" …); each --api-key has its own value", o->n_args,
+                       o->args[0], o->args[1]);
+    const char *asked = o->n_args ? o->args[0] : o->model;
+    if (!model_choose(s->model, asked, o->quiet, e)) return false;
+    s->server.engine.model = s->model;
+    choose_name(s, asked);
+    return true;
+}
+
+static bool read_engine(struct serving *s, ey_err *e)
+{
+    const struct options *o = s->options;
+    ey_engine_options *engine = &s->server.engine;
+    if (!read_tokens(&engine->max_model_len, "max-model-len", o->context, e) || !read_tokens(&engine->kv_tokens, "kv-tokens", o->kv_pool, e))
+        return false;
+    if (!engine->kv_tokens) engine->kv_tokens = engine->max_model_len > DEFAULT_POOL ? engine->max_model_len : DEFAULT_POOL;
+    engine->device = o->device, engine->cpu_mask = o->cpu_mask, engine->threads = (int)o->threads;
+    engine->max_num_seqs = (int)o->max_num_seqs, engine->max_num_queued = (int)o->max_num_queued;
+    engine->max_num_batched_tokens = (int)(o->max_num_batched_tokens < EY_MAX_BATCHED_TOKENS ? o->max_num_batched_tokens : EY_MAX_BATCHED_TOKENS);
+    s->server.max_pixels = (uint64_t)o->max_pixels;
+    if (!read_image_limit(&s->server.max_images, o->image_limit, e) || !read_processor(&s->server.max_pixels, o->processor_kwargs, e)) return false;
+    if (o->language_only) s->server.max_images = 0;
+    engine->max_images = s->server.max_images ? s->server.max_images : 1;
+    return true;
+}
+
+static bool read_server(struct serving *s, ey_err *e)
+{
+    const struct options *o = s->options;
+    struct server_options *v = &s->server;
+    v->host = o->host, v->port = (int)o->port, v->insecure = o->insecure;
+    v->ssl_keyfile = o->ssl_keyfile, v->ssl_certfile = o->ssl_certfile;
+    v->local_media_path = o->local_media_path;
+    v->seed = o->seed, v->drain_seconds = (int)o->drain_seconds;
+    v->strict = o->strict, v->log_requests = o->log_requests, v->quiet = o->quiet;
+    if (v->local_media_path && !path_is_directory(v->local_media_path))
+        return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder", v->local_media_path);
+    return read_list(s, v->names, &v->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names, e) &&
+           read_list(s, v->origins, &v->n_origins, SERVER_MAX_DOMAINS, "allowed-origins", &o->origins, e) &&
+           read_list(s, v->hosts, &v->n_hosts, SERVER_MAX_DOMAINS, "allowed-hosts", &o->hosts, e) &&
+           read_list(s, v->media_domains, &v->n_media_domains, SERVER_MAX_DOMAINS, "allowed-media-domains", &o->media_domains, e) &&
+           read_seconds(&v->idle_unload_seconds, o->idle_unload, e) && read_bytes(&v->host_bytes, o->host_memory, e) && read_keys(s, e);
+}
+
+int cmd_serve(const struct options *o)
+{
+    ey_err e;
+    struct serving s = {.options = o, .server = server_defaults()};
+    bool ok = read_server(&s, &e) && read_engine(&s, &e) && read_model(&s, &e);
+    if (ok && !o->quiet) vllm_flags_tell(o);
+    ok = ok && server_run(&s.server, &e);
+    arena_free(&s.memory);
+    free(s.key_file);
+    return ok ? 0 : term_complain(&e);
+}

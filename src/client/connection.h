@@ -1,0 +1,33 @@
+/* HTTP calls to one server, one after the other over a connection that is kept. */
+#ifndef EY_CLIENT_CONNECTION_H
+#define EY_CLIENT_CONNECTION_H
+
+#include "base/buf.h"
+
+struct connection;
+
+bool connection_open(struct connection **c, const char *url, const char *key, ey_err *e);
+void connection_close(struct connection **c);
+/* As the person gave it. */
+const char *connection_url(const struct connection *c);
+
+struct call {
+    const char *path;       /* below /v1, "/models" */
+    const struct buf *body; /* JSON to POST; NULL: GET */
+    /* The next bytes of a 200 reply; false ends the call with *e. */
+    bool (*take)(void *user, const char *bytes, size_t n, ey_err *e);
+    /* Asked each time something moved, and once a second; false cancels. NULL: always true. */
+    bool (*go_on)(void *user, uint64_t sent, uint64_t to_send);
+    void *user;
+};
+
+/* What a server says that does not do as it is asked. */
+struct refusal {
+    long status; /* 0: the call did not come to that */
+    char param[160], message[768];
+};
+
+/* False: *e says why, in the server's own words where it has some; `refusal` may be NULL. EY_CANCELLED: go_on said so. */
+bool connection_call(struct connection *c, const struct call *call, struct refusal *refusal, ey_err *e);
+
+#endif

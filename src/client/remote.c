@@ -1,0 +1,154 @@
+/* The server's models, and questions to one of them. */
+#include "client/remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "client/connection.h"
+#include "client/reply_stream.h"
+#include "client/request_json.h"
+
+enum { MAX_LISTING = 4 << 20, MAX_BODY = 1 << 30, MAX_NAMES = 400 };
+
+struct remote {
+    struct connection *connection;
+    char *model;
+    int max_model_len;
+};
+
+const char *remote_model(const struct remote *r)
+{
+    return r->model;
+}
+
+int remote_max_model_len(const struct remote *r)
+{
+    return r->max_model_len;
+}
+
+/* ---- models ---- */
+
+static bool take_listing(void *user, const char *bytes, size_t n, ey_err *e)
+{
+    return buf_add(user, bytes, n) || ey_fail(e, EY_IO, "the server's list of models is longer than %d bytes", MAX_LISTING);
+}
+
+static const char *id_of(const json_object *model)
+{
+    json_object *id = json_member_of_type(model, "id", json_type_string);
+    return id ? json_object_get_string(id) : "";
+}
+
+static bool fail_unknown(json_object *models, const char *wanted, ey_err *e)
+{
+    struct buf names = buf_with_max(MAX_NAMES);
+    size_t n = json_object_array_length(models), i = 0;
+    for (; i < n && names.size + strlen(id_of(json_object_array_get_idx(models, i))) + 8 < MAX_NAMES; i++)
+        buf_printf(&names, "%s%s", i ? ", " : "", id_of(json_object_array_get_idx(models, i)));
+    ey_fail(e, EY_NOT_FOUND, "the server has no model %.200s; it has %s%s", wanted, names.size ? names.data : "none", i < n ? " …" : "");
+    buf_free(&names);
+    return false;
+}
+
+static bool pick(struct remote *r, json_object *models, const char *wanted, ey_err *e)
+{
+    for (size_t i = 0; i < json_object_array_length(models); i++) {
+        const json_object *model = json_object_array_get_idx(models, i);
+        json_object *length = json_member_of_type(model, "max_model_len", json_type_int);
+        if (wanted ? strcmp(id_of(model), wanted) != 0 : !id_of(model)[0]) continue;
+        int64_t tokens = length ? json_object_get_int64(length) : 0;
+        r->max_model_len = tokens > 0 && tokens <= EY_MAX_CONTEXT ? (int)tokens : 0;
+        r->model = strdup(id_of(model));
+        return r->model || ey_fail_memory(e, "the model's name", strlen(id_of(model)));
+    }
+    if (wanted) return fail_unknown(models, wanted, e);
+    return ey_fail(e, EY_NOT_FOUND, "%.200s: the server has no model", connection_url(r->connection));
+}
+
+static bool find_model(struct remote *r, const char *wanted, ey_err *e)
+{
+    struct buf listing = buf_with_max(MAX_LISTING);
+    struct call call = {.path = "/models", .take = take_listing, .user = &listing};
+    bool ok = connection_call(r->connection, &call, NULL, e);
+    json_object *all = ok && listing.size ? json_parse(listing.data, listing.size, "the server's list of models", EY_IO, NULL) : NULL;
+    json_object *models = json_member_of_type(all, "data", json_type_array);
+    if (ok && !models) ok = ey_fail(e, EY_IO, "%.200s: what answers there is no server of the OpenAI API", connection_url(r->connection));
+    ok = ok && pick(r, models, wanted, e);
+    json_object_put(all);
+    buf_free(&listing);
+    return ok;
+}
+
+bool remote_open(struct remote **out, const struct remote_options *options, ey_err *e)
+{
+    struct remote *r = calloc(1, sizeof(*r));
+    *out = r;
+    if (!r) return ey_fail_memory(e, "a server", sizeof(*r));
+    bool ok = connection_open(&r->connection, options->url, options->key, e) && find_model(r, options->model, e);
+    if (!ok) remote_close(out);
+    return ok;
+}
+
+void remote_close(struct remote **remote)
+{
+    struct remote *r = *remote;
+    if (!r) return;
+    connection_close(&r->connection);
+    free(r->model);
+    free(r);
+    *remote = NULL;
+}
+
+/* ---- asking ---- */
+
+static bool take_reply(void *user, const char *bytes, size_t n, ey_err *e)
+{
+    return reply_stream_take(user, bytes, n, e);
+}
+
+static bool go_on(void *user, uint64_t sent, uint64_t to_send)
+{
+    struct reply_stream *reply = user;
+    if (sent < to_send) return reply_stream_tell(reply, "sending", sent, to_send);
+    return reply_stream_tell(reply, reply->first > 0 ? "decode" : "waiting", 0, 0);
+}
+
+/* One call with answers of at most max_tokens. */
+static bool ask(struct remote *r, const ey_request *request, int max_tokens, ey_answer *answer, struct refusal *refusal, ey_err *e)
+{
+    struct buf body = buf_with_max(MAX_BODY);
+    struct reply_stream reply = {0};
+    *refusal = (struct refusal){0};
+    bool ok = request_json(&body, request, r->model, max_tokens, e) && reply_stream_open(&reply, request, answer, e);
+    struct call call = {.path = "/chat/completions", .body = &body, .take = take_reply, .go_on = go_on, .user = &reply};
+    ok = ok && (connection_call(r->connection, &call, refusal, e) || reply.cancelled) && reply_stream_finish(&reply, e);
+    reply_stream_close(&reply);
+    buf_free(&body);
+    return ok;
+}
+
+/* The engine cuts an answer where the context ends; the API refuses one that may come to be cut, but says how long the
+ * prompt is. 0: it was something else. */
+static int room_for_answer(const struct remote *r, const struct refusal *refusal, int wanted)
+{
+    const char *value = strstr(refusal->message, "value=");
+    if (refusal->status != 400 || strcmp(refusal->param, "input_tokens") != 0 || !value || !r->max_model_len) return 0;
+    long prompt = strtol(value + strlen("value="), NULL, 10);
+    if (prompt <= 0 || prompt >= r->max_model_len) return 0;
+    int room = r->max_model_len - (int)prompt;
+    return room < wanted ? room : 0;
+}
+
+bool remote_ask(struct remote *r, const ey_request *request, ey_answer *answer, ey_err *e)
+{
+    struct refusal refusal;
+    *answer = (ey_answer){0};
+    if (ask(r, request, request->max_tokens, answer, &refusal, e)) return true;
+    int room = room_for_answer(r, &refusal, request->max_tokens);
+    if (!room) return false;
+    ey_answer_free(answer);
+    return ask(r, request, room, answer, &refusal, e);
+}

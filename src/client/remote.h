@@ -1,0 +1,28 @@
+/* A model that a server has loaded, asked as one of our own: eyelet's server, or another that speaks the OpenAI API. */
+#ifndef EY_CLIENT_REMOTE_H
+#define EY_CLIENT_REMOTE_H
+
+#include "base/err.h"
+
+struct remote;
+
+struct remote_options {
+    const char *url;   /* http://host:port, with or without /v1 at its end; http:// may be left out */
+    const char *key;   /* NULL: none */
+    const char *model; /* as the server calls it; NULL: its first */
+};
+
+/* Asks the server for its models. Borrows nothing of `options` afterwards. */
+bool remote_open(struct remote **remote, const struct remote_options *options, ey_err *e);
+void remote_close(struct remote **remote);
+
+const char *remote_model(const struct remote *remote);
+int remote_max_model_len(const struct remote *remote); /* 0: the server does not say */
+
+/* ey_ask, with these differences: numbers of request->sampling that are NaN, and top_k < 0, are left to the server; its
+ * only event besides the text are the phases "sending" and "waiting"; prefill_seconds is the time to the first token, the
+ * queue and the tower in it; an answer that was cancelled has no usage. Messages hold text and pictures only, and no
+ * special tokens; ignore_eos, fresh, logit_bias and ids are not sent. ey_answer_free frees the answer. */
+bool remote_ask(struct remote *remote, const ey_request *request, ey_answer *answer, ey_err *e);
+
+#endif

@@ -1,0 +1,66 @@
+/* Opening libcurl, and a handle with what all uses of it have in common. */
+#include "http/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+static struct http_library library;
+static ey_err problem; /* EY_OK: the library is there */
+
+/* Debian's git brings the GnuTLS build; the interface is the same. */
+static void *open_any(void)
+{
+    void *handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    return handle ? handle : dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+}
+
+static bool look_up(void *handle, ey_err *e)
+{
+#define HTTP_LOOKUP(function)                                \
+    *(void **)&library.function = dlsym(handle, #function);  \
+    if (!library.function) return ey_fail(e, EY_IO, "the libcurl installed here lacks " #function "; version 7.62 or newer is needed");
+    HTTP_FUNCTIONS(HTTP_LOOKUP)
+#undef HTTP_LOOKUP
+    return true;
+}
+
+static void open_library(void)
+{
+    void *handle = open_any();
+    if (!handle)
+        ey_fail(&problem, EY_IO, "HTTP needs libcurl, which is not installed; install the package libcurl4 (Debian, Ubuntu), "
+                                 "libcurl (Fedora) or curl (Arch)");
+    else if (look_up(handle, &problem) && library.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        ey_fail(&problem, EY_IO, "libcurl could not be initialised");
+}
+
+const struct http_library *http_library(ey_err *e)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_library);
+    if (problem.code == EY_OK) return &library;
+    if (e) *e = problem;
+    return NULL;
+}
+
+/* Versions before 7.85 know the second way only. */
+static bool speak_http_only(const struct http_library *lib, CURL *curl)
+{
+    return lib->curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK ||
+           lib->curl_easy_setopt(curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS)) == CURLE_OK;
+}
+
+CURL *http_open(const struct http_library *lib, ey_err *e)
+{
+    CURL *curl = lib->curl_easy_init();
+    bool ok = curl && speak_http_only(lib, curl) && lib->curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+              lib->curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
+              lib->curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
+              lib->curl_easy_setopt(curl, CURLOPT_USERAGENT, "eyelet/" EY_VERSION) == CURLE_OK;
+    if (ok) lib->curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L); /* from 7.87: a name server that is silent holds up nobody */
+    if (ok) return curl;
+    if (curl) lib->curl_easy_cleanup(curl);
+    ey_fail_memory(e, "an HTTP request", 0);
+    return NULL;
+}

@@ -1,0 +1,42 @@
+/* libcurl as the rooms that speak HTTP as a client use it: opened with the first request, and with it only. A program
+ * that is linked with it would start later by the thirty libraries that it brings, and could not be carried to where it
+ * is missing. */
+#ifndef EY_HTTP_LIBRARY_H
+#define EY_HTTP_LIBRARY_H
+
+#define CURL_DISABLE_TYPECHECK  /* its macros need the functions themselves */
+#define CURL_DISABLE_DEPRECATION
+#include <curl/curl.h>
+
+#include "base/err.h"
+
+/* Every function of libcurl that we call. */
+#define HTTP_FUNCTIONS(X)  \
+    X(curl_global_init)    \
+    X(curl_easy_init)      \
+    X(curl_easy_setopt)    \
+    X(curl_easy_perform)   \
+    X(curl_easy_getinfo)   \
+    X(curl_easy_cleanup)   \
+    X(curl_slist_append)   \
+    X(curl_slist_free_all) \
+    X(curl_url)            \
+    X(curl_url_set)        \
+    X(curl_url_get)        \
+    X(curl_url_cleanup)    \
+    X(curl_free)
+
+struct http_library {
+#define HTTP_FIELD(function) __typeof__(&function) function;
+    HTTP_FUNCTIONS(HTTP_FIELD)
+#undef HTTP_FIELD
+};
+
+/* The library, loaded and initialised with the first call of any thread. NULL: *e says which package has it. */
+const struct http_library *http_library(ey_err *e);
+
+/* A handle that speaks HTTP and HTTPS only, follows no redirect, uses no signals, reads no file of the user's and calls
+ * itself eyelet/VERSION. The caller cleans it up. NULL: no memory. */
+CURL *http_open(const struct http_library *lib, ey_err *e);
+
+#endif

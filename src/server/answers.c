@@ -1,0 +1,176 @@
+/* Prompts and tickets of one exchange. */
+#include "server/answers.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/api_fields.h"
+#include "server/reply.h"
+
+enum { AT_ONCE = EY_MAX_ANSWERS, TURN_MS = 10 };
+
+/* ---- errors -------------------------------------------------------------------------------------- */
+
+/* The engine's sentence in the form that vLLM's clients look for. */
+static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
+{
+    return api_fail(error, "", "This model's maximum context length is %d tokens. However, %s. Please reduce the length of the input prompt or "
+                               "the number of requested output tokens.", ey_engine_describe(engine).max_model_len, e->text);
+}
+
+bool answers_fail(struct api_error *error, ey_engine *engine, const ey_err *e)
+{
+    ey_err within = *e;
+    if (e->code == EY_TOO_LONG) return fail_too_long(error, engine, e);
+    if (e->code == EY_BAD_IMAGE) ey_fail_within(&within, "Failed to load image");
+    return api_fail_status(error, ey_code_http_status(e->code), "", within.text);
+}
+
+/* vLLM refuses what cannot come to its end, rather than to cut it short. */
+static bool check_length(const struct answers *a, const ey_prompt *prompt, struct api_error *error)
+{
+    int context = ey_engine_describe(a->engine).max_model_len, wanted = a->request->request.max_tokens;
+    size_t given = ey_prompt_describe(prompt).n_ids;
+    if (!a->request->length_given || given + (size_t)wanted <= (size_t)context) return true;
+    return api_fail(error, "input_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt "
+                    "contains %zu input tokens, for a total of %zu tokens. Please reduce the length of the input prompt or the number of requested "
+                    "output tokens. (parameter=input_tokens, value=%zu)", context, wanted, given, given + (size_t)wanted, given);
+}
+
+/* ---- prompts ------------------------------------------------------------------------------------- */
+
+static bool prepare(struct answers *a, size_t i, struct api_error *error)
+{
+    ey_request request = a->request->request;
+    ey_err e;
+    if (a->request->n_prompts) {
+        const struct api_prompt *prompt = &a->request->prompts[i];
+        request.text = prompt->text, request.n_text = prompt->n_text;
+        request.ids = prompt->ids, request.n_ids = prompt->n_ids;
+    }
+    if (!ey_prepare(a->engine, &request, &a->prompt[i], &e)) return answers_fail(error, a->engine, &e);
+    return check_length(a, a->prompt[i], error);
+}
+
+bool answers_prepare(struct answers *a, struct server *server, ey_engine *engine, struct api_request *request, double asked,
+                     struct api_error *error)
+{
+    size_t n = request->n_prompts ? request->n_prompts : 1, answers = n * (size_t)request->n;
+    *a = (struct answers){.server = server, .engine = engine, .request = request, .n_prompts = n, .n_slots = answers, .asked = asked};
+    a->prompt = calloc(n, sizeof(ey_prompt *)); /* the type is not known here */
+    a->slot = calloc(answers, sizeof(*a->slot));
+    if (!a->prompt || !a->slot) return api_fail_memory(error);
+    for (size_t i = 0; i < answers; i++) a->slot[i].index = (int)i;
+    for (size_t i = 0; i < n; i++)
+        if (!prepare(a, i, error)) return false;
+    api_request_drop_prompts(request);
+    return true;
+}
+
+/* ---- tickets ------------------------------------------------------------------------------------- */
+
+static bool start(struct answers *a, struct answer_slot *slot, ey_err *e)
+{
+    size_t n = (size_t)a->request->n, p = (size_t)slot->index / n;
+    ey_request request = a->request->request;
+    request.sampling.seed += (size_t)slot->index % n; /* n times the same answer is not what is meant */
+    if (!ey_start(a->engine, a->prompt[p], &request, &slot->ticket, e)) return false;
+    slot->started = true, slot->watch = metrics_watch_start(a->server->metrics, a->asked);
+    a->n_started++;
+    if ((size_t)slot->index % n == n - 1) ey_prompt_free(&a->prompt[p]);
+    return true;
+}
+
+/* Starts as many as may run. A full queue is no error while others of ours run: they make room. */
+static bool start_more(struct answers *a, struct api_error *error)
+{
+    ey_err e;
+    while (a->n_started < a->n_slots && a->n_started - a->n_over < AT_ONCE)
+        if (!start(a, &a->slot[a->n_started], &e)) return (e.code == EY_BUSY && a->n_started) || answers_fail(error, a->engine, &e);
+    return true;
+}
+
+bool answers_start(struct answers *a, struct api_error *error)
+{
+    return start_more(a, error);
+}
+
+/* "cancelled" is for those who asked for it; here it is the engine that goes. */
+static bool collect(struct answers *a, struct answer_slot *slot, struct api_error *error)
+{
+    ey_err e;
+    bool ok = ey_collect(&slot->ticket, &slot->answer, &e);
+    if (ok && strcmp(slot->answer.finish_reason, "cancelled") == 0) ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
+    metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, false);
+    slot->over = true, a->n_over++;
+    return ok || answers_fail(error, a->engine, &e);
+}
+
+/* The next event of those that run, asking each once; NULL: there is none. */
+static struct answer_slot *sweep(struct answers *a, int timeout_ms, ey_event *event)
+{
+    for (size_t k = 0; k < a->n_started; k++) {
+        struct answer_slot *slot = &a->slot[(a->turn + k) % a->n_started];
+        if (slot->over) continue;
+        ey_next(slot->ticket, timeout_ms, event);
+        timeout_ms = 0; /* they run side by side: when one has news, so have the others */
+        if (event->type == EY_EVENT_NONE) continue;
+        a->turn = (a->turn + k + 1) % a->n_started;
+        return slot;
+    }
+    return NULL;
+}
+
+/* Others fill the queue, and none of ours runs. */
+static void wait_for_room(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+}
+
+bool answers_next(struct answers *a, int timeout_ms, struct answer_slot **slot, ey_event *event, struct api_error *error)
+{
+    *slot = NULL;
+    if (!start_more(a, error)) return false;
+    size_t running = a->n_started - a->n_over;
+    if (!running) wait_for_room(timeout_ms);
+    if (running > 1) {
+        *slot = sweep(a, 0, event);
+        timeout_ms = timeout_ms < TURN_MS ? timeout_ms : TURN_MS;
+    }
+    if (!*slot) *slot = sweep(a, timeout_ms, event);
+    if (!*slot) return true;
+    if (event->type == EY_EVENT_TEXT) metrics_watch_tokens(&(*slot)->watch, event->n_tokens);
+    return event->type != EY_EVENT_DONE || collect(a, *slot, error);
+}
+
+void answers_close(struct answers *a, bool hung_up)
+{
+    for (size_t i = 0; i < a->n_started; i++)
+        if (!a->slot[i].over) ey_cancel(a->slot[i].ticket);
+    for (size_t i = 0; i < a->n_started; i++) {
+        struct answer_slot *slot = &a->slot[i];
+        if (!slot->over) {
+            bool ok = ey_collect(&slot->ticket, &slot->answer, NULL);
+            metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, hung_up);
+        }
+        ey_answer_free(&slot->answer);
+    }
+    for (size_t i = 0; a->prompt && i < a->n_prompts; i++) ey_prompt_free(&a->prompt[i]);
+    free(a->prompt);
+    free(a->slot);
+    *a = (struct answers){0};
+}
+
+void answers_usage(const struct answers *a, struct reply_usage *out)
+{
+    *out = (struct reply_usage){0};
+    for (size_t i = 0; i < a->n_slots; i++) {
+        const ey_answer *answer = &a->slot[i].answer;
+        out->completion_tokens += answer->completion_tokens;
+        if (i % (size_t)a->request->n) continue;
+        out->prompt_tokens += answer->prompt_tokens, out->cached_tokens += answer->cached_tokens;
+        out->image_tokens += answer->image_tokens;
+        out->images = answer->images, out->n_images = answer->n_images; /* only chats have them, whose prompt is one */
+    }
+}

@@ -1,0 +1,48 @@
+/* The answers that one exchange asked for: its prompts, their tickets, and what came of them. A few run at a time; the
+ * rest is started as they end, so that one exchange does not fill the queue. */
+#ifndef EY_SERVER_ANSWERS_H
+#define EY_SERVER_ANSWERS_H
+
+#include "server/api.h"
+#include "server/context.h"
+
+struct answer_slot {
+    int index;         /* of the choice: answer i of prompt p is choice p · n + i */
+    ey_ticket *ticket; /* while it runs */
+    bool started, over;
+    ey_answer answer;  /* when it is over */
+    struct metrics_watch watch;
+};
+
+struct answers {
+    struct server *server;
+    ey_engine *engine;
+    const struct api_request *request;
+    ey_prompt **prompt;         /* [n_prompts], each until its last answer was started */
+    size_t n_prompts;
+    struct answer_slot *slot;   /* [n_slots] */
+    size_t n_slots, n_started, n_over;
+    size_t turn;                /* whose event is asked for first */
+    double asked;               /* when the request came */
+};
+
+/* The request's pictures decoded, its prompts made ids: errors of the request come here. The request's prompts are
+ * dropped then. */
+bool answers_prepare(struct answers *a, struct server *server, ey_engine *engine, struct api_request *request, double asked,
+                     struct api_error *error);
+/* Starts the first of them; no more than that needs to go well. */
+bool answers_start(struct answers *a, struct api_error *error);
+/* Waits for the next event of any of them, at most timeout_ms; *slot is whose it is, NULL where nothing came. After DONE
+ * slot->answer is there. False: one failed, and with it all. */
+bool answers_next(struct answers *a, int timeout_ms, struct answer_slot **slot, ey_event *event, struct api_error *error);
+/* Ends what still runs and frees all; `hung_up`: because the client left. */
+void answers_close(struct answers *a, bool hung_up);
+
+/* What they cost together; each prompt counts once. */
+struct reply_usage;
+void answers_usage(const struct answers *a, struct reply_usage *out);
+
+/* What the API says of an error of the engine; `request` may be NULL. */
+bool answers_fail(struct api_error *error, ey_engine *engine, const ey_err *e);
+
+#endif

@@ -1,0 +1,66 @@
+/* Lines about the model, its memory and the throughput; those that people search vLLM's log for are word for word. */
+#include "server/banner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "server/log.h"
+
+#define THROUGHPUT_SECONDS 10.0
+#define GIB 1073741824.0
+
+void banner_url(char out[128], const struct server_options *o, const struct listener *l)
+{
+    bool any = strcmp(l->address, "0.0.0.0") == 0 || strcmp(l->address, "::") == 0;
+    const char *address = !any ? l->address : l->v6 ? "::1" : "127.0.0.1";
+    bool v6 = strchr(address, ':') != NULL;
+    snprintf(out, 128, "%s://%s%s%s:%d", o->ssl_certfile ? "https" : "http", v6 ? "[" : "", address, v6 ? "]" : "", l->port);
+}
+
+/* 8192 → "8,192" */
+static const char *grouped(char out[32], long long n)
+{
+    char digits[32];
+    int length = snprintf(digits, sizeof(digits), "%lld", n), used = 0;
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = 0;
+    return out;
+}
+
+void banner_model(const struct server *server, const struct keeper_report *report)
+{
+    const struct keeper_facts *f = &report->facts;
+    char pool[32], context[32];
+    log_line("model %s (%s) on %s, %s, %d threads; loaded in %.2f s", server_model_name(server), f->architecture, f->device, f->device_detail,
+             f->threads, report->load_seconds);
+    for (size_t i = 0; i < f->n_items; i++)
+        log_line("  %-28s %10.1f MB  %s, %s", f->item[i].name, (double)f->item[i].bytes / 1e6, f->item[i].device, f->item[i].life);
+    log_line("  %-28s %10.1f MB  host, as requests need it", "requests in flight", (double)ey_budget_total(server->budget) / 1e6);
+    log_line("Available KV cache memory: %.2f GiB", (double)f->kv_bytes / GIB);
+    log_line("GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: %.2fx", grouped(pool, f->kv_tokens),
+             grouped(context, f->max_model_len), f->max_model_len ? (double)f->kv_tokens / f->max_model_len : 0.0);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+void throughput_tell(struct throughput *t, struct keeper *keeper)
+{
+    double now = seconds_now(), seconds = now - t->since;
+    if (t->since > 0 && seconds < THROUGHPUT_SECONDS) return;
+    ey_stats s = keeper_stats(keeper), *b = &t->before;
+    uint64_t prompt = s.prompt_tokens - b->prompt_tokens, answer = s.generated_tokens - b->generated_tokens;
+    if (t->since > 0 && (prompt || answer || s.running || s.waiting))
+        log_line("Engine 000: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, Waiting: %d reqs, "
+                 "GPU KV cache usage: %.1f%%, Prefix cache hit rate: %.1f%%, MM cache hit rate: %.1f%%",
+                 (double)prompt / seconds, (double)answer / seconds, s.running, s.waiting,
+                 percent((uint64_t)s.kv_blocks_used, (uint64_t)s.kv_blocks), percent(s.cached_tokens, s.prompt_tokens),
+                 percent(s.images_cached, s.images));
+    t->since = now, t->before = s;
+}

@@ -1,0 +1,20 @@
+/* The socket that the server listens to. */
+#ifndef EY_SERVER_LISTEN_H
+#define EY_SERVER_LISTEN_H
+
+#include <netinet/in.h>
+
+#include "base/err.h"
+
+struct listener {
+    int fd, port;
+    bool v6;
+    char address[INET6_ADDRSTRLEN]; /* that it is bound to */
+    bool loopback;                  /* only this machine reaches it */
+};
+
+/* Binds to the first address that `host` has, and any free port where port is 0. */
+bool listener_open(struct listener *listener, const char *host, int port, ey_err *e);
+void listener_close(struct listener *listener);
+
+#endif

@@ -1,0 +1,39 @@
+/* What GET /metrics tells: histograms that the routes feed, beside the engine's own counters. Any thread may call. */
+#ifndef EY_SERVER_METRICS_H
+#define EY_SERVER_METRICS_H
+
+#include "base/buf.h"
+#include "server/keeper.h"
+
+struct metrics;
+
+bool metrics_open(struct metrics **metrics, ey_err *e);
+void metrics_close(struct metrics **metrics);
+
+/* One answer under way; each of n answers has its own. */
+struct metrics_watch {
+    struct metrics *metrics;
+    double started, last; /* when the request came, when its newest token did; seconds_now() */
+    int tokens;
+};
+
+/* started: exchange_started(). */
+struct metrics_watch metrics_watch_start(struct metrics *metrics, double started);
+/* The answer has n_tokens by now; called for each event with text, it keeps the time to the first token and the gaps. */
+void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens);
+/* The answer is over, as ey_collect gave it; NULL: it failed. `hung_up`: nobody waited for it any more. */
+void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, bool hung_up);
+
+/* A reply went out. */
+void metrics_count_reply(struct metrics *metrics, int status);
+
+/* Prometheus text of all there is. */
+struct metrics_facts {
+    const char *model_name;
+    struct keeper *keeper;
+    ey_budget *budget;
+    int connections;
+};
+void metrics_write(struct metrics *metrics, const struct metrics_facts *facts, struct buf *out);
+
+#endif

@@ -1,0 +1,102 @@
+/* The server's API as the page uses it. What goes wrong is an ApiError whose kind says what to do about it. */
+import { eventData } from './sse.js';
+
+/* kind: "gone" (nobody answers), "key" (401), "cut" (the stream broke off), "refused" (the server said no: status, param). */
+export class ApiError extends Error {
+  constructor(kind, message, more = {}) {
+    super(message);
+    Object.assign(this, { kind, status: 0, param: '', retryAfter: 0 }, more);
+  }
+}
+
+const KEY = 'eyelet-api-key';
+let key = '';
+try {
+  key = sessionStorage.getItem(KEY) || '';
+} catch { /* storage is switched off: the key lives as long as the page */ }
+
+export function useKey(text) {
+  key = text;
+  try {
+    sessionStorage.setItem(KEY, text);
+  } catch { /* as above */ }
+}
+
+/* Relative to the page, so that it also works below a path of a reverse proxy. */
+function request(path, options = {}) {
+  const headers = { ...options.headers };
+  if (key) headers.Authorization = `Bearer ${key}`;
+  return fetch(new URL(path, document.baseURI), { ...options, headers, credentials: 'omit', cache: 'no-store' });
+}
+
+async function refusal(response) {
+  const text = await response.text().catch(() => '');
+  let error = {};
+  try {
+    error = JSON.parse(text).error || {};
+  } catch { /* not the API's own words: a proxy's, perhaps */ }
+  const kind = response.status === 401 ? 'key' : 'refused';
+  return new ApiError(kind, error.message || `${response.status} ${response.statusText}`.trim(), {
+    status: response.status,
+    param: error.param || '',
+    retryAfter: Number(response.headers.get('Retry-After')) || 0,
+  });
+}
+
+async function send(path, options) {
+  let response;
+  try {
+    response = await request(path, options);
+  } catch (error) {
+    throw error.name === 'AbortError' ? error : new ApiError('gone', error.message);
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+export async function getModel() {
+  const list = await (await send('v1/models')).json();
+  return list.data[0];
+}
+
+export async function getPlan() {
+  return (await send('eyelet/plan')).json();
+}
+
+/* {ready, text, percent}: the server answers this without a key and while it loads. */
+export async function getReadiness() {
+  let response;
+  try {
+    response = await request('ready');
+  } catch (error) {
+    throw new ApiError('gone', error.message);
+  }
+  const said = await response.json().catch(() => ({}));
+  return { ...said, ready: response.ok };
+}
+
+/* Streams an answer: yields {text} as it grows, {finish} and {usage} where they come; an AbortError when the signal stops it. */
+export async function* ask(body, signal) {
+  const response = await send('v1/chat/completions', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+    signal,
+  });
+  try {
+    for await (const data of eventData(response.body)) {
+      if (data === '[DONE]') return;
+      const chunk = JSON.parse(data);
+      if (chunk.error) throw new ApiError('refused', chunk.error.message, { status: Number(chunk.error.code) || 500 });
+      if (chunk.usage) yield { usage: chunk.usage, timings: chunk.timings };
+      for (const choice of chunk.choices || []) {
+        if (choice.delta?.content) yield { text: choice.delta.content };
+        if (choice.finish_reason) yield { finish: choice.finish_reason };
+      }
+    }
+  } catch (error) {
+    if (error instanceof ApiError || error.name === 'AbortError') throw error;
+    throw new ApiError('cut', error.message);
+  }
+  throw new ApiError('cut', 'the stream ended before the answer did');
+}

@@ -1,0 +1,109 @@
+/* What the page knows of the server: whether it is there, how far it has loaded, which model, its plan; and the API key. */
+import { ApiError, getModel, getPlan, getReadiness, useKey } from './api.js';
+import { showPlan } from './memory.js';
+import { say } from './voice.js';
+
+const $ = (id) => document.getElementById(id);
+const LOADING_MS = 400;
+const GONE_MS = 2000;
+const STAGES = { loading: 'Loading the model', failed: 'The model could not be loaded', stopping: 'The server is stopping' };
+
+let model = null;
+let ready = false;
+let running = false;
+let opened = () => {};
+
+export const modelName = () => model?.id;
+export const isReady = () => ready;
+
+function status(kind, text) {
+  $('model').className = `model ${kind}`;
+  if ($('model-text').textContent !== text) $('model-text').textContent = text;
+}
+
+function showLoading({ ready: done, status: stage, percent, message }) {
+  const loading = !done && stage !== 'failed' && stage !== 'stopping';
+  const text = STAGES[stage] || STAGES.loading;
+  $('loading').hidden = !loading;
+  if (loading) {
+    if (percent >= 0) $('load-bar').value = percent;
+    else $('load-bar').removeAttribute('value');
+    $('load-text').textContent = percent >= 0 ? `${text}: ${percent} %` : text;
+  }
+  tellGone(done || loading ? '' : `${text}. ${message || ''}`.trim());
+}
+
+function tellGone(text) {
+  if ($('gone').textContent !== text) $('gone').textContent = text;
+  $('gone').hidden = !text;
+}
+
+function askForKey(wrong) {
+  status('waiting', 'Needs a key');
+  $('key-form').hidden = false;
+  if (wrong) $('key-note').textContent = 'The server does not know this key. Look for a typing error.';
+  $('key').setAttribute('aria-invalid', String(wrong));
+  $('key').focus();
+}
+
+async function look() {
+  const readiness = await getReadiness();
+  ready = readiness.ready;
+  showLoading(readiness);
+  model = await getModel();
+  status(ready ? 'ready' : 'waiting', readiness.status === 'unloaded' ? `${model.id} sleeps; a question wakes it` : model.id);
+  document.title = `eyelet · ${model.id}`;
+  if (!ready) return false;
+  showPlan(await getPlan());
+  return true;
+}
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/* Looks until the server is there, the key is right and the model loaded. */
+export async function connect() {
+  if (running) return;
+  running = true;
+  const before = ready;
+  for (;;) {
+    try {
+      if (await look()) break;
+      await pause(LOADING_MS);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (error.kind === 'key') {
+        running = false;
+        askForKey(Boolean($('key').value));
+        return;
+      }
+      ready = false;
+      status('bad', model ? model.id : 'No server');
+      tellGone(error.kind === 'gone' ? 'The server cannot be reached. Is eyelet still running? This page looks again every two seconds.' : error.message);
+      await pause(GONE_MS);
+    }
+  }
+  running = false;
+  if (!before) say(`${model.id} is ready`);
+  opened();
+}
+
+/* After a question failed: the server went away, or its key changed. */
+export function lost(error) {
+  if (error.kind === 'key') askForKey(Boolean($('key').value));
+  else if (error.kind === 'gone' || error.kind === 'cut') {
+    ready = false;
+    connect();
+  }
+}
+
+$('key-form').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  useKey($('key').value.trim());
+  $('key-form').hidden = true;
+  await connect();
+});
+
+/* `told` is called each time the server has become ready. */
+export function watchServer(told) {
+  opened = told;
+}

@@ -1,0 +1,201 @@
+/* The table of routes, and the small ones: what the server says of itself. */
+#include "server/routes.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "server/context.h"
+#include "server/routes_api.h"
+#include "server/web.h"
+
+enum { MAX_REPLY_BYTES = 1 << 20, MODEL_WAIT_US = 20000 };
+#define MODEL_WAIT_SECONDS 1.0
+
+static const struct route routes[] = {
+    {"POST", "/v1/chat/completions", route_chat_completions, 0},
+    {"POST", "/v1/chat/completions/render", route_render, 0},
+    {"POST", "/v1/completions", route_completions, 0},
+    {"POST", "/tokenize", route_tokenize, 0},
+    {"POST", "/detokenize", route_detokenize, 0},
+    {"GET", "/v1/models", route_models, 0},
+    {"GET", "/v1/models/", route_model, ROUTE_ANY_END},
+    {"GET", "/health", route_health, ROUTE_OPEN | ROUTE_PROBE},
+    {"GET", "/ready", route_ready, ROUTE_OPEN | ROUTE_PROBE},
+    {"GET", "/version", route_version, 0},
+    {"GET", "/metrics", route_metrics, ROUTE_PROBE},
+    {"GET", "/eyelet/plan", route_plan, 0},
+};
+
+static bool leads(const struct route *r, const char *path)
+{
+    if (r->flags & ROUTE_ANY_END) return strncmp(path, r->path, strlen(r->path)) == 0;
+    return strcmp(path, r->path) == 0;
+}
+
+const struct route *route_find(const char *method, const char *path, const char **allow)
+{
+    *allow = "";
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        const struct route *r = &routes[i];
+        bool reads = strcmp(r->method, "GET") == 0;
+        if (!leads(r, path)) continue;
+        *allow = reads ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+        if (strcmp(method, r->method) == 0 || (reads && strcmp(method, "HEAD") == 0)) return r;
+    }
+    return NULL;
+}
+
+static void reply_json(struct exchange *x, int status, struct buf *out)
+{
+    exchange_reply(x, status, "application/json", out);
+}
+
+/* ---- is it alive ---- */
+
+void route_health(struct server *server, struct exchange *x)
+{
+    struct keeper_report k = keeper_state(server->keeper);
+    ey_stats stats = keeper_stats(server->keeper);
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    bool stuck = k.facts.loaded_once && stats.beat_age > k.facts.stuck_seconds;
+    if (!stuck) {
+        exchange_reply(x, 200, "text/plain", &out);
+        return;
+    }
+    buf_printf(&out, "{\"status\": \"stuck\", \"step_age_seconds\": %.1f, \"running\": %d, \"waiting\": %d}", stats.beat_age, stats.running,
+               stats.waiting);
+    reply_json(x, 503, &out);
+}
+
+/* A server that unloaded its model is ready: the next request wakes it. */
+void route_ready(struct server *server, struct exchange *x)
+{
+    struct keeper_report k = keeper_state(server->keeper);
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    static const char *const words[] = {[KEEPER_LOADING] = "loading", [KEEPER_READY] = "ready", [KEEPER_UNLOADED] = "unloaded",
+                                        [KEEPER_FAILED] = "failed", [KEEPER_CLOSING] = "stopping"};
+    const char *word = server_draining(server) ? "stopping" : words[k.state];
+    bool ready = strcmp(word, "ready") == 0 || strcmp(word, "unloaded") == 0;
+    buf_printf(&out, "{\"status\": \"%s\", \"stage\": \"%s\", \"percent\": %d", word, k.state == KEEPER_LOADING ? k.stage : word, k.percent);
+    if (k.load_seconds > 0) buf_printf(&out, ", \"load_seconds\": %.3f", k.load_seconds);
+    if (k.state == KEEPER_FAILED) {
+        buf_add_text(&out, ", \"message\": ");
+        json_dump_string(&out, k.error.text, strlen(k.error.text));
+    }
+    buf_add_text(&out, "}");
+    reply_json(x, ready ? 200 : 503, &out);
+}
+
+/* ---- what is it ---- */
+
+void route_version(struct server *server, struct exchange *x)
+{
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    (void)server;
+    buf_printf(&out, "{\"version\": \"%s\"}", ey_version());
+    reply_json(x, 200, &out);
+}
+
+/* The context that clients want to know is in the headers of the model's files, which are read first: it is waited for,
+ * but not for long. 0: not known yet. */
+static int max_model_len(struct server *server, struct exchange *x)
+{
+    double until = seconds_now() + MODEL_WAIT_SECONDS;
+    struct keeper_report k = keeper_state(server->keeper);
+    while (!k.facts.planned && k.state == KEEPER_LOADING && seconds_now() < until && !exchange_hung_up(x)) {
+        usleep(MODEL_WAIT_US);
+        k = keeper_state(server->keeper);
+    }
+    return k.facts.max_model_len;
+}
+
+static void add_model(struct server *server, struct buf *out, const char *name, int length)
+{
+    const char *root = server->options->engine.model ? server->options->engine.model : "";
+    buf_add_text(out, "{\"id\": ");
+    json_dump_string(out, name, strlen(name));
+    buf_printf(out, ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"eyelet\", \"root\": ", (long long)server->started);
+    json_dump_string(out, root, strlen(root));
+    buf_add_text(out, ", \"parent\": null, \"max_model_len\": ");
+    if (length) buf_printf(out, "%d", length);
+    else buf_add_text(out, "null");
+    buf_printf(out, ", \"permission\": [{\"id\": \"modelperm-eyelet\", \"object\": \"model_permission\", \"created\": %lld, "
+                    "\"allow_create_engine\": false, \"allow_sampling\": true, \"allow_logprobs\": true, \"allow_search_indices\": false, "
+                    "\"allow_view\": true, \"allow_fine_tuning\": false, \"organization\": \"*\", \"group\": null, \"is_blocking\": false}]}",
+               (long long)server->started);
+}
+
+void route_models(struct server *server, struct exchange *x)
+{
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    int length = max_model_len(server, x);
+    buf_add_text(&out, "{\"object\": \"list\", \"data\": [");
+    for (size_t i = 0; i < server->options->n_names || i == 0; i++) {
+        if (i) buf_add_text(&out, ", ");
+        add_model(server, &out, i ? server->options->names[i] : server_model_name(server), length);
+    }
+    buf_add_text(&out, "]}");
+    reply_json(x, 200, &out);
+}
+
+void route_model(struct server *server, struct exchange *x)
+{
+    const char *name = exchange_argument(x);
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    if (!name[0] || !server_has_model(server, name)) {
+        exchange_fail(x, 404, NULL, "model", "The model `%.200s` does not exist.", name);
+        return;
+    }
+    add_model(server, &out, name, max_model_len(server, x));
+    reply_json(x, 200, &out);
+}
+
+/* ---- what does it do ---- */
+
+void route_metrics(struct server *server, struct exchange *x)
+{
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    struct metrics_facts facts = {server_model_name(server), server->keeper, server->budget,
+                                  connections_count(web_connections(server->web)).open};
+    metrics_write(server->metrics, &facts, &out);
+    exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+}
+
+static void add_plan_item(struct buf *out, const ey_plan_item *item)
+{
+    buf_add_text(out, "{\"name\": ");
+    json_dump_string(out, item->name, strlen(item->name));
+    buf_add_text(out, ", \"device\": ");
+    json_dump_string(out, item->device, strlen(item->device));
+    buf_printf(out, ", \"bytes\": %llu, \"life\": ", (unsigned long long)item->bytes);
+    json_dump_string(out, item->life, strlen(item->life));
+    buf_add_text(out, "}");
+}
+
+void route_plan(struct server *server, struct exchange *x)
+{
+    struct keeper_report k = keeper_state(server->keeper);
+    struct keeper_facts *f = &k.facts;
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    if (!f->planned) {
+        exchange_fail(x, 503, NULL, NULL, "the model's files are still being read");
+        return;
+    }
+    uint64_t missing = f->total_bytes > f->budget_bytes ? f->total_bytes - f->budget_bytes : 0;
+    buf_printf(&out, "{\"fits\": %s, \"loaded\": %s, \"device\": \"%s\", \"budget_bytes\": %llu, \"total_bytes\": %llu, "
+                     "\"shortfall_bytes\": %llu, \"items\": [",
+               missing ? "false" : "true", k.state == KEEPER_READY ? "true" : "false", f->device, (unsigned long long)f->budget_bytes,
+               (unsigned long long)f->total_bytes, (unsigned long long)missing);
+    for (size_t i = 0; i < f->n_items; i++) {
+        if (i) buf_add_text(&out, ", ");
+        add_plan_item(&out, &f->item[i]);
+    }
+    buf_printf(&out, "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, \"host_budget_bytes\": %llu}",
+               f->max_model_len, f->kv_tokens, f->max_num_seqs, (unsigned long long)f->max_pixels,
+               (unsigned long long)ey_budget_total(server->budget));
+    reply_json(x, 200, &out);
+}

@@ -1,0 +1,127 @@
+/* Routes that count and spell tokens, and generate none. */
+#include "server/routes_api.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "server/answering.h"
+#include "server/api_fields.h"
+
+/* ---- /tokenize ----------------------------------------------------------------------------------- */
+
+static void reply_tokens(struct answering *a, struct exchange *x, const int *ids, size_t n)
+{
+    struct buf out = buf_with_max(EY_MAX_REPLY_BYTES);
+    buf_printf(&out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", n, ey_engine_describe(a->engine).max_model_len);
+    reply_add_ids(&out, ids, n);
+    buf_add_text(&out, ",\"token_strs\":");
+    if (!a->request.token_strings) buf_add_text(&out, "null");
+    for (size_t i = 0; a->request.token_strings && i < n; i++) {
+        const char *text = ey_token_text(a->engine, ids[i]);
+        buf_add_text(&out, i ? "," : "[");
+        json_dump_string(&out, text, strlen(text));
+    }
+    if (a->request.token_strings) buf_add_text(&out, n ? "]" : "[]");
+    buf_add_text(&out, "}");
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+}
+
+/* What is too long to be answered can still be counted. */
+static bool tokenize_long(struct answering *a, struct exchange *x, const struct api_prompt *prompt)
+{
+    int *ids = NULL;
+    size_t n;
+    ey_err e;
+    if (!ey_tokenize(a->engine, prompt->text, prompt->n_text, true, &ids, &n, &e)) return answers_fail(&a->error, a->engine, &e);
+    reply_tokens(a, x, ids, n);
+    free(ids);
+    return true;
+}
+
+static bool tokenize(struct answering *a, struct exchange *x)
+{
+    const struct api_prompt *given = a->request.n_prompts ? a->request.prompts : NULL;
+    ey_request request = a->request.request;
+    ey_prompt *prompt;
+    ey_err e;
+    if (given && !given->n_text) return reply_tokens(a, x, NULL, 0), true;
+    if (given) request.text = given->text, request.n_text = given->n_text;
+    if (!ey_prepare(a->engine, &request, &prompt, &e)) {
+        if (given && e.code == EY_TOO_LONG) return tokenize_long(a, x, given);
+        return answers_fail(&a->error, a->engine, &e);
+    }
+    ey_prompt_info info = ey_prompt_describe(prompt);
+    reply_tokens(a, x, info.ids, info.n_ids);
+    ey_prompt_free(&prompt);
+    return true;
+}
+
+/* ---- /detokenize --------------------------------------------------------------------------------- */
+
+static bool detokenize(struct answering *a, struct exchange *x)
+{
+    struct buf out = buf_with_max(EY_MAX_REPLY_BYTES);
+    char *text;
+    size_t n;
+    ey_err e;
+    if (!ey_detokenize(a->engine, a->request.prompts->ids, a->request.prompts->n_ids, &text, &n, &e))
+        return answers_fail(&a->error, a->engine, &e);
+    buf_add_text(&out, "{\"prompt\":");
+    json_dump_string(&out, text, n);
+    buf_add_text(&out, "}");
+    free(text);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+    return true;
+}
+
+/* ---- /v1/chat/completions/render ----------------------------------------------------------------- */
+
+static bool render(struct answering *a, struct exchange *x)
+{
+    struct buf out = buf_with_max(EY_MAX_REPLY_BYTES);
+    ey_prompt *prompt;
+    ey_err e;
+    if (!ey_prepare(a->engine, &a->request.request, &prompt, &e)) return answers_fail(&a->error, a->engine, &e);
+    ey_prompt_info info = ey_prompt_describe(prompt);
+    buf_add_text(&out, "{\"object\":\"chat.completion.render\",\"model\":");
+    json_dump_string(&out, a->reply.model, strlen(a->reply.model));
+    buf_printf(&out, ",\"prompt_tokens\":%zu,\"image_tokens\":%d,\"kv_bytes\":%" PRIu64 ",\"max_model_len\":%d,\"images\":", info.n_ids,
+               info.image_tokens, info.kv_bytes, ey_engine_describe(a->engine).max_model_len);
+    reply_add_images(&out, info.images, info.n_images);
+    buf_add_text(&out, ",\"prompt_token_ids\":");
+    reply_add_ids(&out, info.ids, info.n_ids);
+    buf_add_text(&out, "}");
+    ey_prompt_free(&prompt);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+    return true;
+}
+
+/* ---- routes -------------------------------------------------------------------------------------- */
+
+static void run(struct server *server, struct exchange *x, enum api_kind kind, bool (*reply)(struct answering *a, struct exchange *x))
+{
+    struct answering *a = answering_open(server, x, kind);
+    if (!a) return;
+    if (!reply(a, x)) answering_fail(a, x);
+    answering_close(a);
+}
+
+void route_tokenize(struct server *server, struct exchange *x)
+{
+    run(server, x, API_TOKENIZE, tokenize);
+}
+
+void route_detokenize(struct server *server, struct exchange *x)
+{
+    run(server, x, API_DETOKENIZE, detokenize);
+}
+
+void route_render(struct server *server, struct exchange *x)
+{
+    run(server, x, API_CHAT, render);
+}

@@ -1,0 +1,9 @@
+/* The API's routes: what the engine is asked through. */
+#ifndef EY_SERVER_ROUTES_API_H
+#define EY_SERVER_ROUTES_API_H
+
+#include "server/context.h"
+
+route_fn route_chat_completions, route_completions, route_tokenize, route_detokenize, route_render;
+
+#endif

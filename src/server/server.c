@@ -1,0 +1,193 @@
+/* The server from its start to its end: the port, the keeper, the web; then signals. */
+#include "server/server.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "server/banner.h"
+#include "server/door.h"
+#include "server/log.h"
+#include "server/web.h"
+
+#define TICK_SECONDS 0.25
+#define FINAL_SECONDS 2.0 /* for the last events of streams to go out */
+static const uint64_t most_host_bytes = (uint64_t)1 << 30;
+
+struct server_options server_defaults(void)
+{
+    return (struct server_options){.engine = ey_engine_defaults(), .host = "127.0.0.1", .port = 8000, .seed = -1,
+                                   .max_images = SERVER_DEFAULT_IMAGES, .drain_seconds = 30, .header_seconds = 10, .body_seconds = 60,
+                                   .idle_seconds = 30, .stall_seconds = 30};
+}
+
+/* ---- what routes ask of it ---- */
+
+struct borrower {
+    struct server *server;
+    struct exchange *x;
+};
+
+static bool is_gone(void *user)
+{
+    struct borrower *b = user;
+    return exchange_hung_up(b->x) || server_ending(b->server);
+}
+
+ey_engine *server_borrow(struct server *server, struct exchange *x, ey_err *e)
+{
+    struct borrower borrower = {server, x};
+    struct keeper_report before = keeper_state(server->keeper);
+    ey_engine *engine = keeper_borrow(server->keeper, is_gone, &borrower, e);
+    if (!engine || before.state == KEEPER_READY || !before.loads) return engine;
+    char seconds[32];
+    snprintf(seconds, sizeof(seconds), "%.3f", keeper_state(server->keeper).load_seconds);
+    exchange_add_header(x, "X-Eyelet-Reload-Seconds", seconds);
+    return engine;
+}
+
+const char *server_model_name(const struct server *s)
+{
+    return s->options->n_names ? s->options->names[0] : s->options->engine.model;
+}
+
+bool server_has_model(const struct server *s, const char *name)
+{
+    for (size_t i = 0; i < s->options->n_names; i++)
+        if (strcmp(s->options->names[i], name) == 0) return true;
+    return !name[0] || strcmp(server_model_name(s), name) == 0;
+}
+
+/* ---- signals ---- */
+
+/* SIGTERM and SIGINT, unless whoever started us keeps Ctrl-C from us, as shells do with &. */
+static sigset_t stop_signals(void)
+{
+    sigset_t set;
+    struct sigaction interrupt;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    if (sigaction(SIGINT, NULL, &interrupt) == 0 && interrupt.sa_handler != SIG_IGN) sigaddset(&set, SIGINT);
+    return set;
+}
+
+/* Whether one came within so many seconds. */
+static bool wait_for_signal(const sigset_t *set, double seconds)
+{
+    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    return sigtimedwait(set, NULL, &t) > 0;
+}
+
+/* ---- running ---- */
+
+static bool check(const struct server_options *o, const struct listener *l, ey_err *e)
+{
+    if (l->loopback || o->n_keys || o->insecure) return true;
+    return ey_fail(e, EY_BAD_REQUEST, "--host %s lets others on the network use this server; give it an --api-key (or VLLM_API_KEY), or say "
+                                      "--insecure if everybody may", o->host);
+}
+
+static uint64_t host_bytes(const struct server_options *o)
+{
+    uint64_t quarter = memory_available() / 4;
+    if (o->host_bytes) return o->host_bytes;
+    return quarter < most_host_bytes ? quarter : most_host_bytes;
+}
+
+static void tick(struct server *server, struct throughput *throughput)
+{
+    connections_sweep(web_connections(server->web));
+    if (!server->options->quiet) throughput_tell(throughput, server->keeper);
+}
+
+/* Until the first signal. False: the model could not be loaded. */
+static bool serve(struct server *server, const sigset_t *signals, const char *url, double start, ey_err *e)
+{
+    struct throughput throughput = {0};
+    bool told = false;
+    while (!wait_for_signal(signals, told ? TICK_SECONDS : TICK_SECONDS / 10)) {
+        struct keeper_report k = keeper_state(server->keeper);
+        tick(server, &throughput);
+        if (k.state == KEEPER_FAILED) {
+            *e = k.error;
+            return false;
+        }
+        if (told || k.state == KEEPER_LOADING) continue;
+        told = true;
+        if (!server->options->quiet) banner_model(server, &k);
+        log_line("eyelet ready on %s in %.1f s", url, seconds_now() - start);
+    }
+    return true;
+}
+
+static bool is_busy(struct server *server)
+{
+    return connections_count(web_connections(server->web)).busy > 0;
+}
+
+/* Lets what runs come to its end. False: a second signal came. */
+static bool drain(struct server *server, const sigset_t *signals)
+{
+    struct throughput throughput = {0};
+    double until = seconds_now() + server->options->drain_seconds;
+    web_drain(server->web);
+    if (is_busy(server)) log_line("told to stop: requests have %d s to end; a second signal stops at once", server->options->drain_seconds);
+    while (is_busy(server) && seconds_now() < until) {
+        if (wait_for_signal(signals, TICK_SECONDS / 10)) return false;
+        tick(server, &throughput);
+    }
+    web_end(server->web);
+    until = seconds_now() + FINAL_SECONDS;
+    while (is_busy(server) && seconds_now() < until)
+        if (wait_for_signal(signals, TICK_SECONDS / 10)) return false;
+    return true;
+}
+
+static void stop(struct server *server, const sigset_t *signals)
+{
+    bool calm = drain(server, signals);
+    web_end(server->web);
+    connections_cut_all(web_connections(server->web));
+    log_line(calm ? "stopped" : "stopped at once");
+}
+
+static bool run(struct server *server, struct listener *listener, const sigset_t *signals, double start, ey_err *e)
+{
+    char url[128];
+    banner_url(url, server->options, listener);
+    if (!metrics_open(&server->metrics, e) || !keeper_open(&server->keeper, server->options, server->budget, e) ||
+        !web_open(server, listener, e))
+        return false;
+    log_line("eyelet %s listening on %s", ey_version(), url);
+    bool ok = serve(server, signals, url, start, e);
+    if (ok) stop(server, signals);
+    else web_end(server->web), connections_cut_all(web_connections(server->web));
+    return ok;
+}
+
+bool server_run(const struct server_options *options, ey_err *e)
+{
+    struct server server = {.options = options, .started = (long long)time(NULL)};
+    struct listener listener = {.fd = -1};
+    sigset_t signals = stop_signals(), before;
+    double start = seconds_now();
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &signals, &before); /* threads inherit it: only wait_for_signal sees them */
+    bool ok = listener_open(&listener, options->host, options->port, e) && check(options, &listener, e);
+    if (ok) server.budget = ey_budget_create(host_bytes(options));
+    if (ok && !server.budget) ok = ey_fail_memory(e, "the budget of requests", 0);
+    ok = ok && run(&server, &listener, &signals, start, e);
+    if (server.keeper) keeper_shut(server.keeper);
+    web_close(&server.web);
+    keeper_close(&server.keeper);
+    metrics_close(&server.metrics);
+    ey_budget_free(&server.budget);
+    listener_close(&listener);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
+}

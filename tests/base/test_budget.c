@@ -1,0 +1,137 @@
+/* The budget that threads share: never more than there is, and whoever waits gets it. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "eyelet.h"
+
+static void takes_and_gives(void **state)
+{
+    (void)state;
+    ey_budget *b = ey_budget_create(100);
+    assert_non_null(b);
+    assert_int_equal(ey_budget_total(b), 100);
+    assert_true(ey_budget_take(b, 0, 0));
+    assert_true(ey_budget_take(b, 60, 0));
+    assert_false(ey_budget_take(b, 41, 0));
+    assert_false(ey_budget_take(b, 41, 20)); /* nobody gives any back */
+    assert_true(ey_budget_take(b, 40, 0));
+    assert_int_equal(ey_budget_used(b), 100);
+    assert_true(ey_budget_take(b, 0, 0));
+    assert_false(ey_budget_take(b, 1, 0));
+    ey_budget_give(b, 60), ey_budget_give(b, 40);
+    assert_int_equal(ey_budget_used(b), 0);
+    assert_true(ey_budget_take(b, 100, 0));
+    ey_budget_give(b, 100);
+    ey_budget_free(&b);
+    assert_null(b);
+    ey_budget_free(&b);
+}
+
+/* More than there will ever be is refused at once, however long the caller would wait. */
+static void what_can_never_be_is_refused(void **state)
+{
+    (void)state;
+    static const uint64_t totals[] = {0, 100, UINT64_MAX - 1};
+    for (int i = 0; i < 3; i++) {
+        ey_budget *b = ey_budget_create(totals[i]);
+        assert_false(ey_budget_take(b, totals[i] + 1, 1 << 30));
+        assert_false(ey_budget_take(b, UINT64_MAX, 1 << 30));
+        assert_true(ey_budget_take(b, totals[i], 0));
+        if (totals[i]) assert_false(ey_budget_take(b, totals[i], 0)); /* the sum would overflow */
+        assert_int_equal(ey_budget_used(b), totals[i]);
+        ey_budget_give(b, totals[i]);
+        ey_budget_free(&b);
+    }
+}
+
+struct waiter {
+    ey_budget *budget;
+    pthread_t thread;
+    uint64_t n;
+    bool got;
+};
+
+static void *wait_for_it(void *user)
+{
+    struct waiter *w = user;
+    w->got = ey_budget_take(w->budget, w->n, 60000);
+    return NULL;
+}
+
+static void who_waits_gets_it(void **state)
+{
+    (void)state;
+    ey_budget *b = ey_budget_create(100);
+    struct waiter w[2] = {{.budget = b, .n = 30}, {.budget = b, .n = 70}};
+    assert_true(ey_budget_take(b, 100, 0));
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&w[i].thread, NULL, wait_for_it, &w[i]), 0);
+    usleep(20000); /* so that they usually wait; the result is the same if they do not yet */
+    ey_budget_give(b, 30), ey_budget_give(b, 70);
+    for (int i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
+    assert_true(w[0].got && w[1].got);
+    assert_int_equal(ey_budget_used(b), 100);
+    ey_budget_give(b, 100);
+    ey_budget_free(&b);
+}
+
+/* ---- many threads ---- */
+
+enum { THREADS = 8, ROUNDS = 3000, TOTAL = 1000 };
+
+struct crowd {
+    ey_budget *budget;
+    atomic_int taken;
+    atomic_bool over;
+};
+
+struct member {
+    struct crowd *crowd;
+    pthread_t thread;
+    unsigned noise;
+};
+
+static void *take_and_give(void *user)
+{
+    struct member *m = user;
+    for (int i = 0; i < ROUNDS; i++) {
+        m->noise = m->noise * 1664525u + 1013904223u;
+        int n = 1 + (int)(m->noise >> 8) % 400;
+        if (!ey_budget_take(m->crowd->budget, (uint64_t)n, (m->noise >> 24) % 3 ? 60000 : 0)) continue;
+        if (atomic_fetch_add(&m->crowd->taken, n) + n > TOTAL) atomic_store(&m->crowd->over, true);
+        atomic_fetch_sub(&m->crowd->taken, n);
+        ey_budget_give(m->crowd->budget, (uint64_t)n);
+    }
+    return NULL;
+}
+
+static void never_more_than_there_is(void **state)
+{
+    (void)state;
+    struct crowd crowd = {.budget = ey_budget_create(TOTAL)};
+    struct member members[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        members[i] = (struct member){.crowd = &crowd, .noise = (unsigned)i};
+        assert_int_equal(pthread_create(&members[i].thread, NULL, take_and_give, &members[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(members[i].thread, NULL);
+    assert_false(atomic_load(&crowd.over));
+    assert_int_equal(ey_budget_used(crowd.budget), 0);
+    ey_budget_free(&crowd.budget);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_and_gives),
+        cmocka_unit_test(what_can_never_be_is_refused),
+        cmocka_unit_test(who_waits_gets_it),
+        cmocka_unit_test(never_more_than_there_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,486 @@
+/* The client of --server against a server of canned replies: what it sends, what it makes of what comes back, and what it
+ * says when that is none of what it should be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/json.h"
+#include "client/remote.h"
+#include "server/loopback.h"
+
+#define OK "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+#define STREAM OK "Content-Type: text/event-stream\r\n\r\n"
+#define CHUNK(choice) "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0," choice "}]}\n\n"
+#define SAY(text) CHUNK("\"delta\":{\"content\":\"" text "\"},\"finish_reason\":null")
+#define END(reason) CHUNK("\"delta\":{},\"finish_reason\":\"" reason "\"")
+
+static char url[64];
+static int port;
+
+/* What the server is to answer, and what it was asked. */
+static struct {
+    const char *models, *reply; /* whole HTTP replies */
+    const char *second;         /* to the second question; NULL: the same */
+    bool wait;                  /* after the reply, for the client to leave */
+    atomic_bool left;
+    int questions;
+    char head[4096];
+    char *body;                 /* of the last question */
+} canned;
+
+static void answer(const struct loopback_request *r)
+{
+    snprintf(canned.head, sizeof(canned.head), "%s", r->head);
+    if (strncmp(r->head, "GET /v1/models ", 15) == 0) {
+        loopback_say(r, "%s", canned.models);
+        return;
+    }
+    free(canned.body);
+    canned.body = strdup(r->body);
+    loopback_say(r, "%s", canned.questions++ && canned.second ? canned.second : canned.reply);
+    if (canned.wait) loopback_wait_for_end(r), atomic_store(&canned.left, true);
+}
+
+static void set(const char *reply)
+{
+    canned.models = OK "\r\n{\"object\":\"list\",\"data\":[{\"id\":\"demo\",\"max_model_len\":1000},{\"id\":\"other\"}]}";
+    canned.reply = reply, canned.second = NULL, canned.wait = false, canned.questions = 0;
+    atomic_store(&canned.left, false);
+}
+
+/* ---- asking ---- */
+
+static struct remote *open_remote(const char *key, const char *model)
+{
+    struct remote *remote;
+    ey_err e = {0};
+    struct remote_options options = {url, key, model};
+    if (!remote_open(&remote, &options, &e)) fail_msg("%s", e.text);
+    return remote;
+}
+
+static ey_sampling unset(void)
+{
+    return (ey_sampling){NAN, -1, NAN, NAN, NAN, NAN, NAN, 7};
+}
+
+static bool ask(ey_request *request, ey_answer *a, ey_err *e)
+{
+    struct remote *remote = open_remote(NULL, NULL);
+    ey_part part = ey_text_part("What?");
+    ey_message message = {.role = "user", .parts = &part, .n_parts = 1};
+    if (!request->messages) request->messages = &message, request->n_messages = 1;
+    *e = (ey_err){0};
+    bool ok = remote_ask(remote, request, a, e);
+    remote_close(&remote);
+    return ok;
+}
+
+static void expect_failure(const char *reply, ey_code code, const char *part)
+{
+    ey_request request = ey_request_defaults();
+    ey_answer a;
+    ey_err e;
+    set(reply);
+    if (ask(&request, &a, &e)) fail_msg("%s was taken", reply);
+    ey_answer_free(&a);
+    if (!strstr(e.text, part) || e.code != code) fail_msg("code %d, \"%s\"; wanted %d, \"%s\"", e.code, e.text, code, part);
+}
+
+/* ---- what is sent ---- */
+
+/* The member at a path of names and numbers, "messages.0.role". */
+static json_object *member(json_object *at, const char *path)
+{
+    char names[200];
+    snprintf(names, sizeof(names), "%s", path);
+    for (char *rest, *name = strtok_r(names, ".", &rest); name && at; name = strtok_r(NULL, ".", &rest))
+        at = json_object_is_type(at, json_type_array) ? json_object_array_get_idx(at, strtoul(name, NULL, 10)) : json_member(at, name);
+    return at;
+}
+
+static void expect_sent(json_object *body, const char *path, const char *json)
+{
+    const char *got = json_object_to_json_string_ext(member(body, path), JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    if (strcmp(got, json) != 0) fail_msg("%s is %s, wanted %s", path, got, json);
+}
+
+static json_object *sent_by(ey_request *request)
+{
+    ey_answer a;
+    ey_err e;
+    set(STREAM SAY("yes") END("stop") "data: [DONE]\n\n");
+    if (!ask(request, &a, &e)) fail_msg("%s", e.text);
+    ey_answer_free(&a);
+    json_object *body = json_parse(canned.body, strlen(canned.body), "body", EY_IO, &e);
+    if (!body) fail_msg("%s", e.text);
+    return body;
+}
+
+static void a_plain_request(void **state)
+{
+    (void)state;
+    ey_request request = ey_request_defaults();
+    request.sampling = unset();
+    json_object *body = sent_by(&request);
+    expect_sent(body, "model", "\"demo\"");
+    expect_sent(body, "stream", "true");
+    expect_sent(body, "stream_options.include_usage", "true");
+    expect_sent(body, "messages", "[{\"role\":\"user\",\"content\":\"What?\"}]");
+    expect_sent(body, "seed", "7");
+    static const char *const absent[] = {"max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
+                                         "frequency_penalty", "stop", "logprobs", "top_logprobs", "mm_processor_kwargs"};
+    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) assert_null(json_member(body, absent[i]));
+    assert_non_null(strcasestr(canned.head, "Content-Type: application/json"));
+    assert_null(strcasestr(canned.head, "Authorization"));
+    assert_null(strcasestr(canned.head, "Expect:"));
+    json_object_put(body);
+}
+
+static void a_full_request(void **state)
+{
+    (void)state;
+    ey_part parts[] = {ey_image_part("\xff\xd8\xff\xe0", 4), ey_image_part("\x89PNG\r\n\x1a\n", 8), ey_image_part("??", 2), ey_text_part("\"Täglich\"")};
+    parts[1].detail = EY_DETAIL_LOW, parts[2].detail = EY_DETAIL_HIGH, parts[2].max_pixels = 4096;
+    ey_part said = ey_text_part("A\nB");
+    ey_message messages[] = {{.role = "user", .parts = parts, .n_parts = 4}, {.role = "assistant", .parts = &said, .n_parts = 1}};
+    static const char *const stop[] = {"end", "\n"};
+    ey_request request = ey_request_defaults();
+    request.messages = messages, request.n_messages = 2;
+    request.max_tokens = 12, request.top_logprobs = 3, request.stop = stop, request.n_stop = 2;
+    request.sampling = ey_sampling_greedy();
+    json_object *body = sent_by(&request);
+    expect_sent(body, "messages.0.content.0", "{\"type\":\"image_url\",\"image_url\":{\"detail\":\"auto\",\"url\":\"data:image/jpeg;base64,/9j/4A==\"}}");
+    expect_sent(body, "messages.0.content.1.image_url", "{\"detail\":\"low\",\"url\":\"data:image/png;base64,iVBORw0KGgo=\"}");
+    expect_sent(body, "messages.0.content.2.image_url", "{\"detail\":\"high\",\"url\":\"data:application/octet-stream;base64,Pz8=\"}");
+    expect_sent(body, "messages.0.content.3", "{\"type\":\"text\",\"text\":\"\\\"Täglich\\\"\"}");
+    expect_sent(body, "messages.1", "{\"role\":\"assistant\",\"content\":\"A\\nB\"}");
+    expect_sent(body, "mm_processor_kwargs", "{\"max_pixels\":4096}");
+    expect_sent(body, "stop", "[\"end\",\"\\n\"]");
+    expect_sent(body, "max_tokens", "12");
+    expect_sent(body, "logprobs", "true");
+    expect_sent(body, "top_logprobs", "3");
+    expect_sent(body, "temperature", "0");
+    expect_sent(body, "top_p", "1");
+    expect_sent(body, "top_k", "0");
+    expect_sent(body, "repetition_penalty", "1");
+    json_object_put(body);
+}
+
+static void keys_and_models(void **state)
+{
+    (void)state;
+    set("");
+    struct remote *remote = open_remote("abc", "other");
+    assert_string_equal(remote_model(remote), "other");
+    assert_int_equal(remote_max_model_len(remote), 0);
+    assert_non_null(strstr(canned.head, "\r\nAuthorization: Bearer abc\r\n"));
+    remote_close(&remote);
+    remote = open_remote(NULL, NULL);
+    assert_string_equal(remote_model(remote), "demo");
+    assert_int_equal(remote_max_model_len(remote), 1000);
+    remote_close(&remote);
+    remote_close(&remote);
+}
+
+static void spellings_of_the_url(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"http://127.0.0.1:%d", "http://127.0.0.1:%d/", "http://127.0.0.1:%d/v1", "http://localhost:%d/v1//", "127.0.0.1:%d"};
+    setenv("http_proxy", "http://127.0.0.1:1", 1); /* which nobody asks for the way to this machine */
+    set("");
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        char spelled[64];
+        struct remote *remote;
+        ey_err e;
+        snprintf(spelled, sizeof(spelled), forms[i], port);
+        if (!remote_open(&remote, &(struct remote_options){.url = spelled}, &e)) fail_msg("%s: %s", spelled, e.text);
+        remote_close(&remote);
+    }
+    unsetenv("http_proxy");
+}
+
+/* ---- what comes back ---- */
+
+struct heard {
+    struct buf text;
+    int events, cancel_after; /* texts; 0: never */
+};
+
+static bool hear(void *user, const ey_event *event)
+{
+    struct heard *heard = user;
+    if (event->type != EY_EVENT_TEXT) return true;
+    buf_add(&heard->text, event->text, event->n_text);
+    return ++heard->events != heard->cancel_after;
+}
+
+static void an_answer(void **state)
+{
+    (void)state;
+    ey_request request = ey_request_defaults();
+    struct heard heard = {.text = buf_with_max(1000)};
+    ey_answer a;
+    ey_err e;
+    request.sampling.seed = 9;
+    request.on_event = hear, request.event_user = &heard;
+    set(STREAM ": waiting\n\n" CHUNK("\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null") "event: x\r\n"
+        "data:{\"choices\":[{\"delta\":{\"content\":\"T\xc3\xa4g\"},\"logprobs\":{\"content\":[{\"token\":\"T\",\"logprob\":-0.123456791,\"top_logprobs\":"
+        "[{\"token\":\"T\",\"logprob\":-0.123456791},{\"token\":\"\\\"\",\"logprob\":-9999.0}]},{\"token\":\"ag\",\"logprob\":-2,\"top_logprobs\":[]}]}}]}\r\n\r\n"
+        SAY("lich") CHUNK("\"delta\":{},\"logprobs\":{\"content\":[{\"token\":\"<end>\",\"logprob\":0}]},\"finish_reason\":\"length\"")
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":3,\"total_tokens\":14,\"prompt_tokens_details\":{\"cached_tokens\":2,"
+        "\"multimodal_tokens\":{\"image\":4}},\"images\":[{\"width\":64,\"height\":48,\"used_width\":32,\"used_height\":96,\"tokens\":4,\"cached\":true}]}}\n\n"
+        "data: [DONE]\n\n" SAY("after the end"));
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_string_equal(a.text, "T\xc3\xa4glich");
+    assert_int_equal(a.n_text, 8);
+    assert_string_equal(heard.text.data, a.text);
+    assert_string_equal(a.finish_reason, "length");
+    assert_int_equal(a.seed, 9);
+    assert_int_equal(a.prompt_tokens, 11);
+    assert_int_equal(a.completion_tokens, 3);
+    assert_int_equal(a.cached_tokens, 2);
+    assert_int_equal(a.image_tokens, 4);
+    assert_int_equal(a.n_images, 1);
+    assert_int_equal(a.images[0].width, 64);
+    assert_int_equal(a.images[0].height, 48);
+    assert_int_equal(a.images[0].used_width, 32);
+    assert_int_equal(a.images[0].used_height, 96);
+    assert_int_equal(a.images[0].tokens, 4);
+    assert_true(a.images[0].cached);
+    assert_int_equal(a.n_logprobs, 3);
+    assert_string_equal(a.logprobs[0].chosen.token, "T");
+    assert_true(a.logprobs[0].chosen.logprob == -0.123456791f);
+    assert_int_equal(a.logprobs[0].n_top, 2);
+    assert_true(isinf(a.logprobs[0].top[1].logprob));
+    assert_string_equal(a.logprobs[2].chosen.token, "<end>");
+    ey_answer_free(&a);
+    buf_free(&heard.text);
+}
+
+static void many_scores(void **state)
+{
+    (void)state;
+    struct buf reply = buf_with_max(1 << 20);
+    buf_add_text(&reply, STREAM);
+    for (int i = 0; i < 1000; i++)
+        buf_printf(&reply, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"logprobs\":{\"content\":[{\"token\":\"t%d\",\"logprob\":-%d}]}}]}\n\n", i, i);
+    buf_add_text(&reply, END("stop"));
+    ey_request request = ey_request_defaults();
+    ey_answer a;
+    ey_err e;
+    set(reply.data);
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_int_equal(a.n_logprobs, 1000);
+    assert_int_equal(a.n_text, 1000);
+    assert_string_equal(a.logprobs[999].chosen.token, "t999");
+    assert_true(a.logprobs[0].chosen.logprob == 0 && a.logprobs[500].chosen.logprob == -500);
+    ey_answer_free(&a);
+    buf_free(&reply);
+}
+
+static void odd_usage_is_bounded(void **state)
+{
+    (void)state;
+    ey_request request = ey_request_defaults();
+    ey_answer a;
+    ey_err e;
+    set(STREAM SAY("x") END("tool_calls\\\"") "data: {\"choices\":null,\"usage\":{\"prompt_tokens\":-5,\"completion_tokens\":99999999999,\"images\":[1,null,{}]}}\n\n");
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_string_equal(a.finish_reason, "stop");
+    assert_int_equal(a.prompt_tokens, 0);
+    assert_int_equal(a.completion_tokens, INT32_MAX);
+    assert_int_equal(a.n_images, 3);
+    ey_answer_free(&a);
+}
+
+/* The reader stops after a word: the answer is what there is, and the server sees the connection go. */
+static void cancelling(void **state)
+{
+    (void)state;
+    ey_request request = ey_request_defaults();
+    struct heard heard = {.text = buf_with_max(1000), .cancel_after = 2};
+    ey_answer a;
+    ey_err e;
+    request.on_event = hear, request.event_user = &heard;
+    set(STREAM SAY("one ") SAY("two ") SAY("three"));
+    canned.wait = true;
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_string_equal(a.finish_reason, "cancelled");
+    assert_string_equal(a.text, "one two ");
+    ey_answer_free(&a);
+    buf_free(&heard.text);
+    for (int i = 0; i < 500 && !atomic_load(&canned.left); i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    assert_true(atomic_load(&canned.left));
+}
+
+static bool refuse(void *user, const ey_event *event)
+{
+    (void)user;
+    return event->type != EY_EVENT_PHASE;
+}
+
+static void cancelling_while_it_is_silent(void **state)
+{
+    (void)state;
+    ey_request request = ey_request_defaults();
+    ey_answer a;
+    ey_err e;
+    request.on_event = refuse;
+    set(STREAM ": waiting\n\n");
+    canned.wait = true;
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_string_equal(a.finish_reason, "cancelled");
+    assert_string_equal(a.text, "");
+    ey_answer_free(&a);
+}
+
+/* The API refuses what may not come to its end; it is asked for less then, as the engine does by itself. */
+static void an_answer_longer_than_the_context(void **state)
+{
+    (void)state;
+    ey_request request = ey_request_defaults();
+    ey_answer a;
+    ey_err e;
+    request.max_tokens = 500;
+    set("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"error\":{\"message\":\"This model's maximum context length is 1000 tokens. However, you requested "
+        "500 output tokens (parameter=input_tokens, value=900)\",\"type\":\"BadRequestError\",\"param\":\"input_tokens\",\"code\":400}}");
+    canned.second = STREAM SAY("x") END("length");
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_int_equal(canned.questions, 2);
+    assert_non_null(strstr(canned.body, "\"max_tokens\":100,"));
+    ey_answer_free(&a);
+    canned.second = NULL, canned.questions = 0;
+    request.max_tokens = 90; /* it would fit: the refusal is meant otherwise */
+    assert_false(ask(&request, &a, &e));
+    assert_int_equal(canned.questions, 1);
+    assert_int_equal(e.code, EY_TOO_LONG);
+    ey_answer_free(&a);
+}
+
+/* ---- what goes wrong ---- */
+
+#define REFUSE(status, headers, message) \
+    "HTTP/1.1 " status "\r\nConnection: close\r\n" headers "\r\n{\"error\":{\"message\":\"" message "\",\"type\":\"x\",\"param\":null,\"code\":1}}"
+
+static void refusals(void **state)
+{
+    (void)state;
+    expect_failure(REFUSE("400 Bad Request", "", "temperature must be in [0, 2]"), EY_BAD_REQUEST, "temperature must be");
+    expect_failure(REFUSE("400 Bad Request", "", "Failed to load image: picture 2: a GIF of lies"), EY_BAD_IMAGE, "picture 2: a GIF of lies");
+    expect_failure(REFUSE("400 Bad Request", "", "This model's maximum context length is 8"), EY_TOO_LONG, "maximum context");
+    expect_failure(REFUSE("400 Bad Request", "", "This model's maximum context length is 8 tokens. However, the prompt has 9. Please reduce it."), EY_TOO_LONG,
+                   "the prompt has 9");
+    expect_failure(REFUSE("404 Not Found", "", "The model `x` does not exist."), EY_NOT_FOUND, "does not exist");
+    expect_failure(REFUSE("503 Service Unavailable", "Retry-After: 4\r\n", "64 requests wait already"), EY_BUSY, "64 requests wait already; it says to try again after 4 s");
+    expect_failure(REFUSE("503 Service Unavailable", "", "no memory"), EY_BUSY, "no memory");
+    expect_failure(REFUSE("500 Internal Server Error", "", "a bug"), EY_IO, "a bug");
+    expect_failure("HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n{\"error\":\"Unauthorized\"}", EY_IO, "wants a key; give it with --api-key");
+    expect_failure("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"detail\":\"no\"}", EY_BAD_REQUEST, "no");
+    expect_failure("HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\n<html>", EY_IO, "HTTP 502 where an answer");
+    expect_failure("HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n", EY_IO, "HTTP 301");
+    expect_failure("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", EY_IO, "HTTP 204");
+    expect_failure("", EY_IO, "closed the connection");
+    expect_failure("SSH-2.0-OpenSSH\r\n", EY_IO, "127.0.0.1");
+}
+
+static void broken_streams(void **state)
+{
+    (void)state;
+    expect_failure(STREAM, EY_IO, "in the middle");
+    expect_failure(STREAM SAY("x"), EY_IO, "in the middle");
+    expect_failure(STREAM SAY("x") "data: [DONE]\n\n", EY_IO, "in the middle");
+    expect_failure(STREAM SAY("x") "data: {\"error\":{\"message\":\"the server goes down\"}}\n\n", EY_IO, "stopped the answer: the server goes down");
+    expect_failure(STREAM "data: {\"choices\":\n\n", EY_IO, "not valid JSON");
+    expect_failure(STREAM "data: []\n\n", EY_IO, "in the middle");
+    expect_failure(STREAM SAY("a\\u0000b") END("stop"), EY_IO, "NUL byte");
+    expect_failure(STREAM SAY("\xff") END("stop"), EY_IO, "not valid JSON");
+    expect_failure(OK "Content-Length: 1000\r\n\r\n" SAY("x"), EY_IO, "closed the connection");
+}
+
+static void servers_that_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *models;
+        ey_code code;
+        const char *part;
+    } rows[] = {
+        {OK "\r\n<html>", EY_IO, "no server of the OpenAI API"},
+        {OK "\r\n", EY_IO, "no server of the OpenAI API"},
+        {OK "\r\n{}", EY_IO, "no server of the OpenAI API"},
+        {OK "\r\n{\"data\":[]}", EY_NOT_FOUND, "no model"},
+        {OK "\r\n{\"data\":[null,3,{\"id\":4}]}", EY_NOT_FOUND, "no model"},
+        {"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nwhat?", EY_NOT_FOUND, "HTTP 404 where an answer of the OpenAI API should be"},
+        {"HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n", EY_IO, "does not take this key"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct remote *remote;
+        ey_err e;
+        set("");
+        canned.models = rows[i].models;
+        assert_false(remote_open(&remote, &(struct remote_options){.url = url, .key = "k"}, &e));
+        if (!strstr(e.text, rows[i].part) || e.code != rows[i].code) fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
+        assert_null(remote);
+    }
+}
+
+static void wrong_calls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *key, *model;
+        ey_code code;
+        const char *part;
+    } rows[] = {
+        {"ftp://127.0.0.1/", NULL, NULL, EY_BAD_REQUEST, "--server takes a URL"},
+        {"http://", NULL, NULL, EY_BAD_REQUEST, "--server takes a URL"},
+        {"http://127.0.0.1:8000/?x", NULL, NULL, EY_BAD_REQUEST, "--server takes a URL"},
+        {"http://127.0.0.1:x", NULL, NULL, EY_BAD_REQUEST, "--server takes a URL"},
+        {"http://127.0.0.1:1", NULL, NULL, EY_IO, "no server answers at http://127.0.0.1:1; is `eyelet serve` running?"},
+        {url, "a\r\nX: y", NULL, EY_BAD_REQUEST, "printable ASCII"},
+        {url, NULL, "qwen", EY_NOT_FOUND, "the server has no model qwen; it has demo, other"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct remote *remote;
+        ey_err e;
+        set("");
+        assert_false(remote_open(&remote, &(struct remote_options){rows[i].url, rows[i].key, rows[i].model}, &e));
+        if (!strstr(e.text, rows[i].part) || e.code != rows[i].code) fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
+    }
+}
+
+static int start(void **state)
+{
+    (void)state;
+    port = loopback_start(answer, NULL);
+    snprintf(url, sizeof(url), "http://127.0.0.1:%d", port);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    loopback_stop();
+    free(canned.body);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plain_request), cmocka_unit_test(a_full_request), cmocka_unit_test(keys_and_models),
+        cmocka_unit_test(spellings_of_the_url), cmocka_unit_test(an_answer), cmocka_unit_test(many_scores),
+        cmocka_unit_test(odd_usage_is_bounded), cmocka_unit_test(cancelling), cmocka_unit_test(cancelling_while_it_is_silent),
+        cmocka_unit_test(an_answer_longer_than_the_context), cmocka_unit_test(refusals), cmocka_unit_test(broken_streams),
+        cmocka_unit_test(servers_that_are_none), cmocka_unit_test(wrong_calls),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

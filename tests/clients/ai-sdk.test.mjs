@@ -1,0 +1,98 @@
+// The AI SDK (ai with @ai-sdk/openai-compatible) against the server.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
+import { APICallError, generateText, jsonSchema, streamText, tool } from 'ai';
+import { root, startServer, until } from '../node/server.mjs';
+
+globalThis.AI_SDK_LOG_WARNINGS = false;
+const examples = `${root}/examples`;
+const expected = JSON.parse(readFileSync(`${examples}/expected.json`));
+let server, provider, model;
+
+before(async () => {
+  server = await startServer('--served-model-name', 'demo');
+  provider = createOpenAICompatible({ name: 'eyelet', baseURL: `${server.url}/v1`, includeUsage: true });
+  model = provider('demo');
+});
+after(() => server?.stop());
+
+const about = (name, text = 'Describe this image.') => [
+  { role: 'user', content: [{ type: 'image', image: readFileSync(`${examples}/${name}`) }, { type: 'text', text }] },
+];
+const common = () => ({ model, temperature: 0, maxRetries: 0 });
+
+test('generateText about a picture, with usage', async () => {
+  const { text, finishReason, usage } = await generateText({ ...common(), messages: about('shapes-4.png') });
+  assert.equal(text, expected['shapes-4.png']);
+  assert.equal(finishReason, 'stop');
+  assert.equal(usage.totalTokens, usage.inputTokens + usage.outputTokens);
+  assert.ok(usage.outputTokens > 5);
+});
+
+test('streamText about a picture, with usage', async () => {
+  const result = streamText({ ...common(), messages: about('shapes-4.png') });
+  let text = '', pieces = 0;
+  for await (const piece of result.textStream) text += piece, pieces++;
+  assert.equal(text, expected['shapes-4.png']);
+  assert.ok(pieces > 1);
+  assert.equal(await result.finishReason, 'stop');
+  assert.ok((await result.usage).outputTokens > 5);
+});
+
+test('a second question is told to have been cached', async () => {
+  await generateText({ ...common(), messages: about('shapes-5.png') });
+  const { usage } = await generateText({ ...common(), messages: about('shapes-5.png', 'How many shapes are there?') });
+  assert.ok(usage.inputTokenDetails.cacheReadTokens > 0);
+});
+
+test('settings arrive: maxOutputTokens, stopSequences, seed, penalties', async () => {
+  const short = await generateText({ ...common(), messages: about('shapes-4.png'), maxOutputTokens: 3 });
+  assert.equal(short.finishReason, 'length');
+  assert.equal(short.usage.outputTokens, 3);
+  const stopped = await generateText({ ...common(), messages: about('shapes-4.png'), stopSequences: [' and'] });
+  assert.equal(stopped.text, expected['shapes-4.png'].split(' and')[0]);
+  const drawn = () => generateText({ ...common(), temperature: 1.2, topP: 0.9, presencePenalty: 0.5, frequencyPenalty: 0.5, seed: 3, prompt: 'Hello' });
+  assert.equal((await drawn()).text, (await drawn()).text);
+});
+
+test('a request with tools is answered', async () => {
+  const weather = tool({
+    description: 'The weather of a place',
+    inputSchema: jsonSchema({ type: 'object', properties: { place: { type: 'string' } }, required: ['place'] }),
+  });
+  const { finishReason, usage } = await generateText({ ...common(), tools: { weather }, prompt: 'What is the weather in Paris?', maxOutputTokens: 100 });
+  assert.ok(['stop', 'tool-calls', 'length'].includes(finishReason), finishReason);
+  assert.ok(usage.outputTokens > 0);
+});
+
+test('abort in mid-stream: the server stops its work', async () => {
+  const stop = new AbortController();
+  const options = { providerOptions: { eyelet: { ignore_eos: true } }, maxOutputTokens: 3000, abortSignal: stop.signal };
+  const result = streamText({ ...common(), ...options, prompt: 'Hello', onError: () => {} });
+  let pieces = 0;
+  for await (const part of result.fullStream) {
+    if (part.type === 'text-delta' && ++pieces === 3) stop.abort();
+    if (part.type === 'abort') break;
+  }
+  assert.ok(pieces >= 3);
+  await until(async () => (await server.metric('vllm:num_requests_running')) === 0, 'no request runs');
+  assert.ok((await server.metric('vllm:request_success_total', 'finished_reason="abort"')) >= 1);
+});
+
+test('errors are APICallError with the status and the words of the server', async () => {
+  const fails = async (call, status, pattern) => {
+    const error = await call.then(() => assert.fail('it was answered'), (thrown) => thrown);
+    assert.ok(APICallError.isInstance(error), String(error));
+    assert.equal(error.statusCode, status);
+    assert.match(error.message, pattern);
+  };
+  await fails(generateText({ ...common(), model: provider('gpt-5'), prompt: 'Hello' }), 404, /gpt-5.*does not exist/);
+  await fails(generateText({ ...common(), temperature: 9, prompt: 'Hello' }), 400, /temperature/);
+  const broken = [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: Buffer.from('not a picture') }, { type: 'text', text: 'x' }] }];
+  await fails(generateText({ ...common(), messages: broken }), 400, /image|picture/i);
+  const nobody = createOpenAICompatible({ name: 'eyelet', baseURL: 'http://127.0.0.1:1/v1' });
+  const error = await generateText({ ...common(), model: nobody('demo'), prompt: 'Hello' }).then(() => null, (thrown) => thrown);
+  assert.ok(APICallError.isInstance(error) && error.isRetryable);
+});

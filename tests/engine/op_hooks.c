@@ -1,0 +1,117 @@
+#include "engine/op_hooks.h"
+
+#include <stdatomic.h>
+
+static struct backend_ops hooked;
+static const struct backend_ops *real;
+static atomic_int counts[N_OPS];
+static hook_fn *called;
+static void *called_with;
+
+static void hit(enum op op)
+{
+    int n = atomic_fetch_add(&counts[op], 1) + 1;
+    if (called) called(called_with, op, n);
+}
+
+static void patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
+                        const struct vision_shape *shape, int rows, int cols, int first, int n)
+{
+    if (first == 0) hit(OP_TOWER);
+    real->patch_embed(be, x, pixels, w, table, shape, rows, cols, first, n);
+}
+
+static void vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape, dev rope, int first,
+                       int n)
+{
+    hit(OP_TILE);
+    real->vision_qkv(be, qkv, x, w, shape, rope, first, n);
+}
+
+static void merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n)
+{
+    hit(OP_MERGE);
+    real->merge(be, out, x, w, shape, n);
+}
+
+static void embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch)
+{
+    hit(OP_STEP);
+    real->embed(be, x, table, features, batch);
+}
+
+static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w, const struct text_shape *shape,
+                dev rope, const struct batch *batch)
+{
+    hit(OP_LAYER);
+    real->qkv(be, q, kv, layer, x, w, shape, rope, batch);
+}
+
+static void head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm, const struct weight *weight,
+                 const struct text_shape *shape)
+{
+    hit(OP_LOGITS);
+    real->head(be, logits, x, rows, n, norm, weight, shape);
+}
+
+void hooks_on(ey_engine *engine)
+{
+    real = engine->be->ops, hooked = *real;
+    hooked.patch_embed = patch_embed, hooked.vision_qkv = vision_qkv, hooked.merge = merge;
+    hooked.embed = embed, hooked.qkv = qkv, hooked.head = head;
+    engine->be->ops = &hooked;
+    hooks_reset(NULL, NULL);
+}
+
+void hooks_reset(hook_fn *fn, void *user)
+{
+    for (int op = 0; op < N_OPS; op++) atomic_store(&counts[op], 0);
+    called = fn, called_with = user;
+}
+
+int hooks_count(enum op op)
+{
+    return atomic_load(&counts[op]);
+}
+
+struct canceller {
+    ey_ticket *ticket;
+    enum op op;
+    int at;
+    bool done;
+};
+
+static void cancel_there(void *user, enum op op, int n)
+{
+    struct canceller *c = user;
+    if (op == c->op && n == c->at) ey_cancel(c->ticket), c->done = true;
+}
+
+static void hear_out(ey_ticket *ticket, const ey_request *request)
+{
+    ey_event event;
+    do {
+        ey_next(ticket, 1000, &event);
+        if (event.type == EY_EVENT_TEXT && request->on_event) request->on_event(request->event_user, &event);
+    } while (event.type != EY_EVENT_DONE);
+}
+
+ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op, int at)
+{
+    struct canceller c = {.op = op, .at = at};
+    ey_prompt *prompt;
+    ey_answer answer;
+    ey_err e;
+    if (!ey_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
+    hooks_reset(cancel_there, &c);
+    pthread_mutex_lock(&engine->device); /* until the ticket is where the hook finds it */
+    bool ok = ey_start(engine, prompt, &q->request, &c.ticket, &e);
+    pthread_mutex_unlock(&engine->device);
+    ey_prompt_free(&prompt);
+    if (!ok) fail_msg("%s", e.text);
+    hear_out(c.ticket, &q->request);
+    if (!ey_collect(&c.ticket, &answer, &e)) fail_msg("%s", e.text);
+    if (!c.done) fail_msg("op %d was called less than %d times", (int)op, at);
+    hooks_reset(NULL, NULL);
+    return answer;
+}

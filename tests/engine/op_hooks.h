@@ -1,0 +1,31 @@
+/* Looks over a backend's shoulder: counts what the engine asks of it, and calls the test back at each such moment, so
+ * that a test acts at a known place of a request instead of at a time. */
+#ifndef OP_HOOKS_H
+#define OP_HOOKS_H
+
+#include "engine/engine_fixture.h"
+
+enum op {
+    OP_TOWER,  /* a picture enters the tower */
+    OP_TILE,   /* keys of a tile in the tower: once a block and tile */
+    OP_MERGE,  /* a tile leaves the tower, or one of its taps */
+    OP_STEP,   /* a decoder step begins */
+    OP_LAYER,  /* a layer of it */
+    OP_LOGITS, /* the head of a step that makes tokens */
+    N_OPS
+};
+
+/* On the engine's thread, without its locks; n counts the op's calls since hooks_reset, from 1. */
+typedef void hook_fn(void *user, enum op op, int n);
+
+/* Hooks the backend of an engine at rest; one engine at a time. The engine may be closed with them. */
+void hooks_on(ey_engine *engine);
+/* Counts from 0 again and calls `fn` (NULL: nobody). Only while the engine rests. */
+void hooks_reset(hook_fn *fn, void *user);
+int hooks_count(enum op op);
+
+/* Asks, and cancels by ey_cancel from within call number `at` of `op`; that there is one is checked. Text is told to the
+ * request's on_event, if it has one. */
+ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op, int at);
+
+#endif

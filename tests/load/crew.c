@@ -1,0 +1,440 @@
+/* Many clients in one thread. */
+#include "crew.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+
+enum {
+    POLL_MS = 5,
+    MAX_REQUEST = 16 << 20,
+    MAX_REMARKS = 12,
+    SLOW_PIECES = 8,
+    SHOWN_BYTES = 240,
+};
+#define PROBE_SECONDS 0.02      /* from one /health to the next */
+#define PROBE_PATIENCE 5.0
+#define PATIENCE 240.0          /* a client waits so long for an answer; the queue in front of it may be long */
+#define UNREAD_GRACE 10.0       /* what lies between the two sides comes within this */
+#define SLOW_SECONDS 0.05       /* from one piece of a slow body to the next */
+
+/* How a client behaves. */
+enum habit { READS, LEAVES, NEVER_READS };
+
+struct task {
+    bool good, stream, slow;
+    size_t which; /* of the goods, or of the kinds */
+};
+
+struct client {
+    enum habit habit;
+    enum { IDLE, PAUSED, ASKING, DRAINING } state;
+    struct task task;
+    struct wire wire;
+    bool used;            /* the connection had requests before */
+    bool second;          /* the second reply is read */
+    double since, resume; /* of the request; PAUSED: it is sent again then */
+    double piece_at;      /* the next piece of a slow body may go then */
+    double leave_at;      /* 0: it stays */
+    struct buf request;
+    struct malformed bad;
+    struct chat_answer answer;
+};
+
+struct probe {
+    struct wire wire;
+    struct buf request;
+    double since, next; /* since 0: none is under way */
+    size_t n;
+};
+
+struct crew {
+    const struct crew_options *options;
+    struct tally *tally;
+    struct dice dice;
+    struct client *client;
+    struct pollfd *poll;
+    struct probe probe;
+    size_t good_left, bad_left; /* requests that nobody has taken yet */
+    size_t taken;               /* good ones that were */
+    size_t remarks;
+};
+
+/* ---- remarks ---- */
+
+static void remark(struct crew *crew, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void remark(struct crew *crew, const char *fmt, ...)
+{
+    va_list args;
+    if (crew->remarks++ >= MAX_REMARKS) return;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static const char *name_of(const struct crew *crew, const struct client *c)
+{
+    return !c->task.good ? c->bad.name : c->habit == NEVER_READS ? "never read" : crew->options->goods->item[c->task.which].name;
+}
+
+static void remark_reply(struct crew *crew, const struct client *c, const char *what)
+{
+    const struct http_reply *r = &c->wire.reply;
+    static const char *const ends[] = {"open", "closed", "reset"};
+    remark(crew, "\"%s\": %s; status %d, connection %s, after %.1f s: %.*s", name_of(crew, c), what, r->status, ends[c->wire.end],
+           seconds_now() - c->since, SHOWN_BYTES, r->body.size ? r->body.data : "");
+}
+
+/* ---- taking a request ---- */
+
+static struct task take_good(struct crew *crew, const struct client *c)
+{
+    struct task t = {.good = true, .which = crew->taken++ % crew->options->goods->n, .stream = c->habit != READS || dice_below(&crew->dice, 2)};
+    t.slow = c->habit == READS && dice_below(&crew->dice, 12) == 0;
+    crew->good_left--;
+    return t;
+}
+
+static struct task take_bad(struct crew *crew)
+{
+    crew->bad_left--;
+    return (struct task){.which = crew->bad_left % malformed_kinds()};
+}
+
+static void write_request(struct crew *crew, struct client *c)
+{
+    const struct crew_options *o = crew->options;
+    buf_clear(&c->request);
+    if (!c->task.good) malformed_make(&c->bad, c->task.which, o->to, o->sample, &crew->dice);
+    else if (c->habit == NEVER_READS) good_write_endless(o->to, dice_throw(&crew->dice), &c->request);
+    else good_write(&o->goods->item[c->task.which], o->to, c->task.stream, &c->request);
+}
+
+static const struct buf *request_of(const struct client *c)
+{
+    return c->task.good ? &c->request : &c->bad.bytes;
+}
+
+/* Sends the client's request, on the connection that it has if that can be. */
+static void send_request(struct crew *crew, struct client *c)
+{
+    const struct buf *request = request_of(c);
+    bool narrow = c->task.good && c->habit == NEVER_READS;
+    c->used = !narrow && wire_is_reusable(&c->wire);
+    if (!c->used) wire_open(&c->wire, crew->options->to, narrow);
+    wire_send(&c->wire, request->data, request->size);
+    chat_answer_clear(&c->answer);
+    c->state = ASKING, c->since = c->piece_at = seconds_now(), c->leave_at = 0, c->second = false;
+    if (c->task.slow) c->wire.allowed = 0;
+    if (c->task.good && c->habit == LEAVES) c->leave_at = c->since + (dice_below(&crew->dice, 8) ? dice_between(&crew->dice, 0, 3) : 0.001);
+}
+
+static void take_task(struct crew *crew, struct client *c)
+{
+    if (c->habit == NEVER_READS && !crew->good_left) return;
+    if (!crew->good_left && !crew->bad_left) return;
+    bool good = c->habit == NEVER_READS || dice_below(&crew->dice, crew->good_left + crew->bad_left) < crew->good_left;
+    c->task = good ? take_good(crew, c) : take_bad(crew);
+    crew->tally->slow += c->task.slow;
+    write_request(crew, c);
+    send_request(crew, c);
+}
+
+/* ---- the end of a request ---- */
+
+static void rest(struct client *c)
+{
+    bool last = !c->task.good && c->bad.then != THEN_READ;
+    if (last || !wire_is_reusable(&c->wire)) wire_close(&c->wire, false);
+    c->state = IDLE;
+}
+
+static void hang_up(struct crew *crew, struct client *c)
+{
+    wire_close(&c->wire, dice_below(&crew->dice, 2));
+    c->state = IDLE;
+}
+
+static void end_good(struct crew *crew, struct client *c)
+{
+    const struct good *g = &crew->options->goods->item[c->task.which];
+    if (c->wire.reply.state != REPLY_DONE || c->wire.reply.status != 200) {
+        remark_reply(crew, c, "no answer");
+        crew->tally->failed++;
+        return;
+    }
+    if (!c->task.stream) chat_read_whole(&c->answer, &c->wire.reply.body);
+    bool equal = good_is_equal(g, &c->answer, c->task.stream);
+    crew->tally->equal += equal, crew->tally->unequal += !equal;
+    if (!equal)
+        remark(crew, "\"%s\"%s: another answer than alone:\n  %.*s\n  %.*s", g->name, c->task.stream ? ", streamed" : "", SHOWN_BYTES,
+               c->answer.choice[0].text.size ? c->answer.choice[0].text.data : "(nothing)", SHOWN_BYTES,
+               g->truth.choice[0].text.size ? g->truth.choice[0].text.data : "(nothing)");
+}
+
+/* What came of a malformed one, as a MAY_BE. */
+static unsigned outcome(const struct client *c)
+{
+    const struct http_reply *r = &c->wire.reply;
+    if (r->state != REPLY_DONE) return c->wire.end == WIRE_OPEN ? 0 : MAY_BE_CUT;
+    if (r->status == 200 || r->status == 503) return MAY_BE_ANSWERED;
+    if (r->status == 501) return MAY_BE_UNKNOWN;
+    return (r->status >= 400 && r->status < 500) || r->status == 505 ? MAY_BE_REFUSED : 0;
+}
+
+static void end_bad(struct crew *crew, struct client *c)
+{
+    unsigned what = outcome(c);
+    struct tally *t = crew->tally;
+    t->refused += what == MAY_BE_REFUSED || what == MAY_BE_UNKNOWN, t->answered += what == MAY_BE_ANSWERED, t->cut += what == MAY_BE_CUT;
+    if (what & c->bad.may) return;
+    t->unexpected++;
+    remark_reply(crew, c, "this may not be");
+}
+
+/* Another reply is to follow; whether that is so. */
+static bool goes_on(struct client *c)
+{
+    if (c->task.good || c->bad.then != THEN_READ_TWO || c->second || c->wire.reply.state != REPLY_DONE || c->wire.reply.status != 200) return false;
+    c->second = true;
+    wire_next_reply(&c->wire);
+    shutdown(c->wire.fd, SHUT_WR);
+    return !wire_is_over(&c->wire);
+}
+
+static void ask_again(struct crew *crew, struct client *c)
+{
+    c->state = PAUSED, c->resume = seconds_now() + dice_between(&crew->dice, 0.3, 1);
+    crew->tally->waited++;
+}
+
+/* A server may close a connection on which nothing goes on, just when a request is sent. */
+static bool was_closed_before(const struct client *c)
+{
+    bool may_be_cut = !c->task.good && (c->bad.may & MAY_BE_CUT);
+    return c->used && !may_be_cut && c->wire.end != WIRE_OPEN && !c->wire.reply.head.size;
+}
+
+static void end_request(struct crew *crew, struct client *c)
+{
+    if (was_closed_before(c)) {
+        crew->tally->reopened++;
+        send_request(crew, c);
+    } else if (c->task.good && c->wire.reply.state == REPLY_DONE && c->wire.reply.status == 503) ask_again(crew, c);
+    else if (!goes_on(c)) {
+        if (c->task.good) end_good(crew, c);
+        else end_bad(crew, c);
+        rest(c);
+    }
+}
+
+static void leave(struct crew *crew, struct client *c)
+{
+    if (c->task.good) {
+        bool right = c->wire.reply.status == 0 || c->wire.reply.status == 503 ||
+                     (c->wire.reply.status == 200 && good_is_beginning(&crew->options->goods->item[c->task.which], &c->answer));
+        crew->tally->left++, crew->tally->left_wrong += !right;
+        if (!right) remark_reply(crew, c, "left, and the text so far is another than alone");
+    } else crew->tally->hung_up++;
+    hang_up(crew, c);
+}
+
+/* ---- clients that never read ---- */
+
+/* What lies between the two sides is read at last: it must be no whole answer. */
+static void end_unread(struct crew *crew, struct client *c)
+{
+    const struct buf *body = &c->wire.reply.body;
+    bool whole = body->size && memmem(body->data, body->size, "data: [DONE]", 12);
+    if (c->wire.reply.status == 503) {
+        ask_again(crew, c);
+        return;
+    }
+    crew->tally->unread++;
+    if (whole || c->wire.end == WIRE_OPEN) {
+        remark_reply(crew, c, "the server went on with it");
+        crew->tally->unread_kept++;
+    }
+    hang_up(crew, c);
+}
+
+static void tick_unread(struct crew *crew, struct client *c, double now, bool last)
+{
+    double patience = crew->options->unread_seconds;
+    if (c->state == DRAINING) {
+        if (wire_is_over(&c->wire) || now > c->resume) end_unread(crew, c);
+    } else if (patience > 0 && (now - c->since > patience || c->wire.end != WIRE_OPEN)) {
+        c->wire.deaf = false, c->state = DRAINING, c->resume = now + UNREAD_GRACE;
+    } else if (patience <= 0 && last) {
+        crew->tally->unread++;
+        hang_up(crew, c);
+    }
+}
+
+/* ---- time passes ---- */
+
+static void send_pieces(struct client *c, double now)
+{
+    size_t size = c->wire.out.size;
+    if (!c->task.slow || c->wire.allowed >= size || now < c->piece_at || c->wire.end != WIRE_OPEN) return;
+    c->wire.allowed += size / SLOW_PIECES + 1;
+    if (c->wire.allowed > size) c->wire.allowed = size;
+    c->piece_at = now + SLOW_SECONDS;
+}
+
+/* All bytes are out: what a malformed one does then. */
+static void after_sending(struct client *c, double now)
+{
+    if (c->task.good || c->wire.sent < c->bad.bytes.size || c->leave_at > 0) return;
+    if (c->bad.then == THEN_LEAVE) c->leave_at = now + c->bad.leave_after;
+    if (c->bad.then != THEN_HALF_CLOSE || c->second) return;
+    c->second = true;
+    shutdown(c->wire.fd, SHUT_WR);
+}
+
+static void tick_asking(struct crew *crew, struct client *c, double now)
+{
+    send_pieces(c, now);
+    after_sending(c, now);
+    if (c->leave_at > 0 && now >= c->leave_at) leave(crew, c);
+    else if (wire_is_over(&c->wire)) end_request(crew, c);
+    else if (now - c->since > PATIENCE) {
+        remark_reply(crew, c, "no answer in time");
+        if (c->task.good) crew->tally->failed++;
+        else crew->tally->unexpected++;
+        hang_up(crew, c);
+    }
+}
+
+static void tick(struct crew *crew, struct client *c, double now, bool last)
+{
+    if (c->state == IDLE) take_task(crew, c);
+    else if (c->state == PAUSED) {
+        if (now >= c->resume) send_request(crew, c);
+    } else if (c->task.good && c->habit == NEVER_READS) tick_unread(crew, c, now, last);
+    else tick_asking(crew, c, now);
+}
+
+static void step(struct client *c, short revents)
+{
+    wire_step(&c->wire, revents);
+    if (c->task.good && c->task.stream && c->state == ASKING && c->wire.reply.status == 200) chat_read_stream(&c->answer, &c->wire.reply.body);
+}
+
+/* ---- /health ---- */
+
+/* By turns on a new connection and on the one that is there. */
+static void start_probe(struct crew *crew, double now)
+{
+    struct probe *p = &crew->probe;
+    if (p->since > 0 || now < p->next) return;
+    p->since = seconds_now();
+    p->next = now + PROBE_SECONDS;
+    if (p->n++ % 2 == 0 || !wire_is_reusable(&p->wire)) wire_open(&p->wire, crew->options->to, false);
+    wire_send(&p->wire, p->request.data, p->request.size);
+    if (wire_events(&p->wire) & POLLOUT) wire_step(&p->wire, POLLOUT);
+}
+
+static void end_probe(struct crew *crew, double now)
+{
+    struct probe *p = &crew->probe;
+    if (p->since <= 0 || (!wire_is_over(&p->wire) && now - p->since < PROBE_PATIENCE)) return;
+    bool ok = p->wire.reply.state == REPLY_DONE && p->wire.reply.status == 200;
+    figures_add(&crew->tally->health, now - p->since);
+    if (!ok) {
+        remark(crew, "/health: status %d after %.3f s", p->wire.reply.status, now - p->since);
+        crew->tally->health_failed++;
+        wire_close(&p->wire, false);
+    }
+    p->since = 0;
+}
+
+/* ---- all of them ---- */
+
+/* Everything was taken, and only those who never read are still at it. */
+static bool is_last(const struct crew *crew)
+{
+    if (crew->good_left || crew->bad_left) return false;
+    for (size_t i = 0; i < crew->options->n_clients; i++)
+        if (crew->client[i].state != IDLE && crew->client[i].habit != NEVER_READS) return false;
+    return true;
+}
+
+static bool is_over(const struct crew *crew)
+{
+    if (crew->good_left || crew->bad_left) return false;
+    for (size_t i = 0; i < crew->options->n_clients; i++)
+        if (crew->client[i].state != IDLE) return false;
+    return true;
+}
+
+static void turn(struct crew *crew)
+{
+    size_t n = crew->options->n_clients;
+    double now = seconds_now();
+    bool last = is_last(crew);
+    start_probe(crew, now);
+    for (size_t i = 0; i < n; i++) tick(crew, &crew->client[i], now, last);
+    for (size_t i = 0; i < n; i++) crew->poll[i] = (struct pollfd){crew->client[i].wire.fd, wire_events(&crew->client[i].wire), 0};
+    crew->poll[n] = (struct pollfd){crew->probe.wire.fd, wire_events(&crew->probe.wire), 0};
+    for (size_t i = 0; i < n; i++)
+        if (crew->client[i].wire.end != WIRE_OPEN || !crew->poll[i].events) crew->poll[i].fd = -1; /* a closed one would wake it up for ever */
+    poll(crew->poll, n + 1, POLL_MS);
+    wire_step(&crew->probe.wire, crew->poll[n].revents);
+    end_probe(crew, seconds_now());
+    for (size_t i = 0; i < n; i++)
+        if (crew->poll[i].revents) step(&crew->client[i], crew->poll[i].revents);
+}
+
+static struct client make_client(size_t i)
+{
+    enum habit habit = i % 10 == 9 ? NEVER_READS : i % 3 == 0 ? LEAVES : READS;
+    return (struct client){.habit = habit, .wire = wire_make(), .request = buf_with_max(MAX_REQUEST), .answer = chat_answer_make(),
+                           .bad.bytes = buf_with_max(MAX_REQUEST)};
+}
+
+static void open_crew(struct crew *crew)
+{
+    const struct crew_options *o = crew->options;
+    crew->client = calloc(o->n_clients, sizeof(*crew->client));
+    crew->poll = calloc(o->n_clients + 1, sizeof(*crew->poll));
+    if (!crew->client || !crew->poll) abort();
+    for (size_t i = 0; i < o->n_clients; i++) crew->client[i] = make_client(i);
+    crew->probe = (struct probe){.wire = wire_make(), .request = buf_with_max(MAX_REQUEST)};
+    chat_get(&crew->probe.request, o->to, "/health");
+}
+
+static void close_crew(struct crew *crew)
+{
+    for (size_t i = 0; i < crew->options->n_clients; i++) {
+        struct client *c = &crew->client[i];
+        wire_free(&c->wire), buf_free(&c->request), buf_free(&c->bad.bytes), chat_answer_free(&c->answer);
+    }
+    wire_free(&crew->probe.wire), buf_free(&crew->probe.request);
+    free(crew->client), free(crew->poll);
+}
+
+bool crew_run(const struct crew_options *options, struct tally *tally)
+{
+    struct crew crew = {.options = options, .tally = tally, .dice = {options->seed}, .good_left = options->n_requests - options->n_requests / 2,
+                        .bad_left = options->n_requests / 2};
+    double start = seconds_now(), looked = start;
+    bool alive = true;
+    open_crew(&crew);
+    while (alive && !is_over(&crew)) {
+        turn(&crew);
+        if (seconds_now() - looked < 0.2) continue;
+        looked = seconds_now();
+        alive = child_is_alive(options->server);
+    }
+    tally->seconds = seconds_now() - start;
+    if (crew.remarks > MAX_REMARKS) fprintf(stderr, "… and %zu remarks more\n", crew.remarks - MAX_REMARKS);
+    close_crew(&crew);
+    return alive;
+}

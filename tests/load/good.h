@@ -1,0 +1,34 @@
+/* Requests with an answer: what they say, and what the server answered to each when it was asked alone. */
+#ifndef EY_LOAD_GOOD_H
+#define EY_LOAD_GOOD_H
+
+#include "client/chat.h"
+
+struct good {
+    const char *name, *path;
+    struct buf body;          /* without its closing brace */
+    struct chat_answer truth; /* asked alone */
+};
+
+struct goods {
+    struct good *item;
+    size_t n;
+};
+
+/* Reads the pictures of examples/ and makes all requests. */
+bool goods_make(struct goods *out, ey_err *e);
+void goods_free(struct goods *g);
+
+/* The request, whole. */
+void good_write(const struct good *g, const struct wire_target *to, bool stream, struct buf *out);
+/* A stream that goes on until it is cut: more than fits between the two sides when nobody reads. */
+void good_write_endless(const struct wire_target *to, uint64_t seed, struct buf *out);
+
+/* Asks all of them, one after the other. */
+bool goods_ask_alone(struct goods *g, const struct wire_target *to, ey_err *e);
+
+/* Whether the whole answer is the truth. A stream's: what came of it, also when it was left in the middle. */
+bool good_is_equal(const struct good *g, const struct chat_answer *a, bool stream);
+bool good_is_beginning(const struct good *g, const struct chat_answer *a);
+
+#endif

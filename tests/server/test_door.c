@@ -1,0 +1,238 @@
+/* The door's checks, one header at a time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/door.h"
+
+/* ---- framing ---- */
+
+enum { MAX_HEADERS = 8 };
+
+struct fault_case {
+    const char *headers; /* name: value, | between them */
+    bool http_1_0;
+    const char *fault; /* part of the sentence; NULL: none */
+};
+
+static size_t split(struct door_header *h, char *text)
+{
+    size_t n = 0;
+    for (char *at = strtok(text, "|"); at; at = strtok(NULL, "|")) {
+        char *colon = strchr(at, ':');
+        *colon = 0;
+        h[n++] = (struct door_header){at, colon + 2, strlen(at), strlen(colon + 2)};
+    }
+    return n;
+}
+
+static void faults_of_headers(void **state)
+{
+    (void)state;
+    static const struct fault_case cases[] = {
+        {"Host: a", false, NULL},
+        {"host: a|CONTENT-LENGTH: 0", false, NULL},
+        {"Host: a|Content-Length: 12 ", false, NULL},
+        {"Host: a|Transfer-Encoding: chunked", false, NULL},
+        {"Host: a|Transfer-Encoding: CHUNKED", false, NULL},
+        {"Host: a|X: \xc3\xa9 tab\there", false, NULL},
+        {"Accept: x", true, NULL},
+        {"Accept: x", false, "no Host"},
+        {"Host: a|Host: a", false, "more than one Host"},
+        {"Host: a|hOST: b", false, "more than one Host"},
+        {"Host: a|Content-Length: 1|Content-Length: 1", false, "more than one Content-Length"},
+        {"Host: a|Content-Length: 1|Transfer-Encoding: chunked", false, "both"},
+        {"Host: a|Transfer-Encoding: chunked|Transfer-Encoding: chunked", false, "more than one Transfer-Encoding"},
+        {"Host: a|Transfer-Encoding: gzip, chunked", false, "only Transfer-Encoding"},
+        {"Host: a|Transfer-Encoding: identity", false, "only Transfer-Encoding"},
+        {"Host: a|Transfer-Encoding: chunkedx", false, "only Transfer-Encoding"},
+        {"Host: a|Transfer-Encoding: chunked", true, "only Transfer-Encoding"},
+        {"Host: a|Content-Length: ", false, "no number"},
+        {"Host: a|Content-Length: -1", false, "no number"},
+        {"Host: a|Content-Length: +1", false, "no number"},
+        {"Host: a|Content-Length: 0x10", false, "no number"},
+        {"Host: a|Content-Length: 1, 1", false, "no number"},
+        {"Host: a|Content-Length: 1 2", false, "no number"},
+        {"Host: a|Content-Length: 9999999999999999999", false, "no number"},
+        {"Host: a|Authorization: Bearer a|authorization: Bearer b", false, "more than one Authorization"},
+        {"Host: a|Content-Type: a|Content-Type: b", false, "more than one Content-Type"},
+        {"Host: a|Origin: a|Origin: b", false, "more than one Origin"},
+        {"Host: a|X : b", false, "name"},
+        {"Host: a|X\x01: b", false, "name"},
+        {"Host: a|(X): b", false, "name"},
+        {"Host: a|X\xc3\xa9: b", false, "name"},
+        {"Host: a|X: b\x01", false, "control"},
+        {"Host: a|X: b\x7f", false, "control"},
+        {"Host: a|X: b\rc", false, "control"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct door_header h[MAX_HEADERS];
+        char text[256];
+        strcpy(text, cases[i].headers);
+        const char *fault = door_fault(h, split(h, text), !cases[i].http_1_0);
+        if (!fault == !cases[i].fault && (!fault || strstr(fault, cases[i].fault))) continue;
+        print_error("%s: %s\n", cases[i].headers, fault ? fault : "let in");
+        fail();
+    }
+}
+
+static void names_that_are_no_token(void **state)
+{
+    (void)state;
+    struct door_header empty = {"", "x", 0, 1}, nul = {"X\0Y", "x", 3, 1};
+    assert_non_null(door_fault(&empty, 1, false));
+    assert_non_null(door_fault(&nul, 1, false));
+}
+
+/* ---- hosts ---- */
+
+static void hosts_that_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bound, *host;
+        bool key, known;
+    } cases[] = {
+        {"127.0.0.1", "localhost", false, true},
+        {"127.0.0.1", "LOCALHOST:8000", false, true},
+        {"127.0.0.1", "localhost.:8000", false, true},
+        {"127.0.0.1", "a.localhost:1", false, true},
+        {"127.0.0.1", "127.0.0.1:8000", false, true},
+        {"127.0.0.1", "[::1]:8000", false, true},
+        {"127.0.0.1", "[::1]", false, true},
+        {"127.0.0.1", "192.168.7.9", false, true},
+        {"127.0.0.1", "known.example:8000", false, true},
+        {"127.0.0.1", "localhost ", false, true},
+        {"127.0.0.1", "evil.example", false, false},
+        {"127.0.0.1", "evil.example:8000", false, false},
+        {"127.0.0.1", "evil.example", true, false},
+        {"127.0.0.1", "localhost.evil.example", false, false},
+        {"127.0.0.1", "xlocalhost", false, false},
+        {"127.0.0.1", ".localhost.evil", false, false},
+        {"127.0.0.1", "127.0.0.1.evil.example", false, false},
+        {"127.0.0.1", "[::1].evil.example", false, false},
+        {"127.0.0.1", "[evil.example]", false, false},
+        {"127.0.0.1", "localhost:80:80", false, false},
+        {"127.0.0.1", "localhost:80x", false, false},
+        {"127.0.0.1", "localhost/x", false, false},
+        {"127.0.0.1", "evil.example@localhost", false, false},
+        {"127.0.0.1", "localhost, evil.example", false, false},
+        {"127.0.0.1", "", false, false},
+        {"127.0.0.1", ":8000", false, false},
+        {"127.0.0.1", "[", false, false},
+        {"my.example", "my.example:8000", false, true},
+        {"0.0.0.0", "evil.example", false, false},
+        {"0.0.0.0", "server.example", true, true},
+        {"0.0.0.0", "192.168.7.9:8000", false, true},
+        {"0.0.0.0", "bad/name", true, true}, /* who has the key may say so */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct server_options o = {.host = cases[i].bound, .hosts = {"known.example"}, .n_hosts = 1, .n_keys = cases[i].key};
+        if (door_knows_host(&o, cases[i].host) == cases[i].known) continue;
+        print_error("bound to %s: \"%s\"\n", cases[i].bound, cases[i].host);
+        fail();
+    }
+}
+
+static void own_name_on_the_network(void **state)
+{
+    (void)state;
+    char name[256] = "", host[300];
+    struct server_options loopback = {.host = "127.0.0.1"}, network = {.host = "0.0.0.0"};
+    if (gethostname(name, sizeof(name) - 1) || !name[0]) skip();
+    snprintf(host, sizeof(host), "%s:8000", name);
+    assert_true(door_knows_host(&network, host));
+    bool plain = !strstr(name, "localhost") && strspn(name, "0123456789.") != strlen(name);
+    if (plain) assert_false(door_knows_host(&loopback, host));
+}
+
+static void origins(void **state)
+{
+    (void)state;
+    struct server_options some = {.origins = {"https://a.example", "http://b.example:3000"}, .n_origins = 2};
+    struct server_options all = {.origins = {"*"}, .n_origins = 1}, none = {0};
+    assert_true(door_is_own_origin("http://localhost:8000", "localhost:8000"));
+    assert_true(door_is_own_origin("https://LOCALHOST:8000", "localhost:8000"));
+    assert_false(door_is_own_origin("http://localhost:3000", "localhost:8000"));
+    assert_false(door_is_own_origin("http://localhost:80000", "localhost:8000"));
+    assert_false(door_is_own_origin("http://localhost", "localhost:8000"));
+    assert_false(door_is_own_origin("ftp://localhost:8000", "localhost:8000"));
+    assert_false(door_is_own_origin("null", "localhost:8000"));
+    assert_false(door_is_own_origin("http://", ""));
+    assert_true(door_allows_origin(&some, "https://a.example"));
+    assert_true(door_allows_origin(&some, "http://b.example:3000"));
+    assert_false(door_allows_origin(&some, "http://a.example"));
+    assert_false(door_allows_origin(&some, "https://a.example.evil"));
+    assert_false(door_allows_origin(&none, "null"));
+    assert_true(door_allows_origin(&all, "https://anything.example"));
+}
+
+static void loopback_addresses(void **state)
+{
+    (void)state;
+    assert_true(door_is_loopback("127.0.0.1"));
+    assert_true(door_is_loopback("127.8.9.1"));
+    assert_true(door_is_loopback("::1"));
+    assert_true(door_is_loopback("localhost"));
+    assert_false(door_is_loopback("0.0.0.0"));
+    assert_false(door_is_loopback("::"));
+    assert_false(door_is_loopback("10.0.0.1"));
+    assert_false(door_is_loopback("127.example"));
+}
+
+/* ---- keys and types ---- */
+
+static void keys(void **state)
+{
+    (void)state;
+    static const char *const two[] = {"first-key", "second-key"};
+    static const char *const empty[] = {""}, *const blank[] = {"a b"};
+    struct door_keys k;
+    ey_err e;
+    assert_true(door_keys_make(&k, two, 2, &e));
+    assert_true(door_keys_open(&k, "Bearer first-key"));
+    assert_true(door_keys_open(&k, "bearer second-key"));
+    assert_true(door_keys_open(&k, "BEARER  second-key "));
+    assert_false(door_keys_open(&k, NULL));
+    assert_false(door_keys_open(&k, ""));
+    assert_false(door_keys_open(&k, "Bearer "));
+    assert_false(door_keys_open(&k, "first-key"));
+    assert_false(door_keys_open(&k, "Basic first-key"));
+    assert_false(door_keys_open(&k, "Bearer first-ke"));
+    assert_false(door_keys_open(&k, "Bearer first-keyx"));
+    assert_false(door_keys_open(&k, "Bearer First-key"));
+    assert_false(door_keys_open(&k, "Bearer first-key, second-key"));
+    assert_false(door_keys_make(&k, empty, 1, &e));
+    assert_false(door_keys_make(&k, blank, 1, &e));
+}
+
+static void json_types(void **state)
+{
+    (void)state;
+    assert_true(door_is_json("application/json"));
+    assert_true(door_is_json("Application/JSON"));
+    assert_true(door_is_json("application/json; charset=utf-8"));
+    assert_true(door_is_json("application/json ;charset=utf-8"));
+    assert_false(door_is_json(NULL));
+    assert_false(door_is_json(""));
+    assert_false(door_is_json("text/plain"));
+    assert_false(door_is_json("application/jsonp"));
+    assert_false(door_is_json("application/json-patch+json"));
+    assert_false(door_is_json("text/plain; application/json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faults_of_headers), cmocka_unit_test(names_that_are_no_token), cmocka_unit_test(hosts_that_are_known),
+        cmocka_unit_test(own_name_on_the_network), cmocka_unit_test(origins), cmocka_unit_test(loopback_addresses), cmocka_unit_test(keys),
+        cmocka_unit_test(json_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

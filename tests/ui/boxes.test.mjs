@@ -1,0 +1,41 @@
+// The page's reader of boxes gives what the program's gives: both are held to the table in tests/cli/test_boxes.c.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+const read = (path) => readFileSync(new URL(path, import.meta.url), 'utf8');
+const { readBoxes } = await import(`data:text/javascript,${encodeURIComponent(read('../../src/server/page/boxes.js'))}`); // a .js that is a module
+const source = read('../cli/test_boxes.c');
+
+// The inside of a C string literal, which may spell bytes → the text that the page would get.
+function fromC(literal) {
+  const bytes = [];
+  for (const [, hex, escaped, plain] of literal.matchAll(/\\x([\da-f]{2})|\\(.)|([^\\]+)/g)) {
+    if (hex) bytes.push(parseInt(hex, 16));
+    else bytes.push(...Buffer.from(plain ?? ({ n: '\n', t: '\t' }[escaped] || escaped)));
+  }
+  return Buffer.from(bytes).toString('utf8');
+}
+
+const STRING = '"((?:\\\\.|[^"\\\\])*)"';
+const cases = [...source.matchAll(new RegExp(`\\{${STRING},\\s*${STRING}\\},`, 'g'))].map(([, answer, boxes]) => [fromC(answer), fromC(boxes)]);
+
+function describe({ boxes, none }) {
+  if (none) return 'none';
+  if (!boxes.length) return 'unclear';
+  return boxes.map(({ box, label }) => `${label} ${box.join(' ')}`).join('; ');
+}
+
+test('the page reads boxes as the program does', () => {
+  assert.ok(cases.length > 55, `only ${cases.length} cases were found in the table`);
+  for (const [answer, expected] of cases) assert.equal(describe(readBoxes(answer)), expected, JSON.stringify(answer));
+});
+
+test('at most a thousand boxes', () => assert.equal(readBoxes('{"bbox_2d": [1, 2, 3, 4]}'.repeat(2000)).boxes.length, 1000));
+
+test('boxes: endless nesting and quotes take no time', () => {
+  const since = performance.now();
+  for (const part of ['{', '[', '{"a":', '[{', '"', '{"label": "', "{'", '\\', '{"bbox_2d": [', '{"bbox_2d": [1,'])
+    assert.equal(readBoxes(part.repeat(50000 / part.length)).boxes.length, 0);
+  assert.ok(performance.now() - since < 5000);
+});

@@ -1,0 +1,494 @@
+// The page's whole story in a real browser: the program serves the demo model, and a person looks, asks, stops, finds and reads.
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { chromium } from 'playwright-core';
+import { root, startServer, until } from '../node/server.mjs';
+
+const examples = `${root}/examples`;
+const expected = JSON.parse(readFileSync(`${examples}/expected.json`));
+const shots = new URL('screenshots/', import.meta.url).pathname;
+const axeSource = readFileSync(new URL('node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+const DESK = { viewport: { width: 1280, height: 860 } };
+const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
+const WAIT_MS = 20000;
+
+let server, browser, phones, context, page;
+let complaints = []; // of the browser: errors, refused resources, requests to elsewhere
+
+const launch = () => chromium.launch({
+  executablePath: '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+});
+
+before(async () => {
+  mkdirSync(shots, { recursive: true });
+  server = await startServer('--served-model-name', 'demo');
+  [browser, phones] = [await launch(), await launch()];
+});
+after(async () => {
+  await browser?.close();
+  await phones?.close();
+  await server?.stop();
+});
+
+/* A test with a browser of its own, about which nobody complained. */
+function story(name, tell) {
+  test(name, async (t) => {
+    complaints = [];
+    try {
+      await tell(t);
+      assert.deepEqual(complaints, []);
+    } catch (error) {
+      if (page && !page.isClosed()) await shoot(`failed-${name.replace(/\W+/g, '-').slice(0, 40)}`).catch(() => {});
+      throw error;
+    } finally {
+      await context?.close();
+      context = null;
+    }
+  });
+}
+
+/* A fresh browser on the page, the model ready. */
+async function open(options = DESK, { url = server.url, ready = true } = {}) {
+  context = await (options.isMobile ? phones : browser).newContext(options); // Chromium emulates a finger only in one that never had a mouse
+  page = await context.newPage();
+  page.setDefaultTimeout(WAIT_MS);
+  page.on('pageerror', (error) => complaints.push(`${error}`));
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !/status of \d+|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text())) complaints.push(message.text());
+  });
+  page.on('request', (request) => {
+    if (!/^(data|blob):/.test(request.url()) && !request.url().startsWith(url)) complaints.push(`a request to ${request.url()}`);
+  });
+  await page.goto(url);
+  if (ready) await page.locator('.model.ready').waitFor();
+}
+
+const shoot = (name) => page.screenshot({ path: `${shots}${name}.png` });
+const choose = (name) => page.setInputFiles('#file', `${examples}/${name}`);
+const lastTurn = () => page.locator('.turn').last();
+const likeliest = () => page.evaluate(() => (document.getElementById('choice').value = '0')); // greedy, so that the answer is known
+
+/* Waits for the end of the last answer; gives its text. */
+async function answer() {
+  await page.locator('.turn').last().locator('.took').waitFor();
+  return (await lastTurn().locator('.answer').innerText()).trim();
+}
+
+async function ask(text) {
+  await page.fill('#question', text);
+  await page.press('#question', 'Enter');
+}
+
+/* Makes answers that do not end by themselves. */
+const endless = () => page.route('**/v1/chat/completions', (route) =>
+  route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true, max_tokens: 3000 }) }));
+
+async function checkAccess(where) {
+  await page.evaluate(axeSource);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
+  assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.target + ' ' + n.failureSummary).join(' | ')}`), [], where);
+}
+
+async function checkWidth(where) {
+  const { scroll, width } = await page.evaluate(() => ({ scroll: document.documentElement.scrollWidth, width: innerWidth }));
+  assert.ok(scroll <= width, `${where}: ${scroll} px wide in a window of ${width}`);
+}
+
+/* A file made on the spot, dropped on the page or pasted into it. */
+async function bring(event, files) {
+  await page.evaluate(({ event, files }) => {
+    const transfer = new DataTransfer();
+    for (const { name, type, base64 } of files)
+      transfer.items.add(new File([Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))], name, { type }));
+    const made = event === 'paste'
+      ? new ClipboardEvent('paste', { clipboardData: transfer, bubbles: true, cancelable: true })
+      : new DragEvent(event, { dataTransfer: transfer, bubbles: true, cancelable: true });
+    document.body.dispatchEvent(made);
+  }, { event, files });
+}
+const fileOf = (name, type) => ({ name, type, base64: readFileSync(`${examples}/${name}`).toString('base64') });
+
+// ---- the story ----
+
+story('describe, ask again from the cache, find, read: desktop, light', async () => {
+  await open({ ...DESK, colorScheme: 'light' });
+  await shoot('desktop-light-empty');
+  await choose('shapes-4.png');
+  await page.locator('#preview').waitFor();
+  assert.match(await page.innerText('#facts'), /shapes-4\.png · \d+ × \d+ pixels · [\d.]+ KiB/);
+  await likeliest();
+
+  await page.click('#describe');
+  assert.equal(await answer(), expected['shapes-4.png']);
+  assert.match(await lastTurn().locator('.took').innerText(), /^first word after \d+\.\d+ s · \d+ tokens(, [\d.,]+ a second)?$/);
+  assert.equal(await lastTurn().locator('.cache').count(), 0);
+  assert.match(await page.innerText('#facts'), /model saw|seen as it is/);
+
+  const runs = await server.metric('eyelet_vision_tower_runs_total');
+  await ask('How many shapes are there?');
+  assert.match(await answer(), /3|three/i);
+  assert.match(await lastTurn().locator('.cache').innerText(), /^Picture from the cache: \d+ of \d+ tokens need not be read again$/);
+  assert.equal(await server.metric('eyelet_vision_tower_runs_total'), runs);
+  await shoot('desktop-light-answered');
+
+  await page.click('#find');
+  await page.fill('#question', 'square');
+  await page.click('#send');
+  await lastTurn().locator('.took').waitFor();
+  const found = await lastTurn().locator('.found-one .label').allInnerTexts();
+  assert.ok(found.length >= 1 && found.every((label) => /square/.test(label)), String(found));
+  assert.equal(await page.locator('.box').count(), found.length);
+  const inside = await page.evaluate(() => {
+    const frame = document.getElementById('frame').getBoundingClientRect();
+    return [...document.querySelectorAll('.box')].every((box) => {
+      const at = box.getBoundingClientRect();
+      return at.width > 5 && at.height > 5 && at.left >= frame.left - 1 && at.right <= frame.right + 1 && at.top >= frame.top - 1 && at.bottom <= frame.bottom + 1;
+    });
+  });
+  assert.ok(inside, 'boxes lie in the picture');
+  await lastTurn().locator('.found-one').first().hover();
+  assert.equal(await page.locator('.box.marked').count(), 1);
+  await lastTurn().locator('summary').click();
+  assert.match(await lastTurn().locator('.spelling pre').innerText(), /bbox_2d/);
+  await shoot('desktop-light-found');
+  await checkAccess('after the story');
+
+  await choose('word-2.jpg');
+  assert.equal(await page.locator('.turn').count(), 0, 'another picture begins another conversation');
+  assert.equal(await page.locator('.box').count(), 0);
+  await page.click('#read');
+  assert.match(await answer(), /FRAGILE/);
+  assert.match(await page.innerText('#memory-total'), /planned/);
+});
+
+story('the same on a phone, 320 px wide, dark', async () => {
+  await open({ ...PHONE, colorScheme: 'dark' });
+  await checkWidth('empty');
+  await shoot('phone-dark-empty');
+  await choose('shapes-3.png');
+  await page.tap('#describe');
+  await answer();
+  await checkWidth('described');
+  await page.tap('#find');
+  await page.fill('#question', 'heart');
+  await page.tap('#send');
+  await lastTurn().locator('.took').waitFor();
+  await checkWidth('found');
+  await shoot('phone-dark-found');
+  await lastTurn().locator('.found-one').first().tap();
+  assert.ok(await page.evaluate(() => document.getElementById('frame').getBoundingClientRect().bottom > 0), 'the picture comes into sight');
+  await shoot('phone-dark-boxes');
+  await ask('a'.repeat(300));
+  await answer();
+  await page.click('.options summary');
+  await checkWidth('long words, options open');
+  assert.equal(await page.getAttribute('#photo', 'capture'), 'environment');
+  assert.ok(await page.isVisible('label[for=photo]'));
+  await checkAccess('phone');
+});
+
+story('stop in the middle of an answer, and go on after it', async () => {
+  await open();
+  await endless();
+  const aborted = await server.metric('vllm:request_success_total', 'finished_reason="abort"');
+  await choose('word-1.png');
+  await page.click('#describe');
+  await page.waitForFunction(() => document.querySelector('.answer')?.innerText.length > 30);
+  await shoot('desktop-growing');
+  await page.click('#stop');
+  await lastTurn().locator('.why').waitFor();
+  assert.equal(await lastTurn().locator('.why').innerText(), 'Stopped.');
+  await until(async () => (await server.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
+  assert.equal(await server.metric('vllm:request_success_total', 'finished_reason="abort"'), aborted + 1);
+
+  await page.unroute('**/v1/chat/completions');
+  await ask('What is this?');
+  await answer();
+  assert.match(await lastTurn().locator('.cache').innerText(), /Picture from the cache/);
+  assert.equal(await page.locator('.turn').count(), 2);
+  await page.click('#anew');
+  assert.equal(await page.locator('.turn').count(), 0);
+  assert.ok(await page.isVisible('#preview'), 'the picture stays');
+});
+
+story('a question without a picture', async () => {
+  await open();
+  await ask('Hello');
+  assert.ok((await answer()).length > 0);
+  assert.ok(await page.isDisabled('#describe'));
+});
+
+// ---- ways in ----
+
+story('dropped', async () => {
+  await open();
+  await bring('dragenter', []);
+  assert.equal(await page.locator('.stage.over').count(), 1);
+  await bring('drop', [fileOf('shapes-1.png', 'image/png')]);
+  assert.match(await page.innerText('#facts'), /shapes-1\.png/);
+  assert.equal(await page.locator('.stage.over').count(), 0);
+});
+
+story('pasted', async () => {
+  await open();
+  await bring('paste', [fileOf('shapes-2.jpg', 'image/jpeg')]);
+  assert.match(await page.innerText('#facts'), /shapes-2\.jpg/);
+});
+
+story('drawn here as an example, and removed', async () => {
+  await open();
+  await page.click('#example');
+  await page.locator('#preview').waitFor();
+  await page.click('#describe');
+  assert.match(await answer(), /background/);
+  await page.click('#remove');
+  assert.ok(await page.isVisible('#empty'));
+  assert.ok(await page.isDisabled('#describe'));
+});
+
+story('turned by EXIF: shown upright, boxes where things are', async () => {
+  await open();
+  await choose('turned.jpg');
+  await likeliest();
+  await page.click('#describe');
+  assert.equal(await answer(), expected['turned.jpg']);
+  const [, width, height] = /(\d+) × (\d+) pixels/.exec(await page.innerText('#facts'));
+  const shown = await page.evaluate(() => ({ width: preview.naturalWidth, height: preview.naturalHeight }));
+  assert.deepEqual(shown, { width: Number(width), height: Number(height) });
+});
+
+story('a file that is no picture, by its name', async () => {
+  await open();
+  await bring('drop', [{ name: 'notes.txt', type: 'text/plain', base64: btoa('hello') }]);
+  assert.match(await page.innerText('#picture-wrong'), /notes\.txt is not a picture/);
+  assert.ok(await page.isVisible('#empty'));
+});
+
+story('a file that is no picture inside: the server says so, in plain words', async () => {
+  await open();
+  await bring('drop', [{ name: 'broken.png', type: 'image/png', base64: btoa('this is not a picture') }]);
+  await page.locator('#no-preview').waitFor();
+  await page.click('#describe');
+  await lastTurn().locator('[role=alert]').waitFor();
+  assert.match(await lastTurn().locator('[role=alert]').innerText(), /cannot read this picture\. Choose another file/);
+  await shoot('desktop-not-a-picture');
+  await checkAccess('an error');
+  await choose('shapes-4.png');
+  await page.click('#describe');
+  await answer();
+});
+
+// ---- the server's moods ----
+
+story('is loading: a bar, then ready', async () => {
+  context = await browser.newContext(DESK);
+  page = await context.newPage();
+  let asked = 0;
+  await page.route('**/ready', (route) => (++asked > 3 ? route.continue() : route.fulfill({
+    status: 503, contentType: 'application/json', body: JSON.stringify({ status: 'loading', stage: 'loading', percent: asked * 30 }),
+  })));
+  await page.goto(server.url);
+  await page.getByText('Loading the model: 60 %').waitFor();
+  await shoot('desktop-loading');
+  await page.locator('.model.ready').waitFor();
+  assert.ok(await page.isHidden('#loading'));
+});
+
+story('goes away in the middle of an answer, and comes back', async (t) => {
+  const first = await startServer();
+  t.after(() => first.kill());
+  await open(DESK, { url: first.url });
+  await endless();
+  await choose('shapes-4.png');
+  await page.click('#describe');
+  await page.waitForFunction(() => document.querySelector('.answer')?.innerText.length > 10);
+  await first.kill();
+  await lastTurn().locator('[role=alert]').waitFor();
+  assert.match(await lastTurn().locator('[role=alert]').innerText(), /connection to the server was lost/);
+  await page.locator('#gone:not([hidden])').waitFor();
+  assert.match(await page.innerText('#gone'), /Is eyelet still running\?/);
+  await shoot('desktop-server-gone');
+  await checkAccess('server gone');
+  await page.unroute('**/v1/chat/completions');
+  const second = await startServer('--port', String(first.port));
+  t.after(() => second.stop());
+  await page.locator('.model.ready').waitFor();
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await answer();
+  assert.equal(await page.locator('.turn').count(), 1);
+});
+
+story('wants a key: asked for, checked, kept for the tab', async (t) => {
+  const locked = await startServer('--api-key', 'sesame');
+  t.after(() => locked.stop());
+  await open(DESK, { url: locked.url, ready: false });
+  await page.locator('#key-form:not([hidden])').waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'key');
+  await page.keyboard.type('open');
+  await page.keyboard.press('Enter');
+  await page.getByText('does not know this key').waitFor();
+  await shoot('desktop-key');
+  await checkAccess('key');
+  await page.fill('#key', 'sesame');
+  await page.click('text=Use this key');
+  await page.locator('.model.ready').waitFor();
+  assert.ok(await page.isHidden('#key-form'));
+  await page.reload();
+  await page.locator('.model.ready').waitFor();
+  await page.click('#example');
+  await page.click('#describe');
+  await answer();
+});
+
+story('is busy: the page says when to try again', async () => {
+  await open();
+  await page.route('**/v1/chat/completions', (route) => route.fulfill({
+    status: 503, headers: { 'Retry-After': '3' }, contentType: 'application/json', body: JSON.stringify({ error: { message: '64 requests wait already', type: 'x', param: null, code: 503 } }),
+  }));
+  await ask('Hello');
+  await lastTurn().locator('[role=alert]').waitFor();
+  assert.match(await lastTurn().locator('[role=alert]').innerText(), /cannot take this now\. Try again in 3 seconds\.\s+64 requests wait already/);
+  await page.unroute('**/v1/chat/completions');
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await answer();
+});
+
+story('has the conversation longer than the context', async () => {
+  await open();
+  await ask('a circle '.repeat(20000));
+  await lastTurn().locator('[role=alert]').waitFor();
+  assert.match(await lastTurn().locator('[role=alert]').innerText(), /do not fit the model’s context\. Start over/);
+});
+
+// ---- for everybody ----
+
+story('keyboard only', async () => {
+  await open();
+  const focused = () => page.evaluate(() => {
+    const node = document.activeElement;
+    const shown = node.matches('.hidden-input') ? node.nextElementSibling : node;
+    return { id: node.id || node.tagName, outline: getComputedStyle(shown).outlineStyle };
+  });
+  const order = [];
+  for (const key of ['theme', 'file', 'example']) {
+    await page.keyboard.press('Tab');
+    const { id, outline } = await focused();
+    order.push(id);
+    assert.equal(outline, 'solid', `the focus on ${key} can be seen`);
+  }
+  assert.deepEqual(order, ['theme', 'file', 'example']);
+  await page.keyboard.press('Enter');
+  await page.locator('#preview').waitFor();
+  for (const id of ['remove', 'describe', 'read', 'find']) {
+    await page.keyboard.press('Tab');
+    assert.equal((await focused()).id, id);
+  }
+  await page.keyboard.press('Enter');
+  assert.equal((await focused()).id, 'question');
+  await page.keyboard.type('circle');
+  await page.keyboard.press('Escape'); // not finding after all
+  assert.equal(await page.innerText('#send'), 'Ask');
+  await endless();
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.querySelector('.answer')?.innerText.length > 5);
+  await page.keyboard.press('Escape');
+  await lastTurn().locator('.why').waitFor();
+  assert.equal((await focused()).id, 'question');
+  await page.keyboard.type('one');
+  await page.keyboard.press('Shift+Enter');
+  await page.keyboard.type('two');
+  assert.equal(await page.inputValue('#question'), 'one\ntwo');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter'); // the Ask button: Stop takes its place and the focus
+  assert.equal((await focused()).id, 'stop');
+  await page.keyboard.press('Enter');
+  await lastTurn().locator('.why').waitFor();
+  assert.equal((await focused()).id, 'question');
+});
+
+story('what happens is said aloud, the answer in whole sentences', async () => {
+  await open();
+  await page.getByRole('log', { name: 'What happens' }).getByText('demo is ready').waitFor();
+  await choose('shapes-4.png');
+  await likeliest();
+  await page.click('#describe');
+  await answer();
+  const said = await page.locator('#voice p').allInnerTexts();
+  assert.deepEqual(said, ['demo is ready', 'Picture shapes-4.png chosen', expected['shapes-4.png'], 'End of the answer']);
+});
+
+story('light and dark: the system decides until the button does, and that is kept', async () => {
+  await open({ ...DESK, colorScheme: 'dark' });
+  const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await back();
+  await checkAccess('dark, empty');
+  await shoot('desktop-dark-empty');
+  await page.getByRole('button', { name: 'Light colours' }).click();
+  const light = await back();
+  assert.notEqual(light, dark);
+  await page.reload();
+  await page.locator('.model.ready').waitFor();
+  assert.equal(await back(), light);
+  await checkAccess('light, empty');
+  await page.getByRole('button', { name: 'Dark colours' }).click();
+  assert.equal(await back(), dark);
+  await choose('shapes-5.png');
+  await page.click('#find');
+  await ask('ring');
+  await lastTurn().locator('.took').waitFor();
+  await checkAccess('dark, found');
+  await shoot('desktop-dark-found');
+});
+
+story('less motion for who asks for it', async () => {
+  await open({ ...DESK, reducedMotion: 'reduce' });
+  await endless();
+  await ask('Hello');
+  await page.locator('.growing').waitFor();
+  const running = await page.evaluate(() => document.getAnimations().length);
+  assert.equal(running, 0);
+  await page.click('#stop');
+});
+
+story('the memory plan adds up', async () => {
+  await open();
+  const plan = await (await fetch(`${server.url}/eyelet/plan`)).json();
+  const items = plan.items.filter((item) => item.bytes > 0);
+  assert.deepEqual(await page.locator('.legend .name').allInnerTexts(), items.map((item) => item.name));
+  assert.equal(await page.locator('.part').count(), items.length);
+  assert.match(await page.getAttribute('#bar', 'aria-label'), new RegExp(items[0].name));
+  const widths = await page.locator('.part').evaluateAll((parts) => parts.map((part) => part.getBoundingClientRect().width));
+  const largest = items.findIndex((item) => item.bytes === Math.max(...items.map((other) => other.bytes)));
+  assert.equal(widths.indexOf(Math.max(...widths)), largest);
+});
+
+story('an answer brings no markup with it', async () => {
+  await open();
+  const words = '<img src=x onerror=alert(1)> **bold** `code` [link](javascript:alert(1)) ![x](http://example.com/x.png)\n\n- one\n- two\n\n1. three\n\n```\n<b>\n```\n# end';
+  const chunk = (delta, finish) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+  await page.route('**/v1/chat/completions', (route) => route.fulfill({
+    contentType: 'text/event-stream',
+    body: `: a comment\r\n\r\n${chunk({ content: words.slice(0, 30) }, null)}${chunk({ content: words.slice(30) }, null)}${chunk({}, 'stop')}data: [DONE]\n\n`,
+  }));
+  await ask('Hello');
+  await answer();
+  const html = await lastTurn().locator('.answer').innerHTML();
+  assert.equal(html, '<p>&lt;img src=x onerror=alert(1)&gt; <strong>bold</strong> <code>code</code> [link](javascript:alert(1)) ![x](http://example.com/x.png)</p>'
+    + '<ul><li>one</li><li>two</li></ul><ol><li>three</li></ol><pre><code>&lt;b&gt;</code></pre><p><strong>end</strong></p>');
+});
+
+story('the policy: nothing inline, nothing from elsewhere, small', async () => {
+  const response = await fetch(server.url);
+  const policy = response.headers.get('content-security-policy');
+  for (const rule of ["default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' blob: data:", "connect-src 'self'"])
+    assert.ok(policy.includes(rule), `${rule} in ${policy}`);
+  const etag = response.headers.get('etag');
+  assert.equal((await fetch(server.url, { headers: { 'If-None-Match': etag } })).status, 304);
+  let bytes = 0;
+  await open();
+  for (const path of ['', ...await page.evaluate(() => performance.getEntriesByType('resource').map((entry) => new URL(entry.name).pathname.slice(1)))])
+    if (/^$|\.(js|css|svg)$/.test(path)) bytes += (await (await fetch(`${server.url}/${path}`)).arrayBuffer()).byteLength;
+  assert.ok(bytes > 30000 && bytes < 60 * 1024, `${bytes} bytes`);
+});
