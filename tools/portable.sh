@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes the folder that runs where nothing is installed: tools/portable.sh BUILD DIST writes
 # DIST/eyelet-VERSION-linux-x86_64/ and the same as .tar.xz. BUILD is configured with EY_STATIC_LIBS, so the program
-# needs glibc only; lib/ is for libheif, which is opened at run time, and what it needs itself.
+# needs glibc only; lib/ is for libheif, libmicrohttpd and libcurl, which are opened at run time, and what they need.
 set -euo pipefail
 build=$1 dist=$2
 here=$(dirname "$0")
@@ -11,7 +11,7 @@ out=$dist/$name
 
 # Paths of the shared libraries that a file needs, glibc's own left out.
 libraries_of() {
-  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so\.[0-9]+$' || true
+  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^/]*)\.so\.[0-9]+$' || true
 }
 
 copy_library() { install -m 644 "$(readlink -f "$1")" "$out/lib/$(basename "$1")"; }
@@ -50,14 +50,23 @@ add_heif() {
     esac
   done
   [ ! -e "$out/lib/libstdc++.so.6" ] || lower_libstdcxx
-  for library in "$out"/lib/*; do patchelf --set-rpath '$ORIGIN' "$library"; done
+}
+
+# A library that the program opens, and what it needs itself: add_opened NAME WHAT-IS-LEFT-OUT-WITHOUT-IT
+add_opened() {
+  local opened library
+  opened=$(gcc -print-file-name="$1")
+  if [ ! -e "$opened" ]; then echo "portable: no $1 here: $2 is left out" >&2; return; fi
+  for library in "$opened" $(libraries_of "$opened"); do copy_library "$library"; done
 }
 
 # Licences of what the folder holds, as Debian keeps them.
 add_licences() {
   local package
   for package in libheif1 libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 libutf8proc2 libturbojpeg0 \
-    libpng16-16 libwebp7 libgif7 libexif12 libssl3; do
+    libpng16-16 libwebp7 libgif7 libexif12 libssl3 libmicrohttpd12 libgnutls30 libnettle8 libhogweed6 libgmp10 libtasn1-6 libp11-kit0 \
+    libidn2-0 libunistring2 libffi8 libcurl4 libnghttp2-14 librtmp1 libssh2-1 libpsl5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 \
+    libkrb5support0 libcom-err2 libkeyutils1 libldap-2.5-0 libsasl2-2 libzstd1 libbrotli1; do
     [ ! -e "/usr/share/doc/$package/copyright" ] || install -D -m 644 "/usr/share/doc/$package/copyright" "$out/licences/$package"
   done
 }
@@ -68,6 +77,9 @@ install -s "$build/eyelet" "$build/mkcheckpoint" "$out/"
 patchelf --set-rpath '$ORIGIN/lib' "$out/eyelet"
 for library in $(libraries_of "$build/eyelet") $(libraries_of "$build/mkcheckpoint"); do copy_library "$library"; done
 add_heif
+add_opened libmicrohttpd.so.12 serve
+add_opened libcurl.so.4 'fetching pictures and --server'
+for library in "$out"/lib/*; do patchelf --set-rpath '$ORIGIN' "$library"; done
 add_licences
 if [ -e models/demo/config.json ]; then mkdir -p "$out/models" && cp -rL models/demo "$out/models/"; fi
 tar -C "$dist" --owner=0 --group=0 --sort=name -cf - "$name" | xz -T0 -6 >"$out.tar.xz"

@@ -33,7 +33,7 @@ symbols_are_old() { # ... FILE
 
 libraries_are_ours() { # ... FILE: the loader's own view, with the folder as the only other place
   local found
-  found=$(env -i ldd "$1" | grep -vE 'linux-vdso|ld-linux|/(libc|libm|libdl|libpthread|librt)\.so\.[0-9]+ ' | grep -vF "=> $folder/" || true)
+  found=$(env -i ldd "$1" | grep -vE 'linux-vdso|ld-linux|/(libc|libm|libdl|libpthread|librt|libresolv)\.so\.[0-9]+ ' | grep -vF "=> $folder/" || true)
   echo "$found"
   [ -z "$(echo "$found" | grep -vE 'statically linked' || true)" ]
 }
@@ -53,6 +53,24 @@ reads() {
   ! echo "$said" | grep -q '^eyelet:'
 }
 
+# A server of the folder and a client of it, with the libraries that each must have mapped from there.
+serves() {
+  local server said status=1 url=
+  (cd / && exec env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/server" "$folder/eyelet" serve "$work/tiny" --port 0) >"$work/log" 2>&1 &
+  server=$!
+  for _ in $(seq 300); do
+    url=$(sed -n 's/.*eyelet ready on \(http:[^ ]*\).*/\1/p' "$work/log")
+    [ -z "$url" ] || break
+    sleep 0.1
+  done
+  said=$(cd / && env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/client" "$folder/eyelet" ask --server "$url" --max-tokens 1 hello 2>&1) && status=0
+  kill "$server"
+  wait "$server" || status=1
+  cat "$work/log"
+  echo "$said"
+  [ $status -eq 0 ] && grep -q "calling init: $folder/lib/libmicrohttpd" "$work"/server.* && grep -q "calling init: $folder/lib/libcurl" "$work"/client.*
+}
+
 while IFS= read -r -d '' file; do
   check "${file##*/}: symbols" symbols_are_old "$file"
   check "${file##*/}: libraries" libraries_are_ours "$file"
@@ -61,6 +79,7 @@ check "--version" runs '^eyelet ' "$folder/eyelet" --version
 check "help" runs 'eyelet ask' "$folder/eyelet" help
 check "mkcheckpoint" runs . "$folder/mkcheckpoint" --like tiny-gqa4-fp8 --seed 1 "$work/tiny"
 check "ask" runs . "$folder/eyelet" ask --model "$work/tiny" --max-tokens 1 hello
+check "serve and ask" serves
 if [ -e "$folder/lib/libheif.so.1" ]; then
   for file in tests/image/data/*.heic; do check "$file" reads "$PWD/$file" libde265; done
   for file in tests/image/data/*.avif; do check "$file" reads "$PWD/$file" libaom; done

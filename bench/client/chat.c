@@ -2,9 +2,9 @@
 #include "client/chat.h"
 
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
 
 #include "base/json.h"
 

@@ -7,10 +7,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -235,6 +236,12 @@ void wire_step(struct wire *w, short revents)
     if (revents & (POLLOUT | POLLERR | POLLHUP)) send_some(w);
     if (w->deaf && (revents & (POLLERR | POLLHUP))) end_with(w, WIRE_RESET);
     else if (!w->deaf && (revents & (POLLIN | POLLERR | POLLHUP))) receive_some(w);
+}
+
+size_t wire_unread(const struct wire *w)
+{
+    int n = 0;
+    return w->fd >= 0 && ioctl(w->fd, FIONREAD, &n) == 0 ? (size_t)n : 0;
 }
 
 bool wire_is_over(const struct wire *w)

@@ -34,9 +34,13 @@ json_object *json_parse(const char *text, size_t n, const char *what, ey_code co
         ey_fail(e, code, "%s: %zu bytes of JSON are more than the limit of %d", what, n, EY_MAX_JSON_BYTES);
         return NULL;
     }
+    if (!utf8_valid(text, n)) { /* json-c's own check lets overlong forms through */
+        ey_fail(e, code, "%s: not valid JSON: it is not UTF-8", what);
+        return NULL;
+    }
     struct json_tokener *tok = json_tokener_new_ex(EY_MAX_JSON_DEPTH);
     if (!tok) return ey_fail_memory(e, what, n), NULL;
-    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8 | JSON_TOKENER_ALLOW_TRAILING_CHARS);
+    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
     value = json_tokener_parse_ex(tok, text, (int)n);
     size_t end = json_tokener_get_parse_end(tok);
     /* a bare number is only finished by what follows it */

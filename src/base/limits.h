@@ -52,6 +52,7 @@ enum {
     EY_MAX_NAME_BYTES = 256,       /* of a tool, a model */
     EY_MAX_REQUEST_VALUES = 1 << 18, /* JSON values: each costs many times its bytes when parsed */
     EY_MAX_REQUEST_CONTAINERS = 1 << 15, /* objects and arrays among them, about a KiB each */
+    EY_MAX_COUNTED_BYTES = 4 << 20, /* of a text to tokenize */
     EY_MAX_REPLY_BYTES = 256 << 20,
     EY_MAX_UNKNOWN_BYTES = 512,    /* names of unknown fields that a reply repeats */
 };

@@ -1,6 +1,8 @@
 /* UTF-8 by the table of well-formed byte sequences (Unicode 3.9, table 3-7). */
 #include "base/utf8.h"
 
+#include <string.h>
+
 /* Number of bytes a lead byte announces; 0 for a byte that cannot lead. */
 static int announced_length(uint8_t lead)
 {
@@ -44,9 +46,19 @@ int utf8_decode(const char *text, size_t n, uint32_t *cp)
     return length;
 }
 
+/* Eight bytes of ASCII, which is what most text is. */
+static bool ascii8(const char *s)
+{
+    uint64_t word;
+    memcpy(&word, s, sizeof(word));
+    return !(word & 0x8080808080808080u);
+}
+
 bool utf8_valid(const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
+        while (n - i >= 8 && ascii8(s + i)) i += 8;
+        if (i == n) return true;
         int length = utf8_decode(s + i, n - i, NULL);
         if (length <= 0) return false;
         i += (size_t)length;

@@ -164,6 +164,7 @@ static bool read_processor(uint64_t *max_pixels, const char *text, ey_err *e)
               (!size || json_optional_int(size, "longest_edge", 1024, (int64_t)EY_MAX_IMAGE_PIXELS, &pixels, "--mm-processor-kwargs", e));
     json_object_put(json);
     if (ok && pixels) *max_pixels = (uint64_t)pixels;
+    if (!ok) e->code = EY_BAD_REQUEST;
     return ok;
 }
 

@@ -268,7 +268,7 @@ static void print_facts(FILE *out, const struct option_row *row)
 {
     const char *separator = " (";
     if (row->environment) fprintf(out, "%sdefault: $%s", separator, row->environment), separator = ", ";
-    else if (row->fallback && row->fallback[0] != '-') fprintf(out, "%sdefault: %s", separator, row->fallback), separator = ", ";
+    else if (row->fallback && row->fallback[0] != '-' && strcmp(row->fallback, "0") != 0) fprintf(out, "%sdefault: %s", separator, row->fallback), separator = ", ";
     if (separator[0] == ',') fputc(')', out);
 }
 

@@ -120,7 +120,7 @@ static bool read_text(struct reply_stream *r, const json_object *choice, ey_err 
     size_t n = content ? (size_t)json_object_get_string_len(content) : 0;
     if (!n) return true;
     const char *text = json_object_get_string(content);
-    if (memchr(text, 0, n)) return ey_fail(e, EY_IO, "the server's answer has a NUL byte in it");
+    if (memchr(text, 0, n)) return ey_fail(e, EY_IO, "the server's answer is no text: it has a NUL in it");
     if (!buf_add(&r->text, text, n)) return ey_fail(e, EY_IO, "the server's answer is longer than %d bytes, or there is no memory for it", MAX_TEXT);
     if (r->first == 0) r->first = seconds_now();
     tell(r, &(ey_event){.type = EY_EVENT_TEXT, .text = text, .n_text = n, .n_tokens = (int)r->answer->n_logprobs});

@@ -42,9 +42,19 @@ static bool open_headers(ey_engine *engine, const char *name, ey_err *e)
     return model_directory_find(directory, name, e) && checkpoint_open(&engine->ckpt, directory, e) && model_open(&engine->model, engine->ckpt, e);
 }
 
+static size_t longest_token(const struct tokenizer *tok)
+{
+    size_t longest = 0, n;
+    for (int32_t id = 0; id < tokenizer_size(tok); id++)
+        if (tokenizer_bytes(tok, id, &n) && n > longest) longest = n;
+    return longest;
+}
+
 static bool open_tokenizer(ey_engine *engine, ey_err *e)
 {
-    return tokenizer_open(&engine->tok, checkpoint_directory(engine->ckpt), e) && model_check_tokenizer(&engine->model, engine->tok, e);
+    if (!tokenizer_open(&engine->tok, checkpoint_directory(engine->ckpt), e) || !model_check_tokenizer(&engine->model, engine->tok, e)) return false;
+    engine->longest_token = longest_token(engine->tok);
+    return true;
 }
 
 static bool open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)

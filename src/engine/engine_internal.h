@@ -51,6 +51,7 @@ struct ey_engine {
     /* limits */
     int max_model_len, max_blocks, max_num_seqs, max_num_queued, max_images, max_unread;
     double unread_seconds, slice_seconds;
+    size_t longest_token; /* bytes */
 
     /* planned memory */
     struct plan plan;

@@ -46,13 +46,22 @@ static bool size_within(int *width, int *height, const struct image *original, c
            image_smart_size(original->width, original->height, &relaxed, width, height, e);
 }
 
-static bool scale_to(struct picture *p, const struct image *original, const struct patch_spec *spec, ey_err *e)
+/* RGB of the original, of what is between the two passes of scaling, and of the result. */
+static uint64_t scaling_bytes(const struct image *original, int width, int height)
+{
+    uint64_t from_width = (uint64_t)original->width, from_height = (uint64_t)original->height;
+    return 3 * (from_width * from_height + (uint64_t)width * from_height + (uint64_t)width * (uint64_t)height);
+}
+
+static bool scale_to(struct picture *p, const struct image *original, const struct patch_spec *spec, struct image_budget *budget,
+                     const char *name, ey_err *e)
 {
     int width, height;
-    if (!size_within(&width, &height, original, spec, e)) return false;
+    if (!size_within(&width, &height, original, spec, e)) return ey_fail_within(e, "%s", name);
+    if (!image_budget_hold(budget, scaling_bytes(original, width, height), name, e)) return false;
     p->rows = height / spec->patch, p->cols = width / spec->patch;
     p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
-    return image_resize(&p->pixels, original, width, height, e);
+    return image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
 }
 
 /* The budget holds the original while there is one, then the pixels that the model sees. */
@@ -65,8 +74,7 @@ static bool open_picture(ey_prompt *prompt, const ey_engine *engine, const ey_pa
     snprintf(name, sizeof(name), prompt->n_pictures > 1 ? "picture %zu" : "the picture", i + 1);
     if ((unsigned)part->detail > EY_DETAIL_NATIVE) return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
     struct patch_spec spec = spec_for(engine, part, prompt->n_pictures);
-    bool ok = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e) &&
-              (scale_to(p, &original, &spec, e) || ey_fail_within(e, "%s", name));
+    bool ok = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e) && scale_to(p, &original, &spec, &budget, name, e);
     prompt->usage[i] = (ey_image_usage){original.width, original.height, p->pixels.width, p->pixels.height, p->tokens, false};
     image_free(&original);
     uint64_t kept = ok ? (uint64_t)p->pixels.width * (uint64_t)p->pixels.height * 3 : 0;

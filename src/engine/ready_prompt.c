@@ -100,11 +100,21 @@ static bool lay_out(ey_prompt *p, const ey_engine *engine, ey_err *e)
     return true;
 }
 
+/* Much text takes long to be cut in tokens: what cannot fit, however long its tokens are, is refused before. */
+static bool check_text(const ey_engine *engine, size_t n, ey_err *e)
+{
+    enum { NFC_SHRINKS = 3 }; /* three jamo are one syllable */
+    uint64_t most = (uint64_t)engine->max_model_len * engine->longest_token * NFC_SHRINKS;
+    return n <= most || ey_fail(e, EY_TOO_LONG, "the prompt has %zu bytes of text; the context of %d tokens holds at most %llu: shorten it or use a larger --max-model-len",
+                                n, engine->max_model_len, (unsigned long long)most);
+}
+
 static bool fill(ey_prompt *p, ey_engine *engine, const ey_request *request, ey_err *e)
 {
-    if (!request->messages && (request->text || request->ids)) return ids_as_given(p, engine, request, e) && check_lengths(p, engine, e) && lay_out(p, engine, e);
+    if (!request->messages && (request->text || request->ids))
+        return check_text(engine, request->ids ? 0 : request->n_text, e) && ids_as_given(p, engine, request, e) && check_lengths(p, engine, e) && lay_out(p, engine, e);
     struct prompt template = {0};
-    bool ok = engine->model.family->prompt(&template, request, e) && pictures_open(p, engine, request, e) &&
+    bool ok = engine->model.family->prompt(&template, request, e) && check_text(engine, template.text.size, e) && pictures_open(p, engine, request, e) &&
               ids_of_messages(p, engine, request, &template, e) && check_lengths(p, engine, e) && lay_out(p, engine, e);
     prompt_free(&template);
     return ok;

@@ -12,6 +12,7 @@
 enum {
     READY_BYTES = 64 << 10,                                       /* room for text that is not fetched */
     FULL_BYTES = READY_BYTES - 5 * EY_MAX_TOKEN_BYTES - EY_MAX_STOP_BYTES, /* what one token may still add fits behind */
+    MOST_BIAS = 100,                                              /* as in the OpenAI API */
 };
 
 /* ---- start ---- */
@@ -26,10 +27,13 @@ static bool check_request(const ey_request *request, const ey_engine *engine, ey
         return ey_fail(e, EY_BAD_REQUEST, "%zu stop tokens; at most %d are possible", request->n_stop_ids, EY_MAX_STOP_IDS);
     if (request->n_logit_bias > EY_MAX_LOGIT_BIAS)
         return ey_fail(e, EY_BAD_REQUEST, "%zu logit biases; at most %d are possible", request->n_logit_bias, EY_MAX_LOGIT_BIAS);
-    for (size_t i = 0; i < request->n_logit_bias; i++)
-        if (request->logit_bias[i].id < 0 || request->logit_bias[i].id >= engine->model.text.vocabulary)
-            return ey_fail(e, EY_BAD_REQUEST, "logit bias of token %d, which is not in the vocabulary of %d", request->logit_bias[i].id,
-                           engine->model.text.vocabulary);
+    for (size_t i = 0; i < request->n_logit_bias; i++) {
+        const ey_logit_bias *b = &request->logit_bias[i];
+        if (b->id < 0 || b->id >= engine->model.text.vocabulary)
+            return ey_fail(e, EY_BAD_REQUEST, "logit bias of token %d, which is not in the vocabulary of %d", b->id, engine->model.text.vocabulary);
+        if (!(b->bias >= -MOST_BIAS && b->bias <= MOST_BIAS))
+            return ey_fail(e, EY_BAD_REQUEST, "logit bias %g of token %d; it must be from %d to %d", (double)b->bias, b->id, -MOST_BIAS, MOST_BIAS);
+    }
     return true;
 }
 

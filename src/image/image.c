@@ -39,16 +39,14 @@ void image_free(struct image *image)
     *image = (struct image){0};
 }
 
-static bool take_budget(const struct picture_file *f, uint64_t pixels, ey_err *e)
+bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name, ey_err *e)
 {
-    struct image_budget *b = f->budget;
-    uint64_t needed = pixels * BYTES_PER_PIXEL;
     if (!b || !b->from || needed <= b->held) return true;
     if (needed > ey_budget_total(b->from))
-        return ey_fail(e, EY_BAD_IMAGE, "%s: decoding it takes up to %llu MiB and all pictures together have %llu; scale it down", f->name,
+        return ey_fail(e, EY_BAD_IMAGE, "%s: decoding it takes up to %llu MiB and all pictures together have %llu; scale it down", name,
                        (unsigned long long)(needed >> 20), (unsigned long long)(ey_budget_total(b->from) >> 20));
     if (!ey_budget_take(b->from, needed - b->held, BUDGET_WAIT_MS))
-        return ey_fail(e, EY_BUSY, "%s: other pictures take all of the memory for pictures; try again later", f->name);
+        return ey_fail(e, EY_BUSY, "%s: other pictures take all of the memory for pictures; try again later", name);
     b->held = needed;
     return true;
 }
@@ -57,7 +55,7 @@ bool size_allowed(const struct picture_file *f, uint64_t width, uint64_t height,
 {
     if (width == 0 || height == 0) return ey_fail(e, EY_BAD_IMAGE, "%s: the picture has no pixels", f->name);
     if (width <= EY_MAX_IMAGE_SIDE && height <= EY_MAX_IMAGE_SIDE && width * height <= EY_MAX_IMAGE_PIXELS)
-        return take_budget(f, width * height, e);
+        return image_budget_hold(f->budget, width * height * BYTES_PER_PIXEL, f->name, e);
     return ey_fail(e, EY_BAD_IMAGE,
                    "%s: %llux%llu pixels are too many; eyelet takes up to %d a side and %zu in all, so scale it down",
                    f->name, (unsigned long long)width, (unsigned long long)height, EY_MAX_IMAGE_SIDE,

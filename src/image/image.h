@@ -23,6 +23,8 @@ struct image_budget {
 /* The same, and what decoding may take at most comes out of the budget before it is allocated. EY_BUSY: others hold
  * it; EY_BAD_IMAGE: it is more than there will ever be. */
 bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name, struct image_budget *budget, ey_err *e);
+/* Takes what is missing for `needed` bytes to be held. The same errors. */
+bool image_budget_hold(struct image_budget *budget, uint64_t needed, const char *name, ey_err *e);
 void image_free(struct image *image);
 
 /* What a checkpoint's preprocessor_config.json says. */

@@ -128,7 +128,7 @@ static bool keep_prompts(struct answering *a)
     if (!a->echo) return api_fail_memory(&a->error);
     a->n_echo = n;
     for (size_t i = 0; i < n; i++)
-        if (!copy_prompt(&a->echo[i], a->engine, &a->request.prompts[i], &e)) return answers_fail(&a->error, a->engine, &e);
+        if (!copy_prompt(&a->echo[i], a->engine, &a->request.prompts[i], &e)) return answers_fail(&a->error, a->engine, "prompt", &e);
     return true;
 }
 

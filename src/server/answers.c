@@ -1,6 +1,7 @@
 /* Prompts and tickets of one exchange. */
 #include "server/answers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -15,16 +16,16 @@ enum { AT_ONCE = EY_MAX_ANSWERS, TURN_MS = 10 };
 /* The engine's sentence in the form that vLLM's clients look for. */
 static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
 {
-    return api_fail(error, "", "This model's maximum context length is %d tokens. However, %s. Please reduce the length of the input prompt or "
+    return api_fail(error, "input_tokens", "This model's maximum context length is %d tokens. However, %s. Please reduce the length of the input prompt or "
                                "the number of requested output tokens.", ey_engine_describe(engine).max_model_len, e->text);
 }
 
-bool answers_fail(struct api_error *error, ey_engine *engine, const ey_err *e)
+bool answers_fail(struct api_error *error, ey_engine *engine, const char *param, const ey_err *e)
 {
     ey_err within = *e;
     if (e->code == EY_TOO_LONG) return fail_too_long(error, engine, e);
     if (e->code == EY_BAD_IMAGE) ey_fail_within(&within, "Failed to load image");
-    return api_fail_status(error, ey_code_http_status(e->code), "", within.text);
+    return api_fail_status(error, ey_code_http_status(e->code), param, within.text);
 }
 
 /* vLLM refuses what cannot come to its end, rather than to cut it short. */
@@ -43,13 +44,15 @@ static bool check_length(const struct answers *a, const ey_prompt *prompt, struc
 static bool prepare(struct answers *a, size_t i, struct api_error *error)
 {
     ey_request request = a->request->request;
+    char param[32] = "";
     ey_err e;
     if (a->request->n_prompts) {
+        snprintf(param, sizeof(param), a->request->n_prompts > 1 ? "prompt[%zu]" : "prompt", i);
         const struct api_prompt *prompt = &a->request->prompts[i];
         request.text = prompt->text, request.n_text = prompt->n_text;
         request.ids = prompt->ids, request.n_ids = prompt->n_ids;
     }
-    if (!ey_prepare(a->engine, &request, &a->prompt[i], &e)) return answers_fail(error, a->engine, &e);
+    if (!ey_prepare(a->engine, &request, &a->prompt[i], &e)) return answers_fail(error, a->engine, param, &e);
     return check_length(a, a->prompt[i], error);
 }
 
@@ -87,7 +90,7 @@ static bool start_more(struct answers *a, struct api_error *error)
 {
     ey_err e;
     while (a->n_started < a->n_slots && a->n_started - a->n_over < AT_ONCE)
-        if (!start(a, &a->slot[a->n_started], &e)) return (e.code == EY_BUSY && a->n_started) || answers_fail(error, a->engine, &e);
+        if (!start(a, &a->slot[a->n_started], &e)) return (e.code == EY_BUSY && a->n_started) || answers_fail(error, a->engine, "", &e);
     return true;
 }
 
@@ -104,7 +107,7 @@ static bool collect(struct answers *a, struct answer_slot *slot, struct api_erro
     if (ok && strcmp(slot->answer.finish_reason, "cancelled") == 0) ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
     metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, false);
     slot->over = true, a->n_over++;
-    return ok || answers_fail(error, a->engine, &e);
+    return ok || answers_fail(error, a->engine, "", &e);
 }
 
 /* The next event of those that run, asking each once; NULL: there is none. */

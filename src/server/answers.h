@@ -42,7 +42,7 @@ void answers_close(struct answers *a, bool hung_up);
 struct reply_usage;
 void answers_usage(const struct answers *a, struct reply_usage *out);
 
-/* What the API says of an error of the engine; `request` may be NULL. */
-bool answers_fail(struct api_error *error, ey_engine *engine, const ey_err *e);
+/* What the API says of an error of the engine about the field `param` ("": it is about none). */
+bool answers_fail(struct api_error *error, ey_engine *engine, const char *param, const ey_err *e);
 
 #endif

@@ -309,7 +309,8 @@ static bool read_prompt_ids(const struct api_reading *r, const char *path, json_
 static bool read_prompt_item(const struct api_reading *r, const char *path, json_object *value, struct api_prompt *out)
 {
     if (json_object_is_type(value, json_type_array)) return read_prompt_ids(r, path, value, out);
-    if (!field_text(r, path, value, EY_MAX_TEXT_BYTES, &out->text, &out->n_text)) return false;
+    size_t most = r->out->kind == API_TOKENIZE ? EY_MAX_COUNTED_BYTES : EY_MAX_TEXT_BYTES;
+    if (!field_text(r, path, value, most, &out->text, &out->n_text)) return false;
     return out->n_text || r->out->kind == API_TOKENIZE || api_fail_value(r->error, path, "%s must not be empty", path);
 }
 

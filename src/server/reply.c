@@ -198,8 +198,9 @@ static void add_usage(struct buf *out, const struct reply_usage *usage)
 
 void reply_add_ids(struct buf *out, const int *ids, size_t n)
 {
+    char digits[16];
     buf_add_text(out, "[");
-    for (size_t i = 0; i < n; i++) buf_printf(out, "%s%d", i ? "," : "", ids[i]);
+    for (size_t i = 0; i < n; i++) buf_add(out, digits, (size_t)snprintf(digits, sizeof(digits), i ? ",%d" : "%d", ids[i]));
     buf_add_text(out, "]");
 }
 

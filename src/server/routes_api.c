@@ -29,16 +29,30 @@ static void reply_tokens(struct answering *a, struct exchange *x, const int *ids
     buf_free(&out);
 }
 
+/* The engine refuses ids of pictures' tokens; it looks at as many at a time as an answer's prompt may have. */
+static bool check_ids(ey_engine *engine, const int *ids, size_t n, ey_err *e)
+{
+    size_t most = (size_t)ey_engine_describe(engine).max_model_len - 1;
+    ey_request request = ey_request_defaults();
+    for (size_t at = 0; at < n; at += request.n_ids) {
+        ey_prompt *prompt;
+        request.ids = ids + at, request.n_ids = n - at < most ? n - at : most;
+        if (!ey_prepare(engine, &request, &prompt, e)) return false;
+        ey_prompt_free(&prompt);
+    }
+    return true;
+}
+
 /* What is too long to be answered can still be counted. */
 static bool tokenize_long(struct answering *a, struct exchange *x, const struct api_prompt *prompt)
 {
     int *ids = NULL;
     size_t n;
     ey_err e;
-    if (!ey_tokenize(a->engine, prompt->text, prompt->n_text, true, &ids, &n, &e)) return answers_fail(&a->error, a->engine, &e);
-    reply_tokens(a, x, ids, n);
+    bool ok = ey_tokenize(a->engine, prompt->text, prompt->n_text, true, &ids, &n, &e) && check_ids(a->engine, ids, n, &e);
+    if (ok) reply_tokens(a, x, ids, n);
     free(ids);
-    return true;
+    return ok || answers_fail(&a->error, a->engine, "prompt", &e);
 }
 
 static bool tokenize(struct answering *a, struct exchange *x)
@@ -51,7 +65,7 @@ static bool tokenize(struct answering *a, struct exchange *x)
     if (given) request.text = given->text, request.n_text = given->n_text;
     if (!ey_prepare(a->engine, &request, &prompt, &e)) {
         if (given && e.code == EY_TOO_LONG) return tokenize_long(a, x, given);
-        return answers_fail(&a->error, a->engine, &e);
+        return answers_fail(&a->error, a->engine, given ? "prompt" : "", &e);
     }
     ey_prompt_info info = ey_prompt_describe(prompt);
     reply_tokens(a, x, info.ids, info.n_ids);
@@ -68,7 +82,7 @@ static bool detokenize(struct answering *a, struct exchange *x)
     size_t n;
     ey_err e;
     if (!ey_detokenize(a->engine, a->request.prompts->ids, a->request.prompts->n_ids, &text, &n, &e))
-        return answers_fail(&a->error, a->engine, &e);
+        return answers_fail(&a->error, a->engine, "tokens", &e);
     buf_add_text(&out, "{\"prompt\":");
     json_dump_string(&out, text, n);
     buf_add_text(&out, "}");
@@ -85,7 +99,7 @@ static bool render(struct answering *a, struct exchange *x)
     struct buf out = buf_with_max(EY_MAX_REPLY_BYTES);
     ey_prompt *prompt;
     ey_err e;
-    if (!ey_prepare(a->engine, &a->request.request, &prompt, &e)) return answers_fail(&a->error, a->engine, &e);
+    if (!ey_prepare(a->engine, &a->request.request, &prompt, &e)) return answers_fail(&a->error, a->engine, "", &e);
     ey_prompt_info info = ey_prompt_describe(prompt);
     buf_add_text(&out, "{\"object\":\"chat.completion.render\",\"model\":");
     json_dump_string(&out, a->reply.model, strlen(a->reply.model));

@@ -14,6 +14,7 @@
 #include "server/log.h"
 #include "server/page.h"
 #include "server/routes.h"
+#include "server/web_library.h"
 
 enum {
     CONNECTION_MEMORY = 2 * EY_MAX_HEADER_BYTES,
@@ -213,15 +214,17 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 /* Room for n bytes more and a NUL, taken from the budget as it is needed: who only says that much will come holds nothing. */
 static bool make_room(struct exchange *x, size_t n)
 {
+    const size_t most = (size_t)EY_MAX_BODY_BYTES + 1;
     size_t need = x->n_body + n + 1, capacity = x->capacity * 2;
-    if (need <= x->capacity) return true;
-    if (capacity < FIRST_BODY) capacity = FIRST_BODY;
-    if (x->expected && capacity > x->expected + 1) capacity = x->expected + 1;
-    if (capacity < need) capacity = need;
-    if (need > (size_t)EY_MAX_BODY_BYTES + 1) {
+    if (need > most) {
         refuse(x, 413, "the body is larger than %d bytes", EY_MAX_BODY_BYTES);
         return false;
     }
+    if (need <= x->capacity) return true;
+    if (capacity < FIRST_BODY) capacity = FIRST_BODY;
+    if (x->expected && capacity > x->expected + 1) capacity = x->expected + 1;
+    if (capacity > most) capacity = most;
+    if (capacity < need) capacity = need;
     uint64_t more = capacity - x->capacity;
     bool taken = ey_budget_take(x->server->budget, more, BUDGET_WAIT_MS);
     char *body = taken ? realloc(x->body, capacity) : NULL;
@@ -405,6 +408,7 @@ static bool start(struct web *web, const struct listener *l, const struct pem *p
 bool web_open(struct server *server, struct listener *listener, ey_err *e)
 {
     struct pem pem = {0};
+    if (!web_library_open(e)) return false;
     struct web *web = server->web = calloc(1, sizeof(*web));
     if (!web) return ey_fail_memory(e, "the server", sizeof(*web));
     web->server = server;

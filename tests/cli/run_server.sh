@@ -97,6 +97,9 @@ try "too hot for the API" 2 - 'temperature' ask --server 127.0.0.1:$port --tempe
 try "bench has no server" 2 - 'not an option of bench' bench --server 127.0.0.1:$port
 kill $pid
 wait $pid
+status=$?
+[ $status -eq 0 ]
+say "the server ends well"
 try "no server" 1 - "no server answers at 127.0.0.1:$port; is \`eyelet serve\` running" ask --server 127.0.0.1:$port hello
 try "no URL" 2 - '--server takes a URL' ask --server ftp://127.0.0.1 hello
 
@@ -109,6 +112,9 @@ EYELET_API_KEY=secret try "in EYELET_API_KEY" 0 . - ask --server 127.0.0.1:$port
 VLLM_API_KEY=secret try "in VLLM_API_KEY" 0 . - ask --server 127.0.0.1:$port --temperature 0 hello
 kill $pid
 wait $pid
+status=$?
+[ $status -eq 0 ]
+say "the server ends well"
 
 # ---- what ends in the middle: the plain backend takes its time ----
 serve slow --device ref

@@ -400,7 +400,8 @@ static void broken_streams(void **state)
     expect_failure(STREAM SAY("x") "data: {\"error\":{\"message\":\"the server goes down\"}}\n\n", EY_IO, "stopped the answer: the server goes down");
     expect_failure(STREAM "data: {\"choices\":\n\n", EY_IO, "not valid JSON");
     expect_failure(STREAM "data: []\n\n", EY_IO, "in the middle");
-    expect_failure(STREAM SAY("a\\u0000b") END("stop"), EY_IO, "NUL byte");
+    expect_failure(STREAM SAY("a\\u0000b") END("stop"), EY_IO, "a NUL in it");
+    expect_failure(STREAM SAY("\xc1\xa4") END("stop"), EY_IO, "not UTF-8");
     expect_failure(STREAM SAY("\xff") END("stop"), EY_IO, "not valid JSON");
     expect_failure(OK "Content-Length: 1000\r\n\r\n" SAY("x"), EY_IO, "closed the connection");
 }

@@ -20,19 +20,21 @@ enum {
 #define PROBE_SECONDS 0.02      /* from one /health to the next */
 #define PROBE_PATIENCE 5.0
 #define PATIENCE 240.0          /* a client waits so long for an answer; the queue in front of it may be long */
+#define LATEST_LEAVE 1.5        /* a client that leaves does so until then */
+#define LATEST_LEAVE_BYTES 8000
 #define UNREAD_GRACE 10.0       /* what lies between the two sides comes within this */
 #define SLOW_SECONDS 0.05       /* from one piece of a slow body to the next */
 
-/* How a client behaves. */
-enum habit { READS, LEAVES, NEVER_READS };
-
 struct task {
-    bool good, stream, slow;
+    bool good;
+    bool stream, slow;
+    bool leaves;  /* hangs up in the middle, */
+    double moment; /* after so many seconds, or, below 0, bytes of the answer */
     size_t which; /* of the goods, or of the kinds */
 };
 
 struct client {
-    enum habit habit;
+    bool never_reads;     /* what it is answered */
     enum { IDLE, PAUSED, ASKING, DRAINING } state;
     struct task task;
     struct wire wire;
@@ -41,6 +43,8 @@ struct client {
     double since, resume; /* of the request; PAUSED: it is sent again then */
     double piece_at;      /* the next piece of a slow body may go then */
     double leave_at;      /* 0: it stays */
+    size_t unread;        /* bytes that lie there, */
+    double unread_since;  /* and since when so many */
     struct buf request;
     struct malformed bad;
     struct chat_answer answer;
@@ -80,7 +84,7 @@ static void remark(struct crew *crew, const char *fmt, ...)
 
 static const char *name_of(const struct crew *crew, const struct client *c)
 {
-    return !c->task.good ? c->bad.name : c->habit == NEVER_READS ? "never read" : crew->options->goods->item[c->task.which].name;
+    return !c->task.good ? c->bad.name : c->never_reads ? "never read" : crew->options->goods->item[c->task.which].name;
 }
 
 static void remark_reply(struct crew *crew, const struct client *c, const char *what)
@@ -95,9 +99,14 @@ static void remark_reply(struct crew *crew, const struct client *c, const char *
 
 static struct task take_good(struct crew *crew, const struct client *c)
 {
-    struct task t = {.good = true, .which = crew->taken++ % crew->options->goods->n, .stream = c->habit != READS || dice_below(&crew->dice, 2)};
-    t.slow = c->habit == READS && dice_below(&crew->dice, 12) == 0;
+    struct dice *d = &crew->dice;
+    struct task t = {.good = true, .which = crew->taken++ % crew->options->goods->n};
     crew->good_left--;
+    if (c->never_reads) return t;
+    t.leaves = dice_below(d, 3) == 0;
+    t.stream = t.leaves || dice_below(d, 2);
+    t.slow = !t.leaves && dice_below(d, 12) == 0;
+    t.moment = dice_below(d, 2) ? dice_between(d, 0, LATEST_LEAVE) : -dice_between(d, 1, LATEST_LEAVE_BYTES);
     return t;
 }
 
@@ -112,7 +121,7 @@ static void write_request(struct crew *crew, struct client *c)
     const struct crew_options *o = crew->options;
     buf_clear(&c->request);
     if (!c->task.good) malformed_make(&c->bad, c->task.which, o->to, o->sample, &crew->dice);
-    else if (c->habit == NEVER_READS) good_write_endless(o->to, dice_throw(&crew->dice), &c->request);
+    else if (c->never_reads) good_write_endless(o->to, dice_throw(&crew->dice), &c->request);
     else good_write(&o->goods->item[c->task.which], o->to, c->task.stream, &c->request);
 }
 
@@ -125,21 +134,21 @@ static const struct buf *request_of(const struct client *c)
 static void send_request(struct crew *crew, struct client *c)
 {
     const struct buf *request = request_of(c);
-    bool narrow = c->task.good && c->habit == NEVER_READS;
+    bool narrow = c->never_reads;
     c->used = !narrow && wire_is_reusable(&c->wire);
     if (!c->used) wire_open(&c->wire, crew->options->to, narrow);
     wire_send(&c->wire, request->data, request->size);
     chat_answer_clear(&c->answer);
-    c->state = ASKING, c->since = c->piece_at = seconds_now(), c->leave_at = 0, c->second = false;
+    c->state = ASKING, c->since = c->piece_at = c->unread_since = seconds_now();
+    c->leave_at = c->task.leaves && c->task.moment >= 0 ? c->since + c->task.moment : 0;
+    c->second = false, c->unread = 0;
     if (c->task.slow) c->wire.allowed = 0;
-    if (c->task.good && c->habit == LEAVES) c->leave_at = c->since + (dice_below(&crew->dice, 8) ? dice_between(&crew->dice, 0, 3) : 0.001);
 }
 
 static void take_task(struct crew *crew, struct client *c)
 {
-    if (c->habit == NEVER_READS && !crew->good_left) return;
-    if (!crew->good_left && !crew->bad_left) return;
-    bool good = c->habit == NEVER_READS || dice_below(&crew->dice, crew->good_left + crew->bad_left) < crew->good_left;
+    if (!crew->good_left && (c->never_reads || !crew->bad_left)) return;
+    bool good = c->never_reads || dice_below(&crew->dice, crew->good_left + crew->bad_left) < crew->good_left;
     c->task = good ? take_good(crew, c) : take_bad(crew);
     crew->tally->slow += c->task.slow;
     write_request(crew, c);
@@ -267,9 +276,11 @@ static void end_unread(struct crew *crew, struct client *c)
 static void tick_unread(struct crew *crew, struct client *c, double now, bool last)
 {
     double patience = crew->options->unread_seconds;
+    size_t unread = wire_unread(&c->wire);
+    if (unread != c->unread) c->unread = unread, c->unread_since = now;
     if (c->state == DRAINING) {
         if (wire_is_over(&c->wire) || now > c->resume) end_unread(crew, c);
-    } else if (patience > 0 && (now - c->since > patience || c->wire.end != WIRE_OPEN)) {
+    } else if (patience > 0 && now - c->unread_since > patience) {
         c->wire.deaf = false, c->state = DRAINING, c->resume = now + UNREAD_GRACE;
     } else if (patience <= 0 && last) {
         crew->tally->unread++;
@@ -298,11 +309,17 @@ static void after_sending(struct client *c, double now)
     shutdown(c->wire.fd, SHUT_WR);
 }
 
+static bool is_to_leave(const struct client *c, double now)
+{
+    if (c->leave_at > 0 && now >= c->leave_at) return true;
+    return c->task.leaves && c->task.moment < 0 && (double)c->wire.reply.body.size >= -c->task.moment;
+}
+
 static void tick_asking(struct crew *crew, struct client *c, double now)
 {
     send_pieces(c, now);
     after_sending(c, now);
-    if (c->leave_at > 0 && now >= c->leave_at) leave(crew, c);
+    if (is_to_leave(c, now)) leave(crew, c);
     else if (wire_is_over(&c->wire)) end_request(crew, c);
     else if (now - c->since > PATIENCE) {
         remark_reply(crew, c, "no answer in time");
@@ -317,7 +334,7 @@ static void tick(struct crew *crew, struct client *c, double now, bool last)
     if (c->state == IDLE) take_task(crew, c);
     else if (c->state == PAUSED) {
         if (now >= c->resume) send_request(crew, c);
-    } else if (c->task.good && c->habit == NEVER_READS) tick_unread(crew, c, now, last);
+    } else if (c->never_reads) tick_unread(crew, c, now, last);
     else tick_asking(crew, c, now);
 }
 
@@ -357,12 +374,12 @@ static void end_probe(struct crew *crew, double now)
 
 /* ---- all of them ---- */
 
-/* Everything was taken, and only those who never read are still at it. */
+/* Everything was taken, and only those that never read are still at it. */
 static bool is_last(const struct crew *crew)
 {
     if (crew->good_left || crew->bad_left) return false;
     for (size_t i = 0; i < crew->options->n_clients; i++)
-        if (crew->client[i].state != IDLE && crew->client[i].habit != NEVER_READS) return false;
+        if (crew->client[i].state != IDLE && !crew->client[i].never_reads) return false;
     return true;
 }
 
@@ -394,8 +411,7 @@ static void turn(struct crew *crew)
 
 static struct client make_client(size_t i)
 {
-    enum habit habit = i % 10 == 9 ? NEVER_READS : i % 3 == 0 ? LEAVES : READS;
-    return (struct client){.habit = habit, .wire = wire_make(), .request = buf_with_max(MAX_REQUEST), .answer = chat_answer_make(),
+    return (struct client){.never_reads = i % 10 == 9, .wire = wire_make(), .request = buf_with_max(MAX_REQUEST), .answer = chat_answer_make(),
                            .bad.bytes = buf_with_max(MAX_REQUEST)};
 }
 

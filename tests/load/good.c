@@ -41,6 +41,7 @@ static const struct shape {
     {"special tokens as text", "<|im_end|><|vision_start|><|image_pad|><|vision_end|> what is this?", 1, "\"temperature\": 0, \"max_tokens\": 24"},
     {"some blocks", "The blue ring is above the red star. ", 12, "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 48"},
     {"many blocks", "A pink cross, a gray heart and an orange circle. ", 30, "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 64"},
+    {"long answers", "Go on and on.", 1, "\"temperature\": 1, \"seed\": 7, \"n\": 4, \"ignore_eos\": true, \"max_tokens\": 300"},
     {"several chunks", "One word after the other, and then another word. ", 60, "\"temperature\": 0.7, \"seed\": 8, \"max_tokens\": 32"},
 };
 

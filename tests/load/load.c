@@ -93,7 +93,8 @@ static bool calm_down(const struct load *l, struct state *out)
 
 static bool start(struct load *l, ey_err *e)
 {
-    const char *argv[] = {l->settings->server, "serve", "--model", "models/demo", "--port", "0", "--max-num-seqs", "16", NULL};
+    const char *argv[] = {l->settings->server, "serve", "--model", "models/demo", "--port", "0", "--max-num-seqs", "16",
+                          "--kv-tokens", "4096", NULL};
     return goods_make(&l->goods, e) && sample_read(&l->sample, e) && child_start(&l->child, argv, READY_SECONDS, e) &&
            wire_find(&l->to, l->child.url, e);
 }
@@ -109,7 +110,7 @@ static bool run_crew(struct load *l, size_t n_requests, uint64_t seed, double un
 static bool warm_up(struct load *l, ey_err *e)
 {
     struct tally ignored = {.equal = 0};
-    bool ok = run_crew(l, l->settings->n_requests / 5, l->settings->seed + 1, 0, &ignored, e);
+    bool ok = run_crew(l, l->settings->n_requests / 2, l->settings->seed + 1, 0, &ignored, e);
     figures_free(&ignored.health);
     return ok && (calm_down(l, &l->before) || ey_fail(e, EY_IO, "after the warm-up the server is not at rest: %.0f running, %.0f waiting, %.0f KV blocks, "
                                                       "%.0f bytes of the budget", l->before.running, l->before.waiting, l->before.blocks, l->before.budget));

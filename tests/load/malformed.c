@@ -194,15 +194,15 @@ static void huge_numbers(const struct making *k)
 
 static void bad_text(const struct making *k)
 {
-    static const char *const texts[] = {"\xff\xfe", "\xc3", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xc0\x80", "\x01", "\t\n"};
+    static const char *const texts[] = {"\xff\xfe", "\xc3", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xc0\x80"};
     struct buf body = buf_with_max(MAX_BODY);
     buf_printf(&body, "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"max_tokens\": 1}", one_of(k, texts, COUNT(texts)));
     post_buf(k, &body);
 }
 
-static void odd_escapes(const struct making *k)
+static void odd_characters(const struct making *k)
 {
-    static const char *const texts[] = {"\\ud800", "\\udc00\\ud800", "\\u0000", "\\uD83D", "\\ufffe"};
+    static const char *const texts[] = {"\\ud800", "\\udc00\\ud800", "\\u0000", "\\uD83D", "\\ufffe", "\x01", "\t\n"};
     struct buf body = buf_with_max(MAX_BODY);
     buf_printf(&body, "{\"messages\": [{\"role\": \"user\", \"content\": \"a%sb\"}], \"max_tokens\": 1}", one_of(k, texts, COUNT(texts)));
     post_buf(k, &body);
@@ -518,7 +518,7 @@ static const struct kind {
     {"40,000 objects", many_values, MAY_BE_REFUSED, THEN_READ},
     {"numbers of many digits", huge_numbers, MAY_BE_REFUSED | MAY_BE_ANSWERED, THEN_READ},
     {"text that is no UTF-8", bad_text, MAY_BE_REFUSED, THEN_READ},
-    {"odd escapes", odd_escapes, MAY_BE_REFUSED | MAY_BE_ANSWERED, THEN_READ},
+    {"odd characters", odd_characters, MAY_BE_REFUSED | MAY_BE_ANSWERED, THEN_READ},
     {"NUL in the body", nul_in_body, MAY_BE_REFUSED, THEN_READ},
     {"not offered", not_offered, MAY_BE_REFUSED, THEN_READ},
     {"prompt too long", too_long, MAY_BE_REFUSED, THEN_READ},

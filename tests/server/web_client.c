@@ -197,7 +197,8 @@ static const char *header_value(const char *head, const char *name)
     return NULL;
 }
 
-struct reply web_reply(int fd)
+/* `bare`: the reply to HEAD, whose length is that of a body which does not come. */
+static struct reply read_reply(int fd, bool bare)
 {
     struct reply r = {0};
     char *all = calloc(1, MAX_HEARD), *end;
@@ -210,13 +211,18 @@ struct reply web_reply(int fd)
     size_t head = (size_t)(end + 4 - all);
     r.head = strndup(all, head), r.status = atoi(all + 9);
     const char *length = header_value(r.head, "Content-Length"), *coding = header_value(r.head, "Transfer-Encoding");
-    bool empty = r.status == 204 || r.status == 304 || r.status < 200;
+    bool empty = bare || r.status == 204 || r.status == 304 || r.status < 200;
     size_t want = length && !empty ? strtoul(length, NULL, 10) : 0;
     while (open && (coding ? !strstr(all + head, "\r\n0\r\n\r\n") : n < head + want)) open = hear_more(fd, all, &n);
     r.body = strdup(all + head);
     r.closed = !open;
     free(all);
     return r;
+}
+
+struct reply web_reply(int fd)
+{
+    return read_reply(fd, false);
 }
 
 void reply_free(struct reply *r)
@@ -246,7 +252,7 @@ struct reply web_ask(int port, const char *method, const char *path, const char 
     } else {
         web_say(fd, "\r\n");
     }
-    struct reply r = web_reply(fd);
+    struct reply r = read_reply(fd, strcmp(method, "HEAD") == 0);
     close(fd);
     return r;
 }

@@ -15,7 +15,8 @@ const question = $('question');
 let messages = []; // the conversation as the API takes it
 let turns = [];
 let finding = false;
-let running = null; // {stop, turn} of the question on its way
+let running = null; // stops the question on its way
+let cameFrom = null; // what had the focus when the question was put
 let failedForKey = null; // asked again when there is a key
 
 /* ---- what is sent ---- */
@@ -50,13 +51,15 @@ function checkSize(asked) {
 
 /* ---- one question ---- */
 
+/* While the answer comes, Stop stands where Ask was; whoever pressed a button is led to it and back. */
 function busy(now) {
   const had = document.activeElement;
+  if (now) cameFrom = had;
   $('send').hidden = now;
   $('stop').hidden = !now;
-  if (now && (had === $('send') || had?.closest?.('.quick, .trouble'))) $('stop').focus();
-  if (!now && had === $('stop')) question.focus();
   showButtons();
+  if (now && had.localName === 'button') $('stop').focus();
+  if (!now && had === $('stop')) (cameFrom.isConnected ? cameFrom : question).focus();
 }
 
 function waitingText(since) {
@@ -74,7 +77,7 @@ async function stream(body, turn, signal, times, spoken) {
   const paint = () => {
     painted = 0;
     keepingEnd(() => turn.grow(text));
-    spoken.grow(text);
+    spoken?.grow(text);
   };
   try {
     for await (const piece of ask(body, signal)) {
@@ -92,7 +95,7 @@ async function stream(body, turn, signal, times, spoken) {
     clearInterval(clock);
     cancelAnimationFrame(painted);
     turn.text = text;
-    if (text) spoken.grow(text);
+    spoken?.grow(text);
   }
   return { usage, reason };
 }
@@ -107,12 +110,13 @@ async function put(text, { shown = text, find = false, exact = false } = {}) {
   const turn = new Turn(shown, find);
   const stop = new AbortController();
   const times = { first: 0, last: 0 };
-  const spoken = reader();
+  const spoken = find ? null : reader(); // nobody wants to hear JSON
   turns.push(turn);
-  running = { stop, turn };
+  running = stop;
   if (find) showBoxes([]);
   busy(true);
   let asked;
+  const here = () => turns.includes(turn); // not so when the conversation has been begun anew
   const again = () => {
     turns = turns.filter((other) => other !== turn);
     turn.remove();
@@ -123,27 +127,31 @@ async function put(text, { shown = text, find = false, exact = false } = {}) {
     checkSize(asked);
     const { usage, reason } = await stream(bodyOf(asked, exact), turn, stop.signal, times, spoken);
     remember(asked, turn);
+    if (usage?.images?.length) showFacts(usage.images[0]); // first, since places in pixels need the picture's size
     keepingEnd(() => turn.finish({ reason, usage, times }));
-    if (usage?.images?.length && picture()) showFacts(usage.images[0]);
-    spoken.end(turn.boxes.length ? plural(turn.boxes.length, 'thing') + ' found' : 'End of the answer');
+    if (spoken) spoken.end('End of the answer');
+    else say(`${plural(turn.boxes.length, 'thing')} found: ${turn.boxes.map(({ label }) => label).join(', ')}`);
   } catch (error) {
+    if (!here()) return;
     if (error.name === 'AbortError') {
       if (turn.text) remember(asked, turn);
       keepingEnd(() => turn.finish({ reason: 'stopped', times }));
       say('Stopped');
     } else {
-      keepingEnd(() => turn.fail(error, running?.turn === turn && again));
+      keepingEnd(() => turn.fail(error, again));
       if (error.kind === 'key') failedForKey = again;
       lost(error);
     }
   } finally {
-    if (running?.turn === turn) running = null;
-    busy(false);
+    if (here()) {
+      running = null;
+      busy(false);
+    }
   }
 }
 
 function stopAnswer() {
-  running?.stop.abort();
+  running?.abort();
 }
 
 /* ---- conversation ---- */

@@ -27,7 +27,9 @@ function part(item, i) {
 function line(item, i) {
   const node = document.createElement('li');
   const where = [DEVICES[item.device] ?? item.device, ...item.life.split(', ').map((life) => LIVES[life])].filter(Boolean).join(', ');
-  node.append(span(`swatch ${look(item, i)}`), span('name', item.name), span('size', bytes(item.bytes)), span('where', where));
+  const what = span('what');
+  what.append(span('name', item.name), ' ', span('where', where));
+  node.append(span(`swatch ${look(item, i)}`), what, span('size', bytes(item.bytes)));
   return node;
 }
 

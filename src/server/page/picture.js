@@ -9,7 +9,7 @@ const preview = $('preview');
 const boxLayer = $('boxes');
 
 const EXTENSIONS = /\.(jpe?g|png|webp|gif|hei[cf]|avif)$/i;
-const MANY_BOXES = 12; // more: their tags show numbers only, the list has the names
+const MANY_BOXES = 12; // the tags of further ones show numbers only; the list has the names
 
 let current = null; // {file, url, width, height, dataUrl: a promise}
 let changed = () => {};
@@ -45,17 +45,23 @@ export function showFacts(seen) {
   $('facts').textContent = facts.join(' · ');
 }
 
+function drawBox({ box: [x1, y1, x2, y2], label }, i) {
+  const node = document.createElement('div');
+  node.className = `box color-${i % 6}${y1 < 60 ? ' inside' : ''}${x1 > 700 ? ' right' : ''}`;
+  Object.assign(node.style, { left: `${x1 / 10}%`, top: `${y1 / 10}%`, width: `${(x2 - x1) / 10}%`, height: `${(y2 - y1) / 10}%` });
+  const tag = document.createElement('span');
+  tag.textContent = label && i < MANY_BOXES ? `${i + 1} ${label}` : i + 1;
+  node.append(tag);
+  return node;
+}
+
+let shown; // the list whose boxes are there; it may have grown since
 /* `lead`: brings the picture into sight, for those on a phone. */
 export function showBoxes(boxes, marked = -1, lead = false) {
-  boxLayer.replaceChildren(...boxes.map(({ box: [x1, y1, x2, y2], label }, i) => {
-    const node = document.createElement('div');
-    node.className = `box color-${i % 6}${i === marked ? ' marked' : ''}${y1 < 60 ? ' inside' : ''}${x1 > 700 ? ' right' : ''}`;
-    Object.assign(node.style, { left: `${x1 / 10}%`, top: `${y1 / 10}%`, width: `${(x2 - x1) / 10}%`, height: `${(y2 - y1) / 10}%` });
-    const tag = document.createElement('span');
-    tag.textContent = label && boxes.length <= MANY_BOXES ? `${i + 1} ${label}` : i + 1;
-    node.append(tag);
-    return node;
-  }));
+  if (boxes !== shown) boxLayer.replaceChildren();
+  shown = boxes;
+  for (let i = boxLayer.childNodes.length; i < boxes.length; i++) boxLayer.append(drawBox(boxes[i], i));
+  boxLayer.childNodes.forEach((node, i) => node.classList.toggle('marked', i === marked));
   if (lead) frame.scrollIntoView({ block: 'nearest' });
 }
 

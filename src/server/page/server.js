@@ -18,7 +18,7 @@ export const isReady = () => ready;
 
 function status(kind, text) {
   $('model').className = `model ${kind}`;
-  if ($('model-text').textContent !== text) $('model-text').textContent = text;
+  if ($('model').textContent !== text) $('model').textContent = text;
 }
 
 function showLoading({ ready: done, status: stage, percent, message }) {

@@ -37,7 +37,7 @@ export function spared(usage) {
   const cached = usage?.prompt_tokens_details?.cached_tokens || 0;
   const pictures = usage?.images?.filter((image) => image.cached).length || 0;
   if (!cached && !pictures) return '';
-  const tokens = cached ? `${count(cached)} of ${plural(usage.prompt_tokens, 'token')} need not be read again` : 'it was not looked at again';
+  const tokens = cached ? `${count(cached)} of ${plural(usage.prompt_tokens, 'token')} read before` : 'it was not looked at again';
   return `${pictures ? 'Picture from the cache' : 'From the cache'}: ${tokens}`;
 }
 
@@ -68,20 +68,20 @@ export class Turn {
     this.wait('');
     this.text = text;
     this.node.classList.add('growing');
-    if (text.includes('bbox') || this.find) this.grown();
-    else showText(this.answer, text);
+    this.show();
   }
 
-  /* A list of boxes is shown as one; its spelling is there for who wants to see it. */
-  grown() {
-    const { boxes, none } = readBoxes(this.text);
-    if (boxes.length > this.boxes.length) {
-      this.boxes = boxes;
-      showBoxes(boxes);
-      this.found.append(...boxes.slice(this.found.childNodes.length).map((_, i) => this.foundItem(this.found.childNodes.length + i)));
+  /* An answer to "find" is a list of boxes and shown as one; elsewhere boxes come with the text round them. Gives whether the
+   * answer says that there is nothing. */
+  show() {
+    const { boxes, none } = this.find || this.text.includes('bbox') ? readBoxes(this.text) : { boxes: [] };
+    for (const box of boxes.slice(this.boxes.length)) {
+      this.boxes.push(box);
+      this.found.append(this.foundItem(this.boxes.length - 1));
+      showBoxes(this.boxes);
     }
-    if (!boxes.length && !none && !/^[\s`[{]|^json/.test(this.text)) showText(this.answer, this.text);
-    else if (boxes.length) showText(this.answer, '');
+    const data = this.find && (boxes.length || none || this.node.classList.contains('growing') && /^[\s`[{]/.test(this.text));
+    showText(this.answer, data ? '' : this.text);
     return none;
   }
 
@@ -102,10 +102,9 @@ export class Turn {
   settle() {
     this.wait('');
     this.node.classList.remove('growing');
-    const none = (this.find || this.text.includes('bbox')) && this.grown();
+    const none = this.show() && this.find;
     if (none) showText(this.answer, 'Nothing of the kind was found.');
-    else if (!this.boxes.length) showText(this.answer, this.text);
-    if (this.boxes.length || none) {
+    if (this.find && (this.boxes.length || none)) {
       const spelling = make('details', 'spelling');
       spelling.append(make('summary', '', 'What the model wrote'), make('pre', '', this.text));
       this.found.after(spelling);
@@ -114,7 +113,7 @@ export class Turn {
 
   finish({ reason, usage, times }) {
     this.settle();
-    const why = { stopped: 'Stopped.', length: 'Cut off: it reached the longest length allowed.', cancelled: 'The server stopped it.' }[reason];
+    const why = !this.text && reason === 'stop' ? 'The model had nothing to say.' : { stopped: 'Stopped.', length: 'Cut off: it reached the longest length allowed.', cancelled: 'The server stopped it.' }[reason];
     if (why) this.notes.append(make('p', 'note why', why));
     const took = account(usage, times);
     if (took) this.notes.append(make('p', 'note took', took));

@@ -19,8 +19,7 @@ export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one
 /* What went wrong → {what, todo, said}: for a person, what to do about it, and the server's own words. */
 export function explain(error) {
   const said = error.message;
-  if (error.kind === 'gone')
-    return { what: 'The server cannot be reached.', todo: 'Look whether eyelet is still running, then try again.' };
+  if (error.kind === 'gone') return { what: 'The server cannot be reached.', todo: 'Look whether eyelet is still running, then try again.' };
   if (error.kind === 'cut') return { what: 'The answer broke off: the connection to the server was lost.', todo: 'Try again.' };
   if (error.kind === 'key') return { what: 'This server asks for an API key.', todo: 'Enter it at the top of the page.' };
   if (error.kind === 'size') return { what: said, todo: 'Make it smaller, or save it as a JPEG.' };

@@ -1,0 +1,177 @@
+#include "engine/crowd.h"
+
+static void must(bool ok, const ey_err *e)
+{
+    if (!ok) fail_msg("%s", e->text);
+}
+
+void member_start_from(struct member *m, ey_engine *engine, ey_prompt *prompt)
+{
+    ey_err e;
+    m->n_heard = 0, m->n_tokens = 0, m->over = false;
+    must(ey_start(engine, prompt, &m->request, &m->ticket, &e), &e);
+}
+
+void member_start(struct member *m, ey_engine *engine)
+{
+    ey_prompt *prompt;
+    ey_err e;
+    must(ey_prepare(engine, &m->request, &prompt, &e), &e);
+    member_start_from(m, engine, prompt);
+    ey_prompt_free(&prompt);
+}
+
+bool member_listen(struct member *m, int timeout_ms)
+{
+    ey_event event;
+    if (m->over) return true;
+    ey_next(m->ticket, timeout_ms, &event);
+    m->over = event.type == EY_EVENT_DONE;
+    assert_true(event.n_tokens >= m->n_tokens);
+    m->n_tokens = event.n_tokens;
+    if (event.type != EY_EVENT_TEXT) return m->over;
+    assert_true(event.n_text > 0 && m->n_heard + event.n_text < sizeof(m->heard));
+    memcpy(m->heard + m->n_heard, event.text, event.n_text);
+    m->n_heard += event.n_text;
+    return false;
+}
+
+void member_collect(struct member *m)
+{
+    ey_err e;
+    while (!member_listen(m, 1000)) {}
+    must(ey_collect(&m->ticket, &m->answer, &e), &e);
+    assert_null(m->ticket);
+    /* a cancelled answer may have text that was held back as the beginning of a stop text, or of a character */
+    bool cancelled = strcmp(m->answer.finish_reason, "cancelled") == 0;
+    if (cancelled ? m->n_heard > m->answer.n_text : m->n_heard != m->answer.n_text)
+        fail_msg("%zu bytes were heard of %zu", m->n_heard, m->answer.n_text);
+    assert_memory_equal(m->heard, m->answer.text, m->n_heard);
+}
+
+void member_free(struct member *m)
+{
+    ey_answer_free(&m->answer);
+}
+
+void crowd_run(struct member *members, int n, ey_engine *engine)
+{
+    int n_over = 0;
+    for (int i = 0; i < n; i++) member_start(&members[i], engine);
+    while (n_over < n) {
+        n_over = 0;
+        for (int i = 0; i < n; i++) n_over += member_listen(&members[i], 2);
+    }
+    for (int i = 0; i < n; i++) member_collect(&members[i]);
+}
+
+void crowd_free(struct member *members, int n)
+{
+    for (int i = 0; i < n; i++) member_free(&members[i]);
+}
+
+/* ---- comparing ---- */
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool same_candidate(const ey_candidate *a, const ey_candidate *b)
+{
+    return a->id == b->id && memcmp(&a->logprob, &b->logprob, sizeof(a->logprob)) == 0 && same_text(a->token, b->token);
+}
+
+static bool same_logprobs(const ey_token_logprobs *a, const ey_token_logprobs *b)
+{
+    bool same = same_candidate(&a->chosen, &b->chosen) && a->n_top == b->n_top;
+    for (size_t i = 0; same && i < a->n_top; i++) same = same_candidate(&a->top[i], &b->top[i]);
+    return same;
+}
+
+void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what)
+{
+    for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++)
+        if (a->tokens[i] != b->tokens[i]) fail_msg("%s: token %d is %d and %d", what, i, a->tokens[i], b->tokens[i]);
+    if (a->n_tokens != b->n_tokens || a->completion_tokens != b->completion_tokens || !same_text(a->finish_reason, b->finish_reason))
+        fail_msg("%s: %d tokens until \"%s\", and %d until \"%s\"", what, a->n_tokens, a->finish_reason, b->n_tokens, b->finish_reason);
+    if (a->n_text != b->n_text || !same_text(a->text, b->text)) fail_msg("%s: other text", what);
+    if (!same_text(a->stop_text, b->stop_text) || a->stop_id != b->stop_id) fail_msg("%s: ended by something else", what);
+    if (a->prompt_tokens != b->prompt_tokens || a->image_tokens != b->image_tokens || a->n_images != b->n_images || a->seed != b->seed)
+        fail_msg("%s: of another prompt", what);
+    if (a->n_logprobs != b->n_logprobs) fail_msg("%s: %zu and %zu log-probabilities", what, a->n_logprobs, b->n_logprobs);
+    for (size_t i = 0; i < a->n_logprobs; i++)
+        if (!same_logprobs(&a->logprobs[i], &b->logprobs[i])) fail_msg("%s: other log-probabilities of token %zu", what, i);
+}
+
+/* ---- sorts ---- */
+
+static const ey_sampling drawn = {.temperature = 0.9f, .top_k = 60, .top_p = 0.95f, .min_p = 0.001f, .repetition_penalty = 1.1f,
+                                  .presence_penalty = 0.4f, .frequency_penalty = 0.2f, .seed = 7};
+
+/* Two characters from the middle of a text. */
+static void middle_of(char *out, size_t room, const char *text, size_t n)
+{
+    size_t at = n / 2, length = 0;
+    while (at && (text[at] & 0xc0) == 0x80) at--;
+    for (int characters = 0; characters < 2 && at + length < n; characters++)
+        do length++;
+        while (at + length < n && (text[at + length] & 0xc0) == 0x80);
+    assert_true(length > 1 && length < room);
+    memcpy(out, text + at, length);
+    out[length] = 0;
+}
+
+static void build(struct sorts *s)
+{
+    static const char long_text[] = "Here is a list of things that may be in a picture: a tree, a house, a river with two boats, a bridge of stone, a hill, "
+                                    "clouds, a dog that runs after a ball, a road, and far behind them the sea. Say which of them you like best, and why.";
+    struct question *q = s->question;
+    question_simple(&q[0], 0, "Tell me a story of a fox.", 70);
+    question_simple(&q[1], 1, "What is this?", 40);
+    q[1].request.top_logprobs = 5;
+    question_simple(&q[2], 2, "Which is larger?", 60);
+    q[2].request.sampling = drawn, q[2].request.top_logprobs = 0;
+    question_simple(&q[3], 1, "What colour is it?", 110);
+    question_simple(&q[4], 0, "Count to twenty, please.", 50);
+    q[4].request.sampling = drawn, q[4].request.sampling.seed = 8;
+    question_simple(&q[5], 1, "Name it.", 30);
+    s->bias[0] = (ey_logit_bias){300, 4.5f}, s->bias[1] = (ey_logit_bias){301, -100};
+    q[5].request.logit_bias = s->bias, q[5].request.n_logit_bias = 2;
+    q[5].request.sampling.temperature = 1.2f, q[5].request.sampling.seed = 9;
+    question_simple(&q[6], 0, long_text, 90);
+    q[6].request.top_logprobs = 20;
+    question_simple(&q[7], 0, "", 45);
+    q[7].request.messages = NULL, q[7].request.n_messages = 0;
+    q[7].request.text = "Once upon a time", q[7].request.n_text = strlen(q[7].request.text);
+}
+
+void sorts_open(struct sorts *s, ey_engine *engine)
+{
+    memset(s, 0, sizeof(*s));
+    build(s);
+    ey_answer whole = ask(engine, &s->question[3]);
+    middle_of(s->stop, sizeof(s->stop), whole.text, whole.n_text);
+    s->stops[0] = s->stop;
+    s->question[3].request.stop = s->stops, s->question[3].request.n_stop = 1;
+    ey_answer_free(&whole);
+    whole = ask(engine, &s->question[4]);
+    s->stop_ids[0] = whole.tokens[20];
+    s->question[4].request.stop_ids = s->stop_ids, s->question[4].request.n_stop_ids = 1;
+    ey_answer_free(&whole);
+    for (int i = 0; i < SORTS; i++) s->alone[i] = ask(engine, &s->question[i]);
+    assert_string_equal(s->alone[3].finish_reason, "stop");
+    assert_string_equal(s->alone[3].stop_text, s->stop);
+    assert_int_equal(s->alone[3].stop_id, -1);
+    assert_string_equal(s->alone[4].finish_reason, "stop");
+    assert_int_equal(s->alone[4].stop_id, s->stop_ids[0]);
+    assert_null(s->alone[4].stop_text);
+    assert_string_equal(s->alone[0].finish_reason, "length");
+    assert_true(s->alone[0].stop_id == -1 && !s->alone[0].stop_text);
+    for (int i = 0; i < SORTS; i++) s->question[i].request.fresh = false;
+}
+
+void sorts_close(struct sorts *s)
+{
+    for (int i = 0; i < SORTS; i++) ey_answer_free(&s->alone[i]);
+}

@@ -1,0 +1,428 @@
+/* Who waits, who runs and who goes: the queue and its bound, cancelling anywhere, readers that do not read, closing. No
+ * request that ends takes anything from another, and nothing is left of it. */
+#include "engine/crowd.h"
+#include "engine/op_hooks.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define SMALLEST_SLICES 1e-9 /* seconds: a tile of the tower and 16 rows of a prompt a turn */
+enum { PATIENCE = 60000, MANY = 8 };
+
+static struct member members[MANY];
+static struct question questions[MANY];
+
+static ey_engine *open_many(int max_num_seqs, int max_num_queued)
+{
+    ey_engine_options options = ey_engine_defaults();
+    options.device = "cpu", options.threads = 2, options.max_model_len = 512, options.kv_tokens = 512 * max_num_seqs;
+    options.max_num_seqs = max_num_seqs, options.max_num_queued = max_num_queued;
+    return engine_open_with("tiny-ragged-fp8", options);
+}
+
+/* Request i: with or without a picture, all others than the others. */
+static void build(int i, int max_tokens)
+{
+    static const char *const texts[] = {"What is a fox?", "And what is a goose?", "Name all the colours that you know.", "Count to a hundred, please."};
+    question_start(&questions[i], max_tokens);
+    question_turn(&questions[i], "user");
+    if (i % 2) question_part(&questions[i], picture(130, 130, (unsigned)i));
+    question_text(&questions[i], texts[i % 4]);
+    questions[i].request.sampling.temperature = 1, questions[i].request.sampling.seed = (uint64_t)i;
+    questions[i].request.fresh = false;
+    members[i].request = questions[i].request;
+}
+
+static ey_answer alone(ey_engine *engine, int i)
+{
+    questions[i].request.fresh = true;
+    ey_answer answer = ask(engine, &questions[i]);
+    questions[i].request.fresh = false;
+    return answer;
+}
+
+/* A cancelled answer is the beginning of the whole one. */
+static void check_cancelled(const struct member *m, const ey_answer *whole, int least, int most)
+{
+    assert_string_equal(m->answer.finish_reason, "cancelled");
+    assert_in_range(m->answer.n_tokens, least, most);
+    assert_int_equal(m->answer.completion_tokens, m->answer.n_tokens);
+    assert_memory_equal(m->answer.tokens, whole->tokens, (size_t)m->answer.n_tokens * sizeof(int));
+    assert_memory_equal(m->heard, whole->text, m->n_heard);
+}
+
+/* Waits until that many run and wait. */
+static void wait_for_state(ey_engine *engine, int running, int waiting, int paused)
+{
+    for (int ms = 0; ms < PATIENCE; ms++) {
+        ey_stats s = ey_engine_stats(engine);
+        if (s.running == running && s.waiting == waiting && s.paused == paused) return;
+        struct timespec t = {0, 1000000};
+        nanosleep(&t, NULL);
+    }
+    fail_msg("never were %d running, %d waiting and %d paused", running, waiting, paused);
+}
+
+/* ---- the list ---- */
+
+static void list_of_tickets(void **state)
+{
+    (void)state;
+    static struct ey_ticket t[4];
+    struct queue q = {0};
+    queue_push(&q, &t[0]), queue_push(&q, &t[1]), queue_push_front(&q, &t[2]);
+    assert_true(q.n == 3 && q.first == &t[2] && t[2].next == &t[0] && t[0].next == &t[1] && q.last == &t[1] && !t[1].next);
+    queue_remove(&q, &t[1]); /* the last */
+    queue_push(&q, &t[3]);
+    assert_true(q.last == &t[3] && t[0].next == &t[3]);
+    queue_remove(&q, &t[0]); /* in the middle */
+    queue_remove(&q, &t[2]); /* the first */
+    assert_true(q.n == 1 && q.first == &t[3] && q.last == &t[3]);
+    queue_remove(&q, &t[3]);
+    assert_true(q.n == 0 && !q.first && !q.last);
+    queue_push_front(&q, &t[1]);
+    assert_true(q.n == 1 && q.first == &t[1] && q.last == &t[1]);
+}
+
+/* ---- waiting ---- */
+
+static void the_queue_has_an_end(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_many(2, 3);
+    ey_prompt *prompt;
+    ey_ticket *ticket = (ey_ticket *)&prompt; /* must become NULL */
+    ey_err e = {0};
+    for (int i = 0; i < 6; i++) build(i, 12);
+    engine->max_unread = 4; /* nobody ends before they are listened to */
+    for (int i = 0; i < 5; i++) member_start(&members[i], engine); /* two that will run, three that wait */
+    if (!ey_prepare(engine, &questions[5].request, &prompt, &e)) fail_msg("%s", e.text);
+    wait_for_state(engine, 2, 3, 2);
+    assert_false(ey_start(engine, prompt, &questions[5].request, &ticket, &e));
+    assert_null(ticket);
+    assert_int_equal(e.code, EY_BUSY);
+    assert_int_equal(ey_code_http_status(e.code), 503);
+    assert_non_null(strstr(e.text, "3 requests wait already"));
+    member_collect(&members[0]); /* a place is free */
+    wait_for_state(engine, 2, 2, 2);
+    members[5].n_heard = 0;
+    if (!ey_start(engine, prompt, &questions[5].request, &members[5].ticket, &e)) fail_msg("%s", e.text);
+    ey_prompt_free(&prompt);
+    for (int i = 1; i < 6; i++) member_collect(&members[i]);
+    for (int i = 0; i < 6; i++) assert_int_equal(members[i].answer.completion_tokens, 12);
+    crowd_free(members, 6);
+    assert_int_equal(ey_engine_stats(engine).finished_length, 6);
+    assert_at_rest(engine);
+    ey_engine_close(&engine);
+}
+
+static void first_come_first_served(void **state)
+{
+    (void)state;
+    for (int at_once = 1; at_once <= 3; at_once++) {
+        ey_engine *engine = open_many(at_once, 0);
+        for (int i = 0; i < MANY; i++) build(i, 4 + i % 3);
+        pthread_mutex_lock(&engine->device); /* nobody ends before all are there */
+        for (int i = 0; i < MANY; i++) member_start(&members[i], engine);
+        pthread_mutex_unlock(&engine->device);
+        for (int i = 0; i < MANY; i++)
+            while (!member_listen(&members[i], 1000)) {}
+        for (int i = 1; i < MANY; i++) assert_true(members[i].ticket->admitted >= members[i - 1].ticket->admitted);
+        for (int i = 0; i < MANY; i++) {
+            member_collect(&members[i]);
+            assert_true(members[i].answer.queue_seconds >= 0 && members[i].answer.prefill_seconds >= 0 && members[i].answer.decode_seconds >= 0);
+            assert_true((members[i].answer.vision_seconds > 0) == (i % 2 == 1));
+        }
+        crowd_free(members, MANY);
+        assert_at_rest(engine);
+        ey_engine_close(&engine);
+    }
+}
+
+/* ---- cancelling ---- */
+
+static void cancelled_while_waiting(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_many(1, 0);
+    for (int i = 0; i < 5; i++) build(i, 10);
+    engine->max_unread = 2;
+    for (int i = 0; i < 5; i++) member_start(&members[i], engine);
+    wait_for_state(engine, 1, 4, 1);
+    static const int cancelled[] = {4, 2, 1}; /* last, middle, first of the queue */
+    for (size_t i = 0; i < COUNT(cancelled); i++) {
+        struct member *m = &members[cancelled[i]];
+        ey_cancel(m->ticket);
+        member_collect(m); /* at once, though others are before it */
+        assert_string_equal(m->answer.finish_reason, "cancelled");
+        assert_int_equal(m->answer.completion_tokens, 0);
+        assert_int_equal(m->answer.n_text, 0);
+        assert_string_equal(m->answer.text, "");
+        assert_true(m->answer.prompt_tokens > 0);
+        wait_for_state(engine, 1, 3 - (int)i, 1);
+    }
+    member_collect(&members[0]), member_collect(&members[3]);
+    assert_int_equal(members[0].answer.completion_tokens, 10);
+    assert_int_equal(members[3].answer.completion_tokens, 10);
+    crowd_free(members, 5);
+    ey_stats s = ey_engine_stats(engine);
+    assert_int_equal(s.finished_cancelled, 3);
+    assert_int_equal(s.finished_length, 2);
+    assert_at_rest(engine);
+    ey_engine_close(&engine);
+}
+
+struct canceller {
+    ey_ticket *volatile *tickets;
+    int n, at;
+    enum op op;
+    bool done;
+};
+
+static void cancel_them(void *user, enum op op, int n)
+{
+    struct canceller *c = user;
+    if (op != c->op || n != c->at) return;
+    for (int i = 0; i < c->n; i++) ey_cancel(c->tickets[i]);
+    c->done = true;
+}
+
+/* Some of them run, some wait; all are cancelled in the midst of a tower, a prompt or an answer. */
+static void all_cancelled_at_once(void **state)
+{
+    (void)state;
+    static const struct {
+        enum op op;
+        int at;
+    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3}, {OP_STEP, 1}, {OP_LAYER, 5}, {OP_STEP, 6}, {OP_LOGITS, 1}, {OP_LOGITS, 12}};
+    ey_engine *engine = open_many(3, 0);
+    ey_answer whole[MANY];
+    hooks_on(engine);
+    for (int i = 0; i < MANY; i++) build(i, 40), whole[i] = alone(engine, i);
+    engine->slice_seconds = SMALLEST_SLICES;
+    for (size_t r = 0; r < COUNT(rows); r++) {
+        ey_ticket *volatile tickets[MANY];
+        struct canceller c = {tickets, MANY, rows[r].at, rows[r].op, false};
+        engine_forget(engine);
+        hooks_reset(cancel_them, &c);
+        pthread_mutex_lock(&engine->device);
+        for (int i = 0; i < MANY; i++) member_start(&members[i], engine), tickets[i] = members[i].ticket;
+        pthread_mutex_unlock(&engine->device);
+        for (int i = 0; i < MANY; i++) member_collect(&members[i]), check_cancelled(&members[i], &whole[i], 0, 39);
+        assert_true(c.done);
+        crowd_free(members, MANY);
+        assert_at_rest(engine);
+        hooks_reset(NULL, NULL);
+    }
+    for (int i = 0; i < MANY; i++) members[i].request = questions[i].request;
+    crowd_run(members, MANY, engine);
+    for (int i = 0; i < MANY; i++) assert_same_answer(&whole[i], &members[i].answer, "after all were cancelled");
+    crowd_free(members, MANY);
+    for (int i = 0; i < MANY; i++) ey_answer_free(&whole[i]);
+    ey_engine_close(&engine);
+}
+
+/* Three that run; one is cancelled in the midst of a step that computes rows of all. */
+static void one_of_several_cancelled(void **state)
+{
+    (void)state;
+    static const struct {
+        enum op op;
+        int at;
+    } rows[] = {{OP_TILE, 2}, {OP_STEP, 2}, {OP_LAYER, 8}, {OP_LOGITS, 9}};
+    ey_engine *engine = open_many(3, 0);
+    ey_answer whole[3];
+    hooks_on(engine);
+    for (int i = 0; i < 3; i++) build(i, 25), whole[i] = alone(engine, i);
+    engine->slice_seconds = SMALLEST_SLICES;
+    for (size_t r = 0; r < COUNT(rows); r++)
+        for (int victim = 0; victim < 3; victim++) {
+            ey_ticket *volatile tickets[1];
+            struct canceller c = {tickets, 1, rows[r].at, rows[r].op, false};
+            engine_forget(engine);
+            hooks_reset(cancel_them, &c);
+            pthread_mutex_lock(&engine->device);
+            for (int i = 0; i < 3; i++) member_start(&members[i], engine);
+            tickets[0] = members[victim].ticket;
+            pthread_mutex_unlock(&engine->device);
+            for (int i = 0; i < 3; i++) {
+                member_collect(&members[i]);
+                if (i == victim) check_cancelled(&members[i], &whole[i], 0, 24);
+                else assert_same_answer(&whole[i], &members[i].answer, "beside a cancelled one");
+            }
+            assert_true(c.done);
+            crowd_free(members, 3);
+            assert_at_rest(engine);
+        }
+    for (int i = 0; i < 3; i++) ey_answer_free(&whole[i]);
+    ey_engine_close(&engine);
+}
+
+/* Two wait for one picture. One is cancelled while it is in the tower: the other has it, after one run. Both: the run stops. */
+static void cancelled_beside_a_shared_picture(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_many(2, 0);
+    hooks_on(engine);
+    build(1, 15), build(3, 15);
+    questions[3].parts[0][0] = questions[1].parts[0][0]; /* the same picture, another text */
+    ey_answer whole[2] = {alone(engine, 1), alone(engine, 3)};
+    hooks_reset(NULL, NULL);
+    ey_answer again = alone(engine, 1);
+    ey_answer_free(&again);
+    int tiles = hooks_count(OP_TILE);
+    engine->slice_seconds = SMALLEST_SLICES;
+    for (int victims = 1; victims <= 3; victims++) { /* a bit each */
+        ey_ticket *volatile tickets[2];
+        struct canceller c = {tickets, 0, 3, OP_TILE, false};
+        engine_forget(engine);
+        hooks_reset(cancel_them, &c);
+        pthread_mutex_lock(&engine->device);
+        for (int i = 0; i < 2; i++) {
+            members[i].request = questions[1 + 2 * i].request;
+            member_start(&members[i], engine);
+            if (victims >> i & 1) tickets[c.n++] = members[i].ticket;
+        }
+        pthread_mutex_unlock(&engine->device);
+        for (int i = 0; i < 2; i++) {
+            member_collect(&members[i]);
+            if (victims >> i & 1) check_cancelled(&members[i], &whole[i], 0, 0);
+            else assert_same_answer(&whole[i], &members[i].answer, "the other one of the picture");
+        }
+        assert_true(c.done);
+        assert_int_equal(hooks_count(OP_TOWER), 1);
+        if (victims == 3) assert_true(hooks_count(OP_TILE) < tiles);
+        else assert_int_equal(hooks_count(OP_TILE), tiles);
+        crowd_free(members, 2);
+        assert_at_rest(engine);
+    }
+    ey_answer_free(&whole[0]), ey_answer_free(&whole[1]);
+    ey_engine_close(&engine);
+}
+
+/* Before, after, and twice. */
+static void cancelled_too_late(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_many(1, 0);
+    build(0, 5);
+    ey_answer whole = alone(engine, 0);
+    member_start(&members[0], engine);
+    while (!member_listen(&members[0], 1000)) {}
+    ey_cancel(members[0].ticket), ey_cancel(members[0].ticket);
+    member_collect(&members[0]);
+    assert_same_answer(&whole, &members[0].answer, "cancelled when it was over");
+    member_free(&members[0]);
+    member_start(&members[0], engine);
+    ey_cancel(members[0].ticket), ey_cancel(members[0].ticket);
+    member_collect(&members[0]);
+    check_cancelled(&members[0], &whole, 0, 5);
+    member_free(&members[0]);
+    ey_answer_free(&whole);
+    assert_at_rest(engine);
+    ey_engine_close(&engine);
+}
+
+/* ---- readers ---- */
+
+static void who_does_not_read_waits_alone(void **state)
+{
+    (void)state;
+    enum { UNREAD = 5 };
+    ey_engine *engine = open_many(3, 0);
+    ey_answer whole[3];
+    for (int i = 0; i < 3; i++) build(i, 40), whole[i] = alone(engine, i);
+    engine->max_unread = UNREAD;
+    for (int i = 0; i < 3; i++) member_start(&members[i], engine);
+    for (int i = 1; i < 3; i++) member_collect(&members[i]); /* to their ends, while nobody reads the first one */
+    wait_for_state(engine, 1, 0, 1);
+    pthread_mutex_lock(&engine->lock);
+    int n_tokens = members[0].ticket->n_tokens;
+    pthread_mutex_unlock(&engine->lock);
+    assert_int_equal(n_tokens, UNREAD);
+    assert_true(ey_engine_stats(engine).kv_blocks_used > 0);
+    member_collect(&members[0]); /* it goes on when it is read */
+    for (int i = 0; i < 3; i++) assert_same_answer(&whole[i], &members[i].answer, "read late");
+    crowd_free(members, 3);
+    for (int i = 0; i < 3; i++) ey_answer_free(&whole[i]);
+    assert_at_rest(engine);
+    ey_engine_close(&engine);
+}
+
+static void who_never_reads_is_dropped(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_many(1, 0);
+    ey_answer whole[2];
+    for (int i = 0; i < 2; i++) build(i, 40), whole[i] = alone(engine, i);
+    engine->max_unread = 5, engine->unread_seconds = 0.05;
+    for (int i = 0; i < 2; i++) member_start(&members[i], engine);
+    engine->max_unread = 1000;
+    for (int ms = 0; ms < PATIENCE && !ey_engine_stats(engine).finished_cancelled; ms++) {
+        struct timespec t = {0, 1000000};
+        nanosleep(&t, NULL);
+    }
+    member_collect(&members[1]); /* its turn comes then */
+    assert_same_answer(&whole[1], &members[1].answer, "after one that did not read");
+    member_collect(&members[0]);
+    check_cancelled(&members[0], &whole[0], 5, 5);
+    crowd_free(members, 2);
+    for (int i = 0; i < 2; i++) ey_answer_free(&whole[i]);
+    assert_at_rest(engine);
+    ey_engine_close(&engine);
+}
+
+/* ---- closing ---- */
+
+static void closing_ends_all(void **state)
+{
+    (void)state;
+    for (int listen = 0; listen < 2; listen++) {
+        ey_engine *engine = open_many(2, 0);
+        ey_answer whole[4];
+        ey_prompt *prompt;
+        ey_ticket *ticket;
+        ey_err e;
+        for (int i = 0; i < 4; i++) build(i, 400), whole[i] = alone(engine, i);
+        for (int i = 0; i < 4; i++) member_start(&members[i], engine);
+        while (listen && members[0].n_tokens < 3) member_listen(&members[0], 1000);
+        if (!ey_prepare(engine, &questions[0].request, &prompt, &e)) fail_msg("%s", e.text);
+        scheduler_stop(engine); /* as ey_engine_close begins; tickets are to be collected before it */
+        for (int i = 0; i < 4; i++) {
+            member_collect(&members[i]);
+            check_cancelled(&members[i], &whole[i], i == 0 && listen ? 3 : 0, 400);
+        }
+        assert_false(ey_start(engine, prompt, &questions[0].request, &ticket, &e));
+        assert_int_equal(e.code, EY_BUSY);
+        assert_null(ticket);
+        ey_prompt_free(&prompt);
+        assert_at_rest(engine);
+        crowd_free(members, 4);
+        for (int i = 0; i < 4; i++) ey_answer_free(&whole[i]);
+        ey_engine_close(&engine);
+    }
+}
+
+/* What is left of work that was done, or never begun, goes with the engine. */
+static void closing_with_nothing_left(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        ey_engine *engine = open_many(2, 0);
+        if (i % 2) build(1, 3), members[1].request = questions[1].request, member_start(&members[1], engine), member_collect(&members[1]), member_free(&members[1]);
+        ey_engine_close(&engine);
+        assert_null(engine);
+        ey_engine_close(&engine);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(list_of_tickets),          cmocka_unit_test(the_queue_has_an_end),
+        cmocka_unit_test(first_come_first_served),  cmocka_unit_test(cancelled_while_waiting),
+        cmocka_unit_test(all_cancelled_at_once),    cmocka_unit_test(one_of_several_cancelled),
+        cmocka_unit_test(cancelled_beside_a_shared_picture), cmocka_unit_test(cancelled_too_late),
+        cmocka_unit_test(who_does_not_read_waits_alone), cmocka_unit_test(who_never_reads_is_dropped),
+        cmocka_unit_test(closing_ends_all),         cmocka_unit_test(closing_with_nothing_left),
+    };
+    return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
+}

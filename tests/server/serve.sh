@@ -1,0 +1,69 @@
+#!/bin/bash
+# serve's command line: serve.sh EYELET, in the source tree. What the server does is tested elsewhere.
+set -u
+eyelet=$1 json_at=
+model=$PWD/models/demo
+. "$(dirname "$0")/../cli/common.sh"
+
+refused() { # refused PATTERN ARGUMENT...
+  local pattern=$1
+  shift
+  try "refused: $*" 2 - "$pattern" serve "$model" --port 0 "$@"
+}
+refused 'takes 0 to 64 pictures' --limit-mm-per-prompt x
+refused 'takes 0 to 64 pictures' --limit-mm-per-prompt image=-1
+refused 'takes 0 to 64 pictures' --limit-mm-per-prompt '{"image": "many"}'
+refused 'not valid JSON' --limit-mm-per-prompt '{"image": 1'
+refused 'takes a number from 0 to 65535' --port 65536
+refused 'takes tokens from 16' --max-model-len 4q
+refused 'takes tokens from 16' --max-model-len 3
+refused 'takes tokens from 16' --kv-tokens 99999K
+refused 'this model has at most' --max-model-len 64K
+refused 'takes a time' --idle-unload 5x
+refused 'takes a time' --idle-unload 0.5
+refused 'takes a size' --host-memory 3
+refused 'takes a size' --host-memory 1X
+refused 'max_pixels' --mm-processor-kwargs '{"max_pixels": 1}'
+refused 'one model, not 2' other
+refused 'needs a value' --served-model-name
+refused 'takes texts' --allowed-origins '[null]'
+refused 'needs both' --ssl-keyfile x
+refused 'no such folder' --allowed-local-media-path /nonexistent
+refused 'API key 1 is empty' --api-key 'a b'
+refused 'runs on one device' --tensor-parallel-size 2
+refused 'runs on one device' -tp 2
+refused 'runs on one device' --pipeline_parallel_size=4
+refused 'only safetensors' --load-format dummy
+refused 'adapters' --enable-lora
+refused 'there is no option --no-such' --no-such
+refused 'give it an --api-key' --host 0.0.0.0
+printf '\n' >keys
+refused 'has no key' --api-key-file keys
+try 'no such model' 1 - 'nonexistent' serve /nonexistent --port 0
+
+# A server with all that scripts for vLLM have: it starts, says what it passed over, and stops when it is told to.
+printf 'first\r\nsecond\n' >keys
+"$eyelet" serve "$model" --port 0 --trust-remote-code --swap-space 4 --enforce-eager --gpu-memory-utilization 0.9 -O3 -tp 1 \
+  --tensor_parallel_size=1 --dtype auto --max_model_len 2k --kv-tokens 4K --enable-chunked-prefill False --no-enable-prefix-caching \
+  --limit-mm-per-prompt '{"image": 2, "video": 0}' --served-model-name one two --allowed-origins '["https://a.example", "*"]' \
+  --mm-processor-kwargs '{"max_pixels": 200000}' --max-num-batched-tokens 8192 --max-num-seqs 2 --api-key-file keys --seed 7 \
+  --allowed-media-domains a.example b.example --idle-unload 5m --host-memory 64M --drain-seconds 1 --compilation-config.mode 3 \
+  >out 2>err </dev/null &
+server=$!
+for _ in $(seq 600); do grep -q 'eyelet ready on http://127.0.0.1:' err && break; sleep 0.1; done
+kill "$server"
+wait "$server"
+status=$?
+[ $status -eq 0 ]
+say 'stops when told to'
+grep -qF 'eyelet: flags of vLLM that mean nothing here: --trust-remote-code, --swap-space, --enforce-eager, --gpu-memory-utilization, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
+say 'names what it passed over'
+grep -q 'model one (Qwen3VL' err
+say 'names the model'
+grep -q 'Available KV cache memory: 0\.02 GiB' err && grep -q 'GPU KV cache size: 4,096 tokens, Maximum concurrency for 2,000 tokens per request: 2.05x' err
+say 'has the lines that scripts look for'
+[ ! -s out ]
+say 'leaves standard output alone'
+
+echo "1..$ran"
+exit $((failed > 0))
