@@ -9,7 +9,7 @@ SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZ
 # the reference backend takes minutes for these under the sanitizers; the other goldens walk the same code
 SLOW = ^golden_(tiny-gqa4-fp8|demo)$$
 
-.PHONY: all demo test test-clients test-ui asan clang fuzz portable clean help setup setup-clang setup-portable setup-node setup-ui
+.PHONY: all demo test test-clients test-ui load bench-serve asan clang fuzz portable clean help setup setup-clang setup-portable setup-node setup-ui
 all: setup build/build.ninja
 	@$(NINJA) -C build
 
@@ -19,6 +19,8 @@ help:
 	@echo 'make test        build and run all tests'
 	@echo 'make test-clients the API with the clients that people use (npm)'
 	@echo 'make test-ui     the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
+	@echo 'make load        64 clients at once, half of what they send malformed; about a minute'
+	@echo 'make bench-serve what clients of the server get: first token, token to token, tokens a second'
 	@echo 'make asan        the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make clang       the same, compiled by clang'
 	@echo 'make fuzz        each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
@@ -41,6 +43,12 @@ test-clients: setup-node all
 
 test-ui: setup-ui all
 	@tools/run_node_tests.sh tests/ui build/eyelet
+
+load: all
+	@build/tests/load/load build/eyelet
+
+bench-serve: all
+	@build/bench/bench_serve
 
 asan: setup build-asan/build.ninja
 	@$(NINJA) -C build-asan

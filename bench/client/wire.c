@@ -244,6 +244,13 @@ size_t wire_unread(const struct wire *w)
     return w->fd >= 0 && ioctl(w->fd, FIONREAD, &n) == 0 ? (size_t)n : 0;
 }
 
+bool wire_unread_has_status(const struct wire *w, int status)
+{
+    char start[sizeof("HTTP/1.1 200")] = "";
+    ssize_t n = w->fd >= 0 ? recv(w->fd, start, sizeof(start) - 1, MSG_PEEK | MSG_DONTWAIT) : 0;
+    return n == (ssize_t)sizeof(start) - 1 && atoi(start + strlen("HTTP/1.1 ")) == status;
+}
+
 bool wire_is_over(const struct wire *w)
 {
     return w->fd < 0 || w->end != WIRE_OPEN || w->reply.state == REPLY_DONE || w->reply.state == REPLY_BROKEN;

@@ -60,8 +60,9 @@ void wire_next_reply(struct wire *w);
 short wire_events(const struct wire *w);
 /* Sends and receives what can be. */
 void wire_step(struct wire *w, short revents);
-/* Bytes that came and were not read. */
+/* Bytes that came and were not read, and whether they begin with a reply of this status. */
 size_t wire_unread(const struct wire *w);
+bool wire_unread_has_status(const struct wire *w, int status);
 bool wire_is_over(const struct wire *w); /* a reply is here, or none will come */
 /* A reply is here and another request may follow on the connection. */
 bool wire_is_reusable(const struct wire *w);

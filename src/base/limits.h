@@ -55,6 +55,26 @@ enum {
     EY_MAX_COUNTED_BYTES = 4 << 20, /* of a text to tokenize */
     EY_MAX_REPLY_BYTES = 256 << 20,
     EY_MAX_UNKNOWN_BYTES = 512,    /* names of unknown fields that a reply repeats */
+    /* of a grammar that an answer must keep to */
+    EY_MAX_SCHEMA_BYTES = 256 << 10, /* a JSON schema; all choices together */
+    EY_MAX_SCHEMA_BRANCHES = 1024, /* of anyOf, oneOf; properties of an object; prefixItems */
+    EY_MAX_SCHEMA_DEPTH = 64,      /* alternatives and references in each other without an object or array between */
+    EY_MAX_SCHEMA_VISITS = 1 << 17, /* schemas that references and alternatives lead to in all */
+    EY_MAX_SCHEMA_COUNT = 1 << 30, /* of maxLength and such; more is the same as this */
+    EY_MAX_PROPERTY_BYTES = 512,
+    EY_MAX_MULTIPLE_OF = 1000,
+    EY_MAX_PATTERN_BYTES = 8 << 10, /* a regular expression */
+    EY_MAX_PATTERN_DEPTH = 64,     /* groups in each other */
+    EY_MAX_PATTERN_PRODUCT = 1 << 21, /* states of a pattern times the lengths of its texts */
+    EY_MAX_CHOICES = 4096,
+    EY_MAX_GRAMMAR_RULES = 1 << 14, /* different objects, arrays and strings */
+    EY_MAX_GRAMMAR_NET = 1 << 18,  /* states before it is made deterministic */
+    EY_MAX_GRAMMAR_STATES = 1 << 16, /* and after */
+    EY_MAX_GRAMMAR_EDGES = 1 << 19,
+    EY_MAX_GRAMMAR_MEMBERS = 1 << 22, /* of all the sets that are its states */
+    EY_MAX_GRAMMAR_WORK = 1 << 25, /* steps of making it so */
+    EY_MAX_GRAMMAR_LEVELS = 32,    /* objects, arrays and strings in each other in an answer */
+    EY_MAX_GRAMMAR_PARTS = 1024,   /* that a grammar is put together from */
 };
 #define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* as the format's own reader */
 #define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* a picture's file */

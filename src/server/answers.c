@@ -16,8 +16,9 @@ enum { AT_ONCE = EY_MAX_ANSWERS, TURN_MS = 10 };
 /* The engine's sentence in the form that vLLM's clients look for. */
 static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
 {
-    return api_fail(error, "input_tokens", "This model's maximum context length is %d tokens. However, %s. Please reduce the length of the input prompt or "
-                               "the number of requested output tokens.", ey_engine_describe(engine).max_model_len, e->text);
+    return api_fail(error, "input_tokens",
+                    "This model's maximum context length is %d tokens. However, %s. Please reduce the length of the input prompt or the "
+                    "number of requested output tokens.", ey_engine_describe(engine).max_model_len, e->text);
 }
 
 bool answers_fail(struct api_error *error, ey_engine *engine, const char *param, const ey_err *e)
@@ -34,8 +35,9 @@ static bool check_length(const struct answers *a, const ey_prompt *prompt, struc
     int context = ey_engine_describe(a->engine).max_model_len, wanted = a->request->request.max_tokens;
     size_t given = ey_prompt_describe(prompt).n_ids;
     if (!a->request->length_given || given + (size_t)wanted <= (size_t)context) return true;
-    return api_fail(error, "input_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt "
-                    "contains %zu input tokens, for a total of %zu tokens. Please reduce the length of the input prompt or the number of requested "
+    return api_fail(error, "input_tokens",
+                    "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %zu "
+                    "input tokens, for a total of %zu tokens. Please reduce the length of the input prompt or the number of requested "
                     "output tokens. (parameter=input_tokens, value=%zu)", context, wanted, given, given + (size_t)wanted, given);
 }
 

@@ -245,7 +245,8 @@ static bool wait_for_engine(struct keeper *k, bool (*gone)(void *user), void *us
     if (k->state == KEEPER_READY) return true;
     if (k->state == KEEPER_CLOSING) return ey_fail(e, EY_BUSY, "the server is shutting down");
     *e = k->error;
-    return false;
+    if (ey_code_http_status(e->code) < 500) e->code = EY_BUSY; /* it is not the client's fault */
+    return ey_fail_within(e, "the model could not be loaded");
 }
 
 ey_engine *keeper_borrow(struct keeper *k, bool (*gone)(void *user), void *user, ey_err *e)

@@ -352,7 +352,7 @@ static void end(void *user, struct MHD_Connection *mhd, void **state, enum MHD_R
     bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK, probe = x->route && (x->route->flags & ROUTE_PROBE);
     metrics_count_reply(web->server->metrics, x->status);
     if (!web->server->options->quiet && !(probe && x->status == 200))
-        log_access(x->connection->peer, x->method ? x->method : "?", x->shown, x->status, seconds_now() - x->started, whole);
+        log_access(x->connection->peer, x->method, x->shown, x->status, seconds_now() - x->started, whole);
     connections_enter(x->connections, x->connection, PHASE_IDLE, web->server->options->idle_seconds);
     exchange_free(x);
 }

@@ -89,19 +89,26 @@ static bool same_logprobs(const ey_token_logprobs *a, const ey_token_logprobs *b
     return same;
 }
 
-void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what)
+bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t room)
 {
     for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++)
-        if (a->tokens[i] != b->tokens[i]) fail_msg("%s: token %d is %d and %d", what, i, a->tokens[i], b->tokens[i]);
+        if (a->tokens[i] != b->tokens[i]) return snprintf(how, room, "token %d is %d and %d", i, a->tokens[i], b->tokens[i]), true;
     if (a->n_tokens != b->n_tokens || a->completion_tokens != b->completion_tokens || !same_text(a->finish_reason, b->finish_reason))
-        fail_msg("%s: %d tokens until \"%s\", and %d until \"%s\"", what, a->n_tokens, a->finish_reason, b->n_tokens, b->finish_reason);
-    if (a->n_text != b->n_text || !same_text(a->text, b->text)) fail_msg("%s: other text", what);
-    if (!same_text(a->stop_text, b->stop_text) || a->stop_id != b->stop_id) fail_msg("%s: ended by something else", what);
+        return snprintf(how, room, "%d tokens until \"%s\", and %d until \"%s\"", a->n_tokens, a->finish_reason, b->n_tokens, b->finish_reason), true;
+    if (a->n_text != b->n_text || !same_text(a->text, b->text)) return snprintf(how, room, "other text"), true;
+    if (!same_text(a->stop_text, b->stop_text) || a->stop_id != b->stop_id) return snprintf(how, room, "ended by something else"), true;
     if (a->prompt_tokens != b->prompt_tokens || a->image_tokens != b->image_tokens || a->n_images != b->n_images || a->seed != b->seed)
-        fail_msg("%s: of another prompt", what);
-    if (a->n_logprobs != b->n_logprobs) fail_msg("%s: %zu and %zu log-probabilities", what, a->n_logprobs, b->n_logprobs);
+        return snprintf(how, room, "of another prompt"), true;
+    if (a->n_logprobs != b->n_logprobs) return snprintf(how, room, "%zu and %zu log-probabilities", a->n_logprobs, b->n_logprobs), true;
     for (size_t i = 0; i < a->n_logprobs; i++)
-        if (!same_logprobs(&a->logprobs[i], &b->logprobs[i])) fail_msg("%s: other log-probabilities of token %zu", what, i);
+        if (!same_logprobs(&a->logprobs[i], &b->logprobs[i])) return snprintf(how, room, "other log-probabilities of token %zu", i), true;
+    return false;
+}
+
+void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what)
+{
+    char how[200];
+    if (answers_differ(a, b, how, sizeof(how))) fail_msg("%s: %s", what, how);
 }
 
 /* ---- sorts ---- */

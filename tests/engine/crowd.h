@@ -30,7 +30,8 @@ void member_free(struct member *m);
 void crowd_run(struct member *members, int n, ey_engine *engine);
 void crowd_free(struct member *members, int n);
 
-/* Everything that does not tell of time or caches, bit for bit. */
+/* Compares everything that does not tell of time or caches, bit for bit; any thread may. True: `how` says what differs. */
+bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t room);
 void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what);
 
 /* ---- requests of all sorts ---- */

@@ -261,10 +261,6 @@ static void end_unread(struct crew *crew, struct client *c)
 {
     const struct buf *body = &c->wire.reply.body;
     bool whole = body->size && memmem(body->data, body->size, "data: [DONE]", 12);
-    if (c->wire.reply.status == 503) {
-        ask_again(crew, c);
-        return;
-    }
     crew->tally->unread++;
     if (whole || c->wire.end == WIRE_OPEN) {
         remark_reply(crew, c, "the server went on with it");
@@ -277,8 +273,10 @@ static void tick_unread(struct crew *crew, struct client *c, double now, bool la
 {
     double patience = crew->options->unread_seconds;
     size_t unread = wire_unread(&c->wire);
+    bool refused = unread && unread != c->unread && wire_unread_has_status(&c->wire, 503);
     if (unread != c->unread) c->unread = unread, c->unread_since = now;
-    if (c->state == DRAINING) {
+    if (refused) ask_again(crew, c);
+    else if (c->state == DRAINING) {
         if (wire_is_over(&c->wire) || now > c->resume) end_unread(crew, c);
     } else if (patience > 0 && now - c->unread_since > patience) {
         c->wire.deaf = false, c->state = DRAINING, c->resume = now + UNREAD_GRACE;

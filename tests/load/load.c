@@ -34,6 +34,7 @@ struct state {
 
 struct load {
     const struct settings *settings;
+    struct buf machine; /* before the run */
     struct child child;
     struct wire_target to;
     struct goods goods;
@@ -171,13 +172,11 @@ static void check_marks(struct load *l, int status)
 
 static void finish(struct load *l, bool ran)
 {
-    struct buf machine = buf_with_max(4096);
-    machine_describe(&machine);
-    if (ran) printf("%s\n", machine.data), print_figures(l);
+    if (ran) printf("%s\n", l->machine.data), print_figures(l);
     int status = child_stop(&l->child, STOP_SECONDS);
     if (ran) check_marks(l, status);
     if (!ran || l->missed) child_print_log(&l->child);
-    buf_free(&machine);
+    buf_free(&l->machine);
     goods_free(&l->goods), sample_free(&l->sample), figures_free(&l->tally.health);
 }
 
@@ -220,7 +219,8 @@ int main(int argc, char **argv)
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
-    struct load load = {.settings = &settings};
+    struct load load = {.settings = &settings, .machine = buf_with_max(4096)};
+    machine_describe(&load.machine);
     bool ran = run(&load, &e);
     if (!ran) fprintf(stderr, "load: %s\n", e.text);
     finish(&load, ran);

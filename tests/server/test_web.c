@@ -648,6 +648,34 @@ static void idle_models_are_unloaded_and_come_back(void **state)
     server_stop(&s);
 }
 
+/* A model whose files are gone when it is wanted again is the server's trouble, and may pass. */
+static void models_that_cannot_come_back_are_tried_again(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    char folder[] = "/tmp/eyelet-test-XXXXXX", link[64], demo[4096];
+    assert_non_null(mkdtemp(folder));
+    snprintf(link, sizeof(link), "%s/model", folder);
+    assert_non_null(realpath("models/demo", demo));
+    assert_int_equal(symlink(demo, link), 0);
+    o.engine.model = link, o.idle_unload_seconds = 1;
+    struct running s = server_start(&o);
+    web_await_metric(s.port, "eyelet_unloads_total", 1);
+    assert_int_equal(unlink(link), 0);
+    for (int i = 0; i < 2; i++) {
+        struct reply r = web_ask(s.port, "POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}");
+        assert_int_equal(r.status, 503);
+        assert_non_null(strstr(r.body, "the model could not be loaded: "));
+        reply_free(&r);
+    }
+    assert_int_equal(symlink(demo, link), 0);
+    struct reply r = web_ask(s.port, "POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}");
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    server_stop(&s);
+    unlink(link), rmdir(folder);
+}
+
 static void what_cannot_start_says_why(void **state)
 {
     (void)state;
@@ -728,6 +756,7 @@ int main(void)
         cmocka_unit_test(a_second_signal_stops_at_once),
         cmocka_unit_test(the_port_is_free_afterwards),
         cmocka_unit_test(idle_models_are_unloaded_and_come_back),
+        cmocka_unit_test(models_that_cannot_come_back_are_tried_again),
         cmocka_unit_test(what_cannot_start_says_why),
         cmocka_unit_test(tls),
     };

@@ -274,6 +274,16 @@ story('turned by EXIF: shown upright, boxes where things are', async () => {
   assert.deepEqual(shown, { width: Number(width), height: Number(height) });
 });
 
+story('HEIC, which the browser cannot show: the server reads it all the same', async () => {
+  await open();
+  await page.setInputFiles('#file', `${root}/tests/image/data/plain.heic`);
+  await page.locator('#no-preview').waitFor();
+  await page.click('#find');
+  await ask('circle');
+  await answer();
+  assert.match(await page.innerText('#facts'), /plain\.heic · \d+ × \d+ pixels · /);
+});
+
 story('a file that is no picture, by its name', async () => {
   await open();
   await bring('drop', [{ name: 'notes.txt', type: 'text/plain', base64: btoa('hello') }]);

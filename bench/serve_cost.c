@@ -1,0 +1,92 @@
+/* What HTTP, JSON and the way between threads add to one token. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve.h"
+
+enum { BLOCK = 20, MAX_REQUEST = 4096 };
+static const char question[] = "Say hello.";
+
+static bool ask_engine(ey_engine *engine, struct figures *out, ey_err *e)
+{
+    ey_part part = ey_text_part(question);
+    ey_message message = {.role = "user", .parts = &part, .n_parts = 1};
+    ey_request request = ey_request_defaults();
+    ey_answer answer = {0};
+    request.messages = &message, request.n_messages = 1, request.max_tokens = 1;
+    double start = seconds_now();
+    bool ok = ey_ask(engine, &request, &answer, e);
+    figures_add(out, seconds_now() - start);
+    ey_answer_free(&answer);
+    return ok;
+}
+
+/* On the connection that is there. */
+static bool ask_server(struct serve *b, struct wire *w, const struct buf *request, struct figures *out, ey_err *e)
+{
+    double start = seconds_now();
+    if (!wire_is_reusable(w) && !wire_open(w, &b->to, false)) return ey_fail(e, EY_IO, "no connection to %s", b->to.host);
+    wire_send(w, request->data, request->size);
+    wire_step(w, POLLOUT);
+    while (!wire_is_over(w)) {
+        struct pollfd one = {w->fd, wire_events(w), 0};
+        if (poll(&one, 1, (int)(1e3 * b->settings->patience)) <= 0) break;
+        wire_step(w, one.revents);
+    }
+    figures_add(out, seconds_now() - start);
+    if (w->reply.state == REPLY_DONE && w->reply.status == 200) return true;
+    return ey_fail(e, EY_IO, "no answer: status %d: %.300s", w->reply.status, w->reply.body.size ? w->reply.body.data : "");
+}
+
+static void write_request(const struct serve *b, struct buf *out)
+{
+    char body[1024], model[512] = "";
+    if (b->settings->name) snprintf(model, sizeof(model), "\"model\": \"%s\", ", b->settings->name);
+    int n = snprintf(body, sizeof(body), "{%s\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"temperature\": 0, \"max_tokens\": 1}", model, question);
+    chat_post(out, &b->to, "/v1/chat/completions", body, (size_t)n);
+}
+
+static void print_times(const char *name, struct figures *f)
+{
+    printf("%-8s  least %.3f   p50 %.3f   p90 %.3f   p99 %.3f\n", name, 1e3 * figures_at(f, 0), 1e3 * figures_at(f, 0.5), 1e3 * figures_at(f, 0.9),
+           1e3 * figures_at(f, 0.99));
+}
+
+/* By turns, so that both see the same machine. */
+static bool measure(struct serve *b, ey_engine *engine, struct figures *engine_times, struct figures *server_times, ey_err *e)
+{
+    struct buf request = buf_with_max(MAX_REQUEST);
+    struct wire w = wire_make();
+    struct figures warm = {.n = 0};
+    write_request(b, &request);
+    bool ok = true;
+    for (int i = 0; ok && i < BLOCK; i++) ok = ask_engine(engine, &warm, e) && ask_server(b, &w, &request, &warm, e);
+    for (int i = 0; ok && i < b->settings->cost_requests; i += BLOCK) {
+        for (int k = 0; ok && k < BLOCK; k++) ok = ask_engine(engine, engine_times, e);
+        for (int k = 0; ok && k < BLOCK; k++) ok = ask_server(b, &w, &request, server_times, e);
+    }
+    figures_free(&warm);
+    wire_free(&w);
+    buf_free(&request);
+    return ok;
+}
+
+bool measure_cost(struct serve *b, ey_err *e)
+{
+    ey_engine_options options = ey_engine_defaults();
+    ey_engine *engine = NULL;
+    struct figures engine_times = {.n = 0}, server_times = {.n = 0};
+    options.model = b->settings->model;
+    bool ok = ey_engine_open(&engine, &options, e) && measure(b, engine, &engine_times, &server_times, e);
+    if (ok) {
+        printf("\nOne token, %zu times each, by turns; milliseconds\n", server_times.n);
+        print_times("engine", &engine_times), print_times("server", &server_times);
+        printf("the server adds %.3f at p50\n", 1e3 * (figures_at(&server_times, 0.5) - figures_at(&engine_times, 0.5)));
+        fflush(stdout);
+    }
+    ey_engine_close(&engine);
+    figures_free(&engine_times), figures_free(&server_times);
+    return ok;
+}
