@@ -106,12 +106,12 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
 /* As many at once as the widest row asks for; options behind -- come last and win. */
 static bool start_server(const struct serve_settings *s, struct child *child, ey_err *e)
 {
-    const char *argv[MAX_ARGUMENTS] = {s->server, "serve", "--model", s->model, "--port", "0", "--quiet", "--max-num-seqs", "", "--kv-tokens", "16384"};
     char seqs[16];
+    const char *argv[MAX_ARGUMENTS] = {s->server, "serve", "--model", s->model, "--port", "0", "--quiet", "--max-num-seqs", seqs,
+                                       "--kv-tokens", "16384"};
     int most = 2, n = 11;
     for (int i = 0; i < s->n_counts; i++) most = s->streams[i] > most ? s->streams[i] : most;
     snprintf(seqs, sizeof(seqs), "%d", most);
-    argv[8] = seqs;
     for (int i = 0; i < s->n_more; i++) argv[n++] = s->more[i];
     return child_start(child, argv, READY_SECONDS, e);
 }

@@ -44,7 +44,8 @@ static void write_request(const struct serve *b, struct buf *out)
 {
     char body[1024], model[512] = "";
     if (b->settings->name) snprintf(model, sizeof(model), "\"model\": \"%s\", ", b->settings->name);
-    int n = snprintf(body, sizeof(body), "{%s\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"temperature\": 0, \"max_tokens\": 1}", model, question);
+    int n = snprintf(body, sizeof(body), "{%s\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"temperature\": 0, \"max_tokens\": 1}", model,
+                     question);
     chat_post(out, &b->to, "/v1/chat/completions", body, (size_t)n);
 }
 

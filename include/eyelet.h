@@ -154,6 +154,31 @@ bool ey_plan_make(const ey_engine_options *options, ey_plan *plan, ey_err *err);
 /* Facts of an open engine; the strings live as long as the engine. */
 ey_engine_info ey_engine_describe(const ey_engine *engine);
 
+/* ---- grammars ------------------------------------------------------------------------------------ */
+
+/* What an answer's text may be; at each step only tokens that keep it a prefix of that are drawn. Compiled once, for any
+ * number of answers of any engine, from any thread. EY_BAD_REQUEST names what is not supported, and where. */
+typedef struct grammar ey_grammar;
+
+/* The values of a JSON schema (docs/structured.md has the subset). */
+bool ey_grammar_of_schema(ey_grammar **grammar, const char *json, size_t n, ey_err *err);
+/* Any JSON object. */
+bool ey_grammar_of_json_object(ey_grammar **grammar, ey_err *err);
+/* The texts that a regular expression matches from end to end; without look-around and back-references. */
+bool ey_grammar_of_regex(ey_grammar **grammar, const char *pattern, size_t n, ey_err *err);
+/* One of the texts. */
+bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, size_t n, ey_err *err);
+
+typedef struct {
+    const char *name;
+    const char *schema; /* JSON of its arguments; NULL: any object */
+} ey_tool;
+/* A call of one of the tools, or several one after the other, as the model writes them. */
+bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool several, ey_err *err);
+
+/* A request that uses it may go on. */
+void ey_grammar_free(ey_grammar **grammar);
+
 /* ---- requests ------------------------------------------------------------------------------------ */
 
 typedef enum { EY_PART_TEXT, EY_PART_IMAGE } ey_part_type;
@@ -237,6 +262,7 @@ typedef struct {
     size_t n_stop_ids;         /* at most 64 */
     const ey_logit_bias *logit_bias;
     size_t n_logit_bias;       /* at most 1,024 */
+    ey_grammar *grammar;       /* that the answer keeps to; NULL: it is free. Held while the answer is under way */
     int top_logprobs;          /* < 0: none; else the chosen token's and this many alternatives (≤ 20) */
     ey_event_fn *on_event;
     void *event_user;

@@ -69,12 +69,12 @@ enum {
     EY_MAX_CHOICES = 4096,
     EY_MAX_GRAMMAR_RULES = 1 << 14, /* different objects, arrays and strings */
     EY_MAX_GRAMMAR_NET = 1 << 18,  /* states before it is made deterministic */
-    EY_MAX_GRAMMAR_STATES = 1 << 16, /* and after */
-    EY_MAX_GRAMMAR_EDGES = 1 << 19,
+    EY_MAX_GRAMMAR_STATES = 1 << 17, /* and after */
+    EY_MAX_GRAMMAR_EDGES = 1 << 20,
     EY_MAX_GRAMMAR_MEMBERS = 1 << 22, /* of all the sets that are its states */
-    EY_MAX_GRAMMAR_WORK = 1 << 25, /* steps of making it so */
+    EY_MAX_GRAMMAR_WORK = 1 << 24, /* steps of making it so */
     EY_MAX_GRAMMAR_LEVELS = 32,    /* objects, arrays and strings in each other in an answer */
-    EY_MAX_GRAMMAR_PARTS = 1024,   /* that a grammar is put together from */
+    EY_MAX_GRAMMAR_PARTS = 2048,   /* that a grammar is put together from */
 };
 #define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* as the format's own reader */
 #define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* a picture's file */

@@ -31,6 +31,14 @@ bool json_add_timings(struct buf *out, const ey_answer *answer, double load_seco
                       answer->vision_seconds, answer->prefill_seconds, answer->decode_seconds);
 }
 
+bool json_add_costs(struct buf *out, const ey_answer *answer, double load_seconds)
+{
+    buf_add_text(out, ", \"usage\": ");
+    json_add_usage(out, answer);
+    buf_add_text(out, ", \"timings\": ");
+    return json_add_timings(out, answer, load_seconds);
+}
+
 /* The members "token" and "logprob"; nine digits give back the same float. JSON has no infinity. */
 static void add_candidate(struct buf *out, const ey_candidate *candidate)
 {

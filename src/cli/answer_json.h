@@ -8,6 +8,8 @@
 bool json_add_usage(struct buf *out, const ey_answer *answer);
 /* {"load_s", "vision_s", "prefill_s", "decode_s"} */
 bool json_add_timings(struct buf *out, const ey_answer *answer, double load_seconds);
+/* , "usage": …, "timings": …: members of an object that has some already */
+bool json_add_costs(struct buf *out, const ey_answer *answer, double load_seconds);
 /* [{"token", "logprob", "top": [{"token", "logprob"}]}], or null when none were asked for */
 bool json_add_logprobs(struct buf *out, const ey_answer *answer, bool wanted);
 bool json_add_text(struct buf *out, const char *text);

@@ -2,6 +2,7 @@
 #include "cli/asking.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "cli/answer_json.h"
@@ -26,10 +27,7 @@ static bool print_json(struct session *s, const ey_answer *answer)
     buf_printf(&out, ", \"finish_reason\": \"%s\", \"seed\": ", answer->finish_reason);
     if (s->sampled) buf_printf(&out, "%llu", (unsigned long long)answer->seed);
     else buf_add_text(&out, "null"); /* nothing was drawn */
-    buf_add_text(&out, ", \"usage\": ");
-    json_add_usage(&out, answer);
-    buf_add_text(&out, ", \"timings\": ");
-    json_add_timings(&out, answer, session_load_seconds(s));
+    json_add_costs(&out, answer, session_load_seconds(s));
     buf_add_text(&out, ", \"logprobs\": ");
     json_add_logprobs(&out, answer, s->options->logprobs >= 0);
     bool ok = buf_add_text(&out, "}\n");
@@ -62,7 +60,14 @@ static void finish_text(struct session *s, const ey_answer *answer)
     print_logprobs(answer);
 }
 
-static int print_answer(struct session *s, const ey_answer *answer)
+/* A form was asked for, and this is only its beginning. */
+static int complain_incomplete(const ey_answer *answer)
+{
+    fprintf(stderr, "eyelet: the answer was cut after %d tokens and is not complete; see --max-tokens\n", answer->completion_tokens);
+    return 1;
+}
+
+static int print_answer(struct session *s, const ey_answer *answer, bool formed)
 {
     progress_clear(&s->progress);
     if (s->options->json && !print_json(s, answer)) {
@@ -70,7 +75,8 @@ static int print_answer(struct session *s, const ey_answer *answer)
         return 1;
     }
     if (!s->options->json) finish_text(s, answer);
-    return term_finish(&s->out, cancel_asked() ? EXIT_INTERRUPTED : 0);
+    bool cut = formed && strcmp(answer->finish_reason, "length") == 0;
+    return term_finish(&s->out, cancel_asked() ? EXIT_INTERRUPTED : cut ? complain_incomplete(answer) : 0);
 }
 
 /* ---- the question ---- */
@@ -91,7 +97,7 @@ static void asking_close(struct asking *a)
     free(a->pictures);
 }
 
-int ask_about(const struct options *o, size_t n_pictures, const char *text, bool greedy)
+int ask_about(const struct options *o, size_t n_pictures, const char *text, bool greedy, const struct form *form)
 {
     ey_err e;
     ey_answer answer = {0};
@@ -100,9 +106,9 @@ int ask_about(const struct options *o, size_t n_pictures, const char *text, bool
     session_open(&a.session, o);
     if (n_pictures > 1) a.session.max_images = (int)n_pictures;
     bool ok = read_pictures(&a, o->args, &e) && session_load(&a.session, &e);
-    struct question question = {a.pictures, n_pictures, text, !o->json, greedy};
+    struct question question = {a.pictures, n_pictures, text, !o->json, greedy, form};
     if (ok && session_ask(&a.session, &question, &answer, &e)) {
-        status = print_answer(&a.session, &answer);
+        status = print_answer(&a.session, &answer, form != NULL);
     } else {
         progress_clear(&a.session.progress);
         status = term_complain(&e);

@@ -99,7 +99,7 @@ static void name_machine(struct bench *b)
 static bool run_once(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
-    struct question question = {&b->picture, 1, "Describe this image.", false, true};
+    struct question question = {&b->picture, 1, "Describe this image.", false, true, NULL};
     bool ok = session_ask(&b->session, &question, &answer, e);
     if (ok && cancel_asked()) ok = ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
     if (ok && answer.completion_tokens < 2)

@@ -162,7 +162,7 @@ static bool put(struct chat *c, ey_answer *answer, ey_err *e)
     struct session *s = &c->session;
     struct listener listener = {s, true};
     ey_request request = session_request(s, c->talk.message, c->talk.n, false, &listener);
-    bool ok = session_put(s, &request, answer, e);
+    bool ok = session_put(s, &request, NULL, answer, e);
     progress_clear(&s->progress);
     return ok;
 }

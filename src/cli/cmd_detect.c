@@ -22,6 +22,7 @@ struct detection {
     struct session session;
     struct input picture;
     char *prompt;
+    struct form form;
     ey_answer answer;
     struct box_list boxes;
     struct drawn_box *found; /* [boxes.n], in pixels */
@@ -77,6 +78,16 @@ static bool make_prompt(struct detection *d, const char *what, ey_err *e)
     return ey_fail_memory(e, "the question", strlen(what));
 }
 
+/* What the model may write: the family's grounding format (spec 8.1) with white space as it likes, fenced or not, or the
+ * sentence that there is nothing. Corners may come in either order. */
+#define BLANK "\\n?[ \\t]{0,8}"
+#define NUMBER "(0|[1-9][0-9]{0,2}|1000)"
+#define TEXT "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt]){0,100}\""
+#define BOX "\\[" BLANK NUMBER "(," BLANK NUMBER "){3}" BLANK "\\]"
+#define OBJECT "\\{" BLANK "\"bbox_2d\": ?" BOX "," BLANK "\"(label|text_content)\": ?" TEXT BLANK "\\}"
+#define LIST "\\[" BLANK "(" OBJECT "(," BLANK OBJECT ")*" BLANK ")?\\]"
+static const char answer_pattern[] = LIST "|```(json)?\\n" LIST "\\n```|There (is|are) no [^\\n]*";
+
 static int to_pixels(double thousandths, int side)
 {
     return (int)lround(thousandths / 1000 * side);
@@ -112,8 +123,8 @@ static bool detect(struct detection *d, const struct options *o, ey_err *e)
 {
     const char *what = o->args[1];
     if (!input_read(&d->picture, o->args[0], EY_MAX_IMAGE_BYTES, e)) return false;
-    if (!make_prompt(d, what, e) || !session_load(&d->session, e)) return false;
-    struct question question = {&d->picture, 1, d->prompt, false, true};
+    if (!make_prompt(d, what, e) || !form_open_regex(&d->form, answer_pattern, e) || !session_load(&d->session, e)) return false;
+    struct question question = {&d->picture, 1, d->prompt, false, true, &d->form};
     if (!session_ask(&d->session, &question, &d->answer, e)) return false;
     return boxes_read(&d->boxes, d->answer.text, d->answer.n_text, e) && find_pixels(d, what, e);
 }
@@ -181,6 +192,7 @@ static void detection_close(struct detection *d)
     ey_answer_free(&d->answer);
     boxes_free(&d->boxes);
     input_free(&d->picture);
+    form_close(&d->form);
     free(d->found);
     free(d->prompt);
 }

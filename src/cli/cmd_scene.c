@@ -16,7 +16,7 @@ int cmd_scene(const struct options *o)
 {
     ey_err e;
     if (!check_call(o, "scene", &e)) return term_complain(&e);
-    return ask_about(o, 1, "Describe this image in detail.", false);
+    return ask_about(o, 1, "Describe this image in detail.", false, NULL);
 }
 
 /* Greedy: what is written does not depend on luck. The question is the official cookbook's (spec 8.2). */
@@ -24,5 +24,5 @@ int cmd_read(const struct options *o)
 {
     ey_err e;
     if (!check_call(o, "read", &e)) return term_complain(&e);
-    return ask_about(o, 1, "Read all the text in the image.", true);
+    return ask_about(o, 1, "Read all the text in the image.", true, NULL);
 }

@@ -21,20 +21,32 @@ static const struct command commands[] = {
      "files, or - for standard input. The answer is printed as it grows; Ctrl-C ends it where it is.\n"
      "\n"
      "  eyelet ask photo.jpg \"What is this?\"\n"
-     "  eyelet ask before.png after.png \"What has changed?\" --json\n"},
+     "  eyelet ask before.png after.png \"What has changed?\" --json\n"
+     "  eyelet ask door.jpg \"Is the door open?\" --choice yes --choice no\n"
+     "\n"
+     "With --choice or --schema nothing else can be answered, and the likeliest tokens are taken unless --temperature says\n"
+     "otherwise. An answer that --max-tokens cut is told on standard error, and the exit status is 1.\n"},
     {"caption", CAPTION, cmd_caption, "IMAGE...", "a sentence for each picture",
      "The model is loaded once. A picture that cannot be read is reported and the others go on; the exit\n"
      "status is then 1. --json prints one object a line.\n"
      "\n"
      "  eyelet caption photos/*.jpg\n"},
+    {"extract", EXTRACT, cmd_extract, "IMAGE...", "fields of a JSON schema from each picture",
+     "Each picture gives one line, {\"image\": NAME, \"data\": …}, and the data fits the schema of --schema. The model is loaded\n"
+     "once. A picture that cannot be read, or whose answer --max-tokens cut, has \"error\" in place of \"data\", and the others\n"
+     "go on; the exit status is then 1. --json adds usage and timings. What the schema cannot have is said before the model is\n"
+     "loaded.\n"
+     "\n"
+     "  eyelet extract invoices/*.jpg --schema invoice.json\n"
+     "  eyelet extract meter.jpg --schema meter.json --prompt \"Read the meter.\" | jq .data\n"},
     {"scene", SCENE, cmd_scene, "IMAGE", "a full description",
      "As ask with the question \"Describe this image in detail.\"\n"},
     {"read", READ, cmd_read, "IMAGE", "the text in the picture",
      "As ask with the question \"Read all the text in the image.\", always the likeliest tokens, at high detail.\n"},
     {"detect", DETECT, cmd_detect, "IMAGE WHAT", "boxes as JSON, in pixels",
      "WHAT is one thing or several with commas between them. One line of JSON: a label and the corners x1, y1, x2, y2 of\n"
-     "each, in pixels of the upright picture; [] when there is none. An answer that has no boxes is shown on standard\n"
-     "error, and the exit status is 1. --draw paints the boxes into a copy of the picture.\n"
+     "each, in pixels of the upright picture; [] when there is none. The model can answer with boxes only; an answer that\n"
+     "was cut before the first is shown on standard error, and the exit status is 1. --draw paints the boxes into a copy of the picture.\n"
      "\n"
      "  eyelet detect street.jpg \"car, person\" --draw found.png\n"},
     {"chat", CHAT, cmd_chat, "[IMAGE...]", "a conversation in the terminal",

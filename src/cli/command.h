@@ -12,6 +12,7 @@ const char *command_name(unsigned command);
 
 int cmd_ask(const struct options *options);
 int cmd_caption(const struct options *options);
+int cmd_extract(const struct options *options);
 int cmd_scene(const struct options *options);
 int cmd_read(const struct options *options);
 int cmd_detect(const struct options *options);

@@ -8,14 +8,19 @@
 #include "base/limits.h"
 
 /* One bit a command, for the table's column of who takes an option. */
-enum command_bit { ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256, SERVE = 512, PLAN = 1024 };
+enum command_bit {
+    ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256, SERVE = 512, PLAN = 1024,
+    EXTRACT = 2048
+};
 /* Commands that answer about pictures, and those of them that sample as the model recommends. */
-enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT, SAMPLED = ASK | CAPTION | SCENE | CHAT };
+enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT, SAMPLED = ASK | CAPTION | SCENE | CHAT };
 
 enum { MAX_PIXELS_NATIVE = -1 };
 
+enum { MAX_LISTED = 64 }; /* values of an option that may be given several times */
+
 struct text_list {
-    const char *item[EY_MAX_STOPS];
+    const char *item[MAX_LISTED];
     size_t n;
 };
 
@@ -27,7 +32,8 @@ struct options {
     int64_t logprobs;   /* < 0: none */
     int64_t top_k, seed; /* < 0: not given */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
-    struct text_list stop;
+    struct text_list stop, choices;
+    const char *schema, *prompt;
     /* serve */
     const char *context, *kv_pool, *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit, *processor_kwargs;
     const char *idle_unload, *host_memory;

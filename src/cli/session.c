@@ -176,10 +176,12 @@ ey_request session_request(struct session *s, const ey_message *messages, size_t
     return request;
 }
 
-bool session_put(struct session *s, const ey_request *request, ey_answer *answer, ey_err *e)
+bool session_put(struct session *s, const ey_request *request, const struct form *form, ey_answer *answer, ey_err *e)
 {
+    ey_request kept = *request;
+    if (form) kept.grammar = form->grammar;
     cancel_watch();
-    bool ok = s->remote ? remote_ask(s->remote, request, answer, e) : ey_ask(s->engine, request, answer, e);
+    bool ok = s->remote ? remote_ask(s->remote, &kept, form ? &form->told : NULL, answer, e) : ey_ask(s->engine, &kept, answer, e);
     cancel_unwatch();
     return ok;
 }
@@ -195,7 +197,7 @@ bool session_ask(struct session *s, const struct question *question, ey_answer *
     ey_message message = {.role = "user", .parts = parts, .n_parts = n + 1};
     struct listener listener = {s, question->stream};
     ey_request request = session_request(s, &message, 1, question->greedy, &listener);
-    bool ok = session_put(s, &request, answer, e);
+    bool ok = session_put(s, &request, question->form, answer, e);
     if (!ok) name_picture(e, question);
     free(parts);
     return ok;

@@ -3,6 +3,7 @@
 #ifndef EY_CLI_SESSION_H
 #define EY_CLI_SESSION_H
 
+#include "cli/form.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -35,6 +36,7 @@ struct question {
     const char *text;
     bool stream; /* print the answer as it grows */
     bool greedy; /* the likeliest tokens, whatever the model recommends */
+    const struct form *form; /* that the answer keeps to; NULL: it is free */
 };
 
 /* How answers are drawn: the model's recommendation, with what the options say instead; a server is left to it (NaN,
@@ -51,8 +53,8 @@ ey_request session_request(struct session *s, const ey_message *messages, size_t
 /* A picture as a part of a message, at the size that the options say; borrows its bytes. */
 ey_part session_picture(const struct session *s, const struct input *picture);
 
-/* Puts a request to the engine or the server; Ctrl-C and a reader that went away cancel it. */
-bool session_put(struct session *s, const ey_request *request, ey_answer *answer, ey_err *e);
+/* Puts a request to the engine or the server; Ctrl-C and a reader that went away cancel it. `form` is the question's. */
+bool session_put(struct session *s, const ey_request *request, const struct form *form, ey_answer *answer, ey_err *e);
 
 /* Puts one question; Ctrl-C and a reader that went away cancel it. The answer is the caller's, also after an error. */
 bool session_ask(struct session *s, const struct question *question, ey_answer *answer, ey_err *e);

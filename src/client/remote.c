@@ -117,12 +117,13 @@ static bool go_on(void *user, uint64_t sent, uint64_t to_send)
 }
 
 /* One call with answers of at most max_tokens. */
-static bool ask(struct remote *r, const ey_request *request, int max_tokens, ey_answer *answer, struct refusal *refusal, ey_err *e)
+static bool ask(struct remote *r, const ey_request *request, const struct remote_form *form, int max_tokens, ey_answer *answer,
+                struct refusal *refusal, ey_err *e)
 {
     struct buf body = buf_with_max(MAX_BODY);
     struct reply_stream reply = {0};
     *refusal = (struct refusal){0};
-    bool ok = request_json(&body, request, r->model, max_tokens, e) && reply_stream_open(&reply, request, answer, e);
+    bool ok = request_json(&body, request, form, r->model, max_tokens, e) && reply_stream_open(&reply, request, answer, e);
     struct call call = {.path = "/chat/completions", .body = &body, .take = take_reply, .go_on = go_on, .user = &reply};
     ok = ok && (connection_call(r->connection, &call, refusal, e) || reply.cancelled) && reply_stream_finish(&reply, e);
     reply_stream_close(&reply);
@@ -142,13 +143,13 @@ static int room_for_answer(const struct remote *r, const struct refusal *refusal
     return room < wanted ? room : 0;
 }
 
-bool remote_ask(struct remote *r, const ey_request *request, ey_answer *answer, ey_err *e)
+bool remote_ask(struct remote *r, const ey_request *request, const struct remote_form *form, ey_answer *answer, ey_err *e)
 {
     struct refusal refusal;
     *answer = (ey_answer){0};
-    if (ask(r, request, request->max_tokens, answer, &refusal, e)) return true;
+    if (ask(r, request, form, request->max_tokens, answer, &refusal, e)) return true;
     int room = room_for_answer(r, &refusal, request->max_tokens);
     if (!room) return false;
     ey_answer_free(answer);
-    return ask(r, request, room, answer, &refusal, e);
+    return ask(r, request, form, room, answer, &refusal, e);
 }

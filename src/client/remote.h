@@ -19,10 +19,19 @@ void remote_close(struct remote **remote);
 const char *remote_model(const struct remote *remote);
 int remote_max_model_len(const struct remote *remote); /* 0: the server does not say */
 
-/* ey_ask, with these differences: numbers of request->sampling that are NaN, and top_k < 0, are left to the server; its
- * only event besides the text are the phases "sending" and "waiting"; prefill_seconds is the time to the first token, the
- * queue and the tower in it; an answer that was cancelled has no usage. Messages hold text and pictures only, and no
- * special tokens; ignore_eos, fresh, logit_bias and ids are not sent. ey_answer_free frees the answer. */
-bool remote_ask(struct remote *remote, const ey_request *request, ey_answer *answer, ey_err *e);
+/* What an answer's text must be, as a server is told; at most one of them is there. */
+struct remote_form {
+    const char *schema; /* JSON */
+    const char *regex;
+    const char *const *choices;
+    size_t n_choices;
+};
+
+/* ey_ask, with these differences: `form` (NULL: the answer is free) stands in for request->grammar, and not every server
+ * heeds it; numbers of request->sampling that are NaN, and top_k < 0, are left to the server; its only event besides the text
+ * are the phases "sending" and "waiting"; prefill_seconds is the time to the first token, the queue and the tower in it; an
+ * answer that was cancelled has no usage. Messages hold text and pictures only, and no special tokens; ignore_eos, fresh,
+ * logit_bias and ids are not sent. ey_answer_free frees the answer. */
+bool remote_ask(struct remote *remote, const ey_request *request, const struct remote_form *form, ey_answer *answer, ey_err *e);
 
 #endif

@@ -128,7 +128,24 @@ static void add_stops(struct buf *out, const ey_request *request)
     if (request->n_stop) buf_add_text(out, "]");
 }
 
-bool request_json(struct buf *out, const ey_request *request, const char *model, int max_tokens, ey_err *e)
+/* As vLLM spells it; of a schema, as OpenAI does. */
+static void add_form(struct buf *out, const struct remote_form *form)
+{
+    if (form->schema)
+        buf_printf(out, ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,\"schema\":%s}}", form->schema);
+    if (form->regex) {
+        buf_add_text(out, ",\"structured_outputs\":{\"regex\":");
+        json_dump_string(out, form->regex, strlen(form->regex));
+        buf_add_text(out, "}");
+    }
+    for (size_t i = 0; i < form->n_choices; i++) {
+        buf_add_text(out, i ? "," : ",\"structured_outputs\":{\"choice\":[");
+        json_dump_string(out, form->choices[i], strlen(form->choices[i]));
+    }
+    if (form->n_choices) buf_add_text(out, "]}");
+}
+
+bool request_json(struct buf *out, const ey_request *request, const struct remote_form *form, const char *model, int max_tokens, ey_err *e)
 {
     buf_add_text(out, "{\"model\":");
     json_dump_string(out, model, strlen(model));
@@ -137,6 +154,7 @@ bool request_json(struct buf *out, const ey_request *request, const char *model,
     if (request->top_logprobs >= 0) buf_printf(out, ",\"logprobs\":true,\"top_logprobs\":%d", request->top_logprobs);
     add_sampling(out, &request->sampling);
     add_stops(out, request);
+    if (form) add_form(out, form);
     add_pixels(out, request);
     add_messages(out, request);
     return buf_add_text(out, "}") || ey_fail(e, EY_TOO_LONG, "the pictures are too large together: a request has at most %zu bytes", out->max);

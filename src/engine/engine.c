@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "constrain/constrain.h"
 #include "engine/pictures.h"
 
 ey_engine_options ey_engine_defaults(void)
@@ -163,6 +164,7 @@ void ey_engine_close(ey_engine **out)
     if (!engine) return;
     scheduler_stop(engine);
     free_token_texts(engine);
+    vocabulary_close(&engine->vocabulary);
     if (engine->be) {
         engine_buffers_close(engine);
         engine->be->ops->destroy(engine->be);

@@ -88,6 +88,7 @@ struct ey_engine {
     ey_stats stats;
     double last_beat;           /* 0: nothing to do */
 
+    struct vocabulary *vocabulary; /* of constrained answers, made at the first one; under token_lock */
     char **token_text;          /* [vocabulary] made at first use of ey_token_text */
     pthread_mutex_t token_lock;
 };
@@ -95,6 +96,9 @@ struct ey_engine {
 /* Allocates what engine->plan says. */
 bool engine_buffers_open(ey_engine *engine, ey_err *e);
 void engine_buffers_close(ey_engine *engine);
+
+/* The tokens as constrained answers need them; NULL: *e says why. */
+const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e);
 
 bool scheduler_start(ey_engine *engine, ey_err *e);
 /* Ends what is under way, and the thread. */

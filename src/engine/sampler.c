@@ -172,11 +172,21 @@ static int32_t draw(struct sampler *s)
     return s->scratch->heap[s->vocabulary - 1 - i].id;
 }
 
-int32_t sampler_pick(struct sampler *s, const float *logits)
+static void forbid(float *scores, int n, const struct allowed *allowed)
+{
+    float end[EY_MAX_EOS];
+    for (int k = 0; k < allowed->n_end; k++) end[k] = scores[allowed->end[k]];
+    for (int i = 0; i < n; i++)
+        if (!(allowed->mask[i / 32] >> i % 32 & 1)) scores[i] = -INFINITY;
+    for (int k = 0; k < allowed->n_end; k++) scores[allowed->end[k]] = end[k];
+}
+
+int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed)
 {
     float *scores = s->scratch->scores;
     for (int32_t i = 0; i < s->vocabulary; i++) scores[i] = penalised(s, logits[i], i);
     for (size_t i = 0; i < s->n_bias; i++) scores[s->bias[i].id] += s->bias[i].bias;
+    if (allowed) forbid(scores, s->vocabulary, allowed);
     int32_t id = s->options.temperature >= COLDEST ? draw(s) : logits_argmax(scores, s->vocabulary);
     sampler_recall(s, id);
     return id;

@@ -36,8 +36,14 @@ bool sampler_open(struct sampler *s, struct sampler_scratch *scratch, struct are
 void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t *prompt, size_t n_prompt);
 /* Takes note of a token that was drawn before (a request that starts again where it was). */
 void sampler_recall(struct sampler *s, int32_t id);
-/* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals. */
-int32_t sampler_pick(struct sampler *s, const float *logits);
+/* Which ids may be drawn: those of the mask, and the end tokens listed. */
+struct allowed {
+    const uint32_t *mask; /* bit i % 32 of word i / 32 */
+    const int *end;
+    int n_end;            /* at most EY_MAX_EOS */
+};
+/* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals. NULL: all are allowed. */
+int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed);
 
 /* Options that cannot be: named with their value and range. */
 bool sampling_check(const ey_sampling *options, ey_err *e);

@@ -72,6 +72,13 @@ static void end_running(ey_engine *engine, ey_ticket *t, const ey_err *error)
     count_end(&engine->stats, t);
 }
 
+static void end_waiting(ey_engine *engine, ey_ticket *t)
+{
+    queue_remove(&engine->queue, t);
+    ticket_end(t, NULL);
+    count_end(&engine->stats, t);
+}
+
 static void preempt(ey_engine *engine, ey_ticket *t)
 {
     release(engine, t);
@@ -159,16 +166,32 @@ static void start_sampler(ey_ticket *t)
     for (int i = 0; i < t->generation.n; i++) sampler_recall(s, t->generation.id[i]);
 }
 
-/* Lets the request in if its known tokens and one more find their blocks, and its pictures their rows. Those who run keep
- * a block each to grow into: or it would have to give its own back at once. */
+/* Blocks that its known tokens and one more still need. */
+static int blocks_wanted(const ey_ticket *t)
+{
+    return (ticket_known(t) + KV_BLOCK) / KV_BLOCK - t->n_blocks;
+}
+
+/* Blocks that are free and yet not to be given away: those who run need them for what they know, or have one to grow into. */
+static int blocks_promised(const ey_engine *engine)
+{
+    int n = 0;
+    for (int i = 0; i < engine->n_running; i++) {
+        int wanted = blocks_wanted(engine->running[i]);
+        n += wanted > 1 ? wanted : 1;
+    }
+    return n;
+}
+
+/* Lets the request in if its known tokens and one more find their blocks, and its pictures their rows: or it would have to
+ * give its own back at once. */
 static bool admit(ey_engine *engine, ey_ticket *t)
 {
     t->slot = free_slot(engine);
     if (!t->slot) return false;
     t->slot->used = true;
     take_prefix(engine, t);
-    int needed = (ticket_known(t) + KV_BLOCK) / KV_BLOCK - t->n_blocks;
-    if (engine->blocks.n_free < needed + engine->n_running || !pin_pictures(engine, t)) {
+    if (engine->blocks.n_free < blocks_wanted(t) + blocks_promised(engine) || !pin_pictures(engine, t)) {
         release(engine, t);
         return false;
     }
@@ -186,24 +209,55 @@ static void end_cancelled(ey_engine *engine)
 {
     for (ey_ticket *t = engine->queue.first, *next; t; t = next) {
         next = t->next;
-        if (!t->cancelled) continue;
-        queue_remove(&engine->queue, t);
-        ticket_end(t, NULL);
-        count_end(&engine->stats, t);
+        if (t->cancelled) end_waiting(engine, t);
     }
     for (int i = engine->n_running; i--;)
         if (engine->running[i]->cancelled) end_running(engine, engine->running[i], NULL);
 }
 
-/* A request whose text nobody fetches makes no more of it, and after a while gives its place to others. */
+/* Notes since when nobody fetches the request's text; true: it has been too long. */
+static bool is_forgotten(const ey_engine *engine, ey_ticket *t, double now)
+{
+    if (!ticket_is_full(t)) return false;
+    if (t->unread_since <= 0) t->unread_since = now;
+    return now - t->unread_since > engine->unread_seconds;
+}
+
+/* A request whose text nobody fetches makes no more of it, and after a while ends. */
 static void end_unread(ey_engine *engine)
 {
     double now = seconds_now();
-    for (int i = engine->n_running; i--;) {
-        ey_ticket *t = engine->running[i];
-        if (!ticket_is_full(t)) continue;
-        if (t->unread_since <= 0) t->unread_since = now;
-        if (now - t->unread_since > engine->unread_seconds) end_running(engine, t, NULL);
+    for (int i = engine->n_running; i--;)
+        if (is_forgotten(engine, engine->running[i], now)) end_running(engine, engine->running[i], NULL);
+    for (ey_ticket *t = engine->queue.first, *next; t; t = next) {
+        next = t->next;
+        if (is_forgotten(engine, t, now)) end_waiting(engine, t);
+    }
+}
+
+/* The youngest running request that cannot go on because nobody fetches its text. */
+static ey_ticket *youngest_full(const ey_engine *engine)
+{
+    for (int i = engine->n_running; i--;)
+        if (ticket_is_full(engine->running[i])) return engine->running[i];
+    return NULL;
+}
+
+/* The next in the queue that can go on when it is let in. */
+static ey_ticket *first_ready(const ey_engine *engine)
+{
+    ey_ticket *t = engine->queue.first;
+    while (t && ticket_is_full(t)) t = t->next;
+    return t;
+}
+
+/* Lets in whom it can. Those whose text nobody fetches make room for others; they come back when it is fetched. */
+static void let_in(ey_engine *engine)
+{
+    for (ey_ticket *t = first_ready(engine), *full; t; t = first_ready(engine)) {
+        if (admit(engine, t)) continue;
+        if (!(full = youngest_full(engine))) return;
+        preempt(engine, full);
     }
 }
 
@@ -245,7 +299,7 @@ static int row_limit(const ey_engine *engine, int n_answering)
     return chunk < most ? chunk : most;
 }
 
-/* Blocks for rows up to `end`; whoever came last gives way. False: it was this one. */
+/* Blocks for rows up to `end`; who cannot go on anyway gives way first, then whoever came last. False: it was this one. */
 static bool find_blocks(ey_engine *engine, ey_ticket *t, int end)
 {
     while (t->n_blocks * KV_BLOCK < end) {
@@ -254,7 +308,7 @@ static bool find_blocks(ey_engine *engine, ey_ticket *t, int end)
             t->slot->blocks[t->n_blocks++] = block;
             continue;
         }
-        ey_ticket *last = engine->running[engine->n_running - 1];
+        ey_ticket *full = youngest_full(engine), *last = full ? full : engine->running[engine->n_running - 1];
         preempt(engine, last);
         if (last == t) return false;
     }
@@ -273,6 +327,7 @@ static int choose_parts(ey_engine *engine)
         if (rows > most) rows = most;
         if (rows <= 0) continue;
         if (!find_blocks(engine, t, t->computed + rows)) break; /* it was the last one */
+        while (engine->running[i] != t) i--; /* one before it gave way */
         if (!answers(t)) left -= rows;
         engine->part[n_parts++] = (struct part){t, t->computed, rows, t->computed + rows == ticket_known(t)};
     }
@@ -479,16 +534,17 @@ static void finish_pass(ey_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-static void run_tower(ey_engine *engine)
+/* A tile at least, and as many as the turn that began at `start` has time for. */
+static void run_tower(ey_engine *engine, double start)
 {
-    double start = seconds_now(), now = start;
+    double now = seconds_now();
     start_pass(engine); /* who runs, and what they hold, is this thread's to change */
     bool busy = engine->pass_entry != NULL;
-    while (busy && now - start < engine->slice_seconds) {
+    while (busy) {
         double before = now;
         bool more = vision_pass_step(&engine->pass, &engine->model, engine->be, &engine->ws);
         now = seconds_now();
-        busy = watch_tower(engine, now - before);
+        busy = watch_tower(engine, now - before) && now - start < engine->slice_seconds;
         if (more) continue;
         finish_pass(engine);
         break;
@@ -511,7 +567,7 @@ static void wait_for_work(ey_engine *engine)
 {
     struct timespec t;
     engine->last_beat = 0;
-    if (!engine->n_running) {
+    if (!engine->n_running && !engine->queue.n) {
         pthread_cond_wait(&engine->work, &engine->lock);
         return;
     }
@@ -527,7 +583,7 @@ static bool choose_work(ey_engine *engine, int *n_parts)
     size_t i;
     end_cancelled(engine);
     end_unread(engine);
-    while (engine->queue.first && admit(engine, engine->queue.first)) {}
+    let_in(engine);
     *n_parts = choose_parts(engine);
     return *n_parts || next_picture(engine, &t, &i);
 }
@@ -545,8 +601,9 @@ static void *run_scheduler(void *user)
         engine->last_beat = seconds_now();
         pthread_mutex_unlock(&engine->lock);
         pthread_mutex_lock(&engine->device);
+        double start = seconds_now();
         if (n_parts) run_step(engine, n_parts);
-        run_tower(engine);
+        run_tower(engine, start);
         pthread_mutex_unlock(&engine->device);
         pthread_mutex_lock(&engine->lock);
     }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "constrain/constrain.h"
 #include "engine/engine_internal.h"
 
 enum {
@@ -71,6 +72,13 @@ static bool open_text(ey_ticket *t, ey_err *e)
            ey_fail_memory(e, "the answer's text", 2 * READY_BYTES);
 }
 
+static bool open_constraint(ey_ticket *t, ey_grammar *grammar, ey_err *e)
+{
+    if (!grammar) return true;
+    const struct vocabulary *v = engine_vocabulary(t->engine, e);
+    return v && constraint_open(&t->constraint, grammar, v, e);
+}
+
 static bool fill_ticket(ey_ticket *t, const ey_request *request, ey_err *e)
 {
     int room = t->engine->max_model_len - (int)t->prompt->ids.n, wanted = request->max_tokens;
@@ -79,7 +87,7 @@ static bool fill_ticket(ey_ticket *t, const ey_request *request, ey_err *e)
     t->answer.seed = request->sampling.seed, t->answer.stop_id = -1;
     return check_request(request, t->engine, e) && stopper_open(&t->stopper, request->stop, request->n_stop, e) && copy_request(t, request, e) &&
            generation_open(&t->generation, answer_arena(&t->answer), wanted > 0 && wanted < room ? wanted : room, request->top_logprobs, e) &&
-           open_text(t, e);
+           open_text(t, e) && open_constraint(t, request->grammar, e);
 }
 
 static void free_ticket(ey_ticket *t)
@@ -87,6 +95,7 @@ static void free_ticket(ey_ticket *t)
     ey_prompt_free(&t->prompt);
     buf_free(&t->piece), buf_free(&t->ready), buf_free(&t->taken);
     stopper_close(&t->stopper);
+    constraint_close(&t->constraint);
     ey_answer_free(&t->answer);
     pthread_cond_destroy(&t->news);
     free(t);
@@ -224,7 +233,7 @@ void ticket_progress(ey_ticket *t, const char *phase, int done, int total)
 
 static const char *finish_reason(const ey_ticket *t)
 {
-    if (t->generation.stopped || t->stopper.stopped) return "stop";
+    if (t->generation.stopped || t->stopper.stopped || t->complete) return "stop";
     return t->generation.n == t->generation.max_tokens ? "length" : "cancelled";
 }
 
@@ -240,7 +249,7 @@ void ticket_end(ey_ticket *t, const ey_err *error)
 
 static bool is_stop_id(const ey_ticket *t, int32_t id)
 {
-    if (!t->ignore_eos && model_is_eos(&t->engine->model, id)) return true;
+    if ((!t->ignore_eos || t->constraint) && model_is_eos(&t->engine->model, id)) return true;
     for (size_t i = 0; i < t->n_stop_ids; i++)
         if (t->stop_ids[i] == id) return true;
     return false;
@@ -263,19 +272,29 @@ static void publish_rest(ey_ticket *t)
     if (!t->stopper.stopped) buf_add(&t->ready, t->stopper.pending.data, t->stopper.pending.size);
 }
 
+/* What the grammar lets through, and the end where it may be. */
+static int32_t pick(ey_ticket *t, const float *logits)
+{
+    const struct model *m = &t->engine->model;
+    if (!t->constraint) return sampler_pick(&t->slot->sampler, logits, NULL);
+    const struct allowed allowed = {constraint_mask(t->constraint), m->eos, constraint_may_end(t->constraint) ? m->n_eos : 0};
+    return sampler_pick(&t->slot->sampler, logits, &allowed);
+}
+
 bool ticket_take_token(ey_ticket *t, const float *logits)
 {
     struct generation *g = &t->generation;
-    int32_t id = sampler_pick(&t->slot->sampler, logits);
+    int32_t id = pick(t, logits);
     if (g->scored) logits_score(logits, t->engine->model.text.vocabulary, id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
     g->id[g->n++] = id;
     g->stopped = is_stop_id(t, id);
     if (g->stopped) t->answer.stop_id = id;
+    if (t->constraint && !g->stopped) t->complete = !constraint_accept(t->constraint, id) || constraint_must_end(t->constraint);
     buf_clear(&t->piece);
     bool more = !g->stopped && detok_push(&t->detok, id, &t->piece);
     pthread_mutex_lock(&t->engine->lock);
     if (more) publish_piece(t);
-    bool over = g->stopped || t->stopper.stopped || g->n == g->max_tokens;
+    bool over = g->stopped || t->stopper.stopped || t->complete || g->n == g->max_tokens;
     if (over) publish_rest(t);
     t->n_tokens = g->n, t->unread++;
     ticket_progress(t, "decode", g->n, g->max_tokens);

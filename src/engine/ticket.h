@@ -33,6 +33,8 @@ struct ey_ticket {
     struct detok detok;
     struct buf piece; /* text that the last token completed */
     struct stopper stopper;
+    struct constraint *constraint; /* NULL: the answer is free */
+    bool complete;                 /* nothing may follow in its grammar */
 
     /* ---- under the lock ---- */
     enum ticket_state state;

@@ -21,6 +21,18 @@ static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_e
                     "number of requested output tokens.", ey_engine_describe(engine).max_model_len, e->text);
 }
 
+/* The engine names a picture among several by its number, as "picture 2: …". */
+void answers_name_picture(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e)
+{
+    size_t k = 1;
+    if (e->code != EY_BAD_IMAGE) return;
+    if (sscanf(e->text, "picture %zu:", &k) != 1) k = 1;
+    for (size_t m = 0; m < request->n_messages; m++)
+        for (size_t p = 0; p < request->messages[m].n_parts; p++)
+            if (request->messages[m].parts[p].type == EY_PART_IMAGE && --k == 0)
+                snprintf(param, API_PARAM_BYTES, "messages[%zu].content[%zu].image_url.url", m, p);
+}
+
 bool answers_fail(struct api_error *error, ey_engine *engine, const char *param, const ey_err *e)
 {
     ey_err within = *e;
@@ -46,7 +58,7 @@ static bool check_length(const struct answers *a, const ey_prompt *prompt, struc
 static bool prepare(struct answers *a, size_t i, struct api_error *error)
 {
     ey_request request = a->request->request;
-    char param[32] = "";
+    char param[API_PARAM_BYTES] = "";
     ey_err e;
     if (a->request->n_prompts) {
         snprintf(param, sizeof(param), a->request->n_prompts > 1 ? "prompt[%zu]" : "prompt", i);
@@ -54,7 +66,10 @@ static bool prepare(struct answers *a, size_t i, struct api_error *error)
         request.text = prompt->text, request.n_text = prompt->n_text;
         request.ids = prompt->ids, request.n_ids = prompt->n_ids;
     }
-    if (!ey_prepare(a->engine, &request, &a->prompt[i], &e)) return answers_fail(error, a->engine, param, &e);
+    if (!ey_prepare(a->engine, &request, &a->prompt[i], &e)) {
+        answers_name_picture(param, &request, &e);
+        return answers_fail(error, a->engine, param, &e);
+    }
     return check_length(a, a->prompt[i], error);
 }
 
@@ -177,5 +192,6 @@ void answers_usage(const struct answers *a, struct reply_usage *out)
         out->prompt_tokens += answer->prompt_tokens, out->cached_tokens += answer->cached_tokens;
         out->image_tokens += answer->image_tokens;
         out->images = answer->images, out->n_images = answer->n_images; /* only chats have them, whose prompt is one */
+        if (i == 0) out->vision_s = answer->vision_seconds, out->prefill_s = answer->prefill_seconds, out->decode_s = answer->decode_seconds;
     }
 }

@@ -42,6 +42,9 @@ void answers_close(struct answers *a, bool hung_up);
 struct reply_usage;
 void answers_usage(const struct answers *a, struct reply_usage *out);
 
+/* Writes the path of the field that a picture which cannot be read came from; leaves `param` alone after other errors. */
+enum { API_PARAM_BYTES = 160 };
+void answers_name_picture(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e);
 /* What the API says of an error of the engine about the field `param` ("": it is about none). */
 bool answers_fail(struct api_error *error, ey_engine *engine, const char *param, const ey_err *e);
 

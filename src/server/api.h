@@ -29,7 +29,7 @@ struct api_prompt {
 
 struct api_request {
     enum api_kind kind;
-    ey_request request;  /* messages and all that is said of the answer; what it points to is this struct's */
+    ey_request request;  /* messages and all that is said of the answer; what it points to, the grammar too, is this struct's */
     const char *model;   /* as the client named it; "" when it did not */
     int n;               /* answers to each prompt */
     bool stream, include_usage, echo;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
+
 /* ---- paths --------------------------------------------------------------------------------------- */
 
 struct field_path field_root(const char *name)
@@ -190,6 +192,14 @@ bool field_ids(const struct api_reading *r, const char *path, json_object *value
     }
     *ids = copy;
     return true;
+}
+
+bool field_copy_json(const struct api_reading *r, json_object *value, const char **out)
+{
+    struct buf text = buf_with_max(EY_MAX_JSON_BYTES);
+    char *copy = json_dump(&text, value) ? arena_copy_text(r->passing, text.data, text.size) : NULL;
+    buf_free(&text);
+    return (*out = copy) || api_fail_memory(r->error);
 }
 
 bool field_is_neutral(json_object *value)

@@ -46,6 +46,9 @@ bool field_object(const struct api_reading *r, const char *path, json_object *va
 /* An array of 0 .. max token ids of the vocabulary, copied to `arena`. */
 bool field_ids(const struct api_reading *r, const char *path, json_object *value, size_t max, struct arena *arena, const int **ids, size_t *n);
 
+/* The value's JSON as text, copied to the passing arena. */
+bool field_copy_json(const struct api_reading *r, json_object *value, const char **out);
+
 /* Null, false, 0, and what is empty: a client that spells out a default asks for nothing. */
 bool field_is_neutral(json_object *value);
 

@@ -132,20 +132,11 @@ static bool read_content(const struct api_reading *r, struct picture_places *pic
     return true;
 }
 
-/* JSON text of a value, for the model to read. */
-static bool copy_json(const struct api_reading *r, json_object *value, const char **out)
-{
-    struct buf text = buf_with_max(EY_MAX_JSON_BYTES);
-    char *copy = json_dump(&text, value) ? arena_copy_text(r->passing, text.data, text.size) : NULL;
-    buf_free(&text);
-    return (*out = copy) || api_fail_memory(r->error);
-}
-
 /* Arguments are a string of JSON, which the model is given as it stands; some clients send the object itself. */
 static bool read_arguments(const struct api_reading *r, const struct field_path *path, json_object *value, const char **out)
 {
     if (!value) return *out = "{}", true;
-    if (json_object_is_type(value, json_type_object)) return copy_json(r, value, out);
+    if (json_object_is_type(value, json_type_object)) return field_copy_json(r, value, out);
     if (text_is(value, "")) return *out = "{}", true;
     return field_name(r, path->text, value, EY_MAX_TEXT_BYTES, r->passing, out);
 }
@@ -233,7 +224,7 @@ static bool read_tool(const struct api_reading *r, const struct field_path *path
     if (!described) return api_fail_value(r->error, function.text, "%s is missing", function.text);
     if (!field_object(r, function.text, described)) return false;
     if (!given) return api_fail_value(r->error, name.text, "%s is missing", name.text);
-    return field_name(r, name.text, given, EY_MAX_NAME_BYTES, r->passing, &text) && copy_json(r, value, out);
+    return field_name(r, name.text, given, EY_MAX_NAME_BYTES, r->passing, &text) && field_copy_json(r, value, out);
 }
 
 bool tools_read(const struct api_reading *r, json_object *value)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "server/api_format.h"
 #include "server/api_messages.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -20,6 +21,7 @@ struct parsing {
     struct request_memory *memory;
     struct picture_places pictures;
     struct pixel_budget budget;
+    struct answer_format format;
     bool logprobs;
 };
 
@@ -280,8 +282,8 @@ static bool read_tool_choice(struct parsing *p, const char *path, json_object *v
     if (!strcmp(choice, "auto"))
         return out->tools_given || api_fail(p->reading.error, path, "When using `tool_choice`, `tools` must be set.");
     if (!strcmp(choice, "required") || json_object_is_type(value, json_type_object))
-        return api_fail(p->reading.error, path, "tool_choice \"required\" and a named function are not supported; use \"auto\" or \"none\"");
-    return api_fail_field(p->reading.error, path, "\"auto\" or \"none\"", value);
+        return format_read_tool_choice(&p->reading, &p->format, path, value, json_member(p->memory->json, "tools"));
+    return api_fail_field(p->reading.error, path, "\"auto\", \"none\", \"required\" or a named function", value);
 }
 
 static bool read_parallel_calls(struct parsing *p, const char *path, json_object *value)
@@ -290,6 +292,33 @@ static bool read_parallel_calls(struct parsing *p, const char *path, json_object
     if (!field_bool(&p->reading, path, value, &parallel)) return false;
     p->reading.out->single_call = !parallel;
     return true;
+}
+
+/* ---- what the answer must be --------------------------------------------------------------------- */
+
+static bool read_response_format(struct parsing *p, const char *path, json_object *value)
+{
+    return format_read_response(&p->reading, &p->format, path, value);
+}
+
+static bool read_structured_outputs(struct parsing *p, const char *path, json_object *value)
+{
+    return format_read_structured(&p->reading, &p->format, path, value);
+}
+
+static bool read_guided_json(struct parsing *p, const char *path, json_object *value)
+{
+    return format_read_schema(&p->reading, &p->format, path, value);
+}
+
+static bool read_guided_regex(struct parsing *p, const char *path, json_object *value)
+{
+    return format_read_regex(&p->reading, &p->format, path, value);
+}
+
+static bool read_guided_choice(struct parsing *p, const char *path, json_object *value)
+{
+    return format_read_choice(&p->reading, &p->format, path, value);
 }
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
@@ -417,14 +446,6 @@ static bool only_true(struct parsing *p, const char *path, json_object *value)
     return given || api_fail(p->reading.error, path, "%s false is not supported; leave it out", path);
 }
 
-static bool read_response_format(struct parsing *p, const char *path, json_object *value)
-{
-    json_object *type = json_member(value, "type");
-    if (!field_object(&p->reading, path, value)) return false;
-    if (json_object_is_type(type, json_type_string) && !strcmp(json_object_get_string(type), "text")) return true;
-    return api_fail(p->reading.error, path, "response_format other than {\"type\": \"text\"} is not supported");
-}
-
 static bool read_modalities(struct parsing *p, const char *path, json_object *value)
 {
     size_t n;
@@ -474,16 +495,17 @@ static const struct {
     {"return_token_strs", TOKENIZE, read_token_strings},
 
     {"response_format", ASK, read_response_format},
+    {"structured_outputs", ASK, read_structured_outputs},
+    {"guided_json", ASK, read_guided_json},
+    {"guided_regex", ASK, read_guided_regex},
+    {"guided_choice", ASK, read_guided_choice},
     {"modalities", CHAT, read_modalities},
     {"add_generation_prompt", TALK, only_true},
     {"skip_special_tokens", ASK | DETOKENIZE, only_true},
     {"echo", CHAT, refuse},
     {"suffix", TEXT, refuse},
-    {"structured_outputs", ASK, refuse},
-    {"guided_json", ASK, refuse},
-    {"guided_regex", ASK, refuse},
-    {"guided_choice", ASK, refuse},
     {"guided_grammar", ASK, refuse},
+    {"guided_whitespace_pattern", ASK, refuse},
     {"structural_tag", ASK, refuse},
     {"functions", CHAT, refuse},
     {"function_call", CHAT, refuse},
@@ -585,7 +607,9 @@ bool api_parse(struct api_request *out, enum api_kind kind, const char *body, si
                struct api_error *error)
 {
     struct parsing p = {.reading = {.out = out, .limits = limits, .error = error}};
-    if (!start(&p, kind) || !parse_json(&p, body, n) || !read_fields(&p) || !name_unknown_fields(&p) || !check_complete(&p)) return false;
+    if (!start(&p, kind) || !parse_json(&p, body, n) || !read_fields(&p) || !name_unknown_fields(&p) || !check_complete(&p) ||
+        !format_compile(&p.reading, &p.format))
+        return false;
     if (out->request.n_messages) out->request.parse_special_tokens = false;
     return pictures_get(&p.reading, &p.pictures, &p.budget);
 }
@@ -609,6 +633,7 @@ void api_request_free(struct api_request *request)
 {
     struct request_memory *memory = request->memory;
     api_request_drop_prompts(request);
+    ey_grammar_free(&request->request.grammar);
     buf_free(&request->unknown);
     if (memory) arena_free(&memory->lasting);
     free(memory);

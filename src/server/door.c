@@ -10,7 +10,7 @@
 
 /* ---- framing ---- */
 
-static bool is_token(const char *s, size_t n)
+bool door_is_token(const char *s, size_t n)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
     for (size_t i = 0; i < n; i++) {
@@ -69,7 +69,7 @@ const char *door_fault(const struct door_header *h, size_t n, bool http_1_1)
                                         "the request has more than one Host", "the request has more than one Authorization",
                                         "the request has more than one Content-Type", "the request has more than one Origin"};
     for (size_t i = 0; i < n; i++) {
-        if (!is_token(h[i].name, h[i].n_name)) return "a header's name has characters that names do not have";
+        if (!door_is_token(h[i].name, h[i].n_name)) return "a header's name has characters that names do not have";
         if (has_control(h[i].value, h[i].n_value)) return "a header's value has control characters";
     }
     for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)

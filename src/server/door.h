@@ -13,6 +13,9 @@ struct door_header {
  * lengths, both framings, two hosts, names that are no token, control characters. NULL: nothing, else a sentence. */
 const char *door_fault(const struct door_header *headers, size_t n, bool http_1_1);
 
+/* Whether n bytes are a token: what methods and headers' names are made of. */
+bool door_is_token(const char *s, size_t n);
+
 /* The one header of that name; NULL: it is not there. */
 const char *door_value(const struct door_header *headers, size_t n, const char *name);
 

@@ -244,6 +244,8 @@ void reply_close(struct buf *out, const struct reply_usage *usage)
 {
     buf_add_text(out, "],\"usage\":");
     add_usage(out, usage);
+    if (usage->decode_s > 0)
+        buf_printf(out, ",\"timings\":{\"vision_s\":%.4f,\"prefill_s\":%.4f,\"decode_s\":%.4f}", usage->vision_s, usage->prefill_s, usage->decode_s);
     buf_add_text(out, "}");
 }
 

@@ -20,6 +20,7 @@ struct reply_usage {
     int cached_tokens, image_tokens;
     const ey_image_usage *images; /* [n_images] */
     size_t n_images;
+    double vision_s, prefill_s, decode_s; /* of the first answer; all 0: not measured */
 };
 
 struct reply_call {

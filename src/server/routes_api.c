@@ -99,7 +99,11 @@ static bool render(struct answering *a, struct exchange *x)
     struct buf out = buf_with_max(EY_MAX_REPLY_BYTES);
     ey_prompt *prompt;
     ey_err e;
-    if (!ey_prepare(a->engine, &a->request.request, &prompt, &e)) return answers_fail(&a->error, a->engine, "", &e);
+    char param[API_PARAM_BYTES] = "";
+    if (!ey_prepare(a->engine, &a->request.request, &prompt, &e)) {
+        answers_name_picture(param, &a->request.request, &e);
+        return answers_fail(&a->error, a->engine, param, &e);
+    }
     ey_prompt_info info = ey_prompt_describe(prompt);
     buf_add_text(&out, "{\"object\":\"chat.completion.render\",\"model\":");
     json_dump_string(&out, a->reply.model, strlen(a->reply.model));

@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 
 #define TICK_SECONDS 0.25
 #define FINAL_SECONDS 2.0 /* for the last events of streams to go out */
+enum { MAPPED_FROM = 128 << 10 }; /* bytes: pictures and bodies go back to the system, whichever thread freed them */
 static const uint64_t most_host_bytes = (uint64_t)1 << 30;
 
 struct server_options server_defaults(void)
@@ -177,6 +179,7 @@ bool server_run(const struct server_options *options, ey_err *e)
     sigset_t signals = stop_signals(), before;
     double start = seconds_now();
     signal(SIGPIPE, SIG_IGN);
+    mallopt(M_MMAP_THRESHOLD, MAPPED_FROM); /* the threshold would grow by itself, and freed memory stay in threads' arenas */
     pthread_sigmask(SIG_BLOCK, &signals, &before); /* threads inherit it: only wait_for_signal sees them */
     bool ok = listener_open(&listener, options->host, options->port, e) && check(options, &listener, e);
     if (ok) server.budget = ey_budget_create(host_bytes(options));

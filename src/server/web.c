@@ -78,18 +78,18 @@ static enum MHD_Result collect_header(void *user, enum MHD_ValueKind kind, const
 /* The library (before version 1.0, which sees to it itself) ends strings at a NUL byte that the client sent, and joins
  * folded lines. Strings point to the bytes as they came, line ends overwritten, so that what it did not tell us shows as
  * a gap between one header's end and the next one's name. */
-static bool is_told_whole(const struct exchange *x, const struct request_headers *h, const char *version)
+static bool is_told_whole(const struct exchange *x, const struct request_headers *h, const char *method, const char *version)
 {
     const union MHD_ConnectionInfo *size = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     enum { LINE_END = 2 };
     const char *at = version + strlen(version) + LINE_END;
     if (strtol(MHD_get_version(), NULL, 10) > 0) return true;
-    if (x->raw + x->n_raw + 1 != version) return false;
+    if (method + strlen(method) + 1 != x->raw || x->raw + x->n_raw + 1 != version) return false;
     for (size_t i = 0; i < h->n; i++) {
         if (h->item[i].name != at) return false;
         at = h->item[i].value + h->item[i].n_value + LINE_END;
     }
-    return size && at + LINE_END == x->method + size->header_size;
+    return size && at + LINE_END == method + size->header_size;
 }
 
 static bool is_plain_target(const char *target)
@@ -99,7 +99,7 @@ static bool is_plain_target(const char *target)
     return target[0] == '/' || strcmp(target, "*") == 0;
 }
 
-static bool check_form(struct exchange *x, const struct request_headers *h, const char *version)
+static bool check_form(struct exchange *x, const struct request_headers *h, const char *method, const char *version)
 {
     const union MHD_ConnectionInfo *size = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     const char *fault = door_fault(h->item, h->n, strcmp(version, "HTTP/1.0") != 0);
@@ -107,7 +107,8 @@ static bool check_form(struct exchange *x, const struct request_headers *h, cons
     if (h->too_many || (size && size->header_size > EY_MAX_HEADER_BYTES))
         refuse(x, 431, "more than %d headers or %d bytes of them", EY_MAX_HEADERS, EY_MAX_HEADER_BYTES);
     else if (fault) refuse(x, 400, "%s", fault);
-    else if (x->bad_target || !is_told_whole(x, h, version))
+    else if (!x->method[0]) refuse(x, 400, "the method has characters that methods do not have");
+    else if (x->bad_target || !is_told_whole(x, h, method, version))
         refuse(x, 400, "the request has NUL or control characters, folded headers or line ends other than CR LF");
     else x->close = false;
     return !x->close;
@@ -182,11 +183,11 @@ static bool check_load(struct exchange *x)
     return !x->refusal.status;
 }
 
-static void check(struct exchange *x, const struct request_headers *h, const char *version)
+static void check(struct exchange *x, const struct request_headers *h, const char *method, const char *version)
 {
     const char *allow = "";
     bool preflight = strcmp(x->method, "OPTIONS") == 0;
-    if (!check_form(x, h, version)) return;
+    if (!check_form(x, h, method, version)) return;
     x->file = find_file(x->method, x->path);
     if (!x->file) x->route = route_find(x->method, x->path, &allow);
     if (x->route && (x->route->flags & ROUTE_ANY_END)) x->argument = x->path + strlen(x->route->path);
@@ -199,9 +200,9 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 {
     struct request_headers h = {.n = 0};
     const struct server_options *o = x->server->options;
-    x->path = path, x->method = method, x->headers_seen = true;
+    x->path = path, x->method = door_is_token(method, strlen(method)) ? method : "", x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_header, &h);
-    check(x, &h, version);
+    check(x, &h, method, version);
     connections_enter(x->connections, x->connection, PHASE_BODY, o->body_seconds);
     bool waits = door_value(h.item, h.n, "Expect") != NULL; /* the client sends its body only when it is let in */
     if (!x->refusal.status || !(x->close || waits || x->expected > EY_MAX_BODY_BYTES)) return MHD_YES;

@@ -25,7 +25,7 @@ nl=$'\n'
 try "no command" 2 - 'eyelet ask'
 try "help" 0 'eyelet caption +IMAGE' - help
 try "--help" 0 'eyelet ask' - --help
-for command in ask caption tokenize list; do
+for command in ask caption extract tokenize list; do
   try "help $command" 0 '^  --json' - help $command
   cp out by_help
   try "$command --help" 0 '^  --help' - $command --help
@@ -129,6 +129,57 @@ try "all missing: no load" 1 - 'a.png.*' caption --model nowhere a.png b.png
 cp red.png "odd${nl}name.png"
 try "odd name" 0 '^odd\\x0aname.png: ' - caption "odd${nl}name.png" red.png --max-tokens 1
 try "odd name, JSON" 0 '^\{"image": "odd\\nname.png"' - caption "odd${nl}name.png" --max-tokens 1 --json
+
+# ---- extract, choices ----
+echo '{"type": "object", "properties": {"kind": {"enum": ["heart", "square"], "description": "of shape"}, "count": {"type": "integer", "minimum": 0,
+  "maximum": 99}, "words": {"type": "array", "items": {"type": "string", "maxLength": 6}, "maxItems": 2}}, "required": ["kind", "count", "words"],
+  "additionalProperties": false}' >fields.json
+echo '{"type": "object", "properties": {"x": {"not": {}}}}' >odd.json
+try "extract nothing" 2 - 'needs a picture' extract --schema fields.json
+try "extract without schema" 2 - 'needs a JSON schema' extract red.png
+try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema nope.json
+try "a schema with what it cannot have, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model nowhere red.png --schema odd.json
+try "a schema that is no JSON" 2 - 'text.jpg: ' extract --model nowhere red.png --schema text.jpg
+try "stdin twice" 2 - 'not both' extract - --schema -
+try "extract a directory" 2 - 'eyelet extract photos/\*' extract photos --schema fields.json
+try "extract" 0 '^\{"image": "red.png", "data": \{"kind":.*\}\}$' - extract red.png --schema fields.json
+same "members of the data" "$(printf 'image,data\tkind,count,words')" keys data.keys
+try "extract many, one bad" 1 . '1 of 3 pictures failed' extract red.png text.jpg blue.png --schema fields.json
+[ "$("$json_at" keys <out | tr '\n' ' ')" = 'image,data image,error image,data ' ]
+say "a line a picture"
+try "extract --json, a question" 0 . - extract red.png --schema fields.json --json --prompt 'What is it?'
+same "members" image,data,usage,timings keys
+cp fields.json in
+try "a schema from standard input" 0 '"kind"' - extract red.png --schema -
+rm in
+try "an answer that is cut" 1 '"error": "the answer was cut after 3 tokens .*--max-tokens"' - extract red.png --schema fields.json --max-tokens 3
+for seed in {1..20}; do
+  "$eyelet" extract red.png --schema fields.json --temperature 1.5 --seed $seed 2>>err
+done >out
+[ "$("$json_at" data.keys <out | sort | uniq -c | tr -s ' ')" = ' 20 kind,count,words' ]
+say "data however it is drawn"
+"$json_at" data.kind data.count <out | awk '!/^"(heart|square)"\t[0-9][0-9]?$/ {bad = 1} END {exit bad}'
+say "with values of the schema"
+try "a choice" 0 '^(yes|no)$' - ask red.png 'Is it red?' --choice yes --choice no
+[ "$(wc -c <out)" -le 4 ]
+say "and nothing else"
+for seed in {1..10}; do "$eyelet" ask hello --choice yes --choice 'no, never' --choice no --temperature 1.5 --seed $seed; done >out 2>err
+[ "$(grep -cxE 'yes|no|no, never' out)" -eq 10 ] && [ "$(wc -l <out)" -eq 10 ]
+say "a choice however it is drawn"
+try "a choice as JSON" 0 '"answer": "yes", "finish_reason": "stop", "seed": null' - ask --json hello --choice yes
+try "ask with a schema" 0 '^\{"kind":.*\}$' - ask red.png what --schema fields.json
+try "ask with a schema, cut" 1 . 'cut after 2 tokens' ask red.png what --schema fields.json --max-tokens 2
+try "two forms" 2 - 'one form' ask hello --choice a --schema fields.json
+try "a choice of two lines" 2 - 'takes one line' ask hello --choice "a${nl}b"
+try "a choice that is no UTF-8" 2 - 'not UTF-8' ask hello --choice $'\xff'
+try "choices of caption" 2 - 'not an option of caption, but of ask' caption red.png --choice a
+for seed in 1 2 3; do
+  "$mkcheckpoint" --like tiny-gqa4-fp8 --seed $seed untrained >/dev/null
+  "$eyelet" detect --model untrained red.png heart --max-tokens 60 2>>err
+  rm -r untrained
+done >out
+[ "$(grep -cxE '\[.*\]' out)" -eq 3 ]
+say "untrained models detect"
 
 # ---- tokenize, list ----
 try "tokenize" 0 '^[0-9]+	"' - tokenize 'Hello world'

@@ -52,6 +52,9 @@ try "an answer that has no end" 1 '^\[\]$' 'cut after 5 tokens' detect scene.png
 grep -q 'no boxes that can be understood: "' err
 say "its beginning is shown"
 
+try "an answer that would be none" 0 '^\[\]$' - detect "$examples/transparent.png" heart # free, the demo says "Please."
+try "several kinds" 0 '^\[\{.*\}\]$' - detect "$examples/shapes-5.png" 'circle, square'
+
 # ---- chat ----
 # talk NAME STATUS STDOUT STDERR LINES ARGUMENT...
 talk() {

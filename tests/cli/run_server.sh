@@ -12,6 +12,8 @@ trap 'kill $pid 2>/dev/null; rm -rf "$work"' EXIT
 cp "$examples"/* .
 echo 'no picture' >text.png
 head -c 2000 shapes-6.jpg >cut.jpg
+echo '{"type": "object", "properties": {"shape": {"type": "string", "maxLength": 9}, "count": {"type": "integer", "minimum": 0, "maximum": 9}},
+  "required": ["shape", "count"], "additionalProperties": false}' >fields.json
 
 # serve NAME ARGUMENT...: starts a server, whose log is NAME.log; sets pid and port
 serve() {
@@ -75,6 +77,11 @@ both "read" read --json word-2.jpg
 both "boxes" detect shapes-4.png 'pink square'
 both "boxes of a turned picture" detect turned.jpg 'heart'
 both "an answer without boxes" detect shapes-4.png 'pink square' --max-tokens 5
+both "choices" ask --json shapes-4.png 'Is there a heart?' --choice yes --choice no
+both "a schema" ask --json shapes-4.png 'What is it?' --schema fields.json
+both "extract" extract shapes-4.png text.png word-1.png --schema fields.json --json
+both "extract, drawn" extract shapes-4.png --schema fields.json --temperature 1.5 --seed 3
+both "extract, cut" extract shapes-4.png --schema fields.json --max-tokens 3
 both "a picture that is none" ask text.png 'What is this?'
 both "the bad one of two" ask shapes-1.png cut.jpg 'What is this?'
 both "a picture that is not there" ask nope.png 'What is this?'

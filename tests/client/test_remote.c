@@ -71,16 +71,21 @@ static ey_sampling unset(void)
     return (ey_sampling){NAN, -1, NAN, NAN, NAN, NAN, NAN, 7};
 }
 
-static bool ask(ey_request *request, ey_answer *a, ey_err *e)
+static bool ask_in_form(ey_request *request, const struct remote_form *form, ey_answer *a, ey_err *e)
 {
     struct remote *remote = open_remote(NULL, NULL);
     ey_part part = ey_text_part("What?");
     ey_message message = {.role = "user", .parts = &part, .n_parts = 1};
     if (!request->messages) request->messages = &message, request->n_messages = 1;
     *e = (ey_err){0};
-    bool ok = remote_ask(remote, request, a, e);
+    bool ok = remote_ask(remote, request, form, a, e);
     remote_close(&remote);
     return ok;
+}
+
+static bool ask(ey_request *request, ey_answer *a, ey_err *e)
+{
+    return ask_in_form(request, NULL, a, e);
 }
 
 static void expect_failure(const char *reply, ey_code code, const char *part)
@@ -112,16 +117,21 @@ static void expect_sent(json_object *body, const char *path, const char *json)
     if (strcmp(got, json) != 0) fail_msg("%s is %s, wanted %s", path, got, json);
 }
 
-static json_object *sent_by(ey_request *request)
+static json_object *sent_in_form(ey_request *request, const struct remote_form *form)
 {
     ey_answer a;
     ey_err e;
     set(STREAM SAY("yes") END("stop") "data: [DONE]\n\n");
-    if (!ask(request, &a, &e)) fail_msg("%s", e.text);
+    if (!ask_in_form(request, form, &a, &e)) fail_msg("%s", e.text);
     ey_answer_free(&a);
     json_object *body = json_parse(canned.body, strlen(canned.body), "body", EY_IO, &e);
     if (!body) fail_msg("%s", e.text);
     return body;
+}
+
+static json_object *sent_by(ey_request *request)
+{
+    return sent_in_form(request, NULL);
 }
 
 static void a_plain_request(void **state)
@@ -136,7 +146,8 @@ static void a_plain_request(void **state)
     expect_sent(body, "messages", "[{\"role\":\"user\",\"content\":\"What?\"}]");
     expect_sent(body, "seed", "7");
     static const char *const absent[] = {"max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
-                                         "frequency_penalty", "stop", "logprobs", "top_logprobs", "mm_processor_kwargs"};
+                                         "frequency_penalty", "stop", "logprobs", "top_logprobs", "mm_processor_kwargs",
+                                         "response_format", "structured_outputs"};
     for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) assert_null(json_member(body, absent[i]));
     assert_non_null(strcasestr(canned.head, "Content-Type: application/json"));
     assert_null(strcasestr(canned.head, "Authorization"));
@@ -171,6 +182,26 @@ static void a_full_request(void **state)
     expect_sent(body, "top_p", "1");
     expect_sent(body, "top_k", "0");
     expect_sent(body, "repetition_penalty", "1");
+    json_object_put(body);
+}
+
+static void forms(void **state)
+{
+    (void)state;
+    static const char *const choices[] = {"yes", "\"no\""};
+    ey_request request = ey_request_defaults();
+    json_object *body = sent_in_form(&request, &(struct remote_form){.schema = "{\"type\": \"object\"}\n"});
+    expect_sent(body, "response_format", "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,\"schema\":{\"type\":\"object\"}}}");
+    assert_null(json_member(body, "structured_outputs"));
+    json_object_put(body);
+    request = ey_request_defaults();
+    body = sent_in_form(&request, &(struct remote_form){.regex = "\"\\d+\""});
+    expect_sent(body, "structured_outputs", "{\"regex\":\"\\\"\\\\d+\\\"\"}");
+    assert_null(json_member(body, "response_format"));
+    json_object_put(body);
+    request = ey_request_defaults();
+    body = sent_in_form(&request, &(struct remote_form){.choices = choices, .n_choices = 2});
+    expect_sent(body, "structured_outputs", "{\"choice\":[\"yes\",\"\\\"no\\\"\"]}");
     json_object_put(body);
 }
 
@@ -477,7 +508,8 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_request), cmocka_unit_test(a_full_request), cmocka_unit_test(keys_and_models),
+        cmocka_unit_test(a_plain_request), cmocka_unit_test(a_full_request),
+        cmocka_unit_test(forms), cmocka_unit_test(keys_and_models),
         cmocka_unit_test(spellings_of_the_url), cmocka_unit_test(an_answer), cmocka_unit_test(many_scores),
         cmocka_unit_test(odd_usage_is_bounded), cmocka_unit_test(cancelling), cmocka_unit_test(cancelling_while_it_is_silent),
         cmocka_unit_test(an_answer_longer_than_the_context), cmocka_unit_test(refusals), cmocka_unit_test(broken_streams),

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { APICallError, generateText, jsonSchema, streamText, tool } from 'ai';
+import { APICallError, generateObject, generateText, jsonSchema, streamObject, streamText, tool } from 'ai';
+import { z } from 'zod';
 import { root, startServer, until } from '../node/server.mjs';
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
@@ -65,6 +66,53 @@ test('a request with tools is answered', async () => {
   const { finishReason, usage } = await generateText({ ...common(), tools: { weather }, prompt: 'What is the weather in Paris?', maxOutputTokens: 100 });
   assert.ok(['stop', 'tool-calls', 'length'].includes(finishReason), finishReason);
   assert.ok(usage.outputTokens > 0);
+});
+
+// ---- answers that keep to a form ----
+
+const Shape = z.object({
+  kind: z.enum(['circle', 'square', 'triangle']),
+  filled: z.boolean(),
+  place: z.object({ x: z.number().int().min(0).max(1000), y: z.number().int().min(0).max(1000) }),
+  note: z.string().max(12).optional(),
+});
+const strict = () => ({ ...common(), model: createOpenAICompatible({ name: 'eyelet', baseURL: `${server.url}/v1`, supportsStructuredOutputs: true })('demo') });
+const wild = (seed) => ({ ...strict(), temperature: 1.5, topP: 1, seed, maxOutputTokens: 600, messages: about('shapes-4.png') });
+
+test('generateObject by a schema, at any temperature', async () => {
+  for (const settings of [{ ...strict(), messages: about('shapes-4.png') }, wild(1), wild(2), wild(3)]) {
+    const { object, finishReason, warnings } = await generateObject({ ...settings, schema: Shape });
+    assert.equal(finishReason, 'stop');
+    assert.deepEqual(warnings ?? [], []);
+    assert.deepEqual(Shape.parse(object), object);
+  }
+});
+
+test('generateObject: arrays and choices', async () => {
+  const list = await generateObject({ ...wild(4), output: 'array', schema: z.object({ n: z.number().int().min(0).max(9) }), maxOutputTokens: 2000 }).catch((error) => error);
+  if (list.object) for (const item of list.object) assert.ok(Number.isInteger(item.n) && item.n >= 0 && item.n <= 9);
+  else assert.equal(list.finishReason, 'length'); // nothing says how many
+  const { object } = await generateObject({ ...wild(5), output: 'enum', enum: ['red', 'green', 'blue'] });
+  assert.ok(['red', 'green', 'blue'].includes(object));
+});
+
+test('streamObject: partial objects, then a valid one', async () => {
+  const result = streamObject({ ...wild(6), schema: Shape });
+  let pieces = 0;
+  for await (const partial of result.partialObjectStream) assert.equal(typeof partial, 'object'), pieces++;
+  assert.ok(pieces > 1);
+  Shape.parse(await result.object);
+});
+
+test('toolChoice required and a named tool: arguments that fit', async () => {
+  const inputSchema = z.object({ place: z.string().max(16), unit: z.enum(['C', 'F']) });
+  const tools = { weather: tool({ description: 'The weather of a place', inputSchema }), ping: tool({ inputSchema: z.object({}) }) };
+  for (const toolChoice of ['required', { type: 'tool', toolName: 'weather' }]) {
+    const { toolCalls, finishReason } = await generateText({ ...wild(7), messages: undefined, prompt: 'What is the weather in Paris?', tools, toolChoice });
+    assert.equal(finishReason, 'tool-calls');
+    assert.ok(toolCalls.length >= 1 && toolCalls.every((call) => !call.invalid));
+    if (toolChoice !== 'required') inputSchema.parse(toolCalls[0].input);
+  }
 });
 
 test('abort in mid-stream: the server stops its work', async () => {

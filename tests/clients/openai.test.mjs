@@ -5,6 +5,9 @@ import { after, before, test } from 'node:test';
 import OpenAI, {
   APIUserAbortError, AuthenticationError, BadRequestError, InternalServerError, NotFoundError,
 } from 'openai';
+import { LengthFinishReasonError } from 'openai/core/error';
+import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
+import { z } from 'zod';
 import { root, startServer, until } from '../node/server.mjs';
 
 const examples = `${root}/examples`;
@@ -200,6 +203,94 @@ test('chat: a request with tools is answered; tool_choice none too', async () =>
   assert.ok((await ask({ tools, messages: turn })).usage.prompt_tokens > 50);
 });
 
+// ---- answers that keep to a form ----
+
+const Shape = z.object({
+  kind: z.enum(['circle', 'square', 'triangle']),
+  filled: z.boolean(),
+  place: z.object({ x: z.number().int().min(0).max(1000), y: z.number().int().min(0).max(1000) }),
+  note: z.string().max(12).nullable(),
+});
+const Picture = z.object({ title: z.string().max(20), shapes: z.array(Shape).min(1).max(3) });
+const picture_format = zodResponseFormat(Picture, 'picture');
+const WILD = { temperature: 1.5, top_p: 1, top_k: 0, max_tokens: 600 };
+const Weather = z.object({ place: z.string().max(16), unit: z.enum(['C', 'F']), days: z.number().int().min(1).max(9) });
+const weather = zodFunction({ name: 'get_weather', parameters: Weather });
+const ping = { type: 'function', function: { name: 'ping', strict: true, parameters: { type: 'object', properties: {}, additionalProperties: false } } };
+
+test('parse: an answer by a zod schema, at any temperature', async () => {
+  for (const more of [{ max_tokens: 600 }, ...Array.from({ length: 6 }, (_, seed) => ({ ...WILD, seed }))]) {
+    const answer = await client.chat.completions.parse({ model, temperature: 0, messages: describe('shapes-4.png'), response_format: picture_format, ...more });
+    const { message, finish_reason } = answer.choices[0];
+    assert.equal(finish_reason, 'stop');
+    assert.deepEqual(Picture.parse(JSON.parse(message.content)), message.parsed);
+  }
+});
+
+test('parse: the same streamed, with n and logprobs', async () => {
+  const stream = client.chat.completions.stream({ model, messages: describe('shapes-4.png'), response_format: picture_format, ...WILD, seed: 9, n: 2, logprobs: true });
+  const { choices } = await stream.finalChatCompletion();
+  assert.equal(choices.length, 2);
+  for (const { message, finish_reason, logprobs } of choices) {
+    assert.equal(finish_reason, 'stop');
+    assert.ok(message.parsed.shapes.length >= 1);
+    assert.ok(logprobs.content.map((token) => token.token).join('').startsWith(message.content));
+  }
+});
+
+test('parse: one that is cut says so', async () => {
+  await assert.rejects(client.chat.completions.parse({ model, messages: says('Hello'), response_format: picture_format, max_tokens: 3 }), LengthFinishReasonError);
+});
+
+test('json_object is an object', async () => {
+  const { choices } = await ask({ response_format: { type: 'json_object' }, max_tokens: 600, stop: ['}'] });
+  assert.match(choices[0].message.content, /^\{/);
+});
+
+test('structured_outputs and its older names', async () => {
+  const say = async (more) => (await ask({ ...WILD, ...more })).choices[0].message.content;
+  for (let seed = 0; seed < 5; seed++) {
+    assert.match(await say({ structured_outputs: { regex: '[a-c]{2}-\\d{1,3}' }, seed }), /^[a-c]{2}-\d{1,3}$/);
+    assert.match(await say({ guided_regex: 'x|yy', seed }), /^(x|yy)$/);
+    assert.ok(['yes', 'no'].includes(await say({ structured_outputs: { choice: ['yes', 'no'] }, seed })));
+    assert.ok(['rouge', 'grün'].includes(await say({ guided_choice: ['rouge', 'grün'], seed })));
+    Shape.parse(JSON.parse(await say({ structured_outputs: { json: z.toJSONSchema(Shape) }, seed })));
+    Shape.parse(JSON.parse(await say({ guided_json: JSON.stringify(z.toJSONSchema(Shape)), seed })));
+    const { choices } = await client.completions.create({ model, prompt: 'Answer: ', ...WILD, structured_outputs: { choice: ['yes', 'no'] }, seed });
+    assert.ok(['yes', 'no'].includes(choices[0].text));
+  }
+});
+
+test('tool_choice required: a call whose arguments fit', async () => {
+  for (let seed = 0; seed < 6; seed++) {
+    const { choices } = await client.chat.completions.parse({
+      model, messages: says('What is the weather in Paris?'), tools: [weather, ping], tool_choice: 'required', parallel_tool_calls: seed % 2 === 0, ...WILD, seed,
+    });
+    const { message, finish_reason } = choices[0];
+    assert.equal(finish_reason, 'tool_calls');
+    assert.ok(!message.content && message.tool_calls.length >= 1);
+    if (seed % 2) assert.equal(message.tool_calls.length, 1);
+    for (const call of message.tool_calls) {
+      assert.ok(['get_weather', 'ping'].includes(call.function.name));
+      if (call.function.name === 'get_weather') assert.deepEqual(Weather.parse(JSON.parse(call.function.arguments)), call.function.parsed_arguments);
+      else assert.equal(typeof JSON.parse(call.function.arguments), 'object');
+    }
+  }
+});
+
+test('tool_choice that names a function, streamed', async () => {
+  for (let seed = 0; seed < 4; seed++) {
+    const stream = client.chat.completions.stream({
+      model, messages: says('What is the weather in Paris?'), tools: [ping, weather], tool_choice: { type: 'function', function: { name: 'get_weather' } }, ...WILD, seed,
+    });
+    const { message, finish_reason } = (await stream.finalChatCompletion()).choices[0];
+    assert.equal(finish_reason, 'tool_calls');
+    assert.equal(message.tool_calls.length, 1);
+    assert.equal(message.tool_calls[0].function.name, 'get_weather');
+    Weather.parse(message.tool_calls[0].function.parsed_arguments);
+  }
+});
+
 test('completions: text goes on, whole, streamed and with echo', async () => {
   const prompt = 'A red circle and a';
   const whole = await client.completions.create({ model, prompt, max_tokens: 8, temperature: 0 });
@@ -275,8 +366,15 @@ const errors = [
   ['too many pictures', { messages: says(...Array.from({ length: 17 }, () => picture('word-2.jpg')), 'x') }, BadRequestError, 400, undefined, /16 image/],
   ['a prompt that is too long', { messages: says('a circle '.repeat(20000)) }, BadRequestError, 400, undefined, /maximum context length is \d+ tokens/],
   ['a video', { messages: says({ type: 'video_url', video_url: { url: 'data:video/mp4;base64,AAAA' } }) }, BadRequestError, 400, undefined, /video_url/],
-  ['tool_choice required', { tool_choice: 'required', tools: [{ type: 'function', function: { name: 'f' } }] }, BadRequestError, 400, 'tool_choice', /tool_choice/],
-  ['a response_format of JSON', { response_format: { type: 'json_object' } }, BadRequestError, 400, 'response_format', /response_format/],
+  ['tool_choice required without tools', { tool_choice: 'required' }, BadRequestError, 400, 'tool_choice', /tools/],
+  ['a tool that is not there', { tool_choice: { type: 'function', function: { name: 'g' } }, tools: [{ type: 'function', function: { name: 'f' } }] },
+    BadRequestError, 400, 'tool_choice.function.name', /does not match any/],
+  ['a tool whose schema says what is not supported', { tool_choice: 'required', tools: [{ type: 'function', function: { name: 'f', parameters: { not: {} } } }] },
+    BadRequestError, 400, 'tools[0].function.parameters', /"not" is not supported/],
+  ['a schema that says what is not supported', { response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { properties: { a: { contains: {} } } } } } },
+    BadRequestError, 400, 'response_format.json_schema.schema', /#\/properties\/a: the keyword "contains"/],
+  ['two forms at once', { response_format: { type: 'json_object' }, guided_choice: ['a'] }, BadRequestError, 400, 'guided_choice', /response_format and guided_choice/],
+  ['a grammar', { structured_outputs: { grammar: 'root ::= "a"' } }, BadRequestError, 400, 'structured_outputs.grammar', /not supported/],
   ['stream_options without stream', { stream_options: { include_usage: true } }, BadRequestError, 400, 'stream_options', /stream/],
 ];
 for (const [what, request, kind, status, param, pattern] of errors)

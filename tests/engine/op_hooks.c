@@ -7,6 +7,7 @@ static const struct backend_ops *real;
 static atomic_int counts[N_OPS];
 static hook_fn *called;
 static void *called_with;
+static int fails_at;
 
 static void hit(enum op op)
 {
@@ -54,11 +55,17 @@ static void head(struct backend *be, float *logits, dev x, const int32_t *rows, 
     real->head(be, logits, x, rows, n, norm, weight, shape);
 }
 
+static bool finish(struct backend *be, ey_err *e)
+{
+    hit(OP_FINISH);
+    return hooks_count(OP_FINISH) == fails_at ? ey_fail(e, EY_INTERNAL, "the device is gone") : real->finish(be, e);
+}
+
 void hooks_on(ey_engine *engine)
 {
     real = engine->be->ops, hooked = *real;
     hooked.patch_embed = patch_embed, hooked.vision_qkv = vision_qkv, hooked.merge = merge;
-    hooked.embed = embed, hooked.qkv = qkv, hooked.head = head;
+    hooked.embed = embed, hooked.qkv = qkv, hooked.head = head, hooked.finish = finish;
     engine->be->ops = &hooked;
     hooks_reset(NULL, NULL);
 }
@@ -66,7 +73,12 @@ void hooks_on(ey_engine *engine)
 void hooks_reset(hook_fn *fn, void *user)
 {
     for (int op = 0; op < N_OPS; op++) atomic_store(&counts[op], 0);
-    called = fn, called_with = user;
+    called = fn, called_with = user, fails_at = 0;
+}
+
+void hooks_fail(int at)
+{
+    fails_at = at;
 }
 
 int hooks_count(enum op op)

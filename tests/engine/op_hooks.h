@@ -12,6 +12,7 @@ enum op {
     OP_STEP,   /* a decoder step begins */
     OP_LAYER,  /* a layer of it */
     OP_LOGITS, /* the head of a step that makes tokens */
+    OP_FINISH, /* the device is asked whether all went well */
     N_OPS
 };
 
@@ -23,6 +24,8 @@ void hooks_on(ey_engine *engine);
 /* Counts from 0 again and calls `fn` (NULL: nobody). Only while the engine rests. */
 void hooks_reset(hook_fn *fn, void *user);
 int hooks_count(enum op op);
+/* The device fails at call number `at` of OP_FINISH since hooks_reset. */
+void hooks_fail(int at);
 
 /* Asks, and cancels by ey_cancel from within call number `at` of `op`; that there is one is checked. Text is told to the
  * request's on_event, if it has one. */

@@ -331,7 +331,8 @@ static void logprobs_as_they_come(void **state)
     int n = 0;
     question_simple(&q, 0, "Hello", N);
     q.request.top_logprobs = TOP;
-    assert_true(ey_prepare(engine, &q.request, &prompt, &e) && ey_start(engine, prompt, &q.request, &ticket, &e));
+    assert_true(ey_prepare(engine, &q.request, &prompt, &e));
+    assert_true(ey_start(engine, prompt, &q.request, &ticket, &e));
     ey_prompt_free(&prompt);
     do {
         ey_next(ticket, 1000, &event);

@@ -97,17 +97,18 @@ static void the_queue_has_an_end(void **state)
     ey_ticket *ticket = (ey_ticket *)&prompt; /* must become NULL */
     ey_err e = {0};
     for (int i = 0; i < 6; i++) build(i, 12);
-    engine->max_unread = 4; /* nobody ends before they are listened to */
-    for (int i = 0; i < 5; i++) member_start(&members[i], engine); /* two that will run, three that wait */
+    pthread_mutex_lock(&engine->device); /* the first one is let in, and stands still */
+    member_start(&members[0], engine);
+    wait_for_state(engine, 1, 0, 0);
+    for (int i = 1; i < 5; i++) member_start(&members[i], engine); /* one that will run at once, three that wait */
     if (!ey_prepare(engine, &questions[5].request, &prompt, &e)) fail_msg("%s", e.text);
-    wait_for_state(engine, 2, 3, 2);
     assert_false(ey_start(engine, prompt, &questions[5].request, &ticket, &e));
     assert_null(ticket);
     assert_int_equal(e.code, EY_BUSY);
     assert_int_equal(ey_code_http_status(e.code), 503);
-    assert_non_null(strstr(e.text, "3 requests wait already"));
+    assert_non_null(strstr(e.text, "4 requests wait already"));
+    pthread_mutex_unlock(&engine->device);
     member_collect(&members[0]); /* a place is free */
-    wait_for_state(engine, 2, 2, 2);
     members[5].n_heard = 0;
     if (!ey_start(engine, prompt, &questions[5].request, &members[5].ticket, &e)) fail_msg("%s", e.text);
     ey_prompt_free(&prompt);
@@ -149,9 +150,9 @@ static void cancelled_while_waiting(void **state)
     (void)state;
     ey_engine *engine = open_many(1, 0);
     for (int i = 0; i < 5; i++) build(i, 10);
-    engine->max_unread = 2;
+    engine->max_unread = 0; /* nobody is let in */
     for (int i = 0; i < 5; i++) member_start(&members[i], engine);
-    wait_for_state(engine, 1, 4, 1);
+    wait_for_state(engine, 0, 5, 0);
     static const int cancelled[] = {4, 2, 1}; /* last, middle, first of the queue */
     for (size_t i = 0; i < COUNT(cancelled); i++) {
         struct member *m = &members[cancelled[i]];
@@ -162,8 +163,11 @@ static void cancelled_while_waiting(void **state)
         assert_int_equal(m->answer.n_text, 0);
         assert_string_equal(m->answer.text, "");
         assert_true(m->answer.prompt_tokens > 0);
-        wait_for_state(engine, 1, 3 - (int)i, 1);
+        wait_for_state(engine, 0, 4 - (int)i, 0);
     }
+    pthread_mutex_lock(&engine->lock);
+    engine->max_unread = DEFAULT_UNREAD;
+    pthread_mutex_unlock(&engine->lock);
     member_collect(&members[0]), member_collect(&members[3]);
     assert_int_equal(members[0].answer.completion_tokens, 10);
     assert_int_equal(members[3].answer.completion_tokens, 10);
@@ -326,6 +330,46 @@ static void cancelled_too_late(void **state)
     ey_engine_close(&engine);
 }
 
+/* ---- a device that fails ---- */
+
+/* Who runs then gets the error; who waits gets the answer, from nothing that the failure left. */
+static void a_failing_device(void **state)
+{
+    (void)state;
+    static const int at[] = {1, 2, 3, 9}; /* in a tower or a step, of whichever requests */
+    ey_engine *engine = open_many(2, 0);
+    ey_answer whole[5];
+    hooks_on(engine);
+    for (int i = 0; i < 5; i++) build(i, 10), whole[i] = alone(engine, i);
+    for (size_t r = 0; r < COUNT(at); r++) {
+        uint64_t failed = ey_engine_stats(engine).failed;
+        int n_failed = 0;
+        hooks_reset(NULL, NULL), hooks_fail(at[r]);
+        pthread_mutex_lock(&engine->device);
+        for (int i = 0; i < 5; i++) member_start(&members[i], engine);
+        pthread_mutex_unlock(&engine->device);
+        for (int i = 0; i < 5; i++) {
+            ey_err e = {0};
+            while (!member_listen(&members[i], 1000)) {}
+            bool ok = ey_collect(&members[i].ticket, &members[i].answer, &e);
+            if (ok) assert_same_answer(&whole[i], &members[i].answer, "beside a failure");
+            else assert_string_equal(e.text, "the device is gone");
+            n_failed += !ok;
+            ey_answer_free(&members[i].answer);
+        }
+        assert_in_range(n_failed, 1, 2);
+        assert_int_equal(ey_engine_stats(engine).failed, failed + (uint64_t)n_failed);
+        assert_at_rest(engine);
+        hooks_reset(NULL, NULL);
+        for (int i = 0; i < 5; i++) members[i].request = questions[i].request;
+        crowd_run(members, 5, engine);
+        for (int i = 0; i < 5; i++) assert_same_answer(&whole[i], &members[i].answer, "after a failure");
+        crowd_free(members, 5);
+    }
+    for (int i = 0; i < 5; i++) ey_answer_free(&whole[i]);
+    ey_engine_close(&engine);
+}
+
 /* ---- readers ---- */
 
 static void who_does_not_read_waits_alone(void **state)
@@ -352,24 +396,69 @@ static void who_does_not_read_waits_alone(void **state)
     ey_engine_close(&engine);
 }
 
-static void who_never_reads_is_dropped(void **state)
+static void who_does_not_read_makes_room(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(1, 0);
     ey_answer whole[2];
     for (int i = 0; i < 2; i++) build(i, 40), whole[i] = alone(engine, i);
-    engine->max_unread = 5, engine->unread_seconds = 0.05;
-    for (int i = 0; i < 2; i++) member_start(&members[i], engine);
-    for (int ms = 0; ms < PATIENCE && !ey_engine_stats(engine).finished_cancelled; ms++) sleep_a_little();
-    pthread_mutex_lock(&engine->lock); /* the engine looks once a second: the other one is not dropped yet */
-    engine->unread_seconds = PATIENCE;
-    pthread_mutex_unlock(&engine->lock);
-    member_collect(&members[1]); /* its turn comes then */
-    assert_same_answer(&whole[1], &members[1].answer, "after one that did not read");
-    member_collect(&members[0]);
-    check_cancelled(&members[0], &whole[0], 5, 5);
+    engine->max_unread = 5;
+    member_start(&members[0], engine);
+    wait_for_state(engine, 1, 0, 1);
+    member_start(&members[1], engine);
+    member_collect(&members[1]); /* in the only place there is */
+    assert_same_answer(&whole[1], &members[1].answer, "while another is not read");
+    assert_int_equal(ey_engine_stats(engine).preemptions, 1);
+    member_collect(&members[0]); /* it comes back when it is read */
+    assert_same_answer(&whole[0], &members[0].answer, "read late");
     crowd_free(members, 2);
     for (int i = 0; i < 2; i++) ey_answer_free(&whole[i]);
+    assert_at_rest(engine);
+    ey_engine_close(&engine);
+}
+
+static void who_never_reads_is_dropped(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_many(1, 0);
+    ey_answer whole;
+    build(0, 40), whole = alone(engine, 0);
+    engine->max_unread = 5, engine->unread_seconds = 0.05;
+    member_start(&members[0], engine);
+    for (int ms = 0; ms < PATIENCE && !ey_engine_stats(engine).finished_cancelled; ms++) sleep_a_little();
+    member_collect(&members[0]);
+    check_cancelled(&members[0], &whole, 5, 5);
+    crowd_free(members, 1);
+    ey_answer_free(&whole);
+    assert_at_rest(engine);
+    ey_engine_close(&engine);
+}
+
+/* The same when it had to make room before. */
+static void who_never_reads_is_dropped_from_the_queue(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_many(1, 0);
+    ey_answer whole;
+    build(0, 40), whole = alone(engine, 0);
+    build(2, 0), members[2].request.max_tokens = 400;
+    engine->max_unread = 5;
+    member_start(&members[0], engine);
+    wait_for_state(engine, 1, 0, 1);
+    member_start(&members[2], engine);
+    while (!members[2].n_tokens) member_listen(&members[2], 1000);
+    assert_int_equal(ey_engine_stats(engine).preemptions, 1);
+    pthread_mutex_lock(&engine->lock);
+    engine->unread_seconds = 0.05, engine->max_unread = 1000; /* the other one needs nobody to read it */
+    members[0].ticket->unread = 1000;
+    pthread_mutex_unlock(&engine->lock);
+    for (int ms = 0; ms < PATIENCE && !ey_engine_stats(engine).finished_cancelled; ms++) sleep_a_little();
+    member_collect(&members[0]);
+    check_cancelled(&members[0], &whole, 5, 5);
+    member_collect(&members[2]);
+    assert_string_equal(members[2].answer.finish_reason, "length");
+    member_free(&members[0]), member_free(&members[2]);
+    ey_answer_free(&whole);
     assert_at_rest(engine);
     ey_engine_close(&engine);
 }
@@ -425,7 +514,8 @@ int main(void)
         cmocka_unit_test(first_come_first_served),  cmocka_unit_test(cancelled_while_waiting),
         cmocka_unit_test(all_cancelled_at_once),    cmocka_unit_test(one_of_several_cancelled),
         cmocka_unit_test(cancelled_beside_a_shared_picture), cmocka_unit_test(cancelled_too_late),
-        cmocka_unit_test(who_does_not_read_waits_alone), cmocka_unit_test(who_never_reads_is_dropped),
+        cmocka_unit_test(a_failing_device),         cmocka_unit_test(who_does_not_read_waits_alone), cmocka_unit_test(who_does_not_read_makes_room),
+        cmocka_unit_test(who_never_reads_is_dropped), cmocka_unit_test(who_never_reads_is_dropped_from_the_queue),
         cmocka_unit_test(closing_ends_all),         cmocka_unit_test(closing_with_nothing_left),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

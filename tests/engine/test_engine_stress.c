@@ -6,7 +6,7 @@
 
 #include "engine/crowd.h"
 
-enum { THREADS = 16, ROUNDS = 14, LARGE = 4, KINDS = SORTS + LARGE, AT_ONCE = 4, QUEUED = 9, CONTEXT = 512 };
+enum { THREADS = 16, ROUNDS = 12, LARGE = 4, KINDS = SORTS + LARGE, AT_ONCE = 4, QUEUED = 9, CONTEXT = 512 };
 
 static struct sorts sorts;
 static struct question large[LARGE];
@@ -68,20 +68,24 @@ static void hear(struct asker *a, int kind, ey_ticket *ticket, int until)
     }
 }
 
+/* Comes again for as long as the engine is too busy, for want of a place or of memory for the picture. */
 static bool start(struct asker *a, int kind, ey_ticket **ticket)
 {
     ey_prompt *prompt = NULL;
     ey_err e;
     ey_request r = *requests[kind];
+    bool ok = true;
     r.fresh = random_of(a, 4) == 0;
-    bool ok = ey_prepare(a->crowd->engine, &r, &prompt, &e);
-    for (int tries = 0; ok && !*ticket && tries < 20000; tries++) {
-        ok = ey_start(a->crowd->engine, prompt, &r, ticket, &e) || e.code == EY_BUSY;
-        if (ok && !*ticket) atomic_fetch_add(&a->crowd->n_busy, 1), sleep_ms(3);
+    while (ok && !*ticket) {
+        ok = (prompt || ey_prepare(a->crowd->engine, &r, &prompt, &e)) && ey_start(a->crowd->engine, prompt, &r, ticket, &e);
+        if (ok || e.code != EY_BUSY) continue;
+        ok = true;
+        atomic_fetch_add(&a->crowd->n_busy, 1);
+        sleep_ms(3);
     }
     ey_prompt_free(&prompt);
     if (!ok) snprintf(a->wrong, sizeof(a->wrong), "request %d: %.200s", kind, e.text);
-    return ok && *ticket;
+    return ok;
 }
 
 /* Reads to the end, hangs up at once or in the midst, or comes back for the answer later. */

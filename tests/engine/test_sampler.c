@@ -35,7 +35,7 @@ static void shares_of(double share[VOCABULARY], const float *logits, ey_sampling
     for (int i = 0; i < DRAWS; i++) {
         options.seed = (uint64_t)i;
         sampler_start(&f.sampler, &options, prompt, n_prompt);
-        share[sampler_pick(&f.sampler, logits)] += 1.0 / DRAWS;
+        share[sampler_pick(&f.sampler, logits, NULL)] += 1.0 / DRAWS;
     }
     arena_free(&f.arena);
 }
@@ -104,7 +104,7 @@ static void penalties(void **state)
     open_fixture(&f);
     o.repetition_penalty = 2; /* 2 / 2 = 1, -2 * 2 = -4 */
     sampler_start(&f.sampler, &o, prompt, 2);
-    assert_int_equal(sampler_pick(&f.sampler, logits), 1);
+    assert_int_equal(sampler_pick(&f.sampler, logits, NULL), 1);
     assert_true(f.scratch.scores[1] == 1 && f.scratch.scores[7] == -4 && f.scratch.scores[0] == 0);
     o = ey_sampling_greedy();
     o.presence_penalty = 1.5f, o.frequency_penalty = 0.25f;
@@ -112,7 +112,7 @@ static void penalties(void **state)
     static const int32_t picks[] = {1, 1, 0, 1, 2, 3, 4, 5, 6, 1};
     /* id 1: 2, then 0.25 (still best), then 0: a tie that the lower id 0 wins and leaves at -1.75; 1 wins the next tie and is
      * at -0.25, below 2 to 6 until each was taken once */
-    for (size_t i = 0; i < sizeof(picks) / sizeof(picks[0]); i++) assert_int_equal(sampler_pick(&f.sampler, logits), picks[i]);
+    for (size_t i = 0; i < sizeof(picks) / sizeof(picks[0]); i++) assert_int_equal(sampler_pick(&f.sampler, logits, NULL), picks[i]);
     arena_free(&f.arena);
 }
 
@@ -130,7 +130,7 @@ static void same_seed_same_draws(void **state)
         if (round == 2) o.seed = 78;
         sampler_start(&f.sampler, &o, NULL, 0);
         for (int i = 0; i < 50; i++) {
-            int32_t id = sampler_pick(&f.sampler, logits);
+            int32_t id = sampler_pick(&f.sampler, logits, NULL);
             if (round == 0) first[i] = id;
             else differ += first[i] != id;
         }

@@ -18,7 +18,7 @@ enum {
     SHOWN_BYTES = 240,
 };
 #define PROBE_SECONDS 0.02      /* from one /health to the next */
-#define PROBE_PATIENCE 5.0
+#define PROBE_PATIENCE 60.0
 #define PATIENCE 240.0          /* a client waits so long for an answer; the queue in front of it may be long */
 #define LATEST_LEAVE 1.5        /* a client that leaves does so until then */
 #define LATEST_LEAVE_BYTES 8000

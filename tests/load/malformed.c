@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/file.h"
 #include "client/chat.h"
@@ -26,7 +25,7 @@ struct making {
 
 bool sample_read(struct sample *out, ey_err *e)
 {
-    *out = (struct sample){NULL};
+    *out = (struct sample){.png = NULL};
     return file_read(&out->png, &out->n_png, "examples/shapes-1.png", MAX_PICTURE, e) &&
            file_read(&out->jpeg, &out->n_jpeg, "examples/shapes-2.jpg", MAX_PICTURE, e);
 }
@@ -219,8 +218,10 @@ static void nul_in_body(const struct making *k)
 static void not_offered(const struct making *k)
 {
     static const char *const members[] = {
-        "\"response_format\": {\"type\": \"json_object\"}", "\"tool_choice\": \"required\"", "\"model\": \"gpt-99\"",
-        "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}",
+        "\"response_format\": {\"type\": \"xml\"}", "\"tool_choice\": \"required\"", "\"model\": \"gpt-99\"",
+        "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"g\"}}",
+        "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\", \"schema\": {\"not\": {}}}}",
+        "\"structured_outputs\": {\"grammar\": \"root ::= a\"}", "\"guided_regex\": \"(?=a)\"", "\"guided_json\": {}, \"guided_choice\": [\"a\"]",
         "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video_url\", \"video_url\": {\"url\": \"data:,\"}}]}]",
         "\"stream_options\": {\"include_usage\": true}"};
     post_with(k, one_of(k, members, COUNT(members)));
@@ -271,6 +272,16 @@ static void flipped_bytes(const struct making *k)
     free(bytes);
 }
 
+static uint32_t png_checksum(const unsigned char *bytes, size_t n)
+{
+    uint32_t crc = 0xffffffff;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+    }
+    return ~crc;
+}
+
 static void put_u32(unsigned char *at, size_t value)
 {
     at[0] = (unsigned char)(value >> 24), at[1] = (unsigned char)(value >> 16), at[2] = (unsigned char)(value >> 8), at[3] = (unsigned char)value;
@@ -282,7 +293,7 @@ static void png_bomb(const struct making *k)
     unsigned char bytes[64];
     memcpy(bytes, k->sample->png, sizeof(bytes));
     put_u32(bytes + 16, 20000 + dice_below(k->dice, 2000000000)), put_u32(bytes + 20, 20000 + dice_below(k->dice, 2000000000));
-    put_u32(bytes + 29, crc32(0, bytes + 12, 17));
+    put_u32(bytes + 29, png_checksum(bytes + 12, 17));
     post_with_picture(k, "image/png", bytes, sizeof(bytes));
 }
 

@@ -90,6 +90,7 @@ static void describe(struct buf *out, const struct api_request *r)
     if (q->parse_special_tokens) buf_add_text(out, " special");
     if (q->add_vision_id) buf_add_text(out, " vision-id");
     if (q->ignore_eos) buf_add_text(out, " ignore_eos");
+    if (q->grammar) buf_add_text(out, " grammar");
     if (q->top_logprobs >= 0) buf_printf(out, " logprobs=%d", q->top_logprobs);
     if (q->sampling.temperature != 0.5f) buf_printf(out, " temperature=%g", (double)q->sampling.temperature);
     if (q->sampling.top_k != 20) buf_printf(out, " top_k=%d", q->sampling.top_k);
@@ -221,6 +222,71 @@ static void tools(void **state)
     CHECK_GOOD(API_CHAT, cases);
 }
 
+#define SCHEMA "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}}, \"required\": [\"a\"], \"additionalProperties\": false}"
+#define BARE_TOOL "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}"
+#define OPEN_TOOL "{\"type\": \"function\", \"function\": {\"name\": \"h\", \"parameters\": {\"properties\": {\"a\": {}}}}}"
+#define LOOSE_TOOL "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"not\": {}}}}"
+
+static void formats_of_an_answer(void **state)
+{
+    (void)state;
+    static const struct good_case cases[] = {
+        {"{" USER ", \"response_format\": {\"type\": \"json_object\"}}", "user: 'hi' | grammar"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\", \"strict\": true, \"description\": \"d\", "
+         "\"schema\": " SCHEMA "}}}",
+         "user: 'hi' | grammar"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {}, \"odd\": 1}}}",
+         "user: 'hi' | grammar unknown=response_format.json_schema.odd"},
+        {"{" USER ", \"structured_outputs\": {\"json\": " SCHEMA ", \"disable_fallback\": true}}", "user: 'hi' | grammar"},
+        {"{" USER ", \"structured_outputs\": {\"json\": \"{\\\"type\\\": \\\"integer\\\"}\", \"regex\": null, \"_backend\": \"auto\"}}",
+         "user: 'hi' | grammar unknown=structured_outputs._backend"},
+        {"{" USER ", \"structured_outputs\": {\"regex\": \"[a-c]{1,3}\", \"disable_any_whitespace\": false}}", "user: 'hi' | grammar"},
+        {"{" USER ", \"structured_outputs\": {\"choice\": [\"yes\", \"no\", \"no\"]}}", "user: 'hi' | grammar"},
+        {"{" USER ", \"structured_outputs\": {\"json_object\": true}}", "user: 'hi' | grammar"},
+        {"{" USER ", \"structured_outputs\": {\"json_object\": false, \"grammar\": null}}", "user: 'hi' |"},
+        {"{" USER ", \"guided_json\": " SCHEMA "}", "user: 'hi' | grammar"},
+        {"{" USER ", \"guided_json\": \"true\"}", "user: 'hi' | grammar"},
+        {"{" USER ", \"guided_regex\": \"a+\", \"response_format\": {\"type\": \"text\"}}", "user: 'hi' | grammar"},
+        {"{" USER ", \"guided_choice\": [\"a\"], \"n\": 2}", "user: 'hi' | n=2 grammar"},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": \"required\"}", "user: 'hi'; tool " TOOL " | calls grammar"},
+        {"{" USER ", \"tools\": [" TOOL ", " BARE_TOOL ", " OPEN_TOOL "], \"tool_choice\": \"required\", \"parallel_tool_calls\": false}",
+         "user: 'hi'; tool " TOOL "; tool " BARE_TOOL "; tool " OPEN_TOOL " | one-call grammar"},
+        {"{" USER ", \"tools\": [" LOOSE_TOOL ", " BARE_TOOL "], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"g\"}}}",
+         "user: 'hi'; tool " LOOSE_TOOL "; tool " BARE_TOOL " | calls grammar"},
+        /* with a format of its own an answer is not looked through for calls */
+        {"{" USER ", \"tools\": [" LOOSE_TOOL "], \"guided_choice\": [\"a\"]}", "user: 'hi'; tool " LOOSE_TOOL " | grammar"},
+    };
+    CHECK_GOOD(API_CHAT, cases);
+    static const struct good_case of_text[] = {
+        {"{\"prompt\": [\"a\", \"b\"], \"structured_outputs\": {\"regex\": \"x\"}}", "'a';'b' | special grammar"},
+        {"{\"prompt\": \"a\", \"guided_json\": {}, \"echo\": true}", "'a' | echo special grammar"},
+        {"{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\"}}", "'a' | special grammar"},
+    };
+    CHECK_GOOD(API_COMPLETION, of_text);
+    static const struct good_case counted[] = {
+        {"{" USER ", \"tools\": [" LOOSE_TOOL "], \"tool_choice\": \"required\"}", "user: 'hi'; tool " LOOSE_TOOL " | calls"},
+    };
+    CHECK_GOOD(API_TOKENIZE, counted);
+}
+
+/* As many tools as there may be, each with a schema of its own. */
+static void many_tools(void **state)
+{
+    (void)state;
+    struct buf body = buf_with_max(1 << 20);
+    struct api_request r;
+    struct api_error error = {0};
+    buf_add_text(&body, "{" USER ", \"tool_choice\": \"required\", \"tools\": [");
+    for (int i = 0; i < 128; i++)
+        buf_printf(&body, "%s{\"function\": {\"name\": \"tool_%d\", \"parameters\": {\"type\": \"object\", \"properties\": {\"p%d\": {\"type\": "
+                   "\"string\"}}, \"required\": [\"p%d\"]}}}", i ? ", " : "", i, i, i);
+    buf_add_text(&body, "]}");
+    if (!parse(&r, API_CHAT, body.data, &error)) fail_msg("%s (%s)", error.message, error.param);
+    assert_non_null(r.request.grammar);
+    api_request_free(&r);
+    buf_free(&body);
+}
+
 static void fields_of_a_chat(void **state)
 {
     (void)state;
@@ -271,7 +337,7 @@ static void fields_of_a_chat(void **state)
          "\"priority\": 3, \"safety_identifier\": \"s\", \"prompt_cache_key\": \"k\", \"skip_special_tokens\": true, "
          "\"add_generation_prompt\": true}",
          "user: 'hi' |"},
-        {"{" USER ", \"suffix\": null, \"min_tokens\": 0, \"bad_words\": [], \"echo\": false, \"structured_outputs\": {}, "
+        {"{" USER ", \"suffix\": null, \"min_tokens\": 0, \"bad_words\": [], \"echo\": false, \"structured_outputs\": {}, \"guided_grammar\": \"\", "
          "\"guided_json\": null, \"prompt_logprobs\": null, \"functions\": [], \"use_beam_search\": false, \"chat_template\": \"\"}",
          "user: 'hi' |"},
         {"{" USER ", \"tempertaure\": 1, \"foo\": [1], \"cache_salt\": \"s\"}", "user: 'hi' | unknown=tempertaure, foo, cache_salt"},
@@ -451,7 +517,39 @@ static void values_out_of_range(void **state)
         {"{" USER ", \"tools\": [{\"type\": \"function\"}]}", "tools[0].function", V "tools[0].function is missing"},
         {"{" USER ", \"tools\": [{\"function\": {}}]}", "tools[0].function.name", V "tools[0].function.name is missing"},
         {"{" USER ", \"tools\": [{\"function\": {\"name\": \"\"}}]}", "tools[0].function.name", V "tools[0].function.name must not be empty"},
-        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": \"maybe\"}", "tool_choice", V "tool_choice must be \"auto\" or \"none\", got \"maybe\""},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": \"maybe\"}", "tool_choice", 
+         V "tool_choice must be \"auto\", \"none\", \"required\" or a named function, got \"maybe\""},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"allowed_tools\"}}", "tool_choice.type",
+         V "tool_choice.type must be \"function\", got \"allowed_tools\""},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {}}", "tool_choice.function", V "tool_choice.function is missing"},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"function\": {}}}", "tool_choice.function.name", V "tool_choice.function.name is missing"},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"function\": {\"name\": 5}}}", "tool_choice.function.name",
+         V "tool_choice.function.name must be a string"},
+        {"{" USER ", \"tools\": [" TOOL ", {\"function\": {\"name\": \"g\", \"parameters\": []}}], \"tool_choice\": \"required\"}",
+         "tools[1].function.parameters", V "tools[1].function.parameters must be an object"},
+        {"{" USER ", \"tools\": [{\"function\": {\"name\": \"g\", \"parameters\": {\"type\": \"string\"}}}], \"tool_choice\": \"required\"}",
+         "tools[0].function.parameters.type", V "tools[0].function.parameters.type must be \"object\", got \"string\""},
+        {"{" USER ", \"response_format\": 5}", "response_format", V "response_format must be an object, got 5"},
+        {"{" USER ", \"response_format\": {}}", "response_format.type", V "response_format.type is missing"},
+        {"{" USER ", \"response_format\": {\"type\": \"xml\"}}", "response_format.type", V "response_format.type must be \"text\", \"json_object\" or"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\"}}", "response_format.json_schema", V "response_format.json_schema is missing"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}}", "response_format.json_schema.schema",
+         V "response_format.json_schema.schema is missing"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": 1, \"schema\": {}}}}",
+         "response_format.json_schema.name", V "response_format.json_schema.name must be a string"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"strict\": 1, \"schema\": {}}}}",
+         "response_format.json_schema.strict", V "response_format.json_schema.strict must be true or false"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": true}}}",
+         "response_format.json_schema.schema", V "response_format.json_schema.schema must be an object"},
+        {"{" USER ", \"structured_outputs\": []}", "structured_outputs", V "structured_outputs must be an object"},
+        {"{" USER ", \"structured_outputs\": {\"json\": 5}}", "structured_outputs.json", V "structured_outputs.json must be an object or a string of JSON"},
+        {"{" USER ", \"structured_outputs\": {\"regex\": {}}}", "structured_outputs.regex", V "structured_outputs.regex must be a string"},
+        {"{" USER ", \"structured_outputs\": {\"choice\": \"a\"}}", "structured_outputs.choice", V "structured_outputs.choice must be an array"},
+        {"{" USER ", \"structured_outputs\": {\"choice\": []}}", "structured_outputs.choice", V "structured_outputs.choice must not be empty"},
+        {"{" USER ", \"structured_outputs\": {\"choice\": [\"a\", 7]}}", "structured_outputs.choice[1]", V "structured_outputs.choice[1] must be a string"},
+        {"{" USER ", \"guided_choice\": [\"\"]}", "guided_choice[0]", V "guided_choice[0] must not be empty"},
+        {"{" USER ", \"structured_outputs\": {\"json_object\": 1}}", "structured_outputs.json_object",
+         V "structured_outputs.json_object must be true or false"},
         {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{}]}]}", "messages[0].tool_calls[0].function",
          V "messages[0].tool_calls[0].function is missing"},
         {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [5]}]}", "messages[0].tool_calls[0].function",
@@ -472,15 +570,41 @@ static void rules_broken(void **state)
         {"{" USER ", \"stream\": false, \"stream_options\": {\"x\": 1}}", "stream_options", "Stream options can only be defined when `stream=True`."},
         {"{" USER ", \"top_logprobs\": 3}", "top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true."},
         {"{" USER ", \"tool_choice\": \"auto\"}", "tool_choice", "When using `tool_choice`, `tools` must be set."},
-        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": \"required\"}", "tool_choice", "tool_choice \"required\" and a named function are not"},
-        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}}", "tool_choice",
-         "tool_choice \"required\" and a named function are not"},
-        {"{" USER ", \"response_format\": {\"type\": \"json_object\"}}", "response_format", "response_format other than"},
-        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}}", "response_format", "response_format other than"},
-        {"{" USER ", \"response_format\": {}}", "response_format", "response_format other than"},
-        {"{" USER ", \"structured_outputs\": {\"json\": {}}}", "structured_outputs", "structured_outputs is not supported"},
-        {"{" USER ", \"guided_json\": {\"type\": \"object\"}}", "guided_json", "guided_json is not supported"},
-        {"{" USER ", \"guided_regex\": \"a*\"}", "guided_regex", "guided_regex is not supported"},
+        {"{" USER ", \"tool_choice\": \"required\"}", "tool_choice", "When using `tool_choice`, `tools` must be set."},
+        {"{" USER ", \"tools\": [], \"tool_choice\": {\"function\": {\"name\": \"f\"}}}", "tool_choice",
+         "When using `tool_choice`, `tools` must be set."},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"g\"}}}",
+         "tool_choice.function.name", "The tool specified in `tool_choice` does not match any of the specified `tools`: g"},
+        {"{" USER ", \"tools\": [" TOOL ", {\"function\": {\"name\": \"g\", \"parameters\": {\"properties\": {\"a\": {\"not\": {}}}}}}], "
+         "\"tool_choice\": \"required\"}",
+         "tools[1].function.parameters", "tools[1].function.parameters: #/properties/a: the keyword \"not\" is not supported"},
+        {"{" USER ", \"tools\": [" TOOL ", {\"function\": {\"name\": \"g\", \"parameters\": {\"not\": {}}}}], "
+         "\"tool_choice\": {\"function\": {\"name\": \"g\"}}}",
+         "tools[1].function.parameters", "tools[1].function.parameters: #: the keyword \"not\" is not supported"},
+        {"{" USER ", \"response_format\": {\"type\": \"structural_tag\", \"structures\": []}}", "response_format.type",
+         "response_format structural_tag is not supported"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\", \"schema\": {\"type\": \"object\", "
+         "\"properties\": {\"x\": {\"type\": \"array\", \"contains\": {}}}}}}}",
+         "response_format.json_schema.schema", "response_format.json_schema.schema: #/properties/x: the keyword \"contains\" is not supported"},
+        {"{" USER ", \"structured_outputs\": {\"grammar\": \"root ::= a\"}}", "structured_outputs.grammar", "structured_outputs.grammar is not supported"},
+        {"{" USER ", \"structured_outputs\": {\"structural_tag\": \"{}\"}}", "structured_outputs.structural_tag",
+         "structured_outputs.structural_tag is not supported"},
+        {"{" USER ", \"structured_outputs\": {\"json\": \"{\"}}", "structured_outputs.json", "structured_outputs.json: JSON schema: not valid JSON"},
+        {"{" USER ", \"structured_outputs\": {\"regex\": \"(\"}}", "structured_outputs.regex", "structured_outputs.regex: "},
+        {"{" USER ", \"structured_outputs\": {\"json\": {}, \"regex\": \"a\"}}", "structured_outputs.regex",
+         "structured_outputs.json and structured_outputs.regex cannot both be given"},
+        {"{" USER ", \"guided_choice\": [\"a\"], \"guided_json\": {}}", "guided_choice", "guided_json and guided_choice cannot both be given"},
+        {"{" USER ", \"guided_regex\": \"a\", \"response_format\": {\"type\": \"json_object\"}}", "guided_regex",
+         "response_format and guided_regex cannot both be given"},
+        {"{" USER ", \"structured_outputs\": {\"choice\": [\"a\"]}, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": "
+         "{\"schema\": {}}}}",
+         "structured_outputs.choice", "response_format.json_schema.schema and structured_outputs.choice cannot both be given"},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": \"required\", \"response_format\": {\"type\": \"json_object\"}}", "tool_choice",
+         "response_format and tool_choice cannot both be given"},
+        {"{" USER ", \"guided_json\": {\"type\": \"integer\", \"minimum\": 3, \"maximum\": 2}}", "guided_json", "guided_json: "},
+        {"{" USER ", \"guided_regex\": \"(?=a)\"}", "guided_regex", "guided_regex: "},
+        {"{" USER ", \"guided_grammar\": \"root ::= a\"}", "guided_grammar", "guided_grammar is not supported"},
+        {"{" USER ", \"structural_tag\": \"{}\"}", "structural_tag", "structural_tag is not supported"},
         {"{" USER ", \"functions\": [{\"name\": \"f\"}]}", "functions", "functions is not supported"},
         {"{" USER ", \"modalities\": [\"text\", \"audio\"]}", "modalities", "modalities other than"},
         {"{" USER ", \"continue_final_message\": true}", "continue_final_message", "continue_final_message is not supported"},
@@ -724,6 +848,8 @@ int main(void)
         cmocka_unit_test(pictures),
         cmocka_unit_test(a_budget_of_the_server),
         cmocka_unit_test(tools),
+        cmocka_unit_test(formats_of_an_answer),
+        cmocka_unit_test(many_tools),
         cmocka_unit_test(fields_of_a_chat),
         cmocka_unit_test(fields_of_a_completion),
         cmocka_unit_test(fields_of_counting),

@@ -46,11 +46,11 @@ static void ids(void **state)
 }
 
 static const ey_image_usage image = {640, 480, 608, 448, 266, true};
-static const struct reply_usage usage = {300, 12, 256, 266, &image, 1};
+static const struct reply_usage usage = {300, 12, 256, 266, &image, 1, 0.5, 0.25, 0.125};
 #define USAGE                                                                                                                             \
     "\"usage\":{\"prompt_tokens\":300,\"completion_tokens\":12,\"total_tokens\":312,\"prompt_tokens_details\":{\"cached_tokens\":256,"       \
     "\"multimodal_tokens\":{\"image\":266}},\"images\":[{\"width\":640,\"height\":480,\"used_width\":608,\"used_height\":448,\"tokens\":266," \
-    "\"cached\":true}]}}"
+    "\"cached\":true}]},\"timings\":{\"vision_s\":0.5000,\"prefill_s\":0.2500,\"decode_s\":0.1250}}"
 
 static void whole_chats(void **state)
 {

@@ -43,6 +43,7 @@ static struct {
     int prompts, tickets, most_tickets, started, cancelled, borrowed, watches;
     size_t n_prompt_tokens;
     uint64_t seeds[64];
+    const ey_grammar *grammars[64];
     double clock;
     double ending_at; /* the server ends then; 0: never */
 } fake;
@@ -109,6 +110,7 @@ bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, e
     size_t k = (size_t)fake.started;
     while (k && !fake.script[k]) k--;
     (*ticket)->script = fake.script[k];
+    fake.grammars[fake.started] = request->grammar;
     fake.seeds[fake.started++] = request->sampling.seed;
     if (++fake.tickets > fake.most_tickets) fake.most_tickets = fake.tickets;
     return true;
@@ -555,6 +557,26 @@ static void log_probabilities(void **state)
 }
 
 static const struct script calling = {.steps = {"Let me", " see.", "\n<tool", "_call>\n{\"name\": \"f\",", " \"arguments\": {\"a\": 1}}\n</tool_", "call>", "\n"}};
+static const struct script a_call = {.steps = {"<tool_call>\n{\"name\": \"f\", ", "\"arguments\": {}}\n</tool_call>"}};
+
+/* All answers keep to one grammar; what spells a call is one where calls were asked for, and text where a format was. */
+static void answers_that_keep_to_a_grammar(void **state)
+{
+    (void)state;
+    struct exchange called = {0}, streamed = {0}, formed = {0};
+    fake.script[0] = &a_call;
+    run(&called, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"tool_choice\": \"required\", \"n\": 2}");
+    check(&called, "0 f({}) =tool_calls; 1 f({}) =tool_calls; usage 3+6; ");
+    assert_non_null(fake.grammars[0]);
+    assert_ptr_equal(fake.grammars[0], fake.grammars[1]);
+    run(&streamed, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"tool_choice\": {\"function\": {\"name\": \"f\"}}, \"stream\": true}");
+    check(&streamed, "0 role; 0 f({}); 0 =tool_calls; DONE");
+    assert_non_null(fake.grammars[2]);
+    run(&formed, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"guided_regex\": \".*\"}");
+    check(&formed, "0 '<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>' =stop; usage 3+3; ");
+    assert_non_null(fake.grammars[3]);
+}
+
 static const struct script not_quite = {.steps = {"<tool_call>\n{\"name\": ", "oops}\n</tool_call>"}};
 
 static void tool_calls_are_taken_apart(void **state)
@@ -746,6 +768,7 @@ int main(void)
         cmocka_unit_test_setup(many_prompts_do_not_fill_the_queue, forget),
         cmocka_unit_test_setup(log_probabilities, forget),
         cmocka_unit_test_setup(tool_calls_are_taken_apart, forget),
+        cmocka_unit_test_setup(answers_that_keep_to_a_grammar, forget),
         cmocka_unit_test_setup(refused_before_anything_is_sent, forget),
         cmocka_unit_test_setup(prompts_that_do_not_fit, forget),
         cmocka_unit_test_setup(a_full_queue_in_the_middle_is_waited_for, forget),

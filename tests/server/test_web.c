@@ -84,6 +84,8 @@ static void malformed_requests_get_400_and_the_connection_ends(void **state)
         {RAW("GET /health%00 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
         {RAW("GET /health?a=%00 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
         {RAW("GET /health\x01 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("G\x1b[31mET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("G\0T /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
         {RAW("GET health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
         {RAW("GET http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
         {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\x01\r\n\r\n"), 400},
@@ -112,6 +114,9 @@ static void malformed_requests_get_400_and_the_connection_ends(void **state)
         free(said);
         close(fd);
     }
+    char *log = server_log(&open_server);
+    assert_null(strchr(log, 0x1b));
+    free(log);
 }
 
 /* The same bytes without what is wrong with them. */

@@ -11,7 +11,7 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 /* One source, the widest registers the machine has; lanes and their order are the same in each, and without
  * contraction (-ffp-contract=off) so are the results. Sanitizers do not support resolvers. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__has_feature)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__has_feature)
 #define WIDEST __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define WIDEST

@@ -1,0 +1,28 @@
+/* What caption and extract have in common: one load, a line for each picture, and one that fails does not stop the rest. */
+#ifndef EY_CLI_EACH_PICTURE_H
+#define EY_CLI_EACH_PICTURE_H
+
+#include "cli/form.h"
+#include "cli/session.h"
+
+struct each {
+    const char *prompt;
+    const struct form *form; /* NULL: answers are free */
+    bool greedy;
+    bool json; /* lines are JSON, those of pictures that fail too */
+    /* Prints an answer's line. load_seconds is 0 but for the first, so that the times of all lines add up. False: the answer
+     * is none, which *e says. */
+    bool (*print)(struct session *s, const struct input *picture, const ey_answer *answer, double load_seconds, ey_err *e);
+};
+
+/* Puts the prompt with each of the arguments as the picture. Returns the exit status. */
+int each_picture(const struct options *o, const struct each *each);
+
+enum { MAX_LINE = 64 << 20 };
+
+/* Ends the line, writes and frees it. */
+void print_line(struct session *s, struct buf *line);
+/* A line in JSON up to its value: {"image": NAME, "key":  */
+void begin_json_line(struct buf *line, const char *name, const char *key);
+
+#endif

@@ -1,0 +1,100 @@
+/* A compiled grammar: tables that are read and never changed. */
+#ifndef EY_CONSTRAIN_GRAMMAR_H
+#define EY_CONSTRAIN_GRAMMAR_H
+
+#include <stdatomic.h>
+
+#include "constrain/constrain.h"
+
+enum edge_kind {
+    EDGE_MOVE,   /* to state `target` */
+    EDGE_CALL,   /* a bracketed text begins: calls[target] */
+    EDGE_RETURN, /* … and ends, as label `target` says */
+};
+
+/* Beside enum net_flags: the target needs more counted characters than the state, so that too few may be left. */
+enum { EDGE_NEEDS = 4 };
+
+struct grammar_edge {
+    uint8_t lo, hi;      /* bytes */
+    uint8_t kind, flags; /* enum edge_kind; enum net_flags and EDGE_NEEDS */
+    uint32_t target;
+};
+
+/* How many characters of its alphabet may follow a state. */
+enum { ROOM_ENDLESS = 0xffff, ROOM_MOST = 0xfffe };
+
+/* Plain characters (rooms.h) that are alike to a state, and to those that they lead to. */
+struct grammar_alphabet {
+    uint64_t ascii[2]; /* a bit for each byte */
+    bool others;       /* and all that are not ASCII; else none of them is taken */
+    uint64_t leaves;   /* plain_class() of the other plain characters that are taken on the way: they lead elsewhere */
+};
+
+struct grammar_state {
+    uint32_t edges;    /* the first of n_edges, in the order of their bytes, not overlapping */
+    uint16_t n_edges;
+    uint16_t alphabet; /* 0: no great part of the plain characters are alike */
+    uint16_t room;     /* ROOM_ENDLESS with `counted_room`: as many as the counter still allows */
+    bool accepts;      /* the text may end here */
+    bool counted_room;
+    uint32_t need;     /* counted characters that must still come before the text can end */
+    uint32_t counter;  /* 0: none */
+};
+
+struct grammar_call {
+    uint32_t site, state; /* what is put on the stack; where to go */
+};
+
+/* A place to return to: the state depends on which of the alternatives that were called came to an end. */
+struct grammar_site {
+    uint32_t returns, n_returns; /* in the order of their labels */
+};
+
+struct grammar_return {
+    uint32_t label, state;
+};
+
+struct grammar_counter {
+    uint32_t min, max;
+    uint32_t most_needed; /* by a state of it */
+};
+
+struct grammar {
+    atomic_int owners;
+    uint64_t serial; /* no other grammar of the process has it */
+    struct grammar_state *states;
+    struct grammar_edge *edges;
+    struct grammar_call *calls;
+    struct grammar_site *sites;
+    struct grammar_return *returns;
+    struct grammar_counter *counters;
+    struct grammar_alphabet *alphabets; /* [n_alphabets]; 0 is none */
+    uint32_t n_alphabets;
+    uint32_t n_states, n_edges, n_calls, n_sites, n_returns, n_counters;
+    uint32_t start;
+    uint32_t levels; /* of the stack, at most */
+    size_t bytes;
+};
+
+/* The edge that takes a byte; NULL: none does. */
+static inline const struct grammar_edge *grammar_edge_at(const struct grammar *g, uint32_t state, uint8_t byte)
+{
+    const struct grammar_edge *edge = g->edges + g->states[state].edges, *end = edge + g->states[state].n_edges;
+    while (edge < end && edge->hi < byte) edge++;
+    return edge < end && edge->lo <= byte ? edge : NULL;
+}
+
+static inline uint32_t grammar_return_state(const struct grammar *g, uint32_t site, uint32_t label)
+{
+    const struct grammar_return *first = g->returns + g->sites[site].returns;
+    uint32_t n = g->sites[site].n_returns;
+    while (n > 1) {
+        uint32_t half = n / 2;
+        if (first[half].label <= label) first += half, n -= half;
+        else n = half;
+    }
+    return first->state;
+}
+
+#endif

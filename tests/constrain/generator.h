@@ -1,0 +1,17 @@
+/* Random schemas, regular expressions and valid texts, from a seed. */
+#ifndef EY_TESTS_GENERATOR_H
+#define EY_TESTS_GENERATOR_H
+
+#include <stdint.h>
+
+#include <json-c/json.h>
+
+#include "base/buf.h"
+
+uint32_t random_below(uint64_t *state, uint32_t n);
+/* A schema of the supported keywords; few are such that nothing is valid. */
+json_object *random_schema(uint64_t *state);
+/* Appends a regular expression that PCRE2 reads as we do. */
+void random_pattern(uint64_t *state, struct buf *out, int depth);
+
+#endif

@@ -1,0 +1,9 @@
+/* Grammars of schemas, patterns and choices, and places in them. */
+#include "constrain/fixture.h"
+
+int main(void)
+{
+    int failed = run_schema_tests() + run_regex_tests() + run_place_tests() + run_limit_tests();
+    close_fixture();
+    return failed != 0;
+}

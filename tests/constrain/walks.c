@@ -1,0 +1,73 @@
+/* A token is drawn evenly from the allowed ones; a walk that has become long prefers closing brackets and quotes. */
+#include "constrain/walks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "constrain/generator.h"
+
+enum { ENOUGH = 300 }; /* tokens beyond patience */
+
+struct chosen {
+    int32_t id; /* -1: none is allowed */
+    int32_t refused; /* one that is not allowed; -1: none was seen */
+};
+
+static bool closes(const struct tokenizer *tok, int32_t id)
+{
+    size_t n;
+    const char *bytes = tokenizer_bytes(tok, id, &n);
+    return n == 1 && strchr("\"]}", bytes[0]);
+}
+
+/* One pass: the k-th of those seen so far replaces the choice with a chance of 1/k. */
+static struct chosen choose(const uint32_t *mask, const struct tokenizer *tok, uint64_t *state, bool close)
+{
+    struct chosen chosen = {-1, -1};
+    uint32_t seen = 0;
+    bool closing = false;
+    for (int32_t id = 0; id < tokenizer_size(tok); id++) {
+        if (!mask_has(mask, id)) {
+            if (chosen.refused < 0 || random_below(state, 64) == 0) chosen.refused = id;
+            continue;
+        }
+        bool better = close && closes(tok, id);
+        if (closing && !better) continue;
+        if (better && !closing) closing = true, seen = 0;
+        if (random_below(state, ++seen) == 0) chosen.id = id;
+    }
+    return chosen;
+}
+
+enum walk_end random_walk(struct constraint *c, const struct tokenizer *tok, uint64_t *state, int patience, struct buf *text)
+{
+    constraint_restart(c);
+    buf_clear(text);
+    for (int i = 0; i < patience + ENOUGH; i++) {
+        bool impatient = i > patience;
+        if (constraint_must_end(c) || (constraint_may_end(c) && (impatient || random_below(state, 4) == 0))) return WALK_ENDED;
+        struct chosen chosen = choose(constraint_mask(c), tok, state, impatient);
+        if (chosen.id < 0) return constraint_may_end(c) ? WALK_ENDED : WALK_STUCK;
+        if (chosen.refused >= 0 && constraint_accept(c, chosen.refused)) return WALK_WRONG;
+        if (!constraint_accept(c, chosen.id)) return WALK_WRONG;
+        size_t n;
+        const char *bytes = tokenizer_bytes(tok, chosen.id, &n);
+        if (!buf_add(text, bytes, n)) abort();
+    }
+    return WALK_LONG;
+}
+
+bool mask_is_exact(struct constraint *c, const struct tokenizer *tok, const struct buf *text)
+{
+    size_t words = ((size_t)tokenizer_size(tok) + 31) / 32;
+    uint32_t *mask = malloc(words * sizeof(*mask));
+    bool exact = mask != NULL;
+    if (exact) memcpy(mask, constraint_mask(c), words * sizeof(*mask));
+    for (int32_t id = 0; id < tokenizer_size(tok) && exact; id++) {
+        exact = constraint_accept(c, id) == mask_has(mask, id);
+        constraint_restart(c);
+        exact &= constraint_accept_text(c, text->data ? text->data : "", text->size);
+    }
+    free(mask);
+    return exact;
+}
