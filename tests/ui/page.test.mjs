@@ -11,7 +11,7 @@ const shots = new URL('screenshots/', import.meta.url).pathname;
 const axeSource = readFileSync(new URL('node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
 const DESK = { viewport: { width: 1280, height: 860 } };
 const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
-const WAIT_MS = 20000;
+const WAIT_MS = 60000;
 
 let server, browser, phones, context, page;
 let complaints = []; // of the browser: errors, refused resources, requests to elsewhere
@@ -310,13 +310,14 @@ story('a file that is no picture inside: the server says so, in plain words', as
 story('is loading: a bar, then ready', async () => {
   context = await browser.newContext(DESK);
   page = await context.newPage();
-  let asked = 0;
-  await page.route('**/ready', (route) => (++asked > 3 ? route.continue() : route.fulfill({
-    status: 503, contentType: 'application/json', body: JSON.stringify({ status: 'loading', stage: 'loading', percent: asked * 30 }),
+  let loaded = false; // until what it shows was seen
+  await page.route('**/ready', (route) => (loaded ? route.continue() : route.fulfill({
+    status: 503, contentType: 'application/json', body: JSON.stringify({ status: 'loading', stage: 'loading', percent: 60 }),
   })));
   await page.goto(server.url);
   await page.getByText('Loading the model: 60 %').waitFor();
   await shoot('desktop-loading');
+  loaded = true;
   await page.locator('.model.ready').waitFor();
   assert.ok(await page.isHidden('#loading'));
 });
