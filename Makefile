@@ -7,7 +7,7 @@ NINJA := ninja $(shell test -t 2 || echo --quiet)
 SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZE=ON
 
 # the reference backend takes minutes for these under the sanitizers; the other goldens walk the same code
-SLOW = ^golden_(tiny-gqa4-fp8|demo)$$
+SLOW = ^golden_(tiny-gqa4-fp8|demo)_ref$$
 
 .PHONY: all demo test test-clients test-ui load bench-serve asan clang fuzz portable clean help setup setup-clang setup-portable setup-node setup-ui
 all: setup build/build.ninja
