@@ -91,4 +91,4 @@ build-clang/build.ninja: | setup-clang
 build-fuzz/build.ninja: | setup-clang
 	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED) -DEY_FUZZ=ON >/dev/null
 build-portable/build.ninja: | setup-portable
-	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF >/dev/null
+	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF -DEY_CUDA_ARCHS=all >/dev/null

@@ -37,6 +37,7 @@
     X(EY_NOT_FOUND, 404, 1)       /* no such model or file */                                          \
     X(EY_BAD_MODEL, 500, 1)       /* a checkpoint or tokenizer file that is damaged or not supported */\
     X(EY_NO_MEMORY, 503, 1)       /* memory could not be had */                                        \
+    X(EY_NO_DEVICE, 503, 1)       /* no card that can be used */                                       \
     X(EY_BUSY, 503, 1)            /* too many wait already: the same later may be done */              \
     X(EY_CANCELLED, 499, 1)       /* the caller stopped it */                                          \
     X(EY_IO, 500, 1)              /* the system refused to read or write */                            \
@@ -78,20 +79,38 @@ typedef struct ey_engine ey_engine; /* one loaded model */
 /* Progress of opening a model: `phase` is a static string ("loading"). Requests tell theirs in events. */
 typedef void ey_progress_fn(void *user, const char *phase, uint64_t done, uint64_t total);
 
+typedef struct ey_plan ey_plan;
+/* Told once while a model is opened: what will be allocated, before anything is; also when that does not fit. */
+typedef void ey_planned_fn(void *user, const ey_plan *plan);
+
 typedef struct {
     const char *model;   /* checkpoint directory, or a repository name found in the Hugging Face cache */
-    const char *device;  /* "auto", "cpu" or "ref" */
+    const char *device;  /* "auto", "cuda", "cpu" or "ref" */
     const char *cpu_mask; /* best instruction set that may be used: "generic", "avx2", "avx512", "avx512bf16"; NULL: all */
     int threads;         /* 0: as many as the processors this process may use */
-    int max_model_len;   /* tokens of context of one request; 0: min(8,192, what the model allows) */
-    int kv_tokens;       /* tokens of the KV pool that all requests share; 0: max_model_len */
-    int max_num_seqs;    /* requests that run at once; 0: 1 */
+    int max_model_len;   /* tokens of context of one request; 0: min(8,192, what the model allows), on a card min(16,384, what fits) */
+    int kv_tokens;       /* tokens of the KV pool that all requests share; 0: max_model_len, on a card what fits of max_num_seqs as long */
+    int max_num_seqs;    /* requests that run at once; 0: 1, on a card 4 */
     int max_num_queued;  /* requests that may wait for their turn; 0: 64 */
-    int max_num_batched_tokens; /* rows of one step, 64 to 4,096; 0: 512 */
+    int max_num_batched_tokens; /* rows of one step, 64 to 4,096; 0: 512, on a card the most of 2,048, 1,024, 512 that fits */
     int max_images;      /* pictures of one request; 0: 16 */
+    uint64_t max_pixels; /* of the largest picture, where that is to be more than the 4,194,304 that a card has room for by default */
+    bool shared;         /* a server: the KV pool is at least 8,192 tokens where kv_tokens is 0 */
+    /* of a card; NULL or "auto": what the plan needs (docs/memory.md) */
+    const char *kv_cache_dtype; /* "bf16" or "fp8" */
+    const char *head;           /* "bf16" or "8bit" */
+    const char *vision_weights; /* "resident", "streamed" or "host" */
+    bool enforce_eager;         /* steps are not recorded beforehand */
+    double gpu_memory_utilization; /* share of all the card's memory that this process may use; 0: 0.92 */
+    uint64_t gpu_memory;           /* the same in bytes; 0: as the share says */
+    /* of ey_plan_make alone: a card that need not be here */
+    uint64_t vram, vram_used;      /* all of its memory (0: the card that is here), and what others use */
+    int sm_count;                  /* its multiprocessors */
     ey_budget *budget;   /* host bytes of pictures in flight come out of it (borrowed); NULL: no limit */
     ey_progress_fn *progress;
     void *progress_user;
+    ey_planned_fn *planned;
+    void *planned_user;
 } ey_engine_options;
 
 ey_engine_options ey_engine_defaults(void);
@@ -118,7 +137,7 @@ typedef struct {
 /* One row of the memory plan. */
 typedef struct {
     const char *name;   /* "weights", "KV cache", … */
-    const char *device; /* "file", "host", later a card */
+    const char *device; /* "file", "host", "cuda:0" */
     uint64_t bytes;
     const char *life;   /* "always", "vision", "prefill" */
 } ey_plan_item;
@@ -126,26 +145,29 @@ typedef struct {
 /* What the engine's memory is spent on: rows that live as long as the engine, their number in *n. */
 const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n);
 
-enum { EY_PLAN_ITEMS = 16, EY_PLAN_CHANGES = 4 };
+enum { EY_PLAN_ITEMS = 16, EY_PLAN_CHANGES = 16, EY_PLAN_CHOICES = 8 };
 
-typedef struct {
+struct ey_plan {
     char directory[4096];      /* where the checkpoint was found */
-    const char *device;        /* "cpu" or "ref" */
+    const char *device;        /* "cuda", "cpu" or "ref" */
     ey_plan_item items[EY_PLAN_ITEMS];
     size_t n_items;
-    uint64_t file_bytes;       /* weights, used where the file is mapped */
-    uint64_t total_bytes;      /* what is allocated beside them */
+    uint64_t file_bytes;       /* weights that are used where the file is mapped */
+    uint64_t total_bytes;      /* what is allocated on the device (on a CPU: beside the weights) */
     uint64_t budget_bytes;     /* what may be */
+    char budget_rule[160];     /* "6720 MiB: …": by which rule */
     bool fits;
+    char choices[EY_PLAN_CHOICES][160]; /* what the plan chose by itself to fit, each as the option that asks for it and its price */
+    size_t n_choices;
     int max_model_len, kv_tokens, max_num_seqs;
     uint64_t max_pixels;       /* of a picture with detail "auto" */
     struct {
-        char options[64];
+        char options[96];
         uint64_t total_bytes;
         bool fits;
     } changes[EY_PLAN_CHANGES]; /* where it does not fit: what would change that */
     size_t n_changes;
-} ey_plan;
+};
 
 /* What an engine with these options would allocate, from the checkpoint's headers alone: no weight is read, nothing is
  * allocated. That it does not fit is no error. */
@@ -301,6 +323,7 @@ typedef struct {
 typedef struct {
     char *text;
     size_t n_text;
+    bool approximate;          /* some token came from more candidates than an 8-bit head makes exact */
     const char *finish_reason; /* "stop" (a stop token or text), "length" or "cancelled" */
     uint64_t seed;             /* as requested */
     int *tokens;               /* ids of the answer, the stop token not among them */

@@ -3,7 +3,7 @@
 # root, else prints the command that would. Silent when all are there; does nothing where there is no dpkg.
 set -eu
 
-packages='gcc libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev libexif-dev
+packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev libexif-dev
   libheif-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libcmocka-dev
   libmicrohttpd-dev libcurl4-openssl-dev'
 for set in "$@"; do

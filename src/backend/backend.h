@@ -13,7 +13,18 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-typedef void *dev; /* activations on the device, in the backend's own element type */
+typedef void *dev; /* activations on the device */
+
+/* What a buffer holds. A backend has a type of its own for each. */
+enum element { ELEMENT_RESIDUAL, ELEMENT_ACTIVATION, ELEMENT_ROPE, ELEMENT_FEATURE, ELEMENT_KINDS };
+
+/* Where and how a weight lies. Backends in host memory use the file's bytes whatever is said here. */
+enum placement {
+    PLACE_RESIDENT,  /* on the device */
+    PLACE_EIGHT_BIT, /* on the device as int8 rows with a scale each: a head whose best candidates are computed again (best()) */
+    PLACE_HOST,      /* stays in the file: an embedding whose rows are looked up by the host */
+    PLACE_STREAMED,  /* comes to the device when its group (open_group()) is needed, into one of two places */
+};
 
 enum { KV_BLOCK = 64 }; /* tokens of one KV block */
 
@@ -64,8 +75,16 @@ struct rope {
     int n_pairs;
 };
 
+/* A picture of the model's size, as bytes: what patches are cut from. */
+struct rgb_picture {
+    const uint8_t *rgb; /* [rows · patch, cols · patch, 3] */
+    int rows, cols;     /* patches */
+    float mean[3], std[3]; /* of values 0..1 */
+};
+
 struct kv_shape {
     int n_layers, n_kv_heads, head_dim, n_blocks;
+    bool fp8; /* e4m3 instead of the backend's own type */
 };
 
 struct kv_cache {
@@ -75,34 +94,69 @@ struct kv_cache {
 
 struct backend_limits {
     int max_rows;    /* rows of one call, decoder or vision tile */
+    int max_seqs;    /* sequences of one step, and rows of one head() */
+    int max_blocks;  /* KV blocks of one sequence */
     int max_keys;    /* keys an attention row may see */
     int max_width;   /* widest row of any intermediate */
     int max_patches; /* of one picture; a multiple of KV_BLOCK */
+    struct text_shape text;
+    struct vision_shape vision;
 };
 
 struct backend;
 
+/* The best of a row of logits. */
+enum { BEST_LOGITS = 64 };
+
+struct scored_token {
+    float logit;
+    int32_t id; /* -1: there are fewer tokens */
+};
+
+struct best_logits {
+    struct scored_token token[BEST_LOGITS]; /* the best first, the lower id first among equals */
+    float log_sum;                          /* log of the sum of exp of all logits */
+    bool approximate;                       /* the logits of tokens that are not here are approximate */
+};
+
 struct backend_ops {
     const char *name;
-    size_t element_size; /* bytes of one activation */
+    size_t element_size[ELEMENT_KINDS]; /* bytes */
     const char *(*detail)(const struct backend *be); /* which kernels */
     /* The device's limits now: bytes read a second, multiply-add FLOP a second. */
     bool (*measure)(struct backend *be, double *read, double *flops, ey_err *e);
     void (*destroy)(struct backend *be);
+    /* The calling thread will use the backend (one at a time does); NULL: any may. The one that made it need not ask. */
+    void (*attach)(struct backend *be);
     /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
     size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
     bool (*reserve)(struct backend *be, const struct backend_limits *limits, ey_err *e);
     dev (*alloc)(struct backend *be, size_t bytes, ey_err *e);
     void (*release)(struct backend *be, dev p);
     size_t (*kv_bytes)(const struct backend *be, const struct kv_shape *shape);
-    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file. */
-    bool (*place)(struct backend *be, struct weight *out, const struct weight *in, ey_err *e);
-    void (*read)(struct backend *be, float *out, dev in, size_t n); /* after finish(): n elements as float32 */
-    void (*write)(struct backend *be, dev out, const float *in, size_t n);
+    /* What place() takes of the device's memory; 0 on backends that use the file's bytes where they are. */
+    size_t (*weight_bytes)(const struct backend *be, const struct weight *w, enum placement placement);
+    /* All that place(), alloc() and reserve() will take, at once; NULL: each takes its own. */
+    bool (*open_arena)(struct backend *be, uint64_t bytes, ey_err *e);
+    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which outlives the backend. */
+    bool (*place)(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
+    /* Weights placed as streamed from here on belong together; the place of a group has `bytes`, the largest group's. NULL: nothing streams. */
+    bool (*open_group)(struct backend *be, size_t bytes, ey_err *e);
+    void (*read)(struct backend *be, float *out, dev in, enum element kind, size_t n); /* after finish(): n elements as float32 */
+    void (*write)(struct backend *be, dev out, const float *in, enum element kind, size_t n);
     void (*read_logits)(struct backend *be, float *out, const float *in, size_t n); /* after finish(): float32 as it is */
+    /* The best of row `row` of the last head(), without fetching all logits; NULL: backends on which that is no gain. After finish(). */
+    void (*best)(struct backend *be, struct best_logits *out, int row);
     bool (*finish)(struct backend *be, ey_err *e);
     /* The address of element n of a buffer. */
-    dev (*at)(struct backend *be, dev p, size_t n);
+    dev (*at)(struct backend *be, dev p, enum element kind, size_t n);
+
+    /* ---- steps that are known beforehand; all NULL on backends that gain nothing by it ---- */
+    /* Between these two a step of one row of each of n sequences is written down instead of run. False: this one is not worth it. */
+    bool (*record_begin)(struct backend *be, int n_seqs);
+    bool (*record_end)(struct backend *be, ey_err *e);
+    /* Runs the step that was written down for such a batch, with logits of each row. False: none was. */
+    bool (*replay)(struct backend *be, const struct batch *batch, int n_out);
 
     /* ---- decoder (spec 3) ---- */
     /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
@@ -115,6 +169,9 @@ struct backend_ops {
     /* o[n, n_heads·head_dim]: causal attention of each row over slots 0..index of its sequence */
     void (*attend)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                    const struct text_shape *shape, const struct batch *batch);
+    /* qkv and attend in one; NULL: the two are called. q is scratch. */
+    void (*qkv_attend)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
+                       const struct text_shape *shape, dev rope, const struct batch *batch);
     /* x[n, rows(w)] += in · wᵀ (+ bias); bias->data NULL: none */
     void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
@@ -132,6 +189,9 @@ struct backend_ops {
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
                         const struct weight *table, const struct vision_shape *shape, int rows, int cols, int first,
                         int n);
+    /* The same from the picture itself; NULL: the host makes pixels of it. */
+    void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_picture *picture, const struct affine *w, const struct weight *table,
+                            const struct vision_shape *shape, int first, int n);
     /* Rows first .. first+n-1 of qkv = LN(x[n, hidden]) · wᵀ + b, q and k turned. How queries, keys and values lie in
      * qkv, which has room for max_patches rows of 3·hidden, is the backend's affair. */
     void (*vision_qkv)(struct backend *be, dev qkv, dev x, const struct vision_block *w,
@@ -155,5 +215,18 @@ bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
 /* The fast one for x86: the best instruction set of the machine, at most what `mask` names ("generic", "avx2", "avx512",
  * "avx512bf16"; NULL: all). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
+
+/* The card, with all that its context takes taken; `eager`: steps are not recorded beforehand. EY_NO_DEVICE: there is none that can be used. */
+bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e);
+/* A backend that answers questions about sizes and can do nothing else, so that a plan needs no card. */
+bool backend_cuda_create_planned(struct backend **be, ey_err *e);
+
+/* The card's memory as it is now, this process's context in it. */
+struct cuda_facts {
+    char name[160];
+    uint64_t total, free;
+    int sm_count, capability;
+};
+bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err *e);
 
 #endif

@@ -5,12 +5,13 @@
 
 #include "backend/backend.h"
 
-bool host_place(struct backend *be, struct weight *out, const struct weight *in, ey_err *e);
-void host_read(struct backend *be, float *out, dev in, size_t n);
-void host_write(struct backend *be, dev out, const float *in, size_t n);
+size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
+bool host_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
+void host_read(struct backend *be, float *out, dev in, enum element kind, size_t n);
+void host_write(struct backend *be, dev out, const float *in, enum element kind, size_t n);
 void host_read_logits(struct backend *be, float *out, const float *in, size_t n);
 bool host_finish(struct backend *be, ey_err *e);
-dev host_at(struct backend *be, dev p, size_t n);
+dev host_at(struct backend *be, dev p, enum element kind, size_t n);
 void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef EY_BACKEND_TENSOR_H
 #define EY_BACKEND_TENSOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,7 +35,9 @@ struct weight {
     const void *data;
     enum dtype dtype;
     int64_t rows, cols;
-    const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] multipliers; NULL otherwise */
+    const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] multipliers; int8: [rows]; NULL otherwise */
+    bool packed;        /* lies in an order of the backend's own */
+    int streamed;       /* 0: always there; otherwise a number of the backend's: it comes to the device when it is needed */
 };
 
 enum { FP8_BLOCK = 128 };

@@ -1,6 +1,9 @@
 /* eyelet plan [MODEL]: what would be allocated where, before anything is. */
+#include <string.h>
+
 #include "cli/answer_json.h"
 #include "cli/command.h"
+#include "cli/engine_options.h"
 #include "cli/model_default.h"
 #include "cli/term.h"
 
@@ -10,25 +13,29 @@
 
 static void add_row(struct buf *out, const char *name, const char *device, uint64_t bytes, const char *life)
 {
-    buf_printf(out, "  %-28s %-5s %10.1f MiB  %s\n", name, device, (double)bytes / MIB, life);
+    buf_printf(out, "  %-28s %-6s %10.1f MiB  %s\n", name, device, (double)bytes / MIB, life);
+}
+
+static void add_verdict(struct buf *out, const ey_plan *p, bool card)
+{
+    if (p->fits) buf_add_text(out, "fits");
+    else buf_printf(out, "does not fit, %.1f MiB too many", (double)(p->total_bytes - p->budget_bytes) / MIB);
+    buf_printf(out, "; may be used: %s\n", p->budget_rule);
+    if (!card && p->fits && p->total_bytes + p->file_bytes > p->budget_bytes)
+        buf_add_text(out, "but not with the weights: parts of them would be read from the disk again and again\n");
 }
 
 static void add_table(struct buf *out, const ey_plan *p)
 {
+    bool card = strcmp(p->device, "cuda") == 0;
     buf_printf(out, "%s on %s: context %d tokens, KV pool %d tokens, %d request%s at once, pictures up to %llu pixels\n", p->directory, p->device,
                p->max_model_len, p->kv_tokens, p->max_num_seqs, p->max_num_seqs == 1 ? "" : "s", (unsigned long long)p->max_pixels);
     for (size_t i = 0; i < p->n_items; i++) add_row(out, p->items[i].name, p->items[i].device, p->items[i].bytes, p->items[i].life);
-    add_row(out, "allocated", "", p->total_bytes, "");
-    if (p->fits) {
-        buf_printf(out, "fits: %.1f MiB are available", (double)p->budget_bytes / MIB);
-        if (p->total_bytes + p->file_bytes > p->budget_bytes) buf_add_text(out, ", but not for the weights too: parts of them would be read from the disk again and again");
-    } else {
-        buf_printf(out, "does not fit: %.1f MiB are available, %.1f MiB too few", (double)p->budget_bytes / MIB,
-                   (double)(p->total_bytes - p->budget_bytes) / MIB);
-    }
-    buf_add_text(out, "\n");
+    add_row(out, card ? "all on the card" : "allocated", "", p->total_bytes, "");
+    for (size_t i = 0; i < p->n_choices; i++) buf_printf(out, "  chosen: %s\n", p->choices[i]);
+    add_verdict(out, p, card);
     for (size_t i = 0; i < p->n_changes; i++)
-        buf_printf(out, "  with %-28s %10.1f MiB  %s\n", p->changes[i].options, (double)p->changes[i].total_bytes / MIB, p->changes[i].fits ? "fits" : "does not fit");
+        buf_printf(out, "  with %-38s %10.1f MiB  %s\n", p->changes[i].options, (double)p->changes[i].total_bytes / MIB, p->changes[i].fits ? "fits" : "does not fit");
 }
 
 /* ---- JSON (design: plan --json) ---- */
@@ -43,6 +50,8 @@ static void add_json(struct buf *out, const ey_plan *p)
 {
     buf_printf(out, "{\"fits\": %s, ", p->fits ? "true" : "false");
     add_member(out, "device", p->device);
+    buf_add_text(out, ", ");
+    add_member(out, "budget_rule", p->budget_rule);
     buf_printf(out, ", \"budget_bytes\": %llu, \"total_bytes\": %llu, \"file_bytes\": %llu, \"shortfall_bytes\": %llu, \"items\": [",
                (unsigned long long)p->budget_bytes, (unsigned long long)p->total_bytes, (unsigned long long)p->file_bytes,
                (unsigned long long)(p->fits ? 0 : p->total_bytes - p->budget_bytes));
@@ -53,8 +62,13 @@ static void add_json(struct buf *out, const ey_plan *p)
         buf_printf(out, ", \"bytes\": %llu, ", (unsigned long long)p->items[i].bytes);
         add_member(out, "life", p->items[i].life), buf_add_text(out, "}");
     }
-    buf_printf(out, "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, \"suggestions\": [", p->max_model_len,
+    buf_printf(out, "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, \"choices\": [", p->max_model_len,
                p->kv_tokens, p->max_num_seqs, (unsigned long long)p->max_pixels);
+    for (size_t i = 0; i < p->n_choices; i++) {
+        if (i) buf_add_text(out, ", ");
+        json_add_text(out, p->choices[i]);
+    }
+    buf_add_text(out, "], \"suggestions\": [");
     for (size_t i = 0; i < p->n_changes; i++) {
         buf_add_text(out, i ? ", {" : "{");
         add_member(out, "options", p->changes[i].options);
@@ -68,15 +82,9 @@ static bool make_plan(ey_plan *plan, const struct options *o, ey_err *e)
     char model[EY_MAX_PATH];
     ey_engine_options engine = ey_engine_defaults();
     if (o->n_args > 1) return ey_fail(e, EY_BAD_REQUEST, "plan takes one model, not %zu", o->n_args);
-    if (!model_choose(model, o->n_args ? o->args[0] : o->model, o->quiet, e)) return false;
+    if ((o->vram_used || o->sm_count) && !o->vram) return ey_fail(e, EY_BAD_REQUEST, "--vram-used and --sm-count are of the card that --vram tells of");
+    if (!model_choose(model, o->n_args ? o->args[0] : o->model, o->quiet, e) || !engine_options_set(&engine, o, e)) return false;
     engine.model = model;
-    engine.threads = (int)o->threads;
-    engine.max_model_len = (int)o->max_model_len;
-    engine.kv_tokens = (int)o->kv_tokens;
-    engine.max_num_seqs = (int)o->max_num_seqs;
-    engine.max_num_batched_tokens = (int)o->max_num_batched_tokens;
-    if (o->device) engine.device = o->device;
-    engine.cpu_mask = o->cpu_mask;
     return ey_plan_make(&engine, plan, e);
 }
 

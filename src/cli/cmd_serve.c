@@ -7,12 +7,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/engine_options.h"
 #include "cli/model_default.h"
 #include "cli/term.h"
 #include "cli/vllm_flags.h"
 #include "server/server.h"
 
-enum { DEFAULT_POOL = 8192, MAX_KEY_FILE_BYTES = 1 << 20 };
+enum { MAX_KEY_FILE_BYTES = 1 << 20 };
 
 struct serving {
     const struct options *options;
@@ -34,26 +35,6 @@ static bool read_amount(const char *text, double *number, const char **unit)
     return isfinite(*number);
 }
 
-/* 4096, 4k (4000), 4K (4096), 25.6k; auto and -1 are 0. */
-static bool read_tokens(int *out, const char *name, const char *text, ey_err *e)
-{
-    double number;
-    const char *unit;
-    if (!text) return true;
-    if (strcmp(text, "auto") == 0 || strcmp(text, "-1") == 0) {
-        *out = 0;
-        return true;
-    }
-    bool ok = read_amount(text, &number, &unit);
-    if (ok && strcmp(unit, "k") == 0) number *= 1000;
-    else if (ok && strcmp(unit, "K") == 0) number *= 1024;
-    else ok = ok && !*unit;
-    if (!ok || number < 16 || number > EY_MAX_CONTEXT)
-        return ey_fail(e, EY_BAD_REQUEST, "--%s takes tokens from 16 to %d, as 4096, 4k, 4K or auto, not \"%s\"", name, EY_MAX_CONTEXT, text);
-    *out = (int)number;
-    return true;
-}
-
 static bool read_seconds(int *out, const char *text, ey_err *e)
 {
     enum { MAX_SECONDS = 30 * 86400 };
@@ -67,27 +48,6 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
     if (!ok || number > MAX_SECONDS || (number > 0 && number < 1))
         return ey_fail(e, EY_BAD_REQUEST, "--idle-unload takes a time, as 300, 5m or 1h, or 0 for never, not \"%s\"", text);
     *out = (int)number;
-    return true;
-}
-
-static bool read_bytes(uint64_t *out, const char *text, ey_err *e)
-{
-    const double least = 16 << 20, most = (double)((uint64_t)1 << 44);
-    double number;
-    const char *unit;
-    static const char units[] = "KMGT";
-    if (!text) return true;
-    bool ok = read_amount(text, &number, &unit);
-    const char *scale = ok && *unit ? strchr(units, toupper((unsigned char)*unit)) : NULL;
-    if (scale) {
-        number *= pow(1024, (double)(scale - units + 1));
-        unit++;
-        if (*unit == 'i') unit++;
-    }
-    if (ok && *unit == 'B') unit++;
-    if (!ok || *unit || number < least || number > most)
-        return ey_fail(e, EY_BAD_REQUEST, "--host-memory takes a size from 16M, as 512M or 2G, not \"%s\"", text);
-    *out = (uint64_t)number;
     return true;
 }
 
@@ -239,14 +199,13 @@ static bool read_engine(struct serving *s, ey_err *e)
 {
     const struct options *o = s->options;
     ey_engine_options *engine = &s->server.engine;
-    if (!read_tokens(&engine->max_model_len, "max-model-len", o->context, e) || !read_tokens(&engine->kv_tokens, "kv-tokens", o->kv_pool, e))
-        return false;
-    if (!engine->kv_tokens) engine->kv_tokens = engine->max_model_len > DEFAULT_POOL ? engine->max_model_len : DEFAULT_POOL;
-    engine->device = o->device, engine->cpu_mask = o->cpu_mask, engine->threads = (int)o->threads;
-    engine->max_num_seqs = (int)o->max_num_seqs, engine->max_num_queued = (int)o->max_num_queued;
+    if (!engine_options_set(engine, o, e)) return false;
+    engine->shared = true;
+    engine->max_num_queued = (int)o->max_num_queued;
     engine->max_num_batched_tokens = (int)(o->max_num_batched_tokens < EY_MAX_BATCHED_TOKENS ? o->max_num_batched_tokens : EY_MAX_BATCHED_TOKENS);
     s->server.max_pixels = (uint64_t)o->max_pixels;
     if (!read_image_limit(&s->server.max_images, o->image_limit, e) || !read_processor(&s->server.max_pixels, o->processor_kwargs, e)) return false;
+    engine->max_pixels = s->server.max_pixels;
     if (o->language_only) s->server.max_images = 0;
     engine->max_images = s->server.max_images ? s->server.max_images : 1;
     return true;
@@ -260,6 +219,7 @@ static bool read_server(struct serving *s, ey_err *e)
     v->ssl_keyfile = o->ssl_keyfile, v->ssl_certfile = o->ssl_certfile;
     v->local_media_path = o->local_media_path;
     v->seed = o->seed, v->drain_seconds = (int)o->drain_seconds;
+    if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
     v->strict = o->strict, v->log_requests = o->log_requests, v->quiet = o->quiet;
     if (v->local_media_path && !path_is_directory(v->local_media_path))
         return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder", v->local_media_path);
@@ -267,7 +227,7 @@ static bool read_server(struct serving *s, ey_err *e)
            read_list(s, v->origins, &v->n_origins, SERVER_MAX_DOMAINS, "allowed-origins", &o->origins, e) &&
            read_list(s, v->hosts, &v->n_hosts, SERVER_MAX_DOMAINS, "allowed-hosts", &o->hosts, e) &&
            read_list(s, v->media_domains, &v->n_media_domains, SERVER_MAX_DOMAINS, "allowed-media-domains", &o->media_domains, e) &&
-           read_seconds(&v->idle_unload_seconds, o->idle_unload, e) && read_bytes(&v->host_bytes, o->host_memory, e) && read_keys(s, e);
+           read_seconds(&v->idle_unload_seconds, o->idle_unload, e) && read_keys(s, e);
 }
 
 int cmd_serve(const struct options *o)

@@ -62,10 +62,12 @@ static const struct command commands[] = {
      "  eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8 --max-model-len 4096\n"
      "  curl http://localhost:8000/v1/models\n"},
     {"plan", PLAN, cmd_plan, "[MODEL]", "what would be allocated where, and what would make it fit",
-     "From the checkpoint's headers alone: no weight is read and nothing is allocated. The exit status is 1 when it\n"
-     "does not fit.\n"
+     "From the checkpoint's headers alone: no weight is read and nothing is allocated. With --vram the card need not be\n"
+     "here. What the plan chooses by itself to fit is said, and what would make it fit when it does not; the exit status\n"
+     "is then 1.\n"
      "\n"
-     "  eyelet plan Qwen/Qwen3-VL-2B-Instruct-FP8 --max-num-seqs 4\n"},
+     "  eyelet plan Qwen/Qwen3-VL-2B-Instruct-FP8 --max-num-seqs 4\n"
+     "  eyelet plan Qwen/Qwen3-VL-4B-Instruct-FP8 --vram 8151MiB --vram-used 1151MiB --sm-count 30\n"},
     {"bench", BENCH, cmd_bench, "", "how fast: load, vision, prefill, decode",
      "Runs each phase on a picture of its own and prints its share of what this machine can do at most, measured in\n"
      "the same run: reading memory for decode, multiply-adds for vision and prefill.\n"},

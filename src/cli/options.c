@@ -1,6 +1,7 @@
 /* Arguments → struct options, by the table in options.def. Knows no command but by its bit. */
 #include "cli/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 #include "cli/nearest.h"
 #include "cli/vllm_flags.h"
 
-enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, NUMBER, LIST_OF_TEXTS, WORDS, FLAG };
+enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, TOKENS, SIZE, NUMBER, LIST_OF_TEXTS, WORDS, FLAG };
 
 struct option_row {
     const char *name;
@@ -110,6 +111,52 @@ static bool set_real(double *field, const struct option_row *row, const char *va
                    (long long)row->most, value);
 }
 
+/* A decimal number and what follows it; false: there is none, or it is negative. */
+static bool read_amount(const char *text, double *number, const char **unit)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0])) return false;
+    *number = strtod(text, &end);
+    *unit = end;
+    return isfinite(*number);
+}
+
+/* 4096, 4k (4000), 4K (4096), 25.6k; auto and -1 are 0. */
+static bool set_tokens(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    double number = 0;
+    const char *unit = "";
+    bool is_auto = strcmp(value, "auto") == 0 || strcmp(value, "-1") == 0, ok = is_auto || read_amount(value, &number, &unit);
+    if (ok && strcmp(unit, "k") == 0) number *= 1000;
+    else if (ok && strcmp(unit, "K") == 0) number *= 1024;
+    else ok = ok && !*unit;
+    if (!ok || (!is_auto && number < (double)row->least) || number > (double)row->most)
+        return ey_fail(e, EY_BAD_REQUEST, "--%s takes tokens from %lld to %lld, as 4096, 4k, 4K or auto, not \"%s\"", row->name, (long long)row->least,
+                       (long long)row->most, value);
+    *field = (int64_t)number;
+    return true;
+}
+
+/* 512M, 2G, 8151MiB, 1073741824: units are powers of 1024. */
+static bool set_size(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    static const char units[] = "KMGT";
+    double number = 0;
+    const char *unit = "";
+    bool ok = read_amount(value, &number, &unit);
+    const char *scale = ok && *unit ? strchr(units, toupper((unsigned char)*unit)) : NULL;
+    if (scale) {
+        number *= pow(1024, (double)(scale - units + 1));
+        unit++;
+        if (*unit == 'i') unit++;
+    }
+    if (ok && *unit == 'B') unit++;
+    if (!ok || *unit || number < (double)row->least || number > (double)row->most)
+        return ey_fail(e, EY_BAD_REQUEST, "--%s takes a size from %lldM, as 512M, 2G or 8151MiB, not \"%s\"", row->name, (long long)(row->least >> 20), value);
+    *field = (int64_t)number;
+    return true;
+}
+
 static bool add_text(struct text_list *list, const struct option_row *row, const char *value, ey_err *e)
 {
     if (!value[0]) return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
@@ -142,6 +189,8 @@ static bool set_value(struct options *o, const struct option_row *row, const cha
     case INT:
     case OPTIONAL_INT: return set_number(field, row, value, e);
     case NUMBER: return set_real(field, row, value, e);
+    case TOKENS: return set_tokens(field, row, value, e);
+    case SIZE: return set_size(field, row, value, e);
     case LIST_OF_TEXTS:
     case WORDS: return add_text(field, row, value, e);
     case CHOICE:
@@ -242,7 +291,7 @@ static bool read_argument(struct options *o, enum command_bit command, char **at
 bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e)
 {
     *o = (struct options){.logprobs = -1, .top_k = -1, .seed = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN,
-                           .repetition_penalty = NAN, .presence_penalty = NAN, .frequency_penalty = NAN};
+                           .repetition_penalty = NAN, .presence_penalty = NAN, .frequency_penalty = NAN, .gpu_memory_utilization = NAN};
     o->args = calloc((size_t)argc + 1, sizeof(*o->args));
     if (!o->args) return ey_fail_memory(e, "the arguments", (size_t)argc * sizeof(*o->args));
     if (!set_defaults(o, command, e)) return false;

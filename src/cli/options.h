@@ -14,6 +14,8 @@ enum command_bit {
 };
 /* Commands that answer about pictures, and those of them that sample as the model recommends. */
 enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT, SAMPLED = ASK | CAPTION | SCENE | CHAT };
+/* Commands that open an engine, or ask what it would take. */
+enum { ENGINES = ANSWERS | BENCH | PLAN | SERVE };
 
 enum { MAX_PIXELS_NATIVE = -1 };
 
@@ -28,6 +30,11 @@ struct options {
     const char *server, *api_key, *model, *device, *cpu_mask, *detail, *draw;
     int64_t threads, max_model_len, max_tokens, runs;
     int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
+    const char *kv_cache_dtype, *head, *vision_weights;
+    double gpu_memory_utilization; /* NaN: not given */
+    int64_t gpu_memory;            /* bytes; 0: not given */
+    bool enforce_eager;
+    int64_t vram, vram_used, sm_count; /* of a card that need not be here; 0: not given */
     int64_t max_pixels; /* 0: as detail says */
     int64_t logprobs;   /* < 0: none */
     int64_t top_k, seed; /* < 0: not given */
@@ -35,9 +42,9 @@ struct options {
     struct text_list stop, choices;
     const char *schema, *prompt;
     /* serve */
-    const char *context, *kv_pool, *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit, *processor_kwargs;
-    const char *idle_unload, *host_memory;
-    int64_t port, max_num_queued, drain_seconds;
+    const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit, *processor_kwargs;
+    const char *idle_unload;
+    int64_t host_memory, port, max_num_queued, drain_seconds;
     struct text_list names, api_keys, origins, hosts, media_domains;
     bool language_only, insecure, strict, log_requests;
     const char *passed_over[64]; /* flags of vLLM that mean nothing here */

@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "cli/cancel.h"
+#include "cli/engine_options.h"
 #include "cli/model_default.h"
 #include "client/remote.h"
 
@@ -24,26 +25,41 @@ static void show_loading(void *user, const char *phase, uint64_t done, uint64_t 
     progress_phase(user, phase, done, total);
 }
 
+/* What the plan did to fit, for somebody who wonders why an answer is less exact or a context shorter. */
+static void tell_choices(void *user, const ey_plan *plan)
+{
+    struct session *s = user;
+    progress_clear(&s->progress);
+    for (size_t i = 0; i < plan->n_choices && !s->options->quiet; i++) fprintf(stderr, "eyelet: %s\n", plan->choices[i]);
+}
+
 static bool open_engine(struct session *s, ey_err *e)
 {
     const struct options *o = s->options;
     if (!model_choose(s->model, o->model, o->quiet, e)) return false;
     ey_engine_options engine = ey_engine_defaults();
+    if (!engine_options_set(&engine, o, e)) return false;
     engine.model = s->model;
-    engine.threads = (int)o->threads;
-    engine.max_model_len = (int)o->max_model_len;
-    engine.max_images = s->max_images;
-    if (o->device) engine.device = o->device;
-    engine.cpu_mask = o->cpu_mask;
+    engine.max_num_seqs = 1, engine.max_images = s->max_images;
     engine.progress = show_loading, engine.progress_user = &s->progress;
+    engine.planned = tell_choices, engine.planned_user = s;
     return ey_engine_open(&s->engine, &engine, e);
 }
 
 /* Options that shape an engine, which is the server's own affair. */
 static bool check_for_server(const struct options *o, ey_err *e)
 {
-    const char *name = o->threads > 0 ? "threads" : o->max_model_len > 0 ? "max-model-len" : o->cpu_mask ? "cpu-mask" :
-                       o->parse_special ? "parse-special" : o->device && strcmp(o->device, "auto") != 0 ? "device" : NULL;
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {
+        {"threads", o->threads > 0}, {"max-model-len", o->max_model_len > 0}, {"cpu-mask", o->cpu_mask != NULL}, {"parse-special", o->parse_special},
+        {"device", o->device && strcmp(o->device, "auto") != 0}, {"max-num-batched-tokens", o->max_num_batched_tokens > 0},
+        {"kv-cache-dtype", o->kv_cache_dtype != NULL}, {"head", o->head != NULL}, {"vision-weights", o->vision_weights != NULL},
+        {"gpu-memory-utilization", !isnan(o->gpu_memory_utilization)}, {"gpu-memory", o->gpu_memory > 0}, {"enforce-eager", o->enforce_eager},
+    };
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]) && !name; i++) name = options[i].given ? options[i].name : NULL;
     return !name || ey_fail(e, EY_BAD_REQUEST, "--%s is not possible with a server (%.200s): it says how its model runs", name, o->server);
 }
 

@@ -10,10 +10,12 @@ static bool alloc(ey_engine *engine, dev *out, enum plan_row row, ey_err *e)
 }
 
 /* Buffers of `n` elements each, one after the other. */
-static void carve(ey_engine *engine, dev memory, const size_t *elements, dev *const *out, int n)
+static void carve(ey_engine *engine, dev memory, const size_t *elements, const enum element *kind, dev *const *out, int n)
 {
-    size_t at = 0;
-    for (int i = 0; i < n; at += elements[i++]) *out[i] = engine->be->ops->at(engine->be, memory, at);
+    for (int i = 0; i < n; i++) {
+        *out[i] = memory;
+        memory = engine->be->ops->at(engine->be, memory, kind[i], elements[i]);
+    }
 }
 
 static void carve_step(ey_engine *engine, dev memory, struct step_buffers *b)
@@ -21,7 +23,7 @@ static void carve_step(ey_engine *engine, dev memory, struct step_buffers *b)
     size_t elements[STEP_BUFFERS];
     dev *const out[STEP_BUFFERS] = {[STEP_X] = &b->x, [STEP_Q] = &b->q, [STEP_O] = &b->o, [STEP_H] = &b->h, [STEP_ROPE] = &b->rope};
     plan_step_elements(elements, &engine->model.text, b->max_rows);
-    carve(engine, memory, elements, out, STEP_BUFFERS);
+    carve(engine, memory, elements, plan_step_kind, out, STEP_BUFFERS);
 }
 
 static void carve_tower(ey_engine *engine, dev memory)
@@ -31,7 +33,7 @@ static void carve_tower(ey_engine *engine, dev memory)
     dev *const out[TOWER_BUFFERS] = {[TOWER_X] = &ws->vision_x, [TOWER_QKV] = &ws->vision_qkv, [TOWER_O] = &ws->vision_o,
                                      [TOWER_H] = &ws->vision_h, [TOWER_ROPE] = &ws->vision_rope};
     plan_tower_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches);
-    carve(engine, memory, elements, out, TOWER_BUFFERS);
+    carve(engine, memory, elements, plan_tower_kind, out, TOWER_BUFFERS);
 }
 
 /* Tower and chunk lie over each other: they never run at the same time. */
@@ -48,7 +50,7 @@ static bool open_workspace(ey_engine *engine, ey_err *e)
     carve_step(engine, engine->shared_memory, &ws->chunk);
     carve_tower(engine, engine->shared_memory);
     size_t level = (size_t)p->feature_rows * (size_t)engine->model.text.hidden;
-    for (int i = 0; i <= engine->model.vision.n_deepstack; i++) ws->features[i] = engine->be->ops->at(engine->be, engine->feature_memory, (size_t)i * level);
+    for (int i = 0; i <= engine->model.vision.n_deepstack; i++) ws->features[i] = engine->be->ops->at(engine->be, engine->feature_memory, ELEMENT_FEATURE, (size_t)i * level);
     return true;
 }
 
@@ -73,6 +75,8 @@ static bool open_batch(ey_engine *engine, ey_err *e)
     h->pixels = arena_array(a, rows, sizeof(float) * (size_t)vision_patch_width(&engine->model.vision));
     h->patch_positions = arena_array(a, rows, 3 * sizeof(int32_t));
     h->logits = arena_array(a, (size_t)engine->model.text.vocabulary, sizeof(float));
+    h->normed = arena_array(a, (size_t)engine->model.text.hidden, sizeof(float));
+    h->exact_norm = arena_array(a, (size_t)engine->model.text.hidden, sizeof(float));
     h->token = arena_array(a, rows, sizeof(int32_t));
     h->feature = arena_array(a, rows, sizeof(int32_t));
     h->seq = arena_array(a, rows, sizeof(int32_t));
@@ -82,7 +86,7 @@ static bool open_batch(ey_engine *engine, ey_err *e)
     h->out_rows = arena_array(a, seqs, sizeof(int32_t));
     engine->part = arena_array(a, seqs, sizeof(*engine->part));
     engine->running = arena_array(a, seqs, sizeof(*engine->running));
-    return (h->pixels && h->patch_positions && h->logits && h->token && h->feature && h->seq && h->index && h->position && h->block_table &&
+    return (h->pixels && h->patch_positions && h->logits && h->normed && h->exact_norm && h->token && h->feature && h->seq && h->index && h->position && h->block_table &&
             h->out_rows && engine->part && engine->running) ||
            ey_fail_memory(e, "host buffers", a->used);
 }

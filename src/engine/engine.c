@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "backend/convert.h"
 #include "base/memory.h"
 #include "constrain/constrain.h"
 #include "engine/pictures.h"
@@ -36,7 +37,7 @@ const char *ey_version(void)
     return EY_VERSION;
 }
 
-static bool open_headers(ey_engine *engine, const char *name, ey_err *e)
+bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e)
 {
     char directory[EY_MAX_PATH];
     if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model is named; use --model");
@@ -58,61 +59,66 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
     return true;
 }
 
-static bool open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+/* The card where there is one that can be used; one that is too small is not passed over in silence. */
+static bool open_best_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    ey_err no_card = {0};
+    if (backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, &no_card)) return true;
+    if (no_card.code != EY_NO_DEVICE) return *e = no_card, false;
+    return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
+}
+
+bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     const char *device = options->device ? options->device : "auto";
     if (options->threads < 0 || options->threads > EY_MAX_THREADS)
         return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors", options->threads, EY_MAX_THREADS);
     if (!pool_create(&engine->pool, options->threads, e)) return false;
     if (strcmp(device, "ref") == 0) return backend_ref_create(&engine->be, engine->pool, e);
-    if (strcmp(device, "cpu") == 0 || strcmp(device, "auto") == 0)
-        return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
-    return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\" in this build; use auto, cpu or ref", device);
+    if (strcmp(device, "cpu") == 0) return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
+    if (strcmp(device, "cuda") == 0) return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
+    if (strcmp(device, "auto") == 0) return open_best_backend(engine, options, e);
+    return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref", device);
 }
 
-enum { DEFAULT_QUEUED = 64 };
-
-static struct plan_limits limits_of(const ey_engine_options *o)
+/* Steps of one row of each of n requests are written down once, where that makes them faster. */
+static bool record_steps(ey_engine *engine, ey_err *e)
 {
-    return (struct plan_limits){o->max_model_len, o->kv_tokens, o->max_num_seqs, o->max_num_batched_tokens, o->max_images};
+    struct backend *be = engine->be;
+    struct host_buffers *h = &engine->host;
+    for (int n = 1; be->ops->record_begin && n <= engine->max_num_seqs; n++) {
+        const struct batch batch = {n, n, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table};
+        h->feature[n - 1] = -1, h->seq[n - 1] = n - 1, h->out_rows[n - 1] = n - 1;
+        if (!be->ops->record_begin(be, n)) return true;
+        decoder_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch, h->out_rows, n, engine->logits, NULL);
+        if (!be->ops->record_end(be, e)) return false;
+    }
+    return true;
 }
 
-static bool choose_limits(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+/* What computes the best logits again beside an 8-bit head: the head as stored, and the norm before it. */
+static void keep_exact_head(ey_engine *engine, const struct weight *head, const struct weight *norm)
 {
-    const struct plan_limits limits = limits_of(o);
-    const struct plan *p = &engine->plan;
-    if (!plan_make(&engine->plan, &engine->model, engine->be, &limits, e)) return false;
-    for (int row = 0; row < PLAN_ROWS; row++) engine->plan_item[row] = plan_item(p, row);
-    engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
-    engine->max_model_len = p->max_model_len, engine->max_blocks = p->max_blocks;
-    engine->max_num_seqs = p->max_num_seqs, engine->max_images = p->max_images;
-    engine->max_unread = DEFAULT_UNREAD, engine->unread_seconds = UNREAD_SECONDS, engine->slice_seconds = SLICE_SECONDS;
-    engine->budget = o->budget;
-    engine->stats = (ey_stats){.kv_blocks = p->kv.n_blocks, .image_rows = p->feature_rows, .image_bytes = p->bytes[PLAN_IMAGES]};
-    return (engine->max_num_queued > 0 && engine->max_num_queued <= EY_MAX_QUEUED) ||
-           ey_fail(e, EY_BAD_REQUEST, "max_num_queued is %d; it must be from 1 to %d", engine->max_num_queued, EY_MAX_QUEUED);
+    engine->exact_head = *head;
+    weight_floats(engine->host.exact_norm, norm->data, norm->dtype, (size_t)norm->cols);
 }
 
-/* Reserved memory takes no pages yet: what would not fit is refused now, not killed later. */
-static bool check_memory(const ey_engine *engine, const ey_engine_options *o, ey_err *e)
+static bool load(ey_engine *engine, ey_err *e)
 {
-    const struct plan *p = &engine->plan;
-    const struct plan_limits limits = limits_of(o);
-    uint64_t left = memory_available();
-    if (p->allocated <= left) return true;
-    int fits = plan_longest_context(&engine->model, engine->be, &limits, left);
-    ey_fail(e, EY_NO_MEMORY, "a context of %d tokens and a KV pool of %d need %llu MiB of memory beside the model's file, and %llu MiB are available",
-            p->max_model_len, p->kv_tokens, (unsigned long long)(p->allocated >> 20), (unsigned long long)(left >> 20));
-    size_t n = strlen(e->text);
-    if (fits) snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d", fits);
-    return false;
+    const struct placements where = plan_placements(&engine->plan);
+    const struct weight head = engine->model.head, norm = engine->model.final_norm; /* in the file */
+    const struct backend_ops *op = engine->be->ops;
+    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, &where, e) ||
+        !engine_buffers_open(engine, e) || !record_steps(engine, e))
+        return false;
+    if (where.head == PLACE_EIGHT_BIT) keep_exact_head(engine, &head, &norm);
+    return scheduler_start(engine, e);
 }
 
 static bool open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return open_headers(engine, options->model, e) && open_tokenizer(engine, e) && open_backend(engine, options, e) &&
-           choose_limits(engine, options, e) && check_memory(engine, options, e) && model_place(&engine->model, engine->be, e) &&
-           engine_buffers_open(engine, e) && scheduler_start(engine, e);
+    return engine_open_headers(engine, options->model, e) && open_tokenizer(engine, e) && engine_open_backend(engine, options, e) &&
+           engine_plan(engine, options, e) && engine_check_plan(engine, options, e) && load(engine, e);
 }
 
 /* For waits until a time that nobody sets back. */
@@ -125,7 +131,7 @@ static void open_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&monotonic);
 }
 
-static ey_engine *engine_new(ey_err *e)
+ey_engine *engine_new(ey_err *e)
 {
     ey_engine *engine = calloc(1, sizeof(*engine));
     if (!engine) {
@@ -183,13 +189,19 @@ void ey_engine_close(ey_engine **out)
 
 const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n)
 {
-    *n = PLAN_ROWS;
+    *n = (size_t)engine->n_plan_items;
     return engine->plan_item;
 }
 
 ey_sampling ey_model_sampling(const ey_engine *engine)
 {
     return engine->model.sampling;
+}
+
+/* All that is neither weights nor KV cache. */
+static uint64_t workspace_bytes(const struct plan *p)
+{
+    return p->bytes[PLAN_IMAGES] + p->bytes[PLAN_SHARED] + p->bytes[PLAN_STEP] + p->bytes[PLAN_LOGITS] + p->bytes[PLAN_SCRATCH] + p->bytes[PLAN_HOST];
 }
 
 ey_engine_info ey_engine_describe(const ey_engine *engine)
@@ -206,7 +218,7 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .vocabulary = engine->model.text.vocabulary,
         .weight_bytes = engine->model.weight_bytes,
         .kv_bytes = engine->plan.bytes[PLAN_KV],
-        .workspace_bytes = engine->plan.allocated - engine->plan.bytes[PLAN_KV],
+        .workspace_bytes = workspace_bytes(&engine->plan),
         .load_seconds = engine->load_seconds,
     };
 }
@@ -241,55 +253,4 @@ bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char *
     if (ok) *text = out.data, *n = out.size; /* the caller's from here */
     else buf_free(&out);
     return ok || ey_fail_memory(e, "the text of tokens", n_ids);
-}
-
-/* ---- the plan alone ---- */
-
-static void add_change(ey_plan *out, const ey_engine *engine, const struct plan_limits *limits, const char *fmt, int value)
-{
-    struct plan changed;
-    if (!plan_make(&changed, &engine->model, engine->be, limits, NULL)) return;
-    snprintf(out->changes[out->n_changes].options, sizeof(out->changes[0].options), fmt, value);
-    out->changes[out->n_changes].total_bytes = changed.allocated;
-    out->changes[out->n_changes++].fits = changed.allocated <= out->budget_bytes;
-}
-
-static void suggest(ey_plan *out, const ey_engine *engine, const struct plan_limits *limits)
-{
-    struct plan_limits shorter = *limits, fewer = *limits, smaller = *limits;
-    int context = plan_longest_context(&engine->model, engine->be, limits, out->budget_bytes);
-    smaller.max_num_batched_tokens = 64;
-    if (out->max_model_len > 2048) shorter.max_model_len = 2048, shorter.kv_tokens = 0, add_change(out, engine, &shorter, "--max-model-len %d", 2048);
-    if (context && context != 2048) shorter.max_model_len = context, shorter.kv_tokens = 0, add_change(out, engine, &shorter, "--max-model-len %d", context);
-    if (out->max_num_seqs > 1) fewer.max_num_seqs = 1, add_change(out, engine, &fewer, "--max-num-seqs %d", 1);
-    add_change(out, engine, &smaller, "--max-num-batched-tokens %d", smaller.max_num_batched_tokens);
-}
-
-static void fill_plan(ey_plan *out, const ey_engine *engine)
-{
-    const struct plan *p = &engine->plan;
-    const uint64_t side = (uint64_t)(engine->model.patch_spec.patch * engine->model.patch_spec.merge);
-    snprintf(out->directory, sizeof(out->directory), "%s", checkpoint_directory(engine->ckpt));
-    out->device = engine->be->ops->name;
-    out->n_items = PLAN_ROWS;
-    for (int row = 0; row < PLAN_ROWS; row++) out->items[row] = engine->plan_item[row];
-    out->file_bytes = p->bytes[PLAN_WEIGHTS], out->total_bytes = p->allocated;
-    out->budget_bytes = memory_available();
-    out->fits = out->total_bytes <= out->budget_bytes;
-    out->max_model_len = p->max_model_len, out->kv_tokens = p->kv.n_blocks * KV_BLOCK, out->max_num_seqs = p->max_num_seqs;
-    out->max_pixels = picture_pixels(EY_DETAIL_AUTO);
-    if (out->max_pixels > engine->model.patch_spec.max_pixels) out->max_pixels = engine->model.patch_spec.max_pixels;
-    if (out->max_pixels > (uint64_t)p->max_visual * side * side) out->max_pixels = (uint64_t)p->max_visual * side * side;
-}
-
-bool ey_plan_make(const ey_engine_options *options, ey_plan *out, ey_err *e)
-{
-    const struct plan_limits limits = limits_of(options);
-    *out = (ey_plan){0};
-    ey_engine *engine = engine_new(e);
-    bool ok = engine && open_headers(engine, options->model, e) && open_backend(engine, options, e) && choose_limits(engine, options, e);
-    if (ok) fill_plan(out, engine);
-    if (ok && !out->fits) suggest(out, engine, &limits);
-    ey_engine_close(&engine);
-    return ok;
 }

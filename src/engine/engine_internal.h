@@ -15,6 +15,7 @@ struct host_buffers {
     float *pixels;              /* [max_rows, patch_width] of a tile of the picture in the tower */
     int32_t *patch_positions;   /* [max_rows, 3] */
     float *logits;              /* [vocabulary] */
+    float *normed, *exact_norm; /* [hidden] for logits that are computed again */
     int32_t *token, *feature, *seq, *index; /* [max_rows] of one step */
     int32_t *position;          /* [max_rows, 3] */
     int32_t *block_table;       /* [max_num_seqs, max_blocks] */
@@ -54,8 +55,10 @@ struct ey_engine {
     size_t longest_token; /* bytes */
 
     /* planned memory */
+    struct device_facts facts; /* of the device, as it was when the plan was made */
     struct plan plan;
     ey_plan_item plan_item[PLAN_ROWS];
+    int n_plan_items;
     struct workspace ws;
     dev step_memory, shared_memory, feature_memory; /* that the workspace's buffers lie in */
     struct kv_cache kv;
@@ -63,6 +66,7 @@ struct ey_engine {
     float *logits;              /* [max_num_seqs, vocabulary] on the device */
     struct host_buffers host;
     struct arena arena;         /* of the host buffers */
+    struct weight exact_head;   /* as stored, where the device has an 8-bit one; data NULL: it has this */
 
     /* the scheduler's own */
     struct sampler_scratch scratch;
@@ -92,6 +96,15 @@ struct ey_engine {
     char **token_text;          /* [vocabulary] made at first use of ey_token_text */
     pthread_mutex_t token_lock;
 };
+
+/* ---- the parts of opening (engine.c, planning.c) ---- */
+ey_engine *engine_new(ey_err *e);
+bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e);
+bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* Fills engine->plan and the limits that follow from it, and tells it to who asked for it. */
+bool engine_plan(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* False: the plan does not fit; *e says by how much, and what would. */
+bool engine_check_plan(const ey_engine *engine, const ey_engine_options *options, ey_err *e);
 
 /* Allocates what engine->plan says. */
 bool engine_buffers_open(ey_engine *engine, ey_err *e);

@@ -21,11 +21,12 @@ uint64_t picture_pixels(ey_detail detail)
 }
 
 /* The checkpoint's spec with this part's budget: never more than the checkpoint's, nor than the picture's share of
- * half the context. */
+ * half the context, nor than the plan has room for. */
 static struct patch_spec spec_for(const ey_engine *engine, const ey_part *part, size_t n_pictures)
 {
     struct patch_spec spec = engine->model.patch_spec;
-    uint64_t side = (uint64_t)(spec.patch * spec.merge), share = (uint64_t)engine->plan.max_visual / n_pictures * side * side;
+    uint64_t side = (uint64_t)(spec.patch * spec.merge), most = (uint64_t)engine->plan.max_picture;
+    uint64_t tokens = (uint64_t)engine->plan.max_visual / n_pictures, share = (tokens < most ? tokens : most) * side * side;
     uint64_t max = part->max_pixels ? part->max_pixels : picture_pixels(part->detail);
     if (max > spec.max_pixels) max = spec.max_pixels;
     if (max > share) max = share;

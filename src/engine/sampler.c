@@ -111,30 +111,28 @@ static struct candidate_token pop_best(struct candidate_token *heap, int *n)
     return best;
 }
 
-static void fill_heap(struct sampler *s)
+static void make_heap(struct candidate_token *heap, int n)
 {
-    for (int32_t i = 0; i < s->vocabulary; i++)
-        s->scratch->heap[i] = (struct candidate_token){s->scratch->scores[i] / s->options.temperature, i};
-    for (int i = s->vocabulary / 2 - 1; i >= 0; i--) sift_down(s->scratch->heap, s->vocabulary, i);
+    for (int i = n / 2 - 1; i >= 0; i--) sift_down(heap, n, i);
 }
 
-static double total_weight(const struct sampler *s, float best)
+static double total_weight(const struct sampler *s, int n, float best)
 {
     double sum = 0;
-    for (int i = 0; i < s->vocabulary; i++) sum += exp((double)(s->scratch->heap[i].score - best));
+    for (int i = 0; i < n; i++) sum += exp((double)(s->scratch->heap[i].score - best));
     return sum;
 }
 
 /* Moves the best candidates to the array's end, best first from there down: the heap shrinks as they leave it.
  * Returns how many stay after top-k (ties of the k-th kept), top-p and min-p. */
-static int keep_candidates(struct sampler *s)
+static int keep_candidates(struct sampler *s, int n_heap)
 {
     const ey_sampling *o = &s->options;
     struct candidate_token *heap = s->scratch->heap;
     double *probability = s->scratch->probability;
     float best = heap[0].score;
-    int n_heap = s->vocabulary, n = 0, top_k = o->top_k > 0 && o->top_k < s->vocabulary ? o->top_k : 0;
-    double total = top_k ? 0 : total_weight(s, best), before = 0;
+    int n = 0, top_k = o->top_k > 0 && o->top_k < s->vocabulary ? o->top_k : 0;
+    double total = top_k ? 0 : total_weight(s, n_heap, best), before = 0;
     struct candidate_token last = {0};
     while (n_heap) {
         double weight = exp((double)(heap[0].score - best));
@@ -160,16 +158,17 @@ static double uniform(uint64_t seed, uint64_t step)
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-static int32_t draw(struct sampler *s)
+/* From the heap's n candidates, whose scores are divided by the temperature. */
+static int32_t draw(struct sampler *s, int n_heap)
 {
-    fill_heap(s);
+    make_heap(s->scratch->heap, n_heap);
     const double *probability = s->scratch->probability;
-    int n = keep_candidates(s), i = 0;
+    int n = keep_candidates(s, n_heap), i = 0;
     double sum = 0, left;
     for (int k = 0; k < n; k++) sum += probability[k];
     left = uniform(s->options.seed, s->step) * sum;
     while (i + 1 < n && left >= probability[i]) left -= probability[i++];
-    return s->scratch->heap[s->vocabulary - 1 - i].id;
+    return s->scratch->heap[n_heap - 1 - i].id;
 }
 
 static void forbid(float *scores, int n, const struct allowed *allowed)
@@ -181,13 +180,71 @@ static void forbid(float *scores, int n, const struct allowed *allowed)
     for (int k = 0; k < allowed->n_end; k++) scores[allowed->end[k]] = end[k];
 }
 
-int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed)
+static void fill_scores(struct sampler *s, const float *logits, const struct allowed *allowed)
 {
     float *scores = s->scratch->scores;
     for (int32_t i = 0; i < s->vocabulary; i++) scores[i] = penalised(s, logits[i], i);
     for (size_t i = 0; i < s->n_bias; i++) scores[s->bias[i].id] += s->bias[i].bias;
     if (allowed) forbid(scores, s->vocabulary, allowed);
-    int32_t id = s->options.temperature >= COLDEST ? draw(s) : logits_argmax(scores, s->vocabulary);
+}
+
+static int32_t draw_from_all(struct sampler *s)
+{
+    for (int32_t i = 0; i < s->vocabulary; i++)
+        s->scratch->heap[i] = (struct candidate_token){s->scratch->scores[i] / s->options.temperature, i};
+    return draw(s, s->vocabulary);
+}
+
+int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed)
+{
+    fill_scores(s, logits, allowed);
+    int32_t id = s->options.temperature >= COLDEST ? draw_from_all(s) : logits_argmax(s->scratch->scores, s->vocabulary);
     sampler_recall(s, id);
     return id;
+}
+
+/* ---- from the best alone ---- */
+
+bool sampler_is_exact_from(const ey_sampling *o, int n)
+{
+    return o->temperature < COLDEST || (o->top_k > 0 && o->top_k <= n);
+}
+
+/* Nothing that a penalty or a bias may lift above its logit. */
+static bool only_lowers(const struct sampler *s)
+{
+    const ey_sampling *o = &s->options;
+    return s->n_bias == 0 && o->repetition_penalty >= 1 && o->presence_penalty >= 0 && o->frequency_penalty >= 0;
+}
+
+/* A token that is not among the best has a score of at most the last one's logit: what is above that is certain. */
+bool sampler_pick_best(struct sampler *s, const struct best_logits *best, bool approximate, int32_t *id)
+{
+    struct candidate_token *heap = s->scratch->heap;
+    bool warm = s->options.temperature >= COLDEST;
+    int n = 0, certain = 0, wanted = warm ? s->options.top_k : 1, most = approximate ? BEST_LOGITS / 2 : BEST_LOGITS;
+    while (n < BEST_LOGITS && best->token[n].id >= 0) n++;
+    if (!n || !only_lowers(s) || !sampler_is_exact_from(&s->options, most) || isnan(best->token[0].logit)) return false;
+    float least = n < s->vocabulary ? best->token[n - 1].logit : -INFINITY;
+    for (int i = 0; i < n; i++) {
+        float score = penalised(s, best->token[i].logit, best->token[i].id);
+        certain += score > least;
+        heap[i] = (struct candidate_token){warm ? score / s->options.temperature : score, best->token[i].id};
+    }
+    if (certain < wanted && n < s->vocabulary) return false;
+    if (warm) *id = draw(s, n);
+    else make_heap(heap, n), *id = heap[0].id;
+    sampler_recall(s, *id);
+    return true;
+}
+
+int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most)
+{
+    struct candidate_token *heap = s->scratch->heap;
+    int n = s->vocabulary, found = 0;
+    fill_scores(s, logits, allowed);
+    for (int32_t i = 0; i < n; i++) heap[i] = (struct candidate_token){s->scratch->scores[i], i};
+    make_heap(heap, n);
+    while (found < most && n) ids[found++] = pop_best(heap, &n).id;
+    return found;
 }

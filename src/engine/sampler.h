@@ -3,6 +3,7 @@
 #ifndef EY_ENGINE_SAMPLER_H
 #define EY_ENGINE_SAMPLER_H
 
+#include "backend/backend.h"
 #include "base/buf.h"
 #include "eyelet.h"
 
@@ -44,6 +45,14 @@ struct allowed {
 };
 /* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals. NULL: all are allowed. */
 int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed);
+
+/* The same from a row's best alone. False: they do not decide it, ask for all. `approximate`: what is not among them is no better
+ * than approximately known, so that the best decide only as far as half of them. */
+bool sampler_pick_best(struct sampler *s, const struct best_logits *best, bool approximate, int32_t *id);
+/* Ids of the best `most` scores after penalties, bias and mask; returns how many. */
+int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most);
+/* Whether a draw needs only the best n. */
+bool sampler_is_exact_from(const ey_sampling *options, int n);
 
 /* Options that cannot be: named with their value and range. */
 bool sampling_check(const ey_sampling *options, ey_err *e);

@@ -406,15 +406,13 @@ static void finish_part(ey_engine *engine, const struct part *part)
         if (t->entry[i] && picture_ends_before(&t->prompt->picture[i], (size_t)t->computed)) unpin_picture(engine, t, i);
 }
 
-static void take_token(ey_engine *engine, ey_ticket *t, int out)
+static void take_token(ey_engine *engine, ey_ticket *t, const struct row_of_step *row)
 {
-    int vocabulary = engine->model.text.vocabulary;
-    engine->be->ops->read_logits(engine->be, engine->host.logits, engine->logits + (size_t)out * (size_t)vocabulary, (size_t)vocabulary);
     if (t->first_token <= 0) {
         t->first_token = seconds_now();
         t->answer.prefill_seconds = t->first_token - t->admitted - t->answer.vision_seconds;
     }
-    bool over = ticket_take_token(t, engine->host.logits);
+    bool over = ticket_take_token(t, row);
     pthread_mutex_lock(&engine->lock);
     engine->stats.generated_tokens++;
     if (over) end_running(engine, t, NULL);
@@ -462,8 +460,12 @@ static void run_step(ey_engine *engine, int n_parts)
     for (int i = 0; i < n_parts; i++) finish_part(engine, &engine->part[i]);
     engine->stats.steps++, engine->stats.step_seconds += seconds_now() - start;
     pthread_mutex_unlock(&engine->lock);
-    for (int i = 0, out = 0; i < n_parts; i++)
-        if (engine->part[i].wants_logits) take_token(engine, engine->part[i].ticket, out++);
+    for (int i = 0, out = 0; i < n_parts; i++) {
+        if (!engine->part[i].wants_logits) continue;
+        const struct row_of_step row = {out, buffers->x, engine->host.out_rows[out]};
+        take_token(engine, engine->part[i].ticket, &row);
+        out++;
+    }
 }
 
 /* ---- a slice of the tower ---- */
@@ -522,11 +524,6 @@ static bool watch_tower(ey_engine *engine, double seconds)
 
 static void finish_pass(ey_engine *engine)
 {
-    ey_err e;
-    if (!engine->be->ops->finish(engine->be, &e)) {
-        fail_running(engine, &e);
-        return;
-    }
     pthread_mutex_lock(&engine->lock);
     engine->pass_entry->ready = true;
     end_pass(engine);
@@ -537,12 +534,18 @@ static void finish_pass(ey_engine *engine)
 /* A tile at least, and as many as the turn that began at `start` has time for. */
 static void run_tower(ey_engine *engine, double start)
 {
+    ey_err e;
     double now = seconds_now();
     start_pass(engine); /* who runs, and what they hold, is this thread's to change */
     bool busy = engine->pass_entry != NULL;
     while (busy) {
         double before = now;
         bool more = vision_pass_step(&engine->pass, &engine->model, engine->be, &engine->ws);
+        /* where others wait, a slice is over when its work is done, not when it is enqueued */
+        if ((!more || engine->n_running > 1) && !engine->be->ops->finish(engine->be, &e)) {
+            fail_running(engine, &e);
+            return;
+        }
         now = seconds_now();
         busy = watch_tower(engine, now - before) && now - start < engine->slice_seconds;
         if (more) continue;
@@ -592,6 +595,7 @@ static void *run_scheduler(void *user)
 {
     ey_engine *engine = user;
     int n_parts;
+    if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
     pthread_mutex_lock(&engine->lock);
     while (!engine->closing) {
         if (!choose_work(engine, &n_parts)) {

@@ -272,20 +272,10 @@ static void publish_rest(ey_ticket *t)
     if (!t->stopper.stopped) buf_add(&t->ready, t->stopper.pending.data, t->stopper.pending.size);
 }
 
-/* What the grammar lets through, and the end where it may be. */
-static int32_t pick(ey_ticket *t, const float *logits)
-{
-    const struct model *m = &t->engine->model;
-    if (!t->constraint) return sampler_pick(&t->slot->sampler, logits, NULL);
-    const struct allowed allowed = {constraint_mask(t->constraint), m->eos, constraint_may_end(t->constraint) ? m->n_eos : 0};
-    return sampler_pick(&t->slot->sampler, logits, &allowed);
-}
-
-bool ticket_take_token(ey_ticket *t, const float *logits)
+bool ticket_take_token(ey_ticket *t, const struct row_of_step *row)
 {
     struct generation *g = &t->generation;
-    int32_t id = pick(t, logits);
-    if (g->scored) logits_score(logits, t->engine->model.text.vocabulary, id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
+    int32_t id = pick_token(t->engine, t, row);
     g->id[g->n++] = id;
     g->stopped = is_stop_id(t, id);
     if (g->stopped) t->answer.stop_id = id;

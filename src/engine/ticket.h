@@ -73,8 +73,16 @@ static inline int32_t ticket_token(const ey_ticket *t, int row)
     return row < n ? t->prompt->ids.id[row] : t->generation.id[row - n];
 }
 
-/* Takes the next token from logits[vocabulary] and publishes the text that it completes. True: the answer is over. */
-bool ticket_take_token(ey_ticket *t, const float *logits);
+/* A row of the last step that a token is taken from. */
+struct row_of_step {
+    int out; /* which of the step's rows of logits */
+    dev x;   /* the step's residual stream … */
+    int at;  /* … and the row in it */
+};
+/* The next token, by the ticket's sampling and grammar; notes log-probabilities where they are wanted. */
+int32_t pick_token(ey_engine *engine, ey_ticket *t, const struct row_of_step *row);
+/* Takes the next token and publishes the text that it completes. True: the answer is over. */
+bool ticket_take_token(ey_ticket *t, const struct row_of_step *row);
 /* Too much text lies there unfetched. Under the lock. */
 bool ticket_is_full(const ey_ticket *t);
 /* Under the lock. */

@@ -41,7 +41,8 @@ static double prefill_flops(const struct text_shape *t, double n)
 ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_tokens)
 {
     const struct model *m = &engine->model;
-    const struct kv_shape one_block = {m->text.n_layers, m->text.n_kv_heads, m->text.head_dim, 1};
+    struct kv_shape one_block = engine->kv.shape;
+    one_block.n_blocks = 1;
     double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK * prompt_tokens, weights = stored_bytes(&m->head);
     for (int i = 0; i < m->text.n_layers; i++) weights += layer_bytes(&m->layers[i]);
     return (ey_work){vision_flops(&m->vision, width, height), prefill_flops(&m->text, prompt_tokens), weights + kv};
@@ -51,6 +52,7 @@ bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *e)
 {
     *limits = (ey_limits){0};
     pthread_mutex_lock(&engine->device); /* the thread team does one thing at a time */
+    if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
     bool ok = engine->be->ops->measure(engine->be, &limits->read_bytes_per_second, &limits->flops_per_second, e);
     pthread_mutex_unlock(&engine->device);
     return ok;

@@ -90,7 +90,7 @@ static bool bind_view(struct binder *b, struct weight *out, const char *name, co
     if (!t || !shape_matches(t, dims, n_dims, e)) return false;
     int64_t cols = 1;
     for (int i = n_dims == 1 ? 0 : 1; i < n_dims; i++) cols *= dims[i];
-    *out = (struct weight){t->data, t->dtype, n_dims == 1 ? 1 : dims[0], cols, NULL};
+    *out = (struct weight){.data = t->data, .dtype = t->dtype, .rows = n_dims == 1 ? 1 : dims[0], .cols = cols};
     b->bytes += t->size;
     if (t->dtype == DTYPE_F8_E4M3 && n_dims == 2) return bind_scale(b, out, name, e);
     return is_plain_float(t->dtype) || fail_dtype(t, n_dims == 2 ? "BF16, F16, F32 or F8_E4M3" : "BF16, F16 or F32", e);

@@ -85,29 +85,64 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
     return true;
 }
 
-static bool place_all(struct backend *be, struct weight *first, size_t n, ey_err *e)
+static bool place_all(struct backend *be, struct weight *first, size_t n, enum placement placement, ey_err *e)
 {
     for (size_t i = 0; i < n; i++)
-        if (first[i].data && !be->ops->place(be, &first[i], &first[i], e)) return false;
+        if (first[i].data && !be->ops->place(be, &first[i], &first[i], placement, e)) return false;
     return true;
 }
 
 /* A structure that holds nothing but weights, as an array of them. */
-#define PLACE(be, s, e) place_all(be, (struct weight *)&(s), sizeof(s) / sizeof(struct weight), e)
+#define WEIGHTS_OF(s) (struct weight *)&(s), sizeof(s) / sizeof(struct weight)
+#define PLACE(be, s, placement, e) place_all(be, WEIGHTS_OF(s), placement, e)
 
-static bool place_merger(struct backend *be, struct merger *m, ey_err *e)
+static bool place_merger(struct backend *be, struct merger *m, enum placement placement, ey_err *e)
 {
-    return PLACE(be, m->norm, e) && PLACE(be, m->fc1, e) && PLACE(be, m->fc2, e);
+    return PLACE(be, m->norm, placement, e) && PLACE(be, m->fc1, placement, e) && PLACE(be, m->fc2, placement, e);
 }
 
-bool model_place(struct model *model, struct backend *be, ey_err *e)
+static size_t sum_bytes(const struct backend *be, const struct weight *first, size_t n)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        if (first[i].data) bytes += be->ops->weight_bytes(be, &first[i], PLACE_RESIDENT);
+    return bytes;
+}
+
+static size_t merger_bytes(const struct backend *be, const struct merger *m)
+{
+    return sum_bytes(be, WEIGHTS_OF(m->norm)) + sum_bytes(be, WEIGHTS_OF(m->fc1)) + sum_bytes(be, WEIGHTS_OF(m->fc2));
+}
+
+size_t model_group_bytes(const struct model *model, const struct backend *be)
+{
+    const struct vision_weights *v = &model->tower;
+    size_t most = model->vision.depth ? merger_bytes(be, &v->merger) : 0, bytes;
+    for (int i = 0; i < model->vision.depth; i++)
+        if ((bytes = sum_bytes(be, WEIGHTS_OF(v->blocks[i]))) > most) most = bytes;
+    for (int i = 0; i < model->vision.n_deepstack; i++)
+        if ((bytes = merger_bytes(be, &v->deepstack[i])) > most) most = bytes;
+    return most;
+}
+
+/* Each block and each merger is a group of its own where they are streamed. */
+static bool place_tower(struct model *model, struct backend *be, enum placement placement, ey_err *e)
 {
     struct vision_weights *v = &model->tower;
-    bool ok = PLACE(be, model->embed, e) && PLACE(be, model->final_norm, e) && PLACE(be, model->head, e);
-    for (int i = 0; ok && i < model->text.n_layers; i++) ok = PLACE(be, model->layers[i], e);
-    if (!ok || !model->vision.depth) return ok;
-    ok = PLACE(be, v->patch, e) && PLACE(be, v->position, e) && place_merger(be, &v->merger, e);
-    for (int i = 0; ok && i < model->vision.depth; i++) ok = PLACE(be, v->blocks[i], e);
-    for (int i = 0; ok && i < model->vision.n_deepstack; i++) ok = place_merger(be, &v->deepstack[i], e);
-    return ok;
+    size_t group = placement == PLACE_STREAMED && be->ops->open_group ? model_group_bytes(model, be) : 0;
+    bool ok = PLACE(be, v->patch, PLACE_RESIDENT, e) && PLACE(be, v->position, PLACE_RESIDENT, e);
+    for (int i = 0; ok && i < model->vision.depth; i++)
+        ok = (!group || be->ops->open_group(be, group, e)) && PLACE(be, v->blocks[i], placement, e);
+    for (int i = 0; ok && i < model->vision.n_deepstack; i++)
+        ok = (!group || be->ops->open_group(be, group, e)) && place_merger(be, &v->deepstack[i], placement, e);
+    return ok && (!group || be->ops->open_group(be, group, e)) && place_merger(be, &v->merger, placement, e);
+}
+
+bool model_place(struct model *model, struct backend *be, const struct placements *where, ey_err *e)
+{
+    bool tied = model->head.data == model->embed.data && where->embed == where->head;
+    bool ok = PLACE(be, model->embed, where->embed, e) && (tied || PLACE(be, model->head, where->head, e)) && PLACE(be, model->final_norm, PLACE_RESIDENT, e);
+    if (tied) model->head = model->embed;
+    for (int i = 0; ok && i < model->text.n_layers; i++) ok = PLACE(be, model->layers[i], PLACE_RESIDENT, e);
+    return ok && (!model->vision.depth || place_tower(model, be, where->vision, e));
 }

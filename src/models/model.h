@@ -49,8 +49,14 @@ struct model {
  * names it and those that are known. */
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e);
 void model_close(struct model *model);
+/* Where the parts of a model lie that need not be on the device whole. */
+struct placements {
+    enum placement embed, head, vision;
+};
 /* Replaces every weight by what the backend made of it. */
-bool model_place(struct model *model, struct backend *be, ey_err *e);
+bool model_place(struct model *model, struct backend *be, const struct placements *where, ey_err *e);
+/* Device bytes of the largest group of a streamed tower. */
+size_t model_group_bytes(const struct model *model, const struct backend *be);
 bool model_is_eos(const struct model *model, int id);
 
 /* Special ids of the chat format must exist in this tokenizer and ids fit the embedding. */

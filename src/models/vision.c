@@ -16,9 +16,9 @@ static int tile_rows(const struct vision_pass *p, const struct model *m, const s
     return left < tile ? left : tile;
 }
 
-static dev row(const struct tile *t, dev buffer, int width)
+static dev row(const struct tile *t, dev buffer, enum element kind, int width)
 {
-    return t->be->ops->at(t->be, buffer, (size_t)t->first * (size_t)width);
+    return t->be->ops->at(t->be, buffer, kind, (size_t)t->first * (size_t)width);
 }
 
 /* The tile's pixels, and (row, col, 0) of each patch. */
@@ -31,16 +31,23 @@ static void embed_tile(const struct tile *t, const struct vision_pass *p)
         image_patch_place(t->first + i, p->cols, s->merge, &position[0], &position[1]);
         position[2] = 0;
     }
-    image_patchify_rows(p->pixels, p->image, &t->m->patch_spec, t->first, t->n);
-    t->be->ops->patch_embed(t->be, row(t, t->ws->vision_x, s->hidden), p->pixels, &w->patch, &w->position, s, p->rows, p->cols, t->first, t->n);
-    t->be->ops->rope_table(t->be, row(t, t->ws->vision_rope, s->head_dim), &t->m->vision_rope, p->positions, t->n);
+    dev x = row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
+    if (t->be->ops->patch_embed_rgb) {
+        const struct patch_spec *spec = &t->m->patch_spec;
+        const struct rgb_picture picture = {p->image->rgb, p->rows, p->cols, {spec->mean[0], spec->mean[1], spec->mean[2]}, {spec->std[0], spec->std[1], spec->std[2]}};
+        t->be->ops->patch_embed_rgb(t->be, x, &picture, &w->patch, &w->position, s, t->first, t->n);
+    } else {
+        image_patchify_rows(p->pixels, p->image, &t->m->patch_spec, t->first, t->n);
+        t->be->ops->patch_embed(t->be, x, p->pixels, &w->patch, &w->position, s, p->rows, p->cols, t->first, t->n);
+    }
+    t->be->ops->rope_table(t->be, row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim), &t->m->vision_rope, p->positions, t->n);
 }
 
 static void keys_tile(const struct tile *t, const struct vision_block *w)
 {
     const struct vision_shape *s = &t->m->vision;
-    t->be->ops->vision_qkv(t->be, t->ws->vision_qkv, row(t, t->ws->vision_x, s->hidden), w, s,
-                           row(t, t->ws->vision_rope, s->head_dim), t->first, t->n);
+    t->be->ops->vision_qkv(t->be, t->ws->vision_qkv, row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden), w, s,
+                           row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim), t->first, t->n);
 }
 
 /* x += proj(attention(LN x)); x += fc2(gelu(fc1(LN x))). */
@@ -48,7 +55,7 @@ static void rows_tile(const struct tile *t, const struct vision_block *w, int n_
 {
     const struct backend_ops *op = t->be->ops;
     const struct vision_shape *s = &t->m->vision;
-    dev x = row(t, t->ws->vision_x, s->hidden);
+    dev x = row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
     op->vision_attend(t->be, t->ws->vision_o, t->ws->vision_qkv, s, t->first, t->n, n_keys);
     op->project_add(t->be, x, t->ws->vision_o, &w->proj.w, &w->proj.b, t->n);
     op->vision_mlp(t->be, t->ws->vision_h, x, w, s, t->n);
@@ -64,8 +71,8 @@ static void merge_tile(const struct tile *t, const struct vision_pass *p, const 
         int place = token % FEATURE_BLOCK;
         n = end - token < FEATURE_BLOCK - place ? end - token : FEATURE_BLOCK - place;
         size_t out = (size_t)p->feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK + (size_t)place;
-        t->be->ops->merge(t->be, t->be->ops->at(t->be, features, out * (size_t)s->out_hidden),
-                          t->be->ops->at(t->be, t->ws->vision_x, (size_t)token * (size_t)group * (size_t)s->hidden), w, s, n);
+        t->be->ops->merge(t->be, t->be->ops->at(t->be, features, ELEMENT_FEATURE, out * (size_t)s->out_hidden),
+                          t->be->ops->at(t->be, t->ws->vision_x, ELEMENT_RESIDUAL, (size_t)token * (size_t)group * (size_t)s->hidden), w, s, n);
     }
 }
 

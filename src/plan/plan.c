@@ -1,61 +1,46 @@
 /* Sizes of everything. */
 #include "plan/plan.h"
 
-#include "base/limits.h"
+#include "plan/sizes.h"
 
 enum {
-    DEFAULT_MODEL_LEN = 8192,
-    DEFAULT_IMAGES = 16,
-    DEFAULT_ROWS = 512,    /* of a chunk: enough to be bound by multiply-adds */
-    LEAST_ROWS = 64,
-    STEP_ROWS = 64,        /* who answers, and a little of a prompt */
+    STEP_ROWS = 64,         /* who answers, and a little of a prompt */
     LEAST_PROMPT_ROWS = 16,
-    ALIGNED = 64,          /* elements */
+    ALIGNED = 64,           /* elements */
+    CARD_ALIGNED = 256,     /* bytes: where an allocation may begin */
     BLOCK_TABLE_BYTES = 64, /* of one KV block in the pool's tables, about */
 };
 
-static bool in_range(int value, const char *name, int least, int most, ey_err *e)
+/* Visual tokens of one picture. On a card no more than detail "high" gives it unless somebody asks: the tower keeps keys and values of all
+ * its patches. */
+static int largest_picture(const struct plan_question *q, int max_visual)
 {
-    return (value >= least && value <= most) || ey_fail(e, EY_BAD_REQUEST, "%s is %d; it must be from %d to %d", name, value, least, most);
+    enum { CARD_PIXELS = 4194304 };
+    const struct patch_spec *spec = &q->model->patch_spec;
+    const uint64_t side = (uint64_t)(spec->patch * spec->merge), asked = q->limits->max_pixels;
+    uint64_t pixels = asked > CARD_PIXELS ? asked : CARD_PIXELS;
+    if (!q->facts->card || pixels / (side * side) >= (uint64_t)max_visual) return max_visual;
+    return (int)(pixels / (side * side));
 }
 
-static bool choose_context(struct plan *p, const struct model *m, const struct plan_limits *l, ey_err *e)
+static void choose_pictures(struct plan *p, const struct plan_question *q)
 {
-    int wanted = l->max_model_len, most = m->text.max_position < EY_MAX_CONTEXT ? m->text.max_position : EY_MAX_CONTEXT;
-    if (wanted < 0 || wanted > most)
-        return ey_fail(e, EY_BAD_REQUEST, "a context of %d tokens is not possible; this model has at most %d", wanted, most);
-    p->max_model_len = wanted ? wanted : most < DEFAULT_MODEL_LEN ? most : DEFAULT_MODEL_LEN;
-    if (!wanted && l->kv_tokens && l->kv_tokens < p->max_model_len) p->max_model_len = l->kv_tokens;
-    p->kv_tokens = l->kv_tokens ? l->kv_tokens : p->max_model_len;
-    return p->kv_tokens >= p->max_model_len ||
-           ey_fail(e, EY_BAD_REQUEST, "a KV pool of %d tokens does not hold one request of --max-model-len %d", p->kv_tokens, p->max_model_len);
-}
-
-static bool choose_limits(struct plan *p, const struct model *m, const struct plan_limits *l, ey_err *e)
-{
-    p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs : 1;
-    p->max_images = l->max_images ? l->max_images : DEFAULT_IMAGES;
-    p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens : DEFAULT_ROWS;
-    return in_range(p->max_num_seqs, "max_num_seqs", 1, EY_MAX_SEQS, e) && in_range(p->max_images, "max_images", 1, EY_MAX_IMAGES, e) &&
-           in_range(l->kv_tokens, "kv_tokens", 0, EY_MAX_CONTEXT, e) &&
-           in_range(p->max_rows, "max_num_batched_tokens", LEAST_ROWS, EY_MAX_BATCHED_TOKENS, e) && choose_context(p, m, l, e);
-}
-
-static int blocks_of(int n, int block)
-{
-    return (n + block - 1) / block;
-}
-
-static void choose_sizes(struct plan *p, const struct model *m)
-{
+    const struct model *m = q->model;
     bool sees = m->vision.depth > 0;
-    p->max_blocks = blocks_of(p->max_model_len, KV_BLOCK);
     p->max_visual = p->max_model_len / 2; /* the other half is for text */
-    p->max_patches = sees ? blocks_of(p->max_visual * vision_group(&m->vision), KV_BLOCK) * KV_BLOCK : 0;
-    p->step_rows = p->max_num_seqs + LEAST_PROMPT_ROWS > STEP_ROWS ? p->max_num_seqs + LEAST_PROMPT_ROWS : STEP_ROWS;
+    p->max_picture = sees ? largest_picture(q, p->max_visual) : 0;
+    p->max_patches = blocks_of(p->max_picture * vision_group(&m->vision), KV_BLOCK) * KV_BLOCK;
     /* the last block of each picture may be part empty */
     p->feature_rows = sees ? (blocks_of(p->max_visual, FEATURE_BLOCK) + p->max_images) * FEATURE_BLOCK : FEATURE_BLOCK;
-    p->kv = (struct kv_shape){m->text.n_layers, m->text.n_kv_heads, m->text.head_dim, blocks_of(p->kv_tokens, KV_BLOCK)};
+}
+
+static void choose_sizes(struct plan *p, const struct plan_question *q)
+{
+    const struct text_shape *t = &q->model->text;
+    choose_pictures(p, q);
+    p->max_blocks = blocks_of(p->max_model_len, KV_BLOCK);
+    p->step_rows = p->max_num_seqs + LEAST_PROMPT_ROWS > STEP_ROWS ? p->max_num_seqs + LEAST_PROMPT_ROWS : STEP_ROWS;
+    p->kv = (struct kv_shape){t->n_layers, t->n_kv_heads, t->head_dim, blocks_of(p->kv_tokens, KV_BLOCK), p->levers.kv == KV_FP8};
 }
 
 static int max_of(const int *values, int n)
@@ -75,6 +60,10 @@ static struct backend_limits limits_of(const struct plan *p, const struct model 
         .max_rows = p->max_rows > p->step_rows ? p->max_rows : p->step_rows,
         .max_keys = p->max_patches > p->max_model_len ? p->max_patches : p->max_model_len,
         .max_patches = p->max_patches,
+        .max_seqs = p->max_num_seqs,
+        .max_blocks = p->max_blocks,
+        .text = *t,
+        .vision = *v,
         .max_width = max_of(widths, (int)(sizeof(widths) / sizeof(widths[0]))),
     };
 }
@@ -103,11 +92,31 @@ void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *v
     out[TOWER_ROPE] = elements(patches, v->head_dim);
 }
 
-static uint64_t sum_of(const size_t *n, int count)
+const enum element plan_step_kind[STEP_BUFFERS] = {
+    [STEP_X] = ELEMENT_RESIDUAL, [STEP_Q] = ELEMENT_ACTIVATION, [STEP_O] = ELEMENT_ACTIVATION, [STEP_H] = ELEMENT_ACTIVATION, [STEP_ROPE] = ELEMENT_ROPE};
+const enum element plan_tower_kind[TOWER_BUFFERS] = {
+    [TOWER_X] = ELEMENT_RESIDUAL, [TOWER_QKV] = ELEMENT_ACTIVATION, [TOWER_O] = ELEMENT_ACTIVATION, [TOWER_H] = ELEMENT_ACTIVATION,
+    [TOWER_ROPE] = ELEMENT_ROPE};
+
+static uint64_t bytes_of(const struct backend *be, const size_t *elements, const enum element *kind, int count)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < count; i++) sum += n[i];
+    for (int i = 0; i < count; i++) sum += (uint64_t)elements[i] * be->ops->element_size[kind[i]];
     return sum;
+}
+
+static uint64_t step_bytes(const struct plan_question *q, int rows)
+{
+    size_t n[STEP_BUFFERS];
+    plan_step_elements(n, &q->model->text, rows);
+    return bytes_of(q->be, n, plan_step_kind, STEP_BUFFERS);
+}
+
+static uint64_t tower_bytes(const struct plan_question *q, int rows, int patches)
+{
+    size_t n[TOWER_BUFFERS];
+    plan_tower_elements(n, &q->model->vision, rows, patches);
+    return bytes_of(q->be, n, plan_tower_kind, TOWER_BUFFERS);
 }
 
 /* ---- the whole ---- */
@@ -122,64 +131,92 @@ static uint64_t host_bytes(const struct plan *p, const struct model *m)
     return picture + sampling + tables + rows * 7 * sizeof(int32_t);
 }
 
-bool plan_make(struct plan *p, const struct model *m, const struct backend *be, const struct plan_limits *limits, ey_err *e)
+static void size_card(struct plan *p, const struct plan_question *q)
 {
-    size_t step[STEP_BUFFERS], chunk[STEP_BUFFERS], tower[TOWER_BUFFERS];
-    uint64_t element = be->ops->element_size;
-    *p = (struct plan){0};
-    if (!choose_limits(p, m, limits, e)) return false;
-    choose_sizes(p, m);
+    const struct weight_sizes *w = &q->weights;
+    bool resident = p->levers.vision == VISION_RESIDENT, streamed = p->levers.vision == VISION_STREAMED, short_head = p->levers.head == HEAD_8BIT;
+    p->bytes[PLAN_CONTEXT] = p->facts->context;
+    p->bytes[PLAN_DECODER] = w->decoder;
+    p->bytes[PLAN_HEAD] = short_head ? w->head_8bit : w->head;
+    p->bytes[PLAN_VISION] = resident ? w->vision : streamed ? w->vision_streamed : w->vision_host;
+    p->bytes[PLAN_RING] = PLAN_RING_BYTES;
+    p->bytes[PLAN_KEPT] = (short_head ? w->head_stored : 0) + (resident ? 0 : w->vision_stored);
+}
+
+enum place { ON_DEVICE, ON_HOST, IN_FILE };
+
+/* Where a row lies: on the host everything is in its memory, but for mapped weights. */
+static const struct {
+    const char *name, *life;
+    enum place place;
+    bool on_host, on_card; /* the plan of which has it */
+} rows[PLAN_ROWS] = {
+    [PLAN_CONTEXT] = {"context", "always", ON_DEVICE, false, true},
+    [PLAN_WEIGHTS] = {"weights", "always", IN_FILE, true, false},
+    [PLAN_DECODER] = {"decoder weights", "always", ON_DEVICE, false, true},
+    [PLAN_HEAD] = {"head", "always", ON_DEVICE, false, true},
+    [PLAN_VISION] = {"vision weights", "always", ON_DEVICE, false, true},
+    [PLAN_KV] = {"KV cache", "always", ON_DEVICE, true, true},
+    [PLAN_IMAGES] = {"image cache", "always", ON_DEVICE, true, true},
+    [PLAN_SHARED] = {"vision or prefill workspace", "vision, prefill", ON_DEVICE, true, true},
+    [PLAN_STEP] = {"decode workspace", "always", ON_DEVICE, true, true},
+    [PLAN_LOGITS] = {"logits", "always", ON_DEVICE, true, true},
+    [PLAN_SCRATCH] = {"kernels' scratch", "always", ON_DEVICE, true, true},
+    [PLAN_RING] = {"upload ring, pinned", "always", ON_HOST, false, true},
+    [PLAN_HOST] = {"pixels, sampling, tables", "always", ON_HOST, true, true},
+    [PLAN_KEPT] = {"weights read when needed", "always", IN_FILE, false, true},
+};
+
+static bool has_row(const struct plan *p, int row)
+{
+    return p->facts->card ? rows[row].on_card : rows[row].on_host;
+}
+
+static bool is_budgeted(const struct plan *p, int row)
+{
+    return rows[row].place == ON_DEVICE || (rows[row].place == ON_HOST && !p->facts->card);
+}
+
+void plan_size(struct plan *p, const struct plan_question *q)
+{
+    const struct model *m = q->model;
+    choose_sizes(p, q);
     p->limits = limits_of(p, m);
-    plan_step_elements(step, &m->text, p->step_rows);
-    plan_step_elements(chunk, &m->text, p->max_rows);
-    plan_tower_elements(tower, &m->vision, p->max_rows, p->max_patches);
-    uint64_t prefill = sum_of(chunk, STEP_BUFFERS), vision = sum_of(tower, TOWER_BUFFERS);
+    uint64_t prefill = step_bytes(q, p->max_rows), vision = tower_bytes(q, p->max_rows, p->max_patches);
     p->bytes[PLAN_WEIGHTS] = m->weight_bytes;
-    p->bytes[PLAN_KV] = be->ops->kv_bytes(be, &p->kv);
-    p->bytes[PLAN_IMAGES] = (uint64_t)(1 + m->vision.n_deepstack) * (uint64_t)p->feature_rows * (uint64_t)m->text.hidden * element;
-    p->bytes[PLAN_SHARED] = (prefill > vision ? prefill : vision) * element;
-    p->bytes[PLAN_STEP] = sum_of(step, STEP_BUFFERS) * element;
+    p->bytes[PLAN_KV] = q->be->ops->kv_bytes(q->be, &p->kv);
+    p->bytes[PLAN_IMAGES] = (uint64_t)(1 + m->vision.n_deepstack) * (uint64_t)p->feature_rows * (uint64_t)m->text.hidden *
+                            q->be->ops->element_size[ELEMENT_FEATURE];
+    p->bytes[PLAN_SHARED] = prefill > vision ? prefill : vision;
+    p->bytes[PLAN_STEP] = step_bytes(q, p->step_rows);
     p->bytes[PLAN_LOGITS] = (uint64_t)p->max_num_seqs * (uint64_t)m->text.vocabulary * sizeof(float);
-    p->bytes[PLAN_SCRATCH] = be->ops->scratch_bytes(be, &p->limits);
+    p->bytes[PLAN_SCRATCH] = q->be->ops->scratch_bytes(q->be, &p->limits);
     p->bytes[PLAN_HOST] = host_bytes(p, m);
-    for (int row = PLAN_WEIGHTS + 1; row < PLAN_ROWS; row++) p->allocated += p->bytes[row];
-    return true;
-}
-
-ey_plan_item plan_item(const struct plan *p, enum plan_row row)
-{
-    static const struct {
-        const char *name, *device, *life;
-    } rows[PLAN_ROWS] = {
-        [PLAN_WEIGHTS] = {"weights", "file", "always"},
-        [PLAN_KV] = {"KV cache", "host", "always"},
-        [PLAN_IMAGES] = {"image cache", "host", "always"},
-        [PLAN_SHARED] = {"vision or prefill workspace", "host", "vision, prefill"},
-        [PLAN_STEP] = {"decode workspace", "host", "always"},
-        [PLAN_LOGITS] = {"logits", "host", "always"},
-        [PLAN_SCRATCH] = {"kernels' scratch", "host", "always"},
-        [PLAN_HOST] = {"pixels, sampling, tables", "host", "always"},
-    };
-    return (ey_plan_item){rows[row].name, rows[row].device, p->bytes[row], rows[row].life};
-}
-
-static bool context_fits(const struct model *m, const struct backend *be, const struct plan_limits *limits, int blocks, uint64_t budget)
-{
-    struct plan p;
-    struct plan_limits shorter = *limits;
-    shorter.max_model_len = shorter.kv_tokens = blocks * KV_BLOCK;
-    return plan_make(&p, m, be, &shorter, NULL) && p.allocated <= budget;
-}
-
-int plan_longest_context(const struct model *m, const struct backend *be, const struct plan_limits *limits, uint64_t budget)
-{
-    struct plan p;
-    if (!plan_make(&p, m, be, limits, NULL)) return 0;
-    int fits = 0, too_long = p.max_blocks + 1;
-    while (too_long - fits > 1) {
-        int middle = (fits + too_long) / 2;
-        if (context_fits(m, be, limits, middle, budget)) fits = middle;
-        else too_long = middle;
+    if (p->facts->card) size_card(p, q);
+    p->allocated = 0;
+    for (int row = 0; row < PLAN_ROWS; row++) {
+        if (!has_row(p, row) || !is_budgeted(p, row)) continue;
+        if (p->facts->card) p->bytes[row] = (p->bytes[row] + CARD_ALIGNED - 1) / CARD_ALIGNED * CARD_ALIGNED;
+        p->allocated += p->bytes[row];
     }
-    return fits * KV_BLOCK;
+    p->arena = p->facts->card ? p->allocated - p->bytes[PLAN_CONTEXT] : 0;
+    p->fits = p->allocated <= p->budget.bytes;
+}
+
+struct placements plan_placements(const struct plan *p)
+{
+    static const enum placement towers[] = {[VISION_AUTO] = PLACE_RESIDENT, [VISION_RESIDENT] = PLACE_RESIDENT,
+                                            [VISION_STREAMED] = PLACE_STREAMED, [VISION_HOST] = PLACE_HOST};
+    bool short_head = p->levers.head == HEAD_8BIT;
+    return (struct placements){short_head ? PLACE_HOST : PLACE_RESIDENT, short_head ? PLACE_EIGHT_BIT : PLACE_RESIDENT, towers[p->levers.vision]};
+}
+
+int plan_items(const struct plan *p, ey_plan_item out[PLAN_ROWS])
+{
+    int n = 0;
+    for (int row = 0; row < PLAN_ROWS; row++) {
+        const char *device = rows[row].place == IN_FILE ? "file" : rows[row].place == ON_HOST || !p->facts->card ? "host" : p->facts->name;
+        if (has_row(p, row)) out[n++] = (ey_plan_item){rows[row].name, device, p->bytes[row], rows[row].life};
+    }
+    return n;
 }

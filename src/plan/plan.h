@@ -1,29 +1,69 @@
-/* The memory plan: what an engine will allocate, from the model's shapes, the limits and what the backend says of sizes.
- * A pure function: it allocates nothing and touches no device; the engine then allocates exactly this. */
+/* The memory plan: what an engine will allocate, from the model's shapes, the limits, what the backend says of sizes and what is
+ * known of the device. A pure function: it allocates nothing and touches no device; the engine then allocates exactly this.
+ *
+ * plan.c has the sizes of everything for given choices, weights.c those of weights, fit.c makes the choices (on a card: by its budget),
+ * changes.c says what else would fit. */
 #ifndef EY_PLAN_H
 #define EY_PLAN_H
 
 #include "backend/backend.h"
 #include "models/vision.h"
+#include "plan/facts.h"
+
+/* Ways to need less of a card, at some price. AUTO: the first that the plan needs. On the host all stay AUTO. */
+enum kv_kind { KV_AUTO, KV_BF16, KV_FP8 };
+enum head_kind { HEAD_AUTO, HEAD_BF16, HEAD_8BIT }; /* BF16: as stored */
+enum vision_home { VISION_AUTO, VISION_RESIDENT, VISION_STREAMED, VISION_HOST };
+
+struct plan_levers {
+    enum kv_kind kv;
+    enum head_kind head;
+    enum vision_home vision;
+};
 
 /* What the caller may say; 0: the default. Checked here. */
 struct plan_limits {
     int max_model_len, kv_tokens, max_num_seqs, max_num_batched_tokens, max_images;
+    uint64_t max_pixels;        /* of the largest picture */
+    bool shared;                /* many will ask: on the host the KV pool is then no smaller than 8,192 tokens */
+    struct plan_levers levers;
+    double utilization;         /* share of a card's memory that this process may have */
+    uint64_t device_bytes;      /* the same in bytes */
 };
 
 enum plan_row {
-    PLAN_WEIGHTS,  /* mapped from the file */
+    PLAN_CONTEXT,  /* what the driver takes */
+    PLAN_WEIGHTS,  /* on the host: mapped from the file */
+    PLAN_DECODER,  /* on a card: the weights, by what they are for */
+    PLAN_HEAD,     /* with the embedding */
+    PLAN_VISION,
     PLAN_KV,
     PLAN_IMAGES,   /* merged features and DeepStack levels */
     PLAN_SHARED,   /* workspace of the tower or of a prefill chunk: they never run at the same time */
     PLAN_STEP,     /* workspace of decode, which goes on beside a tower */
     PLAN_LOGITS,
     PLAN_SCRATCH,  /* the kernels' own */
+    PLAN_RING,     /* pinned memory that weights go to a card through */
     PLAN_HOST,     /* pixels, sampling, tables */
+    PLAN_KEPT,     /* weights that a card reads from the file when it needs them */
     PLAN_ROWS
 };
 
+/* What may be allocated on the device, and which of two rules says so. */
+struct plan_budget {
+    uint64_t bytes;
+    uint64_t free, margin, share; /* free - margin, or share: the smaller */
+    double utilization;           /* 0: the share was given in bytes */
+    enum { BUDGET_BY_FREE, BUDGET_BY_SHARE } by;
+};
+
+/* Of the upload ring, one half filled while the other is copied; and of staging on the card where weights are streamed. */
+enum { PLAN_RING_BYTES = 2 * (16 << 20) };
+
+enum { PLAN_CHOICES = 6, PLAN_CHOICE_BYTES = 160 };
+
 struct plan {
+    const struct device_facts *facts; /* the caller's */
     int max_model_len; /* tokens of one request */
     int kv_tokens;     /* of all requests */
     int max_num_seqs, max_images;
@@ -31,26 +71,57 @@ struct plan {
     int max_rows;      /* of a prefill chunk or a vision tile */
     int step_rows;     /* of a decode step beside a tower */
     int max_visual;    /* visual tokens of one request */
+    int max_picture;   /* of one picture */
     int max_patches;   /* of one picture */
     int feature_rows;  /* of the image cache */
+    struct plan_levers levers; /* none is AUTO on a card */
     struct kv_shape kv;
     struct backend_limits limits;
     uint64_t bytes[PLAN_ROWS];
-    uint64_t allocated; /* all but the mapped weights */
+    uint64_t allocated; /* on the device that the budget is of; the context too, the mapped weights not */
+    uint64_t arena;     /* of a card: allocated but the context */
+    struct plan_budget budget;
+    bool fits;
+    char choice[PLAN_CHOICES][PLAN_CHOICE_BYTES]; /* what nobody asked for and the plan did to fit, as options and their price */
+    int n_choices;
 };
 
-/* False: a limit that cannot be, with its range. */
-bool plan_make(struct plan *plan, const struct model *model, const struct backend *be, const struct plan_limits *limits, ey_err *e);
+/* False: a limit that cannot be, with its range. That a plan does not fit is no error. */
+bool plan_make(struct plan *plan, const struct model *model, const struct backend *be, const struct device_facts *facts,
+               const struct plan_limits *limits, ey_err *e);
 
-ey_plan_item plan_item(const struct plan *plan, enum plan_row row);
+/* The rows that this device has; returns how many. */
+int plan_items(const struct plan *plan, ey_plan_item out[PLAN_ROWS]);
 
-/* The longest context, a multiple of a KV block, whose plan takes at most `budget` bytes; 0: none. */
-int plan_longest_context(const struct model *model, const struct backend *be, const struct plan_limits *limits, uint64_t budget);
+/* "6720 MiB: 7000 free less a margin of 280 (0.92 of 8151 is more)" */
+void plan_budget_text(const struct plan_budget *budget, char *out, size_t size);
+
+/* ---- what would fit ---- */
+
+/* The longest context, a multiple of a KV block, whose plan fits; 0: none. */
+int plan_longest_context(const struct model *model, const struct backend *be, const struct device_facts *facts, const struct plan_limits *limits);
+
+struct plan_change {
+    char options[96];
+    uint64_t total;
+    bool fits;
+};
+
+enum { PLAN_CHANGES = 12 };
+
+/* For a plan that does not fit: options that would take less, with what would then be allocated; returns how many. */
+int plan_changes(struct plan_change out[PLAN_CHANGES], const struct plan *plan, const struct model *model, const struct backend *be,
+                 const struct plan_limits *limits);
+
+/* ---- what the engine lays out ---- */
+
+struct placements plan_placements(const struct plan *plan);
 
 /* Elements of the workspaces' buffers, each aligned, in the order in which they lie. */
 enum { STEP_X, STEP_Q, STEP_O, STEP_H, STEP_ROPE, STEP_BUFFERS };
 enum { TOWER_X, TOWER_QKV, TOWER_O, TOWER_H, TOWER_ROPE, TOWER_BUFFERS };
 void plan_step_elements(size_t out[STEP_BUFFERS], const struct text_shape *shape, int rows);
+extern const enum element plan_step_kind[STEP_BUFFERS], plan_tower_kind[TOWER_BUFFERS];
 void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *shape, int rows, int patches);
 
 #endif

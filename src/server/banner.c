@@ -40,6 +40,8 @@ void banner_model(const struct server *server, const struct keeper_report *repor
     for (size_t i = 0; i < f->n_items; i++)
         log_line("  %-28s %10.1f MB  %s, %s", f->item[i].name, (double)f->item[i].bytes / 1e6, f->item[i].device, f->item[i].life);
     log_line("  %-28s %10.1f MB  host, as requests need it", "requests in flight", (double)ey_budget_total(server->budget) / 1e6);
+    log_line("  %-28s %10.1f MB of %s", "all of it", (double)f->total_bytes / 1e6, f->budget_rule);
+    for (size_t i = 0; i < f->n_choices; i++) log_line("chosen: %s", f->choice[i]);
     log_line("Available KV cache memory: %.2f GiB", (double)f->kv_bytes / GIB);
     log_line("GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: %.2fx", grouped(pool, f->kv_tokens),
              grouped(context, f->max_model_len), f->max_model_len ? (double)f->kv_tokens / f->max_model_len : 0.0);

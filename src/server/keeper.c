@@ -71,19 +71,20 @@ static void learn_facts(struct keeper *k, const ey_engine *engine)
     f->loaded_once = true;
 }
 
-/* What clients ask for while the model is loading. That it cannot be had is no error here: loading will say why. */
-static void learn_plan(struct keeper *k)
+/* What clients ask for while the model is loading. */
+static void note_plan(void *user, const ey_plan *plan)
 {
-    ey_plan plan;
-    ey_err e;
-    if (!ey_plan_make(&k->options, &plan, &e)) return;
-    pthread_mutex_lock(&k->lock);
+    struct keeper *k = user;
     struct keeper_facts *f = &k->facts;
-    memcpy(f->item, plan.items, sizeof(f->item));
-    f->n_items = plan.n_items;
-    f->total_bytes = plan.total_bytes, f->budget_bytes = plan.budget_bytes, f->max_pixels = plan.max_pixels;
-    f->max_model_len = plan.max_model_len, f->kv_tokens = plan.kv_tokens, f->max_num_seqs = plan.max_num_seqs;
-    copy_fact(f->device, sizeof(f->device), plan.device);
+    pthread_mutex_lock(&k->lock);
+    memcpy(f->item, plan->items, sizeof(f->item));
+    f->n_items = plan->n_items;
+    memcpy(f->choice, plan->choices, sizeof(f->choice));
+    f->n_choices = plan->n_choices;
+    copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule);
+    f->total_bytes = plan->total_bytes, f->budget_bytes = plan->budget_bytes, f->max_pixels = plan->max_pixels;
+    f->max_model_len = plan->max_model_len, f->kv_tokens = plan->kv_tokens, f->max_num_seqs = plan->max_num_seqs;
+    copy_fact(f->device, sizeof(f->device), plan->device);
     f->planned = true;
     pthread_mutex_unlock(&k->lock);
 }
@@ -161,7 +162,6 @@ static void wait_for_work(struct keeper *k)
 static void *keep(void *user)
 {
     struct keeper *k = user;
-    learn_plan(k);
     pthread_mutex_lock(&k->lock);
     if (k->state == KEEPER_LOADING) load(k);
     while (k->state != KEEPER_CLOSING) {
@@ -182,6 +182,7 @@ bool keeper_open(struct keeper **out, const struct server_options *options, ey_b
     if (!k) return ey_fail_memory(e, "the engine's keeper", sizeof(*k));
     k->options = options->engine;
     k->options.budget = budget, k->options.progress = note_progress, k->options.progress_user = k;
+    k->options.planned = note_plan, k->options.planned_user = k;
     k->idle_seconds = options->idle_unload_seconds, k->stage = "loading";
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

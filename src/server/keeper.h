@@ -14,6 +14,9 @@ struct keeper_facts {
     ey_plan_item item[EY_PLAN_ITEMS];
     size_t n_items;
     uint64_t total_bytes, budget_bytes, max_pixels;
+    char budget_rule[160];
+    char choice[EY_PLAN_CHOICES][160]; /* what the plan did to fit */
+    size_t n_choices;
     bool loaded_once; /* and since then, also while it is unloaded: */
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;

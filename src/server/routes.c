@@ -194,6 +194,11 @@ void route_plan(struct server *server, struct exchange *x)
         if (i) buf_add_text(&out, ", ");
         add_plan_item(&out, &f->item[i]);
     }
+    buf_add_text(&out, "], \"choices\": [");
+    for (size_t i = 0; i < f->n_choices; i++) {
+        if (i) buf_add_text(&out, ", ");
+        json_dump_string(&out, f->choice[i], strlen(f->choice[i]));
+    }
     buf_printf(&out, "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, \"host_budget_bytes\": %llu}",
                f->max_model_len, f->kv_tokens, f->max_num_seqs, (unsigned long long)f->max_pixels,
                (unsigned long long)ey_budget_total(server->budget));

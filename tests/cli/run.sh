@@ -59,7 +59,7 @@ try "an option before the command" 2 - 'options go after the command' --model ti
 try "a path longer than a message" 1 - 'File name too long' caption "$(printf 'a%.0s' {1..3000})"
 try "the largest seed" 1 - nowhere ask --model nowhere --seed 9223372036854775807 hello
 try "one past the largest seed" 2 - 'a number from 0' ask --model nowhere --seed 9223372036854775808 hello
-try "unknown device" 2 - 'auto\|cpu\|ref' ask --device tpu hello
+try "unknown device" 2 - 'auto\|cuda\|cpu\|ref' ask --device tpu hello
 
 # ---- ask ----
 export EYELET_MODEL=$work/tiny

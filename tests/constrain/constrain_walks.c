@@ -1,7 +1,9 @@
 /* Long tests of grammars, and what other checkers need.
  *
- *     constrain_walks [WALKS [SEED]]         random walks over random schemas and patterns, checked (default 2000 1)
- *     constrain_walks --samples N [SEED]     N lines {"schema": …, "texts": ["…", …]} for tests/constrain/ajv.test.mjs */
+ *     constrain_walks [WALKS [SEED [TOKENIZER]]]      random walks over random schemas and patterns, checked
+ *     constrain_walks --samples N [SEED [TOKENIZER]]  N lines {"schema": …, "texts": ["…", …]} for tests/constrain/ajv.test.mjs
+ *
+ * By default 2,000 walks, the seed 1 and the demo model's tokenizer; another one is named by its directory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +12,6 @@
 #include "constrain/checker.h"
 #include "constrain/generator.h"
 #include "constrain/walks.h"
-
-#define TOKENIZER "models/demo"
 
 enum { WALKS_A_GRAMMAR = 20, SAMPLES_A_SCHEMA = 8, EXACT_EVERY = 97 };
 
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
     long n = argc > 1 ? atol(argv[1]) : 2000;
     struct setting s = {.state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
     ey_err e;
-    if (!tokenizer_open(&s.tok, TOKENIZER, &e) || !vocabulary_open(&s.v, s.tok, tokenizer_size(s.tok), VOCABULARY_CACHE, &e)) {
+    if (!tokenizer_open(&s.tok, argc > 3 ? argv[3] : "models/demo", &e) || !vocabulary_open(&s.v, s.tok, tokenizer_size(s.tok), VOCABULARY_CACHE, &e)) {
         fprintf(stderr, "%s\n", e.text);
         return 1;
     }

@@ -187,6 +187,26 @@ static void prefixes_are_shared(void **state)
     ey_engine_close(&engine);
 }
 
+/* The same tokens in the same place, behind others: a block is known by all that is before it. */
+static void equal_blocks_behind_others(void **state)
+{
+    (void)state;
+    ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0), *engine = open_many("cpu", 512, 2048, 1, 0);
+    for (int i = 1; i <= 3; i++) {
+        build_after_rules(&q, 0, "What is a fox?");
+        rules[5] = (char)(2 + i);
+        q.request.fresh = true;
+        struct outcome wanted = outcome_of(fresh, &q);
+        q.request.fresh = false;
+        struct outcome got = outcome_of(engine, &q);
+        assert_same_outcome(&wanted, &got, "behind another block");
+        assert_int_equal(ey_engine_stats(engine).cached_tokens, 0);
+        outcome_free(&wanted), outcome_free(&got);
+    }
+    ey_engine_close(&fresh);
+    ey_engine_close(&engine);
+}
+
 /* Two at once that share blocks: neither end takes them from the other. */
 static void shared_while_running(void **state)
 {
@@ -445,7 +465,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_once_as_alone),      cmocka_unit_test(preempted_as_alone),    cmocka_unit_test(who_fits_later_waits),
-        cmocka_unit_test(prefixes_are_shared),
+        cmocka_unit_test(prefixes_are_shared),   cmocka_unit_test(equal_blocks_behind_others),
         cmocka_unit_test(shared_while_running),  cmocka_unit_test(prefixes_give_way),     cmocka_unit_test(other_pictures_share_nothing),
         cmocka_unit_test(pictures_are_kept),     cmocka_unit_test(many_answers_to_one_prompt),
         cmocka_unit_test(tokens_beside_a_tower), cmocka_unit_test(tokens_beside_a_prompt),

@@ -187,7 +187,7 @@ static void write_features(ey_engine *engine)
     assert_non_null(values);
     for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
         for (size_t i = 0; i < n; i++) values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
-        engine->be->ops->write(engine->be, engine->ws.features[level], values, n);
+        engine->be->ops->write(engine->be, engine->ws.features[level], values, ELEMENT_FEATURE, n);
     }
     free(values);
 }
@@ -261,7 +261,7 @@ static void deepstack_matters(void **state)
                 for (int i = 0; i < SEQ_BLOCKS; i++) r.table[i] = i;
                 for (int i = 0; i < seq_length[s]; i++) push_row(&r, 0, s, i);
                 run_rows(engine, &r, 1, &out, 1, before);
-                engine->be->ops->write(engine->be, engine->ws.features[level], zeros, n);
+                engine->be->ops->write(engine->be, engine->ws.features[level], zeros, ELEMENT_FEATURE, n);
                 run_rows(engine, &r, 1, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
             }

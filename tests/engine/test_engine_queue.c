@@ -367,6 +367,17 @@ static void a_failing_device(void **state)
         crowd_free(members, 5);
     }
     for (int i = 0; i < 5; i++) ey_answer_free(&whole[i]);
+    /* nothing that was cached before is trusted after it */
+    ey_err e = {0};
+    build(1, 80);
+    ey_answer longer = ask(engine, &questions[1]);
+    ey_answer_free(&longer);
+    assert_true(ey_engine_stats(engine).kv_blocks_cached > 0 && ey_engine_stats(engine).image_rows_used > 0);
+    hooks_fail(hooks_count(OP_FINISH) + 1);
+    assert_false(ey_ask(engine, &questions[0].request, &whole[0], &e));
+    assert_int_equal(e.code, EY_INTERNAL);
+    ey_answer_free(&whole[0]);
+    assert_true(ey_engine_stats(engine).kv_blocks_cached == 0 && ey_engine_stats(engine).image_rows_used == 0);
     ey_engine_close(&engine);
 }
 
@@ -388,7 +399,10 @@ static void who_does_not_read_waits_alone(void **state)
     pthread_mutex_unlock(&engine->lock);
     assert_int_equal(n_tokens, UNREAD);
     assert_true(ey_engine_stats(engine).kv_blocks_used > 0);
-    member_collect(&members[0]); /* it goes on when it is read */
+    pthread_mutex_lock(&engine->lock);
+    engine->max_unread = 1;
+    pthread_mutex_unlock(&engine->lock);
+    member_collect(&members[0]); /* it goes on when it is read, though each of its 35 tokens is waited for */
     for (int i = 0; i < 3; i++) assert_same_answer(&whole[i], &members[i].answer, "read late");
     crowd_free(members, 3);
     for (int i = 0; i < 3; i++) ey_answer_free(&whole[i]);

@@ -524,7 +524,7 @@ static float *features_of(ey_engine *engine, const struct image_entry *entry)
     assert_non_null(out);
     for (int level = 0; level < levels; level++)
         for (int i = 0; i < entry->n_tokens; i++, to += hidden)
-            engine->be->ops->read(engine->be, to, engine->be->ops->at(engine->be, engine->ws.features[level], (size_t)feature_row(entry, i) * hidden), hidden);
+            engine->be->ops->read(engine->be, to, engine->be->ops->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE, (size_t)feature_row(entry, i) * hidden), ELEMENT_FEATURE, hidden);
     return out;
 }
 

@@ -87,8 +87,10 @@ enum { RUN_BUFFERS = 8 };
 
 struct run {
     struct backend *be;
-    const struct problem *p;
+    struct problem placed;     /* its weights are the backend's */
+    const struct problem *p;   /* that */
     dev buffer[RUN_BUFFERS];
+    enum element kind[RUN_BUFFERS];
     size_t guarded[RUN_BUFFERS]; /* elements between the canaries; 0: none */
     int n;
     dev in, out, other;
@@ -107,10 +109,13 @@ extern const struct op op_project_add, op_gate_up, op_head, op_embed, op_rope, o
 extern const struct op op_qkv, op_attend;
 extern const struct op op_patch_embed, op_vision_qkv, op_vision_attend, op_vision_mlp, op_merge;
 
-dev run_input(struct run *r, const float *x, size_t n);
-dev run_output(struct run *r, size_t n); /* between canaries, filled with them */
-dev run_at(const struct run *r, dev p, int row, int width);
-void run_fetch_rows(struct run *r, float *out);
+dev run_input(struct run *r, enum element kind, const float *x, size_t n);
+dev run_output(struct run *r, enum element kind, size_t n); /* between canaries, filled with them */
+dev run_at(const struct run *r, dev p, enum element kind, int row, int width);
+void run_fetch_residual(struct run *r, float *out);
+void run_fetch_activation(struct run *r, float *out);
+void run_fetch_rope(struct run *r, float *out);
+void run_fetch_feature(struct run *r, float *out);
 void run_start(struct run *r, struct backend *be, const struct problem *p);
 bool run_stop(struct run *r); /* false: a canary is gone */
 
@@ -139,6 +144,9 @@ struct direct_test {
     bool (*check)(const struct cpu_kernels *k, uint64_t seed);
 };
 extern const struct direct_test direct_tests[], attend_tests[]; /* ended by a NULL name */
+
+/* ---- the table on a card (card.c) ---- */
+int card_main(struct backend *card, struct backend *ref, const char *filter, uint64_t seed);
 
 /* ---- benchmark (bench.c) ---- */
 int bench_main(const char *filter, int threads, uint64_t seed);

@@ -16,18 +16,18 @@ static void prepare_project_add(struct problem *p)
 static void begin_project_add(struct run *r)
 {
     const struct problem *p = r->p;
-    r->in = run_input(r, p->x, (size_t)p->n * (size_t)p->c->k);
-    r->out = run_output(r, (size_t)p->n * (size_t)p->c->m);
-    r->be->ops->write(r->be, r->out, p->y, (size_t)p->n * (size_t)p->c->m);
+    r->in = run_input(r, ELEMENT_ACTIVATION, p->x, (size_t)p->n * (size_t)p->c->k);
+    r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
+    r->be->ops->write(r->be, r->out, p->y, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
 }
 
 static void call_project_add(struct run *r, int first, int n)
 {
     const struct test_case *c = r->p->c;
-    r->be->ops->project_add(r->be, run_at(r, r->out, first, c->m), run_at(r, r->in, first, c->k), &r->p->w[0], &r->p->v[0], n);
+    r->be->ops->project_add(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m), run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k), &r->p->w[0], &r->p->v[0], n);
 }
 
-const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add, call_project_add, run_fetch_rows};
+const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add, call_project_add, run_fetch_residual};
 
 /* ---- gate_up ---- */
 
@@ -42,21 +42,21 @@ static void prepare_gate_up(struct problem *p)
     p->slack = 8; /* a product of two products, through silu */
 }
 
-static void begin_rows(struct run *r)
+static void begin_gate_up(struct run *r)
 {
     const struct problem *p = r->p;
-    r->in = run_input(r, p->x, (size_t)p->n * (size_t)p->c->k);
-    r->out = run_output(r, (size_t)p->n * (size_t)p->c->m);
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->n * (size_t)p->c->k);
+    r->out = run_output(r, ELEMENT_ACTIVATION, (size_t)p->n * (size_t)p->c->m);
 }
 
 static void call_gate_up(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct decoder_layer w = {.gate = p->w[0], .up = p->w[1], .post_norm = p->v[0]};
-    r->be->ops->gate_up(r->be, run_at(r, r->out, first, p->c->m), run_at(r, r->in, first, p->c->k), &w, &p->text, n);
+    r->be->ops->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text, n);
 }
 
-const struct op op_gate_up = {"gate_up", prepare_gate_up, begin_rows, call_gate_up, run_fetch_rows};
+const struct op op_gate_up = {"gate_up", prepare_gate_up, begin_gate_up, call_gate_up, run_fetch_activation};
 
 /* ---- head ---- */
 
@@ -72,6 +72,14 @@ static void prepare_head(struct problem *p)
     p->slack = 2;
 }
 
+/* logits are float32 everywhere, as the residual stream is */
+static void begin_head(struct run *r)
+{
+    const struct problem *p = r->p;
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->n * (size_t)p->c->k);
+    r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
+}
+
 static void call_head(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
@@ -84,7 +92,7 @@ static void fetch_logits(struct run *r, float *out)
     r->be->ops->read_logits(r->be, out, r->out, (size_t)r->p->n * (size_t)r->p->c->m);
 }
 
-const struct op op_head = {"head", prepare_head, begin_rows, call_head, fetch_logits};
+const struct op op_head = {"head", prepare_head, begin_head, call_head, fetch_logits};
 
 /* ---- embed, add_features: k rows of the table or of features, m wide ---- */
 
@@ -113,8 +121,8 @@ static void prepare_embed(struct problem *p)
 static void begin_embed(struct run *r)
 {
     const struct problem *p = r->p;
-    r->in = run_input(r, p->x, (size_t)p->c->k * (size_t)p->c->m);
-    r->out = run_output(r, (size_t)p->n * (size_t)p->c->m);
+    r->in = run_input(r, ELEMENT_FEATURE, p->x, (size_t)p->c->k * (size_t)p->c->m);
+    r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
 }
 
 static struct batch rows_of(const struct batch *all, int first, int n)
@@ -127,24 +135,24 @@ static struct batch rows_of(const struct batch *all, int first, int n)
 static void call_embed(struct run *r, int first, int n)
 {
     struct batch part = rows_of(&r->p->batch, first, n);
-    r->be->ops->embed(r->be, run_at(r, r->out, first, r->p->c->m), &r->p->w[0], r->in, &part);
+    r->be->ops->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), &r->p->w[0], r->in, &part);
 }
 
-const struct op op_embed = {"embed", prepare_embed, begin_embed, call_embed, run_fetch_rows};
+const struct op op_embed = {"embed", prepare_embed, begin_embed, call_embed, run_fetch_residual};
 
 static void begin_add_features(struct run *r)
 {
     begin_embed(r);
-    r->be->ops->write(r->be, r->out, r->p->y, (size_t)r->p->n * (size_t)r->p->c->m);
+    r->be->ops->write(r->be, r->out, r->p->y, ELEMENT_RESIDUAL, (size_t)r->p->n * (size_t)r->p->c->m);
 }
 
 static void call_add_features(struct run *r, int first, int n)
 {
     struct batch part = rows_of(&r->p->batch, first, n);
-    r->be->ops->add_features(r->be, run_at(r, r->out, first, r->p->c->m), r->in, &part, r->p->c->m);
+    r->be->ops->add_features(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), r->in, &part, r->p->c->m);
 }
 
-const struct op op_add_features = {"add_features", prepare_features, begin_add_features, call_add_features, run_fetch_rows};
+const struct op op_add_features = {"add_features", prepare_features, begin_add_features, call_add_features, run_fetch_residual};
 
 /* ---- rope table: k pairs ---- */
 
@@ -158,12 +166,12 @@ static void prepare_rope(struct problem *p)
 
 static void begin_rope(struct run *r)
 {
-    r->out = run_output(r, (size_t)r->p->n * (size_t)r->p->out_width);
+    r->out = run_output(r, ELEMENT_ROPE, (size_t)r->p->n * (size_t)r->p->out_width);
 }
 
 static void call_rope(struct run *r, int first, int n)
 {
-    r->be->ops->rope_table(r->be, run_at(r, r->out, first, r->p->out_width), &r->p->rope, r->p->rows + 3 * (size_t)first, n);
+    r->be->ops->rope_table(r->be, run_at(r, r->out, ELEMENT_ROPE, first, r->p->out_width), &r->p->rope, r->p->rows + 3 * (size_t)first, n);
 }
 
-const struct op op_rope = {"rope_table", prepare_rope, begin_rope, call_rope, run_fetch_rows};
+const struct op op_rope = {"rope_table", prepare_rope, begin_rope, call_rope, run_fetch_rope};

@@ -67,8 +67,8 @@ static void set_shape(struct problem *p, int hidden, float eps)
 static void begin_cache(struct run *r, int n_blocks)
 {
     const struct test_case *c = r->p->c;
-    r->kv.shape = (struct kv_shape){LAYERS, c->kv_heads, c->dim, n_blocks};
-    r->kv.data = run_output(r, r->be->ops->kv_bytes(r->be, &r->kv.shape) / r->be->ops->element_size);
+    r->kv.shape = (struct kv_shape){.n_layers = LAYERS, .n_kv_heads = c->kv_heads, .head_dim = c->dim, .n_blocks = n_blocks};
+    r->kv.data = run_output(r, ELEMENT_RESIDUAL, r->be->ops->kv_bytes(r->be, &r->kv.shape) / r->be->ops->element_size[ELEMENT_RESIDUAL]);
 }
 
 static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev rope, int first, int n)
@@ -76,13 +76,13 @@ static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev r
     const struct problem *p = r->p;
     struct decoder_layer w = {.input_norm = p->v[0], .q = p->w[0], .k = p->w[1], .v = p->w[2], .q_norm = p->v[1], .k_norm = p->v[2]};
     struct batch part = rows_of(batch, first, n);
-    r->be->ops->qkv(r->be, run_at(r, q, first, text_q_width(&p->text)), &r->kv, LAYER, run_at(r, r->in, first, p->text.hidden),
-                    &w, &p->text, run_at(r, rope, first, p->c->dim), &part);
+    r->be->ops->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)), &r->kv, LAYER, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->text.hidden),
+                    &w, &p->text, run_at(r, rope, ELEMENT_ROPE, first, p->c->dim), &part);
 }
 
 static dev make_rope_table(struct run *r, const struct batch *batch)
 {
-    dev table = run_output(r, (size_t)batch->n_rows * (size_t)r->p->c->dim);
+    dev table = run_output(r, ELEMENT_ROPE, (size_t)batch->n_rows * (size_t)r->p->c->dim);
     r->be->ops->rope_table(r->be, table, &r->p->rope, batch->position, batch->n_rows);
     return table;
 }
@@ -115,8 +115,8 @@ static void begin_qkv(struct run *r)
 {
     const struct problem *p = r->p;
     size_t q = (size_t)p->n * (size_t)text_q_width(&p->text);
-    r->in = run_input(r, p->x, (size_t)p->n * (size_t)p->c->k);
-    r->out = run_output(r, q);
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->n * (size_t)p->c->k);
+    r->out = run_output(r, ELEMENT_ACTIVATION, q);
     begin_cache(r, p->n / KV_BLOCK + 4);
     r->other = make_rope_table(r, &p->fill);
 }
@@ -130,10 +130,10 @@ static void fetch_qkv(struct run *r, float *out)
 {
     const struct problem *p = r->p;
     size_t q = (size_t)p->n * (size_t)text_q_width(&p->text);
-    dev o = run_output(r, q);
+    dev o = run_output(r, ELEMENT_ACTIVATION, q);
     r->be->ops->attend(r->be, o, r->out, &r->kv, LAYER, &p->text, &p->batch);
-    r->be->ops->read(r->be, out, r->out, q);
-    r->be->ops->read(r->be, out + q, o, q);
+    r->be->ops->read(r->be, out, r->out, ELEMENT_ACTIVATION, q);
+    r->be->ops->read(r->be, out + q, o, ELEMENT_ACTIVATION, q);
 }
 
 const struct op op_qkv = {"qkv", prepare_qkv, begin_qkv, call_qkv, fetch_qkv};
@@ -216,19 +216,19 @@ static void begin_attend(struct run *r)
     size_t width = (size_t)p->out_width;
     int blocks = 1, length = p->c->k;
     for (int s = 0; !length && s < N_SEQS; s++) blocks += blocks_of(lengths[s]);
-    r->in = run_input(r, p->x, (size_t)p->fill.n_rows * EXACT_HIDDEN);
-    dev q = run_output(r, (size_t)p->fill.n_rows * width);
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->fill.n_rows * EXACT_HIDDEN);
+    dev q = run_output(r, ELEMENT_ACTIVATION, (size_t)p->fill.n_rows * width);
     begin_cache(r, blocks + blocks_of(length));
     call_qkv_rows(r, q, &p->fill, make_rope_table(r, &p->fill), 0, p->fill.n_rows);
-    r->other = run_input(r, p->y, (size_t)p->n * width);
-    r->out = run_output(r, (size_t)p->n * width);
+    r->other = run_input(r, ELEMENT_ACTIVATION, p->y, (size_t)p->n * width);
+    r->out = run_output(r, ELEMENT_ACTIVATION, (size_t)p->n * width);
 }
 
 static void call_attend(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct batch part = rows_of(&p->batch, first, n);
-    r->be->ops->attend(r->be, run_at(r, r->out, first, p->out_width), run_at(r, r->other, first, p->out_width), &r->kv, LAYER, &p->text, &part);
+    r->be->ops->attend(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->out_width), run_at(r, r->other, ELEMENT_ACTIVATION, first, p->out_width), &r->kv, LAYER, &p->text, &part);
 }
 
-const struct op op_attend = {"attend", prepare_attend, begin_attend, call_attend, run_fetch_rows};
+const struct op op_attend = {"attend", prepare_attend, begin_attend, call_attend, run_fetch_activation};

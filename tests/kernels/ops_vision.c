@@ -22,11 +22,11 @@ static void make_norm(struct problem *p, int64_t width)
     make_vector(p, 1, width, -0.5f, 0.5f, vector_dtype(p->c->dtype));
 }
 
-static void begin_rows(struct run *r)
+static void begin_rows(struct run *r, enum element out)
 {
     const struct problem *p = r->p;
-    r->in = run_input(r, p->x, (size_t)p->n * (size_t)p->c->k);
-    r->out = run_output(r, (size_t)p->n * (size_t)p->c->m);
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->n * (size_t)p->c->k);
+    r->out = run_output(r, out, (size_t)p->n * (size_t)p->c->m);
 }
 
 /* ---- patch_embed: a patch of k values, so that any width can be tried; two rows of blocks ---- */
@@ -45,18 +45,18 @@ static void prepare_patch_embed(struct problem *p)
 
 static void begin_patch_embed(struct run *r)
 {
-    r->out = run_output(r, (size_t)r->p->n * (size_t)r->p->c->m);
+    r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)r->p->n * (size_t)r->p->c->m);
 }
 
 static void call_patch_embed(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct affine w = {p->w[0], p->v[0]};
-    r->be->ops->patch_embed(r->be, run_at(r, r->out, first, p->c->m), p->x + (size_t)first * (size_t)p->c->k, &w, &p->w[1], &p->vision,
+    r->be->ops->patch_embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, p->c->m), p->x + (size_t)first * (size_t)p->c->k, &w, &p->w[1], &p->vision,
                             p->grid_rows, p->grid_cols, first, n);
 }
 
-const struct op op_patch_embed = {"patch_embed", prepare_patch_embed, begin_patch_embed, call_patch_embed, run_fetch_rows};
+const struct op op_patch_embed = {"patch_embed", prepare_patch_embed, begin_patch_embed, call_patch_embed, run_fetch_residual};
 
 /* ---- attention: n patches, k = heads · dim wide. The layout of qkv is the backend's, so both steps run in both tests;
  * they differ in which one is cut (and timed) ---- */
@@ -90,30 +90,30 @@ static void begin_vision_qkv(struct run *r)
 {
     const struct problem *p = r->p;
     size_t n = (size_t)p->n;
-    r->in = run_input(r, p->x, n * (size_t)p->c->k);
-    r->kv.data = run_output(r, (size_t)p->limits.max_patches * 3 * (size_t)p->c->k);
-    r->other = run_output(r, n * (size_t)p->c->dim);
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, n * (size_t)p->c->k);
+    r->kv.data = run_output(r, ELEMENT_ACTIVATION, (size_t)p->limits.max_patches * 3 * (size_t)p->c->k);
+    r->other = run_output(r, ELEMENT_ROPE, n * (size_t)p->c->dim);
     r->be->ops->rope_table(r->be, r->other, &p->rope, p->rows, p->n);
-    r->out = run_output(r, n * (size_t)p->c->k);
+    r->out = run_output(r, ELEMENT_ACTIVATION, n * (size_t)p->c->k);
 }
 
 static void call_vision_qkv(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct vision_block w = {.norm1 = norm_of(p), .qkv = {p->w[0], p->v[2]}};
-    r->be->ops->vision_qkv(r->be, r->kv.data, run_at(r, r->in, first, p->c->k), &w, &p->vision, run_at(r, r->other, first, p->c->dim), first, n);
+    r->be->ops->vision_qkv(r->be, r->kv.data, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, run_at(r, r->other, ELEMENT_ROPE, first, p->c->dim), first, n);
 }
 
 static void call_vision_attend(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    r->be->ops->vision_attend(r->be, run_at(r, r->out, first, p->c->k), r->kv.data, &p->vision, first, n, p->n);
+    r->be->ops->vision_attend(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k), r->kv.data, &p->vision, first, n, p->n);
 }
 
 static void fetch_attended(struct run *r, float *out)
 {
     call_vision_attend(r, 0, r->p->n);
-    run_fetch_rows(r, out);
+    run_fetch_activation(r, out);
 }
 
 static void begin_vision_attend(struct run *r)
@@ -123,7 +123,7 @@ static void begin_vision_attend(struct run *r)
 }
 
 const struct op op_vision_qkv = {"vision_qkv", prepare_attention, begin_vision_qkv, call_vision_qkv, fetch_attended};
-const struct op op_vision_attend = {"vision_attend", prepare_vision_attend, begin_vision_attend, call_vision_attend, run_fetch_rows};
+const struct op op_vision_attend = {"vision_attend", prepare_vision_attend, begin_vision_attend, call_vision_attend, run_fetch_activation};
 
 /* ---- MLP ---- */
 
@@ -138,14 +138,19 @@ static void prepare_mlp(struct problem *p)
     p->slack = 4;
 }
 
+static void begin_mlp(struct run *r)
+{
+    begin_rows(r, ELEMENT_ACTIVATION);
+}
+
 static void call_mlp(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct vision_block w = {.norm2 = norm_of(p), .fc1 = {p->w[0], p->v[2]}};
-    r->be->ops->vision_mlp(r->be, run_at(r, r->out, first, p->c->m), run_at(r, r->in, first, p->c->k), &w, &p->vision, n);
+    r->be->ops->vision_mlp(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
 }
 
-const struct op op_vision_mlp = {"vision_mlp", prepare_mlp, begin_rows, call_mlp, run_fetch_rows};
+const struct op op_vision_mlp = {"vision_mlp", prepare_mlp, begin_mlp, call_mlp, run_fetch_activation};
 
 /* ---- merge: n tokens of four patches, k wide together ---- */
 
@@ -164,11 +169,16 @@ static void prepare_merge(struct problem *p)
     p->slack = 8; /* one product after the other */
 }
 
+static void begin_merge(struct run *r)
+{
+    begin_rows(r, ELEMENT_FEATURE);
+}
+
 static void call_merge(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct merger w = {norm_of(p), {p->w[0], p->v[2]}, {p->w[1], p->v[3]}, p->c->other};
-    r->be->ops->merge(r->be, run_at(r, r->out, first, p->c->m), run_at(r, r->in, first, p->c->k), &w, &p->vision, n);
+    r->be->ops->merge(r->be, run_at(r, r->out, ELEMENT_FEATURE, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
 }
 
-const struct op op_merge = {"merge", prepare_merge, begin_rows, call_merge, run_fetch_rows};
+const struct op op_merge = {"merge", prepare_merge, begin_merge, call_merge, run_fetch_feature};

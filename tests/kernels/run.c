@@ -7,53 +7,75 @@
 #include "kernels/kernels.h"
 
 enum { GUARD = 96 }; /* elements on each side: more than the widest vector or tile */
-static const float canary = -7.25e33f;
+static const float canary = -0x1.64p112f; /* the same in BF16 */
 
 /* ---- device memory ---- */
 
-static dev allocate(struct run *r, size_t elements)
+static dev allocate(struct run *r, enum element kind, size_t elements)
 {
     ey_err e = {0};
-    dev p = r->be->ops->alloc(r->be, (elements ? elements : 1) * r->be->ops->element_size, &e);
+    dev p = r->be->ops->alloc(r->be, (elements ? elements : 1) * r->be->ops->element_size[kind], &e);
     if (!p || r->n == RUN_BUFFERS) printf("%s\n", e.text), exit(2);
+    r->kind[r->n] = kind;
     r->buffer[r->n++] = p;
     return p;
 }
 
-dev run_input(struct run *r, const float *x, size_t n)
+dev run_input(struct run *r, enum element kind, const float *x, size_t n)
 {
-    dev p = allocate(r, n);
-    r->be->ops->write(r->be, p, x, n);
+    dev p = allocate(r, kind, n);
+    r->be->ops->write(r->be, p, x, kind, n);
     return p;
 }
 
-dev run_output(struct run *r, size_t n)
+dev run_output(struct run *r, enum element kind, size_t n)
 {
-    dev p = allocate(r, n + 2 * GUARD);
+    dev p = allocate(r, kind, n + 2 * GUARD);
     float *values = malloc((n + 2 * GUARD) * sizeof(float));
     for (size_t i = 0; i < n + 2 * GUARD; i++) values[i] = canary;
-    r->be->ops->write(r->be, p, values, n + 2 * GUARD);
+    r->be->ops->write(r->be, p, values, kind, n + 2 * GUARD);
     free(values);
     r->guarded[r->n - 1] = n;
-    return r->be->ops->at(r->be, p, GUARD);
+    return r->be->ops->at(r->be, p, kind, GUARD);
 }
 
-dev run_at(const struct run *r, dev p, int row, int width)
+dev run_at(const struct run *r, dev p, enum element kind, int row, int width)
 {
-    return r->be->ops->at(r->be, p, (size_t)row * (size_t)width);
+    return r->be->ops->at(r->be, p, kind, (size_t)row * (size_t)width);
 }
 
-void run_fetch_rows(struct run *r, float *out)
+static void fetch(struct run *r, float *out, enum element kind)
 {
-    r->be->ops->read(r->be, out, r->out, (size_t)r->p->n * (size_t)r->p->out_width);
+    r->be->ops->read(r->be, out, r->out, kind, (size_t)r->p->n * (size_t)r->p->out_width);
+}
+
+void run_fetch_residual(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_RESIDUAL);
+}
+
+void run_fetch_activation(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_ACTIVATION);
+}
+
+void run_fetch_rope(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_ROPE);
+}
+
+void run_fetch_feature(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_FEATURE);
 }
 
 static bool canaries_live(struct run *r, int i)
 {
     float sides[2 * GUARD], expected = canary;
+    enum element kind = r->kind[i];
     if (!r->guarded[i]) return true;
-    r->be->ops->read(r->be, sides, r->buffer[i], GUARD);
-    r->be->ops->read(r->be, sides + GUARD, r->be->ops->at(r->be, r->buffer[i], GUARD + r->guarded[i]), GUARD);
+    r->be->ops->read(r->be, sides, r->buffer[i], kind, GUARD);
+    r->be->ops->read(r->be, sides + GUARD, r->be->ops->at(r->be, r->buffer[i], kind, GUARD + r->guarded[i]), kind, GUARD);
     for (int j = 0; j < 2 * GUARD; j++)
         if (memcmp(&sides[j], &expected, sizeof(float)) != 0) return false;
     return true;
@@ -62,7 +84,12 @@ static bool canaries_live(struct run *r, int i)
 void run_start(struct run *r, struct backend *be, const struct problem *p)
 {
     ey_err e = {0};
-    *r = (struct run){.be = be, .p = p};
+    *r = (struct run){.be = be, .placed = *p};
+    r->p = &r->placed;
+    for (int i = 0; i < 4; i++)
+        if ((p->w[i].data && !be->ops->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) ||
+            (p->v[i].data && !be->ops->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)))
+            printf("%s\n", e.text), exit(2);
     if (!be->ops->reserve(be, &p->limits, &e)) printf("%s\n", e.text), exit(2);
     p->c->op->begin(r);
 }

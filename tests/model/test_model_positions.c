@@ -70,7 +70,7 @@ static void rope_table_values(void **state)
         const struct rope *r = &engine->model.text_rope;
         float table[3][64][2];
         engine->be->ops->rope_table(engine->be, engine->ws.chunk.rope, r, &position[0][0], 3);
-        engine->be->ops->read(engine->be, &table[0][0][0], engine->ws.chunk.rope, sizeof(table) / sizeof(float));
+        engine->be->ops->read(engine->be, &table[0][0][0], engine->ws.chunk.rope, ELEMENT_ROPE, sizeof(table) / sizeof(float));
         for (int row = 0; row < 3; row++)
             for (int i = 0; i < 64; i++) {
                 float angle = (float)position[row][r->axis[i]] * r->frequency[i];
@@ -131,9 +131,9 @@ static void check_grid(struct backend *be, const struct affine *patch, const str
     dev x = be->ops->alloc(be, sizeof(out), &e);
     assert_non_null(x);
     for (int first = 0; first < n; first += tile)
-        be->ops->patch_embed(be, be->ops->at(be, x, (size_t)first * HIDDEN), pixels, patch, table, &shape, rows, cols, first,
+        be->ops->patch_embed(be, be->ops->at(be, x, ELEMENT_RESIDUAL, (size_t)first * HIDDEN), pixels, patch, table, &shape, rows, cols, first,
                              n - first < tile ? n - first : tile);
-    be->ops->read(be, &out[0][0], x, (size_t)n * HIDDEN);
+    be->ops->read(be, &out[0][0], x, ELEMENT_RESIDUAL, (size_t)n * HIDDEN);
     be->ops->release(be, x);
     for (int i = 0; i < n; i++) {
         int block = i / 4, r = 2 * (block / (cols / 2)) + i % 4 / 2, c = 2 * (block % (cols / 2)) + i % 2; /* spec 4.1 */
@@ -155,12 +155,12 @@ static void learned_positions(void **state)
     assert_true(pool_create(&pool, 2, &e));
     for (int d = 0; d < 2; d++) {
         struct backend *be;
-        struct affine patch = {{zeros, DTYPE_F32, HIDDEN, PATCH_WIDTH, NULL}, {zeros, DTYPE_F32, 1, HIDDEN, NULL}}, placed;
-        struct weight table = {telling_table(), DTYPE_F32, SIDE * SIDE, HIDDEN, NULL};
+        struct affine patch = {{.data = zeros, .dtype = DTYPE_F32, .rows = HIDDEN, .cols = PATCH_WIDTH}, {.data = zeros, .dtype = DTYPE_F32, .rows = 1, .cols = HIDDEN}}, placed;
+        struct weight table = {.data = telling_table(), .dtype = DTYPE_F32, .rows = SIDE * SIDE, .cols = HIDDEN};
         struct backend_limits limits = {.max_rows = 64, .max_keys = MAX_GRID, .max_width = 64, .max_patches = MAX_GRID};
         assert_true(d ? backend_cpu_create(&be, pool, NULL, &e) : backend_ref_create(&be, pool, &e));
-        assert_true(be->ops->reserve(be, &limits, &e) && be->ops->place(be, &placed.w, &patch.w, &e) &&
-                    be->ops->place(be, &placed.b, &patch.b, &e) && be->ops->place(be, &table, &table, &e));
+        assert_true(be->ops->reserve(be, &limits, &e) && be->ops->place(be, &placed.w, &patch.w, PLACE_RESIDENT, &e) &&
+                    be->ops->place(be, &placed.b, &patch.b, PLACE_RESIDENT, &e) && be->ops->place(be, &table, &table, PLACE_RESIDENT, &e));
         for (size_t g = 0; g < sizeof(grids) / sizeof(grids[0]); g++) check_grid(be, &placed, &table, grids[g][0], grids[g][1], 2e-6);
         check_grid(be, &placed, &table, 48, 48, 0); /* the table itself, to the bit */
         be->ops->destroy(be);

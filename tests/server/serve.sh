@@ -23,6 +23,11 @@ refused 'takes a time' --idle-unload 5x
 refused 'takes a time' --idle-unload 0.5
 refused 'takes a size' --host-memory 3
 refused 'takes a size' --host-memory 1X
+refused 'takes a number from 0 to 1' --gpu-memory-utilization 1.5
+refused 'above 0' --gpu-memory-utilization 0
+refused 'give one of them' --gpu-memory-utilization 0.5 --gpu-memory 4G
+refused 'takes a size' --gpu-memory 4X
+refused 'takes auto|bf16' --kv-cache-dtype int4
 refused 'max_pixels' --mm-processor-kwargs '{"max_pixels": 1}'
 refused 'one model, not 2' other
 refused 'needs a value' --served-model-name
@@ -56,8 +61,10 @@ wait "$server"
 status=$?
 [ $status -eq 0 ]
 say 'stops when told to'
-grep -qF 'eyelet: flags of vLLM that mean nothing here: --trust-remote-code, --swap-space, --enforce-eager, --gpu-memory-utilization, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
+grep -qF 'eyelet: flags of vLLM that mean nothing here: --trust-remote-code, --swap-space, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
 say 'names what it passed over'
+grep -q -- '--gpu-memory-utilization, --gpu-memory: of a card, not used here' err
+say 'says which options are of a card'
 grep -q 'model one (Qwen3VL' err
 say 'names the model'
 grep -q 'Available KV cache memory: 0\.02 GiB' err && grep -q 'GPU KV cache size: 4,096 tokens, Maximum concurrency for 2,000 tokens per request: 2.05x' err

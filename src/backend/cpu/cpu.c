@@ -108,7 +108,7 @@ static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
 
 static const struct backend_ops ops = {
     .name = "cpu",
-    .element_size = sizeof(float),
+    .element_size = {sizeof(float), sizeof(float), sizeof(float), sizeof(float)},
     .detail = detail,
     .measure = measure,
     .destroy = destroy,
@@ -117,6 +117,7 @@ static const struct backend_ops ops = {
     .alloc = alloc_bytes,
     .release = release,
     .kv_bytes = cpu_kv_bytes,
+    .weight_bytes = host_weight_bytes,
     .place = host_place,
     .read = host_read,
     .write = host_write,

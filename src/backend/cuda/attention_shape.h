@@ -1,0 +1,108 @@
+/* How the attention kernels are launched: names, grids, threads and shared memory from their arguments, and which shapes the fast ones
+ * take. Shared by the host and the kernels. */
+#ifndef EY_CUDA_ATTENTION_SHAPE_H
+#define EY_CUDA_ATTENTION_SHAPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.h"
+
+enum {
+    HEAD_DIM_MAX = 256, /* what the plain kernels take */
+    SMALL_BLOCK = 128,  /* threads of the kernels that give a warp a row of a head */
+
+    /* flash.cuh: keys of a tile, tiles of keys and of values in shared memory, padding of a row */
+    FLASH_THREADS = 128,
+    FLASH_KEYS = 64,
+    FLASH_KEY_TILES = 3,
+    FLASH_VALUE_TILES = 2,
+    FLASH_PAD = 8,
+
+    VISION_ROWS = 128, /* of a block of threads */
+
+    DECODE_WARPS = 8,
+    DECODE_CHUNK = 16,   /* keys that a warp takes at once */
+    DECODE_PART_MIN = 4, /* chunks of a block at least */
+    DECODE_HEADS = 8,    /* query heads of a KV head at most */
+};
+
+static inline unsigned flash_shared(int dim)
+{
+    return (FLASH_KEY_TILES + FLASH_VALUE_TILES) * FLASH_KEYS * (unsigned)(dim + FLASH_PAD) * (unsigned)sizeof(bf16);
+}
+
+static inline unsigned ceil_quotient(int64_t a, int64_t b)
+{
+    return (unsigned)((a + b - 1) / b);
+}
+
+/* One warp for each of `units`. */
+static inline struct launch small_launch(const char *kernel, int64_t units)
+{
+    struct launch l = {kernel, {ceil_quotient(units, SMALL_BLOCK / 32), 1, 1}, SMALL_BLOCK, 0};
+    return l;
+}
+
+static inline struct launch append_launch(const struct append_args *a)
+{
+    return small_launch("append", (int64_t)a->batch.n * (a->n_heads + 2 * a->kv.n_kv_heads));
+}
+
+/* Rows are read in pieces of 16 bytes. */
+static inline int attend_is_fast(const struct kv_layer *kv)
+{
+    return kv->head_dim <= 128 && kv->head_dim % (kv->fp8 ? 16 : 8) == 0;
+}
+
+static inline struct launch attend_launch(const struct attend_args *a)
+{
+    int dim = a->kv.head_dim <= 64 ? 64 : 128;
+    struct launch l = {dim == 64 ? "attend_64" : "attend_128", {(unsigned)a->n_heads, (unsigned)a->n_tiles, 1}, FLASH_THREADS, flash_shared(dim)};
+    return attend_is_fast(&a->kv) ? l : small_launch("attend_plain", (int64_t)a->batch.n * a->n_heads);
+}
+
+/* Others: one tile a row, and append and attend. */
+static inline int decode_takes(const struct kv_layer *kv, int n_heads)
+{
+    return (kv->head_dim == 64 || kv->head_dim == 128) && n_heads <= DECODE_HEADS * kv->n_kv_heads;
+}
+
+/* The warps' results, before they are added up. */
+static inline unsigned decode_shared(int head_dim, int heads)
+{
+    return DECODE_WARPS * (unsigned)heads * (unsigned)(head_dim + 2) * (unsigned)sizeof(float);
+}
+
+static inline struct launch decode_launch(const struct decode_args *a)
+{
+    static const char *const kernels[2][2] = {{"decode_64", "decode_64_fp8"}, {"decode_128", "decode_128_fp8"}};
+    int dim = a->kv.head_dim;
+    struct launch l = {kernels[dim == 128][a->kv.fp8 != 0],
+                       {(unsigned)a->splits, (unsigned)a->kv.n_kv_heads, (unsigned)a->batch.n},
+                       DECODE_WARPS * 32,
+                       decode_shared(dim, a->n_heads / a->kv.n_kv_heads)};
+    return l;
+}
+
+static inline struct launch vision_attend_launch(const struct vision_attend_args *a)
+{
+    int fast = a->head_dim <= 80 && a->head_dim % 8 == 0, dim = a->head_dim <= 64 ? 64 : 80;
+    struct launch l = {dim == 64 ? "vision_attend_64" : "vision_attend_80",
+                       {ceil_quotient(a->n, VISION_ROWS), (unsigned)a->heads, 1},
+                       FLASH_THREADS,
+                       flash_shared(dim)};
+    return fast ? l : small_launch("vision_attend_plain", (int64_t)a->n * a->heads);
+}
+
+/* A thread turns 8 pairs of a head, or one where head_dim is no multiple of 16. */
+static inline struct launch vision_rope_launch(const struct vision_rope_args *a)
+{
+    int pairs = a->head_dim % 16 ? 1 : 8;
+    int64_t units = (int64_t)a->n * 2 * a->heads * (a->head_dim / 2 / pairs);
+    struct launch l = {pairs == 8 ? "vision_rope" : "vision_rope_plain", {ceil_quotient(units, 2 * SMALL_BLOCK), 1, 1}, 2 * SMALL_BLOCK, 0};
+    return l;
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* A step's batch on the card, and steps that are written down once and replayed: a CUDA graph for each number of sequences. */
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+
+/* ---- memory ---- */
+
+enum { BEST_BYTES = CANDIDATES * (int)sizeof(struct candidate) };
+
+/* One pinned allocation: twins of both regions, and what comes back of a step. */
+bool cuda_batches_open(struct cuda *c, ey_err *e)
+{
+    size_t seqs = (size_t)(c->limits.max_seqs > 1 ? c->limits.max_seqs : 1);
+    int rows = c->limits.max_rows > SMALL_ROWS ? c->limits.max_rows : SMALL_ROWS;
+    c->small = (struct batch_region){.layout = cuda_batch_layout(SMALL_ROWS, &c->limits), .card = (int32_t *)(void *)c->scratch[SCRATCH_SMALL], .rows = SMALL_ROWS};
+    c->large = (struct batch_region){.layout = cuda_batch_layout(rows, &c->limits), .card = (int32_t *)(void *)c->scratch[SCRATCH_LARGE], .rows = rows};
+    size_t small = cuda_aligned(c->small.layout.total * sizeof(int32_t)), large = cuda_aligned(c->large.layout.total * sizeof(int32_t));
+    void *p = NULL;
+    if (c->pinned_small) c->driver.host_free(c->pinned_small), c->pinned_small = NULL;
+    if (!cuda_ok(&c->driver, c->driver.host_alloc(&p, small + large + seqs * (BEST_BYTES + sizeof(float)), 0), "pinned memory for steps", e)) return false;
+    c->pinned_small = p;
+    c->small.host = p;
+    c->large.host = (int32_t *)(void *)(c->pinned_small + small);
+    c->best = (struct candidate *)(void *)(c->pinned_small + small + large);
+    c->log_sum = (float *)(void *)(c->pinned_small + small + large + seqs * BEST_BYTES);
+    return true;
+}
+
+/* ---- a batch ---- */
+
+static bool is_same(const struct batch *a, const struct batch *b)
+{
+    return a->n_rows && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->token == b->token && a->feature == b->feature && a->position == b->position &&
+           a->seq == b->seq && a->index == b->index && a->block_table == b->block_table;
+}
+
+static void copy_rows(struct batch_region *r, size_t at, const int32_t *from, size_t n)
+{
+    if (from) memcpy(r->host + at, from, n * sizeof(int32_t));
+}
+
+/* Rows of one sequence that follow each other, cut at ATTEND_ROWS. */
+static void lay_out_tiles(struct batch_region *r, const struct batch *b)
+{
+    int32_t *tile = r->host + r->layout.tile;
+    r->n_tiles = 0;
+    for (int first = 0, n; b->seq && b->index && first < b->n_rows; first += n) {
+        for (n = 1; n < ATTEND_ROWS && first + n < b->n_rows; n++)
+            if (b->seq[first + n] != b->seq[first] || b->index[first + n] != b->index[first] + n) break;
+        tile[2 * r->n_tiles] = first, tile[2 * r->n_tiles + 1] = n;
+        r->n_tiles++;
+    }
+}
+
+static void fill_region(struct batch_region *r, const struct batch *b)
+{
+    size_t n = (size_t)b->n_rows;
+    copy_rows(r, 0, b->token, n);
+    copy_rows(r, r->layout.feature, b->feature, n);
+    copy_rows(r, r->layout.seq, b->seq, n);
+    copy_rows(r, r->layout.index, b->index, n);
+    copy_rows(r, r->layout.position, b->position, 3 * n);
+    copy_rows(r, r->layout.block_table, b->block_table, (size_t)b->n_seqs * (size_t)b->max_blocks);
+    for (size_t i = 0; i < (size_t)(r->layout.tile - r->layout.out_rows); i++) r->host[r->layout.out_rows + i] = (int32_t)i;
+    lay_out_tiles(r, b);
+    r->copied = *b;
+}
+
+const struct batch_region *cuda_batch(struct cuda *c, const struct batch *batch)
+{
+    struct batch_region *r = batch->n_rows <= SMALL_ROWS ? &c->small : &c->large;
+    if (c->recording || is_same(&r->copied, batch)) return r;
+    cuda_check(c, c->driver.stream_sync(c->stream), "a step"); /* the twin may still be on its way */
+    fill_region(r, batch);
+    cuda_check(c, c->driver.to_device((CUdeviceptr)(uintptr_t)r->card, r->host, r->layout.total * sizeof(int32_t), c->stream), "a batch");
+    return r;
+}
+
+struct dev_batch cuda_rows(const struct batch_region *r, const struct batch *batch)
+{
+    return (struct dev_batch){r->card + r->layout.seq, r->card + r->layout.index, r->card + r->layout.block_table, batch->n_rows, batch->max_blocks};
+}
+
+/* ---- recorded steps ---- */
+
+bool cuda_is_decode(const struct batch *b)
+{
+    if (b->n_rows != b->n_seqs || b->n_rows > SMALL_ROWS) return false;
+    for (int i = 0; i < b->n_rows; i++)
+        if (b->seq[i] != i) return false;
+    return true;
+}
+
+bool cuda_record_begin(struct backend *be, int n_seqs)
+{
+    struct cuda *c = cuda_of(be);
+    if (c->eager || n_seqs < 1 || n_seqs > SMALL_ROWS) return false;
+    if (!cuda_check(c, c->driver.capture_begin(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "recording")) return false;
+    c->recording = n_seqs;
+    return true;
+}
+
+bool cuda_record_end(struct backend *be, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    CUgraph graph = NULL;
+    int n = c->recording;
+    c->recording = 0;
+    if (!cuda_ok(&c->driver, c->driver.capture_end(c->stream, &graph), "recording", e)) return false;
+    bool ok = cuda_ok(&c->driver, c->driver.graph_instantiate(&c->graph[n], graph, 0), "a recorded step", e) &&
+              cuda_ok(&c->driver, c->driver.graph_upload(c->graph[n], c->stream), "a recorded step", e);
+    c->driver.graph_destroy(graph);
+    return c->base.ops->finish(be, e) && ok;
+}
+
+bool cuda_replay(struct backend *be, const struct batch *batch, int n_out)
+{
+    struct cuda *c = cuda_of(be);
+    if (c->recording || n_out != batch->n_rows || !cuda_is_decode(batch) || !c->graph[batch->n_rows]) return false;
+    for (int i = 0; i < batch->n_rows; i++)
+        if (batch->feature[i] >= 0) return false;
+    if (c->host_table) cuda_look_up(c, batch);
+    cuda_batch(c, batch);
+    cuda_check(c, c->driver.graph_launch(c->graph[batch->n_rows], c->stream), "a recorded step");
+    return true;
+}

@@ -1,0 +1,401 @@
+/* The card: opening it, its memory, launching, and the table of steps. */
+#include "backend/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/images.h"
+
+/* ---- errors ---- */
+
+bool cuda_check(struct cuda *c, CUresult result, const char *what)
+{
+    if (result == CUDA_SUCCESS) return true;
+    if (c->error.code == EY_OK) cuda_ok(&c->driver, result, what, &c->error);
+    return false;
+}
+
+/* ---- opening ---- */
+
+static bool choose_device(struct cuda *c, ey_err *e)
+{
+    const struct cuda_driver *d = &c->driver;
+    int n = 0, version = 0, major = 0, minor = 0;
+    if (!cuda_ok(d, d->init(0), "it cannot be used", e) || !cuda_ok(d, d->device_count(&n), "cannot be counted", e)) return false;
+    if (n < 1) return ey_fail(e, EY_NO_DEVICE, "there is no NVIDIA card");
+    d->driver_version(&version);
+    if (!cuda_ok(d, d->device_get(&c->device, 0), "it cannot be opened", e)) return false;
+    d->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device);
+    d->device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device);
+    d->device_attribute(&c->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
+    c->capability = major * 10 + minor;
+    char name[96] = "an NVIDIA card";
+    d->device_name(name, sizeof(name), c->device);
+    snprintf(c->detail, sizeof(c->detail), "%s, sm_%d, %d SMs, CUDA %d.%d", name, c->capability, c->sm_count, version / 1000, version % 1000 / 10);
+    if (c->capability < 80)
+        return ey_fail(e, EY_NO_DEVICE, "%s has compute capability %d.%d; 8.0 or higher is needed (RTX 30 and later)", name, major, minor);
+    if (!cuda_images[0].name)
+        return ey_fail(e, EY_NO_DEVICE, "this build has no kernels for cards: build it where nvcc (CUDA 12.8 or newer) is, or take a release");
+    if (version / 1000 < cuda_images_version / 1000)
+        return ey_fail(e, EY_NO_DEVICE, "the driver knows CUDA %d.%d; this build needs %d.%d: install a newer driver (under WSL2: on Windows)", version / 1000,
+                       version % 1000 / 10, cuda_images_version / 1000, cuda_images_version % 1000 / 10);
+    return true;
+}
+
+/* The context's own memory is taken here; a small stack and no device-side printf or malloc keep it small. */
+static bool open_context(struct cuda *c, ey_err *e)
+{
+    const struct cuda_driver *d = &c->driver;
+    d->context_flags(c->device, CU_CTX_SCHED_SPIN);
+    if (!cuda_ok(d, d->context_retain(&c->context, c->device), "no context", e) || !cuda_ok(d, d->context_current(c->context), "no context", e)) return false;
+    d->context_limit(CU_LIMIT_PRINTF_FIFO_SIZE, 0);
+    d->context_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 0);
+    c->dependent_launch = c->capability >= 90;
+    return cuda_ok(d, d->stream_create(&c->stream, CU_STREAM_NON_BLOCKING), "no stream", e);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* All at once: a kernel that is loaded at its first launch would take memory then. */
+static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
+{
+    const struct cuda_driver *d = &c->driver;
+    CUfunction functions[MAX_KERNELS];
+    unsigned n = 0;
+    if (!cuda_ok(d, d->module_function_count(&n, module), "kernels", e)) return false;
+    if (n > (unsigned)(MAX_KERNELS - c->n_kernels)) return ey_fail(e, EY_INTERNAL, "%u kernels are too many", n);
+    if (!cuda_ok(d, d->module_functions(functions, n, module), "kernels", e)) return false;
+    for (unsigned i = 0; i < n; i++) {
+        const char *name = NULL;
+        if (!cuda_ok(d, d->function_name(&name, functions[i]), "a kernel's name", e) || !cuda_ok(d, d->function_load(functions[i]), name, e)) return false;
+        c->kernel[c->n_kernels].name = name;
+        c->kernel[c->n_kernels++].function = functions[i];
+    }
+    return true;
+}
+
+static bool load_kernels(struct cuda *c, ey_err *e)
+{
+    const struct cuda_driver *d = &c->driver;
+    for (const struct cuda_image *image = cuda_images; image->name; image++) {
+        CUresult result = d->module_load(&c->module[c->n_modules], image->data);
+        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
+            return ey_fail(e, EY_NO_DEVICE, "this build has kernels for sm_%s, and the card is sm_%d: build it here, or take a release", cuda_images_archs, c->capability);
+        if (!cuda_ok(d, result, image->name, e)) return false;
+        if (!load_functions(c, c->module[c->n_modules++], e)) return false;
+    }
+    qsort(c->kernel, (size_t)c->n_kernels, sizeof(c->kernel[0]), by_name);
+    return true;
+}
+
+static CUfunction find_kernel(const struct cuda *c, const char *name)
+{
+    int low = 0, high = c->n_kernels;
+    while (low < high) {
+        int middle = (low + high) / 2, order = strcmp(c->kernel[middle].name, name);
+        if (order == 0) return c->kernel[middle].function;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return NULL;
+}
+
+/* ---- launching ---- */
+
+enum { SHARED_WITHOUT_ASKING = 48 << 10 };
+
+void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
+{
+    CUlaunchAttribute dependent = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1, l->shared, c->stream, &dependent, 0};
+    void *params[] = {(void *)(uintptr_t)args};
+    CUfunction f = find_kernel(c, l->kernel);
+    if (!f) {
+        if (c->error.code == EY_OK) ey_fail(&c->error, EY_INTERNAL, "there is no kernel %s", l->kernel);
+        return;
+    }
+    config.numAttrs = c->dependent_launch && !c->weights_changed; /* every kernel waits itself, where it begins to need what those before it write */
+    c->weights_changed = false;
+    if (l->shared > SHARED_WITHOUT_ASKING) cuda_check(c, c->driver.function_attribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)l->shared), l->kernel);
+    cuda_check(c, c->driver.launch(&config, f, params, NULL), l->kernel);
+}
+
+/* ---- memory ---- */
+
+void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e)
+{
+    CUdeviceptr p = 0;
+    size_t size = cuda_aligned(bytes ? bytes : 1);
+    if (c->loading && size > c->arena_size - LOAD_STAGING - c->arena_used) c->loading = false; /* a small model: the staging is its own */
+    size_t end = c->arena_size - (c->loading ? LOAD_STAGING : 0);
+    if (!c->arena) return cuda_ok(&c->driver, c->driver.memory_alloc(&p, size), what, e) ? (void *)(uintptr_t)p : NULL;
+    if (size > end - c->arena_used) {
+        ey_fail(e, EY_INTERNAL, "the plan of the card is too small: %s needs %zu bytes and %zu are left", what, size, end - c->arena_used);
+        return NULL;
+    }
+    void *out = c->arena + c->arena_used;
+    c->arena_used += size;
+    return out;
+}
+
+static dev alloc_bytes(struct backend *be, size_t bytes, ey_err *e)
+{
+    return cuda_alloc(cuda_of(be), bytes, "a buffer", e);
+}
+
+static void release(struct backend *be, dev p)
+{
+    struct cuda *c = cuda_of(be);
+    if (!c->arena) c->driver.memory_free((CUdeviceptr)(uintptr_t)p);
+}
+
+static bool open_arena(struct backend *be, uint64_t bytes, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    CUdeviceptr p = 0;
+    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, bytes), "its part of the memory plan", e)) return false;
+    c->arena = (char *)(uintptr_t)p, c->arena_size = bytes, c->arena_used = 0;
+    c->loading = bytes > LOAD_STAGING;
+    return true;
+}
+
+static bool reserve_scratch(struct cuda *c, const struct backend_limits *l, ey_err *e)
+{
+    size_t bytes[SCRATCH_BUFFERS], sum = cuda_scratch_bytes(&c->base, l) - MAX_FP8_MATRICES * sizeof(uint32_t); /* the flags have theirs already */
+    cuda_scratch_sizes(bytes, l);
+    if (c->scratch_memory) release(&c->base, c->scratch_memory); /* tests reserve again and again */
+    c->scratch_memory = cuda_alloc(c, sum, "scratch space", e);
+    char *at = c->scratch_memory;
+    for (int i = 0; at && i < SCRATCH_BUFFERS; at += cuda_aligned(bytes[i++])) c->scratch[i] = at;
+    c->limits = *l;
+    return c->scratch_memory && cuda_check(c, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->scratch_memory, 0, sum, c->stream), "clearing");
+}
+
+static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    return cuda_finish_loading(c, e) && reserve_scratch(c, l, e) && cuda_batches_open(c, e);
+}
+
+size_t cuda_wide_bytes(const struct cuda *c)
+{
+    size_t bytes[SCRATCH_BUFFERS];
+    cuda_scratch_sizes(bytes, &c->limits);
+    return bytes[SCRATCH_WIDE];
+}
+
+static dev at(struct backend *be, dev p, enum element kind, size_t n)
+{
+    return (char *)p + n * be->ops->element_size[kind];
+}
+
+/* ---- to and from the host: for tests, and for what is small ---- */
+
+static bool fetch(struct cuda *c, void *to, const void *from, size_t bytes)
+{
+    return cuda_check(c, c->driver.to_host(to, (CUdeviceptr)(uintptr_t)from, bytes, c->stream), "reading") && cuda_check(c, c->driver.stream_sync(c->stream), "reading");
+}
+
+static void read_elements(struct backend *be, float *out, dev in, enum element kind, size_t n)
+{
+    struct cuda *c = cuda_of(be);
+    size_t size = be->ops->element_size[kind];
+    memset(out, 0, n * sizeof(float));
+    if (!fetch(c, out, in, n * size) || size == sizeof(float)) return;
+    for (size_t i = n; i--;) { /* in place, from the end */
+        bf16 value;
+        memcpy(&value, (const char *)out + i * sizeof(value), sizeof(value));
+        uint32_t bits = (uint32_t)value << 16;
+        memcpy(&out[i], &bits, sizeof(bits));
+    }
+}
+
+static bf16 nearest_bf16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    if ((bits & 0x7fffffff) > 0x7f800000) return (bf16)(bits >> 16 | 0x40);
+    return (bf16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void write_elements(struct backend *be, dev out, const float *in, enum element kind, size_t n)
+{
+    struct cuda *c = cuda_of(be);
+    enum { PIECE = 4096 };
+    if (be->ops->element_size[kind] == sizeof(float)) {
+        cuda_upload(c, out, in, n * sizeof(float));
+        return;
+    }
+    for (size_t first = 0; first < n; first += PIECE) {
+        bf16 piece[PIECE];
+        size_t count = n - first < PIECE ? n - first : PIECE;
+        for (size_t i = 0; i < count; i++) piece[i] = nearest_bf16(in[first + i]);
+        cuda_upload(c, (bf16 *)out + first, piece, count * sizeof(piece[0]));
+    }
+}
+
+static void read_logits(struct backend *be, float *out, const float *in, size_t n)
+{
+    fetch(cuda_of(be), out, in, n * sizeof(float));
+}
+
+static bool finish(struct backend *be, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    cuda_check(c, c->driver.stream_sync(c->stream), "a step");
+    c->small.copied.n_rows = c->large.copied.n_rows = 0; /* the caller may change its arrays now */
+    if (c->error.code == EY_OK) return true;
+    if (e) *e = c->error;
+    c->error = (ey_err){0};
+    return false;
+}
+
+/* ---- limits of the card ---- */
+
+enum { MEASURE_BYTES = 512 << 20, MEASURE_TIMES = 4, MEASURE_ROUNDS = 5 };
+
+static bool timed_read(struct cuda *c, const struct read_args *a, CUevent start, CUevent end, double *seconds)
+{
+    struct launch l = {"read_memory", {(unsigned)c->sm_count * 8, 1, 1}, 256, 0};
+    float ms = 0;
+    bool ok = cuda_check(c, c->driver.event_record(start, c->stream), "timing");
+    cuda_launch(c, &l, a);
+    ok = ok && cuda_check(c, c->driver.event_record(end, c->stream), "timing") && cuda_check(c, c->driver.event_sync(end), "timing") &&
+         cuda_check(c, c->driver.event_seconds(&ms, start, end), "timing");
+    *seconds = ms * 1e-3;
+    return ok && ms > 0;
+}
+
+/* Reads the arena, which is there anyway; what the matrix unit can do is not measured. */
+static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    CUevent start = NULL, end = NULL;
+    double best = 0, seconds;
+    size_t bytes = c->arena_size < MEASURE_BYTES ? c->arena_size / 16 * 16 : MEASURE_BYTES;
+    *read = *flops = 0;
+    if (!c->arena || !bytes) return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card yet");
+    struct read_args a = {c->arena, (uint32_t *)(void *)c->scratch[SCRATCH_PART], (int64_t)bytes, MEASURE_TIMES};
+    bool ok = cuda_check(c, c->driver.event_create(&start, CU_EVENT_DEFAULT), "timing") && cuda_check(c, c->driver.event_create(&end, CU_EVENT_DEFAULT), "timing");
+    for (int i = 0; ok && i < MEASURE_ROUNDS; i++)
+        if ((ok = timed_read(c, &a, start, end, &seconds)) && (double)bytes * MEASURE_TIMES / seconds > best) best = (double)bytes * MEASURE_TIMES / seconds;
+    if (start) c->driver.event_destroy(start);
+    if (end) c->driver.event_destroy(end);
+    *read = best;
+    return finish(be, e) && ok;
+}
+
+/* ---- the table ---- */
+
+static const char *detail(const struct backend *be)
+{
+    return ((const struct cuda *)be)->detail;
+}
+
+static void attach(struct backend *be)
+{
+    struct cuda *c = cuda_of(be);
+    cuda_check(c, c->driver.context_current(c->context), "its context");
+}
+
+static void destroy(struct backend *be)
+{
+    struct cuda *c = cuda_of(be);
+    const struct cuda_driver *d = &c->driver;
+    if (c->context) attach(be);
+    if (c->stream) d->stream_sync(c->stream);
+    for (int i = 0; i < MAX_GRAPHS; i++)
+        if (c->graph[i]) d->graph_exec_destroy(c->graph[i]);
+    cuda_upload_close(c);
+    if (c->pinned_small) d->host_free(c->pinned_small);
+    if (c->scratch_memory) release(be, c->scratch_memory);
+    if (c->arena) d->memory_free((CUdeviceptr)(uintptr_t)c->arena);
+    for (int i = 0; i < c->n_modules; i++) d->module_unload(c->module[i]);
+    if (c->stream) d->stream_destroy(c->stream);
+    if (c->context) d->context_release(c->device);
+    cuda_driver_close(&c->driver);
+    free(c->packed);
+    free(c->streamed);
+    free(c);
+}
+
+static const struct backend_ops ops = {
+    .name = "cuda",
+    .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
+    .detail = detail,
+    .measure = measure,
+    .destroy = destroy,
+    .attach = attach,
+    .scratch_bytes = cuda_scratch_bytes,
+    .reserve = reserve,
+    .alloc = alloc_bytes,
+    .release = release,
+    .kv_bytes = cuda_kv_bytes,
+    .weight_bytes = cuda_weight_bytes,
+    .open_arena = open_arena,
+    .place = cuda_place,
+    .open_group = cuda_open_group,
+    .read = read_elements,
+    .write = write_elements,
+    .read_logits = read_logits,
+    .best = cuda_best,
+    .finish = finish,
+    .at = at,
+    .record_begin = cuda_record_begin,
+    .record_end = cuda_record_end,
+    .replay = cuda_replay,
+    .embed = cuda_embed,
+    .rope_table = cuda_rope_table,
+    .qkv = cuda_qkv,
+    .attend = cuda_attend,
+    .qkv_attend = cuda_qkv_attend,
+    .project_add = cuda_project_add,
+    .gate_up = cuda_gate_up,
+    .add_features = cuda_add_features,
+    .head = cuda_head,
+    .patch_embed = cuda_patch_embed,
+    .patch_embed_rgb = cuda_patch_embed_rgb,
+    .vision_qkv = cuda_vision_qkv,
+    .vision_attend = cuda_vision_attend,
+    .vision_mlp = cuda_vision_mlp,
+    .merge = cuda_merge,
+};
+
+static bool open_all(struct cuda *c, ey_err *e)
+{
+    return choose_device(c, e) && open_context(c, e) && load_kernels(c, e) && cuda_upload_open(c, e);
+}
+
+bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver, struct pool *pool, bool eager, ey_err *e)
+{
+    struct cuda *c = calloc(1, sizeof(*c));
+    if (!c) return ey_fail_memory(e, "the cuda backend", sizeof(*c));
+    c->base.ops = &ops, c->pool = pool, c->driver = *driver, c->eager = eager;
+    *be = &c->base;
+    if (open_all(c, e)) return true;
+    destroy(&c->base);
+    *be = NULL;
+    return false;
+}
+
+bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e)
+{
+    struct cuda_driver driver;
+    *be = NULL;
+    return cuda_driver_open(&driver, e) && backend_cuda_create_on(be, &driver, pool, eager, e);
+}
+
+bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err *e)
+{
+    const struct cuda *c = (const struct cuda *)be;
+    size_t left = 0, total = 0, whole = 0;
+    if (!cuda_ok(&c->driver, c->driver.memory_info(&left, &total), "its free memory", e)) return false;
+    c->driver.device_total(&whole, c->device);
+    *out = (struct cuda_facts){.total = total, .free = left, .sm_count = c->sm_count, .capability = c->capability};
+    snprintf(out->name, sizeof(out->name), "%s", c->detail);
+    return true;
+}

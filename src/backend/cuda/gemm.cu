@@ -1,0 +1,609 @@
+/* Matrix products of many tokens, on the matrix units: y[n, rows] = x[n, k] · wᵀ, w packed FP8 or BF16, x BF16.
+ *
+ * Weights are the left operand (16 rows), tokens the right one (8 columns). w and x come through a ring of stages in shared memory, each one
+ * chunk of 64 bytes of w's columns. All is done for two steps of the matrix unit, 32 columns, at a time, a `pair`: FP8 chunks have two
+ * pairs, BF16 chunks one. The tile shapes are in gemm_shape.h. */
+#include "backend/cuda/gemm_shape.h"
+#include "backend/cuda/ptx.cuh"
+
+template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_, int n_tiles_, int stages_> struct gemm_shape {
+    enum {
+        fp8 = dtype_ == K_FP8,
+        k_warps = k_warps_,
+        m_tiles = m_tiles_,
+        n_tiles = n_tiles_,
+        stages = stages_,
+        warp_rows = 16 * m_tiles,
+        warp_tokens = 8 * n_tiles,
+        rows_across = row_warps, /* warps side by side along w's rows */
+        group = 32 * row_warps * token_warps, /* threads that share a ring */
+        rows = warp_rows * row_warps,
+        tokens = warp_tokens * token_warps,
+        pairs = dtype_ == K_FP8 ? 2 : 1,
+        x_units = 4 * pairs, /* of 16 bytes, in a token's part of a stage */
+        chunk_columns = 32 * pairs,
+        w_bytes = rows / PACK_ROWS * PACK_CHUNK,
+        stage_bytes = w_bytes + tokens * x_units * 16,
+        /* a token's row in the staging of results: 4 floats more than needed spread the banks */
+        staged_row = warp_rows + 4,
+        staged_tokens = k_warps_ == 1 ? 32 : warp_tokens,
+    };
+};
+
+/* Where a tile lies: its matrices (two of them taken in turns for gate and up, otherwise twice the same), and its first row in
+ * blocks of 16 and first token. */
+struct gemm_place {
+    const uint8_t *w[2];
+    const float *scale[2];
+    int segment, first_block, blocks, paired, first_token, n_chunks;
+};
+
+template <class S> EY_DEVICE struct gemm_place gemm_place_of(const struct linear_args &a, int tile)
+{
+    struct gemm_place p;
+    int tokens = (a.n + S::tokens - 1) / S::tokens;
+    int row_tiles = (int)gridDim.x / tokens;
+    int band = tile / (GEMM_BAND * row_tiles), in_band = tile - band * GEMM_BAND * row_tiles;
+    int width = min((int)GEMM_BAND, tokens - band * GEMM_BAND);
+    int row_tile = in_band / width;
+    p.first_token = (band * GEMM_BAND + in_band - row_tile * width) * S::tokens;
+    p.paired = a.out == OUT_SILU;
+    p.segment = 0;
+    if (!p.paired)
+        while (row_tile * S::rows >= a.segment[p.segment].w.rows) {
+            row_tile -= (a.segment[p.segment].w.rows + S::rows - 1) / S::rows;
+            p.segment++;
+        }
+    p.first_block = row_tile * (p.paired ? S::rows / 2 : S::rows) / PACK_ROWS;
+    for (int i = 0; i < 2; i++) {
+        const struct dev_matrix &w = a.segment[p.segment + (p.paired ? i : 0)].w;
+        p.w[i] = (const uint8_t *)w.data;
+        p.scale[i] = w.scale;
+    }
+    p.blocks = (a.segment[p.segment].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+    p.n_chunks = (int)packed_chunks((int64_t)a.k * (S::fp8 ? 1 : 2));
+    return p;
+}
+
+/* ---- a stage in shared memory ----
+ *
+ * FP8: a lane takes the 16 bytes of consecutive columns that are its own in a packed chunk, and converts them. The matrix unit does not mind
+ * in which order columns are summed up as long as both operands have the same: step j of the chunk is columns 16t + 4j .. + 3 of each lane
+ * 4g + t, and 16 bytes of a token serve two steps. BF16: both operands go through load_matrices, columns in their natural order, because
+ * a left operand has to lie in neighbouring registers.
+ *
+ * 16-byte units are swapped within their row so that the 8 lanes that read at the same time meet 8 different groups of banks. */
+template <class S> EY_DEVICE int w_unit_offset(int unit)
+{
+    return (S::fp8 ? unit : (unit & ~3) | ((unit ^ unit >> 3) & 3)) * 16;
+}
+
+template <class S> EY_DEVICE int x_offset(int token, int unit)
+{
+    return S::w_bytes + (token * S::x_units + (unit ^ (S::fp8 ? token & 1 : token >> 1 & 3))) * 16;
+}
+
+/* ---- global → shared ---- */
+
+/* What one thread brings of each stage. Blocks of rows and tokens beyond the last are the last once more: what comes of them is never
+ * stored. Columns beyond the last have to be zeros. */
+struct gemm_share {
+    const uint8_t *w[2]; /* its bytes of the matrices' first chunk; a thread of a large group has to do with w[0] alone */
+    const bf16 *x;       /* its columns of x's first row */
+};
+
+/* The thread's i-th unit of a stage's weights: which block of rows, and where in the chunk. */
+template <class S> EY_DEVICE int share_block(int thread, int i)
+{
+    return S::group == 32 ? i / 2 : thread / 64 + i * (S::group / 64);
+}
+
+template <class S> EY_DEVICE int share_unit(int thread, int i)
+{
+    return S::group == 32 ? thread + i % 2 * 32 : thread % 64;
+}
+
+template <class S> EY_DEVICE struct gemm_share share_of(const struct linear_args &a, const struct gemm_place &p, int thread)
+{
+    struct gemm_share share;
+    int odd = S::group != 32 && thread / 64 % 2; /* its blocks' parity, which is that of the matrix */
+    share.w[0] = (odd ? p.w[1] : p.w[0]) + share_unit<S>(thread, 0) * 16;
+    share.w[1] = p.w[1] + share_unit<S>(thread, 0) * 16;
+    share.x = (const bf16 *)a.x + thread % S::x_units * 8;
+    return share;
+}
+
+template <class S>
+EY_DEVICE void copy_weights(const struct gemm_place &p, const struct gemm_share &share, unsigned char *stage, int chunk, int thread)
+{
+#pragma unroll
+    for (int i = 0; i < S::w_bytes / 16 / S::group; i++) {
+        int u = share_block<S>(thread, i), unit = share_unit<S>(thread, i);
+        int block = min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1);
+        const uint8_t *w = S::group == 32 && i / 2 % 2 ? share.w[1] : share.w[0];
+        if (S::group == 32) w += i % 2 * 512;
+        copy_async(stage + u * PACK_CHUNK + w_unit_offset<S>(unit), w + (int64_t)(block * p.n_chunks + chunk) * PACK_CHUNK, 16);
+    }
+}
+
+template <class S>
+EY_DEVICE void copy_tokens(const struct linear_args &a, const struct gemm_place &p, const struct gemm_share &share, unsigned char *stage,
+                           int chunk, int thread)
+{
+    int column = chunk * S::chunk_columns, there = column + thread % S::x_units * 8 < a.k;
+#pragma unroll
+    for (int i = 0; i < S::tokens * S::x_units / S::group; i++) {
+        int token = thread / S::x_units + i * (S::group / S::x_units);
+        const bf16 *x = share.x + (int64_t)(min(p.first_token + token, a.n - 1) * a.ldx + column);
+        copy_async(stage + x_offset<S>(token, thread % S::x_units), there ? x : share.x, there ? 16 : 0);
+    }
+}
+
+/* A group's i-th chunk: groups take blocks of two chunks in turns, so that 128 columns of one scale stay together. */
+template <class S> EY_DEVICE int chunk_of(int i, int group)
+{
+    return S::k_warps == 1 ? i : (i / 2 * S::k_warps + group) * 2 + i % 2;
+}
+
+template <class S> EY_DEVICE int chunks_of(int n_chunks, int group)
+{
+    int turns, rest;
+    if (S::k_warps == 1) return n_chunks;
+    turns = n_chunks / (2 * S::k_warps);
+    rest = n_chunks - turns * 2 * S::k_warps - 2 * group;
+    return 2 * turns + max(0, min(2, rest));
+}
+
+template <class S> EY_DEVICE void group_sync(void)
+{
+    if (S::group == 32)
+        __syncwarp();
+    else
+        __syncthreads();
+}
+
+/* ---- block scales ----
+ *
+ * Sums are kept in units of the scale of the block that is being added: one set of accumulators is enough, and they are multiplied by
+ * before / next at each 128 columns. A block whose scale is (nearly) zero counts as zeros and leaves the unit as it was. */
+struct unit_scale {
+    float unit, next; /* next: of the block to come, read early */
+    uint32_t factor;  /* of the weights of this block */
+};
+
+EY_DEVICE float scale_at(const float *row, int block, int n_blocks)
+{
+    return block < n_blocks ? __ldg(row + block) : 0.f;
+}
+
+/* Enters the next block; what the sums have to be multiplied by. */
+EY_DEVICE float next_unit(struct unit_scale *s)
+{
+    float before = s->unit;
+    if (fabsf(s->next) < 1e-30f) {
+        s->factor = 0;
+        return 1.f;
+    }
+    s->factor = E4M3_FACTOR;
+    s->unit = s->next;
+    return __fdividef(before, s->unit);
+}
+
+/* ---- shared → registers ---- */
+
+/* Weights of 16 rows on their way to the matrix unit, two steps of them. FP8: the lane's codes in rows 0..7, then rows 8..15. BF16: the
+ * operands themselves. */
+struct two_steps {
+    uint32_t v[2][4];
+};
+
+template <class S> EY_DEVICE void load_weights(struct two_steps *w, const unsigned char *chunk, int pair)
+{
+    int lane = lane_index();
+    if (S::fp8) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint2 codes = *(const uint2 *)(chunk + half * (PACK_CHUNK / 2) + lane * 16 + pair * 8);
+            w->v[half][0] = codes.x;
+            w->v[half][1] = codes.y;
+        }
+    } else { /* matrices: rows 0..7 and 8..15 of the first 8 columns, then of the next 8 */
+        int unit = lane % 8 * 4 + lane / 16;
+        const unsigned char *half = chunk + lane / 8 % 2 * (PACK_CHUNK / 2);
+        load_matrices(w->v[0], half + w_unit_offset<S>(unit));
+        load_matrices(w->v[1], half + w_unit_offset<S>(unit + 2));
+    }
+}
+
+template <class S> EY_DEVICE void left_operands(uint32_t a[2][4], const struct two_steps &w, uint32_t factor)
+{
+#pragma unroll
+    for (int step = 0; step < 2; step++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (S::fp8)
+                a[step][i] = i < 2 ? e4m3_widened<0>(w.v[i][step], factor) : e4m3_widened<1>(w.v[i - 2][step], factor);
+            else
+                a[step][i] = w.v[step][i];
+        }
+}
+
+/* Right operands of 8 tokens for two steps: words 0, 1 and words 2, 3. */
+template <class S> EY_DEVICE void load_tokens(uint32_t x[4], const unsigned char *stage, int first_token, int pair)
+{
+    int lane = lane_index();
+    if (S::fp8) {
+        uint4 v = *(const uint4 *)(stage + x_offset<S>(first_token + lane / 4, lane % 4 * 2 + pair));
+        x[0] = v.x;
+        x[1] = v.y;
+        x[2] = v.z;
+        x[3] = v.w;
+    } else
+        load_matrices(x, stage + x_offset<S>(first_token + lane % 8, lane / 8));
+}
+
+/* ---- the sums of one warp ---- */
+
+/* The ring of a group of threads and where it stands. */
+struct gemm_ring {
+    unsigned char *memory;
+    struct gemm_share share;
+    int thread, group; /* in the group; which group */
+    int chunks;        /* the group's */
+    int filled;        /* chunks asked for so far */
+};
+
+/* Asks for the group's next chunk, into the stage that is free now. A group of copies each time, even an empty one: waits count them. */
+template <class S> EY_DEVICE void fill_next(const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring, int stage)
+{
+    if (ring->filled < ring->chunks) {
+        int chunk = chunk_of<S>(ring->filled, ring->group);
+        copy_weights<S>(p, ring->share, ring->memory + stage * S::stage_bytes, chunk, ring->thread);
+        copy_tokens<S>(a, p, ring->share, ring->memory + stage * S::stage_bytes, chunk, ring->thread);
+    }
+    ring->filled++;
+    copy_commit();
+}
+
+/* The first stages: their weights before the kernel that makes x has ended. */
+template <class S> EY_DEVICE void fill_first(const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring)
+{
+#pragma unroll
+    for (int i = 0; i < S::stages; i++)
+        if (i < ring->chunks) copy_weights<S>(p, ring->share, ring->memory + i * S::stage_bytes, chunk_of<S>(i, ring->group), ring->thread);
+    wait_for_previous();
+#pragma unroll
+    for (int i = 0; i < S::stages; i++) {
+        if (i < ring->chunks) copy_tokens<S>(a, p, ring->share, ring->memory + i * S::stage_bytes, chunk_of<S>(i, ring->group), ring->thread);
+        copy_commit();
+    }
+    ring->filled = S::stages;
+}
+
+/* A warp without rows or tokens of its own still brings its share. */
+template <class S> EY_DEVICE void only_fill(const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring)
+{
+    int stage = 0;
+    copy_wait<S::stages - 1>();
+    group_sync<S>();
+    for (int i = 0; i < ring->chunks; i++) {
+        copy_wait<S::stages - 2>();
+        group_sync<S>();
+        fill_next<S>(a, p, ring, stage);
+        stage = stage + 1 == S::stages ? 0 : stage + 1;
+    }
+}
+
+template <class S> EY_DEVICE void rescale(float sum[S::m_tiles][S::n_tiles][4], const float by[2])
+{
+#pragma unroll
+    for (int i = 0; i < S::m_tiles; i++)
+#pragma unroll
+        for (int j = 0; j < S::n_tiles; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) sum[i][j][e] *= by[i & 1];
+}
+
+template <class S>
+EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring,
+                        int row_warp, int token_warp)
+{
+    int token = token_warp * S::warp_tokens;
+    int scale_blocks = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    const unsigned char *w_of_warp = ring->memory + row_warp * S::m_tiles * PACK_CHUNK;
+    const float *scale_row[2];
+    struct unit_scale scale[2];
+    struct two_steps w[2]; /* one block of rows ahead */
+    uint32_t x[S::n_tiles][4];
+    int stage = 0;
+
+    for (int m = 0; S::fp8 && m < 2; m++) {
+        int block = p.first_block + row_warp * S::m_tiles / (p.paired ? 2 : 1);
+        scale_row[m] = p.scale[m] + (int64_t)(block * PACK_ROWS / SCALE_BLOCK) * scale_blocks;
+        scale[m].unit = 1;
+        scale[m].next = scale_at(scale_row[m], chunk_of<S>(0, ring->group) / 2, scale_blocks);
+    }
+    copy_wait<S::stages - 1>();
+    group_sync<S>();
+#pragma unroll
+    for (int j = 0; j < S::n_tiles; j++) load_tokens<S>(x[j], ring->memory, token + 8 * j, 0);
+    load_weights<S>(&w[0], w_of_warp, 0);
+
+    for (int q = 0; q < ring->chunks; q++) {
+        int next_stage = stage + 1 == S::stages ? 0 : stage + 1;
+        const unsigned char *here = ring->memory + stage * S::stage_bytes, *next = ring->memory + next_stage * S::stage_bytes;
+        const unsigned char *w_here = w_of_warp + stage * S::stage_bytes, *w_next = w_of_warp + next_stage * S::stage_bytes;
+        if (S::fp8 && q % 2 == 0) {
+            float by[2];
+            for (int m = 0; m < 2; m++) {
+                by[m] = next_unit(&scale[m]);
+                scale[m].next = scale_at(scale_row[m], chunk_of<S>(q + 2, ring->group) / 2, scale_blocks);
+            }
+            if (q && (by[0] != 1.f || by[1] != 1.f)) rescale<S>(sum, by);
+        }
+#pragma unroll
+        for (int pair = 0; pair < S::pairs; pair++) {
+#pragma unroll
+            for (int i = 0; i < S::m_tiles; i++) {
+                const int last_block = i == S::m_tiles - 1, last = last_block && pair == S::pairs - 1;
+                uint32_t left[2][4];
+                left_operands<S>(left, w[i % 2], S::fp8 ? scale[i % 2].factor : 0);
+                if (last) { /* all of this stage is in registers; from here on the next one must have come, and this one's place is free */
+                    copy_wait<S::stages - 2>();
+                    group_sync<S>();
+                }
+                load_weights<S>(&w[(i + 1) % 2], last ? w_next : w_here + (i + 1) % S::m_tiles * PACK_CHUNK, (pair + last_block) % S::pairs);
+#pragma unroll
+                for (int j = 0; j < S::n_tiles; j++) mma_bf16(sum[i][j], left[0], x[j][0], x[j][1]);
+#pragma unroll
+                for (int j = 0; j < S::n_tiles; j++) {
+                    mma_bf16(sum[i][j], left[1], x[j][2], x[j][3]);
+                    if (last_block) load_tokens<S>(x[j], last ? next : here, token + 8 * j, (pair + 1) % S::pairs);
+                }
+            }
+        }
+        fill_next<S>(a, p, ring, stage);
+        stage = next_stage;
+    }
+    if (S::fp8) {
+        const float by[2] = {scale[0].unit, scale[1].unit};
+        rescale<S>(sum, by);
+    }
+}
+
+/* ---- results ---- */
+
+EY_DEVICE float silu(float v)
+{
+    return __fdividef(v, 1.f + exp2_fast(-1.44269504f * v));
+}
+
+/* 0.5·v·(1 + tanh(u)) is v / (1 + exp(-2u)) */
+EY_DEVICE float gelu_tanh(float v)
+{
+    float u = 0.797884561f * (v + 0.044715f * v * v * v);
+    return __fdividef(v, 1.f + exp2_fast(-2.f * 1.44269504f * u));
+}
+
+EY_DEVICE float gelu_erf(float v)
+{
+    return 0.5f * v * (1.f + erff(v * 0.707106781f));
+}
+
+EY_DEVICE float activated(float v, int out)
+{
+    if (out == OUT_GELU_TANH) return gelu_tanh(v);
+    return out == OUT_GELU_ERF ? gelu_erf(v) : v;
+}
+
+/* ---- results: shared → global, 4 consecutive rows of a token at a time ---- */
+
+/* Where a team of threads finds sums of warp_rows rows, from row `first_row` of the matrix on, of `n_tokens` tokens from `first_token` on. Gate
+ * and up are staged in turns of 16 rows and make half as many results. */
+struct gemm_staged {
+    float *sums;
+    int copies, first_row, first_token, n_tokens;
+};
+
+/* A thread's part of them: always the same rows, every `step`-th token. */
+struct gemm_quads {
+    int token, step, row, n; /* n: rows that there are, 4 but at the matrix's end */
+};
+
+template <class S>
+EY_DEVICE struct gemm_quads quads_of(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+{
+    struct gemm_quads q;
+    int across = S::warp_rows / 4 >> p.paired, shift = (S::warp_rows == 64 ? 4 : 3) - p.paired;
+    q.token = member >> shift;
+    q.step = team >> shift;
+    q.row = (member & (across - 1)) * 4;
+    q.n = min(4, a.segment[p.segment].w.rows - s.first_row - q.row);
+    return q;
+}
+
+EY_DEVICE float4 load_floats(const float *y, int n)
+{
+    if (n == 4 && (uintptr_t)y % 16 == 0) return *(const float4 *)y;
+    return make_float4(y[0], n > 1 ? y[1] : 0, n > 2 ? y[2] : 0, n > 3 ? y[3] : 0);
+}
+
+EY_DEVICE void store_floats(float *y, const float v[4], int n)
+{
+    if (n == 4 && (uintptr_t)y % 16 == 0) {
+        *(float4 *)y = make_float4(v[0], v[1], v[2], v[3]);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (e < n) y[e] = v[e];
+}
+
+EY_DEVICE void store_bf16(bf16 *y, const float v[4], int n)
+{
+    uint2 pairs = make_uint2(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]));
+    if (n == 4 && (uintptr_t)y % 8 == 0) {
+        *(uint2 *)y = pairs;
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (e < n) y[e] = (bf16)((e < 2 ? pairs.x : pairs.y) >> (e % 2 * 16));
+}
+
+/* Adds what y held before to the sums: many loads under way at once, since the warps are too few to hide one each. */
+template <class S>
+EY_DEVICE void add_before(const struct linear_args &a, const struct linear_segment &segment, const struct gemm_staged &s, const struct gemm_quads &q)
+{
+    enum { AT_ONCE = 8 };
+    for (int from = q.token; from < s.n_tokens; from += AT_ONCE * q.step) {
+        float4 old[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int token = min(from + i * q.step, min(s.n_tokens, a.n - s.first_token) - 1);
+            old[i] = load_floats((const float *)segment.y + (int64_t)(s.first_token + token) * segment.ldy + s.first_row + q.row, q.n);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            float4 *sum = (float4 *)(s.sums + (from + i * q.step) * S::staged_row + q.row);
+            if (from + i * q.step < s.n_tokens) *sum = make_float4(sum->x + old[i].x, sum->y + old[i].y, sum->z + old[i].z, sum->w + old[i].w);
+        }
+    }
+}
+
+/* 4 sums of one token, added up over the copies. */
+template <class S> EY_DEVICE void staged_sums(float v[4], const struct gemm_staged &s, int token, int row)
+{
+    const float *from = s.sums + token * S::staged_row + row;
+    float4 sum = *(const float4 *)from;
+    for (int c = 1; c < s.copies; c++) {
+        float4 more = *(const float4 *)(from + c * S::warp_tokens * S::staged_row);
+        sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
+    }
+    v[0] = sum.x;
+    v[1] = sum.y;
+    v[2] = sum.z;
+    v[3] = sum.w;
+}
+
+/* What y gets of 4 rows of one token. */
+template <class S>
+EY_DEVICE void results(float v[4], const struct gemm_place &p, const struct gemm_staged &s, int token, int row, const float bias[4], int out)
+{
+    if (p.paired) {
+        float up[4];
+        int gate_row = row / PACK_ROWS * 2 * PACK_ROWS + row % PACK_ROWS;
+        staged_sums<S>(v, s, token, gate_row);
+        staged_sums<S>(up, s, token, gate_row + PACK_ROWS);
+#pragma unroll
+        for (int e = 0; e < 4; e++) v[e] = silu(v[e]) * up[e];
+    } else {
+        staged_sums<S>(v, s, token, row);
+#pragma unroll
+        for (int e = 0; e < 4; e++) v[e] = activated(v[e] + bias[e], out);
+    }
+}
+
+template <class S>
+EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+{
+    enum { AT_ONCE = 4 };
+    const struct linear_segment &segment = a.segment[p.segment];
+    const struct gemm_quads q = quads_of<S>(a, p, s, member, team);
+    float bias[4] = {0, 0, 0, 0};
+    if (q.n <= 0 || s.first_token >= a.n) return;
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (segment.bias && !p.paired && e < q.n) bias[e] = __ldg(segment.bias + s.first_row + q.row + e);
+    if (a.out == OUT_ADD) add_before<S>(a, segment, s, q);
+    for (int from = q.token; from < s.n_tokens; from += AT_ONCE * q.step) {
+        float v[AT_ONCE][4];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (from + i * q.step < s.n_tokens) results<S>(v[i], p, s, from + i * q.step, q.row, bias, a.out);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int token = from + i * q.step;
+            int64_t to = (int64_t)(s.first_token + token) * segment.ldy + s.first_row + q.row;
+            if (token >= s.n_tokens || s.first_token + token >= a.n) break;
+            if (a.out == OUT_ADD || a.out == OUT_F32)
+                store_floats((float *)segment.y + to, v[i], q.n);
+            else
+                store_bf16((bf16 *)segment.y + to, v[i], q.n);
+        }
+    }
+}
+
+/* One token tile's sums of the warp, turned: a token's rows become neighbours. */
+template <class S> EY_DEVICE void stage_tokens(float *staged, const float sum[S::m_tiles][S::n_tiles][4], int j)
+{
+    int g = lane_index() / 4, t = lane_index() % 4;
+#pragma unroll
+    for (int i = 0; i < S::m_tiles; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) staged[(2 * t + e % 2) * S::staged_row + 16 * i + g + e / 2 * 8] = sum[i][j][e];
+}
+
+template <class S> EY_DEVICE void gemm(const struct linear_args &a, unsigned char *shared)
+{
+    const struct gemm_place p = gemm_place_of<S>(a, (int)blockIdx.x);
+    int warp = warp_index(), in_group = warp % (S::group / 32), row_warp = in_group % S::rows_across, token_warp = in_group / S::rows_across;
+    int block_of_warp = p.first_block + row_warp * S::m_tiles / (p.paired ? 2 : 1);
+    int first_token = p.first_token + token_warp * S::warp_tokens;
+    struct gemm_ring ring;
+    float sum[S::m_tiles][S::n_tiles][4];
+
+    let_next_start();
+    ring.group = S::k_warps == 1 ? 0 : warp;
+    ring.thread = (int)threadIdx.x % S::group;
+    ring.share = share_of<S>(a, p, ring.thread);
+    ring.memory = shared + ring.group * (S::stages * S::stage_bytes);
+    ring.chunks = chunks_of<S>(p.n_chunks, ring.group);
+    fill_first<S>(a, p, &ring);
+#pragma unroll
+    for (int i = 0; i < S::m_tiles; i++)
+#pragma unroll
+        for (int j = 0; j < S::n_tiles; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) sum[i][j][e] = 0;
+    if (block_of_warp < p.blocks && first_token < a.n)
+        multiply<S>(sum, a, p, &ring, row_warp, token_warp);
+    else
+        only_fill<S>(a, p, &ring);
+
+    copy_wait<0>();
+    __syncthreads();
+    if (S::k_warps == 1) { /* each warp by itself, as many tokens at a time as there is room for */
+        float *staged = (float *)shared + warp * S::staged_tokens * S::staged_row;
+#pragma unroll 1
+        for (int from = 0; from < S::warp_tokens; from += S::staged_tokens) {
+#pragma unroll
+            for (int j = 0; j < S::n_tiles; j++) /* j is known to the compiler, `from` is not */
+                if (8 * j / S::staged_tokens * S::staged_tokens == from) stage_tokens<S>(staged + (8 * j - from) * S::staged_row, sum, j);
+            __syncwarp();
+            const struct gemm_staged s = {staged, 1, block_of_warp * PACK_ROWS, first_token + from, S::staged_tokens};
+            write_staged<S>(a, p, s, lane_index(), 32);
+            __syncwarp();
+        }
+    } else {
+        float *staged = (float *)shared;
+#pragma unroll
+        for (int j = 0; j < S::n_tiles; j++) stage_tokens<S>(staged + (warp * S::warp_tokens + 8 * j) * S::staged_row, sum, j);
+        __syncthreads();
+        const struct gemm_staged s = {staged, S::k_warps, p.first_block * PACK_ROWS, p.first_token, S::warp_tokens};
+        write_staged<S>(a, p, s, (int)threadIdx.x, 32 * S::k_warps);
+    }
+}
+
+#define GEMM_KERNELS(name, rw, tw, kw, m, n, stages_fp8, stages_bf16, blocks) \
+    EY_KERNEL(gemm_fp8_##name, struct linear_args, 32 * (rw) * (tw) * (kw), blocks) \
+    { \
+        EY_DYNAMIC_SHARED(shared); \
+        gemm<gemm_shape<K_FP8, rw, tw, kw, m, n, stages_fp8>>(a, shared); \
+    } \
+    EY_KERNEL(gemm_bf16_##name, struct linear_args, 32 * (rw) * (tw) * (kw), blocks) \
+    { \
+        EY_DYNAMIC_SHARED(shared); \
+        gemm<gemm_shape<K_BF16, rw, tw, kw, m, n, stages_bf16>>(a, shared); \
+    }
+EY_GEMM_TILES(GEMM_KERNELS)

@@ -1,0 +1,536 @@
+/* Products with few rows of x (up to 32 tokens): every weight is read once, so only that reading may cost time.
+ *
+ * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. Warps of a block share out the chunks of a row
+ * block (16 rows); each holds its chunks in registers, all of them requested before wait_for_previous(), so that they stream in while
+ * the kernel before still runs. A warp brings the columns of x that belong to its chunks into shared memory of its own: no other warp of
+ * the block needs them. Then the warps' sums meet. Norms cost no further pass: x goes in as x · norm, and the row's 1/rms multiplies
+ * the sum.
+ *
+ * 8-bit weights become float16, exactly, and x float16 too: each token's values of a chunk times a power of two that puts the largest
+ * just below float16's end, so nothing overflows and eleven bits remain. BF16 weights meet x in BF16.
+ *
+ * Which chunk a warp adds when follows from k alone, so a token's result is the same in every variant and beside any other tokens. */
+#include "backend/cuda/gemv_depth.h"
+#include "backend/cuda/ptx.cuh"
+
+/* A lane's share of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES: of 8 columns that a chunk has. */
+template <int dtype> struct share {
+    enum { WORDS = dtype == K_BF16 ? 4 : 8, STEPS = WORDS / 2, PIECES = WORDS, COLUMNS = 8 * PIECES };
+};
+
+/* ---- weights ---- */
+
+/* Where a warp reads: its lanes' places in chunk 0 of a row block, and that row block's scales. */
+struct source {
+    const unsigned char *data;
+    const float *scale;
+};
+
+EY_DEVICE int row_blocks(const struct dev_matrix &w)
+{
+    return (w.rows + PACK_ROWS - 1) / PACK_ROWS;
+}
+
+/* A row block: its segment, and its number there. With two tiles a row block is one of gate and the same of up. */
+struct row_block {
+    int segment, number;
+};
+
+template <int tiles> EY_DEVICE struct row_block find_block(const struct linear_args &a, int number)
+{
+    struct row_block b = {0, number};
+    for (; tiles == 1 && b.segment + 1 < a.n_segments && b.number >= row_blocks(a.segment[b.segment].w); b.segment++)
+        b.number -= row_blocks(a.segment[b.segment].w);
+    return b;
+}
+
+template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tiles], const struct linear_args &a, const struct row_block &b)
+{
+#pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        const struct dev_matrix &w = a.segment[b.segment + i].w;
+        s[i].data = (const unsigned char *)w.data + (int64_t)b.number * a.layout.n_chunks * PACK_CHUNK + lane_index() * 16;
+        s[i].scale = dtype == K_FP8 ? w.scale + b.number * PACK_ROWS / SCALE_BLOCK * ((w.cols + SCALE_BLOCK - 1) / SCALE_BLOCK) : w.scale;
+    }
+}
+
+/* A lane's part of one chunk: of rows g and g + 8. */
+struct chunk {
+    uint4 half[2];
+};
+
+EY_DEVICE void load_chunk(struct chunk &c, const struct source &from, int number)
+{
+    c.half[0] = load_weight(from.data + (int64_t)number * PACK_CHUNK);
+    c.half[1] = load_weight(from.data + (int64_t)number * PACK_CHUNK + PACK_CHUNK / 2);
+}
+
+/* The scales of all chunks that a warp holds, first, first + stride .., one a lane: lane tiles·d + i has that of chunk d of tile i. */
+template <int dtype, int tiles> EY_DEVICE float load_scales(const struct source from[tiles], int depth, int first, int stride, int n_chunks)
+{
+    int d = lane_index() / tiles, number = first + d * stride;
+    if (dtype != K_FP8 || d >= depth || number >= n_chunks) return 1.0f;
+    const float *scale = tiles == 1 || lane_index() % tiles == 0 ? from[0].scale : from[tiles - 1].scale;
+    return scale[number * PACK_BYTES / SCALE_BLOCK];
+}
+
+/* Four int8 as two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the sign turned. */
+EY_DEVICE void int8_f16_pairs(uint32_t out[2], uint32_t four)
+{
+    four ^= 0x80808080u;
+    out[0] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4140), 0xe480e480u);
+    out[1] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4342), 0xe480e480u);
+}
+
+template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORDS], uint4 v)
+{
+    const uint32_t in[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (dtype == K_FP8) e4m3_f16_pairs(out + 2 * i, in[i]);
+        else if (dtype == K_INT8) int8_f16_pairs(out + 2 * i, in[i]);
+        else out[i] = in[i];
+    }
+}
+
+/* ---- x ----
+ *
+ * In shared memory a chunk's columns of one token are PIECES pieces of 8 columns, 16 bytes each; lane t of a token's four reads two
+ * (8-bit weights) or one. Odd tokens have their halves swapped, so that lanes that read together read from different banks. */
+template <int dtype> EY_DEVICE unsigned char *piece_of_x(unsigned char *x, int item, int token, int piece)
+{
+    int place = dtype == K_BF16 ? piece : (((piece & 1) ^ (token & 1)) << 2) + (piece >> 1);
+    return x + (item * share<dtype>::PIECES + place) * 16;
+}
+
+struct eight {
+    float v[8];
+};
+
+EY_DEVICE void put_floats(float v[4], uint4 bits)
+{
+    v[0] = bits_float(bits.x), v[1] = bits_float(bits.y), v[2] = bits_float(bits.z), v[3] = bits_float(bits.w);
+}
+
+EY_DEVICE struct eight floats_of(uint4 low, uint4 high)
+{
+    struct eight e;
+    put_floats(e.v, low);
+    put_floats(e.v + 4, high);
+    return e;
+}
+
+EY_DEVICE struct eight floats_of_bf16(uint4 pairs)
+{
+    struct eight e = {{bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y), bf16_high(pairs.y), bf16_low(pairs.z), bf16_high(pairs.z),
+                       bf16_low(pairs.w), bf16_high(pairs.w)}};
+    return e;
+}
+
+/* warp_index(), and the compiler knows that all lanes have the same. */
+EY_DEVICE int uniform_warp(void)
+{
+    return (int)shuffle((uint32_t)warp_index(), 0);
+}
+
+/* Sums (or maxima) over the lanes that hold a chunk's pieces. */
+template <int pieces> EY_DEVICE float sum_of_pieces(float v)
+{
+#pragma unroll
+    for (int mask = pieces / 2; mask; mask /= 2) v += shuffle_xor(v, mask);
+    return v;
+}
+
+template <int pieces> EY_DEVICE float max_of_pieces(float v)
+{
+#pragma unroll
+    for (int mask = pieces / 2; mask; mask /= 2) v = fmaxf(v, shuffle_xor(v, mask));
+    return v;
+}
+
+/* Eight values as float16 times 2^s, s such that the chunk's largest comes to 2^14 .. 2^15; *scale becomes 2^-s. */
+template <int pieces> EY_DEVICE uint4 scaled_f16(const struct eight &e, float *scale)
+{
+    float biggest = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) biggest = fmaxf(biggest, fabsf(e.v[i]));
+    uint32_t exponent = float_bits(max_of_pieces<pieces>(biggest)) >> 23;
+    if (exponent < 30) exponent = 30;
+    float factor = bits_float((268 - exponent) << 23);
+    *scale = bits_float((exponent - 14) << 23);
+    return make_uint4(f16_pair(e.v[0] * factor, e.v[1] * factor), f16_pair(e.v[2] * factor, e.v[3] * factor),
+                      f16_pair(e.v[4] * factor, e.v[5] * factor), f16_pair(e.v[6] * factor, e.v[7] * factor));
+}
+
+EY_DEVICE uint4 plain_bf16(const struct eight &e)
+{
+    return make_uint4(bf16_pair(e.v[0], e.v[1]), bf16_pair(e.v[2], e.v[3]), bf16_pair(e.v[4], e.v[5]), bf16_pair(e.v[6], e.v[7]));
+}
+
+/* x of some of a warp's chunks in shared memory, and beside it [ahead, tokens] scales and [ahead, n] sums of squares. */
+struct staged {
+    unsigned char *x;
+    float *scale, *squares;
+};
+
+template <int dtype, int groups> EY_DEVICE struct staged find_staged(unsigned char *warp_shared, int ahead, int n)
+{
+    struct staged s;
+    s.x = warp_shared;
+    s.scale = (float *)(warp_shared + ahead * n * share<dtype>::COLUMNS * 2);
+    s.squares = s.scale + ahead * groups * 8;
+    return s;
+}
+
+/* The chunks that are staged together: first, first + stride .. */
+struct stage {
+    int first, stride, count;
+};
+
+/* What a lane brings: 8 columns of one chunk and token. Pieces lie in the order [token, chunk, place in the chunk]; a warp brings 32 at a
+ * time. */
+struct piece {
+    int item; /* token and chunk */
+    int at;   /* in x; -1: not there */
+};
+
+EY_DEVICE int token_of(const struct piece &p, const struct linear_args &a)
+{
+    return p.item >> a.layout.log_ahead;
+}
+
+EY_DEVICE int chunk_of(const struct piece &p, const struct linear_args &a)
+{
+    return p.item & ((1 << a.layout.log_ahead) - 1);
+}
+
+template <int dtype> EY_DEVICE int column_of(const struct piece &p, const struct linear_args &a, const struct stage &s)
+{
+    return (s.first + chunk_of(p, a) * s.stride) * share<dtype>::COLUMNS + lane_index() % share<dtype>::PIECES * 8;
+}
+
+template <int dtype> EY_DEVICE struct piece find_piece(const struct linear_args &a, const struct stage &s, int first_item)
+{
+    struct piece p = {first_item + lane_index() / share<dtype>::PIECES, -1};
+    int token = token_of(p, a), column = column_of<dtype>(p, a, s);
+    if (token < a.n && chunk_of(p, a) < s.count && column < a.k) p.at = (a.gather ? a.gather[token] : token) * a.ldx + column;
+    return p;
+}
+
+/* A piece on its way: 8 float32, or 8 BF16. */
+template <bool rms> struct raw_piece {
+    uint4 half[rms ? 2 : 1];
+};
+
+template <bool rms> EY_DEVICE void load_piece(struct raw_piece<rms> &raw, const struct linear_args &a, const struct piece &p)
+{
+    raw.half[0] = make_uint4(0, 0, 0, 0);
+    raw.half[rms] = raw.half[0];
+    if (p.at < 0) return;
+    raw.half[0] = load_fresh((const char *)a.x + (int64_t)p.at * (rms ? 4 : 2));
+    if (rms) raw.half[rms] = load_fresh((const float *)a.x + p.at + 4);
+}
+
+/* The norm's weights for a lane's pieces: they are all of one chunk, since those that are staged fit the warp's reach at once. */
+EY_DEVICE struct eight load_norm(const struct linear_args &a, int column)
+{
+    uint4 low = make_uint4(0, 0, 0, 0), high = low;
+    if (column < a.k) low = *(const uint4 *)(a.norm + column), high = *(const uint4 *)(a.norm + column + 4);
+    return floats_of(low, high);
+}
+
+template <int dtype, int groups, bool rms>
+EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a, const struct piece &p, const struct raw_piece<rms> &raw,
+                           const struct eight &norm)
+{
+    enum { PIECES = share<dtype>::PIECES };
+    struct eight e = rms ? floats_of(raw.half[0], raw.half[rms]) : floats_of_bf16(raw.half[0]);
+    float squares = 0, scale = 1;
+    if (rms) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
+        squares = sum_of_pieces<PIECES>(squares);
+    }
+    uint4 out = dtype == K_BF16 ? rms ? plain_bf16(e) : raw.half[0] : scaled_f16<PIECES>(e, &scale);
+    const int token = token_of(p, a), chunk = chunk_of(p, a);
+    if (token >= a.n) return;
+    *(uint4 *)piece_of_x<dtype>(s.x, chunk * a.n + token, token, lane_index() % PIECES) = out;
+    if (lane_index() % PIECES) return;
+    if (dtype != K_BF16) s.scale[chunk * groups * 8 + token] = scale;
+    if (rms) s.squares[chunk * a.n + token] = squares;
+}
+
+/* Brings the chunks' x for all tokens. The lane's first piece is on its way; then the next is while one is worked on. */
+template <int dtype, int groups, bool rms>
+EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a, const struct stage &s, struct piece p, struct raw_piece<rms> raw,
+                       const struct eight &norm)
+{
+    enum { ITEMS = 32 / share<dtype>::PIECES };
+    const int items = a.n << a.layout.log_ahead;
+    struct raw_piece<rms> next_raw = raw;
+    struct piece next = p;
+    __syncwarp(); /* all have read what was there */
+#pragma unroll 1
+    for (int item = ITEMS; ; item += ITEMS) {
+        if (item < items) {
+            next = find_piece<dtype>(a, s, item);
+            load_piece<rms>(next_raw, a, next);
+        }
+        store_piece<dtype, groups, rms>(staged, a, p, raw, norm);
+        if (item >= items) break;
+        p = next, raw = next_raw;
+    }
+    __syncwarp();
+}
+
+/* Lane i < n: `sum` and the squares of token i in the staged chunks, one after the other. */
+EY_DEVICE float add_squares(const struct staged &s, float sum, int count, int n)
+{
+    for (int c = 0; c < count && lane_index() < n; c++) sum += s.squares[c * n + lane_index()];
+    return sum;
+}
+
+/* ---- products ---- */
+
+/* A lane's columns of x of one token. */
+template <int dtype> EY_DEVICE void read_x(uint32_t x[share<dtype>::WORDS], const struct staged &s, int item, int token, bool there)
+{
+#pragma unroll
+    for (int i = 0; i < share<dtype>::WORDS / 4; i++) {
+        uint4 v = make_uint4(0, 0, 0, 0);
+        int piece = lane_index() % 4 * (share<dtype>::WORDS / 4) + i;
+        if (there) v = *(const uint4 *)piece_of_x<dtype>(s.x, item, token, piece);
+        x[4 * i] = v.x, x[4 * i + 1] = v.y, x[4 * i + 2] = v.z, x[4 * i + 3] = v.w;
+    }
+}
+
+/* sum[groups][4] += (a chunk's rows) · x. `place`: of the chunk among the staged. Columns of tokens that are not there may be anything. */
+template <int dtype, int groups>
+EY_DEVICE void multiply_chunk(float sum[groups][4], const struct chunk &c, float chunk_scale, const struct staged &s, int place, int n)
+{
+    enum { WORDS = share<dtype>::WORDS };
+    uint32_t upper[WORDS], lower[WORDS], x[WORDS];
+    weight_pairs<dtype>(upper, c.half[0]);
+    weight_pairs<dtype>(lower, c.half[1]);
+#pragma unroll
+    for (int i = 0; i < groups; i++) {
+        int token = 8 * i + lane_index() / 4, result = 8 * i + lane_index() % 4 * 2;
+        float product[4] = {0, 0, 0, 0}, scale[2] = {1, 1};
+        read_x<dtype>(x, s, place * n + token, token, token < n);
+        if (dtype != K_BF16) {
+            float2 f = *(const float2 *)(s.scale + place * groups * 8 + result);
+            scale[0] = chunk_scale * f.x, scale[1] = chunk_scale * f.y;
+        }
+#pragma unroll
+        for (int step = 0; step < share<dtype>::STEPS; step++) {
+            const uint32_t a[4] = {upper[2 * step], lower[2 * step], upper[2 * step + 1], lower[2 * step + 1]};
+            if (dtype == K_BF16) mma_bf16(product, a, x[2 * step], x[2 * step + 1]);
+            else mma_f16(product, a, x[2 * step], x[2 * step + 1]);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e++) sum[i][e] += dtype == K_BF16 ? product[e] : scale[e % 2] * product[e];
+    }
+}
+
+/* ---- sums of warps ----
+ *
+ * A warp's sums are [tiles, tokens, GEMV_TOKEN_FLOATS] in its shared memory. */
+template <int groups> EY_DEVICE void share_sums(float *to, const float sum[groups][4], int n)
+{
+    int row = lane_index() / 4, column = lane_index() % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < groups; i++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int token = 8 * i + column + e % 2;
+            if (token < n) to[token * GEMV_TOKEN_FLOATS + row + e / 2 * 8] = sum[i][e];
+        }
+    }
+}
+
+EY_DEVICE float silu(float v)
+{
+    return __fdividef(v, 1.0f + exp2_fast(-1.44269504f * v));
+}
+
+/* ---- results ---- */
+
+/* One value of a row block: number `o` of [tokens, PACK_ROWS]. */
+struct place {
+    int row, token;
+    int64_t at; /* in y */
+    bool there;
+};
+
+EY_DEVICE struct place find_place(const struct linear_args &a, const struct row_block &b, int o)
+{
+    struct place p;
+    p.token = o / PACK_ROWS;
+    p.row = b.number * PACK_ROWS + o % PACK_ROWS;
+    p.at = (int64_t)p.token * a.segment[b.segment].ldy + p.row;
+    p.there = p.row < a.segment[b.segment].w.rows && p.token < a.n;
+    return p;
+}
+
+/* What y holds before: asked for early, since it is needed last. */
+EY_DEVICE float value_before(const struct linear_args &a, const struct row_block &b, const struct place &p)
+{
+    return p.there ? load_fresh_float((const float *)a.segment[b.segment].y + p.at) : 0.0f;
+}
+
+/* Where the block's warps leave what they add up. */
+struct meeting {
+    const float *sums;    /* the first warp's */
+    const float *squares; /* [warps, n] */
+};
+
+template <int dtype, int groups, bool rms, int out>
+EY_DEVICE void finish_value(const struct linear_args &a, const struct meeting &m, const struct row_block &b, const struct place &p, float before)
+{
+    const struct linear_segment &s = a.segment[b.segment];
+    const float *sums = m.sums + p.token * GEMV_TOKEN_FLOATS + p.row % PACK_ROWS, *of_row = m.squares + p.token;
+    float value = 0, up = 0, squares = 0;
+    const int warps = (int)blockDim.x / 32;
+#pragma unroll 4
+    for (int w = 0; w < warps; w++, sums += a.layout.warp_bytes / 4, of_row += a.n) {
+        value += sums[0];
+        if (out == OUT_SILU) up += sums[8 * groups * GEMV_TOKEN_FLOATS];
+        if (rms) squares += of_row[0];
+    }
+    const float factor = rms ? rsqrtf(squares * a.layout.one_over_k + a.eps) : 1.0f;
+    value *= factor;
+    if (dtype == K_INT8) value *= s.w.scale[p.row];
+    if (out == OUT_SILU) {
+        ((bf16 *)s.y)[p.at] = bf16_of(silu(value) * (up * factor));
+    } else {
+        if (s.bias) value += s.bias[p.row];
+        ((float *)s.y)[p.at] = before + value;
+    }
+}
+
+/* ---- the kernel ---- */
+
+template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(const struct linear_args &a)
+{
+    enum { TILES = out == OUT_SILU ? 2 : 1, DEPTH = GEMV_DEPTH(dtype, groups, out), MANY = GEMV_MANY(dtype, out) };
+    static_assert(!rms || DEPTH * share<dtype>::PIECES <= 32, "load_norm()");
+    EY_DYNAMIC_SHARED(shared);
+    let_next_start();
+    const struct gemv_layout &l = a.layout;
+    const int warp = uniform_warp(), warps = (int)blockDim.x / 32, n_chunks = l.n_chunks, ahead = 1 << l.log_ahead;
+
+    struct source from[TILES];
+    struct chunk held[DEPTH][TILES];
+    struct row_block here = find_block<TILES>(a, (int)blockIdx.x);
+    find_sources<dtype, TILES>(from, a, here);
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++) {
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+            if (warp + d * warps < n_chunks) load_chunk(held[d][i], from[i], warp + d * warps);
+    }
+    float scales = load_scales<dtype, TILES>(from, DEPTH, warp, warps, n_chunks), next_scales = scales;
+    __syncwarp(); /* the loads shall not be put off */
+
+    /* all that can be known before the kernel before has ended */
+    unsigned char *warp_shared = shared + warp * l.warp_bytes;
+    const int sums_at = l.kept ? l.x_bytes : 0;
+    float *sums = (float *)(warp_shared + sums_at), *shared_squares = (float *)(shared + warps * l.warp_bytes), squares = 0;
+    const struct staged staged = find_staged<dtype, groups>(warp_shared, ahead, a.n);
+    const struct meeting meeting = {(const float *)(shared + sums_at), shared_squares};
+    struct stage stage = {warp, warps, DEPTH < ahead ? DEPTH : ahead};
+    struct piece piece = find_piece<dtype>(a, stage, 0);
+    struct eight norm = {{0}};
+    if (rms) norm = load_norm(a, column_of<dtype>(piece, a, stage));
+    const struct place mine = find_place(a, here, (int)threadIdx.x);
+    wait_for_previous();
+
+    struct raw_piece<rms> raw;
+    load_piece<rms>(raw, a, piece);
+    float before = out == OUT_ADD ? value_before(a, here, mine) : 0.0f;
+#pragma unroll 1
+    for (int block = (int)blockIdx.x; block < l.n_blocks; block += (int)gridDim.x) {
+        const bool first_block = !MANY || block == (int)blockIdx.x;
+        float sum[TILES][groups][4];
+#pragma unroll
+        for (int i = 0; i < TILES * groups * 4; i++) sum[i / (4 * groups)][i / 4 % groups][i % 4] = 0;
+
+#pragma unroll 1
+        for (int round = 0; round < l.rounds; round++) {
+            const bool last = round + 1 == l.rounds;
+            const int next_block = !last ? block : MANY ? block + (int)gridDim.x : l.n_blocks, next = warp + (last ? 0 : round + 1) * DEPTH * warps;
+            const int now = warp + round * DEPTH * warps;
+            if (MANY && last && next_block < l.n_blocks) find_sources<dtype, TILES>(from, a, find_block<TILES>(a, next_block));
+            if (next_block < l.n_blocks) next_scales = load_scales<dtype, TILES>(from, DEPTH, next, warps, n_chunks);
+#pragma unroll 1
+            for (int first = 0; first < DEPTH; first += ahead) {
+                if ((!l.kept || first_block) && now + first * warps < n_chunks) {
+                    stage.first = now + first * warps, stage.count = DEPTH - first < ahead ? DEPTH - first : ahead;
+                    if (!first_block || round || first) {
+                        piece = find_piece<dtype>(a, stage, 0);
+                        load_piece<rms>(raw, a, piece);
+                        if (rms) norm = load_norm(a, column_of<dtype>(piece, a, stage));
+                    }
+                    stage_x<dtype, groups, rms>(staged, a, stage, piece, raw, norm);
+                    if (rms && first_block) squares = add_squares(staged, squares, stage.count, a.n);
+                }
+#pragma unroll
+                for (int d = 0; d < DEPTH; d++) {
+                    if (d < first || d >= first + ahead) continue;
+#pragma unroll
+                    for (int i = 0; i < TILES; i++) {
+                        const float scale = dtype == K_FP8 ? shuffle(scales, d * TILES + i) : 1.0f;
+                        if (now + d * warps < n_chunks) multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, staged, d - first, a.n);
+                        if (next_block < l.n_blocks && next + d * warps < n_chunks) load_chunk(held[d][i], from[i], next + d * warps);
+                    }
+                }
+            }
+            scales = next_scales;
+        }
+
+        __syncwarp(); /* the sums may lie over x */
+#pragma unroll
+        for (int i = 0; i < TILES; i++) share_sums<groups>(sums + i * 8 * groups * GEMV_TOKEN_FLOATS, sum[i], a.n);
+        if (rms && first_block && lane_index() < a.n) shared_squares[warp * a.n + lane_index()] = squares;
+        __syncthreads();
+        for (int o = (int)threadIdx.x; o < a.n * PACK_ROWS; o += (int)blockDim.x) {
+            const struct place p = find_place(a, here, o);
+            if (out == OUT_ADD && (!first_block || o != (int)threadIdx.x)) before = value_before(a, here, p);
+            if (p.there) finish_value<dtype, groups, rms, out>(a, meeting, here, p, before);
+        }
+        if (!MANY) break;
+        if (block + (int)gridDim.x < l.n_blocks) {
+            here = find_block<TILES>(a, block + (int)gridDim.x);
+            __syncthreads(); /* the sums are read */
+        }
+    }
+}
+
+/* Registers that a thread may have: more blocks on an SM at once, and room for those of the next kernel, or more weights on the way. */
+#define REGISTERS(n) (65536 / (n) / 128 * 128)
+#define GEMV(name, dtype, groups, rms, out, registers) \
+    EY_KERNEL(name, struct linear_args, REGISTERS(registers), 1) { multiply<dtype, groups, rms, out>(a); }
+
+GEMV(gemv_fp8_rms_f32_8, K_FP8, 1, true, OUT_F32, 96)
+GEMV(gemv_fp8_rms_f32_16, K_FP8, 2, true, OUT_F32, 128)
+GEMV(gemv_fp8_rms_f32_32, K_FP8, 4, true, OUT_F32, 168)
+GEMV(gemv_fp8_rms_silu_8, K_FP8, 1, true, OUT_SILU, 128)
+GEMV(gemv_fp8_rms_silu_16, K_FP8, 2, true, OUT_SILU, 128)
+GEMV(gemv_fp8_rms_silu_32, K_FP8, 4, true, OUT_SILU, 168)
+GEMV(gemv_fp8_act_add_8, K_FP8, 1, false, OUT_ADD, 96)
+GEMV(gemv_fp8_act_add_16, K_FP8, 2, false, OUT_ADD, 128)
+GEMV(gemv_fp8_act_add_32, K_FP8, 4, false, OUT_ADD, 128)
+
+GEMV(gemv_bf16_rms_f32_8, K_BF16, 1, true, OUT_F32, 128)
+GEMV(gemv_bf16_rms_f32_16, K_BF16, 2, true, OUT_F32, 168)
+GEMV(gemv_bf16_rms_f32_32, K_BF16, 4, true, OUT_F32, 168)
+GEMV(gemv_bf16_rms_silu_8, K_BF16, 1, true, OUT_SILU, 168)
+GEMV(gemv_bf16_rms_silu_16, K_BF16, 2, true, OUT_SILU, 168)
+GEMV(gemv_bf16_rms_silu_32, K_BF16, 4, true, OUT_SILU, 168)
+GEMV(gemv_bf16_act_add_8, K_BF16, 1, false, OUT_ADD, 128)
+GEMV(gemv_bf16_act_add_16, K_BF16, 2, false, OUT_ADD, 128)
+GEMV(gemv_bf16_act_add_32, K_BF16, 4, false, OUT_ADD, 128)
+
+GEMV(gemv_int8_rms_f32_8, K_INT8, 1, true, OUT_F32, 96)
+GEMV(gemv_int8_rms_f32_16, K_INT8, 2, true, OUT_F32, 128)
+GEMV(gemv_int8_rms_f32_32, K_INT8, 4, true, OUT_F32, 168)

@@ -1,0 +1,17 @@
+/* The compiled kernels in the program, one image a source file; a build without nvcc has none. */
+#ifndef EY_CUDA_IMAGES_H
+#define EY_CUDA_IMAGES_H
+
+#include <stddef.h>
+
+struct cuda_image {
+    const char *name; /* of the source file */
+    const void *data; /* a fatbin */
+    size_t size;
+};
+
+extern const struct cuda_image cuda_images[]; /* ended by a NULL name */
+extern const int cuda_images_version;         /* of the toolkit, as cuDriverGetVersion counts: 13000; 0: no images */
+extern const char cuda_images_archs[];        /* "80 86 89 90 120f", for messages */
+
+#endif

@@ -1,0 +1,282 @@
+/* What the host and the kernels of the CUDA backend agree on: how weights, activations and the KV cache lie in the card's memory,
+ * and the arguments of every kernel. A kernel takes one of these structures by value; its name and block size are in
+ * kernels.def. Read by gcc as C and by nvcc (or the tests' emulator) as C++.
+ *
+ * Activations are row-major. `f32` buffers are float32; `bf16` ones hold BF16 in uint16_t. The residual stream is float32, all that
+ * goes into a matrix unit is BF16. Pointers are addresses on the card. */
+#ifndef EY_CUDA_KERNELS_H
+#define EY_CUDA_KERNELS_H
+
+#include <stdint.h>
+
+typedef uint16_t bf16;
+
+/* ---- weights ----
+ *
+ * A packed matrix is made of chunks of 16 rows by 64 bytes of columns (64 FP8 or int8 values, 32 BF16), in the order in which a warp
+ * reads it: chunk (rb, kc) begins at byte (rb · n_kc + kc) · 1024, n_kc = ceil(row bytes / 64). In it, half h (512 bytes)
+ * holds rows rb·16 + 8h + 0..7, and there lane l = 4g + t (16 bytes) holds bytes kc·64 + 16t .. +15 of row g. So one 16-byte load a
+ * lane brings 8 rows; a lane's 16 values are consecutive columns, of which a matrix instruction of 16 columns takes 4 from each of the
+ * lanes t = 0..3: products do not care for the order of columns if the other operand has the same one. Rows are padded to 16
+ * and columns to 64 bytes with zeros.
+ *
+ * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay row-major and go through plain_linear. */
+enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
+
+enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8 };
+
+struct dev_matrix {
+    const void *data;
+    const float *scale; /* FP8: [ceil(rows/128), ceil(cols/128)]; int8: [rows]; NULL: none */
+    int32_t rows, cols;
+    int32_t dtype; /* enum kernel_dtype */
+    int32_t packed;
+};
+
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+static inline int64_t packed_chunks(int64_t row_bytes)
+{
+    return (row_bytes + PACK_BYTES - 1) / PACK_BYTES;
+}
+
+/* Row-major src[rows, row_bytes] → packed dst: rows first_row .. first_row + rows - 1 of the matrix, first_row a multiple of 16. */
+struct pack_args {
+    const uint8_t *src;
+    uint8_t *dst; /* of the whole matrix */
+    int32_t first_row, rows;
+    int64_t row_bytes;
+    uint32_t *found_nan; /* FP8: set to 1 when a code is NaN (the fast kernels read it as 480); NULL: not looked for */
+};
+
+/* int8 rows of a BF16 matrix: value ≈ int8 · scale[row], scale = max|row| / 127; packed as above. rows as in pack_args. */
+struct quantize_args {
+    const bf16 *src;
+    uint8_t *dst;
+    float *scale;
+    int32_t first_row, rows, cols;
+};
+
+/* ---- products ----
+ *
+ * y[n, rows] = x[n, k] · wᵀ for up to three matrices beside each other (q, k, v) or two taken together (gate, up). */
+enum { MAX_SEGMENTS = 3 };
+
+enum linear_out {
+    OUT_ACT,       /* y bf16 = product + bias */
+    OUT_F32,       /* y f32  = product + bias */
+    OUT_ADD,       /* y f32 += product + bias */
+    OUT_SILU,      /* y[0] bf16 = silu(w[0] product) · (w[1] product) */
+    OUT_GELU_TANH, /* y bf16 = gelu(product + bias) */
+    OUT_GELU_ERF,
+    OUT_KINDS
+};
+
+struct linear_segment {
+    struct dev_matrix w;
+    const float *bias; /* [w.rows], or NULL */
+    void *y;           /* row i begins ldy · i elements on */
+    int32_t ldy;
+};
+
+/* How a gemv kernel shares its work out among warps, and lays out its shared memory (gemv_shape.h). */
+struct gemv_layout {
+    int32_t n_blocks;   /* of 16 rows, of all segments; of gate and up together */
+    int32_t n_chunks;   /* of a row block */
+    int32_t rounds;     /* in which a warp goes through its chunks, GEMV_DEPTH at a time */
+    int32_t log_ahead;  /* 2^log_ahead chunks of a warp have x in shared memory at once */
+    int32_t kept;       /* x stays there for all row blocks */
+    int32_t x_bytes;    /* of 2^log_ahead chunks */
+    int32_t warp_bytes; /* all of a warp: x first, then (x kept) or over it the sums */
+    float one_over_k;
+};
+
+struct linear_args {
+    struct linear_segment segment[MAX_SEGMENTS];
+    int32_t n_segments; /* OUT_SILU: 2, of which segment[0].y is written */
+    int32_t n, k;       /* rows of x; columns of every w */
+    const void *x;      /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says */
+    int32_t ldx;
+    const int32_t *gather; /* gemv and plain: row i of x is row gather[i]; NULL: i */
+    /* RMSNorm of x's rows before the product (gemv_rms and plain): x · norm / sqrt(mean(x²) + eps); NULL: none */
+    const float *norm;
+    float eps;
+    int32_t out;   /* enum linear_out: for the host, gemm and plain_linear; gemv has it in its kernel's name */
+    int32_t x_f32; /* plain_linear alone */
+    struct gemv_layout layout; /* gemv alone: gemv_shape() fills it in */
+};
+
+/* ---- rows ---- */
+
+/* y bf16[n, width] = RMSNorm(x f32[n, width]) · w, or LayerNorm with bias b when b is given (then mean-centred). */
+struct norm_args {
+    bf16 *y;
+    const float *x, *w, *b;
+    int32_t n, width, layer; /* layer: LayerNorm instead of RMSNorm */
+    float eps;
+};
+
+/* The merger's norm: tokens of `group` consecutive rows of x f32[n·group, width] → y bf16[n, group·width]; LayerNorm of each row
+ * alone, or of the whole group together (w, b then [group·width]). */
+struct merge_norm_args {
+    bf16 *y;
+    const float *x, *w, *b;
+    int32_t n, width, group, grouped;
+    float eps;
+};
+
+struct embed_args {
+    float *x; /* [n, hidden] */
+    struct dev_matrix table;  /* row-major BF16, F16 or F32 [vocabulary, hidden]; packed BF16 when it is the head too; data NULL: `rows` */
+    const bf16 *host_rows;    /* [n, hidden] rows looked up by the host, where the table is not on the card */
+    const bf16 *features;
+    const int32_t *token, *feature;
+    int32_t n, hidden;
+};
+
+/* table f32[n, n_pairs, 2] = cos, sin of position[n, 3] (axis[j] of it) · frequency[j], the product in float32 */
+enum { MAX_PAIRS = 128 };
+
+struct rope_args {
+    float *table;
+    const int32_t *position;
+    int32_t n, n_pairs;
+    float frequency[MAX_PAIRS];
+    uint8_t axis[MAX_PAIRS];
+};
+
+struct add_features_args {
+    float *x;
+    const bf16 *features;
+    const int32_t *feature;
+    int32_t n, hidden;
+};
+
+/* Pixels of patches → x f32[n, hidden] = bias + the position table, bilinear with aligned corners, at patches first .. first+n-1
+ * (merge-block order) of a grid of rows x cols. */
+struct position_args {
+    float *x;
+    const float *bias; /* [hidden] */
+    struct dev_matrix table; /* row-major [side², hidden] */
+    int32_t side, rows, cols, merge, first, n, hidden;
+};
+
+/* Patches first .. first+n-1 (merge-block order, `cols` of them a row) of a picture → y bf16[n, 3·temporal·side²]: (byte - offset) / scale by channel,
+ * [channel, temporal, side, side], every temporal slice the same. rgb is the byte row with which patch row `first_row` begins. */
+struct patchify_args {
+    bf16 *y;
+    const uint8_t *rgb;
+    int32_t first, n, cols, first_row, side, temporal, merge;
+    float offset[3], scale[3];
+};
+
+/* y bf16[n] = x f32[n] */
+struct convert_args {
+    bf16 *y;
+    const float *x;
+    int64_t n;
+};
+
+/* q and k of vision qkv bf16[*, 3·width] turned in place, rows first .. first+n-1; rope f32[n, head_dim/2, 2] belongs to them. */
+struct vision_rope_args {
+    bf16 *qkv;
+    const float *rope;
+    int32_t first, n, heads, head_dim;
+};
+
+/* ---- the KV cache ----
+ *
+ * One layer: [block, kv head, K or V, KV_TOKENS, head_dim] of BF16 or e4m3 (unscaled). */
+enum { KV_TOKENS = 64 };
+
+struct kv_layer {
+    void *data;
+    int32_t n_kv_heads, head_dim, fp8;
+};
+
+/* Rows of one step on the card; what they mean is in backend.h's struct batch. */
+struct dev_batch {
+    const int32_t *seq, *index; /* [n] */
+    const int32_t *block_table; /* [n_seqs, max_blocks] */
+    int32_t n, max_blocks;
+};
+
+/* From raw products qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim] (q, k, v): per-head RMSNorm of q and k where the norms are given, rotation,
+ * q bf16[n, n_heads·head_dim], k and v into the cache at each row's slot. */
+struct append_args {
+    bf16 *q;
+    const float *qkv;
+    const float *q_norm, *k_norm, *rope; /* rope f32[n, head_dim/2, 2] */
+    struct kv_layer kv;
+    struct dev_batch batch;
+    int32_t n_heads;
+    float eps;
+};
+
+/* Causal attention of a prefill chunk. A tile is up to ATTEND_ROWS consecutive rows of one sequence: tile i is rows
+ * tile[2i] .. tile[2i] + tile[2i+1] - 1. Row r sees slots 0..index[r] of its sequence; within a tile index grows by one a row. */
+enum { ATTEND_ROWS = 64 };
+
+struct attend_args {
+    bf16 *o;       /* [n, n_heads·head_dim] */
+    const bf16 *q;
+    struct kv_layer kv;
+    struct dev_batch batch;
+    const int32_t *tile;
+    int32_t n_tiles, n_heads;
+    float scale; /* 1/sqrt(head_dim) */
+};
+
+/* One token each of n sequences: norms and turns q and k, puts k and v into the cache, attends, all from raw products. Keys are split
+ * over up to `splits` blocks of threads; the last to arrive merges. `arrived` is zero before and after. batch, norms and old keys and values are
+ * read before the kernel in front has ended: what writes them must be further back. */
+struct decode_args {
+    bf16 *o;          /* [n, n_heads·head_dim] */
+    const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw products */
+    const float *q_norm, *k_norm, *rope;
+    struct kv_layer kv;
+    struct dev_batch batch;
+    float *partial;    /* [n, n_heads, splits, head_dim + 2]: sum of values, maximum, sum of weights */
+    uint32_t *arrived; /* [n, n_kv_heads] */
+    int32_t n_heads, splits;
+    float scale, eps;
+};
+
+/* Full attention of vision rows first .. first+n-1 over rows 0 .. n_keys-1 of qkv bf16[*, 3·heads·head_dim]. */
+struct vision_attend_args {
+    bf16 *o; /* [n, heads·head_dim] */
+    const bf16 *qkv;
+    int32_t first, n, n_keys, heads, head_dim;
+    float scale;
+};
+
+/* ---- from logits to candidates ----
+ *
+ * For each of n rows of logits f32[n, vocabulary]: the CANDIDATES best (ids with the highest logits, the lower id among equals, best first),
+ * and log(sum(exp(logit))). Two launches: candidates_part by `parts` blocks of threads a row, candidates_merge by one. */
+enum { CANDIDATES = 64 };
+
+struct candidate {
+    float logit;
+    int32_t id;
+};
+
+struct candidates_args {
+    const float *logits;
+    struct candidate *part; /* [n, parts, CANDIDATES] */
+    float *part_sum;        /* [n, parts, 2]: maximum, sum of exp(logit - maximum) */
+    struct candidate *best; /* [n, CANDIDATES] */
+    float *log_sum;         /* [n] */
+    int32_t n, vocabulary, parts;
+};
+
+/* Reads `bytes` (a multiple of 16) `times` times and leaves one number, so that nothing is left out: the card's read bandwidth. */
+struct read_args {
+    const void *data;
+    uint32_t *out;
+    int64_t bytes;
+    int32_t times;
+};
+
+#endif

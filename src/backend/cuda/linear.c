@@ -1,0 +1,61 @@
+/* Products: which kernel takes one. Few rows go through gemv, which norms its input itself; many through gemm, with the norm before; what
+ * neither takes through plain_linear. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/gemm_shape.h"
+#include "backend/cuda/gemv_shape.h"
+#include "backend/cuda/plain_shape.h"
+#include "backend/cuda/rows_shape.h"
+
+static struct linear_args args_of(struct cuda *c, const struct product *p)
+{
+    struct linear_args a = {.n_segments = p->n_segments, .n = p->n, .k = p->k, .x = p->x, .ldx = p->k, .gather = p->gather, .out = (int32_t)p->out,
+                            .x_f32 = p->norm != NULL, .norm = p->norm ? p->norm->data : NULL, .eps = p->eps};
+    for (int i = 0; i < p->n_segments; i++) {
+        const struct weight *bias = p->bias[i];
+        a.segment[i] = (struct linear_segment){cuda_matrix(c, p->w[i]), bias && bias->data ? bias->data : NULL, p->y[i], p->ldy ? p->ldy : (int32_t)p->w[i]->rows};
+    }
+    return a;
+}
+
+/* The fast kernels take packed matrices of one dtype, and rows that begin at multiples of 16 bytes. */
+static bool is_fast(const struct linear_args *a)
+{
+    for (int i = 0; i < a->n_segments; i++)
+        if (!a->segment[i].w.packed || a->segment[i].w.dtype != a->segment[0].w.dtype) return false;
+    return a->k % 8 == 0;
+}
+
+
+static void norm_rows(struct cuda *c, void *y, const void *x, const float *w, const float *b, int n, int width, float eps, bool layer)
+{
+    struct norm_args a = {y, x, w, b, n, width, layer, eps};
+    struct launch l = norm_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n, float eps)
+{
+    norm_rows(c, y, x, norm->w.data, norm->b.data, n, (int)norm->w.cols, eps, true);
+}
+
+static bool gemm_takes(const struct linear_args *a)
+{
+    return !a->gather && (a->segment[0].w.dtype == K_FP8 || a->segment[0].w.dtype == K_BF16);
+}
+
+void cuda_multiply(struct cuda *c, const struct product *p)
+{
+    struct linear_args a = args_of(c, p);
+    struct launch l = {0};
+    if (p->n < 1) return;
+    if (is_fast(&a)) l = gemv_shape(&a, c->sm_count);
+    if (!l.kernel && is_fast(&a) && gemm_takes(&a)) {
+        if (p->norm) {
+            norm_rows(c, c->scratch[SCRATCH_NORMED], a.x, a.norm, NULL, a.n, a.k, a.eps, false);
+            a.x = c->scratch[SCRATCH_NORMED], a.x_f32 = 0, a.norm = NULL;
+        }
+        l = gemm_launch(&a, c->sm_count);
+    }
+    if (!l.kernel) l = plain_shape(&a);
+    cuda_launch(c, &l, &a);
+}

@@ -1,0 +1,244 @@
+/* Weights: from the mapped file to their place on the card, in the kernels' order. A piece goes through the pinned ring into staging memory on the card
+ * (while loading: the end of the arena, where nothing is yet) and is packed from there; no second copy stays on the host. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/convert.h"
+#include "backend/cuda/cuda.h"
+
+enum { MAX_VECTOR = 1 << 20 };
+
+static enum kernel_dtype kernel_dtype_of(enum dtype d)
+{
+    return d == DTYPE_F32 ? K_F32 : d == DTYPE_F16 ? K_F16 : d == DTYPE_BF16 ? K_BF16 : d == DTYPE_I8 ? K_INT8 : K_FP8;
+}
+
+static unsigned blocks_for(int64_t items, int64_t a_block)
+{
+    int64_t n = (items + a_block - 1) / a_block;
+    return (unsigned)(n < 1 ? 1 : n > 65535 ? 65535 : n);
+}
+
+/* Where pieces are put before they are packed. */
+static char *staging(struct cuda *c, ey_err *e)
+{
+    CUdeviceptr p = 0;
+    if (c->loading) return c->arena + c->arena_size - LOAD_STAGING;
+    if (!c->staging && cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "staging", e)) c->staging = (void *)(uintptr_t)p, c->staging_own = true;
+    return c->staging;
+}
+
+static bool grow(void **list, int n, int *max, size_t size, ey_err *e)
+{
+    if (n < *max) return true;
+    int larger = *max ? 2 * *max : 256;
+    void *p = realloc(*list, (size_t)larger * size);
+    if (!p) return ey_fail_memory(e, "the list of weights", (size_t)larger * size);
+    *list = p, *max = larger;
+    return true;
+}
+
+/* ---- matrices ---- */
+
+/* Row-major rows of the file → packed rows at `to`, piece by piece. */
+static void upload_packed(struct cuda *c, void *to, const struct weight *in, uint32_t *found_nan, char *stage)
+{
+    int64_t row_bytes = in->cols * (int64_t)dtype_size(in->dtype), most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int place = 0;
+    for (int64_t first = 0, n; first < in->rows; first += n, place = (place + 1) % UPLOAD_PLACES) {
+        n = in->rows - first < most ? in->rows - first : most;
+        char *piece = stage + (size_t)place * UPLOAD_BYTES;
+        cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
+        struct pack_args a = {(const uint8_t *)piece, to, (int32_t)first, (int32_t)n, row_bytes, found_nan};
+        struct launch l = {"pack", {blocks_for((n + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes), 4), 1, 1}, 256, 0};
+        cuda_launch(c, &l, &a);
+    }
+}
+
+static void upload_eight_bit(struct cuda *c, void *to, float *scale, const struct weight *in, char *stage)
+{
+    int64_t row_bytes = in->cols * (int64_t)sizeof(bf16), most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int place = 0;
+    for (int64_t first = 0, n; first < in->rows; first += n, place = (place + 1) % UPLOAD_PLACES) {
+        n = in->rows - first < most ? in->rows - first : most;
+        char *piece = stage + (size_t)place * UPLOAD_BYTES;
+        cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
+        struct quantize_args a = {(const bf16 *)(void *)piece, to, scale, (int32_t)first, (int32_t)n, (int32_t)in->cols};
+        struct launch l = {"quantize_int8", {blocks_for(n, PACK_ROWS), 1, 1}, 256, 0};
+        cuda_launch(c, &l, &a);
+    }
+}
+
+static bool place_scale(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    size_t n = (size_t)((in->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (size_t)((in->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    if (!in->scale) return true;
+    float *scale = cuda_alloc(c, n * sizeof(float), "weight scales", e);
+    if (scale) cuda_upload(c, scale, in->scale, n * sizeof(float));
+    out->scale = scale;
+    return scale != NULL;
+}
+
+static bool clear_flags(struct cuda *c)
+{
+    return cuda_check(c, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, MAX_FP8_MATRICES * sizeof(uint32_t), c->stream), "flags");
+}
+
+/* Notes the matrix among those that are looked at again when all is loaded. */
+static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    if (!c->nan_found) {
+        c->nan_found = cuda_alloc(c, MAX_FP8_MATRICES * sizeof(uint32_t), "flags", e);
+        if (!c->nan_found || !clear_flags(c)) return false;
+    }
+    if (c->n_packed >= MAX_FP8_MATRICES) return ey_fail(e, EY_BAD_MODEL, "too many FP8 matrices");
+    if (!grow((void **)&c->packed, c->n_packed, &c->max_packed, sizeof(*c->packed), e)) return false;
+    c->packed[c->n_packed++] = (struct packed_fp8){out, *in};
+    return true;
+}
+
+static bool place_packed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    const struct weight from = *in; /* out may be in */
+    char *stage = staging(c, e);
+    void *to = stage ? cuda_alloc(c, cuda_weight_bytes(&c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype}, PLACE_RESIDENT), "weights", e) : NULL;
+    uint32_t *found = NULL;
+    if (!to) return false;
+    if (from.dtype == DTYPE_F8_E4M3) {
+        if (!watch_for_nan(c, out, &from, e)) return false;
+        found = c->nan_found + c->n_packed - 1;
+    }
+    upload_packed(c, to, &from, found, stage);
+    out->data = to, out->packed = true;
+    return place_scale(c, out, &from, e);
+}
+
+static bool place_plain(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    const struct weight from = *in;
+    size_t bytes = (size_t)from.rows * (size_t)from.cols * dtype_size(from.dtype);
+    void *to = cuda_alloc(c, bytes, "weights", e);
+    if (!to) return false;
+    cuda_upload(c, to, from.data, bytes);
+    out->data = to;
+    return place_scale(c, out, &from, e);
+}
+
+static bool place_eight_bit(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    if (in->dtype != DTYPE_BF16 || in->cols % 16) return ey_fail(e, EY_BAD_REQUEST, "an 8-bit head is made of a BF16 one whose width is a multiple of 16");
+    char *stage = staging(c, e);
+    size_t rows = (size_t)in->rows, packed = cuda_weight_bytes(&c->base, in, PLACE_EIGHT_BIT) - cuda_aligned(rows * sizeof(float));
+    void *to = stage ? cuda_alloc(c, packed, "the 8-bit head", e) : NULL;
+    float *scale = to ? cuda_alloc(c, rows * sizeof(float), "scales of the 8-bit head", e) : NULL;
+    if (!scale) return false;
+    upload_eight_bit(c, to, scale, in, stage);
+    out->data = to, out->scale = scale, out->dtype = DTYPE_I8, out->packed = true;
+    return true;
+}
+
+/* Norms and biases, as float32. */
+static bool place_vector(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    size_t n = (size_t)in->cols;
+    if (n > MAX_VECTOR) return ey_fail(e, EY_BAD_MODEL, "a vector of %zu elements is too long", n);
+    float *values = malloc(n * sizeof(float));
+    void *to = values ? cuda_alloc(c, n * sizeof(float), "a vector", e) : NULL;
+    if (to) {
+        weight_floats(values, in->data, in->dtype, n);
+        cuda_upload(c, to, values, n * sizeof(float));
+        out->data = to, out->dtype = DTYPE_F32;
+    }
+    free(values);
+    return to != NULL || (values ? false : ey_fail_memory(e, "a vector", n * sizeof(float)));
+}
+
+/* ---- streamed ---- */
+
+bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    if (!c->group_size) {
+        for (int i = 0; i < 2; i++)
+            if (!(c->group_place[i] = cuda_alloc(c, bytes, "the place of a streamed group", e))) return false;
+        c->group_size = bytes;
+        c->group_held[0] = c->group_held[1] = -1;
+    }
+    c->n_groups++, c->group_used = 0;
+    return true;
+}
+
+/* Its address in the group's place is known now, its bytes come when it is needed. Scales and vectors stay. */
+static bool place_streamed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    const struct weight from = *in;
+    int group = c->n_groups - 1;
+    size_t bytes = cuda_weight_bytes(&c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype}, PLACE_RESIDENT);
+    if (group < 0 || bytes > c->group_size - c->group_used) return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
+    if (!grow((void **)&c->streamed, c->n_streamed, &c->max_streamed, sizeof(*c->streamed), e) || !place_scale(c, out, &from, e)) return false;
+    out->data = c->group_place[group % 2] + c->group_used, out->packed = cuda_packs(&from), out->streamed = group + 1;
+    c->group_used += bytes;
+    c->streamed[c->n_streamed++] = (struct streamed){from, *out, group};
+    return true;
+}
+
+static void bring_group(struct cuda *c, int group)
+{
+    if (c->group_held[group % 2] == group) return;
+    c->group_held[group % 2] = group;
+    char *stage = staging(c, &c->error);
+    for (int i = 0; i < c->n_streamed && stage; i++) {
+        const struct streamed *s = &c->streamed[i];
+        if (s->group != group) continue;
+        if (s->to.packed) upload_packed(c, (void *)(uintptr_t)s->to.data, &s->from, NULL, stage);
+        else cuda_upload(c, (void *)(uintptr_t)s->to.data, s->from.data, (size_t)s->from.rows * (size_t)s->from.cols * dtype_size(s->from.dtype));
+    }
+    c->weights_changed = true;
+}
+
+/* ---- all ---- */
+
+bool cuda_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    *out = *in;
+    if (placement == PLACE_HOST) return c->host_table = out, true;
+    if (cuda_is_vector(in)) return place_vector(c, out, in, e);
+    if (placement == PLACE_STREAMED) return place_streamed(c, out, in, e);
+    if (placement == PLACE_EIGHT_BIT) return place_eight_bit(c, out, in, e);
+    return cuda_packs(in) ? place_packed(c, out, in, e) : place_plain(c, out, in, e);
+}
+
+/* A packed matrix takes at least its row-major bytes, so it can be put back where it was. */
+static void unpack_those_with_nan(struct cuda *c, const uint32_t *found)
+{
+    for (int i = 0; i < c->n_packed; i++) {
+        const struct weight *from = &c->packed[i].from;
+        if (!found[i]) continue;
+        cuda_upload(c, (void *)(uintptr_t)c->packed[i].out->data, from->data, (size_t)from->rows * (size_t)from->cols);
+        c->packed[i].out->packed = false;
+    }
+}
+
+bool cuda_finish_loading(struct cuda *c, ey_err *e)
+{
+    size_t bytes = (size_t)c->n_packed * sizeof(uint32_t);
+    uint32_t *found = bytes ? malloc(bytes) : NULL;
+    if (bytes && !found) return ey_fail_memory(e, "flags", bytes);
+    if (bytes && cuda_check(c, c->driver.to_host(found, (CUdeviceptr)(uintptr_t)c->nan_found, bytes, c->stream), "flags") &&
+        cuda_check(c, c->driver.stream_sync(c->stream), "loading"))
+        unpack_those_with_nan(c, found);
+    if (bytes) clear_flags(c);
+    free(found);
+    c->n_packed = 0;
+    /* what streams needs the staging for ever */
+    if (c->loading && c->n_streamed) c->staging = c->arena + c->arena_size - LOAD_STAGING, c->arena_size -= LOAD_STAGING;
+    c->loading = false;
+    return c->base.ops->finish(&c->base, e);
+}
+
+struct dev_matrix cuda_matrix(struct cuda *c, const struct weight *w)
+{
+    if (w->streamed) bring_group(c, w->streamed - 1);
+    return (struct dev_matrix){w->data, w->scale, (int32_t)w->rows, (int32_t)w->cols, (int32_t)kernel_dtype_of(w->dtype), w->packed};
+}

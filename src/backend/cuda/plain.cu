@@ -1,0 +1,101 @@
+/* The product that takes everything: any dtype and layout, any shape, every kind of result. A warp computes one value, element by
+ * element in float32. Used where the fast kernels do not apply, and where one of them failed its check on a card. */
+#include "backend/cuda/plain_shape.h"
+#include "backend/cuda/ptx.cuh"
+
+EY_DEVICE int element_bytes(int dtype)
+{
+    return dtype == K_F32 ? 4 : dtype == K_F16 || dtype == K_BF16 ? 2 : 1;
+}
+
+/* Where element (row, column) lies, in bytes. */
+EY_DEVICE int64_t element_offset(const struct dev_matrix &w, int row, int column)
+{
+    int64_t row_bytes = (int64_t)w.cols * element_bytes(w.dtype), byte = (int64_t)column * element_bytes(w.dtype);
+    if (!w.packed) return row * row_bytes + byte;
+    int64_t chunk = row / PACK_ROWS * ((row_bytes + PACK_BYTES - 1) / PACK_BYTES) + byte / PACK_BYTES;
+    int half = row % PACK_ROWS / 8, lane = row % 8 * 4 + (int)(byte % PACK_BYTES) / 16;
+    return chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane * 16 + byte % 16;
+}
+
+EY_DEVICE float element(const struct dev_matrix &w, int row, int column)
+{
+    const unsigned char *at = (const unsigned char *)w.data + element_offset(w, row, column);
+    switch (w.dtype) {
+    case K_F32: return *(const float *)at;
+    case K_F16: return f16_value(*(const uint16_t *)at);
+    case K_BF16: return bf16_value(*(const bf16 *)at);
+    case K_FP8:
+        return e4m3_value(*at) * w.scale[(int64_t)(row / SCALE_BLOCK) * ((w.cols + SCALE_BLOCK - 1) / SCALE_BLOCK) + column / SCALE_BLOCK];
+    default: return (float)*(const int8_t *)at * w.scale[row];
+    }
+}
+
+EY_DEVICE float x_value(const struct linear_args &a, int64_t row, int column)
+{
+    int64_t at = row * a.ldx + column;
+    return a.x_f32 ? ((const float *)a.x)[at] : bf16_value(((const bf16 *)a.x)[at]);
+}
+
+/* What the norm multiplies a row by, apart from its weights. */
+EY_DEVICE float norm_scale(const struct linear_args &a, int64_t row)
+{
+    float squares = 0;
+    if (!a.norm) return 1;
+    for (int c = lane_index(); c < a.k; c += 32) squares += x_value(a, row, c) * x_value(a, row, c);
+    return 1.0f / sqrtf(warp_sum(squares) / (float)a.k + a.eps);
+}
+
+EY_DEVICE float product(const struct linear_args &a, const struct dev_matrix &w, int w_row, int64_t x_row, float scale)
+{
+    float sum = 0;
+    for (int c = lane_index(); c < a.k; c += 32) {
+        float x = x_value(a, x_row, c);
+        sum += (a.norm ? x * scale * a.norm[c] : x) * element(w, w_row, c);
+    }
+    return warp_sum(sum);
+}
+
+EY_DEVICE float gelu_tanh(float z)
+{
+    return 0.5f * z * (1.0f + tanhf(0.7978845608028654f * (z + 0.044715f * z * z * z)));
+}
+
+EY_DEVICE float gelu_erf(float z)
+{
+    return 0.5f * z * (1.0f + erff(z * 0.7071067811865476f));
+}
+
+EY_DEVICE float activated(const struct linear_args &a, float value, float up)
+{
+    switch (a.out) {
+    case OUT_SILU: return value / (1.0f + expf(-value)) * up;
+    case OUT_GELU_TANH: return gelu_tanh(value);
+    case OUT_GELU_ERF: return gelu_erf(value);
+    default: return value;
+    }
+}
+
+EY_DEVICE void store_result(const struct linear_args &a, const struct linear_segment &s, int64_t at, float value)
+{
+    if (a.out == OUT_F32) ((float *)s.y)[at] = value;
+    else if (a.out == OUT_ADD) ((float *)s.y)[at] += value;
+    else ((bf16 *)s.y)[at] = bf16_of(value);
+}
+
+EY_KERNEL(plain_linear, struct linear_args, PLAIN_THREADS, 1)
+{
+    wait_for_previous();
+    int row = (int)(blockIdx.x * (blockDim.x / 32)) + warp_index(), segment = 0;
+    int results = a.out == OUT_SILU ? 1 : a.n_segments; /* matrices with a result of their own */
+    for (; segment < results && row >= a.segment[segment].w.rows; segment++) row -= a.segment[segment].w.rows;
+    if (segment == results) return;
+    const struct linear_segment &s = a.segment[segment];
+    for (int i = (int)blockIdx.y; i < a.n; i += (int)gridDim.y) {
+        int64_t x_row = a.gather ? a.gather[i] : i;
+        float scale = norm_scale(a, x_row), bias = s.bias ? s.bias[row] : 0.0f;
+        float value = product(a, s.w, row, x_row, scale) + bias, up = 0;
+        if (a.out == OUT_SILU) up = product(a, a.segment[1].w, row, x_row, scale);
+        if (lane_index() == 0) store_result(a, s, (int64_t)i * s.ldy + row, activated(a, value, up));
+    }
+}

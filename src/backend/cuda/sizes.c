@@ -1,0 +1,116 @@
+/* Sizes of everything on the card. */
+#include "backend/cuda/sizes.h"
+
+#include <stdlib.h>
+
+static int max_of(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+bool cuda_packs(const struct weight *w)
+{
+    bool matrix = w->rows > 1;
+    return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) || (w->dtype == DTYPE_BF16 && w->cols % 8 == 0));
+}
+
+bool cuda_is_vector(const struct weight *w)
+{
+    return w->rows == 1 && w->dtype != DTYPE_F8_E4M3;
+}
+
+static size_t packed_bytes(int64_t rows, int64_t row_bytes)
+{
+    return (size_t)((rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes)) * PACK_CHUNK;
+}
+
+static size_t scale_bytes(const struct weight *w)
+{
+    size_t blocks = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (size_t)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    return w->scale ? cuda_aligned(blocks * sizeof(float)) : 0;
+}
+
+size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
+{
+    (void)be;
+    size_t elements = (size_t)w->rows * (size_t)w->cols;
+    if (cuda_is_vector(w)) return cuda_aligned(elements * sizeof(float));
+    if (placement == PLACE_HOST || placement == PLACE_STREAMED) return 0;
+    if (placement == PLACE_EIGHT_BIT) return cuda_aligned(packed_bytes(w->rows, w->cols)) + cuda_aligned((size_t)w->rows * sizeof(float));
+    if (!cuda_packs(w)) return cuda_aligned(elements * dtype_size(w->dtype)) + scale_bytes(w);
+    return cuda_aligned(packed_bytes(w->rows, w->cols * (int64_t)dtype_size(w->dtype))) + scale_bytes(w);
+}
+
+size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)
+{
+    (void)be;
+    return (s->fp8 ? 1 : sizeof(bf16)) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_dim;
+}
+
+struct batch_layout cuda_batch_layout(int n_rows, const struct backend_limits *l)
+{
+    size_t rows = (size_t)n_rows, seqs = (size_t)max_of(l->max_seqs, 1), blocks = (size_t)max_of(l->max_blocks, 1);
+    struct batch_layout b = {.feature = rows, .seq = 2 * rows, .index = 3 * rows, .position = 4 * rows, .out_rows = 7 * rows};
+    b.tile = b.out_rows + seqs;
+    b.block_table = b.tile + 2 * (rows / ATTEND_ROWS + seqs + 1);
+    b.total = b.block_table + seqs * blocks;
+    return b;
+}
+
+void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
+{
+    const struct text_shape *t = &l->text;
+    const struct vision_shape *v = &l->vision;
+    bool known = t->hidden || v->hidden; /* tests of single kernels say max_width alone */
+    size_t rows = (size_t)l->max_rows, seqs = (size_t)max_of(l->max_seqs, 1), heads = (size_t)max_of(t->n_heads, 1);
+    size_t qkv = (size_t)(known ? text_q_width(t) + 2 * text_kv_width(t) : 3 * l->max_width);
+    size_t input = (size_t)(known ? max_of(max_of(t->hidden, v->hidden), vision_patch_width(v)) : l->max_width);
+    size_t wide = (size_t)(known ? v->hidden : l->max_width);
+    size_t pixels = (size_t)vision_patch_width(v) * sizeof(float) / sizeof(bf16); /* on their way to BF16 */
+    if (pixels > wide) wide = pixels;
+    if ((size_t)t->hidden > wide) wide = (size_t)t->hidden;
+    bytes[SCRATCH_NORMED] = rows * input * sizeof(bf16);
+    bytes[SCRATCH_WIDE] = rows * wide * sizeof(bf16);
+    size_t raw = (rows < RAW_ROWS ? rows : RAW_ROWS) * qkv * sizeof(float);
+    if (raw > bytes[SCRATCH_WIDE]) bytes[SCRATCH_WIDE] = raw;
+    bytes[SCRATCH_RAW] = SMALL_ROWS * qkv * sizeof(float);
+    bytes[SCRATCH_PARTIAL] = seqs * MAX_SPLITS * heads * (size_t)(t->head_dim + 2) * sizeof(float);
+    bytes[SCRATCH_ARRIVED] = seqs * heads * sizeof(uint32_t);
+    bytes[SCRATCH_PART] = seqs * CANDIDATE_PARTS * CANDIDATES * sizeof(struct candidate);
+    bytes[SCRATCH_PART_SUM] = seqs * CANDIDATE_PARTS * 2 * sizeof(float);
+    bytes[SCRATCH_BEST] = seqs * CANDIDATES * sizeof(struct candidate);
+    bytes[SCRATCH_LOG_SUM] = seqs * sizeof(float);
+    bytes[SCRATCH_SMALL] = cuda_batch_layout(SMALL_ROWS, l).total * sizeof(int32_t);
+    bytes[SCRATCH_LARGE] = cuda_batch_layout(max_of(l->max_rows, SMALL_ROWS), l).total * sizeof(int32_t);
+    bytes[SCRATCH_POSITIONS] = rows * 3 * sizeof(int32_t);
+}
+
+size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *l)
+{
+    size_t bytes[SCRATCH_BUFFERS], sum = MAX_FP8_MATRICES * sizeof(uint32_t);
+    (void)be;
+    cuda_scratch_sizes(bytes, l);
+    for (int i = 0; i < SCRATCH_BUFFERS; i++) sum += cuda_aligned(bytes[i]);
+    return sum;
+}
+
+static void destroy(struct backend *be)
+{
+    free(be);
+}
+
+bool backend_cuda_create_planned(struct backend **be, ey_err *e)
+{
+    static const struct backend_ops ops = {
+        .name = "cuda",
+        .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
+        .destroy = destroy,
+        .scratch_bytes = cuda_scratch_bytes,
+        .kv_bytes = cuda_kv_bytes,
+        .weight_bytes = cuda_weight_bytes,
+    };
+    *be = calloc(1, sizeof(**be));
+    if (!*be) return ey_fail_memory(e, "the plan of a card", sizeof(**be));
+    (*be)->ops = &ops;
+    return true;
+}

@@ -1,0 +1,57 @@
+/* What the CUDA backend takes of the card's memory: pure functions, the same for planning without a card and for the real backend. */
+#ifndef EY_CUDA_SIZES_H
+#define EY_CUDA_SIZES_H
+
+#include "backend/backend.h"
+#include "backend/cuda/kernels.h"
+
+enum {
+    CUDA_ALIGN = 256,       /* every allocation in the arena */
+    SMALL_ROWS = 32,        /* rows of the decode kernels: one step of that many sequences */
+    MAX_SPLITS = 64,        /* of a sequence's keys in decode attention */
+    CANDIDATE_PARTS = 64,   /* blocks of threads that look through one row of logits */
+    UPLOAD_BYTES = 16 << 20, /* one place of the pinned ring that everything large goes through */
+    UPLOAD_PLACES = 2,
+    LOAD_STAGING = UPLOAD_PLACES * UPLOAD_BYTES, /* of the arena's end, while loading; for ever where weights are streamed */
+    MAX_FP8_MATRICES = 4096,
+    RAW_ROWS = 1024,        /* rows whose raw q, k and v are there at a time */
+};
+
+static inline size_t cuda_aligned(size_t bytes)
+{
+    return (bytes + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN;
+}
+
+/* Norms and biases: float32 on the card. */
+bool cuda_is_vector(const struct weight *w);
+/* Whether the fast kernels can take it; otherwise it stays row-major. */
+bool cuda_packs(const struct weight *w);
+size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
+size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *shape);
+
+/* The backend's own buffers, in the order in which they lie. */
+enum scratch {
+    SCRATCH_NORMED,   /* bf16 [max_rows, widest input of a product] */
+    SCRATCH_WIDE,     /* f32 [RAW_ROWS, q and k and v], or bf16 the middle of a merger, or embedding rows from the host */
+    SCRATCH_RAW,      /* f32 [SMALL_ROWS, q and k and v] */
+    SCRATCH_PARTIAL,  /* f32: decode attention's */
+    SCRATCH_ARRIVED,  /* u32 [SMALL_ROWS, kv heads] */
+    SCRATCH_PART,     /* candidates of parts of rows */
+    SCRATCH_PART_SUM,
+    SCRATCH_BEST,     /* [max_seqs, CANDIDATES] */
+    SCRATCH_LOG_SUM,  /* f32 [max_seqs] */
+    SCRATCH_SMALL,    /* a decode step's batch */
+    SCRATCH_LARGE,    /* any other's */
+    SCRATCH_POSITIONS, /* of patches */
+    SCRATCH_BUFFERS
+};
+void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);
+size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *limits);
+
+/* int32 places of a batch of at most `rows` rows in one buffer. */
+struct batch_layout {
+    size_t token, feature, seq, index, position, out_rows, tile, block_table, total;
+};
+struct batch_layout cuda_batch_layout(int rows, const struct backend_limits *limits);
+
+#endif

@@ -1,0 +1,31 @@
+#include "cli/engine_options.h"
+
+#include <math.h>
+#include <string.h>
+
+/* vLLM's names of the same. */
+static const char *kv_dtype_of(const char *name)
+{
+    if (name && strcmp(name, "bfloat16") == 0) return "bf16";
+    if (name && strcmp(name, "fp8_e4m3") == 0) return "fp8";
+    return name;
+}
+
+bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_err *e)
+{
+    double share = o->gpu_memory_utilization;
+    if (!isnan(share) && share <= 0) return ey_fail(e, EY_BAD_REQUEST, "--gpu-memory-utilization is %g; it must be above 0 and at most 1", share);
+    if (!isnan(share) && o->gpu_memory) return ey_fail(e, EY_BAD_REQUEST, "--gpu-memory-utilization and --gpu-memory say the same: give one of them");
+    if (o->device) engine->device = o->device;
+    engine->cpu_mask = o->cpu_mask;
+    engine->threads = (int)o->threads;
+    engine->max_model_len = (int)o->max_model_len, engine->kv_tokens = (int)o->kv_tokens;
+    engine->max_num_seqs = (int)o->max_num_seqs;
+    engine->max_num_batched_tokens = (int)o->max_num_batched_tokens;
+    engine->max_pixels = o->max_pixels == MAX_PIXELS_NATIVE ? UINT64_MAX : (uint64_t)o->max_pixels;
+    engine->kv_cache_dtype = kv_dtype_of(o->kv_cache_dtype), engine->head = o->head, engine->vision_weights = o->vision_weights;
+    engine->gpu_memory_utilization = isnan(share) ? 0 : share, engine->gpu_memory = (uint64_t)o->gpu_memory;
+    engine->enforce_eager = o->enforce_eager;
+    engine->vram = (uint64_t)o->vram, engine->vram_used = (uint64_t)o->vram_used, engine->sm_count = (int)o->sm_count;
+    return true;
+}

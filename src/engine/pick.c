@@ -1,0 +1,117 @@
+/* From a step's logits to a token. Backends with memory of their own say the best few of a row, which is nearly always enough: the whole row
+ * comes over only when what is asked cannot be known from them (a grammar's mask, a nucleus without top_k, a bias). With an 8-bit head the best
+ * few are computed again from the rows as stored. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/convert.h"
+#include "constrain/constrain.h"
+#include "engine/engine_internal.h"
+#include "engine/ticket.h"
+
+/* ---- exact logits of a few ---- */
+
+/* RMSNorm of the row of x that the logits were made of. */
+static void normed_row(const ey_engine *engine, float *out, dev x, int row)
+{
+    const struct model *m = &engine->model;
+    size_t hidden = (size_t)m->text.hidden;
+    double sum = 0;
+    engine->be->ops->read(engine->be, out, engine->be->ops->at(engine->be, x, ELEMENT_RESIDUAL, (size_t)row * hidden), ELEMENT_RESIDUAL, hidden);
+    for (size_t i = 0; i < hidden; i++) sum += (double)out[i] * (double)out[i];
+    float scale = (float)(1 / sqrt(sum / (double)hidden + (double)m->text.norm_eps));
+    for (size_t i = 0; i < hidden; i++) out[i] *= scale * engine->host.exact_norm[i];
+}
+
+static float exact_logit(const ey_engine *engine, const float *normed, int32_t id)
+{
+    enum { PIECE = 256 };
+    const struct weight *head = &engine->exact_head;
+    size_t width = (size_t)head->cols, size = dtype_size(head->dtype);
+    const char *row = (const char *)head->data + (size_t)id * width * size;
+    float values[PIECE], sum = 0;
+    for (size_t first = 0, n; first < width; first += n) {
+        float part = 0;
+        n = width - first < PIECE ? width - first : PIECE;
+        weight_floats(values, row + first * size, head->dtype, n);
+        for (size_t i = 0; i < n; i++) part += values[i] * normed[first + i];
+        sum += part;
+    }
+    return sum;
+}
+
+static bool comes_before(struct scored_token a, struct scored_token b)
+{
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+static void compute_again(const ey_engine *engine, struct best_logits *best, dev x, int row)
+{
+    float *normed = engine->host.normed;
+    normed_row(engine, normed, x, row);
+    for (int i = 0; i < BEST_LOGITS && best->token[i].id >= 0; i++) {
+        struct scored_token t = {exact_logit(engine, normed, best->token[i].id), best->token[i].id};
+        int at = i;
+        for (; at && comes_before(t, best->token[at - 1]); at--) best->token[at] = best->token[at - 1];
+        best->token[at] = t;
+    }
+}
+
+/* ---- a row ---- */
+
+static void score_best(const struct best_logits *best, int32_t chosen, int top, struct scored *out_chosen, struct scored *out_top)
+{
+    for (int i = 0; i < BEST_LOGITS && best->token[i].id >= 0; i++) {
+        struct scored s = {best->token[i].id, best->token[i].logit - best->log_sum};
+        if (s.id == chosen) *out_chosen = s;
+        if (i < top) out_top[i] = s;
+    }
+}
+
+static bool pick_from_best(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, int32_t *id)
+{
+    struct generation *g = &t->generation;
+    struct best_logits best;
+    if (!engine->be->ops->best || t->constraint) return false;
+    engine->be->ops->best(engine->be, &best, row->out);
+    if (engine->exact_head.data) compute_again(engine, &best, row->x, row->at);
+    if (!sampler_pick_best(&t->slot->sampler, &best, engine->exact_head.data != NULL, id)) return false;
+    if (g->scored) score_best(&best, *id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
+    return true;
+}
+
+/* Puts exact logits in place of those that count. */
+static void make_best_exact(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, float *logits, const struct allowed *allowed)
+{
+    int32_t ids[BEST_LOGITS];
+    int n = sampler_best_ids(&t->slot->sampler, logits, allowed, ids, BEST_LOGITS);
+    normed_row(engine, engine->host.normed, row->x, row->at);
+    for (int i = 0; i < n; i++) logits[ids[i]] = exact_logit(engine, engine->host.normed, ids[i]);
+}
+
+static int32_t pick_from_all(ey_engine *engine, ey_ticket *t, const struct row_of_step *row)
+{
+    const struct model *m = &engine->model;
+    struct generation *g = &t->generation;
+    struct allowed some, *allowed = NULL;
+    size_t vocabulary = (size_t)m->text.vocabulary;
+    float *logits = engine->host.logits;
+    engine->be->ops->read_logits(engine->be, logits, engine->logits + (size_t)row->out * vocabulary, vocabulary);
+    if (t->constraint) {
+        some = (struct allowed){constraint_mask(t->constraint), m->eos, constraint_may_end(t->constraint) ? m->n_eos : 0};
+        allowed = &some;
+    }
+    if (engine->exact_head.data) {
+        make_best_exact(engine, t, row, logits, allowed);
+        t->answer.approximate |= !sampler_is_exact_from(&t->sampling, BEST_LOGITS / 2);
+    }
+    int32_t id = sampler_pick(&t->slot->sampler, logits, allowed);
+    if (g->scored) logits_score(logits, m->text.vocabulary, id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
+    return id;
+}
+
+int32_t pick_token(ey_engine *engine, ey_ticket *t, const struct row_of_step *row)
+{
+    int32_t id;
+    return pick_from_best(engine, t, row, &id) ? id : pick_from_all(engine, t, row);
+}

@@ -1,0 +1,264 @@
+/* The engine's plan: options and the device's facts into src/plan, and what it says for people. Also of a card that is not here. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "engine/engine_internal.h"
+#include "engine/pictures.h"
+
+enum { DEFAULT_QUEUED = 64, MIB = 1 << 20 };
+
+/* ---- options ---- */
+
+/* The place of `text` among the words; NULL and "auto" are 0. */
+static bool read_word(int *out, const char *text, const char *const *words, const char *option, ey_err *e)
+{
+    *out = 0;
+    if (!text || strcmp(text, "auto") == 0) return true;
+    for (int i = 0; words[i]; i++)
+        if (strcmp(text, words[i]) == 0) return *out = i + 1, true;
+    return ey_fail(e, EY_BAD_REQUEST, "--%s %.40s: there is no such choice", option, text);
+}
+
+static bool read_levers(struct plan_levers *out, const ey_engine_options *o, ey_err *e)
+{
+    static const char *const kinds[] = {"bf16", "fp8", NULL}, *const heads[] = {"bf16", "8bit", NULL};
+    static const char *const homes[] = {"resident", "streamed", "host", NULL};
+    int kv, head, vision;
+    if (!read_word(&kv, o->kv_cache_dtype, kinds, "kv-cache-dtype", e) || !read_word(&head, o->head, heads, "head", e) ||
+        !read_word(&vision, o->vision_weights, homes, "vision-weights", e))
+        return false;
+    *out = (struct plan_levers){(enum kv_kind)kv, (enum head_kind)head, (enum vision_home)vision};
+    return true;
+}
+
+static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_err *e)
+{
+    *out = (struct plan_limits){
+        .max_model_len = o->max_model_len,
+        .kv_tokens = o->kv_tokens,
+        .max_num_seqs = o->max_num_seqs,
+        .max_num_batched_tokens = o->max_num_batched_tokens,
+        .max_images = o->max_images,
+        .max_pixels = o->max_pixels,
+        .shared = o->shared,
+        .utilization = o->gpu_memory_utilization,
+        .device_bytes = o->gpu_memory,
+    };
+    return read_levers(&out->levers, o, e);
+}
+
+/* ---- the device ---- */
+
+static bool is_wsl2(void)
+{
+    char version[256] = "";
+    FILE *f = fopen("/proc/version", "r");
+    bool read = f && fgets(version, sizeof(version), f);
+    if (f) fclose(f);
+    return read && (strstr(version, "microsoft") || strstr(version, "Microsoft"));
+}
+
+/* The card's context is there already, so what is free is free beside it. */
+static bool card_facts(struct device_facts *out, const struct backend *be, ey_err *e)
+{
+    struct cuda_facts card;
+    if (!backend_cuda_facts(be, &card, e)) return false;
+    uint64_t context = facts_context(card.sm_count);
+    *out = (struct device_facts){.name = "cuda:0", .card = true, .wsl2 = is_wsl2(), .sm_count = card.sm_count, .total = card.total,
+                                 .free = card.free + context, .context = context};
+    return true;
+}
+
+static struct device_facts host_facts(void)
+{
+    uint64_t available = memory_available();
+    return (struct device_facts){.name = "host", .total = available, .free = available};
+}
+
+/* A card that somebody told of: no driver is asked. */
+static bool open_told_card(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    enum { USUAL_SM_COUNT = 30 };
+    int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
+    if (o->device && strcmp(o->device, "auto") != 0 && strcmp(o->device, "cuda") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a card, and --device %.40s is none", o->device);
+    if (o->vram_used > o->vram)
+        return ey_fail(e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than all of --vram, %llu MiB", (unsigned long long)(o->vram_used / MIB),
+                       (unsigned long long)(o->vram / MIB));
+    engine->facts = (struct device_facts){.name = "cuda:0", .card = true, .sm_count = sm_count, .total = o->vram, .free = o->vram - o->vram_used,
+                                          .context = facts_context(sm_count)};
+    return backend_cuda_create_planned(&engine->be, e);
+}
+
+/* ---- the plan for others ---- */
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t auto_pixels(const ey_engine *engine)
+{
+    const struct patch_spec *spec = &engine->model.patch_spec;
+    const uint64_t side = (uint64_t)(spec->patch * spec->merge);
+    return least_of(least_of(picture_pixels(EY_DETAIL_AUTO), spec->max_pixels), (uint64_t)engine->plan.max_picture * side * side);
+}
+
+static void fill_plan(ey_plan *out, const ey_engine *engine)
+{
+    const struct plan *p = &engine->plan;
+    snprintf(out->directory, sizeof(out->directory), "%s", checkpoint_directory(engine->ckpt));
+    out->device = engine->be->ops->name;
+    out->n_items = (size_t)engine->n_plan_items;
+    memcpy(out->items, engine->plan_item, out->n_items * sizeof(out->items[0]));
+    out->file_bytes = p->facts->card ? p->bytes[PLAN_KEPT] : p->bytes[PLAN_WEIGHTS], out->total_bytes = p->allocated;
+    out->budget_bytes = p->budget.bytes, out->fits = p->fits;
+    plan_budget_text(&p->budget, out->budget_rule, sizeof(out->budget_rule));
+    out->n_choices = (size_t)p->n_choices;
+    memcpy(out->choices, p->choice, sizeof(p->choice));
+    out->max_model_len = p->max_model_len, out->kv_tokens = p->kv.n_blocks * KV_BLOCK, out->max_num_seqs = p->max_num_seqs;
+    out->max_pixels = auto_pixels(engine);
+}
+
+/* ---- the engine's own plan ---- */
+
+static void tell_plan(const ey_engine *engine, const ey_engine_options *o)
+{
+    ey_plan plan = {0};
+    if (!o->planned) return;
+    fill_plan(&plan, engine);
+    o->planned(o->planned_user, &plan);
+}
+
+static bool learn_facts(ey_engine *engine, ey_err *e)
+{
+    if (engine->facts.card) return true; /* told */
+    if (strcmp(engine->be->ops->name, "cuda") == 0) return card_facts(&engine->facts, engine->be, e);
+    engine->facts = host_facts();
+    return true;
+}
+
+bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    struct plan_limits limits;
+    struct plan *p = &engine->plan;
+    if (!learn_facts(engine, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
+    engine->n_plan_items = plan_items(p, engine->plan_item);
+    tell_plan(engine, o);
+    engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
+    engine->max_model_len = p->max_model_len, engine->max_blocks = p->max_blocks;
+    engine->max_num_seqs = p->max_num_seqs, engine->max_images = p->max_images;
+    engine->max_unread = DEFAULT_UNREAD, engine->unread_seconds = UNREAD_SECONDS, engine->slice_seconds = SLICE_SECONDS;
+    engine->budget = o->budget;
+    engine->stats = (ey_stats){.kv_blocks = p->kv.n_blocks, .image_rows = p->feature_rows, .image_bytes = p->bytes[PLAN_IMAGES]};
+    return (engine->max_num_queued > 0 && engine->max_num_queued <= EY_MAX_QUEUED) ||
+           ey_fail(e, EY_BAD_REQUEST, "max_num_queued is %d; it must be from 1 to %d", engine->max_num_queued, EY_MAX_QUEUED);
+}
+
+/* ---- what would fit ---- */
+
+/* The same on the CPU, the mapped weights counted in: they are read for every token. */
+static bool cpu_change(struct plan_change *out, const ey_engine *engine, const struct plan_limits *limits)
+{
+    struct plan p;
+    struct plan_limits plain = *limits;
+    struct device_facts facts = host_facts();
+    struct pool *pool = NULL;
+    struct backend *be = NULL;
+    plain.levers = (struct plan_levers){0}, plain.utilization = 0, plain.device_bytes = 0;
+    bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) && plan_make(&p, &engine->model, be, &facts, &plain, NULL);
+    if (ok) {
+        *out = (struct plan_change){.options = "--device cpu", .total = p.allocated + p.bytes[PLAN_WEIGHTS]};
+        out->fits = out->total <= facts.free;
+    }
+    if (be) be->ops->destroy(be);
+    pool_destroy(&pool);
+    return ok;
+}
+
+static int find_changes(struct plan_change out[PLAN_CHANGES + 1], const ey_engine *engine, const struct plan_limits *limits)
+{
+    int n = plan_changes(out, &engine->plan, &engine->model, engine->be, limits);
+    return n + (engine->plan.facts->card && cpu_change(&out[n], engine, limits));
+}
+
+static unsigned long long mib(uint64_t bytes)
+{
+    return (unsigned long long)(bytes / MIB);
+}
+
+static bool refuse_host(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    int fits = plan_longest_context(&engine->model, engine->be, p->facts, limits);
+    ey_fail(e, EY_NO_MEMORY, "a context of %d tokens and a KV pool of %d need %llu MiB of memory beside the model's file, and %llu MiB are available",
+            p->max_model_len, p->kv_tokens, mib(p->allocated), mib(p->budget.bytes));
+    size_t n = strlen(e->text);
+    if (fits) snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d", fits);
+    return false;
+}
+
+/* As many changes as the message has room for: those that fit first. */
+static bool refuse_card(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    struct plan_change change[PLAN_CHANGES + 1];
+    char rule[160];
+    int n_changes = find_changes(change, engine, limits);
+    plan_budget_text(&p->budget, rule, sizeof(rule));
+    ey_fail(e, EY_NO_MEMORY, "the model does not fit on %s: with a context of %d tokens it needs %llu MiB, %llu MiB too many (may use %s). What changes that:",
+            p->facts->name, p->max_model_len, mib(p->allocated), mib(p->allocated - p->budget.bytes + MIB - 1), rule);
+    for (int fits = 1; fits >= 0; fits--)
+        for (int i = 0; i < n_changes; i++) {
+            char text[192];
+            size_t used = strlen(e->text);
+            if (change[i].fits != (fits == 1)) continue;
+            snprintf(text, sizeof(text), "%s %.95s: %llu MiB, %s", e->text[used - 1] == ':' ? "" : ";", change[i].options, mib(change[i].total),
+                     fits ? "fits" : "does not fit");
+            if (used + strlen(text) < sizeof(e->text)) snprintf(e->text + used, sizeof(e->text) - used, "%s", text);
+        }
+    return false;
+}
+
+/* Reserved memory takes no pages yet: what would not fit is refused now, not killed later. */
+bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    struct plan_limits limits;
+    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_HOST];
+    if (!read_limits(&limits, o, e)) return false;
+    if (!p->fits) return p->facts->card ? refuse_card(engine, &limits, e) : refuse_host(engine, &limits, e);
+    return !p->facts->card || host <= memory_available() ||
+           ey_fail(e, EY_NO_MEMORY, "%llu MiB of memory are needed beside the card's, and %llu MiB are available", mib(host), mib(memory_available()));
+}
+
+/* ---- the plan alone ---- */
+
+static void fill_changes(ey_plan *out, const ey_engine *engine, const struct plan_limits *limits)
+{
+    struct plan_change change[PLAN_CHANGES + 1];
+    out->n_changes = (size_t)find_changes(change, engine, limits);
+    for (size_t i = 0; i < out->n_changes; i++) {
+        memcpy(out->changes[i].options, change[i].options, sizeof(change[i].options));
+        out->changes[i].total_bytes = change[i].total, out->changes[i].fits = change[i].fits;
+    }
+}
+
+_Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS && (int)PLAN_CHANGES < (int)EY_PLAN_CHANGES && (int)PLAN_CHOICES <= (int)EY_PLAN_CHOICES,
+               "ey_plan holds any plan");
+_Static_assert(sizeof(((struct plan_change *)0)->options) == sizeof(((ey_plan *)0)->changes[0].options), "options of a change");
+_Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
+
+bool ey_plan_make(const ey_engine_options *options, ey_plan *out, ey_err *e)
+{
+    struct plan_limits limits;
+    *out = (ey_plan){0};
+    ey_engine *engine = engine_new(e);
+    bool ok = engine && read_limits(&limits, options, e) && engine_open_headers(engine, options->model, e) &&
+              (options->vram ? open_told_card(engine, options, e) : engine_open_backend(engine, options, e)) && engine_plan(engine, options, e);
+    if (ok) fill_plan(out, engine);
+    if (ok && !out->fits) fill_changes(out, engine, &limits);
+    ey_engine_close(&engine);
+    return ok;
+}

@@ -1,0 +1,24 @@
+/* What a plan knows of the device: asked of a card, or told by somebody who has none (eyelet plan --vram). */
+#ifndef EY_PLAN_FACTS_H
+#define EY_PLAN_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct device_facts {
+    const char *name;  /* "cuda:0"; "host". Outlives the plan */
+    bool card;         /* memory of its own, that others use too */
+    bool wsl2;         /* the driver's word on free memory is worth less there */
+    int sm_count;      /* multiprocessors of a card */
+    uint64_t total;    /* a card's memory */
+    uint64_t free;     /* what this process may still take, its context counted in; the host's available memory */
+    uint64_t context;  /* what the driver takes for this process: as measured, or facts_context() */
+};
+
+/* As measured where a card was at hand (132 multiprocessors: 527 MiB). */
+static inline uint64_t facts_context(int sm_count)
+{
+    return (uint64_t)sm_count * 4 << 20;
+}
+
+#endif

@@ -1,0 +1,24 @@
+/* Sizes of a plan whose choices are made; between the files of this room. */
+#ifndef EY_PLAN_SIZES_H
+#define EY_PLAN_SIZES_H
+
+#include "plan/weights.h"
+
+/* What a plan is made of. */
+struct plan_question {
+    const struct model *model;
+    const struct backend *be;
+    const struct device_facts *facts;
+    const struct plan_limits *limits;
+    struct weight_sizes weights; /* of a card */
+};
+
+/* From context, pool, sequences, images, rows and levers: everything else. */
+void plan_size(struct plan *plan, const struct plan_question *question);
+
+static inline int blocks_of(int n, int block)
+{
+    return (n + block - 1) / block;
+}
+
+#endif

@@ -1,0 +1,67 @@
+#!/bin/bash
+# plan for cards that are not here, with the official models' headers: run_plan.sh EYELET MKCHECKPOINT JSON_AT. Prints TAP.
+set -u
+eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
+. "$(dirname "$(realpath "$0")")/common.sh"
+unset EYELET_MODEL HF_HUB_CACHE
+export HF_HOME=$work/no-cache HOME=$work
+
+"$mkcheckpoint" --like qwen3-vl-2b-fp8 --sparse 2b >/dev/null && "$mkcheckpoint" --like qwen3-vl-4b-fp8 --sparse 4b >/dev/null || exit 1
+desktop='--vram 8151MiB --vram-used 1151MiB --sm-count 30'
+
+# ---- settings that must start: model, share, context, pattern of what was chosen ----
+while read -r model share context chosen; do
+  # shellcheck disable=SC2086
+  try "$model at $share, $context" 0 'fits; may be used: ' - plan $model $desktop --gpu-memory-utilization "$share" --max-model-len "$context"
+  [ "$chosen" = - ] || grep -q -- "chosen: $chosen" out
+  say "$model at $share, $context: chosen $chosen"
+  ! grep -qE 'chosen: --(vision-weights|kv-cache-dtype)' out
+  say "$model at $share, $context: nothing that was not needed"
+done <<'END'
+2b 0.40 2048 -
+2b 0.70 auto -
+2b 0.75 auto -
+4b 0.80 4096 -
+4b 0.75 512 -
+4b 0.70 2048 -
+4b 0.65 1024 --head 8bit
+END
+
+# ---- as JSON ----
+# shellcheck disable=SC2086
+try "a plan as JSON" 0 '"fits": true' - plan 4b $desktop --json
+same "its members" fits,device,budget_rule,budget_bytes,total_bytes,file_bytes,shortfall_bytes,items,max_model_len,kv_tokens,max_num_seqs,max_pixels,choices,suggestions keys
+same "its defaults" 16384$'\t'16384$'\t'4$'\t'0 max_model_len kv_tokens max_num_seqs shortfall_bytes
+same "the context is planned" '"context"'$'\t''"cuda:0"'$'\t'125829120 items.0.name items.0.device items.0.bytes
+grep -q '"choices": \["--head 8bit: .*", "--vision-weights streamed: .*", "--kv-cache-dtype fp8: ' out
+say "the choices, in their order"
+awk '{ n = split($0, at, /"device": "cuda:0", "bytes": /); sum = 0; for (i = 2; i <= n; i++) sum += at[i]; match($0, /"total_bytes": [0-9]+/);
+       exit sum != substr($0, RSTART + 15, RLENGTH - 15) + 0 }' out
+say "the total is the sum of the card's rows"
+
+# ---- what does not fit ----
+try "too small a card" 1 'does not fit, [0-9.]+ MiB too many' - plan 4b --vram 3000MiB
+grep -qE 'with --model Qwen/Qwen3-VL-2B-Instruct-FP8 +[0-9.]+ MiB  fits' out && grep -qE 'with --device cpu ' out && grep -qE 'with --max-num-seqs 1 ' out
+say "what would change it"
+# shellcheck disable=SC2086
+try "too small a share" 1 'with --gpu-memory-utilization 0\.[0-9]+ +[0-9.]+ MiB  fits' - plan 2b $desktop --gpu-memory-utilization 0.2
+# shellcheck disable=SC2086
+try "given options stay" 1 'with --vision-weights streamed +[0-9.]+ MiB  fits' - plan 4b $desktop --gpu-memory 4800M --max-model-len 1024 --vision-weights resident
+# shellcheck disable=SC2086
+try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop --kv-cache-dtype bf16
+
+# ---- wrong calls ----
+try "used without a card" 2 - 'of the card that --vram tells of' plan 2b --vram-used 1G
+try "more used than there is" 2 - 'more than all of --vram' plan 2b --vram 1G --vram-used 2G
+try "a card and another device" 2 - 'tells of a card' plan 2b --vram 8G --device cpu
+try "a size without sense" 2 - 'takes a size from 64M' plan 2b --vram 8151QiB
+try "no such choice" 2 - 'takes auto.bf16.8bit' plan 2b --head 4bit
+try "a share above all" 2 - 'takes a number from 0 to 1' plan 2b --gpu-memory-utilization 2
+try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vram 8G --max-model-len 4096 --kv-tokens 2048
+
+# ---- the CPU is planned as before ----
+try "on the CPU" 0 'on cpu: context 8192 tokens, KV pool 8192 tokens, 1 request at once' - plan 2b --device cpu
+try "options of a card" 0 'chosen: .*of a card, not used here' - plan 2b --device cpu --head 8bit
+
+echo "1..$ran"
+exit $((failed > 0))

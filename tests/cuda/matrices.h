@@ -1,0 +1,157 @@
+/* Random matrices in the kernels' layouts, with their values beside them in double precision. All memory is freed together, by free_all(). */
+#ifndef EY_TEST_CUDA_MATRICES_H
+#define EY_TEST_CUDA_MATRICES_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/kernels.h"
+
+static uint64_t random_state = 1;
+
+static inline uint32_t random_bits(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33);
+}
+
+static inline float random_float(void) /* -1 .. 1 */
+{
+    return (float)random_bits() * 0x1p-30f - 1.0f;
+}
+
+static void *last_block; /* each begins with the address of the one before */
+
+/* 64-byte aligned, and every byte 0xff: NaN to who reads it too early. */
+static inline void *aligned(size_t bytes)
+{
+    size_t size = (bytes + 63) / 64 * 64 + 128;
+    char *block = aligned_alloc(64, size);
+    if (!block) abort();
+    memset(block, 0xff, size);
+    memcpy(block, &last_block, sizeof(last_block));
+    last_block = block;
+    return block + 64;
+}
+
+static inline int free_all(void **state)
+{
+    (void)state;
+    while (last_block) {
+        void *block = last_block;
+        memcpy(&last_block, block, sizeof(last_block));
+        free(block);
+    }
+    return 0;
+}
+
+static inline float *random_floats(size_t n, float size)
+{
+    float *out = aligned(n * sizeof(float));
+    for (size_t i = 0; i < n; i++) out[i] = size * random_float();
+    return out;
+}
+
+static inline float bf16_float(bf16 v)
+{
+    uint32_t u = (uint32_t)v << 16;
+    float f;
+    memcpy(&f, &u, sizeof(f));
+    return f;
+}
+
+static inline bf16 float_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof(u));
+    return (bf16)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+static inline double e4m3_double(uint8_t code)
+{
+    int exponent = code >> 3 & 15, fraction = code & 7;
+    double v = exponent ? ldexp(1.0 + fraction / 8.0, exponent - 7) : ldexp(fraction, -9);
+    if ((code & 0x7f) == 0x7f) v = NAN;
+    return code & 0x80 ? -v : v;
+}
+
+static inline double f16_double(uint16_t h)
+{
+    int exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    double v = exponent ? ldexp(1.0 + fraction / 1024.0, exponent - 15) : ldexp(fraction, -24);
+    return h & 0x8000 ? -v : v;
+}
+
+struct matrix {
+    struct dev_matrix dev;
+    double *value; /* [rows, cols] */
+};
+
+static inline size_t kernel_dtype_size(int dtype)
+{
+    return dtype == K_F32 ? 4 : dtype == K_F16 || dtype == K_BF16 ? 2 : 1;
+}
+
+/* As kernels.h describes it. */
+static inline void *pack_rows(const uint8_t *row_major, int rows, int row_bytes)
+{
+    int blocks = (rows + 15) / 16, chunks = (row_bytes + 63) / 64;
+    size_t bytes = (size_t)blocks * (size_t)chunks * PACK_CHUNK;
+    uint8_t *out = aligned(bytes);
+    memset(out, 0, bytes);
+    for (int r = 0; r < rows; r++)
+        for (int b = 0; b < row_bytes; b++) {
+            int lane = r % 8 * 4 + b % 64 / 16;
+            out[(r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 + b % 16] = row_major[r * row_bytes + b];
+        }
+    return out;
+}
+
+/* One random element, written at `to`; its value. */
+static inline double random_element(void *to, int dtype)
+{
+    if (dtype == K_F32) {
+        float f = random_float();
+        memcpy(to, &f, 4);
+        return (double)f;
+    }
+    if (dtype == K_BF16) {
+        bf16 v = float_bf16(random_float());
+        memcpy(to, &v, 2);
+        return (double)bf16_float(v);
+    }
+    if (dtype == K_F16) {
+        uint16_t v = (uint16_t)(random_bits() & 0xbfffu); /* below 2 */
+        memcpy(to, &v, 2);
+        return f16_double(v);
+    }
+    uint8_t code = (uint8_t)random_bits();
+    if (dtype == K_FP8 && (code & 0x7f) == 0x7f) code ^= 1;
+    *(uint8_t *)to = code;
+    return dtype == K_FP8 ? e4m3_double(code) : (double)(int8_t)code;
+}
+
+static inline struct matrix random_matrix(int dtype, int rows, int cols, int packed)
+{
+    size_t size = kernel_dtype_size(dtype), row_bytes = size * (size_t)cols;
+    int scale_cols = (cols + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    uint8_t *plain = aligned((size_t)rows * row_bytes);
+    struct matrix m = {{NULL, NULL, rows, cols, dtype, packed}, aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
+    size_t n_scales = dtype == K_FP8 ? (size_t)((rows + SCALE_BLOCK - 1) / SCALE_BLOCK * scale_cols) : (size_t)rows;
+    float *scale = dtype == K_FP8 || dtype == K_INT8 ? random_floats(n_scales, 0.01f) : NULL;
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < cols; c++) {
+            double v = random_element(plain + (size_t)r * row_bytes + (size_t)c * size, dtype);
+            if (dtype == K_FP8) v *= (double)scale[r / SCALE_BLOCK * scale_cols + c / SCALE_BLOCK];
+            if (dtype == K_INT8) v *= (double)scale[r];
+            m.value[(size_t)r * (size_t)cols + (size_t)c] = v;
+        }
+    }
+    m.dev.data = packed ? pack_rows(plain, rows, (int)row_bytes) : plain;
+    m.dev.scale = scale;
+    return m;
+}
+
+#endif

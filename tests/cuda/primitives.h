@@ -1,0 +1,30 @@
+/* The kernels of primitives.cu, one for each instruction of ptx.cuh, as the host sees them. */
+#ifndef EY_TEST_CUDA_PRIMITIVES_H
+#define EY_TEST_CUDA_PRIMITIVES_H
+
+#include "backend/cuda/kernels.h"
+
+/* out[i] = what thread i of one block got from in[i]; what is read and written is said at the kernel */
+struct primitive_args {
+    uint32_t *out;
+    const uint32_t *in;
+    int32_t mode;
+};
+
+/* c[16, 8] = a[16, 16] · b[16, 8] + c, row-major 16-bit a and b, through shared memory and load_matrices */
+struct product_args {
+    float *c;
+    const uint16_t *a, *b;
+    int32_t f16;
+};
+
+/* out[i] = in[i] added up over the blocks by the last of them to arrive */
+struct sum_args {
+    float *out;
+    const float *in;
+    float *part;
+    uint32_t *arrived;
+    int32_t n;
+};
+
+#endif

@@ -1,0 +1,245 @@
+/* Races in shared memory. Kernels that are compiled with -fsanitize=thread call a function before every access to memory; here are those
+ * functions (ThreadSanitizer's own library, which would look at CPU threads, is not linked). Each byte of shared memory remembers
+ * its last writer and readers. Two accesses by different threads, one of them a write, are a race unless a __syncthreads lies between
+ * them or, within a warp, a __syncwarp; shuffles and matrix instructions order nothing, as on a card. */
+#include <algorithm>
+
+#include "cuda/emulator_block.h"
+
+namespace emulator {
+
+#ifdef EY_RACES
+
+/* What is remembered of a byte of shared memory. */
+struct cell {
+    uint32_t write_epoch, write_warp_epoch, read_epoch, read_warp_epoch;
+    uint32_t reading_warps; /* a bit each, in read_epoch */
+    uint16_t writer, reader : 15;
+    uint16_t many_readers : 1; /* threads of the reader's warp, in read_warp_epoch */
+    uint32_t write_code, read_code; /* as addr2line takes it */
+};
+
+static const size_t GRANULE = 16;
+
+/* Most accesses are of 16 bytes, which then have one cell: `split` says that they have one each. */
+struct granule {
+    struct cell whole, byte[GRANULE];
+    bool split;
+};
+
+/* Epochs only grow, so what was remembered in an earlier block or launch is never in the way. */
+struct race_memory {
+    std::vector<granule> dynamic, variables;
+};
+
+/* A span of shared memory of the block that this CPU thread runs, its beginning a multiple of 16; size 0: none. */
+struct span {
+    uintptr_t first, size;
+    struct granule *granules;
+};
+static __thread struct span dynamic_span, variable_span;
+static __thread const struct block *watched;
+
+extern "C" const char emulator_program_start __asm__("__executable_start");
+
+static uint32_t code_of(const void *pc)
+{
+    return (uint32_t)(static_cast<const char *>(pc) - &emulator_program_start);
+}
+
+static const char *place_name(const void *p, char *text, size_t size)
+{
+    const unsigned char *byte = static_cast<const unsigned char *>(p);
+    snprintf(text, size, "byte %td of dynamic shared memory", byte - watched->dynamic);
+    for (const shared_variable &v : watched->variables)
+        if (byte >= v.address && byte < v.address + v.size) snprintf(text, size, "byte %td of %s", byte - v.address, v.name);
+    return text;
+}
+
+[[noreturn]] static void race(const void *p, const char *first_did, int first, uint32_t first_code, const char *then_did, int then, uint32_t code)
+{
+    char place[256];
+    fault("race: %s is %s by thread %d and %s by thread %d with no barrier between them; addr2line -pfie PROGRAM %#x %#x",
+          place_name(p, place, sizeof(place)), first_did, first, then_did, then, first_code, code);
+}
+
+/* Who accesses, and when. */
+struct now {
+    uint32_t epoch, warp_epoch, code;
+    int number;
+};
+
+static inline bool unordered_write(const struct cell &c, const struct now &n)
+{
+    return c.write_epoch == n.epoch && c.writer != n.number && (c.writer / 32 != n.number / 32 || c.write_warp_epoch == n.warp_epoch);
+}
+
+static inline void note_read(struct cell &c, const void *p, const struct now &n)
+{
+    if (unordered_write(c, n)) race(p, "written", c.writer, c.write_code, "read", n.number, n.code);
+    bool same_time = c.read_epoch == n.epoch && c.reader / 32 == n.number / 32 && c.read_warp_epoch == n.warp_epoch;
+    c.many_readers = same_time && (c.many_readers || c.reader != n.number);
+    c.reading_warps = (c.read_epoch == n.epoch ? c.reading_warps : 0) | 1u << n.number / 32;
+    c.read_epoch = n.epoch, c.read_warp_epoch = n.warp_epoch, c.reader = (uint16_t)n.number & 0x7fff, c.read_code = n.code;
+}
+
+static inline void note_write(struct cell &c, const void *p, const struct now &n)
+{
+    if (unordered_write(c, n)) race(p, "written", c.writer, c.write_code, "written", n.number, n.code);
+    if (c.read_epoch == n.epoch) {
+        bool other_warp = c.reading_warps & ~(1u << n.number / 32);
+        bool mate = c.reader / 32 == n.number / 32 && c.read_warp_epoch == n.warp_epoch && (c.many_readers || c.reader != n.number);
+        if (other_warp || mate) race(p, "read", c.reader, c.read_code, "written", n.number, n.code);
+    }
+    c.write_epoch = n.epoch, c.write_warp_epoch = n.warp_epoch, c.writer = (uint16_t)n.number, c.write_code = n.code;
+}
+
+static inline void note_cell(struct cell &c, const void *p, enum access what, const struct now &n)
+{
+    if (what == ACCESS_READ) note_read(c, p, n);
+    else note_write(c, p, n);
+}
+
+/* After a write of all bytes: one cell is enough again where nobody has read them in this epoch. */
+static void join(struct granule &g, uint32_t epoch)
+{
+    for (const cell &c : g.byte)
+        if (c.read_epoch == epoch) return;
+    g.whole = g.byte[0];
+    g.split = false;
+}
+
+/* Bytes first .. end-1 of a granule at p. */
+static void note_granule(struct granule &g, const char *p, size_t first, size_t end, enum access what, const struct now &n)
+{
+    if (end - first == GRANULE && !g.split) {
+        note_cell(g.whole, p, what, n);
+        return;
+    }
+    if (!g.split) std::fill_n(g.byte, GRANULE, g.whole);
+    g.split = true;
+    for (size_t i = first; i < end; i++) note_cell(g.byte[i], p + i, what, n);
+    if (end - first == GRANULE && what == ACCESS_WRITE) join(g, n.epoch);
+}
+
+static void note_in(const struct span &s, uintptr_t offset, size_t size, const struct lane_state *who, enum access what, const void *pc)
+{
+    struct now n = {watched->epoch, watched->warp_epoch[who->number / 32], code_of(pc), who->number};
+    size_t end = offset + size < s.size ? offset + size : s.size;
+    while (offset < end) {
+        size_t start = offset / GRANULE * GRANULE, stop = end - start < GRANULE ? end - start : GRANULE;
+        note_granule(s.granules[start / GRANULE], reinterpret_cast<const char *>(s.first) + start, offset - start, stop, what, n);
+        offset = start + GRANULE;
+    }
+}
+
+void note_access(const void *p, size_t size, const struct lane_state *who, enum access what, const void *pc)
+{
+    uintptr_t in_dynamic = (uintptr_t)p - dynamic_span.first, in_variables = (uintptr_t)p - variable_span.first;
+    if (in_dynamic < dynamic_span.size) note_in(dynamic_span, in_dynamic, size, who, what, pc);
+    else if (in_variables < variable_span.size) note_in(variable_span, in_variables, size, who, what, pc);
+}
+
+static struct span span_of(std::vector<granule> &granules, const unsigned char *first, size_t size)
+{
+    uintptr_t start = (uintptr_t)first / GRANULE * GRANULE, all = (uintptr_t)first + size - start;
+    if (granules.size() < all / GRANULE + 1) granules.resize(all / GRANULE + 1);
+    return {start, size ? all : 0, granules.data()};
+}
+
+void watch_shared(struct block *b)
+{
+    const unsigned char *first = nullptr, *end = nullptr;
+    for (const shared_variable &v : b->variables) {
+        if (!first || v.address < first) first = v.address;
+        if (!end || v.address + v.size > end) end = v.address + v.size;
+    }
+    if (!b->races) b->races = new race_memory;
+    dynamic_span = span_of(b->races->dynamic, b->dynamic, b->dynamic_size);
+    variable_span = span_of(b->races->variables, first, (size_t)(end - first));
+    watched = b;
+}
+
+void stop_watching(void)
+{
+    dynamic_span = variable_span = {};
+    watched = nullptr;
+}
+
+void free_races(struct block *b)
+{
+    delete b->races;
+}
+
+#else
+
+void note_access(const void *, size_t, const struct lane_state *, enum access, const void *)
+{
+}
+
+void watch_shared(struct block *)
+{
+}
+
+void stop_watching(void)
+{
+}
+
+void free_races(struct block *)
+{
+}
+
+#endif
+
+} // namespace emulator
+
+#ifdef EY_RACES
+
+static inline void noted(const void *p, size_t size, enum emulator::access what, const void *pc)
+{
+    using namespace emulator;
+    if ((uintptr_t)p - dynamic_span.first < dynamic_span.size || (uintptr_t)p - variable_span.first < variable_span.size)
+        note_access(p, size, watched->current, what, pc);
+}
+
+#define NOTED(size) \
+    void __tsan_read##size(void *p) { noted(p, size, emulator::ACCESS_READ, __builtin_return_address(0)); } \
+    void __tsan_write##size(void *p) { noted(p, size, emulator::ACCESS_WRITE, __builtin_return_address(0)); } \
+    void __tsan_unaligned_read##size(void *p) { noted(p, size, emulator::ACCESS_READ, __builtin_return_address(0)); } \
+    void __tsan_unaligned_write##size(void *p) { noted(p, size, emulator::ACCESS_WRITE, __builtin_return_address(0)); }
+
+extern "C" {
+NOTED(1)
+NOTED(2)
+NOTED(4)
+NOTED(8)
+NOTED(16)
+
+void __tsan_read_range(void *p, size_t size)
+{
+    noted(p, size, emulator::ACCESS_READ, __builtin_return_address(0));
+}
+
+void __tsan_write_range(void *p, size_t size)
+{
+    noted(p, size, emulator::ACCESS_WRITE, __builtin_return_address(0));
+}
+
+void *__tsan_memcpy(void *to, const void *from, size_t size)
+{
+    noted(from, size, emulator::ACCESS_READ, __builtin_return_address(0));
+    noted(to, size, emulator::ACCESS_WRITE, __builtin_return_address(0));
+    return memcpy(to, from, size);
+}
+
+void *__tsan_memset(void *to, int byte, size_t size)
+{
+    noted(to, size, emulator::ACCESS_WRITE, __builtin_return_address(0));
+    return memset(to, byte, size);
+}
+
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit(void) {}
+void __tsan_init(void) {}
+}
+#endif

@@ -1,0 +1,344 @@
+/* The matrix products of many tokens, every tile and every kind of result, against loops in double precision. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/gemm_shape.h"
+#include "cuda/emulated.h"
+
+static uint64_t random_state;
+
+static uint32_t random_bits(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33);
+}
+
+static float random_float(void) /* -1 .. 1 */
+{
+    return (float)random_bits() * 0x1p-30f - 1.0f;
+}
+
+static void *aligned(size_t bytes)
+{
+    void *p = aligned_alloc(16, (bytes + 15) / 16 * 16);
+    assert_non_null(p);
+    return p;
+}
+
+static float bf16_float(bf16 v)
+{
+    union {
+        uint32_t u;
+        float f;
+    } bits = {(uint32_t)v << 16};
+    return bits.f;
+}
+
+static bf16 float_bf16(float f)
+{
+    union {
+        float f;
+        uint32_t u;
+    } bits = {f};
+    return (bf16)((bits.u + 0x7fffu + (bits.u >> 16 & 1u)) >> 16);
+}
+
+static float e4m3_float(uint8_t code)
+{
+    int exponent = code >> 3 & 15, fraction = code & 7;
+    float v = exponent ? ldexpf(1.0f + (float)fraction / 8.0f, exponent - 7) : ldexpf((float)fraction, -9);
+    return code & 0x80 ? -v : v;
+}
+
+/* ---- one matrix ---- */
+
+struct matrix {
+    struct dev_matrix dev;
+    double *value; /* [rows, cols], scales applied */
+    float *bias;
+};
+
+/* As kernels.h describes it, written down another way than in pack.cu. */
+static uint8_t *packed(const uint8_t *row_major, int rows, int row_bytes)
+{
+    int blocks = (rows + 15) / 16, chunks = (row_bytes + 63) / 64;
+    uint8_t *out = aligned((size_t)blocks * (size_t)chunks * PACK_CHUNK);
+    memset(out, 0, (size_t)blocks * (size_t)chunks * PACK_CHUNK);
+    for (int r = 0; r < rows; r++)
+        for (int b = 0; b < row_bytes; b++) {
+            int lane = r % 8 * 4 + b % 64 / 16;
+            out[(r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 + b % 16] = row_major[r * row_bytes + b];
+        }
+    return out;
+}
+
+enum scales { SCALES_PLAIN, SCALES_ZEROS, SCALES_WIDE };
+
+static float random_scale(enum scales kind, int index)
+{
+    float scale = 0.002f + 0.001f * random_float();
+    if (kind == SCALES_ZEROS && index % 3 != 1) return index % 3 ? 1e-35f : 0;
+    if (kind == SCALES_WIDE) return ldexpf(scale, (int)(random_bits() % 40) - 20);
+    return scale;
+}
+
+static struct matrix matrix_make(int dtype, int rows, int cols, enum scales kind)
+{
+    struct matrix m = {{NULL, NULL, rows, cols, dtype, 1}, malloc(sizeof(double) * (size_t)rows * (size_t)cols), NULL};
+    int row_bytes = cols * (dtype == K_FP8 ? 1 : 2), scale_cols = (cols + 127) / 128;
+    uint8_t *plain = malloc((size_t)rows * (size_t)row_bytes);
+    float *scale = NULL;
+    if (dtype == K_FP8) {
+        int n = (rows + 127) / 128 * scale_cols;
+        scale = aligned(sizeof(float) * (size_t)n);
+        for (int i = 0; i < n; i++) scale[i] = random_scale(kind, i);
+    }
+    for (int i = 0; i < rows * cols; i++) {
+        if (dtype == K_FP8) {
+            uint8_t code = (uint8_t)random_bits();
+            if ((code & 0x7f) == 0x7f) code ^= 1;
+            plain[i] = code;
+            m.value[i] = (double)e4m3_float(code) * (double)scale[i / cols / 128 * scale_cols + i % cols / 128];
+        } else {
+            bf16 v = float_bf16(random_float());
+            memcpy(plain + 2 * i, &v, 2);
+            m.value[i] = (double)bf16_float(v);
+        }
+    }
+    m.dev.data = packed(plain, rows, row_bytes);
+    m.dev.scale = scale;
+    free(plain);
+    return m;
+}
+
+static void matrix_free(struct matrix *m)
+{
+    free((void *)(uintptr_t)m->dev.data);
+    free((void *)(uintptr_t)m->dev.scale);
+    free(m->value);
+    free(m->bias);
+}
+
+/* ---- one product ---- */
+
+struct product {
+    enum linear_out out;
+    int rows[MAX_SEGMENTS]; /* 0: no more segments */
+    int k, n;
+    enum scales scales;
+    int bias, loose; /* loose: rows of x and y lie further apart than they are long, y at odd places */
+};
+
+static double activation(double v, enum linear_out out)
+{
+    if (out == OUT_GELU_TANH) return 0.5 * v * (1 + tanh(sqrt(2 / acos(-1.0)) * (v + 0.044715 * v * v * v)));
+    return out == OUT_GELU_ERF ? 0.5 * v * (1 + erf(v / sqrt(2))) : v;
+}
+
+/* The product of a row of x and one of w, and what float32 sums of it may be wrong by. */
+static double dot(const bf16 *x, const double *w, int k, double *error)
+{
+    double sum = 0, xx = 0, ww = 0;
+    for (int i = 0; i < k; i++) {
+        double v = (double)bf16_float(x[i]);
+        sum += v * w[i];
+        xx += v * v;
+        ww += w[i] * w[i];
+    }
+    *error = 1e-5 * sqrt(xx) * sqrt(ww);
+    return sum;
+}
+
+struct expected {
+    double value, error;
+};
+
+static struct expected expected_at(const struct product *c, const struct matrix *m, int segment, const bf16 *x, int row, double before)
+{
+    struct expected e;
+    const struct matrix *w = &m[segment];
+    e.value = dot(x, w->value + (size_t)row * (size_t)c->k, c->k, &e.error);
+    if (c->out == OUT_SILU) {
+        double up_error, up = dot(x, m[1].value + (size_t)row * (size_t)c->k, c->k, &up_error);
+        double gate = e.value / (1 + exp(-e.value));
+        e.error = (1.1 * e.error + 1e-6 * fabs(gate)) * fabs(up) + fabs(gate) * up_error;
+        e.value = gate * up;
+    } else {
+        if (w->bias) e.value += (double)w->bias[row];
+        e.value = activation(e.value, c->out) + before;
+        e.error = 1.2 * e.error + 1e-6 * fabs(e.value);
+    }
+    if (c->out != OUT_ADD && c->out != OUT_F32) e.error += fabs(e.value) * 0x1p-8;
+    return e;
+}
+
+static void check_segment(const struct product *c, const struct matrix *m, int segment, const bf16 *x, const struct linear_args *a,
+                          const float *before, const char *kernel)
+{
+    const struct linear_segment *s = &a->segment[segment];
+    int wide = c->out == OUT_ADD || c->out == OUT_F32;
+    for (int token = 0; token < c->n; token++)
+        for (int row = 0; row < s->ldy; row++) {
+            size_t at = (size_t)token * (size_t)s->ldy + (size_t)row;
+            double got = (double)(wide ? ((float *)s->y)[at] : bf16_float(((bf16 *)s->y)[at]));
+            struct expected e = {(double)before[at], 0};
+            if (row < c->rows[segment])
+                e = expected_at(c, m, segment, x + (size_t)token * (size_t)a->ldx, row, c->out == OUT_ADD ? (double)before[at] : 0);
+            if (!(fabs(got - e.value) <= e.error))
+                fail_msg("%s out %d rows %d k %d n %d: segment %d token %d row %d is %g, not %g (+-%g)", kernel, c->out, c->rows[segment], c->k,
+                         c->n, segment, token, row, got, e.value, e.error);
+        }
+}
+
+static void run_product(const struct product *c, int dtype, enum gemm_tile_kind tile)
+{
+    struct matrix m[MAX_SEGMENTS];
+    struct linear_args a = {.n = c->n, .k = c->k, .ldx = c->k + (c->loose ? 8 : 0), .out = (int32_t)c->out};
+    int outputs, odd = c->loose ? 1 : 0, wide = c->out == OUT_ADD || c->out == OUT_F32;
+    void *memory[MAX_SEGMENTS] = {NULL};
+    float *before[MAX_SEGMENTS] = {NULL};
+    size_t x_elements = (size_t)(c->n - 1) * (size_t)a.ldx + (size_t)c->k;
+    bf16 *x = aligned(x_elements * sizeof(bf16));
+    struct launch launch;
+
+    random_state = (uint64_t)(c->k * 1000 + c->n) + c->out;
+    for (size_t i = 0; i < x_elements; i++) x[i] = float_bf16(random_float());
+    a.x = x;
+    while (a.n_segments < MAX_SEGMENTS && c->rows[a.n_segments]) {
+        int rows = c->rows[a.n_segments];
+        struct matrix *w = &m[a.n_segments];
+        *w = matrix_make(dtype, rows, c->k, c->scales);
+        if (c->bias) {
+            w->bias = aligned(sizeof(float) * (size_t)rows);
+            for (int i = 0; i < rows; i++) w->bias[i] = random_float();
+        }
+        a.segment[a.n_segments].w = w->dev;
+        a.segment[a.n_segments].bias = w->bias;
+        a.n_segments++;
+    }
+    outputs = c->out == OUT_SILU ? 1 : a.n_segments;
+    for (int s = 0; s < outputs; s++) {
+        int ldy = c->rows[s] + (c->loose ? 5 : 0);
+        size_t n = (size_t)ldy * (size_t)c->n, size = wide ? sizeof(float) : sizeof(bf16);
+        memory[s] = aligned((n + (size_t)odd) * size);
+        before[s] = malloc(n * sizeof(float));
+        a.segment[s].y = (char *)memory[s] + (size_t)odd * size;
+        a.segment[s].ldy = ldy;
+        for (size_t i = 0; i < n; i++) {
+            before[s][i] = bf16_float(float_bf16(random_float()));
+            if (wide)
+                ((float *)a.segment[s].y)[i] = before[s][i];
+            else
+                ((bf16 *)a.segment[s].y)[i] = float_bf16(before[s][i]);
+        }
+    }
+    launch = gemm_launch_tile(&a, tile);
+    assert_true(launch.shared <= 99 * 1024);
+    assert_true(emulator_launch(launch.kernel, &a, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
+    for (int s = 0; s < outputs; s++) check_segment(c, m, s, x, &a, before[s], launch.kernel);
+    for (int s = 0; s < a.n_segments; s++) {
+        matrix_free(&m[s]);
+        free(memory[s]);
+        free(before[s]);
+    }
+    free(x);
+}
+
+/* ---- tests ---- */
+
+static const struct product any_dtype[] = {
+    {.out = OUT_ACT, .rows = {16}, .k = 64, .n = 1},
+    {.out = OUT_ACT, .rows = {40}, .k = 192, .n = 5, .bias = 1, .loose = 1},
+    {.out = OUT_ACT, .rows = {130, 16, 40}, .k = 320, .n = 70, .bias = 1},
+    {.out = OUT_F32, .rows = {130}, .k = 64, .n = 33, .loose = 1},
+    {.out = OUT_ADD, .rows = {256}, .k = 128, .n = 64, .bias = 1},
+    {.out = OUT_ADD, .rows = {40}, .k = 320, .n = 130, .loose = 1},
+    {.out = OUT_SILU, .rows = {40, 40}, .k = 192, .n = 5},
+    {.out = OUT_SILU, .rows = {144, 144}, .k = 320, .n = 65, .loose = 1},
+    {.out = OUT_GELU_TANH, .rows = {130}, .k = 64, .n = 7, .bias = 1},
+    {.out = OUT_GELU_ERF, .rows = {40}, .k = 64, .n = 7, .bias = 1},
+    {.out = OUT_ACT, .rows = {300}, .k = 1088, .n = 3},
+};
+
+static const struct product fp8_only[] = {
+    {.out = OUT_F32, .rows = {130, 260}, .k = 720, .n = 9, .scales = SCALES_ZEROS},
+    {.out = OUT_F32, .rows = {130}, .k = 1296, .n = 9, .scales = SCALES_WIDE},
+    {.out = OUT_F32, .rows = {16}, .k = 128, .n = 1, .scales = SCALES_ZEROS},
+    {.out = OUT_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_ZEROS},
+    {.out = OUT_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_WIDE},
+};
+
+static const struct product bf16_only[] = {
+    {.out = OUT_ACT, .rows = {40}, .k = 16, .n = 5},
+    {.out = OUT_ADD, .rows = {130}, .k = 72, .n = 12, .bias = 1},
+    {.out = OUT_ACT, .rows = {16}, .k = 8, .n = 1},
+};
+
+#define RUN_ALL(cases, dtype, tile) \
+    for (size_t i = 0; i < sizeof(cases) / sizeof((cases)[0]); i++) run_product(&(cases)[i], dtype, tile)
+
+static void products_of_tile(enum gemm_tile_kind tile)
+{
+    RUN_ALL(any_dtype, K_FP8, tile);
+    RUN_ALL(any_dtype, K_BF16, tile);
+    RUN_ALL(fp8_only, K_FP8, tile);
+    RUN_ALL(bf16_only, K_BF16, tile);
+}
+
+#define TILE_TEST(name, ...) \
+    static void tile_##name(void **state) \
+    { \
+        (void)state; \
+        products_of_tile(GEMM_##name); \
+    }
+EY_GEMM_TILES(TILE_TEST)
+
+/* More tiles of tokens than one band has. */
+static void bands_cover_all_tiles(void **state)
+{
+    const struct product c = {.out = OUT_F32, .rows = {130}, .k = 16, .n = 64 * (GEMM_BAND + 2) + 5};
+    (void)state;
+    run_product(&c, K_BF16, GEMM_128x64);
+}
+
+static struct linear_args sized(int rows, int k, int n)
+{
+    struct linear_args a = {.n_segments = 1, .k = k, .n = n, .out = OUT_ACT};
+    a.segment[0].w.rows = rows;
+    a.segment[0].w.dtype = K_FP8;
+    return a;
+}
+
+static void tiles_are_chosen_for_the_card(void **state)
+{
+    struct linear_args large = sized(12288, 2048, 1024), square = sized(1024, 4096, 1024);
+    struct linear_args few = sized(2048, 2048, 17), wide = sized(151936, 2048, 40);
+    (void)state;
+    assert_int_equal(gemm_choose(&large, 132), GEMM_256x128);
+    assert_int_equal(gemm_choose(&square, 132), GEMM_128x64);
+    assert_int_equal(gemm_choose(&few, 132), GEMM_32x64);
+    assert_int_equal(gemm_choose(&few, 30), GEMM_32x64);
+    assert_int_equal(gemm_choose(&wide, 132), GEMM_128x64);
+    assert_string_equal(gemm_launch(&large, 132).kernel, "gemm_fp8_256x128");
+    assert_int_equal(gemm_launch(&large, 132).grid[0], 48 * 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TILE_ENTRY(name, ...) cmocka_unit_test(tile_##name),
+        EY_GEMM_TILES(TILE_ENTRY)
+#undef TILE_ENTRY
+        cmocka_unit_test(bands_cover_all_tiles),
+        cmocka_unit_test(tiles_are_chosen_for_the_card),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

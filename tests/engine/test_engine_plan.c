@@ -1,0 +1,117 @@
+/* What an engine says of a card that its model does not fit on, and what it takes from the plan; the card is told of, none is needed. */
+#include "backend/cuda/sizes.h"
+#include "engine/engine_fixture.h"
+#include "model/ckpt_edit.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* Up to the plan of a card with so much memory, all of it free. */
+static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_options *options)
+{
+    ey_err e;
+    ey_engine *engine = engine_new(&e);
+    assert_non_null(engine);
+    if (!engine_open_headers(engine, ckpt_make(fixture_dir(), kind), &e) || !backend_cuda_create_planned(&engine->be, &e)) fail_msg("%s", e.text);
+    engine->facts = (struct device_facts){.name = "cuda:0", .card = true, .sm_count = 30, .total = mib * MIB, .free = mib * MIB, .context = facts_context(30)};
+    if (!engine_plan(engine, options, &e)) fail_msg("%s", e.text);
+    return engine;
+}
+
+static void it_fits(void **state)
+{
+    (void)state;
+    ey_err e;
+    ey_engine_options options = ey_engine_defaults();
+    options.max_model_len = 1000;
+    ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
+    assert_true(engine_check_plan(engine, &options, &e));
+    assert_int_equal(engine->max_num_seqs, 4);
+    assert_int_equal(engine->max_model_len, 1000);
+    assert_int_equal(engine->plan.kv.n_blocks, 63); /* four requests' */
+    assert_false(engine->plan.kv.fp8);
+    struct placements where = plan_placements(&engine->plan);
+    assert_int_equal(where.head, PLACE_RESIDENT);
+    assert_int_equal(where.vision, PLACE_RESIDENT);
+    ey_engine_close(&engine);
+}
+
+static void levers_become_places(void **state)
+{
+    (void)state;
+    ey_engine_options options = ey_engine_defaults();
+    options.head = "8bit", options.vision_weights = "streamed", options.kv_cache_dtype = "fp8";
+    ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
+    struct placements where = plan_placements(&engine->plan);
+    assert_int_equal(where.embed, PLACE_HOST);
+    assert_int_equal(where.head, PLACE_EIGHT_BIT);
+    assert_int_equal(where.vision, PLACE_STREAMED);
+    assert_true(engine->plan.kv.fp8);
+    ey_engine_close(&engine);
+}
+
+static void refusal_says_what_to_do(void **state)
+{
+    (void)state;
+    ey_err e;
+    ey_engine_options options = ey_engine_defaults();
+    ey_engine *engine = planned("tiny-gqa4-fp8", 390, &options); /* less margin and context: 14 MiB */
+    assert_false(engine_check_plan(engine, &options, &e));
+    assert_int_equal(e.code, EY_NO_MEMORY);
+    assert_non_null(strstr(e.text, "does not fit on cuda:0"));
+    assert_non_null(strstr(e.text, "MiB too many"));
+    assert_non_null(strstr(e.text, "390 free less a margin of 256"));
+    assert_non_null(strstr(e.text, "--device cpu: "));
+    assert_non_null(strstr(e.text, "--max-num-seqs 1: "));
+    assert_null(strstr(e.text, "2B-Instruct")); /* larger than this one */
+    ey_engine_close(&engine);
+}
+
+struct told {
+    int n;
+    uint64_t total;
+    bool fits;
+};
+
+static void note(void *user, const ey_plan *plan)
+{
+    struct told *told = user;
+    told->n++, told->total = plan->total_bytes, told->fits = plan->fits;
+}
+
+static void plan_is_told_before_loading(void **state)
+{
+    (void)state;
+    ey_err e;
+    struct told told = {0};
+    ey_engine_options options = ey_engine_defaults();
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.device = "cpu", options.planned = note, options.planned_user = &told;
+    ey_engine *engine = NULL;
+    if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s", e.text);
+    assert_int_equal(told.n, 1);
+    assert_true(told.fits);
+    assert_int_equal(told.total, engine->plan.allocated);
+    ey_engine_close(&engine);
+}
+
+static void wrong_words(void **state)
+{
+    (void)state;
+    ey_plan plan;
+    ey_err e;
+    ey_engine_options options = ey_engine_defaults();
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.vram = 2000 * MIB, options.head = "4bit";
+    assert_false(ey_plan_make(&options, &plan, &e));
+    assert_int_equal(e.code, EY_BAD_REQUEST);
+    options.head = "8bit", options.model = ckpt_make(fixture_dir(), "tiny-gqa4-f32");
+    assert_false(ey_plan_make(&options, &plan, &e));
+    assert_non_null(strstr(e.text, "--head 8bit needs a head that is stored as BF16"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_fits),     cmocka_unit_test(levers_become_places),        cmocka_unit_test(refusal_says_what_to_do),
+        cmocka_unit_test(wrong_words), cmocka_unit_test(plan_is_told_before_loading),
+    };
+    return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
+}

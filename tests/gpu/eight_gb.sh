@@ -1,0 +1,129 @@
+#!/bin/bash
+# The 2B and the 4B model on a card of eight gigabytes, tried on a larger one: tests/gpu/eight_gb.sh EYELET MODEL2B MODEL4B. Another process
+# fills the card's memory until as much is free as on an 8,151 MiB card whose desktop holds 1,151; eyelet's own context comes out of that. Prints a
+# line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where ballast and picture are too.
+set -u
+[ $# = 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B" >&2; exit 2; }
+eyelet=$(realpath "$1") model2b=$(realpath "$2") model4b=$(realpath "$3")
+tools=$(dirname "$eyelet")/tests/gpu
+work=$(mktemp -d)
+server="" ballast="" failed=0
+cleanup() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null
+  [ -z "$ballast" ] || kill "$ballast" 2>/dev/null
+  rm -rf "$work"
+}
+trap cleanup EXIT
+cd "$work" || exit 1
+export HOME=$work HF_HOME=$work/no-cache
+unset http_proxy all_proxy ALL_PROXY
+
+"$tools/picture" 1024 1024 small.png && "$tools/picture" 4096 4096 large.png || exit 1
+long_question="$(seq -s ' ' 1 500) What is in the picture?"
+
+# fill MIB: takes memory until so much is free; empty hands it back and leaves the least that was free in least
+fill() {
+  coproc BALLAST { exec "$tools/ballast" "$1" 2>ballast.err; }
+  ballast=$BALLAST_PID
+  read -r -t 120 word free_mib <&"${BALLAST[0]}" && [ "$word" = ready ] && return
+  cat ballast.err
+  exit 1
+}
+empty() {
+  local from=${BALLAST[0]} to=${BALLAST[1]}
+  exec {from_copy}<&"$from"
+  eval "exec $to>&-"
+  read -r -t 30 _ least <&"$from_copy"
+  exec {from_copy}<&-
+  wait "$ballast" 2>/dev/null
+  ballast=
+}
+
+# serve OPTION...: starts a server; sets server and port
+serve() {
+  "$eyelet" serve --device cuda --port 0 "$@" >serve.log 2>&1 </dev/null &
+  server=$!
+  port=
+  for i in {1..1200}; do
+    port=$(sed -n 's/.*ready on https*:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' serve.log)
+    [ -n "$port" ] && return
+    kill -0 "$server" 2>/dev/null || break
+    sleep 0.1
+  done
+  return 1
+}
+stop() {
+  kill "$server" 2>/dev/null
+  wait "$server"
+  local status=$?
+  server=
+  return $status
+}
+
+# ask NAME PICTURE QUESTION TOKENS: NAME.json is the answer. An answer that its tokens cut is one.
+ask() {
+  "$eyelet" ask --server "http://127.0.0.1:$port" --json --temperature 0 --detail high --max-tokens "$4" "$2" "$3" >"$1.json" 2>"$1.err"
+  grep -q '"finish_reason": "\(stop\|length\)"' "$1.json"
+}
+# number NAME MEMBER: of an answer
+number() { sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p" "$1.json"; }
+
+# tell CASE ok|FAILED WHAT...
+tell() {
+  printf '%-44s %-7s %s\n' "$1" "$2" "${*:3}"
+  [ "$2" = ok ] || failed=1
+}
+# What a failed server or request said.
+complaints() { tail -n 5 serve.log ./*.err 2>/dev/null | sed 's/^/    /'; }
+
+# planned MODEL OPTION...: the MiB that a plan for the card as it is says
+planned() { "$eyelet" plan --device cuda "$@" --json 2>/dev/null | sed -n 's/.*"total_bytes": \([0-9]*\).*/\1/p' | awk '{printf "%.0f", $1 / 1048576}'; }
+
+# answers CASE FREE_MIB MODEL OPTION...: one small and one very large picture, then four requests at once with long questions
+answers() {
+  local name=$1 free=$2 ok=ok said jobs=() i plan
+  shift 2
+  rm -f ./*.json ./*.err
+  fill "$free"
+  plan=$(planned "$@")
+  if serve "$@"; then
+    ask small small.png 'What is this?' 32 || ok=FAILED
+    ask large large.png 'What is this?' 32 || ok=FAILED
+    for i in 1 2 3 4; do
+      ask "many$i" small.png "$i $long_question" "$answer_tokens" &
+      jobs+=($!)
+    done
+    for i in "${jobs[@]}"; do wait "$i" || ok=FAILED; done
+    kill -0 "$server" 2>/dev/null || ok=FAILED
+    stop || ok=FAILED
+  else
+    ok=FAILED
+    stop
+  fi
+  empty
+  said="took $((free_mib - least)) MiB of $free_mib, planned ${plan:-?}; 4096x4096 read as $(number large used_width)x$(number large used_height), $(number large tokens) tokens;"
+  said+=" four at once: $(for i in 1 2 3 4; do number "many$i" completion_tokens; done | paste -sd ' ') tokens"
+  tell "$name" "$ok" "$said"
+  grep -E 'chosen|instead of|GPU KV cache size' serve.log | sed 's/^/    /'
+  [ "$ok" = ok ] || complaints
+}
+
+# refuses CASE FREE_MIB MODEL: --device cuda names the shortfall, and changes with their totals, some of which fit
+refuses() {
+  local name=$1 free=$2 status ok=ok
+  fill "$free"
+  "$eyelet" ask --device cuda --model "$3" small.png 'What is this?' >refused.out 2>refused.err
+  status=$?
+  empty
+  [ "$status" -ne 0 ] && grep -q 'too many' refused.err && grep -q 'MiB, fits' refused.err && grep -q -- '--device cpu' refused.err || ok=FAILED
+  tell "$name" "$ok" "took $((free_mib - least)) MiB of $free_mib, exit status $status"
+  sed 's/^/    /' refused.err
+}
+
+answer_tokens=900
+answers '2B, 7000 MiB free, pool of 16384 for four' 7000 "$model2b" --kv-tokens 16384 --max-num-seqs 4
+answer_tokens=200
+answers '4B, 7000 MiB free, 4096 tokens' 7000 "$model4b" --max-model-len 4096 --kv-tokens 4096 --max-num-seqs 4
+answers '2B, 3500 MiB free, by what auto chooses' 3500 "$model2b"
+refuses '2B, 2000 MiB free, refused' 2000 "$model2b"
+exit $failed

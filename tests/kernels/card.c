@@ -1,0 +1,64 @@
+/* The table on a card: `cuda` against `ref`. Inputs, outputs and what lies between are BF16 there, so nearness is judged by that; which kernel a row goes
+ * through depends on how many there are, so nothing is said of equal bits. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+enum { MAX_NAME = 160 };
+
+struct card_suite {
+    struct backend *ref, *card;
+    const char *filter;
+    uint64_t seed;
+    int passed, failed, skipped;
+};
+
+/* Activations that come as float32 are rounded to BF16, at most 2^-9 off and independently, and so are results; scores of attention are off by
+ * as much of their size. */
+static double bound_of(const struct problem *p)
+{
+    const struct op *op = p->c->op;
+    if (op == &op_rope) return 1e-11;
+    if (p->exact && op != &op_embed && op != &op_add_features) return 0;
+    double f32 = FLT_EPSILON * FLT_EPSILON * (32 + p->c->k / 8.0), scores = op == &op_vision_qkv || op == &op_vision_attend ? 8 : 1; /* of both operands */
+    return scores * (p->slack > 1 ? p->slack : 1) * (0x1p-18 + f32) * (p->from_cache ? 4 : 1) + 0x1p-18;
+}
+
+static void check_case(void *context, const struct test_case *c)
+{
+    static const struct cut whole = {"whole", {0}, 0}, many = {"cut in 1 2 3 4 5 7 8 17", {1, 2, 3, 4, 5, 7, 8, 17}, 8};
+    const struct cut *const cuts[] = {&whole, &many};
+    struct card_suite *s = context;
+    struct problem p;
+    char name[MAX_NAME];
+    case_name(name, sizeof(name), c);
+    if (s->filter && !strstr(name, s->filter)) return;
+    problem_open(&p, c, s->seed);
+    p.limits.text = p.text, p.limits.vision = p.vision;
+    p.limits.max_seqs = p.batch.n_seqs > p.fill.n_seqs ? p.batch.n_seqs : p.fill.n_seqs, p.limits.max_blocks = p.batch.max_blocks;
+    size_t n = (size_t)p.n * (size_t)p.out_width;
+    float *want = malloc(n * sizeof(float)), *got = malloc(n * sizeof(float));
+    double floor = 2 * (double)FLT_MIN * (c->k + 1);
+    bool ok = run_all(want, s->ref, &p, &whole);
+    for (int i = 0; i < 2; i++) {
+        memset(got, 0xff, n * sizeof(float));
+        bool near = run_all(got, s->card, &p, cuts[i]);
+        if (!near) printf("FAIL %s, %s: wrote beside its output, or the card failed\n", name, cuts[i]->name);
+        ok = check_near(name, cuts[i]->name, got, want, n, p.out_width, bound_of(&p), floor) && near && ok;
+    }
+    free(want), free(got);
+    problem_close(&p);
+    *(ok ? &s->passed : &s->failed) += 1;
+}
+
+int card_main(struct backend *card, struct backend *ref, const char *filter, uint64_t seed)
+{
+    struct card_suite s = {.ref = ref, .card = card, .filter = filter, .seed = seed};
+    printf("%s, seed %llu\n", card->ops->detail(card), (unsigned long long)seed);
+    each_test_case(check_case, &s);
+    printf("%d passed, %d failed\n", s.passed, s.failed);
+    return s.failed || !s.passed;
+}

@@ -1,0 +1,329 @@
+/* The memory contract, planned on cards that are not here, for the official models: their headers, files without numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/sizes.h"
+#include "checkpoint/temp_dir.h"
+#include "plan/sizes.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+enum model_name { M2B, M4B, MODELS };
+
+static struct checkpoint *files[MODELS];
+static struct model models[MODELS];
+static struct backend *card_backend;
+static char directory[512];
+
+static int open_models(void **state)
+{
+    static const char *const kinds[] = {"qwen3-vl-2b-fp8", "qwen3-vl-4b-fp8"};
+    ey_err e;
+    (void)state;
+    snprintf(directory, sizeof(directory), "%s", temp_dir_make());
+    for (int i = 0; i < MODELS; i++) {
+        char command[1400], path[600];
+        snprintf(path, sizeof(path), "%s/%s", directory, kinds[i]);
+        snprintf(command, sizeof(command), "'%s' --like %s --sparse '%s' > /dev/null", MKCHECKPOINT, kinds[i], path);
+        if (system(command) != 0 || !checkpoint_open(&files[i], path, &e) || !model_open(&models[i], files[i], &e)) return -1;
+    }
+    return backend_cuda_create_planned(&card_backend, &e) ? 0 : -1;
+}
+
+static int close_models(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODELS; i++) model_close(&models[i]), checkpoint_close(files[i]);
+    card_backend->ops->destroy(card_backend);
+    temp_dir_remove(directory);
+    return 0;
+}
+
+/* ---- cards ---- */
+
+static struct device_facts card(int total, int used, int sm_count)
+{
+    return (struct device_facts){.name = "cuda:0", .card = true, .sm_count = sm_count, .total = (uint64_t)total * MIB,
+                                 .free = (uint64_t)(total - used) * MIB, .context = facts_context(sm_count)};
+}
+
+/* An RTX 5060 whose desktop holds 1,151 MiB. */
+static struct device_facts desktop_card(void)
+{
+    return card(8151, 1151, 30);
+}
+
+/* Our H200 filled up by another process until so many MiB are left. */
+static struct device_facts ballast_card(int free)
+{
+    return card(143771, 143771 - free, 132);
+}
+
+static struct plan plan_of(enum model_name name, const struct device_facts *facts, const struct plan_limits *limits)
+{
+    struct plan p;
+    ey_err e;
+    if (!plan_make(&p, &models[name], card_backend, facts, limits, &e)) fail_msg("%s", e.text);
+    return p;
+}
+
+static void print_plan(const struct plan *p)
+{
+    ey_plan_item items[PLAN_ROWS];
+    int n = plan_items(p, items);
+    char rule[160];
+    plan_budget_text(&p->budget, rule, sizeof(rule));
+    for (int i = 0; i < n; i++) printf("  %-28s %-6s %8.1f MiB\n", items[i].name, items[i].device, (double)items[i].bytes / (double)MIB);
+    printf("  in all %.1f of %s\n  context %d, pool %d, rows %d, %s\n", (double)p->allocated / (double)MIB, rule, p->max_model_len, p->kv_tokens, p->max_rows,
+           p->fits ? "fits" : "does not fit");
+    for (int i = 0; i < p->n_choices; i++) printf("  %s\n", p->choice[i]);
+}
+
+static void must_fit(const struct plan *p, const char *what)
+{
+    if (p->fits) return;
+    print_plan(p);
+    fail_msg("%s does not fit", what);
+}
+
+/* ---- the settings of the people for whom this was made ---- */
+
+struct setting {
+    const char *what;
+    enum model_name model;
+    double utilization;
+    int context;
+    bool short_head; /* is what it takes */
+};
+
+static const struct setting settings[] = {
+    {"2B at 0.40, 2,048 tokens", M2B, 0.40, 2048, false}, {"2B at 0.70", M2B, 0.70, 0, false},
+    {"2B at 0.75", M2B, 0.75, 0, false},                  {"4B at 0.80, 4,096 tokens", M4B, 0.80, 4096, false},
+    {"4B at 0.75, 512 tokens", M4B, 0.75, 512, false},    {"4B at 0.70, 2,048 tokens", M4B, 0.70, 2048, false},
+    {"4B at 0.65, 1,024 tokens", M4B, 0.65, 1024, true},
+};
+
+static void their_settings_start(void **state)
+{
+    (void)state;
+    struct device_facts facts = desktop_card();
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const struct setting *s = &settings[i];
+        struct plan_limits limits = {.utilization = s->utilization, .max_model_len = s->context};
+        struct plan p = plan_of(s->model, &facts, &limits);
+        must_fit(&p, s->what);
+        assert_int_equal(p.max_num_seqs, 4);
+        if (s->context) assert_int_equal(p.max_model_len, s->context);
+        else assert_int_equal(p.kv_tokens, 16384);
+        assert_int_equal(p.levers.head, s->short_head ? HEAD_8BIT : HEAD_BF16);
+        assert_int_equal(p.levers.vision, VISION_RESIDENT);
+        assert_int_equal(p.levers.kv, KV_BF16);
+        assert_true(p.kv_tokens >= p.max_model_len && p.kv_tokens <= 16384);
+    }
+}
+
+/* ---- limits that the project has set itself, on the H200 ---- */
+
+static void totals(void **state)
+{
+    (void)state;
+    static const struct {
+        enum model_name model;
+        struct plan_levers levers;
+        int most;
+    } rows[] = {
+        {M2B, {KV_BF16, HEAD_BF16, VISION_RESIDENT}, 3650},
+        {M2B, {KV_FP8, HEAD_8BIT, VISION_STREAMED}, 2700},
+        {M4B, {KV_BF16, HEAD_BF16, VISION_RESIDENT}, 6000},
+        {M4B, {KV_FP8, HEAD_8BIT, VISION_STREAMED}, 4900},
+    };
+    struct device_facts facts = ballast_card(143771);
+    facts.context = 527 * MIB;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct plan_limits limits = {.max_model_len = 2048, .max_num_seqs = 1, .levers = rows[i].levers};
+        struct plan p = plan_of(rows[i].model, &facts, &limits);
+        if (p.allocated <= (uint64_t)rows[i].most * MIB) continue;
+        print_plan(&p);
+        fail_msg("more than %d MiB", rows[i].most);
+    }
+}
+
+/* ---- eight gigabytes and less, as tests/gpu/eight_gb.sh leaves them ---- */
+
+static void seven_thousand(void **state)
+{
+    (void)state;
+    struct device_facts facts = ballast_card(7000);
+    struct plan_limits limits = {0};
+    struct plan p = plan_of(M2B, &facts, &limits);
+    must_fit(&p, "2B");
+    assert_int_equal(p.kv_tokens, 16384);
+    assert_int_equal(p.max_num_seqs, 4);
+    assert_int_equal(p.levers.kv, KV_BF16);
+    limits.max_model_len = 4096;
+    p = plan_of(M4B, &facts, &limits);
+    must_fit(&p, "4B with 4,096 tokens");
+    assert_true(p.kv_tokens >= 4096);
+    limits.max_model_len = 0;
+    p = plan_of(M4B, &facts, &limits);
+    must_fit(&p, "4B");
+    assert_int_equal(p.max_model_len, 16384);
+    assert_int_equal(p.levers.kv, KV_FP8);
+}
+
+static void by_levers(void **state)
+{
+    (void)state;
+    struct device_facts facts = ballast_card(3500);
+    struct plan_limits limits = {0};
+    struct plan p = plan_of(M2B, &facts, &limits);
+    must_fit(&p, "2B in 3,500 MiB");
+    assert_int_equal(p.levers.head, HEAD_8BIT);
+    assert_int_equal(p.levers.vision, VISION_STREAMED);
+    assert_int_equal(p.levers.kv, KV_FP8);
+    assert_true(p.max_model_len >= 2048 && p.max_model_len < 16384);
+    assert_int_equal(p.n_choices, 5);
+    /* one more block would not fit */
+    limits.levers = p.levers, limits.max_model_len = p.max_model_len + KV_BLOCK;
+    struct plan q = plan_of(M2B, &facts, &limits);
+    assert_false(q.fits);
+}
+
+static const struct plan_change *find_change(const struct plan_change *changes, int n, const char *options)
+{
+    for (int i = 0; i < n; i++)
+        if (strstr(changes[i].options, options)) return &changes[i];
+    fail_msg("no change %s", options);
+    return NULL;
+}
+
+static void refusal(void **state)
+{
+    (void)state;
+    struct device_facts facts = ballast_card(2000);
+    struct plan_limits limits = {0};
+    struct plan_change changes[PLAN_CHANGES];
+    struct plan p = plan_of(M2B, &facts, &limits);
+    assert_false(p.fits);
+    assert_int_equal(p.budget.bytes, 1744 * MIB);
+    facts = desktop_card();
+    limits.max_model_len = 65536;
+    p = plan_of(M4B, &facts, &limits);
+    assert_false(p.fits);
+    int n = plan_changes(changes, &p, &models[M4B], card_backend, &limits);
+    assert_true(find_change(changes, n, "--max-model-len 2048")->fits);
+    assert_non_null(find_change(changes, n, "--model Qwen/Qwen3-VL-2B-Instruct-FP8"));
+    for (int i = 0; i < n; i++) assert_true(changes[i].fits == (changes[i].total <= p.budget.bytes) || strstr(changes[i].options, "utilization"));
+}
+
+/* ---- budget ---- */
+
+static void budgets(void **state)
+{
+    (void)state;
+    static const struct {
+        int free, used; /* of 8,151 */
+        bool wsl2;
+        double utilization;
+        int given, budget; /* MiB */
+        bool by_share;
+    } rows[] = {
+        {7000, 1151, false, 0, 0, 6720, false},   {7000, 1151, true, 0, 0, 6580, false},  {7000, 1151, false, 0.4, 0, 3260, true},
+        {7000, 1151, false, 0.97, 0, 6720, false}, {7000, 1151, false, 0, 5000, 5000, true}, {3500, 4651, false, 0, 0, 3244, false},
+        {8151, 0, false, 0, 0, 7498, true},        {200, 7951, false, 0, 0, 0, false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct device_facts facts = card(8151, rows[i].used, 30);
+        struct plan_limits limits = {.utilization = rows[i].utilization, .device_bytes = (uint64_t)rows[i].given * MIB};
+        facts.wsl2 = rows[i].wsl2;
+        struct plan p = plan_of(M2B, &facts, &limits);
+        char text[160];
+        plan_budget_text(&p.budget, text, sizeof(text));
+        assert_int_equal(p.budget.bytes / MIB, rows[i].budget);
+        assert_int_equal(p.budget.by == BUDGET_BY_SHARE, rows[i].by_share);
+        assert_non_null(strstr(text, "is more"));
+    }
+}
+
+/* An option that is given stays, whatever it costs. */
+static void pinned(void **state)
+{
+    (void)state;
+    struct device_facts facts = ballast_card(3500);
+    struct plan_limits limits = {.levers = {.kv = KV_BF16}};
+    struct plan p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.levers.kv, KV_BF16);
+    limits.levers = (struct plan_levers){.head = HEAD_BF16, .vision = VISION_RESIDENT};
+    p = plan_of(M2B, &facts, &limits);
+    assert_false(p.fits);
+    struct plan_change changes[PLAN_CHANGES];
+    int n = plan_changes(changes, &p, &models[M2B], card_backend, &limits);
+    assert_true(find_change(changes, n, "--vision-weights streamed")->fits);
+    limits = (struct plan_limits){.max_num_batched_tokens = 1500, .max_model_len = 2048};
+    facts = desktop_card();
+    p = plan_of(M4B, &facts, &limits);
+    assert_int_equal(p.max_rows, 1500);
+    assert_int_equal(p.n_choices, 0);
+}
+
+/* ---- the sums ---- */
+
+static void arena_holds_all(void **state)
+{
+    (void)state;
+    struct device_facts facts = desktop_card();
+    struct plan_limits limits = {0};
+    struct plan p = plan_of(M4B, &facts, &limits);
+    ey_plan_item items[PLAN_ROWS];
+    uint64_t sum = 0;
+    int n = plan_items(&p, items);
+    for (int i = 0; i < n; i++)
+        if (strcmp(items[i].device, "cuda:0") == 0) assert_int_equal(items[i].bytes % CUDA_ALIGN, 0), sum += items[i].bytes;
+    assert_int_equal(sum, p.allocated);
+    assert_int_equal(p.arena + p.bytes[PLAN_CONTEXT], p.allocated);
+    assert_int_equal(PLAN_RING_BYTES, LOAD_STAGING);
+}
+
+/* As the checkpoint's own headers have it. */
+static void smaller_model_is_right(void *user, const struct model *m)
+{
+    struct weight_sizes known = weight_sizes(m, card_backend), read = weight_sizes(&models[M2B], card_backend);
+    (void)user;
+    assert_memory_equal(&known, &read, sizeof(known));
+}
+
+static void known_shapes(void **state)
+{
+    (void)state;
+    with_smaller_model(smaller_model_is_right, NULL);
+}
+
+static void pictures(void **state)
+{
+    (void)state;
+    struct device_facts facts = ballast_card(140000);
+    struct plan_limits limits = {0};
+    struct plan p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.max_picture, 4096);
+    limits.max_pixels = UINT64_MAX;
+    p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.max_picture, 8192);
+    limits = (struct plan_limits){.max_model_len = 2048};
+    p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.max_picture, 1024);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(their_settings_start), cmocka_unit_test(totals),          cmocka_unit_test(seven_thousand), cmocka_unit_test(by_levers),
+        cmocka_unit_test(refusal),              cmocka_unit_test(budgets),         cmocka_unit_test(pinned),         cmocka_unit_test(arena_holds_all),
+        cmocka_unit_test(known_shapes),         cmocka_unit_test(pictures),
+    };
+    return cmocka_run_group_tests(tests, open_models, close_models);
+}
