@@ -131,7 +131,9 @@ typedef struct {
     int kv_tokens, max_num_seqs;
     int vocabulary; /* token ids are below it */
     uint64_t weight_bytes, kv_bytes, workspace_bytes;
-    double load_seconds;
+    double load_seconds;   /* all of opening … */
+    double device_seconds; /* … of which the device took, for itself: a card's context and kernels */
+    uint64_t device_bytes; /* planned on a card, its context counted in; 0: there is none */
 } ey_engine_info;
 
 /* One row of the memory plan. */
@@ -172,6 +174,9 @@ struct ey_plan {
 /* What an engine with these options would allocate, from the checkpoint's headers alone: no weight is read, nothing is
  * allocated. That it does not fit is no error. */
 bool ey_plan_make(const ey_engine_options *options, ey_plan *plan, ey_err *err);
+
+/* A card's memory in use now, by everybody, and all of it; false: the engine has no card. */
+bool ey_device_memory(ey_engine *engine, uint64_t *used, uint64_t *total);
 
 /* Facts of an open engine; the strings live as long as the engine. */
 ey_engine_info ey_engine_describe(const ey_engine *engine);

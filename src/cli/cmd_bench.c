@@ -8,12 +8,13 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "cli/answer_json.h"
+#include "cli/bench_streams.h"
 #include "cli/cancel.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "image/image.h"
 
-enum { WIDTH = 1024, HEIGHT = 768, MAX_RUNS = 1000 };
+enum { MAX_RUNS = 1000 };
 
 struct phase {
     double seconds[MAX_RUNS];
@@ -24,7 +25,9 @@ struct phase {
 struct bench {
     struct session session;
     struct input picture;
-    struct phase vision, prefill, decode;
+    struct phase vision, prefill, decode, streams;
+    int width, height; /* of the picture */
+    double first_token; /* seconds of the first run until then */
     ey_limits limits;
     ey_image_usage used;
     int prompt_tokens;
@@ -35,20 +38,21 @@ struct bench {
 /* ---- a picture ---- */
 
 /* Smooth colours: the tower's time does not depend on what it sees. */
-static bool draw_picture(struct image *image, ey_err *e)
+static bool draw_picture(struct image *image, int width, int height, ey_err *e)
 {
-    *image = (struct image){WIDTH, HEIGHT, malloc((size_t)WIDTH * HEIGHT * 3)};
-    if (!image->rgb) return ey_fail_memory(e, "a picture", (size_t)WIDTH * HEIGHT * 3);
-    for (int y = 0; y < HEIGHT; y++)
-        for (int x = 0; x < WIDTH; x++) {
-            uint8_t *p = image->rgb + 3 * ((size_t)y * WIDTH + (size_t)x);
+    size_t bytes = (size_t)width * (size_t)height * 3;
+    *image = (struct image){width, height, malloc(bytes)};
+    if (!image->rgb) return ey_fail_memory(e, "a picture", bytes);
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++) {
+            uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
             p[0] = (uint8_t)(x / 4), p[1] = (uint8_t)(y / 3), p[2] = (uint8_t)((x + y) / 7);
         }
     return true;
 }
 
 /* As a file's bytes, because that is what a request carries. */
-static bool make_picture(struct input *out, ey_err *e)
+static bool make_picture(struct input *out, int width, int height, ey_err *e)
 {
     const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     char path[EY_MAX_PATH];
@@ -57,7 +61,7 @@ static bool make_picture(struct input *out, ey_err *e)
     int fd = mkstemp(path);
     if (fd < 0) return ey_fail(e, EY_IO, "%s: cannot make a file there for the picture; set TMPDIR to a folder that can be written", folder);
     close(fd);
-    bool ok = draw_picture(&image, e) && image_write_png(&image, path, e) && input_read(out, path, EY_MAX_IMAGE_BYTES, e);
+    bool ok = draw_picture(&image, width, height, e) && image_write_png(&image, path, e) && input_read(out, path, EY_MAX_IMAGE_BYTES, e);
     unlink(path);
     image_free(&image);
     return ok;
@@ -105,6 +109,7 @@ static bool run_once(struct bench *b, ey_err *e)
     if (ok && answer.completion_tokens < 2)
         ok = ey_fail(e, EY_TOO_LONG, "the context leaves no room for a second token of the answer; use a larger --max-model-len");
     if (!ok) return ey_answer_free(&answer), false;
+    if (!b->vision.n) b->first_token = answer.vision_seconds + answer.prefill_seconds;
     b->vision.seconds[b->vision.n++] = answer.vision_seconds;
     b->prefill.seconds[b->prefill.n++] = answer.prefill_seconds;
     b->decode.seconds[b->decode.n++] = answer.decode_seconds;
@@ -123,13 +128,43 @@ static void count_work(struct bench *b)
     b->decode.bytes = work.decode_bytes * b->decode.tokens;
 }
 
+/* "1024x768" */
+static bool read_size(struct bench *b, ey_err *e)
+{
+    char end;
+    const char *text = b->session.options->picture_size;
+    if (sscanf(text, "%dx%d%c", &b->width, &b->height, &end) == 2 && b->width > 0 && b->height > 0 && b->width <= EY_MAX_IMAGE_SIDE && b->height <= EY_MAX_IMAGE_SIDE &&
+        (uint64_t)b->width * (uint64_t)b->height <= (uint64_t)EY_MAX_IMAGE_PIXELS)
+        return true;
+    return ey_fail(e, EY_BAD_REQUEST, "--picture %.40s: a size is like 1024x768", text);
+}
+
+/* Decoding of several at once at a depth: weights are read once a step, keys and values of each. */
+static bool run_streams(struct bench *b, ey_err *e)
+{
+    const struct options *o = b->session.options;
+    int n = (int)o->streams, depth = (int)o->depth;
+    struct streams_rate rate = {0};
+    ey_work weights = ey_work_of(b->session.engine, 0, 0, 0), each = ey_work_of(b->session.engine, 0, 0, depth + (int)o->max_tokens / 2);
+    for (int64_t i = 0; i < o->runs; i++) {
+        if (!bench_streams(b->session.engine, n, depth, (int)o->max_tokens, &rate, e)) return false;
+        if (cancel_asked()) return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
+        if (rate.tokens < n) return ey_fail(e, EY_TOO_LONG, "the answers are too short to time; use more --max-tokens");
+        b->streams.seconds[b->streams.n++] = rate.seconds / rate.tokens;
+    }
+    b->streams.tokens = 1; /* seconds are of one token of all */
+    b->streams.bytes = (weights.decode_bytes + n * (each.decode_bytes - weights.decode_bytes)) / n;
+    return true;
+}
+
 /* The limits come last: what measuring them takes is not the model's memory. */
 static bool measure(struct bench *b, ey_err *e)
 {
-    if (!make_picture(&b->picture, e) || !session_load(&b->session, e)) return false;
+    if (!read_size(b, e) || !make_picture(&b->picture, b->width, b->height, e) || !session_load(&b->session, e)) return false;
     b->session.ignore_eos = true;
     for (int64_t i = 0; i < b->session.options->runs; i++)
         if (!run_once(b, e)) return false;
+    if (b->session.options->depth && !run_streams(b, e)) return false;
     b->peak_bytes = peak_bytes();
     if (!ey_measure_limits(b->session.engine, &b->limits, e)) return false;
     count_work(b);
@@ -166,16 +201,35 @@ static void print_phase(const struct bench *b, const char *name, struct phase *p
            p->seconds[p->n - 1], p->n);
 }
 
+static void print_streams(struct bench *b)
+{
+    double seconds = median(&b->streams);
+    printf("%lld at %-4lld %8.3f ms  %9.1f tok/s in all %8.1f GB/s  %3.0f %% of the limit  (%.1f to %.1f tok/s in %d runs)\n", (long long)b->session.options->streams,
+           (long long)b->session.options->depth, 1e3 * seconds * (double)b->session.options->streams, 1 / seconds, b->streams.bytes / seconds / 1e9,
+           100 * share(b, &b->streams, seconds), 1 / b->streams.seconds[b->streams.n - 1], 1 / b->streams.seconds[0], b->streams.n);
+}
+
+static void print_card(struct bench *b)
+{
+    uint64_t used, total;
+    if (!ey_device_memory(b->session.engine, &used, &total)) return;
+    printf("card     %8.0f MiB planned, %.0f of %.0f in use by all\n", (double)ey_engine_describe(b->session.engine).device_bytes / (1 << 20), (double)used / (1 << 20),
+           (double)total / (1 << 20));
+}
+
 static void print_text(struct bench *b)
 {
     ey_engine_info info = ey_engine_describe(b->session.engine);
     printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s\n", b->machine, b->limits.read_bytes_per_second / 1e9,
            b->limits.flops_per_second / 1e9);
-    printf("load     %8.3f s\n", info.load_seconds);
+    printf("load     %8.3f s, of which %.3f s for the device itself\n", info.load_seconds, info.device_seconds);
     printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->used.used_width, b->used.used_height, b->used.tokens, b->prompt_tokens);
     print_phase(b, "vision", &b->vision);
     print_phase(b, "prefill", &b->prefill);
     print_phase(b, "decode", &b->decode);
+    if (b->streams.n) print_streams(b);
+    printf("first    %8.1f ms to the first token of the first run\n", 1e3 * b->first_token);
+    print_card(b);
     printf("memory   %8.0f MB at the peak, mapped weights included\n", b->peak_bytes / 1e6);
 }
 
@@ -197,6 +251,7 @@ static void print_json(struct bench *b)
     json_phase(b, "vision", &b->vision);
     json_phase(b, "prefill", &b->prefill);
     json_phase(b, "decode", &b->decode);
+    if (b->streams.n) json_phase(b, "streams", &b->streams);
     printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f}, \"peak_bytes\": %.0f}\n",
            b->limits.read_bytes_per_second, b->limits.flops_per_second, b->peak_bytes);
     buf_free(&machine);

@@ -28,7 +28,8 @@ struct text_list {
 
 struct options {
     const char *server, *api_key, *model, *device, *cpu_mask, *detail, *draw;
-    int64_t threads, max_model_len, max_tokens, runs;
+    int64_t threads, max_model_len, max_tokens, runs, depth, streams;
+    const char *picture_size;
     int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
     const char *kv_cache_dtype, *head, *vision_weights;
     double gpu_memory_utilization; /* NaN: not given */

@@ -40,7 +40,7 @@ static bool open_engine(struct session *s, ey_err *e)
     ey_engine_options engine = ey_engine_defaults();
     if (!engine_options_set(&engine, o, e)) return false;
     engine.model = s->model;
-    engine.max_num_seqs = 1, engine.max_images = s->max_images;
+    engine.max_num_seqs = (int)s->options->streams > 1 ? (int)s->options->streams : 1, engine.max_images = s->max_images;
     engine.progress = show_loading, engine.progress_user = &s->progress;
     engine.planned = tell_choices, engine.planned_user = s;
     return ey_engine_open(&s->engine, &engine, e);

@@ -68,7 +68,7 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
     return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
 }
 
-bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+static bool open_named_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     const char *device = options->device ? options->device : "auto";
     if (options->threads < 0 || options->threads > EY_MAX_THREADS)
@@ -79,6 +79,14 @@ bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey
     if (strcmp(device, "cuda") == 0) return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
     if (strcmp(device, "auto") == 0) return open_best_backend(engine, options, e);
     return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref", device);
+}
+
+bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    double start = seconds_now();
+    bool ok = open_named_backend(engine, options, e);
+    engine->device_seconds = seconds_now() - start;
+    return ok;
 }
 
 /* Steps of one row of each of n requests are written down once, where that makes them faster. */
@@ -220,6 +228,8 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .kv_bytes = engine->plan.bytes[PLAN_KV],
         .workspace_bytes = workspace_bytes(&engine->plan),
         .load_seconds = engine->load_seconds,
+        .device_seconds = engine->device_seconds,
+        .device_bytes = engine->facts.card ? engine->plan.allocated : 0,
     };
 }
 

@@ -47,7 +47,7 @@ struct ey_engine {
     struct pool *pool;
     struct backend *be;
     ey_budget *budget; /* borrowed */
-    double load_seconds;
+    double load_seconds, device_seconds;
 
     /* limits */
     int max_model_len, max_blocks, max_num_seqs, max_num_queued, max_images, max_unread;

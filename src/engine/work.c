@@ -57,3 +57,15 @@ bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *e)
     pthread_mutex_unlock(&engine->device);
     return ok;
 }
+
+bool ey_device_memory(ey_engine *engine, uint64_t *used, uint64_t *total)
+{
+    struct cuda_facts facts;
+    if (!engine->facts.card) return false;
+    pthread_mutex_lock(&engine->device);
+    engine->be->ops->attach(engine->be);
+    bool ok = backend_cuda_facts(engine->be, &facts, NULL);
+    pthread_mutex_unlock(&engine->device);
+    if (ok) *used = facts.total - facts.free, *total = facts.total;
+    return ok;
+}

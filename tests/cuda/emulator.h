@@ -159,11 +159,15 @@ static inline uint32_t shuffled(uint32_t v, int from_lane)
 /* ---- what the compiler of kernels has built in ---- */
 
 /* no race, and so not to be looked at for one */
-#define EMULATED_ATOMIC __attribute__((no_sanitize("thread")))
+#ifdef __clang__
+#define EMULATED_ATOMIC __attribute__((noinline, disable_sanitizer_instrumentation))
+#else
+#define EMULATED_ATOMIC __attribute__((noinline, no_sanitize("thread")))
+#endif
 
 static inline void __syncthreads(void) { emulator::block_barrier(); }
 static inline void __syncwarp(unsigned = 0xffffffffu) { emulator::meet(emulator::MEET_SYNC, nullptr); }
-EMULATED_ATOMIC static inline void __threadfence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+[[maybe_unused]] EMULATED_ATOMIC static void __threadfence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 template <typename T> static inline T __ldg(const T *p) { return *p; }
 
@@ -212,7 +216,7 @@ EMULATED_MIN_MAX(double)
 #undef EMULATED_MIN_MAX
 
 /* Sets *p to change(*p) as one step; gives the value before. */
-template <typename T, typename Change> EMULATED_ATOMIC static inline T emulated_atomic(T *p, Change change)
+template <typename T, typename Change> EMULATED_ATOMIC static T emulated_atomic(T *p, Change change)
 {
     T before, after;
     __atomic_load(p, &before, __ATOMIC_RELAXED);

@@ -1,8 +1,8 @@
 /* Compares a backend with the reference's stored outputs (tests/golden/README.md), case by case:
  *     test_golden NAME CHECKPOINT DEVICE [STEP]        (every STEP-th case)
  * ids, positions and patches must be equal. `ref`: features 1e-4 relative, logits 1e-3 absolute. Other devices compute with
- * BF16 activations: features 2e-2 relative (a card: 1e-2), KL divergence of next-token distributions below 1e-3 (a card: 2e-3). Greedy ids identical, but for
- * a step whose two best logits the reference itself has closer than the device's tolerance (named when it happens). */
+ * BF16 activations, and are held to relative features and the KL divergence of next-token distributions (the table below). Greedy ids
+ * identical, but for a step whose two best logits the reference itself has closer than the device's tolerance (named when it happens). */
 #include <math.h>
 #include <openssl/sha.h>
 #include <setjmp.h>
@@ -17,11 +17,22 @@
 #include "engine/engine_internal.h"
 #include "engine/ready_prompt.h"
 
-/* What a device is held to. */
+/* What a device is held to: the first row of its name, this golden (NULL: any) and a lever that it was opened with (NULL: whatever they are).
+ * tests/golden/README.md says where the card's come from. */
 static const struct tolerance {
-    const char *device;
+    const char *device, *golden, *lever;
     double features, logits, kl, tie;
-} tolerances[] = {{"ref", 1e-4, 1e-3, 1e-3, 2e-3}, {"cpu", 2e-2, INFINITY, 1e-3, 0.1}, {"cuda", 1e-2, INFINITY, 2e-3, 0.1}};
+} tolerances[] = {
+    {"ref", NULL, NULL, 1e-4, 1e-3, 1e-3, 2e-3},
+    {"cpu", NULL, NULL, 2e-2, INFINITY, 1e-3, 0.1},
+    /* e4m3 keys and values keep 3 bits of mantissa, int8 rows of the head 7: coarse by choice, and a tiny random model has neither the width nor
+     * the sure answers that make it small in a real one */
+    {"cuda", NULL, "fp8", 1e-2, INFINITY, 5e-2, 0.5},
+    {"cuda", NULL, "8bit", 1e-2, INFINITY, 5e-2, 0.5},
+    /* transformers in BF16 is itself 6.1 % off in this model's features (tools/golden/bf16_error.py); 3 % are rounding, not a bug */
+    {"cuda", "demo", NULL, 4e-2, INFINITY, 2e-3, 0.1},
+    {"cuda", NULL, NULL, 1e-2, INFINITY, 2e-3, 0.1},
+};
 /* "cpu:avx2" is the cpu device with instruction sets up to AVX2; "cuda:eager,fp8,8bit,streamed" a card with what is listed. */
 
 static struct {
@@ -258,10 +269,13 @@ static void run_case(void **state)
     free_conversation(&conversation);
 }
 
-static const struct tolerance *tolerance_of(const char *device)
+/* levers: the device as it was asked for, "cuda:fp8". */
+static const struct tolerance *tolerance_of(const char *device, const char *golden_name, const char *levers)
 {
-    for (size_t i = 0; i < sizeof(tolerances) / sizeof(tolerances[0]); i++)
-        if (strcmp(tolerances[i].device, device) == 0) return &tolerances[i];
+    for (size_t i = 0; i < sizeof(tolerances) / sizeof(tolerances[0]); i++) {
+        const struct tolerance *t = &tolerances[i];
+        if (strcmp(t->device, device) == 0 && (!t->golden || strcmp(t->golden, golden_name) == 0) && (!t->lever || strstr(levers, t->lever))) return t;
+    }
     return NULL;
 }
 
@@ -281,7 +295,7 @@ static bool open_golden(const char *name, const char *checkpoint, const char *de
     options.model = checkpoint, options.device = device;
     if (strncmp(device, "cpu:", 4) == 0) options.device = "cpu", options.cpu_mask = device + 4;
     if (strncmp(device, "cuda", 4) == 0) choose_card_options(&options, device);
-    golden.tolerance = tolerance_of(options.device);
+    golden.tolerance = tolerance_of(options.device, name, device);
     if (!golden.tolerance) return ey_fail(e, EY_BAD_REQUEST, "no tolerance for device %s", device);
     snprintf(path, sizeof(path), "tests/golden/%s.json", name);
     if (!(golden.head = json_parse_file(path, EY_IO, e))) return false;

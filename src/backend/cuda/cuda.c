@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/cuda/images.h"
+#include "backend/cuda/limits_shape.h"
 
 /* ---- errors ---- */
 
@@ -256,37 +257,45 @@ static bool finish(struct backend *be, ey_err *e)
 
 /* ---- limits of the card ---- */
 
-enum { MEASURE_BYTES = 512 << 20, MEASURE_TIMES = 4, MEASURE_ROUNDS = 5 };
+enum { MEASURE_BYTES = 512 << 20, MEASURE_TIMES = 4, MEASURE_ROUNDS = 5, PEAK_TIMES = 4096 };
 
-static bool timed_read(struct cuda *c, const struct read_args *a, CUevent start, CUevent end, double *seconds)
+static bool timed_launch(struct cuda *c, const struct launch *l, const void *args, double *seconds)
 {
-    struct launch l = {"read_memory", {(unsigned)c->sm_count * 8, 1, 1}, 256, 0};
+    CUevent start = NULL, end = NULL;
     float ms = 0;
-    bool ok = cuda_check(c, c->driver.event_record(start, c->stream), "timing");
-    cuda_launch(c, &l, a);
+    bool ok = cuda_check(c, c->driver.event_create(&start, CU_EVENT_DEFAULT), "timing") && cuda_check(c, c->driver.event_create(&end, CU_EVENT_DEFAULT), "timing") &&
+              cuda_check(c, c->driver.event_record(start, c->stream), "timing");
+    if (ok) cuda_launch(c, l, args);
     ok = ok && cuda_check(c, c->driver.event_record(end, c->stream), "timing") && cuda_check(c, c->driver.event_sync(end), "timing") &&
          cuda_check(c, c->driver.event_seconds(&ms, start, end), "timing");
+    if (start) c->driver.event_destroy(start);
+    if (end) c->driver.event_destroy(end);
     *seconds = ms * 1e-3;
     return ok && ms > 0;
 }
 
-/* Reads the arena, which is there anyway; what the matrix unit can do is not measured. */
+/* The best of a few rounds of `work` each. */
+static double best_rate(struct cuda *c, const struct launch *l, const void *args, double work)
+{
+    double best = 0, seconds;
+    for (int i = 0; i < MEASURE_ROUNDS && timed_launch(c, l, args, &seconds); i++)
+        if (work / seconds > best) best = work / seconds;
+    return best;
+}
+
+/* Reads the arena, which is there anyway. */
 static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
-    CUevent start = NULL, end = NULL;
-    double best = 0, seconds;
+    uint32_t *out = (uint32_t *)(void *)c->scratch[SCRATCH_PART];
     size_t bytes = c->arena_size < MEASURE_BYTES ? c->arena_size / 16 * 16 : MEASURE_BYTES;
-    *read = *flops = 0;
-    if (!c->arena || !bytes) return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card yet");
-    struct read_args a = {c->arena, (uint32_t *)(void *)c->scratch[SCRATCH_PART], (int64_t)bytes, MEASURE_TIMES};
-    bool ok = cuda_check(c, c->driver.event_create(&start, CU_EVENT_DEFAULT), "timing") && cuda_check(c, c->driver.event_create(&end, CU_EVENT_DEFAULT), "timing");
-    for (int i = 0; ok && i < MEASURE_ROUNDS; i++)
-        if ((ok = timed_read(c, &a, start, end, &seconds)) && (double)bytes * MEASURE_TIMES / seconds > best) best = (double)bytes * MEASURE_TIMES / seconds;
-    if (start) c->driver.event_destroy(start);
-    if (end) c->driver.event_destroy(end);
-    *read = best;
-    return finish(be, e) && ok;
+    struct launch reading = read_launch(c->sm_count), peak = peak_launch(c->sm_count);
+    if (!c->arena || !bytes || !out) return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card yet");
+    const struct read_args r = {c->arena, out, (int64_t)bytes, MEASURE_TIMES};
+    const struct peak_args p = {out, PEAK_TIMES};
+    *read = best_rate(c, &reading, &r, (double)bytes * MEASURE_TIMES);
+    *flops = best_rate(c, &peak, &p, peak_flops(&peak, PEAK_TIMES));
+    return finish(be, e);
 }
 
 /* ---- the table ---- */

@@ -17,9 +17,32 @@
     T(128x64, 4, 1, 1, 2, 8, 3, 4, 3) \
     T(32x64, 1, 1, 4, 2, 8, 2, 4, 1)
 
+/* The tiles of cards of compute capability 9.0 (gemm_sm90.cu): T(name, tiles of 64 rows of each of two warpgroups, tiles of 8 tokens). Their rings
+ * take what a block may have there. */
+#define EY_GEMM_WIDE_TILES(T) \
+    T(256x128, 2, 16) \
+    T(256x112, 2, 14) \
+    T(128x256, 1, 32) \
+    T(128x224, 1, 28) \
+    T(128x200, 1, 25) \
+    T(128x160, 1, 20) \
+    T(128x136, 1, 17) \
+    T(128x104, 1, 13) \
+    T(128x64, 1, 8)
+
+enum { GEMM_WIDE_THREADS = 256, GEMM_WIDE_SHARED = 227 << 10, GEMM_WIDE_MOST_STAGES = 6 };
+#define EY_GEMM_WIDE_STAGE(m, n, fp8) ((m) * ((fp8) ? 8192 : 16384) + (n) * 1024)
+#define EY_GEMM_WIDE_STAGES(m, n, fp8) \
+    (GEMM_WIDE_SHARED / EY_GEMM_WIDE_STAGE(m, n, fp8) < GEMM_WIDE_MOST_STAGES ? GEMM_WIDE_SHARED / EY_GEMM_WIDE_STAGE(m, n, fp8) : GEMM_WIDE_MOST_STAGES)
+
 enum gemm_tile_kind {
 #define EY_GEMM_KIND(name, ...) GEMM_##name,
+#define EY_GEMM_WIDE_KIND(name, ...) GEMM_SM90_##name,
     EY_GEMM_TILES(EY_GEMM_KIND)
+    GEMM_PORTABLE_TILES,
+    GEMM_BEFORE_WIDE = GEMM_PORTABLE_TILES - 1,
+    EY_GEMM_WIDE_TILES(EY_GEMM_WIDE_KIND)
+#undef EY_GEMM_WIDE_KIND
 #undef EY_GEMM_KIND
     GEMM_TILES
 };
@@ -42,7 +65,11 @@ static inline const struct gemm_tile *gemm_tile(enum gemm_tile_kind kind)
 #define EY_GEMM_TILE(name, rw, tw, kw, m, n, stages_fp8, stages_bf16, blocks) \
     {"gemm_fp8_" #name, "gemm_bf16_" #name, EY_GEMM_ROWS(rw, m), EY_GEMM_TOKENS(tw, n), 32 * (rw) * (tw) * (kw), \
      EY_GEMM_SHARED(rw, tw, kw, m, n, stages_fp8, 1), EY_GEMM_SHARED(rw, tw, kw, m, n, stages_bf16, 0)},
-    static const struct gemm_tile tiles[GEMM_TILES] = {EY_GEMM_TILES(EY_GEMM_TILE)};
+#define EY_GEMM_WIDE_TILE(name, m, n) \
+    {"gemm_sm90_fp8_" #name, "gemm_sm90_bf16_" #name, 128 * (m), 8 * (n), GEMM_WIDE_THREADS, \
+     EY_GEMM_WIDE_STAGES(m, n, 1) * EY_GEMM_WIDE_STAGE(m, n, 1), EY_GEMM_WIDE_STAGES(m, n, 0) * EY_GEMM_WIDE_STAGE(m, n, 0)},
+    static const struct gemm_tile tiles[GEMM_TILES] = {EY_GEMM_TILES(EY_GEMM_TILE) EY_GEMM_WIDE_TILES(EY_GEMM_WIDE_TILE)};
+#undef EY_GEMM_WIDE_TILE
 #undef EY_GEMM_TILE
 #undef EY_GEMM_SHARED
 #undef EY_GEMM_TOKENS

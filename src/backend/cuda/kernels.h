@@ -271,6 +271,12 @@ struct candidates_args {
     int32_t n, vocabulary, parts;
 };
 
+/* `times` rounds of matrix products by every warp. */
+struct peak_args {
+    uint32_t *out;
+    int32_t times;
+};
+
 /* Reads `bytes` (a multiple of 16) `times` times and leaves one number, so that nothing is left out: the card's read bandwidth. */
 struct read_args {
     const void *data;

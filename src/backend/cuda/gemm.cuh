@@ -1,0 +1,235 @@
+/* What the matrix products of many tokens have in common (gemm.cu, gemm_sm90.cu): where a tile lies, the block scales, and how sums that lie in
+ * shared memory become results. S is a kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged together,
+ * staged_row floats apart. */
+#ifndef EY_CUDA_GEMM_CUH
+#define EY_CUDA_GEMM_CUH
+
+#include "backend/cuda/gemm_shape.h"
+#include "backend/cuda/ptx.cuh"
+
+/* Where a tile lies: its matrices (two of them taken in turns for gate and up, otherwise twice the same), and its first row in
+ * blocks of 16 and first token. */
+struct gemm_place {
+    const uint8_t *w[2];
+    const float *scale[2];
+    int segment, first_block, blocks, paired, first_token, n_chunks;
+};
+
+template <class S> EY_DEVICE struct gemm_place gemm_place_of(const struct linear_args &a, int tile)
+{
+    struct gemm_place p;
+    int tokens = (a.n + S::tokens - 1) / S::tokens;
+    int row_tiles = (int)gridDim.x / tokens;
+    int band = tile / (GEMM_BAND * row_tiles), in_band = tile - band * GEMM_BAND * row_tiles;
+    int width = min((int)GEMM_BAND, tokens - band * GEMM_BAND);
+    int row_tile = in_band / width;
+    p.first_token = (band * GEMM_BAND + in_band - row_tile * width) * S::tokens;
+    p.paired = a.out == OUT_SILU;
+    p.segment = 0;
+    if (!p.paired)
+        while (row_tile * S::rows >= a.segment[p.segment].w.rows) {
+            row_tile -= (a.segment[p.segment].w.rows + S::rows - 1) / S::rows;
+            p.segment++;
+        }
+    p.first_block = row_tile * (p.paired ? S::rows / 2 : S::rows) / PACK_ROWS;
+    for (int i = 0; i < 2; i++) {
+        const struct dev_matrix &w = a.segment[p.segment + (p.paired ? i : 0)].w;
+        p.w[i] = (const uint8_t *)w.data;
+        p.scale[i] = w.scale;
+    }
+    p.blocks = (a.segment[p.segment].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+    p.n_chunks = (int)packed_chunks((int64_t)a.k * (S::fp8 ? 1 : 2));
+    return p;
+}
+
+/* ---- block scales ----
+ *
+ * Sums are kept in units of the scale of the block that is being added: one set of accumulators is enough, and they are multiplied by
+ * before / next at each 128 columns. A block whose scale is (nearly) zero counts as zeros and leaves the unit as it was. */
+struct unit_scale {
+    float unit, next; /* next: of the block to come, read early */
+    uint32_t factor;  /* of the weights of this block */
+};
+
+EY_DEVICE float scale_at(const float *row, int block, int n_blocks)
+{
+    return block < n_blocks ? __ldg(row + block) : 0.f;
+}
+
+/* Enters the next block; what the sums have to be multiplied by. */
+EY_DEVICE float next_unit(struct unit_scale *s)
+{
+    float before = s->unit;
+    if (fabsf(s->next) < 1e-30f) {
+        s->factor = 0;
+        return 1.f;
+    }
+    s->factor = E4M3_FACTOR;
+    s->unit = s->next;
+    return __fdividef(before, s->unit);
+}
+
+/* ---- results ---- */
+
+EY_DEVICE float silu(float v)
+{
+    return __fdividef(v, 1.f + exp2_fast(-1.44269504f * v));
+}
+
+/* 0.5·v·(1 + tanh(u)) is v / (1 + exp(-2u)) */
+EY_DEVICE float gelu_tanh(float v)
+{
+    float u = 0.797884561f * (v + 0.044715f * v * v * v);
+    return __fdividef(v, 1.f + exp2_fast(-2.f * 1.44269504f * u));
+}
+
+EY_DEVICE float gelu_erf(float v)
+{
+    return 0.5f * v * (1.f + erff(v * 0.707106781f));
+}
+
+EY_DEVICE float activated(float v, int out)
+{
+    if (out == OUT_GELU_TANH) return gelu_tanh(v);
+    return out == OUT_GELU_ERF ? gelu_erf(v) : v;
+}
+
+/* ---- results: shared → global, 4 consecutive rows of a token at a time ---- */
+
+/* Where a team of threads finds sums of warp_rows rows, from row `first_row` of the matrix on, of `n_tokens` tokens from `first_token` on. Gate
+ * and up are staged in turns of 16 rows and make half as many results. */
+struct gemm_staged {
+    float *sums;
+    int copies, first_row, first_token, n_tokens;
+};
+
+/* A thread's part of them: always the same rows, every `step`-th token. */
+struct gemm_quads {
+    int token, step, row, n; /* n: rows that there are, 4 but at the matrix's end */
+};
+
+template <class S>
+EY_DEVICE struct gemm_quads quads_of(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+{
+    struct gemm_quads q;
+    int across = S::warp_rows / 4 >> p.paired, shift = (S::warp_rows == 256 ? 6 : S::warp_rows == 128 ? 5 : S::warp_rows == 64 ? 4 : 3) - p.paired;
+    q.token = member >> shift;
+    q.step = team >> shift;
+    q.row = (member & (across - 1)) * 4;
+    q.n = min(4, a.segment[p.segment].w.rows - s.first_row - q.row);
+    return q;
+}
+
+EY_DEVICE float4 load_floats(const float *y, int n)
+{
+    if (n == 4 && (uintptr_t)y % 16 == 0) return *(const float4 *)y;
+    return make_float4(y[0], n > 1 ? y[1] : 0, n > 2 ? y[2] : 0, n > 3 ? y[3] : 0);
+}
+
+EY_DEVICE void store_floats(float *y, const float v[4], int n)
+{
+    if (n == 4 && (uintptr_t)y % 16 == 0) {
+        *(float4 *)y = make_float4(v[0], v[1], v[2], v[3]);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (e < n) y[e] = v[e];
+}
+
+EY_DEVICE void store_bf16(bf16 *y, const float v[4], int n)
+{
+    uint2 pairs = make_uint2(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]));
+    if (n == 4 && (uintptr_t)y % 8 == 0) {
+        *(uint2 *)y = pairs;
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (e < n) y[e] = (bf16)((e < 2 ? pairs.x : pairs.y) >> (e % 2 * 16));
+}
+
+/* Adds what y held before to the sums: many loads under way at once, since the warps are too few to hide one each. */
+template <class S>
+EY_DEVICE void add_before(const struct linear_args &a, const struct linear_segment &segment, const struct gemm_staged &s, const struct gemm_quads &q)
+{
+    enum { AT_ONCE = 8 };
+    for (int from = q.token; from < s.n_tokens; from += AT_ONCE * q.step) {
+        float4 old[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int token = min(from + i * q.step, min(s.n_tokens, a.n - s.first_token) - 1);
+            old[i] = load_floats((const float *)segment.y + (int64_t)(s.first_token + token) * segment.ldy + s.first_row + q.row, q.n);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            float4 *sum = (float4 *)(s.sums + (from + i * q.step) * S::staged_row + q.row);
+            if (from + i * q.step < s.n_tokens) *sum = make_float4(sum->x + old[i].x, sum->y + old[i].y, sum->z + old[i].z, sum->w + old[i].w);
+        }
+    }
+}
+
+/* 4 sums of one token, added up over the copies. */
+template <class S> EY_DEVICE void staged_sums(float v[4], const struct gemm_staged &s, int token, int row)
+{
+    const float *from = s.sums + token * S::staged_row + row;
+    float4 sum = *(const float4 *)from;
+    for (int c = 1; c < s.copies; c++) {
+        float4 more = *(const float4 *)(from + c * S::warp_tokens * S::staged_row);
+        sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
+    }
+    v[0] = sum.x;
+    v[1] = sum.y;
+    v[2] = sum.z;
+    v[3] = sum.w;
+}
+
+/* What y gets of 4 rows of one token. */
+template <class S>
+EY_DEVICE void results(float v[4], const struct gemm_place &p, const struct gemm_staged &s, int token, int row, const float bias[4], int out)
+{
+    if (p.paired) {
+        float up[4];
+        int gate_row = row / PACK_ROWS * 2 * PACK_ROWS + row % PACK_ROWS;
+        staged_sums<S>(v, s, token, gate_row);
+        staged_sums<S>(up, s, token, gate_row + PACK_ROWS);
+#pragma unroll
+        for (int e = 0; e < 4; e++) v[e] = silu(v[e]) * up[e];
+    } else {
+        staged_sums<S>(v, s, token, row);
+#pragma unroll
+        for (int e = 0; e < 4; e++) v[e] = activated(v[e] + bias[e], out);
+    }
+}
+
+template <class S>
+EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+{
+    enum { AT_ONCE = 4 };
+    const struct linear_segment &segment = a.segment[p.segment];
+    const struct gemm_quads q = quads_of<S>(a, p, s, member, team);
+    float bias[4] = {0, 0, 0, 0};
+    if (q.n <= 0 || s.first_token >= a.n) return;
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (segment.bias && !p.paired && e < q.n) bias[e] = __ldg(segment.bias + s.first_row + q.row + e);
+    if (a.out == OUT_ADD) add_before<S>(a, segment, s, q);
+    for (int from = q.token; from < s.n_tokens; from += AT_ONCE * q.step) {
+        float v[AT_ONCE][4];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (from + i * q.step < s.n_tokens) results<S>(v[i], p, s, from + i * q.step, q.row, bias, a.out);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int token = from + i * q.step;
+            int64_t to = (int64_t)(s.first_token + token) * segment.ldy + s.first_row + q.row;
+            if (token >= s.n_tokens || s.first_token + token >= a.n) break;
+            if (a.out == OUT_ADD || a.out == OUT_F32)
+                store_floats((float *)segment.y + to, v[i], q.n);
+            else
+                store_bf16((bf16 *)segment.y + to, v[i], q.n);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* All prompts are put to the engine at once; what counts is the time between the last one's first token and the first one's last, in which all
+ * of them decode. */
+#include "cli/bench_streams.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "cli/cancel.h"
+
+enum { FIRST_ID = 100, ID_STEP = 37, LEAST_VOCABULARY = 1024, MAX_SAMPLES = 1 << 16 };
+
+struct stream {
+    ey_ticket *ticket;
+    double started, first, end;
+    int tokens;
+};
+
+/* How many tokens there were at what time. */
+struct history {
+    double time[MAX_SAMPLES];
+    uint64_t tokens[MAX_SAMPLES];
+    int n;
+};
+
+/* Ids that differ from prompt to prompt, so that nothing is shared. */
+static void fill_ids(int *ids, int depth, int stream, int vocabulary)
+{
+    int most = vocabulary < LEAST_VOCABULARY ? vocabulary : vocabulary - FIRST_ID;
+    for (int i = 0; i < depth; i++) ids[i] = (vocabulary < LEAST_VOCABULARY ? 0 : FIRST_ID) + (int)(((int64_t)i * ID_STEP + 1009 * (stream + 1)) % most) % most;
+}
+
+static bool start_stream(ey_engine *engine, struct stream *s, const int *ids, int depth, int tokens, ey_err *e)
+{
+    ey_request request = ey_request_defaults();
+    ey_prompt *prompt = NULL;
+    request.ids = ids, request.n_ids = (size_t)depth, request.max_tokens = tokens, request.ignore_eos = true, request.fresh = true;
+    bool ok = ey_prepare(engine, &request, &prompt, e);
+    s->started = seconds_now();
+    ok = ok && ey_start(engine, prompt, &request, &s->ticket, e);
+    ey_prompt_free(&prompt);
+    return ok;
+}
+
+/* Fetches what there is; true: some go on. */
+static bool read_streams(struct stream *s, int n)
+{
+    bool more = false;
+    for (int i = 0; i < n; i++) {
+        ey_event event = {0};
+        if (cancel_asked()) ey_cancel(s[i].ticket);
+        while (s[i].end <= 0 && (ey_next(s[i].ticket, 0, &event), event.type != EY_EVENT_NONE))
+            if (event.type == EY_EVENT_DONE) s[i].end = seconds_now();
+        more |= s[i].end <= 0;
+    }
+    return more;
+}
+
+static void watch(const ey_engine *engine, struct stream *s, int n, struct history *h)
+{
+    const struct timespec pause = {0, 200000};
+    while (read_streams(s, n)) {
+        if (h->n < MAX_SAMPLES) h->time[h->n] = seconds_now(), h->tokens[h->n++] = ey_engine_stats(engine).generated_tokens;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static double tokens_at(const struct history *h, double time)
+{
+    for (int i = 1; i < h->n; i++) {
+        if (h->time[i] < time) continue;
+        double part = (time - h->time[i - 1]) / (h->time[i] - h->time[i - 1]);
+        return (double)h->tokens[i - 1] + part * (double)(h->tokens[i] - h->tokens[i - 1]);
+    }
+    return h->n ? (double)h->tokens[h->n - 1] : 0;
+}
+
+/* Ends all of them; false: one failed. */
+static bool collect(struct stream *s, int n, double *prefill, ey_err *e)
+{
+    bool ok = true;
+    for (int i = 0; i < n; i++) {
+        ey_answer a = {0};
+        if (!s[i].ticket) continue;
+        ey_err failed = {0};
+        if (!ey_collect(&s[i].ticket, &a, &failed) && ok) *e = failed, ok = false;
+        s[i].tokens = a.completion_tokens;
+        s[i].first = s[i].started + a.queue_seconds + a.vision_seconds + a.prefill_seconds;
+        s[i].end = s[i].first + a.decode_seconds;
+        if (i == 0) *prefill = a.prefill_seconds;
+        ey_answer_free(&a);
+    }
+    return ok;
+}
+
+bool bench_streams(ey_engine *engine, int n, int depth, int tokens, struct streams_rate *out, ey_err *e)
+{
+    static struct stream s[BENCH_STREAMS];
+    struct history *h = calloc(1, sizeof(*h));
+    int *ids = malloc((size_t)depth * sizeof(*ids) + 1), vocabulary = ey_engine_describe(engine).vocabulary;
+    bool ok = (h && ids) || (*e = (ey_err){.code = EY_NO_MEMORY, .text = "no memory for the bench"}, false);
+    for (int i = 0; i < n; i++) s[i] = (struct stream){0};
+    for (int i = 0; ok && i < n; i++) {
+        fill_ids(ids, depth, i, vocabulary);
+        ok = start_stream(engine, &s[i], ids, depth, tokens, e);
+    }
+    if (ok) watch(engine, s, n, h);
+    ok = collect(s, n, &out->prefill_seconds, e) && ok;
+    double first = 0, last = 0;
+    for (int i = 0; i < n; i++) {
+        if (s[i].first > first) first = s[i].first;
+        if (!i || s[i].end < last) last = s[i].end;
+    }
+    if (ok) out->seconds = last - first, out->tokens = tokens_at(h, last) - tokens_at(h, first);
+    free(h);
+    free(ids);
+    return ok;
+}
