@@ -83,6 +83,9 @@ typedef struct ey_plan ey_plan;
 /* Told once while a model is opened: what will be allocated, before anything is; also when that does not fit. */
 typedef void ey_planned_fn(void *user, const ey_plan *plan);
 
+/* Something that the user of an engine should know and that is no error, in one sentence. */
+typedef void ey_notice_fn(void *user, const char *text);
+
 typedef struct {
     const char *model;   /* checkpoint directory, or a repository name found in the Hugging Face cache */
     const char *device;  /* "auto", "cuda", "cpu" or "ref" */
@@ -111,6 +114,8 @@ typedef struct {
     void *progress_user;
     ey_planned_fn *planned;
     void *planned_user;
+    ey_notice_fn *notice; /* while the model is opened */
+    void *notice_user;
 } ey_engine_options;
 
 ey_engine_options ey_engine_defaults(void);
@@ -178,8 +183,55 @@ bool ey_plan_make(const ey_engine_options *options, ey_plan *plan, ey_err *err);
 /* A card's memory in use now, by everybody, and all of it; false: the engine has no card. */
 bool ey_device_memory(ey_engine *engine, uint64_t *used, uint64_t *total);
 
+/* What was seen of the card's memory. Under Windows the system may move parts of it to the computer's own, now or later and without a word: then all is
+ * well but slow. */
+typedef struct {
+    bool known;                    /* false: never looked at, or no card; all else is 0 */
+    bool spilled;                  /* some of it is far slower to read than the card's own memory */
+    uint64_t planned_bytes, budget_bytes;
+    uint64_t total_bytes, free_bytes; /* of the card, by all who use it */
+    uint64_t held_bytes, spilled_bytes; /* by the engine, beside its context; and what of it is slow */
+    double bytes_per_second;       /* reads: the usual slice; */
+    double spilled_bytes_per_second; /* those that are slow; */
+    double usual_bytes_per_second, start_bytes_per_second; /* what they were held against; after loading; */
+    double rated_bytes_per_second; /* and by the memory's clock and width, 0 where they are not known */
+    double age_seconds;
+} ey_memory;
+
+/* Looks now: reads all of it once, in slices between which requests go on. Any thread may call; true without a card, with nothing known. */
+bool ey_probe_memory(ey_engine *engine, ey_memory *out, ey_err *err);
+/* What was seen last: after loading, or by the last call of ey_probe_memory. */
+ey_memory ey_last_memory(ey_engine *engine);
+/* The sentence that says that memory has spilled, and what to do; false: it has not. */
+bool ey_memory_warning(const ey_memory *memory, char *text, size_t size);
+
 /* Facts of an open engine; the strings live as long as the engine. */
 ey_engine_info ey_engine_describe(const ey_engine *engine);
+
+/* ---- doctor -------------------------------------------------------------------------------------- */
+
+typedef enum { EY_FINDING_GOOD, EY_FINDING_NOTE, EY_FINDING_WARNING, EY_FINDING_BAD } ey_finding_level;
+
+typedef struct {
+    char name[32];     /* "card_memory": for programs */
+    ey_finding_level level;
+    char text[512];    /* what was found */
+    char remedy[256];  /* what helps; "": nothing needs to */
+    double value;      /* the number in it … */
+    const char *unit;  /* … "bytes", "bytes/s"; "": none */
+} ey_finding;
+
+enum { EY_MAX_FINDINGS = 128 };
+
+typedef struct {
+    ey_finding findings[EY_MAX_FINDINGS];
+    size_t n;
+    bool usable; /* something can be run: the model of the options where they name one */
+} ey_diagnosis;
+
+/* What this machine has for running models, what is wrong and what helps: the card, who holds its memory and how fast that is, the processor, memory,
+ * disks. Of the options count the model (NULL: none is planned) and the device. `kernels`: the card's kernels are tried again, and each is told. */
+void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels);
 
 /* ---- grammars ------------------------------------------------------------------------------------ */
 
@@ -394,6 +446,7 @@ typedef struct {
     uint64_t image_bytes;          /* of the image cache in all */
     /* since the start */
     uint64_t prompt_tokens, cached_tokens, generated_tokens, preemptions, steps;
+    uint64_t steps_ahead; /* of them, those that were enqueued before the tokens of the one before were known */
     uint64_t images, images_cached, tower_runs;
     uint64_t finished_stop, finished_length, finished_cancelled, failed;
     double vision_seconds, step_seconds; /* the device was busy for */

@@ -113,6 +113,13 @@ struct scored_token {
     int32_t id; /* -1: there are fewer tokens */
 };
 
+/* How a row's next token is drawn: the sampler's options that the device knows, and its random number. */
+struct token_draw {
+    uint64_t seed, step;
+    float temperature, top_p, min_p; /* temperature 0: the best */
+    int top_k;                       /* 1 .. BEST_LOGITS */
+};
+
 struct best_logits {
     struct scored_token token[BEST_LOGITS]; /* the best first, the lower id first among equals */
     float log_sum;                          /* log of the sum of exp of all logits */
@@ -128,6 +135,8 @@ struct backend_ops {
     void (*destroy)(struct backend *be);
     /* The calling thread will use the backend (one at a time does); NULL: any may. The one that made it need not ask. */
     void (*attach)(struct backend *be);
+    /* False: its kernels do not take such a model, and *e says why. NULL: they take any. */
+    bool (*check_shapes)(const struct text_shape *text, const struct vision_shape *vision, ey_err *e);
     /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
     size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
     bool (*reserve)(struct backend *be, const struct backend_limits *limits, ey_err *e);
@@ -157,6 +166,15 @@ struct backend_ops {
     bool (*record_end)(struct backend *be, ey_err *e);
     /* Runs the step that was written down for such a batch, with logits of each row. False: none was. */
     bool (*replay)(struct backend *be, const struct batch *batch, int n_out);
+    /* Behind a replayed step that is under way, the next of the same rows: each goes on with a token that the device draws from the logits of
+     * the step under way (batch->token is not looked at). The host draws too, and takes this step's results only where both agree. */
+    bool (*replay_next)(struct backend *be, const struct batch *batch, const struct token_draw *draws);
+    /* Waits for the step before the one that replay_next() put behind it; best() is then of that one. */
+    bool (*finish_one)(struct backend *be, ey_err *e);
+    /* That next step is the step under way from here on, and should have gone on with these tokens. */
+    void (*take_next)(struct backend *be, const int32_t *token, int n);
+    /* Whether it did; after finish() or finish_one(). Also true of a step that was not put behind another. */
+    bool (*was_right)(struct backend *be);
 
     /* ---- decoder (spec 3) ---- */
     /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
@@ -224,9 +242,37 @@ bool backend_cuda_create_planned(struct backend **be, ey_err *e);
 /* The card's memory as it is now, this process's context in it. */
 struct cuda_facts {
     char name[160];
+    char bus[32]; /* where it is plugged in; "": not known */
     uint64_t total, free;
     int sm_count, capability;
+    double rated_reads; /* bytes a second by its clock and width; 0: not known */
 };
 bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err *e);
+
+/* Bytes of the arena, and the time that reading a slice of it takes. Nothing of a step under way is disturbed but its time. */
+size_t backend_cuda_held(const struct backend *be);
+bool backend_cuda_read_slice(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e);
+
+/* The trial of a card's kernels, family by family, against loops on the host. */
+enum { KERNEL_FAMILIES_MAX = 64 };
+
+struct kernel_verdict {
+    char name[32];
+    float error;         /* relative, root mean square; infinite: no number came */
+    bool absent;         /* not of this kind of card */
+    bool tried, failed;
+    const char *instead; /* what is used where it failed; NULL: nothing can be */
+};
+
+struct kernel_report {
+    struct kernel_verdict family[KERNEL_FAMILIES_MAX];
+    int n, n_failed;
+    bool cached;    /* held before, on a card of this kind, with this build */
+    double seconds; /* that it took */
+};
+
+/* Before anything is allocated: what failed on cards like this one is not used from here on. `again`: tried again, whatever is known. False: the card
+ * cannot be used. */
+bool backend_cuda_check(struct backend *be, bool again, struct kernel_report *out, ey_err *e);
 
 #endif

@@ -73,6 +73,11 @@ static const struct command commands[] = {
      "the same run: reading memory for decode, multiply-adds for vision and prefill.\n"},
     {"tokenize", TOKENIZE, cmd_tokenize, "TEXT", "the tokens of a text, one a line",
      "TEXT may be - for standard input. Each line is an id, a tab and the token's text as a JSON string.\n"},
+    {"doctor", DOCTOR, cmd_doctor, "", "what this machine has for models, what is wrong with it, and what helps",
+     "The card, who holds its memory and how fast that is read, the processor, memory, disks, WSL2; with --model also\n"
+     "whether that model would start. The exit status is 0 when something can be run, or the model that was named.\n"
+     "\n"
+     "  eyelet doctor --model Qwen/Qwen3-VL-4B-Instruct-FP8\n"},
     {"list", LIST, cmd_list, "", "the models in the Hugging Face cache",
      "The cache is $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else\n"
      "~/.cache/huggingface/hub.\n"},

@@ -22,5 +22,6 @@ int cmd_serve(const struct options *options);
 int cmd_bench(const struct options *options);
 int cmd_tokenize(const struct options *options);
 int cmd_list(const struct options *options);
+int cmd_doctor(const struct options *options);
 
 #endif

@@ -33,6 +33,13 @@ static void tell_choices(void *user, const ey_plan *plan)
     for (size_t i = 0; i < plan->n_choices && !s->options->quiet; i++) fprintf(stderr, "eyelet: %s\n", plan->choices[i]);
 }
 
+static void tell_notice(void *user, const char *text)
+{
+    struct session *s = user;
+    progress_clear(&s->progress);
+    fprintf(stderr, "eyelet: %s\n", text);
+}
+
 static bool open_engine(struct session *s, ey_err *e)
 {
     const struct options *o = s->options;
@@ -43,6 +50,7 @@ static bool open_engine(struct session *s, ey_err *e)
     engine.max_num_seqs = (int)s->options->streams > 1 ? (int)s->options->streams : 1, engine.max_images = s->max_images;
     engine.progress = show_loading, engine.progress_user = &s->progress;
     engine.planned = tell_choices, engine.planned_user = s;
+    engine.notice = tell_notice, engine.notice_user = s;
     return ey_engine_open(&s->engine, &engine, e);
 }
 

@@ -3,18 +3,18 @@
 
 /* ---- on the device ---- */
 
-static bool alloc(ey_engine *engine, dev *out, enum plan_row row, ey_err *e)
+static bool alloc(const ey_engine *engine, struct backend *be, dev *out, enum plan_row row, ey_err *e)
 {
-    *out = engine->be->ops->alloc(engine->be, engine->plan.bytes[row], e);
+    *out = be->ops->alloc(be, engine->plan.bytes[row], e);
     return *out != NULL;
 }
 
 /* Buffers of `n` elements each, one after the other. */
-static void carve(ey_engine *engine, dev memory, const size_t *elements, const enum element *kind, dev *const *out, int n)
+static void carve(struct backend *be, dev memory, const size_t *elements, const enum element *kind, dev *const *out, int n)
 {
     for (int i = 0; i < n; i++) {
         *out[i] = memory;
-        memory = engine->be->ops->at(engine->be, memory, kind[i], elements[i]);
+        memory = be->ops->at(be, memory, kind[i], elements[i]);
     }
 }
 
@@ -23,32 +23,39 @@ static void carve_step(ey_engine *engine, dev memory, struct step_buffers *b)
     size_t elements[STEP_BUFFERS];
     dev *const out[STEP_BUFFERS] = {[STEP_X] = &b->x, [STEP_Q] = &b->q, [STEP_O] = &b->o, [STEP_H] = &b->h, [STEP_ROPE] = &b->rope};
     plan_step_elements(elements, &engine->model.text, b->max_rows);
-    carve(engine, memory, elements, plan_step_kind, out, STEP_BUFFERS);
+    carve(engine->be, memory, elements, plan_step_kind, out, STEP_BUFFERS);
 }
 
-static void carve_tower(ey_engine *engine, dev memory)
+static void carve_tower(ey_engine *engine, struct workspace *ws, dev memory)
 {
-    struct workspace *ws = &engine->ws;
     size_t elements[TOWER_BUFFERS];
     dev *const out[TOWER_BUFFERS] = {[TOWER_X] = &ws->vision_x, [TOWER_QKV] = &ws->vision_qkv, [TOWER_O] = &ws->vision_o,
-                                     [TOWER_H] = &ws->vision_h, [TOWER_ROPE] = &ws->vision_rope};
-    plan_tower_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches);
-    carve(engine, memory, elements, plan_tower_kind, out, TOWER_BUFFERS);
+                                     [TOWER_H] = &ws->vision_h, [TOWER_ROPE] = &ws->vision_rope, [TOWER_FEATURES] = &ws->vision_features};
+    ws->max_rows = engine->plan.tower_rows, ws->max_patches = engine->plan.max_patches;
+    plan_tower_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches, plan_tower_beside(&engine->plan));
+    carve(engine->tower.be, memory, elements, plan_tower_kind, out, TOWER_BUFFERS);
 }
 
-/* Tower and chunk lie over each other: they never run at the same time. */
+/* On one device tower and chunk lie over each other: they never run at the same time. */
+static bool open_tower(ey_engine *engine, ey_err *e)
+{
+    struct backend *be = engine->tower.be;
+    if (!plan_tower_beside(&engine->plan)) return carve_tower(engine, &engine->ws, engine->shared_memory), true;
+    if (!be->ops->reserve(be, &engine->plan.tower_limits, e) || !alloc(engine, be, &engine->tower_memory, PLAN_TOWER, e)) return false;
+    carve_tower(engine, &engine->cpu_ws, engine->tower_memory);
+    return true;
+}
+
 static bool open_workspace(ey_engine *engine, ey_err *e)
 {
     struct workspace *ws = &engine->ws;
     const struct plan *p = &engine->plan;
-    ws->max_rows = ws->chunk.max_rows = p->max_rows, ws->step.max_rows = p->step_rows;
-    ws->max_patches = p->max_patches, ws->feature_rows = p->feature_rows;
-    if (!alloc(engine, &engine->step_memory, PLAN_STEP, e) || !alloc(engine, &engine->shared_memory, PLAN_SHARED, e) ||
-        !alloc(engine, &engine->feature_memory, PLAN_IMAGES, e))
+    ws->chunk.max_rows = p->max_rows, ws->step.max_rows = p->step_rows, ws->feature_rows = p->feature_rows;
+    if (!alloc(engine, engine->be, &engine->step_memory, PLAN_STEP, e) || !alloc(engine, engine->be, &engine->shared_memory, PLAN_SHARED, e) ||
+        !alloc(engine, engine->be, &engine->feature_memory, PLAN_IMAGES, e) || !open_tower(engine, e))
         return false;
     carve_step(engine, engine->step_memory, &ws->step);
     carve_step(engine, engine->shared_memory, &ws->chunk);
-    carve_tower(engine, engine->shared_memory);
     size_t level = (size_t)p->feature_rows * (size_t)engine->model.text.hidden;
     for (int i = 0; i <= engine->model.vision.n_deepstack; i++) ws->features[i] = engine->be->ops->at(engine->be, engine->feature_memory, ELEMENT_FEATURE, (size_t)i * level);
     return true;
@@ -59,9 +66,10 @@ static bool open_device(ey_engine *engine, ey_err *e)
     dev logits = NULL;
     engine->kv.shape = engine->plan.kv;
     engine->kv_block_bytes = engine->plan.bytes[PLAN_KV] / (uint64_t)engine->plan.kv.n_blocks;
-    bool ok = engine->be->ops->reserve(engine->be, &engine->plan.limits, e) && alloc(engine, &engine->kv.data, PLAN_KV, e) &&
-              open_workspace(engine, e) && alloc(engine, &logits, PLAN_LOGITS, e);
+    bool ok = engine->be->ops->reserve(engine->be, &engine->plan.limits, e) && alloc(engine, engine->be, &engine->kv.data, PLAN_KV, e) &&
+              open_workspace(engine, e) && alloc(engine, engine->be, &logits, PLAN_LOGITS, e);
     engine->logits = logits;
+    if (engine->model.head.data == engine->model.embed.data) engine->model.head = engine->model.embed; /* loading may end with another order of it */
     return ok;
 }
 
@@ -85,9 +93,10 @@ static bool open_batch(ey_engine *engine, ey_err *e)
     h->block_table = arena_array(a, seqs * (size_t)engine->max_blocks, sizeof(int32_t));
     h->out_rows = arena_array(a, seqs, sizeof(int32_t));
     engine->part = arena_array(a, seqs, sizeof(*engine->part));
+    engine->ahead = arena_array(a, seqs, sizeof(*engine->ahead));
     engine->running = arena_array(a, seqs, sizeof(*engine->running));
     return (h->pixels && h->patch_positions && h->logits && h->normed && h->exact_norm && h->token && h->feature && h->seq && h->index && h->position && h->block_table &&
-            h->out_rows && engine->part && engine->running) ||
+            h->out_rows && engine->part && engine->ahead && engine->running) ||
            ey_fail_memory(e, "host buffers", a->used);
 }
 
@@ -115,6 +124,7 @@ void engine_buffers_close(ey_engine *engine)
     dev all[] = {engine->step_memory, engine->shared_memory, engine->feature_memory, engine->kv.data, engine->logits};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i]) engine->be->ops->release(engine->be, all[i]);
+    if (engine->tower_memory) engine->cpu->ops->release(engine->cpu, engine->tower_memory);
     hasher_close(&engine->hasher);
     arena_free(&engine->arena);
 }

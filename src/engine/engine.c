@@ -68,12 +68,17 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
     return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
 }
 
+static bool open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    if (options->threads < 0 || options->threads > EY_MAX_THREADS)
+        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors", options->threads, EY_MAX_THREADS);
+    return engine->pool || pool_create(&engine->pool, options->threads, e);
+}
+
 static bool open_named_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     const char *device = options->device ? options->device : "auto";
-    if (options->threads < 0 || options->threads > EY_MAX_THREADS)
-        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors", options->threads, EY_MAX_THREADS);
-    if (!pool_create(&engine->pool, options->threads, e)) return false;
+    if (!open_pool(engine, options, e)) return false;
     if (strcmp(device, "ref") == 0) return backend_ref_create(&engine->be, engine->pool, e);
     if (strcmp(device, "cpu") == 0) return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
     if (strcmp(device, "cuda") == 0) return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
@@ -81,12 +86,17 @@ static bool open_named_backend(ey_engine *engine, const ey_engine_options *optio
     return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref", device);
 }
 
+bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    return open_pool(engine, options, e) && backend_cpu_create(&engine->cpu, engine->pool, options->cpu_mask, e);
+}
+
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     double start = seconds_now();
     bool ok = open_named_backend(engine, options, e);
     engine->device_seconds = seconds_now() - start;
-    return ok;
+    return ok && (strcmp(engine->be->ops->name, "cuda") != 0 || engine_open_cpu(engine, options, e));
 }
 
 /* Steps of one row of each of n requests are written down once, where that makes them faster. */
@@ -97,7 +107,7 @@ static bool record_steps(ey_engine *engine, ey_err *e)
     for (int n = 1; be->ops->record_begin && n <= engine->max_num_seqs; n++) {
         const struct batch batch = {n, n, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table};
         h->feature[n - 1] = -1, h->seq[n - 1] = n - 1, h->out_rows[n - 1] = n - 1;
-        if (!be->ops->record_begin(be, n)) return true;
+        if (!be->ops->record_begin(be, n)) return be->ops->finish(be, e); /* which knows why, if something failed */
         decoder_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch, h->out_rows, n, engine->logits, NULL);
         if (!be->ops->record_end(be, e)) return false;
     }
@@ -111,12 +121,20 @@ static void keep_exact_head(ey_engine *engine, const struct weight *head, const 
     weight_floats(engine->host.exact_norm, norm->data, norm->dtype, (size_t)norm->cols);
 }
 
+static void choose_tower(ey_engine *engine)
+{
+    const bool beside = plan_tower_beside(&engine->plan);
+    engine->tower = (struct vision_place){.be = beside ? engine->cpu : engine->be, .decoder = engine->be,
+                                          .ws = beside ? &engine->cpu_ws : &engine->ws, .decoder_ws = &engine->ws};
+}
+
 static bool load(ey_engine *engine, ey_err *e)
 {
     const struct placements where = plan_placements(&engine->plan);
     const struct weight head = engine->model.head, norm = engine->model.final_norm; /* in the file */
     const struct backend_ops *op = engine->be->ops;
-    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, &where, e) ||
+    choose_tower(engine);
+    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, engine->tower.be, &where, e) ||
         !engine_buffers_open(engine, e) || !record_steps(engine, e))
         return false;
     if (where.head == PLACE_EIGHT_BIT) keep_exact_head(engine, &head, &norm);
@@ -126,7 +144,8 @@ static bool load(ey_engine *engine, ey_err *e)
 static bool open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     return engine_open_headers(engine, options->model, e) && open_tokenizer(engine, e) && engine_open_backend(engine, options, e) &&
-           engine_plan(engine, options, e) && engine_check_plan(engine, options, e) && load(engine, e);
+           engine_check_kernels(engine, options, e) && engine_plan(engine, options, e) && engine_check_plan(engine, options, e) && load(engine, e) &&
+           engine_first_look(engine, options, e);
 }
 
 /* For waits until a time that nobody sets back. */
@@ -183,6 +202,7 @@ void ey_engine_close(ey_engine **out)
         engine_buffers_close(engine);
         engine->be->ops->destroy(engine->be);
     }
+    if (engine->cpu) engine->cpu->ops->destroy(engine->cpu);
     pool_destroy(&engine->pool);
     tokenizer_close(engine->tok);
     model_close(&engine->model);
@@ -209,7 +229,8 @@ ey_sampling ey_model_sampling(const ey_engine *engine)
 /* All that is neither weights nor KV cache. */
 static uint64_t workspace_bytes(const struct plan *p)
 {
-    return p->bytes[PLAN_IMAGES] + p->bytes[PLAN_SHARED] + p->bytes[PLAN_STEP] + p->bytes[PLAN_LOGITS] + p->bytes[PLAN_SCRATCH] + p->bytes[PLAN_HOST];
+    return p->bytes[PLAN_IMAGES] + p->bytes[PLAN_SHARED] + p->bytes[PLAN_STEP] + p->bytes[PLAN_LOGITS] + p->bytes[PLAN_SCRATCH] + p->bytes[PLAN_HOST] +
+           p->bytes[PLAN_TOWER] + p->bytes[PLAN_TOWER_SCRATCH];
 }
 
 ey_engine_info ey_engine_describe(const ey_engine *engine)

@@ -46,6 +46,7 @@ struct ey_engine {
     struct model model;
     struct pool *pool;
     struct backend *be;
+    struct backend *cpu; /* beside a card: what a tower runs on that is not there; NULL: be is no card */
     ey_budget *budget; /* borrowed */
     double load_seconds, device_seconds;
 
@@ -59,8 +60,9 @@ struct ey_engine {
     struct plan plan;
     ey_plan_item plan_item[PLAN_ROWS];
     int n_plan_items;
-    struct workspace ws;
-    dev step_memory, shared_memory, feature_memory; /* that the workspace's buffers lie in */
+    struct workspace ws, cpu_ws; /* the latter where the tower is on the CPU beside a card */
+    struct vision_place tower;
+    dev step_memory, shared_memory, feature_memory, tower_memory; /* that the workspaces' buffers lie in */
     struct kv_cache kv;
     uint64_t kv_block_bytes;
     float *logits;              /* [max_num_seqs, vocabulary] on the device */
@@ -72,6 +74,9 @@ struct ey_engine {
     struct sampler_scratch scratch;
     struct slot *slot;          /* [max_num_seqs] */
     struct part *part;          /* [max_num_seqs] of the step under way */
+    int step_rows;              /* all of them */
+    struct part *ahead;         /* [max_num_seqs] of the step before the one that was put behind it */
+    int n_ahead;                /* 0: none was */
     struct kv_pool blocks;
     struct image_cache images;
     struct hasher *hasher;
@@ -83,6 +88,8 @@ struct ey_engine {
 
     /* under the lock */
     pthread_mutex_t lock;
+    ey_memory memory;           /* of a card, as it was when it was looked at last */
+    double memory_seen;
     pthread_cond_t work;        /* for the scheduler */
     pthread_t thread;
     bool thread_started, closing;
@@ -101,10 +108,18 @@ struct ey_engine {
 ey_engine *engine_new(ey_err *e);
 bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e);
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* The CPU beside a card. */
+bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 /* Fills engine->plan and the limits that follow from it, and tells it to who asked for it. */
 bool engine_plan(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 /* False: the plan does not fit; *e says by how much, and what would. */
 bool engine_check_plan(const ey_engine *engine, const ey_engine_options *options, ey_err *e);
+
+/* ---- card.c: nothing where there is none ---- */
+/* Tries the kernels where this card is new, and tells of those that are not used. */
+bool engine_check_kernels(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* How fast its memory is, now that all is loaded. */
+bool engine_first_look(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 
 /* Allocates what engine->plan says. */
 bool engine_buffers_open(ey_engine *engine, ey_err *e);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/system.h"
 #include "engine/engine_internal.h"
 #include "engine/pictures.h"
 
@@ -50,22 +51,13 @@ static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_
 
 /* ---- the device ---- */
 
-static bool is_wsl2(void)
-{
-    char version[256] = "";
-    FILE *f = fopen("/proc/version", "r");
-    bool read = f && fgets(version, sizeof(version), f);
-    if (f) fclose(f);
-    return read && (strstr(version, "microsoft") || strstr(version, "Microsoft"));
-}
-
 /* The card's context is there already, so what is free is free beside it. */
 static bool card_facts(struct device_facts *out, const struct backend *be, ey_err *e)
 {
     struct cuda_facts card;
     if (!backend_cuda_facts(be, &card, e)) return false;
     uint64_t context = facts_context(card.sm_count);
-    *out = (struct device_facts){.name = "cuda:0", .card = true, .wsl2 = is_wsl2(), .sm_count = card.sm_count, .total = card.total,
+    *out = (struct device_facts){.name = "cuda:0", .card = true, .wsl2 = system_is_wsl2(), .sm_count = card.sm_count, .total = card.total,
                                  .free = card.free + context, .context = context};
     return true;
 }
@@ -88,7 +80,7 @@ static bool open_told_card(ey_engine *engine, const ey_engine_options *o, ey_err
                        (unsigned long long)(o->vram / MIB));
     engine->facts = (struct device_facts){.name = "cuda:0", .card = true, .sm_count = sm_count, .total = o->vram, .free = o->vram - o->vram_used,
                                           .context = facts_context(sm_count)};
-    return backend_cuda_create_planned(&engine->be, e);
+    return engine_open_cpu(engine, o, e) && backend_cuda_create_planned(&engine->be, e);
 }
 
 /* ---- the plan for others ---- */
@@ -133,9 +125,10 @@ static void tell_plan(const ey_engine *engine, const ey_engine_options *o)
 
 static bool learn_facts(ey_engine *engine, ey_err *e)
 {
-    if (engine->facts.card) return true; /* told */
-    if (strcmp(engine->be->ops->name, "cuda") == 0) return card_facts(&engine->facts, engine->be, e);
-    engine->facts = host_facts();
+    bool told = engine->facts.card, card = told || strcmp(engine->be->ops->name, "cuda") == 0;
+    if (!card) engine->facts = host_facts();
+    else if (!told && !card_facts(&engine->facts, engine->be, e)) return false;
+    engine->facts.cpu = engine->cpu;
     return true;
 }
 
@@ -226,7 +219,7 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
 {
     const struct plan *p = &engine->plan;
     struct plan_limits limits;
-    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_HOST];
+    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_HOST] + p->bytes[PLAN_TOWER] + p->bytes[PLAN_TOWER_SCRATCH];
     if (!read_limits(&limits, o, e)) return false;
     if (!p->fits) return p->facts->card ? refuse_card(engine, &limits, e) : refuse_host(engine, &limits, e);
     return !p->facts->card || host <= memory_available() ||

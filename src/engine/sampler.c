@@ -217,25 +217,51 @@ static bool only_lowers(const struct sampler *s)
     return s->n_bias == 0 && o->repetition_penalty >= 1 && o->presence_penalty >= 0 && o->frequency_penalty >= 0;
 }
 
-/* A token that is not among the best has a score of at most the last one's logit: what is above that is certain. */
-bool sampler_pick_best(struct sampler *s, const struct best_logits *best, bool approximate, int32_t *id)
+/* The scores of the best in the heap's order of coming; 0: they do not decide. A token that is not among them has a score of at most the last one's
+ * logit: what is above that is certain. Compared as they are drawn: the temperature may round two scores to one, and then both are kept. */
+static int decided(struct sampler *s, const struct best_logits *best, bool approximate)
 {
     struct candidate_token *heap = s->scratch->heap;
     bool warm = s->options.temperature >= COLDEST;
     int n = 0, certain = 0, wanted = warm ? s->options.top_k : 1, most = approximate ? BEST_LOGITS / 2 : BEST_LOGITS;
     while (n < BEST_LOGITS && best->token[n].id >= 0) n++;
-    if (!n || !only_lowers(s) || !sampler_is_exact_from(&s->options, most) || isnan(best->token[0].logit)) return false;
+    if (!n || !only_lowers(s) || !sampler_is_exact_from(&s->options, most) || isnan(best->token[0].logit)) return 0;
     float least = n < s->vocabulary ? best->token[n - 1].logit : -INFINITY;
+    if (warm) least /= s->options.temperature;
     for (int i = 0; i < n; i++) {
         float score = penalised(s, best->token[i].logit, best->token[i].id);
+        if (warm) score /= s->options.temperature;
         certain += score > least;
-        heap[i] = (struct candidate_token){warm ? score / s->options.temperature : score, best->token[i].id};
+        heap[i] = (struct candidate_token){score, best->token[i].id};
     }
-    if (certain < wanted && n < s->vocabulary) return false;
-    if (warm) *id = draw(s, n);
-    else make_heap(heap, n), *id = heap[0].id;
+    return certain < wanted && n < s->vocabulary ? 0 : n;
+}
+
+bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool approximate)
+{
+    return decided(s, best, approximate) > 0;
+}
+
+bool sampler_pick_best(struct sampler *s, const struct best_logits *best, bool approximate, int32_t *id)
+{
+    int n = decided(s, best, approximate);
+    if (!n) return false;
+    if (s->options.temperature >= COLDEST) *id = draw(s, n);
+    else make_heap(s->scratch->heap, n), *id = s->scratch->heap[0].id;
     sampler_recall(s, *id);
     return true;
+}
+
+bool sampler_draws_from_best(const struct sampler *s)
+{
+    const ey_sampling *o = &s->options;
+    return only_lowers(s) && sampler_is_exact_from(o, BEST_LOGITS) && o->repetition_penalty == 1 && o->presence_penalty == 0 && o->frequency_penalty == 0;
+}
+
+struct token_draw sampler_next_draw(const struct sampler *s)
+{
+    const ey_sampling *o = &s->options;
+    return (struct token_draw){o->seed, s->step, o->temperature >= COLDEST ? o->temperature : 0, o->top_p, o->min_p, o->top_k};
 }
 
 int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most)

@@ -49,6 +49,11 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowe
 /* The same from a row's best alone. False: they do not decide it, ask for all. `approximate`: what is not among them is no better
  * than approximately known, so that the best decide only as far as half of them. */
 bool sampler_pick_best(struct sampler *s, const struct best_logits *best, bool approximate, int32_t *id);
+/* Whether it would; nothing is drawn. */
+bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool approximate);
+/* Whether the device may draw for it: temperature, top_k, top_p and min_p alone. And how it would. */
+bool sampler_draws_from_best(const struct sampler *s);
+struct token_draw sampler_next_draw(const struct sampler *s);
 /* Ids of the best `most` scores after penalties, bias and mask; returns how many. */
 int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most);
 /* Whether a draw needs only the best n. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "engine/ahead.h"
 #include "engine/engine_internal.h"
 #include "engine/ticket.h"
 
@@ -440,25 +441,48 @@ static void note_row_seconds(ey_engine *engine, int n_rows, double seconds)
     engine->row_seconds = engine->row_seconds > 0 ? 0.5 * (engine->row_seconds + row) : row;
 }
 
-static void run_step(ey_engine *engine, int n_parts)
+/* ---- a step ---- */
+
+static bool compute_step(ey_engine *engine, int n_parts, const struct watch *watch, const struct step_buffers **buffers)
 {
     int n_out;
-    ey_err e;
-    double start = seconds_now();
     struct batch batch = lay_out_batch(engine, n_parts, &n_out);
+    *buffers = batch.n_rows <= engine->ws.step.max_rows ? &engine->ws.step : &engine->ws.chunk;
+    engine->step_rows = batch.n_rows;
+    return decoder_step(&engine->model, engine->be, &engine->ws, *buffers, &engine->kv, &batch, engine->host.out_rows, n_out, engine->logits, watch);
+}
+
+/* Waits for the step; with another one behind it, for it alone. What the device drew may be wrong, or not enough: then the same again. */
+static bool wait_for_step(ey_engine *engine, int n_parts, ey_err *e)
+{
+    const struct step_buffers *buffers;
+    const struct backend_ops *op = engine->be->ops;
+    if (!(engine->n_ahead ? op->finish_one : op->finish)(engine->be, e)) return false;
+    if (!op->was_right || ahead_was_right(engine, n_parts)) return true;
+    ahead_end(engine);
+    compute_step(engine, n_parts, NULL, &buffers);
+    return op->finish(engine->be, e);
+}
+
+static void run_step(ey_engine *engine, int n_parts)
+{
+    ey_err e = {0};
+    double start = seconds_now();
+    const struct step_buffers *buffers = &engine->ws.step; /* of a step that was put behind */
     struct watched watched = {engine, n_parts};
-    struct watch watch = {watch_step, &watched};
-    const struct step_buffers *buffers = batch.n_rows <= engine->ws.step.max_rows ? &engine->ws.step : &engine->ws.chunk;
-    bool done = decoder_step(&engine->model, engine->be, &engine->ws, buffers, &engine->kv, &batch, engine->host.out_rows, n_out, engine->logits, &watch);
-    if (!engine->be->ops->finish(engine->be, &e)) {
+    const struct watch watch = {watch_step, &watched};
+    bool foreseen = ahead_take(engine, n_parts), done = foreseen || compute_step(engine, n_parts, &watch, &buffers);
+    if (done) ahead_run(engine, n_parts);
+    if (!wait_for_step(engine, n_parts, &e)) {
+        engine->n_ahead = 0;
         fail_running(engine, &e);
         return;
     }
     if (!done) return; /* all of its requests were cancelled */
-    note_row_seconds(engine, batch.n_rows, seconds_now() - start);
+    note_row_seconds(engine, engine->step_rows, seconds_now() - start);
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < n_parts; i++) finish_part(engine, &engine->part[i]);
-    engine->stats.steps++, engine->stats.step_seconds += seconds_now() - start;
+    engine->stats.steps++, engine->stats.steps_ahead += foreseen, engine->stats.step_seconds += seconds_now() - start;
     pthread_mutex_unlock(&engine->lock);
     for (int i = 0, out = 0; i < n_parts; i++) {
         if (!engine->part[i].wants_logits) continue;
@@ -490,7 +514,7 @@ static void start_pass(ey_engine *engine)
     engine->pass_prompt = t->prompt;
     prompt_hold(t->prompt);
     engine->pass_entry = t->entry[i];
-    engine->pass = vision_pass_start(&engine->model, &engine->ws, &t->prompt->picture[i].pixels, engine->host.pixels, engine->host.patch_positions,
+    engine->pass = vision_pass_start(&engine->model, engine->tower.ws, &t->prompt->picture[i].pixels, engine->host.pixels, engine->host.patch_positions,
                                      engine->pass_entry->block);
 }
 
@@ -531,6 +555,13 @@ static void finish_pass(ey_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* The tower's work, and the features on their way to the decoder's device. */
+static bool finish_tile(ey_engine *engine, ey_err *e)
+{
+    struct backend *be = engine->tower.be;
+    return be->ops->finish(be, e) && (be == engine->be || engine->be->ops->finish(engine->be, e));
+}
+
 /* A tile at least, and as many as the turn that began at `start` has time for. */
 static void run_tower(ey_engine *engine, double start)
 {
@@ -540,9 +571,9 @@ static void run_tower(ey_engine *engine, double start)
     bool busy = engine->pass_entry != NULL;
     while (busy) {
         double before = now;
-        bool more = vision_pass_step(&engine->pass, &engine->model, engine->be, &engine->ws);
+        bool more = vision_pass_step(&engine->pass, &engine->model, &engine->tower);
         /* where others wait, a slice is over when its work is done, not when it is enqueued */
-        if ((!more || engine->n_running > 1) && !engine->be->ops->finish(engine->be, &e)) {
+        if ((!more || engine->n_running > 1) && !finish_tile(engine, &e)) {
             fail_running(engine, &e);
             return;
         }

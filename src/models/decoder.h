@@ -10,14 +10,15 @@ struct step_buffers {
     dev x, q, o, h, rope;
 };
 
-/* Device buffers, planned at start. A tower and a chunk of prefill never run at the same time, so what only one of
- * them needs lies over the other's. */
+/* Device buffers, planned at start. A tower and a chunk of prefill on one device never run at the same time, so what only one of
+ * them needs lies over the other's. A tower on a backend of its own has a workspace of its own, without the decoder's. */
 struct workspace {
-    int max_rows;    /* rows of a prefill chunk or a vision tile */
+    int max_rows;    /* rows of a vision tile */
     int max_patches; /* of one picture */
     struct step_buffers step;  /* of their own: decode goes on beside a tower */
     struct step_buffers chunk; /* over the tower's */
     dev vision_x, vision_qkv, vision_o, vision_h, vision_rope; /* tower */
+    dev vision_features;       /* [FEATURE_BLOCK, out_hidden] of a tower beside the decoder's device, on their way there */
     int feature_rows;
     dev features[1 + EY_MAX_DEEPSTACK]; /* [feature_rows, hidden] each: merged, then each DeepStack level */
 };

@@ -138,11 +138,11 @@ static bool place_tower(struct model *model, struct backend *be, enum placement 
     return ok && (!group || be->ops->open_group(be, group, e)) && place_merger(be, &v->merger, placement, e);
 }
 
-bool model_place(struct model *model, struct backend *be, const struct placements *where, ey_err *e)
+bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, ey_err *e)
 {
     bool tied = model->head.data == model->embed.data && where->embed == where->head;
     bool ok = PLACE(be, model->embed, where->embed, e) && (tied || PLACE(be, model->head, where->head, e)) && PLACE(be, model->final_norm, PLACE_RESIDENT, e);
     if (tied) model->head = model->embed;
     for (int i = 0; ok && i < model->text.n_layers; i++) ok = PLACE(be, model->layers[i], PLACE_RESIDENT, e);
-    return ok && (!model->vision.depth || place_tower(model, be, where->vision, e));
+    return ok && (!model->vision.depth || place_tower(model, tower, where->vision, e));
 }

@@ -53,8 +53,8 @@ void model_close(struct model *model);
 struct placements {
     enum placement embed, head, vision;
 };
-/* Replaces every weight by what the backend made of it. */
-bool model_place(struct model *model, struct backend *be, const struct placements *where, ey_err *e);
+/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `be` all else; usually they are one. */
+bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, ey_err *e);
 /* Device bytes of the largest group of a streamed tower. */
 size_t model_group_bytes(const struct model *model, const struct backend *be);
 bool model_is_eos(const struct model *model, int id);

@@ -6,6 +6,7 @@ struct tile {
     const struct model *m;
     struct backend *be;
     const struct workspace *ws;
+    const struct vision_place *place;
     int first, n; /* patches */
 };
 
@@ -62,17 +63,27 @@ static void rows_tile(const struct tile *t, const struct vision_block *w, int n_
     op->project_add(t->be, x, t->ws->vision_h, &w->fc2.w, &w->fc2.b, t->n);
 }
 
-/* The tile's tokens go where their feature blocks lie. */
-static void merge_tile(const struct tile *t, const struct vision_pass *p, const struct merger *w, dev features)
+/* n tokens of one feature block, to rows of the decoder's features. */
+static void merge_tokens(const struct tile *t, const struct merger *w, int level, int token, int n, size_t row)
 {
     const struct vision_shape *s = &t->m->vision;
-    int group = vision_group(s), token = t->first / group, end = (t->first + t->n) / group;
+    const struct vision_place *to = t->place;
+    const size_t width = (size_t)s->out_hidden;
+    dev x = t->be->ops->at(t->be, t->ws->vision_x, ELEMENT_RESIDUAL, (size_t)token * (size_t)vision_group(s) * (size_t)s->hidden);
+    dev out = to->decoder->ops->at(to->decoder, to->decoder_ws->features[level], ELEMENT_FEATURE, row * width);
+    bool beside = t->be != to->decoder;
+    t->be->ops->merge(t->be, beside ? t->ws->vision_features : out, x, w, s, n);
+    if (beside) to->decoder->ops->write(to->decoder, out, t->ws->vision_features, ELEMENT_FEATURE, (size_t)n * width);
+}
+
+/* The tile's tokens go where their feature blocks lie. */
+static void merge_tile(const struct tile *t, const struct vision_pass *p, const struct merger *w, int level)
+{
+    int group = vision_group(&t->m->vision), token = t->first / group, end = (t->first + t->n) / group;
     for (int n; token < end; token += n) {
         int place = token % FEATURE_BLOCK;
         n = end - token < FEATURE_BLOCK - place ? end - token : FEATURE_BLOCK - place;
-        size_t out = (size_t)p->feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK + (size_t)place;
-        t->be->ops->merge(t->be, t->be->ops->at(t->be, features, ELEMENT_FEATURE, out * (size_t)s->out_hidden),
-                          t->be->ops->at(t->be, t->ws->vision_x, ELEMENT_RESIDUAL, (size_t)token * (size_t)group * (size_t)s->hidden), w, s, n);
+        merge_tokens(t, w, level, token, n, (size_t)p->feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK + (size_t)place);
     }
 }
 
@@ -107,16 +118,16 @@ struct vision_pass vision_pass_start(const struct model *m, const struct workspa
     return p;
 }
 
-bool vision_pass_step(struct vision_pass *p, const struct model *m, struct backend *be, const struct workspace *ws)
+bool vision_pass_step(struct vision_pass *p, const struct model *m, const struct vision_place *place)
 {
-    struct tile t = {m, be, ws, p->first, tile_rows(p, m, ws)};
+    struct tile t = {m, place->be, place->ws, place, p->first, tile_rows(p, m, place->ws)};
     bool last = p->block == m->vision.depth;
     int tap = p->block >= 0 ? tap_of(m, p->block) : -1;
     if (p->block < 0) embed_tile(&t, p);
-    else if (last) merge_tile(&t, p, &m->tower.merger, ws->features[0]);
+    else if (last) merge_tile(&t, p, &m->tower.merger, 0);
     else if (p->stage == PASS_KEYS) keys_tile(&t, &m->tower.blocks[p->block]);
     else if (p->stage == PASS_ROWS) rows_tile(&t, &m->tower.blocks[p->block], p->rows * p->cols);
-    else merge_tile(&t, p, &m->tower.deepstack[tap], ws->features[1 + tap]);
+    else merge_tile(&t, p, &m->tower.deepstack[tap], 1 + tap);
     p->first += t.n, p->done++;
     if (p->first < p->rows * p->cols) return true;
     if (last) return false;

@@ -7,13 +7,20 @@
 
 enum { FEATURE_BLOCK = 64 }; /* visual tokens of one block of feature rows */
 
-/* A picture on its way through the tower. The pass writes ws->vision_*; one at a time. */
+/* Where the tower runs, and who gets its features: usually one backend with one workspace. Where they are two, the tower's is one whose
+ * memory is the host's and whose features are float32. */
+struct vision_place {
+    struct backend *be, *decoder;
+    const struct workspace *ws, *decoder_ws;
+};
+
+/* A picture on its way through the tower. The pass writes the tower's ws->vision_*; one at a time. */
 struct vision_pass {
     const struct image *image;   /* borrowed until the last step */
     int rows, cols;              /* patches */
-    float *pixels;               /* host scratch [ws->max_rows, patch_width] */
-    int32_t *positions;          /* host scratch [ws->max_rows, 3] */
-    const int32_t *feature_block; /* tokens 64·i .. 64·i+63 go to rows 64·feature_block[i] .. of ws->features */
+    float *pixels;               /* host scratch [max_rows of a tile, patch_width] */
+    int32_t *positions;          /* host scratch [max_rows of a tile, 3] */
+    const int32_t *feature_block; /* tokens 64·i .. 64·i+63 go to rows 64·feature_block[i] .. of the decoder's features */
     int block;                   /* -1: embedding; depth: the last merger */
     enum { PASS_KEYS, PASS_ROWS, PASS_TAP } stage; /* of the block */
     int first;                   /* patch at which the next tile begins */
@@ -23,6 +30,6 @@ struct vision_pass {
 struct vision_pass vision_pass_start(const struct model *m, const struct workspace *ws, const struct image *image, float *pixels,
                                      int32_t *positions, const int32_t *feature_block);
 /* Does the work of one tile. False: it was the last. */
-bool vision_pass_step(struct vision_pass *pass, const struct model *m, struct backend *be, const struct workspace *ws);
+bool vision_pass_step(struct vision_pass *pass, const struct model *m, const struct vision_place *place);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct backend;
+
 struct device_facts {
     const char *name;  /* "cuda:0"; "host". Outlives the plan */
     bool card;         /* memory of its own, that others use too */
@@ -13,6 +15,7 @@ struct device_facts {
     uint64_t total;    /* a card's memory */
     uint64_t free;     /* what this process may still take, its context counted in; the host's available memory */
     uint64_t context;  /* what the driver takes for this process: as measured, or facts_context() */
+    const struct backend *cpu; /* beside a card: what a tower that stays on the host runs on; NULL: none can. Outlives the plan */
 };
 
 /* As measured where a card was at hand (132 multiprocessors: 527 MiB). */

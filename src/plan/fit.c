@@ -12,7 +12,6 @@ enum {
     HOST_SEQS = 1,
     CARD_SEQS = 4,
     DEFAULT_IMAGES = 16,
-    HOST_ROWS = 512,          /* of a chunk: enough to be bound by multiply-adds */
     CARD_ROWS = 2048,
     LEAST_CARD_ROWS = 512,
     LEAST_ROWS = 64,
@@ -69,6 +68,7 @@ static bool check_card_limits(const struct plan_question *q, ey_err *e)
     const struct plan_limits *l = q->limits;
     if (l->utilization < 0 || l->utilization > 1)
         return ey_fail(e, EY_BAD_REQUEST, "--gpu-memory-utilization is %g; it must be above 0 and at most 1", l->utilization);
+    if (l->levers.vision == VISION_HOST && !q->facts->cpu) return ey_fail(e, EY_BAD_REQUEST, "--vision-weights host: there is no CPU backend for the tower");
     return l->levers.head != HEAD_8BIT || q->weights.may_be_8bit ||
            ey_fail(e, EY_BAD_REQUEST, "--head 8bit needs a head that is stored as BF16, and this model's is not");
 }
@@ -241,10 +241,19 @@ static void fit_host(struct plan *p, const struct plan_question *q)
         tell(p, "--kv-cache-dtype, --head, --vision-weights, --gpu-memory-utilization, --gpu-memory: of a card, not used here");
 }
 
+/* The device's kernels do not see a tower that is beside it. */
+static bool check_shapes(const struct plan_question *q, ey_err *e)
+{
+    static const struct vision_shape no_tower;
+    const bool beside = q->facts->card && q->limits->levers.vision == VISION_HOST;
+    return !q->be->ops->check_shapes || q->be->ops->check_shapes(&q->model->text, beside ? &no_tower : &q->model->vision, e);
+}
+
 bool plan_make(struct plan *p, const struct model *m, const struct backend *be, const struct device_facts *facts, const struct plan_limits *limits, ey_err *e)
 {
     struct plan_question q = {.model = m, .be = be, .facts = facts, .limits = limits};
     *p = (struct plan){.facts = facts, .budget = budget_of(facts, limits)};
+    if (!check_shapes(&q, e)) return false;
     if (facts->card) q.weights = weight_sizes(m, be);
     if (!choose_limits(p, &q, e) || (facts->card && !check_card_limits(&q, e))) return false;
     if (facts->card) fit_card(p, &q);

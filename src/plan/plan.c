@@ -39,6 +39,7 @@ static void choose_sizes(struct plan *p, const struct plan_question *q)
     const struct text_shape *t = &q->model->text;
     choose_pictures(p, q);
     p->max_blocks = blocks_of(p->max_model_len, KV_BLOCK);
+    p->tower_rows = plan_tower_beside(p) && p->max_rows > HOST_ROWS ? HOST_ROWS : p->max_rows;
     p->step_rows = p->max_num_seqs + LEAST_PROMPT_ROWS > STEP_ROWS ? p->max_num_seqs + LEAST_PROMPT_ROWS : STEP_ROWS;
     p->kv = (struct kv_shape){t->n_layers, t->n_kv_heads, t->head_dim, blocks_of(p->kv_tokens, KV_BLOCK), p->levers.kv == KV_FP8};
 }
@@ -50,22 +51,32 @@ static int max_of(const int *values, int n)
     return max;
 }
 
-static struct backend_limits limits_of(const struct plan *p, const struct model *m)
+/* Of a backend that runs steps of `t`, the tower `v`, or both; a shape without layers: not this one. */
+static struct backend_limits limits_of(const struct plan *p, int rows, const struct text_shape *t, const struct vision_shape *v)
 {
-    const struct text_shape *t = &m->text;
-    const struct vision_shape *v = &m->vision;
+    const int patches = v->depth ? p->max_patches : 0, tokens = t->n_layers ? p->max_model_len : 0;
     const int widths[] = {t->hidden, text_q_width(t), 2 * text_kv_width(t), t->mlp, t->head_dim, 3 * v->hidden,
                           v->mlp, v->hidden, v->out_hidden, vision_group(v) * v->hidden, vision_patch_width(v)};
     return (struct backend_limits){
-        .max_rows = p->max_rows > p->step_rows ? p->max_rows : p->step_rows,
-        .max_keys = p->max_patches > p->max_model_len ? p->max_patches : p->max_model_len,
-        .max_patches = p->max_patches,
+        .max_rows = rows,
+        .max_keys = patches > tokens ? patches : tokens,
+        .max_patches = patches,
         .max_seqs = p->max_num_seqs,
         .max_blocks = p->max_blocks,
         .text = *t,
         .vision = *v,
         .max_width = max_of(widths, (int)(sizeof(widths) / sizeof(widths[0]))),
     };
+}
+
+static void choose_backend_limits(struct plan *p, const struct model *m)
+{
+    static const struct text_shape no_decoder;
+    static const struct vision_shape no_tower;
+    const int rows = p->max_rows > p->step_rows ? p->max_rows : p->step_rows;
+    const bool beside = plan_tower_beside(p);
+    p->limits = limits_of(p, rows, &m->text, beside ? &no_tower : &m->vision);
+    if (beside) p->tower_limits = limits_of(p, p->tower_rows, &no_decoder, &m->vision);
 }
 
 /* ---- workspaces ---- */
@@ -83,20 +94,21 @@ void plan_step_elements(size_t out[STEP_BUFFERS], const struct text_shape *t, in
     out[STEP_ROPE] = elements(rows, t->head_dim);
 }
 
-void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *v, int rows, int patches)
+void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *v, int rows, int patches, bool beside)
 {
     out[TOWER_X] = elements(patches, v->hidden);
     out[TOWER_QKV] = elements(patches, 3 * v->hidden);
     out[TOWER_O] = elements(rows, v->hidden);
     out[TOWER_H] = elements(rows, v->mlp);
     out[TOWER_ROPE] = elements(patches, v->head_dim);
+    out[TOWER_FEATURES] = beside ? elements(FEATURE_BLOCK, v->out_hidden) : 0;
 }
 
 const enum element plan_step_kind[STEP_BUFFERS] = {
     [STEP_X] = ELEMENT_RESIDUAL, [STEP_Q] = ELEMENT_ACTIVATION, [STEP_O] = ELEMENT_ACTIVATION, [STEP_H] = ELEMENT_ACTIVATION, [STEP_ROPE] = ELEMENT_ROPE};
 const enum element plan_tower_kind[TOWER_BUFFERS] = {
     [TOWER_X] = ELEMENT_RESIDUAL, [TOWER_QKV] = ELEMENT_ACTIVATION, [TOWER_O] = ELEMENT_ACTIVATION, [TOWER_H] = ELEMENT_ACTIVATION,
-    [TOWER_ROPE] = ELEMENT_ROPE};
+    [TOWER_ROPE] = ELEMENT_ROPE, [TOWER_FEATURES] = ELEMENT_FEATURE};
 
 static uint64_t bytes_of(const struct backend *be, const size_t *elements, const enum element *kind, int count)
 {
@@ -112,11 +124,11 @@ static uint64_t step_bytes(const struct plan_question *q, int rows)
     return bytes_of(q->be, n, plan_step_kind, STEP_BUFFERS);
 }
 
-static uint64_t tower_bytes(const struct plan_question *q, int rows, int patches)
+static uint64_t tower_bytes(const struct plan *p, const struct backend *be, const struct vision_shape *v)
 {
     size_t n[TOWER_BUFFERS];
-    plan_tower_elements(n, &q->model->vision, rows, patches);
-    return bytes_of(q->be, n, plan_tower_kind, TOWER_BUFFERS);
+    plan_tower_elements(n, v, p->tower_rows, p->max_patches, plan_tower_beside(p));
+    return bytes_of(be, n, plan_tower_kind, TOWER_BUFFERS);
 }
 
 /* ---- the whole ---- */
@@ -134,13 +146,21 @@ static uint64_t host_bytes(const struct plan *p, const struct model *m)
 static void size_card(struct plan *p, const struct plan_question *q)
 {
     const struct weight_sizes *w = &q->weights;
-    bool resident = p->levers.vision == VISION_RESIDENT, streamed = p->levers.vision == VISION_STREAMED, short_head = p->levers.head == HEAD_8BIT;
+    const enum vision_home home = p->levers.vision;
+    const bool short_head = p->levers.head == HEAD_8BIT;
     p->bytes[PLAN_CONTEXT] = p->facts->context;
     p->bytes[PLAN_DECODER] = w->decoder;
     p->bytes[PLAN_HEAD] = short_head ? w->head_8bit : w->head;
-    p->bytes[PLAN_VISION] = resident ? w->vision : streamed ? w->vision_streamed : w->vision_host;
+    p->bytes[PLAN_VISION] = home == VISION_RESIDENT ? w->vision : home == VISION_STREAMED ? w->vision_streamed : 0;
     p->bytes[PLAN_RING] = PLAN_RING_BYTES;
-    p->bytes[PLAN_KEPT] = (short_head ? w->head_stored : 0) + (resident ? 0 : w->vision_stored);
+    p->bytes[PLAN_KEPT] = (short_head ? w->head_stored : 0) + (home == VISION_STREAMED ? w->streamed_stored : home == VISION_HOST ? w->vision_stored : 0);
+}
+
+static void size_tower_beside(struct plan *p, const struct plan_question *q)
+{
+    const struct backend *cpu = q->facts->cpu;
+    p->bytes[PLAN_TOWER] = tower_bytes(p, cpu, &q->model->vision);
+    p->bytes[PLAN_TOWER_SCRATCH] = cpu->ops->scratch_bytes(cpu, &p->tower_limits);
 }
 
 enum place { ON_DEVICE, ON_HOST, IN_FILE };
@@ -164,11 +184,15 @@ static const struct {
     [PLAN_SCRATCH] = {"kernels' scratch", "always", ON_DEVICE, true, true},
     [PLAN_RING] = {"upload ring, pinned", "always", ON_HOST, false, true},
     [PLAN_HOST] = {"pixels, sampling, tables", "always", ON_HOST, true, true},
+    [PLAN_TOWER] = {"vision workspace", "vision", ON_HOST, false, true},
+    [PLAN_TOWER_SCRATCH] = {"scratch of vision kernels", "vision", ON_HOST, false, true},
     [PLAN_KEPT] = {"weights read when needed", "always", IN_FILE, false, true},
 };
 
 static bool has_row(const struct plan *p, int row)
 {
+    if (row == PLAN_TOWER || row == PLAN_TOWER_SCRATCH) return plan_tower_beside(p);
+    if (row == PLAN_VISION && plan_tower_beside(p)) return false;
     return p->facts->card ? rows[row].on_card : rows[row].on_host;
 }
 
@@ -181,8 +205,8 @@ void plan_size(struct plan *p, const struct plan_question *q)
 {
     const struct model *m = q->model;
     choose_sizes(p, q);
-    p->limits = limits_of(p, m);
-    uint64_t prefill = step_bytes(q, p->max_rows), vision = tower_bytes(q, p->max_rows, p->max_patches);
+    choose_backend_limits(p, m);
+    uint64_t prefill = step_bytes(q, p->max_rows), vision = plan_tower_beside(p) ? 0 : tower_bytes(p, q->be, &m->vision);
     p->bytes[PLAN_WEIGHTS] = m->weight_bytes;
     p->bytes[PLAN_KV] = q->be->ops->kv_bytes(q->be, &p->kv);
     p->bytes[PLAN_IMAGES] = (uint64_t)(1 + m->vision.n_deepstack) * (uint64_t)p->feature_rows * (uint64_t)m->text.hidden *
@@ -193,6 +217,7 @@ void plan_size(struct plan *p, const struct plan_question *q)
     p->bytes[PLAN_SCRATCH] = q->be->ops->scratch_bytes(q->be, &p->limits);
     p->bytes[PLAN_HOST] = host_bytes(p, m);
     if (p->facts->card) size_card(p, q);
+    if (plan_tower_beside(p)) size_tower_beside(p, q);
     p->allocated = 0;
     for (int row = 0; row < PLAN_ROWS; row++) {
         if (!has_row(p, row) || !is_budgeted(p, row)) continue;
@@ -203,6 +228,12 @@ void plan_size(struct plan *p, const struct plan_question *q)
     p->fits = p->allocated <= p->budget.bytes;
 }
 
+/* On the host no lever is pulled. */
+bool plan_tower_beside(const struct plan *p)
+{
+    return p->levers.vision == VISION_HOST;
+}
+
 struct placements plan_placements(const struct plan *p)
 {
     static const enum placement towers[] = {[VISION_AUTO] = PLACE_RESIDENT, [VISION_RESIDENT] = PLACE_RESIDENT,
@@ -211,12 +242,17 @@ struct placements plan_placements(const struct plan *p)
     return (struct placements){short_head ? PLACE_HOST : PLACE_RESIDENT, short_head ? PLACE_EIGHT_BIT : PLACE_RESIDENT, towers[p->levers.vision]};
 }
 
+static ey_plan_item item_of(const struct plan *p, int row)
+{
+    const char *device = rows[row].place == IN_FILE ? "file" : rows[row].place == ON_HOST || !p->facts->card ? "host" : p->facts->name;
+    if (row == PLAN_SHARED && plan_tower_beside(p)) return (ey_plan_item){"prefill workspace", device, p->bytes[row], "prefill"};
+    return (ey_plan_item){rows[row].name, device, p->bytes[row], rows[row].life};
+}
+
 int plan_items(const struct plan *p, ey_plan_item out[PLAN_ROWS])
 {
     int n = 0;
-    for (int row = 0; row < PLAN_ROWS; row++) {
-        const char *device = rows[row].place == IN_FILE ? "file" : rows[row].place == ON_HOST || !p->facts->card ? "host" : p->facts->name;
-        if (has_row(p, row)) out[n++] = (ey_plan_item){rows[row].name, device, p->bytes[row], rows[row].life};
-    }
+    for (int row = 0; row < PLAN_ROWS; row++)
+        if (has_row(p, row)) out[n++] = item_of(p, row);
     return n;
 }

@@ -45,7 +45,9 @@ enum plan_row {
     PLAN_SCRATCH,  /* the kernels' own */
     PLAN_RING,     /* pinned memory that weights go to a card through */
     PLAN_HOST,     /* pixels, sampling, tables */
-    PLAN_KEPT,     /* weights that a card reads from the file when it needs them */
+    PLAN_TOWER,    /* beside a card: workspace of a tower on the CPU */
+    PLAN_TOWER_SCRATCH, /* and its kernels' own */
+    PLAN_KEPT,     /* weights of which a card has no copy of its own, or none that stays */
     PLAN_ROWS
 };
 
@@ -68,7 +70,8 @@ struct plan {
     int kv_tokens;     /* of all requests */
     int max_num_seqs, max_images;
     int max_blocks;    /* KV blocks of one request */
-    int max_rows;      /* of a prefill chunk or a vision tile */
+    int max_rows;      /* of a prefill chunk */
+    int tower_rows;    /* of a vision tile */
     int step_rows;     /* of a decode step beside a tower */
     int max_visual;    /* visual tokens of one request */
     int max_picture;   /* of one picture */
@@ -76,7 +79,7 @@ struct plan {
     int feature_rows;  /* of the image cache */
     struct plan_levers levers; /* none is AUTO on a card */
     struct kv_shape kv;
-    struct backend_limits limits;
+    struct backend_limits limits, tower_limits; /* the latter of the CPU beside a card, where the tower is on it */
     uint64_t bytes[PLAN_ROWS];
     uint64_t allocated; /* on the device that the budget is of; the context too, the mapped weights not */
     uint64_t arena;     /* of a card: allocated but the context */
@@ -117,11 +120,15 @@ int plan_changes(struct plan_change out[PLAN_CHANGES], const struct plan *plan, 
 
 struct placements plan_placements(const struct plan *plan);
 
+/* The decoder is on a card and the tower on the CPU, with a workspace of its own. */
+bool plan_tower_beside(const struct plan *plan);
+
 /* Elements of the workspaces' buffers, each aligned, in the order in which they lie. */
 enum { STEP_X, STEP_Q, STEP_O, STEP_H, STEP_ROPE, STEP_BUFFERS };
-enum { TOWER_X, TOWER_QKV, TOWER_O, TOWER_H, TOWER_ROPE, TOWER_BUFFERS };
+enum { TOWER_X, TOWER_QKV, TOWER_O, TOWER_H, TOWER_ROPE, TOWER_FEATURES, TOWER_BUFFERS };
 void plan_step_elements(size_t out[STEP_BUFFERS], const struct text_shape *shape, int rows);
 extern const enum element plan_step_kind[STEP_BUFFERS], plan_tower_kind[TOWER_BUFFERS];
-void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *shape, int rows, int patches);
+/* beside: with a block of features on their way to the card */
+void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *shape, int rows, int patches, bool beside);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "plan/weights.h"
 
+enum { HOST_ROWS = 512 }; /* of a chunk or a tile on the CPU: enough to be bound by multiply-adds */
+
 /* What a plan is made of. */
 struct plan_question {
     const struct model *model;

@@ -48,7 +48,7 @@ static void add_merger(struct sum *s, const struct merger *m)
     ADD(s, m->norm), ADD(s, m->fc1), ADD(s, m->fc2);
 }
 
-/* Blocks and mergers: all of the tower but what makes rows of patches, which is always on the card. */
+/* Blocks and mergers: all of the tower but what makes rows of patches, which does not stream. */
 static struct sum groups_of(const struct model *m, const struct backend *be, enum placement placement)
 {
     struct sum s = {be, placement, 0, 0};
@@ -60,12 +60,11 @@ static struct sum groups_of(const struct model *m, const struct backend *be, enu
 
 static void add_vision(struct weight_sizes *out, const struct model *m, const struct backend *be)
 {
-    struct sum first = {be, PLACE_RESIDENT, 0, 0}, resident, streamed, host;
+    struct sum first = {be, PLACE_RESIDENT, 0, 0}, resident, streamed;
     if (!m->vision.depth) return;
     ADD(&first, m->tower.patch), ADD(&first, m->tower.position);
-    resident = groups_of(m, be, PLACE_RESIDENT), streamed = groups_of(m, be, PLACE_STREAMED), host = groups_of(m, be, PLACE_HOST);
-    out->vision = first.bytes + resident.bytes, out->vision_stored = resident.stored;
-    out->vision_host = first.bytes + host.bytes;
+    resident = groups_of(m, be, PLACE_RESIDENT), streamed = groups_of(m, be, PLACE_STREAMED);
+    out->vision = first.bytes + resident.bytes, out->vision_stored = first.stored + resident.stored, out->streamed_stored = streamed.stored;
     out->vision_streamed = first.bytes + streamed.bytes + 2 * (uint64_t)model_group_bytes(m, be) + PLAN_RING_BYTES;
 }
 

@@ -7,8 +7,8 @@
 struct weight_sizes {
     uint64_t decoder;             /* layers and the last norm */
     uint64_t head, head_8bit;     /* with the embedding, which an 8-bit head leaves on the host */
-    uint64_t vision, vision_streamed, vision_host; /* streamed: places for two groups, one in use while the other is filled, and staging */
-    uint64_t head_stored, vision_stored; /* what then stays in the file */
+    uint64_t vision, vision_streamed; /* streamed: places for two groups, one in use while the other is filled, and staging */
+    uint64_t head_stored, streamed_stored, vision_stored; /* what stays in the file: an exact head, what streams, all of a tower on the host */
     bool may_be_8bit;
 };
 

@@ -2,6 +2,7 @@
 #include "server/keeper.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,9 @@
 
 enum { DEFAULT_BATCHED_TOKENS = 512 };
 #define WAIT_SECONDS 0.1
+/* How often the card's memory is looked at where somebody asked since, or it had spilled; and while requests run. */
+#define LOOK_SECONDS 60.0
+#define BUSY_LOOK_SECONDS 300.0
 
 struct keeper {
     pthread_mutex_t lock;
@@ -28,11 +32,13 @@ struct keeper {
     int borrowed, peeking, loads, unloads, failures;
     bool wanted; /* somebody waits for an engine that was unloaded */
     ey_err error; /* of the last load that failed */
+    ey_memory memory; /* the engine's */
+    double looked;
     ey_stats past;
     struct keeper_facts facts;
 };
 
-/* ---- loading ---- */
+/* ---- what it learns ---- */
 
 static void note_progress(void *user, const char *phase, uint64_t done, uint64_t total)
 {
@@ -89,6 +95,42 @@ static void note_plan(void *user, const ey_plan *plan)
     pthread_mutex_unlock(&k->lock);
 }
 
+/* ---- the card's memory ---- */
+
+static void log_notice(void *user, const char *text)
+{
+    (void)user;
+    log_line("%s", text);
+}
+
+/* 0: now; INFINITY: not while all stays as it is. */
+static double seconds_to_look(const struct keeper *k)
+{
+    if (k->state != KEEPER_READY || !k->memory.known) return INFINITY;
+    if (!k->borrowed && k->used <= k->looked && !k->memory.spilled) return INFINITY;
+    double left = k->looked + (k->borrowed ? BUSY_LOOK_SECONDS : LOOK_SECONDS) - seconds_now();
+    return left > 0 ? left : 0;
+}
+
+/* Called and returns with the lock held. Only this thread closes the engine, so it stays. */
+static void look(struct keeper *k)
+{
+    ey_memory memory;
+    ey_err e;
+    char text[400];
+    bool had_spilled = k->memory.spilled;
+    pthread_mutex_unlock(&k->lock);
+    bool ok = ey_probe_memory(k->engine, &memory, &e);
+    if (!ok) log_line("the card's memory could not be looked at: %s", e.text);
+    if (ok && !had_spilled && ey_memory_warning(&memory, text, sizeof(text))) log_line("%s", text);
+    if (ok && had_spilled && !memory.spilled) log_line("all of the card's memory is as fast again as it should be");
+    pthread_mutex_lock(&k->lock);
+    if (ok) k->memory = memory;
+    k->looked = seconds_now();
+}
+
+/* ---- loading and unloading ---- */
+
 /* Called and returns with the lock held, which it lets go of while it loads. */
 static void load(struct keeper *k)
 {
@@ -102,6 +144,7 @@ static void load(struct keeper *k)
     pthread_mutex_lock(&k->lock);
     if (ok) {
         learn_facts(k, engine);
+        k->memory = ey_last_memory(engine), k->looked = seconds_now();
         k->engine = engine, k->load_seconds = seconds, k->used = seconds_now();
         k->loads++, k->percent = 100;
         if (k->state == KEEPER_LOADING) k->state = KEEPER_READY;
@@ -113,8 +156,6 @@ static void load(struct keeper *k)
     if (!ok && k->loads) log_line("the model could not be loaded again: %s", e.text);
     pthread_cond_broadcast(&k->changed);
 }
-
-/* ---- unloading ---- */
 
 static void add_stats(ey_stats *sum, const ey_stats *s)
 {
@@ -136,7 +177,7 @@ static void unload(struct keeper *k)
     ey_engine *engine = k->engine;
     ey_stats stats = ey_engine_stats(engine);
     add_stats(&k->past, &stats);
-    k->engine = NULL, k->state = KEEPER_UNLOADED, k->unloads++;
+    k->engine = NULL, k->state = KEEPER_UNLOADED, k->unloads++, k->memory = (ey_memory){0};
     pthread_mutex_unlock(&k->lock);
     ey_engine_close(&engine);
     log_line("the model was unloaded: nobody asked for %d s; the next request loads it again", k->idle_seconds);
@@ -155,7 +196,8 @@ static void wait_at_most(struct keeper *k, double seconds)
 static void wait_for_work(struct keeper *k)
 {
     bool may_idle = k->state == KEEPER_READY && k->idle_seconds && !k->borrowed && !k->peeking;
-    if (may_idle) wait_at_most(k, k->used + k->idle_seconds - seconds_now());
+    double seconds = fmin(seconds_to_look(k), may_idle ? k->used + k->idle_seconds - seconds_now() : INFINITY);
+    if (isfinite(seconds)) wait_at_most(k, seconds);
     else pthread_cond_wait(&k->changed, &k->lock);
 }
 
@@ -167,6 +209,7 @@ static void *keep(void *user)
     while (k->state != KEEPER_CLOSING) {
         if (k->state == KEEPER_UNLOADED && k->wanted) load(k);
         else if (is_idle(k)) unload(k);
+        else if (seconds_to_look(k) <= 0) look(k);
         else wait_for_work(k);
     }
     while (k->borrowed || k->peeking) pthread_cond_wait(&k->changed, &k->lock);
@@ -183,6 +226,7 @@ bool keeper_open(struct keeper **out, const struct server_options *options, ey_b
     k->options = options->engine;
     k->options.budget = budget, k->options.progress = note_progress, k->options.progress_user = k;
     k->options.planned = note_plan, k->options.planned_user = k;
+    k->options.notice = log_notice;
     k->idle_seconds = options->idle_unload_seconds, k->stage = "loading";
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -221,7 +265,7 @@ struct keeper_report keeper_state(struct keeper *k)
 {
     pthread_mutex_lock(&k->lock);
     struct keeper_report report = {.state = k->state, .stage = k->stage, .percent = k->percent, .load_seconds = k->load_seconds,
-                                   .loads = k->loads, .unloads = k->unloads, .error = k->error, .facts = k->facts};
+                                   .loads = k->loads, .unloads = k->unloads, .error = k->error, .memory = k->memory, .facts = k->facts};
     pthread_mutex_unlock(&k->lock);
     return report;
 }

@@ -31,6 +31,7 @@ struct keeper_report {
     double load_seconds; /* of the last load */
     int loads, unloads;  /* so far */
     ey_err error;        /* FAILED */
+    ey_memory memory;    /* of the card, as it was seen last; nothing known: no card, or not loaded */
     struct keeper_facts facts;
 };
 

@@ -219,6 +219,7 @@ static void write_ours(struct writer *w, const ey_stats *s)
     gauge(w, "eyelet_image_cache_tokens_used", s->image_rows_used, "Visual tokens that it holds.");
     gauge(w, "eyelet_step_age_seconds", s->beat_age, "Time since the engine last made a step; 0 when it has nothing to do.");
     counter(w, "eyelet_steps_total", (double)s->steps, "Steps of the engine.");
+    counter(w, "eyelet_steps_ahead_total", (double)s->steps_ahead, "Of them, enqueued before the tokens of the step before were known.");
     counter(w, "eyelet_step_seconds_total", s->step_seconds, "Time that steps took.");
     counter(w, "eyelet_vision_tower_runs_total", (double)s->tower_runs, "Pictures that went through the vision tower.");
     counter(w, "eyelet_vision_seconds_total", s->vision_seconds, "Time in the vision tower.");
@@ -234,10 +235,24 @@ static void write_plan(struct writer *w, const struct keeper_facts *f)
     }
 }
 
+/* Of a card, and while the model is loaded; looked at after loading and once a minute while it is used. */
+static void write_card(struct writer *w, const ey_memory *m)
+{
+    if (!m->known) return;
+    gauge(w, "eyelet_gpu_memory_planned_bytes", (double)m->planned_bytes, "What the engine takes of the card, the driver's context counted in.");
+    gauge(w, "eyelet_gpu_memory_budget_bytes", (double)m->budget_bytes, "What it may take.");
+    gauge(w, "eyelet_gpu_memory_total_bytes", (double)m->total_bytes, "The card's memory.");
+    gauge(w, "eyelet_gpu_memory_free_bytes", (double)m->free_bytes, "What of it nobody used when it was looked at last.");
+    gauge(w, "eyelet_gpu_memory_spilled", m->spilled, "1: parts of what the engine holds are far slower to read than the card's own memory.");
+    gauge(w, "eyelet_gpu_memory_spilled_bytes", (double)m->spilled_bytes, "Those parts.");
+    gauge(w, "eyelet_gpu_memory_read_bytes_per_second", m->bytes_per_second, "How fast the usual part is read.");
+}
+
 static void write_server(struct writer *w, struct metrics *m, const struct metrics_facts *f)
 {
     struct keeper_report k = keeper_state(f->keeper);
     write_plan(w, &k.facts);
+    write_card(w, &k.memory);
     gauge(w, "vllm:engine_sleep_state", k.state == KEEPER_UNLOADED, "1 while the model is unloaded.");
     gauge(w, "eyelet_load_seconds", k.load_seconds, "Time that the last load of the model took.");
     counter(w, "eyelet_loads_total", k.loads, "Loads of the model.");

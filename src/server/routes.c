@@ -62,6 +62,12 @@ void route_health(struct server *server, struct exchange *x)
     ey_stats stats = keeper_stats(server->keeper);
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     bool stuck = k.facts.loaded_once && stats.beat_age > k.facts.stuck_seconds;
+    if (!stuck && k.memory.spilled) { /* it serves, but no longer as it should */
+        buf_printf(&out, "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, \"held_bytes\": %llu}", (unsigned long long)k.memory.spilled_bytes,
+                   (unsigned long long)k.memory.held_bytes);
+        reply_json(x, 200, &out);
+        return;
+    }
     if (!stuck) {
         exchange_reply(x, 200, "text/plain", &out);
         return;

@@ -141,6 +141,17 @@ status=$?
 say "Ctrl-C ends a conversation from a pipe"
 rm in
 
+# ---- the doctor, on the processor: a card may or may not be here ----
+try "what is there" 0 '^ok +processor .* kernels for ' - doctor --device cpu
+matches out '^models can be run$'
+say "and that it will do"
+try "the same as JSON" 0 '^.*"usable": true' - doctor --device cpu --json
+same "its members" usable,findings keys
+same "of a finding" name,level,text,remedy,value,unit findings.0.keys
+try "the model of the environment fits" 0 '^ok +model .*demo on cpu: [0-9]+ MiB planned' - doctor --device cpu
+try "a model that is not there" 1 '^bad +model .*nowhere' - doctor --device cpu --model /nowhere
+try "no arguments" 2 - 'doctor takes no arguments' doctor now
+
 # ---- a terminal ----
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminals to give
   # what is typed waits until the prompt is there, because Ctrl-C throws away what was typed before

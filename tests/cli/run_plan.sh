@@ -50,6 +50,11 @@ try "given options stay" 1 'with --vision-weights streamed +[0-9.]+ MiB  fits' -
 # shellcheck disable=SC2086
 try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop --kv-cache-dtype bf16
 
+# shellcheck disable=SC2086
+try "the tower on the CPU" 0 '^  vision workspace +host ' - plan 4b $desktop --vision-weights host
+grep -qE '^  prefill workspace +cuda:0 ' out && ! grep -q 'vision weights' out
+say "the card has nothing of it"
+
 # ---- wrong calls ----
 try "used without a card" 2 - 'of the card that --vram tells of' plan 2b --vram-used 1G
 try "more used than there is" 2 - 'more than all of --vram' plan 2b --vram 1G --vram-used 2G

@@ -41,7 +41,7 @@ kernel::kernel(const emulated_kernel &what, void (*run)(const void *)) : emulate
 static const char *doing(const struct lane_state &t)
 {
     static const char *const meetings[] = {"waits at __syncwarp", "waits at a shuffle",  "waits at load_matrices", "waits at load_matrices_transposed",
-                                           "waits at mma_bf16",   "waits at mma_f16"};
+                                           "waits at mma_bf16",   "waits at mma_f16", "waits at wgmma_wait"};
     switch (t.phase) {
     case PHASE_AT_MEETING: return meetings[t.at];
     case PHASE_AT_BARRIER: return "waits at __syncthreads";
@@ -202,6 +202,47 @@ static void do_mma(struct lane_state *lanes, bool f16)
     }
 }
 
+/* The warp's 16 rows of one wgmma: each lane's p. b's address is that of its first row; the machine swaps units by the address bits above them. */
+static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const p[32])
+{
+    float a[16][16];
+    for (int i = 0; i < 32; i++) {
+        int g = i / 4, t2 = i % 4 * 2;
+        unpack(&a[g][t2], 1, p[i]->a[0], false), unpack(&a[g + 8][t2], 1, p[i]->a[1], false);
+        unpack(&a[g][t2 + 8], 1, p[i]->a[2], false), unpack(&a[g + 8][t2 + 8], 1, p[i]->a[3], false);
+    }
+    for (int column = 0; column < 8 * p[0]->tiles; column++) {
+        uint16_t b[16];
+        struct lane_state *first = &lanes[column % 8 / 2];
+        for (int unit = 0; unit < 2; unit++) {
+            uintptr_t address = (uintptr_t)(p[0]->b + column / 8 * 1024 + column % 8 * 128 + unit * 16);
+            const void *from = reinterpret_cast<const void *>(address ^ (address >> 7 & 7) << 4);
+            if (!is_shared(from, 16)) fault("wgmma reads %p, which is not shared memory", from);
+            memcpy(b + unit * 8, from, 16);
+            note_access(from, 16, first, ACCESS_READ, first->pc);
+        }
+        for (int row = 0; row < 16; row++) {
+            int lane = row % 8 * 4 + column % 8 / 2;
+            float *c = p[lane]->c + column / 8 * 4 + row / 8 * 2 + column % 2, sum = p[lane]->add ? *c : 0;
+            for (int k = 0; k < 16; k++) sum += a[row][k] * half_value(b[k], false);
+            *c = sum;
+        }
+    }
+}
+
+/* All lanes have the same products under way. */
+static void do_wgmmas(struct lane_state *lanes)
+{
+    size_t done = 0;
+    for (; done < lanes->products.size(); done++) {
+        const struct pending_wgmma *p[32];
+        if (lanes->products[done].group + *static_cast<int *>(lanes->operand) >= lanes->n_product_groups) break;
+        for (int i = 0; i < 32; i++) p[i] = &lanes[i].products.at(done);
+        do_wgmma(lanes, p);
+    }
+    for (int i = 0; i < 32; i++) lanes[i].products.erase(lanes[i].products.begin(), lanes[i].products.begin() + (ptrdiff_t)done);
+}
+
 static void do_together(enum meeting what, struct lane_state *lanes)
 {
     switch (what) {
@@ -211,6 +252,7 @@ static void do_together(enum meeting what, struct lane_state *lanes)
     case MEET_LOAD_TRANSPOSED: do_load_matrices(lanes, true); break;
     case MEET_MMA_BF16: do_mma(lanes, false); break;
     case MEET_MMA_F16: do_mma(lanes, true); break;
+    case MEET_WGMMA: do_wgmmas(lanes); break;
     }
 }
 
@@ -263,6 +305,25 @@ void copy_wait(int pending)
         note_access(copy.to, 16, t, ACCESS_WRITE, __builtin_return_address(0));
     }
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)done);
+}
+
+/* ---- products of a warpgroup ---- */
+
+void wgmma(float *c, int tiles, const uint32_t a[4], const void *b, bool add)
+{
+    struct lane_state *t = block->current;
+    if ((uintptr_t)b % 1024 % 32 || (uintptr_t)b % 1024 >= 128) fault("wgmma of %p, which is no row 0 of 8 rows", b);
+    t->products.push_back({c, a, static_cast<const unsigned char *>(b), tiles, t->n_product_groups, add});
+}
+
+void wgmma_commit(void)
+{
+    block->current->n_product_groups++;
+}
+
+void wgmma_wait(int pending)
+{
+    meet(MEET_WGMMA, &pending);
 }
 
 uint32_t count_arrival(uint32_t *counter)
@@ -340,6 +401,8 @@ static void start_threads(struct block *b)
         t.phase = PHASE_RUNS;
         t.copies.clear();
         t.n_groups = 0;
+        t.products.clear();
+        t.n_product_groups = 0;
         fiber_prepare(&t.fiber, thread_entry);
     }
 }
@@ -362,12 +425,12 @@ static void run_blocks(struct launch *l)
     std::unique_ptr<struct block> own = take_idle_block();
     block = own.get();
     uint64_t n_blocks = (uint64_t)l->grid.x * l->grid.y * l->grid.z;
-    std::vector<unsigned char> dynamic(l->shared_bytes + CANARY + 128);
+    std::vector<unsigned char> dynamic(l->shared_bytes + CANARY + 1024);
     /* a copy, so that AddressSanitizer sees a kernel that reads more */
     std::unique_ptr<unsigned char[]> args(new unsigned char[l->of->args_size]);
     memcpy(args.get(), l->args, l->of->args_size);
     own->of = l->of, own->args = args.get();
-    own->dynamic = dynamic.data() + (128 - (uintptr_t)dynamic.data() % 128) % 128;
+    own->dynamic = dynamic.data() + (1024 - (uintptr_t)dynamic.data() % 1024) % 1024;
     own->dynamic_size = l->shared_bytes;
     own->variables = shared_variables_of_this_thread();
     gridDim = l->grid, blockDim = l->block;

@@ -57,7 +57,7 @@ extern __thread dim3 blockDim, gridDim;
 
 namespace emulator {
 
-enum meeting { MEET_SYNC, MEET_SHUFFLE, MEET_LOAD_MATRICES, MEET_LOAD_TRANSPOSED, MEET_MMA_BF16, MEET_MMA_F16 };
+enum meeting { MEET_SYNC, MEET_SHUFFLE, MEET_LOAD_MATRICES, MEET_LOAD_TRANSPOSED, MEET_MMA_BF16, MEET_MMA_F16, MEET_WGMMA };
 
 struct shuffle_operand {
     uint32_t value;
@@ -81,6 +81,9 @@ void *dynamic_shared(void);
 void copy_async(void *shared, const void *global, int bytes);
 void copy_commit(void);
 void copy_wait(int pending);
+void wgmma(float *c, int tiles, const uint32_t a[4], const void *b, bool add);
+void wgmma_commit(void);
+void wgmma_wait(int pending);
 uint32_t count_arrival(uint32_t *counter);
 void check_aligned(const void *p, size_t alignment);
 
@@ -261,9 +264,20 @@ EY_DEVICE float load_fresh_float(const float *p)
     return emulator::loaded<float>(p);
 }
 
+EY_DEVICE void add_in_memory(float *y, float4 v)
+{
+    emulator::check_aligned(y, 16);
+    y[0] += v.x, y[1] += v.y, y[2] += v.z, y[3] += v.w;
+}
+
 EY_DEVICE void copy_async(void *shared, const void *global, int bytes)
 {
     emulator::copy_async(shared, global, bytes);
+}
+
+EY_DEVICE void copy_async_if(bool wanted, void *shared, const void *global, int bytes)
+{
+    if (wanted) emulator::copy_async(shared, global, bytes);
 }
 
 EY_DEVICE void copy_commit(void)
@@ -385,6 +399,51 @@ EY_DEVICE uint32_t shuffle_xor(uint32_t v, int mask)
 EY_DEVICE float shuffle_xor(float v, int mask)
 {
     return emulator::value(emulator::shuffled(emulator::bits(v), (int)(threadIdx.x % 32) ^ mask));
+}
+
+/* ---- wgmma.cuh: done at the wait, when the operands are read; that writes need a fence is not looked after ---- */
+
+#define EY_DYNAMIC_SHARED_1024(name) EY_DYNAMIC_SHARED(name)
+
+EY_DEVICE uint64_t wgmma_operand(const void *shared)
+{
+    return (uint64_t)(uintptr_t)shared;
+}
+
+EY_DEVICE uint64_t wgmma_further(uint64_t operand, int steps)
+{
+    return operand + (uint64_t)(steps * 32);
+}
+
+template <int tiles> EY_DEVICE void wgmma(float (&c)[tiles][4], const uint32_t a[4], uint64_t b, bool add)
+{
+    emulator::wgmma(c[0], tiles, a, reinterpret_cast<const void *>(b), add);
+}
+
+EY_DEVICE void wgmma_commit(void)
+{
+    emulator::wgmma_commit();
+}
+
+template <int pending> EY_DEVICE void wgmma_wait(void)
+{
+    emulator::wgmma_wait(pending);
+}
+
+EY_DEVICE void fence_shared(void)
+{
+}
+
+EY_DEVICE void wgmma_begin(void)
+{
+}
+
+EY_DEVICE void pin(float &)
+{
+}
+
+EY_DEVICE void pin(uint32_t &)
+{
 }
 
 #endif

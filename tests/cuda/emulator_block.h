@@ -24,6 +24,14 @@ struct pending_copy {
     int bytes, group;
 };
 
+struct pending_wgmma {
+    float *c;
+    const uint32_t *a;
+    const unsigned char *b;
+    int tiles, group;
+    bool add;
+};
+
 struct lane_state {
     struct fiber fiber;
     uint3 index;
@@ -34,6 +42,8 @@ struct lane_state {
     const void *pc;     /* from where it came there */
     std::vector<pending_copy> copies;
     int n_groups; /* committed */
+    std::vector<pending_wgmma> products;
+    int n_product_groups;
 };
 
 struct block {

@@ -1,8 +1,8 @@
 /* See fake_driver.h. A stream is a list of steps that are still to be done, in order; an event is a place in such a list. */
 #include "cuda/fake_driver.h"
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/kernels.h"
 #include "cuda/emulated.h"
 
 enum { INVALID_CONTEXT = 201, INVALID_HANDLE = 400, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, ILLEGAL_STATE = 401, LAUNCH_FAILED = 719 };
@@ -31,7 +32,7 @@ struct CUstream_st {
 struct CUevent_st {
     CUstream stream;
     uint64_t position; /* it has happened when the stream has done so many steps */
-    std::chrono::steady_clock::time_point time;
+    double time; /* seconds */
 };
 
 struct CUgraph_st {
@@ -68,7 +69,11 @@ static std::map<uintptr_t, size_t> device_memory, host_memory; /* address → by
 static std::set<CUstream> streams;
 static std::string failing_member;
 static int calls_to_failure;
+static bool has_failed;
 static CUresult failure;
+static std::string broken_kernel;
+static size_t spilled_first, spilled_bytes;
+static double now; /* seconds, of the card's making */
 
 /* ---- checks ---- */
 
@@ -90,6 +95,7 @@ static CUresult planned_failure(const char *member)
 {
     if (failing_member != member || --calls_to_failure) return CUDA_SUCCESS;
     failing_member.clear();
+    has_failed = true;
     return failure;
 }
 
@@ -106,7 +112,16 @@ static CUresult entering_uncaptured(const char *member)
     return capturing() ? complaint(member, CAPTURE_UNSUPPORTED, "not allowed while a stream is captured") : CUDA_SUCCESS;
 }
 
-#define HOLD() std::lock_guard<std::recursive_mutex> hold(lock)
+static thread_local int depth; /* of calls of the driver */
+
+struct inside {
+    inside() { depth++; }
+    ~inside() { depth--; }
+};
+
+#define HOLD() \
+    inside in_driver; \
+    std::lock_guard<std::recursive_mutex> hold(lock)
 #define ENTER(member) \
     HOLD(); \
     if (CUresult entering_result = entering(member)) return entering_result
@@ -135,6 +150,7 @@ static void do_until(CUstream s, uint64_t position)
         step next = std::move(s->steps.front());
         s->steps.pop_front();
         next();
+        now += FAKE_STEP_SECONDS;
         s->n_done++;
     }
 }
@@ -197,7 +213,7 @@ static CUresult event_record(CUevent e, CUstream s)
 {
     ENTER("event_record");
     if (!streams.count(s)) return complaint("event_record", INVALID_HANDLE, "no such stream");
-    add_step(s, [e] { e->time = std::chrono::steady_clock::now(); });
+    add_step(s, [e] { e->time = now; });
     if (!s->capture) e->stream = s, e->position = s->n_added;
     return CUDA_SUCCESS;
 }
@@ -215,7 +231,7 @@ static CUresult event_seconds(float *milliseconds, CUevent start, CUevent end)
     if (!start->stream || !end->stream) return complaint("event_seconds", INVALID_HANDLE, "an event that was never recorded");
     if (start->stream->n_done < start->position || end->stream->n_done < end->position)
         return complaint("event_seconds", 600, "an event that has not happened yet");
-    *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+    *milliseconds = (float)((end->time - start->time) * 1e3);
     return CUDA_SUCCESS;
 }
 
@@ -242,13 +258,18 @@ static CUresult capture_begin(CUstream s, int)
     return CUDA_SUCCESS;
 }
 
+/* One that fails has ended all the same. */
 static CUresult capture_end(CUstream s, CUgraph *graph)
 {
-    ENTER("capture_end");
+    HOLD();
+    CUresult r = entering("capture_end");
     if (!streams.count(s) || !s->capture) return complaint("capture_end", ILLEGAL_STATE, "a stream that is not captured");
     *graph = s->capture;
     s->capture = nullptr;
-    return CUDA_SUCCESS;
+    if (!r) return CUDA_SUCCESS;
+    delete *graph;
+    *graph = nullptr;
+    return r;
 }
 
 static CUresult graph_instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long)
@@ -418,6 +439,28 @@ static CUresult set_bytes(CUdeviceptr to, unsigned char byte, size_t bytes, CUst
 
 /* ---- kernels ---- */
 
+enum { READ_FOR_REAL = 1 << 20 }; /* the emulator takes long for more */
+
+/* Of data[bytes], those that are in the host's memory. */
+static size_t spilled_of(uintptr_t data, size_t bytes)
+{
+    uintptr_t largest = 0;
+    size_t most = 0;
+    for (const auto &a : device_memory)
+        if (a.second > most) most = a.second, largest = a.first;
+    uintptr_t first = std::max(data, largest + spilled_first), end = std::min(data + bytes, largest + spilled_first + spilled_bytes);
+    return spilled_bytes && first < end ? end - first : 0;
+}
+
+/* True: nothing else is to be done. */
+static bool read_in_made_up_time(const struct read_args *a)
+{
+    enum { SLOWER = 30 };
+    size_t slow = spilled_of((uintptr_t)a->data, (size_t)a->bytes);
+    now += ((double)a->bytes + (SLOWER - 1) * (double)slow) * a->times / FAKE_READ_RATE;
+    return a->bytes * a->times > READ_FOR_REAL;
+}
+
 static CUresult module_load(CUmodule *out, const void *image)
 {
     ENTER_UNCAPTURED("module_load");
@@ -489,6 +532,8 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, 
     const struct emulated_kernel *kernel = f->kernel;
     auto taken = std::make_shared<std::vector<char>>((const char *)args[0], (const char *)args[0] + kernel->args_size);
     add_step(c.hStream, [c, kernel, taken] {
+        if (broken_kernel == kernel->name) return;
+        if (strcmp(kernel->name, "read_memory") == 0 && read_in_made_up_time((const struct read_args *)(const void *)taken->data())) return;
         const unsigned grid[3] = {c.gridDimX, c.gridDimY, c.gridDimZ}, block[3] = {c.blockDimX, c.blockDimY, c.blockDimZ};
         if (!emulator_launch(kernel->name, taken->data(), grid, block, c.sharedMemBytes)) abort();
     });
@@ -530,6 +575,8 @@ static CUresult device_count(int *n)
 
 static CUresult device_get(CUdevice *device, int ordinal)
 {
+    HOLD();
+    if (CUresult r = planned_failure("device_get")) return r;
     *device = ordinal;
     return ordinal >= 0 && ordinal < card.n_cards ? CUDA_SUCCESS : 101;
 }
@@ -540,11 +587,19 @@ static CUresult device_name(char *name, int size, CUdevice)
     return CUDA_SUCCESS;
 }
 
+static CUresult device_bus(char *bus, int size, CUdevice)
+{
+    snprintf(bus, (size_t)size, "0000:01:00.0");
+    return CUDA_SUCCESS;
+}
+
 static CUresult device_attribute(int *value, int attribute, CUdevice)
 {
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = card.sm_count; break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 14001000; break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 128; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 32 << 20; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = card.major; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = card.minor; break;
@@ -564,16 +619,26 @@ static CUresult context_retain(CUcontext *out, CUdevice)
 {
     HOLD();
     if (CUresult r = planned_failure("context_retain")) return r;
-    context.references++;
+    context.references++, counts.contexts++;
     *out = &context;
     return CUDA_SUCCESS;
+}
+
+/* What is left of a context goes with it; the counts still tell of it. */
+static void forget_memory(void)
+{
+    for (const auto &held : device_memory) free((void *)held.first);
+    for (const auto &held : host_memory) free((void *)held.first);
+    device_memory.clear();
+    host_memory.clear();
 }
 
 static CUresult context_release(CUdevice)
 {
     HOLD();
     if (!context.references) return complaint("context_release", INVALID_CONTEXT, "a context that nobody holds");
-    context.references--;
+    context.references--, counts.contexts--;
+    if (!context.references) forget_memory();
     return CUDA_SUCCESS;
 }
 
@@ -586,7 +651,7 @@ static CUresult context_current(CUcontext c)
 {
     HOLD();
     current = c;
-    return CUDA_SUCCESS;
+    return planned_failure("context_current");
 }
 
 static CUresult context_limit(int, size_t)
@@ -604,10 +669,13 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_c
     counts = {};
     context = {};
     failing_member.clear();
+    has_failed = false;
+    broken_kernel.clear();
+    spilled_bytes = 0;
     *driver = {};
     driver->to_device = copy_in, driver->to_host = copy_out, driver->on_device = copy_on_card;
 #define FILL(member) driver->member = member;
-    FILL(init) FILL(driver_version) FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get) FILL(device_name)
+    FILL(init) FILL(driver_version) FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get) FILL(device_name) FILL(device_bus)
     FILL(device_attribute) FILL(device_total) FILL(context_retain) FILL(context_release) FILL(context_flags) FILL(context_current)
     FILL(context_limit) FILL(memory_info) FILL(memory_alloc) FILL(memory_free) FILL(host_alloc) FILL(host_free) FILL(set_bytes)
     FILL(module_load) FILL(module_unload) FILL(module_function_count)
@@ -631,10 +699,34 @@ extern "C" struct fake_counts fake_driver_counts(void)
     return counts;
 }
 
+extern "C" void fake_driver_break(const char *kernel)
+{
+    HOLD();
+    broken_kernel = kernel ? kernel : "";
+}
+
+extern "C" void fake_driver_spill(size_t first, size_t bytes)
+{
+    HOLD();
+    spilled_first = first, spilled_bytes = bytes;
+}
+
 extern "C" void fake_driver_fail(const char *member, int nth, CUresult error)
 {
     HOLD();
     failing_member = member ? member : "";
     calls_to_failure = nth;
     failure = error;
+    has_failed = false;
+}
+
+extern "C" bool fake_driver_failed(void)
+{
+    HOLD();
+    return has_failed;
+}
+
+extern "C" bool fake_driver_is_inside(void)
+{
+    return depth > 0;
 }

@@ -23,7 +23,7 @@ extern const struct fake_card fake_small_card;
 /* What lives now, and how often each was called in all. */
 struct fake_counts {
     size_t device_bytes, device_peak;
-    int device_allocations, host_allocations, modules, streams, events, graphs; /* live */
+    int contexts, device_allocations, host_allocations, modules, streams, events, graphs; /* live */
     int calls_that_allocate; /* all of the above and functions loaded: the same before and after means that nothing was allocated */
     int launches, graph_launches, copies;
     int lazy_functions;      /* launched but never loaded by function_load */
@@ -35,6 +35,26 @@ struct fake_counts fake_driver_counts(void);
 
 /* The nth call from now (1: the next) of the table's `member` ("memory_alloc") fails with `error`; NULL: none does. */
 void fake_driver_fail(const char *member, int nth, CUresult error);
+/* Whether it has failed. */
+bool fake_driver_failed(void);
+/* Whether this thread is in a call of the driver: what is allocated there is the fake's own. */
+bool fake_driver_is_inside(void);
+
+/* From now on launches of this kernel do nothing; NULL: all work. */
+void fake_driver_break(const char *kernel);
+
+/* Events tell a time that the fake card makes up: FAKE_STEP_SECONDS a step, and for read_memory what FAKE_READ_RATE gives. */
+#define FAKE_STEP_SECONDS 1e-6
+#define FAKE_READ_RATE 448e9
+/* Bytes first .. first + bytes - 1 of the largest allocation are read 30 times slower: Windows has moved them to the host's memory. 0 bytes: none are. */
+void fake_driver_spill(size_t first, size_t bytes);
+
+/* ---- in place of opening libcuda.so.1 (fake_open.c) ---- */
+
+/* What backend_cuda_create() finds from now on; NULL: there is no driver. At first fake_small_card. */
+void fake_open_card(const struct fake_card *card);
+/* fake_driver_fail() of the driver that is opened next. */
+void fake_open_fail(const char *member, int nth, CUresult error);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,36 @@
-/* In place of opening libcuda.so.1: the driver that is not there, with a small card. Linked before the backend's library. */
+/* In place of opening libcuda.so.1: the driver that is not there. Linked before the backend's library. */
+#include <stdlib.h>
+
 #include "cuda/fake_driver.h"
+
+static const struct fake_card *card = &fake_small_card;
+static const char *failing_member;
+static int failing_call;
+static CUresult failure;
+
+/* What the kernels' trial finds is kept among the build's files, not the user's. */
+__attribute__((constructor)) static void keep_verdicts_here(void)
+{
+    setenv("XDG_CACHE_HOME", EY_TEST_CACHE, 1);
+}
+
+void fake_open_card(const struct fake_card *found)
+{
+    card = found;
+}
+
+void fake_open_fail(const char *member, int nth, CUresult error)
+{
+    failing_member = member, failing_call = nth, failure = error;
+}
 
 bool cuda_driver_open(struct cuda_driver *driver, ey_err *e)
 {
-    (void)e;
-    fake_driver_fill(driver, &fake_small_card);
+    *driver = (struct cuda_driver){0};
+    if (!card) return ey_fail(e, EY_NO_DEVICE, "no NVIDIA driver");
+    fake_driver_fill(driver, card);
+    fake_driver_fail(failing_member, failing_call, failure);
+    failing_member = NULL;
     return true;
 }
 

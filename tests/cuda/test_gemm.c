@@ -241,7 +241,7 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
         }
     }
     launch = gemm_launch_tile(&a, tile);
-    assert_true(launch.shared <= 99 * 1024);
+    assert_true(launch.shared <= (tile < GEMM_PORTABLE_TILES ? 99 : 227) * 1024);
     assert_true(emulator_launch(launch.kernel, &a, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
     for (int s = 0; s < outputs; s++) check_segment(c, m, s, x, &a, before[s], launch.kernel);
     for (int s = 0; s < a.n_segments; s++) {
@@ -299,7 +299,9 @@ static void products_of_tile(enum gemm_tile_kind tile)
         (void)state; \
         products_of_tile(GEMM_##name); \
     }
+#define WIDE_TILE_TEST(name, ...) TILE_TEST(SM90_##name)
 EY_GEMM_TILES(TILE_TEST)
+EY_GEMM_WIDE_TILES(WIDE_TILE_TEST)
 
 /* More tiles of tokens than one band has. */
 static void bands_cover_all_tiles(void **state)
@@ -322,20 +324,25 @@ static void tiles_are_chosen_for_the_card(void **state)
     struct linear_args large = sized(12288, 2048, 1024), square = sized(1024, 4096, 1024);
     struct linear_args few = sized(2048, 2048, 17), wide = sized(151936, 2048, 40);
     (void)state;
-    assert_int_equal(gemm_choose(&large, 132), GEMM_256x128);
-    assert_int_equal(gemm_choose(&square, 132), GEMM_128x64);
-    assert_int_equal(gemm_choose(&few, 132), GEMM_32x64);
-    assert_int_equal(gemm_choose(&few, 30), GEMM_32x64);
-    assert_int_equal(gemm_choose(&wide, 132), GEMM_128x64);
-    assert_string_equal(gemm_launch(&large, 132).kernel, "gemm_fp8_256x128");
-    assert_int_equal(gemm_launch(&large, 132).grid[0], 48 * 8);
+    assert_int_equal(gemm_choose(&large, 132, false), GEMM_256x128);
+    assert_int_equal(gemm_choose(&square, 132, false), GEMM_128x64);
+    assert_int_equal(gemm_choose(&few, 132, false), GEMM_32x64);
+    assert_int_equal(gemm_choose(&few, 30, false), GEMM_32x64);
+    assert_int_equal(gemm_choose(&wide, 132, false), GEMM_128x64);
+    assert_string_equal(gemm_launch(&large, 132, false).kernel, "gemm_fp8_256x128");
+    assert_int_equal(gemm_launch(&large, 132, false).grid[0], 48 * 8);
+    assert_int_equal(gemm_choose(&large, 132, true), GEMM_SM90_128x256);
+    assert_int_equal(gemm_choose(&few, 132, true), GEMM_32x64);
+    assert_int_equal(gemm_choose(&square, 132, true), GEMM_SM90_128x64);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TILE_ENTRY(name, ...) cmocka_unit_test(tile_##name),
+#define WIDE_TILE_ENTRY(name, ...) TILE_ENTRY(SM90_##name)
         EY_GEMM_TILES(TILE_ENTRY)
+        EY_GEMM_WIDE_TILES(WIDE_TILE_ENTRY)
 #undef TILE_ENTRY
         cmocka_unit_test(bands_cover_all_tiles),
         cmocka_unit_test(tiles_are_chosen_for_the_card),

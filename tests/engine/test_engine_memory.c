@@ -1,74 +1,6 @@
-/* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11). The allocator's
- * entry points are defined here, so every call of the process goes through the count. */
-#include <stdatomic.h>
-
+/* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11). */
+#include "engine/allocations.h"
 #include "engine/engine_fixture.h"
-
-static atomic_int counting, n_allocations;
-
-static void count(void)
-{
-    if (atomic_load_explicit(&counting, memory_order_relaxed)) atomic_fetch_add(&n_allocations, 1);
-}
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#endif
-
-#ifdef SANITIZED /* the allocator is the sanitizer's, and calls this */
-void __sanitizer_malloc_hook(const volatile void *p, size_t n);
-__attribute__((visibility("default"))) void __sanitizer_malloc_hook(const volatile void *p, size_t n)
-{
-    (void)p, (void)n;
-    count();
-}
-#else
-#define SHOWN __attribute__((visibility("default")))
-void *__libc_malloc(size_t);
-void *__libc_calloc(size_t, size_t);
-void *__libc_realloc(void *, size_t);
-void *__libc_memalign(size_t, size_t);
-
-SHOWN void *malloc(size_t n)
-{
-    count();
-    return __libc_malloc(n);
-}
-
-SHOWN void *calloc(size_t n, size_t size)
-{
-    count();
-    return __libc_calloc(n, size);
-}
-
-SHOWN void *realloc(void *p, size_t n)
-{
-    count();
-    return __libc_realloc(p, n);
-}
-
-SHOWN void *aligned_alloc(size_t alignment, size_t n)
-{
-    count();
-    return __libc_memalign(alignment, n);
-}
-
-SHOWN void *memalign(size_t alignment, size_t n);
-SHOWN void *memalign(size_t alignment, size_t n)
-{
-    return aligned_alloc(alignment, n);
-}
-
-SHOWN int posix_memalign(void **p, size_t alignment, size_t n)
-{
-    return (*p = aligned_alloc(alignment, n)) ? 0 : 12;
-}
-#endif
 
 struct listener {
     int n_texts, at_last; /* allocations when the last text came, on any thread */
@@ -78,19 +10,19 @@ static bool hear(void *user, const ey_event *event)
 {
     struct listener *l = user;
     if (event->type != EY_EVENT_TEXT) return true;
-    if (!l->n_texts++) atomic_store(&n_allocations, 0), atomic_store(&counting, 1);
-    l->at_last = atomic_load(&n_allocations);
+    if (!l->n_texts++) allocations_start(NULL);
+    l->at_last = allocations_so_far();
     return true;
 }
 
 static void counter_counts(void **state)
 {
     (void)state;
-    atomic_store(&n_allocations, 0), atomic_store(&counting, 1);
+    allocations_start(NULL);
     void *volatile p = malloc(100), *volatile q = calloc(3, 40), *volatile r = strdup("allocated in libc");
-    atomic_store(&counting, 0);
+    int n = allocations_stop();
     free(p), free(q), free(r);
-    assert_int_equal(atomic_load(&n_allocations), 3);
+    assert_int_equal(n, 3);
 }
 
 static void decode_allocates_nothing(void **state)
@@ -111,7 +43,7 @@ static void decode_allocates_nothing(void **state)
             q.request.on_event = hear, q.request.event_user = &l, q.request.top_logprobs = 5;
             if (k == 1) q.request.sampling = drawn, q.request.stop = stops, q.request.n_stop = 2;
             ey_answer a = ask(engine, &q);
-            atomic_store(&counting, 0);
+            allocations_stop();
             assert_true(l.n_texts >= 20);
             if (l.at_last) fail_msg("%s %s: %d allocations while decoding", devices[d], kinds[k], l.at_last);
             ey_answer_free(&a);
@@ -166,15 +98,15 @@ static void decode_of_many_allocates_nothing(void **state)
             if (i % 2) questions[i].request.sampling.temperature = 1, questions[i].request.sampling.seed = (uint64_t)i;
         }
         start_all(engine, questions, tickets, n_texts);
-        atomic_store(&n_allocations, 0), atomic_store(&counting, 1);
+        allocations_start(NULL);
         while (!n_over)
             for (int i = 0; i < TOGETHER; i++) {
                 ey_event event;
                 ey_next(tickets[i], 1000, &event);
                 n_texts[i] += event.type == EY_EVENT_TEXT, n_over += event.type == EY_EVENT_DONE;
             }
-        atomic_store(&counting, 0);
-        if (atomic_load(&n_allocations)) fail_msg("%s: %d allocations while decoding", devices[d], atomic_load(&n_allocations));
+        int n = allocations_stop();
+        if (n) fail_msg("%s: %d allocations while decoding", devices[d], n);
         for (int i = 0; i < TOGETHER; i++) {
             ey_answer answer;
             ey_err e;

@@ -204,6 +204,115 @@ static void stop_texts_across_pieces(void **state)
     }
 }
 
+/* ---- from the best alone ---- */
+
+enum { LARGE_VOCABULARY = 300, ROUNDS = 4000 };
+
+/* Its own stream of numbers below `n`. */
+static int number(uint64_t *state, int n)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*state >> 33) % (uint64_t)n);
+}
+
+static struct best_logits best_of(const float *logits, int n)
+{
+    struct best_logits best = {.log_sum = 0};
+    int count = 0;
+    for (int id = 0; id < n; id++) {
+        int at = count;
+        while (at && logits[id] > best.token[at - 1].logit) at--;
+        if (at == BEST_LOGITS) continue;
+        if (count < BEST_LOGITS) count++;
+        memmove(&best.token[at + 1], &best.token[at], (size_t)(count - 1 - at) * sizeof(best.token[0]));
+        best.token[at] = (struct scored_token){logits[id], id};
+    }
+    for (; count < BEST_LOGITS; count++) best.token[count] = (struct scored_token){-INFINITY, -1};
+    return best;
+}
+
+static ey_sampling any_sampling(uint64_t *state)
+{
+    static const float temperatures[] = {0, 0, 0.3f, 1, 7, 100}, penalties[] = {1, 1, 1.3f, 0.8f}, subtracted[] = {0, 0, 0.5f, -0.5f}, shares[] = {1, 1, 0.9f, 0.4f};
+    static const int top_k[] = {0, 1, 5, 20, 32, 33, 64, 65};
+    return (ey_sampling){.temperature = temperatures[number(state, 6)], .top_k = top_k[number(state, 8)], .top_p = shares[number(state, 4)],
+                         .min_p = number(state, 3) ? 0 : 0.05f, .repetition_penalty = penalties[number(state, 4)], .presence_penalty = subtracted[number(state, 4)],
+                         .frequency_penalty = subtracted[number(state, 4)], .seed = *state};
+}
+
+/* Coarse ones have many ties; narrow ones differ by a bit or two, which a temperature of 7 rounds to the same. */
+static void any_logits(float *logits, int n, uint64_t *state)
+{
+    int kind = number(state, 4);
+    for (int i = 0; i < n; i++) {
+        float value = (float)number(state, 1 << 20) * 0x1p-16f - 8;
+        if (kind == 1) value = (float)number(state, 12) - 6;
+        if (kind == 2) value = 7 + (float)number(state, 5) * 0x1p-21f;
+        if (kind == 3 && number(state, 3)) value = -INFINITY;
+        logits[i] = value;
+    }
+}
+
+static void the_best_decide_as_all_do(void **state)
+{
+    (void)state;
+    static const int sizes[] = {LARGE_VOCABULARY, 65, 64, 20};
+    uint64_t random = 1;
+    int n_decided = 0, n_greedy = 0, n_greedy_decided = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        int n = sizes[round % 4], n_prompt = number(&random, 30);
+        struct fixture f = {0};
+        struct sampler all, few;
+        ey_err e;
+        float logits[LARGE_VOCABULARY];
+        int32_t prompt[30];
+        assert_true(sampler_scratch_open(&f.scratch, &f.arena, n, &e) && sampler_open(&all, &f.scratch, &f.arena, n, &e) && sampler_open(&few, &f.scratch, &f.arena, n, &e));
+        ey_sampling options = any_sampling(&random);
+        for (int i = 0; i < n_prompt; i++) prompt[i] = number(&random, n);
+        sampler_start(&all, &options, prompt, (size_t)n_prompt), sampler_start(&few, &options, prompt, (size_t)n_prompt);
+        for (int step = 0; step < 6; step++) {
+            int32_t id = -1, want;
+            any_logits(logits, n, &random);
+            struct best_logits best = best_of(logits, n);
+            bool plain = options.temperature < 1e-5f && options.repetition_penalty == 1 && options.presence_penalty == 0 && options.frequency_penalty == 0;
+            bool decided = sampler_pick_best(&few, &best, false, &id);
+            want = sampler_pick(&all, logits, NULL);
+            if (decided && id != want) fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
+            if (!decided) sampler_recall(&few, want);
+            n_decided += decided, n_greedy += plain, n_greedy_decided += plain && decided;
+        }
+        arena_free(&f.arena);
+    }
+    assert_true(n_decided > ROUNDS);
+    assert_true(n_greedy > 100 && n_greedy_decided > n_greedy * 3 / 4); /* the rest: so many best ones that they need not be all */
+}
+
+/* With an 8-bit head the others are known only about: half of the best is as far as they decide. */
+static void approximate_logits_decide_less(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    ey_err e;
+    float logits[LARGE_VOCABULARY];
+    int32_t id;
+    for (int i = 0; i < LARGE_VOCABULARY; i++) logits[i] = (float)i * -0.25f;
+    assert_true(sampler_scratch_open(&f.scratch, &f.arena, LARGE_VOCABULARY, &e) && sampler_open(&f.sampler, &f.scratch, &f.arena, LARGE_VOCABULARY, &e));
+    struct best_logits best = best_of(logits, LARGE_VOCABULARY);
+    static const struct {
+        float temperature;
+        int top_k;
+        bool exact, approximate;
+    } rows[] = {{0, 0, true, true}, {1, 32, true, true}, {1, 33, true, false}, {1, 63, true, false}, {1, 64, false, false}, {1, 0, false, false}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const ey_sampling options = {.temperature = rows[i].temperature, .top_k = rows[i].top_k, .top_p = 1, .repetition_penalty = 1};
+        sampler_start(&f.sampler, &options, NULL, 0);
+        assert_int_equal(sampler_pick_best(&f.sampler, &best, false, &id), rows[i].exact);
+        assert_int_equal(sampler_pick_best(&f.sampler, &best, true, &id), rows[i].approximate);
+        assert_int_equal(sampler_is_exact_from(&options, BEST_LOGITS / 2), rows[i].approximate);
+    }
+    arena_free(&f.arena);
+}
+
 static void bad_stop_texts(void **state)
 {
     (void)state;
@@ -226,6 +335,7 @@ int main(void)
         cmocka_unit_test(filters_keep_what_they_say), cmocka_unit_test(penalties),
         cmocka_unit_test(same_seed_same_draws),       cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(stop_texts_across_pieces),   cmocka_unit_test(bad_stop_texts),
+        cmocka_unit_test(the_best_decide_as_all_do),  cmocka_unit_test(approximate_logits_decide_less),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,8 @@ struct direct_test {
 extern const struct direct_test direct_tests[], attend_tests[]; /* ended by a NULL name */
 
 /* ---- the table on a card (card.c) ---- */
-int card_main(struct backend *card, struct backend *ref, const char *filter, uint64_t seed);
+/* Every row, or with a `sample` above 1 each so manyth, and none of the large ones: a card that is emulated takes long. */
+int card_main(struct backend *card, struct backend *ref, const char *filter, uint64_t seed, int sample);
 
 /* ---- benchmark (bench.c) ---- */
 int bench_main(const char *filter, int threads, uint64_t seed);

@@ -1,4 +1,4 @@
-/* test_kernels --cuda [--seed N] [filter]     every row on the card that is here, against ref
+/* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the card that is here, against ref
  * test_kernels [--seed N] [filter]            every row against ref, every way of cutting it against itself
  * test_kernels --bench [--threads N] [filter] the time of the timed rows, beside what the machine can do */
 #include <float.h>
@@ -168,7 +168,7 @@ static int test_main(const char *filter, uint64_t seed)
 }
 
 /* On the card that is here. */
-static int cuda_main(const char *filter, uint64_t seed)
+static int cuda_main(const char *filter, uint64_t seed, int sample)
 {
     ey_err e = {0};
     struct pool *pool;
@@ -176,7 +176,7 @@ static int cuda_main(const char *filter, uint64_t seed)
     must(pool_create(&pool, 0, &e), &e);
     must(backend_ref_create(&ref, pool, &e), &e);
     must(backend_cuda_create(&card, pool, false, &e), &e);
-    int status = card_main(card, ref, filter, seed);
+    int status = card_main(card, ref, filter, seed, sample);
     card->ops->destroy(card);
     ref->ops->destroy(ref);
     pool_destroy(&pool);
@@ -187,16 +187,17 @@ int main(int argc, char **argv)
 {
     const char *filter = NULL;
     uint64_t seed = 1;
-    int threads = 0;
+    int threads = 0, sample = 1;
     bool bench = false, cuda = false;
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--bench") == 0) bench = true;
         else if (strcmp(argv[i], "--cuda") == 0) cuda = true;
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--sample") == 0 && i + 1 < argc) sample = atoi(argv[++i]);
         else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) threads = atoi(argv[++i]);
         else filter = argv[i];
     }
-    if (cuda) return cuda_main(filter, seed);
+    if (cuda) return cuda_main(filter, seed, sample);
     return bench ? bench_main(filter, threads, seed) : test_main(filter, seed);
 }

@@ -17,7 +17,8 @@ enum model_name { M2B, M4B, MODELS };
 
 static struct checkpoint *files[MODELS];
 static struct model models[MODELS];
-static struct backend *card_backend;
+static struct backend *card_backend, *cpu;
+static struct pool *pool;
 static char directory[512];
 
 static int open_models(void **state)
@@ -32,14 +33,15 @@ static int open_models(void **state)
         snprintf(command, sizeof(command), "'%s' --like %s --sparse '%s' > /dev/null", MKCHECKPOINT, kinds[i], path);
         if (system(command) != 0 || !checkpoint_open(&files[i], path, &e) || !model_open(&models[i], files[i], &e)) return -1;
     }
-    return backend_cuda_create_planned(&card_backend, &e) ? 0 : -1;
+    return backend_cuda_create_planned(&card_backend, &e) && pool_create(&pool, 4, &e) && backend_cpu_create(&cpu, pool, NULL, &e) ? 0 : -1;
 }
 
 static int close_models(void **state)
 {
     (void)state;
     for (int i = 0; i < MODELS; i++) model_close(&models[i]), checkpoint_close(files[i]);
-    card_backend->ops->destroy(card_backend);
+    card_backend->ops->destroy(card_backend), cpu->ops->destroy(cpu);
+    pool_destroy(&pool);
     temp_dir_remove(directory);
     return 0;
 }
@@ -289,6 +291,58 @@ static void arena_holds_all(void **state)
     assert_int_equal(PLAN_RING_BYTES, LOAD_STAGING);
 }
 
+static uint64_t bytes_on(const struct plan *p, const char *device)
+{
+    ey_plan_item items[PLAN_ROWS];
+    uint64_t sum = 0;
+    int n = plan_items(p, items);
+    for (int i = 0; i < n; i++)
+        if (strcmp(items[i].device, device) == 0) sum += items[i].bytes;
+    return sum;
+}
+
+/* All of the tower leaves the card, and its rows move to the host. */
+static void tower_on_the_cpu(void **state)
+{
+    (void)state;
+    struct device_facts facts = desktop_card();
+    struct plan_limits limits = {.max_model_len = 4096, .kv_tokens = 4096}, beside = limits;
+    facts.cpu = cpu, beside.levers.vision = VISION_HOST;
+    struct plan p = plan_of(M2B, &facts, &limits), q = plan_of(M2B, &facts, &beside);
+    struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
+    assert_int_equal(p.allocated - p.bytes[PLAN_VISION] - (p.bytes[PLAN_SHARED] - q.bytes[PLAN_SHARED]) - (p.bytes[PLAN_SCRATCH] - q.bytes[PLAN_SCRATCH]), q.allocated);
+    assert_int_equal(bytes_on(&q, "cuda:0"), q.allocated);
+    assert_true(p.bytes[PLAN_SHARED] > q.bytes[PLAN_SHARED] && p.bytes[PLAN_SCRATCH] >= q.bytes[PLAN_SCRATCH]);
+    assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.vision_stored);
+    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"), q.bytes[PLAN_TOWER] + q.bytes[PLAN_TOWER_SCRATCH]);
+    assert_int_equal(p.tower_rows, 2048);
+    assert_int_equal(q.tower_rows, 512);
+    assert_int_equal(q.tower_limits.max_patches, q.max_patches);
+    assert_int_equal(q.limits.max_patches, 0);
+    /* float32: x, queries, keys and values and angles of each patch; attention's output and the MLP of each row of a tile; a block of features */
+    assert_int_equal(q.bytes[PLAN_TOWER], sizeof(float) * ((uint64_t)q.max_patches * (4 * 1024 + 64) + 512 * (1024 + 4096) + FEATURE_BLOCK * 2048));
+    assert_int_equal(q.bytes[PLAN_TOWER_SCRATCH], cpu->ops->scratch_bytes(cpu, &q.tower_limits));
+}
+
+static void tower_on_the_cpu_as_a_change(void **state)
+{
+    (void)state;
+    ey_err e;
+    struct plan q;
+    struct device_facts facts = ballast_card(2000);
+    struct plan_limits limits = {.max_model_len = 1024, .max_num_seqs = 1};
+    struct plan_change changes[PLAN_CHANGES];
+    struct plan p = plan_of(M2B, &facts, &limits);
+    assert_false(p.fits);
+    facts.cpu = cpu;
+    int n = plan_changes(changes, &p, &models[M2B], card_backend, &limits);
+    assert_true(find_change(changes, n, "--vision-weights host")->total < p.allocated);
+    facts.cpu = NULL;
+    limits.levers.vision = VISION_HOST;
+    assert_false(plan_make(&q, &models[M2B], card_backend, &facts, &limits, &e));
+    assert_int_equal(e.code, EY_BAD_REQUEST);
+}
+
 /* As the checkpoint's own headers have it. */
 static void smaller_model_is_right(void *user, const struct model *m)
 {
@@ -323,7 +377,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(their_settings_start), cmocka_unit_test(totals),          cmocka_unit_test(seven_thousand), cmocka_unit_test(by_levers),
         cmocka_unit_test(refusal),              cmocka_unit_test(budgets),         cmocka_unit_test(pinned),         cmocka_unit_test(arena_holds_all),
-        cmocka_unit_test(known_shapes),         cmocka_unit_test(pictures),
+        cmocka_unit_test(known_shapes),         cmocka_unit_test(pictures),        cmocka_unit_test(tower_on_the_cpu),
+        cmocka_unit_test(tower_on_the_cpu_as_a_change),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

@@ -56,11 +56,16 @@ static inline int attend_is_fast(const struct kv_layer *kv)
     return kv->head_dim <= 128 && kv->head_dim % (kv->fp8 ? 16 : 8) == 0;
 }
 
+static inline struct launch attend_plain_launch(const struct attend_args *a)
+{
+    return small_launch("attend_plain", (int64_t)a->batch.n * a->n_heads);
+}
+
 static inline struct launch attend_launch(const struct attend_args *a)
 {
     int dim = a->kv.head_dim <= 64 ? 64 : 128;
     struct launch l = {dim == 64 ? "attend_64" : "attend_128", {(unsigned)a->n_heads, (unsigned)a->n_tiles, 1}, FLASH_THREADS, flash_shared(dim)};
-    return attend_is_fast(&a->kv) ? l : small_launch("attend_plain", (int64_t)a->batch.n * a->n_heads);
+    return attend_is_fast(&a->kv) ? l : attend_plain_launch(a);
 }
 
 /* Others: one tile a row, and append and attend. */
@@ -86,6 +91,11 @@ static inline struct launch decode_launch(const struct decode_args *a)
     return l;
 }
 
+static inline struct launch vision_attend_plain_launch(const struct vision_attend_args *a)
+{
+    return small_launch("vision_attend_plain", (int64_t)a->n * a->heads);
+}
+
 static inline struct launch vision_attend_launch(const struct vision_attend_args *a)
 {
     int fast = a->head_dim <= 80 && a->head_dim % 8 == 0, dim = a->head_dim <= 64 ? 64 : 80;
@@ -93,7 +103,7 @@ static inline struct launch vision_attend_launch(const struct vision_attend_args
                        {ceil_quotient(a->n, VISION_ROWS), (unsigned)a->heads, 1},
                        FLASH_THREADS,
                        flash_shared(dim)};
-    return fast ? l : small_launch("vision_attend_plain", (int64_t)a->n * a->heads);
+    return fast ? l : vision_attend_plain_launch(a);
 }
 
 /* A thread turns 8 pairs of a head, or one where head_dim is no multiple of 16. */

@@ -2,27 +2,46 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/draw_shape.h"
 
 /* ---- memory ---- */
 
-enum { BEST_BYTES = CANDIDATES * (int)sizeof(struct candidate) };
+static size_t outcome_bytes(const struct cuda *c)
+{
+    return cuda_aligned(c->small.layout.total * sizeof(int32_t)) + cuda_aligned(cuda_outcome_layout(&c->limits).total);
+}
+
+/* Lays one turn's results out; returns what comes behind them. */
+static char *open_outcome(struct cuda *c, struct outcome *o, char *at)
+{
+    o->small = (int32_t *)(void *)at;
+    o->results = at + cuda_aligned(c->small.layout.total * sizeof(int32_t));
+    return at + outcome_bytes(c);
+}
+
+static bool open_event(struct cuda *c, CUevent *event, ey_err *e)
+{
+    return *event || cuda_ok(&c->driver, c->driver.event_create(event, CU_EVENT_DISABLE_TIMING), "steps", e);
+}
 
 /* One pinned allocation: twins of both regions, and what comes back of a step. */
 bool cuda_batches_open(struct cuda *c, ey_err *e)
 {
-    size_t seqs = (size_t)(c->limits.max_seqs > 1 ? c->limits.max_seqs : 1);
     int rows = c->limits.max_rows > SMALL_ROWS ? c->limits.max_rows : SMALL_ROWS;
     c->small = (struct batch_region){.layout = cuda_batch_layout(SMALL_ROWS, &c->limits), .card = (int32_t *)(void *)c->scratch[SCRATCH_SMALL], .rows = SMALL_ROWS};
     c->large = (struct batch_region){.layout = cuda_batch_layout(rows, &c->limits), .card = (int32_t *)(void *)c->scratch[SCRATCH_LARGE], .rows = rows};
-    size_t small = cuda_aligned(c->small.layout.total * sizeof(int32_t)), large = cuda_aligned(c->large.layout.total * sizeof(int32_t));
+    size_t large = cuda_aligned(c->large.layout.total * sizeof(int32_t));
     void *p = NULL;
     if (c->pinned_small) c->driver.host_free(c->pinned_small), c->pinned_small = NULL;
-    if (!cuda_ok(&c->driver, c->driver.host_alloc(&p, small + large + seqs * (BEST_BYTES + sizeof(float)), 0), "pinned memory for steps", e)) return false;
+    if (!cuda_ok(&c->driver, c->driver.host_alloc(&p, large + 2 * outcome_bytes(c), 0), "pinned memory for steps", e)) return false;
     c->pinned_small = p;
-    c->small.host = p;
-    c->large.host = (int32_t *)(void *)(c->pinned_small + small);
-    c->best = (struct candidate *)(void *)(c->pinned_small + small + large);
-    c->log_sum = (float *)(void *)(c->pinned_small + small + large + seqs * BEST_BYTES);
+    c->large.host = p;
+    char *at = c->pinned_small + large;
+    for (int i = 0; i < 2; i++) {
+        at = open_outcome(c, &c->outcome[i], at);
+        if (!open_event(c, &c->outcome[i].done, e)) return false;
+    }
+    c->small.host = c->outcome[0].small;
     return true;
 }
 
@@ -39,7 +58,8 @@ static void copy_rows(struct batch_region *r, size_t at, const int32_t *from, si
     if (from) memcpy(r->host + at, from, n * sizeof(int32_t));
 }
 
-/* Rows of one sequence that follow each other, cut at ATTEND_ROWS. */
+/* Rows of one sequence that follow each other, cut at ATTEND_ROWS. The layout has room for the tiles of batches in which a sequence's rows lie
+ * together. */
 static void lay_out_tiles(struct batch_region *r, const struct batch *b)
 {
     int32_t *tile = r->host + r->layout.tile;
@@ -113,6 +133,30 @@ bool cuda_record_end(struct backend *be, ey_err *e)
     return c->base.ops->finish(be, e) && ok;
 }
 
+/* The step's inputs on their way to the card, from this turn's twin. */
+static void send_step(struct cuda *c, const struct batch *batch, const struct token_draw *draws)
+{
+    struct batch_region *r = &c->small;
+    r->host = c->outcome[c->turn].small;
+    fill_region(r, batch);
+    r->copied.n_rows = 0; /* the arrays that it came from change from step to step */
+    for (int i = 0; draws && i < batch->n_rows; i++) {
+        const struct token_draw *d = &draws[i];
+        const struct drawing drawing = {d->seed, d->step, d->temperature, d->top_p, d->min_p, d->top_k};
+        memcpy(r->host + r->layout.drawing + (size_t)i * sizeof(drawing) / sizeof(int32_t), &drawing, sizeof(drawing));
+    }
+    cuda_check(c, c->driver.to_device((CUdeviceptr)(uintptr_t)r->card, r->host, r->layout.total * sizeof(int32_t), c->stream), "a batch");
+}
+
+void cuda_send_outcome(struct cuda *c)
+{
+    struct outcome *o = &c->outcome[c->turn];
+    cuda_check(c, c->driver.to_host(o->results, (CUdeviceptr)(uintptr_t)c->scratch[SCRATCH_OUTCOME], cuda_outcome_layout(&c->limits).total, c->stream), "results");
+    cuda_check(c, c->driver.event_record(o->done, c->stream), "results");
+    o->n_taken = 0;
+    c->shown = c->turn, c->turn = !c->turn;
+}
+
 bool cuda_replay(struct backend *be, const struct batch *batch, int n_out)
 {
     struct cuda *c = cuda_of(be);
@@ -120,7 +164,49 @@ bool cuda_replay(struct backend *be, const struct batch *batch, int n_out)
     for (int i = 0; i < batch->n_rows; i++)
         if (batch->feature[i] >= 0) return false;
     if (c->host_table) cuda_look_up(c, batch);
-    cuda_batch(c, batch);
+    send_step(c, batch, NULL);
     cuda_check(c, c->driver.graph_launch(c->graph[batch->n_rows], c->stream), "a recorded step");
+    cuda_send_outcome(c);
     return true;
+}
+
+/* With the embedding on the host the token has to be known there. */
+bool cuda_replay_next(struct backend *be, const struct batch *batch, const struct token_draw *draws)
+{
+    struct cuda *c = cuda_of(be);
+    if (c->host_table || !c->graph[batch->n_rows] || c->error.code != EY_OK) return false;
+    int shown = c->shown;
+    char *outcome = c->scratch[SCRATCH_OUTCOME];
+    send_step(c, batch, draws);
+    struct draw_args a = {(const struct candidate *)(void *)outcome, (const struct drawing *)(const void *)(c->small.card + c->small.layout.drawing), c->small.card,
+                          (int32_t *)(void *)(outcome + cuda_outcome_layout(&c->limits).drawn), batch->n_rows};
+    struct launch l = draw_launch(&a);
+    cuda_launch(c, &l, &a);
+    cuda_check(c, c->driver.graph_launch(c->graph[batch->n_rows], c->stream), "a recorded step");
+    cuda_send_outcome(c);
+    c->shown = shown; /* the one before it */
+    return true;
+}
+
+bool cuda_finish_one(struct backend *be, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    cuda_check(c, c->driver.event_sync(c->outcome[c->shown].done), "a step");
+    return cuda_take_error(c, e);
+}
+
+void cuda_take_next(struct backend *be, const int32_t *token, int n)
+{
+    struct cuda *c = cuda_of(be);
+    struct outcome *o = &c->outcome[!c->shown];
+    o->n_taken = n;
+    memcpy(o->taken, token, (size_t)n * sizeof(*token));
+    c->shown = !c->shown;
+}
+
+bool cuda_was_right(struct backend *be)
+{
+    const struct cuda *c = cuda_of(be);
+    const struct outcome *o = &c->outcome[c->shown];
+    return memcmp(o->results + cuda_outcome_layout(&c->limits).drawn, o->taken, (size_t)o->n_taken * sizeof(*o->taken)) == 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/gemm_shape.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/limits_shape.h"
 
@@ -17,16 +18,33 @@ bool cuda_check(struct cuda *c, CUresult result, const char *what)
     return false;
 }
 
+bool cuda_take_error(struct cuda *c, ey_err *e)
+{
+    if (c->error.code == EY_OK) return true;
+    if (e) *e = c->error;
+    c->error = (ey_err){0};
+    c->group_held[0] = c->group_held[1] = -1; /* what came of them is not known */
+    return false;
+}
+
 /* ---- opening ---- */
+
+/* Whatever stands in the way of a card's use is the same to who asks whether there is one. */
+static bool is_there(const struct cuda_driver *d, CUresult result, const char *what, ey_err *e)
+{
+    if (cuda_ok(d, result, what, e)) return true;
+    if (e) e->code = EY_NO_DEVICE;
+    return false;
+}
 
 static bool choose_device(struct cuda *c, ey_err *e)
 {
     const struct cuda_driver *d = &c->driver;
     int n = 0, version = 0, major = 0, minor = 0;
-    if (!cuda_ok(d, d->init(0), "it cannot be used", e) || !cuda_ok(d, d->device_count(&n), "cannot be counted", e)) return false;
+    if (!is_there(d, d->init(0), "it cannot be used", e) || !is_there(d, d->device_count(&n), "cannot be counted", e)) return false;
     if (n < 1) return ey_fail(e, EY_NO_DEVICE, "there is no NVIDIA card");
     d->driver_version(&version);
-    if (!cuda_ok(d, d->device_get(&c->device, 0), "it cannot be opened", e)) return false;
+    if (!is_there(d, d->device_get(&c->device, 0), "it cannot be opened", e)) return false;
     d->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device);
     d->device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device);
     d->device_attribute(&c->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
@@ -79,20 +97,6 @@ static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
     return true;
 }
 
-static bool load_kernels(struct cuda *c, ey_err *e)
-{
-    const struct cuda_driver *d = &c->driver;
-    for (const struct cuda_image *image = cuda_images; image->name; image++) {
-        CUresult result = d->module_load(&c->module[c->n_modules], image->data);
-        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
-            return ey_fail(e, EY_NO_DEVICE, "this build has kernels for sm_%s, and the card is sm_%d: build it here, or take a release", cuda_images_archs, c->capability);
-        if (!cuda_ok(d, result, image->name, e)) return false;
-        if (!load_functions(c, c->module[c->n_modules++], e)) return false;
-    }
-    qsort(c->kernel, (size_t)c->n_kernels, sizeof(c->kernel[0]), by_name);
-    return true;
-}
-
 static CUfunction find_kernel(const struct cuda *c, const char *name)
 {
     int low = 0, high = c->n_kernels;
@@ -103,6 +107,28 @@ static CUfunction find_kernel(const struct cuda *c, const char *name)
         else high = middle;
     }
     return NULL;
+}
+
+/* An image may be for cards of one capability alone, as its name says at the end. */
+static bool is_for_card(const struct cuda *c, const struct cuda_image *image)
+{
+    return !strstr(image->name, "_sm90") || c->capability == 90;
+}
+
+static bool load_kernels(struct cuda *c, ey_err *e)
+{
+    const struct cuda_driver *d = &c->driver;
+    for (const struct cuda_image *image = cuda_images; image->name; image++) {
+        if (!is_for_card(c, image)) continue;
+        CUresult result = d->module_load(&c->module[c->n_modules], image->data);
+        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
+            return ey_fail(e, EY_NO_DEVICE, "this build has kernels for sm_%s, and the card is sm_%d: build it here, or take a release", cuda_images_archs, c->capability);
+        if (!cuda_ok(d, result, image->name, e)) return false;
+        if (!load_functions(c, c->module[c->n_modules++], e)) return false;
+    }
+    qsort(c->kernel, (size_t)c->n_kernels, sizeof(c->kernel[0]), by_name);
+    c->wide_gemm = c->capability == 90 && find_kernel(c, gemm_tile(GEMM_PORTABLE_TILES)->fp8);
+    return true;
 }
 
 /* ---- launching ---- */
@@ -173,7 +199,7 @@ static bool reserve_scratch(struct cuda *c, const struct backend_limits *l, ey_e
     char *at = c->scratch_memory;
     for (int i = 0; at && i < SCRATCH_BUFFERS; at += cuda_aligned(bytes[i++])) c->scratch[i] = at;
     c->limits = *l;
-    return c->scratch_memory && cuda_check(c, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->scratch_memory, 0, sum, c->stream), "clearing");
+    return c->scratch_memory && cuda_ok(&c->driver, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->scratch_memory, 0, sum, c->stream), "clearing", e);
 }
 
 static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
@@ -249,10 +275,7 @@ static bool finish(struct backend *be, ey_err *e)
     struct cuda *c = cuda_of(be);
     cuda_check(c, c->driver.stream_sync(c->stream), "a step");
     c->small.copied.n_rows = c->large.copied.n_rows = 0; /* the caller may change its arrays now */
-    if (c->error.code == EY_OK) return true;
-    if (e) *e = c->error;
-    c->error = (ey_err){0};
-    return false;
+    return cuda_take_error(c, e);
 }
 
 /* ---- limits of the card ---- */
@@ -321,6 +344,9 @@ static void destroy(struct backend *be)
         if (c->graph[i]) d->graph_exec_destroy(c->graph[i]);
     cuda_upload_close(c);
     if (c->pinned_small) d->host_free(c->pinned_small);
+    for (int i = 0; i < 2; i++)
+        if (c->outcome[i].done) d->event_destroy(c->outcome[i].done);
+    cuda_probe_close(c);
     if (c->scratch_memory) release(be, c->scratch_memory);
     if (c->arena) d->memory_free((CUdeviceptr)(uintptr_t)c->arena);
     for (int i = 0; i < c->n_modules; i++) d->module_unload(c->module[i]);
@@ -339,6 +365,7 @@ static const struct backend_ops ops = {
     .measure = measure,
     .destroy = destroy,
     .attach = attach,
+    .check_shapes = cuda_check_shapes,
     .scratch_bytes = cuda_scratch_bytes,
     .reserve = reserve,
     .alloc = alloc_bytes,
@@ -357,6 +384,10 @@ static const struct backend_ops ops = {
     .record_begin = cuda_record_begin,
     .record_end = cuda_record_end,
     .replay = cuda_replay,
+    .replay_next = cuda_replay_next,
+    .finish_one = cuda_finish_one,
+    .take_next = cuda_take_next,
+    .was_right = cuda_was_right,
     .embed = cuda_embed,
     .rope_table = cuda_rope_table,
     .qkv = cuda_qkv,
@@ -404,7 +435,8 @@ bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err
     size_t left = 0, total = 0, whole = 0;
     if (!cuda_ok(&c->driver, c->driver.memory_info(&left, &total), "its free memory", e)) return false;
     c->driver.device_total(&whole, c->device);
-    *out = (struct cuda_facts){.total = total, .free = left, .sm_count = c->sm_count, .capability = c->capability};
+    *out = (struct cuda_facts){.total = total, .free = left, .sm_count = c->sm_count, .capability = c->capability, .rated_reads = cuda_rated_reads(c)};
     snprintf(out->name, sizeof(out->name), "%s", c->detail);
+    if (c->driver.device_bus(out->bus, sizeof(out->bus), c->device) != CUDA_SUCCESS) out->bus[0] = 0;
     return true;
 }

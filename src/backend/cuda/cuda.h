@@ -13,7 +13,8 @@ enum { MAX_KERNELS = 256, MAX_IMAGES = 32, MAX_GROUPS = 64, MAX_GRAPHS = SMALL_R
 /* A step's batch on the card, and its twin in pinned memory. */
 struct batch_region {
     struct batch_layout layout;
-    int32_t *card, *host;
+    int32_t *card;
+    int32_t *host;       /* the twin */
     int rows;
     struct batch copied; /* what lies there; n_rows 0: nothing that can be trusted */
     int n_tiles;
@@ -40,6 +41,7 @@ struct cuda {
     CUcontext context;
     CUstream stream;
     int sm_count, capability; /* 90: 9.0 */
+    bool wide_gemm;           /* the kernels of gemm_sm90.cu are there */
     bool dependent_launch;    /* kernels may start before the one before has ended … */
     bool weights_changed;     /* … but not the next one: they read weights before they wait */
     char detail[160];
@@ -80,9 +82,20 @@ struct cuda {
     char *scratch_memory;
     struct batch_region small, large;
     const struct weight *host_table; /* the embedding's, where it stays in the file */
-    struct candidate *best;   /* pinned [max_seqs, CANDIDATES] */
-    float *log_sum;           /* pinned [max_seqs] */
-    char *pinned_small;       /* what the four above lie in */
+    /* Two of each by turns, because a step may be put behind one whose results were not looked at yet. */
+    struct outcome {
+        int32_t *small; /* pinned: the small region's twin of this turn */
+        char *results;  /* pinned: struct outcome_layout of it */
+        CUevent done;   /* when they have come */
+        int n_taken;    /* rows of a step that was put behind and then taken; 0: it was none */
+        int32_t taken[SMALL_ROWS]; /* the tokens that it should have gone on with */
+    } outcome[2];
+    int turn;                 /* whose results come next */
+    int shown;                /* whose results best() shows */
+    char *pinned_small;       /* what all of this lies in */
+
+    CUevent probe[2];         /* probe.c: before and after a read */
+    uint64_t failed_families; /* kernels that are not used: a bit an enum cuda_family (check.h) */
 
     /* recorded steps */
     CUgraphExec graph[MAX_GRAPHS];
@@ -103,12 +116,18 @@ static inline struct cuda *cuda_of(struct backend *be)
 /* On a driver that is open already; it is the backend's from here on. */
 bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver, struct pool *pool, bool eager, ey_err *e);
 bool cuda_check(struct cuda *c, CUresult result, const char *what); /* remembers the first failure */
+bool cuda_take_error(struct cuda *c, ey_err *e); /* false: there was one since this was asked last */
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args);
 /* On the card; from the arena when there is one. */
 void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e);
 
 /* Room of SCRATCH_WIDE. */
 size_t cuda_wide_bytes(const struct cuda *c);
+
+/* ---- probe.c ---- */
+void cuda_probe_close(struct cuda *c);
+/* Bytes a second by the memory's clock and width; 0: the driver does not say. */
+double cuda_rated_reads(const struct cuda *c);
 
 /* ---- upload.c ---- */
 bool cuda_upload_open(struct cuda *c, ey_err *e);
@@ -133,6 +152,12 @@ bool cuda_is_decode(const struct batch *batch);
 bool cuda_record_begin(struct backend *be, int n_seqs);
 bool cuda_record_end(struct backend *be, ey_err *e);
 bool cuda_replay(struct backend *be, const struct batch *batch, int n_out);
+bool cuda_replay_next(struct backend *be, const struct batch *batch, const struct token_draw *draws);
+bool cuda_finish_one(struct backend *be, ey_err *e);
+void cuda_take_next(struct backend *be, const int32_t *token, int n);
+/* Sends the step's outcome to the host, as this turn's. */
+void cuda_send_outcome(struct cuda *c);
+bool cuda_was_right(struct backend *be);
 
 /* ---- linear.c ---- */
 /* y = product of x bf16[n, k] (with the norm's: of RMSNorm(x f32[n, k])) and the segments' matrices. */

@@ -28,6 +28,7 @@ enum {
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_INVALID_IMAGE = 200,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+    CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
     CUDA_ERROR_NOT_FOUND = 500,
     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
     CUDA_ERROR_SYSTEM_NOT_READY = 802,
@@ -38,6 +39,8 @@ enum {
 enum cuda_attribute {
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_INTEGRATED = 18,
+    CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,       /* kHz */
+    CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37, /* bits */
     CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
@@ -83,6 +86,7 @@ typedef struct CUlaunchConfig_st {
     F(device_count, cuDeviceGetCount, (int *n)) \
     F(device_get, cuDeviceGet, (CUdevice *device, int ordinal)) \
     F(device_name, cuDeviceGetName, (char *name, int size, CUdevice device)) \
+    F(device_bus, cuDeviceGetPCIBusId, (char *bus, int size, CUdevice device)) \
     F(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device)) \
     F(device_total, cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device)) \
     F(context_retain, cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \

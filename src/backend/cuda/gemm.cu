@@ -25,6 +25,7 @@ template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_
         stage_bytes = w_bytes + tokens * x_units * 16,
         /* a token's row in the staging of results: 4 floats more than needed spread the banks */
         staged_row = warp_rows + 4,
+        adds_in_memory = 0,
         staged_tokens = k_warps_ == 1 ? 32 : warp_tokens,
     };
 };
@@ -49,8 +50,8 @@ template <class S> EY_DEVICE int x_offset(int token, int unit)
 
 /* ---- global → shared ---- */
 
-/* What one thread brings of each stage. Blocks of rows and tokens beyond the last are the last once more: what comes of them is never
- * stored. Columns beyond the last have to be zeros. */
+/* What one thread brings of each stage. Blocks of rows beyond the last are the last once more: what comes of them is never stored. Columns beyond
+ * the last have to be zeros, and tokens may be: were they the last one too, all who read that one would have to queue for it. */
 struct gemm_share {
     const uint8_t *w[2]; /* its bytes of the matrices' first chunk; a thread of a large group has to do with w[0] alone */
     const bf16 *x;       /* its columns of x's first row */
@@ -98,8 +99,9 @@ EY_DEVICE void copy_tokens(const struct linear_args &a, const struct gemm_place 
 #pragma unroll
     for (int i = 0; i < S::tokens * S::x_units / S::group; i++) {
         int token = thread / S::x_units + i * (S::group / S::x_units);
-        const bf16 *x = share.x + (int64_t)(min(p.first_token + token, a.n - 1) * a.ldx + column);
-        copy_async(stage + x_offset<S>(token, thread % S::x_units), there ? x : share.x, there ? 16 : 0);
+        const bf16 *x = share.x + (int64_t)((p.first_token + token) * a.ldx + column);
+        int wanted = there && p.first_token + token < a.n;
+        copy_async(stage + x_offset<S>(token, thread % S::x_units), wanted ? x : share.x, wanted ? 16 : 0);
     }
 }
 

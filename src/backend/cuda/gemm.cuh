@@ -1,6 +1,6 @@
 /* What the matrix products of many tokens have in common (gemm.cu, gemm_sm90.cu): where a tile lies, the block scales, and how sums that lie in
  * shared memory become results. S is a kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged together,
- * staged_row floats apart. */
+ * staged_row floats apart; adds_in_memory: whether a sum is added to what y holds by the memory itself. */
 #ifndef EY_CUDA_GEMM_CUH
 #define EY_CUDA_GEMM_CUH
 
@@ -137,6 +137,17 @@ EY_DEVICE void store_floats(float *y, const float v[4], int n)
         if (e < n) y[e] = v[e];
 }
 
+EY_DEVICE void add_floats(float *y, const float v[4], int n)
+{
+    if (n == 4 && (uintptr_t)y % 16 == 0) {
+        add_in_memory(y, make_float4(v[0], v[1], v[2], v[3]));
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (e < n) y[e] += v[e];
+}
+
 EY_DEVICE void store_bf16(bf16 *y, const float v[4], int n)
 {
     uint2 pairs = make_uint2(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]));
@@ -185,10 +196,9 @@ template <class S> EY_DEVICE void staged_sums(float v[4], const struct gemm_stag
 }
 
 /* What y gets of 4 rows of one token. */
-template <class S>
-EY_DEVICE void results(float v[4], const struct gemm_place &p, const struct gemm_staged &s, int token, int row, const float bias[4], int out)
+template <class S, int out> EY_DEVICE void results(float v[4], const struct gemm_staged &s, int token, int row, const float bias[4])
 {
-    if (p.paired) {
+    if (out == OUT_SILU) {
         float up[4];
         int gate_row = row / PACK_ROWS * 2 * PACK_ROWS + row % PACK_ROWS;
         staged_sums<S>(v, s, token, gate_row);
@@ -202,8 +212,8 @@ EY_DEVICE void results(float v[4], const struct gemm_place &p, const struct gemm
     }
 }
 
-template <class S>
-EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+template <class S, int out>
+EY_DEVICE void write_results(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
 {
     enum { AT_ONCE = 4 };
     const struct linear_segment &segment = a.segment[p.segment];
@@ -212,23 +222,37 @@ EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place
     if (q.n <= 0 || s.first_token >= a.n) return;
 #pragma unroll
     for (int e = 0; e < 4; e++)
-        if (segment.bias && !p.paired && e < q.n) bias[e] = __ldg(segment.bias + s.first_row + q.row + e);
-    if (a.out == OUT_ADD) add_before<S>(a, segment, s, q);
+        if (out != OUT_SILU && segment.bias && e < q.n) bias[e] = __ldg(segment.bias + s.first_row + q.row + e);
+    if (out == OUT_ADD && !S::adds_in_memory) add_before<S>(a, segment, s, q);
     for (int from = q.token; from < s.n_tokens; from += AT_ONCE * q.step) {
         float v[AT_ONCE][4];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            if (from + i * q.step < s.n_tokens) results<S>(v[i], p, s, from + i * q.step, q.row, bias, a.out);
+        for (int i = 0; i < AT_ONCE; i++) results<S, out>(v[i], s, min(from + i * q.step, s.n_tokens - 1), q.row, bias);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             int token = from + i * q.step;
             int64_t to = (int64_t)(s.first_token + token) * segment.ldy + s.first_row + q.row;
             if (token >= s.n_tokens || s.first_token + token >= a.n) break;
-            if (a.out == OUT_ADD || a.out == OUT_F32)
+            if (out == OUT_ADD && S::adds_in_memory)
+                add_floats((float *)segment.y + to, v[i], q.n);
+            else if (out == OUT_ADD || out == OUT_F32)
                 store_floats((float *)segment.y + to, v[i], q.n);
             else
                 store_bf16((bf16 *)segment.y + to, v[i], q.n);
         }
+    }
+}
+
+template <class S>
+EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+{
+    switch (a.out) {
+    case OUT_ACT: write_results<S, OUT_ACT>(a, p, s, member, team); break;
+    case OUT_F32: write_results<S, OUT_F32>(a, p, s, member, team); break;
+    case OUT_ADD: write_results<S, OUT_ADD>(a, p, s, member, team); break;
+    case OUT_SILU: write_results<S, OUT_SILU>(a, p, s, member, team); break;
+    case OUT_GELU_TANH: write_results<S, OUT_GELU_TANH>(a, p, s, member, team); break;
+    default: write_results<S, OUT_GELU_ERF>(a, p, s, member, team);
     }
 }
 

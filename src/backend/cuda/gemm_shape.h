@@ -7,6 +7,8 @@
 #ifndef EY_CUDA_GEMM_SHAPE_H
 #define EY_CUDA_GEMM_SHAPE_H
 
+#include <stdbool.h>
+
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.h"
 
@@ -20,13 +22,13 @@
 /* The tiles of cards of compute capability 9.0 (gemm_sm90.cu): T(name, tiles of 64 rows of each of two warpgroups, tiles of 8 tokens). Their rings
  * take what a block may have there. */
 #define EY_GEMM_WIDE_TILES(T) \
-    T(256x128, 2, 16) \
-    T(256x112, 2, 14) \
     T(128x256, 1, 32) \
     T(128x224, 1, 28) \
     T(128x200, 1, 25) \
+    T(128x192, 1, 24) \
     T(128x160, 1, 20) \
-    T(128x136, 1, 17) \
+    T(128x144, 1, 18) \
+    T(128x128, 1, 16) \
     T(128x104, 1, 13) \
     T(128x64, 1, 8)
 
@@ -104,7 +106,7 @@ static inline struct launch gemm_launch_tile(const struct linear_args *a, enum g
 /* The tile whose busiest SM is done first. What an SM does in a given time grows with the tile, because its shared memory serves fewer products a
  * byte in a small one; the start and end of a tile cost about as much as 256 columns. Up to 64 tokens a product waits for its weights
  * instead: then the narrow tile, where wide ones would leave a third of the SMs without work. */
-static inline enum gemm_tile_kind gemm_choose(const struct linear_args *a, int sm_count)
+static inline enum gemm_tile_kind gemm_choose_portable(const struct linear_args *a, int sm_count)
 {
     static const double speed[] = {1.0, 0.92, 0.75};
     enum gemm_tile_kind best = GEMM_128x64;
@@ -122,10 +124,43 @@ static inline enum gemm_tile_kind gemm_choose(const struct linear_args *a, int s
     return best;
 }
 
-/* Every pointer of `a` may be anything; out, n, k and the matrices' rows and dtype count. */
-static inline struct launch gemm_launch(const struct linear_args *a, int sm_count)
+/* Microseconds that a product takes on an H200, roughly, as measured: each wave of tiles has a start and an end, and its stages of 64 columns. */
+static inline double gemm_wide_cost(const struct linear_args *a, const struct gemm_tile *tile, int sm_count)
 {
-    return gemm_launch_tile(a, gemm_choose(a, sm_count));
+    int tiles = gemm_row_tiles(a, tile->rows) * gemm_token_tiles(a, tile->tokens), stages = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK * 2;
+    double stage = a->segment[0].w.dtype == K_FP8 ? 0.25 + 0.0019 * tile->tokens : 0.2 + 0.0015 * tile->tokens;
+    return (double)((tiles + sm_count - 1) / sm_count) * (0.5 + 0.036 * tile->tokens + stages * stage);
+}
+
+/* The same of the narrow tile, which is the better one while a product waits for its weights. */
+static inline double gemm_narrow_cost(const struct linear_args *a, int sm_count)
+{
+    const struct gemm_tile *tile = gemm_tile(GEMM_32x64);
+    double waves = (double)(gemm_row_tiles(a, tile->rows) * gemm_token_tiles(a, tile->tokens)) / sm_count;
+    return 2.5 + (waves > 1 ? waves : 1) * a->k * (a->segment[0].w.dtype == K_FP8 ? 0.0033 : 0.004);
+}
+
+static inline enum gemm_tile_kind gemm_choose_wide(const struct linear_args *a, int sm_count)
+{
+    enum gemm_tile_kind best = GEMM_32x64;
+    double best_cost = gemm_narrow_cost(a, sm_count);
+    for (int i = GEMM_PORTABLE_TILES; i < GEMM_TILES; i++) {
+        double cost = gemm_wide_cost(a, gemm_tile((enum gemm_tile_kind)i), sm_count);
+        if (cost < best_cost) best = (enum gemm_tile_kind)i, best_cost = cost;
+    }
+    return best;
+}
+
+/* wide: the kernels of gemm_sm90.cu are there, and the card is theirs. */
+static inline enum gemm_tile_kind gemm_choose(const struct linear_args *a, int sm_count, bool wide)
+{
+    return wide ? gemm_choose_wide(a, sm_count) : gemm_choose_portable(a, sm_count);
+}
+
+/* Every pointer of `a` may be anything; out, n, k and the matrices' rows and dtype count. */
+static inline struct launch gemm_launch(const struct linear_args *a, int sm_count, bool wide)
+{
+    return gemm_launch_tile(a, gemm_choose(a, sm_count, wide));
 }
 
 #endif

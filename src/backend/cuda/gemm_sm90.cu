@@ -1,8 +1,8 @@
 /* Matrix products of many tokens on cards of compute capability 9.0, whose matrix unit gives its full rate to warpgroups alone (wgmma.cuh).
  *
- * A tile is 128 or 256 rows of w, half of them each of two warpgroups, and up to 256 tokens. Weights are the left operand, from registers, so
+ * A tile is 128·m_tiles rows of w, half of them each of two warpgroups, and up to 256 tokens. Weights are the left operand, from registers, so
  * that FP8 can be converted on the way; tokens are the right one, from shared memory. Both come through a ring of stages of 64 columns
- * each. While the matrix unit works on one stage the warps convert the weights of the next, hence two sets of left operands. */
+ * each, four steps of the matrix unit. While it works on two steps the warps make the left operands of the next two. */
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/wgmma.cuh"
 
@@ -18,10 +18,16 @@ template <int dtype_, int m_tiles_, int n_tiles_, int stages_> struct wide_shape
         chunks = fp8 ? 1 : 2, /* packed ones, side by side in a stage */
         w_bytes = rows / PACK_ROWS * chunks * PACK_CHUNK,
         stage_bytes = w_bytes + tokens * 128,
+        w_pieces = w_bytes / 16 / threads, /* of 16 bytes, of a thread, in a stage */
+        x_pieces = (tokens * 8 + threads - 1) / threads,
+        pieces = w_pieces + x_pieces,
+        at_once = 2, /* steps of 16 columns in a group */
+        groups = 4 / at_once,
         /* results are staged all at once */
         warp_rows = rows,
         warp_tokens = tokens,
         staged_row = rows + 4,
+        adds_in_memory = 1, /* reading it first would take as long as a stage or two */
     };
 };
 
@@ -34,50 +40,104 @@ EY_DEVICE int w_unit_offset(int unit)
     return ((unit & ~3) | ((unit ^ unit >> 3) & 3)) * 16;
 }
 
-/* Blocks of rows and tokens beyond the last are the last once more: what comes of them is never stored. Columns beyond the last are zeros. */
-template <class S> EY_DEVICE void copy_weights(const struct gemm_place &p, unsigned char *stage, int q)
+/* In whole blocks of scales. */
+EY_DEVICE int stages_of(const struct linear_args &a)
 {
-    int thread = (int)threadIdx.x, unit = thread % 64, chunk = q * S::chunks + thread / 64 % S::chunks;
-    int there = chunk < p.n_chunks;
-    const uint8_t *w = (thread / (64 * S::chunks) % 2 ? p.w[1] : p.w[0]) + (int64_t)(there ? chunk : 0) * PACK_CHUNK + unit * 16;
-#pragma unroll
-    for (int i = 0; i < S::w_bytes / 16 / S::threads; i++) {
-        int u = thread / (64 * S::chunks) + i * (S::threads / (64 * S::chunks));
-        int block = min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1);
-        copy_async(stage + (thread / 64 + i * (S::threads / 64)) * PACK_CHUNK + w_unit_offset(unit), w + (int64_t)(block * p.n_chunks) * PACK_CHUNK,
-                   there ? 16 : 0);
-    }
+    return (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK * 2;
 }
 
-template <class S> EY_DEVICE void copy_tokens(const struct linear_args &a, const struct gemm_place &p, unsigned char *stage, int q)
+/* ---- global → shared ----
+ *
+ * What a thread brings of a stage are `pieces` of 16 bytes, of weights first. Blocks of rows beyond the last are the last once more, and tokens beyond
+ * the last are whatever was there: what comes of them is never stored. (Were they the last one too, all who read that one would have to queue for
+ * it.) Columns beyond the last are zeros. */
+struct wide_share {
+    const unsigned char *w, *x;
+    unsigned char *w_to, *x_to; /* in the first stage */
+    int chunk, column;          /* of the first stage */
+    int tokens;                 /* from its first one on */
+};
+
+template <class S> struct piece_offsets {
+    uint32_t from[S::pieces];
+};
+
+template <class S>
+EY_DEVICE struct wide_share share_of(const struct linear_args &a, const struct gemm_place &p, unsigned char *ring, struct piece_offsets<S> *offsets)
 {
-    int thread = (int)threadIdx.x, unit = thread % 8, column = q * 64 + unit * 8, there = column < a.k;
-    const bf16 *x = (const bf16 *)a.x + (there ? column : 0);
+    int thread = (int)threadIdx.x, unit = thread % 64;
+    struct wide_share share;
+    share.chunk = thread / 64 % S::chunks;
+    share.column = thread % 8 * 8;
+    share.tokens = min((int)S::tokens, a.n - p.first_token) - thread / 8;
+    share.w = (thread / (64 * S::chunks) % 2 ? p.w[1] : p.w[0]) + share.chunk * PACK_CHUNK + unit * 16;
+    share.x = (const unsigned char *)((const bf16 *)a.x + share.column);
+    share.w_to = ring + thread / 64 * PACK_CHUNK + w_unit_offset(unit);
+    share.x_to = ring + S::w_bytes + thread / 8 * 128 + (thread % 8 ^ thread / 8 % 8) * 16;
 #pragma unroll
-    for (int i = 0; i < (S::tokens + S::threads / 8 - 1) / (S::threads / 8); i++) {
-        int token = thread / 8 + i * (S::threads / 8);
-        if (S::tokens % (S::threads / 8) && token >= S::tokens) break;
-        copy_async(stage + S::w_bytes + token * 128 + (unit ^ token % 8) * 16, x + (int64_t)min(p.first_token + token, a.n - 1) * a.ldx, there ? 16 : 0);
+    for (int i = 0; i < S::w_pieces; i++) {
+        int u = thread / (64 * S::chunks) + i * (S::threads / (64 * S::chunks));
+        offsets->from[i] = (uint32_t)(min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1) * p.n_chunks) * PACK_CHUNK;
+    }
+#pragma unroll
+    for (int i = 0; i < S::x_pieces; i++)
+        offsets->from[S::w_pieces + i] = (uint32_t)((p.first_token + thread / 8 + i * (S::threads / 8)) * a.ldx) * (uint32_t)sizeof(bf16);
+    return share;
+}
+
+/* The thread's pieces first .. end-1 of stage q, where there is one, into the ring's place `to` bytes on. Without branches, among which the compiler
+ * would not leave products under way. */
+template <class S>
+EY_DEVICE void copy_pieces(const struct linear_args &a, const struct gemm_place &p, const struct wide_share &share, const struct piece_offsets<S> &offsets,
+                           int to, int q, int first, int end)
+{
+    enum { TOKENS_AT_ONCE = S::threads / 8 };
+    bool wanted = q < stages_of(a), w_there = q * S::chunks + share.chunk < p.n_chunks, x_there = q * 64 + share.column < a.k;
+    const unsigned char *w = share.w + (w_there ? (int64_t)q * (S::chunks * PACK_CHUNK) : 0), *x = share.x + (x_there ? q * 128 : 0);
+#pragma unroll
+    for (int i = 0; i < S::pieces; i++) {
+        int j = i - S::w_pieces;
+        if (i < first || i >= end) continue;
+        if (j < 0)
+            copy_async_if(wanted, share.w_to + to + i * (S::threads / 64) * PACK_CHUNK, w + offsets.from[i], w_there ? 16 : 0);
+        else
+            copy_async_if(wanted && j * TOKENS_AT_ONCE < share.tokens, share.x_to + to + j * TOKENS_AT_ONCE * 128, x + offsets.from[i], x_there ? 16 : 0);
     }
 }
 
 /* ---- shared → registers ---- */
 
-/* The left operands of 16 rows for a stage's four steps. */
-template <class S> EY_DEVICE void left_operands(uint32_t left[4][4], const unsigned char *block, uint32_t factor)
+/* What a lane loads of 16 rows for one step of 16 columns. FP8: two neighbouring codes each, columns in their natural order, as the tokens have them;
+ * of rows 0..7 and 8..15, of the first 8 columns and the next. BF16: left operands. */
+template <class S> EY_DEVICE void load_step(uint32_t raw[4], const unsigned char *block, int step)
 {
-    int lane = lane_index(), g = lane / 4, t = lane % 4;
+    int lane = lane_index();
+    if (S::fp8) {
+        const unsigned char *codes = block + w_unit_offset(lane / 4 * 4 + step) + lane % 4 * 2;
 #pragma unroll
-    for (int step = 0; step < 4; step++) {
-        if (S::fp8) { /* two neighbouring codes at a time: columns in their natural order, as the tokens have them */
-            const unsigned char *codes = block + w_unit_offset(4 * g + step) + 2 * t;
+        for (int i = 0; i < 4; i++) raw[i] = *(const uint16_t *)(codes + i % 2 * (PACK_CHUNK / 2) + i / 2 * 8);
+    } else {
+        const unsigned char *half = block + step / 2 * PACK_CHUNK + lane / 8 % 2 * (PACK_CHUNK / 2);
+        load_matrices(raw, half + w_unit_offset(lane % 8 * 4 + lane / 16 + step % 2 * 2));
+    }
+}
+
+/* The at_once steps from `step` on, of the stage at `from`. */
+template <class S> EY_DEVICE void load_group(uint32_t raw[S::at_once][S::m_tiles][4], const unsigned char *const w[S::m_tiles], int from, int step)
+{
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                left[step][i] = e4m3_widened<0>(*(const uint16_t *)(codes + i % 2 * (PACK_CHUNK / 2) + i / 2 * 8), factor);
-        } else { /* matrices: rows 0..7 and 8..15 of the first 8 columns, then of the next 8 */
-            const unsigned char *half = block + step / 2 * PACK_CHUNK + lane / 8 % 2 * (PACK_CHUNK / 2);
-            load_matrices(left[step], half + w_unit_offset(lane % 8 * 4 + lane / 16 + step % 2 * 2));
-        }
+    for (int i = 0; i < S::at_once; i++)
+#pragma unroll
+        for (int m = 0; m < S::m_tiles; m++) load_step<S>(raw[i][m], w[m] + from, step + i);
+}
+
+template <class S> EY_DEVICE void left_operands(uint32_t left[4], uint32_t raw[4], uint32_t factor)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        pin(raw[i]);
+        left[i] = S::fp8 ? e4m3_widened<0>(raw[i], factor) : raw[i];
+        pin(left[i]);
     }
 }
 
@@ -117,54 +177,69 @@ template <class S> EY_DEVICE int block_of(int m)
     return (warp / 4 * S::m_tiles + m) * 4 + warp % 4;
 }
 
-template <class S> EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linear_args &a, const struct gemm_place &p, unsigned char *ring)
+/* Group after group of steps: its left operands are made of what was loaded meanwhile, those of the next group are loaded, and its products begun;
+ * until then those of the group before were under way. For a stage's last group the next stage must have come; the place of the one before
+ * is free then, and its new pieces are asked for during a stage's time, a part in each group. */
+template <class S>
+EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linear_args &a, const struct gemm_place &p, const struct wide_share &share,
+                        const struct piece_offsets<S> &offsets, const unsigned char *ring)
 {
     int scale_blocks = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    const unsigned char *w[S::m_tiles];
     const float *scale_row = NULL;
     struct unit_scale scale = {1.f, 0.f, E4M3_FACTOR};
-    uint32_t left[2][S::m_tiles][4][4];
-    int stage = 0, free_stage = S::stages - 2;
+    uint32_t raw[S::at_once][S::m_tiles][4], left[4][S::m_tiles][4];
+    int here = 0, to = 0, filling = stages_of(a); /* stages' places, in bytes; the stage that is asked for */
 
+#pragma unroll
+    for (int m = 0; m < S::m_tiles; m++) w[m] = ring + block_of<S>(m) * S::chunks * PACK_CHUNK;
     if (S::fp8) { /* one row of scales: a warpgroup's rows of one matrix are never of two */
         int block = p.first_block + (p.paired ? 0 : block_of<S>(0));
         scale_row = (warp_index() % 2 ? p.scale[1] : p.scale[0]) + (int64_t)(min(block, p.blocks - 1) * PACK_ROWS / SCALE_BLOCK) * scale_blocks;
         scale.next = scale_at(scale_row, 0, scale_blocks);
     }
+    copy_wait<S::stages - 2>();
+    fence_shared();
+    __syncthreads();
+    load_group<S>(raw, w, 0, 0);
     for (int pair = 0; pair < scale_blocks; pair++) {
+        if (S::fp8) {
+            float by = next_unit(&scale);
+            scale.next = scale_at(scale_row, pair + 1, scale_blocks);
+            if (pair && by != 1.f) {
+                finish_sums<S>(sum);
+                rescale<S>(sum, by);
+            }
+        }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const unsigned char *here = ring + stage * S::stage_bytes;
-            copy_wait<S::stages - 3>();
-            fence_shared();
-            __syncthreads(); /* this stage has come, and all are done with the one before the last */
-            if (2 * pair + half + S::stages - 2 < 2 * scale_blocks) {
-                copy_weights<S>(p, ring + free_stage * S::stage_bytes, 2 * pair + half + S::stages - 2);
-                copy_tokens<S>(a, p, ring + free_stage * S::stage_bytes, 2 * pair + half + S::stages - 2);
-            }
-            copy_commit();
-            if (S::fp8 && half == 0) {
-                float by = next_unit(&scale);
-                scale.next = scale_at(scale_row, pair + 1, scale_blocks);
-                if (pair && by != 1.f) {
-                    finish_sums<S>(sum);
-                    rescale<S>(sum, by);
+            const uint64_t tokens = wgmma_operand(ring + here + S::w_bytes);
+            const int next = here + S::stage_bytes == S::stages * S::stage_bytes ? 0 : here + S::stage_bytes;
+#pragma unroll
+            for (int group = 0; group < S::groups; group++) {
+                const int last = group == S::groups - 1, part = last ? 0 : group + 1, first = group * S::at_once;
+                if (last) {
+                    copy_wait<S::stages - 3>();
+                    fence_shared();
+                    __syncthreads();
+                    filling = 2 * pair + half + S::stages - 1;
+                    to = (here ? here : S::stages * S::stage_bytes) - S::stage_bytes;
                 }
+#pragma unroll
+                for (int i = 0; i < S::at_once * S::m_tiles; i++)
+                    left_operands<S>(left[first + i / S::m_tiles][i % S::m_tiles], raw[i / S::m_tiles][i % S::m_tiles], scale.factor);
+                load_group<S>(raw, w, last ? next : here, last ? 0 : first + S::at_once);
+                wgmma_begin();
+#pragma unroll
+                for (int step = first; step < first + S::at_once; step++)
+#pragma unroll
+                    for (int m = 0; m < S::m_tiles; m++) wgmma(sum[m], left[step][m], wgmma_further(tokens, step), pair || half || step);
+                wgmma_commit();
+                wgmma_wait<1>(); /* right here: the compiler would leave nothing under way otherwise */
+                copy_pieces<S>(a, p, share, offsets, to, filling, part * S::pieces / S::groups, (part + 1) * S::pieces / S::groups);
+                if (group == S::groups - 2) copy_commit();
             }
-#pragma unroll
-            for (int m = 0; m < S::m_tiles; m++) left_operands<S>(left[half][m], here + block_of<S>(m) * S::chunks * PACK_CHUNK, scale.factor);
-#pragma unroll
-            for (int m = 0; m < S::m_tiles; m++)
-#pragma unroll
-                for (int i = 0; i < 16; i++) pin(left[half][m][i / 4][i % 4]);
-            wgmma_begin();
-#pragma unroll
-            for (int step = 0; step < 4; step++)
-#pragma unroll
-                for (int m = 0; m < S::m_tiles; m++) wgmma(sum[m], left[half][m][step], wgmma_operand(here + S::w_bytes + step * 32), pair || half || step);
-            wgmma_commit();
-            wgmma_wait<1>();
-            stage = stage + 1 == S::stages ? 0 : stage + 1;
-            free_stage = free_stage + 1 == S::stages ? 0 : free_stage + 1;
+            here = next;
         }
     }
     finish_sums<S>(sum);
@@ -186,21 +261,22 @@ template <class S> EY_DEVICE void stage_sums(float *staged, const float sum[S::m
 template <class S> EY_DEVICE void gemm_wide(const struct linear_args &a, unsigned char *shared)
 {
     const struct gemm_place p = gemm_place_of<S>(a, (int)blockIdx.x);
-    int n_stages = 2 * ((a.k + SCALE_BLOCK - 1) / SCALE_BLOCK);
     float sum[S::m_tiles][S::n_tiles][4];
+    struct piece_offsets<S> offsets;
+    const struct wide_share share = share_of<S>(a, p, shared, &offsets);
 
     let_next_start();
     /* the first stages: their weights before the kernel that makes x has ended */
 #pragma unroll
-    for (int i = 0; i < S::stages - 2; i++)
-        if (i < n_stages) copy_weights<S>(p, shared + i * S::stage_bytes, i);
+    for (int i = 0; i < S::stages - 1; i++)
+        copy_pieces<S>(a, p, share, offsets, i * S::stage_bytes, i, 0, S::w_pieces);
     wait_for_previous();
 #pragma unroll
-    for (int i = 0; i < S::stages - 2; i++) {
-        if (i < n_stages) copy_tokens<S>(a, p, shared + i * S::stage_bytes, i);
+    for (int i = 0; i < S::stages - 1; i++) {
+        copy_pieces<S>(a, p, share, offsets, i * S::stage_bytes, i, S::w_pieces, S::pieces);
         copy_commit();
     }
-    multiply<S>(sum, a, p, shared);
+    multiply<S>(sum, a, p, share, offsets, shared);
     copy_wait<0>();
     __syncthreads();
     stage_sums<S>((float *)shared, sum);

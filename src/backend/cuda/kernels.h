@@ -271,6 +271,21 @@ struct candidates_args {
     int32_t n, vocabulary, parts;
 };
 
+/* The draws of n rows from their candidates, as the engine's sampler makes them when nothing but temperature, top_k, top_p and min_p is asked
+ * (src/engine/sampler.c): token[i] is what row i goes on with. One warp a row. */
+struct drawing {
+    uint64_t seed, step;
+    float temperature, top_p, min_p; /* temperature 0: the best */
+    int32_t top_k;                   /* 1 .. CANDIDATES */
+};
+
+struct draw_args {
+    const struct candidate *best;   /* [n, CANDIDATES] */
+    const struct drawing *drawing;  /* [n] */
+    int32_t *token, *drawn;         /* [n] each the same: the next step's input, and for the host */
+    int32_t n;
+};
+
 /* `times` rounds of matrix products by every warp. */
 struct peak_args {
     uint32_t *out;

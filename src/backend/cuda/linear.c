@@ -1,7 +1,9 @@
-/* Products: which kernel takes one. Few rows go through gemv, which norms its input itself; many through gemm, with the norm before; what
+/* Products: which kernel takes one. A row goes through gemv1 where it is FP8, few through gemv, which norms its input itself; many through gemm, with the norm before; what
  * neither takes through plain_linear. */
+#include "backend/cuda/check.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm_shape.h"
+#include "backend/cuda/gemv1_shape.h"
 #include "backend/cuda/gemv_shape.h"
 #include "backend/cuda/plain_shape.h"
 #include "backend/cuda/rows_shape.h"
@@ -25,7 +27,6 @@ static bool is_fast(const struct linear_args *a)
     return a->k % 8 == 0;
 }
 
-
 static void norm_rows(struct cuda *c, void *y, const void *x, const float *w, const float *b, int n, int width, float eps, bool layer)
 {
     struct norm_args a = {y, x, w, b, n, width, layer, eps};
@@ -43,18 +44,28 @@ static bool gemm_takes(const struct linear_args *a)
     return !a->gather && (a->segment[0].w.dtype == K_FP8 || a->segment[0].w.dtype == K_BF16);
 }
 
+static struct launch gemm_that_works(const struct cuda *c, const struct linear_args *a)
+{
+    struct launch none = {0};
+    enum gemm_tile_kind kind = cuda_working_tile(c, a->segment[0].w.dtype, gemm_choose(a, c->sm_count, c->wide_gemm));
+    return kind == GEMM_TILES ? none : gemm_launch_tile(a, kind);
+}
+
 void cuda_multiply(struct cuda *c, const struct product *p)
 {
     struct linear_args a = args_of(c, p);
     struct launch l = {0};
     if (p->n < 1) return;
-    if (is_fast(&a)) l = gemv_shape(&a, c->sm_count);
+    if (is_fast(&a) && !cuda_failed(c, cuda_family_of_gemv(a.segment[0].w.dtype))) {
+        l = gemv1_launch(&a);
+        if (!l.kernel) l = gemv_shape(&a, c->sm_count);
+    }
     if (!l.kernel && is_fast(&a) && gemm_takes(&a)) {
         if (p->norm) {
             norm_rows(c, c->scratch[SCRATCH_NORMED], a.x, a.norm, NULL, a.n, a.k, a.eps, false);
             a.x = c->scratch[SCRATCH_NORMED], a.x_f32 = 0, a.norm = NULL;
         }
-        l = gemm_launch(&a, c->sm_count);
+        l = gemm_that_works(c, &a);
     }
     if (!l.kernel) l = plain_shape(&a);
     cuda_launch(c, &l, &a);

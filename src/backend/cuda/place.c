@@ -79,9 +79,9 @@ static bool place_scale(struct cuda *c, struct weight *out, const struct weight 
     return scale != NULL;
 }
 
-static bool clear_flags(struct cuda *c)
+static bool clear_flags(struct cuda *c, ey_err *e)
 {
-    return cuda_check(c, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, MAX_FP8_MATRICES * sizeof(uint32_t), c->stream), "flags");
+    return cuda_ok(&c->driver, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, MAX_FP8_MATRICES * sizeof(uint32_t), c->stream), "flags", e);
 }
 
 /* Notes the matrix among those that are looked at again when all is loaded. */
@@ -89,7 +89,7 @@ static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weigh
 {
     if (!c->nan_found) {
         c->nan_found = cuda_alloc(c, MAX_FP8_MATRICES * sizeof(uint32_t), "flags", e);
-        if (!c->nan_found || !clear_flags(c)) return false;
+        if (!c->nan_found || !clear_flags(c, e)) return false;
     }
     if (c->n_packed >= MAX_FP8_MATRICES) return ey_fail(e, EY_BAD_MODEL, "too many FP8 matrices");
     if (!grow((void **)&c->packed, c->n_packed, &c->max_packed, sizeof(*c->packed), e)) return false;
@@ -228,13 +228,18 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
     if (bytes && cuda_check(c, c->driver.to_host(found, (CUdeviceptr)(uintptr_t)c->nan_found, bytes, c->stream), "flags") &&
         cuda_check(c, c->driver.stream_sync(c->stream), "loading"))
         unpack_those_with_nan(c, found);
-    if (bytes) clear_flags(c);
+    bool ok = !bytes || clear_flags(c, e);
     free(found);
     c->n_packed = 0;
     /* what streams needs the staging for ever */
     if (c->loading && c->n_streamed) c->staging = c->arena + c->arena_size - LOAD_STAGING, c->arena_size -= LOAD_STAGING;
     c->loading = false;
-    return c->base.ops->finish(&c->base, e);
+    ok = c->base.ops->finish(&c->base, e) && ok;
+    if (c->staging_own && !c->n_streamed) { /* it was beside the plan */
+        c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
+        c->staging = NULL, c->staging_own = false;
+    }
+    return ok;
 }
 
 struct dev_matrix cuda_matrix(struct cuda *c, const struct weight *w)

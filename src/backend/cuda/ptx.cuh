@@ -54,11 +54,32 @@ EY_DEVICE float load_fresh_float(const float *p)
     return v;
 }
 
+/* y[0..3] += v, in memory and without waiting: where no other thread does anything with them. Cards before sm_90 have it one by one. */
+EY_DEVICE void add_in_memory(float *y, float4 v)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(y), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+#else
+    asm volatile("red.global.add.f32 [%0], %1; red.global.add.f32 [%0+4], %2; red.global.add.f32 [%0+8], %3; red.global.add.f32 [%0+12], %4;" ::"l"(y),
+                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+                 : "memory");
+#endif
+}
+
 /* 16 bytes global → shared, asynchronously; of them `bytes` (0..16) are read, the rest is zero. Both addresses aligned to 16. */
 EY_DEVICE void copy_async(void *shared, const void *global, int bytes)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+}
+
+/* The same where `wanted`, without a branch. */
+EY_DEVICE void copy_async_if(bool wanted, void *shared, const void *global, int bytes)
+{
+    uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("{.reg .pred wanted; setp.ne.b32 wanted, %3, 0; @wanted cp.async.cg.shared.global [%0], [%1], 16, %2;}" ::"r"(to), "l"(global), "r"(bytes),
+                 "r"((int)wanted)
+                 : "memory");
 }
 
 EY_DEVICE void copy_commit(void)

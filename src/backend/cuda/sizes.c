@@ -1,7 +1,20 @@
 /* Sizes of everything on the card. */
 #include "backend/cuda/sizes.h"
 
+#include <math.h>
 #include <stdlib.h>
+
+static bool check_size(int value, const char *name, int most, ey_err *e)
+{
+    return value <= most || ey_fail(e, EY_BAD_MODEL, "this model's %s is %d; on a card at most %d is supported: use --device cpu", name, value, most);
+}
+
+bool cuda_check_shapes(const struct text_shape *text, const struct vision_shape *vision, ey_err *e)
+{
+    return check_size(text->head_dim, "head_dim", CUDA_MAX_HEAD_DIM, e) && check_size(text->vocabulary, "vocab_size", CUDA_MAX_VOCABULARY, e) &&
+           check_size(text->hidden, "hidden_size", CUDA_MAX_HIDDEN, e) &&
+           (!vision->depth || check_size(vision->head_dim, "vision head size", CUDA_MAX_HEAD_DIM, e));
+}
 
 static int max_of(int a, int b)
 {
@@ -52,9 +65,24 @@ struct batch_layout cuda_batch_layout(int n_rows, const struct backend_limits *l
     size_t rows = (size_t)n_rows, seqs = (size_t)max_of(l->max_seqs, 1), blocks = (size_t)max_of(l->max_blocks, 1);
     struct batch_layout b = {.feature = rows, .seq = 2 * rows, .index = 3 * rows, .position = 4 * rows, .out_rows = 7 * rows};
     b.tile = b.out_rows + seqs;
-    b.block_table = b.tile + 2 * (rows / ATTEND_ROWS + seqs + 1);
+    b.drawing = (b.tile + 2 * (rows / ATTEND_ROWS + seqs + 1) + 1) / 2 * 2; /* has 64-bit members */
+    b.block_table = b.drawing + seqs * sizeof(struct drawing) / sizeof(int32_t);
     b.total = b.block_table + seqs * blocks;
     return b;
+}
+
+/* A row of blocks of patches of the widest picture: what is on its way to the card at a time is at least that. */
+static size_t picture_row_bytes(const struct vision_shape *v, int max_patches)
+{
+    size_t blocks = (size_t)(max_patches / max_of(vision_group(v), 1)), side = (size_t)(v->patch * v->merge);
+    size_t across = (size_t)ceil(sqrt((double)blocks * MAX_SIDE_RATIO));
+    return (across < blocks ? across : blocks) * side * side * 3;
+}
+
+struct outcome_layout cuda_outcome_layout(const struct backend_limits *l)
+{
+    size_t seqs = (size_t)max_of(l->max_seqs, 1), best = seqs * CANDIDATES * sizeof(struct candidate);
+    return (struct outcome_layout){best, best + seqs * sizeof(float), best + seqs * (sizeof(float) + sizeof(int32_t))};
 }
 
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
@@ -73,13 +101,14 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     bytes[SCRATCH_WIDE] = rows * wide * sizeof(bf16);
     size_t raw = (rows < RAW_ROWS ? rows : RAW_ROWS) * qkv * sizeof(float);
     if (raw > bytes[SCRATCH_WIDE]) bytes[SCRATCH_WIDE] = raw;
+    size_t widest = picture_row_bytes(v, l->max_patches);
+    if (widest > bytes[SCRATCH_WIDE]) bytes[SCRATCH_WIDE] = widest;
     bytes[SCRATCH_RAW] = SMALL_ROWS * qkv * sizeof(float);
     bytes[SCRATCH_PARTIAL] = seqs * MAX_SPLITS * heads * (size_t)(t->head_dim + 2) * sizeof(float);
     bytes[SCRATCH_ARRIVED] = seqs * heads * sizeof(uint32_t);
     bytes[SCRATCH_PART] = seqs * CANDIDATE_PARTS * CANDIDATES * sizeof(struct candidate);
     bytes[SCRATCH_PART_SUM] = seqs * CANDIDATE_PARTS * 2 * sizeof(float);
-    bytes[SCRATCH_BEST] = seqs * CANDIDATES * sizeof(struct candidate);
-    bytes[SCRATCH_LOG_SUM] = seqs * sizeof(float);
+    bytes[SCRATCH_OUTCOME] = cuda_outcome_layout(l).total;
     bytes[SCRATCH_SMALL] = cuda_batch_layout(SMALL_ROWS, l).total * sizeof(int32_t);
     bytes[SCRATCH_LARGE] = cuda_batch_layout(max_of(l->max_rows, SMALL_ROWS), l).total * sizeof(int32_t);
     bytes[SCRATCH_POSITIONS] = rows * 3 * sizeof(int32_t);
@@ -105,6 +134,7 @@ bool backend_cuda_create_planned(struct backend **be, ey_err *e)
         .name = "cuda",
         .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
         .destroy = destroy,
+        .check_shapes = cuda_check_shapes,
         .scratch_bytes = cuda_scratch_bytes,
         .kv_bytes = cuda_kv_bytes,
         .weight_bytes = cuda_weight_bytes,

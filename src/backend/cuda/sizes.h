@@ -15,7 +15,17 @@ enum {
     LOAD_STAGING = UPLOAD_PLACES * UPLOAD_BYTES, /* of the arena's end, while loading; for ever where weights are streamed */
     MAX_FP8_MATRICES = 4096,
     RAW_ROWS = 1024,        /* rows whose raw q, k and v are there at a time */
+    LOOK_UP_BYTES = 64 << 10, /* of embedding rows that the host looks up at a time */
+    MAX_SIDE_RATIO = 400,   /* of pictures, in blocks of patches: the 200 that they may have, and rounding */
 };
+
+/* What the kernels take: a model with more is refused when it is opened. */
+enum {
+    CUDA_MAX_HEAD_DIM = 256,                          /* HEAD_DIM_MAX, and MAX_PAIRS angles */
+    CUDA_MAX_VOCABULARY = CANDIDATE_PARTS * 10000,    /* a part of a row lies in shared memory */
+    CUDA_MAX_HIDDEN = LOOK_UP_BYTES / (int)sizeof(bf16),
+};
+bool cuda_check_shapes(const struct text_shape *text, const struct vision_shape *vision, ey_err *e);
 
 static inline size_t cuda_aligned(size_t bytes)
 {
@@ -38,8 +48,7 @@ enum scratch {
     SCRATCH_ARRIVED,  /* u32 [SMALL_ROWS, kv heads] */
     SCRATCH_PART,     /* candidates of parts of rows */
     SCRATCH_PART_SUM,
-    SCRATCH_BEST,     /* [max_seqs, CANDIDATES] */
-    SCRATCH_LOG_SUM,  /* f32 [max_seqs] */
+    SCRATCH_OUTCOME,  /* what of a step goes to the host: struct outcome_layout */
     SCRATCH_SMALL,    /* a decode step's batch */
     SCRATCH_LARGE,    /* any other's */
     SCRATCH_POSITIONS, /* of patches */
@@ -48,9 +57,15 @@ enum scratch {
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);
 size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *limits);
 
+/* Bytes of what of a step goes to the host, for at most max_seqs rows, in one piece. */
+struct outcome_layout {
+    size_t log_sum, drawn, total; /* behind the candidates [max_seqs, CANDIDATES]: f32 [max_seqs], i32 [max_seqs] */
+};
+struct outcome_layout cuda_outcome_layout(const struct backend_limits *limits);
+
 /* int32 places of a batch of at most `rows` rows in one buffer. */
 struct batch_layout {
-    size_t token, feature, seq, index, position, out_rows, tile, block_table, total;
+    size_t token, feature, seq, index, position, out_rows, tile, drawing, block_table, total;
 };
 struct batch_layout cuda_batch_layout(int rows, const struct backend_limits *limits);
 

@@ -5,10 +5,16 @@
 #include "backend/convert.h"
 #include "backend/cuda/attention_shape.h"
 #include "backend/cuda/candidates_shape.h"
+#include "backend/cuda/check.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/rows_shape.h"
 
 /* ---- in ---- */
+
+static float scale_of(const struct weight *table, size_t row, size_t col)
+{
+    return table->scale ? table->scale[row / FP8_BLOCK * (((size_t)table->cols + FP8_BLOCK - 1) / FP8_BLOCK) + col / FP8_BLOCK] : 1;
+}
 
 static void host_row(bf16 *out, const struct weight *table, int32_t token)
 {
@@ -22,6 +28,7 @@ static void host_row(bf16 *out, const struct weight *table, int32_t token)
         float value;
         uint32_t bits;
         weight_floats(&value, row + i * size, table->dtype, 1);
+        value *= scale_of(table, (size_t)token, i);
         memcpy(&bits, &value, sizeof(bits));
         out[i] = (bf16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
@@ -31,9 +38,8 @@ static void host_row(bf16 *out, const struct weight *table, int32_t token)
 void cuda_look_up(struct cuda *c, const struct batch *batch)
 {
     const struct weight *table = c->host_table;
-    enum { PIECE = 64 << 10 };
-    bf16 piece[PIECE / sizeof(bf16)];
-    int hidden = (int)table->cols, most = PIECE / (int)sizeof(bf16) / hidden;
+    bf16 piece[LOOK_UP_BYTES / sizeof(bf16)];
+    int hidden = (int)table->cols, most = LOOK_UP_BYTES / (int)sizeof(bf16) / hidden; /* at least one: CUDA_MAX_HIDDEN */
     for (int first = 0, n; first < batch->n_rows; first += n) {
         n = batch->n_rows - first < most ? batch->n_rows - first : most;
         for (int i = 0; i < n; i++)
@@ -120,7 +126,7 @@ void cuda_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, in
     struct cuda *c = cuda_of(be);
     const struct batch_region *r = cuda_batch(c, batch);
     struct attend_args a = {o, q, layer_of(kv, layer), cuda_rows(r, batch), r->card + r->layout.tile, r->n_tiles, s->n_heads, 1 / sqrtf((float)s->head_dim)};
-    struct launch l = attend_launch(&a);
+    struct launch l = cuda_failed(c, cuda_family_of_attend(&a.kv)) ? attend_plain_launch(&a) : attend_launch(&a);
     cuda_launch(c, &l, &a);
 }
 
@@ -137,7 +143,7 @@ void cuda_qkv_attend(struct backend *be, dev o, dev q, struct kv_cache *kv, int 
 {
     struct cuda *c = cuda_of(be);
     struct kv_layer cache = layer_of(kv, layer);
-    if (!cuda_is_decode(batch) || !decode_takes(&cache, s->n_heads)) {
+    if (!cuda_is_decode(batch) || !decode_takes(&cache, s->n_heads) || cuda_failed(c, cuda_family_of_decode(&cache))) {
         cuda_qkv(be, q, kv, layer, x, w, s, rope, batch);
         cuda_attend(be, o, q, kv, layer, s, batch);
         return;
@@ -179,18 +185,16 @@ void cuda_add_features(struct backend *be, dev x, dev features, const struct bat
 
 /* ---- out ---- */
 
-/* The best of each row, on their way to the host. */
+/* The best of each row. */
 static void send_best(struct cuda *c, const float *logits, int n, int vocabulary)
 {
-    struct candidate *best = (struct candidate *)(void *)c->scratch[SCRATCH_BEST];
-    float *log_sum = (float *)(void *)c->scratch[SCRATCH_LOG_SUM];
-    struct candidates_args a = {logits, (struct candidate *)(void *)c->scratch[SCRATCH_PART], (float *)(void *)c->scratch[SCRATCH_PART_SUM], best, log_sum, n, vocabulary,
-                                CANDIDATE_PARTS};
+    char *outcome = c->scratch[SCRATCH_OUTCOME];
+    struct candidates_args a = {logits, (struct candidate *)(void *)c->scratch[SCRATCH_PART], (float *)(void *)c->scratch[SCRATCH_PART_SUM],
+                                (struct candidate *)(void *)outcome, (float *)(void *)(outcome + cuda_outcome_layout(&c->limits).log_sum), n, vocabulary, CANDIDATE_PARTS};
     struct launch part = candidates_part_launch(&a), merge = candidates_merge_launch(&a);
     cuda_launch(c, &part, &a);
     cuda_launch(c, &merge, &a);
-    cuda_check(c, c->driver.to_host(c->best, (CUdeviceptr)(uintptr_t)best, (size_t)n * CANDIDATES * sizeof(*best), c->stream), "candidates");
-    cuda_check(c, c->driver.to_host(c->log_sum, (CUdeviceptr)(uintptr_t)log_sum, (size_t)n * sizeof(*log_sum), c->stream), "candidates");
+    if (!c->recording) cuda_send_outcome(c); /* of a recorded step it is sent when it is replayed */
 }
 
 /* Which rows: of a decode step all, in order, as they lie in its region; otherwise they are sent. */
@@ -218,8 +222,9 @@ void cuda_head(struct backend *be, float *logits, dev x, const int32_t *rows, in
 void cuda_best(struct backend *be, struct best_logits *out, int row)
 {
     const struct cuda *c = cuda_of(be);
-    const struct candidate *from = c->best + (size_t)row * CANDIDATES;
+    const char *results = c->outcome[c->shown].results;
+    const struct candidate *from = (const struct candidate *)(const void *)results + (size_t)row * CANDIDATES;
     for (int i = 0; i < BEST_LOGITS; i++) out->token[i] = (struct scored_token){from[i].logit, from[i].id};
-    out->log_sum = c->log_sum[row];
+    out->log_sum = ((const float *)(const void *)(results + cuda_outcome_layout(&c->limits).log_sum))[row];
     out->approximate = false;
 }

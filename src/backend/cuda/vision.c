@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "backend/cuda/attention_shape.h"
+#include "backend/cuda/check.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/rows_shape.h"
 
@@ -78,7 +79,7 @@ void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_blo
 void cuda_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *s, int first, int n, int n_keys)
 {
     struct vision_attend_args a = {o, qkv, first, n, n_keys, s->n_heads, s->head_dim, 1 / sqrtf((float)s->head_dim)};
-    struct launch l = vision_attend_launch(&a);
+    struct launch l = cuda_failed(cuda_of(be), cuda_family_of_vision(s->head_dim)) ? vision_attend_plain_launch(&a) : vision_attend_launch(&a);
     cuda_launch(cuda_of(be), &l, &a);
 }
 

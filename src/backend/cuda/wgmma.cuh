@@ -22,6 +22,12 @@ EY_DEVICE uint64_t wgmma_operand(const void *shared)
     return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (uint64_t)1 << 16 | (from & 0x3ffffu) >> 4;
 }
 
+/* The same 16 columns on, `steps` times, within the first row's 128 bytes. */
+EY_DEVICE uint64_t wgmma_further(uint64_t operand, int steps)
+{
+    return operand + (uint64_t)(steps * 2);
+}
+
 /* What this thread wrote to shared memory (and what cp.async brought for it) is seen by the matrix unit. */
 EY_DEVICE void fence_shared(void)
 {
@@ -134,15 +140,12 @@ EY_DEVICE void pin(uint32_t &v)
     }
 
 EY_WGMMA(8, 64, 32, 33, 34, 35, 36, 37)
-EY_WGMMA(12, 96, 48, 49, 50, 51, 52, 53)
 EY_WGMMA(13, 104, 52, 53, 54, 55, 56, 57)
-EY_WGMMA(14, 112, 56, 57, 58, 59, 60, 61)
 EY_WGMMA(16, 128, 64, 65, 66, 67, 68, 69)
-EY_WGMMA(17, 136, 68, 69, 70, 71, 72, 73)
+EY_WGMMA(18, 144, 72, 73, 74, 75, 76, 77)
 EY_WGMMA(20, 160, 80, 81, 82, 83, 84, 85)
 EY_WGMMA(24, 192, 96, 97, 98, 99, 100, 101)
 EY_WGMMA(25, 200, 100, 101, 102, 103, 104, 105)
-EY_WGMMA(26, 208, 104, 105, 106, 107, 108, 109)
 EY_WGMMA(28, 224, 112, 113, 114, 115, 116, 117)
 EY_WGMMA(32, 256, 128, 129, 130, 131, 132, 133)
 

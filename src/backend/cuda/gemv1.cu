@@ -1,0 +1,204 @@
+/* Products of one token with FP8 matrices: what a single answer is made of. All that counts is that weights never stop coming. So blocks of threads are
+ * small and many: one has 16 rows (of gate and up together: 16 each), its weights are asked for before it waits for the kernel before it, and it is done
+ * soon after that; while it computes, others' weights are on their way. Sums are float32 in an order that depends on the matrix alone.
+ *
+ * Chunk c of a row block belongs to warp c % warps, so that the block's warps read one contiguous piece of memory at a time. */
+#include "backend/cuda/gemv1_shape.h"
+#include "backend/cuda/ptx.cuh"
+
+/* ---- x in shared memory ----
+ *
+ * Float32, 64 to a chunk. A lane reads its 16 in four pieces; lanes t and t + 2 would meet in the same banks, so the pieces of the upper two are
+ * stored in another order: piece q of lane t lies in place q ^ (t & 2). */
+EY_DEVICE int x_place(int column)
+{
+    int piece = column / 4 % 4, t = column / 16 % 4;
+    return column / 16 * 16 + (piece ^ (t & 2)) * 4;
+}
+
+EY_DEVICE float squares_of(float4 v)
+{
+    return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+}
+
+/* Columns beyond k are zero. With a norm, x is float32, is multiplied by the norm's weights, and its squares are summed by warp. */
+EY_DEVICE void stage_normed(float *x, float *squares, const struct linear_args &a, int columns)
+{
+    const float *from = (const float *)a.x;
+    float sum = 0;
+    for (int i = (int)threadIdx.x * 4; i < columns; i += (int)blockDim.x * 4) {
+        float4 v = make_float4(0, 0, 0, 0);
+        if (i < a.k) {
+            uint4 bits = load_fresh(from + i);
+            float4 w = *(const float4 *)(a.norm + i);
+            v = make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w));
+            sum += squares_of(v);
+            v = make_float4(v.x * w.x, v.y * w.y, v.z * w.z, v.w * w.w);
+        }
+        *(float4 *)(x + x_place(i)) = v;
+    }
+    sum = warp_sum(sum);
+    if (lane_index() == 0) squares[warp_index()] = sum;
+}
+
+EY_DEVICE void stage_plain(float *x, const struct linear_args &a, int columns)
+{
+    const bf16 *from = (const bf16 *)a.x;
+    for (int i = (int)threadIdx.x * 8; i < columns; i += (int)blockDim.x * 8) {
+        uint4 v = make_uint4(0, 0, 0, 0);
+        if (i < a.k) v = load_fresh(from + i);
+        *(float4 *)(x + x_place(i)) = make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
+        *(float4 *)(x + x_place(i + 4)) = make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w));
+    }
+}
+
+/* ---- products ---- */
+
+EY_DEVICE float dot4(uint32_t codes, float4 x, float sum)
+{
+    uint32_t pair[2];
+    e4m3_f16_pairs(pair, codes);
+    sum += f16_value((uint16_t)pair[0]) * x.x;
+    sum += f16_value((uint16_t)(pair[0] >> 16)) * x.y;
+    sum += f16_value((uint16_t)pair[1]) * x.z;
+    return sum + f16_value((uint16_t)(pair[1] >> 16)) * x.w;
+}
+
+EY_DEVICE uint32_t word(const uint4 &v, int q)
+{
+    return q == 0 ? v.x : q == 1 ? v.y : q == 2 ? v.z : v.w;
+}
+
+/* A warp's chunks of one round, of `matrices` matrices: two loads each. */
+template <int matrices> struct pieces {
+    uint4 w[matrices][GEMV1_DEPTH][2];
+};
+
+/* Where the row block's chunks begin in each matrix. */
+template <int matrices> struct rows16 {
+    const uint8_t *data[matrices];
+    const float *scale[matrices];
+};
+
+template <int matrices> EY_DEVICE void ask(struct pieces<matrices> *p, const struct rows16<matrices> &r, int round, int n_chunks)
+{
+    int warps = (int)(blockDim.x / 32);
+#pragma unroll
+    for (int i = 0; i < GEMV1_DEPTH; i++) {
+        int chunk = (round * GEMV1_DEPTH + i) * warps + warp_index();
+        if (chunk >= n_chunks) chunk = n_chunks - 1; /* read and not used */
+#pragma unroll
+        for (int m = 0; m < matrices; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane_index() * 16);
+    }
+}
+
+template <int matrices>
+EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<matrices> &p, const struct rows16<matrices> &r, const float *x, int round, int n_chunks)
+{
+    int warps = (int)(blockDim.x / 32), t = lane_index() % 4;
+#pragma unroll
+    for (int i = 0; i < GEMV1_DEPTH; i++) {
+        int chunk = (round * GEMV1_DEPTH + i) * warps + warp_index();
+        if (chunk >= n_chunks) continue;
+        float dot[matrices][2] = {};
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            float4 v = *(const float4 *)(x + chunk * PACK_BYTES + t * 16 + (q ^ (t & 2)) * 4);
+#pragma unroll
+            for (int m = 0; m < matrices; m++)
+#pragma unroll
+                for (int half = 0; half < 2; half++) dot[m][half] = dot4(word(p.w[m][i][half], q), v, dot[m][half]);
+        }
+#pragma unroll
+        for (int m = 0; m < matrices; m++) {
+            float scale = r.scale[m][chunk / (SCALE_BLOCK / PACK_BYTES)];
+            sum[m][0] += scale * dot[m][0];
+            sum[m][1] += scale * dot[m][1];
+        }
+    }
+}
+
+/* ---- a block of threads ---- */
+
+/* Which matrix of q, k, v (or the only one) row block `block` is of, and its place in it. */
+struct place {
+    int segment, block;
+};
+
+EY_DEVICE struct place place_of(const struct linear_args &a, int block)
+{
+    struct place p = {0, block};
+    for (; p.segment < a.n_segments - 1; p.segment++) {
+        int n = (a.segment[p.segment].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+        if (p.block < n) break;
+        p.block -= n;
+    }
+    return p;
+}
+
+template <int out> EY_DEVICE void store(const struct linear_segment &s, int row, float value, float up)
+{
+    if (row >= s.w.rows) return;
+    if (out == OUT_SILU) {
+        ((bf16 *)s.y)[row] = bf16_of(value / (1.0f + exp2_fast(-1.4426950408889634f * value)) * up);
+        return;
+    }
+    if (s.bias) value += s.bias[row];
+    float *y = (float *)s.y + row;
+    *y = out == OUT_ADD ? load_fresh_float(y) + value : value;
+}
+
+template <int out, int matrices> EY_DEVICE void multiply(const struct linear_args &a)
+{
+    EY_DYNAMIC_SHARED(memory);
+    __shared__ float squares[GEMV1_WARPS], part[GEMV1_WARPS][matrices * PACK_ROWS];
+    let_next_start();
+    int n_chunks = (a.k + PACK_BYTES - 1) / PACK_BYTES, warps = (int)(blockDim.x / 32), lane = lane_index();
+    int rounds = (n_chunks + GEMV1_DEPTH * warps - 1) / (GEMV1_DEPTH * warps), scales = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    struct place at = place_of(a, (int)blockIdx.x);
+    if (out == OUT_SILU) at.segment = 0, at.block = (int)blockIdx.x;
+    struct rows16<matrices> r;
+#pragma unroll
+    for (int m = 0; m < matrices; m++) {
+        const struct dev_matrix &w = a.segment[at.segment + m].w;
+        r.data[m] = (const uint8_t *)w.data + (int64_t)at.block * n_chunks * PACK_CHUNK;
+        r.scale[m] = w.scale + at.block * PACK_ROWS / SCALE_BLOCK * scales;
+    }
+    struct pieces<matrices> p;
+    ask<matrices>(&p, r, 0, n_chunks);
+    wait_for_previous();
+    float *x = (float *)memory, sum[matrices][2] = {};
+    if (out == OUT_ADD) stage_plain(x, a, n_chunks * PACK_BYTES);
+    else stage_normed(x, squares, a, n_chunks * PACK_BYTES);
+    __syncthreads();
+    for (int round = 0; round < rounds; round++) {
+        if (round) ask<matrices>(&p, r, round, n_chunks);
+        add_round<matrices>(sum, p, r, x, round, n_chunks);
+    }
+#pragma unroll
+    for (int m = 0; m < matrices; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float v = sum[m][half];
+            v += shuffle_xor(v, 1);
+            v += shuffle_xor(v, 2);
+            if (lane % 4 == 0) part[warp_index()][m * PACK_ROWS + half * 8 + lane / 4] = v;
+        }
+    __syncthreads();
+    if (threadIdx.x >= PACK_ROWS) return;
+    float total[matrices] = {}, all = 0;
+    for (int w = 0; w < warps; w++) {
+#pragma unroll
+        for (int m = 0; m < matrices; m++) total[m] += part[w][m * PACK_ROWS + (int)threadIdx.x];
+        if (out != OUT_ADD) all += squares[w];
+    }
+    float scale = out == OUT_ADD ? 1.0f : 1.0f / sqrtf(all / (float)a.k + a.eps);
+    store<out>(a.segment[at.segment], at.block * PACK_ROWS + (int)threadIdx.x, total[0] * scale, total[matrices - 1] * scale);
+}
+
+EY_KERNEL(gemv1_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_F32, 1>(a); }
+EY_KERNEL(gemv1_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 2) { multiply<OUT_SILU, 2>(a); }
+EY_KERNEL(gemv1_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_ADD, 1>(a); }

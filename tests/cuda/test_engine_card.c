@@ -1,0 +1,366 @@
+/* The engine on a card that is not there: the kernels run in the emulator, the driver counts what is asked of it. What the memory contract says, that the
+ * answers are those of the CPU, and that what runs at once, is recorded, cached or begun again answers as it does alone. */
+#include "cuda/emulated.h"
+#include "cuda/fake_driver.h"
+#include "engine/allocations.h"
+#include "engine/crowd.h"
+
+enum { SLOTS = 4 };
+#define NEAR_TIE 0.1 /* of two logits: what BF16 may turn round in these models */
+
+static struct question q;
+
+static ey_engine_options card_options(void)
+{
+    ey_engine_options o = ey_engine_defaults();
+    o.device = "cuda", o.threads = 2, o.max_model_len = 512, o.kv_tokens = 1024, o.max_num_seqs = SLOTS, o.max_num_batched_tokens = 128;
+    return o;
+}
+
+static ey_engine *open_card(void)
+{
+    return engine_open_with("tiny-ragged-fp8", card_options());
+}
+
+static void close_card(ey_engine **engine)
+{
+    ey_engine_close(engine);
+    struct fake_counts n = fake_driver_counts();
+    assert_int_equal(n.device_bytes, 0);
+    assert_int_equal(n.contexts + n.device_allocations + n.host_allocations + n.modules + n.streams + n.events + n.graphs, 0);
+}
+
+/* ---- memory ---- */
+
+static void device_memory_is_the_plan(void **state)
+{
+    (void)state;
+    static const char *const levers[][3] = {{"bf16", "bf16", "resident"}, {"fp8", "8bit", "streamed"}};
+    static const char *const kinds[] = {"tiny-ragged-fp8", "tiny-head72-bf16"};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < 2; i++) {
+            ey_engine_options o = card_options();
+            o.kv_cache_dtype = levers[i][0], o.head = levers[i][1], o.vision_weights = levers[i][2];
+            ey_engine *engine = engine_open_with(kinds[k], o);
+            struct fake_counts n = fake_driver_counts();
+            struct cuda_facts facts;
+            ey_err e;
+            assert_int_equal(n.device_bytes, engine->plan.arena);
+            assert_int_equal(n.device_allocations, 1);
+            assert_int_equal(n.lazy_functions, 0);
+            assert_int_equal(n.graphs, SLOTS);
+            assert_true(backend_cuda_facts(engine->be, &facts, &e));
+            assert_int_equal(facts.total - facts.free, fake_small_card.used_by_others + fake_small_card.context_bytes + engine->plan.arena);
+            close_card(&engine);
+        }
+}
+
+/* ---- requests of all sorts ---- */
+
+enum { MIXED = 8 };
+static struct question mixed[MIXED];
+static struct member members[MIXED];
+static const ey_sampling drawn = {.temperature = 0.9f, .top_k = 20, .top_p = 0.95f, .repetition_penalty = 1.1f, .presence_penalty = 0.4f, .frequency_penalty = 0.2f, .seed = 7};
+static const char long_text[] = "Here is a list of things that may be in a picture: a tree, a house, a river with two boats, a bridge of stone, a hill, clouds, a dog that "
+                                "runs after a ball, a road, and far behind them the sea. Say which of them you like best, and why.";
+
+static void build_mixed(ey_grammar *grammar, bool fresh)
+{
+    static const ey_logit_bias bias[] = {{300, 4.5f}, {301, -100}};
+    question_simple(&mixed[0], 1, "What is this?", 6);
+    question_simple(&mixed[1], 2, "Which is larger?", 5);
+    question_simple(&mixed[2], 0, long_text, 9);
+    question_simple(&mixed[3], 0, "Count.", 12);
+    mixed[3].request.sampling = drawn, mixed[3].request.top_logprobs = 5;
+    question_simple(&mixed[4], 0, "One of them:", 8);
+    mixed[4].request.grammar = grammar, mixed[4].request.ignore_eos = false;
+    question_simple(&mixed[5], 1, "Name it.", 4);
+    mixed[5].request.logit_bias = bias, mixed[5].request.n_logit_bias = 2, mixed[5].request.top_logprobs = 20;
+    question_simple(&mixed[6], 0, "Anything.", 5);
+    mixed[6].request.sampling.temperature = 1.2f, mixed[6].request.sampling.seed = 3; /* from the whole vocabulary */
+    question_simple(&mixed[7], 3, "And these?", 40); /* cancelled on the way */
+    for (int i = 0; i < MIXED; i++) {
+        mixed[i].request.fresh = fresh;
+        members[i].request = mixed[i].request;
+    }
+}
+
+static void run_mixed(ey_engine *engine)
+{
+    for (int i = 0; i < MIXED; i++) member_start(&members[i], engine);
+    while (!members[7].n_tokens && !members[7].over) member_listen(&members[7], 1000);
+    ey_cancel(members[7].ticket);
+    for (int i = 0; i < MIXED; i++) member_collect(&members[i]);
+    assert_string_equal(members[7].answer.finish_reason, "cancelled");
+    assert_true(strcmp(members[4].answer.text, "yellow") == 0 || strcmp(members[4].answer.text, "blue") == 0);
+    assert_at_rest(engine);
+}
+
+static void nothing_is_allocated_after_the_start(void **state)
+{
+    (void)state;
+    static const char *const colours[] = {"yellow", "blue"};
+    ey_grammar *grammar;
+    ey_err e;
+    assert_true(ey_grammar_of_choices(&grammar, colours, 2, &e));
+    for (int levers = 0; levers < 2; levers++) {
+        ey_engine_options o = card_options();
+        if (levers) o.head = "8bit", o.vision_weights = "streamed", o.kv_cache_dtype = "fp8";
+        ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
+        struct fake_counts before = fake_driver_counts();
+        build_mixed(grammar, levers);
+        run_mixed(engine);
+        crowd_free(members, MIXED);
+        struct fake_counts after = fake_driver_counts();
+        assert_int_equal(after.calls_that_allocate, before.calls_that_allocate);
+        assert_int_equal(after.device_peak, before.device_peak);
+        assert_int_equal(after.device_bytes, engine->plan.arena);
+        assert_int_equal(after.lazy_functions, 0);
+        assert_true(after.graph_launches > 0);
+        close_card(&engine);
+    }
+    ey_grammar_free(&grammar);
+}
+
+struct listener {
+    int n_texts, at_last; /* allocations when the last text came, on any thread */
+};
+
+static bool hear(void *user, const ey_event *event)
+{
+    struct listener *l = user;
+    if (event->type != EY_EVENT_TEXT) return true;
+    if (!l->n_texts++) allocations_start(fake_driver_is_inside);
+    l->at_last = allocations_so_far();
+    return true;
+}
+
+/* Over a block border; what the fake driver does for itself does not count. */
+static void decode_allocates_nothing_on_the_host(void **state)
+{
+    (void)state;
+    emulator_use_threads(1);
+    for (int i = 0; i < 2; i++) {
+        struct listener l = {0};
+        ey_engine_options o = card_options();
+        o.head = i ? "8bit" : "bf16";
+        ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
+        engine->max_unread = 1; /* nothing is decoded before the first text was heard */
+        question_simple(&q, 0, long_text, 24);
+        if (i) q.request.sampling = drawn;
+        q.request.on_event = hear, q.request.event_user = &l, q.request.top_logprobs = 3;
+        ey_answer answer = ask(engine, &q);
+        allocations_stop();
+        assert_true(l.n_texts >= 8);
+        if (l.at_last) fail_msg("%d allocations while decoding", l.at_last);
+        ey_answer_free(&answer);
+        close_card(&engine);
+    }
+    emulator_use_threads(2);
+}
+
+/* ---- the same answers ---- */
+
+/* Greedy answers with the two best of each token: equal as far as `a` was sure. */
+static void assert_near(const ey_answer *a, const ey_answer *b, const char *what)
+{
+    assert_int_equal(a->prompt_tokens, b->prompt_tokens);
+    for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++) {
+        if (a->tokens[i] == b->tokens[i]) continue;
+        const ey_token_logprobs *l = &a->logprobs[i];
+        double gap = (double)l->top[0].logprob - (double)l->top[1].logprob;
+        if (gap > NEAR_TIE) fail_msg("%s: token %d is %d and %d, where the best is ahead by %.3g", what, i, a->tokens[i], b->tokens[i], gap);
+        print_message("%s: near-tie at token %d (gap %.2g)\n", what, i, gap);
+        return;
+    }
+    assert_int_equal(a->n_tokens, b->n_tokens);
+}
+
+enum { GREEDY = 5 };
+
+static void build_greedy(int i)
+{
+    static const char *const texts[GREEDY] = {"What is this?", "Which is larger?", long_text, "Count.", "And what is that?"};
+    static const int n_pictures[GREEDY] = {1, 2, 0, 0, 1};
+    question_simple(&q, n_pictures[i], texts[i], 6);
+    q.request.top_logprobs = 2;
+}
+
+static void answer_alone(ey_answer out[GREEDY], ey_engine *engine)
+{
+    for (int i = 0; i < GREEDY; i++) {
+        build_greedy(i);
+        out[i] = ask(engine, &q);
+    }
+}
+
+static void free_answers(ey_answer *answers)
+{
+    for (int i = 0; i < GREEDY; i++) ey_answer_free(&answers[i]);
+}
+
+static void answers_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    ey_answer cpu[GREEDY], card[GREEDY], again;
+    ey_engine_options o = card_options();
+    o.device = "cpu";
+    ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
+    answer_alone(cpu, engine);
+    ey_engine_close(&engine);
+    engine = open_card();
+    answer_alone(card, engine);
+    for (int i = 0; i < GREEDY; i++) assert_near(&cpu[i], &card[i], "cpu and card");
+    build_greedy(0);
+    again = ask(engine, &q);
+    assert_same_answer(&card[0], &again, "the same once more");
+    ey_answer_free(&again);
+    close_card(&engine);
+    free_answers(cpu), free_answers(card);
+}
+
+static void at_once_as_alone(void **state)
+{
+    (void)state;
+    static struct question questions[GREEDY];
+    ey_answer alone[GREEDY];
+    ey_engine *engine = open_card();
+    answer_alone(alone, engine);
+    for (int i = 0; i < GREEDY; i++) {
+        build_greedy(i);
+        questions[i] = q;
+        questions[i].request.messages = questions[i].messages; /* it moved */
+        for (size_t m = 0; m < q.request.n_messages; m++) questions[i].messages[m].parts = questions[i].parts[m];
+        members[i].request = questions[i].request;
+    }
+    crowd_run(members, GREEDY, engine);
+    for (int i = 0; i < GREEDY; i++) assert_near(&alone[i], &members[i].answer, "alone and at once");
+    crowd_free(members, GREEDY);
+    assert_at_rest(engine);
+    free_answers(alone);
+    close_card(&engine);
+}
+
+/* Two answers that do not fit the pool of five blocks at the same time, and do when they begin. */
+static void preempted_as_alone(void **state)
+{
+    (void)state;
+    static struct question questions[2];
+    ey_answer alone[2];
+    ey_engine_options o = card_options();
+    o.max_model_len = 256, o.kv_tokens = 320;
+    ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
+    for (int i = 0; i < 2; i++) {
+        question_simple(&questions[i], 0, long_text, i ? 13 : 18); /* of 118 tokens: to the third block */
+        questions[i].request.top_logprobs = 2;
+        alone[i] = ask(engine, &questions[i]);
+        members[i].request = questions[i].request;
+    }
+    engine->slice_seconds = 10; /* a prompt in one step, however slow this machine is */
+    pthread_mutex_lock(&engine->device); /* both begin together */
+    for (int i = 0; i < 2; i++) member_start(&members[i], engine);
+    pthread_mutex_unlock(&engine->device);
+    for (int i = 0; i < 2; i++) member_collect(&members[i]);
+    assert_true(ey_engine_stats(engine).preemptions > 0);
+    for (int i = 0; i < 2; i++) assert_near(&alone[i], &members[i].answer, "alone and preempted");
+    crowd_free(members, 2);
+    for (int i = 0; i < 2; i++) ey_answer_free(&alone[i]);
+    close_card(&engine);
+}
+
+/* The second time all whole blocks are there, and so are the picture's features. */
+static void caches_are_used(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_card();
+    for (int pictures = 0; pictures < 2; pictures++) {
+        question_simple(&q, pictures, long_text, 5);
+        q.request.fresh = false, q.request.top_logprobs = 2;
+        ey_answer first = ask(engine, &q), second = ask(engine, &q);
+        assert_int_equal(first.cached_tokens, 0);
+        assert_int_equal(second.cached_tokens, (second.prompt_tokens - 1) / KV_BLOCK * KV_BLOCK);
+        assert_true(second.cached_tokens > 0);
+        assert_near(&first, &second, "a prefix that was there");
+        ey_answer_free(&first), ey_answer_free(&second);
+    }
+    question_simple(&q, 1, "Another question about it.", 4); /* the prefix ends in the picture */
+    q.request.fresh = false, q.request.top_logprobs = 2;
+    ey_answer cached = ask(engine, &q);
+    q.request.fresh = true;
+    ey_answer fresh = ask(engine, &q);
+    assert_true(cached.images[0].cached && !fresh.images[0].cached);
+    assert_int_equal(ey_engine_stats(engine).tower_runs, 2);
+    assert_near(&fresh, &cached, "features that were there");
+    ey_answer_free(&cached), ey_answer_free(&fresh);
+    close_card(&engine);
+}
+
+/* Ids and the last logits, from the card. */
+static void outcomes(struct outcome out[2], bool eager, const char *head)
+{
+    ey_engine_options o = card_options();
+    o.enforce_eager = eager, o.head = head;
+    ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
+    for (int i = 0; i < 2; i++) {
+        question_simple(&q, i, "What is this?", 5);
+        out[i] = outcome_of(engine, &q);
+        engine->be->ops->read_logits(engine->be, out[i].logits, engine->logits, (size_t)out[i].vocabulary);
+    }
+    assert_int_equal(fake_driver_counts().graphs, eager ? 0 : SLOTS);
+    assert_true((fake_driver_counts().graph_launches > 0) == !eager);
+    close_card(&engine);
+}
+
+static void recorded_steps_are_the_eager_ones(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"bf16", "8bit"};
+    for (int h = 0; h < 2; h++) {
+        struct outcome recorded[2], eager[2];
+        outcomes(recorded, false, heads[h]);
+        outcomes(eager, true, heads[h]);
+        for (int i = 0; i < 2; i++) {
+            assert_same_outcome(&recorded[i], &eager[i], heads[h]);
+            outcome_free(&recorded[i]), outcome_free(&eager[i]);
+        }
+    }
+}
+
+/* As wide as a picture may be, with tiles as small as they get. */
+static void the_widest_picture(void **state)
+{
+    (void)state;
+    ey_answer card, cpu;
+    ey_engine_options o = card_options();
+    o.max_num_batched_tokens = 64;
+    question_start(&q, 4);
+    question_turn(&q, "user");
+    question_part(&q, picture(6400, 32, 1));
+    question_text(&q, "What is this?");
+    q.request.top_logprobs = 2;
+    ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
+    card = ask(engine, &q);
+    close_card(&engine);
+    o.device = "cpu";
+    engine = engine_open_with("tiny-ragged-fp8", o);
+    cpu = ask(engine, &q);
+    ey_engine_close(&engine);
+    assert_near(&cpu, &card, "the widest picture");
+    ey_answer_free(&card), ey_answer_free(&cpu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_memory_is_the_plan),
+        cmocka_unit_test(nothing_is_allocated_after_the_start),
+        cmocka_unit_test(decode_allocates_nothing_on_the_host),
+        cmocka_unit_test(answers_are_those_of_the_cpu),
+        cmocka_unit_test(at_once_as_alone),
+        cmocka_unit_test(preempted_as_alone),
+        cmocka_unit_test(caches_are_used),
+        cmocka_unit_test(recorded_steps_are_the_eager_ones),
+        cmocka_unit_test(the_widest_picture),
+    };
+    return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
+}
