@@ -136,6 +136,12 @@ static void wrong_gemv(void **state)
     is_replaced("gemv_bf16_act_add_8", "gemv_bf16", 1, 5, true);
 }
 
+static void wrong_gemv1(void **state)
+{
+    (void)state;
+    is_replaced("gemv1_act_add", "gemv1", 1, 0, false);
+}
+
 static void wrong_tile(void **state)
 {
     (void)state;
@@ -232,6 +238,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(all_pass_and_are_remembered, fresh_cache),
         cmocka_unit_test_setup(wrong_gemv, fresh_cache),
+        cmocka_unit_test_setup(wrong_gemv1, fresh_cache),
         cmocka_unit_test_setup(wrong_tile, fresh_cache),
         cmocka_unit_test_setup(wrong_attention, fresh_cache),
         cmocka_unit_test_setup(what_nothing_replaces_is_told, fresh_cache),

@@ -16,7 +16,8 @@ enum cuda_family {
     FAMILY_EMBED,
     FAMILY_CANDIDATES,
     FAMILY_GEMV,                        /* FP8, BF16, int8 */
-    FAMILY_ATTEND = FAMILY_GEMV + 3,    /* 64, 128, and the same with an FP8 cache */
+    FAMILY_GEMV1 = FAMILY_GEMV + 3,     /* of one row */
+    FAMILY_ATTEND,                      /* 64, 128, and the same with an FP8 cache */
     FAMILY_DECODE = FAMILY_ATTEND + 4,
     FAMILY_VISION = FAMILY_DECODE + 4,  /* 64, 80 */
     FAMILY_GEMM = FAMILY_VISION + 2,    /* tiles, FP8 first */

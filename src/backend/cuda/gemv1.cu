@@ -1,8 +1,7 @@
 /* Products of one token with FP8 matrices: what a single answer is made of. All that counts is that weights never stop coming. So blocks of threads are
- * small and many: one has 16 rows (of gate and up together: 16 each), its weights are asked for before it waits for the kernel before it, and it is done
- * soon after that; while it computes, others' weights are on their way. Sums are float32 in an order that depends on the matrix alone.
- *
- * Chunk c of a row block belongs to warp c % warps, so that the block's warps read one contiguous piece of memory at a time. */
+ * small and many: one has 16 rows, a packed row block, or of gate and up 8 rows each, half of one; its weights are asked for before it waits for the kernel
+ * before it, and it is done soon after that; while it computes, others' weights are on their way. Sums are float32 in an order that depends on the
+ * matrix alone. Chunk c of a row block belongs to warp c % warps. */
 #include "backend/cuda/gemv1_shape.h"
 #include "backend/cuda/ptx.cuh"
 
@@ -69,39 +68,53 @@ EY_DEVICE uint32_t word(const uint4 &v, int q)
     return q == 0 ? v.x : q == 1 ? v.y : q == 2 ? v.z : v.w;
 }
 
-/* A warp's chunks of one round, of `matrices` matrices: two loads each. */
-template <int matrices> struct pieces {
-    uint4 w[matrices][GEMV1_DEPTH][2];
+/* Of a block of threads: one row block of a matrix, or half of one of each of two. */
+template <int matrices> struct shape {
+    enum { halves = 2 / matrices, rows = halves * 8 };
 };
 
-/* Where the row block's chunks begin in each matrix. */
-template <int matrices> struct rows16 {
+/* A warp's chunks of one round. */
+template <int matrices> struct pieces {
+    uint4 w[matrices][GEMV1_DEPTH][shape<matrices>::halves];
+};
+
+/* Where the chunks begin in each matrix. */
+template <int matrices> struct begins {
     const uint8_t *data[matrices];
     const float *scale[matrices];
 };
 
-template <int matrices> EY_DEVICE void ask(struct pieces<matrices> *p, const struct rows16<matrices> &r, int round, int n_chunks)
+EY_DEVICE int chunk_of(int round, int i)
 {
-    int warps = (int)(blockDim.x / 32);
+    return (round * GEMV1_DEPTH + i) * (int)(blockDim.x / 32) + warp_index();
+}
+
+/* Asks for chunk i of a round. */
+template <int matrices> EY_DEVICE void ask(struct pieces<matrices> *p, const struct begins<matrices> &r, int round, int i, int n_chunks)
+{
+    int chunk = chunk_of(round, i);
+    if (chunk >= n_chunks) chunk = n_chunks - 1; /* read and not used */
+#pragma unroll
+    for (int m = 0; m < matrices; m++)
+#pragma unroll
+        for (int half = 0; half < shape<matrices>::halves; half++)
+            p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane_index() * 16);
+}
+
+/* Adds a round's products; each piece's place is asked for again, for the round after, as soon as it is free. */
+template <int matrices>
+EY_DEVICE void add_round(float sum[matrices][2], struct pieces<matrices> *p, const struct begins<matrices> &r, const float *x, int round, int n_chunks, bool more)
+{
+    int t = lane_index() % 4;
 #pragma unroll
     for (int i = 0; i < GEMV1_DEPTH; i++) {
-        int chunk = (round * GEMV1_DEPTH + i) * warps + warp_index();
-        if (chunk >= n_chunks) chunk = n_chunks - 1; /* read and not used */
+        int chunk = chunk_of(round, i);
+        uint4 now[matrices][2];
 #pragma unroll
         for (int m = 0; m < matrices; m++)
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-                p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane_index() * 16);
-    }
-}
-
-template <int matrices>
-EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<matrices> &p, const struct rows16<matrices> &r, const float *x, int round, int n_chunks)
-{
-    int warps = (int)(blockDim.x / 32), t = lane_index() % 4;
-#pragma unroll
-    for (int i = 0; i < GEMV1_DEPTH; i++) {
-        int chunk = (round * GEMV1_DEPTH + i) * warps + warp_index();
+            for (int half = 0; half < shape<matrices>::halves; half++) now[m][half] = p->w[m][i][half];
+        if (more) ask<matrices>(p, r, round + 1, i, n_chunks);
         if (chunk >= n_chunks) continue;
         float dot[matrices][2] = {};
 #pragma unroll
@@ -110,14 +123,12 @@ EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<matrices> &
 #pragma unroll
             for (int m = 0; m < matrices; m++)
 #pragma unroll
-                for (int half = 0; half < 2; half++) dot[m][half] = dot4(word(p.w[m][i][half], q), v, dot[m][half]);
+                for (int half = 0; half < shape<matrices>::halves; half++) dot[m][half] = dot4(word(now[m][half], q), v, dot[m][half]);
         }
 #pragma unroll
-        for (int m = 0; m < matrices; m++) {
-            float scale = r.scale[m][chunk / (SCALE_BLOCK / PACK_BYTES)];
-            sum[m][0] += scale * dot[m][0];
-            sum[m][1] += scale * dot[m][1];
-        }
+        for (int m = 0; m < matrices; m++)
+#pragma unroll
+            for (int half = 0; half < shape<matrices>::halves; half++) sum[m][half] += r.scale[m][chunk / (SCALE_BLOCK / PACK_BYTES)] * dot[m][half];
     }
 }
 
@@ -154,51 +165,50 @@ template <int out> EY_DEVICE void store(const struct linear_segment &s, int row,
 template <int out, int matrices> EY_DEVICE void multiply(const struct linear_args &a)
 {
     EY_DYNAMIC_SHARED(memory);
-    __shared__ float squares[GEMV1_WARPS], part[GEMV1_WARPS][matrices * PACK_ROWS];
+    __shared__ float squares[GEMV1_WARPS], part[GEMV1_WARPS][matrices * shape<matrices>::rows];
     let_next_start();
     int n_chunks = (a.k + PACK_BYTES - 1) / PACK_BYTES, warps = (int)(blockDim.x / 32), lane = lane_index();
-    int rounds = (n_chunks + GEMV1_DEPTH * warps - 1) / (GEMV1_DEPTH * warps), scales = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
-    struct place at = place_of(a, (int)blockIdx.x);
-    if (out == OUT_SILU) at.segment = 0, at.block = (int)blockIdx.x;
-    struct rows16<matrices> r;
+    const int rows = shape<matrices>::rows, parts = PACK_ROWS / rows;
+    int rounds = (n_chunks + GEMV1_DEPTH * warps - 1) / (GEMV1_DEPTH * warps), half = (int)blockIdx.x % parts, scales = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    struct place at = place_of(a, (int)blockIdx.x / parts);
+    if (out == OUT_SILU) at.segment = 0, at.block = (int)blockIdx.x / parts;
+    struct begins<matrices> r;
 #pragma unroll
     for (int m = 0; m < matrices; m++) {
         const struct dev_matrix &w = a.segment[at.segment + m].w;
-        r.data[m] = (const uint8_t *)w.data + (int64_t)at.block * n_chunks * PACK_CHUNK;
+        r.data[m] = (const uint8_t *)w.data + (int64_t)at.block * n_chunks * PACK_CHUNK + half * (PACK_CHUNK / 2);
         r.scale[m] = w.scale + at.block * PACK_ROWS / SCALE_BLOCK * scales;
     }
     struct pieces<matrices> p;
-    ask<matrices>(&p, r, 0, n_chunks);
+#pragma unroll
+    for (int i = 0; i < GEMV1_DEPTH; i++) ask<matrices>(&p, r, 0, i, n_chunks);
     wait_for_previous();
     float *x = (float *)memory, sum[matrices][2] = {};
     if (out == OUT_ADD) stage_plain(x, a, n_chunks * PACK_BYTES);
     else stage_normed(x, squares, a, n_chunks * PACK_BYTES);
     __syncthreads();
-    for (int round = 0; round < rounds; round++) {
-        if (round) ask<matrices>(&p, r, round, n_chunks);
-        add_round<matrices>(sum, p, r, x, round, n_chunks);
-    }
+    for (int round = 0; round < rounds; round++) add_round<matrices>(sum, &p, r, x, round, n_chunks, round + 1 < rounds);
 #pragma unroll
     for (int m = 0; m < matrices; m++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float v = sum[m][half];
+        for (int i = 0; i < shape<matrices>::halves; i++) {
+            float v = sum[m][i];
             v += shuffle_xor(v, 1);
             v += shuffle_xor(v, 2);
-            if (lane % 4 == 0) part[warp_index()][m * PACK_ROWS + half * 8 + lane / 4] = v;
+            if (lane % 4 == 0) part[warp_index()][m * rows + i * 8 + lane / 4] = v;
         }
     __syncthreads();
-    if (threadIdx.x >= PACK_ROWS) return;
+    if ((int)threadIdx.x >= rows) return;
     float total[matrices] = {}, all = 0;
     for (int w = 0; w < warps; w++) {
 #pragma unroll
-        for (int m = 0; m < matrices; m++) total[m] += part[w][m * PACK_ROWS + (int)threadIdx.x];
+        for (int m = 0; m < matrices; m++) total[m] += part[w][m * rows + (int)threadIdx.x];
         if (out != OUT_ADD) all += squares[w];
     }
     float scale = out == OUT_ADD ? 1.0f : 1.0f / sqrtf(all / (float)a.k + a.eps);
-    store<out>(a.segment[at.segment], at.block * PACK_ROWS + (int)threadIdx.x, total[0] * scale, total[matrices - 1] * scale);
+    store<out>(a.segment[at.segment], at.block * PACK_ROWS + half * rows + (int)threadIdx.x, total[0] * scale, total[matrices - 1] * scale);
 }
 
 EY_KERNEL(gemv1_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_F32, 1>(a); }
-EY_KERNEL(gemv1_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 2) { multiply<OUT_SILU, 2>(a); }
+EY_KERNEL(gemv1_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 4) { multiply<OUT_SILU, 2>(a); }
 EY_KERNEL(gemv1_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_ADD, 1>(a); }

@@ -8,9 +8,9 @@
 #include "backend/cuda/launch.h"
 
 enum {
-    GEMV1_DEPTH = 4,       /* chunks of a warp that are on their way at once */
-    GEMV1_WARPS = 16,      /* of a block, at most … */
-    GEMV1_PAIR_WARPS = 10, /* … and where it has two matrices */
+    GEMV1_DEPTH = 4,      /* chunks of a warp that are on their way at once: 8 loads of a lane */
+    GEMV1_WARPS = 14,     /* of a block, at most … */
+    GEMV1_PAIR_WARPS = 8, /* … and where it has two matrices, half a row block each */
     GEMV1_COLUMNS = 24 * 1024, /* that x's place in shared memory has room for */
 };
 
@@ -32,7 +32,7 @@ static inline struct launch gemv1_launch(const struct linear_args *a)
     else if (!a->norm && a->out == OUT_ADD) l.kernel = "gemv1_act_add";
     else return l;
     for (int i = 0; i < (pair ? 1 : a->n_segments); i++) blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
-    l.grid[0] = (unsigned)blocks;
+    l.grid[0] = (unsigned)(pair ? 2 * blocks : blocks);
     l.block = 32 * (unsigned)gemv1_warps(n_chunks, pair ? GEMV1_PAIR_WARPS : GEMV1_WARPS);
     l.shared = (unsigned)(n_chunks * PACK_BYTES) * (unsigned)sizeof(float);
     return l;

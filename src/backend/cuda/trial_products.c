@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/convert.h"
+#include "backend/cuda/gemv1_shape.h"
 #include "backend/cuda/gemv_shape.h"
 #include "backend/cuda/plain_shape.h"
 #include "backend/cuda/rows_shape.h"
@@ -142,7 +143,7 @@ static struct linear_args args_of(const struct products *p, const struct product
         a.segment[i] = (struct linear_segment){q->plain ? p->plain[q->dtype] : p->packed[q->dtype][i], biased ? p->card_bias : NULL, at, results(q) * ROWS};
     }
     if (q->normed) a.x = p->card_x32, a.x_f32 = 1, a.norm = p->card_norm;
-    if (q->normed && q->out == OUT_F32) a.gather = p->card_gather;
+    if (q->normed && q->out == OUT_F32 && q->n > 1) a.gather = p->card_gather;
     return a;
 }
 
@@ -202,6 +203,12 @@ static struct launch few_launch(struct trial *t, struct linear_args *a, int kind
     return gemv_shape(a, t->c->sm_count);
 }
 
+static struct launch one_launch(struct trial *t, struct linear_args *a, int kind)
+{
+    (void)t, (void)kind;
+    return gemv1_launch(a);
+}
+
 static struct launch tile_launch(struct trial *t, struct linear_args *a, int kind)
 {
     (void)t;
@@ -218,13 +225,23 @@ static void try_plain_linear(struct trial *t, const struct products *p)
     for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) try_product(t, FAMILY_PLAIN_LINEAR, p, &trials[i], plain_launch, 0);
 }
 
+/* What products of few rows are of. */
+static const struct {
+    int out;
+    bool normed;
+} kinds[] = {{OUT_F32, true}, {OUT_SILU, true}, {OUT_ADD, false}};
+
+static void try_gemv1(struct trial *t, const struct products *p)
+{
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        const struct product_trial q = {OF_FP8, kinds[k].out, 1, kinds[k].normed, false};
+        try_product(t, FAMILY_GEMV1, p, &q, one_launch, 0);
+    }
+}
+
 static void try_gemv(struct trial *t, const struct products *p, int dtype)
 {
     static const int counts[] = {1, 5, 13, FEW};
-    static const struct {
-        int out;
-        bool normed;
-    } kinds[] = {{OUT_F32, true}, {OUT_SILU, true}, {OUT_ADD, false}};
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
             const struct product_trial q = {dtype, kinds[k].out, counts[i], kinds[k].normed, false};
@@ -271,6 +288,7 @@ bool trial_of_products(struct trial *t)
     if (!p || t->out_of_memory) return true;
     if (trial_begins(t, FAMILY_PLAIN_LINEAR) && (try_plain_linear(t, p), !trial_ends(t, FAMILY_PLAIN_LINEAR))) return false;
     if (trial_begins(t, FAMILY_EMBED) && (try_embed(t, p), !trial_ends(t, FAMILY_EMBED))) return false;
+    if (trial_begins(t, FAMILY_GEMV1) && (try_gemv1(t, p), !trial_ends(t, FAMILY_GEMV1))) return false;
     for (int d = 0; d < DTYPES; d++) {
         int family = cuda_family_of_gemv(kernel_dtypes[d]);
         if (trial_begins(t, family) && (try_gemv(t, p, d), !trial_ends(t, family))) return false;
