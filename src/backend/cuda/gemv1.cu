@@ -89,32 +89,27 @@ EY_DEVICE int chunk_of(int round, int i)
     return (round * GEMV1_DEPTH + i) * (int)(blockDim.x / 32) + warp_index();
 }
 
-/* Asks for chunk i of a round. */
-template <int matrices> EY_DEVICE void ask(struct pieces<matrices> *p, const struct begins<matrices> &r, int round, int i, int n_chunks)
+template <int matrices> EY_DEVICE void ask(struct pieces<matrices> *p, const struct begins<matrices> &r, int round, int n_chunks)
 {
-    int chunk = chunk_of(round, i);
-    if (chunk >= n_chunks) chunk = n_chunks - 1; /* read and not used */
 #pragma unroll
-    for (int m = 0; m < matrices; m++)
+    for (int i = 0; i < GEMV1_DEPTH; i++) {
+        int chunk = chunk_of(round, i);
+        if (chunk >= n_chunks) chunk = n_chunks - 1; /* read and not used */
 #pragma unroll
-        for (int half = 0; half < shape<matrices>::halves; half++)
-            p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane_index() * 16);
+        for (int m = 0; m < matrices; m++)
+#pragma unroll
+            for (int half = 0; half < shape<matrices>::halves; half++)
+                p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane_index() * 16);
+    }
 }
 
-/* Adds a round's products; each piece's place is asked for again, for the round after, as soon as it is free. */
 template <int matrices>
-EY_DEVICE void add_round(float sum[matrices][2], struct pieces<matrices> *p, const struct begins<matrices> &r, const float *x, int round, int n_chunks, bool more)
+EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<matrices> &p, const struct begins<matrices> &r, const float *x, int round, int n_chunks)
 {
     int t = lane_index() % 4;
 #pragma unroll
     for (int i = 0; i < GEMV1_DEPTH; i++) {
         int chunk = chunk_of(round, i);
-        uint4 now[matrices][2];
-#pragma unroll
-        for (int m = 0; m < matrices; m++)
-#pragma unroll
-            for (int half = 0; half < shape<matrices>::halves; half++) now[m][half] = p->w[m][i][half];
-        if (more) ask<matrices>(p, r, round + 1, i, n_chunks);
         if (chunk >= n_chunks) continue;
         float dot[matrices][2] = {};
 #pragma unroll
@@ -123,7 +118,7 @@ EY_DEVICE void add_round(float sum[matrices][2], struct pieces<matrices> *p, con
 #pragma unroll
             for (int m = 0; m < matrices; m++)
 #pragma unroll
-                for (int half = 0; half < shape<matrices>::halves; half++) dot[m][half] = dot4(word(now[m][half], q), v, dot[m][half]);
+                for (int half = 0; half < shape<matrices>::halves; half++) dot[m][half] = dot4(word(p.w[m][i][half], q), v, dot[m][half]);
         }
 #pragma unroll
         for (int m = 0; m < matrices; m++)
@@ -180,14 +175,16 @@ template <int out, int matrices> EY_DEVICE void multiply(const struct linear_arg
         r.scale[m] = w.scale + at.block * PACK_ROWS / SCALE_BLOCK * scales;
     }
     struct pieces<matrices> p;
-#pragma unroll
-    for (int i = 0; i < GEMV1_DEPTH; i++) ask<matrices>(&p, r, 0, i, n_chunks);
+    ask<matrices>(&p, r, 0, n_chunks);
     wait_for_previous();
     float *x = (float *)memory, sum[matrices][2] = {};
     if (out == OUT_ADD) stage_plain(x, a, n_chunks * PACK_BYTES);
     else stage_normed(x, squares, a, n_chunks * PACK_BYTES);
     __syncthreads();
-    for (int round = 0; round < rounds; round++) add_round<matrices>(sum, &p, r, x, round, n_chunks, round + 1 < rounds);
+    for (int round = 0; round < rounds; round++) {
+        if (round) ask<matrices>(&p, r, round, n_chunks);
+        add_round<matrices>(sum, p, r, x, round, n_chunks);
+    }
 #pragma unroll
     for (int m = 0; m < matrices; m++)
 #pragma unroll

@@ -9,7 +9,7 @@
 
 enum {
     GEMV1_DEPTH = 4,      /* chunks of a warp that are on their way at once: 8 loads of a lane */
-    GEMV1_WARPS = 14,     /* of a block, at most … */
+    GEMV1_WARPS = 16,     /* of a block, at most … */
     GEMV1_PAIR_WARPS = 8, /* … and where it has two matrices, half a row block each */
     GEMV1_COLUMNS = 24 * 1024, /* that x's place in shared memory has room for */
 };
