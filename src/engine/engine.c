@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "backend/convert.h"
@@ -59,12 +60,23 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
     return true;
 }
 
+/* Whether the system has an NVIDIA card, usable or not; under WSL2 Windows puts its driver there. */
+static bool has_card(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
+}
+
 /* The card where there is one that can be used; one that is too small is not passed over in silence. */
 static bool open_best_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     ey_err no_card = {0};
     if (backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, &no_card)) return true;
     if (no_card.code != EY_NO_DEVICE) return *e = no_card, false;
+    if (options->notice && has_card()) { /* there is one, so somebody will wonder */
+        char text[sizeof(no_card.text) + 64];
+        snprintf(text, sizeof(text), "the CPU is used, not the card: %s", no_card.text);
+        options->notice(options->notice_user, text);
+    }
     return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
 }
 

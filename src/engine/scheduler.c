@@ -295,7 +295,8 @@ static int row_limit(const ey_engine *engine, int n_answering)
     int most = engine->pass_entry ? engine->ws.step.max_rows : engine->ws.chunk.max_rows; /* the chunk's buffers lie over the tower's */
     if (most < n_answering) most = n_answering;
     if (!n_answering) return most;
-    int chunk = engine->row_seconds > 0 ? (int)(engine->slice_seconds / engine->row_seconds) / LEAST_CHUNK * LEAST_CHUNK : FIRST_CHUNK;
+    double rows = engine->row_seconds > 0 ? engine->slice_seconds / engine->row_seconds : FIRST_CHUNK;
+    int chunk = (int)(rows < most ? rows : most) / LEAST_CHUNK * LEAST_CHUNK;
     chunk = n_answering + (chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk);
     return chunk < most ? chunk : most;
 }

@@ -41,6 +41,7 @@ struct cuda {
     CUcontext context;
     CUstream stream;
     int sm_count, capability; /* 90: 9.0 */
+    int sm_shared;            /* bytes of shared memory that an SM has */
     bool wide_gemm;           /* the kernels of gemm_sm90.cu are there */
     bool dependent_launch;    /* kernels may start before the one before has ended … */
     bool weights_changed;     /* … but not the next one: they read weights before they wait */

@@ -6,12 +6,12 @@
  * the block needs them. Then the warps' sums meet. Norms cost no further pass: x goes in as x · norm, and the row's 1/rms multiplies
  * the sum.
  *
- * 8-bit weights become float16, exactly, and x float16 too: each token's values of a chunk times a power of two that puts the largest
+ * FP8 weights become float16, exactly, and x float16 too: each token's values of a chunk times a power of two that puts the largest
  * just below float16's end, so nothing overflows and eleven bits remain. BF16 weights meet x in BF16.
  *
  * Which chunk a warp adds when follows from k alone, so a token's result is the same in every variant and beside any other tokens. */
+#include "backend/cuda/gemv.cuh"
 #include "backend/cuda/gemv_depth.h"
-#include "backend/cuda/ptx.cuh"
 
 /* A lane's share of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES: of 8 columns that a chunk has. */
 template <int dtype> struct share {
@@ -25,24 +25,6 @@ struct source {
     const unsigned char *data;
     const float *scale;
 };
-
-EY_DEVICE int row_blocks(const struct dev_matrix &w)
-{
-    return (w.rows + PACK_ROWS - 1) / PACK_ROWS;
-}
-
-/* A row block: its segment, and its number there. With two tiles a row block is one of gate and the same of up. */
-struct row_block {
-    int segment, number;
-};
-
-template <int tiles> EY_DEVICE struct row_block find_block(const struct linear_args &a, int number)
-{
-    struct row_block b = {0, number};
-    for (; tiles == 1 && b.segment + 1 < a.n_segments && b.number >= row_blocks(a.segment[b.segment].w); b.segment++)
-        b.number -= row_blocks(a.segment[b.segment].w);
-    return b;
-}
 
 template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tiles], const struct linear_args &a, const struct row_block &b)
 {
@@ -74,21 +56,12 @@ template <int dtype, int tiles> EY_DEVICE float load_scales(const struct source 
     return scale[number * PACK_BYTES / SCALE_BLOCK];
 }
 
-/* Four int8 as two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the sign turned. */
-EY_DEVICE void int8_f16_pairs(uint32_t out[2], uint32_t four)
-{
-    four ^= 0x80808080u;
-    out[0] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4140), 0xe480e480u);
-    out[1] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4342), 0xe480e480u);
-}
-
 template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORDS], uint4 v)
 {
     const uint32_t in[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         if (dtype == K_FP8) e4m3_f16_pairs(out + 2 * i, in[i]);
-        else if (dtype == K_INT8) int8_f16_pairs(out + 2 * i, in[i]);
         else out[i] = in[i];
     }
 }
@@ -101,70 +74,6 @@ template <int dtype> EY_DEVICE unsigned char *piece_of_x(unsigned char *x, int i
 {
     int place = dtype == K_BF16 ? piece : (((piece & 1) ^ (token & 1)) << 2) + (piece >> 1);
     return x + (item * share<dtype>::PIECES + place) * 16;
-}
-
-struct eight {
-    float v[8];
-};
-
-EY_DEVICE void put_floats(float v[4], uint4 bits)
-{
-    v[0] = bits_float(bits.x), v[1] = bits_float(bits.y), v[2] = bits_float(bits.z), v[3] = bits_float(bits.w);
-}
-
-EY_DEVICE struct eight floats_of(uint4 low, uint4 high)
-{
-    struct eight e;
-    put_floats(e.v, low);
-    put_floats(e.v + 4, high);
-    return e;
-}
-
-EY_DEVICE struct eight floats_of_bf16(uint4 pairs)
-{
-    struct eight e = {{bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y), bf16_high(pairs.y), bf16_low(pairs.z), bf16_high(pairs.z),
-                       bf16_low(pairs.w), bf16_high(pairs.w)}};
-    return e;
-}
-
-/* warp_index(), and the compiler knows that all lanes have the same. */
-EY_DEVICE int uniform_warp(void)
-{
-    return (int)shuffle((uint32_t)warp_index(), 0);
-}
-
-/* Sums (or maxima) over the lanes that hold a chunk's pieces. */
-template <int pieces> EY_DEVICE float sum_of_pieces(float v)
-{
-#pragma unroll
-    for (int mask = pieces / 2; mask; mask /= 2) v += shuffle_xor(v, mask);
-    return v;
-}
-
-template <int pieces> EY_DEVICE float max_of_pieces(float v)
-{
-#pragma unroll
-    for (int mask = pieces / 2; mask; mask /= 2) v = fmaxf(v, shuffle_xor(v, mask));
-    return v;
-}
-
-/* Eight values as float16 times 2^s, s such that the chunk's largest comes to 2^14 .. 2^15; *scale becomes 2^-s. */
-template <int pieces> EY_DEVICE uint4 scaled_f16(const struct eight &e, float *scale)
-{
-    float biggest = 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++) biggest = fmaxf(biggest, fabsf(e.v[i]));
-    uint32_t exponent = float_bits(max_of_pieces<pieces>(biggest)) >> 23;
-    if (exponent < 30) exponent = 30;
-    float factor = bits_float((268 - exponent) << 23);
-    *scale = bits_float((exponent - 14) << 23);
-    return make_uint4(f16_pair(e.v[0] * factor, e.v[1] * factor), f16_pair(e.v[2] * factor, e.v[3] * factor),
-                      f16_pair(e.v[4] * factor, e.v[5] * factor), f16_pair(e.v[6] * factor, e.v[7] * factor));
-}
-
-EY_DEVICE uint4 plain_bf16(const struct eight &e)
-{
-    return make_uint4(bf16_pair(e.v[0], e.v[1]), bf16_pair(e.v[2], e.v[3]), bf16_pair(e.v[4], e.v[5]), bf16_pair(e.v[6], e.v[7]));
 }
 
 /* x of some of a warp's chunks in shared memory, and beside it [ahead, tokens] scales and [ahead, n] sums of squares. */
@@ -217,28 +126,6 @@ template <int dtype> EY_DEVICE struct piece find_piece(const struct linear_args 
     return p;
 }
 
-/* A piece on its way: 8 float32, or 8 BF16. */
-template <bool rms> struct raw_piece {
-    uint4 half[rms ? 2 : 1];
-};
-
-template <bool rms> EY_DEVICE void load_piece(struct raw_piece<rms> &raw, const struct linear_args &a, const struct piece &p)
-{
-    raw.half[0] = make_uint4(0, 0, 0, 0);
-    raw.half[rms] = raw.half[0];
-    if (p.at < 0) return;
-    raw.half[0] = load_fresh((const char *)a.x + (int64_t)p.at * (rms ? 4 : 2));
-    if (rms) raw.half[rms] = load_fresh((const float *)a.x + p.at + 4);
-}
-
-/* The norm's weights for a lane's pieces: they are all of one chunk, since those that are staged fit the warp's reach at once. */
-EY_DEVICE struct eight load_norm(const struct linear_args &a, int column)
-{
-    uint4 low = make_uint4(0, 0, 0, 0), high = low;
-    if (column < a.k) low = *(const uint4 *)(a.norm + column), high = *(const uint4 *)(a.norm + column + 4);
-    return floats_of(low, high);
-}
-
 template <int dtype, int groups, bool rms>
 EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a, const struct piece &p, const struct raw_piece<rms> &raw,
                            const struct eight &norm)
@@ -274,7 +161,7 @@ EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a,
     for (int item = ITEMS; ; item += ITEMS) {
         if (item < items) {
             next = find_piece<dtype>(a, s, item);
-            load_piece<rms>(next_raw, a, next);
+            load_piece<rms>(next_raw, a, next.at);
         }
         store_piece<dtype, groups, rms>(staged, a, p, raw, norm);
         if (item >= items) break;
@@ -399,7 +286,6 @@ EY_DEVICE void finish_value(const struct linear_args &a, const struct meeting &m
     }
     const float factor = rms ? rsqrtf(squares * a.layout.one_over_k + a.eps) : 1.0f;
     value *= factor;
-    if (dtype == K_INT8) value *= s.w.scale[p.row];
     if (out == OUT_SILU) {
         ((bf16 *)s.y)[p.at] = bf16_of(silu(value) * (up * factor));
     } else {
@@ -412,7 +298,7 @@ EY_DEVICE void finish_value(const struct linear_args &a, const struct meeting &m
 
 template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(const struct linear_args &a)
 {
-    enum { TILES = out == OUT_SILU ? 2 : 1, DEPTH = GEMV_DEPTH(dtype, groups, out), MANY = GEMV_MANY(dtype, out) };
+    enum { TILES = out == OUT_SILU ? 2 : 1, DEPTH = GEMV_DEPTH(dtype, groups, out) };
     static_assert(!rms || DEPTH * share<dtype>::PIECES <= 32, "load_norm()");
     EY_DYNAMIC_SHARED(shared);
     let_next_start();
@@ -421,7 +307,7 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
 
     struct source from[TILES];
     struct chunk held[DEPTH][TILES];
-    struct row_block here = find_block<TILES>(a, (int)blockIdx.x);
+    const struct row_block here = find_block<TILES>(a, (int)blockIdx.x);
     find_sources<dtype, TILES>(from, a, here);
 #pragma unroll
     for (int d = 0; d < DEPTH; d++) {
@@ -434,10 +320,9 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
 
     /* all that can be known before the kernel before has ended */
     unsigned char *warp_shared = shared + warp * l.warp_bytes;
-    const int sums_at = l.kept ? l.x_bytes : 0;
-    float *sums = (float *)(warp_shared + sums_at), *shared_squares = (float *)(shared + warps * l.warp_bytes), squares = 0;
+    float *sums = (float *)warp_shared, *shared_squares = (float *)(shared + warps * l.warp_bytes), squares = 0;
     const struct staged staged = find_staged<dtype, groups>(warp_shared, ahead, a.n);
-    const struct meeting meeting = {(const float *)(shared + sums_at), shared_squares};
+    const struct meeting meeting = {(const float *)shared, shared_squares};
     struct stage stage = {warp, warps, DEPTH < ahead ? DEPTH : ahead};
     struct piece piece = find_piece<dtype>(a, stage, 0);
     struct eight norm = {{0}};
@@ -446,63 +331,52 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
     wait_for_previous();
 
     struct raw_piece<rms> raw;
-    load_piece<rms>(raw, a, piece);
+    load_piece<rms>(raw, a, piece.at);
     float before = out == OUT_ADD ? value_before(a, here, mine) : 0.0f;
-#pragma unroll 1
-    for (int block = (int)blockIdx.x; block < l.n_blocks; block += (int)gridDim.x) {
-        const bool first_block = !MANY || block == (int)blockIdx.x;
-        float sum[TILES][groups][4];
+    float sum[TILES][groups][4];
 #pragma unroll
-        for (int i = 0; i < TILES * groups * 4; i++) sum[i / (4 * groups)][i / 4 % groups][i % 4] = 0;
+    for (int i = 0; i < TILES * groups * 4; i++) sum[i / (4 * groups)][i / 4 % groups][i % 4] = 0;
 
 #pragma unroll 1
-        for (int round = 0; round < l.rounds; round++) {
-            const bool last = round + 1 == l.rounds;
-            const int next_block = !last ? block : MANY ? block + (int)gridDim.x : l.n_blocks, next = warp + (last ? 0 : round + 1) * DEPTH * warps;
-            const int now = warp + round * DEPTH * warps;
-            if (MANY && last && next_block < l.n_blocks) find_sources<dtype, TILES>(from, a, find_block<TILES>(a, next_block));
-            if (next_block < l.n_blocks) next_scales = load_scales<dtype, TILES>(from, DEPTH, next, warps, n_chunks);
+    for (int round = 0; round < l.rounds; round++) {
+        const bool last = round + 1 == l.rounds;
+        const int now = warp + round * DEPTH * warps, next = now + DEPTH * warps;
+        if (!last) next_scales = load_scales<dtype, TILES>(from, DEPTH, next, warps, n_chunks);
 #pragma unroll 1
-            for (int first = 0; first < DEPTH; first += ahead) {
-                if ((!l.kept || first_block) && now + first * warps < n_chunks) {
-                    stage.first = now + first * warps, stage.count = DEPTH - first < ahead ? DEPTH - first : ahead;
-                    if (!first_block || round || first) {
-                        piece = find_piece<dtype>(a, stage, 0);
-                        load_piece<rms>(raw, a, piece);
-                        if (rms) norm = load_norm(a, column_of<dtype>(piece, a, stage));
-                    }
-                    stage_x<dtype, groups, rms>(staged, a, stage, piece, raw, norm);
-                    if (rms && first_block) squares = add_squares(staged, squares, stage.count, a.n);
+        for (int first = 0; first < DEPTH; first += ahead) {
+            if (now + first * warps < n_chunks) {
+                stage.first = now + first * warps, stage.count = DEPTH - first < ahead ? DEPTH - first : ahead;
+                if (round || first) {
+                    piece = find_piece<dtype>(a, stage, 0);
+                    load_piece<rms>(raw, a, piece.at);
+                    if (rms) norm = load_norm(a, column_of<dtype>(piece, a, stage));
                 }
+                stage_x<dtype, groups, rms>(staged, a, stage, piece, raw, norm);
+                if (rms) squares = add_squares(staged, squares, stage.count, a.n);
+            }
 #pragma unroll
-                for (int d = 0; d < DEPTH; d++) {
-                    if (d < first || d >= first + ahead) continue;
+            for (int d = 0; d < DEPTH; d++) {
+                if (d < first || d >= first + ahead) continue;
 #pragma unroll
-                    for (int i = 0; i < TILES; i++) {
-                        const float scale = dtype == K_FP8 ? shuffle(scales, d * TILES + i) : 1.0f;
-                        if (now + d * warps < n_chunks) multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, staged, d - first, a.n);
-                        if (next_block < l.n_blocks && next + d * warps < n_chunks) load_chunk(held[d][i], from[i], next + d * warps);
-                    }
+                for (int i = 0; i < TILES; i++) {
+                    const float scale = dtype == K_FP8 ? shuffle(scales, d * TILES + i) : 1.0f;
+                    if (now + d * warps < n_chunks) multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, staged, d - first, a.n);
+                    if (!last && next + d * warps < n_chunks) load_chunk(held[d][i], from[i], next + d * warps);
                 }
             }
-            scales = next_scales;
         }
+        scales = next_scales;
+    }
 
-        __syncwarp(); /* the sums may lie over x */
+    __syncwarp(); /* the sums lie over x */
 #pragma unroll
-        for (int i = 0; i < TILES; i++) share_sums<groups>(sums + i * 8 * groups * GEMV_TOKEN_FLOATS, sum[i], a.n);
-        if (rms && first_block && lane_index() < a.n) shared_squares[warp * a.n + lane_index()] = squares;
-        __syncthreads();
-        for (int o = (int)threadIdx.x; o < a.n * PACK_ROWS; o += (int)blockDim.x) {
-            const struct place p = find_place(a, here, o);
-            if (out == OUT_ADD && (!first_block || o != (int)threadIdx.x)) before = value_before(a, here, p);
-            if (p.there) finish_value<dtype, groups, rms, out>(a, meeting, here, p, before);
-        }
-        if (!MANY) break;
-        if (block + (int)gridDim.x < l.n_blocks) {
-            here = find_block<TILES>(a, block + (int)gridDim.x);
-            __syncthreads(); /* the sums are read */
-        }
+    for (int i = 0; i < TILES; i++) share_sums<groups>(sums + i * 8 * groups * GEMV_TOKEN_FLOATS, sum[i], a.n);
+    if (rms && lane_index() < a.n) shared_squares[warp * a.n + lane_index()] = squares;
+    __syncthreads();
+    for (int o = (int)threadIdx.x; o < a.n * PACK_ROWS; o += (int)blockDim.x) {
+        const struct place p = find_place(a, here, o);
+        if (out == OUT_ADD && o != (int)threadIdx.x) before = value_before(a, here, p);
+        if (p.there) finish_value<dtype, groups, rms, out>(a, meeting, here, p, before);
     }
 }
 
@@ -521,16 +395,9 @@ GEMV(gemv_fp8_act_add_8, K_FP8, 1, false, OUT_ADD, 96)
 GEMV(gemv_fp8_act_add_16, K_FP8, 2, false, OUT_ADD, 128)
 GEMV(gemv_fp8_act_add_32, K_FP8, 4, false, OUT_ADD, 128)
 
-GEMV(gemv_bf16_rms_f32_8, K_BF16, 1, true, OUT_F32, 128)
-GEMV(gemv_bf16_rms_f32_16, K_BF16, 2, true, OUT_F32, 168)
-GEMV(gemv_bf16_rms_f32_32, K_BF16, 4, true, OUT_F32, 168)
 GEMV(gemv_bf16_rms_silu_8, K_BF16, 1, true, OUT_SILU, 168)
 GEMV(gemv_bf16_rms_silu_16, K_BF16, 2, true, OUT_SILU, 168)
 GEMV(gemv_bf16_rms_silu_32, K_BF16, 4, true, OUT_SILU, 168)
 GEMV(gemv_bf16_act_add_8, K_BF16, 1, false, OUT_ADD, 128)
 GEMV(gemv_bf16_act_add_16, K_BF16, 2, false, OUT_ADD, 128)
 GEMV(gemv_bf16_act_add_32, K_BF16, 4, false, OUT_ADD, 128)
-
-GEMV(gemv_int8_rms_f32_8, K_INT8, 1, true, OUT_F32, 96)
-GEMV(gemv_int8_rms_f32_16, K_INT8, 2, true, OUT_F32, 128)
-GEMV(gemv_int8_rms_f32_32, K_INT8, 4, true, OUT_F32, 168)

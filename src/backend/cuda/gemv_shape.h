@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "backend/cuda/gemv_depth.h"
+#include "backend/cuda/head_shape.h"
 #include "backend/cuda/launch.h"
 
 enum {
@@ -41,8 +42,8 @@ static inline const char *gemv_kernel(const struct linear_args *a, int groups)
 {
     static const char *const f32[GEMV_DTYPES][3] = {
         {"gemv_fp8_rms_f32_8", "gemv_fp8_rms_f32_16", "gemv_fp8_rms_f32_32"},
-        {"gemv_bf16_rms_f32_8", "gemv_bf16_rms_f32_16", "gemv_bf16_rms_f32_32"},
-        {"gemv_int8_rms_f32_8", "gemv_int8_rms_f32_16", "gemv_int8_rms_f32_32"},
+        {NULL, NULL, NULL}, /* head.cu's */
+        {NULL, NULL, NULL},
     };
     static const char *const silu[GEMV_DTYPES][3] = {
         {"gemv_fp8_rms_silu_8", "gemv_fp8_rms_silu_16", "gemv_fp8_rms_silu_32"},
@@ -94,30 +95,26 @@ static inline unsigned gemv_lay_out(struct linear_args *a, int groups, int *warp
     int squares = *warps * a->n * 4, most = (GEMV_SHARED - squares) / *warps / 16 * 16;
     l->log_ahead = 0;
     while (ahead < depth && ahead < each && 2 * ahead * chunk_bytes <= most) ahead *= 2, l->log_ahead++;
-    l->x_bytes = (ahead * chunk_bytes + 15) / 16 * 16;
-    l->kept = l->rounds == 1 && (ahead >= depth || ahead >= each) && l->x_bytes + sum_bytes <= most;
-    l->warp_bytes = l->kept ? l->x_bytes + sum_bytes : l->x_bytes > sum_bytes ? l->x_bytes : sum_bytes;
-    l->warp_bytes = (l->warp_bytes + 15) / 16 * 16;
+    int x_bytes = (ahead * chunk_bytes + 15) / 16 * 16;
+    l->warp_bytes = x_bytes > sum_bytes ? x_bytes : (sum_bytes + 15) / 16 * 16;
     return l->warp_bytes > most ? 0 : (unsigned)(*warps * l->warp_bytes + squares);
 }
 
-/* By a->out, a->norm and the matrices; .kernel is NULL when no gemv kernel takes the product. Fills in a->layout. A row block gets a block of
- * threads; the many of a head are shared out among as many blocks of threads as the card runs at once. */
-static inline struct launch gemv_shape(struct linear_args *a, int sm_count)
+/* By a->out, a->norm and the matrices; .kernel is NULL when no kernel takes the product. Fills in a->layout, or a->head. A row block gets a block of
+ * threads. sm_shared: bytes of shared memory that an SM has. */
+static inline struct launch gemv_shape(struct linear_args *a, int sm_count, int sm_shared)
 {
-    struct launch none = {0}, launch = {.grid = {1, 1, 1}};
+    struct launch none = {0}, launch;
     int groups = a->n <= 8 ? 1 : a->n <= 16 ? 2 : 4, warps;
     if (a->n < 1 || a->n > GEMV_TOKENS || a->k < 8 || a->k % 8 || a->ldx % 8 || !gemv_weights_fit(a)) return none;
+    launch = head_launch(a, sm_count, sm_shared);
+    if (launch.kernel) return launch;
     launch.kernel = gemv_kernel(a, groups);
     if (!launch.kernel) return none;
     launch.shared = gemv_lay_out(a, groups, &warps);
     if (!launch.shared) return none;
     launch.block = (unsigned)warps * 32;
-    int by_threads = GEMV_WARPS / warps, by_shared = GEMV_SHARED / ((int)launch.shared + 1024);
-    int at_once = by_threads < by_shared ? by_threads : by_shared;
-    int slots = sm_count * (at_once > 0 ? at_once : 1);
-    bool many = GEMV_MANY(a->segment[0].w.dtype, a->out) && a->layout.n_blocks > 8 * slots;
-    launch.grid[0] = (unsigned)(many ? slots : a->layout.n_blocks);
+    launch.grid[0] = (unsigned)a->layout.n_blocks, launch.grid[1] = launch.grid[2] = 1;
     return launch;
 }
 

@@ -86,9 +86,23 @@ struct gemv_layout {
     int32_t n_chunks;   /* of a row block */
     int32_t rounds;     /* in which a warp goes through its chunks, GEMV_DEPTH at a time */
     int32_t log_ahead;  /* 2^log_ahead chunks of a warp have x in shared memory at once */
-    int32_t kept;       /* x stays there for all row blocks */
-    int32_t x_bytes;    /* of 2^log_ahead chunks */
-    int32_t warp_bytes; /* all of a warp: x first, then (x kept) or over it the sums */
+    int32_t warp_bytes; /* all of a warp: x, and then the sums over it */
+    float one_over_k;
+};
+
+/* The same of the head kernels (head_shape.h). Two chunks are a unit. A share of a row block is its units share, share + shares,
+ * share + 2 shares .. */
+struct head_layout {
+    int32_t n_blocks;  /* of 16 rows, of all segments */
+    int32_t n_chunks;  /* of a row block */
+    int32_t shares;    /* of a row block; a block of threads has a warp for each, or fewer, which take several one after the other */
+    int32_t each;      /* units of a share */
+    int32_t slots;     /* units that a warp has on the way */
+    int32_t staged;    /* units of a share that have x in shared memory at once */
+    int32_t log_ahead; /* to base 2, rounded up */
+    int32_t kept;      /* x stays there for all row blocks */
+    int32_t x_at, x_bytes, sums_at, squares_at; /* in shared memory; x_bytes: of a share if kept, otherwise of a warp */
+    int32_t sums_bytes; /* row blocks have their sums by turns in two places, so far apart; 0: in one, and the next must wait */
     float one_over_k;
 };
 
@@ -104,7 +118,8 @@ struct linear_args {
     float eps;
     int32_t out;   /* enum linear_out: for the host, gemm and plain_linear; gemv has it in its kernel's name */
     int32_t x_f32; /* plain_linear alone */
-    struct gemv_layout layout; /* gemv alone: gemv_shape() fills it in */
+    struct gemv_layout layout; /* gemv alone: gemv_shape() fills it in … */
+    struct head_layout head;   /* … or this, for the head kernels */
 };
 
 /* ---- rows ---- */

@@ -58,7 +58,7 @@ void cuda_multiply(struct cuda *c, const struct product *p)
     if (p->n < 1) return;
     if (is_fast(&a) && !cuda_failed(c, cuda_family_of_gemv(a.segment[0].w.dtype))) {
         if (!cuda_failed(c, FAMILY_GEMV1)) l = gemv1_launch(&a);
-        if (!l.kernel) l = gemv_shape(&a, c->sm_count);
+        if (!l.kernel) l = gemv_shape(&a, c->sm_count, c->sm_shared);
     }
     if (!l.kernel && is_fast(&a) && gemm_takes(&a)) {
         if (p->norm) {

@@ -1,5 +1,5 @@
 /* Work on rows that is no product: norms, the embedding, tables of angles, positions of patches. All of it is bound by memory. */
-#include "backend/cuda/ptx.cuh"
+#include "backend/cuda/element.cuh"
 #include "backend/cuda/rows_shape.h"
 
 /* ---- sums over a block of threads ---- */
@@ -67,25 +67,6 @@ EY_KERNEL(merge_norm, struct merge_norm_args, NORM_BLOCK, 2)
 
 /* ---- in ---- */
 
-/* Element [row, col] of a matrix as float32. */
-EY_DEVICE float element_of(const struct dev_matrix *w, int64_t row, int64_t col)
-{
-    int64_t size = w->dtype == K_FP8 || w->dtype == K_INT8 ? 1 : w->dtype == K_F32 ? 4 : 2, at = (row * w->cols + col) * size;
-    if (w->packed) {
-        int64_t byte = col * size, chunk = row / PACK_ROWS * packed_chunks(w->cols * size) + byte / PACK_BYTES;
-        at = chunk * PACK_CHUNK + row % PACK_ROWS * PACK_BYTES + byte % PACK_BYTES; /* 8 rows of 64 bytes twice: 16 rows of 64 */
-    }
-    const uint8_t *p = (const uint8_t *)w->data + at;
-    float scale = w->scale && w->dtype == K_FP8 ? w->scale[row / SCALE_BLOCK * ((w->cols + SCALE_BLOCK - 1) / SCALE_BLOCK) + col / SCALE_BLOCK] : 1;
-    switch (w->dtype) {
-    case K_F32: return *(const float *)p;
-    case K_F16: return f16_value(*(const uint16_t *)p);
-    case K_BF16: return bf16_value(*(const bf16 *)p);
-    case K_FP8: return e4m3_value(*p) * scale;
-    default: return (float)*(const int8_t *)p * w->scale[row];
-    }
-}
-
 EY_KERNEL(embed, struct embed_args, ROW_BLOCK, 2)
 {
     wait_for_previous();
@@ -96,7 +77,7 @@ EY_KERNEL(embed, struct embed_args, ROW_BLOCK, 2)
     float *x = a.x + row * a.hidden;
     if (feature >= 0) x[i] = bf16_value(a.features[(int64_t)feature * a.hidden + i]);
     else if (a.host_rows) x[i] = bf16_value(a.host_rows[row * a.hidden + i]);
-    else x[i] = element_of(&a.table, a.token[row], i);
+    else x[i] = element(a.table, a.token[row], i);
 }
 
 EY_KERNEL(add_features, struct add_features_args, ROW_BLOCK, 2)
@@ -166,7 +147,7 @@ EY_KERNEL(position, struct position_args, ROW_BLOCK, 2)
     int group = a.merge * a.merge, block = patch / group, in = patch % group, blocks_a_row = a.cols / a.merge;
     struct between r = place_on_side(block / blocks_a_row * a.merge + in / a.merge, a.rows, a.side);
     struct between c = place_on_side(block % blocks_a_row * a.merge + in % a.merge, a.cols, a.side);
-    float top = (1 - c.weight) * element_of(&a.table, (int64_t)r.low * a.side + c.low, i) + c.weight * element_of(&a.table, (int64_t)r.low * a.side + c.high, i);
-    float bottom = (1 - c.weight) * element_of(&a.table, (int64_t)r.high * a.side + c.low, i) + c.weight * element_of(&a.table, (int64_t)r.high * a.side + c.high, i);
+    float top = (1 - c.weight) * element(a.table, r.low * a.side + c.low, i) + c.weight * element(a.table, r.low * a.side + c.high, i);
+    float bottom = (1 - c.weight) * element(a.table, r.high * a.side + c.low, i) + c.weight * element(a.table, r.high * a.side + c.high, i);
     a.x[(int64_t)blockIdx.y * a.hidden + i] = a.bias[i] + (1 - r.weight) * top + r.weight * bottom;
 }

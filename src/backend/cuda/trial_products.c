@@ -200,7 +200,7 @@ static struct launch plain_launch(struct trial *t, struct linear_args *a, int ki
 static struct launch few_launch(struct trial *t, struct linear_args *a, int kind)
 {
     (void)kind;
-    return gemv_shape(a, t->c->sm_count);
+    return gemv_shape(a, t->c->sm_count, t->c->sm_shared);
 }
 
 static struct launch one_launch(struct trial *t, struct linear_args *a, int kind)
