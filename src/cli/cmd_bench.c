@@ -212,7 +212,9 @@ static void print_streams(struct bench *b)
 static void print_card(struct bench *b)
 {
     uint64_t used, total;
+    ey_stats stats = ey_engine_stats(b->session.engine);
     if (!ey_device_memory(b->session.engine, &used, &total)) return;
+    printf("steps    %8llu, %llu of them enqueued before the tokens of the one before were known\n", (unsigned long long)stats.steps, (unsigned long long)stats.steps_ahead);
     printf("card     %8.0f MiB planned, %.0f of %.0f in use by all\n", (double)ey_engine_describe(b->session.engine).device_bytes / (1 << 20), (double)used / (1 << 20),
            (double)total / (1 << 20));
 }
