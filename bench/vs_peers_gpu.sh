@@ -11,7 +11,6 @@ rounds=${ROUNDS:-3}
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 date -u +%F
 
-# mine MODEL STREAMS: the figures of one run as "decode vision prefill first load device card"
 bench() { "$eyelet" bench --device cuda --model "$1" --picture 1024x1024 --depth 1024 --max-tokens 128 --runs 5 "${@:2}"; }
 median() { sort -n | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 value() { sed -n "s/.*$1.*/\1/p"; }
@@ -35,11 +34,11 @@ row() { printf '%-52s %10s  (%s)\n' "$1" "$(printf '%s\n' $2 | median)" "$(print
 for size in 2b 4b; do
   files=$(for r in $(seq "$rounds"); do echo "/tmp/peers-$size-$r.txt"; done)
   row "eyelet $size decode, 1 sequence at 1,024 (tok/s)" "$(cat $files | value '1 at 1024 .* ms *\([0-9.]*\) tok.s in all')"
-  row "eyelet $size tower, 1024x1024 (s)" "$(cat $files | value '^vision *\([0-9.]*\) s')"
-  row "eyelet $size prefill of picture and question (s)" "$(cat $files | value '^prefill *\([0-9.]*\) s')"
-  row "eyelet $size first picture after the start (ms)" "$(cat $files | value '^first *\([0-9.]*\) ms')"
+  row "eyelet $size tower, 1024x1024 (s)" "$(cat $files | value 'vision  *\([0-9.]*\) s')"
+  row "eyelet $size prefill of picture and question (s)" "$(cat $files | value 'prefill  *\([0-9.]*\) s')"
+  row "eyelet $size first picture after the start (ms)" "$(cat $files | value 'first  *\([0-9.]*\) ms to')"
   row "eyelet $size load without the device's own (s)" "$(cat $files | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' | awk '{print $1 - $2}')"
-  row "eyelet $size card in use by all (MiB)" "$(cat $files | value '^card .* planned, \([0-9]*\) of')"
+  row "eyelet $size card in use by all (MiB)" "$(cat $files | value 'planned, \([0-9]*\) of')"
   cat /tmp/peers-transformers-$size-*.txt
 done
 for streams in 8 32; do row "eyelet 2b decode, $streams sequences at 1,024 (tok/s)" "$(cat /tmp/peers-2b-$streams-*.txt | value "$streams at 1024 .* ms *\([0-9.]*\) tok.s in all")"; done
