@@ -8,6 +8,8 @@ SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZ
 
 # the reference backend takes minutes for these under the sanitizers; the other goldens walk the same code
 SLOW = ^golden_(tiny-gqa4-fp8|demo)_ref$$
+# minutes of emulated card; gcc's build and the sanitizers run these
+EMULATED = ^(test_engine_card|test_card_failures|test_check|emulated_.*)$$
 
 .PHONY: all demo test test-clients test-ui load bench-serve asan clang fuzz portable clean help setup setup-clang setup-portable setup-node setup-ui
 all: setup build/build.ninja
@@ -56,7 +58,7 @@ asan: setup build-asan/build.ninja
 
 clang: setup-clang build-clang/build.ninja
 	@$(NINJA) -C build-clang
-	@tools/run_tests.sh build-clang
+	@tools/run_tests.sh build-clang -E '$(SLOW)|$(EMULATED)'
 
 fuzz: setup-clang build-fuzz/build.ninja
 	@$(NINJA) -C build-fuzz
