@@ -598,6 +598,8 @@ static CUresult device_attribute(int *value, int attribute, CUdevice)
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = card.sm_count; break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: *value = 1; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 14001000; break;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 128; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 32 << 20; break;

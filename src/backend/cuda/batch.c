@@ -133,6 +133,16 @@ bool cuda_record_end(struct backend *be, ey_err *e)
     return c->base.ops->finish(be, e) && ok;
 }
 
+/* Between two steps, between the card and pinned memory. */
+static void copy_between(struct cuda *c, void *to, const void *from, size_t bytes, bool to_card)
+{
+    struct words_args a = {to, from, (int32_t)(bytes / sizeof(uint32_t))};
+    struct launch l = words_launch();
+    if (c->sees_pinned) cuda_launch(c, &l, &a);
+    else if (to_card) cuda_check(c, c->driver.to_device((CUdeviceptr)(uintptr_t)to, from, bytes, c->stream), "a step's inputs");
+    else cuda_check(c, c->driver.to_host(to, (CUdeviceptr)(uintptr_t)from, bytes, c->stream), "a step's results");
+}
+
 /* The step's inputs on their way to the card, from this turn's twin. */
 static void send_step(struct cuda *c, const struct batch *batch, const struct token_draw *draws)
 {
@@ -145,13 +155,13 @@ static void send_step(struct cuda *c, const struct batch *batch, const struct to
         const struct drawing drawing = {d->seed, d->step, d->temperature, d->top_p, d->min_p, d->top_k};
         memcpy(r->host + r->layout.drawing + (size_t)i * sizeof(drawing) / sizeof(int32_t), &drawing, sizeof(drawing));
     }
-    cuda_check(c, c->driver.to_device((CUdeviceptr)(uintptr_t)r->card, r->host, r->layout.total * sizeof(int32_t), c->stream), "a batch");
+    copy_between(c, r->card, r->host, r->layout.total * sizeof(int32_t), true);
 }
 
 void cuda_send_outcome(struct cuda *c)
 {
     struct outcome *o = &c->outcome[c->turn];
-    cuda_check(c, c->driver.to_host(o->results, (CUdeviceptr)(uintptr_t)c->scratch[SCRATCH_OUTCOME], cuda_outcome_layout(&c->limits).total, c->stream), "results");
+    copy_between(c, o->results, c->scratch[SCRATCH_OUTCOME], cuda_outcome_layout(&c->limits).total, false);
     cuda_check(c, c->driver.event_record(o->done, c->stream), "results");
     o->n_taken = 0;
     c->shown = c->turn, c->turn = !c->turn;

@@ -48,6 +48,10 @@ static bool choose_device(struct cuda *c, ey_err *e)
     d->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device);
     d->device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device);
     d->device_attribute(&c->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
+    int maps = 0, unified = 0;
+    d->device_attribute(&maps, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, c->device);
+    d->device_attribute(&unified, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, c->device);
+    c->sees_pinned = maps && unified;
     d->device_attribute(&c->sm_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device);
     c->sm_shared += 1 << 10; /* what a block cannot have is the system's */
     c->capability = major * 10 + minor;

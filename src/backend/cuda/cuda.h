@@ -43,6 +43,7 @@ struct cuda {
     int sm_count, capability; /* 90: 9.0 */
     int sm_shared;            /* bytes of shared memory that an SM has */
     bool wide_gemm;           /* the kernels of gemm_sm90.cu are there */
+    bool sees_pinned;         /* kernels may use pinned memory of the host by its address */
     bool dependent_launch;    /* kernels may start before the one before has ended … */
     bool weights_changed;     /* … but not the next one: they read weights before they wait */
     char detail[160];

@@ -1,7 +1,14 @@
-/* The next token, drawn on the card, so that the step after can start before the host has seen it. The host draws too, and what it draws
+/* Between two steps: their inputs and results on their way, and the next token, drawn on the card, so that the step after can start before the host has seen it. The host draws too, and what it draws
  * counts: a different rounding of exp here costs a step, no answer. */
 #include "backend/cuda/draw_shape.h"
 #include "backend/cuda/ptx.cuh"
+
+EY_KERNEL(copy_words, struct words_args, WORDS_BLOCK, 1)
+{
+    wait_for_previous();
+    let_next_start();
+    for (int i = (int)threadIdx.x; i < a.n; i += WORDS_BLOCK) a.to[i] = a.from[i];
+}
 
 /* As the sampler's: uniform in [0, 1) from seed and step (splitmix64). */
 EY_DEVICE double uniform(uint64_t seed, uint64_t step)
