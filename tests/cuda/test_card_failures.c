@@ -103,7 +103,7 @@ static void a_failed_step_ends_its_requests_alone(void **state)
     static const struct {
         const char *member;
         int nth;
-    } rows[] = {{"launch", 1}, {"launch", 30}, {"to_device", 2}, {"to_host", 1}, {"stream_sync", 1}, {"stream_sync", 4},
+    } rows[] = {{"launch", 1}, {"launch", 30}, {"to_device", 2}, {"stream_sync", 1}, {"stream_sync", 4},
                 {"event_sync", 1}, {"event_record", 1}, {"graph_launch", 1}, {"graph_launch", 2}, {"function_attribute", 1}};
     enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), OF_TOWER = 4 };
     for (int streamed = FIRST_LEVERS; streamed < 2; streamed++) {
