@@ -10,8 +10,8 @@
  * just below float16's end, so nothing overflows and eleven bits remain. BF16 weights meet x in BF16.
  *
  * Which chunk a warp adds when follows from k alone, so a token's result is the same in every variant and beside any other tokens. */
-#include "backend/cuda/gemv.cuh"
 #include "backend/cuda/gemv_depth.h"
+#include "backend/cuda/gemv_sums.cuh"
 
 /* A lane's share of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES: of 8 columns that a chunk has. */
 template <int dtype> struct share {
@@ -222,18 +222,6 @@ EY_DEVICE void multiply_chunk(float sum[groups][4], const struct chunk &c, float
 /* ---- sums of warps ----
  *
  * A warp's sums are [tiles, tokens, GEMV_TOKEN_FLOATS] in its shared memory. */
-template <int groups> EY_DEVICE void share_sums(float *to, const float sum[groups][4], int n)
-{
-    int row = lane_index() / 4, column = lane_index() % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < groups; i++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int token = 8 * i + column + e % 2;
-            if (token < n) to[token * GEMV_TOKEN_FLOATS + row + e / 2 * 8] = sum[i][e];
-        }
-    }
-}
 
 EY_DEVICE float silu(float v)
 {
@@ -241,23 +229,6 @@ EY_DEVICE float silu(float v)
 }
 
 /* ---- results ---- */
-
-/* One value of a row block: number `o` of [tokens, PACK_ROWS]. */
-struct place {
-    int row, token;
-    int64_t at; /* in y */
-    bool there;
-};
-
-EY_DEVICE struct place find_place(const struct linear_args &a, const struct row_block &b, int o)
-{
-    struct place p;
-    p.token = o / PACK_ROWS;
-    p.row = b.number * PACK_ROWS + o % PACK_ROWS;
-    p.at = (int64_t)p.token * a.segment[b.segment].ldy + p.row;
-    p.there = p.row < a.segment[b.segment].w.rows && p.token < a.n;
-    return p;
-}
 
 /* What y holds before: asked for early, since it is needed last. */
 EY_DEVICE float value_before(const struct linear_args &a, const struct row_block &b, const struct place &p)

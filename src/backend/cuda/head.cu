@@ -11,8 +11,8 @@
  * so nothing overflows and eleven bits remain. BF16 weights meet x in BF16.
  *
  * Which share adds a weight when follows from k alone, so a token's result is the same in every variant and beside any other tokens. */
-#include "backend/cuda/gemv.cuh"
 #include "backend/cuda/gemv_depth.h"
+#include "backend/cuda/gemv_sums.cuh"
 
 /* A lane's part of a chunk: WORDS registers of weights (or x) of one row. PIECES: of 8 columns that a unit has. */
 template <int dtype> struct unit {
@@ -271,40 +271,9 @@ EY_DEVICE void multiply_unit(float sum[groups][4], const struct weights &w, cons
     }
 }
 
-/* ---- sums of shares ----
+/* ---- results ----
  *
- * In shared memory: [shares, tokens, GEMV_TOKEN_FLOATS]. */
-template <int groups> EY_DEVICE void share_sums(float *to, const float sum[groups][4], int n)
-{
-    int row = lane_index() / 4, column = lane_index() % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < groups; i++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int token = 8 * i + column + e % 2;
-            if (token < n) to[token * GEMV_TOKEN_FLOATS + row + e / 2 * 8] = sum[i][e];
-        }
-    }
-}
-
-/* ---- results ---- */
-
-/* One value of a row block: number `o` of [tokens, PACK_ROWS]. */
-struct place {
-    int row, token;
-    int64_t at; /* in y */
-    bool there;
-};
-
-EY_DEVICE struct place find_place(const struct linear_args &a, const struct row_block &b, int o)
-{
-    struct place p;
-    p.token = o / PACK_ROWS;
-    p.row = b.number * PACK_ROWS + o % PACK_ROWS;
-    p.at = (int64_t)p.token * a.segment[b.segment].ldy + p.row;
-    p.there = p.row < a.segment[b.segment].w.rows && p.token < a.n;
-    return p;
-}
+ * The shares' sums are [shares, tokens, GEMV_TOKEN_FLOATS] in shared memory. */
 
 template <int dtype>
 EY_DEVICE void finish_value(const struct linear_args &a, const float *sums, const float *squares, const struct row_block &b, const struct place &p)
