@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-static float bf16_value(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float f;
-    memcpy(&f, &wide, sizeof(f));
-    return f;
-}
-
 static float f16_value(uint16_t bits)
 {
     uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
@@ -39,7 +31,7 @@ static void decode_bf16(float *out, const uint8_t *in, size_t n)
     for (size_t i = 0; i < n; i++) {
         uint16_t bits;
         memcpy(&bits, in + 2 * i, 2);
-        out[i] = bf16_value(bits);
+        out[i] = bf16_float(bits);
     }
 }
 

@@ -1,10 +1,29 @@
-/* Stored element types → float32, exactly. */
+/* Stored element types → float32, exactly; float32 → BF16. */
 #ifndef EY_BACKEND_CONVERT_H
 #define EY_BACKEND_CONVERT_H
+
+#include <string.h>
 
 #include "backend/tensor.h"
 
 /* n elements of F32, BF16, F16 or F8_E4M3 (unscaled) at any alignment. */
 void weight_floats(float *out, const void *in, enum dtype dtype, size_t n);
+
+/* To the nearest, ties to even; NaN stays NaN. */
+static inline uint16_t nearest_bf16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float bf16_float(uint16_t v)
+{
+    uint32_t bits = (uint32_t)v << 16;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
 
 #endif

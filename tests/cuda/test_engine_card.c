@@ -2,7 +2,7 @@
  * answers are those of the CPU, and that what runs at once, is recorded, cached or begun again answers as it does alone. */
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
-#include "engine/allocations.h"
+#include "base/allocations.h"
 #include "engine/crowd.h"
 
 enum { SLOTS = 4 };

@@ -1,84 +1,16 @@
 /* The matrix products of many tokens, every tile and every kind of result, against loops in double precision. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 #include "backend/cuda/gemm_shape.h"
 #include "cuda/emulated.h"
-
-static uint64_t random_state;
-
-static uint32_t random_bits(void)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33);
-}
-
-static float random_float(void) /* -1 .. 1 */
-{
-    return (float)random_bits() * 0x1p-30f - 1.0f;
-}
-
-static void *aligned(size_t bytes)
-{
-    void *p = aligned_alloc(16, (bytes + 15) / 16 * 16);
-    assert_non_null(p);
-    return p;
-}
-
-static float bf16_float(bf16 v)
-{
-    union {
-        uint32_t u;
-        float f;
-    } bits = {(uint32_t)v << 16};
-    return bits.f;
-}
-
-static bf16 float_bf16(float f)
-{
-    union {
-        float f;
-        uint32_t u;
-    } bits = {f};
-    return (bf16)((bits.u + 0x7fffu + (bits.u >> 16 & 1u)) >> 16);
-}
-
-static float e4m3_float(uint8_t code)
-{
-    int exponent = code >> 3 & 15, fraction = code & 7;
-    float v = exponent ? ldexpf(1.0f + (float)fraction / 8.0f, exponent - 7) : ldexpf((float)fraction, -9);
-    return code & 0x80 ? -v : v;
-}
+#include "cuda/matrices.h"
 
 /* ---- one matrix ---- */
-
-struct matrix {
-    struct dev_matrix dev;
-    double *value; /* [rows, cols], scales applied */
-    float *bias;
-};
-
-/* As kernels.h describes it, written down another way than in pack.cu. */
-static uint8_t *packed(const uint8_t *row_major, int rows, int row_bytes)
-{
-    int blocks = (rows + 15) / 16, chunks = (row_bytes + 63) / 64;
-    uint8_t *out = aligned((size_t)blocks * (size_t)chunks * PACK_CHUNK);
-    memset(out, 0, (size_t)blocks * (size_t)chunks * PACK_CHUNK);
-    for (int r = 0; r < rows; r++)
-        for (int b = 0; b < row_bytes; b++) {
-            int lane = r % 8 * 4 + b % 64 / 16;
-            out[(r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 + b % 16] = row_major[r * row_bytes + b];
-        }
-    return out;
-}
 
 enum scales { SCALES_PLAIN, SCALES_ZEROS, SCALES_WIDE };
 
@@ -92,9 +24,9 @@ static float random_scale(enum scales kind, int index)
 
 static struct matrix matrix_make(int dtype, int rows, int cols, enum scales kind)
 {
-    struct matrix m = {{NULL, NULL, rows, cols, dtype, 1}, malloc(sizeof(double) * (size_t)rows * (size_t)cols), NULL};
+    struct matrix m = {{NULL, NULL, rows, cols, dtype, 1}, aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
     int row_bytes = cols * (dtype == K_FP8 ? 1 : 2), scale_cols = (cols + 127) / 128;
-    uint8_t *plain = malloc((size_t)rows * (size_t)row_bytes);
+    uint8_t *plain = aligned((size_t)rows * (size_t)row_bytes);
     float *scale = NULL;
     if (dtype == K_FP8) {
         int n = (rows + 127) / 128 * scale_cols;
@@ -106,25 +38,16 @@ static struct matrix matrix_make(int dtype, int rows, int cols, enum scales kind
             uint8_t code = (uint8_t)random_bits();
             if ((code & 0x7f) == 0x7f) code ^= 1;
             plain[i] = code;
-            m.value[i] = (double)e4m3_float(code) * (double)scale[i / cols / 128 * scale_cols + i % cols / 128];
+            m.value[i] = e4m3_double(code) * (double)scale[i / cols / 128 * scale_cols + i % cols / 128];
         } else {
             bf16 v = float_bf16(random_float());
             memcpy(plain + 2 * i, &v, 2);
             m.value[i] = (double)bf16_float(v);
         }
     }
-    m.dev.data = packed(plain, rows, row_bytes);
+    m.dev.data = pack_rows(plain, rows, row_bytes);
     m.dev.scale = scale;
-    free(plain);
     return m;
-}
-
-static void matrix_free(struct matrix *m)
-{
-    free((void *)(uintptr_t)m->dev.data);
-    free((void *)(uintptr_t)m->dev.scale);
-    free(m->value);
-    free(m->bias);
 }
 
 /* ---- one product ---- */
@@ -161,7 +84,7 @@ struct expected {
     double value, error;
 };
 
-static struct expected expected_at(const struct product *c, const struct matrix *m, int segment, const bf16 *x, int row, double before)
+static struct expected expected_at(const struct product *c, const struct matrix *m, int segment, const float *bias, const bf16 *x, int row, double before)
 {
     struct expected e;
     const struct matrix *w = &m[segment];
@@ -172,7 +95,7 @@ static struct expected expected_at(const struct product *c, const struct matrix 
         e.error = (1.1 * e.error + 1e-6 * fabs(gate)) * fabs(up) + fabs(gate) * up_error;
         e.value = gate * up;
     } else {
-        if (w->bias) e.value += (double)w->bias[row];
+        if (bias) e.value += (double)bias[row];
         e.value = activation(e.value, c->out) + before;
         e.error = 1.2 * e.error + 1e-6 * fabs(e.value);
     }
@@ -191,7 +114,7 @@ static void check_segment(const struct product *c, const struct matrix *m, int s
             double got = (double)(wide ? ((float *)s->y)[at] : bf16_float(((bf16 *)s->y)[at]));
             struct expected e = {(double)before[at], 0};
             if (row < c->rows[segment])
-                e = expected_at(c, m, segment, x + (size_t)token * (size_t)a->ldx, row, c->out == OUT_ADD ? (double)before[at] : 0);
+                e = expected_at(c, m, segment, s->bias, x + (size_t)token * (size_t)a->ldx, row, c->out == OUT_ADD ? (double)before[at] : 0);
             if (!(fabs(got - e.value) <= e.error))
                 fail_msg("%s out %d rows %d k %d n %d: segment %d token %d row %d is %g, not %g (+-%g)", kernel, c->out, c->rows[segment], c->k,
                          c->n, segment, token, row, got, e.value, e.error);
@@ -216,12 +139,8 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
         int rows = c->rows[a.n_segments];
         struct matrix *w = &m[a.n_segments];
         *w = matrix_make(dtype, rows, c->k, c->scales);
-        if (c->bias) {
-            w->bias = aligned(sizeof(float) * (size_t)rows);
-            for (int i = 0; i < rows; i++) w->bias[i] = random_float();
-        }
         a.segment[a.n_segments].w = w->dev;
-        a.segment[a.n_segments].bias = w->bias;
+        a.segment[a.n_segments].bias = c->bias ? random_floats((size_t)rows, 1) : NULL;
         a.n_segments++;
     }
     outputs = c->out == OUT_SILU ? 1 : a.n_segments;
@@ -229,7 +148,7 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
         int ldy = c->rows[s] + (c->loose ? 5 : 0);
         size_t n = (size_t)ldy * (size_t)c->n, size = wide ? sizeof(float) : sizeof(bf16);
         memory[s] = aligned((n + (size_t)odd) * size);
-        before[s] = malloc(n * sizeof(float));
+        before[s] = aligned(n * sizeof(float));
         a.segment[s].y = (char *)memory[s] + (size_t)odd * size;
         a.segment[s].ldy = ldy;
         for (size_t i = 0; i < n; i++) {
@@ -244,12 +163,7 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
     assert_true(launch.shared <= (tile < GEMM_PORTABLE_TILES ? 99 : 227) * 1024);
     assert_true(emulator_launch(launch.kernel, &a, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
     for (int s = 0; s < outputs; s++) check_segment(c, m, s, x, &a, before[s], launch.kernel);
-    for (int s = 0; s < a.n_segments; s++) {
-        matrix_free(&m[s]);
-        free(memory[s]);
-        free(before[s]);
-    }
-    free(x);
+    free_all(NULL);
 }
 
 /* ---- tests ---- */

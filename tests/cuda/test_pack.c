@@ -1,35 +1,15 @@
 /* Weights made ready on the card: packed order, padding, NaN codes, int8 rows, BF16 of float32, and the reader that measures. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
-#include "backend/cuda/kernels.h"
 #include "cuda/emulated.h"
+#include "cuda/numbers.h"
 
 static const unsigned grid[3] = {3, 1, 1}, block[3] = {256, 1, 1};
-
-static void *aligned(size_t bytes)
-{
-    void *p = aligned_alloc(16, (bytes + 15) / 16 * 16);
-    assert_non_null(p);
-    return p;
-}
-
-static float bf16_float(bf16 v)
-{
-    union {
-        uint32_t u;
-        float f;
-    } bits = {(uint32_t)v << 16};
-    return bits.f;
-}
 
 /* Byte `b` of row r, by kernels.h: chunk, half, lane 4g + t, byte of its 16. */
 static size_t place(int r, int b, int row_bytes)
@@ -67,8 +47,6 @@ static void check_pack(int rows, int row_bytes, int first_part, int shift)
     }
     for (size_t i = 0; i < bytes; i++) nonzero -= dst[i] != 0;
     assert_int_equal(nonzero, 0); /* all else is padding */
-    free(memory);
-    free(dst);
 }
 
 static void rows_are_packed(void **state)
@@ -101,8 +79,6 @@ static void nan_codes_are_found(void **state)
     src[2] = 0x7f;
     assert_true(emulator_launch("pack", &a, grid, block, 0));
     assert_int_equal(found, 1);
-    free(src);
-    free(dst);
 }
 
 static void check_quantized(int rows, int cols, int first_row)
@@ -129,9 +105,6 @@ static void check_quantized(int rows, int cols, int first_row)
     for (int r = first_row + rows; r < (all_rows + 15) / 16 * 16; r++)
         for (int c = 0; c < cols; c++) assert_int_equal(dst[place(r, c, cols)], 0);
     for (int c = cols; c < (cols + 63) / 64 * 64; c++) assert_int_equal(dst[place(first_row, c, cols)], 0);
-    free(src);
-    free(dst);
-    free(scale);
 }
 
 static void rows_become_int8(void **state)
@@ -154,18 +127,10 @@ static void floats_become_bf16(void **state)
     for (int i = 0; i < N; i++) x[i] = i < 6 ? special[i] : (float)(i * 7919 % 4001 - 2000) / 77.0f;
     y[N] = 0x1234;
     assert_true(emulator_launch("convert_bf16", &a, grid, block, 0));
-    for (int i = 0; i < N; i++) {
-        union {
-            float f;
-            uint32_t u;
-        } bits = {x[i]};
-        assert_int_equal(y[i], (bits.u + 0x7fffu + (bits.u >> 16 & 1u)) >> 16);
-    }
+    for (int i = 0; i < N; i++) assert_int_equal(y[i], float_bf16(x[i]));
     assert_int_equal(y[2], 0x3f80); /* ties go to the even one */
     assert_int_equal(y[3], 0x3f82);
     assert_int_equal(y[N], 0x1234);
-    free(x);
-    free(y);
 }
 
 static void memory_is_read(void **state)
@@ -177,17 +142,16 @@ static void memory_is_read(void **state)
     memset(data, 0, BYTES);
     assert_true(emulator_launch("read_memory", &a, grid, block, 0));
     assert_int_equal(out, 0);
-    free(data);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_packed),
-        cmocka_unit_test(nan_codes_are_found),
-        cmocka_unit_test(rows_become_int8),
-        cmocka_unit_test(floats_become_bf16),
-        cmocka_unit_test(memory_is_read),
+        cmocka_unit_test_teardown(rows_are_packed, free_all),
+        cmocka_unit_test_teardown(nan_codes_are_found, free_all),
+        cmocka_unit_test_teardown(rows_become_int8, free_all),
+        cmocka_unit_test_teardown(floats_become_bf16, free_all),
+        cmocka_unit_test_teardown(memory_is_read, free_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11). */
-#include "engine/allocations.h"
+#include "base/allocations.h"
 #include "engine/engine_fixture.h"
 
 struct listener {

@@ -1,40 +1,8 @@
-/* The door of a JSON schema: it is refused, or compiled into a grammar that never runs into a dead end and
- * whose masks hold what it accepts. */
-#include <stdlib.h>
-
-#include "constrain/generator.h"
-#include "constrain/walks.h"
-
-enum { WALKS = 3, PATIENCE = 20 };
-
-static struct tokenizer *tok;
-static struct vocabulary *vocabulary;
-
-static void walk(struct grammar *g, uint64_t random)
-{
-    struct constraint *c = NULL;
-    struct buf text = buf_with_max(1 << 20);
-    if (!constraint_open(&c, g, vocabulary, NULL)) abort();
-    for (int i = 0; i < WALKS; i++)
-        if (random_walk(c, tok, &random, PATIENCE, &text) > WALK_LONG) abort();
-    text.size = text.size ? random_below(&random, (uint32_t)text.size) : 0;
-    constraint_restart(c);
-    if (!constraint_accept_text(c, text.data ? text.data : "", text.size) || !mask_is_exact(c, tok, &text)) abort();
-    buf_free(&text);
-    constraint_close(&c);
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* The door of a JSON schema. */
+#include "fuzz/grammar_door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct grammar *g = NULL;
-    ey_err e;
-    if (!tok && (!tokenizer_open(&tok, "models/demo", &e) || !vocabulary_open(&vocabulary, tok, tokenizer_size(tok), 16, &e))) abort();
-    if (grammar_of_schema(&g, (const char *)data, size, &e))
-        walk(g, size);
-    else if (e.code != EY_BAD_REQUEST)
-        abort();
-    grammar_release(&g);
+    check_grammar_door(grammar_of_schema, data, size);
     return 0;
 }

@@ -325,14 +325,6 @@ static void dot_bf16(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *
 
 /* ---- packing ---- */
 
-static uint16_t nearest_bf16(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof(bits));
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64); /* NaN stays NaN */
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static void to_bf16(uint16_t *out, const float *in, size_t n)
 {
     for (size_t i = 0; i < n; i++) out[i] = nearest_bf16(in[i]);
@@ -342,10 +334,7 @@ static void pack_split(uint16_t *out, const float *in, size_t n, size_t padded, 
 {
     for (size_t i = 0; i < n; i++) {
         out[i] = nearest_bf16(in[i]);
-        uint32_t bits = (uint32_t)out[i] << 16;
-        float high;
-        memcpy(&high, &bits, sizeof(high));
-        out[low + i] = nearest_bf16(in[i] - high);
+        out[low + i] = nearest_bf16(in[i] - bf16_float(out[i]));
     }
     memset(out + n, 0, (padded - n) * 2);
     memset(out + low + n, 0, (padded - n) * 2);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/convert.h"
 #include "backend/cuda/gemm_shape.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/limits_shape.h"
@@ -242,17 +243,8 @@ static void read_elements(struct backend *be, float *out, dev in, enum element k
     for (size_t i = n; i--;) { /* in place, from the end */
         bf16 value;
         memcpy(&value, (const char *)out + i * sizeof(value), sizeof(value));
-        uint32_t bits = (uint32_t)value << 16;
-        memcpy(&out[i], &bits, sizeof(bits));
+        out[i] = bf16_float(value);
     }
-}
-
-static bf16 nearest_bf16(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof(bits));
-    if ((bits & 0x7fffffff) > 0x7f800000) return (bf16)(bits >> 16 | 0x40);
-    return (bf16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 static void write_elements(struct backend *be, dev out, const float *in, enum element kind, size_t n)

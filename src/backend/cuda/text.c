@@ -26,11 +26,8 @@ static void host_row(bf16 *out, const struct weight *table, int32_t token)
     }
     for (size_t i = 0; i < hidden; i++) {
         float value;
-        uint32_t bits;
         weight_floats(&value, row + i * size, table->dtype, 1);
-        value *= scale_of(table, (size_t)token, i);
-        memcpy(&bits, &value, sizeof(bits));
-        out[i] = (bf16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        out[i] = nearest_bf16(value * scale_of(table, (size_t)token, i));
     }
 }
 

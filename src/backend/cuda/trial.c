@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/convert.h"
 #include "backend/cuda/candidates_shape.h"
 #include "backend/cuda/rows_shape.h"
 
@@ -22,21 +23,6 @@ uint32_t trial_random_bits(struct trial *t)
 static float random_float(struct trial *t) /* -1 .. 1 */
 {
     return (float)trial_random_bits(t) * 0x1p-30f - 1.0f;
-}
-
-bf16 trial_nearest_bf16(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof(bits));
-    return (bf16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float trial_bf16_float(bf16 v)
-{
-    uint32_t bits = (uint32_t)v << 16;
-    float f;
-    memcpy(&f, &bits, sizeof(f));
-    return f;
 }
 
 /* ---- memory ---- */
@@ -86,7 +72,7 @@ float *trial_random_floats(struct trial *t, size_t n, float low, float high)
 bf16 *trial_put_bf16(struct trial *t, float *values, size_t n)
 {
     bf16 *rounded = trial_host_room(t, n * sizeof(bf16));
-    for (size_t i = 0; rounded && i < n; i++) rounded[i] = trial_nearest_bf16(values[i]), values[i] = trial_bf16_float(rounded[i]);
+    for (size_t i = 0; rounded && i < n; i++) rounded[i] = nearest_bf16(values[i]), values[i] = bf16_float(rounded[i]);
     return rounded ? trial_put(t, rounded, n * sizeof(bf16)) : NULL;
 }
 
@@ -94,7 +80,7 @@ float *trial_get_bf16(struct trial *t, const bf16 *from, size_t n)
 {
     const bf16 *got = trial_get(t, from, n * sizeof(bf16));
     float *p = trial_host_room(t, n * sizeof(float));
-    for (size_t i = 0; p && got && i < n; i++) p[i] = trial_bf16_float(got[i]);
+    for (size_t i = 0; p && got && i < n; i++) p[i] = bf16_float(got[i]);
     return p;
 }
 

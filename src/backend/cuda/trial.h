@@ -20,8 +20,6 @@ struct trial {
 
 uint32_t trial_random_bits(struct trial *t);
 float *trial_random_floats(struct trial *t, size_t n, float low, float high);
-bf16 trial_nearest_bf16(float f);
-float trial_bf16_float(bf16 v);
 
 void *trial_host_room(struct trial *t, size_t bytes);
 /* On the card, every byte 0xff: NaN to whoever reads it too early, and in a result that was not written. */

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/convert.h"
 #include "backend/cuda/attention_shape.h"
 #include "backend/cuda/trial.h"
 
@@ -67,7 +68,7 @@ static void finish_heads(struct text *x)
         for (int h = 0; h < HEADS + 2 * KV_HEADS; h++) {
             float *head = x->head + row * x->width + h * x->dim;
             if (h < HEADS + KV_HEADS) norm_and_turn(x, head, h < HEADS ? x->q_norm : x->k_norm, x->rope + row * x->dim);
-            for (int i = 0; i < x->dim; i++) head[i] = h >= HEADS && x->fp8 ? rounded_e4m3(head[i]) : trial_bf16_float(trial_nearest_bf16(head[i]));
+            for (int i = 0; i < x->dim; i++) head[i] = h >= HEADS && x->fp8 ? rounded_e4m3(head[i]) : bf16_float(nearest_bf16(head[i]));
         }
 }
 

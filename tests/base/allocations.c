@@ -1,4 +1,4 @@
-#include "engine/allocations.h"
+#include "base/allocations.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
