@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, STEPS = 1 << 18, ROUNDS = 3 };
+enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, STEPS = 1 << 18, ROUNDS = 3, AMX_SLOWER = 32 };
 
 /* ---- reading ---- */
 
@@ -74,6 +74,31 @@ MULTIPLY(multiply_avx2, "avx2,fma", __m256, "x", _mm256_set1_ps(0.5f), _mm256_fm
 MULTIPLY(multiply_avx512, "avx512f", __m512, "v", _mm512_set1_ps(0.5f), _mm512_fmadd_ps(acc[u], factor, factor))
 MULTIPLY(multiply_bf16, "avx512f,avx512bf16", __m512, "v", _mm512_set1_ps(0.5f),
          _mm512_dpbf16_ps(acc[u], (__m512bh)factor, (__m512bh)factor))
+
+/* Four tiles of sums and four of factors. */
+__attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *context, size_t begin, size_t end, int thread)
+{
+    struct {
+        uint8_t palette, start, zero[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    (void)context, (void)thread;
+    for (int i = 0; i < 8; i++) config.rows[i] = 16, config.bytes[i] = 64;
+    __asm__ volatile("" : : "r"(&config) : "memory");
+    _tile_loadconfig(&config);
+    _tile_zero(4);
+    _tile_zero(5);
+    _tile_zero(6);
+    _tile_zero(7);
+    for (size_t i = begin * STEPS / AMX_SLOWER; i < end * STEPS / AMX_SLOWER; i++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 5, 6);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_release();
+}
 #else
 typedef float lanes __attribute__((vector_size(16)));
 MULTIPLY(multiply_generic, "", lanes, "w", (lanes){0.5f}, acc[u] * factor + factor)
@@ -82,6 +107,7 @@ MULTIPLY(multiply_generic, "", lanes, "w", (lanes){0.5f}, acc[u] * factor + fact
 static pool_fn *multiply_fn(enum cpu_level level, bool bf16, double *flops)
 {
 #if defined(__x86_64__)
+    if (bf16 && level == CPU_AMX) return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_SLOWER, multiply_amx;
     if (bf16) return *flops = 64, multiply_bf16;
     if (level >= CPU_AVX512) return *flops = 32, multiply_avx512;
     if (level == CPU_AVX2) return *flops = 16, multiply_avx2;

@@ -147,7 +147,11 @@ static void devices_agree(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-        for (int pictures = 0; pictures <= 2; pictures += 2) compare(kinds[k], NULL, pictures), compare(kinds[k], "generic", pictures);
+        for (int pictures = 0; pictures <= 2; pictures += 2) {
+            compare(kinds[k], NULL, pictures);
+            compare(kinds[k], "avx512bf16", pictures);
+            compare(kinds[k], "generic", pictures);
+        }
 }
 
 int main(void)

@@ -51,10 +51,10 @@ static const struct sweep real[] = {
 
 /* What is timed: one row, a few, a prefill chunk. */
 static const struct sweep timed[] = {
-    {&op_project_add, {FP8, BF16, END}, {1, 4, 16, 512, END}, {2048, END}, {2048, END}, RANDOM, false},
-    {&op_gate_up, {FP8, END}, {1, 4, 16, 512, END}, {2048, END}, {6144, END}, RANDOM, false},
+    {&op_project_add, {FP8, BF16, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {2048, END}, RANDOM, false},
+    {&op_gate_up, {FP8, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {6144, END}, RANDOM, false},
     {&op_project_add, {FP8, END}, {1, 4, 16, 512, END}, {6144, END}, {2048, END}, RANDOM, false},
-    {&op_head, {BF16, END}, {1, END}, {2048, END}, {151936, END}, RANDOM, false},
+    {&op_head, {BF16, END}, {1, 4, 8, END}, {2048, END}, {151936, END}, RANDOM, false},
     {&op_project_add, {F32, F16, END}, {1, 512, END}, {1024, END}, {1024, END}, RANDOM, false},
     {&op_vision_mlp, {BF16, END}, {512, END}, {1024, END}, {4096, END}, RANDOM, false},
     {&op_merge, {BF16, END}, {128, END}, {4096, END}, {2048, END}, RANDOM, false},

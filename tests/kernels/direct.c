@@ -1,4 +1,4 @@
-/* The kernel table where a step cannot reach a case: decoding and packing at the end of memory, products with padding
+/* The kernel table where a step cannot reach a case: decoding and rounding at the end of memory, products with padding
  * between rows, elementwise functions over their whole range. */
 #include <float.h>
 #include <math.h>
@@ -29,51 +29,40 @@ static bool bytes_are(const uint8_t *p, uint8_t value, size_t n)
     return true;
 }
 
-static size_t padded_to_step(size_t n)
-{
-    return (n + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
-}
+/* ---- decode: all codes, rows that end at the end of memory, nothing beyond the last element ---- */
 
-/* ---- decode: all codes, rows that end at the end of memory, zeros in the padding, nothing beyond it ---- */
-
-static bool check_decoded(const struct cpu_kernels *k, const struct weight *w, int64_t row, bool bf16)
+static bool check_decoded(const struct cpu_kernels *k, const struct weight *w, int64_t row)
 {
-    enum { ROOM = 512, BEYOND = 64 };
-    uint8_t out[ROOM * 4 + BEYOND];
-    float want[ROOM], got[ROOM];
-    size_t n = (size_t)w->cols, padded = padded_to_step(n), size = bf16 ? 2 : 4;
-    memset(out, 0xa5, sizeof(out));
-    k->decode(out, w, row, padded, bf16);
+    float got[512 + 16], want[512];
+    size_t n = (size_t)w->cols;
+    memset(got, 0xa5, sizeof(got));
+    k->decode(got, w, row);
     weight_floats(want, (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype), w->dtype, n);
-    weight_floats(got, out, bf16 ? DTYPE_BF16 : DTYPE_F32, padded);
     for (size_t i = 0; i < n; i++) {
-        float scaled = w->scale && !bf16 ? want[i] * w->scale[i / FP8_BLOCK] : want[i];
+        float scaled = w->scale ? want[i] * w->scale[i / FP8_BLOCK] : want[i];
         REQUIRE(same_value(got[i], scaled), "decode: element %zu of %zu is %g, not %g", i, n, (double)got[i], (double)scaled);
     }
-    for (size_t i = n; i < padded; i++) REQUIRE(same_value(got[i], 0), "decode: padding %zu of %zu is not 0", i, n);
-    REQUIRE(bytes_are(out + padded * size, 0xa5, BEYOND), "decode: %zu elements wrote past the padding", n);
+    REQUIRE(bytes_are((uint8_t *)(got + n), 0xa5, 64), "decode: %zu elements wrote more", n);
     return true;
 }
 
+static const enum dtype dtypes[] = {DTYPE_F8_E4M3, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+
 static bool check_decode(const struct cpu_kernels *k, uint64_t seed)
 {
-    static const enum dtype dtypes[] = {DTYPE_F8_E4M3, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     struct test_case c = {.fill = FILL_CODES};
     bool ok = true;
     for (size_t d = 0; d < COUNT(dtypes); d++)
         for (size_t i = 0; ok && i < COUNT(widths); i++) {
             struct problem p = {.c = &c, .random = seed};
             make_matrix(&p, 0, 4, (int64_t)widths[i], dtypes[d], FILL_CODES);
-            for (int64_t row = 0; row < 4; row++) {
-                ok = ok && check_decoded(k, &p.w[0], row, false);
-                if (k->bf16 && d < 2) ok = ok && check_decoded(k, &p.w[0], row, true);
-            }
+            for (int64_t row = 0; row < 4; row++) ok = ok && check_decoded(k, &p.w[0], row);
             problem_close(&p);
         }
     return ok;
 }
 
-/* ---- pack ---- */
+/* ---- to_bf16 ---- */
 
 static float bf16_of(float x) /* to nearest, ties to even, by arithmetic */
 {
@@ -95,30 +84,27 @@ static float special(uint64_t *random, size_t i)
     return i % 29 == 1 ? (float)NAN : i % 31 == 1 ? -INFINITY : isnan(any) ? 0.5f : any;
 }
 
-static bool check_packed(const struct cpu_kernels *k, const float *in, size_t n, bool bf16)
+static bool check_rounded(const struct cpu_kernels *k, const float *in, size_t n)
 {
-    uint8_t out[512 * 4 + 64];
+    uint16_t out[512 + 32];
     float got[512];
-    size_t padded = padded_to_step(n), size = bf16 ? 2 : 4;
     memset(out, 0xa5, sizeof(out));
-    k->pack(out, in, n, padded, bf16);
-    weight_floats(got, out, bf16 ? DTYPE_BF16 : DTYPE_F32, padded);
-    for (size_t i = 0; i < padded; i++) {
-        float want = i >= n ? 0 : bf16 ? bf16_of(in[i]) : in[i];
-        REQUIRE(same_value(got[i], want), "pack: element %zu of %zu is %.9g, not %.9g", i, n, (double)got[i], (double)want);
-    }
-    REQUIRE(bytes_are(out + padded * size, 0xa5, 64), "pack: %zu elements wrote past the padding", n);
+    k->to_bf16(out, in, n);
+    weight_floats(got, out, DTYPE_BF16, n);
+    for (size_t i = 0; i < n; i++)
+        REQUIRE(same_value(got[i], bf16_of(in[i])), "to_bf16: element %zu of %zu is %.9g, not %.9g", i, n, (double)got[i], (double)bf16_of(in[i]));
+    REQUIRE(bytes_are((uint8_t *)(out + n), 0xa5, 64), "to_bf16: %zu elements wrote more", n);
     return true;
 }
 
-static bool check_pack(const struct cpu_kernels *k, uint64_t seed)
+static bool check_to_bf16(const struct cpu_kernels *k, uint64_t seed)
 {
     bool ok = true;
     for (size_t w = 0; ok && w < COUNT(widths); w++) {
         struct memory memory = {.n = 0};
         float *in = memory_alloc(&memory, widths[w] * sizeof(float), 0);
         for (size_t i = 0; i < widths[w]; i++) in[i] = special(&seed, i);
-        ok = check_packed(k, in, widths[w], true) && check_packed(k, in, widths[w], false);
+        ok = check_rounded(k, in, widths[w]);
         memory_free(&memory);
     }
     return ok;
@@ -322,7 +308,7 @@ static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
 
 const struct direct_test direct_tests[] = {
     {"decode", check_decode},
-    {"pack", check_pack},
+    {"to_bf16", check_to_bf16},
     {"strides", check_strides},
     {"norms", check_norms},
     {"norm of an offset", check_norm_of_offset},

@@ -97,7 +97,8 @@ static float scale_value(struct problem *p, enum fill fill)
 {
     float random = 0.002f * (1.5f + random_float(&p->random));
     switch (fill) {
-    case FILL_EXACT: return (float)(1 << (random_bits(&p->random) >> 20 & 1)) * 0.5f;
+    case FILL_EXACT:
+    case FILL_CODES: return (float)(1 << (random_bits(&p->random) >> 20 & 1)) * 0.5f; /* exact, whatever it is multiplied with first */
     case FILL_LARGE: return random * 1e15f;
     case FILL_TINY: return random * 1e-16f;
     default: return random;

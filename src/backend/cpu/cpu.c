@@ -37,15 +37,19 @@ static size_t padded_width(const struct backend_limits *l)
 
 static size_t thread_scratch(const struct backend_limits *l)
 {
-    size_t tile = CPU_W_ROWS * padded_width(l) * sizeof(float), attend = sizeof(struct cpu_attend_scratch);
-    size_t panel = tile > CPU_PANEL_BYTES ? tile : CPU_PANEL_BYTES;
-    return (panel > attend ? panel : attend) + ALIGN;
+    size_t products = cpu_panel_bytes(padded_width(l)) + cpu_tile_bytes(padded_width(l)), attend = sizeof(struct cpu_attend_scratch);
+    return (products > attend ? products : attend) + ALIGN;
+}
+
+static size_t packed_bytes(const struct backend_limits *l)
+{
+    return (size_t)l->max_rows * padded_width(l) * sizeof(float) + cpu_tile_bytes(padded_width(l));
 }
 
 static size_t scratch_bytes(const struct backend *be, const struct backend_limits *l)
 {
-    size_t rows = 3 * (size_t)l->max_rows + 3;
-    return rows * padded_width(l) * sizeof(float) + (size_t)pool_threads(((const struct cpu *)be)->pool) * thread_scratch(l);
+    size_t rows = 2 * (size_t)l->max_rows + 3;
+    return rows * padded_width(l) * sizeof(float) + packed_bytes(l) + (size_t)pool_threads(((const struct cpu *)be)->pool) * thread_scratch(l);
 }
 
 static void release_scratch(struct cpu *c)
@@ -62,7 +66,7 @@ static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *
     c->limits = *l, c->stride = padded_width(l);
     c->scratch_size = (thread_scratch(l) + ALIGN - 1) / ALIGN * ALIGN;
     size_t block = (size_t)l->max_rows * c->stride * sizeof(float);
-    bool ok = (c->packed = zeroed(block)) != NULL;
+    bool ok = (c->packed = zeroed(packed_bytes(l))) != NULL;
     for (int i = 0; i < 2; i++) ok = (c->rows[i] = zeroed(block)) && ok;
     for (int i = 0; i < 3; i++) ok = (c->vectors[i] = zeroed(c->stride * sizeof(float))) && ok;
     ok = (c->scratch = zeroed((size_t)pool_threads(c->pool) * c->scratch_size)) && ok;
@@ -91,7 +95,7 @@ static void release(struct backend *be, dev p)
 
 const float *cpu_vector(struct cpu *c, int slot, const struct weight *w)
 {
-    c->k->decode(c->vectors[slot], w, 0, (size_t)w->cols, false);
+    c->k->decode(c->vectors[slot], w, 0);
     return c->vectors[slot];
 }
 
@@ -103,7 +107,7 @@ static const char *detail(const struct backend *be)
 static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
-    return machine_measure(c->pool, c->k->level, c->k->bf16, read, flops, e);
+    return machine_measure(c->pool, c->k->level, c->k->bf16.x_rows > 0, read, flops, e);
 }
 
 static const struct backend_ops ops = {
@@ -143,7 +147,7 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
 {
     enum cpu_level most = CPU_LEVELS - 1;
     if (mask && !cpu_level_by_name(mask, &most))
-        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avx512 or avx512bf16", mask);
+        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avx512, avx512bf16 or amx", mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
     c->base.ops = &ops, c->pool = pool, c->k = cpu_kernels_for(cpu_level_usable(most));

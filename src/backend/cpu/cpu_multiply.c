@@ -1,144 +1,185 @@
-/* Products of one input with one or several weights in one run of the thread team: the input is normed and packed
- * row by row, then threads take groups of weight rows. A few rows of input are multiplied with weights as they lie in
- * the file; more are multiplied with panels that are decoded once a tile of four weight rows. Both give the same
- * bits. */
+/* Products of one input with one or several weights in one run of the thread team. The input is normed row by row; then
+ * threads take groups of weight rows. A few rows of input are multiplied with weights as they lie in the file, which are
+ * read once for all of them; more are multiplied with panels of decoded weights that stay in the second-level cache
+ * while the rows go by. Both give the same bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 
-enum { GROUP = 64 }; /* weight rows that a thread takes at once: a cache line of outputs and more */
+enum {
+    FEW = 8,                     /* at least; in two passes where a pass takes fewer */
+    GROUP = FP8_BLOCK,           /* weight rows that a thread takes at once, at most: they share their scales */
+    LEAST_GROUP = CPU_W_STRIP,
+    FEW_GROUP_BYTES = 192 << 10, /* of weights in place */
+    GROUPS_A_THREAD = 4          /* at least, where there are as many: threads end together */
+};
+
+struct multiply_job {
+    struct cpu *c;
+    const struct products *way;
+    const struct cpu_input *in;
+    const float *x; /* the input, normed */
+    size_t x_stride;
+    const struct cpu_product *products;
+    int n_products, group;
+    enum cpu_finish finish;
+    bool split; /* each row is two: value and remainder */
+};
 
 /* ---- input ---- */
 
-struct pack_job {
-    struct cpu *c;
-    const struct cpu_input *in;
-    bool bf16;
-};
-
-/* Bytes between packed rows; BF16 rows with remainders take as much as float32 ones. */
-static size_t row_bytes(const struct cpu *c, bool bf16, bool precise)
+static size_t padded_width(size_t width)
 {
-    return c->stride * (bf16 && !precise ? 2 : 4);
+    return (width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
 }
 
-static void pack_rows(void *context, size_t begin, size_t end, int thread)
+static void norm_rows(void *context, size_t begin, size_t end, int thread)
 {
-    const struct pack_job *j = context;
+    const struct multiply_job *j = context;
+    const struct cpu_input *in = j->in;
     const struct cpu_kernels *k = j->c->k;
-    size_t width = (size_t)j->in->width, padded = (width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        const float *x = j->in->x + i * j->in->x_stride;
-        float *normed = j->c->rows[0] + i * j->c->stride;
-        if (j->in->norm == CPU_RMS_NORM) k->rms_norm(normed, x, j->in->w, width, j->in->eps);
-        if (j->in->norm == CPU_LAYER_NORM) k->layer_norm(normed, x, j->in->w, j->in->b, width, j->in->eps);
-        if (j->in->norm != CPU_NO_NORM) x = normed;
-        void *out = (uint8_t *)j->c->packed + i * row_bytes(j->c, j->bf16, j->in->precise);
-        if (j->bf16 && j->in->precise) k->pack_split(out, x, width, padded, j->c->stride);
-        else k->pack(out, x, width, padded, j->bf16);
+        const float *x = in->x + i * in->x_stride;
+        float *y = j->c->rows[0] + i * j->c->stride;
+        if (in->norm == CPU_RMS_NORM) k->rms_norm(y, x, in->w, (size_t)in->width, in->eps);
+        else k->layer_norm(y, x, in->w, in->b, (size_t)in->width, in->eps);
     }
 }
 
-static void pack_input(struct cpu *c, const struct cpu_input *in, bool bf16)
+static void norm_input(struct multiply_job *j)
 {
-    struct pack_job job = {c, in, bf16};
-    pool_run(c->pool, (size_t)in->n, 8, pack_rows, &job);
+    j->x = j->in->x, j->x_stride = j->in->x_stride;
+    if (j->in->norm == CPU_NO_NORM) return;
+    pool_run(j->c->pool, (size_t)j->in->n, 8, norm_rows, j);
+    j->x = j->c->rows[0], j->x_stride = j->c->stride;
 }
 
-/* F16 and F32 weights would lose bits in BF16 products. */
-static bool wants_bf16(const struct cpu *c, const struct weight *w)
+/* Rows of the input that a tile of `rows` packed ones holds. */
+static int tile_rows(const struct multiply_job *j, int rows)
 {
-    return c->k->bf16 && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3);
+    return j->split ? rows / 2 : rows;
+}
+
+/* Whether weights are multiplied as they lie in the file. */
+static bool are_few(const struct multiply_job *j)
+{
+    int most = tile_rows(j, j->way->most_few);
+    return j->in->n <= (most > FEW ? most : FEW) && j->in->width % CPU_K_STEP == 0;
+}
+
+static int rows_at(const struct multiply_job *j)
+{
+    int most = tile_rows(j, are_few(j) ? j->way->most_few : j->way->x_rows);
+    return j->in->n < most ? j->in->n : most;
+}
+
+/* Bytes of a packed tile: what x_rows rows take, or a few. */
+static size_t tile_bytes(const struct multiply_job *j)
+{
+    int rows = are_few(j) && j->way->most_few > j->way->x_rows ? j->way->most_few : j->way->x_rows;
+    return (size_t)rows * padded_width((size_t)j->in->width) * j->way->element;
+}
+
+static void pack_tile(const struct multiply_job *j, void *out, int first, int n, const float *scale)
+{
+    size_t width = (size_t)j->in->width;
+    const struct packing p = {j->x + (size_t)first * j->x_stride, j->x_stride, width, padded_width(width), n, scale, j->split};
+    j->way->pack(out, &p);
+}
+
+static void pack_tiles(void *context, size_t begin, size_t end, int thread)
+{
+    const struct multiply_job *j = context;
+    int rows = rows_at(j);
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        int first = (int)i * rows, n = j->in->n - first < rows ? j->in->n - first : rows;
+        pack_tile(j, (uint8_t *)j->c->packed + i * tile_bytes(j), first, n, NULL);
+    }
+}
+
+/* For weights without scales, tiles of all rows. */
+static void pack_input(struct multiply_job *j)
+{
+    bool wanted = false;
+    for (int i = 0; i < j->n_products; i++) wanted = wanted || !j->products[i].w->scale;
+    int rows = rows_at(j);
+    if (wanted) pool_run(j->c->pool, (size_t)((j->in->n + rows - 1) / rows), 2, pack_tiles, j);
 }
 
 /* ---- products ---- */
 
-struct multiply_job {
-    struct cpu *c;
-    const struct cpu_product *products;
-    int n_products, n;
-    enum cpu_finish finish;
-    bool bf16, precise;
+/* A group's rows of one product. */
+struct piece {
+    const struct cpu_product *p;
+    int64_t row;
+    int n;
+    const float *scale;
+    uint8_t *panel, *x; /* of the thread */
 };
 
-static enum w_kind kind_of(enum dtype d)
+static struct piece piece_of(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, int thread)
 {
-    return d == DTYPE_F8_E4M3 ? W_FP8 : d == DTYPE_BF16 ? W_BF16 : d == DTYPE_F16 ? W_F16 : W_F32;
+    int64_t scales = (p->w->cols + FP8_BLOCK - 1) / FP8_BLOCK;
+    uint8_t *scratch = cpu_scratch(j->c, thread);
+    return (struct piece){p, begin, (int)(end - begin), p->w->scale ? p->w->scale + begin / FP8_BLOCK * scales : NULL,
+                          scratch, scratch + cpu_panel_bytes(j->c->stride)};
 }
 
-static const float *scale_row(const struct weight *w, int64_t row)
+/* Sums of n rows of input, first .. , go to their places. */
+static void join_sums(const struct multiply_job *j, const struct cpu_product *p, float *sums, int64_t row, int n_w, int first, int n)
 {
-    int64_t per_row = (w->cols + FP8_BLOCK - 1) / FP8_BLOCK;
-    return w->scale ? w->scale + row / FP8_BLOCK * per_row : NULL;
-}
-
-/* Elements of a panel row. */
-static size_t padded_width(const struct weight *w)
-{
-    return ((size_t)w->cols + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
-}
-
-/* Points the tile at weight rows `row` .. +3 (the last one again where there are fewer), as they lie or decoded. */
-static void set_weights(struct dot_tile *t, const struct multiply_job *j, const struct weight *w, int64_t row, void *panel)
-{
-    size_t size = dtype_size(w->dtype), padded = padded_width(w);
-    bool decoded = j->n > CPU_X_ROWS && !(w->dtype == DTYPE_BF16 && j->bf16);
-    t->kind = decoded ? W_PANEL : kind_of(w->dtype);
-    t->scale = decoded && !j->bf16 ? NULL : scale_row(w, row);
-    for (int a = 0; a < CPU_W_ROWS; a++) {
-        int64_t at = row + a < w->rows ? row + a : w->rows - 1;
-        if (!decoded) {
-            t->w[a] = (const uint8_t *)w->data + (size_t)at * (size_t)w->cols * size;
-        } else {
-            uint8_t *out = (uint8_t *)panel + (size_t)a * padded * (j->bf16 ? 2 : 4);
-            j->c->k->decode(out, w, at, padded, j->bf16);
-            t->w[a] = out;
-        }
+    for (int b = 0; b < n; b++) {
+        const float *from = sums + (size_t)b * CPU_SUMS_STRIDE, *more = j->split ? from + (size_t)n * CPU_SUMS_STRIDE : NULL;
+        j->c->k->join(p->y + (size_t)(first + b) * p->y_stride + row, from, more, p->bias ? p->bias + row : NULL, (size_t)n_w,
+                      j->finish == CPU_ADD);
     }
 }
 
-static void store_sums(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct cpu_product *p, int64_t row, int m, int n_x, bool add)
+static const void *packed_tile(const struct multiply_job *j, const struct piece *g, int first, int n)
 {
-    int count = p->w->rows - row < CPU_W_ROWS ? (int)(p->w->rows - row) : CPU_W_ROWS;
-    for (int b = 0; b < n_x; b++) {
-        float *y = p->y + (size_t)(m + b) * p->y_stride + row;
-        for (int a = 0; a < count; a++) {
-            float value = sums[a][b] + (p->bias ? p->bias[row + a] : 0);
-            y[a] = add ? y[a] + value : value;
-        }
+    if (!g->scale) return (const uint8_t *)j->c->packed + (size_t)(first / rows_at(j)) * tile_bytes(j);
+    pack_tile(j, g->x, first, n, g->scale);
+    return g->x;
+}
+
+/* Weights whose rows kernels read as they lie in the file. */
+static bool in_place(const struct multiply_job *j, const struct weight *w)
+{
+    enum dtype own = j->way->element == 2 ? DTYPE_BF16 : DTYPE_F32;
+    return are_few(j) || (j->way->plain && w->dtype == own && w->cols % CPU_K_STEP == 0);
+}
+
+/* Weight rows row .. row+n-1 of a group. */
+static struct tile tile_of_weights(const struct multiply_job *j, const struct piece *g, int row, int n)
+{
+    const struct weight *w = g->p->w;
+    size_t padded = padded_width((size_t)w->cols), stride = (size_t)w->cols * dtype_size(w->dtype);
+    struct tile t = {.dtype = w->dtype, .n_w = n, .k = padded};
+    if (in_place(j, w)) {
+        t.w = (const uint8_t *)w->data + (size_t)(g->row + row) * stride, t.w_stride = stride;
+    } else {
+        j->way->panel(g->panel, w, g->row + row, n, padded);
+        t.w = g->panel, t.w_stride = padded * j->way->element;
     }
+    return t;
 }
 
-/* Tiles of weight rows whose panels stay in the second-level cache while the rows of the input go by. */
-static int tiles_per_panel(const struct multiply_job *j, const struct weight *w)
+static void multiply_piece(const struct multiply_job *j, const struct piece *g)
 {
-    size_t tile = CPU_W_ROWS * padded_width(w) * (j->bf16 ? 2 : 4);
-    return tile * CPU_PANEL_TILES <= CPU_PANEL_BYTES ? CPU_PANEL_TILES : tile >= CPU_PANEL_BYTES ? 1 : (int)(CPU_PANEL_BYTES / tile);
-}
-
-/* Weight rows begin .. end-1 of one product with all rows of the input: a few tiles of weights, then tile after tile of
- * the input, which stays in the first-level cache for all of them. */
-static void multiply_rows(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, uint8_t *panel)
-{
-    float sums[CPU_W_ROWS][CPU_X_ROWS];
-    struct dot_tile tiles[CPU_PANEL_TILES];
-    size_t bytes = row_bytes(j->c, j->bf16, j->precise), size = j->bf16 ? 2 : 4, padded = padded_width(p->w);
-    const struct dot_tile empty = {.k = (size_t)p->w->cols, .x_stride = bytes / size, .low = j->bf16 && j->precise ? j->c->stride : 0};
-    void (*dot)(float[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *) = j->bf16 ? j->c->k->dot_bf16 : j->c->k->dot;
-    int most = tiles_per_panel(j, p->w);
-    for (int64_t row = begin, n; row < end; row += n * CPU_W_ROWS) {
-        for (n = 0; n < most && row + n * CPU_W_ROWS < end; n++) {
-            tiles[n] = empty;
-            set_weights(&tiles[n], j, p->w, row + n * CPU_W_ROWS, panel + (size_t)n * CPU_W_ROWS * padded * size);
+    float sums[CPU_X_MOST * CPU_SUMS_STRIDE];
+    bool few = are_few(j);
+    int rows = rows_at(j), most = few ? GROUP : cpu_panel_rows(padded_width((size_t)j->in->width) * j->way->element);
+    for (int row = 0, n_w; row < g->n; row += n_w) {
+        n_w = g->n - row < most ? g->n - row : most;
+        struct tile t = tile_of_weights(j, g, row, n_w);
+        for (int first = 0, n; first < j->in->n; first += n) {
+            n = j->in->n - first < rows ? j->in->n - first : rows;
+            t.x = packed_tile(j, g, first, n), t.n_x = j->split ? 2 * n : n;
+            (few ? j->way->few : j->way->multiply)(sums, CPU_SUMS_STRIDE, &t);
+            join_sums(j, g->p, sums, g->row + row, n_w, first, n);
         }
-        for (int m = 0; m < j->n; m += CPU_X_ROWS)
-            for (int64_t i = 0; i < n; i++) {
-                tiles[i].n_x = j->n - m < CPU_X_ROWS ? j->n - m : CPU_X_ROWS;
-                tiles[i].x = (const uint8_t *)j->c->packed + (size_t)m * bytes;
-                dot(sums, &tiles[i]);
-                store_sums(sums, p, row + i * CPU_W_ROWS, m, tiles[i].n_x, j->finish == CPU_ADD);
-            }
     }
 }
 
@@ -146,7 +187,7 @@ static void finish_columns(const struct multiply_job *j, int64_t begin, int64_t 
 {
     const struct cpu_kernels *k = j->c->k;
     size_t n = (size_t)(end - begin);
-    for (int m = 0; m < j->n; m++) {
+    for (int m = 0; m < j->in->n; m++) {
         float *y = j->products[0].y + (size_t)m * j->products[0].y_stride + begin;
         if (j->finish == CPU_GELU_TANH) k->gelu_tanh(y, n);
         if (j->finish == CPU_GELU_ERF) k->gelu_erf(y, n);
@@ -154,36 +195,64 @@ static void finish_columns(const struct multiply_job *j, int64_t begin, int64_t 
     }
 }
 
-static int64_t groups_of(const struct weight *w)
+static int64_t groups_of(const struct multiply_job *j, const struct weight *w)
 {
-    return (w->rows + GROUP - 1) / GROUP;
+    return (w->rows + j->group - 1) / j->group;
+}
+
+static int64_t all_groups(const struct multiply_job *j)
+{
+    int64_t groups = 0;
+    for (int i = 0; i < (j->finish == CPU_SILU_MUL ? 1 : j->n_products); i++) groups += groups_of(j, j->products[i].w);
+    return groups;
 }
 
 /* One group of rows: of the product that it falls into, or of both where the second belongs to the first. */
-static void multiply_group(const struct multiply_job *j, int64_t group, void *panel)
+static void multiply_group(const struct multiply_job *j, int64_t at, int thread)
 {
     int i = 0;
-    while (j->finish != CPU_SILU_MUL && group >= groups_of(j->products[i].w)) group -= groups_of(j->products[i++].w);
-    int64_t begin = group * GROUP, rows = j->products[i].w->rows, end = begin + GROUP < rows ? begin + GROUP : rows;
-    multiply_rows(j, &j->products[i], begin, end, panel);
-    if (j->finish == CPU_SILU_MUL) multiply_rows(j, &j->products[1], begin, end, panel);
+    while (j->finish != CPU_SILU_MUL && at >= groups_of(j, j->products[i].w)) at -= groups_of(j, j->products[i++].w);
+    int64_t begin = at * j->group, rows = j->products[i].w->rows, end = begin + j->group < rows ? begin + j->group : rows;
+    for (int p = i; p < (j->finish == CPU_SILU_MUL ? 2 : i + 1); p++) {
+        struct piece g = piece_of(j, &j->products[p], begin, end, thread);
+        multiply_piece(j, &g);
+    }
     if (j->finish > CPU_ADD) finish_columns(j, begin, end);
 }
 
 static void multiply_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct multiply_job *j = context;
-    for (size_t g = begin; g < end; g++) multiply_group(j, (int64_t)g, cpu_scratch(j->c, thread));
+    for (size_t g = begin; g < end; g++) multiply_group(j, (int64_t)g, thread);
 }
 
-static void multiply_packed(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
-                            enum cpu_finish finish, bool bf16)
+/* Few rows: not more bytes of weights than threads can wait for each other; always, enough groups for all threads. */
+static void choose_group(struct multiply_job *j)
 {
-    struct multiply_job job = {c, products, n_products, in->n, finish, bf16, in->precise};
-    int64_t groups = 0;
-    for (int i = 0; i < (finish == CPU_SILU_MUL ? 1 : n_products); i++) groups += groups_of(products[i].w);
-    pack_input(c, in, bf16);
-    pool_run(c->pool, (size_t)groups, 1, multiply_groups, &job);
+    const struct weight *w = j->products[0].w;
+    int64_t row = w->cols * (int64_t)dtype_size(w->dtype);
+    j->group = GROUP;
+    while (are_few(j) && j->group > LEAST_GROUP && j->group * row > FEW_GROUP_BYTES) j->group /= 2;
+    while (j->group > LEAST_GROUP && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
+}
+
+static void multiply_with(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
+                          enum cpu_finish finish, bool bf16)
+{
+    bool split = bf16 && in->precise;
+    if (split && !c->k->split) bf16 = split = false;
+    struct multiply_job job = {.c = c, .way = bf16 ? &c->k->bf16 : &c->k->f32, .in = in, .products = products,
+                               .n_products = n_products, .finish = finish, .split = split};
+    choose_group(&job);
+    norm_input(&job);
+    pack_input(&job);
+    pool_run(c->pool, (size_t)all_groups(&job), 1, multiply_groups, &job);
+}
+
+/* F16 and F32 weights would lose bits in BF16 products. */
+static bool wants_bf16(const struct cpu *c, const struct weight *w)
+{
+    return c->k->bf16.x_rows && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3);
 }
 
 void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
@@ -192,13 +261,13 @@ void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_pr
     bool bf16 = wants_bf16(c, products[0].w), same = true;
     for (int i = 1; i < n_products; i++) same = same && wants_bf16(c, products[i].w) == bf16;
     if (same) {
-        multiply_packed(c, in, products, n_products, finish, bf16);
+        multiply_with(c, in, products, n_products, finish, bf16);
         return;
     }
     /* a checkpoint that mixes dtypes within a layer: one by one, in float32 where they belong together */
     if (finish == CPU_SILU_MUL) {
-        multiply_packed(c, in, products, n_products, finish, false);
+        multiply_with(c, in, products, n_products, finish, false);
         return;
     }
-    for (int i = 0; i < n_products; i++) multiply_packed(c, in, products + i, 1, finish, wants_bf16(c, products[i].w));
+    for (int i = 0; i < n_products; i++) multiply_with(c, in, products + i, 1, finish, wants_bf16(c, products[i].w));
 }

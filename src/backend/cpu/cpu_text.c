@@ -13,7 +13,7 @@ void cpu_embed(struct backend *be, dev x, const struct weight *table, dev featur
         if (batch->feature[i] >= 0)
             memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden, hidden * sizeof(float));
         else
-            cpu_of(be)->k->decode(row, table, batch->token[i], hidden, false);
+            cpu_of(be)->k->decode(row, table, batch->token[i]);
     }
 }
 
@@ -89,9 +89,9 @@ static void append_head(const struct qkv_job *j, int row, int head)
     size_t dim = (size_t)j->shape->head_dim, at = ((size_t)row * (size_t)j->shape->n_kv_heads + (size_t)head) * dim;
     int index = j->batch->index[row], slot = index % KV_BLOCK;
     uint16_t *block = kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head), packed[EY_MAX_HEAD_DIM];
-    j->c->k->pack(packed, j->k + at, dim, dim, true);
+    j->c->k->to_bf16(packed, j->k + at, dim);
     for (size_t d = 0; d < dim; d++) block[d * KV_BLOCK + (size_t)slot] = packed[d];
-    j->c->k->pack(block + dim * KV_BLOCK + (size_t)slot * dim, j->v + at, dim, dim, true);
+    j->c->k->to_bf16(block + dim * KV_BLOCK + (size_t)slot * dim, j->v + at, dim);
 }
 
 static void qkv_rows(void *context, size_t begin, size_t end, int thread)

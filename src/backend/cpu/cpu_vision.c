@@ -45,7 +45,7 @@ struct position_job {
 static void add_table_row(const struct position_job *j, float *x, float *scratch, int row, float factor)
 {
     size_t n = (size_t)j->table->cols;
-    j->c->k->decode(scratch, j->table, row, n, false);
+    j->c->k->decode(scratch, j->table, row);
     for (size_t d = 0; d < n; d++) x[d] += factor * scratch[d];
 }
 

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/kernels.h"
 
-static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avx512", "avx512bf16"};
+static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avx512", "avx512bf16", "amx"};
 
 bool cpu_level_by_name(const char *name, enum cpu_level *level)
 {
@@ -14,12 +14,23 @@ bool cpu_level_by_name(const char *name, enum cpu_level *level)
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* __builtin_cpu_supports covers what the operating system saves, too; BF16 has no name in older compilers. */
 static bool has_avx512bf16(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+/* Linux gives a process the tiles when it asks; their state makes signal frames larger by 8 KiB from then on. */
+static bool has_amx(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+    unsigned a, b, c, d;
+    bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) && (d >> 22 & 1);
+    return tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
 static bool machine_has(enum cpu_level level)
@@ -35,14 +46,15 @@ static bool machine_has(enum cpu_level level)
     case CPU_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    default: return __builtin_cpu_supports("avx512vbmi") && has_avx512bf16();
+    case CPU_AVX512BF16: return __builtin_cpu_supports("avx512vbmi") && has_avx512bf16();
+    default: return has_amx();
     }
 }
 
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 {
     static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avx512, &cpu_kernels_avx512bf16};
+        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avx512, &cpu_kernels_avx512bf16, &cpu_kernels_amx};
     return kernels[level];
 }
 #else

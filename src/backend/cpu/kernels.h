@@ -1,5 +1,5 @@
 /* The hot loops of the cpu backend, as a table that is filled once for the machine (cpu_kernels_for). One body
- * (kernels_body.h) is compiled for each instruction set; the last also has BF16 dot products.
+ * (kernels_body.h) is compiled for each instruction set; the last two also multiply in BF16, by vectors or by tiles.
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or over keys, in an order
  * that depends on neither the number of rows nor the tile. */
@@ -13,28 +13,50 @@
 #include "backend/tensor.h"
 
 enum {
-    CPU_W_ROWS = 4,   /* weight rows of a dot tile */
-    CPU_X_ROWS = 4,   /* activation rows of a dot tile */
-    CPU_K_STEP = 64,  /* packed rows are zero-padded to a multiple of this many elements */
-    CPU_KEYS = 64,    /* keys of an attention block; KV_BLOCK */
-    CPU_Q_ROWS = 8,   /* query rows of an attention tile */
-    CPU_HEAD_PAD = 16 /* rows of values are read in steps of this many elements */
+    CPU_W_STRIP = 16,   /* products write sums of weight rows up to a multiple of this many */
+    CPU_X_MOST = 32,    /* packed rows of a tile, remainders included */
+    CPU_K_STEP = 64,    /* packed rows and panels are zero-padded to a multiple of this many elements */
+    CPU_KEYS = 64,      /* keys of an attention block; KV_BLOCK */
+    CPU_Q_ROWS = 8,     /* query rows of an attention tile */
+    CPU_HEAD_PAD = 16   /* rows of values are read in steps of this many elements */
 };
 
 /* Which instruction sets may be used; each implies those before it. */
-enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512BF16, CPU_LEVELS };
+enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
 
-/* How the weight rows of a dot tile are stored. PANEL: decoded by decode(), as packed activations are. */
-enum w_kind { W_F32, W_F16, W_BF16, W_FP8, W_PANEL };
+/* Rows of activations to be packed. Block scales of FP8 weights, which are the same for 128 weight rows, go to the
+ * activations: x · (s w) = (x s) · w, with one rounding either way, and kernels see exact weights. */
+struct packing {
+    const float *x;     /* [n, width], rows x_stride apart */
+    size_t x_stride, width, padded;
+    int n;
+    const float *scale; /* one a FP8_BLOCK columns; NULL: none */
+    bool split;         /* n more rows follow, with what rounding to BF16 left of the first n */
+};
 
-struct dot_tile {
-    const uint8_t *w[CPU_W_ROWS]; /* k elements each of `kind`; a PANEL row is padded like x */
-    enum w_kind kind;
-    const float *scale;           /* FP8 and panels of it: one a 128 columns, the same for all rows; NULL: none */
-    const void *x;                /* packed rows, x_stride elements apart */
-    size_t x_stride, k;
-    size_t low;                   /* BF16: where in a row its remainders lie (x = high + low); 0: there are none */
-    int n_x;                      /* 1..CPU_X_ROWS */
+/* Weight rows against packed rows. */
+struct tile {
+    const uint8_t *w;
+    size_t w_stride;  /* bytes from row to row */
+    enum dtype dtype; /* of rows as they lie in the file */
+    int n_w, n_x;
+    size_t k;         /* elements of a row: a multiple of CPU_K_STEP */
+    const void *x;
+};
+
+/* One way of multiplying. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP. The order in
+ * which multiply() and few() add is the same. */
+struct products {
+    int x_rows;     /* rows of a packed tile of multiply(), at most CPU_X_MOST; 0: there is no such way */
+    int most_few;   /* rows of a packed tile of few() */
+    size_t element; /* bytes of a packed element */
+    bool plain;     /* a panel is rows of its element type: such weights need none */
+    /* Rows of a tile, in the products' own layout of at most CPU_X_MOST or n rows of `padded` elements. */
+    void (*pack)(void *out, const struct packing *p);
+    /* Weight rows row .. row+n-1, without their scales, as a panel of n rounded up to CPU_W_STRIP rows of `padded`. */
+    void (*panel)(void *out, const struct weight *w, int64_t row, int n, size_t padded);
+    void (*multiply)(float *out, size_t out_stride, const struct tile *t); /* panels */
+    void (*few)(float *out, size_t out_stride, const struct tile *t);      /* weights in place, read once */
 };
 
 /* Query rows against one block of keys, with a running softmax. */
@@ -50,17 +72,15 @@ struct attend_tile {
 struct cpu_kernels {
     enum cpu_level level;
     const char *name;
-    bool bf16; /* packed activations and panels are BF16, for BF16 and FP8 weights; else float32 */
+    struct products f32;  /* weights of any dtype */
+    struct products bf16; /* BF16 and FP8 weights */
+    bool split;           /* BF16 products keep 16 bits of activations by packing.split; else float32 ones are used */
 
-    /* n float32 → n packed, zero-padded to `padded` */
-    void (*pack)(void *out, const float *in, size_t n, size_t padded, bool bf16);
-    /* The same as BF16 twice: nearest values, and at out + low what they leave (16 bits of mantissa in all) */
-    void (*pack_split)(uint16_t *out, const float *in, size_t n, size_t padded, size_t low);
-    /* One weight row → a panel row; FP8 scales are in a float32 panel but not in a BF16 one. */
-    void (*decode)(void *out, const struct weight *w, int64_t row, size_t padded, bool bf16);
-    /* sums[CPU_W_ROWS][CPU_X_ROWS] */
-    void (*dot)(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *tile);
-    void (*dot_bf16)(float sums[CPU_W_ROWS][CPU_X_ROWS], const struct dot_tile *tile);
+    void (*to_bf16)(uint16_t *out, const float *in, size_t n); /* nearest, ties to even; denormals stay */
+    /* One weight row, scales included → n float32 */
+    void (*decode)(float *out, const struct weight *w, int64_t row);
+    /* y = sums + more + bias, or y += that; more and bias NULL: none */
+    void (*join)(float *y, const float *sums, const float *more, const float *bias, size_t n, bool add);
 
     void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
     void (*layer_norm)(float *y, const float *x, const float *w, const float *b, size_t n, float eps);
@@ -75,12 +95,19 @@ struct cpu_kernels {
 /* The best level of this machine that is at most `most`. */
 enum cpu_level cpu_level_usable(enum cpu_level most);
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
-/* "generic", "avx2", "avx512", "avx512bf16"; false: no such name. */
+/* "generic", "avx2", "avx512", "avx512bf16", "amx"; false: no such name. */
 bool cpu_level_by_name(const char *name, enum cpu_level *level);
 
 extern const struct cpu_kernels cpu_kernels_generic;
 #if defined(__x86_64__)
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16;
+/* Products in tiles (kernels_amx.c), for the table of kernels_avx512bf16.c. */
+enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16 };
+void cpu_pack_amx(void *out, const struct packing *p);
+void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t padded);
+void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t);
+void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
+
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16, cpu_kernels_amx;
 #endif
 
 #endif

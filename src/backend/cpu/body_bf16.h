@@ -1,0 +1,91 @@
+/* Products of BF16 vectors; a part of kernels_body.h. */
+#include "backend/cpu/body_bf16_rows.h"
+
+enum { BF16_X_ROWS = 4 };
+
+/* Rows one after the other. */
+static void pack_bf16(void *out, const struct packing *p)
+{
+    for (int i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
+            __m512i values[2];
+            packed_step(values, p, p->x + (size_t)i * p->x_stride, k, false);
+            memcpy((uint16_t *)out + (size_t)i * p->padded + k, values, sizeof(values));
+        }
+}
+
+static void panel_bf16(void *out, const struct weight *w, int64_t row, int n, size_t padded)
+{
+    size_t cols = (size_t)w->cols, size = dtype_size(w->dtype);
+    struct fp8_tables tables = fp8_tables_load();
+    for (int a = 0; a < n; a++) {
+        const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)a) * cols * size;
+        for (size_t k = 0; k < padded; k += CPU_K_STEP) {
+            __m512i values[2];
+            load_bf16_step(values, w->dtype, in + k * size, &tables, cols - k);
+            memcpy((uint16_t *)out + (size_t)a * padded + k, values, sizeof(values));
+        }
+    }
+}
+
+INLINE vf dot_bf16(vf acc, __m512i w, const uint16_t *x)
+{
+    return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)w, (__m512bh)_mm512_loadu_si512(x));
+}
+
+INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+{
+    vf acc[FEW_W_ROWS * MOST_FEW];
+    size_t size = dtype_size(dtype);
+    struct fp8_tables tables = fp8_tables_load();
+    const uint8_t *w[FEW_W_ROWS];
+    few_pointers(w, t, row);
+    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
+        prefetch_lines(w[0] + FEW_W_ROWS * k * size, FEW_W_ROWS * size);
+        __m512i wv[FEW_W_ROWS][2];
+        for (int a = 0; a < FEW_W_ROWS; a++) load_bf16_step(wv[a], dtype, w[a] + k * size, &tables, CPU_K_STEP);
+        for (int b = 0; b < n; b++) {
+            const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
+            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][0], x);
+            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][1], x + 32);
+        }
+    }
+    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
+    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
+}
+
+static void few_bf16(float *out, size_t out_stride, const struct tile *t)
+{
+    switch (t->dtype) {
+    case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_bf16, DTYPE_F8_E4M3) break;
+    default: FEW_INSTANCES(few_rows_bf16, DTYPE_BF16) break;
+    }
+}
+
+INLINE void multiply_rows_bf16(float *out, size_t out_stride, const struct tile *t, int row, int n)
+{
+    vf acc[BF16_X_ROWS * W_ROWS];
+    W_POINTERS(uint8_t, w, t, row);
+    for (int i = 0; i < n * W_ROWS; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += 32) {
+        __m512i wv[W_ROWS];
+        for (int a = 0; a < W_ROWS; a++) wv[a] = _mm512_loadu_si512(w[a] + 2 * k);
+        for (int b = 0; b < n; b++) {
+            const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
+            for (int a = 0; a < W_ROWS; a++) acc[b * W_ROWS + a] = dot_bf16(acc[b * W_ROWS + a], wv[a], x);
+        }
+    }
+    vf sums = lanes_sums(acc, n * W_ROWS);
+    put_sums(out + row, out_stride, sums, W_ROWS, n);
+}
+
+static void multiply_bf16(float *out, size_t out_stride, const struct tile *t)
+{
+    for (int row = 0; row < t->n_w; row += W_ROWS) switch (t->n_x) {
+        case 1: multiply_rows_bf16(out, out_stride, t, row, 1); break;
+        case 2: multiply_rows_bf16(out, out_stride, t, row, 2); break;
+        case 3: multiply_rows_bf16(out, out_stride, t, row, 3); break;
+        default: multiply_rows_bf16(out, out_stride, t, row, 4); break;
+        }
+}

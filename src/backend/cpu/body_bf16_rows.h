@@ -1,0 +1,77 @@
+/* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by products of vectors and of tiles. */
+
+/* BF16 bits of e4m3 magnitudes (spec 2.5), every one exact: subnormals m · 2^-9, then (8 + m) · 2^(e-10); 0x7f is NaN.
+ * In two tables of bytes, because that is what a byte permute looks up. */
+#define SUBNORMALS(F) F(0), F(118 << 7), F(119 << 7), F(119 << 7 | 64), F(120 << 7), F(120 << 7 | 32), F(120 << 7 | 64), F(120 << 7 | 96)
+#define SEVEN(F, b) F(b), F((b) | 16), F((b) | 32), F((b) | 48), F((b) | 64), F((b) | 80), F((b) | 96)
+#define NORMALS(F, e) SEVEN(F, ((e) + 120) << 7), F(((e) + 120) << 7 | 112)
+#define MAGNITUDES(F)                                                                                                  \
+    SUBNORMALS(F), NORMALS(F, 1), NORMALS(F, 2), NORMALS(F, 3), NORMALS(F, 4), NORMALS(F, 5), NORMALS(F, 6),           \
+        NORMALS(F, 7), NORMALS(F, 8), NORMALS(F, 9), NORMALS(F, 10), NORMALS(F, 11), NORMALS(F, 12), NORMALS(F, 13),   \
+        NORMALS(F, 14), SEVEN(F, 135 << 7), F(0x7fc0)
+#define LOW(bits) (uint8_t)((bits)&255)
+#define HIGH(bits) (uint8_t)((bits) >> 8)
+static const uint8_t fp8_low[128] = {MAGNITUDES(LOW)}, fp8_high[128] = {MAGNITUDES(HIGH)};
+
+struct fp8_tables {
+    __m512i low[2], high[2];
+};
+
+INLINE struct fp8_tables fp8_tables_load(void)
+{
+    return (struct fp8_tables){{_mm512_loadu_si512(fp8_low), _mm512_loadu_si512(fp8_low + 64)},
+                               {_mm512_loadu_si512(fp8_high), _mm512_loadu_si512(fp8_high + 64)}};
+}
+
+/* 64 codes → 64 BF16. Unpacking works within quarters, so the first vector has codes 0-7, 16-23, 32-39 and 48-55, the
+ * second the rest; what they are multiplied with lies likewise: in_order_of_codes(). */
+INLINE void fp8_to_bf16(__m512i out[2], const uint8_t *p, const struct fp8_tables *t)
+{
+    __m512i codes = _mm512_loadu_si512(p);
+    __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
+    high = _mm512_ternarylogic_epi64(high, codes, _mm512_set1_epi8((char)0x80), 0xf8); /* high | (codes & 0x80) */
+    out[0] = _mm512_unpacklo_epi8(low, high);
+    out[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+INLINE void in_order_of_codes(__m512i v[2])
+{
+    __m512i first = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
+    v[1] = _mm512_shuffle_i32x4(v[0], v[1], 0xdd), v[0] = first;
+}
+
+/* 64 weights from column k on, of which n < 64 may be there only; zeros after them. */
+INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, const struct fp8_tables *t, size_t n)
+{
+    uint8_t tail[2 * CPU_K_STEP] = {0};
+    if (n < CPU_K_STEP) p = memcpy(tail, p, n * dtype_size(dtype));
+    if (dtype == DTYPE_F8_E4M3) fp8_to_bf16(out, p, t);
+    else out[0] = _mm512_loadu_si512(p), out[1] = _mm512_loadu_si512(p + 64);
+}
+
+/* 16 floats of a row from column k on, zeros after its end. */
+INLINE __m512 row_floats(const float *x, size_t k, size_t width)
+{
+    if (k + 16 <= width) return _mm512_loadu_ps(x + k);
+    return k >= width ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps((__mmask16)((1u << (width - k)) - 1), x + k);
+}
+
+/* 32 columns of a row from k on, times their scale, as BF16. `low`: what the nearest BF16 leave. */
+INLINE __m512i packed_half(const struct packing *p, const float *x, size_t k, __m512 factor, bool low)
+{
+    __m512 a = _mm512_mul_ps(row_floats(x, k, p->width), factor), b = _mm512_mul_ps(row_floats(x, k + 16, p->width), factor);
+    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+    if (!low) return high;
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
+    a = _mm512_sub_ps(a, (__m512)_mm512_slli_epi32(first, 16)), b = _mm512_sub_ps(b, (__m512)_mm512_slli_epi32(second, 16));
+    return (__m512i)_mm512_cvtne2ps_pbh(b, a);
+}
+
+/* The same for 64 columns, in the order of the weights. */
+INLINE void packed_step(__m512i out[2], const struct packing *p, const float *x, size_t k, bool low)
+{
+    __m512 factor = _mm512_set1_ps(p->scale ? p->scale[k / FP8_BLOCK] : 1);
+    out[0] = packed_half(p, x, k, factor, low), out[1] = packed_half(p, x, k + 32, factor, low);
+    if (p->scale) in_order_of_codes(out);
+}

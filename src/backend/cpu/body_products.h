@@ -1,0 +1,276 @@
+/* Packing and products in float32; a part of kernels_body.h. */
+
+/* ---- weights as float32 ---- */
+
+#if LANES == 4
+INLINE vf halves_to_floats(const uint8_t *bits)
+{
+    float f[LANES];
+    weight_floats(f, bits, DTYPE_F16, LANES);
+    return load(f);
+}
+#elif LANES == 8
+INLINE vf halves_to_floats(const uint8_t *bits)
+{
+    return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)bits));
+}
+#else
+INLINE vf halves_to_floats(const uint8_t *bits)
+{
+    return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)bits));
+}
+#endif
+
+/* Two vectors of e4m3 codes as float32 times 2^-8: their bits moved into a half's fields, subnormals included. What they
+ * are multiplied with carries the unit, 2^8. The NaN codes come out as 480 · 2^-8: see has_nan(). */
+enum { FP8_UNIT = 256 };
+
+INLINE void load_fp8_pair(vf out[2], const uint8_t *codes)
+{
+#if LANES == 16
+    __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)codes));
+    __m512i half = _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16((short)0xbf80));
+    out[0] = (vf)_mm512_cvtph_ps(_mm512_castsi512_si256(half));
+    out[1] = (vf)_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1));
+#elif LANES == 8
+    __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)codes));
+    __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbf80));
+    out[0] = (vf)_mm256_cvtph_ps(_mm256_castsi256_si128(half));
+    out[1] = (vf)_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1));
+#else
+    float f[2 * LANES];
+    weight_floats(f, codes, DTYPE_F8_E4M3, 2 * LANES);
+    out[0] = load(f) * (1.0f / FP8_UNIT), out[1] = load(f + LANES) * (1.0f / FP8_UNIT);
+#endif
+}
+
+INLINE void load_weight_pair(vf out[2], enum dtype dtype, const uint8_t *p)
+{
+    switch (dtype) {
+    case DTYPE_F8_E4M3: load_fp8_pair(out, p); break;
+    case DTYPE_BF16: out[0] = load_bf16(p), out[1] = load_bf16(p + 2 * LANES); break;
+    case DTYPE_F16: out[0] = halves_to_floats(p), out[1] = halves_to_floats(p + 2 * LANES); break;
+    default: memcpy(out, p, 2 * sizeof(vf)); break;
+    }
+}
+
+enum { STEP = 2 * LANES };
+
+/* The largest magnitudes of CPU_K_STEP codes, lane by lane, joined to `most`. */
+typedef uint8_t magnitudes __attribute__((vector_size(4 * LANES)));
+
+INLINE magnitudes larger_magnitudes(magnitudes most, const uint8_t *codes)
+{
+    for (size_t i = 0; i < CPU_K_STEP; i += sizeof(most)) {
+        magnitudes code;
+        memcpy(&code, codes + i, sizeof(code));
+        code &= 0x7f;
+#if LANES == 16
+        most = (magnitudes)_mm512_max_epu8((__m512i)most, (__m512i)code);
+#elif LANES == 8
+        most = (magnitudes)_mm256_max_epu8((__m256i)most, (__m256i)code);
+#else
+        magnitudes larger = (magnitudes)(code > most);
+        most = (code & larger) | (most & ~larger);
+#endif
+    }
+    return most;
+}
+
+INLINE bool has_nan(magnitudes most)
+{
+    bool found = false;
+    for (size_t i = 0; i < sizeof(most); i++) found |= most[i] == 0x7f;
+    return found;
+}
+
+/* n codes as float32 times `unit` / FP8_UNIT, without scales. */
+static void fp8_floats(float *out, const uint8_t *codes, size_t n, float unit)
+{
+    for (size_t k = 0; k < n; k += STEP) {
+        uint8_t tail[STEP] = {0};
+        float all[STEP];
+        vf values[2];
+        size_t count = n - k < STEP ? n - k : STEP;
+        float *to = count < STEP ? all : out + k;
+        load_fp8_pair(values, count < STEP ? memcpy(tail, codes + k, count) : codes + k);
+        store(to, values[0] * unit), store(to + LANES, values[1] * unit);
+        if (to == all) memcpy(out + k, all, count * sizeof(float));
+    }
+    for (size_t k = 0; k < n; k++)
+        if ((codes[k] & 0x7f) == 0x7f) out[k] = NAN;
+}
+
+static void decode(float *out, const struct weight *w, int64_t row)
+{
+    size_t n = (size_t)w->cols, blocks = (n + FP8_BLOCK - 1) / FP8_BLOCK;
+    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype);
+    if (w->dtype != DTYPE_F8_E4M3) {
+        weight_floats(out, in, w->dtype, n);
+        return;
+    }
+    fp8_floats(out, in, n, FP8_UNIT);
+    const float *scale = w->scale + (size_t)(row / FP8_BLOCK) * blocks;
+    for (size_t k = 0; k < n; k++) out[k] *= scale[k / FP8_BLOCK];
+}
+
+/* ---- packing ---- */
+
+static void to_bf16(uint16_t *out, const float *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = nearest_bf16(in[i]);
+}
+
+/* Rows one after the other. */
+static void pack_f32(void *out, const struct packing *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        const float *x = p->x + (size_t)i * p->x_stride;
+        float *to = (float *)out + (size_t)i * p->padded;
+        for (size_t k = 0; k < p->width; k += FP8_BLOCK) {
+            size_t n = p->width - k < FP8_BLOCK ? p->width - k : FP8_BLOCK, j = 0;
+            float factor = p->scale ? p->scale[k / FP8_BLOCK] * FP8_UNIT : 1;
+            for (; j + LANES <= n; j += LANES) store(to + k + j, load(x + k + j) * factor);
+            for (; j < n; j++) to[k + j] = x[k + j] * factor;
+        }
+        memset(to + p->width, 0, (p->padded - p->width) * sizeof(float));
+    }
+}
+
+static void panel_f32(void *out, const struct weight *w, int64_t row, int n, size_t padded)
+{
+    size_t cols = (size_t)w->cols, size = dtype_size(w->dtype);
+    for (int a = 0; a < n; a++) {
+        const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)a) * cols * size;
+        float *to = (float *)out + (size_t)a * padded;
+        if (w->dtype == DTYPE_F8_E4M3) fp8_floats(to, in, cols, 1);
+        else weight_floats(to, in, w->dtype, cols);
+        memset(to + cols, 0, (padded - cols) * sizeof(float));
+    }
+}
+
+/* ---- products ---- */
+
+/* Bytes from what is read now to what is asked for now. Weights in place are one stream, whatever the tile. */
+enum { AHEAD = 2048 };
+
+INLINE void prefetch_lines(const uint8_t *p, size_t lines)
+{
+    for (size_t i = 0; i < lines; i++) __builtin_prefetch(p + AHEAD + 64 * i);
+}
+
+/* Sums [n][rows] to their places. */
+INLINE void put_sums(float *out, size_t out_stride, vf sums, size_t rows, int n)
+{
+    float all[LANES];
+    store(all, sums);
+    for (int b = 0; b < n; b++) memcpy(out + (size_t)b * out_stride, all + (size_t)b * rows, rows * sizeof(float));
+}
+
+enum { MOST_FEW = LANES == 16 ? 8 : 4, W_ROWS = 4, F32_X_ROWS = LANES == 16 ? 4 : 3, FEW_W_ROWS = LANES == 4 ? 1 : 2 };
+
+/* FEW_W_ROWS weight rows in place (the last one twice where there are fewer). */
+INLINE void few_pointers(const uint8_t *w[FEW_W_ROWS], const struct tile *t, int row)
+{
+    for (int a = 0; a < FEW_W_ROWS; a++) w[a] = t->w + (size_t)(row + a < t->n_w ? row + a : t->n_w - 1) * t->w_stride;
+}
+
+INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+{
+    vf acc[FEW_W_ROWS * MOST_FEW];
+    magnitudes most[FEW_W_ROWS];
+    size_t size = dtype_size(dtype);
+    bool fp8 = dtype == DTYPE_F8_E4M3;
+    const uint8_t *w[FEW_W_ROWS];
+    few_pointers(w, t, row);
+    for (int a = 0; a < FEW_W_ROWS; a++) most[a] = (magnitudes){0};
+    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
+        prefetch_lines(w[0] + FEW_W_ROWS * k * size, FEW_W_ROWS * size);
+        for (int a = 0; fp8 && a < FEW_W_ROWS; a++) most[a] = larger_magnitudes(most[a], w[a] + k);
+        for (size_t u = k; u < k + CPU_K_STEP; u += STEP) {
+            vf wv[FEW_W_ROWS][2];
+            for (int a = 0; a < FEW_W_ROWS; a++) load_weight_pair(wv[a], dtype, w[a] + u * size);
+            for (int b = 0; b < n; b++) {
+                const float *x = (const float *)t->x + (size_t)b * t->k + u;
+                vf x0 = load(x), x1 = load(x + LANES);
+                for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] += wv[a][0] * x0;
+                for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] += wv[a][1] * x1;
+            }
+        }
+    }
+    for (int a = 0; fp8 && a < FEW_W_ROWS; a++)
+        for (int b = 0; has_nan(most[a]) && b < n; b++) acc[b * FEW_W_ROWS + a] = splat(NAN);
+    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
+    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
+}
+
+/* One instance a number of rows, so that the sums stay in registers. */
+#define FEW_INSTANCES(body, dtype)                                                                                     \
+    for (int row = 0; row < t->n_w; row += FEW_W_ROWS) switch (t->n_x) {                                               \
+        case 1: body(out, out_stride, t, row, dtype, 1); break;                                                        \
+        case 2: body(out, out_stride, t, row, dtype, 2); break;                                                        \
+        case 3: body(out, out_stride, t, row, dtype, 3); break;                                                        \
+        case 4: body(out, out_stride, t, row, dtype, 4); break;                                                        \
+        case 5: body(out, out_stride, t, row, dtype, MOST_FEW < 5 ? 1 : 5); break;                                     \
+        case 6: body(out, out_stride, t, row, dtype, MOST_FEW < 6 ? 1 : 6); break;                                     \
+        case 7: body(out, out_stride, t, row, dtype, MOST_FEW < 7 ? 1 : 7); break;                                     \
+        default: body(out, out_stride, t, row, dtype, MOST_FEW); break;                                                \
+        }
+
+static void few_f32(float *out, size_t out_stride, const struct tile *t)
+{
+    switch (t->dtype) {
+    case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_f32, DTYPE_F8_E4M3) break;
+    case DTYPE_BF16: FEW_INSTANCES(few_rows_f32, DTYPE_BF16) break;
+    case DTYPE_F16: FEW_INSTANCES(few_rows_f32, DTYPE_F16) break;
+    default: FEW_INSTANCES(few_rows_f32, DTYPE_F32) break;
+    }
+}
+
+/* Weight rows row .. row+3 (the last one again where there are fewer). */
+#define W_POINTERS(type, w, t, row)                                                                                    \
+    const type *w[W_ROWS];                                                                                             \
+    for (int a = 0; a < W_ROWS; a++)                                                                                   \
+        w[a] = (const type *)(const void *)((t)->w + (size_t)((row) + a < (t)->n_w ? (row) + a : (t)->n_w - 1) * (t)->w_stride)
+
+INLINE void multiply_rows_f32(float *out, size_t out_stride, const struct tile *t, int row, int n)
+{
+    vf acc[F32_X_ROWS * W_ROWS];
+    W_POINTERS(float, w, t, row);
+    for (int i = 0; i < n * W_ROWS; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += LANES) {
+        vf wv[W_ROWS];
+        for (int a = 0; a < W_ROWS; a++) wv[a] = load(w[a] + k);
+        for (int b = 0; b < n; b++) {
+            vf xv = load((const float *)t->x + (size_t)b * t->k + k);
+            for (int a = 0; a < W_ROWS; a++) acc[b * W_ROWS + a] += wv[a] * xv;
+        }
+    }
+    enum { AT_ONCE = LANES / W_ROWS };
+    for (int b = 0; b < n; b += AT_ONCE) {
+        int count = n - b < AT_ONCE ? n - b : AT_ONCE;
+        vf sums = lanes_sums(acc + b * W_ROWS, count * W_ROWS);
+        put_sums(out + (size_t)b * out_stride + row, out_stride, sums, W_ROWS, count);
+    }
+}
+
+static void multiply_f32(float *out, size_t out_stride, const struct tile *t)
+{
+    for (int row = 0; row < t->n_w; row += W_ROWS) switch (t->n_x) {
+        case 1: multiply_rows_f32(out, out_stride, t, row, 1); break;
+        case 2: multiply_rows_f32(out, out_stride, t, row, 2); break;
+        case 3: multiply_rows_f32(out, out_stride, t, row, 3); break;
+        default: multiply_rows_f32(out, out_stride, t, row, F32_X_ROWS); break;
+        }
+}
+
+static void join(float *y, const float *sums, const float *more, const float *bias, size_t n, bool add)
+{
+    for (size_t i = 0; i < n; i++) {
+        float value = sums[i];
+        if (more) value += more[i];
+        if (bias) value += bias[i];
+        y[i] = add ? y[i] + value : value;
+    }
+}

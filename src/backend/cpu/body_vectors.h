@@ -1,0 +1,106 @@
+/* Vectors of LANES floats and their sums; a part of kernels_body.h. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/convert.h"
+#include "backend/cpu/kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
+typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
+
+INLINE vf splat(float x)
+{
+    return x - (vf){0};
+}
+
+INLINE vf load(const float *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+INLINE void store(float *p, vf v)
+{
+    memcpy(p, &v, sizeof(v));
+}
+
+INLINE vf load_bf16(const uint8_t *p)
+{
+    vh bits;
+    memcpy(&bits, p, sizeof(bits));
+    return (vf)(__builtin_convertvector(bits, vu) << 16);
+}
+
+/* Lanes are added in halves, then quarters …: one order for every caller. */
+INLINE float lanes_sum(vf v)
+{
+    float half[LANES];
+    memcpy(half, &v, sizeof(v));
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) half[i] += half[i + width];
+    return half[0];
+}
+
+/* Sums of the lanes of several vectors, side by side: halves of two vectors are added in one step, then quarters of four
+ * …, in lanes_sum()'s order. The first `count` lanes are the sums; v is used up. */
+#if LANES == 16
+#define HALVES(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23), \
+                     __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
+#define FOURS(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27), \
+                    __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+#define TWOS(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29), \
+                   __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31)
+#define ONES(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), \
+                   __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+#elif LANES == 8
+#define FOURS(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11), __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+#define TWOS(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13), __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15)
+#define ONES(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14), __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#else
+#define TWOS(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7)
+#define ONES(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6), __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#endif
+
+INLINE vf added(vf low, vf high)
+{
+    return low + high;
+}
+
+#define PAIR_UP(step)                                                                                                  \
+    for (int i = 0; 2 * i < count; i++) v[i] = added(step(v[2 * i], v[2 * i + 1 < count ? 2 * i + 1 : 2 * i]));        \
+    count = (count + 1) / 2;
+
+INLINE vf lanes_sums(vf *v, int count)
+{
+#if LANES == 16
+    PAIR_UP(HALVES)
+#endif
+#if LANES >= 8
+    PAIR_UP(FOURS)
+#endif
+    PAIR_UP(TWOS)
+    PAIR_UP(ONES)
+    return v[0];
+}
+
+INLINE float lanes_max(vf v)
+{
+    float m = v[0];
+    for (int i = 1; i < LANES; i++) m = v[i] > m ? v[i] : m;
+    return m;
+}
+
+INLINE vf max_of(vf a, vf b)
+{
+    vi larger = a > b;
+    return (vf)(((vi)a & larger) | ((vi)b & ~larger));
+}
