@@ -99,6 +99,8 @@ typedef struct {
     int max_images;      /* pictures of one request; 0: 16 */
     uint64_t max_pixels; /* of the largest picture, where that is to be more than the 4,194,304 that a card has room for by default */
     bool shared;         /* a server: the KV pool is at least 8,192 tokens where kv_tokens is 0 */
+    const char *quantize; /* the decoder's matrices while loading: "fp8" or "int4" (docs/quantization.md); NULL or "none": as stored */
+    int group_size;       /* of int4: 32, 64 or 128; 0: 128 */
     /* of a card; NULL or "auto": what the plan needs (docs/memory.md) */
     const char *kv_cache_dtype; /* "bf16" or "fp8" */
     const char *head;           /* "bf16" or "8bit" */
@@ -146,13 +148,13 @@ typedef struct {
     const char *name;   /* "weights", "KV cache", … */
     const char *device; /* "file", "host", "cuda:0" */
     uint64_t bytes;
-    const char *life;   /* "always", "vision", "prefill" */
+    const char *life;   /* "always", "vision", "prefill", "loading" */
 } ey_plan_item;
 
 /* What the engine's memory is spent on: rows that live as long as the engine, their number in *n. */
 const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n);
 
-enum { EY_PLAN_ITEMS = 16, EY_PLAN_CHANGES = 16, EY_PLAN_CHOICES = 8 };
+enum { EY_PLAN_ITEMS = 20, EY_PLAN_CHANGES = 16, EY_PLAN_CHOICES = 8 };
 
 struct ey_plan {
     char directory[4096];      /* where the checkpoint was found */

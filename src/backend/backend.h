@@ -147,7 +147,8 @@ struct backend_ops {
     size_t (*weight_bytes)(const struct backend *be, const struct weight *w, enum placement placement);
     /* All that place(), alloc() and reserve() will take, at once; NULL: each takes its own. */
     bool (*open_arena)(struct backend *be, uint64_t bytes, ey_err *e);
-    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which outlives the backend. */
+    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which outlives the backend. One that was made by a recipe is
+     * not there any more when a backend with weight_bytes() of its own returns. */
     bool (*place)(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
     /* Weights placed as streamed from here on belong together; the place of a group has `bytes`, the largest group's. NULL: nothing streams. */
     bool (*open_group)(struct backend *be, size_t bytes, ey_err *e);

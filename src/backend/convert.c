@@ -58,3 +58,44 @@ void weight_floats(float *out, const void *in, enum dtype dtype, size_t n)
     default: memcpy(out, in, n * sizeof(float)); break; /* F32; others are refused when weights are bound */
     }
 }
+
+static void scale_blocks(float *out, const struct weight *w, int64_t row, int64_t first, size_t n)
+{
+    const float *scale = w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    for (size_t i = 0; i < n; i++) out[i] *= scale[(first + (int64_t)i) / FP8_BLOCK];
+}
+
+uint16_t weight_group_scale(const struct weight *w, int64_t row, int64_t group)
+{
+    uint16_t bits;
+    memcpy(&bits, (const uint16_t *)w->group_scale + row * weight_groups(w) + group, sizeof(bits));
+    return bits;
+}
+
+int weight_group_zero(const struct weight *w, int64_t row, int64_t group)
+{
+    uint32_t word;
+    memcpy(&word, (const uint32_t *)w->group_zero + row / 8 * weight_groups(w) + group, sizeof(word));
+    return (int)(word >> (row % 8 * 4) & 15);
+}
+
+static void decode_int4(float *out, const struct weight *w, int64_t row, int64_t first, size_t n)
+{
+    const uint8_t *codes = (const uint8_t *)w->data + row * (w->cols / 2);
+    for (int64_t col = first, end = first + (int64_t)n; col < end;) {
+        const int64_t group = col / w->group, border = (group + 1) * w->group;
+        const float scale = bf16_float(weight_group_scale(w, row, group));
+        const int zero = weight_group_zero(w, row, group);
+        for (; col < border && col < end; col++) *out++ = (float)((codes[col / 2] >> (col % 2 * 4) & 15) - zero) * scale;
+    }
+}
+
+void weight_values(float *out, const struct weight *w, int64_t row, int64_t first, size_t n)
+{
+    if (w->dtype == DTYPE_INT4) {
+        decode_int4(out, w, row, first, n);
+        return;
+    }
+    weight_floats(out, (const uint8_t *)w->data + (size_t)(row * w->cols + first) * dtype_size(w->dtype), w->dtype, n);
+    if (w->scale) scale_blocks(out, w, row, first, n);
+}

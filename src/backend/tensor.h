@@ -20,14 +20,17 @@ enum dtype {
     DTYPE_I8,
     DTYPE_U8,
     DTYPE_BOOL,
+    DTYPE_INT4, /* two to a byte, the first in the low half. No file names it: it lies there as I32 words of eight */
 };
 
-/* Bytes of one element; 0 for DTYPE_NONE. */
+/* Bytes of one element; 0 for DTYPE_NONE and DTYPE_INT4. */
 static inline size_t dtype_size(enum dtype d)
 {
-    static const uint8_t size[] = {0, 8, 4, 2, 2, 1, 1, 8, 4, 2, 1, 1, 1};
+    static const uint8_t size[] = {0, 8, 4, 2, 2, 1, 1, 8, 4, 2, 1, 1, 1, 0};
     return (size_t)d < sizeof(size) ? size[d] : 0;
 }
+
+struct weight_recipe;
 
 /* A weight matrix [rows, cols], row-major, used as y = x · Wᵀ; a vector is [1, cols]. Data may lie at any
  * address (files give no alignment): read it with memcpy or unaligned loads. */
@@ -36,10 +39,33 @@ struct weight {
     enum dtype dtype;
     int64_t rows, cols;
     const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] multipliers; int8: [rows]; NULL otherwise */
+    /* int4: value = (code - zero) · multiplier, both of the code's group of columns (docs/quantization.md); at any address, as files have them */
+    int group;               /* columns of a group: 32, 64 or 128, which divides cols; 0 otherwise */
+    const void *group_scale; /* BF16 [rows, cols/group] */
+    const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of [ceil(rows/8), cols/group] */
     bool packed;        /* lies in an order of the backend's own */
     int streamed;       /* 0: always there; otherwise a number of the backend's: it comes to the device when it is needed */
+    /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it becomes, and data has no meaning but that it is there */
+    const struct weight_recipe *recipe;
+};
+
+/* What a matrix is quantised from while it is loaded. */
+struct weight_recipe {
+    struct weight stored;
+    const float *importance; /* [cols] what an error in a column counts, squared; NULL: all the same */
 };
 
 enum { FP8_BLOCK = 128 };
+
+static inline int64_t weight_groups(const struct weight *w)
+{
+    return w->cols / w->group;
+}
+
+/* Bytes of one row's elements. */
+static inline size_t weight_row_bytes(const struct weight *w)
+{
+    return w->dtype == DTYPE_INT4 ? (size_t)w->cols / 2 : (size_t)w->cols * dtype_size(w->dtype);
+}
 
 #endif

@@ -57,6 +57,12 @@ void file_map_close(struct file_map *map)
     *map = (struct file_map){0};
 }
 
+void file_map_forget(const void *data, size_t size)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + size) / page * page;
+    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
 /* Grows *data so that at least one more block fits, never beyond max + 2. */
 static bool grow(char **data, size_t size, size_t *capacity, size_t max)
 {

@@ -24,6 +24,7 @@ bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_e
     engine->max_num_batched_tokens = (int)o->max_num_batched_tokens;
     engine->max_pixels = o->max_pixels == MAX_PIXELS_NATIVE ? UINT64_MAX : (uint64_t)o->max_pixels;
     engine->kv_cache_dtype = kv_dtype_of(o->kv_cache_dtype), engine->head = o->head, engine->vision_weights = o->vision_weights;
+    engine->quantize = o->quantize, engine->group_size = (int)o->group_size;
     engine->gpu_memory_utilization = isnan(share) ? 0 : share, engine->gpu_memory = (uint64_t)o->gpu_memory;
     engine->enforce_eager = o->enforce_eager;
     engine->vram = (uint64_t)o->vram, engine->vram_used = (uint64_t)o->vram_used, engine->sm_count = (int)o->sm_count;

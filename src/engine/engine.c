@@ -146,7 +146,7 @@ static bool load(ey_engine *engine, ey_err *e)
     const struct weight head = engine->model.head, norm = engine->model.final_norm; /* in the file */
     const struct backend_ops *op = engine->be->ops;
     choose_tower(engine);
-    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, engine->tower.be, &where, e) ||
+    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, engine->tower.be, &where, engine->pool, e) ||
         !engine_buffers_open(engine, e) || !record_steps(engine, e))
         return false;
     if (where.head == PLACE_EIGHT_BIT) keep_exact_head(engine, &head, &norm);
@@ -257,7 +257,7 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .kv_tokens = engine->kv.shape.n_blocks * KV_BLOCK,
         .max_num_seqs = engine->max_num_seqs,
         .vocabulary = engine->model.text.vocabulary,
-        .weight_bytes = engine->model.weight_bytes,
+        .weight_bytes = engine->model.weight_bytes + engine->model.made_bytes,
         .kv_bytes = engine->plan.bytes[PLAN_KV],
         .workspace_bytes = workspace_bytes(&engine->plan),
         .load_seconds = engine->load_seconds,

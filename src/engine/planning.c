@@ -6,6 +6,7 @@
 #include "base/system.h"
 #include "engine/engine_internal.h"
 #include "engine/pictures.h"
+#include "models/shrink.h"
 
 enum { DEFAULT_QUEUED = 64, MIB = 1 << 20 };
 
@@ -47,6 +48,38 @@ static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_
         .device_bytes = o->gpu_memory,
     };
     return read_levers(&out->levers, o, e);
+}
+
+/* ---- smaller weights ---- */
+
+static bool read_shrink(struct shrink_choice *out, const ey_engine_options *o, ey_err *e)
+{
+    const char *to = o->quantize ? o->quantize : "none";
+    *out = (struct shrink_choice){DTYPE_NONE, o->group_size ? o->group_size : INT4_GROUP};
+    if (strcmp(to, "fp8") == 0) out->to = DTYPE_F8_E4M3;
+    else if (strcmp(to, "int4") == 0) out->to = DTYPE_INT4;
+    else if (strcmp(to, "none") != 0) return ey_fail(e, EY_BAD_REQUEST, "--quantize %.40s: use fp8 or int4", to);
+    if (o->group_size && out->to != DTYPE_INT4) return ey_fail(e, EY_BAD_REQUEST, "--group-size is of --quantize int4");
+    return out->group == 32 || out->group == 64 || out->group == 128 || ey_fail(e, EY_BAD_REQUEST, "--group-size %d: use 32, 64 or 128", out->group);
+}
+
+static void tell_kept(const struct shrink_report *r, const ey_engine_options *o)
+{
+    char text[640];
+    if (!r->n_kept || !o->notice) return;
+    snprintf(text, sizeof(text), "%d matrices would lose too much in four bits and stay as they are: %s", r->n_kept, r->kept);
+    o->notice(o->notice_user, text);
+}
+
+static bool shrink(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    struct shrink_choice choice;
+    struct shrink_report report;
+    if (!read_shrink(&choice, o, e)) return false;
+    if (choice.to == DTYPE_INT4 && strcmp(engine->be->ops->name, "ref") != 0) return ey_fail(e, EY_BAD_REQUEST, "--quantize int4 runs with --device ref only");
+    if (!model_shrink(&engine->model, &choice, &report, engine->pool, e)) return false;
+    tell_kept(&report, o);
+    return true;
 }
 
 /* ---- the device ---- */
@@ -136,7 +169,7 @@ bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct plan_limits limits;
     struct plan *p = &engine->plan;
-    if (!learn_facts(engine, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
+    if (!learn_facts(engine, e) || !shrink(engine, o, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
     engine->n_plan_items = plan_items(p, engine->plan_item);
     tell_plan(engine, o);
     engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
@@ -219,7 +252,7 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
 {
     const struct plan *p = &engine->plan;
     struct plan_limits limits;
-    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_HOST] + p->bytes[PLAN_TOWER] + p->bytes[PLAN_TOWER_SCRATCH];
+    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_MADE] + p->bytes[PLAN_HOST] + p->bytes[PLAN_TOWER] + p->bytes[PLAN_TOWER_SCRATCH];
     if (!read_limits(&limits, o, e)) return false;
     if (!p->fits) return p->facts->card ? refuse_card(engine, &limits, e) : refuse_host(engine, &limits, e);
     return !p->facts->card || host <= memory_available() ||

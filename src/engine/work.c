@@ -3,6 +3,7 @@
 
 static double stored_bytes(const struct weight *w)
 {
+    if (w->dtype == DTYPE_INT4) return (double)w->rows * (double)w->cols * (0.5 + 2.0 / w->group);
     double scales = w->scale ? (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : 0;
     return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) + 4 * scales;
 }

@@ -1,7 +1,11 @@
 /* Which family a checkpoint belongs to, and the parts of a model's life that all families share. */
 #include "models/model.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/file.h"
+#include "quantize/quantize.h"
 
 static const struct family *const families[] = {&family_qwen3vl};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
@@ -138,11 +142,52 @@ static bool place_tower(struct model *model, struct backend *be, enum placement 
     return ok && (!group || be->ops->open_group(be, group, e)) && place_merger(be, &v->merger, placement, e);
 }
 
-bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, ey_err *e)
+/* ---- quantised while loading ---- */
+
+struct maker {
+    struct model *model;
+    struct backend *be;
+    struct pool *pool;
+    void *staging; /* [largest_made]; NULL: the backend uses what it is given where it is */
+};
+
+static bool make_one(const struct maker *m, struct weight *w, int layer, ey_err *e)
+{
+    const struct weight_recipe *recipe = w->recipe;
+    struct weight made;
+    void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
+    if (!memory) return ey_fail_memory(e, "quantised weights", quantized_bytes(w));
+    if (!quantize_weight(&made, memory, w, m->pool)) return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantised", layer);
+    file_map_forget(recipe->stored.data, (size_t)recipe->stored.rows * weight_row_bytes(&recipe->stored));
+    made.recipe = recipe;
+    bool ok = m->be->ops->place(m->be, w, &made, PLACE_RESIDENT, e);
+    w->recipe = NULL;
+    return ok;
+}
+
+static bool place_layer(const struct maker *m, int layer, ey_err *e)
+{
+    struct weight *w = (struct weight *)&m->model->layers[layer];
+    for (size_t i = 0; i < sizeof(struct decoder_layer) / sizeof(struct weight); i++)
+        if (w[i].data && !(w[i].recipe ? make_one(m, &w[i], layer, e) : m->be->ops->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e))) return false;
+    return true;
+}
+
+static bool place_layers(struct model *model, struct backend *be, struct pool *pool, ey_err *e)
+{
+    struct maker m = {model, be, pool, NULL};
+    bool ok = true, copies = be->ops->weight_bytes(be, &model->final_norm, PLACE_RESIDENT) > 0;
+    if (copies && model->largest_made && !(m.staging = aligned_alloc(64, model->largest_made)))
+        return ey_fail_memory(e, "weights on their way", model->largest_made);
+    for (int i = 0; ok && i < model->text.n_layers; i++) ok = place_layer(&m, i, e);
+    free(m.staging);
+    return ok;
+}
+
+bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, struct pool *pool, ey_err *e)
 {
     bool tied = model->head.data == model->embed.data && where->embed == where->head;
     bool ok = PLACE(be, model->embed, where->embed, e) && (tied || PLACE(be, model->head, where->head, e)) && PLACE(be, model->final_norm, PLACE_RESIDENT, e);
     if (tied) model->head = model->embed;
-    for (int i = 0; ok && i < model->text.n_layers; i++) ok = PLACE(be, model->layers[i], PLACE_RESIDENT, e);
-    return ok && (!model->vision.depth || place_tower(model, tower, where->vision, e));
+    return ok && place_layers(model, be, pool, e) && (!model->vision.depth || place_tower(model, tower, where->vision, e));
 }

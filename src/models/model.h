@@ -41,8 +41,10 @@ struct model {
     int eos[EY_MAX_EOS], n_eos;
     int64_t image_token; /* config.json's id of the picture's pad; -1: it names none */
     ey_sampling sampling; /* what generation_config.json recommends */
-    uint64_t weight_bytes; /* of all bound tensors, as stored */
-    struct arena arena;    /* layers, blocks, scales, rope tables */
+    uint64_t weight_bytes; /* of all bound tensors, as stored; not those that are quantised while loading (shrink.h) */
+    uint64_t made_bytes;   /* of what those become */
+    size_t largest_made;   /* the largest of them */
+    struct arena arena;    /* layers, blocks, scales, rope tables, recipes, and what was made of those for backends in host memory */
 };
 
 /* Reads what model this is and fills it by its family. An architecture that no family knows is an error that
@@ -53,8 +55,9 @@ void model_close(struct model *model);
 struct placements {
     enum placement embed, head, vision;
 };
-/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `be` all else; usually they are one. */
-bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, ey_err *e);
+/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `be` all else; usually they are one. What is to be quantised
+ * is, by the threads of `pool`: in memory of the model's where the backend uses it there, else by way of one buffer. */
+bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, struct pool *pool, ey_err *e);
 /* Device bytes of the largest group of a streamed tower. */
 size_t model_group_bytes(const struct model *model, const struct backend *be);
 bool model_is_eos(const struct model *model, int id);

@@ -183,6 +183,7 @@ static const struct {
     [PLAN_LOGITS] = {"logits", "always", ON_DEVICE, true, true},
     [PLAN_SCRATCH] = {"kernels' scratch", "always", ON_DEVICE, true, true},
     [PLAN_RING] = {"upload ring, pinned", "always", ON_HOST, false, true},
+    [PLAN_MADE] = {"quantised weights", "always", ON_HOST, true, true},
     [PLAN_HOST] = {"pixels, sampling, tables", "always", ON_HOST, true, true},
     [PLAN_TOWER] = {"vision workspace", "vision", ON_HOST, false, true},
     [PLAN_TOWER_SCRATCH] = {"scratch of vision kernels", "vision", ON_HOST, false, true},
@@ -192,6 +193,7 @@ static const struct {
 static bool has_row(const struct plan *p, int row)
 {
     if (row == PLAN_TOWER || row == PLAN_TOWER_SCRATCH) return plan_tower_beside(p);
+    if (row == PLAN_MADE) return p->bytes[row] > 0;
     if (row == PLAN_VISION && plan_tower_beside(p)) return false;
     return p->facts->card ? rows[row].on_card : rows[row].on_host;
 }
@@ -208,6 +210,7 @@ void plan_size(struct plan *p, const struct plan_question *q)
     choose_backend_limits(p, m);
     uint64_t prefill = step_bytes(q, p->max_rows), vision = plan_tower_beside(p) ? 0 : tower_bytes(p, q->be, &m->vision);
     p->bytes[PLAN_WEIGHTS] = m->weight_bytes;
+    p->bytes[PLAN_MADE] = p->facts->card ? m->largest_made : m->made_bytes;
     p->bytes[PLAN_KV] = q->be->ops->kv_bytes(q->be, &p->kv);
     p->bytes[PLAN_IMAGES] = (uint64_t)(1 + m->vision.n_deepstack) * (uint64_t)p->feature_rows * (uint64_t)m->text.hidden *
                             q->be->ops->element_size[ELEMENT_FEATURE];
@@ -246,6 +249,7 @@ static ey_plan_item item_of(const struct plan *p, int row)
 {
     const char *device = rows[row].place == IN_FILE ? "file" : rows[row].place == ON_HOST || !p->facts->card ? "host" : p->facts->name;
     if (row == PLAN_SHARED && plan_tower_beside(p)) return (ey_plan_item){"prefill workspace", device, p->bytes[row], "prefill"};
+    if (row == PLAN_MADE && p->facts->card) return (ey_plan_item){"weight on its way, quantised", device, p->bytes[row], "loading"};
     return (ey_plan_item){rows[row].name, device, p->bytes[row], rows[row].life};
 }
 

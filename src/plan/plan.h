@@ -44,6 +44,7 @@ enum plan_row {
     PLAN_LOGITS,
     PLAN_SCRATCH,  /* the kernels' own */
     PLAN_RING,     /* pinned memory that weights go to a card through */
+    PLAN_MADE,     /* weights that are quantised while loading; with a card, the one that is on its way */
     PLAN_HOST,     /* pixels, sampling, tables */
     PLAN_TOWER,    /* beside a card: workspace of a tower on the CPU */
     PLAN_TOWER_SCRATCH, /* and its kernels' own */

@@ -55,6 +55,17 @@ try "the tower on the CPU" 0 '^  vision workspace +host ' - plan 4b $desktop --v
 grep -qE '^  prefill workspace +cuda:0 ' out && ! grep -q 'vision weights' out
 say "the card has nothing of it"
 
+# ---- quantised while loading ----
+"$mkcheckpoint" --like qwen3-vl-4b-bf16 --sparse 4b-bf16 >/dev/null
+# shellcheck disable=SC2086
+try "4B in BF16 does not fit" 1 'does not fit' - plan 4b-bf16 $desktop --max-model-len 4096 --head bf16 --vision-weights resident
+# shellcheck disable=SC2086
+try "made FP8 it does" 0 '^  weight on its way, quantised +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop --quantize fp8 --max-model-len 4096 --gpu-memory-utilization 0.80
+grep -E '^  (decoder weights|all on the card)' out > made
+# shellcheck disable=SC2086
+"$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (decoder weights|all on the card)' | cmp -s - made
+say "in the same memory as the FP8 files"
+
 # ---- wrong calls ----
 try "used without a card" 2 - 'of the card that --vram tells of' plan 2b --vram-used 1G
 try "more used than there is" 2 - 'more than all of --vram' plan 2b --vram 1G --vram-used 2G

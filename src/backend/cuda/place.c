@@ -104,7 +104,7 @@ static bool place_packed(struct cuda *c, struct weight *out, const struct weight
     void *to = stage ? cuda_alloc(c, cuda_weight_bytes(&c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype}, PLACE_RESIDENT), "weights", e) : NULL;
     uint32_t *found = NULL;
     if (!to) return false;
-    if (from.dtype == DTYPE_F8_E4M3) {
+    if (from.dtype == DTYPE_F8_E4M3 && !from.recipe) { /* what a recipe makes holds none */
         if (!watch_for_nan(c, out, &from, e)) return false;
         found = c->nan_found + c->n_packed - 1;
     }

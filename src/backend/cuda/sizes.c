@@ -40,7 +40,8 @@ static size_t packed_bytes(int64_t rows, int64_t row_bytes)
 static size_t scale_bytes(const struct weight *w)
 {
     size_t blocks = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (size_t)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
-    return w->scale ? cuda_aligned(blocks * sizeof(float)) : 0;
+    bool scaled = w->scale || (w->recipe && w->dtype == DTYPE_F8_E4M3); /* by then it has them */
+    return scaled ? cuda_aligned(blocks * sizeof(float)) : 0;
 }
 
 size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)

@@ -19,11 +19,7 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 void ref_weight_row(float *out, const struct weight *w, int64_t row)
 {
-    size_t n = (size_t)w->cols, scale_cols = (n + FP8_BLOCK - 1) / FP8_BLOCK;
-    weight_floats(out, (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype), w->dtype, n);
-    if (!w->scale) return;
-    const float *scale = w->scale + (size_t)(row / FP8_BLOCK) * scale_cols;
-    for (size_t i = 0; i < n; i++) out[i] *= scale[i / FP8_BLOCK];
+    weight_values(out, w, row, 0, (size_t)w->cols);
 }
 
 static float lanes_sum(const lanes *v)
