@@ -1,5 +1,6 @@
 # The front door: `make help`. CMake and Ninja do the work; each kind of build has its folder.
 FUZZ_SECONDS ?= 20
+PREFIX ?= /usr/local
 CMAKE = cmake -G Ninja -S .
 # on a terminal Ninja shows one moving line; elsewhere only what failed
 NINJA := ninja $(shell test -t 2 || echo --quiet)
@@ -11,16 +12,20 @@ SLOW = ^golden_(tiny-gqa4-fp8|demo)_ref$$
 # minutes of emulated card; gcc's build and the sanitizers run these
 EMULATED = ^(test_engine_card|test_card_failures|test_check|emulated_.*)$$
 
-.PHONY: all demo test test-clients test-ui load bench-serve asan clang fuzz portable clean help setup setup-clang setup-portable setup-node setup-ui
+.PHONY: all demo install deb test test-clients test-ui test-packages load bench-serve asan clang fuzz portable clean help
+.PHONY: setup setup-clang setup-portable setup-node setup-ui setup-install setup-packages
 all: setup build/build.ninja
 	@$(NINJA) -C build
 
 help:
 	@echo 'make             build/eyelet (installs what is missing when root, else says what)'
 	@echo 'make demo        see the dozen pictures in examples/ described'
+	@echo 'make install     into PREFIX=$(PREFIX), below DESTDIR: program, manual, completions, systemd unit'
+	@echo 'make deb         dist/eyelet_VERSION_amd64.deb for Debian 12'
 	@echo 'make test        build and run all tests'
 	@echo 'make test-clients the API with the clients that people use (npm)'
 	@echo 'make test-ui     the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
+	@echo 'make test-packages what make install and make deb give, with lintian, systemd and three shells'
 	@echo 'make load        64 clients at once, half of what they send malformed; about a minute'
 	@echo 'make bench-serve what clients of the server get: first token, token to token, tokens a second'
 	@echo 'make asan        the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
@@ -37,6 +42,17 @@ demo: all
 	@echo "  build/eyelet detect examples/shapes-4.png square --draw boxes.png"
 	@echo '  build/eyelet chat examples/both-1.png'
 
+install: setup-install all
+	@$(NINJA) -C build manual
+	@cmake --install build --prefix '$(PREFIX)' >/dev/null
+
+deb: setup-packages build-deb/build.ninja
+	@$(NINJA) -C build-deb all manual
+	@cd build-deb && cpack --config CPackConfig.cmake -B ../dist >/dev/null
+	@rm -rf dist/_CPack_Packages
+	@lintian --allow-root --fail-on error,warning dist/eyelet_*.deb
+	@ls dist/eyelet_*.deb
+
 test: all
 	@tools/run_tests.sh build
 
@@ -45,6 +61,10 @@ test-clients: setup-node all
 
 test-ui: setup-ui all
 	@tools/run_node_tests.sh tests/ui build/eyelet
+
+test-packages: setup-packages all
+	@$(NINJA) -C build manual
+	@tests/packages/run.sh build
 
 load: all
 	@build/tests/load/load build/eyelet
@@ -65,12 +85,12 @@ fuzz: setup-clang build-fuzz/build.ninja
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 portable: setup-portable build-portable/build.ninja
-	@$(NINJA) -C build-portable
+	@$(NINJA) -C build-portable all manual
 	@tools/portable.sh build-portable dist
 	@tools/portable_check.sh dist
 
 clean:
-	rm -rf build build-asan build-clang build-fuzz build-portable dist
+	rm -rf build build-asan build-clang build-fuzz build-portable build-deb dist
 
 setup:
 	@tools/setup.sh
@@ -82,6 +102,10 @@ setup-node:
 	@tools/setup.sh node
 setup-ui:
 	@tools/setup.sh node ui
+setup-install:
+	@tools/setup.sh install
+setup-packages:
+	@tools/setup.sh install packages
 
 # Each is configured once; Ninja configures again by itself when a CMake file changes.
 build/build.ninja: | setup
@@ -94,3 +118,5 @@ build-fuzz/build.ninja: | setup-clang
 	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED) -DEY_FUZZ=ON >/dev/null
 build-portable/build.ninja: | setup-portable
 	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF -DEY_CUDA_ARCHS=all >/dev/null
+build-deb/build.ninja: | setup-packages
+	@$(CMAKE) -B build-deb -DEY_TESTS=OFF -DEY_CUDA_ARCHS=all >/dev/null

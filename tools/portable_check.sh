@@ -71,6 +71,14 @@ serves() {
   [ $status -eq 0 ] && grep -q "calling init: $folder/lib/libmicrohttpd" "$work"/server.* && grep -q "calling init: $folder/lib/libcurl" "$work"/client.*
 }
 
+is_small() { # what people download: 40 MB at most
+  local bytes
+  bytes=$(stat -c %s "$archive")
+  echo "$bytes bytes"
+  [ "$bytes" -le 40000000 ]
+}
+
+check "size" is_small
 while IFS= read -r -d '' file; do
   check "${file##*/}: symbols" symbols_are_old "$file"
   check "${file##*/}: libraries" libraries_are_ours "$file"

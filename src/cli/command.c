@@ -8,13 +8,6 @@
 #include "cli/nearest.h"
 #include "cli/term.h"
 
-struct command {
-    const char *name;
-    enum command_bit bit;
-    int (*run)(const struct options *options);
-    const char *arguments, *summary, *text; /* text: what help says between summary and options */
-};
-
 static const struct command commands[] = {
     {"ask", ASK, cmd_ask, "[IMAGE...] QUESTION", "an answer about one or several pictures",
      "The last argument is the question, those before it are pictures: JPEG, PNG, WebP, GIF, HEIC or AVIF\n"
@@ -83,6 +76,11 @@ static const struct command commands[] = {
      "~/.cache/huggingface/hub.\n"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+const struct command *command_at(size_t i)
+{
+    return i < N_COMMANDS ? &commands[i] : NULL;
+}
 
 const char *command_name(unsigned bit)
 {

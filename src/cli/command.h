@@ -7,6 +7,15 @@
 /* Runs the program; returns its exit status: 0 done, 1 it failed, 2 the call is wrong, 130 interrupted. */
 int cli_run(int argc, char **argv);
 
+/* A command as its help, the manual and completions tell of it. */
+struct command {
+    const char *name;
+    enum command_bit bit;
+    int (*run)(const struct options *options);
+    const char *arguments, *summary, *text; /* text: what help says between summary and options */
+};
+/* In the order of the overview; NULL: there are no more. */
+const struct command *command_at(size_t i);
 /* The command of a bit, as it is typed. */
 const char *command_name(unsigned command);
 

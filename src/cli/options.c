@@ -313,26 +313,29 @@ void options_free(struct options *o)
 
 /* ---- help ---- */
 
-static void print_facts(FILE *out, const struct option_row *row)
+bool option_info(struct option_info *out, size_t i)
 {
-    const char *separator = " (";
-    if (row->environment) fprintf(out, "%sdefault: $%s", separator, row->environment), separator = ", ";
-    else if (row->fallback && row->fallback[0] != '-' && strcmp(row->fallback, "0") != 0) fprintf(out, "%sdefault: %s", separator, row->fallback), separator = ", ";
-    if (separator[0] == ',') fputc(')', out);
+    if (i >= N_ROWS) return false;
+    const struct option_row *row = &rows[i];
+    bool told = row->fallback && row->fallback[0] != '-' && strcmp(row->fallback, "0") != 0;
+    *out = (struct option_info){row->name, row->value, row->help, told ? row->fallback : NULL, row->environment, row->type == CHOICE,
+                                row->type == OPTIONAL_INT, row->type == LIST_OF_TEXTS || row->type == WORDS, row->commands};
+    return true;
 }
 
 enum { LEFT_COLUMN = 26 };
 
 void options_print(FILE *out, enum command_bit command)
 {
-    for (size_t i = 0; i < N_ROWS; i++) {
-        const struct option_row *row = &rows[i];
+    struct option_info row;
+    for (size_t i = 0; option_info(&row, i); i++) {
         char left[64];
-        if (!(row->commands & command)) continue;
-        snprintf(left, sizeof(left), "--%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
-        if (strlen(left) > LEFT_COLUMN) fprintf(out, "  %s\n  %*s %s", left, LEFT_COLUMN, "", row->help);
-        else fprintf(out, "  %-*s %s", LEFT_COLUMN, left, row->help);
-        print_facts(out, row);
+        if (!(row.commands & command)) continue;
+        snprintf(left, sizeof(left), "--%s%s%s", row.name, row.value ? " " : "", row.value ? row.value : "");
+        if (strlen(left) > LEFT_COLUMN) fprintf(out, "  %s\n  %*s %s", left, LEFT_COLUMN, "", row.help);
+        else fprintf(out, "  %-*s %s", LEFT_COLUMN, left, row.help);
+        if (row.environment) fprintf(out, " (default: $%s)", row.environment);
+        else if (row.fallback) fprintf(out, " (default: %s)", row.fallback);
         fputc('\n', out);
     }
 }

@@ -62,6 +62,15 @@ bool options_parse(struct options *o, enum command_bit command, int argc, char *
 void options_free(struct options *o);
 /* The options of a command, two columns. */
 void options_print(FILE *out, enum command_bit command);
+/* A row of the table, for manuals and completions. */
+struct option_info {
+    const char *name, *value, *help;            /* value: as help shows it, NULL: a flag */
+    const char *fallback, *environment;         /* where a value comes from when none is given; NULL: not told */
+    bool is_choice, is_optional, is_repeated;   /* one of the words in `value`; may stand without it; may be given several times */
+    unsigned commands;
+};
+/* False: there are no rows at i and beyond. */
+bool option_info(struct option_info *out, size_t i);
 /* Bits of the commands that take the option `name` of n bytes; 0: there is no such option. */
 unsigned option_commands(const char *name, size_t n);
 

@@ -5,18 +5,17 @@
 #include <string.h>
 #include <strings.h>
 
-struct vllm_flag {
-    const char *name;
-    bool has_value;
-    const char *passed_over, *reason;
-};
-
 static const struct vllm_flag flags[] = {
 #define VLLM_FLAG(name, has_value, passed_over, reason) {name, has_value, passed_over, reason},
 #include "cli/vllm_flags.def"
 #undef VLLM_FLAG
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+
+const struct vllm_flag *vllm_flag_at(size_t i)
+{
+    return i < N_FLAGS ? &flags[i] : NULL;
+}
 
 /* vLLM takes --a_b for --a-b. */
 static bool same_name(const char *typed, size_t n, const char *name)

@@ -13,6 +13,7 @@ struct server {
     ey_budget *budget;  /* host bytes of bodies and pictures in flight; also what media_policy.budget is to be */
     struct web *web;    /* the connections (web.h) */
     long long started;  /* time of day, seconds */
+    bool watched;       /* by a supervisor that wants to hear of progress */
 };
 
 /* The engine for this exchange, to be given back with keeper_return(server->keeper) (a stream does it in its close()).

@@ -332,3 +332,9 @@ ey_stats keeper_stats(struct keeper *k)
     pthread_mutex_unlock(&k->lock);
     return stats;
 }
+
+bool keeper_is_stuck(struct keeper *k)
+{
+    struct keeper_report report = keeper_state(k);
+    return report.facts.loaded_once && keeper_stats(k).beat_age > report.facts.stuck_seconds;
+}

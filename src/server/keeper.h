@@ -50,5 +50,7 @@ void keeper_return(struct keeper *keeper);
 
 /* The engine's counters, those of engines that were unloaded added. Neither waits nor counts as use. */
 ey_stats keeper_stats(struct keeper *keeper);
+/* The engine is loaded and works, and yet made no step for so long that it will not make another. */
+bool keeper_is_stuck(struct keeper *keeper);
 
 #endif

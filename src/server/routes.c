@@ -61,7 +61,7 @@ void route_health(struct server *server, struct exchange *x)
     struct keeper_report k = keeper_state(server->keeper);
     ey_stats stats = keeper_stats(server->keeper);
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    bool stuck = k.facts.loaded_once && stats.beat_age > k.facts.stuck_seconds;
+    bool stuck = keeper_is_stuck(server->keeper);
     if (!stuck && k.memory.spilled) { /* it serves, but no longer as it should */
         buf_printf(&out, "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, \"held_bytes\": %llu}", (unsigned long long)k.memory.spilled_bytes,
                    (unsigned long long)k.memory.held_bytes);

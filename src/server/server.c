@@ -14,6 +14,7 @@
 #include "server/banner.h"
 #include "server/door.h"
 #include "server/log.h"
+#include "server/supervisor.h"
 #include "server/web.h"
 
 #define TICK_SECONDS 0.25
@@ -105,6 +106,7 @@ static void tick(struct server *server, struct throughput *throughput)
 {
     connections_sweep(web_connections(server->web));
     if (!server->options->quiet) throughput_tell(throughput, server->keeper);
+    if (server->watched && !keeper_is_stuck(server->keeper)) supervisor_tell("WATCHDOG=1\n");
 }
 
 /* Until the first signal. False: the model could not be loaded. */
@@ -123,6 +125,7 @@ static bool serve(struct server *server, const sigset_t *signals, const char *ur
         told = true;
         if (!server->options->quiet) banner_model(server, &k);
         log_line("eyelet ready on %s in %.1f s", url, seconds_now() - start);
+        supervisor_tell("READY=1\nSTATUS=%.200s on %s\n", server_model_name(server), url);
     }
     return true;
 }
@@ -152,6 +155,7 @@ static bool drain(struct server *server, const sigset_t *signals)
 
 static void stop(struct server *server, const sigset_t *signals)
 {
+    supervisor_tell("STOPPING=1\nSTATUS=waiting for answers to end\n");
     bool calm = drain(server, signals);
     web_end(server->web);
     connections_cut_all(web_connections(server->web));
@@ -174,7 +178,7 @@ static bool run(struct server *server, struct listener *listener, const sigset_t
 
 bool server_run(const struct server_options *options, ey_err *e)
 {
-    struct server server = {.options = options, .started = (long long)time(NULL)};
+    struct server server = {.options = options, .started = (long long)time(NULL), .watched = supervisor_watches()};
     struct listener listener = {.fd = -1};
     sigset_t signals = stop_signals(), before;
     double start = seconds_now();

@@ -1,0 +1,40 @@
+# What make install puts where, and the Debian package of the same. `manual` is built before (Makefile).
+include(GNUInstallDirs)
+set(manual ${CMAKE_BINARY_DIR}/manual)
+install(TARGETS eyelet RUNTIME DESTINATION bin)
+install(DIRECTORY models/demo DESTINATION share/eyelet/models)
+install(DIRECTORY ${manual}/man1 DESTINATION share/man)
+install(FILES ${manual}/eyelet.bash DESTINATION share/bash-completion/completions RENAME eyelet)
+install(FILES ${manual}/_eyelet DESTINATION share/zsh/vendor-completions)
+install(FILES ${manual}/eyelet.fish DESTINATION share/fish/vendor_completions.d)
+install(FILES packaging/debian/copyright ${manual}/changelog.gz DESTINATION share/doc/eyelet)
+install(DIRECTORY docs/ DESTINATION share/doc/eyelet FILES_MATCHING PATTERN *.md PATTERN *.png)
+# the unit has the prefix that is known only now
+install(CODE "configure_file(${CMAKE_SOURCE_DIR}/packaging/eyelet.service.in ${CMAKE_BINARY_DIR}/eyelet.service @ONLY)")
+install(FILES ${CMAKE_BINARY_DIR}/eyelet.service DESTINATION lib/systemd/system)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME eyelet)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+  OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "the authors of eyelet <eyelet@maintainers.invalid>")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "vision-language models on an 8 GB card or a processor
+eyelet answers questions about pictures with the Qwen3-VL models, on the
+command line and through the OpenAI API, with a memory plan that is known
+before anything is loaded. No Python; of NVIDIA's software the driver only.
+.
+A demo model of 20 MB that knows coloured shapes and printed words comes
+with it.")
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# opened at run time: for serve; for pictures from the web and --server; for HEIC and AVIF
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libmicrohttpd12")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4, libheif1, ca-certificates")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm)
+list(TRANSFORM CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+include(CPack)

@@ -1,0 +1,87 @@
+#!/bin/bash
+# What make install and make deb give: tests/packages/run.sh BUILD, in the source tree. The package satisfies lintian, what is installed
+# runs, pages and completions know each option, the unit is one that systemd takes. Last line: "N passed, N failed".
+set -euo pipefail
+build=$(realpath "$1") source=$PWD
+here=$source/tests/packages
+unset EYELET_MODEL EYELET_SERVER EYELET_API_KEY VLLM_API_KEY
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+check() { # check WHAT COMMAND...: COMMAND says what is wrong, and fails
+  local what=$1 said
+  shift
+  if said=$("$@" 2>&1); then
+    passed=$((passed + 1))
+    echo "ok $what"
+  else
+    failed=$((failed + 1))
+    printf 'FAILED %s\n%s\n' "$what" "$said"
+  fi
+}
+
+# ---- what is installed ----
+
+installs() { cmake --install "$build" --prefix "$work/a prefix"; }
+runs_demo() { # ... PROGRAM: without an environment, from elsewhere
+  local said
+  said=$(cd / && env -i HF_HOME="$work" "$1" ask --model demo --temperature 0 "$source/examples/shapes-4.png" "Describe this image.")
+  echo "$said"
+  [ "$said" = "$(jq -r '."shapes-4.png"' "$source/examples/expected.json")" ]
+}
+unit_is_accepted() {
+  local unit=$work/eyelet.service
+  # the prefix has a blank, which a real one may not: the program of the unit is this one all the same
+  sed "s|^ExecStart=.*/bin/eyelet|ExecStart=$build/eyelet|" "$work/a prefix/lib/systemd/system/eyelet.service" >"$unit"
+  systemd-analyze verify --man=no "$unit" 2>&1 | tee /dev/stderr | (! grep -F eyelet.service)
+}
+unit_is_hardened() { systemd-analyze security --offline=true --threshold=25 "$work/eyelet.service"; }
+unit_options_exist() { # serve takes what the document tells people to write into /etc/default/eyelet
+  local options
+  options=$(sed -n 's/^EYELET_OPTIONS="\(.*\)"$/\1/p' docs/operating.md | head -1)
+  # shellcheck disable=SC2086
+  [ -n "$options" ] && "$build/eyelet" serve $options --help
+}
+
+check "make install" installs
+check "what is installed runs" runs_demo "$work/a prefix/bin/eyelet"
+check "the unit is accepted by systemd" unit_is_accepted
+check "the unit is hardened (exposure at most 2.5 of 10)" unit_is_hardened
+[ ! -e docs/operating.md ] || check "the options in the document" unit_options_exist
+check "READY, WATCHDOG and STOPPING are told" python3 "$here/supervisor.py" "$build/eyelet"
+
+# ---- the package ----
+
+packs() { (cd "$build" && cpack --config CPackConfig.cmake -B "$work/deb") && deb=$(ls "$work"/deb/*.deb) && dpkg-deb -x "$deb" "$work/root"; }
+lints() { lintian --allow-root --fail-on error,warning "$work"/deb/*.deb; }
+depends_on() { dpkg-deb -f "$work"/deb/*.deb Depends | tee /dev/stderr | grep -q "libmicrohttpd12.*libc6 (>= .*libjson-c5"; }
+
+check "make deb" packs
+check "lintian" lints
+check "its dependencies" depends_on
+check "what is in it runs" runs_demo "$work/root/usr/bin/eyelet"
+
+# ---- pages ----
+
+page_is_sound() { # ... PAGE: groff has nothing to say, and each option of help stands in it
+  local name=${1##*/} text option
+  name=${name%.1.gz}
+  text=$(zcat "$1" | groff -Kutf8 -man -Tutf8 -ww -rLL=500n 2>"$work/said" | col -b)
+  cat "$work/said"
+  [ ! -s "$work/said" ] || return 1
+  [ "$name" != eyelet ] || return 0
+  for option in $("$build/eyelet" help "${name#eyelet-}" | grep -oE '^  --[a-z-]+'); do
+    grep -qE -- "^ +$option( |$)" <<<"$text" || { echo "$option is not in it"; return 1; }
+  done
+}
+for page in "$work/a prefix"/share/man/man1/*; do check "${page##*/}" page_is_sound "$page"; done
+
+# ---- completions ----
+
+check "completion in bash" bash "$here/completion.bash" "$build/manual/eyelet.bash" "$build"
+check "completion in zsh" zsh -f "$here/completion.zsh" "$build/manual" "$build"
+check "completion in fish" fish --no-config "$here/completion.fish" "$build/manual/eyelet.fish" "$build"
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

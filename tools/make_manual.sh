@@ -1,0 +1,17 @@
+#!/bin/bash
+# Writes manual pages and completions: tools/make_manual.sh PAGES OUT gives OUT/man1/*.1.gz, OUT/eyelet.bash, _eyelet, eyelet.fish,
+# and the changelog as packages have it.
+set -euo pipefail
+pages=$1 out=$2
+rm -rf "$out"
+mkdir -p "$out/man1"
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)} # scdoc puts the day into the page
+
+make_page() { scdoc | gzip -9n >"$out/man1/$1.1.gz"; }
+
+"$pages" overview | make_page eyelet
+for command in $("$pages" commands); do "$pages" page "$command" | make_page "eyelet-$command"; done
+"$pages" bash >"$out/eyelet.bash"
+"$pages" zsh >"$out/_eyelet"
+"$pages" fish >"$out/eyelet.fish"
+gzip -9n <"$(dirname "$0")/../packaging/debian/changelog" >"$out/changelog.gz"
