@@ -182,6 +182,18 @@ struct ey_plan {
  * allocated. That it does not fit is no error. */
 bool ey_plan_make(const ey_engine_options *options, ey_plan *plan, ey_err *err);
 
+/* What ey_quantize() did. */
+typedef struct {
+    int n_made, n_kept;            /* matrices that were quantised, and that would have lost too much */
+    uint64_t bytes_before, bytes;  /* of all tensors */
+    double mean_error, worst_error; /* relative, of samples of what was quantised; of int4 alone */
+    char kept[512];                /* names of those that were not, as far as there is room */
+} ey_quantized;
+
+/* Writes the model as options->quantize makes it while loading to the new directory `out`, as a checkpoint that loads to the same bits. Of the
+ * options model, quantize, group_size, threads and progress count. What was written is removed when it fails. */
+bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantized *report, ey_err *err);
+
 /* A card's memory in use now, by everybody, and all of it; false: the engine has no card. */
 bool ey_device_memory(ey_engine *engine, uint64_t *used, uint64_t *total);
 

@@ -61,6 +61,12 @@ static const struct command commands[] = {
      "\n"
      "  eyelet plan Qwen/Qwen3-VL-2B-Instruct-FP8 --max-num-seqs 4\n"
      "  eyelet plan Qwen/Qwen3-VL-4B-Instruct-FP8 --vram 8151MiB --vram-used 1151MiB --sm-count 30\n"},
+    {"quantize", QUANTIZE, cmd_quantize, "MODEL OUT", "a model with 4-bit or 8-bit weights, kept as a checkpoint",
+     "What --quantize makes while loading, in the new directory OUT: loaded, it gives the same answers. int4 is written in the layout of\n"
+     "compressed-tensors (pack-quantized), fp8 in that of the official files. Matrices that would lose too much in four bits stay as\n"
+     "they are and are named.\n"
+     "\n"
+     "  eyelet quantize Qwen/Qwen3-VL-8B-Instruct-FP8 qwen3-vl-8b-int4 --group-size 64\n"},
     {"bench", BENCH, cmd_bench, "", "how fast: load, vision, prefill, decode",
      "Runs each phase on a picture of its own and prints its share of what this machine can do at most, measured in\n"
      "the same run: reading memory for decode, multiply-adds for vision and prefill.\n"},

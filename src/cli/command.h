@@ -27,6 +27,7 @@ int cmd_read(const struct options *options);
 int cmd_detect(const struct options *options);
 int cmd_chat(const struct options *options);
 int cmd_plan(const struct options *options);
+int cmd_quantize(const struct options *options);
 int cmd_serve(const struct options *options);
 int cmd_bench(const struct options *options);
 int cmd_tokenize(const struct options *options);

@@ -10,7 +10,7 @@
 /* One bit a command, for the table's column of who takes an option. */
 enum command_bit {
     ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256, SERVE = 512, PLAN = 1024,
-    EXTRACT = 2048, DOCTOR = 4096
+    EXTRACT = 2048, DOCTOR = 4096, QUANTIZE = 8192
 };
 /* Commands that answer about pictures, and those of them that sample as the model recommends. */
 enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT, SAMPLED = ASK | CAPTION | SCENE | CHAT };

@@ -80,7 +80,7 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
     return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
 }
 
-static bool open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     if (options->threads < 0 || options->threads > EY_MAX_THREADS)
         return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors", options->threads, EY_MAX_THREADS);
@@ -90,7 +90,7 @@ static bool open_pool(ey_engine *engine, const ey_engine_options *options, ey_er
 static bool open_named_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     const char *device = options->device ? options->device : "auto";
-    if (!open_pool(engine, options, e)) return false;
+    if (!engine_open_pool(engine, options, e)) return false;
     if (strcmp(device, "ref") == 0) return backend_ref_create(&engine->be, engine->pool, e);
     if (strcmp(device, "cpu") == 0) return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
     if (strcmp(device, "cuda") == 0) return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
@@ -100,7 +100,7 @@ static bool open_named_backend(ey_engine *engine, const ey_engine_options *optio
 
 bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return open_pool(engine, options, e) && backend_cpu_create(&engine->cpu, engine->pool, options->cpu_mask, e);
+    return engine_open_pool(engine, options, e) && backend_cpu_create(&engine->cpu, engine->pool, options->cpu_mask, e);
 }
 
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)

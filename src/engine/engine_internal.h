@@ -106,6 +106,9 @@ struct ey_engine {
 
 /* ---- the parts of opening (engine.c, planning.c) ---- */
 ey_engine *engine_new(ey_err *e);
+bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+struct shrink_choice;
+bool engine_read_shrink(struct shrink_choice *out, const ey_engine_options *options, ey_err *e);
 bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e);
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 /* The CPU beside a card. */

@@ -52,7 +52,7 @@ static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_
 
 /* ---- smaller weights ---- */
 
-static bool read_shrink(struct shrink_choice *out, const ey_engine_options *o, ey_err *e)
+bool engine_read_shrink(struct shrink_choice *out, const ey_engine_options *o, ey_err *e)
 {
     const char *to = o->quantize ? o->quantize : "none";
     *out = (struct shrink_choice){DTYPE_NONE, o->group_size ? o->group_size : INT4_GROUP};
@@ -71,15 +71,26 @@ static void tell_kept(const struct shrink_report *r, const ey_engine_options *o)
     o->notice(o->notice_user, text);
 }
 
+/* Not all backends have kernels for it yet. */
+static bool check_int4(const ey_engine *engine, ey_err *e)
+{
+    const struct model *m = &engine->model;
+    bool found = false;
+    for (int i = 0; i < m->text.n_layers; i++) {
+        const struct weight *w = (const struct weight *)&m->layers[i];
+        for (size_t j = 0; j < sizeof(m->layers[i]) / sizeof(*w); j++) found = found || w[j].dtype == DTYPE_INT4;
+    }
+    return !found || strcmp(engine->be->ops->name, "ref") == 0 || ey_fail(e, EY_BAD_REQUEST, "four-bit weights run with --device ref only");
+}
+
 static bool shrink(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct shrink_choice choice;
     struct shrink_report report;
-    if (!read_shrink(&choice, o, e)) return false;
-    if (choice.to == DTYPE_INT4 && strcmp(engine->be->ops->name, "ref") != 0) return ey_fail(e, EY_BAD_REQUEST, "--quantize int4 runs with --device ref only");
+    if (!engine_read_shrink(&choice, o, e)) return false;
     if (!model_shrink(&engine->model, &choice, &report, engine->pool, e)) return false;
     tell_kept(&report, o);
-    return true;
+    return check_int4(engine, e);
 }
 
 /* ---- the device ---- */

@@ -84,6 +84,78 @@ static bool bind_scale(struct binder *b, struct weight *w, const char *name, ey_
     return true;
 }
 
+/* ---- four bits: the pack-quantized layout of compressed-tensors (docs/quantization.md) ---- */
+
+/* NAME_part of that shape and dtype; *out stays NULL where it is absent and need not be there. */
+static bool find_part(const struct binder *b, const struct tensor_view **out, const char *name, const char *part, enum dtype dtype, int64_t rows, int64_t cols,
+                      bool needed, ey_err *e)
+{
+    char full[MAX_NAME];
+    const int64_t dims[2] = {rows, cols};
+    snprintf(full, sizeof(full), "%.200s_%.40s", name, part);
+    *out = needed ? find_or_fail(b, full, e) : bind_find(b, full);
+    if (!*out) return !needed;
+    if ((*out)->dtype != dtype) return fail_dtype(*out, dtype_name(dtype), e);
+    return shape_matches(*out, dims, 2, e);
+}
+
+/* From the number of multipliers in a row. */
+static bool find_group(const struct binder *b, int *group, const char *name, int64_t cols, ey_err *e)
+{
+    char full[MAX_NAME];
+    snprintf(full, sizeof(full), "%.200s_scale", name);
+    const struct tensor_view *t = find_or_fail(b, full, e);
+    if (!t) return false;
+    const int64_t groups = t->n_dims == 2 ? t->shape[1] : 0;
+    *group = groups > 0 && cols % groups == 0 && cols / groups <= 128 ? (int)(cols / groups) : 0;
+    return *group == 32 || *group == 64 || *group == 128 ||
+           ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has %lld multipliers a row for %lld columns; groups of 32, 64 or 128 columns are supported", t->file, t->name,
+                   (long long)groups, (long long)cols);
+}
+
+static bool check_multipliers(const struct tensor_view *t, ey_err *e)
+{
+    for (size_t i = 0; i < t->size / sizeof(uint16_t); i++) {
+        uint16_t bits;
+        memcpy(&bits, t->data + i * sizeof(bits), sizeof(bits));
+        if (bits == 0 || bits >= 0x7f80) return ey_fail(e, EY_BAD_MODEL, "%s: number %zu of tensor %s is no positive finite number", t->file, i, t->name);
+    }
+    return true;
+}
+
+/* Zeros of a checkpoint that has none: all in the middle. */
+static const void *middle_zeros(const struct binder *b, size_t words)
+{
+    uint32_t *zero = arena_array(b->arena, words, sizeof(*zero));
+    for (size_t i = 0; zero && i < words; i++) zero[i] = 0x88888888;
+    return zero;
+}
+
+static bool bind_int4(struct binder *b, struct weight *out, const char *name, int64_t rows, int64_t cols, ey_err *e)
+{
+    const struct tensor_view *codes, *scale, *zero;
+    char order[MAX_NAME];
+    int group;
+    if (!find_group(b, &group, name, cols, e)) return false;
+    const int64_t groups = cols / group;
+    if (!find_part(b, &codes, name, "packed", DTYPE_I32, rows, cols / 8, true, e) || !find_part(b, &scale, name, "scale", DTYPE_BF16, rows, groups, true, e) ||
+        !find_part(b, &zero, name, "zero_point", DTYPE_I32, (rows + 7) / 8, groups, false, e) || !check_multipliers(scale, e))
+        return false;
+    snprintf(order, sizeof(order), "%.200s_g_idx", name);
+    if (bind_find(b, order)) return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s: columns in another order are not supported", codes->file, order);
+    *out = (struct weight){.data = codes->data, .dtype = DTYPE_INT4, .rows = rows, .cols = cols, .group = group, .group_scale = scale->data};
+    out->group_zero = zero ? zero->data : middle_zeros(b, (size_t)((rows + 7) / 8 * groups));
+    b->bytes += codes->size + scale->size + (zero ? zero->size : 0);
+    return out->group_zero || ey_fail_memory(e, "zeros", (size_t)((rows + 7) / 8 * groups) * sizeof(uint32_t));
+}
+
+static bool is_int4(const struct binder *b, const char *name)
+{
+    char packed[MAX_NAME];
+    snprintf(packed, sizeof(packed), "%.200s_packed", name);
+    return bind_find(b, packed) && !bind_find(b, name);
+}
+
 static bool bind_view(struct binder *b, struct weight *out, const char *name, const int64_t *dims, int n_dims, ey_err *e)
 {
     const struct tensor_view *t = find_or_fail(b, name, e);
@@ -103,7 +175,7 @@ bool bind_matrix(struct binder *b, struct weight *out, int64_t rows, int64_t col
     va_start(args, name_fmt);
     vsnprintf(name, sizeof(name), name_fmt, args);
     va_end(args);
-    return bind_view(b, out, name, (int64_t[]){rows, cols}, 2, e);
+    return is_int4(b, name) ? bind_int4(b, out, name, rows, cols, e) : bind_view(b, out, name, (int64_t[]){rows, cols}, 2, e);
 }
 
 bool bind_vector(struct binder *b, struct weight *out, int64_t n, ey_err *e, const char *name_fmt, ...)

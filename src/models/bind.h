@@ -19,7 +19,8 @@ struct binder {
 /* The tensor by its official name or another spelling; NULL when absent. */
 const struct tensor_view *bind_find(const struct binder *b, const char *name);
 
-/* A matrix [rows, cols]: BF16, F16, F32, or F8_E4M3 with `NAME_scale_inv` [ceil(rows/128), ceil(cols/128)]. */
+/* A matrix [rows, cols]: BF16, F16, F32, or F8_E4M3 with `NAME_scale_inv` [ceil(rows/128), ceil(cols/128)], or int4 as `NAME_packed` I32 [rows, cols/8] with
+ * `NAME_scale` BF16 [rows, cols/group] and, unless all zeros are 8, `NAME_zero_point` I32 [ceil(rows/8), cols/group]. */
 bool bind_matrix(struct binder *b, struct weight *out, int64_t rows, int64_t cols, ey_err *e, const char *name_fmt, ...)
     __attribute__((format(printf, 6, 7)));
 /* A vector [n]: BF16, F16 or F32. */

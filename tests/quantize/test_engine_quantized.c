@@ -99,6 +99,144 @@ static void devices_agree(void **state)
     outcome_free(&a), outcome_free(&b), outcome_free(&plain);
 }
 
+/* ---- int4 ---- */
+
+static void four_bits_lose_little(void **state)
+{
+    (void)state;
+    struct outcome plain = outcome_with("tiny-gqa4-bf16", "ref", NULL, 0);
+    double before = 0;
+    for (int group = 32; group <= 128; group *= 2) {
+        struct outcome o = outcome_with("tiny-gqa4-bf16", "ref", "int4", group);
+        double off = distance(&plain, &o);
+        assert_true(off > before && off < 0.6); /* finer groups are nearer; random weights of three layers */
+        before = off * 0.7;
+        outcome_free(&o);
+    }
+    outcome_free(&plain);
+}
+
+/* ---- kept as a checkpoint ---- */
+
+static char kept[400];
+
+static void keep_as(const char *kind, const char *quantize, int group)
+{
+    ey_engine_options o = options_of("ref", quantize, group);
+    ey_quantized report;
+    ey_err e = {0};
+    char command[500];
+    snprintf(kept, sizeof(kept), "%s/kept", fixture_dir());
+    snprintf(command, sizeof(command), "rm -rf '%s'", kept);
+    assert_int_equal(system(command), 0);
+    o.model = ckpt_make(fixture_dir(), kind);
+    if (!ey_quantize(&o, kept, &report, &e)) fail_msg("%s", e.text);
+    assert_true(report.n_made > 0 && report.bytes < report.bytes_before);
+}
+
+static void what_is_kept_is_what_was_made(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *quantize;
+        int group;
+    } rows[] = {{"tiny-gqa4-bf16", "fp8", 0}, {"tiny-gqa4-bf16", "int4", 128}, {"tiny-gqa4-f16", "int4", 32}, {"tiny-shards-fp8", "int4", 64}, {"tiny-ragged-fp8", "int4", 64}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        keep_as(rows[i].kind, rows[i].quantize, rows[i].group);
+        struct outcome a = outcome_with(rows[i].kind, "ref", rows[i].quantize, rows[i].group), b = outcome_with(kept, "ref", NULL, 0);
+        assert_same_outcome(&a, &b, rows[i].kind);
+        outcome_free(&a), outcome_free(&b);
+    }
+}
+
+/* Zeros that are not there are 8. */
+static void a_symmetric_checkpoint(void **state)
+{
+    (void)state;
+    keep_as("tiny-gqa4-bf16", "int4", 64);
+    struct tensor_list list = tensors_read(kept);
+    for (size_t i = 0; i < list.n; i++)
+        if (strstr(list.at[i].name, "_zero_point")) memset(list.at[i].data, 0x88, list.at[i].size);
+    tensors_write(&list, kept);
+    struct outcome a = outcome_with(kept, "ref", NULL, 0);
+    list = tensors_read(kept);
+    for (size_t i = list.n; i--;)
+        if (strstr(list.at[i].name, "_zero_point")) tensors_drop(&list, list.at[i].name);
+    tensors_write(&list, kept);
+    struct outcome b = outcome_with(kept, "ref", NULL, 0);
+    assert_same_outcome(&a, &b, "without zeros");
+    outcome_free(&a), outcome_free(&b);
+}
+
+#define DOWN "model.language_model.layers.1.mlp.down_proj.weight"
+
+static void damage(struct tensor_list *list, int how)
+{
+    struct edited_tensor *scale = tensors_find(list, DOWN "_scale"), *codes = tensors_find(list, DOWN "_packed");
+    static const uint16_t bad[] = {0, 0x8000, 0xbf80, 0x7f80, 0x7fc0};
+    switch (how) {
+    case 0: case 1: case 2: case 3: case 4: memcpy(scale->data + 6, &bad[how], 2); break;
+    case 5: tensors_drop(list, DOWN "_scale"); break;
+    case 6: codes->shape[0]--, tensor_fit(codes); break;
+    case 7: codes->shape[1]++, tensor_fit(codes); break;
+    case 8: scale->shape[1]--, tensor_fit(scale); break;
+    case 9: scale->dtype = DTYPE_F16; break;
+    case 10: tensors_find(list, DOWN "_zero_point")->shape[0]--, tensor_fit(tensors_find(list, DOWN "_zero_point")); break;
+    case 11: codes->dtype = DTYPE_F32; break;
+    default: tensors_add(list, DOWN "_g_idx", codes); break;
+    }
+}
+
+static void damaged_ones_are_refused(void **state)
+{
+    (void)state;
+    static const char *const says[] = {"no positive finite number", "no positive finite number", "no positive finite number", "no positive finite number",
+                                       "no positive finite number", "_scale is missing", "has shape", "has shape", "groups of 32, 64 or 128", "must be BF16",
+                                       "has shape", "must be I32", "in another order"};
+    for (int how = 0; how < (int)(sizeof(says) / sizeof(says[0])); how++) {
+        ey_engine *engine = NULL;
+        ey_err e = {0};
+        ey_engine_options o = options_of("ref", NULL, 0);
+        keep_as("tiny-gqa4-bf16", "int4", 64);
+        struct tensor_list list = tensors_read(kept);
+        damage(&list, how);
+        tensors_write(&list, kept);
+        o.model = kept;
+        bool opened = ey_engine_open(&engine, &o, &e);
+        if (opened || e.code != EY_BAD_MODEL || !strstr(e.text, says[how])) fail_msg("damage %d: %s", how, opened ? "was accepted" : e.text);
+    }
+    keep_as("tiny-gqa4-bf16", "int4", 64);
+    static const char *const config[][2] = {{"quantization_config.format", "\"marlin-24\""}, {"quantization_config.config_groups", "3"},
+                                            {"quantization_config.config_groups.group_0.weights.num_bits", "8"},
+                                            {"quantization_config.config_groups.group_0.weights.type", "\"float\""}};
+    for (size_t i = 0; i < sizeof(config) / sizeof(config[0]); i++) {
+        ey_engine *engine = NULL;
+        ey_err e = {0};
+        ey_engine_options o = options_of("ref", NULL, 0);
+        keep_as("tiny-gqa4-bf16", "int4", 64);
+        ckpt_set(kept, "config.json", config[i][0], config[i][1]);
+        o.model = kept;
+        assert_false(ey_engine_open(&engine, &o, &e));
+        assert_int_equal(e.code, EY_BAD_MODEL);
+    }
+}
+
+static void keeping_is_careful(void **state)
+{
+    (void)state;
+    ey_engine_options o = options_of("ref", "int4", 64);
+    ey_quantized report;
+    ey_err e = {0};
+    keep_as("tiny-gqa4-bf16", "int4", 64);
+    o.model = ckpt_make(fixture_dir(), "tiny-gqa4-bf16");
+    assert_false(ey_quantize(&o, kept, &report, &e)); /* something lies there */
+    assert_non_null(strstr(e.text, "not empty"));
+    o.quantize = NULL, o.group_size = 0;
+    assert_false(ey_quantize(&o, "/nowhere", &report, &e));
+    o.quantize = "int4", o.model = kept, e = (ey_err){0};
+    assert_false(ey_quantize(&o, "/nowhere", &report, &e)); /* it is four bits already */
+}
+
 /* ---- memory ---- */
 
 static uint64_t row_of(const ey_engine *engine, const char *name)
@@ -163,7 +301,9 @@ static void a_weight_that_is_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fp8_comes_back), cmocka_unit_test(an_fp8_checkpoint_stays), cmocka_unit_test(devices_agree),
+        cmocka_unit_test(fp8_comes_back), cmocka_unit_test(an_fp8_checkpoint_stays), cmocka_unit_test(devices_agree), cmocka_unit_test(four_bits_lose_little),
+        cmocka_unit_test(what_is_kept_is_what_was_made), cmocka_unit_test(a_symmetric_checkpoint), cmocka_unit_test(damaged_ones_are_refused),
+        cmocka_unit_test(keeping_is_careful),
         cmocka_unit_test(made_weights_are_planned), cmocka_unit_test(wrong_choices), cmocka_unit_test(a_weight_that_is_not_finite),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

@@ -156,15 +156,33 @@ static bool read_vision(struct vision_shape *v, const struct source *s, const st
     return ok && check_vision(v, table, t, s->what, e);
 }
 
-/* Block FP8 is the only quantisation; which tensors have it is decided tensor by tensor (spec 2.5). */
+/* Four bits in groups, packed by eight: what bind.c looks for; the sizes of groups are those of the tensors. */
+static bool check_int4(const struct source *q, ey_err *e)
+{
+    const json_object *groups = json_member_of_type(q->object, "config_groups", json_type_object);
+    if (!require_text(q, "format", "pack-quantized", e)) return false;
+    if (!groups) return ey_fail(e, EY_BAD_MODEL, "%s: config_groups is missing or not an object", q->what);
+    json_object_object_foreach((json_object *)(uintptr_t)groups, key, group)
+    {
+        struct source w = {.object = json_member_of_type(group, "weights", json_type_object)};
+        int64_t bits = 4;
+        snprintf(w.what, sizeof(w.what), "%.4095s: %.60s", q->what, key);
+        if (!w.object) return ey_fail(e, EY_BAD_MODEL, "%s: weights is missing or not an object", w.what);
+        if (!json_optional_int(w.object, "num_bits", 4, 4, &bits, w.what, e) || !require_text(&w, "type", "int", e) || !require_text(&w, "strategy", "group", e)) return false;
+    }
+    return true;
+}
+
+/* Block FP8 and four bits; which tensors have them is decided tensor by tensor (spec 2.5). */
 static bool check_quantization(const json_object *config, const char *path, ey_err *e)
 {
     if (!json_member(config, "quantization_config")) return true;
     struct source q;
     if (!source_init(&q, config, "quantization_config", path, e)) return false;
     json_object *method = json_member_of_type(q.object, "quant_method", json_type_string);
+    if (method && strcmp(json_object_get_string(method), "compressed-tensors") == 0) return check_int4(&q, e);
     if (!method || strcmp(json_object_get_string(method), "fp8") != 0)
-        return ey_fail(e, EY_BAD_MODEL, "%s: quant_method %.40s is not supported; use the BF16 or the official FP8 checkpoint", q.what,
+        return ey_fail(e, EY_BAD_MODEL, "%s: quant_method %.40s is not supported; use the BF16 or the official FP8 checkpoint, and --quantize", q.what,
                        method ? json_object_get_string(method) : "(none)");
     if (!require_text(&q, "fmt", "e4m3", e)) return false;
     int block[2] = {0, 0}, n = 0;
