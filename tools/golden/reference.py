@@ -28,12 +28,20 @@ def official_name(name):
     return name
 
 
+def tensor_files(directory):
+    return sorted(glob.glob(os.path.join(directory, "*.safetensors")))
+
+
+def file_tensors(path):
+    with safe_open(path, "pt") as f:
+        return {k: f.get_tensor(k) for k in f.keys()}
+
+
 def stored_tensors(directory):
     """All tensors of a checkpoint, by official name."""
     tensors = {}
-    for path in sorted(glob.glob(os.path.join(directory, "*.safetensors"))):
-        with safe_open(path, "pt") as f:
-            tensors.update({official_name(k): f.get_tensor(k) for k in f.keys()})
+    for path in tensor_files(directory):
+        tensors.update({official_name(k): t for k, t in file_tensors(path).items()})
     return tensors
 
 

@@ -7,7 +7,12 @@ mkcheckpoint=$1 out=$2 here=$(dirname "$0") work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 while read -r kind seed flags; do
     "$mkcheckpoint" --like "$kind" --seed "$seed" "$work/$kind" >/dev/null
-    python3 "$here/make_golden.py" "$work/$kind" "$kind" tests/golden/pictures "$out" --made-by "mkcheckpoint --like $kind --seed $seed" $flags
+    made_by="mkcheckpoint --like $kind --seed $seed"
+    if [ -f "$work/$kind/preprocessor_config.json" ]; then
+        python3 "$here/make_golden.py" "$work/$kind" "$kind" tests/golden/pictures "$out" --made-by "$made_by" $flags
+    else
+        python3 "$here/text_golden.py" "$work/$kind" "$kind" "$out" --made-by "$made_by"
+    fi
     rm -rf "${work:?}/$kind"
 done <tests/golden/list.txt
 if [ -f models/demo/config.json ]; then

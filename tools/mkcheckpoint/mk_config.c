@@ -5,6 +5,10 @@
 #include "base/buf.h"
 #include "base/limits.h"
 
+static const char *const architectures[] = {"Qwen3VLForConditionalGeneration", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Phi3ForCausalLM",
+                                            "LlamaForCausalLM"};
+static const char *const model_types[] = {"qwen3_vl", "qwen2", "qwen3", "phi3", "llama"};
+
 static const char *truth(bool b)
 {
     return b ? "true" : "false";
@@ -76,11 +80,14 @@ static void add_ignored_tower(struct buf *b, const struct kind *k, const char *p
 
 static void add_quantization_config(struct buf *b, const struct kind *k)
 {
+    bool text_only = k->architecture != MK_QWEN3VL;
     if (k->scales == DTYPE_NONE) return;
-    buf_add_text(b, "  \"quantization_config\": {\n    \"activation_scheme\": \"dynamic\",\n    \"fmt\": \"e4m3\",\n"
-                    "    \"ignored_layers\": [\n      \"lm_head\"");
-    add_ignored_tower(b, k, "model.visual.");
-    add_ignored_tower(b, k, "visual.");
+    buf_printf(b, "  \"quantization_config\": {\n    \"activation_scheme\": \"dynamic\",\n    \"fmt\": \"e4m3\",\n"
+                  "    \"%s\": [\n      \"lm_head\"", text_only ? "modules_to_not_convert" : "ignored_layers");
+    if (!text_only) {
+        add_ignored_tower(b, k, "model.visual.");
+        add_ignored_tower(b, k, "visual.");
+    }
     buf_printf(b, "\n    ],\n    \"quant_method\": \"fp8\",\n    \"weight_block_size\": [\n      %d,\n      %d\n    ]\n  },\n", FP8_BLOCK,
                FP8_BLOCK);
 }
@@ -94,10 +101,69 @@ static bool save(struct mk_output *o, const char *name, struct buf *b, ey_err *e
     return ok;
 }
 
+/* The id that ends a text, and the one that ends a turn; Llama has one for both. */
+static int end_of_text(const struct kind *k)
+{
+    return k->architecture == MK_LLAMA ? 2 : k->first_added;
+}
+
+static int end_of_turn(const struct kind *k)
+{
+    if (k->architecture == MK_LLAMA) return 2;
+    return k->architecture == MK_PHI3 ? k->first_added + 7 : kind_token(k, 151645);
+}
+
+static int start_of_text(const struct kind *k)
+{
+    return kind_sentencepiece(k) ? 1 : kind_token(k, 151643);
+}
+
+/* What one family's file has and the others' have not. */
+static void add_family_members(struct buf *b, const struct kind *k)
+{
+    switch (k->architecture) {
+    case MK_QWEN2:
+        buf_printf(b, "  \"max_window_layers\": 70,\n  \"sliding_window\": %d,\n  \"use_sliding_window\": false,\n", k->max_position);
+        break;
+    case MK_QWEN3:
+        buf_printf(b, "  \"attention_bias\": false,\n  \"head_dim\": %d,\n  \"max_window_layers\": %d,\n  \"rope_scaling\": null,\n"
+                      "  \"sliding_window\": null,\n  \"use_sliding_window\": false,\n", kind_head_dim(k), k->layers);
+        break;
+    case MK_PHI3:
+        buf_printf(b, "  \"attention_bias\": false,\n  \"embd_pdrop\": 0.0,\n  \"original_max_position_embeddings\": %d,\n"
+                      "  \"pad_token_id\": %d,\n  \"resid_pdrop\": 0.0,\n  \"rope_scaling\": null,\n  \"sliding_window\": %d,\n",
+                   k->max_position, end_of_text(k), k->window);
+        break;
+    case MK_LLAMA: buf_add_text(b, "  \"pretraining_tp\": 1,\n  \"rope_scaling\": null,\n"); break;
+    case MK_QWEN3VL: break;
+    }
+}
+
+/* A text-only model's file has everything at its top (spec 9). */
+static void add_text_only(struct buf *b, const struct kind *k)
+{
+    int eos = k->architecture == MK_PHI3 ? end_of_text(k) : end_of_turn(k);
+    buf_printf(b, "  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n  \"hidden_act\": \"silu\",\n  \"hidden_size\": %d,\n",
+               start_of_text(k), eos, k->hidden);
+    buf_printf(b, "  \"initializer_range\": 0.02,\n  \"intermediate_size\": %d,\n  \"max_position_embeddings\": %d,\n", k->mlp,
+               k->max_position);
+    add_family_members(b, k);
+    buf_printf(b, "  \"model_type\": \"%s\",\n  \"num_attention_heads\": %d,\n  \"num_hidden_layers\": %d,\n",
+               model_types[k->architecture], k->heads, k->layers);
+    buf_printf(b, "  \"num_key_value_heads\": %d,\n", k->kv_heads);
+    add_quantization_config(b, k);
+    buf_printf(b, "  \"rms_norm_eps\": %s,\n", kind_sentencepiece(k) ? "1e-05" : "1e-06");
+    if (k->theta) buf_printf(b, "  \"rope_theta\": %ld.0,\n", k->theta);
+    buf_printf(b, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\",\n  \"transformers_version\": \"4.43.1\",\n", truth(k->tied),
+               torch_name(k->plain));
+    buf_printf(b, "  \"use_cache\": true,\n  \"vocab_size\": %d\n}\n", k->vocabulary);
+}
+
 static bool write_main(struct mk_output *o, const struct kind *k, ey_err *e)
 {
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
-    buf_add_text(&b, "{\n  \"architectures\": [\n    \"Qwen3VLForConditionalGeneration\"\n  ],\n");
+    buf_printf(&b, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n", architectures[k->architecture]);
+    if (k->architecture != MK_QWEN3VL) return add_text_only(&b, k), save(o, "config.json", &b, e);
     if (k->old_layout) buf_printf(&b, "  \"dtype\": \"%s\",\n", torch_name(k->plain));
     buf_printf(&b, "  \"image_token_id\": %d,\n  \"model_type\": \"qwen3_vl\",\n", kind_token(k, 151655));
     add_quantization_config(&b, k);
@@ -110,14 +176,31 @@ static bool write_main(struct mk_output *o, const struct kind *k, ey_err *e)
     return save(o, "config.json", &b, e);
 }
 
+static void add_sampling(struct buf *b, const struct kind *k)
+{
+    const char *repetition = k->architecture == MK_QWEN2 ? "1.05" : "1.0";
+    switch (k->architecture) {
+    case MK_PHI3: break; /* recommends none */
+    case MK_LLAMA:
+        buf_add_text(b, "  \"do_sample\": true,\n  \"max_length\": 4096,\n  \"temperature\": 0.6,\n  \"top_p\": 0.9,\n");
+        break;
+    default:
+        buf_printf(b, "  \"do_sample\": true,\n  \"top_k\": 20,\n  \"top_p\": 0.8,\n  \"repetition_penalty\": %s,\n  \"temperature\": 0.7,\n",
+                   repetition);
+    }
+}
+
 static bool write_generation(struct mk_output *o, const struct kind *k, ey_err *e)
 {
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
-    buf_printf(&b, "{\n  \"bos_token_id\": %d,\n  \"pad_token_id\": %d,\n  \"do_sample\": true,\n", kind_token(k, 151643),
-               kind_token(k, 151643));
-    buf_printf(&b, "  \"eos_token_id\": [\n    %d,\n    %d\n  ],\n", kind_token(k, 151645), kind_token(k, 151643));
-    buf_add_text(&b, "  \"top_k\": 20,\n  \"top_p\": 0.8,\n  \"repetition_penalty\": 1.0,\n  \"temperature\": 0.7,\n"
-                     "  \"transformers_version\": \"4.56.0\"\n}\n");
+    buf_printf(&b, "{\n  \"bos_token_id\": %d,\n  \"pad_token_id\": %d,\n", start_of_text(k),
+               k->architecture == MK_LLAMA ? 0 : end_of_text(k));
+    if (k->architecture == MK_LLAMA) buf_add_text(&b, "  \"eos_token_id\": 2,\n");
+    else if (k->architecture == MK_PHI3)
+        buf_printf(&b, "  \"eos_token_id\": [\n    %d,\n    %d,\n    %d\n  ],\n", end_of_text(k), k->first_added + 1, end_of_turn(k));
+    else buf_printf(&b, "  \"eos_token_id\": [\n    %d,\n    %d\n  ],\n", end_of_turn(k), end_of_text(k));
+    add_sampling(&b, k);
+    buf_add_text(&b, "  \"transformers_version\": \"4.56.0\"\n}\n");
     return save(o, "generation_config.json", &b, e);
 }
 
@@ -135,8 +218,9 @@ static bool write_preprocessor(struct mk_output *o, const char *name, long min, 
 
 bool config_write(struct mk_output *o, const struct kind *k, ey_err *e)
 {
-    return write_main(o, k, e) && write_generation(o, k, e) &&
-           write_preprocessor(o, "preprocessor_config.json", k->min_pixels, k->max_pixels, "image_processor_type",
+    if (!write_main(o, k, e) || !write_generation(o, k, e)) return false;
+    if (k->architecture != MK_QWEN3VL) return true;
+    return write_preprocessor(o, "preprocessor_config.json", k->min_pixels, k->max_pixels, "image_processor_type",
                               "Qwen2VLImageProcessorFast", e) &&
            write_preprocessor(o, "video_preprocessor_config.json", 4096, 25165824, "video_processor_type",
                               "Qwen3VLVideoProcessor", e);

@@ -31,6 +31,11 @@
     .family = "tiny-gqa4", TINY_VOCABULARY, .theta = 5000000, .hidden = 256, .layers = 3, .heads = 8, .kv_heads = 2, \
     .mlp = 384, .tied = true, .tied_in_text_config = true, .v_hidden = 128, .v_mlp = 384, .v_depth = 4, .v_heads = 2, \
     .v_positions = 2304, .deepstack = {0, 1, 2}, OFFICIAL_BUDGET, .shards = 1
+/* shapes of the text-only models (spec 9) */
+#define TEXT_QWEN25                                                                                                      \
+    .family = "qwen2.5-3b", .architecture = MK_QWEN2, .vocabulary = MK_REAL_VOCABULARY, .first_added = MK_REAL_FIRST_ADDED, \
+    .theta = 1000000, .hidden = 2048, .layers = 36, .heads = 16, .kv_heads = 2, .mlp = 11008, .max_position = 32768, \
+    .tied = true, .plain = DTYPE_BF16, .shards = 2
 #define TINY_VISION .v_hidden = 128, .v_mlp = 256, .v_depth = 4, .v_heads = 2, .v_positions = 144
 
 static const struct kind kinds[] = {
@@ -43,6 +48,16 @@ static const struct kind kinds[] = {
     {"qwen3-vl-2b-bf16", "official shapes, tied head", TEXT_2B, VISION_2B, .plain = DTYPE_BF16, .shards = 1},
     {"qwen3-vl-4b-bf16", "official shapes, tied head", TEXT_4B, VISION_2B, .plain = DTYPE_BF16, .shards = 2},
     {"qwen3-vl-8b-bf16", "official shapes, untied head", TEXT_8B, VISION_8B, .plain = DTYPE_BF16, .shards = 4},
+
+    {"qwen2.5-3b", "text only, official shapes, BF16, tied head", TEXT_QWEN25},
+    {"qwen2.5-3b-fp8", "text only, the same in block FP8", TEXT_QWEN25, .scales = DTYPE_BF16},
+    {"phi-3-mini", "text only, official shapes: fused weights, heads of 96, a window of 2,047", .family = "phi-3-mini",
+     .architecture = MK_PHI3, .vocabulary = 32064, .first_added = 32000, .theta = 10000, .hidden = 3072, .layers = 32, .heads = 32,
+     .kv_heads = 32, .head_dim = 96, .mlp = 8192, .max_position = 4096, .window = 2047, .head_stored = true, .plain = DTYPE_BF16,
+     .shards = 2},
+    {"llama-2-7b", "text only, official shapes, F16", .family = "llama-2-7b", .architecture = MK_LLAMA, .vocabulary = 32000,
+     .first_added = 32000, .hidden = 4096, .layers = 32, .heads = 32, .kv_heads = 32, .mlp = 11008, .max_position = 4096,
+     .head_stored = true, .plain = DTYPE_F16, .shards = 2},
 
     {"tiny-gqa4-fp8", "4 query heads a KV head, wider than hidden; BF16 scales", TINY_GQA4, .plain = DTYPE_BF16,
      .scales = DTYPE_BF16},
@@ -67,6 +82,22 @@ static const struct kind kinds[] = {
     {"tiny-old-bf16", "older tensor names, config as transformers 5 saves it, theta 1,000,000", .family = "tiny-old",
      TINY_VOCABULARY, .theta = 1000000, .hidden = 256, .layers = 3, .heads = 2, .kv_heads = 2, .mlp = 384, .tied = true,
      TINY_VISION, .deepstack = {1, 2, 3}, SMALL_BUDGET, .plain = DTYPE_BF16, .shards = 1, .old_layout = true},
+
+    {"tiny-qwen2-bf16", "text only, 8 query heads a KV head", .family = "tiny-qwen2", .architecture = MK_QWEN2, TINY_VOCABULARY,
+     .theta = 1000000, .hidden = 1024, .layers = 2, .heads = 8, .kv_heads = 1, .mlp = 384, .max_position = 32768, .tied = true,
+     .plain = DTYPE_BF16, .shards = 1},
+    {"tiny-qwen2-fp8", "text only, MLP 320: FP8 blocks cut at the edges; F32 scales", .family = "tiny-qwen2-ragged",
+     .architecture = MK_QWEN2, TINY_VOCABULARY, .theta = 1000000, .hidden = 384, .layers = 3, .heads = 3, .kv_heads = 1, .mlp = 320,
+     .max_position = 32768, .tied = true, .plain = DTYPE_BF16, .scales = DTYPE_F32, .shards = 1},
+    {"tiny-qwen3-bf16", "text only, queries twice as wide as hidden", .family = "tiny-qwen3", .architecture = MK_QWEN3,
+     TINY_VOCABULARY, .theta = 1000000, .hidden = 256, .layers = 3, .heads = 4, .kv_heads = 2, .mlp = 320, .max_position = 40960,
+     .tied = true, .plain = DTYPE_BF16, .shards = 1},
+    {"tiny-phi3-bf16", "text only, heads of 96, a window of 37", .family = "tiny-phi3", .architecture = MK_PHI3, TINY_VOCABULARY,
+     .theta = 10000, .hidden = 384, .layers = 3, .heads = 4, .kv_heads = 4, .head_dim = 96, .mlp = 352, .max_position = 4096,
+     .window = 37, .head_stored = true, .plain = DTYPE_BF16, .shards = 1},
+    {"tiny-llama-f16", "text only, MLP 344, a vocabulary without rows to spare", .family = "tiny-llama", .architecture = MK_LLAMA,
+     .vocabulary = 1500, .first_added = 1500, .hidden = 256, .layers = 3, .heads = 2, .kv_heads = 2, .mlp = 344, .max_position = 4096,
+     .head_stored = true, .plain = DTYPE_F16, .shards = 1},
 };
 
 const struct kind *kind_at(int i)
@@ -84,4 +115,14 @@ const struct kind *kind_find(const char *name)
 int kind_token(const struct kind *k, int real_id)
 {
     return k->first_added + real_id - MK_REAL_FIRST_ADDED;
+}
+
+bool kind_sentencepiece(const struct kind *k)
+{
+    return k->architecture == MK_PHI3 || k->architecture == MK_LLAMA;
+}
+
+int kind_head_dim(const struct kind *k)
+{
+    return k->head_dim ? k->head_dim : MK_HEAD_DIM;
 }

@@ -9,13 +9,19 @@
 
 enum { MK_HEAD_DIM = 128, MK_ADDED_TOKENS = 26, MK_REAL_VOCABULARY = 151936, MK_REAL_FIRST_ADDED = 151643 };
 
+/* What the checkpoint is one of; all but the first are text only. */
+enum mk_architecture { MK_QWEN3VL, MK_QWEN2, MK_QWEN3, MK_PHI3, MK_LLAMA };
+
 struct kind {
     const char *name, *summary;
     const char *family; /* values depend on it and not on the dtype: kinds of one family share their BF16 tensors */
+    enum mk_architecture architecture;
     /* text */
     int hidden, layers, heads, kv_heads, mlp;
-    int vocabulary, first_added; /* rows of the embedding; id of <|endoftext|>, which all special ids follow */
-    long theta;
+    int head_dim; /* 0: MK_HEAD_DIM */
+    int max_position, window; /* text only; window 0: none */
+    int vocabulary, first_added; /* rows of the embedding; id of <|endoftext|>, which all special ids follow (Llama has none) */
+    long theta; /* 0: not in the file, as in Llama-2's */
     bool tied;
     bool head_stored; /* lm_head.weight is in the file: untied, or a copy of the embedding */
     bool tied_in_text_config;
@@ -33,7 +39,10 @@ struct kind {
 const struct kind *kind_find(const char *name);
 /* The i-th kind; NULL past the last. */
 const struct kind *kind_at(int i);
-/* Id of one of the special tokens by its number in the real vocabulary (151643…). */
+/* Id of one of the special tokens by its number in the real Qwen vocabulary (151643…). */
 int kind_token(const struct kind *k, int real_id);
+/* The vocabulary is SentencePiece's, with byte fallback, and not a byte-level one. */
+bool kind_sentencepiece(const struct kind *k);
+int kind_head_dim(const struct kind *k);
 
 #endif

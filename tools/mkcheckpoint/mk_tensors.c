@@ -16,6 +16,7 @@ enum { GAIN_HALF = 2, GAIN_1 = 4, GAIN_2 = 8, GAIN_3 = 12 }; /* quarters */
 static const struct recipe around_one = {4096, 2, 12};      /* 1 ± 0.125 */
 static const struct recipe sharpening = {6144, 6, 12};      /* 1.5 ± 0.37: q_norm, k_norm, so that attention picks */
 static const struct recipe small_bias = {0, 1, 12};         /* ± 0.06 */
+static const struct recipe large_bias = {0, 1, 6};          /* ± 4: of queries and keys, as Qwen2.5's */
 static const struct recipe position_embedding = {0, 1, 8};  /* standard deviation 0.4 */
 
 struct shape {
@@ -69,7 +70,7 @@ static void add(struct mk_list *l, struct shape s, struct recipe r, const char *
 
 static const char *text_prefix(const struct mk_list *l)
 {
-    return l->kind->old_layout ? "model." : "model.language_model.";
+    return l->kind->old_layout || l->kind->architecture != MK_QWEN3VL ? "model." : "model.language_model.";
 }
 
 static int64_t blocks(int64_t n)
@@ -95,22 +96,50 @@ static int residual_gain(int layers)
     return layers < 12 ? GAIN_2 : GAIN_HALF;
 }
 
+static void add_qkv(struct mk_list *l, int i, int64_t q, int64_t kv)
+{
+    const struct kind *k = l->kind;
+    bool normed = k->architecture == MK_QWEN3VL || k->architecture == MK_QWEN3;
+    int gain = normed ? GAIN_1 : GAIN_2; /* what the norms sharpen elsewhere */
+    if (k->architecture == MK_PHI3) {
+        add_decoder_linear(l, i, "self_attn.qkv_proj", q + 2 * kv, k->hidden, gain);
+        return;
+    }
+    add_decoder_linear(l, i, "self_attn.q_proj", q, k->hidden, gain);
+    add_decoder_linear(l, i, "self_attn.k_proj", kv, k->hidden, GAIN_1);
+    add_decoder_linear(l, i, "self_attn.v_proj", kv, k->hidden, GAIN_1);
+    if (k->architecture == MK_QWEN2) {
+        add(l, SHAPE1(q), large_bias, "%slayers.%d.self_attn.q_proj.bias", text_prefix(l), i);
+        add(l, SHAPE1(kv), large_bias, "%slayers.%d.self_attn.k_proj.bias", text_prefix(l), i);
+        add(l, SHAPE1(kv), small_bias, "%slayers.%d.self_attn.v_proj.bias", text_prefix(l), i);
+    }
+    if (normed) {
+        add(l, SHAPE1(kind_head_dim(k)), sharpening, "%slayers.%d.self_attn.q_norm.weight", text_prefix(l), i);
+        add(l, SHAPE1(kind_head_dim(k)), sharpening, "%slayers.%d.self_attn.k_norm.weight", text_prefix(l), i);
+    }
+}
+
+static void add_mlp(struct mk_list *l, int i)
+{
+    const struct kind *k = l->kind;
+    if (k->architecture == MK_PHI3) {
+        add_decoder_linear(l, i, "mlp.gate_up_proj", 2 * (int64_t)k->mlp, k->hidden, GAIN_1);
+    } else {
+        add_decoder_linear(l, i, "mlp.gate_proj", k->mlp, k->hidden, GAIN_1);
+        add_decoder_linear(l, i, "mlp.up_proj", k->mlp, k->hidden, GAIN_1);
+    }
+    add_decoder_linear(l, i, "mlp.down_proj", k->hidden, k->mlp, residual_gain(k->layers));
+}
+
 static void add_decoder_layer(struct mk_list *l, int i)
 {
     const struct kind *k = l->kind;
-    const char *p = text_prefix(l);
-    int64_t q = (int64_t)k->heads * MK_HEAD_DIM, kv = (int64_t)k->kv_heads * MK_HEAD_DIM;
-    add(l, SHAPE1(k->hidden), around_one, "%slayers.%d.input_layernorm.weight", p, i);
-    add_decoder_linear(l, i, "self_attn.q_proj", q, k->hidden, GAIN_1);
-    add_decoder_linear(l, i, "self_attn.k_proj", kv, k->hidden, GAIN_1);
-    add_decoder_linear(l, i, "self_attn.v_proj", kv, k->hidden, GAIN_1);
+    int64_t q = (int64_t)k->heads * kind_head_dim(k), kv = (int64_t)k->kv_heads * kind_head_dim(k);
+    add(l, SHAPE1(k->hidden), around_one, "%slayers.%d.input_layernorm.weight", text_prefix(l), i);
+    add_qkv(l, i, q, kv);
     add_decoder_linear(l, i, "self_attn.o_proj", k->hidden, q, residual_gain(k->layers));
-    add(l, SHAPE1(MK_HEAD_DIM), sharpening, "%slayers.%d.self_attn.q_norm.weight", p, i);
-    add(l, SHAPE1(MK_HEAD_DIM), sharpening, "%slayers.%d.self_attn.k_norm.weight", p, i);
-    add(l, SHAPE1(k->hidden), around_one, "%slayers.%d.post_attention_layernorm.weight", p, i);
-    add_decoder_linear(l, i, "mlp.gate_proj", k->mlp, k->hidden, GAIN_1);
-    add_decoder_linear(l, i, "mlp.up_proj", k->mlp, k->hidden, GAIN_1);
-    add_decoder_linear(l, i, "mlp.down_proj", k->hidden, k->mlp, residual_gain(k->layers));
+    add(l, SHAPE1(k->hidden), around_one, "%slayers.%d.post_attention_layernorm.weight", text_prefix(l), i);
+    add_mlp(l, i);
 }
 
 /* A head beside a tied embedding is a copy of it, so it takes the embedding's key. */
@@ -192,7 +221,7 @@ bool mk_list_make(struct mk_list *l, const struct kind *k, uint64_t seed, ey_err
     add(l, SHAPE2(k->vocabulary, k->hidden), recipe_weight(k->hidden, GAIN_3), "%sembed_tokens.weight", text_prefix(l));
     for (int i = 0; i < k->layers; i++) add_decoder_layer(l, i);
     add(l, SHAPE1(k->hidden), around_one, "%snorm.weight", text_prefix(l));
-    add_vision(l);
+    if (k->architecture == MK_QWEN3VL) add_vision(l);
     add_head(l, l->n ? l->tensors[0].key : 0);
     if (!l->failed) return true;
     mk_list_free(l);

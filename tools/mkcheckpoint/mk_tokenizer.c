@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "mk_sentencepiece.h"
 #include "mk_vocab.h"
 
 #define REAL_TOKENIZER "../shared/data/tokenizers/qwen3-vl/tokenizer.json"
@@ -112,6 +113,7 @@ static bool check_ids(const json_object *tokenizer, const struct kind *k, const 
 {
     if (!json_member_of_type(json_member(tokenizer, "model"), "vocab", json_type_object))
         return ey_fail(e, EY_BAD_REQUEST, "%s: not a tokenizer.json: it has no model.vocab", file);
+    if (kind_sentencepiece(k)) return sentencepiece_check(tokenizer, k, file, e);
     for (int i = 0; i < SPECIAL_TOKENS; i++) {
         int64_t id = -1;
         const json_object *token = find_added(tokenizer, added[i]);
@@ -156,7 +158,10 @@ static bool write_config(struct mk_output *o, const struct kind *k, ey_err *e)
 
 bool tokenizer_write(struct mk_output *o, const struct kind *k, const char *file, ey_err *e)
 {
+    bool sentencepiece = kind_sentencepiece(k);
+    if (!file && sentencepiece) file = sentencepiece_real(k);
     if (!file && k->vocabulary == MK_REAL_VOCABULARY && path_is_file(REAL_TOKENIZER)) file = REAL_TOKENIZER;
-    bool ok = file ? copy_tokenizer(o, k, file, e) : write_made_up(o, k, e);
-    return ok && write_config(o, k, e);
+    bool ok = file ? copy_tokenizer(o, k, file, e) : sentencepiece ? sentencepiece_write(o, k, e) : write_made_up(o, k, e);
+    if (!ok) return false;
+    return sentencepiece ? sentencepiece_write_config(o, k, e) : write_config(o, k, e);
 }

@@ -1,4 +1,4 @@
-/* mkcheckpoint: writes a checkpoint of random numbers with the names, shapes, dtypes and files of a Qwen3-VL one, so
+/* mkcheckpoint: writes a checkpoint of random numbers with the names, shapes, dtypes and files of one of the supported models, so
  * that everything but the quality of answers can be built, tested and measured without the real weights.
  * The same kind and seed give the same bytes on every machine. */
 #include <getopt.h>
@@ -23,7 +23,7 @@ struct options {
 
 static const char usage[] =
     "usage: mkcheckpoint --like KIND [options] DIR\n"
-    "Writes a Qwen3-VL checkpoint of random numbers to DIR, which must not exist or be empty.\n"
+    "Writes a checkpoint of random numbers to DIR, which must not exist or be empty.\n"
     "\n"
     "  --like KIND        shapes, dtypes and files (below)\n"
     "  --seed N           other numbers (default 0)\n"
