@@ -104,12 +104,13 @@ static bool push_special(struct tokens_out *t, const char *content)
     return special_id(t->tok, content, &id, t->e) && push(t, id);
 }
 
-/* A pad that somebody typed would take a picture's place, as the references refuse too. */
+/* White space behind a marker that takes it in is gone, whoever wrote it. A pad that somebody typed would take a picture's place, as the references refuse too. */
 static bool push_text(struct tokens_out *t, const struct prompt_piece *piece)
 {
     size_t before = t->ids->n;
     const char *text = t->prompt->text.data + piece->at;
-    if (!tokenizer_encode(t->tok, text, piece->n, t->parse_special, t->ids, t->e)) return false;
+    size_t swallowed = before ? tokenizer_swallowed(t->tok, t->ids->id[before - 1], text, piece->n) : 0;
+    if (!tokenizer_encode(t->tok, text + swallowed, piece->n - swallowed, t->parse_special, t->ids, t->e)) return false;
     for (size_t i = before; i < t->ids->n && t->pad >= 0; i++)
         if (t->ids->id[i] == t->pad)
             return ey_fail(t->e, EY_BAD_REQUEST,

@@ -160,6 +160,11 @@ static size_t white_space_after(const char *text, size_t n, size_t at)
     return at;
 }
 
+size_t added_white_space(const char *text, size_t n)
+{
+    return white_space_after(text, n, 0);
+}
+
 bool added_find(const struct added_set *set, const struct added_trie *trie, const char *text, size_t n, size_t from,
                 struct added_match *match)
 {

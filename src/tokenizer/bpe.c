@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/utf8.h"
 #include "tokenizer/tok_parts.h"
 
 enum { SHORT_PIECE = 64 };
@@ -17,6 +18,20 @@ static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t ri
 {
     const struct pair_slot *slot = pair_map_find(&tok->merges, left, right);
     return slot ? (uint64_t)slot->value << 32 | slot->extra : NO_MERGE;
+}
+
+/* ---- first symbols ------------------------------------------------------------------------------- */
+
+/* The symbols that the first character (byte-level: byte) of n ≥ 1 bytes begins as: 1 to 4 ids, of *used bytes. */
+static int first_symbols(const struct tokenizer *tok, const char *text, size_t n, uint32_t id[4], size_t *used)
+{
+    int length = tok->pipeline == TOK_SENTENCEPIECE ? utf8_decode(text, n, NULL) : 1;
+    if (length < 1) length = 1;
+    *used = (size_t)length;
+    int32_t whole = tok->pipeline == TOK_SENTENCEPIECE ? vocab_find(&tok->vocab, text, *used) : -1;
+    if (whole >= 0) return id[0] = (uint32_t)whole, 1;
+    for (int i = 0; i < length; i++) id[i] = tok->byte_id[(uint8_t)text[i]];
+    return length;
 }
 
 /* ---- short pieces -------------------------------------------------------------------------------- */
@@ -35,11 +50,12 @@ static void drop(uint32_t *id, uint64_t *merge, int at, int n)
     memmove(merge + at, merge + at + 1, (size_t)(n - at - 1) * sizeof(*merge));
 }
 
-static bool encode_short(const struct tokenizer *tok, const char *piece, int n, struct ids *out)
+static bool encode_short(const struct tokenizer *tok, const char *piece, size_t n_bytes, struct ids *out)
 {
-    uint32_t id[SHORT_PIECE];
+    uint32_t id[SHORT_PIECE + 4];
     uint64_t merge[SHORT_PIECE]; /* of id[i] with id[i + 1] */
-    for (int i = 0; i < n; i++) id[i] = tok->byte_id[(uint8_t)piece[i]];
+    int n = 0; /* at most a symbol a byte */
+    for (size_t at = 0, used; at < n_bytes; at += used) n += first_symbols(tok, piece + at, n_bytes - at, id + n, &used);
     for (int i = 0; i + 1 < n; i++) merge[i] = merge_of(tok, id[i], id[i + 1]);
     merge[n - 1] = NO_MERGE;
     for (;;) {
@@ -110,14 +126,16 @@ static bool symbols_start(struct bpe *b, const char *piece, size_t n)
         b->n_symbols = b->symbols ? n : 0;
         if (!b->symbols) return false;
     }
-    for (size_t i = 0; i < n; i++)
-        b->symbols[i] = (struct bpe_symbol){.merge = NO_MERGE,
-                                            .id = b->tok->byte_id[(uint8_t)piece[i]],
-                                            .previous = i ? (uint32_t)i - 1 : NO_SYMBOL,
-                                            .next = i + 1 < n ? (uint32_t)i + 1 : NO_SYMBOL};
+    uint32_t count = 0, id[4];
+    for (size_t at = 0, used; at < n; at += used) {
+        int n_ids = first_symbols(b->tok, piece + at, n - at, id, &used);
+        for (int i = 0; i < n_ids; i++, count++)
+            b->symbols[count] = (struct bpe_symbol){.merge = NO_MERGE, .id = id[i], .previous = count ? count - 1 : NO_SYMBOL, .next = count + 1};
+    }
+    b->symbols[count - 1].next = NO_SYMBOL;
     b->n_heap = 0;
-    for (size_t i = 0; i < n; i++)
-        if (!queue_pair(b, (uint32_t)i)) return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (!queue_pair(b, i)) return false;
     return true;
 }
 
@@ -151,7 +169,7 @@ bool bpe_encode(struct bpe *b, const char *piece, size_t n, struct ids *out, ey_
         int32_t whole = vocab_find(&b->tok->vocab, piece, n);
         if (whole >= 0) return ids_push(out, whole) || ey_fail_memory(e, "token ids", out->n * sizeof(*out->id));
     }
-    bool ok = n <= SHORT_PIECE ? encode_short(b->tok, piece, (int)n, out) : encode_long(b, piece, n, out);
+    bool ok = n <= SHORT_PIECE ? encode_short(b->tok, piece, n, out) : encode_long(b, piece, n, out);
     return ok || ey_fail_memory(e, "merging a word", n * sizeof(*b->symbols));
 }
 

@@ -25,6 +25,13 @@ bool tokenizer_is_special(const struct tokenizer *tok, int32_t id)
     return token && token->special;
 }
 
+size_t tokenizer_swallowed(const struct tokenizer *tok, int32_t id, const char *text, size_t n)
+{
+    for (size_t i = 0; i < tok->added.n; i++)
+        if (tok->added.tokens[i].id == id) return tok->added.tokens[i].right_strip ? added_white_space(text, n) : 0;
+    return 0;
+}
+
 const char *tokenizer_bytes(const struct tokenizer *tok, int32_t id, size_t *n)
 {
     const struct token *token = vocab_token(&tok->vocab, id);
@@ -34,7 +41,16 @@ const char *tokenizer_bytes(const struct tokenizer *tok, int32_t id, size_t *n)
 
 struct detok detok_start(const struct tokenizer *tok)
 {
-    return (struct detok){.tok = tok};
+    return (struct detok){.tok = tok, .strip = tok->pipeline == TOK_SENTENCEPIECE};
+}
+
+/* U+FFFD for n bytes that are no character: one for all, or one for each as the reference's byte fallback has it. */
+static bool add_replacement(const struct detok *d, size_t n, struct buf *out)
+{
+    if (d->tok->pipeline == TOK_BYTE_LEVEL) n = 1;
+    for (; n; n--)
+        if (!buf_add(out, "\xef\xbf\xbd", 3)) return false;
+    return true;
 }
 
 /* The one character that the tail has become with the byte just added, if any. */
@@ -44,7 +60,7 @@ static bool flush_tail(struct detok *d, struct buf *out)
         int length = utf8_decode(d->tail, (size_t)d->n_tail, NULL);
         if (length < 0) return true;
         size_t used = length > 0 ? (size_t)length : utf8_bad_length(d->tail, (size_t)d->n_tail);
-        bool ok = length > 0 ? buf_add(out, d->tail, used) : buf_add(out, "\xef\xbf\xbd", 3);
+        bool ok = length > 0 ? buf_add(out, d->tail, used) : add_replacement(d, used, out);
         if (!ok) return false;
         d->n_tail -= (int)used;
         memmove(d->tail, d->tail + used, (size_t)d->n_tail);
@@ -57,7 +73,9 @@ bool detok_push(struct detok *d, int32_t id, struct buf *out)
     const struct token *token = vocab_token(&d->tok->vocab, id);
     if (!token || token->special) return true;
     const char *bytes = d->tok->vocab.bytes + token->at;
-    for (uint32_t i = 0; i < token->n; i++) {
+    uint32_t first = d->strip && token->n && bytes[0] == ' ';
+    d->strip = false;
+    for (uint32_t i = first; i < token->n; i++) {
         d->tail[d->n_tail++] = bytes[i]; /* at most 3 bytes wait, so there is room for one */
         if (!flush_tail(d, out)) return false;
     }
@@ -68,5 +86,5 @@ bool detok_finish(struct detok *d, struct buf *out)
 {
     int n = d->n_tail;
     d->n_tail = 0;
-    return n == 0 || buf_add(out, "\xef\xbf\xbd", 3);
+    return n == 0 || add_replacement(d, (size_t)n, out);
 }

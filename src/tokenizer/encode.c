@@ -24,6 +24,17 @@ bool ids_push(struct ids *ids, int32_t id)
     return true;
 }
 
+bool tok_normalize(const struct tokenizer *tok, struct buf *out, const char *text, size_t n)
+{
+    if (tok->pipeline == TOK_SENTENCEPIECE) return text_space(out, text, n);
+    return tok->nfc ? text_compose(out, text, n) : buf_add(out, text, n);
+}
+
+bool tok_surely_normal(const struct tokenizer *tok, const char *text, size_t n)
+{
+    return tok->pipeline == TOK_BYTE_LEVEL && (!tok->nfc || text_surely_composed(text, n));
+}
+
 /* Repair and NFC each make a text at most three times as long. */
 #define MAX_REPAIRED ((size_t)3 * EY_MAX_TEXT_BYTES)
 #define MAX_COMPOSED (3 * MAX_REPAIRED)
@@ -33,7 +44,7 @@ struct encoding {
     bool parse_special;
     struct bpe bpe;
     struct pretok_scan scan;
-    struct buf composed; /* scratch */
+    struct buf normal; /* scratch */
     struct ids *out;
     ey_err *e;
 };
@@ -42,6 +53,7 @@ typedef bool encode_fn(struct encoding *enc, const char *text, size_t n);
 
 static bool encode_pieces(struct encoding *enc, const char *text, size_t n)
 {
+    if (enc->tok->pipeline == TOK_SENTENCEPIECE) return n == 0 || bpe_encode(&enc->bpe, text, n, enc->out, enc->e);
     pretok_scan_begin(&enc->scan, text, n);
     for (;;) {
         size_t begin, end;
@@ -72,10 +84,10 @@ static bool encode_normalized(struct encoding *enc, const char *text, size_t n)
 
 static bool encode_segment(struct encoding *enc, const char *text, size_t n)
 {
-    if (!enc->tok->nfc || text_surely_composed(text, n)) return encode_normalized(enc, text, n);
-    buf_clear(&enc->composed);
-    if (!text_compose(&enc->composed, text, n)) return ey_fail_memory(enc->e, "text in normal form C", n);
-    return encode_normalized(enc, enc->composed.data, enc->composed.size);
+    if (tok_surely_normal(enc->tok, text, n)) return encode_normalized(enc, text, n);
+    buf_clear(&enc->normal);
+    if (!tok_normalize(enc->tok, &enc->normal, text, n)) return ey_fail_memory(enc->e, "text in its normal form", n);
+    return encode_normalized(enc, enc->normal.data, enc->normal.size);
 }
 
 static bool encode_valid(struct encoding *enc, const char *text, size_t n)
@@ -102,11 +114,11 @@ bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, b
         return ey_fail(e, EY_TOO_LONG, "a text of %zu bytes is more than the limit of %d", n, EY_MAX_TEXT_BYTES);
     size_t n_before = out->n;
     struct encoding enc = {.tok = tok, .parse_special = parse_special, .bpe = {.tok = tok}, .out = out, .e = e,
-                           .composed = buf_with_max(MAX_COMPOSED)};
+                           .normal = buf_with_max(MAX_COMPOSED)};
     bool ok = pretok_scan_init(&enc.scan, &tok->pretok, e) && encode_repaired(&enc, text, n);
     if (!ok) out->n = n_before;
     pretok_scan_finish(&enc.scan);
     bpe_finish(&enc.bpe);
-    buf_free(&enc.composed);
+    buf_free(&enc.normal);
     return ok;
 }

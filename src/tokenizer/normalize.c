@@ -161,3 +161,15 @@ bool text_compose(struct buf *out, const char *text, size_t n)
     free(s.scratch);
     return ok;
 }
+
+/* ---- SentencePiece ------------------------------------------------------------------------------- */
+
+bool text_space(struct buf *out, const char *text, size_t n)
+{
+    static const char mark[] = "\xe2\x96\x81";
+    const char *at;
+    if (n && !buf_add(out, " ", 1)) return false;
+    for (; (at = memmem(text, n, mark, 3)); n -= (size_t)(at + 3 - text), text = at + 3)
+        if (!buf_add(out, text, (size_t)(at - text)) || !buf_add(out, " ", 1)) return false;
+    return buf_add(out, text, n);
+}

@@ -1,4 +1,4 @@
-/* Text as the tokenizer wants to see it: well-formed UTF-8, and composed where the file asks for NFC. */
+/* Text as the tokenizer wants to see it: well-formed UTF-8, and as the normalizer of its file makes it. */
 #ifndef EY_TOKENIZER_NORMALIZE_H
 #define EY_TOKENIZER_NORMALIZE_H
 
@@ -10,5 +10,7 @@ bool text_repair(struct buf *out, const char *text, size_t n);
 bool text_compose(struct buf *out, const char *text, size_t n);
 /* True when it is plain to see that `text` is its own NFC form; false: it may be or not. */
 bool text_surely_composed(const char *text, size_t n);
+/* Appends a blank and `text` with each U+2581 as a blank; nothing where there is no text. */
+bool text_space(struct buf *out, const char *text, size_t n);
 
 #endif

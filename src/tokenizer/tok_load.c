@@ -1,4 +1,4 @@
-/* tokenizer.json → struct tokenizer (spec 6.1, 6.4).
+/* tokenizer.json → struct tokenizer (spec 6.1, 6.2, 6.4).
  *
  * The file is not trusted: each id, length and count is checked before it is used, and a part that this program
  * does not know is an error that names it, never guessed at. */
@@ -15,19 +15,18 @@ const char *tok_shown(json_object *value)
     return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 }
 
-static bool is_text(const json_object *value, const char *text)
+bool tok_is_text(const json_object *value, const char *text)
 {
     return json_object_is_type(value, json_type_string) && !strcmp(json_object_get_string((json_object *)value), text);
 }
 
-/* The "type" of a part of the pipeline, or what stands there instead, for messages. */
-static const char *type_of(const json_object *part)
+const char *tok_type_of(const json_object *part)
 {
     json_object *type = json_member_of_type(part, "type", json_type_string);
     return type ? json_object_get_string(type) : part ? "(no type)" : "null";
 }
 
-static bool unsupported(const struct loading *l, const char *member, const char *found, const char *supported)
+bool tok_unsupported(const struct loading *l, const char *member, const char *found, const char *supported)
 {
     return ey_fail(l->e, EY_BAD_MODEL, "%s: %s is \"%.200s\", which is not supported (supported: %s)", l->what, member,
                    found, supported);
@@ -46,26 +45,33 @@ static bool flag_is(const struct loading *l, const json_object *part, const char
 
 /* ---- pipeline ------------------------------------------------------------------------------------ */
 
-/* "Sequence of Prepend, Replace": what a refused sequence is made of. */
-static bool unsupported_sequence(const struct loading *l, const char *member, const json_object *list, const char *supported)
+/* "Sequence of Prepend, Replace". */
+bool tok_unsupported_sequence(const struct loading *l, const char *member, const json_object *list, const char *supported)
 {
     struct buf found = buf_with_max(4096);
     buf_add_text(&found, "Sequence of");
     for (size_t i = 0; list && i < json_object_array_length(list) && i < 16; i++)
-        buf_printf(&found, "%s %.60s", i ? "," : "", type_of(json_object_array_get_idx(list, i)));
-    unsupported(l, member, found.data ? found.data : "Sequence", supported);
+        buf_printf(&found, "%s %.60s", i ? "," : "", tok_type_of(json_object_array_get_idx(list, i)));
+    tok_unsupported(l, member, found.data ? found.data : "Sequence", supported);
     buf_free(&found);
     return false;
 }
 
 static bool load_normalizer(struct loading *l)
 {
-    static const char *const supported = "null, NFC";
+    static const char *const supported = "null, NFC, or Prepend and Replace of blanks by \xe2\x96\x81";
     const json_object *part = json_member(l->root, "normalizer");
-    if (part && !strcmp(type_of(part), "Sequence"))
-        return unsupported_sequence(l, "normalizer", json_member_of_type(part, "normalizers", json_type_array), supported);
+    if (part && !strcmp(tok_type_of(part), "Sequence"))
+        return tok_unsupported_sequence(l, "normalizer", json_member_of_type(part, "normalizers", json_type_array), supported);
     l->tok->nfc = part != NULL;
-    return !part || !strcmp(type_of(part), "NFC") || unsupported(l, "normalizer", type_of(part), supported);
+    return !part || !strcmp(tok_type_of(part), "NFC") || tok_unsupported(l, "normalizer", tok_type_of(part), supported);
+}
+
+const json_object *tok_part(const json_object *sequence, const char *key, size_t index, const char *type)
+{
+    json_object *list = json_member_of_type(sequence, key, json_type_array);
+    const json_object *part = list && index < json_object_array_length(list) ? json_object_array_get_idx(list, index) : NULL;
+    return part && !strcmp(tok_type_of(part), type) ? part : NULL;
 }
 
 /* The ByteLevel of a pre-tokenizer; *own_pattern: it cuts by GPT-2's pattern itself. */
@@ -80,8 +86,8 @@ static bool read_byte_level(const struct loading *l, const json_object *part, bo
 static bool read_split(const struct loading *l, const json_object *split, json_object **pattern)
 {
     json_object *behavior = json_member(split, "behavior");
-    if (!behavior || !is_text(behavior, "Isolated"))
-        return unsupported(l, "pre_tokenizer: Split: behavior",
+    if (!behavior || !tok_is_text(behavior, "Isolated"))
+        return tok_unsupported(l, "pre_tokenizer: Split: behavior",
                            json_object_is_type(behavior, json_type_string) ? json_object_get_string(behavior) : "absent",
                            "Isolated");
     if (!flag_is(l, split, "pre_tokenizer: Split", "invert", false, false)) return false;
@@ -95,11 +101,9 @@ static bool load_split_and_byte_level(struct loading *l, const json_object *sequ
     json_object *pattern = NULL;
     bool own_pattern = false;
     const json_object *list = json_member_of_type(sequence, "pretokenizers", json_type_array);
-    const json_object *split = list ? json_object_array_get_idx(list, 0) : NULL;
-    const json_object *byte_level = list ? json_object_array_get_idx(list, 1) : NULL;
-    bool known = list && json_object_array_length(list) == 2 && !strcmp(type_of(split), "Split") &&
-                 !strcmp(type_of(byte_level), "ByteLevel");
-    if (!known) return unsupported_sequence(l, "pre_tokenizer", list, supported);
+    const json_object *split = tok_part(sequence, "pretokenizers", 0, "Split");
+    const json_object *byte_level = tok_part(sequence, "pretokenizers", 1, "ByteLevel");
+    if (!split || !byte_level || json_object_array_length(list) != 2) return tok_unsupported_sequence(l, "pre_tokenizer", list, supported);
     if (!read_byte_level(l, byte_level, &own_pattern) || !read_split(l, split, &pattern)) return false;
     if (own_pattern)
         return ey_fail(l->e, EY_BAD_MODEL, "%s: pre_tokenizer: ByteLevel: use_regex after a Split is not supported", l->what);
@@ -110,12 +114,12 @@ static bool load_split_and_byte_level(struct loading *l, const json_object *sequ
 static bool load_pre_tokenizer(struct loading *l)
 {
     const json_object *part = json_member(l->root, "pre_tokenizer");
-    if (!strcmp(type_of(part), "Sequence")) return load_split_and_byte_level(l, part);
-    if (strcmp(type_of(part), "ByteLevel"))
-        return unsupported(l, "pre_tokenizer", type_of(part), "Split then ByteLevel, or ByteLevel alone");
+    if (!strcmp(tok_type_of(part), "Sequence")) return load_split_and_byte_level(l, part);
+    if (strcmp(tok_type_of(part), "ByteLevel"))
+        return tok_unsupported(l, "pre_tokenizer", tok_type_of(part), "Split then ByteLevel, or ByteLevel alone");
     bool own_pattern;
     if (!read_byte_level(l, part, &own_pattern)) return false;
-    if (!own_pattern) return unsupported(l, "pre_tokenizer", "ByteLevel without a pattern", "use_regex true");
+    if (!own_pattern) return tok_unsupported(l, "pre_tokenizer", "ByteLevel without a pattern", "use_regex true");
     return pretok_compile(&l->tok->pretok, PRETOK_GPT2_PATTERN, strlen(PRETOK_GPT2_PATTERN), l->what, l->e);
 }
 
@@ -123,9 +127,9 @@ static bool load_pre_tokenizer(struct loading *l)
 static bool check_bystanders(const struct loading *l)
 {
     const json_object *post = json_member(l->root, "post_processor"), *decoder = json_member(l->root, "decoder");
-    if (post && strcmp(type_of(post), "ByteLevel"))
-        return unsupported(l, "post_processor", type_of(post), "null, ByteLevel");
-    if (strcmp(type_of(decoder), "ByteLevel")) return unsupported(l, "decoder", type_of(decoder), "ByteLevel");
+    if (post && strcmp(tok_type_of(post), "ByteLevel"))
+        return tok_unsupported(l, "post_processor", tok_type_of(post), "null, ByteLevel");
+    if (strcmp(tok_type_of(decoder), "ByteLevel")) return tok_unsupported(l, "decoder", tok_type_of(decoder), "ByteLevel");
     return true;
 }
 
@@ -133,18 +137,18 @@ static bool check_bystanders(const struct loading *l)
 static bool no_affix(const struct loading *l, const json_object *model, const char *key)
 {
     json_object *value = json_member(model, key);
-    return !value || is_text(value, "") ||
+    return !value || tok_is_text(value, "") ||
            ey_fail(l->e, EY_BAD_MODEL, "%s: model: %s is %.60s, which is not supported", l->what, key,
                    tok_shown(value));
 }
 
 static bool check_model(const struct loading *l, const json_object *model)
 {
-    if (strcmp(type_of(model), "BPE")) return unsupported(l, "model", type_of(model), "BPE");
+    if (strcmp(tok_type_of(model), "BPE")) return tok_unsupported(l, "model", tok_type_of(model), "BPE");
     double dropout = 0;
     return json_optional_number(model, "dropout", 0, 0, &dropout, l->what, l->e) &&
            no_affix(l, model, "continuing_subword_prefix") && no_affix(l, model, "end_of_word_suffix") &&
-           flag_is(l, model, "model", "byte_fallback", false, false) &&
+           flag_is(l, model, "model", "byte_fallback", false, l->tok->pipeline == TOK_SENTENCEPIECE) &&
            json_optional_bool(model, "ignore_merges", &l->tok->ignore_merges, l->what, l->e);
 }
 
@@ -155,8 +159,9 @@ static bool load(struct loading *l)
     const json_object *model = json_member(l->root, "model");
     if (!json_object_is_type(l->root, json_type_object))
         return ey_fail(l->e, EY_BAD_MODEL, "%s: not a JSON object", l->what);
-    return load_normalizer(l) && load_pre_tokenizer(l) && check_bystanders(l) && check_model(l, model) &&
-           tok_load_tables(l, model);
+    bool pipeline = tok_is_sentencepiece(l->root) ? tok_load_sentencepiece(l)
+                                                  : load_normalizer(l) && load_pre_tokenizer(l) && check_bystanders(l);
+    return pipeline && check_model(l, model) && tok_load_tables(l, model);
 }
 
 static bool open_json(struct tokenizer **out, const json_object *root, const char *what, ey_err *e)

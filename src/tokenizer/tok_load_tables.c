@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "tokenizer/normalize.h"
 #include "tokenizer/tok_load.h"
 
 enum { MAX_MERGES = 4 * EY_MAX_VOCABULARY }; /* some files list every way to build a token */
+
+#define NO_TOKEN ((uint32_t)-1)
 
 /* ---- vocabulary ---------------------------------------------------------------------------------- */
 
@@ -28,6 +29,22 @@ static bool fail_id_taken(const struct loading *l, const char *member, const cha
                    member, content, id, other->n < 100 ? other->n : 100, v->bytes + other->at);
 }
 
+/* The bytes that a token as the file writes it stands for, at most n; false: such a token cannot come from text. */
+static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out, size_t *n_out)
+{
+    if (tok->pipeline == TOK_BYTE_LEVEL) return byte_letters_read(content, n, out, n_out);
+    return blanks_read(content, n, out, n_out);
+}
+
+/* The byte that "<0x0A>" is; -1: it is no such token. */
+static int byte_token(const struct tokenizer *tok, const char *content, size_t n)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (tok->pipeline != TOK_SENTENCEPIECE || n != 6 || memcmp(content, "<0x", 3) || content[5] != '>') return -1;
+    const char *high = memchr(digits, content[3], 16), *low = memchr(digits, content[4], 16);
+    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
 static bool load_vocab_entry(struct loading *l, const char *content, json_object *value)
 {
     struct vocab *v = &l->tok->vocab;
@@ -39,8 +56,13 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
                        l->what, content, tok_shown(value), EY_MAX_VOCABULARY - 1);
     if (!token_length_fits(l, "model.vocab", content, n_content)) return false;
     if (vocab_token(v, id)) return fail_id_taken(l, "model.vocab", content, id);
-    /* A token with a letter that stands for no byte cannot come from text; it is printed as it is written. */
-    if (!byte_letters_read(content, n_content, bytes, &n)) return vocab_put(v, (uint32_t)id, content, n_content, l->e);
+    int byte = byte_token(l->tok, content, n_content);
+    if (byte >= 0) {
+        l->tok->byte_id[byte] = (uint32_t)id;
+        return vocab_put(v, (uint32_t)id, (const char[]){(char)byte}, 1, l->e);
+    }
+    /* A token that cannot come from text is printed as it is written. */
+    if (!token_bytes(l->tok, content, n_content, bytes, &n)) return vocab_put(v, (uint32_t)id, content, n_content, l->e);
     if (!vocab_put(v, (uint32_t)id, bytes, n, l->e)) return false;
     vocab_index(v, (uint32_t)id); /* keys of one object differ, so the bytes do */
     return true;
@@ -50,14 +72,15 @@ static bool load_vocab(struct loading *l, json_object *entries)
 {
     if (!entries) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab is not an object", l->what);
     if (!vocab_init(&l->tok->vocab, (size_t)json_object_object_length(entries), l->e)) return false;
+    for (int byte = 0; byte < 256; byte++) l->tok->byte_id[byte] = NO_TOKEN;
     json_object_object_foreach(entries, content, value)
     {
         if (!load_vocab_entry(l, content, value)) return false;
     }
     for (int byte = 0; byte < 256; byte++) {
-        int32_t id = vocab_find(&l->tok->vocab, (const char[]){(char)byte}, 1);
-        if (id < 0) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab has no token for the byte 0x%02x", l->what, byte);
-        l->tok->byte_id[byte] = (uint32_t)id;
+        uint32_t *id = &l->tok->byte_id[byte];
+        if (l->tok->pipeline == TOK_BYTE_LEVEL) *id = (uint32_t)vocab_find(&l->tok->vocab, (const char[]){(char)byte}, 1);
+        if (*id == NO_TOKEN) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab has no token for the byte 0x%02x", l->what, byte);
     }
     return true;
 }
@@ -94,10 +117,10 @@ static bool fail_not_in_vocab(const struct loading *l, size_t rank, struct span 
 }
 
 /* Writes the bytes of one part to `out` and gives its id, or -1. */
-static int32_t part_id(const struct vocab *v, struct span part, char out[EY_MAX_TOKEN_BYTES], size_t *n)
+static int32_t part_id(const struct tokenizer *tok, struct span part, char out[EY_MAX_TOKEN_BYTES], size_t *n)
 {
-    if (part.n > EY_MAX_TOKEN_BYTES || !byte_letters_read(part.p, part.n, out, n)) return -1;
-    return vocab_find(v, out, *n);
+    if (part.n > EY_MAX_TOKEN_BYTES || !token_bytes(tok, part.p, part.n, out, n)) return -1;
+    return vocab_find(&tok->vocab, out, *n);
 }
 
 /* Files mostly list merges in the order of the ids they make, so the id after the last one is tried first. */
@@ -115,9 +138,9 @@ static bool load_merge(struct loading *l, const json_object *merge, size_t rank,
     if (!merge_parts(merge, &a, &b))
         return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges[%zu] is %.100s; it must be \"A B\" or [\"A\", \"B\"]", l->what,
                        rank, tok_shown((json_object *)merge));
-    int32_t left = part_id(&l->tok->vocab, a, whole, &n_a);
+    int32_t left = part_id(l->tok, a, whole, &n_a);
     if (left < 0) return fail_not_in_vocab(l, rank, a);
-    int32_t right = part_id(&l->tok->vocab, b, whole + n_a, &n_b);
+    int32_t right = part_id(l->tok, b, whole + n_a, &n_b);
     if (right < 0) return fail_not_in_vocab(l, rank, b);
     *last = merged_id(&l->tok->vocab, *last, whole, n_a + n_b);
     if (*last < 0)
@@ -163,8 +186,7 @@ static bool put_added(struct loading *l, int64_t id, const char *content, size_t
 static bool copy_content(const struct loading *l, struct added_token *added, const char *content, size_t n)
 {
     struct buf copy = buf_with_max(3 * EY_MAX_TOKEN_BYTES + 1);
-    bool compose = added->in_normalized && l->tok->nfc;
-    if (!(compose ? text_compose(&copy, content, n) : buf_add(&copy, content, n)))
+    if (!(added->in_normalized ? tok_normalize(l->tok, &copy, content, n) : buf_add(&copy, content, n)))
         return ey_fail_memory(l->e, "an added token", n);
     added->content = copy.data, added->n = (uint32_t)copy.size; /* steals the bytes */
     return true;

@@ -156,3 +156,15 @@ bool byte_letters_read(const char *letters, size_t n, char *out, size_t *n_out)
     *n_out = used;
     return true;
 }
+
+bool blanks_read(const char *text, size_t n, char *out, size_t *n_out)
+{
+    *n_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool mark = n - i >= 3 && !memcmp(text + i, "\xe2\x96\x81", 3);
+        if (text[i] == ' ') return false;
+        out[(*n_out)++] = mark ? ' ' : text[i];
+        if (mark) i += 2;
+    }
+    return true;
+}

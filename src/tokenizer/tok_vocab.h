@@ -77,5 +77,7 @@ int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n);
 /* Byte-level vocabularies spell a byte as a printable letter (spec 6.1): space is Ġ. Writes the bytes that
  * n bytes of such letters stand for (never more than n) and their number; false when a letter is none. */
 bool byte_letters_read(const char *letters, size_t n, char *out, size_t *n_out);
+/* SentencePiece's spell a blank as U+2581. The same; false when there is a blank. */
+bool blanks_read(const char *text, size_t n, char *out, size_t *n_out);
 
 #endif

@@ -7,8 +7,8 @@
 
 struct tokenizer;
 
-/* Reads tokenizer.json of `directory`. Supported: byte-level BPE (Split by its own pattern + ByteLevel, NFC) with
- * merges as "A B" or ["A","B"]; another pipeline is an error that names the part. */
+/* Reads tokenizer.json of `directory`. Supported: byte-level BPE (Split by its own pattern + ByteLevel, NFC), and SentencePiece's
+ * BPE with byte fallback, with merges as "A B" or ["A","B"]; another pipeline is an error that names the part. */
 bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e);
 /* The same from bytes (tests, fuzzing); `what` is for messages. */
 bool tokenizer_open_memory(struct tokenizer **tok, const char *json, size_t n, const char *what, ey_err *e);
@@ -31,6 +31,8 @@ int32_t tokenizer_size(const struct tokenizer *tok);
 /* Id of an added token by its exact content, or -1. */
 int32_t tokenizer_special(const struct tokenizer *tok, const char *content);
 bool tokenizer_is_special(const struct tokenizer *tok, int32_t id); /* "special": true, skipped in visible text */
+/* Bytes of white space at the beginning of `text` that the added token `id` before it takes in ("rstrip": true). */
+size_t tokenizer_swallowed(const struct tokenizer *tok, int32_t id, const char *text, size_t n);
 /* Raw bytes of a token (an added token: its content); *n = 0 for an id without a token. */
 const char *tokenizer_bytes(const struct tokenizer *tok, int32_t id, size_t *n);
 
@@ -39,6 +41,7 @@ struct detok {
     const struct tokenizer *tok;
     char tail[4]; /* an incomplete character */
     int n_tail;
+    bool strip; /* nothing has come yet, and one blank at the beginning is left out (SentencePiece) */
 };
 struct detok detok_start(const struct tokenizer *tok);
 /* Appends to `out` the characters that this token completes. Special tokens give nothing. */

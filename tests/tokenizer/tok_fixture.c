@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 
-static struct tokenizer *small, *qwen;
+static struct tokenizer *small, *sentencepiece, *qwen, *llama, *phi3;
 
 static struct tokenizer *open_or_fail(const char *directory)
 {
@@ -22,18 +22,38 @@ const struct tokenizer *small_tokenizer(void)
     return small;
 }
 
+const struct tokenizer *sentencepiece_tokenizer(void)
+{
+    if (!sentencepiece) sentencepiece = open_or_fail(SENTENCEPIECE_DIR);
+    return sentencepiece;
+}
+
+static const struct tokenizer *real_tokenizer(struct tokenizer **tok, const char *directory)
+{
+    if (!*tok && path_is_directory(directory)) *tok = open_or_fail(directory);
+    if (!*tok) printf("skipped: no %s\n", directory);
+    return *tok;
+}
+
 const struct tokenizer *qwen_tokenizer(void)
 {
-    if (!qwen && path_is_directory(QWEN_DIR)) qwen = open_or_fail(QWEN_DIR);
-    if (!qwen) printf("skipped: no " QWEN_DIR "\n");
-    return qwen;
+    return real_tokenizer(&qwen, QWEN_DIR);
+}
+
+const struct tokenizer *llama_tokenizer(void)
+{
+    return real_tokenizer(&llama, LLAMA_DIR);
+}
+
+const struct tokenizer *phi3_tokenizer(void)
+{
+    return real_tokenizer(&phi3, PHI3_DIR);
 }
 
 void close_fixtures(void)
 {
-    tokenizer_close(small);
-    tokenizer_close(qwen);
-    small = qwen = NULL;
+    tokenizer_close(small), tokenizer_close(sentencepiece), tokenizer_close(qwen), tokenizer_close(llama), tokenizer_close(phi3);
+    small = sentencepiece = qwen = llama = phi3 = NULL;
 }
 
 struct ids encode_ok(const struct tokenizer *tok, const char *text, size_t n, bool parse_special)

@@ -12,12 +12,19 @@
 #include "tokenizer/tokenizer.h"
 
 #define SMALL_DIR "tests/tokenizer/data/small"
+#define SENTENCEPIECE_DIR "tests/tokenizer/data/sentencepiece"
 #define QWEN_DIR "../shared/data/tokenizers/qwen3-vl"
+#define LLAMA_DIR "../shared/data/tokenizers/llama-2"
+#define PHI3_DIR "../shared/data/tokenizers/phi-3"
 
 /* The committed tokenizer of tests/tokenizer/data; opened once. */
 const struct tokenizer *small_tokenizer(void);
-/* The real one, or NULL after a line on stdout that says it is not there. */
+/* The one with byte fallback: mkcheckpoint's of tiny-phi3. */
+const struct tokenizer *sentencepiece_tokenizer(void);
+/* Real ones, or NULL after a line on stdout that says it is not there. */
 const struct tokenizer *qwen_tokenizer(void);
+const struct tokenizer *llama_tokenizer(void);
+const struct tokenizer *phi3_tokenizer(void);
 void close_fixtures(void);
 
 struct ids encode_ok(const struct tokenizer *tok, const char *text, size_t n, bool parse_special);
@@ -33,5 +40,6 @@ int run_load_tests(void);
 int run_detok_tests(void);
 int run_pretok_tests(void);
 int run_bpe_tests(void);
+int run_sentencepiece_tests(void);
 
 #endif
