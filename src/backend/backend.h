@@ -35,7 +35,7 @@ struct batch {
     const int32_t *feature;     /* [n_rows] row of the visual features, or -1 */
     const int32_t *position;    /* [n_rows, 3] M-RoPE triple T, H, W */
     const int32_t *seq;         /* [n_rows] 0..n_seqs-1 */
-    const int32_t *index;       /* [n_rows] place in its sequence: its KV slot; it sees slots 0..index */
+    const int32_t *index;       /* [n_rows] place in its sequence: its KV slot; it sees slots 0..index, of a window the last of them */
     const int32_t *block_table; /* [n_seqs, max_blocks] KV block of tokens 64·i .. 64·i+63 */
 };
 
@@ -45,8 +45,9 @@ static inline int batch_kv_block(const struct batch *batch, int row, int index)
     return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks + (size_t)(index / KV_BLOCK)];
 }
 
+/* Without data where a family has none of them: biases of q, k and v, norms of their heads. */
 struct decoder_layer {
-    struct weight input_norm, q, k, v, q_norm, k_norm, o, post_norm, gate, up, down;
+    struct weight input_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, o, post_norm, gate, up, down;
 };
 
 struct affine { /* y = x · Wᵀ + b */
@@ -182,10 +183,10 @@ struct backend_ops {
     void (*embed)(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch);
     /* table[n, n_pairs, 2] = cos, sin of position[n, 3] */
     void (*rope_table)(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n);
-    /* a = RMSNorm(x); q, k per head normed and turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
+    /* a = RMSNorm(x); q, k, v = a · Wᵀ (+ bias); q, k per head normed (where there are norms) and turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
     void (*qkv)(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
                 const struct text_shape *shape, dev rope, const struct batch *batch);
-    /* o[n, n_heads·head_dim]: causal attention of each row over slots 0..index of its sequence */
+    /* o[n, n_heads·head_dim]: causal attention of each row over slots text_first_key()..index of its sequence */
     void (*attend)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                    const struct text_shape *shape, const struct batch *batch);
     /* qkv and attend in one; NULL: the two are called. q is scratch. */

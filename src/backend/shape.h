@@ -10,9 +10,10 @@
 struct text_shape {
     int hidden, n_layers, n_heads, n_kv_heads, head_dim, mlp, vocabulary;
     int max_position;
+    int window; /* keys that a row sees, its own the last; 0: all before it */
     float norm_eps;
     double rope_theta;
-    int rope_section[3]; /* frequencies of the T, H and W axes; interleaved (spec 3.3) */
+    int rope_section[3]; /* frequencies of the T, H and W axes; interleaved (spec 3.3); all 0: positions count up */
 };
 
 struct vision_shape {
@@ -31,6 +32,12 @@ static inline int text_q_width(const struct text_shape *s)
 static inline int text_kv_width(const struct text_shape *s)
 {
     return s->n_kv_heads * s->head_dim;
+}
+
+/* The first slot that a row at `index` of its sequence sees. */
+static inline int text_first_key(const struct text_shape *s, int index)
+{
+    return s->window && index >= s->window ? index - s->window + 1 : 0;
 }
 
 /* Floats of one patch row. */

@@ -192,3 +192,19 @@ bool bind_folded(struct binder *b, struct weight *out, const int64_t *dims, int 
 {
     return bind_view(b, out, name, dims, n_dims, e);
 }
+
+bool bind_rows(struct weight *out, const struct weight *whole, int64_t first, int64_t rows, ey_err *e)
+{
+    enum { ZEROS_PACKED = 8 };
+    const int64_t block = whole->scale ? FP8_BLOCK : whole->group ? ZEROS_PACKED : 1;
+    if (first % block)
+        return ey_fail(e, EY_BAD_MODEL, "a part of a fused quantised matrix begins at row %" PRId64 ", inside a block of %" PRId64, first, block);
+    *out = *whole;
+    out->data = (const uint8_t *)whole->data + (size_t)first * weight_row_bytes(whole);
+    out->rows = rows;
+    if (whole->scale) out->scale = whole->scale + (first / FP8_BLOCK) * ((whole->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    if (!whole->group) return true;
+    out->group_scale = (const uint8_t *)whole->group_scale + first * weight_groups(whole) * (int64_t)sizeof(uint16_t);
+    out->group_zero = (const uint8_t *)whole->group_zero + first / ZEROS_PACKED * weight_groups(whole) * (int64_t)sizeof(uint32_t);
+    return true;
+}

@@ -1,13 +1,14 @@
 /* Which family a checkpoint belongs to, and the parts of a model's life that all families share. */
 #include "models/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "quantize/quantize.h"
 
-static const struct family *const families[] = {&family_qwen3vl};
+static const struct family *const families[] = {&family_qwen3vl, &family_qwen2, &family_qwen3, &family_phi3, &family_llama};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct family *family_by_architecture(const char *name)
@@ -22,6 +23,16 @@ static const char *architecture_of(const json_object *config)
     json_object *list = json_member_of_type(config, "architectures", json_type_array);
     json_object *first = list && json_object_array_length(list) ? json_object_array_get_idx(list, 0) : NULL;
     return json_object_is_type(first, json_type_string) ? json_object_get_string(first) : NULL;
+}
+
+static bool fail_architecture(const char *dir, const char *name, ey_err *e)
+{
+    char known[256] = "";
+    for (int i = 0; i < N_FAMILIES; i++) {
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->architecture);
+    }
+    return ey_fail(e, EY_BAD_MODEL, "%s/config.json: the architecture %.100s is not supported; eyelet runs %s", dir, name, known);
 }
 
 /* generation_config.json's recommendation; do_sample false or no file: greedy. */
@@ -52,9 +63,7 @@ bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
     const char *name = architecture_of(checkpoint_config(ckpt)), *dir = checkpoint_directory(ckpt);
     if (!name) return ey_fail(e, EY_BAD_MODEL, "%s/config.json: architectures names no model", dir);
     model->family = family_by_architecture(name);
-    if (!model->family)
-        return ey_fail(e, EY_BAD_MODEL, "%s/config.json: the architecture %s is not supported; eyelet runs %s", dir, name,
-                       families[0]->architecture);
+    if (!model->family) return fail_architecture(dir, name, e);
     if (model->family->open(model, ckpt, e) && read_sampling(&model->sampling, ckpt, e)) return true;
     model_close(model);
     return false;
@@ -73,16 +82,22 @@ bool model_is_eos(const struct model *model, int id)
     return false;
 }
 
+static bool has_tokens(const struct tokenizer *tok, const char *const *needed, ey_err *e)
+{
+    for (; *needed; needed++)
+        if (tokenizer_special(tok, *needed) < 0)
+            return ey_fail(e, EY_BAD_MODEL, "tokenizer.json lacks the token %s that the chat format needs", *needed);
+    return true;
+}
+
 bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e)
 {
     if (tokenizer_size(tok) > model->text.vocabulary)
         return ey_fail(e, EY_BAD_MODEL, "tokenizer.json has token %d but the model's vocabulary ends at %d; they belong to different models",
                        tokenizer_size(tok) - 1, model->text.vocabulary - 1);
     const struct vision_marks *v = model->family->vision_marks;
-    const char *needed[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL, "<|im_start|>", "<|im_end|>"};
-    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
-        if (needed[i] && tokenizer_special(tok, needed[i]) < 0)
-            return ey_fail(e, EY_BAD_MODEL, "tokenizer.json lacks the token %s that the chat format needs", needed[i]);
+    const char *const marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL, NULL};
+    if (!has_tokens(tok, model->family->tokens, e) || !has_tokens(tok, marks, e)) return false;
     if (v && model->image_token >= 0 && model->image_token != tokenizer_special(tok, v->pad))
         return ey_fail(e, EY_BAD_MODEL, "config.json says image_token_id %d, but in tokenizer.json %s is %d; they belong to different models",
                        (int)model->image_token, v->pad, tokenizer_special(tok, v->pad));

@@ -18,6 +18,8 @@ struct family {
     bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
     /* Messages → prompt pieces. */
     bool (*prompt)(struct prompt *out, const ey_request *request, ey_err *e);
+    /* Contents of the tokens that prompt() writes beside those of pictures; NULL after the last. */
+    const char *tokens[6];
     /* Contents of the tokens around and in place of a picture; NULL: a family without pictures. */
     const struct vision_marks *vision_marks;
 };
@@ -65,6 +67,6 @@ bool model_is_eos(const struct model *model, int id);
 /* Special ids of the chat format must exist in this tokenizer and ids fit the embedding. */
 bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e);
 
-extern const struct family family_qwen3vl;
+extern const struct family family_qwen3vl, family_qwen2, family_qwen3, family_phi3, family_llama;
 
 #endif

@@ -316,7 +316,7 @@ static void add_chunk(struct text *t, const int *add, bool attends, bool plain)
     struct append_args append = {r.q, r.raw, t->q_norm, t->k_norm, r.rope, t->kv, batch_of(t, &r), t->shape.heads, eps};
     run(append_launch(&append), &append);
     if (attends) {
-        struct attend_args a = {r.o, r.q, t->kv, append.batch, r.tile, r.n_tiles, t->shape.heads, (float)(1 / sqrt(t->shape.dim))};
+        struct attend_args a = {r.o, r.q, t->kv, append.batch, r.tile, r.n_tiles, t->shape.heads, (float)(1 / sqrt(t->shape.dim)), 0};
         check_queries(t, &r);
         check_cache(t, &r);
         run(plain ? small_launch("attend_plain", (int64_t)r.n * t->shape.heads) : attend_launch(&a), &a);
@@ -406,7 +406,7 @@ static void rows_do_not_see_their_tile(void **state)
     struct text t = make_text((struct shape){128, 2, 1, 0, 1, 8}, 1, 3);
     struct rows r = make_rows(&t, (int[]){150});
     struct append_args append = {r.q, r.raw, t.q_norm, t.k_norm, r.rope, t.kv, batch_of(&t, &r), 2, eps};
-    struct attend_args a = {r.o, r.q, t.kv, append.batch, r.tile, r.n_tiles, 2, (float)(1 / sqrt(128))};
+    struct attend_args a = {r.o, r.q, t.kv, append.batch, r.tile, r.n_tiles, 2, (float)(1 / sqrt(128)), 0};
     run(append_launch(&append), &append);
     run(attend_launch(&a), &a);
     size_t bytes = (size_t)150 * 2 * 128 * sizeof(bf16);

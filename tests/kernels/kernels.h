@@ -54,7 +54,7 @@ struct problem {
     uint64_t random;
     struct memory memory;
     struct weight w[4]; /* matrices: what moves to odd addresses, and what the benchmark keeps out of the caches */
-    struct weight v[4]; /* vectors */
+    struct weight v[6]; /* vectors */
     float *x, *y;       /* [n, in_width], and what `out` holds before */
     int32_t *rows;
     struct text_shape text;
@@ -106,7 +106,7 @@ struct op {
 };
 
 extern const struct op op_project_add, op_gate_up, op_head, op_embed, op_rope, op_add_features;
-extern const struct op op_qkv, op_attend;
+extern const struct op op_qkv, op_qkv_bias, op_attend, op_attend_window;
 extern const struct op op_patch_embed, op_vision_qkv, op_vision_attend, op_vision_mlp, op_merge;
 
 dev run_input(struct run *r, enum element kind, const float *x, size_t n);

@@ -74,7 +74,8 @@ static void begin_cache(struct run *r, int n_blocks)
 static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev rope, int first, int n)
 {
     const struct problem *p = r->p;
-    struct decoder_layer w = {.input_norm = p->v[0], .q = p->w[0], .k = p->w[1], .v = p->w[2], .q_norm = p->v[1], .k_norm = p->v[2]};
+    struct decoder_layer w = {.input_norm = p->v[0], .q = p->w[0], .k = p->w[1], .v = p->w[2], .q_norm = p->v[1], .k_norm = p->v[2],
+                              .q_bias = p->v[3], .k_bias = p->v[4], .v_bias = p->v[5]};
     struct batch part = rows_of(batch, first, n);
     r->be->ops->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)), &r->kv, LAYER, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->text.hidden),
                     &w, &p->text, run_at(r, rope, ELEMENT_ROPE, first, p->c->dim), &part);
@@ -137,6 +138,14 @@ static void fetch_qkv(struct run *r, float *out)
 }
 
 const struct op op_qkv = {"qkv", prepare_qkv, begin_qkv, call_qkv, fetch_qkv};
+
+static void prepare_qkv_bias(struct problem *p)
+{
+    prepare_qkv(p);
+    for (int i = 0; i < 3; i++) make_vector(p, 3 + i, (i ? p->c->kv_heads : p->c->heads) * p->c->dim, -1, 1, vector_dtype(p->c->dtype));
+}
+
+const struct op op_qkv_bias = {"qkv with biases", prepare_qkv_bias, begin_qkv, call_qkv, fetch_qkv};
 
 /* ---- attend ---- */
 
@@ -232,3 +241,12 @@ static void call_attend(struct run *r, int first, int n)
 }
 
 const struct op op_attend = {"attend", prepare_attend, begin_attend, call_attend, run_fetch_activation};
+
+/* A row sees its last 37 keys: of one block, or of two, or all that there are. */
+static void prepare_attend_window(struct problem *p)
+{
+    prepare_attend(p);
+    p->text.window = 37;
+}
+
+const struct op op_attend_window = {"attend in a window", prepare_attend_window, begin_attend, call_attend, run_fetch_activation};

@@ -87,9 +87,9 @@ void run_start(struct run *r, struct backend *be, const struct problem *p)
     *r = (struct run){.be = be, .placed = *p};
     r->p = &r->placed;
     for (int i = 0; i < 4; i++)
-        if ((p->w[i].data && !be->ops->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) ||
-            (p->v[i].data && !be->ops->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)))
-            printf("%s\n", e.text), exit(2);
+        if (p->w[i].data && !be->ops->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) printf("%s\n", e.text), exit(2);
+    for (int i = 0; i < 6; i++)
+        if (p->v[i].data && !be->ops->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)) printf("%s\n", e.text), exit(2);
     if (!be->ops->reserve(be, &p->limits, &e)) printf("%s\n", e.text), exit(2);
     p->c->op->begin(r);
 }

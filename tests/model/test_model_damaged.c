@@ -54,7 +54,7 @@ static const struct json_row json_rows[] = {
     {CONFIG, "architectures", "[]", "architectures"},
     {CONFIG, "architectures", "[3]", "architectures"},
     {CONFIG, "architectures", "\"Qwen3VLForConditionalGeneration\"", "architectures"},
-    {CONFIG, "architectures", "[\"LlamaForCausalLM\"]", "LlamaForCausalLM"},
+    {CONFIG, "architectures", "[\"MistralForCausalLM\"]", "MistralForCausalLM"},
     {CONFIG, "text_config", GONE, "missing"},
     {CONFIG, "text_config", "7", "not an object"},
     {CONFIG, "vision_config", GONE, "missing"},

@@ -48,14 +48,14 @@ static size_t packed_bytes(const struct backend_limits *l)
 
 static size_t scratch_bytes(const struct backend *be, const struct backend_limits *l)
 {
-    size_t rows = 2 * (size_t)l->max_rows + 3;
+    size_t rows = 2 * (size_t)l->max_rows + CPU_VECTORS;
     return rows * padded_width(l) * sizeof(float) + packed_bytes(l) + (size_t)pool_threads(((const struct cpu *)be)->pool) * thread_scratch(l);
 }
 
 static void release_scratch(struct cpu *c)
 {
-    void **all[] = {&c->packed, (void **)&c->rows[0], (void **)&c->rows[1], (void **)&c->vectors[0],
-                    (void **)&c->vectors[1], (void **)&c->vectors[2], (void **)&c->scratch};
+    void **all[] = {&c->packed, (void **)&c->rows[0], (void **)&c->rows[1], (void **)&c->scratch};
+    for (int i = 0; i < CPU_VECTORS; i++) zeroed_free(c->vectors[i]), c->vectors[i] = NULL;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) zeroed_free(*all[i]), *all[i] = NULL;
 }
 
@@ -68,7 +68,7 @@ static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *
     size_t block = (size_t)l->max_rows * c->stride * sizeof(float);
     bool ok = (c->packed = zeroed(packed_bytes(l))) != NULL;
     for (int i = 0; i < 2; i++) ok = (c->rows[i] = zeroed(block)) && ok;
-    for (int i = 0; i < 3; i++) ok = (c->vectors[i] = zeroed(c->stride * sizeof(float))) && ok;
+    for (int i = 0; i < CPU_VECTORS; i++) ok = (c->vectors[i] = zeroed(c->stride * sizeof(float))) && ok;
     ok = (c->scratch = zeroed((size_t)pool_threads(c->pool) * c->scratch_size)) && ok;
     return ok || ey_fail_memory(e, "scratch space", scratch_bytes(be, l));
 }

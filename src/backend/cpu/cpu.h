@@ -33,6 +33,8 @@ static inline size_t cpu_tile_bytes(size_t width)
     return CPU_X_MOST * width * sizeof(uint16_t);
 }
 
+enum { CPU_VECTORS = 4 };
+
 struct cpu {
     struct backend base;
     struct pool *pool;
@@ -41,7 +43,7 @@ struct cpu {
     size_t stride;      /* elements of a packed row: max_width padded to CPU_K_STEP */
     void *packed;       /* [max_rows, stride] of at most 4 bytes, and a tile: the input of the next products */
     float *rows[2];     /* [max_rows, stride] intermediates */
-    float *vectors[3];  /* [stride] decoded norm weights and biases */
+    float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;   /* [threads, scratch_size] */
     size_t scratch_size;
 };

@@ -1,5 +1,6 @@
 /* The decoder's steps on the cpu backend: fused products, paged BF16 keys and values, attention with a running
  * softmax over blocks of 64 keys. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -115,6 +116,11 @@ static struct cpu_input rms_input(struct cpu *c, const float *x, const struct we
     return (struct cpu_input){x, width, n, (int)width, CPU_RMS_NORM, cpu_vector(c, 0, norm), NULL, eps, false};
 }
 
+static const float *bias_of(struct cpu *c, int slot, const struct weight *bias)
+{
+    return bias->data ? cpu_vector(c, slot, bias) : NULL;
+}
+
 void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
              const struct text_shape *shape, dev rope, const struct batch *batch)
 {
@@ -123,8 +129,8 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
     float *k = c->rows[1], *v = k + (size_t)batch->n_rows * kv_width; /* max_width covers both */
     struct cpu_input in = rms_input(c, x, &w->input_norm, batch->n_rows, shape->norm_eps);
     in.precise = true;
-    struct cpu_product products[3] = {
-        {&w->q, NULL, q, (size_t)text_q_width(shape)}, {&w->k, NULL, k, kv_width}, {&w->v, NULL, v, kv_width}};
+    struct cpu_product products[3] = {{&w->q, bias_of(c, 1, &w->q_bias), q, (size_t)text_q_width(shape)},
+                                      {&w->k, bias_of(c, 2, &w->k_bias), k, kv_width}, {&w->v, bias_of(c, 3, &w->v_bias), v, kv_width}};
     cpu_multiply(c, &in, products, 3, CPU_STORE);
     struct qkv_job job = {c, q, k, v, w->q_norm.data ? cpu_vector(c, 1, &w->q_norm) : NULL,
                           w->k_norm.data ? cpu_vector(c, 2, &w->k_norm) : NULL, rope, kv, layer, shape, batch};
@@ -181,10 +187,31 @@ static int visible_keys(int index, int block)
     return n < 0 ? 0 : n > KV_BLOCK ? KV_BLOCK : n;
 }
 
+/* A row whose window begins inside the block sees a shifted one: the kernel masks what is behind n_keys, and what it reads beyond the keys
+ * are values. Rows with the same shift, which follow each other, go in one call. */
+static void attend_block(const struct attend_job *j, const struct tile_place *p, struct attend_tile *t, int block)
+{
+    const size_t dim = (size_t)j->shape->head_dim;
+    const uint16_t *keys = kv_block(j->kv, j->layer, batch_kv_block(j->batch, p->first, block * KV_BLOCK), p->head);
+    int shift[CPU_Q_ROWS], seen[CPU_Q_ROWS];
+    for (int r = 0; r < t->n_rows; r++) {
+        int index = j->batch->index[row_of(j, p, r)], before = text_first_key(j->shape, index) - block * KV_BLOCK;
+        shift[r] = before < 0 ? 0 : before < KV_BLOCK ? before : KV_BLOCK;
+        seen[r] = visible_keys(index, block) - shift[r];
+    }
+    for (int begin = 0, end; begin < t->n_rows; begin = end) {
+        bool any = false;
+        for (end = begin; end < t->n_rows && shift[end] == shift[begin]; end++) any |= seen[end] > 0;
+        for (int r = 0; r < t->n_rows; r++) t->n_keys[r] = r >= begin && r < end && seen[r] > 0 ? seen[r] : 0;
+        const size_t first = (size_t)shift[begin];
+        if (any) j->c->k->attend(t, keys + first, keys + dim * KV_BLOCK + first * dim, dim, true);
+    }
+}
+
 static void attend_tile(const struct attend_job *j, const struct tile_place *p, int n, struct cpu_attend_scratch *scratch)
 {
     struct attend_tile t;
-    int last = 0, dim = j->shape->head_dim;
+    int first = INT_MAX, last = 0, dim = j->shape->head_dim;
     float scale = 1.0f / sqrtf((float)dim);
     cpu_attend_start(&t, scratch, n, dim);
     for (int r = 0; r < n; r++) {
@@ -192,13 +219,10 @@ static void attend_tile(const struct attend_job *j, const struct tile_place *p, 
         float *to = (float *)t.q[r];
         for (int d = 0; d < dim; d++) to[d] = from[d] * scale;
         int index = j->batch->index[row_of(j, p, r)];
-        last = index > last ? index : last;
+        int seen = text_first_key(j->shape, index);
+        last = index > last ? index : last, first = seen < first ? seen : first;
     }
-    for (int block = 0; block <= last / KV_BLOCK; block++) {
-        for (int r = 0; r < n; r++) t.n_keys[r] = visible_keys(j->batch->index[row_of(j, p, r)], block);
-        const uint16_t *keys = kv_block(j->kv, j->layer, batch_kv_block(j->batch, p->first, block * KV_BLOCK), p->head);
-        j->c->k->attend(&t, keys, keys + (size_t)dim * KV_BLOCK, (size_t)dim, true);
-    }
+    for (int block = first / KV_BLOCK; block <= last / KV_BLOCK; block++) attend_block(j, p, &t, block);
     for (int r = 0; r < n; r++) cpu_attend_finish(j->o + query_of(j, p, r), &t, r);
 }
 

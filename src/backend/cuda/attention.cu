@@ -129,7 +129,8 @@ template <int DIM> EY_DEVICE void attend(const struct attend_args &a)
     struct flash_rows<DIM, TILES> r;
     flash_begin(r, a.q + at, width, rows - in_tile, dim);
     r.scale = a.scale * LOG2_E, r.last = index + in_tile, r.growth = 1;
-    flash_attend(r, from, index + rows, shared);
+    r.before = a.window ? r.last - a.window : FLASH_ALL;
+    flash_attend(r, from, a.window ? max(index - a.window + 1, 0) / FLASH_KEYS : 0, index + rows, shared);
     flash_end(r, a.o + at, width, rows - in_tile, dim);
 }
 
@@ -164,7 +165,8 @@ EY_KERNEL(attend_plain, struct attend_args, SMALL_BLOCK, 1)
     let_next_start();
     if (row >= a.batch.n) return;
     struct paged_plain_source from = {a.kv, blocks_of(a.batch, row), head / (a.n_heads / a.kv.n_kv_heads)};
-    plain_attend(a.o + (int64_t)unit * dim, a.q + (int64_t)unit * dim, from, a.batch.index[row] + 1, dim, a.scale);
+    int n_keys = a.batch.index[row] + 1;
+    plain_attend(a.o + (int64_t)unit * dim, a.q + (int64_t)unit * dim, from, a.window ? max(n_keys - a.window, 0) : 0, n_keys, dim, a.scale);
 }
 
 /* ---- decode ----

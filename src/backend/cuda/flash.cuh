@@ -15,6 +15,8 @@
 
 enum { FLASH_STEP = FLASH_KEYS / 2, FLASH_COLUMNS = FLASH_STEP / 8 };
 #define FLASH_LAG 8.0f /* weights up to 2^8 */
+#define FLASH_ALL (-(1 << 30)) /* as `before`: all keys from 0 on */
+#define FLASH_UNSEEN (-1e30f)  /* score of a key before those that a row sees: it may be the row's first, and what weighs 1 then weighs 0 later */
 #define LOG2_E 1.4426950408889634f
 #define EY_MEMBER __device__ __forceinline__
 #define MINUS_INFINITY bits_float(0xff800000u)
@@ -25,7 +27,7 @@ template <int DIM, int TILES> struct flash_rows {
     float o[TILES][DIM / 8][4];
     float reference[TILES][2], sum[TILES][2]; /* sum: of this lane's columns */
     float scale;                              /* of scores, and to base 2 */
-    int last, growth;                         /* row r sees keys 0 .. last + growth · r, r from 0 in the warp */
+    int last, before, growth;                 /* row r sees keys before + growth · r + 1 .. last + growth · r, r from 0 in the warp */
 };
 
 template <int TILES> struct flash_scores {
@@ -118,14 +120,17 @@ template <int DIM, int TILES>
 EY_DEVICE void flash_mask(struct flash_scores<TILES> &s, const struct flash_rows<DIM, TILES> &r, int key)
 {
     int g = lane_index() / 4, t = lane_index() % 4;
-    if (key + FLASH_STEP - 1 <= r.last) return;
+    if (key + FLASH_STEP - 1 <= r.last && key > r.before + r.growth * (16 * TILES - 1)) return;
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
         for (int j = 0; j < FLASH_COLUMNS; j++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (key + 8 * j + 2 * t + i % 2 > r.last + r.growth * (16 * tile + g + i / 2 * 8)) s.at[tile][j][i] = MINUS_INFINITY;
+            for (int i = 0; i < 4; i++) {
+                int at = key + 8 * j + 2 * t + i % 2 - r.growth * (16 * tile + g + i / 2 * 8);
+                if (at > r.last) s.at[tile][j][i] = MINUS_INFINITY;
+                if (at <= r.before) s.at[tile][j][i] = FLASH_UNSEEN;
+            }
 }
 
 /* Moves the rows' references to where the weights of these scores are in range. */
@@ -216,24 +221,24 @@ EY_DEVICE void flash_step(struct flash_rows<DIM, TILES> &r, struct flash_scores<
     flash_add_values(r, s, values);
 }
 
-/* All of it, but for the division by the sums. `from` loads tiles: load(to, tile, 0 for keys or 1 for values), all threads of the block; what
+/* All of it, but for the division by the sums, from tile `begin` on: in it the first row sees a key. `from` loads tiles: load(to, tile, 0 for keys or 1 for values), all threads of the block; what
  * lies beyond its last key it fills with zeros. */
 template <int DIM, int TILES, typename source>
-EY_DEVICE void flash_attend(struct flash_rows<DIM, TILES> &r, const source &from, int n_keys, unsigned char *shared)
+EY_DEVICE void flash_attend(struct flash_rows<DIM, TILES> &r, const source &from, int begin, int n_keys, unsigned char *shared)
 {
     int n_tiles = (n_keys + FLASH_KEYS - 1) / FLASH_KEYS;
     struct flash_scores<TILES> first, second; /* halves of a tile */
-    from.load(flash_key_tile<DIM>(shared, 0), 0, 0);
+    from.load(flash_key_tile<DIM>(shared, begin), begin, 0);
     copy_commit();
-    if (n_tiles > 1) from.load(flash_key_tile<DIM>(shared, 1), 1, 0);
-    from.load(flash_value_tile<DIM>(shared, 0), 0, 1);
+    if (begin + 1 < n_tiles) from.load(flash_key_tile<DIM>(shared, begin + 1), begin + 1, 0);
+    from.load(flash_value_tile<DIM>(shared, begin), begin, 1);
     copy_commit();
     copy_wait<1>();
     __syncthreads();
     flash_clear(first);
 #pragma unroll
-    for (int d = 0; d < DIM / 16; d++) flash_score(first, r, flash_key_tile<DIM>(shared, 0), d);
-    for (int tile = 0; tile < n_tiles; tile++) {
+    for (int d = 0; d < DIM / 16; d++) flash_score(first, r, flash_key_tile<DIM>(shared, begin), d);
+    for (int tile = begin; tile < n_tiles; tile++) {
         copy_wait<0>();
         __syncthreads();
         if (tile + 2 < n_tiles) from.load(flash_key_tile<DIM>(shared, tile + 2), tile + 2, 0);
@@ -272,14 +277,14 @@ EY_DEVICE void flash_end(const struct flash_rows<DIM, TILES> &r, bf16 *o, int64_
 
 /* ---- the plain way: a warp for a row of a head, a lane for a key ---- */
 
-/* from.key(slot), from.value(slot): rows, of which from.element(row, column) reads. Any dim up to 256. */
-template <typename source> EY_DEVICE void plain_attend(bf16 *o, const bf16 *q, const source &from, int n_keys, int dim, float scale)
+/* Keys begin .. n_keys - 1. from.key(slot), from.value(slot): rows, of which from.element(row, column) reads. Any dim up to 256. */
+template <typename source> EY_DEVICE void plain_attend(bf16 *o, const bf16 *q, const source &from, int begin, int n_keys, int dim, float scale)
 {
     int lane = lane_index();
     float reference = MINUS_INFINITY, sum = 0, out[HEAD_DIM_MAX / 32];
 #pragma unroll
     for (int i = 0; i < HEAD_DIM_MAX / 32; i++) out[i] = 0;
-    for (int first = 0; first < n_keys; first += 32) {
+    for (int first = begin; first < n_keys; first += 32) {
         float score = MINUS_INFINITY;
         if (first + lane < n_keys) {
             score = 0;

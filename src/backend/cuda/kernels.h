@@ -48,6 +48,7 @@ struct pack_args {
     int32_t first_row, rows;
     int64_t row_bytes;
     uint32_t *found_nan; /* FP8: set to 1 when a code is NaN (the fast kernels read it as 480); NULL: not looked for */
+    int32_t from_f16;    /* values are F16, and rounded to BF16 */
 };
 
 /* int8 rows of a BF16 matrix: value ≈ int8 · scale[row], scale = max|row| / 127; packed as above. rows as in pack_args. */
@@ -240,7 +241,8 @@ struct attend_args {
     struct dev_batch batch;
     const int32_t *tile;
     int32_t n_tiles, n_heads;
-    float scale; /* 1/sqrt(head_dim) */
+    float scale;    /* 1/sqrt(head_dim) */
+    int32_t window; /* keys that a row sees, its own the last; 0: all before it */
 };
 
 /* One token each of n sequences: norms and turns q and k, puts k and v into the cache, attends, all from raw products. Keys are split

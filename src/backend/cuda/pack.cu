@@ -1,4 +1,4 @@
-/* Weights on their way into the card's memory, and two small helpers: row-major matrices → packed (kernels.h says how that looks), int8 rows
+/* Weights on their way into the card's memory, and two small helpers: row-major matrices → packed (kernels.h says how that looks; F16 becomes BF16), int8 rows
  * of BF16 matrices, float32 → BF16, and a reader that measures the memory's bandwidth.
  *
  * All take any number of blocks of 256 threads and share the work among them. */
@@ -33,6 +33,15 @@ EY_DEVICE bool has_nan(uint32_t codes)
     return ((codes & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
 }
 
+/* 8 values of F16 as BF16. */
+EY_DEVICE uint4 bf16_of_f16(uint4 v)
+{
+    uint32_t word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) word[i] = bf16_pair(f16_value((uint16_t)word[i]), f16_value((uint16_t)(word[i] >> 16)));
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
 /* Where in the packed matrix the 16 bytes lie that begin at byte 16·quarter of chunk `chunk` in row `row`. */
 EY_DEVICE int64_t packed_offset(int64_t row, int64_t chunk, int quarter, int64_t n_chunks)
 {
@@ -52,6 +61,7 @@ EY_KERNEL(pack, struct pack_args, PACK_THREADS, 4)
         int row = (int)(block * PACK_ROWS) + (int)(i % 64) / 4, quarter = (int)(i % 4);
         uint4 v = make_uint4(0, 0, 0, 0);
         if (row < a.rows) v = row_bytes_at(a.src + row * a.row_bytes, chunk * PACK_BYTES + quarter * 16, a.row_bytes);
+        if (a.from_f16) v = bf16_of_f16(v);
         if (a.found_nan && (has_nan(v.x) || has_nan(v.y) || has_nan(v.z) || has_nan(v.w))) nan = 1;
         *(uint4 *)(a.dst + packed_offset(a.first_row + row, chunk, quarter, n_chunks)) = v;
     }

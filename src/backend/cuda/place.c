@@ -49,7 +49,7 @@ static void upload_packed(struct cuda *c, void *to, const struct weight *in, uin
         n = in->rows - first < most ? in->rows - first : most;
         char *piece = stage + (size_t)place * UPLOAD_BYTES;
         cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
-        struct pack_args a = {(const uint8_t *)piece, to, (int32_t)first, (int32_t)n, row_bytes, found_nan};
+        struct pack_args a = {(const uint8_t *)piece, to, (int32_t)first, (int32_t)n, row_bytes, found_nan, in->dtype == DTYPE_F16};
         struct launch l = {"pack", {blocks_for((n + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes), 4), 1, 1}, 256, 0};
         cuda_launch(c, &l, &a);
     }
@@ -97,6 +97,12 @@ static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weigh
     return true;
 }
 
+/* F16 becomes BF16 on its way: activations are BF16, and the fast products take one dtype. */
+static enum dtype packed_dtype(const struct weight *w)
+{
+    return w->dtype == DTYPE_F16 ? DTYPE_BF16 : w->dtype;
+}
+
 static bool place_packed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
 {
     const struct weight from = *in; /* out may be in */
@@ -109,7 +115,7 @@ static bool place_packed(struct cuda *c, struct weight *out, const struct weight
         found = c->nan_found + c->n_packed - 1;
     }
     upload_packed(c, to, &from, found, stage);
-    out->data = to, out->packed = true;
+    out->data = to, out->packed = true, out->dtype = packed_dtype(&from);
     return place_scale(c, out, &from, e);
 }
 
@@ -177,6 +183,7 @@ static bool place_streamed(struct cuda *c, struct weight *out, const struct weig
     if (group < 0 || bytes > c->group_size - c->group_used) return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
     if (!grow((void **)&c->streamed, c->n_streamed, &c->max_streamed, sizeof(*c->streamed), e) || !place_scale(c, out, &from, e)) return false;
     out->data = c->group_place[group % 2] + c->group_used, out->packed = cuda_packs(&from), out->streamed = group + 1;
+    if (out->packed) out->dtype = packed_dtype(&from);
     c->group_used += bytes;
     c->streamed[c->n_streamed++] = (struct streamed){from, *out, group};
     return true;

@@ -24,7 +24,7 @@ static int max_of(int a, int b)
 bool cuda_packs(const struct weight *w)
 {
     bool matrix = w->rows > 1;
-    return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) || (w->dtype == DTYPE_BF16 && w->cols % 8 == 0));
+    return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) || ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
 }
 
 bool cuda_is_vector(const struct weight *w)

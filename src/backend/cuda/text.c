@@ -95,7 +95,7 @@ static struct kv_layer layer_of(const struct kv_cache *kv, int layer)
 static void multiply_qkv(struct cuda *c, float *out, const void *x, const struct decoder_layer *w, const struct text_shape *s, int n)
 {
     size_t q = (size_t)text_q_width(s), kv = (size_t)text_kv_width(s);
-    struct product p = {.w = {&w->q, &w->k, &w->v}, .y = {out, out + q, out + q + kv}, .n_segments = 3, .out = OUT_F32, .x = x, .n = n, .k = s->hidden,
+    struct product p = {.w = {&w->q, &w->k, &w->v}, .bias = {&w->q_bias, &w->k_bias, &w->v_bias}, .y = {out, out + q, out + q + kv}, .n_segments = 3, .out = OUT_F32, .x = x, .n = n, .k = s->hidden,
                         .norm = &w->input_norm, .eps = s->norm_eps, .ldy = (int)(q + 2 * kv)};
     cuda_multiply(c, &p);
 }
@@ -122,7 +122,8 @@ void cuda_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, in
 {
     struct cuda *c = cuda_of(be);
     const struct batch_region *r = cuda_batch(c, batch);
-    struct attend_args a = {o, q, layer_of(kv, layer), cuda_rows(r, batch), r->card + r->layout.tile, r->n_tiles, s->n_heads, 1 / sqrtf((float)s->head_dim)};
+    int n_tiles = c->recording ? batch->n_rows : r->n_tiles; /* a recorded step has a row of each sequence */
+    struct attend_args a = {o, q, layer_of(kv, layer), cuda_rows(r, batch), r->card + r->layout.tile, n_tiles, s->n_heads, 1 / sqrtf((float)s->head_dim), s->window};
     struct launch l = cuda_failed(c, cuda_family_of_attend(&a.kv)) ? attend_plain_launch(&a) : attend_launch(&a);
     cuda_launch(c, &l, &a);
 }
@@ -134,13 +135,13 @@ static int splits_for(const struct cuda *c, const struct text_shape *s, int n)
     return splits < 1 ? 1 : splits > MAX_SPLITS ? MAX_SPLITS : splits;
 }
 
-/* Several tokens of a sequence, or heads that the decode kernel does not take: one step after the other. */
+/* Several tokens of a sequence, or heads or a window that the decode kernel does not take: one step after the other. */
 void cuda_qkv_attend(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w, const struct text_shape *s, dev rope,
                      const struct batch *batch)
 {
     struct cuda *c = cuda_of(be);
     struct kv_layer cache = layer_of(kv, layer);
-    if (!cuda_is_decode(batch) || !decode_takes(&cache, s->n_heads) || cuda_failed(c, cuda_family_of_decode(&cache))) {
+    if (!cuda_is_decode(batch) || s->window || !decode_takes(&cache, s->n_heads) || cuda_failed(c, cuda_family_of_decode(&cache))) {
         cuda_qkv(be, q, kv, layer, x, w, s, rope, batch);
         cuda_attend(be, o, q, kv, layer, s, batch);
         return;

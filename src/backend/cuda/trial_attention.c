@@ -144,7 +144,7 @@ static void try_append(struct trial *t, struct text *x)
 static void try_attend(struct trial *t, const struct text *x, bool plain)
 {
     size_t n = BODY * (size_t)(HEADS * x->dim);
-    struct attend_args a = {trial_card_room(t, n * sizeof(bf16)), x->q, x->kv, x->batch, x->card_tile, x->n_tiles, HEADS, 1 / sqrtf((float)x->dim)};
+    struct attend_args a = {trial_card_room(t, n * sizeof(bf16)), x->q, x->kv, x->batch, x->card_tile, x->n_tiles, HEADS, 1 / sqrtf((float)x->dim), 0};
     struct launch l = plain ? attend_plain_launch(&a) : attend_launch(&a);
     if (a.o) cuda_launch(t->c, &l, &a);
     trial_judge(t, plain ? FAMILY_ATTEND_PLAIN : cuda_family_of_attend(&x->kv), a.o ? trial_get_bf16(t, a.o, n) : NULL, x->o, n);

@@ -39,7 +39,7 @@ static size_t packed_size(int64_t row_bytes)
 
 static void *packed_on_card(struct trial *t, const void *row_major, int64_t row_bytes)
 {
-    struct pack_args a = {row_major, trial_card_room(t, packed_size(row_bytes)), 0, ROWS, row_bytes, NULL};
+    struct pack_args a = {row_major, trial_card_room(t, packed_size(row_bytes)), 0, ROWS, row_bytes, NULL, 0};
     struct launch l = {"pack", {64, 1, 1}, 256, 0};
     if (a.src && a.dst) cuda_launch(t->c, &l, &a);
     return a.dst;

@@ -27,8 +27,8 @@ template <int DIM> EY_DEVICE void vision_attend(const struct vision_attend_args 
     wait_for_previous();
     let_next_start();
     flash_begin(r, of_head + (a.first + row) * 3 * width, 3 * width, a.n - row, a.head_dim);
-    r.scale = a.scale * LOG2_E, r.last = a.n_keys - 1, r.growth = 0;
-    flash_attend(r, from, a.n_keys, shared);
+    r.scale = a.scale * LOG2_E, r.last = a.n_keys - 1, r.growth = 0, r.before = FLASH_ALL;
+    flash_attend(r, from, 0, a.n_keys, shared);
     flash_end(r, a.o + row * width + head * a.head_dim, width, a.n - row, a.head_dim);
 }
 
@@ -59,7 +59,7 @@ EY_KERNEL(vision_attend_plain, struct vision_attend_args, SMALL_BLOCK, 1)
     if (row >= a.n) return;
     int64_t width = (int64_t)a.heads * a.head_dim;
     struct vision_plain_source from = {a.qkv + head * a.head_dim, width};
-    plain_attend(a.o + row * width + head * a.head_dim, from.first + (a.first + row) * 3 * width, from, a.n_keys, a.head_dim, a.scale);
+    plain_attend(a.o + row * width + head * a.head_dim, from.first + (a.first + row) * 3 * width, from, 0, a.n_keys, a.head_dim, a.scale);
 }
 
 /* ---- rotation of queries and keys ---- */

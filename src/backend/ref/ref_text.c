@@ -95,9 +95,9 @@ void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
     size_t q_width = (size_t)text_q_width(shape), kv_width = (size_t)text_kv_width(shape);
     float *normed = r->rows[0], *k = r->rows[1], *v = r->rows[2];
     norm_rows(r, normed, x, &w->input_norm, n, shape->norm_eps);
-    ref_linear(r, q, q_width, normed, &w->q, NULL, n);
-    ref_linear(r, k, kv_width, normed, &w->k, NULL, n);
-    ref_linear(r, v, kv_width, normed, &w->v, NULL, n);
+    ref_linear(r, q, q_width, normed, &w->q, &w->q_bias, n);
+    ref_linear(r, k, kv_width, normed, &w->k, &w->k_bias, n);
+    ref_linear(r, v, kv_width, normed, &w->v, &w->v_bias, n);
     norm_and_turn_heads(r, q, &w->q_norm, rope, n, shape->n_heads, shape);
     norm_and_turn_heads(r, k, &w->k_norm, rope, n, shape->n_kv_heads, shape);
     append_kv(kv, layer, 0, k, batch);
@@ -126,19 +126,21 @@ static void softmax(float *scores, int n)
 static void attend_head(const struct attend *a, int row, int head, float *scores)
 {
     int dim = a->shape->head_dim, kv_head = head / (a->shape->n_heads / a->shape->n_kv_heads);
-    int n_keys = a->batch->index[row] + 1;
+    int index = a->batch->index[row], first = text_first_key(a->shape, index), n_keys = index + 1 - first;
     size_t at = ((size_t)row * (size_t)a->shape->n_heads + (size_t)head) * (size_t)dim;
     const float *q = a->q + at;
     float *o = a->o + at, scale = 1.0f / sqrtf((float)dim);
     for (int j = 0; j < n_keys; j++) {
-        const float *keys = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, j), 0, kv_head);
-        scores[j] = ref_dot(q, keys + (size_t)(j % KV_BLOCK) * (size_t)dim, (size_t)dim) * scale;
+        int slot = first + j;
+        const float *keys = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, slot), 0, kv_head);
+        scores[j] = ref_dot(q, keys + (size_t)(slot % KV_BLOCK) * (size_t)dim, (size_t)dim) * scale;
     }
     softmax(scores, n_keys);
     memset(o, 0, (size_t)dim * sizeof(float));
     for (int j = 0; j < n_keys; j++) {
-        const float *value = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, j), 1, kv_head) +
-                             (size_t)(j % KV_BLOCK) * (size_t)dim;
+        int slot = first + j;
+        const float *value = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, slot), 1, kv_head) +
+                             (size_t)(slot % KV_BLOCK) * (size_t)dim;
         for (int d = 0; d < dim; d++) o[d] += scores[j] * value[d];
     }
 }

@@ -2,8 +2,7 @@
 #ifndef EY_QWEN3VL_CONFIG_H
 #define EY_QWEN3VL_CONFIG_H
 
-#include "base/file.h"
-#include "models/model.h"
+#include "models/text_config.h"
 
 /* Fills model->text, vision, patch_spec and eos; *tied says whether the head is the embedding. Every number is
  * checked here, once: later code may multiply them without looking. */

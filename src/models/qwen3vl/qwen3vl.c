@@ -1,12 +1,10 @@
 /* Qwen3-VL: binds a checkpoint's tensors (spec 2.3, 2.4) and makes the rotary tables. What is easy to get wrong is
  * in NOTES.md beside this file. */
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "models/bind.h"
 #include "models/qwen3vl/chat.h"
 #include "models/qwen3vl/config.h"
+#include "models/text_weights.h"
 
 static const struct name_alias aliases[] = {
     {"model.visual.", "visual."},
@@ -17,46 +15,7 @@ static const struct name_alias aliases[] = {
     {NULL, NULL},
 };
 
-#define LAYER "model.language_model.layers.%d."
-
-static bool bind_layer(struct decoder_layer *w, struct binder *b, const struct text_shape *t, int i, ey_err *e)
-{
-    int q = text_q_width(t), kv = text_kv_width(t), h = t->hidden;
-    return bind_vector(b, &w->input_norm, h, e, LAYER "input_layernorm.weight", i) &&
-           bind_matrix(b, &w->q, q, h, e, LAYER "self_attn.q_proj.weight", i) &&
-           bind_matrix(b, &w->k, kv, h, e, LAYER "self_attn.k_proj.weight", i) &&
-           bind_matrix(b, &w->v, kv, h, e, LAYER "self_attn.v_proj.weight", i) &&
-           bind_vector(b, &w->q_norm, t->head_dim, e, LAYER "self_attn.q_norm.weight", i) &&
-           bind_vector(b, &w->k_norm, t->head_dim, e, LAYER "self_attn.k_norm.weight", i) &&
-           bind_matrix(b, &w->o, h, q, e, LAYER "self_attn.o_proj.weight", i) &&
-           bind_vector(b, &w->post_norm, h, e, LAYER "post_attention_layernorm.weight", i) &&
-           bind_matrix(b, &w->gate, t->mlp, h, e, LAYER "mlp.gate_proj.weight", i) &&
-           bind_matrix(b, &w->up, t->mlp, h, e, LAYER "mlp.up_proj.weight", i) &&
-           bind_matrix(b, &w->down, h, t->mlp, e, LAYER "mlp.down_proj.weight", i);
-}
-
-/* Tied or stored head (spec 2.4): a stored copy that is bit-identical shares the embedding's memory. */
-static bool bind_head(struct model *m, struct binder *b, bool tied, ey_err *e)
-{
-    const struct tensor_view *stored = bind_find(b, "lm_head.weight"), *embed = bind_find(b, "model.language_model.embed_tokens.weight");
-    bool same = stored && stored->dtype == embed->dtype && stored->size == embed->size &&
-                (stored->data == embed->data || (tied && memcmp(stored->data, embed->data, embed->size) == 0));
-    if (same || (!stored && tied)) return m->head = m->embed, true;
-    return bind_matrix(b, &m->head, m->text.vocabulary, m->text.hidden, e, "lm_head.weight");
-}
-
-static bool bind_text(struct model *m, struct binder *b, bool tied, ey_err *e)
-{
-    const struct text_shape *t = &m->text;
-    m->layers = arena_array(&m->arena, (size_t)t->n_layers, sizeof(*m->layers));
-    if (!m->layers) return ey_fail_memory(e, "layers", (size_t)t->n_layers * sizeof(*m->layers));
-    if (!bind_matrix(b, &m->embed, t->vocabulary, t->hidden, e, "model.language_model.embed_tokens.weight") ||
-        !bind_vector(b, &m->final_norm, t->hidden, e, "model.language_model.norm.weight") || !bind_head(m, b, tied, e))
-        return false;
-    for (int i = 0; i < t->n_layers; i++)
-        if (!bind_layer(&m->layers[i], b, t, i, e)) return false;
-    return true;
-}
+static const struct text_tensors text_tensors = {.prefix = "model.language_model.", .head_norms = true};
 
 #define BLOCK "model.visual.blocks.%d."
 
@@ -106,21 +65,6 @@ static bool bind_vision(struct model *m, struct binder *b, ey_err *e)
     return true;
 }
 
-/* 1 / base^(2i/dim) in float32, rounded where torch rounds. */
-static float inverse_frequency(float base, int i, int dim)
-{
-    float exponent = (float)(2 * i) / (float)dim;
-    return 1.0f / powf(base, exponent);
-}
-
-static bool rope_alloc(struct rope *r, float **frequency, uint8_t **axis, struct arena *arena, int n_pairs, ey_err *e)
-{
-    *frequency = arena_array(arena, (size_t)n_pairs, sizeof(float));
-    *axis = arena_alloc(arena, (size_t)n_pairs);
-    *r = (struct rope){*frequency, *axis, n_pairs};
-    return (*frequency && *axis) || ey_fail_memory(e, "rotary tables", (size_t)n_pairs * 5);
-}
-
 /* Interleaved: T H W T H W … while H and W last, then T (spec 3.3). */
 static bool make_text_rope(struct model *m, ey_err *e)
 {
@@ -154,7 +98,7 @@ static bool open_qwen3vl(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     struct binder b = {ckpt, &m->arena, aliases, 0};
     bool tied;
-    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) && bind_text(m, &b, tied, e) && bind_vision(m, &b, e) &&
+    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) && bind_text(m, &b, &text_tensors, tied, e) && bind_vision(m, &b, e) &&
               make_text_rope(m, e) && make_vision_rope(m, e);
     m->weight_bytes = b.bytes;
     return ok;
@@ -164,5 +108,6 @@ const struct family family_qwen3vl = {
     .architecture = "Qwen3VLForConditionalGeneration",
     .open = open_qwen3vl,
     .prompt = qwen3vl_prompt,
+    .tokens = {"<|im_start|>", "<|im_end|>"},
     .vision_marks = &qwen3vl_vision_marks,
 };

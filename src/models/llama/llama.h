@@ -1,0 +1,10 @@
+/* Llama-2's chat format (spec 7.4): messages → prompt. */
+#ifndef EY_LLAMA_H
+#define EY_LLAMA_H
+
+#include "models/prompt.h"
+
+/* As chatml_prompt(). Users and assistants must take turns. */
+bool llama_prompt(struct prompt *out, const ey_request *request, ey_err *e);
+
+#endif

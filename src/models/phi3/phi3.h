@@ -1,0 +1,10 @@
+/* Phi-3's chat format (spec 7.3, the revision of July 2024): messages → prompt. */
+#ifndef EY_PHI3_H
+#define EY_PHI3_H
+
+#include "models/prompt.h"
+
+/* As chatml_prompt(). */
+bool phi3_prompt(struct prompt *out, const ey_request *request, ey_err *e);
+
+#endif

@@ -1,0 +1,30 @@
+/* Qwen3 (spec 9, 3.1): the decoder of Qwen3-VL with positions that count up. Thinking is not switched on or off here: the prompt is
+ * that of the Instruct models. */
+#include "models/chatml.h"
+#include "models/text_weights.h"
+
+static bool check_rules(struct model *m, const struct config *s, ey_err *e)
+{
+    int head_dim; /* has no default: it is not hidden_size over the heads */
+    (void)m;
+    return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &head_dim, e) && config_refuse(s, "use_sliding_window", e);
+}
+
+static bool open_qwen3(struct model *m, struct checkpoint *ckpt, ey_err *e)
+{
+    static const struct text_family family = {.tensors = {.prefix = "model.", .head_norms = true}, .rules = check_rules};
+    return open_text_only(m, ckpt, &family, e);
+}
+
+static bool qwen3_prompt(struct prompt *out, const ey_request *request, ey_err *e)
+{
+    static const struct chatml style = {.later_system = true};
+    return chatml_prompt(out, request, &style, e);
+}
+
+const struct family family_qwen3 = {
+    .architecture = "Qwen3ForCausalLM",
+    .open = open_qwen3,
+    .prompt = qwen3_prompt,
+    .tokens = {"<|im_start|>", "<|im_end|>"},
+};
