@@ -24,6 +24,9 @@ static const struct tolerance {
     double features, logits, kl, tie;
 } tolerances[] = {
     {"ref", NULL, NULL, 1e-4, 1e-3, 1e-3, 2e-3},
+    /* keys without norms, twice as large as others': transformers in BF16 is off by a KL of 0.015 here */
+    {"cpu", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 2e-3, 0.2},
+    {"cuda", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 4e-3, 0.2},
     {"cpu", NULL, NULL, 2e-2, INFINITY, 1e-3, 0.1},
     /* keys and values of 3 bits of mantissa are coarse by choice, and a tiny random model has neither the width nor the sure answers that make
      * that small in a real one */
