@@ -483,53 +483,53 @@ template <int DIM> EY_DEVICE void put_sums(float *shared, const struct decode_su
     }
 }
 
-/* One column of a head, added up over several parts. */
+/* Two columns of a head, added up over several parts. */
 struct merged {
-    float value, best, sum;
+    float value[2], best, sum;
 };
 
-/* The warps' column d of a head. */
+EY_DEVICE void add_part(struct merged &m, float2 value, float sum, float factor)
+{
+    m.value[0] += value.x * factor;
+    m.value[1] += value.y * factor;
+    m.sum += sum * factor;
+}
+
+/* The warps' columns d and d + 1 of a head. */
 template <int DIM> EY_DEVICE struct merged merge_warps(const float *shared, int heads, int head, int d)
 {
     const float *from = shared + head * (DIM + 2);
     int stride = heads * (DIM + 2);
-    struct merged m = {0, MINUS_INFINITY, 0};
+    struct merged m = {{0, 0}, MINUS_INFINITY, 0};
 #pragma unroll
     for (int w = 0; w < DECODE_WARPS; w++) m.best = fmaxf(m.best, from[w * stride + DIM]);
 #pragma unroll
-    for (int w = 0; w < DECODE_WARPS; w++) {
-        float factor = exp2_fast(from[w * stride + DIM] - m.best);
-        m.value += from[w * stride + d] * factor;
-        m.sum += from[w * stride + DIM + 1] * factor;
-    }
+    for (int w = 0; w < DECODE_WARPS; w++)
+        add_part(m, *(const float2 *)(from + w * stride + d), from[w * stride + DIM + 1], exp2_fast(from[w * stride + DIM] - m.best));
     return m;
 }
 
-/* Column d of a head of which `parts` blocks have written what they have; several loads are under way at once. */
+/* Columns d and d + 1 of a head of which `parts` blocks have written what they have; several loads are under way at once. */
 template <int DIM> EY_DEVICE struct merged merge_parts(const float *partial, int parts, int d)
 {
     enum { AT_ONCE = 16 };
-    struct merged m = {0, MINUS_INFINITY, 0};
+    struct merged m = {{0, 0}, MINUS_INFINITY, 0};
     for (int first = 0; first < parts; first += AT_ONCE) {
-        float value[AT_ONCE], best[AT_ONCE], sum[AT_ONCE], before = m.best;
+        float2 value[AT_ONCE], weight[AT_ONCE]; /* maximum and sum of weights */
+        float before = m.best;
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const float *from = partial + (int64_t)(first + i) * (DIM + 2);
             bool there = first + i < parts;
-            best[i] = there ? load_fresh_float(from + DIM) : MINUS_INFINITY;
-            sum[i] = there ? load_fresh_float(from + DIM + 1) : 0;
-            value[i] = there ? load_fresh_float(from + d) : 0;
+            weight[i] = there ? load_fresh_pair(from + DIM) : make_float2(MINUS_INFINITY, 0);
+            value[i] = there ? load_fresh_pair(from + d) : make_float2(0, 0);
         }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) m.best = fmaxf(m.best, best[i]);
+        for (int i = 0; i < AT_ONCE; i++) m.best = fmaxf(m.best, weight[i].x);
         float factor = exp2_fast(before - m.best);
-        m.value *= factor, m.sum *= factor;
+        m.value[0] *= factor, m.value[1] *= factor, m.sum *= factor;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            factor = exp2_fast(best[i] - m.best);
-            m.value += value[i] * factor;
-            m.sum += sum[i] * factor;
-        }
+        for (int i = 0; i < AT_ONCE; i++) add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));
     }
     return m;
 }
@@ -547,26 +547,30 @@ EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
     return before == (uint32_t)blocks - 1;
 }
 
-/* The warps' sums become the result, or this block's part of it; the last block adds the parts up. */
+EY_DEVICE void store_mean(bf16 *o, const struct merged &m)
+{
+    *(uint32_t *)o = bf16_pair(m.value[0] / m.sum, m.value[1] / m.sum);
+}
+
+/* The warps' sums become the result, or this block's part of it; the last block adds the parts up. A thread has two columns at a time, so that all of
+ * four heads are one turn. */
 template <int DIM> EY_DEVICE void decode_end(const struct decode_args &a, const struct decode_place &p, const float *shared, int used)
 {
     int64_t head_row = (int64_t)p.row * a.n_heads + p.kv_head * p.heads;
-    for (int i = (int)threadIdx.x; i < p.heads * DIM; i += DECODE_WARPS * 32) {
+    for (int i = (int)threadIdx.x * 2; i < p.heads * DIM; i += DECODE_WARPS * 64) {
         int head = i / DIM, d = i % DIM;
         struct merged m = merge_warps<DIM>(shared, p.heads, head, d);
         if (used == 1) {
-            a.o[head_row * DIM + i] = bf16_of(m.value / m.sum);
+            store_mean(a.o + head_row * DIM + i, m);
             continue;
         }
         float *to = a.partial + ((head_row + head) * a.splits + (int)blockIdx.x) * (DIM + 2);
-        to[d] = m.value;
-        if (d == 0) to[DIM] = m.best, to[DIM + 1] = m.sum;
+        *(float2 *)(to + d) = make_float2(m.value[0], m.value[1]);
+        if (d == 0) *(float2 *)(to + DIM) = make_float2(m.best, m.sum);
     }
     if (used == 1 || !last_to_arrive(a.arrived + (int64_t)p.row * a.kv.n_kv_heads + p.kv_head, used)) return;
-    for (int i = (int)threadIdx.x; i < p.heads * DIM; i += DECODE_WARPS * 32) {
-        struct merged m = merge_parts<DIM>(a.partial + (head_row + i / DIM) * a.splits * (DIM + 2), used, i % DIM);
-        a.o[head_row * DIM + i] = bf16_of(m.value / m.sum);
-    }
+    for (int i = (int)threadIdx.x * 2; i < p.heads * DIM; i += DECODE_WARPS * 64)
+        store_mean(a.o + head_row * DIM + i, merge_parts<DIM>(a.partial + (head_row + i / DIM) * a.splits * (DIM + 2), used, i % DIM));
 }
 
 template <int DIM, bool FP8> EY_DEVICE void decode(const struct decode_args &a)

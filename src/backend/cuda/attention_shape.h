@@ -24,7 +24,7 @@ enum {
 
     DECODE_WARPS = 8,
     DECODE_CHUNK = 16,   /* keys that a warp takes at once */
-    DECODE_PART_MIN = 4, /* chunks of a block at least */
+    DECODE_PART_MIN = DECODE_WARPS, /* chunks of a block at least: one for each warp; fewer parts are sooner added up */
     DECODE_HEADS = 8,    /* query heads of a KV head at most */
 };
 

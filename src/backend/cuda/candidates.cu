@@ -13,7 +13,8 @@ enum {
     KEPT = CANDIDATES_THREADS / 2,
     DIGIT = 11,
     BINS = 1 << DIGIT,
-    THREAD_BINS = BINS / CANDIDATES_THREADS
+    THREAD_BINS = BINS / CANDIDATES_THREADS,
+    AT_ONCE = 8 /* numbers of a thread that are on their way */
 };
 
 /* ---- numbers ---- */
@@ -205,12 +206,12 @@ EY_KERNEL(candidates_part, struct candidates_args, CANDIDATES_THREADS, 1)
     int64_t part = (int64_t)blockIdx.y * a.parts + blockIdx.x;
     if (n < 0) n = 0;
     wait_for_previous();
-    for (int base = (int)threadIdx.x; base < n; base += 4 * CANDIDATES_THREADS) {
-        float v[4];
+    for (int base = (int)threadIdx.x; base < n; base += AT_ONCE * CANDIDATES_THREADS) {
+        float v[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < 4; i++) v[i] = base + i * CANDIDATES_THREADS < n ? load_fresh_float(logits + base + i * CANDIDATES_THREADS) : 0;
+        for (int i = 0; i < AT_ONCE; i++) v[i] = base + i * CANDIDATES_THREADS < n ? load_fresh_float(logits + base + i * CANDIDATES_THREADS) : 0;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < AT_ONCE; i++) {
             int at = base + i * CANDIDATES_THREADS;
             if (at < n) items[at] = number_of(v[i], first + at);
         }
@@ -232,11 +233,19 @@ EY_KERNEL(candidates_merge, struct candidates_args, CANDIDATES_THREADS, 1)
     const struct candidate *part = a.part + (int64_t)blockIdx.x * n;
     const float *sums = a.part_sum + (int64_t)blockIdx.x * a.parts * 2;
     wait_for_previous();
-    for (int i = (int)threadIdx.x; i < n; i += CANDIDATES_THREADS) {
-        int p = i / CANDIDATES, rank = (i + 5 * p) % CANDIDATES;
-        float logit = load_fresh_float(&part[p * CANDIDATES + rank].logit);
-        int id = (int)float_bits(load_fresh_float((const float *)&part[p * CANDIDATES + rank].id));
-        items[i] = id < 0 ? 0 : number_of(logit, id);
+    for (int base = (int)threadIdx.x; base < n; base += AT_ONCE * CANDIDATES_THREADS) {
+        float logit[AT_ONCE], id[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int item = min(base + i * CANDIDATES_THREADS, n - 1), p = item / CANDIDATES, rank = (item + 5 * p) % CANDIDATES;
+            logit[i] = load_fresh_float(&part[p * CANDIDATES + rank].logit);
+            id[i] = load_fresh_float((const float *)&part[p * CANDIDATES + rank].id);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int item = base + i * CANDIDATES_THREADS;
+            if (item < n) items[item] = (int)float_bits(id[i]) < 0 ? 0 : number_of(logit[i], (int)float_bits(id[i]));
+        }
     }
     __syncthreads();
     select_best(a.best + (int64_t)blockIdx.x * CANDIDATES, &s, items, n);

@@ -20,34 +20,46 @@ EY_DEVICE float squares_of(float4 v)
     return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
 }
 
-/* Columns beyond k are zero. With a norm, x is float32, is multiplied by the norm's weights, and its squares are summed by warp. */
+/* A thread asks for several columns before it uses any: a wait for each would be as long as one for all. Columns beyond k are zero. With a norm, x is
+ * float32, is multiplied by the norm's weights, and its squares are summed by warp. */
+EY_DEVICE float4 normed(uint4 bits, float4 w, float *sum)
+{
+    float4 v = make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w));
+    *sum += squares_of(v);
+    return make_float4(v.x * w.x, v.y * w.y, v.z * w.z, v.w * w.w);
+}
+
 EY_DEVICE void stage_normed(float *x, float *squares, const struct linear_args &a, int columns)
 {
     const float *from = (const float *)a.x;
     float sum = 0;
-    for (int i = (int)threadIdx.x * 4; i < columns; i += (int)blockDim.x * 4) {
-        float4 v = make_float4(0, 0, 0, 0);
-        if (i < a.k) {
-            uint4 bits = load_fresh(from + i);
-            float4 w = *(const float4 *)(a.norm + i);
-            v = make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w));
-            sum += squares_of(v);
-            v = make_float4(v.x * w.x, v.y * w.y, v.z * w.z, v.w * w.w);
-        }
-        *(float4 *)(x + x_place(i)) = v;
+    for (int i = (int)threadIdx.x * 8; i < columns; i += (int)blockDim.x * 8) {
+        uint4 v0 = make_uint4(0, 0, 0, 0), v1 = v0;
+        float4 w0 = make_float4(0, 0, 0, 0), w1 = w0;
+        if (i < a.k) v0 = load_fresh(from + i), v1 = load_fresh(from + i + 4), w0 = *(const float4 *)(a.norm + i), w1 = *(const float4 *)(a.norm + i + 4);
+        *(float4 *)(x + x_place(i)) = normed(v0, w0, &sum);
+        *(float4 *)(x + x_place(i + 4)) = normed(v1, w1, &sum);
     }
     sum = warp_sum(sum);
     if (lane_index() == 0) squares[warp_index()] = sum;
 }
 
+EY_DEVICE void put_plain(float *x, int i, uint4 v)
+{
+    *(float4 *)(x + x_place(i)) = make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
+    *(float4 *)(x + x_place(i + 4)) = make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w));
+}
+
 EY_DEVICE void stage_plain(float *x, const struct linear_args &a, int columns)
 {
     const bf16 *from = (const bf16 *)a.x;
-    for (int i = (int)threadIdx.x * 8; i < columns; i += (int)blockDim.x * 8) {
-        uint4 v = make_uint4(0, 0, 0, 0);
-        if (i < a.k) v = load_fresh(from + i);
-        *(float4 *)(x + x_place(i)) = make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
-        *(float4 *)(x + x_place(i + 4)) = make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w));
+    int step = (int)blockDim.x * 8;
+    for (int i = (int)threadIdx.x * 8; i < columns; i += 2 * step) {
+        uint4 v0 = make_uint4(0, 0, 0, 0), v1 = v0;
+        if (i < a.k) v0 = load_fresh(from + i);
+        if (i + step < a.k) v1 = load_fresh(from + i + step);
+        put_plain(x, i, v0);
+        if (i + step < columns) put_plain(x, i + step, v1);
     }
 }
 
@@ -154,7 +166,8 @@ template <int out> EY_DEVICE void store(const struct linear_segment &s, int row,
     }
     if (s.bias) value += s.bias[row];
     float *y = (float *)s.y + row;
-    *y = out == OUT_ADD ? load_fresh_float(y) + value : value;
+    if (out == OUT_ADD) add_in_memory(y, value);
+    else *y = value;
 }
 
 template <int out, int matrices> EY_DEVICE void multiply(const struct linear_args &a)

@@ -54,6 +54,13 @@ EY_DEVICE float load_fresh_float(const float *p)
     return v;
 }
 
+EY_DEVICE float2 load_fresh_pair(const float *p)
+{
+    float2 v;
+    asm volatile("ld.global.cg.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p) : "memory");
+    return v;
+}
+
 /* y[0..3] += v, in memory and without waiting: where no other thread does anything with them. Cards before sm_90 have it one by one. */
 EY_DEVICE void add_in_memory(float *y, float4 v)
 {
@@ -64,6 +71,12 @@ EY_DEVICE void add_in_memory(float *y, float4 v)
                  "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                  : "memory");
 #endif
+}
+
+/* *y += v, the same. */
+EY_DEVICE void add_in_memory(float *y, float v)
+{
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(y), "f"(v) : "memory");
 }
 
 /* 16 bytes global → shared, asynchronously; of them `bytes` (0..16) are read, the rest is zero. Both addresses aligned to 16. */
