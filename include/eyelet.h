@@ -272,6 +272,17 @@ bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t
 /* A request that uses it may go on. */
 void ey_grammar_free(ey_grammar **grammar);
 
+/* Grammars that were made before, for those who meet the same again: neither is it compiled again, nor are its masks made again. The key says all
+ * that the grammar was made of. Used by any threads. At most so many entries and bytes; what was not used for longest is forgotten. */
+typedef struct ey_grammar_cache ey_grammar_cache;
+enum { EY_GRAMMAR_CACHE_ENTRIES = 64 };
+bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t most_bytes, ey_err *err);
+void ey_grammar_cache_close(ey_grammar_cache **cache);
+/* The caller's, to be freed; NULL: it is not there. */
+ey_grammar *ey_grammar_cache_find(ey_grammar_cache *cache, const char *key, size_t n);
+/* The grammar stays the caller's too. Too large a one is not kept. */
+void ey_grammar_cache_keep(ey_grammar_cache *cache, const char *key, size_t n, ey_grammar *grammar);
+
 /* ---- requests ------------------------------------------------------------------------------------ */
 
 typedef enum { EY_PART_TEXT, EY_PART_IMAGE } ey_part_type;
@@ -468,6 +479,18 @@ typedef struct {
 } ey_stats;
 
 ey_stats ey_engine_stats(const ey_engine *engine);
+
+/* What masks of answers that keep to a grammar took, each; by steps of time, of which step i ends at EY_MASK_FIRST_US * 2^(i / EY_MASK_STEPS_AN_OCTAVE)
+ * microseconds and the last one never. */
+enum { EY_MASK_STEPS = 72, EY_MASK_STEPS_AN_OCTAVE = 4 };
+#define EY_MASK_FIRST_US 0.25
+typedef struct {
+    uint64_t made, steps[EY_MASK_STEPS];
+    double waited_seconds; /* that steps were done and had to wait for masks */
+} ey_mask_stats;
+ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
+/* Seconds that this share (0 .. 1) of the masks took at most: the end of a step of time. */
+double ey_mask_percentile(const ey_mask_stats *stats, double share);
 
 /* Token ids of a text as the model's tokenizer gives them, in *ids (the caller frees) and *n. */
 bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special, int **ids,

@@ -1,5 +1,5 @@
 /* eyelet bench: load, vision, prefill and decode on a picture of its own, each as a share of what the machine can do at
- * most, measured in the same run. Random or toy weights cost what real ones of their shape cost. */
+ * most, measured in the same run; and decoding held to a schema. Random or toy weights cost what real ones of their shape cost. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,12 @@
 
 enum { MAX_RUNS = 1000 };
 
+/* What `detect` asks for, with more items than there are tokens: the answer never ends by itself. */
+static const char boxes_schema[] =
+    "{\"type\": \"array\", \"minItems\": 1000000, \"items\": {\"type\": \"object\", \"properties\": {\"bbox_2d\": {\"type\": \"array\", \"items\": {\"type\": \"integer\","
+    " \"minimum\": 0, \"maximum\": 1000}, \"minItems\": 4, \"maxItems\": 4}, \"label\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 24}}, \"required\": [\"bbox_2d\","
+    " \"label\"], \"additionalProperties\": false}}";
+
 struct phase {
     double seconds[MAX_RUNS];
     int n;
@@ -25,7 +31,9 @@ struct phase {
 struct bench {
     struct session session;
     struct input picture;
-    struct phase vision, prefill, decode, streams;
+    struct form boxes;
+    struct phase vision, prefill, decode, constrained, streams;
+    ey_mask_stats masks; /* of the constrained ones */
     int width, height; /* of the picture */
     double first_token; /* seconds of the first run until then */
     ey_limits limits;
@@ -100,15 +108,20 @@ static void name_machine(struct bench *b)
 
 /* ---- measuring ---- */
 
+/* An answer of two tokens or more, which is the caller's also after an error. */
+static bool answer_once(struct bench *b, const struct form *form, ey_answer *answer, ey_err *e)
+{
+    struct question question = {&b->picture, 1, "Describe this image.", false, true, form};
+    if (!session_ask(&b->session, &question, answer, e)) return false;
+    if (cancel_asked()) return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
+    return answer->completion_tokens >= 2 ||
+           ey_fail(e, EY_TOO_LONG, "the context leaves no room for a second token of the answer; use a larger --max-model-len");
+}
+
 static bool run_once(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
-    struct question question = {&b->picture, 1, "Describe this image.", false, true, NULL};
-    bool ok = session_ask(&b->session, &question, &answer, e);
-    if (ok && cancel_asked()) ok = ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
-    if (ok && answer.completion_tokens < 2)
-        ok = ey_fail(e, EY_TOO_LONG, "the context leaves no room for a second token of the answer; use a larger --max-model-len");
-    if (!ok) return ey_answer_free(&answer), false;
+    if (!answer_once(b, NULL, &answer, e)) return ey_answer_free(&answer), false;
     if (!b->vision.n) b->first_token = answer.vision_seconds + answer.prefill_seconds;
     b->vision.seconds[b->vision.n++] = answer.vision_seconds;
     b->prefill.seconds[b->prefill.n++] = answer.prefill_seconds;
@@ -120,12 +133,22 @@ static bool run_once(struct bench *b, ey_err *e)
     return true;
 }
 
+/* The same answers held to a schema: what that costs. By turns with the free ones, so that both see the same machine. */
+static bool run_constrained(struct bench *b, ey_err *e)
+{
+    ey_answer answer = {0};
+    bool ok = answer_once(b, &b->boxes, &answer, e);
+    if (ok) b->constrained.seconds[b->constrained.n++] = answer.decode_seconds, b->constrained.tokens = answer.completion_tokens - 1;
+    ey_answer_free(&answer);
+    return ok;
+}
+
 static void count_work(struct bench *b)
 {
     ey_work work = ey_work_of(b->session.engine, b->used.used_width, b->used.used_height, b->prompt_tokens);
     b->vision.flops = work.vision_flops, b->vision.tokens = b->used.tokens;
     b->prefill.flops = work.prefill_flops, b->prefill.tokens = b->prompt_tokens;
-    b->decode.bytes = work.decode_bytes * b->decode.tokens;
+    b->decode.bytes = work.decode_bytes * b->decode.tokens, b->constrained.bytes = work.decode_bytes * b->constrained.tokens;
 }
 
 /* "1024x768" */
@@ -160,10 +183,13 @@ static bool run_streams(struct bench *b, ey_err *e)
 /* The limits come last: what measuring them takes is not the model's memory. */
 static bool measure(struct bench *b, ey_err *e)
 {
-    if (!read_size(b, e) || !make_picture(&b->picture, b->width, b->height, e) || !session_load(&b->session, e)) return false;
+    if (!read_size(b, e) || !make_picture(&b->picture, b->width, b->height, e) || !session_load(&b->session, e) ||
+        !ey_grammar_of_schema(&b->boxes.grammar, boxes_schema, strlen(boxes_schema), e))
+        return false;
     b->session.ignore_eos = true;
     for (int64_t i = 0; i < b->session.options->runs; i++)
-        if (!run_once(b, e)) return false;
+        if (!run_once(b, e) || !run_constrained(b, e)) return false;
+    b->masks = ey_engine_mask_stats(b->session.engine);
     if (b->session.options->depth && !run_streams(b, e)) return false;
     b->peak_bytes = peak_bytes();
     if (!ey_measure_limits(b->session.engine, &b->limits, e)) return false;
@@ -229,6 +255,9 @@ static void print_text(struct bench *b)
     print_phase(b, "vision", &b->vision);
     print_phase(b, "prefill", &b->prefill);
     print_phase(b, "decode", &b->decode);
+    print_phase(b, "schema", &b->constrained);
+    printf("masks    %8.1f us at p50, %.1f us at p99 (upper ends), beside the steps, which waited %.2f ms for %llu masks in all\n", 1e6 * ey_mask_percentile(&b->masks, 0.5),
+           1e6 * ey_mask_percentile(&b->masks, 0.99), 1e3 * b->masks.waited_seconds, (unsigned long long)b->masks.made);
     if (b->streams.n) print_streams(b);
     printf("first    %8.1f ms to the first token of the first run\n", 1e3 * b->first_token);
     print_card(b);
@@ -253,6 +282,9 @@ static void print_json(struct bench *b)
     json_phase(b, "vision", &b->vision);
     json_phase(b, "prefill", &b->prefill);
     json_phase(b, "decode", &b->decode);
+    json_phase(b, "schema", &b->constrained);
+    printf("\"masks\": {\"made\": %llu, \"p50_seconds\": %.9f, \"p99_seconds\": %.9f, \"waited_seconds\": %.9f}, ", (unsigned long long)b->masks.made,
+           ey_mask_percentile(&b->masks, 0.5), ey_mask_percentile(&b->masks, 0.99), b->masks.waited_seconds);
     if (b->streams.n) json_phase(b, "streams", &b->streams);
     printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f}, \"peak_bytes\": %.0f}\n",
            b->limits.read_bytes_per_second, b->limits.flops_per_second, b->peak_bytes);
@@ -276,6 +308,7 @@ int cmd_bench(const struct options *o)
     if (ok && o->json) print_json(b);
     else if (ok) print_text(b);
     if (ok) status = term_finish(&b->session.out, 0);
+    form_close(&b->boxes);
     input_free(&b->picture);
     session_close(&b->session);
     free(b);

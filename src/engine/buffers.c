@@ -94,9 +94,10 @@ static bool open_batch(ey_engine *engine, ey_err *e)
     h->out_rows = arena_array(a, seqs, sizeof(int32_t));
     engine->part = arena_array(a, seqs, sizeof(*engine->part));
     engine->ahead = arena_array(a, seqs, sizeof(*engine->ahead));
+    engine->constrained = arena_array(a, seqs, sizeof(*engine->constrained));
     engine->running = arena_array(a, seqs, sizeof(*engine->running));
     return (h->pixels && h->patch_positions && h->logits && h->normed && h->exact_norm && h->token && h->feature && h->seq && h->index && h->position && h->block_table &&
-            h->out_rows && engine->part && engine->ahead && engine->running) ||
+            h->out_rows && engine->part && engine->ahead && engine->constrained && engine->running) ||
            ey_fail_memory(e, "host buffers", a->used);
 }
 

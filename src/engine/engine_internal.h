@@ -6,6 +6,7 @@
 
 #include "engine/image_cache.h"
 #include "engine/kv_pool.h"
+#include "engine/masks.h"
 #include "engine/queue.h"
 #include "engine/sampler.h"
 #include "plan/plan.h"
@@ -73,6 +74,8 @@ struct ey_engine {
     /* the scheduler's own */
     struct sampler_scratch scratch;
     struct slot *slot;          /* [max_num_seqs] */
+    struct masks masks;         /* of the step under way */
+    struct constraint **constrained; /* [max_num_seqs] whose they are */
     struct part *part;          /* [max_num_seqs] of the step under way */
     int step_rows;              /* all of them */
     struct part *ahead;         /* [max_num_seqs] of the step before the one that was put behind it */

@@ -1,5 +1,5 @@
 /* From a step's logits to a token. Backends with memory of their own say the best few of a row, which is nearly always enough: the whole row
- * comes over only when what is asked cannot be known from them (a grammar's mask, a nucleus without top_k, a bias). With an 8-bit head the best
+ * comes over only when what is asked cannot be known from them (a grammar that allows too few of them, a nucleus without top_k, a bias). With an 8-bit head the best
  * few are computed again from the rows as stored. */
 #include <math.h>
 #include <string.h>
@@ -68,14 +68,21 @@ static void score_best(const struct best_logits *best, int32_t chosen, int top, 
     }
 }
 
-static bool pick_from_best(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, int32_t *id)
+/* What its grammar allows; the mask was made beside the step. */
+static struct allowed allowed_next(const ey_engine *engine, const ey_ticket *t)
+{
+    const struct model *m = &engine->model;
+    return (struct allowed){constraint_mask(t->constraint), m->eos, constraint_may_end(t->constraint) ? m->n_eos : 0};
+}
+
+static bool pick_from_best(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, const struct allowed *allowed, int32_t *id)
 {
     struct generation *g = &t->generation;
     struct best_logits best;
-    if (!engine->be->ops->best || t->constraint) return false;
+    if (!engine->be->ops->best) return false;
     engine->be->ops->best(engine->be, &best, row->out);
     if (engine->exact_head.data) compute_again(engine, &best, row->x, row->at);
-    if (!sampler_pick_best(&t->slot->sampler, &best, engine->exact_head.data != NULL, id)) return false;
+    if (!sampler_pick_best(&t->slot->sampler, &best, allowed, engine->exact_head.data != NULL, id)) return false;
     if (g->scored) score_best(&best, *id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
     return true;
 }
@@ -89,18 +96,13 @@ static void make_best_exact(ey_engine *engine, ey_ticket *t, const struct row_of
     for (int i = 0; i < n; i++) logits[ids[i]] = exact_logit(engine, engine->host.normed, ids[i]);
 }
 
-static int32_t pick_from_all(ey_engine *engine, ey_ticket *t, const struct row_of_step *row)
+static int32_t pick_from_all(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, const struct allowed *allowed)
 {
     const struct model *m = &engine->model;
     struct generation *g = &t->generation;
-    struct allowed some, *allowed = NULL;
     size_t vocabulary = (size_t)m->text.vocabulary;
     float *logits = engine->host.logits;
     engine->be->ops->read_logits(engine->be, logits, engine->logits + (size_t)row->out * vocabulary, vocabulary);
-    if (t->constraint) {
-        some = (struct allowed){constraint_mask(t->constraint), m->eos, constraint_may_end(t->constraint) ? m->n_eos : 0};
-        allowed = &some;
-    }
     if (engine->exact_head.data) {
         make_best_exact(engine, t, row, logits, allowed);
         t->answer.approximate |= !sampler_is_exact_from(&t->sampling, BEST_LOGITS / 2);
@@ -112,6 +114,8 @@ static int32_t pick_from_all(ey_engine *engine, ey_ticket *t, const struct row_o
 
 int32_t pick_token(ey_engine *engine, ey_ticket *t, const struct row_of_step *row)
 {
+    struct allowed some, *allowed = NULL;
     int32_t id;
-    return pick_from_best(engine, t, row, &id) ? id : pick_from_all(engine, t, row);
+    if (t->constraint) some = allowed_next(engine, t), allowed = &some;
+    return pick_from_best(engine, t, row, allowed, &id) ? id : pick_from_all(engine, t, row, allowed);
 }

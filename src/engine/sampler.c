@@ -171,6 +171,13 @@ static int32_t draw(struct sampler *s, int n_heap)
     return s->scratch->heap[n_heap - 1 - i].id;
 }
 
+static bool is_allowed(const struct allowed *allowed, int32_t id)
+{
+    for (int k = 0; k < allowed->n_end; k++)
+        if (allowed->end[k] == id) return true;
+    return allowed->mask[id / 32] >> id % 32 & 1;
+}
+
 static void forbid(float *scores, int n, const struct allowed *allowed)
 {
     float end[EY_MAX_EOS];
@@ -219,11 +226,11 @@ static bool only_lowers(const struct sampler *s)
 
 /* The scores of the best in the heap's order of coming; 0: they do not decide. A token that is not among them has a score of at most the last one's
  * logit: what is above that is certain. Compared as they are drawn: the temperature may round two scores to one, and then both are kept. */
-static int decided(struct sampler *s, const struct best_logits *best, bool approximate)
+static int decided(struct sampler *s, const struct best_logits *best, const struct allowed *allowed, bool approximate)
 {
     struct candidate_token *heap = s->scratch->heap;
     bool warm = s->options.temperature >= COLDEST;
-    int n = 0, certain = 0, wanted = warm ? s->options.top_k : 1, most = approximate ? BEST_LOGITS / 2 : BEST_LOGITS;
+    int n = 0, kept = 0, certain = 0, wanted = warm ? s->options.top_k : 1, most = approximate ? BEST_LOGITS / 2 : BEST_LOGITS;
     while (n < BEST_LOGITS && best->token[n].id >= 0) n++;
     if (!n || !only_lowers(s) || !sampler_is_exact_from(&s->options, most) || isnan(best->token[0].logit)) return 0;
     float least = n < s->vocabulary ? best->token[n - 1].logit : -INFINITY;
@@ -231,20 +238,21 @@ static int decided(struct sampler *s, const struct best_logits *best, bool appro
     for (int i = 0; i < n; i++) {
         float score = penalised(s, best->token[i].logit, best->token[i].id);
         if (warm) score /= s->options.temperature;
-        certain += score > least;
-        heap[i] = (struct candidate_token){score, best->token[i].id};
+        if (allowed && !is_allowed(allowed, best->token[i].id)) continue;
+        certain += score > least && (!allowed || i < most);
+        heap[kept++] = (struct candidate_token){score, best->token[i].id};
     }
-    return certain < wanted && n < s->vocabulary ? 0 : n;
+    return certain < wanted && n < s->vocabulary ? 0 : kept;
 }
 
 bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool approximate)
 {
-    return decided(s, best, approximate) > 0;
+    return decided(s, best, NULL, approximate) > 0;
 }
 
-bool sampler_pick_best(struct sampler *s, const struct best_logits *best, bool approximate, int32_t *id)
+bool sampler_pick_best(struct sampler *s, const struct best_logits *best, const struct allowed *allowed, bool approximate, int32_t *id)
 {
-    int n = decided(s, best, approximate);
+    int n = decided(s, best, allowed, approximate);
     if (!n) return false;
     if (s->options.temperature >= COLDEST) *id = draw(s, n);
     else make_heap(s->scratch->heap, n), *id = s->scratch->heap[0].id;

@@ -48,8 +48,8 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowe
 
 /* The same from a row's best alone. False: they do not decide it, ask for all. `approximate`: what is not among them is no better
  * than approximately known, so that the best decide only as far as half of them. */
-bool sampler_pick_best(struct sampler *s, const struct best_logits *best, bool approximate, int32_t *id);
-/* Whether it would; nothing is drawn. */
+bool sampler_pick_best(struct sampler *s, const struct best_logits *best, const struct allowed *allowed, bool approximate, int32_t *id);
+/* Whether it would, of all ids; nothing is drawn. */
 bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool approximate);
 /* Whether the device may draw for it: temperature, top_k, top_p and min_p alone. And how it would. */
 bool sampler_draws_from_best(const struct sampler *s);

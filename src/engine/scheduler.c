@@ -465,6 +465,17 @@ static bool wait_for_step(ey_engine *engine, int n_parts, ey_err *e)
     return op->finish(engine->be, e);
 }
 
+/* Those that the step's tokens will be picked by, beside the step. */
+static void begin_masks(ey_engine *engine, int n_parts)
+{
+    int n = 0;
+    for (int i = 0; i < n_parts; i++) {
+        const struct part *part = &engine->part[i];
+        if (part->wants_logits && part->ticket->constraint) engine->constrained[n++] = part->ticket->constraint;
+    }
+    masks_begin(&engine->masks, engine->constrained, n);
+}
+
 static void run_step(ey_engine *engine, int n_parts)
 {
     ey_err e = {0};
@@ -472,9 +483,12 @@ static void run_step(ey_engine *engine, int n_parts)
     const struct step_buffers *buffers = &engine->ws.step; /* of a step that was put behind */
     struct watched watched = {engine, n_parts};
     const struct watch watch = {watch_step, &watched};
+    begin_masks(engine, n_parts);
     bool foreseen = ahead_take(engine, n_parts), done = foreseen || compute_step(engine, n_parts, &watch, &buffers);
     if (done) ahead_run(engine, n_parts);
-    if (!wait_for_step(engine, n_parts, &e)) {
+    bool ok = wait_for_step(engine, n_parts, &e);
+    masks_wait(&engine->masks);
+    if (!ok) {
         engine->n_ahead = 0;
         fail_running(engine, &e);
         return;
@@ -654,6 +668,7 @@ static void *run_scheduler(void *user)
 
 bool scheduler_start(ey_engine *engine, ey_err *e)
 {
+    if (!masks_open(&engine->masks, engine->max_num_seqs, e)) return false;
     if (pthread_create(&engine->thread, NULL, run_scheduler, engine) != 0) return ey_fail(e, EY_NO_MEMORY, "no thread could be started");
     engine->thread_started = true;
     return true;
@@ -661,13 +676,21 @@ bool scheduler_start(ey_engine *engine, ey_err *e)
 
 void scheduler_stop(ey_engine *engine)
 {
-    if (!engine->thread_started) return;
-    pthread_mutex_lock(&engine->lock);
-    engine->closing = true;
-    pthread_cond_signal(&engine->work);
-    pthread_mutex_unlock(&engine->lock);
-    pthread_join(engine->thread, NULL);
-    engine->thread_started = false;
+    if (engine->thread_started) {
+        pthread_mutex_lock(&engine->lock);
+        engine->closing = true;
+        pthread_cond_signal(&engine->work);
+        pthread_mutex_unlock(&engine->lock);
+        pthread_join(engine->thread, NULL);
+        engine->thread_started = false;
+    }
+    masks_close(&engine->masks);
+}
+
+ey_mask_stats ey_engine_mask_stats(const ey_engine *const_engine)
+{
+    ey_engine *engine = (ey_engine *)const_engine; /* for the lock */
+    return masks_stats(&engine->masks);
 }
 
 ey_stats ey_engine_stats(const ey_engine *const_engine)

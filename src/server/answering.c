@@ -30,7 +30,8 @@ static struct api_limits limits_for(const struct answering *a, const struct medi
 {
     const struct server_options *o = a->server->options;
     struct api_limits limits = {.defaults = ey_request_defaults(), .max_images = o->max_images, .max_pixels = o->max_pixels,
-                                .vocabulary = ey_engine_describe(a->engine).vocabulary, .strict = o->strict, .media = media};
+                                .vocabulary = ey_engine_describe(a->engine).vocabulary, .strict = o->strict, .media = media,
+                                .grammars = a->server->grammars};
     limits.defaults.sampling = ey_model_sampling(a->engine);
     return limits;
 }

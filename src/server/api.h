@@ -53,6 +53,7 @@ struct api_limits {
     int vocabulary;
     bool strict;          /* fields that are not known are refused */
     const struct media_policy *media;
+    ey_grammar_cache *grammars; /* NULL: each is compiled */
 };
 
 /* Parses body[n] and gets its pictures. False: *error says why, with the field's path. Free it in both cases. */

@@ -7,6 +7,8 @@
 
 #include "base/limits.h"
 
+enum { MOST_KEY_BYTES = 1 << 20 }; /* of what grammars are found by; longer ones are compiled each time */
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static bool text_is(json_object *value, const char *wanted)
@@ -269,14 +271,38 @@ static bool compile_calls(const struct api_reading *r, const struct answer_forma
     return ey_grammar_of_tool_calls(out, tools, n_wanted, several, &e) || fail_calls(r, index, &e);
 }
 
+/* ---- grammars of earlier requests ------------------------------------------------------------------ */
+
+/* All that the grammar is made of: the kind, of calls which, and the field's JSON. False: it has no key. */
+static bool write_key(const struct api_reading *r, const struct answer_format *f, struct buf *key)
+{
+    size_t n;
+    const char *value = json_object_to_json_string_length(f->value, JSON_C_TO_STRING_PLAIN, &n), *tool = f->tool ? f->tool : "";
+    return value && buf_printf(key, "%d %d %zu %s ", f->kind, r->out->single_call, strlen(tool), tool) && buf_add(key, value, n);
+}
+
+typedef bool compile_fn(const struct api_reading *r, const struct answer_format *f, ey_grammar **out);
+
+static bool find_or_compile(const struct api_reading *r, const struct answer_format *f, compile_fn *compile, ey_grammar **out)
+{
+    ey_grammar_cache *cache = r->limits->grammars;
+    struct buf key = buf_with_max(MOST_KEY_BYTES);
+    bool has_key = cache && write_key(r, f, &key); /* before compiling, which may complete a tool's schema */
+    *out = has_key ? ey_grammar_cache_find(cache, key.data, key.size) : NULL;
+    bool ok = *out || compile(r, f, out);
+    if (ok && has_key) ey_grammar_cache_keep(cache, key.data, key.size, *out);
+    buf_free(&key);
+    return ok;
+}
+
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
 bool format_compile(const struct api_reading *r, const struct answer_format *format)
 {
-    static bool (*const compile[])(const struct api_reading *r, const struct answer_format *f, ey_grammar **out) = {
+    static compile_fn *const compile[] = {
         [FORMAT_SCHEMA] = compile_schema, [FORMAT_OBJECT] = compile_object, [FORMAT_REGEX] = compile_regex,
         [FORMAT_CHOICE] = compile_choice, [FORMAT_CALLS] = compile_calls};
     if (format->kind == FORMAT_FREE || r->out->kind == API_TOKENIZE) return true;
     if (format->kind != FORMAT_CALLS) r->out->tools_given = false;
-    return compile[format->kind](r, format, &r->out->request.grammar);
+    return find_or_compile(r, format, compile[format->kind], &r->out->request.grammar);
 }

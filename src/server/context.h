@@ -10,6 +10,7 @@ struct server {
     const struct server_options *options;
     struct keeper *keeper;
     struct metrics *metrics;
+    ey_grammar_cache *grammars; /* of earlier requests */
     ey_budget *budget;  /* host bytes of bodies and pictures in flight; also what media_policy.budget is to be */
     struct web *web;    /* the connections (web.h) */
     long long started;  /* time of day, seconds */

@@ -19,6 +19,7 @@
 
 #define TICK_SECONDS 0.25
 #define FINAL_SECONDS 2.0 /* for the last events of streams to go out */
+enum { MOST_GRAMMAR_BYTES = 32 << 20 };
 enum { MAPPED_FROM = 128 << 10 }; /* bytes: pictures and bodies go back to the system, whichever thread freed them */
 static const uint64_t most_host_bytes = (uint64_t)1 << 30;
 
@@ -166,8 +167,8 @@ static bool run(struct server *server, struct listener *listener, const sigset_t
 {
     char url[128];
     banner_url(url, server->options, listener);
-    if (!metrics_open(&server->metrics, e) || !keeper_open(&server->keeper, server->options, server->budget, e) ||
-        !web_open(server, listener, e))
+    if (!metrics_open(&server->metrics, e) || !ey_grammar_cache_open(&server->grammars, MOST_GRAMMAR_BYTES, e) ||
+        !keeper_open(&server->keeper, server->options, server->budget, e) || !web_open(server, listener, e))
         return false;
     log_line("eyelet %s listening on %s", ey_version(), url);
     bool ok = serve(server, signals, url, start, e);
@@ -193,6 +194,7 @@ bool server_run(const struct server_options *options, ey_err *e)
     web_close(&server.web);
     keeper_close(&server.keeper);
     metrics_close(&server.metrics);
+    ey_grammar_cache_close(&server.grammars);
     ey_budget_free(&server.budget);
     listener_close(&listener);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

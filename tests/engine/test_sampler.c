@@ -253,12 +253,24 @@ static void any_logits(float *logits, int n, uint64_t *state)
     }
 }
 
+/* Of each 2, 4 … 32 ids one, and now and then an end token beside the mask. */
+static struct allowed any_mask(uint32_t *mask, int n, uint64_t *random)
+{
+    static const int end[] = {3};
+    int one_of = 2 << number(random, 5);
+    memset(mask, 0, ((size_t)n / 32 + 1) * sizeof(*mask));
+    for (int i = 0; i < n; i++)
+        if (i % 17 == 5 || number(random, one_of) == 0) mask[i / 32] |= 1u << (i % 32);
+    return (struct allowed){mask, end, number(random, 2)};
+}
+
 static void the_best_decide_as_all_do(void **state)
 {
     (void)state;
     static const int sizes[] = {LARGE_VOCABULARY, 65, 64, 20};
     uint64_t random = 1;
-    int n_decided = 0, n_greedy = 0, n_greedy_decided = 0;
+    int n_decided = 0, n_masked = 0, n_greedy = 0, n_greedy_decided = 0;
+    static uint32_t mask[LARGE_VOCABULARY / 32 + 1];
     for (int round = 0; round < ROUNDS; round++) {
         int n = sizes[round % 4], n_prompt = number(&random, 30);
         struct fixture f = {0};
@@ -273,17 +285,22 @@ static void the_best_decide_as_all_do(void **state)
         for (int step = 0; step < 6; step++) {
             int32_t id = -1, want;
             any_logits(logits, n, &random);
+            const struct allowed some = any_mask(mask, n, &random), *allowed = round % 3 ? NULL : &some;
+            for (int i = 0; i < n && allowed; i++)
+                if (!isfinite(logits[i])) logits[i] = -40; /* where all that is allowed is impossible, nothing is right */
             struct best_logits best = best_of(logits, n);
             bool plain = options.temperature < 1e-5f && options.repetition_penalty == 1 && options.presence_penalty == 0 && options.frequency_penalty == 0;
-            bool decided = sampler_pick_best(&few, &best, false, &id);
-            want = sampler_pick(&all, logits, NULL);
+            bool decided = sampler_pick_best(&few, &best, allowed, false, &id);
+            want = sampler_pick(&all, logits, allowed);
+            n_masked += decided && allowed;
             if (decided && id != want) fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
             if (!decided) sampler_recall(&few, want);
+            plain = plain && !allowed;
             n_decided += decided, n_greedy += plain, n_greedy_decided += plain && decided;
         }
         arena_free(&f.arena);
     }
-    assert_true(n_decided > ROUNDS);
+    assert_true(n_decided > ROUNDS && n_masked > ROUNDS / 10);
     assert_true(n_greedy > 100 && n_greedy_decided > n_greedy * 3 / 4); /* the rest: so many best ones that they need not be all */
 }
 
@@ -306,8 +323,8 @@ static void approximate_logits_decide_less(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const ey_sampling options = {.temperature = rows[i].temperature, .top_k = rows[i].top_k, .top_p = 1, .repetition_penalty = 1};
         sampler_start(&f.sampler, &options, NULL, 0);
-        assert_int_equal(sampler_pick_best(&f.sampler, &best, false, &id), rows[i].exact);
-        assert_int_equal(sampler_pick_best(&f.sampler, &best, true, &id), rows[i].approximate);
+        assert_int_equal(sampler_pick_best(&f.sampler, &best, NULL, false, &id), rows[i].exact);
+        assert_int_equal(sampler_pick_best(&f.sampler, &best, NULL, true, &id), rows[i].approximate);
         assert_int_equal(sampler_is_exact_from(&options, BEST_LOGITS / 2), rows[i].approximate);
     }
     arena_free(&f.arena);

@@ -702,6 +702,41 @@ static void strict_servers_refuse_unknown_fields(void **state)
     api_request_free(&r);
 }
 
+/* A format that was met before comes with the same grammar; any other one with its own. */
+static void grammars_are_kept_between_requests(void **state)
+{
+    (void)state;
+#define LOOSE "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"integer\"}}}}}]"
+    static const char *const bodies[] = {
+        "{" USER ", \"guided_json\": {\"type\": \"integer\"}}",
+        "{" USER ", \"guided_json\": {\"type\": \"string\"}}",
+        "{" USER ", \"guided_regex\": \"a\"}",
+        "{" USER ", \"guided_choice\": [\"a\"]}",
+        "{" USER ", \"guided_choice\": [\"a\", \"b\"]}",
+        "{" USER ", \"response_format\": {\"type\": \"json_object\"}}",
+        "{" USER ", " LOOSE ", \"tool_choice\": \"required\"}",
+        "{" USER ", " LOOSE ", \"tool_choice\": \"required\", \"parallel_tool_calls\": false}",
+        "{" USER ", " LOOSE ", \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}}",
+    };
+#undef LOOSE
+    enum { BODIES = sizeof(bodies) / sizeof(bodies[0]) };
+    const ey_grammar *first[BODIES];
+    struct api_limits l = limits();
+    ey_err e;
+    assert_true(ey_grammar_cache_open(&l.grammars, 1 << 20, &e));
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < BODIES; i++) {
+            struct api_request r;
+            struct api_error error;
+            if (!parse_within(&r, API_CHAT, bodies[i], &l, &error)) fail_msg("%s", error.message);
+            if (!round) first[i] = r.request.grammar;
+            assert_ptr_equal(r.request.grammar, first[i]);
+            for (int k = 0; k < i; k++) assert_ptr_not_equal(first[i], first[k]);
+            api_request_free(&r);
+        }
+    ey_grammar_cache_close(&l.grammars);
+}
+
 /* ---- limits -------------------------------------------------------------------------------------- */
 
 /* head, n times item with commas between, tail. */
@@ -858,6 +893,7 @@ int main(void)
         cmocka_unit_test(rules_broken),
         cmocka_unit_test(completions_refused),
         cmocka_unit_test(strict_servers_refuse_unknown_fields),
+        cmocka_unit_test(grammars_are_kept_between_requests),
         cmocka_unit_test(limits_and_one_past_them),
         cmocka_unit_test(long_texts),
         cmocka_unit_test(text_full_of_brackets),
