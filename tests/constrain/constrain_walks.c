@@ -1,7 +1,7 @@
 /* Long tests of grammars, and what other checkers need.
  *
  *     constrain_walks [WALKS [SEED [TOKENIZER]]]      random walks over random schemas and patterns, checked
- *     constrain_walks --samples N [SEED [TOKENIZER]]  N lines {"schema": …, "texts": ["…", …]} for tests/constrain/ajv.test.mjs
+ *     constrain_walks --samples N [SEED [TOKENIZER]]  N lines {"schema": …, "texts": ["…", …]} for tests/clients/ajv.test.mjs
  *
  * By default 2,000 walks, the seed 1 and the demo model's tokenizer; another one is named by its directory. */
 #include <stdio.h>
