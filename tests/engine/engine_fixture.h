@@ -12,6 +12,15 @@
 
 #include "engine/engine_internal.h"
 
+/* What tests that are for every device run on. With sanitizers `ref` takes minutes, and goldens and test_kernels see it there. */
+#ifdef EY_SANITIZED
+#define ENGINE_DEVICES "cpu"
+enum { N_ENGINE_DEVICES = 1 };
+#else
+#define ENGINE_DEVICES "ref", "cpu"
+enum { N_ENGINE_DEVICES = 2 };
+#endif
+
 /* The directory of this run's checkpoints; engine_fixture_close removes it. */
 const char *fixture_dir(void);
 int engine_fixture_open(void **state);

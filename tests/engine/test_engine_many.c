@@ -4,7 +4,7 @@
 #include "engine/op_hooks.h"
 #include "engine/ready_prompt.h"
 
-static const char *const devices[] = {"ref", "cpu"};
+static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]) };
 #define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
 #define SMALLEST_SLICES 1e-9 /* seconds: a tile of the tower and 16 rows of a prompt a turn */

@@ -28,13 +28,13 @@ static void counter_counts(void **state)
 static void decode_allocates_nothing(void **state)
 {
     (void)state;
-    static const char *const devices[] = {"ref", "cpu"};
+    static const char *const devices[] = {ENGINE_DEVICES};
     static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-head72-bf16", "tiny-gqa4-f32"};
     static const char *const stops[] = {"no such words in the answer", "\n\n\n\n\n\n\n\n\n\n"};
     const ey_sampling drawn = {.temperature = 0.9f, .top_k = 50, .top_p = 0.95f, .min_p = 0.001f, .repetition_penalty = 1.1f,
                                .presence_penalty = 0.5f, .frequency_penalty = 0.1f, .seed = 7};
     static struct question q;
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < N_ENGINE_DEVICES; d++)
         for (int k = 0; k < 3; k++) {
             struct listener l = {0};
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
@@ -82,10 +82,10 @@ static void start_all(ey_engine *engine, struct question *questions, ey_ticket *
 static void decode_of_many_allocates_nothing(void **state)
 {
     (void)state;
-    static const char *const devices[] = {"ref", "cpu"};
+    static const char *const devices[] = {ENGINE_DEVICES};
     static const char *const texts[TOGETHER] = {"Tell me a story.", "Count to a hundred.", "Name all the colours that you know.", "What is it?"};
     static struct question questions[TOGETHER];
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < N_ENGINE_DEVICES; d++) {
         ey_engine_options options = ey_engine_defaults();
         options.device = devices[d], options.threads = 2, options.max_model_len = 512, options.max_num_seqs = TOGETHER, options.kv_tokens = 2048;
         ey_engine *engine = engine_open_with("tiny-gqa4-fp8", options);

@@ -3,7 +3,7 @@
 #include "engine/engine_fixture.h"
 #include "models/qwen3vl/positions.h"
 
-static const char *const devices[] = {"ref", "cpu"};
+static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]), CONTEXT = 640 };
 #define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
 

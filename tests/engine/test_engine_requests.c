@@ -8,7 +8,7 @@
 #include "engine/pictures.h"
 #include "model/ckpt_edit.h"
 
-static const char *const devices[] = {"ref", "cpu"};
+static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]) };
 #define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -41,8 +41,8 @@ static void same_bits_and_fewer_towers(void **state)
         {{4}, "no picture at all", 1, 1},
         {{2, 2}, "They are equal, are they not?", 100, 0}, /* the answer fills blocks too */
     };
-    static const char *const devices[] = {"ref", "cpu"};
-    for (size_t d = 0; d < 2; d++) {
+    static const char *const devices[] = {ENGINE_DEVICES};
+    for (size_t d = 0; d < N_ENGINE_DEVICES; d++) {
         ey_engine *fresh = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024), *kept = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024);
         hooks_on(kept);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
