@@ -52,6 +52,12 @@ static void fill_keys(struct keys *s, uint64_t *random, float size)
     }
 }
 
+/* Rows of BF16 lie in pairs. */
+static size_t place(const struct keys *s, size_t row, size_t stride, size_t column)
+{
+    return s->bf16 ? (row / 2 * stride + column) * 2 + row % 2 : row * stride + column;
+}
+
 static void store_keys(struct keys *s)
 {
     size_t dim = (size_t)s->dim, bytes = CPU_KEYS * dim * (s->bf16 ? 2 : 4);
@@ -60,8 +66,8 @@ static void store_keys(struct keys *s)
         s->stored_values[b] = memory_alloc(&s->memory, bytes, 0);
         for (size_t j = 0; j < CPU_KEYS; j++)
             for (size_t d = 0; d < dim; d++) {
-                put(s->stored_keys[b], d * CPU_KEYS + j, s->key[(size_t)b * CPU_KEYS + j][d], s->bf16);
-                put(s->stored_values[b], j * dim + d, s->value[(size_t)b * CPU_KEYS + j][d], s->bf16);
+                put(s->stored_keys[b], place(s, d, CPU_KEYS, j), s->key[(size_t)b * CPU_KEYS + j][d], s->bf16);
+                put(s->stored_values[b], place(s, j, dim, d), s->value[(size_t)b * CPU_KEYS + j][d], s->bf16);
             }
     }
 }
@@ -69,15 +75,16 @@ static void store_keys(struct keys *s)
 /* One tile over all blocks: out[n_rows][dim]. */
 static void run_tile(const struct cpu_kernels *k, const struct keys *s, const int *rows, int n_rows, float out[CPU_Q_ROWS][MAX_DIM])
 {
+    static uint16_t room[(CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEYS) * (MAX_DIM + 32)] __attribute__((aligned(64)));
     float o[CPU_Q_ROWS * MAX_DIM] = {0};
-    struct attend_tile t = {.n_rows = n_rows, .dim = s->dim, .o = o, .o_stride = (size_t)s->dim};
+    struct attend_tile t = {.n_rows = n_rows, .dim = s->dim, .room = room, .o = o, .o_stride = (size_t)s->dim};
     for (int r = 0; r < n_rows; r++) t.q[r] = s->query[rows[r]], t.max[r] = -1e30f;
     for (int b = 0; b < BLOCKS; b++) {
         for (int r = 0; r < n_rows; r++) {
             int left = s->visible[rows[r]] - b * CPU_KEYS;
             t.n_keys[r] = left < 0 ? 0 : left > CPU_KEYS ? CPU_KEYS : left;
         }
-        k->attend(&t, s->stored_keys[b], s->stored_values[b], (size_t)s->dim, s->bf16);
+        k->attend(&t, s->stored_keys[b], s->stored_values[b], s->bf16 ? KV_BF16 : KV_F32);
     }
     for (int r = 0; r < n_rows; r++)
         for (int d = 0; d < s->dim; d++) out[r][d] = o[(size_t)r * t.o_stride + (size_t)d] / t.sum[r];
@@ -103,9 +110,10 @@ static void exact_row(const struct keys *s, int r, double *out)
 /* A score s is off by about s · 2^-24 · a few, and its weight by as much of itself. */
 static bool check_tile(const struct cpu_kernels *k, const struct keys *s, double allowed)
 {
-    static const int all[CPU_Q_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    int all[CPU_Q_ROWS];
     float got[CPU_Q_ROWS][MAX_DIM], alone[CPU_Q_ROWS][MAX_DIM];
     double want[MAX_DIM];
+    for (int r = 0; r < CPU_Q_ROWS; r++) all[r] = r;
     run_tile(k, s, all, s->n_rows, got);
     for (int r = 0; r < s->n_rows; r++) {
         exact_row(s, r, want);

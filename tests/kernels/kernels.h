@@ -67,6 +67,7 @@ struct problem {
     double flops, bytes;    /* of one call with all rows; bytes of what is read once: weights, keys and values */
     double slack;           /* times the bound of one product */
     size_t from_cache;      /* elements of the result from here on went through BF16 keys and values; 0: none */
+    bool attends_picture;
     bool precise;           /* activations keep 16 bits of mantissa where products are in BF16 */
     bool exact;             /* equal to ref, not near */
 };

@@ -76,6 +76,7 @@ static void prepare_attention(struct problem *p)
     p->limits.max_width = 3 * c->k;
     p->limits.max_keys = c->n;
     p->limits.max_patches = (c->n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    p->attends_picture = true;
     p->slack = 1000; /* scores of standard deviation up to 50 here, off by as many eps; their weights too */
 }
 

@@ -1,4 +1,5 @@
 /* Norms and activations, row by row; a part of kernels_body.h. */
+#include "backend/cpu/body_softmax.h"
 
 /* Four sums side by side, so that the adds do not wait for each other. */
 static float sum_of(const float *x, size_t n, float minus, bool squares)
@@ -25,24 +26,6 @@ static void layer_norm(float *y, const float *x, const float *w, const float *b,
 {
     float mean = sum_of(x, n, 0, false) / (float)n, scale = 1.0f / sqrtf(sum_of(x, n, mean, true) / (float)n + eps);
     for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale * w[i] + b[i];
-}
-
-/* e^x for x <= 0, relative error below 2e-7: 2^round(x/ln 2) times a polynomial. Below -87, where float32 ends, 0; NaN
- * stays NaN. */
-INLINE vf exp_of(vf x)
-{
-    vi nothing = x < -87.0f;
-    x = max_of(splat(-87.0f), x);
-    vf shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    vf r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    vf p = splat(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    return (vf)(((vi)p + (__builtin_convertvector(n, vi) << 23)) & ~nothing);
 }
 
 INLINE vf absolute(vf x)

@@ -43,11 +43,15 @@ INLINE vf load_bf16(const uint8_t *p)
 /* Lanes are added in halves, then quarters …: one order for every caller. */
 INLINE float lanes_sum(vf v)
 {
+#if LANES == 16
+    return _mm512_reduce_add_ps((__m512)v);
+#else
     float half[LANES];
     memcpy(half, &v, sizeof(v));
     for (int width = LANES / 2; width; width /= 2)
         for (int i = 0; i < width; i++) half[i] += half[i + width];
     return half[0];
+#endif
 }
 
 /* Sums of the lanes of several vectors, side by side: halves of two vectors are added in one step, then quarters of four
@@ -94,9 +98,15 @@ INLINE vf lanes_sums(vf *v, int count)
 
 INLINE float lanes_max(vf v)
 {
-    float m = v[0];
-    for (int i = 1; i < LANES; i++) m = v[i] > m ? v[i] : m;
-    return m;
+#if LANES == 16
+    return _mm512_reduce_max_ps((__m512)v);
+#else
+    float half[LANES];
+    memcpy(half, &v, sizeof(v));
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) half[i] = half[i + width] > half[i] ? half[i + width] : half[i];
+    return half[0];
+#endif
 }
 
 INLINE vf max_of(vf a, vf b)

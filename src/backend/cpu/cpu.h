@@ -116,6 +116,7 @@ void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const
 
 /* Query rows of an attention tile in a thread's scratch; shared by text and vision. */
 struct cpu_attend_scratch {
+    uint16_t room[(CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEYS) * (EY_MAX_HEAD_DIM + 32)]; /* cpu_attend_room() of the largest head */
     float q[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
     float o[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
 };

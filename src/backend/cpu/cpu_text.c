@@ -54,7 +54,7 @@ void cpu_rotate(float *head, const float *table, int n_pairs)
 
 /* ---- keys and values ---- */
 
-/* [layer, block, kv head] of keys [head_dim, KV_BLOCK] (transposed) and then values [KV_BLOCK, head_dim], BF16 */
+/* [layer, block, kv head] of keys and then values, as KV_BF16 says; head_dim is even */
 size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *s)
 {
     (void)be;
@@ -91,8 +91,10 @@ static void append_head(const struct qkv_job *j, int row, int head)
     int index = j->batch->index[row], slot = index % KV_BLOCK;
     uint16_t *block = kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head), packed[EY_MAX_HEAD_DIM];
     j->c->k->to_bf16(packed, j->k + at, dim);
-    for (size_t d = 0; d < dim; d++) block[d * KV_BLOCK + (size_t)slot] = packed[d];
-    j->c->k->to_bf16(block + dim * KV_BLOCK + (size_t)slot * dim, j->v + at, dim);
+    for (size_t d = 0; d < dim; d++) block[(d / 2 * KV_BLOCK + (size_t)slot) * 2 + d % 2] = packed[d];
+    j->c->k->to_bf16(packed, j->v + at, dim);
+    uint16_t *values = block + dim * KV_BLOCK + (size_t)slot / 2 * 2 * dim + slot % 2;
+    for (size_t d = 0; d < dim; d++) values[2 * d] = packed[d];
 }
 
 static void qkv_rows(void *context, size_t begin, size_t end, int thread)
@@ -142,7 +144,7 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
 void cpu_attend_start(struct attend_tile *t, struct cpu_attend_scratch *s, int n, int dim)
 {
     size_t stride = ((size_t)dim + CPU_HEAD_PAD - 1) / CPU_HEAD_PAD * CPU_HEAD_PAD;
-    *t = (struct attend_tile){.n_rows = n, .dim = dim, .o = s->o, .o_stride = stride};
+    *t = (struct attend_tile){.n_rows = n, .dim = dim, .room = s->room, .o = s->o, .o_stride = stride};
     memset(s->o, 0, (size_t)n * stride * sizeof(float));
     for (int r = 0; r < n; r++) t->q[r] = s->q + (size_t)r * stride, t->max[r] = -1e30f;
 }
@@ -187,25 +189,18 @@ static int visible_keys(int index, int block)
     return n < 0 ? 0 : n > KV_BLOCK ? KV_BLOCK : n;
 }
 
-/* A row whose window begins inside the block sees a shifted one: the kernel masks what is behind n_keys, and what it reads beyond the keys
- * are values. Rows with the same shift, which follow each other, go in one call. */
+/* Rows with a sliding window see a block's keys from some key on. */
 static void attend_block(const struct attend_job *j, const struct tile_place *p, struct attend_tile *t, int block)
 {
     const size_t dim = (size_t)j->shape->head_dim;
     const uint16_t *keys = kv_block(j->kv, j->layer, batch_kv_block(j->batch, p->first, block * KV_BLOCK), p->head);
-    int shift[CPU_Q_ROWS], seen[CPU_Q_ROWS];
     for (int r = 0; r < t->n_rows; r++) {
         int index = j->batch->index[row_of(j, p, r)], before = text_first_key(j->shape, index) - block * KV_BLOCK;
-        shift[r] = before < 0 ? 0 : before < KV_BLOCK ? before : KV_BLOCK;
-        seen[r] = visible_keys(index, block) - shift[r];
+        t->from[r] = before < 0 ? 0 : before;
+        t->n_keys[r] = visible_keys(index, block);
+        if (t->from[r] >= t->n_keys[r]) t->from[r] = t->n_keys[r] = 0;
     }
-    for (int begin = 0, end; begin < t->n_rows; begin = end) {
-        bool any = false;
-        for (end = begin; end < t->n_rows && shift[end] == shift[begin]; end++) any |= seen[end] > 0;
-        for (int r = 0; r < t->n_rows; r++) t->n_keys[r] = r >= begin && r < end && seen[r] > 0 ? seen[r] : 0;
-        const size_t first = (size_t)shift[begin];
-        if (any) j->c->k->attend(t, keys + first, keys + dim * KV_BLOCK + first * dim, dim, true);
-    }
+    j->c->k->attend(t, keys, keys + dim * KV_BLOCK, KV_BF16);
 }
 
 static void attend_tile(const struct attend_job *j, const struct tile_place *p, int n, struct cpu_attend_scratch *scratch)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/convert.h"
 #include "backend/cpu/cpu.h"
 
 static struct cpu_input plain_input(const float *x, int n, int width)
@@ -98,20 +99,38 @@ struct split_job {
     int first;
 };
 
+/* A patch's key and value in its block, KV_F32. */
+static void store_plain(float *keys, float *values, const float *key, const float *value, size_t dim, size_t slot)
+{
+    for (size_t d = 0; d < dim; d++) keys[d * CPU_KEYS + slot] = key[d];
+    memcpy(values + slot * dim, value, dim * sizeof(float));
+}
+
+/* The same, KV_SPLIT, in no more room. */
+static void store_split(float *keys, float *values, const float *key, const float *value, size_t dim, size_t slot)
+{
+    uint16_t *high = (uint16_t *)(void *)keys, *low = high + dim * CPU_KEYS, *v = (uint16_t *)(void *)values + slot / 2 * 2 * dim + slot % 2;
+    for (size_t d = 0; d < dim; d++) {
+        size_t at = (d / 2 * CPU_KEYS + slot) * 2 + d % 2;
+        high[at] = nearest_bf16(key[d]);
+        low[at] = nearest_bf16(key[d] - bf16_float(high[at]));
+        v[2 * d] = nearest_bf16(value[d]);
+    }
+}
+
 static void split_head(const struct split_job *j, size_t i, size_t head)
 {
     size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden, patch = (size_t)j->first + i;
     const float *row = j->rows + i * 3 * hidden + head * dim, *rope = j->rope + i * dim;
     float turned[EY_MAX_HEAD_DIM], scale = 1.0f / sqrtf((float)dim);
-    float *q = j->to.q + (head * j->to.patches + patch) * dim, *v = j->to.v + (head * j->to.patches + patch) * dim;
-    float *k = j->to.k + head * j->to.patches * dim + patch / CPU_KEYS * dim * CPU_KEYS + patch % CPU_KEYS;
+    float *q = j->to.q + (head * j->to.patches + patch) * dim;
+    size_t block = (head * j->to.patches + patch / CPU_KEYS * CPU_KEYS) * dim;
     memcpy(turned, row, dim * sizeof(float));
     cpu_rotate(turned, rope, (int)dim / 2);
     for (size_t d = 0; d < dim; d++) q[d] = turned[d] * scale;
     memcpy(turned, row + hidden, dim * sizeof(float));
     cpu_rotate(turned, rope, (int)dim / 2);
-    for (size_t d = 0; d < dim; d++) k[d * CPU_KEYS] = turned[d];
-    memcpy(v, row + 2 * hidden, dim * sizeof(float));
+    (j->c->k->split ? store_split : store_plain)(j->to.k + block, j->to.v + block, turned, row + 2 * hidden, dim, patch % CPU_KEYS);
 }
 
 static void split_rows(void *context, size_t begin, size_t end, int thread)
@@ -150,7 +169,7 @@ static void attend_tile(const struct vision_attend_job *j, int tile, size_t head
     for (int key = 0; key < j->n_keys; key += CPU_KEYS) {
         int keys = j->n_keys - key < CPU_KEYS ? j->n_keys - key : CPU_KEYS;
         for (int r = 0; r < n; r++) t.n_keys[r] = keys;
-        j->c->k->attend(&t, j->in.k + part + (size_t)key * dim, j->in.v + part + (size_t)key * dim, dim, false);
+        j->c->k->attend(&t, j->in.k + part + (size_t)key * dim, j->in.v + part + (size_t)key * dim, j->c->k->split ? KV_SPLIT : KV_F32);
     }
     for (int r = 0; r < n; r++)
         cpu_attend_finish(j->o + (size_t)(row + r) * (size_t)j->shape->hidden + head * dim, &t, r);

@@ -17,7 +17,7 @@ enum {
     CPU_X_MOST = 32,    /* packed rows of a tile, remainders included */
     CPU_K_STEP = 64,    /* packed rows and panels are zero-padded to a multiple of this many elements */
     CPU_KEYS = 64,      /* keys of an attention block; KV_BLOCK */
-    CPU_Q_ROWS = 8,     /* query rows of an attention tile */
+    CPU_Q_ROWS = 32,    /* query rows of an attention tile */
     CPU_HEAD_PAD = 16   /* rows of values are read in steps of this many elements */
 };
 
@@ -59,22 +59,40 @@ struct products {
     void (*few)(float *out, size_t out_stride, const struct tile *t);      /* weights in place, read once */
 };
 
+/* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEYS], values are [CPU_KEYS, dim]; BF16 rows lie in
+ * pairs, [rows / 2, columns, 2], which is what tile products read. */
+enum kv_kind {
+    KV_F32,
+    KV_BF16,
+    KV_SPLIT, /* BF16; after the keys what rounding left of them: for kernels with `split` */
+};
+
 /* Query rows against one block of keys, with a running softmax. */
 struct attend_tile {
     int n_rows, dim;
+    bool is_packed;                   /* set by the kernel with the first block: q is in `room` */
+    uint16_t *room;                   /* cpu_attend_room(dim) elements, aligned to 64 bytes */
     const float *q[CPU_Q_ROWS];       /* [dim] times the softmax scale */
-    int n_keys[CPU_Q_ROWS];           /* visible keys of this block; 0 leaves the row as it is */
+    int from[CPU_Q_ROWS], n_keys[CPU_Q_ROWS]; /* keys from .. n_keys-1 of this block are seen; n_keys 0 leaves the row as it is */
     float max[CPU_Q_ROWS], sum[CPU_Q_ROWS];
     float *o;                         /* [CPU_Q_ROWS, o_stride] unnormalised; o_stride a multiple of CPU_HEAD_PAD */
     size_t o_stride;
 };
+
+/* Three parts of the queries, padded, and values of one block. */
+enum { CPU_Q_PARTS = 3 };
+static inline size_t cpu_attend_room(int dim)
+{
+    return (CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEYS) * ((size_t)dim + 32);
+}
 
 struct cpu_kernels {
     enum cpu_level level;
     const char *name;
     struct products f32;  /* weights of any dtype */
     struct products bf16; /* BF16 and FP8 weights */
-    bool split;           /* BF16 products keep 16 bits of activations by packing.split; else float32 ones are used */
+    bool split;           /* BF16 products keep 16 bits of activations by packing.split; else float32 ones are used.
+                           * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 
     void (*to_bf16)(uint16_t *out, const float *in, size_t n); /* nearest, ties to even; denormals stay */
     /* One weight row, scales included → n float32 */
@@ -88,8 +106,7 @@ struct cpu_kernels {
     void (*gelu_tanh)(float *x, size_t n);
     void (*gelu_erf)(float *x, size_t n);
 
-    /* keys [dim, CPU_KEYS] (transposed), values [CPU_KEYS, v_stride]; BF16 or float32 */
-    void (*attend)(struct attend_tile *t, const void *keys, const void *values, size_t v_stride, bool bf16);
+    void (*attend)(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 };
 
 /* The best level of this machine that is at most `most`. */
@@ -106,6 +123,7 @@ void cpu_pack_amx(void *out, const struct packing *p);
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t padded);
 void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
+void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16, cpu_kernels_amx;
 #endif

@@ -1,4 +1,4 @@
-/* Products in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile product adds, to 16 x 16 sums, 32 products each.
+/* Products and attention in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile product adds, to 16 x 16 sums, 32 products each.
  *
  * Weights are the rows of the first factor, so that rows in place and decoded ones are the same; packed rows of the input
  * are the columns of the second, whose layout wants pairs of elements: [32 columns of k][16 pairs][16 rows][2]. One row
@@ -7,6 +7,7 @@
 #include "backend/cpu/body_vectors.h"
 
 #include "backend/cpu/body_bf16_rows.h"
+#include "backend/cpu/body_softmax.h"
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
 
@@ -230,4 +231,234 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
         PUT_TILE(0, out + row, out_stride, t->n_x, 0);
     }
     _tile_release();
+}
+
+/* ---- attention ----
+ *
+ * Scores are sharp, so queries are sums of BF16 parts: three, against keys that are BF16 (every bit of both counts), or two, against
+ * keys of two parts, without the product of the remainders. Weights of values are of two parts. */
+
+enum { KEY_GROUPS = CPU_KEYS / AMX_ROWS, KEY_ROW = 2 * CPU_KEYS, SPLIT_PARTS = 2 };
+
+/* Tiles 0 to 5 have `rows`. */
+static void attend_begin(uint8_t rows)
+{
+    struct {
+        uint8_t palette, start, zero[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int i = 0; i < 8; i++) config.rows[i] = AMX_ROWS, config.bytes[i] = 64;
+    for (int i = 0; i < 6; i++) config.rows[i] = rows;
+    amx_memory(&config);
+    _tile_loadconfig(&config);
+}
+
+static size_t padded_dim(const struct attend_tile *t)
+{
+    return ((size_t)t->dim + AMX_K - 1) / AMX_K * AMX_K;
+}
+
+static uint16_t *query_part(const struct attend_tile *t, int part)
+{
+    return t->room + (size_t)part * CPU_Q_ROWS * padded_dim(t);
+}
+
+/* 32 floats as BF16; they become what that leaves of them. */
+INLINE __m512i take_part(__m512 v[2])
+{
+    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
+    v[0] = _mm512_sub_ps(v[0], (__m512)_mm512_slli_epi32(first, 16));
+    v[1] = _mm512_sub_ps(v[1], (__m512)_mm512_slli_epi32(second, 16));
+    return high;
+}
+
+static void pack_queries(struct attend_tile *t)
+{
+    size_t padded = padded_dim(t), dim = (size_t)t->dim;
+    for (int r = 0; r < t->n_rows; r++)
+        for (size_t d = 0; d < padded; d += AMX_K) {
+            __m512 v[2] = {row_floats(t->q[r], d, dim), row_floats(t->q[r], d + 16, dim)};
+            for (int part = 0; part < CPU_Q_PARTS; part++) _mm512_storeu_si512(query_part(t, part) + (size_t)r * padded + d, take_part(v));
+        }
+    t->is_packed = true;
+}
+
+#define SCORE_GROUP(tile, g)                                                                                           \
+    do {                                                                                                               \
+        _tile_loadd(6, keys + 2 * AMX_ROWS * (g), 2 * KEY_ROW);                                                        \
+        _tile_dpbf16ps(tile, 4, 6);                                                                                    \
+        _tile_dpbf16ps(tile, 5, 6);                                                                                    \
+        if (rest) {                                                                                                    \
+            _tile_loadd(7, rest + 2 * AMX_ROWS * (g), 2 * KEY_ROW);                                                    \
+            _tile_dpbf16ps(tile, 4, 7);                                                                                \
+        } else {                                                                                                       \
+            _tile_dpbf16ps(tile, 7, 6);                                                                                \
+        }                                                                                                              \
+    } while (0)
+
+/* 32 columns of queries with all keys of the block; `rest`: remainders of the keys, or NULL. */
+INLINE void score_step(const struct attend_tile *t, int first, size_t d, const uint16_t *keys, const uint16_t *rest)
+{
+    size_t padded = padded_dim(t), at = (size_t)first * padded + d, row = 2 * padded;
+    _tile_loadd(4, query_part(t, 0) + at, row);
+    _tile_loadd(5, query_part(t, 1) + at, row);
+    if (!rest) _tile_loadd(7, query_part(t, 2) + at, row);
+    SCORE_GROUP(0, 0);
+    SCORE_GROUP(1, 1);
+    SCORE_GROUP(2, 2);
+    SCORE_GROUP(3, 3);
+}
+
+/* What there is of the last 32 columns of keys, zeros after it. */
+INLINE const uint16_t *last_columns(uint16_t room[AMX_ROWS * KEY_ROW], const uint16_t *keys, size_t d, size_t dim)
+{
+    memset(room, 0, AMX_ROWS * KEY_ROW * sizeof(*room));
+    memcpy(room, keys + d * CPU_KEYS, (dim - d) * CPU_KEYS * sizeof(*room));
+    amx_memory(room);
+    return room;
+}
+
+/* scores[AMX_ROWS][CPU_KEYS] of rows first .. */
+INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first, const uint16_t *keys, bool split)
+{
+    uint16_t last[AMX_ROWS * KEY_ROW], last_rest[AMX_ROWS * KEY_ROW];
+    size_t dim = (size_t)t->dim, whole = dim / AMX_K * AMX_K;
+    const uint16_t *rest = keys + dim * CPU_KEYS;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (size_t d = 0; d < whole; d += AMX_K) score_step(t, first, d, keys + d * CPU_KEYS, split ? rest + d * CPU_KEYS : NULL);
+    if (whole < dim)
+        score_step(t, first, whole, last_columns(last, keys, whole, dim), split ? last_columns(last_rest, rest, whole, dim) : NULL);
+    _tile_stored(0, scores[0], sizeof(scores[0]));
+    _tile_stored(1, scores[0] + AMX_ROWS, sizeof(scores[0]));
+    _tile_stored(2, scores[0] + 2 * AMX_ROWS, sizeof(scores[0]));
+    _tile_stored(3, scores[0] + 3 * AMX_ROWS, sizeof(scores[0]));
+    amx_memory(scores);
+}
+
+struct weights {
+    uint16_t part[SPLIT_PARTS][AMX_ROWS][CPU_KEYS] __attribute__((aligned(64)));
+};
+
+/* Softmax of rows first .. ; rows that see nothing, and those that are not there, weigh nothing. */
+INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, float (*scores)[CPU_KEYS])
+{
+    for (int i = 0; i < AMX_ROWS; i++) {
+        bool sees = first + i < t->n_rows && t->n_keys[first + i];
+        if (sees) soften_row(t, first + i, scores[i]);
+        for (int k = 0; k < CPU_KEYS; k += AMX_K) {
+            __m512 v[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+            if (sees) v[0] = _mm512_loadu_ps(scores[i] + k), v[1] = _mm512_loadu_ps(scores[i] + k + 16);
+            for (int part = 0; part < SPLIT_PARTS; part++) _mm512_store_si512(w->part[part][i] + k, take_part(v));
+        }
+    }
+}
+
+/* Both parts of the weights of 32 keys with 16 columns of their values, or 32. */
+#define ADD_VALUES(high, low, from, two)                                                                               \
+    do {                                                                                                               \
+        _tile_loadd(6, from, row);                                                                                     \
+        if (two) _tile_loadd(7, (from) + 2 * AMX_ROWS, row);                                                           \
+        _tile_dpbf16ps(0, high, 6);                                                                                    \
+        if (two) _tile_dpbf16ps(1, high, 7);                                                                           \
+        _tile_dpbf16ps(0, low, 6);                                                                                     \
+        if (two) _tile_dpbf16ps(1, low, 7);                                                                            \
+    } while (0)
+
+/* o[AMX_ROWS, o_stride] += weights · values */
+INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights *w, const uint16_t *values)
+{
+    size_t row = (size_t)t->dim * 4, half = (size_t)AMX_ROWS * (size_t)t->dim * 2, o_row = t->o_stride * sizeof(float);
+    amx_memory(w), amx_memory(values), amx_memory(o);
+    _tile_loadd(2, w->part[0][0], sizeof(w->part[0][0]));
+    _tile_loadd(3, w->part[0][0] + AMX_K, sizeof(w->part[0][0]));
+    _tile_loadd(4, w->part[1][0], sizeof(w->part[0][0]));
+    _tile_loadd(5, w->part[1][0] + AMX_K, sizeof(w->part[0][0]));
+    size_t d = 0;
+    for (; d + 2 * AMX_ROWS <= t->o_stride; d += 2 * AMX_ROWS) { /* two sums, so that they need not wait for themselves */
+        _tile_loadd(0, o + d, o_row);
+        _tile_loadd(1, o + d + AMX_ROWS, o_row);
+        ADD_VALUES(2, 4, values + 2 * d, true);
+        ADD_VALUES(3, 5, values + 2 * d + half, true);
+        _tile_stored(0, o + d, o_row);
+        _tile_stored(1, o + d + AMX_ROWS, o_row);
+    }
+    if (d < t->o_stride) {
+        _tile_loadd(0, o + d, o_row);
+        ADD_VALUES(2, 4, values + 2 * d, false);
+        ADD_VALUES(3, 5, values + 2 * d + half, false);
+        _tile_stored(0, o + d, o_row);
+    }
+    amx_memory(o);
+}
+
+/* A copy of the first n values, zeros after them: what lies there may be anything. */
+static const uint16_t *first_values(const struct attend_tile *t, const uint16_t *values, int n)
+{
+    uint16_t *copy = query_part(t, CPU_Q_PARTS);
+    size_t dim = (size_t)t->dim;
+    memset(copy, 0, CPU_KEYS * (dim + CPU_HEAD_PAD) * sizeof(*copy));
+    memcpy(copy, values, (size_t)n / 2 * 2 * dim * sizeof(*copy));
+    for (size_t d = 0; n % 2 && d < dim; d++) copy[(size_t)n / 2 * 2 * dim + 2 * d] = values[(size_t)n / 2 * 2 * dim + 2 * d];
+    return copy;
+}
+
+static bool all_finite(const uint16_t *values, size_t n)
+{
+    unsigned found = 0;
+    for (size_t i = 0; i < n; i++) found |= (values[i] & 0x7f80) == 0x7f80;
+    return !found;
+}
+
+/* Zero times what is no number is no number: a value that only some rows of the tile see is kept from the others. */
+static void add_row_by_row(float *o, const struct attend_tile *t, int first, const struct weights *w, const uint16_t *values)
+{
+    attend_begin(1);
+    for (int i = 0; i < AMX_ROWS && first + i < t->n_rows; i++) {
+        struct weights own;
+        for (int part = 0; part < SPLIT_PARTS; part++) memcpy(own.part[part][0], w->part[part][i], sizeof(own.part[part][0]));
+        if (t->n_keys[first + i]) add_tile(o + (size_t)i * t->o_stride, t, &own, first_values(t, values, t->n_keys[first + i]));
+    }
+    attend_begin(AMX_ROWS);
+}
+
+/* Keys that some row sees, and, in *all, that all rows see which see any. */
+static int seen_keys(const struct attend_tile *t, int *all)
+{
+    int most = 0;
+    *all = CPU_KEYS;
+    for (int r = 0; r < t->n_rows; r++) {
+        most = t->n_keys[r] > most ? t->n_keys[r] : most;
+        *all = t->n_keys[r] < *all ? t->n_keys[r] : *all;
+    }
+    return most;
+}
+
+INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint16_t *values, bool split)
+{
+    float scores[AMX_ROWS][CPU_KEYS] __attribute__((aligned(64)));
+    struct weights weights;
+    int all, most = seen_keys(t, &all);
+    const uint16_t *seen = most < CPU_KEYS ? first_values(t, values, most) : values;
+    bool apart = all < most && !all_finite(values + (size_t)all / 2 * 2 * (size_t)t->dim, ((size_t)most + 1 - (size_t)all / 2 * 2) / 2 * 2 * (size_t)t->dim);
+    attend_begin(AMX_ROWS);
+    for (int first = 0; first < t->n_rows && most; first += AMX_ROWS) {
+        float *o = t->o + (size_t)first * t->o_stride;
+        score_tile(scores, t, first, keys, split);
+        soften_tile(&weights, t, first, scores);
+        if (apart) add_row_by_row(o, t, first, &weights, values);
+        else add_tile(o, t, &weights, seen);
+    }
+    _tile_release();
+}
+
+void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind)
+{
+    if (!t->is_packed) pack_queries(t);
+    if (kind == KV_SPLIT) attend_parts(t, keys, values, true);
+    else attend_parts(t, keys, values, false);
 }
