@@ -9,6 +9,7 @@
 enum {
     FEW = 8,                     /* at least; in two passes where a pass takes fewer */
     GROUP = FP8_BLOCK,           /* weight rows that a thread takes at once, at most: they share their scales */
+    STAGED_GROUP = 2 * GROUP,    /* with the same staged rows, while these are near */
     LEAST_GROUP = CPU_W_STRIP,
     FEW_GROUP_BYTES = 192 << 10, /* of weights in place */
     GROUPS_A_THREAD = 4          /* at least, where there are as many: threads end together */
@@ -24,6 +25,7 @@ struct multiply_job {
     int n_products, group;
     enum cpu_finish finish;
     bool split; /* each row is two: value and remainder */
+    bool staged;
 };
 
 /* ---- input ---- */
@@ -99,12 +101,33 @@ static void pack_tiles(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-/* For weights without scales, tiles of all rows. */
+static size_t staged_elements(const struct multiply_job *j)
+{
+    size_t rows = ((size_t)rows_at(j) + CPU_STAGE_ROWS - 1) / CPU_STAGE_ROWS * CPU_STAGE_ROWS;
+    return rows * padded_width((size_t)j->in->width);
+}
+
+static void stage_tiles(void *context, size_t begin, size_t end, int thread)
+{
+    const struct multiply_job *j = context;
+    size_t width = (size_t)j->in->width;
+    int rows = rows_at(j);
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        int first = (int)i * rows, n = j->in->n - first < rows ? j->in->n - first : rows;
+        const struct packing p = {j->x + (size_t)first * j->x_stride, j->x_stride, width, padded_width(width), n, NULL, j->split};
+        j->way->stage((float *)j->c->packed + i * staged_elements(j), &p);
+    }
+}
+
+/* For weights without scales, tiles of all rows; for weights with them, where the kernels want it, what these are made of. */
 static void pack_input(struct multiply_job *j)
 {
+    int rows = rows_at(j);
+    if (j->staged) pool_run(j->c->pool, (size_t)((j->in->n + rows - 1) / rows), 2, stage_tiles, j);
+    if (j->staged) return;
     bool wanted = false;
     for (int i = 0; i < j->n_products; i++) wanted = wanted || !j->products[i].w->scale;
-    int rows = rows_at(j);
     if (wanted) pool_run(j->c->pool, (size_t)((j->in->n + rows - 1) / rows), 2, pack_tiles, j);
 }
 
@@ -137,11 +160,21 @@ static void join_sums(const struct multiply_job *j, const struct cpu_product *p,
     }
 }
 
-static const void *packed_tile(const struct multiply_job *j, const struct piece *g, int first, int n)
+/* Rows first .. of the input for weight rows row .. of a group, which have the same scales. */
+static void set_rows(const struct multiply_job *j, struct tile *t, const struct piece *g, int row, int first, int n)
 {
-    if (!g->scale) return (const uint8_t *)j->c->packed + (size_t)(first / rows_at(j)) * tile_bytes(j);
-    pack_tile(j, g->x, first, n, g->scale);
-    return g->x;
+    int64_t scales = (g->p->w->cols + FP8_BLOCK - 1) / FP8_BLOCK;
+    const float *scale = g->scale ? g->scale + row / FP8_BLOCK * scales : NULL;
+    int tile = first / rows_at(j);
+    t->n_x = j->split ? 2 * n : n, t->split = j->split;
+    if (j->staged) {
+        t->staged = (const float *)j->c->packed + (size_t)tile * staged_elements(j), t->scale = scale;
+    } else if (!scale) {
+        t->x = (const uint8_t *)j->c->packed + (size_t)tile * tile_bytes(j);
+    } else {
+        pack_tile(j, g->x, first, n, scale);
+        t->x = g->x;
+    }
 }
 
 /* Weights whose rows kernels read as they lie in the file. */
@@ -166,19 +199,35 @@ static struct tile tile_of_weights(const struct multiply_job *j, const struct pi
     return t;
 }
 
-static void multiply_piece(const struct multiply_job *j, const struct piece *g)
+/* Weight rows that a panel takes, or few rows in place. */
+static int panel_rows(const struct multiply_job *j)
+{
+    size_t bytes = padded_width((size_t)j->in->width) * j->way->element;
+    return are_few(j) ? GROUP : j->staged ? cpu_staged_rows(bytes) : cpu_panel_rows(bytes);
+}
+
+/* Weight rows row .. of a group, with the panel from `t` on, with rows first .. of the input. */
+static void multiply_rows(const struct multiply_job *j, const struct piece *g, const struct tile *panel, int row, int first, int n)
 {
     float sums[CPU_X_MOST * CPU_SUMS_STRIDE];
-    bool few = are_few(j);
-    int rows = rows_at(j), most = few ? GROUP : cpu_panel_rows(padded_width((size_t)j->in->width) * j->way->element);
+    for (int at = 0; at < panel->n_w; at += GROUP) { /* those that share their scales */
+        struct tile t = *panel;
+        t.w += (size_t)at * t.w_stride, t.n_w = panel->n_w - at < GROUP ? panel->n_w - at : GROUP;
+        set_rows(j, &t, g, row + at, first, n);
+        (are_few(j) ? j->way->few : j->way->multiply)(sums, CPU_SUMS_STRIDE, &t);
+        join_sums(j, g->p, sums, g->row + row + at, t.n_w, first, n);
+    }
+}
+
+static void multiply_piece(const struct multiply_job *j, const struct piece *g)
+{
+    int rows = rows_at(j), most = panel_rows(j);
     for (int row = 0, n_w; row < g->n; row += n_w) {
         n_w = g->n - row < most ? g->n - row : most;
         struct tile t = tile_of_weights(j, g, row, n_w);
         for (int first = 0, n; first < j->in->n; first += n) {
             n = j->in->n - first < rows ? j->in->n - first : rows;
-            t.x = packed_tile(j, g, first, n), t.n_x = j->split ? 2 * n : n;
-            (few ? j->way->few : j->way->multiply)(sums, CPU_SUMS_STRIDE, &t);
-            join_sums(j, g->p, sums, g->row + row, n_w, first, n);
+            multiply_rows(j, g, &t, row, first, n);
         }
     }
 }
@@ -231,7 +280,7 @@ static void choose_group(struct multiply_job *j)
 {
     const struct weight *w = j->products[0].w;
     int64_t row = w->cols * (int64_t)dtype_size(w->dtype);
-    j->group = GROUP;
+    j->group = j->staged ? STAGED_GROUP : GROUP;
     while (are_few(j) && j->group > LEAST_GROUP && j->group * row > FEW_GROUP_BYTES) j->group /= 2;
     while (j->group > LEAST_GROUP && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
 }
@@ -243,6 +292,9 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
     if (split && !c->k->split) bf16 = split = false;
     struct multiply_job job = {.c = c, .way = bf16 ? &c->k->bf16 : &c->k->f32, .in = in, .products = products,
                                .n_products = n_products, .finish = finish, .split = split};
+    bool scaled = true;
+    for (int i = 0; i < n_products; i++) scaled = scaled && products[i].w->scale;
+    job.staged = scaled && job.way->stage && !are_few(&job);
     choose_group(&job);
     norm_input(&job);
     pack_input(&job);

@@ -15,6 +15,7 @@
 enum {
     CPU_W_STRIP = 16,   /* products write sums of weight rows up to a multiple of this many */
     CPU_X_MOST = 32,    /* packed rows of a tile, remainders included */
+    CPU_STAGE_ROWS = 16,
     CPU_K_STEP = 64,    /* packed rows and panels are zero-padded to a multiple of this many elements */
     CPU_KEYS = 64,      /* keys of an attention block; KV_BLOCK */
     CPU_Q_ROWS = 32,    /* query rows of an attention tile */
@@ -42,6 +43,8 @@ struct tile {
     int n_w, n_x;
     size_t k;         /* elements of a row: a multiple of CPU_K_STEP */
     const void *x;
+    const float *staged, *scale; /* staged rows instead of x, to be packed with this scale; NULL: none */
+    bool split;       /* of staged rows: half of n_x are remainders */
 };
 
 /* One way of multiplying. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP. The order in
@@ -51,6 +54,9 @@ struct products {
     int most_few;   /* rows of a packed tile of few() */
     size_t element; /* bytes of a packed element */
     bool plain;     /* a panel is rows of its element type: such weights need none */
+    /* Rows of a tile for multiply() with scales, once for all of them: float32 in the layout that they will be packed in, with room for
+     * a multiple of CPU_STAGE_ROWS rows of `padded`. NULL: they are packed from the input for each scale. */
+    void (*stage)(float *out, const struct packing *p);
     /* Rows of a tile, in the products' own layout of at most CPU_X_MOST or n rows of `padded` elements. */
     void (*pack)(void *out, const struct packing *p);
     /* Weight rows row .. row+n-1, without their scales, as a panel of n rounded up to CPU_W_STRIP rows of `padded`. */
@@ -119,6 +125,7 @@ extern const struct cpu_kernels cpu_kernels_generic;
 #if defined(__x86_64__)
 /* Products in tiles (kernels_amx.c), for the table of kernels_avx512bf16.c. */
 enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16 };
+void cpu_stage_amx(float *out, const struct packing *p);
 void cpu_pack_amx(void *out, const struct packing *p);
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t padded);
 void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t);

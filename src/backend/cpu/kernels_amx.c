@@ -49,6 +49,37 @@ static void transpose(__m512i r[16])
 
 /* ---- packing ---- */
 
+/* 32 floats as BF16; they become what that leaves of them. */
+INLINE __m512i take_part(__m512 v[2])
+{
+    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
+    v[0] = _mm512_sub_ps(v[0], (__m512)_mm512_slli_epi32(first, 16));
+    v[1] = _mm512_sub_ps(v[1], (__m512)_mm512_slli_epi32(second, 16));
+    return high;
+}
+
+/* Place `at` of 64 columns has this one: fp8_to_bf16(). */
+INLINE size_t column_at(size_t at)
+{
+    return at % AMX_K / 8 * 16 + at / AMX_K * 8 + at % 8;
+}
+
+/* [16 rows][columns of k, two by two][16][2] as columns of weights with scales lie. */
+void cpu_stage_amx(float *out, const struct packing *p)
+{
+    size_t rows = ((size_t)p->n + AMX_ROWS - 1) / AMX_ROWS * AMX_ROWS;
+    for (size_t i = 0; i < rows; i++) {
+        float *to = out + i / AMX_ROWS * AMX_ROWS * p->padded + i % AMX_ROWS * 2;
+        const float *x = p->x + i * p->x_stride;
+        for (size_t k = 0; k < p->padded; k += CPU_K_STEP)
+            for (size_t at = 0; at < CPU_K_STEP; at++) {
+                size_t column = k + column_at(at);
+                to[(k + at) / 2 * 2 * AMX_ROWS + at % 2] = i < (size_t)p->n && column < p->width ? x[column] : 0;
+            }
+    }
+}
+
 /* Rows first .. first+15 of values and then remainders, zeros after them. */
 INLINE void pack_columns(uint16_t *out, const struct packing *p, int first)
 {
@@ -108,64 +139,113 @@ void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t
 
 /* ---- products ---- */
 
-/* Sums of 16 weight rows with packed rows first .. , to out[x][w]. */
-#define PUT_TILE(tile, out, out_stride, n_x, first)                                                                    \
-    do {                                                                                                               \
-        __m512i put[AMX_ROWS];                                                                                         \
-        if ((n_x) == 1) {                                                                                              \
-            _tile_stored(tile, out, sizeof(float));                                                                    \
-        } else {                                                                                                       \
-            _tile_stored(tile, put, sizeof(put[0]));                                                                   \
-            amx_memory(put);                                                                                           \
-            transpose(put);                                                                                            \
-            for (int b = 0; b < AMX_ROWS && (first) + b < (n_x); b++)                                                  \
-                _mm512_storeu_si512((out) + (size_t)((first) + b) * (out_stride), put[b]);                             \
-        }                                                                                                              \
-    } while (0)
-
-/* One or two strips with up to 16, or up to 32 packed rows. */
-INLINE void multiply_strips(float *out, size_t out_stride, const struct tile *t, const uint16_t *w, bool two, bool wide)
+/* Sums of 16 weight rows with n packed rows, to out[x][w]. */
+INLINE void put_tile(float *out, size_t out_stride, const float sums[AMX_ROWS][AMX_ROWS], int n)
 {
-    const uint16_t *x = t->x, *w1 = w + t->k * AMX_ROWS, *x1 = x + t->k * AMX_ROWS;
-    size_t x_step = t->n_x == 1 ? AMX_K : AMX_TILE, x_row = t->n_x == 1 ? 4 : 64;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    amx_memory(x);
-    for (size_t k = 0; k < t->k; k += AMX_K, w += AMX_TILE, w1 += AMX_TILE, x += x_step, x1 += x_step) {
+    __m512i put[AMX_ROWS];
+    amx_memory(sums);
+    memcpy(put, sums, sizeof(put));
+    transpose(put);
+    for (int b = 0; b < n; b++) _mm512_storeu_si512(out + (size_t)b * out_stride, put[b]);
+}
+
+/* Columns of k that are multiplied with all strips before the next ones are: packed rows stay in the first-level cache, while sums of
+ * all strips come and go. */
+enum { K_BLOCK = 256, MOST_STRIPS = FP8_BLOCK / AMX_ROWS };
+
+struct sums {
+    float tile[MOST_STRIPS][2][AMX_ROWS][AMX_ROWS] __attribute__((aligned(64)));
+};
+
+/* k columns of one or two strips with up to 16, or up to 32 packed rows. w1: what is from strip to strip; x1: from 16 rows to 16. */
+INLINE void multiply_strips(float (*sums)[2][AMX_ROWS][AMX_ROWS], const uint16_t *w, size_t w1, const uint16_t *x, size_t x1, size_t k, bool two, bool wide)
+{
+    enum { ROW = AMX_ROWS * sizeof(float) };
+    _tile_loadd(0, sums[0][0], ROW);
+    if (two) _tile_loadd(1, sums[1][0], ROW);
+    if (wide) _tile_loadd(2, sums[0][1], ROW);
+    if (two && wide) _tile_loadd(3, sums[1][1], ROW);
+    for (size_t i = 0; i < k; i += AMX_K, w += AMX_TILE, x += AMX_TILE) {
         _tile_loadd(4, w, 64);
-        _tile_loadd(6, x, x_row);
+        _tile_loadd(6, x, 64);
         _tile_dpbf16ps(0, 4, 6);
         if (two) {
-            _tile_loadd(5, w1, 64);
+            _tile_loadd(5, w + w1, 64);
             _tile_dpbf16ps(1, 5, 6);
         }
         if (wide) {
-            _tile_loadd(7, x1, x_row);
+            _tile_loadd(7, x + x1, 64);
             _tile_dpbf16ps(2, 4, 7);
         }
         if (two && wide) _tile_dpbf16ps(3, 5, 7);
     }
-    PUT_TILE(0, out, out_stride, t->n_x, 0);
-    if (two) PUT_TILE(1, out + AMX_ROWS, out_stride, t->n_x, 0);
-    if (wide) PUT_TILE(2, out, out_stride, t->n_x, AMX_ROWS);
-    if (two && wide) PUT_TILE(3, out + AMX_ROWS, out_stride, t->n_x, AMX_ROWS);
+    _tile_stored(0, sums[0][0], ROW);
+    if (two) _tile_stored(1, sums[1][0], ROW);
+    if (wide) _tile_stored(2, sums[0][1], ROW);
+    if (two && wide) _tile_stored(3, sums[1][1], ROW);
+}
+
+/* Staged columns from k0 on, packed: 16 rows and, `rest` after them, 16 more, or what rounding left. */
+INLINE void pack_staged(uint16_t *out, const struct tile *t, size_t k0, size_t k, size_t rest, bool split, bool wide)
+{
+    const float *in = t->staged + k0 * AMX_ROWS, *more = in + t->k * AMX_ROWS;
+    for (size_t i = 0; i < k * AMX_ROWS; i += AMX_K) {
+        __m512 factor = _mm512_set1_ps(t->scale[(k0 + i / AMX_ROWS) / FP8_BLOCK]);
+        __m512 v[2] = {_mm512_mul_ps(_mm512_loadu_ps(in + i), factor), _mm512_mul_ps(_mm512_loadu_ps(in + i + 16), factor)};
+        _mm512_store_si512(out + i, take_part(v));
+        if (wide && !split) v[0] = _mm512_mul_ps(_mm512_loadu_ps(more + i), factor), v[1] = _mm512_mul_ps(_mm512_loadu_ps(more + i + 16), factor);
+        if (wide) _mm512_store_si512(out + rest + i, take_part(v));
+    }
+    amx_memory(out);
+}
+
+/* K_BLOCK columns, or what is left of them. */
+INLINE void multiply_block(struct sums *sums, const struct tile *t, const uint16_t *x, size_t x1, size_t k0, size_t k, bool wide)
+{
+    size_t strip = t->k * AMX_ROWS;
+    for (int row = 0; row < t->n_w; row += 2 * AMX_ROWS) {
+        const uint16_t *w = (const uint16_t *)(const void *)t->w + (size_t)row * t->k + k0 * AMX_ROWS;
+        if (row + AMX_ROWS < t->n_w) multiply_strips(sums->tile + row / AMX_ROWS, w, strip, x, x1, k, true, wide);
+        else multiply_strips(sums->tile + row / AMX_ROWS, w, strip, x, x1, k, false, wide);
+    }
+}
+
+/* One row alone, which was packed as it is, in its place between others. */
+INLINE void spread_row(uint16_t *out, const uint16_t *x, size_t k)
+{
+    memset(out, 0, k * AMX_ROWS * sizeof(*out));
+    for (size_t i = 0; i < k; i += 2) memcpy(out + i * AMX_ROWS, x + i, 2 * sizeof(*x));
+    amx_memory(out);
+}
+
+INLINE void multiply_tile(struct sums *sums, const struct tile *t, bool wide)
+{
+    uint16_t packed[2 * AMX_ROWS * K_BLOCK] __attribute__((aligned(64)));
+    for (size_t k0 = 0, k; k0 < t->k; k0 += k) {
+        k = t->k - k0 < K_BLOCK ? t->k - k0 : K_BLOCK;
+        bool alone = !t->staged && t->n_x == 1;
+        const uint16_t *x = t->staged || alone ? packed : (const uint16_t *)t->x + k0 * AMX_ROWS;
+        if (alone) spread_row(packed, (const uint16_t *)t->x + k0, k);
+        else if (t->staged && t->split) pack_staged(packed, t, k0, k, AMX_ROWS * K_BLOCK, true, wide);
+        else if (t->staged) pack_staged(packed, t, k0, k, AMX_ROWS * K_BLOCK, false, wide);
+        multiply_block(sums, t, x, t->staged ? AMX_ROWS * K_BLOCK : t->k * AMX_ROWS, k0, k, wide);
+    }
 }
 
 void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t)
 {
-    bool wide = t->n_x > AMX_ROWS;
-    amx_begin(t->n_x);
-    for (int row = 0; row < t->n_w; row += 2 * AMX_ROWS) {
-        const uint16_t *w = (const uint16_t *)(const void *)t->w + (size_t)row * t->k;
-        bool two = row + AMX_ROWS < t->n_w;
-        if (two && wide) multiply_strips(out + row, out_stride, t, w, true, true);
-        else if (two) multiply_strips(out + row, out_stride, t, w, true, false);
-        else if (wide) multiply_strips(out + row, out_stride, t, w, false, true);
-        else multiply_strips(out + row, out_stride, t, w, false, false);
-    }
+    struct sums sums;
+    int first = t->staged && t->split ? t->n_x / 2 : t->n_x < AMX_ROWS ? t->n_x : AMX_ROWS;
+    memset(&sums, 0, sizeof(sums));
+    amx_memory(&sums);
+    amx_begin(AMX_ROWS);
+    if (first < t->n_x) multiply_tile(&sums, t, true);
+    else multiply_tile(&sums, t, false);
     _tile_release();
+    for (int row = 0; row < t->n_w; row += AMX_ROWS) {
+        put_tile(out + row, out_stride, (const float(*)[AMX_ROWS])sums.tile[row / AMX_ROWS][0], first);
+        put_tile(out + (size_t)first * out_stride + row, out_stride, (const float(*)[AMX_ROWS])sums.tile[row / AMX_ROWS][1], t->n_x - first);
+    }
 }
 
 /* Asks for what the rows of a strip, and then those of the next, have some way on. */
@@ -228,7 +308,13 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
         else if (t->dtype == DTYPE_F8_E4M3) few_decoded(t, w, n, DTYPE_F8_E4M3, &tables, x_step, x_row);
         else if (n == AMX_ROWS) few_plain(t, w, x_step, x_row);
         else few_decoded(t, w, n, DTYPE_BF16, &tables, x_step, x_row);
-        PUT_TILE(0, out + row, out_stride, t->n_x, 0);
+        if (t->n_x == 1) {
+            _tile_stored(0, out + row, sizeof(float));
+        } else {
+            float sums[AMX_ROWS][AMX_ROWS] __attribute__((aligned(64)));
+            _tile_stored(0, sums, sizeof(sums[0]));
+            put_tile(out + row, out_stride, (const float(*)[AMX_ROWS])sums, t->n_x);
+        }
     }
     _tile_release();
 }
@@ -262,16 +348,6 @@ static size_t padded_dim(const struct attend_tile *t)
 static uint16_t *query_part(const struct attend_tile *t, int part)
 {
     return t->room + (size_t)part * CPU_Q_ROWS * padded_dim(t);
-}
-
-/* 32 floats as BF16; they become what that leaves of them. */
-INLINE __m512i take_part(__m512 v[2])
-{
-    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
-    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
-    v[0] = _mm512_sub_ps(v[0], (__m512)_mm512_slli_epi32(first, 16));
-    v[1] = _mm512_sub_ps(v[1], (__m512)_mm512_slli_epi32(second, 16));
-    return high;
 }
 
 static void pack_queries(struct attend_tile *t)
