@@ -16,7 +16,7 @@
 enum { FLASH_STEP = FLASH_KEYS / 2, FLASH_COLUMNS = FLASH_STEP / 8 };
 #define FLASH_LAG 8.0f /* weights up to 2^8 */
 #define FLASH_ALL (-(1 << 30)) /* as `before`: all keys from 0 on */
-#define FLASH_UNSEEN (-1e30f)  /* score of a key before those that a row sees: it may be the row's first, and what weighs 1 then weighs 0 later */
+#define FLASH_BELOW (-3e38f)   /* a reference before any score: no infinity, from which the distance of a key that a row does not see would be NaN */
 #define LOG2_E 1.4426950408889634f
 #define EY_MEMBER __device__ __forceinline__
 #define MINUS_INFINITY bits_float(0xff800000u)
@@ -83,7 +83,7 @@ EY_DEVICE void flash_begin(struct flash_rows<DIM, TILES> &r, const bf16 *q, int6
 #pragma unroll
             for (int i = 0; i < 4; i++) r.o[tile][d][i] = 0;
 #pragma unroll
-        for (int half = 0; half < 2; half++) r.reference[tile][half] = MINUS_INFINITY, r.sum[tile][half] = 0;
+        for (int half = 0; half < 2; half++) r.reference[tile][half] = FLASH_BELOW, r.sum[tile][half] = 0;
     }
 }
 
@@ -128,8 +128,7 @@ EY_DEVICE void flash_mask(struct flash_scores<TILES> &s, const struct flash_rows
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int at = key + 8 * j + 2 * t + i % 2 - r.growth * (16 * tile + g + i / 2 * 8);
-                if (at > r.last) s.at[tile][j][i] = MINUS_INFINITY;
-                if (at <= r.before) s.at[tile][j][i] = FLASH_UNSEEN;
+                if (at > r.last || at <= r.before) s.at[tile][j][i] = MINUS_INFINITY;
             }
 }
 
@@ -221,8 +220,8 @@ EY_DEVICE void flash_step(struct flash_rows<DIM, TILES> &r, struct flash_scores<
     flash_add_values(r, s, values);
 }
 
-/* All of it, but for the division by the sums, from tile `begin` on: in it the first row sees a key. `from` loads tiles: load(to, tile, 0 for keys or 1 for values), all threads of the block; what
- * lies beyond its last key it fills with zeros. */
+/* All of it, but for the division by the sums, from tile `begin` on: in it the first row sees a key. `from` loads tiles: load(to, tile, 0 for keys or 1 for
+ * values), all threads of the block; what lies beyond its last key it fills with zeros. */
 template <int DIM, int TILES, typename source>
 EY_DEVICE void flash_attend(struct flash_rows<DIM, TILES> &r, const source &from, int begin, int n_keys, unsigned char *shared)
 {
