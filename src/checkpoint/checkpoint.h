@@ -48,6 +48,19 @@ const json_object *checkpoint_config(const struct checkpoint *ckpt);
 bool checkpoint_json(struct checkpoint *ckpt, const char *name, const json_object **out, ey_err *e);
 
 /* ---- names ---- */
+enum { REPOSITORY_NAME_BYTES = 200, REPOSITORY_REVISION_BYTES = 200 };
+
+struct repository {
+    char name[REPOSITORY_NAME_BYTES + 1]; /* owner/name, or the name alone of very old ones */
+    char revision[REPOSITORY_REVISION_BYTES + 1]; /* branch, tag or commit; "main" when none is given */
+    bool revision_given;
+};
+
+/* "owner/name" or "owner/name@revision". False: it is no such name; what is one cannot climb out of the cache. */
+bool repository_parse(struct repository *r, const char *name);
+/* Writes CACHE/models--owner--name to out[EY_MAX_PATH]; false: too long. */
+bool repository_directory(char *out, const char *cache, const char *name);
+
 /* Where Hugging Face's tools keep models, in out[EY_MAX_PATH]: HF_HUB_CACHE, else HF_HOME/hub, else
  * XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. It need not exist. */
 bool model_cache_directory(char *out, ey_err *e);

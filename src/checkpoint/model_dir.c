@@ -11,13 +11,7 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 
-enum { MAX_REPOSITORY = 200, MAX_REVISION = 200 };
-
-struct repository {
-    char name[MAX_REPOSITORY + 1]; /* owner/name, or the name alone of very old ones */
-    char revision[MAX_REVISION + 1];
-    bool revision_given;
-};
+enum { MAX_REPOSITORY = REPOSITORY_NAME_BYTES, MAX_REVISION = REPOSITORY_REVISION_BYTES };
 
 /* ---- where the cache is ---- */
 
@@ -65,7 +59,18 @@ static bool is_safe_part(const char *s, size_t n)
     return true;
 }
 
-static bool parse_repository(struct repository *r, const char *name)
+/* Branches may be folders deep: refs/pr/3. */
+static bool is_safe_revision(const char *s)
+{
+    for (;; s++) {
+        size_t n = strcspn(s, "/");
+        if (!is_safe_part(s, n)) return false;
+        s += n;
+        if (!*s) return true;
+    }
+}
+
+bool repository_parse(struct repository *r, const char *name)
 {
     const char *at = strchr(name, '@');
     size_t n = at ? (size_t)(at - name) : strlen(name);
@@ -78,11 +83,10 @@ static bool parse_repository(struct repository *r, const char *name)
     snprintf(r->name, sizeof(r->name), "%.*s", (int)n, name);
     snprintf(r->revision, sizeof(r->revision), "%s", revision);
     r->revision_given = at;
-    return is_safe_part(revision, strlen(revision));
+    return is_safe_revision(revision);
 }
 
-/* models--owner--name in the cache. */
-static bool repository_directory(char *out, const char *cache, const char *name)
+bool repository_directory(char *out, const char *cache, const char *name)
 {
     const char *slash = strchr(name, '/');
     int owner = slash ? (int)(slash - name) : 0;
@@ -155,14 +159,14 @@ static bool fail_unknown(const char *name, ey_err *e)
 static bool fail_absent(const struct repository *r, const char *cache, ey_err *e)
 {
     return ey_fail(e, EY_NOT_FOUND, "%s is not a directory and not in the Hugging Face cache (%.250s); download it with: "
-                   "hf download %s%s%s, or give --model a directory", r->name, cache, r->name, r->revision_given ? " --revision " : "",
+                   "eyelet pull %s%s%s, or give --model a directory", r->name, cache, r->name, r->revision_given ? " --revision " : "",
                    r->revision_given ? r->revision : "");
 }
 
 static bool fail_no_snapshot(const struct repository *r, const char *directory, ey_err *e)
 {
     return ey_fail(e, EY_NOT_FOUND, "%s: revision %s is not in the Hugging Face cache (%.250s) or its download was broken off; "
-                   "download it with: hf download %s --revision %s", r->name, r->revision, directory, r->name, r->revision);
+                   "download it with: eyelet pull %s --revision %s", r->name, r->revision, directory, r->name, r->revision);
 }
 
 bool model_directory_find(char *out, const char *name, ey_err *e)
@@ -173,7 +177,7 @@ bool model_directory_find(char *out, const char *name, ey_err *e)
         if (snprintf(out, EY_MAX_PATH, "%s", name) < EY_MAX_PATH) return true;
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", name, EY_MAX_PATH);
     }
-    if (!parse_repository(&r, name)) return fail_unknown(name, e);
+    if (!repository_parse(&r, name)) return fail_unknown(name, e);
     if (!model_cache_directory(cache, e)) return false;
     if (!repository_directory(directory, cache, r.name) || !path_is_directory(directory))
         return path_is_file(name) ? fail_file(name, e) : fail_absent(&r, cache, e);

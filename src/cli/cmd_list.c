@@ -7,6 +7,25 @@
 #include "cli/command.h"
 #include "cli/term.h"
 
+/* ---- whether they fit ---- */
+
+/* "yes", "no", "incomplete", or "-" for what eyelet does not run. `why` says more of the middle two. */
+static const char *fits(const struct model_listing *m, ey_err *why)
+{
+    ey_plan plan;
+    ey_engine_options engine = ey_engine_defaults();
+    struct checkpoint *ckpt = NULL;
+    engine.model = m->directory;
+    *why = (ey_err){.code = EY_OK};
+    bool whole = checkpoint_open(&ckpt, m->directory, why);
+    checkpoint_close(ckpt);
+    if (!whole) return "incomplete";
+    if (!ey_plan_make(&engine, &plan, why)) return "-";
+    if (plan.fits) return "yes";
+    ey_fail(why, EY_NO_MEMORY, "%llu MiB too many; eyelet plan says what would fit", (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
+    return "no";
+}
+
 /* ---- a table for people ---- */
 
 static void add_size(struct buf *out, uint64_t bytes)
@@ -27,19 +46,20 @@ static int longest_name(const struct model_listing *list, size_t n)
 
 static void add_row(struct buf *out, const struct model_listing *m, int width)
 {
+    ey_err why;
     struct buf name = buf_with_max(1 << 16);
     term_add_name(&name, m->name);
     buf_printf(out, "%-*s  %-32s  %-8s ", width, name.data ? name.data : "", m->architecture ? m->architecture : "-",
                m->quantization ? m->quantization : "-");
     add_size(out, m->bytes);
-    buf_add_text(out, "\n");
+    buf_printf(out, "  %s\n", fits(m, &why));
     buf_free(&name);
 }
 
 static void add_table(struct buf *out, const struct model_listing *list, size_t n)
 {
     int width = longest_name(list, n);
-    buf_printf(out, "%-*s  %-32s  %-8s %11s\n", width, "name", "architecture", "weights", "size");
+    buf_printf(out, "%-*s  %-32s  %-8s %11s  %s\n", width, "name", "architecture", "weights", "size", "fits here");
     for (size_t i = 0; i < n; i++) add_row(out, &list[i], width);
 }
 
@@ -49,7 +69,7 @@ static void explain_empty(void)
     char cache[EY_MAX_PATH];
     if (model_cache_directory(cache, &e))
         ey_fail(&e, EY_NOT_FOUND, "no models in %.300s (set HF_HUB_CACHE or HF_HOME to look elsewhere); get one with: "
-                "hf download Qwen/Qwen3-VL-2B-Instruct-FP8", cache);
+                "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8", cache);
     fprintf(stderr, "eyelet: %s\n", e.text);
 }
 
@@ -72,7 +92,13 @@ static void add_json(struct buf *out, const struct model_listing *list, size_t n
         add_member(out, "architecture", list[i].architecture);
         add_member(out, "quantization", list[i].quantization);
         add_member(out, "directory", list[i].directory);
-        buf_printf(out, "\"bytes\": %llu}", (unsigned long long)list[i].bytes);
+        ey_err why;
+        const char *verdict = fits(&list[i], &why);
+        bool is_no = strcmp(verdict, "no") == 0;
+        buf_printf(out, "\"bytes\": %llu, \"fits\": %s, \"problem\": ", (unsigned long long)list[i].bytes, strcmp(verdict, "yes") == 0 ? "true" : is_no ? "false" : "null");
+        if (why.code != EY_OK) json_add_text(out, why.text);
+        else buf_add_text(out, "null");
+        buf_add_text(out, "}");
     }
     buf_add_text(out, "]\n");
 }

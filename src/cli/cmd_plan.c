@@ -6,6 +6,7 @@
 #include "cli/engine_options.h"
 #include "cli/model_default.h"
 #include "cli/term.h"
+#include "cli/verdict.h"
 
 #define MIB (1024.0 * 1024.0)
 
@@ -16,15 +17,6 @@ static void add_row(struct buf *out, const char *name, const char *device, uint6
     buf_printf(out, "  %-28s %-6s %10.1f MiB  %s\n", name, device, (double)bytes / MIB, life);
 }
 
-static void add_verdict(struct buf *out, const ey_plan *p, bool card)
-{
-    if (p->fits) buf_add_text(out, "fits");
-    else buf_printf(out, "does not fit, %.1f MiB too many", (double)(p->total_bytes - p->budget_bytes) / MIB);
-    buf_printf(out, "; may be used: %s\n", p->budget_rule);
-    if (!card && p->fits && p->total_bytes + p->file_bytes > p->budget_bytes)
-        buf_add_text(out, "but not with the weights: parts of them would be read from the disk again and again\n");
-}
-
 static void add_table(struct buf *out, const ey_plan *p)
 {
     bool card = strcmp(p->device, "cuda") == 0;
@@ -33,7 +25,7 @@ static void add_table(struct buf *out, const ey_plan *p)
     for (size_t i = 0; i < p->n_items; i++) add_row(out, p->items[i].name, p->items[i].device, p->items[i].bytes, p->items[i].life);
     add_row(out, card ? "all on the card" : "allocated", "", p->total_bytes, "");
     for (size_t i = 0; i < p->n_choices; i++) buf_printf(out, "  chosen: %s\n", p->choices[i]);
-    add_verdict(out, p, card);
+    add_verdict(out, p);
     for (size_t i = 0; i < p->n_changes; i++)
         buf_printf(out, "  with %-38s %10.1f MiB  %s\n", p->changes[i].options, (double)p->changes[i].total_bytes / MIB, p->changes[i].fits ? "fits" : "does not fit");
 }

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/model_default.h"
+#include "cli/pulling.h"
 #include "cli/term.h"
 #include "cli/vllm_flags.h"
 #include "server/server.h"
@@ -189,7 +190,7 @@ static bool read_model(struct serving *s, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST, "serve takes one model, not %zu arguments (\"%s\", \"%s\" …); each --api-key has its own value", o->n_args,
                        o->args[0], o->args[1]);
     const char *asked = o->n_args ? o->args[0] : o->model;
-    if (!model_choose(s->model, asked, o->quiet, e)) return false;
+    if (!model_choose(s->model, asked, o->quiet, e) || !model_make_present(s->model, o, e)) return false;
     s->server.engine.model = s->model;
     choose_name(s, asked);
     return true;

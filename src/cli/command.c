@@ -77,9 +77,20 @@ static const struct command commands[] = {
      "whether that model would start. The exit status is 0 when something can be run, or the model that was named.\n"
      "\n"
      "  eyelet doctor --model Qwen/Qwen3-VL-4B-Instruct-FP8\n"},
-    {"list", LIST, cmd_list, "", "the models in the Hugging Face cache",
+    {"pull", PULL, cmd_pull, "MODEL", "download a model into the Hugging Face cache",
+     "MODEL is owner/name, as on the hub. What eyelet and transformers read of it goes into the cache that Hugging Face's tools keep,\n"
+     "so that all of them see the same files. Before that it says whether the model will run here, by its headers. What is stopped or\n"
+     "broken off goes on where it was when the same is run again; the hash of each file is checked. Prints the folder.\n"
+     "\n"
+     "  eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8\n"
+     "\n"
+     "HF_TOKEN (or the token that `hf auth login` keeps) is sent to HF_ENDPOINT alone, by default https://huggingface.co;\n"
+     "HTTPS_PROXY and NO_PROXY say how to get there, SSL_CERT_FILE whom to trust; with HF_HUB_OFFLINE=1 nothing is asked.\n"},
+    {"list", LIST, cmd_list, "", "the models in the Hugging Face cache, and whether they fit this machine",
      "The cache is $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else\n"
      "~/.cache/huggingface/hub.\n"},
+    {"rm", RM, cmd_rm, "MODEL", "remove a model from the Hugging Face cache",
+     "Asks first. With --revision what other revisions share stays. Links are not followed.\n"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
@@ -111,7 +122,7 @@ static void print_overview(FILE *out)
         fprintf(out, "  eyelet %-8s %-20s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
     fprintf(out, "  eyelet %-8s %-20s %s\n", "help", "[COMMAND]", "this text, or a command's options");
     fprintf(out, "\nThe model is --model, else $EYELET_MODEL, else the largest Qwen3-VL in the Hugging Face cache, else the\n"
-                 "demo that comes with the program.\n"
+                 "demo that comes with the program. `eyelet pull` downloads one.\n"
                  "Answers go to standard output, everything else to standard error.\n"
                  "Exit status: 0 done, 1 it failed, 2 the call is wrong.\n");
 }

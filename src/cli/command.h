@@ -32,6 +32,8 @@ int cmd_serve(const struct options *options);
 int cmd_bench(const struct options *options);
 int cmd_tokenize(const struct options *options);
 int cmd_list(const struct options *options);
+int cmd_pull(const struct options *options);
+int cmd_rm(const struct options *options);
 int cmd_doctor(const struct options *options);
 
 #endif

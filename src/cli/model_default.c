@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint.h"
 
 static const char architecture[] = "Qwen3VLForConditionalGeneration";
-static const char suggestion[] = "hf download Qwen/Qwen3-VL-2B-Instruct-FP8";
+static const char suggestion[] = "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8";
 
 static bool copy_path(char *out, const char *path, ey_err *e)
 {

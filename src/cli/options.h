@@ -10,10 +10,12 @@
 /* One bit a command, for the table's column of who takes an option. */
 enum command_bit {
     ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256, SERVE = 512, PLAN = 1024,
-    EXTRACT = 2048, DOCTOR = 4096, QUANTIZE = 8192
+    EXTRACT = 2048, DOCTOR = 4096, QUANTIZE = 8192, PULL = 16384, RM = 32768
 };
 /* Commands that answer about pictures, and those of them that sample as the model recommends. */
 enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT, SAMPLED = ASK | CAPTION | SCENE | CHAT };
+/* Commands that use a model, and so may find that it is not here. */
+enum { USERS = ANSWERS | BENCH | SERVE | TOKENIZE };
 /* Commands that open an engine, or ask what it would take. */
 enum { ENGINES = ANSWERS | BENCH | PLAN | SERVE };
 
@@ -52,6 +54,8 @@ struct options {
     const char *passed_over[64]; /* flags of vLLM that mean nothing here */
     size_t n_passed_over;
     bool kernels; /* doctor */
+    const char *revision; /* pull, rm */
+    bool yes, dry_run;
     bool parse_special, json, show, quiet, help;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;

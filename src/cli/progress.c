@@ -30,11 +30,26 @@ static void add_time(struct buf *line, double seconds)
 
 static void add_bar(struct buf *line, const struct progress *p)
 {
-    size_t filled = p->done * BAR / p->total;
-    double elapsed = seconds_now() - p->started;
+    size_t filled = (size_t)((double)p->done / (double)p->total * BAR);
     buf_add_text(line, "[");
     for (size_t i = 0; i < BAR; i++) buf_add_text(line, i < filled ? "=" : " ");
-    buf_printf(line, "] %zu/%zu", p->done, p->total);
+    buf_add_text(line, "] ");
+}
+
+static void add_bytes(struct buf *line, const struct progress *p)
+{
+    add_bar(line, p);
+    buf_printf(line, "%.2f/%.2f GB", (double)p->done / 1e9, (double)p->total / 1e9);
+    if (p->rate < 1e3) return;
+    buf_printf(line, p->rate >= 1e7 ? "  %.0f MB/s  " : "  %.1f MB/s  ", p->rate / 1e6);
+    add_time(line, (double)(p->total - p->done) / p->rate);
+}
+
+static void add_count(struct buf *line, const struct progress *p)
+{
+    double elapsed = seconds_now() - p->started;
+    add_bar(line, p);
+    buf_printf(line, "%zu/%zu", p->done, p->total);
     if (!p->done || elapsed < REDRAW_SECONDS) return;
     double rate = (double)p->done / elapsed;
     buf_printf(line, rate >= 1 ? "  %.1f/s  " : "  %.3f/s  ", rate);
@@ -45,7 +60,8 @@ static void draw(struct progress *p)
 {
     struct buf line = buf_with_max(LINE);
     size_t columns = (size_t)terminal_columns(STDERR_FILENO);
-    if (p->total) add_bar(&line, p);
+    if (p->total && p->sampled > 0) add_bytes(&line, p);
+    else if (p->total) add_count(&line, p);
     if (p->phase) buf_printf(&line, "%s%s", line.size ? "  " : "", p->phase);
     if (p->phase && p->percent >= 0) buf_printf(&line, " %d %%", p->percent);
     if (line.size >= columns) line.size = columns - 1; /* plain ASCII, so any byte is a column */
@@ -60,6 +76,20 @@ void progress_count(struct progress *p, size_t done, size_t total)
     if (!p->enabled) return;
     if (!p->total) p->started = seconds_now();
     p->done = done, p->total = total, p->phase = NULL;
+    draw(p);
+}
+
+void progress_bytes(struct progress *p, uint64_t done, uint64_t total)
+{
+    const double settle = 0.3; /* of a new second's rate in the one that is shown */
+    double now = seconds_now(), passed = now - p->sampled;
+    if (!p->enabled || !total) return;
+    if (p->sampled > 0 && passed >= 1 && done >= p->sampled_done) {
+        double rate = (double)(done - p->sampled_done) / passed;
+        p->rate = p->rate > 0 ? (1 - settle) * p->rate + settle * rate : rate;
+    }
+    if (p->sampled <= 0 || passed >= 1) p->sampled = now, p->sampled_done = done;
+    p->done = done < total ? done : total, p->total = total, p->phase = NULL;
     draw(p);
 }
 

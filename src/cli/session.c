@@ -11,6 +11,7 @@
 #include "cli/cancel.h"
 #include "cli/engine_options.h"
 #include "cli/model_default.h"
+#include "cli/pulling.h"
 #include "client/remote.h"
 
 _Static_assert(sizeof(((struct session *)0)->model) == EY_MAX_PATH, "session.model holds any path");
@@ -43,7 +44,7 @@ static void tell_notice(void *user, const char *text)
 static bool open_engine(struct session *s, ey_err *e)
 {
     const struct options *o = s->options;
-    if (!model_choose(s->model, o->model, o->quiet, e)) return false;
+    if (!model_choose(s->model, o->model, o->quiet, e) || !model_make_present(s->model, o, e)) return false;
     ey_engine_options engine = ey_engine_defaults();
     if (!engine_options_set(&engine, o, e)) return false;
     engine.model = s->model;

@@ -90,16 +90,14 @@ static bool add_key(struct connection *c, const char *key, ey_err *e)
     return ok;
 }
 
-/* Root certificates of one's own, by OpenSSL's variable: a server's certificate may be made by itself. */
 static bool set_options(struct connection *c, ey_err *e)
 {
     const struct http_library *lib = c->lib;
-    const char *roots = getenv("SSL_CERT_FILE");
     bool ok = lib->curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers) == CURLE_OK &&
               lib->curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS) == CURLE_OK &&
               lib->curl_easy_setopt(c->curl, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
               lib->curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
-              (!roots || !roots[0] || lib->curl_easy_setopt(c->curl, CURLOPT_CAINFO, roots) == CURLE_OK);
+              http_trust_own_roots(lib, c->curl);
     return ok || ey_fail_memory(e, "an HTTP request", 0);
 }
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct http_library library;
@@ -19,7 +20,7 @@ static bool look_up(void *handle, ey_err *e)
 {
 #define HTTP_LOOKUP(function)                                \
     *(void **)&library.function = dlsym(handle, #function);  \
-    if (!library.function) return ey_fail(e, EY_IO, "the libcurl installed here lacks " #function "; version 7.62 or newer is needed");
+    if (!library.function) return ey_fail(e, EY_IO, "the libcurl installed here lacks " #function "; version 7.66 or newer is needed");
     HTTP_FUNCTIONS(HTTP_LOOKUP)
 #undef HTTP_LOOKUP
     return true;
@@ -63,4 +64,10 @@ CURL *http_open(const struct http_library *lib, ey_err *e)
     if (curl) lib->curl_easy_cleanup(curl);
     ey_fail_memory(e, "an HTTP request", 0);
     return NULL;
+}
+
+bool http_trust_own_roots(const struct http_library *lib, CURL *curl)
+{
+    const char *roots = getenv("SSL_CERT_FILE");
+    return !roots || !roots[0] || lib->curl_easy_setopt(curl, CURLOPT_CAINFO, roots) == CURLE_OK;
 }

@@ -24,7 +24,15 @@
     X(curl_url_set)        \
     X(curl_url_get)        \
     X(curl_url_cleanup)    \
-    X(curl_free)
+    X(curl_free)           \
+    X(curl_easy_strerror)  \
+    X(curl_multi_init)     \
+    X(curl_multi_cleanup)  \
+    X(curl_multi_add_handle)    \
+    X(curl_multi_remove_handle) \
+    X(curl_multi_perform)  \
+    X(curl_multi_poll)     \
+    X(curl_multi_info_read)
 
 struct http_library {
 #define HTTP_FIELD(function) __typeof__(&function) function;
@@ -38,5 +46,7 @@ const struct http_library *http_library(ey_err *e);
 /* A handle that speaks HTTP and HTTPS only, follows no redirect, uses no signals, reads no file of the user's and calls
  * itself eyelet/VERSION. The caller cleans it up. NULL: no memory. */
 CURL *http_open(const struct http_library *lib, ey_err *e);
+/* Root certificates of one's own, by OpenSSL's variable SSL_CERT_FILE: a server's certificate may be made by itself. */
+bool http_trust_own_roots(const struct http_library *lib, CURL *curl);
 
 #endif

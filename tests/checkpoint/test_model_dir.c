@@ -83,9 +83,9 @@ static void revisions(void **state)
     expect_found(NAME "@v2", REPO "/snapshots/bbbb2222");
     expect_found(NAME "@newline", REPO "/snapshots/aaaa1111");
     expect_found(NAME "@bbbb2222", REPO "/snapshots/bbbb2222");
-    expect_missing(NAME "@v3", "revision v3", "hf download " NAME " --revision v3");
+    expect_missing(NAME "@v3", "revision v3", "eyelet pull " NAME " --revision v3");
     expect_missing(NAME "@broken", "revision broken", "broken off");
-    expect_missing(NAME "@climbs", "revision climbs", "hf download");
+    expect_missing(NAME "@climbs", "revision climbs", "eyelet pull");
 }
 
 static void without_a_reference_the_only_snapshot_counts(void **state)
@@ -94,7 +94,7 @@ static void without_a_reference_the_only_snapshot_counts(void **state)
     make_repository(REPO, NULL, "aaaa1111", "{}");
     expect_found(NAME, REPO "/snapshots/aaaa1111");
     make_repository(REPO, NULL, "bbbb2222", "{}");
-    expect_missing(NAME, "revision main", "hf download " NAME);
+    expect_missing(NAME, "revision main", "eyelet pull " NAME);
 }
 
 static void directories_are_taken_as_they_are(void **state)
@@ -113,9 +113,9 @@ static void directories_are_taken_as_they_are(void **state)
 static void names_that_are_nothing(void **state)
 {
     (void)state;
-    expect_missing(NAME, NAME " is not a directory and not in the Hugging Face cache (", "hf download " NAME ",");
+    expect_missing(NAME, NAME " is not a directory and not in the Hugging Face cache (", "eyelet pull " NAME ",");
     expect_missing(NAME, root, "--model");
-    expect_missing(NAME "@x", "hf download " NAME " --revision x,", root);
+    expect_missing(NAME "@x", "eyelet pull " NAME " --revision x,", root);
     expect_missing("/no/such", "/no/such", "no such directory");
     expect_missing("./no", "./no", "no such directory");
     expect_missing("~/no", "~/no", "no such directory");

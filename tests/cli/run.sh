@@ -53,7 +53,7 @@ try "tokenize two" 2 - 'one text, not 2' tokenize a b
 try "list something" 2 - 'no arguments' list x
 try "missing picture, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
-try "missing model of the cache" 1 - 'Some/Model.*hf download Some/Model' ask --model Some/Model hello
+try "missing model of the cache" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
 try "a file as model" 1 - 'red.png is a file; give' ask --model red.png hello
 try "an option before the command" 2 - 'options go after the command' --model tiny ask hello
 try "a path longer than a message" 1 - 'File name too long' caption "$(printf 'a%.0s' {1..3000})"
@@ -229,10 +229,10 @@ cp -r tiny folder/models/demo && cp -r tiny installed/share/eyelet/models/demo
 real=$eyelet
 mkdir alone && cp folder/eyelet alone/
 eyelet=$work/alone/eyelet
-try "no model at all" 1 - 'no model.*hf download' ask hello
+try "no model at all" 1 - 'no model.*eyelet pull' ask hello
 try "no demo" 1 - 'demo' ask --model demo hello
 eyelet=$work/folder/eyelet
-try "demo, with a remark" 0 . '^eyelet: using the demo model.*hf download' ask --max-tokens 1 hello
+try "demo, with a remark" 0 . '^eyelet: using the demo model.*eyelet pull' ask --max-tokens 1 hello
 try "demo, quiet" 0 . - ask --quiet --max-tokens 1 hello
 try "demo by name" 0 . - ask --model demo --max-tokens 1 hello
 eyelet=$work/installed/bin/eyelet

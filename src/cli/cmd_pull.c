@@ -1,0 +1,18 @@
+/* eyelet pull MODEL: a model of the hub into the Hugging Face cache. */
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/pulling.h"
+#include "cli/repository_option.h"
+#include "cli/term.h"
+
+int cmd_pull(const struct options *o)
+{
+    ey_err e;
+    struct repository repository;
+    char directory[EY_MAX_PATH];
+    struct term out = term_stdout();
+    if (!repository_option(&repository, o, "pull", &e) || !pull_model(directory, &repository, o, &e)) return term_complain(&e);
+    if (directory[0]) term_write(&out, directory, strlen(directory)), term_write(&out, "\n", 1);
+    return term_finish(&out, 0);
+}

@@ -1,0 +1,16 @@
+/* Fits or not, for people. */
+#include "cli/verdict.h"
+
+#include <string.h>
+
+#define MIB (1024.0 * 1024.0)
+
+void add_verdict(struct buf *out, const ey_plan *p)
+{
+    bool card = strcmp(p->device, "cuda") == 0;
+    if (p->fits) buf_add_text(out, "fits");
+    else buf_printf(out, "does not fit, %.1f MiB too many", (double)(p->total_bytes - p->budget_bytes) / MIB);
+    buf_printf(out, "; may be used: %s\n", p->budget_rule);
+    if (!card && p->fits && p->total_bytes + p->file_bytes > p->budget_bytes)
+        buf_add_text(out, "but not with the weights: parts of them would be read from the disk again and again\n");
+}

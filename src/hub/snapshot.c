@@ -1,0 +1,105 @@
+/* snapshots/COMMIT/NAME → ../../blobs/ETAG, refs/REVISION, as huggingface_hub writes them (file_download.py). */
+#include "hub/snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static bool fail_path(const char *path, ey_err *e)
+{
+    return ey_fail(e, EY_IO, "%.500s cannot be written: %s", path, strerror(errno));
+}
+
+static bool make_folder(const char *path, ey_err *e)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST || fail_path(path, e);
+}
+
+/* ---- links ---- */
+
+static bool is_link_to(const char *path, const char *target)
+{
+    char text[EY_MAX_PATH];
+    ssize_t n = readlink(path, text, sizeof(text) - 1);
+    return n >= 0 && (size_t)n == strlen(target) && memcmp(text, target, (size_t)n) == 0;
+}
+
+/* Where the file system knows no links (exFAT, some shares), the blob itself becomes the snapshot's file. */
+static bool move_blob(const struct hub_model *model, const struct hub_file *file, const char *path, ey_err *e)
+{
+    char blob[EY_MAX_PATH];
+    int n = snprintf(blob, sizeof(blob), "%s/blobs/%s", model->directory, file->etag);
+    return (n < (int)sizeof(blob) && rename(blob, path) == 0) || fail_path(path, e);
+}
+
+/* A link that leads elsewhere is replaced in one step; a file of its own is somebody's who has no links. */
+static bool put_link(const struct hub_model *model, const struct hub_file *file, const char *folder, ey_err *e)
+{
+    char path[EY_MAX_PATH], new_path[EY_MAX_PATH], target[HUB_ETAG_BYTES + 16];
+    struct stat st;
+    snprintf(target, sizeof(target), "../../blobs/%s", file->etag);
+    if (!path_join(path, folder, file->name, e)) return false;
+    if (is_link_to(path, target) || (lstat(path, &st) == 0 && S_ISREG(st.st_mode))) return true;
+    int n = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
+    if (n >= (int)sizeof(new_path)) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
+    unlink(new_path);
+    if (symlink(target, new_path) != 0) return errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS ? move_blob(model, file, path, e) : fail_path(path, e);
+    return rename(new_path, path) == 0 || fail_path(path, e);
+}
+
+/* ---- the reference ---- */
+
+/* refs/pr/3 has folders. */
+static bool make_folders_of(char *path, const char *below, ey_err *e)
+{
+    bool ok = true;
+    for (char *slash = path + strlen(below); ok && (slash = strchr(slash + 1, '/'));) {
+        *slash = 0;
+        ok = make_folder(path, e);
+        *slash = '/';
+    }
+    return ok;
+}
+
+static bool put_reference(const struct hub_model *model, ey_err *e)
+{
+    char path[EY_MAX_PATH], new_path[EY_MAX_PATH];
+    if (strcmp(model->repository.revision, model->commit) == 0) return true;
+    int n = snprintf(path, sizeof(path), "%s/refs/%s", model->directory, model->repository.revision);
+    int n_new = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
+    if (n >= (int)sizeof(path) || n_new >= (int)sizeof(new_path)) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
+    if (!make_folders_of(path, model->directory, e)) return false;
+    int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    bool ok = fd >= 0 && write(fd, model->commit, HUB_COMMIT_BYTES) == HUB_COMMIT_BYTES;
+    if (fd >= 0) close(fd);
+    return (ok && rename(new_path, path) == 0) || fail_path(path, e);
+}
+
+/* Backup programs leave out a folder that has this (bford.info/cachedir). */
+static void put_tag(const struct hub_model *model)
+{
+    static const char text[] = "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created by eyelet.\n"
+                               "# For information about cache directory tags, see:\n#\thttps://bford.info/cachedir/\n";
+    char path[EY_MAX_PATH];
+    const char *end = strrchr(model->directory, '/');
+    if (snprintf(path, sizeof(path), "%.*s/CACHEDIR.TAG", (int)(end - model->directory), model->directory) >= (int)sizeof(path)) return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return;
+    if (write(fd, text, sizeof(text) - 1) < 0) unlink(path);
+    close(fd);
+}
+
+bool snapshot_write(const struct hub_model *model, ey_err *e)
+{
+    char snapshots[EY_MAX_PATH], folder[EY_MAX_PATH];
+    bool ok = path_join(snapshots, model->directory, "snapshots", e) && make_folder(snapshots, e) && path_join(folder, snapshots, model->commit, e) && make_folder(folder, e);
+    for (size_t i = 0; ok && i < model->n; i++) ok = put_link(model, &model->files[i], folder, e);
+    if (ok) put_tag(model);
+    return ok && put_reference(model, e);
+}
