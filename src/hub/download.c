@@ -318,6 +318,15 @@ static bool is_stopped(struct download *d)
     return o->stop && o->stop(o->user);
 }
 
+/* Until a connection that rests may go on; at most POLL_MS. */
+static int milliseconds_to_wait(const struct download *d)
+{
+    double now = seconds_now(), wait = POLL_MS / 1000.0;
+    for (int i = 0; i < SLOTS; i++)
+        if (d->slots[i].rest_until > now && d->slots[i].rest_until - now < wait) wait = d->slots[i].rest_until - now;
+    return (int)(wait * 1000) + 1;
+}
+
 static bool turn(struct download *d, ey_err *e)
 {
     const struct http_library *lib = d->hub->endpoint.lib;
@@ -327,7 +336,7 @@ static bool turn(struct download *d, ey_err *e)
     if (!start_all(d, e)) return false;
     if (lib->curl_multi_perform(d->multi, &running) != CURLM_OK) return ey_fail(e, EY_INTERNAL, "libcurl cannot go on");
     if (!end_ended(d, e) || !hash_all(d, &worked, e)) return false;
-    if (!worked && !is_done(d)) lib->curl_multi_poll(d->multi, NULL, 0, POLL_MS, NULL);
+    if (!worked && !is_done(d)) lib->curl_multi_poll(d->multi, NULL, 0, milliseconds_to_wait(d), NULL);
     return true;
 }
 

@@ -50,10 +50,11 @@ static bool is_stopped(const struct hub *hub)
 
 bool hub_pause(const struct hub *hub, double seconds, ey_err *e)
 {
-    const struct timespec slice = {.tv_nsec = 50 * 1000 * 1000};
-    for (double end = seconds_now() + seconds; seconds_now() < end;) {
+    const double slice = 0.05;
+    for (double end = seconds_now() + seconds, left; (left = end - seconds_now()) > 0;) {
+        const struct timespec nap = {.tv_nsec = (long)((left < slice ? left : slice) * 1e9)};
         if (is_stopped(hub)) return ey_fail(e, EY_CANCELLED, "stopped");
-        nanosleep(&slice, NULL);
+        nanosleep(&nap, NULL);
     }
     return true;
 }

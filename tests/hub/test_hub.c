@@ -1,0 +1,609 @@
+/* Pulling from a hub of our own: what lies in the cache afterwards, who sees the token, and what is said when something is wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "checkpoint/temp_dir.h"
+#include "hub/blob.h"
+#include "hub/hub.h"
+#include "hub/hub_server.h"
+
+#define NAME "Org/Model"
+#define FOLDER "models--Org--Model"
+#define COMMIT "0123456789abcdef0123456789abcdef01234567"
+
+static const char config[] = "{\"architectures\": [\"X\"]}\n", tokenizer[] = "{}", empty[] = "";
+static const char index_json[] = "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\", \"b\": \"model-00002-of-00002.safetensors\"}}";
+static uint8_t first[300001], second[70003];
+
+static struct hub_script *script;
+static pid_t server;
+static int port;
+static char cache[256];
+static char notices[1000];
+
+/* ---- a fresh cache and a well-behaved hub ---- */
+
+static void fill(uint8_t *bytes, size_t n, unsigned seed)
+{
+    for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)(rand_r(&seed) >> 5);
+}
+
+static int start_server(void **state)
+{
+    (void)state;
+    fill(first, sizeof(first), 1), fill(second, sizeof(second), 2);
+    script = hub_script_new(NAME);
+    hub_script_add(script, "config.json", config, strlen(config), false);
+    hub_script_add(script, "tokenizer.json", tokenizer, strlen(tokenizer), false);
+    hub_script_add(script, "merges.txt", empty, 0, false);
+    hub_script_add(script, "README.md", config, strlen(config), false);
+    hub_script_add(script, "pytorch_model.bin", second, sizeof(second), true);
+    hub_script_add(script, "model.safetensors.index.json", index_json, strlen(index_json), false);
+    hub_script_add(script, "model-00001-of-00002.safetensors", first, sizeof(first), true);
+    hub_script_add(script, "model-00002-of-00002.safetensors", second, sizeof(second), true);
+    server = hub_server_start(script, &port);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    hub_server_stop(server);
+    return 0;
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    static const char *const unset[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "XDG_CACHE_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_IMPLICIT_TOKEN",
+                                        "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "SSL_CERT_FILE"};
+    char endpoint[64];
+    for (size_t i = 0; i < sizeof(unset) / sizeof(unset[0]); i++) unsetenv(unset[i]);
+    snprintf(cache, sizeof(cache), "%s", temp_dir_make());
+    snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d/", port);
+    setenv("HF_ENDPOINT", endpoint, 1), setenv("HF_HUB_CACHE", cache, 1), setenv("HOME", cache, 1);
+    script->misbehaviour = WELL_BEHAVED, script->token[0] = 0, script->wrong_once = 0, script->bytes_per_ms = 0;
+    strcpy(script->revision, "main");
+    script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges = 0, script->bytes = 0, script->most_at_once = 0;
+    notices[0] = 0;
+    return 0;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    temp_dir_remove(cache);
+    return 0;
+}
+
+static void note(void *user, const char *text)
+{
+    (void)user;
+    snprintf(notices + strlen(notices), sizeof(notices) - strlen(notices), "%s\n", text);
+}
+
+static bool pull_from(const char *name, ey_err *e)
+{
+    const struct hub_options options = {.notice = note, .piece = 65536, .retry_seconds = 0.01};
+    struct hub hub;
+    struct hub_model model = {.n = 0};
+    struct repository repository;
+    assert_true(repository_parse(&repository, name));
+    bool ok = hub_open(&hub, &options, e) && hub_survey(&hub, &repository, &model, e) && hub_download(&hub, &model, e);
+    hub_model_free(&model);
+    hub_close(&hub);
+    return ok;
+}
+
+static void pull(void)
+{
+    ey_err e;
+    if (!pull_from(NAME, &e)) fail_msg("%s", e.text);
+}
+
+static void expect_failure(const char *name, const char *pattern)
+{
+    ey_err e = {.text = ""};
+    assert_false(pull_from(name, &e));
+    if (!strstr(e.text, pattern)) fail_msg("\"%s\" has no \"%s\"", e.text, pattern);
+    if (strstr(e.text, "signature") || strstr(e.text, "hf_secret")) fail_msg("\"%s\" tells a secret", e.text);
+}
+
+/* ---- what is in the cache ---- */
+
+static const char *in_cache(const char *path)
+{
+    return temp_path(cache, path);
+}
+
+static void expect_file(const char *path, const void *bytes, size_t n)
+{
+    char *data;
+    size_t size;
+    ey_err e;
+    if (!file_read(&data, &size, in_cache(path), 1 << 24, &e)) fail_msg("%s", e.text);
+    assert_int_equal(size, n);
+    if (n) assert_memory_equal(data, bytes, n);
+    free(data);
+}
+
+static void expect_link(const char *name)
+{
+    char path[512], target[256] = "", wanted[256] = "?";
+    snprintf(path, sizeof(path), FOLDER "/snapshots/" COMMIT "/%s", name);
+    for (size_t i = 0; i < script->n; i++)
+        if (strcmp(script->file[i].name, name) == 0) snprintf(wanted, sizeof(wanted), "../../blobs/%s", script->file[i].etag);
+    assert_true(readlink(in_cache(path), target, sizeof(target) - 1) > 0);
+    assert_string_equal(target, wanted);
+}
+
+static void expect_absent(const char *path)
+{
+    struct stat st;
+    if (lstat(in_cache(path), &st) == 0) fail_msg("%s is there", path);
+}
+
+/* Counts what a folder holds. */
+static int count(const char *path)
+{
+    char command[700];
+    int n = -1;
+    snprintf(command, sizeof(command), "ls -A '%s' | wc -l", in_cache(path));
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d", &n), 1);
+    pclose(f);
+    return n;
+}
+
+static void expect_whole(void)
+{
+    static const char *const names[] = {"config.json", "tokenizer.json", "merges.txt", "model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
+    for (size_t i = 0; i < 6; i++) expect_link(names[i]);
+    expect_file(FOLDER "/refs/main", COMMIT, 40);
+    expect_file(FOLDER "/snapshots/" COMMIT "/config.json", config, strlen(config));
+    expect_file(FOLDER "/snapshots/" COMMIT "/merges.txt", empty, 0);
+    expect_file(FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first, sizeof(first));
+    expect_file(FOLDER "/snapshots/" COMMIT "/model-00002-of-00002.safetensors", second, sizeof(second));
+    assert_int_equal(count(FOLDER "/snapshots/" COMMIT), 6);
+    assert_int_equal(count(FOLDER "/blobs"), 6); /* and no partial file or record */
+}
+
+/* ---- the layout ---- */
+
+static void test_layout(void **state)
+{
+    (void)state;
+    pull();
+    expect_whole();
+    expect_absent(FOLDER "/snapshots/" COMMIT "/README.md");
+    assert_true(path_is_file(in_cache("CACHEDIR.TAG")));
+    assert_int_equal(count(".locks/" FOLDER), 6);
+    assert_true(script->ranges >= 5 && script->most_at_once >= 1);
+    /* again: a listing, a HEAD or two for each of six files, the index, and not a byte of a large one */
+    unsigned elsewhere = script->elsewhere;
+    pull();
+    assert_int_equal(script->elsewhere, elsewhere);
+}
+
+static void test_found_by_name(void **state)
+{
+    (void)state;
+    char directory[EY_MAX_PATH];
+    pull();
+    assert_true(model_directory_find(directory, NAME, NULL));
+    assert_string_equal(strstr(directory, "snapshots/"), "snapshots/" COMMIT);
+}
+
+static void test_several_at_once(void **state)
+{
+    (void)state;
+    script->bytes_per_ms = 2000;
+    pull();
+    assert_true(script->most_at_once >= 4);
+    expect_whole();
+}
+
+static void test_revisions(void **state)
+{
+    (void)state;
+    ey_err e;
+    strcpy(script->revision, "refs%2Fpr%2F3");
+    if (!pull_from(NAME "@refs/pr/3", &e)) fail_msg("%s", e.text);
+    expect_file(FOLDER "/refs/refs/pr/3", COMMIT, 40);
+    expect_absent(FOLDER "/refs/main");
+    strcpy(script->revision, COMMIT);
+    if (!pull_from(NAME "@" COMMIT, &e)) fail_msg("%s", e.text);
+    expect_absent(FOLDER "/refs/" COMMIT);
+}
+
+/* As huggingface_hub would have left it: other files in the same snapshot, a blob that is there without a link. */
+static void test_beside_others(void **state)
+{
+    (void)state;
+    char blob[256];
+    snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", script->file[6].etag);
+    temp_file(cache, blob, first, sizeof(first));
+    temp_file(cache, FOLDER "/blobs/abc", "x", 1);
+    temp_link(cache, FOLDER "/snapshots/" COMMIT "/README.md", "../../blobs/abc");
+    temp_link(cache, FOLDER "/snapshots/" COMMIT "/config.json", "../../blobs/gone");
+    pull();
+    assert_true(script->bytes < 2 * sizeof(second));
+    expect_link("config.json");
+    expect_link("model-00001-of-00002.safetensors");
+    expect_file(FOLDER "/snapshots/" COMMIT "/README.md", "x", 1);
+}
+
+/* Where links are not possible huggingface_hub leaves files of their own in the snapshot. */
+static void test_snapshot_of_files(void **state)
+{
+    (void)state;
+    temp_file(cache, FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first, sizeof(first));
+    pull();
+    assert_true(script->bytes < 2 * sizeof(second));
+    expect_file(FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first, sizeof(first));
+}
+
+static void test_blob_of_wrong_size(void **state)
+{
+    (void)state;
+    char blob[256];
+    snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", script->file[6].etag);
+    temp_file(cache, blob, first, 1000);
+    pull();
+    expect_whole();
+}
+
+/* ---- the token ---- */
+
+static void test_token_stays_home(void **state)
+{
+    (void)state;
+    strcpy(script->token, "hf_secret");
+    expect_failure(NAME, "no such model, or a private one (for which HF_TOKEN");
+    setenv("HF_TOKEN", " hf_secret\n", 1);
+    pull();
+    expect_whole();
+    assert_true(script->elsewhere > 0);
+    assert_int_equal(script->tokens_elsewhere, 0);
+}
+
+static void test_token_file(void **state)
+{
+    (void)state;
+    strcpy(script->token, "hf_secret");
+    temp_text(cache, ".cache/huggingface/token", "hf_secret\n");
+    pull();
+    setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1", 1);
+    expect_failure(NAME, "no such model");
+    unsetenv("HF_HUB_DISABLE_IMPLICIT_TOKEN");
+    temp_text(cache, "home/token", "hf_secret");
+    setenv("HF_HOME", in_cache("home"), 1);
+    pull();
+    setenv("HF_TOKEN_PATH", in_cache("nothing"), 1);
+    expect_failure(NAME, "no such model");
+}
+
+static void test_odd_tokens(void **state)
+{
+    (void)state;
+    setenv("HF_TOKEN", "a b", 1);
+    expect_failure(NAME, "HF_TOKEN has a character");
+    setenv("HF_TOKEN", "a\r\nX-Evil: 1", 1);
+    expect_failure(NAME, "HF_TOKEN has a character");
+    char *token = calloc(1, 5000);
+    memset(token, 'a', 4000);
+    setenv("HF_TOKEN", token, 1);
+    expect_failure(NAME, "longer than");
+    free(token);
+}
+
+/* ---- what is wrong ---- */
+
+static void test_complaints(void **state)
+{
+    (void)state;
+    static const struct {
+        enum misbehaviour misbehaviour;
+        const char *token, *pattern;
+    } rows[] = {
+        {GATED, NULL, "is gated: accept its terms on its page at http://127.0.0.1"},
+        {GATED, "x", "is gated, and the account of the token (HF_TOKEN) has no access"},
+        {NO_SUCH_MODEL, NULL, "has no such model, or a private one"},
+        {NO_SUCH_MODEL, "x", "that the token's account cannot see"},
+        {NO_SUCH_REVISION, NULL, "no such branch, tag or commit"},
+        {BAD_TOKEN, "x", "does not take the token (HF_TOKEN)"},
+        {FORBIDDEN, NULL, "refuses it (HTTP 403: the terms have changed)"},
+        {TOO_MANY, NULL, "too many requests"},
+        {UNWELL, NULL, "the hub is unwell (HTTP 503)"},
+        {ETAG_CLIMBS, NULL, "is no hash"},
+        {ETAG_LONG, NULL, "is no hash"},
+        {ETAG_NONE, NULL, "is no hash"},
+        {COMMIT_CLIMBS, NULL, "which is none"},
+        {OTHER_COMMIT, NULL, "was asked for commit"},
+        {NO_SIZE, NULL, "does not say how large it is"},
+        {HUGE_SIZE, NULL, "GB more are needed"},
+        {WRONG_RANGE, NULL, "were asked for and"},
+        {OTHER_TOTAL, NULL, "where the hub keeps it"},
+        {COMPRESSED, NULL, "comes compressed (gzip)"},
+        {LOGIN_PAGE, NULL, "is there a page to log in"},
+        {REDIRECTS_ROUND, NULL, "redirects more than"},
+        {REDIRECTS_NOWHERE, NULL, "leads nowhere"},
+        {REDIRECTS_TO_FILE, NULL, "no http(s) URL"},
+        {WRONG_BYTES, NULL, "its hash is"},
+        {LISTING_BROKEN, NULL, "list of files"},
+        {LISTING_LONG, NULL, "longer than"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        fresh(NULL);
+        script->misbehaviour = rows[i].misbehaviour;
+        if (rows[i].token) setenv("HF_TOKEN", rows[i].token, 1);
+        expect_failure(NAME, rows[i].pattern);
+        expect_absent(FOLDER "/refs/main");
+        drop(NULL);
+    }
+    fresh(NULL);
+}
+
+static void test_too_much(void **state)
+{
+    (void)state;
+    script->misbehaviour = TOO_MUCH;
+    expect_failure(NAME, "more bytes come than were asked for");
+}
+
+static void test_no_network(void **state)
+{
+    (void)state;
+    setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1);
+    expect_failure(NAME, "accepts no connection");
+    setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
+    expect_failure(NAME, "is this machine online?");
+}
+
+static void test_endpoints(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"127.0.0.1:80", "ftp://x", "http://user:pass@x", "http://x?y", "http://x#y", "http://x y", "file:///etc", "http://", "https://x/\n"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        setenv("HF_ENDPOINT", bad[i], 1);
+        expect_failure(NAME, "HF_ENDPOINT is");
+    }
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    expect_failure("a--b/c", "is no name that the hub allows");
+    expect_failure("Org/Other", "has no such thing (HTTP 404)");
+}
+
+static void test_no_weights(void **state)
+{
+    (void)state;
+    static char name[] = "model.safetensors.index.json";
+    strcpy(script->file[5].name, "other");
+    expect_failure(NAME, "reads safetensors");
+    strcpy(script->file[5].name, name);
+    strcpy(script->file[7].name, "other");
+    expect_failure(NAME, "its index names model-00002-of-00002.safetensors");
+    strcpy(script->file[7].name, "model-00002-of-00002.safetensors");
+    strcpy(script->file[0].name, "other");
+    expect_failure(NAME, "has no config.json");
+    strcpy(script->file[0].name, "config.json");
+}
+
+/* ---- going on ---- */
+
+static void test_no_ranges(void **state)
+{
+    (void)state;
+    script->misbehaviour = IGNORES_RANGES;
+    pull();
+    expect_whole();
+}
+
+static void test_cut_without_ranges(void **state)
+{
+    (void)state;
+    script->misbehaviour = IGNORES_RANGES, script->cut_one_in = 6;
+    ey_err e;
+    bool ok = false;
+    for (int i = 0; i < 50 && !ok; i++) ok = pull_from(NAME, &e);
+    script->cut_one_in = 0;
+    assert_true(ok);
+    expect_whole();
+}
+
+static void test_wrong_byte_once(void **state)
+{
+    (void)state;
+    script->wrong_once = 1;
+    expect_failure(NAME, "its hash is");
+    pull();
+    expect_whole();
+}
+
+/* What a power cut leaves: a record that tells of bytes that are not there. */
+static void test_damaged_partial(void **state)
+{
+    (void)state;
+    char partial[256], record[256];
+    snprintf(partial, sizeof(partial), FOLDER "/blobs/%s.eyelet.incomplete", script->file[6].etag);
+    snprintf(record, sizeof(record), FOLDER "/blobs/%s.ranges.incomplete", script->file[6].etag);
+    temp_file(cache, partial, "", 0);
+    assert_int_equal(truncate(in_cache(partial), sizeof(first)), 0);
+    temp_text(cache, record, "eyelet 1 300001\n0 200000\n");
+    pull();
+    assert_non_null(strstr(notices, "was damaged; downloading it again"));
+    expect_whole();
+}
+
+static void test_true_partial(void **state)
+{
+    (void)state;
+    char partial[256], record[256];
+    snprintf(partial, sizeof(partial), FOLDER "/blobs/%s.eyelet.incomplete", script->file[6].etag);
+    snprintf(record, sizeof(record), FOLDER "/blobs/%s.ranges.incomplete", script->file[6].etag);
+    temp_file(cache, partial, first, sizeof(first));
+    temp_text(cache, record, "eyelet 1 300001\n0 150000\n200000 300000\n");
+    pull();
+    expect_whole();
+    assert_true(script->bytes < sizeof(second) + 50001 + 3000);
+}
+
+/* A partial file of huggingface_hub's is its own. */
+static void test_foreign_partial(void **state)
+{
+    (void)state;
+    char partial[256];
+    snprintf(partial, sizeof(partial), FOLDER "/blobs/%s.incomplete", script->file[6].etag);
+    temp_file(cache, partial, "x", 1);
+    pull();
+    expect_file(partial, "x", 1);
+}
+
+/* ---- two at once ---- */
+
+static void test_two_at_once(void **state)
+{
+    (void)state;
+    pid_t child[3];
+    script->bytes_per_ms = 1000;
+    for (int i = 0; i < 3; i++) {
+        ey_err e;
+        child[i] = fork();
+        if (child[i] == 0) _exit(pull_from(NAME, &e) ? 0 : 1);
+    }
+    for (int i = 0; i < 3; i++) {
+        int status;
+        assert_true(waitpid(child[i], &status, 0) == child[i] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    expect_whole();
+    assert_true(script->bytes < (sizeof(first) + sizeof(second)) * 3 / 2); /* each byte came once, not three times */
+}
+
+/* Somebody else, huggingface_hub perhaps, holds the lock of a blob, and then is done. */
+static void test_waits_for_others(void **state)
+{
+    (void)state;
+    char lock[256];
+    snprintf(lock, sizeof(lock), ".locks/" FOLDER "/%s.lock", script->file[6].etag);
+    temp_file(cache, lock, "", 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char blob[256];
+        int fd = open(in_cache(lock), O_RDWR);
+        flock(fd, LOCK_EX);
+        usleep(700000);
+        snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", script->file[6].etag);
+        temp_file(cache, blob, first, sizeof(first));
+        _exit(0);
+    }
+    usleep(200000);
+    pull();
+    waitpid(child, NULL, 0);
+    assert_non_null(strstr(notices, "another program downloads model-00001-of-00002.safetensors"));
+    expect_whole();
+    assert_true(script->bytes < sizeof(second) + 5000);
+}
+
+/* ---- removing ---- */
+
+static bool removal(const char *name, struct hub_removal *r, ey_err *e)
+{
+    struct repository repository;
+    assert_true(repository_parse(&repository, name));
+    return hub_plan_removal(r, &repository, e) && hub_remove(r, e);
+}
+
+static void test_remove_all(void **state)
+{
+    (void)state;
+    struct hub_removal r;
+    ey_err e;
+    pull();
+    temp_text(cache, "outside/kept", "x");
+    temp_link(cache, FOLDER "/snapshots/" COMMIT "/out", "../../../outside");
+    temp_link(cache, FOLDER "/blobs/out", in_cache("outside/kept"));
+    if (!removal(NAME, &r, &e)) fail_msg("%s", e.text);
+    assert_true(r.bytes >= sizeof(first) + sizeof(second));
+    expect_absent(FOLDER);
+    expect_file("outside/kept", "x", 1);
+    assert_false(removal(NAME, &r, &e));
+    assert_non_null(strstr(e.text, "is not in the Hugging Face cache"));
+}
+
+static void test_remove_revision(void **state)
+{
+    (void)state;
+    struct hub_removal r;
+    ey_err e;
+    char own[256];
+    pull();
+    snprintf(own, sizeof(own), FOLDER "/blobs/%s", script->file[7].etag);
+    char target[128];
+    snprintf(target, sizeof(target), "../../blobs/%s", script->file[6].etag);
+    temp_link(cache, FOLDER "/snapshots/ffffffffffffffffffffffffffffffffffffffff/model.safetensors", target);
+    temp_text(cache, FOLDER "/refs/old", "ffffffffffffffffffffffffffffffffffffffff");
+    temp_text(cache, FOLDER "/.no_exist/" COMMIT "/x", "");
+    temp_link(cache, FOLDER "/snapshots/" COMMIT "/odd", "../../../blobs/..");
+    if (!removal(NAME "@main", &r, &e)) fail_msg("%s", e.text);
+    assert_true(r.bytes >= sizeof(second) && r.bytes < sizeof(first));
+    expect_absent(own);
+    expect_absent(FOLDER "/snapshots/" COMMIT);
+    expect_absent(FOLDER "/refs/main");
+    expect_absent(FOLDER "/.no_exist/" COMMIT);
+    expect_file(FOLDER "/snapshots/ffffffffffffffffffffffffffffffffffffffff/model.safetensors", first, sizeof(first));
+    expect_file(FOLDER "/refs/old", "ffffffffffffffffffffffffffffffffffffffff", 40);
+    if (!removal(NAME "@old", &r, &e)) fail_msg("%s", e.text);
+    expect_absent(FOLDER);
+}
+
+static void test_remove_refuses(void **state)
+{
+    (void)state;
+    struct hub_removal r;
+    ey_err e;
+    pull();
+    assert_int_equal(rename(in_cache(FOLDER), in_cache("elsewhere")), 0);
+    temp_link(cache, FOLDER, "elsewhere");
+    assert_false(removal(NAME, &r, &e));
+    assert_non_null(strstr(e.text, "is a link"));
+    unlink(in_cache(FOLDER));
+    assert_int_equal(rename(in_cache("elsewhere"), in_cache(FOLDER)), 0);
+    char lock[256];
+    snprintf(lock, sizeof(lock), ".locks/" FOLDER "/%s.lock", script->file[6].etag);
+    int fd = open(in_cache(lock), O_RDWR);
+    assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    assert_false(removal(NAME, &r, &e));
+    assert_non_null(strstr(e.text, "is being downloaded"));
+    close(fd);
+    assert_false(removal(NAME "@nothing", &r, &e));
+    expect_whole();
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, drop)
+    const struct CMUnitTest tests[] = {
+        CASE(test_layout), CASE(test_found_by_name), CASE(test_several_at_once), CASE(test_revisions), CASE(test_beside_others), CASE(test_snapshot_of_files), CASE(test_blob_of_wrong_size),
+        CASE(test_token_stays_home), CASE(test_token_file), CASE(test_odd_tokens), CASE(test_complaints), CASE(test_too_much), CASE(test_no_network),
+        CASE(test_endpoints), CASE(test_names), CASE(test_no_weights), CASE(test_no_ranges), CASE(test_cut_without_ranges), CASE(test_wrong_byte_once), CASE(test_damaged_partial), CASE(test_true_partial),
+        CASE(test_foreign_partial), CASE(test_two_at_once), CASE(test_waits_for_others), CASE(test_remove_all), CASE(test_remove_revision), CASE(test_remove_refuses),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
