@@ -1,6 +1,7 @@
 /* eyelet pull MODEL: a model of the hub into the Hugging Face cache. */
 #include <string.h>
 
+#include "cli/cancel.h"
 #include "cli/command.h"
 #include "cli/pulling.h"
 #include "cli/repository_option.h"
@@ -12,7 +13,10 @@ int cmd_pull(const struct options *o)
     struct repository repository;
     char directory[EY_MAX_PATH];
     struct term out = term_stdout();
-    if (!repository_option(&repository, o, "pull", &e) || !pull_model(directory, &repository, o, &e)) return term_complain(&e);
+    if (!repository_option(&repository, o, "pull", &e) || !pull_model(directory, &repository, o, &e)) {
+        int status = term_complain(&e);
+        return cancel_asked() ? EXIT_INTERRUPTED : status;
+    }
     if (directory[0]) term_write(&out, directory, strlen(directory)), term_write(&out, "\n", 1);
     return term_finish(&out, 0);
 }

@@ -40,7 +40,7 @@ static void add_bytes(struct buf *line, const struct progress *p)
 {
     add_bar(line, p);
     buf_printf(line, "%.2f/%.2f GB", (double)p->done / 1e9, (double)p->total / 1e9);
-    if (p->rate < 1e3) return;
+    if (p->rate < 1e3 || p->done == p->total) return;
     buf_printf(line, p->rate >= 1e7 ? "  %.0f MB/s  " : "  %.1f MB/s  ", p->rate / 1e6);
     add_time(line, (double)(p->total - p->done) / p->rate);
 }

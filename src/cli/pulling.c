@@ -34,6 +34,7 @@ static void show(void *user, uint64_t done, uint64_t total)
 {
     struct pulling *p = user;
     progress_bytes(&p->progress, done, total);
+    if (done == total) progress_phase(&p->progress, "checking, and writing to the disk", 0, 0);
 }
 
 static void notice(void *user, const char *text)

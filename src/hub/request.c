@@ -248,7 +248,7 @@ static bool fail_status(const struct request *r, const char *what, ey_err *e)
     const struct reply *reply = &r->reply;
     if (reply->status == 401 || reply->status == 403 || strcmp(reply->error_code, "RepoNotFound") == 0) return fail_refused(r, what, e);
     if (strcmp(reply->error_code, "RevisionNotFound") == 0) return ey_fail(e, EY_NOT_FOUND, "%s: it has no such branch, tag or commit", what);
-    if (reply->status == 404) return ey_fail(e, EY_NOT_FOUND, "%s: %.150s has no such thing (HTTP 404)", what, r->hub->endpoint.url);
+    if (reply->status == 404) return ey_fail(e, EY_NOT_FOUND, "%s: %.150s has no such model, revision or file (HTTP 404); check the spelling", what, r->hub->endpoint.url);
     if (reply->status == 407) return ey_fail(e, EY_IO, "the proxy wants a password: HTTPS_PROXY=http://user:password@host:port");
     if (reply->status == 429)
         return ey_fail(e, EY_BUSY, "the hub has had too many requests from here; wait some minutes%s, then run the same again", r->hub->endpoint.token[0] ? "" : " or set HF_TOKEN");

@@ -1,0 +1,125 @@
+#!/bin/bash
+# pull, list, rm and the offer to pull, with a hub of our own: run_pull.sh EYELET MKCHECKPOINT JSON_AT SERVE_FOLDER. Prints TAP.
+set -u
+eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3") serve_folder=$(realpath "$4")
+. "$(dirname "$(realpath "$0")")/common.sh"
+unset EYELET_MODEL HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HUGGING_FACE_HUB_TOKEN HF_HUB_OFFLINE TRANSFORMERS_OFFLINE XDG_CACHE_HOME
+unset http_proxy HTTP_PROXY https_proxy HTTPS_PROXY all_proxy ALL_PROXY
+export HF_HOME=$work/hf HOME=$work
+model=Org/Tiny cache=$work/hf/hub/models--Org--Tiny snapshot=snapshots/0123456789abcdef0123456789abcdef01234567
+"$mkcheckpoint" --like tiny-shards-fp8 tiny >/dev/null || exit 1
+
+mkfifo orders
+"$serve_folder" $model tiny <orders >hub.out &
+hub=$!
+exec 9>orders
+trap 'exec 9>&-; wait $hub; rm -rf "$work"' EXIT
+until HF_ENDPOINT=$(grep -m1 http hub.out); do sleep 0.1; done
+export HF_ENDPOINT
+order() { # order WORDS: how the hub behaves from now on; what it says then is in $hub_says
+  local before
+  before=$(wc -l <hub.out)
+  echo "$*" >&9
+  until [ "$(wc -l <hub.out)" -gt "$before" ]; do sleep 0.02; done
+  hub_says=$(tail -1 hub.out)
+}
+terminals=$(script -qec true /dev/null </dev/null >/dev/null 2>&1 && echo yes) # a chroot may have none to give
+# at_terminal NAME STATUS PATTERN ANSWER ARGUMENT...: as try, but somebody sits there and types ANSWER
+at_terminal() {
+  local name=$1 want=$2 pattern=$3 answer=$4
+  shift 4
+  [ $terminals ] || return 0
+  { sleep 1; echo "$answer"; sleep 1; } | script -qec "$eyelet $*" /dev/null >out 2>err
+  status=${PIPESTATUS[1]}
+  [ "$status" -eq "$want" ] && grep -qE -- "$pattern" out
+  say "$name"
+}
+
+# ---- before anything is here ----
+try "a model that is not here" 1 - "not in the Hugging Face cache .*eyelet pull $model" ask --model $model hello
+try "a model that is not here, to serve" 1 - "eyelet pull $model" serve $model --port 0
+try "nothing here" 0 - 'eyelet pull Qwen' list
+at_terminal "an offer that is declined" 1 "$model is not here. Download it with eyelet pull\? \[y/N\]" n ask --model $model hello
+HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
+[ $? -eq 1 ] && grep -q 'HF_HUB_OFFLINE says to ask nobody' err
+say "offline"
+try "no name" 2 - 'takes one model' pull
+try "a name that climbs" 2 - 'not the name of a model' pull ../../x
+try "a revision that climbs" 2 - 'not the name of a model' pull $model --revision ../../x
+try "two revisions" 2 - 'given twice' pull $model@a --revision b
+try "a model that the hub does not have" 1 - 'no such model' pull Org/Other
+[ ! -e "$cache" ]
+say "nothing was written"
+
+# ---- a plan from headers ----
+order count
+try "a dry run" 0 - 'on this machine \(.*\) it fits' pull $model --dry-run
+order show
+[ ! -e "$cache" ] && [ "${hub_says#* requests, }" != "$hub_says" ] && [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt 400000 ]
+say "which took some kilobytes: $hub_says"
+
+# ---- pulling ----
+order cut 4
+for run in 1 2 3 4 5 6 7 8 9; do "$eyelet" pull $model >out 2>err && break; done
+order cut 0
+try "pulled" 0 "^$cache/$snapshot\$" 'all of it here' pull $model
+for file in tiny/*; do [ "$(readlink "$cache/$snapshot/${file#*/}" | cut -d/ -f1-3)" = ../../blobs ] && cmp -s "$file" "$cache/$snapshot/${file#*/}" || echo "$file"; done >differ
+matches differ -
+say "the files that the hub has"
+try "used" 0 . - ask --model $model --max-tokens 1 --temperature 0 hello
+try "listed" 0 "^$model .*  (yes|no)\$" - list
+try "listed as JSON" 0 '"fits": (true|false)' - list --json
+HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
+status=$?
+[ $status -eq 0 ] && grep -q "$snapshot" out
+say "offline, and it is here"
+
+"$eyelet" rm $model --yes 2>/dev/null
+order rate 1000
+"$eyelet" pull $model >out 2>err & # a shell keeps Ctrl-C from what it starts with &
+pulling=$!
+sleep 1
+kill -TERM $pulling
+wait $pulling
+ls "$cache/blobs" | grep -q '\.ranges\.incomplete$'
+say "stopped in the middle: a record of what is here"
+order rate 0
+order count
+try "pulled again" 0 "$snapshot" 'GB still to come' pull $model
+order show
+[ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt "$(du -sb tiny | cut -f1)" ]
+say "which takes less than the whole: $hub_says"
+
+# ---- removing ----
+try "rm asks" 2 - 'give --yes' rm $model
+at_terminal "rm asks somebody, who declines" 1 "Remove $model" n rm $model
+[ -e "$cache/$snapshot/config.json" ]
+say "it is still here"
+try "rm" 0 - 'bytes\) freed' rm $model --yes
+[ ! -e "$cache" ]
+say "it is gone"
+try "rm again" 1 - 'not in the Hugging Face cache' rm $model --yes
+
+# ---- the offer ----
+at_terminal "an offer that is taken" 0 'hashes are right' y ask --model $model --max-tokens 1 --temperature 0 hello
+[ ! $terminals ] || try "rm of its only revision" 0 - freed rm $model@main --yes
+try "--yes" 0 . 'hashes are right' ask --model $model --yes --max-tokens 1 --temperature 0 hello
+"$eyelet" rm $model --yes 2>/dev/null
+
+# ---- what does not run here ----
+sed -i 's/Qwen3VLForConditionalGeneration/LlamaForCausalLM/; s/"qwen3_vl"/"llama"/' tiny/config.json
+order misbehave 0
+exec 9>&-; wait $hub
+exec 9<>orders
+"$serve_folder" $model tiny <orders >hub.out &
+hub=$!
+until grep -q http hub.out; do sleep 0.1; done
+HF_ENDPOINT=$(grep -m1 http hub.out)
+try "a model that eyelet does not run" 1 - 'this machine cannot run it: .*' pull $model
+[ ! -e "$cache/snapshots" ]
+say "was not downloaded"
+try "but is when --yes says so" 0 "$snapshot" 'cannot run it' pull $model --yes
+kill $hub
+
+echo "1..$ran"
+exit $((failed > 0))
