@@ -123,9 +123,10 @@ bool listing_read(struct listing *out, const char *text, size_t n, ey_err *e)
     const char *commit = sha ? json_object_get_string(sha) : "";
     bool ok = is_commit(commit) && files && json_object_array_length(files) <= MAX_LISTED_FILES;
     if (ok) return memcpy(out->commit, commit, HUB_COMMIT_BYTES + 1), true;
+    if (!is_commit(commit)) ey_fail(e, EY_IO, "the hub's list of files has the commit \"%.80s\", which is none; is HF_ENDPOINT a Hugging Face hub?", commit);
+    else ey_fail(e, EY_IO, "the hub's list of files has %s", files ? "too many files" : "no files");
     listing_free(out);
-    if (!is_commit(commit)) return ey_fail(e, EY_IO, "the hub's list of files has the commit \"%.80s\", which is none; is HF_ENDPOINT a Hugging Face hub?", commit);
-    return ey_fail(e, EY_IO, "the hub's list of files has %s", files ? "too many files" : "no files");
+    return false;
 }
 
 bool listing_has(const struct listing *listing, const char *file)

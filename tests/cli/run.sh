@@ -204,7 +204,7 @@ echo '{"architectures": ["LlamaForCausalLM"]}' >"$hub/models--Other--Text/snapsh
 export HF_HOME=$work/cache
 try "list" 0 'Qwen/Tiny-VL +Qwen3VLForConditionalGeneration +fp8 +9\.1 MB' - list
 try "list --json" 0 '^\[' - list --json
-same "list members" name,architecture,quantization,directory,bytes 1.keys
+same "list members" name,architecture,quantization,directory,bytes,fits,problem 1.keys
 same "sorted" "$(printf '"Other/Text"\t"LlamaForCausalLM"\t"Qwen/Tiny-VL"')" 0.name 0.architecture 1.name
 try "a model by its name" 0 . - ask --model Qwen/Tiny-VL --max-tokens 1 hello
 unset EYELET_MODEL

@@ -78,7 +78,8 @@ say "offline, and it is here"
 order rate 1000
 "$eyelet" pull $model >out 2>err & # a shell keeps Ctrl-C from what it starts with &
 pulling=$!
-sleep 1
+for i in {1..300}; do ls "$cache/blobs" 2>/dev/null | grep -q '\.ranges\.incomplete$' && break; sleep 0.05; done
+sleep 1.5
 kill -TERM $pulling
 wait $pulling
 ls "$cache/blobs" | grep -q '\.ranges\.incomplete$'

@@ -1,5 +1,6 @@
 /* Pulls that are killed at any moment, over lines that are cut at any byte, from a hub that fails now and then: 200 of them, each
- * run again and again until it says that it is done, must end with the files that the hub has. The seed is printed. */
+ * run again and again until it says that it is done, must end with the files that the hub has. test_pull_faults [PULLS [SEED]]; the
+ * seed is printed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +112,8 @@ static bool pull_until_done(const struct hub_script *s, unsigned *seed, struct t
 
 int main(int argc, char **argv)
 {
-    unsigned seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)time(NULL), first = seed;
+    int pulls = argc > 1 ? atoi(argv[1]) : PULLS;
+    unsigned seed = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : (unsigned)time(NULL), first = seed;
     struct hub_script *s = hub_script_new(NAME);
     struct tally tally = {0};
     char endpoint[64];
@@ -126,10 +128,10 @@ int main(int argc, char **argv)
     setenv("HF_ENDPOINT", endpoint, 1);
     setenv("HOME", "/nonexistent", 1);
     http_library(NULL); /* once, not in each process */
-    for (int i = 0; i < PULLS; i++) good += pull_until_done(s, &seed, &tally);
+    for (int i = 0; i < pulls; i++) good += pull_until_done(s, &seed, &tally);
     hub_server_stop(server);
-    printf("# seed %u: %d pulls in %d runs, %d of them killed, %d gave up, %u lines cut, %.1f s\n", first, PULLS, tally.runs, tally.killed, tally.failed, s->cuts,
+    printf("# seed %u: %d pulls in %d runs, %d of them killed, %d gave up, %u lines cut, %.1f s\n", first, pulls, tally.runs, tally.killed, tally.failed, s->cuts,
            seconds_now() - started);
-    printf("%s 1 %d of %d pulls end with the hub's files\n1..1\n", good == PULLS ? "ok" : "not ok", good, PULLS);
-    return good != PULLS;
+    printf("%s 1 %d of %d pulls end with the hub's files\n1..1\n", good == pulls ? "ok" : "not ok", good, pulls);
+    return good != pulls;
 }
