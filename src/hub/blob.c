@@ -16,6 +16,7 @@
 
 #define PARTIAL ".eyelet.incomplete"
 #define RECORD ".ranges.incomplete"
+#define NEW_RECORD ".new.ranges.incomplete"
 
 /* ---- paths ---- */
 
@@ -132,11 +133,13 @@ uint64_t blob_room_needed(const struct hub_model *model, const struct hub_file *
 
 /* ---- open, close ---- */
 
+/* Also what a kill between two steps has left beside a blob that is whole. */
 static void forget(const struct blob *b)
 {
+    static const char *const endings[] = {RECORD, NEW_RECORD, PARTIAL};
     char path[EY_MAX_PATH];
-    if (blob_path(path, b->model, b->file, RECORD, NULL)) unlink(path);
-    if (blob_path(path, b->model, b->file, PARTIAL, NULL)) unlink(path);
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+        if (blob_path(path, b->model, b->file, endings[i], NULL)) unlink(path);
 }
 
 /* Takes the room on the disk at once, where the file system can: then it is full before, not after, an hour's download. */
@@ -157,10 +160,10 @@ enum blob_state blob_open(struct blob *b, const struct hub_model *model, const s
 {
     bool failed;
     *b = (struct blob){.model = model, .file = file, .fd = -1, .lock = -1};
-    if (is_whole_here(model, file)) return BLOB_WHOLE;
+    if (is_whole_here(model, file)) return forget(b), BLOB_WHOLE;
     b->lock = take_lock(model, file, &failed, e);
     if (b->lock < 0) return failed ? BLOB_FAILED : BLOB_BUSY;
-    if (is_whole_here(model, file)) return blob_close(b), BLOB_WHOLE;
+    if (is_whole_here(model, file)) return forget(b), blob_close(b), BLOB_WHOLE;
     if (open_partial(b, e) && hash_open(&b->hash, file->etag, file->size, e)) return BLOB_OPEN;
     blob_close(b);
     return BLOB_FAILED;
@@ -221,7 +224,7 @@ void blob_record(struct blob *b, double seconds)
     double now = seconds_now();
     if (seconds > 0 && now - b->recorded < seconds) return;
     b->recorded = now;
-    if (!blob_path(path, b->model, b->file, RECORD, NULL) || !blob_path(new_path, b->model, b->file, ".new" RECORD, NULL)) return;
+    if (!blob_path(path, b->model, b->file, RECORD, NULL) || !blob_path(new_path, b->model, b->file, NEW_RECORD, NULL)) return;
     size_t n = extents_write(&b->done, b->file->size, text);
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool ok = fd >= 0 && write(fd, text, n) == (ssize_t)n;
@@ -234,10 +237,10 @@ void blob_record(struct blob *b, double seconds)
 
 static bool give_name(struct blob *b, ey_err *e)
 {
-    char partial[EY_MAX_PATH], record[EY_MAX_PATH], path[EY_MAX_PATH];
-    if (!blob_path(partial, b->model, b->file, PARTIAL, e) || !blob_path(record, b->model, b->file, RECORD, e) || !blob_path(path, b->model, b->file, "", e)) return false;
+    char partial[EY_MAX_PATH], path[EY_MAX_PATH];
+    if (!blob_path(partial, b->model, b->file, PARTIAL, e) || !blob_path(path, b->model, b->file, "", e)) return false;
     if (fdatasync(b->fd) != 0 || rename(partial, path) != 0) return fail_path(partial, "written", e);
-    unlink(record);
+    forget(b);
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include "hub/hub_server.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <openssl/sha.h>
 #include <pthread.h>
 #include <signal.h>
@@ -293,6 +294,7 @@ static void *accept_all(void *user)
         struct connection *c = fd >= 0 ? malloc(sizeof(*c)) : NULL;
         pthread_t thread;
         if (!c) continue;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* a body does not wait until its head is acknowledged */
         *c = *first;
         c->fd = fd, c->random = first->script->seed * 7919u + n * 104729u + c->elsewhere;
         if (pthread_create(&thread, NULL, serve, c) == 0) pthread_detach(thread);

@@ -463,6 +463,20 @@ static void test_true_partial(void **state)
     assert_true(script->bytes < sizeof(second) + 50001 + 3000);
 }
 
+/* Killed between the blob's name and the record's end. */
+static void test_leftover_record(void **state)
+{
+    (void)state;
+    char record[256], new_record[256];
+    snprintf(record, sizeof(record), FOLDER "/blobs/%s.ranges.incomplete", script->file[6].etag);
+    snprintf(new_record, sizeof(new_record), FOLDER "/blobs/%s.new.ranges.incomplete", script->file[6].etag);
+    pull();
+    temp_text(cache, record, "eyelet 1 300001\n0 300001\n");
+    temp_text(cache, new_record, "");
+    pull();
+    expect_whole();
+}
+
 /* A partial file of huggingface_hub's is its own. */
 static void test_foreign_partial(void **state)
 {
@@ -601,7 +615,7 @@ int main(void)
         CASE(test_layout), CASE(test_found_by_name), CASE(test_several_at_once), CASE(test_revisions), CASE(test_beside_others), CASE(test_snapshot_of_files), CASE(test_blob_of_wrong_size),
         CASE(test_token_stays_home), CASE(test_token_file), CASE(test_odd_tokens), CASE(test_complaints), CASE(test_too_much), CASE(test_no_network),
         CASE(test_endpoints), CASE(test_names), CASE(test_no_weights), CASE(test_no_ranges), CASE(test_cut_without_ranges), CASE(test_wrong_byte_once), CASE(test_damaged_partial), CASE(test_true_partial),
-        CASE(test_foreign_partial), CASE(test_two_at_once), CASE(test_waits_for_others), CASE(test_remove_all), CASE(test_remove_revision), CASE(test_remove_refuses),
+        CASE(test_leftover_record), CASE(test_foreign_partial), CASE(test_two_at_once), CASE(test_waits_for_others), CASE(test_remove_all), CASE(test_remove_revision), CASE(test_remove_refuses),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }
