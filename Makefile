@@ -11,7 +11,7 @@ SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZ
 SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
 
 .PHONY: all demo install deb test test-clients test-ui test-packages load bench-serve asan clang fuzz portable clean help
-.PHONY: setup setup-clang setup-portable setup-node setup-ui setup-install setup-packages
+.PHONY: setup setup-clang setup-portable setup-clients setup-ui setup-install setup-packages
 all: setup build/build.ninja
 	@$(NINJA) -C build
 
@@ -21,7 +21,7 @@ help:
 	@echo 'make install     into PREFIX=$(PREFIX), below DESTDIR: program, manual, completions, systemd unit'
 	@echo 'make deb         dist/eyelet_VERSION_amd64.deb for Debian 12'
 	@echo 'make test        build and run all tests'
-	@echo 'make test-clients the API with the clients that people use (npm)'
+	@echo 'make test-clients the API with the clients that people use (npm), documents, examples, two servers behind nginx'
 	@echo 'make test-ui     the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
 	@echo 'make test-packages what make install and make deb give, with lintian, systemd and three shells'
 	@echo 'make load        64 clients at once, half of what they send malformed; about a minute'
@@ -54,7 +54,7 @@ deb: setup-packages build-deb/build.ninja
 test: all
 	@tools/run_tests.sh build
 
-test-clients: setup-node all
+test-clients: setup-clients all
 	@tools/run_node_tests.sh tests/clients build/eyelet
 
 test-ui: setup-ui all
@@ -96,8 +96,8 @@ setup-clang:
 	@tools/setup.sh clang
 setup-portable:
 	@tools/setup.sh portable
-setup-node:
-	@tools/setup.sh node
+setup-clients:
+	@tools/setup.sh node clients
 setup-ui:
 	@tools/setup.sh node ui
 setup-install:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [portable] [node] [ui] [install] [packages]. Installs what is missing when
+# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [portable] [node] [clients] [ui] [install] [packages]. Installs what is missing when
 # root, else prints the command that would. Silent when all are there; does nothing where there is no dpkg.
 set -eu
 
@@ -13,6 +13,7 @@ for set in "$@"; do
     install) packages="$packages scdoc" ;;
     packages) packages="$packages lintian dpkg-dev systemd groff-base bsdextrautils jq python3 zsh fish" ;;
     node) command -v npm >/dev/null || packages="$packages nodejs npm" ;; # it may have come from elsewhere
+    clients) packages="$packages python3 python3-pil python3-yaml curl jq nginx-light" ;;
     ui) packages="$packages chromium" ;;
     *) echo "setup.sh: there is no set of packages called $set" >&2; exit 2 ;;
   esac

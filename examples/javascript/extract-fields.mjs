@@ -1,0 +1,13 @@
+// Fields of a JSON schema out of pictures, a line of JSON each: node extract-fields.mjs invoice.json invoices/*.jpg
+import { readFileSync } from 'node:fs';
+import { ask, each, options } from './eyelet-client.mjs';
+
+const o = options('extract-fields.mjs SCHEMA.json PICTURE...', 2);
+const [file, ...paths] = o.positionals;
+const schema = JSON.parse(readFileSync(file, 'utf8'));
+const question = `Give these fields of the picture as JSON: ${Object.keys(schema.properties ?? {}).join(', ')}`;
+const response_format = { type: 'json_schema', json_schema: { name: 'fields', schema } };
+
+const results = await each(o['at-once'], paths, async (path) => JSON.parse(await ask(o, path, question, { temperature: 0, response_format })));
+for (const { path, value, error } of results) console.log(JSON.stringify({ picture: path, ...(error ? { error } : { fields: value }) }));
+process.exitCode = results.some(({ error }) => error) ? 1 : 0;

@@ -1,0 +1,70 @@
+#!/bin/bash
+# The tables of the documents that the program makes: tests/docs/tables.sh EYELET MKCHECKPOINT PAGES [--write], in the source tree. Compares
+# each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it there.
+set -euo pipefail
+eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") pages=$(realpath "$3") write=${4-} source=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" <<<"$plan"; }
+mib() { echo $(((($1 + (1 << 20) - 1)) >> 20)); }
+grouped() { sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$1"; }
+
+# The names of the options that the plan chose by itself.
+given_up() {
+  local names
+  names=$(grep -oE '"choices": \[[^]]*\]' <<<"$plan" | grep -oE '"--[a-z-]+( [a-z0-9]+)?' | tr -d '"' | sed 's/^/`/; s/$/`/' | paste -sd, | sed 's/,/, /g')
+  echo "${names:-–}"
+}
+
+row() { # row CARD MEMORY MULTIPROCESSORS KIND MODEL DOWNLOAD
+  plan=$("$eyelet" plan "$work/$4" --vram "$2MiB" --vram-used 1151MiB --sm-count "$3" --json --quiet) || true
+  if [[ $plan == '{"fits": true'* ]]; then
+    echo "| $1 | $5 | $6 GB | $(grouped "$(mib "$(number total_bytes)")") of $(grouped "$(mib "$(number budget_bytes)")") MiB | $(grouped "$(number max_model_len)") | $(given_up) |"
+  else
+    echo "| $1 | $5 | $6 GB | does not fit, $(grouped "$(mib "$(number shortfall_bytes)")") MiB too many | | |"
+  fi
+}
+
+choosing() {
+  local kind card memory count model size
+  for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do "$mkcheckpoint" --like "qwen3-vl-$kind" --sparse "$work/$kind" >/dev/null; done
+  echo '| card | model | download | on the card | context | given up |'
+  echo '| --- | --- | --- | --- | --- | --- |'
+  while read -r memory count card; do
+    for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do
+      size=$((($(du -bc "$work/$kind"/*.safetensors | tail -1 | cut -f1) + 5000000) / 10000000))
+      model=$(tr a-z A-Z <<<"$kind")
+      row "$card" "$memory" "$count" "$kind" "$model" "$((size / 100)).$(printf '%02d' $((size % 100)))"
+    done
+  done <<'END'
+6141 20 6 GB (RTX 4050)
+8151 30 8 GB (RTX 5060)
+12282 46 12 GB (RTX 4070)
+16311 36 16 GB (RTX 5060 Ti)
+END
+}
+
+# What stands in the document now; or, from standard input, what is to stand there.
+shown() { sed -n '/^<!-- table -->$/,/^<!-- \/table -->$/p' "$1" | sed '1d;$d'; }
+put() {
+  cat >"$work/table"
+  sed -i -e '/^<!-- table -->$/,/^<!-- \/table -->$/{/^<!-- /!d}' -e "/^<!-- table -->\$/r $work/table" "$1"
+}
+
+document() { # document FILE COMMAND: prints the table
+  local file=$source/docs/$1
+  "$2" >"$work/made"
+  if [ "$write" = --write ]; then put "$file" <"$work/made"; fi
+  if ! diff -u --label "docs/$1" --label "what eyelet says" <(shown "$file") "$work/made"; then
+    echo "FAILED docs/$1: make it anew with tests/docs/tables.sh EYELET MKCHECKPOINT PAGES --write"
+    failed=1
+  fi
+}
+
+vllm_flags() { "$pages" vllm; }
+
+document choosing-a-model.md choosing
+document from-vllm.md vllm_flags
+exit $failed
