@@ -137,6 +137,7 @@ typedef struct {
     int max_model_len;
     int kv_tokens, max_num_seqs;
     int vocabulary; /* token ids are below it */
+    bool pictures;  /* false: it reads text only, and a request with a picture is refused */
     uint64_t weight_bytes, kv_bytes, workspace_bytes;
     double load_seconds;   /* all of opening … */
     double device_seconds; /* … of which the device took, for itself: a card's context and kernels */
@@ -509,7 +510,7 @@ typedef struct {
     double decode_bytes;  /* weights and KV read for one token after the prompt */
 } ey_work;
 
-/* The least that a request with one picture of width x height (as the model sees it) and prompt_tokens needs. */
+/* The least that a request with one picture of width x height (of no account to a model that reads text only) (as the model sees it) and prompt_tokens needs. */
 ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_tokens);
 
 typedef struct {

@@ -1,5 +1,6 @@
-/* eyelet bench: load, vision, prefill and decode on a picture of its own, each as a share of what the machine can do at
- * most, measured in the same run; and decoding held to a schema. Random or toy weights cost what real ones of their shape cost. */
+/* eyelet bench: load, vision, prefill and decode on a picture of its own, or a text for a model that reads text only, each as a share of
+ * what the machine can do at most, measured in the same run; and decoding held to a schema. Random or toy weights cost what real ones of
+ * their shape cost. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct bench {
     struct form boxes;
     struct phase vision, prefill, decode, constrained, streams;
     ey_mask_stats masks; /* of the constrained ones */
+    bool sees;         /* the model takes pictures */
     int width, height; /* of the picture */
     double first_token; /* seconds of the first run until then */
     ey_limits limits;
@@ -75,6 +77,19 @@ static bool make_picture(struct input *out, int width, int height, ey_err *e)
     return ok;
 }
 
+/* ---- a text ---- */
+
+enum { TEXT_BYTES = 4096 };
+
+/* A token has at least a byte, so half of a context has room for as many bytes as it has tokens. */
+static void write_text(char out[TEXT_BYTES + 1], int context)
+{
+    static const char words[] = "The house on the hill has two doors, four windows and a small tree. ";
+    size_t most = (size_t)context / 2 < TEXT_BYTES ? (size_t)context / 2 : TEXT_BYTES;
+    for (size_t i = 0; i < most; i++) out[i] = words[i % (sizeof(words) - 1)];
+    out[most] = 0;
+}
+
 /* ---- facts of the machine ---- */
 
 /* The value of a "key : value" line of a file in /proc; false when there is none. */
@@ -111,7 +126,9 @@ static void name_machine(struct bench *b)
 /* An answer of two tokens or more, which is the caller's also after an error. */
 static bool answer_once(struct bench *b, const struct form *form, ey_answer *answer, ey_err *e)
 {
+    char text[TEXT_BYTES + 1];
     struct question question = {&b->picture, 1, "Describe this image.", false, true, form};
+    if (!b->sees) write_text(text, session_context(&b->session)), question = (struct question){NULL, 0, text, false, true, form};
     if (!session_ask(&b->session, &question, answer, e)) return false;
     if (cancel_asked()) return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
     return answer->completion_tokens >= 2 ||
@@ -126,7 +143,7 @@ static bool run_once(struct bench *b, ey_err *e)
     b->vision.seconds[b->vision.n++] = answer.vision_seconds;
     b->prefill.seconds[b->prefill.n++] = answer.prefill_seconds;
     b->decode.seconds[b->decode.n++] = answer.decode_seconds;
-    b->used = answer.images[0];
+    if (b->sees) b->used = answer.images[0];
     b->prompt_tokens = answer.prompt_tokens;
     b->decode.tokens = answer.completion_tokens - 1; /* the first comes from the prefill's logits */
     ey_answer_free(&answer);
@@ -186,7 +203,7 @@ static bool measure(struct bench *b, ey_err *e)
     if (!read_size(b, e) || !make_picture(&b->picture, b->width, b->height, e) || !session_load(&b->session, e) ||
         !ey_grammar_of_schema(&b->boxes.grammar, boxes_schema, strlen(boxes_schema), e))
         return false;
-    b->session.ignore_eos = true;
+    b->session.ignore_eos = true, b->sees = ey_engine_describe(b->session.engine).pictures;
     for (int64_t i = 0; i < b->session.options->runs; i++)
         if (!run_once(b, e) || !run_constrained(b, e)) return false;
     b->masks = ey_engine_mask_stats(b->session.engine);
@@ -251,8 +268,9 @@ static void print_text(struct bench *b)
     printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s\n", b->machine, b->limits.read_bytes_per_second / 1e9,
            b->limits.flops_per_second / 1e9);
     printf("load     %8.3f s, of which %.3f s for the device itself\n", info.load_seconds, info.device_seconds);
-    printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->used.used_width, b->used.used_height, b->used.tokens, b->prompt_tokens);
-    print_phase(b, "vision", &b->vision);
+    if (b->sees) printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->used.used_width, b->used.used_height, b->used.tokens, b->prompt_tokens);
+    else printf("text     prompt %d tokens\n", b->prompt_tokens);
+    if (b->sees) print_phase(b, "vision", &b->vision);
     print_phase(b, "prefill", &b->prefill);
     print_phase(b, "decode", &b->decode);
     print_phase(b, "schema", &b->constrained);
@@ -279,7 +297,7 @@ static void print_json(struct bench *b)
     json_add_text(&machine, b->machine);
     printf("{\"machine\": %s, \"load\": {\"seconds\": %.6f}, ", machine.data ? machine.data : "null",
            ey_engine_describe(b->session.engine).load_seconds);
-    json_phase(b, "vision", &b->vision);
+    if (b->sees) json_phase(b, "vision", &b->vision);
     json_phase(b, "prefill", &b->prefill);
     json_phase(b, "decode", &b->decode);
     json_phase(b, "schema", &b->constrained);

@@ -20,8 +20,10 @@ static void add_row(struct buf *out, const char *name, const char *device, uint6
 static void add_table(struct buf *out, const ey_plan *p)
 {
     bool card = strcmp(p->device, "cuda") == 0;
-    buf_printf(out, "%s on %s: context %d tokens, KV pool %d tokens, %d request%s at once, pictures up to %llu pixels\n", p->directory, p->device,
-               p->max_model_len, p->kv_tokens, p->max_num_seqs, p->max_num_seqs == 1 ? "" : "s", (unsigned long long)p->max_pixels);
+    buf_printf(out, "%s on %s: context %d tokens, KV pool %d tokens, %d request%s at once, ", p->directory, p->device, p->max_model_len, p->kv_tokens,
+               p->max_num_seqs, p->max_num_seqs == 1 ? "" : "s");
+    if (p->max_pixels) buf_printf(out, "pictures up to %llu pixels\n", (unsigned long long)p->max_pixels);
+    else buf_add_text(out, "text only\n");
     for (size_t i = 0; i < p->n_items; i++) add_row(out, p->items[i].name, p->items[i].device, p->items[i].bytes, p->items[i].life);
     add_row(out, card ? "all on the card" : "allocated", "", p->total_bytes, "");
     for (size_t i = 0; i < p->n_choices; i++) buf_printf(out, "  chosen: %s\n", p->choices[i]);

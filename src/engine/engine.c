@@ -257,6 +257,7 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .kv_tokens = engine->kv.shape.n_blocks * KV_BLOCK,
         .max_num_seqs = engine->max_num_seqs,
         .vocabulary = engine->model.text.vocabulary,
+        .pictures = engine->model.vision.depth > 0,
         .weight_bytes = engine->model.weight_bytes + engine->model.made_bytes,
         .kv_bytes = engine->plan.bytes[PLAN_KV],
         .workspace_bytes = workspace_bytes(&engine->plan),

@@ -25,6 +25,7 @@ static double layer_bytes(const struct decoder_layer *w)
 
 static double vision_flops(const struct vision_shape *v, int width, int height)
 {
+    if (!v->depth) return 0;
     double patches = (double)(width / v->patch) * (double)(height / v->patch), hidden = v->hidden;
     double group = vision_group(v), wide = group * hidden;
     double block = 4 * hidden * hidden + 2 * hidden * (double)v->mlp, attention = 2 * patches * hidden;

@@ -194,7 +194,7 @@ static bool has_row(const struct plan *p, int row)
 {
     if (row == PLAN_TOWER || row == PLAN_TOWER_SCRATCH) return plan_tower_beside(p);
     if (row == PLAN_MADE) return p->bytes[row] > 0;
-    if (row == PLAN_VISION && plan_tower_beside(p)) return false;
+    if (row == PLAN_VISION && (plan_tower_beside(p) || !p->max_picture)) return false;
     return p->facts->card ? rows[row].on_card : rows[row].on_host;
 }
 

@@ -226,6 +226,89 @@ static void json_damage(void **state)
     assert_int_equal(n_failures, 0);
 }
 
+/* What the text-only families read that Qwen3-VL does not, or otherwise. */
+static void text_only_damage(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *path, *value, *says;
+    } rows[] = {
+        {"tiny-llama-f16", "hidden_size", GONE, "hidden_size is absent"},
+        {"tiny-llama-f16", "hidden_size", "255", "hidden_size 255 and num_attention_heads 2 make no heads"},
+        {"tiny-llama-f16", "num_attention_heads", "65536", "make no heads"},
+        {"tiny-llama-f16", "num_attention_heads", "0", "num_attention_heads is 0"},
+        {"tiny-llama-f16", "num_key_value_heads", "3", "no multiple"},
+        {"tiny-llama-f16", "head_dim", "0", "head_dim is 0"},
+        {"tiny-llama-f16", "head_dim", "7", "odd"},
+        {"tiny-llama-f16", "head_dim", "64", "q_proj"},
+        {"tiny-llama-f16", "intermediate_size", "99999999999", "intermediate_size"},
+        {"tiny-llama-f16", "vocab_size", "1501", "embed_tokens"},
+        {"tiny-llama-f16", "vocab_size", "2", "eos_token_id 2"},
+        {"tiny-llama-f16", "attention_bias", "true", "attention_bias is true"},
+        {"tiny-llama-f16", "mlp_bias", "true", "mlp_bias is true"},
+        {"tiny-llama-f16", "rope_scaling", "{\"rope_type\":\"llama3\",\"factor\":8.0}", "llama3"},
+        {"tiny-llama-f16", "rope_scaling", "{\"type\":\"linear\",\"factor\":2}", "linear"},
+        {"tiny-llama-f16", "rope_scaling", "7", "not an object"},
+        {"tiny-llama-f16", "rope_theta", "0", "rope_theta is 0"},
+        {"tiny-llama-f16", "rope_theta", "\"10000\"", "rope_theta"},
+        {"tiny-llama-f16", "rope_parameters", "{\"rope_theta\":-1,\"rope_type\":\"default\"}", "rope_theta is -1"},
+        {"tiny-llama-f16", "hidden_act", "\"gelu\"", "gelu"},
+        {"tiny-llama-f16", "quantization_config", "{\"quant_method\":\"awq\"}", "awq"},
+        {"tiny-phi3-bf16", "sliding_window", "0", "sliding_window is 0"},
+        {"tiny-phi3-bf16", "sliding_window", "-37", "sliding_window is -37"},
+        {"tiny-phi3-bf16", "sliding_window", "99999999999", "sliding_window"},
+        {"tiny-phi3-bf16", "rope_scaling", "{\"type\":\"longrope\"}", "longrope"},
+        {"tiny-phi3-bf16", "partial_rotary_factor", "0.5", "partial_rotary_factor"},
+        {"tiny-phi3-bf16", "rope_theta", GONE, "rope_theta is absent"},
+        {"tiny-phi3-bf16", "num_key_value_heads", "2", "qkv_proj"},
+        {"tiny-phi3-bf16", "intermediate_size", "353", "gate_up_proj"},
+        {"tiny-qwen2-bf16", "use_sliding_window", "true", "use_sliding_window is true"},
+        {"tiny-qwen2-bf16", "rope_theta", GONE, "rope_theta is absent"},
+        {"tiny-qwen2-bf16", "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":4.0}", "yarn"},
+        {"tiny-qwen2-bf16", "tie_word_embeddings", "false", "lm_head"},
+        {"tiny-qwen3-bf16", "head_dim", GONE, "head_dim is absent"},
+        {"tiny-qwen3-bf16", "use_sliding_window", "true", "use_sliding_window is true"},
+        {"tiny-qwen3-bf16", "architectures", "[\"Qwen2ForCausalLM\"]", "q_proj.bias"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char what[300];
+        snprintf(what, sizeof(what), "%s: %s = %s", rows[i].kind, rows[i].path, rows[i].value ? rows[i].value : "(gone)");
+        ckpt_copy(ckpt_make(base_dir, rows[i].kind), damaged);
+        ckpt_set(damaged, CONFIG, rows[i].path, rows[i].value);
+        expect_refusal(what, EY_BAD_MODEL, &rows[i].says, 1);
+    }
+    assert_int_equal(n_failures, 0);
+}
+
+/* Tensors of the text-only families that lack, or are of another shape or type. */
+static void text_only_tensors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *name;
+        int64_t rows; /* 0: dropped */
+    } rows[] = {
+        {"tiny-qwen2-bf16", "model.layers.1.self_attn.k_proj.bias", 0},
+        {"tiny-qwen2-bf16", "model.layers.0.self_attn.q_proj.bias", 1023},
+        {"tiny-qwen3-bf16", "model.layers.2.self_attn.q_norm.weight", 0},
+        {"tiny-phi3-bf16", "model.layers.0.self_attn.qkv_proj.weight", 1151},
+        {"tiny-phi3-bf16", "model.layers.0.mlp.gate_up_proj.weight", 0},
+        {"tiny-llama-f16", "lm_head.weight", 0},
+        {"tiny-llama-f16", "model.layers.2.mlp.up_proj.weight", 343},
+        {"tiny-qwen2-fp8", "model.layers.0.mlp.up_proj.weight_scale_inv", 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *good = ckpt_make(base_dir, rows[i].kind), *name = rows[i].name;
+        struct tensor_list list = tensors_read(good);
+        if (rows[i].rows) tensors_find(&list, name)->shape[0] = rows[i].rows, tensor_fit(tensors_find(&list, name));
+        else tensors_drop(&list, name);
+        ckpt_copy(good, damaged);
+        tensors_write(&list, damaged);
+        expect_refusal(name, EY_BAD_MODEL, &name, 1);
+    }
+    assert_int_equal(n_failures, 0);
+}
+
 /* ---- whole files ---- */
 
 static void file_damage(void **state)
@@ -474,6 +557,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(json_damage, each),      cmocka_unit_test_setup(file_damage, each),          cmocka_unit_test_setup(deep_config, each),
         cmocka_unit_test_setup(tensor_damage, each),    cmocka_unit_test_setup(untied_without_head, each),  cmocka_unit_test_setup(huge_but_allowed, each),
+        cmocka_unit_test_setup(text_only_damage, each), cmocka_unit_test_setup(text_only_tensors, each),
         cmocka_unit_test_setup(vocabulary_too_small, each), cmocka_unit_test_setup(token_missing, each),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -88,7 +88,7 @@ export function setPicture(file) {
 
 function offer(files) {
   const file = files[0];
-  if (!file) return;
+  if (!file || document.body.classList.contains('text-only')) return;
   if (!file.type.startsWith('image/') && !EXTENSIONS.test(file.name)) {
     complain(`${file.name || 'This'} is not a picture. Choose a JPEG, PNG, WebP, GIF, HEIC or AVIF file.`);
     return;

@@ -54,7 +54,9 @@ async function look() {
   status(ready ? 'ready' : 'waiting', readiness.status === 'unloaded' ? `${model.id} sleeps; a question wakes it` : model.id);
   document.title = `eyelet · ${model.id}`;
   if (!ready) return false;
-  showPlan(await getPlan());
+  const plan = await getPlan();
+  document.body.classList.toggle('text-only', plan.max_pixels === 0); // the model takes no pictures
+  showPlan(plan);
   return true;
 }
 
