@@ -356,6 +356,7 @@ typedef struct {
     const char *const *tools; /* JSON objects as text, one a tool */
     size_t n_tools;
     bool add_vision_id;        /* "Picture 1: " before each picture */
+    bool add_start_token;      /* before `text`: the token that the tokenizer begins prompts with, if there is one (Llama's <s>) */
     bool parse_special_tokens; /* false: text that spells a special token stays text */
     int max_tokens;            /* of the answer; 0: as many as the context holds */
     bool fresh;                /* compute all of it, also what the last request left in the KV cache */

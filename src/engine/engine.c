@@ -20,7 +20,7 @@ ey_engine_options ey_engine_defaults(void)
 
 ey_request ey_request_defaults(void)
 {
-    return (ey_request){.top_logprobs = -1, .sampling = ey_sampling_greedy()};
+    return (ey_request){.top_logprobs = -1, .add_start_token = true, .sampling = ey_sampling_greedy()};
 }
 
 ey_part ey_text_part(const char *text)

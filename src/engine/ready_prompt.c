@@ -69,6 +69,8 @@ static bool ids_as_given(ey_prompt *p, const ey_engine *engine, const ey_request
         if (request->n_ids > EY_MAX_CONTEXT) return ey_fail(e, EY_TOO_LONG, "the prompt has %zu token ids; at most %d are possible", request->n_ids, EY_MAX_CONTEXT);
         for (size_t i = 0; i < request->n_ids; i++)
             if (!ids_push(&p->ids, request->ids[i])) return ey_fail_memory(e, "token ids", request->n_ids * sizeof(int32_t));
+    } else if (request->add_start_token && tokenizer_start(engine->tok) >= 0 && !ids_push(&p->ids, tokenizer_start(engine->tok))) {
+        return ey_fail_memory(e, "token ids", sizeof(int32_t));
     } else if (!tokenizer_encode(engine->tok, request->text, request->n_text, request->parse_special_tokens, &p->ids, e)) {
         return false;
     }

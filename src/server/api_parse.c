@@ -433,6 +433,12 @@ static bool accept(struct parsing *p, const char *path, json_object *value)
     return true;
 }
 
+/* Of a prompt that is written out: chat formats write their own. */
+static bool read_add_special(struct parsing *p, const char *path, json_object *value)
+{
+    return field_bool(&p->reading, path, value, &p->reading.out->request.add_start_token);
+}
+
 /* Asks for what is not there: an answer without it would not be what the client believes. */
 static bool refuse(struct parsing *p, const char *path, json_object *value)
 {
@@ -538,7 +544,7 @@ static const struct {
     {"priority", ASK, accept},
     {"guided_decoding_backend", ASK, accept},
     {"spaces_between_special_tokens", ASK, accept},
-    {"add_special_tokens", ASK | TOKENIZE, accept},
+    {"add_special_tokens", ASK | TOKENIZE, read_add_special},
     {"length_penalty", ASK, accept}, /* of beams */
 
     {"chat_template_kwargs", TALK, read_template_options},

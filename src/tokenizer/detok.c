@@ -25,6 +25,11 @@ bool tokenizer_is_special(const struct tokenizer *tok, int32_t id)
     return token && token->special;
 }
 
+int32_t tokenizer_start(const struct tokenizer *tok)
+{
+    return tok->start;
+}
+
 size_t tokenizer_swallowed(const struct tokenizer *tok, int32_t id, const char *text, size_t n)
 {
     for (size_t i = 0; i < tok->added.n; i++)

@@ -154,6 +154,18 @@ static bool check_model(const struct loading *l, const json_object *model)
 
 /* ---- open ---------------------------------------------------------------------------------------- */
 
+/* {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", …}}, …]} */
+static bool load_start(struct loading *l)
+{
+    const json_object *post = json_member(l->root, "post_processor");
+    json_object *single = json_member_of_type(post, "single", json_type_array);
+    const json_object *first = single && json_object_array_length(single) ? json_object_array_get_idx(single, 0) : NULL;
+    json_object *content = json_member_of_type(json_member(first, "SpecialToken"), "id", json_type_string);
+    l->tok->start = content ? tokenizer_special(l->tok, json_object_get_string(content)) : -1;
+    return !content || l->tok->start >= 0 ||
+           ey_fail(l->e, EY_BAD_MODEL, "%s: post_processor: \"%.100s\" is not among added_tokens", l->what, json_object_get_string(content));
+}
+
 static bool load(struct loading *l)
 {
     const json_object *model = json_member(l->root, "model");
@@ -161,7 +173,7 @@ static bool load(struct loading *l)
         return ey_fail(l->e, EY_BAD_MODEL, "%s: not a JSON object", l->what);
     bool pipeline = tok_is_sentencepiece(l->root) ? tok_load_sentencepiece(l)
                                                   : load_normalizer(l) && load_pre_tokenizer(l) && check_bystanders(l);
-    return pipeline && check_model(l, model) && tok_load_tables(l, model);
+    return pipeline && check_model(l, model) && tok_load_tables(l, model) && load_start(l);
 }
 
 static bool open_json(struct tokenizer **out, const json_object *root, const char *what, ey_err *e)

@@ -22,6 +22,7 @@ struct tokenizer {
     struct pair_map merges; /* (left id, right id) → (rank, merged id) */
     struct pretok pretok;
     struct added_set added;
+    int32_t start; /* of a prompt; -1: none */
 };
 
 /* Appends the text that the vocabulary is sought in. In SentencePiece's, U+2581 is a blank everywhere, in tokens too. */

@@ -58,8 +58,26 @@ static void same_bits(void **state)
     }
 }
 
+/* A written-out prompt begins as the tokenizer says, unless it is asked not to. */
+static void starts_prompts(void **state)
+{
+    (void)state;
+    ey_engine *engine = engine_open("tiny-llama-f16", "cpu", 2, 256);
+    for (int with = 0; with < 2; with++) {
+        ey_err e = {0};
+        ey_prompt *prompt = NULL;
+        ey_request request = ey_request_defaults();
+        assert_true(request.add_start_token);
+        request.text = "hello", request.n_text = 5, request.add_start_token = with;
+        if (!ey_prepare(engine, &request, &prompt, &e)) fail_msg("%s", e.text);
+        assert_int_equal(ey_prompt_describe(prompt).ids[0] == 1, with);
+        ey_prompt_free(&prompt);
+    }
+    ey_engine_close(&engine);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(describes_itself), cmocka_unit_test(refuses_pictures), cmocka_unit_test(same_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(describes_itself), cmocka_unit_test(refuses_pictures), cmocka_unit_test(same_bits), cmocka_unit_test(starts_prompts)};
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -145,6 +145,14 @@ static void test_swallowed(void **state)
     assert_int_equal(tokenizer_swallowed(tok, 400, "\n", 1), 0);
 }
 
+/* What a prompt that is written out begins with. */
+static void test_start(void **state)
+{
+    (void)state;
+    assert_int_equal(tokenizer_start(sentencepiece_tokenizer()), 1);
+    assert_int_equal(tokenizer_start(small_tokenizer()), -1);
+}
+
 /* Text, whatever it is, comes back but for U+2581, which is a blank; long ones go through the heap. */
 static void test_round_trip(void **state)
 {
@@ -169,6 +177,8 @@ static const struct {
 } files[] = {
     {"post_processor", "null", NULL},
     {"post_processor", "{\"type\":\"ByteLevel\"}", "post_processor is \"ByteLevel\""},
+    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}]}", NULL},
+    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\"}}]}", "post_processor: \"<x>\" is not among added_tokens"},
     {"pre_tokenizer", "{\"type\":\"Metaspace\"}", "pre_tokenizer is \"Metaspace\""},
     {"decoder", "{\"type\":\"ByteLevel\"}", "decoder is \"ByteLevel\""},
     {"decoder", "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}", "decoder is \"Sequence of ByteFallback, Fuse\""},
@@ -213,6 +223,7 @@ int run_sentencepiece_tests(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_cases), cmocka_unit_test(test_phi3_cases), cmocka_unit_test(test_committed_cases),
         cmocka_unit_test(test_llama_rows),  cmocka_unit_test(test_phi3_rows),  cmocka_unit_test(test_swallowed),
+        cmocka_unit_test(test_start),
         cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests_name("sentencepiece", tests, NULL, NULL);
