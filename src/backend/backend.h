@@ -100,6 +100,7 @@ struct backend_limits {
     int max_keys;    /* keys an attention row may see */
     int max_width;   /* widest row of any intermediate */
     int max_patches; /* of one picture; a multiple of KV_BLOCK */
+    bool int4;       /* matrices of four bits are among the weights */
     struct text_shape text;
     struct vision_shape vision;
 };

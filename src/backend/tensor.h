@@ -43,6 +43,7 @@ struct weight {
     int group;               /* columns of a group: 32, 64 or 128, which divides cols; 0 otherwise */
     const void *group_scale; /* BF16 [rows, cols/group] */
     const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of [ceil(rows/8), cols/group] */
+    float unit;         /* int4 on a card: what its multipliers are times this (backend/cuda/kernels.h) */
     bool packed;        /* lies in an order of the backend's own */
     int streamed;       /* 0: always there; otherwise a number of the backend's: it comes to the device when it is needed */
     /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it becomes, and data has no meaning but that it is there */

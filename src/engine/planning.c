@@ -71,18 +71,6 @@ static void tell_kept(const struct shrink_report *r, const ey_engine_options *o)
     o->notice(o->notice_user, text);
 }
 
-/* Not all backends have kernels for it yet. */
-static bool check_int4(const ey_engine *engine, ey_err *e)
-{
-    const struct model *m = &engine->model;
-    bool found = false;
-    for (int i = 0; i < m->text.n_layers; i++) {
-        const struct weight *w = (const struct weight *)&m->layers[i];
-        for (size_t j = 0; j < sizeof(m->layers[i]) / sizeof(*w); j++) found = found || w[j].dtype == DTYPE_INT4;
-    }
-    return !found || strcmp(engine->be->ops->name, "ref") == 0 || ey_fail(e, EY_BAD_REQUEST, "four-bit weights run with --device ref only");
-}
-
 static bool shrink(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct shrink_choice choice;
@@ -90,7 +78,7 @@ static bool shrink(ey_engine *engine, const ey_engine_options *o, ey_err *e)
     if (!engine_read_shrink(&choice, o, e)) return false;
     if (!model_shrink(&engine->model, &choice, &report, engine->pool, e)) return false;
     tell_kept(&report, o);
-    return check_int4(engine, e);
+    return true;
 }
 
 /* ---- the device ---- */

@@ -57,6 +57,25 @@ static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
     return ok;
 }
 
+/* Kernels want four bits in the decoder's layers only. */
+static bool check_int4(struct model *m, const char *dir, ey_err *e)
+{
+    const struct weight *tower = (const struct weight *)m->tower.blocks;
+    bool elsewhere = m->embed.dtype == DTYPE_INT4 || m->head.dtype == DTYPE_INT4 || m->tower.position.dtype == DTYPE_INT4 || m->tower.patch.w.dtype == DTYPE_INT4;
+    for (size_t i = 0; i < (size_t)m->vision.depth * sizeof(struct vision_block) / sizeof(*tower); i++) elsewhere = elsewhere || tower[i].dtype == DTYPE_INT4;
+    for (int i = -1; i < m->vision.n_deepstack; i++) {
+        const struct merger *merger = i < 0 ? &m->tower.merger : &m->tower.deepstack[i];
+        elsewhere = elsewhere || merger->fc1.w.dtype == DTYPE_INT4 || merger->fc2.w.dtype == DTYPE_INT4;
+    }
+    for (int i = 0; i < m->text.n_layers; i++) {
+        const struct weight *w = (const struct weight *)&m->layers[i];
+        for (size_t j = 0; j < sizeof(m->layers[i]) / sizeof(*w); j++) m->int4 = m->int4 || w[j].dtype == DTYPE_INT4;
+        if ((m->layers[i].gate.dtype == DTYPE_INT4) != (m->layers[i].up.dtype == DTYPE_INT4))
+            return ey_fail(e, EY_BAD_MODEL, "%s: of layer %d's gate_proj and up_proj one has four-bit weights and one has not", dir, i);
+    }
+    return !elsewhere || ey_fail(e, EY_BAD_MODEL, "%s: the embedding, the head or the vision tower has four-bit weights; only the decoder's layers may", dir);
+}
+
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     *model = (struct model){0};
@@ -64,7 +83,7 @@ bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
     if (!name) return ey_fail(e, EY_BAD_MODEL, "%s/config.json: architectures names no model", dir);
     model->family = family_by_architecture(name);
     if (!model->family) return fail_architecture(dir, name, e);
-    if (model->family->open(model, ckpt, e) && read_sampling(&model->sampling, ckpt, e)) return true;
+    if (model->family->open(model, ckpt, e) && check_int4(model, dir, e) && read_sampling(&model->sampling, ckpt, e)) return true;
     model_close(model);
     return false;
 }

@@ -45,6 +45,7 @@ struct model {
     ey_sampling sampling; /* what generation_config.json recommends */
     uint64_t weight_bytes; /* of all bound tensors, as stored; not those that are quantised while loading (shrink.h) */
     uint64_t made_bytes;   /* of what those become */
+    bool int4;             /* some matrices have four bits, or will */
     size_t largest_made;   /* the largest of them */
     struct arena arena;    /* layers, blocks, scales, rope tables, recipes, and what was made of those for backends in host memory */
 };

@@ -112,6 +112,7 @@ static void count_bytes(struct model *m)
         for (int s = 0; s < SETS; s++)
             for (int j = 0; j < sets[s].n; j++) {
                 const struct weight *w = sets[s].w[j];
+                m->int4 = m->int4 || w->dtype == DTYPE_INT4;
                 if (!w->recipe) continue;
                 const size_t made = quantized_bytes(w);
                 const struct weight *from = &w->recipe->stored;

@@ -76,6 +76,7 @@ static void choose_backend_limits(struct plan *p, const struct model *m)
     const int rows = p->max_rows > p->step_rows ? p->max_rows : p->step_rows;
     const bool beside = plan_tower_beside(p);
     p->limits = limits_of(p, rows, &m->text, beside ? &no_tower : &m->vision);
+    p->limits.int4 = m->int4;
     if (beside) p->tower_limits = limits_of(p, p->tower_rows, &no_decoder, &m->vision);
 }
 

@@ -249,6 +249,11 @@ EY_DEVICE uint4 load_weight(const void *p)
     return emulator::loaded<uint4>(p);
 }
 
+EY_DEVICE uint32_t load_weight_2(const uint16_t *p)
+{
+    return emulator::loaded<uint16_t>(p);
+}
+
 EY_DEVICE uint2 load_weight_8(const void *p)
 {
     return emulator::loaded<uint2>(p);
@@ -337,6 +342,12 @@ EY_DEVICE uint32_t f16_pair(float low, float high)
 EY_DEVICE uint32_t bf16_pair_mul(uint32_t a, uint32_t b)
 {
     return emulator::bf16_product((uint16_t)a, (uint16_t)b) | (uint32_t)emulator::bf16_product((uint16_t)(a >> 16), (uint16_t)(b >> 16)) << 16;
+}
+
+EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
+{
+    uint32_t low = emulator::f16_bits(emulator::f16_value((uint16_t)a) * emulator::f16_value((uint16_t)b));
+    return low | (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)(a >> 16)) * emulator::f16_value((uint16_t)(b >> 16))) << 16;
 }
 
 EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)

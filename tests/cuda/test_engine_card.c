@@ -42,11 +42,11 @@ static void device_memory_is_the_plan(void **state)
 {
     (void)state;
     static const char *const levers[][3] = {{"bf16", "bf16", "resident"}, {"fp8", "8bit", "streamed"}};
-    static const char *const kinds[] = {"tiny-ragged-fp8", "tiny-head72-bf16", "tiny-head72-bf16"}, *const quantize[] = {NULL, NULL, "fp8"};
-    for (size_t k = 0; k < 3; k++)
+    static const char *const kinds[] = {"tiny-ragged-fp8", "tiny-head72-bf16", "tiny-head72-bf16", "tiny-head72-bf16"}, *const quantize[] = {NULL, NULL, "fp8", "int4"};
+    for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < 2; i++) {
             ey_engine_options o = card_options();
-            o.kv_cache_dtype = levers[i][0], o.head = levers[i][1], o.vision_weights = levers[i][2], o.quantize = quantize[k];
+            o.kv_cache_dtype = levers[i][0], o.head = levers[i][1], o.vision_weights = levers[i][2], o.quantize = quantize[k], o.group_size = k == 3 ? 64 : 0;
             ey_engine *engine = engine_open_with(kinds[k], o);
             struct fake_counts n = fake_driver_counts();
             struct cuda_facts facts;

@@ -95,7 +95,7 @@ static double expected_dot(const struct problem *p, int segment, int row, int to
     const double *w = p->w[segment].value + (size_t)row * (size_t)p->p.k, *x = p->x + (size_t)token * (size_t)p->p.k;
     double sum = 0, squares = 0;
     for (int c = 0; c < p->p.k; c++) sum += w[c] * x[c], squares += w[c] * x[c] * w[c] * x[c];
-    double rounded_x = p->p.norm ? (p->p.dtype == K_BF16 ? 0x1p-8 : 0x1p-10) : 0x1p-18;
+    double rounded_x = p->p.norm ? (p->p.dtype == K_BF16 ? 0x1p-8 : 0x1p-10) : p->p.dtype == K_INT4 ? 0x1p-11 : 0x1p-18; /* int4: of weights */
     *tolerance = 4 * rounded_x * sqrt(squares) + 1e-6 * fabs(sum) + 1e-30;
     return sum;
 }
@@ -180,7 +180,11 @@ static const struct product fast[] = {
     {K_BF16, OUT_F32, 1, {300}, 264, 0, 1, 1},        {K_BF16, OUT_F32, 1, {16}, 4128, 0, 0, 1},
     {K_BF16, OUT_SILU, 1, {40, 40}, 1024, 0, 0, 1},   {K_BF16, OUT_ADD, 0, {32}, 2560, 1, 0, 1},
     {K_BF16, OUT_ADD, 0, {16}, 9728, 0, 0, 1},        {K_INT8, OUT_F32, 1, {400}, 2048, 0, 1, 1},
-    {K_INT8, OUT_F32, 1, {90}, 200, 0, 0, 1},
+    {K_INT8, OUT_F32, 1, {90}, 200, 0, 0, 1},         {K_INT4, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
+    {K_INT4, OUT_F32, 1, {40, 7, 144}, 352, 1, 0, 1}, {K_INT4, OUT_F32, 1, {16}, 4160, 0, 1, 1e6f},
+    {K_INT4, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},  {K_INT4, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},
+    {K_INT4, OUT_ADD, 0, {136}, 256, 1, 0, 1},        {K_INT4, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
+    {K_INT4, OUT_ADD, 0, {5}, 32, 0, 0, 1},           {K_INT4, OUT_ADD, 0, {32}, 6080, 0, 0, 3e4f},
 };
 
 static void fast_kernels_multiply(void **state)

@@ -72,7 +72,7 @@ static void print_limits(const struct bench *b)
 static void move_on(struct bench *b, struct problem *p)
 {
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
-        size_t bytes = (size_t)(p->w[i].rows * p->w[i].cols) * dtype_size(p->w[i].dtype);
+        size_t bytes = (size_t)p->w[i].rows * weight_row_bytes(&p->w[i]);
         if (!bytes) continue;
         if (b->next + bytes > region_bytes) b->next = 0;
         p->w[i].data = b->region + b->next;
@@ -109,7 +109,7 @@ static void time_variant(struct bench *b, struct problem *p, const struct cpu_ke
     struct run r;
     ey_err e = {0};
     enum dtype d = p->c->dtype;
-    bool attends = p->c->op == &op_attend || p->c->op == &op_vision_attend, bf16 = !attends && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3);
+    bool attends = p->c->op == &op_attend || p->c->op == &op_vision_attend, bf16 = !attends && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4);
     if (!backend_cpu_create(&be, b->pool, k->name, &e)) return;
     run_start(&r, be, p);
     double median, t = time_calls(b, &r, p, &median);

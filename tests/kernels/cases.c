@@ -5,6 +5,7 @@
 #define F16 DTYPE_F16
 #define BF16 DTYPE_BF16
 #define FP8 DTYPE_F8_E4M3
+#define INT4 DTYPE_INT4
 #define MIXED DTYPE_NONE
 
 /* A list of ints that ends at END; the first is always taken. */
@@ -29,6 +30,10 @@ static const struct sweep sweeps[] = {
     {&op_project_add, ALL_DTYPES, {17, END}, {65, 128, 200, END}, {7, 260, END}, {FILL_CODES, FILL_LARGE, FILL_TINY, FILL_ZERO, END}, false},
     {&op_project_add, {FP8, END}, {40, END}, {257, 384, END}, {258, END}, {FILL_CODES, END}, false},
     {&op_project_add, ROUNDED, {1, 2, 3, 4, 5, 7, 8, END}, {320, END}, {67, END}, RANDOM, false},
+    {&op_project_add, {INT4, END}, {17, END}, {32, 64, 96, 128, 160, 192, 320, 384, END}, {2, 3, 5, 63, 64, 65, 130, END}, {FILL_EXACT, END}, false},
+    {&op_project_add, {INT4, END}, {17, END}, {64, 160, 320, 1536, END}, {5, 65, END}, {FILL_RANDOM, FILL_LARGE, FILL_TINY, FILL_ZERO, END}, true},
+    {&op_project_add, {INT4, END}, {1, 2, 3, 4, 5, 7, 8, 9, 33, END}, {320, 512, END}, {67, END}, RANDOM, false},
+    {&op_gate_up, {INT4, END}, {17, END}, {64, 128, 320, END}, {3, 63, 130, END}, {FILL_RANDOM, FILL_TINY, END}, false},
     {&op_gate_up, {F32, F16, BF16, FP8, MIXED, END}, {17, END}, {1, 64, 129, 320, END}, {3, 63, 130, END}, {FILL_RANDOM, FILL_TINY, END}, false},
     {&op_head, ALL_DTYPES, {17, END}, {31, 64, 192, 272, END}, {1, 65, 301, END}, RANDOM, false},
     {&op_patch_embed, ALL_DTYPES, {24, END}, {3, 64, 129, 1536, END}, {5, 64, 192, END}, {FILL_RANDOM, FILL_LARGE, END}, false},
@@ -45,6 +50,7 @@ static const struct sweep real[] = {
     {&op_project_add, {FP8, END}, {3, END}, {6144, END}, {2048, END}, {FILL_EXACT, END}, false},
     {&op_gate_up, {FP8, END}, {5, END}, {2048, END}, {6144, END}, RANDOM, false},
     {&op_vision_mlp, {BF16, END}, {8, END}, {1024, END}, {4096, END}, RANDOM, false},
+    {&op_project_add, {INT4, END}, {5, END}, {2560, END}, {2560, END}, {FILL_EXACT, FILL_RANDOM, END}, false},
     {&op_project_add, {BF16, END}, {512, END}, {272, END}, {130, END}, {FILL_EXACT, END}, false},
     {&op_project_add, {FP8, END}, {512, END}, {320, END}, {130, END}, RANDOM, false},
 };
@@ -53,6 +59,8 @@ static const struct sweep real[] = {
 static const struct sweep timed[] = {
     {&op_project_add, {FP8, BF16, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {2048, END}, RANDOM, false},
     {&op_gate_up, {FP8, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {6144, END}, RANDOM, false},
+    {&op_project_add, {INT4, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {2048, END}, RANDOM, false},
+    {&op_gate_up, {INT4, END}, {1, 4, 16, 512, END}, {2048, END}, {6144, END}, RANDOM, false},
     {&op_project_add, {FP8, END}, {1, 4, 16, 512, END}, {6144, END}, {2048, END}, RANDOM, false},
     {&op_head, {BF16, END}, {1, 4, 8, END}, {2048, END}, {151936, END}, RANDOM, false},
     {&op_project_add, {F32, F16, END}, {1, 512, END}, {1024, END}, {1024, END}, RANDOM, false},
@@ -86,6 +94,8 @@ static const struct test_case with_heads[] = {
     {&op_qkv, BF16, 17, 129, 0, 4, 4, 96, FILL_RANDOM, true},
     {&op_qkv, F16, 17, 64, 0, 8, 1, 128, FILL_RANDOM, false},
     {&op_qkv, F32, 17, 31, 0, 2, 1, 8, FILL_RANDOM, true},
+    {&op_qkv, INT4, 17, 192, 0, 4, 2, 64, FILL_RANDOM, false},
+    {&op_qkv, INT4, 33, 128, 0, 4, 2, 128, FILL_RANDOM, true},
     {&op_qkv, MIXED, 9, 272, 0, 4, 2, 64, FILL_RANDOM, false},
     {&op_qkv_bias, FP8, 70, 192, 0, 4, 2, 64, FILL_RANDOM, true},
     {&op_qkv_bias, BF16, 17, 129, 0, 8, 1, 128, FILL_RANDOM, true},

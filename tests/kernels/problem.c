@@ -113,12 +113,35 @@ static void make_scales(struct problem *p, struct weight *w, enum fill fill)
     w->scale = scale;
 }
 
+static uint16_t *int4_scales(struct problem *p, size_t n, enum fill fill)
+{
+    uint16_t *scale = memory_alloc(&p->memory, n * sizeof(*scale), 0);
+    for (size_t i = 0; i < n; i++) scale[i] = (uint16_t)(float_bits(scale_value(p, fill)) >> 16);
+    return scale;
+}
+
+/* The widest groups that the columns have room for. */
+static void make_int4(struct problem *p, struct weight *w, enum fill fill)
+{
+    w->group = w->cols % 128 == 0 ? 128 : w->cols % 64 == 0 ? 64 : 32;
+    if (w->cols % w->group) abort();
+    size_t groups = (size_t)weight_groups(w), bytes = (size_t)w->rows * weight_row_bytes(w), zero_bytes = (size_t)(w->rows + 7) / 8 * groups * sizeof(uint32_t);
+    uint8_t *codes = memory_alloc(&p->memory, bytes, 0), *zeros = memory_alloc(&p->memory, zero_bytes, 0);
+    for (size_t i = 0; i < bytes; i++) codes[i] = (uint8_t)(random_bits(&p->random) >> 20);
+    for (size_t i = 0; i < zero_bytes; i++) zeros[i] = (uint8_t)(random_bits(&p->random) >> 20);
+    w->data = codes, w->group_zero = zeros, w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
+}
+
 void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum dtype dtype, enum fill fill)
 {
     static const enum dtype mixed[] = {DTYPE_F8_E4M3, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     struct weight *w = &p->w[slot];
     *w = (struct weight){.dtype = dtype == DTYPE_NONE ? mixed[slot] : dtype, .rows = rows, .cols = cols};
     size_t size = dtype_size(w->dtype);
+    if (dtype == DTYPE_INT4) {
+        make_int4(p, w, fill);
+        return;
+    }
     uint8_t *data = memory_alloc(&p->memory, (size_t)(rows * cols) * size, 0);
     for (int64_t row = 0; row < rows; row++)
         for (int64_t col = 0; col < cols; col++) {
@@ -133,7 +156,7 @@ void move_matrices(struct problem *p)
 {
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
         if (!p->w[i].data) continue;
-        size_t bytes = (size_t)(p->w[i].rows * p->w[i].cols) * dtype_size(p->w[i].dtype);
+        size_t bytes = (size_t)p->w[i].rows * weight_row_bytes(&p->w[i]);
         void *at = memory_alloc(&p->memory, bytes, bytes % 2 ? 2 : 1);
         p->w[i].data = memcpy(at, p->w[i].data, bytes);
     }
@@ -205,10 +228,10 @@ void problem_open(struct problem *p, const struct test_case *c, uint64_t seed)
     p->c = c, p->random = seed, p->n = c->n, p->unit = 1, p->out_width = c->m, p->slack = 1;
     int width = c->k > c->m ? c->k : c->m;
     p->limits = (struct backend_limits){.max_rows = c->n, .max_keys = 64, .max_width = width, .max_patches = 64};
+    p->limits.int4 = c->dtype == DTYPE_INT4;
     c->op->prepare(p);
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
-        double elements = (double)p->w[i].rows * (double)p->w[i].cols;
-        if (!p->flops) p->bytes += elements * (double)dtype_size(p->w[i].dtype);
+        if (!p->flops) p->bytes += (double)p->w[i].rows * (double)weight_row_bytes(&p->w[i]);
     }
     if (!p->flops)
         for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++)

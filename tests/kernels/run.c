@@ -136,21 +136,23 @@ bool run_all(float *out, struct backend *be, const struct problem *p, const stru
  * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum whose power grows with
  * its length: eps^2/4 · K/8, twice (ref's own error too), and a few eps^2 for norms, exp and scales.
  * BF16 products: activations rounded to 8 bits, relative error at most 2^-9, and independent: 2^-18 = 4e-6 at worst
- * (mean square 7e-7). With their remainders (`precise`) the square of that. The keys and values of the cache are
+ * (mean square 7e-7). With their remainders (`precise`) the square of that. Four-bit weights times their scales are
+ * rounded to 8 bits too. The keys and values of the cache are
  * as coarse in every variant, and a score's error grows with the score, so 4 times that. Where a picture's attention is in
  * BF16, its values and their weights are rounded, and scores have 16 bits. */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {
     enum dtype d = p->c->dtype;
     double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise ? f32 + 0x1p-36 : 0x1p-18;
-    bool coarse = k->bf16.x_rows && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_NONE);
+    bool coarse = k->bf16.x_rows && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4 || d == DTYPE_NONE);
     double picture = p->attends_picture && k->split ? 2 * 0x1p-18 + p->slack * 0x1p-34 : 0;
+    if (d == DTYPE_INT4) bf16 += 0x1p-18;
     return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0) + picture;
 }
 
 static const char *dtype_name(enum dtype d)
 {
-    return d == DTYPE_F8_E4M3 ? "fp8" : d == DTYPE_BF16 ? "bf16" : d == DTYPE_F16 ? "f16" : d == DTYPE_F32 ? "f32" : "mixed";
+    return d == DTYPE_F8_E4M3 ? "fp8" : d == DTYPE_BF16 ? "bf16" : d == DTYPE_F16 ? "f16" : d == DTYPE_F32 ? "f32" : d == DTYPE_INT4 ? "int4" : "mixed";
 }
 
 void case_name(char *out, size_t size, const struct test_case *c)

@@ -14,10 +14,26 @@ static void pack_bf16(void *out, const struct packing *p)
         }
 }
 
+static void int4_panel_bf16(uint16_t *out, const struct weight *w, int64_t row, int n, size_t padded)
+{
+    for (int a = 0; a < n; a++) {
+        struct int4_row r = int4_row_of(w, row + a);
+        __m512i table = _mm512_setzero_si512(), values[2];
+        for (size_t k = 0; k < padded; k += CPU_K_STEP) {
+            int4_step(values, &r, &table, (size_t)w->group, k, (size_t)w->cols - k);
+            memcpy(out + (size_t)a * padded + k, values, sizeof(values));
+        }
+    }
+}
+
 static void panel_bf16(void *out, const struct weight *w, int64_t row, int n, size_t padded)
 {
     size_t cols = (size_t)w->cols, size = dtype_size(w->dtype);
     struct fp8_tables tables = fp8_tables_load();
+    if (w->dtype == DTYPE_INT4) {
+        int4_panel_bf16(out, w, row, n, padded);
+        return;
+    }
     for (int a = 0; a < n; a++) {
         const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)a) * cols * size;
         for (size_t k = 0; k < padded; k += CPU_K_STEP) {
@@ -55,10 +71,37 @@ INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, i
     put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
 }
 
+INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+{
+    const size_t group = (size_t)t->weight->group;
+    struct int4_row w[FEW_W_ROWS];
+    __m512i table[FEW_W_ROWS];
+    vf acc[FEW_W_ROWS * MOST_FEW];
+    (void)dtype;
+    for (int a = 0; a < FEW_W_ROWS; a++) {
+        w[a] = int4_row_of(t->weight, t->row + (row + a < t->n_w ? row + a : t->n_w - 1));
+        table[a] = _mm512_setzero_si512();
+    }
+    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
+        prefetch_lines(w[0].codes + FEW_W_ROWS * k / 2, FEW_W_ROWS / 2);
+        __m512i wv[FEW_W_ROWS][2];
+        for (int a = 0; a < FEW_W_ROWS; a++) int4_step(wv[a], &w[a], &table[a], group, k, CPU_K_STEP);
+        for (int b = 0; b < n; b++) {
+            const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
+            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][0], x);
+            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][1], x + 32);
+        }
+    }
+    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
+    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
+}
+
 static void few_bf16(float *out, size_t out_stride, const struct tile *t)
 {
     switch (t->dtype) {
     case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_bf16, DTYPE_F8_E4M3) break;
+    case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_bf16, DTYPE_INT4) break;
     default: FEW_INSTANCES(few_rows_bf16, DTYPE_BF16) break;
     }
 }

@@ -104,6 +104,10 @@ static void fp8_floats(float *out, const uint8_t *codes, size_t n, float unit)
 static void decode(float *out, const struct weight *w, int64_t row)
 {
     size_t n = (size_t)w->cols, blocks = (n + FP8_BLOCK - 1) / FP8_BLOCK;
+    if (w->dtype == DTYPE_INT4) {
+        weight_values(out, w, row, 0, n);
+        return;
+    }
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype);
     if (w->dtype != DTYPE_F8_E4M3) {
         weight_floats(out, in, w->dtype, n);
@@ -144,6 +148,7 @@ static void panel_f32(void *out, const struct weight *w, int64_t row, int n, siz
         const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)a) * cols * size;
         float *to = (float *)out + (size_t)a * padded;
         if (w->dtype == DTYPE_F8_E4M3) fp8_floats(to, in, cols, 1);
+        else if (w->dtype == DTYPE_INT4) weight_values(to, w, row + a, 0, cols);
         else weight_floats(to, in, w->dtype, cols);
         memset(to + cols, 0, (padded - cols) * sizeof(float));
     }
@@ -205,6 +210,50 @@ INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, in
     put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
 }
 
+/* LANES four-bit codes as numbers. */
+INLINE vf load_int4_codes(const uint8_t *p)
+{
+#if LANES == 16
+    __m512i q = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    q = _mm512_and_si512(_mm512_or_si512(q, _mm512_slli_epi64(q, 28)), _mm512_set1_epi32(15));
+    return (vf)_mm512_cvtepi32_ps(q);
+#elif LANES == 8
+    int32_t four;
+    memcpy(&four, p, sizeof(four));
+    __m256i q = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four));
+    q = _mm256_and_si256(_mm256_or_si256(q, _mm256_slli_epi64(q, 28)), _mm256_set1_epi32(15));
+    return (vf)_mm256_cvtepi32_ps(q);
+#else
+    float f[LANES];
+    for (size_t i = 0; i < LANES; i++) f[i] = (float)(p[i / 2] >> (i % 2 * 4) & 15);
+    return load(f);
+#endif
+}
+
+INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+{
+    const size_t group = (size_t)t->weight->group;
+    struct int4_row w[FEW_W_ROWS];
+    vf acc[FEW_W_ROWS * MOST_FEW];
+    (void)dtype;
+    for (int a = 0; a < FEW_W_ROWS; a++) w[a] = int4_row_of(t->weight, t->row + (row + a < t->n_w ? row + a : t->n_w - 1));
+    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += group) {
+        for (int a = 0; a < FEW_W_ROWS; a++) int4_enter_group(&w[a], k / group);
+        prefetch_lines(w[0].codes + FEW_W_ROWS * k / 2, FEW_W_ROWS * group / 2 / 64);
+        for (size_t u = k; u < k + group; u += LANES) {
+            vf wv[FEW_W_ROWS];
+            for (int a = 0; a < FEW_W_ROWS; a++) wv[a] = load_int4_codes(w[a].codes + u / 2) * splat(w[a].scale) + splat(w[a].minus);
+            for (int b = 0; b < n; b++) {
+                vf x = load((const float *)t->x + (size_t)b * t->k + u);
+                for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] += wv[a] * x;
+            }
+        }
+    }
+    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
+    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
+}
+
 /* One instance a number of rows, so that the sums stay in registers. */
 #define FEW_INSTANCES(body, dtype)                                                                                     \
     for (int row = 0; row < t->n_w; row += FEW_W_ROWS) switch (t->n_x) {                                               \
@@ -222,6 +271,7 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
 {
     switch (t->dtype) {
     case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_f32, DTYPE_F8_E4M3) break;
+    case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_f32, DTYPE_INT4) break;
     case DTYPE_BF16: FEW_INSTANCES(few_rows_f32, DTYPE_BF16) break;
     case DTYPE_F16: FEW_INSTANCES(few_rows_f32, DTYPE_F16) break;
     default: FEW_INSTANCES(few_rows_f32, DTYPE_F32) break;

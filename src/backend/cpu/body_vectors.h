@@ -114,3 +114,30 @@ INLINE vf max_of(vf a, vf b)
     vi larger = a > b;
     return (vf)(((vi)a & larger) | ((vi)b & ~larger));
 }
+
+/* ---- four-bit weights ---- */
+
+/* A row and, of the group that it is in now, scale and -zero · scale. Codes times scale, and that added, are exact: few bits meet. */
+struct int4_row {
+    const uint8_t *codes;
+    const uint16_t *scales;
+    const uint32_t *zeros;
+    int shift;
+    float scale, minus;
+};
+
+INLINE struct int4_row int4_row_of(const struct weight *w, int64_t row)
+{
+    const int64_t groups = weight_groups(w);
+    return (struct int4_row){(const uint8_t *)w->data + row * (w->cols / 2), (const uint16_t *)w->group_scale + row * groups,
+                             (const uint32_t *)w->group_zero + row / 8 * groups, (int)(row % 8 * 4), 0, 0};
+}
+
+INLINE void int4_enter_group(struct int4_row *r, size_t group)
+{
+    uint16_t bits;
+    uint32_t word;
+    memcpy(&bits, r->scales + group, sizeof(bits));
+    memcpy(&word, r->zeros + group, sizeof(word));
+    r->scale = bf16_float(bits), r->minus = -r->scale * (float)(int)(word >> r->shift & 15);
+}

@@ -188,8 +188,8 @@ static bool in_place(const struct multiply_job *j, const struct weight *w)
 static struct tile tile_of_weights(const struct multiply_job *j, const struct piece *g, int row, int n)
 {
     const struct weight *w = g->p->w;
-    size_t padded = padded_width((size_t)w->cols), stride = (size_t)w->cols * dtype_size(w->dtype);
-    struct tile t = {.dtype = w->dtype, .n_w = n, .k = padded};
+    size_t padded = padded_width((size_t)w->cols), stride = weight_row_bytes(w);
+    struct tile t = {.dtype = w->dtype, .weight = w, .row = g->row + row, .n_w = n, .k = padded};
     if (in_place(j, w)) {
         t.w = (const uint8_t *)w->data + (size_t)(g->row + row) * stride, t.w_stride = stride;
     } else {
@@ -279,7 +279,7 @@ static void multiply_groups(void *context, size_t begin, size_t end, int thread)
 static void choose_group(struct multiply_job *j)
 {
     const struct weight *w = j->products[0].w;
-    int64_t row = w->cols * (int64_t)dtype_size(w->dtype);
+    int64_t row = (int64_t)weight_row_bytes(w);
     j->group = j->staged ? STAGED_GROUP : GROUP;
     while (are_few(j) && j->group > LEAST_GROUP && j->group * row > FEW_GROUP_BYTES) j->group /= 2;
     while (j->group > LEAST_GROUP && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
@@ -304,7 +304,7 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
 /* F16 and F32 weights would lose bits in BF16 products. */
 static bool wants_bf16(const struct cpu *c, const struct weight *w)
 {
-    return c->k->bf16.x_rows && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3);
+    return c->k->bf16.x_rows && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_INT4);
 }
 
 void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,

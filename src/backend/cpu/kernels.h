@@ -40,6 +40,8 @@ struct tile {
     const uint8_t *w;
     size_t w_stride;  /* bytes from row to row */
     enum dtype dtype; /* of rows as they lie in the file */
+    const struct weight *weight; /* what they are rows of, the first of them row `row` */
+    int64_t row;
     int n_w, n_x;
     size_t k;         /* elements of a row: a multiple of CPU_K_STEP */
     const void *x;
@@ -96,7 +98,7 @@ struct cpu_kernels {
     enum cpu_level level;
     const char *name;
     struct products f32;  /* weights of any dtype */
-    struct products bf16; /* BF16 and FP8 weights */
+    struct products bf16; /* BF16, FP8 and four-bit weights */
     bool split;           /* BF16 products keep 16 bits of activations by packing.split; else float32 ones are used.
                            * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 

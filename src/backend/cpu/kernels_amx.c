@@ -122,6 +122,37 @@ INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, en
     }
 }
 
+/* The same of four-bit rows, which know their groups. */
+struct int4_strip {
+    struct int4_row row[AMX_ROWS];
+    __m512i table[AMX_ROWS];
+    size_t group;
+    int n;
+};
+
+INLINE void int4_strip_of(struct int4_strip *s, const struct weight *w, int64_t row, int n)
+{
+    s->group = (size_t)w->group, s->n = n;
+    for (int a = 0; a < n; a++) s->row[a] = int4_row_of(w, row + a), s->table[a] = _mm512_setzero_si512();
+}
+
+INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols)
+{
+    for (int a = 0; a < s->n; a++) {
+        __m512i values[2];
+        int4_step(values, &s->row[a], &s->table[a], s->group, k, cols);
+        _mm512_storeu_si512(out + a * AMX_K, values[0]);
+        _mm512_storeu_si512(out + AMX_TILE + a * AMX_K, values[1]);
+    }
+}
+
+static void int4_panel_strip(uint16_t *strip, const struct weight *w, int64_t row, int n, size_t padded)
+{
+    struct int4_strip s;
+    int4_strip_of(&s, w, row, n);
+    for (size_t k = 0; k < padded; k += CPU_K_STEP) load_int4_tiles(strip + k * AMX_ROWS, &s, k, (size_t)w->cols - k);
+}
+
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t padded)
 {
     size_t cols = (size_t)w->cols, stride = cols * dtype_size(w->dtype);
@@ -130,6 +161,10 @@ void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t
         int rows = n - at < AMX_ROWS ? n - at : AMX_ROWS;
         const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)at) * stride;
         uint16_t *strip = (uint16_t *)out + (size_t)at * padded;
+        if (w->dtype == DTYPE_INT4) {
+            int4_panel_strip(strip, w, row + at, rows, padded);
+            continue;
+        }
         for (size_t k = 0; k < padded; k += CPU_K_STEP) {
             if (w->dtype == DTYPE_F8_E4M3) load_tiles(strip + k * AMX_ROWS, in + k, stride, rows, DTYPE_F8_E4M3, cols - k, &tables);
             else load_tiles(strip + k * AMX_ROWS, in + 2 * k, stride, rows, DTYPE_BF16, cols - k, &tables);
@@ -295,6 +330,27 @@ INLINE void few_decoded(const struct tile *t, const uint8_t *w, int n, enum dtyp
     }
 }
 
+INLINE void few_int4(const struct tile *t, int row, int n, size_t x_step, size_t x_row)
+{
+    uint16_t decoded[2][2 * AMX_TILE] __attribute__((aligned(64)));
+    const uint16_t *x = t->x;
+    struct int4_strip s;
+    int4_strip_of(&s, t->weight, t->row + row, n);
+    load_int4_tiles(decoded[0], &s, 0, CPU_K_STEP);
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP, x += 2 * x_step) {
+        const uint16_t *now = decoded[k / CPU_K_STEP % 2];
+        amx_memory(now);
+        _tile_loadd(6, x, x_row);
+        _tile_loadd(7, x + x_step, x_row);
+        _tile_loadd(4, now, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, now + AMX_TILE, 64);
+        _tile_dpbf16ps(0, 5, 7);
+        if (n == AMX_ROWS && k % (2 * CPU_K_STEP) == 0) prefetch_strip(s.row[0].codes, t->w_stride, k / 2, 1);
+        if (k + CPU_K_STEP < t->k) load_int4_tiles(decoded[k / CPU_K_STEP % 2 ^ 1], &s, k + CPU_K_STEP, CPU_K_STEP);
+    }
+}
+
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
     struct fp8_tables tables = fp8_tables_load();
@@ -306,6 +362,7 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
         _tile_zero(0);
         if (t->dtype == DTYPE_F8_E4M3 && n == AMX_ROWS) few_decoded(t, w, AMX_ROWS, DTYPE_F8_E4M3, &tables, x_step, x_row);
         else if (t->dtype == DTYPE_F8_E4M3) few_decoded(t, w, n, DTYPE_F8_E4M3, &tables, x_step, x_row);
+        else if (t->dtype == DTYPE_INT4) few_int4(t, row, n, x_step, x_row);
         else if (n == AMX_ROWS) few_plain(t, w, x_step, x_row);
         else few_decoded(t, w, n, DTYPE_BF16, &tables, x_step, x_row);
         if (t->n_x == 1) {

@@ -15,8 +15,9 @@ enum cuda_family {
     FAMILY_MERGE_NORM,
     FAMILY_EMBED,
     FAMILY_CANDIDATES,
-    FAMILY_GEMV,                        /* FP8, BF16, int8 */
-    FAMILY_GEMV1 = FAMILY_GEMV + 3,     /* of one row */
+    FAMILY_UNPACK,
+    FAMILY_GEMV,                        /* FP8, BF16, int8, int4 */
+    FAMILY_GEMV1 = FAMILY_GEMV + 4,     /* of one row */
     FAMILY_ATTEND,                      /* 64, 128, and the same with an FP8 cache */
     FAMILY_DECODE = FAMILY_ATTEND + 4,
     FAMILY_VISION = FAMILY_DECODE + 4,  /* 64, 80 */
@@ -32,7 +33,7 @@ static inline bool cuda_failed(const struct cuda *c, int family)
 
 static inline int cuda_family_of_gemv(int dtype)
 {
-    return FAMILY_GEMV + (dtype == K_FP8 ? 0 : dtype == K_BF16 ? 1 : 2);
+    return FAMILY_GEMV + (dtype == K_FP8 ? 0 : dtype == K_BF16 ? 1 : dtype == K_INT8 ? 2 : 3);
 }
 
 static inline int cuda_family_of_gemm(int dtype, enum gemm_tile_kind kind)

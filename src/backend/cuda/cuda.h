@@ -140,6 +140,8 @@ void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes);
 /* ---- place.c ---- */
 bool cuda_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
+/* cuda_multiplier_bytes() of an int4 matrix in host memory, as kernels.h describes them; returns their unit. */
+float cuda_make_multipliers(uint16_t *out, const struct weight *w);
 bool cuda_finish_loading(struct cuda *c, ey_err *e);
 /* The matrix as kernels see it; a streamed one is brought. */
 struct dev_matrix cuda_matrix(struct cuda *c, const struct weight *w);

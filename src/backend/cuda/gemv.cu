@@ -7,7 +7,8 @@
  * the sum.
  *
  * FP8 weights become float16, exactly, and x float16 too: each token's values of a chunk times a power of two that puts the largest
- * just below float16's end, so nothing overflows and eleven bits remain. BF16 weights meet x in BF16.
+ * just below float16's end, so nothing overflows and eleven bits remain. Four-bit weights become float16 too, with their scales in them, each rounded once; a
+ * register has codes i and i + 4 of eight columns, and x lies likewise. BF16 weights meet x in BF16.
  *
  * Which chunk a warp adds when follows from k alone, so a token's result is the same in every variant and beside any other tokens. */
 #include "backend/cuda/gemv_depth.h"
@@ -15,7 +16,7 @@
 
 /* A lane's share of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES: of 8 columns that a chunk has. */
 template <int dtype> struct share {
-    enum { WORDS = dtype == K_BF16 ? 4 : 8, STEPS = WORDS / 2, PIECES = WORDS, COLUMNS = 8 * PIECES };
+    enum { WORDS = dtype == K_BF16 ? 4 : dtype == K_INT4 ? 16 : 8, STEPS = WORDS / 2, PIECES = WORDS, COLUMNS = 8 * PIECES };
 };
 
 /* ---- weights ---- */
@@ -24,6 +25,9 @@ template <int dtype> struct share {
 struct source {
     const unsigned char *data;
     const float *scale;
+    const uint16_t *multiplier; /* int4: of the lane's upper row and columns */
+    int per;
+    float unit;
 };
 
 template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tiles], const struct linear_args &a, const struct row_block &b)
@@ -32,6 +36,10 @@ template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tile
     for (int i = 0; i < tiles; i++) {
         const struct dev_matrix &w = a.segment[b.segment + i].w;
         s[i].data = (const unsigned char *)w.data + (int64_t)b.number * a.layout.n_chunks * PACK_CHUNK + lane_index() * 16;
+        if (dtype == K_INT4) {
+            s[i].per = w.per, s[i].unit = w.unit;
+            s[i].multiplier = w.multipliers + ((int64_t)b.number * a.layout.n_chunks * PACK_ROWS + lane_index() / 4) * w.per + lane_index() % 4 * w.per / 4;
+        }
         s[i].scale = dtype == K_FP8 ? w.scale + b.number * PACK_ROWS / SCALE_BLOCK * ((w.cols + SCALE_BLOCK - 1) / SCALE_BLOCK) : w.scale;
     }
 }
@@ -39,10 +47,15 @@ template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tile
 /* A lane's part of one chunk: of rows g and g + 8. */
 struct chunk {
     uint4 half[2];
+    uint32_t multiplier[2]; /* int4 */
 };
 
-EY_DEVICE void load_chunk(struct chunk &c, const struct source &from, int number)
+template <int dtype> EY_DEVICE void load_chunk(struct chunk &c, const struct source &from, int number)
 {
+    if (dtype == K_INT4) {
+        c.multiplier[0] = load_weight_2(from.multiplier + number * PACK_ROWS * from.per);
+        c.multiplier[1] = load_weight_2(from.multiplier + (number * PACK_ROWS + PACK_ROWS / 2) * from.per);
+    }
     c.half[0] = load_weight(from.data + (int64_t)number * PACK_CHUNK);
     c.half[1] = load_weight(from.data + (int64_t)number * PACK_CHUNK + PACK_CHUNK / 2);
 }
@@ -56,12 +69,21 @@ template <int dtype, int tiles> EY_DEVICE float load_scales(const struct source 
     return scale[number * PACK_BYTES / SCALE_BLOCK];
 }
 
-template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORDS], uint4 v)
+/* Eight codes: four float16 pairs. 1024 + code is a float16 whose last bits are the code. */
+EY_DEVICE void int4_f16_pairs(uint32_t out[4], uint32_t codes, uint32_t multiplier)
 {
-    const uint32_t in[4] = {v.x, v.y, v.z, v.w};
+    const uint32_t scale = ((multiplier & 0xfff0u) >> 1) * 0x10001u, minus = (0xe400u | (multiplier & 15u)) * 0x10001u;
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[i] = f16_pair_mul(f16_pair_add(((codes >> (4 * i)) & 0x000f000fu) | 0x64006400u, minus), scale);
+}
+
+template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORDS], const struct chunk &c, int half)
+{
+    const uint32_t in[4] = {c.half[half].x, c.half[half].y, c.half[half].z, c.half[half].w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if (dtype == K_FP8) e4m3_f16_pairs(out + 2 * i, in[i]);
+        if (dtype == K_INT4) int4_f16_pairs(out + 4 * i, in[i], c.multiplier[half]);
+        else if (dtype == K_FP8) e4m3_f16_pairs(out + 2 * i, in[i]);
         else out[i] = in[i];
     }
 }
@@ -72,8 +94,16 @@ template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORD
  * (8-bit weights) or one. Odd tokens have their halves swapped, so that lanes that read together read from different banks. */
 template <int dtype> EY_DEVICE unsigned char *piece_of_x(unsigned char *x, int item, int token, int piece)
 {
-    int place = dtype == K_BF16 ? piece : (((piece & 1) ^ (token & 1)) << 2) + (piece >> 1);
+    enum { EACH = share<dtype>::PIECES / 4 }; /* of a lane */
+    int place = dtype == K_BF16 ? piece : (((piece % EACH) ^ (token & 1)) << 2) + piece / EACH;
     return x + (item * share<dtype>::PIECES + place) * 16;
+}
+
+/* Columns in the order of int4_f16_pairs(). */
+EY_DEVICE struct eight beside_four_on(const struct eight &e)
+{
+    struct eight out = {{e.v[0], e.v[4], e.v[1], e.v[5], e.v[2], e.v[6], e.v[3], e.v[7]}};
+    return out;
 }
 
 /* x of some of a warp's chunks in shared memory, and beside it [ahead, tokens] scales and [ahead, n] sums of squares. */
@@ -138,6 +168,7 @@ EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a, 
         for (int i = 0; i < 8; i++) squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
         squares = sum_of_pieces<PIECES>(squares);
     }
+    if (dtype == K_INT4) e = beside_four_on(e);
     uint4 out = dtype == K_BF16 ? rms ? plain_bf16(e) : raw.half[0] : scaled_f16<PIECES>(e, &scale);
     const int token = token_of(p, a), chunk = chunk_of(p, a);
     if (token >= a.n) return;
@@ -197,8 +228,8 @@ EY_DEVICE void multiply_chunk(float sum[groups][4], const struct chunk &c, float
 {
     enum { WORDS = share<dtype>::WORDS };
     uint32_t upper[WORDS], lower[WORDS], x[WORDS];
-    weight_pairs<dtype>(upper, c.half[0]);
-    weight_pairs<dtype>(lower, c.half[1]);
+    weight_pairs<dtype>(upper, c, 0);
+    weight_pairs<dtype>(lower, c, 1);
 #pragma unroll
     for (int i = 0; i < groups; i++) {
         int token = 8 * i + lane_index() / 4, result = 8 * i + lane_index() % 4 * 2;
@@ -284,7 +315,7 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
     for (int d = 0; d < DEPTH; d++) {
 #pragma unroll
         for (int i = 0; i < TILES; i++)
-            if (warp + d * warps < n_chunks) load_chunk(held[d][i], from[i], warp + d * warps);
+            if (warp + d * warps < n_chunks) load_chunk<dtype>(held[d][i], from[i], warp + d * warps);
     }
     float scales = load_scales<dtype, TILES>(from, DEPTH, warp, warps, n_chunks), next_scales = scales;
     __syncwarp(); /* the loads shall not be put off */
@@ -330,9 +361,9 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
                 if (d < first || d >= first + ahead) continue;
 #pragma unroll
                 for (int i = 0; i < TILES; i++) {
-                    const float scale = dtype == K_FP8 ? shuffle(scales, d * TILES + i) : 1.0f;
+                    const float scale = dtype == K_FP8 ? shuffle(scales, d * TILES + i) : dtype == K_INT4 ? from[i].unit : 1.0f;
                     if (now + d * warps < n_chunks) multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, staged, d - first, a.n);
-                    if (!last && next + d * warps < n_chunks) load_chunk(held[d][i], from[i], next + d * warps);
+                    if (!last && next + d * warps < n_chunks) load_chunk<dtype>(held[d][i], from[i], next + d * warps);
                 }
             }
         }
@@ -365,6 +396,16 @@ GEMV(gemv_fp8_rms_silu_32, K_FP8, 4, true, OUT_SILU, 168)
 GEMV(gemv_fp8_act_add_8, K_FP8, 1, false, OUT_ADD, 96)
 GEMV(gemv_fp8_act_add_16, K_FP8, 2, false, OUT_ADD, 128)
 GEMV(gemv_fp8_act_add_32, K_FP8, 4, false, OUT_ADD, 128)
+
+GEMV(gemv_int4_rms_f32_8, K_INT4, 1, true, OUT_F32, 128)
+GEMV(gemv_int4_rms_f32_16, K_INT4, 2, true, OUT_F32, 128)
+GEMV(gemv_int4_rms_f32_32, K_INT4, 4, true, OUT_F32, 168)
+GEMV(gemv_int4_rms_silu_8, K_INT4, 1, true, OUT_SILU, 128)
+GEMV(gemv_int4_rms_silu_16, K_INT4, 2, true, OUT_SILU, 168)
+GEMV(gemv_int4_rms_silu_32, K_INT4, 4, true, OUT_SILU, 168)
+GEMV(gemv_int4_act_add_8, K_INT4, 1, false, OUT_ADD, 128)
+GEMV(gemv_int4_act_add_16, K_INT4, 2, false, OUT_ADD, 128)
+GEMV(gemv_int4_act_add_32, K_INT4, 4, false, OUT_ADD, 128)
 
 GEMV(gemv_bf16_rms_silu_8, K_BF16, 1, true, OUT_SILU, 168)
 GEMV(gemv_bf16_rms_silu_16, K_BF16, 2, true, OUT_SILU, 168)

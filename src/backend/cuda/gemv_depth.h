@@ -15,6 +15,7 @@ enum {
 
 /* Chunks of each of its tiles that a warp holds at once: what the registers of a thread allow. groups: of eight tokens. */
 #define GEMV_DEPTH(dtype, groups, out) \
-    ((out) == OUT_SILU ? ((groups) == 1 ? 4 : 2) : (out) == OUT_ADD ? ((groups) == 1 ? 6 : (groups) == 2 ? 4 : 3) : 4)
+    ((dtype) == K_INT4 ? ((out) == OUT_ADD && (groups) == 1 ? 4 : 2) : \
+     (out) == OUT_SILU ? ((groups) == 1 ? 4 : 2) : (out) == OUT_ADD ? ((groups) == 1 ? 6 : (groups) == 2 ? 4 : 3) : 4)
 
 #endif

@@ -14,7 +14,7 @@ enum {
     GEMV_SHARED = 99 * 1024  /* bytes a block, at most */
 };
 
-enum { GEMV_FP8, GEMV_BF16, GEMV_INT8, GEMV_DTYPES };
+enum { GEMV_FP8, GEMV_BF16, GEMV_INT8, GEMV_INT4, GEMV_DTYPES };
 
 static inline int gemv_dtype(const struct linear_args *a)
 {
@@ -22,6 +22,7 @@ static inline int gemv_dtype(const struct linear_args *a)
     case K_FP8: return GEMV_FP8;
     case K_BF16: return GEMV_BF16;
     case K_INT8: return GEMV_INT8;
+    case K_INT4: return GEMV_INT4;
     default: return -1;
     }
 }
@@ -44,16 +45,19 @@ static inline const char *gemv_kernel(const struct linear_args *a, int groups)
         {"gemv_fp8_rms_f32_8", "gemv_fp8_rms_f32_16", "gemv_fp8_rms_f32_32"},
         {NULL, NULL, NULL}, /* head.cu's */
         {NULL, NULL, NULL},
+        {"gemv_int4_rms_f32_8", "gemv_int4_rms_f32_16", "gemv_int4_rms_f32_32"},
     };
     static const char *const silu[GEMV_DTYPES][3] = {
         {"gemv_fp8_rms_silu_8", "gemv_fp8_rms_silu_16", "gemv_fp8_rms_silu_32"},
         {"gemv_bf16_rms_silu_8", "gemv_bf16_rms_silu_16", "gemv_bf16_rms_silu_32"},
         {NULL, NULL, NULL},
+        {"gemv_int4_rms_silu_8", "gemv_int4_rms_silu_16", "gemv_int4_rms_silu_32"},
     };
     static const char *const add[GEMV_DTYPES][3] = {
         {"gemv_fp8_act_add_8", "gemv_fp8_act_add_16", "gemv_fp8_act_add_32"},
         {"gemv_bf16_act_add_8", "gemv_bf16_act_add_16", "gemv_bf16_act_add_32"},
         {NULL, NULL, NULL},
+        {"gemv_int4_act_add_8", "gemv_int4_act_add_16", "gemv_int4_act_add_32"},
     };
     int dtype = gemv_dtype(a), width = groups == 1 ? 0 : groups == 2 ? 1 : 2;
     if (dtype < 0) return NULL;
@@ -70,11 +74,17 @@ static inline int gemv_row_blocks(const struct linear_args *a)
     return blocks;
 }
 
+/* Of a chunk. */
+static inline int gemv_chunk_columns(int dtype)
+{
+    return dtype == K_BF16 ? 32 : dtype == K_INT4 ? 128 : 64;
+}
+
 /* Warps of a block: by the matrix and kind of result alone, so that sums run in the same order whatever n is. *each: chunks of a warp. */
 static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
 {
-    int most = out == OUT_ADD ? GEMV_WARPS : GEMV_NORM_WARPS;
-    int wanted = dtype == K_BF16 ? GEMV_WARP_COLUMNS / 32 : GEMV_WARP_COLUMNS / 64;
+    int most = out == OUT_ADD && dtype != K_INT4 ? GEMV_WARPS : GEMV_NORM_WARPS; /* int4: more of x goes with a chunk */
+    int wanted = GEMV_WARP_COLUMNS / gemv_chunk_columns(dtype);
     *each = (n_chunks + most - 1) / most;
     if (*each < wanted) *each = wanted;
     return (n_chunks + *each - 1) / *each;
@@ -85,7 +95,7 @@ static inline unsigned gemv_lay_out(struct linear_args *a, int groups, int *warp
 {
     struct gemv_layout *l = &a->layout;
     int dtype = a->segment[0].w.dtype, tiles = a->out == OUT_SILU ? 2 : 1, depth = GEMV_DEPTH(dtype, groups, a->out), each, ahead = 1;
-    int chunk_columns = dtype == K_BF16 ? 32 : 64, chunk_bytes = a->n * (chunk_columns * 2 + 4) + groups * 8 * 4; /* x, its squares and scales */
+    int chunk_columns = gemv_chunk_columns(dtype), chunk_bytes = a->n * (chunk_columns * 2 + 4) + groups * 8 * 4; /* x, its squares and scales */
     int sum_bytes = tiles * groups * 8 * GEMV_TOKEN_FLOATS * 4;
     l->one_over_k = 1.0f / (float)a->k;
     l->n_blocks = gemv_row_blocks(a);

@@ -20,10 +20,14 @@ typedef uint16_t bf16;
  * lanes t = 0..3: products do not care for the order of columns if the other operand has the same one. Rows are padded to 16
  * and columns to 64 bytes with zeros.
  *
+ * Four-bit matrices are packed in the same way, two codes to a byte: a chunk is 16 rows by 128 columns. Beside it lie its multipliers, a 16-bit word a row and
+ * group of columns: those of chunk (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [16 rows][per]. A word is a float16 scale, whose last
+ * three bits are zero, moved up by one, and the zero in the low four bits: weight = (code - zero) · scale · unit. Where there is nothing words are 0.
+ *
  * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay row-major and go through plain_linear. */
 enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
 
-enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8 };
+enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8, K_INT4 };
 
 struct dev_matrix {
     const void *data;
@@ -31,6 +35,9 @@ struct dev_matrix {
     int32_t rows, cols;
     int32_t dtype; /* enum kernel_dtype */
     int32_t packed;
+    const uint16_t *multipliers; /* int4, else NULL */
+    int32_t per;                 /* of them for 128 columns of a row: 1, 2 or 4 */
+    float unit;
 };
 
 #ifdef __CUDACC__
@@ -57,6 +64,13 @@ struct quantize_args {
     uint8_t *dst;
     float *scale;
     int32_t first_row, rows, cols;
+};
+
+/* Rows first_row .. first_row + rows - 1 of a four-bit matrix → a packed BF16 matrix of that many rows; first_row is a multiple of 16. */
+struct unpack_args {
+    struct dev_matrix w;
+    uint8_t *dst;
+    int32_t first_row, rows;
 };
 
 /* ---- products ----

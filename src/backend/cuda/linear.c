@@ -1,5 +1,5 @@
 /* Products: which kernel takes one. A row goes through gemv1 where it is FP8, few through gemv, which norms its input itself; many through gemm, with the norm before; what
- * neither takes through plain_linear. */
+ * neither takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these, some of their rows at a time. */
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm_shape.h"
@@ -7,6 +7,12 @@
 #include "backend/cuda/gemv_shape.h"
 #include "backend/cuda/plain_shape.h"
 #include "backend/cuda/rows_shape.h"
+
+static unsigned blocks_of_unpacking(const struct unpack_args *u)
+{
+    int64_t n = (u->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(u->w.cols / 2) / 4 + 1;
+    return (unsigned)(n > 4096 ? 4096 : n);
+}
 
 static struct linear_args args_of(struct cuda *c, const struct product *p)
 {
@@ -51,6 +57,70 @@ static struct launch gemm_that_works(const struct cuda *c, const struct linear_a
     return kind == GEMM_TILES ? none : gemm_launch_tile(a, kind);
 }
 
+static void launch_wide(struct cuda *c, struct linear_args *a)
+{
+    struct launch l = {0};
+    if (is_fast(a) && gemm_takes(a)) l = gemm_that_works(c, a);
+    if (!l.kernel) l = plain_shape(a);
+    cuda_launch(c, &l, a);
+}
+
+/* Rows first .. first+rows-1 of a four-bit segment as a BF16 one, in place `at` of the scratch. */
+static void unpack_segment(struct cuda *c, struct linear_segment *s, char *at, int first, int rows, bool halves)
+{
+    struct unpack_args u = {s->w, (uint8_t *)at, first, rows};
+    struct launch l = {"unpack_int4", {blocks_of_unpacking(&u), 1, 1}, 256, 0};
+    cuda_launch(c, &l, &u);
+    s->w = (struct dev_matrix){.data = at, .rows = rows, .cols = u.w.cols, .dtype = K_BF16, .packed = 1};
+    s->y = (char *)s->y + (size_t)first * (halves ? sizeof(bf16) : sizeof(float));
+    if (s->bias) s->bias += first;
+}
+
+/* `tiles` segments from the first one on, which belong together. */
+static void multiply_unpacked(struct cuda *c, const struct linear_args *a, int segment, int tiles)
+{
+    const bool halves = a->out != OUT_F32 && a->out != OUT_ADD;
+    const int64_t row_bytes = packed_chunks((int64_t)a->k * (int64_t)sizeof(bf16)) * PACK_BYTES, room = UNPACK_BYTES / tiles;
+    const int most = (int)(room / row_bytes / PACK_ROWS * PACK_ROWS), all = a->segment[segment].w.rows;
+    for (int first = 0; first < all; first += most) {
+        struct linear_args slice = *a;
+        slice.n_segments = tiles;
+        for (int i = 0; i < tiles; i++) {
+            slice.segment[i] = a->segment[segment + i];
+            unpack_segment(c, &slice.segment[i], c->scratch[SCRATCH_UNPACKED] + i * room, first, all - first < most ? all - first : most, halves);
+        }
+        c->weights_changed = true;
+        launch_wide(c, &slice);
+    }
+}
+
+static void norm_input(struct cuda *c, struct linear_args *a)
+{
+    if (!a->norm) return;
+    norm_rows(c, c->scratch[SCRATCH_NORMED], a->x, a->norm, NULL, a->n, a->k, a->eps, false);
+    a->x = c->scratch[SCRATCH_NORMED], a->x_f32 = 0, a->norm = NULL;
+}
+
+/* True: done. */
+static bool multiply_int4(struct cuda *c, struct linear_args *a)
+{
+    const int together = a->out == OUT_SILU ? a->n_segments : 1;
+    bool found = false;
+    for (int i = 0; i < a->n_segments; i++) found = found || a->segment[i].w.dtype == K_INT4;
+    if (!found) return false;
+    if (!a->gather) norm_input(c, a);
+    for (int i = 0; i < a->n_segments; i += together) {
+        if (a->segment[i].w.dtype == K_INT4) {
+            multiply_unpacked(c, a, i, together);
+            continue;
+        }
+        struct linear_args one = *a;
+        one.n_segments = 1, one.segment[0] = a->segment[i];
+        launch_wide(c, &one);
+    }
+    return true;
+}
+
 void cuda_multiply(struct cuda *c, const struct product *p)
 {
     struct linear_args a = args_of(c, p);
@@ -60,11 +130,9 @@ void cuda_multiply(struct cuda *c, const struct product *p)
         if (!cuda_failed(c, FAMILY_GEMV1)) l = gemv1_launch(&a);
         if (!l.kernel) l = gemv_shape(&a, c->sm_count, c->sm_shared);
     }
+    if (!l.kernel && multiply_int4(c, &a)) return;
     if (!l.kernel && is_fast(&a) && gemm_takes(&a)) {
-        if (p->norm) {
-            norm_rows(c, c->scratch[SCRATCH_NORMED], a.x, a.norm, NULL, a.n, a.k, a.eps, false);
-            a.x = c->scratch[SCRATCH_NORMED], a.x_f32 = 0, a.norm = NULL;
-        }
+        norm_input(c, &a);
         l = gemm_that_works(c, &a);
     }
     if (!l.kernel) l = plain_shape(&a);

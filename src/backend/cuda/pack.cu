@@ -122,6 +122,34 @@ EY_KERNEL(quantize_int8, struct quantize_args, PACK_THREADS, 4)
     }
 }
 
+/* A thread takes 32 columns of a row, which are the four lanes' of a row in one BF16 chunk. */
+EY_KERNEL(unpack_int4, struct unpack_args, PACK_THREADS, 4)
+{
+    wait_for_previous();
+    const int64_t n_chunks = packed_chunks(a.w.cols / 2), wide_chunks = packed_chunks((int64_t)a.w.cols * 2), first_block = a.first_row / PACK_ROWS;
+    const int64_t items = (a.rows + PACK_ROWS - 1) / PACK_ROWS * n_chunks * 64;
+    for (int64_t i = first_item(); i < items; i += all_threads()) {
+        const int lane = (int)(i % 32), half = (int)(i / 32 % 2), g = lane / 4, t = lane % 4;
+        const int64_t chunk = i / 64 % n_chunks, block = i / 64 / n_chunks, wide = chunk * 4 + t;
+        if (wide >= wide_chunks) continue;
+        const int64_t at = (first_block + block) * n_chunks + chunk;
+        const uint4 codes = load_weight((const uint8_t *)a.w.data + at * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane * 16);
+        const uint32_t word[4] = {codes.x, codes.y, codes.z, codes.w}, multiplier = a.w.multipliers[(at * PACK_ROWS + half * 8 + g) * a.w.per + t * a.w.per / 4];
+        const float scale = f16_value((uint16_t)((multiplier & 0xfff0u) >> 1)) * a.w.unit, zero = (float)(multiplier & 15u);
+        uint8_t *to = a.dst + (block * wide_chunks + wide) * PACK_CHUNK + half * (PACK_CHUNK / 2) + g * 64;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            uint32_t pair[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const uint32_t two = word[j] >> (8 * k);
+                pair[k] = bf16_pair(((float)(two & 15u) - zero) * scale, ((float)(two >> 4 & 15u) - zero) * scale);
+            }
+            *(uint4 *)(to + j * 16) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
+        }
+    }
+}
+
 /* x and y aligned to 16 bytes. */
 EY_KERNEL(convert_bf16, struct convert_args, PACK_THREADS, 4)
 {

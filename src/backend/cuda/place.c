@@ -10,7 +10,7 @@ enum { MAX_VECTOR = 1 << 20 };
 
 static enum kernel_dtype kernel_dtype_of(enum dtype d)
 {
-    return d == DTYPE_F32 ? K_F32 : d == DTYPE_F16 ? K_F16 : d == DTYPE_BF16 ? K_BF16 : d == DTYPE_I8 ? K_INT8 : K_FP8;
+    return d == DTYPE_INT4 ? K_INT4 : d == DTYPE_F32 ? K_F32 : d == DTYPE_F16 ? K_F16 : d == DTYPE_BF16 ? K_BF16 : d == DTYPE_I8 ? K_INT8 : K_FP8;
 }
 
 static unsigned blocks_for(int64_t items, int64_t a_block)
@@ -43,7 +43,7 @@ static bool grow(void **list, int n, int *max, size_t size, ey_err *e)
 /* Row-major rows of the file → packed rows at `to`, piece by piece. */
 static void upload_packed(struct cuda *c, void *to, const struct weight *in, uint32_t *found_nan, char *stage)
 {
-    int64_t row_bytes = in->cols * (int64_t)dtype_size(in->dtype), most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int64_t row_bytes = (int64_t)weight_row_bytes(in), most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
     int place = 0;
     for (int64_t first = 0, n; first < in->rows; first += n, place = (place + 1) % UPLOAD_PLACES) {
         n = in->rows - first < most ? in->rows - first : most;
@@ -79,6 +79,56 @@ static bool place_scale(struct cuda *c, struct weight *out, const struct weight 
     return scale != NULL;
 }
 
+/* A power of two, so that the largest multiplier is 1 to 2 of it. */
+static float unit_of(const struct weight *w)
+{
+    uint16_t most = 0x0080;
+    for (int64_t i = 0; i < w->rows * weight_groups(w); i++) {
+        uint16_t bits;
+        memcpy(&bits, (const uint16_t *)w->group_scale + i, sizeof(bits));
+        most = bits > most ? bits : most; /* positive numbers are in the order of their bits */
+    }
+    return bf16_float(most & 0x7f80);
+}
+
+/* A positive BF16 number of at most 2 as float16 bits without the last three, which only numbers below 2^-14 would have. */
+static uint16_t short_f16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    if (value >= 0x1p-14f) return (uint16_t)((bits - (112u << 23)) >> 13);
+    return (uint16_t)((uint32_t)(value * 0x1p21f + 0.5f) << 3);
+}
+
+float cuda_make_multipliers(uint16_t *out, const struct weight *w)
+{
+    const int per = 2 * PACK_BYTES / w->group;
+    const int64_t n_chunks = packed_chunks(w->cols / 2);
+    const float unit = unit_of(w);
+    memset(out, 0, cuda_multiplier_bytes(w));
+    for (int64_t row = 0; row < w->rows; row++)
+        for (int64_t g = 0; g < weight_groups(w); g++) {
+            const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * PACK_ROWS + row % PACK_ROWS) * per + g % per;
+            const float scale = bf16_float(weight_group_scale(w, row, g)) / unit;
+            out[at] = (uint16_t)(short_f16(scale) << 1 | weight_group_zero(w, row, g));
+        }
+    return unit;
+}
+
+static bool place_multipliers(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    const size_t bytes = cuda_multiplier_bytes(in);
+    if (!bytes) return true;
+    uint16_t *words = malloc(bytes);
+    if (!words) return ey_fail_memory(e, "multipliers", bytes);
+    out->unit = cuda_make_multipliers(words, in);
+    void *to = cuda_alloc(c, bytes, "multipliers", e);
+    if (to) cuda_upload(c, to, words, bytes);
+    out->group_scale = to, out->group_zero = NULL;
+    free(words);
+    return to != NULL;
+}
+
 static bool clear_flags(struct cuda *c, ey_err *e)
 {
     return cuda_ok(&c->driver, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, MAX_FP8_MATRICES * sizeof(uint32_t), c->stream), "flags", e);
@@ -107,7 +157,7 @@ static bool place_packed(struct cuda *c, struct weight *out, const struct weight
 {
     const struct weight from = *in; /* out may be in */
     char *stage = staging(c, e);
-    void *to = stage ? cuda_alloc(c, cuda_weight_bytes(&c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype}, PLACE_RESIDENT), "weights", e) : NULL;
+    void *to = stage ? cuda_alloc(c, cuda_element_bytes(&from), "weights", e) : NULL;
     uint32_t *found = NULL;
     if (!to) return false;
     if (from.dtype == DTYPE_F8_E4M3 && !from.recipe) { /* what a recipe makes holds none */
@@ -116,7 +166,7 @@ static bool place_packed(struct cuda *c, struct weight *out, const struct weight
     }
     upload_packed(c, to, &from, found, stage);
     out->data = to, out->packed = true, out->dtype = packed_dtype(&from);
-    return place_scale(c, out, &from, e);
+    return place_scale(c, out, &from, e) && place_multipliers(c, out, &from, e);
 }
 
 static bool place_plain(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
@@ -252,5 +302,7 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
 struct dev_matrix cuda_matrix(struct cuda *c, const struct weight *w)
 {
     if (w->streamed) bring_group(c, w->streamed - 1);
-    return (struct dev_matrix){w->data, w->scale, (int32_t)w->rows, (int32_t)w->cols, (int32_t)kernel_dtype_of(w->dtype), w->packed};
+    const bool int4 = w->dtype == DTYPE_INT4;
+    return (struct dev_matrix){.data = w->data, .scale = w->scale, .rows = (int32_t)w->rows, .cols = (int32_t)w->cols, .dtype = (int32_t)kernel_dtype_of(w->dtype),
+                               .packed = w->packed, .multipliers = int4 ? w->group_scale : NULL, .per = int4 ? 2 * PACK_BYTES / w->group : 0, .unit = w->unit};
 }

@@ -31,6 +31,14 @@ EY_DEVICE uint4 load_weight(const void *p)
     return v;
 }
 
+/* A word that belongs to weights, the same but for L1: others of the block read its neighbours. */
+EY_DEVICE uint32_t load_weight_2(const uint16_t *p)
+{
+    uint16_t v;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+    return v;
+}
+
 /* 8 bytes, the same. */
 EY_DEVICE uint2 load_weight_8(const void *p)
 {
@@ -175,6 +183,14 @@ EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)
 {
     uint32_t out;
     asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    return out;
+}
+
+/* Two products of float16, each rounded once. */
+EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
+{
+    uint32_t out;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
     return out;
 }
 

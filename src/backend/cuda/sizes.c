@@ -24,12 +24,13 @@ static int max_of(int a, int b)
 bool cuda_packs(const struct weight *w)
 {
     bool matrix = w->rows > 1;
+    if (w->dtype == DTYPE_INT4) return true; /* its columns are a multiple of 32 */
     return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) || ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
 }
 
 bool cuda_is_vector(const struct weight *w)
 {
-    return w->rows == 1 && w->dtype != DTYPE_F8_E4M3;
+    return w->rows == 1 && w->dtype != DTYPE_F8_E4M3 && w->dtype != DTYPE_INT4;
 }
 
 static size_t packed_bytes(int64_t rows, int64_t row_bytes)
@@ -44,6 +45,18 @@ static size_t scale_bytes(const struct weight *w)
     return scaled ? cuda_aligned(blocks * sizeof(float)) : 0;
 }
 
+size_t cuda_element_bytes(const struct weight *w)
+{
+    if (!cuda_packs(w)) return cuda_aligned((size_t)w->rows * weight_row_bytes(w));
+    return cuda_aligned(packed_bytes(w->rows, (int64_t)weight_row_bytes(w)));
+}
+
+size_t cuda_multiplier_bytes(const struct weight *w)
+{
+    if (w->dtype != DTYPE_INT4) return 0;
+    return cuda_aligned(packed_bytes(w->rows, w->cols / 2) / PACK_CHUNK * PACK_ROWS * (2 * PACK_BYTES / (size_t)w->group) * sizeof(uint16_t));
+}
+
 size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
 {
     (void)be;
@@ -51,8 +64,7 @@ size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum 
     if (cuda_is_vector(w)) return cuda_aligned(elements * sizeof(float));
     if (placement == PLACE_HOST || placement == PLACE_STREAMED) return 0;
     if (placement == PLACE_EIGHT_BIT) return cuda_aligned(packed_bytes(w->rows, w->cols)) + cuda_aligned((size_t)w->rows * sizeof(float));
-    if (!cuda_packs(w)) return cuda_aligned(elements * dtype_size(w->dtype)) + scale_bytes(w);
-    return cuda_aligned(packed_bytes(w->rows, w->cols * (int64_t)dtype_size(w->dtype))) + scale_bytes(w);
+    return cuda_element_bytes(w) + scale_bytes(w) + cuda_multiplier_bytes(w);
 }
 
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)
@@ -112,6 +124,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     bytes[SCRATCH_OUTCOME] = cuda_outcome_layout(l).total;
     bytes[SCRATCH_SMALL] = cuda_batch_layout(SMALL_ROWS, l).total * sizeof(int32_t);
     bytes[SCRATCH_LARGE] = cuda_batch_layout(max_of(l->max_rows, SMALL_ROWS), l).total * sizeof(int32_t);
+    bytes[SCRATCH_UNPACKED] = l->int4 ? UNPACK_BYTES : 0;
     bytes[SCRATCH_POSITIONS] = rows * 3 * sizeof(int32_t);
 }
 

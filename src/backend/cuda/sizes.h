@@ -14,6 +14,7 @@ enum {
     UPLOAD_PLACES = 2,
     LOAD_STAGING = UPLOAD_PLACES * UPLOAD_BYTES, /* of the arena's end, while loading; for ever where weights are streamed */
     MAX_FP8_MATRICES = 4096,
+    UNPACK_BYTES = 32 << 20, /* of four-bit matrices as BF16 at a time, for products of many rows */
     RAW_ROWS = 1024,        /* rows whose raw q, k and v are there at a time */
     LOOK_UP_BYTES = 64 << 10, /* of embedding rows that the host looks up at a time */
     MAX_SIDE_RATIO = 400,   /* of pictures, in blocks of patches: the 200 that they may have, and rounding */
@@ -36,6 +37,9 @@ static inline size_t cuda_aligned(size_t bytes)
 bool cuda_is_vector(const struct weight *w);
 /* Whether the fast kernels can take it; otherwise it stays row-major. */
 bool cuda_packs(const struct weight *w);
+/* Of the elements, packed or row-major; and of an int4 matrix' multipliers. */
+size_t cuda_element_bytes(const struct weight *w);
+size_t cuda_multiplier_bytes(const struct weight *w);
 size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *shape);
 
@@ -52,6 +56,7 @@ enum scratch {
     SCRATCH_SMALL,    /* a decode step's batch */
     SCRATCH_LARGE,    /* any other's */
     SCRATCH_POSITIONS, /* of patches */
+    SCRATCH_UNPACKED,  /* [UNPACK_BYTES], or nothing */
     SCRATCH_BUFFERS
 };
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);

@@ -17,10 +17,10 @@ static float e4m3_float(uint8_t code)
 }
 
 enum { ROWS = 272, COLS = 320, TOKENS = 160, FEW = 29, MATRICES = 2 };
-enum { OF_FP8, OF_BF16, OF_INT8, DTYPES };
+enum { OF_FP8, OF_BF16, OF_INT8, OF_INT4, DTYPES };
 
 struct products {
-    struct dev_matrix packed[DTYPES][MATRICES], plain[DTYPES - 1];
+    struct dev_matrix packed[DTYPES][MATRICES], plain[OF_INT8];
     float *value[MATRICES];                            /* of the dtype that is looked at now */
     double *exact[DTYPES][MATRICES], *normed[DTYPES][MATRICES]; /* x · wᵀ [TOKENS, ROWS]; of the normed rows [FEW, ROWS] */
     float *x, *norm, *bias, *start;                    /* start: what sums are added to, [TOKENS, ROWS] */
@@ -30,7 +30,7 @@ struct products {
     const int32_t *card_gather;
 };
 
-static const int kernel_dtypes[DTYPES] = {K_FP8, K_BF16, K_INT8};
+static const int kernel_dtypes[DTYPES] = {K_FP8, K_BF16, K_INT8, K_INT4};
 
 static size_t packed_size(int64_t row_bytes)
 {
@@ -57,7 +57,7 @@ static void make_fp8(struct trial *t, struct products *p, int m)
         p->value[m][i] = e4m3_float(code[i]) * scale[i / COLS / SCALE_BLOCK * ACROSS + i % COLS / SCALE_BLOCK];
     }
     if (t->out_of_memory) return;
-    struct dev_matrix plain = {trial_put(t, code, ROWS * COLS), trial_put(t, scale, ACROSS * DOWN * sizeof(float)), ROWS, COLS, K_FP8, 0};
+    struct dev_matrix plain = {trial_put(t, code, ROWS * COLS), trial_put(t, scale, ACROSS * DOWN * sizeof(float)), ROWS, COLS, K_FP8, 0, NULL, 0, 1};
     p->packed[OF_FP8][m] = plain, p->packed[OF_FP8][m].data = packed_on_card(t, plain.data, COLS), p->packed[OF_FP8][m].packed = 1;
     if (m == 0) p->plain[OF_FP8] = plain;
 }
@@ -67,14 +67,35 @@ static void make_bf16(struct trial *t, struct products *p, int m)
 {
     p->value[m] = trial_random_floats(t, ROWS * COLS, -1, 1);
     if (t->out_of_memory) return;
-    struct dev_matrix plain = {trial_put_bf16(t, p->value[m], ROWS * COLS), NULL, ROWS, COLS, K_BF16, 0};
+    struct dev_matrix plain = {trial_put_bf16(t, p->value[m], ROWS * COLS), NULL, ROWS, COLS, K_BF16, 0, NULL, 0, 1};
     p->packed[OF_BF16][m] = plain, p->packed[OF_BF16][m].data = packed_on_card(t, plain.data, COLS * 2), p->packed[OF_BF16][m].packed = 1;
     if (m == 0) p->plain[OF_BF16] = plain;
     float *scale = trial_card_room(t, ROWS * sizeof(float));
     struct quantize_args a = {plain.data, trial_card_room(t, packed_size(COLS)), scale, 0, ROWS, COLS};
     struct launch l = {"quantize_int8", {64, 1, 1}, 256, 0};
     if (!t->out_of_memory) cuda_launch(t->c, &l, &a);
-    p->packed[OF_INT8][m] = (struct dev_matrix){a.dst, scale, ROWS, COLS, K_INT8, 1};
+    p->packed[OF_INT8][m] = (struct dev_matrix){a.dst, scale, ROWS, COLS, K_INT8, 1, NULL, 0, 1};
+}
+
+enum { GROUP = 64, GROUPS = COLS / GROUP };
+
+static void make_int4(struct trial *t, struct products *p, int m)
+{
+    struct weight w = {.dtype = DTYPE_INT4, .rows = ROWS, .cols = COLS, .group = GROUP};
+    uint8_t *code = trial_host_room(t, ROWS * COLS / 2);
+    uint16_t *scale = trial_host_room(t, ROWS * GROUPS * sizeof(*scale)), *words = trial_host_room(t, cuda_multiplier_bytes(&w));
+    uint32_t *zero = trial_host_room(t, ROWS / 8 * GROUPS * sizeof(*zero));
+    const float *random = trial_random_floats(t, ROWS * GROUPS, 0.05f, 0.15f);
+    p->value[m] = trial_host_room(t, ROWS * COLS * sizeof(float));
+    if (t->out_of_memory) return;
+    for (int i = 0; i < ROWS * COLS / 2; i++) code[i] = (uint8_t)trial_random_bits(t);
+    for (int i = 0; i < ROWS * GROUPS; i++) scale[i] = nearest_bf16(random[i]);
+    for (int i = 0; i < ROWS / 8 * GROUPS; i++) zero[i] = (uint32_t)trial_random_bits(t);
+    w.data = code, w.group_scale = scale, w.group_zero = zero;
+    for (int row = 0; row < ROWS; row++) weight_values(p->value[m] + row * COLS, &w, row, 0, COLS);
+    const float unit = cuda_make_multipliers(words, &w);
+    p->packed[OF_INT4][m] = (struct dev_matrix){.data = packed_on_card(t, trial_put(t, code, ROWS * COLS / 2), COLS / 2), .rows = ROWS, .cols = COLS, .dtype = K_INT4,
+                                                .packed = 1, .multipliers = trial_put(t, words, cuda_multiplier_bytes(&w)), .per = 2 * PACK_BYTES / GROUP, .unit = unit};
 }
 
 static double *multiplied(struct trial *t, const float *x, const float *w, int n)
@@ -110,9 +131,12 @@ static void make_products(struct trial *t, struct products *p)
     for (int i = 0; i < FEW; i++) p->gather[i] = 7 * i % FEW;
     p->card_gather = trial_put(t, p->gather, sizeof(p->gather));
     const float *normed = normed_rows(t, p->x, p->norm, FEW);
-    for (int d = 0; d <= OF_BF16; d++)
+    static const int made[] = {OF_FP8, OF_INT4, OF_BF16}; /* the last one's values are those of the embedding */
+    for (int i = 0; i < 3; i++)
         for (int m = 0; m < MATRICES; m++) {
+            const int d = made[i];
             if (d == OF_FP8) make_fp8(t, p, m);
+            else if (d == OF_INT4) make_int4(t, p, m);
             else make_bf16(t, p, m);
             if (t->out_of_memory) return;
             p->exact[d][m] = multiplied(t, p->x, p->value[m], TOKENS), p->normed[d][m] = multiplied(t, normed, p->value[m], FEW);
@@ -258,6 +282,25 @@ static void try_gemm(struct trial *t, const struct products *p, int dtype, enum 
     }
 }
 
+/* Rows 16 .. of the four-bit matrix as BF16 beside x: through plain_linear, which reads packed BF16. */
+static void try_unpack(struct trial *t, const struct products *p)
+{
+    enum { FIRST = PACK_ROWS, LEFT = ROWS - FIRST, N = 3 };
+    struct unpack_args u = {p->packed[OF_INT4][0], trial_card_room(t, packed_size(COLS * 2)), FIRST, LEFT};
+    struct launch l = {"unpack_int4", {16, 1, 1}, 256, 0};
+    float *y = trial_card_room(t, N * LEFT * sizeof(float));
+    double *want = trial_host_room(t, N * LEFT * sizeof(double));
+    if (t->out_of_memory) return;
+    cuda_launch(t->c, &l, &u);
+    cuda_check(t->c, t->c->driver.stream_sync(t->c->stream), "unpacking");
+    struct linear_args a = {.n_segments = 1, .n = N, .k = COLS, .x = p->card_x, .ldx = COLS, .out = OUT_F32};
+    a.segment[0] = (struct linear_segment){{.data = u.dst, .rows = LEFT, .cols = COLS, .dtype = K_BF16, .packed = 1}, NULL, y, LEFT};
+    l = plain_shape(&a);
+    cuda_launch(t->c, &l, &a);
+    for (int i = 0; i < N * LEFT; i++) want[i] = p->exact[OF_INT4][0][i / LEFT * ROWS + FIRST + i % LEFT];
+    trial_judge(t, FAMILY_UNPACK, trial_get(t, y, N * LEFT * sizeof(float)), want, N * LEFT);
+}
+
 /* ---- the embedding ---- */
 
 enum { EMBEDDED = 5 };
@@ -288,6 +331,7 @@ bool trial_of_products(struct trial *t)
     if (!p || t->out_of_memory) return true;
     if (trial_begins(t, FAMILY_PLAIN_LINEAR) && (try_plain_linear(t, p), !trial_ends(t, FAMILY_PLAIN_LINEAR))) return false;
     if (trial_begins(t, FAMILY_EMBED) && (try_embed(t, p), !trial_ends(t, FAMILY_EMBED))) return false;
+    if (trial_begins(t, FAMILY_UNPACK) && (try_unpack(t, p), !trial_ends(t, FAMILY_UNPACK))) return false;
     if (trial_begins(t, FAMILY_GEMV1) && (try_gemv1(t, p), !trial_ends(t, FAMILY_GEMV1))) return false;
     for (int d = 0; d < DTYPES; d++) {
         int family = cuda_family_of_gemv(kernel_dtypes[d]);
