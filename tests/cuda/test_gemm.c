@@ -24,7 +24,7 @@ static float random_scale(enum scales kind, int index)
 
 static struct matrix matrix_make(int dtype, int rows, int cols, enum scales kind)
 {
-    struct matrix m = {{NULL, NULL, rows, cols, dtype, 1}, aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
+    struct matrix m = {{.rows = rows, .cols = cols, .dtype = dtype, .packed = 1}, aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
     int row_bytes = cols * (dtype == K_FP8 ? 1 : 2), scale_cols = (cols + 127) / 128;
     uint8_t *plain = aligned((size_t)rows * (size_t)row_bytes);
     float *scale = NULL;

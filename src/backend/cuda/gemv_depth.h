@@ -8,6 +8,7 @@ enum {
     GEMV_TOKENS = 32,                  /* at most */
     GEMV_WARPS = 16,                   /* of a block, at most */
     GEMV_NORM_WARPS = 10,              /* the same where the product begins with a norm */
+    GEMV_INT4_WARPS = 8,               /* with four-bit weights */
     UNIT_CHUNKS = 2,                   /* beside each other: what a warp of the head kernels copies and multiplies at once */
     UNIT_BYTES = UNIT_CHUNKS * PACK_CHUNK,
     GEMV_TOKEN_FLOATS = PACK_ROWS + 4  /* of a warp's (a share's) sums of one token: no two lanes write to one bank */
