@@ -80,12 +80,12 @@ static inline int gemv_chunk_columns(int dtype)
     return dtype == K_BF16 ? 32 : dtype == K_INT4 ? 128 : 64;
 }
 
-/* Warps of a block: by the matrix and kind of result alone, so that sums run in the same order whatever n is. *each: chunks of a warp. Of four-bit weights a warp takes
- * more columns and a block has fewer warps, so that several blocks fit an SM: x of a chunk is twice as much work, its weights half as many bytes. */
+/* Warps of a block: by the matrix and kind of result alone, so that sums run in the same order whatever n is. *each: chunks of a warp. With four-bit weights a block has
+ * fewer warps, so that several blocks fit an SM: x of a chunk is twice as much work, its weights half as many bytes. */
 static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
 {
     int most = dtype == K_INT4 ? GEMV_INT4_WARPS : out == OUT_ADD ? GEMV_WARPS : GEMV_NORM_WARPS;
-    int wanted = (dtype == K_INT4 ? 2 : 1) * GEMV_WARP_COLUMNS / gemv_chunk_columns(dtype);
+    int wanted = GEMV_WARP_COLUMNS / gemv_chunk_columns(dtype);
     *each = (n_chunks + most - 1) / most;
     if (*each < wanted) *each = wanted;
     return (n_chunks + *each - 1) / *each;
