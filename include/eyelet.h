@@ -177,6 +177,8 @@ struct ey_plan {
         bool fits;
     } changes[EY_PLAN_CHANGES]; /* where it does not fit: what would change that */
     size_t n_changes;
+    uint64_t shared_bytes;     /* of several models: what this one takes of what they share (ey_models_plan) */
+    bool resident;             /* of several models: loaded at the start, beside the others that are; false: it takes turns */
 };
 
 /* What an engine with these options would allocate, from the checkpoint's headers alone: no weight is read, nothing is
@@ -194,6 +196,20 @@ typedef struct {
 /* Writes the model as options->quantize makes it while loading to the new directory `out`, as a checkpoint that loads to the same bits. Of the
  * options model, quantize, group_size, threads and progress count. What was written is removed when it fails. */
 bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantized *report, ey_err *err);
+enum { EY_MAX_MODELS = 16 };
+
+/* Several models on one device: on a card what its budget leaves beside the context, which they have together; else the host's available memory, in
+ * which their mapped weights are to have room. */
+typedef struct {
+    uint64_t room_bytes;  /* for the models' shared_bytes that are loaded at the same time */
+    uint64_t taken_bytes; /* of it, by those that are resident */
+    bool together;        /* all are */
+} ey_models_plan;
+
+/* One plan over n models, 1 to EY_MAX_MODELS: options[n] differ in the model alone. Each plans[i] is what ey_engine_open would make of the model with
+ * gpu_memory = total_bytes. Those that fit together, in their order, are resident and divide the card among themselves; each of the others is planned
+ * with all of it, for when those that are idle have given way. */
+bool ey_plan_models(const ey_engine_options *options, size_t n, ey_plan *plans, ey_models_plan *out, ey_err *err);
 
 /* A card's memory in use now, by everybody, and all of it; false: the engine has no card. */
 bool ey_device_memory(ey_engine *engine, uint64_t *used, uint64_t *total);

@@ -1,4 +1,5 @@
-/* eyelet plan [MODEL]: what would be allocated where, before anything is. */
+/* eyelet plan [MODEL...]: what would be allocated where, before anything is. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/answer_json.h"
@@ -32,6 +33,15 @@ static void add_table(struct buf *out, const ey_plan *p)
         buf_printf(out, "  with %-38s %10.1f MiB  %s\n", p->changes[i].options, (double)p->changes[i].total_bytes / MIB, p->changes[i].fits ? "fits" : "does not fit");
 }
 
+static void add_sharing(struct buf *out, const ey_plan *p, size_t n, const ey_models_plan *all)
+{
+    buf_printf(out, "together: %.1f of %.1f MiB beside what they share", (double)all->taken_bytes / MIB, (double)all->room_bytes / MIB);
+    if (all->together) buf_add_text(out, "; all stay loaded\n");
+    else buf_add_text(out, "; the others are loaded when they are asked for, and those that are idle give way\n");
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "  %-12s %10.1f MiB  %s\n", p[i].resident ? "stays" : p[i].fits ? "takes turns" : "never fits", (double)p[i].shared_bytes / MIB, p[i].directory);
+}
+
 /* ---- JSON (design: plan --json) ---- */
 
 static void add_member(struct buf *out, const char *name, const char *text)
@@ -40,6 +50,7 @@ static void add_member(struct buf *out, const char *name, const char *text)
     json_add_text(out, text);
 }
 
+/* An object, its end left to the caller. */
 static void add_json(struct buf *out, const ey_plan *p)
 {
     buf_printf(out, "{\"fits\": %s, ", p->fits ? "true" : "false");
@@ -68,30 +79,72 @@ static void add_json(struct buf *out, const ey_plan *p)
         add_member(out, "options", p->changes[i].options);
         buf_printf(out, ", \"total_bytes\": %llu, \"fits\": %s}", (unsigned long long)p->changes[i].total_bytes, p->changes[i].fits ? "true" : "false");
     }
+    buf_add_text(out, "]");
+}
+
+static void add_models_json(struct buf *out, const ey_plan *p, size_t n, const ey_models_plan *all)
+{
+    buf_printf(out, "{\"together\": %s, \"room_bytes\": %llu, \"taken_bytes\": %llu, \"models\": [", all->together ? "true" : "false",
+               (unsigned long long)all->room_bytes, (unsigned long long)all->taken_bytes);
+    for (size_t i = 0; i < n; i++) {
+        if (i) buf_add_text(out, ", ");
+        add_json(out, &p[i]);
+        buf_add_text(out, ", "), add_member(out, "directory", p[i].directory);
+        buf_printf(out, ", \"resident\": %s, \"shared_bytes\": %llu}", p[i].resident ? "true" : "false", (unsigned long long)p[i].shared_bytes);
+    }
     buf_add_text(out, "]}\n");
 }
 
-static bool make_plan(ey_plan *plan, const struct options *o, ey_err *e)
+/* ---- the command ---- */
+
+struct planning {
+    char model[EY_MAX_MODELS][EY_MAX_PATH];
+    ey_engine_options engine[EY_MAX_MODELS];
+    ey_plan plan[EY_MAX_MODELS];
+    ey_models_plan all;
+    size_t n;
+};
+
+static bool make_plans(struct planning *p, const struct options *o, ey_err *e)
 {
-    char model[EY_MAX_PATH];
-    ey_engine_options engine = ey_engine_defaults();
-    if (o->n_args > 1) return ey_fail(e, EY_BAD_REQUEST, "plan takes one model, not %zu", o->n_args);
+    if (o->n_args > EY_MAX_MODELS) return ey_fail(e, EY_BAD_REQUEST, "plan takes at most %d models, not %zu", EY_MAX_MODELS, o->n_args);
     if ((o->vram_used || o->sm_count) && !o->vram) return ey_fail(e, EY_BAD_REQUEST, "--vram-used and --sm-count are of the card that --vram tells of");
-    if (!model_choose(model, o->n_args ? o->args[0] : o->model, o->quiet, e) || !engine_options_set(&engine, o, e)) return false;
-    engine.model = model;
-    return ey_plan_make(&engine, plan, e);
+    for (p->n = 0; p->n < o->n_args || !p->n; p->n++) {
+        ey_engine_options *engine = &p->engine[p->n];
+        *engine = ey_engine_defaults();
+        if (!model_choose(p->model[p->n], o->n_args ? o->args[p->n] : o->model, o->quiet, e) || !engine_options_set(engine, o, e)) return false;
+        engine->model = p->model[p->n];
+    }
+    return ey_plan_models(p->engine, p->n, p->plan, &p->all, e);
+}
+
+static bool all_fit(const struct planning *p)
+{
+    bool fit = true;
+    for (size_t i = 0; i < p->n; i++) fit &= p->plan[i].fits;
+    return fit;
+}
+
+static void write_plans(struct buf *out, const struct planning *p, bool json)
+{
+    if (json && p->n > 1) add_models_json(out, p->plan, p->n, &p->all);
+    else if (json) add_json(out, p->plan), buf_add_text(out, "}\n");
+    for (size_t i = 0; i < p->n && !json; i++) {
+        if (i) buf_add_text(out, "\n");
+        add_table(out, &p->plan[i]);
+    }
+    if (p->n > 1 && !json) buf_add_text(out, "\n"), add_sharing(out, p->plan, p->n, &p->all);
 }
 
 int cmd_plan(const struct options *o)
 {
     ey_err e;
-    ey_plan plan;
+    struct planning *p = calloc(1, sizeof(*p));
     struct term out = term_stdout();
     struct buf text = buf_with_max(1 << 20);
-    if (!make_plan(&plan, o, &e)) return term_complain(&e);
-    if (o->json) add_json(&text, &plan);
-    else add_table(&text, &plan);
-    term_write(&out, text.data, text.size);
+    bool ok = p ? make_plans(p, o, &e) : ey_fail_memory(&e, "plans", sizeof(*p)), fit = ok && all_fit(p);
+    if (ok) write_plans(&text, p, o->json), term_write(&out, text.data, text.size);
     buf_free(&text);
-    return term_finish(&out, plan.fits ? 0 : 1);
+    free(p);
+    return ok ? term_finish(&out, fit ? 0 : 1) : term_complain(&e);
 }

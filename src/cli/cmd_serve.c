@@ -1,4 +1,4 @@
-/* eyelet serve [MODEL]: options, as vLLM's users write them, into those of the server. */
+/* eyelet serve [MODEL...]: options, as vLLM's users write them, into those of the server. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,9 +19,10 @@ enum { MAX_KEY_FILE_BYTES = 1 << 20 };
 struct serving {
     const struct options *options;
     struct server_options server;
-    char model[EY_MAX_PATH], name[EY_MAX_PATH];
+    const char *names[SERVER_MAX_NAMES]; /* --served-model-name */
+    size_t n_names;
     char *key_file;
-    struct arena memory; /* of texts out of JSON */
+    struct arena memory; /* of texts out of JSON, names and paths */
 };
 
 /* ---- numbers with units ---- */
@@ -154,7 +155,7 @@ static bool read_keys(struct serving *s, ey_err *e)
     return true;
 }
 
-/* ---- the model ---- */
+/* ---- the models ---- */
 
 /* What a model that was found in the Hugging Face cache is called there: models--A--B/snapshots/… is A/B. */
 static bool cache_name(char *out, const char *path)
@@ -171,29 +172,68 @@ static bool cache_name(char *out, const char *path)
     return used > 0;
 }
 
-/* As it was asked for; else as the cache has it, else the folder's name. */
-static void choose_name(struct serving *s, const char *asked)
+static void folder_name(char *out, const char *path)
 {
-    size_t n = strlen(s->model);
-    while (n > 1 && s->model[n - 1] == '/') n--;
-    const char *end = s->model + n, *start = end;
-    while (start > s->model && start[-1] != '/') start--;
-    if (asked) snprintf(s->name, sizeof(s->name), "%s", asked);
-    else if (!cache_name(s->name, s->model)) snprintf(s->name, sizeof(s->name), "%.*s", (int)(end - start), start);
-    if (!s->server.n_names) s->server.names[s->server.n_names++] = s->name;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    const char *end = path + n, *start = end;
+    while (start > path && start[-1] != '/') start--;
+    snprintf(out, EY_MAX_PATH, "%.*s", (int)(end - start), start);
 }
 
-static bool read_model(struct serving *s, ey_err *e)
+static const char *keep(struct serving *s, const char *text)
+{
+    const char *copy = arena_copy_text(&s->memory, text, strlen(text));
+    return copy ? copy : "";
+}
+
+/* Its id: as the cache has it, else the folder's name. It is called as it was asked for, else by its id; the other is understood too. */
+static bool add_model(struct serving *s, const char *asked, ey_err *e)
+{
+    char path[EY_MAX_PATH], id[EY_MAX_PATH];
+    struct server_model *m = &s->server.models[s->server.n_models++];
+    if (!model_choose(path, asked, s->options->quiet, e) || !model_make_present(path, s->options, e)) return false;
+    if (!cache_name(id, path)) folder_name(id, path);
+    m->path = keep(s, path);
+    m->names[m->n_names++] = asked ? asked : keep(s, id);
+    m->aliases[0] = keep(s, id);
+    return true;
+}
+
+/* Of one model all are its names; several have one each. */
+static bool use_names(struct serving *s, ey_err *e)
+{
+    struct server_options *v = &s->server;
+    if (!s->n_names) return true;
+    if (v->n_models > 1 && s->n_names != v->n_models)
+        return ey_fail(e, EY_BAD_REQUEST, "--served-model-name has %zu names for %zu models; several models have one each, in their order", s->n_names, v->n_models);
+    for (size_t i = 0; i < v->n_models; i++) v->models[i].aliases[1] = v->models[i].names[0], v->models[i].n_names = 0;
+    for (size_t i = 0; i < s->n_names; i++) {
+        struct server_model *m = &v->models[v->n_models > 1 ? i : 0];
+        m->names[m->n_names++] = s->names[i];
+    }
+    return true;
+}
+
+/* Names that are told have to be different; a folder's name that two have is the first one's. */
+static bool check_names(const struct server_options *v, ey_err *e)
+{
+    for (size_t i = 0; i < v->n_models; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(v->models[i].names[0], v->models[k].names[0]) == 0)
+                return ey_fail(e, EY_BAD_REQUEST, "two models are called %.200s; name them with --served-model-name", v->models[i].names[0]);
+    return true;
+}
+
+static bool read_models(struct serving *s, ey_err *e)
 {
     const struct options *o = s->options;
-    if (o->n_args > 1)
-        return ey_fail(e, EY_BAD_REQUEST, "serve takes one model, not %zu arguments (\"%s\", \"%s\" …); each --api-key has its own value", o->n_args,
-                       o->args[0], o->args[1]);
-    const char *asked = o->n_args ? o->args[0] : o->model;
-    if (!model_choose(s->model, asked, o->quiet, e) || !model_make_present(s->model, o, e)) return false;
-    s->server.engine.model = s->model;
-    choose_name(s, asked);
-    return true;
+    if (o->n_args > SERVER_MAX_MODELS)
+        return ey_fail(e, EY_BAD_REQUEST, "serve takes at most %d models, not %zu; each --api-key has its own value", SERVER_MAX_MODELS, o->n_args);
+    if (!o->n_args && !add_model(s, o->model, e)) return false;
+    for (size_t i = 0; i < o->n_args; i++)
+        if (!add_model(s, o->args[i], e)) return false;
+    return use_names(s, e) && check_names(&s->server, e);
 }
 
 static bool read_engine(struct serving *s, ey_err *e)
@@ -219,12 +259,13 @@ static bool read_server(struct serving *s, ey_err *e)
     v->host = o->host, v->port = (int)o->port, v->insecure = o->insecure;
     v->ssl_keyfile = o->ssl_keyfile, v->ssl_certfile = o->ssl_certfile;
     v->local_media_path = o->local_media_path;
+    v->max_loaded = (int)o->max_loaded;
     v->seed = o->seed, v->drain_seconds = (int)o->drain_seconds;
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
     v->strict = o->strict, v->log_requests = o->log_requests, v->quiet = o->quiet;
     if (v->local_media_path && !path_is_directory(v->local_media_path))
         return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder", v->local_media_path);
-    return read_list(s, v->names, &v->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names, e) &&
+    return read_list(s, s->names, &s->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names, e) &&
            read_list(s, v->origins, &v->n_origins, SERVER_MAX_DOMAINS, "allowed-origins", &o->origins, e) &&
            read_list(s, v->hosts, &v->n_hosts, SERVER_MAX_DOMAINS, "allowed-hosts", &o->hosts, e) &&
            read_list(s, v->media_domains, &v->n_media_domains, SERVER_MAX_DOMAINS, "allowed-media-domains", &o->media_domains, e) &&
@@ -235,7 +276,7 @@ int cmd_serve(const struct options *o)
 {
     ey_err e;
     struct serving s = {.options = o, .server = server_defaults()};
-    bool ok = read_server(&s, &e) && read_engine(&s, &e) && read_model(&s, &e);
+    bool ok = read_server(&s, &e) && read_engine(&s, &e) && read_models(&s, &e);
     if (ok && !o->quiet) vllm_flags_tell(o);
     ok = ok && server_run(&s.server, &e);
     arena_free(&s.memory);

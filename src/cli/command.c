@@ -48,16 +48,17 @@ static const struct command commands[] = {
      "prompts, and the exit status is 1 when a line failed.\n"
      "\n"
      "  eyelet chat photo.jpg\n"},
-    {"serve", SERVE, cmd_serve, "[MODEL]", "the OpenAI API, metrics and a web page on port 8000",
+    {"serve", SERVE, cmd_serve, "[MODEL...]", "the OpenAI API, metrics and a web page on port 8000",
      "The port is open at once; requests wait until the model is loaded. Ctrl-C or SIGTERM lets answers come to their end,\n"
      "a second one stops at once. Flags of vLLM that mean nothing here are named and passed over.\n"
+     "Of several models requests choose one by \"model\"; those that fit together stay loaded, others take turns.\n"
      "\n"
      "  eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8 --max-model-len 4096\n"
      "  curl http://localhost:8000/v1/models\n"},
-    {"plan", PLAN, cmd_plan, "[MODEL]", "what would be allocated where, and what would make it fit",
+    {"plan", PLAN, cmd_plan, "[MODEL...]", "what would be allocated where, and what would make it fit",
      "From the checkpoint's headers alone: no weight is read and nothing is allocated. With --vram the card need not be\n"
      "here. What the plan chooses by itself to fit is said, and what would make it fit when it does not; the exit status\n"
-     "is then 1.\n"
+     "is then 1. Of several models: which fit together, and which take turns.\n"
      "\n"
      "  eyelet plan Qwen/Qwen3-VL-2B-Instruct-FP8 --max-num-seqs 4\n"
      "  eyelet plan Qwen/Qwen3-VL-4B-Instruct-FP8 --vram 8151MiB --vram-used 1151MiB --sm-count 30\n"},

@@ -48,7 +48,7 @@ struct options {
     /* serve */
     const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit, *processor_kwargs;
     const char *idle_unload;
-    int64_t host_memory, port, max_num_queued, drain_seconds;
+    int64_t host_memory, max_loaded, port, max_num_queued, drain_seconds;
     struct text_list names, api_keys, origins, hosts, media_domains;
     bool language_only, insecure, strict, log_requests;
     const char *passed_over[64]; /* flags of vLLM that mean nothing here */

@@ -1,5 +1,6 @@
 /* The engine's plan: options and the device's facts into src/plan, and what it says for people. Also of a card that is not here. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -270,20 +271,84 @@ static void fill_changes(ey_plan *out, const ey_engine *engine, const struct pla
     }
 }
 
+_Static_assert((int)PLAN_MEMBERS == (int)EY_MAX_MODELS, "models of one plan");
 _Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS && (int)PLAN_CHANGES < (int)EY_PLAN_CHANGES && (int)PLAN_CHOICES <= (int)EY_PLAN_CHOICES,
                "ey_plan holds any plan");
 _Static_assert(sizeof(((struct plan_change *)0)->options) == sizeof(((ey_plan *)0)->changes[0].options), "options of a change");
 _Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
 
+static bool open_device(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    return o->vram ? open_told_card(engine, o, e) : engine_open_backend(engine, o, e);
+}
+
+/* Engines of which only the headers are open, on the first one's device. */
+struct planned {
+    ey_engine *engine[EY_MAX_MODELS];
+    struct plan_limits limits[EY_MAX_MODELS];
+    struct plan_member member[EY_MAX_MODELS];
+    size_t n;
+};
+
+static bool open_member(struct planned *all, const ey_engine_options *o, ey_err *e)
+{
+    const size_t i = all->n;
+    ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
+    all->n += engine != NULL;
+    if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e)) return false;
+    if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e))) return false;
+    engine->be = first->be, engine->facts = first->facts;
+    all->member[i] = (struct plan_member){.name = o->model, .model = &engine->model, .limits = &all->limits[i]};
+    return true;
+}
+
+static void close_members(struct planned *all)
+{
+    for (size_t i = all->n; i-- > 0;) {
+        if (i) all->engine[i]->be = NULL; /* the first one's */
+        ey_engine_close(&all->engine[i]);
+    }
+}
+
+static void fill_member(ey_plan *out, struct planned *all, size_t i)
+{
+    ey_engine *engine = all->engine[i];
+    engine->plan = all->member[i].plan;
+    engine->n_plan_items = plan_items(&engine->plan, engine->plan_item);
+    fill_plan(out, engine);
+    out->shared_bytes = plan_member_bytes(&all->member[i]), out->resident = all->member[i].stays;
+    if (!out->fits) fill_changes(out, engine, &all->limits[i]);
+}
+
+static bool plan_members(struct planned *all, ey_plan *plans, ey_models_plan *out, ey_err *e)
+{
+    const ey_engine *first = all->engine[0];
+    if (!plan_together(all->member, all->n, first->be, &first->facts, e)) return false;
+    *out = (ey_models_plan){.room_bytes = all->member[0].plan.budget.bytes, .together = true};
+    for (size_t i = 0; i < all->n; i++) {
+        fill_member(&plans[i], all, i);
+        out->together &= plans[i].resident;
+        if (plans[i].resident) out->taken_bytes += plans[i].shared_bytes;
+    }
+    out->room_bytes -= first->facts.context < out->room_bytes ? first->facts.context : out->room_bytes;
+    return true;
+}
+
+bool ey_plan_models(const ey_engine_options *options, size_t n, ey_plan *plans, ey_models_plan *out, ey_err *e)
+{
+    if (n < 1 || n > EY_MAX_MODELS) return ey_fail(e, EY_BAD_REQUEST, "%zu models; one plan is over 1 to %d", n, EY_MAX_MODELS);
+    struct planned *all = calloc(1, sizeof(*all));
+    bool ok = all || ey_fail_memory(e, "a plan", sizeof(*all));
+    memset(plans, 0, n * sizeof(*plans));
+    for (size_t i = 0; ok && i < n; i++) ok = open_member(all, &options[i], e);
+    ok = ok && plan_members(all, plans, out, e);
+    if (all) close_members(all);
+    free(all);
+    return ok;
+}
+
 bool ey_plan_make(const ey_engine_options *options, ey_plan *out, ey_err *e)
 {
-    struct plan_limits limits;
-    *out = (ey_plan){0};
-    ey_engine *engine = engine_new(e);
-    bool ok = engine && read_limits(&limits, options, e) && engine_open_headers(engine, options->model, e) &&
-              (options->vram ? open_told_card(engine, options, e) : engine_open_backend(engine, options, e)) && engine_plan(engine, options, e);
-    if (ok) fill_plan(out, engine);
-    if (ok && !out->fits) fill_changes(out, engine, &limits);
-    ey_engine_close(&engine);
-    return ok;
+    ey_models_plan room;
+    return ey_plan_models(options, 1, out, &room, e);
 }

@@ -2,7 +2,7 @@
  * known of the device. A pure function: it allocates nothing and touches no device; the engine then allocates exactly this.
  *
  * plan.c has the sizes of everything for given choices, weights.c those of weights, fit.c makes the choices (on a card: by its budget),
- * changes.c says what else would fit. */
+ * changes.c says what else would fit, together.c does it for several models. */
 #ifndef EY_PLAN_H
 #define EY_PLAN_H
 
@@ -116,6 +116,26 @@ enum { PLAN_CHANGES = 12 };
 /* For a plan that does not fit: options that would take less, with what would then be allocated; returns how many. */
 int plan_changes(struct plan_change out[PLAN_CHANGES], const struct plan *plan, const struct model *model, const struct backend *be,
                  const struct plan_limits *limits);
+
+/* ---- several models on one device (together.c) ---- */
+
+enum { PLAN_MEMBERS = 16 };
+
+struct plan_member {
+    const char *name; /* for errors */
+    const struct model *model;
+    const struct plan_limits *limits;
+    struct plan plan; /* out */
+    bool stays;       /* out: loaded at the start, beside the others that stay; false: it takes turns, with all of the device for it */
+};
+
+/* One plan over n <= PLAN_MEMBERS models. In their order those stay whose least needs fit together: every lever that was left to the plan pulled, and a
+ * context of 4,096 tokens unless it was given. They have that for certain, and of the rest a share in proportion to what more each would take alone.
+ * On the host a model needs room for its weights too. */
+bool plan_together(struct plan_member *member, size_t n, const struct backend *be, const struct device_facts *facts, ey_err *e);
+
+/* What a member takes of the device beside others, all but a card's context, which they have together. */
+uint64_t plan_member_bytes(const struct plan_member *member);
 
 /* ---- what the engine lays out ---- */
 

@@ -44,11 +44,11 @@ static void name_unknown_fields(const struct answering *a, struct exchange *x)
     exchange_add_header(x, "Warning", warning);
 }
 
-static bool check_model(struct answering *a)
+static bool choose_model(struct answering *a, size_t *model)
 {
-    char message[512];
-    if (server_has_model(a->server, a->request.model)) return true;
-    snprintf(message, sizeof(message), "The model `%.400s` does not exist.", a->request.model);
+    char message[768];
+    if (server_find_model(a->server, a->request.model, model)) return true;
+    server_name_models(a->server, a->request.model, message, sizeof(message));
     return api_fail_status(&a->error, 404, "model", message);
 }
 
@@ -58,17 +58,25 @@ static void choose_seed(struct answering *a)
     if (!a->request.seed_given) a->request.request.sampling.seed = seed >= 0 ? (uint64_t)seed : ey_random_seed();
 }
 
-static bool read_request(struct answering *a, struct exchange *x, enum api_kind kind)
+static bool borrow(struct answering *a, struct exchange *x)
 {
-    size_t n;
-    const char *body = exchange_body(x, &n);
+    size_t model;
+    ey_err e;
+    if (!choose_model(a, &model)) return false;
+    if (!server_borrow(a->server, model, x, &a->loan, &e)) return api_fail_status(&a->error, ey_code_http_status(e.code), "", e.text);
+    a->engine = a->loan.engine;
+    return true;
+}
+
+static bool read_request(struct answering *a, struct exchange *x)
+{
     struct media_policy media = policy_for(a->server, x);
     struct api_limits limits = limits_for(a, &media);
-    if (!api_parse(&a->request, kind, body, n, &limits, &a->error)) return false;
+    if (!api_read(&a->request, &limits, &a->error)) return false;
     exchange_drop_body(x);
     name_unknown_fields(a, x);
     choose_seed(a);
-    return check_model(a);
+    return true;
 }
 
 void answering_fail(struct answering *a, struct exchange *x)
@@ -79,16 +87,18 @@ void answering_fail(struct answering *a, struct exchange *x)
 struct answering *answering_open(struct server *server, struct exchange *x, enum api_kind kind)
 {
     struct answering *a = calloc(1, sizeof(*a));
-    ey_err e;
+    size_t n;
     if (!a) {
         exchange_fail(x, 503, NULL, NULL, "no memory for the request; send it again later");
         return NULL;
     }
-    a->server = server, a->engine = server_borrow(server, x, &e);
-    a->reply = reply_start(kind, server_model_name(server));
-    if (a->engine && read_request(a, x, kind)) return a;
-    if (a->engine) answering_fail(a, x);
-    else exchange_fail_with(x, &e, NULL);
+    const char *body = exchange_body(x, &n);
+    a->server = server;
+    if (api_open(&a->request, kind, body, n, &a->error) && borrow(a, x) && read_request(a, x)) {
+        a->reply = reply_start(kind, server_model_name(server, a->loan.model));
+        return a;
+    }
+    answering_fail(a, x);
     answering_close(a);
     return NULL;
 }
@@ -99,7 +109,7 @@ void answering_close(struct answering *a)
     api_request_free(&a->request);
     for (size_t i = 0; i < a->n_echo; i++) free(a->echo[i].bytes);
     free(a->echo);
-    if (a->engine) keeper_return(a->server->keeper);
+    server_return(a->server, &a->loan);
     free(a);
 }
 
@@ -246,7 +256,7 @@ static void answer(struct server *server, struct exchange *x, enum api_kind kind
 {
     struct answering *a = answering_open(server, x, kind);
     if (!a) return;
-    if (!keep_prompts(a) || !answers_prepare(&a->answers, server, a->engine, &a->request, exchange_started(x), &a->error) ||
+    if (!keep_prompts(a) || !answers_prepare(&a->answers, server, &a->loan, &a->request, exchange_started(x), &a->error) ||
         !answers_start(&a->answers, &a->error)) {
         answering_fail(a, x);
     } else if (a->request.stream) {

@@ -12,7 +12,8 @@ struct text {
 
 struct answering {
     struct server *server;
-    ey_engine *engine; /* borrowed while this lives */
+    struct loan loan;
+    ey_engine *engine; /* of the loan */
     struct api_request request;
     struct answers answers;
     struct reply reply;
@@ -22,7 +23,7 @@ struct answering {
     struct api_error error;
 };
 
-/* Borrows the engine and reads the request. NULL: the exchange is answered already. */
+/* Reads the request and borrows the engine of its model. NULL: the exchange is answered already. */
 struct answering *answering_open(struct server *server, struct exchange *x, enum api_kind kind);
 void answering_close(struct answering *a);
 /* Answers the exchange with a->error. */

@@ -73,11 +73,12 @@ static bool prepare(struct answers *a, size_t i, struct api_error *error)
     return check_length(a, a->prompt[i], error);
 }
 
-bool answers_prepare(struct answers *a, struct server *server, ey_engine *engine, struct api_request *request, double asked,
+bool answers_prepare(struct answers *a, struct server *server, const struct loan *loan, struct api_request *request, double asked,
                      struct api_error *error)
 {
     size_t n = request->n_prompts ? request->n_prompts : 1, answers = n * (size_t)request->n;
-    *a = (struct answers){.server = server, .engine = engine, .request = request, .n_prompts = n, .n_slots = answers, .asked = asked};
+    *a = (struct answers){.server = server, .engine = loan->engine, .model = loan->model, .patient = loan->waited, .request = request,
+                          .n_prompts = n, .n_slots = answers, .asked = asked};
     a->prompt = calloc(n, sizeof(ey_prompt *)); /* the type is not known here */
     a->slot = calloc(answers, sizeof(*a->slot));
     if (!a->prompt || !a->slot) return api_fail_memory(error);
@@ -96,18 +97,18 @@ static bool start(struct answers *a, struct answer_slot *slot, ey_err *e)
     ey_request request = a->request->request;
     request.sampling.seed += (size_t)slot->index % n; /* n times the same answer is not what is meant */
     if (!ey_start(a->engine, a->prompt[p], &request, &slot->ticket, e)) return false;
-    slot->started = true, slot->watch = metrics_watch_start(a->server->metrics, a->asked);
+    slot->started = true, slot->watch = metrics_watch_start(a->server->metrics, a->model, a->asked);
     a->n_started++;
     if ((size_t)slot->index % n == n - 1) ey_prompt_free(&a->prompt[p]);
     return true;
 }
 
-/* Starts as many as may run. A full queue is no error while others of ours run: they make room. */
+/* Starts as many as may run. A full queue is no error while others of ours run: they make room; nor for whom was let in before. */
 static bool start_more(struct answers *a, struct api_error *error)
 {
     ey_err e;
     while (a->n_started < a->n_slots && a->n_started - a->n_over < AT_ONCE)
-        if (!start(a, &a->slot[a->n_started], &e)) return (e.code == EY_BUSY && a->n_started) || answers_fail(error, a->engine, "", &e);
+        if (!start(a, &a->slot[a->n_started], &e)) return (e.code == EY_BUSY && (a->n_started || a->patient)) || answers_fail(error, a->engine, "", &e);
     return true;
 }
 

@@ -17,6 +17,8 @@ struct answer_slot {
 struct answers {
     struct server *server;
     ey_engine *engine;
+    size_t model;
+    bool patient;               /* it waited for the model to be loaded: a full queue does not turn it away now */
     const struct api_request *request;
     ey_prompt **prompt;         /* [n_prompts], each until its last answer was started */
     size_t n_prompts;
@@ -28,7 +30,7 @@ struct answers {
 
 /* The request's pictures decoded, its prompts made ids: errors of the request come here. The request's prompts are
  * dropped then. */
-bool answers_prepare(struct answers *a, struct server *server, ey_engine *engine, struct api_request *request, double asked,
+bool answers_prepare(struct answers *a, struct server *server, const struct loan *loan, struct api_request *request, double asked,
                      struct api_error *error);
 /* Starts the first of them; no more than that needs to go well. */
 bool answers_start(struct answers *a, struct api_error *error);

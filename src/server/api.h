@@ -56,7 +56,11 @@ struct api_limits {
     ey_grammar_cache *grammars; /* NULL: each is compiled */
 };
 
-/* Parses body[n] and gets its pictures. False: *error says why, with the field's path. Free it in both cases. */
+/* Parses body[n], and reads of it which model is asked. False: *error says why, with the field's path. Free it in both cases. */
+bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n, struct api_error *error);
+/* Reads the rest of what was opened, by that model's limits, and gets its pictures. */
+bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error);
+/* Both, where the model is known beforehand. */
 bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n, const struct api_limits *limits,
                struct api_error *error);
 /* Lets go of messages, prompts and pictures, which can be large: ey_prepare has made of them what it needs. */

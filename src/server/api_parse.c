@@ -469,7 +469,7 @@ static bool read_modalities(struct parsing *p, const char *path, json_object *va
 enum { CHAT = 1 << API_CHAT, TEXT = 1 << API_COMPLETION, TOKENIZE = 1 << API_TOKENIZE, DETOKENIZE = 1 << API_DETOKENIZE };
 enum { ASK = CHAT | TEXT, TALK = CHAT | TOKENIZE, ALL = ASK | TOKENIZE | DETOKENIZE };
 
-/* What is cheap comes before what is long; a field that needs another comes behind it. */
+/* The model is first: the limits of the others are its. What is cheap comes before what is long; a field that needs another comes behind it. */
 static const struct {
     const char *name;
     int kinds;
@@ -567,7 +567,7 @@ static bool is_known(const char *name, int kind)
 static bool read_fields(struct parsing *p)
 {
     int kind = 1 << p->reading.out->kind;
-    for (size_t i = 0; i < COUNT(fields); i++) {
+    for (size_t i = 1; i < COUNT(fields); i++) { /* the model is read already */
         json_object *value = fields[i].kinds & kind ? json_member(p->memory->json, fields[i].name) : NULL;
         if (value && !fields[i].read(p, fields[i].name, value)) return false;
     }
@@ -596,28 +596,44 @@ static bool check_complete(struct parsing *p)
     return talk || text || api_fail_value(p->reading.error, name, "%s is missing", name);
 }
 
-static bool start(struct parsing *p, enum api_kind kind)
+static struct parsing parsing_of(struct api_request *out, const struct api_limits *limits, struct api_error *error)
 {
-    struct api_request *out = p->reading.out;
-    *out = (struct api_request){.kind = kind, .request = p->reading.limits->defaults, .model = "", .n = 1};
+    struct parsing p = {.reading = {.out = out, .limits = limits, .error = error}, .memory = out->memory};
+    p.reading.lasting = &p.memory->lasting, p.reading.passing = &p.memory->passing;
+    return p;
+}
+
+bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n, struct api_error *error)
+{
+    *out = (struct api_request){.kind = kind, .model = "", .n = 1, .memory = calloc(1, sizeof(struct request_memory))};
     out->unknown = buf_with_max(EY_MAX_UNKNOWN_BYTES);
-    p->memory = out->memory = calloc(1, sizeof(*p->memory));
-    if (!p->memory) return api_fail_memory(p->reading.error);
-    p->reading.lasting = &p->memory->lasting, p->reading.passing = &p->memory->passing;
-    out->request.parse_special_tokens = kind != API_CHAT;
-    if (kind == API_COMPLETION) out->request.max_tokens = API_COMPLETION_TOKENS;
-    return true;
+    if (!out->memory) return api_fail_memory(error);
+    struct parsing p = parsing_of(out, NULL, error);
+    if (!parse_json(&p, body, n)) return false;
+    json_object *model = json_member(p.memory->json, fields[0].name);
+    return !model || fields[0].read(&p, fields[0].name, model);
+}
+
+static void set_defaults(struct api_request *out, const struct api_limits *limits)
+{
+    out->request = limits->defaults;
+    out->request.parse_special_tokens = out->kind != API_CHAT;
+    if (out->kind == API_COMPLETION) out->request.max_tokens = API_COMPLETION_TOKENS;
+}
+
+bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error)
+{
+    struct parsing p = parsing_of(out, limits, error);
+    set_defaults(out, limits);
+    if (!read_fields(&p) || !name_unknown_fields(&p) || !check_complete(&p) || !format_compile(&p.reading, &p.format)) return false;
+    if (out->request.n_messages) out->request.parse_special_tokens = false;
+    return pictures_get(&p.reading, &p.pictures, &p.budget);
 }
 
 bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n, const struct api_limits *limits,
                struct api_error *error)
 {
-    struct parsing p = {.reading = {.out = out, .limits = limits, .error = error}};
-    if (!start(&p, kind) || !parse_json(&p, body, n) || !read_fields(&p) || !name_unknown_fields(&p) || !check_complete(&p) ||
-        !format_compile(&p.reading, &p.format))
-        return false;
-    if (out->request.n_messages) out->request.parse_special_tokens = false;
-    return pictures_get(&p.reading, &p.pictures, &p.budget);
+    return api_open(out, kind, body, n, error) && api_read(out, limits, error);
 }
 
 void api_request_drop_prompts(struct api_request *request)

@@ -31,15 +31,14 @@ static const char *grouped(char out[32], long long n)
     return out;
 }
 
-void banner_model(const struct server *server, const struct keeper_report *report)
+static void tell_model(const char *name, const struct keeper_report *report)
 {
     const struct keeper_facts *f = &report->facts;
     char pool[32], context[32];
-    log_line("model %s (%s) on %s, %s, %d threads; loaded in %.2f s", server_model_name(server), f->architecture, f->device, f->device_detail,
+    log_line("model %s (%s) on %s, %s, %d threads; loaded in %.2f s", name, f->architecture, f->device, f->device_detail,
              f->threads, report->load_seconds);
     for (size_t i = 0; i < f->n_items; i++)
         log_line("  %-28s %10.1f MB  %s, %s", f->item[i].name, (double)f->item[i].bytes / 1e6, f->item[i].device, f->item[i].life);
-    log_line("  %-28s %10.1f MB  host, as requests need it", "requests in flight", (double)ey_budget_total(server->budget) / 1e6);
     log_line("  %-28s %10.1f MB of %s", "all of it", (double)f->total_bytes / 1e6, f->budget_rule);
     for (size_t i = 0; i < f->n_choices; i++) log_line("chosen: %s", f->choice[i]);
     log_line("Available KV cache memory: %.2f GiB", (double)f->kv_bytes / GIB);
@@ -47,21 +46,31 @@ void banner_model(const struct server *server, const struct keeper_report *repor
              grouped(context, f->max_model_len), f->max_model_len ? (double)f->kv_tokens / f->max_model_len : 0.0);
 }
 
+void banner_models(const struct server *server)
+{
+    for (size_t i = 0; i < keeper_models(server->keeper); i++) {
+        struct keeper_report report = keeper_state(server->keeper, i);
+        if (report.facts.loaded_once) tell_model(server_model_name(server, i), &report);
+        else log_line("model %s takes turns: it needs %.1f MB and is loaded when it is asked for", server_model_name(server, i), (double)report.facts.total_bytes / 1e6);
+    }
+    log_line("requests in flight have %.1f MB of the host, as they need it", (double)ey_budget_total(server->budget) / 1e6);
+}
+
 static double percent(uint64_t part, uint64_t whole)
 {
     return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-void throughput_tell(struct throughput *t, struct keeper *keeper)
+void throughput_tell(struct throughput *t, struct keeper *keeper, size_t model)
 {
     double now = seconds_now(), seconds = now - t->since;
     if (t->since > 0 && seconds < THROUGHPUT_SECONDS) return;
-    ey_stats s = keeper_stats(keeper), *b = &t->before;
+    ey_stats s = keeper_stats(keeper, model), *b = &t->before;
     uint64_t prompt = s.prompt_tokens - b->prompt_tokens, answer = s.generated_tokens - b->generated_tokens;
     if (t->since > 0 && (prompt || answer || s.running || s.waiting))
-        log_line("Engine 000: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, Waiting: %d reqs, "
+        log_line("Engine %03zu: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, Waiting: %d reqs, "
                  "GPU KV cache usage: %.1f%%, Prefix cache hit rate: %.1f%%, MM cache hit rate: %.1f%%",
-                 (double)prompt / seconds, (double)answer / seconds, s.running, s.waiting,
+                 model, (double)prompt / seconds, (double)answer / seconds, s.running, s.waiting,
                  percent((uint64_t)s.kv_blocks_used, (uint64_t)s.kv_blocks), percent(s.cached_tokens, s.prompt_tokens),
                  percent(s.images_cached, s.images));
     t->since = now, t->before = s;

@@ -7,14 +7,14 @@
 
 /* "http://127.0.0.1:8000" */
 void banner_url(char out[128], const struct server_options *options, const struct listener *listener);
-/* The model and its memory, when it has been loaded for the first time. */
-void banner_model(const struct server *server, const struct keeper_report *report);
+/* The models and their memory, when those that are to be loaded at the start have been. */
+void banner_models(const struct server *server);
 
 /* vLLM's line about the last ten seconds; nothing where nothing was done. */
 struct throughput {
     double since;
     ey_stats before;
 };
-void throughput_tell(struct throughput *t, struct keeper *keeper);
+void throughput_tell(struct throughput *t, struct keeper *keeper, size_t model);
 
 #endif

@@ -17,15 +17,24 @@ struct server {
     bool watched;       /* by a supervisor that wants to hear of progress */
 };
 
-/* The engine for this exchange, to be given back with keeper_return(server->keeper) (a stream does it in its close()).
- * Waits while the model is loading, for as long as the client waits; where it had to be loaded again, the reply gets a
- * header that says how long that took. NULL: *e says why; answer with exchange_fail_with. */
-ey_engine *server_borrow(struct server *server, struct exchange *x, ey_err *e);
+/* An engine that was borrowed. */
+struct loan {
+    ey_engine *engine; /* NULL: none is */
+    size_t model;
+    bool waited;       /* for it to be loaded */
+};
 
-/* Whether a request may call the model so; "" always (vLLM's way). */
-bool server_has_model(const struct server *server, const char *name);
-/* What replies call the model. */
-const char *server_model_name(const struct server *server);
+/* The engine of a model for this exchange, to be given back (a stream does it in its close()). Waits while the model is loading, for as long as the
+ * client waits; where it had to be loaded for this, the reply gets a header that says how long that took. */
+bool server_borrow(struct server *server, size_t model, struct exchange *x, struct loan *out, ey_err *e);
+void server_return(struct server *server, struct loan *loan);
+
+/* Which model a request means: by one of its names, its path, or the last part of that; "": the first. False: none. */
+bool server_find_model(const struct server *server, const char *name, size_t *model);
+/* "The model `x` does not exist. …", with those that are there. */
+void server_name_models(const struct server *server, const char *asked, char *out, size_t size);
+/* What replies call a model. */
+const char *server_model_name(const struct server *server, size_t model);
 
 /* Told to stop: nothing new is taken in (the door sees to it), what runs may finish. */
 bool server_draining(const struct server *server);

@@ -176,11 +176,6 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
     fail(x, status, type, param, message);
 }
 
-void exchange_fail_with(struct exchange *x, const ey_err *e, const char *param)
-{
-    fail(x, ey_code_http_status(e->code), NULL, param, e->text);
-}
-
 /* ---- streams ---- */
 
 /* Called by the library when the client has taken what came before. */

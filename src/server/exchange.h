@@ -33,8 +33,6 @@ void exchange_reply(struct exchange *x, int status, const char *content_type, st
 /* {"error": {"message", "type", "param", "code"}}; param NULL: null. `type` NULL: by the status. */
 void exchange_fail(struct exchange *x, int status, const char *type, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* The same of an engine's error. */
-void exchange_fail_with(struct exchange *x, const ey_err *e, const char *param);
 
 /* A body that is made as it is sent. pull() runs on the connection's thread each time the client can take more: it
  * waits for what comes (100 ms at a time, asking exchange_hung_up between) and returns how many bytes it wrote, at least

@@ -1,190 +1,17 @@
-/* The keeper: one thread opens and closes the engine; everybody else only counts up and down. */
-#include "server/keeper.h"
-
+/* The keeper: one thread opens and closes engines; everybody else only counts up and down. */
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "server/keeper_internal.h"
 #include "server/log.h"
 
-enum { DEFAULT_BATCHED_TOKENS = 512 };
+enum { DEFAULT_WAITING = 64 };
 #define WAIT_SECONDS 0.1
-/* How often the card's memory is looked at where somebody asked since, or it had spilled; and while requests run. */
-#define LOOK_SECONDS 60.0
-#define BUSY_LOOK_SECONDS 300.0
-
-struct keeper {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    pthread_t thread;
-    ey_engine_options options;
-    int idle_seconds;
-    ey_engine *engine; /* READY */
-    enum keeper_state state;
-    const char *stage;
-    int percent;
-    double load_seconds, used; /* used: when it was last given back */
-    int borrowed, peeking, loads, unloads, failures;
-    bool wanted; /* somebody waits for an engine that was unloaded */
-    ey_err error; /* of the last load that failed */
-    ey_memory memory; /* the engine's */
-    double looked;
-    ey_stats past;
-    struct keeper_facts facts;
-};
-
-/* ---- what it learns ---- */
-
-static void note_progress(void *user, const char *phase, uint64_t done, uint64_t total)
-{
-    struct keeper *k = user;
-    pthread_mutex_lock(&k->lock);
-    k->stage = phase, k->percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
-    pthread_mutex_unlock(&k->lock);
-}
-
-/* A step computes max_num_batched_tokens rows or a slice of a picture; a machine does at least this many multiply-adds a
- * second with a thread, ten times fewer than the slowest that was measured. */
-static double stuck_seconds(const ey_engine *engine, const ey_engine_options *options, const ey_engine_info *info)
-{
-    enum { LEAST = 60, SIDE = 1024 };
-    double rate = strcmp(info->device, "ref") == 0 ? 5e7 : 1e9;
-    int rows = options->max_num_batched_tokens ? options->max_num_batched_tokens : DEFAULT_BATCHED_TOKENS;
-    ey_work work = ey_work_of(engine, SIDE, SIDE, rows < info->max_model_len ? rows : info->max_model_len);
-    return LEAST + (work.prefill_flops + work.vision_flops) / (rate * info->threads);
-}
-
-static void copy_fact(char *out, size_t size, const char *text)
-{
-    snprintf(out, size, "%s", text ? text : "");
-}
-
-static void learn_facts(struct keeper *k, const ey_engine *engine)
-{
-    ey_engine_info info = ey_engine_describe(engine);
-    struct keeper_facts *f = &k->facts;
-    copy_fact(f->architecture, sizeof(f->architecture), info.architecture);
-    copy_fact(f->device, sizeof(f->device), info.device);
-    copy_fact(f->device_detail, sizeof(f->device_detail), info.device_detail);
-    f->threads = info.threads, f->max_model_len = info.max_model_len;
-    f->kv_tokens = info.kv_tokens, f->max_num_seqs = info.max_num_seqs, f->kv_bytes = info.kv_bytes;
-    f->stuck_seconds = stuck_seconds(engine, &k->options, &info);
-    f->loaded_once = true;
-}
-
-/* What clients ask for while the model is loading. */
-static void note_plan(void *user, const ey_plan *plan)
-{
-    struct keeper *k = user;
-    struct keeper_facts *f = &k->facts;
-    pthread_mutex_lock(&k->lock);
-    memcpy(f->item, plan->items, sizeof(f->item));
-    f->n_items = plan->n_items;
-    memcpy(f->choice, plan->choices, sizeof(f->choice));
-    f->n_choices = plan->n_choices;
-    copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule);
-    f->total_bytes = plan->total_bytes, f->budget_bytes = plan->budget_bytes, f->max_pixels = plan->max_pixels;
-    f->max_model_len = plan->max_model_len, f->kv_tokens = plan->kv_tokens, f->max_num_seqs = plan->max_num_seqs;
-    copy_fact(f->device, sizeof(f->device), plan->device);
-    f->planned = true;
-    pthread_mutex_unlock(&k->lock);
-}
-
-/* ---- the card's memory ---- */
-
-static void log_notice(void *user, const char *text)
-{
-    (void)user;
-    log_line("%s", text);
-}
-
-/* 0: now; INFINITY: not while all stays as it is. */
-static double seconds_to_look(const struct keeper *k)
-{
-    if (k->state != KEEPER_READY || !k->memory.known) return INFINITY;
-    if (!k->borrowed && k->used <= k->looked && !k->memory.spilled) return INFINITY;
-    double left = k->looked + (k->borrowed ? BUSY_LOOK_SECONDS : LOOK_SECONDS) - seconds_now();
-    return left > 0 ? left : 0;
-}
-
-/* Called and returns with the lock held. Only this thread closes the engine, so it stays. */
-static void look(struct keeper *k)
-{
-    ey_memory memory;
-    ey_err e;
-    char text[400];
-    bool had_spilled = k->memory.spilled;
-    pthread_mutex_unlock(&k->lock);
-    bool ok = ey_probe_memory(k->engine, &memory, &e);
-    if (!ok) log_line("the card's memory could not be looked at: %s", e.text);
-    if (ok && !had_spilled && ey_memory_warning(&memory, text, sizeof(text))) log_line("%s", text);
-    if (ok && had_spilled && !memory.spilled) log_line("all of the card's memory is as fast again as it should be");
-    pthread_mutex_lock(&k->lock);
-    if (ok) k->memory = memory;
-    k->looked = seconds_now();
-}
-
-/* ---- loading and unloading ---- */
-
-/* Called and returns with the lock held, which it lets go of while it loads. */
-static void load(struct keeper *k)
-{
-    ey_engine *engine = NULL;
-    ey_err e;
-    k->state = KEEPER_LOADING, k->stage = "loading", k->percent = 0, k->wanted = false;
-    pthread_mutex_unlock(&k->lock);
-    double start = seconds_now();
-    bool ok = ey_engine_open(&engine, &k->options, &e);
-    double seconds = seconds_now() - start;
-    pthread_mutex_lock(&k->lock);
-    if (ok) {
-        learn_facts(k, engine);
-        k->memory = ey_last_memory(engine), k->looked = seconds_now();
-        k->engine = engine, k->load_seconds = seconds, k->used = seconds_now();
-        k->loads++, k->percent = 100;
-        if (k->state == KEEPER_LOADING) k->state = KEEPER_READY;
-    } else {
-        k->error = e, k->failures++;
-        if (k->state == KEEPER_LOADING) k->state = k->loads ? KEEPER_UNLOADED : KEEPER_FAILED;
-    }
-    if (ok && k->loads > 1) log_line("the model was loaded again in %.2f s", seconds);
-    if (!ok && k->loads) log_line("the model could not be loaded again: %s", e.text);
-    pthread_cond_broadcast(&k->changed);
-}
-
-static void add_stats(ey_stats *sum, const ey_stats *s)
-{
-    sum->prompt_tokens += s->prompt_tokens, sum->cached_tokens += s->cached_tokens, sum->generated_tokens += s->generated_tokens;
-    sum->preemptions += s->preemptions, sum->steps += s->steps;
-    sum->images += s->images, sum->images_cached += s->images_cached, sum->tower_runs += s->tower_runs;
-    sum->finished_stop += s->finished_stop, sum->finished_length += s->finished_length;
-    sum->finished_cancelled += s->finished_cancelled, sum->failed += s->failed;
-    sum->vision_seconds += s->vision_seconds, sum->step_seconds += s->step_seconds;
-}
-
-static bool is_idle(const struct keeper *k)
-{
-    return k->state == KEEPER_READY && !k->borrowed && !k->peeking && k->idle_seconds && seconds_now() - k->used >= k->idle_seconds;
-}
-
-static void unload(struct keeper *k)
-{
-    ey_engine *engine = k->engine;
-    ey_stats stats = ey_engine_stats(engine);
-    add_stats(&k->past, &stats);
-    k->engine = NULL, k->state = KEEPER_UNLOADED, k->unloads++, k->memory = (ey_memory){0};
-    pthread_mutex_unlock(&k->lock);
-    ey_engine_close(&engine);
-    log_line("the model was unloaded: nobody asked for %d s; the next request loads it again", k->idle_seconds);
-    pthread_mutex_lock(&k->lock);
-}
-
-/* ---- the thread ---- */
 
 static void wait_at_most(struct keeper *k, double seconds)
 {
@@ -193,41 +20,227 @@ static void wait_at_most(struct keeper *k, double seconds)
     pthread_cond_timedwait(&k->changed, &k->lock, &t);
 }
 
-static void wait_for_work(struct keeper *k)
+/* ---- what engines tell while they are opened ---- */
+
+static void note_progress(void *user, const char *phase, uint64_t done, uint64_t total)
 {
-    bool may_idle = k->state == KEEPER_READY && k->idle_seconds && !k->borrowed && !k->peeking;
-    double seconds = fmin(seconds_to_look(k), may_idle ? k->used + k->idle_seconds - seconds_now() : INFINITY);
-    if (isfinite(seconds)) wait_at_most(k, seconds);
+    struct kept *m = user;
+    pthread_mutex_lock(&m->keeper->lock);
+    m->stage = phase, m->percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
+    pthread_mutex_unlock(&m->keeper->lock);
+}
+
+/* What clients ask for while the model is loading. */
+static void note_plan(void *user, const ey_plan *plan)
+{
+    struct kept *m = user;
+    pthread_mutex_lock(&m->keeper->lock);
+    kept_note_plan(m, plan);
+    pthread_mutex_unlock(&m->keeper->lock);
+}
+
+static void log_notice(void *user, const char *text)
+{
+    (void)user;
+    log_line("%s", text);
+}
+
+/* ---- one plan over several ---- */
+
+/* The lock is held. */
+static void use_plan(struct kept *m, const ey_plan *plan)
+{
+    kept_note_plan(m, plan);
+    m->bytes = plan->shared_bytes, m->facts.takes_turns = !plan->resident;
+    if (strcmp(plan->device, "cuda") == 0) m->options.gpu_memory = plan->total_bytes, m->options.gpu_memory_utilization = 0;
+    if (!plan->resident) m->state = KEEPER_UNLOADED;
+}
+
+static bool check_fit(const struct keeper *k, const ey_plan *plan, ey_err *e)
+{
+    for (size_t i = 0; i < k->n; i++)
+        if (!plan[i].fits)
+            return ey_fail(e, EY_NO_MEMORY, "%s does not fit, not even alone: it needs %llu MiB (may use %s); eyelet plan says what changes that",
+                           k->model[i].label, (unsigned long long)(plan[i].total_bytes >> 20), plan[i].budget_rule);
+    return true;
+}
+
+/* Called and returns with the lock held, which it lets go of while it reads files. */
+static bool plan_all(struct keeper *k, ey_err *e)
+{
+    ey_engine_options options[SERVER_MAX_MODELS];
+    ey_models_plan room;
+    ey_plan *plan = calloc(k->n, sizeof(*plan));
+    for (size_t i = 0; i < k->n; i++) {
+        options[i] = k->model[i].options;
+        options[i].progress = NULL, options[i].planned = NULL;
+    }
+    pthread_mutex_unlock(&k->lock);
+    bool ok = plan ? ey_plan_models(options, k->n, plan, &room, e) && check_fit(k, plan, e) : ey_fail_memory(e, "a plan", k->n * sizeof(*plan));
+    pthread_mutex_lock(&k->lock);
+    if (ok) k->room = room.room_bytes;
+    for (size_t i = 0; ok && i < k->n; i++) use_plan(&k->model[i], &plan[i]);
+    free(plan);
+    return ok;
+}
+
+static void fail_all(struct keeper *k, const ey_err *e)
+{
+    for (size_t i = 0; i < k->n; i++) k->model[i].state = KEEPER_FAILED, k->model[i].error = *e;
+    pthread_cond_broadcast(&k->changed);
+}
+
+/* ---- loading and unloading ---- */
+
+/* Whoever waited until now is let in; where it failed, they are told why. */
+static void let_in(struct kept *m)
+{
+    m->admitted = m->n_came, m->owed = m->waiting;
+    m->wanted = 0, m->used = m->since = seconds_now();
+}
+
+static void note_loaded(struct kept *m, ey_engine *engine, double seconds)
+{
+    kept_note_engine(m, engine);
+    m->memory = ey_last_memory(engine), m->looked = seconds_now();
+    m->engine = engine, m->load_seconds = seconds, m->state = KEEPER_READY;
+    m->loads++, m->percent = 100;
+    let_in(m);
+}
+
+/* At the start a model that cannot be loaded ends the server; later the same may go well another time. */
+static void note_failed(struct kept *m, bool at_start, const ey_err *e)
+{
+    m->error = *e, m->failures++, m->wanted = 0;
+    m->state = at_start ? KEEPER_FAILED : KEEPER_UNLOADED;
+}
+
+/* Called and returns with the lock held, which it lets go of while it loads. */
+static void load(struct kept *m, bool at_start)
+{
+    struct keeper *k = m->keeper;
+    ey_engine *engine = NULL;
+    ey_err e;
+    m->state = KEEPER_LOADING, m->stage = "loading", m->percent = 0;
+    pthread_mutex_unlock(&k->lock);
+    double start = seconds_now();
+    bool ok = ey_engine_open(&engine, &m->options, &e);
+    double seconds = seconds_now() - start;
+    pthread_mutex_lock(&k->lock);
+    if (ok) note_loaded(m, engine, seconds);
+    else note_failed(m, at_start, &e);
+    if (ok && !at_start) log_line("%s was loaded%s in %.2f s", m->label, m->loads > 1 ? " again" : "", seconds);
+    if (!ok && !at_start) log_line("%s could not be loaded%s: %s", m->label, m->loads ? " again" : "", e.text);
+    pthread_cond_broadcast(&k->changed);
+}
+
+/* Called and returns with the lock held. */
+static void unload(struct kept *m, const struct kept *wanted)
+{
+    struct keeper *k = m->keeper;
+    ey_engine *engine = m->engine;
+    ey_stats stats = ey_engine_stats(engine);
+    stats_add(&m->past, &stats);
+    m->state = KEEPER_UNLOADED, m->unloads++, m->memory = (ey_memory){0};
+    if (m->waiting) m->wanted = seconds_now(); /* at its door while it was shut */
+    pthread_mutex_unlock(&k->lock);
+    ey_engine_close(&engine);
+    if (wanted) log_line("%s was unloaded: %s is asked for and needs its room", m->label, wanted->label);
+    else log_line("%s was unloaded: nobody asked for %d s; the next request loads it again", m->label, k->idle_seconds);
+    pthread_mutex_lock(&k->lock);
+    m->engine = NULL; /* now it takes no room */
+}
+
+/* ---- the thread ---- */
+
+static double seconds_to_unload(const struct kept *m)
+{
+    return kept_is_idle(m) && m->keeper->idle_seconds ? m->used + m->keeper->idle_seconds - seconds_now() : INFINITY;
+}
+
+/* Makes room for the model that is waited for, or loads it. False: nothing can be done before *until. */
+static bool serve_wanted(struct keeper *k, double *until)
+{
+    struct kept *wanted = keeper_next(k), *victim;
+    *until = INFINITY;
+    keeper_open_doors(k);
+    if (!wanted) return false;
+    if (keeper_has_room(k, wanted)) return load(wanted, false), true;
+    victim = keeper_victim(k, wanted, until);
+    if (victim) unload(victim, wanted);
+    return victim != NULL;
+}
+
+static bool tidy(struct keeper *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        struct kept *m = &k->model[i];
+        if (seconds_to_unload(m) <= 0) return unload(m, NULL), true;
+        if (kept_seconds_to_look(m) <= 0) return kept_look(m), true;
+    }
+    return false;
+}
+
+static void wait_for_work(struct keeper *k, double until)
+{
+    double seconds = until - seconds_now();
+    for (size_t i = 0; i < k->n; i++) seconds = fmin(seconds, fmin(kept_seconds_to_look(&k->model[i]), seconds_to_unload(&k->model[i])));
+    if (isfinite(seconds)) wait_at_most(k, seconds > 0 ? seconds : 0);
     else pthread_cond_wait(&k->changed, &k->lock);
+}
+
+static void start(struct keeper *k)
+{
+    ey_err e;
+    if (k->n > 1 && !plan_all(k, &e)) fail_all(k, &e);
+    for (size_t i = 0; i < k->n && !k->closing; i++)
+        if (k->model[i].state == KEEPER_LOADING && keeper_has_room(k, &k->model[i])) load(&k->model[i], true);
+        else if (k->model[i].state == KEEPER_LOADING) k->model[i].state = KEEPER_UNLOADED, k->model[i].facts.takes_turns = true; /* max_loaded */
+}
+
+static bool is_lent(const struct keeper *k)
+{
+    for (size_t i = 0; i < k->n; i++)
+        if (k->model[i].borrowed || k->model[i].peeking) return true;
+    return false;
 }
 
 static void *keep(void *user)
 {
     struct keeper *k = user;
+    double until;
     pthread_mutex_lock(&k->lock);
-    if (k->state == KEEPER_LOADING) load(k);
-    while (k->state != KEEPER_CLOSING) {
-        if (k->state == KEEPER_UNLOADED && k->wanted) load(k);
-        else if (is_idle(k)) unload(k);
-        else if (seconds_to_look(k) <= 0) look(k);
-        else wait_for_work(k);
-    }
-    while (k->borrowed || k->peeking) pthread_cond_wait(&k->changed, &k->lock);
+    start(k);
+    while (!k->closing)
+        if (!serve_wanted(k, &until) && !tidy(k)) wait_for_work(k, until);
+    while (is_lent(k)) pthread_cond_wait(&k->changed, &k->lock);
     pthread_mutex_unlock(&k->lock);
-    ey_engine_close(&k->engine);
+    for (size_t i = k->n; i-- > 0;) ey_engine_close(&k->model[i].engine);
     return NULL;
+}
+
+static void open_model(struct keeper *k, const struct server_options *o, size_t i, ey_budget *budget)
+{
+    struct kept *m = &k->model[i];
+    const struct server_model *model = &o->models[i];
+    m->keeper = k, m->options = o->engine, m->stage = "loading";
+    m->options.model = model->path, m->options.budget = budget;
+    m->options.progress = note_progress, m->options.progress_user = m;
+    m->options.planned = note_plan, m->options.planned_user = m;
+    m->options.notice = log_notice;
+    if (o->n_models > 1) snprintf(m->label, sizeof(m->label), "model %.80s", model->n_names ? model->names[0] : model->path);
+    else snprintf(m->label, sizeof(m->label), "the model");
 }
 
 bool keeper_open(struct keeper **out, const struct server_options *options, ey_budget *budget, ey_err *e)
 {
     struct keeper *k = *out = calloc(1, sizeof(*k));
     pthread_condattr_t monotonic;
-    if (!k) return ey_fail_memory(e, "the engine's keeper", sizeof(*k));
-    k->options = options->engine;
-    k->options.budget = budget, k->options.progress = note_progress, k->options.progress_user = k;
-    k->options.planned = note_plan, k->options.planned_user = k;
-    k->options.notice = log_notice;
-    k->idle_seconds = options->idle_unload_seconds, k->stage = "loading";
+    if (!k) return ey_fail_memory(e, "the engines' keeper", sizeof(*k));
+    k->n = options->n_models;
+    for (size_t i = 0; i < k->n; i++) open_model(k, options, i, budget);
+    k->idle_seconds = options->idle_unload_seconds, k->max_loaded = options->max_loaded, k->turn_seconds = options->turn_seconds;
+    k->max_waiting = options->engine.max_num_queued ? options->engine.max_num_queued : DEFAULT_WAITING;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&k->changed, &monotonic);
@@ -244,7 +257,7 @@ bool keeper_open(struct keeper **out, const struct server_options *options, ey_b
 void keeper_shut(struct keeper *k)
 {
     pthread_mutex_lock(&k->lock);
-    k->state = KEEPER_CLOSING;
+    k->closing = true;
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
 }
@@ -261,80 +274,128 @@ void keeper_close(struct keeper **out)
     *out = NULL;
 }
 
-struct keeper_report keeper_state(struct keeper *k)
+size_t keeper_models(const struct keeper *k)
+{
+    return k->n;
+}
+
+struct keeper_report keeper_state(struct keeper *k, size_t model)
 {
     pthread_mutex_lock(&k->lock);
-    struct keeper_report report = {.state = k->state, .stage = k->stage, .percent = k->percent, .load_seconds = k->load_seconds,
-                                   .loads = k->loads, .unloads = k->unloads, .error = k->error, .memory = k->memory, .facts = k->facts};
+    const struct kept *m = &k->model[model];
+    struct keeper_report report = {.state = k->closing ? KEEPER_CLOSING : m->state, .stage = m->stage, .percent = m->percent,
+                                   .load_seconds = m->load_seconds, .loads = m->loads, .unloads = m->unloads, .waiting = m->waiting,
+                                   .error = m->error, .memory = m->memory, .facts = m->facts};
     pthread_mutex_unlock(&k->lock);
     return report;
 }
 
 /* ---- lending ---- */
 
-/* Waits until there is an engine; the lock is held. */
-static bool wait_for_engine(struct keeper *k, bool (*gone)(void *user), void *user, ey_err *e)
+/* Where it is neither loaded nor about to be, somebody has to load it. */
+static void want(struct kept *m)
 {
-    int failures = k->failures;
-    while (k->state == KEEPER_LOADING || (k->state == KEEPER_UNLOADED && k->failures == failures)) {
-        if (k->state == KEEPER_UNLOADED && !k->wanted) {
-            k->wanted = true;
-            pthread_cond_broadcast(&k->changed);
-        }
-        wait_at_most(k, WAIT_SECONDS);
-        pthread_mutex_unlock(&k->lock);
-        bool stop = gone && gone(user);
-        pthread_mutex_lock(&k->lock);
-        if (stop) return ey_fail(e, EY_CANCELLED, "the client left while the model was loading");
-    }
-    if (k->state == KEEPER_READY) return true;
-    if (k->state == KEEPER_CLOSING) return ey_fail(e, EY_BUSY, "the server is shutting down");
-    *e = k->error;
-    if (ey_code_http_status(e->code) < 500) e->code = EY_BUSY; /* it is not the client's fault */
-    return ey_fail_within(e, "the model could not be loaded");
+    if (m->state != KEEPER_UNLOADED || m->wanted > 0) return;
+    m->wanted = seconds_now();
+    pthread_cond_broadcast(&m->keeper->changed);
 }
 
-ey_engine *keeper_borrow(struct keeper *k, bool (*gone)(void *user), void *user, ey_err *e)
+static bool is_over(const struct kept *m, int failures)
 {
+    return m->keeper->closing || m->state == KEEPER_FAILED || m->failures != failures;
+}
+
+static bool may_enter(const struct kept *m, uint64_t number)
+{
+    return m->state == KEEPER_READY && (number <= m->admitted || !m->shut);
+}
+
+/* Waits until the engine may be had; the lock is held. */
+static bool wait_in_line(struct kept *m, bool (*gone)(void *user), void *user, ey_err *e)
+{
+    struct keeper *k = m->keeper;
+    const uint64_t number = ++m->n_came;
+    const int failures = m->failures;
+    bool stop = false;
+    m->waiting++;
+    while (!stop && !is_over(m, failures) && !may_enter(m, number)) {
+        want(m);
+        wait_at_most(k, WAIT_SECONDS);
+        pthread_mutex_unlock(&k->lock);
+        stop = gone && gone(user);
+        pthread_mutex_lock(&k->lock);
+    }
+    m->waiting--;
+    if (number <= m->admitted) m->owed--;
+    if (!m->waiting && m->state == KEEPER_UNLOADED) m->wanted = 0; /* nobody wants it any more */
+    pthread_cond_broadcast(&k->changed);
+    return !stop || ey_fail(e, EY_CANCELLED, "the client left while the model was loading");
+}
+
+static bool fail_to_lend(const struct kept *m, ey_err *e)
+{
+    if (m->keeper->closing) return ey_fail(e, EY_BUSY, "the server is shutting down");
+    *e = m->error;
+    if (ey_code_http_status(e->code) < 500) e->code = EY_BUSY; /* it is not the client's fault */
+    return ey_fail_within(e, "%s could not be loaded", m->label);
+}
+
+/* The lock is held. */
+static bool get_in(struct kept *m, bool (*gone)(void *user), void *user, bool *waited, ey_err *e)
+{
+    *waited = false;
+    if (m->keeper->closing) return fail_to_lend(m, e);
+    if (m->state == KEEPER_READY && !m->shut) return true;
+    if (m->waiting >= m->keeper->max_waiting)
+        return ey_fail(e, EY_BUSY, "%d requests wait already for %s to be loaded; ask again later", m->waiting, m->label);
+    *waited = true;
+    if (!wait_in_line(m, gone, user, e)) return false;
+    return (m->state == KEEPER_READY && !m->keeper->closing) || fail_to_lend(m, e);
+}
+
+ey_engine *keeper_borrow(struct keeper *k, size_t model, bool (*gone)(void *user), void *user, bool *waited, ey_err *e)
+{
+    struct kept *m = &k->model[model];
     pthread_mutex_lock(&k->lock);
-    ey_engine *engine = wait_for_engine(k, gone, user, e) ? k->engine : NULL;
-    if (engine) k->borrowed++;
+    ey_engine *engine = get_in(m, gone, user, waited, e) ? m->engine : NULL;
+    if (engine) m->borrowed++;
     pthread_mutex_unlock(&k->lock);
     return engine;
 }
 
-void keeper_return(struct keeper *k)
+void keeper_return(struct keeper *k, size_t model)
 {
     pthread_mutex_lock(&k->lock);
-    k->borrowed--, k->used = seconds_now();
+    k->model[model].borrowed--, k->model[model].used = seconds_now();
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
 }
 
 /* A look neither waits nor counts as use; the engine stays while one is taken. */
-static ey_engine *peek(struct keeper *k)
+static ey_engine *peek(struct kept *m)
 {
-    pthread_mutex_lock(&k->lock);
-    ey_engine *engine = k->state == KEEPER_READY ? k->engine : NULL;
-    if (engine) k->peeking++;
-    pthread_mutex_unlock(&k->lock);
+    pthread_mutex_lock(&m->keeper->lock);
+    ey_engine *engine = m->state == KEEPER_READY && !m->keeper->closing ? m->engine : NULL;
+    if (engine) m->peeking++;
+    pthread_mutex_unlock(&m->keeper->lock);
     return engine;
 }
 
-ey_stats keeper_stats(struct keeper *k)
+ey_stats keeper_stats(struct keeper *k, size_t model)
 {
-    ey_engine *engine = peek(k);
+    struct kept *m = &k->model[model];
+    ey_engine *engine = peek(m);
     ey_stats stats = engine ? ey_engine_stats(engine) : (ey_stats){0};
     pthread_mutex_lock(&k->lock);
-    add_stats(&stats, &k->past);
-    k->peeking -= engine != NULL;
+    stats_add(&stats, &m->past);
+    m->peeking -= engine != NULL;
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
     return stats;
 }
 
-bool keeper_is_stuck(struct keeper *k)
+bool keeper_is_stuck(struct keeper *k, size_t model)
 {
-    struct keeper_report report = keeper_state(k);
-    return report.facts.loaded_once && keeper_stats(k).beat_age > report.facts.stuck_seconds;
+    struct keeper_report report = keeper_state(k, model);
+    return report.facts.loaded_once && keeper_stats(k, model).beat_age > report.facts.stuck_seconds;
 }

@@ -1,4 +1,5 @@
-/* The engine's keeper: loads it behind the server's back, lends it to requests, puts it away when nobody wants it. */
+/* The engines' keeper: loads models behind the server's back, lends their engines to requests, puts away what nobody wants or what has to
+ * give way. Models are numbered as in server_options. */
 #ifndef EY_SERVER_KEEPER_H
 #define EY_SERVER_KEEPER_H
 
@@ -8,7 +9,7 @@ struct keeper;
 
 enum keeper_state { KEEPER_LOADING, KEEPER_READY, KEEPER_UNLOADED, KEEPER_FAILED, KEEPER_CLOSING };
 
-/* What is known of the model. */
+/* What is known of a model. */
 struct keeper_facts {
     bool planned; /* from the checkpoint's headers, before it is loaded: */
     ey_plan_item item[EY_PLAN_ITEMS];
@@ -17,6 +18,7 @@ struct keeper_facts {
     char budget_rule[160];
     char choice[EY_PLAN_CHOICES][160]; /* what the plan did to fit */
     size_t n_choices;
+    bool takes_turns; /* of several models: it does not fit beside those that are loaded at the start */
     bool loaded_once; /* and since then, also while it is unloaded: */
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;
@@ -30,27 +32,31 @@ struct keeper_report {
     int percent;
     double load_seconds; /* of the last load */
     int loads, unloads;  /* so far */
+    int waiting;         /* requests that wait for it to be loaded */
     ey_err error;        /* FAILED */
     ey_memory memory;    /* of the card, as it was seen last; nothing known: no card, or not loaded */
     struct keeper_facts facts;
 };
 
-/* Starts loading on a thread of its own. `budget` is what the engine takes pictures in flight out of. */
+/* Starts loading on a thread of its own: of several models first one plan over all is made, then those are loaded that fit together; the others when
+ * they are asked for. `budget` is what the engines take pictures in flight out of. */
 bool keeper_open(struct keeper **keeper, const struct server_options *options, ey_budget *budget, ey_err *e);
-/* Nobody gets the engine any more; those who wait for it are told so. */
+/* Nobody gets an engine any more; those who wait for one are told so. */
 void keeper_shut(struct keeper *keeper);
-/* Waits until all have given it back. */
+/* Waits until all have been given back. */
 void keeper_close(struct keeper **keeper);
-struct keeper_report keeper_state(struct keeper *keeper);
+size_t keeper_models(const struct keeper *keeper);
+struct keeper_report keeper_state(struct keeper *keeper, size_t model);
 
-/* The engine, for as long as it is not given back; waits while it is loading (asking `gone` every 100 ms, which stops the
- * wait when true), wakes it up when it was unloaded. NULL: *e says why. */
-ey_engine *keeper_borrow(struct keeper *keeper, bool (*gone)(void *user), void *user, ey_err *e);
-void keeper_return(struct keeper *keeper);
+/* The engine of a model, for as long as it is not given back; waits while it is not loaded (asking `gone` every 100 ms, which stops the wait when
+ * true). Where there is no room, models that are idle give way, the least recently used first; one that is asked for all the time takes nothing new in
+ * after turn_seconds until the other has been loaded. At most max_num_queued wait: *e of the next is EY_BUSY. *waited: this one did. NULL: *e says why. */
+ey_engine *keeper_borrow(struct keeper *keeper, size_t model, bool (*gone)(void *user), void *user, bool *waited, ey_err *e);
+void keeper_return(struct keeper *keeper, size_t model);
 
-/* The engine's counters, those of engines that were unloaded added. Neither waits nor counts as use. */
-ey_stats keeper_stats(struct keeper *keeper);
+/* A model's counters, those of its engines that were unloaded added. Neither waits nor counts as use. */
+ey_stats keeper_stats(struct keeper *keeper, size_t model);
 /* The engine is loaded and works, and yet made no step for so long that it will not make another. */
-bool keeper_is_stuck(struct keeper *keeper);
+bool keeper_is_stuck(struct keeper *keeper, size_t model);
 
 #endif

@@ -52,14 +52,16 @@ struct histogram {
 
 struct metrics {
     pthread_mutex_t lock;
-    struct histogram histogram[N_HISTOGRAMS];
+    size_t n_models;
+    struct histogram histogram[SERVER_MAX_MODELS][N_HISTOGRAMS];
     uint64_t replies[MAX_STATUS];
 };
 
-bool metrics_open(struct metrics **out, ey_err *e)
+bool metrics_open(struct metrics **out, size_t n_models, ey_err *e)
 {
     struct metrics *m = *out = calloc(1, sizeof(*m));
     if (!m) return ey_fail_memory(e, "metrics", sizeof(*m));
+    m->n_models = n_models;
     pthread_mutex_init(&m->lock, NULL);
     return true;
 }
@@ -75,17 +77,17 @@ void metrics_close(struct metrics **out)
 /* ---- observing ---- */
 
 /* The lock is held. */
-static void observe(struct metrics *m, enum histogram_name name, double value, uint64_t times)
+static void observe(const struct metrics_watch *w, enum histogram_name name, double value, uint64_t times)
 {
-    struct histogram *h = &m->histogram[name];
+    struct histogram *h = &w->metrics->histogram[w->model][name];
     size_t i = 0;
     while (shapes[name].bound[i] > 0 && value > shapes[name].bound[i]) i++;
     h->bucket[i] += times, h->count += times, h->sum += value * (double)times;
 }
 
-struct metrics_watch metrics_watch_start(struct metrics *metrics, double started)
+struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, double started)
 {
-    return (struct metrics_watch){.metrics = metrics, .started = started};
+    return (struct metrics_watch){.metrics = metrics, .model = model, .started = started};
 }
 
 void metrics_watch_tokens(struct metrics_watch *w, int n_tokens)
@@ -94,9 +96,9 @@ void metrics_watch_tokens(struct metrics_watch *w, int n_tokens)
     int more = n_tokens - w->tokens;
     if (more <= 0) return;
     pthread_mutex_lock(&w->metrics->lock);
-    if (!w->tokens) observe(w->metrics, FIRST_TOKEN, now - w->started, 1), more--;
-    else observe(w->metrics, BETWEEN_TOKENS, (now - w->last) / more, (uint64_t)more), more = 0;
-    if (more) observe(w->metrics, BETWEEN_TOKENS, 0, (uint64_t)more); /* came with the first */
+    if (!w->tokens) observe(w, FIRST_TOKEN, now - w->started, 1), more--;
+    else observe(w, BETWEEN_TOKENS, (now - w->last) / more, (uint64_t)more), more = 0;
+    if (more) observe(w, BETWEEN_TOKENS, 0, (uint64_t)more); /* came with the first */
     pthread_mutex_unlock(&w->metrics->lock);
     w->tokens = n_tokens, w->last = now;
 }
@@ -106,14 +108,14 @@ void metrics_watch_end(struct metrics_watch *w, const ey_answer *a, bool hung_up
     if (!a || hung_up) return;
     double now = seconds_now();
     pthread_mutex_lock(&w->metrics->lock);
-    observe(w->metrics, WHOLE, now - w->started, 1);
-    observe(w->metrics, QUEUE, a->queue_seconds, 1);
-    observe(w->metrics, PREFILL, a->prefill_seconds, 1);
-    observe(w->metrics, DECODE, a->decode_seconds, 1);
-    observe(w->metrics, PROMPT, a->prompt_tokens, 1);
-    observe(w->metrics, ANSWER, a->completion_tokens, 1);
-    if (a->completion_tokens > 1) observe(w->metrics, PER_TOKEN, a->decode_seconds / (a->completion_tokens - 1), 1);
-    if (a->vision_seconds > 0) observe(w->metrics, VISION, a->vision_seconds, 1);
+    observe(w, WHOLE, now - w->started, 1);
+    observe(w, QUEUE, a->queue_seconds, 1);
+    observe(w, PREFILL, a->prefill_seconds, 1);
+    observe(w, DECODE, a->decode_seconds, 1);
+    observe(w, PROMPT, a->prompt_tokens, 1);
+    observe(w, ANSWER, a->completion_tokens, 1);
+    if (a->completion_tokens > 1) observe(w, PER_TOKEN, a->decode_seconds / (a->completion_tokens - 1), 1);
+    if (a->vision_seconds > 0) observe(w, VISION, a->vision_seconds, 1);
     pthread_mutex_unlock(&w->metrics->lock);
 }
 
@@ -127,21 +129,27 @@ void metrics_count_reply(struct metrics *m, int status)
 
 /* ---- writing ---- */
 
+enum { LABEL_BYTES = 512 };
+
 struct writer {
     struct buf *out;
-    char labels[512]; /* of every line: model_name and engine */
+    const struct metrics *metrics;
+    size_t n;                                     /* models */
+    char labels[SERVER_MAX_MODELS][LABEL_BYTES];  /* of every line: engine and model_name */
+    ey_stats stats[SERVER_MAX_MODELS];
+    struct keeper_report report[SERVER_MAX_MODELS];
 };
 
-static void set_labels(struct writer *w, const char *name)
+static void set_labels(char out[LABEL_BYTES], const char *name)
 {
-    struct buf text = buf_with_max(sizeof(w->labels) - 1);
+    struct buf text = buf_with_max(LABEL_BYTES - 1);
     buf_add_text(&text, "engine=\"0\",model_name=\"");
     for (const char *p = name; *p; p++) {
         if (*p == '"' || *p == '\\') buf_add_text(&text, "\\");
         buf_add(&text, *p == '\n' ? " " : p, 1);
     }
     buf_add_text(&text, "\"");
-    snprintf(w->labels, sizeof(w->labels), "%s", text.failed ? "engine=\"0\",model_name=\"\"" : text.data);
+    snprintf(out, LABEL_BYTES, "%s", text.failed ? "engine=\"0\",model_name=\"\"" : text.data);
     buf_free(&text);
 }
 
@@ -150,113 +158,165 @@ static void head(struct writer *w, const char *name, const char *type, const cha
     buf_printf(w->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void value(struct writer *w, const char *name, const char *label, double number)
+static void value(struct writer *w, size_t model, const char *name, const char *label, double number)
 {
-    buf_printf(w->out, "%s{%s%s%s} %.15g\n", name, w->labels, label[0] ? "," : "", label, number);
+    buf_printf(w->out, "%s{%s%s%s} %.15g\n", name, w->labels[model], label[0] ? "," : "", label, number);
 }
 
-static void gauge(struct writer *w, const char *name, double number, const char *help)
-{
-    head(w, name, "gauge", help);
-    value(w, name, "", number);
-}
+/* ---- of each model ---- */
 
-static void counter(struct writer *w, const char *name, double number, const char *help)
-{
-    head(w, name, "counter", help);
-    value(w, name, "", number);
-}
+typedef double figure_fn(const struct writer *w, size_t model);
 
-static void write_histogram(struct writer *w, const char *name, enum histogram_name shape, const struct histogram *h)
-{
-    char label[64], part[128];
-    uint64_t sum = 0;
-    head(w, name, "histogram", shapes[shape].help);
-    snprintf(part, sizeof(part), "%s_bucket", name);
-    for (size_t i = 0; shapes[shape].bound[i] > 0; i++) {
-        snprintf(label, sizeof(label), "le=\"%g\"", shapes[shape].bound[i]);
-        value(w, part, label, (double)(sum += h->bucket[i]));
-    }
-    value(w, part, "le=\"+Inf\"", (double)h->count);
-    snprintf(part, sizeof(part), "%s_sum", name);
-    value(w, part, "", h->sum);
-    snprintf(part, sizeof(part), "%s_count", name);
-    value(w, part, "", (double)h->count);
-}
+struct figure {
+    const char *name, *type, *help;
+    figure_fn *get;
+};
 
 static double share(uint64_t part, uint64_t whole)
 {
     return whole ? (double)part / (double)whole : 0;
 }
 
-static void write_engine(struct writer *w, const ey_stats *s)
-{
-    gauge(w, "vllm:num_requests_running", s->running, "Requests that run.");
-    gauge(w, "vllm:num_requests_waiting", s->waiting, "Requests that wait.");
-    gauge(w, "vllm:kv_cache_usage_perc", share((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks), "Share of the KV cache in use; 1: all.");
-    counter(w, "vllm:prompt_tokens_total", (double)s->prompt_tokens, "Tokens of prompts.");
-    counter(w, "vllm:generation_tokens_total", (double)s->generated_tokens, "Tokens of answers.");
-    counter(w, "vllm:prefix_cache_queries_total", (double)s->prompt_tokens, "Tokens that were looked up in the prefix cache.");
-    counter(w, "vllm:prefix_cache_hits_total", (double)s->cached_tokens, "Tokens that were found there.");
-    counter(w, "vllm:mm_cache_queries_total", (double)s->images, "Pictures that were looked up in the image cache.");
-    counter(w, "vllm:mm_cache_hits_total", (double)s->images_cached, "Pictures that were found there.");
-    counter(w, "vllm:num_preemptions_total", (double)s->preemptions, "Sequences that gave way and were computed again.");
-    head(w, "vllm:request_success_total", "counter", "Answers by why they ended.");
-    value(w, "vllm:request_success_total", "finished_reason=\"stop\"", (double)s->finished_stop);
-    value(w, "vllm:request_success_total", "finished_reason=\"length\"", (double)s->finished_length);
-    value(w, "vllm:request_success_total", "finished_reason=\"abort\"", (double)s->finished_cancelled);
-    value(w, "vllm:request_success_total", "finished_reason=\"error\"", (double)s->failed);
-}
+/* name in C, Prometheus' name, type, help, what it is; `s` are the model's counters, `r` is what the keeper knows */
+#define FIGURES(X)                                                                                                                                       \
+    X(running, "vllm:num_requests_running", "gauge", "Requests that run.", s->running)                                                                   \
+    X(waiting, "vllm:num_requests_waiting", "gauge", "Requests that wait, those too that wait for the model to be loaded.", s->waiting + r->waiting)     \
+    X(kv_usage, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1: all.", share((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks)) \
+    X(prompt_tokens, "vllm:prompt_tokens_total", "counter", "Tokens of prompts.", (double)s->prompt_tokens)                                              \
+    X(generated_tokens, "vllm:generation_tokens_total", "counter", "Tokens of answers.", (double)s->generated_tokens)                                    \
+    X(prefix_queries, "vllm:prefix_cache_queries_total", "counter", "Tokens that were looked up in the prefix cache.", (double)s->prompt_tokens)         \
+    X(prefix_hits, "vllm:prefix_cache_hits_total", "counter", "Tokens that were found there.", (double)s->cached_tokens)                                 \
+    X(image_queries, "vllm:mm_cache_queries_total", "counter", "Pictures that were looked up in the image cache.", (double)s->images)                    \
+    X(image_hits, "vllm:mm_cache_hits_total", "counter", "Pictures that were found there.", (double)s->images_cached)                                    \
+    X(preemptions, "vllm:num_preemptions_total", "counter", "Sequences that gave way and were computed again.", (double)s->preemptions)                  \
+    X(asleep, "vllm:engine_sleep_state", "gauge", "1 while the model is unloaded.", r->state == KEEPER_UNLOADED)                                         \
+    X(load_seconds, "eyelet_load_seconds", "gauge", "Time that the last load of the model took.", r->load_seconds)                                       \
+    X(loads, "eyelet_loads_total", "counter", "Loads of the model.", r->loads)                                                                           \
+    X(unloads, "eyelet_unloads_total", "counter", "How often it was unloaded, because nobody asked or another needed its room.", r->unloads)             \
+    X(paused, "eyelet_requests_paused", "gauge", "Requests that run, but whose client does not read.", s->paused)                                        \
+    X(blocks, "eyelet_kv_blocks", "gauge", "Blocks of the KV cache, of 64 tokens.", s->kv_blocks)                                                        \
+    X(blocks_used, "eyelet_kv_blocks_used", "gauge", "Those that sequences hold.", s->kv_blocks_used)                                                    \
+    X(blocks_cached, "eyelet_kv_blocks_cached", "gauge", "Those that are free but keep a prefix.", s->kv_blocks_cached)                                  \
+    X(image_bytes, "eyelet_image_cache_bytes", "gauge", "Size of the image cache.", (double)s->image_bytes)                                              \
+    X(image_rows, "eyelet_image_cache_tokens", "gauge", "Visual tokens that it holds at most.", s->image_rows)                                           \
+    X(image_rows_used, "eyelet_image_cache_tokens_used", "gauge", "Visual tokens that it holds.", s->image_rows_used)                                    \
+    X(step_age, "eyelet_step_age_seconds", "gauge", "Time since the engine last made a step; 0 when it has nothing to do.", s->beat_age)                 \
+    X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)                                                                  \
+    X(steps_ahead, "eyelet_steps_ahead_total", "counter", "Of them, enqueued before the tokens of the step before were known.", (double)s->steps_ahead)  \
+    X(step_seconds, "eyelet_step_seconds_total", "counter", "Time that steps took.", s->step_seconds)                                                    \
+    X(tower_runs, "eyelet_vision_tower_runs_total", "counter", "Pictures that went through the vision tower.", (double)s->tower_runs)                    \
+    X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision tower.", s->vision_seconds)
 
-static void write_ours(struct writer *w, const ey_stats *s)
-{
-    gauge(w, "eyelet_requests_paused", s->paused, "Requests that run, but whose client does not read.");
-    gauge(w, "eyelet_kv_blocks", s->kv_blocks, "Blocks of the KV cache, of 64 tokens.");
-    gauge(w, "eyelet_kv_blocks_used", s->kv_blocks_used, "Those that sequences hold.");
-    gauge(w, "eyelet_kv_blocks_cached", s->kv_blocks_cached, "Those that are free but keep a prefix.");
-    gauge(w, "eyelet_image_cache_bytes", (double)s->image_bytes, "Size of the image cache.");
-    gauge(w, "eyelet_image_cache_tokens", s->image_rows, "Visual tokens that it holds at most.");
-    gauge(w, "eyelet_image_cache_tokens_used", s->image_rows_used, "Visual tokens that it holds.");
-    gauge(w, "eyelet_step_age_seconds", s->beat_age, "Time since the engine last made a step; 0 when it has nothing to do.");
-    counter(w, "eyelet_steps_total", (double)s->steps, "Steps of the engine.");
-    counter(w, "eyelet_steps_ahead_total", (double)s->steps_ahead, "Of them, enqueued before the tokens of the step before were known.");
-    counter(w, "eyelet_step_seconds_total", s->step_seconds, "Time that steps took.");
-    counter(w, "eyelet_vision_tower_runs_total", (double)s->tower_runs, "Pictures that went through the vision tower.");
-    counter(w, "eyelet_vision_seconds_total", s->vision_seconds, "Time in the vision tower.");
-}
+/* Of a card, and while the model is loaded; looked at after loading and once a minute while it is used. */
+#define CARD_FIGURES(X)                                                                                                                                  \
+    X(planned, "eyelet_gpu_memory_planned_bytes", "gauge", "What the engine takes of the card, the driver's context counted in.", (double)r->memory.planned_bytes) \
+    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What it may take.", (double)r->memory.budget_bytes)                                            \
+    X(total, "eyelet_gpu_memory_total_bytes", "gauge", "The card's memory.", (double)r->memory.total_bytes)                                              \
+    X(free, "eyelet_gpu_memory_free_bytes", "gauge", "What of it nobody used when it was looked at last.", (double)r->memory.free_bytes)                 \
+    X(spilled, "eyelet_gpu_memory_spilled", "gauge", "1: parts of what the engine holds are far slower to read than the card's own memory.", r->memory.spilled) \
+    X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Those parts.", (double)r->memory.spilled_bytes)                                        \
+    X(read_rate, "eyelet_gpu_memory_read_bytes_per_second", "gauge", "How fast the usual part is read.", r->memory.bytes_per_second)
 
-static void write_plan(struct writer *w, const struct keeper_facts *f)
+#define FIGURE_GET(id, name, type, help, what)                  \
+    static double get_##id(const struct writer *w, size_t model) \
+    {                                                            \
+        const ey_stats *s = &w->stats[model];                    \
+        const struct keeper_report *r = &w->report[model];       \
+        (void)s, (void)r;                                        \
+        return (what);                                           \
+    }
+FIGURES(FIGURE_GET)
+CARD_FIGURES(FIGURE_GET)
+#undef FIGURE_GET
+
+static const struct figure figures[] = {
+#define FIGURE_ROW(id, name, type, help, what) {name, type, help, get_##id},
+    FIGURES(FIGURE_ROW)};
+static const struct figure card_figures[] = {CARD_FIGURES(FIGURE_ROW)
+#undef FIGURE_ROW
+};
+
+static void write_figures(struct writer *w, const struct figure *figure, size_t n)
 {
-    head(w, "eyelet_plan_bytes", "gauge", "What the engine's memory is spent on.");
-    for (size_t i = 0; i < f->n_items; i++) {
-        char label[160];
-        snprintf(label, sizeof(label), "item=\"%s\",device=\"%s\",life=\"%s\"", f->item[i].name, f->item[i].device, f->item[i].life);
-        value(w, "eyelet_plan_bytes", label, (double)f->item[i].bytes);
+    for (size_t i = 0; i < n; i++) {
+        head(w, figure[i].name, figure[i].type, figure[i].help);
+        for (size_t m = 0; m < w->n; m++) value(w, m, figure[i].name, "", figure[i].get(w, m));
     }
 }
 
-/* Of a card, and while the model is loaded; looked at after loading and once a minute while it is used. */
-static void write_card(struct writer *w, const ey_memory *m)
+/* A model that is not on the card now has none of these. */
+static void write_card(struct writer *w)
 {
-    if (!m->known) return;
-    gauge(w, "eyelet_gpu_memory_planned_bytes", (double)m->planned_bytes, "What the engine takes of the card, the driver's context counted in.");
-    gauge(w, "eyelet_gpu_memory_budget_bytes", (double)m->budget_bytes, "What it may take.");
-    gauge(w, "eyelet_gpu_memory_total_bytes", (double)m->total_bytes, "The card's memory.");
-    gauge(w, "eyelet_gpu_memory_free_bytes", (double)m->free_bytes, "What of it nobody used when it was looked at last.");
-    gauge(w, "eyelet_gpu_memory_spilled", m->spilled, "1: parts of what the engine holds are far slower to read than the card's own memory.");
-    gauge(w, "eyelet_gpu_memory_spilled_bytes", (double)m->spilled_bytes, "Those parts.");
-    gauge(w, "eyelet_gpu_memory_read_bytes_per_second", m->bytes_per_second, "How fast the usual part is read.");
+    for (size_t i = 0; i < sizeof(card_figures) / sizeof(card_figures[0]); i++) {
+        const struct figure *f = &card_figures[i];
+        bool said = false;
+        for (size_t m = 0; m < w->n; m++) {
+            if (!w->report[m].memory.known) continue;
+            if (!said) head(w, f->name, f->type, f->help);
+            said = true;
+            value(w, m, f->name, "", f->get(w, m));
+        }
+    }
 }
 
-static void write_server(struct writer *w, struct metrics *m, const struct metrics_facts *f)
+static void write_ends(struct writer *w)
 {
-    struct keeper_report k = keeper_state(f->keeper);
-    write_plan(w, &k.facts);
-    write_card(w, &k.memory);
-    gauge(w, "vllm:engine_sleep_state", k.state == KEEPER_UNLOADED, "1 while the model is unloaded.");
-    gauge(w, "eyelet_load_seconds", k.load_seconds, "Time that the last load of the model took.");
-    counter(w, "eyelet_loads_total", k.loads, "Loads of the model.");
-    counter(w, "eyelet_unloads_total", k.unloads, "How often it was unloaded because nobody asked.");
+    static const char name[] = "vllm:request_success_total";
+    head(w, name, "counter", "Answers by why they ended.");
+    for (size_t m = 0; m < w->n; m++) {
+        const ey_stats *s = &w->stats[m];
+        value(w, m, name, "finished_reason=\"stop\"", (double)s->finished_stop);
+        value(w, m, name, "finished_reason=\"length\"", (double)s->finished_length);
+        value(w, m, name, "finished_reason=\"abort\"", (double)s->finished_cancelled);
+        value(w, m, name, "finished_reason=\"error\"", (double)s->failed);
+    }
+}
+
+static void write_histogram_of(struct writer *w, size_t model, const char *name, enum histogram_name shape)
+{
+    const struct histogram *h = &w->metrics->histogram[model][shape];
+    char label[64], part[128];
+    uint64_t sum = 0;
+    snprintf(part, sizeof(part), "%s_bucket", name);
+    for (size_t i = 0; shapes[shape].bound[i] > 0; i++) {
+        snprintf(label, sizeof(label), "le=\"%g\"", shapes[shape].bound[i]);
+        value(w, model, part, label, (double)(sum += h->bucket[i]));
+    }
+    value(w, model, part, "le=\"+Inf\"", (double)h->count);
+    snprintf(part, sizeof(part), "%s_sum", name);
+    value(w, model, part, "", h->sum);
+    snprintf(part, sizeof(part), "%s_count", name);
+    value(w, model, part, "", (double)h->count);
+}
+
+static void write_histogram(struct writer *w, const char *name, enum histogram_name shape)
+{
+    head(w, name, "histogram", shapes[shape].help);
+    for (size_t m = 0; m < w->n; m++) write_histogram_of(w, m, name, shape);
+}
+
+static void write_plan(struct writer *w)
+{
+    head(w, "eyelet_plan_bytes", "gauge", "What the engine's memory is spent on.");
+    for (size_t m = 0; m < w->n; m++)
+        for (size_t i = 0; i < w->report[m].facts.n_items; i++) {
+            const ey_plan_item *item = &w->report[m].facts.item[i];
+            char label[160];
+            snprintf(label, sizeof(label), "item=\"%s\",device=\"%s\",life=\"%s\"", item->name, item->device, item->life);
+            value(w, m, "eyelet_plan_bytes", label, (double)item->bytes);
+        }
+}
+
+/* ---- of the server ---- */
+
+static void gauge(struct writer *w, const char *name, double number, const char *help)
+{
+    head(w, name, "gauge", help);
+    value(w, 0, name, "", number);
+}
+
+static void write_server(struct writer *w, const struct metrics_facts *f)
+{
     gauge(w, "eyelet_host_budget_bytes", (double)ey_budget_total(f->budget), "Host memory for requests in flight.");
     gauge(w, "eyelet_host_budget_used_bytes", (double)ey_budget_used(f->budget), "What of it is taken.");
     gauge(w, "eyelet_connections", f->connections, "Open connections.");
@@ -264,21 +324,29 @@ static void write_server(struct writer *w, struct metrics *m, const struct metri
     for (int i = 0; i < MAX_STATUS; i++) {
         char label[32];
         snprintf(label, sizeof(label), "status=\"%d\"", i);
-        if (m->replies[i]) value(w, "eyelet_replies_total", label, (double)m->replies[i]);
+        if (w->metrics->replies[i]) value(w, 0, "eyelet_replies_total", label, (double)w->metrics->replies[i]);
     }
 }
 
-void metrics_write(struct metrics *m, const struct metrics_facts *facts, struct buf *out)
+bool metrics_write(struct metrics *m, const struct metrics_facts *facts, struct buf *out)
 {
-    struct writer w = {.out = out};
-    ey_stats stats = keeper_stats(facts->keeper);
-    set_labels(&w, facts->model_name);
-    write_engine(&w, &stats);
+    struct writer *w = calloc(1, sizeof(*w));
+    if (!w) return false;
+    w->out = out, w->metrics = m, w->n = m->n_models;
+    for (size_t i = 0; i < w->n; i++) {
+        set_labels(w->labels[i], facts->model_name[i]);
+        w->stats[i] = keeper_stats(facts->keeper, i), w->report[i] = keeper_state(facts->keeper, i);
+    }
+    write_figures(w, figures, sizeof(figures) / sizeof(figures[0]));
+    write_card(w);
+    write_ends(w);
+    write_plan(w);
     pthread_mutex_lock(&m->lock);
-    for (int i = 0; i < N_HISTOGRAMS; i++) write_histogram(&w, shapes[i].name, i, &m->histogram[i]);
+    for (int i = 0; i < N_HISTOGRAMS; i++) write_histogram(w, shapes[i].name, i);
     /* the name that older dashboards know it by */
-    write_histogram(&w, "vllm:time_per_output_token_seconds", BETWEEN_TOKENS, &m->histogram[BETWEEN_TOKENS]);
-    write_server(&w, m, facts);
+    write_histogram(w, "vllm:time_per_output_token_seconds", BETWEEN_TOKENS);
+    write_server(w, facts);
     pthread_mutex_unlock(&m->lock);
-    write_ours(&w, &stats);
+    free(w);
+    return true;
 }

@@ -7,18 +7,19 @@
 
 struct metrics;
 
-bool metrics_open(struct metrics **metrics, ey_err *e);
+bool metrics_open(struct metrics **metrics, size_t n_models, ey_err *e);
 void metrics_close(struct metrics **metrics);
 
 /* One answer under way; each of n answers has its own. */
 struct metrics_watch {
     struct metrics *metrics;
+    size_t model;
     double started, last; /* when the request came, when its newest token did; seconds_now() */
     int tokens;
 };
 
 /* started: exchange_started(). */
-struct metrics_watch metrics_watch_start(struct metrics *metrics, double started);
+struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, double started);
 /* The answer has n_tokens by now; called for each event with text, it keeps the time to the first token and the gaps. */
 void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens);
 /* The answer is over, as ey_collect gave it; NULL: it failed. `hung_up`: nobody waited for it any more. */
@@ -27,13 +28,14 @@ void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, boo
 /* A reply went out. */
 void metrics_count_reply(struct metrics *metrics, int status);
 
-/* Prometheus text of all there is. */
+/* Prometheus text of all there is: a line for each model, by its name, and what is the server's own under the first one's. */
 struct metrics_facts {
-    const char *model_name;
+    const char *model_name[SERVER_MAX_MODELS];
     struct keeper *keeper;
     ey_budget *budget;
     int connections;
 };
-void metrics_write(struct metrics *metrics, const struct metrics_facts *facts, struct buf *out);
+/* False: no memory. */
+bool metrics_write(struct metrics *metrics, const struct metrics_facts *facts, struct buf *out);
 
 #endif

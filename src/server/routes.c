@@ -12,7 +12,7 @@
 #include "server/routes_api.h"
 #include "server/web.h"
 
-enum { MAX_REPLY_BYTES = 1 << 20, MODEL_WAIT_US = 20000 };
+enum { MAX_REPLY_BYTES = 1 << 22, MODEL_WAIT_US = 20000 };
 #define MODEL_WAIT_SECONDS 1.0
 
 static const struct route routes[] = {
@@ -56,35 +56,75 @@ static void reply_json(struct exchange *x, int status, struct buf *out)
 
 /* ---- is it alive ---- */
 
+/* Of all models together. */
+struct health {
+    bool stuck, spilled;
+    ey_stats stats;      /* of the one that is stuck */
+    uint64_t spilled_bytes, held_bytes;
+};
+
+static struct health health_of(struct server *server)
+{
+    struct health h = {0};
+    for (size_t i = 0; i < keeper_models(server->keeper); i++) {
+        struct keeper_report k = keeper_state(server->keeper, i);
+        bool stuck = keeper_is_stuck(server->keeper, i);
+        if (stuck && !h.stuck) h.stats = keeper_stats(server->keeper, i);
+        h.stuck |= stuck, h.spilled |= k.memory.spilled;
+        if (k.memory.spilled) h.spilled_bytes += k.memory.spilled_bytes, h.held_bytes += k.memory.held_bytes;
+    }
+    return h;
+}
+
 void route_health(struct server *server, struct exchange *x)
 {
-    struct keeper_report k = keeper_state(server->keeper);
-    ey_stats stats = keeper_stats(server->keeper);
+    struct health h = health_of(server);
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    bool stuck = keeper_is_stuck(server->keeper);
-    if (!stuck && k.memory.spilled) { /* it serves, but no longer as it should */
-        buf_printf(&out, "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, \"held_bytes\": %llu}", (unsigned long long)k.memory.spilled_bytes,
-                   (unsigned long long)k.memory.held_bytes);
-        reply_json(x, 200, &out);
-        return;
-    }
-    if (!stuck) {
+    if (!h.stuck && !h.spilled) {
         exchange_reply(x, 200, "text/plain", &out);
         return;
     }
-    buf_printf(&out, "{\"status\": \"stuck\", \"step_age_seconds\": %.1f, \"running\": %d, \"waiting\": %d}", stats.beat_age, stats.running,
-               stats.waiting);
-    reply_json(x, 503, &out);
+    if (h.stuck) buf_printf(&out, "{\"status\": \"stuck\", \"step_age_seconds\": %.1f, \"running\": %d, \"waiting\": %d}", h.stats.beat_age,
+                            h.stats.running, h.stats.waiting);
+    else buf_printf(&out, "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, \"held_bytes\": %llu}", /* it serves, but no longer as it should */
+                    (unsigned long long)h.spilled_bytes, (unsigned long long)h.held_bytes);
+    reply_json(x, h.stuck ? 503 : 200, &out);
 }
 
-/* A server that unloaded its model is ready: the next request wakes it. */
+static const char *const state_words[] = {[KEEPER_LOADING] = "loading", [KEEPER_READY] = "ready", [KEEPER_UNLOADED] = "unloaded",
+                                          [KEEPER_FAILED] = "failed", [KEEPER_CLOSING] = "stopping"};
+
+/* The model that says how ready the server is: one that could not be loaded, else one that is still loaded for the first time, else the first. */
+static size_t telling_model(struct server *server)
+{
+    size_t telling = 0;
+    for (size_t i = keeper_models(server->keeper); i-- > 0;) {
+        struct keeper_report k = keeper_state(server->keeper, i);
+        if (k.state == KEEPER_FAILED) return i;
+        if (k.state == KEEPER_LOADING && !k.loads && !k.facts.takes_turns) telling = i;
+    }
+    return telling;
+}
+
+static void add_states(struct server *server, struct buf *out)
+{
+    buf_add_text(out, ", \"models\": [");
+    for (size_t i = 0; i < keeper_models(server->keeper); i++) {
+        const char *name = server_model_name(server, i);
+        buf_add_text(out, i ? ", {\"id\": " : "{\"id\": ");
+        json_dump_string(out, name, strlen(name));
+        buf_printf(out, ", \"status\": \"%s\"}", state_words[keeper_state(server->keeper, i).state]);
+    }
+    buf_add_text(out, "]");
+}
+
+/* A server that unloaded its models is ready: the next request wakes them. So is one that loads a model again, or one that takes turns. */
 void route_ready(struct server *server, struct exchange *x)
 {
-    struct keeper_report k = keeper_state(server->keeper);
+    struct keeper_report k = keeper_state(server->keeper, telling_model(server));
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    static const char *const words[] = {[KEEPER_LOADING] = "loading", [KEEPER_READY] = "ready", [KEEPER_UNLOADED] = "unloaded",
-                                        [KEEPER_FAILED] = "failed", [KEEPER_CLOSING] = "stopping"};
-    const char *word = server_draining(server) ? "stopping" : words[k.state];
+    const bool several = keeper_models(server->keeper) > 1, waits = several && k.state == KEEPER_LOADING && (k.loads || k.facts.takes_turns);
+    const char *word = server_draining(server) ? "stopping" : waits ? "unloaded" : state_words[k.state];
     bool ready = strcmp(word, "ready") == 0 || strcmp(word, "unloaded") == 0;
     buf_printf(&out, "{\"status\": \"%s\", \"stage\": \"%s\", \"percent\": %d", word, k.state == KEEPER_LOADING ? k.stage : word, k.percent);
     if (k.load_seconds > 0) buf_printf(&out, ", \"load_seconds\": %.3f", k.load_seconds);
@@ -92,6 +132,7 @@ void route_ready(struct server *server, struct exchange *x)
         buf_add_text(&out, ", \"message\": ");
         json_dump_string(&out, k.error.text, strlen(k.error.text));
     }
+    if (several) add_states(server, &out);
     buf_add_text(&out, "}");
     reply_json(x, ready ? 200 : 503, &out);
 }
@@ -107,56 +148,71 @@ void route_version(struct server *server, struct exchange *x)
 }
 
 /* The context that clients want to know is in the headers of the model's files, which are read first: it is waited for,
- * but not for long. 0: not known yet. */
-static int max_model_len(struct server *server, struct exchange *x)
+ * but not for long. facts.max_model_len 0: not known yet. */
+static struct keeper_report await_plan(struct server *server, size_t model, struct exchange *x)
 {
     double until = seconds_now() + MODEL_WAIT_SECONDS;
-    struct keeper_report k = keeper_state(server->keeper);
+    struct keeper_report k = keeper_state(server->keeper, model);
     while (!k.facts.planned && k.state == KEEPER_LOADING && seconds_now() < until && !exchange_hung_up(x)) {
         usleep(MODEL_WAIT_US);
-        k = keeper_state(server->keeper);
+        k = keeper_state(server->keeper, model);
     }
-    return k.facts.max_model_len;
+    return k;
 }
 
-static void add_model(struct server *server, struct buf *out, const char *name, int length)
+static void add_model(struct server *server, struct buf *out, size_t model, const char *name, const struct keeper_report *k)
 {
-    const char *root = server->options->engine.model ? server->options->engine.model : "";
+    const char *root = server->options->models[model].path;
     buf_add_text(out, "{\"id\": ");
     json_dump_string(out, name, strlen(name));
     buf_printf(out, ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"eyelet\", \"root\": ", (long long)server->started);
     json_dump_string(out, root, strlen(root));
     buf_add_text(out, ", \"parent\": null, \"max_model_len\": ");
-    if (length) buf_printf(out, "%d", length);
+    if (k->facts.max_model_len) buf_printf(out, "%d", k->facts.max_model_len);
     else buf_add_text(out, "null");
-    buf_printf(out, ", \"permission\": [{\"id\": \"modelperm-eyelet\", \"object\": \"model_permission\", \"created\": %lld, "
+    buf_printf(out, ", \"resident\": %s, \"permission\": [{\"id\": \"modelperm-eyelet\", \"object\": \"model_permission\", \"created\": %lld, "
                     "\"allow_create_engine\": false, \"allow_sampling\": true, \"allow_logprobs\": true, \"allow_search_indices\": false, "
                     "\"allow_view\": true, \"allow_fine_tuning\": false, \"organization\": \"*\", \"group\": null, \"is_blocking\": false}]}",
-               (long long)server->started);
+               k->state == KEEPER_READY ? "true" : "false", (long long)server->started);
+}
+
+static void add_names(struct server *server, struct buf *out, size_t model, struct exchange *x)
+{
+    const struct server_model *m = &server->options->models[model];
+    struct keeper_report k = await_plan(server, model, x);
+    for (size_t i = 0; i < m->n_names || i == 0; i++) {
+        if (model || i) buf_add_text(out, ", ");
+        add_model(server, out, model, i ? m->names[i] : server_model_name(server, model), &k);
+    }
 }
 
 void route_models(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    int length = max_model_len(server, x);
     buf_add_text(&out, "{\"object\": \"list\", \"data\": [");
-    for (size_t i = 0; i < server->options->n_names || i == 0; i++) {
-        if (i) buf_add_text(&out, ", ");
-        add_model(server, &out, i ? server->options->names[i] : server_model_name(server), length);
-    }
+    for (size_t i = 0; i < keeper_models(server->keeper); i++) add_names(server, &out, i, x);
     buf_add_text(&out, "]}");
     reply_json(x, 200, &out);
+}
+
+/* False: there is none of this name, and the exchange is answered. */
+static bool find_model(struct server *server, struct exchange *x, const char *name, size_t *model)
+{
+    char message[768];
+    if (name[0] && server_find_model(server, name, model)) return true;
+    server_name_models(server, name, message, sizeof(message));
+    exchange_fail(x, 404, NULL, "model", "%s", message);
+    return false;
 }
 
 void route_model(struct server *server, struct exchange *x)
 {
     const char *name = exchange_argument(x);
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    if (!name[0] || !server_has_model(server, name)) {
-        exchange_fail(x, 404, NULL, "model", "The model `%.200s` does not exist.", name);
-        return;
-    }
-    add_model(server, &out, name, max_model_len(server, x));
+    size_t model;
+    if (!find_model(server, x, name, &model)) return;
+    struct keeper_report k = await_plan(server, model, x);
+    add_model(server, &out, model, name, &k);
     reply_json(x, 200, &out);
 }
 
@@ -165,10 +221,10 @@ void route_model(struct server *server, struct exchange *x)
 void route_metrics(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    struct metrics_facts facts = {server_model_name(server), server->keeper, server->budget,
-                                  connections_count(web_connections(server->web)).open};
-    metrics_write(server->metrics, &facts, &out);
-    exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    struct metrics_facts facts = {.keeper = server->keeper, .budget = server->budget, .connections = connections_count(web_connections(server->web)).open};
+    for (size_t i = 0; i < keeper_models(server->keeper); i++) facts.model_name[i] = server_model_name(server, i);
+    if (metrics_write(server->metrics, &facts, &out)) exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    else exchange_fail(x, 503, NULL, NULL, "no memory for the metrics");
 }
 
 static void add_plan_item(struct buf *out, const ey_plan_item *item)
@@ -184,7 +240,10 @@ static void add_plan_item(struct buf *out, const ey_plan_item *item)
 
 void route_plan(struct server *server, struct exchange *x)
 {
-    struct keeper_report k = keeper_state(server->keeper);
+    const char *name = exchange_query(x, "model");
+    size_t model = 0;
+    if (name && !find_model(server, x, name, &model)) return;
+    struct keeper_report k = keeper_state(server->keeper, model);
     struct keeper_facts *f = &k.facts;
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     if (!f->planned) {
@@ -205,8 +264,9 @@ void route_plan(struct server *server, struct exchange *x)
         if (i) buf_add_text(&out, ", ");
         json_dump_string(&out, f->choice[i], strlen(f->choice[i]));
     }
-    buf_printf(&out, "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, \"host_budget_bytes\": %llu}",
-               f->max_model_len, f->kv_tokens, f->max_num_seqs, (unsigned long long)f->max_pixels,
+    buf_printf(&out, "], \"takes_turns\": %s, \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, "
+                     "\"host_budget_bytes\": %llu}",
+               f->takes_turns ? "true" : "false", f->max_model_len, f->kv_tokens, f->max_num_seqs, (unsigned long long)f->max_pixels,
                (unsigned long long)ey_budget_total(server->budget));
     reply_json(x, 200, &out);
 }

@@ -27,7 +27,7 @@ struct server_options server_defaults(void)
 {
     return (struct server_options){.engine = ey_engine_defaults(), .host = "127.0.0.1", .port = 8000, .seed = -1,
                                    .max_images = SERVER_DEFAULT_IMAGES, .drain_seconds = 30, .header_seconds = 10, .body_seconds = 60,
-                                   .idle_seconds = 30, .stall_seconds = 30};
+                                   .idle_seconds = 30, .stall_seconds = 30, .turn_seconds = 5};
 }
 
 /* ---- what routes ask of it ---- */
@@ -43,28 +43,24 @@ static bool is_gone(void *user)
     return exchange_hung_up(b->x) || server_ending(b->server);
 }
 
-ey_engine *server_borrow(struct server *server, struct exchange *x, ey_err *e)
+bool server_borrow(struct server *server, size_t model, struct exchange *x, struct loan *out, ey_err *e)
 {
     struct borrower borrower = {server, x};
-    struct keeper_report before = keeper_state(server->keeper);
-    ey_engine *engine = keeper_borrow(server->keeper, is_gone, &borrower, e);
-    if (!engine || before.state == KEEPER_READY || !before.loads) return engine;
+    struct keeper_report before = keeper_state(server->keeper, model);
+    *out = (struct loan){.model = model};
+    out->engine = keeper_borrow(server->keeper, model, is_gone, &borrower, &out->waited, e);
+    const bool at_start = before.state == KEEPER_LOADING && !before.loads;
+    if (!out->engine || before.state == KEEPER_READY || at_start) return out->engine != NULL;
     char seconds[32];
-    snprintf(seconds, sizeof(seconds), "%.3f", keeper_state(server->keeper).load_seconds);
+    snprintf(seconds, sizeof(seconds), "%.3f", keeper_state(server->keeper, model).load_seconds);
     exchange_add_header(x, "X-Eyelet-Reload-Seconds", seconds);
-    return engine;
+    return true;
 }
 
-const char *server_model_name(const struct server *s)
+void server_return(struct server *server, struct loan *loan)
 {
-    return s->options->n_names ? s->options->names[0] : s->options->engine.model;
-}
-
-bool server_has_model(const struct server *s, const char *name)
-{
-    for (size_t i = 0; i < s->options->n_names; i++)
-        if (strcmp(s->options->names[i], name) == 0) return true;
-    return !name[0] || strcmp(server_model_name(s), name) == 0;
+    if (loan->engine) keeper_return(server->keeper, loan->model);
+    loan->engine = NULL;
 }
 
 /* ---- signals ---- */
@@ -103,30 +99,47 @@ static uint64_t host_bytes(const struct server_options *o)
     return quarter < most_host_bytes ? quarter : most_host_bytes;
 }
 
+static bool is_stuck(struct server *server)
+{
+    bool stuck = false;
+    for (size_t i = 0; i < keeper_models(server->keeper); i++) stuck |= keeper_is_stuck(server->keeper, i);
+    return stuck;
+}
+
 static void tick(struct server *server, struct throughput *throughput)
 {
     connections_sweep(web_connections(server->web));
-    if (!server->options->quiet) throughput_tell(throughput, server->keeper);
-    if (server->watched && !keeper_is_stuck(server->keeper)) supervisor_tell("WATCHDOG=1\n");
+    for (size_t i = 0; i < keeper_models(server->keeper) && !server->options->quiet; i++) throughput_tell(&throughput[i], server->keeper, i);
+    if (server->watched && !is_stuck(server)) supervisor_tell("WATCHDOG=1\n");
 }
 
-/* Until the first signal. False: the model could not be loaded. */
+/* Whether all that is to be loaded at the start has been. False with *failed: a model could not be. */
+static bool has_started(struct server *server, bool *failed, ey_err *e)
+{
+    bool started = true;
+    for (size_t i = 0; i < keeper_models(server->keeper); i++) {
+        struct keeper_report k = keeper_state(server->keeper, i);
+        if (k.state == KEEPER_FAILED) return *e = k.error, *failed = true, false;
+        started &= k.state != KEEPER_LOADING || k.loads;
+    }
+    return started;
+}
+
+/* Until the first signal. False: a model could not be loaded. */
 static bool serve(struct server *server, const sigset_t *signals, const char *url, double start, ey_err *e)
 {
-    struct throughput throughput = {0};
-    bool told = false;
+    struct throughput throughput[SERVER_MAX_MODELS] = {0};
+    bool told = false, failed = false;
     while (!wait_for_signal(signals, told ? TICK_SECONDS : TICK_SECONDS / 10)) {
-        struct keeper_report k = keeper_state(server->keeper);
-        tick(server, &throughput);
-        if (k.state == KEEPER_FAILED) {
-            *e = k.error;
-            return false;
+        tick(server, throughput);
+        if (told || !has_started(server, &failed, e)) {
+            if (failed) return false;
+            continue;
         }
-        if (told || k.state == KEEPER_LOADING) continue;
         told = true;
-        if (!server->options->quiet) banner_model(server, &k);
+        if (!server->options->quiet) banner_models(server);
         log_line("eyelet ready on %s in %.1f s", url, seconds_now() - start);
-        supervisor_tell("READY=1\nSTATUS=%.200s on %s\n", server_model_name(server), url);
+        supervisor_tell("READY=1\nSTATUS=%.200s on %s\n", server_model_name(server, 0), url);
     }
     return true;
 }
@@ -139,13 +152,13 @@ static bool is_busy(struct server *server)
 /* Lets what runs come to its end. False: a second signal came. */
 static bool drain(struct server *server, const sigset_t *signals)
 {
-    struct throughput throughput = {0};
+    struct throughput throughput[SERVER_MAX_MODELS] = {0};
     double until = seconds_now() + server->options->drain_seconds;
     web_drain(server->web);
     if (is_busy(server)) log_line("told to stop: requests have %d s to end; a second signal stops at once", server->options->drain_seconds);
     while (is_busy(server) && seconds_now() < until) {
         if (wait_for_signal(signals, TICK_SECONDS / 10)) return false;
-        tick(server, &throughput);
+        tick(server, throughput);
     }
     web_end(server->web);
     until = seconds_now() + FINAL_SECONDS;
@@ -167,7 +180,7 @@ static bool run(struct server *server, struct listener *listener, const sigset_t
 {
     char url[128];
     banner_url(url, server->options, listener);
-    if (!metrics_open(&server->metrics, e) || !ey_grammar_cache_open(&server->grammars, MOST_GRAMMAR_BYTES, e) ||
+    if (!metrics_open(&server->metrics, server->options->n_models, e) || !ey_grammar_cache_open(&server->grammars, MOST_GRAMMAR_BYTES, e) ||
         !keeper_open(&server->keeper, server->options, server->budget, e) || !web_open(server, listener, e))
         return false;
     log_line("eyelet %s listening on %s", ey_version(), url);

@@ -5,12 +5,21 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-enum { SERVER_MAX_NAMES = 16, SERVER_MAX_KEYS = 64, SERVER_MAX_DOMAINS = 64, SERVER_DEFAULT_IMAGES = 16 };
+enum { SERVER_MAX_MODELS = EY_MAX_MODELS, SERVER_MAX_NAMES = 16, SERVER_MAX_ALIASES = 3, SERVER_MAX_KEYS = 64, SERVER_MAX_DOMAINS = 64, SERVER_DEFAULT_IMAGES = 16 };
+
+/* A model, and what requests may call it. */
+struct server_model {
+    const char *path; /* what the engine opens */
+    const char *names[SERVER_MAX_NAMES]; /* as /v1/models lists them; the first is reported. None: the path */
+    size_t n_names;
+    const char *aliases[SERVER_MAX_ALIASES]; /* further ones, that are understood and not listed; NULL: none */
+};
 
 struct server_options {
-    ey_engine_options engine; /* model, device, context …; its budget and progress are the server's own */
-    const char *names[SERVER_MAX_NAMES]; /* that requests may call the model by; the first is reported. None: the engine's */
-    size_t n_names;
+    ey_engine_options engine; /* device, context … of each model; its model, budget and progress are the server's own */
+    struct server_model models[SERVER_MAX_MODELS]; /* the first is the one of requests that name none */
+    size_t n_models;
+    int max_loaded;           /* models that are loaded at once; 0: as many as there is room for */
     const char *keys[SERVER_MAX_KEYS]; /* any of them opens the door; none: it stands open */
     size_t n_keys;
     const char *host; /* "127.0.0.1" */
@@ -36,6 +45,7 @@ struct server_options {
     /* seconds: for a request's headers; for its body (longer at EY_BODY_BYTES_PER_SECOND); without a request on an open
      * connection; without the client taking or sending a byte */
     double header_seconds, body_seconds, idle_seconds, stall_seconds;
+    double turn_seconds; /* a model that is asked for all the time takes requests in for so long while another waits for its room */
 };
 
 struct server_options server_defaults(void);

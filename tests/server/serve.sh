@@ -29,7 +29,9 @@ refused 'give one of them' --gpu-memory-utilization 0.5 --gpu-memory 4G
 refused 'takes a size' --gpu-memory 4X
 refused 'takes auto|bf16' --kv-cache-dtype int4
 refused 'max_pixels' --mm-processor-kwargs '{"max_pixels": 1}'
-refused 'one model, not 2' other
+refused 'two models are called' "$model"
+refused 'has 3 names for 2 models' models/other --served-model-name a b c
+refused 'takes a number from 1 to 16' --max-loaded-models 0
 refused 'needs a value' --served-model-name
 refused 'takes texts' --allowed-origins '[null]'
 refused 'needs both' --ssl-keyfile x

@@ -41,6 +41,7 @@ static struct {
     ey_code prepare_fails, start_fails;
     int start_fails_at, start_fails_times; /* from the start number on, so many times */
     int prompts, tickets, most_tickets, started, cancelled, borrowed, watches;
+    bool waited; /* for the model to be loaded */
     size_t n_prompt_tokens;
     uint64_t seeds[64];
     const ey_grammar *grammars[64];
@@ -267,11 +268,6 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
     snprintf(x->param, sizeof(x->param), "%s", param ? param : "-");
 }
 
-void exchange_fail_with(struct exchange *x, const ey_err *e, const char *param)
-{
-    exchange_fail(x, ey_code_http_status(e->code), NULL, param, "%s", e->text);
-}
-
 /* As the library does it, when the route has returned. */
 void exchange_stream(struct exchange *x, int status, const char *content_type, struct stream stream)
 {
@@ -291,29 +287,18 @@ static void send_stream(struct exchange *x)
     x->stream.close(x->stream.state);
 }
 
-ey_engine *server_borrow(struct server *server, struct exchange *x, ey_err *e)
+bool server_borrow(struct server *server, size_t model, struct exchange *x, struct loan *out, ey_err *e)
 {
     (void)server, (void)x, (void)e;
     fake.borrowed++;
-    return (ey_engine *)&fake;
+    *out = (struct loan){.engine = (ey_engine *)&fake, .model = model, .waited = fake.waited};
+    return true;
 }
 
-void keeper_return(struct keeper *keeper)
-{
-    (void)keeper;
-    fake.borrowed--;
-}
-
-bool server_has_model(const struct server *server, const char *name)
+void server_return(struct server *server, struct loan *loan)
 {
     (void)server;
-    return !name[0] || !strcmp(name, "m");
-}
-
-const char *server_model_name(const struct server *server)
-{
-    (void)server;
-    return "m";
+    fake.borrowed -= loan->engine != NULL;
 }
 
 bool server_ending(const struct server *server)
@@ -322,10 +307,10 @@ bool server_ending(const struct server *server)
     return fake.ending_at > 0 && fake.clock >= fake.ending_at;
 }
 
-struct metrics_watch metrics_watch_start(struct metrics *metrics, double started)
+struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, double started)
 {
     fake.watches++;
-    return (struct metrics_watch){metrics, started, started, 0};
+    return (struct metrics_watch){metrics, model, started, started, 0};
 }
 
 void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens)
@@ -352,7 +337,7 @@ static int forget(void **state)
 
 static void run(struct exchange *x, route_fn *route, const char *body)
 {
-    static const struct server_options options = {.max_images = 4, .seed = 5};
+    static const struct server_options options = {.max_images = 4, .seed = 5, .models = {{.path = "/models/m", .names = {"m"}, .n_names = 1}}, .n_models = 1};
     struct server server = {.options = &options};
     x->body = body;
     if (!x->room) x->room = 4096;
@@ -607,7 +592,7 @@ static void refused_before_anything_is_sent(void **state)
     fake.script[0] = &two_words;
     run(&model, route_chat_completions, "{" MESSAGES ", \"model\": \"other\", \"stream\": true}");
     assert_string_equal(model.param, "model");
-    check(&model, "404 NotFoundError: The model `other` does not exist.");
+    check(&model, "404 NotFoundError: The model `other` does not exist. This server has `m`");
     run(&json, route_chat_completions, "{");
     check(&json, "400 Bad Request: 1 validation error: the request: not valid JSON at byte 1: it ends in the middle of a value");
     fake.prepare_fails = EY_BAD_REQUEST;
@@ -660,6 +645,22 @@ static void a_full_queue_in_the_middle_is_waited_for(void **state)
     fake.start_fails = EY_NO_MEMORY, fake.start_fails_at = 1, fake.start_fails_times = 1;
     run(&failed, route_completions, "{\"prompt\": [\"a\", \"b\", \"c\"]}");
     check(&failed, "503 ServiceUnavailableError: it cannot be started");
+}
+
+/* Whoever waited for the model is let in: others who came meanwhile do not fill the queue in front of it. */
+static void a_full_queue_does_not_turn_away_who_waited(void **state)
+{
+    (void)state;
+    struct exchange x = {0}, c = {0};
+    fake.script[0] = &cut_short, fake.waited = true;
+    fake.start_fails = EY_BUSY, fake.start_fails_times = 6;
+    run(&x, route_completions, "{\"prompt\": \"a\"}");
+    check(&x, "0 'xy' =length; usage 3+3; ");
+    forget(NULL);
+    fake.script[0] = &cut_short, fake.waited = true;
+    fake.start_fails = EY_BUSY, fake.start_fails_times = 3;
+    run(&c, route_chat_completions, "{" MESSAGES ", " STREAM "}");
+    check(&c, "0 role; 0 'x'; 0 'y'; 0 =length; usage 3+3; DONE");
 }
 
 static void an_error_in_mid_stream(void **state)
@@ -772,6 +773,7 @@ int main(void)
         cmocka_unit_test_setup(refused_before_anything_is_sent, forget),
         cmocka_unit_test_setup(prompts_that_do_not_fit, forget),
         cmocka_unit_test_setup(a_full_queue_in_the_middle_is_waited_for, forget),
+        cmocka_unit_test_setup(a_full_queue_does_not_turn_away_who_waited, forget),
         cmocka_unit_test_setup(an_error_in_mid_stream, forget),
         cmocka_unit_test_setup(the_client_leaves, forget),
         cmocka_unit_test_setup(the_server_ends, forget),

@@ -663,7 +663,7 @@ static void models_that_cannot_come_back_are_tried_again(void **state)
     snprintf(link, sizeof(link), "%s/model", folder);
     assert_non_null(realpath("models/demo", demo));
     assert_int_equal(symlink(demo, link), 0);
-    o.engine.model = link, o.idle_unload_seconds = 1;
+    o.models[0].path = link, o.idle_unload_seconds = 1;
     struct running s = server_start(&o);
     web_await_metric(s.port, "eyelet_unloads_total", 1);
     assert_int_equal(unlink(link), 0);
@@ -689,7 +689,7 @@ static void what_cannot_start_says_why(void **state)
     taken.port = open_server.port;
     assert_false(server_run(&taken, &e));
     assert_non_null(strstr(e.text, "is in use"));
-    lost.engine.model = "models/none";
+    lost.models[0].path = "models/none";
     assert_false(server_run(&lost, &e));
     assert_int_equal(e.code, EY_NOT_FOUND);
     wide.host = "0.0.0.0";

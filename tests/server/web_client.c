@@ -25,9 +25,9 @@ static void fail_with(const char *what, const char *detail)
 struct server_options demo_options(void)
 {
     struct server_options o = server_defaults();
-    o.engine.model = "models/demo";
+    o.models[0].path = "models/demo", o.n_models = 1;
     o.engine.kv_tokens = 8192, o.engine.max_num_seqs = 4;
-    o.names[o.n_names++] = "demo";
+    o.models[0].names[o.models[0].n_names++] = "demo";
     o.port = 0;
     o.host_bytes = 256 << 20;
     return o;
