@@ -53,7 +53,9 @@ static void divide(struct plan_member *member, size_t n, const struct need *need
         if (!member[i].stays) continue;
         const double part = (double)(room - least) * ((double)wish / (double)more);
         const uint64_t share = facts->context + need[i].least - GRAIN + (uint64_t)part / STEP * STEP;
-        if (plan_within(&p, &member[i], be, facts, share)) member[i].plan = p;
+        if (!plan_within(&p, &member[i], be, facts, share)) continue;
+        p.budget = member[i].plan.budget; /* of all together */
+        member[i].plan = p;
     }
 }
 

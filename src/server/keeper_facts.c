@@ -50,8 +50,8 @@ void kept_note_plan(struct kept *m, const ey_plan *plan)
     f->n_items = plan->n_items;
     memcpy(f->choice, plan->choices, sizeof(f->choice));
     f->n_choices = plan->n_choices;
-    copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule);
-    f->total_bytes = plan->total_bytes, f->budget_bytes = plan->budget_bytes, f->max_pixels = plan->max_pixels;
+    f->total_bytes = plan->total_bytes, f->max_pixels = plan->max_pixels;
+    if (!m->bytes) copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule), f->budget_bytes = plan->budget_bytes; /* else that of all */
     f->max_model_len = plan->max_model_len, f->kv_tokens = plan->kv_tokens, f->max_num_seqs = plan->max_num_seqs;
     copy_fact(f->device, sizeof(f->device), plan->device);
     f->planned = true;

@@ -49,6 +49,7 @@ bool server_borrow(struct server *server, size_t model, struct exchange *x, stru
     struct keeper_report before = keeper_state(server->keeper, model);
     *out = (struct loan){.model = model};
     out->engine = keeper_borrow(server->keeper, model, is_gone, &borrower, &out->waited, e);
+    if (!out->engine && server_ending(server)) return ey_fail(e, EY_BUSY, "the server is shutting down");
     const bool at_start = before.state == KEEPER_LOADING && !before.loads;
     if (!out->engine || before.state == KEEPER_READY || at_start) return out->engine != NULL;
     char seconds[32];

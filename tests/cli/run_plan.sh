@@ -66,6 +66,19 @@ grep -E '^  (decoder weights|all on the card)' out > made
 "$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (decoder weights|all on the card)' | cmp -s - made
 say "in the same memory as the FP8 files"
 
+# ---- several models ----
+# shellcheck disable=SC2086
+try "two that fit together" 0 '; all stay loaded' - plan 2b 2b $desktop
+[ "$(grep -cE '^  stays +[0-9.]+ MiB' out)" = 2 ]
+say "both stay"
+# shellcheck disable=SC2086
+try "two that do not" 0 '^  takes turns +[0-9.]+ MiB  .*4b' - plan 2b 4b $desktop
+# shellcheck disable=SC2086
+try "the same as JSON" 0 '^."together": false' - plan 2b 4b $desktop --json
+same "which stays" true$'\t'false models.0.resident models.1.resident
+try "one that never fits" 1 'never fits' - plan 2b 4b --vram 4000MiB
+try "one whose context is shorter" 2 - 'the context of this model|this model has at most' plan 2b 4b --vram 24GiB --max-model-len 999999
+
 # ---- wrong calls ----
 try "used without a card" 2 - 'of the card that --vram tells of' plan 2b --vram-used 1G
 try "more used than there is" 2 - 'more than all of --vram' plan 2b --vram 1G --vram-used 2G

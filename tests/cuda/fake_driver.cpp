@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backend/cuda/kernels.h"
@@ -27,6 +28,8 @@ struct CUstream_st {
     std::deque<step> steps;
     uint64_t n_added, n_done;
     CUgraph capture; /* what steps go to instead; NULL: none */
+    bool everywhere; /* what is forbidden meanwhile is so in all threads, not only in the one that captures */
+    std::thread::id capturer;
 };
 
 struct CUevent_st {
@@ -86,7 +89,7 @@ static CUresult complaint(const char *member, CUresult result, const char *why)
 static bool capturing(void)
 {
     for (CUstream s : streams)
-        if (s->capture) return true;
+        if (s->capture && (s->everywhere || s->capturer == std::this_thread::get_id())) return true;
     return false;
 }
 
@@ -250,11 +253,12 @@ static CUresult stream_wait(CUstream s, CUevent e, unsigned)
 
 /* ---- graphs ---- */
 
-static CUresult capture_begin(CUstream s, int)
+static CUresult capture_begin(CUstream s, int mode)
 {
     ENTER("capture_begin");
     if (!streams.count(s) || s->capture) return complaint("capture_begin", INVALID_HANDLE, "no such stream, or one that is captured already");
     s->capture = new CUgraph_st{};
+    s->everywhere = mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, s->capturer = std::this_thread::get_id();
     return CUDA_SUCCESS;
 }
 
@@ -664,9 +668,8 @@ static CUresult context_limit(int, size_t)
 
 /* ---- tests ---- */
 
-extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_card *c)
+static void forget_all(const struct fake_card *c)
 {
-    HOLD();
     card = *c;
     counts = {};
     context = {};
@@ -674,6 +677,12 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_c
     has_failed = false;
     broken_kernel.clear();
     spilled_bytes = 0;
+}
+
+extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_card *c)
+{
+    HOLD();
+    if (!context.references) forget_all(c);
     *driver = {};
     driver->to_device = copy_in, driver->to_host = copy_out, driver->on_device = copy_on_card;
 #define FILL(member) driver->member = member;

@@ -29,7 +29,7 @@ struct fake_counts {
     int lazy_functions;      /* launched but never loaded by function_load */
 };
 
-/* Fills the table and begins anew: nothing may live from before. The kernels are those of the emulator. */
+/* Fills the table; where nobody holds a context, as another engine of this process may, all begins anew. The kernels are those of the emulator. */
 void fake_driver_fill(struct cuda_driver *driver, const struct fake_card *card);
 struct fake_counts fake_driver_counts(void);
 

@@ -59,8 +59,129 @@ static void nothing_stays_on_the_card(void **state)
     ey_budget_free(&budget);
 }
 
+/* Waits for what the keeper says before it has been done. */
+static void await_bytes(size_t bytes)
+{
+    double until = seconds_now() + 30;
+    while (fake_driver_counts().device_bytes != bytes && seconds_now() < until) usleep(10000);
+    assert_int_equal(fake_driver_counts().device_bytes, bytes);
+}
+
+/* What a model has of the card beside the context. */
+static size_t arena_of(struct keeper *k, size_t model, size_t context)
+{
+    struct keeper_report r = keeper_state(k, model);
+    assert_true(r.facts.planned);
+    return (size_t)r.facts.total_bytes - context;
+}
+
+static void await_plan(struct keeper *k)
+{
+    double until = seconds_now() + 30;
+    while ((!keeper_state(k, 0).facts.planned || keeper_state(k, 0).state == KEEPER_LOADING) && seconds_now() < until) usleep(10000);
+}
+
+static struct server_options two_models(uint64_t gpu_memory)
+{
+    struct server_options o = options(ckpt_make(fixture_dir(), "tiny-ragged-fp8"));
+    o.models[1].path = ckpt_make(fixture_dir(), "tiny-head72-bf16"), o.n_models = 2;
+    o.models[0].names[0] = "a", o.models[1].names[0] = "b", o.models[0].n_names = o.models[1].n_names = 1;
+    o.idle_unload_seconds = 0, o.engine.kv_tokens = 0, o.engine.max_model_len = 256, o.engine.gpu_memory = gpu_memory;
+    return o;
+}
+
+enum { CONTEXT = 120 << 20 }; /* of the small card's 30 multiprocessors */
+
+static size_t two_arenas(struct keeper *k)
+{
+    return arena_of(k, 0, CONTEXT) + arena_of(k, 1, CONTEXT);
+}
+
+static struct keeper *open_two(const struct server_options *o, ey_budget *budget)
+{
+    struct keeper *k;
+    ey_err e;
+    if (!keeper_open(&k, o, budget, &e)) fail_msg("%s", e.text);
+    await_plan(k);
+    return k;
+}
+
+/* Both are on the card at once, and all that is there is what their plans say. */
+static void two_models_share_the_card(void **state)
+{
+    (void)state;
+    struct server_options o = two_models(0);
+    ey_budget *budget = ey_budget_create(1 << 20);
+    ey_err e;
+    bool waited;
+    struct keeper *k = open_two(&o, budget);
+    for (size_t m = 0; m < 2; m++) assert_non_null(keeper_borrow(k, m, NULL, NULL, &waited, &e));
+    await_bytes(two_arenas(k));
+    assert_int_equal(fake_driver_counts().contexts, 2); /* references to the one that there is */
+    for (size_t m = 0; m < 2; m++) assert_true(!keeper_state(k, m).facts.takes_turns && keeper_state(k, m).memory.known), keeper_return(k, m);
+    keeper_close(&k);
+    assert_int_equal(fake_driver_counts().device_bytes, 0);
+    ey_budget_free(&budget);
+}
+
+/* Less than both would like, and more than both need: they divide it. */
+static void two_models_give_way_to_stay(void **state)
+{
+    (void)state;
+    struct server_options o = two_models(0);
+    ey_budget *budget = ey_budget_create(1 << 20);
+    ey_err e;
+    bool waited;
+    struct keeper *k = open_two(&o, budget);
+    size_t wished = two_arenas(k);
+    keeper_close(&k);
+    o.engine.gpu_memory = CONTEXT + wished * 3 / 5;
+    k = open_two(&o, budget);
+    for (size_t m = 0; m < 2; m++) {
+        if (!keeper_borrow(k, m, NULL, NULL, &waited, &e)) fail_msg("%s", e.text);
+        struct keeper_report r = keeper_state(k, m);
+        assert_true(!r.facts.takes_turns && r.facts.budget_bytes == o.engine.gpu_memory && r.facts.n_choices > 0);
+    }
+    await_bytes(two_arenas(k));
+    assert_true(two_arenas(k) + CONTEXT <= o.engine.gpu_memory);
+    for (size_t m = 0; m < 2; m++) assert_int_equal(keeper_state(k, m).unloads, 0), keeper_return(k, m);
+    keeper_close(&k);
+    ey_budget_free(&budget);
+}
+
+/* Room for either: while they take turns the card holds exactly what the plan of the one that is there says, and never more at any time. */
+static void two_models_take_turns(void **state)
+{
+    (void)state;
+    struct server_options o = two_models(0);
+    ey_budget *budget = ey_budget_create(1 << 20);
+    ey_err e;
+    bool waited;
+    o.engine.kv_tokens = 1 << 16, o.engine.max_num_batched_tokens = 64, o.engine.head = "bf16", o.engine.vision_weights = "resident", o.engine.kv_cache_dtype = "bf16";
+    struct keeper *k = open_two(&o, budget);
+    size_t a = arena_of(k, 0, CONTEXT), b = arena_of(k, 1, CONTEXT), larger = a > b ? a : b;
+    keeper_close(&k);
+    o.engine.gpu_memory = CONTEXT + larger + (4 << 20);
+    k = open_two(&o, budget);
+    assert_true(!keeper_state(k, 0).facts.takes_turns && keeper_state(k, 1).facts.takes_turns);
+    for (int i = 0; i < 4; i++) {
+        const size_t m = (size_t)i % 2;
+        if (!keeper_borrow(k, m, NULL, NULL, &waited, &e)) fail_msg("%s", e.text);
+        assert_true(waited || !i);
+        assert_int_equal(fake_driver_counts().device_bytes, arena_of(k, m, CONTEXT));
+        assert_true(keeper_state(k, 1 - m).state == KEEPER_UNLOADED);
+        keeper_return(k, m);
+    }
+    assert_true(fake_driver_counts().device_peak <= larger);
+    keeper_close(&k);
+    struct fake_counts n = fake_driver_counts();
+    assert_int_equal(n.device_bytes + (size_t)(n.device_allocations + n.host_allocations + n.contexts + n.modules + n.streams + n.events + n.graphs), 0);
+    ey_budget_free(&budget);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_stays_on_the_card)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_stays_on_the_card), cmocka_unit_test(two_models_share_the_card), cmocka_unit_test(two_models_give_way_to_stay),
+                                       cmocka_unit_test(two_models_take_turns)};
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

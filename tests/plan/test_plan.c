@@ -372,13 +372,88 @@ static void pictures(void **state)
     assert_int_equal(p.max_picture, 1024);
 }
 
+/* ---- several models ---- */
+
+/* What one of them takes is what its engine would, given so much of the card. */
+static void must_be_reproduced(const struct plan_member *m, const struct device_facts *facts)
+{
+    struct plan_limits limits = *m->limits;
+    struct plan again;
+    ey_err e;
+    limits.utilization = 0, limits.device_bytes = m->plan.allocated;
+    assert_true(plan_make(&again, m->model, card_backend, facts, &limits, &e));
+    assert_true(again.fits && again.allocated == m->plan.allocated && again.max_model_len == m->plan.max_model_len && again.kv_tokens == m->plan.kv_tokens);
+}
+
+static void two_of(struct plan_member member[2], enum model_name first, enum model_name second, const struct device_facts *facts, const struct plan_limits *limits)
+{
+    ey_err e;
+    member[0] = (struct plan_member){.name = "first", .model = &models[first], .limits = limits};
+    member[1] = (struct plan_member){.name = "second", .model = &models[second], .limits = limits};
+    if (!plan_together(member, 2, card_backend, facts, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < 2; i++) must_fit(&member[i].plan, member[i].name), must_be_reproduced(&member[i], facts);
+}
+
+static void models_that_share_a_card(void **state)
+{
+    (void)state;
+    struct plan_member m[2];
+    struct plan_limits limits = {0}, short_context = {.max_model_len = 1024};
+    struct device_facts large = card(24564, 600, 82), desktop = desktop_card();
+    /* room for all that both want */
+    two_of(m, M2B, M4B, &large, &limits);
+    for (int i = 0; i < 2; i++) {
+        struct plan alone = plan_of(i ? M4B : M2B, &large, &limits);
+        assert_true(m[i].stays && m[i].plan.allocated == alone.allocated && m[i].plan.max_model_len == 16384);
+    }
+    /* not enough for that: both give way, and neither gets less context than is of use */
+    two_of(m, M2B, M2B, &desktop, &limits);
+    assert_true(m[0].stays && m[1].stays);
+    assert_true(plan_member_bytes(&m[0]) + plan_member_bytes(&m[1]) + desktop.context <= m[0].plan.budget.free - m[0].plan.budget.margin);
+    assert_true(m[0].plan.max_model_len >= 4096 && m[1].plan.max_model_len >= 4096);
+    assert_true(m[0].plan.allocated == m[1].plan.allocated);
+    /* too little for both: turns, each with all of the card */
+    two_of(m, M2B, M4B, &desktop, &limits);
+    assert_true(m[0].stays && !m[1].stays);
+    for (int i = 0; i < 2; i++) assert_true(m[i].plan.allocated == plan_of(i ? M4B : M2B, &desktop, &limits).allocated);
+    /* what is asked for is kept to */
+    two_of(m, M2B, M2B, &desktop, &short_context);
+    assert_true(m[0].stays && m[1].stays && m[0].plan.max_model_len == 1024);
+}
+
+static void a_model_that_never_fits(void **state)
+{
+    (void)state;
+    struct device_facts small = card(4096, 600, 30);
+    struct plan_limits limits = {0};
+    struct plan_member m[2] = {{.name = "first", .model = &models[M4B], .limits = &limits}, {.name = "second", .model = &models[M2B], .limits = &limits}};
+    ey_err e;
+    assert_true(plan_together(m, 2, card_backend, &small, &e));
+    assert_true(!m[0].plan.fits && !m[0].stays && m[1].plan.fits && m[1].stays);
+}
+
+static void models_that_share_a_host(void **state)
+{
+    (void)state;
+    const uint64_t both = models[M2B].weight_bytes + models[M4B].weight_bytes;
+    struct device_facts host = {.name = "host", .total = both + 8192 * MIB, .free = both + 8192 * MIB}, tight = {.name = "host", .total = both, .free = both};
+    struct plan_limits limits = {0};
+    struct plan_member m[2] = {{.name = "first", .model = &models[M2B], .limits = &limits}, {.name = "second", .model = &models[M4B], .limits = &limits}};
+    ey_err e;
+    assert_true(plan_together(m, 2, cpu, &host, &e));
+    assert_true(m[0].stays && m[1].stays);
+    assert_true(plan_together(m, 2, cpu, &tight, &e)); /* their weights alone would fill it */
+    assert_true(m[0].stays && !m[1].stays && m[1].plan.fits);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(their_settings_start), cmocka_unit_test(totals),          cmocka_unit_test(seven_thousand), cmocka_unit_test(by_levers),
         cmocka_unit_test(refusal),              cmocka_unit_test(budgets),         cmocka_unit_test(pinned),         cmocka_unit_test(arena_holds_all),
         cmocka_unit_test(known_shapes),         cmocka_unit_test(pictures),        cmocka_unit_test(tower_on_the_cpu),
-        cmocka_unit_test(tower_on_the_cpu_as_a_change),
+        cmocka_unit_test(tower_on_the_cpu_as_a_change), cmocka_unit_test(models_that_share_a_card), cmocka_unit_test(a_model_that_never_fits),
+        cmocka_unit_test(models_that_share_a_host),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }
