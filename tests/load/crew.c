@@ -100,7 +100,8 @@ static void remark_reply(struct crew *crew, const struct client *c, const char *
 static struct task take_good(struct crew *crew, const struct client *c)
 {
     struct dice *d = &crew->dice;
-    struct task t = {.good = true, .which = crew->taken++ % crew->options->goods->n};
+    const struct goods *goods = crew->options->goods;
+    struct task t = {.good = true, .which = (goods->mixed ? dice_below(d, goods->n) : crew->taken++) % goods->n};
     crew->good_left--;
     if (c->never_reads) return t;
     t.leaves = dice_below(d, 3) == 0;

@@ -111,11 +111,8 @@ static void make_completions(struct goods *g)
     buf_add_text(&add(g, "completion, two", text_path)->body, "{\"prompt\": \"The word\", \"temperature\": 1, \"seed\": 4, \"n\": 2, \"max_tokens\": 24");
 }
 
-bool goods_make(struct goods *out, ey_err *e)
+static bool make_all(struct goods *out, ey_err *e)
 {
-    size_t most = COUNT(texts) + COUNT(questions) * COUNT(pictures) + COUNT(pictures) + 3;
-    *out = (struct goods){.item = calloc(most, sizeof(*out->item))};
-    if (!out->item) return ey_fail_memory(e, "requests", most * sizeof(*out->item));
     for (size_t i = 0; i < COUNT(texts); i++) make_text(out, &texts[i]);
     for (size_t i = 0; i < COUNT(questions); i++)
         for (size_t k = 0; k < COUNT(pictures); k++)
@@ -123,6 +120,20 @@ bool goods_make(struct goods *out, ey_err *e)
     for (size_t k = 0; k < COUNT(pictures); k++)
         if (!make_question(out, &questions[0], pictures[k], pictures[(k + 5) % COUNT(pictures)], e)) return false;
     make_completions(out);
+    return true;
+}
+
+bool goods_make(struct goods *out, const char *first, const char *second, ey_err *e)
+{
+    const char *const models[] = {first, second};
+    size_t most = 2 * (COUNT(texts) + COUNT(questions) * COUNT(pictures) + COUNT(pictures) + 3);
+    *out = (struct goods){.item = calloc(most, sizeof(*out->item)), .mixed = second != NULL};
+    if (!out->item) return ey_fail_memory(e, "requests", most * sizeof(*out->item));
+    for (size_t m = 0; m < COUNT(models) && (!m || second); m++) {
+        size_t start = out->n;
+        if (!make_all(out, e)) return false;
+        for (size_t i = start; i < out->n; i++) out->item[i].model = models[m];
+    }
     for (size_t i = 0; i < out->n; i++)
         if (out->item[i].body.failed) return ey_fail_memory(e, out->item[i].name, MAX_BODY);
     return true;
@@ -141,6 +152,7 @@ void good_write(const struct good *g, const struct wire_target *to, bool stream,
 {
     struct buf body = buf_with_max(MAX_BODY);
     buf_add(&body, g->body.data, g->body.size);
+    if (g->model) buf_printf(&body, ", \"model\": \"%s\"", g->model);
     if (stream) buf_add_text(&body, ", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
     buf_add_text(&body, "}");
     chat_post(out, to, g->path, body.data, body.size);

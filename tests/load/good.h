@@ -6,6 +6,7 @@
 
 struct good {
     const char *name, *path;
+    const char *model;        /* that is asked; NULL: the server's first */
     struct buf body;          /* without its closing brace */
     struct chat_answer truth; /* asked alone */
 };
@@ -13,10 +14,11 @@ struct good {
 struct goods {
     struct good *item;
     size_t n;
+    bool mixed; /* of two models; which one is asked next is left to chance */
 };
 
-/* Reads the pictures of examples/ and makes all requests. */
-bool goods_make(struct goods *out, ey_err *e);
+/* Reads the pictures of examples/ and makes all requests, to each of two models where `second` is not NULL. */
+bool goods_make(struct goods *out, const char *first, const char *second, ey_err *e);
 void goods_free(struct goods *g);
 
 /* The request, whole. */

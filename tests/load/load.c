@@ -1,7 +1,8 @@
-/* Load on a running server: load SERVER [--short] [--no-memory] [--requests N] [--clients N] [--seed N]
+/* Load on a running server: load SERVER [--short] [--no-memory] [--requests N] [--clients N] [--seed N] [--second DIR]
  *
  * Starts `SERVER serve` with the demo model, asks for the truth one by one, then runs many clients at once. A third of them
  * hang up in the middle, a tenth never read; half of all requests are malformed. Afterwards all must be as it was.
+ * With --second there is another model, of which only one is loaded at a time, and both are asked.
  * Exit status: 0 all marks were reached, 1 some were not. --short has no marks on time and memory. */
 #include <getopt.h>
 #include <math.h>
@@ -20,7 +21,7 @@ enum { MAX_REQUESTS = 1000000, MAX_CLIENTS = 240, READY_SECONDS = 60, STOP_SECON
 #define UNREAD_SECONDS 40          /* the server gives a client that does not read 30 s */
 
 struct settings {
-    const char *server;
+    const char *server, *second; /* second: NULL */
     size_t n_requests, n_clients;
     uint64_t seed;
     bool brief, no_memory;
@@ -94,9 +95,13 @@ static bool calm_down(const struct load *l, struct state *out)
 
 static bool start(struct load *l, ey_err *e)
 {
-    const char *argv[] = {l->settings->server, "serve", "--model", "models/demo", "--port", "0", "--max-num-seqs", "16",
-                          "--kv-tokens", "4096", NULL};
-    return goods_make(&l->goods, e) && sample_read(&l->sample, e) && child_start(&l->child, argv, READY_SECONDS, e) &&
+    static const char *const names[] = {"demo", "second"};
+    const char *second = l->settings->second;
+    const char *one[] = {l->settings->server, "serve", "models/demo", "--port", "0", "--max-num-seqs", "16", "--kv-tokens", "4096", NULL};
+    const char *two[] = {l->settings->server, "serve", "models/demo", second, "--port", "0", "--max-num-seqs", "16", "--kv-tokens", "4096",
+                         "--max-loaded-models", "1", "--served-model-name", names[0], names[1], NULL};
+    const char **argv = second ? two : one;
+    return goods_make(&l->goods, second ? names[0] : NULL, second ? names[1] : NULL, e) && sample_read(&l->sample, e) && child_start(&l->child, argv, READY_SECONDS, e) &&
            wire_find(&l->to, l->child.url, e);
 }
 
@@ -195,12 +200,14 @@ static bool read_settings(struct settings *s, int argc, char **argv)
 {
     static const struct option names[] = {{"short", no_argument, NULL, 's'},           {"no-memory", no_argument, NULL, 'm'},
                                           {"requests", required_argument, NULL, 'r'}, {"clients", required_argument, NULL, 'c'},
-                                          {"seed", required_argument, NULL, 'S'},     {NULL, 0, NULL, 0}};
+                                          {"seed", required_argument, NULL, 'S'},     {"second", required_argument, NULL, '2'},
+                                          {NULL, 0, NULL, 0}};
     uint64_t n;
     *s = (struct settings){.n_clients = 64, .seed = 1};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (c == 's') s->brief = true;
         else if (c == 'm') s->no_memory = true;
+        else if (c == '2') s->second = optarg;
         else if (c == 'r' && read_number(optarg, 10, MAX_REQUESTS, &n)) s->n_requests = (size_t)n;
         else if (c == 'c' && read_number(optarg, 1, MAX_CLIENTS, &n)) s->n_clients = (size_t)n;
         else if (c != 'S' || !read_number(optarg, 0, SIZE_MAX, &s->seed)) return false;
@@ -215,7 +222,7 @@ int main(int argc, char **argv)
     struct settings settings;
     ey_err e;
     if (!read_settings(&settings, argc, argv)) {
-        fprintf(stderr, "use: %s [--short] [--no-memory] [--requests N] [--clients N] [--seed N] SERVER\n", argv[0]);
+        fprintf(stderr, "use: %s [--short] [--no-memory] [--requests N] [--clients N] [--seed N] [--second DIR] SERVER\n", argv[0]);
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);

@@ -1,6 +1,7 @@
 // The page's whole story in a real browser: the program serves the demo model, and a person looks, asks, stops, finds and reads.
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { after, before, test } from 'node:test';
 import { chromium } from 'playwright-core';
 import { root, startServer, until } from '../node/server.mjs';
@@ -115,6 +116,30 @@ async function bring(event, files) {
 const fileOf = (name, type) => ({ name, type, base64: readFileSync(`${examples}/${name}`).toString('base64') });
 
 // ---- the story ----
+
+story('of several models one is chosen', async () => {
+  const folder = mkdtempSync(`${tmpdir()}/eyelet-`);
+  symlinkSync(`${root}/models/demo`, `${folder}/other`);
+  const both = await startServer('models/demo', `${folder}/other`, '--served-model-name', 'demo', 'other', '--max-loaded-models', '1');
+  try {
+    await open(DESK, { url: both.url });
+    assert.deepEqual(await page.locator('#models option').allInnerTexts(), ['demo', 'other']);
+    await likeliest();
+    await choose('shapes-4.png');
+    for (const name of ['other', 'demo']) {
+      await page.selectOption('#models', name);
+      await page.getByText(`${name} sleeps; a question wakes it`).waitFor();
+      if (name === 'other') await shoot('several-models'), await checkAccess('several models');
+      await page.click('#describe');
+      assert.equal(await answer(), expected['shapes-4.png']);
+      await page.locator('.model.ready', { hasText: new RegExp(`^${name}$`) }).waitFor();
+    }
+    await checkWidth('several models');
+  } finally {
+    await both.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
 
 story('describe, ask again from the cache, find, read: desktop, light', async () => {
   await open({ ...DESK, colorScheme: 'light' });

@@ -54,13 +54,14 @@ async function send(path, options) {
   return response;
 }
 
-export async function getModel() {
-  const list = await (await send('v1/models')).json();
-  return list.data[0];
+/* The models, each by its first name. */
+export async function getModels() {
+  const { data } = await (await send('v1/models')).json();
+  return data.filter((model, i) => data.findIndex((other) => other.root === model.root) === i);
 }
 
-export async function getPlan() {
-  return (await send('eyelet/plan')).json();
+export async function getPlan(model) {
+  return (await send(`eyelet/plan?model=${encodeURIComponent(model)}`)).json();
 }
 
 /* {ready, text, percent}: the server answers this without a key and while it loads. */

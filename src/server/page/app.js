@@ -2,7 +2,7 @@
 import { ApiError, ask } from './api.js';
 import { findPrompt } from './boxes.js';
 import { picture, showBoxes, showFacts, watchPicture } from './picture.js';
-import { connect, isReady, lost, modelName, watchServer } from './server.js';
+import { connect, isReady, lookAgain, lost, modelName, watchServer } from './server.js';
 import './theme.js';
 import { Turn, keepingEnd } from './turns.js';
 import { reader, say } from './voice.js';
@@ -146,6 +146,7 @@ async function put(text, { shown = text, find = false, exact = false } = {}) {
     if (here()) {
       running = null;
       busy(false);
+      lookAgain();
     }
   }
 }

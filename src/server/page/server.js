@@ -1,5 +1,5 @@
 /* What the page knows of the server: whether it is there, how far it has loaded, which model, its plan; and the API key. */
-import { ApiError, getModel, getPlan, getReadiness, useKey } from './api.js';
+import { ApiError, getModels, getPlan, getReadiness, useKey } from './api.js';
 import { showPlan } from './memory.js';
 import { say } from './voice.js';
 
@@ -9,12 +9,14 @@ const GONE_MS = 2000;
 const STAGES = { loading: 'Loading the model', failed: 'The model could not be loaded', stopping: 'The server is stopping' };
 
 let model = null;
+let chosen = null; // id, of several
 let ready = false;
 let running = false;
 let opened = () => {};
 
 export const modelName = () => model?.id;
-export const isReady = () => ready;
+/* Whether an answer can begin at once. */
+export const isReady = () => ready && model?.resident;
 
 function status(kind, text) {
   $('model').className = `model ${kind}`;
@@ -46,15 +48,26 @@ function askForKey(wrong) {
   $('key').focus();
 }
 
+/* Of several models one is chosen in the place of its name. */
+function showChoice(models) {
+  const select = $('models');
+  const ids = models.map(({ id }) => id);
+  select.hidden = ids.length < 2;
+  if (ids.join('\n') !== [...select.options].map(({ value }) => value).join('\n')) select.replaceChildren(...ids.map((id) => new Option(id)));
+  select.value = model.id;
+}
+
 async function look() {
   const readiness = await getReadiness();
   ready = readiness.ready;
   showLoading(readiness);
-  model = await getModel();
-  status(ready ? 'ready' : 'waiting', readiness.status === 'unloaded' ? `${model.id} sleeps; a question wakes it` : model.id);
+  const models = await getModels();
+  model = models.find(({ id }) => id === chosen) || models[0];
+  showChoice(models);
+  status(ready ? 'ready' : 'waiting', ready && !model.resident ? `${model.id} sleeps; a question wakes it` : model.id);
   document.title = `eyelet · ${model.id}`;
   if (!ready) return false;
-  const plan = await getPlan();
+  const plan = await getPlan(model.id);
   document.body.classList.toggle('text-only', plan.max_pixels === 0); // the model takes no pictures
   showPlan(plan);
   return true;
@@ -89,6 +102,16 @@ export async function connect() {
   opened();
 }
 
+/* Another model, or the same after an answer: whether it is loaded may have changed. What goes wrong shows at the next question. */
+export async function lookAgain() {
+  if (running || $('models').hidden) return;
+  try {
+    await look();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+  }
+}
+
 /* After a question failed: the server went away, or its key changed. */
 export function lost(error) {
   if (error.kind === 'key') askForKey(Boolean($('key').value));
@@ -97,6 +120,11 @@ export function lost(error) {
     connect();
   }
 }
+
+$('models').addEventListener('change', () => {
+  chosen = $('models').value;
+  lookAgain();
+});
 
 $('key-form').addEventListener('submit', async (event) => {
   event.preventDefault();
