@@ -297,7 +297,8 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
     all->n += engine != NULL;
     if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e)) return false;
     if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e))) return false;
-    engine->be = first->be, engine->facts = first->facts;
+    engine->be = first->be, engine->pool = first->pool, engine->facts = first->facts;
+    if (!shrink(engine, o, e)) return false;
     all->member[i] = (struct plan_member){.name = o->model, .model = &engine->model, .limits = &all->limits[i]};
     return true;
 }
@@ -305,7 +306,7 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
 static void close_members(struct planned *all)
 {
     for (size_t i = all->n; i-- > 0;) {
-        if (i) all->engine[i]->be = NULL; /* the first one's */
+        if (i) all->engine[i]->be = NULL, all->engine[i]->pool = NULL; /* the first one's */
         ey_engine_close(&all->engine[i]);
     }
 }

@@ -73,7 +73,7 @@ static bool plan_all(struct keeper *k, ey_err *e)
     ey_plan *plan = calloc(k->n, sizeof(*plan));
     for (size_t i = 0; i < k->n; i++) {
         options[i] = k->model[i].options;
-        options[i].progress = NULL, options[i].planned = NULL;
+        options[i].progress = NULL, options[i].planned = NULL, options[i].notice = NULL; /* they are told when it is loaded */
     }
     pthread_mutex_unlock(&k->lock);
     bool ok = plan ? ey_plan_models(options, k->n, plan, &room, e) && check_fit(k, plan, e) : ey_fail_memory(e, "a plan", k->n * sizeof(*plan));
