@@ -30,6 +30,24 @@ static bool metrics_have(struct keeper *k, ey_budget *budget, const char *text)
     return found;
 }
 
+/* Waits for what the keeper says before it has been done. */
+static void await_bytes(size_t bytes)
+{
+    double until = seconds_now() + 30;
+    while (fake_driver_counts().device_bytes != bytes && seconds_now() < until) usleep(10000);
+    assert_int_equal(fake_driver_counts().device_bytes, bytes);
+}
+
+static void await_bare_card(void)
+{
+    double until = seconds_now() + 30;
+    struct fake_counts n;
+    do usleep(10000), n = fake_driver_counts();
+    while ((n.device_bytes || n.contexts) && seconds_now() < until);
+    assert_int_equal(n.device_bytes, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+}
+
 static void nothing_stays_on_the_card(void **state)
 {
     struct keeper *k;
@@ -49,22 +67,11 @@ static void nothing_stays_on_the_card(void **state)
         keeper_return(k, 0);
         double until = seconds_now() + 30;
         while (keeper_state(k, 0).unloads < load && seconds_now() < until) usleep(10000);
-        usleep(300000); /* it is told before it is done */
-        struct fake_counts n = fake_driver_counts();
-        assert_int_equal(n.device_bytes, 0);
-        assert_int_equal(n.device_allocations + n.host_allocations + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+        await_bare_card(); /* it is told before it is done */
         assert_false(metrics_have(k, budget, "eyelet_gpu_memory"));
     }
     keeper_close(&k);
     ey_budget_free(&budget);
-}
-
-/* Waits for what the keeper says before it has been done. */
-static void await_bytes(size_t bytes)
-{
-    double until = seconds_now() + 30;
-    while (fake_driver_counts().device_bytes != bytes && seconds_now() < until) usleep(10000);
-    assert_int_equal(fake_driver_counts().device_bytes, bytes);
 }
 
 /* What a model has of the card beside the context. */
@@ -174,8 +181,7 @@ static void two_models_take_turns(void **state)
     }
     assert_true(fake_driver_counts().device_peak <= larger);
     keeper_close(&k);
-    struct fake_counts n = fake_driver_counts();
-    assert_int_equal(n.device_bytes + (size_t)(n.device_allocations + n.host_allocations + n.contexts + n.modules + n.streams + n.events + n.graphs), 0);
+    await_bare_card();
     ey_budget_free(&budget);
 }
 

@@ -312,7 +312,7 @@ static void drains_what_waits(void **state)
 {
     (void)state;
     struct server_options o = options_of(true, true);
-    o.max_loaded = 1, o.turn_seconds = 0;
+    o.max_loaded = 1, o.turn_seconds = 0, o.drain_seconds = 300;
     struct running s = server_start(&o);
     int stream = ask(s.port, "demo", questions[0], LONG, true);
     free(web_hear_until(stream, "\"content\":"));
