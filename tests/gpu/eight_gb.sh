@@ -4,61 +4,11 @@
 # line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where ballast and picture are too.
 set -u
 [ $# = 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B" >&2; exit 2; }
-eyelet=$(realpath "$1") model2b=$(realpath "$2") model4b=$(realpath "$3")
-tools=$(dirname "$eyelet")/tests/gpu
-work=$(mktemp -d)
-server="" ballast="" failed=0
-cleanup() {
-  [ -z "$server" ] || kill "$server" 2>/dev/null
-  [ -z "$ballast" ] || kill "$ballast" 2>/dev/null
-  rm -rf "$work"
-}
-trap cleanup EXIT
-cd "$work" || exit 1
-export HOME=$work HF_HOME=$work/no-cache
-unset http_proxy all_proxy ALL_PROXY
+here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") model2b=$(realpath "$2") model4b=$(realpath "$3")
+. "$here/beside_ballast.sh"
 
 "$tools/picture" 1024 1024 small.png && "$tools/picture" 4096 4096 large.png || exit 1
 long_question="$(seq -s ' ' 1 500) What is in the picture?"
-
-# fill MIB: takes memory until so much is free; empty hands it back and leaves the least that was free in least
-fill() {
-  coproc BALLAST { exec "$tools/ballast" "$1" 2>ballast.err; }
-  ballast=$BALLAST_PID
-  read -r -t 120 word free_mib <&"${BALLAST[0]}" && [ "$word" = ready ] && return
-  cat ballast.err
-  exit 1
-}
-empty() {
-  local from=${BALLAST[0]} to=${BALLAST[1]}
-  exec {from_copy}<&"$from"
-  eval "exec $to>&-"
-  read -r -t 30 _ least <&"$from_copy"
-  exec {from_copy}<&-
-  wait "$ballast" 2>/dev/null
-  ballast=
-}
-
-# serve OPTION...: starts a server; sets server and port
-serve() {
-  "$eyelet" serve --device cuda --port 0 "$@" >serve.log 2>&1 </dev/null &
-  server=$!
-  port=
-  for i in {1..1200}; do
-    port=$(sed -n 's/.*ready on https*:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' serve.log)
-    [ -n "$port" ] && return
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.1
-  done
-  return 1
-}
-stop() {
-  kill "$server" 2>/dev/null
-  wait "$server"
-  local status=$?
-  server=
-  return $status
-}
 
 # ask NAME PICTURE QUESTION TOKENS: NAME.json is the answer. An answer that its tokens cut is one.
 ask() {
@@ -67,17 +17,6 @@ ask() {
 }
 # number NAME MEMBER: of an answer
 number() { sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p" "$1.json"; }
-
-# tell CASE ok|FAILED WHAT...
-tell() {
-  printf '%-44s %-7s %s\n' "$1" "$2" "${*:3}"
-  [ "$2" = ok ] || failed=1
-}
-# What a failed server or request said.
-complaints() { tail -n 5 serve.log ./*.err 2>/dev/null | sed 's/^/    /'; }
-
-# planned MODEL OPTION...: the MiB that a plan for the card as it is says
-planned() { "$eyelet" plan --device cuda "$@" --json 2>/dev/null | sed -n 's/.*"total_bytes": \([0-9]*\).*/\1/p' | awk '{printf "%.0f", $1 / 1048576}'; }
 
 # answers CASE FREE_MIB MODEL OPTION...: one small and one very large picture, then four requests at once with long questions
 answers() {

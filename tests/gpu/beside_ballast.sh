@@ -1,0 +1,63 @@
+# For the scripts that fill a card's memory beside eyelet: sourced by them with eyelet set. Leaves the shell in a folder of its own, which goes at the end.
+tools=$(dirname "$eyelet")/tests/gpu
+work=$(mktemp -d)
+server="" ballast="" failed=0
+cleanup() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null
+  [ -z "$ballast" ] || kill "$ballast" 2>/dev/null
+  rm -rf "$work"
+}
+trap cleanup EXIT
+cd "$work" || exit 1
+export HOME=$work HF_HOME=$work/no-cache
+unset http_proxy all_proxy ALL_PROXY
+
+# fill MIB: takes memory until so much is free; empty hands it back and leaves the least that was free in least
+fill() {
+  coproc BALLAST { exec "$tools/ballast" "$1" 2>ballast.err; }
+  ballast=$BALLAST_PID
+  read -r -t 120 word free_mib <&"${BALLAST[0]}" && [ "$word" = ready ] && return
+  cat ballast.err
+  exit 1
+}
+empty() {
+  local from=${BALLAST[0]} to=${BALLAST[1]}
+  exec {from_copy}<&"$from"
+  eval "exec $to>&-"
+  read -r -t 30 _ least <&"$from_copy"
+  exec {from_copy}<&-
+  wait "$ballast" 2>/dev/null
+  ballast=
+}
+
+# serve OPTION...: starts a server; sets server and port
+serve() {
+  "$eyelet" serve --device cuda --port 0 "$@" >serve.log 2>&1 </dev/null &
+  server=$!
+  port=
+  for i in {1..1200}; do
+    port=$(sed -n 's/.*ready on https*:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' serve.log)
+    [ -n "$port" ] && return
+    kill -0 "$server" 2>/dev/null || break
+    sleep 0.1
+  done
+  return 1
+}
+stop() {
+  kill "$server" 2>/dev/null
+  wait "$server"
+  local status=$?
+  server=
+  return $status
+}
+
+# tell CASE ok|FAILED WHAT...
+tell() {
+  printf '%-44s %-7s %s\n' "$1" "$2" "${*:3}"
+  [ "$2" = ok ] || failed=1
+}
+# What a failed server or request said.
+complaints() { tail -n 5 serve.log ./*.err 2>/dev/null | sed 's/^/    /'; }
+
+# planned MODEL OPTION...: the MiB that a plan for the card as it is says
+planned() { "$eyelet" plan --device cuda "$@" --json 2>/dev/null | sed -n 's/.*"total_bytes": \([0-9]*\).*/\1/p' | awk '{printf "%.0f", $1 / 1048576}'; }

@@ -1,0 +1,62 @@
+#!/bin/bash
+# What docs/memory.md says fits a small card, tried on a larger one: tests/gpu/small_cards.sh EYELET MKCHECKPOINT [CASE...]. Another process fills the
+# card's memory until as much is free as the case has; eyelet's own context comes out of that. Each model is made (random weights of the official shapes),
+# served, and asked several things at once. Prints a line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder,
+# where ballast and picture are too. Needs curl, and 20 GB of disk for the largest model.
+set -u
+[ $# -ge 2 ] || { echo "usage: $0 EYELET MKCHECKPOINT [CASE...]" >&2; exit 2; }
+here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2")
+shift 2
+cases=" $* "
+. "$here/beside_ballast.sh"
+"$tools/picture" 1024 1024 picture.png || exit 1
+image="data:image/png;base64,$(base64 -w0 picture.png)"
+
+# post NAME CONTENT: NAME.json is the answer to one message
+post() {
+  printf '{"messages": [{"role": "user", "content": %s}], "max_tokens": 32, "temperature": 0}' "$2" >"$1.request"
+  curl -sS --max-time 60 -o "$1.json" -H 'Content-Type: application/json' --data-binary "@$1.request" "http://127.0.0.1:$port/v1/chat/completions" 2>"$1.err" &&
+    grep -q '"finish_reason": *"\(stop\|length\)"' "$1.json"
+}
+
+# fits CASE FREE_MIB KIND at-once OPTION...: the model is served and answers so many at once, about the picture where it sees
+fits() {
+  local name=$1 free=$2 kind=$3 at_once=$4 ok=ok jobs=() i plan content
+  shift 4
+  [ "$cases" = "  " ] || [[ $cases == *" $name "* ]] || return 0
+  rm -f ./*.json ./*.err
+  if [ ! -d "$kind" ]; then
+    rm -rf "${made:-}" && made=$kind # one at a time: they are large
+    "$mkcheckpoint" --like "$kind" --seed 1 "$kind" >mkcheckpoint.log || { tell "$name" FAILED "no checkpoint"; return; }
+  fi
+  case $kind in
+  *-vl-*) content='[{"type": "image_url", "image_url": {"url": "'$image'", "detail": "high"}}, {"type": "text", "text": "What is this?"}]' ;;
+  *) content="\"Tell me about this: $(seq -s ' ' 1 400)\"" ;;
+  esac
+  fill "$free"
+  plan=$(planned "$kind" "$@")
+  if serve --model "$kind" "$@"; then
+    for i in $(seq "$at_once"); do
+      post "answer$i" "$content" &
+      jobs+=($!)
+    done
+    for i in "${jobs[@]}"; do wait "$i" || ok=FAILED; done
+    kill -0 "$server" 2>/dev/null || ok=FAILED
+    stop || ok=FAILED
+  else
+    ok=FAILED
+    stop
+  fi
+  empty
+  tell "$name" "$ok" "took $((free_mib - least)) MiB of $free_mib, planned ${plan:-?}; $at_once at once"
+  grep -E 'chosen|instead of|GPU KV cache size' serve.log | sed 's/^/    /'
+  [ "$ok" = ok ] || { complaints; head -c 400 answer1.json 2>/dev/null; }
+}
+
+fits 4b-int4 7000 qwen3-vl-4b-fp8 4 --quantize int4
+fits 4b-int4-3500 3500 qwen3-vl-4b-fp8 2 --quantize int4 --head 8bit --vision-weights streamed --max-model-len 2048
+fits qwen2.5-3b 7000 qwen2.5-3b-fp8 8 --kv-tokens 32768 --max-num-seqs 8
+fits phi-3-mini-fp8 7000 phi-3-mini 4 --quantize fp8 --max-model-len 4096
+fits llama-2-7b-int4 7000 llama-2-7b 4 --quantize int4 --max-model-len 4096
+fits 8b-int4 7000 qwen3-vl-8b-fp8 2 --quantize int4 --max-model-len 4096
+exit $failed
