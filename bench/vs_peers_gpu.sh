@@ -30,6 +30,14 @@ for round in $(seq "$rounds"); do
   for size in 2b 4b; do python3 "$here/transformers_gpu.py" $size >"/tmp/peers-transformers-$size-$round.txt" 2>/dev/null; done
 done
 
+# ratio NAME OURS THEIRS: how often theirs goes into ours; nothing where a peer was not run
+ratio() { [ -z "$2" ] || [ -z "$3" ] || printf '%-52s %10s\n' "$1" "$(awk -v ours="$2" -v theirs="$3" 'BEGIN {printf "%.2fx", ours / theirs}')"; }
+# llama_rate SIZE: llama-bench's tokens a second at a depth of 1,024, a line a round
+llama_rate() {
+  [ -z "$llama" ] || cat /tmp/peers-llama-"$1"-*.csv |
+    python3 -c 'import csv, sys; [print(r["avg_ts"]) for r in csv.DictReader(sys.stdin) if r["n_gen"] == "128" and r["n_depth"] == "1024"]'
+}
+median_of() { [ -z "$1" ] || printf '%s\n' $1 | median; }
 row() { printf '%-52s %10s  (%s)\n' "$1" "$(printf '%s\n' $2 | median)" "$(printf '%s\n' $2 | sort -n | sed -n '1p;$p' | paste -sd ' ' | sed 's/ / to /')"; }
 for size in 2b 4b; do
   files=$(for r in $(seq "$rounds"); do echo "/tmp/peers-$size-$r.txt"; done)
@@ -40,6 +48,9 @@ for size in 2b 4b; do
   row "eyelet $size load without the device's own (s)" "$(cat $files | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' | awk '{print $1 - $2}')"
   row "eyelet $size card in use by all (MiB)" "$(cat $files | value 'planned, \([0-9]*\) of')"
   cat /tmp/peers-transformers-$size-*.txt
+  ours=$(cat $files | value '1 at 1024 .* ms *\([0-9.]*\) tok.s in all' | median)
+  ratio "eyelet $size decode to transformers'" "$ours" "$(median_of "$(cat /tmp/peers-transformers-$size-*.txt | value 'decode \([0-9.]*\) tok')")"
+  ratio "eyelet $size decode to llama.cpp's" "$ours" "$(median_of "$(llama_rate $size)")"
 done
 for streams in 8 32; do row "eyelet 2b decode, $streams sequences at 1,024 (tok/s)" "$(cat /tmp/peers-2b-$streams-*.txt | value "$streams at 1024 .* ms *\([0-9.]*\) tok.s in all")"; done
 [ -z "$llama" ] || cat /tmp/peers-llama-*

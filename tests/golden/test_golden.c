@@ -27,6 +27,9 @@ static const struct tolerance {
     /* keys without norms, twice as large as others': transformers in BF16 is off by a KL of 0.015 here */
     {"cpu", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 2e-3, 0.2},
     {"cuda", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 4e-3, 0.2},
+    /* full-size checkpoints of random numbers (tests/gpu/text_families.sh): half of what BF16 costs transformers, 0.0122 and 0.0061 */
+    {"cuda", "qwen2.5-3b-fp8", NULL, 2e-2, INFINITY, 6e-3, 0.2},
+    {"cuda", "phi-3-mini", NULL, 2e-2, INFINITY, 3e-3, 0.2},
     {"cpu", NULL, NULL, 2e-2, INFINITY, 1e-3, 0.1},
     /* keys and values of 3 bits of mantissa are coarse by choice, and a tiny random model has neither the width nor the sure answers that make
      * that small in a real one */

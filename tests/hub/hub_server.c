@@ -234,7 +234,8 @@ static bool answer_here(struct connection *c)
     bool sent = refuse(c, &refused);
     if (refused) return sent;
     snprintf(listing, sizeof(listing), "/api/models/%s/revision/%s", s->repository, s->revision);
-    snprintf(files, sizeof(files), "/%s/resolve/%s/", s->repository, s->commit);
+    bool by_name = strstr(c->path, "/resolve/main/") != NULL; /* as others than eyelet ask */
+    snprintf(files, sizeof(files), "/%s/resolve/%s/", s->repository, by_name ? "main" : s->commit);
     if (strcmp(c->path, listing) == 0) return send_listing(c);
     /* as the hub: small files are redirected within it */
     const char *moved = "/api/resolve-cache/models/";
