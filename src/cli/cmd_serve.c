@@ -201,18 +201,15 @@ static bool add_model(struct serving *s, const char *asked, ey_err *e)
 }
 
 /* Of one model all are its names; several have one each. */
-static bool use_names(struct serving *s, ey_err *e)
+static void use_names(struct serving *s)
 {
     struct server_options *v = &s->server;
-    if (!s->n_names) return true;
-    if (v->n_models > 1 && s->n_names != v->n_models)
-        return ey_fail(e, EY_BAD_REQUEST, "--served-model-name has %zu names for %zu models; several models have one each, in their order", s->n_names, v->n_models);
+    if (!s->n_names) return;
     for (size_t i = 0; i < v->n_models; i++) v->models[i].aliases[1] = v->models[i].names[0], v->models[i].n_names = 0;
     for (size_t i = 0; i < s->n_names; i++) {
         struct server_model *m = &v->models[v->n_models > 1 ? i : 0];
         m->names[m->n_names++] = s->names[i];
     }
-    return true;
 }
 
 /* Names that are told have to be different; a folder's name that two have is the first one's. */
@@ -230,10 +227,13 @@ static bool read_models(struct serving *s, ey_err *e)
     const struct options *o = s->options;
     if (o->n_args > SERVER_MAX_MODELS)
         return ey_fail(e, EY_BAD_REQUEST, "serve takes at most %d models, not %zu; each --api-key has its own value", SERVER_MAX_MODELS, o->n_args);
+    if (o->n_args > 1 && s->n_names && s->n_names != o->n_args) /* before one of them is looked for, or pulled */
+        return ey_fail(e, EY_BAD_REQUEST, "--served-model-name has %zu names for %zu models; several models have one each, in their order", s->n_names, o->n_args);
     if (!o->n_args && !add_model(s, o->model, e)) return false;
     for (size_t i = 0; i < o->n_args; i++)
         if (!add_model(s, o->args[i], e)) return false;
-    return use_names(s, e) && check_names(&s->server, e);
+    use_names(s);
+    return check_names(&s->server, e);
 }
 
 static bool read_engine(struct serving *s, ey_err *e)

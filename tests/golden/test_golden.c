@@ -30,6 +30,8 @@ static const struct tolerance {
     /* full-size checkpoints of random numbers (tests/gpu/text_families.sh): half of what BF16 costs transformers, 0.0122 and 0.0061 */
     {"cuda", "qwen2.5-3b-fp8", NULL, 2e-2, INFINITY, 6e-3, 0.2},
     {"cuda", "phi-3-mini", NULL, 2e-2, INFINITY, 3e-3, 0.2},
+    /* transformers in BF16 is 6.1 % off in its features; AMX has 2.1 % */
+    {"cpu", "demo", NULL, 3e-2, INFINITY, 1e-3, 0.1},
     {"cpu", NULL, NULL, 2e-2, INFINITY, 1e-3, 0.1},
     /* keys and values of 3 bits of mantissa are coarse by choice, and a tiny random model has neither the width nor the sure answers that make
      * that small in a real one */
