@@ -86,6 +86,8 @@ typedef void ey_planned_fn(void *user, const ey_plan *plan);
 /* Something that the user of an engine should know and that is no error, in one sentence. */
 typedef void ey_notice_fn(void *user, const char *text);
 
+enum { EY_LAYERS_AUTO = -1 };
+
 typedef struct {
     const char *model;   /* checkpoint directory, or a repository name found in the Hugging Face cache */
     const char *device;  /* "auto", "cuda", "cpu" or "ref" */
@@ -105,6 +107,8 @@ typedef struct {
     const char *kv_cache_dtype; /* "bf16" or "fp8" */
     const char *head;           /* "bf16" or "8bit" */
     const char *vision_weights; /* "resident", "streamed" or "host" */
+    int gpu_layers;             /* decoder layers on the card, the others on the CPU; 0: all, EY_LAYERS_AUTO: as many as fit */
+    uint64_t cpu_memory;        /* what layers on the CPU may take of its memory, their weights counted in; 0: what there is */
     bool enforce_eager;         /* steps are not recorded beforehand */
     double gpu_memory_utilization; /* share of all the card's memory that this process may use; 0: 0.92 */
     uint64_t gpu_memory;           /* the same in bytes; 0: as the share says */
@@ -170,6 +174,8 @@ struct ey_plan {
     char choices[EY_PLAN_CHOICES][160]; /* what the plan chose by itself to fit, each as the option that asks for it and its price */
     size_t n_choices;
     int max_model_len, kv_tokens, max_num_seqs;
+    int n_layers, gpu_layers;  /* of the decoder; those on the card: all but where they are divided */
+    double tokens_per_second;  /* that one request has then, as the two memories' speeds let one expect; 0: not divided, or not known */
     uint64_t max_pixels;       /* of a picture with detail "auto" */
     struct {
         char options[96];

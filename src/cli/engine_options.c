@@ -1,7 +1,11 @@
 #include "cli/engine_options.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/limits.h"
 
 /* vLLM's names of the same. */
 static const char *kv_dtype_of(const char *name)
@@ -9,6 +13,17 @@ static const char *kv_dtype_of(const char *name)
     if (name && strcmp(name, "bfloat16") == 0) return "bf16";
     if (name && strcmp(name, "fp8_e4m3") == 0) return "fp8";
     return name;
+}
+
+static bool read_layers(int *out, const char *text, ey_err *e)
+{
+    char *end;
+    if (!text) return true;
+    long n = strcmp(text, "auto") == 0 ? EY_LAYERS_AUTO : strtol(text, &end, 10);
+    if (n != EY_LAYERS_AUTO && (!isdigit((unsigned char)text[0]) || *end || n < 1 || n > EY_MAX_LAYERS))
+        return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers takes auto or a number from 1 to %d, not \"%.40s\"; with none on the card use --device cpu", EY_MAX_LAYERS, text);
+    *out = (int)n;
+    return true;
 }
 
 bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_err *e)
@@ -26,6 +41,8 @@ bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_e
     engine->kv_cache_dtype = kv_dtype_of(o->kv_cache_dtype), engine->head = o->head, engine->vision_weights = o->vision_weights;
     engine->quantize = o->quantize, engine->group_size = (int)o->group_size;
     engine->gpu_memory_utilization = isnan(share) ? 0 : share, engine->gpu_memory = (uint64_t)o->gpu_memory;
+    if (!read_layers(&engine->gpu_layers, o->gpu_layers, e)) return false;
+    engine->cpu_memory = (uint64_t)o->cpu_memory;
     engine->enforce_eager = o->enforce_eager;
     engine->vram = (uint64_t)o->vram, engine->vram_used = (uint64_t)o->vram_used, engine->sm_count = (int)o->sm_count;
     return true;

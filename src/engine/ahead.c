@@ -17,7 +17,7 @@ static bool goes_on(const ey_engine *engine, const struct part *part)
 /* All that run answer, and nobody and nothing else waits for the device: then the next step will most likely be of the same rows. Under the lock. */
 static bool is_steady(const ey_engine *engine, int n_parts)
 {
-    if (!engine->be->ops->replay_next || engine->exact_head.data || n_parts > MOST_AHEAD || n_parts != engine->n_running) return false;
+    if (!engine->be->ops->replay_next || engine->first.n || engine->exact_head.data || n_parts > MOST_AHEAD || n_parts != engine->n_running) return false;
     if (engine->queue.n || engine->closing || engine->pass_entry) return false;
     for (int k = 0; k < n_parts; k++)
         if (!goes_on(engine, &engine->part[k])) return false;

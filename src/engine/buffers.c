@@ -18,12 +18,12 @@ static void carve(struct backend *be, dev memory, const size_t *elements, const 
     }
 }
 
-static void carve_step(ey_engine *engine, dev memory, struct step_buffers *b)
+static void carve_step(ey_engine *engine, struct backend *be, dev memory, struct step_buffers *b)
 {
     size_t elements[STEP_BUFFERS];
     dev *const out[STEP_BUFFERS] = {[STEP_X] = &b->x, [STEP_Q] = &b->q, [STEP_O] = &b->o, [STEP_H] = &b->h, [STEP_ROPE] = &b->rope};
     plan_step_elements(elements, &engine->model.text, b->max_rows);
-    carve(engine->be, memory, elements, plan_step_kind, out, STEP_BUFFERS);
+    carve(be, memory, elements, plan_step_kind, out, STEP_BUFFERS);
 }
 
 static void carve_tower(ey_engine *engine, struct workspace *ws, dev memory)
@@ -32,7 +32,7 @@ static void carve_tower(ey_engine *engine, struct workspace *ws, dev memory)
     dev *const out[TOWER_BUFFERS] = {[TOWER_X] = &ws->vision_x, [TOWER_QKV] = &ws->vision_qkv, [TOWER_O] = &ws->vision_o,
                                      [TOWER_H] = &ws->vision_h, [TOWER_ROPE] = &ws->vision_rope, [TOWER_FEATURES] = &ws->vision_features};
     ws->max_rows = engine->plan.tower_rows, ws->max_patches = engine->plan.max_patches;
-    plan_tower_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches, plan_tower_beside(&engine->plan));
+    plan_tower_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches, plan_features_cross(&engine->plan));
     carve(engine->tower.be, memory, elements, plan_tower_kind, out, TOWER_BUFFERS);
 }
 
@@ -41,8 +41,23 @@ static bool open_tower(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->tower.be;
     if (!plan_tower_beside(&engine->plan)) return carve_tower(engine, &engine->ws, engine->shared_memory), true;
-    if (!be->ops->reserve(be, &engine->plan.tower_limits, e) || !alloc(engine, be, &engine->tower_memory, PLAN_TOWER, e)) return false;
+    if (!alloc(engine, be, &engine->tower_memory, PLAN_TOWER, e)) return false;
     carve_tower(engine, &engine->cpu_ws, engine->tower_memory);
+    return true;
+}
+
+/* What runs on the CPU beside a card. */
+static bool open_beside(ey_engine *engine, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    struct first_layers *first = &engine->first;
+    const bool layers = p->first_layers > 0;
+    if ((layers || plan_tower_beside(p)) && !engine->cpu->ops->reserve(engine->cpu, &p->cpu_limits, e)) return false;
+    if (!layers) return true;
+    *first = (struct first_layers){.be = engine->cpu, .n = p->first_layers, .buffers = {.max_rows = p->limits.max_rows}, .kv = {.shape = p->first_kv}};
+    if (!alloc(engine, engine->cpu, &first->kv.data, PLAN_FIRST_KV, e) || !alloc(engine, engine->cpu, &engine->first_memory, PLAN_FIRST, e)) return false;
+    carve_step(engine, engine->cpu, engine->first_memory, &first->buffers);
+    engine->ws.first = first;
     return true;
 }
 
@@ -50,14 +65,15 @@ static bool open_workspace(ey_engine *engine, ey_err *e)
 {
     struct workspace *ws = &engine->ws;
     const struct plan *p = &engine->plan;
+    struct backend *features = engine->tower.decoder;
     ws->chunk.max_rows = p->max_rows, ws->step.max_rows = p->step_rows, ws->feature_rows = p->feature_rows;
     if (!alloc(engine, engine->be, &engine->step_memory, PLAN_STEP, e) || !alloc(engine, engine->be, &engine->shared_memory, PLAN_SHARED, e) ||
-        !alloc(engine, engine->be, &engine->feature_memory, PLAN_IMAGES, e) || !open_tower(engine, e))
+        !alloc(engine, features, &engine->feature_memory, PLAN_IMAGES, e) || !open_beside(engine, e) || !open_tower(engine, e))
         return false;
-    carve_step(engine, engine->step_memory, &ws->step);
-    carve_step(engine, engine->shared_memory, &ws->chunk);
+    carve_step(engine, engine->be, engine->step_memory, &ws->step);
+    carve_step(engine, engine->be, engine->shared_memory, &ws->chunk);
     size_t level = (size_t)p->feature_rows * (size_t)engine->model.text.hidden;
-    for (int i = 0; i <= engine->model.vision.n_deepstack; i++) ws->features[i] = engine->be->ops->at(engine->be, engine->feature_memory, ELEMENT_FEATURE, (size_t)i * level);
+    for (int i = 0; i <= engine->model.vision.n_deepstack; i++) ws->features[i] = features->ops->at(features, engine->feature_memory, ELEMENT_FEATURE, (size_t)i * level);
     return true;
 }
 
@@ -65,7 +81,7 @@ static bool open_device(ey_engine *engine, ey_err *e)
 {
     dev logits = NULL;
     engine->kv.shape = engine->plan.kv;
-    engine->kv_block_bytes = engine->plan.bytes[PLAN_KV] / (uint64_t)engine->plan.kv.n_blocks;
+    engine->kv_block_bytes = (engine->plan.bytes[PLAN_KV] + engine->plan.bytes[PLAN_FIRST_KV]) / (uint64_t)engine->plan.kv.n_blocks;
     bool ok = engine->be->ops->reserve(engine->be, &engine->plan.limits, e) && alloc(engine, engine->be, &engine->kv.data, PLAN_KV, e) &&
               open_workspace(engine, e) && alloc(engine, engine->be, &logits, PLAN_LOGITS, e);
     engine->logits = logits;
@@ -122,10 +138,14 @@ bool engine_buffers_open(ey_engine *engine, ey_err *e)
 
 void engine_buffers_close(ey_engine *engine)
 {
-    dev all[] = {engine->step_memory, engine->shared_memory, engine->feature_memory, engine->kv.data, engine->logits};
+    dev all[] = {engine->step_memory, engine->shared_memory, engine->kv.data, engine->logits};
+    dev beside[] = {engine->tower_memory, engine->first.kv.data, engine->first_memory};
+    struct backend *features = engine->tower.decoder;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i]) engine->be->ops->release(engine->be, all[i]);
-    if (engine->tower_memory) engine->cpu->ops->release(engine->cpu, engine->tower_memory);
+    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
+        if (beside[i]) engine->cpu->ops->release(engine->cpu, beside[i]);
+    if (engine->feature_memory) features->ops->release(features, engine->feature_memory);
     hasher_close(&engine->hasher);
     arena_free(&engine->arena);
 }

@@ -111,12 +111,12 @@ bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey
     return ok && (strcmp(engine->be->ops->name, "cuda") != 0 || engine_open_cpu(engine, options, e));
 }
 
-/* Steps of one row of each of n requests are written down once, where that makes them faster. */
+/* Steps of one row of each of n requests are written down once, where that makes them faster: not where layers on the CPU are part of them. */
 static bool record_steps(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->be;
     struct host_buffers *h = &engine->host;
-    for (int n = 1; be->ops->record_begin && n <= engine->max_num_seqs; n++) {
+    for (int n = 1; be->ops->record_begin && !engine->first.n && n <= engine->max_num_seqs; n++) {
         const struct batch batch = {n, n, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table};
         h->feature[n - 1] = -1, h->seq[n - 1] = n - 1, h->out_rows[n - 1] = n - 1;
         if (!be->ops->record_begin(be, n)) return be->ops->finish(be, e); /* which knows why, if something failed */
@@ -136,8 +136,9 @@ static void keep_exact_head(ey_engine *engine, const struct weight *head, const 
 static void choose_tower(ey_engine *engine)
 {
     const bool beside = plan_tower_beside(&engine->plan);
-    engine->tower = (struct vision_place){.be = beside ? engine->cpu : engine->be, .decoder = engine->be,
-                                          .ws = beside ? &engine->cpu_ws : &engine->ws, .decoder_ws = &engine->ws};
+    engine->tower = (struct vision_place){.be = beside ? engine->cpu : engine->be, .decoder = engine->plan.first_layers ? engine->cpu : engine->be,
+                                          .ws = beside ? &engine->cpu_ws : &engine->ws, .decoder_ws = &engine->ws,
+                                          .to_host = engine->plan.first_layers > 0};
 }
 
 static bool load(ey_engine *engine, ey_err *e)
@@ -146,7 +147,7 @@ static bool load(ey_engine *engine, ey_err *e)
     const struct weight head = engine->model.head, norm = engine->model.final_norm; /* in the file */
     const struct backend_ops *op = engine->be->ops;
     choose_tower(engine);
-    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, engine->tower.be, &where, engine->pool, e) ||
+    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, engine->tower.be, engine->cpu, &where, engine->pool, e) ||
         !engine_buffers_open(engine, e) || !record_steps(engine, e))
         return false;
     if (where.head == PLACE_EIGHT_BIT) keep_exact_head(engine, &head, &norm);
@@ -242,7 +243,7 @@ ey_sampling ey_model_sampling(const ey_engine *engine)
 static uint64_t workspace_bytes(const struct plan *p)
 {
     return p->bytes[PLAN_IMAGES] + p->bytes[PLAN_SHARED] + p->bytes[PLAN_STEP] + p->bytes[PLAN_LOGITS] + p->bytes[PLAN_SCRATCH] + p->bytes[PLAN_HOST] +
-           p->bytes[PLAN_TOWER] + p->bytes[PLAN_TOWER_SCRATCH];
+           p->bytes[PLAN_TOWER] + p->bytes[PLAN_CPU_SCRATCH] + p->bytes[PLAN_FIRST];
 }
 
 ey_engine_info ey_engine_describe(const ey_engine *engine)
@@ -259,7 +260,7 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .vocabulary = engine->model.text.vocabulary,
         .pictures = engine->model.vision.depth > 0,
         .weight_bytes = engine->model.weight_bytes + engine->model.made_bytes,
-        .kv_bytes = engine->plan.bytes[PLAN_KV],
+        .kv_bytes = engine->plan.bytes[PLAN_KV] + engine->plan.bytes[PLAN_FIRST_KV],
         .workspace_bytes = workspace_bytes(&engine->plan),
         .load_seconds = engine->load_seconds,
         .device_seconds = engine->device_seconds,

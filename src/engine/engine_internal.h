@@ -47,7 +47,7 @@ struct ey_engine {
     struct model model;
     struct pool *pool;
     struct backend *be;
-    struct backend *cpu; /* beside a card: what a tower runs on that is not there; NULL: be is no card */
+    struct backend *cpu; /* beside a card: what a tower or layers run on that are not there; NULL: be is no card */
     ey_budget *budget; /* borrowed */
     double load_seconds, device_seconds;
 
@@ -63,7 +63,8 @@ struct ey_engine {
     int n_plan_items;
     struct workspace ws, cpu_ws; /* the latter where the tower is on the CPU beside a card */
     struct vision_place tower;
-    dev step_memory, shared_memory, feature_memory, tower_memory; /* that the workspaces' buffers lie in */
+    struct first_layers first;  /* n 0: all layers are on `be` */
+    dev step_memory, shared_memory, feature_memory, tower_memory, first_memory; /* that the workspaces' buffers lie in */
     struct kv_cache kv;
     uint64_t kv_block_bytes;
     float *logits;              /* [max_num_seqs, vocabulary] on the device */

@@ -47,7 +47,10 @@ static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_
         .shared = o->shared,
         .utilization = o->gpu_memory_utilization,
         .device_bytes = o->gpu_memory,
+        .gpu_layers = o->gpu_layers,
+        .cpu_bytes = o->cpu_memory,
     };
+    if (o->gpu_layers < EY_LAYERS_AUTO) return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: use a number of layers, or auto", o->gpu_layers);
     return read_levers(&out->levers, o, e);
 }
 
@@ -91,7 +94,7 @@ static bool card_facts(struct device_facts *out, const struct backend *be, ey_er
     if (!backend_cuda_facts(be, &card, e)) return false;
     uint64_t context = facts_context(card.sm_count);
     *out = (struct device_facts){.name = "cuda:0", .card = true, .wsl2 = system_is_wsl2(), .sm_count = card.sm_count, .total = card.total,
-                                 .free = card.free + context, .context = context};
+                                 .free = card.free + context, .context = context, .reads = card.rated_reads};
     return true;
 }
 
@@ -144,6 +147,8 @@ static void fill_plan(ey_plan *out, const ey_engine *engine)
     memcpy(out->choices, p->choice, sizeof(p->choice));
     out->max_model_len = p->max_model_len, out->kv_tokens = p->kv.n_blocks * KV_BLOCK, out->max_num_seqs = p->max_num_seqs;
     out->max_pixels = auto_pixels(engine);
+    out->n_layers = engine->model.text.n_layers, out->gpu_layers = out->n_layers - p->first_layers;
+    out->tokens_per_second = p->tokens_per_second;
 }
 
 /* ---- the engine's own plan ---- */
@@ -165,11 +170,19 @@ static bool learn_facts(ey_engine *engine, ey_err *e)
     return true;
 }
 
+/* What a prediction needs, where layers are to be divided. */
+static bool learn_reads(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    double flops;
+    if (!engine->facts.card || !o->gpu_layers || engine->facts.cpu_reads > 0) return true;
+    return engine->cpu->ops->measure(engine->cpu, &engine->facts.cpu_reads, &flops, e);
+}
+
 bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct plan_limits limits;
     struct plan *p = &engine->plan;
-    if (!learn_facts(engine, e) || !shrink(engine, o, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
+    if (!learn_facts(engine, e) || !learn_reads(engine, o, e) || !shrink(engine, o, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
     engine->n_plan_items = plan_items(p, engine->plan_item);
     tell_plan(engine, o);
     engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
@@ -192,7 +205,7 @@ static bool cpu_change(struct plan_change *out, const ey_engine *engine, const s
     struct device_facts facts = host_facts();
     struct pool *pool = NULL;
     struct backend *be = NULL;
-    plain.levers = (struct plan_levers){0}, plain.utilization = 0, plain.device_bytes = 0;
+    plain.levers = (struct plan_levers){0}, plain.utilization = 0, plain.device_bytes = 0, plain.gpu_layers = 0;
     bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) && plan_make(&p, &engine->model, be, &facts, &plain, NULL);
     if (ok) {
         *out = (struct plan_change){.options = "--device cpu", .total = p.allocated + p.bytes[PLAN_WEIGHTS]};
@@ -252,8 +265,12 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
 {
     const struct plan *p = &engine->plan;
     struct plan_limits limits;
-    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_MADE] + p->bytes[PLAN_HOST] + p->bytes[PLAN_TOWER] + p->bytes[PLAN_TOWER_SCRATCH];
+    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_MADE] + p->bytes[PLAN_HOST] + p->bytes[PLAN_TOWER] + p->bytes[PLAN_CPU_SCRATCH] +
+                    (p->first_layers ? p->bytes[PLAN_FIRST_KV] + p->bytes[PLAN_FIRST] + p->bytes[PLAN_IMAGES] : 0);
     if (!read_limits(&limits, o, e)) return false;
+    if (limits.cpu_bytes && p->first_bytes > limits.cpu_bytes)
+        return ey_fail(e, EY_NO_MEMORY, "the %d layers on the CPU take %llu MiB of its memory, and --cpu-memory allows %llu", p->first_layers, mib(p->first_bytes),
+                       mib(limits.cpu_bytes));
     if (!p->fits) return p->facts->card ? refuse_card(engine, &limits, e) : refuse_host(engine, &limits, e);
     return !p->facts->card || host <= memory_available() ||
            ey_fail(e, EY_NO_MEMORY, "%llu MiB of memory are needed beside the card's, and %llu MiB are available", mib(host), mib(memory_available()));
@@ -296,7 +313,7 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
     ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
     all->n += engine != NULL;
     if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e)) return false;
-    if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e))) return false;
+    if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e) || !learn_reads(engine, o, e))) return false;
     engine->be = first->be, engine->pool = first->pool, engine->facts = first->facts;
     if (!shrink(engine, o, e)) return false;
     all->member[i] = (struct plan_member){.name = o->model, .model = &engine->model, .limits = &all->limits[i]};

@@ -44,7 +44,7 @@ ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_to
 {
     const struct model *m = &engine->model;
     struct kv_shape one_block = engine->kv.shape;
-    one_block.n_blocks = 1;
+    one_block.n_blocks = 1, one_block.n_layers = m->text.n_layers;
     double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK * prompt_tokens, weights = stored_bytes(&m->head);
     for (int i = 0; i < m->text.n_layers; i++) weights += layer_bytes(&m->layers[i]);
     return (ey_work){vision_flops(&m->vision, width, height), prefill_flops(&m->text, prompt_tokens), weights + kv};

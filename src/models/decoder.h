@@ -10,6 +10,16 @@ struct step_buffers {
     dev x, q, o, h, rope;
 };
 
+/* The first layers of a decoder on a backend in host memory, where a card has no room for all. They and not the last are there: then activations cross
+ * the bus once a step, on their way to the card, and head, logits and what is drawn from them stay where they are; a last layer on the host would send them
+ * back once more, or make the host read the head. The embedding's rows are looked up there too, so an untied one takes nothing of the card. */
+struct first_layers {
+    struct backend *be;
+    int n;
+    struct step_buffers buffers; /* float32 */
+    struct kv_cache kv;          /* theirs; its blocks have the numbers of the card's */
+};
+
 /* Device buffers, planned at start. A tower and a chunk of prefill on one device never run at the same time, so what only one of
  * them needs lies over the other's. A tower on a backend of its own has a workspace of its own, without the decoder's. */
 struct workspace {
@@ -20,7 +30,8 @@ struct workspace {
     dev vision_x, vision_qkv, vision_o, vision_h, vision_rope; /* tower */
     dev vision_features;       /* [FEATURE_BLOCK, out_hidden] of a tower beside the decoder's device, on their way there */
     int feature_rows;
-    dev features[1 + EY_MAX_DEEPSTACK]; /* [feature_rows, hidden] each: merged, then each DeepStack level */
+    dev features[1 + EY_MAX_DEEPSTACK]; /* [feature_rows, hidden] each: merged, then each DeepStack level; on the backend of the first layer */
+    const struct first_layers *first;   /* NULL: all layers are on one backend */
 };
 
 /* Called between layers and tiles: false stops the pass (the caller then throws its results away). */

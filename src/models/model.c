@@ -207,21 +207,25 @@ static bool place_layer(const struct maker *m, int layer, ey_err *e)
     return true;
 }
 
-static bool place_layers(struct model *model, struct backend *be, struct pool *pool, ey_err *e)
+static bool place_layers(struct model *model, struct backend *be, struct pool *pool, int begin, int end, ey_err *e)
 {
     struct maker m = {model, be, pool, NULL};
     bool ok = true, copies = be->ops->weight_bytes(be, &model->final_norm, PLACE_RESIDENT) > 0;
     if (copies && model->largest_made && !(m.staging = aligned_alloc(64, model->largest_made)))
         return ey_fail_memory(e, "weights on their way", model->largest_made);
-    for (int i = 0; ok && i < model->text.n_layers; i++) ok = place_layer(&m, i, e);
+    for (int i = begin; ok && i < end; i++) ok = place_layer(&m, i, e);
     free(m.staging);
     return ok;
 }
 
-bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, struct pool *pool, ey_err *e)
+bool model_place(struct model *model, struct backend *be, struct backend *tower, struct backend *host, const struct placements *where, struct pool *pool,
+                 ey_err *e)
 {
-    bool tied = model->head.data == model->embed.data && where->embed == where->head;
-    bool ok = PLACE(be, model->embed, where->embed, e) && (tied || PLACE(be, model->head, where->head, e)) && PLACE(be, model->final_norm, PLACE_RESIDENT, e);
+    const int first = where->first_layers;
+    bool tied = model->head.data == model->embed.data && where->embed == where->head && !first;
+    bool ok = place_all(first ? host : be, &model->embed, 1, where->embed, e) && (tied || PLACE(be, model->head, where->head, e)) &&
+              PLACE(be, model->final_norm, PLACE_RESIDENT, e);
     if (tied) model->head = model->embed;
-    return ok && place_layers(model, be, pool, e) && (!model->vision.depth || place_tower(model, tower, where->vision, e));
+    return ok && (!first || place_layers(model, host, pool, 0, first, e)) && place_layers(model, be, pool, first, model->text.n_layers, e) &&
+           (!model->vision.depth || place_tower(model, tower, where->vision, e));
 }

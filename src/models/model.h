@@ -57,10 +57,12 @@ void model_close(struct model *model);
 /* Where the parts of a model lie that need not be on the device whole. */
 struct placements {
     enum placement embed, head, vision;
+    int first_layers; /* so many, and the embedding, are on the backend in host memory beside the card */
 };
-/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `be` all else; usually they are one. What is to be quantised
- * is, by the threads of `pool`: in memory of the model's where the backend uses it there, else by way of one buffer. */
-bool model_place(struct model *model, struct backend *be, struct backend *tower, const struct placements *where, struct pool *pool, ey_err *e);
+/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `host` the first layers where there are some, `be` all else;
+ * usually they are one. What is to be quantised is, by the threads of `pool`: in memory of the model's where the backend uses it there, else by way of one buffer. */
+bool model_place(struct model *model, struct backend *be, struct backend *tower, struct backend *host, const struct placements *where, struct pool *pool,
+                 ey_err *e);
 /* Device bytes of the largest group of a streamed tower. */
 size_t model_group_bytes(const struct model *model, const struct backend *be);
 bool model_is_eos(const struct model *model, int id);

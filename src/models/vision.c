@@ -73,7 +73,8 @@ static void merge_tokens(const struct tile *t, const struct merger *w, int level
     dev out = to->decoder->ops->at(to->decoder, to->decoder_ws->features[level], ELEMENT_FEATURE, row * width);
     bool beside = t->be != to->decoder;
     t->be->ops->merge(t->be, beside ? t->ws->vision_features : out, x, w, s, n);
-    if (beside) to->decoder->ops->write(to->decoder, out, t->ws->vision_features, ELEMENT_FEATURE, (size_t)n * width);
+    if (beside && to->to_host) t->be->ops->read(t->be, out, t->ws->vision_features, ELEMENT_FEATURE, (size_t)n * width);
+    else if (beside) to->decoder->ops->write(to->decoder, out, t->ws->vision_features, ELEMENT_FEATURE, (size_t)n * width);
 }
 
 /* The tile's tokens go where their feature blocks lie. */

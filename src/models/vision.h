@@ -7,11 +7,12 @@
 
 enum { FEATURE_BLOCK = 64 }; /* visual tokens of one block of feature rows */
 
-/* Where the tower runs, and who gets its features: usually one backend with one workspace. Where they are two, the tower's is one whose
- * memory is the host's and whose features are float32. */
+/* Where the tower runs, and who gets its features: usually one backend with one workspace. Where they are two, one of them has the host's memory, with
+ * features in float32: the tower's, or, where the first layers of the decoder are not on the card, the decoder's (to_host). */
 struct vision_place {
     struct backend *be, *decoder;
     const struct workspace *ws, *decoder_ws;
+    bool to_host;
 };
 
 /* A picture on its way through the tower. The pass writes the tower's ws->vision_*; one at a time. */

@@ -93,6 +93,17 @@ static void try_levers(struct search *s, const struct plan_limits *limits)
     if (now->vision != VISION_HOST && s->model->vision.depth) try_change(s, s->model, "--vision-weights host");
 }
 
+/* Some of the layers on the CPU; how many is said, and how fast that will be. */
+static void try_layers(struct search *s, const struct plan_limits *limits)
+{
+    struct plan p;
+    char speed[32] = "";
+    s->limits = *limits, s->limits.gpu_layers = PLAN_LAYERS_AUTO;
+    if (limits->gpu_layers || !s->plan->facts->cpu || !plan_make(&p, s->model, s->be, s->plan->facts, &s->limits, NULL) || !p.fits) return;
+    if (p.tokens_per_second > 0) snprintf(speed, sizeof(speed), ", %.3g tokens/s", p.tokens_per_second);
+    try_change(s, s->model, "--gpu-layers auto (%d of %d%s)", s->model->text.n_layers - p.first_layers, s->model->text.n_layers, speed);
+}
+
 /* A larger share, where the share is what is short. */
 static void try_share(struct search *s, const struct plan_limits *limits)
 {
@@ -124,6 +135,7 @@ int plan_changes(struct plan_change out[PLAN_CHANGES], const struct plan *p, con
     try_rows(&s, limits);
     if (!p->facts->card) return s.n;
     try_levers(&s, limits);
+    try_layers(&s, limits);
     s.limits = *limits;
     with_smaller_model(try_smaller, &s);
     return s.n;

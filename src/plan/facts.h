@@ -15,7 +15,8 @@ struct device_facts {
     uint64_t total;    /* a card's memory */
     uint64_t free;     /* what this process may still take, its context counted in; the host's available memory */
     uint64_t context;  /* what the driver takes for this process: as measured, or facts_context() */
-    const struct backend *cpu; /* beside a card: what a tower that stays on the host runs on; NULL: none can. Outlives the plan */
+    const struct backend *cpu; /* beside a card: what a tower or layers that stay on the host run on; NULL: none can. Outlives the plan */
+    double reads, cpu_reads;   /* bytes a second that the card and the CPU read at most; 0: not known */
 };
 
 /* As measured where a card was at hand (132 multiprocessors: 527 MiB). */

@@ -63,12 +63,23 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
            in_range(p->max_rows, "max_num_batched_tokens", LEAST_ROWS, EY_MAX_BATCHED_TOKENS, e) && choose_context(p, q, e);
 }
 
+/* The first layers take the pictures' features, which are on one device: those that do are together. */
+static int least_first(const struct model *m)
+{
+    return m->vision.n_deepstack ? m->vision.n_deepstack : 1;
+}
+
 static bool check_card_limits(const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
     if (l->utilization < 0 || l->utilization > 1)
         return ey_fail(e, EY_BAD_REQUEST, "--gpu-memory-utilization is %g; it must be above 0 and at most 1", l->utilization);
     if (l->levers.vision == VISION_HOST && !q->facts->cpu) return ey_fail(e, EY_BAD_REQUEST, "--vision-weights host: there is no CPU backend for the tower");
+    const int all = q->model->text.n_layers, most = all - least_first(q->model);
+    if (l->gpu_layers && !q->facts->cpu) return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers: there is no CPU backend for the others");
+    if (l->gpu_layers > 0 && l->gpu_layers != all && l->gpu_layers > most)
+        return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: this model has %d, of which the first %d take the pictures' features and stay together: use 1 to %d, or %d",
+                       l->gpu_layers, all, least_first(q->model), most, all);
     return l->levers.head != HEAD_8BIT || q->weights.may_be_8bit ||
            ey_fail(e, EY_BAD_REQUEST, "--head 8bit needs a head that is stored as BF16, and this model's is not");
 }
@@ -197,6 +208,30 @@ static void widen_pool(struct plan *p, const struct plan_question *q)
     if (most > least) grow(p, q, false, least, most);
 }
 
+/* ---- layers on the CPU ---- */
+
+static bool cpu_holds(const struct plan *p, const struct plan_question *q)
+{
+    return !q->limits->cpu_bytes || p->first_bytes <= q->limits->cpu_bytes;
+}
+
+/* As many layers on the card as fit with a context that is of use; then what is left of the card is for more context. */
+static void fit_layers(struct plan *p, const struct plan_question *q)
+{
+    enum { USEFUL_LEN = 4096 };
+    const int wanted = p->max_model_len, least = least_of(wanted, USEFUL_LEN), n_layers = q->model->text.n_layers;
+    const bool free_length = !q->limits->max_model_len;
+    for (p->first_layers = 0; p->first_layers < n_layers; p->first_layers += p->first_layers ? 1 : least_first(q->model)) {
+        if (free_length) p->max_model_len = least;
+        if (free_length && !q->limits->kv_tokens) p->kv_tokens = least;
+        if (!fit_levers(p, q) || !cpu_holds(p, q)) continue;
+        if (free_length && wanted > least) grow(p, q, true, least / KV_BLOCK, wanted / KV_BLOCK);
+        return;
+    }
+    p->first_layers = n_layers - 1;
+    fit_levers(p, q);
+}
+
 /* ---- what was chosen ---- */
 
 __attribute__((format(printf, 2, 3))) static void tell(struct plan *p, const char *fmt, ...)
@@ -207,10 +242,19 @@ __attribute__((format(printf, 2, 3))) static void tell(struct plan *p, const cha
     va_end(args);
 }
 
+static void tell_layers(struct plan *p, const struct plan_question *q)
+{
+    const int all = q->model->text.n_layers;
+    char speed[64] = "";
+    if (p->tokens_per_second > 0) snprintf(speed, sizeof(speed), "; about %.3g tokens a second", p->tokens_per_second);
+    tell(p, "--gpu-layers %d of %d: the first %d are on the CPU, with %llu MiB of its memory%s", all - p->first_layers, all, p->first_layers, mib(p->first_bytes), speed);
+}
+
 static void tell_choices(struct plan *p, const struct plan_question *q, int wanted_len)
 {
     const struct plan_limits *l = q->limits;
     const struct weight_sizes *w = &q->weights;
+    if (p->first_layers) tell_layers(p, q);
     if (!l->max_num_batched_tokens && p->max_rows < CARD_ROWS)
         tell(p, "--max-num-batched-tokens %d: smaller workspaces, long prompts take a little longer", p->max_rows);
     if (!l->levers.head && p->levers.head == HEAD_8BIT)
@@ -227,8 +271,11 @@ static void tell_choices(struct plan *p, const struct plan_question *q, int want
 static void fit_card(struct plan *p, const struct plan_question *q)
 {
     int wanted = p->max_model_len;
+    const int layers = q->limits->gpu_layers;
+    if (layers > 0) p->first_layers = q->model->text.n_layers - layers;
     bool fits = fit_levers(p, q);
-    if (!fits && !q->limits->max_model_len) shorten_context(p, q);
+    if (!fits && layers == PLAN_LAYERS_AUTO) fit_layers(p, q);
+    else if (!fits && !q->limits->max_model_len) shorten_context(p, q);
     else if (fits && q->limits->max_model_len && !q->limits->kv_tokens) widen_pool(p, q);
     tell_choices(p, q, wanted);
 }
@@ -237,8 +284,8 @@ static void fit_host(struct plan *p, const struct plan_question *q)
 {
     const struct plan_limits *l = q->limits;
     plan_size(p, q);
-    if (l->levers.kv || l->levers.head || l->levers.vision || l->utilization > 0 || l->device_bytes)
-        tell(p, "--kv-cache-dtype, --head, --vision-weights, --gpu-memory-utilization, --gpu-memory: of a card, not used here");
+    if (l->gpu_layers || l->levers.kv || l->levers.head || l->levers.vision || l->utilization > 0 || l->device_bytes)
+        tell(p, "--gpu-layers, --kv-cache-dtype, --head, --vision-weights, --gpu-memory-utilization, --gpu-memory: of a card, not used here");
 }
 
 /* The device's kernels do not see a tower that is beside it. */

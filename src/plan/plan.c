@@ -41,7 +41,9 @@ static void choose_sizes(struct plan *p, const struct plan_question *q)
     p->max_blocks = blocks_of(p->max_model_len, KV_BLOCK);
     p->tower_rows = plan_tower_beside(p) && p->max_rows > HOST_ROWS ? HOST_ROWS : p->max_rows;
     p->step_rows = p->max_num_seqs + LEAST_PROMPT_ROWS > STEP_ROWS ? p->max_num_seqs + LEAST_PROMPT_ROWS : STEP_ROWS;
-    p->kv = (struct kv_shape){t->n_layers, t->n_kv_heads, t->head_dim, blocks_of(p->kv_tokens, KV_BLOCK), p->levers.kv == KV_FP8};
+    const int blocks = blocks_of(p->kv_tokens, KV_BLOCK);
+    p->kv = (struct kv_shape){t->n_layers - p->first_layers, t->n_kv_heads, t->head_dim, blocks, p->levers.kv == KV_FP8};
+    p->first_kv = (struct kv_shape){p->first_layers, t->n_kv_heads, t->head_dim, blocks, false};
 }
 
 static int max_of(const int *values, int n)
@@ -77,7 +79,9 @@ static void choose_backend_limits(struct plan *p, const struct model *m)
     const bool beside = plan_tower_beside(p);
     p->limits = limits_of(p, rows, &m->text, beside ? &no_tower : &m->vision);
     p->limits.int4 = m->int4;
-    if (beside) p->tower_limits = limits_of(p, p->tower_rows, &no_decoder, &m->vision);
+    if (!beside && !p->first_layers) return;
+    p->cpu_limits = limits_of(p, p->first_layers ? rows : p->tower_rows, p->first_layers ? &m->text : &no_decoder, beside ? &m->vision : &no_tower);
+    p->cpu_limits.int4 = m->int4 && p->first_layers;
 }
 
 /* ---- workspaces ---- */
@@ -95,14 +99,14 @@ void plan_step_elements(size_t out[STEP_BUFFERS], const struct text_shape *t, in
     out[STEP_ROPE] = elements(rows, t->head_dim);
 }
 
-void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *v, int rows, int patches, bool beside)
+void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *v, int rows, int patches, bool cross)
 {
     out[TOWER_X] = elements(patches, v->hidden);
     out[TOWER_QKV] = elements(patches, 3 * v->hidden);
     out[TOWER_O] = elements(rows, v->hidden);
     out[TOWER_H] = elements(rows, v->mlp);
     out[TOWER_ROPE] = elements(patches, v->head_dim);
-    out[TOWER_FEATURES] = beside ? elements(FEATURE_BLOCK, v->out_hidden) : 0;
+    out[TOWER_FEATURES] = cross ? elements(FEATURE_BLOCK, v->out_hidden) : 0;
 }
 
 const enum element plan_step_kind[STEP_BUFFERS] = {
@@ -118,17 +122,17 @@ static uint64_t bytes_of(const struct backend *be, const size_t *elements, const
     return sum;
 }
 
-static uint64_t step_bytes(const struct plan_question *q, int rows)
+static uint64_t step_bytes(const struct plan_question *q, const struct backend *be, int rows)
 {
     size_t n[STEP_BUFFERS];
     plan_step_elements(n, &q->model->text, rows);
-    return bytes_of(q->be, n, plan_step_kind, STEP_BUFFERS);
+    return bytes_of(be, n, plan_step_kind, STEP_BUFFERS);
 }
 
 static uint64_t tower_bytes(const struct plan *p, const struct backend *be, const struct vision_shape *v)
 {
     size_t n[TOWER_BUFFERS];
-    plan_tower_elements(n, v, p->tower_rows, p->max_patches, plan_tower_beside(p));
+    plan_tower_elements(n, v, p->tower_rows, p->max_patches, plan_features_cross(p));
     return bytes_of(be, n, plan_tower_kind, TOWER_BUFFERS);
 }
 
@@ -150,18 +154,36 @@ static void size_card(struct plan *p, const struct plan_question *q)
     const enum vision_home home = p->levers.vision;
     const bool short_head = p->levers.head == HEAD_8BIT;
     p->bytes[PLAN_CONTEXT] = p->facts->context;
-    p->bytes[PLAN_DECODER] = w->decoder;
-    p->bytes[PLAN_HEAD] = short_head ? w->head_8bit : w->head;
+    p->bytes[PLAN_DECODER] = w->decoder - w->first[p->first_layers];
+    p->bytes[PLAN_HEAD] = short_head ? w->head_8bit : p->first_layers ? w->head_alone : w->head;
     p->bytes[PLAN_VISION] = home == VISION_RESIDENT ? w->vision : home == VISION_STREAMED ? w->vision_streamed : 0;
     p->bytes[PLAN_RING] = PLAN_RING_BYTES;
     p->bytes[PLAN_KEPT] = (short_head ? w->head_stored : 0) + (home == VISION_STREAMED ? w->streamed_stored : home == VISION_HOST ? w->vision_stored : 0);
+    if (p->first_layers) p->bytes[PLAN_KEPT] += w->first_stored[p->first_layers] + (short_head ? 0 : w->embed_stored);
 }
 
-static void size_tower_beside(struct plan *p, const struct plan_question *q)
+/* What the CPU beside a card needs for the tower, or for layers. */
+static void size_beside(struct plan *p, const struct plan_question *q)
 {
     const struct backend *cpu = q->facts->cpu;
-    p->bytes[PLAN_TOWER] = tower_bytes(p, cpu, &q->model->vision);
-    p->bytes[PLAN_TOWER_SCRATCH] = cpu->ops->scratch_bytes(cpu, &p->tower_limits);
+    const int rows = p->limits.max_rows;
+    if (plan_tower_beside(p)) p->bytes[PLAN_TOWER] = tower_bytes(p, cpu, &q->model->vision);
+    p->bytes[PLAN_CPU_SCRATCH] = cpu->ops->scratch_bytes(cpu, &p->cpu_limits);
+    if (!p->first_layers) return;
+    p->bytes[PLAN_FIRST_KV] = cpu->ops->kv_bytes(cpu, &p->first_kv);
+    p->bytes[PLAN_FIRST] = step_bytes(q, cpu, rows);
+    p->bytes[PLAN_MADE] += q->weights.first_made[p->first_layers];
+    p->first_bytes = q->weights.first_stored[p->first_layers] + q->weights.first_made[p->first_layers] + p->bytes[PLAN_FIRST_KV] + p->bytes[PLAN_FIRST];
+}
+
+/* A token reads the weights of all layers and the head; what else it takes is little beside that. */
+static double tokens_per_second(const struct plan *p, const struct plan_question *q)
+{
+    const struct device_facts *f = p->facts;
+    const double card = (double)(p->bytes[PLAN_DECODER] + (p->first_layers || p->levers.head == HEAD_8BIT ? p->bytes[PLAN_HEAD] : q->weights.head_alone));
+    const double cpu = (double)(q->weights.first_stored[p->first_layers] + q->weights.first_made[p->first_layers]);
+    if (f->cpu_reads <= 0) return 0;
+    return PLAN_SHARE_OF_READS / ((f->reads > 0 ? card / f->reads : 0) + cpu / f->cpu_reads);
 }
 
 enum place { ON_DEVICE, ON_HOST, IN_FILE };
@@ -187,21 +209,31 @@ static const struct {
     [PLAN_MADE] = {"quantised weights", "always", ON_HOST, true, true},
     [PLAN_HOST] = {"pixels, sampling, tables", "always", ON_HOST, true, true},
     [PLAN_TOWER] = {"vision workspace", "vision", ON_HOST, false, true},
-    [PLAN_TOWER_SCRATCH] = {"scratch of vision kernels", "vision", ON_HOST, false, true},
+    [PLAN_CPU_SCRATCH] = {"scratch of kernels on the CPU", "vision", ON_HOST, false, true},
+    [PLAN_FIRST_KV] = {"KV cache of layers on the CPU", "always", ON_HOST, false, true},
+    [PLAN_FIRST] = {"workspace of layers on the CPU", "always", ON_HOST, false, true},
     [PLAN_KEPT] = {"weights read when needed", "always", IN_FILE, false, true},
 };
 
 static bool has_row(const struct plan *p, int row)
 {
-    if (row == PLAN_TOWER || row == PLAN_TOWER_SCRATCH) return plan_tower_beside(p);
+    if (row == PLAN_TOWER) return plan_tower_beside(p);
+    if (row == PLAN_CPU_SCRATCH) return plan_tower_beside(p) || p->first_layers;
+    if (row == PLAN_FIRST_KV || row == PLAN_FIRST) return p->first_layers > 0;
     if (row == PLAN_MADE) return p->bytes[row] > 0;
     if (row == PLAN_VISION && (plan_tower_beside(p) || !p->max_picture)) return false;
     return p->facts->card ? rows[row].on_card : rows[row].on_host;
 }
 
+/* Features lie where the first layer is. */
+static enum place place_of(const struct plan *p, int row)
+{
+    return row == PLAN_IMAGES && p->first_layers ? ON_HOST : rows[row].place;
+}
+
 static bool is_budgeted(const struct plan *p, int row)
 {
-    return rows[row].place == ON_DEVICE || (rows[row].place == ON_HOST && !p->facts->card);
+    return place_of(p, row) == ON_DEVICE || (place_of(p, row) == ON_HOST && !p->facts->card);
 }
 
 void plan_size(struct plan *p, const struct plan_question *q)
@@ -209,19 +241,20 @@ void plan_size(struct plan *p, const struct plan_question *q)
     const struct model *m = q->model;
     choose_sizes(p, q);
     choose_backend_limits(p, m);
-    uint64_t prefill = step_bytes(q, p->max_rows), vision = plan_tower_beside(p) ? 0 : tower_bytes(p, q->be, &m->vision);
+    const struct backend *first = p->first_layers ? q->facts->cpu : q->be;
+    uint64_t prefill = step_bytes(q, q->be, p->max_rows), vision = plan_tower_beside(p) ? 0 : tower_bytes(p, q->be, &m->vision);
     p->bytes[PLAN_WEIGHTS] = m->weight_bytes;
     p->bytes[PLAN_MADE] = p->facts->card ? m->largest_made : m->made_bytes;
     p->bytes[PLAN_KV] = q->be->ops->kv_bytes(q->be, &p->kv);
     p->bytes[PLAN_IMAGES] = (uint64_t)(1 + m->vision.n_deepstack) * (uint64_t)p->feature_rows * (uint64_t)m->text.hidden *
-                            q->be->ops->element_size[ELEMENT_FEATURE];
+                            first->ops->element_size[ELEMENT_FEATURE];
     p->bytes[PLAN_SHARED] = prefill > vision ? prefill : vision;
-    p->bytes[PLAN_STEP] = step_bytes(q, p->step_rows);
+    p->bytes[PLAN_STEP] = step_bytes(q, q->be, p->step_rows);
     p->bytes[PLAN_LOGITS] = (uint64_t)p->max_num_seqs * (uint64_t)m->text.vocabulary * sizeof(float);
     p->bytes[PLAN_SCRATCH] = q->be->ops->scratch_bytes(q->be, &p->limits);
     p->bytes[PLAN_HOST] = host_bytes(p, m);
     if (p->facts->card) size_card(p, q);
-    if (plan_tower_beside(p)) size_tower_beside(p, q);
+    if (plan_tower_beside(p) || p->first_layers) size_beside(p, q);
     p->allocated = 0;
     for (int row = 0; row < PLAN_ROWS; row++) {
         if (!has_row(p, row) || !is_budgeted(p, row)) continue;
@@ -230,6 +263,12 @@ void plan_size(struct plan *p, const struct plan_question *q)
     }
     p->arena = p->facts->card ? p->allocated - p->bytes[PLAN_CONTEXT] : 0;
     p->fits = p->allocated <= p->budget.bytes;
+    p->tokens_per_second = p->first_layers ? tokens_per_second(p, q) : 0;
+}
+
+bool plan_features_cross(const struct plan *p)
+{
+    return plan_tower_beside(p) != (p->first_layers > 0);
 }
 
 /* On the host no lever is pulled. */
@@ -243,12 +282,14 @@ struct placements plan_placements(const struct plan *p)
     static const enum placement towers[] = {[VISION_AUTO] = PLACE_RESIDENT, [VISION_RESIDENT] = PLACE_RESIDENT,
                                             [VISION_STREAMED] = PLACE_STREAMED, [VISION_HOST] = PLACE_HOST};
     bool short_head = p->levers.head == HEAD_8BIT;
-    return (struct placements){short_head ? PLACE_HOST : PLACE_RESIDENT, short_head ? PLACE_EIGHT_BIT : PLACE_RESIDENT, towers[p->levers.vision]};
+    return (struct placements){short_head || p->first_layers ? PLACE_HOST : PLACE_RESIDENT, short_head ? PLACE_EIGHT_BIT : PLACE_RESIDENT,
+                               towers[p->levers.vision], p->first_layers};
 }
 
 static ey_plan_item item_of(const struct plan *p, int row)
 {
-    const char *device = rows[row].place == IN_FILE ? "file" : rows[row].place == ON_HOST || !p->facts->card ? "host" : p->facts->name;
+    const enum place place = place_of(p, row);
+    const char *device = place == IN_FILE ? "file" : place == ON_HOST || !p->facts->card ? "host" : p->facts->name;
     if (row == PLAN_SHARED && plan_tower_beside(p)) return (ey_plan_item){"prefill workspace", device, p->bytes[row], "prefill"};
     if (row == PLAN_MADE && p->facts->card) return (ey_plan_item){"weight on its way, quantised", device, p->bytes[row], "loading"};
     return (ey_plan_item){rows[row].name, device, p->bytes[row], rows[row].life};

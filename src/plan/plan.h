@@ -21,10 +21,14 @@ struct plan_levers {
     enum vision_home vision;
 };
 
+enum { PLAN_LAYERS_AUTO = -1 };
+
 /* What the caller may say; 0: the default. Checked here. */
 struct plan_limits {
     int max_model_len, kv_tokens, max_num_seqs, max_num_batched_tokens, max_images;
     uint64_t max_pixels;        /* of the largest picture */
+    int gpu_layers;             /* of the decoder, the last so many on the card; 0: all; PLAN_LAYERS_AUTO: as many as fit */
+    uint64_t cpu_bytes;         /* what layers on the CPU may take of the host's memory, their weights counted in; 0: no limit */
     bool shared;                /* many will ask: on the host the KV pool is then no smaller than 8,192 tokens */
     struct plan_levers levers;
     double utilization;         /* share of a card's memory that this process may have */
@@ -47,7 +51,9 @@ enum plan_row {
     PLAN_MADE,     /* weights that are quantised while loading; with a card, the one that is on its way */
     PLAN_HOST,     /* pixels, sampling, tables */
     PLAN_TOWER,    /* beside a card: workspace of a tower on the CPU */
-    PLAN_TOWER_SCRATCH, /* and its kernels' own */
+    PLAN_CPU_SCRATCH, /* beside a card: of kernels on the CPU, for a tower or layers there */
+    PLAN_FIRST_KV, /* beside a card: of the layers on the CPU, their keys and values, */
+    PLAN_FIRST,    /* and their workspace */
     PLAN_KEPT,     /* weights of which a card has no copy of its own, or none that stays */
     PLAN_ROWS
 };
@@ -63,7 +69,7 @@ struct plan_budget {
 /* Of the upload ring, one half filled while the other is copied; and of staging on the card where weights are streamed. */
 enum { PLAN_RING_BYTES = 2 * (16 << 20) };
 
-enum { PLAN_CHOICES = 6, PLAN_CHOICE_BYTES = 160 };
+enum { PLAN_CHOICES = 7, PLAN_CHOICE_BYTES = 160 };
 
 struct plan {
     const struct device_facts *facts; /* the caller's */
@@ -79,16 +85,22 @@ struct plan {
     int max_patches;   /* of one picture */
     int feature_rows;  /* of the image cache */
     struct plan_levers levers; /* none is AUTO on a card */
-    struct kv_shape kv;
-    struct backend_limits limits, tower_limits; /* the latter of the CPU beside a card, where the tower is on it */
+    int first_layers;  /* of the decoder, on the CPU beside a card */
+    struct kv_shape kv, first_kv; /* the latter of those */
+    struct backend_limits limits, cpu_limits; /* the latter of the CPU beside a card, where the tower or layers are on it */
     uint64_t bytes[PLAN_ROWS];
     uint64_t allocated; /* on the device that the budget is of; the context too, the mapped weights not */
     uint64_t arena;     /* of a card: allocated but the context */
+    uint64_t first_bytes; /* of the host, by the layers on the CPU: weights, keys and values, workspace */
+    double tokens_per_second; /* that one request can have at most, by what is read for a token and how fast that is; 0: not known */
     struct plan_budget budget;
     bool fits;
     char choice[PLAN_CHOICES][PLAN_CHOICE_BYTES]; /* what nobody asked for and the plan did to fit, as options and their price */
     int n_choices;
 };
+
+/* Of what memory can be read, kernels that make one token reach about this much. */
+#define PLAN_SHARE_OF_READS 0.85
 
 /* False: a limit that cannot be, with its range. That a plan does not fit is no error. */
 bool plan_make(struct plan *plan, const struct model *model, const struct backend *be, const struct device_facts *facts,
@@ -111,7 +123,7 @@ struct plan_change {
     bool fits;
 };
 
-enum { PLAN_CHANGES = 12 };
+enum { PLAN_CHANGES = 13 };
 
 /* For a plan that does not fit: options that would take less, with what would then be allocated; returns how many. */
 int plan_changes(struct plan_change out[PLAN_CHANGES], const struct plan *plan, const struct model *model, const struct backend *be,
@@ -144,12 +156,15 @@ struct placements plan_placements(const struct plan *plan);
 /* The decoder is on a card and the tower on the CPU, with a workspace of its own. */
 bool plan_tower_beside(const struct plan *plan);
 
+/* The tower's features are made on one backend and read on another. */
+bool plan_features_cross(const struct plan *plan);
+
 /* Elements of the workspaces' buffers, each aligned, in the order in which they lie. */
 enum { STEP_X, STEP_Q, STEP_O, STEP_H, STEP_ROPE, STEP_BUFFERS };
 enum { TOWER_X, TOWER_QKV, TOWER_O, TOWER_H, TOWER_ROPE, TOWER_FEATURES, TOWER_BUFFERS };
 void plan_step_elements(size_t out[STEP_BUFFERS], const struct text_shape *shape, int rows);
 extern const enum element plan_step_kind[STEP_BUFFERS], plan_tower_kind[TOWER_BUFFERS];
-/* beside: with a block of features on their way to the card */
-void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *shape, int rows, int patches, bool beside);
+/* cross: with a block of features on their way to the other backend */
+void plan_tower_elements(size_t out[TOWER_BUFFERS], const struct vision_shape *shape, int rows, int patches, bool cross);
 
 #endif

@@ -1,6 +1,8 @@
 /* Sizes of weights on a card, summed by what they are for. */
 #include "plan/weights.h"
 
+#include "quantize/quantize.h"
+
 struct sum {
     const struct backend *be;
     enum placement placement;
@@ -24,12 +26,28 @@ static void add_all(struct sum *s, const struct weight *first, size_t n)
 /* A structure that holds nothing but weights, as an array of them. */
 #define ADD(sum, s) add_all(sum, (const struct weight *)&(s), sizeof(s) / sizeof(struct weight))
 
-static uint64_t decoder_bytes(const struct model *m, const struct backend *be)
+/* What a layer takes of the host: of the file, and of memory where it is quantised. */
+static void add_on_host(uint64_t *stored, uint64_t *made, const struct decoder_layer *layer)
+{
+    const struct weight *w = (const struct weight *)layer;
+    for (size_t i = 0; i < sizeof(*layer) / sizeof(*w); i++) {
+        if (!w[i].data) continue;
+        if (w[i].recipe) *made += quantized_bytes(&w[i]);
+        else *stored += (uint64_t)w[i].rows * weight_row_bytes(&w[i]);
+    }
+}
+
+static void add_decoder(struct weight_sizes *out, const struct model *m, const struct backend *be)
 {
     struct sum s = {be, PLACE_RESIDENT, 0, 0};
+    uint64_t stored = 0, made = 0;
+    for (int i = 0; i < m->text.n_layers; i++) {
+        ADD(&s, m->layers[i]);
+        add_on_host(&stored, &made, &m->layers[i]);
+        out->first[i + 1] = s.bytes, out->first_stored[i + 1] = stored, out->first_made[i + 1] = made;
+    }
     ADD(&s, m->final_norm);
-    for (int i = 0; i < m->text.n_layers; i++) ADD(&s, m->layers[i]);
-    return s.bytes;
+    out->decoder = s.bytes;
 }
 
 /* A tied head is the embedding too. */
@@ -37,7 +55,8 @@ static void add_head(struct weight_sizes *out, const struct model *m, const stru
 {
     struct sum whole = {be, PLACE_RESIDENT, 0, 0}, eight_bit = {be, PLACE_EIGHT_BIT, 0, 0};
     ADD(&whole, m->head);
-    if (m->embed.data != m->head.data) ADD(&whole, m->embed);
+    out->head_alone = whole.bytes;
+    if (m->embed.data != m->head.data) ADD(&whole, m->embed), out->embed_stored = (uint64_t)m->embed.rows * weight_row_bytes(&m->embed);
     ADD(&eight_bit, m->head);
     out->head = whole.bytes, out->head_stored = whole.stored, out->head_8bit = eight_bit.bytes;
     out->may_be_8bit = m->head.dtype == DTYPE_BF16 && m->head.cols % 16 == 0;
@@ -70,7 +89,8 @@ static void add_vision(struct weight_sizes *out, const struct model *m, const st
 
 struct weight_sizes weight_sizes(const struct model *m, const struct backend *be)
 {
-    struct weight_sizes out = {.decoder = decoder_bytes(m, be)};
+    struct weight_sizes out = {0};
+    add_decoder(&out, m, be);
     add_head(&out, m, be);
     add_vision(&out, m, be);
     return out;

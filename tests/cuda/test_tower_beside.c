@@ -53,7 +53,7 @@ static void on_the_host_as_planned(void **state)
     assert_ptr_equal(engine->tower.ws, ws);
     const float *end = (const float *)ws->vision_features + FEATURE_BLOCK * engine->model.vision.out_hidden;
     assert_int_equal((const char *)end - (const char *)engine->tower_memory, p->bytes[PLAN_TOWER]);
-    assert_int_equal(engine->cpu->ops->scratch_bytes(engine->cpu, &p->tower_limits), p->bytes[PLAN_TOWER_SCRATCH]);
+    assert_int_equal(engine->cpu->ops->scratch_bytes(engine->cpu, &p->cpu_limits), p->bytes[PLAN_CPU_SCRATCH]);
     ey_engine_close(&engine);
 }
 

@@ -314,14 +314,14 @@ static void tower_on_the_cpu(void **state)
     assert_int_equal(bytes_on(&q, "cuda:0"), q.allocated);
     assert_true(p.bytes[PLAN_SHARED] > q.bytes[PLAN_SHARED] && p.bytes[PLAN_SCRATCH] >= q.bytes[PLAN_SCRATCH]);
     assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.vision_stored);
-    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"), q.bytes[PLAN_TOWER] + q.bytes[PLAN_TOWER_SCRATCH]);
+    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"), q.bytes[PLAN_TOWER] + q.bytes[PLAN_CPU_SCRATCH]);
     assert_int_equal(p.tower_rows, 2048);
     assert_int_equal(q.tower_rows, 512);
-    assert_int_equal(q.tower_limits.max_patches, q.max_patches);
+    assert_int_equal(q.cpu_limits.max_patches, q.max_patches);
     assert_int_equal(q.limits.max_patches, 0);
     /* float32: x, queries, keys and values and angles of each patch; attention's output and the MLP of each row of a tile; a block of features */
     assert_int_equal(q.bytes[PLAN_TOWER], sizeof(float) * ((uint64_t)q.max_patches * (4 * 1024 + 64) + 512 * (1024 + 4096) + FEATURE_BLOCK * 2048));
-    assert_int_equal(q.bytes[PLAN_TOWER_SCRATCH], cpu->ops->scratch_bytes(cpu, &q.tower_limits));
+    assert_int_equal(q.bytes[PLAN_CPU_SCRATCH], cpu->ops->scratch_bytes(cpu, &q.cpu_limits));
 }
 
 static void tower_on_the_cpu_as_a_change(void **state)
