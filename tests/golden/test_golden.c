@@ -40,7 +40,8 @@ static const struct tolerance {
     {"cuda", "demo", NULL, 4e-2, INFINITY, 2e-3, 0.1},
     {"cuda", NULL, NULL, 1e-2, INFINITY, 2e-3, 0.1},
 };
-/* "cpu:avx2" is the cpu device with instruction sets up to AVX2; "cuda:eager,fp8,8bit,streamed" (or "host") a card with what is listed. */
+/* "cpu:avx2" is the cpu device with instruction sets up to AVX2; "cuda:eager,fp8,8bit,streamed" (or "host") a card with what is listed;
+ * with "layers2" two layers of the decoder are on it and the others on the CPU. */
 
 static struct {
     const struct tolerance *tolerance;
@@ -288,7 +289,9 @@ static const struct tolerance *tolerance_of(const char *device, const char *gold
 
 static void choose_card_options(ey_engine_options *o, const char *device)
 {
+    const char *layers = strstr(device, "layers");
     o->device = "cuda";
+    o->gpu_layers = layers ? atoi(layers + strlen("layers")) : 0;
     o->enforce_eager = strstr(device, "eager") != NULL;
     o->kv_cache_dtype = strstr(device, "fp8") ? "fp8" : "bf16";
     o->head = strstr(device, "8bit") ? "8bit" : "bf16";

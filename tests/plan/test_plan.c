@@ -1,4 +1,5 @@
 /* The memory contract, planned on cards that are not here, for the official models: their headers, files without numbers. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -372,6 +373,63 @@ static void pictures(void **state)
     assert_int_equal(p.max_picture, 1024);
 }
 
+/* ---- layers on the CPU ---- */
+
+static void some_layers_on_the_cpu(void **state)
+{
+    (void)state;
+    struct device_facts facts = desktop_card();
+    facts.cpu = cpu, facts.reads = 400e9, facts.cpu_reads = 40e9;
+    struct plan_limits whole = {.max_model_len = 4096, .kv_tokens = 4096}, half = whole;
+    half.gpu_layers = 14;
+    struct plan p = plan_of(M2B, &facts, &whole), q = plan_of(M2B, &facts, &half);
+    struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
+    assert_int_equal(p.first_layers, 0);
+    assert_int_equal(q.first_layers, 14);
+    assert_int_equal(q.kv.n_layers + q.first_kv.n_layers, 28);
+    assert_int_equal(q.kv.n_blocks, q.first_kv.n_blocks);
+    assert_int_equal(2 * q.bytes[PLAN_KV], p.bytes[PLAN_KV]);
+    assert_int_equal(q.bytes[PLAN_DECODER], p.bytes[PLAN_DECODER] - w.first[14]);
+    assert_int_equal(bytes_on(&q, "cuda:0"), q.allocated);
+    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"), q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST] + q.bytes[PLAN_CPU_SCRATCH] + q.bytes[PLAN_IMAGES]);
+    assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.first_stored[14]);
+    assert_int_equal(q.first_bytes, w.first_stored[14] + q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST]);
+    double seconds = (double)(q.bytes[PLAN_DECODER] + q.bytes[PLAN_HEAD]) / 400e9 + (double)w.first_stored[14] / 40e9;
+    assert_true(fabs(q.tokens_per_second * seconds - PLAN_SHARE_OF_READS) < 1e-6);
+}
+
+/* One layer more would not fit. */
+static void as_many_layers_as_fit(void **state)
+{
+    (void)state;
+    struct device_facts facts = card(3072, 256, 30);
+    struct plan_limits limits = {.max_model_len = 4096, .gpu_layers = PLAN_LAYERS_AUTO};
+    facts.cpu = cpu;
+    struct plan p = plan_of(M4B, &facts, &limits);
+    must_fit(&p, "4B with as many layers as fit");
+    assert_true(p.first_layers > 3 && p.first_layers < 36);
+    limits.gpu_layers = 36 - p.first_layers + 1;
+    struct plan more = plan_of(M4B, &facts, &limits);
+    assert_false(more.fits);
+    limits.gpu_layers = PLAN_LAYERS_AUTO, limits.cpu_bytes = p.first_bytes - 1; /* and the CPU has no room for them */
+    assert_false(plan_of(M4B, &facts, &limits).fits);
+    struct device_facts large = card(24564, 600, 82);
+    large.cpu = cpu, limits.cpu_bytes = 0;
+    assert_int_equal(plan_of(M4B, &large, &limits).first_layers, 0);
+}
+
+static void layers_that_stay_together(void **state)
+{
+    (void)state;
+    struct device_facts facts = desktop_card();
+    struct plan_limits limits = {.gpu_layers = 26};
+    struct plan p;
+    ey_err e;
+    facts.cpu = cpu;
+    assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
+    assert_non_null(strstr(e.text, "use 1 to 25, or 28"));
+}
+
 /* ---- several models ---- */
 
 /* What one of them takes is what its engine would, given so much of the card. */
@@ -453,7 +511,8 @@ int main(void)
         cmocka_unit_test(refusal),              cmocka_unit_test(budgets),         cmocka_unit_test(pinned),         cmocka_unit_test(arena_holds_all),
         cmocka_unit_test(known_shapes),         cmocka_unit_test(pictures),        cmocka_unit_test(tower_on_the_cpu),
         cmocka_unit_test(tower_on_the_cpu_as_a_change), cmocka_unit_test(models_that_share_a_card), cmocka_unit_test(a_model_that_never_fits),
-        cmocka_unit_test(models_that_share_a_host),
+        cmocka_unit_test(models_that_share_a_host), cmocka_unit_test(some_layers_on_the_cpu), cmocka_unit_test(as_many_layers_as_fit),
+        cmocka_unit_test(layers_that_stay_together),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }
