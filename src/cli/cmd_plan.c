@@ -59,7 +59,7 @@ static void add_json(struct buf *out, const ey_plan *p)
     add_member(out, "budget_rule", p->budget_rule);
     buf_printf(out, ", \"budget_bytes\": %llu, \"total_bytes\": %llu, \"file_bytes\": %llu, \"shortfall_bytes\": %llu, \"items\": [",
                (unsigned long long)p->budget_bytes, (unsigned long long)p->total_bytes, (unsigned long long)p->file_bytes,
-               (unsigned long long)(p->fits ? 0 : p->total_bytes - p->budget_bytes));
+               (unsigned long long)(p->total_bytes > p->budget_bytes ? p->total_bytes - p->budget_bytes : 0));
     for (size_t i = 0; i < p->n_items; i++) {
         buf_add_text(out, i ? ", {" : "{");
         add_member(out, "name", p->items[i].name), buf_add_text(out, ", ");

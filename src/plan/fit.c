@@ -210,11 +210,6 @@ static void widen_pool(struct plan *p, const struct plan_question *q)
 
 /* ---- layers on the CPU ---- */
 
-static bool cpu_holds(const struct plan *p, const struct plan_question *q)
-{
-    return !q->limits->cpu_bytes || p->first_bytes <= q->limits->cpu_bytes;
-}
-
 /* As many layers on the card as fit with a context that is of use; then what is left of the card is for more context. */
 static void fit_layers(struct plan *p, const struct plan_question *q)
 {
@@ -224,7 +219,7 @@ static void fit_layers(struct plan *p, const struct plan_question *q)
     for (p->first_layers = 0; p->first_layers < n_layers; p->first_layers += p->first_layers ? 1 : least_first(q->model)) {
         if (free_length) p->max_model_len = least;
         if (free_length && !q->limits->kv_tokens) p->kv_tokens = least;
-        if (!fit_levers(p, q) || !cpu_holds(p, q)) continue;
+        if (!fit_levers(p, q)) continue;
         if (free_length && wanted > least) grow(p, q, true, least / KV_BLOCK, wanted / KV_BLOCK);
         return;
     }

@@ -262,7 +262,7 @@ void plan_size(struct plan *p, const struct plan_question *q)
         p->allocated += p->bytes[row];
     }
     p->arena = p->facts->card ? p->allocated - p->bytes[PLAN_CONTEXT] : 0;
-    p->fits = p->allocated <= p->budget.bytes;
+    p->fits = p->allocated <= p->budget.bytes && (!q->limits->cpu_bytes || p->first_bytes <= q->limits->cpu_bytes);
     p->tokens_per_second = p->first_layers ? tokens_per_second(p, q) : 0;
 }
 

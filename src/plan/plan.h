@@ -94,7 +94,7 @@ struct plan {
     uint64_t first_bytes; /* of the host, by the layers on the CPU: weights, keys and values, workspace */
     double tokens_per_second; /* that one request can have at most, by what is read for a token and how fast that is; 0: not known */
     struct plan_budget budget;
-    bool fits;
+    bool fits; /* the budget, and the host what layers on the CPU need, where that is limited */
     char choice[PLAN_CHOICES][PLAN_CHOICE_BYTES]; /* what nobody asked for and the plan did to fit, as options and their price */
     int n_choices;
 };

@@ -54,9 +54,11 @@ static struct question questions[N];
 
 static void ask_all(ey_answer *out, ey_engine *engine, int max_tokens)
 {
-    static const char *const texts[N] = {"Tell me of the sea.", "What is this?", "One, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve."};
+    static const char *const texts[N] = {"Tell me of the sea.", "What is this?", "One, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve. "
+                                          "Thirteen, fourteen, fifteen, sixteen, seventeen, eighteen, nineteen, twenty, and then all of them again."};
     for (int i = 0; i < N; i++) {
         question_simple(&questions[i], i == 1, texts[i], max_tokens);
+        questions[i].request.fresh = false;
         engine_forget(engine);
         out[i] = ask(engine, &questions[i]);
     }

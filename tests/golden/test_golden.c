@@ -183,6 +183,7 @@ static size_t feature_row(const ey_prompt *prompt, int token)
 static void check_features(const char *name, const ey_prompt *prompt, json_object *rows)
 {
     ey_engine *g = golden.engine;
+    struct backend *be = g->tower.decoder; /* features are where the first layer is */
     size_t hidden = (size_t)g->model.text.hidden;
     float *got = malloc(hidden * sizeof(float));
     for (int k = 0; k <= g->model.vision.n_deepstack; k++) {
@@ -192,7 +193,7 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
         double error = 0, power = 0;
         for (size_t r = 0; r < json_object_array_length(rows); r++) {
             size_t row = feature_row(prompt, json_object_get_int(json_object_array_get_idx(rows, r)));
-            g->be->ops->read(g->be, got, g->be->ops->at(g->be, g->ws.features[k], ELEMENT_FEATURE, row * hidden), ELEMENT_FEATURE, hidden);
+            be->ops->read(be, got, be->ops->at(be, g->ws.features[k], ELEMENT_FEATURE, row * hidden), ELEMENT_FEATURE, hidden);
             for (size_t d = 0; d < hidden; d++) {
                 double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;
                 error += diff * diff, power += want * want;

@@ -411,7 +411,7 @@ static void as_many_layers_as_fit(void **state)
     limits.gpu_layers = 36 - p.first_layers + 1;
     struct plan more = plan_of(M4B, &facts, &limits);
     assert_false(more.fits);
-    limits.gpu_layers = PLAN_LAYERS_AUTO, limits.cpu_bytes = p.first_bytes - 1; /* and the CPU has no room for them */
+    limits.gpu_layers = PLAN_LAYERS_AUTO, limits.cpu_bytes = p.first_bytes / 2; /* and the CPU has no room for them */
     assert_false(plan_of(M4B, &facts, &limits).fits);
     struct device_facts large = card(24564, 600, 82);
     large.cpu = cpu, limits.cpu_bytes = 0;
