@@ -146,6 +146,8 @@ typedef struct {
     double load_seconds;   /* all of opening … */
     double device_seconds; /* … of which the device took, for itself: a card's context and kernels */
     uint64_t device_bytes; /* planned on a card, its context counted in; 0: there is none */
+    int n_layers, gpu_layers; /* of the decoder; those on the card where they are divided, else all */
+    double tokens_per_second; /* where they are: as the plan expects it of one request; 0: not known */
 } ey_engine_info;
 
 /* One row of the memory plan. */

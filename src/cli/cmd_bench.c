@@ -262,6 +262,16 @@ static void print_card(struct bench *b)
            (double)total / (1 << 20));
 }
 
+/* What the plan said of a decoder that is divided, beside what it was. */
+static void print_divided(struct bench *b)
+{
+    ey_engine_info info = ey_engine_describe(b->session.engine);
+    const double measured = b->decode.tokens / median(&b->decode);
+    if (info.gpu_layers == info.n_layers) return;
+    printf("divided  %d of %d layers on the card: %.2f tok/s expected of the two memories, %.2f measured, %.0f %%\n", info.gpu_layers, info.n_layers,
+           info.tokens_per_second, measured, info.tokens_per_second > 0 ? 100 * measured / info.tokens_per_second : 0);
+}
+
 static void print_text(struct bench *b)
 {
     ey_engine_info info = ey_engine_describe(b->session.engine);
@@ -273,6 +283,7 @@ static void print_text(struct bench *b)
     if (b->sees) print_phase(b, "vision", &b->vision);
     print_phase(b, "prefill", &b->prefill);
     print_phase(b, "decode", &b->decode);
+    print_divided(b);
     print_phase(b, "schema", &b->constrained);
     printf("masks    %8.1f us at p50, %.1f us at p99 (upper ends), beside the steps, which waited %.2f ms for %llu masks in all\n", 1e6 * ey_mask_percentile(&b->masks, 0.5),
            1e6 * ey_mask_percentile(&b->masks, 0.99), 1e3 * b->masks.waited_seconds, (unsigned long long)b->masks.made);

@@ -67,8 +67,9 @@ static void add_json(struct buf *out, const ey_plan *p)
         buf_printf(out, ", \"bytes\": %llu, ", (unsigned long long)p->items[i].bytes);
         add_member(out, "life", p->items[i].life), buf_add_text(out, "}");
     }
-    buf_printf(out, "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, \"choices\": [", p->max_model_len,
-               p->kv_tokens, p->max_num_seqs, (unsigned long long)p->max_pixels);
+    buf_printf(out, "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, \"n_layers\": %d, \"gpu_layers\": %d, "
+                    "\"tokens_per_second\": %.3f, \"choices\": [", p->max_model_len, p->kv_tokens, p->max_num_seqs, (unsigned long long)p->max_pixels,
+               p->n_layers, p->gpu_layers, p->tokens_per_second);
     for (size_t i = 0; i < p->n_choices; i++) {
         if (i) buf_add_text(out, ", ");
         json_add_text(out, p->choices[i]);

@@ -265,6 +265,9 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .load_seconds = engine->load_seconds,
         .device_seconds = engine->device_seconds,
         .device_bytes = engine->facts.card ? engine->plan.allocated : 0,
+        .n_layers = engine->model.text.n_layers,
+        .gpu_layers = engine->model.text.n_layers - engine->first.n,
+        .tokens_per_second = engine->plan.tokens_per_second,
     };
 }
 

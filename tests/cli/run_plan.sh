@@ -30,7 +30,7 @@ END
 # ---- as JSON ----
 # shellcheck disable=SC2086
 try "a plan as JSON" 0 '"fits": true' - plan 4b $desktop --json
-same "its members" fits,device,budget_rule,budget_bytes,total_bytes,file_bytes,shortfall_bytes,items,max_model_len,kv_tokens,max_num_seqs,max_pixels,choices,suggestions keys
+same "its members" fits,device,budget_rule,budget_bytes,total_bytes,file_bytes,shortfall_bytes,items,max_model_len,kv_tokens,max_num_seqs,max_pixels,n_layers,gpu_layers,tokens_per_second,choices,suggestions keys
 same "its defaults" 16384$'\t'16384$'\t'4$'\t'0 max_model_len kv_tokens max_num_seqs shortfall_bytes
 same "the context is planned" '"context"'$'\t''"cuda:0"'$'\t'125829120 items.0.name items.0.device items.0.bytes
 grep -q '"choices": \["--head 8bit: .*", "--vision-weights streamed: .*", "--kv-cache-dtype fp8: ' out
@@ -65,6 +65,15 @@ grep -E '^  (decoder weights|all on the card)' out > made
 # shellcheck disable=SC2086
 "$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (decoder weights|all on the card)' | cmp -s - made
 say "in the same memory as the FP8 files"
+
+# ---- layers on the CPU ----
+try "half of the layers on the card" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
+grep -qE '^  KV cache of layers on the CPU +host ' out && grep -qE '^  workspace of layers on the CPU +host ' out
+say "both sides are shown"
+try "as many as fit" 0 'chosen: --gpu-layers [0-9]+ of 36' - plan 4b --vram 3500MiB --gpu-layers auto --max-model-len 4096
+try "offered where it does not fit" 1 'with --gpu-layers auto .[0-9]+ of 36.* fits' - plan 4b --vram 3500MiB --max-model-len 4096
+try "layers that stay together" 2 - 'use 1 to 33, or 36' plan 4b --vram 8GiB --gpu-layers 35
+try "no number of layers" 2 - 'takes auto or a number' plan 4b --vram 8GiB --gpu-layers few
 
 # ---- several models ----
 # shellcheck disable=SC2086
