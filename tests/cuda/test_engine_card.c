@@ -12,7 +12,6 @@ enum { FIRST_LEVERS = 1 };
 #else
 enum { FIRST_LEVERS = 0 };
 #endif
-#define NEAR_TIE 0.1 /* of two logits: what BF16 may turn round in these models */
 
 static struct question q;
 
@@ -167,21 +166,6 @@ static void decode_allocates_nothing_on_the_host(void **state)
 
 /* ---- the same answers ---- */
 
-/* Greedy answers with the two best of each token: equal as far as `a` was sure. */
-static void assert_near(const ey_answer *a, const ey_answer *b, const char *what)
-{
-    assert_int_equal(a->prompt_tokens, b->prompt_tokens);
-    for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++) {
-        if (a->tokens[i] == b->tokens[i]) continue;
-        const ey_token_logprobs *l = &a->logprobs[i];
-        double gap = (double)l->top[0].logprob - (double)l->top[1].logprob;
-        if (gap > NEAR_TIE) fail_msg("%s: token %d is %d and %d, where the best is ahead by %.3g", what, i, a->tokens[i], b->tokens[i], gap);
-        print_message("%s: near-tie at token %d (gap %.2g)\n", what, i, gap);
-        return;
-    }
-    assert_int_equal(a->n_tokens, b->n_tokens);
-}
-
 enum { GREEDY = 5 };
 
 static void build_greedy(int i)
@@ -216,7 +200,7 @@ static void answers_are_those_of_the_cpu(void **state)
     ey_engine_close(&engine);
     engine = open_card();
     answer_alone(card, engine);
-    for (int i = 0; i < GREEDY; i++) assert_near(&cpu[i], &card[i], "cpu and card");
+    for (int i = 0; i < GREEDY; i++) assert_near_answer(&cpu[i], &card[i], "cpu and card");
     build_greedy(0);
     again = ask(engine, &q);
     assert_same_answer(&card[0], &again, "the same once more");
@@ -240,7 +224,7 @@ static void at_once_as_alone(void **state)
         members[i].request = questions[i].request;
     }
     crowd_run(members, GREEDY, engine);
-    for (int i = 0; i < GREEDY; i++) assert_near(&alone[i], &members[i].answer, "alone and at once");
+    for (int i = 0; i < GREEDY; i++) assert_near_answer(&alone[i], &members[i].answer, "alone and at once");
     crowd_free(members, GREEDY);
     assert_at_rest(engine);
     free_answers(alone);
@@ -268,7 +252,7 @@ static void preempted_as_alone(void **state)
     pthread_mutex_unlock(&engine->device);
     for (int i = 0; i < 2; i++) member_collect(&members[i]);
     assert_true(ey_engine_stats(engine).preemptions > 0);
-    for (int i = 0; i < 2; i++) assert_near(&alone[i], &members[i].answer, "alone and preempted");
+    for (int i = 0; i < 2; i++) assert_near_answer(&alone[i], &members[i].answer, "alone and preempted");
     crowd_free(members, 2);
     for (int i = 0; i < 2; i++) ey_answer_free(&alone[i]);
     close_card(&engine);
@@ -286,7 +270,7 @@ static void caches_are_used(void **state)
         assert_int_equal(first.cached_tokens, 0);
         assert_int_equal(second.cached_tokens, (second.prompt_tokens - 1) / KV_BLOCK * KV_BLOCK);
         assert_true(second.cached_tokens > 0);
-        assert_near(&first, &second, "a prefix that was there");
+        assert_near_answer(&first, &second, "a prefix that was there");
         ey_answer_free(&first), ey_answer_free(&second);
     }
     question_simple(&q, 1, "Another question about it.", 4); /* the prefix ends in the picture */
@@ -296,7 +280,7 @@ static void caches_are_used(void **state)
     ey_answer fresh = ask(engine, &q);
     assert_true(cached.images[0].cached && !fresh.images[0].cached);
     assert_int_equal(ey_engine_stats(engine).tower_runs, 2);
-    assert_near(&fresh, &cached, "features that were there");
+    assert_near_answer(&fresh, &cached, "features that were there");
     ey_answer_free(&cached), ey_answer_free(&fresh);
     close_card(&engine);
 }
@@ -351,7 +335,7 @@ static void the_widest_picture(void **state)
     engine = engine_open_with("tiny-ragged-fp8", o);
     cpu = ask(engine, &q);
     ey_engine_close(&engine);
-    assert_near(&cpu, &card, "the widest picture");
+    assert_near_answer(&cpu, &card, "the widest picture");
     ey_answer_free(&card), ey_answer_free(&cpu);
 }
 

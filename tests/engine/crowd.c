@@ -111,6 +111,22 @@ void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what
     if (answers_differ(a, b, how, sizeof(how))) fail_msg("%s: %s", what, how);
 }
 
+#define NEAR_TIE 0.1 /* of two logits: what BF16 may turn round in these models */
+
+void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what)
+{
+    assert_int_equal(a->prompt_tokens, b->prompt_tokens);
+    for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++) {
+        if (a->tokens[i] == b->tokens[i]) continue;
+        const ey_token_logprobs *l = &a->logprobs[i];
+        double gap = (double)l->top[0].logprob - (double)l->top[1].logprob;
+        if (gap > NEAR_TIE) fail_msg("%s: token %d is %d and %d, where the best is ahead by %.3g", what, i, a->tokens[i], b->tokens[i], gap);
+        print_message("%s: near-tie at token %d (gap %.2g)\n", what, i, gap);
+        return;
+    }
+    assert_int_equal(a->n_tokens, b->n_tokens);
+}
+
 /* ---- sorts ---- */
 
 static const ey_sampling drawn = {.temperature = 0.9f, .top_k = 60, .top_p = 0.95f, .min_p = 0.001f, .repetition_penalty = 1.1f,

@@ -33,6 +33,9 @@ void crowd_free(struct member *members, int n);
 /* Compares everything that does not tell of time or caches, bit for bit; any thread may. True: `how` says what differs. */
 bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t room);
 void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what);
+/* Greedy answers with the two best of each token, of a card: equal as far as `a` was sure. Other rows beside one's own, or a prompt in other chunks, go
+ * through other kernels there, which sum in another order; what is nearly a tie may then turn round, and what follows is another text. */
+void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what);
 
 /* ---- requests of all sorts ---- */
 
