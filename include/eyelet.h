@@ -86,7 +86,7 @@ typedef void ey_planned_fn(void *user, const ey_plan *plan);
 /* Something that the user of an engine should know and that is no error, in one sentence. */
 typedef void ey_notice_fn(void *user, const char *text);
 
-enum { EY_LAYERS_AUTO = -1 };
+enum { EY_LAYERS_AUTO = -1 }; /* as many as fit */
 
 typedef struct {
     const char *model;   /* checkpoint directory, or a repository name found in the Hugging Face cache */
@@ -107,7 +107,7 @@ typedef struct {
     const char *kv_cache_dtype; /* "bf16" or "fp8" */
     const char *head;           /* "bf16" or "8bit" */
     const char *vision_weights; /* "resident", "streamed" or "host" */
-    int gpu_layers;             /* decoder layers on the card, the others on the CPU; 0: all, EY_LAYERS_AUTO: as many as fit */
+    int gpu_layers;             /* the last so many layers of the decoder on the card, the first on the CPU; 0: all, or EY_LAYERS_AUTO */
     uint64_t cpu_memory;        /* what layers on the CPU may take of its memory, their weights counted in; 0: what there is */
     bool enforce_eager;         /* steps are not recorded beforehand */
     double gpu_memory_utilization; /* share of all the card's memory that this process may use; 0: 0.92 */

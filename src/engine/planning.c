@@ -170,19 +170,21 @@ static bool learn_facts(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* What a prediction needs, where layers are to be divided. */
-static bool learn_reads(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+/* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little more, better no prediction than no memory. */
+static void learn_reads(ey_engine *engine, const ey_engine_options *o)
 {
-    double flops;
-    if (!engine->facts.card || !o->gpu_layers || engine->facts.cpu_reads > 0) return true;
-    return engine->cpu->ops->measure(engine->cpu, &engine->facts.cpu_reads, &flops, e);
+    double reads, flops;
+    if (!engine->facts.card || !o->gpu_layers || engine->facts.cpu_reads > 0 || memory_available() < (uint64_t)2 << 30) return;
+    if (engine->cpu->ops->measure(engine->cpu, &reads, &flops, NULL)) engine->facts.cpu_reads = reads;
 }
 
 bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct plan_limits limits;
     struct plan *p = &engine->plan;
-    if (!learn_facts(engine, e) || !learn_reads(engine, o, e) || !shrink(engine, o, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
+    if (!learn_facts(engine, e)) return false;
+    learn_reads(engine, o);
+    if (!shrink(engine, o, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
     engine->n_plan_items = plan_items(p, engine->plan_item);
     tell_plan(engine, o);
     engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
@@ -313,7 +315,8 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
     ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
     all->n += engine != NULL;
     if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e)) return false;
-    if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e) || !learn_reads(engine, o, e))) return false;
+    if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e))) return false;
+    if (!i) learn_reads(engine, o);
     engine->be = first->be, engine->pool = first->pool, engine->facts = first->facts;
     if (!shrink(engine, o, e)) return false;
     all->member[i] = (struct plan_member){.name = o->model, .model = &engine->model, .limits = &all->limits[i]};

@@ -63,7 +63,7 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
            in_range(p->max_rows, "max_num_batched_tokens", LEAST_ROWS, EY_MAX_BATCHED_TOKENS, e) && choose_context(p, q, e);
 }
 
-/* The first layers take the pictures' features, which are on one device: those that do are together. */
+/* The layers that take the pictures' features are the first, and the features are on one device: where any layer is on the CPU, all of those are. */
 static int least_first(const struct model *m)
 {
     return m->vision.n_deepstack ? m->vision.n_deepstack : 1;
@@ -77,7 +77,8 @@ static bool check_card_limits(const struct plan_question *q, ey_err *e)
     if (l->levers.vision == VISION_HOST && !q->facts->cpu) return ey_fail(e, EY_BAD_REQUEST, "--vision-weights host: there is no CPU backend for the tower");
     const int all = q->model->text.n_layers, most = all - least_first(q->model);
     if (l->gpu_layers && !q->facts->cpu) return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers: there is no CPU backend for the others");
-    if (l->gpu_layers > 0 && l->gpu_layers != all && l->gpu_layers > most)
+    if (l->gpu_layers > all) return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: this model has %d", l->gpu_layers, all);
+    if (l->gpu_layers > most && l->gpu_layers != all)
         return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: this model has %d, of which the first %d take the pictures' features and stay together: use 1 to %d, or %d",
                        l->gpu_layers, all, least_first(q->model), most, all);
     return l->levers.head != HEAD_8BIT || q->weights.may_be_8bit ||
@@ -240,9 +241,11 @@ __attribute__((format(printf, 2, 3))) static void tell(struct plan *p, const cha
 static void tell_layers(struct plan *p, const struct plan_question *q)
 {
     const int all = q->model->text.n_layers;
-    char speed[64] = "";
-    if (p->tokens_per_second > 0) snprintf(speed, sizeof(speed), "; about %.3g tokens a second", p->tokens_per_second);
-    tell(p, "--gpu-layers %d of %d: the first %d are on the CPU, with %llu MiB of its memory%s", all - p->first_layers, all, p->first_layers, mib(p->first_bytes), speed);
+    char speed[64] = "", least[64] = "";
+    if (p->tokens_per_second > 0) snprintf(speed, sizeof(speed), "; %s %.3g tokens a second", p->facts->reads > 0 ? "about" : "at most", p->tokens_per_second);
+    if (q->model->vision.n_deepstack) snprintf(least, sizeof(least), " (at least %d, which take the pictures)", least_first(q->model));
+    tell(p, "--gpu-layers %d of %d: the first %d are on the CPU%s, with %llu MiB of its memory%s", all - p->first_layers, all, p->first_layers, least,
+         mib(p->first_bytes), speed);
 }
 
 static void tell_choices(struct plan *p, const struct plan_question *q, int wanted_len)

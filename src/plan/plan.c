@@ -176,7 +176,7 @@ static void size_beside(struct plan *p, const struct plan_question *q)
     p->first_bytes = q->weights.first_stored[p->first_layers] + q->weights.first_made[p->first_layers] + p->bytes[PLAN_FIRST_KV] + p->bytes[PLAN_FIRST];
 }
 
-/* A token reads the weights of all layers and the head; what else it takes is little beside that. */
+/* A token reads the weights of all layers and the head, first on one side, then on the other; keys and values, the bus and the launches are left out. */
 static double tokens_per_second(const struct plan *p, const struct plan_question *q)
 {
     const struct device_facts *f = p->facts;
@@ -209,9 +209,9 @@ static const struct {
     [PLAN_MADE] = {"quantised weights", "always", ON_HOST, true, true},
     [PLAN_HOST] = {"pixels, sampling, tables", "always", ON_HOST, true, true},
     [PLAN_TOWER] = {"vision workspace", "vision", ON_HOST, false, true},
-    [PLAN_CPU_SCRATCH] = {"scratch of kernels on the CPU", "vision", ON_HOST, false, true},
-    [PLAN_FIRST_KV] = {"KV cache of layers on the CPU", "always", ON_HOST, false, true},
-    [PLAN_FIRST] = {"workspace of layers on the CPU", "always", ON_HOST, false, true},
+    [PLAN_CPU_SCRATCH] = {"scratch of the CPU's kernels", "vision", ON_HOST, false, true},
+    [PLAN_FIRST_KV] = {"KV cache of the CPU's layers", "always", ON_HOST, false, true},
+    [PLAN_FIRST] = {"workspace, the CPU's layers", "always", ON_HOST, false, true},
     [PLAN_KEPT] = {"weights read when needed", "always", IN_FILE, false, true},
 };
 
@@ -291,7 +291,8 @@ static ey_plan_item item_of(const struct plan *p, int row)
     const enum place place = place_of(p, row);
     const char *device = place == IN_FILE ? "file" : place == ON_HOST || !p->facts->card ? "host" : p->facts->name;
     if (row == PLAN_SHARED && plan_tower_beside(p)) return (ey_plan_item){"prefill workspace", device, p->bytes[row], "prefill"};
-    if (row == PLAN_MADE && p->facts->card) return (ey_plan_item){"weight on its way, quantised", device, p->bytes[row], "loading"};
+    if (row == PLAN_CPU_SCRATCH && p->first_layers) return (ey_plan_item){rows[row].name, device, p->bytes[row], "always"};
+    if (row == PLAN_MADE && p->facts->card && !p->first_layers) return (ey_plan_item){"weight on its way, quantised", device, p->bytes[row], "loading"};
     return (ey_plan_item){rows[row].name, device, p->bytes[row], rows[row].life};
 }
 

@@ -48,7 +48,7 @@ enum plan_row {
     PLAN_LOGITS,
     PLAN_SCRATCH,  /* the kernels' own */
     PLAN_RING,     /* pinned memory that weights go to a card through */
-    PLAN_MADE,     /* weights that are quantised while loading; with a card, the one that is on its way */
+    PLAN_MADE,     /* weights that are quantised while loading; with a card, the one that is on its way, and those of layers on the CPU */
     PLAN_HOST,     /* pixels, sampling, tables */
     PLAN_TOWER,    /* beside a card: workspace of a tower on the CPU */
     PLAN_CPU_SCRATCH, /* beside a card: of kernels on the CPU, for a tower or layers there */
@@ -99,7 +99,8 @@ struct plan {
     int n_choices;
 };
 
-/* Of what memory can be read, kernels that make one token reach about this much. */
+/* Of what memory can be read, what the steps of a divided decoder are taken to reach. An assumption, the same for both sides, and not measured:
+ * tests/gpu/divided.sh holds it against a card, eyelet bench against the machine at hand. */
 #define PLAN_SHARE_OF_READS 0.85
 
 /* False: a limit that cannot be, with its range. That a plan does not fit is no error. */

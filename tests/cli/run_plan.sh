@@ -67,12 +67,14 @@ grep -E '^  (decoder weights|all on the card)' out > made
 say "in the same memory as the FP8 files"
 
 # ---- layers on the CPU ----
-try "half of the layers on the card" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
-grep -qE '^  KV cache of layers on the CPU +host ' out && grep -qE '^  workspace of layers on the CPU +host ' out
+try "half of the layers on the card" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU .at least 3, which take the pictures., with [0-9]+ MiB of its memory(; at most [0-9.]+ tokens a second)?$' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
+grep -qE "^  KV cache of the CPU's layers +host " out && grep -qE "^  workspace, the CPU's layers +host " out
 say "both sides are shown"
 try "as many as fit" 0 'chosen: --gpu-layers [0-9]+ of 36' - plan 4b --vram 3500MiB --gpu-layers auto --max-model-len 4096
 try "offered where it does not fit" 1 'with --gpu-layers auto .[0-9]+ of 36.* fits' - plan 4b --vram 3500MiB --max-model-len 4096
 try "layers that stay together" 2 - 'use 1 to 33, or 36' plan 4b --vram 8GiB --gpu-layers 35
+try "more than there are" 2 - 'this model has 36' plan 4b --vram 8GiB --gpu-layers 40
+try "no more of the CPU than allowed" 1 'does not fit: layers on the CPU take more than --cpu-memory' - plan 4b --vram 6GiB --gpu-layers 18 --cpu-memory 1GiB --max-model-len 4096
 try "no number of layers" 2 - 'takes auto or a number' plan 4b --vram 8GiB --gpu-layers few
 
 # ---- several models ----
