@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "models/qwen3vl/chat.h"
 #include "tokenizer/tok_fixture.h"
+#include "tokenizer/tools_text.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -18,13 +19,6 @@
 
 #define GO "<|im_start|>assistant\n"
 #define EYE "<|vision_start|><|image_pad|><|vision_end|>"
-#define TOOLS_HEAD                                                                                                        \
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function "      \
-    "signatures within <tools></tools> XML tags:\n<tools>\n"
-#define TOOLS_TAIL                                                                                                        \
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "                 \
-    "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n"    \
-    "</tool_call><|im_end|>\n"
 
 static const struct rendering {
     const char *name;

@@ -49,6 +49,16 @@ INLINE vf dot_bf16(vf acc, __m512i w, const uint16_t *x)
     return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)w, (__m512bh)_mm512_loadu_si512(x));
 }
 
+/* acc[n, FEW_W_ROWS] += columns k .. k + CPU_K_STEP - 1 of the n rows of x times those of the weights. */
+INLINE void few_step(vf *acc, const __m512i wv[FEW_W_ROWS][2], const struct tile *t, size_t k, int n)
+{
+    for (int b = 0; b < n; b++) {
+        const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
+        for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][0], x);
+        for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][1], x + 32);
+    }
+}
+
 INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
 {
     vf acc[FEW_W_ROWS * MOST_FEW];
@@ -61,11 +71,7 @@ INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, i
         prefetch_lines(w[0] + FEW_W_ROWS * k * size, FEW_W_ROWS * size);
         __m512i wv[FEW_W_ROWS][2];
         for (int a = 0; a < FEW_W_ROWS; a++) load_bf16_step(wv[a], dtype, w[a] + k * size, &tables, CPU_K_STEP);
-        for (int b = 0; b < n; b++) {
-            const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
-            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][0], x);
-            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][1], x + 32);
-        }
+        few_step(acc, wv, t, k, n);
     }
     vf sums = lanes_sums(acc, FEW_W_ROWS * n);
     put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
@@ -87,11 +93,7 @@ INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile 
         prefetch_lines(w[0].codes + FEW_W_ROWS * k / 2, FEW_W_ROWS / 2);
         __m512i wv[FEW_W_ROWS][2];
         for (int a = 0; a < FEW_W_ROWS; a++) int4_step(wv[a], &w[a], &table[a], group, k, CPU_K_STEP);
-        for (int b = 0; b < n; b++) {
-            const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
-            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][0], x);
-            for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][1], x + 32);
-        }
+        few_step(acc, wv, t, k, n);
     }
     vf sums = lanes_sums(acc, FEW_W_ROWS * n);
     put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);

@@ -307,6 +307,18 @@ INLINE void few_plain(const struct tile *t, const uint8_t *w, size_t x_step, siz
     }
 }
 
+/* Tile 0 += a step of weights, decoded into two tiles, times the rows at x. */
+INLINE void multiply_decoded(const uint16_t *w, const uint16_t *x, size_t x_step, size_t x_row)
+{
+    amx_memory(w);
+    _tile_loadd(6, x, x_row);
+    _tile_loadd(7, x + x_step, x_row);
+    _tile_loadd(4, w, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, w + AMX_TILE, 64);
+    _tile_dpbf16ps(0, 5, 7);
+}
+
 /* n <= 16 rows that are decoded, or copied because they are too few, a step before they are multiplied: a tile that
  * is loaded right after it was stored would wait. */
 INLINE void few_decoded(const struct tile *t, const uint8_t *w, int n, enum dtype dtype, const struct fp8_tables *tables, size_t x_step, size_t x_row)
@@ -317,13 +329,7 @@ INLINE void few_decoded(const struct tile *t, const uint8_t *w, int n, enum dtyp
     load_tiles(decoded[0], w, t->w_stride, n, dtype, CPU_K_STEP, tables);
     for (size_t k = 0; k < t->k; k += CPU_K_STEP, x += 2 * x_step) {
         const uint16_t *now = decoded[k / CPU_K_STEP % 2];
-        amx_memory(now);
-        _tile_loadd(6, x, x_row);
-        _tile_loadd(7, x + x_step, x_row);
-        _tile_loadd(4, now, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, now + AMX_TILE, 64);
-        _tile_dpbf16ps(0, 5, 7);
+        multiply_decoded(now, x, x_step, x_row);
         if (n == AMX_ROWS) prefetch_strip(w, t->w_stride, k * size, size);
         if (k + CPU_K_STEP < t->k)
             load_tiles(decoded[k / CPU_K_STEP % 2 ^ 1], w + (k + CPU_K_STEP) * size, t->w_stride, n, dtype, CPU_K_STEP, tables);
@@ -339,13 +345,7 @@ INLINE void few_int4(const struct tile *t, int row, int n, size_t x_step, size_t
     load_int4_tiles(decoded[0], &s, 0, CPU_K_STEP);
     for (size_t k = 0; k < t->k; k += CPU_K_STEP, x += 2 * x_step) {
         const uint16_t *now = decoded[k / CPU_K_STEP % 2];
-        amx_memory(now);
-        _tile_loadd(6, x, x_row);
-        _tile_loadd(7, x + x_step, x_row);
-        _tile_loadd(4, now, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, now + AMX_TILE, 64);
-        _tile_dpbf16ps(0, 5, 7);
+        multiply_decoded(now, x, x_step, x_row);
         if (n == AMX_ROWS && k % (2 * CPU_K_STEP) == 0) prefetch_strip(s.row[0].codes, t->w_stride, k / 2, 1);
         if (k + CPU_K_STEP < t->k) load_int4_tiles(decoded[k / CPU_K_STEP % 2 ^ 1], &s, k + CPU_K_STEP, CPU_K_STEP);
     }
