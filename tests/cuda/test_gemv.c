@@ -185,6 +185,8 @@ static const struct product fast[] = {
     {K_INT4, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},  {K_INT4, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},
     {K_INT4, OUT_ADD, 0, {136}, 256, 1, 0, 1},        {K_INT4, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
     {K_INT4, OUT_ADD, 0, {5}, 32, 0, 0, 1},           {K_INT4, OUT_ADD, 0, {32}, 6080, 0, 0, 3e4f},
+    {K_FP8, OUT_ADD, 0, {16}, 12288, 0, 0, 1},        {K_FP8, OUT_F32, 1, {16}, 12288, 0, 0, 1},
+    {K_FP8, OUT_ADD, 0, {16}, 24576, 0, 0, 1},        {K_INT4, OUT_ADD, 0, {16}, 12288, 0, 0, 1},
 };
 
 static void fast_kernels_multiply(void **state)

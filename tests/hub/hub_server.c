@@ -211,7 +211,7 @@ static bool send_redirect(struct connection *c, const struct served_file *f)
     enum misbehaviour m = c->script->misbehaviour;
     char size[64];
     snprintf(size, sizeof(size), "X-Linked-Size: %llu\r\n", m == HUGE_SIZE ? 1ull << 42 : (unsigned long long)f->size);
-    return say(c, "HTTP/1.1 302 x\r\nLocation: http://127.0.0.1:%d/store/%s?signature=secret\r\nX-Linked-Etag: \"%s\"\r\n%sX-Repo-Commit: %s\r\nContent-Length: 0\r\n\r\n",
+    return say(c, "HTTP/1.1 302 x\r\nLocation: http://127.0.0.2:%d/store/%s?signature=secret\r\nX-Linked-Etag: \"%s\"\r\n%sX-Repo-Commit: %s\r\nContent-Length: 0\r\n\r\n",
                c->server->cdn_port, f->name, f->etag, m == NO_SIZE ? "" : size, c->script->commit);
 }
 
@@ -304,9 +304,10 @@ static void *accept_all(void *user)
     return NULL;
 }
 
-static int listen_somewhere(int *port)
+/* at 127.0.0.last */
+static int listen_somewhere(unsigned last, int *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~255u) + last)};
     socklen_t n = sizeof(at);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) != 0 || listen(fd, 128) != 0 || getsockname(fd, (struct sockaddr *)&at, &n) != 0) abort();
@@ -365,7 +366,7 @@ pid_t hub_server_start(struct hub_script *s, int *port)
 {
     static struct server server;
     server = (struct server){.script = s};
-    server.hub = listen_somewhere(&server.hub_port), server.cdn = listen_somewhere(&server.cdn_port);
+    server.hub = listen_somewhere(1, &server.hub_port), server.cdn = listen_somewhere(2, &server.cdn_port); /* two hosts, as the hub's */
     pid_t child = fork();
     if (child == 0) run(&server);
     if (child < 0) abort();

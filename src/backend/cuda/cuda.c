@@ -140,7 +140,8 @@ static bool load_kernels(struct cuda *c, ey_err *e)
 
 /* ---- launching ---- */
 
-enum { SHARED_WITHOUT_ASKING = 48 << 10 };
+/* Of shared memory. A kernel's arrays of fixed size count in the 48 KiB that every launch may have, and are well below the 16 KiB that are left to them here. */
+enum { SHARED_WITHOUT_ASKING = 32 << 10 };
 
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
 {
