@@ -56,7 +56,7 @@ struct weight_recipe {
     const float *importance; /* [cols] what an error in a column counts, squared; NULL: all the same */
 };
 
-enum { FP8_BLOCK = 128 };
+enum { FP8_BLOCK = 128, ZEROS_PACKED = 8 /* rows whose four-bit zeros share a word */ };
 
 static inline int64_t weight_groups(const struct weight *w)
 {

@@ -14,7 +14,7 @@
 #include "engine/engine_internal.h"
 #include "models/shrink.h"
 
-enum { MAX_NAME = 256, MAX_PARTS = 4, MAX_SMALL_FILE = 64 << 20, MAX_FILES = 256 };
+enum { MAX_NAME = 256, MAX_PARTS = 4, MAX_FUSED = 3, MAX_SMALL_FILE = 64 << 20, MAX_FILES = 256 };
 #define SHARD_BYTES ((uint64_t)4 << 30)
 
 /* A tensor of the new checkpoint. */
@@ -28,9 +28,10 @@ struct kept {
     const void *data;  /* as stored; NULL: part of a matrix that is made */
 };
 
-/* A stored matrix that is made, and which tensors hold the result: codes, multipliers, zeros, shape. */
+/* What is made of a stored tensor, which holds one matrix or the rows of several, and which tensors hold the result: codes, multipliers, zeros, shape. */
 struct made {
-    const struct weight *w;
+    const struct weight *w[MAX_FUSED]; /* in the order of their rows */
+    int n_fused;
     size_t part[MAX_PARTS];
     int n_parts;
 };
@@ -74,38 +75,85 @@ static int64_t over(int64_t n, int64_t block)
     return (n + block - 1) / block;
 }
 
-static void add_made(struct keeping *k, const struct weight *w, const char *name)
+/* Of made matrices that lie in one tensor. */
+static int64_t all_rows(const struct made *m)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < m->n_fused; i++) rows += m->w[i]->rows;
+    return rows;
+}
+
+static void add_made(struct keeping *k, const struct made *made, const char *name)
 {
     struct made *m = &k->made[k->n_made++];
-    *m = (struct made){.w = w};
+    *m = *made;
+    const struct weight *w = m->w[0];
+    const int64_t rows = all_rows(m);
     if (w->dtype == DTYPE_F8_E4M3) {
-        add_part(k, m, "F8_E4M3", 1, w->rows, w->cols, "%s", name);
-        add_part(k, m, "F32", sizeof(float), over(w->rows, FP8_BLOCK), over(w->cols, FP8_BLOCK), "%s_scale_inv", name);
+        add_part(k, m, "F8_E4M3", 1, rows, w->cols, "%s", name);
+        add_part(k, m, "F32", sizeof(float), over(rows, FP8_BLOCK), over(w->cols, FP8_BLOCK), "%s_scale_inv", name);
         return;
     }
-    add_part(k, m, "I32", sizeof(uint32_t), w->rows, w->cols / 8, "%s_packed", name);
-    add_part(k, m, "BF16", sizeof(uint16_t), w->rows, weight_groups(w), "%s_scale", name);
-    add_part(k, m, "I32", sizeof(uint32_t), over(w->rows, 8), weight_groups(w), "%s_zero_point", name);
+    add_part(k, m, "I32", sizeof(uint32_t), rows, w->cols / 8, "%s_packed", name);
+    add_part(k, m, "BF16", sizeof(uint16_t), rows, weight_groups(w), "%s_scale", name);
+    add_part(k, m, "I32", sizeof(uint32_t), over(rows, ZEROS_PACKED), weight_groups(w), "%s_zero_point", name);
     struct kept *shape = add(k, "I64", NULL, 2 * sizeof(int64_t), "%s_shape", name);
     if (shape) shape->n_dims = 1, shape->shape[0] = 2, m->part[m->n_parts++] = k->n_kept - 1;
 }
 
+/* Bytes of so many rows in a part of what is made; none in the shape, which is not of rows. */
+static uint64_t part_bytes(const struct weight *w, int part, int64_t rows)
+{
+    const int64_t groups = w->group ? weight_groups(w) : 0, across = over(w->cols, FP8_BLOCK);
+    const int64_t fp8[MAX_PARTS] = {rows * w->cols, over(rows, FP8_BLOCK) * across * (int64_t)sizeof(float)};
+    const int64_t int4[MAX_PARTS] = {rows * w->cols / 2, rows * groups * (int64_t)sizeof(uint16_t), over(rows, ZEROS_PACKED) * groups * (int64_t)sizeof(uint32_t)};
+    return (uint64_t)(w->dtype == DTYPE_F8_E4M3 ? fp8 : int4)[part];
+}
+
 enum { LAYER_WEIGHTS = sizeof(struct decoder_layer) / sizeof(struct weight) };
 
-/* The matrix that is made of a stored tensor; NULL: none. *part: of some of its rows only. */
-static const struct weight *made_of(const struct model *m, const struct tensor_view *t, bool *part)
+static const uint8_t *stored_at(const struct weight *w)
 {
-    *part = false;
-    for (int i = 0; i < m->text.n_layers; i++) {
+    return w->recipe ? w->recipe->stored.data : NULL;
+}
+
+/* By where their rows are. */
+static void insert(struct made *out, const struct weight *w)
+{
+    int at = out->n_fused++;
+    for (; at > 0 && stored_at(out->w[at - 1]) > stored_at(w); at--) out->w[at] = out->w[at - 1];
+    out->w[at] = w;
+}
+
+/* Which matrices are made of a stored tensor. */
+static struct made made_of(const struct model *m, const struct tensor_view *t)
+{
+    struct made out = {0};
+    for (int i = 0; i < m->text.n_layers && !out.n_fused; i++) {
         const struct weight *w = (const struct weight *)&m->layers[i];
         for (int j = 0; j < LAYER_WEIGHTS; j++) {
-            const uint8_t *from = w[j].recipe ? w[j].recipe->stored.data : NULL;
-            if (!from || from < t->data || from >= t->data + t->size) continue;
-            *part = from != t->data || (size_t)w[j].rows * weight_row_bytes(&w[j].recipe->stored) != t->size;
-            return &w[j];
+            const uint8_t *from = stored_at(&w[j]);
+            if (from && from >= t->data && from < t->data + t->size && out.n_fused < MAX_FUSED) insert(&out, &w[j]);
         }
     }
-    return NULL;
+    return out;
+}
+
+/* All rows of the tensor are made, and each matrix begins where its blocks can begin. */
+static bool can_be_kept(const struct made *m, const struct tensor_view *t, ey_err *e)
+{
+    const int block = m->w[0]->dtype == DTYPE_F8_E4M3 ? FP8_BLOCK : ZEROS_PACKED;
+    const uint8_t *next = t->data;
+    int64_t row = 0;
+    for (int i = 0; i < m->n_fused; i++) {
+        const struct weight *w = m->w[i];
+        if (row % block)
+            return ey_fail(e, EY_BAD_REQUEST, "%s holds several matrices, one from row %" PRId64 " on, inside a block of %d rows; use --quantize while loading, which makes them apart",
+                           t->name, row, block);
+        if (stored_at(w) != next) break;
+        next += (size_t)w->rows * weight_row_bytes(&w->recipe->stored), row += w->rows;
+    }
+    return next == t->data + t->size || ey_fail(e, EY_BAD_REQUEST, "%s: only some of its rows would be made smaller; use --quantize while loading", t->name);
 }
 
 static const char *stored_dtype(enum dtype d)
@@ -119,11 +167,10 @@ static bool belongs_to_made(const struct keeping *k, const struct tensor_view *t
 {
     char name[MAX_NAME];
     const char *end = strstr(t->name, "_scale_inv");
-    bool part;
     if (!end || end[strlen("_scale_inv")] || (size_t)(end - t->name) >= sizeof(name)) return false;
     snprintf(name, sizeof(name), "%.*s", (int)(end - t->name), t->name);
     const struct tensor_view *matrix = checkpoint_find(k->engine->ckpt, name);
-    return matrix && made_of(&k->engine->model, matrix, &part);
+    return matrix && made_of(&k->engine->model, matrix).n_fused > 0;
 }
 
 static bool list_tensors(struct keeping *k, ey_err *e)
@@ -131,11 +178,10 @@ static bool list_tensors(struct keeping *k, ey_err *e)
     struct checkpoint *ckpt = k->engine->ckpt;
     for (size_t i = 0; i < checkpoint_count(ckpt); i++) {
         const struct tensor_view *t = checkpoint_at(ckpt, i);
-        bool part;
-        const struct weight *w = made_of(&k->engine->model, t, &part);
-        if (part) return ey_fail(e, EY_BAD_REQUEST, "%s holds several matrices in one; that cannot be kept yet: use --quantize while loading", t->name);
-        if (w) {
-            add_made(k, w, t->name);
+        const struct made m = made_of(&k->engine->model, t);
+        if (m.n_fused) {
+            if (!can_be_kept(&m, t, e)) return false;
+            add_made(k, &m, t->name);
         } else if (!belongs_to_made(k, t)) {
             struct kept *copy = add(k, stored_dtype(t->dtype), t->data, t->size, "%s", t->name);
             if (copy) copy->n_dims = t->n_dims, memcpy(copy->shape, t->shape, sizeof(copy->shape));
@@ -257,21 +303,31 @@ static bool write_kept(struct keeping *k, size_t i, const void *data, ey_err *e)
     return write_at(k, k->fd, data, k->kept[i].size, k->data_at + k->kept[i].at, e);
 }
 
+/* A matrix, whose rows begin at `row` of the tensors that hold it. */
+static bool write_matrix(struct keeping *k, const struct made *m, const struct weight *recipe, int64_t row, int shard, void *memory, ey_err *e)
+{
+    struct weight w;
+    if (!quantize_weight(&w, memory, recipe, k->engine->pool)) return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite", k->kept[m->part[0]].name);
+    const struct weight *stored = &recipe->recipe->stored;
+    file_map_forget(stored->data, (size_t)stored->rows * weight_row_bytes(stored));
+    const void *data[MAX_PARTS] = {w.data, w.dtype == DTYPE_INT4 ? w.group_scale : w.scale, w.group_zero};
+    for (int p = 0; p < m->n_parts; p++) {
+        const struct kept *t = &k->kept[m->part[p]];
+        if (t->shard == shard && data[p] && !write_at(k, k->fd, data[p], part_bytes(&w, p, w.rows), k->data_at + t->at + part_bytes(&w, p, row), e)) return false;
+    }
+    return true;
+}
+
 /* All parts of a matrix lie beside each other in the list, but a shard may end between them: it is made again then. */
 static bool write_made(struct keeping *k, const struct made *m, int shard, void *memory, ey_err *e)
 {
-    struct weight w;
+    const int64_t shape[2] = {all_rows(m), m->w[0]->cols};
     bool wanted = false;
+    int64_t row = 0;
     for (int p = 0; p < m->n_parts; p++) wanted = wanted || k->kept[m->part[p]].shard == shard;
-    if (!wanted) return true;
-    if (!quantize_weight(&w, memory, m->w, k->engine->pool)) return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite", k->kept[m->part[0]].name);
-    const struct weight *stored = &m->w->recipe->stored;
-    file_map_forget(stored->data, (size_t)stored->rows * weight_row_bytes(stored));
-    const int64_t shape[2] = {w.rows, w.cols};
-    const void *data[MAX_PARTS] = {w.data, w.dtype == DTYPE_INT4 ? w.group_scale : w.scale, w.group_zero, shape};
-    for (int p = 0; p < m->n_parts; p++)
-        if (k->kept[m->part[p]].shard == shard && !write_kept(k, m->part[p], data[p], e)) return false;
-    return true;
+    for (int i = 0; wanted && i < m->n_fused; row += m->w[i++]->rows)
+        if (!write_matrix(k, m, m->w[i], row, shard, memory, e)) return false;
+    return m->n_parts < MAX_PARTS || k->kept[m->part[MAX_PARTS - 1]].shard != shard || write_kept(k, m->part[MAX_PARTS - 1], shape, e);
 }
 
 static bool write_shard(struct keeping *k, int shard, void *memory, const ey_engine_options *o, ey_err *e)

@@ -195,7 +195,6 @@ bool bind_folded(struct binder *b, struct weight *out, const int64_t *dims, int 
 
 bool bind_rows(struct weight *out, const struct weight *whole, int64_t first, int64_t rows, ey_err *e)
 {
-    enum { ZEROS_PACKED = 8 };
     const int64_t block = whole->scale ? FP8_BLOCK : whole->group ? ZEROS_PACKED : 1;
     if (first % block)
         return ey_fail(e, EY_BAD_MODEL, "a part of a fused quantised matrix begins at row %" PRId64 ", inside a block of %" PRId64, first, block);
