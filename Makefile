@@ -9,6 +9,8 @@ SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZ
 
 # the reference backend takes minutes for these under the sanitizers; the other goldens and test_kernels walk the same code
 SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
+# what a second compiler makes no difference to, and takes long
+LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
 
 .PHONY: all demo install deb test test-clients test-ui test-packages load bench-serve asan clang fuzz portable clean help
 .PHONY: setup setup-clang setup-portable setup-clients setup-ui setup-install setup-packages
@@ -76,7 +78,7 @@ asan: setup build-asan/build.ninja
 
 clang: setup-clang build-clang/build.ninja
 	@$(NINJA) -C build-clang
-	@tools/run_tests.sh build-clang -E '$(SLOW)'
+	@tools/run_tests.sh build-clang -E '$(SLOW)$(LONG)'
 
 fuzz: setup-clang build-fuzz/build.ninja
 	@$(NINJA) -C build-fuzz
