@@ -106,6 +106,7 @@ typedef struct {
     /* of a card; NULL or "auto": what the plan needs (docs/memory.md) */
     const char *kv_cache_dtype; /* "bf16" or "fp8" */
     const char *head;           /* "bf16" or "8bit" */
+    const char *head_rows;      /* beside "8bit": who reads the stored rows, the card from "pinned" pages of the file or the "host" */
     const char *vision_weights; /* "resident", "streamed" or "host" */
     int gpu_layers;             /* the last so many layers of the decoder on the card, the first on the CPU; 0: all, or EY_LAYERS_AUTO */
     uint64_t cpu_memory;        /* what layers on the CPU may take of its memory, their weights counted in; 0: what there is */
@@ -147,6 +148,7 @@ typedef struct {
     double device_seconds; /* … of which the device took, for itself: a card's context and kernels */
     uint64_t device_bytes; /* planned on a card, its context counted in; 0: there is none */
     int n_layers, gpu_layers; /* of the decoder; those on the card where they are divided, else all */
+    const char *head_rows;    /* of an 8-bit head: who reads its stored rows, the card ("pinned") or the "host"; NULL: the head is as stored */
     double tokens_per_second; /* where they are: as the plan expects it of one request; 0: not known */
 } ey_engine_info;
 

@@ -21,8 +21,8 @@ enum element { ELEMENT_RESIDUAL, ELEMENT_ACTIVATION, ELEMENT_ROPE, ELEMENT_FEATU
 /* Where and how a weight lies. Backends in host memory use the file's bytes whatever is said here. */
 enum placement {
     PLACE_RESIDENT,  /* on the device */
-    PLACE_EIGHT_BIT, /* on the device as int8 rows with a scale each: a head whose best candidates are computed again (best()) */
-    PLACE_HOST,      /* stays in the file: an embedding whose rows are looked up by the host */
+    PLACE_EIGHT_BIT, /* on the device as int8 rows with a scale each: a head whose best candidates are scored again from the file's rows (reads_stored()) */
+    PLACE_HOST,      /* stays in the file: an embedding whose rows are looked up by the host, or read there by the device (reads_stored()) */
     PLACE_STREAMED,  /* comes to the device when its group (open_group()) is needed, into one of two places */
 };
 
@@ -101,6 +101,7 @@ struct backend_limits {
     int max_width;   /* widest row of any intermediate */
     int max_patches; /* of one picture; a multiple of KV_BLOCK */
     bool int4;       /* matrices of four bits are among the weights */
+    bool read_stored; /* the device is to read what stays of embedding and head in the file itself, where it can (reads_stored()) */
     struct text_shape text;
     struct vision_shape vision;
 };
@@ -125,7 +126,6 @@ struct token_draw {
 struct best_logits {
     struct scored_token token[BEST_LOGITS]; /* the best first, the lower id first among equals */
     float log_sum;                          /* log of the sum of exp of all logits */
-    bool approximate;                       /* the logits of tokens that are not here are approximate */
 };
 
 struct backend_ops {
@@ -159,6 +159,9 @@ struct backend_ops {
     void (*read_logits)(struct backend *be, float *out, const float *in, size_t n); /* after finish(): float32 as it is */
     /* The best of row `row` of the last head(), without fetching all logits; NULL: backends on which that is no gain. After finish(). */
     void (*best)(struct backend *be, struct best_logits *out, int row);
+    /* Whether the device reads the rows that PLACE_HOST and PLACE_EIGHT_BIT left in the file itself; after reserve(). Then best() of an 8-bit head is scored again
+     * (backend/exact.h) and nothing is looked up by the host; otherwise the former is the caller's affair, and *why_not says why where it was asked for. NULL: never. */
+    bool (*reads_stored)(const struct backend *be, const char **why_not);
     bool (*finish)(struct backend *be, ey_err *e);
     /* The address of element n of a buffer. */
     dev (*at)(struct backend *be, dev p, enum element kind, size_t n);
@@ -251,6 +254,8 @@ struct cuda_facts {
     double rated_reads; /* bytes a second by its clock and width; 0: not known */
 };
 bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err *e);
+/* Whether the card could read these themselves where they are mapped, as far as pinning a page of them tells; nothing stays pinned. */
+bool backend_cuda_may_read(struct backend *be, const struct weight *head, const struct weight *embed);
 
 /* Bytes of the arena, and the time that reading a slice of it takes. Nothing of a step under way is disturbed but its time. */
 size_t backend_cuda_held(const struct backend *be);

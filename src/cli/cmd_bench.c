@@ -262,6 +262,15 @@ static void print_card(struct bench *b)
            (double)total / (1 << 20));
 }
 
+/* Who scores the candidates of an 8-bit head again. */
+static void print_head(struct bench *b)
+{
+    const char *rows = ey_engine_describe(b->session.engine).head_rows;
+    if (!rows) return;
+    printf("head     8 bits; candidates are scored again %s\n",
+           strcmp(rows, "pinned") == 0 ? "by the card, from rows in pinned memory of the host" : "by the host, one round trip a token");
+}
+
 /* What the plan said of a decoder that is divided, beside what it was. */
 static void print_divided(struct bench *b)
 {
@@ -289,6 +298,7 @@ static void print_text(struct bench *b)
            1e6 * ey_mask_percentile(&b->masks, 0.99), 1e3 * b->masks.waited_seconds, (unsigned long long)b->masks.made);
     if (b->streams.n) print_streams(b);
     printf("first    %8.1f ms to the first token of the first run\n", 1e3 * b->first_token);
+    print_head(b);
     print_card(b);
     printf("memory   %8.0f MB at the peak, mapped weights included\n", b->peak_bytes / 1e6);
 }
@@ -315,6 +325,8 @@ static void print_json(struct bench *b)
     printf("\"masks\": {\"made\": %llu, \"p50_seconds\": %.9f, \"p99_seconds\": %.9f, \"waited_seconds\": %.9f}, ", (unsigned long long)b->masks.made,
            ey_mask_percentile(&b->masks, 0.5), ey_mask_percentile(&b->masks, 0.99), b->masks.waited_seconds);
     if (b->streams.n) json_phase(b, "streams", &b->streams);
+    const char *rows = ey_engine_describe(b->session.engine).head_rows;
+    printf("\"head_rows\": %s%s%s, ", rows ? "\"" : "", rows ? rows : "null", rows ? "\"" : "");
     printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f}, \"peak_bytes\": %.0f}\n",
            b->limits.read_bytes_per_second, b->limits.flops_per_second, b->peak_bytes);
     buf_free(&machine);

@@ -11,13 +11,13 @@ static bool goes_on(const ey_engine *engine, const struct part *part)
 {
     const ey_ticket *t = part->ticket;
     return part->n == 1 && part->wants_logits && !t->constraint && !t->cancelled && !ticket_is_full(t) && t->generation.n + 2 <= t->generation.max_tokens &&
-           sampler_draws_from_best(&t->slot->sampler) && part->first + 2 <= engine->max_blocks * KV_BLOCK;
+           sampler_draws_from_best(&t->slot->sampler, engine->exact_head.data != NULL) && part->first + 2 <= engine->max_blocks * KV_BLOCK;
 }
 
 /* All that run answer, and nobody and nothing else waits for the device: then the next step will most likely be of the same rows. Under the lock. */
 static bool is_steady(const ey_engine *engine, int n_parts)
 {
-    if (!engine->be->ops->replay_next || engine->first.n || engine->exact_head.data || n_parts > MOST_AHEAD || n_parts != engine->n_running) return false;
+    if (!engine->be->ops->replay_next || engine->first.n || engine->scores_again || n_parts > MOST_AHEAD || n_parts != engine->n_running) return false;
     if (engine->queue.n || engine->closing || engine->pass_entry) return false;
     for (int k = 0; k < n_parts; k++)
         if (!goes_on(engine, &engine->part[k])) return false;
@@ -96,7 +96,7 @@ bool ahead_was_right(ey_engine *engine, int n_parts)
     if (!engine->be->ops->was_right(engine->be)) return false;
     for (int k = 0; engine->n_ahead && k < n_parts; k++) {
         engine->be->ops->best(engine->be, &best, k);
-        if (!sampler_is_decided(&engine->part[k].ticket->slot->sampler, &best, false)) return false;
+        if (!sampler_is_decided(&engine->part[k].ticket->slot->sampler, &best, engine->exact_head.data != NULL)) return false;
     }
     return true;
 }

@@ -126,11 +126,20 @@ static bool record_steps(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* What computes the best logits again beside an 8-bit head: the head as stored, and the norm before it. */
-static void keep_exact_head(ey_engine *engine, const struct weight *head, const struct weight *norm)
+/* What scores the best of an 8-bit head again: the head as stored, and the norm before it. False: the card was to read it and only that, and it cannot. */
+static bool keep_exact_head(ey_engine *engine, const struct weight *head, const struct weight *norm, const ey_engine_options *o, ey_err *e)
 {
+    const struct backend_ops *op = engine->be->ops;
+    const char *why_not = "";
+    char text[320];
     engine->exact_head = *head;
     weight_floats(engine->host.exact_norm, norm->data, norm->dtype, (size_t)norm->cols);
+    engine->scores_again = !op->reads_stored || !op->reads_stored(engine->be, &why_not);
+    if (!engine->scores_again || engine->plan.levers.rows != ROWS_PINNED) return true;
+    if (o->head_rows && strcmp(o->head_rows, "pinned") == 0) return ey_fail(e, EY_INTERNAL, "--head-rows pinned: %s; use host, or auto", why_not);
+    snprintf(text, sizeof(text), "--head-rows host after all: %s; one round trip a token", why_not);
+    if (o->notice) o->notice(o->notice_user, text);
+    return true;
 }
 
 static void choose_tower(ey_engine *engine)
@@ -141,7 +150,7 @@ static void choose_tower(ey_engine *engine)
                                           .to_host = engine->plan.first_layers > 0};
 }
 
-static bool load(ey_engine *engine, ey_err *e)
+static bool load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     const struct placements where = plan_placements(&engine->plan);
     const struct weight head = engine->model.head, norm = engine->model.final_norm; /* in the file */
@@ -150,14 +159,14 @@ static bool load(ey_engine *engine, ey_err *e)
     if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, engine->tower.be, engine->cpu, &where, engine->pool, e) ||
         !engine_buffers_open(engine, e) || !record_steps(engine, e))
         return false;
-    if (where.head == PLACE_EIGHT_BIT) keep_exact_head(engine, &head, &norm);
+    if (where.head == PLACE_EIGHT_BIT && !keep_exact_head(engine, &head, &norm, o, e)) return false;
     return scheduler_start(engine, e);
 }
 
 static bool open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     return engine_open_headers(engine, options->model, e) && open_tokenizer(engine, e) && engine_open_backend(engine, options, e) &&
-           engine_check_kernels(engine, options, e) && engine_plan(engine, options, e) && engine_check_plan(engine, options, e) && load(engine, e) &&
+           engine_check_kernels(engine, options, e) && engine_plan(engine, options, e) && engine_check_plan(engine, options, e) && load(engine, options, e) &&
            engine_first_look(engine, options, e);
 }
 
@@ -267,6 +276,7 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .device_bytes = engine->facts.card ? engine->plan.allocated : 0,
         .n_layers = engine->model.text.n_layers,
         .gpu_layers = engine->model.text.n_layers - engine->first.n,
+        .head_rows = !engine->exact_head.data ? NULL : engine->scores_again ? "host" : "pinned",
         .tokens_per_second = engine->plan.tokens_per_second,
     };
 }

@@ -71,6 +71,7 @@ struct ey_engine {
     struct host_buffers host;
     struct arena arena;         /* of the host buffers */
     struct weight exact_head;   /* as stored, where the device has an 8-bit one; data NULL: it has this */
+    bool scores_again;          /* what the device says is best of such a head is scored again here, which it cannot do itself */
 
     /* the scheduler's own */
     struct sampler_scratch scratch;

@@ -1,10 +1,7 @@
 /* From a step's logits to a token. Backends with memory of their own say the best few of a row, which is nearly always enough: the whole row
  * comes over only when what is asked cannot be known from them (a grammar that allows too few of them, a nucleus without top_k, a bias). With an 8-bit head the best
- * few are computed again from the rows as stored. */
-#include <math.h>
-#include <string.h>
-
-#include "backend/convert.h"
+ * few are scored again from the rows as stored, here or by the device. */
+#include "backend/exact.h"
 #include "constrain/constrain.h"
 #include "engine/engine_internal.h"
 #include "engine/ticket.h"
@@ -16,28 +13,14 @@ static void normed_row(const ey_engine *engine, float *out, dev x, int row)
 {
     const struct model *m = &engine->model;
     size_t hidden = (size_t)m->text.hidden;
-    double sum = 0;
     engine->be->ops->read(engine->be, out, engine->be->ops->at(engine->be, x, ELEMENT_RESIDUAL, (size_t)row * hidden), ELEMENT_RESIDUAL, hidden);
-    for (size_t i = 0; i < hidden; i++) sum += (double)out[i] * (double)out[i];
-    float scale = (float)(1 / sqrt(sum / (double)hidden + (double)m->text.norm_eps));
-    for (size_t i = 0; i < hidden; i++) out[i] *= scale * engine->host.exact_norm[i];
+    exact_norm(out, out, engine->host.exact_norm, hidden, m->text.norm_eps);
 }
 
-static float exact_logit(const ey_engine *engine, const float *normed, int32_t id)
+static float stored_logit(const ey_engine *engine, const float *normed, int32_t id)
 {
-    enum { PIECE = 256 };
     const struct weight *head = &engine->exact_head;
-    size_t width = (size_t)head->cols, size = dtype_size(head->dtype);
-    const char *row = (const char *)head->data + (size_t)id * width * size;
-    float values[PIECE], sum = 0;
-    for (size_t first = 0, n; first < width; first += n) {
-        float part = 0;
-        n = width - first < PIECE ? width - first : PIECE;
-        weight_floats(values, row + first * size, head->dtype, n);
-        for (size_t i = 0; i < n; i++) part += values[i] * normed[first + i];
-        sum += part;
-    }
-    return sum;
+    return exact_logit(normed, (const char *)head->data + (size_t)id * weight_row_bytes(head), (size_t)head->cols);
 }
 
 static bool comes_before(struct scored_token a, struct scored_token b)
@@ -50,7 +33,7 @@ static void compute_again(const ey_engine *engine, struct best_logits *best, dev
     float *normed = engine->host.normed;
     normed_row(engine, normed, x, row);
     for (int i = 0; i < BEST_LOGITS && best->token[i].id >= 0; i++) {
-        struct scored_token t = {exact_logit(engine, normed, best->token[i].id), best->token[i].id};
+        struct scored_token t = {stored_logit(engine, normed, best->token[i].id), best->token[i].id};
         int at = i;
         for (; at && comes_before(t, best->token[at - 1]); at--) best->token[at] = best->token[at - 1];
         best->token[at] = t;
@@ -81,7 +64,7 @@ static bool pick_from_best(ey_engine *engine, ey_ticket *t, const struct row_of_
     struct best_logits best;
     if (!engine->be->ops->best) return false;
     engine->be->ops->best(engine->be, &best, row->out);
-    if (engine->exact_head.data) compute_again(engine, &best, row->x, row->at);
+    if (engine->scores_again) compute_again(engine, &best, row->x, row->at);
     if (!sampler_pick_best(&t->slot->sampler, &best, allowed, engine->exact_head.data != NULL, id)) return false;
     if (g->scored) score_best(&best, *id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
     return true;
@@ -93,7 +76,7 @@ static void make_best_exact(ey_engine *engine, ey_ticket *t, const struct row_of
     int32_t ids[BEST_LOGITS];
     int n = sampler_best_ids(&t->slot->sampler, logits, allowed, ids, BEST_LOGITS);
     normed_row(engine, engine->host.normed, row->x, row->at);
-    for (int i = 0; i < n; i++) logits[ids[i]] = exact_logit(engine, engine->host.normed, ids[i]);
+    for (int i = 0; i < n; i++) logits[ids[i]] = stored_logit(engine, engine->host.normed, ids[i]);
 }
 
 static int32_t pick_from_all(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, const struct allowed *allowed)

@@ -26,12 +26,12 @@ static bool read_word(int *out, const char *text, const char *const *words, cons
 static bool read_levers(struct plan_levers *out, const ey_engine_options *o, ey_err *e)
 {
     static const char *const kinds[] = {"bf16", "fp8", NULL}, *const heads[] = {"bf16", "8bit", NULL};
-    static const char *const homes[] = {"resident", "streamed", "host", NULL};
-    int kv, head, vision;
+    static const char *const homes[] = {"resident", "streamed", "host", NULL}, *const readers[] = {"pinned", "host", NULL};
+    int kv, head, vision, rows;
     if (!read_word(&kv, o->kv_cache_dtype, kinds, "kv-cache-dtype", e) || !read_word(&head, o->head, heads, "head", e) ||
-        !read_word(&vision, o->vision_weights, homes, "vision-weights", e))
+        !read_word(&vision, o->vision_weights, homes, "vision-weights", e) || !read_word(&rows, o->head_rows, readers, "head-rows", e))
         return false;
-    *out = (struct plan_levers){(enum kv_kind)kv, (enum head_kind)head, (enum vision_home)vision};
+    *out = (struct plan_levers){(enum kv_kind)kv, (enum head_kind)head, (enum vision_home)vision, (enum rows_reader)rows};
     return true;
 }
 
@@ -88,13 +88,15 @@ static bool shrink(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 /* ---- the device ---- */
 
 /* The card's context is there already, so what is free is free beside it. */
-static bool card_facts(struct device_facts *out, const struct backend *be, ey_err *e)
+static bool card_facts(struct device_facts *out, const ey_engine *engine, ey_err *e)
 {
+    const struct model *m = &engine->model;
     struct cuda_facts card;
-    if (!backend_cuda_facts(be, &card, e)) return false;
+    if (!backend_cuda_facts(engine->be, &card, e)) return false;
     uint64_t context = facts_context(card.sm_count);
     *out = (struct device_facts){.name = "cuda:0", .card = true, .wsl2 = system_is_wsl2(), .sm_count = card.sm_count, .total = card.total,
-                                 .free = card.free + context, .context = context, .reads = card.rated_reads};
+                                 .free = card.free + context, .context = context, .reads = card.rated_reads, .host_free = memory_available(),
+                                 .may_read = backend_cuda_may_read(engine->be, &m->head, &m->embed) ? MAY_READ : MAY_NOT_READ};
     return true;
 }
 
@@ -165,7 +167,7 @@ static bool learn_facts(ey_engine *engine, ey_err *e)
 {
     bool told = engine->facts.card, card = told || strcmp(engine->be->ops->name, "cuda") == 0;
     if (!card) engine->facts = host_facts();
-    else if (!told && !card_facts(&engine->facts, engine->be, e)) return false;
+    else if (!told && !card_facts(&engine->facts, engine, e)) return false;
     engine->facts.cpu = engine->cpu;
     return true;
 }
@@ -268,7 +270,7 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
     const struct plan *p = &engine->plan;
     struct plan_limits limits;
     uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_MADE] + p->bytes[PLAN_HOST] + p->bytes[PLAN_TOWER] + p->bytes[PLAN_CPU_SCRATCH] +
-                    (p->first_layers ? p->bytes[PLAN_FIRST_KV] + p->bytes[PLAN_FIRST] + p->bytes[PLAN_IMAGES] : 0);
+                    p->bytes[PLAN_PINNED] + (p->first_layers ? p->bytes[PLAN_FIRST_KV] + p->bytes[PLAN_FIRST] + p->bytes[PLAN_IMAGES] : 0);
     if (!read_limits(&limits, o, e)) return false;
     if (limits.cpu_bytes && p->first_bytes > limits.cpu_bytes)
         return ey_fail(e, EY_NO_MEMORY, "the %d layers on the CPU take %llu MiB of its memory, and --cpu-memory allows %llu", p->first_layers, mib(p->first_bytes),

@@ -260,10 +260,10 @@ bool sampler_pick_best(struct sampler *s, const struct best_logits *best, const 
     return true;
 }
 
-bool sampler_draws_from_best(const struct sampler *s)
+bool sampler_draws_from_best(const struct sampler *s, bool approximate)
 {
     const ey_sampling *o = &s->options;
-    return only_lowers(s) && sampler_is_exact_from(o, BEST_LOGITS) && o->repetition_penalty == 1 && o->presence_penalty == 0 && o->frequency_penalty == 0;
+    return only_lowers(s) && sampler_is_exact_from(o, approximate ? BEST_LOGITS / 2 : BEST_LOGITS) && o->repetition_penalty == 1 && o->presence_penalty == 0 && o->frequency_penalty == 0;
 }
 
 struct token_draw sampler_next_draw(const struct sampler *s)

@@ -52,7 +52,7 @@ bool sampler_pick_best(struct sampler *s, const struct best_logits *best, const 
 /* Whether it would, of all ids; nothing is drawn. */
 bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool approximate);
 /* Whether the device may draw for it: temperature, top_k, top_p and min_p alone. And how it would. */
-bool sampler_draws_from_best(const struct sampler *s);
+bool sampler_draws_from_best(const struct sampler *s, bool approximate);
 struct token_draw sampler_next_draw(const struct sampler *s);
 /* Ids of the best `most` scores after penalties, bias and mask; returns how many. */
 int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most);

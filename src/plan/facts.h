@@ -16,6 +16,8 @@ struct device_facts {
     uint64_t free;     /* what this process may still take, its context counted in; the host's available memory */
     uint64_t context;  /* what the driver takes for this process: as measured, or facts_context() */
     const struct backend *cpu; /* beside a card: what a tower or layers that stay on the host run on; NULL: none can. Outlives the plan */
+    enum { MAY_READ_UNKNOWN, MAY_READ, MAY_NOT_READ } may_read; /* a card: the model's file where it is mapped, from pages that the system pins */
+    uint64_t host_free;        /* beside a card: what the host has available; 0: not known */
     double reads, cpu_reads;   /* bytes a second that the card and the CPU read at most; 0: not known */
 };
 

@@ -81,6 +81,8 @@ static bool check_card_limits(const struct plan_question *q, ey_err *e)
     if (l->gpu_layers > most && l->gpu_layers != all)
         return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: this model has %d, of which the first %d take the pictures' features and stay together: use 1 to %d, or %d",
                        l->gpu_layers, all, least_first(q->model), most, all);
+    if (l->levers.rows == ROWS_PINNED && q->facts->may_read == MAY_NOT_READ)
+        return ey_fail(e, EY_BAD_REQUEST, "--head-rows pinned: this system does not let the card read the model's file; use host, or auto");
     return l->levers.head != HEAD_8BIT || q->weights.may_be_8bit ||
            ey_fail(e, EY_BAD_REQUEST, "--head 8bit needs a head that is stored as BF16, and this model's is not");
 }
@@ -131,7 +133,7 @@ enum lever { LEVER_HEAD, LEVER_VISION, LEVER_KV, LEVERS };
 
 static struct plan_levers first_levers(const struct plan_levers *given)
 {
-    return (struct plan_levers){given->kv ? given->kv : KV_BF16, given->head ? given->head : HEAD_BF16, given->vision ? given->vision : VISION_RESIDENT};
+    return (struct plan_levers){given->kv ? given->kv : KV_BF16, given->head ? given->head : HEAD_BF16, given->vision ? given->vision : VISION_RESIDENT, given->rows};
 }
 
 /* In the order in which they cost: an 8-bit head answers as the stored one does, streaming costs a picture some milliseconds, FP8 keys
@@ -248,6 +250,18 @@ static void tell_layers(struct plan *p, const struct plan_question *q)
          mib(p->first_bytes), speed);
 }
 
+/* How the rows are read that candidates are scored again from: what an 8-bit head costs. */
+static void tell_rows(struct plan *p)
+{
+    static const char round_trip[] = "the host scores candidates again: one round trip a token";
+    const struct device_facts *f = p->facts;
+    if (p->levers.rows == ROWS_PINNED)
+        tell(p, "--head-rows pinned: the card reads them in %llu MiB of the file that stay in memory%s", mib(p->bytes[PLAN_PINNED]),
+             f->may_read == MAY_READ ? "" : ", where the system lets it; else host, one round trip a token");
+    else if (f->may_read == MAY_NOT_READ) tell(p, "--head-rows host: this system does not let the card read the model's file; %s", round_trip);
+    else tell(p, "--head-rows host: pinned they would be over half of %llu MiB of free memory; %s", mib(f->host_free), round_trip);
+}
+
 static void tell_choices(struct plan *p, const struct plan_question *q, int wanted_len)
 {
     const struct plan_limits *l = q->limits;
@@ -257,6 +271,7 @@ static void tell_choices(struct plan *p, const struct plan_question *q, int want
         tell(p, "--max-num-batched-tokens %d: smaller workspaces, long prompts take a little longer", p->max_rows);
     if (!l->levers.head && p->levers.head == HEAD_8BIT)
         tell(p, "--head 8bit: %llu MiB instead of %llu; the best candidates are scored again exactly", mib(w->head_8bit), mib(w->head));
+    if (!l->levers.rows && p->levers.rows) tell_rows(p);
     if (!l->levers.vision && p->levers.vision == VISION_STREAMED)
         tell(p, "--vision-weights streamed: %llu MiB instead of %llu; each picture waits until they have been copied", mib(w->vision_streamed), mib(w->vision));
     if (!l->levers.kv && p->levers.kv == KV_FP8) tell(p, "--kv-cache-dtype fp8: half the memory for a token, a little less exact");
@@ -282,8 +297,8 @@ static void fit_host(struct plan *p, const struct plan_question *q)
 {
     const struct plan_limits *l = q->limits;
     plan_size(p, q);
-    if (l->gpu_layers || l->levers.kv || l->levers.head || l->levers.vision || l->utilization > 0 || l->device_bytes)
-        tell(p, "--gpu-layers, --kv-cache-dtype, --head, --vision-weights, --gpu-memory-utilization, --gpu-memory: of a card, not used here");
+    if (l->gpu_layers || l->levers.kv || l->levers.head || l->levers.vision || l->levers.rows || l->utilization > 0 || l->device_bytes)
+        tell(p, "--gpu-layers, --kv-cache-dtype, --head, --head-rows, --vision-weights, --gpu-memory-utilization, --gpu-memory: of a card, not used here");
 }
 
 /* The device's kernels do not see a tower that is beside it. */

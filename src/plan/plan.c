@@ -148,6 +148,16 @@ static uint64_t host_bytes(const struct plan *p, const struct model *m)
     return picture + sampling + tables + rows * 7 * sizeof(int32_t);
 }
 
+/* Pinned where nothing is known against it, and where that leaves the host at least as much again. */
+static void choose_rows(struct plan *p, const struct plan_question *q, uint64_t bytes)
+{
+    const struct device_facts *f = q->facts;
+    const bool may = f->may_read != MAY_NOT_READ && (!f->host_free || bytes <= f->host_free / 2);
+    const enum rows_reader given = q->limits->levers.rows;
+    p->levers.rows = !bytes ? ROWS_AUTO : given ? given : may ? ROWS_PINNED : ROWS_HOST;
+    p->limits.read_stored = p->levers.rows == ROWS_PINNED;
+}
+
 static void size_card(struct plan *p, const struct plan_question *q)
 {
     const struct weight_sizes *w = &q->weights;
@@ -158,8 +168,11 @@ static void size_card(struct plan *p, const struct plan_question *q)
     p->bytes[PLAN_HEAD] = short_head ? w->head_8bit : p->first_layers ? w->head_alone : w->head;
     p->bytes[PLAN_VISION] = home == VISION_RESIDENT ? w->vision : home == VISION_STREAMED ? w->vision_streamed : 0;
     p->bytes[PLAN_RING] = PLAN_RING_BYTES;
-    p->bytes[PLAN_KEPT] = (short_head ? w->head_stored : 0) + (home == VISION_STREAMED ? w->streamed_stored : home == VISION_HOST ? w->vision_stored : 0);
-    if (p->first_layers) p->bytes[PLAN_KEPT] += w->first_stored[p->first_layers] + (short_head ? 0 : w->embed_stored);
+    const uint64_t rows = short_head ? w->head_stored - (p->first_layers ? w->embed_stored : 0) : 0;
+    choose_rows(p, q, rows);
+    p->bytes[PLAN_PINNED] = p->levers.rows == ROWS_PINNED ? rows : 0;
+    p->bytes[PLAN_KEPT] = rows - p->bytes[PLAN_PINNED] + (home == VISION_STREAMED ? w->streamed_stored : home == VISION_HOST ? w->vision_stored : 0);
+    if (p->first_layers) p->bytes[PLAN_KEPT] += w->first_stored[p->first_layers] + w->embed_stored;
 }
 
 /* What the CPU beside a card needs for the tower, or for layers. */
@@ -212,6 +225,7 @@ static const struct {
     [PLAN_CPU_SCRATCH] = {"scratch of the CPU's kernels", "vision", ON_HOST, false, true},
     [PLAN_FIRST_KV] = {"KV cache of the CPU's layers", "always", ON_HOST, false, true},
     [PLAN_FIRST] = {"workspace, the CPU's layers", "always", ON_HOST, false, true},
+    [PLAN_PINNED] = {"head's stored rows, pinned", "always", ON_HOST, false, true},
     [PLAN_KEPT] = {"weights read when needed", "always", IN_FILE, false, true},
 };
 
@@ -220,7 +234,7 @@ static bool has_row(const struct plan *p, int row)
     if (row == PLAN_TOWER) return plan_tower_beside(p);
     if (row == PLAN_CPU_SCRATCH) return plan_tower_beside(p) || p->first_layers;
     if (row == PLAN_FIRST_KV || row == PLAN_FIRST) return p->first_layers > 0;
-    if (row == PLAN_MADE) return p->bytes[row] > 0;
+    if (row == PLAN_MADE || row == PLAN_PINNED) return p->bytes[row] > 0;
     if (row == PLAN_VISION && (plan_tower_beside(p) || !p->max_picture)) return false;
     return p->facts->card ? rows[row].on_card : rows[row].on_host;
 }

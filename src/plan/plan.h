@@ -14,11 +14,14 @@
 enum kv_kind { KV_AUTO, KV_BF16, KV_FP8 };
 enum head_kind { HEAD_AUTO, HEAD_BF16, HEAD_8BIT }; /* BF16: as stored */
 enum vision_home { VISION_AUTO, VISION_RESIDENT, VISION_STREAMED, VISION_HOST };
+/* Who reads the rows that an 8-bit head leaves in the file: the card, from pages that are pinned for it, or the host, once a token. */
+enum rows_reader { ROWS_AUTO, ROWS_PINNED, ROWS_HOST };
 
 struct plan_levers {
     enum kv_kind kv;
     enum head_kind head;
     enum vision_home vision;
+    enum rows_reader rows;
 };
 
 enum { PLAN_LAYERS_AUTO = -1 };
@@ -54,6 +57,7 @@ enum plan_row {
     PLAN_CPU_SCRATCH, /* beside a card: of kernels on the CPU, for a tower or layers there */
     PLAN_FIRST_KV, /* beside a card: of the layers on the CPU, their keys and values, */
     PLAN_FIRST,    /* and their workspace */
+    PLAN_PINNED,   /* beside a card: pages of the file that it reads itself, and that the system therefore keeps in memory */
     PLAN_KEPT,     /* weights of which a card has no copy of its own, or none that stays */
     PLAN_ROWS
 };
@@ -69,7 +73,7 @@ struct plan_budget {
 /* Of the upload ring, one half filled while the other is copied; and of staging on the card where weights are streamed. */
 enum { PLAN_RING_BYTES = 2 * (16 << 20) };
 
-enum { PLAN_CHOICES = 7, PLAN_CHOICE_BYTES = 160 };
+enum { PLAN_CHOICES = 8, PLAN_CHOICE_BYTES = 160 };
 
 struct plan {
     const struct device_facts *facts; /* the caller's */

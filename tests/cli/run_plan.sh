@@ -50,6 +50,16 @@ try "given options stay" 1 'with --vision-weights streamed +[0-9.]+ MiB  fits' -
 # shellcheck disable=SC2086
 try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop --kv-cache-dtype bf16
 
+# ---- what an 8-bit head leaves in the file ----
+# shellcheck disable=SC2086
+try "the card may read it" 0 'chosen: --head-rows pinned: the card reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit
+grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out && grep -qE '^  weights read when needed +file +0.0 MiB' out
+say "its pages are the host's memory"
+# shellcheck disable=SC2086
+try "or the host does" 0 '^  weights read when needed +file +741.9 MiB' 'pinned' plan 4b $desktop --head 8bit --head-rows host --max-model-len 4096
+# shellcheck disable=SC2086
+try "no such reader" 2 - 'takes auto.pinned.host' plan 4b $desktop --head-rows card
+
 # shellcheck disable=SC2086
 try "the tower on the CPU" 0 '^  vision workspace +host ' - plan 4b $desktop --vision-weights host
 grep -qE '^  prefill workspace +cuda:0 ' out && ! grep -q 'vision weights' out

@@ -16,6 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "backend/cuda/kernels.h"
 #include "cuda/emulated.h"
 
@@ -62,7 +65,7 @@ struct CUctx_st {
 };
 
 extern "C" const struct fake_card fake_small_card = {"NVIDIA GeForce RTX 5060", (size_t)8151 << 20, (size_t)1151 << 20, (size_t)120 << 20,
-                                                     1, 30, 12, 0, 13000, 99 * 1024};
+                                                     1, 30, 12, 0, 13000, 99 * 1024, false};
 
 static std::recursive_mutex lock;
 static struct fake_card card;
@@ -70,6 +73,11 @@ static struct fake_counts counts;
 static CUctx_st context;
 static thread_local CUcontext current;
 static std::map<uintptr_t, size_t> device_memory, host_memory; /* address → bytes */
+struct pages {
+    size_t bytes;
+    void *card; /* a second mapping of the same pages */
+};
+static std::map<uintptr_t, pages> registered; /* by address */
 static std::set<CUstream> streams;
 static std::string failing_member;
 static int calls_to_failure;
@@ -396,6 +404,49 @@ static CUresult host_free(void *p)
     return CUDA_SUCCESS;
 }
 
+/* Whole pages, no page twice. */
+static bool may_register(uintptr_t p, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!bytes || p % page || bytes % page) return false;
+    for (const auto &r : registered)
+        if (p < r.first + r.second.bytes && r.first < p + bytes) return false;
+    return true;
+}
+
+static CUresult host_register(void *p, size_t bytes, unsigned flags)
+{
+    ENTER_UNCAPTURED("host_register");
+    if (card.pins_no_files) return CUDA_ERROR_NOT_SUPPORTED;
+    if (flags != (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY) || !may_register((uintptr_t)p, bytes))
+        return complaint("host_register", CUDA_ERROR_INVALID_VALUE, "not whole pages, registered already, or not for reading alone");
+    void *alias = mremap(p, 0, bytes, MREMAP_MAYMOVE);
+    registered[(uintptr_t)p] = {bytes, alias == MAP_FAILED ? p : alias};
+    counts.registered++, counts.registered_bytes += bytes, counts.calls_that_allocate++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_unregister(void *p)
+{
+    ENTER_UNCAPTURED("host_unregister");
+    auto held = registered.find((uintptr_t)p);
+    if (held == registered.end()) return complaint("host_unregister", CUDA_ERROR_INVALID_VALUE, "not registered");
+    finish_all();
+    if (held->second.card != p) munmap(held->second.card, held->second.bytes);
+    counts.registered--, counts.registered_bytes -= held->second.bytes;
+    registered.erase(held);
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_address(CUdeviceptr *out, void *p, unsigned)
+{
+    ENTER("host_address");
+    auto held = registered.find((uintptr_t)p);
+    if (held == registered.end()) return complaint("host_address", CUDA_ERROR_INVALID_VALUE, "not registered");
+    *out = (CUdeviceptr)(uintptr_t)held->second.card;
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy_in(CUdeviceptr to, const void *from, size_t bytes, CUstream s)
 {
     ENTER("to_device");
@@ -605,6 +656,7 @@ static CUresult device_attribute(int *value, int attribute, CUdevice)
     case CU_DEVICE_ATTRIBUTE_INTEGRATED: *value = 0; break;
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: *value = 1; break;
+    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED: *value = 1; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 14001000; break;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 128; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 32 << 20; break;
@@ -636,6 +688,9 @@ static void forget_memory(void)
 {
     for (const auto &held : device_memory) free((void *)held.first);
     for (const auto &held : host_memory) free((void *)held.first);
+    for (const auto &held : registered)
+        if ((uintptr_t)held.second.card != held.first) munmap(held.second.card, held.second.bytes);
+    registered.clear();
     device_memory.clear();
     host_memory.clear();
 }
@@ -690,6 +745,7 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_c
     FILL(init) FILL(driver_version) FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get) FILL(device_name) FILL(device_bus)
     FILL(device_attribute) FILL(device_total) FILL(context_retain) FILL(context_release) FILL(context_flags) FILL(context_current)
     FILL(context_limit) FILL(memory_info) FILL(memory_alloc) FILL(memory_free) FILL(host_alloc) FILL(host_free) FILL(set_bytes)
+    FILL(host_register) FILL(host_unregister) FILL(host_address)
     FILL(module_load) FILL(module_unload) FILL(module_function_count)
     FILL(module_functions) FILL(function_name) FILL(function_attribute) FILL(function_load) FILL(launch)
     FILL(stream_create) FILL(stream_destroy) FILL(stream_sync) FILL(stream_wait) FILL(event_create) FILL(event_destroy) FILL(event_record)

@@ -15,6 +15,7 @@ struct fake_card {
     int n_cards, sm_count, major, minor;
     int driver_version;                          /* 13000: 13.0 */
     size_t shared_per_block;                     /* that a kernel may ask for */
+    bool pins_no_files;                          /* host_register() refuses */
 };
 
 /* An RTX 5060 with 1,151 MiB in use. */
@@ -24,6 +25,8 @@ extern const struct fake_card fake_small_card;
 struct fake_counts {
     size_t device_bytes, device_peak;
     int contexts, device_allocations, host_allocations, modules, streams, events, graphs; /* live */
+    int registered;          /* live; their address on the card is another one where they are shared mappings, as files are */
+    size_t registered_bytes;
     int calls_that_allocate; /* all of the above and functions loaded: the same before and after means that nothing was allocated */
     int launches, graph_launches, copies;
     int lazy_functions;      /* launched but never loaded by function_load */

@@ -45,7 +45,7 @@ static void closed(struct backend *be)
 {
     be->ops->destroy(be);
     struct fake_counts n = fake_driver_counts();
-    assert_int_equal(n.device_allocations + n.host_allocations + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
 }
 
 static const struct kernel_verdict *verdict_of(const struct kernel_report *r, const char *name)

@@ -82,7 +82,7 @@ static void assert_found(const char *name, ey_finding_level level, const char *w
 static void assert_nothing_left(void)
 {
     struct fake_counts n = fake_driver_counts();
-    assert_int_equal(n.device_allocations + n.host_allocations + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
 }
 
 static ey_engine_options options_for(const char *device)

@@ -4,6 +4,7 @@
 #include "cuda/fake_driver.h"
 #include "base/allocations.h"
 #include "engine/crowd.h"
+#include "model/ckpt_edit.h"
 
 enum { SLOTS = 4 };
 
@@ -32,7 +33,7 @@ static void close_card(ey_engine **engine)
     ey_engine_close(engine);
     struct fake_counts n = fake_driver_counts();
     assert_int_equal(n.device_bytes, 0);
-    assert_int_equal(n.contexts + n.device_allocations + n.host_allocations + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.contexts + n.device_allocations + n.host_allocations + n.registered + n.modules + n.streams + n.events + n.graphs, 0);
 }
 
 /* ---- memory ---- */
@@ -54,6 +55,8 @@ static void device_memory_is_the_plan(void **state)
             assert_int_equal(n.device_allocations, 1);
             assert_int_equal(n.lazy_functions, 0);
             assert_int_equal(n.graphs, SLOTS);
+            size_t pinned = (size_t)engine->plan.bytes[PLAN_PINNED], page = 4096; /* beside whole pages, two that begin and end among others */
+            assert_true(i ? pinned && n.registered_bytes >= pinned && n.registered_bytes <= pinned + 4 * page : !pinned && !n.registered);
             assert_true(backend_cuda_facts(engine->be, &facts, &e));
             assert_int_equal(facts.total - facts.free, fake_small_card.used_by_others + fake_small_card.context_bytes + engine->plan.arena);
             close_card(&engine);
@@ -316,6 +319,107 @@ static void recorded_steps_are_the_eager_ones(void **state)
     }
 }
 
+/* ---- rows that stay in the file ---- */
+
+enum { ROWS_ASKED = 4 };
+
+/* Greedy, drawn from few and from more than are scored again, and held to a grammar's choice of tokens by biases. */
+static void build_for_rows(int i)
+{
+    static const ey_logit_bias bias[] = {{300, 4.5f}, {301, -100}};
+    question_simple(&q, i == 0, "What is this?", 14);
+    q.request.top_logprobs = 5;
+    if (i == 1) q.request.sampling = (ey_sampling){.temperature = 1.3f, .top_k = 32, .top_p = 1, .repetition_penalty = 1, .seed = 5};
+    if (i == 2) q.request.sampling = (ey_sampling){.temperature = 1.3f, .top_k = 40, .top_p = 1, .repetition_penalty = 1, .seed = 5};
+    if (i == 3) q.request.logit_bias = bias, q.request.n_logit_bias = 2;
+}
+
+static void note_text(void *user, const char *text)
+{
+    snprintf(user, 400, "%s", text);
+}
+
+/* The engine stays open: answers point to its tokens. */
+static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, const char *rows, const char *expected, char notice[400])
+{
+    ey_engine_options o = card_options();
+    o.head = "8bit", o.head_rows = rows, o.notice = note_text, o.notice_user = notice;
+    ey_engine *engine = engine_open_with(kind, o);
+    bool pinned = strcmp(expected, "pinned") == 0;
+    assert_string_equal(ey_engine_describe(engine).head_rows, expected);
+    for (int i = 0; i < ROWS_ASKED; i++) {
+        ey_stats before = ey_engine_stats(engine);
+        build_for_rows(i);
+        out[i] = ask(engine, &q);
+        ey_stats after = ey_engine_stats(engine);
+        assert_int_equal(out[i].approximate, i == 2);
+        uint64_t ahead = after.steps_ahead - before.steps_ahead;
+        if (pinned && i < 2) assert_true(ahead + 4 >= after.steps - before.steps);
+        else assert_int_equal(ahead, 0);
+    }
+    return engine;
+}
+
+/* Whoever reads them, the answers are the same bits; where the card does, steps are put behind one another. */
+static void stored_rows_are_read_in_either_way(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"tiny-head72-bf16", "tiny-untied-bf16"}; /* tied: one stretch of the file */
+    for (int k = FIRST_LEVERS; k < 2; k++) {
+        ey_answer pinned[ROWS_ASKED], host[ROWS_ASKED];
+        char notice[400] = "";
+        ey_engine *first = answer_for_rows(pinned, kinds[k], NULL, "pinned", notice);
+        int registered = fake_driver_counts().registered;
+        ey_engine *second = answer_for_rows(host, kinds[k], "host", "host", notice);
+        assert_true(registered > 0);
+        assert_int_equal(fake_driver_counts().registered, registered);
+        assert_string_equal(notice, "");
+        for (int i = 0; i < ROWS_ASKED; i++) {
+            assert_same_answer(&pinned[i], &host[i], kinds[k]);
+            ey_answer_free(&pinned[i]), ey_answer_free(&host[i]);
+        }
+        ey_engine_close(&first);
+        close_card(&second);
+    }
+}
+
+/* Said by the plan where a page tells it already, by a notice where only all of them do; and an error where nothing else was asked for. */
+static void files_that_are_not_pinned(void **state)
+{
+    (void)state;
+    ey_answer answers[ROWS_ASKED];
+    ey_engine_options o = card_options();
+    ey_engine *engine;
+    char notice[400] = "";
+    ey_err e;
+    struct fake_card stubborn = fake_small_card;
+    stubborn.pins_no_files = true;
+    o.head = "8bit", o.model = ckpt_make(fixture_dir(), "tiny-head72-bf16");
+    for (int call = 0; call < 3; call++) { /* all; the pages of the head, and their address, after the one that was tried */
+        if (!call) fake_open_card(&stubborn);
+        else fake_open_fail(call == 1 ? "host_register" : "host_address", call == 1 ? 2 : 1, CUDA_ERROR_OUT_OF_MEMORY);
+        engine = answer_for_rows(answers, "tiny-head72-bf16", NULL, "host", notice);
+        assert_int_equal(fake_driver_counts().registered, 0);
+        if (call) assert_non_null(strstr(notice, "--head-rows host after all: the driver does not pin the file's pages"));
+        else assert_string_equal(notice, "");
+        for (int i = 0; i < ROWS_ASKED; i++) ey_answer_free(&answers[i]);
+        close_card(&engine);
+        if (call) fake_open_fail(call == 1 ? "host_register" : "host_address", call == 1 ? 2 : 1, CUDA_ERROR_OUT_OF_MEMORY);
+        o.head_rows = "pinned";
+        assert_false(ey_engine_open(&engine, &o, &e));
+        assert_non_null(strstr(e.text, "--head-rows pinned: "));
+        assert_int_equal(fake_driver_counts().registered + fake_driver_counts().contexts, 0);
+        if (!call) {
+            ey_plan plan;
+            o.head_rows = NULL;
+            assert_true(ey_plan_make(&o, &plan, &e));
+            assert_int_equal(plan.n_choices, 1);
+            assert_non_null(strstr(plan.choices[0], "--head-rows host: this system does not let the card read"));
+        }
+        fake_open_card(&fake_small_card);
+    }
+}
+
 /* As wide as a picture may be, with tiles as small as they get. */
 static void the_widest_picture(void **state)
 {
@@ -350,6 +454,8 @@ int main(void)
         cmocka_unit_test(preempted_as_alone),
         cmocka_unit_test(caches_are_used),
         cmocka_unit_test(recorded_steps_are_the_eager_ones),
+        cmocka_unit_test(stored_rows_are_read_in_either_way),
+        cmocka_unit_test(files_that_are_not_pinned),
         cmocka_unit_test(the_widest_picture),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

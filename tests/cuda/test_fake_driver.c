@@ -47,7 +47,7 @@ static void closed(struct card *c)
     c->d.context_release(0);
     struct fake_counts n = fake_driver_counts();
     assert_int_equal(n.device_bytes, 0);
-    assert_int_equal(n.device_allocations + n.host_allocations + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.modules + n.streams + n.events + n.graphs, 0);
 }
 
 static CUfunction function_of(struct card *c, const char *wanted)

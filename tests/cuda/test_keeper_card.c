@@ -45,7 +45,7 @@ static void await_bare_card(void)
     do usleep(10000), n = fake_driver_counts();
     while ((n.device_bytes || n.contexts) && seconds_now() < until);
     assert_int_equal(n.device_bytes, 0);
-    assert_int_equal(n.device_allocations + n.host_allocations + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
 }
 
 static void nothing_stays_on_the_card(void **state)

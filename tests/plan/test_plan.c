@@ -140,10 +140,10 @@ static void totals(void **state)
         struct plan_levers levers;
         int most;
     } rows[] = {
-        {M2B, {KV_BF16, HEAD_BF16, VISION_RESIDENT}, 3650},
-        {M2B, {KV_FP8, HEAD_8BIT, VISION_STREAMED}, 2700},
-        {M4B, {KV_BF16, HEAD_BF16, VISION_RESIDENT}, 6000},
-        {M4B, {KV_FP8, HEAD_8BIT, VISION_STREAMED}, 4900},
+        {M2B, {KV_BF16, HEAD_BF16, VISION_RESIDENT, ROWS_AUTO}, 3650},
+        {M2B, {KV_FP8, HEAD_8BIT, VISION_STREAMED, ROWS_AUTO}, 2700},
+        {M4B, {KV_BF16, HEAD_BF16, VISION_RESIDENT, ROWS_AUTO}, 6000},
+        {M4B, {KV_FP8, HEAD_8BIT, VISION_STREAMED, ROWS_AUTO}, 4900},
     };
     struct device_facts facts = ballast_card(143771);
     facts.context = 527 * MIB;
@@ -190,11 +190,61 @@ static void by_levers(void **state)
     assert_int_equal(p.levers.vision, VISION_STREAMED);
     assert_int_equal(p.levers.kv, KV_FP8);
     assert_true(p.max_model_len >= 2048 && p.max_model_len < 16384);
-    assert_int_equal(p.n_choices, 5);
+    assert_int_equal(p.n_choices, 6); /* and who reads the head's rows */
     /* one more block would not fit */
     limits.levers = p.levers, limits.max_model_len = p.max_model_len + KV_BLOCK;
     struct plan q = plan_of(M2B, &facts, &limits);
     assert_false(q.fits);
+}
+
+static bool has_choice(const struct plan *p, const char *words)
+{
+    bool has = false;
+    for (int i = 0; i < p->n_choices; i++) has |= strstr(p->choice[i], words) != NULL;
+    return has;
+}
+
+/* What an 8-bit head leaves in the file: pinned, unless something is known against it. The card's part is the same either way. */
+static void who_reads_stored_rows(void **state)
+{
+    (void)state;
+    const uint64_t rows = (uint64_t)151936 * 2048 * 2;
+    struct device_facts facts = ballast_card(7000);
+    struct plan_limits limits = {.levers.head = HEAD_8BIT};
+    const struct plan unknown = plan_of(M2B, &facts, &limits);
+    assert_int_equal(unknown.levers.rows, ROWS_PINNED);
+    assert_true(unknown.limits.read_stored);
+    assert_int_equal(unknown.bytes[PLAN_PINNED], rows);
+    assert_int_equal(unknown.bytes[PLAN_KEPT], 0);
+    assert_true(has_choice(&unknown, "--head-rows pinned: the card reads them in 593 MiB of the file that stay in memory, where the system lets it; else host"));
+    facts.may_read = MAY_READ, facts.host_free = 2 * rows;
+    struct plan p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.levers.rows, ROWS_PINNED);
+    assert_false(has_choice(&p, "where the system lets it"));
+    facts.host_free = 2 * rows - 1;
+    p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.levers.rows, ROWS_HOST);
+    assert_true(has_choice(&p, "--head-rows host: pinned they would be over half"));
+    limits.levers.rows = ROWS_PINNED; /* asked for */
+    p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.levers.rows, ROWS_PINNED);
+    assert_false(has_choice(&p, "--head-rows"));
+    facts.may_read = MAY_NOT_READ, limits.levers.rows = ROWS_AUTO;
+    p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.levers.rows, ROWS_HOST);
+    assert_false(p.limits.read_stored);
+    assert_int_equal(p.bytes[PLAN_PINNED], 0);
+    assert_int_equal(p.bytes[PLAN_KEPT], rows);
+    assert_int_equal(p.allocated, unknown.allocated);
+    assert_true(has_choice(&p, "--head-rows host: this system does not let the card read"));
+    limits.levers.rows = ROWS_PINNED;
+    ey_err e;
+    assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
+    assert_non_null(strstr(e.text, "--head-rows pinned: this system does not let the card read the model's file"));
+    limits.levers = (struct plan_levers){.head = HEAD_BF16}, facts.may_read = MAY_READ;
+    p = plan_of(M2B, &facts, &limits);
+    assert_int_equal(p.levers.rows, ROWS_AUTO);
+    assert_int_equal(p.bytes[PLAN_PINNED] + p.bytes[PLAN_KEPT], 0);
 }
 
 static const struct plan_change *find_change(const struct plan_change *changes, int n, const char *options)
@@ -508,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(their_settings_start), cmocka_unit_test(totals),          cmocka_unit_test(seven_thousand), cmocka_unit_test(by_levers),
+        cmocka_unit_test(who_reads_stored_rows),
         cmocka_unit_test(refusal),              cmocka_unit_test(budgets),         cmocka_unit_test(pinned),         cmocka_unit_test(arena_holds_all),
         cmocka_unit_test(known_shapes),         cmocka_unit_test(pictures),        cmocka_unit_test(tower_on_the_cpu),
         cmocka_unit_test(tower_on_the_cpu_as_a_change), cmocka_unit_test(models_that_share_a_card), cmocka_unit_test(a_model_that_never_fits),

@@ -173,18 +173,18 @@ bool cuda_replay(struct backend *be, const struct batch *batch, int n_out)
     if (c->recording || n_out != batch->n_rows || !cuda_is_decode(batch) || !c->graph[batch->n_rows]) return false;
     for (int i = 0; i < batch->n_rows; i++)
         if (batch->feature[i] >= 0) return false;
-    if (c->host_table) cuda_look_up(c, batch);
+    if (c->host_table && !c->n_registered) cuda_look_up(c, batch);
     send_step(c, batch, NULL);
     cuda_check(c, c->driver.graph_launch(c->graph[batch->n_rows], c->stream), "a recorded step");
     cuda_send_outcome(c);
     return true;
 }
 
-/* With the embedding on the host the token has to be known there. */
+/* Where the host looks embeddings up, or scores candidates again, it has to know the token. */
 bool cuda_replay_next(struct backend *be, const struct batch *batch, const struct token_draw *draws)
 {
     struct cuda *c = cuda_of(be);
-    if (c->host_table || !c->graph[batch->n_rows] || c->error.code != EY_OK) return false;
+    if (((c->host_table || c->stored_head.data) && !c->n_registered) || !c->graph[batch->n_rows] || c->error.code != EY_OK) return false;
     int shown = c->shown;
     char *outcome = c->scratch[SCRATCH_OUTCOME];
     send_step(c, batch, draws);

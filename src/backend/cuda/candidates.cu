@@ -1,4 +1,5 @@
-/* From logits to the 64 best of each row, in exact order, and the logarithm of the sum of their exponentials.
+/* From logits to the 64 best of each row, in exact order, and the logarithm of the sum of their exponentials; and these scored again, where the logits were those
+ * of 8-bit rows.
  *
  * A logit and its id become one 64-bit number that grows with the logit, and among equal ones with a lower id, so "better" is one
  * comparison and no two are equal. A block finds the best of its numbers in three steps: a bound that at least 64 reach, from the highest
@@ -6,6 +7,7 @@
  * KEPT reach the bound (many equal logits), histograms of ever lower bits raise it. */
 #include "backend/cuda/candidates_shape.h"
 #include "backend/cuda/ptx.cuh"
+#include "backend/exact.h"
 
 enum {
     WARPS = CANDIDATES_THREADS / 32,
@@ -260,4 +262,97 @@ EY_KERNEL(candidates_merge, struct candidates_args, CANDIDATES_THREADS, 1)
         mine = warp_exp_sum(mine);
         if (lane_index() == 0) a.log_sum[blockIdx.x] = mine.max + logf(mine.sum);
     }
+}
+
+/* ---- scored again, with the bits of backend/exact.h ---- */
+
+enum { ROW_LOADS = 32 }; /* pieces of a row that a thread has on their way at once: over the bus, a long one */
+
+struct four {
+    float v[EXACT_EACH];
+};
+
+EY_DEVICE struct four load_four(const float *p)
+{
+    uint4 bits = load_fresh(p);
+    struct four f = {{bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w)}};
+    return f;
+}
+
+EY_DEVICE float added_up(const struct four &f)
+{
+    return warp_sum((f.v[0] + f.v[1]) + (f.v[2] + f.v[3]));
+}
+
+/* Of RMSNorm, of x[cols]. */
+EY_DEVICE float norm_scale(const float *x, int cols, float eps)
+{
+    struct four sum = {};
+    for (int i = lane_index() * EXACT_EACH; i < cols; i += EXACT_STRIDE) {
+        struct four f = load_four(x + i);
+        for (int k = 0; k < EXACT_EACH; k++) sum.v[k] += product_rounded(f.v[k], f.v[k]);
+    }
+    return 1.0f / sqrtf(added_up(sum) / (float)cols + eps);
+}
+
+/* sum += normed x · row, at columns i .. i + EXACT_EACH - 1. */
+EY_DEVICE void add_products(struct four *sum, uint2 row, const float *x, const float *norm, float scale)
+{
+    struct four f = load_four(x), w = load_four(norm);
+    const float of_row[EXACT_EACH] = {bf16_low(row.x), bf16_high(row.x), bf16_low(row.y), bf16_high(row.y)};
+    for (int k = 0; k < EXACT_EACH; k++) sum->v[k] += product_rounded(product_rounded(f.v[k], product_rounded(scale, w.v[k])), of_row[k]);
+}
+
+EY_DEVICE float stored_logit(const bf16 *row, const float *x, const struct exact_args &a)
+{
+    struct four sum = {};
+    float scale = 0;
+    for (int first = lane_index() * EXACT_EACH; first - lane_index() * EXACT_EACH < a.cols; first += ROW_LOADS * EXACT_STRIDE) {
+        uint2 piece[ROW_LOADS];
+#pragma unroll
+        for (int i = 0; i < ROW_LOADS; i++)
+            if (first + i * EXACT_STRIDE < a.cols) piece[i] = load_weight_8(row + first + i * EXACT_STRIDE);
+        if (first < EXACT_STRIDE) scale = norm_scale(x, a.cols, a.eps); /* while they come */
+#pragma unroll
+        for (int i = 0; i < ROW_LOADS; i++) {
+            int at = first + i * EXACT_STRIDE;
+            if (at < a.cols) add_products(&sum, piece[i], x + at, a.norm + at, scale);
+        }
+    }
+    return added_up(sum);
+}
+
+/* The row's candidates in the order of their logits now; one warp. */
+EY_DEVICE void put_in_order(struct candidate *best, uint64_t number[CANDIDATES])
+{
+    for (int i = lane_index(); i < CANDIDATES; i += 32) {
+        float logit = load_fresh_float(&best[i].logit), id = load_fresh_float((const float *)&best[i].id);
+        number[i] = (int)float_bits(id) < 0 ? 0 : number_of(logit, (int)float_bits(id));
+    }
+    __syncwarp();
+    for (int i = lane_index(); i < CANDIDATES; i += 32) {
+        int rank = 0;
+        for (int k = 0; k < CANDIDATES; k++) rank += number[k] > number[i];
+        best[number[i] ? rank : i] = candidate_of(number[i]); /* those that are none are the last already */
+    }
+}
+
+EY_KERNEL(score_again, struct exact_args, 32, 8)
+{
+    __shared__ uint64_t number[CANDIDATES];
+    wait_for_previous();
+    let_next_start();
+    const int row = (int)blockIdx.y;
+    struct candidate *best = a.best + row * CANDIDATES, *mine = best + blockIdx.x;
+    const int id = (int)float_bits(load_fresh_float((const float *)&mine->id));
+    uint32_t before = 0;
+    if (id >= 0) {
+        float logit = stored_logit(a.rows + (int64_t)id * a.cols, a.x + (int64_t)a.gather[row] * a.cols, a);
+        if (lane_index() == 0) mine->logit = logit;
+    }
+    if (lane_index() == 0) before = count_arrival(a.arrived + row);
+    if (shuffle(before, 0) != CANDIDATES - 1) return;
+    __syncwarp(); /* all lanes see what lane 0 may */
+    put_in_order(best, number);
+    if (lane_index() == 0) a.arrived[row] = 0;
 }

@@ -21,4 +21,10 @@ static inline struct launch candidates_merge_launch(const struct candidates_args
     return l;
 }
 
+static inline struct launch exact_launch(const struct exact_args *a)
+{
+    struct launch l = {"score_again", {CANDIDATES, (unsigned)a->n, 1}, 32, 0};
+    return l;
+}
+
 #endif

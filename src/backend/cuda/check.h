@@ -21,7 +21,8 @@ enum cuda_family {
     FAMILY_ATTEND,                      /* 64, 128, and the same with an FP8 cache */
     FAMILY_DECODE = FAMILY_ATTEND + 4,
     FAMILY_VISION = FAMILY_DECODE + 4,  /* 64, 80 */
-    FAMILY_GEMM = FAMILY_VISION + 2,    /* tiles, FP8 first */
+    FAMILY_EXACT = FAMILY_VISION + 2,   /* candidates scored again */
+    FAMILY_GEMM,                        /* tiles, FP8 first */
     CUDA_FAMILIES = FAMILY_GEMM + 2 * GEMM_TILES
 };
 _Static_assert((int)CUDA_FAMILIES <= (int)KERNEL_FAMILIES_MAX, "a report holds them, and a bit of 64 stands for each");

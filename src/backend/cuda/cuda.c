@@ -213,7 +213,10 @@ static bool reserve_scratch(struct cuda *c, const struct backend_limits *l, ey_e
 static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
-    return cuda_finish_loading(c, e) && reserve_scratch(c, l, e) && cuda_batches_open(c, e);
+    cuda_unregister_rows(c);
+    if (!cuda_finish_loading(c, e)) return false;
+    if (l->read_stored) cuda_register_rows(c);
+    return reserve_scratch(c, l, e) && cuda_batches_open(c, e);
 }
 
 size_t cuda_wide_bytes(const struct cuda *c)
@@ -342,6 +345,7 @@ static void destroy(struct backend *be)
     for (int i = 0; i < MAX_GRAPHS; i++)
         if (c->graph[i]) d->graph_exec_destroy(c->graph[i]);
     cuda_upload_close(c);
+    cuda_unregister_rows(c);
     if (c->pinned_small) d->host_free(c->pinned_small);
     for (int i = 0; i < 2; i++)
         if (c->outcome[i].done) d->event_destroy(c->outcome[i].done);
@@ -378,6 +382,7 @@ static const struct backend_ops ops = {
     .write = write_elements,
     .read_logits = read_logits,
     .best = cuda_best,
+    .reads_stored = cuda_reads_stored,
     .finish = finish,
     .at = at,
     .record_begin = cuda_record_begin,

@@ -8,7 +8,7 @@
 #include "backend/cuda/sizes.h"
 #include "base/pool.h"
 
-enum { MAX_KERNELS = 256, MAX_IMAGES = 32, MAX_GROUPS = 64, MAX_GRAPHS = SMALL_ROWS + 1 };
+enum { MAX_KERNELS = 256, MAX_IMAGES = 32, MAX_GROUPS = 64, MAX_GRAPHS = SMALL_ROWS + 1, MAX_REGISTERED = 2 };
 
 /* A step's batch on the card, and its twin in pinned memory. */
 struct batch_region {
@@ -84,6 +84,14 @@ struct cuda {
     char *scratch_memory;
     struct batch_region small, large;
     const struct weight *host_table; /* the embedding's, where it stays in the file */
+    struct weight stored_head;       /* rows of an 8-bit head in the file; data NULL: the head is as stored */
+    struct registered {              /* the file's pages with these in them, where the card reads them itself */
+        const char *host;            /* page-aligned */
+        const char *card;            /* their address there */
+        size_t bytes;
+    } registered[MAX_REGISTERED];
+    int n_registered;                /* 0: the host looks rows up, and scores candidates again */
+    char rows_problem[160];          /* why the card does not read them, where it was to */
     /* Two of each by turns, because a step may be put behind one whose results were not looked at yet. */
     struct outcome {
         int32_t *small; /* pinned: the small region's twin of this turn */
@@ -103,10 +111,6 @@ struct cuda {
     CUgraphExec graph[MAX_GRAPHS];
     int recording;            /* sequences of the step being written down; 0: none */
     bool eager;
-
-    /* the head that best() computes again */
-    const struct weight *exact_head, *exact_norm;
-    bool head_approximate;
 };
 
 static inline struct cuda *cuda_of(struct backend *be)
@@ -136,6 +140,14 @@ bool cuda_upload_open(struct cuda *c, ey_err *e);
 void cuda_upload_close(struct cuda *c);
 /* Host memory → card, through the pinned ring; the source is free again when this returns. */
 void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes);
+
+/* ---- stored.c ---- */
+/* Lets the card read the rows that stay in the file, where it can; all of them, or c->rows_problem says why none. */
+void cuda_register_rows(struct cuda *c);
+void cuda_unregister_rows(struct cuda *c);
+/* The card's address of a registered row, or of anything else in those pages; NULL: it is in none. */
+const void *cuda_registered(const struct cuda *c, const void *host);
+bool cuda_reads_stored(const struct backend *be, const char **why_not);
 
 /* ---- place.c ---- */
 bool cuda_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);

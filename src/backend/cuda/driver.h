@@ -33,6 +33,7 @@ enum {
     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
     CUDA_ERROR_SYSTEM_NOT_READY = 802,
     CUDA_ERROR_NOT_PERMITTED = 800,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_OPERATING_SYSTEM = 304,
 };
 
@@ -47,10 +48,13 @@ enum cuda_attribute {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+    CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED = 113,
 };
 
 enum {
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+    CU_MEMHOSTREGISTER_DEVICEMAP = 2,
+    CU_MEMHOSTREGISTER_READ_ONLY = 8,
     CU_CTX_SCHED_SPIN = 1,
     CU_CTX_SCHED_BLOCKING_SYNC = 4,
     CU_STREAM_NON_BLOCKING = 1,
@@ -101,6 +105,9 @@ typedef struct CUlaunchConfig_st {
     F(memory_free, cuMemFree_v2, (CUdeviceptr p)) \
     F(host_alloc, cuMemHostAlloc, (void **out, size_t bytes, unsigned flags)) \
     F(host_free, cuMemFreeHost, (void *p)) \
+    F(host_register, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned flags)) \
+    F(host_unregister, cuMemHostUnregister, (void *p)) \
+    F(host_address, cuMemHostGetDevicePointer_v2, (CUdeviceptr *out, void *p, unsigned flags)) \
     F(to_device, cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) \
     F(to_host, cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream)) \
     F(on_device, cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \

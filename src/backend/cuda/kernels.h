@@ -302,6 +302,18 @@ struct candidates_args {
     int32_t n, vocabulary, parts;
 };
 
+/* Beside a head of 8 bits: the candidates of n rows scored again from its stored rows, which lie in the host's memory, as backend/exact.h has it, and put in their order.
+ * A block, which is a warp, a candidate. */
+struct exact_args {
+    struct candidate *best; /* [n, CANDIDATES], in and out */
+    uint32_t *arrived;      /* [n] zero before and after */
+    const bf16 *rows;       /* [vocabulary, cols] row-major, aligned to 8 bytes; cols a multiple of 4 */
+    const float *x, *norm;  /* [*, cols], [cols] */
+    const int32_t *gather;  /* row i is of x's row gather[i] */
+    int32_t n, cols;
+    float eps;
+};
+
 /* The draws of n rows from their candidates, as the engine's sampler makes them when nothing but temperature, top_k, top_p and min_p is asked
  * (src/engine/sampler.c): token[i] is what row i goes on with. One warp a row. */
 struct drawing {

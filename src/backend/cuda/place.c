@@ -189,6 +189,7 @@ static bool place_eight_bit(struct cuda *c, struct weight *out, const struct wei
     float *scale = to ? cuda_alloc(c, rows * sizeof(float), "scales of the 8-bit head", e) : NULL;
     if (!scale) return false;
     upload_eight_bit(c, to, scale, in, stage);
+    c->stored_head = *in;
     out->data = to, out->scale = scale, out->dtype = DTYPE_I8, out->packed = true;
     return true;
 }

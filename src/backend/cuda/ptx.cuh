@@ -218,6 +218,12 @@ template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)
     return out;
 }
 
+/* a · b, rounded: never one with a sum that follows. */
+EY_DEVICE float product_rounded(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+
 EY_DEVICE float f16_value(uint16_t bits)
 {
     float out;

@@ -50,9 +50,11 @@ void cuda_embed(struct backend *be, dev x, const struct weight *table, dev featu
     struct cuda *c = cuda_of(be);
     const struct batch_region *r = cuda_batch(c, batch);
     bool on_host = c->host_table && c->host_table->data == table->data;
+    const void *registered = on_host ? cuda_registered(c, table->data) : NULL;
     struct embed_args a = {.x = x, .features = features, .token = r->card, .feature = r->card + r->layout.feature, .n = batch->n_rows, .hidden = (int32_t)table->cols};
-    if (!on_host) {
+    if (!on_host || registered) {
         a.table = cuda_matrix(c, table);
+        if (registered) a.table.data = registered;
     } else {
         if (!c->recording) cuda_look_up(c, batch);
         a.host_rows = (const bf16 *)(void *)c->scratch[SCRATCH_WIDE];
@@ -183,8 +185,18 @@ void cuda_add_features(struct backend *be, dev x, dev features, const struct bat
 
 /* ---- out ---- */
 
+/* The candidates of an 8-bit head again, from the rows that it was made of. */
+static void score_again(struct cuda *c, const float *x, const int32_t *rows, int n, const struct weight *norm, float eps)
+{
+    const bf16 *stored = cuda_registered(c, c->stored_head.data);
+    struct exact_args a = {(struct candidate *)(void *)c->scratch[SCRATCH_OUTCOME], (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED], stored, x, norm->data, rows, n,
+                           (int32_t)c->stored_head.cols, eps};
+    struct launch l = exact_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
 /* The best of each row. */
-static void send_best(struct cuda *c, const float *logits, int n, int vocabulary)
+static void find_best(struct cuda *c, const float *logits, int n, int vocabulary)
 {
     char *outcome = c->scratch[SCRATCH_OUTCOME];
     struct candidates_args a = {logits, (struct candidate *)(void *)c->scratch[SCRATCH_PART], (float *)(void *)c->scratch[SCRATCH_PART_SUM],
@@ -192,7 +204,6 @@ static void send_best(struct cuda *c, const float *logits, int n, int vocabulary
     struct launch part = candidates_part_launch(&a), merge = candidates_merge_launch(&a);
     cuda_launch(c, &part, &a);
     cuda_launch(c, &merge, &a);
-    if (!c->recording) cuda_send_outcome(c); /* of a recorded step it is sent when it is replayed */
 }
 
 /* Which rows: of a decode step all, in order, as they lie in its region; otherwise they are sent. */
@@ -214,7 +225,10 @@ void cuda_head(struct backend *be, float *logits, dev x, const int32_t *rows, in
                             .norm = norm, .eps = s->norm_eps, .gather = card + first};
         cuda_multiply(c, &p);
     }
-    if (c->limits.max_seqs >= n) send_best(c, logits, n, (int)head->rows);
+    if (c->limits.max_seqs < n) return;
+    find_best(c, logits, n, (int)head->rows);
+    if (head->dtype == DTYPE_I8 && c->n_registered) score_again(c, x, card, n, norm, s->norm_eps);
+    if (!c->recording) cuda_send_outcome(c); /* of a recorded step it is sent when it is replayed */
 }
 
 void cuda_best(struct backend *be, struct best_logits *out, int row)
@@ -224,5 +238,4 @@ void cuda_best(struct backend *be, struct best_logits *out, int row)
     const struct candidate *from = (const struct candidate *)(const void *)results + (size_t)row * CANDIDATES;
     for (int i = 0; i < BEST_LOGITS; i++) out->token[i] = (struct scored_token){from[i].logit, from[i].id};
     out->log_sum = ((const float *)(const void *)(results + cuda_outcome_layout(&c->limits).log_sum))[row];
-    out->approximate = false;
 }

@@ -11,6 +11,7 @@
 #include "backend/convert.h"
 #include "backend/cuda/candidates_shape.h"
 #include "backend/cuda/rows_shape.h"
+#include "backend/exact.h"
 
 /* ---- numbers ---- */
 
@@ -221,13 +222,59 @@ static void try_candidates(struct trial *t)
     for (int i = 0; best && log_sum && i < LOGIT_ROWS; i++) judge_candidates(t, logits + i * VOCABULARY, best + i * CANDIDATES, log_sum + i);
 }
 
+/* ---- candidates scored again ---- */
+
+enum { EXACT_ROWS = 100, EXACT_COLS = 464, EXACT_N = 3 };
+
+/* In order by what the host makes of them, which is to be the same bits: an id in another place is far off. */
+static void judge_exact(struct trial *t, const struct candidate *got_best, struct candidate *want_best)
+{
+    float got[2 * CANDIDATES];
+    double want[2 * CANDIDATES];
+    qsort(want_best, CANDIDATES, sizeof(*want_best), better_first);
+    for (int i = 0; i < CANDIDATES; i++) {
+        got[2 * i] = got_best[i].logit, want[2 * i] = (double)want_best[i].logit;
+        got[2 * i + 1] = got_best[i].id == want_best[i].id ? 1 : INFINITY, want[2 * i + 1] = 1;
+    }
+    trial_judge(t, FAMILY_EXACT, got, want, 2 * CANDIDATES);
+}
+
+/* Every third row of three times as many is one of x; the candidates come in no order. */
+static void try_exact(struct trial *t)
+{
+    static const int32_t gather[EXACT_N] = {6, 0, 3};
+    float *x = trial_random_floats(t, 3 * EXACT_N * EXACT_COLS, -2, 2), *norm = trial_random_floats(t, EXACT_COLS, 0.5f, 1.5f);
+    float *rows = trial_random_floats(t, EXACT_ROWS * EXACT_COLS, -1, 1);
+    struct candidate *best = trial_host_room(t, EXACT_N * CANDIDATES * sizeof(*best));
+    bf16 *stored = trial_host_room(t, EXACT_ROWS * EXACT_COLS * sizeof(bf16));
+    uint32_t none[EXACT_N] = {0};
+    if (t->out_of_memory) return;
+    for (int i = 0; i < EXACT_ROWS * EXACT_COLS; i++) stored[i] = nearest_bf16(rows[i]);
+    for (int i = 0; i < EXACT_N * CANDIDATES; i++) best[i] = (struct candidate){0, i * 37 % EXACT_ROWS};
+    struct exact_args a = {trial_put(t, best, EXACT_N * CANDIDATES * sizeof(*best)), trial_put(t, none, sizeof(none)), trial_put(t, stored, EXACT_ROWS * EXACT_COLS * sizeof(bf16)),
+                           trial_put(t, x, 3 * EXACT_N * EXACT_COLS * sizeof(float)), trial_put(t, norm, EXACT_COLS * sizeof(float)), trial_put(t, gather, sizeof(gather)),
+                           EXACT_N, EXACT_COLS, TRIAL_EPS};
+    struct launch l = exact_launch(&a);
+    if (t->out_of_memory) return;
+    cuda_launch(t->c, &l, &a);
+    const struct candidate *got = trial_get(t, a.best, EXACT_N * CANDIDATES * sizeof(*got));
+    for (int i = 0; got && i < EXACT_N; i++) {
+        float normed[EXACT_COLS];
+        struct candidate *want = best + i * CANDIDATES;
+        exact_norm(normed, x + gather[i] * EXACT_COLS, norm, EXACT_COLS, TRIAL_EPS);
+        for (int k = 0; k < CANDIDATES; k++) want[k].logit = exact_logit(normed, stored + want[k].id * EXACT_COLS, EXACT_COLS);
+        judge_exact(t, got + i * CANDIDATES, want);
+    }
+}
+
 /* ---- all ---- */
 
 static bool try_rows(struct trial *t)
 {
     if (trial_begins(t, FAMILY_NORM) && (try_norm(t, false), try_norm(t, true), !trial_ends(t, FAMILY_NORM))) return false;
     if (trial_begins(t, FAMILY_MERGE_NORM) && (try_merge_norm(t, false), try_merge_norm(t, true), !trial_ends(t, FAMILY_MERGE_NORM))) return false;
-    return !trial_begins(t, FAMILY_CANDIDATES) || (try_candidates(t), trial_ends(t, FAMILY_CANDIDATES));
+    if (trial_begins(t, FAMILY_CANDIDATES) && (try_candidates(t), !trial_ends(t, FAMILY_CANDIDATES))) return false;
+    return !trial_begins(t, FAMILY_EXACT) || (try_exact(t), trial_ends(t, FAMILY_EXACT));
 }
 
 /* Memory of one part is free for the next. */
