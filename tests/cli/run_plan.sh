@@ -52,11 +52,11 @@ try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop -
 
 # ---- what an 8-bit head leaves in the file ----
 # shellcheck disable=SC2086
-try "the card may read it" 0 'chosen: --head-rows pinned: the card reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit
+try "the card may read it" 0 'chosen: --head-rows pinned: the card reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
 grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out && grep -qE '^  weights read when needed +file +0.0 MiB' out
 say "its pages are the host's memory"
 # shellcheck disable=SC2086
-try "or the host does" 0 '^  weights read when needed +file +741.9 MiB' 'pinned' plan 4b $desktop --head 8bit --head-rows host --max-model-len 4096
+try "or the host does" 0 '^  weights read when needed +file +741.9 MiB' - plan 4b $desktop --head 8bit --head-rows host --max-model-len 4096
 # shellcheck disable=SC2086
 try "no such reader" 2 - 'takes auto.pinned.host' plan 4b $desktop --head-rows card
 

@@ -11,10 +11,10 @@ number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" <<<"$plan"; }
 mib() { echo $(((($1 + (1 << 20) - 1)) >> 20)); }
 grouped() { sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$1"; }
 
-# The names of the options that the plan chose by itself.
+# The names of the options that the plan chose by itself; who reads an 8-bit head's rows is nothing that is given up.
 given_up() {
   local names
-  names=$(grep -oE '"choices": \[[^]]*\]' <<<"$plan" | grep -oE '"--[a-z-]+( [a-z0-9]+)?' | tr -d '"' | sed 's/^/`/; s/$/`/' | paste -sd, | sed 's/,/, /g')
+  names=$(grep -oE '"choices": \[[^]]*\]' <<<"$plan" | grep -oE '"--[a-z-]+( [a-z0-9]+)?' | tr -d '"' | grep -v '^--head-rows' | sed 's/^/`/; s/$/`/' | paste -sd, | sed 's/,/, /g')
   echo "${names:-–}"
 }
 
