@@ -1,4 +1,4 @@
-/* Files: whole reads and read-only maps, with errors that name the path. */
+/* Files: whole reads, whole writes and read-only maps, with errors that name the path. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -103,6 +103,23 @@ bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *
         *data = NULL, *size = 0;
     }
     return ok;
+}
+
+bool file_write(int fd, const void *bytes, size_t n)
+{
+    const char *from = bytes;
+    while (n) {
+        ssize_t wrote = write(fd, from, n);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return false;
+        from += wrote, n -= (size_t)wrote;
+    }
+    return true;
+}
+
+bool errno_is_full(void)
+{
+    return errno == ENOSPC || errno == EDQUOT;
 }
 
 bool path_join(char *out, const char *dir, const char *name, ey_err *e)

@@ -1,4 +1,4 @@
-/* Files: whole reads and read-only maps. */
+/* Files: whole reads, whole writes and read-only maps. */
 #ifndef EY_BASE_FILE_H
 #define EY_BASE_FILE_H
 
@@ -18,6 +18,11 @@ void file_map_forget(const void *data, size_t size);
 /* Reads a whole file of at most `max` bytes into *data (the caller frees; one NUL follows the bytes, not
  * counted in *size). "-" is not special. Works on pipes too. */
 bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e);
+
+/* Writes all of it at the descriptor's place; false with errno as write() left it. */
+bool file_write(int fd, const void *bytes, size_t n);
+/* What failed just now found no room: the disk is full, or the user's share of it. */
+bool errno_is_full(void);
 
 /* dir + "/" + name in `out` of EY_MAX_PATH bytes; false with a message when too long. */
 bool path_join(char *out, const char *dir, const char *name, ey_err *e);

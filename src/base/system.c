@@ -59,7 +59,7 @@ static bool file_system(const char *path, struct statfs *out)
     if (snprintf(part, sizeof(part), "%s", path) >= (int)sizeof(part)) return false;
     while (statfs(part, out) != 0) {
         char *slash = strrchr(part, '/');
-        if (!slash) return false;
+        if (!slash) return statfs(".", out) == 0;
         if (slash == part) return statfs("/", out) == 0;
         *slash = 0;
     }

@@ -11,11 +11,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/system.h"
 #include "engine/engine_internal.h"
 #include "models/shrink.h"
 
 enum { MAX_NAME = 256, MAX_PARTS = 4, MAX_FUSED = 3, MAX_SMALL_FILE = 64 << 20, MAX_FILES = 256 };
 #define SHARD_BYTES ((uint64_t)4 << 30)
+#define SPARE_BYTES ((uint64_t)64 << 20) /* beside the tensors: the tokenizer and other small files */
 
 /* A tensor of the new checkpoint. */
 struct kept {
@@ -209,9 +211,23 @@ static bool list_all(struct keeping *k, ey_err *e)
 
 /* ---- files ---- */
 
-static bool fail_file(ey_err *e, const char *dir, const char *name)
+/* name: "" is the directory itself. */
+static bool fail_file(const struct keeping *k, const char *name, ey_err *e)
 {
-    return ey_fail(e, EY_IO, "%.400s/%.100s: %s", dir, name, strerror(errno));
+    const char *slash = name[0] ? "/" : "";
+    if (errno_is_full())
+        return ey_fail(e, EY_IO, "%.300s%s%.100s: the disk is full; the checkpoint takes %.2f GB. Nothing of it was kept: make room or name a directory on another disk, "
+                                 "then run the same again", k->out, slash, name, (double)k->bytes / 1e9);
+    return ey_fail(e, EY_IO, "%.400s%s%.100s: %s", k->out, slash, name, strerror(errno));
+}
+
+/* Before an hour's work, not after it. */
+static bool check_room(const struct keeping *k, ey_err *e)
+{
+    uint64_t there;
+    if (!system_free_space(k->out, &there) || there >= k->bytes + SPARE_BYTES) return true;
+    return ey_fail(e, EY_IO, "the checkpoint takes %.2f GB and %.300s has room for %.2f GB; make room or name a directory on another disk", (double)k->bytes / 1e9, k->out,
+                   (double)there / 1e9);
 }
 
 static int create(struct keeping *k, const char *name, ey_err *e)
@@ -220,21 +236,31 @@ static int create(struct keeping *k, const char *name, ey_err *e)
     if (k->n_files == MAX_FILES || strlen(name) >= sizeof(k->names[0])) return ey_fail(e, EY_IO, "%s: too many files, or too long a name", name), -1;
     if (!path_join(path, k->out, name, e)) return -1;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) return fail_file(e, k->out, name), -1;
+    if (fd < 0) return fail_file(k, name, e), -1;
     strcpy(k->names[k->n_files++], name);
     return fd;
 }
 
+/* To the file that was created last. */
 static bool write_at(struct keeping *k, int fd, const void *data, uint64_t n, uint64_t at, ey_err *e)
 {
     const char *from = data;
     while (n) {
         ssize_t wrote = pwrite(fd, from, n > 1u << 30 ? 1u << 30 : n, (off_t)at);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return fail_file(e, k->out, "a shard");
+        if (wrote < 0) return fail_file(k, k->names[k->n_files - 1], e);
         from += wrote, at += (uint64_t)wrote, n -= (uint64_t)wrote;
     }
     return true;
+}
+
+/* Some file systems find out only now that the disk is full; and config.json must not be on it before the rest is. */
+static bool finish_file(struct keeping *k, int fd, bool ok, ey_err *e)
+{
+    const char *name = k->names[k->n_files - 1];
+    if (ok && fdatasync(fd) != 0) ok = fail_file(k, name, e);
+    if (close(fd) != 0 && ok) ok = fail_file(k, name, e);
+    return ok;
 }
 
 static bool write_text(struct keeping *k, const char *name, const char *text, size_t n, ey_err *e)
@@ -242,7 +268,7 @@ static bool write_text(struct keeping *k, const char *name, const char *text, si
     int fd = create(k, name, e);
     if (fd < 0) return false;
     bool ok = write_at(k, fd, text, n, 0, e);
-    return (close(fd) == 0 || fail_file(e, k->out, name)) && ok;
+    return finish_file(k, fd, ok, e);
 }
 
 static void discard(struct keeping *k)
@@ -256,9 +282,9 @@ static void discard(struct keeping *k)
 static bool open_directory(struct keeping *k, ey_err *e)
 {
     if (mkdir(k->out, 0777) == 0) return k->made_dir = true;
-    if (errno != EEXIST) return ey_fail(e, EY_IO, "%.500s: %s", k->out, strerror(errno));
+    if (errno != EEXIST) return fail_file(k, "", e);
     DIR *d = opendir(k->out);
-    if (!d) return ey_fail(e, EY_IO, "%.500s: %s", k->out, strerror(errno));
+    if (!d) return fail_file(k, "", e);
     bool empty = true;
     for (struct dirent *entry; empty && (entry = readdir(d));) empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
     closedir(d);
@@ -352,10 +378,7 @@ static bool write_shards(struct keeping *k, const ey_engine_options *o, ey_err *
         shard_name(name, i, k->n_shards);
         k->fd = create(k, name, e);
         if (k->fd < 0) ok = false;
-        else {
-            ok = write_shard(k, i, memory, o, e);
-            if (close(k->fd) != 0 && ok) ok = fail_file(e, k->out, name);
-        }
+        else ok = finish_file(k, k->fd, write_shard(k, i, memory, o, e), e);
     }
     free(memory);
     return ok;
@@ -490,7 +513,7 @@ static bool write_config(struct keeping *k, const struct shrink_choice *choice, 
 
 static bool keep(struct keeping *k, const struct shrink_choice *choice, const ey_engine_options *o, ey_err *e)
 {
-    bool ok = list_all(k, e) && open_directory(k, e) && write_shards(k, o, e) && write_index(k, e) && copy_files(k, e) && write_config(k, choice, e);
+    bool ok = list_all(k, e) && check_room(k, e) && open_directory(k, e) && write_shards(k, o, e) && write_index(k, e) && copy_files(k, e) && write_config(k, choice, e);
     if (!ok) discard(k);
     free(k->kept), free(k->made);
     return ok;

@@ -27,11 +27,21 @@ static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model, cons
     return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", model->directory);
 }
 
-static bool fail_path(const char *path, const char *doing, ey_err *e)
+bool cache_fail(const char *path, const char *doing, ey_err *e)
 {
-    if (errno == ENOSPC || errno == EDQUOT)
+    if (errno_is_full())
         return ey_fail(e, EY_IO, "%.300s: the disk is full; make room (eyelet list, eyelet rm) or set HF_HOME to a larger one, then run the same again to go on", path);
     return ey_fail(e, EY_IO, "%.300s cannot be %s: %s", path, doing, strerror(errno));
+}
+
+/* What is there may still refuse to be made anew: the root of a read-only disk does. */
+static bool make_one(const char *path, ey_err *e)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
+    int problem = errno;
+    if (path_is_directory(path)) return true;
+    errno = problem;
+    return cache_fail(path, "made", e);
 }
 
 static bool make_folder(const char *path, ey_err *e)
@@ -40,10 +50,10 @@ static bool make_folder(const char *path, ey_err *e)
     snprintf(text, sizeof(text), "%s", path);
     for (char *slash = text + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = 0;
-        if (mkdir(text, 0777) != 0 && errno != EEXIST && !path_is_directory(text)) return fail_path(text, "made", e);
+        if (!make_one(text, e)) return false;
         *slash = '/';
     }
-    return mkdir(text, 0777) == 0 || errno == EEXIST || fail_path(text, "made", e);
+    return make_one(text, e);
 }
 
 /* CACHE/.locks/models--owner--name, where the repository is CACHE/models--owner--name. */
@@ -77,7 +87,7 @@ static int take_lock(const struct hub_model *model, const struct hub_file *file,
     if (!lock_folder(folder, model, e)) return -1;
     snprintf(path, sizeof(path), "%.4000s/%s.lock", folder, file->etag);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
-    if (fd < 0) return fail_path(path, "opened", e), -1;
+    if (fd < 0) return cache_fail(path, "opened", e), -1;
     *failed = false;
     bool taken = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno == ENOTSUP || errno == ENOLCK || errno == ENOSYS;
     if (taken && is_still(fd, path)) return fd;
@@ -150,9 +160,9 @@ static bool open_partial(struct blob *b, ey_err *e)
     if (!b->resumed) forget(b);
     if (!blob_path(path, b->model, b->file, PARTIAL, e)) return false;
     b->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (b->fd < 0) return fail_path(path, "written", e);
-    bool full = b->file->size && fallocate(b->fd, 0, 0, (off_t)b->file->size) != 0 && (errno == ENOSPC || errno == EDQUOT);
-    if (full || ftruncate(b->fd, (off_t)b->file->size) != 0) return fail_path(path, "written", e);
+    if (b->fd < 0) return cache_fail(path, "written", e);
+    bool full = b->file->size && fallocate(b->fd, 0, 0, (off_t)b->file->size) != 0 && errno_is_full();
+    if (full || ftruncate(b->fd, (off_t)b->file->size) != 0) return cache_fail(path, "written", e);
     return true;
 }
 
@@ -185,7 +195,7 @@ bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err
     for (size_t done = 0; done < n;) {
         ssize_t wrote = pwrite(b->fd, bytes + done, n - done, (off_t)(at + done));
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return blob_path(path, b->model, b->file, PARTIAL, e) && fail_path(path, "written", e);
+        if (wrote < 0) return blob_path(path, b->model, b->file, PARTIAL, e) && cache_fail(path, "written", e);
         done += (size_t)wrote;
     }
     return extents_add(&b->done, at, at + n) || ey_fail(e, EY_INTERNAL, "%s: more than %d stretches", b->file->name, MAX_EXTENTS);
@@ -203,7 +213,7 @@ bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok)
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
             if (!got) errno = EIO;
-            *ok = blob_path(path, b->model, b->file, PARTIAL, e) && fail_path(path, "read", e);
+            *ok = blob_path(path, b->model, b->file, PARTIAL, e) && cache_fail(path, "read", e);
             return true;
         }
         hash_add(b->hash, bytes, (size_t)got);
@@ -227,7 +237,7 @@ void blob_record(struct blob *b, double seconds)
     if (!blob_path(path, b->model, b->file, RECORD, NULL) || !blob_path(new_path, b->model, b->file, NEW_RECORD, NULL)) return;
     size_t n = extents_write(&b->done, b->file->size, text);
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    bool ok = fd >= 0 && write(fd, text, n) == (ssize_t)n;
+    bool ok = fd >= 0 && file_write(fd, text, n);
     if (fd >= 0) close(fd);
     if (ok) rename(new_path, path);
     else unlink(new_path);
@@ -239,7 +249,7 @@ static bool give_name(struct blob *b, ey_err *e)
 {
     char partial[EY_MAX_PATH], path[EY_MAX_PATH];
     if (!blob_path(partial, b->model, b->file, PARTIAL, e) || !blob_path(path, b->model, b->file, "", e)) return false;
-    if (fdatasync(b->fd) != 0 || rename(partial, path) != 0) return fail_path(partial, "written", e);
+    if (fdatasync(b->fd) != 0 || rename(partial, path) != 0) return cache_fail(partial, "written", e);
     forget(b);
     return true;
 }

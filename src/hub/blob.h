@@ -9,6 +9,9 @@
 #include "hub/hash.h"
 #include "hub/hub.h"
 
+/* Fails with what errno says of a path in the cache that cannot be `doing` (made, written, ...); of a full disk, what to do. Returns false. */
+bool cache_fail(const char *path, const char *doing, ey_err *e);
+
 struct blob {
     const struct hub_model *model;
     const struct hub_file *file;

@@ -25,10 +25,11 @@ static bool write_file(const char *directory, const char *name, const struct buf
     char path[EY_MAX_PATH];
     if (!path_join(path, directory, name, e)) return false;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0 && write(fd, bytes->data, bytes->size) == (ssize_t)bytes->size && ftruncate(fd, (off_t)size) == 0;
-    int problem = errno;
+    bool ok = fd >= 0 && file_write(fd, bytes->data, bytes->size) && ftruncate(fd, (off_t)size) == 0;
+    if (!ok && errno_is_full()) ey_fail(e, EY_IO, "%.500s: the disk that temporary files lie on is full; make room, or set TMPDIR to a folder on another", path);
+    else if (!ok) ey_fail(e, EY_IO, "%.500s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
-    return ok || ey_fail(e, EY_IO, "%.500s: %s", path, strerror(problem));
+    return ok;
 }
 
 static uint64_t header_bytes(const struct buf *b)

@@ -10,15 +10,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
-
-static bool fail_path(const char *path, ey_err *e)
-{
-    return ey_fail(e, EY_IO, "%.500s cannot be written: %s", path, strerror(errno));
-}
+#include "hub/blob.h"
 
 static bool make_folder(const char *path, ey_err *e)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST || fail_path(path, e);
+    return mkdir(path, 0777) == 0 || errno == EEXIST || cache_fail(path, "made", e);
 }
 
 /* ---- links ---- */
@@ -35,7 +31,7 @@ static bool move_blob(const struct hub_model *model, const struct hub_file *file
 {
     char blob[EY_MAX_PATH];
     int n = snprintf(blob, sizeof(blob), "%s/blobs/%s", model->directory, file->etag);
-    return (n < (int)sizeof(blob) && rename(blob, path) == 0) || fail_path(path, e);
+    return (n < (int)sizeof(blob) && rename(blob, path) == 0) || cache_fail(path, "written", e);
 }
 
 /* A link that leads elsewhere is replaced in one step; a file of its own is somebody's who has no links. */
@@ -49,8 +45,11 @@ static bool put_link(const struct hub_model *model, const struct hub_file *file,
     int n = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
     if (n >= (int)sizeof(new_path)) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
     unlink(new_path);
-    if (symlink(target, new_path) != 0) return errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS ? move_blob(model, file, path, e) : fail_path(path, e);
-    return rename(new_path, path) == 0 || fail_path(path, e);
+    if (symlink(target, new_path) != 0) return errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS ? move_blob(model, file, path, e) : cache_fail(path, "written", e);
+    if (rename(new_path, path) == 0) return true;
+    cache_fail(path, "written", e);
+    unlink(new_path);
+    return false;
 }
 
 /* ---- the reference ---- */
@@ -76,9 +75,12 @@ static bool put_reference(const struct hub_model *model, ey_err *e)
     if (n >= (int)sizeof(path) || n_new >= (int)sizeof(new_path)) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
     if (!make_folders_of(path, model->directory, e)) return false;
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    bool ok = fd >= 0 && write(fd, model->commit, HUB_COMMIT_BYTES) == HUB_COMMIT_BYTES;
-    if (fd >= 0) close(fd);
-    return (ok && rename(new_path, path) == 0) || fail_path(path, e);
+    bool ok = fd >= 0 && file_write(fd, model->commit, HUB_COMMIT_BYTES);
+    if (fd >= 0 && close(fd) != 0) ok = false;
+    if (ok && rename(new_path, path) == 0) return true;
+    cache_fail(path, "written", e);
+    unlink(new_path);
+    return false;
 }
 
 /* Backup programs leave out a folder that has this (bford.info/cachedir). */
@@ -91,7 +93,7 @@ static void put_tag(const struct hub_model *model)
     if (snprintf(path, sizeof(path), "%.*s/CACHEDIR.TAG", (int)(end - model->directory), model->directory) >= (int)sizeof(path)) return;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return;
-    if (write(fd, text, sizeof(text) - 1) < 0) unlink(path);
+    if (!file_write(fd, text, sizeof(text) - 1)) unlink(path);
     close(fd);
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/full_disk.h"
 #include "checkpoint/temp_dir.h"
 #include "hub/blob.h"
 #include "hub/hub.h"
@@ -488,6 +489,85 @@ static void test_foreign_partial(void **state)
     expect_file(partial, "x", 1);
 }
 
+/* ---- a full disk ---- */
+
+/* Of the files that have their names, none is short; and the snapshot is not there before they are. */
+static void expect_nothing_half(void)
+{
+    bool all = true;
+    for (size_t i = 0; i < script->n; i++) {
+        char blob[256];
+        struct stat st;
+        const struct served_file *f = &script->file[i];
+        if (strcmp(f->name, "README.md") == 0 || strcmp(f->name, "pytorch_model.bin") == 0) continue;
+        snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", f->etag);
+        if (lstat(in_cache(blob), &st) == 0) expect_file(blob, f->data, f->size);
+        else all = false;
+    }
+    if (!all) expect_absent(FOLDER "/snapshots/" COMMIT);
+    expect_absent(FOLDER "/refs/main");
+}
+
+/* One pull with so much room, and when that was too little another one with enough. */
+static bool pull_on_a_disk_of(uint64_t room, bool reserves)
+{
+    ey_err e = {.text = ""};
+    full_disk_start(room, reserves);
+    bool ok = pull_from(NAME, &e);
+    full_disk_stop();
+    if (!ok) {
+        if (e.code != EY_IO || !strstr(e.text, "the disk is full; make room") || !strstr(e.text, "to go on")) fail_msg("room %llu: %s", (unsigned long long)room, e.text);
+        expect_nothing_half();
+        pull();
+    }
+    expect_whole();
+    return ok;
+}
+
+static void test_full_disk(void **state)
+{
+    (void)state;
+    const uint64_t needed = sizeof(first) + sizeof(second) + strlen(config) + strlen(tokenizer) + strlen(index_json) + HUB_COMMIT_BYTES;
+    int failed = 0, n = 0;
+    for (uint64_t room = 0; room < needed + 1000; n++) {
+        bool ok = pull_on_a_disk_of(room, false);
+        if (ok && room < needed) fail_msg("%llu bytes were enough for %llu", (unsigned long long)room, (unsigned long long)needed);
+        failed += !ok;
+        if (room < 300) room += 41;
+        else room += room + 24000 < needed ? 23456 : room + 300 < needed ? needed - 300 - room : 41;
+        drop(state), fresh(state);
+    }
+    if (failed <= 20 || failed == n) fail_msg("%d of %d failed", failed, n);
+}
+
+/* Before anything large is asked for. */
+static void test_full_disk_that_reserves(void **state)
+{
+    (void)state;
+    assert_false(pull_on_a_disk_of(sizeof(first) - 1, true));
+    drop(state), fresh(state);
+    ey_err e;
+    full_disk_start(1000, true);
+    assert_false(pull_from(NAME, &e));
+    full_disk_stop();
+    assert_int_equal(script->elsewhere, 0);
+}
+
+/* What the last record tells of is not asked for again. */
+static void test_full_disk_goes_on(void **state)
+{
+    (void)state;
+    ey_err e;
+    script->bytes_per_ms = 50;
+    full_disk_start(280000, false);
+    assert_false(pull_from(NAME, &e));
+    full_disk_stop();
+    script->bytes_per_ms = 0, script->bytes = 0;
+    pull();
+    expect_whole();
+    assert_true(script->bytes < sizeof(first) + sizeof(second) - 65536);
+}
+
 /* ---- two at once ---- */
 
 static void test_two_at_once(void **state)
@@ -615,7 +695,8 @@ int main(void)
         CASE(test_layout), CASE(test_found_by_name), CASE(test_several_at_once), CASE(test_revisions), CASE(test_beside_others), CASE(test_snapshot_of_files), CASE(test_blob_of_wrong_size),
         CASE(test_token_stays_home), CASE(test_token_file), CASE(test_odd_tokens), CASE(test_complaints), CASE(test_too_much), CASE(test_no_network),
         CASE(test_endpoints), CASE(test_names), CASE(test_no_weights), CASE(test_no_ranges), CASE(test_cut_without_ranges), CASE(test_wrong_byte_once), CASE(test_damaged_partial), CASE(test_true_partial),
-        CASE(test_leftover_record), CASE(test_foreign_partial), CASE(test_two_at_once), CASE(test_waits_for_others), CASE(test_remove_all), CASE(test_remove_revision), CASE(test_remove_refuses),
+        CASE(test_leftover_record), CASE(test_foreign_partial), CASE(test_full_disk), CASE(test_full_disk_that_reserves), CASE(test_full_disk_goes_on),
+        CASE(test_two_at_once), CASE(test_waits_for_others), CASE(test_remove_all), CASE(test_remove_revision), CASE(test_remove_refuses),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -1,8 +1,10 @@
 /* Whole models quantised while loading. */
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/convert.h"
+#include "base/full_disk.h"
 #include "engine/engine_fixture.h"
 #include "model/ckpt_edit.h"
 
@@ -301,6 +303,47 @@ static void keeping_is_careful(void **state)
     assert_false(ey_quantize(&o, "/nowhere", &report, &e)); /* it is four bits already */
 }
 
+static int files_of(const char *directory)
+{
+    char command[500];
+    int n = -1;
+    snprintf(command, sizeof(command), "ls -A '%s' 2>/dev/null | wc -l", directory);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d", &n), 1);
+    pclose(f);
+    return n;
+}
+
+/* Full at any byte: nothing stays, and the same again works once there is room. */
+static void a_full_disk(void **state)
+{
+    (void)state;
+    ey_engine_options o = options_of("ref", "int4", 64);
+    ey_quantized report;
+    char out[400];
+    bool own_directory = false;
+    uint64_t room = 0;
+    o.model = ckpt_make(fixture_dir(), "tiny-shards-fp8");
+    snprintf(out, sizeof(out), "%s/on-a-full-disk", fixture_dir());
+    for (int tries = 0;; tries++, room += room / 3 + 1000, own_directory = !own_directory) {
+        ey_err e = {0};
+        if (own_directory) assert_int_equal(mkdir(out, 0777), 0);
+        full_disk_start(room, false);
+        bool ok = ey_quantize(&o, out, &report, &e);
+        full_disk_stop();
+        if (ok && tries > 8) break;
+        if (ok || e.code != EY_IO || !strstr(e.text, "the disk is full") || !strstr(e.text, "run the same again")) fail_msg("room %llu: %s", (unsigned long long)room, e.text);
+        assert_int_equal(files_of(out), 0);
+        assert_int_equal(access(out, F_OK), own_directory ? 0 : -1);
+        if (own_directory) assert_int_equal(rmdir(out), 0);
+    }
+    assert_true(room > report.bytes);
+    struct outcome a = outcome_with("tiny-shards-fp8", "ref", "int4", 64), b = outcome_with(out, "ref", NULL, 0);
+    assert_same_outcome(&a, &b, "kept in the end");
+    outcome_free(&a), outcome_free(&b);
+}
+
 /* ---- memory ---- */
 
 static uint64_t row_of(const ey_engine *engine, const char *name)
@@ -367,7 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp8_comes_back), cmocka_unit_test(an_fp8_checkpoint_stays), cmocka_unit_test(devices_agree), cmocka_unit_test(four_bits_lose_little),
         cmocka_unit_test(what_is_kept_is_what_was_made), cmocka_unit_test(fused_matrices_are_kept), cmocka_unit_test(a_symmetric_checkpoint), cmocka_unit_test(damaged_ones_are_refused),
-        cmocka_unit_test(keeping_is_careful),
+        cmocka_unit_test(keeping_is_careful), cmocka_unit_test(a_full_disk),
         cmocka_unit_test(made_weights_are_planned), cmocka_unit_test(wrong_choices), cmocka_unit_test(a_weight_that_is_not_finite),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
