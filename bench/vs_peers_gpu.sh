@@ -1,57 +1,96 @@
 #!/bin/bash
 # eyelet beside llama.cpp and transformers on one card, the same shapes, in one run: bench/vs_peers_gpu.sh EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]
 # MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8 (random weights). LLAMA_BIN is the folder of a built llama.cpp and
-# GGUF_DIR has 2b.gguf, 4b.gguf and their mmproj; without them its rows are left out. transformers' rows need python3 with torch and transformers.
+# GGUF_DIR has 2b.gguf, 4b.gguf, mmproj-2b.gguf and mmproj-4b.gguf of the same shapes; without them its rows are left out. transformers' rows need python3
+# with torch and transformers. ROUNDS (3) and TRANSFORMERS_ROUNDS (as many; 0 leaves it out) may be set; KEEP is a folder for the programs' own output.
 set -u
 [ $# -ge 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]" >&2; exit 2; }
 eyelet=$1 model_2b=$2 model_4b=$3 llama=${4:-} gguf=${5:-.}
 here=$(dirname "$(realpath "$0")")
-rounds=${ROUNDS:-3}
+rounds=${ROUNDS:-3} transformers_rounds=${TRANSFORMERS_ROUNDS:-${ROUNDS:-3}} tokens=1074
+out=${KEEP:-$(mktemp -d)}
+mkdir -p "$out"
+[ -n "${KEEP:-}" ] || trap 'rm -rf "$out"' EXIT
+picture=$out/picture.ppm # what is on it costs nothing
+{ printf 'P6\n1024 1024\n255\n'; head -c $((3 * 1024 * 1024)) /dev/zero | tr '\0' '\177'; } >"$picture"
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 date -u +%F
 
 bench() { "$eyelet" bench --device cuda --model "$1" --picture 1024x1024 --depth 1024 --max-tokens 128 --runs 5 "${@:2}"; }
-median() { sort -n | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
-value() { sed -n "s/.*$1.*/\1/p"; }
+# most_in_use FILE COMMAND...: runs it; FILE gets the most MiB of the card that were in use meanwhile
+most_in_use() {
+  local file=$1 watcher
+  shift
+  nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 50 >"$file.all" &
+  watcher=$!
+  "$@"
+  kill $watcher
+  wait $watcher 2>/dev/null
+  sort -n "$file.all" | tail -1 >"$file"
+}
 
 for round in $(seq "$rounds"); do
   for size in 2b 4b; do
     model=model_$size
-    bench "${!model}" --max-model-len 2048 >"/tmp/peers-$size-$round.txt" || exit 1
+    bench "${!model}" --max-model-len 2048 >"$out/eyelet-$size-$round" || exit 1
+    if [ -n "$llama" ]; then
+      "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p $tokens -n 128 -d 0,1024 -r 5 -o csv >"$out/llama-$size-$round" 2>/dev/null
+      # the same picture twice: the first one, and one when all is warm
+      most_in_use "$out/llama-memory-$size-$round" "$llama/llama-mtmd-cli" -m "$gguf/$size.gguf" --mmproj "$gguf/mmproj-$size.gguf" -ngl 99 -fa on -c 4096 \
+        --image "$picture" --image "$picture" -p 'What is this?' -n 2 --temp 0 >"$out/llama-picture-$size-$round" 2>&1
+    fi
+    [ "$round" -gt "$transformers_rounds" ] || python3 "$here/transformers_gpu.py" $size >"$out/transformers-$size-$round" 2>/dev/null
   done
-  for streams in 8 32; do bench "$model_2b" --max-model-len 2048 --kv-tokens $((streams * 1280)) --streams $streams >"/tmp/peers-2b-$streams-$round.txt" || exit 1; done
-  if [ -n "$llama" ]; then
-    for size in 2b 4b; do
-      "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p 1074 -n 128 -d 0,1024 -r 3 -o csv >"/tmp/peers-llama-$size-$round.csv"
-    done
-    "$llama/llama-batched-bench" -m "$gguf/2b.gguf" -ngl 99 -fa on -c 40960 -npp 1024 -ntg 64 -npl 8,32 >"/tmp/peers-llama-batch-$round.txt"
-  fi
-  for size in 2b 4b; do python3 "$here/transformers_gpu.py" $size >"/tmp/peers-transformers-$size-$round.txt" 2>/dev/null; done
+  for streams in 8 32; do
+    bench "$model_2b" --max-model-len 2048 --kv-tokens $((streams * 1280)) --streams $streams >"$out/eyelet-$streams-$round" || exit 1
+  done
+  [ -z "$llama" ] ||
+    "$llama/llama-batched-bench" -m "$gguf/2b.gguf" -ngl 99 -fa on -c 40960 -npp 1024 -ntg 64 -npl 8,32 >"$out/llama-batch-$round" 2>/dev/null
 done
 
-# ratio NAME OURS THEIRS: how often theirs goes into ours; nothing where a peer was not run
-ratio() { [ -z "$2" ] || [ -z "$3" ] || printf '%-52s %10s\n' "$1" "$(awk -v ours="$2" -v theirs="$3" 'BEGIN {printf "%.2fx", ours / theirs}')"; }
-# llama_rate SIZE: llama-bench's tokens a second at a depth of 1,024, a line a round
-llama_rate() {
-  [ -z "$llama" ] || cat /tmp/peers-llama-"$1"-*.csv |
-    python3 -c 'import csv, sys; [print(r["avg_ts"]) for r in csv.DictReader(sys.stdin) if r["n_gen"] == "128" and r["n_depth"] == "1024"]'
+# ---- what was printed, a value a round ----
+
+value() { sed -n "s/.*$1.*/\1/p"; }
+summary() { sort -n | awk '{v[NR] = $1} END {if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, v[1], v[NR]}'; }
+of_eyelet() { cat "$out/eyelet-$1"-? | value "$2"; }
+of_bench() { # SIZE PROMPT GENERATED DEPTH: tokens a second of llama-bench
+  [ -z "$llama" ] || cat "$out/llama-$1"-? | tr -d '"' | awk -F, -v p="$2" -v n="$3" -v d="$4" '
+    /avg_ts/ {for (i = 1; i <= NF; i++) at[$i] = i; next}
+    $at["n_prompt"] == p && $at["n_gen"] == n && $at["n_depth"] == d {print $at["avg_ts"]}'
 }
-median_of() { [ -z "$1" ] || printf '%s\n' $1 | median; }
-row() { printf '%-52s %10s  (%s)\n' "$1" "$(printf '%s\n' $2 | median)" "$(printf '%s\n' $2 | sort -n | sed -n '1p;$p' | paste -sd ' ' | sed 's/ / to /')"; }
+of_batch() { [ -z "$llama" ] || cat "$out"/llama-batch-? | awk -F'|' -v b="$1" '$4 + 0 == b {print $9 + 0}'; }
+# the milliseconds that the first or the second picture of each round took in all: WHICH SIZE
+of_picture() {
+  [ -z "$llama" ] || for r in $(seq "$rounds"); do
+    sed -n 's/.*image slice encoded in \([0-9]*\) ms.*/\1/p' "$out/llama-picture-$2-$r" | sed -n "$1p"
+  done
+}
+of_transformers() { cat "$out/transformers-$1"-? 2>/dev/null | value "$2"; }
+
+# row NAME UNIT more|less OURS THEIRS [THEIR_NAME]: medians, least and most; how many times better ours is
+row() {
+  local a a0 a1 b b0 b1
+  read -r a a0 a1 <<<"$(summary <<<"$4")"
+  read -r b b0 b1 <<<"$(summary <<<"$5")"
+  printf '%-36s eyelet %9s (%s to %s)' "$1, $2" "$a" "$a0" "$a1"
+  [ -z "${b:-}" ] || printf '   %s %9s (%s to %s)   ratio %s' "${6:-llama.cpp}" "$b" "$b0" "$b1" "$(awk -v a="$a" -v b="$b" -v w="$3" 'BEGIN {printf "%.2f", w == "more" ? a / b : b / a}')"
+  echo
+}
 for size in 2b 4b; do
-  files=$(for r in $(seq "$rounds"); do echo "/tmp/peers-$size-$r.txt"; done)
-  row "eyelet $size decode, 1 sequence at 1,024 (tok/s)" "$(cat $files | value '1 at 1024 .* ms *\([0-9.]*\) tok.s in all')"
-  row "eyelet $size tower, 1024x1024 (s)" "$(cat $files | value 'vision  *\([0-9.]*\) s')"
-  row "eyelet $size prefill of picture and question (s)" "$(cat $files | value 'prefill  *\([0-9.]*\) s')"
-  row "eyelet $size first picture after the start (ms)" "$(cat $files | value 'first  *\([0-9.]*\) ms to')"
-  row "eyelet $size load without the device's own (s)" "$(cat $files | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' | awk '{print $1 - $2}')"
-  row "eyelet $size card in use by all (MiB)" "$(cat $files | value 'planned, \([0-9]*\) of')"
-  cat /tmp/peers-transformers-$size-*.txt
-  ours=$(cat $files | value '1 at 1024 .* ms *\([0-9.]*\) tok.s in all' | median)
-  ratio "eyelet $size decode to transformers'" "$ours" "$(median_of "$(cat /tmp/peers-transformers-$size-*.txt | value 'decode \([0-9.]*\) tok')")"
-  ratio "eyelet $size decode to llama.cpp's" "$ours" "$(median_of "$(llama_rate $size)")"
+  decode=$(of_eyelet $size '1 at 1024 .* ms *\([0-9.]*\) tok.s in all')
+  row "$size decode, 1 at 1,024" tok/s more "$decode" "$(of_bench $size 0 128 1024)"
+  row "$size prefill" tok/s more "$(of_eyelet $size 'prefill  *[0-9.]* s *\([0-9.]*\) tok.s')" "$(of_bench $size $tokens 0 0)"
+  row "$size picture's tower, 1024x1024" ms less "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_picture 2 $size)"
+  row "$size the first picture's tower" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_picture 1 $size)"
+  row "$size card in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$([ -z "$llama" ] || cat "$out/llama-memory-$size"-?)"
+  row "$size decode" tok/s more "$decode" "$(of_transformers $size 'decode \([0-9.]*\) tok')" transformers
+  row "$size first token" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_transformers $size 'first token \([0-9.]*\) ms')" transformers
+  row "$size card in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$(of_transformers $size ' \([0-9]*\) MiB of the card')" transformers
+  row "$size load without the device's own" s less "$(cat "$out/eyelet-$size"-? | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' | awk '{print $1 - $2}')" ""
 done
-for streams in 8 32; do row "eyelet 2b decode, $streams sequences at 1,024 (tok/s)" "$(cat /tmp/peers-2b-$streams-*.txt | value "$streams at 1024 .* ms *\([0-9.]*\) tok.s in all")"; done
-[ -z "$llama" ] || cat /tmp/peers-llama-*
-grep -h '^limits' /tmp/peers-2b-1.txt
+for streams in 8 32; do
+  row "2b decode, $streams at 1,024 in all" tok/s more "$(of_eyelet $streams "$streams at 1024 .* ms *\([0-9.]*\) tok.s in all")" "$(of_batch $streams)"
+done
+echo "(the first picture: eyelet to the first token, all told; llama.cpp's tower alone)"
+grep -h '^limits' "$out/eyelet-2b-1"
