@@ -5,6 +5,7 @@
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
 #include "engine/crowd.h"
+#include "engine/decode_allocations.h"
 
 enum { ON_CARD = 1, LAYERS = 4 };
 
@@ -50,34 +51,21 @@ static void nothing_is_allocated_later(void **state)
     ey_engine_close(&engine);
 }
 
-struct listener {
-    int n_texts, at_last; /* allocations when the last text came, on any thread */
-};
-
-static bool hear(void *user, const ey_event *event)
-{
-    struct listener *l = user;
-    if (event->type != EY_EVENT_TEXT) return true;
-    if (!l->n_texts++) allocations_start(fake_driver_is_inside);
-    l->at_last = allocations_so_far();
-    return true;
-}
-
 /* Over a block border of both caches; what the fake driver does for itself does not count. */
 static void decode_allocates_nothing_on_the_host(void **state)
 {
     static struct question q;
-    struct listener l = {0};
+    struct decode_allocations heard = {.ignored = fake_driver_is_inside};
     (void)state;
     emulator_use_threads(1);
     ey_engine *engine = open_divided(1024);
     engine->max_unread = 1; /* nothing is decoded before the first text was heard */
     question_simple(&q, 1, "Tell me a story.", 70);
-    q.request.on_event = hear, q.request.event_user = &l;
+    q.request.on_event = decode_allocations_hear, q.request.event_user = &heard;
     ey_answer answer = ask(engine, &q);
     allocations_stop();
-    assert_true(l.n_texts >= 20);
-    if (l.at_last) fail_msg("%d allocations while decoding", l.at_last);
+    assert_true(heard.n_texts >= 20);
+    if (heard.n) fail_msg("%d allocations while decoding", heard.n);
     ey_answer_free(&answer);
     ey_engine_close(&engine);
     emulator_use_threads(2);

@@ -1,9 +1,10 @@
 /* The engine on a card that is not there: the kernels run in the emulator, the driver counts what is asked of it. What the memory contract says, that the
  * answers are those of the CPU, and that what runs at once, is recorded, cached or begun again answers as it does alone. */
+#include "base/allocations.h"
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
-#include "base/allocations.h"
 #include "engine/crowd.h"
+#include "engine/decode_allocations.h"
 #include "model/ckpt_edit.h"
 
 enum { SLOTS = 4 };
@@ -130,37 +131,24 @@ static void nothing_is_allocated_after_the_start(void **state)
     ey_grammar_free(&grammar);
 }
 
-struct listener {
-    int n_texts, at_last; /* allocations when the last text came, on any thread */
-};
-
-static bool hear(void *user, const ey_event *event)
-{
-    struct listener *l = user;
-    if (event->type != EY_EVENT_TEXT) return true;
-    if (!l->n_texts++) allocations_start(fake_driver_is_inside);
-    l->at_last = allocations_so_far();
-    return true;
-}
-
 /* Over a block border; what the fake driver does for itself does not count. */
 static void decode_allocates_nothing_on_the_host(void **state)
 {
     (void)state;
     emulator_use_threads(1);
     for (int i = FIRST_LEVERS; i < 2; i++) {
-        struct listener l = {0};
+        struct decode_allocations heard = {.ignored = fake_driver_is_inside};
         ey_engine_options o = card_options();
         o.head = i ? "8bit" : "bf16";
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
         engine->max_unread = 1; /* nothing is decoded before the first text was heard */
         question_simple(&q, 0, long_text, 24);
         if (i) q.request.sampling = drawn;
-        q.request.on_event = hear, q.request.event_user = &l, q.request.top_logprobs = 3;
+        q.request.on_event = decode_allocations_hear, q.request.event_user = &heard, q.request.top_logprobs = 3;
         ey_answer answer = ask(engine, &q);
         allocations_stop();
-        assert_true(l.n_texts >= 8);
-        if (l.at_last) fail_msg("%d allocations while decoding", l.at_last);
+        assert_true(heard.n_texts >= 8);
+        if (heard.n) fail_msg("%d allocations while decoding", heard.n);
         ey_answer_free(&answer);
         close_card(&engine);
     }

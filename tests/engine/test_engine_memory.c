@@ -1,19 +1,7 @@
 /* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11). */
 #include "base/allocations.h"
+#include "engine/decode_allocations.h"
 #include "engine/engine_fixture.h"
-
-struct listener {
-    int n_texts, at_last; /* allocations when the last text came, on any thread */
-};
-
-static bool hear(void *user, const ey_event *event)
-{
-    struct listener *l = user;
-    if (event->type != EY_EVENT_TEXT) return true;
-    if (!l->n_texts++) allocations_start(NULL);
-    l->at_last = allocations_so_far();
-    return true;
-}
 
 static void counter_counts(void **state)
 {
@@ -36,16 +24,16 @@ static void decode_allocates_nothing(void **state)
     static struct question q;
     for (int d = 0; d < N_ENGINE_DEVICES; d++)
         for (int k = 0; k < 3; k++) {
-            struct listener l = {0};
+            struct decode_allocations heard = {0};
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
             engine->max_unread = 1; /* nothing is decoded before the first text was heard */
             question_simple(&q, 1, "Tell me a story.", 80); /* over a block border too */
-            q.request.on_event = hear, q.request.event_user = &l, q.request.top_logprobs = 5;
+            q.request.on_event = decode_allocations_hear, q.request.event_user = &heard, q.request.top_logprobs = 5;
             if (k == 1) q.request.sampling = drawn, q.request.stop = stops, q.request.n_stop = 2;
             ey_answer a = ask(engine, &q);
             allocations_stop();
-            assert_true(l.n_texts >= 20);
-            if (l.at_last) fail_msg("%s %s: %d allocations while decoding", devices[d], kinds[k], l.at_last);
+            assert_true(heard.n_texts >= 20);
+            if (heard.n) fail_msg("%s %s: %d allocations while decoding", devices[d], kinds[k], heard.n);
             ey_answer_free(&a);
             ey_engine_close(&engine);
         }

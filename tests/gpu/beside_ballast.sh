@@ -57,7 +57,40 @@ tell() {
   [ "$2" = ok ] || failed=1
 }
 # What a failed server or request said.
-complaints() { tail -n 5 serve.log ./*.err 2>/dev/null | sed 's/^/    /'; }
+complaints() { { tail -n 5 serve.log ./*.err; head -qc 400 ./*.json; } 2>/dev/null | sed 's/^/    /'; }
 
 # planned MODEL OPTION...: the MiB that a plan for the card as it is says
 planned() { "$eyelet" plan --device cuda "$@" --json 2>/dev/null | sed -n 's/.*"total_bytes": \([0-9]*\).*/\1/p' | awk '{printf "%.0f", $1 / 1048576}'; }
+
+# at_once N COMMAND...: COMMAND 1 to COMMAND N beside one another; fails where one of them does
+at_once() {
+  local n=$1 i job jobs=() status=0
+  shift
+  for i in $(seq "$n"); do
+    "$@" "$i" &
+    jobs+=($!)
+  done
+  for job in "${jobs[@]}"; do wait "$job" || status=1; done
+  return $status
+}
+
+# case_of NAME FREE_MIB QUESTIONS SAYS MODEL OPTION...: with so much free, the model is served and the function QUESTIONS asks it; SAYS prints what to tell of that
+case_of() {
+  local name=$1 free=$2 questions=$3 says=$4 ok=ok plan
+  shift 4
+  rm -f ./*.json ./*.err
+  fill "$free"
+  plan=$(planned "$@")
+  if serve "$@"; then
+    "$questions" || ok=FAILED
+    kill -0 "$server" 2>/dev/null || ok=FAILED
+    stop || ok=FAILED
+  else
+    ok=FAILED
+    stop
+  fi
+  empty
+  tell "$name" "$ok" "took $((free_mib - least)) MiB of $free_mib, planned ${plan:-?}; $("$says")"
+  grep -E 'chosen|instead of|GPU KV cache size' serve.log | sed 's/^/    /'
+  [ "$ok" = ok ] || complaints
+}

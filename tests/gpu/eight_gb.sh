@@ -18,34 +18,20 @@ ask() {
 # number NAME MEMBER: of an answer
 number() { sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p" "$1.json"; }
 
-# answers CASE FREE_MIB MODEL OPTION...: one small and one very large picture, then four requests at once with long questions
-answers() {
-  local name=$1 free=$2 ok=ok said jobs=() i plan
-  shift 2
-  rm -f ./*.json ./*.err
-  fill "$free"
-  plan=$(planned "$@")
-  if serve "$@"; then
-    ask small small.png 'What is this?' 32 || ok=FAILED
-    ask large large.png 'What is this?' 32 || ok=FAILED
-    for i in 1 2 3 4; do
-      ask "many$i" small.png "$i $long_question" "$answer_tokens" &
-      jobs+=($!)
-    done
-    for i in "${jobs[@]}"; do wait "$i" || ok=FAILED; done
-    kill -0 "$server" 2>/dev/null || ok=FAILED
-    stop || ok=FAILED
-  else
-    ok=FAILED
-    stop
-  fi
-  empty
-  said="took $((free_mib - least)) MiB of $free_mib, planned ${plan:-?}; 4096x4096 read as $(number large used_width)x$(number large used_height), $(number large tokens) tokens;"
-  said+=" four at once: $(for i in 1 2 3 4; do number "many$i" completion_tokens; done | paste -sd ' ') tokens"
-  tell "$name" "$ok" "$said"
-  grep -E 'chosen|instead of|GPU KV cache size' serve.log | sed 's/^/    /'
-  [ "$ok" = ok ] || complaints
+many() { ask "many$1" small.png "$1 $long_question" "$answer_tokens"; }
+# One small and one very large picture, then four requests at once with long questions.
+questions() {
+  local status=0
+  ask small small.png 'What is this?' 32 || status=1
+  ask large large.png 'What is this?' 32 || status=1
+  at_once 4 many && return $status
 }
+said() {
+  echo "4096x4096 read as $(number large used_width)x$(number large used_height), $(number large tokens) tokens; four at once:" \
+    "$(for i in 1 2 3 4; do number "many$i" completion_tokens; done | paste -sd ' ') tokens"
+}
+# answers CASE FREE_MIB MODEL OPTION...
+answers() { case_of "$1" "$2" questions said "${@:3}"; }
 
 # refuses CASE FREE_MIB MODEL: --device cuda names the shortfall, and changes with their totals, some of which fit
 refuses() {

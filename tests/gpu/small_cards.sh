@@ -12,19 +12,20 @@ cases=" $* "
 "$tools/picture" 1024 1024 picture.png || exit 1
 image="data:image/png;base64,$(base64 -w0 picture.png)"
 
-# post NAME CONTENT: NAME.json is the answer to one message
+# post NUMBER: answerNUMBER.json is the answer to a message of $content
 post() {
-  printf '{"messages": [{"role": "user", "content": %s}], "max_tokens": 32, "temperature": 0}' "$2" >"$1.request"
-  curl -sS --max-time 60 -o "$1.json" -H 'Content-Type: application/json' --data-binary "@$1.request" "http://127.0.0.1:$port/v1/chat/completions" 2>"$1.err" &&
-    grep -q '"finish_reason": *"\(stop\|length\)"' "$1.json"
+  printf '{"messages": [{"role": "user", "content": %s}], "max_tokens": 32, "temperature": 0}' "$content" >"answer$1.request"
+  curl -sS --max-time 60 -o "answer$1.json" -H 'Content-Type: application/json' --data-binary "@answer$1.request" "http://127.0.0.1:$port/v1/chat/completions" 2>"answer$1.err" &&
+    grep -q '"finish_reason": *"\(stop\|length\)"' "answer$1.json"
 }
+questions() { at_once "$askers" post; }
+said() { echo "$askers at once"; }
 
 # fits CASE FREE_MIB KIND at-once OPTION...: the model is served and answers so many at once, about the picture where it sees
 fits() {
-  local name=$1 free=$2 kind=$3 at_once=$4 ok=ok jobs=() i plan content
+  local name=$1 free=$2 kind=$3 askers=$4 content
   shift 4
   [ "$cases" = "  " ] || [[ $cases == *" $name "* ]] || return 0
-  rm -f ./*.json ./*.err
   if [ ! -d "$kind" ]; then
     rm -rf "${made:-}" && made=$kind # one at a time: they are large
     "$mkcheckpoint" --like "$kind" --seed 1 "$kind" >mkcheckpoint.log || { tell "$name" FAILED "no checkpoint"; return; }
@@ -33,24 +34,7 @@ fits() {
   *-vl-*) content='[{"type": "image_url", "image_url": {"url": "'$image'", "detail": "high"}}, {"type": "text", "text": "What is this?"}]' ;;
   *) content="\"Tell me about this: $(seq -s ' ' 1 400)\"" ;;
   esac
-  fill "$free"
-  plan=$(planned "$kind" "$@")
-  if serve --model "$kind" "$@"; then
-    for i in $(seq "$at_once"); do
-      post "answer$i" "$content" &
-      jobs+=($!)
-    done
-    for i in "${jobs[@]}"; do wait "$i" || ok=FAILED; done
-    kill -0 "$server" 2>/dev/null || ok=FAILED
-    stop || ok=FAILED
-  else
-    ok=FAILED
-    stop
-  fi
-  empty
-  tell "$name" "$ok" "took $((free_mib - least)) MiB of $free_mib, planned ${plan:-?}; $at_once at once"
-  grep -E 'chosen|instead of|GPU KV cache size' serve.log | sed 's/^/    /'
-  [ "$ok" = ok ] || { complaints; head -c 400 answer1.json 2>/dev/null; }
+  case_of "$name" "$free" questions said "$kind" "$@"
 }
 
 fits 4b-int4 7000 qwen3-vl-4b-fp8 4 --quantize int4
