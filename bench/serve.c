@@ -22,7 +22,7 @@ static const char usage[] =
     "  --rounds N             of each measurement (default: 5)\n"
     "  --picture WxH          of streams with a picture (default: 448x448)\n"
     "  --big-picture WxH      that may make others wait (default: 1024x768)\n"
-    "  --stall-tokens N       of the stream that may have to wait (default: 2000)\n"
+    "  --stall-tokens N       of the stream that may have to wait (default: 2000; 0: do not measure)\n"
     "  --cost N               requests of one token (default: 400; 0: do not measure)\n"
     "  --patience SECONDS     to wait for anything (default: 600)\n";
 
@@ -75,7 +75,7 @@ static bool read_option(struct serve_settings *s, int option)
     case 'r': return read_int(optarg, 1, MOST, &s->rounds);
     case 'i': return read_size(optarg, &s->width, &s->height);
     case 'b': return read_size(optarg, &s->big_width, &s->big_height);
-    case 'S': return read_int(optarg, 2, MOST, &s->stall_tokens);
+    case 'S': return read_int(optarg, 0, MOST, &s->stall_tokens);
     case 'c': return read_int(optarg, 0, MOST, &s->cost_requests);
     case 'P':
         if (!read_int(optarg, 1, MOST, &seconds)) return false;
@@ -131,7 +131,7 @@ static bool run(struct serve *b, struct child *child, ey_err *e)
 {
     const struct serve_settings *s = b->settings;
     if (!s->url && !start_server(s, child, e)) return false;
-    return wire_find(&b->to, s->url ? s->url : child->url, e) && measure_streams(b, e) && measure_stall(b, e) &&
+    return wire_find(&b->to, s->url ? s->url : child->url, e) && measure_streams(b, e) && (!s->stall_tokens || measure_stall(b, e)) &&
            (!s->cost_requests || measure_cost(b, e));
 }
 

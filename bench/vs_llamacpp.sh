@@ -1,56 +1,133 @@
 #!/bin/bash
 # eyelet beside llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF MMPROJ
 # MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a built llama.cpp, GGUF and MMPROJ its files of
-# the same shapes. ROUNDS (at least 5) and THREADS (2) may be set; KEEP is a folder for the programs' own output. Prints medians, spread and ratios.
+# the same shapes. EYELET and bench_serve are in their build folder. Prints medians, least and most, and ratios. In the environment:
+#   ROUNDS (5; at least 5)  THREADS (2)  KEEP=FOLDER for the programs' own output  FROM=N: rounds before N lie in KEEP already; beyond ROUNDS it only prints
+#   OPTIONS="--head 8bit ..." of eyelet in other rows beside the plain ones    GGUF_BF16=FILE: llama.cpp with the weights as they were
+#   SERVERS=1: what clients get of both servers, too (LLAMA_BIN has llama-server)
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
-rounds=${ROUNDS:-5} threads=${THREADS:-2} prompt=782 answer=64 picture=1024x768
+rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 picture=1024x768 streams=4
 [ "$rounds" -ge 5 ] || { echo "$0: ROUNDS is $rounds; fewer than 5 say nothing about the spread" >&2; exit 2; }
-for program in "$eyelet" "$llama/llama-bench" "$llama/llama-mtmd-cli"; do
+[ "$from" = 1 ] || [ -n "${KEEP:-}" ] || { echo "$0: FROM goes with KEEP" >&2; exit 2; }
+serve=$(dirname "$eyelet")/bench/bench_serve
+for program in "$eyelet" "$llama/llama-bench" "$llama/llama-mtmd-cli" ${SERVERS:+"$llama/llama-server" "$serve"}; do
   [ -x "$program" ] || { echo "$0: $program is not a program" >&2; exit 2; }
 done
-out=${KEEP:-$(mktemp -d)}
+out=${KEEP:-$(mktemp -d)} server=
 mkdir -p "$out"
-[ -n "${KEEP:-}" ] || trap 'rm -rf "$out"' EXIT
+leave() {
+  [ -z "$server" ] || kill "$server"
+  [ -n "${KEEP:-}" ] || rm -rf "$out"
+}
+trap leave EXIT
 
 # a picture of that size as a PPM: what is on it costs nothing
 { printf 'P6\n%s %s\n255\n' "${picture%x*}" "${picture#*x}"; head -c $((${picture%x*} * ${picture#*x} * 3)) /dev/zero | tr '\0' '\177'; } >"$out/picture.ppm"
 
-for round in $(seq "$rounds"); do
-  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 \
-    >"$out/eyelet-$round.txt" || exit 1
-  "$llama/llama-bench" -m "$gguf" -t "$threads" -ngl 0 -p $prompt -n $answer -r 1 -o csv >"$out/llama-$round.csv" 2>/dev/null || exit 1
-  "$llama/llama-mtmd-cli" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/picture.ppm" -p 'Describe this image.' -n 2 --temp 0 \
-    >"$out/llama-picture-$round.txt" 2>&1 || exit 1
+# bench_eyelet NAME OPTION...: one run
+bench_eyelet() {
+  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 "${@:2}" \
+    >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
+}
+# bench_llama NAME GGUF: tokens a second, then a picture with a question
+bench_llama() {
+  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n $answer -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
+  /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/picture.ppm" -p 'Describe this image.' \
+    -n 2 --temp 0 >"$out/$1-picture-$round.txt" 2>&1 || exit 1
+}
+# bench_server NAME URL COMMAND...: seconds until /health says yes, then streams of text
+bench_server() {
+  local name=$1 url=$2 start=${EPOCHREALTIME/./}
+  shift 2
+  "$@" >"$out/$name-log.txt" 2>&1 &
+  server=$!
+  until curl -fs -o "$out/health" "$url/health"; do
+    kill -0 $server || exit 1
+    sleep 0.02
+  done
+  echo "ready $(((${EPOCHREALTIME/./} - start) / 1000)) ms" >"$out/$name-$round.txt"
+  "$serve" --base-url "$url" --model "$model" --cost 0 --streams 1,$streams --tokens $answer --rounds 1 --stall-tokens 0 \
+    >>"$out/$name-$round.txt" 2>&1 || { cat "$out/$name-$round.txt" >&2; exit 1; }
+  kill $server
+  wait $server
+  server=
+}
+
+for round in $(seq "$from" "$rounds"); do
+  bench_eyelet eyelet
+  [ -z "${OPTIONS:-}" ] || bench_eyelet options $OPTIONS
+  bench_llama llama "$gguf"
+  [ -z "${GGUF_BF16:-}" ] || bench_llama bf16 "$GGUF_BF16"
+  if [ -n "${SERVERS:-}" ]; then
+    bench_server eyelet-server http://127.0.0.1:18431 "$eyelet" serve --device cpu --threads "$threads" --model "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
+    bench_server llama-server http://127.0.0.1:18432 "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
+  fi
 done
 
-eyelet_value() { cat "$out"/eyelet-*.txt | sed -n "s/^$1  *[0-9.]* s  *\([0-9.]*\) tok.s.*/\1/p"; }
+# ---- what was printed, a value a round ----
+
+all() { for r in $(seq "$rounds"); do cat "$out/$1-$r.$2" 2>/dev/null; done; }
+rate() { all "$1" txt | sed -n "s/^$2  *[0-9.]* s  *\([0-9.]*\) tok.s.*/\1/p"; }
+vision() { all "$1" txt | sed -n 's/^vision  *\([0-9.]*\) s .*/\1/p'; }
+first() { all "$1" txt | sed -n 's/^first  *\([0-9.]*\) ms .*/\1/p' | awk '{print $1 / 1000}'; }
+peak() { all "$1" txt | sed -n 's/^memory  *\([0-9]*\) MB .*/\1/p'; }
 # the column avg_ts of the rows with so many prompt and generated tokens
-llama_value() {
-  cat "$out"/llama-?.csv "$out"/llama-??.csv 2>/dev/null | tr -d '"' | awk -F, -v p="$1" -v n="$2" '
+llama_rate() {
+  all "$1" csv | tr -d '"' | awk -F, -v p="$2" -v n="$3" '
     /avg_ts/ {for (i = 1; i <= NF; i++) at[$i] = i; next}
     $at["n_prompt"] == p && $at["n_gen"] == n {print $at["avg_ts"]}'
 }
+llama_vision() { all "$1-picture" txt | sed -n 's/^.*image slice encoded in \([0-9]*\) ms.*/\1/p' | awk '{print $1 / 1000}'; }
+# the picture's tower and all of the prompt through the decoder
+llama_first() {
+  for r in $(seq "$rounds"); do
+    awk '/image slice encoded in/ {for (i = 1; i < NF; i++) if ($i == "in") ms += $(i + 1)} /prompt eval time/ {sub(/.*= */, ""); ms += $1} END {if (ms) print ms / 1000}' \
+      "$out/$1-picture-$r.txt" 2>/dev/null
+  done
+}
+llama_peak() { all "$1-picture" txt | sed -n 's/^peak \([0-9]*\) KiB/\1/p' | awk '{printf "%.0f\n", $1 * 1024 / 1e6}'; }
+ready() { all "$1-server" txt | sed -n 's/^ready \([0-9]*\) ms/\1/p' | awk '{print $1 / 1000}'; }
+# tokens a second in all of so many streams of text, prompts included
+served() { all "$1-server" txt | awk -v n="$2" '$1 == n && $2 == "text" {print $11}'; }
 summary() { sort -n | awk '{v[NR] = $1} END {if (NR) printf "%.2f %.2f %.2f %d", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, v[1], v[NR], NR}'; }
 
-# row NAME UNIT FASTER_IS EYELET LLAMA: medians, least and most, and how many times faster eyelet is
+# row NAME UNIT more|less OURS THEIRS: medians, least and most, and how many times better eyelet is
 row() {
-  read -r a a0 a1 a_n <<<"$4"
-  read -r b b0 b1 b_n <<<"$5"
+  read -r a a0 a1 a_n <<<"$(summary <<<"$4")"
+  read -r b b0 b1 b_n <<<"$(summary <<<"$5")"
   if [ "${a_n:-0}" -ne "$rounds" ] || [ "${b_n:-0}" -ne "$rounds" ]; then
-    printf '%-22s not all rounds gave a value (eyelet %s, llama.cpp %s of %s)\n' "$1" "${a_n:-0}" "${b_n:-0}" "$rounds"
+    printf '%-30s not all rounds gave a value (eyelet %s, llama.cpp %s of %s)\n' "$1" "${a_n:-0}" "${b_n:-0}" "$rounds"
     return
   fi
-  printf '%-22s eyelet %8s (%s to %s)   llama.cpp %8s (%s to %s) %s   ratio %.2f\n' "$1" "$a" "$a0" "$a1" "$b" "$b0" "$b1" "$2" \
+  printf '%-30s eyelet %8s (%s to %s)   llama.cpp %8s (%s to %s) %s   ratio %.2f\n' "$1" "$a" "$a0" "$a1" "$b" "$b0" "$b1" "$2" \
     "$(awk -v a="$a" -v b="$b" -v more="$3" 'BEGIN {print more == "more" ? a / b : b / a}')"
 }
+# rows OURS THEIRS
+rows() {
+  row "decode, $answer tokens" tok/s more "$(rate "$1" decode)" "$(llama_rate "$2" 0 $answer)"
+  row "prefill, $prompt tokens" tok/s more "$(rate "$1" prefill)" "$(llama_rate "$2" $prompt 0)"
+  row "vision, $picture" s less "$(vision "$1")" "$(llama_vision "$2")"
+  row "picture to the first token" s less "$(first "$1")" "$(llama_first "$2")"
+  row "memory at the peak" MB less "$(peak "$1")" "$(llama_peak "$2")"
+}
 
-grep -h . /proc/cpuinfo | sed -n 's/^model name[^:]*: //p' | head -1
+sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1
 date -u +%F
-echo "$threads threads, $rounds rounds"
-row "decode, $answer tokens" tok/s more "$(eyelet_value decode | summary)" "$(llama_value 0 $answer | summary)"
-row "prefill, $prompt tokens" tok/s more "$(eyelet_value prefill | summary)" "$(llama_value $prompt 0 | summary)"
-row "vision, $picture" s less "$(cat "$out"/eyelet-*.txt | sed -n 's/^vision  *\([0-9.]*\) s .*/\1/p' | summary)" \
-  "$(cat "$out"/llama-picture-*.txt | sed -n 's/^.*image slice encoded in \([0-9]*\) ms.*/\1/p' | awk '{print $1 / 1000}' | summary)"
+echo "$threads threads, $rounds rounds; $(basename "$gguf") and $(basename "$mmproj")"
+rows eyelet llama
+if [ -n "${OPTIONS:-}" ]; then
+  echo "eyelet with $OPTIONS"
+  rows options llama
+fi
+if [ -n "${GGUF_BF16:-}" ]; then
+  echo "$(basename "$GGUF_BF16")"
+  rows eyelet bf16
+fi
+if [ -n "${SERVERS:-}" ]; then
+  echo "through the servers, as bench_serve measures it"
+  row "ready" s less "$(ready eyelet)" "$(ready llama)"
+  for n in 1 $streams; do row "$n streams of text in all" tok/s more "$(served eyelet $n)" "$(served llama $n)"; done
+fi
 grep -h '^limits' "$out/eyelet-1.txt"
