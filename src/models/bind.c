@@ -113,12 +113,14 @@ static bool find_group(const struct binder *b, int *group, const char *name, int
                    (long long)groups, (long long)cols);
 }
 
+/* Fifteen of them must be a number, too. */
 static bool check_multipliers(const struct tensor_view *t, ey_err *e)
 {
+    enum { LARGEST = 0x7d80 /* 2^124 */ };
     for (size_t i = 0; i < t->size / sizeof(uint16_t); i++) {
         uint16_t bits;
         memcpy(&bits, t->data + i * sizeof(bits), sizeof(bits));
-        if (bits == 0 || bits >= 0x7f80) return ey_fail(e, EY_BAD_MODEL, "%s: number %zu of tensor %s is no positive finite number", t->file, i, t->name);
+        if (bits == 0 || bits > LARGEST) return ey_fail(e, EY_BAD_MODEL, "%s: number %zu of tensor %s is no positive number of at most 2^124", t->file, i, t->name);
     }
     return true;
 }

@@ -1,0 +1,113 @@
+/* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors' pack-quantized): refused with a message, or a matrix whose every element
+ * is a finite number, rows of it the same numbers, and multipliers for a card that stand for the stored ones. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/convert.h"
+#include "backend/cuda/cuda.h"
+#include "models/bind.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { ROWS = 20, COLS = 128, PART = 8 /* where a fused matrix may begin */ };
+
+static char dir[64], config_path[128], weights_path[128];
+
+static void require(bool ok)
+{
+    if (!ok) abort();
+}
+
+static void write_file(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    require(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+}
+
+static void remove_files(void)
+{
+    unlink(config_path), unlink(weights_path), rmdir(dir);
+}
+
+static void make_directory(void)
+{
+    snprintf(dir, sizeof(dir), "/tmp/eyelet-fuzz-XXXXXX");
+    require(mkdtemp(dir) != NULL);
+    snprintf(config_path, sizeof(config_path), "%s/config.json", dir), snprintf(weights_path, sizeof(weights_path), "%s/model.safetensors", dir);
+    write_file(config_path, "{}", 2);
+    atexit(remove_files);
+}
+
+static void check_values(const struct weight *w)
+{
+    float row[COLS];
+    for (int r = 0; r < ROWS; r++) {
+        weight_values(row, w, r, 0, COLS);
+        for (int c = 0; c < COLS; c++) require(w->dtype != DTYPE_INT4 || isfinite(row[c]));
+    }
+}
+
+/* Rows 8 .. 19 as a matrix of their own are the same; rows 5 .. are refused, because zeros are packed. */
+static void check_rows(const struct weight *w)
+{
+    struct weight part;
+    ey_err e = {0};
+    float of_part[COLS], of_whole[COLS];
+    require(!bind_rows(&part, w, 5, 1, &e) && e.text[0] && bind_rows(&part, w, PART, ROWS - PART, &e));
+    for (int r = 0; r < ROWS - PART; r++) {
+        weight_values(of_part, &part, r, 0, COLS), weight_values(of_whole, w, r + PART, 0, COLS);
+        require(memcmp(of_part, of_whole, sizeof(of_part)) == 0);
+    }
+}
+
+/* A float16 without sign that is finite. */
+static double f16_value(uint16_t bits)
+{
+    return bits >> 10 ? ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25) : ldexp(bits & 0x3ff, -24);
+}
+
+static void check_multipliers(const struct weight *w)
+{
+    const int64_t groups = weight_groups(w);
+    uint16_t *words = malloc(cuda_multiplier_bytes(w));
+    require(words != NULL);
+    const double unit = (double)cuda_make_multipliers(words, w);
+    for (int64_t row = 0; row < ROWS; row++)
+        for (int64_t g = 0; g < groups; g++) {
+            const uint16_t word = words[(row / PACK_ROWS * PACK_ROWS + row % PACK_ROWS) * groups + g];
+            const double stored = (double)bf16_float(weight_group_scale(w, row, g)), made = f16_value((word & 0xfff0) >> 1) * unit;
+            require((word & 15) == weight_group_zero(w, row, g) && fabs(made - stored) <= unit * 0x1p-22 && (stored > unit * 0x1p-14 ? made == stored : true));
+        }
+    free(words);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct checkpoint *ckpt = NULL;
+    struct arena arena = {0};
+    static const struct name_alias none[1];
+    struct weight w;
+    ey_err e = {0};
+    if (!dir[0]) make_directory();
+    unlink(weights_path); /* a file that is emptied to be written again waits for the disk on some file systems */
+    write_file(weights_path, data, size);
+    if (!checkpoint_open(&ckpt, dir, &e)) {
+        require(e.text[0] != 0);
+        return 0;
+    }
+    struct binder b = {.ckpt = ckpt, .arena = &arena, .aliases = none};
+    if (bind_matrix(&b, &w, ROWS, COLS, &e, "m.weight")) {
+        require(w.rows == ROWS && w.cols == COLS && b.bytes <= size);
+        check_values(&w);
+        if (w.dtype == DTYPE_INT4) check_rows(&w), check_multipliers(&w);
+    } else {
+        require(e.text[0] != 0);
+    }
+    checkpoint_close(ckpt);
+    arena_free(&arena);
+    return 0;
+}
