@@ -139,7 +139,7 @@ static void wrong_gemv(void **state)
 static void wrong_gemv1(void **state)
 {
     (void)state;
-    is_replaced("gemv1_act_add", "gemv1", 1, 0, false);
+    is_replaced("gemv1_fp8_act_add", "gemv1", 1, 0, false);
 }
 
 static void wrong_tile(void **state)

@@ -257,10 +257,12 @@ static const struct {
 
 static void try_gemv1(struct trial *t, const struct products *p)
 {
-    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
-        const struct product_trial q = {OF_FP8, kinds[k].out, 1, kinds[k].normed, false};
-        try_product(t, FAMILY_GEMV1, p, &q, one_launch, 0);
-    }
+    static const int dtypes[] = {OF_FP8, OF_INT4};
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+        for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+            const struct product_trial q = {dtypes[d], kinds[k].out, 1, kinds[k].normed, false};
+            try_product(t, FAMILY_GEMV1, p, &q, one_launch, 0);
+        }
 }
 
 static void try_gemv(struct trial *t, const struct products *p, int dtype)
