@@ -17,7 +17,7 @@ enum {
     GEMV1_STAGED = 256,         /* columns of x that a warp brings at once, a lane eight */
     GEMV1_ZEROS = 128,          /* bytes before x of int4 */
     GEMV1_SUM = 32,             /* columns of x of int4 that have a sum */
-    GEMV1_SHARED = 98 * 1024    /* bytes that a block may have for x: all cards have them */
+    GEMV1_SHARED = 96 * 1024    /* bytes that a block may have for x: every card has 99 KiB, and sums want some */
 };
 
 /* Of a block: rows of each matrix; warps, at most. Chunks that a warp has on their way at once: with 16 rows of one matrix, a lane has two loads for each. */
