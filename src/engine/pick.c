@@ -70,13 +70,15 @@ static bool pick_from_best(ey_engine *engine, ey_ticket *t, const struct row_of_
     return true;
 }
 
-/* Puts exact logits in place of those that count. */
-static void make_best_exact(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, float *logits, const struct allowed *allowed)
+/* Beside an 8-bit head: with exact logits in place of those that count. */
+static int32_t pick_again(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, float *logits, const struct allowed *allowed)
 {
     int32_t ids[BEST_LOGITS];
     int n = sampler_best_ids(&t->slot->sampler, logits, allowed, ids, BEST_LOGITS);
     normed_row(engine, engine->host.normed, row->x, row->at);
     for (int i = 0; i < n; i++) logits[ids[i]] = stored_logit(engine, engine->host.normed, ids[i]);
+    t->answer.approximate |= !sampler_is_exact_from(&t->sampling, BEST_LOGITS / 2);
+    return sampler_pick_again(&t->slot->sampler, logits, ids, n);
 }
 
 static int32_t pick_from_all(ey_engine *engine, ey_ticket *t, const struct row_of_step *row, const struct allowed *allowed)
@@ -86,11 +88,7 @@ static int32_t pick_from_all(ey_engine *engine, ey_ticket *t, const struct row_o
     size_t vocabulary = (size_t)m->text.vocabulary;
     float *logits = engine->host.logits;
     engine->be->ops->read_logits(engine->be, logits, engine->logits + (size_t)row->out * vocabulary, vocabulary);
-    if (engine->exact_head.data) {
-        make_best_exact(engine, t, row, logits, allowed);
-        t->answer.approximate |= !sampler_is_exact_from(&t->sampling, BEST_LOGITS / 2);
-    }
-    int32_t id = sampler_pick(&t->slot->sampler, logits, allowed);
+    int32_t id = engine->exact_head.data ? pick_again(engine, t, row, logits, allowed) : sampler_pick(&t->slot->sampler, logits, allowed);
     if (g->scored) logits_score(logits, m->text.vocabulary, id, g->n_top, &g->chosen[g->n], g->top + (size_t)g->n * (size_t)g->n_top);
     return id;
 }

@@ -178,19 +178,30 @@ static bool is_allowed(const struct allowed *allowed, int32_t id)
     return allowed->mask[id / 32] >> id % 32 & 1;
 }
 
+/* Most words of a mask are all ones or all zeros. */
 static void forbid(float *scores, int n, const struct allowed *allowed)
 {
     float end[EY_MAX_EOS];
     for (int k = 0; k < allowed->n_end; k++) end[k] = scores[allowed->end[k]];
-    for (int i = 0; i < n; i++)
-        if (!(allowed->mask[i / 32] >> i % 32 & 1)) scores[i] = -INFINITY;
+    for (int first = 0; first < n; first += 32) {
+        uint32_t word = allowed->mask[first / 32];
+        for (int i = 0; word != UINT32_MAX && i < 32 && first + i < n; i++)
+            if (!(word >> i & 1)) scores[first + i] = -INFINITY;
+    }
     for (int k = 0; k < allowed->n_end; k++) scores[allowed->end[k]] = end[k];
+}
+
+static bool has_penalties(const ey_sampling *o)
+{
+    return o->repetition_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
 }
 
 static void fill_scores(struct sampler *s, const float *logits, const struct allowed *allowed)
 {
     float *scores = s->scratch->scores;
-    for (int32_t i = 0; i < s->vocabulary; i++) scores[i] = penalised(s, logits[i], i);
+    if (!has_penalties(&s->options)) memcpy(scores, logits, (size_t)s->vocabulary * sizeof(*scores));
+    else
+        for (int32_t i = 0; i < s->vocabulary; i++) scores[i] = penalised(s, logits[i], i);
     for (size_t i = 0; i < s->n_bias; i++) scores[s->bias[i].id] += s->bias[i].bias;
     if (allowed) forbid(scores, s->vocabulary, allowed);
 }
@@ -202,12 +213,17 @@ static int32_t draw_from_all(struct sampler *s)
     return draw(s, s->vocabulary);
 }
 
-int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed)
+static int32_t pick_from_scores(struct sampler *s)
 {
-    fill_scores(s, logits, allowed);
     int32_t id = s->options.temperature >= COLDEST ? draw_from_all(s) : logits_argmax(s->scratch->scores, s->vocabulary);
     sampler_recall(s, id);
     return id;
+}
+
+int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed)
+{
+    fill_scores(s, logits, allowed);
+    return pick_from_scores(s);
 }
 
 /* ---- from the best alone ---- */
@@ -263,7 +279,7 @@ bool sampler_pick_best(struct sampler *s, const struct best_logits *best, const 
 bool sampler_draws_from_best(const struct sampler *s, bool approximate)
 {
     const ey_sampling *o = &s->options;
-    return only_lowers(s) && sampler_is_exact_from(o, approximate ? BEST_LOGITS / 2 : BEST_LOGITS) && o->repetition_penalty == 1 && o->presence_penalty == 0 && o->frequency_penalty == 0;
+    return only_lowers(s) && sampler_is_exact_from(o, approximate ? BEST_LOGITS / 2 : BEST_LOGITS) && !has_penalties(o);
 }
 
 struct token_draw sampler_next_draw(const struct sampler *s)
@@ -272,13 +288,51 @@ struct token_draw sampler_next_draw(const struct sampler *s)
     return (struct token_draw){o->seed, s->step, o->temperature >= COLDEST ? o->temperature : 0, o->top_p, o->min_p, o->top_k};
 }
 
+/* ---- the best again, from all ---- */
+
+/* Ids come in ascending order, so that the lower one stays first among equals. */
+static int put_among_best(const float *scores, int32_t *ids, int found, int most, int32_t id)
+{
+    int at = found < most ? found++ : most - 1;
+    for (; at && scores[id] > scores[ids[at - 1]]; at--) ids[at] = ids[at - 1];
+    ids[at] = id;
+    return found;
+}
+
 int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most)
 {
-    struct candidate_token *heap = s->scratch->heap;
-    int n = s->vocabulary, found = 0;
+    const float *scores = s->scratch->scores;
+    float bound = -INFINITY; /* that a score has to be above */
+    int found = 0;
     fill_scores(s, logits, allowed);
-    for (int32_t i = 0; i < n; i++) heap[i] = (struct candidate_token){s->scratch->scores[i], i};
-    make_heap(heap, n);
-    while (found < most && n) ids[found++] = pop_best(heap, &n).id;
+    for (int32_t i = 0; i < s->vocabulary; i++) {
+        if (!(scores[i] > bound)) continue;
+        found = put_among_best(scores, ids, found, most, i);
+        if (found == most) bound = scores[ids[most - 1]];
+    }
     return found;
+}
+
+static float score_again(const struct sampler *s, float logit, int32_t id)
+{
+    float score = penalised(s, logit, id);
+    for (size_t i = 0; i < s->n_bias; i++)
+        if (s->bias[i].id == id) score += s->bias[i].bias;
+    return score;
+}
+
+/* Where so few decide, from them alone. */
+int32_t sampler_pick_again(struct sampler *s, const float *logits, const int32_t *ids, int n)
+{
+    struct candidate_token *heap = s->scratch->heap;
+    bool warm = s->options.temperature >= COLDEST;
+    for (int i = 0; i < n; i++) {
+        float score = s->scratch->scores[ids[i]] = score_again(s, logits[ids[i]], ids[i]);
+        heap[i] = (struct candidate_token){warm ? score / s->options.temperature : score, ids[i]};
+    }
+    if (!n || !sampler_is_exact_from(&s->options, BEST_LOGITS / 2)) return pick_from_scores(s);
+    make_heap(heap, n);
+    int32_t id = warm ? draw(s, n) : heap[0].id;
+    sampler_recall(s, id);
+    return id;
 }

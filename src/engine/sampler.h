@@ -54,8 +54,10 @@ bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool 
 /* Whether the device may draw for it: temperature, top_k, top_p and min_p alone. And how it would. */
 bool sampler_draws_from_best(const struct sampler *s, bool approximate);
 struct token_draw sampler_next_draw(const struct sampler *s);
-/* Ids of the best `most` scores after penalties, bias and mask; returns how many. */
+/* Ids of the best `most` scores after penalties, bias and mask, the best first; returns how many there are above -infinity. */
 int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most);
+/* sampler_pick() right after sampler_best_ids(), when the logits of those ids[n], BEST_LOGITS of them unless there are no more, and only they have changed. */
+int32_t sampler_pick_again(struct sampler *s, const float *logits, const int32_t *ids, int n);
 /* Whether a draw needs only the best n. */
 bool sampler_is_exact_from(const ey_sampling *options, int n);
 

@@ -330,6 +330,40 @@ static void approximate_logits_decide_less(void **state)
     arena_free(&f.arena);
 }
 
+/* The best by what is about known, then these again with other logits, that are above all others': as if those had been known at once. */
+static void picked_again_as_from_all(void **state)
+{
+    (void)state;
+    static uint32_t mask[LARGE_VOCABULARY / 32 + 1];
+    static const ey_logit_bias bias[] = {{3, 2}, {17, -100}, {3, 1.5f}, {40, 0.5f}};
+    uint64_t random = 7;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct fixture f = {0};
+        struct sampler all, again;
+        float logits[LARGE_VOCABULARY];
+        int32_t ids[BEST_LOGITS];
+        ey_err e;
+        int n = LARGE_VOCABULARY;
+        assert_true(sampler_scratch_open(&f.scratch, &f.arena, n, &e) && sampler_open(&all, &f.scratch, &f.arena, n, &e) && sampler_open(&again, &f.scratch, &f.arena, n, &e));
+        const ey_sampling options = any_sampling(&random);
+        sampler_start(&all, &options, NULL, 0), sampler_start(&again, &options, NULL, 0);
+        if (round % 2) all.bias = again.bias = bias, all.n_bias = again.n_bias = 4;
+        for (int step = 0; step < 4; step++) {
+            any_logits(logits, n, &random);
+            const struct allowed some = any_mask(mask, n, &random), *allowed = round % 3 ? &some : NULL;
+            int n_ids = sampler_best_ids(&again, logits, allowed, ids, BEST_LOGITS);
+            for (int i = 0; i < n_ids; i++) {
+                assert_true(isfinite(logits[ids[i]]) && (!allowed || ids[i] == 3 || mask[ids[i] / 32] >> ids[i] % 32 & 1));
+                if (i) assert_true(f.scratch.scores[ids[i]] < f.scratch.scores[ids[i - 1]] || (!(f.scratch.scores[ids[i]] > f.scratch.scores[ids[i - 1]]) && ids[i] > ids[i - 1]));
+                logits[ids[i]] += 1 + (float)number(&random, 1 << 10) * 0x1p-9f;
+            }
+            int32_t id = sampler_pick_again(&again, logits, ids, n_ids), want = sampler_pick(&all, logits, allowed);
+            if (id != want) fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
+        }
+        arena_free(&f.arena);
+    }
+}
+
 static void bad_stop_texts(void **state)
 {
     (void)state;
@@ -353,6 +387,7 @@ int main(void)
         cmocka_unit_test(same_seed_same_draws),       cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(stop_texts_across_pieces),   cmocka_unit_test(bad_stop_texts),
         cmocka_unit_test(the_best_decide_as_all_do),  cmocka_unit_test(approximate_logits_decide_less),
+        cmocka_unit_test(picked_again_as_from_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
