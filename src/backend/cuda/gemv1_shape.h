@@ -14,16 +14,18 @@
 #endif
 
 enum {
+    GEMV1_WARPS = 16,           /* of a block, at most … */
+    GEMV1_PAIR_WARPS = 8,       /* … and where it has two matrices */
     GEMV1_STAGED = 256,         /* columns of x that a warp brings at once, a lane eight */
     GEMV1_ZEROS = 128,          /* bytes before x of int4 */
     GEMV1_SUM = 32,             /* columns of x of int4 that have a sum */
     GEMV1_SHARED = 96 * 1024    /* bytes that a block may have for x: every card has 99 KiB, and sums want some */
 };
 
-/* Of a block: rows of each matrix; warps, at most. Chunks that a warp has on their way at once: with 16 rows of one matrix, a lane has two loads for each. */
-#define GEMV1_ROWS(dtype, out) ((out) == OUT_SILU && (dtype) == K_FP8 ? 8 : 16)
-#define GEMV1_WARPS(out) ((out) == OUT_SILU ? 8 : 16)
+/* Chunks that a warp has on their way at once: with a row block of one matrix, a lane has two loads for each. */
 #define GEMV1_DEPTH(dtype) ((dtype) == K_FP8 ? 4 : 2)
+/* Of a row block of each matrix, that a block of threads has. */
+#define GEMV1_HALVES(dtype, matrices) ((dtype) == K_FP8 && (matrices) == 2 ? 1 : 2)
 /* BF16 numbers that an element of x is for int4. */
 #define GEMV1_PARTS(out) ((out) == OUT_ADD ? 1 : 2)
 
@@ -33,10 +35,10 @@ EY_BOTH static inline int gemv1_chunks(int dtype, int k)
     return (k + columns - 1) / columns;
 }
 
-/* That x has in shared memory: of whole warps. */
-EY_BOTH static inline int gemv1_columns(int k)
+/* That x has in shared memory: of whole chunks, or for int4 of whole warps. */
+EY_BOTH static inline int gemv1_columns(int dtype, int k)
 {
-    return (k + GEMV1_STAGED - 1) / GEMV1_STAGED * GEMV1_STAGED;
+    return dtype == K_INT4 ? (k + GEMV1_STAGED - 1) / GEMV1_STAGED * GEMV1_STAGED : gemv1_chunks(dtype, k) * PACK_BYTES;
 }
 
 /* Where the sums of x of int4 begin there. */
@@ -47,7 +49,7 @@ EY_BOTH static inline int gemv1_sums_at(int columns, int parts)
 
 static inline unsigned gemv1_shared(int dtype, int out, int k)
 {
-    int columns = gemv1_columns(k);
+    int columns = gemv1_columns(dtype, k);
     return (unsigned)(dtype == K_FP8 ? columns : columns / GEMV1_SUM) * (unsigned)sizeof(float) + (unsigned)(dtype == K_FP8 ? 0 : gemv1_sums_at(columns, GEMV1_PARTS(out)));
 }
 
@@ -74,8 +76,8 @@ static inline struct launch gemv1_launch(const struct linear_args *a)
     else if (!a->norm && out == OUT_ADD) l.kernel = add[int4];
     else return l;
     for (int i = 0; i < (pair ? 1 : a->n_segments); i++) blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
-    l.grid[0] = (unsigned)(blocks * (PACK_ROWS / GEMV1_ROWS(dtype, out)));
-    l.block = 32 * (unsigned)gemv1_warps(gemv1_chunks(dtype, a->k), GEMV1_DEPTH(dtype), GEMV1_WARPS(out));
+    l.grid[0] = (unsigned)(blocks * 2 / GEMV1_HALVES(dtype, pair ? 2 : 1));
+    l.block = 32 * (unsigned)gemv1_warps(gemv1_chunks(dtype, a->k), GEMV1_DEPTH(dtype), pair ? GEMV1_PAIR_WARPS : GEMV1_WARPS);
     return l;
 }
 
