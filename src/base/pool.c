@@ -1,5 +1,6 @@
-/* A team of threads that sleeps between loops. Pieces of a loop are taken from a shared counter, so a slow
- * core takes fewer; which thread computes a piece never changes its result. */
+/* A team of threads that waits for the next loop awake for a moment and then asleep: a token has some two hundred loops, and
+ * waking takes as long as the short ones. Pieces of a loop are taken from a shared counter, so a slow core takes fewer; which
+ * thread computes a piece never changes its result. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -8,20 +9,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
+
+enum { LINE = 64, PAUSES = 32, TAPER = 4 };
+#define AWAKE_SECONDS 60e-6
 
 struct pool {
     int n_threads; /* the caller included */
     int n_started;
+    bool awake;    /* there is a processor for each thread to wait on */
     pthread_t *threads;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    uint64_t generation; /* counts loops; a worker waits for it to move */
-    int n_running;
-    bool stop;
+    atomic_bool stop;
     pool_fn *fn;
     void *context;
     size_t n, grain;
+    bool tapered;
+    char pad[3][LINE]; /* what is waited for, and what is counted, in lines of their own */
+    atomic_uint generation; /* counts loops; a worker waits for it to move */
+    atomic_int n_asleep;    /* workers */
+    char pad_running[LINE];
+    atomic_int n_running;
+    atomic_bool caller_asleep;
+    char pad_next[LINE];
     atomic_size_t next;
 };
 
@@ -51,34 +63,107 @@ int processors_usable(void)
     return n < 1 ? 1 : n > EY_MAX_THREADS ? EY_MAX_THREADS : n;
 }
 
+/* Tapered pieces are a part of what is left, so that the last ones are short. */
+static size_t piece_size(const struct pool *pool, size_t left)
+{
+    size_t part = pool->tapered ? left / (size_t)(TAPER * pool->n_threads) : 0, size = part > pool->grain ? part : pool->grain;
+    return size < left ? size : left;
+}
+
 static void take_pieces(struct pool *pool, int thread)
 {
-    for (;;) {
-        size_t begin = atomic_fetch_add(&pool->next, pool->grain);
-        if (begin >= pool->n) return;
-        size_t end = pool->n - begin < pool->grain ? pool->n : begin + pool->grain;
+    size_t begin = atomic_load(&pool->next);
+    while (begin < pool->n) {
+        size_t end = begin + piece_size(pool, pool->n - begin);
+        if (!atomic_compare_exchange_weak(&pool->next, &begin, end)) continue;
         pool->fn(pool->context, begin, end, thread);
+        begin = atomic_load(&pool->next);
     }
+}
+
+static void pause_briefly(void)
+{
+    for (int i = 0; i < PAUSES; i++) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        atomic_signal_fence(memory_order_seq_cst);
+#endif
+    }
+}
+
+static bool has_work(struct pool *pool, unsigned seen)
+{
+    return atomic_load(&pool->generation) != seen;
+}
+
+static bool all_done(struct pool *pool, unsigned unused)
+{
+    (void)unused;
+    return atomic_load(&pool->n_running) == 0;
+}
+
+/* Waits for a short time; false: it is still to come. */
+static bool wait_awake(struct pool *pool, bool (*is_there)(struct pool *, unsigned), unsigned seen)
+{
+    if (is_there(pool, seen)) return true;
+    if (!pool->awake) return false;
+    double start = seconds_now();
+    do {
+        pause_briefly();
+        if (is_there(pool, seen)) return true;
+    } while (seconds_now() - start < AWAKE_SECONDS);
+    return false;
+}
+
+/* Who waits says so and looks again; who makes it come looks for that afterwards: one of the two sees the other. */
+static void wait_for_work(struct pool *pool, unsigned seen)
+{
+    if (wait_awake(pool, has_work, seen)) return;
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add(&pool->n_asleep, 1);
+    while (!has_work(pool, seen)) pthread_cond_wait(&pool->work, &pool->lock);
+    atomic_fetch_sub(&pool->n_asleep, 1);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void wait_for_workers(struct pool *pool)
+{
+    if (wait_awake(pool, all_done, 0)) return;
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->caller_asleep, true);
+    while (!all_done(pool, 0)) pthread_cond_wait(&pool->done, &pool->lock);
+    atomic_store(&pool->caller_asleep, false);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void wake_workers(struct pool *pool)
+{
+    atomic_fetch_add(&pool->generation, 1);
+    if (!atomic_load(&pool->n_asleep)) return;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void end_work(struct pool *pool)
+{
+    if (atomic_fetch_sub(&pool->n_running, 1) > 1 || !atomic_load(&pool->caller_asleep)) return;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_signal(&pool->done);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static void *worker_main(void *argument)
 {
     struct worker self = *(struct worker *)argument;
     free(argument);
-    struct pool *pool = self.pool;
-    uint64_t seen = 0;
-    pthread_mutex_lock(&pool->lock);
-    for (;;) {
-        while (!pool->stop && pool->generation == seen) pthread_cond_wait(&pool->work, &pool->lock);
-        if (pool->stop) break;
-        seen = pool->generation;
-        pthread_mutex_unlock(&pool->lock);
-        take_pieces(pool, self.index);
-        pthread_mutex_lock(&pool->lock);
-        if (--pool->n_running == 0) pthread_cond_signal(&pool->done);
+    for (unsigned seen = 0;; seen++) {
+        wait_for_work(self.pool, seen);
+        if (atomic_load(&self.pool->stop)) return NULL;
+        take_pieces(self.pool, self.index);
+        end_work(self.pool);
     }
-    pthread_mutex_unlock(&pool->lock);
-    return NULL;
 }
 
 static bool start_worker(struct pool *pool, int index)
@@ -98,7 +183,7 @@ bool pool_create(struct pool **out, int threads, ey_err *e)
     struct pool *pool = calloc(1, sizeof(*pool));
     pthread_t *ids = calloc((size_t)threads, sizeof(*ids));
     if (!pool || !ids) return free(pool), free(ids), ey_fail_memory(e, "threads", 0);
-    pool->n_threads = threads, pool->threads = ids;
+    pool->n_threads = threads, pool->threads = ids, pool->awake = threads <= processors_usable();
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
@@ -114,10 +199,8 @@ void pool_destroy(struct pool **out)
 {
     struct pool *pool = *out;
     if (!pool) return;
-    pthread_mutex_lock(&pool->lock);
-    pool->stop = true;
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
+    atomic_store(&pool->stop, true);
+    wake_workers(pool);
     for (int i = 0; i < pool->n_started; i++) pthread_join(pool->threads[i], NULL);
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->work);
@@ -132,7 +215,7 @@ int pool_threads(const struct pool *pool)
     return pool->n_threads;
 }
 
-void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context)
+static void run(struct pool *pool, size_t n, size_t grain, bool tapered, pool_fn *fn, void *context)
 {
     if (!n) return;
     if (!grain) grain = 1;
@@ -140,15 +223,20 @@ void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *cont
         fn(context, 0, n, 0);
         return;
     }
-    pthread_mutex_lock(&pool->lock);
-    pool->fn = fn, pool->context = context, pool->n = n, pool->grain = grain;
+    pool->fn = fn, pool->context = context, pool->n = n, pool->grain = grain, pool->tapered = tapered;
     atomic_store(&pool->next, 0);
-    pool->n_running = pool->n_started;
-    pool->generation++;
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
+    atomic_store(&pool->n_running, pool->n_started);
+    wake_workers(pool);
     take_pieces(pool, 0);
-    pthread_mutex_lock(&pool->lock);
-    while (pool->n_running) pthread_cond_wait(&pool->done, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    wait_for_workers(pool);
+}
+
+void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context)
+{
+    run(pool, n, grain, false, fn, context);
+}
+
+void pool_run_tapered(struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context)
+{
+    run(pool, n, least, true, fn, context);
 }

@@ -1,4 +1,4 @@
-/* A team of threads, started once, that runs one loop at a time and sleeps otherwise. */
+/* A team of threads, started once, that runs one loop at a time and waits otherwise: awake for a moment, then asleep. */
 #ifndef EY_BASE_POOL_H
 #define EY_BASE_POOL_H
 
@@ -16,6 +16,8 @@ int pool_threads(const struct pool *pool);
 /* Runs fn over [0, n) in pieces of `grain` items, on all threads, and returns when all are done. Not to be
  * called from within fn, and by one thread at a time. */
 void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context);
+/* The same in pieces that begin long and end with `least` items: for loops that want long runs of neighbouring items. */
+void pool_run_tapered(struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context);
 /* Processors this process may run on (affinity and cgroup quota). */
 int processors_usable(void);
 

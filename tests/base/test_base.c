@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -220,21 +221,33 @@ static void count_item(void *context, size_t begin, size_t end, int thread)
     for (size_t i = begin; i < end; i++) atomic_fetch_add(&seen[i], 1);
 }
 
-static void team_does_each_item_once(void **state)
+/* Loops behind one another and, sometimes, after the team fell asleep. */
+static void run_team(int threads, int *rounds, atomic_int *seen)
 {
-    (void)state;
+    const struct timespec nap = {0, 300000};
     struct pool *pool;
     ey_err e;
-    assert_true(pool_create(&pool, 7, &e));
-    static atomic_int seen[ITEMS];
+    assert_true(pool_create(&pool, threads, &e));
     for (size_t round = 1; round <= 200; round++) {
-        pool_run(pool, ITEMS, round % 13, count_item, seen);
-        for (size_t i = 0; i < ITEMS; i++) assert_int_equal(atomic_load(&seen[i]), (int)round);
+        if (round % 32 == 0) nanosleep(&nap, NULL);
+        if (round % 2) pool_run(pool, ITEMS, round % 13, count_item, seen);
+        else pool_run_tapered(pool, ITEMS, round % 13, count_item, seen);
+        ++*rounds;
+        for (size_t i = 0; i < ITEMS; i++) assert_int_equal(atomic_load(&seen[i]), *rounds);
     }
     pool_run(pool, 0, 1, count_item, seen);
     pool_destroy(&pool);
     assert_null(pool);
     pool_destroy(&pool);
+}
+
+static void team_does_each_item_once(void **state)
+{
+    (void)state;
+    static atomic_int seen[ITEMS];
+    int rounds = 0;
+    run_team(2, &rounds, seen); /* waits awake where there are two processors */
+    run_team(7, &rounds, seen);
     assert_true(processors_usable() >= 1);
 }
 
