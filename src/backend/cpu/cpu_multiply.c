@@ -1,31 +1,16 @@
 /* Products of one input with one or several weights in one run of the thread team. The input is normed row by row; then
- * threads take groups of weight rows. A few rows of input are multiplied with weights as they lie in the file, which are
- * read once for all of them; more are multiplied with panels of decoded weights that stay in the second-level cache
- * while the rows go by. Both give the same bits. */
+ * threads take groups of weight rows. A few rows of input are multiplied with weights as they lie in the file (cpu_few.c);
+ * more, here, with panels of decoded weights that stay in the second-level cache while the rows go by. Both give the same
+ * bits. */
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/cpu_multiply.h"
 
 enum {
-    FEW = 8,                     /* at least; in two passes where a pass takes fewer */
     GROUP = FP8_BLOCK,           /* weight rows that a thread takes at once, at most: they share their scales */
     STAGED_GROUP = 2 * GROUP,    /* with the same staged rows, while these are near */
     LEAST_GROUP = CPU_W_STRIP,
-    FEW_GROUP_BYTES = 192 << 10, /* of weights in place */
     GROUPS_A_THREAD = 4          /* at least, where there are as many: threads end together */
-};
-
-struct multiply_job {
-    struct cpu *c;
-    const struct products *way;
-    const struct cpu_input *in;
-    const float *x; /* the input, normed */
-    size_t x_stride;
-    const struct cpu_product *products;
-    int n_products, group;
-    enum cpu_finish finish;
-    bool split; /* each row is two: value and remainder */
-    bool staged;
 };
 
 /* ---- input ---- */
@@ -57,30 +42,15 @@ static void norm_input(struct multiply_job *j)
     j->x = j->c->rows[0], j->x_stride = j->c->stride;
 }
 
-/* Rows of the input that a tile of `rows` packed ones holds. */
-static int tile_rows(const struct multiply_job *j, int rows)
-{
-    return j->split ? rows / 2 : rows;
-}
-
-/* Whether weights are multiplied as they lie in the file. */
-static bool are_few(const struct multiply_job *j)
-{
-    int most = tile_rows(j, j->way->most_few);
-    return j->in->n <= (most > FEW ? most : FEW) && j->in->width % CPU_K_STEP == 0;
-}
-
 static int rows_at(const struct multiply_job *j)
 {
-    int most = tile_rows(j, are_few(j) ? j->way->most_few : j->way->x_rows);
+    int most = cpu_tile_rows(j, j->way->x_rows);
     return j->in->n < most ? j->in->n : most;
 }
 
-/* Bytes of a packed tile: what x_rows rows take, or a few. */
 static size_t tile_bytes(const struct multiply_job *j)
 {
-    int rows = are_few(j) && j->way->most_few > j->way->x_rows ? j->way->most_few : j->way->x_rows;
-    return (size_t)rows * padded_width((size_t)j->in->width) * j->way->element;
+    return (size_t)j->way->x_rows * padded_width((size_t)j->in->width) * j->way->element;
 }
 
 static void pack_tile(const struct multiply_job *j, void *out, int first, int n, const float *scale)
@@ -138,20 +108,16 @@ struct piece {
     const struct cpu_product *p;
     int64_t row;
     int n;
-    const float *scale;
     uint8_t *panel, *x; /* of the thread */
 };
 
 static struct piece piece_of(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, int thread)
 {
-    int64_t scales = (p->w->cols + FP8_BLOCK - 1) / FP8_BLOCK;
     uint8_t *scratch = cpu_scratch(j->c, thread);
-    return (struct piece){p, begin, (int)(end - begin), p->w->scale ? p->w->scale + begin / FP8_BLOCK * scales : NULL,
-                          scratch, scratch + cpu_panel_bytes(j->c->stride)};
+    return (struct piece){p, begin, (int)(end - begin), scratch, scratch + cpu_panel_bytes(j->c->stride)};
 }
 
-/* Sums of n rows of input, first .. , go to their places. */
-static void join_sums(const struct multiply_job *j, const struct cpu_product *p, float *sums, int64_t row, int n_w, int first, int n)
+void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums, int64_t row, int n_w, int first, int n)
 {
     for (int b = 0; b < n; b++) {
         const float *from = sums + (size_t)b * CPU_SUMS_STRIDE, *more = j->split ? from + (size_t)n * CPU_SUMS_STRIDE : NULL;
@@ -163,8 +129,7 @@ static void join_sums(const struct multiply_job *j, const struct cpu_product *p,
 /* Rows first .. of the input for weight rows row .. of a group, which have the same scales. */
 static void set_rows(const struct multiply_job *j, struct tile *t, const struct piece *g, int row, int first, int n)
 {
-    int64_t scales = (g->p->w->cols + FP8_BLOCK - 1) / FP8_BLOCK;
-    const float *scale = g->scale ? g->scale + row / FP8_BLOCK * scales : NULL;
+    const float *scale = cpu_row_scale(g->p->w, g->row + row);
     int tile = first / rows_at(j);
     t->n_x = j->split ? 2 * n : n, t->split = j->split;
     if (j->staged) {
@@ -181,7 +146,7 @@ static void set_rows(const struct multiply_job *j, struct tile *t, const struct 
 static bool in_place(const struct multiply_job *j, const struct weight *w)
 {
     enum dtype own = j->way->element == 2 ? DTYPE_BF16 : DTYPE_F32;
-    return are_few(j) || (j->way->plain && w->dtype == own && w->cols % CPU_K_STEP == 0);
+    return j->way->plain && w->dtype == own && w->cols % CPU_K_STEP == 0;
 }
 
 /* Weight rows row .. row+n-1 of a group. */
@@ -199,11 +164,11 @@ static struct tile tile_of_weights(const struct multiply_job *j, const struct pi
     return t;
 }
 
-/* Weight rows that a panel takes, or few rows in place. */
+/* Weight rows that a panel takes. */
 static int panel_rows(const struct multiply_job *j)
 {
     size_t bytes = padded_width((size_t)j->in->width) * j->way->element;
-    return are_few(j) ? GROUP : j->staged ? cpu_staged_rows(bytes) : cpu_panel_rows(bytes);
+    return j->staged ? cpu_staged_rows(bytes) : cpu_panel_rows(bytes);
 }
 
 /* Weight rows row .. of a group, with the panel from `t` on, with rows first .. of the input. */
@@ -214,8 +179,8 @@ static void multiply_rows(const struct multiply_job *j, const struct piece *g, c
         struct tile t = *panel;
         t.w += (size_t)at * t.w_stride, t.n_w = panel->n_w - at < GROUP ? panel->n_w - at : GROUP;
         set_rows(j, &t, g, row + at, first, n);
-        (are_few(j) ? j->way->few : j->way->multiply)(sums, CPU_SUMS_STRIDE, &t);
-        join_sums(j, g->p, sums, g->row + row + at, t.n_w, first, n);
+        j->way->multiply(sums, CPU_SUMS_STRIDE, &t);
+        cpu_join_sums(j, g->p, sums, g->row + row + at, t.n_w, first, n);
     }
 }
 
@@ -232,7 +197,7 @@ static void multiply_piece(const struct multiply_job *j, const struct piece *g)
     }
 }
 
-static void finish_columns(const struct multiply_job *j, int64_t begin, int64_t end)
+void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end)
 {
     const struct cpu_kernels *k = j->c->k;
     size_t n = (size_t)(end - begin);
@@ -266,7 +231,7 @@ static void multiply_group(const struct multiply_job *j, int64_t at, int thread)
         struct piece g = piece_of(j, &j->products[p], begin, end, thread);
         multiply_piece(j, &g);
     }
-    if (j->finish > CPU_ADD) finish_columns(j, begin, end);
+    if (j->finish > CPU_ADD) cpu_finish_columns(j, begin, end);
 }
 
 static void multiply_groups(void *context, size_t begin, size_t end, int thread)
@@ -275,13 +240,10 @@ static void multiply_groups(void *context, size_t begin, size_t end, int thread)
     for (size_t g = begin; g < end; g++) multiply_group(j, (int64_t)g, thread);
 }
 
-/* Few rows: not more bytes of weights than threads can wait for each other; always, enough groups for all threads. */
+/* Enough groups for all threads. */
 static void choose_group(struct multiply_job *j)
 {
-    const struct weight *w = j->products[0].w;
-    int64_t row = (int64_t)weight_row_bytes(w);
     j->group = j->staged ? STAGED_GROUP : GROUP;
-    while (are_few(j) && j->group > LEAST_GROUP && j->group * row > FEW_GROUP_BYTES) j->group /= 2;
     while (j->group > LEAST_GROUP && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
 }
 
@@ -292,11 +254,15 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
     if (split && !c->k->split) bf16 = split = false;
     struct multiply_job job = {.c = c, .way = bf16 ? &c->k->bf16 : &c->k->f32, .in = in, .products = products,
                                .n_products = n_products, .finish = finish, .split = split};
+    norm_input(&job);
+    if (cpu_are_few(&job)) {
+        cpu_multiply_few(&job);
+        return;
+    }
     bool scaled = true;
     for (int i = 0; i < n_products; i++) scaled = scaled && products[i].w->scale;
-    job.staged = scaled && job.way->stage && !are_few(&job);
+    job.staged = scaled && job.way->stage;
     choose_group(&job);
-    norm_input(&job);
     pack_input(&job);
     pool_run(c->pool, (size_t)all_groups(&job), 1, multiply_groups, &job);
 }

@@ -47,6 +47,7 @@ struct tile {
     const void *x;
     const float *staged, *scale; /* staged rows instead of x, to be packed with this scale; NULL: none */
     bool split;       /* of staged rows: half of n_x are remainders */
+    const uint8_t *next; /* of few(): weights that are multiplied after these; NULL: not known */
 };
 
 /* One way of multiplying. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP. The order in
@@ -65,6 +66,10 @@ struct products {
     void (*panel)(void *out, const struct weight *w, int64_t row, int n, size_t padded);
     void (*multiply)(float *out, size_t out_stride, const struct tile *t); /* panels */
     void (*few)(float *out, size_t out_stride, const struct tile *t);      /* weights in place, read once */
+    /* The same two for rows of few(), whose `padded` is their width: columns begin .. end-1, multiples of CPU_K_STEP, staged, and all of them packed with
+     * scales. Remainders are staged beside their values. NULL: pack() does it from the input. */
+    void (*stage_few)(float *out, const struct packing *p, size_t begin, size_t end);
+    void (*pack_few)(void *out, const float *staged, const struct packing *p);
 };
 
 /* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEYS], values are [CPU_KEYS, dim]; BF16 rows lie in
@@ -131,6 +136,9 @@ void cpu_stage_amx(float *out, const struct packing *p);
 void cpu_pack_amx(void *out, const struct packing *p);
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t padded);
 void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t);
+/* kernels_amx_few.c */
+void cpu_stage_few_amx(float *out, const struct packing *p, size_t begin, size_t end);
+void cpu_pack_few_amx(void *out, const float *staged, const struct packing *p);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 

@@ -1,69 +1,11 @@
 /* Products and attention in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile product adds, to 16 x 16 sums, 32 products each.
  *
  * Weights are the rows of the first factor, so that rows in place and decoded ones are the same; packed rows of the input
- * are the columns of the second, whose layout wants pairs of elements: [32 columns of k][16 pairs][16 rows][2]. One row
- * alone is its own layout. A panel is strips of 16 weight rows, each [32 columns of k][16 rows][32]. */
-#define LANES 16
-#include "backend/cpu/body_vectors.h"
-
-#include "backend/cpu/body_bf16_rows.h"
+ * are the columns of the second, whose layout wants pairs of elements: [32 columns of k][16 pairs][16 rows][2]. A panel is strips of 16 weight rows, each [32 columns of k][16 rows][32]. */
+#include "backend/cpu/body_amx.h"
 #include "backend/cpu/body_softmax.h"
 
-enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
-
-/* What is in memory is read or written by a tile instruction next: some compilers do not see that. */
-INLINE void amx_memory(const void *p)
-{
-    __asm__ volatile("" : : "r"(p) : "memory");
-}
-
-/* Tiles 0-3 are sums, 4 and 5 weights, 6 and 7 packed rows. */
-static void amx_begin(int n_x)
-{
-    struct {
-        uint8_t palette, start, zero[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.rows[i] = AMX_ROWS, config.bytes[i] = n_x == 1 && i != 4 && i != 5 ? 4 : 64;
-    amx_memory(&config);
-    _tile_loadconfig(&config);
-}
-
-static void transpose(__m512i r[16])
-{
-    __m512i t[16];
-    for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    for (int i = 0; i < 16; i += 4) {
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    for (int i = 0; i < 4; i++) { /* quarter l of r[4j + i] is column 4l + i of rows 4j .. 4j+3 */
-        __m512i a = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88), b = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        __m512i c = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd), d = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-        t[i] = _mm512_shuffle_i32x4(a, b, 0x88), t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
-        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88), t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
-    }
-    memcpy(r, t, sizeof(t));
-}
-
 /* ---- packing ---- */
-
-/* 32 floats as BF16; they become what that leaves of them. */
-INLINE __m512i take_part(__m512 v[2])
-{
-    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
-    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
-    v[0] = _mm512_sub_ps(v[0], (__m512)_mm512_slli_epi32(first, 16));
-    v[1] = _mm512_sub_ps(v[1], (__m512)_mm512_slli_epi32(second, 16));
-    return high;
-}
-
-/* Place `at` of 64 columns has this one: fp8_to_bf16(). */
-INLINE size_t column_at(size_t at)
-{
-    return at % AMX_K / 8 * 16 + at / AMX_K * 8 + at % 8;
-}
 
 /* [16 rows][columns of k, two by two][16][2] as columns of weights with scales lie. */
 void cpu_stage_amx(float *out, const struct packing *p)
@@ -100,56 +42,13 @@ INLINE void pack_columns(uint16_t *out, const struct packing *p, int first)
 void cpu_pack_amx(void *out, const struct packing *p)
 {
     int n = p->split ? 2 * p->n : p->n;
-    if (n == 1) {
-        for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
-            __m512i values[2];
-            packed_step(values, p, p->x, k, false);
-            memcpy((uint16_t *)out + k, values, sizeof(values));
-        }
-        return;
-    }
     for (int first = 0; first < n; first += AMX_ROWS) pack_columns((uint16_t *)out + (size_t)first * p->padded, p, first);
-}
-
-/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles. */
-INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct fp8_tables *t)
-{
-    for (int a = 0; a < n; a++) {
-        __m512i values[2];
-        load_bf16_step(values, dtype, w + (size_t)a * stride, t, cols);
-        _mm512_storeu_si512(out + a * AMX_K, values[0]);
-        _mm512_storeu_si512(out + AMX_TILE + a * AMX_K, values[1]);
-    }
-}
-
-/* The same of four-bit rows, which know their groups. */
-struct int4_strip {
-    struct int4_row row[AMX_ROWS];
-    __m512i table[AMX_ROWS];
-    size_t group;
-    int n;
-};
-
-INLINE void int4_strip_of(struct int4_strip *s, const struct weight *w, int64_t row, int n)
-{
-    s->group = (size_t)w->group, s->n = n;
-    for (int a = 0; a < n; a++) s->row[a] = int4_row_of(w, row + a), s->table[a] = _mm512_setzero_si512();
-}
-
-INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols)
-{
-    for (int a = 0; a < s->n; a++) {
-        __m512i values[2];
-        int4_step(values, &s->row[a], &s->table[a], s->group, k, cols);
-        _mm512_storeu_si512(out + a * AMX_K, values[0]);
-        _mm512_storeu_si512(out + AMX_TILE + a * AMX_K, values[1]);
-    }
 }
 
 static void int4_panel_strip(uint16_t *strip, const struct weight *w, int64_t row, int n, size_t padded)
 {
     struct int4_strip s;
-    int4_strip_of(&s, w, row, n);
+    int4_strip_of(&s, w, row, n, 1);
     for (size_t k = 0; k < padded; k += CPU_K_STEP) load_int4_tiles(strip + k * AMX_ROWS, &s, k, (size_t)w->cols - k);
 }
 
@@ -173,16 +72,6 @@ void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t
 }
 
 /* ---- products ---- */
-
-/* Sums of 16 weight rows with n packed rows, to out[x][w]. */
-INLINE void put_tile(float *out, size_t out_stride, const float sums[AMX_ROWS][AMX_ROWS], int n)
-{
-    __m512i put[AMX_ROWS];
-    amx_memory(sums);
-    memcpy(put, sums, sizeof(put));
-    transpose(put);
-    for (int b = 0; b < n; b++) _mm512_storeu_si512(out + (size_t)b * out_stride, put[b]);
-}
 
 /* Columns of k that are multiplied with all strips before the next ones are: packed rows stay in the first-level cache, while sums of
  * all strips come and go. */
@@ -245,23 +134,13 @@ INLINE void multiply_block(struct sums *sums, const struct tile *t, const uint16
     }
 }
 
-/* One row alone, which was packed as it is, in its place between others. */
-INLINE void spread_row(uint16_t *out, const uint16_t *x, size_t k)
-{
-    memset(out, 0, k * AMX_ROWS * sizeof(*out));
-    for (size_t i = 0; i < k; i += 2) memcpy(out + i * AMX_ROWS, x + i, 2 * sizeof(*x));
-    amx_memory(out);
-}
-
 INLINE void multiply_tile(struct sums *sums, const struct tile *t, bool wide)
 {
     uint16_t packed[2 * AMX_ROWS * K_BLOCK] __attribute__((aligned(64)));
     for (size_t k0 = 0, k; k0 < t->k; k0 += k) {
         k = t->k - k0 < K_BLOCK ? t->k - k0 : K_BLOCK;
-        bool alone = !t->staged && t->n_x == 1;
-        const uint16_t *x = t->staged || alone ? packed : (const uint16_t *)t->x + k0 * AMX_ROWS;
-        if (alone) spread_row(packed, (const uint16_t *)t->x + k0, k);
-        else if (t->staged && t->split) pack_staged(packed, t, k0, k, AMX_ROWS * K_BLOCK, true, wide);
+        const uint16_t *x = t->staged ? packed : (const uint16_t *)t->x + k0 * AMX_ROWS;
+        if (t->staged && t->split) pack_staged(packed, t, k0, k, AMX_ROWS * K_BLOCK, true, wide);
         else if (t->staged) pack_staged(packed, t, k0, k, AMX_ROWS * K_BLOCK, false, wide);
         multiply_block(sums, t, x, t->staged ? AMX_ROWS * K_BLOCK : t->k * AMX_ROWS, k0, k, wide);
     }
@@ -273,7 +152,7 @@ void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t)
     int first = t->staged && t->split ? t->n_x / 2 : t->n_x < AMX_ROWS ? t->n_x : AMX_ROWS;
     memset(&sums, 0, sizeof(sums));
     amx_memory(&sums);
-    amx_begin(AMX_ROWS);
+    amx_begin(0, 0);
     if (first < t->n_x) multiply_tile(&sums, t, true);
     else multiply_tile(&sums, t, false);
     _tile_release();
@@ -281,99 +160,6 @@ void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t)
         put_tile(out + row, out_stride, (const float(*)[AMX_ROWS])sums.tile[row / AMX_ROWS][0], first);
         put_tile(out + (size_t)first * out_stride + row, out_stride, (const float(*)[AMX_ROWS])sums.tile[row / AMX_ROWS][1], t->n_x - first);
     }
-}
-
-/* Asks for what the rows of a strip, and then those of the next, have some way on. */
-INLINE void prefetch_strip(const uint8_t *w, size_t stride, size_t at, size_t lines)
-{
-    enum { WAY = 512 };
-    const uint8_t *ahead = w + (at + WAY < stride ? at + WAY : at + WAY + (AMX_ROWS - 1) * stride);
-    for (size_t a = 0; a < AMX_ROWS; a++, ahead += stride)
-        for (size_t i = 0; i < lines; i++) __builtin_prefetch(ahead + 64 * i);
-}
-
-/* 16 rows of BF16 as they lie. */
-INLINE void few_plain(const struct tile *t, const uint8_t *w, size_t x_step, size_t x_row)
-{
-    const uint16_t *x = t->x;
-    for (size_t k = 0; k < t->k; k += CPU_K_STEP, x += 2 * x_step) {
-        prefetch_strip(w, t->w_stride, 2 * k, 2);
-        _tile_loadd(6, x, x_row);
-        _tile_loadd(7, x + x_step, x_row);
-        _tile_loadd(4, w + 2 * k, t->w_stride);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, w + 2 * (k + AMX_K), t->w_stride);
-        _tile_dpbf16ps(0, 5, 7);
-    }
-}
-
-/* Tile 0 += a step of weights, decoded into two tiles, times the rows at x. */
-INLINE void multiply_decoded(const uint16_t *w, const uint16_t *x, size_t x_step, size_t x_row)
-{
-    amx_memory(w);
-    _tile_loadd(6, x, x_row);
-    _tile_loadd(7, x + x_step, x_row);
-    _tile_loadd(4, w, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, w + AMX_TILE, 64);
-    _tile_dpbf16ps(0, 5, 7);
-}
-
-/* n <= 16 rows that are decoded, or copied because they are too few, a step before they are multiplied: a tile that
- * is loaded right after it was stored would wait. */
-INLINE void few_decoded(const struct tile *t, const uint8_t *w, int n, enum dtype dtype, const struct fp8_tables *tables, size_t x_step, size_t x_row)
-{
-    uint16_t decoded[2][2 * AMX_TILE] __attribute__((aligned(64)));
-    const uint16_t *x = t->x;
-    size_t size = dtype_size(dtype);
-    load_tiles(decoded[0], w, t->w_stride, n, dtype, CPU_K_STEP, tables);
-    for (size_t k = 0; k < t->k; k += CPU_K_STEP, x += 2 * x_step) {
-        const uint16_t *now = decoded[k / CPU_K_STEP % 2];
-        multiply_decoded(now, x, x_step, x_row);
-        if (n == AMX_ROWS) prefetch_strip(w, t->w_stride, k * size, size);
-        if (k + CPU_K_STEP < t->k)
-            load_tiles(decoded[k / CPU_K_STEP % 2 ^ 1], w + (k + CPU_K_STEP) * size, t->w_stride, n, dtype, CPU_K_STEP, tables);
-    }
-}
-
-INLINE void few_int4(const struct tile *t, int row, int n, size_t x_step, size_t x_row)
-{
-    uint16_t decoded[2][2 * AMX_TILE] __attribute__((aligned(64)));
-    const uint16_t *x = t->x;
-    struct int4_strip s;
-    int4_strip_of(&s, t->weight, t->row + row, n);
-    load_int4_tiles(decoded[0], &s, 0, CPU_K_STEP);
-    for (size_t k = 0; k < t->k; k += CPU_K_STEP, x += 2 * x_step) {
-        const uint16_t *now = decoded[k / CPU_K_STEP % 2];
-        multiply_decoded(now, x, x_step, x_row);
-        if (n == AMX_ROWS && k % (2 * CPU_K_STEP) == 0) prefetch_strip(s.row[0].codes, t->w_stride, k / 2, 1);
-        if (k + CPU_K_STEP < t->k) load_int4_tiles(decoded[k / CPU_K_STEP % 2 ^ 1], &s, k + CPU_K_STEP, CPU_K_STEP);
-    }
-}
-
-void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
-{
-    struct fp8_tables tables = fp8_tables_load();
-    size_t x_step = t->n_x == 1 ? AMX_K : AMX_TILE, x_row = t->n_x == 1 ? 4 : 64;
-    amx_begin(t->n_x);
-    for (int row = 0; row < t->n_w; row += AMX_ROWS) {
-        const uint8_t *w = t->w + (size_t)row * t->w_stride;
-        int n = t->n_w - row < AMX_ROWS ? t->n_w - row : AMX_ROWS;
-        _tile_zero(0);
-        if (t->dtype == DTYPE_F8_E4M3 && n == AMX_ROWS) few_decoded(t, w, AMX_ROWS, DTYPE_F8_E4M3, &tables, x_step, x_row);
-        else if (t->dtype == DTYPE_F8_E4M3) few_decoded(t, w, n, DTYPE_F8_E4M3, &tables, x_step, x_row);
-        else if (t->dtype == DTYPE_INT4) few_int4(t, row, n, x_step, x_row);
-        else if (n == AMX_ROWS) few_plain(t, w, x_step, x_row);
-        else few_decoded(t, w, n, DTYPE_BF16, &tables, x_step, x_row);
-        if (t->n_x == 1) {
-            _tile_stored(0, out + row, sizeof(float));
-        } else {
-            float sums[AMX_ROWS][AMX_ROWS] __attribute__((aligned(64)));
-            _tile_stored(0, sums, sizeof(sums[0]));
-            put_tile(out + row, out_stride, (const float(*)[AMX_ROWS])sums, t->n_x);
-        }
-    }
-    _tile_release();
 }
 
 /* ---- attention ----

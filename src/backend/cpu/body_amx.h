@@ -1,0 +1,105 @@
+/* What the files with tile instructions share: weights as tiles, sums from tiles. A tile of weights is 16 rows of 32 columns. */
+#define LANES 16
+#include "backend/cpu/body_vectors.h"
+
+#include "backend/cpu/body_bf16_rows.h"
+
+enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
+
+/* What is in memory is read or written by a tile instruction next: some compilers do not see that. */
+INLINE void amx_memory(const void *p)
+{
+    __asm__ volatile("" : : "r"(p) : "memory");
+}
+
+static void transpose(__m512i r[16])
+{
+    __m512i t[16];
+    for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) { /* quarter l of r[4j + i] is column 4l + i of rows 4j .. 4j+3 */
+        __m512i a = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88), b = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        __m512i c = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd), d = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+        t[i] = _mm512_shuffle_i32x4(a, b, 0x88), t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88), t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
+    }
+    memcpy(r, t, sizeof(t));
+}
+
+/* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each of n_x packed rows. */
+INLINE void amx_begin(int n_x, unsigned narrow)
+{
+    struct {
+        uint8_t palette, start, zero[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int i = 0; i < 8; i++) config.rows[i] = AMX_ROWS, config.bytes[i] = narrow >> i & 1 ? (uint16_t)(4 * n_x) : 64;
+    amx_memory(&config);
+    _tile_loadconfig(&config);
+}
+
+/* 32 floats as BF16; they become what that leaves of them. */
+INLINE __m512i take_part(__m512 v[2])
+{
+    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
+    v[0] = _mm512_sub_ps(v[0], (__m512)_mm512_slli_epi32(first, 16));
+    v[1] = _mm512_sub_ps(v[1], (__m512)_mm512_slli_epi32(second, 16));
+    return high;
+}
+
+/* Place `at` of 64 columns has this one: fp8_to_bf16(). */
+INLINE size_t column_at(size_t at)
+{
+    return at % AMX_K / 8 * 16 + at / AMX_K * 8 + at % 8;
+}
+
+/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles. */
+INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct fp8_tables *t)
+{
+    for (int a = 0; a < n; a++) {
+        __m512i values[2];
+        load_bf16_step(values, dtype, w + (size_t)a * stride, t, cols);
+        _mm512_storeu_si512(out + a * AMX_K, values[0]);
+        _mm512_storeu_si512(out + AMX_TILE + a * AMX_K, values[1]);
+    }
+}
+
+/* The same of four-bit rows, which know their groups. */
+struct int4_strip {
+    struct int4_row row[AMX_ROWS];
+    __m512i table[AMX_ROWS];
+    size_t group;
+    int n;
+};
+
+/* n rows from `row` on, `apart` from each other. */
+INLINE void int4_strip_of(struct int4_strip *s, const struct weight *w, int64_t row, int n, int apart)
+{
+    s->group = (size_t)w->group, s->n = n;
+    for (int a = 0; a < n; a++) s->row[a] = int4_row_of(w, row + (int64_t)a * apart), s->table[a] = _mm512_setzero_si512();
+}
+
+INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols)
+{
+    for (int a = 0; a < s->n; a++) {
+        __m512i values[2];
+        int4_step(values, &s->row[a], &s->table[a], s->group, k, cols);
+        _mm512_storeu_si512(out + a * AMX_K, values[0]);
+        _mm512_storeu_si512(out + AMX_TILE + a * AMX_K, values[1]);
+    }
+}
+
+/* Sums of 16 weight rows with n packed rows, to out[x][w]. */
+INLINE void put_tile(float *out, size_t out_stride, const float sums[AMX_ROWS][AMX_ROWS], int n)
+{
+    __m512i put[AMX_ROWS];
+    amx_memory(sums);
+    memcpy(put, sums, sizeof(put));
+    transpose(put);
+    for (int b = 0; b < n; b++) _mm512_storeu_si512(out + (size_t)b * out_stride, put[b]);
+}

@@ -1,0 +1,161 @@
+/* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as they lie in the file and read once for all rows
+ * (twice where a pass takes fewer), in long runs of neighbouring rows: each thread reads one stream. */
+#include "backend/cpu/cpu_multiply.h"
+
+enum {
+    FEW = 8,                  /* at least; in two passes where a pass takes fewer */
+    UNIT = 2 * CPU_W_STRIP,   /* weight rows */
+    RUN_BYTES = 128 << 10,    /* of weights that a thread takes at once, at least */
+    STAGED_AT_ONCE = 16 << 10 /* elements */
+};
+
+static int rows_at_once(const struct multiply_job *j)
+{
+    int most = cpu_tile_rows(j, j->way->most_few);
+    return j->in->n < most ? j->in->n : most;
+}
+
+bool cpu_are_few(const struct multiply_job *j)
+{
+    int most = cpu_tile_rows(j, j->way->most_few);
+    return j->in->n <= (most > FEW ? most : FEW) && j->in->width % CPU_K_STEP == 0;
+}
+
+/* ---- input ---- */
+
+static struct packing packing_of(const struct multiply_job *j, int first, int n, const float *scale)
+{
+    size_t width = (size_t)j->in->width;
+    return (struct packing){j->x + (size_t)first * j->x_stride, j->x_stride, width, width, n, scale, j->split};
+}
+
+static size_t tile_bytes(const struct multiply_job *j)
+{
+    return (size_t)j->way->most_few * (size_t)j->in->width * j->way->element;
+}
+
+/* Steps begin .. end-1 of all rows. */
+static void stage_steps(void *context, size_t begin, size_t end, int thread)
+{
+    const struct multiply_job *j = context;
+    const struct packing p = packing_of(j, 0, j->in->n, j->products[0].w->scale);
+    (void)thread;
+    j->way->stage_few(j->c->packed, &p, begin * CPU_K_STEP, end * CPU_K_STEP);
+}
+
+/* Rows of weights with scales are packed again for each block of them; others once, after what is staged or instead. */
+static void prepare_input(struct multiply_job *j)
+{
+    int rows = rows_at_once(j), n = j->in->n;
+    j->staged = j->way->stage_few != NULL;
+    if (j->staged) pool_run(j->c->pool, (size_t)j->in->width / CPU_K_STEP, STAGED_AT_ONCE / CPU_K_STEP / (size_t)n + 1, stage_steps, j);
+    for (int first = 0; !j->staged && first < n; first += rows) {
+        const struct packing p = packing_of(j, first, n - first < rows ? n - first : rows, NULL);
+        j->way->pack((uint8_t *)j->c->packed + (size_t)(first / rows) * tile_bytes(j), &p);
+    }
+}
+
+/* Input rows first .. first+n-1 for weight rows from `row` on, which share their scales. */
+static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row, int first, int n, int thread)
+{
+    const struct packing p = packing_of(j, first, n, cpu_row_scale(w, row));
+    void *packed = cpu_scratch(j->c, thread);
+    if (j->staged) j->way->pack_few(packed, j->c->packed, &p);
+    else if (p.scale) j->way->pack(packed, &p);
+    else return (const uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * tile_bytes(j);
+    return packed;
+}
+
+/* ---- products ---- */
+
+static const uint8_t *row_at(const struct weight *w, int64_t row)
+{
+    return (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
+}
+
+/* Weight rows begin .. end-1, which share their scales; `next` are read after them. */
+static void multiply_block(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, const uint8_t *next, int thread)
+{
+    float sums[CPU_X_MOST * CPU_SUMS_STRIDE];
+    const struct weight *w = p->w;
+    int rows = rows_at_once(j), n_w = (int)(end - begin);
+    for (int first = 0, n; first < j->in->n; first += n) {
+        n = j->in->n - first < rows ? j->in->n - first : rows;
+        struct tile t = {.w = row_at(w, begin), .w_stride = weight_row_bytes(w), .dtype = w->dtype, .weight = w, .row = begin, .n_w = n_w,
+                         .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next};
+        j->way->few(sums, CPU_SUMS_STRIDE, &t);
+        cpu_join_sums(j, p, sums, begin, n_w, first, n);
+    }
+}
+
+static int64_t block_end(int64_t row, int64_t end)
+{
+    int64_t block = (row / FP8_BLOCK + 1) * FP8_BLOCK;
+    return block < end ? block : end;
+}
+
+/* Weight rows begin .. end-1 of product i, beside those of the next where the two belong together. */
+static void multiply_run(const struct multiply_job *j, int i, int64_t begin, int64_t end, int thread)
+{
+    const struct cpu_product *p = j->products + i, *other = j->finish == CPU_SILU_MUL ? p + 1 : NULL;
+    for (int64_t row = begin, stop; row < end; row = stop) {
+        stop = block_end(row, end);
+        const uint8_t *next = stop < end ? row_at(p->w, stop) : NULL;
+        multiply_block(j, p, row, stop, other ? row_at(other->w, row) : next, thread);
+        if (other) multiply_block(j, other, row, stop, next, thread);
+    }
+    if (j->finish > CPU_ADD) cpu_finish_columns(j, begin, end);
+}
+
+static int64_t units_of(const struct weight *w)
+{
+    return (w->rows + UNIT - 1) / UNIT;
+}
+
+static int n_streams(const struct multiply_job *j)
+{
+    return j->finish == CPU_SILU_MUL ? 1 : j->n_products;
+}
+
+static void multiply_units(void *context, size_t begin, size_t end, int thread)
+{
+    const struct multiply_job *j = context;
+    int64_t from = (int64_t)begin, to = (int64_t)end;
+    for (int i = 0; i < n_streams(j); i++) {
+        const struct weight *w = j->products[i].w;
+        int64_t units = units_of(w), first = from > 0 ? from : 0, last = to < units ? to : units;
+        if (first < last) multiply_run(j, i, first * UNIT, last * UNIT < w->rows ? last * UNIT : w->rows, thread);
+        from -= units, to -= units;
+    }
+}
+
+static void run_few(struct multiply_job *j)
+{
+    int64_t units = 0;
+    for (int i = 0; i < n_streams(j); i++) units += units_of(j->products[i].w);
+    size_t unit = UNIT * weight_row_bytes(j->products[0].w) * (j->finish == CPU_SILU_MUL ? 2 : 1);
+    prepare_input(j);
+    pool_run_tapered(j->c->pool, (size_t)units, unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
+}
+
+/* Rows are staged for weights with scales or for those without: where a checkpoint mixes them, products go one by one. */
+static bool are_alike(const struct multiply_job *j)
+{
+    for (int i = 1; i < j->n_products; i++)
+        if (!j->products[i].w->scale != !j->products[0].w->scale) return false;
+    return true;
+}
+
+void cpu_multiply_few(struct multiply_job *j)
+{
+    if (are_alike(j)) {
+        run_few(j);
+        return;
+    }
+    for (int i = 0; i < j->n_products; i++) {
+        struct multiply_job one = *j;
+        one.products += i, one.n_products = 1, one.finish = j->finish > CPU_ADD ? CPU_STORE : j->finish;
+        run_few(&one);
+    }
+    cpu_finish_columns(j, 0, j->products[0].w->rows);
+}

@@ -1,0 +1,42 @@
+/* What products of few rows (cpu_few.c) and of many (cpu_multiply.c) share. */
+#ifndef EY_BACKEND_CPU_MULTIPLY_H
+#define EY_BACKEND_CPU_MULTIPLY_H
+
+#include "backend/cpu/cpu.h"
+
+/* One call of cpu_multiply(). */
+struct multiply_job {
+    struct cpu *c;
+    const struct products *way;
+    const struct cpu_input *in;
+    const float *x; /* the input, normed */
+    size_t x_stride;
+    const struct cpu_product *products;
+    int n_products, group;
+    enum cpu_finish finish;
+    bool split; /* each row is two: value and remainder */
+    bool staged;
+};
+
+/* Rows of the input that a tile of `rows` packed ones holds. */
+static inline int cpu_tile_rows(const struct multiply_job *j, int rows)
+{
+    return j->split ? rows / 2 : rows;
+}
+
+/* Multipliers of the blocks of weight row `row`, or NULL. */
+static inline const float *cpu_row_scale(const struct weight *w, int64_t row)
+{
+    return w->scale ? w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : NULL;
+}
+
+/* sums[n, CPU_SUMS_STRIDE] of n_w weight rows, row .. , with input rows first .. go to their places; with `split`, sums of remainders follow. */
+void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums, int64_t row, int n_w, int first, int n);
+/* What `finish` does to outputs begin .. end-1 of all rows when all of their sums are there. */
+void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end);
+
+/* Whether the rows are few enough for weights in place. */
+bool cpu_are_few(const struct multiply_job *j);
+void cpu_multiply_few(struct multiply_job *j);
+
+#endif
