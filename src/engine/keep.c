@@ -150,8 +150,7 @@ static bool can_be_kept(const struct made *m, const struct tensor_view *t, ey_er
     for (int i = 0; i < m->n_fused; i++) {
         const struct weight *w = m->w[i];
         if (row % block)
-            return ey_fail(e, EY_BAD_REQUEST, "%s holds several matrices, one from row %" PRId64 " on, inside a block of %d rows; use --quantize while loading, which makes them apart",
-                           t->name, row, block);
+            return ey_fail(e, EY_BAD_REQUEST, "%s holds several matrices, one from row %" PRId64 " on, inside a block of %d rows; use --quantize while loading", t->name, row, block);
         if (stored_at(w) != next) break;
         next += (size_t)w->rows * weight_row_bytes(&w->recipe->stored), row += w->rows;
     }

@@ -409,7 +409,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp8_comes_back), cmocka_unit_test(an_fp8_checkpoint_stays), cmocka_unit_test(devices_agree), cmocka_unit_test(four_bits_lose_little),
-        cmocka_unit_test(what_is_kept_is_what_was_made), cmocka_unit_test(fused_matrices_are_kept), cmocka_unit_test(a_symmetric_checkpoint), cmocka_unit_test(damaged_ones_are_refused),
+        cmocka_unit_test(what_is_kept_is_what_was_made), cmocka_unit_test(fused_matrices_are_kept), cmocka_unit_test(a_symmetric_checkpoint),
+        cmocka_unit_test(damaged_ones_are_refused),
         cmocka_unit_test(keeping_is_careful), cmocka_unit_test(a_full_disk),
         cmocka_unit_test(made_weights_are_planned), cmocka_unit_test(wrong_choices), cmocka_unit_test(a_weight_that_is_not_finite),
     };

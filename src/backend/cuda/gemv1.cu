@@ -15,9 +15,9 @@
  * A thread brings eight columns at a time. For FP8 they are float32, 64 to a chunk. A lane reads its 16 in four pieces; lanes t and t + 2 would meet in the same
  * banks, so the pieces of the upper two are stored in another order: piece q of lane t lies in place q ^ (t & 2).
  *
- * For int4 there are 128 to a chunk, 32 a lane, in four pieces of eight in the order of int4_bf16_pairs(), 16 bytes a part; x that is BF16 has one part. Of two, a lane's second
- * part lies 64 bytes from its first, and which of them is in front is by turns: lanes that write together then write to different banks. In front of all are zeros,
- * for lanes that read nothing; behind all are sums of GEMV1_SUM columns each. */
+ * For int4 there are 128 to a chunk, 32 a lane, in four pieces of eight in the order of int4_bf16_pairs(), 16 bytes a part; x that is BF16 has one part. Of two, a
+ * lane's second lies 64 bytes from its first, and which of them is in front is by turns: lanes that write together then write to different banks. In front of all are
+ * zeros, for lanes that read nothing; behind all are sums of GEMV1_SUM columns each. */
 EY_DEVICE int x_place(int column)
 {
     int piece = column / 4 % 4, t = column / 16 % 4;
@@ -31,24 +31,30 @@ template <int parts> EY_DEVICE int part_place(int column, int part)
     return GEMV1_ZEROS + (t * parts + (part ^ (parts == 2 ? t & 1 : 0))) * 64 + piece * 16;
 }
 
-/* Two BF16 numbers, which are added to *sum. */
-EY_DEVICE uint32_t pair_of(float low, float high, float *sum)
+EY_DEVICE float sum_of_pair(uint32_t pair)
 {
-    uint32_t pair = bf16_pair(low, high);
-    *sum += bf16_low(pair) + bf16_high(pair);
-    return pair;
+    return bf16_low(pair) + bf16_high(pair);
+}
+
+/* Eight columns as BF16, in the order of int4_bf16_pairs(); they are added to *sum. */
+EY_DEVICE uint4 four_pairs(float4 v, float4 w, float *sum)
+{
+    uint4 p = make_uint4(bf16_pair(v.x, w.x), bf16_pair(v.y, w.y), bf16_pair(v.z, w.z), bf16_pair(v.w, w.w));
+    *sum += sum_of_pair(p.x) + sum_of_pair(p.y) + sum_of_pair(p.z) + sum_of_pair(p.w);
+    return p;
 }
 
 /* Eight columns of x for int4; all threads of a warp call it together. The sum is of the parts and not of x: what is taken off again is what was multiplied. */
 template <int parts> EY_DEVICE void put_parts(unsigned char *x, int columns, int i, float4 v, float4 w)
 {
     float sum = 0;
-    uint4 high = make_uint4(pair_of(v.x, w.x, &sum), pair_of(v.y, w.y, &sum), pair_of(v.z, w.z, &sum), pair_of(v.w, w.w, &sum));
+    uint4 high = four_pairs(v, w, &sum);
     *(uint4 *)(x + part_place<parts>(i, 0)) = high;
-    if (parts == 2)
-        *(uint4 *)(x + part_place<parts>(i, 1)) =
-            make_uint4(pair_of(v.x - bf16_low(high.x), w.x - bf16_high(high.x), &sum), pair_of(v.y - bf16_low(high.y), w.y - bf16_high(high.y), &sum),
-                       pair_of(v.z - bf16_low(high.z), w.z - bf16_high(high.z), &sum), pair_of(v.w - bf16_low(high.w), w.w - bf16_high(high.w), &sum));
+    if (parts == 2) {
+        float4 v_rest = make_float4(v.x - bf16_low(high.x), v.y - bf16_low(high.y), v.z - bf16_low(high.z), v.w - bf16_low(high.w));
+        float4 w_rest = make_float4(w.x - bf16_high(high.x), w.y - bf16_high(high.y), w.z - bf16_high(high.z), w.w - bf16_high(high.w));
+        *(uint4 *)(x + part_place<parts>(i, 1)) = four_pairs(v_rest, w_rest, &sum);
+    }
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
     if (lane_index() % 4 == 0) ((float *)(x + gemv1_sums_at(columns, parts)))[i / GEMV1_SUM] = sum;
@@ -59,8 +65,8 @@ EY_DEVICE float squares_of(float4 v)
     return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
 }
 
-/* A thread asks for several columns before it uses any: a wait for each would be as long as one for all. Columns beyond k are zero; for int4 there are as many as
- * whole warps bring. With a norm, x is float32, is multiplied by the norm's weights, and its squares are summed by warp. */
+/* A thread asks for several columns before it uses any: a wait for each would be as long as one for all. (More at once was slower on an H200.) Columns beyond k are
+ * zero; for int4 there are as many as whole warps bring. With a norm, x is float32, is multiplied by the norm's weights, and its squares are summed by warp. */
 EY_DEVICE float4 normed(uint4 bits, float4 w, float *sum)
 {
     float4 v = make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w));
@@ -179,8 +185,10 @@ template <int dtype, int matrices> EY_DEVICE void ask(struct pieces<dtype, matri
     }
 }
 
-template <int matrices>
-EY_DEVICE void add_fp8(float sum[matrices][2], const struct pieces<K_FP8, matrices> &p, const struct begins<matrices> &r, const float *x, int round, int n_chunks)
+/* parts: of x, for int4. */
+template <int matrices, int parts>
+EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<K_FP8, matrices> &p, const struct begins<matrices> &r, const float *x, int, int round,
+                         int n_chunks)
 {
     typedef struct shape<K_FP8, matrices> my;
     int t = lane_index() % 4;
@@ -227,13 +235,15 @@ EY_DEVICE void multiply_chunk(float product[2][4], const uint4 rows[2], const un
 }
 
 template <int matrices, int parts>
-EY_DEVICE void add_int4(float sum[matrices][2], const struct pieces<K_INT4, matrices> &p, const unsigned char *x, const float *x_sums, int round, int n_chunks)
+EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<K_INT4, matrices> &p, const struct begins<matrices> &, const float *x, int columns, int round,
+                         int n_chunks)
 {
-    enum { CHUNK = 4 * parts * 64, OTHER_BANKS = 32 };
+    enum { CHUNK = 4 * parts * 64, OTHER_BANKS = 32 /* where zeros are in none that x is read from with them */ };
     typedef struct shape<K_INT4, matrices> my;
     const int t = lane_index() % 4, column = lane_index() / 4;
     const bool mine = column / 2 == t && column % 2 < parts;
-    const unsigned char *first = x + (mine ? part_place<parts>(t * 32, column % 2) : OTHER_BANKS); /* of zeros, than those that are read with them */
+    const unsigned char *bytes = (const unsigned char *)x, *first = bytes + (mine ? part_place<parts>(t * 32, column % 2) : OTHER_BANKS);
+    const float *x_sums = (const float *)(bytes + gemv1_sums_at(columns, parts));
 #pragma unroll
     for (int i = 0; i < my::depth; i++) {
         int chunk = chunk_of<my::depth>(round, i);
@@ -251,23 +261,6 @@ EY_DEVICE void add_int4(float sum[matrices][2], const struct pieces<K_INT4, matr
             }
         }
     }
-}
-
-template <int dtype, int matrices, int parts>
-EY_DEVICE void add_chunks(float sum[matrices][2], const struct pieces<K_FP8, matrices> &p, const struct begins<matrices> &r, const float *x, int columns, int round,
-                          int n_chunks)
-{
-    (void)columns;
-    add_fp8<matrices>(sum, p, r, x, round, n_chunks);
-}
-
-template <int dtype, int matrices, int parts>
-EY_DEVICE void add_chunks(float sum[matrices][2], const struct pieces<K_INT4, matrices> &p, const struct begins<matrices> &r, const float *x, int columns, int round,
-                          int n_chunks)
-{
-    (void)r;
-    const unsigned char *bytes = (const unsigned char *)x;
-    add_int4<matrices, parts>(sum, p, bytes, (const float *)(bytes + gemv1_sums_at(columns, parts)), round, n_chunks);
 }
 
 /* ---- a block of threads ---- */
@@ -330,7 +323,7 @@ template <int dtype, int out, int matrices> EY_DEVICE void multiply(const struct
     __syncthreads();
     for (int round = 0; round < rounds; round++) {
         if (round) ask<dtype, matrices>(&p, r, round, n_chunks);
-        add_chunks<dtype, matrices, out == OUT_ADD ? 1 : 2>(sum, p, r, x, columns, round, n_chunks);
+        add_round<matrices, GEMV1_PARTS(out)>(sum, p, r, x, columns, round, n_chunks);
     }
 #pragma unroll
     for (int m = 0; m < matrices; m++)

@@ -1,5 +1,5 @@
-/* Products: which kernel takes one. A row goes through gemv1 where it is FP8, few through gemv, which norms its input itself; many through gemm, with the norm before; what
- * neither takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these, some of their rows at a time. */
+/* Products: which kernel takes one. A row meets FP8 or four bits in gemv1, few rows any weights in gemv, both of which norm their input themselves; many go through gemm, with
+ * the norm before; what none takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these, some of their rows at a time. */
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm_shape.h"
