@@ -110,6 +110,7 @@ typedef struct {
     const char *vision_weights; /* "resident", "streamed" or "host" */
     int gpu_layers;             /* the last so many layers of the decoder on the card, the first on the CPU; 0: all, or EY_LAYERS_AUTO */
     uint64_t cpu_memory;        /* what layers on the CPU may take of its memory, their weights counted in; 0: what there is */
+    const char *prefill_math;   /* how prompts are multiplied with block-FP8 matrices: "bf16", or "fp8", which rounds activations too; NULL: bf16 */
     bool enforce_eager;         /* steps are not recorded beforehand */
     double gpu_memory_utilization; /* share of all the card's memory that this process may use; 0: 0.92 */
     uint64_t gpu_memory;           /* the same in bytes; 0: as the share says */

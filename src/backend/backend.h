@@ -37,6 +37,7 @@ struct batch {
     const int32_t *seq;         /* [n_rows] 0..n_seqs-1 */
     const int32_t *index;       /* [n_rows] place in its sequence: its KV slot; it sees slots 0..index, of a window the last of them */
     const int32_t *block_table; /* [n_seqs, max_blocks] KV block of tokens 64·i .. 64·i+63 */
+    int n_prompt; /* the last so many rows are of prompts: with limits.fp8_prompts a backend may multiply them as that says */
 };
 
 /* The KV block that holds slot `index` of a row's sequence. */
@@ -102,6 +103,7 @@ struct backend_limits {
     int max_patches; /* of one picture; a multiple of KV_BLOCK */
     bool int4;       /* matrices of four bits are among the weights */
     bool read_stored; /* the device is to read what stays of embedding and head in the file itself, where it can (reads_stored()) */
+    bool fp8_prompts; /* rows of prompts are quantised to e4m3, by rows and blocks of 128 columns, where they meet block-FP8 matrices */
     struct text_shape text;
     struct vision_shape vision;
 };
@@ -139,6 +141,8 @@ struct backend_ops {
     void (*attach)(struct backend *be);
     /* False: its kernels do not take such a model, and *e says why. NULL: they take any. */
     bool (*check_shapes)(const struct text_shape *text, const struct vision_shape *vision, ey_err *e);
+    /* Whether limits.fp8_prompts is possible; false: *why has the reason, as behind "because". NULL: it is not. *slow: it costs time there. */
+    bool (*takes_fp8_prompts)(const struct backend *be, bool *slow, ey_err *why);
     /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
     size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
     bool (*reserve)(struct backend *be, const struct backend_limits *limits, ey_err *e);
@@ -196,11 +200,10 @@ struct backend_ops {
     /* qkv and attend in one; NULL: the two are called. q is scratch. */
     void (*qkv_attend)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
                        const struct text_shape *shape, dev rope, const struct batch *batch);
-    /* x[n, rows(w)] += in · wᵀ (+ bias); bias->data NULL: none */
-    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n);
+    /* x[n, rows(w)] += in · wᵀ (+ bias); bias->data NULL: none. The last n_prompt rows are as in a batch, also below; 0 for those of pictures */
+    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
-    void (*gate_up)(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape,
-                    int n);
+    void (*gate_up)(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
     /* x[i] += features[batch->feature[i]] for visual rows */
     void (*add_features)(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
     /* logits[n, vocabulary] (device, float32) = RMSNorm(x[rows[i]]) · headᵀ */

@@ -39,6 +39,7 @@ bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_e
     engine->max_num_batched_tokens = (int)o->max_num_batched_tokens;
     engine->max_pixels = o->max_pixels == MAX_PIXELS_NATIVE ? UINT64_MAX : (uint64_t)o->max_pixels;
     engine->kv_cache_dtype = kv_dtype_of(o->kv_cache_dtype), engine->head = o->head, engine->head_rows = o->head_rows, engine->vision_weights = o->vision_weights;
+    engine->prefill_math = o->prefill_math;
     engine->quantize = o->quantize, engine->group_size = (int)o->group_size;
     engine->gpu_memory_utilization = isnan(share) ? 0 : share, engine->gpu_memory = (uint64_t)o->gpu_memory;
     if (!read_layers(&engine->gpu_layers, o->gpu_layers, e)) return false;

@@ -33,7 +33,7 @@ struct options {
     int64_t threads, max_model_len, max_tokens, runs, depth, streams;
     const char *picture_size;
     int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
-    const char *kv_cache_dtype, *head, *head_rows, *vision_weights, *gpu_layers, *quantize;
+    const char *kv_cache_dtype, *head, *head_rows, *vision_weights, *prefill_math, *gpu_layers, *quantize;
     int64_t group_size; /* 0: not given */
     double gpu_memory_utilization; /* NaN: not given */
     int64_t gpu_memory, cpu_memory; /* bytes; 0: not given */

@@ -10,8 +10,9 @@
 static bool goes_on(const ey_engine *engine, const struct part *part)
 {
     const ey_ticket *t = part->ticket;
-    return part->n == 1 && part->wants_logits && !t->constraint && !t->cancelled && !ticket_is_full(t) && t->generation.n + 2 <= t->generation.max_tokens &&
-           sampler_draws_from_best(&t->slot->sampler, engine->exact_head.data != NULL) && part->first + 2 <= engine->max_blocks * KV_BLOCK;
+    return part->n == 1 && !part_is_prompt(part) && part->wants_logits && !t->constraint && !t->cancelled && !ticket_is_full(t) &&
+           t->generation.n + 2 <= t->generation.max_tokens && sampler_draws_from_best(&t->slot->sampler, engine->exact_head.data != NULL) &&
+           part->first + 2 <= engine->max_blocks * KV_BLOCK;
 }
 
 /* All that run answer, and nobody and nothing else waits for the device: then the next step will most likely be of the same rows. Under the lock. */
@@ -49,7 +50,7 @@ static struct batch lay_out_next(ey_engine *engine, int n_parts, struct token_dr
         memcpy(h->block_table + (size_t)k * (size_t)engine->max_blocks, t->slot->blocks, (size_t)t->n_blocks * sizeof(int32_t));
         draws[k] = sampler_next_draw(&t->slot->sampler);
     }
-    return (struct batch){n_parts, n_parts, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table};
+    return (struct batch){n_parts, n_parts, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table, 0};
 }
 
 /* Puts the next step behind the one under way, where it can be foreseen. */

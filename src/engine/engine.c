@@ -117,7 +117,7 @@ static bool record_steps(ey_engine *engine, ey_err *e)
     struct backend *be = engine->be;
     struct host_buffers *h = &engine->host;
     for (int n = 1; be->ops->record_begin && !engine->first.n && n <= engine->max_num_seqs; n++) {
-        const struct batch batch = {n, n, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table};
+        const struct batch batch = {n, n, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table, 0};
         h->feature[n - 1] = -1, h->seq[n - 1] = n - 1, h->out_rows[n - 1] = n - 1;
         if (!be->ops->record_begin(be, n)) return be->ops->finish(be, e); /* which knows why, if something failed */
         decoder_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch, h->out_rows, n, engine->logits, NULL);

@@ -37,6 +37,9 @@ struct part {
     bool wants_logits;
 };
 
+/* The first of them is of the prompt, not of an answer. */
+bool part_is_prompt(const struct part *part);
+
 enum { DEFAULT_UNREAD = 256 };
 #define UNREAD_SECONDS 30.0 /* a request whose text nobody fetches is ended after this */
 #define SLICE_SECONDS 0.2   /* others' tokens wait no longer for a prompt or a picture, as far as a chunk can be cut */

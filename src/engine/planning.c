@@ -54,6 +54,39 @@ static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_
     return read_levers(&out->levers, o, e);
 }
 
+/* ---- how prompts are multiplied ---- */
+
+static bool has_fp8(const struct model *m)
+{
+    for (int i = 0; i < m->text.n_layers; i++)
+        if (m->layers[i].q.dtype == DTYPE_F8_E4M3 || m->layers[i].down.dtype == DTYPE_F8_E4M3) return true;
+    return false;
+}
+
+static bool can_take_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why)
+{
+    const struct backend_ops *op = engine->be->ops;
+    if (!has_fp8(&engine->model)) return ey_fail(why, EY_BAD_MODEL, "none of the decoder's matrices are block FP8 (--quantize fp8 makes them so)");
+    return op->takes_fp8_prompts ? op->takes_fp8_prompts(engine->be, slow, why) : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
+}
+
+/* After the device and what becomes of the weights are known. */
+static bool choose_prefill_math(struct plan_limits *out, const ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    const char *math = o->prefill_math ? o->prefill_math : "bf16";
+    char text[sizeof(e->text) + 64];
+    ey_err why;
+    const bool wanted = strcmp(math, "fp8") == 0;
+    bool slow = false;
+    if (!wanted && strcmp(math, "bf16") != 0) return ey_fail(e, EY_BAD_REQUEST, "--prefill-math %.40s: use bf16 or fp8", math);
+    out->fp8_prompts = wanted && can_take_fp8_prompts(engine, &slow, &why);
+    if (!wanted || !o->notice || (out->fp8_prompts && !slow)) return true;
+    if (slow) snprintf(text, sizeof(text), "--prefill-math fp8: this card is slower with it; it is for compute capability 8.9 and 12.0 (RTX 40 and 50)");
+    else snprintf(text, sizeof(text), "--prefill-math fp8: prompts are computed in BF16, because %s", why.text);
+    o->notice(o->notice_user, text);
+    return true;
+}
+
 /* ---- smaller weights ---- */
 
 bool engine_read_shrink(struct shrink_choice *out, const ey_engine_options *o, ey_err *e)
@@ -186,7 +219,8 @@ bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
     struct plan *p = &engine->plan;
     if (!learn_facts(engine, e)) return false;
     learn_reads(engine, o);
-    if (!shrink(engine, o, e) || !read_limits(&limits, o, e) || !plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
+    if (!shrink(engine, o, e) || !read_limits(&limits, o, e) || !choose_prefill_math(&limits, engine, o, e)) return false;
+    if (!plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
     engine->n_plan_items = plan_items(p, engine->plan_item);
     tell_plan(engine, o);
     engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
@@ -209,7 +243,7 @@ static bool cpu_change(struct plan_change *out, const ey_engine *engine, const s
     struct device_facts facts = host_facts();
     struct pool *pool = NULL;
     struct backend *be = NULL;
-    plain.levers = (struct plan_levers){0}, plain.utilization = 0, plain.device_bytes = 0, plain.gpu_layers = 0;
+    plain.levers = (struct plan_levers){0}, plain.fp8_prompts = false, plain.utilization = 0, plain.device_bytes = 0, plain.gpu_layers = 0;
     bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) && plan_make(&p, &engine->model, be, &facts, &plain, NULL);
     if (ok) {
         *out = (struct plan_change){.options = "--device cpu", .total = p.allocated + p.bytes[PLAN_WEIGHTS]};
@@ -320,7 +354,7 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
     if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e))) return false;
     if (!i) learn_reads(engine, o);
     engine->be = first->be, engine->pool = first->pool, engine->facts = first->facts;
-    if (!shrink(engine, o, e)) return false;
+    if (!shrink(engine, o, e) || !choose_prefill_math(&all->limits[i], engine, o, e)) return false;
     all->member[i] = (struct plan_member){.name = o->model, .model = &engine->model, .limits = &all->limits[i]};
     return true;
 }

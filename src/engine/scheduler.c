@@ -317,6 +317,23 @@ static bool find_blocks(ey_engine *engine, ey_ticket *t, int end)
     return true;
 }
 
+bool part_is_prompt(const struct part *part)
+{
+    return part->first < (int)part->ticket->prompt->ids.n;
+}
+
+/* Rows that have to do with the prompt come behind those of answers: they may be computed in another way (struct batch). What a request that gave way had
+ * answered already counts as its prompt where it is computed together with it. */
+static void put_prompts_last(struct part *part, int n)
+{
+    for (int i = 0, answering = 0; i < n; i++) {
+        if (part_is_prompt(&part[i])) continue;
+        const struct part one = part[i];
+        memmove(part + answering + 1, part + answering, (size_t)(i - answering) * sizeof(*part));
+        part[answering++] = one;
+    }
+}
+
 /* Chooses the step's rows, under the lock. Older requests come first, so that the one that gives way is never in. */
 static int choose_parts(ey_engine *engine)
 {
@@ -333,6 +350,7 @@ static int choose_parts(ey_engine *engine)
         if (!answers(t)) left -= rows;
         engine->part[n_parts++] = (struct part){t, t->computed, rows, t->computed + rows == ticket_known(t)};
     }
+    put_prompts_last(engine->part, n_parts);
     return n_parts;
 }
 
@@ -430,6 +448,7 @@ static struct batch lay_out_batch(ey_engine *engine, int n_parts, int *n_out)
     for (int i = 0; i < n_parts; i++) {
         lay_out_part(engine, &engine->part[i], i, batch.n_rows);
         batch.n_rows += engine->part[i].n;
+        if (part_is_prompt(&engine->part[i])) batch.n_prompt += engine->part[i].n;
         if (engine->part[i].wants_logits) h->out_rows[(*n_out)++] = batch.n_rows - 1;
     }
     return batch;

@@ -71,14 +71,15 @@ static struct backend_limits limits_of(const struct plan *p, int rows, const str
     };
 }
 
-static void choose_backend_limits(struct plan *p, const struct model *m)
+static void choose_backend_limits(struct plan *p, const struct plan_question *q)
 {
+    const struct model *m = q->model;
     static const struct text_shape no_decoder;
     static const struct vision_shape no_tower;
     const int rows = p->max_rows > p->step_rows ? p->max_rows : p->step_rows;
     const bool beside = plan_tower_beside(p);
     p->limits = limits_of(p, rows, &m->text, beside ? &no_tower : &m->vision);
-    p->limits.int4 = m->int4;
+    p->limits.int4 = m->int4, p->limits.fp8_prompts = q->limits->fp8_prompts;
     if (!beside && !p->first_layers) return;
     p->cpu_limits = limits_of(p, p->first_layers ? rows : p->tower_rows, p->first_layers ? &m->text : &no_decoder, beside ? &m->vision : &no_tower);
     p->cpu_limits.int4 = m->int4 && p->first_layers;
@@ -254,7 +255,7 @@ void plan_size(struct plan *p, const struct plan_question *q)
 {
     const struct model *m = q->model;
     choose_sizes(p, q);
-    choose_backend_limits(p, m);
+    choose_backend_limits(p, q);
     const struct backend *first = p->first_layers ? q->facts->cpu : q->be;
     uint64_t prefill = step_bytes(q, q->be, p->max_rows), vision = plan_tower_beside(p) ? 0 : tower_bytes(p, q->be, &m->vision);
     p->bytes[PLAN_WEIGHTS] = m->weight_bytes;

@@ -33,6 +33,7 @@ struct plan_limits {
     int gpu_layers;             /* of the decoder, the last so many on the card; 0: all; PLAN_LAYERS_AUTO: as many as fit */
     uint64_t cpu_bytes;         /* what layers on the CPU may take of the host's memory, their weights counted in; 0: no limit */
     bool shared;                /* many will ask: on the host the KV pool is then no smaller than 8,192 tokens */
+    bool fp8_prompts;           /* rows of prompts are quantised (struct backend_limits); of a card and a model that can */
     struct plan_levers levers;
     double utilization;         /* share of a card's memory that this process may have */
     uint64_t device_bytes;      /* the same in bytes */

@@ -202,6 +202,40 @@ static void do_mma(struct lane_state *lanes, bool f16)
     }
 }
 
+static float e4m3_value(uint32_t code)
+{
+    if ((code & 0x7fu) == 0x7fu) return NAN;
+    float size = value((code & 0x7fu) << 20) * 0x1p120f;
+    return code & 0x80u ? -size : size;
+}
+
+static void unpack_four(float *out, int stride, uint32_t four)
+{
+    for (int i = 0; i < 4; i++) out[i * stride] = e4m3_value(four >> 8 * i & 0xffu);
+}
+
+/* Products are exact, and so is each sum but for float32's rounding: real cards may keep fewer bits of it. */
+static void do_mma_e4m3(struct lane_state *lanes)
+{
+    float a[16][32], b[32][8], c[16][8];
+    for (int i = 0; i < 32; i++) {
+        const mma_operand *o = static_cast<mma_operand *>(lanes[i].operand);
+        int g = i / 4, t4 = i % 4 * 4, t2 = i % 4 * 2;
+        unpack_four(&a[g][t4], 1, o->a[0]), unpack_four(&a[g + 8][t4], 1, o->a[1]);
+        unpack_four(&a[g][t4 + 16], 1, o->a[2]), unpack_four(&a[g + 8][t4 + 16], 1, o->a[3]);
+        unpack_four(&b[t4][g], 8, o->b[0]), unpack_four(&b[t4 + 16][g], 8, o->b[1]);
+        c[g][t2] = o->c[0], c[g][t2 + 1] = o->c[1], c[g + 8][t2] = o->c[2], c[g + 8][t2 + 1] = o->c[3];
+    }
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 32; k++)
+            for (int column = 0; column < 8; column++) c[row][column] += a[row][k] * b[k][column];
+    for (int i = 0; i < 32; i++) {
+        float *out = static_cast<mma_operand *>(lanes[i].operand)->c;
+        int g = i / 4, t2 = i % 4 * 2;
+        out[0] = c[g][t2], out[1] = c[g][t2 + 1], out[2] = c[g + 8][t2], out[3] = c[g + 8][t2 + 1];
+    }
+}
+
 /* The warp's 16 rows of one wgmma: each lane's p. b's address is that of its first row; the machine swaps units by the address bits above them. */
 static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const p[32])
 {
@@ -252,6 +286,7 @@ static void do_together(enum meeting what, struct lane_state *lanes)
     case MEET_LOAD_TRANSPOSED: do_load_matrices(lanes, true); break;
     case MEET_MMA_BF16: do_mma(lanes, false); break;
     case MEET_MMA_F16: do_mma(lanes, true); break;
+    case MEET_MMA_E4M3: do_mma_e4m3(lanes); break;
     case MEET_WGMMA: do_wgmmas(lanes); break;
     }
 }

@@ -57,7 +57,7 @@ extern __thread dim3 blockDim, gridDim;
 
 namespace emulator {
 
-enum meeting { MEET_SYNC, MEET_SHUFFLE, MEET_LOAD_MATRICES, MEET_LOAD_TRANSPOSED, MEET_MMA_BF16, MEET_MMA_F16, MEET_WGMMA };
+enum meeting { MEET_SYNC, MEET_SHUFFLE, MEET_LOAD_MATRICES, MEET_LOAD_TRANSPOSED, MEET_MMA_BF16, MEET_MMA_F16, MEET_MMA_E4M3, MEET_WGMMA };
 
 struct shuffle_operand {
     uint32_t value;
@@ -327,6 +327,18 @@ EY_DEVICE void mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1
 {
     emulator::mma_operand operand = {c, a, {b0, b1}};
     emulator::meet(emulator::MEET_MMA_F16, &operand);
+}
+
+EY_DEVICE void mma_e4m3_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    emulator::mma_operand operand = {c, a, {b0, b1}};
+    emulator::meet(emulator::MEET_MMA_E4M3, &operand);
+}
+
+EY_DEVICE void mma_e4m3(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    c[0] = c[1] = c[2] = c[3] = 0;
+    mma_e4m3_add(c, a, b0, b1);
 }
 
 EY_DEVICE uint32_t bf16_pair(float low, float high)

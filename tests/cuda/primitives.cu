@@ -43,6 +43,18 @@ EY_KERNEL(test_product, struct product_args, 32, 1)
     for (int i = 0; i < 4; i++) a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
+EY_KERNEL(test_e4m3_product, struct e4m3_product_args, 32, 1)
+{
+    int lane = lane_index(), g = lane / 4, t = lane % 4;
+    uint32_t x[4], y[2];
+    for (int i = 0; i < 4; i++) x[i] = *(const uint32_t *)(a.a + (g + i % 2 * 8) * 32 + 4 * t + i / 2 * 16);
+    for (int i = 0; i < 2; i++) y[i] = *(const uint32_t *)(a.b + g * 32 + 4 * t + i * 16);
+    float c[4];
+    mma_e4m3(c, x, y[0], y[1]);
+    mma_e4m3_add(c, x, y[0], y[1]);
+    for (int i = 0; i < 4; i++) a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
+}
+
 /* Three groups of copies of 16 bytes; out[thread, 3, 4]: what has come of them when at most `mode` are under way. The last brings 4 bytes. */
 EY_KERNEL(test_copies, struct primitive_args, 64, 1)
 {

@@ -18,6 +18,12 @@ struct product_args {
     int32_t f16;
 };
 
+/* c[16, 8] = a[16, 32] · b[8, 32]ᵀ of e4m3, once alone and once more added to it */
+struct e4m3_product_args {
+    float *c;
+    const uint8_t *a, *b;
+};
+
 /* out[i] = in[i] added up over the blocks by the last of them to arrive */
 struct sum_args {
     float *out;

@@ -95,7 +95,7 @@ static void assert_multiplies(struct backend *be, int n)
     dev card_x = be->ops->alloc(be, sizeof(float) * 64 * COLS, &e), card_y = be->ops->alloc(be, sizeof(float) * 64 * ROWS, &e);
     be->ops->write(be, card_x, x, ELEMENT_ACTIVATION, (size_t)(n * COLS));
     be->ops->write(be, card_y, y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
-    be->ops->project_add(be, card_y, card_x, &w, NULL, n);
+    be->ops->project_add(be, card_y, card_x, &w, NULL, n, 0);
     if (!be->ops->finish(be, &e)) fail_msg("%s", e.text);
     be->ops->read(be, got, card_y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
     for (int i = 0; i < n * ROWS; i++) {
@@ -146,6 +146,46 @@ static void wrong_tile(void **state)
 {
     (void)state;
     is_replaced("gemm_bf16_32x64", "gemm_bf16_32x64", 1, 40, false);
+}
+
+static void wrong_e4m3(void **state)
+{
+    (void)state;
+    is_replaced("gemm_e4m3", "gemm_e4m3", 1, 0, true);
+}
+
+/* What makes rows e4m3 is tried with the product; without them BF16 does the work, and who asks is told. */
+static void wrong_quantizing(void **state)
+{
+    struct kernel_report r;
+    struct backend *be;
+    bool slow;
+    ey_err e;
+    (void)state;
+    is_replaced("quantize_rows", "gemm_e4m3", 1, 0, false);
+    be = opened(NULL);
+    assert_true(be->ops->takes_fp8_prompts(be, &slow, &e));
+    assert_true(backend_cuda_check(be, false, &r, &e)); /* as the last start found it */
+    assert_false(be->ops->takes_fp8_prompts(be, &slow, &e));
+    assert_non_null(strstr(e.text, "computes wrongly"));
+    closed(be);
+}
+
+/* An RTX 30: the kernel is not even loaded. */
+static void older_cards_have_no_fp8(void **state)
+{
+    struct fake_card card = fake_small_card;
+    struct cuda_driver driver;
+    struct backend *be;
+    bool slow;
+    ey_err e;
+    (void)state;
+    card.major = 8, card.minor = 6;
+    fake_driver_fill(&driver, &card);
+    if (!backend_cuda_create_on(&be, &driver, pool, true, &e)) fail_msg("%s", e.text);
+    assert_false(be->ops->takes_fp8_prompts(be, &slow, &e));
+    assert_non_null(strstr(e.text, "compute capability 8.6"));
+    closed(be);
 }
 
 static void wrong_attention(void **state)
@@ -240,6 +280,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(wrong_gemv, fresh_cache),
         cmocka_unit_test_setup(wrong_gemv1, fresh_cache),
         cmocka_unit_test_setup(wrong_tile, fresh_cache),
+        cmocka_unit_test_setup(wrong_e4m3, fresh_cache),
+        cmocka_unit_test_setup(wrong_quantizing, fresh_cache),
+        cmocka_unit_test(older_cards_have_no_fp8),
         cmocka_unit_test_setup(wrong_attention, fresh_cache),
         cmocka_unit_test_setup(what_nothing_replaces_is_told, fresh_cache),
         cmocka_unit_test_setup(a_refused_launch_is_a_failure, fresh_cache),

@@ -152,6 +152,25 @@ static double e4m3_number(uint32_t bits)
     return sign * (exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9));
 }
 
+/* Small codes, subnormal ones among them, and larger ones: of each kind alone sums are exact. */
+static void e4m3_products(void **state)
+{
+    (void)state;
+    _Alignas(16) uint8_t a[16][32], b[8][32];
+    float c[16][8];
+    for (uint32_t first = 0; first <= 0x28; first += 0x28) {
+        for (int i = 0; i < 512; i++) a[i / 32][i % 32] = (uint8_t)((random_bits() & 0x80) | (first + random_bits() % 0x30));
+        for (int i = 0; i < 256; i++) b[i / 32][i % 32] = (uint8_t)((random_bits() & 0x80) | (first + random_bits() % 0x30));
+        run("test_e4m3_product", &(struct e4m3_product_args){c[0], a[0], b[0]}, 1, 32, 0);
+        for (int row = 0; row < 16; row++)
+            for (int column = 0; column < 8; column++) {
+                double want = 0;
+                for (int k = 0; k < 32; k++) want += 2 * e4m3_number(a[row][k]) * e4m3_number(b[column][k]);
+                assert_true((double)c[row][column] == want);
+            }
+    }
+}
+
 static void assert_same(double got, double want, uint32_t in)
 {
     if (isnan(got) && isnan(want)) return;
@@ -301,6 +320,7 @@ int main(void)
         cmocka_unit_test(shuffles),
         cmocka_unit_test(load_matrices),
         cmocka_unit_test(products),
+        cmocka_unit_test(e4m3_products),
         cmocka_unit_test(copies),
         cmocka_unit_test(numbers),
         cmocka_unit_test(last_block_merges),

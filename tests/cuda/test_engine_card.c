@@ -47,6 +47,7 @@ static void device_memory_is_the_plan(void **state)
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < 2; i++) {
             ey_engine_options o = card_options();
+            o.prefill_math = i ? "fp8" : NULL;
             o.kv_cache_dtype = levers[i][0], o.head = levers[i][1], o.vision_weights = levers[i][2], o.quantize = quantize[k], o.group_size = k == 3 ? 64 : 0;
             ey_engine *engine = engine_open_with(kinds[k], o);
             struct fake_counts n = fake_driver_counts();
@@ -219,6 +220,38 @@ static void at_once_as_alone(void **state)
     crowd_free(members, GREEDY);
     assert_at_rest(engine);
     free_answers(alone);
+    close_card(&engine);
+}
+
+/* Prompts in FP8, cut into chunks that meet the answers of others in a step, and their cached blocks: a row of a prompt is computed in one way and a row of an
+ * answer in another, whatever else is in the step. */
+static void prompts_in_fp8_at_once_as_alone(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    static struct question questions[N];
+    ey_answer alone[N];
+    ey_engine_options o = card_options();
+    o.prefill_math = "fp8";
+    ey_engine *engine = engine_open_with("tiny-gqa4-fp8", o);
+    assert_true(engine->plan.limits.fp8_prompts);
+    for (int i = 0; i < N; i++) {
+        question_simple(&questions[i], i == 1, i == 2 ? long_text : "What is this?", 6);
+        questions[i].request.top_logprobs = 2;
+        alone[i] = ask(engine, &questions[i]);
+        members[i].request = questions[i].request;
+    }
+    engine->slice_seconds = 1e-3; /* the least chunks */
+    crowd_run(members, N, engine);
+    for (int i = 0; i < N; i++) assert_near_answer(&alone[i], &members[i].answer, "prompts in FP8, alone and at once");
+    crowd_free(members, N);
+    questions[2].request.fresh = false; /* all but the last rows are there the second time */
+    for (int i = 0; i < 2; i++) {
+        ey_answer again = ask(engine, &questions[2]);
+        assert_near_answer(&alone[2], &again, "prompts in FP8, cached");
+        ey_answer_free(&again);
+    }
+    for (int i = 0; i < N; i++) ey_answer_free(&alone[i]);
     close_card(&engine);
 }
 
@@ -439,6 +472,7 @@ int main(void)
         cmocka_unit_test(decode_allocates_nothing_on_the_host),
         cmocka_unit_test(answers_are_those_of_the_cpu),
         cmocka_unit_test(at_once_as_alone),
+        cmocka_unit_test(prompts_in_fp8_at_once_as_alone),
         cmocka_unit_test(preempted_as_alone),
         cmocka_unit_test(caches_are_used),
         cmocka_unit_test(recorded_steps_are_the_eager_ones),

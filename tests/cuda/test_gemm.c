@@ -6,7 +6,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/gemm_shape.h"
+#include "backend/activations.h"
+#include "backend/cuda/gemm_e4m3_shape.h"
 #include "cuda/emulated.h"
 #include "cuda/matrices.h"
 
@@ -67,11 +68,11 @@ static double activation(double v, enum linear_out out)
 }
 
 /* The product of a row of x and one of w, and what float32 sums of it may be wrong by. */
-static double dot(const bf16 *x, const double *w, int k, double *error)
+static double dot(const float *x, const double *w, int k, double *error)
 {
     double sum = 0, xx = 0, ww = 0;
     for (int i = 0; i < k; i++) {
-        double v = (double)bf16_float(x[i]);
+        double v = (double)x[i];
         sum += v * w[i];
         xx += v * v;
         ww += w[i] * w[i];
@@ -84,7 +85,7 @@ struct expected {
     double value, error;
 };
 
-static struct expected expected_at(const struct product *c, const struct matrix *m, int segment, const float *bias, const bf16 *x, int row, double before)
+static struct expected expected_at(const struct product *c, const struct matrix *m, int segment, const float *bias, const float *x, int row, double before)
 {
     struct expected e;
     const struct matrix *w = &m[segment];
@@ -103,7 +104,7 @@ static struct expected expected_at(const struct product *c, const struct matrix 
     return e;
 }
 
-static void check_segment(const struct product *c, const struct matrix *m, int segment, const bf16 *x, const struct linear_args *a,
+static void check_segment(const struct product *c, const struct matrix *m, int segment, const float *x, const struct linear_args *a,
                           const float *before, const char *kernel)
 {
     const struct linear_segment *s = &a->segment[segment];
@@ -114,12 +115,46 @@ static void check_segment(const struct product *c, const struct matrix *m, int s
             double got = (double)(wide ? ((float *)s->y)[at] : bf16_float(((bf16 *)s->y)[at]));
             struct expected e = {(double)before[at], 0};
             if (row < c->rows[segment])
-                e = expected_at(c, m, segment, s->bias, x + (size_t)token * (size_t)a->ldx, row, c->out == OUT_ADD ? (double)before[at] : 0);
+                e = expected_at(c, m, segment, s->bias, x + (size_t)token * (size_t)c->k, row, c->out == OUT_ADD ? (double)before[at] : 0);
             if (!(fabs(got - e.value) <= e.error))
                 fail_msg("%s out %d rows %d k %d n %d: segment %d token %d row %d is %g, not %g (+-%g)", kernel, c->out, c->rows[segment], c->k,
                          c->n, segment, token, row, got, e.value, e.error);
         }
 }
+
+/* Launches; what of x it works with becomes `values`. */
+static struct launch launch_tile(const struct linear_args *a, float *values, enum gemm_tile_kind tile)
+{
+    struct launch launch = gemm_launch_tile(a, tile);
+    const bf16 *x = a->x;
+    assert_true(launch.shared <= (tile < GEMM_PORTABLE_TILES ? 99 : 227) * 1024);
+    assert_true(emulator_launch(launch.kernel, a, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
+    for (int i = 0; i < a->n * a->k; i++) values[i] = bf16_float(x[i / a->k * a->ldx + i % a->k]);
+    return launch;
+}
+
+/* The same with x as e4m3. Codes and scales have nothing between or behind them. */
+static struct launch launch_e4m3(const struct linear_args *a, float *values)
+{
+    const int scale_rows = (a->n + 3) / 4 * 4, blocks = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    bf16 *x = aligned((size_t)(a->n * a->k) * sizeof(*x));
+    float *scale = aligned((size_t)(blocks * scale_rows) * sizeof(*scale));
+    struct quantize_rows_args q = {x, aligned((size_t)(a->n * a->k)), scale, a->n, a->k, scale_rows};
+    struct e4m3_args e = {.product = *a, .x_scale = scale, .scale_rows = scale_rows};
+    for (int i = 0; i < a->n * a->k; i++) {
+        x[i] = ((const bf16 *)a->x)[i / a->k * a->ldx + i % a->k];
+        values[i] = bf16_float(x[i]);
+    }
+    for (int i = 0; i < a->n; i++) round_activations(values + i * a->k, (size_t)a->k);
+    e.product.x = q.y, e.product.ldx = a->k;
+    struct launch quantize = quantize_rows_launch(&q), launch = gemm_e4m3_launch(&e);
+    assert_true(2 * (launch.shared + 1024) <= 100 * 1024); /* two blocks of threads on an SM */
+    assert_true(emulator_launch(quantize.kernel, &q, quantize.grid, (const unsigned[3]){quantize.block, 1, 1}, quantize.shared));
+    assert_true(emulator_launch(launch.kernel, &e, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
+    return launch;
+}
+
+enum { AS_E4M3 = GEMM_TILES }; /* in place of a tile */
 
 static void run_product(const struct product *c, int dtype, enum gemm_tile_kind tile)
 {
@@ -159,10 +194,9 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
                 ((bf16 *)a.segment[s].y)[i] = float_bf16(before[s][i]);
         }
     }
-    launch = gemm_launch_tile(&a, tile);
-    assert_true(launch.shared <= (tile < GEMM_PORTABLE_TILES ? 99 : 227) * 1024);
-    assert_true(emulator_launch(launch.kernel, &a, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
-    for (int s = 0; s < outputs; s++) check_segment(c, m, s, x, &a, before[s], launch.kernel);
+    float *values = aligned((size_t)(c->n * c->k) * sizeof(*values));
+    launch = (int)tile == AS_E4M3 ? launch_e4m3(&a, values) : launch_tile(&a, values, tile);
+    for (int s = 0; s < outputs; s++) check_segment(c, m, s, values, &a, before[s], launch.kernel);
     free_all(NULL);
 }
 
@@ -217,6 +251,40 @@ static void products_of_tile(enum gemm_tile_kind tile)
 EY_GEMM_TILES(TILE_TEST)
 EY_GEMM_WIDE_TILES(WIDE_TILE_TEST)
 
+static void products_of_e4m3(void **state)
+{
+    (void)state;
+    RUN_ALL(any_dtype, K_FP8, (enum gemm_tile_kind)AS_E4M3);
+    RUN_ALL(fp8_only, K_FP8, (enum gemm_tile_kind)AS_E4M3);
+}
+
+/* Rows of odd sizes and contents; every code times its scale is what round_activations() says, bit by bit. */
+static void activations_become_e4m3(void **state)
+{
+    enum { N = 11, K = 208, BLOCKS = 2, SCALE_ROWS = 12 };
+    static const float sizes[N] = {1, 0, 1e30f, 1e-30f, 1e-38f, 3e38f, 1, 1, 1, 448, 0x1p-9f};
+    bf16 *x = aligned(N * K * sizeof(*x));
+    float *scale = aligned(BLOCKS * SCALE_ROWS * sizeof(*scale)), row[K];
+    struct quantize_rows_args q = {x, aligned(N * K), scale, N, K, SCALE_ROWS};
+    struct launch l = quantize_rows_launch(&q);
+    (void)state;
+    random_state = 7;
+    for (int i = 0; i < N * K; i++) x[i] = float_bf16(sizes[i / K] * random_float());
+    x[6 * K + 5] = 0x7fc0, x[7 * K + K - 1] = 0xffc1; /* NaN */
+    for (int i = 1; i < K; i++) x[8 * K + i] = 0;     /* one alone */
+    assert_true(emulator_launch(l.kernel, &q, l.grid, (const unsigned[3]){l.block, 1, 1}, l.shared));
+    for (int i = 0; i < N; i++) {
+        for (int c = 0; c < K; c++) row[c] = bf16_float(x[i * K + c]);
+        round_activations(row, K);
+        for (int c = 0; c < K; c++) {
+            const float got = (float)e4m3_double(q.y[i * K + c]) * scale[c / SCALE_BLOCK * SCALE_ROWS + i];
+            if ((i == 6 && c < SCALE_BLOCK) || (i == 7 && c >= SCALE_BLOCK)) assert_true(isnan(got));
+            else if (got != row[c]) fail_msg("row %d column %d is %g, not %g", i, c, (double)got, (double)row[c]);
+        }
+    }
+    free_all(NULL);
+}
+
 /* More tiles of tokens than one band has. */
 static void bands_cover_all_tiles(void **state)
 {
@@ -258,6 +326,8 @@ int main(void)
         EY_GEMM_TILES(TILE_ENTRY)
         EY_GEMM_WIDE_TILES(WIDE_TILE_ENTRY)
 #undef TILE_ENTRY
+        cmocka_unit_test(products_of_e4m3),
+        cmocka_unit_test(activations_become_e4m3),
         cmocka_unit_test(bands_cover_all_tiles),
         cmocka_unit_test(tiles_are_chosen_for_the_card),
     };

@@ -49,6 +49,48 @@ static void levers_become_places(void **state)
     ey_engine_close(&engine);
 }
 
+static void hear(void *user, const char *text)
+{
+    snprintf(user, 256, "%s", text);
+}
+
+/* FP8 prompts have a workspace in the plan; where they are not possible somebody is told why, and there is none. */
+static void prefill_math(void **state)
+{
+    (void)state;
+    char heard[256] = "";
+    ey_err e;
+    ey_engine_options options = ey_engine_defaults();
+    options.notice = hear, options.notice_user = heard;
+    ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
+    const uint64_t without = engine->plan.allocated;
+    const struct text_shape t = engine->model.text;
+    const size_t widest = (size_t)(t.mlp > text_q_width(&t) ? t.mlp : text_q_width(&t)), blocks = (widest + FP8_BLOCK - 1) / FP8_BLOCK;
+    ey_engine_close(&engine);
+    options.prefill_math = "fp8";
+    engine = planned("tiny-gqa4-fp8", 2000, &options);
+    assert_true(engine->plan.limits.fp8_prompts && widest >= (size_t)t.hidden);
+    assert_int_equal(engine->plan.allocated - without, cuda_aligned(QUANTIZED_ROWS * widest) + cuda_aligned(QUANTIZED_ROWS * blocks * sizeof(float)));
+    assert_string_equal(heard, "");
+    ey_engine_close(&engine);
+    engine = planned("tiny-untied-bf16", 2000, &options);
+    assert_false(engine->plan.limits.fp8_prompts);
+    assert_non_null(strstr(heard, "prompts are computed in BF16, because none of the decoder's matrices are block FP8"));
+    ey_engine_close(&engine);
+    options.quantize = "fp8";
+    engine = planned("tiny-untied-bf16", 2000, &options);
+    assert_true(engine->plan.limits.fp8_prompts);
+    ey_engine_close(&engine);
+    options = ey_engine_defaults(), options.device = "cpu", options.threads = 1;
+    options.notice = hear, options.notice_user = heard, options.prefill_math = "fp8";
+    engine = engine_open_with("tiny-gqa4-fp8", options);
+    assert_non_null(strstr(heard, "because the model runs on the CPU"));
+    ey_engine_close(&engine);
+    options.prefill_math = "fp16", options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8");
+    assert_false(ey_engine_open(&engine, &options, &e));
+    assert_non_null(strstr(e.text, "--prefill-math fp16: use bf16 or fp8"));
+}
+
 static void refusal_says_what_to_do(void **state)
 {
     (void)state;
@@ -110,7 +152,8 @@ static void wrong_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_fits),     cmocka_unit_test(levers_become_places),        cmocka_unit_test(refusal_says_what_to_do),
+        cmocka_unit_test(it_fits),     cmocka_unit_test(levers_become_places),        cmocka_unit_test(prefill_math),
+        cmocka_unit_test(refusal_says_what_to_do),
         cmocka_unit_test(wrong_words), cmocka_unit_test(plan_is_told_before_loading),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

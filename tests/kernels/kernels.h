@@ -63,6 +63,7 @@ struct problem {
     struct batch batch, fill; /* the rows under test; for attention, those that fill the cache */
     int grid_rows, grid_cols;
     struct backend_limits limits;
+    int first_prompt; /* rows from here on are of prompts, which counts with limits.fp8_prompts */
     int n, unit, out_width; /* rows of the output; calls are multiples of `unit` rows */
     double flops, bytes;    /* of one call with all rows; bytes of what is read once: weights, keys and values */
     double slack;           /* times the bound of one product */

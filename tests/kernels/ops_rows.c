@@ -1,6 +1,13 @@
 /* The decoder's steps that take rows and give rows: products, embedding, rope table, features. */
 #include "kernels/kernels.h"
 
+/* Of rows first .. first+n-1 the last so many are of prompts. */
+static int prompts_of(const struct problem *p, int first, int n)
+{
+    const int prompts = first + n - p->first_prompt;
+    return prompts < 0 ? 0 : prompts < n ? prompts : n;
+}
+
 /* ---- project_add ---- */
 
 static void prepare_project_add(struct problem *p)
@@ -24,7 +31,8 @@ static void begin_project_add(struct run *r)
 static void call_project_add(struct run *r, int first, int n)
 {
     const struct test_case *c = r->p->c;
-    r->be->ops->project_add(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m), run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k), &r->p->w[0], &r->p->v[0], n);
+    r->be->ops->project_add(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m), run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k), &r->p->w[0], &r->p->v[0], n,
+                            prompts_of(r->p, first, n));
 }
 
 const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add, call_project_add, run_fetch_residual};
@@ -53,7 +61,8 @@ static void call_gate_up(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct decoder_layer w = {.gate = p->w[0], .up = p->w[1], .post_norm = p->v[0]};
-    r->be->ops->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text, n);
+    r->be->ops->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text, n,
+                        prompts_of(p, first, n));
 }
 
 const struct op op_gate_up = {"gate_up", prepare_gate_up, begin_gate_up, call_gate_up, run_fetch_activation};

@@ -110,8 +110,8 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
              const struct text_shape *shape, dev rope, const struct batch *batch);
 void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
                 const struct batch *batch);
-void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n);
-void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n);
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
 void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
               const struct weight *head, const struct text_shape *shape);
 void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,

@@ -253,17 +253,19 @@ void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int
 
 /* ---- the rest ---- */
 
-void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n)
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);
+    (void)n_prompt; /* all rows alike */
     struct cpu_input input = {.x = in, .x_stride = (size_t)w->cols, .n = n, .width = (int)w->cols};
     struct cpu_product product = {w, bias && bias->data ? cpu_vector(c, 1, bias) : NULL, x, (size_t)w->rows};
     cpu_multiply(c, &input, &product, 1, CPU_ADD);
 }
 
-void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n)
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);
+    (void)n_prompt; /* all rows alike */
     size_t mlp = (size_t)shape->mlp;
     struct cpu_input in = rms_input(c, x, &w->post_norm, n, shape->norm_eps);
     struct cpu_product products[2] = {{&w->gate, NULL, h, mlp}, {&w->up, NULL, c->rows[1], mlp}};

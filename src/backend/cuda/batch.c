@@ -171,6 +171,7 @@ bool cuda_replay(struct backend *be, const struct batch *batch, int n_out)
 {
     struct cuda *c = cuda_of(be);
     if (c->recording || n_out != batch->n_rows || !cuda_is_decode(batch) || !c->graph[batch->n_rows]) return false;
+    if (c->limits.fp8_prompts && batch->n_prompt) return false;
     for (int i = 0; i < batch->n_rows; i++)
         if (batch->feature[i] >= 0) return false;
     if (c->host_table && !c->n_registered) cuda_look_up(c, batch);

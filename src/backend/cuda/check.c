@@ -21,12 +21,13 @@ static void name_family(struct kernel_verdict *v, int family)
 {
     static const char *const names[FAMILY_GEMM] = {"plain_linear", "append", "attend_plain", "vision_attend_plain", "norm_rows", "merge_norm", "embed", "candidates", "unpack_int4",
                                                    "gemv_fp8", "gemv_bf16", "gemv_int8", "gemv_int4", "gemv1", "attend_64", "attend_128", "attend_64_fp8", "attend_128_fp8",
-                                                   "decode_64", "decode_128", "decode_64_fp8", "decode_128_fp8", "vision_attend_64", "vision_attend_80", "score_again"};
+                                                   "decode_64", "decode_128", "decode_64_fp8", "decode_128_fp8", "vision_attend_64", "vision_attend_80", "score_again", "gemm_e4m3"};
     const struct gemm_tile *tile = family >= FAMILY_GEMM ? gemm_tile((enum gemm_tile_kind)((family - FAMILY_GEMM) % GEMM_TILES)) : NULL;
     const char *name = !tile ? names[family] : family - FAMILY_GEMM < GEMM_TILES ? tile->fp8 : tile->bf16;
     snprintf(v->name, sizeof(v->name), "%s", name);
     if (family >= FAMILY_GEMM) v->instead = "another tile, or plain_linear";
     else if (family == FAMILY_EXACT) v->instead = "the host";
+    else if (family == FAMILY_E4M3) v->instead = "gemm_fp8 (BF16)";
     else if (family >= FAMILY_VISION) v->instead = "vision_attend_plain";
     else if (family >= FAMILY_DECODE) v->instead = "append and attend";
     else if (family >= FAMILY_ATTEND) v->instead = "attend_plain";

@@ -22,6 +22,7 @@ enum cuda_family {
     FAMILY_DECODE = FAMILY_ATTEND + 4,
     FAMILY_VISION = FAMILY_DECODE + 4,  /* 64, 80 */
     FAMILY_EXACT = FAMILY_VISION + 2,   /* candidates scored again */
+    FAMILY_E4M3,                        /* of FP8 activations, which it makes too */
     FAMILY_GEMM,                        /* tiles, FP8 first */
     CUDA_FAMILIES = FAMILY_GEMM + 2 * GEMM_TILES
 };
@@ -69,6 +70,7 @@ static inline enum gemm_tile_kind cuda_working_tile(const struct cuda *c, int dt
 /* Families that this card has no kernels for. */
 static inline bool cuda_lacks_family(const struct cuda *c, int family)
 {
+    if (family == FAMILY_E4M3) return !c->e4m3_gemm;
     return family >= FAMILY_GEMM && (family - FAMILY_GEMM) % GEMM_TILES >= GEMM_PORTABLE_TILES && !c->wide_gemm;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backend/convert.h"
-#include "backend/cuda/gemm_shape.h"
+#include "backend/cuda/check.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/limits_shape.h"
 
@@ -116,9 +116,10 @@ static CUfunction find_kernel(const struct cuda *c, const char *name)
     return NULL;
 }
 
-/* An image may be for cards of one capability alone, as its name says at the end. */
+/* An image may be for cards of one capability alone, or from one on, as its name says at the end. */
 static bool is_for_card(const struct cuda *c, const struct cuda_image *image)
 {
+    if (strstr(image->name, "_sm89")) return c->capability >= FP8_CAPABILITY;
     return !strstr(image->name, "_sm90") || c->capability == 90;
 }
 
@@ -128,6 +129,7 @@ static bool load_kernels(struct cuda *c, ey_err *e)
     for (const struct cuda_image *image = cuda_images; image->name; image++) {
         if (!is_for_card(c, image)) continue;
         CUresult result = d->module_load(&c->module[c->n_modules], image->data);
+        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && strstr(image->name, "_sm89")) continue; /* what it is for can be done without it */
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
             return ey_fail(e, EY_NO_DEVICE, "this build has kernels for sm_%s, and the card is sm_%d: build it here, or take a release", cuda_images_archs, c->capability);
         if (!cuda_ok(d, result, image->name, e)) return false;
@@ -135,7 +137,20 @@ static bool load_kernels(struct cuda *c, ey_err *e)
     }
     qsort(c->kernel, (size_t)c->n_kernels, sizeof(c->kernel[0]), by_name);
     c->wide_gemm = c->capability == 90 && find_kernel(c, gemm_tile(GEMM_PORTABLE_TILES)->fp8);
+    c->e4m3_gemm = c->capability >= FP8_CAPABILITY && find_kernel(c, "gemm_e4m3") && find_kernel(c, "quantize_rows");
     return true;
+}
+
+/* 9.x and 10.x have FP8 in other instructions alone, and make this one of conversions and BF16 products. */
+static bool takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
+{
+    const struct cuda *c = (const struct cuda *)be;
+    const int major = c->capability / 10, minor = c->capability % 10;
+    *slow = c->capability >= 90 && c->capability < 120;
+    if (c->capability < FP8_CAPABILITY)
+        return ey_fail(why, EY_NO_DEVICE, "the card has compute capability %d.%d, and FP8 products need 8.9 (RTX 40 and later)", major, minor);
+    if (!c->e4m3_gemm) return ey_fail(why, EY_NO_DEVICE, "this build has no FP8 kernels for compute capability %d.%d", major, minor);
+    return !cuda_failed(c, FAMILY_E4M3) || ey_fail(why, EY_NO_DEVICE, "the FP8 kernel computes wrongly on this card (eyelet doctor --kernels)");
 }
 
 /* ---- launching ---- */
@@ -369,6 +384,7 @@ static const struct backend_ops ops = {
     .destroy = destroy,
     .attach = attach,
     .check_shapes = cuda_check_shapes,
+    .takes_fp8_prompts = takes_fp8_prompts,
     .scratch_bytes = cuda_scratch_bytes,
     .reserve = reserve,
     .alloc = alloc_bytes,

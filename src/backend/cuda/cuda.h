@@ -8,6 +8,7 @@
 #include "backend/cuda/sizes.h"
 #include "base/pool.h"
 
+enum { FP8_CAPABILITY = 89 }; /* the first whose matrix unit takes e4m3 */
 enum { MAX_KERNELS = 256, MAX_IMAGES = 32, MAX_GROUPS = 64, MAX_GRAPHS = SMALL_ROWS + 1, MAX_REGISTERED = 2 };
 
 /* A step's batch on the card, and its twin in pinned memory. */
@@ -43,6 +44,7 @@ struct cuda {
     int sm_count, capability; /* 90: 9.0 */
     int sm_shared;            /* bytes of shared memory that an SM has */
     bool wide_gemm;           /* the kernels of gemm_sm90.cu are there */
+    bool e4m3_gemm;           /* those of gemm_sm89.cu */
     bool sees_pinned;         /* kernels may use pinned memory of the host by its address */
     bool dependent_launch;    /* kernels may start before the one before has ended … */
     bool weights_changed;     /* … but not the next one: they read weights before they wait */
@@ -188,6 +190,7 @@ struct product {
     const struct weight *norm; /* NULL: x is bf16 as it is */
     float eps;
     const int32_t *gather;     /* on the card */
+    int n_prompt;              /* the last so many rows are of prompts */
 };
 void cuda_multiply(struct cuda *c, const struct product *p);
 /* y bf16[n, width] = LayerNorm(x f32[n, width]) */
@@ -202,8 +205,8 @@ void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, 
 void cuda_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape, const struct batch *batch);
 void cuda_qkv_attend(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
                      const struct text_shape *shape, dev rope, const struct batch *batch);
-void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n);
-void cuda_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n);
+void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
+void cuda_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
 void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
 void cuda_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm, const struct weight *head,
                const struct text_shape *shape);

@@ -310,17 +310,7 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
     }
 }
 
-/* ---- results ---- */
-
-/* One token tile's sums of the warp, turned: a token's rows become neighbours. */
-template <class S> EY_DEVICE void stage_tokens(float *staged, const float sum[S::m_tiles][S::n_tiles][4], int j)
-{
-    int g = lane_index() / 4, t = lane_index() % 4;
-#pragma unroll
-    for (int i = 0; i < S::m_tiles; i++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) staged[(2 * t + e % 2) * S::staged_row + 16 * i + g + e / 2 * 8] = sum[i][j][e];
-}
+/* ---- all ---- */
 
 template <class S> EY_DEVICE void gemm(const struct linear_args &a, unsigned char *shared)
 {
@@ -351,18 +341,8 @@ template <class S> EY_DEVICE void gemm(const struct linear_args &a, unsigned cha
 
     copy_wait<0>();
     __syncthreads();
-    if (S::k_warps == 1) { /* each warp by itself, as many tokens at a time as there is room for */
-        float *staged = (float *)shared + warp * S::staged_tokens * S::staged_row;
-#pragma unroll 1
-        for (int from = 0; from < S::warp_tokens; from += S::staged_tokens) {
-#pragma unroll
-            for (int j = 0; j < S::n_tiles; j++) /* j is known to the compiler, `from` is not */
-                if (8 * j / S::staged_tokens * S::staged_tokens == from) stage_tokens<S>(staged + (8 * j - from) * S::staged_row, sum, j);
-            __syncwarp();
-            const struct gemm_staged s = {staged, 1, block_of_warp * PACK_ROWS, first_token + from, S::staged_tokens};
-            write_staged<S>(a, p, s, lane_index(), 32);
-            __syncwarp();
-        }
+    if (S::k_warps == 1) {
+        write_warp<S>(a, p, sum, (float *)shared, block_of_warp, first_token);
     } else {
         float *staged = (float *)shared;
 #pragma unroll

@@ -1,4 +1,4 @@
-/* What the matrix products of many tokens have in common (gemm.cu, gemm_sm90.cu): where a tile lies, the block scales, and how sums that lie in
+/* What the matrix products of many tokens have in common (gemm.cu, gemm_sm89.cu, gemm_sm90.cu): where a tile lies, the block scales, and how sums that lie in
  * shared memory become results. S is a kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged together,
  * staged_row floats apart; adds_in_memory: whether a sum is added to what y holds by the memory itself. */
 #ifndef EY_CUDA_GEMM_CUH
@@ -253,6 +253,36 @@ EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place
     case OUT_SILU: write_results<S, OUT_SILU>(a, p, s, member, team); break;
     case OUT_GELU_TANH: write_results<S, OUT_GELU_TANH>(a, p, s, member, team); break;
     default: write_results<S, OUT_GELU_ERF>(a, p, s, member, team);
+    }
+}
+
+/* ---- results: registers → shared ---- */
+
+/* One token tile's sums of the warp, turned: a token's rows become neighbours. */
+template <class S> EY_DEVICE void stage_tokens(float *staged, const float sum[S::m_tiles][S::n_tiles][4], int j)
+{
+    int g = lane_index() / 4, t = lane_index() % 4;
+#pragma unroll
+    for (int i = 0; i < S::m_tiles; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) staged[(2 * t + e % 2) * S::staged_row + 16 * i + g + e / 2 * 8] = sum[i][j][e];
+}
+
+/* Each warp by itself writes its sums, as many tokens at a time as there is room for in its part of the staging. */
+template <class S>
+EY_DEVICE void write_warp(const struct linear_args &a, const struct gemm_place &p, const float sum[S::m_tiles][S::n_tiles][4], float *shared, int block_of_warp,
+                          int first_token)
+{
+    float *staged = shared + warp_index() * S::staged_tokens * S::staged_row;
+#pragma unroll 1
+    for (int from = 0; from < S::warp_tokens; from += S::staged_tokens) {
+#pragma unroll
+        for (int j = 0; j < S::n_tiles; j++) /* j is known to the compiler, `from` is not */
+            if (8 * j / S::staged_tokens * S::staged_tokens == from) stage_tokens<S>(staged + (8 * j - from) * S::staged_row, sum, j);
+        __syncwarp();
+        const struct gemm_staged s = {staged, 1, block_of_warp * PACK_ROWS, first_token + from, S::staged_tokens};
+        write_staged<S>(a, p, s, lane_index(), 32);
+        __syncwarp();
     }
 }
 

@@ -125,7 +125,7 @@ struct linear_args {
     struct linear_segment segment[MAX_SEGMENTS];
     int32_t n_segments; /* OUT_SILU: 2, of which segment[0].y is written */
     int32_t n, k;       /* rows of x; columns of every w */
-    const void *x;      /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says */
+    const void *x;      /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says; gemm_e4m3: e4m3 */
     int32_t ldx;
     const int32_t *gather; /* gemv and plain: row i of x is row gather[i]; NULL: i */
     /* RMSNorm of x's rows before the product (gemv_rms and plain): x · norm / sqrt(mean(x²) + eps); NULL: none */
@@ -135,6 +135,22 @@ struct linear_args {
     int32_t x_f32; /* plain_linear alone */
     struct gemv_layout layout; /* gemv alone: gemv_shape() fills it in … */
     struct head_layout head;   /* … or this, for the head kernels */
+};
+
+/* Rows of activations as e4m3: x bf16[n, k] ≈ y[n, k] · scale, which is max|x| / 448 of each row and SCALE_BLOCK columns: [ceil(k/SCALE_BLOCK), scale_rows],
+ * scale_rows a multiple of 4 and at least n. A NaN makes its scale one. */
+struct quantize_rows_args {
+    const bf16 *x;
+    uint8_t *y;
+    float *scale;
+    int32_t n, k, scale_rows;
+};
+
+/* A product of such rows (product.x is e4m3) and packed FP8 matrices. */
+struct e4m3_args {
+    struct linear_args product;
+    const float *x_scale; /* [ceil(k/SCALE_BLOCK), scale_rows] */
+    int32_t scale_rows;
 };
 
 /* ---- rows ---- */

@@ -1,8 +1,9 @@
 /* Products: which kernel takes one. A row meets FP8 or four bits in gemv1, few rows any weights in gemv, both of which norm their input themselves; many go through gemm, with
- * the norm before; what none takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these, some of their rows at a time. */
+ * the norm before; what none takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these, some of their rows at a time. Rows of
+ * prompts may be quantised where they meet FP8 (gemm_e4m3). */
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/gemm_shape.h"
+#include "backend/cuda/gemm_e4m3_shape.h"
 #include "backend/cuda/gemv1_shape.h"
 #include "backend/cuda/gemv_shape.h"
 #include "backend/cuda/plain_shape.h"
@@ -121,20 +122,64 @@ static bool multiply_int4(struct cuda *c, struct linear_args *a)
     return true;
 }
 
+static void multiply(struct cuda *c, struct linear_args *a)
+{
+    struct launch l = {0};
+    if (is_fast(a) && !cuda_failed(c, cuda_family_of_gemv(a->segment[0].w.dtype))) {
+        if (!cuda_failed(c, FAMILY_GEMV1)) l = gemv1_launch(a);
+        if (!l.kernel) l = gemv_shape(a, c->sm_count, c->sm_shared);
+    }
+    if (!l.kernel && multiply_int4(c, a)) return;
+    if (!l.kernel && is_fast(a) && gemm_takes(a)) {
+        norm_input(c, a);
+        l = gemm_that_works(c, a);
+    }
+    if (!l.kernel) l = plain_shape(a);
+    cuda_launch(c, &l, a);
+}
+
+/* ---- rows of prompts, quantised ---- */
+
+static bool is_quantized(const struct cuda *c, const struct linear_args *a)
+{
+    return c->limits.fp8_prompts && c->e4m3_gemm && !cuda_failed(c, FAMILY_E4M3) && is_fast(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
+}
+
+/* Rows first .. first+n-1 of a product. */
+static struct linear_args rows_of(const struct linear_args *a, int first, int n)
+{
+    const size_t y_size = a->out == OUT_F32 || a->out == OUT_ADD ? sizeof(float) : sizeof(bf16), x_size = a->x_f32 ? sizeof(float) : sizeof(bf16);
+    struct linear_args some = *a;
+    some.n = n;
+    if (a->gather) some.gather += first;
+    else some.x = (const char *)a->x + (size_t)first * (size_t)a->ldx * x_size;
+    for (int i = 0; i < a->n_segments; i++) some.segment[i].y = (char *)a->segment[i].y + (size_t)first * (size_t)a->segment[i].ldy * y_size;
+    return some;
+}
+
+/* Of at most QUANTIZED_ROWS rows. */
+static void multiply_quantized(struct cuda *c, struct linear_args *a)
+{
+    float *scale = (float *)(void *)c->scratch[SCRATCH_E4M3_SCALE];
+    norm_input(c, a);
+    struct quantize_rows_args q = {a->x, (uint8_t *)c->scratch[SCRATCH_E4M3], scale, a->n, a->k, (a->n + 3) / 4 * 4};
+    struct e4m3_args e = {.product = *a, .x_scale = scale, .scale_rows = q.scale_rows};
+    e.product.x = q.y;
+    struct launch quantize = quantize_rows_launch(&q), product = gemm_e4m3_launch(&e);
+    cuda_launch(c, &quantize, &q);
+    cuda_launch(c, &product, &e);
+}
+
 void cuda_multiply(struct cuda *c, const struct product *p)
 {
-    struct linear_args a = args_of(c, p);
-    struct launch l = {0};
-    if (p->n < 1) return;
-    if (is_fast(&a) && !cuda_failed(c, cuda_family_of_gemv(a.segment[0].w.dtype))) {
-        if (!cuda_failed(c, FAMILY_GEMV1)) l = gemv1_launch(&a);
-        if (!l.kernel) l = gemv_shape(&a, c->sm_count, c->sm_shared);
+    const struct linear_args a = args_of(c, p);
+    const int exact = is_quantized(c, &a) ? p->n - p->n_prompt : p->n;
+    if (exact > 0) {
+        struct linear_args rows = rows_of(&a, 0, exact);
+        multiply(c, &rows);
     }
-    if (!l.kernel && multiply_int4(c, &a)) return;
-    if (!l.kernel && is_fast(&a) && gemm_takes(&a)) {
-        norm_input(c, &a);
-        l = gemm_that_works(c, &a);
+    for (int first = exact; first < p->n; first += QUANTIZED_ROWS) {
+        struct linear_args rows = rows_of(&a, first, p->n - first < QUANTIZED_ROWS ? p->n - first : QUANTIZED_ROWS);
+        multiply_quantized(c, &rows);
     }
-    if (!l.kernel) l = plain_shape(&a);
-    cuda_launch(c, &l, &a);
 }

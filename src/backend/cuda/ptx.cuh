@@ -152,6 +152,35 @@ EY_DEVICE void mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* c[16, 8] = a[16, 32] · b[32, 8], or added to c, of e4m3; cards of compute capability 8.9 and later. Lane 4g + t holds of a: a[0] row g, columns
+ * 4t .. 4t+3; a[1] row g+8, the same; a[2] row g, columns 4t+16 .. 4t+19; a[3] row g+8, the same. Of b: b0 rows 4t .. 4t+3 of column g; b1 rows
+ * 4t+16 .. 4t+19. The lowest byte is the lowest column. c as above.
+ *
+ * Products are exact, but the sum keeps some 14 bits on these cards (backend/cuda/gemm_sm89.cu adds up in float32 after two steps). sm_120's
+ * GeForce cards have half of their rate with float32 sums, but not where each operand has a scale of its own for 32 columns: there it is 1. */
+#if __CUDA_ARCH_FAMILY_SPECIFIC__ == 1200 || __CUDA_ARCH_SPECIFIC__ == 1200
+#define EY_MMA_E4M3 "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0 "
+#define EY_MMA_SCALES ", {%10}, {0, 0}, {%10}, {0, 0}"
+#else
+#define EY_MMA_E4M3 "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+#define EY_MMA_SCALES ""
+#endif
+enum { UNIT_UE8M0 = 0x7f7f7f7f };
+
+EY_DEVICE void mma_e4m3_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile(EY_MMA_E4M3 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}" EY_MMA_SCALES ";"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"((uint32_t)UNIT_UE8M0));
+}
+
+EY_DEVICE void mma_e4m3(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile(EY_MMA_E4M3 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%11,%11,%11,%11}" EY_MMA_SCALES ";"
+                 : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"((uint32_t)UNIT_UE8M0), "f"(0.f));
+}
+
 /* ---- numbers ---- */
 
 /* Two BF16 in one register, `low` in the lower half, rounded to nearest even. */

@@ -125,6 +125,10 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     bytes[SCRATCH_SMALL] = cuda_batch_layout(SMALL_ROWS, l).total * sizeof(int32_t);
     bytes[SCRATCH_LARGE] = cuda_batch_layout(max_of(l->max_rows, SMALL_ROWS), l).total * sizeof(int32_t);
     bytes[SCRATCH_UNPACKED] = l->int4 ? UNPACK_BYTES : 0;
+    size_t quantized = !l->fp8_prompts ? 0 : rows < QUANTIZED_ROWS ? (rows + 3) / 4 * 4 : QUANTIZED_ROWS;
+    size_t quantized_width = (size_t)(t->hidden ? max_of(max_of(t->hidden, text_q_width(t)), t->mlp) : l->max_width);
+    bytes[SCRATCH_E4M3] = quantized * quantized_width;
+    bytes[SCRATCH_E4M3_SCALE] = quantized * ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK) * sizeof(float);
     bytes[SCRATCH_POSITIONS] = rows * 3 * sizeof(int32_t);
 }
 
@@ -142,6 +146,12 @@ static void destroy(struct backend *be)
     free(be);
 }
 
+static bool takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
+{
+    (void)be, (void)slow, (void)why;
+    return true; /* of a card that is not here nothing is known: it is taken to be well */
+}
+
 bool backend_cuda_create_planned(struct backend **be, ey_err *e)
 {
     static const struct backend_ops ops = {
@@ -149,6 +159,7 @@ bool backend_cuda_create_planned(struct backend **be, ey_err *e)
         .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
         .destroy = destroy,
         .check_shapes = cuda_check_shapes,
+        .takes_fp8_prompts = takes_fp8_prompts,
         .scratch_bytes = cuda_scratch_bytes,
         .kv_bytes = cuda_kv_bytes,
         .weight_bytes = cuda_weight_bytes,

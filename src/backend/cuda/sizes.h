@@ -16,6 +16,7 @@ enum {
     MAX_FP8_MATRICES = 4096,
     UNPACK_BYTES = 32 << 20, /* of four-bit matrices as BF16 at a time, for products of many rows */
     RAW_ROWS = 1024,        /* rows whose raw q, k and v are there at a time */
+    QUANTIZED_ROWS = 1024,  /* rows of prompts that are e4m3 at a time */
     LOOK_UP_BYTES = 64 << 10, /* of embedding rows that the host looks up at a time */
     MAX_SIDE_RATIO = 400,   /* of pictures, in blocks of patches: the 200 that they may have, and rounding */
 };
@@ -57,6 +58,8 @@ enum scratch {
     SCRATCH_LARGE,    /* any other's */
     SCRATCH_POSITIONS, /* of patches */
     SCRATCH_UNPACKED,  /* [UNPACK_BYTES], or nothing */
+    SCRATCH_E4M3,      /* e4m3 [QUANTIZED_ROWS, widest input of the decoder's products], or nothing */
+    SCRATCH_E4M3_SCALE, /* f32 [blocks of columns of that, QUANTIZED_ROWS] */
     SCRATCH_BUFFERS
 };
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);

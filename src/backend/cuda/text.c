@@ -94,11 +94,11 @@ static struct kv_layer layer_of(const struct kv_cache *kv, int layer)
 }
 
 /* Raw q, k, v beside each other, out f32[n, q + 2 kv], from the normed x: rounded before the norms of q and k, they would be twice. */
-static void multiply_qkv(struct cuda *c, float *out, const void *x, const struct decoder_layer *w, const struct text_shape *s, int n)
+static void multiply_qkv(struct cuda *c, float *out, const void *x, const struct decoder_layer *w, const struct text_shape *s, int n, int n_prompt)
 {
     size_t q = (size_t)text_q_width(s), kv = (size_t)text_kv_width(s);
     struct product p = {.w = {&w->q, &w->k, &w->v}, .bias = {&w->q_bias, &w->k_bias, &w->v_bias}, .y = {out, out + q, out + q + kv}, .n_segments = 3, .out = OUT_F32, .x = x, .n = n, .k = s->hidden,
-                        .norm = &w->input_norm, .eps = s->norm_eps, .ldy = (int)(q + 2 * kv)};
+                        .norm = &w->input_norm, .eps = s->norm_eps, .ldy = (int)(q + 2 * kv), .n_prompt = n_prompt};
     cuda_multiply(c, &p);
 }
 
@@ -112,7 +112,8 @@ void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, 
         size_t at = (size_t)first;
         struct dev_batch rows = cuda_rows(r, batch);
         rows.seq += first, rows.index += first, rows.n = batch->n_rows - first < RAW_ROWS ? batch->n_rows - first : RAW_ROWS;
-        multiply_qkv(c, raw, (float *)x + at * (size_t)s->hidden, w, s, rows.n);
+        int prompts = first + rows.n - (batch->n_rows - batch->n_prompt); /* of these rows and before */
+        multiply_qkv(c, raw, (float *)x + at * (size_t)s->hidden, w, s, rows.n, prompts < 0 ? 0 : prompts < rows.n ? prompts : rows.n);
         struct append_args a = {(bf16 *)q + at * (size_t)text_q_width(s), raw, w->q_norm.data, w->k_norm.data, (float *)rope + at * (size_t)s->head_dim,
                                 layer_of(kv, layer), rows, s->n_heads, s->norm_eps};
         struct launch l = append_launch(&a);
@@ -150,7 +151,7 @@ void cuda_qkv_attend(struct backend *be, dev o, dev q, struct kv_cache *kv, int 
     }
     const struct batch_region *r = cuda_batch(c, batch);
     float *raw = (float *)(void *)c->scratch[SCRATCH_RAW];
-    multiply_qkv(c, raw, x, w, s, batch->n_rows);
+    multiply_qkv(c, raw, x, w, s, batch->n_rows, batch->n_prompt);
     struct decode_args a = {o, raw, w->q_norm.data, w->k_norm.data, rope, cache, cuda_rows(r, batch), (float *)(void *)c->scratch[SCRATCH_PARTIAL],
                             (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED], s->n_heads, splits_for(c, s, batch->n_rows), 1 / sqrtf((float)s->head_dim), s->norm_eps};
     struct launch l = decode_launch(&a);
@@ -159,15 +160,16 @@ void cuda_qkv_attend(struct backend *be, dev o, dev q, struct kv_cache *kv, int 
 
 /* ---- the rest of a layer ---- */
 
-void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n)
+void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt)
 {
-    struct product p = {.w = {w}, .bias = {bias}, .y = {x}, .n_segments = 1, .out = OUT_ADD, .x = in, .n = n, .k = (int)w->cols};
+    struct product p = {.w = {w}, .bias = {bias}, .y = {x}, .n_segments = 1, .out = OUT_ADD, .x = in, .n = n, .k = (int)w->cols, .n_prompt = n_prompt};
     cuda_multiply(cuda_of(be), &p);
 }
 
-void cuda_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *s, int n)
+void cuda_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *s, int n, int n_prompt)
 {
-    struct product p = {.w = {&w->gate, &w->up}, .y = {h, h}, .n_segments = 2, .out = OUT_SILU, .x = x, .n = n, .k = s->hidden, .norm = &w->post_norm, .eps = s->norm_eps};
+    struct product p = {.w = {&w->gate, &w->up}, .y = {h, h}, .n_segments = 2, .out = OUT_SILU, .x = x, .n = n, .k = s->hidden, .norm = &w->post_norm,
+                        .eps = s->norm_eps, .n_prompt = n_prompt};
     cuda_multiply(cuda_of(be), &p);
 }
 

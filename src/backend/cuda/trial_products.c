@@ -2,7 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/activations.h"
 #include "backend/convert.h"
+#include "backend/cuda/gemm_e4m3_shape.h"
 #include "backend/cuda/gemv1_shape.h"
 #include "backend/cuda/gemv_shape.h"
 #include "backend/cuda/plain_shape.h"
@@ -23,8 +25,11 @@ struct products {
     struct dev_matrix packed[DTYPES][MATRICES], plain[OF_INT8];
     float *value[MATRICES];                            /* of the dtype that is looked at now */
     double *exact[DTYPES][MATRICES], *normed[DTYPES][MATRICES]; /* x · wᵀ [TOKENS, ROWS]; of the normed rows [FEW, ROWS] */
+    double *rounded[MATRICES];                         /* of FP8: the product of x's rows that are e4m3 */
     float *x, *norm, *bias, *start;                    /* start: what sums are added to, [TOKENS, ROWS] */
     const bf16 *card_x;
+    const uint8_t *card_codes; /* x as e4m3, */
+    const float *card_code_scale; /* [blocks of columns, TOKENS] */
     const float *card_x32, *card_norm, *card_bias;
     int32_t gather[FEW];
     const int32_t *card_gather;
@@ -121,6 +126,16 @@ static float *normed_rows(struct trial *t, const float *x, const float *norm, in
     return out;
 }
 
+/* Of the FP8 matrices, whose values are at hand. */
+static void make_rounded(struct trial *t, struct products *p)
+{
+    float *x = trial_host_room(t, TOKENS * COLS * sizeof(float));
+    if (!x) return;
+    memcpy(x, p->x, TOKENS * COLS * sizeof(float));
+    for (int i = 0; i < TOKENS; i++) round_activations(x + i * COLS, COLS);
+    for (int m = 0; m < MATRICES; m++) p->rounded[m] = multiplied(t, x, p->value[m], TOKENS);
+}
+
 static void make_products(struct trial *t, struct products *p)
 {
     p->x = trial_random_floats(t, TOKENS * COLS, -1, 1), p->norm = trial_random_floats(t, COLS, 0.5f, 1.5f);
@@ -132,9 +147,9 @@ static void make_products(struct trial *t, struct products *p)
     p->card_gather = trial_put(t, p->gather, sizeof(p->gather));
     const float *normed = normed_rows(t, p->x, p->norm, FEW);
     static const int made[] = {OF_FP8, OF_INT4, OF_BF16}; /* the last one's values are those of the embedding */
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        const int d = made[i];
         for (int m = 0; m < MATRICES; m++) {
-            const int d = made[i];
             if (d == OF_FP8) make_fp8(t, p, m);
             else if (d == OF_INT4) make_int4(t, p, m);
             else make_bf16(t, p, m);
@@ -142,6 +157,8 @@ static void make_products(struct trial *t, struct products *p)
             p->exact[d][m] = multiplied(t, p->x, p->value[m], TOKENS), p->normed[d][m] = multiplied(t, normed, p->value[m], FEW);
             if (d == OF_BF16) p->exact[OF_INT8][m] = p->exact[d][m], p->normed[OF_INT8][m] = p->normed[d][m];
         }
+        if (d == OF_FP8 && trial_begins(t, FAMILY_E4M3)) make_rounded(t, p);
+    }
     cuda_check(t->c, t->c->driver.stream_sync(t->c->stream), "packing"); /* kernels read weights before those in front of them have ended */
 }
 
@@ -149,6 +166,7 @@ static void make_products(struct trial *t, struct products *p)
 struct product_trial {
     int dtype, out, n;
     bool normed, plain;
+    bool rounded; /* x is e4m3 */
 };
 
 /* Matrices whose results lie beside each other. */
@@ -166,6 +184,7 @@ static struct linear_args args_of(const struct products *p, const struct product
         void *at = q->out == OUT_F32 ? (void *)((float *)y + i * ROWS) : y;
         a.segment[i] = (struct linear_segment){q->plain ? p->plain[q->dtype] : p->packed[q->dtype][i], biased ? p->card_bias : NULL, at, results(q) * ROWS};
     }
+    if (q->rounded) a.x = p->card_codes;
     if (q->normed) a.x = p->card_x32, a.x_f32 = 1, a.norm = p->card_norm;
     if (q->normed && q->out == OUT_F32 && q->n > 1) a.gather = p->card_gather;
     return a;
@@ -179,7 +198,7 @@ static double gelu_tanh(double z)
 static double wanted_value(const struct products *p, const struct product_trial *q, int i, int column)
 {
     int row = column % ROWS, from = q->normed && q->out == OUT_F32 ? p->gather[i] : i;
-    double *const *product = q->normed ? p->normed[q->dtype] : p->exact[q->dtype];
+    double *const *product = q->rounded ? p->rounded : q->normed ? p->normed[q->dtype] : p->exact[q->dtype];
     double z = product[column / ROWS][from * ROWS + row], bias = (double)p->bias[row];
     switch (q->out) {
     case OUT_ACT: return z + bias;
@@ -196,7 +215,8 @@ static bool is_f32(int out)
     return out == OUT_F32 || out == OUT_ADD;
 }
 
-typedef struct launch shape_fn(struct trial *t, struct linear_args *a, int kind);
+/* Most kernels take but the first of the arguments, the product. */
+typedef struct launch shape_fn(struct trial *t, struct e4m3_args *a, int kind);
 
 /* Launches as `shape` says and judges; a shape without a kernel (the family does not take this) is passed over. */
 static void try_product(struct trial *t, int family, const struct products *p, const struct product_trial *q, shape_fn *shape, int kind)
@@ -205,7 +225,7 @@ static void try_product(struct trial *t, int family, const struct products *p, c
     void *y = q->out == OUT_ADD ? trial_put(t, p->start, n * sizeof(float)) : trial_card_room(t, n * sizeof(float));
     double *want = trial_host_room(t, n * sizeof(double));
     if (t->out_of_memory) return;
-    struct linear_args a = args_of(p, q, y);
+    struct e4m3_args a = {args_of(p, q, y), p->card_code_scale, TOKENS};
     struct launch l = shape(t, &a, kind);
     if (l.kernel) {
         cuda_launch(t->c, &l, &a);
@@ -215,36 +235,42 @@ static void try_product(struct trial *t, int family, const struct products *p, c
     t->used = mark;
 }
 
-static struct launch plain_launch(struct trial *t, struct linear_args *a, int kind)
+static struct launch plain_launch(struct trial *t, struct e4m3_args *a, int kind)
 {
     (void)t, (void)kind;
-    return plain_shape(a);
+    return plain_shape(&a->product);
 }
 
-static struct launch few_launch(struct trial *t, struct linear_args *a, int kind)
+static struct launch few_launch(struct trial *t, struct e4m3_args *a, int kind)
 {
     (void)kind;
-    return gemv_shape(a, t->c->sm_count, t->c->sm_shared);
+    return gemv_shape(&a->product, t->c->sm_count, t->c->sm_shared);
 }
 
-static struct launch one_launch(struct trial *t, struct linear_args *a, int kind)
+static struct launch one_launch(struct trial *t, struct e4m3_args *a, int kind)
 {
     (void)t, (void)kind;
-    return gemv1_launch(a);
+    return gemv1_launch(&a->product);
 }
 
-static struct launch tile_launch(struct trial *t, struct linear_args *a, int kind)
+static struct launch tile_launch(struct trial *t, struct e4m3_args *a, int kind)
 {
     (void)t;
-    return gemm_launch_tile(a, (enum gemm_tile_kind)kind);
+    return gemm_launch_tile(&a->product, (enum gemm_tile_kind)kind);
+}
+
+static struct launch e4m3_launch(struct trial *t, struct e4m3_args *a, int kind)
+{
+    (void)t, (void)kind;
+    return gemm_e4m3_launch(a);
 }
 
 static void try_plain_linear(struct trial *t, const struct products *p)
 {
     static const struct product_trial trials[] = {
-        {OF_FP8, OUT_F32, FEW, false, true}, {OF_BF16, OUT_F32, 3, false, true}, {OF_FP8, OUT_ADD, 3, false, false}, {OF_BF16, OUT_ACT, 3, false, false},
-        {OF_INT8, OUT_F32, 3, true, false}, {OF_BF16, OUT_SILU, 3, true, false}, {OF_BF16, OUT_GELU_TANH, 2, false, false},
-        {OF_BF16, OUT_GELU_ERF, 2, false, false},
+        {OF_FP8, OUT_F32, FEW, false, true, false}, {OF_BF16, OUT_F32, 3, false, true, false}, {OF_FP8, OUT_ADD, 3, false, false, false}, {OF_BF16, OUT_ACT, 3, false, false, false},
+        {OF_INT8, OUT_F32, 3, true, false, false}, {OF_BF16, OUT_SILU, 3, true, false, false}, {OF_BF16, OUT_GELU_TANH, 2, false, false, false},
+        {OF_BF16, OUT_GELU_ERF, 2, false, false, false},
     };
     for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) try_product(t, FAMILY_PLAIN_LINEAR, p, &trials[i], plain_launch, 0);
 }
@@ -260,7 +286,7 @@ static void try_gemv1(struct trial *t, const struct products *p)
     static const int dtypes[] = {OF_FP8, OF_INT4};
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
         for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
-            const struct product_trial q = {dtypes[d], kinds[k].out, 1, kinds[k].normed, false};
+            const struct product_trial q = {dtypes[d], kinds[k].out, 1, kinds[k].normed, false, false};
             try_product(t, FAMILY_GEMV1, p, &q, one_launch, 0);
         }
 }
@@ -270,7 +296,7 @@ static void try_gemv(struct trial *t, const struct products *p, int dtype)
     static const int counts[] = {1, 5, 13, FEW};
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-            const struct product_trial q = {dtype, kinds[k].out, counts[i], kinds[k].normed, false};
+            const struct product_trial q = {dtype, kinds[k].out, counts[i], kinds[k].normed, false, false};
             try_product(t, cuda_family_of_gemv(kernel_dtypes[dtype]), p, &q, few_launch, 0);
         }
 }
@@ -279,8 +305,24 @@ static void try_gemm(struct trial *t, const struct products *p, int dtype, enum 
 {
     static const int outs[] = {OUT_ACT, OUT_F32, OUT_ADD, OUT_SILU, OUT_GELU_TANH, OUT_GELU_ERF};
     for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {
-        const struct product_trial q = {dtype, outs[i], outs[i] == OUT_SILU ? TOKENS : 50, false, false}; /* results differ in a tile's end alone */
+        const struct product_trial q = {dtype, outs[i], outs[i] == OUT_SILU ? TOKENS : 50, false, false, false}; /* results differ in a tile's end alone */
         try_product(t, cuda_family_of_gemm(kernel_dtypes[dtype], kind), p, &q, tile_launch, (int)kind);
+    }
+}
+
+/* The kernel that makes x e4m3 is tried with it: what it does wrong shows in the products. */
+static void try_e4m3(struct trial *t, struct products *p)
+{
+    static const int outs[] = {OUT_ACT, OUT_F32, OUT_ADD, OUT_SILU};
+    float *scale = trial_card_room(t, (COLS + SCALE_BLOCK - 1) / SCALE_BLOCK * TOKENS * sizeof(float));
+    struct quantize_rows_args a = {p->card_x, trial_card_room(t, TOKENS * COLS), scale, TOKENS, COLS, TOKENS};
+    struct launch l = quantize_rows_launch(&a);
+    if (t->out_of_memory) return;
+    cuda_launch(t->c, &l, &a);
+    p->card_codes = a.y, p->card_code_scale = scale;
+    for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {
+        const struct product_trial q = {OF_FP8, outs[i], outs[i] == OUT_SILU ? TOKENS : 50, false, false, true};
+        try_product(t, FAMILY_E4M3, p, &q, e4m3_launch, 0);
     }
 }
 
@@ -339,6 +381,7 @@ bool trial_of_products(struct trial *t)
         int family = cuda_family_of_gemv(kernel_dtypes[d]);
         if (trial_begins(t, family) && (try_gemv(t, p, d), !trial_ends(t, family))) return false;
     }
+    if (trial_begins(t, FAMILY_E4M3) && (try_e4m3(t, p), !trial_ends(t, FAMILY_E4M3))) return false;
     for (int i = 0; i < 2 * GEMM_TILES; i++)
         if (trial_begins(t, FAMILY_GEMM + i) && (try_gemm(t, p, i / GEMM_TILES, (enum gemm_tile_kind)(i % GEMM_TILES)), !trial_ends(t, FAMILY_GEMM + i))) return false;
     return true;

@@ -40,6 +40,12 @@ static size_t scratch_bytes(const struct backend *be, const struct backend_limit
     return sizeof(float) * (rows + threads * per_thread);
 }
 
+static bool takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
+{
+    (void)be, (void)slow, (void)why;
+    return true; /* with the same rounding: to say what it does to answers, not to be fast */
+}
+
 static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
 {
     struct ref *r = ref_of(be);
@@ -108,6 +114,7 @@ static const struct backend_ops ops = {
     .rope_table = ref_rope_table,
     .qkv = ref_qkv,
     .attend = ref_attend,
+    .takes_fp8_prompts = takes_fp8_prompts,
     .project_add = ref_project_add,
     .gate_up = ref_gate_up,
     .add_features = host_add_features,

@@ -42,8 +42,8 @@ void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
              const struct text_shape *shape, dev rope, const struct batch *batch);
 void ref_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
                 const struct batch *batch);
-void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n);
-void ref_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n);
+void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
+void ref_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
 void ref_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
               const struct weight *head, const struct text_shape *shape);
 /* Turns pairs (i, i + n_pairs) of one head by table[n_pairs, 2]. */

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/activations.h"
 #include "backend/ref/ref.h"
 
 void ref_embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch)
@@ -87,6 +88,13 @@ static void append_kv(struct kv_cache *kv, int layer, int which, const float *ro
     }
 }
 
+/* The last n_prompt of n rows that w is multiplied with, where limits.fp8_prompts is on. */
+static void round_prompts(const struct ref *r, float *rows, const struct weight *w, int n, int n_prompt)
+{
+    if (!r->limits.fp8_prompts || w->dtype != DTYPE_F8_E4M3) return;
+    for (int i = n - n_prompt; i < n; i++) round_activations(rows + (size_t)i * (size_t)w->cols, (size_t)w->cols);
+}
+
 void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
              const struct text_shape *shape, dev rope, const struct batch *batch)
 {
@@ -95,6 +103,7 @@ void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
     size_t q_width = (size_t)text_q_width(shape), kv_width = (size_t)text_kv_width(shape);
     float *normed = r->rows[0], *k = r->rows[1], *v = r->rows[2];
     norm_rows(r, normed, x, &w->input_norm, n, shape->norm_eps);
+    round_prompts(r, normed, &w->q, n, batch->n_prompt);
     ref_linear(r, q, q_width, normed, &w->q, &w->q_bias, n);
     ref_linear(r, k, kv_width, normed, &w->k, &w->k_bias, n);
     ref_linear(r, v, kv_width, normed, &w->v, &w->v_bias, n);
@@ -160,19 +169,22 @@ void ref_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int
     pool_run(a.r->pool, (size_t)batch->n_rows * (size_t)shape->n_heads, 1, attend_items, &a);
 }
 
-void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n)
+void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt)
 {
     struct ref *r = ref_of(be);
-    float *y = r->rows[0], *out = x;
-    ref_linear(r, y, (size_t)w->rows, in, w, bias, n);
+    float *y = r->rows[0], *out = x, *input = r->rows[1];
+    memcpy(input, in, (size_t)n * (size_t)w->cols * sizeof(float));
+    round_prompts(r, input, w, n, n_prompt);
+    ref_linear(r, y, (size_t)w->rows, input, w, bias, n);
     for (size_t i = 0; i < (size_t)n * (size_t)w->rows; i++) out[i] += y[i];
 }
 
-void ref_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n)
+void ref_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt)
 {
     struct ref *r = ref_of(be);
     float *normed = r->rows[0], *up = r->rows[1], *gate = h;
     norm_rows(r, normed, x, &w->post_norm, n, shape->norm_eps);
+    round_prompts(r, normed, &w->gate, n, n_prompt);
     ref_linear(r, gate, (size_t)shape->mlp, normed, &w->gate, NULL, n);
     ref_linear(r, up, (size_t)shape->mlp, normed, &w->up, NULL, n);
     for (size_t i = 0; i < (size_t)n * (size_t)shape->mlp; i++) gate[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
