@@ -8,11 +8,11 @@
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
-rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 picture=1024x768 streams=4
+rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 picture=1024x768 depth=128 streams=4
 [ "$rounds" -ge 5 ] || { echo "$0: ROUNDS is $rounds; fewer than 5 say nothing about the spread" >&2; exit 2; }
 [ "$from" = 1 ] || [ -n "${KEEP:-}" ] || { echo "$0: FROM goes with KEEP" >&2; exit 2; }
 serve=$(dirname "$eyelet")/bench/bench_serve
-for program in "$eyelet" "$llama/llama-bench" "$llama/llama-mtmd-cli" ${SERVERS:+"$llama/llama-server" "$serve"}; do
+for program in "$eyelet" "$llama/llama-bench" "$llama/llama-mtmd-cli" "$llama/llama-batched-bench" ${SERVERS:+"$llama/llama-server" "$serve"}; do
   [ -x "$program" ] || { echo "$0: $program is not a program" >&2; exit 2; }
 done
 out=${KEEP:-$(mktemp -d)} server=
@@ -28,14 +28,18 @@ trap leave EXIT
 
 # bench_eyelet NAME OPTION...: one run
 bench_eyelet() {
-  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 "${@:2}" \
+  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
     >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
 }
 # bench_llama NAME GGUF: tokens a second, then a picture with a question
 bench_llama() {
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n $answer -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
   /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/picture.ppm" -p 'Describe this image.' \
-    -n 2 --temp 0 >"$out/$1-picture-$round.txt" 2>&1 || exit 1
+    -n 2 --temp 0 -lv 4 >"$out/$1-picture-$round.txt" 2>&1 || exit 1
+}
+# batch_llama NAME GGUF: several sequences at once
+batch_llama() {
+  "$llama/llama-batched-bench" -m "$2" -t "$threads" -ngl 0 -c 2048 -npp $depth -ntg $answer -npl $streams >"$out/$1-batch-$round.txt" 2>/dev/null || exit 1
 }
 # bench_server NAME URL COMMAND...: seconds until /health says yes, then streams of text
 bench_server() {
@@ -59,7 +63,8 @@ for round in $(seq "$from" "$rounds"); do
   bench_eyelet eyelet
   [ -z "${OPTIONS:-}" ] || bench_eyelet options $OPTIONS
   bench_llama llama "$gguf"
-  [ -z "${GGUF_BF16:-}" ] || bench_llama bf16 "$GGUF_BF16"
+  batch_llama llama "$gguf"
+  [ -z "${GGUF_BF16:-}" ] || { bench_llama bf16 "$GGUF_BF16"; batch_llama bf16 "$GGUF_BF16"; }
   if [ -n "${SERVERS:-}" ]; then
     bench_server eyelet-server http://127.0.0.1:18431 "$eyelet" serve --device cpu --threads "$threads" --model "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
     bench_server llama-server http://127.0.0.1:18432 "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
@@ -79,11 +84,13 @@ llama_rate() {
     /avg_ts/ {for (i = 1; i <= NF; i++) at[$i] = i; next}
     $at["n_prompt"] == p && $at["n_gen"] == n {print $at["avg_ts"]}'
 }
-llama_vision() { all "$1-picture" txt | sed -n 's/^.*image slice encoded in \([0-9]*\) ms.*/\1/p' | awk '{print $1 / 1000}'; }
+together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) tok.s in all.*/\1/p"; }
+llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
+llama_vision() { all "$1-picture" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
 # the picture's tower and all of the prompt through the decoder
 llama_first() {
   for r in $(seq "$rounds"); do
-    awk '/image slice encoded in/ {for (i = 1; i < NF; i++) if ($i == "in") ms += $(i + 1)} /prompt eval time/ {sub(/.*= */, ""); ms += $1} END {if (ms) print ms / 1000}' \
+    awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") ms += $(i + 1)} /prompt eval time/ {sub(/.*= */, ""); ms += $1} END {if (ms) print ms / 1000}' \
       "$out/$1-picture-$r.txt" 2>/dev/null
   done
 }
@@ -107,6 +114,7 @@ row() {
 # rows OURS THEIRS
 rows() {
   row "decode, $answer tokens" tok/s more "$(rate "$1" decode)" "$(llama_rate "$2" 0 $answer)"
+  row "decode, $streams at $depth in all" tok/s more "$(together "$1")" "$(llama_together "$2")"
   row "prefill, $prompt tokens" tok/s more "$(rate "$1" prefill)" "$(llama_rate "$2" $prompt 0)"
   row "vision, $picture" s less "$(vision "$1")" "$(llama_vision "$2")"
   row "picture to the first token" s less "$(first "$1")" "$(llama_first "$2")"

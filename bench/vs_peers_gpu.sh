@@ -38,7 +38,7 @@ for round in $(seq "$rounds"); do
       "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p $tokens -n 128 -d 0,1024 -r 5 -o csv >"$out/llama-$size-$round" 2>/dev/null
       # the same picture twice: the first one, and one when all is warm
       most_in_use "$out/llama-memory-$size-$round" "$llama/llama-mtmd-cli" -m "$gguf/$size.gguf" --mmproj "$gguf/mmproj-$size.gguf" -ngl 99 -fa on -c 4096 \
-        --image "$picture" --image "$picture" -p 'What is this?' -n 2 --temp 0 >"$out/llama-picture-$size-$round" 2>&1
+        --image "$picture,$picture" -p 'What is this?' -n 2 --temp 0 >"$out/llama-picture-$size-$round" 2>&1
     fi
     [ "$round" -gt "$transformers_rounds" ] || python3 "$here/transformers_gpu.py" $size >"$out/transformers-$size-$round" 2>/dev/null
   done
@@ -63,7 +63,7 @@ of_batch() { [ -z "$llama" ] || cat "$out"/llama-batch-? | awk -F'|' -v b="$1" '
 # the milliseconds that the first or the second picture of each round took in all: WHICH SIZE
 of_picture() {
   [ -z "$llama" ] || for r in $(seq "$rounds"); do
-    sed -n 's/.*image slice encoded in \([0-9]*\) ms.*/\1/p' "$out/llama-picture-$2-$r" | sed -n "$1p"
+    sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' "$out/llama-picture-$2-$r" | sed -n "$1p"
   done
 }
 of_transformers() { cat "$out/transformers-$1"-? 2>/dev/null | value "$2"; }
