@@ -52,20 +52,14 @@ INLINE __m512i take_part(__m512 v[2])
     return high;
 }
 
-/* Place `at` of 64 columns has this one: fp8_to_bf16(). */
-INLINE size_t column_at(size_t at)
-{
-    return at % AMX_K / 8 * 16 + at / AMX_K * 8 + at % 8;
-}
-
-/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles. */
-INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct fp8_tables *t)
+/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles, `apart` elements from each other. */
+INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct fp8_tables *t, size_t apart)
 {
     for (int a = 0; a < n; a++) {
         __m512i values[2];
         load_bf16_step(values, dtype, w + (size_t)a * stride, t, cols);
         _mm512_storeu_si512(out + a * AMX_K, values[0]);
-        _mm512_storeu_si512(out + AMX_TILE + a * AMX_K, values[1]);
+        _mm512_storeu_si512(out + apart + a * AMX_K, values[1]);
     }
 }
 
@@ -84,13 +78,19 @@ INLINE void int4_strip_of(struct int4_strip *s, const struct weight *w, int64_t 
     for (int a = 0; a < n; a++) s->row[a] = int4_row_of(w, row + (int64_t)a * apart), s->table[a] = _mm512_setzero_si512();
 }
 
-INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols)
+/* Where column k is not a group's first. */
+INLINE void int4_strip_enter(struct int4_strip *s, size_t k)
+{
+    for (int a = 0; a < s->n; a++) int4_enter_group(&s->row[a], k / s->group), s->table[a] = int4_table(&s->row[a]);
+}
+
+INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols, size_t apart)
 {
     for (int a = 0; a < s->n; a++) {
         __m512i values[2];
         int4_step(values, &s->row[a], &s->table[a], s->group, k, cols);
         _mm512_storeu_si512(out + a * AMX_K, values[0]);
-        _mm512_storeu_si512(out + AMX_TILE + a * AMX_K, values[1]);
+        _mm512_storeu_si512(out + apart + a * AMX_K, values[1]);
     }
 }
 

@@ -99,5 +99,5 @@ INLINE void packed_step(__m512i out[2], const struct packing *p, const float *x,
 {
     __m512 factor = _mm512_set1_ps(p->scale ? p->scale[k / FP8_BLOCK] : 1);
     out[0] = packed_half(p, x, k, factor, low), out[1] = packed_half(p, x, k + 32, factor, low);
-    if (p->scale) in_order_of_codes(out);
+    if (p->codes) in_order_of_codes(out);
 }

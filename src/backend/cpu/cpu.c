@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/cpu_multiply.h"
 #include "backend/host.h"
 #include "backend/machine.h"
 #include "base/checked.h"
@@ -32,12 +33,13 @@ static void zeroed_free(void *p)
 
 static size_t padded_width(const struct backend_limits *l)
 {
-    return ((size_t)l->max_width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
+    return cpu_padded((size_t)l->max_width);
 }
 
 static size_t thread_scratch(const struct backend_limits *l)
 {
-    size_t products = cpu_panel_bytes(padded_width(l)) + cpu_tile_bytes(padded_width(l)), attend = sizeof(struct cpu_attend_scratch);
+    size_t panels = cpu_panel_bytes(padded_width(l)) + cpu_tile_bytes(padded_width(l)), blocks = cpu_blocks_scratch(padded_width(l));
+    size_t products = panels > blocks ? panels : blocks, attend = sizeof(struct cpu_attend_scratch);
     return (products > attend ? products : attend) + ALIGN;
 }
 

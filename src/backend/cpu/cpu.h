@@ -9,10 +9,14 @@
 /* A thread's scratch for products: a panel of decoded weight rows and, after it, a packed tile of the input. */
 enum {
     CPU_PANEL_BYTES = 768 << 10, /* of the second-level cache; but at least one strip */
-    CPU_STAGED_BYTES = 1536 << 10, /* the same of processors with tiles, which have 2 MiB */
     CPU_PANEL_MOST = FP8_BLOCK,  /* rows */
     CPU_SUMS_STRIDE = FP8_BLOCK + CPU_W_STRIP
 };
+
+static inline size_t cpu_padded(size_t width)
+{
+    return (width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
+}
 
 /* Rows of a panel whose rows have `bytes`. */
 static inline int cpu_panel_rows(size_t bytes)
@@ -21,18 +25,11 @@ static inline int cpu_panel_rows(size_t bytes)
     return rows > CPU_PANEL_MOST ? CPU_PANEL_MOST : rows < CPU_W_STRIP ? CPU_W_STRIP : (int)rows;
 }
 
-/* The same where rows are staged: whole blocks of scales, or what fits into less than one. */
-static inline int cpu_staged_rows(size_t bytes)
-{
-    size_t rows = CPU_STAGED_BYTES / bytes / CPU_W_STRIP * CPU_W_STRIP;
-    return rows >= FP8_BLOCK ? (int)(rows / FP8_BLOCK * FP8_BLOCK) : rows >= 64 ? 64 : rows < CPU_W_STRIP ? CPU_W_STRIP : 32;
-}
-
 /* What any panel takes; zero pages cost nothing until they are written. */
 static inline size_t cpu_panel_bytes(size_t width)
 {
     size_t strip = CPU_W_STRIP * width * sizeof(float);
-    return strip > CPU_STAGED_BYTES ? strip : CPU_STAGED_BYTES;
+    return strip > CPU_PANEL_BYTES ? strip : CPU_PANEL_BYTES;
 }
 
 /* Of either element: remainders make two rows of one. */

@@ -6,7 +6,7 @@ enum {
     FEW = 8,                  /* at least; in two passes where a pass takes fewer */
     UNIT = 2 * CPU_W_STRIP,   /* weight rows */
     RUN_BYTES = 128 << 10,    /* of weights that a thread takes at once, at least */
-    STAGED_AT_ONCE = 16 << 10 /* elements */
+    PACKED_AT_ONCE = 16 << 10 /* elements */
 };
 
 static int rows_at_once(const struct multiply_job *j)
@@ -26,7 +26,7 @@ bool cpu_are_few(const struct multiply_job *j)
 static struct packing packing_of(const struct multiply_job *j, int first, int n, const float *scale)
 {
     size_t width = (size_t)j->in->width;
-    return (struct packing){j->x + (size_t)first * j->x_stride, j->x_stride, width, width, n, scale, j->split};
+    return (struct packing){j->x + (size_t)first * j->x_stride, j->x_stride, width, width, n, scale, j->codes, j->split};
 }
 
 static size_t tile_bytes(const struct multiply_job *j)
@@ -35,21 +35,26 @@ static size_t tile_bytes(const struct multiply_job *j)
 }
 
 /* Steps begin .. end-1 of all rows. */
-static void stage_steps(void *context, size_t begin, size_t end, int thread)
+static void pack_steps(void *context, size_t begin, size_t end, int thread)
 {
     const struct multiply_job *j = context;
-    const struct packing p = packing_of(j, 0, j->in->n, j->products[0].w->scale);
+    const struct packing p = packing_of(j, 0, j->in->n, NULL);
     (void)thread;
-    j->way->stage_few(j->c->packed, &p, begin * CPU_K_STEP, end * CPU_K_STEP);
+    j->way->pack_few(j->c->packed, &p, begin * CPU_K_STEP, end * CPU_K_STEP);
 }
 
-/* Rows of weights with scales are packed again for each block of them; others once, after what is staged or instead. */
+/* Whether rows are packed again for each block of weight rows. */
+static bool packs_again(const struct multiply_job *j)
+{
+    return j->codes && !j->way->pack_few;
+}
+
 static void prepare_input(struct multiply_job *j)
 {
     int rows = rows_at_once(j), n = j->in->n;
-    j->staged = j->way->stage_few != NULL;
-    if (j->staged) pool_run(j->c->pool, (size_t)j->in->width / CPU_K_STEP, STAGED_AT_ONCE / CPU_K_STEP / (size_t)n + 1, stage_steps, j);
-    for (int first = 0; !j->staged && first < n; first += rows) {
+    if (j->way->pack_few) pool_run(j->c->pool, (size_t)j->in->width / CPU_K_STEP, PACKED_AT_ONCE / CPU_K_STEP / (size_t)n + 1, pack_steps, j);
+    if (j->way->pack_few || packs_again(j)) return;
+    for (int first = 0; first < n; first += rows) {
         const struct packing p = packing_of(j, first, n - first < rows ? n - first : rows, NULL);
         j->way->pack((uint8_t *)j->c->packed + (size_t)(first / rows) * tile_bytes(j), &p);
     }
@@ -58,11 +63,10 @@ static void prepare_input(struct multiply_job *j)
 /* Input rows first .. first+n-1 for weight rows from `row` on, which share their scales. */
 static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row, int first, int n, int thread)
 {
+    if (!packs_again(j)) return (const uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * tile_bytes(j);
     const struct packing p = packing_of(j, first, n, cpu_row_scale(w, row));
     void *packed = cpu_scratch(j->c, thread);
-    if (j->staged) j->way->pack_few(packed, j->c->packed, &p);
-    else if (p.scale) j->way->pack(packed, &p);
-    else return (const uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * tile_bytes(j);
+    j->way->pack(packed, &p);
     return packed;
 }
 
@@ -82,7 +86,7 @@ static void multiply_block(const struct multiply_job *j, const struct cpu_produc
     for (int first = 0, n; first < j->in->n; first += n) {
         n = j->in->n - first < rows ? j->in->n - first : rows;
         struct tile t = {.w = row_at(w, begin), .w_stride = weight_row_bytes(w), .dtype = w->dtype, .weight = w, .row = begin, .n_w = n_w,
-                         .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next};
+                         .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next, .scale = cpu_row_scale(w, begin)};
         j->way->few(sums, CPU_SUMS_STRIDE, &t);
         cpu_join_sums(j, p, sums, begin, n_w, first, n);
     }
@@ -104,7 +108,7 @@ static void multiply_run(const struct multiply_job *j, int i, int64_t begin, int
         multiply_block(j, p, row, stop, other ? row_at(other->w, row) : next, thread);
         if (other) multiply_block(j, other, row, stop, next, thread);
     }
-    if (j->finish > CPU_ADD) cpu_finish_columns(j, begin, end);
+    if (j->finish > CPU_ADD) cpu_finish_columns(j, begin, end, 0, j->in->n);
 }
 
 static int64_t units_of(const struct weight *w)
@@ -129,33 +133,11 @@ static void multiply_units(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-static void run_few(struct multiply_job *j)
+void cpu_multiply_few(struct multiply_job *j)
 {
     int64_t units = 0;
     for (int i = 0; i < n_streams(j); i++) units += units_of(j->products[i].w);
     size_t unit = UNIT * weight_row_bytes(j->products[0].w) * (j->finish == CPU_SILU_MUL ? 2 : 1);
     prepare_input(j);
     pool_run_tapered(j->c->pool, (size_t)units, unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
-}
-
-/* Rows are staged for weights with scales or for those without: where a checkpoint mixes them, products go one by one. */
-static bool are_alike(const struct multiply_job *j)
-{
-    for (int i = 1; i < j->n_products; i++)
-        if (!j->products[i].w->scale != !j->products[0].w->scale) return false;
-    return true;
-}
-
-void cpu_multiply_few(struct multiply_job *j)
-{
-    if (are_alike(j)) {
-        run_few(j);
-        return;
-    }
-    for (int i = 0; i < j->n_products; i++) {
-        struct multiply_job one = *j;
-        one.products += i, one.n_products = 1, one.finish = j->finish > CPU_ADD ? CPU_STORE : j->finish;
-        run_few(&one);
-    }
-    cpu_finish_columns(j, 0, j->products[0].w->rows);
 }

@@ -1,24 +1,18 @@
 /* Products of one input with one or several weights in one run of the thread team. The input is normed row by row; then
  * threads take groups of weight rows. A few rows of input are multiplied with weights as they lie in the file (cpu_few.c);
- * more, here, with panels of decoded weights that stay in the second-level cache while the rows go by. Both give the same
- * bits. */
+ * more with panels of decoded weights that stay in the second-level cache while the rows go by: here, or in blocks
+ * (cpu_blocks.c). Few and many give the same bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu_multiply.h"
 
 enum {
     GROUP = FP8_BLOCK,           /* weight rows that a thread takes at once, at most: they share their scales */
-    STAGED_GROUP = 2 * GROUP,    /* with the same staged rows, while these are near */
     LEAST_GROUP = CPU_W_STRIP,
     GROUPS_A_THREAD = 4          /* at least, where there are as many: threads end together */
 };
 
 /* ---- input ---- */
-
-static size_t padded_width(size_t width)
-{
-    return (width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
-}
 
 static void norm_rows(void *context, size_t begin, size_t end, int thread)
 {
@@ -50,13 +44,13 @@ static int rows_at(const struct multiply_job *j)
 
 static size_t tile_bytes(const struct multiply_job *j)
 {
-    return (size_t)j->way->x_rows * padded_width((size_t)j->in->width) * j->way->element;
+    return (size_t)j->way->x_rows * cpu_padded((size_t)j->in->width) * j->way->element;
 }
 
 static void pack_tile(const struct multiply_job *j, void *out, int first, int n, const float *scale)
 {
     size_t width = (size_t)j->in->width;
-    const struct packing p = {j->x + (size_t)first * j->x_stride, j->x_stride, width, padded_width(width), n, scale, j->split};
+    const struct packing p = {j->x + (size_t)first * j->x_stride, j->x_stride, width, cpu_padded(width), n, scale, j->codes, j->split};
     j->way->pack(out, &p);
 }
 
@@ -71,34 +65,11 @@ static void pack_tiles(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-static size_t staged_elements(const struct multiply_job *j)
-{
-    size_t rows = ((size_t)rows_at(j) + CPU_STAGE_ROWS - 1) / CPU_STAGE_ROWS * CPU_STAGE_ROWS;
-    return rows * padded_width((size_t)j->in->width);
-}
-
-static void stage_tiles(void *context, size_t begin, size_t end, int thread)
-{
-    const struct multiply_job *j = context;
-    size_t width = (size_t)j->in->width;
-    int rows = rows_at(j);
-    (void)thread;
-    for (size_t i = begin; i < end; i++) {
-        int first = (int)i * rows, n = j->in->n - first < rows ? j->in->n - first : rows;
-        const struct packing p = {j->x + (size_t)first * j->x_stride, j->x_stride, width, padded_width(width), n, NULL, j->split};
-        j->way->stage((float *)j->c->packed + i * staged_elements(j), &p);
-    }
-}
-
-/* For weights without scales, tiles of all rows; for weights with them, where the kernels want it, what these are made of. */
+/* Tiles of all rows, once for all weights; those with scales are packed for each block of them instead. */
 static void pack_input(struct multiply_job *j)
 {
     int rows = rows_at(j);
-    if (j->staged) pool_run(j->c->pool, (size_t)((j->in->n + rows - 1) / rows), 2, stage_tiles, j);
-    if (j->staged) return;
-    bool wanted = false;
-    for (int i = 0; i < j->n_products; i++) wanted = wanted || !j->products[i].w->scale;
-    if (wanted) pool_run(j->c->pool, (size_t)((j->in->n + rows - 1) / rows), 2, pack_tiles, j);
+    if (!j->codes) pool_run(j->c->pool, (size_t)((j->in->n + rows - 1) / rows), 2, pack_tiles, j);
 }
 
 /* ---- products ---- */
@@ -131,10 +102,8 @@ static void set_rows(const struct multiply_job *j, struct tile *t, const struct 
 {
     const float *scale = cpu_row_scale(g->p->w, g->row + row);
     int tile = first / rows_at(j);
-    t->n_x = j->split ? 2 * n : n, t->split = j->split;
-    if (j->staged) {
-        t->staged = (const float *)j->c->packed + (size_t)tile * staged_elements(j), t->scale = scale;
-    } else if (!scale) {
+    t->n_x = j->split ? 2 * n : n;
+    if (!scale) {
         t->x = (const uint8_t *)j->c->packed + (size_t)tile * tile_bytes(j);
     } else {
         pack_tile(j, g->x, first, n, scale);
@@ -153,7 +122,7 @@ static bool in_place(const struct multiply_job *j, const struct weight *w)
 static struct tile tile_of_weights(const struct multiply_job *j, const struct piece *g, int row, int n)
 {
     const struct weight *w = g->p->w;
-    size_t padded = padded_width((size_t)w->cols), stride = weight_row_bytes(w);
+    size_t padded = cpu_padded((size_t)w->cols), stride = weight_row_bytes(w);
     struct tile t = {.dtype = w->dtype, .weight = w, .row = g->row + row, .n_w = n, .k = padded};
     if (in_place(j, w)) {
         t.w = (const uint8_t *)w->data + (size_t)(g->row + row) * stride, t.w_stride = stride;
@@ -167,8 +136,8 @@ static struct tile tile_of_weights(const struct multiply_job *j, const struct pi
 /* Weight rows that a panel takes. */
 static int panel_rows(const struct multiply_job *j)
 {
-    size_t bytes = padded_width((size_t)j->in->width) * j->way->element;
-    return j->staged ? cpu_staged_rows(bytes) : cpu_panel_rows(bytes);
+    size_t bytes = cpu_padded((size_t)j->in->width) * j->way->element;
+    return cpu_panel_rows(bytes);
 }
 
 /* Weight rows row .. of a group, with the panel from `t` on, with rows first .. of the input. */
@@ -197,11 +166,11 @@ static void multiply_piece(const struct multiply_job *j, const struct piece *g)
     }
 }
 
-void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end)
+void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end, int first, int n_rows)
 {
     const struct cpu_kernels *k = j->c->k;
     size_t n = (size_t)(end - begin);
-    for (int m = 0; m < j->in->n; m++) {
+    for (int m = first; m < first + n_rows; m++) {
         float *y = j->products[0].y + (size_t)m * j->products[0].y_stride + begin;
         if (j->finish == CPU_GELU_TANH) k->gelu_tanh(y, n);
         if (j->finish == CPU_GELU_ERF) k->gelu_erf(y, n);
@@ -231,7 +200,7 @@ static void multiply_group(const struct multiply_job *j, int64_t at, int thread)
         struct piece g = piece_of(j, &j->products[p], begin, end, thread);
         multiply_piece(j, &g);
     }
-    if (j->finish > CPU_ADD) cpu_finish_columns(j, begin, end);
+    if (j->finish > CPU_ADD) cpu_finish_columns(j, begin, end, 0, j->in->n);
 }
 
 static void multiply_groups(void *context, size_t begin, size_t end, int thread)
@@ -243,7 +212,7 @@ static void multiply_groups(void *context, size_t begin, size_t end, int thread)
 /* Enough groups for all threads. */
 static void choose_group(struct multiply_job *j)
 {
-    j->group = j->staged ? STAGED_GROUP : GROUP;
+    j->group = GROUP;
     while (j->group > LEAST_GROUP && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
 }
 
@@ -253,15 +222,16 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
     bool split = bf16 && in->precise;
     if (split && !c->k->split) bf16 = split = false;
     struct multiply_job job = {.c = c, .way = bf16 ? &c->k->bf16 : &c->k->f32, .in = in, .products = products,
-                               .n_products = n_products, .finish = finish, .split = split};
+                               .n_products = n_products, .finish = finish, .split = split, .codes = products[0].w->scale != NULL};
     norm_input(&job);
     if (cpu_are_few(&job)) {
         cpu_multiply_few(&job);
         return;
     }
-    bool scaled = true;
-    for (int i = 0; i < n_products; i++) scaled = scaled && products[i].w->scale;
-    job.staged = scaled && job.way->stage;
+    if (job.way->multiply_block) {
+        cpu_multiply_blocks(&job);
+        return;
+    }
     choose_group(&job);
     pack_input(&job);
     pool_run(c->pool, (size_t)all_groups(&job), 1, multiply_groups, &job);
@@ -277,15 +247,15 @@ void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_pr
                   enum cpu_finish finish)
 {
     bool bf16 = wants_bf16(c, products[0].w), same = true;
-    for (int i = 1; i < n_products; i++) same = same && wants_bf16(c, products[i].w) == bf16;
+    for (int i = 1; i < n_products; i++)
+        same = same && wants_bf16(c, products[i].w) == bf16 && !products[i].w->scale == !products[0].w->scale;
     if (same) {
         multiply_with(c, in, products, n_products, finish, bf16);
         return;
     }
-    /* a checkpoint that mixes dtypes within a layer: one by one, in float32 where they belong together */
-    if (finish == CPU_SILU_MUL) {
-        multiply_with(c, in, products, n_products, finish, false);
-        return;
-    }
-    for (int i = 0; i < n_products; i++) multiply_with(c, in, products + i, 1, finish, wants_bf16(c, products[i].w));
+    /* a checkpoint that mixes dtypes within a layer: one by one */
+    for (int i = 0; i < n_products; i++)
+        multiply_with(c, in, products + i, 1, finish == CPU_SILU_MUL ? CPU_STORE : finish, wants_bf16(c, products[i].w));
+    struct multiply_job both = {.c = c, .in = in, .products = products, .finish = finish};
+    if (finish == CPU_SILU_MUL) cpu_finish_columns(&both, 0, products[0].w->rows, 0, in->n);
 }

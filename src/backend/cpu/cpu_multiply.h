@@ -1,4 +1,4 @@
-/* What products of few rows (cpu_few.c) and of many (cpu_multiply.c) share. */
+/* What products of few rows (cpu_few.c) and of many (cpu_multiply.c, cpu_blocks.c) share. */
 #ifndef EY_BACKEND_CPU_MULTIPLY_H
 #define EY_BACKEND_CPU_MULTIPLY_H
 
@@ -15,7 +15,7 @@ struct multiply_job {
     int n_products, group;
     enum cpu_finish finish;
     bool split; /* each row is two: value and remainder */
-    bool staged;
+    bool codes; /* weights are FP8, with scales: all of them, or none */
 };
 
 /* Rows of the input that a tile of `rows` packed ones holds. */
@@ -32,11 +32,15 @@ static inline const float *cpu_row_scale(const struct weight *w, int64_t row)
 
 /* sums[n, CPU_SUMS_STRIDE] of n_w weight rows, row .. , with input rows first .. go to their places; with `split`, sums of remainders follow. */
 void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums, int64_t row, int n_w, int first, int n);
-/* What `finish` does to outputs begin .. end-1 of all rows when all of their sums are there. */
-void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end);
+/* What `finish` does to outputs begin .. end-1 of rows first .. first+n-1 when all of their sums are there. */
+void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end, int first, int n);
 
 /* Whether the rows are few enough for weights in place. */
 bool cpu_are_few(const struct multiply_job *j);
 void cpu_multiply_few(struct multiply_job *j);
+
+/* In blocks, for ways with multiply_block(): what a thread's scratch takes of it. */
+size_t cpu_blocks_scratch(size_t width);
+void cpu_multiply_blocks(struct multiply_job *j);
 
 #endif

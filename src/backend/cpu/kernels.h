@@ -15,7 +15,7 @@
 enum {
     CPU_W_STRIP = 16,   /* products write sums of weight rows up to a multiple of this many */
     CPU_X_MOST = 32,    /* packed rows of a tile, remainders included */
-    CPU_STAGE_ROWS = 16,
+    CPU_SLAB = FP8_BLOCK, /* weight rows of a block: they share their scales */
     CPU_K_STEP = 64,    /* packed rows and panels are zero-padded to a multiple of this many elements */
     CPU_KEYS = 64,      /* keys of an attention block; KV_BLOCK */
     CPU_Q_ROWS = 32,    /* query rows of an attention tile */
@@ -25,13 +25,15 @@ enum {
 /* Which instruction sets may be used; each implies those before it. */
 enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
 
-/* Rows of activations to be packed. Block scales of FP8 weights, which are the same for 128 weight rows, go to the
- * activations: x · (s w) = (x s) · w, with one rounding either way, and kernels see exact weights. */
+/* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows; kernels see exact weights. Where products add
+ * blocks of scales one by one they multiply the sums; else the activations are packed again for each 128 weight rows, times these scales:
+ * x · (s w) = (x s) · w, with one rounding either way. */
 struct packing {
     const float *x;     /* [n, width], rows x_stride apart */
     size_t x_stride, width, padded;
     int n;
     const float *scale; /* one a FP8_BLOCK columns; NULL: none */
+    bool codes;         /* for FP8 weights: in the order in which their codes are unpacked */
     bool split;         /* n more rows follow, with what rounding to BF16 left of the first n */
 };
 
@@ -45,31 +47,38 @@ struct tile {
     int n_w, n_x;
     size_t k;         /* elements of a row: a multiple of CPU_K_STEP */
     const void *x;
-    const float *staged, *scale; /* staged rows instead of x, to be packed with this scale; NULL: none */
-    bool split;       /* of staged rows: half of n_x are remainders */
+    const float *scale; /* one a FP8_BLOCK columns, of products that multiply their sums; NULL: none */
     const uint8_t *next; /* of few(): weights that are multiplied after these; NULL: not known */
 };
 
+/* Columns of up to CPU_SLAB weight rows against those of up to CPU_X_MOST packed ones. */
+struct block {
+    const void *w, *x; /* of panel_block(), and of pack() from the block's first column on */
+    size_t k;          /* columns, a multiple of CPU_K_STEP */
+    int n_w, n_x;
+    const float *scale; /* one a FP8_BLOCK columns; NULL: none */
+};
+
 /* One way of multiplying. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP. The order in
- * which multiply() and few() add is the same. */
+ * which multiply() or multiply_block(), and few() add is the same. */
 struct products {
     int x_rows;     /* rows of a packed tile of multiply(), at most CPU_X_MOST; 0: there is no such way */
     int most_few;   /* rows of a packed tile of few() */
     size_t element; /* bytes of a packed element */
     bool plain;     /* a panel is rows of its element type: such weights need none */
-    /* Rows of a tile for multiply() with scales, once for all of them: float32 in the layout that they will be packed in, with room for
-     * a multiple of CPU_STAGE_ROWS rows of `padded`. NULL: they are packed from the input for each scale. */
-    void (*stage)(float *out, const struct packing *p);
     /* Rows of a tile, in the products' own layout of at most CPU_X_MOST or n rows of `padded` elements. */
     void (*pack)(void *out, const struct packing *p);
+    /* Rows of a tile for few(), whose `padded` is their width: columns begin .. end-1, multiples of CPU_K_STEP, of all of them. NULL: as pack() does. */
+    void (*pack_few)(void *out, const struct packing *p, size_t begin, size_t end);
+    void (*few)(float *out, size_t out_stride, const struct tile *t); /* weights in place, read once */
     /* Weight rows row .. row+n-1, without their scales, as a panel of n rounded up to CPU_W_STRIP rows of `padded`. */
     void (*panel)(void *out, const struct weight *w, int64_t row, int n, size_t padded);
     void (*multiply)(float *out, size_t out_stride, const struct tile *t); /* panels */
-    void (*few)(float *out, size_t out_stride, const struct tile *t);      /* weights in place, read once */
-    /* The same two for rows of few(), whose `padded` is their width: columns begin .. end-1, multiples of CPU_K_STEP, staged, and all of them packed with
-     * scales. Remainders are staged beside their values. NULL: pack() does it from the input. */
-    void (*stage_few)(float *out, const struct packing *p, size_t begin, size_t end);
-    void (*pack_few)(void *out, const float *staged, const struct packing *p);
+    /* Instead of these two, where products multiply sums by scales. Columns k0 .. k0+k-1 of weight rows, n rounded up to twice CPU_W_STRIP; sums, in the way's own
+     * order, are added to what is there; put() brings them to out[x][w]. */
+    void (*panel_block)(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+    void (*multiply_block)(float *sums, const struct block *b);
+    void (*put_block)(float *out, size_t out_stride, const float *sums, int n_w, int n_x);
 };
 
 /* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEYS], values are [CPU_KEYS, dim]; BF16 rows lie in
@@ -132,13 +141,12 @@ extern const struct cpu_kernels cpu_kernels_generic;
 #if defined(__x86_64__)
 /* Products in tiles (kernels_amx.c), for the table of kernels_avx512bf16.c. */
 enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16 };
-void cpu_stage_amx(float *out, const struct packing *p);
 void cpu_pack_amx(void *out, const struct packing *p);
-void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t padded);
-void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t);
+void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+void cpu_multiply_amx(float *sums, const struct block *b);
+void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int n_x);
 /* kernels_amx_few.c */
-void cpu_stage_few_amx(float *out, const struct packing *p, size_t begin, size_t end);
-void cpu_pack_few_amx(void *out, const float *staged, const struct packing *p);
+void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 

@@ -1,32 +1,23 @@
 /* Products and attention in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile product adds, to 16 x 16 sums, 32 products each.
  *
  * Weights are the rows of the first factor, so that rows in place and decoded ones are the same; packed rows of the input
- * are the columns of the second, whose layout wants pairs of elements: [32 columns of k][16 pairs][16 rows][2]. A panel is strips of 16 weight rows, each [32 columns of k][16 rows][32]. */
+ * are the columns of the second, whose layout wants pairs of elements: [32 columns of k][16 rows, or twice 16][16 pairs of columns][16 rows][2]. */
 #include "backend/cpu/body_amx.h"
 #include "backend/cpu/body_softmax.h"
 
 /* ---- packing ---- */
 
-/* [16 rows][columns of k, two by two][16][2] as columns of weights with scales lie. */
-void cpu_stage_amx(float *out, const struct packing *p)
+/* Columns of the second factor: remainders make two of one row. */
+static int columns_of(const struct packing *p)
 {
-    size_t rows = ((size_t)p->n + AMX_ROWS - 1) / AMX_ROWS * AMX_ROWS;
-    for (size_t i = 0; i < rows; i++) {
-        float *to = out + i / AMX_ROWS * AMX_ROWS * p->padded + i % AMX_ROWS * 2;
-        const float *x = p->x + i * p->x_stride;
-        for (size_t k = 0; k < p->padded; k += CPU_K_STEP)
-            for (size_t at = 0; at < CPU_K_STEP; at++) {
-                size_t column = k + column_at(at);
-                to[(k + at) / 2 * 2 * AMX_ROWS + at % 2] = i < (size_t)p->n && column < p->width ? x[column] : 0;
-            }
-    }
+    return p->split ? 2 * p->n : p->n;
 }
 
-/* Rows first .. first+15 of values and then remainders, zeros after them. */
-INLINE void pack_columns(uint16_t *out, const struct packing *p, int first)
+/* Rows first .. first+15 of values and then remainders, zeros after them; from 32 columns of k to the next are `step` elements. */
+INLINE void pack_columns(uint16_t *out, const struct packing *p, int first, size_t step)
 {
-    int n = p->split ? 2 * p->n : p->n;
-    for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
+    int n = columns_of(p);
+    for (size_t k = 0; k < p->padded; k += CPU_K_STEP, out += 2 * step) {
         __m512i r[2][AMX_ROWS];
         for (int i = 0; i < AMX_ROWS; i++) {
             int at = first + i, row = at < p->n ? at : at - p->n;
@@ -35,131 +26,173 @@ INLINE void pack_columns(uint16_t *out, const struct packing *p, int first)
             r[0][i] = values[0], r[1][i] = values[1];
         }
         transpose(r[0]), transpose(r[1]);
-        memcpy(out + k * AMX_ROWS, r, sizeof(r));
+        memcpy(out, r[0], sizeof(r[0])), memcpy(out + step, r[1], sizeof(r[1]));
     }
 }
 
 void cpu_pack_amx(void *out, const struct packing *p)
 {
-    int n = p->split ? 2 * p->n : p->n;
-    for (int first = 0; first < n; first += AMX_ROWS) pack_columns((uint16_t *)out + (size_t)first * p->padded, p, first);
-}
-
-static void int4_panel_strip(uint16_t *strip, const struct weight *w, int64_t row, int n, size_t padded)
-{
-    struct int4_strip s;
-    int4_strip_of(&s, w, row, n, 1);
-    for (size_t k = 0; k < padded; k += CPU_K_STEP) load_int4_tiles(strip + k * AMX_ROWS, &s, k, (size_t)w->cols - k);
-}
-
-void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t padded)
-{
-    size_t cols = (size_t)w->cols, stride = cols * dtype_size(w->dtype);
-    struct fp8_tables tables = fp8_tables_load();
-    for (int at = 0; at < n; at += AMX_ROWS) {
-        int rows = n - at < AMX_ROWS ? n - at : AMX_ROWS;
-        const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)at) * stride;
-        uint16_t *strip = (uint16_t *)out + (size_t)at * padded;
-        if (w->dtype == DTYPE_INT4) {
-            int4_panel_strip(strip, w, row + at, rows, padded);
-            continue;
-        }
-        for (size_t k = 0; k < padded; k += CPU_K_STEP) {
-            if (w->dtype == DTYPE_F8_E4M3) load_tiles(strip + k * AMX_ROWS, in + k, stride, rows, DTYPE_F8_E4M3, cols - k, &tables);
-            else load_tiles(strip + k * AMX_ROWS, in + 2 * k, stride, rows, DTYPE_BF16, cols - k, &tables);
-        }
-    }
+    bool wide = columns_of(p) > AMX_ROWS;
+    pack_columns(out, p, 0, wide ? 2 * AMX_TILE : AMX_TILE);
+    if (wide) pack_columns((uint16_t *)out + AMX_TILE, p, AMX_ROWS, 2 * AMX_TILE);
 }
 
 /* ---- products ---- */
 
-/* Columns of k that are multiplied with all strips before the next ones are: packed rows stay in the first-level cache, while sums of
- * all strips come and go. */
-enum { K_BLOCK = 256, MOST_STRIPS = FP8_BLOCK / AMX_ROWS };
+/* Columns of k that are multiplied with all weights of a panel before the next ones are: packed rows stay in the first-level cache. */
+enum { K_BLOCK = 512, SCALE_STEPS = FP8_BLOCK / AMX_K, SUMS = 4 * AMX_TILE / 2, PAIR = 2 * AMX_ROWS };
 
-struct sums {
-    float tile[MOST_STRIPS][2][AMX_ROWS][AMX_ROWS] __attribute__((aligned(64)));
+static size_t block_columns(size_t k, size_t k0)
+{
+    return k - k0 < K_BLOCK ? k - k0 : K_BLOCK;
+}
+
+/* Columns k0 .. of one strip, a step at a time; what is beyond the last column is zero. */
+INLINE void panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k, enum dtype dtype, const struct fp8_tables *tables)
+{
+    size_t cols = (size_t)w->cols, size = dtype_size(dtype), stride = cols * size;
+    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride;
+    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) load_tiles(out, in + i * size, stride, n, dtype, cols - i, tables, 2 * AMX_TILE);
+}
+
+static void int4_panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
+{
+    struct int4_strip s;
+    int4_strip_of(&s, w, row, n, 1);
+    if (k0 % s.group) int4_strip_enter(&s, k0);
+    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) load_int4_tiles(out, &s, i, (size_t)w->cols - i, 2 * AMX_TILE);
+}
+
+/* As multiply() goes by: [blocks of k][pairs of strips][32 columns of k][2 strips][16 rows][32]. */
+void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t begin, size_t k)
+{
+    struct fp8_tables tables = fp8_tables_load();
+    uint16_t *to = out;
+    for (size_t k0 = 0, columns; k0 < k; k0 += columns) {
+        columns = block_columns(k, k0);
+        for (int at = 0; at < n; at += AMX_ROWS) {
+            int rows = n - at < AMX_ROWS ? n - at : AMX_ROWS;
+            uint16_t *strip = to + (size_t)(at / PAIR) * PAIR * columns + (size_t)(at % PAIR) * AMX_K;
+            if (w->dtype == DTYPE_INT4) int4_panel_strip(strip, w, row + at, rows, begin + k0, columns);
+            else if (w->dtype == DTYPE_F8_E4M3) panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_F8_E4M3, &tables);
+            else panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);
+        }
+        to += (size_t)((n + PAIR - 1) / PAIR) * PAIR * columns;
+    }
+}
+
+/* Sums of a pair of strips with up to 16, or up to 32 packed rows: tiles 0 and 1, 2 and 3. */
+#define MULTIPLY_STEP(w, x)                                                                                            \
+    do {                                                                                                               \
+        _tile_stream_loadd(4, w, 64); /* used once: it leaves its place in the first-level cache to packed rows */     \
+        _tile_loadd(6, x, 64);                                                                                         \
+        _tile_dpbf16ps(0, 4, 6);                                                                                       \
+        _tile_stream_loadd(5, (w) + AMX_TILE, 64);                                                                     \
+        _tile_dpbf16ps(1, 5, 6);                                                                                       \
+        if (wide) {                                                                                                    \
+            _tile_loadd(7, (x) + AMX_TILE, 64);                                                                        \
+            _tile_dpbf16ps(2, 4, 7);                                                                                   \
+            _tile_dpbf16ps(3, 5, 7);                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+INLINE void store_sums(float *sums, bool wide)
+{
+    _tile_stored(0, sums, 64);
+    _tile_stored(1, sums + 256, 64);
+    if (wide) {
+        _tile_stored(2, sums + 512, 64);
+        _tile_stored(3, sums + 768, 64);
+    }
+    amx_memory(sums);
+}
+
+INLINE void multiply_pair(float *sums, const uint16_t *w, const uint16_t *x, size_t k, bool wide)
+{
+    const size_t x_step = wide ? 2 * AMX_TILE : AMX_TILE;
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + 256, 64);
+    if (wide) {
+        _tile_loadd(2, sums + 512, 64);
+        _tile_loadd(3, sums + 768, 64);
+    }
+    for (size_t i = 0; i < k; i += AMX_K, w += 2 * AMX_TILE, x += x_step) MULTIPLY_STEP(w, x);
+    store_sums(sums, wide);
+}
+
+/* Sums of one block of scales, which are to be added to those of all, times their scale. */
+struct pending {
+    float *to; /* NULL: none */
+    const float *sums;
+    float scale;
 };
 
-/* k columns of one or two strips with up to 16, or up to 32 packed rows. w1: what is from strip to strip; x1: from 16 rows to 16. */
-INLINE void multiply_strips(float (*sums)[2][AMX_ROWS][AMX_ROWS], const uint16_t *w, size_t w1, const uint16_t *x, size_t x1, size_t k, bool two, bool wide)
+INLINE void add_quarter(const struct pending *p, int quarter, bool wide)
 {
-    enum { ROW = AMX_ROWS * sizeof(float) };
-    _tile_loadd(0, sums[0][0], ROW);
-    if (two) _tile_loadd(1, sums[1][0], ROW);
-    if (wide) _tile_loadd(2, sums[0][1], ROW);
-    if (two && wide) _tile_loadd(3, sums[1][1], ROW);
-    for (size_t i = 0; i < k; i += AMX_K, w += AMX_TILE, x += AMX_TILE) {
-        _tile_loadd(4, w, 64);
-        _tile_loadd(6, x, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        if (two) {
-            _tile_loadd(5, w + w1, 64);
-            _tile_dpbf16ps(1, 5, 6);
-        }
+    const int n = wide ? SUMS / 4 : SUMS / 8;
+    __m512 scale = _mm512_set1_ps(p->scale);
+    if (!p->to) return;
+    for (int i = quarter * n; i < (quarter + 1) * n; i += 16)
+        _mm512_storeu_ps(p->to + i, _mm512_fmadd_ps(_mm512_load_ps(p->sums + i), scale, _mm512_loadu_ps(p->to + i)));
+}
+
+/* Tiles work on one block of scales while vectors add the sums of the one before. */
+INLINE void multiply_pair_scaled(struct pending *last, float (*room)[SUMS], float *sums, const uint16_t *w, const uint16_t *x, size_t k,
+                                 const float *scale, bool wide)
+{
+    const size_t x_step = wide ? 2 * AMX_TILE : AMX_TILE;
+    for (size_t k0 = 0; k0 < k; k0 += FP8_BLOCK) {
+        float *now = last->sums == room[0] ? room[1] : room[0];
+        size_t steps = k - k0 < FP8_BLOCK ? (k - k0) / AMX_K : SCALE_STEPS;
+        _tile_zero(0);
+        _tile_zero(1);
         if (wide) {
-            _tile_loadd(7, x + x1, 64);
-            _tile_dpbf16ps(2, 4, 7);
+            _tile_zero(2);
+            _tile_zero(3);
         }
-        if (two && wide) _tile_dpbf16ps(3, 5, 7);
-    }
-    _tile_stored(0, sums[0][0], ROW);
-    if (two) _tile_stored(1, sums[1][0], ROW);
-    if (wide) _tile_stored(2, sums[0][1], ROW);
-    if (two && wide) _tile_stored(3, sums[1][1], ROW);
-}
-
-/* Staged columns from k0 on, packed: 16 rows and, `rest` after them, 16 more, or what rounding left. */
-INLINE void pack_staged(uint16_t *out, const struct tile *t, size_t k0, size_t k, size_t rest, bool split, bool wide)
-{
-    const float *in = t->staged + k0 * AMX_ROWS, *more = in + t->k * AMX_ROWS;
-    for (size_t i = 0; i < k * AMX_ROWS; i += AMX_K) {
-        __m512 factor = _mm512_set1_ps(t->scale[(k0 + i / AMX_ROWS) / FP8_BLOCK]);
-        __m512 v[2] = {_mm512_mul_ps(_mm512_loadu_ps(in + i), factor), _mm512_mul_ps(_mm512_loadu_ps(in + i + 16), factor)};
-        _mm512_store_si512(out + i, take_part(v));
-        if (wide && !split) v[0] = _mm512_mul_ps(_mm512_loadu_ps(more + i), factor), v[1] = _mm512_mul_ps(_mm512_loadu_ps(more + i + 16), factor);
-        if (wide) _mm512_store_si512(out + rest + i, take_part(v));
-    }
-    amx_memory(out);
-}
-
-/* K_BLOCK columns, or what is left of them. */
-INLINE void multiply_block(struct sums *sums, const struct tile *t, const uint16_t *x, size_t x1, size_t k0, size_t k, bool wide)
-{
-    size_t strip = t->k * AMX_ROWS;
-    for (int row = 0; row < t->n_w; row += 2 * AMX_ROWS) {
-        const uint16_t *w = (const uint16_t *)(const void *)t->w + (size_t)row * t->k + k0 * AMX_ROWS;
-        if (row + AMX_ROWS < t->n_w) multiply_strips(sums->tile + row / AMX_ROWS, w, strip, x, x1, k, true, wide);
-        else multiply_strips(sums->tile + row / AMX_ROWS, w, strip, x, x1, k, false, wide);
+        for (size_t i = 0; i < SCALE_STEPS; i++) {
+            if (i < steps) MULTIPLY_STEP(w, x);
+            if (i < steps) w += 2 * AMX_TILE, x += x_step;
+            add_quarter(last, (int)i, wide);
+        }
+        store_sums(now, wide);
+        *last = (struct pending){sums, now, scale[k0 / FP8_BLOCK]};
     }
 }
 
-INLINE void multiply_tile(struct sums *sums, const struct tile *t, bool wide)
+INLINE void multiply_wide(float *sums, const struct block *b, bool wide)
 {
-    uint16_t packed[2 * AMX_ROWS * K_BLOCK] __attribute__((aligned(64)));
-    for (size_t k0 = 0, k; k0 < t->k; k0 += k) {
-        k = t->k - k0 < K_BLOCK ? t->k - k0 : K_BLOCK;
-        const uint16_t *x = t->staged ? packed : (const uint16_t *)t->x + k0 * AMX_ROWS;
-        if (t->staged && t->split) pack_staged(packed, t, k0, k, AMX_ROWS * K_BLOCK, true, wide);
-        else if (t->staged) pack_staged(packed, t, k0, k, AMX_ROWS * K_BLOCK, false, wide);
-        multiply_block(sums, t, x, t->staged ? AMX_ROWS * K_BLOCK : t->k * AMX_ROWS, k0, k, wide);
+    float room[2][SUMS] __attribute__((aligned(64)));
+    struct pending last = {NULL, NULL, 0};
+    const uint16_t *w = b->w, *x = b->x;
+    for (size_t k0 = 0, k; k0 < b->k; k0 += k) {
+        k = block_columns(b->k, k0);
+        for (int row = 0; row < b->n_w; row += PAIR, w += PAIR * k) {
+            float *to = sums + (size_t)(row / PAIR) * SUMS;
+            if (b->scale) multiply_pair_scaled(&last, room, to, w, x, k, b->scale + k0 / FP8_BLOCK, wide);
+            else multiply_pair(to, w, x, k, wide);
+        }
+        x += k * (wide ? 2 * AMX_ROWS : AMX_ROWS);
     }
+    for (int i = 0; i < SCALE_STEPS; i++) add_quarter(&last, i, wide);
 }
 
-void cpu_multiply_amx(float *out, size_t out_stride, const struct tile *t)
+void cpu_multiply_amx(float *sums, const struct block *b)
 {
-    struct sums sums;
-    int first = t->staged && t->split ? t->n_x / 2 : t->n_x < AMX_ROWS ? t->n_x : AMX_ROWS;
-    memset(&sums, 0, sizeof(sums));
-    amx_memory(&sums);
+    amx_memory(b->w), amx_memory(b->x), amx_memory(sums);
     amx_begin(0, 0);
-    if (first < t->n_x) multiply_tile(&sums, t, true);
-    else multiply_tile(&sums, t, false);
+    if (b->n_x > AMX_ROWS) multiply_wide(sums, b, true);
+    else multiply_wide(sums, b, false);
     _tile_release();
-    for (int row = 0; row < t->n_w; row += AMX_ROWS) {
-        put_tile(out + row, out_stride, (const float(*)[AMX_ROWS])sums.tile[row / AMX_ROWS][0], first);
-        put_tile(out + (size_t)first * out_stride + row, out_stride, (const float(*)[AMX_ROWS])sums.tile[row / AMX_ROWS][1], t->n_x - first);
-    }
+}
+
+void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int n_x)
+{
+    for (int row = 0; row < n_w; row += AMX_ROWS)
+        for (int at = 0; at < n_x; at += AMX_ROWS) {
+            const float *tile = sums + row / PAIR * SUMS + at / AMX_ROWS * 512 + row % PAIR * AMX_ROWS;
+            put_tile(out + (size_t)at * out_stride + row, out_stride, (const float(*)[AMX_ROWS])tile, n_x - at < AMX_ROWS ? n_x - at : AMX_ROWS);
+        }
 }
 
 /* ---- attention ----

@@ -11,45 +11,23 @@ enum { STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP, PAGE = 4096, WAY = 1024 };
 
 /* ---- packed rows ---- */
 
-/* Rows of packed columns: remainders make two of one. */
-static size_t columns_of(const struct packing *p)
+/* Pairs of columns of one row, `columns` pairs apart. */
+INLINE void spread_step(uint16_t *out, size_t columns, const __m512i values[2])
 {
-    return (size_t)(p->split ? 2 * p->n : p->n);
+    uint32_t pairs[CPU_K_STEP / 2], *to = (uint32_t *)(void *)out;
+    memcpy(pairs, values, sizeof(pairs));
+    for (size_t i = 0; i < CPU_K_STEP / 2; i++) to[i * columns] = pairs[i];
 }
 
-void cpu_stage_few_amx(float *out, const struct packing *p, size_t begin, size_t end)
+void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end)
 {
-    size_t columns = columns_of(p);
-    for (size_t i = 0; i < columns; i++) {
-        const float *x = p->x + i % (size_t)p->n * p->x_stride;
-        for (size_t k = begin; k < end; k += CPU_K_STEP)
-            for (size_t at = 0; at < CPU_K_STEP; at += 2)
-                memcpy(out + (k + at) * columns + 2 * i, x + k + (p->scale ? column_at(at) : at), 2 * sizeof(*x));
-    }
-}
-
-/* Which of 16 pairs, 16 · i pairs on, are of remainders. */
-static void remainder_masks(__mmask16 *masks, size_t columns)
-{
-    for (size_t i = 0; i < columns; i++) {
-        unsigned mask = 0;
-        for (size_t pair = 0; pair < 16; pair++) mask |= (unsigned)((16 * i + pair) % columns >= columns / 2) << pair;
-        masks[i] = (__mmask16)mask;
-    }
-}
-
-void cpu_pack_few_amx(void *out, const float *staged, const struct packing *p)
-{
-    size_t columns = columns_of(p), n = p->padded * columns;
-    __mmask16 masks[2 * CPU_AMX_FEW] = {0};
-    if (p->split) remainder_masks(masks, columns);
-    for (size_t i = 0, turn = 0; i < n; i += 2 * LANES) {
-        __m512 factor = _mm512_set1_ps(p->scale ? p->scale[i / (FP8_BLOCK * columns)] : 1);
-        __m512 v[2] = {_mm512_mul_ps(_mm512_loadu_ps(staged + i), factor), _mm512_mul_ps(_mm512_loadu_ps(staged + i + LANES), factor)};
-        __m512i values = take_part(v);
-        if (p->split) values = _mm512_mask_mov_epi32(values, masks[turn], take_part(v)), turn = turn + 1 < columns ? turn + 1 : 0;
-        _mm512_storeu_si512((uint16_t *)out + i, values);
-    }
+    size_t n = (size_t)p->n, columns = p->split ? 2 * n : n; /* remainders make two of one row */
+    for (size_t i = 0; i < columns; i++)
+        for (size_t k = begin; k < end; k += CPU_K_STEP) {
+            __m512i values[2];
+            packed_step(values, p, p->x + i % n * p->x_stride, k, i >= n);
+            spread_step((uint16_t *)out + k * columns + 2 * i, columns, values);
+        }
 }
 
 /* ---- weights ---- */
@@ -93,8 +71,8 @@ INLINE void ask_ahead(const struct strip *s, size_t at, size_t lines)
 INLINE void decode_step(uint16_t *out, struct strip *s, size_t k, enum dtype dtype, bool whole, const struct fp8_tables *tables)
 {
     size_t size = dtype_size(dtype);
-    if (dtype == DTYPE_INT4) load_int4_tiles(out, &s->int4, k, CPU_K_STEP);
-    else load_tiles(out, s->w + k * size, s->stride, whole ? AMX_ROWS : s->n, dtype, CPU_K_STEP, tables);
+    if (dtype == DTYPE_INT4) load_int4_tiles(out, &s->int4, k, CPU_K_STEP, AMX_TILE);
+    else load_tiles(out, s->w + k * size, s->stride, whole ? AMX_ROWS : s->n, dtype, CPU_K_STEP, tables, AMX_TILE);
     if (dtype != DTYPE_INT4) ask_ahead(s, k * size, size);
     else if (k % (2 * CPU_K_STEP) == 0) ask_ahead(s, k / 2, 1);
     amx_memory(out);
@@ -114,17 +92,33 @@ INLINE void multiply_step(const void *w, size_t half, size_t row, const uint16_t
     _tile_dpbf16ps(0, 5, 7);
 }
 
-INLINE void few_decoded(const struct tile *t, struct strip *s, enum dtype dtype, bool whole, const struct fp8_tables *tables)
+/* The sums of a block of scales are added to those of all, [row][n_x], and begin again. */
+INLINE void fold_sums(float *sums, float scale, int n_x)
+{
+    float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
+    const __m512 factor = _mm512_set1_ps(scale);
+    _tile_stored(0, block, 4 * (size_t)n_x);
+    amx_memory(block);
+    for (int i = 0; i < AMX_ROWS * n_x; i += LANES)
+        _mm512_store_ps(sums + i, _mm512_fmadd_ps(_mm512_load_ps(block + i), factor, _mm512_load_ps(sums + i)));
+    _tile_zero(0);
+}
+
+/* FP8 rows have scales: their sums are in `sums` then, others in tile 0. */
+INLINE void few_decoded(float *sums, const struct tile *t, struct strip *s, enum dtype dtype, bool whole, const struct fp8_tables *tables)
 {
     uint16_t decoded[2][STEP_WEIGHTS] __attribute__((aligned(64)));
     const uint16_t *x = t->x;
-    size_t turn = 0;
+    const bool scaled = dtype == DTYPE_F8_E4M3;
+    size_t turn = 0, k = CPU_K_STEP;
     decode_step(decoded[0], s, 0, dtype, whole, tables);
-    for (size_t k = CPU_K_STEP; k < t->k; k += CPU_K_STEP, turn ^= 1, x += CPU_K_STEP * t->n_x) {
+    for (; k < t->k; k += CPU_K_STEP, turn ^= 1, x += CPU_K_STEP * t->n_x) {
         decode_step(decoded[turn ^ 1], s, k, dtype, whole, tables);
         multiply_step(decoded[turn], AMX_TILE * sizeof(uint16_t), 64, x, t->n_x);
+        if (scaled && k % FP8_BLOCK == 0) fold_sums(sums, t->scale[k / FP8_BLOCK - 1], t->n_x);
     }
     multiply_step(decoded[turn], AMX_TILE * sizeof(uint16_t), 64, x, t->n_x);
+    if (scaled) fold_sums(sums, t->scale[(k - 1) / FP8_BLOCK], t->n_x);
 }
 
 /* 16 rows of BF16 as they lie. */
@@ -137,20 +131,18 @@ INLINE void few_plain(const struct tile *t, const struct strip *s)
     }
 }
 
-/* The sums of a strip, to out[x][rows, `apart` from each other]. */
-INLINE void put_strip(float *out, size_t out_stride, int n_x, int apart, int n)
+/* The sums of a strip, [row][n_x], to out[x][rows, `apart` from each other]. */
+INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x, int apart, int n)
 {
-    float sums[AMX_ROWS][AMX_ROWS] __attribute__((aligned(64)));
-    _tile_stored(0, sums, sizeof(sums[0]));
-    amx_memory(sums);
     for (int b = 0; b < n_x; b++)
-        for (int a = 0; a < n; a++) out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a][b];
+        for (int a = 0; a < n; a++) out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * n_x + b];
 }
 
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
     struct fp8_tables tables = fp8_tables_load();
-    struct strip s;
+    struct strip s = {0};
+    float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     amx_begin(t->n_x, 0xc1);
     for (int first = 0, apart; first < t->n_w; first += AMX_ROWS * apart) {
         apart = rows_apart(t, t->n_w - first);
@@ -159,12 +151,15 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
             strip_of(&s, t, row, apart, t->dtype);
             s.next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
             _tile_zero(0);
-            if (t->dtype == DTYPE_F8_E4M3 && s.n == AMX_ROWS) few_decoded(t, &s, DTYPE_F8_E4M3, true, &tables);
-            else if (t->dtype == DTYPE_F8_E4M3) few_decoded(t, &s, DTYPE_F8_E4M3, false, &tables);
-            else if (t->dtype == DTYPE_INT4) few_decoded(t, &s, DTYPE_INT4, false, &tables);
+            if (t->dtype == DTYPE_F8_E4M3) memset(sums, 0, sizeof(sums));
+            if (t->dtype == DTYPE_F8_E4M3 && s.n == AMX_ROWS) few_decoded(sums, t, &s, DTYPE_F8_E4M3, true, &tables);
+            else if (t->dtype == DTYPE_F8_E4M3) few_decoded(sums, t, &s, DTYPE_F8_E4M3, false, &tables);
+            else if (t->dtype == DTYPE_INT4) few_decoded(sums, t, &s, DTYPE_INT4, false, &tables);
             else if (s.n == AMX_ROWS) few_plain(t, &s);
-            else few_decoded(t, &s, DTYPE_BF16, false, &tables);
-            put_strip(out + row, out_stride, t->n_x, apart, s.n);
+            else few_decoded(sums, t, &s, DTYPE_BF16, false, &tables);
+            if (t->dtype != DTYPE_F8_E4M3) _tile_stored(0, sums, 4 * (size_t)t->n_x);
+            amx_memory(sums);
+            put_strip(out + row, out_stride, sums, t->n_x, apart, s.n);
         }
     }
     _tile_release();
