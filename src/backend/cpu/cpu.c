@@ -36,10 +36,11 @@ static size_t padded_width(const struct backend_limits *l)
     return cpu_padded((size_t)l->max_width);
 }
 
-static size_t thread_scratch(const struct backend_limits *l)
+static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_limits *l)
 {
     size_t panels = cpu_panel_bytes(padded_width(l)) + cpu_tile_bytes(padded_width(l)), blocks = cpu_blocks_scratch(padded_width(l));
     size_t products = panels > blocks ? panels : blocks, attend = sizeof(struct cpu_attend_scratch);
+    if (k->picture && k->picture->room() > attend) attend = k->picture->room();
     return (products > attend ? products : attend) + ALIGN;
 }
 
@@ -51,7 +52,7 @@ static size_t packed_bytes(const struct backend_limits *l)
 static size_t scratch_bytes(const struct backend *be, const struct backend_limits *l)
 {
     size_t rows = 2 * (size_t)l->max_rows + CPU_VECTORS;
-    return rows * padded_width(l) * sizeof(float) + packed_bytes(l) + (size_t)pool_threads(((const struct cpu *)be)->pool) * thread_scratch(l);
+    return rows * padded_width(l) * sizeof(float) + packed_bytes(l) + (size_t)pool_threads(((const struct cpu *)be)->pool) * thread_scratch(((const struct cpu *)be)->k, l);
 }
 
 static void release_scratch(struct cpu *c)
@@ -66,7 +67,7 @@ static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *
     struct cpu *c = cpu_of(be);
     release_scratch(c);
     c->limits = *l, c->stride = padded_width(l);
-    c->scratch_size = (thread_scratch(l) + ALIGN - 1) / ALIGN * ALIGN;
+    c->scratch_size = (thread_scratch(c->k, l) + ALIGN - 1) / ALIGN * ALIGN;
     size_t block = (size_t)l->max_rows * c->stride * sizeof(float);
     bool ok = (c->packed = zeroed(packed_bytes(l))) != NULL;
     for (int i = 0; i < 2; i++) ok = (c->rows[i] = zeroed(block)) && ok;

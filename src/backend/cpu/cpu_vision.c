@@ -1,5 +1,6 @@
 /* The vision tower's steps on the cpu backend. Queries, keys and values of all patches lie by head: queries
- * [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim, 64], values [head, patch, dim]. */
+ * [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim, 64], values [head, patch, dim]; or keys and values as
+ * the kernels for pictures store them. */
 #include <math.h>
 #include <string.h>
 
@@ -80,15 +81,39 @@ void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struc
 /* ---- attention ---- */
 
 struct vision_layout {
-    float *q, *k, *v;
-    size_t patches; /* room, a multiple of CPU_KEYS */
+    float *q;
+    uint8_t *keys, *values;
+    size_t key_bytes, value_bytes; /* of a patch of a head */
+    size_t patches;                /* room, a multiple of CPU_KEYS */
 };
+
+/* The kernels that take this model's pictures in one piece: what they store of a patch must fit in the room of two rows. */
+static const struct picture_kernels *picture_kernels(const struct cpu *c, const struct vision_shape *shape)
+{
+    const struct picture_kernels *k = c->k->picture;
+    const size_t dim = (size_t)shape->head_dim;
+    return k && dim <= CPU_PICTURE_DIM && k->key_bytes((int)dim) + k->value_bytes((int)dim) <= 2 * dim * sizeof(float) ? k : NULL;
+}
 
 static struct vision_layout layout_of(const struct cpu *c, dev qkv, const struct vision_shape *shape)
 {
-    size_t patches = (size_t)c->limits.max_patches, part = patches * (size_t)shape->hidden;
-    float *base = qkv;
-    return (struct vision_layout){base, base + part, base + 2 * part, patches};
+    const struct picture_kernels *k = picture_kernels(c, shape);
+    const size_t plain = (size_t)shape->head_dim * sizeof(float), patches = (size_t)c->limits.max_patches;
+    struct vision_layout l = {.q = qkv, .key_bytes = k ? k->key_bytes(shape->head_dim) : plain, .value_bytes = k ? k->value_bytes(shape->head_dim) : plain, .patches = patches};
+    l.keys = (uint8_t *)qkv + patches * (size_t)shape->hidden * sizeof(float);
+    l.values = l.keys + patches * (size_t)shape->n_heads * l.key_bytes;
+    return l;
+}
+
+/* Of a head, from a patch on. */
+static void *keys_at(const struct vision_layout *l, size_t head, size_t patch)
+{
+    return l->keys + (head * l->patches + patch) * l->key_bytes;
+}
+
+static void *values_at(const struct vision_layout *l, size_t head, size_t patch)
+{
+    return l->values + (head * l->patches + patch) * l->value_bytes;
 }
 
 struct split_job {
@@ -96,20 +121,21 @@ struct split_job {
     struct vision_layout to;
     const float *rows, *rope; /* [n, 3·hidden], [n, dim] */
     const struct vision_shape *shape;
-    int first;
+    const struct picture_kernels *picture; /* or NULL */
+    int first, n;
 };
 
 /* A patch's key and value in its block, KV_F32. */
-static void store_plain(float *keys, float *values, const float *key, const float *value, size_t dim, size_t slot)
+static void store_plain(void *keys, void *values, const float *key, const float *value, size_t dim, size_t slot)
 {
-    for (size_t d = 0; d < dim; d++) keys[d * CPU_KEYS + slot] = key[d];
-    memcpy(values + slot * dim, value, dim * sizeof(float));
+    for (size_t d = 0; d < dim; d++) ((float *)keys)[d * CPU_KEYS + slot] = key[d];
+    memcpy((float *)values + slot * dim, value, dim * sizeof(float));
 }
 
 /* The same, KV_SPLIT, in no more room. */
-static void store_split(float *keys, float *values, const float *key, const float *value, size_t dim, size_t slot)
+static void store_split(void *keys, void *values, const float *key, const float *value, size_t dim, size_t slot)
 {
-    uint16_t *high = (uint16_t *)(void *)keys, *low = high + dim * CPU_KEYS, *v = (uint16_t *)(void *)values + slot / 2 * 2 * dim + slot % 2;
+    uint16_t *high = keys, *low = high + dim * CPU_KEYS, *v = (uint16_t *)values + slot / 2 * 2 * dim + slot % 2;
     for (size_t d = 0; d < dim; d++) {
         size_t at = (d / 2 * CPU_KEYS + slot) * 2 + d % 2;
         high[at] = nearest_bf16(key[d]);
@@ -118,27 +144,37 @@ static void store_split(float *keys, float *values, const float *key, const floa
     }
 }
 
+/* Query and key of a patch are turned; where patches are stored one by one, its key and value are, too. */
 static void split_head(const struct split_job *j, size_t i, size_t head)
 {
-    size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden, patch = (size_t)j->first + i;
+    size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden, patch = (size_t)j->first + i, block = patch / CPU_KEYS * CPU_KEYS;
     const float *row = j->rows + i * 3 * hidden + head * dim, *rope = j->rope + i * dim;
     float turned[EY_MAX_HEAD_DIM], scale = 1.0f / sqrtf((float)dim);
     float *q = j->to.q + (head * j->to.patches + patch) * dim;
-    size_t block = (head * j->to.patches + patch / CPU_KEYS * CPU_KEYS) * dim;
     memcpy(turned, row, dim * sizeof(float));
     cpu_rotate(turned, rope, (int)dim / 2);
     for (size_t d = 0; d < dim; d++) q[d] = turned[d] * scale;
     memcpy(turned, row + hidden, dim * sizeof(float));
     cpu_rotate(turned, rope, (int)dim / 2);
-    (j->c->k->split ? store_split : store_plain)(j->to.k + block, j->to.v + block, turned, row + 2 * hidden, dim, patch % CPU_KEYS);
+    if (j->picture) j->picture->key(keys_at(&j->to, head, 0), patch, turned, (int)dim);
+    else (j->c->k->split ? store_split : store_plain)(keys_at(&j->to, head, block), values_at(&j->to, head, block), turned, row + 2 * hidden, dim, patch % CPU_KEYS);
 }
 
-static void split_rows(void *context, size_t begin, size_t end, int thread)
+/* Patches of groups of CPU_PATCHES, whose values are stored together. */
+static void split_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct split_job *j = context;
+    const size_t heads = (size_t)j->shape->n_heads, dim = (size_t)j->shape->head_dim, stride = 3 * (size_t)j->shape->hidden, first = (size_t)j->first;
     (void)thread;
-    for (size_t i = begin; i < end; i++)
-        for (size_t head = 0; head < (size_t)j->shape->n_heads; head++) split_head(j, i, head);
+    for (size_t group = begin + first / CPU_PATCHES; group < end + first / CPU_PATCHES; group++) {
+        size_t from = group * CPU_PATCHES < first ? first : group * CPU_PATCHES, to = (group + 1) * CPU_PATCHES;
+        if (to > first + (size_t)j->n) to = first + (size_t)j->n;
+        for (size_t head = 0; head < heads; head++) {
+            for (size_t patch = from; patch < to; patch++) split_head(j, patch - first, head);
+            const float *value = j->rows + (from - first) * stride + 2 * (size_t)j->shape->hidden + head * dim;
+            if (j->picture) j->picture->values(values_at(&j->to, head, 0), from, value, stride, (int)(to - from), (int)dim);
+        }
+    }
 }
 
 void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape,
@@ -147,8 +183,8 @@ void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_bloc
     struct cpu *c = cpu_of(be);
     struct cpu_input in = layer_norm_input(c, x, &w->norm1, n, shape->norm_eps);
     multiply_affine(c, &in, &w->qkv, c->rows[1], CPU_STORE);
-    struct split_job job = {c, layout_of(c, qkv, shape), c->rows[1], rope, shape, first};
-    pool_run(c->pool, (size_t)n, 8, split_rows, &job);
+    struct split_job job = {c, layout_of(c, qkv, shape), c->rows[1], rope, shape, picture_kernels(c, shape), first, n};
+    pool_run(c->pool, (size_t)((first + n - 1) / CPU_PATCHES - first / CPU_PATCHES + 1), 1, split_groups, &job);
 }
 
 struct vision_attend_job {
@@ -163,23 +199,38 @@ static void attend_tile(const struct vision_attend_job *j, int tile, size_t head
 {
     struct attend_tile t;
     int row = tile * CPU_Q_ROWS, n = j->n - row < CPU_Q_ROWS ? j->n - row : CPU_Q_ROWS;
-    size_t dim = (size_t)j->shape->head_dim, part = head * j->in.patches * dim;
+    size_t dim = (size_t)j->shape->head_dim;
     cpu_attend_start(&t, scratch, n, (int)dim);
-    for (int r = 0; r < n; r++) t.q[r] = j->in.q + part + (size_t)(j->first + row + r) * dim;
+    for (int r = 0; r < n; r++) t.q[r] = j->in.q + (head * j->in.patches + (size_t)(j->first + row + r)) * dim;
     for (int key = 0; key < j->n_keys; key += CPU_KEYS) {
         int keys = j->n_keys - key < CPU_KEYS ? j->n_keys - key : CPU_KEYS;
         for (int r = 0; r < n; r++) t.n_keys[r] = keys;
-        j->c->k->attend(&t, j->in.k + part + (size_t)key * dim, j->in.v + part + (size_t)key * dim, j->c->k->split ? KV_SPLIT : KV_F32);
+        j->c->k->attend(&t, keys_at(&j->in, head, (size_t)key), values_at(&j->in, head, (size_t)key), j->c->k->split ? KV_SPLIT : KV_F32);
     }
     for (int r = 0; r < n; r++)
         cpu_attend_finish(j->o + (size_t)(row + r) * (size_t)j->shape->hidden + head * dim, &t, r);
 }
 
+/* The same, in one piece. */
+static void attend_picture_tile(const struct vision_attend_job *j, const struct picture_kernels *k, int tile, size_t head, void *room)
+{
+    int row = tile * CPU_Q_ROWS;
+    size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden;
+    const struct picture_tile t = {j->in.q + (head * j->in.patches + (size_t)(j->first + row)) * dim, j->n - row < CPU_Q_ROWS ? j->n - row : CPU_Q_ROWS, (int)dim,
+                                   j->n_keys, keys_at(&j->in, head, 0), values_at(&j->in, head, 0), j->o + (size_t)row * hidden + head * dim, hidden};
+    k->attend(&t, room);
+}
+
 static void attend_tiles(void *context, size_t begin, size_t end, int thread)
 {
     const struct vision_attend_job *j = context;
-    for (size_t i = begin; i < end; i++)
-        attend_tile(j, (int)(i % (size_t)j->tiles), i / (size_t)j->tiles, cpu_scratch(j->c, thread));
+    const struct picture_kernels *k = picture_kernels(j->c, j->shape);
+    for (size_t i = begin; i < end; i++) {
+        int tile = (int)(i % (size_t)j->tiles);
+        size_t head = i / (size_t)j->tiles;
+        if (k) attend_picture_tile(j, k, tile, head, cpu_scratch(j->c, thread));
+        else attend_tile(j, tile, head, cpu_scratch(j->c, thread));
+    }
 }
 
 void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n, int n_keys)

@@ -108,6 +108,28 @@ static inline size_t cpu_attend_room(int dim)
     return (CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEYS) * ((size_t)dim + 32);
 }
 
+/* Queries of one head of a picture against all of its keys, which see each other. Keys and values as the kernels store them. */
+enum { CPU_PICTURE_DIM = 256 }; /* the widest head */
+
+struct picture_tile {
+    const float *q; /* [n_rows, dim] times the softmax scale */
+    int n_rows, dim, n_keys;
+    const void *keys, *values;
+    float *o; /* [n_rows, dim], rows o_stride apart */
+    size_t o_stride;
+};
+
+/* A picture's attention in one piece. */
+struct picture_kernels {
+    size_t (*key_bytes)(int dim), (*value_bytes)(int dim); /* of a patch: for multiples of CPU_KEYS patches */
+    size_t (*room)(void);                                  /* of a thread, aligned to 64 bytes */
+    void (*key)(void *keys, size_t patch, const float *key, int dim);
+    /* n rows of `in`, `stride` apart, from `patch` on, within CPU_PATCHES aligned ones */
+    void (*values)(void *values, size_t patch, const float *in, size_t stride, int n, int dim);
+    void (*attend)(const struct picture_tile *t, void *room);
+};
+enum { CPU_PATCHES = 16 };
+
 struct cpu_kernels {
     enum cpu_level level;
     const char *name;
@@ -129,6 +151,7 @@ struct cpu_kernels {
     void (*gelu_erf)(float *x, size_t n);
 
     void (*attend)(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
+    const struct picture_kernels *picture; /* NULL: attend() with KV_SPLIT or KV_F32 */
 };
 
 /* The best level of this machine that is at most `most`. */
@@ -150,6 +173,7 @@ void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t e
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 
+extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16, cpu_kernels_amx;
 #endif
 

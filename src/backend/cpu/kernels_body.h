@@ -40,6 +40,7 @@ const struct cpu_kernels cpu_kernels_amx = {
              cpu_panel_amx, cpu_multiply_amx, cpu_put_amx},
     .split = true,
     .attend = attend_amx,
+    .picture = &cpu_picture_amx,
     TABLE_REST,
 };
 #else
