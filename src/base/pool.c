@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/processors.h"
 
 enum { LINE = 64, PAUSES = 32, TAPER = 4 };
 #define AWAKE_SECONDS 60e-6
@@ -41,27 +42,6 @@ struct worker {
     struct pool *pool;
     int index;
 };
-
-/* CPU quota of the control group in processors (cgroup v2), or 0 when there is none. */
-static int quota_processors(void)
-{
-    long long quota = -1, period = 0;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (f) {
-        if (fscanf(f, "%lld %lld", &quota, &period) != 2) quota = -1;
-        fclose(f);
-    }
-    return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
-}
-
-int processors_usable(void)
-{
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    int quota = quota_processors();
-    if (quota > 0 && quota < n) n = quota;
-    return n < 1 ? 1 : n > EY_MAX_THREADS ? EY_MAX_THREADS : n;
-}
 
 /* Tapered pieces are a part of what is left, so that the last ones are short. */
 static size_t piece_size(const struct pool *pool, size_t left)

@@ -9,7 +9,7 @@ struct pool;
 /* Work on items [begin, end) of a loop; `thread` is 0..pool_threads-1, for scratch space. */
 typedef void pool_fn(void *context, size_t begin, size_t end, int thread);
 
-/* threads = 0: the processors this process may run on. The caller is one of the threads. */
+/* threads = 0: processors_usable(). The caller is one of the threads. */
 bool pool_create(struct pool **pool, int threads, ey_err *e);
 void pool_destroy(struct pool **pool);
 int pool_threads(const struct pool *pool);
@@ -18,7 +18,5 @@ int pool_threads(const struct pool *pool);
 void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context);
 /* The same in pieces that begin long and end with `least` items: for loops that want long runs of neighbouring items. */
 void pool_run_tapered(struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context);
-/* Processors this process may run on (affinity and cgroup quota). */
-int processors_usable(void);
 
 #endif

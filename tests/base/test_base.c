@@ -248,7 +248,6 @@ static void team_does_each_item_once(void **state)
     int rounds = 0;
     run_team(2, &rounds, seen); /* waits awake where there are two processors */
     run_team(7, &rounds, seen);
-    assert_true(processors_usable() >= 1);
 }
 
 int main(void)

@@ -1,0 +1,184 @@
+/* Facts of /sys and /proc about processors: which share a core (topology), and what control groups leave of them (cgroups 7, cpu.max of version 2,
+ * cpu.cfs_quota_us of version 1). What cannot be read limits nothing. */
+#include "base/processors.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+enum { MOST_PROCESSORS = 1 << 14, MOST_DEPTH = 64 };
+
+static FILE *open_under(const char *root, const char *path, const char *name)
+{
+    char full[EY_MAX_PATH];
+    int n = snprintf(full, sizeof(full), "%s%s/%s", root, path, name);
+    return n > 0 && n < (int)sizeof(full) ? fopen(full, "r") : NULL;
+}
+
+/* ---- cores ---- */
+
+/* The first processor of a processor's core: what the core is known by. */
+static int core_of(const char *root, int processor)
+{
+    char path[96];
+    int first = processor;
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology", processor);
+    FILE *f = open_under(root, path, "thread_siblings_list");
+    if (!f) return processor;
+    if (fscanf(f, "%d", &first) != 1 || first < 0) first = processor;
+    fclose(f);
+    return first;
+}
+
+static int count_cores(const char *root, const int *processor, int n)
+{
+    int *core = malloc((size_t)n * sizeof(*core) + 1), cores = 0;
+    if (!core) return 1;
+    for (int i = 0; i < n; i++) {
+        int is = core_of(root, processor[i]), known = 0;
+        while (known < cores && core[known] != is) known++;
+        if (known == cores) core[cores++] = is;
+    }
+    free(core);
+    return cores;
+}
+
+/* ---- quotas ---- */
+
+/* Where a hierarchy of groups is mounted, and which of its groups lies there. */
+struct hierarchy {
+    bool is_v2;
+    char mount[EY_MAX_PATH], top[EY_MAX_PATH];
+    char group[EY_MAX_PATH]; /* of this process, as /proc/self/cgroup has it */
+};
+
+/* Whether `name` is one of a list with commas. */
+static bool is_in_list(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == length && strncmp(p, name, length) == 0) return true;
+    return false;
+}
+
+/* A line of /proc/self/mountinfo: fields, some more of them, " - ", type, source, options. */
+static bool read_mount(const char *line, struct hierarchy *h)
+{
+    char top[EY_MAX_PATH], mount[EY_MAX_PATH], type[32], options[512];
+    const char *rest = strstr(line, " - ");
+    if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2 || sscanf(rest, " - %31s %*s %511s", type, options) != 2) return false;
+    bool is_v2 = strcmp(type, "cgroup2") == 0;
+    if (!is_v2 && (strcmp(type, "cgroup") != 0 || !is_in_list(options, "cpu"))) return false;
+    h->is_v2 = is_v2;
+    snprintf(h->top, sizeof(h->top), "%s", strcmp(top, "/") ? top : "");
+    snprintf(h->mount, sizeof(h->mount), "%s", mount);
+    return true;
+}
+
+/* A line of /proc/self/cgroup: number, controllers, group. */
+static bool read_group(char *line, struct hierarchy *h)
+{
+    char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group) return false;
+    *group++ = 0, group[strcspn(group, "\n")] = 0;
+    if (h->is_v2 ? controllers[1] != 0 : !is_in_list(controllers + 1, "cpu")) return false;
+    snprintf(h->group, sizeof(h->group), "%s", group);
+    return true;
+}
+
+static bool find_group(const char *root, struct hierarchy *h)
+{
+    char *line = NULL;
+    size_t size = 0;
+    bool found = false;
+    FILE *f = open_under(root, "/proc/self", "cgroup");
+    while (f && !found && getline(&line, &size, f) > 0) found = read_group(line, h);
+    if (f) fclose(f);
+    free(line);
+    return found;
+}
+
+/* Processors that a group's quota comes to, in hundredths; 0: no limit. */
+static long long group_quota(const char *root, const char *group, bool is_v2)
+{
+    long long quota = -1, period = 0;
+    FILE *f = open_under(root, group, is_v2 ? "cpu.max" : "cpu.cfs_quota_us");
+    if (f && fscanf(f, "%lld", &quota) != 1) quota = -1; /* "max" */
+    if (f && is_v2 && fscanf(f, "%lld", &period) != 1) period = 0;
+    if (f) fclose(f);
+    if (!is_v2 && (f = open_under(root, group, "cpu.cfs_period_us"))) {
+        if (fscanf(f, "%lld", &period) != 1) period = 0;
+        fclose(f);
+    }
+    if (quota <= 0 || period <= 0 || quota > period * MOST_PROCESSORS) return 0;
+    return quota * 100 / period > 0 ? quota * 100 / period : 1;
+}
+
+/* The least of the group's and of all groups above it that can be seen; 0: no limit. */
+static long long hierarchy_quota(const char *root, const struct hierarchy *h)
+{
+    char path[2 * EY_MAX_PATH];
+    size_t top = strlen(h->top), mount = strlen(h->mount);
+    bool below = strncmp(h->group, h->top, top) == 0 && (h->group[top] == '/' || !h->group[top]);
+    long long least = 0;
+    snprintf(path, sizeof(path), "%s%s", h->mount, below ? h->group + top : "");
+    for (int depth = 0; depth < MOST_DEPTH; depth++) {
+        long long quota = group_quota(root, path, h->is_v2);
+        if (quota && (!least || quota < least)) least = quota;
+        char *slash = strrchr(path, '/');
+        if (!slash || (size_t)(slash - path) < mount) break;
+        *slash = 0;
+    }
+    return least;
+}
+
+static int quota_processors(const char *root)
+{
+    char *line = NULL;
+    size_t size = 0;
+    long long least = 0;
+    FILE *f = open_under(root, "/proc/self", "mountinfo");
+    while (f && getline(&line, &size, f) > 0) {
+        struct hierarchy h;
+        if (!read_mount(line, &h) || !find_group(root, &h)) continue;
+        long long quota = hierarchy_quota(root, &h);
+        if (quota && (!least || quota < least)) least = quota;
+    }
+    if (f) fclose(f);
+    free(line);
+    return (int)((least + 99) / 100);
+}
+
+/* ---- both ---- */
+
+int processors_usable_in(const char *root, const int *processor, int n)
+{
+    int cores = count_cores(root, processor, n), quota = quota_processors(root);
+    if (quota > 0 && quota < cores) cores = quota;
+    return cores < 1 ? 1 : cores > EY_MAX_THREADS ? EY_MAX_THREADS : cores;
+}
+
+/* The processors that this thread may run on; their number. */
+static int allowed_processors(int *processor)
+{
+    const size_t bytes = CPU_ALLOC_SIZE(MOST_PROCESSORS);
+    cpu_set_t *set = CPU_ALLOC(MOST_PROCESSORS);
+    int n = 0;
+    if (set && sched_getaffinity(0, bytes, set) == 0)
+        for (int i = 0; i < MOST_PROCESSORS; i++)
+            if (CPU_ISSET_S((size_t)i, bytes, set)) processor[n++] = i;
+    if (set) CPU_FREE(set);
+    return n;
+}
+
+int processors_usable(void)
+{
+    int *processor = malloc(MOST_PROCESSORS * sizeof(*processor));
+    int usable = processor ? processors_usable_in("", processor, allowed_processors(processor)) : 1;
+    free(processor);
+    return usable;
+}
