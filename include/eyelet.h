@@ -544,6 +544,7 @@ ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_to
 typedef struct {
     double read_bytes_per_second; /* plain reads of 1 GiB by all threads */
     double flops_per_second;      /* multiply-adds from registers with the best instruction in use */
+    double vector_flops_per_second; /* the same with vectors, where the best one multiplies tiles; 0: it does not */
 } ey_limits;
 
 /* Measures the device for about a second. */

@@ -130,12 +130,18 @@ struct best_logits {
     float log_sum;                          /* log of the sum of exp of all logits */
 };
 
+/* What a device can do at most now, measured. */
+struct device_limits {
+    double read;         /* bytes a second */
+    double flops;        /* of multiply-adds, a second, with the best instruction in use */
+    double vector_flops; /* the same of vectors where the best is of tiles; 0: it is not */
+};
+
 struct backend_ops {
     const char *name;
     size_t element_size[ELEMENT_KINDS]; /* bytes */
     const char *(*detail)(const struct backend *be); /* which kernels */
-    /* The device's limits now: bytes read a second, multiply-add FLOP a second. */
-    bool (*measure)(struct backend *be, double *read, double *flops, ey_err *e);
+    bool (*measure)(struct backend *be, struct device_limits *limits, ey_err *e);
     void (*destroy)(struct backend *be);
     /* The calling thread will use the backend (one at a time does); NULL: any may. The one that made it need not ask. */
     void (*attach)(struct backend *be);

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, STEPS = 1 << 18, ROUNDS = 3, AMX_SLOWER = 32 };
+enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, /* CHAINS */ STEPS = 1 << 18, ROUNDS = 3, AMX_SLOWER = 32 };
 
 /* ---- reading ---- */
 
@@ -54,26 +54,37 @@ double machine_read_rate(struct pool *pool, const void *data, size_t bytes)
 
 /* ---- multiplying ---- */
 
-/* Chains of multiply-adds that wait for themselves only; the empty asm keeps them apart and alive. */
-#define MULTIPLY(name, instructions, type, constraint, factor_value, step)                                             \
+/* Chains of multiply-adds that wait for themselves only, each in a register of its own; the empty asm keeps them apart and alive. */
+#define CHAINS(one) one(0) one(1) one(2) one(3) one(4) one(5) one(6) one(7) one(8) one(9) one(10) one(11)
+#define DECLARE(u) chain acc##u = {0};
+#define ADVANCE(u)                                                                                                     \
+    acc##u = STEP(acc##u);                                                                                             \
+    __asm__ volatile("" : "+" CONSTRAINT(acc##u));
+#define MULTIPLY(name, instructions, type, factor_value)                                                               \
     __attribute__((target(instructions))) static void name(void *context, size_t begin, size_t end, int thread)        \
     {                                                                                                                  \
-        type acc[ACCUMULATORS], factor = factor_value;                                                                 \
+        typedef type chain;                                                                                            \
+        chain factor = factor_value;                                                                                   \
+        CHAINS(DECLARE)                                                                                                \
         (void)context, (void)thread;                                                                                   \
-        memset(acc, 0, sizeof(acc));                                                                                   \
-        for (size_t i = begin * STEPS; i < end * STEPS; i++)                                                           \
-            for (int u = 0; u < ACCUMULATORS; u++) {                                                                   \
-                acc[u] = step;                                                                                         \
-                __asm__ volatile("" : "+" constraint(acc[u]));                                                         \
-            }                                                                                                          \
+        for (size_t i = begin * STEPS; i < end * STEPS; i++) { CHAINS(ADVANCE) }                                       \
     }
 
 #if defined(__x86_64__)
-MULTIPLY(multiply_generic, "sse2", __m128, "x", _mm_set1_ps(0.5f), _mm_add_ps(_mm_mul_ps(acc[u], factor), factor))
-MULTIPLY(multiply_avx2, "avx2,fma", __m256, "x", _mm256_set1_ps(0.5f), _mm256_fmadd_ps(acc[u], factor, factor))
-MULTIPLY(multiply_avx512, "avx512f", __m512, "v", _mm512_set1_ps(0.5f), _mm512_fmadd_ps(acc[u], factor, factor))
-MULTIPLY(multiply_bf16, "avx512f,avx512bf16", __m512, "v", _mm512_set1_ps(0.5f),
-         _mm512_dpbf16_ps(acc[u], (__m512bh)factor, (__m512bh)factor))
+#define CONSTRAINT "x"
+#define STEP(acc) _mm_add_ps(_mm_mul_ps(acc, factor), factor)
+MULTIPLY(multiply_generic, "sse2", __m128, _mm_set1_ps(0.5f))
+#undef STEP
+#define STEP(acc) _mm256_fmadd_ps(acc, factor, factor)
+MULTIPLY(multiply_avx2, "avx2,fma", __m256, _mm256_set1_ps(0.5f))
+#undef STEP
+#undef CONSTRAINT
+#define CONSTRAINT "v"
+#define STEP(acc) _mm512_fmadd_ps(acc, factor, factor)
+MULTIPLY(multiply_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f))
+#undef STEP
+#define STEP(acc) _mm512_dpbf16_ps(acc, (__m512bh)factor, (__m512bh)factor)
+MULTIPLY(multiply_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f))
 
 /* Four tiles of sums and four of factors. */
 __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *context, size_t begin, size_t end, int thread)
@@ -101,7 +112,9 @@ __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *cont
 }
 #else
 typedef float lanes __attribute__((vector_size(16)));
-MULTIPLY(multiply_generic, "", lanes, "w", (lanes){0.5f}, acc[u] * factor + factor)
+#define CONSTRAINT "w"
+#define STEP(acc) acc *factor + factor
+MULTIPLY(multiply_generic, "", lanes, ((lanes){0.5f}))
 #endif
 
 static pool_fn *multiply_fn(enum cpu_level level, bool bf16, double *flops)
@@ -130,15 +143,16 @@ double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16)
     return best;
 }
 
-bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, double *read, double *flops, ey_err *e)
+bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, struct device_limits *limits, ey_err *e)
 {
     const size_t bytes = (size_t)1 << 30;
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return ey_fail_memory(e, "measuring how fast memory is read", bytes);
     madvise(data, bytes, MADV_HUGEPAGE); /* or address translation is what is measured */
     memset(data, 1, bytes);              /* real pages: the zero page is read from the cache */
-    *read = machine_read_rate(pool, data, bytes);
+    limits->read = machine_read_rate(pool, data, bytes);
     munmap(data, bytes);
-    *flops = machine_multiply_rate(pool, level, bf16);
+    limits->flops = machine_multiply_rate(pool, level, bf16);
+    limits->vector_flops = bf16 && level == CPU_AMX ? machine_multiply_rate(pool, CPU_AVX512BF16, true) : 0;
     return true;
 }

@@ -2,6 +2,7 @@
 #ifndef EY_BACKEND_MACHINE_H
 #define EY_BACKEND_MACHINE_H
 
+#include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "base/err.h"
 #include "base/pool.h"
@@ -10,7 +11,7 @@
 double machine_read_rate(struct pool *pool, const void *data, size_t bytes);
 /* FLOP a second of multiply-adds from registers with this instruction set, BF16 pairs where `bf16`. */
 double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16);
-/* Both, reading 1 GiB of its own. */
-bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, double *read, double *flops, ey_err *e);
+/* All of *limits, reading 1 GiB of its own. */
+bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, struct device_limits *limits, ey_err *e);
 
 #endif

@@ -235,6 +235,12 @@ static double share(const struct bench *b, const struct phase *p, double seconds
     return work / seconds;
 }
 
+/* Of what vectors could do, where tiles do more. */
+static void print_vector_share(const struct bench *b, const struct phase *p, double seconds)
+{
+    if (p->flops > 0 && b->limits.vector_flops_per_second > 0) printf("         %3.0f %% of what vectors could do\n", 100 * p->flops / seconds / b->limits.vector_flops_per_second);
+}
+
 static void print_phase(const struct bench *b, const char *name, struct phase *p)
 {
     double seconds = median(p);
@@ -242,6 +248,7 @@ static void print_phase(const struct bench *b, const char *name, struct phase *p
     printf("%-8s %8.3f s  %9.1f tok/s  %8.1f %s  %3.0f %% of the limit  (%.3f to %.3f s in %d runs)\n", name, seconds, p->tokens / seconds,
            (reads ? p->bytes : p->flops) / seconds / 1e9, reads ? "GB/s   " : "GFLOP/s", 100 * share(b, p, seconds), p->seconds[0],
            p->seconds[p->n - 1], p->n);
+    print_vector_share(b, p, seconds);
 }
 
 static void print_streams(struct bench *b)
@@ -284,8 +291,9 @@ static void print_divided(struct bench *b)
 static void print_text(struct bench *b)
 {
     ey_engine_info info = ey_engine_describe(b->session.engine);
-    printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s\n", b->machine, b->limits.read_bytes_per_second / 1e9,
-           b->limits.flops_per_second / 1e9);
+    printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s", b->machine, b->limits.read_bytes_per_second / 1e9, b->limits.flops_per_second / 1e9);
+    if (b->limits.vector_flops_per_second > 0) printf(" (tdpbf16ps), of vectors %.1f (vdpbf16ps)", b->limits.vector_flops_per_second / 1e9);
+    printf("\n");
     printf("load     %8.3f s, of which %.3f s for the device itself\n", info.load_seconds, info.device_seconds);
     if (b->sees) printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->used.used_width, b->used.used_height, b->used.tokens, b->prompt_tokens);
     else printf("text     prompt %d tokens\n", b->prompt_tokens);
@@ -327,8 +335,8 @@ static void print_json(struct bench *b)
     if (b->streams.n) json_phase(b, "streams", &b->streams);
     const char *rows = ey_engine_describe(b->session.engine).head_rows;
     printf("\"head_rows\": %s%s%s, ", rows ? "\"" : "", rows ? rows : "null", rows ? "\"" : "");
-    printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f}, \"peak_bytes\": %.0f}\n",
-           b->limits.read_bytes_per_second, b->limits.flops_per_second, b->peak_bytes);
+    printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f, \"vector_flops_per_second\": %.0f}, \"peak_bytes\": %.0f}\n",
+           b->limits.read_bytes_per_second, b->limits.flops_per_second, b->limits.vector_flops_per_second, b->peak_bytes);
     buf_free(&machine);
 }
 

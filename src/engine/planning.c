@@ -208,9 +208,9 @@ static bool learn_facts(ey_engine *engine, ey_err *e)
 /* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little more, better no prediction than no memory. */
 static void learn_reads(ey_engine *engine, const ey_engine_options *o)
 {
-    double reads, flops;
+    struct device_limits limits;
     if (!engine->facts.card || !o->gpu_layers || engine->facts.cpu_reads > 0 || memory_available() < (uint64_t)2 << 30) return;
-    if (engine->cpu->ops->measure(engine->cpu, &reads, &flops, NULL)) engine->facts.cpu_reads = reads;
+    if (engine->cpu->ops->measure(engine->cpu, &limits, NULL)) engine->facts.cpu_reads = limits.read;
 }
 
 bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)

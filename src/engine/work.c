@@ -52,11 +52,12 @@ ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_to
 
 bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *e)
 {
-    *limits = (ey_limits){0};
+    struct device_limits measured = {0};
     pthread_mutex_lock(&engine->device); /* the thread team does one thing at a time */
     if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
-    bool ok = engine->be->ops->measure(engine->be, &limits->read_bytes_per_second, &limits->flops_per_second, e);
+    bool ok = engine->be->ops->measure(engine->be, &measured, e);
     pthread_mutex_unlock(&engine->device);
+    *limits = (ey_limits){measured.read, measured.flops, measured.vector_flops};
     return ok;
 }
 

@@ -107,10 +107,10 @@ static const char *detail(const struct backend *be)
     return ((const struct cpu *)be)->k->name;
 }
 
-static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
+static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
-    return machine_measure(c->pool, c->k->level, c->k->bf16.x_rows > 0, read, flops, e);
+    return machine_measure(c->pool, c->k->level, c->k->bf16.x_rows > 0, limits, e);
 }
 
 static const struct backend_ops ops = {

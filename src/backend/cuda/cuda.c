@@ -324,7 +324,7 @@ static double best_rate(struct cuda *c, const struct launch *l, const void *args
 }
 
 /* Reads the arena, which is there anyway. */
-static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
+static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     uint32_t *out = (uint32_t *)(void *)c->scratch[SCRATCH_PART];
@@ -333,8 +333,9 @@ static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
     if (!c->arena || !bytes || !out) return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card yet");
     const struct read_args r = {c->arena, out, (int64_t)bytes, MEASURE_TIMES};
     const struct peak_args p = {out, PEAK_TIMES};
-    *read = best_rate(c, &reading, &r, (double)bytes * MEASURE_TIMES);
-    *flops = best_rate(c, &peak, &p, peak_flops(&peak, PEAK_TIMES));
+    limits->read = best_rate(c, &reading, &r, (double)bytes * MEASURE_TIMES);
+    limits->flops = best_rate(c, &peak, &p, peak_flops(&peak, PEAK_TIMES));
+    limits->vector_flops = 0;
     return finish(be, e);
 }
 

@@ -87,9 +87,9 @@ static const char *detail(const struct backend *be)
     return "plain C";
 }
 
-static bool measure(struct backend *be, double *read, double *flops, ey_err *e)
+static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 {
-    return machine_measure(ref_of(be)->pool, cpu_level_usable(CPU_AVX512), false, read, flops, e);
+    return machine_measure(ref_of(be)->pool, cpu_level_usable(CPU_AVX512), false, limits, e);
 }
 
 static const struct backend_ops ops = {
