@@ -1,5 +1,5 @@
 /* Products of one token with FP8 or four-bit matrices: what a single answer is made of. All that counts is that weights never stop coming. So blocks of threads are
- * small and many: one has 16 rows, a packed row block, or as many of gate and of up, or with FP8 half of those, 8 rows each; its weights are asked for before it waits for
+ * small and many: one has 16 rows, a packed row block, or half of one; of gate and up, as much of each. Its weights are asked for before it waits for
  * the kernel before it, and it is done soon after that; while it computes, others' weights are on their way. Sums are float32 in an order that depends on
  * the matrix alone. Chunk c of a row block belongs to warp c % warps.
  *
@@ -142,23 +142,25 @@ EY_DEVICE uint32_t word(const uint4 &v, int q)
     return q == 0 ? v.x : q == 1 ? v.y : q == 2 ? v.z : v.w;
 }
 
-/* Of a block of threads: one row block of a matrix, or of each of two, or with FP8 half of one of each of two. */
-template <int dtype, int matrices> struct shape {
-    enum { halves = GEMV1_HALVES(dtype, matrices), rows = halves * 8, depth = GEMV1_DEPTH(dtype) };
+/* Of a block of threads: a row block, or half of one, of a matrix or of each of two. */
+template <int dtype, int out> struct shape {
+    enum { matrices = out == OUT_SILU ? 2 : 1, halves = GEMV1_HALVES(dtype, out), rows = halves * 8, depth = GEMV1_DEPTH(dtype, out) };
 };
 
 /* A warp's chunks of one round. */
-template <int dtype, int matrices> struct pieces {
-    uint4 w[matrices][shape<dtype, matrices>::depth][shape<dtype, matrices>::halves];
-    uint32_t multiplier[matrices][shape<dtype, matrices>::depth][shape<dtype, matrices>::halves]; /* int4 */
+template <int dtype, int out> struct pieces {
+    typedef struct shape<dtype, out> my;
+    uint4 w[my::matrices][my::depth][my::halves];
+    uint32_t multiplier[my::matrices][my::depth][my::halves]; /* int4 */
 };
 
 /* Where the chunks begin in each matrix. */
-template <int matrices> struct begins {
-    const uint8_t *data[matrices];
-    const float *scale[matrices];         /* FP8 */
-    const uint16_t *multiplier[matrices]; /* int4: of the lane's upper row and columns */
-    int per[matrices];                    /* of a row of a chunk */
+template <int dtype, int out> struct begins {
+    typedef struct shape<dtype, out> my;
+    const uint8_t *data[my::matrices];
+    const float *scale[my::matrices];         /* FP8 */
+    const uint16_t *multiplier[my::matrices]; /* int4: of the lane's upper row and columns */
+    int per[my::matrices];                    /* of a row of a chunk */
 };
 
 template <int depth> EY_DEVICE int chunk_of(int round, int i)
@@ -166,16 +168,16 @@ template <int depth> EY_DEVICE int chunk_of(int round, int i)
     return (round * depth + i) * (int)(blockDim.x / 32) + warp_index();
 }
 
-template <int dtype, int matrices> EY_DEVICE void ask(struct pieces<dtype, matrices> *p, const struct begins<matrices> &r, int round, int n_chunks)
+template <int dtype, int out> EY_DEVICE void ask(struct pieces<dtype, out> *p, const struct begins<dtype, out> &r, int round, int n_chunks)
 {
-    typedef struct shape<dtype, matrices> my;
+    typedef struct shape<dtype, out> my;
 #pragma unroll
     for (int i = 0; i < my::depth; i++) {
         int chunk = chunk_of<my::depth>(round, i);
         const bool there = chunk < n_chunks;
         if (!there) chunk = n_chunks - 1; /* read, and not used or multiplied by zero */
 #pragma unroll
-        for (int m = 0; m < matrices; m++)
+        for (int m = 0; m < my::matrices; m++)
 #pragma unroll
             for (int half = 0; half < my::halves; half++) {
                 p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane_index() * 16);
@@ -185,28 +187,26 @@ template <int dtype, int matrices> EY_DEVICE void ask(struct pieces<dtype, matri
     }
 }
 
-/* parts: of x, for int4. */
-template <int matrices, int parts>
-EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<K_FP8, matrices> &p, const struct begins<matrices> &r, const float *x, int, int round,
-                         int n_chunks)
+template <int out>
+EY_DEVICE void add_round(float sum[][2], const struct pieces<K_FP8, out> &p, const struct begins<K_FP8, out> &r, const float *x, int, int round, int n_chunks)
 {
-    typedef struct shape<K_FP8, matrices> my;
+    typedef struct shape<K_FP8, out> my;
     int t = lane_index() % 4;
 #pragma unroll
     for (int i = 0; i < my::depth; i++) {
         int chunk = chunk_of<my::depth>(round, i);
         if (chunk >= n_chunks) continue;
-        float dot[matrices][2] = {};
+        float dot[my::matrices][2] = {};
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             float4 v = *(const float4 *)(x + chunk * PACK_BYTES + t * 16 + (q ^ (t & 2)) * 4);
 #pragma unroll
-            for (int m = 0; m < matrices; m++)
+            for (int m = 0; m < my::matrices; m++)
 #pragma unroll
                 for (int half = 0; half < my::halves; half++) dot[m][half] = dot4(word(p.w[m][i][half], q), v, dot[m][half]);
         }
 #pragma unroll
-        for (int m = 0; m < matrices; m++)
+        for (int m = 0; m < my::matrices; m++)
 #pragma unroll
             for (int half = 0; half < my::halves; half++) sum[m][half] += r.scale[m][chunk / (SCALE_BLOCK / PACK_BYTES)] * dot[m][half];
     }
@@ -234,12 +234,11 @@ EY_DEVICE void multiply_chunk(float product[2][4], const uint4 rows[2], const un
     }
 }
 
-template <int matrices, int parts>
-EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<K_INT4, matrices> &p, const struct begins<matrices> &, const float *x, int columns, int round,
-                         int n_chunks)
+template <int out>
+EY_DEVICE void add_round(float sum[][2], const struct pieces<K_INT4, out> &p, const struct begins<K_INT4, out> &, const float *x, int columns, int round, int n_chunks)
 {
-    enum { CHUNK = 4 * parts * 64, OTHER_BANKS = 32 /* where zeros are in none that x is read from with them */ };
-    typedef struct shape<K_INT4, matrices> my;
+    enum { parts = GEMV1_PARTS(out), CHUNK = 4 * parts * 64, OTHER_BANKS = 32 /* where zeros are in none that x is read from with them */ };
+    typedef struct shape<K_INT4, out> my;
     const int t = lane_index() % 4, column = lane_index() / 4;
     const bool mine = column / 2 == t && column % 2 < parts;
     const unsigned char *bytes = (const unsigned char *)x, *first = bytes + (mine ? part_place<parts>(t * 32, column % 2) : OTHER_BANKS);
@@ -250,7 +249,7 @@ EY_DEVICE void add_round(float sum[matrices][2], const struct pieces<K_INT4, mat
         if (chunk >= n_chunks) chunk = n_chunks - 1;
         const float x_sum = x_sums[chunk * 4 + t];
 #pragma unroll
-        for (int m = 0; m < matrices; m++) {
+        for (int m = 0; m < my::matrices; m++) {
             float product[2][4] = {};
             multiply_chunk(product, p.w[m][i], first + (mine ? chunk * CHUNK : 0));
 #pragma unroll
@@ -294,10 +293,11 @@ template <int out> EY_DEVICE void store(const struct linear_segment &s, int row,
     else *y = value;
 }
 
-template <int dtype, int out, int matrices> EY_DEVICE void multiply(const struct linear_args &a)
+template <int dtype, int out> EY_DEVICE void multiply(const struct linear_args &a)
 {
     EY_DYNAMIC_SHARED(memory);
-    typedef struct shape<dtype, matrices> my;
+    typedef struct shape<dtype, out> my;
+    enum { matrices = my::matrices };
     __shared__ float squares[GEMV1_WARPS], part[GEMV1_WARPS][matrices * my::rows];
     let_next_start();
     int n_chunks = gemv1_chunks(dtype, a.k), columns = gemv1_columns(dtype, a.k), warps = (int)(blockDim.x / 32), lane = lane_index();
@@ -305,7 +305,7 @@ template <int dtype, int out, int matrices> EY_DEVICE void multiply(const struct
     int rounds = (n_chunks + my::depth * warps - 1) / (my::depth * warps), half = (int)blockIdx.x % parts, scales = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
     struct place at = place_of(a, (int)blockIdx.x / parts);
     if (out == OUT_SILU) at.segment = 0, at.block = (int)blockIdx.x / parts;
-    struct begins<matrices> r;
+    struct begins<dtype, out> r;
 #pragma unroll
     for (int m = 0; m < matrices; m++) {
         const struct dev_matrix &w = a.segment[at.segment + m].w;
@@ -313,8 +313,8 @@ template <int dtype, int out, int matrices> EY_DEVICE void multiply(const struct
         if (dtype == K_FP8) r.scale[m] = w.scale + at.block * PACK_ROWS / SCALE_BLOCK * scales;
         if (dtype == K_INT4) r.per[m] = w.per, r.multiplier[m] = w.multipliers + ((int64_t)at.block * n_chunks * PACK_ROWS + lane / 4) * w.per + lane % 4 * w.per / 4;
     }
-    struct pieces<dtype, matrices> p;
-    ask<dtype, matrices>(&p, r, 0, n_chunks);
+    struct pieces<dtype, out> p;
+    ask<dtype, out>(&p, r, 0, n_chunks);
     if (dtype == K_INT4 && threadIdx.x < GEMV1_ZEROS / 16) ((uint4 *)memory)[threadIdx.x] = make_uint4(0, 0, 0, 0);
     wait_for_previous();
     float *x = (float *)memory, sum[matrices][2] = {};
@@ -322,8 +322,8 @@ template <int dtype, int out, int matrices> EY_DEVICE void multiply(const struct
     else stage_normed<dtype>(x, squares, a, columns);
     __syncthreads();
     for (int round = 0; round < rounds; round++) {
-        if (round) ask<dtype, matrices>(&p, r, round, n_chunks);
-        add_round<matrices, GEMV1_PARTS(out)>(sum, p, r, x, columns, round, n_chunks);
+        if (round) ask<dtype, out>(&p, r, round, n_chunks);
+        add_round<out>(sum, p, r, x, columns, round, n_chunks);
     }
 #pragma unroll
     for (int m = 0; m < matrices; m++)
@@ -348,9 +348,9 @@ template <int dtype, int out, int matrices> EY_DEVICE void multiply(const struct
     store<out>(a.segment[at.segment], at.block * PACK_ROWS + half * rows + (int)threadIdx.x, total[0] * scale, total[matrices - 1] * scale);
 }
 
-EY_KERNEL(gemv1_fp8_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_FP8, OUT_F32, 1>(a); }
-EY_KERNEL(gemv1_fp8_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 4) { multiply<K_FP8, OUT_SILU, 2>(a); }
-EY_KERNEL(gemv1_fp8_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_FP8, OUT_ADD, 1>(a); }
-EY_KERNEL(gemv1_int4_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_INT4, OUT_F32, 1>(a); }
-EY_KERNEL(gemv1_int4_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 2) { multiply<K_INT4, OUT_SILU, 2>(a); }
-EY_KERNEL(gemv1_int4_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_INT4, OUT_ADD, 1>(a); }
+EY_KERNEL(gemv1_fp8_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_FP8, OUT_F32>(a); }
+EY_KERNEL(gemv1_fp8_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 4) { multiply<K_FP8, OUT_SILU>(a); }
+EY_KERNEL(gemv1_fp8_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_FP8, OUT_ADD>(a); }
+EY_KERNEL(gemv1_int4_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_INT4, OUT_F32>(a); }
+EY_KERNEL(gemv1_int4_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 2) { multiply<K_INT4, OUT_SILU>(a); }
+EY_KERNEL(gemv1_int4_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<K_INT4, OUT_ADD>(a); }

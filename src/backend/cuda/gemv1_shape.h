@@ -22,10 +22,10 @@ enum {
     GEMV1_SHARED = 96 * 1024    /* bytes that a block may have for x: every card has 99 KiB, and sums want some */
 };
 
-/* Chunks that a warp has on their way at once: with a row block of one matrix, a lane has two loads for each. */
-#define GEMV1_DEPTH(dtype) ((dtype) == K_FP8 ? 4 : 2)
-/* Of a row block of each matrix, that a block of threads has. */
-#define GEMV1_HALVES(dtype, matrices) ((dtype) == K_FP8 && (matrices) == 2 ? 1 : 2)
+/* Halves of a row block of each matrix, that a block of threads has. */
+#define GEMV1_HALVES(dtype, out) ((dtype) == K_INT4 || (out) == OUT_F32 ? 2 : 1)
+/* Chunks that a warp has on their way at once; a lane has a load for each half of them, and a matrix. With FP8 that makes eight. */
+#define GEMV1_DEPTH(dtype, out) ((dtype) == K_INT4 ? 2 : (out) == OUT_ADD ? 8 : 4)
 /* BF16 numbers that an element of x is for int4. */
 #define GEMV1_PARTS(out) ((out) == OUT_ADD ? 1 : 2)
 
@@ -76,8 +76,8 @@ static inline struct launch gemv1_launch(const struct linear_args *a)
     else if (!a->norm && out == OUT_ADD) l.kernel = add[int4];
     else return l;
     for (int i = 0; i < (pair ? 1 : a->n_segments); i++) blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
-    l.grid[0] = (unsigned)(blocks * 2 / GEMV1_HALVES(dtype, pair ? 2 : 1));
-    l.block = 32 * (unsigned)gemv1_warps(gemv1_chunks(dtype, a->k), GEMV1_DEPTH(dtype), pair ? GEMV1_PAIR_WARPS : GEMV1_WARPS);
+    l.grid[0] = (unsigned)(blocks * 2 / GEMV1_HALVES(dtype, out));
+    l.block = 32 * (unsigned)gemv1_warps(gemv1_chunks(dtype, a->k), GEMV1_DEPTH(dtype, out), pair ? GEMV1_PAIR_WARPS : GEMV1_WARPS);
     return l;
 }
 
