@@ -296,9 +296,12 @@ static void fit_card(struct plan *p, const struct plan_question *q)
 static void fit_host(struct plan *p, const struct plan_question *q)
 {
     const struct plan_limits *l = q->limits;
+    const bool takes_head = q->weights.may_be_8bit && q->weights.head_8bit;
+    if (takes_head) p->levers.head = l->levers.head;
     plan_size(p, q);
-    if (l->gpu_layers || l->levers.kv || l->levers.head || l->levers.vision || l->levers.rows || l->utilization > 0 || l->device_bytes)
-        tell(p, "--gpu-layers, --kv-cache-dtype, --head, --head-rows, --vision-weights, --gpu-memory-utilization, --gpu-memory: of a card, not used here");
+    if (l->levers.head == HEAD_8BIT && !takes_head) tell(p, "--head 8bit: not used here, the %s", q->weights.may_be_8bit ? "backend keeps heads as they are" : "head is not stored as BF16");
+    if (l->gpu_layers || l->levers.kv || l->levers.vision || l->levers.rows || l->utilization > 0 || l->device_bytes)
+        tell(p, "--gpu-layers, --kv-cache-dtype, --head-rows, --vision-weights, --gpu-memory-utilization, --gpu-memory: of a card, not used here");
 }
 
 /* The device's kernels do not see a tower that is beside it. */
@@ -314,7 +317,7 @@ bool plan_make(struct plan *p, const struct model *m, const struct backend *be, 
     struct plan_question q = {.model = m, .be = be, .facts = facts, .limits = limits};
     *p = (struct plan){.facts = facts, .budget = budget_of(facts, limits)};
     if (!check_shapes(&q, e)) return false;
-    if (facts->card) q.weights = weight_sizes(m, be);
+    q.weights = weight_sizes(m, be);
     if (!choose_limits(p, &q, e) || (facts->card && !check_card_limits(&q, e))) return false;
     if (facts->card) fit_card(p, &q);
     else fit_host(p, &q);

@@ -211,7 +211,7 @@ static const struct {
     [PLAN_CONTEXT] = {"context", "always", ON_DEVICE, false, true},
     [PLAN_WEIGHTS] = {"weights", "always", IN_FILE, true, false},
     [PLAN_DECODER] = {"decoder weights", "always", ON_DEVICE, false, true},
-    [PLAN_HEAD] = {"head", "always", ON_DEVICE, false, true},
+    [PLAN_HEAD] = {"head", "always", ON_DEVICE, true, true},
     [PLAN_VISION] = {"vision weights", "always", ON_DEVICE, false, true},
     [PLAN_KV] = {"KV cache", "always", ON_DEVICE, true, true},
     [PLAN_IMAGES] = {"image cache", "always", ON_DEVICE, true, true},
@@ -235,7 +235,7 @@ static bool has_row(const struct plan *p, int row)
     if (row == PLAN_TOWER) return plan_tower_beside(p);
     if (row == PLAN_CPU_SCRATCH) return plan_tower_beside(p) || p->first_layers;
     if (row == PLAN_FIRST_KV || row == PLAN_FIRST) return p->first_layers > 0;
-    if (row == PLAN_MADE || row == PLAN_PINNED) return p->bytes[row] > 0;
+    if (row == PLAN_MADE || row == PLAN_PINNED || (row == PLAN_HEAD && !p->facts->card)) return p->bytes[row] > 0;
     if (row == PLAN_VISION && (plan_tower_beside(p) || !p->max_picture)) return false;
     return p->facts->card ? rows[row].on_card : rows[row].on_host;
 }
@@ -269,6 +269,7 @@ void plan_size(struct plan *p, const struct plan_question *q)
     p->bytes[PLAN_SCRATCH] = q->be->ops->scratch_bytes(q->be, &p->limits);
     p->bytes[PLAN_HOST] = host_bytes(p, m);
     if (p->facts->card) size_card(p, q);
+    else p->bytes[PLAN_HEAD] = p->levers.head == HEAD_8BIT ? q->weights.head_8bit : 0;
     if (plan_tower_beside(p) || p->first_layers) size_beside(p, q);
     p->allocated = 0;
     for (int row = 0; row < PLAN_ROWS; row++) {
@@ -286,7 +287,7 @@ bool plan_features_cross(const struct plan *p)
     return plan_tower_beside(p) != (p->first_layers > 0);
 }
 
-/* On the host no lever is pulled. */
+/* On the host no lever is pulled, but a head of 8 bits that was asked for. */
 bool plan_tower_beside(const struct plan *p)
 {
     return p->levers.vision == VISION_HOST;

@@ -12,7 +12,7 @@ struct plan_question {
     const struct backend *be;
     const struct device_facts *facts;
     const struct plan_limits *limits;
-    struct weight_sizes weights; /* of a card */
+    struct weight_sizes weights;
 };
 
 /* From context, pool, sequences, images, rows and levers: everything else. */

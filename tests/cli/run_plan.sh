@@ -111,7 +111,8 @@ try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vr
 
 # ---- the CPU is planned as before ----
 try "on the CPU" 0 'on cpu: context 8192 tokens, KV pool 8192 tokens, 1 request at once' - plan 2b --device cpu
-try "options of a card" 0 'chosen: .*of a card, not used here' - plan 2b --device cpu --head 8bit
+try "options of a card" 0 'chosen: .*of a card, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
+try "but for its 8-bit head" 0 '^  head +host +297.3 MiB' - plan 2b --device cpu --head 8bit
 
 echo "1..$ran"
 exit $((failed > 0))

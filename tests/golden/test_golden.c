@@ -50,7 +50,7 @@ static const struct tolerance {
     {"cuda", "demo", NULL, 4e-2, INFINITY, 2e-3, 0.1},
     {"cuda", NULL, NULL, 1e-2, INFINITY, 2e-3, 0.1},
 };
-/* "cpu:avx2" is the cpu device with instruction sets up to AVX2; "cuda:eager,fp8,8bit,streamed,e4m3" (or "host") a card with what is listed, e4m3 is --prefill-math fp8;
+/* "cpu:avx2,8bit" is the cpu device with instruction sets up to AVX2 and an 8-bit head; "cuda:eager,fp8,8bit,streamed,e4m3" (or "host") a card with what is listed, e4m3 is --prefill-math fp8;
  * with "layers2" two layers of the decoder are on it and the others on the CPU. */
 
 static struct {
@@ -310,12 +310,21 @@ static void choose_card_options(ey_engine_options *o, const char *device)
     o->vision_weights = strstr(device, "streamed") ? "streamed" : strstr(device, "host") ? "host" : "resident";
 }
 
+/* "avx2", or "avx2,8bit" */
+static void choose_cpu_options(ey_engine_options *o, const char *levers)
+{
+    static char mask[32];
+    snprintf(mask, sizeof(mask), "%.*s", (int)strcspn(levers, ","), levers);
+    o->device = "cpu", o->cpu_mask = mask;
+    o->head = strstr(levers, "8bit") ? "8bit" : NULL;
+}
+
 static bool open_golden(const char *name, const char *checkpoint, const char *device, ey_err *e)
 {
     char path[EY_MAX_PATH];
     ey_engine_options options = ey_engine_defaults();
     options.model = checkpoint, options.device = device;
-    if (strncmp(device, "cpu:", 4) == 0) options.device = "cpu", options.cpu_mask = device + 4;
+    if (strncmp(device, "cpu:", 4) == 0) choose_cpu_options(&options, device + 4);
     if (strcmp(device, "ref:e4m3") == 0) options.device = "ref", options.prefill_math = "fp8";
     if (strncmp(device, "cuda", 4) == 0) choose_card_options(&options, device);
     golden.tolerance = tolerance_of(options.device, name, device);

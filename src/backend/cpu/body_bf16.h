@@ -63,7 +63,7 @@ INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, i
 {
     vf acc[FEW_W_ROWS * MOST_FEW];
     size_t size = dtype_size(dtype);
-    struct fp8_tables tables = fp8_tables_load();
+    struct fp8_tables tables = byte_tables_load(dtype);
     const uint8_t *w[FEW_W_ROWS];
     few_pointers(w, t, row);
     for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
@@ -103,6 +103,7 @@ static void few_bf16(float *out, size_t out_stride, const struct tile *t)
 {
     switch (t->dtype) {
     case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_bf16, DTYPE_F8_E4M3) break;
+    case DTYPE_I8: FEW_INSTANCES(few_rows_bf16, DTYPE_I8) break;
     case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_bf16, DTYPE_INT4) break;
     default: FEW_INSTANCES(few_rows_bf16, DTYPE_BF16) break;
     }

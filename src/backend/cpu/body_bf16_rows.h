@@ -13,6 +13,17 @@
 #define HIGH(bits) (uint8_t)((bits) >> 8)
 static const uint8_t fp8_low[128] = {MAGNITUDES(LOW)}, fp8_high[128] = {MAGNITUDES(HIGH)};
 
+/* The same of 0 to 127. */
+#define TWO(F, b, step) F(b), F((b) + (step))
+#define FOUR(F, b, step) TWO(F, b, step), TWO(F, (b) + 2 * (step), step)
+#define EIGHT(F, b, step) FOUR(F, b, step), FOUR(F, (b) + 4 * (step), step)
+#define SIXTEEN(F, b, step) EIGHT(F, b, step), EIGHT(F, (b) + 8 * (step), step)
+#define THIRTY_TWO(F, b, step) SIXTEEN(F, b, step), SIXTEEN(F, (b) + 16 * (step), step)
+#define INTEGERS(F)                                                                                                    \
+    F(0), F(127 << 7), TWO(F, 128 << 7, 64), FOUR(F, 129 << 7, 32), EIGHT(F, 130 << 7, 16), SIXTEEN(F, 131 << 7, 8),   \
+        THIRTY_TWO(F, 132 << 7, 4), THIRTY_TWO(F, 133 << 7, 2), THIRTY_TWO(F, (133 << 7) + 64, 2)
+static const uint8_t integer_low[128] = {INTEGERS(LOW)}, integer_high[128] = {INTEGERS(HIGH)};
+
 struct fp8_tables {
     __m512i low[2], high[2];
 };
@@ -23,16 +34,34 @@ INLINE struct fp8_tables fp8_tables_load(void)
                                {_mm512_loadu_si512(fp8_high), _mm512_loadu_si512(fp8_high + 64)}};
 }
 
+INLINE struct fp8_tables byte_tables_load(enum dtype dtype)
+{
+    if (dtype != DTYPE_I8) return fp8_tables_load();
+    return (struct fp8_tables){{_mm512_loadu_si512(integer_low), _mm512_loadu_si512(integer_low + 64)},
+                               {_mm512_loadu_si512(integer_high), _mm512_loadu_si512(integer_high + 64)}};
+}
+
 /* 64 codes → 64 BF16. Unpacking works within quarters, so the first vector has codes 0-7, 16-23, 32-39 and 48-55, the
  * second the rest; what they are multiplied with lies likewise: in_order_of_codes(). */
-INLINE void fp8_to_bf16(__m512i out[2], const uint8_t *p, const struct fp8_tables *t)
+INLINE void bytes_to_bf16(__m512i out[2], __m512i codes, __m512i index, const struct fp8_tables *t)
 {
-    __m512i codes = _mm512_loadu_si512(p);
-    __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
-    __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
+    __m512i low = _mm512_permutex2var_epi8(t->low[0], index, t->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(t->high[0], index, t->high[1]);
     high = _mm512_ternarylogic_epi64(high, codes, _mm512_set1_epi8((char)0x80), 0xf8); /* high | (codes & 0x80) */
     out[0] = _mm512_unpacklo_epi8(low, high);
     out[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+INLINE void fp8_to_bf16(__m512i out[2], const uint8_t *p, const struct fp8_tables *t)
+{
+    __m512i codes = _mm512_loadu_si512(p);
+    bytes_to_bf16(out, codes, codes, t);
+}
+
+INLINE void int8_to_bf16(__m512i out[2], const uint8_t *p, const struct fp8_tables *t)
+{
+    __m512i codes = _mm512_loadu_si512(p);
+    bytes_to_bf16(out, codes, _mm512_abs_epi8(codes), t);
 }
 
 INLINE void in_order_of_codes(__m512i v[2])
@@ -47,6 +76,7 @@ INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, c
     uint8_t tail[2 * CPU_K_STEP] = {0};
     if (n < CPU_K_STEP) p = memcpy(tail, p, n * dtype_size(dtype));
     if (dtype == DTYPE_F8_E4M3) fp8_to_bf16(out, p, t);
+    else if (dtype == DTYPE_I8) int8_to_bf16(out, p, t);
     else out[0] = _mm512_loadu_si512(p), out[1] = _mm512_loadu_si512(p + 64);
 }
 

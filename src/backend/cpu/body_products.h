@@ -44,10 +44,29 @@ INLINE void load_fp8_pair(vf out[2], const uint8_t *codes)
 #endif
 }
 
+/* Two vectors of int8 codes. */
+INLINE void load_int8_pair(vf out[2], const uint8_t *codes)
+{
+#if LANES == 16
+    __m256i q = _mm256_loadu_si256((const __m256i *)codes);
+    out[0] = (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(q)));
+    out[1] = (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(q, 1)));
+#elif LANES == 8
+    __m128i q = _mm_loadu_si128((const __m128i *)codes);
+    out[0] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
+    out[1] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(q, 8)));
+#else
+    float f[2 * LANES];
+    for (size_t i = 0; i < 2 * LANES; i++) f[i] = (float)(int8_t)codes[i];
+    out[0] = load(f), out[1] = load(f + LANES);
+#endif
+}
+
 INLINE void load_weight_pair(vf out[2], enum dtype dtype, const uint8_t *p)
 {
     switch (dtype) {
     case DTYPE_F8_E4M3: load_fp8_pair(out, p); break;
+    case DTYPE_I8: load_int8_pair(out, p); break;
     case DTYPE_BF16: out[0] = load_bf16(p), out[1] = load_bf16(p + 2 * LANES); break;
     case DTYPE_F16: out[0] = halves_to_floats(p), out[1] = halves_to_floats(p + 2 * LANES); break;
     default: memcpy(out, p, 2 * sizeof(vf)); break;
@@ -271,6 +290,7 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
 {
     switch (t->dtype) {
     case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_f32, DTYPE_F8_E4M3) break;
+    case DTYPE_I8: FEW_INSTANCES(few_rows_f32, DTYPE_I8) break;
     case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_f32, DTYPE_INT4) break;
     case DTYPE_BF16: FEW_INSTANCES(few_rows_f32, DTYPE_BF16) break;
     case DTYPE_F16: FEW_INSTANCES(few_rows_f32, DTYPE_F16) break;

@@ -1,4 +1,4 @@
-/* The cpu backend: its memory and its table of steps. Weights stay where the checkpoint's map has them. */
+/* The cpu backend: its memory and its table of steps. Weights stay where the checkpoint's map has them, but for a head of 8 bits. */
 #include "backend/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -79,6 +79,7 @@ static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *
 static void destroy(struct backend *be)
 {
     release_scratch(cpu_of(be));
+    zeroed_free(cpu_of(be)->eight_bit);
     free(be);
 }
 
@@ -124,8 +125,8 @@ static const struct backend_ops ops = {
     .alloc = alloc_bytes,
     .release = release,
     .kv_bytes = cpu_kv_bytes,
-    .weight_bytes = host_weight_bytes,
-    .place = host_place,
+    .weight_bytes = cpu_weight_bytes,
+    .place = cpu_place,
     .read = host_read,
     .write = host_write,
     .read_logits = host_read_logits,

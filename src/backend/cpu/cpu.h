@@ -40,6 +40,9 @@ static inline size_t cpu_tile_bytes(size_t width)
 
 enum { CPU_VECTORS = 4 };
 
+/* Rows that are multiplied with weights in place whatever these are. */
+enum { CPU_FEW = 8 };
+
 struct cpu {
     struct backend base;
     struct pool *pool;
@@ -51,6 +54,7 @@ struct cpu {
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;   /* [threads, scratch_size] */
     size_t scratch_size;
+    void *eight_bit; /* the head's codes and multipliers, or NULL */
 };
 
 static inline struct cpu *cpu_of(struct backend *be)
@@ -100,6 +104,8 @@ void cpu_multiply(struct cpu *c, const struct cpu_input *input, const struct cpu
                   enum cpu_finish finish);
 
 /* ---- steps, as backend.h says ---- */
+size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
+bool cpu_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
 void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch);
 void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n);
 size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *shape);

@@ -3,7 +3,6 @@
 #include "backend/cpu/cpu_multiply.h"
 
 enum {
-    FEW = 8,                  /* at least; in two passes where a pass takes fewer */
     UNIT = 2 * CPU_W_STRIP,   /* weight rows */
     RUN_BYTES = 128 << 10,    /* of weights that a thread takes at once, at least */
     PACKED_AT_ONCE = 16 << 10 /* elements */
@@ -18,7 +17,7 @@ static int rows_at_once(const struct multiply_job *j)
 bool cpu_are_few(const struct multiply_job *j)
 {
     int most = cpu_tile_rows(j, j->way->most_few);
-    return j->in->n <= (most > FEW ? most : FEW) && j->in->width % CPU_K_STEP == 0;
+    return j->in->n <= (most > CPU_FEW ? most : CPU_FEW) && j->in->width % CPU_K_STEP == 0;
 }
 
 /* ---- input ---- */

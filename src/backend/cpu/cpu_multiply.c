@@ -240,7 +240,7 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
 /* F16 and F32 weights would lose bits in BF16 products. */
 static bool wants_bf16(const struct cpu *c, const struct weight *w)
 {
-    return c->k->bf16.x_rows && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_INT4);
+    return c->k->bf16.x_rows && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_INT4 || w->dtype == DTYPE_I8);
 }
 
 void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,

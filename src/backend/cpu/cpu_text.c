@@ -272,6 +272,22 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w
     cpu_multiply(c, &in, products, 2, CPU_SILU_MUL);
 }
 
+/* As many rows at a time as are few anywhere; the multipliers of weight rows come last. */
+static void head_of_bytes(struct cpu *c, float *logits, const struct cpu_input *in, const struct weight *head)
+{
+    const size_t n_logits = (size_t)head->rows;
+    struct weight codes = *head;
+    codes.scale = NULL;
+    for (int first = 0; first < in->n; first += CPU_FEW) {
+        struct cpu_input some = *in;
+        some.x += (size_t)first * in->x_stride, some.n = in->n - first < CPU_FEW ? in->n - first : CPU_FEW;
+        struct cpu_product product = {&codes, NULL, logits + (size_t)first * n_logits, n_logits};
+        cpu_multiply(c, &some, &product, 1, CPU_STORE);
+    }
+    for (int i = 0; i < in->n; i++)
+        for (size_t r = 0; r < n_logits; r++) logits[(size_t)i * n_logits + r] *= head->scale[r];
+}
+
 void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
               const struct weight *head, const struct text_shape *shape)
 {
@@ -280,6 +296,10 @@ void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int
     for (int i = 0; i < n; i++)
         memcpy(c->rows[1] + (size_t)i * hidden, (const float *)x + (size_t)rows[i] * hidden, hidden * sizeof(float));
     struct cpu_input in = rms_input(c, c->rows[1], norm, n, shape->norm_eps);
+    if (head->dtype == DTYPE_I8) {
+        head_of_bytes(c, logits, &in, head);
+        return;
+    }
     struct cpu_product product = {head, NULL, logits, (size_t)head->rows};
     cpu_multiply(c, &in, &product, 1, CPU_STORE);
 }

@@ -22,6 +22,12 @@ enum {
     CPU_HEAD_PAD = 16   /* rows of values are read in steps of this many elements */
 };
 
+/* Kernels that look bytes up make two vectors of 64: place `at` of both has the column of this byte. */
+static inline size_t cpu_column_at(size_t at)
+{
+    return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
+}
+
 /* Which instruction sets may be used; each implies those before it. */
 enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
 
@@ -134,7 +140,7 @@ struct cpu_kernels {
     enum cpu_level level;
     const char *name;
     struct products f32;  /* weights of any dtype */
-    struct products bf16; /* BF16, FP8 and four-bit weights */
+    struct products bf16; /* BF16, FP8, four-bit and int8 weights, the last in the order of cpu_column_at() */
     bool split;           /* BF16 products keep 16 bits of activations by packing.split; else float32 ones are used.
                            * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 

@@ -140,7 +140,7 @@ INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x,
 
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
-    struct fp8_tables tables = fp8_tables_load();
+    struct fp8_tables tables = byte_tables_load(t->dtype);
     struct strip s = {0};
     float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     amx_begin(t->n_x, 0xc1);
@@ -154,6 +154,8 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
             if (t->dtype == DTYPE_F8_E4M3) memset(sums, 0, sizeof(sums));
             if (t->dtype == DTYPE_F8_E4M3 && s.n == AMX_ROWS) few_decoded(sums, t, &s, DTYPE_F8_E4M3, true, &tables);
             else if (t->dtype == DTYPE_F8_E4M3) few_decoded(sums, t, &s, DTYPE_F8_E4M3, false, &tables);
+            else if (t->dtype == DTYPE_I8 && s.n == AMX_ROWS) few_decoded(sums, t, &s, DTYPE_I8, true, &tables);
+            else if (t->dtype == DTYPE_I8) few_decoded(sums, t, &s, DTYPE_I8, false, &tables);
             else if (t->dtype == DTYPE_INT4) few_decoded(sums, t, &s, DTYPE_INT4, false, &tables);
             else if (s.n == AMX_ROWS) few_plain(t, &s);
             else few_decoded(sums, t, &s, DTYPE_BF16, false, &tables);
