@@ -87,11 +87,12 @@ llama_rate() {
 together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) tok.s in all.*/\1/p"; }
 llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
 llama_vision() { all "$1-picture" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
-# the picture's tower and all of the prompt through the decoder
+# the picture's tower and all of the prompt through the decoder; the tower is in llama.cpp's prompt time where text that comes before it waits in the same queue
 llama_first() {
   for r in $(seq "$rounds"); do
-    awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") ms += $(i + 1)} /prompt eval time/ {sub(/.*= */, ""); ms += $1} END {if (ms) print ms / 1000}' \
-      "$out/$1-picture-$r.txt" 2>/dev/null
+    awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") tower += $(i + 1)}
+         /prompt eval time/ {sub(/.*= */, ""); prompt = $1}
+         END {if (prompt) print (prompt > tower ? prompt : prompt + tower) / 1000}' "$out/$1-picture-$r.txt" 2>/dev/null
   done
 }
 llama_peak() { all "$1-picture" txt | sed -n 's/^peak \([0-9]*\) KiB/\1/p' | awk '{printf "%.0f\n", $1 * 1024 / 1e6}'; }
