@@ -31,6 +31,7 @@ struct connection {
     struct hub_script *script;
     int fd;
     bool elsewhere; /* at the second port */
+    bool proxied;   /* this request came to a proxy */
     bool is_head, close;
     unsigned random;
     char head[HEAD_BYTES];
@@ -90,6 +91,19 @@ static const char *header(const struct connection *c, const char *name)
     return NULL;
 }
 
+/* Of "http://host:port/path" the path counts, and whether the port is that of the large files. */
+static void take_proxied(struct connection *c)
+{
+    static const char scheme[] = "http://";
+    const size_t n = sizeof(scheme) - 1;
+    c->proxied = strncmp(c->path, scheme, n) == 0;
+    if (!c->proxied) return;
+    __atomic_add_fetch(&c->script->proxied, 1, __ATOMIC_RELAXED);
+    const char *port = strchr(c->path + n, ':'), *path = strchr(c->path + n, '/');
+    c->elsewhere = port && atoi(port + 1) == c->server->cdn_port;
+    memmove(c->path, path ? path : "/", strlen(path ? path : "/") + 1);
+}
+
 static bool read_head(struct connection *c)
 {
     size_t n = 0;
@@ -102,6 +116,7 @@ static bool read_head(struct connection *c)
     char method[16];
     if (sscanf(c->head, "%15s %4095s", method, c->path) != 2) return false;
     c->is_head = strcmp(method, "HEAD") == 0;
+    take_proxied(c);
     return true;
 }
 
@@ -274,6 +289,7 @@ static bool answer(struct connection *c)
     struct hub_script *s = c->script;
     __atomic_add_fetch(&s->requests, 1, __ATOMIC_RELAXED);
     c->cut = s->cut_one_in && !draw(c, (unsigned)s->cut_one_in) ? (long)draw(c, draw(c, 2) ? 400 : 150000) : -1;
+    if (c->proxied && s->proxy_asks && !header(c, "Proxy-Authorization")) return say_status(c, 407, "Proxy-Authenticate: Basic realm=\"x\"\r\n");
     if (s->fail_one_in && !draw(c, (unsigned)s->fail_one_in)) return say_status(c, 503, "Retry-After: 0\r\n");
     return c->elsewhere ? answer_elsewhere(c) : answer_here(c);
 }

@@ -43,13 +43,14 @@ struct hub_script {
     struct served_file file[SERVED_FILES];
     size_t n;
     char token[64];       /* that the endpoint asks for; "": none */
+    bool proxy_asks;      /* as a proxy it wants a password, and takes any */
     enum misbehaviour misbehaviour;
     int cut_one_in, fail_one_in; /* of answers from either port; 0: none */
     int wrong_once;       /* the next so many answers of large files have a wrong byte */
     uint32_t bytes_per_ms; /* of a body; 0: as fast as it goes */
     unsigned seed;
     /* what happened */
-    volatile unsigned requests, elsewhere, tokens_elsewhere, ranges, cuts;
+    volatile unsigned requests, elsewhere, tokens_elsewhere, ranges, cuts, proxied;
     volatile uint64_t bytes; /* of bodies */
     volatile int at_once, most_at_once; /* GETs of large files */
 };
@@ -58,7 +59,8 @@ struct hub_script {
 struct hub_script *hub_script_new(const char *repository);
 /* Adds a file; computes its etag. The bytes must be there when the server starts, and stay. */
 void hub_script_add(struct hub_script *s, const char *name, const void *data, size_t size, bool large);
-/* Listens on two ports and serves until it is stopped; *port is the endpoint's. */
+/* Listens on two ports and serves until it is stopped; *port is the endpoint's. To whoever takes that for a proxy (GET http://…) it is one, and answers in place of
+ * any host. */
 pid_t hub_server_start(struct hub_script *s, int *port);
 void hub_server_stop(pid_t server);
 

@@ -70,15 +70,15 @@ static int fresh(void **state)
 {
     (void)state;
     static const char *const unset[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "XDG_CACHE_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_IMPLICIT_TOKEN",
-                                        "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "SSL_CERT_FILE"};
+                                        "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE"};
     char endpoint[64];
     for (size_t i = 0; i < sizeof(unset) / sizeof(unset[0]); i++) unsetenv(unset[i]);
     snprintf(cache, sizeof(cache), "%s", temp_dir_make());
     snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d/", port);
     setenv("HF_ENDPOINT", endpoint, 1), setenv("HF_HUB_CACHE", cache, 1), setenv("HOME", cache, 1);
-    script->misbehaviour = WELL_BEHAVED, script->token[0] = 0, script->wrong_once = 0, script->bytes_per_ms = 0;
+    script->misbehaviour = WELL_BEHAVED, script->token[0] = 0, script->proxy_asks = false, script->wrong_once = 0, script->bytes_per_ms = 0;
     strcpy(script->revision, "main");
-    script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges = 0, script->bytes = 0, script->most_at_once = 0;
+    script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges = script->proxied = 0, script->bytes = 0, script->most_at_once = 0;
     notices[0] = 0;
     return 0;
 }
@@ -371,6 +371,39 @@ static void test_no_network(void **state)
     expect_failure(NAME, "accepts no connection");
     setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
     expect_failure(NAME, "is this machine online?");
+}
+
+/* A host that only the proxy knows. */
+static void test_proxy(void **state)
+{
+    (void)state;
+    char proxy[64];
+    strcpy(script->token, "hf_secret");
+    setenv("HF_TOKEN", "hf_secret", 1), setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
+    snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%d", port);
+    setenv("http_proxy", proxy, 1);
+    pull();
+    expect_whole();
+    assert_int_equal(script->proxied, script->requests);
+    assert_true(script->elsewhere > 0);
+    assert_int_equal(script->tokens_elsewhere, 0);
+    setenv("no_proxy", "no-such-host.invalid", 1);
+    expect_failure(NAME, "is this machine online?");
+}
+
+static void test_proxy_that_asks(void **state)
+{
+    (void)state;
+    char proxy[64];
+    script->proxy_asks = true;
+    setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
+    snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%d", port);
+    setenv("http_proxy", proxy, 1);
+    expect_failure(NAME, "the proxy wants a password");
+    snprintf(proxy, sizeof(proxy), "http://user:hf_secret@127.0.0.1:%d", port);
+    setenv("http_proxy", proxy, 1);
+    pull();
+    expect_whole();
 }
 
 static void test_endpoints(void **state)
@@ -694,6 +727,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_layout), CASE(test_found_by_name), CASE(test_several_at_once), CASE(test_revisions), CASE(test_beside_others), CASE(test_snapshot_of_files), CASE(test_blob_of_wrong_size),
         CASE(test_token_stays_home), CASE(test_token_file), CASE(test_odd_tokens), CASE(test_complaints), CASE(test_too_much), CASE(test_no_network),
+        CASE(test_proxy), CASE(test_proxy_that_asks),
         CASE(test_endpoints), CASE(test_names), CASE(test_no_weights), CASE(test_no_ranges), CASE(test_cut_without_ranges), CASE(test_wrong_byte_once), CASE(test_damaged_partial), CASE(test_true_partial),
         CASE(test_leftover_record), CASE(test_foreign_partial), CASE(test_full_disk), CASE(test_full_disk_that_reserves), CASE(test_full_disk_goes_on),
         CASE(test_two_at_once), CASE(test_waits_for_others), CASE(test_remove_all), CASE(test_remove_revision), CASE(test_remove_refuses),
