@@ -328,12 +328,7 @@ template <class S> EY_DEVICE void gemm(const struct linear_args &a, unsigned cha
     ring.memory = shared + ring.group * (S::stages * S::stage_bytes);
     ring.chunks = chunks_of<S>(p.n_chunks, ring.group);
     fill_first<S>(a, p, &ring);
-#pragma unroll
-    for (int i = 0; i < S::m_tiles; i++)
-#pragma unroll
-        for (int j = 0; j < S::n_tiles; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) sum[i][j][e] = 0;
+    clear_sums<S>(sum);
     if (block_of_warp < p.blocks && first_token < a.n)
         multiply<S>(sum, a, p, &ring, row_warp, token_warp);
     else

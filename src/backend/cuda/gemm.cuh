@@ -268,6 +268,16 @@ template <class S> EY_DEVICE void stage_tokens(float *staged, const float sum[S:
         for (int e = 0; e < 4; e++) staged[(2 * t + e % 2) * S::staged_row + 16 * i + g + e / 2 * 8] = sum[i][j][e];
 }
 
+template <class S> EY_DEVICE void clear_sums(float sum[S::m_tiles][S::n_tiles][4])
+{
+#pragma unroll
+    for (int i = 0; i < S::m_tiles; i++)
+#pragma unroll
+        for (int j = 0; j < S::n_tiles; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) sum[i][j][e] = 0;
+}
+
 /* Each warp by itself writes its sums, as many tokens at a time as there is room for in its part of the staging. */
 template <class S>
 EY_DEVICE void write_warp(const struct linear_args &a, const struct gemm_place &p, const float sum[S::m_tiles][S::n_tiles][4], float *shared, int block_of_warp,

@@ -162,12 +162,7 @@ EY_KERNEL(gemm_e4m3, struct e4m3_args, E4M3_THREADS, 2)
         if (i < p.n_chunks) copy_tokens(a, p, share, shared, i, i);
         copy_commit();
     }
-#pragma unroll
-    for (int i = 0; i < S::m_tiles; i++)
-#pragma unroll
-        for (int j = 0; j < S::n_tiles; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) sum[i][j][e] = 0;
+    clear_sums<S>(sum);
     for (int q = 0, stage = 0; q < p.n_chunks; q++) {
         const int next = q + E4M3_STAGES - 1, free_stage = stage == 0 ? E4M3_STAGES - 1 : stage - 1;
         const unsigned char *here = shared + stage * E4M3_STAGE_BYTES;
