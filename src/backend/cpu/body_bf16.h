@@ -49,54 +49,62 @@ INLINE vf dot_bf16(vf acc, __m512i w, const uint16_t *x)
     return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)w, (__m512bh)_mm512_loadu_si512(x));
 }
 
-/* acc[n, FEW_W_ROWS] += columns k .. k + CPU_K_STEP - 1 of the n rows of x times those of the weights. */
-INLINE void few_step(vf *acc, const __m512i wv[FEW_W_ROWS][2], const struct tile *t, size_t k, int n)
+/* acc[n, places] += columns k .. k + CPU_K_STEP - 1 of the n rows of x times those of `count` weight rows, which are from place `first` on. */
+INLINE void few_step(vf *acc, const __m512i (*wv)[2], const struct tile *t, size_t k, const struct places *p, int first, int count, int n)
 {
+    UNROLL
     for (int b = 0; b < n; b++) {
         const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
-        for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][0], x);
-        for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] = dot_bf16(acc[b * FEW_W_ROWS + a], wv[a][1], x + 32);
+        UNROLL
+        for (int a = 0; a < count; a++) acc[b * p->n + first + a] = dot_bf16(acc[b * p->n + first + a], wv[a][0], x);
+        UNROLL
+        for (int a = 0; a < count; a++) acc[b * p->n + first + a] = dot_bf16(acc[b * p->n + first + a], wv[a][1], x + 32);
     }
 }
 
-INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, struct places p, enum dtype dtype, int n)
 {
-    vf acc[FEW_W_ROWS * MOST_FEW];
+    vf acc[MOST_PLACES * MOST_FEW];
     size_t size = dtype_size(dtype);
     struct fp8_tables tables = byte_tables_load(dtype);
-    const uint8_t *w[FEW_W_ROWS];
-    few_pointers(w, t, row);
-    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
+    const uint8_t *w[MOST_PLACES];
+    place_pointers(w, &p, t);
+    UNROLL
+    for (int i = 0; i < p.n * n; i++) acc[i] = (vf){0};
     for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
-        prefetch_lines(w[0] + FEW_W_ROWS * k * size, FEW_W_ROWS * size);
-        __m512i wv[FEW_W_ROWS][2];
-        for (int a = 0; a < FEW_W_ROWS; a++) load_bf16_step(wv[a], dtype, w[a] + k * size, &tables, CPU_K_STEP);
-        few_step(acc, wv, t, k, n);
+        ask_ahead(w, p.n, k * size, size);
+        UNROLL
+        for (int first = 0; first < p.n; first += DECODED) {
+            __m512i wv[DECODED][2];
+            int count = p.n - first < DECODED ? p.n - first : DECODED;
+            UNROLL
+            for (int a = 0; a < count; a++) load_bf16_step(wv[a], dtype, w[first + a] + k * size, &tables, CPU_K_STEP);
+            few_step(acc, wv, t, k, &p, first, count, n);
+        }
     }
-    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
-    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
+    put_places(out, out_stride, acc, NULL, &p, t, n);
 }
 
-INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile *t, struct places p, enum dtype dtype, int n)
 {
     const size_t group = (size_t)t->weight->group;
-    struct int4_row w[FEW_W_ROWS];
-    __m512i table[FEW_W_ROWS];
-    vf acc[FEW_W_ROWS * MOST_FEW];
+    struct int4_row w[MOST_PLACES];
+    __m512i table[MOST_PLACES];
+    vf acc[MOST_PLACES * MOST_FEW];
     (void)dtype;
-    for (int a = 0; a < FEW_W_ROWS; a++) {
-        w[a] = int4_row_of(t->weight, t->row + (row + a < t->n_w ? row + a : t->n_w - 1));
-        table[a] = _mm512_setzero_si512();
-    }
-    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
-    for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
-        prefetch_lines(w[0].codes + FEW_W_ROWS * k / 2, FEW_W_ROWS / 2);
-        __m512i wv[FEW_W_ROWS][2];
-        for (int a = 0; a < FEW_W_ROWS; a++) int4_step(wv[a], &w[a], &table[a], group, k, CPU_K_STEP);
-        few_step(acc, wv, t, k, n);
-    }
-    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
-    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
+    UNROLL
+    for (int a = 0; a < p.n; a++) w[a] = int4_row_of(t->weight, t->row + place_row(&p, t, a)), table[a] = _mm512_setzero_si512();
+    UNROLL
+    for (int i = 0; i < p.n * n; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP)
+        UNROLL
+        for (int a = 0; a < p.n; a++) {
+            __m512i wv[1][2];
+            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + AHEAD);
+            int4_step(wv[0], &w[a], &table[a], group, k, CPU_K_STEP);
+            few_step(acc, wv, t, k, &p, a, 1, n);
+        }
+    put_places(out, out_stride, acc, NULL, &p, t, n);
 }
 
 static void few_bf16(float *out, size_t out_stride, const struct tile *t)

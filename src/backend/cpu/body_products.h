@@ -69,7 +69,7 @@ INLINE void load_weight_pair(vf out[2], enum dtype dtype, const uint8_t *p)
     case DTYPE_I8: load_int8_pair(out, p); break;
     case DTYPE_BF16: out[0] = load_bf16(p), out[1] = load_bf16(p + 2 * LANES); break;
     case DTYPE_F16: out[0] = halves_to_floats(p), out[1] = halves_to_floats(p + 2 * LANES); break;
-    default: memcpy(out, p, 2 * sizeof(vf)); break;
+    default: memcpy(&out[0], p, sizeof(vf)), memcpy(&out[1], p + sizeof(vf), sizeof(vf)); break;
     }
 }
 
@@ -173,61 +173,115 @@ static void panel_f32(void *out, const struct weight *w, int64_t row, int n, siz
     }
 }
 
-/* ---- products ---- */
+/* ---- products of few rows: as long as reading the weights takes ---- */
 
-/* Bytes from what is read now to what is asked for now. Weights in place are one stream, whatever the tile. */
-enum { AHEAD = 2048 };
+/* A block of weight rows is read in several places at once, each of which goes through its share of the rows, one after the other: processors read ahead
+ * by themselves in a few long streams, but neither in one alone fast enough, nor where two are in one page. What they miss is asked for half a KiB on. */
+enum { AHEAD = 512, MOST_PLACES = LANES == 4 ? 2 : 8, MOST_FEW = LANES == 16 ? 8 : 4, DECODED = LANES == 16 ? 4 : 2 /* rows, in registers */ };
 
-INLINE void prefetch_lines(const uint8_t *p, size_t lines)
+/* Places that leave registers for what is decoded: each has a sum for each of the n rows. */
+#define PLACES(n) (LANES == 4 ? MOST_PLACES : LANES == 8 ? (n == 1 ? 8 : n == 2 ? 4 : 2) : n <= 2 ? 8 : n <= 5 ? 4 : 2)
+
+/* Sums are in registers only if every loop over them is unrolled, and nobody is given their address. */
+#define UNROLL _Pragma("GCC unroll 32")
+
+/* The weight rows that are read now: one every `apart`, from `row` on. Those that are not there are the last one again. */
+struct places {
+    int row, apart, n;
+};
+
+INLINE int place_row(const struct places *p, const struct tile *t, int a)
 {
-    for (size_t i = 0; i < lines; i++) __builtin_prefetch(p + AHEAD + 64 * i);
+    int row = p->row + a * p->apart;
+    return row < t->n_w ? row : t->n_w - 1;
 }
 
-/* Sums [n][rows] to their places. */
-INLINE void put_sums(float *out, size_t out_stride, vf sums, size_t rows, int n)
+INLINE void place_pointers(const uint8_t **w, const struct places *p, const struct tile *t)
 {
-    float all[LANES];
-    store(all, sums);
-    for (int b = 0; b < n; b++) memcpy(out + (size_t)b * out_stride, all + (size_t)b * rows, rows * sizeof(float));
+    UNROLL
+    for (int a = 0; a < p->n; a++) w[a] = t->w + (size_t)place_row(p, t, a) * t->w_stride;
 }
 
-enum { MOST_FEW = LANES == 16 ? 8 : 4, W_ROWS = 4, F32_X_ROWS = LANES == 16 ? 4 : 3, FEW_W_ROWS = LANES == 4 ? 1 : 2 };
-
-/* FEW_W_ROWS weight rows in place (the last one twice where there are fewer). */
-INLINE void few_pointers(const uint8_t *w[FEW_W_ROWS], const struct tile *t, int row)
+INLINE void ask_ahead(const uint8_t *const *w, int n, size_t at, size_t lines)
 {
-    for (int a = 0; a < FEW_W_ROWS; a++) w[a] = t->w + (size_t)(row + a < t->n_w ? row + a : t->n_w - 1) * t->w_stride;
+    UNROLL
+    for (int a = 0; a < n; a++)
+        UNROLL
+        for (size_t i = 0; i < lines; i++) __builtin_prefetch(w[a] + at + AHEAD + 64 * i);
 }
 
-INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+/* Makes sums NaN where their rows have NaN codes. */
+static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w, const struct places *p, const struct tile *t, int n)
 {
-    vf acc[FEW_W_ROWS * MOST_FEW];
-    magnitudes most[FEW_W_ROWS];
-    size_t size = dtype_size(dtype);
-    bool fp8 = dtype == DTYPE_F8_E4M3;
-    const uint8_t *w[FEW_W_ROWS];
-    few_pointers(w, t, row);
-    for (int a = 0; a < FEW_W_ROWS; a++) most[a] = (magnitudes){0};
-    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
-    for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
-        prefetch_lines(w[0] + FEW_W_ROWS * k * size, FEW_W_ROWS * size);
-        for (int a = 0; fp8 && a < FEW_W_ROWS; a++) most[a] = larger_magnitudes(most[a], w[a] + k);
-        for (size_t u = k; u < k + CPU_K_STEP; u += STEP) {
-            vf wv[FEW_W_ROWS][2];
-            for (int a = 0; a < FEW_W_ROWS; a++) load_weight_pair(wv[a], dtype, w[a] + u * size);
-            for (int b = 0; b < n; b++) {
-                const float *x = (const float *)t->x + (size_t)b * t->k + u;
-                vf x0 = load(x), x1 = load(x + LANES);
-                for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] += wv[a][0] * x0;
-                for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] += wv[a][1] * x1;
-            }
-        }
+    for (int a = 0; a < p->n; a++) {
+        magnitudes most = {0};
+        for (size_t k = 0; k < t->k; k += CPU_K_STEP) most = larger_magnitudes(most, w[a] + k);
+        for (int b = 0; has_nan(most) && b < n; b++) sums[b * p->n + a] = splat(NAN);
     }
-    for (int a = 0; fp8 && a < FEW_W_ROWS; a++)
-        for (int b = 0; has_nan(most[a]) && b < n; b++) acc[b * FEW_W_ROWS + a] = splat(NAN);
-    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
-    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
 }
+
+/* Lanes [n][places] are added up and go to out[n][rows]; v is used up. */
+static __attribute__((noinline)) void add_lanes(float *out, size_t out_stride, vf *v, const struct places *p, const struct tile *t, int n)
+{
+    const int at_once = LANES / p->n;
+    for (int b = 0, count; b < n; b += count) {
+        float sums[LANES];
+        count = n - b < at_once ? n - b : at_once;
+        store(sums, lanes_sums(v + b * p->n, count * p->n));
+        for (int i = 0; i < count; i++)
+            for (int a = 0; a < p->n && p->row + a * p->apart < t->n_w; a++)
+                out[(size_t)(b + i) * out_stride + (size_t)(p->row + a * p->apart)] = sums[i * p->n + a];
+    }
+}
+
+/* nan_codes: rows of FP8 of which some have NaN codes; NULL: there are none. */
+INLINE void put_places(float *out, size_t out_stride, const vf *acc, const uint8_t *const *nan_codes, const struct places *p, const struct tile *t, int n)
+{
+    vf sums[MOST_PLACES * MOST_FEW];
+    UNROLL
+    for (int i = 0; i < p->n * n; i++) sums[i] = acc[i];
+    if (nan_codes) mark_nan(sums, nan_codes, p, t, n);
+    add_lanes(out, out_stride, sums, p, t, n);
+}
+
+INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, struct places p, enum dtype dtype, int n)
+{
+    vf acc[MOST_PLACES * MOST_FEW];
+    magnitudes most = {0};
+    size_t size = dtype_size(dtype);
+    const uint8_t *w[MOST_PLACES];
+    place_pointers(w, &p, t);
+    UNROLL
+    for (int i = 0; i < p.n * n; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
+        ask_ahead(w, p.n, k * size, size);
+        if (dtype == DTYPE_F8_E4M3) {
+            UNROLL
+            for (int a = 0; a < p.n; a++) most = larger_magnitudes(most, w[a] + k);
+        }
+        UNROLL
+        for (size_t u = k; u < k + CPU_K_STEP; u += STEP)
+            UNROLL
+            for (int first = 0; first < p.n; first += DECODED) {
+                vf wv[DECODED][2];
+                int count = p.n - first < DECODED ? p.n - first : DECODED;
+                UNROLL
+                for (int a = 0; a < count; a++) load_weight_pair(wv[a], dtype, w[first + a] + u * size);
+                UNROLL
+                for (int b = 0; b < n; b++) {
+                    const float *x = (const float *)t->x + (size_t)b * t->k + u;
+                    vf x0 = load(x), x1 = load(x + LANES);
+                    UNROLL
+                    for (int a = 0; a < count; a++) acc[b * p.n + first + a] += wv[a][0] * x0;
+                    UNROLL
+                    for (int a = 0; a < count; a++) acc[b * p.n + first + a] += wv[a][1] * x1;
+                }
+            }
+    }
+    put_places(out, out_stride, acc, dtype == DTYPE_F8_E4M3 && has_nan(most) ? w : NULL, &p, t, n);
+}
+
+enum { LINE_CODES = 128 }; /* four-bit codes of 64 bytes */
 
 /* LANES four-bit codes as numbers. */
 INLINE vf load_int4_codes(const uint8_t *p)
@@ -249,42 +303,46 @@ INLINE vf load_int4_codes(const uint8_t *p)
 #endif
 }
 
-INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *t, int row, enum dtype dtype, int n)
+INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *t, struct places p, enum dtype dtype, int n)
 {
     const size_t group = (size_t)t->weight->group;
-    struct int4_row w[FEW_W_ROWS];
-    vf acc[FEW_W_ROWS * MOST_FEW];
+    struct int4_row w[MOST_PLACES];
+    vf acc[MOST_PLACES * MOST_FEW];
     (void)dtype;
-    for (int a = 0; a < FEW_W_ROWS; a++) w[a] = int4_row_of(t->weight, t->row + (row + a < t->n_w ? row + a : t->n_w - 1));
-    for (int i = 0; i < FEW_W_ROWS * n; i++) acc[i] = (vf){0};
-    for (size_t k = 0; k < t->k; k += group) {
-        for (int a = 0; a < FEW_W_ROWS; a++) int4_enter_group(&w[a], k / group);
-        prefetch_lines(w[0].codes + FEW_W_ROWS * k / 2, FEW_W_ROWS * group / 2 / 64);
-        for (size_t u = k; u < k + group; u += LANES) {
-            vf wv[FEW_W_ROWS];
-            for (int a = 0; a < FEW_W_ROWS; a++) wv[a] = load_int4_codes(w[a].codes + u / 2) * splat(w[a].scale) + splat(w[a].minus);
-            for (int b = 0; b < n; b++) {
-                vf x = load((const float *)t->x + (size_t)b * t->k + u);
-                for (int a = 0; a < FEW_W_ROWS; a++) acc[b * FEW_W_ROWS + a] += wv[a] * x;
+    UNROLL
+    for (int a = 0; a < p.n; a++) w[a] = int4_row_of(t->weight, t->row + place_row(&p, t, a));
+    UNROLL
+    for (int i = 0; i < p.n * n; i++) acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += group)
+        UNROLL
+        for (int a = 0; a < p.n; a++) {
+            int4_enter_group(&w[a], k / group);
+            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + AHEAD);
+            for (size_t u = k; u < k + group; u += LANES) {
+                vf wv = load_int4_codes(w[a].codes + u / 2) * splat(w[a].scale) + splat(w[a].minus);
+                UNROLL
+                for (int b = 0; b < n; b++) acc[b * p.n + a] += wv * load((const float *)t->x + (size_t)b * t->k + u);
             }
         }
-    }
-    vf sums = lanes_sums(acc, FEW_W_ROWS * n);
-    put_sums(out + row, out_stride, sums, FEW_W_ROWS, n);
+    put_places(out, out_stride, acc, NULL, &p, t, n);
 }
 
 /* One instance a number of rows, so that the sums stay in registers. */
+#define FEW_INSTANCE(body, dtype, rows)                                                                                \
+    for (int apart = (t->n_w + PLACES(rows) - 1) / PLACES(rows), row = 0; row < apart; row++)                          \
+        body(out, out_stride, t, (struct places){row, apart, PLACES(rows)}, dtype, rows);                              \
+    break
 #define FEW_INSTANCES(body, dtype)                                                                                     \
-    for (int row = 0; row < t->n_w; row += FEW_W_ROWS) switch (t->n_x) {                                               \
-        case 1: body(out, out_stride, t, row, dtype, 1); break;                                                        \
-        case 2: body(out, out_stride, t, row, dtype, 2); break;                                                        \
-        case 3: body(out, out_stride, t, row, dtype, 3); break;                                                        \
-        case 4: body(out, out_stride, t, row, dtype, 4); break;                                                        \
-        case 5: body(out, out_stride, t, row, dtype, MOST_FEW < 5 ? 1 : 5); break;                                     \
-        case 6: body(out, out_stride, t, row, dtype, MOST_FEW < 6 ? 1 : 6); break;                                     \
-        case 7: body(out, out_stride, t, row, dtype, MOST_FEW < 7 ? 1 : 7); break;                                     \
-        default: body(out, out_stride, t, row, dtype, MOST_FEW); break;                                                \
-        }
+    switch (t->n_x) {                                                                                                  \
+    case 1: FEW_INSTANCE(body, dtype, 1);                                                                              \
+    case 2: FEW_INSTANCE(body, dtype, 2);                                                                              \
+    case 3: FEW_INSTANCE(body, dtype, 3);                                                                              \
+    case 4: FEW_INSTANCE(body, dtype, 4);                                                                              \
+    case 5: FEW_INSTANCE(body, dtype, (MOST_FEW < 5 ? 1 : 5));                                                         \
+    case 6: FEW_INSTANCE(body, dtype, (MOST_FEW < 6 ? 1 : 6));                                                         \
+    case 7: FEW_INSTANCE(body, dtype, (MOST_FEW < 7 ? 1 : 7));                                                         \
+    default: FEW_INSTANCE(body, dtype, MOST_FEW);                                                                      \
+    }
 
 static void few_f32(float *out, size_t out_stride, const struct tile *t)
 {
@@ -296,6 +354,18 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
     case DTYPE_F16: FEW_INSTANCES(few_rows_f32, DTYPE_F16) break;
     default: FEW_INSTANCES(few_rows_f32, DTYPE_F32) break;
     }
+}
+
+/* ---- products of many rows ---- */
+
+enum { W_ROWS = 4, F32_X_ROWS = LANES == 16 ? 4 : 3 };
+
+/* Sums [n][rows] to their places. */
+INLINE void put_sums(float *out, size_t out_stride, vf sums, size_t rows, int n)
+{
+    float all[LANES];
+    store(all, sums);
+    for (int b = 0; b < n; b++) memcpy(out + (size_t)b * out_stride, all + (size_t)b * rows, rows * sizeof(float));
 }
 
 /* Weight rows row .. row+3 (the last one again where there are fewer). */
