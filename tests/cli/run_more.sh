@@ -156,7 +156,7 @@ try "no arguments" 2 - 'doctor takes no arguments' doctor now
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminals to give
   # what is typed waits until the prompt is there, because Ctrl-C throws away what was typed before
   wait_for() { for i in {1..200}; do [ "$(grep -c -- "$1" shown)" -ge "$2" ] && return; sleep 0.05; done; }
-  typed() { script -qec "exec '$eyelet' chat --temperature 0 $*" /dev/null >shown 2>err; }
+  typed() { env --default-signal=INT script -qec "exec '$eyelet' chat --temperature 0 $*" /dev/null >shown 2>err; }
   : >shown
   { wait_for '> ' 1; printf 'half a line\003'; wait_for '> ' 2; printf 'Describe this image.\n'; wait_for 'pink square' 1
     printf '/image nope.png\n'; wait_for 'No such file' 1; printf '\004'; sleep 0.3; } | typed scene.png

@@ -36,6 +36,7 @@ struct server_options demo_options(void)
 static void become_server(const struct server_options *options, int log)
 {
     ey_err e;
+    signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it, and what is ignored never comes to the server */
     dup2(log, STDERR_FILENO);
     if (server_run(options, &e)) exit(0);
     fprintf(stderr, "eyelet: %s\n", e.text);
