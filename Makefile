@@ -5,7 +5,7 @@ CMAKE = cmake -G Ninja -S .
 # on a terminal Ninja shows one moving line; elsewhere only what failed
 NINJA := ninja $(shell test -t 2 || echo --quiet)
 # asserts stay in every build; the sanitizers' one is optimised, since the reference backend is slow enough
-SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g" -DEY_SANITIZE=ON
+SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g1" -DEY_SANITIZE=ON
 
 # the reference backend takes minutes for these under the sanitizers; the other goldens and test_kernels walk the same code
 SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
