@@ -12,7 +12,7 @@ namespace emulator {
 
 #ifdef EY_RACES
 
-/* What is remembered of a byte of shared memory. */
+/* What is remembered of some bytes of shared memory. */
 struct cell {
     uint32_t write_epoch, write_warp_epoch, read_epoch, read_warp_epoch;
     uint32_t reading_warps; /* a bit each, in read_epoch */
@@ -21,23 +21,53 @@ struct cell {
     uint32_t write_code, read_code; /* as addr2line takes it */
 };
 
-static const size_t GRANULE = 16;
-
-/* Most accesses are of 16 bytes, which then have one cell: `split` says that they have one each. */
-struct granule {
-    struct cell whole, byte[GRANULE];
-    bool split;
-};
+/* Shared memory in pieces of 16 bytes, most of which are accessed in words or at once: a piece has one cell, or one for each of its words, or one
+ * for each of its bytes. What a search touches has to stay in a cache, so these lie apart. */
+static const size_t PIECE = 16, WORD = 4;
 
 /* Epochs only grow, so what was remembered in an earlier block or launch is never in the way. */
+struct pieces {
+    std::vector<uint8_t> step; /* [pieces] bytes that share a cell: PIECE, WORD or 1 */
+    std::vector<cell> of_piece, of_word, of_byte;
+
+    cell *cells(size_t piece)
+    {
+        return step[piece] == PIECE ? &of_piece[piece] : step[piece] == WORD ? &of_word[piece * (PIECE / WORD)] : &of_byte[piece * PIECE];
+    }
+
+    void make_room(size_t n)
+    {
+        if (step.size() >= n) return;
+        step.resize(n, PIECE), of_piece.resize(n), of_word.resize(n * (PIECE / WORD)), of_byte.resize(n * PIECE);
+    }
+
+    void divide(size_t piece, size_t wanted)
+    {
+        const cell *from = cells(piece);
+        const size_t times = step[piece] / wanted;
+        step[piece] = (uint8_t)wanted;
+        for (size_t i = 0; i < PIECE / wanted; i++) cells(piece)[i] = from[i / times];
+    }
+
+    /* After a write of all bytes: one cell is enough again where nobody has read them in this epoch. */
+    void join(size_t piece, uint32_t epoch)
+    {
+        const cell *from = cells(piece);
+        for (size_t i = 0; i < PIECE / step[piece]; i++)
+            if (from[i].read_epoch == epoch) return;
+        of_piece[piece] = from[0];
+        step[piece] = PIECE;
+    }
+};
+
 struct race_memory {
-    std::vector<granule> dynamic, variables;
+    struct pieces dynamic, variables;
 };
 
 /* A span of shared memory of the block that this CPU thread runs, its beginning a multiple of 16; size 0: none. */
 struct span {
     uintptr_t first, size;
-    struct granule *granules;
+    struct pieces *pieces;
 };
 static __thread struct span dynamic_span, variable_span;
 static __thread const struct block *watched;
@@ -102,26 +132,14 @@ static inline void note_cell(struct cell &c, const void *p, enum access what, co
     else note_write(c, p, n);
 }
 
-/* After a write of all bytes: one cell is enough again where nobody has read them in this epoch. */
-static void join(struct granule &g, uint32_t epoch)
+/* Bytes first .. end-1 of a piece at p. */
+static void note_piece(struct pieces &all, size_t piece, const char *p, size_t first, size_t end, enum access what, const struct now &n)
 {
-    for (const cell &c : g.byte)
-        if (c.read_epoch == epoch) return;
-    g.whole = g.byte[0];
-    g.split = false;
-}
-
-/* Bytes first .. end-1 of a granule at p. */
-static void note_granule(struct granule &g, const char *p, size_t first, size_t end, enum access what, const struct now &n)
-{
-    if (end - first == GRANULE && !g.split) {
-        note_cell(g.whole, p, what, n);
-        return;
-    }
-    if (!g.split) std::fill_n(g.byte, GRANULE, g.whole);
-    g.split = true;
-    for (size_t i = first; i < end; i++) note_cell(g.byte[i], p + i, what, n);
-    if (end - first == GRANULE && what == ACCESS_WRITE) join(g, n.epoch);
+    size_t step = all.step[piece];
+    if (first % step || end % step) all.divide(piece, step = first % WORD || end % WORD ? 1 : WORD);
+    struct cell *cells = all.cells(piece);
+    for (size_t i = first; i < end; i += step) note_cell(cells[i / step], p + i, what, n);
+    if (step < PIECE && end - first == PIECE && what == ACCESS_WRITE) all.join(piece, n.epoch);
 }
 
 static void note_in(const struct span &s, uintptr_t offset, size_t size, const struct lane_state *who, enum access what, const void *pc)
@@ -129,9 +147,9 @@ static void note_in(const struct span &s, uintptr_t offset, size_t size, const s
     struct now n = {watched->epoch, watched->warp_epoch[who->number / 32], code_of(pc), who->number};
     size_t end = offset + size < s.size ? offset + size : s.size;
     while (offset < end) {
-        size_t start = offset / GRANULE * GRANULE, stop = end - start < GRANULE ? end - start : GRANULE;
-        note_granule(s.granules[start / GRANULE], reinterpret_cast<const char *>(s.first) + start, offset - start, stop, what, n);
-        offset = start + GRANULE;
+        size_t start = offset / PIECE * PIECE, stop = end - start < PIECE ? end - start : PIECE;
+        note_piece(*s.pieces, start / PIECE, reinterpret_cast<const char *>(s.first) + start, offset - start, stop, what, n);
+        offset = start + PIECE;
     }
 }
 
@@ -142,11 +160,11 @@ void note_access(const void *p, size_t size, const struct lane_state *who, enum 
     else if (in_variables < variable_span.size) note_in(variable_span, in_variables, size, who, what, pc);
 }
 
-static struct span span_of(std::vector<granule> &granules, const unsigned char *first, size_t size)
+static struct span span_of(struct pieces &pieces, const unsigned char *first, size_t size)
 {
-    uintptr_t start = (uintptr_t)first / GRANULE * GRANULE, all = (uintptr_t)first + size - start;
-    if (granules.size() < all / GRANULE + 1) granules.resize(all / GRANULE + 1);
-    return {start, size ? all : 0, granules.data()};
+    uintptr_t start = (uintptr_t)first / PIECE * PIECE, all = (uintptr_t)first + size - start;
+    pieces.make_room(all / PIECE + 1);
+    return {start, size ? all : 0, &pieces};
 }
 
 static bool not_wanted(void)

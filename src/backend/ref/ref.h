@@ -15,7 +15,7 @@ struct ref {
     float *scores;     /* [threads, max_keys] */
 };
 
-enum { REF_WEIGHT_ROWS = 4 };
+enum { REF_WEIGHT_ROWS = 4, REF_X_ROWS = 4 };
 
 static inline struct ref *ref_of(struct backend *be)
 {
@@ -28,7 +28,22 @@ void ref_weight_row(float *out, const struct weight *w, int64_t row);
 /* y[n, rows(w)] = x[n, cols(w)] · wᵀ + bias; y rows are `stride` floats apart. bias may be NULL. */
 void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const struct weight *w,
                 const struct weight *bias, int n);
-float ref_dot(const float *a, const float *b, size_t n);
+
+/* The loops where the time goes (ref_dot.c); strides in floats. Each sum runs in an order that n alone decides. */
+/* sums[a][b] = w_a · x_b, of n each */
+void ref_dot_tile(float sums[REF_WEIGHT_ROWS][REF_X_ROWS], const float *w, size_t w_stride, const float *x, size_t x_stride, size_t n);
+/* out[n_rows] = x[n] · rows */
+void ref_dots(float *out, const float *x, const float *rows, size_t stride, size_t n, int n_rows);
+static inline float ref_dot(const float *a, const float *b, size_t n)
+{
+    float sum;
+    ref_dots(&sum, a, b, 0, n, 1);
+    return sum;
+}
+/* out[n] += the sum of weight[j] * row j, one row after the other */
+void ref_add_rows(float *out, const float *weight, const float *rows, size_t stride, size_t n, int n_rows);
+/* scores[n] become softmax weights. */
+void ref_softmax(float *scores, int n);
 
 void ref_rms_norm(float *y, const float *x, const float *w, int n, float eps);
 

@@ -123,8 +123,7 @@ struct attend {
     const struct batch *batch;
 };
 
-/* scores[0..n-1] become softmax weights. */
-static void softmax(float *scores, int n)
+void ref_softmax(float *scores, int n)
 {
     float max = scores[0], sum = 0;
     for (int i = 1; i < n; i++) max = scores[i] > max ? scores[i] : max;
@@ -132,25 +131,31 @@ static void softmax(float *scores, int n)
     for (int i = 0; i < n; i++) scores[i] /= sum;
 }
 
+/* Keys (0) or values (1) of a row's slots from `slot` on, as far as its block goes: `count` of those before `end`. */
+static const float *kv_rows(const struct attend *a, int row, int which, int kv_head, int slot, int end, int *count)
+{
+    const float *block = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, slot), which, kv_head);
+    int left = KV_BLOCK - slot % KV_BLOCK;
+    *count = end - slot < left ? end - slot : left;
+    return block + (size_t)(slot % KV_BLOCK) * (size_t)a->shape->head_dim;
+}
+
 static void attend_head(const struct attend *a, int row, int head, float *scores)
 {
-    int dim = a->shape->head_dim, kv_head = head / (a->shape->n_heads / a->shape->n_kv_heads);
+    int kv_head = head / (a->shape->n_heads / a->shape->n_kv_heads), count;
     int index = a->batch->index[row], first = text_first_key(a->shape, index), n_keys = index + 1 - first;
-    size_t at = ((size_t)row * (size_t)a->shape->n_heads + (size_t)head) * (size_t)dim;
-    const float *q = a->q + at;
+    size_t dim = (size_t)a->shape->head_dim, at = ((size_t)row * (size_t)a->shape->n_heads + (size_t)head) * dim;
     float *o = a->o + at, scale = 1.0f / sqrtf((float)dim);
-    for (int j = 0; j < n_keys; j++) {
-        int slot = first + j;
-        const float *keys = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, slot), 0, kv_head);
-        scores[j] = ref_dot(q, keys + (size_t)(slot % KV_BLOCK) * (size_t)dim, (size_t)dim) * scale;
+    for (int slot = first; slot <= index; slot += count) {
+        const float *keys = kv_rows(a, row, 0, kv_head, slot, index + 1, &count);
+        ref_dots(scores + slot - first, a->q + at, keys, dim, dim, count);
     }
-    softmax(scores, n_keys);
-    memset(o, 0, (size_t)dim * sizeof(float));
-    for (int j = 0; j < n_keys; j++) {
-        int slot = first + j;
-        const float *value = kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, slot), 1, kv_head) +
-                             (size_t)(slot % KV_BLOCK) * (size_t)dim;
-        for (int d = 0; d < dim; d++) o[d] += scores[j] * value[d];
+    for (int j = 0; j < n_keys; j++) scores[j] *= scale;
+    ref_softmax(scores, n_keys);
+    memset(o, 0, dim * sizeof(float));
+    for (int slot = first; slot <= index; slot += count) {
+        const float *values = kv_rows(a, row, 1, kv_head, slot, index + 1, &count);
+        ref_add_rows(o, scores + slot - first, values, dim, dim, count);
     }
 }
 

@@ -93,20 +93,14 @@ struct vision_attend {
 
 static void vision_attend_head(const struct vision_attend *a, int row, int head, float *scores)
 {
-    size_t hidden = (size_t)a->shape->hidden, dim = (size_t)a->shape->head_dim, at = (size_t)head * dim;
-    const float *q = a->qkv + (size_t)(a->first + row) * 3 * hidden + at;
-    float *o = a->o + (size_t)row * hidden + at, scale = 1.0f / sqrtf((float)dim), max = -INFINITY, sum = 0;
-    for (int j = 0; j < a->n_keys; j++) {
-        scores[j] = ref_dot(q, a->qkv + ((size_t)j * 3 + 1) * hidden + at, dim) * scale;
-        max = scores[j] > max ? scores[j] : max;
-    }
-    for (int j = 0; j < a->n_keys; j++) sum += scores[j] = expf(scores[j] - max);
+    size_t hidden = (size_t)a->shape->hidden, dim = (size_t)a->shape->head_dim, stride = 3 * hidden, at = (size_t)head * dim;
+    const float *q = a->qkv + (size_t)(a->first + row) * stride + at, *keys = a->qkv + hidden + at, *values = keys + hidden;
+    float *o = a->o + (size_t)row * hidden + at, scale = 1.0f / sqrtf((float)dim);
+    ref_dots(scores, q, keys, stride, dim, a->n_keys);
+    for (int j = 0; j < a->n_keys; j++) scores[j] *= scale;
+    ref_softmax(scores, a->n_keys);
     memset(o, 0, dim * sizeof(float));
-    for (int j = 0; j < a->n_keys; j++) {
-        const float *value = a->qkv + ((size_t)j * 3 + 2) * hidden + at;
-        float weight = scores[j] / sum;
-        for (size_t d = 0; d < dim; d++) o[d] += weight * value[d];
-    }
+    ref_add_rows(o, scores, values, stride, dim, a->n_keys);
 }
 
 static void vision_attend_items(void *context, size_t begin, size_t end, int thread)
