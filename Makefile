@@ -113,7 +113,7 @@ build/build.ninja: | setup
 build-asan/build.ninja: | setup
 	@$(CMAKE) -B build-asan $(SANITIZED) >/dev/null
 build-clang/build.ninja: | setup-clang
-	@$(CMAKE) -B build-clang -DCMAKE_C_COMPILER=clang -DEY_EMULATED=OFF >/dev/null
+	@$(CMAKE) -B build-clang -DCMAKE_C_COMPILER=clang -DEY_EMULATED=OFF -DEY_GOLDEN_STEP=5 >/dev/null
 build-fuzz/build.ninja: | setup-clang
 	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED) -DEY_FUZZ=ON -DEY_EMULATED=OFF >/dev/null
 build-portable/build.ninja: | setup-portable
