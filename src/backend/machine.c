@@ -21,10 +21,10 @@ struct read_job {
     volatile uint64_t seen;
 };
 
-/* Four streams at once: one alone leaves the core waiting. */
+/* Eight streams at once, each asked for half a KiB before it is read: with fewer, or without asking, cores wait for what memory would give. */
 static void read_pieces(void *context, size_t begin, size_t end, int thread)
 {
-    enum { STREAMS = 4 };
+    enum { STREAMS = 8, AHEAD = 512 };
     struct read_job *j = context;
     words all[STREAMS] = {{0}};
     size_t part = (end - begin) / STREAMS / sizeof(words) * sizeof(words);
@@ -32,10 +32,12 @@ static void read_pieces(void *context, size_t begin, size_t end, int thread)
     for (size_t i = 0; i < part; i += sizeof(words))
         for (size_t s = 0; s < STREAMS; s++) {
             words w;
-            memcpy(&w, j->data + begin + s * part + i, sizeof(w));
+            const char *at = j->data + begin + s * part + i;
+            __builtin_prefetch(at + AHEAD);
+            memcpy(&w, at, sizeof(w));
             all[s] |= w;
         }
-    all[0] |= all[1] | all[2] | all[3];
+    for (size_t s = 1; s < STREAMS; s++) all[0] |= all[s];
     if (all[0][0] == 1) j->seen = all[0][1];
 }
 

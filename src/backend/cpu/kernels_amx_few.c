@@ -1,13 +1,13 @@
 /* Products of a few rows with weights as they lie in the file, with tiles (AMX). FP8 and four-bit rows go through the first-level cache, because
  * tiles are loaded from memory only, a step of 64 columns before they are multiplied: a tile that is loaded right after it was stored would wait.
  *
- * A strip of 16 weight rows is read column by column, 16 places at once. Processors read ahead by themselves in one place of a page, so rows that are
- * shorter than a page share a strip with every second or fourth one only: the rows between them, of the next strip, then follow in each place.
+ * A strip of 16 weight rows is read column by column, 16 places at once. Processors read ahead by themselves in long streams, and in one place of a page
+ * only, so the rows of a strip are as far apart as there are rows: those between them, of the next strips, then follow in each place.
  *
  * Packed rows lie [columns of k, two by two][rows][2]: as narrow as they are few. */
 #include "backend/cpu/body_amx.h"
 
-enum { STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP, PAGE = 4096, WAY = 1024 };
+enum { STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP, AHEAD = 512 /* bytes */ };
 
 /* ---- packed rows ---- */
 
@@ -41,10 +41,10 @@ struct strip {
 };
 
 /* Rows from one of a strip to the next, when `left` rows are left. */
-static int rows_apart(const struct tile *t, int left)
+static int rows_apart(int left)
 {
     int apart = 1;
-    while ((size_t)apart * t->w_stride < PAGE && 2 * apart * AMX_ROWS <= left) apart *= 2;
+    while (2 * apart * AMX_ROWS <= left) apart *= 2;
     return apart;
 }
 
@@ -59,10 +59,10 @@ INLINE void strip_of(struct strip *s, const struct tile *t, int row, int apart, 
 /* Asks for what is some way on in each place. */
 INLINE void ask_ahead(const struct strip *s, size_t at, size_t lines)
 {
-    const uint8_t *ahead = s->w + at + WAY;
-    if (at + WAY >= s->row_bytes) {
+    const uint8_t *ahead = s->w + at + AHEAD;
+    if (at + AHEAD >= s->row_bytes) {
         if (!s->next) return;
-        ahead = s->next + (at + WAY) % s->row_bytes;
+        ahead = s->next + (at + AHEAD) % s->row_bytes;
     }
     for (size_t a = 0; a < AMX_ROWS; a++, ahead += s->stride)
         for (size_t i = 0; i < lines; i++) __builtin_prefetch(ahead + 64 * i);
@@ -145,7 +145,7 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
     float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     amx_begin(t->n_x, 0xc1);
     for (int first = 0, apart; first < t->n_w; first += AMX_ROWS * apart) {
-        apart = rows_apart(t, t->n_w - first);
+        apart = rows_apart(t->n_w - first);
         for (int row = first; row < first + apart; row++) {
             int next = row + 1 < first + apart ? row + 1 : first + AMX_ROWS * apart;
             strip_of(&s, t, row, apart, t->dtype);
