@@ -37,6 +37,20 @@ void temp_dir_remove(const char *dir)
     nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+static char kept[PATH];
+
+static void remove_kept(void)
+{
+    temp_dir_remove(kept);
+}
+
+const char *temp_dir_until_exit(void)
+{
+    snprintf(kept, sizeof(kept), "%s", temp_dir_make());
+    require(atexit(remove_kept) == 0, "atexit");
+    return kept;
+}
+
 const char *temp_path(const char *dir, const char *relative)
 {
     static char paths[8][PATH];

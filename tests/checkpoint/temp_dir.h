@@ -7,6 +7,8 @@
 
 /* A new empty directory; the path lives until the next call. */
 const char *temp_dir_make(void);
+/* One that is removed when the program ends; for one caller in a program. */
+const char *temp_dir_until_exit(void);
 /* Removes it and all below; links are not followed. */
 void temp_dir_remove(const char *dir);
 /* dir/relative, in one of a few static buffers. */

@@ -1,36 +1,14 @@
 /* Any bytes as config.json of a checkpoint, of Qwen3-VL or whatever it says (the other files are good, there are no weights): refused with a
  * message, or read into shapes that the rest of the program may multiply without looking. */
-#include <dirent.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "checkpoint/temp_dir.h"
 #include "models/qwen3vl/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char dir[64];
-
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    char path[128];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) abort();
-}
-
-static void remove_files(void)
-{
-    static const char *const names[] = {"config.json", "generation_config.json", "preprocessor_config.json", "model.safetensors"};
-    char path[128];
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-        unlink(path);
-    }
-    rmdir(dir);
-}
+static const char *dir;
 
 static void make_directory(void)
 {
@@ -38,12 +16,10 @@ static void make_directory(void)
     static const char preprocessor[] = "{\"size\": {\"longest_edge\": 16777216, \"shortest_edge\": 65536}, \"patch_size\": 16, \"temporal_patch_size\": 2,"
                                        "\"merge_size\": 2, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}";
     static const char no_tensors[] = "\x08\0\0\0\0\0\0\0{}      ";
-    snprintf(dir, sizeof(dir), "/tmp/eyelet-fuzz-XXXXXX");
-    if (!mkdtemp(dir)) abort();
-    atexit(remove_files);
-    write_file("generation_config.json", eos, strlen(eos));
-    write_file("preprocessor_config.json", preprocessor, strlen(preprocessor));
-    write_file("model.safetensors", no_tensors, sizeof(no_tensors) - 1);
+    dir = temp_dir_until_exit();
+    temp_text(dir, "generation_config.json", eos);
+    temp_text(dir, "preprocessor_config.json", preprocessor);
+    temp_file(dir, "model.safetensors", no_tensors, sizeof(no_tensors) - 1);
 }
 
 static void require(bool ok)
@@ -75,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct model m = {0};
     bool tied;
     ey_err e = {0};
-    if (!dir[0]) make_directory();
-    write_file("config.json", data, size);
+    if (!dir) make_directory();
+    temp_file(dir, "config.json", data, size);
     if (checkpoint_open(&ckpt, dir, &e) && qwen3vl_config_read(&m, &tied, ckpt, &e)) check_shapes(&m);
     else require(e.text[0] != 0 && e.code == EY_BAD_MODEL);
     checkpoint_close(ckpt);

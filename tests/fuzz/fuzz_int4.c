@@ -1,45 +1,22 @@
 /* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors' pack-quantized): refused with a message, or a matrix whose every element
  * is a finite number, rows of it the same numbers, and multipliers for a card that stand for the stored ones. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/convert.h"
 #include "backend/cuda/cuda.h"
+#include "checkpoint/temp_dir.h"
 #include "models/bind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { ROWS = 20, COLS = 128, PART = 8 /* where a fused matrix may begin */ };
 
-static char dir[64], config_path[128], weights_path[128];
-
 static void require(bool ok)
 {
     if (!ok) abort();
-}
-
-static void write_file(const char *path, const void *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    require(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-}
-
-static void remove_files(void)
-{
-    unlink(config_path), unlink(weights_path), rmdir(dir);
-}
-
-static void make_directory(void)
-{
-    snprintf(dir, sizeof(dir), "/tmp/eyelet-fuzz-XXXXXX");
-    require(mkdtemp(dir) != NULL);
-    snprintf(config_path, sizeof(config_path), "%s/config.json", dir), snprintf(weights_path, sizeof(weights_path), "%s/model.safetensors", dir);
-    write_file(config_path, "{}", 2);
-    atexit(remove_files);
 }
 
 static void check_values(const struct weight *w)
@@ -92,9 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct name_alias none[1];
     struct weight w;
     ey_err e = {0};
-    if (!dir[0]) make_directory();
-    unlink(weights_path); /* a file that is emptied to be written again waits for the disk on some file systems */
-    write_file(weights_path, data, size);
+    static const char *dir;
+    if (!dir) temp_text(dir = temp_dir_until_exit(), "config.json", "{}");
+    unlink(temp_path(dir, "model.safetensors")); /* a file that is emptied to be written again waits for the disk on some file systems */
+    temp_file(dir, "model.safetensors", data, size);
     if (!checkpoint_open(&ckpt, dir, &e)) {
         require(e.text[0] != 0);
         return 0;
