@@ -124,13 +124,14 @@ static bool multiply_int4(struct cuda *c, struct linear_args *a)
 
 static void multiply(struct cuda *c, struct linear_args *a)
 {
+    const bool fast = is_fast(a);
     struct launch l = {0};
-    if (is_fast(a) && !cuda_failed(c, cuda_family_of_gemv(a->segment[0].w.dtype))) {
+    if (fast && !cuda_failed(c, cuda_family_of_gemv(a->segment[0].w.dtype))) {
         if (!cuda_failed(c, FAMILY_GEMV1)) l = gemv1_launch(a);
         if (!l.kernel) l = gemv_shape(a, c->sm_count, c->sm_shared);
     }
     if (!l.kernel && multiply_int4(c, a)) return;
-    if (!l.kernel && is_fast(a) && gemm_takes(a)) {
+    if (!l.kernel && fast && gemm_takes(a)) {
         norm_input(c, a);
         l = gemm_that_works(c, a);
     }
