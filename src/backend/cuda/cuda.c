@@ -215,7 +215,7 @@ static bool open_arena(struct backend *be, uint64_t bytes, ey_err *e)
 
 static bool reserve_scratch(struct cuda *c, const struct backend_limits *l, ey_err *e)
 {
-    size_t bytes[SCRATCH_BUFFERS], sum = cuda_scratch_bytes(&c->base, l) - MAX_FP8_MATRICES * sizeof(uint32_t); /* the flags have theirs already */
+    size_t bytes[SCRATCH_BUFFERS], sum = cuda_buffer_bytes(l);
     cuda_scratch_sizes(bytes, l);
     if (c->scratch_memory) release(&c->base, c->scratch_memory); /* tests reserve again and again */
     c->scratch_memory = cuda_alloc(c, sum, "scratch space", e);

@@ -131,14 +131,14 @@ static bool place_multipliers(struct cuda *c, struct weight *out, const struct w
 
 static bool clear_flags(struct cuda *c, ey_err *e)
 {
-    return cuda_ok(&c->driver, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, MAX_FP8_MATRICES * sizeof(uint32_t), c->stream), "flags", e);
+    return cuda_ok(&c->driver, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, FLAG_BYTES, c->stream), "flags", e);
 }
 
 /* Notes the matrix among those that are looked at again when all is loaded. */
 static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
 {
     if (!c->nan_found) {
-        c->nan_found = cuda_alloc(c, MAX_FP8_MATRICES * sizeof(uint32_t), "flags", e);
+        c->nan_found = cuda_alloc(c, FLAG_BYTES, "flags", e);
         if (!c->nan_found || !clear_flags(c, e)) return false;
     }
     if (c->n_packed >= MAX_FP8_MATRICES) return ey_fail(e, EY_BAD_MODEL, "too many FP8 matrices");

@@ -132,13 +132,18 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     bytes[SCRATCH_POSITIONS] = rows * 3 * sizeof(int32_t);
 }
 
-size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *l)
+size_t cuda_buffer_bytes(const struct backend_limits *l)
 {
-    size_t bytes[SCRATCH_BUFFERS], sum = MAX_FP8_MATRICES * sizeof(uint32_t);
-    (void)be;
+    size_t bytes[SCRATCH_BUFFERS], sum = 0;
     cuda_scratch_sizes(bytes, l);
     for (int i = 0; i < SCRATCH_BUFFERS; i++) sum += cuda_aligned(bytes[i]);
     return sum;
+}
+
+size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *l)
+{
+    (void)be;
+    return cuda_buffer_bytes(l) + FLAG_BYTES;
 }
 
 static void destroy(struct backend *be)

@@ -14,6 +14,7 @@ enum {
     UPLOAD_PLACES = 2,
     LOAD_STAGING = UPLOAD_PLACES * UPLOAD_BYTES, /* of the arena's end, while loading; for ever where weights are streamed */
     MAX_FP8_MATRICES = 4096,
+    FLAG_BYTES = MAX_FP8_MATRICES * (int)sizeof(uint32_t), /* whether one has a NaN */
     UNPACK_BYTES = 32 << 20, /* of four-bit matrices as BF16 at a time, for products of many rows */
     RAW_ROWS = 1024,        /* rows whose raw q, k and v are there at a time */
     QUANTIZED_ROWS = 1024,  /* rows of prompts that are e4m3 at a time */
@@ -63,6 +64,9 @@ enum scratch {
     SCRATCH_BUFFERS
 };
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);
+/* All of them, as they lie one after the other. */
+size_t cuda_buffer_bytes(const struct backend_limits *limits);
+/* What the plan calls scratch: these, and the flags of FP8 matrices, which are there from loading on. */
 size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *limits);
 
 /* Bytes of what of a step goes to the host, for at most max_seqs rows, in one piece. */
