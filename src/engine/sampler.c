@@ -10,6 +10,7 @@
 #include "engine/engine_internal.h"
 
 #define COLDEST 1e-5f /* below this the draw is the best one, and dividing by it would overflow */
+#define LEAST_SCORE -1e33f /* finite when divided by the coldest temperature too */
 
 bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vocabulary, ey_err *e)
 {
@@ -136,6 +137,7 @@ static int keep_candidates(struct sampler *s, int n_heap)
     struct candidate_token last = {0};
     while (n_heap) {
         double weight = exp((double)(heap[0].score - best));
+        if (n && weight == 0) break; /* never drawn, not even by a rounded sum: a forbidden id is such a one */
         if (top_k && n >= top_k && heap[0].score < last.score) break;
         if (!top_k && n && (before / total >= (double)o->top_p || weight < (double)o->min_p)) break;
         last = pop_best(heap, &n_heap);
@@ -178,10 +180,17 @@ static bool is_allowed(const struct allowed *allowed, int32_t id)
     return allowed->mask[id / 32] >> id % 32 & 1;
 }
 
+/* Of an id that is allowed: above those of all that are not, whatever the model says of it, NaN included. */
+static float allowed_score(float score)
+{
+    return score > LEAST_SCORE ? score : LEAST_SCORE;
+}
+
 /* Most words of a mask are all ones or all zeros. */
 static void forbid(float *scores, int n, const struct allowed *allowed)
 {
     float end[EY_MAX_EOS];
+    for (int i = 0; i < n; i++) scores[i] = allowed_score(scores[i]);
     for (int k = 0; k < allowed->n_end; k++) end[k] = scores[allowed->end[k]];
     for (int first = 0; first < n; first += 32) {
         uint32_t word = allowed->mask[first / 32];
@@ -253,8 +262,9 @@ static int decided(struct sampler *s, const struct best_logits *best, const stru
     if (warm) least /= s->options.temperature;
     for (int i = 0; i < n; i++) {
         float score = penalised(s, best->token[i].logit, best->token[i].id);
-        if (warm) score /= s->options.temperature;
         if (allowed && !is_allowed(allowed, best->token[i].id)) continue;
+        if (allowed) score = allowed_score(score);
+        if (warm) score /= s->options.temperature;
         certain += score > least && (!allowed || i < most);
         heap[kept++] = (struct candidate_token){score, best->token[i].id};
     }
@@ -327,7 +337,7 @@ int32_t sampler_pick_again(struct sampler *s, const float *logits, const int32_t
     struct candidate_token *heap = s->scratch->heap;
     bool warm = s->options.temperature >= COLDEST;
     for (int i = 0; i < n; i++) {
-        float score = s->scratch->scores[ids[i]] = score_again(s, logits[ids[i]], ids[i]);
+        float score = s->scratch->scores[ids[i]] = allowed_score(score_again(s, logits[ids[i]], ids[i]));
         heap[i] = (struct candidate_token){warm ? score / s->options.temperature : score, ids[i]};
     }
     if (!n || !sampler_is_exact_from(&s->options, BEST_LOGITS / 2)) return pick_from_scores(s);

@@ -43,7 +43,8 @@ struct allowed {
     const int *end;
     int n_end;            /* at most EY_MAX_EOS */
 };
-/* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals. NULL: all are allowed. */
+/* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals. NULL: all are allowed; else it is an allowed one, of which
+ * there is one at least, even where the logits of all allowed ones are -infinity or NaN. */
 int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed);
 
 /* The same from a row's best alone. False: they do not decide it, ask for all. `approximate`: what is not among them is no better
@@ -54,7 +55,8 @@ bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool 
 /* Whether the device may draw for it: temperature, top_k, top_p and min_p alone. And how it would. */
 bool sampler_draws_from_best(const struct sampler *s, bool approximate);
 struct token_draw sampler_next_draw(const struct sampler *s);
-/* Ids of the best `most` scores after penalties, bias and mask, the best first; returns how many there are above -infinity. */
+/* Ids of the best `most` scores after penalties, bias and mask, the best first; returns how many there are: none that is forbidden or, without a mask, that is
+ * -infinity. */
 int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most);
 /* sampler_pick() right after sampler_best_ids(), when the logits of those ids[n], BEST_LOGITS of them unless there are no more, and only they have changed. */
 int32_t sampler_pick_again(struct sampler *s, const float *logits, const int32_t *ids, int n);

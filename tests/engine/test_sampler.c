@@ -286,8 +286,6 @@ static void the_best_decide_as_all_do(void **state)
             int32_t id = -1, want;
             any_logits(logits, n, &random);
             const struct allowed some = any_mask(mask, n, &random), *allowed = round % 3 ? NULL : &some;
-            for (int i = 0; i < n && allowed; i++)
-                if (!isfinite(logits[i])) logits[i] = -40; /* where all that is allowed is impossible, nothing is right */
             struct best_logits best = best_of(logits, n);
             bool plain = options.temperature < 1e-5f && options.repetition_penalty == 1 && options.presence_penalty == 0 && options.frequency_penalty == 0;
             bool decided = sampler_pick_best(&few, &best, allowed, false, &id);
@@ -302,6 +300,35 @@ static void the_best_decide_as_all_do(void **state)
     }
     assert_true(n_decided > ROUNDS && n_masked > ROUNDS / 10);
     assert_true(n_greedy > 100 && n_greedy_decided > n_greedy * 3 / 4); /* the rest: so many best ones that they need not be all */
+}
+
+/* A grammar has to go on with what it allows, even where the model says that none of it can be. */
+static void forbidden_ids_are_never_picked(void **state)
+{
+    (void)state;
+    static const float impossible[] = {-INFINITY, NAN, -3e38f};
+    static const float temperatures[] = {0, 1e-5f, 1, 100};
+    static const int top_k[] = {0, 1, 5};
+    static const int end[] = {7};
+    struct fixture f;
+    open_fixture(&f);
+    for (unsigned row = 0; row < 3 * 4 * 3 * 2; row++) {
+        const ey_sampling options = {.temperature = temperatures[row % 4], .top_k = top_k[row / 4 % 3], .top_p = 1, .repetition_penalty = 1, .seed = row};
+        const uint32_t mask = row / 36 ? 0x18 : 0; /* 3 and 4; or the end alone */
+        const struct allowed allowed = {&mask, end, row / 36 ? 0 : 1};
+        float logits[VOCABULARY] = {1, 2, 3, 0, 0, 4, 5, 0};
+        int32_t ids[BEST_LOGITS];
+        logits[3] = logits[4] = logits[7] = impossible[row / 12 % 3];
+        sampler_start(&f.sampler, &options, NULL, 0);
+        for (int i = 0; i < 8; i++) {
+            int32_t id = sampler_pick(&f.sampler, logits, &allowed);
+            int n = sampler_best_ids(&f.sampler, logits, &allowed, ids, BEST_LOGITS);
+            int32_t again = sampler_pick_again(&f.sampler, logits, ids, n);
+            if (row / 36) assert_true((id == 3 || id == 4) && (again == 3 || again == 4));
+            else assert_true(id == 7 && again == 7);
+        }
+    }
+    arena_free(&f.arena);
 }
 
 /* With an 8-bit head the others are known only about: half of the best is as far as they decide. */
@@ -353,7 +380,7 @@ static void picked_again_as_from_all(void **state)
             const struct allowed some = any_mask(mask, n, &random), *allowed = round % 3 ? &some : NULL;
             int n_ids = sampler_best_ids(&again, logits, allowed, ids, BEST_LOGITS);
             for (int i = 0; i < n_ids; i++) {
-                assert_true(isfinite(logits[ids[i]]) && (!allowed || ids[i] == 3 || mask[ids[i] / 32] >> ids[i] % 32 & 1));
+                assert_true(allowed ? ids[i] == 3 || mask[ids[i] / 32] >> ids[i] % 32 & 1 : isfinite(logits[ids[i]]));
                 if (i) assert_true(f.scratch.scores[ids[i]] < f.scratch.scores[ids[i - 1]] || (!(f.scratch.scores[ids[i]] > f.scratch.scores[ids[i - 1]]) && ids[i] > ids[i - 1]));
                 logits[ids[i]] += 1 + (float)number(&random, 1 << 10) * 0x1p-9f;
             }
@@ -386,8 +413,8 @@ int main(void)
         cmocka_unit_test(filters_keep_what_they_say), cmocka_unit_test(penalties),
         cmocka_unit_test(same_seed_same_draws),       cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(stop_texts_across_pieces),   cmocka_unit_test(bad_stop_texts),
-        cmocka_unit_test(the_best_decide_as_all_do),  cmocka_unit_test(approximate_logits_decide_less),
-        cmocka_unit_test(picked_again_as_from_all),
+        cmocka_unit_test(the_best_decide_as_all_do),  cmocka_unit_test(forbidden_ids_are_never_picked),
+        cmocka_unit_test(approximate_logits_decide_less), cmocka_unit_test(picked_again_as_from_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
