@@ -18,21 +18,21 @@ all: setup build/build.ninja
 	@$(NINJA) -C build
 
 help:
-	@echo 'make             build/eyelet (installs what is missing when root, else says what)'
-	@echo 'make demo        see the dozen pictures in examples/ described'
-	@echo 'make install     into PREFIX=$(PREFIX), below DESTDIR: program, manual, completions, systemd unit'
-	@echo 'make deb         dist/eyelet_VERSION_amd64.deb for Debian 12'
-	@echo 'make test        build and run all tests'
-	@echo 'make test-clients the API with the clients that people use (npm), documents, examples, two servers behind nginx'
-	@echo 'make test-ui     the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
+	@echo 'make               build/eyelet (installs what is missing when root, else says what)'
+	@echo 'make demo          see the dozen pictures in examples/ described'
+	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, manual, completions, systemd unit'
+	@echo 'make deb           dist/eyelet_VERSION_amd64.deb for Debian 12'
+	@echo 'make test          build and run all tests'
+	@echo 'make test-clients  the API with the clients that people use (npm), documents, examples, two servers behind nginx'
+	@echo 'make test-ui       the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
 	@echo 'make test-packages what make install and make deb give, with lintian, systemd and three shells'
-	@echo 'make load        64 clients at once, half of what they send malformed; about a minute'
-	@echo 'make bench-serve what clients of the server get: first token, token to token, tokens a second'
-	@echo 'make asan        the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
-	@echo 'make clang       the tests compiled by clang, without those of an emulated card'
-	@echo 'make fuzz        each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
-	@echo 'make portable    dist/: a folder and a .tar.xz that run where nothing is installed'
-	@echo 'make clean       remove what these made'
+	@echo 'make load          64 clients at once, half of what they send malformed; about a minute'
+	@echo 'make bench-serve   what clients of the server get: first token, token to token, tokens a second'
+	@echo 'make asan          the tests under AddressSanitizer and UndefinedBehaviorSanitizer; of the longest a sample'
+	@echo 'make clang         the tests compiled by clang; of the longest a sample, none of an emulated card'
+	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make portable      dist/: a folder and a .tar.xz that run where nothing is installed'
+	@echo 'make clean         remove what these made'
 
 demo: all
 	@build/eyelet caption --model demo --show --temperature 0 examples/*.png examples/*.jpg
