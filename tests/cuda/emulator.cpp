@@ -236,6 +236,28 @@ static void do_mma_e4m3(struct lane_state *lanes)
     }
 }
 
+static void unpack_bytes(int *to, int stride, uint32_t four)
+{
+    for (int i = 0; i < 4; i++) to[i * stride] = (int8_t)(four >> 8 * i);
+}
+
+static void do_mma_s8(struct lane_state *lanes)
+{
+    int a[16][32], b[32][8];
+    for (int i = 0; i < 32; i++) {
+        const mma_s8_operand *o = static_cast<mma_s8_operand *>(lanes[i].operand);
+        int g = i / 4, t4 = i % 4 * 4;
+        unpack_bytes(&a[g][t4], 1, o->a[0]), unpack_bytes(&a[g + 8][t4], 1, o->a[1]);
+        unpack_bytes(&a[g][t4 + 16], 1, o->a[2]), unpack_bytes(&a[g + 8][t4 + 16], 1, o->a[3]);
+        unpack_bytes(&b[t4][g], 8, o->b[0]), unpack_bytes(&b[t4 + 16][g], 8, o->b[1]);
+    }
+    for (int i = 0; i < 32; i++) {
+        int *c = static_cast<mma_s8_operand *>(lanes[i].operand)->c;
+        for (int e = 0; e < 4; e++)
+            for (int k = 0; k < 32; k++) c[e] += a[i / 4 + e / 2 * 8][k] * b[k][i % 4 * 2 + e % 2];
+    }
+}
+
 /* The warp's 16 rows of one wgmma: each lane's p. b's address is that of its first row; the machine swaps units by the address bits above them. */
 static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const p[32])
 {
@@ -287,6 +309,7 @@ static void do_together(enum meeting what, struct lane_state *lanes)
     case MEET_MMA_BF16: do_mma(lanes, false); break;
     case MEET_MMA_F16: do_mma(lanes, true); break;
     case MEET_MMA_E4M3: do_mma_e4m3(lanes); break;
+    case MEET_MMA_S8: do_mma_s8(lanes); break;
     case MEET_WGMMA: do_wgmmas(lanes); break;
     }
 }

@@ -57,7 +57,7 @@ extern __thread dim3 blockDim, gridDim;
 
 namespace emulator {
 
-enum meeting { MEET_SYNC, MEET_SHUFFLE, MEET_LOAD_MATRICES, MEET_LOAD_TRANSPOSED, MEET_MMA_BF16, MEET_MMA_F16, MEET_MMA_E4M3, MEET_WGMMA };
+enum meeting { MEET_SYNC, MEET_SHUFFLE, MEET_LOAD_MATRICES, MEET_LOAD_TRANSPOSED, MEET_MMA_BF16, MEET_MMA_F16, MEET_MMA_E4M3, MEET_MMA_S8, MEET_WGMMA };
 
 struct shuffle_operand {
     uint32_t value;
@@ -69,6 +69,12 @@ struct matrices_operand {
 };
 struct mma_operand {
     float *c;
+    const uint32_t *a;
+    uint32_t b[2];
+};
+
+struct mma_s8_operand {
+    int *c;
     const uint32_t *a;
     uint32_t b[2];
 };
@@ -249,9 +255,9 @@ EY_DEVICE uint4 load_weight(const void *p)
     return emulator::loaded<uint4>(p);
 }
 
-EY_DEVICE uint32_t load_weight_2(const uint16_t *p)
+EY_DEVICE uint32_t load_weight_4(const uint32_t *p)
 {
-    return emulator::loaded<uint16_t>(p);
+    return emulator::loaded<uint32_t>(p);
 }
 
 EY_DEVICE uint2 load_weight_8(const void *p)
@@ -339,6 +345,17 @@ EY_DEVICE void mma_e4m3(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b
 {
     c[0] = c[1] = c[2] = c[3] = 0;
     mma_e4m3_add(c, a, b0, b1);
+}
+
+EY_DEVICE void mma_s8(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    emulator::mma_s8_operand operand = {c, a, {b0, b1}};
+    emulator::meet(emulator::MEET_MMA_S8, &operand);
+}
+
+EY_DEVICE float max_or_nan(float a, float b)
+{
+    return a != a || b != b ? emulator::value(0x7fffffffu) : a < b ? b : a;
 }
 
 EY_DEVICE uint32_t bf16_pair(float low, float high)

@@ -71,7 +71,7 @@ static inline struct matrix random_int4(int rows, int cols)
     memset(multipliers, 0, words * 2);
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < cols; c++) {
-            uint16_t *word = &multipliers[(size_t)(((r / 16 * chunks + c / 128) * 16 + r % 16) * per + c % 128 / group)];
+            uint16_t *word = &multipliers[(size_t)(((r / 16 * chunks + c / 128) * 8 + r % 8) * 2 * per + c % 128 / group * 2 + r / 8 % 2)];
             uint8_t *byte = &plain[(size_t)r * (size_t)row_bytes + (size_t)c / 2], code = (uint8_t)(random_bits() & 15);
             if (c % group == 0) *word = (uint16_t)((11 + random_bits() % 5) << 11 | (random_bits() & 0x7f) << 4 | (random_bits() & 15));
             *byte = (uint8_t)(c % 2 ? *byte | code << 4 : code);

@@ -55,6 +55,17 @@ EY_KERNEL(test_e4m3_product, struct e4m3_product_args, 32, 1)
     for (int i = 0; i < 4; i++) a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
+EY_KERNEL(test_s8_product, struct s8_product_args, 32, 1)
+{
+    int lane = lane_index(), g = lane / 4, t = lane % 4, c[4];
+    uint32_t x[4], y[2];
+    for (int i = 0; i < 4; i++) x[i] = *(const uint32_t *)(a.a + (g + i % 2 * 8) * 32 + 4 * t + i / 2 * 16);
+    for (int i = 0; i < 2; i++) y[i] = *(const uint32_t *)(a.b + g * 32 + 4 * t + i * 16);
+    for (int i = 0; i < 4; i++) c[i] = a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2];
+    mma_s8(c, x, y[0], y[1]);
+    for (int i = 0; i < 4; i++) a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
+}
+
 /* Three groups of copies of 16 bytes; out[thread, 3, 4]: what has come of them when at most `mode` are under way. The last brings 4 bytes. */
 EY_KERNEL(test_copies, struct primitive_args, 64, 1)
 {

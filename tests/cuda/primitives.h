@@ -24,6 +24,12 @@ struct e4m3_product_args {
     const uint8_t *a, *b;
 };
 
+/* c[16, 8] += a[16, 32] · b[8, 32]ᵀ of int8 */
+struct s8_product_args {
+    int32_t *c;
+    const int8_t *a, *b;
+};
+
 /* out[i] = in[i] added up over the blocks by the last of them to arrive */
 struct sum_args {
     float *out;

@@ -171,6 +171,24 @@ static void e4m3_products(void **state)
     }
 }
 
+static void s8_products(void **state)
+{
+    (void)state;
+    _Alignas(16) int8_t a[16][32], b[8][32];
+    int32_t c[16][8], before[16][8];
+    for (int i = 0; i < 512; i++) a[i / 32][i % 32] = (int8_t)(random_bits() & 0xff);
+    for (int i = 0; i < 256; i++) b[i / 32][i % 32] = (int8_t)(random_bits() & 0xff);
+    for (int i = 0; i < 128; i++) c[i / 8][i % 8] = (int32_t)(random_bits() % 100000) - 50000;
+    memcpy(before, c, sizeof(c));
+    run("test_s8_product", &(struct s8_product_args){c[0], a[0], b[0]}, 1, 32, 0);
+    for (int row = 0; row < 16; row++)
+        for (int column = 0; column < 8; column++) {
+            int32_t want = before[row][column];
+            for (int k = 0; k < 32; k++) want += a[row][k] * b[column][k];
+            assert_int_equal(c[row][column], want);
+        }
+}
+
 static void assert_same(double got, double want, uint32_t in)
 {
     if (isnan(got) && isnan(want)) return;
@@ -321,6 +339,7 @@ int main(void)
         cmocka_unit_test(load_matrices),
         cmocka_unit_test(products),
         cmocka_unit_test(e4m3_products),
+        cmocka_unit_test(s8_products),
         cmocka_unit_test(copies),
         cmocka_unit_test(numbers),
         cmocka_unit_test(last_block_merges),

@@ -25,7 +25,7 @@ template <int dtype> struct share {
 struct source {
     const unsigned char *data;
     const float *scale;
-    const uint16_t *multiplier; /* int4: of the lane's upper row and columns */
+    const uint32_t *multiplier; /* int4: of the lane's rows and columns */
     int per;
     float unit;
 };
@@ -38,7 +38,7 @@ template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tile
         s[i].data = (const unsigned char *)w.data + (int64_t)b.number * a.layout.n_chunks * PACK_CHUNK + lane_index() * 16;
         if (dtype == K_INT4) {
             s[i].per = w.per, s[i].unit = w.unit;
-            s[i].multiplier = w.multipliers + ((int64_t)b.number * a.layout.n_chunks * PACK_ROWS + lane_index() / 4) * w.per + lane_index() % 4 * w.per / 4;
+            s[i].multiplier = (const uint32_t *)w.multipliers + ((int64_t)b.number * a.layout.n_chunks * 8 + lane_index() / 4) * w.per + lane_index() % 4 * w.per / 4;
         }
         s[i].scale = dtype == K_FP8 ? w.scale + b.number * PACK_ROWS / SCALE_BLOCK * ((w.cols + SCALE_BLOCK - 1) / SCALE_BLOCK) : w.scale;
     }
@@ -47,15 +47,12 @@ template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tile
 /* A lane's part of one chunk: of rows g and g + 8. */
 struct chunk {
     uint4 half[2];
-    uint32_t multiplier[2]; /* int4 */
+    uint32_t multiplier; /* int4: of both rows */
 };
 
 template <int dtype> EY_DEVICE void load_chunk(struct chunk &c, const struct source &from, int number)
 {
-    if (dtype == K_INT4) {
-        c.multiplier[0] = load_weight_2(from.multiplier + number * PACK_ROWS * from.per);
-        c.multiplier[1] = load_weight_2(from.multiplier + (number * PACK_ROWS + PACK_ROWS / 2) * from.per);
-    }
+    if (dtype == K_INT4) c.multiplier = load_weight_4(from.multiplier + number * 8 * from.per);
     c.half[0] = load_weight(from.data + (int64_t)number * PACK_CHUNK);
     c.half[1] = load_weight(from.data + (int64_t)number * PACK_CHUNK + PACK_CHUNK / 2);
 }
@@ -82,7 +79,7 @@ template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORD
     const uint32_t in[4] = {c.half[half].x, c.half[half].y, c.half[half].z, c.half[half].w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if (dtype == K_INT4) int4_f16_pairs(out + 4 * i, in[i], c.multiplier[half]);
+        if (dtype == K_INT4) int4_f16_pairs(out + 4 * i, in[i], half ? c.multiplier >> 16 : c.multiplier);
         else if (dtype == K_FP8) e4m3_f16_pairs(out + 2 * i, in[i]);
         else out[i] = in[i];
     }

@@ -21,7 +21,7 @@ typedef uint16_t bf16;
  * and columns to 64 bytes with zeros.
  *
  * Four-bit matrices are packed in the same way, two codes to a byte: a chunk is 16 rows by 128 columns. Beside it lie its multipliers, a 16-bit word a row and
- * group of columns: those of chunk (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [16 rows][per]. A word is a float16 scale, whose last
+ * group of columns: those of chunk (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g + 8]: one load brings a lane's two. A word is a float16 scale, whose last
  * three bits are zero, moved up by one, and the zero in the low four bits: weight = (code - zero) · scale · unit. Where there is nothing words are 0.
  *
  * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay row-major and go through plain_linear. */

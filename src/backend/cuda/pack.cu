@@ -134,7 +134,7 @@ EY_KERNEL(unpack_int4, struct unpack_args, PACK_THREADS, 4)
         if (wide >= wide_chunks) continue;
         const int64_t at = (first_block + block) * n_chunks + chunk;
         const uint4 codes = load_weight((const uint8_t *)a.w.data + at * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane * 16);
-        const uint32_t word[4] = {codes.x, codes.y, codes.z, codes.w}, multiplier = a.w.multipliers[(at * PACK_ROWS + half * 8 + g) * a.w.per + t * a.w.per / 4];
+        const uint32_t word[4] = {codes.x, codes.y, codes.z, codes.w}, multiplier = a.w.multipliers[((at * 8 + g) * a.w.per + t * a.w.per / 4) * 2 + half];
         const float scale = f16_value((uint16_t)((multiplier & 0xfff0u) >> 1)) * a.w.unit, zero = (float)(multiplier & 15u);
         uint8_t *to = a.dst + (block * wide_chunks + wide) * PACK_CHUNK + half * (PACK_CHUNK / 2) + g * 64;
 #pragma unroll

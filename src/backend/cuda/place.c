@@ -108,7 +108,7 @@ float cuda_make_multipliers(uint16_t *out, const struct weight *w)
     memset(out, 0, cuda_multiplier_bytes(w));
     for (int64_t row = 0; row < w->rows; row++)
         for (int64_t g = 0; g < weight_groups(w); g++) {
-            const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * PACK_ROWS + row % PACK_ROWS) * per + g % per;
+            const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * 8 + row % 8) * 2 * per + g % per * 2 + row / 8 % 2;
             const float scale = bf16_float(weight_group_scale(w, row, g)) / unit;
             out[at] = (uint16_t)(short_f16(scale) << 1 | weight_group_zero(w, row, g));
         }

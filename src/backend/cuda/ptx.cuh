@@ -32,10 +32,10 @@ EY_DEVICE uint4 load_weight(const void *p)
 }
 
 /* A word that belongs to weights, the same but for L1: others of the block read its neighbours. */
-EY_DEVICE uint32_t load_weight_2(const uint16_t *p)
+EY_DEVICE uint32_t load_weight_4(const uint32_t *p)
 {
-    uint16_t v;
-    asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+    uint32_t v;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
 }
 
@@ -181,7 +181,23 @@ EY_DEVICE void mma_e4m3(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"((uint32_t)UNIT_UE8M0), "f"(0.f));
 }
 
+/* The same of signed bytes, exact: c[16, 8] += a[16, 32] · b[32, 8], in 32 bits. */
+EY_DEVICE void mma_s8(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /* ---- numbers ---- */
+
+/* The larger one; NaN where either is. */
+EY_DEVICE float max_or_nan(float a, float b)
+{
+    float out;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+    return out;
+}
 
 /* Two BF16 in one register, `low` in the lower half, rounded to nearest even. */
 EY_DEVICE uint32_t bf16_pair(float low, float high)
