@@ -12,23 +12,6 @@ INLINE void amx_memory(const void *p)
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
-static void transpose(__m512i r[16])
-{
-    __m512i t[16];
-    for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    for (int i = 0; i < 16; i += 4) {
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    for (int i = 0; i < 4; i++) { /* quarter l of r[4j + i] is column 4l + i of rows 4j .. 4j+3 */
-        __m512i a = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88), b = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        __m512i c = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd), d = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-        t[i] = _mm512_shuffle_i32x4(a, b, 0x88), t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
-        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88), t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
-    }
-    memcpy(r, t, sizeof(t));
-}
-
 /* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each of n_x packed rows. */
 INLINE void amx_begin(int n_x, unsigned narrow)
 {

@@ -1,7 +1,4 @@
 /* Products of BF16 vectors; a part of kernels_body.h. */
-#include "backend/cpu/body_bf16_rows.h"
-
-enum { BF16_X_ROWS = 4 };
 
 /* Rows one after the other. */
 static void pack_bf16(void *out, const struct packing *p)
@@ -12,36 +9,6 @@ static void pack_bf16(void *out, const struct packing *p)
             packed_step(values, p, p->x + (size_t)i * p->x_stride, k, false);
             memcpy((uint16_t *)out + (size_t)i * p->padded + k, values, sizeof(values));
         }
-}
-
-static void int4_panel_bf16(uint16_t *out, const struct weight *w, int64_t row, int n, size_t padded)
-{
-    for (int a = 0; a < n; a++) {
-        struct int4_row r = int4_row_of(w, row + a);
-        __m512i table = _mm512_setzero_si512(), values[2];
-        for (size_t k = 0; k < padded; k += CPU_K_STEP) {
-            int4_step(values, &r, &table, (size_t)w->group, k, (size_t)w->cols - k);
-            memcpy(out + (size_t)a * padded + k, values, sizeof(values));
-        }
-    }
-}
-
-static void panel_bf16(void *out, const struct weight *w, int64_t row, int n, size_t padded)
-{
-    size_t cols = (size_t)w->cols, size = dtype_size(w->dtype);
-    struct fp8_tables tables = fp8_tables_load();
-    if (w->dtype == DTYPE_INT4) {
-        int4_panel_bf16(out, w, row, n, padded);
-        return;
-    }
-    for (int a = 0; a < n; a++) {
-        const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)a) * cols * size;
-        for (size_t k = 0; k < padded; k += CPU_K_STEP) {
-            __m512i values[2];
-            load_bf16_step(values, w->dtype, in + k * size, &tables, cols - k);
-            memcpy((uint16_t *)out + (size_t)a * padded + k, values, sizeof(values));
-        }
-    }
 }
 
 INLINE vf dot_bf16(vf acc, __m512i w, const uint16_t *x)
@@ -117,29 +84,74 @@ static void few_bf16(float *out, size_t out_stride, const struct tile *t)
     }
 }
 
-INLINE void multiply_rows_bf16(float *out, size_t out_stride, const struct tile *t, int row, int n)
+/* ---- many rows ---- */
+
+/* 64 columns of a row as words: BF16 in out[0] and out[1], or, where the weights have scales, float32 in the order in which codes are unpacked, first
+ * elements in out[0] and out[2], second ones in the others. */
+INLINE void row_words(vf out[4], const struct packing *p, int row, size_t k)
 {
-    vf acc[BF16_X_ROWS * W_ROWS];
-    W_POINTERS(uint8_t, w, t, row);
-    for (int i = 0; i < n * W_ROWS; i++) acc[i] = (vf){0};
-    for (size_t k = 0; k < t->k; k += 32) {
-        __m512i wv[W_ROWS];
-        for (int a = 0; a < W_ROWS; a++) wv[a] = _mm512_loadu_si512(w[a] + 2 * k);
-        for (int b = 0; b < n; b++) {
-            const uint16_t *x = (const uint16_t *)t->x + (size_t)b * t->k + k;
-            for (int a = 0; a < W_ROWS; a++) acc[b * W_ROWS + a] = dot_bf16(acc[b * W_ROWS + a], wv[a], x);
-        }
+    if (!p->codes) {
+        __m512i words[2];
+        packed_step(words, p, p->x + (size_t)row * p->x_stride, k, false);
+        memcpy(out, words, sizeof(words));
+        return;
     }
-    vf sums = lanes_sums(acc, n * W_ROWS);
-    put_sums(out + row, out_stride, sums, W_ROWS, n);
+    __m512 x[4];
+    for (size_t i = 0; i < 4; i++) x[i] = (__m512)row_lanes(p, row, k + i * LANES);
+    for (int i = 0; i < 4; i++) { /* every second of 8 columns of each vector, from `first` on */
+        const int first = i / 2 * 8 + i % 2;
+        const __m512i every = _mm512_add_epi32(_mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 0, 0, 0, 0, 0, 0, 0, 0), _mm512_set1_epi32(first));
+        __m512 low = _mm512_permutex2var_ps(x[0], every, x[1]), high = _mm512_permutex2var_ps(x[2], every, x[3]);
+        out[i] = (vf)_mm512_shuffle_f32x4(low, high, 0x44);
+    }
 }
 
-static void multiply_bf16(float *out, size_t out_stride, const struct tile *t)
+/* Of rows whose weights have scales a pass of a part is first elements of all words, then second ones. */
+static void pack_block_bf16(void *out, const struct packing *p)
 {
-    for (int row = 0; row < t->n_w; row += W_ROWS) switch (t->n_x) {
-        case 1: multiply_rows_bf16(out, out_stride, t, row, 1); break;
-        case 2: multiply_rows_bf16(out, out_stride, t, row, 2); break;
-        case 3: multiply_rows_bf16(out, out_stride, t, row, 3); break;
-        default: multiply_rows_bf16(out, out_stride, t, row, 4); break;
+    const size_t steps = p->padded / 32, size = p->codes ? sizeof(float) : sizeof(uint16_t);
+    for (int part = 0; part < n_parts(p->n); part++) {
+        const int begin = part_begin(p->n, part), n = part_begin(p->n, part + 1) - begin;
+        float *to = (float *)(void *)((uint8_t *)out + (size_t)begin * p->padded * size);
+        for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
+            vf rows[LANES][4] = {{{0}}}, words[LANES];
+            for (int b = 0; b < n; b++) row_words(rows[b], p, begin + b, k);
+            for (size_t i = 0; i < (p->codes ? 4 : 2); i++) {
+                for (int b = 0; b < LANES; b++) words[b] = rows[b][i];
+                if (p->codes) put_step(to, words, k / 32 + i / 2 + i % 2 * steps, 2 * steps, n);
+                else put_step(to, words, k / 32 + i, steps, n);
+            }
         }
+    }
+}
+
+static void panel_block_bf16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
+{
+    const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / 32, cols = (size_t)w->cols, size = dtype_size(w->dtype);
+    const struct fp8_tables tables = fp8_tables_load();
+    for (size_t at = 0; at < strips * STRIP; at += LANES) {
+        const size_t there = (size_t)n > at ? (size_t)n - at : 0;
+        struct int4_row rows[LANES];
+        __m512i table[LANES];
+        for (size_t a = 0; a < LANES && a < there && w->dtype == DTYPE_INT4; a++) rows[a] = int4_row_of(w, row + (int64_t)(at + a)), table[a] = _mm512_setzero_si512();
+        for (size_t c = 0; c < k; c += CPU_K_STEP) {
+            __m512i values[LANES][2], column[LANES];
+            for (size_t a = 0; a < LANES; a++) {
+                if (a >= there) values[a][0] = values[a][1] = _mm512_setzero_si512();
+                else if (w->dtype == DTYPE_INT4) int4_step(values[a], &rows[a], &table[a], (size_t)w->group, k0 + c, cols - k0 - c);
+                else load_bf16_step(values[a], w->dtype, (const uint8_t *)w->data + ((size_t)(row + (int64_t)(at + a)) * cols + k0 + c) * size, &tables, cols - k0 - c);
+            }
+            for (size_t i = 0; i < 2; i++) {
+                for (size_t a = 0; a < LANES; a++) column[a] = values[a][i];
+                transpose(column);
+                for (size_t l = 0; l < LANES; l++)
+                    _mm512_storeu_si512((uint32_t *)out + ((pass_of(l) * strips + at / STRIP) * steps + c / 32 + i) * STRIP + at % STRIP, column[l]);
+            }
+        }
+    }
+}
+
+static void multiply_block_bf16(float *sums, const struct block *b)
+{
+    multiply_block_of(sums, b, true);
 }

@@ -98,9 +98,15 @@ INLINE magnitudes larger_magnitudes(magnitudes most, const uint8_t *codes)
 
 INLINE bool has_nan(magnitudes most)
 {
+#if LANES == 16
+    return _mm512_cmpeq_epi8_mask((__m512i)most, _mm512_set1_epi8(0x7f));
+#elif LANES == 8
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8((__m256i)most, _mm256_set1_epi8(0x7f)));
+#else
     bool found = false;
     for (size_t i = 0; i < sizeof(most); i++) found |= most[i] == 0x7f;
     return found;
+#endif
 }
 
 /* n codes as float32 times `unit` / FP8_UNIT, without scales. */
@@ -157,19 +163,6 @@ static void pack_f32(void *out, const struct packing *p)
             for (; j < n; j++) to[k + j] = x[k + j] * factor;
         }
         memset(to + p->width, 0, (p->padded - p->width) * sizeof(float));
-    }
-}
-
-static void panel_f32(void *out, const struct weight *w, int64_t row, int n, size_t padded)
-{
-    size_t cols = (size_t)w->cols, size = dtype_size(w->dtype);
-    for (int a = 0; a < n; a++) {
-        const uint8_t *in = (const uint8_t *)w->data + ((size_t)row + (size_t)a) * cols * size;
-        float *to = (float *)out + (size_t)a * padded;
-        if (w->dtype == DTYPE_F8_E4M3) fp8_floats(to, in, cols, 1);
-        else if (w->dtype == DTYPE_INT4) weight_values(to, w, row + a, 0, cols);
-        else weight_floats(to, in, w->dtype, cols);
-        memset(to + cols, 0, (padded - cols) * sizeof(float));
     }
 }
 
@@ -354,55 +347,6 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
     case DTYPE_F16: FEW_INSTANCES(few_rows_f32, DTYPE_F16) break;
     default: FEW_INSTANCES(few_rows_f32, DTYPE_F32) break;
     }
-}
-
-/* ---- products of many rows ---- */
-
-enum { W_ROWS = 4, F32_X_ROWS = LANES == 16 ? 4 : 3 };
-
-/* Sums [n][rows] to their places. */
-INLINE void put_sums(float *out, size_t out_stride, vf sums, size_t rows, int n)
-{
-    float all[LANES];
-    store(all, sums);
-    for (int b = 0; b < n; b++) memcpy(out + (size_t)b * out_stride, all + (size_t)b * rows, rows * sizeof(float));
-}
-
-/* Weight rows row .. row+3 (the last one again where there are fewer). */
-#define W_POINTERS(type, w, t, row)                                                                                    \
-    const type *w[W_ROWS];                                                                                             \
-    for (int a = 0; a < W_ROWS; a++)                                                                                   \
-        w[a] = (const type *)(const void *)((t)->w + (size_t)((row) + a < (t)->n_w ? (row) + a : (t)->n_w - 1) * (t)->w_stride)
-
-INLINE void multiply_rows_f32(float *out, size_t out_stride, const struct tile *t, int row, int n)
-{
-    vf acc[F32_X_ROWS * W_ROWS];
-    W_POINTERS(float, w, t, row);
-    for (int i = 0; i < n * W_ROWS; i++) acc[i] = (vf){0};
-    for (size_t k = 0; k < t->k; k += LANES) {
-        vf wv[W_ROWS];
-        for (int a = 0; a < W_ROWS; a++) wv[a] = load(w[a] + k);
-        for (int b = 0; b < n; b++) {
-            vf xv = load((const float *)t->x + (size_t)b * t->k + k);
-            for (int a = 0; a < W_ROWS; a++) acc[b * W_ROWS + a] += wv[a] * xv;
-        }
-    }
-    enum { AT_ONCE = LANES / W_ROWS };
-    for (int b = 0; b < n; b += AT_ONCE) {
-        int count = n - b < AT_ONCE ? n - b : AT_ONCE;
-        vf sums = lanes_sums(acc + b * W_ROWS, count * W_ROWS);
-        put_sums(out + (size_t)b * out_stride + row, out_stride, sums, W_ROWS, count);
-    }
-}
-
-static void multiply_f32(float *out, size_t out_stride, const struct tile *t)
-{
-    for (int row = 0; row < t->n_w; row += W_ROWS) switch (t->n_x) {
-        case 1: multiply_rows_f32(out, out_stride, t, row, 1); break;
-        case 2: multiply_rows_f32(out, out_stride, t, row, 2); break;
-        case 3: multiply_rows_f32(out, out_stride, t, row, 3); break;
-        default: multiply_rows_f32(out, out_stride, t, row, F32_X_ROWS); break;
-        }
 }
 
 static void join(float *y, const float *sums, const float *more, const float *bias, size_t n, bool add)

@@ -33,6 +33,18 @@ INLINE void store(float *p, vf v)
     memcpy(p, &v, sizeof(v));
 }
 
+/* The first n lanes. */
+INLINE void store_some(float *p, vf v, int n)
+{
+#if LANES == 16
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#elif LANES == 8
+    _mm256_maskstore_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)), (__m256)v);
+#else
+    for (int i = 0; i < n && i < LANES; i++) p[i] = v[i];
+#endif
+}
+
 INLINE vf load_bf16(const uint8_t *p)
 {
     vh bits;
@@ -114,6 +126,60 @@ INLINE vf max_of(vf a, vf b)
     vi larger = a > b;
     return (vf)(((vi)a & larger) | ((vi)b & ~larger));
 }
+
+/* ---- LANES rows of LANES words become columns ---- */
+
+#if LANES == 16
+INLINE void transpose(__m512i r[16])
+{
+    __m512i t[16];
+    for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) { /* quarter l of r[4j + i] is column 4l + i of rows 4j .. 4j+3 */
+        __m512i a = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88), b = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        __m512i c = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd), d = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+        t[i] = _mm512_shuffle_i32x4(a, b, 0x88), t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88), t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
+    }
+    memcpy(r, t, sizeof(t));
+}
+
+INLINE void transpose_floats(vf v[LANES])
+{
+    __m512i r[LANES];
+    memcpy(r, v, sizeof(r));
+    transpose(r);
+    memcpy(v, r, sizeof(r));
+}
+#elif LANES == 8
+INLINE void transpose_floats(vf v[LANES])
+{
+    __m256 a[LANES], b[LANES];
+    for (int i = 0; i < LANES; i += 2) {
+        a[i] = _mm256_unpacklo_ps((__m256)v[i], (__m256)v[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps((__m256)v[i], (__m256)v[i + 1]);
+    }
+    for (int i = 0; i < LANES; i += 4) { /* columns c and c + 4 of rows i .. i+3 */
+        b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44), b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+        b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44), b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        v[i] = (vf)_mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+        v[i + 4] = (vf)_mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
+    }
+}
+#else
+INLINE void transpose_floats(vf v[LANES])
+{
+    vf a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5), b = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
+    vf c = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7), d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+    v[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5), v[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    v[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5), v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+#endif
 
 /* ---- four-bit weights ---- */
 

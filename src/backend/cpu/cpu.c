@@ -36,17 +36,27 @@ static size_t padded_width(const struct backend_limits *l)
     return cpu_padded((size_t)l->max_width);
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Rows for few(), a tile at most: remainders make two rows of one. */
+static size_t few_bytes(const struct backend_limits *l)
+{
+    return CPU_X_MOST * padded_width(l) * sizeof(uint16_t);
+}
+
 static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_limits *l)
 {
-    size_t panels = cpu_panel_bytes(padded_width(l)) + cpu_tile_bytes(padded_width(l)), blocks = cpu_blocks_scratch(padded_width(l));
-    size_t products = panels > blocks ? panels : blocks, attend = sizeof(struct cpu_attend_scratch);
-    if (k->picture && k->picture->room() > attend) attend = k->picture->room();
-    return (products > attend ? products : attend) + ALIGN;
+    size_t blocks = larger(cpu_blocks_scratch(&k->f32, padded_width(l)), cpu_blocks_scratch(&k->bf16, padded_width(l)));
+    size_t attend = larger(sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
+    return larger(larger(few_bytes(l), blocks), attend) + ALIGN;
 }
 
 static size_t packed_bytes(const struct backend_limits *l)
 {
-    return (size_t)l->max_rows * padded_width(l) * sizeof(float) + cpu_tile_bytes(padded_width(l));
+    return (size_t)l->max_rows * padded_width(l) * sizeof(float) + few_bytes(l);
 }
 
 static size_t scratch_bytes(const struct backend *be, const struct backend_limits *l)

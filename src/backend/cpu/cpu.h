@@ -6,36 +6,11 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 
-/* A thread's scratch for products: a panel of decoded weight rows and, after it, a packed tile of the input. */
-enum {
-    CPU_PANEL_BYTES = 768 << 10, /* of the second-level cache; but at least one strip */
-    CPU_PANEL_MOST = FP8_BLOCK,  /* rows */
-    CPU_SUMS_STRIDE = FP8_BLOCK + CPU_W_STRIP
-};
+enum { CPU_SUMS_STRIDE = FP8_BLOCK + CPU_W_STRIP };
 
 static inline size_t cpu_padded(size_t width)
 {
     return (width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
-}
-
-/* Rows of a panel whose rows have `bytes`. */
-static inline int cpu_panel_rows(size_t bytes)
-{
-    size_t rows = CPU_PANEL_BYTES / bytes / CPU_W_STRIP * CPU_W_STRIP;
-    return rows > CPU_PANEL_MOST ? CPU_PANEL_MOST : rows < CPU_W_STRIP ? CPU_W_STRIP : (int)rows;
-}
-
-/* What any panel takes; zero pages cost nothing until they are written. */
-static inline size_t cpu_panel_bytes(size_t width)
-{
-    size_t strip = CPU_W_STRIP * width * sizeof(float);
-    return strip > CPU_PANEL_BYTES ? strip : CPU_PANEL_BYTES;
-}
-
-/* Of either element: remainders make two rows of one. */
-static inline size_t cpu_tile_bytes(size_t width)
-{
-    return CPU_X_MOST * width * sizeof(uint16_t);
 }
 
 enum { CPU_VECTORS = 4 };
@@ -49,7 +24,7 @@ struct cpu {
     const struct cpu_kernels *k;
     struct backend_limits limits;
     size_t stride;      /* elements of a packed row: max_width padded to CPU_K_STEP */
-    void *packed;       /* [max_rows, stride] of at most 4 bytes, and a tile: the input of the next products */
+    void *packed;       /* [max_rows, stride] of at most 4 bytes, and a tile of few(): the input of the next products */
     float *rows[2];     /* [max_rows, stride] intermediates */
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;   /* [threads, scratch_size] */

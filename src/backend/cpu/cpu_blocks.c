@@ -6,27 +6,25 @@
 #include "backend/cpu/cpu_multiply.h"
 
 enum {
-    SLABS = 2,             /* of a group: each time packed rows are read they meet as many */
-    WHOLE_COLUMNS = 2048,  /* of a panel, where no more are wanted */
-    PART_COLUMNS = 1024,   /* else: sums take room, too */
-    TILES = 16,            /* of packed rows, that wait together */
+    SLABS = 2,               /* of a group, at most */
+    PANEL_BYTES = 2 << 20,   /* of a group, unless its fewest rows take more */
+    TILES = 16,              /* of packed rows, that wait together */
     LEAST_SLAB = 2 * CPU_W_STRIP,
-    GROUPS_A_THREAD = 4,   /* at least, where there are as many: threads end together */
-    SUMS = CPU_SLAB * CPU_X_MOST
+    GROUPS_A_THREAD = 4      /* at least, where there are as many: threads end together */
 };
 
 struct slab {
     const struct cpu_product *p;
     int64_t row;
     int n;
-    uint16_t *panel;
+    uint8_t *panel;
 };
 
 /* A group's slabs and the columns that they hold now. */
 struct group {
     struct slab slab[SLABS];
     int n;
-    float *sums; /* [TILES, SLABS, SUMS] */
+    float *sums; /* [TILES, SLABS] where sums wait, one else */
     size_t width, k0, k;
 };
 
@@ -35,20 +33,37 @@ static size_t padded_width(const struct multiply_job *j)
     return cpu_padded((size_t)j->in->width);
 }
 
-static size_t panel_columns(size_t width)
+static size_t panel_columns(const struct products *way, size_t width)
 {
-    return width <= WHOLE_COLUMNS ? width : PART_COLUMNS;
+    return width <= way->whole ? width : way->part;
 }
 
-static size_t panel_bytes(size_t width)
+/* Weight rows of a slab, a part of CPU_SLAB, where a group has so many. */
+static int slab_rows(const struct products *way, size_t width, int slabs)
 {
-    return SLABS * CPU_SLAB * panel_columns(width) * sizeof(uint16_t);
+    const size_t bytes = (size_t)slabs * panel_columns(way, width) * way->element;
+    int rows = CPU_SLAB;
+    while (rows > LEAST_SLAB && (size_t)rows * bytes > PANEL_BYTES) rows /= 2;
+    return rows;
 }
 
-size_t cpu_blocks_scratch(size_t width)
+static size_t panel_bytes(const struct products *way, size_t width, int slabs)
 {
-    size_t most = width > WHOLE_COLUMNS ? WHOLE_COLUMNS : width; /* narrower inputs may take more than the widest */
-    return SLABS * CPU_SLAB * most * sizeof(uint16_t) + TILES * SLABS * SUMS * sizeof(float);
+    return (size_t)slabs * (size_t)slab_rows(way, width, slabs) * panel_columns(way, width) * way->element;
+}
+
+static size_t sums_bytes(const struct products *way, size_t width)
+{
+    return way->block_sums(width) * sizeof(float) * (width > panel_columns(way, width) ? TILES * SLABS : 1);
+}
+
+/* Of any width up to this one: narrower inputs may take more than the widest. */
+size_t cpu_blocks_scratch(const struct products *way, size_t width)
+{
+    if (!way->x_rows) return 0;
+    const size_t row = SLABS * (width < way->whole ? width : way->whole) * way->element;
+    const size_t most = CPU_SLAB * row < PANEL_BYTES ? CPU_SLAB * row : PANEL_BYTES, least = LEAST_SLAB * row;
+    return (most > least ? most : least) + sums_bytes(way, width);
 }
 
 /* ---- input ---- */
@@ -69,9 +84,9 @@ static int n_tiles(const struct multiply_job *j)
     return (j->in->n + tile_rows(j) - 1) / tile_rows(j);
 }
 
-static uint16_t *packed_tile(const struct multiply_job *j, int tile)
+static uint8_t *packed_tile(const struct multiply_job *j, int tile)
 {
-    return (uint16_t *)j->c->packed + (size_t)tile * (size_t)j->way->x_rows * padded_width(j);
+    return (uint8_t *)j->c->packed + (size_t)tile * (size_t)j->way->x_rows * padded_width(j) * j->way->tile_element;
 }
 
 static void pack_tiles(void *context, size_t begin, size_t end, int thread)
@@ -81,7 +96,7 @@ static void pack_tiles(void *context, size_t begin, size_t end, int thread)
     for (size_t i = begin; i < end; i++) {
         const struct packing p = {j->x + i * (size_t)tile_rows(j) * j->x_stride, j->x_stride, (size_t)j->in->width, padded_width(j), rows_of_tile(j, (int)i), NULL,
                                   j->codes, j->split};
-        j->way->pack(packed_tile(j, (int)i), &p);
+        j->way->pack_block(packed_tile(j, (int)i), &p);
     }
 }
 
@@ -95,9 +110,12 @@ static void decode_panels(const struct multiply_job *j, const struct group *g)
 static void put_sums(const struct multiply_job *j, const struct slab *s, const float *sums, int tile)
 {
     float out[CPU_X_MOST * CPU_SUMS_STRIDE];
-    int n = rows_of_tile(j, tile);
-    j->way->put_block(out, CPU_SUMS_STRIDE, sums, s->n, j->split ? 2 * n : n);
-    cpu_join_sums(j, s->p, out, s->row, s->n, tile * tile_rows(j), n);
+    const int all = rows_of_tile(j, tile), most = cpu_tile_rows(j, CPU_X_MOST);
+    for (int first = 0, n; first < all; first += n) {
+        n = all - first < most ? all - first : most;
+        j->way->put_block(out, CPU_SUMS_STRIDE, sums, s->n, first, j->split ? 2 * n : n);
+        cpu_join_sums(j, s->p, out, s->row, s->n, tile * tile_rows(j) + first, n);
+    }
 }
 
 static void multiply_slab(const struct multiply_job *j, const struct group *g, int which, int tile, float *sums)
@@ -105,8 +123,7 @@ static void multiply_slab(const struct multiply_job *j, const struct group *g, i
     const struct slab *s = &g->slab[which];
     int n = rows_of_tile(j, tile), n_x = j->split ? 2 * n : n, room = n_x > CPU_W_STRIP ? 2 * CPU_W_STRIP : CPU_W_STRIP;
     const float *scale = cpu_row_scale(s->p->w, s->row);
-    const struct block b = {s->panel, packed_tile(j, tile) + g->k0 * (size_t)room, g->k, s->n, n_x, scale ? scale + g->k0 / FP8_BLOCK : NULL};
-    if (!g->k0) memset(sums, 0, SUMS * sizeof(*sums));
+    const struct block b = {s->panel, packed_tile(j, tile) + g->k0 * (size_t)room * j->way->tile_element, g->k, !g->k0, s->n, n_x, scale ? scale + g->k0 / FP8_BLOCK : NULL};
     j->way->multiply_block(sums, &b);
     if (g->k0 + g->k == g->width) put_sums(j, s, sums, tile);
 }
@@ -120,12 +137,12 @@ static void finish_tile(const struct multiply_job *j, const struct group *g, int
 /* All columns of some tiles. */
 static void multiply_tiles(const struct multiply_job *j, struct group *g, int begin, int end)
 {
-    size_t most = panel_columns(g->width);
+    const size_t most = panel_columns(j->way, g->width), room = j->way->block_sums(g->width);
     for (g->k0 = 0; g->k0 < g->width; g->k0 += g->k) {
         g->k = g->width - g->k0 < most ? g->width - g->k0 : most;
         if (g->k < g->width || !begin) decode_panels(j, g); /* whole ones are still there */
         for (int tile = begin; tile < end; tile++) {
-            for (int s = 0; s < g->n; s++) multiply_slab(j, g, s, tile, g->sums + (size_t)(g->k < g->width ? (tile - begin) * SLABS + s : s) * SUMS);
+            for (int s = 0; s < g->n; s++) multiply_slab(j, g, s, tile, g->sums + (g->k < g->width ? (size_t)((tile - begin) * SLABS + s) * room : 0));
             if (g->k0 + g->k == g->width) finish_tile(j, g, tile);
         }
     }
@@ -141,10 +158,16 @@ static void multiply_group(const struct multiply_job *j, struct group *g)
 
 /* ---- groups ---- */
 
-/* Weight rows of a group: where a second product belongs to the first, its rows are the second slab. */
+/* Where a second product belongs to the first, its rows are the second slab. */
+static int group_slabs(const struct multiply_job *j)
+{
+    return j->finish == CPU_SILU_MUL ? 2 : j->way->slabs;
+}
+
+/* Rows of one product. */
 static int group_rows(const struct multiply_job *j)
 {
-    return j->finish == CPU_SILU_MUL ? j->group : SLABS * j->group;
+    return j->finish == CPU_SILU_MUL ? j->group : group_slabs(j) * j->group;
 }
 
 static int64_t groups_of(const struct multiply_job *j, const struct weight *w)
@@ -164,19 +187,21 @@ static void add_slab(const struct multiply_job *j, struct group *g, const struct
     int64_t left = p->w->rows - row;
     if (left <= 0) return;
     size_t i = (size_t)g->n++;
-    g->slab[i] = (struct slab){p, row, (int)(left < j->group ? left : j->group), g->slab[0].panel + i * CPU_SLAB * panel_columns(g->width)};
+    g->slab[i] = (struct slab){p, row, (int)(left < j->group ? left : j->group),
+                                 g->slab[0].panel + i * (size_t)j->group * panel_columns(j->way, g->width) * j->way->element};
 }
 
 static struct group group_at(const struct multiply_job *j, int64_t at, int thread)
 {
     int i = 0;
     while (j->finish != CPU_SILU_MUL && at >= groups_of(j, j->products[i].w)) at -= groups_of(j, j->products[i++].w);
+    const size_t width = padded_width(j);
     uint8_t *scratch = cpu_scratch(j->c, thread);
-    struct group g = {.width = padded_width(j), .sums = (float *)(void *)(scratch + panel_bytes(padded_width(j)))};
-    g.slab[0].panel = (uint16_t *)(void *)scratch;
+    struct group g = {.width = width, .sums = (float *)(void *)(scratch + panel_bytes(j->way, width, group_slabs(j)))};
+    g.slab[0].panel = scratch;
     bool pair = j->finish == CPU_SILU_MUL;
     add_slab(j, &g, &j->products[i], at * group_rows(j));
-    add_slab(j, &g, &j->products[pair ? 1 : i], at * group_rows(j) + (pair ? 0 : j->group));
+    if (group_slabs(j) > 1) add_slab(j, &g, &j->products[pair ? 1 : i], at * group_rows(j) + (pair ? 0 : j->group));
     return g;
 }
 
@@ -191,7 +216,7 @@ static void multiply_groups(void *context, size_t begin, size_t end, int thread)
 
 void cpu_multiply_blocks(struct multiply_job *j)
 {
-    j->group = CPU_SLAB;
+    j->group = slab_rows(j->way, padded_width(j), group_slabs(j));
     while (j->group > LEAST_SLAB && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
     pool_run(j->c->pool, (size_t)n_tiles(j), 2, pack_tiles, j);
     pool_run(j->c->pool, (size_t)all_groups(j), 1, multiply_groups, j);

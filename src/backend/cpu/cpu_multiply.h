@@ -39,8 +39,8 @@ void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end
 bool cpu_are_few(const struct multiply_job *j);
 void cpu_multiply_few(struct multiply_job *j);
 
-/* In blocks, for ways with multiply_block(): what a thread's scratch takes of it. */
-size_t cpu_blocks_scratch(size_t width);
+/* In blocks: what a thread's scratch takes of them, for inputs up to a padded width. */
+size_t cpu_blocks_scratch(const struct products *way, size_t width);
 void cpu_multiply_blocks(struct multiply_job *j);
 
 #endif

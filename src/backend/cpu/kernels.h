@@ -14,7 +14,8 @@
 
 enum {
     CPU_W_STRIP = 16,   /* products write sums of weight rows up to a multiple of this many */
-    CPU_X_MOST = 32,    /* packed rows of a tile, remainders included */
+    CPU_X_MOST = 32,    /* packed rows of a tile of few(), remainders included */
+    CPU_TILE_MOST = 240, /* packed rows of a tile of multiply_block() */
     CPU_SLAB = FP8_BLOCK, /* weight rows of a block: they share their scales */
     CPU_K_STEP = 64,    /* packed rows and panels are zero-padded to a multiple of this many elements */
     CPU_KEYS = 64,      /* keys of an attention block; KV_BLOCK */
@@ -57,34 +58,39 @@ struct tile {
     const uint8_t *next; /* of few(): weights that are multiplied after these; NULL: not known */
 };
 
-/* Columns of up to CPU_SLAB weight rows against those of up to CPU_X_MOST packed ones. */
+/* Columns of up to CPU_SLAB weight rows against those of a packed tile. */
 struct block {
-    const void *w, *x; /* of panel_block(), and of pack() from the block's first column on */
+    const void *w, *x; /* of panel_block(), and of pack_block() from the block's first column on */
     size_t k;          /* columns, a multiple of CPU_K_STEP */
+    bool first;        /* they are the first ones: sums begin */
     int n_w, n_x;
     const float *scale; /* one a FP8_BLOCK columns; NULL: none */
 };
 
-/* One way of multiplying. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP. The order in
- * which multiply() or multiply_block(), and few() add is the same. */
+/* One way of multiplying: a few rows with weights in place, many with panels of decoded weights. The order in which few() and multiply_block() add is
+ * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to twice that. */
 struct products {
-    int x_rows;     /* rows of a packed tile of multiply(), at most CPU_X_MOST; 0: there is no such way */
+    int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST; 0: there is no such way */
     int most_few;   /* rows of a packed tile of few() */
-    size_t element; /* bytes of a packed element */
-    bool plain;     /* a panel is rows of its element type: such weights need none */
-    /* Rows of a tile, in the products' own layout of at most CPU_X_MOST or n rows of `padded` elements. */
+    size_t element; /* bytes of an element of a panel, and of one that pack() or pack_few() writes */
+    size_t tile_element; /* of one that pack_block() writes, at most */
+    /* Rows of a tile for few(), whose `padded` is their width: in the products' own layout. */
     void (*pack)(void *out, const struct packing *p);
-    /* Rows of a tile for few(), whose `padded` is their width: columns begin .. end-1, multiples of CPU_K_STEP, of all of them. NULL: as pack() does. */
+    /* Or else columns begin .. end-1, multiples of CPU_K_STEP, of all of them. */
     void (*pack_few)(void *out, const struct packing *p, size_t begin, size_t end);
     void (*few)(float *out, size_t out_stride, const struct tile *t); /* weights in place, read once */
-    /* Weight rows row .. row+n-1, without their scales, as a panel of n rounded up to CPU_W_STRIP rows of `padded`. */
-    void (*panel)(void *out, const struct weight *w, int64_t row, int n, size_t padded);
-    void (*multiply)(float *out, size_t out_stride, const struct tile *t); /* panels */
-    /* Instead of these two, where products multiply sums by scales. Columns k0 .. k0+k-1 of weight rows, n rounded up to twice CPU_W_STRIP; sums, in the way's own
-     * order, are added to what is there; put() brings them to out[x][w]. */
+
+    int slabs;          /* each time packed rows are read they meet as many panels of weight rows */
+    size_t whole, part; /* columns of a panel: all of them, where they are no more than `whole`, else `part` */
+    /* Rows of a tile, at most x_rows of `padded` elements. */
+    void (*pack_block)(void *out, const struct packing *p);
+    /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to twice CPU_W_STRIP. */
     void (*panel_block)(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+    /* Sums of a tile with a slab, in the way's own order: those of the first columns begin, others are added to what is there. */
     void (*multiply_block)(float *sums, const struct block *b);
-    void (*put_block)(float *out, size_t out_stride, const float *sums, int n_w, int n_x);
+    /* Those of rows first .. first+n-1. */
+    void (*put_block)(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
+    size_t (*block_sums)(size_t width); /* floats that multiply_block() wants for them */
 };
 
 /* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEYS], values are [CPU_KEYS, dim]; BF16 rows lie in
@@ -173,7 +179,8 @@ enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16 };
 void cpu_pack_amx(void *out, const struct packing *p);
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
 void cpu_multiply_amx(float *sums, const struct block *b);
-void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int n_x);
+void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int first, int n_x);
+size_t cpu_sums_amx(size_t width);
 /* kernels_amx_few.c */
 void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);

@@ -177,8 +177,15 @@ INLINE void multiply_wide(float *sums, const struct block *b, bool wide)
     for (int i = 0; i < SCALE_STEPS; i++) add_quarter(&last, i, wide);
 }
 
+size_t cpu_sums_amx(size_t width)
+{
+    (void)width;
+    return CPU_SLAB * CPU_AMX_X_ROWS;
+}
+
 void cpu_multiply_amx(float *sums, const struct block *b)
 {
+    if (b->first) memset(sums, 0, cpu_sums_amx(0) * sizeof(*sums));
     amx_memory(b->w), amx_memory(b->x), amx_memory(sums);
     amx_begin(0, 0);
     if (b->n_x > AMX_ROWS) multiply_wide(sums, b, true);
@@ -186,8 +193,9 @@ void cpu_multiply_amx(float *sums, const struct block *b)
     _tile_release();
 }
 
-void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int n_x)
+void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int first, int n_x)
 {
+    (void)first; /* all of a tile */
     for (int row = 0; row < n_w; row += AMX_ROWS)
         for (int at = 0; at < n_x; at += AMX_ROWS) {
             const float *tile = sums + row / PAIR * SUMS + at / AMX_ROWS * 512 + row % PAIR * AMX_ROWS;

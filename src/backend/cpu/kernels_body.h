@@ -8,13 +8,18 @@
 
 #include "backend/cpu/body_products.h"
 #ifdef HAVE_BF16
+#include "backend/cpu/body_bf16_rows.h"
+#endif
+#include "backend/cpu/body_blocks.h"
+#ifdef HAVE_BF16
 #include "backend/cpu/body_bf16.h"
 #endif
 #include "backend/cpu/body_rows.h"
 #include "backend/cpu/body_attend.h"
 
 #define TABLE_START(its_level, its_name)                                                                               \
-    .level = its_level, .name = its_name, .f32 = {F32_X_ROWS, MOST_FEW, sizeof(float), true, pack_f32, NULL, few_f32, panel_f32, multiply_f32, NULL, NULL, NULL}
+    .level = its_level, .name = its_name,                                                                          \
+    .f32 = {BLOCK_ROWS, MOST_FEW, sizeof(float), sizeof(float), pack_f32, NULL, few_f32, 1, SIZE_MAX, 0, pack_block_f32, panel_block_f32, multiply_block_f32, put_block, block_sums}
 #define TABLE_REST                                                                                                     \
     .to_bf16 = to_bf16, .decode = decode, .join = join, .rms_norm = rms_norm, .layer_norm = layer_norm, .silu_mul = silu_mul, \
     .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf
@@ -22,7 +27,7 @@
 #ifdef HAVE_BF16
 const struct cpu_kernels KERNELS = {
     TABLE_START(LEVEL, LEVEL_NAME),
-    .bf16 = {BF16_X_ROWS, MOST_FEW, sizeof(uint16_t), true, pack_bf16, NULL, few_bf16, panel_bf16, multiply_bf16, NULL, NULL, NULL},
+    .bf16 = {BLOCK_ROWS, MOST_FEW, sizeof(uint16_t), sizeof(float), pack_bf16, NULL, few_bf16, 1, SIZE_MAX, 0, pack_block_bf16, panel_block_bf16, multiply_block_bf16, put_block, block_sums},
     .attend = attend,
     TABLE_REST,
 };
@@ -36,8 +41,8 @@ static void attend_amx(struct attend_tile *t, const void *keys, const void *valu
 /* The same, but for products in tiles. */
 const struct cpu_kernels cpu_kernels_amx = {
     TABLE_START(CPU_AMX, "amx"),
-    .bf16 = {CPU_AMX_X_ROWS, CPU_AMX_FEW, sizeof(uint16_t), false, cpu_pack_amx, cpu_pack_few_amx, cpu_few_amx, NULL, NULL,
-             cpu_panel_amx, cpu_multiply_amx, cpu_put_amx},
+    .bf16 = {CPU_AMX_X_ROWS, CPU_AMX_FEW, sizeof(uint16_t), sizeof(uint16_t), NULL, cpu_pack_few_amx, cpu_few_amx, 2, 2048, 1024,
+             cpu_pack_amx, cpu_panel_amx, cpu_multiply_amx, cpu_put_amx, cpu_sums_amx},
     .split = true,
     .attend = attend_amx,
     .picture = &cpu_picture_amx,
