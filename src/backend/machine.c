@@ -1,6 +1,7 @@
 /* The machine's limits: loops that do nothing but read, or nothing but multiply and add. */
 #include "backend/machine.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -10,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, /* CHAINS */ STEPS = 1 << 18, ROUNDS = 3, AMX_SLOWER = 32 };
+enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, /* CHAINS */ STEPS = 1 << 18, ROUNDS = 3, AMX_SLOWER = 32, GLANCE_STEPS = 1 << 10, GLANCES = 32 };
 
 /* ---- reading ---- */
 
@@ -67,9 +68,10 @@ double machine_read_rate(struct pool *pool, const void *data, size_t bytes)
     {                                                                                                                  \
         typedef type chain;                                                                                            \
         chain factor = factor_value;                                                                                   \
+        const size_t steps = *(const size_t *)context;                                                                 \
         CHAINS(DECLARE)                                                                                                \
-        (void)context, (void)thread;                                                                                   \
-        for (size_t i = begin * STEPS; i < end * STEPS; i++) { CHAINS(ADVANCE) }                                       \
+        (void)thread;                                                                                                  \
+        for (size_t i = begin * steps; i < end * steps; i++) { CHAINS(ADVANCE) }                                       \
     }
 
 #if defined(__x86_64__)
@@ -96,7 +98,8 @@ __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *cont
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    (void)context, (void)thread;
+    const size_t steps = *(const size_t *)context;
+    (void)thread;
     for (int i = 0; i < 8; i++) config.rows[i] = 16, config.bytes[i] = 64;
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
@@ -104,7 +107,7 @@ __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *cont
     _tile_zero(5);
     _tile_zero(6);
     _tile_zero(7);
-    for (size_t i = begin * STEPS / AMX_SLOWER; i < end * STEPS / AMX_SLOWER; i++) {
+    for (size_t i = begin * steps / AMX_SLOWER; i < end * steps / AMX_SLOWER; i++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 5, 6);
         _tile_dpbf16ps(2, 4, 7);
@@ -134,15 +137,56 @@ static pool_fn *multiply_fn(enum cpu_level level, bool bf16, double *flops)
 double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16)
 {
     double flops, best = 0;
-    size_t pieces = 16 * (size_t)pool_threads(pool);
+    size_t pieces = 16 * (size_t)pool_threads(pool), steps = STEPS;
     pool_fn *fn = multiply_fn(level, bf16, &flops);
     for (int i = 0; i < ROUNDS; i++) {
         double start = seconds_now();
-        pool_run(pool, pieces, 1, fn, NULL);
+        pool_run(pool, pieces, 1, fn, &steps);
         double rate = flops * ACCUMULATORS * STEPS * (double)pieces / (seconds_now() - start);
         best = rate > best ? rate : best;
     }
     return best;
+}
+
+#if defined(__x86_64__)
+/* Seconds that the caller's core takes for as many products. */
+static double glance(enum cpu_level level, bool bf16, double best)
+{
+    double flops;
+    size_t steps = GLANCE_STEPS;
+    pool_fn *fn = multiply_fn(level, bf16, &flops);
+    double start = seconds_now();
+    fn(&steps, 0, 1, 0);
+    double seconds = (seconds_now() - start) / flops;
+    return seconds < best ? seconds : best;
+}
+
+/* Processors do BF16 pairs at half the rate of float32, or at twice: nothing lies near the limit. By turns, because clocks vary. */
+static enum cpu_level faster_vectors(void)
+{
+    double f32 = 1, bf16 = 1;
+    for (int i = 0; i < GLANCES; i++) f32 = glance(CPU_AVX512, false, f32), bf16 = glance(CPU_AVX512BF16, true, bf16);
+    return bf16 < f32 ? CPU_AVX512BF16 : CPU_AVX512;
+}
+
+static enum cpu_level best_level;
+
+static void find_best_level(void)
+{
+    best_level = cpu_level_usable(CPU_LEVELS - 1);
+    if (best_level == CPU_AVX512BF16) best_level = faster_vectors();
+}
+#endif
+
+enum cpu_level machine_best_level(void)
+{
+#if defined(__x86_64__)
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_best_level);
+    return best_level;
+#else
+    return cpu_level_usable(CPU_LEVELS - 1);
+#endif
 }
 
 bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, struct device_limits *limits, ey_err *e)

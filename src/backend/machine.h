@@ -7,6 +7,9 @@
 #include "base/err.h"
 #include "base/pool.h"
 
+/* The kernels that are fastest here: the best instruction set that there is, but where float32 products are faster than BF16 ones, vectors of float32. That
+ * takes about a millisecond, once a process; it always finds the same on the same processor. */
+enum cpu_level machine_best_level(void);
 /* Bytes a second that all threads read from `bytes` of memory; the best of a few rounds. */
 double machine_read_rate(struct pool *pool, const void *data, size_t bytes);
 /* FLOP a second of multiply-adds from registers with this instruction set, BF16 pairs where `bf16`. */

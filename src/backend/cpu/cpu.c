@@ -159,7 +159,7 @@ static const struct backend_ops ops = {
 
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e)
 {
-    enum cpu_level most = CPU_LEVELS - 1;
+    enum cpu_level most = mask ? CPU_LEVELS - 1 : machine_best_level();
     if (mask && !cpu_level_by_name(mask, &most))
         return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avx512, avx512bf16 or amx", mask);
     struct cpu *c = calloc(1, sizeof(*c));
