@@ -257,7 +257,7 @@ INLINE void multiply_block_of(float *sums, const struct block *b, bool bf16)
 {
     const size_t steps = b->k / (bf16 ? 2 * LANES : LANES), strips = ((size_t)b->n_w + STRIP - 1) / STRIP;
     const size_t n = (size_t)n_parts(b->n_x), share = 2 * STRIP * sizeof(float) / n; /* of the next strip, that each part asks for */
-    struct part parts[BLOCK_ROWS / PART_ROWS + 1];
+    struct part parts[BLOCK_ROWS / PART_ROWS + 1] = {{0}};
     const float *w = b->w;
     for (int i = 0; i < (int)n; i++) parts[i].begin = (size_t)part_begin(b->n_x, i), parts[i].n = (size_t)part_begin(b->n_x, i + 1) - parts[i].begin;
     for (unsigned pass = 0; pass < LANES; pass++) {

@@ -7,7 +7,7 @@
 
 enum {
     SLABS = 2,               /* of a group, at most */
-    PANEL_BYTES = 2 << 20,   /* of a group, unless its fewest rows take more */
+    PANEL_BYTES = 3 << 20,   /* of a group, unless its fewest rows take more */
     TILES = 16,              /* of packed rows, that wait together */
     LEAST_SLAB = 2 * CPU_W_STRIP,
     GROUPS_A_THREAD = 4      /* at least, where there are as many: threads end together */

@@ -1,8 +1,8 @@
 /* The body of every kernel, written with vector types of LANES floats; included by one small file an instruction set,
  * which sets LANES, KERNELS (the table's name), LEVEL, LEVEL_NAME and, for products in BF16, HAVE_BF16.
  *
- * Products run along k: each sum is a vector whose lanes hold every LANES-th product, so that weights are read in
- * place, row by row. Attention runs along keys for the scores (keys are stored transposed) and along the head for the
+ * Products of few rows run along k: each sum is a vector whose lanes hold every LANES-th product, so that weights are read in
+ * place, row by row; those of many are the same sums, a lane after the other (body_blocks.h). Attention runs along keys for the scores (keys are stored transposed) and along the head for the
  * values; nothing the size of keys x queries exists. */
 #include "backend/cpu/body_vectors.h"
 
