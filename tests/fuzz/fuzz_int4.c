@@ -55,7 +55,7 @@ static void check_multipliers(const struct weight *w)
     const double unit = (double)cuda_make_multipliers(words, w);
     for (int64_t row = 0; row < ROWS; row++)
         for (int64_t g = 0; g < groups; g++) {
-            const uint16_t word = words[(row / PACK_ROWS * PACK_ROWS + row % PACK_ROWS) * groups + g];
+            const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 + row / 8 % 2]; /* as kernels.h says */
             const double stored = (double)bf16_float(weight_group_scale(w, row, g)), made = f16_value((word & 0xfff0) >> 1) * unit;
             require((word & 15) == weight_group_zero(w, row, g) && fabs(made - stored) <= unit * 0x1p-22 && (stored > unit * 0x1p-14 ? made == stored : true));
         }
