@@ -22,10 +22,10 @@ struct read_job {
     volatile uint64_t seen;
 };
 
-/* Eight streams at once, each asked for half a KiB before it is read: with fewer, or without asking, cores wait for what memory would give. */
+/* Eight streams at once, each asked for before it is read, as the kernels read weights: with fewer, or without asking, cores wait for what memory would give. */
 static void read_pieces(void *context, size_t begin, size_t end, int thread)
 {
-    enum { STREAMS = 8, AHEAD = 512 };
+    enum { STREAMS = 8 };
     struct read_job *j = context;
     words all[STREAMS] = {{0}};
     size_t part = (end - begin) / STREAMS / sizeof(words) * sizeof(words);
@@ -34,7 +34,7 @@ static void read_pieces(void *context, size_t begin, size_t end, int thread)
         for (size_t s = 0; s < STREAMS; s++) {
             words w;
             const char *at = j->data + begin + s * part + i;
-            __builtin_prefetch(at + AHEAD);
+            __builtin_prefetch(at + CPU_AHEAD);
             memcpy(&w, at, sizeof(w));
             all[s] |= w;
         }
@@ -148,7 +148,6 @@ double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16)
     return best;
 }
 
-#if defined(__x86_64__)
 /* Seconds that the caller's core takes for as many products. */
 static double glance(enum cpu_level level, bool bf16, double best)
 {
@@ -176,17 +175,12 @@ static void find_best_level(void)
     best_level = cpu_level_usable(CPU_LEVELS - 1);
     if (best_level == CPU_AVX512BF16) best_level = faster_vectors();
 }
-#endif
 
 enum cpu_level machine_best_level(void)
 {
-#if defined(__x86_64__)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_best_level);
     return best_level;
-#else
-    return cpu_level_usable(CPU_LEVELS - 1);
-#endif
 }
 
 bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, struct device_limits *limits, ey_err *e)

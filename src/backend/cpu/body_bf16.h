@@ -67,7 +67,7 @@ INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile 
         UNROLL
         for (int a = 0; a < p.n; a++) {
             __m512i wv[1][2];
-            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + AHEAD);
+            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + CPU_AHEAD);
             int4_step(wv[0], &w[a], &table[a], group, k, CPU_K_STEP);
             few_step(acc, wv, t, k, &p, a, 1, n);
         }

@@ -123,7 +123,7 @@ INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t st
     magnitudes most = {0};
     for (size_t a = 0; a < LANES; a++, in += stride) {
         if (dtype == DTYPE_F8_E4M3) most = larger_magnitudes(most, in);
-        for (size_t i = 0; i < CPU_K_STEP * dtype_size(dtype); i += 64) __builtin_prefetch(in + i + 8 * CPU_K_STEP);
+        for (size_t i = 0; i < CPU_K_STEP * dtype_size(dtype); i += 64) __builtin_prefetch(in + i + CPU_AHEAD);
         for (size_t u = 0; u < CPU_K_STEP; u += STEP) {
             vf values[2];
             load_weight_pair(values, dtype, in + u * dtype_size(dtype));
@@ -192,7 +192,6 @@ INLINE void multiply_step(vf (*acc)[2], const float *w, const uint32_t *x, const
     for (int b = 0; b < n; b++) {
         acc[b][0] = multiply_word(acc[b][0], w0, x + b, bf16);
         acc[b][1] = multiply_word(acc[b][1], w1, (b % 2 ? x : again) + b, bf16);
-       
     }
 }
 

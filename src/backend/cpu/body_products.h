@@ -169,8 +169,8 @@ static void pack_f32(void *out, const struct packing *p)
 /* ---- products of few rows: as long as reading the weights takes ---- */
 
 /* A block of weight rows is read in several places at once, each of which goes through its share of the rows, one after the other: processors read ahead
- * by themselves in a few long streams, but neither in one alone fast enough, nor where two are in one page. What they miss is asked for half a KiB on. */
-enum { AHEAD = 512, MOST_PLACES = LANES == 4 ? 2 : 8, MOST_FEW = LANES == 16 ? 8 : 4, DECODED = LANES == 16 ? 4 : 2 /* rows, in registers */ };
+ * by themselves in a few long streams, but neither in one alone fast enough, nor where two are in one page. What they miss is asked for CPU_AHEAD bytes before. */
+enum { MOST_PLACES = LANES == 4 ? 2 : 8, MOST_FEW = LANES == 16 ? 8 : 4, DECODED = LANES == 16 ? 4 : 2 /* rows, in registers */ };
 
 /* Places that leave registers for what is decoded: each has a sum for each of the n rows. */
 #define PLACES(n) (LANES == 4 ? MOST_PLACES : LANES == 8 ? (n == 1 ? 8 : n == 2 ? 4 : 2) : n <= 2 ? 8 : n <= 5 ? 4 : 2)
@@ -200,7 +200,7 @@ INLINE void ask_ahead(const uint8_t *const *w, int n, size_t at, size_t lines)
     UNROLL
     for (int a = 0; a < n; a++)
         UNROLL
-        for (size_t i = 0; i < lines; i++) __builtin_prefetch(w[a] + at + AHEAD + 64 * i);
+        for (size_t i = 0; i < lines; i++) __builtin_prefetch(w[a] + at + CPU_AHEAD + 64 * i);
 }
 
 /* Makes sums NaN where their rows have NaN codes. */
@@ -310,7 +310,7 @@ INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *
         UNROLL
         for (int a = 0; a < p.n; a++) {
             int4_enter_group(&w[a], k / group);
-            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + AHEAD);
+            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + CPU_AHEAD);
             for (size_t u = k; u < k + group; u += LANES) {
                 vf wv = load_int4_codes(w[a].codes + u / 2) * splat(w[a].scale) + splat(w[a].minus);
                 UNROLL

@@ -1,5 +1,5 @@
 /* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as they lie in the file and read once for all rows
- * (twice where a pass takes fewer), in long runs of neighbouring rows: each thread reads one stream. */
+ * (twice where a pass takes fewer), in long runs of neighbouring rows: each thread reads a few streams. */
 #include "backend/cpu/cpu_multiply.h"
 
 enum {

@@ -7,7 +7,7 @@
  * Packed rows lie [columns of k, two by two][rows][2]: as narrow as they are few. */
 #include "backend/cpu/body_amx.h"
 
-enum { STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP, AHEAD = 512 /* bytes */ };
+enum { STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP };
 
 /* ---- packed rows ---- */
 
@@ -59,10 +59,10 @@ INLINE void strip_of(struct strip *s, const struct tile *t, int row, int apart, 
 /* Asks for what is some way on in each place. */
 INLINE void ask_ahead(const struct strip *s, size_t at, size_t lines)
 {
-    const uint8_t *ahead = s->w + at + AHEAD;
-    if (at + AHEAD >= s->row_bytes) {
+    const uint8_t *ahead = s->w + at + CPU_AHEAD;
+    if (at + CPU_AHEAD >= s->row_bytes) {
         if (!s->next) return;
-        ahead = s->next + (at + AHEAD) % s->row_bytes;
+        ahead = s->next + (at + CPU_AHEAD) % s->row_bytes;
     }
     for (size_t a = 0; a < AMX_ROWS; a++, ahead += s->stride)
         for (size_t i = 0; i < lines; i++) __builtin_prefetch(ahead + 64 * i);
