@@ -252,7 +252,6 @@ INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, st
             UNROLL
             for (int a = 0; a < p.n; a++) most = larger_magnitudes(most, w[a] + k);
         }
-        UNROLL
         for (size_t u = k; u < k + CPU_K_STEP; u += STEP)
             UNROLL
             for (int first = 0; first < p.n; first += DECODED) {
@@ -325,17 +324,38 @@ INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *
     for (int apart = (t->n_w + PLACES(rows) - 1) / PLACES(rows), row = 0; row < apart; row++)                          \
         body(out, out_stride, t, (struct places){row, apart, PLACES(rows)}, dtype, rows);                              \
     break
+#if LANES == 16
+#define MORE_INSTANCES(body, dtype)                                                                                    \
+    case 5: FEW_INSTANCE(body, dtype, 5);                                                                              \
+    case 6: FEW_INSTANCE(body, dtype, 6);                                                                              \
+    case 7: FEW_INSTANCE(body, dtype, 7);                                                                              \
+    case 8: FEW_INSTANCE(body, dtype, 8);
+#else
+#define MORE_INSTANCES(body, dtype)
+#endif
 #define FEW_INSTANCES(body, dtype)                                                                                     \
     switch (t->n_x) {                                                                                                  \
     case 1: FEW_INSTANCE(body, dtype, 1);                                                                              \
     case 2: FEW_INSTANCE(body, dtype, 2);                                                                              \
     case 3: FEW_INSTANCE(body, dtype, 3);                                                                              \
     case 4: FEW_INSTANCE(body, dtype, 4);                                                                              \
-    case 5: FEW_INSTANCE(body, dtype, (MOST_FEW < 5 ? 1 : 5));                                                         \
-    case 6: FEW_INSTANCE(body, dtype, (MOST_FEW < 6 ? 1 : 6));                                                         \
-    case 7: FEW_INSTANCE(body, dtype, (MOST_FEW < 7 ? 1 : 7));                                                         \
-    default: FEW_INSTANCE(body, dtype, MOST_FEW);                                                                      \
+        MORE_INSTANCES(body, dtype)                                                                                    \
     }
+
+/* Of weights that few models have: 4, 2 or 1 rows at once. What is read again is near. */
+INLINE void few_parts_f32(float *out, size_t out_stride, const struct tile *all, enum dtype dtype)
+{
+    struct tile part = *all;
+    const struct tile *t = &part;
+    for (int left = all->n_x; left > 0; left -= part.n_x, out += (size_t)part.n_x * out_stride) {
+        part.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k, part.n_x = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        switch (part.n_x) {
+        case 1: FEW_INSTANCE(few_rows_f32, dtype, 1);
+        case 2: FEW_INSTANCE(few_rows_f32, dtype, 2);
+        default: FEW_INSTANCE(few_rows_f32, dtype, 4);
+        }
+    }
+}
 
 static void few_f32(float *out, size_t out_stride, const struct tile *t)
 {
@@ -344,8 +364,8 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
     case DTYPE_I8: FEW_INSTANCES(few_rows_f32, DTYPE_I8) break;
     case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_f32, DTYPE_INT4) break;
     case DTYPE_BF16: FEW_INSTANCES(few_rows_f32, DTYPE_BF16) break;
-    case DTYPE_F16: FEW_INSTANCES(few_rows_f32, DTYPE_F16) break;
-    default: FEW_INSTANCES(few_rows_f32, DTYPE_F32) break;
+    case DTYPE_F16: few_parts_f32(out, out_stride, t, DTYPE_F16); break;
+    default: few_parts_f32(out, out_stride, t, DTYPE_F32); break;
     }
 }
 
