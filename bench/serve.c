@@ -20,7 +20,7 @@ static const char usage[] =
     "  --streams N[,N...]     at once (default: 1,8,32)\n"
     "  --tokens N             of an answer (default: 64)\n"
     "  --rounds N             of each measurement (default: 5)\n"
-    "  --picture WxH          of streams with a picture (default: 448x448)\n"
+    "  --picture WxH          of streams with a picture (default: 448x448; 0x0: text alone)\n"
     "  --big-picture WxH      that may make others wait (default: 1024x768)\n"
     "  --stall-tokens N       of the stream that may have to wait (default: 2000; 0: do not measure)\n"
     "  --cost N               requests of one token (default: 400; 0: do not measure)\n"
@@ -58,7 +58,7 @@ static bool read_counts(const char *text, struct serve_settings *s)
 static bool read_size(const char *text, int *width, int *height)
 {
     char rest;
-    if (sscanf(text, "%dx%d%c", width, height, &rest) == 2 && *width > 0 && *height > 0 && *width <= MAX_SIDE && *height <= MAX_SIDE) return true;
+    if (sscanf(text, "%dx%d%c", width, height, &rest) == 2 && *width >= 0 && *height >= 0 && *width <= MAX_SIDE && *height <= MAX_SIDE && !*width == !*height) return true;
     return fail_value(text);
 }
 
@@ -74,7 +74,7 @@ static bool read_option(struct serve_settings *s, int option)
     case 't': return read_int(optarg, 2, MOST, &s->tokens);
     case 'r': return read_int(optarg, 1, MOST, &s->rounds);
     case 'i': return read_size(optarg, &s->width, &s->height);
-    case 'b': return read_size(optarg, &s->big_width, &s->big_height);
+    case 'b': return read_size(optarg, &s->big_width, &s->big_height) && (s->big_width || fail_value(optarg));
     case 'S': return read_int(optarg, 0, MOST, &s->stall_tokens);
     case 'c': return read_int(optarg, 0, MOST, &s->cost_requests);
     case 'P':

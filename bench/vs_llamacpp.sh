@@ -4,11 +4,12 @@
 # the same shapes. EYELET and bench_serve are in their build folder. Prints medians, least and most, and ratios. In the environment:
 #   ROUNDS (5; at least 5)  THREADS (2)  KEEP=FOLDER for the programs' own output  FROM=N: rounds before N lie in KEEP already; beyond ROUNDS it only prints
 #   OPTIONS="--head 8bit ..." of eyelet in other rows beside the plain ones    GGUF_BF16=FILE: llama.cpp with the weights as they were
-#   SERVERS=1: what clients get of both servers, too (LLAMA_BIN has llama-server)
+#   SERVERS=1: when both servers are ready, too (LLAMA_BIN has llama-server), and what clients get of eyelet's; llama-server ends most streams of random
+#   weights with an error, as it cannot parse them, so that the other side of that row is llama-batched-bench with prompts as long, without a server
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
-rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 picture=1024x768 depth=128 streams=4
+rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 picture=1024x768 depth=128 streams=4 asked=32
 [ "$rounds" -ge 5 ] || { echo "$0: ROUNDS is $rounds; fewer than 5 say nothing about the spread" >&2; exit 2; }
 [ "$from" = 1 ] || [ -n "${KEEP:-}" ] || { echo "$0: FROM goes with KEEP" >&2; exit 2; }
 serve=$(dirname "$eyelet")/bench/bench_serve
@@ -37,23 +38,24 @@ bench_llama() {
   /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/picture.ppm" -p 'Describe this image.' \
     -n 2 --temp 0 -lv 4 >"$out/$1-picture-$round.txt" 2>&1 || exit 1
 }
-# batch_llama NAME GGUF: several sequences at once
+# batch_llama NAME GGUF PROMPT: several sequences at once
 batch_llama() {
-  "$llama/llama-batched-bench" -m "$2" -t "$threads" -ngl 0 -c 2048 -npp $depth -ntg $answer -npl $streams >"$out/$1-batch-$round.txt" 2>/dev/null || exit 1
+  "$llama/llama-batched-bench" -m "$2" -t "$threads" -ngl 0 -c 2048 -npp $3 -ntg $answer -npl $streams >"$out/$1-batch-$round.txt" 2>/dev/null || exit 1
 }
-# bench_server NAME URL COMMAND...: seconds until /health says yes, then streams of text
+# bench_server NAME URL READY COMMAND...: seconds until it says at READY that it can answer; of eyelet then streams of text
 bench_server() {
-  local name=$1 url=$2 start=${EPOCHREALTIME/./}
-  shift 2
+  local name=$1 url=$2 ready=$3 start=${EPOCHREALTIME/./}
+  shift 3
   "$@" >"$out/$name-log.txt" 2>&1 &
   server=$!
-  until curl -fs -o "$out/health" "$url/health"; do
+  until curl -fs -o "$out/ready" "$url$ready"; do
     kill -0 $server || exit 1
     sleep 0.02
   done
   echo "ready $(((${EPOCHREALTIME/./} - start) / 1000)) ms" >"$out/$name-$round.txt"
-  "$serve" --base-url "$url" --model "$model" --cost 0 --streams 1,$streams --tokens $answer --rounds 1 --stall-tokens 0 \
-    >>"$out/$name-$round.txt" 2>&1 || { cat "$out/$name-$round.txt" >&2; exit 1; }
+  [ "$name" != eyelet-server ] ||
+    "$serve" --base-url "$url" --model "$model" --cost 0 --streams $streams --tokens $answer --picture 0x0 --rounds 1 --stall-tokens 0 \
+      >>"$out/$name-$round.txt" 2>&1 || { cat "$out/$name-$round.txt" >&2; exit 1; }
   kill $server
   wait $server
   server=
@@ -63,11 +65,13 @@ for round in $(seq "$from" "$rounds"); do
   bench_eyelet eyelet
   [ -z "${OPTIONS:-}" ] || bench_eyelet options $OPTIONS
   bench_llama llama "$gguf"
-  batch_llama llama "$gguf"
-  [ -z "${GGUF_BF16:-}" ] || { bench_llama bf16 "$GGUF_BF16"; batch_llama bf16 "$GGUF_BF16"; }
+  batch_llama llama "$gguf" $depth
+  [ -z "${GGUF_BF16:-}" ] || { bench_llama bf16 "$GGUF_BF16"; batch_llama bf16 "$GGUF_BF16" $depth; }
   if [ -n "${SERVERS:-}" ]; then
-    bench_server eyelet-server http://127.0.0.1:18431 "$eyelet" serve --device cpu --threads "$threads" --model "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
-    bench_server llama-server http://127.0.0.1:18432 "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
+    batch_llama clients "$gguf" $asked
+    [ -z "${GGUF_BF16:-}" ] || batch_llama clients-bf16 "$GGUF_BF16" $asked
+    bench_server eyelet-server http://127.0.0.1:18431 /ready "$eyelet" serve --device cpu --threads "$threads" --model "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
+    bench_server llama-server http://127.0.0.1:18432 /health "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
   fi
 done
 
@@ -85,6 +89,8 @@ llama_rate() {
     $at["n_prompt"] == p && $at["n_gen"] == n {print $at["avg_ts"]}'
 }
 together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) tok.s in all.*/\1/p"; }
+# tokens a second of all answers, prompts included
+llama_served() { all "$1-batch" txt | awk -F'|' -v b=$streams -v n=$answer '$4 + 0 == b {print b * n / $10}'; }
 llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
 llama_vision() { all "$1-picture" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
 # the picture's tower and all of the prompt through the decoder; the tower is in llama.cpp's prompt time where text that comes before it waits in the same queue
@@ -97,8 +103,7 @@ llama_first() {
 }
 llama_peak() { all "$1-picture" txt | sed -n 's/^peak \([0-9]*\) KiB/\1/p' | awk '{printf "%.0f\n", $1 * 1024 / 1e6}'; }
 ready() { all "$1-server" txt | sed -n 's/^ready \([0-9]*\) ms/\1/p' | awk '{print $1 / 1000}'; }
-# tokens a second in all of so many streams of text, prompts included
-served() { all "$1-server" txt | awk -v n="$2" '$1 == n && $2 == "text" {print $11}'; }
+served() { all eyelet-server txt | awk -v n=$streams '$1 == n && $2 == "text" {print $11}'; }
 summary() { sort -n | awk '{v[NR] = $1} END {if (NR) printf "%.2f %.2f %.2f %d", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, v[1], v[NR], NR}'; }
 
 # row NAME UNIT more|less OURS THEIRS: medians, least and most, and how many times better eyelet is
@@ -135,8 +140,9 @@ if [ -n "${GGUF_BF16:-}" ]; then
   rows eyelet bf16
 fi
 if [ -n "${SERVERS:-}" ]; then
-  echo "through the servers, as bench_serve measures it"
+  echo "the servers"
   row "ready" s less "$(ready eyelet)" "$(ready llama)"
-  for n in 1 $streams; do row "$n streams of text in all" tok/s more "$(served eyelet $n)" "$(served llama $n)"; done
+  row "$streams streams of text in all" tok/s more "$(served)" "$(llama_served clients)"
+  [ -z "${GGUF_BF16:-}" ] || row "the same, against BF16" tok/s more "$(served)" "$(llama_served clients-bf16)"
 fi
 grep -h '^limits' "$out/eyelet-1.txt"
