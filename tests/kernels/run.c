@@ -144,7 +144,7 @@ double case_bound(const struct problem *p, const struct cpu_kernels *k, bool fro
 {
     enum dtype d = p->c->dtype;
     double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise ? f32 + 0x1p-36 : 0x1p-18;
-    bool coarse = k->bf16.x_rows && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4 || d == DTYPE_NONE);
+    bool coarse = k->bf16 && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4 || d == DTYPE_NONE);
     double picture = p->attends_picture && k->split ? 2 * 0x1p-18 + p->slack * 0x1p-34 : 0;
     if (d == DTYPE_INT4) bf16 += 0x1p-18;
     return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0) + picture;

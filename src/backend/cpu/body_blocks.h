@@ -54,6 +54,7 @@ INLINE void put_step(float *part, vf words[LANES], size_t step, size_t steps, in
     for (size_t l = 0; l < LANES; l++) store_some(part + (pass_of(l) * steps + step) * (size_t)n, words[l], n);
 }
 
+#ifndef HAVE_BF16 /* else avx512's are used */
 static void pack_block_f32(void *out, const struct packing *p)
 {
     for (int part = 0; part < n_parts(p->n); part++) {
@@ -66,6 +67,7 @@ static void pack_block_f32(void *out, const struct packing *p)
         }
     }
 }
+#endif
 
 /* n floats times a factor. */
 INLINE void scale_f32(float *out, const float *x, size_t n, float factor)
@@ -106,6 +108,7 @@ INLINE void scale_pass(uint32_t *out, const float *x, size_t n, size_t block, co
 
 /* ---- panels ---- */
 
+#ifndef HAVE_BF16 /* else avx512's are used */
 /* 64 columns of a weight row from k on, without their scales, zeros after its end. */
 static void any_weights(float *out, const struct weight *w, int64_t row, size_t k)
 {
@@ -147,7 +150,9 @@ INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64
         else memset(out[a], 0, sizeof(out[a]));
     }
 }
+#endif
 
+#ifndef HAVE_BF16 /* else avx512's are used */
 static void panel_block_f32(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
 {
     const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / LANES;
@@ -163,6 +168,7 @@ static void panel_block_f32(void *out, const struct weight *w, int64_t row, int 
             }
         }
 }
+#endif
 
 /* ---- products ---- */
 
@@ -271,10 +277,12 @@ INLINE void multiply_block_of(float *sums, const struct block *b, bool bf16)
     }
 }
 
+#ifndef HAVE_BF16 /* else avx512's are used */
 static void multiply_block_f32(float *sums, const struct block *b)
 {
     multiply_block_of(sums, b, false);
 }
+#endif
 
 static void put_block(float *out, size_t out_stride, const float *sums, int n_w, int first, int n)
 {

@@ -151,6 +151,7 @@ static void to_bf16(uint16_t *out, const float *in, size_t n)
 }
 
 /* Rows one after the other. */
+#ifndef HAVE_BF16 /* else avx512's are used */
 static void pack_f32(void *out, const struct packing *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -165,6 +166,7 @@ static void pack_f32(void *out, const struct packing *p)
         memset(to + p->width, 0, (p->padded - p->width) * sizeof(float));
     }
 }
+#endif
 
 /* ---- products of few rows: as long as reading the weights takes ---- */
 
@@ -357,6 +359,7 @@ INLINE void few_parts_f32(float *out, size_t out_stride, const struct tile *all,
     }
 }
 
+#ifndef HAVE_BF16 /* else avx512's are used */
 static void few_f32(float *out, size_t out_stride, const struct tile *t)
 {
     switch (t->dtype) {
@@ -368,6 +371,7 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
     default: few_parts_f32(out, out_stride, t, DTYPE_F32); break;
     }
 }
+#endif
 
 static void join(float *y, const float *sums, const float *more, const float *bias, size_t n, bool add)
 {

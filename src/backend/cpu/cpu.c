@@ -49,7 +49,7 @@ static size_t few_bytes(const struct backend_limits *l)
 
 static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_limits *l)
 {
-    size_t blocks = larger(cpu_blocks_scratch(&k->f32, padded_width(l)), cpu_blocks_scratch(&k->bf16, padded_width(l)));
+    size_t blocks = larger(cpu_blocks_scratch(k->f32, padded_width(l)), k->bf16 ? cpu_blocks_scratch(k->bf16, padded_width(l)) : 0);
     size_t attend = larger(sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
     return larger(larger(few_bytes(l), blocks), attend) + ALIGN;
 }
@@ -121,7 +121,7 @@ static const char *detail(const struct backend *be)
 static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
-    return machine_measure(c->pool, c->k->level, c->k->bf16.x_rows > 0, limits, e);
+    return machine_measure(c->pool, c->k->level, c->k->bf16 != NULL, limits, e);
 }
 
 static const struct backend_ops ops = {

@@ -60,7 +60,6 @@ static size_t sums_bytes(const struct products *way, size_t width)
 /* Of any width up to this one: narrower inputs may take more than the widest. */
 size_t cpu_blocks_scratch(const struct products *way, size_t width)
 {
-    if (!way->x_rows) return 0;
     const size_t row = SLABS * (width < way->whole ? width : way->whole) * way->element;
     const size_t most = CPU_SLAB * row < PANEL_BYTES ? CPU_SLAB * row : PANEL_BYTES, least = LEAST_SLAB * row;
     return (most > least ? most : least) + sums_bytes(way, width);

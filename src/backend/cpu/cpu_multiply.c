@@ -55,7 +55,7 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
 {
     bool split = bf16 && in->precise;
     if (split && !c->k->split) bf16 = split = false;
-    struct multiply_job job = {.c = c, .way = bf16 ? &c->k->bf16 : &c->k->f32, .in = in, .products = products,
+    struct multiply_job job = {.c = c, .way = bf16 ? c->k->bf16 : c->k->f32, .in = in, .products = products,
                                .n_products = n_products, .finish = finish, .split = split, .codes = products[0].w->scale != NULL};
     norm_input(&job);
     if (cpu_are_few(&job)) cpu_multiply_few(&job);
@@ -65,7 +65,7 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
 /* F16 and F32 weights would lose bits in BF16 products. */
 static bool wants_bf16(const struct cpu *c, const struct weight *w)
 {
-    return c->k->bf16.x_rows && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_INT4 || w->dtype == DTYPE_I8);
+    return c->k->bf16 && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_INT4 || w->dtype == DTYPE_I8);
 }
 
 void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,

@@ -71,7 +71,7 @@ struct block {
 /* One way of multiplying: a few rows with weights in place, many with panels of decoded weights. The order in which few() and multiply_block() add is
  * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to twice that. */
 struct products {
-    int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST; 0: there is no such way */
+    int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST */
     int most_few;   /* rows of a packed tile of few() */
     size_t element; /* bytes of an element of a panel, and of one that pack() or pack_few() writes */
     size_t tile_element; /* of one that pack_block() writes, at most */
@@ -146,8 +146,8 @@ enum { CPU_PATCHES = 16 };
 struct cpu_kernels {
     enum cpu_level level;
     const char *name;
-    struct products f32;  /* weights of any dtype */
-    struct products bf16; /* BF16, FP8, four-bit and int8 weights, the last in the order of cpu_column_at() */
+    const struct products *f32;  /* weights of any dtype */
+    const struct products *bf16; /* BF16, FP8, four-bit and int8 weights, the last in the order of cpu_column_at(); NULL: float32 ones are used */
     bool split;           /* BF16 products keep 16 bits of activations by packing.split; else float32 ones are used.
                            * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 
@@ -174,6 +174,7 @@ const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
 bool cpu_level_by_name(const char *name, enum cpu_level *level);
 
 extern const struct cpu_kernels cpu_kernels_generic;
+extern const struct products cpu_f32_generic;
 #if defined(__x86_64__)
 /* Products in tiles (kernels_amx.c), for the table of kernels_avx512bf16.c. */
 enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16 };
@@ -188,6 +189,7 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
+extern const struct products cpu_f32_avx2, cpu_f32_avx512; /* the latter of all later levels, too */
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16, cpu_kernels_amx;
 #endif
 

@@ -3,4 +3,5 @@
 #define KERNELS cpu_kernels_avx512
 #define LEVEL CPU_AVX512
 #define LEVEL_NAME "avx512"
+#define PRODUCTS cpu_f32_avx512
 #include "backend/cpu/kernels_body.h"

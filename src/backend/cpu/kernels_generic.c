@@ -3,4 +3,5 @@
 #define KERNELS cpu_kernels_generic
 #define LEVEL CPU_GENERIC
 #define LEVEL_NAME "generic"
+#define PRODUCTS cpu_f32_generic
 #include "backend/cpu/kernels_body.h"
