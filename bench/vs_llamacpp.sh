@@ -42,20 +42,19 @@ bench_llama() {
 batch_llama() {
   "$llama/llama-batched-bench" -m "$2" -t "$threads" -ngl 0 -c 2048 -npp $3 -ntg $answer -npl $streams >"$out/$1-batch-$round.txt" 2>/dev/null || exit 1
 }
-# bench_server NAME URL READY COMMAND...: seconds until it says at READY that it can answer; of eyelet then streams of text
-bench_server() {
-  local name=$1 url=$2 ready=$3 start=${EPOCHREALTIME/./}
-  shift 3
+# start_server NAME READY COMMAND...: seconds until READY, an address, says that it can answer
+start_server() {
+  local name=$1 ready=$2 start=${EPOCHREALTIME/./}
+  shift 2
   "$@" >"$out/$name-log.txt" 2>&1 &
   server=$!
-  until curl -fs -o "$out/ready" "$url$ready"; do
+  until curl -fs -o "$out/ready" "$ready"; do
     kill -0 $server || exit 1
     sleep 0.02
   done
   echo "ready $(((${EPOCHREALTIME/./} - start) / 1000)) ms" >"$out/$name-$round.txt"
-  [ "$name" != eyelet-server ] ||
-    "$serve" --base-url "$url" --model "$model" --cost 0 --streams $streams --tokens $answer --picture 0x0 --rounds 1 --stall-tokens 0 \
-      >>"$out/$name-$round.txt" 2>&1 || { cat "$out/$name-$round.txt" >&2; exit 1; }
+}
+stop_server() {
   kill $server
   wait $server
   server=
@@ -70,8 +69,12 @@ for round in $(seq "$from" "$rounds"); do
   if [ -n "${SERVERS:-}" ]; then
     batch_llama clients "$gguf" $asked
     [ -z "${GGUF_BF16:-}" ] || batch_llama clients-bf16 "$GGUF_BF16" $asked
-    bench_server eyelet-server http://127.0.0.1:18431 /ready "$eyelet" serve --device cpu --threads "$threads" --model "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
-    bench_server llama-server http://127.0.0.1:18432 /health "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
+    start_server eyelet-server http://127.0.0.1:18431/ready "$eyelet" serve --device cpu --threads "$threads" --model "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
+    "$serve" --base-url http://127.0.0.1:18431 --model "$model" --cost 0 --streams $streams --tokens $answer --picture 0x0 --rounds 1 --stall-tokens 0 \
+      >>"$out/eyelet-server-$round.txt" 2>&1 || { cat "$out/eyelet-server-$round.txt" >&2; exit 1; }
+    stop_server
+    start_server llama-server http://127.0.0.1:18432/health "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
+    stop_server
   fi
 done
 

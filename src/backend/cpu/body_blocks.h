@@ -150,9 +150,7 @@ INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64
         else memset(out[a], 0, sizeof(out[a]));
     }
 }
-#endif
 
-#ifndef HAVE_BF16 /* else avx512's are used */
 static void panel_block_f32(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
 {
     const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / LANES;
