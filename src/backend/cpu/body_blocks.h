@@ -188,14 +188,15 @@ INLINE const uint32_t *same_place(const uint32_t *x)
     return x;
 }
 
-/* acc[n][2] += a step of a strip times those of n rows. Where products take a word of memory for all lanes, every second word is read in that way, from `again`, the same
- * place: as many instructions as there are sums leave little room for others. */
+/* acc[n][2] += a step of a strip times those of n rows. Where products take a word of memory for all lanes, nearly every row's word is read in that way,
+ * from `again`, the same place, for the second product: few instructions are left beside the sums. Every sixth row's is not: there is time for as many
+ * reads as there are products. */
 INLINE void multiply_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n, bool bf16)
 {
     vf w0 = load(w), w1 = load(w + LANES);
     for (int b = 0; b < n; b++) {
         acc[b][0] = multiply_word(acc[b][0], w0, x + b, bf16);
-        acc[b][1] = multiply_word(acc[b][1], w1, (b % 2 ? x : again) + b, bf16);
+        acc[b][1] = multiply_word(acc[b][1], w1, (b % 6 == 1 ? x : again) + b, bf16);
     }
 }
 
@@ -244,7 +245,7 @@ struct part {
     struct ahead next;
 };
 
-/* Words of a pass, which are scaled into `room`. */
+/* Words of a pass, which are scaled into `room`: part by part, so that they are near when the first strip is multiplied. */
 INLINE void part_enter(struct part *p, const struct block *b, size_t pass, uint32_t *room, size_t steps, size_t strips, bool bf16)
 {
     const size_t word = b->scale && bf16 ? 8 : 4, bytes = p->n * word;
@@ -264,10 +265,10 @@ INLINE void multiply_block_of(float *sums, const struct block *b, bool bf16)
     const float *w = b->w;
     for (int i = 0; i < (int)n; i++) parts[i].begin = (size_t)part_begin(b->n_x, i), parts[i].n = (size_t)part_begin(b->n_x, i + 1) - parts[i].begin;
     for (unsigned pass = 0; pass < LANES; pass++) {
-        for (size_t i = 0; i < n; i++) part_enter(&parts[i], b, pass, (uint32_t *)(void *)(sums + DEPTH * TILE_SUMS), steps, strips, bf16);
         for (size_t strip = 0; strip < strips; strip++, w += steps * STRIP)
             for (size_t i = 0; i < n; i++) {
                 struct part *p = &parts[i];
+                if (!strip) part_enter(p, b, pass, (uint32_t *)(void *)(sums + DEPTH * TILE_SUMS), steps, strips, bf16);
                 p->next.from[1] = (const char *)(w + steps * STRIP) + i * steps / 2 * share, p->next.step[1] = share;
                 multiply_rows(sums + (strip * BLOCK_ROWS + p->begin) * STRIP, pass, w, p->x, steps, (int)p->n, &p->next, bf16);
                 p->next.from[0] += steps / 2 * p->next.step[0];

@@ -121,10 +121,30 @@ INLINE float lanes_max(vf v)
 #endif
 }
 
+/* a > b ? a : b */
 INLINE vf max_of(vf a, vf b)
 {
+#if LANES == 16
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
     vi larger = a > b;
     return (vf)(((vi)a & larger) | ((vi)b & ~larger));
+#endif
+}
+
+INLINE bool any_above(vf v, float limit)
+{
+#if LANES == 16
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(limit), _CMP_GT_OQ);
+#elif LANES == 8
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_set1_ps(limit), _CMP_GT_OQ));
+#else
+    bool found = false;
+    for (int i = 0; i < LANES; i++) found |= v[i] > limit;
+    return found;
+#endif
 }
 
 /* ---- LANES rows of LANES words become columns ---- */

@@ -50,7 +50,7 @@ static size_t few_bytes(const struct backend_limits *l)
 static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_limits *l)
 {
     size_t blocks = larger(cpu_blocks_scratch(k->f32, padded_width(l)), k->bf16 ? cpu_blocks_scratch(k->bf16, padded_width(l)) : 0);
-    size_t attend = larger(sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
+    size_t attend = larger(CPU_SHARED_TILES * sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
     return larger(larger(few_bytes(l), blocks), attend) + ALIGN;
 }
 

@@ -100,7 +100,10 @@ void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_s
 void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape, int n);
 void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
 
-/* Query rows of an attention tile in a thread's scratch; shared by text and vision. */
+/* Tiles of a picture's queries that go through a head's keys and values together: each block of these is read once for all of them. */
+enum { CPU_SHARED_TILES = 4 };
+
+/* Query rows of an attention tile; shared by text and vision. A thread's scratch has room for CPU_SHARED_TILES. */
 struct cpu_attend_scratch {
     uint16_t room[(CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEYS) * (EY_MAX_HEAD_DIM + 32)]; /* cpu_attend_room() of the largest head */
     float q[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];

@@ -195,41 +195,52 @@ struct vision_attend_job {
     int first, n, n_keys, tiles;
 };
 
-static void attend_tile(const struct vision_attend_job *j, int tile, size_t head, struct cpu_attend_scratch *scratch)
+static int tile_rows(const struct vision_attend_job *j, int tile)
 {
-    struct attend_tile t;
-    int row = tile * CPU_Q_ROWS, n = j->n - row < CPU_Q_ROWS ? j->n - row : CPU_Q_ROWS;
-    size_t dim = (size_t)j->shape->head_dim;
-    cpu_attend_start(&t, scratch, n, (int)dim);
-    for (int r = 0; r < n; r++) t.q[r] = j->in.q + (head * j->in.patches + (size_t)(j->first + row + r)) * dim;
-    for (int key = 0; key < j->n_keys; key += CPU_KEYS) {
-        int keys = j->n_keys - key < CPU_KEYS ? j->n_keys - key : CPU_KEYS;
-        for (int r = 0; r < n; r++) t.n_keys[r] = keys;
-        j->c->k->attend(&t, keys_at(&j->in, head, (size_t)key), values_at(&j->in, head, (size_t)key), j->c->k->split ? KV_SPLIT : KV_F32);
-    }
-    for (int r = 0; r < n; r++)
-        cpu_attend_finish(j->o + (size_t)(row + r) * (size_t)j->shape->hidden + head * dim, &t, r);
+    int left = j->n - tile * CPU_Q_ROWS;
+    return left < CPU_Q_ROWS ? left : CPU_Q_ROWS;
 }
 
-/* The same, in one piece. */
+static void start_tile(const struct vision_attend_job *j, struct attend_tile *t, int tile, size_t head, struct cpu_attend_scratch *scratch)
+{
+    size_t dim = (size_t)j->shape->head_dim, row = (size_t)(j->first + tile * CPU_Q_ROWS);
+    cpu_attend_start(t, scratch, tile_rows(j, tile), (int)dim);
+    for (int r = 0; r < t->n_rows; r++) t->q[r] = j->in.q + (head * j->in.patches + row + (size_t)r) * dim;
+}
+
+static void attend_tiles(const struct vision_attend_job *j, int tile, int n_tiles, size_t head, struct cpu_attend_scratch *scratch)
+{
+    struct attend_tile t[CPU_SHARED_TILES];
+    for (int i = 0; i < n_tiles; i++) start_tile(j, &t[i], tile + i, head, &scratch[i]);
+    for (int key = 0; key < j->n_keys; key += CPU_KEYS)
+        for (int i = 0; i < n_tiles; i++) {
+            for (int r = 0; r < t[i].n_rows; r++) t[i].n_keys[r] = j->n_keys - key < CPU_KEYS ? j->n_keys - key : CPU_KEYS;
+            j->c->k->attend(&t[i], keys_at(&j->in, head, (size_t)key), values_at(&j->in, head, (size_t)key), j->c->k->split ? KV_SPLIT : KV_F32);
+        }
+    for (int i = 0; i < n_tiles; i++)
+        for (int r = 0; r < t[i].n_rows; r++)
+            cpu_attend_finish(j->o + (size_t)((tile + i) * CPU_Q_ROWS + r) * (size_t)j->shape->hidden + head * (size_t)j->shape->head_dim, &t[i], r);
+}
+
+/* A tile in one piece. */
 static void attend_picture_tile(const struct vision_attend_job *j, const struct picture_kernels *k, int tile, size_t head, void *room)
 {
-    int row = tile * CPU_Q_ROWS;
-    size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden;
-    const struct picture_tile t = {j->in.q + (head * j->in.patches + (size_t)(j->first + row)) * dim, j->n - row < CPU_Q_ROWS ? j->n - row : CPU_Q_ROWS, (int)dim,
-                                   j->n_keys, keys_at(&j->in, head, 0), values_at(&j->in, head, 0), j->o + (size_t)row * hidden + head * dim, hidden};
+    size_t row = (size_t)tile * CPU_Q_ROWS, dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden;
+    const struct picture_tile t = {j->in.q + (head * j->in.patches + (size_t)j->first + row) * dim, tile_rows(j, tile), (int)dim,
+                                   j->n_keys, keys_at(&j->in, head, 0), values_at(&j->in, head, 0), j->o + row * hidden + head * dim, hidden};
     k->attend(&t, room);
 }
 
-static void attend_tiles(void *context, size_t begin, size_t end, int thread)
+/* Groups of tiles, head after head. */
+static void attend_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct vision_attend_job *j = context;
     const struct picture_kernels *k = picture_kernels(j->c, j->shape);
+    const size_t groups = ((size_t)j->tiles + CPU_SHARED_TILES - 1) / CPU_SHARED_TILES;
     for (size_t i = begin; i < end; i++) {
-        int tile = (int)(i % (size_t)j->tiles);
-        size_t head = i / (size_t)j->tiles;
-        if (k) attend_picture_tile(j, k, tile, head, cpu_scratch(j->c, thread));
-        else attend_tile(j, tile, head, cpu_scratch(j->c, thread));
+        int tile = (int)(i % groups) * CPU_SHARED_TILES, n = j->tiles - tile < CPU_SHARED_TILES ? j->tiles - tile : CPU_SHARED_TILES;
+        if (!k) attend_tiles(j, tile, n, i / groups, cpu_scratch(j->c, thread));
+        for (int u = 0; k && u < n; u++) attend_picture_tile(j, k, tile + u, i / groups, cpu_scratch(j->c, thread));
     }
 }
 
@@ -237,7 +248,8 @@ void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_s
 {
     struct cpu *c = cpu_of(be);
     struct vision_attend_job job = {c, o, layout_of(c, qkv, shape), shape, first, n, n_keys, (n + CPU_Q_ROWS - 1) / CPU_Q_ROWS};
-    pool_run(c->pool, (size_t)job.tiles * (size_t)shape->n_heads, 4, attend_tiles, &job);
+    const size_t groups = (size_t)((job.tiles + CPU_SHARED_TILES - 1) / CPU_SHARED_TILES);
+    pool_run(c->pool, groups * (size_t)shape->n_heads, 1, attend_groups, &job);
 }
 
 /* ---- MLP and mergers ---- */
