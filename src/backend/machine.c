@@ -165,7 +165,7 @@ static enum cpu_level faster_vectors(void)
 {
     double f32 = 1, bf16 = 1;
     for (int i = 0; i < GLANCES; i++) f32 = glance(CPU_AVX512, false, f32), bf16 = glance(CPU_AVX512BF16, true, bf16);
-    return bf16 < f32 ? CPU_AVX512BF16 : CPU_AVX512;
+    return bf16 < f32 ? CPU_AVX512BF16 : CPU_AVX512VBMI;
 }
 
 static enum cpu_level best_level;

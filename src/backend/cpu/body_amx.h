@@ -36,7 +36,7 @@ INLINE __m512i take_part(__m512 v[2])
 }
 
 /* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles, `apart` elements from each other. */
-INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct fp8_tables *t, size_t apart)
+INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct byte_tables *t, size_t apart)
 {
     for (int a = 0; a < n; a++) {
         __m512i values[2];

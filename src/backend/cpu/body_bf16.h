@@ -33,7 +33,7 @@ INLINE void few_rows_bf16(float *out, size_t out_stride, const struct tile *t, s
 {
     vf acc[MOST_PLACES * MOST_FEW];
     size_t size = dtype_size(dtype);
-    struct fp8_tables tables = byte_tables_load(dtype);
+    struct byte_tables tables = byte_tables_load(dtype);
     const uint8_t *w[MOST_PLACES];
     place_pointers(w, &p, t);
     UNROLL
@@ -86,7 +86,7 @@ static void few_bf16(float *out, size_t out_stride, const struct tile *t)
 
 /* ---- many rows ---- */
 
-/* 64 columns of a row as words: BF16 in out[0] and out[1], or, where the weights have scales, float32 in the order in which codes are unpacked, first
+/* 64 columns of a row as words: BF16 in out[0] and out[1], or, where the weights have scales, float32 in the order in which codes are unpacked: first
  * elements in out[0] and out[2], second ones in the others. */
 INLINE void row_words(vf out[4], const struct packing *p, int row, size_t k)
 {
@@ -96,14 +96,8 @@ INLINE void row_words(vf out[4], const struct packing *p, int row, size_t k)
         memcpy(out, words, sizeof(words));
         return;
     }
-    __m512 x[4];
-    for (size_t i = 0; i < 4; i++) x[i] = (__m512)row_lanes(p, row, k + i * LANES);
-    for (int i = 0; i < 4; i++) { /* every second of 8 columns of each vector, from `first` on */
-        const int first = i / 2 * 8 + i % 2;
-        const __m512i every = _mm512_add_epi32(_mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 0, 0, 0, 0, 0, 0, 0, 0), _mm512_set1_epi32(first));
-        __m512 low = _mm512_permutex2var_ps(x[0], every, x[1]), high = _mm512_permutex2var_ps(x[2], every, x[3]);
-        out[i] = (vf)_mm512_shuffle_f32x4(low, high, 0x44);
-    }
+    for (size_t i = 0; i < 4; i++) out[i] = row_lanes(p, row, k + i * LANES);
+    floats_in_order_of_codes(out);
 }
 
 /* Of rows whose weights have scales a pass of a part is first elements of all words, then second ones. */
@@ -128,7 +122,7 @@ static void pack_block_bf16(void *out, const struct packing *p)
 static void panel_block_bf16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
 {
     const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / 32, cols = (size_t)w->cols, size = dtype_size(w->dtype);
-    const struct fp8_tables tables = fp8_tables_load();
+    const struct byte_tables tables = fp8_tables_load();
     for (size_t at = 0; at < strips * STRIP; at += LANES) {
         const size_t there = (size_t)n > at ? (size_t)n - at : 0;
         struct int4_row rows[LANES];

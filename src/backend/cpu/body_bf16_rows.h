@@ -1,16 +1,6 @@
 /* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by products of vectors and of tiles. */
+#include "backend/cpu/body_codes.h"
 
-/* BF16 bits of e4m3 magnitudes (spec 2.5), every one exact: subnormals m · 2^-9, then (8 + m) · 2^(e-10); 0x7f is NaN.
- * In two tables of bytes, because that is what a byte permute looks up. */
-#define SUBNORMALS(F) F(0), F(118 << 7), F(119 << 7), F(119 << 7 | 64), F(120 << 7), F(120 << 7 | 32), F(120 << 7 | 64), F(120 << 7 | 96)
-#define SEVEN(F, b) F(b), F((b) | 16), F((b) | 32), F((b) | 48), F((b) | 64), F((b) | 80), F((b) | 96)
-#define NORMALS(F, e) SEVEN(F, ((e) + 120) << 7), F(((e) + 120) << 7 | 112)
-#define MAGNITUDES(F)                                                                                                  \
-    SUBNORMALS(F), NORMALS(F, 1), NORMALS(F, 2), NORMALS(F, 3), NORMALS(F, 4), NORMALS(F, 5), NORMALS(F, 6),           \
-        NORMALS(F, 7), NORMALS(F, 8), NORMALS(F, 9), NORMALS(F, 10), NORMALS(F, 11), NORMALS(F, 12), NORMALS(F, 13),   \
-        NORMALS(F, 14), SEVEN(F, 135 << 7), F(0x7fc0)
-#define LOW(bits) (uint8_t)((bits)&255)
-#define HIGH(bits) (uint8_t)((bits) >> 8)
 static const uint8_t fp8_low[128] = {MAGNITUDES(LOW)}, fp8_high[128] = {MAGNITUDES(HIGH)};
 
 /* The same of 0 to 127. */
@@ -24,41 +14,20 @@ static const uint8_t fp8_low[128] = {MAGNITUDES(LOW)}, fp8_high[128] = {MAGNITUD
         THIRTY_TWO(F, 132 << 7, 4), THIRTY_TWO(F, 133 << 7, 2), THIRTY_TWO(F, (133 << 7) + 64, 2)
 static const uint8_t integer_low[128] = {INTEGERS(LOW)}, integer_high[128] = {INTEGERS(HIGH)};
 
-struct fp8_tables {
-    __m512i low[2], high[2];
-};
-
-INLINE struct fp8_tables fp8_tables_load(void)
+INLINE struct byte_tables fp8_tables_load(void)
 {
-    return (struct fp8_tables){{_mm512_loadu_si512(fp8_low), _mm512_loadu_si512(fp8_low + 64)},
+    return (struct byte_tables){{_mm512_loadu_si512(fp8_low), _mm512_loadu_si512(fp8_low + 64)},
                                {_mm512_loadu_si512(fp8_high), _mm512_loadu_si512(fp8_high + 64)}};
 }
 
-INLINE struct fp8_tables byte_tables_load(enum dtype dtype)
+INLINE struct byte_tables byte_tables_load(enum dtype dtype)
 {
     if (dtype != DTYPE_I8) return fp8_tables_load();
-    return (struct fp8_tables){{_mm512_loadu_si512(integer_low), _mm512_loadu_si512(integer_low + 64)},
+    return (struct byte_tables){{_mm512_loadu_si512(integer_low), _mm512_loadu_si512(integer_low + 64)},
                                {_mm512_loadu_si512(integer_high), _mm512_loadu_si512(integer_high + 64)}};
 }
 
-/* 64 codes → 64 BF16. Unpacking works within quarters, so the first vector has codes 0-7, 16-23, 32-39 and 48-55, the
- * second the rest; what they are multiplied with lies likewise: in_order_of_codes(). */
-INLINE void bytes_to_bf16(__m512i out[2], __m512i codes, __m512i index, const struct fp8_tables *t)
-{
-    __m512i low = _mm512_permutex2var_epi8(t->low[0], index, t->low[1]);
-    __m512i high = _mm512_permutex2var_epi8(t->high[0], index, t->high[1]);
-    high = _mm512_ternarylogic_epi64(high, codes, _mm512_set1_epi8((char)0x80), 0xf8); /* high | (codes & 0x80) */
-    out[0] = _mm512_unpacklo_epi8(low, high);
-    out[1] = _mm512_unpackhi_epi8(low, high);
-}
-
-INLINE void fp8_to_bf16(__m512i out[2], const uint8_t *p, const struct fp8_tables *t)
-{
-    __m512i codes = _mm512_loadu_si512(p);
-    bytes_to_bf16(out, codes, codes, t);
-}
-
-INLINE void int8_to_bf16(__m512i out[2], const uint8_t *p, const struct fp8_tables *t)
+INLINE void int8_to_bf16(__m512i out[2], const uint8_t *p, const struct byte_tables *t)
 {
     __m512i codes = _mm512_loadu_si512(p);
     bytes_to_bf16(out, codes, _mm512_abs_epi8(codes), t);
@@ -71,7 +40,7 @@ INLINE void in_order_of_codes(__m512i v[2])
 }
 
 /* 64 weights from column k on, of which n < 64 may be there only; zeros after them. */
-INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, const struct fp8_tables *t, size_t n)
+INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, const struct byte_tables *t, size_t n)
 {
     uint8_t tail[2 * CPU_K_STEP] = {0};
     if (n < CPU_K_STEP) p = memcpy(tail, p, n * dtype_size(dtype));

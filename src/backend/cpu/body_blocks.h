@@ -37,16 +37,6 @@ static int part_begin(int n, int part)
 
 /* ---- packing ---- */
 
-/* LANES columns of a row from k on, zeros after its end. */
-INLINE vf row_lanes(const struct packing *p, int row, size_t k)
-{
-    const float *x = p->x + (size_t)row * p->x_stride;
-    float some[LANES] = {0};
-    if (k + LANES <= p->width) return load(x + k);
-    if (k < p->width) memcpy(some, x + k, (p->width - k) * sizeof(float));
-    return load(some);
-}
-
 /* LANES words of each row of a part, rows as columns: what of them each pass has at `step`. */
 INLINE void put_step(float *part, vf words[LANES], size_t step, size_t steps, int n)
 {
@@ -54,16 +44,19 @@ INLINE void put_step(float *part, vf words[LANES], size_t step, size_t steps, in
     for (size_t l = 0; l < LANES; l++) store_some(part + (pass_of(l) * steps + step) * (size_t)n, words[l], n);
 }
 
-#ifndef HAVE_BF16 /* else avx512's are used */
+#ifndef HAVE_BF16 /* else avx512vbmi's are used */
 static void pack_block_f32(void *out, const struct packing *p)
 {
     for (int part = 0; part < n_parts(p->n); part++) {
         const int begin = part_begin(p->n, part), n = part_begin(p->n, part + 1) - begin;
         float *to = (float *)out + (size_t)begin * p->padded;
-        for (size_t k = 0; k < p->padded; k += LANES) {
-            vf x[LANES];
-            for (int b = 0; b < LANES; b++) x[b] = b < n ? row_lanes(p, begin + b, k) : (vf){0};
-            put_step(to, x, k / LANES, p->padded / LANES, n);
+        for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
+            vf rows[LANES][STEP_VECTORS] = {{{0}}}, x[LANES];
+            for (int b = 0; b < n; b++) row_step(rows[b], p, begin + b, k);
+            for (size_t i = 0; i < STEP_VECTORS; i++) {
+                for (int b = 0; b < LANES; b++) x[b] = rows[b][i];
+                put_step(to, x, k / LANES + i, p->padded / LANES, n);
+            }
         }
     }
 }
@@ -108,7 +101,7 @@ INLINE void scale_pass(uint32_t *out, const float *x, size_t n, size_t block, co
 
 /* ---- panels ---- */
 
-#ifndef HAVE_BF16 /* else avx512's are used */
+#ifndef HAVE_BF16 /* else avx512vbmi's are used */
 /* 64 columns of a weight row from k on, without their scales, zeros after its end. */
 static void any_weights(float *out, const struct weight *w, int64_t row, size_t k)
 {
@@ -118,7 +111,33 @@ static void any_weights(float *out, const struct weight *w, int64_t row, size_t 
     else if (w->dtype == DTYPE_F8_E4M3) fp8_floats(out, in, n, 1);
     else weight_floats(out, in, w->dtype, n);
     memset(out + n, 0, (CPU_K_STEP - n) * sizeof(float));
+#ifdef HAVE_VBMI
+    if (w->dtype == DTYPE_F8_E4M3) {
+        vf x[STEP_VECTORS];
+        memcpy(x, out, sizeof(x));
+        floats_in_order_of_codes(x);
+        memcpy(out, x, sizeof(x));
+    }
+#endif
 }
+
+#ifdef HAVE_VBMI
+/* The same of LANES rows of codes, all of which are there, as all columns are. */
+INLINE bool whole_codes(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride)
+{
+    const struct byte_tables tables = small_tables_load();
+    for (size_t a = 0; a < LANES; a++, in += stride) {
+        vf x[STEP_VECTORS];
+        __builtin_prefetch(in + CPU_AHEAD);
+        codes_to_floats(x, in, &tables);
+        memcpy(out[a], x, sizeof(x));
+    }
+    return true;
+}
+#define WHOLE_CODES whole_codes
+#else
+#define WHOLE_CODES(out, in, stride) whole_weights(out, in, stride, DTYPE_F8_E4M3)
+#endif
 
 /* The same of LANES rows, all of which are there, as all columns are; false: there is a code among them that is no number. */
 INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride, enum dtype dtype)
@@ -142,7 +161,7 @@ INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64
     const size_t stride = weight_row_bytes(w);
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * dtype_size(w->dtype);
     if (n >= LANES && k + CPU_K_STEP <= (size_t)w->cols) {
-        if (w->dtype == DTYPE_F8_E4M3 && whole_weights(out, in, stride, DTYPE_F8_E4M3)) return;
+        if (w->dtype == DTYPE_F8_E4M3 && WHOLE_CODES(out, in, stride)) return;
         if (w->dtype == DTYPE_BF16 && whole_weights(out, in, stride, DTYPE_BF16)) return;
     }
     for (size_t a = 0; a < LANES; a++) {
@@ -276,7 +295,7 @@ INLINE void multiply_block_of(float *sums, const struct block *b, bool bf16)
     }
 }
 
-#ifndef HAVE_BF16 /* else avx512's are used */
+#ifndef HAVE_BF16 /* else avx512vbmi's are used */
 static void multiply_block_f32(float *sums, const struct block *b)
 {
     multiply_block_of(sums, b, false);

@@ -150,21 +150,42 @@ static void to_bf16(uint16_t *out, const float *in, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = nearest_bf16(in[i]);
 }
 
+/* LANES columns of a row from k on, zeros after its end. */
+INLINE vf row_lanes(const struct packing *p, int row, size_t k)
+{
+    const float *x = p->x + (size_t)row * p->x_stride;
+    float some[LANES] = {0};
+    if (k + LANES <= p->width) return load(x + k);
+    if (k < p->width) memcpy(some, x + k, (p->width - k) * sizeof(float));
+    return load(some);
+}
+
+#ifdef HAVE_VBMI
+#include "backend/cpu/body_codes.h"
+#endif
+
+#ifndef HAVE_BF16 /* else avx512vbmi's are used */
+enum { STEP_VECTORS = CPU_K_STEP / LANES };
+
+/* CPU_K_STEP columns of a row, in the order of the weights. */
+INLINE void row_step(vf out[STEP_VECTORS], const struct packing *p, int row, size_t k)
+{
+    for (size_t i = 0; i < STEP_VECTORS; i++) out[i] = row_lanes(p, row, k + i * LANES);
+#ifdef HAVE_VBMI
+    if (p->codes) floats_in_order_of_codes(out);
+#endif
+}
+
 /* Rows one after the other. */
-#ifndef HAVE_BF16 /* else avx512's are used */
 static void pack_f32(void *out, const struct packing *p)
 {
-    for (int i = 0; i < p->n; i++) {
-        const float *x = p->x + (size_t)i * p->x_stride;
-        float *to = (float *)out + (size_t)i * p->padded;
-        for (size_t k = 0; k < p->width; k += FP8_BLOCK) {
-            size_t n = p->width - k < FP8_BLOCK ? p->width - k : FP8_BLOCK, j = 0;
-            float factor = p->scale ? p->scale[k / FP8_BLOCK] * FP8_UNIT : 1;
-            for (; j + LANES <= n; j += LANES) store(to + k + j, load(x + k + j) * factor);
-            for (; j < n; j++) to[k + j] = x[k + j] * factor;
+    for (int row = 0; row < p->n; row++)
+        for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
+            vf x[STEP_VECTORS];
+            const float factor = p->scale && k < p->width ? p->scale[k / FP8_BLOCK] * FP8_UNIT : 1;
+            row_step(x, p, row, k);
+            for (size_t i = 0; i < STEP_VECTORS; i++) store((float *)out + (size_t)row * p->padded + k + i * LANES, x[i] * factor);
         }
-        memset(to + p->width, 0, (p->padded - p->width) * sizeof(float));
-    }
 }
 #endif
 
@@ -359,11 +380,18 @@ INLINE void few_parts_f32(float *out, size_t out_stride, const struct tile *all,
     }
 }
 
-#ifndef HAVE_BF16 /* else avx512's are used */
+#ifdef HAVE_VBMI
+#include "backend/cpu/body_vbmi.h"
+#define FEW_CODES few_rows_codes
+#else
+#define FEW_CODES few_rows_f32
+#endif
+
+#ifndef HAVE_BF16 /* else avx512vbmi's are used */
 static void few_f32(float *out, size_t out_stride, const struct tile *t)
 {
     switch (t->dtype) {
-    case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_f32, DTYPE_F8_E4M3) break;
+    case DTYPE_F8_E4M3: FEW_INSTANCES(FEW_CODES, DTYPE_F8_E4M3) break;
     case DTYPE_I8: FEW_INSTANCES(few_rows_f32, DTYPE_I8) break;
     case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_f32, DTYPE_INT4) break;
     case DTYPE_BF16: FEW_INSTANCES(few_rows_f32, DTYPE_BF16) break;

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/kernels.h"
 
-static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avx512", "avx512bf16", "amx"};
+static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "amx"};
 
 bool cpu_level_by_name(const char *name, enum cpu_level *level)
 {
@@ -46,7 +46,8 @@ static bool machine_has(enum cpu_level level)
     case CPU_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case CPU_AVX512BF16: return __builtin_cpu_supports("avx512vbmi") && has_avx512bf16();
+    case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi");
+    case CPU_AVX512BF16: return has_avx512bf16();
     default: return has_amx();
     }
 }
@@ -54,7 +55,7 @@ static bool machine_has(enum cpu_level level)
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 {
     static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avx512, &cpu_kernels_avx512bf16, &cpu_kernels_amx};
+        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_amx};
     return kernels[level];
 }
 #else

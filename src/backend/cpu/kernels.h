@@ -31,7 +31,7 @@ static inline size_t cpu_column_at(size_t at)
 }
 
 /* Which instruction sets may be used; each implies those before it. */
-enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
+enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
 
 /* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows; kernels see exact weights. Where products add
  * blocks of scales one by one they multiply the sums; else the activations are packed again for each 128 weight rows, times these scales:
@@ -170,7 +170,7 @@ struct cpu_kernels {
 /* The best level of this machine that is at most `most`. */
 enum cpu_level cpu_level_usable(enum cpu_level most);
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
-/* "generic", "avx2", "avx512", "avx512bf16", "amx"; false: no such name. */
+/* "generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "amx"; false: no such name. */
 bool cpu_level_by_name(const char *name, enum cpu_level *level);
 
 extern const struct cpu_kernels cpu_kernels_generic;
@@ -189,8 +189,8 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
-extern const struct products cpu_f32_avx2, cpu_f32_avx512; /* the latter of all later levels, too */
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16, cpu_kernels_amx;
+extern const struct products cpu_f32_avx2, cpu_f32_avx512, cpu_f32_avx512vbmi; /* the latter of all later levels, too */
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_amx;
 #endif
 
 #endif

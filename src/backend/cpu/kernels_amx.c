@@ -48,7 +48,7 @@ static size_t block_columns(size_t k, size_t k0)
 }
 
 /* Columns k0 .. of one strip, a step at a time; what is beyond the last column is zero. */
-INLINE void panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k, enum dtype dtype, const struct fp8_tables *tables)
+INLINE void panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k, enum dtype dtype, const struct byte_tables *tables)
 {
     size_t cols = (size_t)w->cols, size = dtype_size(dtype), stride = cols * size;
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride;
@@ -66,7 +66,7 @@ static void int4_panel_strip(uint16_t *out, const struct weight *w, int64_t row,
 /* As multiply() goes by: [blocks of k][pairs of strips][32 columns of k][2 strips][16 rows][32]. */
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t begin, size_t k)
 {
-    struct fp8_tables tables = fp8_tables_load();
+    struct byte_tables tables = fp8_tables_load();
     uint16_t *to = out;
     for (size_t k0 = 0, columns; k0 < k; k0 += columns) {
         columns = block_columns(k, k0);

@@ -68,7 +68,7 @@ INLINE void ask_ahead(const struct strip *s, size_t at, size_t lines)
         for (size_t i = 0; i < lines; i++) __builtin_prefetch(ahead + 64 * i);
 }
 
-INLINE void decode_step(uint16_t *out, struct strip *s, size_t k, enum dtype dtype, bool whole, const struct fp8_tables *tables)
+INLINE void decode_step(uint16_t *out, struct strip *s, size_t k, enum dtype dtype, bool whole, const struct byte_tables *tables)
 {
     size_t size = dtype_size(dtype);
     if (dtype == DTYPE_INT4) load_int4_tiles(out, &s->int4, k, CPU_K_STEP, AMX_TILE);
@@ -105,7 +105,7 @@ INLINE void fold_sums(float *sums, float scale, int n_x)
 }
 
 /* FP8 rows have scales: their sums are in `sums` then, others in tile 0. */
-INLINE void few_decoded(float *sums, const struct tile *t, struct strip *s, enum dtype dtype, bool whole, const struct fp8_tables *tables)
+INLINE void few_decoded(float *sums, const struct tile *t, struct strip *s, enum dtype dtype, bool whole, const struct byte_tables *tables)
 {
     uint16_t decoded[2][STEP_WEIGHTS] __attribute__((aligned(64)));
     const uint16_t *x = t->x;
@@ -140,7 +140,7 @@ INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x,
 
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
-    struct fp8_tables tables = byte_tables_load(t->dtype);
+    struct byte_tables tables = byte_tables_load(t->dtype);
     struct strip s = {0};
     float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     amx_begin(t->n_x, 0xc1);

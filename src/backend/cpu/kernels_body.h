@@ -1,5 +1,6 @@
 /* The body of every kernel, written with vector types of LANES floats; included by one small file an instruction set,
- * which sets LANES, KERNELS (the table's name), LEVEL, LEVEL_NAME and PRODUCTS (the name of its float32 products) or, for products in BF16, HAVE_BF16.
+ * which sets LANES, KERNELS (the table's name), LEVEL, LEVEL_NAME and PRODUCTS (the name of its float32 products) or, for products in BF16, HAVE_BF16, and HAVE_VBMI where bytes
+ * are looked up.
  *
  * Products of few rows run along k: each sum is a vector whose lanes hold every LANES-th product, so that weights are read in
  * place, row by row; those of many are the same sums, a lane after the other (body_blocks.h). Attention runs along keys for the scores (keys are stored transposed) and along the head for the
@@ -27,7 +28,7 @@ static const struct products vectors = {BLOCK_ROWS, MOST_FEW, sizeof(uint16_t), 
 static const struct products tiles = {CPU_AMX_X_ROWS, CPU_AMX_FEW, sizeof(uint16_t), sizeof(uint16_t), NULL, cpu_pack_few_amx, cpu_few_amx, 2, 2048, 1024,
                                       cpu_pack_amx, cpu_panel_amx, cpu_multiply_amx, cpu_put_amx, cpu_sums_amx};
 
-const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512, .bf16 = &vectors, .attend = attend, TABLE_REST};
+const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512vbmi, .bf16 = &vectors, .attend = attend, TABLE_REST};
 
 static void attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind)
 {
@@ -36,7 +37,7 @@ static void attend_amx(struct attend_tile *t, const void *keys, const void *valu
 }
 
 /* The same, but for products in tiles. */
-const struct cpu_kernels cpu_kernels_amx = {.level = CPU_AMX, .name = "amx", .f32 = &cpu_f32_avx512, .bf16 = &tiles, .split = true, .attend = attend_amx,
+const struct cpu_kernels cpu_kernels_amx = {.level = CPU_AMX, .name = "amx", .f32 = &cpu_f32_avx512vbmi, .bf16 = &tiles, .split = true, .attend = attend_amx,
                                             .picture = &cpu_picture_amx, TABLE_REST};
 #else
 const struct products PRODUCTS = {BLOCK_ROWS, MOST_FEW, sizeof(float), sizeof(float), pack_f32, NULL, few_f32, 1, SIZE_MAX, 0, pack_block_f32, panel_block_f32, multiply_block_f32,
