@@ -111,33 +111,7 @@ static void any_weights(float *out, const struct weight *w, int64_t row, size_t 
     else if (w->dtype == DTYPE_F8_E4M3) fp8_floats(out, in, n, 1);
     else weight_floats(out, in, w->dtype, n);
     memset(out + n, 0, (CPU_K_STEP - n) * sizeof(float));
-#ifdef HAVE_VBMI
-    if (w->dtype == DTYPE_F8_E4M3) {
-        vf x[STEP_VECTORS];
-        memcpy(x, out, sizeof(x));
-        floats_in_order_of_codes(x);
-        memcpy(out, x, sizeof(x));
-    }
-#endif
 }
-
-#ifdef HAVE_VBMI
-/* The same of LANES rows of codes, all of which are there, as all columns are. */
-INLINE bool whole_codes(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride)
-{
-    const struct byte_tables tables = small_tables_load();
-    for (size_t a = 0; a < LANES; a++, in += stride) {
-        vf x[STEP_VECTORS];
-        __builtin_prefetch(in + CPU_AHEAD);
-        codes_to_floats(x, in, &tables);
-        memcpy(out[a], x, sizeof(x));
-    }
-    return true;
-}
-#define WHOLE_CODES whole_codes
-#else
-#define WHOLE_CODES(out, in, stride) whole_weights(out, in, stride, DTYPE_F8_E4M3)
-#endif
 
 /* The same of LANES rows, all of which are there, as all columns are; false: there is a code among them that is no number. */
 INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride, enum dtype dtype)
@@ -160,8 +134,14 @@ INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64
 {
     const size_t stride = weight_row_bytes(w);
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * dtype_size(w->dtype);
+#ifdef HAVE_VBMI
+    if (w->dtype == DTYPE_F8_E4M3) {
+        codes_step(out, in, stride, n, k < (size_t)w->cols ? (size_t)w->cols - k : 0);
+        return;
+    }
+#endif
     if (n >= LANES && k + CPU_K_STEP <= (size_t)w->cols) {
-        if (w->dtype == DTYPE_F8_E4M3 && WHOLE_CODES(out, in, stride)) return;
+        if (w->dtype == DTYPE_F8_E4M3 && whole_weights(out, in, stride, DTYPE_F8_E4M3)) return;
         if (w->dtype == DTYPE_BF16 && whole_weights(out, in, stride, DTYPE_BF16)) return;
     }
     for (size_t a = 0; a < LANES; a++) {

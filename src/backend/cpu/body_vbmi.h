@@ -25,6 +25,21 @@ INLINE void codes_to_floats(vf out[4], const uint8_t *p, const struct byte_table
     for (int i = 0; i < 4; i++) out[i] = half_of(words[i / 2], i % 2);
 }
 
+/* 64 columns of LANES rows, of which n are there, as `cols` columns are; zeros for the others. */
+INLINE void codes_step(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride, size_t n, size_t cols)
+{
+    const struct byte_tables tables = small_tables_load();
+    for (size_t a = 0; a < LANES; a++) {
+        uint8_t some[CPU_K_STEP] = {0};
+        const uint8_t *codes = a < n ? in + a * stride : some;
+        vf x[4];
+        if (a < n && cols < CPU_K_STEP) codes = memcpy(some, codes, cols);
+        __builtin_prefetch(codes + CPU_AHEAD);
+        codes_to_floats(x, codes, &tables);
+        memcpy(out[a], x, sizeof(x));
+    }
+}
+
 /* For several products: compilers would rather read it once for each. */
 INLINE vf load_once(const float *p)
 {

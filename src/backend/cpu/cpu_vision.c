@@ -231,16 +231,24 @@ static void attend_picture_tile(const struct vision_attend_job *j, const struct 
     k->attend(&t, room);
 }
 
+static size_t groups_of_head(const struct vision_attend_job *j)
+{
+    return ((size_t)j->tiles + CPU_SHARED_TILES - 1) / CPU_SHARED_TILES;
+}
+
 /* Groups of tiles, head after head. */
 static void attend_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct vision_attend_job *j = context;
     const struct picture_kernels *k = picture_kernels(j->c, j->shape);
-    const size_t groups = ((size_t)j->tiles + CPU_SHARED_TILES - 1) / CPU_SHARED_TILES;
+    const size_t groups = groups_of_head(j);
     for (size_t i = begin; i < end; i++) {
         int tile = (int)(i % groups) * CPU_SHARED_TILES, n = j->tiles - tile < CPU_SHARED_TILES ? j->tiles - tile : CPU_SHARED_TILES;
-        if (!k) attend_tiles(j, tile, n, i / groups, cpu_scratch(j->c, thread));
-        for (int u = 0; k && u < n; u++) attend_picture_tile(j, k, tile + u, i / groups, cpu_scratch(j->c, thread));
+        if (!k) {
+            attend_tiles(j, tile, n, i / groups, cpu_scratch(j->c, thread));
+            continue;
+        }
+        for (int u = 0; u < n; u++) attend_picture_tile(j, k, tile + u, i / groups, cpu_scratch(j->c, thread));
     }
 }
 
@@ -248,8 +256,7 @@ void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_s
 {
     struct cpu *c = cpu_of(be);
     struct vision_attend_job job = {c, o, layout_of(c, qkv, shape), shape, first, n, n_keys, (n + CPU_Q_ROWS - 1) / CPU_Q_ROWS};
-    const size_t groups = (size_t)((job.tiles + CPU_SHARED_TILES - 1) / CPU_SHARED_TILES);
-    pool_run(c->pool, groups * (size_t)shape->n_heads, 1, attend_groups, &job);
+    pool_run(c->pool, groups_of_head(&job) * (size_t)shape->n_heads, 1, attend_groups, &job);
 }
 
 /* ---- MLP and mergers ---- */
