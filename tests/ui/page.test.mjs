@@ -57,7 +57,7 @@ async function open(options = DESK, { url = server.url, ready = true } = {}) {
   page.setDefaultTimeout(WAIT_MS);
   page.on('pageerror', (error) => complaints.push(`${error}`));
   page.on('console', (message) => {
-    if (message.type() === 'error' && !/status of \d+|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text())) complaints.push(message.text());
+    if (message.type() === 'error' && !/status of \d+|ERR_CONNECTION|ERR_SOCKET_NOT_CONNECTED|ERR_INCOMPLETE/.test(message.text())) complaints.push(message.text());
   });
   page.on('request', (request) => {
     if (!/^(data|blob):/.test(request.url()) && !request.url().startsWith(url)) complaints.push(`a request to ${request.url()}`);
