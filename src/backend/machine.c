@@ -90,6 +90,16 @@ MULTIPLY(multiply_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f))
 #define STEP(acc) _mm512_dpbf16_ps(acc, (__m512bh)factor, (__m512bh)factor)
 MULTIPLY(multiply_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f))
 
+#undef STEP
+/* Some compilers do not know FP16 vectors in a file that is not for them alone. */
+__attribute__((target("avx512f,avx512fp16"))) static inline __m512 advance_fp16(__m512 acc, __m512 factor)
+{
+    __asm__("vfmadd213ph %1, %1, %0" : "+v"(acc) : "v"(factor));
+    return acc;
+}
+#define STEP(acc) advance_fp16(acc, factor)
+MULTIPLY(multiply_fp16, "avx512f,avx512fp16", __m512, _mm512_castsi512_ps(_mm512_set1_epi32(0x38003800)))
+
 /* Four tiles of sums and four of factors. */
 __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *context, size_t begin, size_t end, int thread)
 {
@@ -122,23 +132,24 @@ typedef float lanes __attribute__((vector_size(16)));
 MULTIPLY(multiply_generic, "", lanes, ((lanes){0.5f}))
 #endif
 
-static pool_fn *multiply_fn(enum cpu_level level, bool bf16, double *flops)
+static pool_fn *multiply_fn(enum cpu_level level, bool narrow, double *flops)
 {
 #if defined(__x86_64__)
-    if (bf16 && level == CPU_AMX) return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_SLOWER, multiply_amx;
-    if (bf16) return *flops = 64, multiply_bf16;
+    if (narrow && level == CPU_AMX) return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_SLOWER, multiply_amx;
+    if (narrow && level == CPU_AVX512FP16) return *flops = 64, multiply_fp16;
+    if (narrow) return *flops = 64, multiply_bf16;
     if (level >= CPU_AVX512) return *flops = 32, multiply_avx512;
     if (level == CPU_AVX2) return *flops = 16, multiply_avx2;
 #endif
-    (void)level, (void)bf16;
+    (void)level, (void)narrow;
     return *flops = 8, multiply_generic;
 }
 
-double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16)
+double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool narrow)
 {
     double flops, best = 0;
     size_t pieces = 16 * (size_t)pool_threads(pool), steps = STEPS;
-    pool_fn *fn = multiply_fn(level, bf16, &flops);
+    pool_fn *fn = multiply_fn(level, narrow, &flops);
     for (int i = 0; i < ROUNDS; i++) {
         double start = seconds_now();
         pool_run(pool, pieces, 1, fn, &steps);
@@ -149,11 +160,11 @@ double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool bf16)
 }
 
 /* Seconds that the caller's core takes for as many products. */
-static double glance(enum cpu_level level, bool bf16, double best)
+static double glance(enum cpu_level level, bool narrow, double best)
 {
     double flops;
     size_t steps = GLANCE_STEPS;
-    pool_fn *fn = multiply_fn(level, bf16, &flops);
+    pool_fn *fn = multiply_fn(level, narrow, &flops);
     double start = seconds_now();
     fn(&steps, 0, 1, 0);
     double seconds = (seconds_now() - start) / flops;
@@ -183,7 +194,7 @@ enum cpu_level machine_best_level(void)
     return best_level;
 }
 
-bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, struct device_limits *limits, ey_err *e)
+bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow, struct device_limits *limits, ey_err *e)
 {
     const size_t bytes = (size_t)1 << 30;
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -192,7 +203,7 @@ bool machine_measure(struct pool *pool, enum cpu_level level, bool bf16, struct 
     memset(data, 1, bytes);              /* real pages: the zero page is read from the cache */
     limits->read = machine_read_rate(pool, data, bytes);
     munmap(data, bytes);
-    limits->flops = machine_multiply_rate(pool, level, bf16);
-    limits->vector_flops = bf16 && level == CPU_AMX ? machine_multiply_rate(pool, CPU_AVX512BF16, true) : 0;
+    limits->flops = machine_multiply_rate(pool, level, narrow);
+    limits->vector_flops = narrow && level == CPU_AMX ? machine_multiply_rate(pool, CPU_AVX512BF16, true) : 0;
     return true;
 }

@@ -144,6 +144,65 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
     return ok;
 }
 
+/* ---- products with numbers of any size ---- */
+
+enum { UNIT_ROWS = 70, UNIT_COLS = 192, UNIT_SPREAD = 12 };
+
+/* 8 bits, a sign and one of UNIT_SPREAD exponents; every row has its own largest, from 2^-108 to 2^99. The last two have an infinity and a NaN. */
+static uint16_t unit_bits(int row, int col, uint64_t *random)
+{
+    const uint64_t bits = random_bits(random);
+    const int exponent = -108 + row * 3 - col % UNIT_SPREAD;
+    if (col == 5 && row >= UNIT_ROWS - 2) return row == UNIT_ROWS - 1 ? 0x7fc1 : 0xff80;
+    return (uint16_t)((bits >> 8 & 0x807f) | (uint64_t)(exponent + 127) << 7);
+}
+
+static float unit_product(const uint16_t *row, int col, float x)
+{
+    bool infinite = false;
+    for (int c = 0; c < UNIT_COLS; c++) {
+        const float w = bf16_float(row[c]);
+        if (isnan(w)) return (float)NAN;
+        infinite |= isinf(w) && c != col; /* times 0 */
+    }
+    return infinite ? (float)NAN : bf16_float(row[col]) * x;
+}
+
+/* Rows of one number, large or small, pick a column each: nothing is lost of what is within 12 powers of two of a row's largest. */
+static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint64_t seed)
+{
+    static uint16_t w[UNIT_ROWS * UNIT_COLS];
+    float y[20 * UNIT_ROWS], x[20 * UNIT_COLS] = {0};
+    struct weight weight = {.data = w, .dtype = DTYPE_BF16, .rows = UNIT_ROWS, .cols = (int64_t)cols};
+    struct backend_limits limits = {.max_rows = n, .max_width = (int)cols, .max_keys = 64, .max_patches = 64};
+    struct pool *pool;
+    struct backend *be;
+    ey_err e;
+    for (size_t i = 0; i < UNIT_ROWS * cols; i++) w[i] = unit_bits((int)(i / cols), (int)(i % cols), &seed);
+    for (int i = 0; i < n; i++) x[(size_t)i * cols + (size_t)(i * 7) % cols] = ldexpf(i % 2 ? -1 : 1, i - 4);
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) || !be->ops->reserve(be, &limits, &e)) return false;
+    struct cpu_input in = {.x = x, .x_stride = cols, .n = n, .width = (int)cols};
+    struct cpu_product product = {&weight, NULL, y, UNIT_ROWS};
+    cpu_multiply((struct cpu *)be, &in, &product, 1, CPU_STORE);
+    be->ops->destroy(be), pool_destroy(&pool);
+    for (int i = 0; i < n; i++)
+        for (int m = 0; m < UNIT_ROWS; m++) {
+            uint16_t row[UNIT_COLS] = {0};
+            const int col = i * 7 % (int)cols;
+            memcpy(row, w + (size_t)m * cols, cols * sizeof(*row));
+            const float want = unit_product(row, col, x[(size_t)i * cols + (size_t)col]), got = y[i * UNIT_ROWS + m];
+            REQUIRE((isnan(want) && isnan(got)) || got == want, "units: row %d of %d times weights of about 2^%d, %zu columns: %g, not %g", i, n, -108 + m * 3, cols,
+                    (double)got, (double)want);
+        }
+    return true;
+}
+
+static bool check_units(const struct cpu_kernels *k, uint64_t seed)
+{
+    return check_units_of(k, 1, UNIT_COLS, seed) && check_units_of(k, 4, UNIT_COLS, seed) && check_units_of(k, 20, UNIT_COLS, seed) &&
+           check_units_of(k, 3, UNIT_COLS - 30, seed);
+}
+
 /* ---- norms ---- */
 
 static bool close_to(float got, double want, double relative, double absolute)
@@ -310,6 +369,7 @@ const struct direct_test direct_tests[] = {
     {"decode", check_decode},
     {"to_bf16", check_to_bf16},
     {"strides", check_strides},
+    {"units", check_units},
     {"norms", check_norms},
     {"norm of an offset", check_norm_of_offset},
     {"activations", check_activations},

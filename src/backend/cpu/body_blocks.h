@@ -8,32 +8,9 @@
  * Packed rows lie in parts of a few, [part][pass][steps][rows of the part] words; panels are [pass][strip][steps][STRIP] words. Rows whose weights have scales
  * are packed as float32 and get them a pass at a time, as few() does: before they are rounded. */
 
-enum {
-    DEPTH = LANES == 16 ? 4 : LANES == 8 ? 3 : 2,
-    STRIP = 2 * LANES,                /* weight rows whose sums with those of a part stay in registers */
-    PART_ROWS = LANES == 16 ? 12 : LANES == 8 ? 6 : 4, /* of the input, at most */
-    BLOCK_ROWS = CPU_TILE_MOST,       /* of a packed tile: they share what is read of a panel */
-    TILE_SUMS = BLOCK_ROWS * CPU_SLAB
-};
+#include "backend/cpu/body_parts.h"
 
-/* The pass that does what lane l of few() does, and the other way round: the bits of one are those of the other reversed. */
-INLINE size_t pass_of(size_t lane)
-{
-    size_t pass = 0;
-    for (int i = 0; i < DEPTH; i++) pass |= (lane >> i & 1) << (DEPTH - 1 - i);
-    return pass;
-}
-
-/* n rows in as many parts as are needed, of about the same size. */
-static int n_parts(int n)
-{
-    return (n + PART_ROWS - 1) / PART_ROWS;
-}
-
-static int part_begin(int n, int part)
-{
-    return n * part / n_parts(n);
-}
+enum { STRIP = 2 * LANES }; /* weight rows whose sums with those of a part stay in registers */
 
 /* ---- packing ---- */
 
@@ -286,10 +263,4 @@ static void put_block(float *out, size_t out_stride, const float *sums, int n_w,
 {
     for (size_t row = 0; row < (size_t)n_w; row += STRIP)
         for (size_t i = 0; i < (size_t)n; i++) memcpy(out + i * out_stride + row, sums + (row / STRIP * BLOCK_ROWS + (size_t)first + i) * STRIP, STRIP * sizeof(float));
-}
-
-/* Sums of a tile on all levels, and a pass of its rows. */
-static size_t block_sums(size_t width)
-{
-    return DEPTH * TILE_SUMS + BLOCK_ROWS * width / LANES;
 }

@@ -11,6 +11,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Sums are in registers only if every loop over them is unrolled, and nobody is given their address. */
+#define UNROLL _Pragma("GCC unroll 32")
+
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef uint32_t vu __attribute__((vector_size(LANES * 4)));

@@ -49,7 +49,7 @@ static size_t few_bytes(const struct backend_limits *l)
 
 static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_limits *l)
 {
-    size_t blocks = larger(cpu_blocks_scratch(k->f32, padded_width(l)), k->bf16 ? cpu_blocks_scratch(k->bf16, padded_width(l)) : 0);
+    size_t blocks = larger(cpu_blocks_scratch(k->f32, padded_width(l)), k->narrow ? cpu_blocks_scratch(k->narrow, padded_width(l)) : 0);
     size_t attend = larger(CPU_SHARED_TILES * sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
     return larger(larger(few_bytes(l), blocks), attend) + ALIGN;
 }
@@ -121,7 +121,7 @@ static const char *detail(const struct backend *be)
 static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
-    return machine_measure(c->pool, c->k->level, c->k->bf16 != NULL, limits, e);
+    return machine_measure(c->pool, c->k->level, c->k->narrow != NULL, limits, e);
 }
 
 static const struct backend_ops ops = {
@@ -161,7 +161,7 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
 {
     enum cpu_level most = mask ? CPU_LEVELS - 1 : machine_best_level();
     if (mask && !cpu_level_by_name(mask, &most))
-        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avx512, avx512vbmi, avx512bf16 or amx", mask);
+        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avx512, avx512vbmi, avx512bf16, avx512fp16 or amx", mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
     c->base.ops = &ops, c->pool = pool, c->k = cpu_kernels_for(cpu_level_usable(most));

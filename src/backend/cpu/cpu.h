@@ -54,7 +54,7 @@ struct cpu_input {
     enum cpu_norm norm;
     const float *w, *b; /* of the norm */
     float eps;
-    bool precise; /* keep 16 bits of mantissa where products are in BF16: what attention's softmax is sharp on */
+    bool precise; /* BF16 would be too coarse: what attention's softmax is sharp on */
 };
 
 /* ---- products ---- */

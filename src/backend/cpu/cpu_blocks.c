@@ -9,7 +9,6 @@ enum {
     SLABS = 2,               /* of a group, at most */
     PANEL_BYTES = 3 << 20,   /* of a group, unless its fewest rows take more */
     TILES = 16,              /* of packed rows, that wait together */
-    LEAST_SLAB = 2 * CPU_W_STRIP,
     GROUPS_A_THREAD = 4      /* at least, where there are as many: threads end together */
 };
 
@@ -43,13 +42,13 @@ static int slab_rows(const struct products *way, size_t width, int slabs)
 {
     const size_t bytes = (size_t)slabs * panel_columns(way, width) * way->element;
     int rows = CPU_SLAB;
-    while (rows > LEAST_SLAB && (size_t)rows * bytes > PANEL_BYTES) rows /= 2;
+    while (rows > way->strip && (size_t)rows * bytes > PANEL_BYTES) rows /= 2;
     return rows;
 }
 
 static size_t panel_bytes(const struct products *way, size_t width, int slabs)
 {
-    return (size_t)slabs * (size_t)slab_rows(way, width, slabs) * panel_columns(way, width) * way->element;
+    return (size_t)slabs * ((size_t)slab_rows(way, width, slabs) * panel_columns(way, width) * way->element + way->panel_end);
 }
 
 static size_t sums_bytes(const struct products *way, size_t width)
@@ -61,8 +60,8 @@ static size_t sums_bytes(const struct products *way, size_t width)
 size_t cpu_blocks_scratch(const struct products *way, size_t width)
 {
     const size_t row = SLABS * (width < way->whole ? width : way->whole) * way->element;
-    const size_t most = CPU_SLAB * row < PANEL_BYTES ? CPU_SLAB * row : PANEL_BYTES, least = LEAST_SLAB * row;
-    return (most > least ? most : least) + sums_bytes(way, width);
+    const size_t most = CPU_SLAB * row < PANEL_BYTES ? CPU_SLAB * row : PANEL_BYTES, least = (size_t)way->strip * row;
+    return (most > least ? most : least) + SLABS * way->panel_end + sums_bytes(way, width);
 }
 
 /* ---- input ---- */
@@ -187,7 +186,7 @@ static void add_slab(const struct multiply_job *j, struct group *g, const struct
     if (left <= 0) return;
     size_t i = (size_t)g->n++;
     g->slab[i] = (struct slab){p, row, (int)(left < j->group ? left : j->group),
-                                 g->slab[0].panel + i * (size_t)j->group * panel_columns(j->way, g->width) * j->way->element};
+                                 g->slab[0].panel + i * ((size_t)j->group * panel_columns(j->way, g->width) * j->way->element + j->way->panel_end)};
 }
 
 static struct group group_at(const struct multiply_job *j, int64_t at, int thread)
@@ -216,7 +215,7 @@ static void multiply_groups(void *context, size_t begin, size_t end, int thread)
 void cpu_multiply_blocks(struct multiply_job *j)
 {
     j->group = slab_rows(j->way, padded_width(j), group_slabs(j));
-    while (j->group > LEAST_SLAB && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
+    while (j->group > j->way->strip && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
     pool_run(j->c->pool, (size_t)n_tiles(j), 2, pack_tiles, j);
     pool_run(j->c->pool, (size_t)all_groups(j), 1, multiply_groups, j);
 }

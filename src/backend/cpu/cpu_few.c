@@ -30,7 +30,7 @@ static struct packing packing_of(const struct multiply_job *j, int first, int n,
 
 static size_t tile_bytes(const struct multiply_job *j)
 {
-    return (size_t)j->way->most_few * (size_t)j->in->width * j->way->element;
+    return (size_t)j->way->most_few * (size_t)j->in->width * j->way->tile_element;
 }
 
 /* Steps begin .. end-1 of all rows. */
@@ -45,7 +45,7 @@ static void pack_steps(void *context, size_t begin, size_t end, int thread)
 /* Whether rows are packed again for each block of weight rows. */
 static bool packs_again(const struct multiply_job *j)
 {
-    return j->codes && !j->way->pack_few;
+    return j->codes && !j->way->pack_few && !j->way->scale_few;
 }
 
 static void prepare_input(struct multiply_job *j)
@@ -62,9 +62,14 @@ static void prepare_input(struct multiply_job *j)
 /* Input rows first .. first+n-1 for weight rows from `row` on, which share their scales. */
 static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row, int first, int n, int thread)
 {
-    if (!packs_again(j)) return (const uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * tile_bytes(j);
-    const struct packing p = packing_of(j, first, n, cpu_row_scale(w, row));
+    const void *once = (const uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * tile_bytes(j);
     void *packed = cpu_scratch(j->c, thread);
+    if (j->codes && j->way->scale_few) {
+        j->way->scale_few(packed, once, n, (size_t)j->in->width, cpu_row_scale(w, row));
+        return packed;
+    }
+    if (!packs_again(j)) return once;
+    const struct packing p = packing_of(j, first, n, cpu_row_scale(w, row));
     j->way->pack(packed, &p);
     return packed;
 }

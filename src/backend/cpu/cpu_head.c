@@ -24,7 +24,7 @@ struct codes_job {
     const struct weight *in;
     int8_t *codes;
     float *scale;
-    bool by_codes; /* products in BF16: columns lie so that unpacked codes are in order */
+    bool by_codes; /* columns lie so that unpacked codes are in order */
 };
 
 /* The largest magnitude of CPU_K_STEP numbers, and `most`, as bits: they are in the same order. Loops of integers, which compilers make vectors of. */
@@ -76,7 +76,7 @@ bool cpu_place(struct backend *be, struct weight *out, const struct weight *in, 
     const size_t bytes = cpu_weight_bytes(be, in, placement);
     if (!bytes) return host_place(be, out, in, placement, e);
     if (!(c->eight_bit = be->ops->alloc(be, bytes, e))) return ey_fail_memory(e, "the 8-bit head", bytes);
-    struct codes_job job = {in, c->eight_bit, (float *)(void *)((char *)c->eight_bit + code_bytes(in)), c->k->bf16 != NULL};
+    struct codes_job job = {in, c->eight_bit, (float *)(void *)((char *)c->eight_bit + code_bytes(in)), c->k->narrow && c->k->narrow->ordered};
     pool_run(c->pool, (size_t)in->rows, ROWS_AT_ONCE, code_rows, &job);
     file_map_forget(in->data, (size_t)in->rows * weight_row_bytes(in));
     *out = (struct weight){.data = job.codes, .dtype = DTYPE_I8, .rows = in->rows, .cols = in->cols, .scale = job.scale, .packed = job.by_codes};

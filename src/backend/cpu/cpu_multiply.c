@@ -51,36 +51,37 @@ void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end
 }
 
 static void multiply_with(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
-                          enum cpu_finish finish, bool bf16)
+                          enum cpu_finish finish, bool narrow)
 {
-    bool split = bf16 && in->precise;
-    if (split && !c->k->split) bf16 = split = false;
-    struct multiply_job job = {.c = c, .way = bf16 ? c->k->bf16 : c->k->f32, .in = in, .products = products,
+    bool split = narrow && in->precise && !c->k->narrow->precise;
+    if (split && !c->k->split) narrow = split = false;
+    struct multiply_job job = {.c = c, .way = narrow ? c->k->narrow : c->k->f32, .in = in, .products = products,
                                .n_products = n_products, .finish = finish, .split = split, .codes = products[0].w->scale != NULL};
     norm_input(&job);
     if (cpu_are_few(&job)) cpu_multiply_few(&job);
     else cpu_multiply_blocks(&job);
 }
 
-/* F16 and F32 weights would lose bits in BF16 products. */
-static bool wants_bf16(const struct cpu *c, const struct weight *w)
+/* F16 and F32 weights would lose bits in BF16 products, and numbers in those of FP16. */
+static bool wants_narrow(const struct cpu *c, const struct weight *w)
 {
-    return c->k->bf16 && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_INT4 || w->dtype == DTYPE_I8);
+    const struct products *way = c->k->narrow;
+    return way && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_I8 || (w->dtype == DTYPE_INT4 && way->int4));
 }
 
 void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
                   enum cpu_finish finish)
 {
-    bool bf16 = wants_bf16(c, products[0].w), same = true;
+    bool narrow = wants_narrow(c, products[0].w), same = true;
     for (int i = 1; i < n_products; i++)
-        same = same && wants_bf16(c, products[i].w) == bf16 && !products[i].w->scale == !products[0].w->scale;
+        same = same && wants_narrow(c, products[i].w) == narrow && !products[i].w->scale == !products[0].w->scale;
     if (same) {
-        multiply_with(c, in, products, n_products, finish, bf16);
+        multiply_with(c, in, products, n_products, finish, narrow);
         return;
     }
     /* a checkpoint that mixes dtypes within a layer: one by one */
     for (int i = 0; i < n_products; i++)
-        multiply_with(c, in, products + i, 1, finish == CPU_SILU_MUL ? CPU_STORE : finish, wants_bf16(c, products[i].w));
+        multiply_with(c, in, products + i, 1, finish == CPU_SILU_MUL ? CPU_STORE : finish, wants_narrow(c, products[i].w));
     struct multiply_job both = {.c = c, .in = in, .products = products, .finish = finish};
     if (finish == CPU_SILU_MUL) cpu_finish_columns(&both, 0, products[0].w->rows, 0, in->n);
 }

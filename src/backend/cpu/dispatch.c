@@ -3,7 +3,7 @@
 
 #include "backend/cpu/kernels.h"
 
-static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "amx"};
+static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"};
 
 bool cpu_level_by_name(const char *name, enum cpu_level *level)
 {
@@ -22,6 +22,12 @@ static bool has_avx512bf16(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+static bool has_avx512fp16(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
 }
 
 /* Linux gives a process the tiles when it asks; their state makes signal frames larger by 8 KiB from then on. */
@@ -48,6 +54,7 @@ static bool machine_has(enum cpu_level level)
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi");
     case CPU_AVX512BF16: return has_avx512bf16();
+    case CPU_AVX512FP16: return has_avx512fp16();
     default: return has_amx();
     }
 }
@@ -55,7 +62,8 @@ static bool machine_has(enum cpu_level level)
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 {
     static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_amx};
+        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_avx512fp16,
+        &cpu_kernels_amx};
     return kernels[level];
 }
 #else
@@ -71,9 +79,17 @@ const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 }
 #endif
 
+/* Whether the machine has a level and those that it implies. */
+static bool is_usable(int level)
+{
+    bool usable = true;
+    for (int i = level; usable && i > CPU_GENERIC; i--) usable = machine_has((enum cpu_level)i) || (i == CPU_AVX512FP16 && level == CPU_AMX);
+    return usable;
+}
+
 enum cpu_level cpu_level_usable(enum cpu_level most)
 {
-    int level = CPU_GENERIC;
-    while (level < (int)most && machine_has((enum cpu_level)(level + 1))) level++;
+    int level = (int)most;
+    while (!is_usable(level)) level--;
     return (enum cpu_level)level;
 }

@@ -1,5 +1,5 @@
 /* The hot loops of the cpu backend, as a table that is filled once for the machine (cpu_kernels_for). One body
- * (kernels_body.h) is compiled for each instruction set; the last two also multiply in BF16, by vectors or by tiles.
+ * (kernels_body.h) is compiled for each instruction set; the last three also multiply in 16 bits: BF16 by vectors, FP16 by vectors, BF16 by tiles.
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or over keys, in an order
  * that depends on neither the number of rows nor the tile. */
@@ -30,8 +30,8 @@ static inline size_t cpu_column_at(size_t at)
     return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
 }
 
-/* Which instruction sets may be used; each implies those before it. */
-enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
+/* Which instruction sets may be used; each implies those before it, but tiles do not need FP16. */
+enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AVX512FP16, CPU_AMX, CPU_LEVELS };
 
 /* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows; kernels see exact weights. Where products add
  * blocks of scales one by one they multiply the sums; else the activations are packed again for each 128 weight rows, times these scales:
@@ -69,23 +69,30 @@ struct block {
 };
 
 /* One way of multiplying: a few rows with weights in place, many with panels of decoded weights. The order in which few() and multiply_block() add is
- * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to twice that. */
+ * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to `strip`. */
 struct products {
+    bool int4;      /* four-bit weights, too */
+    bool precise;   /* good enough for cpu_input.precise */
+    bool ordered;   /* int8 weights lie in the order of cpu_column_at() */
     int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST */
     int most_few;   /* rows of a packed tile of few() */
-    size_t element; /* bytes of an element of a panel, and of one that pack() or pack_few() writes */
-    size_t tile_element; /* of one that pack_block() writes, at most */
+    size_t element; /* bytes of an element of a panel */
+    size_t tile_element; /* of one that pack() or pack_block() writes, at most, with what follows them */
     /* Rows of a tile for few(), whose `padded` is their width: in the products' own layout. */
     void (*pack)(void *out, const struct packing *p);
     /* Or else columns begin .. end-1, multiples of CPU_K_STEP, of all of them. */
     void (*pack_few)(void *out, const struct packing *p, size_t begin, size_t end);
+    /* What pack() wrote of n rows, times multipliers of blocks of FP8 weights; NULL: pack() is asked once more, with them. */
+    void (*scale_few)(void *out, const void *packed, int n, size_t padded, const float *scale);
     void (*few)(float *out, size_t out_stride, const struct tile *t); /* weights in place, read once */
 
+    int strip;          /* weight rows of a panel are rounded up to a multiple of so many */
+    size_t panel_end;   /* bytes that follow a panel */
     int slabs;          /* each time packed rows are read they meet as many panels of weight rows */
     size_t whole, part; /* columns of a panel: all of them, where they are no more than `whole`, else `part` */
     /* Rows of a tile, at most x_rows of `padded` elements. */
     void (*pack_block)(void *out, const struct packing *p);
-    /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to twice CPU_W_STRIP. */
+    /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to a multiple of `strip`. */
     void (*panel_block)(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
     /* Sums of a tile with a slab, in the way's own order: those of the first columns begin, others are added to what is there. */
     void (*multiply_block)(float *sums, const struct block *b);
@@ -147,8 +154,8 @@ struct cpu_kernels {
     enum cpu_level level;
     const char *name;
     const struct products *f32;  /* weights of any dtype */
-    const struct products *bf16; /* BF16, FP8, four-bit and int8 weights, the last in the order of cpu_column_at(); NULL: float32 ones are used */
-    bool split;           /* BF16 products keep 16 bits of activations by packing.split; else float32 ones are used.
+    const struct products *narrow; /* those of 16 bits, for BF16, FP8 and int8 weights; NULL: float32 ones are used */
+    bool split;           /* narrow products that are not precise keep 16 bits of activations by packing.split; else float32 ones are used.
                            * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 
     void (*to_bf16)(uint16_t *out, const float *in, size_t n); /* nearest, ties to even; denormals stay */
@@ -170,7 +177,7 @@ struct cpu_kernels {
 /* The best level of this machine that is at most `most`. */
 enum cpu_level cpu_level_usable(enum cpu_level most);
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
-/* "generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "amx"; false: no such name. */
+/* "generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"; false: no such name. */
 bool cpu_level_by_name(const char *name, enum cpu_level *level);
 
 extern const struct cpu_kernels cpu_kernels_generic;
@@ -189,8 +196,20 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
+
+/* Products in FP16 (kernels_fp16.c), for the table of kernels_avx512vbmi.c. */
+void cpu_pack_block_fp16(void *out, const struct packing *p);
+void cpu_panel_fp16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+void cpu_multiply_fp16(float *sums, const struct block *b);
+void cpu_put_fp16(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
+size_t cpu_sums_fp16(size_t width);
+/* kernels_fp16_few.c */
+void cpu_pack_fp16(void *out, const struct packing *p);
+void cpu_scale_fp16(void *out, const void *packed, int n, size_t padded, const float *scale);
+void cpu_few_fp16(float *out, size_t out_stride, const struct tile *t);
+
 extern const struct products cpu_f32_avx2, cpu_f32_avx512, cpu_f32_avx512vbmi; /* the latter of all later levels, too */
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_amx;
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_avx512fp16, cpu_kernels_amx;
 #endif
 
 #endif

@@ -1,6 +1,6 @@
 /* The body of every kernel, written with vector types of LANES floats; included by one small file an instruction set,
  * which sets LANES, KERNELS (the table's name), LEVEL, LEVEL_NAME and PRODUCTS (the name of its float32 products) or, for products in BF16, HAVE_BF16, and HAVE_VBMI where bytes
- * are looked up.
+ * are looked up: that one has the table of products in FP16, too.
  *
  * Products of few rows run along k: each sum is a vector whose lanes hold every LANES-th product, so that weights are read in
  * place, row by row; those of many are the same sums, a lane after the other (body_blocks.h). Attention runs along keys for the scores (keys are stored transposed) and along the head for the
@@ -23,12 +23,16 @@
     .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf
 
 #ifdef HAVE_BF16
-static const struct products vectors = {BLOCK_ROWS, MOST_FEW, sizeof(uint16_t), sizeof(float), pack_bf16, NULL, few_bf16, 1, SIZE_MAX, 0,
-                                        pack_block_bf16, panel_block_bf16, multiply_block_bf16, put_block, block_sums};
-static const struct products tiles = {CPU_AMX_X_ROWS, CPU_AMX_FEW, sizeof(uint16_t), sizeof(uint16_t), NULL, cpu_pack_few_amx, cpu_few_amx, 2, 2048, 1024,
-                                      cpu_pack_amx, cpu_panel_amx, cpu_multiply_amx, cpu_put_amx, cpu_sums_amx};
+static const struct products vectors = {
+    .int4 = true, .ordered = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
+    .pack = pack_bf16, .few = few_bf16, .strip = STRIP, .slabs = 1, .whole = SIZE_MAX,
+    .pack_block = pack_block_bf16, .panel_block = panel_block_bf16, .multiply_block = multiply_block_bf16, .put_block = put_block, .block_sums = block_sums};
+static const struct products tiles = {
+    .int4 = true, .ordered = true, .x_rows = CPU_AMX_X_ROWS, .most_few = CPU_AMX_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(uint16_t),
+    .pack_few = cpu_pack_few_amx, .few = cpu_few_amx, .strip = 2 * CPU_W_STRIP, .slabs = 2, .whole = 2048, .part = 1024,
+    .pack_block = cpu_pack_amx, .panel_block = cpu_panel_amx, .multiply_block = cpu_multiply_amx, .put_block = cpu_put_amx, .block_sums = cpu_sums_amx};
 
-const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512vbmi, .bf16 = &vectors, .attend = attend, TABLE_REST};
+const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512vbmi, .narrow = &vectors, .attend = attend, TABLE_REST};
 
 static void attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind)
 {
@@ -37,10 +41,21 @@ static void attend_amx(struct attend_tile *t, const void *keys, const void *valu
 }
 
 /* The same, but for products in tiles. */
-const struct cpu_kernels cpu_kernels_amx = {.level = CPU_AMX, .name = "amx", .f32 = &cpu_f32_avx512vbmi, .bf16 = &tiles, .split = true, .attend = attend_amx,
+const struct cpu_kernels cpu_kernels_amx = {.level = CPU_AMX, .name = "amx", .f32 = &cpu_f32_avx512vbmi, .narrow = &tiles, .split = true, .attend = attend_amx,
                                             .picture = &cpu_picture_amx, TABLE_REST};
 #else
-const struct products PRODUCTS = {BLOCK_ROWS, MOST_FEW, sizeof(float), sizeof(float), pack_f32, NULL, few_f32, 1, SIZE_MAX, 0, pack_block_f32, panel_block_f32, multiply_block_f32,
-                                  put_block, block_sums};
+const struct products PRODUCTS = {
+    .int4 = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .element = sizeof(float), .tile_element = sizeof(float),
+    .pack = pack_f32, .few = few_f32, .strip = STRIP, .slabs = 1, .whole = SIZE_MAX,
+    .pack_block = pack_block_f32, .panel_block = panel_block_f32, .multiply_block = multiply_block_f32, .put_block = put_block, .block_sums = block_sums};
 const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .attend = attend, TABLE_REST};
+
+#ifdef HAVE_VBMI
+static const struct products halves = {
+    .precise = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
+    .pack = cpu_pack_fp16, .scale_few = cpu_scale_fp16, .few = cpu_few_fp16, .strip = 4 * LANES, .panel_end = CPU_SLAB * sizeof(float), .slabs = 1, .whole = SIZE_MAX,
+    .pack_block = cpu_pack_block_fp16, .panel_block = cpu_panel_fp16, .multiply_block = cpu_multiply_fp16, .put_block = cpu_put_fp16, .block_sums = cpu_sums_fp16};
+
+const struct cpu_kernels cpu_kernels_avx512fp16 = {.level = CPU_AVX512FP16, .name = "avx512fp16", .f32 = &PRODUCTS, .narrow = &halves, .attend = attend, TABLE_REST};
+#endif
 #endif
