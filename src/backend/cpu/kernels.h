@@ -203,6 +203,7 @@ void cpu_panel_fp16(void *out, const struct weight *w, int64_t row, int n, size_
 void cpu_multiply_fp16(float *sums, const struct block *b);
 void cpu_put_fp16(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
 size_t cpu_sums_fp16(size_t width);
+extern const struct picture_kernels cpu_picture_fp16; /* kernels_fp16_picture.c */
 /* kernels_fp16_few.c */
 void cpu_pack_fp16(void *out, const struct packing *p);
 void cpu_scale_fp16(void *out, const void *packed, int n, size_t padded, const float *scale);

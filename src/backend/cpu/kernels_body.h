@@ -56,6 +56,7 @@ static const struct products halves = {
     .pack = cpu_pack_fp16, .scale_few = cpu_scale_fp16, .few = cpu_few_fp16, .strip = 4 * LANES, .panel_end = CPU_SLAB * sizeof(float), .slabs = 1, .whole = SIZE_MAX,
     .pack_block = cpu_pack_block_fp16, .panel_block = cpu_panel_fp16, .multiply_block = cpu_multiply_fp16, .put_block = cpu_put_fp16, .block_sums = cpu_sums_fp16};
 
-const struct cpu_kernels cpu_kernels_avx512fp16 = {.level = CPU_AVX512FP16, .name = "avx512fp16", .f32 = &PRODUCTS, .narrow = &halves, .attend = attend, TABLE_REST};
+const struct cpu_kernels cpu_kernels_avx512fp16 = {.level = CPU_AVX512FP16, .name = "avx512fp16", .f32 = &PRODUCTS, .narrow = &halves, .attend = attend, .picture = &cpu_picture_fp16,
+                                                   TABLE_REST};
 #endif
 #endif

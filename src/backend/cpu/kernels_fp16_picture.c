@@ -1,0 +1,178 @@
+/* A picture's attention with values in FP16 (body_fp16.h says what is lost). Scores are sharp: a softmax of large ones would turn what FP16 loses into answers, so keys, scores
+ * and the running softmax are float32.
+ *
+ * A block is CPU_KEYS patches: keys [dim, CPU_KEYS] float32; values [CPU_KEYS, dim rounded up to HALVES] FP16, then a factor for each patch, because every value is
+ * brought into FP16's range by a power of two of its own. */
+#define GROWTH 4.0f /* weights stay below e^4, times values below 2^VALUE_LIMIT: 64 of them are below 65504, where FP16 ends */
+#include "backend/cpu/body_fp16.h"
+
+#include "backend/cpu/body_softmax.h"
+
+enum {
+    VALUE_LIMIT = 3, /* log2 */
+    SHARE = 4,       /* queries that share a load of keys */
+    ROWS = 8,        /* queries that share a load of values */
+    WIDTH = 2        /* with so many vectors of them */
+};
+
+INLINE size_t padded_dim(int dim)
+{
+    return ((size_t)dim + HALVES - 1) / HALVES * HALVES;
+}
+
+static size_t key_bytes(int dim)
+{
+    return (size_t)dim * sizeof(float);
+}
+
+static size_t value_bytes(int dim)
+{
+    return padded_dim(dim) * sizeof(uint16_t) + sizeof(float);
+}
+
+/* The factors of a block of values. */
+INLINE const float *block_factors(const void *block, int dim)
+{
+    return (const float *)(const void *)((const uint16_t *)block + CPU_KEYS * padded_dim(dim));
+}
+
+static void store_key(void *keys, size_t patch, const float *key, int dim)
+{
+    float *block = (float *)keys + patch / CPU_KEYS * CPU_KEYS * (size_t)dim + patch % CPU_KEYS;
+    for (size_t d = 0; d < (size_t)dim; d++) block[d * CPU_KEYS] = key[d];
+}
+
+static void store_values(void *values, size_t patch, const float *in, size_t stride, int n, int dim)
+{
+    for (size_t i = patch; i < patch + (size_t)n; i++, in += stride) {
+        uint16_t *block = (uint16_t *)(void *)((uint8_t *)values + i / CPU_KEYS * CPU_KEYS * value_bytes(dim)), *out = block + i % CPU_KEYS * padded_dim(dim);
+        const struct packing p = {.x = in, .width = (size_t)dim};
+        const int exponent = exponent_for(largest_of(in, p.width), VALUE_LIMIT);
+        for (size_t d = 0; d < padded_dim(dim); d += LANES)
+            _mm256_storeu_si256((__m256i *)(void *)(out + d), halves_of(row_floats(&p, 0, d) * power_of_two(exponent)));
+        ((float *)(void *)(block + CPU_KEYS * padded_dim(dim)))[i % CPU_KEYS] = power_of_two(-exponent);
+    }
+}
+
+/* ---- a tile ---- */
+
+struct room {
+    float o[CPU_Q_ROWS * (CPU_PICTURE_DIM + HALVES)];
+    uint16_t weights[ROWS][CPU_KEYS];
+    struct attend_tile state;
+} __attribute__((aligned(64)));
+
+static size_t room_bytes(void)
+{
+    return sizeof(struct room);
+}
+
+/* scores[rows][CPU_KEYS] = q · keys, rows of q one after the other. */
+INLINE void score_rows(float (*scores)[CPU_KEYS], const float *q, const float *keys, int dim, int rows)
+{
+    vf acc[SHARE][KEY_VECTORS];
+    UNROLL
+    for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] = (vf){0};
+    for (int d = 0; d < dim; d++, keys += CPU_KEYS) {
+        vf k[KEY_VECTORS];
+        UNROLL
+        for (size_t u = 0; u < KEY_VECTORS; u++) k[u] = load(keys + u * LANES);
+        UNROLL
+        for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] += q[i / KEY_VECTORS * dim + d] * k[i % KEY_VECTORS];
+    }
+    UNROLL
+    for (int i = 0; i < KEY_VECTORS * rows; i++) store(scores[i / KEY_VECTORS] + i % KEY_VECTORS * LANES, acc[i / KEY_VECTORS][i % KEY_VECTORS]);
+}
+
+INLINE void add_value(__m512h acc[WIDTH], const __m512h v[WIDTH], const uint16_t *weight, int width)
+{
+    __asm__("vfmadd231ph %2%{1to32%}, %1, %0" : "+v"(acc[0]) : "v"(v[0]), "m"(*weight));
+    if (width > 1) __asm__("vfmadd231ph %2%{1to32%}, %1, %0" : "+v"(acc[1]) : "v"(v[1]), "m"(*weight));
+}
+
+/* o[rows] += the weights of n patches times `width` vectors of their values, `stride` apart, times `factor`. TERMS patches are added in FP16, then those sums. */
+INLINE void add_values(float *o, const uint16_t *v, size_t stride, int n, const uint16_t (*weights)[CPU_KEYS], float factor, int rows, int width)
+{
+    __m512h before[ROWS][WIDTH];
+    for (int j = 0; j < n;) {
+        const int from = j, end = j + TERMS < n ? j + TERMS : n;
+        __m512h acc[ROWS][WIDTH];
+        UNROLL
+        for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = _mm512_setzero_ph();
+        for (; j < end; j++, v += stride) {
+            const __m512h row[WIDTH] = {load_halves(v), width > 1 ? load_halves(v + HALVES) : _mm512_setzero_ph()};
+            UNROLL
+            for (int r = 0; r < rows; r++) add_value(acc[r], row, &weights[r][j], width);
+        }
+        if (from) {
+            UNROLL
+            for (int i = 0; i < WIDTH * rows; i++) acc[i / WIDTH][i % WIDTH] = _mm512_add_ph(acc[i / WIDTH][i % WIDTH], before[i / WIDTH][i % WIDTH]);
+        }
+        UNROLL
+        for (int i = 0; i < WIDTH * rows; i++) before[i / WIDTH][i % WIDTH] = acc[i / WIDTH][i % WIDTH];
+    }
+    for (int r = 0; r < rows; r++, o += stride)
+        for (int u = 0; u < 2 * width; u++)
+            store(o + u * LANES, load(o + u * LANES) + (vf)_mm512_cvtxph_ps((__m256h)_mm256_loadu_si256((const __m256i *)(const void *)before[r] + u)) * factor);
+}
+
+/* A block's values, whose factors are at most `largest` and here divided by it. */
+struct value_block {
+    const uint16_t *v;
+    vf factors[KEY_VECTORS];
+    float largest;
+    int n; /* of its patches that there are */
+};
+
+static void value_block_of(struct value_block *b, const void *values, int dim, int n)
+{
+    const float *factors = block_factors(values, dim);
+    b->v = values, b->largest = 0, b->n = n;
+    for (int j = 0; j < n; j++) b->largest = factors[j] > b->largest ? factors[j] : b->largest;
+    for (size_t u = 0; u < KEY_VECTORS; u++) b->factors[u] = load(factors + u * LANES) * (1 / b->largest);
+}
+
+/* Queries first .. first+rows-1 against a block. */
+INLINE void attend_rows(struct room *room, const struct picture_tile *t, const float *keys, const struct value_block *b, int first, int rows)
+{
+    const size_t padded = padded_dim(t->dim);
+    float scores[ROWS][CPU_KEYS] __attribute__((aligned(64)));
+    for (int r = 0; r < rows; r += SHARE) score_rows(scores + r, t->q + (size_t)(first + r) * (size_t)t->dim, keys, t->dim, rows < SHARE ? rows : SHARE);
+    for (int r = 0; r < rows; r++) {
+        soften_row(&room->state, first + r, scores[r]);
+        for (size_t u = 0; u < KEY_VECTORS; u++)
+            _mm256_store_si256((__m256i *)(void *)(room->weights[r] + u * LANES), halves_of(load(scores[r] + u * LANES) * b->factors[u]));
+    }
+    for (size_t d = 0; d < padded; d += WIDTH * HALVES) {
+        float *o = room->o + (size_t)first * padded + d;
+        if (padded - d > HALVES) add_values(o, b->v + d, padded, b->n, room->weights, b->largest, rows, 2);
+        else add_values(o, b->v + d, padded, b->n, room->weights, b->largest, rows, 1);
+    }
+}
+
+static void attend_block(struct room *room, const struct picture_tile *t, const float *keys, const struct value_block *b)
+{
+    int r = 0;
+    for (int i = 0; i < t->n_rows; i++) room->state.n_keys[i] = b->n;
+    for (; r + ROWS <= t->n_rows; r += ROWS) attend_rows(room, t, keys, b, r, ROWS);
+    for (; r + 2 <= t->n_rows; r += 2) attend_rows(room, t, keys, b, r, 2);
+    for (; r < t->n_rows; r++) attend_rows(room, t, keys, b, r, 1);
+}
+
+static void attend_picture(const struct picture_tile *t, void *scratch)
+{
+    struct room *room = scratch;
+    const size_t padded = padded_dim(t->dim);
+    memset(room->o, 0, (size_t)t->n_rows * padded * sizeof(float));
+    room->state = (struct attend_tile){.n_rows = t->n_rows, .dim = t->dim, .o = room->o, .o_stride = padded};
+    for (int r = 0; r < t->n_rows; r++) room->state.max[r] = -1e30f;
+    for (int key = 0; key < t->n_keys; key += CPU_KEYS) {
+        struct value_block b;
+        value_block_of(&b, (const uint8_t *)t->values + (size_t)key * value_bytes(t->dim), t->dim, t->n_keys - key < CPU_KEYS ? t->n_keys - key : CPU_KEYS);
+        attend_block(room, t, (const float *)t->keys + (size_t)key * (size_t)t->dim, &b);
+    }
+    for (int r = 0; r < t->n_rows; r++)
+        for (int d = 0; d < t->dim; d++) t->o[(size_t)r * t->o_stride + (size_t)d] = room->o[(size_t)r * padded + (size_t)d] / room->state.sum[r];
+}
+
+const struct picture_kernels cpu_picture_fp16 = {key_bytes, value_bytes, room_bytes, store_key, store_values, attend_picture};
