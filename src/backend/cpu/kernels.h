@@ -86,7 +86,7 @@ struct products {
     void (*scale_few)(void *out, const void *packed, int n, size_t padded, const float *scale);
     void (*few)(float *out, size_t out_stride, const struct tile *t); /* weights in place, read once */
 
-    int strip;          /* weight rows of a panel are rounded up to a multiple of so many */
+    int strip;          /* weight rows of a panel are rounded up to a multiple of so many; a slab has no fewer */
     size_t panel_end;   /* bytes that follow a panel */
     int slabs;          /* each time packed rows are read they meet as many panels of weight rows */
     size_t whole, part; /* columns of a panel: all of them, where they are no more than `whole`, else `part` */

@@ -25,7 +25,7 @@
 #ifdef HAVE_BF16
 static const struct products vectors = {
     .int4 = true, .ordered = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
-    .pack = pack_bf16, .few = few_bf16, .strip = STRIP, .slabs = 1, .whole = SIZE_MAX,
+    .pack = pack_bf16, .few = few_bf16, .strip = 2 * CPU_W_STRIP, .slabs = 1, .whole = SIZE_MAX,
     .pack_block = pack_block_bf16, .panel_block = panel_block_bf16, .multiply_block = multiply_block_bf16, .put_block = put_block, .block_sums = block_sums};
 static const struct products tiles = {
     .int4 = true, .ordered = true, .x_rows = CPU_AMX_X_ROWS, .most_few = CPU_AMX_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(uint16_t),
@@ -46,7 +46,7 @@ const struct cpu_kernels cpu_kernels_amx = {.level = CPU_AMX, .name = "amx", .f3
 #else
 const struct products PRODUCTS = {
     .int4 = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .element = sizeof(float), .tile_element = sizeof(float),
-    .pack = pack_f32, .few = few_f32, .strip = STRIP, .slabs = 1, .whole = SIZE_MAX,
+    .pack = pack_f32, .few = few_f32, .strip = 2 * CPU_W_STRIP, .slabs = 1, .whole = SIZE_MAX,
     .pack_block = pack_block_f32, .panel_block = panel_block_f32, .multiply_block = multiply_block_f32, .put_block = put_block, .block_sums = block_sums};
 const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .attend = attend, TABLE_REST};
 

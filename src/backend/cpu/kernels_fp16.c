@@ -117,7 +117,7 @@ INLINE void weights_step(__m512h out[2], const struct weight *w, enum dtype dtyp
 
 /* Where HALVES weight rows go in a panel, the first `n` of which are there. */
 struct panel {
-    uint16_t *out; /* their place in the first strip that has them */
+    uint16_t *out; /* where the first pass has them */
     const struct weight *w;
     int64_t row;
     size_t n, padded, strips;
