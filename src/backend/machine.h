@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-/* The kernels that are fastest here: the best instruction set that there is, but where float32 products are faster than BF16 ones, vectors of float32. That
+/* The kernels that are fastest here: the best instruction set that there is, but where float32 products are faster than BF16 ones, and there is no FP16 (twice as fast wherever it is), vectors of float32. That
  * takes about a millisecond, once a process; it always finds the same on the same processor. */
 enum cpu_level machine_best_level(void);
 /* Bytes a second that all threads read from `bytes` of memory; the best of a few rounds. */

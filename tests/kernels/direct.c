@@ -146,7 +146,7 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
 
 /* ---- products with numbers of any size ---- */
 
-enum { UNIT_ROWS = 70, UNIT_COLS = 192, UNIT_SPREAD = 12 };
+enum { UNIT_ROWS = 70, UNIT_COLS = 1024 + 192, UNIT_SPREAD = 12 };
 
 /* 8 bits, a sign and one of UNIT_SPREAD exponents; every row has its own largest, from 2^-108 to 2^99. The last two have an infinity and a NaN. */
 static uint16_t unit_bits(int row, int col, uint64_t *random)

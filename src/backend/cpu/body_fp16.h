@@ -1,10 +1,15 @@
 /* What products in FP16 share (AVX512-FP16: 32 products an instruction, twice as many as in float32).
  *
  * Numbers have 11 bits and sums would soon lose some, so only TERMS products are added one after the other, then GROUPS such sums, (0 + 2) + (1 + 3); that goes to
- * a sum in float32. What is lost is about half of what rounding activations to BF16 loses. All numbers are brought into the narrow range by powers of two, which cost no bits:
- * a row of activations times such that its largest is just below X_LIMIT or, where it meets scales, X_CODES_LIMIT; BF16 weights times BF16_UNIT, where the largest of a row
- * is from BF16_LEAST to below BF16_LIMIT, as nearly everywhere, else what that one wants (bf16_minus()); e4m3 codes are 2^-8 of what they mean; multipliers of their blocks
- * have their largest in 1 .. 2. GROUPS times TERMS products of the largest are below 65504, where FP16 ends. */
+ * a sum in float32. What is lost is less than half of what rounding activations to BF16 loses.
+ *
+ * All numbers are brought into the narrow range by powers of two: a row of activations times such that its largest is below 2^X_LIMIT or, where it meets scales,
+ * 2^X_CODES_LIMIT, and as near as that goes; BF16 weights times BF16_UNIT, where the largest of a row is from BF16_LEAST to below BF16_LIMIT, as nearly everywhere, else what that
+ * one wants (bf16_minus()); e4m3 codes are 2^-8 of what they mean. Multipliers of their blocks, the largest of which comes to lie in 1 .. 2, are rounded to 11 bits, and so is
+ * each activation times one. Activations below 2^-16 of their row's largest have fewer bits.
+ *
+ * GROUPS times TERMS products of the largest stay below 65504, where FP16 ends: 127.5 (BF16) or 127 (int8) times 4, or 1.75 times 256 (e4m3). A row with an infinity keeps its unit, and what is
+ * finite beside it may overflow, too. */
 #define LANES 16
 #define PASSES 8
 #include "backend/cpu/body_vectors.h"
@@ -18,7 +23,7 @@ enum {
     CHUNK = TERMS * HALVES,      /* columns until then */
     X_LIMIT = 2, X_CODES_LIMIT = 7, /* log2 */
     BF16_MINUS = 107,            /* between exponents of BF16 weights and of the same times BF16_UNIT in FP16 */
-    BF16_LEAST = 119 << 7, BF16_LIMIT = 129 << 7 /* 2^-8 and 4, as BF16 bits */
+    BF16_LEAST = 119 << 7, BF16_LIMIT = 129 << 7 /* 2^-8 and 4, which is too large, as BF16 bits */
 };
 #define BF16_UNIT 32.0f
 
@@ -37,6 +42,11 @@ INLINE __m512h fp8_halves(const uint8_t *codes)
 INLINE __m512h int8_halves(const uint8_t *codes)
 {
     return _mm512_cvtepi16_ph(_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)codes)));
+}
+
+INLINE __m512i larger_bf16(__m512i most, const uint8_t *p)
+{
+    return _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi16(0x7fff)));
 }
 
 /* 32 BF16 numbers, their exponents less `minus`: what is then below FP16's normal numbers (2^-19 at first) comes out as less or as 0. Their magnitudes are joined to *most. */
@@ -102,7 +112,7 @@ INLINE int exponent_for(float most, int limit)
     memcpy(&bits, &most, sizeof(bits));
     int exponent = (int)(bits >> 23 & 255) - 127, n = limit - 1 - exponent;
     if (exponent == 128) return 0; /* infinities and NaN stay what they are */
-    return n > 100 ? 100 : n < -100 ? -100 : n;
+    return n > 126 ? 126 : n < -126 ? -126 : n;
 }
 
 INLINE vf magnitudes_of(vf x)
@@ -145,7 +155,8 @@ INLINE __m256i halves_of(vf x)
 /* The multipliers of a block of weight rows, one a FP8_BLOCK columns of n, as FP16: all times 2^(the result). */
 INLINE int scale_exponent(const float *scale, size_t n)
 {
-    return exponent_for(largest_of(scale, (n + FP8_BLOCK - 1) / FP8_BLOCK), 1);
+    const int exponent = exponent_for(largest_of(scale, (n + FP8_BLOCK - 1) / FP8_BLOCK), 1);
+    return exponent > 100 ? 100 : exponent < -100 ? -100 : exponent; /* 256 times this is finite */
 }
 
 INLINE __m512h scale_halves(float scale, float unit)

@@ -72,7 +72,7 @@ INLINE float lanes_sum(vf v)
 /* Sums of the lanes of several vectors, side by side: halves of two vectors are added in one step, then quarters of four
  * …, in lanes_sum()'s order. The first `count` lanes are the sums; v is used up. */
 #if LANES == 16
-#define HALVES(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23), \
+#define EIGHTS(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23), \
                      __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
 #define FOURS(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27), \
                     __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
@@ -101,7 +101,7 @@ INLINE vf added(vf low, vf high)
 INLINE vf lanes_sums(vf *v, int count)
 {
 #if LANES == 16
-    PAIR_UP(HALVES)
+    PAIR_UP(EIGHTS)
 #endif
 #if LANES >= 8
     PAIR_UP(FOURS)

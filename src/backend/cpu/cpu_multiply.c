@@ -62,7 +62,7 @@ static void multiply_with(struct cpu *c, const struct cpu_input *in, const struc
     else cpu_multiply_blocks(&job);
 }
 
-/* F16 and F32 weights would lose bits in BF16 products, and numbers in those of FP16. */
+/* F16 and F32 weights would lose bits in BF16 products, and numbers in those of FP16. FP8 weights always have scales here; int8 ones have codes of at most 127 and meet few rows only. */
 static bool wants_narrow(const struct cpu *c, const struct weight *w)
 {
     const struct products *way = c->k->narrow;

@@ -35,7 +35,7 @@ enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF
 
 /* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows; kernels see exact weights. Where products add
  * blocks of scales one by one they multiply the sums; else the activations are packed again for each 128 weight rows, times these scales:
- * x · (s w) = (x s) · w, with one rounding either way. */
+ * x · (s w) = (x s) · w, with one rounding either way (FP16 products: packed rows times scales, each rounded). */
 struct packing {
     const float *x;     /* [n, width], rows x_stride apart */
     size_t x_stride, width, padded;

@@ -191,7 +191,7 @@ INLINE void multiply_step(__m512h (*acc)[2], const uint16_t *w, const uint16_t *
     }
 }
 
-/* sums[2 * n][2] += acc, by way of memory, from where halves are converted in one instruction each. */
+/* sums[n][2] += acc[n], by way of memory, from where halves are converted in one instruction each. */
 INLINE void add_halves(vf (*sums)[2], const __m512h *acc, int n)
 {
     for (int i = 0; i < n; i++) {

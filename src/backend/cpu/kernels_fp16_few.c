@@ -66,9 +66,7 @@ static float one_sum(const uint8_t *w, const uint16_t *x, size_t k, int minus)
     for (size_t at = 0; at < k;) {
         const size_t end = at + CHUNK < k ? at + CHUNK : k;
         __m512h acc = _mm512_setzero_ph();
-        for (; at < end; at += HALVES) {
-            acc = _mm512_fmadd_ph(bf16_halves(w + 2 * at, minus_vector(minus), &most), load_halves(x + at), acc);
-        }
+        for (; at < end; at += HALVES) acc = _mm512_fmadd_ph(bf16_halves(w + 2 * at, minus_vector(minus), &most), load_halves(x + at), acc);
         sum = flushed(sum, acc);
     }
     return lanes_sum(sum);
@@ -84,7 +82,7 @@ static __attribute__((noinline)) void mend_places(float *out, size_t out_stride,
         const bool codes = t->dtype == DTYPE_F8_E4M3;
         for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
             if (codes) most = larger_codes(most, w + k);
-            else bf16_halves(w + 2 * k, most, &most), bf16_halves(w + 2 * k + 64, most, &most);
+            else most = larger_bf16(larger_bf16(most, w + 2 * k), w + 2 * k + 64);
         }
         if (codes ? !any_nan_code(most) : !bf16_is_unusual(largest_word(most))) continue;
         const int minus = codes ? 0 : bf16_minus(largest_word(most));
