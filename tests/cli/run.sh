@@ -256,26 +256,28 @@ if [ -w /dev/full ]; then
   say "full disk"
 fi
 
-# interrupted ARGUMENT...: Ctrl-C once the program listens for it, which it does while it answers
+# interrupted listens|writes ARGUMENT...: Ctrl-C once the program listens for it, which it does while it answers, or has written something, too
 interrupted() {
+  local when=$1
+  shift
   rm -f out
   env --default-signal=INT "$eyelet" "$@" >out 2>err </dev/null &
   local pid=$! i
-  for i in {1..400}; do
-    (((16#$(awk '/^SigCgt/ {print substr($2, 9)}' /proc/$pid/status) & 2) != 0)) && [ "$(readlink /proc/$pid/exe)" = "$eyelet" ] && break
-    sleep 0.05
+  for i in {1..1000}; do
+    (((16#$(awk '/^SigCgt/ {print substr($2, 9)}' /proc/$pid/status) & 2) != 0)) && [ "$(readlink /proc/$pid/exe)" = "$eyelet" ] && { [ "$when" = listens ] || [ -s out ]; } && break
+    sleep 0.02
   done
   kill -INT $pid
   wait $pid
   status=$?
 }
-interrupted ask --max-tokens 8000 hello
+interrupted writes ask --max-tokens 8000 hello
 [ $status -eq 130 ] && [ -s out ] && [ ! -s err ] && [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
 say "Ctrl-C: what there is, 130"
-interrupted bench --model tiny --runs 1000 --max-tokens 8000
+interrupted listens bench --model tiny --runs 1000 --max-tokens 8000
 [ $status -eq 130 ] && [ ! -s out ] && grep -q 'stopped before' err
 say "Ctrl-C in bench: no figures, 130"
-interrupted ask --json --max-tokens 8000 hello
+interrupted listens ask --json --max-tokens 8000 hello
 [ $status -eq 130 ] && [ "$("$json_at" finish_reason <out)" = '"cancelled"' ]
 say "Ctrl-C with --json: cancelled"
 
