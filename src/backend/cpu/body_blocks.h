@@ -10,8 +10,6 @@
 
 #include "backend/cpu/body_parts.h"
 
-enum { STRIP = 2 * LANES }; /* weight rows whose sums with those of a part stay in registers */
-
 /* ---- packing ---- */
 
 /* LANES words of each row of a part, rows as columns: what of them each pass has at `step`. */
@@ -176,12 +174,6 @@ INLINE void multiply_step(vf (*acc)[2], const float *w, const uint32_t *x, const
     }
 }
 
-/* What is asked for meanwhile, so many bytes two steps: of the part's next pass, and of the next strip. */
-struct ahead {
-    const char *from[2];
-    size_t step[2];
-};
-
 /* One pass of a strip of weight rows with n packed rows. sums: of level 0; those that wait for this pass are added to it. Steps are even. */
 INLINE void multiply_part(float *sums, unsigned pass, const float *w, const uint32_t *x, size_t steps, int n, const struct ahead *next, bool bf16)
 {
@@ -206,12 +198,8 @@ INLINE void multiply_part(float *sums, unsigned pass, const float *w, const uint
 INLINE void multiply_rows(float *sums, unsigned pass, const float *w, const uint32_t *x, size_t steps, int n, const struct ahead *next,
                           bool bf16)
 {
-#define ROWS_CASE(rows) case rows: multiply_part(sums, pass, w, x, steps, rows < PART_ROWS ? rows : PART_ROWS, next, bf16); break;
-    switch (n) {
-        ROWS_CASE(1) ROWS_CASE(2) ROWS_CASE(3) ROWS_CASE(4) ROWS_CASE(5) ROWS_CASE(6)
-        ROWS_CASE(7) ROWS_CASE(8) ROWS_CASE(9) ROWS_CASE(10) ROWS_CASE(11)
-    default: multiply_part(sums, pass, w, x, steps, PART_ROWS, next, bf16);
-    }
+#define MULTIPLY_PART(rows) multiply_part(sums, pass, w, x, steps, rows, next, bf16)
+    FOR_ROWS_OF_PART(n, MULTIPLY_PART)
 }
 
 /* A block's rows, part by part. */
@@ -258,9 +246,3 @@ static void multiply_block_f32(float *sums, const struct block *b)
     multiply_block_of(sums, b, false);
 }
 #endif
-
-static void put_block(float *out, size_t out_stride, const float *sums, int n_w, int first, int n)
-{
-    for (size_t row = 0; row < (size_t)n_w; row += STRIP)
-        for (size_t i = 0; i < (size_t)n; i++) memcpy(out + i * out_stride + row, sums + (row / STRIP * BLOCK_ROWS + (size_t)first + i) * STRIP, STRIP * sizeof(float));
-}

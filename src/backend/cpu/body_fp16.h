@@ -14,8 +14,6 @@
 #define PASSES 8
 #include "backend/cpu/body_vectors.h"
 
-#include "backend/cpu/body_parts.h"
-
 enum {
     HALVES = 32,                 /* FP16 numbers of a vector */
     GROUPS = HALVES / PASSES,    /* lanes whose sums become one */

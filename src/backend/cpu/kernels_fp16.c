@@ -5,7 +5,10 @@
  * factor for each weight row. Steps are [chunk][group: 0, 2, 1, 3][TERMS]. */
 #include "backend/cpu/body_fp16.h"
 
-enum { STRIP = 2 * HALVES, VECTORS = STRIP / LANES };
+#define STRIP_ROWS (2 * HALVES)
+#include "backend/cpu/body_parts.h"
+
+enum { VECTORS = STRIP / LANES };
 
 /* Steps of a group of the chunk that begins with column k. */
 INLINE size_t group_steps(size_t k, size_t padded)
@@ -201,12 +204,6 @@ INLINE void add_halves(vf (*sums)[2], const __m512h *acc, int n)
     }
 }
 
-/* What is asked for meanwhile, so many bytes two steps: of the part's next pass, and of the next strip. */
-struct ahead {
-    const char *from[2];
-    size_t step[2];
-};
-
 /* Where a part's sums go in the end, and what they are multiplied with then. */
 struct last {
     const float *x_factors, *w_factors;
@@ -256,12 +253,8 @@ INLINE void multiply_part(float *sums, unsigned pass, const uint16_t *w, const u
 
 INLINE void multiply_rows(float *sums, unsigned pass, const uint16_t *w, const uint16_t *x, size_t padded, int n, const struct ahead *next, const struct last *last)
 {
-#define ROWS_CASE(rows) case rows: multiply_part(sums, pass, w, x, padded, rows, next, last); break;
-    switch (n) {
-        ROWS_CASE(1) ROWS_CASE(2) ROWS_CASE(3) ROWS_CASE(4) ROWS_CASE(5) ROWS_CASE(6)
-        ROWS_CASE(7) ROWS_CASE(8) ROWS_CASE(9) ROWS_CASE(10) ROWS_CASE(11)
-    default: multiply_part(sums, pass, w, x, padded, PART_ROWS, next, last);
-    }
+#define MULTIPLY_PART(rows) multiply_part(sums, pass, w, x, padded, rows, next, last)
+    FOR_ROWS_OF_PART(n, MULTIPLY_PART)
 }
 
 /* A block's rows, part by part. */
@@ -308,8 +301,7 @@ void cpu_multiply_fp16(float *sums, const struct block *b)
 
 void cpu_put_fp16(float *out, size_t out_stride, const float *sums, int n_w, int first, int n)
 {
-    for (size_t row = 0; row < (size_t)n_w; row += STRIP)
-        for (size_t i = 0; i < (size_t)n; i++) memcpy(out + i * out_stride + row, sums + (row / STRIP * BLOCK_ROWS + (size_t)first + i) * STRIP, STRIP * sizeof(float));
+    put_block(out, out_stride, sums, n_w, first, n);
 }
 
 size_t cpu_sums_fp16(size_t width)
