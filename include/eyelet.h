@@ -93,6 +93,7 @@ typedef struct {
     const char *device;  /* "auto", "cuda", "cpu" or "ref" */
     const char *cpu_mask; /* best instruction set that may be used: "generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "amx"; NULL: the fastest */
     int threads;         /* 0: as many as the processors this process may use */
+    bool no_huge_pages;  /* weights that the CPU reads stay in the file's pages, which processes of the same model share */
     int max_model_len;   /* tokens of context of one request; 0: min(8,192, what the model allows), on a card min(16,384, what fits) */
     int kv_tokens;       /* tokens of the KV pool that all requests share; 0: max_model_len, on a card what fits of max_num_seqs as long */
     int max_num_seqs;    /* requests that run at once; 0: 1, on a card 4 */
@@ -246,6 +247,10 @@ bool ey_probe_memory(ey_engine *engine, ey_memory *out, ey_err *err);
 ey_memory ey_last_memory(ey_engine *engine);
 /* The sentence that says that memory has spilled, and what to do; false: it has not. */
 bool ey_memory_warning(const ey_memory *memory, char *text, size_t size);
+
+/* Waits until weights that the CPU reads in every step lie in huge pages, which a thread of the engine's begins to copy them to when it is opened; bytes of
+ * those that do. Requests need not wait for it. Any thread may call. */
+uint64_t ey_engine_settle(ey_engine *engine);
 
 /* Facts of an open engine; the strings live as long as the engine. */
 ey_engine_info ey_engine_describe(const ey_engine *engine);

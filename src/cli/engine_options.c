@@ -33,7 +33,7 @@ bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_e
     if (!isnan(share) && o->gpu_memory) return ey_fail(e, EY_BAD_REQUEST, "--gpu-memory-utilization and --gpu-memory say the same: give one of them");
     if (o->device) engine->device = o->device;
     engine->cpu_mask = o->cpu_mask;
-    engine->threads = (int)o->threads;
+    engine->threads = (int)o->threads, engine->no_huge_pages = o->no_huge_pages;
     engine->max_model_len = (int)o->max_model_len, engine->kv_tokens = (int)o->kv_tokens;
     engine->max_num_seqs = (int)o->max_num_seqs;
     engine->max_num_batched_tokens = (int)o->max_num_batched_tokens;

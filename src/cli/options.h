@@ -56,7 +56,7 @@ struct options {
     bool kernels; /* doctor */
     const char *revision; /* pull, rm */
     bool yes, dry_run;
-    bool parse_special, json, show, quiet, help;
+    bool no_huge_pages, parse_special, json, show, quiet, help;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;
 };

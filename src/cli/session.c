@@ -63,6 +63,7 @@ static bool check_for_server(const struct options *o, ey_err *e)
         bool given;
     } options[] = {
         {"threads", o->threads > 0}, {"max-model-len", o->max_model_len > 0}, {"cpu-mask", o->cpu_mask != NULL}, {"parse-special", o->parse_special},
+        {"no-huge-pages", o->no_huge_pages},
         {"device", o->device && strcmp(o->device, "auto") != 0}, {"max-num-batched-tokens", o->max_num_batched_tokens > 0},
         {"kv-cache-dtype", o->kv_cache_dtype != NULL}, {"head", o->head != NULL}, {"head-rows", o->head_rows != NULL}, {"vision-weights", o->vision_weights != NULL},
         {"prefill-math", o->prefill_math != NULL},

@@ -160,6 +160,7 @@ static bool load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
         !engine_buffers_open(engine, e) || !record_steps(engine, e))
         return false;
     if (where.head == PLACE_EIGHT_BIT && !keep_exact_head(engine, &head, &norm, o, e)) return false;
+    if (!o->no_huge_pages) engine_move_weights(engine);
     return scheduler_start(engine, e);
 }
 
@@ -226,6 +227,7 @@ void ey_engine_close(ey_engine **out)
     }
     if (engine->cpu) engine->cpu->ops->destroy(engine->cpu);
     pool_destroy(&engine->pool);
+    huge_move_stop(&engine->move);
     tokenizer_close(engine->tok);
     model_close(&engine->model);
     checkpoint_close(engine->ckpt);

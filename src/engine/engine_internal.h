@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/huge.h"
 #include "engine/image_cache.h"
 #include "engine/kv_pool.h"
 #include "engine/masks.h"
@@ -51,6 +52,7 @@ struct ey_engine {
     struct pool *pool;
     struct backend *be;
     struct backend *cpu; /* beside a card: what a tower or layers run on that are not there; NULL: be is no card */
+    struct huge_move *move; /* of weights in host memory; NULL: they stay in the file's pages */
     ey_budget *budget; /* borrowed */
     double load_seconds, device_seconds;
 
@@ -112,7 +114,9 @@ struct ey_engine {
     pthread_mutex_t token_lock;
 };
 
-/* ---- the parts of opening (engine.c, planning.c) ---- */
+/* ---- the parts of opening (engine.c, planning.c, huge_weights.c) ---- */
+/* Starts to move what steps read in host memory into huge pages. */
+void engine_move_weights(ey_engine *engine);
 ey_engine *engine_new(ey_err *e);
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 struct shrink_choice;

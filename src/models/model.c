@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/huge.h"
 #include "quantize/quantize.h"
 
 static const struct family *const families[] = {&family_qwen3vl, &family_qwen2, &family_qwen3, &family_phi3, &family_llama};
@@ -191,6 +192,7 @@ static bool make_one(const struct maker *m, struct weight *w, int layer, ey_err 
     struct weight made;
     void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
     if (!memory) return ey_fail_memory(e, "quantised weights", quantized_bytes(w));
+    if (!m->staging) huge_ask(memory, quantized_bytes(w));
     if (!quantize_weight(&made, memory, w, m->pool)) return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantised", layer);
     file_map_forget(recipe->stored.data, (size_t)recipe->stored.rows * weight_row_bytes(&recipe->stored));
     made.recipe = recipe;

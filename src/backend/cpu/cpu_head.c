@@ -6,6 +6,7 @@
 #include "backend/convert.h"
 #include "backend/host.h"
 #include "base/file.h"
+#include "base/huge.h"
 
 enum { ROWS_AT_ONCE = 64, MOST = 127 };
 
@@ -76,6 +77,7 @@ bool cpu_place(struct backend *be, struct weight *out, const struct weight *in, 
     const size_t bytes = cpu_weight_bytes(be, in, placement);
     if (!bytes) return host_place(be, out, in, placement, e);
     if (!(c->eight_bit = be->ops->alloc(be, bytes, e))) return ey_fail_memory(e, "the 8-bit head", bytes);
+    huge_ask(c->eight_bit, bytes);
     struct codes_job job = {in, c->eight_bit, (float *)(void *)((char *)c->eight_bit + code_bytes(in)), c->k->narrow && c->k->narrow->ordered};
     pool_run(c->pool, (size_t)in->rows, ROWS_AT_ONCE, code_rows, &job);
     file_map_forget(in->data, (size_t)in->rows * weight_row_bytes(in));
