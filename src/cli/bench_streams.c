@@ -58,9 +58,11 @@ static bool read_streams(struct stream *s, int n)
 
 static void watch(const ey_engine *engine, struct stream *s, int n, struct history *h)
 {
-    const struct timespec pause = {0, 200000};
+    const double start = seconds_now();
     while (read_streams(s, n)) {
-        if (h->n < MAX_SAMPLES) h->time[h->n] = seconds_now(), h->tokens[h->n++] = ey_engine_stats(engine).generated_tokens;
+        double now = seconds_now(), rest = (now - start) / 1000; /* looking more often would take the engine's processors from it */
+        const struct timespec pause = {0, (long)(1e9 * (rest < 0.0002 ? 0.0002 : rest < 0.02 ? rest : 0.02))};
+        if (h->n < MAX_SAMPLES) h->time[h->n] = now, h->tokens[h->n++] = ey_engine_stats(engine).generated_tokens;
         nanosleep(&pause, NULL);
     }
 }

@@ -7,7 +7,11 @@
  * Packed rows lie [columns of k, two by two][rows][2]: as narrow as they are few. */
 #include "backend/cpu/body_amx.h"
 
-enum { STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP };
+enum {
+    STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP,
+    MOST_BESIDE = 4,
+    FEW_AHEAD = 1024 /* bytes, of rows in few places */
+};
 
 /* ---- packed rows ---- */
 
@@ -19,14 +23,24 @@ INLINE void spread_step(uint16_t *out, size_t columns, const __m512i values[2])
     for (size_t i = 0; i < CPU_K_STEP / 2; i++) to[i * columns] = pairs[i];
 }
 
+/* Blocks of scales that a tile has side by side, for FP8 rows of k columns against n packed ones. */
+static size_t blocks_beside(size_t k, int n)
+{
+    size_t most = 1;
+    while (most < MOST_BESIDE && 2 * most * (size_t)n <= AMX_ROWS && k % (2 * most * FP8_BLOCK) == 0) most *= 2;
+    return most;
+}
+
 void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end)
 {
     size_t n = (size_t)p->n, columns = p->split ? 2 * n : n; /* remainders make two of one row */
+    size_t beside = p->codes ? blocks_beside(p->width, (int)columns) : 1;
     for (size_t i = 0; i < columns; i++)
         for (size_t k = begin; k < end; k += CPU_K_STEP) {
+            size_t block = k / FP8_BLOCK, at = beside > 1 ? block / beside * beside * FP8_BLOCK + k % FP8_BLOCK * beside : k;
             __m512i values[2];
             packed_step(values, p, p->x + i % n * p->x_stride, k, i >= n);
-            spread_step((uint16_t *)out + k * columns + 2 * i, columns, values);
+            spread_step((uint16_t *)out + at * columns + 2 * (block % beside * columns + i), beside * columns, values);
         }
 }
 
@@ -41,19 +55,19 @@ struct strip {
 };
 
 /* Rows from one of a strip to the next, when `left` rows are left. */
-static int rows_apart(int left)
+static int rows_apart(int left, int rows)
 {
     int apart = 1;
-    while (2 * apart * AMX_ROWS <= left) apart *= 2;
+    while (2 * apart * rows <= left) apart *= 2;
     return apart;
 }
 
-INLINE void strip_of(struct strip *s, const struct tile *t, int row, int apart, enum dtype dtype)
+/* At most `rows` of the tile's from `row` on. */
+INLINE void strip_of(struct strip *s, const struct tile *t, int row, int apart, int rows)
 {
     int left = (t->n_w - row + apart - 1) / apart;
     s->w = t->w + (size_t)row * t->w_stride, s->stride = (size_t)apart * t->w_stride, s->row_bytes = t->w_stride;
-    s->n = left < AMX_ROWS ? left : AMX_ROWS;
-    if (dtype == DTYPE_INT4) int4_strip_of(&s->int4, t->weight, t->row + row, s->n, apart);
+    s->n = left < rows ? left : rows;
 }
 
 /* Asks for what is some way on in each place. */
@@ -138,17 +152,109 @@ INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x,
         for (int a = 0; a < n; a++) out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * n_x + b];
 }
 
+/* ---- FP8 rows in few places ----
+ *
+ * Memory gives most to few long streams, so where there are few packed rows a tile has only some weight rows, and of each several blocks of scales side by side: row
+ * (j, i) of it is block j of weight row i, column (j, x) of what it meets is block j of packed row x. Of their products only those of equal blocks are wanted. */
+
+enum { FOLD_LANES = 8, FOLD_SLACK = 8 };
+
+/* 64 columns of `beside` blocks, `rows` weight rows each; asks for the lines some way on in every place. */
+INLINE void decode_beside(uint16_t *out, const struct strip *s, size_t at, const struct byte_tables *tables, const int beside)
+{
+    const int rows = AMX_ROWS / beside;
+    const bool last = at + (size_t)(beside - 1) * FP8_BLOCK + FEW_AHEAD >= s->row_bytes;
+    const uint8_t *ahead = !last ? s->w + FEW_AHEAD : s->next ? s->next + FEW_AHEAD - s->row_bytes : s->w;
+    for (int j = 0; j < beside; j++)
+        for (int i = 0; i < rows; i++) {
+            const size_t from = at + (size_t)j * FP8_BLOCK + (i < s->n ? (size_t)i * s->stride : 0);
+            __m512i values[2];
+            __builtin_prefetch(ahead + from);
+            fp8_to_bf16(values, s->w + from, tables);
+            _mm512_storeu_si512(out + (j * rows + i) * AMX_K, values[0]);
+            _mm512_storeu_si512(out + AMX_TILE + (j * rows + i) * AMX_K, values[1]);
+        }
+    amx_memory(out);
+}
+
+/* Sums of blocks of scales, [block, row][block, x], times their scales are added to sums[row][FOLD_LANES]. */
+INLINE void fold_beside(float *sums, const float *scale, int n_x, const int beside)
+{
+    float block[AMX_ROWS * AMX_ROWS + FOLD_SLACK] __attribute__((aligned(64)));
+    const int rows = AMX_ROWS / beside, row = beside * n_x;
+    _tile_stored(0, block, 4 * (size_t)row);
+    amx_memory(block);
+    for (int j = 0; j < beside; j++)
+        for (int i = 0; i < rows; i++) {
+            const float *from = block + (j * rows + i) * row + j * n_x;
+            float *to = sums + i * FOLD_LANES;
+            if (beside > 2) _mm_store_ps(to, _mm_fmadd_ps(_mm_loadu_ps(from), _mm_set1_ps(scale[j]), _mm_load_ps(to)));
+            else _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_loadu_ps(from), _mm256_set1_ps(scale[j]), _mm256_load_ps(to)));
+        }
+    _tile_zero(0);
+}
+
+INLINE void few_beside(float *sums, const struct tile *t, const struct strip *s, const struct byte_tables *tables, const int beside)
+{
+    uint16_t decoded[2][STEP_WEIGHTS] __attribute__((aligned(64)));
+    const int columns = beside * t->n_x;
+    const uint16_t *x = t->x;
+    const size_t group = (size_t)beside * FP8_BLOCK;
+    decode_beside(decoded[0], s, 0, tables, beside);
+    for (size_t k = 0; k < t->k; k += group) {
+        decode_beside(decoded[1], s, k + CPU_K_STEP, tables, beside);
+        multiply_step(decoded[0], AMX_TILE * sizeof(uint16_t), 64, x, columns);
+        if (k + group < t->k) decode_beside(decoded[0], s, k + group, tables, beside);
+        multiply_step(decoded[1], AMX_TILE * sizeof(uint16_t), 64, x + CPU_K_STEP * columns, columns);
+        fold_beside(sums, t->scale + k / FP8_BLOCK, t->n_x, beside);
+        x += 2 * CPU_K_STEP * columns;
+    }
+}
+
+INLINE void put_beside(float *out, size_t out_stride, const float *sums, int n_x, int apart, int n)
+{
+    for (int b = 0; b < n_x; b++)
+        for (int i = 0; i < n; i++) out[(size_t)b * out_stride + (size_t)(i * apart)] = sums[i * FOLD_LANES + b];
+}
+
+INLINE void multiply_beside(float *out, size_t out_stride, const struct tile *t, const int beside)
+{
+    const int rows = AMX_ROWS / beside;
+    const struct byte_tables tables = fp8_tables_load();
+    float sums[AMX_ROWS * FOLD_LANES] __attribute__((aligned(64)));
+    struct strip s;
+    amx_begin(beside * t->n_x, 0xc1);
+    for (int first = 0, apart; first < t->n_w; first += rows * apart) {
+        apart = rows_apart(t->n_w - first, rows);
+        for (int row = first; row < first + apart; row++) {
+            int next = row + 1 < first + apart ? row + 1 : first + rows * apart;
+            strip_of(&s, t, row, apart, rows);
+            s.next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
+            _tile_zero(0);
+            memset(sums, 0, sizeof(sums));
+            few_beside(sums, t, &s, &tables, beside);
+            put_beside(out + row, out_stride, sums, t->n_x, apart, s.n);
+        }
+    }
+    _tile_release();
+}
+
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
+    const size_t beside = t->dtype == DTYPE_F8_E4M3 ? blocks_beside(t->k, t->n_x) : 1;
+    if (beside == 8) return multiply_beside(out, out_stride, t, 8);
+    if (beside == 4) return multiply_beside(out, out_stride, t, 4);
+    if (beside == 2) return multiply_beside(out, out_stride, t, 2);
     struct byte_tables tables = byte_tables_load(t->dtype);
     struct strip s = {0};
     float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     amx_begin(t->n_x, 0xc1);
     for (int first = 0, apart; first < t->n_w; first += AMX_ROWS * apart) {
-        apart = rows_apart(t->n_w - first);
+        apart = rows_apart(t->n_w - first, AMX_ROWS);
         for (int row = first; row < first + apart; row++) {
             int next = row + 1 < first + apart ? row + 1 : first + AMX_ROWS * apart;
-            strip_of(&s, t, row, apart, t->dtype);
+            strip_of(&s, t, row, apart, AMX_ROWS);
+            if (t->dtype == DTYPE_INT4) int4_strip_of(&s.int4, t->weight, t->row + row, s.n, apart);
             s.next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
             _tile_zero(0);
             if (t->dtype == DTYPE_F8_E4M3) memset(sums, 0, sizeof(sums));
