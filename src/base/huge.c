@@ -3,16 +3,18 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include "base/memory.h"
 
 enum {
     PIECE = 16 * HUGE_PAGE, /* that is copied at once: memory that is taken beside the map, for as long as that takes */
+    BESIDE = 10,            /* nice: a tenth of a processor that others want; a machine that must find the pages first takes seconds for them */
     GAP = 256 << 10         /* bytes between spans that count as neighbours: scales lie between matrices */
 };
 
@@ -23,6 +25,8 @@ struct huge_move {
     bool has_ended;  /* under the lock */
     size_t moved;    /* bytes; under the lock once it has ended */
     atomic_bool stop;
+    huge_busy_fn *busy;
+    void *user;
     size_t n;
     struct huge_span span[]; /* of whole huge pages */
 };
@@ -79,15 +83,24 @@ static bool replace(uint8_t *at, size_t size)
     return false;
 }
 
+/* False: it was stopped meanwhile. */
+static bool may_go_on(struct huge_move *m)
+{
+    const struct timespec pause = {0, 10000000};
+    while (!atomic_load(&m->stop) && m->busy && m->busy(m->user)) nanosleep(&pause, NULL);
+    return !atomic_load(&m->stop);
+}
+
 static void *replace_all(void *context)
 {
     struct huge_move *m = context;
     size_t moved = 0;
     bool ok = true;
+    setpriority(PRIO_PROCESS, 0, BESIDE); /* of this thread only */
     for (size_t i = 0; i < m->n && ok; i++)
         for (size_t at = 0, size; at < m->span[i].size && ok; at += size) {
             size = m->span[i].size - at < PIECE ? m->span[i].size - at : PIECE;
-            ok = !atomic_load(&m->stop) && replace((uint8_t *)m->span[i].data + at, size);
+            ok = may_go_on(m) && replace((uint8_t *)m->span[i].data + at, size);
             if (ok) moved += size;
         }
     pthread_mutex_lock(&m->lock);
@@ -128,14 +141,14 @@ static bool have_room(size_t bytes)
     return bytes + bytes / 8 <= memory_available();
 }
 
-struct huge_move *huge_move_start(struct huge_span *spans, size_t n)
+struct huge_move *huge_move_start(struct huge_span *spans, size_t n, huge_busy_fn *busy, void *user)
 {
     size_t bytes = 0, whole = whole_pages(spans, n);
     for (size_t i = 0; i < whole; i++) bytes += spans[i].size;
     if (!bytes || !are_given() || !have_room(bytes)) return NULL;
     struct huge_move *m = calloc(1, sizeof(*m) + whole * sizeof(*spans));
     if (!m) return NULL;
-    m->n = whole;
+    m->n = whole, m->busy = busy, m->user = user;
     memcpy(m->span, spans, whole * sizeof(*spans));
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->ended, NULL);

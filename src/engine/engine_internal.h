@@ -53,6 +53,7 @@ struct ey_engine {
     struct backend *be;
     struct backend *cpu; /* beside a card: what a tower or layers run on that are not there; NULL: be is no card */
     struct huge_move *move; /* of weights in host memory; NULL: they stay in the file's pages */
+    double move_asked;      /* when it was */
     ey_budget *budget; /* borrowed */
     double load_seconds, device_seconds;
 

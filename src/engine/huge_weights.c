@@ -2,7 +2,10 @@
  * as it is read once a picture, and so does what a card has its own copy of. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "engine/engine_internal.h"
+
+#define PATIENCE_SECONDS 10.0
 
 static bool is_in(const struct tensor_view *t, const void *data)
 {
@@ -32,6 +35,16 @@ static bool is_read(const ey_engine *engine, int n_layers, const struct tensor_v
     return all && is_of(t, &engine->model.head);
 }
 
+/* Copies take processors and memory from the first answers, which may be all there will be: for a while they are made only when there is nothing else to do. */
+static bool is_busy(void *user)
+{
+    ey_engine *engine = user;
+    pthread_mutex_lock(&engine->lock);
+    bool busy = engine->n_running || engine->queue.n;
+    pthread_mutex_unlock(&engine->lock);
+    return busy && seconds_now() - engine->move_asked < PATIENCE_SECONDS;
+}
+
 void engine_move_weights(ey_engine *engine)
 {
     size_t n = checkpoint_count(engine->ckpt), found = 0;
@@ -41,7 +54,8 @@ void engine_move_weights(ey_engine *engine)
         const struct tensor_view *t = checkpoint_at(engine->ckpt, i);
         if (t->size && is_read(engine, n_layers, t)) span[found++] = (struct huge_span){t->data, t->size};
     }
-    if (found) engine->move = huge_move_start(span, found);
+    engine->move_asked = seconds_now();
+    if (found) engine->move = huge_move_start(span, found, is_busy, engine);
     free(span);
 }
 

@@ -78,7 +78,7 @@ static void readers_never_see_anything_else(void **state)
     pthread_create(&thread, NULL, read_on, &reader);
     while (!atomic_load(&reader.rounds)) {}
     struct huge_span spans[] = {{map->data + (40 << 20) + 1000, SIZE - (40 << 20) - 1000}, {map->data, 40 << 20}}; /* a gap of 1000 bytes */
-    struct huge_move *move = huge_move_start(spans, 2);
+    struct huge_move *move = huge_move_start(spans, 2, NULL, NULL);
     size_t moved = huge_move_wait(move);
     int rounds = atomic_load(&reader.rounds);
     while (atomic_load(&reader.rounds) < rounds + 2) {}
@@ -93,15 +93,28 @@ static void readers_never_see_anything_else(void **state)
     temp_dir_remove(dir);
 }
 
+static bool busy_at_first(void *user)
+{
+    return ++*(int *)user < 4;
+}
+
+static bool always_busy(void *user)
+{
+    (void)user;
+    return true;
+}
+
 static void only_what_is_named_is_moved(void **state)
 {
     (void)state;
     const char *dir = temp_dir_make();
     struct file_map map = map_of_words(dir);
     struct huge_span far[] = {{map.data, 5 << 20}, {map.data + (60 << 20), 6 << 20}}, small = {map.data + 100, HUGE_PAGE - 1};
-    struct huge_move *move = huge_move_start(far, 2);
+    int asked = 0;
+    struct huge_move *move = huge_move_start(far, 2, busy_at_first, &asked);
     if (move) assert_in_range(huge_move_wait(move), 6 << 20, 11 << 20);
-    assert_null(huge_move_start(&small, 1));
+    if (move) assert_in_range(asked, 4, 10);
+    assert_null(huge_move_start(&small, 1, NULL, NULL));
     assert_int_equal(huge_move_wait(NULL), 0);
     assert_true(all_right(&map));
     huge_move_stop(&move);
@@ -116,7 +129,7 @@ static void a_move_is_stopped_at_any_time(void **state)
     for (int i = 0; i < 3; i++) {
         struct file_map map = map_of_words(dir);
         struct huge_span all = {map.data, map.size};
-        struct huge_move *move = huge_move_start(&all, 1);
+        struct huge_move *move = huge_move_start(&all, 1, i ? always_busy : NULL, NULL);
         huge_move_stop(&move);
         assert_true(all_right(&map));
         file_map_close(&map);
