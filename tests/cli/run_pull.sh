@@ -10,12 +10,17 @@ model=Org/Tiny cache=$work/hf/hub/models--Org--Tiny snapshot=snapshots/012345678
 "$mkcheckpoint" --like tiny-shards-fp8 tiny >/dev/null || exit 1
 
 mkfifo orders
-"$serve_folder" $model tiny <orders >hub.out &
-hub=$!
-exec 9>orders
-trap 'exec 9>&-; wait $hub; rm -rf "$work"' EXIT
-until HF_ENDPOINT=$(grep -m1 http hub.out); do sleep 0.1; done
-export HF_ENDPOINT
+start_hub() { # sets hub and HF_ENDPOINT; what a hub before it said goes first, or its address is taken for the new one's
+  exec 9<>orders # for both, so that opening it waits for nobody
+  : >hub.out
+  "$serve_folder" $model tiny <orders 9>&- >hub.out &
+  hub=$!
+  until HF_ENDPOINT=$(grep -m1 http hub.out); do sleep 0.1; done
+  export HF_ENDPOINT
+}
+stop_hub() { exec 9>&-; wait $hub; }
+trap 'stop_hub; rm -rf "$work"' EXIT
+start_hub
 order() { # order WORDS: how the hub behaves from now on; what it says then is in $hub_says
   local before
   before=$(wc -l <hub.out)
@@ -110,17 +115,12 @@ try "--yes" 0 . 'hashes are right' ask --model $model --yes --max-tokens 1 --tem
 # ---- what does not run here ----
 sed -i 's/Qwen3VLForConditionalGeneration/LlamaForCausalLM/; s/"qwen3_vl"/"llama"/' tiny/config.json
 order misbehave 0
-exec 9>&-; wait $hub
-exec 9<>orders
-"$serve_folder" $model tiny <orders >hub.out &
-hub=$!
-until grep -q http hub.out; do sleep 0.1; done
-HF_ENDPOINT=$(grep -m1 http hub.out)
+stop_hub
+start_hub
 try "a model that eyelet does not run" 1 - 'this machine cannot run it: .*' pull $model
 [ ! -e "$cache/snapshots" ]
 say "was not downloaded"
 try "but is when --yes says so" 0 "$snapshot" 'cannot run it' pull $model --yes
-kill $hub
 
 echo "1..$ran"
 exit $((failed > 0))
