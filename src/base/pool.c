@@ -1,6 +1,6 @@
 /* A team of threads that waits for the next loop awake for a moment and then asleep: a token has some two hundred loops, and
- * waking takes as long as the short ones. Pieces of a loop are taken from a shared counter, so a slow core takes fewer; which
- * thread computes a piece never changes its result. */
+ * waking takes as long as the short ones. Pieces of a loop are taken from a shared counter, or from shares that others may take of, so a slow core takes fewer;
+ * which thread computes a piece never changes its result. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -13,8 +13,13 @@
 #include "base/limits.h"
 #include "base/processors.h"
 
-enum { LINE = 64, PAUSES = 32, TAPER = 4 };
+enum { LINE = 64, PAUSES = 32, HELP = 4 /* part of what is left of a share that a helper takes */ };
 #define AWAKE_SECONDS 60e-6
+
+/* Items begin .. end-1 that are still to be taken of a thread's share: begin in the upper half, so that both change at once. */
+struct share {
+    _Alignas(LINE) atomic_uint_least64_t left;
+};
 
 struct pool {
     int n_threads; /* the caller included */
@@ -26,8 +31,9 @@ struct pool {
     atomic_bool stop;
     pool_fn *fn;
     void *context;
-    size_t n, grain;
-    bool tapered;
+    size_t n, grain, least;
+    struct share *shares; /* one for each thread */
+    bool shared;
     char pad[3][LINE]; /* what is waited for, and what is counted, in lines of their own */
     atomic_uint generation; /* counts loops; a worker waits for it to move */
     atomic_int n_asleep;    /* workers */
@@ -43,23 +49,74 @@ struct worker {
     int index;
 };
 
-/* Tapered pieces are a part of what is left, so that the last ones are short. */
-static size_t piece_size(const struct pool *pool, size_t left)
+static void take_pieces(struct pool *pool, int thread)
 {
-    size_t part = pool->tapered ? left / (size_t)(TAPER * pool->n_threads) : 0, size = part > pool->grain ? part : pool->grain;
+    size_t begin;
+    while ((begin = atomic_fetch_add(&pool->next, pool->grain)) < pool->n) {
+        size_t end = pool->n - begin > pool->grain ? begin + pool->grain : pool->n;
+        pool->fn(pool->context, begin, end, thread);
+    }
+}
+
+/* ---- shares ---- */
+
+static uint64_t range(size_t begin, size_t end)
+{
+    return (uint64_t)begin << 32 | end;
+}
+
+static void deal_shares(struct pool *pool)
+{
+    size_t threads = (size_t)pool->n_threads;
+    for (size_t i = 0; i < threads; i++) atomic_store(&pool->shares[i].left, range(pool->n * i / threads, pool->n * (i + 1) / threads));
+}
+
+/* Of `left` items from `begin` on, for the thread whose share they are. */
+static size_t own_piece(const struct pool *pool, size_t begin, size_t left)
+{
+    size_t whole = pool->grain - begin % pool->grain, size = left > 2 * pool->grain ? whole : left / 2;
+    if (size < pool->least) size = pool->least;
     return size < left ? size : left;
 }
 
-static void take_pieces(struct pool *pool, int thread)
+/* The last least ones are left to whose they are. */
+static size_t helpers_piece(const struct pool *pool, size_t left)
 {
-    size_t begin = atomic_load(&pool->next);
-    while (begin < pool->n) {
-        size_t end = begin + piece_size(pool, pool->n - begin);
-        if (!atomic_compare_exchange_weak(&pool->next, &begin, end)) continue;
-        pool->fn(pool->context, begin, end, thread);
-        begin = atomic_load(&pool->next);
-    }
+    size_t size = left / HELP > pool->least ? left / HELP : pool->least;
+    return left > pool->least ? size : 0;
 }
+
+/* Takes a piece of the share of `owner`; false: none is left for this thread. */
+static bool take_piece(struct pool *pool, int owner, int thread)
+{
+    atomic_uint_least64_t *left = &pool->shares[owner].left;
+    uint64_t seen = atomic_load(left), then;
+    size_t begin, end, size;
+    do {
+        begin = (size_t)(seen >> 32), end = (size_t)(seen & UINT32_MAX);
+        if (begin >= end) return false;
+        size = owner == thread ? own_piece(pool, begin, end - begin) : helpers_piece(pool, end - begin);
+        if (!size) return false;
+        then = owner == thread ? range(begin + size, end) : range(begin, end - size);
+    } while (!atomic_compare_exchange_weak(left, &seen, then));
+    if (owner == thread) pool->fn(pool->context, begin, begin + size, thread);
+    else pool->fn(pool->context, end - size, end, thread);
+    return true;
+}
+
+static void take_shares(struct pool *pool, int thread)
+{
+    for (int i = 0; i < pool->n_threads; i++)
+        while (take_piece(pool, (thread + i) % pool->n_threads, thread)) continue;
+}
+
+static void take_part(struct pool *pool, int thread)
+{
+    if (pool->shared) take_shares(pool, thread);
+    else take_pieces(pool, thread);
+}
+
+/* ---- waiting ---- */
 
 static void pause_briefly(void)
 {
@@ -141,7 +198,7 @@ static void *worker_main(void *argument)
     for (unsigned seen = 0;; seen++) {
         wait_for_work(self.pool, seen);
         if (atomic_load(&self.pool->stop)) return NULL;
-        take_pieces(self.pool, self.index);
+        take_part(self.pool, self.index);
         end_work(self.pool);
     }
 }
@@ -162,8 +219,9 @@ bool pool_create(struct pool **out, int threads, ey_err *e)
     if (threads > EY_MAX_THREADS) threads = EY_MAX_THREADS;
     struct pool *pool = calloc(1, sizeof(*pool));
     pthread_t *ids = calloc((size_t)threads, sizeof(*ids));
-    if (!pool || !ids) return free(pool), free(ids), ey_fail_memory(e, "threads", 0);
-    pool->n_threads = threads, pool->threads = ids, pool->awake = threads <= processors_usable();
+    struct share *shares = aligned_alloc(LINE, (size_t)threads * sizeof(*shares));
+    if (!pool || !ids || !shares) return free(pool), free(ids), free(shares), ey_fail_memory(e, "threads", 0);
+    pool->n_threads = threads, pool->threads = ids, pool->shares = shares, pool->awake = threads <= processors_usable();
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
@@ -186,6 +244,7 @@ void pool_destroy(struct pool **out)
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
     free(pool->threads);
+    free(pool->shares);
     free(pool);
     *out = NULL;
 }
@@ -195,28 +254,34 @@ int pool_threads(const struct pool *pool)
     return pool->n_threads;
 }
 
-static void run(struct pool *pool, size_t n, size_t grain, bool tapered, pool_fn *fn, void *context)
+/* Whether a loop is for all threads; a short one is over with this. */
+static bool is_for_all(const struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context)
 {
-    if (!n) return;
-    if (!grain) grain = 1;
-    if (pool->n_started == 0 || n <= grain) {
-        fn(context, 0, n, 0);
-        return;
-    }
-    pool->fn = fn, pool->context = context, pool->n = n, pool->grain = grain, pool->tapered = tapered;
-    atomic_store(&pool->next, 0);
+    if (n && (pool->n_started == 0 || n <= least)) fn(context, 0, n, 0);
+    return pool->n_started > 0 && n > least;
+}
+
+static void run(struct pool *pool, size_t n, bool shared, pool_fn *fn, void *context)
+{
+    pool->fn = fn, pool->context = context, pool->n = n, pool->shared = shared;
+    if (shared) deal_shares(pool);
+    else atomic_store(&pool->next, 0);
     atomic_store(&pool->n_running, pool->n_started);
     wake_workers(pool);
-    take_pieces(pool, 0);
+    take_part(pool, 0);
     wait_for_workers(pool);
 }
 
 void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context)
 {
-    run(pool, n, grain, false, fn, context);
+    if (!is_for_all(pool, n, grain, fn, context)) return;
+    pool->grain = grain ? grain : 1;
+    run(pool, n, false, fn, context);
 }
 
-void pool_run_tapered(struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context)
+void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, pool_fn *fn, void *context)
 {
-    run(pool, n, least, true, fn, context);
+    if (!is_for_all(pool, n, least, fn, context)) return;
+    pool->least = least ? least : 1, pool->grain = piece > pool->least ? piece : pool->least;
+    run(pool, n, true, fn, context);
 }

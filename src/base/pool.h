@@ -16,7 +16,9 @@ int pool_threads(const struct pool *pool);
 /* Runs fn over [0, n) in pieces of `grain` items, on all threads, and returns when all are done. Not to be
  * called from within fn, and by one thread at a time. */
 void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context);
-/* The same in pieces that begin long and end with `least` items: for loops that want long runs of neighbouring items. */
-void pool_run_tapered(struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context);
+/* The same where neighbours want to be one thread's, one after the other: each has a share of neighbouring items and takes of it pieces of `piece`, which end
+ * at multiples of that, and shorter ones towards its end, of `least` or more; who has done its share helps the others from the ends of theirs. n is
+ * below 2^32. */
+void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, pool_fn *fn, void *context);
 
 #endif

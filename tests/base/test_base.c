@@ -231,7 +231,7 @@ static void run_team(int threads, int *rounds, atomic_int *seen)
     for (size_t round = 1; round <= 200; round++) {
         if (round % 32 == 0) nanosleep(&nap, NULL);
         if (round % 2) pool_run(pool, ITEMS, round % 13, count_item, seen);
-        else pool_run_tapered(pool, ITEMS, round % 13, count_item, seen);
+        else pool_run_shares(pool, ITEMS, round % 7, round % 13, count_item, seen);
         ++*rounds;
         for (size_t i = 0; i < ITEMS; i++) assert_int_equal(atomic_load(&seen[i]), *rounds);
     }

@@ -4,7 +4,7 @@
 
 enum {
     UNIT = 2 * CPU_W_STRIP,   /* weight rows */
-    RUN_BYTES = 128 << 10,    /* of weights that a thread takes at once, at least */
+    RUN_BYTES = 64 << 10,     /* of weights that a thread takes at once, at least */
     PACKED_AT_ONCE = 16 << 10 /* elements */
 };
 
@@ -81,7 +81,7 @@ static const uint8_t *row_at(const struct weight *w, int64_t row)
     return (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
 }
 
-/* Weight rows begin .. end-1, which share their scales; `next` are read after them. */
+/* Weight rows begin .. end-1, which share their scales; `next` are probably read after them. */
 static void multiply_block(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, const uint8_t *next, int thread)
 {
     float sums[CPU_X_MOST * CPU_SUMS_STRIDE];
@@ -108,7 +108,7 @@ static void multiply_run(const struct multiply_job *j, int i, int64_t begin, int
     const struct cpu_product *p = j->products + i, *other = j->finish == CPU_SILU_MUL ? p + 1 : NULL;
     for (int64_t row = begin, stop; row < end; row = stop) {
         stop = block_end(row, end);
-        const uint8_t *next = stop < end ? row_at(p->w, stop) : NULL;
+        const uint8_t *next = stop < p->w->rows ? row_at(p->w, stop) : NULL;
         multiply_block(j, p, row, stop, other ? row_at(other->w, row) : next, thread);
         if (other) multiply_block(j, other, row, stop, next, thread);
     }
@@ -143,5 +143,5 @@ void cpu_multiply_few(struct multiply_job *j)
     for (int i = 0; i < n_streams(j); i++) units += units_of(j->products[i].w);
     size_t unit = UNIT * weight_row_bytes(j->products[0].w) * (j->finish == CPU_SILU_MUL ? 2 : 1);
     prepare_input(j);
-    pool_run_tapered(j->c->pool, (size_t)units, unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
+    pool_run_shares(j->c->pool, (size_t)units, FP8_BLOCK / UNIT, unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
 }

@@ -10,7 +10,7 @@
 enum {
     STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP,
     MOST_BESIDE = 4,
-    FEW_AHEAD = 1024 /* bytes, of rows in few places */
+    FEW_AHEAD = 2048 /* bytes, of rows in few places */
 };
 
 /* ---- packed rows ---- */
@@ -157,57 +157,61 @@ INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x,
  * Memory gives most to few long streams, so where there are few packed rows a tile has only some weight rows, and of each several blocks of scales side by side: row
  * (j, i) of it is block j of weight row i, column (j, x) of what it meets is block j of packed row x. Of their products only those of equal blocks are wanted. */
 
-enum { FOLD_LANES = 8, FOLD_SLACK = 8 };
+enum { FOLD_LANES = 8 };
 
-/* 64 columns of `beside` blocks, `rows` weight rows each; asks for the lines some way on in every place. */
-INLINE void decode_beside(uint16_t *out, const struct strip *s, size_t at, const struct byte_tables *tables, const int beside)
+/* `beside` blocks of `rows` weight rows each, in two steps of 64 columns of every block; a row's lines are read in the order they lie in, which memory gives a
+ * sixth more for than for a step of all rows and then the next. Asks for the lines some way on in every place. */
+INLINE void decode_beside(uint16_t out[2][STEP_WEIGHTS], const struct strip *s, size_t at, const struct byte_tables *tables, const int beside)
 {
     const int rows = AMX_ROWS / beside;
     const bool last = at + (size_t)(beside - 1) * FP8_BLOCK + FEW_AHEAD >= s->row_bytes;
     const uint8_t *ahead = !last ? s->w + FEW_AHEAD : s->next ? s->next + FEW_AHEAD - s->row_bytes : s->w;
-    for (int j = 0; j < beside; j++)
-        for (int i = 0; i < rows; i++) {
-            const size_t from = at + (size_t)j * FP8_BLOCK + (i < s->n ? (size_t)i * s->stride : 0);
-            __m512i values[2];
-            __builtin_prefetch(ahead + from);
-            fp8_to_bf16(values, s->w + from, tables);
-            _mm512_storeu_si512(out + (j * rows + i) * AMX_K, values[0]);
-            _mm512_storeu_si512(out + AMX_TILE + (j * rows + i) * AMX_K, values[1]);
-        }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < beside; j++)
+            for (int half = 0; half < 2; half++) {
+                const size_t from = at + (size_t)(2 * j + half) * CPU_K_STEP + (i < s->n ? (size_t)i * s->stride : 0);
+                uint16_t *to = out[half] + (j * rows + i) * AMX_K;
+                __m512i values[2];
+                __builtin_prefetch(ahead + from);
+                fp8_to_bf16(values, s->w + from, tables);
+                _mm512_store_si512(to, values[0]);
+                _mm512_store_si512(to + AMX_TILE, values[1]);
+            }
     amx_memory(out);
 }
 
-/* Sums of blocks of scales, [block, row][block, x], times their scales are added to sums[row][FOLD_LANES]. */
+/* Sums of blocks of scales, [block, row][block, x], times their scales are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies beside it may
+ * be numbers that take a hundred times as long to add. */
 INLINE void fold_beside(float *sums, const float *scale, int n_x, const int beside)
 {
-    float block[AMX_ROWS * AMX_ROWS + FOLD_SLACK] __attribute__((aligned(64)));
+    float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     const int rows = AMX_ROWS / beside, row = beside * n_x;
+    const __mmask8 wanted = (__mmask8)((1 << n_x) - 1);
     _tile_stored(0, block, 4 * (size_t)row);
     amx_memory(block);
     for (int j = 0; j < beside; j++)
         for (int i = 0; i < rows; i++) {
             const float *from = block + (j * rows + i) * row + j * n_x;
             float *to = sums + i * FOLD_LANES;
-            if (beside > 2) _mm_store_ps(to, _mm_fmadd_ps(_mm_loadu_ps(from), _mm_set1_ps(scale[j]), _mm_load_ps(to)));
-            else _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_loadu_ps(from), _mm256_set1_ps(scale[j]), _mm256_load_ps(to)));
+            if (beside > 2) _mm_store_ps(to, _mm_fmadd_ps(_mm_maskz_loadu_ps(wanted, from), _mm_set1_ps(scale[j]), _mm_load_ps(to)));
+            else _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_maskz_loadu_ps(wanted, from), _mm256_set1_ps(scale[j]), _mm256_load_ps(to)));
         }
     _tile_zero(0);
 }
 
 INLINE void few_beside(float *sums, const struct tile *t, const struct strip *s, const struct byte_tables *tables, const int beside)
 {
-    uint16_t decoded[2][STEP_WEIGHTS] __attribute__((aligned(64)));
+    uint16_t decoded[2][2][STEP_WEIGHTS] __attribute__((aligned(64)));
     const int columns = beside * t->n_x;
     const uint16_t *x = t->x;
-    const size_t group = (size_t)beside * FP8_BLOCK;
+    const size_t group = (size_t)beside * FP8_BLOCK, x_step = (size_t)columns * CPU_K_STEP;
+    size_t turn = 0;
     decode_beside(decoded[0], s, 0, tables, beside);
-    for (size_t k = 0; k < t->k; k += group) {
-        decode_beside(decoded[1], s, k + CPU_K_STEP, tables, beside);
-        multiply_step(decoded[0], AMX_TILE * sizeof(uint16_t), 64, x, columns);
-        if (k + group < t->k) decode_beside(decoded[0], s, k + group, tables, beside);
-        multiply_step(decoded[1], AMX_TILE * sizeof(uint16_t), 64, x + CPU_K_STEP * columns, columns);
+    for (size_t k = 0; k < t->k; k += group, turn ^= 1, x += 2 * x_step) {
+        if (k + group < t->k) decode_beside(decoded[turn ^ 1], s, k + group, tables, beside);
+        multiply_step(decoded[turn][0], AMX_TILE * sizeof(uint16_t), 64, x, columns);
+        multiply_step(decoded[turn][1], AMX_TILE * sizeof(uint16_t), 64, x + x_step, columns);
         fold_beside(sums, t->scale + k / FP8_BLOCK, t->n_x, beside);
-        x += 2 * CPU_K_STEP * columns;
     }
 }
 
@@ -242,7 +246,6 @@ INLINE void multiply_beside(float *out, size_t out_stride, const struct tile *t,
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
     const size_t beside = t->dtype == DTYPE_F8_E4M3 ? blocks_beside(t->k, t->n_x) : 1;
-    if (beside == 8) return multiply_beside(out, out_stride, t, 8);
     if (beside == 4) return multiply_beside(out, out_stride, t, 4);
     if (beside == 2) return multiply_beside(out, out_stride, t, 2);
     struct byte_tables tables = byte_tables_load(t->dtype);
