@@ -17,39 +17,54 @@ enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, /* CHAINS */ STEPS = 1 << 18, RO
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
+/* Some processors get most from one stream, others from several; without asking ahead, cores wait for what memory would give. */
+enum { MOST_STREAMS = 8 };
+static const struct read_way {
+    size_t streams, ahead; /* bytes that are asked for before they are read */
+} READ_WAYS[] = {{1, 4 * CPU_AHEAD}, {4, 4 * CPU_AHEAD}, {MOST_STREAMS, CPU_AHEAD}};
+
 struct read_job {
     const char *data;
+    struct read_way way;
     volatile uint64_t seen;
 };
 
-/* Eight streams at once, each asked for before it is read, as the kernels read weights: with fewer, or without asking, cores wait for what memory would give. */
-static void read_pieces(void *context, size_t begin, size_t end, int thread)
+static inline __attribute__((always_inline)) void read_streams(struct read_job *j, const char *from, const size_t streams)
 {
-    enum { STREAMS = 8 };
-    struct read_job *j = context;
-    words all[STREAMS] = {{0}};
-    size_t part = (end - begin) / STREAMS / sizeof(words) * sizeof(words);
-    (void)thread;
+    words all[MOST_STREAMS] = {{0}};
+    const size_t part = READ_PIECE / streams;
     for (size_t i = 0; i < part; i += sizeof(words))
-        for (size_t s = 0; s < STREAMS; s++) {
+        for (size_t s = 0; s < streams; s++) {
             words w;
-            const char *at = j->data + begin + s * part + i;
-            __builtin_prefetch(at + CPU_AHEAD);
+            const char *at = from + s * part + i;
+            __builtin_prefetch(at + j->way.ahead);
             memcpy(&w, at, sizeof(w));
             all[s] |= w;
         }
-    for (size_t s = 1; s < STREAMS; s++) all[0] |= all[s];
+    for (size_t s = 1; s < streams; s++) all[0] |= all[s];
     if (all[0][0] == 1) j->seen = all[0][1];
+}
+
+static void read_pieces(void *context, size_t begin, size_t end, int thread)
+{
+    struct read_job *j = context;
+    (void)thread;
+    for (const char *from = j->data + begin * READ_PIECE; begin < end; begin++, from += READ_PIECE) {
+        if (j->way.streams == 1) read_streams(j, from, 1);
+        else if (j->way.streams == 4) read_streams(j, from, 4);
+        else read_streams(j, from, MOST_STREAMS);
+    }
 }
 
 double machine_read_rate(struct pool *pool, const void *data, size_t bytes)
 {
-    struct read_job job = {data, 0};
+    const size_t n_ways = sizeof(READ_WAYS) / sizeof(READ_WAYS[0]), pieces = bytes / READ_PIECE;
     double best = 0;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (size_t i = 0; i < ROUNDS * n_ways; i++) {
+        struct read_job job = {data, READ_WAYS[i % n_ways], 0};
         double start = seconds_now();
-        pool_run(pool, bytes, READ_PIECE, read_pieces, &job);
-        double rate = (double)bytes / (seconds_now() - start);
+        pool_run_shares(pool, pieces, pieces, 1, read_pieces, &job);
+        double rate = (double)(pieces * READ_PIECE) / (seconds_now() - start);
         best = rate > best ? rate : best;
     }
     return best;
