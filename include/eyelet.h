@@ -101,7 +101,7 @@ typedef struct {
     int max_num_batched_tokens; /* rows of one step, 64 to 4,096; 0: 512, on a card the most of 2,048, 1,024, 512 that fits */
     int max_images;      /* pictures of one request; 0: 16 */
     uint64_t max_pixels; /* of the largest picture, where that is to be more than the 4,194,304 that a card has room for by default */
-    bool shared;         /* a server: the KV pool is at least 8,192 tokens where kv_tokens is 0 */
+    bool shared;         /* a server: the KV pool is at least 8,192 tokens where kv_tokens is 0, and what makes later requests faster does not wait for the first ones */
     const char *quantize; /* the decoder's matrices while loading: "fp8" or "int4" (docs/quantization.md); NULL or "none": as stored */
     int group_size;       /* of int4: 32, 64 or 128; 0: 128 */
     /* of a card; NULL or "auto": what the plan needs (docs/memory.md) */

@@ -96,7 +96,7 @@ static void *replace_all(void *context)
     struct huge_move *m = context;
     size_t moved = 0;
     bool ok = true;
-    setpriority(PRIO_PROCESS, 0, BESIDE); /* of this thread only */
+    if (m->busy) setpriority(PRIO_PROCESS, 0, BESIDE); /* of this thread only */
     for (size_t i = 0; i < m->n && ok; i++)
         for (size_t at = 0, size; at < m->span[i].size && ok; at += size) {
             size = m->span[i].size - at < PIECE ? m->span[i].size - at : PIECE;

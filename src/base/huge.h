@@ -27,7 +27,8 @@ struct huge_move;
 /* Starts to replace what lies in `spans` (any order, sorted here; no two overlap) by copies in huge pages: addresses and bytes stay the same, also for those who
  * read them meanwhile. What lies between spans that are nearly neighbours is copied along; only whole huge pages are. file_map_forget() must not be told
  * of any of it afterwards: copies do not come back. They belong to the map and go with file_map_close(), before which huge_move_stop() is to be called. What cannot be replaced stays in
- * the file. NULL: this machine gives no huge pages, they are more than the memory that is left, or there is nothing to do. `busy` NULL: copies never wait. */
+ * the file. NULL: this machine gives no huge pages, they are more than the memory that is left, or there is nothing to do. `busy` NULL: copies never wait; else they have
+ * low priority as well. */
 struct huge_move *huge_move_start(struct huge_span *spans, size_t n, huge_busy_fn *busy, void *user);
 /* Waits until all is replaced that will be, and returns the bytes of that; NULL is 0. Any thread may call. */
 size_t huge_move_wait(struct huge_move *move);

@@ -254,11 +254,12 @@ int pool_threads(const struct pool *pool)
     return pool->n_threads;
 }
 
-/* Whether a loop is for all threads; a short one is over with this. */
-static bool is_for_all(const struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context)
+/* Runs a loop that one thread does as fast; false: this one is for all. */
+static bool run_alone(const struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context)
 {
-    if (n && (pool->n_started == 0 || n <= least)) fn(context, 0, n, 0);
-    return pool->n_started > 0 && n > least;
+    if (pool->n_started > 0 && n > least) return false;
+    if (n) fn(context, 0, n, 0);
+    return true;
 }
 
 static void run(struct pool *pool, size_t n, bool shared, pool_fn *fn, void *context)
@@ -274,14 +275,14 @@ static void run(struct pool *pool, size_t n, bool shared, pool_fn *fn, void *con
 
 void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context)
 {
-    if (!is_for_all(pool, n, grain, fn, context)) return;
+    if (run_alone(pool, n, grain, fn, context)) return;
     pool->grain = grain ? grain : 1;
     run(pool, n, false, fn, context);
 }
 
 void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, pool_fn *fn, void *context)
 {
-    if (!is_for_all(pool, n, least, fn, context)) return;
+    if (run_alone(pool, n, least, fn, context)) return;
     pool->least = least ? least : 1, pool->grain = piece > pool->least ? piece : pool->least;
     run(pool, n, true, fn, context);
 }

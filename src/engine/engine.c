@@ -160,7 +160,7 @@ static bool load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
         !engine_buffers_open(engine, e) || !record_steps(engine, e))
         return false;
     if (where.head == PLACE_EIGHT_BIT && !keep_exact_head(engine, &head, &norm, o, e)) return false;
-    if (!o->no_huge_pages) engine_move_weights(engine);
+    if (!o->no_huge_pages) engine_move_weights(engine, o->shared);
     return scheduler_start(engine, e);
 }
 

@@ -117,7 +117,7 @@ struct ey_engine {
 
 /* ---- the parts of opening (engine.c, planning.c, huge_weights.c) ---- */
 /* Starts to move what steps read in host memory into huge pages. */
-void engine_move_weights(ey_engine *engine);
+void engine_move_weights(ey_engine *engine, bool shared);
 ey_engine *engine_new(ey_err *e);
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 struct shrink_choice;

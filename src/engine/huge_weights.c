@@ -35,7 +35,8 @@ static bool is_read(const ey_engine *engine, int n_layers, const struct tensor_v
     return all && is_of(t, &engine->model.head);
 }
 
-/* Copies take processors and memory from the first answers, which may be all there will be: for a while they are made only when there is nothing else to do. */
+/* Copies take processors and memory from the first answers, which are all there will be unless this is a server: for a while they are made only when there is
+ * nothing else to do. */
 static bool is_busy(void *user)
 {
     ey_engine *engine = user;
@@ -45,7 +46,7 @@ static bool is_busy(void *user)
     return busy && seconds_now() - engine->move_asked < PATIENCE_SECONDS;
 }
 
-void engine_move_weights(ey_engine *engine)
+void engine_move_weights(ey_engine *engine, bool shared)
 {
     size_t n = checkpoint_count(engine->ckpt), found = 0;
     int n_layers = engine->model.made_bytes ? 0 : host_layers(engine); /* those that were made lie in memory of their own */
@@ -55,7 +56,7 @@ void engine_move_weights(ey_engine *engine)
         if (t->size && is_read(engine, n_layers, t)) span[found++] = (struct huge_span){t->data, t->size};
     }
     engine->move_asked = seconds_now();
-    if (found) engine->move = huge_move_start(span, found, is_busy, engine);
+    if (found) engine->move = huge_move_start(span, found, shared ? NULL : is_busy, engine);
     free(span);
 }
 
