@@ -32,9 +32,10 @@ bench_eyelet() {
   "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
     >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
 }
-# bench_llama NAME GGUF: tokens a second, then a picture with a question
+# bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then a picture with a question
 bench_llama() {
-  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n $answer -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
+  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n 0 -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
+  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p 0 -n $answer -d $prompt -r 1 -o csv >>"$out/$1-$round.csv" 2>/dev/null || exit 1
   /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/picture.ppm" -p 'Describe this image.' \
     -n 2 --temp 0 -lv 4 >"$out/$1-picture-$round.txt" 2>&1 || exit 1
 }
@@ -122,7 +123,7 @@ row() {
 }
 # rows OURS THEIRS
 rows() {
-  row "decode, $answer tokens" tok/s more "$(rate "$1" decode)" "$(llama_rate "$2" 0 $answer)"
+  row "decode, $answer behind $prompt" tok/s more "$(rate "$1" decode)" "$(llama_rate "$2" 0 $answer)"
   row "decode, $streams at $depth in all" tok/s more "$(together "$1")" "$(llama_together "$2")"
   row "prefill, $prompt tokens" tok/s more "$(rate "$1" prefill)" "$(llama_rate "$2" $prompt 0)"
   row "vision, $picture" s less "$(vision "$1")" "$(llama_vision "$2")"

@@ -85,7 +85,7 @@ bool ahead_take(ey_engine *engine, int n_parts)
     }
     if (!same) return ahead_end(engine), false;
     engine->be->ops->take_next(engine->be, token, n_parts);
-    engine->n_ahead = 0, engine->step_rows = n_parts;
+    engine->n_ahead = 0;
     for (int k = 0; k < n_parts; k++) engine->host.out_rows[k] = k;
     return true;
 }

@@ -85,7 +85,6 @@ struct ey_engine {
     struct masks masks;         /* of the step under way */
     struct constraint **constrained; /* [max_num_seqs] whose they are */
     struct part *part;          /* [max_num_seqs] of the step under way */
-    int step_rows;              /* all of them */
     struct part *ahead;         /* [max_num_seqs] of the step before the one that was put behind it */
     int n_ahead;                /* 0: none was */
     struct kv_pool blocks;
@@ -94,7 +93,8 @@ struct ey_engine {
     struct vision_pass pass;    /* the picture in the tower … */
     struct image_entry *pass_entry; /* … NULL: none */
     ey_prompt *pass_prompt;     /* held: the picture is its */
-    double row_seconds;         /* what a row of a prefill chunk took lately */
+    double answer_seconds;      /* what a step of answers alone took lately … */
+    double row_seconds;         /* … and a row of a prefill chunk beside it */
     pthread_mutex_t device;     /* held while the backend works */
 
     /* under the lock */

@@ -295,8 +295,8 @@ static int row_limit(const ey_engine *engine, int n_answering)
     int most = engine->pass_entry ? engine->ws.step.max_rows : engine->ws.chunk.max_rows; /* the chunk's buffers lie over the tower's */
     if (most < n_answering) most = n_answering;
     if (!n_answering) return most;
-    double rows = engine->row_seconds > 0 ? engine->slice_seconds / engine->row_seconds : FIRST_CHUNK;
-    int chunk = (int)(rows < most ? rows : most) / LEAST_CHUNK * LEAST_CHUNK;
+    double rows = engine->row_seconds > 0 ? (engine->slice_seconds - engine->answer_seconds) / engine->row_seconds : FIRST_CHUNK;
+    int chunk = ((int)(rows < most ? rows : most) + LEAST_CHUNK - 1) / LEAST_CHUNK * LEAST_CHUNK;
     chunk = n_answering + (chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk);
     return chunk < most ? chunk : most;
 }
@@ -454,11 +454,25 @@ static struct batch lay_out_batch(ey_engine *engine, int n_parts, int *n_out)
     return batch;
 }
 
-static void note_row_seconds(ey_engine *engine, int n_rows, double seconds)
+static void note(double *lately, double now)
 {
-    if (n_rows < LEAST_CHUNK) return;
-    double row = seconds / n_rows;
-    engine->row_seconds = engine->row_seconds > 0 ? 0.5 * (engine->row_seconds + row) : row;
+    *lately = *lately > 0 ? 0.5 * (*lately + now) : now;
+}
+
+static int n_prompt_rows(const struct part *part, int n)
+{
+    int rows = 0;
+    for (int i = 0; i < n; i++) rows += part_is_prompt(&part[i]) ? part[i].n : 0;
+    return rows;
+}
+
+/* Rows of prompts take what is beyond a step of answers alone, most of which goes to reading the weights. */
+static void note_seconds(ey_engine *engine, int n_parts, double seconds)
+{
+    int rows = n_prompt_rows(engine->part, n_parts);
+    double own = seconds - engine->answer_seconds;
+    if (!rows) note(&engine->answer_seconds, seconds);
+    else if (rows >= LEAST_CHUNK) note(&engine->row_seconds, (own > seconds / LEAST_CHUNK ? own : seconds / LEAST_CHUNK) / rows);
 }
 
 /* ---- a step ---- */
@@ -468,7 +482,6 @@ static bool compute_step(ey_engine *engine, int n_parts, const struct watch *wat
     int n_out;
     struct batch batch = lay_out_batch(engine, n_parts, &n_out);
     *buffers = batch.n_rows <= engine->ws.step.max_rows ? &engine->ws.step : &engine->ws.chunk;
-    engine->step_rows = batch.n_rows;
     return decoder_step(&engine->model, engine->be, &engine->ws, *buffers, &engine->kv, &batch, engine->host.out_rows, n_out, engine->logits, watch);
 }
 
@@ -513,7 +526,7 @@ static void run_step(ey_engine *engine, int n_parts)
         return;
     }
     if (!done) return; /* all of its requests were cancelled */
-    note_row_seconds(engine, engine->step_rows, seconds_now() - start);
+    note_seconds(engine, n_parts, seconds_now() - start);
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < n_parts; i++) finish_part(engine, &engine->part[i]);
     engine->stats.steps++, engine->stats.steps_ahead += foreseen, engine->stats.step_seconds += seconds_now() - start;

@@ -35,6 +35,8 @@ static const struct sweep sweeps[] = {
     {&op_project_add, {INT4, END}, {1, 2, 3, 4, 5, 7, 8, 9, 33, END}, {320, 512, END}, {67, END}, RANDOM, false},
     {&op_gate_up, {INT4, END}, {17, END}, {64, 128, 320, END}, {3, 63, 130, END}, {FILL_RANDOM, FILL_TINY, END}, false},
     {&op_gate_up, {F32, F16, BF16, FP8, MIXED, END}, {17, END}, {1, 64, 129, 320, END}, {3, 63, 130, END}, {FILL_RANDOM, FILL_TINY, END}, false},
+    {&op_project_add, {BF16, FP8, INT4, END}, {36, END}, {64, 128, 320, END}, {5, 67, 130, END}, {FILL_EXACT, END}, false}, /* with tiles 33 rows are many */
+    {&op_gate_up, {FP8, INT4, END}, {36, END}, {128, 320, END}, {67, END}, RANDOM, false},
     {&op_head, ALL_DTYPES, {17, END}, {31, 64, 192, 272, END}, {1, 65, 301, END}, RANDOM, false},
     {&op_patch_embed, ALL_DTYPES, {24, END}, {3, 64, 129, 1536, END}, {5, 64, 192, END}, {FILL_RANDOM, FILL_LARGE, END}, false},
     {&op_vision_mlp, ALL_DTYPES, {20, END}, {64, 72, 192, END}, {3, 64, 272, END}, RANDOM, false},

@@ -15,9 +15,6 @@ static inline size_t cpu_padded(size_t width)
 
 enum { CPU_VECTORS = 4 };
 
-/* Rows that are multiplied with weights in place whatever these are. */
-enum { CPU_FEW = 8 };
-
 struct cpu {
     struct backend base;
     struct pool *pool;

@@ -1,5 +1,5 @@
 /* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as they lie in the file and read once for all rows
- * (twice where a pass takes fewer), in long runs of neighbouring rows: each thread reads a few streams. */
+ * (from the cache again where a pass takes fewer), in long runs of neighbouring rows: each thread reads a few streams. */
 #include "backend/cpu/cpu_multiply.h"
 
 enum {
@@ -16,8 +16,7 @@ static int rows_at_once(const struct multiply_job *j)
 
 bool cpu_are_few(const struct multiply_job *j)
 {
-    int most = cpu_tile_rows(j, j->way->most_few);
-    return j->in->n <= (most > CPU_FEW ? most : CPU_FEW) && j->in->width % CPU_K_STEP == 0;
+    return j->in->n <= cpu_tile_rows(j, j->way->few_rows) && j->in->width % CPU_K_STEP == 0;
 }
 
 /* ---- input ---- */
@@ -33,13 +32,22 @@ static size_t tile_bytes(const struct multiply_job *j)
     return (size_t)j->way->most_few * (size_t)j->in->width * j->way->tile_element;
 }
 
+/* Of input rows from `first` on, which a tile's rows divide. */
+static void *packed_tile(const struct multiply_job *j, int first)
+{
+    return (uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * tile_bytes(j);
+}
+
 /* Steps begin .. end-1 of all rows. */
 static void pack_steps(void *context, size_t begin, size_t end, int thread)
 {
     const struct multiply_job *j = context;
-    const struct packing p = packing_of(j, 0, j->in->n, NULL);
+    const int rows = rows_at_once(j), n = j->in->n;
     (void)thread;
-    j->way->pack_few(j->c->packed, &p, begin * CPU_K_STEP, end * CPU_K_STEP);
+    for (int first = 0; first < n; first += rows) {
+        const struct packing p = packing_of(j, first, n - first < rows ? n - first : rows, NULL);
+        j->way->pack_few(packed_tile(j, first), &p, begin * CPU_K_STEP, end * CPU_K_STEP);
+    }
 }
 
 /* Whether rows are packed again for each block of weight rows. */
@@ -55,14 +63,14 @@ static void prepare_input(struct multiply_job *j)
     if (j->way->pack_few || packs_again(j)) return;
     for (int first = 0; first < n; first += rows) {
         const struct packing p = packing_of(j, first, n - first < rows ? n - first : rows, NULL);
-        j->way->pack((uint8_t *)j->c->packed + (size_t)(first / rows) * tile_bytes(j), &p);
+        j->way->pack(packed_tile(j, first), &p);
     }
 }
 
 /* Input rows first .. first+n-1 for weight rows from `row` on, which share their scales. */
 static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row, int first, int n, int thread)
 {
-    const void *once = (const uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * tile_bytes(j);
+    const void *once = packed_tile(j, first);
     void *packed = cpu_scratch(j->c, thread);
     if (j->codes && j->way->scale_few) {
         j->way->scale_few(packed, once, n, (size_t)j->in->width, cpu_row_scale(w, row));

@@ -14,6 +14,7 @@
 
 enum {
     CPU_W_STRIP = 16,   /* products write sums of weight rows up to a multiple of this many */
+    CPU_FEW = 8,        /* rows that are multiplied with weights in place whatever these are */
     CPU_X_MOST = 32,    /* packed rows of a tile of few(), remainders included */
     CPU_TILE_MOST = 240, /* packed rows of a tile of multiply_block() */
     CPU_SLAB = FP8_BLOCK, /* weight rows of a block: they share their scales */
@@ -76,6 +77,7 @@ struct products {
     bool ordered;   /* int8 weights lie in the order of cpu_column_at() */
     int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST */
     int most_few;   /* rows of a packed tile of few() */
+    int few_rows;   /* for so many few() is faster, in a pass for each tile: the weights come from the cache again */
     size_t element; /* bytes of an element of a panel */
     size_t tile_element; /* of one that pack() or pack_block() writes, at most, with what follows them */
     /* Rows of a tile for few(), whose `padded` is their width: in the products' own layout. */
@@ -184,7 +186,7 @@ extern const struct cpu_kernels cpu_kernels_generic;
 extern const struct products cpu_f32_generic;
 #if defined(__x86_64__)
 /* Products in tiles (kernels_amx.c), for the table of kernels_avx512bf16.c. */
-enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16 };
+enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16, CPU_AMX_FEW_ROWS = 32 };
 void cpu_pack_amx(void *out, const struct packing *p);
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
 void cpu_multiply_amx(float *sums, const struct block *b);
