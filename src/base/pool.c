@@ -79,11 +79,10 @@ static size_t own_piece(const struct pool *pool, size_t begin, size_t left)
     return size < left ? size : left;
 }
 
-/* The last least ones are left to whose they are. */
 static size_t helpers_piece(const struct pool *pool, size_t left)
 {
     size_t size = left / HELP > pool->least ? left / HELP : pool->least;
-    return left > pool->least ? size : 0;
+    return size < left ? size : left;
 }
 
 /* Takes a piece of the share of `owner`; false: none is left for this thread. */
@@ -96,7 +95,6 @@ static bool take_piece(struct pool *pool, int owner, int thread)
         begin = (size_t)(seen >> 32), end = (size_t)(seen & UINT32_MAX);
         if (begin >= end) return false;
         size = owner == thread ? own_piece(pool, begin, end - begin) : helpers_piece(pool, end - begin);
-        if (!size) return false;
         then = owner == thread ? range(begin + size, end) : range(begin, end - size);
     } while (!atomic_compare_exchange_weak(left, &seen, then));
     if (owner == thread) pool->fn(pool->context, begin, begin + size, thread);

@@ -295,9 +295,9 @@ static int row_limit(const ey_engine *engine, int n_answering)
     int most = engine->pass_entry ? engine->ws.step.max_rows : engine->ws.chunk.max_rows; /* the chunk's buffers lie over the tower's */
     if (most < n_answering) most = n_answering;
     if (!n_answering) return most;
-    double rows = engine->row_seconds > 0 ? (engine->slice_seconds - engine->answer_seconds) / engine->row_seconds : FIRST_CHUNK;
-    int chunk = ((int)(rows < most ? rows : most) + LEAST_CHUNK - 1) / LEAST_CHUNK * LEAST_CHUNK;
-    chunk = n_answering + (chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk);
+    double left = engine->slice_seconds - engine->answer_seconds, rows = engine->row_seconds > 0 ? left / engine->row_seconds : FIRST_CHUNK;
+    if (rows < LEAST_CHUNK) rows = LEAST_CHUNK;
+    int chunk = n_answering + ((int)(rows < most ? rows : most) + LEAST_CHUNK - 1) / LEAST_CHUNK * LEAST_CHUNK;
     return chunk < most ? chunk : most;
 }
 

@@ -10,7 +10,7 @@
 enum {
     STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP,
     MOST_BESIDE = 4,
-    FEW_AHEAD = 2048 /* bytes, of rows in few places */
+    FEW_AHEAD = 1024 /* bytes, of rows in few places */
 };
 
 /* ---- packed rows ---- */
@@ -159,24 +159,21 @@ INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x,
 
 enum { FOLD_LANES = 8 };
 
-/* `beside` blocks of `rows` weight rows each, in two steps of 64 columns of every block; a row's lines are read in the order they lie in, which memory gives a
- * sixth more for than for a step of all rows and then the next. Asks for the lines some way on in every place. */
-INLINE void decode_beside(uint16_t out[2][STEP_WEIGHTS], const struct strip *s, size_t at, const struct byte_tables *tables, const int beside)
+/* 64 columns of `beside` blocks, `rows` weight rows each; asks for the lines some way on in every place. */
+INLINE void decode_beside(uint16_t *out, const struct strip *s, size_t at, const struct byte_tables *tables, const int beside)
 {
     const int rows = AMX_ROWS / beside;
     const bool last = at + (size_t)(beside - 1) * FP8_BLOCK + FEW_AHEAD >= s->row_bytes;
     const uint8_t *ahead = !last ? s->w + FEW_AHEAD : s->next ? s->next + FEW_AHEAD - s->row_bytes : s->w;
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < beside; j++)
-            for (int half = 0; half < 2; half++) {
-                const size_t from = at + (size_t)(2 * j + half) * CPU_K_STEP + (i < s->n ? (size_t)i * s->stride : 0);
-                uint16_t *to = out[half] + (j * rows + i) * AMX_K;
-                __m512i values[2];
-                __builtin_prefetch(ahead + from);
-                fp8_to_bf16(values, s->w + from, tables);
-                _mm512_store_si512(to, values[0]);
-                _mm512_store_si512(to + AMX_TILE, values[1]);
-            }
+    for (int j = 0; j < beside; j++)
+        for (int i = 0; i < rows; i++) {
+            const size_t from = at + (size_t)j * FP8_BLOCK + (i < s->n ? (size_t)i * s->stride : 0);
+            __m512i values[2];
+            __builtin_prefetch(ahead + from);
+            fp8_to_bf16(values, s->w + from, tables);
+            _mm512_storeu_si512(out + (j * rows + i) * AMX_K, values[0]);
+            _mm512_storeu_si512(out + AMX_TILE + (j * rows + i) * AMX_K, values[1]);
+        }
     amx_memory(out);
 }
 
@@ -201,17 +198,18 @@ INLINE void fold_beside(float *sums, const float *scale, int n_x, const int besi
 
 INLINE void few_beside(float *sums, const struct tile *t, const struct strip *s, const struct byte_tables *tables, const int beside)
 {
-    uint16_t decoded[2][2][STEP_WEIGHTS] __attribute__((aligned(64)));
+    uint16_t decoded[2][STEP_WEIGHTS] __attribute__((aligned(64)));
     const int columns = beside * t->n_x;
     const uint16_t *x = t->x;
-    const size_t group = (size_t)beside * FP8_BLOCK, x_step = (size_t)columns * CPU_K_STEP;
-    size_t turn = 0;
+    const size_t group = (size_t)beside * FP8_BLOCK;
     decode_beside(decoded[0], s, 0, tables, beside);
-    for (size_t k = 0; k < t->k; k += group, turn ^= 1, x += 2 * x_step) {
-        if (k + group < t->k) decode_beside(decoded[turn ^ 1], s, k + group, tables, beside);
-        multiply_step(decoded[turn][0], AMX_TILE * sizeof(uint16_t), 64, x, columns);
-        multiply_step(decoded[turn][1], AMX_TILE * sizeof(uint16_t), 64, x + x_step, columns);
+    for (size_t k = 0; k < t->k; k += group) {
+        decode_beside(decoded[1], s, k + CPU_K_STEP, tables, beside);
+        multiply_step(decoded[0], AMX_TILE * sizeof(uint16_t), 64, x, columns);
+        if (k + group < t->k) decode_beside(decoded[0], s, k + group, tables, beside);
+        multiply_step(decoded[1], AMX_TILE * sizeof(uint16_t), 64, x + CPU_K_STEP * columns, columns);
         fold_beside(sums, t->scale + k / FP8_BLOCK, t->n_x, beside);
+        x += 2 * CPU_K_STEP * columns;
     }
 }
 
