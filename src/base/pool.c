@@ -71,34 +71,34 @@ static void deal_shares(struct pool *pool)
     for (size_t i = 0; i < threads; i++) atomic_store(&pool->shares[i].left, range(pool->n * i / threads, pool->n * (i + 1) / threads));
 }
 
-/* Of `left` items from `begin` on, for the thread whose share they are. */
+/* As many of `left` items as are wanted, within bounds. */
+static size_t piece_size(const struct pool *pool, size_t wanted, size_t left)
+{
+    size_t size = wanted > pool->least ? wanted : pool->least;
+    return size < left ? size : left;
+}
+
+/* Of a thread's own share, `left` items from `begin` on. */
 static size_t own_piece(const struct pool *pool, size_t begin, size_t left)
 {
-    size_t whole = pool->grain - begin % pool->grain, size = left > 2 * pool->grain ? whole : left / 2;
-    if (size < pool->least) size = pool->least;
-    return size < left ? size : left;
+    return piece_size(pool, left > 2 * pool->grain ? pool->grain - begin % pool->grain : left / 2, left);
 }
 
-static size_t helpers_piece(const struct pool *pool, size_t left)
-{
-    size_t size = left / HELP > pool->least ? left / HELP : pool->least;
-    return size < left ? size : left;
-}
-
-/* Takes a piece of the share of `owner`; false: none is left for this thread. */
+/* Takes a piece of the share of `owner`, from its begin if it is the thread's own, else from its end; false: none is left. */
 static bool take_piece(struct pool *pool, int owner, int thread)
 {
-    atomic_uint_least64_t *left = &pool->shares[owner].left;
-    uint64_t seen = atomic_load(left), then;
-    size_t begin, end, size;
+    const bool own = owner == thread;
+    atomic_uint_least64_t *share = &pool->shares[owner].left;
+    uint64_t seen = atomic_load(share), then;
+    size_t first, size;
     do {
-        begin = (size_t)(seen >> 32), end = (size_t)(seen & UINT32_MAX);
+        size_t begin = (size_t)(seen >> 32), end = (size_t)(seen & UINT32_MAX), left = end - begin;
         if (begin >= end) return false;
-        size = owner == thread ? own_piece(pool, begin, end - begin) : helpers_piece(pool, end - begin);
-        then = owner == thread ? range(begin + size, end) : range(begin, end - size);
-    } while (!atomic_compare_exchange_weak(left, &seen, then));
-    if (owner == thread) pool->fn(pool->context, begin, begin + size, thread);
-    else pool->fn(pool->context, end - size, end, thread);
+        size = own ? own_piece(pool, begin, left) : piece_size(pool, left / HELP, left);
+        first = own ? begin : end - size;
+        then = own ? range(begin + size, end) : range(begin, first);
+    } while (!atomic_compare_exchange_weak(share, &seen, then));
+    pool->fn(pool->context, first, first + size, thread);
     return true;
 }
 

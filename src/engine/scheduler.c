@@ -15,6 +15,7 @@
 enum {
     LEAST_CHUNK = 16,
     FIRST_CHUNK = 64,
+    LEAST_PART = 16,     /* rows of prompts take a sixteenth of their step at least, whatever steps of answers took */
     WORTH_A_STEP = 256,  /* rows before a picture that do not wait for it */
     TOWER_UNITS = 1000,  /* of progress, a picture */
 };
@@ -439,16 +440,22 @@ static void take_token(ey_engine *engine, ey_ticket *t, const struct row_of_step
     pthread_mutex_unlock(&engine->lock);
 }
 
+static int n_prompt_rows(const struct part *part, int n)
+{
+    int rows = 0;
+    for (int i = 0; i < n; i++) rows += part_is_prompt(&part[i]) ? part[i].n : 0;
+    return rows;
+}
+
 static struct batch lay_out_batch(ey_engine *engine, int n_parts, int *n_out)
 {
     struct host_buffers *h = &engine->host;
-    struct batch batch = {.n_seqs = n_parts, .max_blocks = engine->max_blocks, .token = h->token, .feature = h->feature, .position = h->position,
+    struct batch batch = {.n_seqs = n_parts, .n_prompt = n_prompt_rows(engine->part, n_parts), .max_blocks = engine->max_blocks, .token = h->token, .feature = h->feature, .position = h->position,
                           .seq = h->seq, .index = h->index, .block_table = h->block_table};
     *n_out = 0;
     for (int i = 0; i < n_parts; i++) {
         lay_out_part(engine, &engine->part[i], i, batch.n_rows);
         batch.n_rows += engine->part[i].n;
-        if (part_is_prompt(&engine->part[i])) batch.n_prompt += engine->part[i].n;
         if (engine->part[i].wants_logits) h->out_rows[(*n_out)++] = batch.n_rows - 1;
     }
     return batch;
@@ -459,20 +466,13 @@ static void note(double *lately, double now)
     *lately = *lately > 0 ? 0.5 * (*lately + now) : now;
 }
 
-static int n_prompt_rows(const struct part *part, int n)
-{
-    int rows = 0;
-    for (int i = 0; i < n; i++) rows += part_is_prompt(&part[i]) ? part[i].n : 0;
-    return rows;
-}
-
 /* Rows of prompts take what is beyond a step of answers alone, most of which goes to reading the weights. */
 static void note_seconds(ey_engine *engine, int n_parts, double seconds)
 {
     int rows = n_prompt_rows(engine->part, n_parts);
-    double own = seconds - engine->answer_seconds;
+    double own = seconds - engine->answer_seconds, least = seconds / LEAST_PART;
     if (!rows) note(&engine->answer_seconds, seconds);
-    else if (rows >= LEAST_CHUNK) note(&engine->row_seconds, (own > seconds / LEAST_CHUNK ? own : seconds / LEAST_CHUNK) / rows);
+    else if (rows >= LEAST_CHUNK) note(&engine->row_seconds, (own > least ? own : least) / rows);
 }
 
 /* ---- a step ---- */

@@ -14,6 +14,13 @@ static int rows_at_once(const struct multiply_job *j)
     return j->in->n < most ? j->in->n : most;
 }
 
+/* Those of a pass that begins with input row `first`. */
+static int rows_from(const struct multiply_job *j, int first)
+{
+    int left = j->in->n - first, rows = rows_at_once(j);
+    return left < rows ? left : rows;
+}
+
 bool cpu_are_few(const struct multiply_job *j)
 {
     return j->in->n <= cpu_tile_rows(j, j->way->few_rows) && j->in->width % CPU_K_STEP == 0;
@@ -45,7 +52,7 @@ static void pack_steps(void *context, size_t begin, size_t end, int thread)
     const int rows = rows_at_once(j), n = j->in->n;
     (void)thread;
     for (int first = 0; first < n; first += rows) {
-        const struct packing p = packing_of(j, first, n - first < rows ? n - first : rows, NULL);
+        const struct packing p = packing_of(j, first, rows_from(j, first), NULL);
         j->way->pack_few(packed_tile(j, first), &p, begin * CPU_K_STEP, end * CPU_K_STEP);
     }
 }
@@ -62,7 +69,7 @@ static void prepare_input(struct multiply_job *j)
     if (j->way->pack_few) pool_run(j->c->pool, (size_t)j->in->width / CPU_K_STEP, PACKED_AT_ONCE / CPU_K_STEP / (size_t)n + 1, pack_steps, j);
     if (j->way->pack_few || packs_again(j)) return;
     for (int first = 0; first < n; first += rows) {
-        const struct packing p = packing_of(j, first, n - first < rows ? n - first : rows, NULL);
+        const struct packing p = packing_of(j, first, rows_from(j, first), NULL);
         j->way->pack(packed_tile(j, first), &p);
     }
 }
@@ -94,9 +101,9 @@ static void multiply_block(const struct multiply_job *j, const struct cpu_produc
 {
     float sums[CPU_X_MOST * CPU_SUMS_STRIDE];
     const struct weight *w = p->w;
-    int rows = rows_at_once(j), n_w = (int)(end - begin);
+    int n_w = (int)(end - begin);
     for (int first = 0, n; first < j->in->n; first += n) {
-        n = j->in->n - first < rows ? j->in->n - first : rows;
+        n = rows_from(j, first);
         struct tile t = {.w = row_at(w, begin), .w_stride = weight_row_bytes(w), .dtype = w->dtype, .weight = w, .row = begin, .n_w = n_w,
                          .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next, .scale = cpu_row_scale(w, begin)};
         j->way->few(sums, CPU_SUMS_STRIDE, &t);

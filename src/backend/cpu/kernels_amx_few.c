@@ -62,12 +62,13 @@ static int rows_apart(int left, int rows)
     return apart;
 }
 
-/* At most `rows` of the tile's from `row` on. */
-INLINE void strip_of(struct strip *s, const struct tile *t, int row, int apart, int rows)
+/* At most `rows` of the tile's, from `row` on; strips begin with rows first .. first + apart - 1, and then after all of theirs. */
+INLINE void strip_of(struct strip *s, const struct tile *t, int first, int row, int apart, int rows)
 {
-    int left = (t->n_w - row + apart - 1) / apart;
+    int left = (t->n_w - row + apart - 1) / apart, next = row + 1 < first + apart ? row + 1 : first + rows * apart;
     s->w = t->w + (size_t)row * t->w_stride, s->stride = (size_t)apart * t->w_stride, s->row_bytes = t->w_stride;
     s->n = left < rows ? left : rows;
+    s->next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
 }
 
 /* Asks for what is some way on in each place. */
@@ -229,9 +230,7 @@ INLINE void multiply_beside(float *out, size_t out_stride, const struct tile *t,
     for (int first = 0, apart; first < t->n_w; first += rows * apart) {
         apart = rows_apart(t->n_w - first, rows);
         for (int row = first; row < first + apart; row++) {
-            int next = row + 1 < first + apart ? row + 1 : first + rows * apart;
-            strip_of(&s, t, row, apart, rows);
-            s.next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
+            strip_of(&s, t, first, row, apart, rows);
             _tile_zero(0);
             memset(sums, 0, sizeof(sums));
             few_beside(sums, t, &s, &tables, beside);
@@ -253,10 +252,8 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
     for (int first = 0, apart; first < t->n_w; first += AMX_ROWS * apart) {
         apart = rows_apart(t->n_w - first, AMX_ROWS);
         for (int row = first; row < first + apart; row++) {
-            int next = row + 1 < first + apart ? row + 1 : first + AMX_ROWS * apart;
-            strip_of(&s, t, row, apart, AMX_ROWS);
+            strip_of(&s, t, first, row, apart, AMX_ROWS);
             if (t->dtype == DTYPE_INT4) int4_strip_of(&s.int4, t->weight, t->row + row, s.n, apart);
-            s.next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
             _tile_zero(0);
             if (t->dtype == DTYPE_F8_E4M3) memset(sums, 0, sizeof(sums));
             if (t->dtype == DTYPE_F8_E4M3 && s.n == AMX_ROWS) few_decoded(sums, t, &s, DTYPE_F8_E4M3, true, &tables);
