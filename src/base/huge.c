@@ -1,4 +1,4 @@
-/* Huge pages: for memory of one's own by asking, for maps of files by moving copies into their place. */
+/* Huge pages: for memory of one's own by asking, for maps of files by copies, in their place or elsewhere. */
 #include "base/huge.h"
 
 #include <pthread.h>
@@ -25,8 +25,7 @@ struct huge_move {
     bool has_ended;  /* under the lock */
     size_t moved;    /* bytes; under the lock once it has ended */
     atomic_bool stop;
-    huge_busy_fn *busy;
-    void *user;
+    struct huge_plan plan;
     size_t n;
     struct huge_span span[]; /* of whole huge pages */
 };
@@ -60,16 +59,21 @@ static bool are_given(void)
 
 /* ---- copies ---- */
 
-/* Memory of `size` bytes that begins with a huge page; NULL: there is none. */
-static void *huge_room(size_t size)
+void *huge_room(size_t size)
 {
-    char *all = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size = up(size);
+    char *all = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return NULL;
     char *room = (char *)up((uintptr_t)all);
     if (room > all) munmap(all, (size_t)(room - all));
     munmap(room + size, (size_t)(all + HUGE_PAGE - room));
     madvise(room, size, MADV_HUGEPAGE);
     return room;
+}
+
+void huge_room_free(void *room, size_t size)
+{
+    if (room) munmap(room, up(size));
 }
 
 /* Readers wait while the kernel exchanges the pages, if they come at all: they see these bytes before and after. */
@@ -83,26 +87,54 @@ static bool replace(uint8_t *at, size_t size)
     return false;
 }
 
+static void wait_a_moment(void)
+{
+    const struct timespec pause = {0, 5000000};
+    nanosleep(&pause, NULL);
+}
+
 /* False: it was stopped meanwhile. */
 static bool may_go_on(struct huge_move *m)
 {
-    const struct timespec pause = {0, 10000000};
-    while (!atomic_load(&m->stop) && m->busy && m->busy(m->user)) nanosleep(&pause, NULL);
+    while (!atomic_load(&m->stop) && m->plan.busy && m->plan.busy(m->plan.user)) wait_a_moment();
     return !atomic_load(&m->stop);
 }
 
-static void *replace_all(void *context)
+/* False: it was stopped before it was taken note of. */
+static bool tell_copied(struct huge_move *m, size_t n)
+{
+    while (!atomic_load(&m->stop) && !m->plan.copied(m->plan.user, n)) wait_a_moment();
+    return !atomic_load(&m->stop);
+}
+
+/* Both return the bytes of what they did before they were stopped, or there was no memory. */
+static size_t copy_all(struct huge_move *m)
+{
+    size_t moved = 0;
+    for (size_t i = 0; i < m->plan.n_copies && may_go_on(m); i++) {
+        const struct huge_copy *c = &m->plan.copy[i];
+        memcpy(c->to, c->from, c->size);
+        if (tell_copied(m, i + 1)) moved += c->size;
+    }
+    return moved;
+}
+
+static size_t replace_all(struct huge_move *m)
+{
+    size_t moved = 0;
+    for (size_t i = 0; i < m->n; i++)
+        for (size_t at = 0, size; at < m->span[i].size; at += size, moved += size) {
+            size = m->span[i].size - at < PIECE ? m->span[i].size - at : PIECE;
+            if (!may_go_on(m) || !replace((uint8_t *)m->span[i].data + at, size)) return moved;
+        }
+    return moved;
+}
+
+static void *move_all(void *context)
 {
     struct huge_move *m = context;
-    size_t moved = 0;
-    bool ok = true;
-    if (m->busy) setpriority(PRIO_PROCESS, 0, BESIDE); /* of this thread only */
-    for (size_t i = 0; i < m->n && ok; i++)
-        for (size_t at = 0, size; at < m->span[i].size && ok; at += size) {
-            size = m->span[i].size - at < PIECE ? m->span[i].size - at : PIECE;
-            ok = may_go_on(m) && replace((uint8_t *)m->span[i].data + at, size);
-            if (ok) moved += size;
-        }
+    if (m->plan.busy) setpriority(PRIO_PROCESS, 0, BESIDE); /* of this thread only */
+    size_t moved = copy_all(m) + replace_all(m);
     pthread_mutex_lock(&m->lock);
     m->has_ended = true, m->moved = moved;
     pthread_cond_broadcast(&m->ended);
@@ -122,6 +154,7 @@ static int compare(const void *a, const void *b)
 static size_t whole_pages(struct huge_span *span, size_t n)
 {
     size_t left = 0, whole = 0;
+    if (!n) return 0;
     qsort(span, n, sizeof(*span), compare);
     for (size_t i = 0; i < n; i++) {
         struct huge_span *last = left ? &span[left - 1] : NULL;
@@ -141,18 +174,19 @@ static bool have_room(size_t bytes)
     return bytes + bytes / 8 <= memory_available();
 }
 
-struct huge_move *huge_move_start(struct huge_span *spans, size_t n, huge_busy_fn *busy, void *user)
+struct huge_move *huge_move_start(const struct huge_plan *plan)
 {
-    size_t bytes = 0, whole = whole_pages(spans, n);
-    for (size_t i = 0; i < whole; i++) bytes += spans[i].size;
+    size_t bytes = 0, whole = whole_pages(plan->span, plan->n_spans);
+    for (size_t i = 0; i < whole; i++) bytes += plan->span[i].size;
+    for (size_t i = 0; i < plan->n_copies; i++) bytes += plan->copy[i].size;
     if (!bytes || !are_given() || !have_room(bytes)) return NULL;
-    struct huge_move *m = calloc(1, sizeof(*m) + whole * sizeof(*spans));
+    struct huge_move *m = calloc(1, sizeof(*m) + whole * sizeof(*plan->span));
     if (!m) return NULL;
-    m->n = whole, m->busy = busy, m->user = user;
-    memcpy(m->span, spans, whole * sizeof(*spans));
+    m->plan = *plan, m->n = whole;
+    if (whole) memcpy(m->span, plan->span, whole * sizeof(*plan->span));
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->ended, NULL);
-    if (pthread_create(&m->thread, NULL, replace_all, m) == 0) return m;
+    if (pthread_create(&m->thread, NULL, move_all, m) == 0) return m;
     free(m);
     return NULL;
 }

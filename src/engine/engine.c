@@ -227,7 +227,7 @@ void ey_engine_close(ey_engine **out)
     }
     if (engine->cpu) engine->cpu->ops->destroy(engine->cpu);
     pool_destroy(&engine->pool);
-    huge_move_stop(&engine->move);
+    engine_end_move(engine);
     tokenizer_close(engine->tok);
     model_close(&engine->model);
     checkpoint_close(engine->ckpt);

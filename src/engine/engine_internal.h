@@ -53,6 +53,7 @@ struct ey_engine {
     struct backend *be;
     struct backend *cpu; /* beside a card: what a tower or layers run on that are not there; NULL: be is no card */
     struct huge_move *move; /* of weights in host memory; NULL: they stay in the file's pages */
+    struct moved_weights *moved; /* those that get places of their own there */
     double move_asked;      /* when it was */
     ey_budget *budget; /* borrowed */
     double load_seconds, device_seconds;
@@ -118,6 +119,10 @@ struct ey_engine {
 /* ---- the parts of opening (engine.c, planning.c, huge_weights.c) ---- */
 /* Starts to move what steps read in host memory into huge pages. */
 void engine_move_weights(ey_engine *engine, bool shared);
+/* Weights whose copies are there are read from these on; the device's lock is held. */
+void engine_use_moved(ey_engine *engine);
+/* Ends that, and frees the copies: nothing reads weights any more. */
+void engine_end_move(ey_engine *engine);
 ey_engine *engine_new(ey_err *e);
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 struct shrink_choice;

@@ -683,6 +683,7 @@ static void *run_scheduler(void *user)
         engine->last_beat = seconds_now();
         pthread_mutex_unlock(&engine->lock);
         pthread_mutex_lock(&engine->device);
+        engine_use_moved(engine);
         double start = seconds_now();
         if (n_parts) run_step(engine, n_parts);
         run_tower(engine, start);

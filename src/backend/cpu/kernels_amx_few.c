@@ -1,5 +1,5 @@
 /* Products of a few rows with weights as they lie in the file, with tiles (AMX). FP8 and four-bit rows go through the first-level cache, because
- * tiles are loaded from memory only, a step of 64 columns before they are multiplied: a tile that is loaded right after it was stored would wait.
+ * tiles are loaded from memory only, a step or two of 64 columns before they are multiplied: a tile that is loaded right after it was stored would wait.
  *
  * A strip of 16 weight rows is read column by column, 16 places at once. Processors read ahead by themselves in long streams, and in one place of a page
  * only, so the rows of a strip are as far apart as there are rows: those between them, of the next strips, then follow in each place.
@@ -107,33 +107,17 @@ INLINE void multiply_step(const void *w, size_t half, size_t row, const uint16_t
     _tile_dpbf16ps(0, 5, 7);
 }
 
-/* The sums of a block of scales are added to those of all, [row][n_x], and begin again. */
-INLINE void fold_sums(float *sums, float scale, int n_x)
-{
-    float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
-    const __m512 factor = _mm512_set1_ps(scale);
-    _tile_stored(0, block, 4 * (size_t)n_x);
-    amx_memory(block);
-    for (int i = 0; i < AMX_ROWS * n_x; i += LANES)
-        _mm512_store_ps(sums + i, _mm512_fmadd_ps(_mm512_load_ps(block + i), factor, _mm512_load_ps(sums + i)));
-    _tile_zero(0);
-}
-
-/* FP8 rows have scales: their sums are in `sums` then, others in tile 0. */
-INLINE void few_decoded(float *sums, const struct tile *t, struct strip *s, enum dtype dtype, bool whole, const struct byte_tables *tables)
+INLINE void few_decoded(const struct tile *t, struct strip *s, enum dtype dtype, bool whole, const struct byte_tables *tables)
 {
     uint16_t decoded[2][STEP_WEIGHTS] __attribute__((aligned(64)));
     const uint16_t *x = t->x;
-    const bool scaled = dtype == DTYPE_F8_E4M3;
-    size_t turn = 0, k = CPU_K_STEP;
+    size_t turn = 0;
     decode_step(decoded[0], s, 0, dtype, whole, tables);
-    for (; k < t->k; k += CPU_K_STEP, turn ^= 1, x += CPU_K_STEP * t->n_x) {
+    for (size_t k = CPU_K_STEP; k < t->k; k += CPU_K_STEP, turn ^= 1, x += CPU_K_STEP * t->n_x) {
         decode_step(decoded[turn ^ 1], s, k, dtype, whole, tables);
         multiply_step(decoded[turn], AMX_TILE * sizeof(uint16_t), 64, x, t->n_x);
-        if (scaled && k % FP8_BLOCK == 0) fold_sums(sums, t->scale[k / FP8_BLOCK - 1], t->n_x);
     }
     multiply_step(decoded[turn], AMX_TILE * sizeof(uint16_t), 64, x, t->n_x);
-    if (scaled) fold_sums(sums, t->scale[(k - 1) / FP8_BLOCK], t->n_x);
 }
 
 /* 16 rows of BF16 as they lie. */
@@ -153,29 +137,74 @@ INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x,
         for (int a = 0; a < n; a++) out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * n_x + b];
 }
 
-/* ---- FP8 rows in few places ----
+/* Rows of any dtype but FP8. */
+INLINE void multiply_strips(float *out, size_t out_stride, const struct tile *t)
+{
+    struct byte_tables tables = byte_tables_load(t->dtype);
+    struct strip s = {0};
+    float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
+    for (int first = 0, apart; first < t->n_w; first += AMX_ROWS * apart) {
+        apart = rows_apart(t->n_w - first, AMX_ROWS);
+        for (int row = first; row < first + apart; row++) {
+            strip_of(&s, t, first, row, apart, AMX_ROWS);
+            if (t->dtype == DTYPE_INT4) int4_strip_of(&s.int4, t->weight, t->row + row, s.n, apart);
+            _tile_zero(0);
+            if (t->dtype == DTYPE_I8 && s.n == AMX_ROWS) few_decoded(t, &s, DTYPE_I8, true, &tables);
+            else if (t->dtype == DTYPE_I8) few_decoded(t, &s, DTYPE_I8, false, &tables);
+            else if (t->dtype == DTYPE_INT4) few_decoded(t, &s, DTYPE_INT4, false, &tables);
+            else if (s.n == AMX_ROWS) few_plain(t, &s);
+            else few_decoded(t, &s, DTYPE_BF16, false, &tables);
+            _tile_stored(0, sums, 4 * (size_t)t->n_x);
+            amx_memory(sums);
+            put_strip(out + row, out_stride, sums, t->n_x, apart, s.n);
+        }
+    }
+}
+
+/* ---- FP8 rows ----
  *
  * Memory gives most to few long streams, so where there are few packed rows a tile has only some weight rows, and of each several blocks of scales side by side: row
- * (j, i) of it is block j of weight row i, column (j, x) of what it meets is block j of packed row x. Of their products only those of equal blocks are wanted. */
+ * (j, i) of it is block j of weight row i, column (j, x) of what it meets is block j of packed row x. Of their products only those of equal blocks are wanted. Of each
+ * block a row is read two lines at a time, as they lie. */
 
-enum { FOLD_LANES = 8 };
+enum {
+    GROUP_WEIGHTS = AMX_ROWS * FP8_BLOCK,
+    GROUP_ROW = FP8_BLOCK, /* elements from row to row of decoded tiles: 64 columns' two and the next 64 columns' lie side by side */
+    FOLD_LANES = 8
+};
 
-/* 64 columns of `beside` blocks, `rows` weight rows each; asks for the lines some way on in every place. */
-INLINE void decode_beside(uint16_t *out, const struct strip *s, size_t at, const struct byte_tables *tables, const int beside)
+/* The columns of `beside` blocks of AMX_ROWS / beside weight rows, from `at` on; asks for the lines some way on in every place. */
+INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const struct code_tables *tables, const int beside)
 {
     const int rows = AMX_ROWS / beside;
-    const bool last = at + (size_t)(beside - 1) * FP8_BLOCK + FEW_AHEAD >= s->row_bytes;
-    const uint8_t *ahead = !last ? s->w + FEW_AHEAD : s->next ? s->next + FEW_AHEAD - s->row_bytes : s->w;
+    const int halves = beside > 1 || at + CPU_K_STEP < s->row_bytes ? 2 : 1;
+    const size_t far = beside > 1 ? FEW_AHEAD : CPU_AHEAD;
+    const bool last = at + (size_t)(beside - 1) * FP8_BLOCK + far >= s->row_bytes;
+    const uint8_t *ahead = !last ? s->w + far : s->next ? s->next + far - s->row_bytes : s->w;
     for (int j = 0; j < beside; j++)
-        for (int i = 0; i < rows; i++) {
-            const size_t from = at + (size_t)j * FP8_BLOCK + (i < s->n ? (size_t)i * s->stride : 0);
-            __m512i values[2];
-            __builtin_prefetch(ahead + from);
-            fp8_to_bf16(values, s->w + from, tables);
-            _mm512_storeu_si512(out + (j * rows + i) * AMX_K, values[0]);
-            _mm512_storeu_si512(out + AMX_TILE + (j * rows + i) * AMX_K, values[1]);
-        }
+        for (int i = 0; i < rows; i++)
+            for (int half = 0; half < halves; half++) {
+                const size_t from = at + (size_t)j * FP8_BLOCK + (size_t)half * CPU_K_STEP + (i < s->n ? (size_t)i * s->stride : 0);
+                __m512i values[2];
+                __builtin_prefetch(ahead + from);
+                codes_to_bf16(values, s->w + from, tables);
+                uint16_t *to = out + (j * rows + i) * GROUP_ROW + half * CPU_K_STEP;
+                _mm512_store_si512(to, values[0]);
+                _mm512_store_si512(to + AMX_K, values[1]);
+            }
     amx_memory(out);
+}
+
+/* The sums of a block of scales are added to those of all, [row][n_x], and begin again. */
+INLINE void fold_sums(float *sums, float scale, int n_x)
+{
+    float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
+    const __m512 factor = _mm512_set1_ps(scale);
+    _tile_stored(0, block, 4 * (size_t)n_x);
+    amx_memory(block);
+    for (int i = 0; i < AMX_ROWS * n_x; i += LANES)
+        _mm512_store_ps(sums + i, _mm512_fmadd_ps(_mm512_load_ps(block + i), factor, _mm512_load_ps(sums + i)));
+    _tile_zero(0);
 }
 
 /* Sums of blocks of scales, [block, row][block, x], times their scales are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies beside it may
@@ -197,20 +226,20 @@ INLINE void fold_beside(float *sums, const float *scale, int n_x, const int besi
     _tile_zero(0);
 }
 
-INLINE void few_beside(float *sums, const struct tile *t, const struct strip *s, const struct byte_tables *tables, const int beside)
+INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, const struct code_tables *tables, const int beside)
 {
-    uint16_t decoded[2][STEP_WEIGHTS] __attribute__((aligned(64)));
+    uint16_t decoded[2][GROUP_WEIGHTS] __attribute__((aligned(64)));
     const int columns = beside * t->n_x;
     const uint16_t *x = t->x;
-    const size_t group = (size_t)beside * FP8_BLOCK;
-    decode_beside(decoded[0], s, 0, tables, beside);
-    for (size_t k = 0; k < t->k; k += group) {
-        decode_beside(decoded[1], s, k + CPU_K_STEP, tables, beside);
-        multiply_step(decoded[0], AMX_TILE * sizeof(uint16_t), 64, x, columns);
-        if (k + group < t->k) decode_beside(decoded[0], s, k + group, tables, beside);
-        multiply_step(decoded[1], AMX_TILE * sizeof(uint16_t), 64, x + CPU_K_STEP * columns, columns);
-        fold_beside(sums, t->scale + k / FP8_BLOCK, t->n_x, beside);
-        x += 2 * CPU_K_STEP * columns;
+    const size_t group = (size_t)beside * FP8_BLOCK, row = GROUP_ROW * sizeof(uint16_t);
+    int turn = 0;
+    decode_group(decoded[0], s, 0, tables, beside);
+    for (size_t k = 0; k < t->k; k += group, turn ^= 1, x += FP8_BLOCK * columns) {
+        if (k + group < t->k) decode_group(decoded[turn ^ 1], s, k + group, tables, beside);
+        multiply_step(decoded[turn], AMX_K * sizeof(uint16_t), row, x, columns);
+        if (beside > 1 || k + CPU_K_STEP < t->k) multiply_step(decoded[turn] + CPU_K_STEP, AMX_K * sizeof(uint16_t), row, x + CPU_K_STEP * columns, columns);
+        if (beside > 1) fold_beside(sums, t->scale + k / FP8_BLOCK, t->n_x, beside);
+        else fold_sums(sums, t->scale[k / FP8_BLOCK], t->n_x);
     }
 }
 
@@ -220,53 +249,32 @@ INLINE void put_beside(float *out, size_t out_stride, const float *sums, int n_x
         for (int i = 0; i < n; i++) out[(size_t)b * out_stride + (size_t)(i * apart)] = sums[i * FOLD_LANES + b];
 }
 
-INLINE void multiply_beside(float *out, size_t out_stride, const struct tile *t, const int beside)
+INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, const int beside)
 {
     const int rows = AMX_ROWS / beside;
-    const struct byte_tables tables = fp8_tables_load();
-    float sums[AMX_ROWS * FOLD_LANES] __attribute__((aligned(64)));
+    const struct code_tables tables = code_tables_load();
+    float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     struct strip s;
-    amx_begin(beside * t->n_x, 0xc1);
     for (int first = 0, apart; first < t->n_w; first += rows * apart) {
         apart = rows_apart(t->n_w - first, rows);
         for (int row = first; row < first + apart; row++) {
             strip_of(&s, t, first, row, apart, rows);
             _tile_zero(0);
             memset(sums, 0, sizeof(sums));
-            few_beside(sums, t, &s, &tables, beside);
-            put_beside(out + row, out_stride, sums, t->n_x, apart, s.n);
+            few_codes(sums, t, &s, &tables, beside);
+            if (beside > 1) put_beside(out + row, out_stride, sums, t->n_x, apart, s.n);
+            else put_strip(out + row, out_stride, sums, t->n_x, apart, s.n);
         }
     }
-    _tile_release();
 }
 
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
     const size_t beside = t->dtype == DTYPE_F8_E4M3 ? blocks_beside(t->k, t->n_x) : 1;
-    if (beside == 4) return multiply_beside(out, out_stride, t, 4);
-    if (beside == 2) return multiply_beside(out, out_stride, t, 2);
-    struct byte_tables tables = byte_tables_load(t->dtype);
-    struct strip s = {0};
-    float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
-    amx_begin(t->n_x, 0xc1);
-    for (int first = 0, apart; first < t->n_w; first += AMX_ROWS * apart) {
-        apart = rows_apart(t->n_w - first, AMX_ROWS);
-        for (int row = first; row < first + apart; row++) {
-            strip_of(&s, t, first, row, apart, AMX_ROWS);
-            if (t->dtype == DTYPE_INT4) int4_strip_of(&s.int4, t->weight, t->row + row, s.n, apart);
-            _tile_zero(0);
-            if (t->dtype == DTYPE_F8_E4M3) memset(sums, 0, sizeof(sums));
-            if (t->dtype == DTYPE_F8_E4M3 && s.n == AMX_ROWS) few_decoded(sums, t, &s, DTYPE_F8_E4M3, true, &tables);
-            else if (t->dtype == DTYPE_F8_E4M3) few_decoded(sums, t, &s, DTYPE_F8_E4M3, false, &tables);
-            else if (t->dtype == DTYPE_I8 && s.n == AMX_ROWS) few_decoded(sums, t, &s, DTYPE_I8, true, &tables);
-            else if (t->dtype == DTYPE_I8) few_decoded(sums, t, &s, DTYPE_I8, false, &tables);
-            else if (t->dtype == DTYPE_INT4) few_decoded(sums, t, &s, DTYPE_INT4, false, &tables);
-            else if (s.n == AMX_ROWS) few_plain(t, &s);
-            else few_decoded(sums, t, &s, DTYPE_BF16, false, &tables);
-            if (t->dtype != DTYPE_F8_E4M3) _tile_stored(0, sums, 4 * (size_t)t->n_x);
-            amx_memory(sums);
-            put_strip(out + row, out_stride, sums, t->n_x, apart, s.n);
-        }
-    }
+    amx_begin((int)beside * t->n_x, 0xc1);
+    if (t->dtype != DTYPE_F8_E4M3) multiply_strips(out, out_stride, t);
+    else if (beside == 4) multiply_codes(out, out_stride, t, 4);
+    else if (beside == 2) multiply_codes(out, out_stride, t, 2);
+    else multiply_codes(out, out_stride, t, 1);
     _tile_release();
 }
