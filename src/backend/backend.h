@@ -50,6 +50,7 @@ static inline int batch_kv_block(const struct batch *batch, int row, int index)
 struct decoder_layer {
     struct weight input_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, o, post_norm, gate, up, down;
 };
+enum { LAYER_WEIGHTS = sizeof(struct decoder_layer) / sizeof(struct weight) };
 
 struct affine { /* y = x · Wᵀ + b */
     struct weight w, b;

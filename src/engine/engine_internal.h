@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "base/huge.h"
 #include "engine/image_cache.h"
 #include "engine/kv_pool.h"
 #include "engine/masks.h"
@@ -52,9 +51,7 @@ struct ey_engine {
     struct pool *pool;
     struct backend *be;
     struct backend *cpu; /* beside a card: what a tower or layers run on that are not there; NULL: be is no card */
-    struct huge_move *move; /* of weights in host memory; NULL: they stay in the file's pages */
-    struct moved_weights *moved; /* those that get places of their own there */
-    double move_asked;      /* when it was */
+    struct moved_weights *moved; /* into huge pages, of those in host memory; NULL: they stay in the file's */
     ey_budget *budget; /* borrowed */
     double load_seconds, device_seconds;
 
@@ -117,11 +114,13 @@ struct ey_engine {
 };
 
 /* ---- the parts of opening (engine.c, planning.c, huge_weights.c) ---- */
-/* Starts to move what steps read in host memory into huge pages. */
-void engine_move_weights(ey_engine *engine, bool shared);
-/* Weights whose copies are there are read from these on; the device's lock is held. */
-void engine_use_moved(ey_engine *engine);
-/* Ends that, and frees the copies: nothing reads weights any more. */
+/* Finds what steps read in host memory, which is to be moved into huge pages; at_once: whatever is asked meanwhile. */
+void engine_move_weights(ey_engine *engine, bool at_once);
+/* Whether there is some left to move now, where there is other work or none; under the lock. */
+bool engine_may_move(const ey_engine *engine, bool works);
+/* Moves some of it; by the scheduler, which holds the device's lock. */
+void engine_move_some(ey_engine *engine);
+/* Frees the copies: nothing reads weights any more. */
 void engine_end_move(ey_engine *engine);
 ey_engine *engine_new(ey_err *e);
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);

@@ -1,34 +1,78 @@
-/* What every step reads of the checkpoint, moved into huge pages once the model is open: requests are taken meanwhile. Matrices of layers get places of their own, each at the begin
- * of a page: where a file has them they begin anywhere, and on some machines long streams that enter pages within a row are read a tenth slower. What else steps read is moved in
- * place. The tower stays in the file's pages, as it is read once a picture, and so does what a card has its own copy of. */
-#include <stdatomic.h>
+/* What every step reads of the checkpoint, copied into huge pages once the model is open: between steps, some at a time, by all threads. Each matrix begins with a page there: in
+ * files they begin anywhere, and on some machines long streams that enter a page within a row are read a sixth slower. The tower stays in the file's pages, as it is read
+ * once a picture, and so does what a card has its own copy of. */
 #include <stdlib.h>
+#include <string.h>
 
-#include "backend/backend.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/huge.h"
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 #define PATIENCE_SECONDS 10.0
-enum { PAGE = 4096, LEAST = 64 << 10 /* bytes of a matrix */, UNSEEN = 4 /* copies that steps need not use yet: memory that is taken twice */ };
-
-/* Matrices of layers and their copies; the first `n_used` weights point to those. */
-struct moved_weights {
-    struct huge_copy *copy;
-    struct weight **weight;
-    size_t n, bytes;
-    void *room;
-    atomic_size_t n_there, n_used; /* the latter changes while the device's lock is held */
+enum {
+    PAGE = 4096,
+    LEAST = 64 << 10,        /* bytes of a matrix, or of the multipliers of one */
+    AT_ONCE = 64 << 20,      /* bytes between two steps, unless a matrix has more */
+    PIECE = 32 << 20         /* of a matrix, that is in memory twice while it is copied */
 };
 
-static bool is_in(const struct tensor_view *t, const void *data)
+struct copy {
+    const void **at; /* what points to it */
+    const uint8_t *from;
+    uint8_t *to;
+    size_t size;
+};
+
+struct moved_weights {
+    struct copy *copy;
+    size_t n;
+    void *room;
+    size_t room_bytes;
+    bool at_once;  /* requests do not keep it waiting */
+    double asked;  /* when it began */
+    double next;   /* before that, steps are not kept waiting once more: finding pages may take long */
+    /* under the engine's lock */
+    size_t n_done;
+    uint64_t bytes; /* of those */
+    pthread_cond_t ended;
+};
+
+/* ---- which ---- */
+
+static bool is_in_file(const ey_engine *engine, const void *data)
 {
-    return (const uint8_t *)data >= t->data && (const uint8_t *)data < t->data + t->size;
+    for (size_t i = 0; i < checkpoint_count(engine->ckpt); i++) {
+        const struct tensor_view *t = checkpoint_at(engine->ckpt, i);
+        if ((const uint8_t *)data >= t->data && (const uint8_t *)data < t->data + t->size) return true;
+    }
+    return false;
 }
 
-static bool is_of(const struct tensor_view *t, const struct weight *w)
+static size_t whole_pages(size_t bytes)
 {
-    return is_in(t, w->data) || is_in(t, w->group_scale) || is_in(t, w->group_zero);
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Small ones stay where they are, and what was made of the file's. */
+static void add_copy(struct moved_weights *m, const ey_engine *engine, const void **at, size_t bytes)
+{
+    if (!*at || bytes < LEAST || !is_in_file(engine, *at)) return;
+    m->copy[m->n++] = (struct copy){.at = at, .from = *at, .size = bytes};
+    m->room_bytes += whole_pages(bytes);
+}
+
+enum { WEIGHT_PARTS = 3 };
+
+static void add_weight(struct moved_weights *m, const ey_engine *engine, struct weight *w)
+{
+    if (!w->data) return;
+    add_copy(m, engine, &w->data, (size_t)w->rows * weight_row_bytes(w));
+    if (w->dtype != DTYPE_INT4) return;
+    const size_t groups = (size_t)weight_groups(w), packed = ((size_t)w->rows + ZEROS_PACKED - 1) / ZEROS_PACKED;
+    add_copy(m, engine, &w->group_scale, (size_t)w->rows * groups * sizeof(uint16_t));
+    add_copy(m, engine, &w->group_zero, packed * groups * sizeof(uint32_t));
 }
 
 /* Layers on the host, all or the first ones. */
@@ -38,139 +82,112 @@ static int host_layers(const ey_engine *engine)
     return be->ops->weight_bytes(be, &engine->model.layers[0].gate, PLACE_RESIDENT) ? engine->plan.first_layers : engine->model.text.n_layers;
 }
 
-static struct weight *weights_of(ey_engine *engine, int layer)
+static void list_copies(struct moved_weights *m, ey_engine *engine, int n_layers)
 {
-    return (struct weight *)&engine->model.layers[layer];
+    if (n_layers == engine->model.text.n_layers) add_weight(m, engine, &engine->model.head); /* the largest comes first: mostly before there are requests */
+    for (int i = 0; i < n_layers; i++) {
+        struct weight *w = (struct weight *)&engine->model.layers[i];
+        for (size_t j = 0; j < LAYER_WEIGHTS; j++) add_weight(m, engine, &w[j]);
+    }
 }
 
-enum { LAYER_WEIGHTS = sizeof(struct decoder_layer) / sizeof(struct weight) };
-
-static bool is_read(ey_engine *engine, int n_layers, const struct tensor_view *t)
+/* The file's own pages are among those that are said to be available; an eighth stays. */
+static bool have_room(size_t bytes)
 {
-    bool all = n_layers == engine->model.text.n_layers;
-    for (int i = 0; i < n_layers; i++)
-        for (size_t j = 0; j < LAYER_WEIGHTS; j++)
-            if (is_of(t, &weights_of(engine, i)[j])) return true;
-    return all && is_of(t, &engine->model.head);
+    return bytes >= HUGE_PAGE && bytes + bytes / 8 <= memory_available();
 }
 
-/* ---- places of their own ---- */
-
-/* 0: it is small, or not in the file. */
-static size_t matrix_bytes(const ey_engine *engine, const struct weight *w)
+static void place_copies(struct moved_weights *m)
 {
-    size_t bytes = w->data && w->rows > 1 ? (size_t)w->rows * weight_row_bytes(w) : 0;
-    for (size_t i = 0; bytes >= LEAST && i < checkpoint_count(engine->ckpt); i++)
-        if (is_in(checkpoint_at(engine->ckpt, i), w->data)) return bytes;
-    return 0;
-}
-
-/* Without places yet: at most as many as there are weights. */
-static void list_matrices(struct moved_weights *m, ey_engine *engine, int n_layers)
-{
-    for (int i = 0; i < n_layers; i++)
-        for (size_t j = 0; j < LAYER_WEIGHTS; j++) {
-            struct weight *w = &weights_of(engine, i)[j];
-            size_t bytes = matrix_bytes(engine, w);
-            if (!bytes) continue;
-            m->copy[m->n] = (struct huge_copy){.from = w->data, .size = bytes}, m->weight[m->n++] = w;
-            m->bytes += (bytes + PAGE - 1) / PAGE * PAGE;
-        }
-}
-
-static struct moved_weights *moved_open(ey_engine *engine, int n_layers)
-{
-    struct moved_weights *m = calloc(1, sizeof(*m));
-    const size_t most = (size_t)n_layers * LAYER_WEIGHTS;
-    if (!m) return NULL;
-    m->copy = calloc(most + 1, sizeof(*m->copy)), m->weight = calloc(most + 1, sizeof(struct weight *));
-    if (m->copy && m->weight) list_matrices(m, engine, n_layers);
-    if (m->bytes >= HUGE_PAGE) m->room = huge_room(m->bytes);
-    uint8_t *to = m->room;
-    for (size_t i = 0; to && i < m->n; to += (m->copy[i].size + PAGE - 1) / PAGE * PAGE, i++) m->copy[i].to = to;
+    uint8_t *to = m->room = huge_pages_given() && have_room(m->room_bytes) ? huge_room(m->room_bytes) : NULL;
+    for (size_t i = 0; to && i < m->n; to += whole_pages(m->copy[i].size), i++) m->copy[i].to = to;
     if (!to) m->n = 0;
-    return m;
 }
 
-static void moved_close(struct moved_weights *m)
+void engine_move_weights(ey_engine *engine, bool at_once)
 {
-    if (!m) return;
-    huge_room_free(m->room, m->bytes);
-    free(m->copy);
-    free(m->weight);
-    free(m);
-}
-
-void engine_use_moved(ey_engine *engine)
-{
-    struct moved_weights *m = engine->moved;
-    if (!m) return;
-    for (size_t i = atomic_load(&m->n_used), n = atomic_load(&m->n_there); i < n; i++) {
-        m->weight[i]->data = m->copy[i].to;
-        file_map_forget(m->copy[i].from, m->copy[i].size);
-        atomic_store(&m->n_used, i + 1);
-    }
-}
-
-/* Steps take up what is there when they begin; between them, and when there are none, it is done here. */
-static bool take_note(void *user, size_t n)
-{
-    ey_engine *engine = user;
-    struct moved_weights *m = engine->moved;
-    atomic_store(&m->n_there, n);
-    if (pthread_mutex_trylock(&engine->device) == 0) {
-        engine_use_moved(engine);
-        pthread_mutex_unlock(&engine->device);
-    }
-    return n - atomic_load(&m->n_used) <= (n < m->n ? UNSEEN : 0);
-}
-
-/* ---- all ---- */
-
-/* Copies take processors and memory from the first answers, which are all there will be unless this is a server: for a while they are made only when there is
- * nothing else to do. */
-static bool is_busy(void *user)
-{
-    ey_engine *engine = user;
-    pthread_mutex_lock(&engine->lock);
-    bool busy = engine->n_running || engine->queue.n;
-    pthread_mutex_unlock(&engine->lock);
-    return busy && seconds_now() - engine->move_asked < PATIENCE_SECONDS;
-}
-
-/* Whether the tensor has matrices that get places of their own. */
-static bool is_copied(const struct moved_weights *m, const struct tensor_view *t)
-{
-    for (size_t i = 0; i < m->n; i++)
-        if (is_in(t, m->copy[i].from)) return true;
-    return false;
-}
-
-void engine_move_weights(ey_engine *engine, bool shared)
-{
-    size_t n = checkpoint_count(engine->ckpt), found = 0;
     int n_layers = engine->model.made_bytes ? 0 : host_layers(engine); /* those that were made lie in memory of their own */
-    struct huge_span *span = n_layers ? malloc(n * sizeof(*span)) : NULL;
-    struct moved_weights *moved = span ? engine->moved = moved_open(engine, n_layers) : NULL;
-    for (size_t i = 0; moved && i < n; i++) {
-        const struct tensor_view *t = checkpoint_at(engine->ckpt, i);
-        if (t->size && is_read(engine, n_layers, t) && !is_copied(moved, t)) span[found++] = (struct huge_span){t->data, t->size};
-    }
-    engine->move_asked = seconds_now();
-    if (moved)
-        engine->move = huge_move_start(&(struct huge_plan){.copy = moved->copy, .n_copies = moved->n, .span = span, .n_spans = found,
-                                                           .busy = shared ? NULL : is_busy, .copied = take_note, .user = engine});
-    free(span);
+    struct moved_weights *m = n_layers ? calloc(1, sizeof(*m)) : NULL;
+    if (!m) return;
+    m->at_once = at_once, m->asked = seconds_now();
+    m->copy = calloc((size_t)n_layers * LAYER_WEIGHTS * WEIGHT_PARTS + WEIGHT_PARTS, sizeof(*m->copy));
+    if (m->copy) list_copies(m, engine, n_layers);
+    place_copies(m);
+    pthread_cond_init(&m->ended, NULL);
+    engine->moved = m;
 }
 
 void engine_end_move(ey_engine *engine)
 {
-    huge_move_stop(&engine->move);
-    moved_close(engine->moved);
+    struct moved_weights *m = engine->moved;
+    if (!m) return;
+    huge_room_free(m->room, m->room_bytes);
+    pthread_cond_destroy(&m->ended);
+    free(m->copy);
+    free(m);
     engine->moved = NULL;
+}
+
+/* ---- copies ---- */
+
+static bool is_left(const struct moved_weights *m)
+{
+    return m && m->n_done < m->n;
+}
+
+/* A server's requests are faster in the end when they wait for this, a third of the time; another command's may be its only one. */
+bool engine_may_move(const ey_engine *engine, bool works)
+{
+    const struct moved_weights *m = engine->moved;
+    const double now = is_left(m) && works ? seconds_now() : 0;
+    return is_left(m) && (!works || (now >= m->next && (m->at_once || now - m->asked > PATIENCE_SECONDS)));
+}
+
+struct piece {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t size;
+};
+
+static void copy_pages(void *context, size_t begin, size_t end, int thread)
+{
+    const struct piece *p = context;
+    size_t first = begin * HUGE_PAGE, last = end * HUGE_PAGE < p->size ? end * HUGE_PAGE : p->size;
+    (void)thread;
+    memcpy(p->to + first, p->from + first, last - first);
+}
+
+/* The file's pages leave this process's memory as their copies take it. */
+static void copy_all_of(const struct copy *c, struct pool *pool)
+{
+    for (size_t at = 0; at < c->size; at += PIECE) {
+        struct piece p = {c->to + at, c->from + at, c->size - at < PIECE ? c->size - at : PIECE};
+        pool_run(pool, (p.size + HUGE_PAGE - 1) / HUGE_PAGE, 1, copy_pages, &p);
+        file_map_forget(p.from, p.size);
+    }
+    *c->at = c->to;
+}
+
+void engine_move_some(ey_engine *engine)
+{
+    struct moved_weights *m = engine->moved;
+    const double start = seconds_now();
+    size_t bytes = 0, i = m->n_done; /* no other thread changes it */
+    for (; i < m->n && bytes < AT_ONCE; bytes += m->copy[i++].size) copy_all_of(&m->copy[i], engine->pool);
+    const double end = seconds_now();
+    pthread_mutex_lock(&engine->lock);
+    m->n_done = i, m->bytes += bytes, m->next = end + 2 * (end - start);
+    if (!is_left(m)) pthread_cond_broadcast(&m->ended);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 uint64_t ey_engine_settle(ey_engine *engine)
 {
-    return huge_move_wait(engine->move);
+    struct moved_weights *m = engine->moved;
+    if (!m) return 0;
+    pthread_mutex_lock(&engine->lock);
+    while (is_left(m)) pthread_cond_wait(&m->ended, &engine->lock);
+    uint64_t bytes = m->bytes;
+    pthread_mutex_unlock(&engine->lock);
+    return bytes;
 }

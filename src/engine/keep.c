@@ -112,8 +112,6 @@ static uint64_t part_bytes(const struct weight *w, int part, int64_t rows)
     return (uint64_t)(w->dtype == DTYPE_F8_E4M3 ? fp8 : int4)[part];
 }
 
-enum { LAYER_WEIGHTS = sizeof(struct decoder_layer) / sizeof(struct weight) };
-
 static const uint8_t *stored_at(const struct weight *w)
 {
     return w->recipe ? w->recipe->stored.data : NULL;

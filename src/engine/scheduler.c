@@ -676,14 +676,15 @@ static void *run_scheduler(void *user)
     if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
     pthread_mutex_lock(&engine->lock);
     while (!engine->closing) {
-        if (!choose_work(engine, &n_parts)) {
+        bool works = choose_work(engine, &n_parts), moves = engine_may_move(engine, works);
+        if (!works && !moves) {
             wait_for_work(engine);
             continue;
         }
         engine->last_beat = seconds_now();
         pthread_mutex_unlock(&engine->lock);
         pthread_mutex_lock(&engine->device);
-        engine_use_moved(engine);
+        if (moves) engine_move_some(engine);
         double start = seconds_now();
         if (n_parts) run_step(engine, n_parts);
         run_tower(engine, start);

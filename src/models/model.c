@@ -204,7 +204,7 @@ static bool make_one(const struct maker *m, struct weight *w, int layer, ey_err 
 static bool place_layer(const struct maker *m, int layer, ey_err *e)
 {
     struct weight *w = (struct weight *)&m->model->layers[layer];
-    for (size_t i = 0; i < sizeof(struct decoder_layer) / sizeof(struct weight); i++)
+    for (size_t i = 0; i < LAYER_WEIGHTS; i++)
         if (w[i].data && !(w[i].recipe ? make_one(m, &w[i], layer, e) : m->be->ops->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e))) return false;
     return true;
 }

@@ -270,9 +270,37 @@ static void deepstack_matters(void **state)
     }
 }
 
+/* ---- where weights lie ---- */
+
+/* Copies in huge pages, each at the begin of a page, against the file's own. */
+static void weights_that_moved(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-untied-bf16", "tiny-shards-fp8"};
+    static struct question q;
+    question_simple(&q, 1, long_text, 12);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        ey_engine_options in_file = {.device = "cpu", .threads = 2, .max_model_len = CONTEXT, .no_huge_pages = true}, moved = in_file;
+        moved.no_huge_pages = false, moved.shared = i % 2;
+        ey_engine *engine = engine_open_with(kinds[i], in_file), *other = engine_open_with(kinds[i], moved);
+        struct outcome straight = outcome_of(engine, &q), meanwhile = outcome_of(other, &q);
+        assert_same_outcome(&straight, &meanwhile, kinds[i]);
+        assert_int_equal(ey_engine_settle(engine), 0);
+        size_t bytes = ey_engine_settle(other);
+        if (bytes) assert_true((uintptr_t)other->model.layers[0].gate.data % 4096 == 0 && other->model.layers[0].gate.data != engine->model.layers[0].gate.data);
+        else print_message("%s: this machine gives no huge pages, or has no memory left\n", kinds[i]);
+        struct outcome then = outcome_of(other, &q);
+        assert_same_outcome(&straight, &then, kinds[i]);
+        outcome_free(&straight), outcome_free(&meanwhile), outcome_free(&then);
+        ey_engine_close(&engine);
+        ey_engine_close(&other);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_that_moved),
         cmocka_unit_test(scrambled_blocks), cmocka_unit_test(prompts_at_block_borders), cmocka_unit_test(any_chunk),
         cmocka_unit_test(any_vision_tile),  cmocka_unit_test(any_threads),              cmocka_unit_test(several_sequences),
         cmocka_unit_test(deepstack_matters),
