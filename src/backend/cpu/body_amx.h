@@ -35,7 +35,7 @@ INLINE __m512i take_part(__m512 v[2])
     return high;
 }
 
-/* What affine_codes() leaves wrong, by the low six bits of a code: subnormals, and NaN. */
+/* What codes_to_bf16() has to look up, by the low six bits of a code: subnormals, and NaN. */
 #define UNUSUAL(F) SUBNORMALS(F), [63] = F(0x7fc0)
 static const uint8_t unusual_low[64] = {UNUSUAL(LOW)}, unusual_high[64] = {UNUSUAL(HIGH)};
 

@@ -189,17 +189,23 @@ static int visible_keys(int index, int block)
     return n < 0 ? 0 : n > KV_BLOCK ? KV_BLOCK : n;
 }
 
+static const uint16_t *keys_of(const struct attend_job *j, const struct tile_place *p, int block)
+{
+    return kv_block(j->kv, j->layer, batch_kv_block(j->batch, p->first, block * KV_BLOCK), p->head);
+}
+
 /* Rows with a sliding window see a block's keys from some key on. */
-static void attend_block(const struct attend_job *j, const struct tile_place *p, struct attend_tile *t, int block)
+static void attend_block(const struct attend_job *j, const struct tile_place *p, struct attend_tile *t, int block, int last)
 {
     const size_t dim = (size_t)j->shape->head_dim;
-    const uint16_t *keys = kv_block(j->kv, j->layer, batch_kv_block(j->batch, p->first, block * KV_BLOCK), p->head);
+    const uint16_t *keys = keys_of(j, p, block);
     for (int r = 0; r < t->n_rows; r++) {
         int index = j->batch->index[row_of(j, p, r)], before = text_first_key(j->shape, index) - block * KV_BLOCK;
         t->from[r] = before < 0 ? 0 : before;
         t->n_keys[r] = visible_keys(index, block);
         if (t->from[r] >= t->n_keys[r]) t->from[r] = t->n_keys[r] = 0;
     }
+    t->next = block < last ? keys_of(j, p, block + 1) : NULL;
     j->c->k->attend(t, keys, keys + dim * KV_BLOCK, KV_BF16);
 }
 
@@ -217,7 +223,7 @@ static void attend_tile(const struct attend_job *j, const struct tile_place *p, 
         int seen = text_first_key(j->shape, index);
         last = index > last ? index : last, first = seen < first ? seen : first;
     }
-    for (int block = first / KV_BLOCK; block <= last / KV_BLOCK; block++) attend_block(j, p, &t, block);
+    for (int block = first / KV_BLOCK; block <= last / KV_BLOCK; block++) attend_block(j, p, &t, block, last / KV_BLOCK);
     for (int r = 0; r < n; r++) cpu_attend_finish(j->o + query_of(j, p, r), &t, r);
 }
 

@@ -121,6 +121,7 @@ struct attend_tile {
     float max[CPU_Q_ROWS], sum[CPU_Q_ROWS];
     float *o;                         /* [CPU_Q_ROWS, o_stride] unnormalised; o_stride a multiple of CPU_HEAD_PAD */
     size_t o_stride;
+    const void *next;                 /* keys of the block that comes then; NULL: not known */
 };
 
 /* Three parts of the queries, padded, and values of one block. */

@@ -210,8 +210,8 @@ void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int 
 
 enum { KEY_GROUPS = CPU_KEYS / AMX_ROWS, KEY_ROW = 2 * CPU_KEYS, SPLIT_PARTS = 2 };
 
-/* Tiles 0 to 5 have `rows`. */
-static void attend_begin(uint8_t rows)
+/* Tiles 0 to 5 have `rows`, and 7, too, where they are fewer than 16: it has no values then. */
+static void attend_begin(int rows)
 {
     struct {
         uint8_t palette, start, zero[14];
@@ -219,7 +219,8 @@ static void attend_begin(uint8_t rows)
         uint8_t rows[16];
     } config = {.palette = 1};
     for (int i = 0; i < 8; i++) config.rows[i] = AMX_ROWS, config.bytes[i] = 64;
-    for (int i = 0; i < 6; i++) config.rows[i] = rows;
+    for (int i = 0; i < 8; i++)
+        if (i != 6) config.rows[i] = (uint8_t)rows;
     amx_memory(&config);
     _tile_loadconfig(&config);
 }
@@ -258,6 +259,12 @@ static void pack_queries(struct attend_tile *t)
         }                                                                                                              \
     } while (0)
 
+/* Of a few queries' attention half is reading: what is read next is asked for beside what is multiplied. */
+INLINE void ask_for(const void *next, size_t from, size_t bytes)
+{
+    for (size_t i = 0; next && i < bytes; i += 64) __builtin_prefetch((const char *)next + from + i);
+}
+
 /* 32 columns of queries with all keys of the block; `rest`: remainders of the keys, or NULL. */
 INLINE void score_step(const struct attend_tile *t, int first, size_t d, const uint16_t *keys, const uint16_t *rest)
 {
@@ -280,8 +287,8 @@ INLINE const uint16_t *last_columns(uint16_t room[AMX_ROWS * KEY_ROW], const uin
     return room;
 }
 
-/* scores[AMX_ROWS][CPU_KEYS] of rows first .. */
-INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first, const uint16_t *keys, bool split)
+/* scores[rows of a tile][CPU_KEYS] of rows first .. ; asks for as many bytes of `next` as the keys have. */
+INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first, const uint16_t *keys, bool split, const void *next)
 {
     uint16_t last[AMX_ROWS * KEY_ROW], last_rest[AMX_ROWS * KEY_ROW];
     size_t dim = (size_t)t->dim, whole = dim / AMX_K * AMX_K;
@@ -290,7 +297,10 @@ INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, i
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (size_t d = 0; d < whole; d += AMX_K) score_step(t, first, d, keys + d * CPU_KEYS, split ? rest + d * CPU_KEYS : NULL);
+    for (size_t d = 0; d < whole; d += AMX_K) {
+        ask_for(next, d * CPU_KEYS * sizeof(*keys), AMX_K * CPU_KEYS * sizeof(*keys));
+        score_step(t, first, d, keys + d * CPU_KEYS, split ? rest + d * CPU_KEYS : NULL);
+    }
     if (whole < dim)
         score_step(t, first, whole, last_columns(last, keys, whole, dim), split ? last_columns(last_rest, rest, whole, dim) : NULL);
     _tile_stored(0, scores[0], sizeof(scores[0]));
@@ -304,10 +314,10 @@ struct weights {
     uint16_t part[SPLIT_PARTS][AMX_ROWS][CPU_KEYS] __attribute__((aligned(64)));
 };
 
-/* Softmax of rows first .. ; rows that see nothing, and those that are not there, weigh nothing. */
-INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, float (*scores)[CPU_KEYS])
+/* Softmax of `rows` rows, first .. ; rows that see nothing, and those that are not there, weigh nothing. */
+INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int rows, float (*scores)[CPU_KEYS])
 {
-    for (int i = 0; i < AMX_ROWS; i++) {
+    for (int i = 0; i < rows; i++) {
         bool sees = first + i < t->n_rows && t->n_keys[first + i];
         if (sees) soften_row(t, first + i, scores[i]);
         for (int k = 0; k < CPU_KEYS; k += AMX_K) {
@@ -329,8 +339,8 @@ INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, flo
         if (two) _tile_dpbf16ps(1, low, 7);                                                                            \
     } while (0)
 
-/* o[AMX_ROWS, o_stride] += weights · values */
-INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights *w, const uint16_t *values)
+/* o[rows of a tile, o_stride] += weights · values; 16 rows: two sums at once, so that they need not wait for themselves */
+INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights *w, const uint16_t *values, int rows, const void *next)
 {
     size_t row = (size_t)t->dim * 4, half = (size_t)AMX_ROWS * (size_t)t->dim * 2, o_row = t->o_stride * sizeof(float);
     amx_memory(w), amx_memory(values), amx_memory(o);
@@ -339,7 +349,7 @@ INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights
     _tile_loadd(4, w->part[1][0], sizeof(w->part[0][0]));
     _tile_loadd(5, w->part[1][0] + AMX_K, sizeof(w->part[0][0]));
     size_t d = 0;
-    for (; d + 2 * AMX_ROWS <= t->o_stride; d += 2 * AMX_ROWS) { /* two sums, so that they need not wait for themselves */
+    for (; rows == AMX_ROWS && d + 2 * AMX_ROWS <= t->o_stride; d += 2 * AMX_ROWS) {
         _tile_loadd(0, o + d, o_row);
         _tile_loadd(1, o + d + AMX_ROWS, o_row);
         ADD_VALUES(2, 4, values + 2 * d, true);
@@ -347,7 +357,8 @@ INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights
         _tile_stored(0, o + d, o_row);
         _tile_stored(1, o + d + AMX_ROWS, o_row);
     }
-    if (d < t->o_stride) {
+    for (; d < t->o_stride; d += AMX_ROWS) {
+        ask_for(next, d * CPU_KEYS * sizeof(*values), AMX_ROWS * CPU_KEYS * sizeof(*values));
         _tile_loadd(0, o + d, o_row);
         ADD_VALUES(2, 4, values + 2 * d, false);
         ADD_VALUES(3, 5, values + 2 * d + half, false);
@@ -375,15 +386,15 @@ static bool all_finite(const uint16_t *values, size_t n)
 }
 
 /* Zero times what is no number is no number: a value that only some rows of the tile see is kept from the others. */
-static void add_row_by_row(float *o, const struct attend_tile *t, int first, const struct weights *w, const uint16_t *values)
+static void add_row_by_row(float *o, const struct attend_tile *t, int first, int rows, const struct weights *w, const uint16_t *values)
 {
     attend_begin(1);
-    for (int i = 0; i < AMX_ROWS && first + i < t->n_rows; i++) {
+    for (int i = 0; i < rows && first + i < t->n_rows; i++) {
         struct weights own;
         for (int part = 0; part < SPLIT_PARTS; part++) memcpy(own.part[part][0], w->part[part][i], sizeof(own.part[part][0]));
-        if (t->n_keys[first + i]) add_tile(o + (size_t)i * t->o_stride, t, &own, first_values(t, values, t->n_keys[first + i]));
+        if (t->n_keys[first + i]) add_tile(o + (size_t)i * t->o_stride, t, &own, first_values(t, values, t->n_keys[first + i]), 1, NULL);
     }
-    attend_begin(AMX_ROWS);
+    attend_begin(rows);
 }
 
 /* Keys that some row sees, and, in *all, that all rows see which see any. */
@@ -405,13 +416,15 @@ INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint
     int all, most = seen_keys(t, &all);
     const uint16_t *seen = most < CPU_KEYS ? first_values(t, values, most) : values;
     bool apart = all < most && !all_finite(values + (size_t)all / 2 * 2 * (size_t)t->dim, ((size_t)most + 1 - (size_t)all / 2 * 2) / 2 * 2 * (size_t)t->dim);
-    attend_begin(AMX_ROWS);
+    const int rows = !split && t->n_rows < AMX_ROWS ? t->n_rows : AMX_ROWS;
+    const bool few = rows < AMX_ROWS;
+    attend_begin(rows);
     for (int first = 0; first < t->n_rows && most; first += AMX_ROWS) {
         float *o = t->o + (size_t)first * t->o_stride;
-        score_tile(scores, t, first, keys, split);
-        soften_tile(&weights, t, first, scores);
-        if (apart) add_row_by_row(o, t, first, &weights, values);
-        else add_tile(o, t, &weights, seen);
+        score_tile(scores, t, first, keys, split, few ? values : NULL);
+        soften_tile(&weights, t, first, rows, scores);
+        if (apart) add_row_by_row(o, t, first, rows, &weights, values);
+        else add_tile(o, t, &weights, seen, rows, few ? t->next : NULL);
     }
     _tile_release();
 }
