@@ -19,7 +19,7 @@ enum {
 };
 
 struct copy {
-    const void **at; /* what points to it */
+    const void **at, **also; /* what points to it; the second may be NULL */
     const uint8_t *from;
     uint8_t *to;
     size_t size;
@@ -84,7 +84,9 @@ static int host_layers(const ey_engine *engine)
 
 static void list_copies(struct moved_weights *m, ey_engine *engine, int n_layers)
 {
-    if (n_layers == engine->model.text.n_layers) add_weight(m, engine, &engine->model.head); /* the largest comes first: mostly before there are requests */
+    struct model *model = &engine->model;
+    if (n_layers == model->text.n_layers) add_weight(m, engine, &model->head); /* the largest comes first: mostly before there are requests */
+    if (m->n && model->embed.data == model->head.data) m->copy[0].also = &model->embed.data; /* or its pages would come back, token by token */
     for (int i = 0; i < n_layers; i++) {
         struct weight *w = (struct weight *)&engine->model.layers[i];
         for (size_t j = 0; j < LAYER_WEIGHTS; j++) add_weight(m, engine, &w[j]);
@@ -166,6 +168,7 @@ static void copy_all_of(const struct copy *c, struct pool *pool)
         file_map_forget(p.from, p.size);
     }
     *c->at = c->to;
+    if (c->also) *c->also = c->to;
 }
 
 void engine_move_some(ey_engine *engine)

@@ -289,6 +289,7 @@ static void weights_that_moved(void **state)
         size_t bytes = ey_engine_settle(other);
         if (bytes) assert_true((uintptr_t)other->model.layers[0].gate.data % 4096 == 0 && other->model.layers[0].gate.data != engine->model.layers[0].gate.data);
         else print_message("%s: this machine gives no huge pages, or has no memory left\n", kinds[i]);
+        assert_true((other->model.embed.data == other->model.head.data) == (engine->model.embed.data == engine->model.head.data));
         struct outcome then = outcome_of(other, &q);
         assert_same_outcome(&straight, &then, kinds[i]);
         outcome_free(&straight), outcome_free(&meanwhile), outcome_free(&then);
