@@ -63,6 +63,17 @@ static inline int64_t weight_groups(const struct weight *w)
     return w->cols / w->group;
 }
 
+/* Bytes of the multipliers and zeros of a four-bit matrix. */
+static inline size_t weight_group_scale_bytes(const struct weight *w)
+{
+    return (size_t)(w->rows * weight_groups(w)) * sizeof(uint16_t);
+}
+
+static inline size_t weight_group_zero_bytes(const struct weight *w)
+{
+    return (size_t)((w->rows + ZEROS_PACKED - 1) / ZEROS_PACKED * weight_groups(w)) * sizeof(uint32_t);
+}
+
 /* Bytes of one row's elements. */
 static inline size_t weight_row_bytes(const struct weight *w)
 {

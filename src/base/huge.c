@@ -41,7 +41,7 @@ void *huge_room(size_t size)
     char *room = (char *)up((uintptr_t)all);
     if (room > all) munmap(all, (size_t)(room - all));
     munmap(room + size, (size_t)(all + HUGE_PAGE - room));
-    madvise(room, size, MADV_HUGEPAGE);
+    huge_ask(room, size);
     return room;
 }
 

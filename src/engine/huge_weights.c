@@ -70,9 +70,8 @@ static void add_weight(struct moved_weights *m, const ey_engine *engine, struct 
     if (!w->data) return;
     add_copy(m, engine, &w->data, (size_t)w->rows * weight_row_bytes(w));
     if (w->dtype != DTYPE_INT4) return;
-    const size_t groups = (size_t)weight_groups(w), packed = ((size_t)w->rows + ZEROS_PACKED - 1) / ZEROS_PACKED;
-    add_copy(m, engine, &w->group_scale, (size_t)w->rows * groups * sizeof(uint16_t));
-    add_copy(m, engine, &w->group_zero, packed * groups * sizeof(uint32_t));
+    add_copy(m, engine, &w->group_scale, weight_group_scale_bytes(w));
+    add_copy(m, engine, &w->group_zero, weight_group_zero_bytes(w));
 }
 
 /* Layers on the host, all or the first ones. */

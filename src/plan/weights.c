@@ -30,7 +30,7 @@ static void add_all(struct sum *s, const struct weight *first, size_t n)
 static void add_on_host(uint64_t *stored, uint64_t *made, const struct decoder_layer *layer)
 {
     const struct weight *w = (const struct weight *)layer;
-    for (size_t i = 0; i < sizeof(*layer) / sizeof(*w); i++) {
+    for (size_t i = 0; i < LAYER_WEIGHTS; i++) {
         if (!w[i].data) continue;
         if (w[i].recipe) *made += quantized_bytes(&w[i]);
         else *stored += (uint64_t)w[i].rows * weight_row_bytes(&w[i]);

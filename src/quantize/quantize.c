@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "quantize/blocks.h"
 
-enum { ALIGNED = 64, ZERO_ROWS = 8 }; /* rows whose zeros share words */
+enum { ALIGNED = 64 };
 
 bool quantize_takes(const struct weight *w, enum dtype to, int group)
 {
@@ -35,13 +35,13 @@ static size_t code_bytes(const struct weight *w)
 
 static size_t scale_bytes(const struct weight *w)
 {
-    if (w->dtype == DTYPE_INT4) return aligned((size_t)(w->rows * weight_groups(w)) * sizeof(uint16_t));
+    if (w->dtype == DTYPE_INT4) return aligned(weight_group_scale_bytes(w));
     return aligned((size_t)blocks(w->rows) * (size_t)blocks(w->cols) * sizeof(float));
 }
 
 static size_t zero_bytes(const struct weight *w)
 {
-    return w->dtype == DTYPE_INT4 ? aligned((size_t)((w->rows + ZERO_ROWS - 1) / ZERO_ROWS * weight_groups(w)) * sizeof(uint32_t)) : 0;
+    return w->dtype == DTYPE_INT4 ? aligned(weight_group_zero_bytes(w)) : 0;
 }
 
 size_t quantized_bytes(const struct weight *w)
@@ -75,12 +75,12 @@ static bool make_int4_rows(const struct making *m, int64_t begin)
 {
     struct int4_multiplier made[EY_MAX_WIDTH / INT4_LEAST_GROUP];
     struct quantize_error error = {0, 0};
-    const int64_t groups = m->cols / m->group, end = begin + ZERO_ROWS < m->rows ? begin + ZERO_ROWS : m->rows;
-    uint32_t *zero = m->group_zero + begin / ZERO_ROWS * groups;
+    const int64_t groups = m->cols / m->group, end = begin + ZEROS_PACKED < m->rows ? begin + ZEROS_PACKED : m->rows;
+    uint32_t *zero = m->group_zero + begin / ZEROS_PACKED * groups;
     for (int64_t g = 0; g < groups; g++) zero[g] = 0;
     for (int64_t row = begin; row < end; row++) {
         if (!int4_row(m, row, m->codes + row * (m->cols / 2), made, &error)) return false;
-        for (int64_t g = 0; g < groups; g++) m->group_scale[row * groups + g] = made[g].scale, zero[g] |= (uint32_t)made[g].zero << (row % ZERO_ROWS * 4);
+        for (int64_t g = 0; g < groups; g++) m->group_scale[row * groups + g] = made[g].scale, zero[g] |= (uint32_t)made[g].zero << (row % ZEROS_PACKED * 4);
     }
     return true;
 }
@@ -90,7 +90,7 @@ static void make_int4(void *context, size_t begin, size_t end, int thread)
     struct job *job = context;
     (void)thread;
     for (size_t i = begin; i < end; i++)
-        if (!make_int4_rows(&job->making, (int64_t)i * ZERO_ROWS)) atomic_store(&job->bad, true);
+        if (!make_int4_rows(&job->making, (int64_t)i * ZEROS_PACKED)) atomic_store(&job->bad, true);
 }
 
 bool quantize_weight(struct weight *out, void *memory, const struct weight *w, struct pool *pool)
@@ -101,7 +101,7 @@ bool quantize_weight(struct weight *out, void *memory, const struct weight *w, s
     job.making.codes = memory;
     if (w->dtype == DTYPE_INT4) {
         out->group_scale = job.making.group_scale = scales, out->group_zero = job.making.group_zero = zeros;
-        pool_run(pool, (size_t)((w->rows + ZERO_ROWS - 1) / ZERO_ROWS), 1, make_int4, &job);
+        pool_run(pool, (size_t)((w->rows + ZEROS_PACKED - 1) / ZEROS_PACKED), 1, make_int4, &job);
     } else {
         out->scale = job.making.scale = scales;
         pool_run(pool, (size_t)(blocks(w->rows) * blocks(w->cols)), 1, make_fp8, &job);

@@ -210,7 +210,7 @@ void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int 
 
 enum { KEY_GROUPS = CPU_KEYS / AMX_ROWS, KEY_ROW = 2 * CPU_KEYS, SPLIT_PARTS = 2 };
 
-/* Tiles 0 to 5 have `rows`, and 7, too, where they are fewer than 16: it has no values then. */
+/* Tiles have `rows`, but for 6, which has keys or values; so has 7 where all have 16. */
 static void attend_begin(int rows)
 {
     struct {
@@ -218,9 +218,7 @@ static void attend_begin(int rows)
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.rows[i] = AMX_ROWS, config.bytes[i] = 64;
-    for (int i = 0; i < 8; i++)
-        if (i != 6) config.rows[i] = (uint8_t)rows;
+    for (int i = 0; i < 8; i++) config.rows[i] = i == 6 ? AMX_ROWS : (uint8_t)rows, config.bytes[i] = 64;
     amx_memory(&config);
     _tile_loadconfig(&config);
 }

@@ -130,11 +130,11 @@ INLINE void few_plain(const struct tile *t, const struct strip *s)
     }
 }
 
-/* The sums of a strip, [row][n_x], to out[x][rows, `apart` from each other]. */
-INLINE void put_strip(float *out, size_t out_stride, const float *sums, int n_x, int apart, int n)
+/* The sums of a strip's n rows, `stride` apart, to out[x][rows, `apart` from each other]. */
+INLINE void put_strip(float *out, size_t out_stride, const float *sums, int stride, int n_x, int apart, int n)
 {
     for (int b = 0; b < n_x; b++)
-        for (int a = 0; a < n; a++) out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * n_x + b];
+        for (int a = 0; a < n; a++) out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * stride + b];
 }
 
 /* Rows of any dtype but FP8. */
@@ -156,7 +156,7 @@ INLINE void multiply_strips(float *out, size_t out_stride, const struct tile *t)
             else few_decoded(t, &s, DTYPE_BF16, false, &tables);
             _tile_stored(0, sums, 4 * (size_t)t->n_x);
             amx_memory(sums);
-            put_strip(out + row, out_stride, sums, t->n_x, apart, s.n);
+            put_strip(out + row, out_stride, sums, t->n_x, t->n_x, apart, s.n);
         }
     }
 }
@@ -243,12 +243,6 @@ INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, 
     }
 }
 
-INLINE void put_beside(float *out, size_t out_stride, const float *sums, int n_x, int apart, int n)
-{
-    for (int b = 0; b < n_x; b++)
-        for (int i = 0; i < n; i++) out[(size_t)b * out_stride + (size_t)(i * apart)] = sums[i * FOLD_LANES + b];
-}
-
 INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, const int beside)
 {
     const int rows = AMX_ROWS / beside;
@@ -262,8 +256,7 @@ INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, 
             _tile_zero(0);
             memset(sums, 0, sizeof(sums));
             few_codes(sums, t, &s, &tables, beside);
-            if (beside > 1) put_beside(out + row, out_stride, sums, t->n_x, apart, s.n);
-            else put_strip(out + row, out_stride, sums, t->n_x, apart, s.n);
+            put_strip(out + row, out_stride, sums, beside > 1 ? FOLD_LANES : t->n_x, t->n_x, apart, s.n);
         }
     }
 }
