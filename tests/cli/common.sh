@@ -37,3 +37,9 @@ same() {
   [ "$("$json_at" "$@" <out 2>>err)" = "$want" ]
   say "$name"
 }
+
+# listens PID: is it the program, and does it catch SIGINT? Its name first: the shell it is started from catches SIGINT, too.
+listens() {
+  local caught
+  [ "$(readlink "/proc/$1/exe")" = "$eyelet" ] && caught=$(awk '/^SigCgt/ {print substr($2, 9)}' "/proc/$1/status" 2>/dev/null) && (((16#0$caught & 2) != 0))
+}

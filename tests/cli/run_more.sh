@@ -130,8 +130,7 @@ printf '%s\n' "$(printf 'what is this %.0s' {1..800})" Hello >in
 env --default-signal=INT "$eyelet" chat --device ref <in >out 2>err &
 pid=$!
 for i in {1..600}; do
-  caught=$(awk '/^SigCgt/ {print substr($2, 9)}' /proc/$pid/status 2>/dev/null) || break
-  (((16#0$caught & 2) != 0)) && [ "$(readlink /proc/$pid/exe)" = "$eyelet" ] && break
+  listens $pid && break
   sleep 0.02
 done
 kill -INT $pid 2>/dev/null
