@@ -45,6 +45,7 @@ struct weight {
     const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of [ceil(rows/8), cols/group] */
     float unit;         /* int4 on a card: what its multipliers are times this (backend/cuda/kernels.h) */
     bool packed;        /* lies in an order of the backend's own */
+    const void *bf12;   /* NULL, or the same in twelve bits a weight, which the cpu backend reads instead (backend/cpu/bf12.h) */
     int streamed;       /* 0: always there; otherwise a number of the backend's: it comes to the device when it is needed */
     /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it becomes, and data has no meaning but that it is there */
     const struct weight_recipe *recipe;
@@ -56,7 +57,7 @@ struct weight_recipe {
     const float *importance; /* [cols] what an error in a column counts, squared; NULL: all the same */
 };
 
-enum { FP8_BLOCK = 128, ZEROS_PACKED = 8 /* rows whose four-bit zeros share a word */ };
+enum { FP8_BLOCK = 128, ZEROS_PACKED = 8 /* rows whose four-bit zeros share a word */, BF12_ROWS = 16 /* of a strip of weight.bf12 */ };
 
 static inline int64_t weight_groups(const struct weight *w)
 {

@@ -1,5 +1,6 @@
 /* What every step reads of the checkpoint, copied into huge pages once the model is open: between steps, some at a time, by all threads. Each matrix begins with a page there: in
- * files they begin anywhere, and on some machines long streams that enter a page within a row are read a sixth slower. The tower stays in the file's pages, as it is read
+ * files they begin anywhere, and on some machines long streams that enter a page within a row are read a sixth slower. BF16 matrices become smaller by a quarter where the kernels
+ * take that, without loss (backend/cpu/bf12.h). The tower stays in the file's pages, as it is read
  * once a picture, and so does what a card has its own copy of. */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ enum {
 };
 
 struct copy {
-    const void **at, **also; /* what points to it; the second may be NULL */
+    const void **at, **also; /* what points to it, or will; the second may be NULL */
+    const struct weight *twelve_bits; /* the matrix, where the copy is its form of twelve bits a weight; NULL: bytes as they are */
     const uint8_t *from;
     uint8_t *to;
     size_t size;
@@ -63,11 +65,24 @@ static void add_copy(struct moved_weights *m, const ey_engine *engine, const voi
     m->room_bytes += whole_pages(bytes);
 }
 
+static void add_smaller(struct moved_weights *m, const ey_engine *engine, struct weight *w, size_t bytes)
+{
+    const size_t n = m->n;
+    add_copy(m, engine, &w->data, bytes);
+    if (m->n > n) m->copy[n].at = &w->bf12, m->copy[n].twelve_bits = w;
+}
+
 enum { WEIGHT_PARTS = 3 };
 
 static void add_weight(struct moved_weights *m, const ey_engine *engine, struct weight *w)
 {
+    const struct backend *be = engine->cpu ? engine->cpu : engine->be;
+    const size_t smaller = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w) : 0;
     if (!w->data) return;
+    if (smaller) {
+        add_smaller(m, engine, w, smaller);
+        return;
+    }
     add_copy(m, engine, &w->data, (size_t)w->rows * weight_row_bytes(w));
     if (w->dtype != DTYPE_INT4) return;
     add_copy(m, engine, &w->group_scale, weight_group_scale_bytes(w));
@@ -85,7 +100,8 @@ static void list_copies(struct moved_weights *m, ey_engine *engine, int n_layers
 {
     struct model *model = &engine->model;
     if (n_layers == model->text.n_layers) add_weight(m, engine, &model->head); /* the largest comes first: mostly before there are requests */
-    if (m->n && model->embed.data == model->head.data) m->copy[0].also = &model->embed.data; /* or its pages would come back, token by token */
+    if (m->n && model->embed.data == model->head.data) /* or its pages would come back, token by token */
+        m->copy[0].also = m->copy[0].twelve_bits ? &model->embed.bf12 : &model->embed.data;
     for (int i = 0; i < n_layers; i++) {
         struct weight *w = (struct weight *)&engine->model.layers[i];
         for (size_t j = 0; j < LAYER_WEIGHTS; j++) add_weight(m, engine, &w[j]);
@@ -158,14 +174,45 @@ static void copy_pages(void *context, size_t begin, size_t end, int thread)
     memcpy(p->to + first, p->from + first, last - first);
 }
 
-/* The file's pages leave this process's memory as their copies take it. */
-static void copy_all_of(const struct copy *c, struct pool *pool)
+static void copy_bytes(const struct copy *c, struct pool *pool)
 {
     for (size_t at = 0; at < c->size; at += PIECE) {
         struct piece p = {c->to + at, c->from + at, c->size - at < PIECE ? c->size - at : PIECE};
         pool_run(pool, (p.size + HUGE_PAGE - 1) / HUGE_PAGE, 1, copy_pages, &p);
         file_map_forget(p.from, p.size);
     }
+}
+
+struct strips {
+    const struct copy *copy;
+    const struct backend *be;
+    size_t first;
+};
+
+static void write_strips(void *context, size_t begin, size_t end, int thread)
+{
+    const struct strips *s = context;
+    (void)thread;
+    s->be->ops->write_bf12(s->be, s->copy->to, s->copy->twelve_bits, s->first + begin, s->first + end);
+}
+
+static void write_twelve_bits(const struct copy *c, const struct backend *be, struct pool *pool)
+{
+    const struct weight *w = c->twelve_bits;
+    const size_t strip = BF12_ROWS * weight_row_bytes(w), bytes = (size_t)w->rows * weight_row_bytes(w), n = ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS, step = PIECE / strip + 1;
+    for (size_t first = 0; first < n; first += step) {
+        struct strips s = {c, be, first};
+        const size_t count = n - first < step ? n - first : step, at = first * strip;
+        pool_run(pool, count, HUGE_PAGE / strip + 1, write_strips, &s);
+        file_map_forget(c->from + at, bytes - at < count * strip ? bytes - at : count * strip);
+    }
+}
+
+/* The file's pages leave this process's memory as their copies take it. */
+static void copy_all_of(const struct copy *c, ey_engine *engine)
+{
+    if (c->twelve_bits) write_twelve_bits(c, engine->cpu ? engine->cpu : engine->be, engine->pool);
+    else copy_bytes(c, engine->pool);
     *c->at = c->to;
     if (c->also) *c->also = c->to;
 }
@@ -175,7 +222,7 @@ void engine_move_some(ey_engine *engine)
     struct moved_weights *m = engine->moved;
     const double start = seconds_now();
     size_t bytes = 0, i = m->n_done; /* no other thread changes it */
-    for (; i < m->n && bytes < AT_ONCE; bytes += m->copy[i++].size) copy_all_of(&m->copy[i], engine->pool);
+    for (; i < m->n && bytes < AT_ONCE; bytes += m->copy[i++].size) copy_all_of(&m->copy[i], engine);
     const double end = seconds_now();
     pthread_mutex_lock(&engine->lock);
     m->n_done = i, m->bytes += bytes, m->next = end + 2 * (end - start);

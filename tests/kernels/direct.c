@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/convert.h"
+#include "backend/cpu/bf12.h"
 #include "backend/cpu/cpu.h"
 #include "kernels/kernels.h"
 
@@ -365,11 +366,84 @@ static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
     return true;
 }
 
+/* ---- BF16 matrices in twelve bits: the same products and rows, bit by bit ---- */
+
+enum { TWELVE_STRIPS = 5, TWELVE_ROWS = 4 * BF12_ROWS + 7, TWELVE_COLS = 640, TWELVE_MOST = 40 };
+
+/* By strips: exponents that all have numbers; a few that have none; zeros and denormals; anything; a strip that ends early, with one odd number in each row. */
+static uint16_t twelve_bits_weight(int row, int col, uint64_t *random)
+{
+    const uint16_t bits = (uint16_t)random_bits(random), sign_and_fraction = bits & 0x807f;
+    const int exponent = 110 + (bits >> 7) % 15;
+    switch (row / BF12_ROWS) {
+    case 0: return (uint16_t)(sign_and_fraction | exponent << 7);
+    case 1: return (uint16_t)(sign_and_fraction | (bits % 211 == 0 ? 3 + row % 16 : exponent) << 7);
+    case 2: return (uint16_t)(sign_and_fraction | (row % 3 == 0 ? 0 : row % 3 == 1 ? (bits >> 7) % 16 : bits % 5 ? exponent : 0) << 7);
+    case 3: return bits;
+    default: return (uint16_t)(sign_and_fraction | (col == row * 9 % TWELVE_COLS ? 20 : col == 1 ? 124 : exponent) << 7);
+    }
+}
+
+static bool same_products(struct backend *be, const struct weight *plain, const struct weight *twelve, int n, const float *x)
+{
+    static float y[2][TWELVE_MOST * TWELVE_ROWS];
+    struct cpu_input in = {.x = x, .x_stride = TWELVE_COLS, .n = n, .width = TWELVE_COLS};
+    struct cpu_product products[] = {{plain, NULL, y[0], TWELVE_ROWS}, {twelve, NULL, y[1], TWELVE_ROWS}};
+    for (int precise = 0; precise < 2; precise++) {
+        in.precise = precise;
+        for (int i = 0; i < 2; i++) cpu_multiply((struct cpu *)be, &in, &products[i], 1, CPU_STORE);
+        for (int i = 0; i < n * TWELVE_ROWS; i++)
+            REQUIRE(memcmp(&y[0][i], &y[1][i], sizeof(float)) == 0, "twelve bits: %d rows, weight row %d: %g, not %g", n, i % TWELVE_ROWS, (double)y[1][i], (double)y[0][i]);
+    }
+    return true;
+}
+
+static bool check_twelve_bits_of(struct backend *be, const struct cpu_kernels *k, uint64_t seed)
+{
+    static uint16_t w[TWELVE_ROWS * TWELVE_COLS];
+    static float x[TWELVE_MOST * TWELVE_COLS], row[2][TWELVE_COLS];
+    static const int n[] = {1, 2, 4, 7, 16, 17, 32, TWELVE_MOST};
+    struct weight plain = {.data = w, .dtype = DTYPE_BF16, .rows = TWELVE_ROWS, .cols = TWELVE_COLS}, twelve = plain;
+    for (int i = 0; i < TWELVE_ROWS * TWELVE_COLS; i++) w[i] = twelve_bits_weight(i / TWELVE_COLS, i % TWELVE_COLS, &seed);
+    for (int i = 0; i < TWELVE_MOST * TWELVE_COLS; i++) x[i] = (float)(int32_t)random_bits(&seed) * 0x1p-30f;
+    size_t bytes = be->ops->bf12_bytes(be, &plain);
+    if (!k->narrow || !k->narrow->write_bf12) return bytes == 0;
+    struct bf12_strip *strips = aligned_alloc(BF12_PAGE, bytes);
+    REQUIRE(strips && bytes < sizeof(w), "twelve bits: %zu bytes", bytes);
+    memset(strips, 0xa5, bytes);
+    be->ops->write_bf12(be, strips, &plain, 0, 2);
+    be->ops->write_bf12(be, strips, &plain, 2, TWELVE_STRIPS);
+    twelve.bf12 = strips;
+    bool ok = strips[0].n_odd == 0 && strips[1].n_odd > 9 && strips[1].n_odd <= BF12_MOST_ODD && strips[2].n_odd == 0 && strips[3].n_odd == BF12_AS_STORED && strips[4].n_odd == 7;
+    if (!ok) printf("twelve bits: %u, %u, %u, %u, %u odd ones\n", strips[0].n_odd, strips[1].n_odd, strips[2].n_odd, strips[3].n_odd, strips[4].n_odd);
+    for (size_t i = 0; ok && i < COUNT(n); i++) ok = same_products(be, &plain, &twelve, n[i], x);
+    for (int i = 0; ok && i < TWELVE_ROWS; i++) {
+        k->decode(row[0], &plain, i), k->decode(row[1], &twelve, i);
+        ok = memcmp(row[0], row[1], sizeof(row[0])) == 0;
+        if (!ok) printf("twelve bits: row %d is another one\n", i);
+    }
+    free(strips);
+    return ok;
+}
+
+static bool check_twelve_bits(const struct cpu_kernels *k, uint64_t seed)
+{
+    struct backend_limits limits = {.max_rows = TWELVE_MOST, .max_width = TWELVE_COLS, .max_keys = 64, .max_patches = 64};
+    struct pool *pool;
+    struct backend *be;
+    ey_err e;
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) || !be->ops->reserve(be, &limits, &e)) return false;
+    bool ok = check_twelve_bits_of(be, k, seed);
+    be->ops->destroy(be), pool_destroy(&pool);
+    return ok;
+}
+
 const struct direct_test direct_tests[] = {
     {"decode", check_decode},
     {"to_bf16", check_to_bf16},
     {"strides", check_strides},
     {"units", check_units},
+    {"twelve bits", check_twelve_bits},
     {"norms", check_norms},
     {"norm of an offset", check_norm_of_offset},
     {"activations", check_activations},

@@ -133,6 +133,10 @@ static void decode(float *out, const struct weight *w, int64_t row)
         weight_values(out, w, row, 0, n);
         return;
     }
+    if (w->bf12) {
+        bf12_row(out, w, row);
+        return;
+    }
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype);
     if (w->dtype != DTYPE_F8_E4M3) {
         weight_floats(out, in, w->dtype, n);

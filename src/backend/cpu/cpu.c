@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/bf12.h"
 #include "backend/cpu/cpu_multiply.h"
 #include "backend/host.h"
 #include "backend/machine.h"
@@ -124,6 +125,17 @@ static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
     return machine_measure(c->pool, c->k->level, c->k->narrow != NULL, limits, e);
 }
 
+static size_t form_bytes(const struct backend *be, const struct weight *w)
+{
+    const struct products *way = ((const struct cpu *)be)->k->narrow;
+    return way && way->write_bf12 && bf12_takes(w) ? bf12_bytes(w) : 0;
+}
+
+static void write_form(const struct backend *be, void *to, const struct weight *w, size_t begin, size_t end)
+{
+    for (size_t strip = begin; strip < end; strip++) ((const struct cpu *)be)->k->narrow->write_bf12(to, w, (int64_t)(strip * BF12_ROWS));
+}
+
 static const struct backend_ops ops = {
     .name = "cpu",
     .element_size = {sizeof(float), sizeof(float), sizeof(float), sizeof(float)},
@@ -137,6 +149,8 @@ static const struct backend_ops ops = {
     .kv_bytes = cpu_kv_bytes,
     .weight_bytes = cpu_weight_bytes,
     .place = cpu_place,
+    .bf12_bytes = form_bytes,
+    .write_bf12 = write_form,
     .read = host_read,
     .write = host_write,
     .read_logits = host_read_logits,

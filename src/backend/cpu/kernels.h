@@ -101,6 +101,8 @@ struct products {
     /* Those of rows first .. first+n-1. */
     void (*put_block)(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
     size_t (*block_sums)(size_t width); /* floats that multiply_block() wants for them */
+    /* Writes the strip of a BF16 matrix that begins with `row` in twelve bits a weight to `to`, as bf12.h says; NULL: few() and panel_block() do not take these. */
+    void (*write_bf12)(void *to, const struct weight *w, int64_t row);
 };
 
 /* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEYS], values are [CPU_KEYS, dim]; BF16 rows lie in
@@ -196,6 +198,7 @@ size_t cpu_sums_amx(size_t width);
 /* kernels_amx_few.c */
 void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
+void cpu_write_bf12_amx(void *to, const struct weight *w, int64_t row);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
 
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */

@@ -63,6 +63,21 @@ static void int4_panel_strip(uint16_t *out, const struct weight *w, int64_t row,
     for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) load_int4_tiles(out, &s, i, (size_t)w->cols - i, 2 * AMX_TILE);
 }
 
+/* A strip of twelve bits; false: it is read where it is stored. */
+static bool bf12_panel_strip(uint16_t *out, const struct weight *w, int64_t row, size_t k0, size_t k)
+{
+    const struct bf12_strip *s = bf12_strip_at(w, row);
+    uint32_t odd = 0;
+    if (s->n_odd == BF12_AS_STORED) return false;
+    while (odd < s->n_odd && s->odd[odd].at < k0 * BF12_ROWS) odd++;
+    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) {
+        const uint8_t *step = bf12_steps(w, row) + i / CPU_K_STEP * BF12_STEP;
+        load_bf12_tiles(out, s, step, step + CPU_AHEAD, 2 * AMX_TILE);
+        odd = put_odd(out, s, odd, i, 2 * AMX_TILE);
+    }
+    return true;
+}
+
 /* As multiply() goes by: [blocks of k][pairs of strips][32 columns of k][2 strips][16 rows][32]. */
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t begin, size_t k)
 {
@@ -75,7 +90,7 @@ void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t
             uint16_t *strip = to + (size_t)(at / PAIR) * PAIR * columns + (size_t)(at % PAIR) * AMX_K;
             if (w->dtype == DTYPE_INT4) int4_panel_strip(strip, w, row + at, rows, begin + k0, columns);
             else if (w->dtype == DTYPE_F8_E4M3) panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_F8_E4M3, &tables);
-            else panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);
+            else if (!w->bf12 || !bf12_panel_strip(strip, w, row + at, begin + k0, columns)) panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);
         }
         to += (size_t)((n + PAIR - 1) / PAIR) * PAIR * columns;
     }

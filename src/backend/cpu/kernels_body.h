@@ -5,6 +5,7 @@
  * Products of few rows run along k: each sum is a vector whose lanes hold every LANES-th product, so that weights are read in
  * place, row by row; those of many are the same sums, a lane after the other (body_blocks.h). Attention runs along keys for the scores (keys are stored transposed) and along the head for the
  * values; nothing the size of keys x queries exists. */
+#include "backend/cpu/bf12.h"
 #include "backend/cpu/body_vectors.h"
 
 #include "backend/cpu/body_products.h"
@@ -30,7 +31,8 @@ static const struct products vectors = {
 static const struct products tiles = {
     .int4 = true, .ordered = true, .x_rows = CPU_AMX_X_ROWS, .most_few = CPU_AMX_FEW, .few_rows = CPU_AMX_FEW_ROWS, .element = sizeof(uint16_t), .tile_element = sizeof(uint16_t),
     .pack_few = cpu_pack_few_amx, .few = cpu_few_amx, .strip = 2 * CPU_W_STRIP, .slabs = 2, .whole = 2048, .part = 1024,
-    .pack_block = cpu_pack_amx, .panel_block = cpu_panel_amx, .multiply_block = cpu_multiply_amx, .put_block = cpu_put_amx, .block_sums = cpu_sums_amx};
+    .pack_block = cpu_pack_amx, .panel_block = cpu_panel_amx, .multiply_block = cpu_multiply_amx, .put_block = cpu_put_amx, .block_sums = cpu_sums_amx,
+    .write_bf12 = cpu_write_bf12_amx};
 
 const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512vbmi, .narrow = &vectors, .attend = attend, TABLE_REST};
 
