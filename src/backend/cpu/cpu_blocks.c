@@ -112,7 +112,7 @@ static void put_sums(const struct multiply_job *j, const struct slab *s, const f
     for (int first = 0, n; first < all; first += n) {
         n = all - first < most ? all - first : most;
         j->way->put_block(out, CPU_SUMS_STRIDE, sums, s->n, first, j->split ? 2 * n : n);
-        cpu_join_sums(j, s->p, out, s->row, s->n, tile * tile_rows(j) + first, n);
+        cpu_join_sums(j, s->p, out, CPU_SUMS_STRIDE, s->row, s->n, tile * tile_rows(j) + first, n);
     }
 }
 

@@ -5,6 +5,8 @@
 enum {
     UNIT = 2 * CPU_W_STRIP,   /* weight rows */
     RUN_BYTES = 64 << 10,     /* of weights that a thread takes at once, at least */
+    MOST_ROWS = 1024,         /* of weights in a tile */
+    MOST_SUMS = CPU_X_MOST * CPU_SUMS_STRIDE,
     PACKED_AT_ONCE = 16 << 10 /* elements */
 };
 
@@ -74,7 +76,7 @@ static void prepare_input(struct multiply_job *j)
     }
 }
 
-/* Input rows first .. first+n-1 for weight rows from `row` on, which share their scales. */
+/* Input rows first .. first+n-1 for a tile of weight rows from `row` on. */
 static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row, int first, int n, int thread)
 {
     const void *once = packed_tile(j, first);
@@ -96,25 +98,41 @@ static const uint8_t *row_at(const struct weight *w, int64_t row)
     return (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
 }
 
-/* Weight rows begin .. end-1, which share their scales; `next` are probably read after them. */
+static size_t sums_stride(int64_t rows)
+{
+    return (size_t)rows + CPU_W_STRIP;
+}
+
+/* Weight rows of a tile: those of a block of scales, or, where the kernel takes several blocks in few places, as many as make these long. */
+static int64_t tile_of_weights(const struct multiply_job *j)
+{
+    const int columns = j->split ? 2 * rows_at_once(j) : rows_at_once(j);
+    int64_t rows = FP8_BLOCK;
+    if (!j->codes) return rows;
+    while (2 * rows <= MOST_ROWS && (size_t)(2 * rows) * weight_row_bytes(j->products[0].w) <= j->way->few_bytes && (size_t)columns * sums_stride(2 * rows) <= MOST_SUMS) rows *= 2;
+    return rows;
+}
+
+/* Weight rows begin .. end-1, a tile; `next` are probably read after them. */
 static void multiply_block(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, const uint8_t *next, int thread)
 {
-    float sums[CPU_X_MOST * CPU_SUMS_STRIDE];
+    float sums[MOST_SUMS];
+    const size_t stride = sums_stride(end - begin);
     const struct weight *w = p->w;
     int n_w = (int)(end - begin);
     for (int first = 0, n; first < j->in->n; first += n) {
         n = rows_from(j, first);
         struct tile t = {.w = row_at(w, begin), .w_stride = weight_row_bytes(w), .dtype = w->dtype, .weight = w, .row = begin, .n_w = n_w,
                          .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next, .scale = cpu_row_scale(w, begin)};
-        j->way->few(sums, CPU_SUMS_STRIDE, &t);
-        cpu_join_sums(j, p, sums, begin, n_w, first, n);
+        j->way->few(sums, stride, &t);
+        cpu_join_sums(j, p, sums, stride, begin, n_w, first, n);
     }
 }
 
-static int64_t block_end(int64_t row, int64_t end)
+static int64_t tile_end(const struct multiply_job *j, int64_t row, int64_t end)
 {
-    int64_t block = (row / FP8_BLOCK + 1) * FP8_BLOCK;
-    return block < end ? block : end;
+    const int64_t rows = tile_of_weights(j), tile = (row / rows + 1) * rows;
+    return tile < end ? tile : end;
 }
 
 /* Weight rows begin .. end-1 of product i, beside those of the next where the two belong together. */
@@ -122,7 +140,7 @@ static void multiply_run(const struct multiply_job *j, int i, int64_t begin, int
 {
     const struct cpu_product *p = j->products + i, *other = j->finish == CPU_SILU_MUL ? p + 1 : NULL;
     for (int64_t row = begin, stop; row < end; row = stop) {
-        stop = block_end(row, end);
+        stop = tile_end(j, row, end);
         const uint8_t *next = stop < p->w->rows ? row_at(p->w, stop) : NULL;
         multiply_block(j, p, row, stop, other ? row_at(other->w, row) : next, thread);
         if (other) multiply_block(j, other, row, stop, next, thread);
@@ -158,5 +176,5 @@ void cpu_multiply_few(struct multiply_job *j)
     for (int i = 0; i < n_streams(j); i++) units += units_of(j->products[i].w);
     size_t unit = UNIT * weight_row_bytes(j->products[0].w) * (j->finish == CPU_SILU_MUL ? 2 : 1);
     prepare_input(j);
-    pool_run_shares(j->c->pool, (size_t)units, FP8_BLOCK / UNIT, unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
+    pool_run_shares(j->c->pool, (size_t)units, (size_t)tile_of_weights(j) / UNIT, unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
 }

@@ -29,10 +29,10 @@ static void norm_input(struct multiply_job *j)
 
 /* ---- products ---- */
 
-void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums, int64_t row, int n_w, int first, int n)
+void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums, size_t stride, int64_t row, int n_w, int first, int n)
 {
     for (int b = 0; b < n; b++) {
-        const float *from = sums + (size_t)b * CPU_SUMS_STRIDE, *more = j->split ? from + (size_t)n * CPU_SUMS_STRIDE : NULL;
+        const float *from = sums + (size_t)b * stride, *more = j->split ? from + (size_t)n * stride : NULL;
         j->c->k->join(p->y + (size_t)(first + b) * p->y_stride + row, from, more, p->bias ? p->bias + row : NULL, (size_t)n_w,
                       j->finish == CPU_ADD);
     }

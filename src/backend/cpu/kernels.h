@@ -56,7 +56,7 @@ struct tile {
     int n_w, n_x;
     size_t k;         /* elements of a row: a multiple of CPU_K_STEP */
     const void *x;
-    const float *scale; /* one a FP8_BLOCK columns, of products that multiply their sums; NULL: none */
+    const float *scale; /* of the first row, one a FP8_BLOCK columns, of products that multiply their sums; NULL: none */
     const uint8_t *next; /* of few(): weights that are multiplied after these; NULL: not known */
 };
 
@@ -77,6 +77,7 @@ struct products {
     bool ordered;   /* int8 weights lie in the order of cpu_column_at() */
     int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST */
     int most_few;   /* rows of a packed tile of few() */
+    size_t few_bytes; /* a tile of few() may have several blocks of FP8 weight rows, so many bytes; 0: one */
     int few_rows;   /* for so many few() is faster, in a pass for each tile: the weights come from the cache again */
     size_t element; /* bytes of an element of a panel */
     size_t tile_element; /* of one that pack() or pack_block() writes, at most, with what follows them */

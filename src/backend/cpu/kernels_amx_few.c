@@ -52,6 +52,7 @@ struct strip {
     const uint8_t *w, *next; /* next: of the strip that comes then; NULL: not known */
     size_t stride, row_bytes;
     int n;
+    const float *scale[AMX_ROWS]; /* of rows of FP8 */
     struct int4_strip int4;
 };
 
@@ -364,9 +365,9 @@ INLINE void fold_sums(float *sums, float scale, int n_x)
     _tile_zero(0);
 }
 
-/* Sums of blocks of scales, [block, row][block, x], times their scales are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies beside it may
+/* Sums of blocks of scales from number `at` on, [block, row][block, x], times the scales of each row are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies beside it may
  * be numbers that take a hundred times as long to add. */
-INLINE void fold_beside(float *sums, const float *scale, int n_x, const int beside)
+INLINE void fold_beside(float *sums, const float *const *scale, size_t at, int n_x, const int beside)
 {
     float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     const int rows = AMX_ROWS / beside, row = beside * n_x;
@@ -377,8 +378,8 @@ INLINE void fold_beside(float *sums, const float *scale, int n_x, const int besi
         for (int i = 0; i < rows; i++) {
             const float *from = block + (j * rows + i) * row + j * n_x;
             float *to = sums + i * FOLD_LANES;
-            if (beside > 2) _mm_store_ps(to, _mm_fmadd_ps(_mm_maskz_loadu_ps(wanted, from), _mm_set1_ps(scale[j]), _mm_load_ps(to)));
-            else _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_maskz_loadu_ps(wanted, from), _mm256_set1_ps(scale[j]), _mm256_load_ps(to)));
+            if (beside > 2) _mm_store_ps(to, _mm_fmadd_ps(_mm_maskz_loadu_ps(wanted, from), _mm_set1_ps(scale[i][at + (size_t)j]), _mm_load_ps(to)));
+            else _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_maskz_loadu_ps(wanted, from), _mm256_set1_ps(scale[i][at + (size_t)j]), _mm256_load_ps(to)));
         }
     _tile_zero(0);
 }
@@ -395,9 +396,17 @@ INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, 
         if (k + group < t->k) decode_group(decoded[turn ^ 1], s, k + group, tables, beside);
         multiply_step(decoded[turn], AMX_K * sizeof(uint16_t), row, x, columns);
         if (beside > 1 || k + CPU_K_STEP < t->k) multiply_step(decoded[turn] + CPU_K_STEP, AMX_K * sizeof(uint16_t), row, x + CPU_K_STEP * columns, columns);
-        if (beside > 1) fold_beside(sums, t->scale + k / FP8_BLOCK, t->n_x, beside);
-        else fold_sums(sums, t->scale[k / FP8_BLOCK], t->n_x);
+        if (beside > 1) fold_beside(sums, s->scale, k / FP8_BLOCK, t->n_x, beside);
+        else fold_sums(sums, s->scale[0][k / FP8_BLOCK], t->n_x);
     }
+}
+
+/* Multipliers of rows `apart` from each other, the first of them row `row` of the tile. */
+INLINE void scales_of(struct strip *s, const struct tile *t, int row, int apart)
+{
+    const size_t blocks = (t->k + FP8_BLOCK - 1) / FP8_BLOCK;
+    for (int i = 0; i < s->n; i++) s->scale[i] = t->scale + (size_t)((t->row + row + i * apart) / FP8_BLOCK - t->row / FP8_BLOCK) * blocks;
+    for (int i = s->n; i < AMX_ROWS; i++) s->scale[i] = t->scale;
 }
 
 INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, const int beside)
@@ -410,11 +419,25 @@ INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, 
         apart = rows_apart(t->n_w - first, rows);
         for (int row = first; row < first + apart; row++) {
             strip_of(&s, t, first, row, apart, rows);
+            scales_of(&s, t, row, apart);
             _tile_zero(0);
             memset(sums, 0, sizeof(sums));
             few_codes(sums, t, &s, &tables, beside);
             put_strip(out + row, out_stride, sums, beside > 1 ? FOLD_LANES : t->n_x, t->n_x, apart, s.n);
         }
+    }
+}
+
+/* A block of scales after the other. */
+static void multiply_code_blocks(float *out, size_t out_stride, const struct tile *t)
+{
+    struct tile part = *t;
+    for (int row = 0; row < t->n_w; row += part.n_w) {
+        const int block = FP8_BLOCK - (int)(part.row % FP8_BLOCK), left = t->n_w - row;
+        part.n_w = left < block ? left : block;
+        part.next = part.n_w < left ? part.w + (size_t)part.n_w * part.w_stride : t->next;
+        multiply_codes(out + row, out_stride, &part, 1);
+        part.w += (size_t)part.n_w * part.w_stride, part.row += part.n_w, part.scale += (t->k + FP8_BLOCK - 1) / FP8_BLOCK;
     }
 }
 
@@ -426,6 +449,6 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
     else if (t->dtype != DTYPE_F8_E4M3) multiply_strips(out, out_stride, t);
     else if (beside == 4) multiply_codes(out, out_stride, t, 4);
     else if (beside == 2) multiply_codes(out, out_stride, t, 2);
-    else multiply_codes(out, out_stride, t, 1);
+    else multiply_code_blocks(out, out_stride, t);
     _tile_release();
 }
