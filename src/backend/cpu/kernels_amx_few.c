@@ -11,7 +11,8 @@ enum {
     STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP,
     MOST_BESIDE = 4,
     FEW_AHEAD = 3200, /* bytes, of rows in few places */
-    BF12_AHEAD = 1536
+    BF12_AHEAD = 3072, /* of strips of twelve bits */
+    HEAD_LINES = offsetof(struct bf12_strip, odd) / 64 + 1 /* of such a strip, and its first odd weights */
 };
 
 /* ---- packed rows ---- */
@@ -179,6 +180,8 @@ INLINE void few_bf12(float sums[][AMX_ROWS * AMX_ROWS], const struct tile *t, in
     _tile_zero(1);
     for (size_t k = 0; k <= t->k; k += CPU_K_STEP, turn ^= 1, step += BF12_STEP) {
         const uint8_t *ahead = step + BF12_AHEAD < end ? step + BF12_AHEAD : step + BF12_AHEAD + (size_t)(n - 1) * strip;
+        const size_t line = k / CPU_K_STEP; /* of the heads of the strips that come then */
+        if (line < 2 * HEAD_LINES) __builtin_prefetch((const char *)(s + n + line / HEAD_LINES) + line % HEAD_LINES * 64);
         if (k) {
             _tile_loadd(6, x, 4 * (size_t)t->n_x);
             _tile_loadd(7, x + AMX_K * t->n_x, 4 * (size_t)t->n_x);
