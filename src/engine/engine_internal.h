@@ -120,6 +120,8 @@ void engine_move_weights(ey_engine *engine, bool at_once);
 bool engine_may_move(const ey_engine *engine, bool works);
 /* Moves some of it; by the scheduler, which holds the device's lock. */
 void engine_move_some(ey_engine *engine);
+/* So many bytes fewer than the checkpoint has are read of weights now; by any thread. */
+uint64_t engine_bytes_less(const ey_engine *engine);
 /* Frees the copies: nothing reads weights any more. */
 void engine_end_move(ey_engine *engine);
 ey_engine *engine_new(ey_err *e);

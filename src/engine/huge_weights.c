@@ -2,6 +2,7 @@
  * files they begin anywhere, and on some machines long streams that enter a page within a row are read a sixth slower. BF16 matrices become smaller by a quarter where the kernels
  * take that, without loss (backend/cpu/bf12.h). The tower stays in the file's pages, as it is read
  * once a picture, and so does what a card has its own copy of. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ struct moved_weights {
     /* under the engine's lock */
     size_t n_done;
     uint64_t bytes; /* of those */
+    atomic_uint_least64_t less; /* than they take in the file */
     pthread_cond_t ended;
 };
 
@@ -50,6 +52,12 @@ static bool is_in_file(const ey_engine *engine, const void *data)
         if ((const uint8_t *)data >= t->data && (const uint8_t *)data < t->data + t->size) return true;
     }
     return false;
+}
+
+/* What reads weights in host memory. */
+static const struct backend *host_backend(const ey_engine *engine)
+{
+    return engine->cpu ? engine->cpu : engine->be;
 }
 
 static size_t whole_pages(size_t bytes)
@@ -76,9 +84,9 @@ enum { WEIGHT_PARTS = 3 };
 
 static void add_weight(struct moved_weights *m, const ey_engine *engine, struct weight *w)
 {
-    const struct backend *be = engine->cpu ? engine->cpu : engine->be;
-    const size_t smaller = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w) : 0;
+    const struct backend *be = host_backend(engine);
     if (!w->data) return;
+    const size_t smaller = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w) : 0;
     if (smaller) {
         add_smaller(m, engine, w, smaller);
         return;
@@ -211,7 +219,8 @@ static void write_twelve_bits(const struct copy *c, const struct backend *be, st
 /* The file's pages leave this process's memory as their copies take it. */
 static void copy_all_of(const struct copy *c, ey_engine *engine)
 {
-    if (c->twelve_bits) write_twelve_bits(c, engine->cpu ? engine->cpu : engine->be, engine->pool);
+    const struct weight *w = c->twelve_bits;
+    if (w) write_twelve_bits(c, host_backend(engine), engine->pool), atomic_fetch_add(&engine->moved->less, (size_t)w->rows * weight_row_bytes(w) - c->size);
     else copy_bytes(c, engine->pool);
     *c->at = c->to;
     if (c->also) *c->also = c->to;
@@ -228,6 +237,11 @@ void engine_move_some(ey_engine *engine)
     m->n_done = i, m->bytes += bytes, m->next = end + 2 * (end - start);
     if (!is_left(m)) pthread_cond_broadcast(&m->ended);
     pthread_mutex_unlock(&engine->lock);
+}
+
+uint64_t engine_bytes_less(const ey_engine *engine)
+{
+    return engine->moved ? atomic_load(&engine->moved->less) : 0;
 }
 
 uint64_t ey_engine_settle(ey_engine *engine)

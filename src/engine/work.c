@@ -1,10 +1,8 @@
 /* The least work of a request, counted from the model's shape: what figures are shares of. */
 #include "engine/engine_internal.h"
 
-/* As steps read it. */
-static double weight_bytes(const struct weight *w)
+static double stored_bytes(const struct weight *w)
 {
-    if (w->bf12) return (double)w->rows * (double)w->cols * 1.5;
     if (w->dtype == DTYPE_INT4) return (double)w->rows * (double)w->cols * (0.5 + 2.0 / w->group);
     double scales = w->scale ? (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : 0;
     return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) + 4 * scales;
@@ -21,7 +19,7 @@ static double layer_bytes(const struct decoder_layer *w)
 {
     const struct weight *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
     double bytes = 0;
-    for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++) bytes += weight_bytes(matrices[i]);
+    for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++) bytes += stored_bytes(matrices[i]);
     return bytes;
 }
 
@@ -47,9 +45,9 @@ ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_to
     const struct model *m = &engine->model;
     struct kv_shape one_block = engine->kv.shape;
     one_block.n_blocks = 1, one_block.n_layers = m->text.n_layers;
-    double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK * prompt_tokens, weights = weight_bytes(&m->head);
+    double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK * prompt_tokens, weights = stored_bytes(&m->head);
     for (int i = 0; i < m->text.n_layers; i++) weights += layer_bytes(&m->layers[i]);
-    return (ey_work){vision_flops(&m->vision, width, height), prefill_flops(&m->text, prompt_tokens), weights + kv};
+    return (ey_work){vision_flops(&m->vision, width, height), prefill_flops(&m->text, prompt_tokens), weights - (double)engine_bytes_less(engine) + kv};
 }
 
 bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *e)
