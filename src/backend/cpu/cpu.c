@@ -128,7 +128,8 @@ static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 static size_t form_bytes(const struct backend *be, const struct weight *w)
 {
     const struct products *way = ((const struct cpu *)be)->k->narrow;
-    return way && way->write_bf12 && bf12_takes(w) ? bf12_bytes(w) : 0;
+    const bool smaller = way && way->write_bf12 && bf12_takes(w) && bf12_bytes(w) < (size_t)w->rows * weight_row_bytes(w); /* strips have heads */
+    return smaller ? bf12_bytes(w) : 0;
 }
 
 static void write_form(const struct backend *be, void *to, const struct weight *w, size_t begin, size_t end)
