@@ -415,8 +415,9 @@ static bool check_twelve_bits_of(struct backend *be, const struct cpu_kernels *k
     for (int i = 0; i < TWELVE_MOST; i++) one[i * TWELVE_COLS + odd_column(i % 2 ? BF12_ROWS + i / 2 % BF12_ROWS : 4 * BF12_ROWS + i / 2 % 7)] = 1; /* odd ones are small: alone they count */
     size_t bytes = be->ops->bf12_bytes(be, &plain);
     if (!k->narrow || !k->narrow->write_bf12) return bytes == 0;
-    struct bf12_strip *strips = aligned_alloc(BF12_PAGE, bytes);
-    REQUIRE(strips && bytes < sizeof(w), "twelve bits: %zu bytes", bytes);
+    REQUIRE(bytes < sizeof(w), "twelve bits: %zu bytes", bytes);
+    struct memory memory = {.n = 0};
+    struct bf12_strip *strips = memory_alloc(&memory, bytes, 0);
     memset(strips, 0xa5, bytes);
     be->ops->write_bf12(be, strips, &plain, 0, 2);
     be->ops->write_bf12(be, strips, &plain, 2, TWELVE_STRIPS);
@@ -429,7 +430,7 @@ static bool check_twelve_bits_of(struct backend *be, const struct cpu_kernels *k
         ok = memcmp(row[0], row[1], sizeof(row[0])) == 0;
         if (!ok) printf("twelve bits: row %d is another one\n", i);
     }
-    free(strips);
+    memory_free(&memory);
     return ok;
 }
 
