@@ -75,6 +75,18 @@ static inline size_t weight_group_zero_bytes(const struct weight *w)
     return (size_t)((w->rows + ZEROS_PACKED - 1) / ZEROS_PACKED * weight_groups(w)) * sizeof(uint32_t);
 }
 
+/* Multipliers of the blocks of FP8 row `row`, or NULL. */
+static inline const float *weight_row_scale(const struct weight *w, int64_t row)
+{
+    return w->scale ? w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : NULL;
+}
+
+/* Strips of weight.bf12. */
+static inline size_t weight_bf12_strips(const struct weight *w)
+{
+    return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;
+}
+
 /* Bytes of one row's elements. */
 static inline size_t weight_row_bytes(const struct weight *w)
 {

@@ -66,35 +66,26 @@ static size_t whole_pages(size_t bytes)
 }
 
 /* Small ones stay where they are, and what was made of the file's. */
-static void add_copy(struct moved_weights *m, const ey_engine *engine, const void **at, size_t bytes)
+static void add_copy(struct moved_weights *m, const ey_engine *engine, const void *from, struct copy copy)
 {
-    if (!*at || bytes < LEAST || !is_in_file(engine, *at)) return;
-    m->copy[m->n++] = (struct copy){.at = at, .from = *at, .size = bytes};
-    m->room_bytes += whole_pages(bytes);
-}
-
-static void add_smaller(struct moved_weights *m, const ey_engine *engine, struct weight *w, size_t bytes)
-{
-    const size_t n = m->n;
-    add_copy(m, engine, &w->data, bytes);
-    if (m->n > n) m->copy[n].at = &w->bf12, m->copy[n].twelve_bits = w;
+    if (!from || copy.size < LEAST || !is_in_file(engine, from)) return;
+    copy.from = from;
+    m->copy[m->n++] = copy;
+    m->room_bytes += whole_pages(copy.size);
 }
 
 enum { WEIGHT_PARTS = 3 };
 
 static void add_weight(struct moved_weights *m, const ey_engine *engine, struct weight *w)
 {
-    const struct backend *be = host_backend(engine);
     if (!w->data) return;
+    const struct backend *be = host_backend(engine);
     const size_t smaller = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w) : 0;
-    if (smaller) {
-        add_smaller(m, engine, w, smaller);
-        return;
-    }
-    add_copy(m, engine, &w->data, (size_t)w->rows * weight_row_bytes(w));
+    if (smaller) add_copy(m, engine, w->data, (struct copy){.at = &w->bf12, .twelve_bits = w, .size = smaller});
+    else add_copy(m, engine, w->data, (struct copy){.at = &w->data, .size = (size_t)w->rows * weight_row_bytes(w)});
     if (w->dtype != DTYPE_INT4) return;
-    add_copy(m, engine, &w->group_scale, weight_group_scale_bytes(w));
-    add_copy(m, engine, &w->group_zero, weight_group_zero_bytes(w));
+    add_copy(m, engine, w->group_scale, (struct copy){.at = &w->group_scale, .size = weight_group_scale_bytes(w)});
+    add_copy(m, engine, w->group_zero, (struct copy){.at = &w->group_zero, .size = weight_group_zero_bytes(w)});
 }
 
 /* Layers on the host, all or the first ones. */
@@ -207,7 +198,7 @@ static void write_strips(void *context, size_t begin, size_t end, int thread)
 static void write_twelve_bits(const struct copy *c, const struct backend *be, struct pool *pool)
 {
     const struct weight *w = c->twelve_bits;
-    const size_t strip = BF12_ROWS * weight_row_bytes(w), bytes = (size_t)w->rows * weight_row_bytes(w), n = ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS, step = PIECE / strip + 1;
+    const size_t strip = BF12_ROWS * weight_row_bytes(w), bytes = (size_t)w->rows * weight_row_bytes(w), n = weight_bf12_strips(w), step = PIECE / strip + 1;
     for (size_t first = 0; first < n; first += step) {
         struct strips s = {c, be, first};
         const size_t count = n - first < step ? n - first : step, at = first * strip;

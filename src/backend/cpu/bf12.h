@@ -31,11 +31,6 @@ struct bf12_strip {
 };
 _Static_assert(sizeof(struct bf12_strip) == 1024, "strips of a matrix lie in an array");
 
-static inline size_t bf12_strips(const struct weight *w)
-{
-    return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;
-}
-
 static inline size_t bf12_strip_bytes(const struct weight *w)
 {
     return (size_t)w->cols / CPU_K_STEP * BF12_STEP;
@@ -44,12 +39,12 @@ static inline size_t bf12_strip_bytes(const struct weight *w)
 /* Steps begin with a page. */
 static inline size_t bf12_begin(const struct weight *w)
 {
-    return (bf12_strips(w) * sizeof(struct bf12_strip) + BF12_PAGE - 1) / BF12_PAGE * BF12_PAGE;
+    return (weight_bf12_strips(w) * sizeof(struct bf12_strip) + BF12_PAGE - 1) / BF12_PAGE * BF12_PAGE;
 }
 
 static inline size_t bf12_bytes(const struct weight *w)
 {
-    return bf12_begin(w) + bf12_strips(w) * bf12_strip_bytes(w);
+    return bf12_begin(w) + weight_bf12_strips(w) * bf12_strip_bytes(w);
 }
 
 /* Of the strip that begins with `row`. */

@@ -120,7 +120,7 @@ static void multiply_slab(const struct multiply_job *j, const struct group *g, i
 {
     const struct slab *s = &g->slab[which];
     int n = rows_of_tile(j, tile), n_x = j->split ? 2 * n : n, room = n_x > CPU_W_STRIP ? 2 * CPU_W_STRIP : CPU_W_STRIP;
-    const float *scale = cpu_row_scale(s->p->w, s->row);
+    const float *scale = weight_row_scale(s->p->w, s->row);
     const struct block b = {s->panel, packed_tile(j, tile) + g->k0 * (size_t)room * j->way->tile_element, g->k, !g->k0, s->n, n_x, scale ? scale + g->k0 / FP8_BLOCK : NULL};
     j->way->multiply_block(sums, &b);
     if (g->k0 + g->k == g->width) put_sums(j, s, sums, tile);

@@ -82,11 +82,11 @@ static const void *packed_rows(const struct multiply_job *j, const struct weight
     const void *once = packed_tile(j, first);
     void *packed = cpu_scratch(j->c, thread);
     if (j->codes && j->way->scale_few) {
-        j->way->scale_few(packed, once, n, (size_t)j->in->width, cpu_row_scale(w, row));
+        j->way->scale_few(packed, once, n, (size_t)j->in->width, weight_row_scale(w, row));
         return packed;
     }
     if (!packs_again(j)) return once;
-    const struct packing p = packing_of(j, first, n, cpu_row_scale(w, row));
+    const struct packing p = packing_of(j, first, n, weight_row_scale(w, row));
     j->way->pack(packed, &p);
     return packed;
 }
@@ -123,7 +123,7 @@ static void multiply_block(const struct multiply_job *j, const struct cpu_produc
     for (int first = 0, n; first < j->in->n; first += n) {
         n = rows_from(j, first);
         struct tile t = {.w = row_at(w, begin), .w_stride = weight_row_bytes(w), .dtype = w->dtype, .weight = w, .row = begin, .n_w = n_w,
-                         .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next, .scale = cpu_row_scale(w, begin)};
+                         .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next, .scale = weight_row_scale(w, begin)};
         j->way->few(sums, stride, &t);
         cpu_join_sums(j, p, sums, stride, begin, n_w, first, n);
     }

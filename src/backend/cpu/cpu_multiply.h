@@ -24,12 +24,6 @@ static inline int cpu_tile_rows(const struct multiply_job *j, int rows)
     return j->split ? rows / 2 : rows;
 }
 
-/* Multipliers of the blocks of weight row `row`, or NULL. */
-static inline const float *cpu_row_scale(const struct weight *w, int64_t row)
-{
-    return w->scale ? w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : NULL;
-}
-
 /* sums[n, stride] of n_w weight rows, row .. , with input rows first .. go to their places; with `split`, sums of remainders follow. */
 void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums, size_t stride, int64_t row, int n_w, int first, int n);
 /* What `finish` does to outputs begin .. end-1 of rows first .. first+n-1 when all of their sums are there. */

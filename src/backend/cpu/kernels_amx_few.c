@@ -322,9 +322,7 @@ INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, 
 /* Multipliers of rows `apart` from each other, the first of them row `row` of the tile. */
 INLINE void scales_of(struct strip *s, const struct tile *t, int row, int apart)
 {
-    const size_t blocks = (t->k + FP8_BLOCK - 1) / FP8_BLOCK;
-    for (int i = 0; i < s->n; i++) s->scale[i] = t->scale + (size_t)((t->row + row + i * apart) / FP8_BLOCK - t->row / FP8_BLOCK) * blocks;
-    for (int i = s->n; i < AMX_ROWS; i++) s->scale[i] = t->scale;
+    for (int i = 0; i < AMX_ROWS; i++) s->scale[i] = weight_row_scale(t->weight, t->row + row + (i < s->n ? i * apart : 0));
 }
 
 INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, const int beside)
@@ -355,7 +353,7 @@ static void multiply_code_blocks(float *out, size_t out_stride, const struct til
         part.n_w = left < block ? left : block;
         part.next = part.n_w < left ? part.w + (size_t)part.n_w * part.w_stride : t->next;
         multiply_codes(out + row, out_stride, &part, 1);
-        part.w += (size_t)part.n_w * part.w_stride, part.row += part.n_w, part.scale += (t->k + FP8_BLOCK - 1) / FP8_BLOCK;
+        part.w += (size_t)part.n_w * part.w_stride, part.row += part.n_w;
     }
 }
 
@@ -363,7 +361,7 @@ void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
     const size_t beside = t->dtype == DTYPE_F8_E4M3 ? blocks_beside(t->k, t->n_x) : 1;
     amx_begin((int)beside * t->n_x, 0xc3);
-    if (t->weight && t->weight->bf12) multiply_bf12(out, out_stride, t);
+    if (t->weight->bf12) multiply_bf12(out, out_stride, t);
     else if (t->dtype != DTYPE_F8_E4M3) multiply_strips(out, out_stride, t);
     else if (beside == 4) multiply_codes(out, out_stride, t, 4);
     else if (beside == 2) multiply_codes(out, out_stride, t, 2);
