@@ -128,7 +128,7 @@ static void fp8_floats(float *out, const uint8_t *codes, size_t n, float unit)
 
 static void decode(float *out, const struct weight *w, int64_t row)
 {
-    size_t n = (size_t)w->cols, blocks = (n + FP8_BLOCK - 1) / FP8_BLOCK;
+    size_t n = (size_t)w->cols;
     if (w->dtype == DTYPE_INT4) {
         weight_values(out, w, row, 0, n);
         return;
@@ -143,7 +143,7 @@ static void decode(float *out, const struct weight *w, int64_t row)
         return;
     }
     fp8_floats(out, in, n, FP8_UNIT);
-    const float *scale = w->scale + (size_t)(row / FP8_BLOCK) * blocks;
+    const float *scale = weight_row_scale(w, row);
     for (size_t k = 0; k < n; k++) out[k] *= scale[k / FP8_BLOCK];
 }
 
