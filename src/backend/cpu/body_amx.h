@@ -13,6 +13,13 @@ INLINE void amx_memory(const void *p)
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
+/* v, asking for a line of memory on the way: processors drop what is asked for in bursts, so each line is asked for where one is read, and compilers leave it there. */
+INLINE __m512i asking(__m512i v, const void *line)
+{
+    __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)line));
+    return v;
+}
+
 /* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each of n_x packed rows. */
 INLINE void amx_begin(int n_x, unsigned narrow)
 {
@@ -51,9 +58,9 @@ INLINE struct code_tables code_tables_load(void)
 
 /* fp8_to_bf16() in fewer turns of the port that looks bytes up: bits of normal numbers are XORs of bits of their codes. BF16's exponent is e4m3's plus 120, so of its upper
  * seven bits the first is e's first, the next four are the contrary of that, then come the second and third of e; the fourth and m lead the other byte. */
-INLINE void codes_to_bf16(__m512i out[2], const uint8_t *p, const struct code_tables *t)
+INLINE void codes_to_bf16(__m512i out[2], __m512i codes, const struct code_tables *t)
 {
-    const __m512i codes = _mm512_loadu_si512(p), sign = _mm512_set1_epi8((char)0x80);
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
     __m512i high = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x1020404040404000), 0x3c);
     __m512i low = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x0000000001020408), 0);
     /* magnitudes below 8, and 127: twice of them, less 16, is 238 or more */

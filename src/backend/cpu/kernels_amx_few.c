@@ -262,8 +262,7 @@ INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const 
             for (int half = 0; half < halves; half++) {
                 const size_t from = at + (size_t)j * FP8_BLOCK + (size_t)half * CPU_K_STEP + (i < s->n ? (size_t)i * s->stride : 0);
                 __m512i values[2];
-                __builtin_prefetch(ahead + from);
-                codes_to_bf16(values, s->w + from, tables);
+                codes_to_bf16(values, asking(_mm512_loadu_si512(s->w + from), ahead + from), tables);
                 uint16_t *to = out + (j * rows + i) * GROUP_ROW + half * CPU_K_STEP;
                 _mm512_store_si512(to, values[0]);
                 _mm512_store_si512(to + AMX_K, values[1]);
@@ -283,40 +282,82 @@ INLINE void fold_sums(float *sums, float scale, int n_x)
     _tile_zero(0);
 }
 
-/* Sums of blocks of scales from number `at` on, [block, row][block, x], times the scales of each row are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies beside it may
- * be numbers that take a hundred times as long to add. */
-INLINE void fold_beside(float *sums, const float *const *scale, size_t at, int n_x, const int beside)
+/* Sums of two blocks of scales from number `at` on, [block, row][block, x], times the scales of each row are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies
+ * beside it may be numbers that take a hundred times as long to add. */
+INLINE void fold_two(float *sums, const float *block, const float *const *scale, size_t at, int n_x)
 {
-    float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
-    const int rows = AMX_ROWS / beside, row = beside * n_x;
+    const int rows = AMX_ROWS / 2, row = 2 * n_x;
     const __mmask8 wanted = (__mmask8)((1 << n_x) - 1);
-    _tile_stored(0, block, 4 * (size_t)row);
-    amx_memory(block);
-    for (int j = 0; j < beside; j++)
+    for (int j = 0; j < 2; j++)
         for (int i = 0; i < rows; i++) {
             const float *from = block + (j * rows + i) * row + j * n_x;
             float *to = sums + i * FOLD_LANES;
-            if (beside > 2) _mm_store_ps(to, _mm_fmadd_ps(_mm_maskz_loadu_ps(wanted, from), _mm_set1_ps(scale[i][at + (size_t)j]), _mm_load_ps(to)));
-            else _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_maskz_loadu_ps(wanted, from), _mm256_set1_ps(scale[i][at + (size_t)j]), _mm256_load_ps(to)));
+            _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_maskz_loadu_ps(wanted, from), _mm256_set1_ps(scale[i][at + (size_t)j]), _mm256_load_ps(to)));
         }
-    _tile_zero(0);
 }
 
+/* Four floats of each of four rows. */
+INLINE __m512 four_by_four(const float *a, const float *b, const float *c, const float *d)
+{
+    const __m512 first = _mm512_insertf32x4(_mm512_castps128_ps512(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1);
+    return _mm512_insertf32x4(_mm512_insertf32x4(first, _mm_loadu_ps(c), 2), _mm_loadu_ps(d), 3);
+}
+
+/* Of block j, a constant; four rows lie side by side, so those of one packed row are whole. */
+#define FOLD_BLOCK(j)                                                                                                                               \
+    do {                                                                                                                                            \
+        const float *from = block + (j) * (4 * row + n_x);                                                                                          \
+        const __m512 all = n_x == 1 ? _mm512_permute_ps(_mm512_load_ps(block + (j) * AMX_ROWS), (j) * 0x55) : four_by_four(from, from + row, from + 2 * row, from + 3 * row); \
+        total = _mm512_mask3_fmadd_ps(all, _mm512_permute_ps(factors, (j) * 0x55), total, wanted);                                                  \
+    } while (0)
+
+/* The same of four blocks, added to total[row][four x]. */
+INLINE __m512 fold_four(__m512 total, const float *block, const float *const *scale, size_t at, int n_x)
+{
+    const int row = 4 * n_x;
+    const __mmask16 wanted = (__mmask16)(((1 << n_x) - 1) * 0x1111);
+    const __m512 factors = four_by_four(scale[0] + at, scale[1] + at, scale[2] + at, scale[3] + at);
+    FOLD_BLOCK(0);
+    FOLD_BLOCK(1);
+    FOLD_BLOCK(2);
+    FOLD_BLOCK(3);
+    return total;
+}
+
+INLINE __m512 fold_beside(__m512 total, float *sums, const float *block, const float *const *scale, size_t at, int n_x, const int beside)
+{
+    if (beside == 4 && n_x == 1) return fold_four(total, block, scale, at, 1);
+    if (beside == 4) return fold_four(total, block, scale, at, n_x);
+    fold_two(sums, block, scale, at, n_x);
+    return total;
+}
+
+/* Sums to [row][4] of four blocks side by side, [row][FOLD_LANES] of two, [row][n_x] of one. They are folded a turn later, when they have reached the cache. */
 INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, const struct code_tables *tables, const int beside)
 {
     uint16_t decoded[2][GROUP_WEIGHTS] __attribute__((aligned(64)));
+    float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     const int columns = beside * t->n_x;
     const uint16_t *x = t->x;
     const size_t group = (size_t)beside * FP8_BLOCK, row = GROUP_ROW * sizeof(uint16_t);
+    __m512 total = _mm512_setzero_ps();
     int turn = 0;
     decode_group(decoded[0], s, 0, tables, beside);
     for (size_t k = 0; k < t->k; k += group, turn ^= 1, x += FP8_BLOCK * columns) {
         if (k + group < t->k) decode_group(decoded[turn ^ 1], s, k + group, tables, beside);
+        if (beside > 1 && k) total = fold_beside(total, sums, block, s->scale, (k - group) / FP8_BLOCK, t->n_x, beside);
         multiply_step(decoded[turn], AMX_K * sizeof(uint16_t), row, x, columns);
         if (beside > 1 || k + CPU_K_STEP < t->k) multiply_step(decoded[turn] + CPU_K_STEP, AMX_K * sizeof(uint16_t), row, x + CPU_K_STEP * columns, columns);
-        if (beside > 1) fold_beside(sums, s->scale, k / FP8_BLOCK, t->n_x, beside);
-        else fold_sums(sums, s->scale[0][k / FP8_BLOCK], t->n_x);
+        if (beside == 1) {
+            fold_sums(sums, s->scale[0][k / FP8_BLOCK], t->n_x);
+            continue;
+        }
+        _tile_stored(0, block, 4 * (size_t)columns);
+        amx_memory(block);
+        _tile_zero(0);
     }
+    if (beside > 1) total = fold_beside(total, sums, block, s->scale, (t->k - group) / FP8_BLOCK, t->n_x, beside);
+    if (beside == 4) _mm512_store_ps(sums, total);
 }
 
 /* Multipliers of rows `apart` from each other, the first of them row `row` of the tile. */
@@ -339,7 +380,7 @@ INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, 
             _tile_zero(0);
             memset(sums, 0, sizeof(sums));
             few_codes(sums, t, &s, &tables, beside);
-            put_strip(out + row, out_stride, sums, beside > 1 ? FOLD_LANES : t->n_x, t->n_x, apart, s.n);
+            put_strip(out + row, out_stride, sums, beside == 4 ? 4 : beside == 2 ? FOLD_LANES : t->n_x, t->n_x, apart, s.n);
         }
     }
 }
