@@ -43,35 +43,6 @@ INLINE __m512i take_part(__m512 v[2])
     return high;
 }
 
-/* What codes_to_bf16() has to look up, by the low six bits of a code: subnormals, and NaN. */
-#define UNUSUAL(F) SUBNORMALS(F), [63] = F(0x7fc0)
-static const uint8_t unusual_low[64] = {UNUSUAL(LOW)}, unusual_high[64] = {UNUSUAL(HIGH)};
-
-struct code_tables {
-    __m512i low, high;
-};
-
-INLINE struct code_tables code_tables_load(void)
-{
-    return (struct code_tables){_mm512_loadu_si512(unusual_low), _mm512_loadu_si512(unusual_high)};
-}
-
-/* fp8_to_bf16() in fewer turns of the port that looks bytes up: bits of normal numbers are XORs of bits of their codes. BF16's exponent is e4m3's plus 120, so of its upper
- * seven bits the first is e's first, the next four are the contrary of that, then come the second and third of e; the fourth and m lead the other byte. */
-INLINE void codes_to_bf16(__m512i out[2], __m512i codes, const struct code_tables *t)
-{
-    const __m512i sign = _mm512_set1_epi8((char)0x80);
-    __m512i high = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x1020404040404000), 0x3c);
-    __m512i low = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x0000000001020408), 0);
-    /* magnitudes below 8, and 127: twice of them, less 16, is 238 or more */
-    const __mmask64 unusual = _mm512_cmpgt_epu8_mask(_mm512_sub_epi8(_mm512_add_epi8(codes, codes), _mm512_set1_epi8(16)), _mm512_set1_epi8((char)236));
-    high = _mm512_mask_permutexvar_epi8(high, unusual, codes, t->high);
-    low = _mm512_mask_permutexvar_epi8(low, unusual, codes, t->low);
-    high = _mm512_ternarylogic_epi64(high, codes, sign, 0xf8); /* high | (codes & sign) */
-    out[0] = _mm512_unpacklo_epi8(low, high);
-    out[1] = _mm512_unpackhi_epi8(low, high);
-}
-
 /* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles, `apart` elements from each other. */
 INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct byte_tables *t, size_t apart)
 {

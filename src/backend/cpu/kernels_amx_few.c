@@ -249,8 +249,59 @@ enum {
     FOLD_LANES = 8
 };
 
+/* What unusual codes become, by their low six bits: subnormals, and NaN. */
+#define UNUSUAL(F) SUBNORMALS(F), [63] = F(0x7fc0)
+static const uint8_t unusual_low[64] = {UNUSUAL(LOW)}, unusual_high[64] = {UNUSUAL(HIGH)};
+
+/* Magnitudes below 8, and 127: an affine map takes those, and no others, to 0xee and above. */
+INLINE __mmask64 unusual_codes(__m512i codes)
+{
+    const __m512i ranked = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x0001020408183060), 0xf0);
+    return _mm512_cmpgt_epu8_mask(ranked, _mm512_set1_epi8((char)0xed));
+}
+
+/* fp8_to_bf16() of 64 codes without turns of the port that looks bytes up, but for unusual ones: bits of normal numbers are XORs of bits of their codes. BF16's exponent is e4m3's
+ * plus 120, so of its upper seven bits the first is e's first, the next four are the contrary of that, then come the second and third of e; the fourth and m lead the other byte. */
+INLINE void codes_to_bf16(__m512i out[2], __m512i codes)
+{
+    const __m512i high = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x1020404040404080), 0x3c);
+    const __m512i low = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x0000000001020408), 0);
+    out[0] = _mm512_unpacklo_epi8(low, high);
+    out[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+/* The same of any codes. Of weights that are spread like a bell and fill the range one in ten thousand is unusual. */
+static __attribute__((noinline, cold)) void any_codes_to_bf16(uint16_t *first, uint16_t *second, const uint8_t *p)
+{
+    const __m512i codes = _mm512_loadu_si512(p), sign = _mm512_set1_epi8((char)0x80);
+    const __mmask64 unusual = unusual_codes(codes);
+    __m512i high = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x1020404040404000), 0x3c);
+    __m512i low = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x0000000001020408), 0);
+    high = _mm512_mask_permutexvar_epi8(high, unusual, codes, _mm512_loadu_si512(unusual_high));
+    low = _mm512_mask_permutexvar_epi8(low, unusual, codes, _mm512_loadu_si512(unusual_low));
+    high = _mm512_ternarylogic_epi64(high, codes, sign, 0xf8); /* high | (codes & sign) */
+    _mm512_store_si512(first, _mm512_unpacklo_epi8(low, high));
+    _mm512_store_si512(second, _mm512_unpackhi_epi8(low, high));
+}
+
+/* n lines, 64 codes each, of a row; asks for as many `ahead`. */
+INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, const int n)
+{
+    __mmask64 unusual = 0;
+    for (int i = 0; i < n; i++) {
+        const __m512i codes = asking(_mm512_loadu_si512(w + i * CPU_K_STEP), ahead + i * CPU_K_STEP);
+        __m512i values[2];
+        codes_to_bf16(values, codes);
+        unusual |= unusual_codes(codes);
+        _mm512_store_si512(out + i * CPU_K_STEP, values[0]);
+        _mm512_store_si512(out + i * CPU_K_STEP + AMX_K, values[1]);
+    }
+    if (__builtin_expect(unusual != 0, 0))
+        for (int i = 0; i < n; i++) any_codes_to_bf16(out + i * CPU_K_STEP, out + i * CPU_K_STEP + AMX_K, w + i * CPU_K_STEP);
+}
+
 /* The columns of `beside` blocks of AMX_ROWS / beside weight rows, from `at` on; asks for the lines some way on in every place. */
-INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const struct code_tables *tables, const int beside)
+INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const int beside)
 {
     const int rows = AMX_ROWS / beside;
     const int halves = beside > 1 || at + CPU_K_STEP < s->row_bytes ? 2 : 1;
@@ -258,15 +309,10 @@ INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const 
     /* in few places that is of the rows that follow there, so at their ends of what is there already */
     const uint8_t *ahead = beside > 1 ? s->w + FEW_AHEAD : !last ? s->w + CPU_AHEAD : s->next ? s->next + CPU_AHEAD - s->row_bytes : s->w;
     for (int j = 0; j < beside; j++)
-        for (int i = 0; i < rows; i++)
-            for (int half = 0; half < halves; half++) {
-                const size_t from = at + (size_t)j * FP8_BLOCK + (size_t)half * CPU_K_STEP + (i < s->n ? (size_t)i * s->stride : 0);
-                __m512i values[2];
-                codes_to_bf16(values, asking(_mm512_loadu_si512(s->w + from), ahead + from), tables);
-                uint16_t *to = out + (j * rows + i) * GROUP_ROW + half * CPU_K_STEP;
-                _mm512_store_si512(to, values[0]);
-                _mm512_store_si512(to + AMX_K, values[1]);
-            }
+        for (int i = 0; i < rows; i++) {
+            const size_t from = at + (size_t)j * FP8_BLOCK + (i < s->n ? (size_t)i * s->stride : 0);
+            decode_lines(out + (j * rows + i) * GROUP_ROW, s->w + from, ahead + from, halves);
+        }
     amx_memory(out);
 }
 
@@ -333,7 +379,7 @@ INLINE __m512 fold_beside(__m512 total, float *sums, const float *block, const f
 }
 
 /* Sums to [row][4] of four blocks side by side, [row][FOLD_LANES] of two, [row][n_x] of one. They are folded a turn later, when they have reached the cache. */
-INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, const struct code_tables *tables, const int beside)
+INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, const int beside)
 {
     uint16_t decoded[2][GROUP_WEIGHTS] __attribute__((aligned(64)));
     float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
@@ -342,9 +388,9 @@ INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, 
     const size_t group = (size_t)beside * FP8_BLOCK, row = GROUP_ROW * sizeof(uint16_t);
     __m512 total = _mm512_setzero_ps();
     int turn = 0;
-    decode_group(decoded[0], s, 0, tables, beside);
+    decode_group(decoded[0], s, 0, beside);
     for (size_t k = 0; k < t->k; k += group, turn ^= 1, x += FP8_BLOCK * columns) {
-        if (k + group < t->k) decode_group(decoded[turn ^ 1], s, k + group, tables, beside);
+        if (k + group < t->k) decode_group(decoded[turn ^ 1], s, k + group, beside);
         if (beside > 1 && k) total = fold_beside(total, sums, block, s->scale, (k - group) / FP8_BLOCK, t->n_x, beside);
         multiply_step(decoded[turn], AMX_K * sizeof(uint16_t), row, x, columns);
         if (beside > 1 || k + CPU_K_STEP < t->k) multiply_step(decoded[turn] + CPU_K_STEP, AMX_K * sizeof(uint16_t), row, x + CPU_K_STEP * columns, columns);
@@ -369,7 +415,6 @@ INLINE void scales_of(struct strip *s, const struct tile *t, int row, int apart)
 INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, const int beside)
 {
     const int rows = AMX_ROWS / beside;
-    const struct code_tables tables = code_tables_load();
     float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     struct strip s;
     for (int first = 0, apart; first < t->n_w; first += rows * apart) {
@@ -379,7 +424,7 @@ INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, 
             scales_of(&s, t, row, apart);
             _tile_zero(0);
             memset(sums, 0, sizeof(sums));
-            few_codes(sums, t, &s, &tables, beside);
+            few_codes(sums, t, &s, beside);
             put_strip(out + row, out_stride, sums, beside == 4 ? 4 : beside == 2 ? FOLD_LANES : t->n_x, t->n_x, apart, s.n);
         }
     }
