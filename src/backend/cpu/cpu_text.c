@@ -155,6 +155,8 @@ void cpu_attend_finish(float *out, const struct attend_tile *t, int r)
     for (int d = 0; d < t->dim; d++) out[d] = o[d] / t->sum[r];
 }
 
+enum { ATTEND_PIECE = 4 /* items that a thread takes one after the other */ };
+
 struct attend_job {
     struct cpu *c;
     float *o;
@@ -165,6 +167,7 @@ struct attend_job {
     const struct batch *batch;
     int group;         /* query heads of a KV head */
     int rows_per_tile; /* rows of one tile: its queries are rows x group */
+    size_t n_items;
 };
 
 /* Queries of one KV head in a tile: query u of rows `first` .. (one sequence) is head u % group of row u / group. */
@@ -195,7 +198,7 @@ static const uint16_t *keys_of(const struct attend_job *j, const struct tile_pla
 }
 
 /* Rows with a sliding window see a block's keys from some key on. */
-static void attend_block(const struct attend_job *j, const struct tile_place *p, struct attend_tile *t, int block, int last)
+static void attend_block(const struct attend_job *j, const struct tile_place *p, struct attend_tile *t, int block)
 {
     const size_t dim = (size_t)j->shape->head_dim;
     const uint16_t *keys = keys_of(j, p, block);
@@ -205,11 +208,11 @@ static void attend_block(const struct attend_job *j, const struct tile_place *p,
         t->n_keys[r] = visible_keys(index, block);
         if (t->from[r] >= t->n_keys[r]) t->from[r] = t->n_keys[r] = 0;
     }
-    t->next = block < last ? keys_of(j, p, block + 1) : NULL;
     j->c->k->attend(t, keys, keys + dim * KV_BLOCK, KV_BF16);
 }
 
-static void attend_tile(const struct attend_job *j, const struct tile_place *p, int n, struct cpu_attend_scratch *scratch)
+/* `after`: keys that are probably read then, or NULL. */
+static void attend_tile(const struct attend_job *j, const struct tile_place *p, int n, const uint16_t *after, struct cpu_attend_scratch *scratch)
 {
     struct attend_tile t;
     int first = INT_MAX, last = 0, dim = j->shape->head_dim;
@@ -223,28 +226,45 @@ static void attend_tile(const struct attend_job *j, const struct tile_place *p, 
         int seen = text_first_key(j->shape, index);
         last = index > last ? index : last, first = seen < first ? seen : first;
     }
-    for (int block = first / KV_BLOCK; block <= last / KV_BLOCK; block++) attend_block(j, p, &t, block, last / KV_BLOCK);
+    for (int block = first / KV_BLOCK, end = last / KV_BLOCK; block <= end; block++) {
+        t.next = block < end ? keys_of(j, p, block + 1) : after;
+        attend_block(j, p, &t, block);
+    }
     for (int r = 0; r < n; r++) cpu_attend_finish(j->o + query_of(j, p, r), &t, r);
 }
 
 /* Rows first .. end-1, tile by tile: a tile ends where the sequence does. A head's group that is larger than a tile
  * goes in several. */
-static void attend_tiles(const struct attend_job *j, int first, int end, int head, struct cpu_attend_scratch *scratch)
+static void attend_tiles(const struct attend_job *j, int first, int end, int head, const uint16_t *after, struct cpu_attend_scratch *scratch)
 {
     for (int row = first, n; row < end; row += n) {
         for (n = 1; row + n < end && j->batch->seq[row + n] == j->batch->seq[row]; n++) continue;
         for (int from = 0, left = n * j->group; left > 0; from += CPU_Q_ROWS, left -= CPU_Q_ROWS)
-            attend_tile(j, &(struct tile_place){row, head, from}, left < CPU_Q_ROWS ? left : CPU_Q_ROWS, scratch);
+            attend_tile(j, &(struct tile_place){row, head, from}, left < CPU_Q_ROWS ? left : CPU_Q_ROWS, row + n < end ? NULL : after, scratch);
     }
+}
+
+/* An item is a KV head of a tile's rows. */
+static struct tile_place first_place(const struct attend_job *j, size_t item)
+{
+    const size_t heads = (size_t)j->shape->n_kv_heads;
+    return (struct tile_place){(int)(item / heads) * j->rows_per_tile, (int)(item % heads), 0};
+}
+
+static const uint16_t *first_keys(const struct attend_job *j, size_t item)
+{
+    const struct tile_place p = first_place(j, item);
+    const int seen = text_first_key(j->shape, j->batch->index[p.first]);
+    return keys_of(j, &p, seen / KV_BLOCK);
 }
 
 static void attend_items(void *context, size_t begin, size_t end, int thread)
 {
     const struct attend_job *j = context;
     for (size_t i = begin; i < end; i++) {
-        int heads = j->shape->n_kv_heads, tile = (int)(i / (size_t)heads), first = tile * j->rows_per_tile;
-        int last = first + j->rows_per_tile < j->batch->n_rows ? first + j->rows_per_tile : j->batch->n_rows;
-        attend_tiles(j, first, last, (int)(i % (size_t)heads), cpu_scratch(j->c, thread));
+        const struct tile_place p = first_place(j, i);
+        int last = p.first + j->rows_per_tile < j->batch->n_rows ? p.first + j->rows_per_tile : j->batch->n_rows;
+        attend_tiles(j, p.first, last, p.head, i + 1 < j->n_items ? first_keys(j, i + 1) : NULL, cpu_scratch(j->c, thread));
     }
 }
 
@@ -252,9 +272,10 @@ void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int
                 const struct batch *batch)
 {
     int group = shape->n_heads / shape->n_kv_heads, rows = CPU_Q_ROWS / group;
-    struct attend_job job = {cpu_of(be), o, q, kv, layer, shape, batch, group, rows < 1 ? 1 : rows};
+    struct attend_job job = {cpu_of(be), o, q, kv, layer, shape, batch, group, rows < 1 ? 1 : rows, 0};
     size_t tiles = ((size_t)batch->n_rows + (size_t)job.rows_per_tile - 1) / (size_t)job.rows_per_tile;
-    pool_run(job.c->pool, tiles * (size_t)shape->n_kv_heads, 1, attend_items, &job);
+    job.n_items = tiles * (size_t)shape->n_kv_heads;
+    pool_run_shares(job.c->pool, job.n_items, ATTEND_PIECE, 1, attend_items, &job);
 }
 
 /* ---- the rest ---- */
