@@ -27,10 +27,16 @@ INLINE struct byte_tables byte_tables_load(enum dtype dtype)
                                {_mm512_loadu_si512(integer_high), _mm512_loadu_si512(integer_high + 64)}};
 }
 
+/* From 64 on the exponent is 133, so twice the magnitude is the lower byte; those below are looked up in the first halves of the tables. */
 INLINE void int8_to_bf16(__m512i out[2], const uint8_t *p, const struct byte_tables *t)
 {
-    __m512i codes = _mm512_loadu_si512(p);
-    bytes_to_bf16(out, codes, _mm512_abs_epi8(codes), t);
+    const __m512i codes = _mm512_loadu_si512(p), index = _mm512_abs_epi8(codes), sign = _mm512_set1_epi8((char)0x80);
+    const __mmask64 below = _mm512_cmplt_epu8_mask(index, _mm512_set1_epi8(64));
+    const __m512i low = _mm512_mask_permutexvar_epi8(_mm512_add_epi8(index, index), below, index, t->low[0]);
+    __m512i high = _mm512_mask_permutexvar_epi8(_mm512_set1_epi8(0x42), below, index, t->high[0]);
+    high = _mm512_ternarylogic_epi64(high, codes, sign, 0xf8); /* high | (codes & sign) */
+    out[0] = _mm512_unpacklo_epi8(low, high);
+    out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
 INLINE void in_order_of_codes(__m512i v[2])
