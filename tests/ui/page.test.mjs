@@ -82,9 +82,20 @@ async function ask(text) {
   await page.press('#question', 'Enter');
 }
 
+/* The page's questions, until usual(): `more` goes into what is asked, or `reply` is the answer. In the page itself: after
+ * page.route() the browser lets requests pass for a moment. */
+const onTheWay = ({ more, reply }) => page.evaluate(({ more, reply }) => {
+  const usual = (window.usualFetch ||= window.fetch);
+  window.fetch = async (url, options) => {
+    if (!/chat\/completions$/.test(url)) return usual(url, options);
+    if (reply) return new Response(reply.body, reply);
+    return usual(url, { ...options, body: JSON.stringify({ ...JSON.parse(options.body), ...more }) });
+  };
+}, { more, reply });
+const usual = () => page.evaluate(() => (window.fetch = window.usualFetch, undefined));
+
 /* Makes answers that do not end by themselves. */
-const endless = () => page.route('**/v1/chat/completions', (route) =>
-  route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true, max_tokens: 3000, temperature: 0 }) }));
+const endless = () => onTheWay({ more: { ignore_eos: true, max_tokens: 3000, temperature: 0 } });
 
 /* Waits for what moves and comes to an end. */
 const settle = () => page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect.getTiming().iterations === 1).map((a) => a.finished)));
@@ -232,7 +243,7 @@ story('stop in the middle of an answer, and go on after it', async () => {
   await until(async () => (await server.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
   assert.equal(await server.metric('vllm:request_success_total', 'finished_reason="abort"'), aborted + 1);
 
-  await page.unroute('**/v1/chat/completions');
+  await usual();
   await ask('What is this?');
   await answer();
   assert.match(await lastTurn().locator('.cache').innerText(), /Picture from the cache/);
@@ -246,7 +257,7 @@ story('stop in the middle of an answer, and go on after it', async () => {
   await page.locator('.growing').waitFor();
   await page.click('#anew'); // in the middle of it
   await until(async () => (await server.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
-  await page.unroute('**/v1/chat/completions');
+  await usual();
   const request = page.waitForRequest('**/v1/chat/completions');
   await page.click('#describe');
   assert.equal((await request).postDataJSON().messages.length, 1, 'nothing is left of the conversation before');
@@ -362,7 +373,7 @@ story('goes away in the middle of an answer, and comes back', async (t) => {
   assert.match(await page.innerText('#gone'), /Is eyelet still running\?/);
   await shoot('desktop-server-gone');
   await checkAccess('server gone');
-  await page.unroute('**/v1/chat/completions');
+  await usual();
   const second = await startServer('--port', String(first.port));
   t.after(() => second.stop());
   await page.locator('.model.ready').waitFor();
@@ -395,13 +406,12 @@ story('wants a key: asked for, checked, kept for the tab', async (t) => {
 
 story('is busy: the page says when to try again', async () => {
   await open();
-  await page.route('**/v1/chat/completions', (route) => route.fulfill({
-    status: 503, headers: { 'Retry-After': '3' }, contentType: 'application/json', body: JSON.stringify({ error: { message: '64 requests wait already', type: 'x', param: null, code: 503 } }),
-  }));
+  const body = JSON.stringify({ error: { message: '64 requests wait already', type: 'x', param: null, code: 503 } });
+  await onTheWay({ reply: { status: 503, headers: { 'Retry-After': '3' }, body } });
   await ask('Hello');
   await lastTurn().locator('[role=alert]').waitFor();
   assert.match(await lastTurn().locator('[role=alert]').innerText(), /cannot take this now\. Try again in 3 seconds\.\s+64 requests wait already/);
-  await page.unroute('**/v1/chat/completions');
+  await usual();
   await page.getByRole('button', { name: 'Try again' }).click();
   await answer();
 });
@@ -519,10 +529,8 @@ story('an answer brings no markup with it', async () => {
   await open();
   const words = '<img src=x onerror=alert(1)> **bold** `code` [link](javascript:alert(1)) ![x](http://example.com/x.png)\n\n- one\n- two\n\n1. three\n\n```\n<b>\n```\n# end';
   const chunk = (delta, finish) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
-  await page.route('**/v1/chat/completions', (route) => route.fulfill({
-    contentType: 'text/event-stream',
-    body: `: a comment\r\n\r\n${chunk({ content: words.slice(0, 30) }, null)}${chunk({ content: words.slice(30) }, null)}${chunk({}, 'stop')}data: [DONE]\n\n`,
-  }));
+  const body = `: a comment\r\n\r\n${chunk({ content: words.slice(0, 30) }, null)}${chunk({ content: words.slice(30) }, null)}${chunk({}, 'stop')}data: [DONE]\n\n`;
+  await onTheWay({ reply: { body } });
   await ask('Hello');
   await answer();
   const html = await lastTurn().locator('.answer').innerHTML();
