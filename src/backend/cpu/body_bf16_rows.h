@@ -28,9 +28,9 @@ INLINE struct byte_tables byte_tables_load(enum dtype dtype)
 }
 
 /* From 64 on the exponent is 133, so twice the magnitude is the lower byte; those below are looked up in the first halves of the tables. */
-INLINE void int8_to_bf16(__m512i out[2], const uint8_t *p, const struct byte_tables *t)
+INLINE void int8_to_bf16(__m512i out[2], __m512i codes, const struct byte_tables *t)
 {
-    const __m512i codes = _mm512_loadu_si512(p), index = _mm512_abs_epi8(codes), sign = _mm512_set1_epi8((char)0x80);
+    const __m512i index = _mm512_abs_epi8(codes), sign = _mm512_set1_epi8((char)0x80);
     const __mmask64 below = _mm512_cmplt_epu8_mask(index, _mm512_set1_epi8(64));
     const __m512i low = _mm512_mask_permutexvar_epi8(_mm512_add_epi8(index, index), below, index, t->low[0]);
     __m512i high = _mm512_mask_permutexvar_epi8(_mm512_set1_epi8(0x42), below, index, t->high[0]);
@@ -51,7 +51,7 @@ INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, c
     uint8_t tail[2 * CPU_K_STEP] = {0};
     if (n < CPU_K_STEP) p = memcpy(tail, p, n * dtype_size(dtype));
     if (dtype == DTYPE_F8_E4M3) fp8_to_bf16(out, p, t);
-    else if (dtype == DTYPE_I8) int8_to_bf16(out, p, t);
+    else if (dtype == DTYPE_I8) int8_to_bf16(out, _mm512_loadu_si512(p), t);
     else out[0] = _mm512_loadu_si512(p), out[1] = _mm512_loadu_si512(p + 64);
 }
 

@@ -92,8 +92,8 @@ static void pack_tiles(void *context, size_t begin, size_t end, int thread)
     const struct multiply_job *j = context;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        const struct packing p = {j->x + i * (size_t)tile_rows(j) * j->x_stride, j->x_stride, (size_t)j->in->width, padded_width(j), rows_of_tile(j, (int)i), NULL,
-                                  j->codes, j->split};
+        const struct packing p = {.x = j->x + i * (size_t)tile_rows(j) * j->x_stride, .x_stride = j->x_stride, .width = (size_t)j->in->width, .padded = padded_width(j),
+                                  .n = rows_of_tile(j, (int)i), .codes = j->codes, .split = j->split};
         j->way->pack_block(packed_tile(j, (int)i), &p);
     }
 }

@@ -28,12 +28,20 @@ bool cpu_are_few(const struct multiply_job *j)
     return j->in->n <= cpu_tile_rows(j, j->way->few_rows) && j->in->width % CPU_K_STEP == 0;
 }
 
+/* FP8 or int8. */
+static bool weights_are_bytes(const struct multiply_job *j)
+{
+    const enum dtype dtype = j->products[0].w->dtype;
+    return dtype == DTYPE_F8_E4M3 || dtype == DTYPE_I8;
+}
+
 /* ---- input ---- */
 
 static struct packing packing_of(const struct multiply_job *j, int first, int n, const float *scale)
 {
     size_t width = (size_t)j->in->width;
-    return (struct packing){j->x + (size_t)first * j->x_stride, j->x_stride, width, width, n, scale, j->codes, j->split};
+    return (struct packing){.x = j->x + (size_t)first * j->x_stride, .x_stride = j->x_stride, .width = width, .padded = width, .n = n, .scale = scale,
+                            .bytes = weights_are_bytes(j), .codes = j->codes, .split = j->split};
 }
 
 static size_t tile_bytes(const struct multiply_job *j)
@@ -108,7 +116,7 @@ static int64_t tile_of_weights(const struct multiply_job *j)
 {
     const int columns = j->split ? 2 * rows_at_once(j) : rows_at_once(j);
     int64_t rows = FP8_BLOCK;
-    if (!j->codes) return rows;
+    if (!weights_are_bytes(j)) return rows;
     while (2 * rows <= MOST_ROWS && (size_t)(2 * rows) * weight_row_bytes(j->products[0].w) <= j->way->few_bytes && (size_t)columns * sums_stride(2 * rows) <= MOST_SUMS) rows *= 2;
     return rows;
 }

@@ -42,6 +42,7 @@ struct packing {
     size_t x_stride, width, padded;
     int n;
     const float *scale; /* one a FP8_BLOCK columns; NULL: none */
+    bool bytes;         /* for FP8 or int8 weights */
     bool codes;         /* for FP8 weights: in the order in which their codes are unpacked */
     bool split;         /* n more rows follow, with what rounding to BF16 left of the first n */
 };
@@ -77,7 +78,7 @@ struct products {
     bool ordered;   /* int8 weights lie in the order of cpu_column_at() */
     int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST */
     int most_few;   /* rows of a packed tile of few() */
-    size_t few_bytes; /* a tile of few() may have several blocks of FP8 weight rows, so many bytes; 0: one */
+    size_t few_bytes; /* a tile of few() may have several blocks of weight rows of FP8 or int8, so many bytes; 0: one */
     int few_rows;   /* for so many few() is faster, in a pass for each tile: the weights come from the cache again */
     size_t element; /* bytes of an element of a panel */
     size_t tile_element; /* of one that pack() or pack_block() writes, at most, with what follows them */

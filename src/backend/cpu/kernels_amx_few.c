@@ -25,7 +25,7 @@ INLINE void spread_step(uint16_t *out, size_t columns, const __m512i values[2])
     for (size_t i = 0; i < CPU_K_STEP / 2; i++) to[i * columns] = pairs[i];
 }
 
-/* Blocks of scales that a tile has side by side, for FP8 rows of k columns against n packed ones. */
+/* Blocks that a tile has side by side, for rows of k bytes against n packed ones. */
 static size_t blocks_beside(size_t k, int n)
 {
     size_t most = 1;
@@ -36,7 +36,7 @@ static size_t blocks_beside(size_t k, int n)
 void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end)
 {
     size_t n = (size_t)p->n, columns = p->split ? 2 * n : n; /* remainders make two of one row */
-    size_t beside = p->codes ? blocks_beside(p->width, (int)columns) : 1;
+    size_t beside = p->bytes ? blocks_beside(p->width, (int)columns) : 1;
     for (size_t i = 0; i < columns; i++)
         for (size_t k = begin; k < end; k += CPU_K_STEP) {
             size_t block = k / FP8_BLOCK, at = beside > 1 ? block / beside * beside * FP8_BLOCK + k % FP8_BLOCK * beside : k;
@@ -140,7 +140,7 @@ INLINE void put_strip(float *out, size_t out_stride, const float *sums, int stri
         for (int a = 0; a < n; a++) out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * stride + b];
 }
 
-/* Rows of any dtype but FP8. */
+/* Rows of any dtype but those of bytes. */
 INLINE void multiply_strips(float *out, size_t out_stride, const struct tile *t)
 {
     struct byte_tables tables = byte_tables_load(t->dtype);
@@ -152,9 +152,7 @@ INLINE void multiply_strips(float *out, size_t out_stride, const struct tile *t)
             strip_of(&s, t, first, row, apart, AMX_ROWS);
             if (t->dtype == DTYPE_INT4) int4_strip_of(&s.int4, t->weight, t->row + row, s.n, apart);
             _tile_zero(0);
-            if (t->dtype == DTYPE_I8 && s.n == AMX_ROWS) few_decoded(t, &s, DTYPE_I8, true, &tables);
-            else if (t->dtype == DTYPE_I8) few_decoded(t, &s, DTYPE_I8, false, &tables);
-            else if (t->dtype == DTYPE_INT4) few_decoded(t, &s, DTYPE_INT4, false, &tables);
+            if (t->dtype == DTYPE_INT4) few_decoded(t, &s, DTYPE_INT4, false, &tables);
             else if (s.n == AMX_ROWS) few_plain(t, &s);
             else few_decoded(t, &s, DTYPE_BF16, false, &tables);
             _tile_stored(0, sums, 4 * (size_t)t->n_x);
@@ -237,11 +235,11 @@ INLINE void multiply_bf12(float *out, size_t out_stride, const struct tile *t)
     }
 }
 
-/* ---- FP8 rows ----
+/* ---- rows of bytes: FP8 and int8 ----
  *
- * Memory gives most to few long streams, so where there are few packed rows a tile has only some weight rows, and of each several blocks of scales side by side: row
+ * Memory gives most to few long streams, so where there are few packed rows a tile has only some weight rows, and of each several blocks of columns side by side: row
  * (j, i) of it is block j of weight row i, column (j, x) of what it meets is block j of packed row x. Of their products only those of equal blocks are wanted. Of each
- * block a row is read two lines at a time, as they lie. */
+ * block a row is read two lines at a time, as they lie. Blocks are those of FP8's scales; int8 rows, whose multiplier comes last, have as many, with 1 for a scale. */
 
 enum {
     GROUP_WEIGHTS = AMX_ROWS * FP8_BLOCK,
@@ -285,14 +283,14 @@ static __attribute__((noinline, cold)) void any_codes_to_bf16(uint16_t *first, u
 }
 
 /* n lines, 64 codes each, of a row; asks for as many `ahead`. */
-INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, const int n)
+INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, const int n, enum dtype dtype, const struct byte_tables *tables)
 {
     __mmask64 unusual = 0;
     for (int i = 0; i < n; i++) {
         const __m512i codes = asking(_mm512_loadu_si512(w + i * CPU_K_STEP), ahead + i * CPU_K_STEP);
         __m512i values[2];
-        codes_to_bf16(values, codes);
-        unusual |= unusual_codes(codes);
+        if (dtype == DTYPE_I8) int8_to_bf16(values, codes, tables);
+        else codes_to_bf16(values, codes), unusual |= unusual_codes(codes);
         _mm512_store_si512(out + i * CPU_K_STEP, values[0]);
         _mm512_store_si512(out + i * CPU_K_STEP + AMX_K, values[1]);
     }
@@ -301,7 +299,7 @@ INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, 
 }
 
 /* The columns of `beside` blocks of AMX_ROWS / beside weight rows, from `at` on; asks for the lines some way on in every place. */
-INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const int beside)
+INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const int beside, enum dtype dtype, const struct byte_tables *tables)
 {
     const int rows = AMX_ROWS / beside;
     const int halves = beside > 1 || at + CPU_K_STEP < s->row_bytes ? 2 : 1;
@@ -311,7 +309,7 @@ INLINE void decode_group(uint16_t *out, const struct strip *s, size_t at, const 
     for (int j = 0; j < beside; j++)
         for (int i = 0; i < rows; i++) {
             const size_t from = at + (size_t)j * FP8_BLOCK + (i < s->n ? (size_t)i * s->stride : 0);
-            decode_lines(out + (j * rows + i) * GROUP_ROW, s->w + from, ahead + from, halves);
+            decode_lines(out + (j * rows + i) * GROUP_ROW, s->w + from, ahead + from, halves, dtype, tables);
         }
     amx_memory(out);
 }
@@ -379,8 +377,9 @@ INLINE __m512 fold_beside(__m512 total, float *sums, const float *block, const f
 }
 
 /* Sums to [row][4] of four blocks side by side, [row][FOLD_LANES] of two, [row][n_x] of one. They are folded a turn later, when they have reached the cache. */
-INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, const int beside)
+INLINE void few_bytes(float *sums, const struct tile *t, const struct strip *s, const int beside, enum dtype dtype, const struct byte_tables *tables)
 {
+    const size_t blocks = dtype == DTYPE_I8 ? 0 : 1; /* from one block's scale to the next one's */
     uint16_t decoded[2][GROUP_WEIGHTS] __attribute__((aligned(64)));
     float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     const int columns = beside * t->n_x;
@@ -388,32 +387,36 @@ INLINE void few_codes(float *sums, const struct tile *t, const struct strip *s, 
     const size_t group = (size_t)beside * FP8_BLOCK, row = GROUP_ROW * sizeof(uint16_t);
     __m512 total = _mm512_setzero_ps();
     int turn = 0;
-    decode_group(decoded[0], s, 0, beside);
+    decode_group(decoded[0], s, 0, beside, dtype, tables);
     for (size_t k = 0; k < t->k; k += group, turn ^= 1, x += FP8_BLOCK * columns) {
-        if (k + group < t->k) decode_group(decoded[turn ^ 1], s, k + group, beside);
-        if (beside > 1 && k) total = fold_beside(total, sums, block, s->scale, (k - group) / FP8_BLOCK, t->n_x, beside);
+        if (k + group < t->k) decode_group(decoded[turn ^ 1], s, k + group, beside, dtype, tables);
+        if (beside > 1 && k) total = fold_beside(total, sums, block, s->scale, (k - group) / FP8_BLOCK * blocks, t->n_x, beside);
         multiply_step(decoded[turn], AMX_K * sizeof(uint16_t), row, x, columns);
         if (beside > 1 || k + CPU_K_STEP < t->k) multiply_step(decoded[turn] + CPU_K_STEP, AMX_K * sizeof(uint16_t), row, x + CPU_K_STEP * columns, columns);
         if (beside == 1) {
-            fold_sums(sums, s->scale[0][k / FP8_BLOCK], t->n_x);
+            fold_sums(sums, s->scale[0][k / FP8_BLOCK * blocks], t->n_x);
             continue;
         }
         _tile_stored(0, block, 4 * (size_t)columns);
         amx_memory(block);
         _tile_zero(0);
     }
-    if (beside > 1) total = fold_beside(total, sums, block, s->scale, (t->k - group) / FP8_BLOCK, t->n_x, beside);
+    if (beside > 1) total = fold_beside(total, sums, block, s->scale, (t->k - group) / FP8_BLOCK * blocks, t->n_x, beside);
     if (beside == 4) _mm512_store_ps(sums, total);
 }
 
 /* Multipliers of rows `apart` from each other, the first of them row `row` of the tile. */
 INLINE void scales_of(struct strip *s, const struct tile *t, int row, int apart)
 {
+    static const float ones[MOST_BESIDE] = {1, 1, 1, 1};
+    for (int i = 0; i < AMX_ROWS; i++) s->scale[i] = ones;
+    if (t->weight->scale)
     for (int i = 0; i < AMX_ROWS; i++) s->scale[i] = weight_row_scale(t->weight, t->row + row + (i < s->n ? i * apart : 0));
 }
 
-INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, const int beside)
+INLINE void multiply_bytes(float *out, size_t out_stride, const struct tile *t, const int beside, enum dtype dtype)
 {
+    const struct byte_tables tables = byte_tables_load(dtype);
     const int rows = AMX_ROWS / beside;
     float sums[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     struct strip s;
@@ -424,33 +427,40 @@ INLINE void multiply_codes(float *out, size_t out_stride, const struct tile *t, 
             scales_of(&s, t, row, apart);
             _tile_zero(0);
             memset(sums, 0, sizeof(sums));
-            few_codes(sums, t, &s, beside);
+            few_bytes(sums, t, &s, beside, dtype, &tables);
             put_strip(out + row, out_stride, sums, beside == 4 ? 4 : beside == 2 ? FOLD_LANES : t->n_x, t->n_x, apart, s.n);
         }
     }
 }
 
 /* A block of scales after the other. */
-static void multiply_code_blocks(float *out, size_t out_stride, const struct tile *t)
+INLINE void multiply_blocks_of_bytes(float *out, size_t out_stride, const struct tile *t, enum dtype dtype)
 {
     struct tile part = *t;
     for (int row = 0; row < t->n_w; row += part.n_w) {
         const int block = FP8_BLOCK - (int)(part.row % FP8_BLOCK), left = t->n_w - row;
         part.n_w = left < block ? left : block;
         part.next = part.n_w < left ? part.w + (size_t)part.n_w * part.w_stride : t->next;
-        multiply_codes(out + row, out_stride, &part, 1);
+        multiply_bytes(out + row, out_stride, &part, 1, dtype);
         part.w += (size_t)part.n_w * part.w_stride, part.row += part.n_w;
     }
 }
 
+INLINE void multiply_beside(float *out, size_t out_stride, const struct tile *t, const size_t beside, enum dtype dtype)
+{
+    if (beside == 4) multiply_bytes(out, out_stride, t, 4, dtype);
+    else if (beside == 2) multiply_bytes(out, out_stride, t, 2, dtype);
+    else multiply_blocks_of_bytes(out, out_stride, t, dtype);
+}
+
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t)
 {
-    const size_t beside = t->dtype == DTYPE_F8_E4M3 ? blocks_beside(t->k, t->n_x) : 1;
+    const bool bytes = t->dtype == DTYPE_F8_E4M3 || t->dtype == DTYPE_I8;
+    const size_t beside = bytes ? blocks_beside(t->k, t->n_x) : 1;
     amx_begin((int)beside * t->n_x, 0xc3);
     if (t->weight->bf12) multiply_bf12(out, out_stride, t);
-    else if (t->dtype != DTYPE_F8_E4M3) multiply_strips(out, out_stride, t);
-    else if (beside == 4) multiply_codes(out, out_stride, t, 4);
-    else if (beside == 2) multiply_codes(out, out_stride, t, 2);
-    else multiply_code_blocks(out, out_stride, t);
+    else if (t->dtype == DTYPE_F8_E4M3) multiply_beside(out, out_stride, t, beside, DTYPE_F8_E4M3);
+    else if (t->dtype == DTYPE_I8) multiply_beside(out, out_stride, t, beside, DTYPE_I8);
+    else multiply_strips(out, out_stride, t);
     _tile_release();
 }

@@ -86,7 +86,7 @@ static void pack_queries(struct room *r, const struct picture_tile *t)
     for (int half = 0; half < HALVES; half++) {
         int left = t->n_rows - half * AMX_ROWS, n = left < 0 ? 0 : left < AMX_ROWS ? left : AMX_ROWS;
         for (size_t i = 0; i < AMX_ROWS * dim; i++) scaled[i] = i < (size_t)n * dim ? t->q[(size_t)half * AMX_ROWS * dim + i] * 1.44269504089f : 0;
-        const struct packing p = {scaled, dim, dim, (dim + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP, AMX_ROWS, NULL, false, true};
+        const struct packing p = {.x = scaled, .x_stride = dim, .width = dim, .padded = (dim + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP, .n = AMX_ROWS, .split = true};
         cpu_pack_amx(r->q[half][0][0], &p);
     }
 }
