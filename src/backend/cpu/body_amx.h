@@ -20,6 +20,12 @@ INLINE __m512i asking(__m512i v, const void *line)
     return v;
 }
 
+/* The same beside nothing that is read. */
+INLINE void ask_line(const void *line)
+{
+    __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
+}
+
 /* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each of n_x packed rows. */
 INLINE void amx_begin(int n_x, unsigned narrow)
 {

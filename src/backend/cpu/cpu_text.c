@@ -68,12 +68,14 @@ static uint16_t *kv_block(const struct kv_cache *kv, int layer, int block, int h
     return (uint16_t *)kv->data + i * 2 * KV_BLOCK * (size_t)s->head_dim;
 }
 
+enum { QKV_PIECE = 16, QKV_LEAST = 2 }; /* items that a thread takes one after the other */
+
 struct qkv_job {
     struct cpu *c;
     float *q, *k, *v;
     const float *q_norm, *k_norm, *rope; /* norms NULL: none */
     struct kv_cache *kv;
-    int layer;
+    int layer, group; /* group: query heads of a KV head */
     const struct text_shape *shape;
     const struct batch *batch;
 };
@@ -85,30 +87,58 @@ static void norm_and_turn(const struct qkv_job *j, float *head, const float *nor
     cpu_rotate(head, j->rope + (size_t)row * (size_t)dim, dim / 2);
 }
 
-static void append_head(const struct qkv_job *j, int row, int head)
+/* Where a row's key and value of a head go: `slot` of the block's keys and of its values. */
+struct kv_place {
+    uint16_t *block;
+    size_t slot;
+};
+
+static struct kv_place place_of(const struct qkv_job *j, int row, int head)
 {
-    size_t dim = (size_t)j->shape->head_dim, at = ((size_t)row * (size_t)j->shape->n_kv_heads + (size_t)head) * dim;
-    int index = j->batch->index[row], slot = index % KV_BLOCK;
-    uint16_t *block = kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head), packed[EY_MAX_HEAD_DIM];
-    j->c->k->to_bf16(packed, j->k + at, dim);
-    for (size_t d = 0; d < dim; d++) block[(d / 2 * KV_BLOCK + (size_t)slot) * 2 + d % 2] = packed[d];
-    j->c->k->to_bf16(packed, j->v + at, dim);
-    uint16_t *values = block + dim * KV_BLOCK + (size_t)slot / 2 * 2 * dim + slot % 2;
+    const int index = j->batch->index[row];
+    return (struct kv_place){kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head), (size_t)(index % KV_BLOCK)};
+}
+
+static uint16_t *key_pair(const struct kv_place *p, size_t d)
+{
+    return p->block + (d / 2 * KV_BLOCK + p->slot) * 2;
+}
+
+static uint16_t *value_pairs(const struct kv_place *p, size_t dim)
+{
+    return p->block + dim * KV_BLOCK + p->slot / 2 * 2 * dim;
+}
+
+/* Each pair of a key's columns lies in a line of its own, which no step since the last one has touched. */
+static void ask_for_place(const struct kv_place *p, size_t dim)
+{
+    for (size_t d = 0; d < dim; d += 2) __builtin_prefetch(key_pair(p, d), 1);
+    for (size_t d = 0; d < dim; d += 16) __builtin_prefetch(value_pairs(p, dim) + 2 * d, 1);
+}
+
+static void append_head(const struct qkv_job *j, const struct kv_place *p, const float *k, const float *v)
+{
+    const size_t dim = (size_t)j->shape->head_dim;
+    uint16_t packed[EY_MAX_HEAD_DIM], *values = value_pairs(p, dim) + p->slot % 2;
+    j->c->k->to_bf16(packed, k, dim);
+    for (size_t d = 0; d < dim; d += 2) memcpy(key_pair(p, d), packed + d, 2 * sizeof(*packed));
+    j->c->k->to_bf16(packed, v, dim);
     for (size_t d = 0; d < dim; d++) values[2 * d] = packed[d];
 }
 
-static void qkv_rows(void *context, size_t begin, size_t end, int thread)
+/* An item is a KV head of a row, with its queries: as cpu_attend() deals them, so a key is where it is read next. */
+static void qkv_items(void *context, size_t begin, size_t end, int thread)
 {
     const struct qkv_job *j = context;
-    int n_heads = j->shape->n_heads, n_kv = j->shape->n_kv_heads;
-    size_t dim = (size_t)j->shape->head_dim;
+    const size_t n_kv = (size_t)j->shape->n_kv_heads, dim = (size_t)j->shape->head_dim, group = (size_t)j->group;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        for (int h = 0; h < n_heads; h++) norm_and_turn(j, j->q + (i * (size_t)n_heads + (size_t)h) * dim, j->q_norm, (int)i);
-        for (int h = 0; h < n_kv; h++) {
-            norm_and_turn(j, j->k + (i * (size_t)n_kv + (size_t)h) * dim, j->k_norm, (int)i);
-            append_head(j, (int)i, h);
-        }
+        const int row = (int)(i / n_kv);
+        const struct kv_place place = place_of(j, row, (int)(i % n_kv));
+        ask_for_place(&place, dim);
+        for (size_t h = 0; h < group; h++) norm_and_turn(j, j->q + (i * group + h) * dim, j->q_norm, row);
+        norm_and_turn(j, j->k + i * dim, j->k_norm, row);
+        append_head(j, &place, j->k + i * dim, j->v + i * dim);
     }
 }
 
@@ -135,8 +165,8 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
                                       {&w->k, bias_of(c, 2, &w->k_bias), k, kv_width}, {&w->v, bias_of(c, 3, &w->v_bias), v, kv_width}};
     cpu_multiply(c, &in, products, 3, CPU_STORE);
     struct qkv_job job = {c, q, k, v, w->q_norm.data ? cpu_vector(c, 1, &w->q_norm) : NULL,
-                          w->k_norm.data ? cpu_vector(c, 2, &w->k_norm) : NULL, rope, kv, layer, shape, batch};
-    pool_run(c->pool, (size_t)batch->n_rows, 4, qkv_rows, &job);
+                          w->k_norm.data ? cpu_vector(c, 2, &w->k_norm) : NULL, rope, kv, layer, shape->n_heads / shape->n_kv_heads, shape, batch};
+    pool_run_shares(c->pool, (size_t)batch->n_rows * (size_t)shape->n_kv_heads, QKV_PIECE, QKV_LEAST, qkv_items, &job);
 }
 
 /* ---- attention ---- */

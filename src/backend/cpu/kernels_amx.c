@@ -259,8 +259,25 @@ static void pack_queries(struct attend_tile *t)
     t->is_packed = true;
 }
 
+/* Of a few queries' attention most is reading. What is read next is asked for beside what is multiplied, a few lines at a time, as processors drop what is asked for in bursts, and of keys
+ * and values at once, as memory gives more to two streams. */
+struct ahead {
+    const char *at;     /* of keys; NULL: of nothing */
+    size_t half, lines; /* bytes from keys to values; lines of each that are left */
+};
+/* Lines of each beside so many columns of 16 keys, or half as many of values; and beside the softmax, an eighth. */
+enum { BESIDE_SCORES = 6, BESIDE_VALUES = 8, BESIDE_WEIGHTS = 8 };
+
+INLINE void ask_for(struct ahead *a, size_t lines)
+{
+    if (a->lines < lines) lines = a->lines;
+    for (size_t i = 0; i < lines; i++, a->at += 64) ask_line(a->at), ask_line(a->at + a->half);
+    a->lines -= lines;
+}
+
 #define SCORE_GROUP(tile, g)                                                                                           \
     do {                                                                                                               \
+        ask_for(next, BESIDE_SCORES);                                                                                  \
         _tile_loadd(6, keys + 2 * AMX_ROWS * (g), 2 * KEY_ROW);                                                        \
         _tile_dpbf16ps(tile, 4, 6);                                                                                    \
         _tile_dpbf16ps(tile, 5, 6);                                                                                    \
@@ -272,14 +289,8 @@ static void pack_queries(struct attend_tile *t)
         }                                                                                                              \
     } while (0)
 
-/* Of a few queries' attention half is reading: what is read next is asked for beside what is multiplied. */
-INLINE void ask_for(const void *next, size_t from, size_t bytes)
-{
-    for (size_t i = 0; next && i < bytes; i += 64) __builtin_prefetch((const char *)next + from + i);
-}
-
 /* 32 columns of queries with all keys of the block; `rest`: remainders of the keys, or NULL. */
-INLINE void score_step(const struct attend_tile *t, int first, size_t d, const uint16_t *keys, const uint16_t *rest)
+INLINE void score_step(const struct attend_tile *t, int first, size_t d, const uint16_t *keys, const uint16_t *rest, struct ahead *next)
 {
     size_t padded = padded_dim(t), at = (size_t)first * padded + d, row = 2 * padded;
     _tile_loadd(4, query_part(t, 0) + at, row);
@@ -300,8 +311,8 @@ INLINE const uint16_t *last_columns(uint16_t room[AMX_ROWS * KEY_ROW], const uin
     return room;
 }
 
-/* scores[rows of a tile][CPU_KEYS] of rows first .. ; asks for as many bytes of `next` as the keys have. */
-INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first, const uint16_t *keys, bool split, const void *next)
+/* scores[rows of a tile][CPU_KEYS] of rows first ..  */
+INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first, const uint16_t *keys, bool split, struct ahead *next)
 {
     uint16_t last[AMX_ROWS * KEY_ROW], last_rest[AMX_ROWS * KEY_ROW];
     size_t dim = (size_t)t->dim, whole = dim / AMX_K * AMX_K;
@@ -310,12 +321,9 @@ INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, i
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (size_t d = 0; d < whole; d += AMX_K) {
-        ask_for(next, d * CPU_KEYS * sizeof(*keys), AMX_K * CPU_KEYS * sizeof(*keys));
-        score_step(t, first, d, keys + d * CPU_KEYS, split ? rest + d * CPU_KEYS : NULL);
-    }
+    for (size_t d = 0; d < whole; d += AMX_K) score_step(t, first, d, keys + d * CPU_KEYS, split ? rest + d * CPU_KEYS : NULL, next);
     if (whole < dim)
-        score_step(t, first, whole, last_columns(last, keys, whole, dim), split ? last_columns(last_rest, rest, whole, dim) : NULL);
+        score_step(t, first, whole, last_columns(last, keys, whole, dim), split ? last_columns(last_rest, rest, whole, dim) : NULL, next);
     _tile_stored(0, scores[0], sizeof(scores[0]));
     _tile_stored(1, scores[0] + AMX_ROWS, sizeof(scores[0]));
     _tile_stored(2, scores[0] + 2 * AMX_ROWS, sizeof(scores[0]));
@@ -328,9 +336,11 @@ struct weights {
 };
 
 /* Softmax of `rows` rows, first .. ; rows that see nothing, and those that are not there, weigh nothing. */
-INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int rows, float (*scores)[CPU_KEYS])
+INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int rows, float (*scores)[CPU_KEYS], struct ahead *next)
 {
+    const size_t beside = next->half / 64 / BESIDE_WEIGHTS / (size_t)rows;
     for (int i = 0; i < rows; i++) {
+        ask_for(next, beside);
         bool sees = first + i < t->n_rows && t->n_keys[first + i];
         if (sees) soften_row(t, first + i, scores[i]);
         for (int k = 0; k < CPU_KEYS; k += AMX_K) {
@@ -353,7 +363,7 @@ INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int
     } while (0)
 
 /* o[rows of a tile, o_stride] += weights · values; 16 rows: two sums at once, so that they need not wait for themselves */
-INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights *w, const uint16_t *values, int rows, const void *next)
+INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights *w, const uint16_t *values, int rows, struct ahead *next)
 {
     size_t row = (size_t)t->dim * 4, half = (size_t)AMX_ROWS * (size_t)t->dim * 2, o_row = t->o_stride * sizeof(float);
     amx_memory(w), amx_memory(values), amx_memory(o);
@@ -371,9 +381,10 @@ INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights
         _tile_stored(1, o + d + AMX_ROWS, o_row);
     }
     for (; d < t->o_stride; d += AMX_ROWS) {
-        ask_for(next, d * CPU_KEYS * sizeof(*values), AMX_ROWS * CPU_KEYS * sizeof(*values));
+        ask_for(next, BESIDE_VALUES);
         _tile_loadd(0, o + d, o_row);
         ADD_VALUES(2, 4, values + 2 * d, false);
+        ask_for(next, BESIDE_VALUES);
         ADD_VALUES(3, 5, values + 2 * d + half, false);
         _tile_stored(0, o + d, o_row);
     }
@@ -401,11 +412,12 @@ static bool all_finite(const uint16_t *values, size_t n)
 /* Zero times what is no number is no number: a value that only some rows of the tile see is kept from the others. */
 static void add_row_by_row(float *o, const struct attend_tile *t, int first, int rows, const struct weights *w, const uint16_t *values)
 {
+    struct ahead nothing = {0};
     attend_begin(1);
     for (int i = 0; i < rows && first + i < t->n_rows; i++) {
         struct weights own;
         for (int part = 0; part < SPLIT_PARTS; part++) memcpy(own.part[part][0], w->part[part][i], sizeof(own.part[part][0]));
-        if (t->n_keys[first + i]) add_tile(o + (size_t)i * t->o_stride, t, &own, first_values(t, values, t->n_keys[first + i]), 1, NULL);
+        if (t->n_keys[first + i]) add_tile(o + (size_t)i * t->o_stride, t, &own, first_values(t, values, t->n_keys[first + i]), 1, &nothing);
     }
     attend_begin(rows);
 }
@@ -422,6 +434,13 @@ static int seen_keys(const struct attend_tile *t, int *all)
     return most;
 }
 
+/* Many queries take longer than reading does. */
+static struct ahead next_of(const struct attend_tile *t, bool few)
+{
+    const size_t half = (size_t)t->dim * CPU_KEYS * sizeof(uint16_t);
+    return few && t->next ? (struct ahead){t->next, half, half / 64} : (struct ahead){0};
+}
+
 INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint16_t *values, bool split)
 {
     float scores[AMX_ROWS][CPU_KEYS] __attribute__((aligned(64)));
@@ -434,10 +453,11 @@ INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint
     attend_begin(rows);
     for (int first = 0; first < t->n_rows && most; first += AMX_ROWS) {
         float *o = t->o + (size_t)first * t->o_stride;
-        score_tile(scores, t, first, keys, split, few ? values : NULL);
-        soften_tile(&weights, t, first, rows, scores);
+        struct ahead next = next_of(t, few);
+        score_tile(scores, t, first, keys, split, &next);
+        soften_tile(&weights, t, first, rows, scores, &next);
         if (apart) add_row_by_row(o, t, first, rows, &weights, values);
-        else add_tile(o, t, &weights, seen, rows, few ? t->next : NULL);
+        else add_tile(o, t, &weights, seen, rows, &next);
     }
     _tile_release();
 }
