@@ -119,9 +119,18 @@ static void pack_block_bf16(void *out, const struct packing *p)
     }
 }
 
+/* 64 columns of a weight row from column k on, zeros after its end. */
+INLINE void panel_step(__m512i out[2], const struct weight *w, int64_t row, size_t k, const struct byte_tables *tables)
+{
+    const size_t stride = weight_row_bytes(w), size = dtype_size(w->dtype);
+    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * size;
+    ask_for_panel(in, stride, CPU_K_STEP * size);
+    load_bf16_step(out, w->dtype, in, tables, (size_t)w->cols - k);
+}
+
 static void panel_block_bf16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
 {
-    const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / 32, cols = (size_t)w->cols, size = dtype_size(w->dtype);
+    const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / 32, cols = (size_t)w->cols;
     const struct byte_tables tables = fp8_tables_load();
     for (size_t at = 0; at < strips * STRIP; at += LANES) {
         const size_t there = (size_t)n > at ? (size_t)n - at : 0;
@@ -133,7 +142,7 @@ static void panel_block_bf16(void *out, const struct weight *w, int64_t row, int
             for (size_t a = 0; a < LANES; a++) {
                 if (a >= there) values[a][0] = values[a][1] = _mm512_setzero_si512();
                 else if (w->dtype == DTYPE_INT4) int4_step(values[a], &rows[a], &table[a], (size_t)w->group, k0 + c, cols - k0 - c);
-                else load_bf16_step(values[a], w->dtype, (const uint8_t *)w->data + ((size_t)(row + (int64_t)(at + a)) * cols + k0 + c) * size, &tables, cols - k0 - c);
+                else panel_step(values[a], w, row + (int64_t)(at + a), k0 + c, &tables);
             }
             for (size_t i = 0; i < 2; i++) {
                 for (size_t a = 0; a < LANES; a++) column[a] = values[a][i];

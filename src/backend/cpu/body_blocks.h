@@ -94,7 +94,7 @@ INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t st
     magnitudes most = {0};
     for (size_t a = 0; a < LANES; a++, in += stride) {
         if (dtype == DTYPE_F8_E4M3) most = larger_magnitudes(most, in);
-        for (size_t i = 0; i < CPU_K_STEP * dtype_size(dtype); i += 64) __builtin_prefetch(in + i + CPU_AHEAD);
+        ask_for_panel(in, stride, CPU_K_STEP * dtype_size(dtype));
         for (size_t u = 0; u < CPU_K_STEP; u += STEP) {
             vf values[2];
             load_weight_pair(values, dtype, in + u * dtype_size(dtype));

@@ -32,6 +32,13 @@ INLINE void ask_ahead(const uint8_t *const *w, int n, size_t at, size_t lines)
         for (size_t i = 0; i < lines; i++) __builtin_prefetch(w[a] + at + CPU_AHEAD + 64 * i);
 }
 
+/* Of a panel's rows LANES are read side by side, too many places for processors to read ahead in: what comes next in a row is asked for, and the same columns of the row
+ * that takes its place. */
+INLINE void ask_for_panel(const uint8_t *row, size_t stride, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i + CPU_AHEAD), __builtin_prefetch(row + i + LANES * stride, 0, 2);
+}
+
 /* Lanes [n][places] are added up and go to out[n][rows]; v is used up. */
 static __attribute__((noinline)) void add_lanes(float *out, size_t out_stride, vf *v, const struct places *p, const struct tile *t, int n)
 {

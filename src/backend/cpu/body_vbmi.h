@@ -34,7 +34,7 @@ INLINE void codes_step(float (*out)[CPU_K_STEP], const uint8_t *in, size_t strid
         const uint8_t *codes = a < n ? in + a * stride : some;
         vf x[4];
         if (a < n && cols < CPU_K_STEP) codes = memcpy(some, codes, cols);
-        __builtin_prefetch(codes + CPU_AHEAD);
+        ask_for_panel(codes, stride, CPU_K_STEP);
         codes_to_floats(x, codes, &tables);
         memcpy(out[a], x, sizeof(x));
     }

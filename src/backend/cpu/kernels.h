@@ -16,10 +16,10 @@ enum {
     CPU_W_STRIP = 16,   /* products write sums of weight rows up to a multiple of this many */
     CPU_FEW = 8,        /* rows that are multiplied with weights in place whatever these are */
     CPU_X_MOST = 32,    /* packed rows of a tile of few(), remainders included */
-    CPU_TILE_MOST = 240, /* packed rows of a tile of multiply_block() */
+    CPU_TILE_MOST = 60,  /* packed rows of a tile of multiply_block() */
     CPU_SLAB = FP8_BLOCK, /* weight rows of a block: they share their scales */
     CPU_K_STEP = 64,    /* packed rows and panels are zero-padded to a multiple of this many elements */
-    CPU_AHEAD = 512,     /* bytes from what is read of a stream of weights to what is asked for */
+    CPU_AHEAD = 512,    /* bytes from what is read of a stream of weights to what is asked for */
     CPU_KEYS = 64,      /* keys of an attention block; KV_BLOCK */
     CPU_Q_ROWS = 32,    /* query rows of an attention tile */
     CPU_HEAD_PAD = 16   /* rows of values are read in steps of this many elements */
