@@ -205,6 +205,7 @@ void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values,
 void cpu_write_bf12_amx(void *to, const struct weight *w, int64_t row);
 
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
+extern const struct picture_kernels cpu_picture_bf16; /* kernels_bf16_picture.c */
 
 /* Products in FP16 (kernels_fp16.c), for the table of kernels_avx512vbmi.c. */
 void cpu_pack_block_fp16(void *out, const struct packing *p);

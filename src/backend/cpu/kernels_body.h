@@ -34,7 +34,7 @@ static const struct products tiles = {
     .pack_block = cpu_pack_amx, .panel_block = cpu_panel_amx, .multiply_block = cpu_multiply_amx, .put_block = cpu_put_amx, .block_sums = cpu_sums_amx,
     .write_bf12 = cpu_write_bf12_amx};
 
-const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512vbmi, .narrow = &vectors, .attend = attend, TABLE_REST};
+const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512vbmi, .narrow = &vectors, .attend = attend, .picture = &cpu_picture_bf16, TABLE_REST};
 
 static void attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind)
 {

@@ -1,16 +1,13 @@
-/* A picture's attention with values in FP16 (body_fp16.h says what is lost). Scores are sharp: a softmax of large ones would turn what FP16 loses into answers, so keys, scores
- * and the running softmax are float32.
+/* A picture's attention with values in FP16 (body_fp16.h says what is lost); scores are float32 (body_picture.h).
  *
- * A block is CPU_KEYS patches: keys [dim, CPU_KEYS] float32; values [CPU_KEYS, dim rounded up to HALVES] FP16, then a factor for each patch, because every value is
- * brought into FP16's range by a power of two of its own. */
+ * A block's values are [CPU_KEYS, dim rounded up to HALVES] FP16, then a factor for each patch, because every value is brought into FP16's range by a power of two of its own. */
 #define GROWTH 4.0f /* weights stay below e^4, times values below 2^VALUE_LIMIT: 64 of them are below 65504, where FP16 ends */
 #include "backend/cpu/body_fp16.h"
 
-#include "backend/cpu/body_softmax.h"
+#include "backend/cpu/body_picture.h"
 
 enum {
     VALUE_LIMIT = 3, /* log2 */
-    SHARE = 4,       /* queries that share a load of keys */
     ROWS = 8,        /* queries that share a load of values */
     WIDTH = 2        /* with so many vectors of them */
 };
@@ -18,11 +15,6 @@ enum {
 INLINE size_t padded_dim(int dim)
 {
     return ((size_t)dim + HALVES - 1) / HALVES * HALVES;
-}
-
-static size_t key_bytes(int dim)
-{
-    return (size_t)dim * sizeof(float);
 }
 
 static size_t value_bytes(int dim)
@@ -34,12 +26,6 @@ static size_t value_bytes(int dim)
 INLINE const float *block_factors(const void *block, int dim)
 {
     return (const float *)(const void *)((const uint16_t *)block + CPU_KEYS * padded_dim(dim));
-}
-
-static void store_key(void *keys, size_t patch, const float *key, int dim)
-{
-    float *block = (float *)keys + patch / CPU_KEYS * CPU_KEYS * (size_t)dim + patch % CPU_KEYS;
-    for (size_t d = 0; d < (size_t)dim; d++) block[d * CPU_KEYS] = key[d];
 }
 
 static void store_values(void *values, size_t patch, const float *in, size_t stride, int n, int dim)
@@ -65,23 +51,6 @@ struct room {
 static size_t room_bytes(void)
 {
     return sizeof(struct room);
-}
-
-/* scores[rows][CPU_KEYS] = q · keys, rows of q one after the other. */
-INLINE void score_rows(float (*scores)[CPU_KEYS], const float *q, const float *keys, int dim, int rows)
-{
-    vf acc[SHARE][KEY_VECTORS];
-    UNROLL
-    for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] = (vf){0};
-    for (int d = 0; d < dim; d++, keys += CPU_KEYS) {
-        vf k[KEY_VECTORS];
-        UNROLL
-        for (size_t u = 0; u < KEY_VECTORS; u++) k[u] = load(keys + u * LANES);
-        UNROLL
-        for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] += q[i / KEY_VECTORS * dim + d] * k[i % KEY_VECTORS];
-    }
-    UNROLL
-    for (int i = 0; i < KEY_VECTORS * rows; i++) store(scores[i / KEY_VECTORS] + i % KEY_VECTORS * LANES, acc[i / KEY_VECTORS][i % KEY_VECTORS]);
 }
 
 INLINE void add_value(__m512h acc[WIDTH], const __m512h v[WIDTH], const uint16_t *weight, int width)
@@ -162,17 +131,13 @@ static void attend_block(struct room *room, const struct picture_tile *t, const 
 static void attend_picture(const struct picture_tile *t, void *scratch)
 {
     struct room *room = scratch;
-    const size_t padded = padded_dim(t->dim);
-    memset(room->o, 0, (size_t)t->n_rows * padded * sizeof(float));
-    room->state = (struct attend_tile){.n_rows = t->n_rows, .dim = t->dim, .o = room->o, .o_stride = padded};
-    for (int r = 0; r < t->n_rows; r++) room->state.max[r] = -1e30f;
+    start_rows(&room->state, room->o, padded_dim(t->dim), t);
     for (int key = 0; key < t->n_keys; key += CPU_KEYS) {
         struct value_block b;
-        value_block_of(&b, (const uint8_t *)t->values + (size_t)key * value_bytes(t->dim), t->dim, t->n_keys - key < CPU_KEYS ? t->n_keys - key : CPU_KEYS);
+        value_block_of(&b, (const uint8_t *)t->values + (size_t)key * value_bytes(t->dim), t->dim, patches_of_block(t, key));
         attend_block(room, t, (const float *)t->keys + (size_t)key * (size_t)t->dim, &b);
     }
-    for (int r = 0; r < t->n_rows; r++)
-        for (int d = 0; d < t->dim; d++) t->o[(size_t)r * t->o_stride + (size_t)d] = room->o[(size_t)r * padded + (size_t)d] / room->state.sum[r];
+    finish_rows(t, &room->state);
 }
 
 const struct picture_kernels cpu_picture_fp16 = {key_bytes, value_bytes, room_bytes, store_key, store_values, attend_picture};
