@@ -94,21 +94,13 @@ INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_
 /* 64 columns of a strip of twelve bits as two tiles, `apart` elements from each other, but for odd ones; asks for what is `ahead` from there on. */
 INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_strip *s, const uint8_t *step, const uint8_t *ahead, size_t apart)
 {
-    const __m512i half = _mm512_set1_epi8(15), sign = _mm512_set1_epi8((char)0x80);
-    for (int pair = 0; pair < BF12_ROWS / 2; pair++) {
-        const size_t at = (size_t)(BF12_BYTES + pair * CPU_K_STEP);
-        const __m512i numbers = _mm512_loadu_si512(step + at);
-        __builtin_prefetch(ahead + at);
-        for (int a = 2 * pair; a < 2 * pair + 2; a++) {
-            const __m512i bytes = _mm512_loadu_si512(step + a * CPU_K_STEP), number = _mm512_and_si512(a % 2 ? _mm512_srli_epi16(numbers, 4) : numbers, half);
-            __builtin_prefetch(ahead + a * CPU_K_STEP);
-            const __m512i exponent_high = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)s->row[a].high)), number);
-            const __m512i exponent_low = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)s->row[a].low)), number);
-            const __m512i high = _mm512_ternarylogic_epi64(exponent_high, bytes, sign, 0xf8); /* exponent | (bytes & sign) */
-            const __m512i low = _mm512_ternarylogic_epi64(exponent_low, bytes, sign, 0xf4);   /* exponent | (bytes & ~sign) */
-            _mm512_storeu_si512(out + a * AMX_K, _mm512_unpacklo_epi8(low, high));
-            _mm512_storeu_si512(out + apart + a * AMX_K, _mm512_unpackhi_epi8(low, high));
-        }
+    for (int a = 0; a < BF12_ROWS; a++) {
+        __m512i words[2];
+        if (a % 2 == 0) __builtin_prefetch(ahead + BF12_BYTES + a / 2 * CPU_K_STEP);
+        __builtin_prefetch(ahead + a * CPU_K_STEP);
+        bf12_words(words, s, step, a);
+        _mm512_storeu_si512(out + a * AMX_K, words[0]);
+        _mm512_storeu_si512(out + apart + a * AMX_K, words[1]);
     }
 }
 

@@ -74,13 +74,119 @@ INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile 
     put_places(out, out_stride, acc, NULL, &p, t, n);
 }
 
+/* ---- strips of twelve bits (bf12.h) ---- */
+
+enum {
+    CHUNK = 8, /* steps of a strip, which stay in the first-level cache while its rows are taken a few at a time */
+    /* Bytes from what is read to what is asked for, into the second-level cache: strips lie one after the other. No processor reads ahead by itself what is read in this order, and
+     * asked for into the first-level cache it came at 24 GB/s instead of 44 (two cores of a Zen 4, best of 5 s). */
+    BF12_AHEAD = 32 * BF12_STEP
+};
+
+/* Rows first .. first+count-1 of a strip get their odd weights number `odd` .. end-1, of 64 columns from k on. */
+static __attribute__((noinline)) void put_odd_words(__m512i (*rows)[2], const struct bf12_strip *s, uint32_t odd, uint32_t end, size_t k, int first, int count)
+{
+    for (; odd < end; odd++) {
+        const size_t column = s->odd[odd].at / BF12_ROWS - k;
+        const int row = (int)(s->odd[odd].at % BF12_ROWS) - first;
+        const uint16_t bits = (uint16_t)s->odd[odd].bits;
+        if (row >= 0 && row < count) memcpy((uint16_t *)(void *)rows[row] + column, &bits, sizeof(bits));
+    }
+}
+
+/* 64 columns of `count` rows of a strip; asks for as many of the step that is `ahead`. */
+INLINE void bf12_rows(__m512i (*wv)[2], const struct bf12_strip *s, const uint8_t *step, const uint8_t *ahead, uint32_t odd, uint32_t end, size_t k, int first, int count)
+{
+    UNROLL
+    for (int a = 0; a < count; a++) {
+        __builtin_prefetch(ahead + (first + a) * CPU_K_STEP, 0, 2);
+        if (a % 2 == 0) __builtin_prefetch(ahead + BF12_BYTES + (first + a) / 2 * CPU_K_STEP, 0, 2);
+        bf12_words(wv[a], s, step, first + a);
+    }
+    if (odd == end) return;
+    __m512i rows[DECODED][2];
+    UNROLL
+    for (int a = 0; a < count; a++) rows[a][0] = wv[a][0], rows[a][1] = wv[a][1];
+    put_odd_words(rows, s, odd, end, k, first, count);
+    UNROLL
+    for (int a = 0; a < count; a++) wv[a][0] = rows[a][0], wv[a][1] = rows[a][1];
+}
+
+/* The strip that begins with row p.row of the tile, p.n rows at a time. */
+INLINE void few_strip_bf12(float *out, size_t out_stride, const struct tile *t, struct places p, int n)
+{
+    vf all[BF12_ROWS * MOST_FEW];
+    const struct bf12_strip *s = bf12_strip_at(t->weight, t->row + p.row);
+    const uint8_t *steps = bf12_steps(t->weight, t->row + p.row), *stop = bf12_steps(t->weight, t->row + (t->n_w + BF12_ROWS - 1) / BF12_ROWS * BF12_ROWS);
+    uint32_t odd = 0, end = 0;
+    for (int i = 0; i < BF12_ROWS * n; i++) all[i] = (vf){0};
+    for (size_t from = 0, to; from < t->k; from = to, odd = end) {
+        to = from + CHUNK * CPU_K_STEP < t->k ? from + CHUNK * CPU_K_STEP : t->k;
+        for (int group = 0; group < BF12_ROWS; group += p.n) {
+            vf acc[MOST_PLACES * MOST_FEW], *sums = all + group * n;
+            uint32_t next = odd;
+            UNROLL
+            for (int i = 0; i < p.n * n; i++) acc[i] = sums[i];
+            for (size_t k = from; k < to; k += CPU_K_STEP) {
+                const uint8_t *step = steps + k / CPU_K_STEP * BF12_STEP, *ahead = step + BF12_AHEAD;
+                const uint32_t first = next;
+                if (ahead >= stop && t->next) ahead = t->next + (ahead - stop);
+                next = odd_after(s, first, k);
+                UNROLL
+                for (int a = 0; a < p.n; a += DECODED) {
+                    __m512i wv[DECODED][2];
+                    const int count = p.n - a < DECODED ? p.n - a : DECODED;
+                    bf12_rows(wv, s, step, ahead, first, next, k, group + a, count);
+                    few_step(acc, wv, t, k, &p, a, count, n);
+                }
+            }
+            UNROLL
+            for (int i = 0; i < p.n * n; i++) sums[i] = acc[i];
+            end = next;
+        }
+    }
+    for (int group = 0; group < BF12_ROWS; group += p.n, p.row += p.n) put_places(out, out_stride, all + group * n, NULL, &p, t, n);
+}
+
+static void few_stored(float *out, size_t out_stride, const struct tile *t)
+{
+    FEW_INSTANCES(few_rows_bf16, DTYPE_BF16)
+}
+
+INLINE void few_strips_bf12(float *out, size_t out_stride, const struct tile *t, int n)
+{
+    for (int row = 0; row < t->n_w; row += BF12_ROWS) {
+        struct tile stored = *t;
+        if (bf12_strip_at(t->weight, t->row + row)->n_odd != BF12_AS_STORED) {
+            few_strip_bf12(out, out_stride, t, (struct places){row, 1, PLACES(n)}, n);
+            continue;
+        }
+        stored.w += (size_t)row * t->w_stride, stored.row += row, stored.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
+        few_stored(out + row, out_stride, &stored);
+    }
+}
+
+static void few_bf12(float *out, size_t out_stride, const struct tile *t)
+{
+    switch (t->n_x) {
+    case 1: few_strips_bf12(out, out_stride, t, 1); break;
+    case 2: few_strips_bf12(out, out_stride, t, 2); break;
+    case 3: few_strips_bf12(out, out_stride, t, 3); break;
+    case 4: few_strips_bf12(out, out_stride, t, 4); break;
+    case 5: few_strips_bf12(out, out_stride, t, 5); break;
+    case 6: few_strips_bf12(out, out_stride, t, 6); break;
+    case 7: few_strips_bf12(out, out_stride, t, 7); break;
+    default: few_strips_bf12(out, out_stride, t, MOST_FEW);
+    }
+}
+
 static void few_bf16(float *out, size_t out_stride, const struct tile *t)
 {
     switch (t->dtype) {
     case DTYPE_F8_E4M3: FEW_INSTANCES(few_rows_bf16, DTYPE_F8_E4M3) break;
     case DTYPE_I8: FEW_INSTANCES(few_rows_bf16, DTYPE_I8) break;
     case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_bf16, DTYPE_INT4) break;
-    default: FEW_INSTANCES(few_rows_bf16, DTYPE_BF16) break;
+    default: (t->weight->bf12 ? few_bf12 : few_stored)(out, out_stride, t);
     }
 }
 
@@ -128,22 +234,54 @@ INLINE void panel_step(__m512i out[2], const struct weight *w, int64_t row, size
     load_bf16_step(out, w->dtype, in, tables, (size_t)w->cols - k);
 }
 
+/* What a panel's LANES rows are read from. */
+struct panel_rows {
+    const struct weight *w;
+    int64_t row;
+    size_t n; /* of them that are there */
+    const struct bf12_strip *strip; /* NULL: they are read where they are stored */
+    uint32_t odd;
+    struct int4_row int4[LANES];
+    __m512i table[LANES];
+    struct byte_tables tables;
+};
+
+static void panel_rows_enter(struct panel_rows *r, int64_t row, size_t n, size_t k)
+{
+    r->row = row, r->n = n < LANES ? n : LANES, r->strip = NULL, r->odd = 0;
+    for (size_t a = 0; a < r->n && r->w->dtype == DTYPE_INT4; a++) r->int4[a] = int4_row_of(r->w, row + (int64_t)a), r->table[a] = _mm512_setzero_si512();
+    if (!r->w->bf12 || !r->n || bf12_strip_at(r->w, row)->n_odd == BF12_AS_STORED) return;
+    r->strip = bf12_strip_at(r->w, row);
+    while (r->odd < r->strip->n_odd && r->strip->odd[r->odd].at < k * BF12_ROWS) r->odd++;
+}
+
+/* 64 columns of all rows from k on, zeros where there are none. */
+INLINE void panel_values(__m512i (*values)[2], struct panel_rows *r, size_t k)
+{
+    const struct weight *w = r->w;
+    const uint8_t *step = r->strip ? bf12_steps(w, r->row) + k / CPU_K_STEP * BF12_STEP : NULL;
+    for (size_t i = 0; r->strip && i < BF12_STEP; i += 64) __builtin_prefetch(step + BF12_AHEAD + i, 0, 2);
+    for (size_t a = 0; a < LANES; a++) {
+        if (a >= r->n) values[a][0] = values[a][1] = _mm512_setzero_si512();
+        else if (w->dtype == DTYPE_INT4) int4_step(values[a], &r->int4[a], &r->table[a], (size_t)w->group, k, (size_t)w->cols - k);
+        else if (r->strip) bf12_words(values[a], r->strip, step, (int)a);
+        else panel_step(values[a], w, r->row + (int64_t)a, k, &r->tables);
+    }
+    if (!r->strip) return;
+    const uint32_t next = odd_after(r->strip, r->odd, k);
+    if (next > r->odd) put_odd_words(values, r->strip, r->odd, next, k, 0, (int)r->n);
+    r->odd = next;
+}
+
 static void panel_block_bf16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
 {
-    const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / 32, cols = (size_t)w->cols;
-    const struct byte_tables tables = fp8_tables_load();
+    const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / 32;
+    struct panel_rows rows = {.w = w, .tables = fp8_tables_load()};
     for (size_t at = 0; at < strips * STRIP; at += LANES) {
-        const size_t there = (size_t)n > at ? (size_t)n - at : 0;
-        struct int4_row rows[LANES];
-        __m512i table[LANES];
-        for (size_t a = 0; a < LANES && a < there && w->dtype == DTYPE_INT4; a++) rows[a] = int4_row_of(w, row + (int64_t)(at + a)), table[a] = _mm512_setzero_si512();
+        panel_rows_enter(&rows, row + (int64_t)at, (size_t)n > at ? (size_t)n - at : 0, k0);
         for (size_t c = 0; c < k; c += CPU_K_STEP) {
             __m512i values[LANES][2], column[LANES];
-            for (size_t a = 0; a < LANES; a++) {
-                if (a >= there) values[a][0] = values[a][1] = _mm512_setzero_si512();
-                else if (w->dtype == DTYPE_INT4) int4_step(values[a], &rows[a], &table[a], (size_t)w->group, k0 + c, cols - k0 - c);
-                else panel_step(values[a], w, row + (int64_t)(at + a), k0 + c, &tables);
-            }
+            panel_values(values, &rows, k0 + c);
             for (size_t i = 0; i < 2; i++) {
                 for (size_t a = 0; a < LANES; a++) column[a] = values[a][i];
                 transpose(column);

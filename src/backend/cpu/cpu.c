@@ -125,9 +125,11 @@ static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
     return machine_measure(c->pool, c->k->level, c->k->narrow != NULL, limits, e);
 }
 
-static size_t form_bytes(const struct backend *be, const struct weight *w)
+/* Products in float32 read weights as they are stored. */
+static size_t form_bytes(const struct backend *be, const struct weight *w, bool feeds_attention)
 {
-    const struct products *way = ((const struct cpu *)be)->k->narrow;
+    const struct cpu_kernels *k = ((const struct cpu *)be)->k;
+    const struct products *way = feeds_attention && !k->split ? NULL : k->narrow;
     const bool smaller = way && way->write_bf12 && bf12_takes(w) && bf12_bytes(w) < (size_t)w->rows * weight_row_bytes(w); /* strips have heads */
     return smaller ? bf12_bytes(w) : 0;
 }

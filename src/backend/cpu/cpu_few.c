@@ -1,5 +1,6 @@
 /* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as they lie in the file and read once for all rows
  * (from the cache again where a pass takes fewer), in long runs of neighbouring rows: each thread reads a few streams. */
+#include "backend/cpu/bf12.h"
 #include "backend/cpu/cpu_multiply.h"
 
 enum {
@@ -106,6 +107,12 @@ static const uint8_t *row_at(const struct weight *w, int64_t row)
     return (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
 }
 
+/* Where reading a row begins. */
+static const uint8_t *read_at(const struct weight *w, int64_t row)
+{
+    return w->bf12 ? bf12_steps(w, row) : row_at(w, row);
+}
+
 static size_t sums_stride(int64_t rows)
 {
     return (size_t)rows + CPU_W_STRIP;
@@ -149,8 +156,8 @@ static void multiply_run(const struct multiply_job *j, int i, int64_t begin, int
     const struct cpu_product *p = j->products + i, *other = j->finish == CPU_SILU_MUL ? p + 1 : NULL;
     for (int64_t row = begin, stop; row < end; row = stop) {
         stop = tile_end(j, row, end);
-        const uint8_t *next = stop < p->w->rows ? row_at(p->w, stop) : NULL;
-        multiply_block(j, p, row, stop, other ? row_at(other->w, row) : next, thread);
+        const uint8_t *next = stop < p->w->rows ? read_at(p->w, stop) : NULL;
+        multiply_block(j, p, row, stop, other ? read_at(other->w, row) : next, thread);
         if (other) multiply_block(j, other, row, stop, next, thread);
     }
     if (j->finish > CPU_ADD) cpu_finish_columns(j, begin, end, 0, j->in->n);

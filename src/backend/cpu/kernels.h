@@ -201,8 +201,8 @@ size_t cpu_sums_amx(size_t width);
 void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
-/* kernels_amx_bf12.c */
-void cpu_write_bf12_amx(void *to, const struct weight *w, int64_t row);
+/* kernels_bf12.c */
+void cpu_write_bf12(void *to, const struct weight *w, int64_t row);
 
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
 extern const struct picture_kernels cpu_picture_bf16; /* kernels_bf16_picture.c */

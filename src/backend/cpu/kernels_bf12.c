@@ -1,5 +1,10 @@
-/* BF16 rows as strips of twelve bits a weight (bf12.h), for the kernels with tiles. */
-#include "backend/cpu/body_amx.h"
+/* BF16 rows as strips of twelve bits a weight (bf12.h). */
+#define LANES 16
+#include "backend/cpu/body_vectors.h"
+
+#include "backend/cpu/bf12.h"
+
+enum { WORDS = 32 }; /* of a vector */
 
 /* What 64 columns of a row become: bytes, and numbers of exponents; a bit for each odd one. */
 struct bf12_codes {
@@ -33,11 +38,11 @@ INLINE struct bf12_codes bf12_codes_of(const __m512i words[2], int least)
 static int least_exponent(const uint8_t *row, size_t cols)
 {
     __m512i most = _mm512_setzero_si512();
-    for (size_t k = 0; k < cols; k += AMX_K) most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(row + 2 * k), _mm512_set1_epi16(0x7f80)));
-    uint16_t lanes[AMX_K];
+    for (size_t k = 0; k < cols; k += WORDS) most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(row + 2 * k), _mm512_set1_epi16(0x7f80)));
+    uint16_t lanes[WORDS];
     int largest = 0;
     _mm512_storeu_si512(lanes, most);
-    for (int i = 0; i < AMX_K; i++) largest = lanes[i] > largest ? lanes[i] : largest;
+    for (int i = 0; i < WORDS; i++) largest = lanes[i] > largest ? lanes[i] : largest;
     largest >>= 7;
     return largest < BF12_EXPONENTS ? 0 : largest - BF12_EXPONENTS + 1;
 }
@@ -55,7 +60,7 @@ static bool add_odd(struct bf12_strip *s, uint64_t odd, const uint8_t *words, si
     return true;
 }
 
-void cpu_write_bf12_amx(void *to, const struct weight *w, int64_t row)
+void cpu_write_bf12(void *to, const struct weight *w, int64_t row)
 {
     struct bf12_strip *s = (struct bf12_strip *)to + row / BF12_ROWS;
     uint8_t *step = (uint8_t *)to + bf12_begin(w) + (size_t)(row / BF12_ROWS) * bf12_strip_bytes(w);
