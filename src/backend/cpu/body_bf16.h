@@ -67,7 +67,7 @@ INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile 
         UNROLL
         for (int a = 0; a < p.n; a++) {
             __m512i wv[1][2];
-            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + CPU_AHEAD);
+            if (k % LINE_CODES == 0) ASK_AHEAD(w[a].codes + k / 2);
             int4_step(wv[0], &w[a], &table[a], group, k, CPU_K_STEP);
             few_step(acc, wv, t, k, &p, a, 1, n);
         }
@@ -79,8 +79,8 @@ INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile 
 enum {
     CHUNK = 8, /* steps of a strip, which stay in the first-level cache while its rows are taken a few at a time */
     /* Bytes from what is read to what is asked for, into the second-level cache: strips lie one after the other. No processor reads ahead by itself what is read in this order, and
-     * asked for into the first-level cache it came at 24 GB/s instead of 44 (two cores of a Zen 4, best of 5 s). */
-    BF12_AHEAD = 32 * BF12_STEP
+     * asked for into the first-level cache it came at 24 GB/s instead of 47 (two cores of a Zen 4, best of 5 s). */
+    BF12_AHEAD = 16 * BF12_STEP
 };
 
 /* Rows first .. first+count-1 of a strip get their odd weights number `odd` .. end-1, of 64 columns from k on. */

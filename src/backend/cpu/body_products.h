@@ -291,7 +291,7 @@ INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *
         UNROLL
         for (int a = 0; a < p.n; a++) {
             int4_enter_group(&w[a], k / group);
-            if (k % LINE_CODES == 0) __builtin_prefetch(w[a].codes + k / 2 + CPU_AHEAD);
+            if (k % LINE_CODES == 0) ASK_AHEAD(w[a].codes + k / 2);
             for (size_t u = k; u < k + group; u += LANES) {
                 vf wv = load_int4_codes(w[a].codes + u / 2) * splat(w[a].scale) + splat(w[a].minus);
                 UNROLL
