@@ -139,14 +139,14 @@ bool run_all(float *out, struct backend *be, const struct problem *p, const stru
  * (mean square 7e-7). With their remainders (`precise`) the square of that. Four-bit weights times their scales are
  * rounded to 8 bits too. The keys and values of the cache are
  * as coarse in every variant, and a score's error grows with the score, so 4 times that. Where a picture's attention is in
- * BF16, its values and their weights are rounded, and scores have 16 bits; in FP16 only values, weights and their sums are rounded.
+ * BF16 or FP16, its values and their weights are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|, which is 9e-6 sqrt(dim) of their standard deviation.
  * FP16 products: inputs have 11 bits, but so have sums of up to 32 products; that is within what BF16 ones may lose, a quarter of it in fact. */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {
     enum dtype d = p->c->dtype;
     double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise && !(k->narrow && k->narrow->precise) ? f32 + 0x1p-36 : 0x1p-18;
     bool coarse = k->narrow && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || (d == DTYPE_INT4 && k->narrow->int4) || d == DTYPE_NONE);
-    double picture = p->attends_picture && k->picture ? 2 * 0x1p-18 + (k->split ? p->slack * 0x1p-34 : 0) : 0;
+    double picture = p->attends_picture && k->picture ? 2 * 0x1p-18 + p->slack * (k->split ? 0x1p-34 : p->c->dim * 0x1p-32) : 0;
     if (d == DTYPE_INT4) bf16 += 0x1p-18;
     return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0) + picture;
 }

@@ -153,16 +153,18 @@ static void few_stored(float *out, size_t out_stride, const struct tile *t)
     FEW_INSTANCES(few_rows_bf16, DTYPE_BF16)
 }
 
+static void few_stored_strip(float *out, size_t out_stride, const struct tile *t, int row)
+{
+    struct tile strip = *t;
+    strip.w += (size_t)row * t->w_stride, strip.row += row, strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
+    few_stored(out, out_stride, &strip);
+}
+
 INLINE void few_strips_bf12(float *out, size_t out_stride, const struct tile *t, int n)
 {
     for (int row = 0; row < t->n_w; row += BF12_ROWS) {
-        struct tile stored = *t;
-        if (bf12_strip_at(t->weight, t->row + row)->n_odd != BF12_AS_STORED) {
-            few_strip_bf12(out, out_stride, t, (struct places){row, 1, PLACES(n)}, n);
-            continue;
-        }
-        stored.w += (size_t)row * t->w_stride, stored.row += row, stored.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
-        few_stored(out + row, out_stride, &stored);
+        if (bf12_strip_at(t->weight, t->row + row)->n_odd != BF12_AS_STORED) few_strip_bf12(out, out_stride, t, (struct places){row, 1, PLACES(n)}, n);
+        else few_stored_strip(out + row, out_stride, t, row);
     }
 }
 

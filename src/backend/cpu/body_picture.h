@@ -1,45 +1,68 @@
-/* A picture's attention with scores in float32; a part of kernels for pictures whose values are narrower. Scores are sharp: a softmax of large ones would turn what narrow numbers lose
- * into answers.
+/* A picture's attention: scores from int16 numbers (body_int16.h) and their softmax; a part of kernels for pictures, whose values are narrower. Scores are sharp: a softmax of large ones
+ * would turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 1e-4 (64 columns).
  *
- * A block is CPU_KEYS patches; its keys are [dim, CPU_KEYS] float32. */
-#include "backend/cpu/body_softmax.h"
+ * A block is CPU_KEYS patches; its keys are [pairs of columns, CPU_KEYS, 2] int16, then a step for each patch. */
+#include "backend/cpu/body_int16.h"
 
-enum { SHARE = 4 }; /* queries that share a load of keys */
+enum {
+    SHARE = 4, /* queries that share a load of keys */
+    KEY_VECTORS = CPU_KEYS / LANES,
+    LENGTH = 46300, /* of a query and of a key in steps, rounding not counted in: squared below 2^31 */
+    MOST_PAIRS = CPU_PICTURE_DIM / 2
+};
+
+/* How far scores may be above the row's maximum, in powers of two, before that is raised: most blocks do not, and then nothing waits for a look across lanes. */
+#ifndef GROWTH
+#define GROWTH 11.5f
+#endif
+
+INLINE size_t pairs_of(int dim)
+{
+    return ((size_t)dim + 1) / 2;
+}
 
 static size_t key_bytes(int dim)
 {
-    return (size_t)dim * sizeof(float);
+    return pairs_of(dim) * sizeof(uint32_t) + sizeof(float);
+}
+
+/* in[dim] in steps, zeros up to a multiple of LANES. Returns the step. */
+INLINE float write_steps(int16_t *out, const float *in, int dim)
+{
+    const size_t n = (size_t)dim;
+    float per_step, step = step_of(&per_step, in, n, LENGTH);
+    for (size_t d = 0; d < n; d += LANES) _mm256_storeu_si256((__m256i *)(void *)(out + d), in_steps(numbers_at(in, d, n), per_step));
+    return step;
 }
 
 static void store_key(void *keys, size_t patch, const float *key, int dim)
 {
-    float *block = (float *)keys + patch / CPU_KEYS * CPU_KEYS * (size_t)dim + patch % CPU_KEYS;
-    for (size_t d = 0; d < (size_t)dim; d++) block[d * CPU_KEYS] = key[d];
+    const size_t pairs = pairs_of(dim), at = patch % CPU_KEYS;
+    uint32_t words[MOST_PAIRS], *block = (uint32_t *)(void *)((uint8_t *)keys + (patch - at) * key_bytes(dim));
+    const float step = write_steps((int16_t *)(void *)words, key, dim);
+    for (size_t d = 0; d < pairs; d++) block[d * CPU_KEYS + at] = words[d];
+    memcpy(block + pairs * CPU_KEYS + at, &step, sizeof(step));
 }
 
-/* scores[rows][CPU_KEYS] = q · keys, rows of q one after the other. */
-INLINE void score_rows(float (*scores)[CPU_KEYS], const float *q, const float *keys, int dim, int rows)
-{
-    vf acc[SHARE][KEY_VECTORS];
-    UNROLL
-    for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] = (vf){0};
-    for (int d = 0; d < dim; d++, keys += CPU_KEYS) {
-        vf k[KEY_VECTORS];
-        UNROLL
-        for (size_t u = 0; u < KEY_VECTORS; u++) k[u] = load(keys + u * LANES);
-        UNROLL
-        for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] += q[i / KEY_VECTORS * dim + d] * k[i % KEY_VECTORS];
-    }
-    UNROLL
-    for (int i = 0; i < KEY_VECTORS * rows; i++) store(scores[i / KEY_VECTORS] + i % KEY_VECTORS * LANES, acc[i / KEY_VECTORS][i % KEY_VECTORS]);
-}
+/* A tile's queries and running softmax. */
+struct queries {
+    uint32_t words[CPU_Q_ROWS][MOST_PAIRS];
+    float step[CPU_Q_ROWS], max[CPU_Q_ROWS];
+    vf sum[CPU_Q_ROWS]; /* lane by lane */
+    float *o;           /* [CPU_Q_ROWS, o_stride] unnormalised */
+    size_t o_stride;
+};
 
-/* Sums and running softmax of a tile's queries before its first block. */
-INLINE void start_rows(struct attend_tile *state, float *o, size_t o_stride, const struct picture_tile *t)
+/* Before a tile's first block. Steps are of scores in powers of two. */
+INLINE void start_rows(struct queries *s, float *o, size_t o_stride, const struct picture_tile *t)
 {
+    const float log2_e = 1.44269504f;
     memset(o, 0, (size_t)t->n_rows * o_stride * sizeof(float));
-    *state = (struct attend_tile){.n_rows = t->n_rows, .dim = t->dim, .o = o, .o_stride = o_stride};
-    for (int r = 0; r < t->n_rows; r++) state->max[r] = -1e30f;
+    s->o = o, s->o_stride = o_stride;
+    for (int r = 0; r < t->n_rows; r++) {
+        s->step[r] = log2_e * write_steps((int16_t *)(void *)s->words[r], t->q + (size_t)r * (size_t)t->dim, t->dim);
+        s->max[r] = -1e30f, s->sum[r] = (vf){0};
+    }
 }
 
 /* Patches of the block that begins with `key`. */
@@ -48,8 +71,74 @@ INLINE int patches_of_block(const struct picture_tile *t, int key)
     return t->n_keys - key < CPU_KEYS ? t->n_keys - key : CPU_KEYS;
 }
 
-INLINE void finish_rows(const struct picture_tile *t, const struct attend_tile *state)
+/* scores[rows] of queries first .. against a block of n patches; a very low one where there is no patch. */
+INLINE void score_rows(vf (*scores)[KEY_VECTORS], const struct queries *s, const void *block, int dim, int n, int first, int rows)
 {
-    for (int r = 0; r < t->n_rows; r++)
-        for (int d = 0; d < t->dim; d++) t->o[(size_t)r * t->o_stride + (size_t)d] = state->o[(size_t)r * state->o_stride + (size_t)d] / state->sum[r];
+    const uint32_t *keys = block;
+    const size_t pairs = pairs_of(dim);
+    __m512i acc[SHARE][KEY_VECTORS];
+    UNROLL
+    for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] = _mm512_setzero_si512();
+    for (size_t d = 0; d < pairs; d++, keys += CPU_KEYS) {
+        __m512i k[KEY_VECTORS];
+        UNROLL
+        for (int u = 0; u < KEY_VECTORS; u++) k[u] = _mm512_loadu_si512(keys + u * LANES);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const __m512i q = _mm512_set1_epi32((int)s->words[first + r][d]);
+            UNROLL
+            for (int u = 0; u < KEY_VECTORS; u++) acc[r][u] = _mm512_dpwssd_epi32(acc[r][u], k[u], q);
+        }
+    }
+    UNROLL
+    for (int u = 0; u < KEY_VECTORS; u++) {
+        const vf step = load((const float *)(const void *)keys + u * LANES);
+        const int there = n - u * LANES;
+        const __mmask16 patches = there >= LANES ? 0xffff : there > 0 ? (__mmask16)((1u << there) - 1) : 0;
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            scores[r][u] = (vf)_mm512_mask_mul_ps(_mm512_set1_ps(-1e30f), patches, _mm512_cvtepi32_ps(acc[r][u]), (__m512)(step * s->step[first + r]));
+    }
+}
+
+/* 2^x for x below 126, off by 4e-6 of it at most (weights are rounded to fewer bits): 2^n, n the nearest whole number, times the polynomial of degree 4 through the Chebyshev points of -1/2 .. 1/2.
+ * Nearly 0 below -126, where float32 ends; NaN stays NaN. */
+INLINE vf exp2_of(vf x)
+{
+    const vf near = max_of(splat(-126.0f), x), shifted = near + 12582912.0f, r = near - (shifted - 12582912.0f);
+    vf p = splat(9.666368515e-3f);
+    p = p * r + 5.592197584e-2f;
+    p = p * r + 2.402234904e-1f;
+    p = p * r + 6.931210452e-1f;
+    p = p * r + 1.0f;
+    return (vf)((vi)p + ((vi)shifted << 23)); /* n is in the low bits of `shifted` */
+}
+
+/* What the row has so far becomes relative to a new maximum. */
+static __attribute__((noinline)) void raise_max(struct queries *s, int r, float max)
+{
+    const float keep = exp2_of(splat(s->max[r] - max))[0];
+    float *o = s->o + (size_t)r * s->o_stride;
+    s->max[r] = max, s->sum[r] *= keep;
+    for (size_t d = 0; d < s->o_stride; d += LANES) store(o + d, load(o + d) * keep);
+}
+
+/* Turns a row's scores into weights against its maximum. */
+INLINE void soften_row(struct queries *s, int r, vf scores[KEY_VECTORS])
+{
+    vf most = scores[0], total = s->sum[r];
+    UNROLL
+    for (int u = 1; u < KEY_VECTORS; u++) most = max_of(most, scores[u]);
+    if (any_above(most, s->max[r] + GROWTH)) raise_max(s, r, lanes_max(most)), total = s->sum[r];
+    UNROLL
+    for (int u = 0; u < KEY_VECTORS; u++) total += scores[u] = exp2_of(scores[u] - s->max[r]);
+    s->sum[r] = total;
+}
+
+INLINE void finish_rows(const struct picture_tile *t, const struct queries *s)
+{
+    for (int r = 0; r < t->n_rows; r++) {
+        const float sum = lanes_sum(s->sum[r]);
+        for (int d = 0; d < t->dim; d++) t->o[(size_t)r * t->o_stride + (size_t)d] = s->o[(size_t)r * s->o_stride + (size_t)d] / sum;
+    }
 }

@@ -52,7 +52,7 @@ static bool machine_has(enum cpu_level level)
     case CPU_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi");
+    case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
     case CPU_AVX512BF16: return has_avx512bf16();
     case CPU_AVX512FP16: return has_avx512fp16();
     default: return has_amx();

@@ -311,7 +311,7 @@ INLINE const uint16_t *last_columns(uint16_t room[AMX_ROWS * KEY_ROW], const uin
     return room;
 }
 
-/* scores[rows of a tile][CPU_KEYS] of rows first ..  */
+/* scores[rows of a tile][CPU_KEYS] of rows first .. */
 INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first, const uint16_t *keys, bool split, struct ahead *next)
 {
     uint16_t last[AMX_ROWS * KEY_ROW], last_rest[AMX_ROWS * KEY_ROW];

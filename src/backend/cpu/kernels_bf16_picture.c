@@ -1,4 +1,4 @@
-/* A picture's attention with values and their weights in BF16 (AVX512-BF16: 32 products an instruction); scores are float32 (body_picture.h).
+/* A picture's attention with values and their weights in BF16 (AVX512-BF16: 32 products an instruction); scores come from int16 (body_picture.h).
  *
  * A block's values are [CPU_KEYS / 2, dim rounded up to LANES, 2] BF16: two patches side by side, as products take them. Of an odd number of patches the last one's neighbour is zero. */
 #define LANES 16
@@ -42,7 +42,7 @@ static void store_values(void *values, size_t patch, const float *in, size_t str
 struct room {
     float o[CPU_Q_ROWS * (CPU_PICTURE_DIM + LANES)];
     uint32_t weights[SHARE][CPU_KEYS / 2]; /* of pairs of patches */
-    struct attend_tile state;
+    struct queries queries;
 } __attribute__((aligned(64)));
 
 static size_t room_bytes(void)
@@ -72,16 +72,17 @@ INLINE void add_values(float *o, size_t o_stride, const uint32_t *v, size_t stri
 }
 
 /* Queries first .. first+rows-1 against a block of n patches. */
-INLINE void attend_rows(struct room *room, const struct picture_tile *t, const float *keys, const uint32_t *values, int n, int first, int rows)
+INLINE void attend_rows(struct room *room, const struct picture_tile *t, const void *keys, const uint32_t *values, int n, int first, int rows)
 {
     const size_t padded = padded_dim(t->dim);
     const int pairs = (n + 1) / 2;
-    float scores[SHARE][CPU_KEYS] __attribute__((aligned(64)));
-    score_rows(scores, t->q + (size_t)first * (size_t)t->dim, keys, t->dim, rows);
+    vf scores[SHARE][KEY_VECTORS];
+    score_rows(scores, &room->queries, keys, t->dim, n, first, rows);
+    UNROLL
     for (int r = 0; r < rows; r++) {
-        soften_row(&room->state, first + r, scores[r]);
-        for (int u = 0; u < CPU_KEYS; u += 2 * LANES)
-            _mm512_storeu_si512(room->weights[r] + u / 2, (__m512i)_mm512_cvtne2ps_pbh((__m512)load(scores[r] + u + LANES), (__m512)load(scores[r] + u)));
+        soften_row(&room->queries, first + r, scores[r]);
+        UNROLL
+        for (int u = 0; u < KEY_VECTORS; u += 2) _mm512_storeu_si512(room->weights[r] + u / 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh((__m512)scores[r][u + 1], (__m512)scores[r][u]));
     }
     for (size_t d = 0; d < padded; d += WIDTH * LANES) {
         float *o = room->o + (size_t)first * padded + d;
@@ -98,17 +99,16 @@ static void attend_picture(const struct picture_tile *t, void *scratch)
 {
     struct room *room = scratch;
     const size_t padded = padded_dim(t->dim);
-    start_rows(&room->state, room->o, padded, t);
+    start_rows(&room->queries, room->o, padded, t);
     for (int key = 0; key < t->n_keys; key += CPU_KEYS) {
-        const float *keys = (const float *)t->keys + (size_t)key * (size_t)t->dim;
+        const uint8_t *keys = (const uint8_t *)t->keys + (size_t)key * key_bytes(t->dim);
         const uint32_t *values = (const uint32_t *)t->values + (size_t)key / 2 * padded;
         const int n = patches_of_block(t, key);
         int r = 0;
-        for (int i = 0; i < t->n_rows; i++) room->state.n_keys[i] = n;
         for (; r + SHARE <= t->n_rows; r += SHARE) attend_rows(room, t, keys, values, n, r, SHARE);
         for (; r < t->n_rows; r++) attend_rows(room, t, keys, values, n, r, 1);
     }
-    finish_rows(t, &room->state);
+    finish_rows(t, &room->queries);
 }
 
 const struct picture_kernels cpu_picture_bf16 = {key_bytes, value_bytes, room_bytes, store_key, store_values, attend_picture};

@@ -1,7 +1,7 @@
-/* A picture's attention with values in FP16 (body_fp16.h says what is lost); scores are float32 (body_picture.h).
+/* A picture's attention with values in FP16 (body_fp16.h says what is lost); scores come from int16 (body_picture.h).
  *
  * A block's values are [CPU_KEYS, dim rounded up to HALVES] FP16, then a factor for each patch, because every value is brought into FP16's range by a power of two of its own. */
-#define GROWTH 4.0f /* weights stay below e^4, times values below 2^VALUE_LIMIT: 64 of them are below 65504, where FP16 ends */
+#define GROWTH 5.75f /* weights stay below 2^5.75, times values below 2^VALUE_LIMIT: 64 of them are below 65504, where FP16 ends */
 #include "backend/cpu/body_fp16.h"
 
 #include "backend/cpu/body_picture.h"
@@ -45,7 +45,7 @@ static void store_values(void *values, size_t patch, const float *in, size_t str
 struct room {
     float o[CPU_Q_ROWS * (CPU_PICTURE_DIM + HALVES)];
     uint16_t weights[ROWS][CPU_KEYS];
-    struct attend_tile state;
+    struct queries queries;
 } __attribute__((aligned(64)));
 
 static size_t room_bytes(void)
@@ -102,15 +102,17 @@ static void value_block_of(struct value_block *b, const void *values, int dim, i
 }
 
 /* Queries first .. first+rows-1 against a block. */
-INLINE void attend_rows(struct room *room, const struct picture_tile *t, const float *keys, const struct value_block *b, int first, int rows)
+INLINE void attend_rows(struct room *room, const struct picture_tile *t, const void *keys, const struct value_block *b, int first, int rows)
 {
     const size_t padded = padded_dim(t->dim);
-    float scores[ROWS][CPU_KEYS] __attribute__((aligned(64)));
-    for (int r = 0; r < rows; r += SHARE) score_rows(scores + r, t->q + (size_t)(first + r) * (size_t)t->dim, keys, t->dim, rows < SHARE ? rows : SHARE);
-    for (int r = 0; r < rows; r++) {
-        soften_row(&room->state, first + r, scores[r]);
-        for (size_t u = 0; u < KEY_VECTORS; u++)
-            _mm256_store_si256((__m256i *)(void *)(room->weights[r] + u * LANES), halves_of(load(scores[r] + u * LANES) * b->factors[u]));
+    const int share = rows < SHARE ? rows : SHARE;
+    for (int r = 0; r < rows; r += share) {
+        vf scores[SHARE][KEY_VECTORS];
+        score_rows(scores, &room->queries, keys, t->dim, b->n, first + r, share);
+        for (int i = 0; i < share; i++) {
+            soften_row(&room->queries, first + r + i, scores[i]);
+            for (size_t u = 0; u < KEY_VECTORS; u++) _mm256_store_si256((__m256i *)(void *)(room->weights[r + i] + u * LANES), halves_of(scores[i][u] * b->factors[u]));
+        }
     }
     for (size_t d = 0; d < padded; d += WIDTH * HALVES) {
         float *o = room->o + (size_t)first * padded + d;
@@ -119,10 +121,9 @@ INLINE void attend_rows(struct room *room, const struct picture_tile *t, const f
     }
 }
 
-static void attend_block(struct room *room, const struct picture_tile *t, const float *keys, const struct value_block *b)
+static void attend_block(struct room *room, const struct picture_tile *t, const void *keys, const struct value_block *b)
 {
     int r = 0;
-    for (int i = 0; i < t->n_rows; i++) room->state.n_keys[i] = b->n;
     for (; r + ROWS <= t->n_rows; r += ROWS) attend_rows(room, t, keys, b, r, ROWS);
     for (; r + 2 <= t->n_rows; r += 2) attend_rows(room, t, keys, b, r, 2);
     for (; r < t->n_rows; r++) attend_rows(room, t, keys, b, r, 1);
@@ -131,13 +132,13 @@ static void attend_block(struct room *room, const struct picture_tile *t, const 
 static void attend_picture(const struct picture_tile *t, void *scratch)
 {
     struct room *room = scratch;
-    start_rows(&room->state, room->o, padded_dim(t->dim), t);
+    start_rows(&room->queries, room->o, padded_dim(t->dim), t);
     for (int key = 0; key < t->n_keys; key += CPU_KEYS) {
         struct value_block b;
         value_block_of(&b, (const uint8_t *)t->values + (size_t)key * value_bytes(t->dim), t->dim, patches_of_block(t, key));
-        attend_block(room, t, (const float *)t->keys + (size_t)key * (size_t)t->dim, &b);
+        attend_block(room, t, (const uint8_t *)t->keys + (size_t)key * key_bytes(t->dim), &b);
     }
-    finish_rows(t, &room->state);
+    finish_rows(t, &room->queries);
 }
 
 const struct picture_kernels cpu_picture_fp16 = {key_bytes, value_bytes, room_bytes, store_key, store_values, attend_picture};
