@@ -45,6 +45,7 @@ struct weight {
     const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of [ceil(rows/8), cols/group] */
     float unit;         /* int4 on a card: what its multipliers are times this (backend/cuda/kernels.h) */
     bool packed;        /* lies in an order of the backend's own */
+    uint8_t *known;     /* NULL, or where the cpu backend keeps what it found out about FP8 codes (backend/cpu/cpu_fp8.c); 0 at first */
     const void *bf12;   /* NULL, or the same in twelve bits a weight, which the cpu backend reads instead (backend/cpu/bf12.h) */
     int streamed;       /* 0: always there; otherwise a number of the backend's: it comes to the device when it is needed */
     /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it becomes, and data has no meaning but that it is there */

@@ -149,7 +149,9 @@ void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum d
             memcpy(data + (size_t)(row * cols + col) * size, &code, size);
         }
     w->data = data;
-    if (w->dtype == DTYPE_F8_E4M3) make_scales(p, w, fill);
+    if (w->dtype != DTYPE_F8_E4M3) return;
+    make_scales(p, w, fill);
+    w->known = memset(memory_alloc(&p->memory, 1, 0), fill == FILL_EXACT ? CPU_NO_INT16 : CPU_NOT_SEEN, 1); /* int16 would not be exact */
 }
 
 void move_matrices(struct problem *p)

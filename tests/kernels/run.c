@@ -131,6 +131,14 @@ bool run_all(float *out, struct backend *be, const struct problem *p, const stru
 
 /* ---- judgement ---- */
 
+/* FP8 matrices that are multiplied in int16, or that are not. */
+static int matrices_in_int16(const struct problem *p, bool yes)
+{
+    int n = 0;
+    for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) n += p->w[i].known && *p->w[i].known != CPU_NOT_SEEN && (*p->w[i].known != CPU_NO_INT16) == yes;
+    return n;
+}
+
 /* What the error's power may be, relative to the result's.
  *
  * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum whose power grows with
@@ -140,12 +148,17 @@ bool run_all(float *out, struct backend *be, const struct problem *p, const stru
  * rounded to 8 bits too. The keys and values of the cache are
  * as coarse in every variant, and a score's error grows with the score, so 4 times that. Where a picture's attention is in
  * BF16 or FP16, its values and their weights are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|, which is 9e-6 sqrt(dim) of their standard deviation.
+ * FP8 weights in int16: 128 activations have steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose less than that, but a few 2^-22.
  * FP16 products: inputs have 11 bits, but so have sums of up to 32 products; that is within what BF16 ones may lose, a quarter of it in fact. */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {
     enum dtype d = p->c->dtype;
-    double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise && !(k->narrow && k->narrow->precise) ? f32 + 0x1p-36 : 0x1p-18;
+    double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise && !(k->narrow && k->narrow->precise) ? f32 + 0x1p-36 : 0x1p-18, int16 = f32 + 0x1p-22;
     bool coarse = k->narrow && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || (d == DTYPE_INT4 && k->narrow->int4) || d == DTYPE_NONE);
+    if (k->fp8 && matrices_in_int16(p, true)) {
+        const bool others = matrices_in_int16(p, false) || d == DTYPE_NONE;
+        bf16 = others && k->narrow && bf16 > int16 ? bf16 : int16, coarse = true;
+    }
     double picture = p->attends_picture && k->picture ? 2 * 0x1p-18 + p->slack * (k->split ? 0x1p-34 : p->c->dim * 0x1p-32) : 0;
     if (d == DTYPE_INT4) bf16 += 0x1p-18;
     return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0) + picture;

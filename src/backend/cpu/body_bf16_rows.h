@@ -39,12 +39,6 @@ INLINE void int8_to_bf16(__m512i out[2], __m512i codes, const struct byte_tables
     out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-INLINE void in_order_of_codes(__m512i v[2])
-{
-    __m512i first = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
-    v[1] = _mm512_shuffle_i32x4(v[0], v[1], 0xdd), v[0] = first;
-}
-
 /* 64 weights from column k on, of which n < 64 may be there only; zeros after them. */
 INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, const struct byte_tables *t, size_t n)
 {

@@ -5,7 +5,8 @@
 /* LANES numbers from i on, zeros from n on. */
 INLINE __m512 numbers_at(const float *x, size_t i, size_t n)
 {
-    return i + LANES <= n ? _mm512_loadu_ps(x + i) : _mm512_maskz_loadu_ps((__mmask16)((1u << (n - i)) - 1), x + i);
+    if (i + LANES <= n) return _mm512_loadu_ps(x + i);
+    return i < n ? _mm512_maskz_loadu_ps((__mmask16)((1u << (n - i)) - 1), x + i) : _mm512_setzero_ps();
 }
 
 /* The step in which the length of x[n] is `most`, or its largest number 32767, and in *per_step what x is multiplied with to be in steps. Nothing but zeros (and what is as good as zero, below 1e-30): 0. With
@@ -24,8 +25,37 @@ INLINE float step_of(float *per_step, const float *x, size_t n, float most)
     return length > 0.5f ? step * unit : length <= 0.5f ? 0 : NAN;
 }
 
+/* sum + products of pairs. In assembler, because compilers move sums about for the intrinsic function. */
+INLINE __m512i with_products(__m512i sum, __m512i a, __m512i b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+
+/* The same with a pair in memory for all lanes. */
+INLINE __m512i with_products_of_pair(__m512i sum, __m512i a, const uint32_t *pair)
+{
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*pair));
+    return sum;
+}
+
 /* LANES numbers in steps. */
 INLINE __m256i in_steps(__m512 x, float per_step)
 {
     return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(per_step))));
+}
+
+/* Sums of the halves of up to 8 vectors of whole numbers, side by side: of the lower halves of the first four, of their upper ones, then of the others. v is used up. */
+INLINE __m512i sums_of_halves(__m512i *v, int count)
+{
+#define PAIR_UP_INTS(first, second)                                                                                    \
+    for (int i = 0; 2 * i < count; i++) {                                                                              \
+        const __m512i a = v[2 * i], b = v[2 * i + 1 < count ? 2 * i + 1 : 2 * i];                                      \
+        v[i] = _mm512_add_epi32(first, second);                                                                        \
+    }                                                                                                                  \
+    count = (count + 1) / 2;
+    PAIR_UP_INTS(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b))
+    PAIR_UP_INTS(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
+    PAIR_UP_INTS(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd))
+    return v[0];
 }

@@ -84,11 +84,9 @@ INLINE void score_rows(vf (*scores)[KEY_VECTORS], const struct queries *s, const
         UNROLL
         for (int u = 0; u < KEY_VECTORS; u++) k[u] = _mm512_loadu_si512(keys + u * LANES);
         UNROLL
-        for (int r = 0; r < rows; r++) {
-            const __m512i q = _mm512_set1_epi32((int)s->words[first + r][d]);
+        for (int r = 0; r < rows; r++)
             UNROLL
-            for (int u = 0; u < KEY_VECTORS; u++) acc[r][u] = _mm512_dpwssd_epi32(acc[r][u], k[u], q);
-        }
+            for (int u = 0; u < KEY_VECTORS; u++) acc[r][u] = with_products_of_pair(acc[r][u], k[u], &s->words[first + r][d]);
     }
     UNROLL
     for (int u = 0; u < KEY_VECTORS; u++) {

@@ -50,7 +50,9 @@ static size_t few_bytes(const struct backend_limits *l)
 
 static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_limits *l)
 {
-    size_t blocks = larger(cpu_blocks_scratch(k->f32, padded_width(l)), k->narrow ? cpu_blocks_scratch(k->narrow, padded_width(l)) : 0);
+    const struct products *const ways[] = {k->f32, k->narrow, k->fp8};
+    size_t blocks = 0;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) blocks = larger(blocks, ways[i] ? cpu_blocks_scratch(ways[i], padded_width(l)) : 0);
     size_t attend = larger(CPU_SHARED_TILES * sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
     return larger(larger(few_bytes(l), blocks), attend) + ALIGN;
 }
@@ -91,6 +93,7 @@ static void destroy(struct backend *be)
 {
     release_scratch(cpu_of(be));
     zeroed_free(cpu_of(be)->eight_bit);
+    cpu_forget_known(cpu_of(be));
     free(be);
 }
 

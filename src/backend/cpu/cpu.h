@@ -27,6 +27,7 @@ struct cpu {
     uint8_t *scratch;   /* [threads, scratch_size] */
     size_t scratch_size;
     void *eight_bit; /* the head's codes and multipliers, or NULL */
+    struct known *known; /* of FP8 matrices (cpu_fp8.c) */
 };
 
 static inline struct cpu *cpu_of(struct backend *be)
@@ -74,6 +75,10 @@ struct cpu_product {
  * second's y is scratch. */
 void cpu_multiply(struct cpu *c, const struct cpu_input *input, const struct cpu_product *products, int n_products,
                   enum cpu_finish finish);
+
+/* ---- FP8 matrices (cpu_fp8.c): where weight.known is, for as long as the backend; NULL: out of memory ---- */
+uint8_t *cpu_room_for_known(struct cpu *c);
+void cpu_forget_known(struct cpu *c);
 
 /* ---- steps, as backend.h says ---- */
 size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);

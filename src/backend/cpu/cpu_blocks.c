@@ -119,9 +119,10 @@ static void put_sums(const struct multiply_job *j, const struct slab *s, const f
 static void multiply_slab(const struct multiply_job *j, const struct group *g, int which, int tile, float *sums)
 {
     const struct slab *s = &g->slab[which];
-    int n = rows_of_tile(j, tile), n_x = j->split ? 2 * n : n, room = n_x > CPU_W_STRIP ? 2 * CPU_W_STRIP : CPU_W_STRIP;
+    int n = rows_of_tile(j, tile), n_x = j->split ? 2 * n : n;
+    const size_t skipped = g->k0 ? j->way->columns(g->k0, n_x) : 0;
     const float *scale = weight_row_scale(s->p->w, s->row);
-    const struct block b = {s->panel, packed_tile(j, tile) + g->k0 * (size_t)room * j->way->tile_element, g->k, !g->k0, s->n, n_x, scale ? scale + g->k0 / FP8_BLOCK : NULL};
+    const struct block b = {s->panel, packed_tile(j, tile) + skipped, g->k, !g->k0, s->n, n_x, s->p->w, scale ? scale + g->k0 / FP8_BLOCK : NULL};
     j->way->multiply_block(sums, &b);
     if (g->k0 + g->k == g->width) put_sums(j, s, sums, tile);
 }

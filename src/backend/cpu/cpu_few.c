@@ -71,7 +71,7 @@ static void pack_steps(void *context, size_t begin, size_t end, int thread)
 /* Whether rows are packed again for each block of weight rows. */
 static bool packs_again(const struct multiply_job *j)
 {
-    return j->codes && !j->way->pack_few && !j->way->scale_few;
+    return j->codes && !j->way->once && !j->way->pack_few && !j->way->scale_few;
 }
 
 static void prepare_input(struct multiply_job *j)

@@ -75,7 +75,11 @@ bool cpu_place(struct backend *be, struct weight *out, const struct weight *in, 
 {
     struct cpu *c = cpu_of(be);
     const size_t bytes = cpu_weight_bytes(be, in, placement);
-    if (!bytes) return host_place(be, out, in, placement, e);
+    if (!bytes) {
+        if (!host_place(be, out, in, placement, e)) return false;
+        if (out->dtype == DTYPE_F8_E4M3 && c->k->fp8 && !out->known) out->known = cpu_room_for_known(c);
+        return true;
+    }
     if (!(c->eight_bit = be->ops->alloc(be, bytes, e))) return ey_fail_memory(e, "the 8-bit head", bytes);
     huge_ask(c->eight_bit, bytes);
     struct codes_job job = {in, c->eight_bit, (float *)(void *)((char *)c->eight_bit + code_bytes(in)), c->k->narrow && c->k->narrow->ordered};

@@ -50,38 +50,41 @@ void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end
     }
 }
 
-static void multiply_with(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
-                          enum cpu_finish finish, bool narrow)
+/* How the input is multiplied with a weight, and whether its remainders are, too. F16 and F32 weights would lose bits in BF16 products, and numbers in those of FP16. FP8 weights always have scales here;
+ * int8 ones have codes of at most 127 and meet few rows only. */
+static const struct products *way_of(const struct cpu *c, const struct cpu_input *in, const struct weight *w, bool *split)
 {
-    bool split = narrow && in->precise && !c->k->narrow->precise;
-    if (split && !c->k->split) narrow = split = false;
-    struct multiply_job job = {.c = c, .way = narrow ? c->k->narrow : c->k->f32, .in = in, .products = products,
-                               .n_products = n_products, .finish = finish, .split = split, .codes = products[0].w->scale != NULL};
+    const struct products *narrow = c->k->narrow;
+    const bool bytes = w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_I8;
+    *split = false;
+    if (w->dtype == DTYPE_F8_E4M3 && c->k->fp8 && cpu_takes_int16(c, w)) return c->k->fp8;
+    if (!narrow || !(w->dtype == DTYPE_BF16 || bytes || (w->dtype == DTYPE_INT4 && narrow->int4))) return c->k->f32;
+    if (!in->precise || narrow->precise) return narrow;
+    *split = c->k->split;
+    return c->k->split ? narrow : c->k->f32;
+}
+
+static void multiply_alike(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products, enum cpu_finish finish)
+{
+    struct multiply_job job = {.c = c, .in = in, .products = products, .n_products = n_products, .finish = finish, .codes = products[0].w->scale != NULL};
+    job.way = way_of(c, in, products[0].w, &job.split);
     norm_input(&job);
     if (cpu_are_few(&job)) cpu_multiply_few(&job);
     else cpu_multiply_blocks(&job);
 }
 
-/* F16 and F32 weights would lose bits in BF16 products, and numbers in those of FP16. FP8 weights always have scales here; int8 ones have codes of at most 127 and meet few rows only. */
-static bool wants_narrow(const struct cpu *c, const struct weight *w)
-{
-    const struct products *way = c->k->narrow;
-    return way && (w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_I8 || (w->dtype == DTYPE_INT4 && way->int4));
-}
-
 void cpu_multiply(struct cpu *c, const struct cpu_input *in, const struct cpu_product *products, int n_products,
                   enum cpu_finish finish)
 {
-    bool narrow = wants_narrow(c, products[0].w), same = true;
-    for (int i = 1; i < n_products; i++)
-        same = same && wants_narrow(c, products[i].w) == narrow && !products[i].w->scale == !products[0].w->scale;
+    bool split, same = true;
+    const struct products *way = way_of(c, in, products[0].w, &split);
+    for (int i = 1; i < n_products; i++) same = same && way_of(c, in, products[i].w, &split) == way && !products[i].w->scale == !products[0].w->scale;
     if (same) {
-        multiply_with(c, in, products, n_products, finish, narrow);
+        multiply_alike(c, in, products, n_products, finish);
         return;
     }
     /* a checkpoint that mixes dtypes within a layer: one by one */
-    for (int i = 0; i < n_products; i++)
-        multiply_with(c, in, products + i, 1, finish == CPU_SILU_MUL ? CPU_STORE : finish, wants_narrow(c, products[i].w));
+    for (int i = 0; i < n_products; i++) multiply_alike(c, in, products + i, 1, finish == CPU_SILU_MUL ? CPU_STORE : finish);
     struct multiply_job both = {.c = c, .in = in, .products = products, .finish = finish};
     if (finish == CPU_SILU_MUL) cpu_finish_columns(&both, 0, products[0].w->rows, 0, in->n);
 }

@@ -29,6 +29,9 @@ void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, co
 /* What `finish` does to outputs begin .. end-1 of rows first .. first+n-1 when all of their sums are there. */
 void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end, int first, int n);
 
+/* Whether an FP8 matrix may be multiplied in int16: cpu_fp8_powers() of it is known then. */
+bool cpu_takes_int16(const struct cpu *c, const struct weight *w);
+
 /* Whether the rows are few enough for weights in place. */
 bool cpu_are_few(const struct multiply_job *j);
 void cpu_multiply_few(struct multiply_job *j);

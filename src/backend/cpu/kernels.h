@@ -63,18 +63,28 @@ struct tile {
 
 /* Columns of up to CPU_SLAB weight rows against those of a packed tile. */
 struct block {
-    const void *w, *x; /* of panel_block(), and of pack_block() from the block's first column on */
+    const void *w, *x; /* of panel_block(), and of pack_block() from the first of these columns on */
     size_t k;          /* columns, a multiple of CPU_K_STEP */
     bool first;        /* they are the first ones: sums begin */
     int n_w, n_x;
+    const struct weight *weight;
     const float *scale; /* one a FP8_BLOCK columns; NULL: none */
 };
+
+/* What is known of an FP8 matrix (cpu_fp8.c): else 1 + the powers of four that its codes are multiplied with in int16 products. */
+enum { CPU_NOT_SEEN = 0, CPU_NO_INT16 = 255 };
+
+static inline int cpu_fp8_powers(const struct weight *w)
+{
+    return *w->known - 1;
+}
 
 /* One way of multiplying: a few rows with weights in place, many with panels of decoded weights. The order in which few() and multiply_block() add is
  * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to `strip`. */
 struct products {
     bool int4;      /* four-bit weights, too */
     bool precise;   /* good enough for cpu_input.precise */
+    bool once;      /* scales multiply sums: rows are packed once for all weights */
     bool ordered;   /* int8 weights lie in the order of cpu_column_at() */
     int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST */
     int most_few;   /* rows of a packed tile of few() */
@@ -96,6 +106,8 @@ struct products {
     size_t whole, part; /* columns of a panel: all of them, where they are no more than `whole`, else `part` */
     /* Rows of a tile, at most x_rows of `padded` elements. */
     void (*pack_block)(void *out, const struct packing *p);
+    /* Bytes from its beginning to column k0, of a tile of n packed rows; NULL: panels have all columns. */
+    size_t (*columns)(size_t k0, int n);
     /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to a multiple of `strip`. */
     void (*panel_block)(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
     /* Sums of a tile with a slab, in the way's own order: those of the first columns begin, others are added to what is there. */
@@ -162,6 +174,7 @@ struct cpu_kernels {
     const char *name;
     const struct products *f32;  /* weights of any dtype */
     const struct products *narrow; /* those of 16 bits, for BF16, FP8 and int8 weights; NULL: float32 ones are used */
+    const struct products *fp8; /* others for FP8 weights that cpu_takes_int16(); NULL: none */
     bool split;           /* narrow products that are not precise keep 16 bits of activations by packing.split; else float32 ones are used.
                            * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 
@@ -197,10 +210,19 @@ void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t
 void cpu_multiply_amx(float *sums, const struct block *b);
 void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int first, int n_x);
 size_t cpu_sums_amx(size_t width);
+size_t cpu_columns_amx(size_t k0, int n);
 /* kernels_amx_few.c */
 void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
+/* Products of many rows in int16 (kernels_int16.c), for the tables of kernels_avx512vbmi.c and kernels_avx512bf16.c. */
+void cpu_pack_block_int16(void *out, const struct packing *p);
+size_t cpu_columns_int16(size_t k0, int n);
+void cpu_panel_int16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+void cpu_multiply_int16(float *sums, const struct block *b);
+void cpu_put_int16(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
+size_t cpu_sums_int16(size_t width);
+
 /* kernels_bf12.c */
 void cpu_write_bf12(void *to, const struct weight *w, int64_t row);
 

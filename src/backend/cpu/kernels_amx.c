@@ -192,6 +192,11 @@ INLINE void multiply_wide(float *sums, const struct block *b, bool wide)
     for (int i = 0; i < SCALE_STEPS; i++) add_quarter(&last, i, wide);
 }
 
+size_t cpu_columns_amx(size_t k0, int n)
+{
+    return k0 * (n > CPU_W_STRIP ? 2 * CPU_W_STRIP : CPU_W_STRIP) * sizeof(uint16_t);
+}
+
 size_t cpu_sums_amx(size_t width)
 {
     (void)width;

@@ -1,0 +1,69 @@
+/* FP8 weights as int16, and rows that they are multiplied with.
+ *
+ * A code is its value times 16 and as many powers of four as the matrix has room for (cpu_fp8.c), to the nearest whole number: where the largest one is 448, all from 1/2 on are exact, and a smaller one is
+ * off by 1/32 at most. A block of scales of a row of activations has steps of its own: 128 weights are no longer than 448 sqrt(128), so a row's 128 columns may be 26000 steps long. Scales multiply the
+ * sums of blocks, so that a row is packed once for all weights. */
+#include "backend/cpu/body_int16.h"
+
+enum { CODE_UNIT = 16, MOST_POWERS = 7, BLOCK_LENGTH = 26000 };
+
+/* A code is the product of two bytes: one is looked up by all bits but the sign, the other by the sign and the exponent's upper three bits, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers of
+ * four raise exponents by two: then the lookups begin so much later. */
+#define FIRST_BYTE(eighths, e)                                                                                         \
+    ((e) >= 8 ? (eighths) << (2 + (e) % 2) : (e) >= 6 ? (eighths) << ((e)-6) : ((eighths) + (1 << (5 - (e)))) >> (6 - (e)))
+#define FIRST_BYTES(e)                                                                                                 \
+    FIRST_BYTE(8, e), FIRST_BYTE(9, e), FIRST_BYTE(10, e), FIRST_BYTE(11, e), FIRST_BYTE(12, e), FIRST_BYTE(13, e), FIRST_BYTE(14, e), FIRST_BYTE(15, e)
+#define FIRST_BYTES_OF_FOUR(e) FIRST_BYTES(e), FIRST_BYTES((e) + 1), FIRST_BYTES((e) + 2), FIRST_BYTES((e) + 3)
+static const uint8_t first_bytes[(16 + 2 * (MOST_POWERS + 1)) * 8] = {
+    FIRST_BYTES_OF_FOUR(0), FIRST_BYTES_OF_FOUR(4), FIRST_BYTES_OF_FOUR(8), FIRST_BYTES_OF_FOUR(12), FIRST_BYTES_OF_FOUR(16), FIRST_BYTES_OF_FOUR(20), FIRST_BYTES_OF_FOUR(24), FIRST_BYTES_OF_FOUR(28)};
+/* Subnormals have the exponent of the smallest normal numbers. */
+#define SUBNORMAL_BYTES(e)                                                                                             \
+    {FIRST_BYTE(0, e), FIRST_BYTE(1, e), FIRST_BYTE(2, e), FIRST_BYTE(3, e), FIRST_BYTE(4, e), FIRST_BYTE(5, e), FIRST_BYTE(6, e), FIRST_BYTE(7, e)}
+static const uint8_t subnormal_bytes[MOST_POWERS + 1][8] = {SUBNORMAL_BYTES(1),  SUBNORMAL_BYTES(3), SUBNORMAL_BYTES(5), SUBNORMAL_BYTES(7), SUBNORMAL_BYTES(9), SUBNORMAL_BYTES(11),
+                                                            SUBNORMAL_BYTES(13), SUBNORMAL_BYTES(15)};
+static const int8_t second_bytes[8 + MOST_POWERS] = {1, 1, 1, 1, 1, 4, 16, 64}; /* what follows no code asks for */
+
+struct code_tables {
+    __m512i first[2], second;
+};
+
+INLINE struct code_tables code_tables_load(int powers)
+{
+    const __m512i begin = _mm512_loadu_si512(first_bytes + 16 * powers), rest = _mm512_loadu_si512(first_bytes + 16 * powers + 64);
+    const __m128i plus = _mm_loadl_epi64((const __m128i *)(const void *)(second_bytes + powers));
+    return (struct code_tables){{_mm512_mask_loadu_epi8(begin, 0xff, subnormal_bytes[powers]), rest},
+                                _mm512_broadcast_i32x4(_mm_unpacklo_epi64(plus, _mm_sub_epi8(_mm_setzero_si128(), plus)))};
+}
+
+/* What sums are multiplied with for the codes' unit. */
+INLINE float code_unit(int powers)
+{
+    return 1.0f / (float)(CODE_UNIT << 2 * powers);
+}
+
+/* 64 codes → 64 int16, every second one from the first on, then the others. */
+INLINE void codes_to_int16(__m512i out[2], __m512i codes, const struct code_tables *t)
+{
+    const __m512i upper = _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x1020408000000000), 0); /* codes >> 4 */
+    const __m512i first = _mm512_permutex2var_epi8(t->first[0], codes, t->first[1]), second = _mm512_shuffle_epi8(t->second, upper);
+    out[0] = _mm512_maddubs_epi16(_mm512_and_si512(first, _mm512_set1_epi16(0x00ff)), second);
+    out[1] = _mm512_maddubs_epi16(_mm512_andnot_si512(_mm512_set1_epi16(0x00ff), first), second);
+}
+
+/* 32 numbers as codes_to_int16() puts them: those of even columns in the lower half, then the others. */
+INLINE __m512i even_before_odd(__m512i words)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(words)), _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)), 1);
+}
+
+/* A block of a row, of which n columns are there. Returns the step. */
+INLINE float block_words(__m512i words[4], const float *x, size_t n)
+{
+    float per_step;
+    const float step = step_of(&per_step, x, n, BLOCK_LENGTH);
+    for (size_t i = 0; i < 4; i++) {
+        const __m256i first = in_steps(numbers_at(x, 32 * i, n), per_step), second = in_steps(numbers_at(x, 32 * i + LANES, n), per_step);
+        words[i] = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+    }
+    return step;
+}
