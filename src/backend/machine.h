@@ -12,7 +12,7 @@
 enum cpu_level machine_best_level(void);
 /* Bytes a second that all threads read from `bytes` of memory, a MiB at least; the best of a few rounds in one, four and eight streams a thread. */
 double machine_read_rate(struct pool *pool, const void *data, size_t bytes);
-/* FLOP a second of multiply-adds from registers with this instruction set, in 16 bits where `narrow`: FP16, or BF16 pairs. */
+/* FLOP a second of multiply-adds from registers with this instruction set, in 16 bits where `narrow`: FP16, int16 or BF16 pairs. */
 double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool narrow);
 /* All of *limits, reading 1 GiB of its own. */
 bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow, struct device_limits *limits, ey_err *e);

@@ -53,7 +53,7 @@ static void measure_limits(struct bench *b)
     b->read = larger(b->read, machine_read_rate(b->pool, b->region, region_bytes));
     for (int level = 0; level < CPU_LEVELS; level++) {
         if ((int)cpu_level_usable((enum cpu_level)level) != level) continue;
-        bool bf16 = cpu_kernels_for((enum cpu_level)level)->narrow != NULL;
+        bool bf16 = cpu_kernels_for((enum cpu_level)level)->narrow || cpu_kernels_for((enum cpu_level)level)->fp8;
         double *multiply = b->multiply[level];
         multiply[0] = larger(multiply[0], machine_multiply_rate(b->pool, (enum cpu_level)level, false));
         multiply[1] = bf16 ? larger(multiply[1], machine_multiply_rate(b->pool, (enum cpu_level)level, true)) : multiply[0];

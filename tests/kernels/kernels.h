@@ -145,7 +145,7 @@ struct direct_test {
     const char *name;
     bool (*check)(const struct cpu_kernels *k, uint64_t seed);
 };
-extern const struct direct_test direct_tests[], attend_tests[]; /* ended by a NULL name */
+extern const struct direct_test direct_tests[], attend_tests[], int16_tests[]; /* ended by a NULL name */
 
 /* ---- the table on a card (card.c) ---- */
 /* Every row, or with a `sample` above 1 each so manyth, and none of the large ones: a card that is emulated takes long. */

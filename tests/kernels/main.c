@@ -164,6 +164,7 @@ static int test_main(const char *filter, uint64_t seed)
     printf("seed %llu\n", (unsigned long long)seed);
     check_direct(&s, direct_tests);
     check_direct(&s, attend_tests);
+    check_direct(&s, int16_tests);
     each_test_case(check_case, &s);
     close_suite(&s);
     printf("%d passed, %d failed\n", s.passed, s.failed);

@@ -125,7 +125,7 @@ static const char *detail(const struct backend *be)
 static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
-    return machine_measure(c->pool, c->k->level, c->k->narrow != NULL, limits, e);
+    return machine_measure(c->pool, c->k->level, c->k->narrow || c->k->fp8, limits, e);
 }
 
 /* Products in float32 read weights as they are stored. */

@@ -7,7 +7,6 @@
 
 enum {
     SLABS = 2,               /* of a group, at most */
-    PANEL_BYTES = 3 << 20,   /* of a group, unless its fewest rows take more */
     TILES = 16,              /* of packed rows, that wait together */
     GROUPS_A_THREAD = 4      /* at least, where there are as many: threads end together */
 };
@@ -42,7 +41,7 @@ static int slab_rows(const struct products *way, size_t width, int slabs)
 {
     const size_t bytes = (size_t)slabs * panel_columns(way, width) * way->element;
     int rows = CPU_SLAB;
-    while (rows > way->strip && (size_t)rows * bytes > PANEL_BYTES) rows /= 2;
+    while (rows > way->strip && (size_t)rows * bytes > way->panels) rows /= 2;
     return rows;
 }
 
@@ -60,7 +59,7 @@ static size_t sums_bytes(const struct products *way, size_t width)
 size_t cpu_blocks_scratch(const struct products *way, size_t width)
 {
     const size_t row = SLABS * (width < way->whole ? width : way->whole) * way->element;
-    const size_t most = CPU_SLAB * row < PANEL_BYTES ? CPU_SLAB * row : PANEL_BYTES, least = (size_t)way->strip * row;
+    const size_t most = CPU_SLAB * row < way->panels ? CPU_SLAB * row : way->panels, least = (size_t)way->strip * row;
     return (most > least ? most : least) + SLABS * way->panel_end + sums_bytes(way, width);
 }
 

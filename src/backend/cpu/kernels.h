@@ -103,6 +103,7 @@ struct products {
     int strip;          /* weight rows of a panel are rounded up to a multiple of so many; a slab has no fewer */
     size_t panel_end;   /* bytes that follow a panel */
     int slabs;          /* each time packed rows are read they meet as many panels of weight rows */
+    size_t panels;      /* bytes of a group's, at most, unless its fewest rows take more */
     size_t whole, part; /* columns of a panel: all of them, where they are no more than `whole`, else `part` */
     /* Rows of a tile, at most x_rows of `padded` elements. */
     void (*pack_block)(void *out, const struct packing *p);
