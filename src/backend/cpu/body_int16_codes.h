@@ -9,8 +9,9 @@ enum { CODE_UNIT = 16, MOST_POWERS = 7, BLOCK_LENGTH = 26000 };
 
 /* A code is the product of two bytes: one is looked up by all bits but the sign, the other by the sign and the exponent's upper three bits, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers of
  * four raise exponents by two: then the lookups begin so much later. */
-#define FIRST_BYTE(eighths, e)                                                                                         \
-    ((e) >= 8 ? (eighths) << (2 + (e) % 2) : (e) >= 6 ? (eighths) << ((e)-6) : ((eighths) + (1 << (5 - (e)))) >> (6 - (e)))
+#define LEFT(e) ((e) >= 8 ? 2 + (e) % 2 : (e) / 7)
+#define RIGHT(e) ((e) < 6 ? 6 - (e) : 0)
+#define FIRST_BYTE(eighths, e) ((((eighths) << LEFT(e)) + (1 << RIGHT(e) >> 1)) >> RIGHT(e))
 #define FIRST_BYTES(e)                                                                                                 \
     FIRST_BYTE(8, e), FIRST_BYTE(9, e), FIRST_BYTE(10, e), FIRST_BYTE(11, e), FIRST_BYTE(12, e), FIRST_BYTE(13, e), FIRST_BYTE(14, e), FIRST_BYTE(15, e)
 #define FIRST_BYTES_OF_FOUR(e) FIRST_BYTES(e), FIRST_BYTES((e) + 1), FIRST_BYTES((e) + 2), FIRST_BYTES((e) + 3)

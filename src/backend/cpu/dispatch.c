@@ -30,13 +30,19 @@ static bool has_avx512fp16(void)
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
 }
 
-/* Kernels with tiles use GFNI, too. Linux gives a process the tiles when it asks; their state makes signal frames larger by 8 KiB from then on. */
+static bool has_gfni(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 8 & 1);
+}
+
+/* Linux gives a process the tiles when it asks; their state makes signal frames larger by 8 KiB from then on. */
 static bool has_amx(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
     unsigned a, b, c, d;
-    bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) && (d >> 22 & 1), gfni = c >> 8 & 1;
-    return tiles && gfni && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) && (d >> 22 & 1);
+    return tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
 static bool machine_has(enum cpu_level level)
@@ -52,7 +58,7 @@ static bool machine_has(enum cpu_level level)
     case CPU_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
+    case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") && has_gfni(); /* all since Ice Lake and Zen 4 */
     case CPU_AVX512BF16: return has_avx512bf16();
     case CPU_AVX512FP16: return has_avx512fp16();
     default: return has_amx();

@@ -1,5 +1,6 @@
 /* The hot loops of the cpu backend, as a table that is filled once for the machine (cpu_kernels_for). One body
- * (kernels_body.h) is compiled for each instruction set; the last three also multiply in 16 bits: BF16 by vectors, FP16 by vectors, BF16 by tiles.
+ * (kernels_body.h) is compiled for each instruction set; the last three also multiply in 16 bits: BF16 by vectors, FP16 by vectors, BF16 by tiles; those of byte permutes and of BF16 take
+ * most FP8 weights in int16.
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or over keys, in an order
  * that depends on neither the number of rows nor the tile. */

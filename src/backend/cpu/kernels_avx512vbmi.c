@@ -1,4 +1,4 @@
-/* The kernels for AVX-512 with byte permutes (VBMI). */
+/* The kernels for AVX-512 with byte permutes (VBMI), integer products (VNNI) and GFNI. */
 #define LANES 16
 #define KERNELS cpu_kernels_avx512vbmi
 #define LEVEL CPU_AVX512VBMI
