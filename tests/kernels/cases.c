@@ -55,6 +55,8 @@ static const struct sweep real[] = {
     {&op_project_add, {INT4, END}, {5, END}, {2560, END}, {2560, END}, {FILL_EXACT, FILL_RANDOM, END}, false},
     {&op_project_add, {BF16, END}, {512, END}, {272, END}, {130, END}, {FILL_EXACT, END}, false},
     {&op_project_add, {FP8, END}, {512, END}, {320, END}, {130, END}, RANDOM, false},
+    {&op_project_add, {FP8, END}, {70, END}, {2112, 4352, END}, {130, END}, RANDOM, false}, /* panels of some of the columns */
+    {&op_gate_up, {FP8, END}, {70, END}, {2240, END}, {130, END}, RANDOM, false},
 };
 
 /* What is timed: one row, a few, a prefill chunk. */

@@ -10,6 +10,7 @@ enum { HALF_STEP = CPU_K_STEP / 2, SUMS = 8 /* vectors that are added up togethe
 static void pack_int16(void *out, const struct packing *p)
 {
     float *steps = (float *)(void *)((uint16_t *)out + (size_t)p->n * p->padded);
+    memset(steps, 0, (p->padded + FP8_BLOCK - 1) / FP8_BLOCK * MOST_FEW * sizeof(*steps)); /* lanes nobody wants are multiplied, too, and slow where they hold denormals */
     for (int i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->padded; k += FP8_BLOCK) {
             __m512i words[4];
