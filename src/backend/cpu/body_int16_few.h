@@ -47,12 +47,23 @@ INLINE int vector_of_lane(int at, int lane)
     return at * SUMS + lane / 8 * 4 + lane % 4;
 }
 
-/* Scales of the sums of vectors 8 · at ..  */
+/* Scales of the sums of vectors 8 · at and following. */
 INLINE __m512 block_scales(const float *steps, float scale, int pairs, int at)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7);
     const __m512i row = _mm512_srli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(at * SUMS)), pairs == 4 ? 2 : 1);
     return _mm512_mul_ps(_mm512_permutexvar_ps(row, _mm512_castps256_ps512(_mm256_loadu_ps(steps))), _mm512_set1_ps(scale));
+}
+
+/* Of vectors 8 · at and following, `vectors` in all. */
+INLINE void put_sums(float *out, size_t out_stride, __m512 sums, int at, int vectors, const struct places *p, const struct tile *t)
+{
+    float all[LANES];
+    _mm512_storeu_ps(all, sums);
+    for (int lane = 0; lane < LANES; lane++) {
+        const int pairs = p->n / 2, v = vector_of_lane(at, lane), row = p->row + (v % pairs * 2 + lane / 4 % 2) * p->apart;
+        if (v < vectors && row < t->n_w) out[(size_t)(v / pairs) * out_stride + (size_t)row] = all[lane];
+    }
 }
 
 /* 32 columns of two weight rows. */
@@ -96,14 +107,7 @@ INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, 
         for (int i = 0; i * SUMS < vectors; i++)
             sums[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums_of_halves(acc + i * SUMS, vectors - i * SUMS < SUMS ? vectors - i * SUMS : SUMS)), block_scales(steps, *scale * unit, pairs, i), sums[i]);
     }
-    for (int i = 0; i * SUMS < vectors; i++) {
-        float all[LANES];
-        _mm512_storeu_ps(all, sums[i]);
-        for (int lane = 0; lane < LANES; lane++) {
-            const int v = vector_of_lane(i, lane), a = v % pairs * 2 + lane / 4 % 2;
-            if (v < vectors && p.row + a * p.apart < t->n_w) out[(size_t)(v / pairs) * out_stride + (size_t)(p.row + a * p.apart)] = all[lane];
-        }
-    }
+    for (int i = 0; i * SUMS < vectors; i++) put_sums(out, out_stride, sums[i], i, vectors, &p, t);
 }
 
 /* All weight rows, in so many places. */

@@ -1,5 +1,5 @@
 /* A picture's attention: scores from int16 numbers (body_int16.h) and their softmax; a part of kernels for pictures, whose values are narrower. Scores are sharp: a softmax of large ones
- * would turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 1e-4 (64 columns).
+ * would turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 3e-4 (64 columns).
  *
  * A block is CPU_KEYS patches; its keys are [pairs of columns, CPU_KEYS, 2] int16, then a step for each patch. */
 #include "backend/cpu/body_int16.h"
