@@ -11,10 +11,6 @@
 #include "kernels/kernels.h"
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
-#define REQUIRE(condition, ...)                                                                                        \
-    do {                                                                                                               \
-        if (!(condition)) return printf(__VA_ARGS__), printf("\n"), false;                                             \
-    } while (0)
 
 static const size_t widths[] = {1, 3, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 192, 272, 320};
 

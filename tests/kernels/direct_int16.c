@@ -10,11 +10,6 @@
 
 enum { ROWS = 259, COLS = 448 /* the last block is half a one */, BLOCKS = (COLS + FP8_BLOCK - 1) / FP8_BLOCK, MOST = 131, NAN_CODE = 0x7f, MOST_POWERS = 7 };
 
-#define REQUIRE(condition, ...)                                                                                        \
-    do {                                                                                                               \
-        if (!(condition)) return printf(__VA_ARGS__), printf("\n"), false;                                             \
-    } while (0)
-
 struct products_of {
     struct backend *be;
     struct pool *pool;
@@ -59,8 +54,9 @@ static int known_of(struct products_of *p, uint8_t code, uint8_t other, uint8_t 
     return p->known;
 }
 
-static bool check_choice(struct products_of *p)
+static bool check_choice(struct products_of *p, uint64_t seed)
 {
+    (void)seed;
     static const struct {
         uint8_t code, other, one;
         int known;
@@ -167,15 +163,9 @@ static bool with_products(const struct cpu_kernels *k, bool (*check)(struct prod
     return ok;
 }
 
-static bool choice(struct products_of *p, uint64_t seed)
-{
-    (void)seed;
-    return check_choice(p);
-}
-
 static bool check_int16_choice(const struct cpu_kernels *k, uint64_t seed)
 {
-    return with_products(k, choice, seed);
+    return with_products(k, check_choice, seed);
 }
 
 static bool check_int16(const struct cpu_kernels *k, uint64_t seed)

@@ -140,6 +140,12 @@ typedef void case_fn(void *context, const struct test_case *c);
 void each_test_case(case_fn *fn, void *context);
 void each_bench_case(case_fn *fn, void *context);
 
+/* Ends a check that fails, saying what was wrong. */
+#define REQUIRE(condition, ...)                                                                                        \
+    do {                                                                                                               \
+        if (!(condition)) return printf(__VA_ARGS__), printf("\n"), false;                                             \
+    } while (0)
+
 /* ---- the kernel table itself (direct.c, direct_attend.c) ---- */
 struct direct_test {
     const char *name;

@@ -170,16 +170,8 @@ INLINE void few_strips_bf12(float *out, size_t out_stride, const struct tile *t,
 
 static void few_bf12(float *out, size_t out_stride, const struct tile *t)
 {
-    switch (t->n_x) {
-    case 1: few_strips_bf12(out, out_stride, t, 1); break;
-    case 2: few_strips_bf12(out, out_stride, t, 2); break;
-    case 3: few_strips_bf12(out, out_stride, t, 3); break;
-    case 4: few_strips_bf12(out, out_stride, t, 4); break;
-    case 5: few_strips_bf12(out, out_stride, t, 5); break;
-    case 6: few_strips_bf12(out, out_stride, t, 6); break;
-    case 7: few_strips_bf12(out, out_stride, t, 7); break;
-    default: few_strips_bf12(out, out_stride, t, MOST_FEW);
-    }
+#define FEW_BF12(rows) few_strips_bf12(out, out_stride, t, rows)
+    FOR_FEW_ROWS(t->n_x, FEW_BF12)
 }
 
 static void few_bf16(float *out, size_t out_stride, const struct tile *t)

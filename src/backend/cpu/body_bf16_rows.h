@@ -39,6 +39,12 @@ INLINE void int8_to_bf16(__m512i out[2], __m512i codes, const struct byte_tables
     out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
+INLINE void in_order_of_codes(__m512i v[2])
+{
+    __m512i first = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
+    v[1] = _mm512_shuffle_i32x4(v[0], v[1], 0xdd), v[0] = first;
+}
+
 /* 64 weights from column k on, of which n < 64 may be there only; zeros after them. */
 INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, const struct byte_tables *t, size_t n)
 {
@@ -94,17 +100,10 @@ INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t
     out[1] = int4_to_bf16(r->codes + k / 2 + 16, *table);
 }
 
-/* 16 floats of a row from column k on, zeros after its end. */
-INLINE __m512 row_floats(const float *x, size_t k, size_t width)
-{
-    if (k + 16 <= width) return _mm512_loadu_ps(x + k);
-    return k >= width ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps((__mmask16)((1u << (width - k)) - 1), x + k);
-}
-
 /* 32 columns of a row from k on, times their scale, as BF16. `low`: what the nearest BF16 leave. */
 INLINE __m512i packed_half(const struct packing *p, const float *x, size_t k, __m512 factor, bool low)
 {
-    __m512 a = _mm512_mul_ps(row_floats(x, k, p->width), factor), b = _mm512_mul_ps(row_floats(x, k + 16, p->width), factor);
+    __m512 a = _mm512_mul_ps(numbers_at(x, k, p->width), factor), b = _mm512_mul_ps(numbers_at(x, k + 16, p->width), factor);
     __m512i high = (__m512i)_mm512_cvtne2ps_pbh(b, a);
     if (!low) return high;
     __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));

@@ -45,10 +45,3 @@ INLINE void floats_in_order_of_codes(vf x[4])
     }
     memcpy(x, out, sizeof(out));
 }
-
-/* 64 16-bit numbers in two vectors likewise. */
-INLINE void in_order_of_codes(__m512i v[2])
-{
-    __m512i first = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
-    v[1] = _mm512_shuffle_i32x4(v[0], v[1], 0xdd), v[0] = first;
-}

@@ -140,9 +140,7 @@ INLINE int row_exponent(const struct packing *p, int row)
 /* LANES of its columns from k on, zeros after its end. */
 INLINE vf row_floats(const struct packing *p, int row, size_t k)
 {
-    const float *x = p->x + (size_t)row * p->x_stride + k;
-    if (k + LANES <= p->width) return load(x);
-    return k >= p->width ? (vf){0} : (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << (p->width - k)) - 1), x);
+    return (vf)numbers_at(p->x + (size_t)row * p->x_stride, k, p->width);
 }
 
 INLINE __m256i halves_of(vf x)

@@ -2,13 +2,6 @@
  * chosen for it no int32 overflows, whatever the numbers are; sums are exact and come out alike in any order. AVX-512 with VNNI multiplies and adds as many of them an instruction as
  * BF16, and what is lost is a small part of what BF16 loses: that keeps 8 bits of each number, of 128 in steps of a 26000th of their length most keep 11. */
 
-/* LANES numbers from i on, zeros from n on. */
-INLINE __m512 numbers_at(const float *x, size_t i, size_t n)
-{
-    if (i + LANES <= n) return _mm512_loadu_ps(x + i);
-    return i < n ? _mm512_maskz_loadu_ps((__mmask16)((1u << (n - i)) - 1), x + i) : _mm512_setzero_ps();
-}
-
 /* The step in which the length of x[n] is `most`, or its largest number 32767, and in *per_step what x is multiplied with to be in steps. Nothing but zeros (and what is as good as zero, below 1e-30): 0. With
  * a number among them that is none, NaN. */
 INLINE float step_of(float *per_step, const float *x, size_t n, float most)

@@ -119,14 +119,6 @@ INLINE void few_rows_of_tile(float *out, size_t out_stride, const struct tile *t
 
 static void few_int16(float *out, size_t out_stride, const struct tile *t)
 {
-    switch (t->n_x) {
-    case 1: few_rows_of_tile(out, out_stride, t, 1); break;
-    case 2: few_rows_of_tile(out, out_stride, t, 2); break;
-    case 3: few_rows_of_tile(out, out_stride, t, 3); break;
-    case 4: few_rows_of_tile(out, out_stride, t, 4); break;
-    case 5: few_rows_of_tile(out, out_stride, t, 5); break;
-    case 6: few_rows_of_tile(out, out_stride, t, 6); break;
-    case 7: few_rows_of_tile(out, out_stride, t, 7); break;
-    default: few_rows_of_tile(out, out_stride, t, MOST_FEW);
-    }
+#define FEW_INT16(rows) few_rows_of_tile(out, out_stride, t, rows)
+    FOR_FEW_ROWS(t->n_x, FEW_INT16)
 }

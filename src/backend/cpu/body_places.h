@@ -61,6 +61,19 @@ static __attribute__((noinline)) void add_lanes(float *out, size_t out_stride, v
     }
 }
 
+/* `call` with the number of rows as a constant, from 1 to 8. */
+#define FOR_FEW_ROWS(n, call)                                                                                          \
+    switch (n) {                                                                                                       \
+    case 1: call(1); break;                                                                                            \
+    case 2: call(2); break;                                                                                            \
+    case 3: call(3); break;                                                                                            \
+    case 4: call(4); break;                                                                                            \
+    case 5: call(5); break;                                                                                            \
+    case 6: call(6); break;                                                                                            \
+    case 7: call(7); break;                                                                                            \
+    default: call(8);                                                                                                  \
+    }
+
 /* One instance a number of rows, so that the sums stay in registers. */
 #define FEW_INSTANCE(body, dtype, rows)                                                                                \
     for (int apart = (t->n_w + PLACES(rows) - 1) / PLACES(rows), row = 0; row < apart; row++)                          \

@@ -150,6 +150,15 @@ INLINE bool any_above(vf v, float limit)
 #endif
 }
 
+#if LANES == 16
+/* LANES numbers from i on, zeros from n on. */
+INLINE __m512 numbers_at(const float *x, size_t i, size_t n)
+{
+    if (i + LANES <= n) return _mm512_loadu_ps(x + i);
+    return i < n ? _mm512_maskz_loadu_ps((__mmask16)((1u << (n - i)) - 1), x + i) : _mm512_setzero_ps();
+}
+#endif
+
 /* ---- LANES rows of LANES words become columns ---- */
 
 #if LANES == 16

@@ -258,7 +258,7 @@ static void pack_queries(struct attend_tile *t)
     size_t padded = padded_dim(t), dim = (size_t)t->dim;
     for (int r = 0; r < t->n_rows; r++)
         for (size_t d = 0; d < padded; d += AMX_K) {
-            __m512 v[2] = {row_floats(t->q[r], d, dim), row_floats(t->q[r], d + 16, dim)};
+            __m512 v[2] = {numbers_at(t->q[r], d, dim), numbers_at(t->q[r], d + 16, dim)};
             for (int part = 0; part < CPU_Q_PARTS; part++) _mm512_storeu_si512(query_part(t, part) + (size_t)r * padded + d, take_part(v));
         }
     t->is_packed = true;

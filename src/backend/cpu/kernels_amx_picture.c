@@ -55,7 +55,7 @@ static void store_key(void *keys, size_t patch, const float *key, int dim)
     size_t steps = key_steps(dim);
     uint16_t *strip = (uint16_t *)keys + patch / AMX_ROWS * 2 * steps * AMX_TILE + patch % AMX_ROWS * AMX_K;
     for (size_t s = 0; s < steps; s++) {
-        __m512 v[2] = {row_floats(key, s * AMX_K, (size_t)dim), row_floats(key, s * AMX_K + 16, (size_t)dim)};
+        __m512 v[2] = {numbers_at(key, s * AMX_K, (size_t)dim), numbers_at(key, s * AMX_K + 16, (size_t)dim)};
         for (size_t part = 0; part < 2; part++) _mm512_storeu_si512(strip + (part * steps + s) * AMX_TILE, take_part(v));
     }
 }
@@ -69,7 +69,7 @@ static void store_values(void *values, size_t patch, const float *in, size_t str
     for (size_t s = 0; s < strips; s++) {
         __m512i r[AMX_ROWS];
         for (size_t i = 0; i < AMX_ROWS; i++)
-            r[i] = i < at || i >= at + (size_t)n ? _mm512_setzero_si512() : (__m512i)row_floats(in + (i - at) * stride, s * AMX_ROWS, (size_t)dim);
+            r[i] = i < at || i >= at + (size_t)n ? _mm512_setzero_si512() : (__m512i)numbers_at(in + (i - at) * stride, s * AMX_ROWS, (size_t)dim);
         transpose(r);
         for (size_t i = 0; i < AMX_ROWS; i++)
             _mm256_mask_storeu_epi16(block + s * 2 * AMX_TILE + i * AMX_K, there, (__m256i)_mm512_cvtneps_pbh((__m512)r[i]));

@@ -21,8 +21,7 @@ static size_t value_bytes(int dim)
 /* 16 numbers from `d` on as BF16, in words; zeros after their end. */
 INLINE __m512i value_words(const float *in, size_t d, size_t dim)
 {
-    const __mmask16 there = d + LANES <= dim ? 0xffff : (__mmask16)((1u << (dim - d)) - 1);
-    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, in + d)));
+    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(numbers_at(in, d, dim)));
 }
 
 static void store_values(void *values, size_t patch, const float *in, size_t stride, int n, int dim)

@@ -5,7 +5,6 @@
 #define LANES 16
 #include "backend/cpu/body_vectors.h"
 
-#include "backend/cpu/body_codes.h"
 #include "backend/cpu/body_int16_codes.h"
 #include "backend/cpu/body_parts.h"
 
