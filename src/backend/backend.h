@@ -212,8 +212,8 @@ struct backend_ops {
     /* qkv and attend in one; NULL: the two are called. q is scratch. */
     void (*qkv_attend)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
                        const struct text_shape *shape, dev rope, const struct batch *batch);
-    /* x[n, rows(w)] += in · wᵀ (+ bias); bias->data NULL: none. The last n_prompt rows are as in a batch, also below; 0 for those of pictures */
-    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
+    /* x[n, rows(w)] += in · wᵀ. The last n_prompt rows are as in a batch, also below */
+    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
     void (*gate_up)(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
     /* x[i] += features[batch->feature[i]] for visual rows */
@@ -241,6 +241,8 @@ struct backend_ops {
     /* h[n, mlp] = gelu_tanh(LN(x; norm2) · fc1ᵀ + b) */
     void (*vision_mlp)(struct backend *be, dev h, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, int n);
+    /* x[n, rows(w)] += in · wᵀ + b, of patches */
+    void (*vision_project_add)(struct backend *be, dev x, dev in, const struct affine *w, int n);
     /* out[n, out_hidden] = fc2(gelu_erf(fc1(LN and grouping of x[n·4, hidden]))), n tokens */
     void (*merge)(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
 };
@@ -251,7 +253,7 @@ struct backend {
 
 /* The reference: plain C, float32, threads of `pool` (borrowed) over weight rows. */
 bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
-/* The fast one for x86: the best instruction set of the machine that is at most what `mask` names ("generic", "avx2", "avx512",
+/* The fast one for x86: the best instruction set of the machine that is at most what `mask` names ("generic", "avx2", "avxvnni", "avx512",
  * "avx512vbmi", "avx512bf16", "avx512fp16", "amx"); NULL: the fastest, machine_best_level(). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 

@@ -97,6 +97,24 @@ MULTIPLY(multiply_generic, "sse2", __m128, _mm_set1_ps(0.5f))
 #define STEP(acc) _mm256_fmadd_ps(acc, factor, factor)
 MULTIPLY(multiply_avx2, "avx2,fma", __m256, _mm256_set1_ps(0.5f))
 #undef STEP
+/* Two instructions for what others do in one. */
+__attribute__((target("avx2"))) static inline __m256 advance_madd(__m256 acc, __m256 factor)
+{
+    __m256 product;
+    __asm__("vpmaddwd %2, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(acc), "=&x"(product) : "x"(factor));
+    return acc;
+}
+#define STEP(acc) advance_madd(acc, factor)
+MULTIPLY(multiply_madd, "avx2", __m256, _mm256_setzero_ps())
+#undef STEP
+__attribute__((target("avx2,avxvnni"))) static inline __m256 advance_avxvnni(__m256 acc, __m256 factor)
+{
+    __asm__("%{vex%} vpdpwssd %1, %1, %0" : "+x"(acc) : "x"(factor));
+    return acc;
+}
+#define STEP(acc) advance_avxvnni(acc, factor)
+MULTIPLY(multiply_avxvnni, "avx2,avxvnni", __m256, _mm256_setzero_ps())
+#undef STEP
 #undef CONSTRAINT
 #define CONSTRAINT "v"
 #define STEP(acc) _mm512_fmadd_ps(acc, factor, factor)
@@ -155,10 +173,12 @@ static pool_fn *multiply_fn(enum cpu_level level, bool narrow, double *flops)
 #if defined(__x86_64__)
     if (narrow && level == CPU_AMX) return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_SLOWER, multiply_amx;
     if (narrow && level == CPU_AVX512FP16) return *flops = 64, multiply_fp16;
+    if (narrow && level == CPU_AVX2) return *flops = 32, multiply_madd;
+    if (narrow && level == CPU_AVXVNNI) return *flops = 32, multiply_avxvnni;
     if (narrow && level == CPU_AVX512VBMI) return *flops = 64, multiply_int16;
     if (narrow) return *flops = 64, multiply_bf16;
     if (level >= CPU_AVX512) return *flops = 32, multiply_avx512;
-    if (level == CPU_AVX2) return *flops = 16, multiply_avx2;
+    if (level >= CPU_AVX2) return *flops = 16, multiply_avx2;
 #endif
     (void)level, (void)narrow;
     return *flops = 8, multiply_generic;

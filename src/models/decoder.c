@@ -16,7 +16,6 @@ static void run_layer(const struct model *m, const struct stretch *s, const stru
     const struct backend_ops *op = be->ops;
     const struct step_buffers *b = s->b;
     const struct decoder_layer *w = &m->layers[layer];
-    const struct weight no_bias = {0};
     const int place = layer - s->begin; /* in the cache */
     if (op->qkv_attend) {
         op->qkv_attend(be, b->o, b->q, s->kv, place, b->x, w, &m->text, b->rope, batch);
@@ -24,9 +23,9 @@ static void run_layer(const struct model *m, const struct stretch *s, const stru
         op->qkv(be, b->q, s->kv, place, b->x, w, &m->text, b->rope, batch);
         op->attend(be, b->o, b->q, s->kv, place, &m->text, batch);
     }
-    op->project_add(be, b->x, b->o, &w->o, &no_bias, batch->n_rows, batch->n_prompt);
+    op->project_add(be, b->x, b->o, &w->o, batch->n_rows, batch->n_prompt);
     op->gate_up(be, b->h, b->x, w, &m->text, batch->n_rows, batch->n_prompt);
-    op->project_add(be, b->x, b->h, &w->down, &no_bias, batch->n_rows, batch->n_prompt);
+    op->project_add(be, b->x, b->h, &w->down, batch->n_rows, batch->n_prompt);
     if (layer < m->vision.n_deepstack) op->add_features(be, b->x, ws->features[1 + layer], batch, m->text.hidden);
 }
 

@@ -58,9 +58,9 @@ static void rows_tile(const struct tile *t, const struct vision_block *w, int n_
     const struct vision_shape *s = &t->m->vision;
     dev x = row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
     op->vision_attend(t->be, t->ws->vision_o, t->ws->vision_qkv, s, t->first, t->n, n_keys);
-    op->project_add(t->be, x, t->ws->vision_o, &w->proj.w, &w->proj.b, t->n, 0);
+    op->vision_project_add(t->be, x, t->ws->vision_o, &w->proj, t->n);
     op->vision_mlp(t->be, t->ws->vision_h, x, w, s, t->n);
-    op->project_add(t->be, x, t->ws->vision_h, &w->fc2.w, &w->fc2.b, t->n, 0);
+    op->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
 }
 
 /* n tokens of one feature block, to rows of the decoder's features. */

@@ -95,7 +95,7 @@ static void assert_multiplies(struct backend *be, int n)
     dev card_x = be->ops->alloc(be, sizeof(float) * 64 * COLS, &e), card_y = be->ops->alloc(be, sizeof(float) * 64 * ROWS, &e);
     be->ops->write(be, card_x, x, ELEMENT_ACTIVATION, (size_t)(n * COLS));
     be->ops->write(be, card_y, y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
-    be->ops->project_add(be, card_y, card_x, &w, NULL, n, 0);
+    be->ops->project_add(be, card_y, card_x, &w, n, 0);
     if (!be->ops->finish(be, &e)) fail_msg("%s", e.text);
     be->ops->read(be, got, card_y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
     for (int i = 0; i < n * ROWS; i++) {

@@ -31,8 +31,10 @@ static void begin_project_add(struct run *r)
 static void call_project_add(struct run *r, int first, int n)
 {
     const struct test_case *c = r->p->c;
-    r->be->ops->project_add(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m), run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k), &r->p->w[0], &r->p->v[0], n,
-                            prompts_of(r->p, first, n));
+    const struct affine of_patches = {r->p->w[0], r->p->v[0]};
+    const dev out = run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m), in = run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k);
+    if (c->other) r->be->ops->vision_project_add(r->be, out, in, &of_patches, n);
+    else r->be->ops->project_add(r->be, out, in, &r->p->w[0], n, prompts_of(r->p, first, n));
 }
 
 const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add, call_project_add, run_fetch_residual};

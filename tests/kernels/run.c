@@ -139,6 +139,12 @@ static int matrices_in_int16(const struct problem *p, bool yes)
     return n;
 }
 
+static bool multiplies_picture(const struct problem *p)
+{
+    const struct op *op = p->c->op;
+    return op == &op_patch_embed || op == &op_vision_qkv || op == &op_vision_mlp || op == &op_merge || (op == &op_project_add && p->c->other);
+}
+
 /* What the error's power may be, relative to the result's.
  *
  * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum whose power grows with
@@ -148,7 +154,8 @@ static int matrices_in_int16(const struct problem *p, bool yes)
  * rounded to 8 bits too. The keys and values of the cache are
  * as coarse in every variant, and a score's error grows with the score, so 4 times that. Where a picture's attention is in
  * BF16 or FP16, its values and their weights are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|, which is 9e-6 sqrt(dim) of their standard deviation.
- * FP8 weights in int16: 128 activations have steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose less than that, but a few 2^-22.
+ * FP8 weights in int16: 128 activations have steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose less than that, but a few 2^-22. A picture's BF16 weights have
+ * steps of an 80000th of their length, or a 32767th of the largest.
  * FP16 products: inputs have 11 bits, but so have sums of up to 32 products; that is within what BF16 ones may lose, a quarter of it in fact. */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {
@@ -159,6 +166,7 @@ double case_bound(const struct problem *p, const struct cpu_kernels *k, bool fro
         const bool others = matrices_in_int16(p, false) || d == DTYPE_NONE;
         bf16 = others && k->narrow && bf16 > int16 ? bf16 : int16, coarse = true;
     }
+    if (k->vision && d == DTYPE_BF16 && multiplies_picture(p)) bf16 = int16, coarse = true;
     double picture = p->attends_picture && k->picture ? 2 * 0x1p-18 + p->slack * (k->split ? 0x1p-34 : p->c->dim * 0x1p-32) : 0;
     if (d == DTYPE_INT4) bf16 += 0x1p-18;
     return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0) + picture;

@@ -6,50 +6,85 @@
  * a number among them that is none, NaN. */
 INLINE float step_of(float *per_step, const float *x, size_t n, float most)
 {
-    __m512 largest = _mm512_setzero_ps(), squares = _mm512_setzero_ps();
-    for (size_t i = 0; i < n; i += LANES) largest = _mm512_max_ps(largest, _mm512_abs_ps(numbers_at(x, i, n)));
-    const float top = _mm512_reduce_max_ps(largest), unit = top > 1e-30f ? top : 1; /* the squares of large numbers would be infinite */
+    vf largest = {0}, squares = {0};
     for (size_t i = 0; i < n; i += LANES) {
-        const __m512 part = _mm512_mul_ps(numbers_at(x, i, n), _mm512_set1_ps(1 / unit));
-        squares = _mm512_fmadd_ps(part, part, squares);
+        const vf part = (vf)numbers_at(x, i, n);
+        largest = max_of(largest, max_of(part, -part));
     }
-    const float length = sqrtf(_mm512_reduce_add_ps(squares)), step = length / most > 1.0f / INT16_MAX ? length / most : 1.0f / INT16_MAX;
+    const float top = lanes_max(largest), unit = top > 1e-30f ? top : 1; /* the squares of large numbers would be infinite */
+    for (size_t i = 0; i < n; i += LANES) {
+        const vf part = (vf)numbers_at(x, i, n) * splat(1 / unit);
+        squares += part * part;
+    }
+    const float length = sqrtf(lanes_sum(squares)), step = length / most > 1.0f / INT16_MAX ? length / most : 1.0f / INT16_MAX;
     *per_step = length > 0.5f ? 1 / step / unit : 0;
     return length > 0.5f ? step * unit : length <= 0.5f ? 0 : NAN;
 }
 
+#if LANES == 16
+typedef __m512i whole; /* LANES whole numbers, or pairs of int16 */
+typedef __m256i shorts;
+
+INLINE shorts in_steps(vf x, float per_step)
+{
+    return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32((__m512)(x * splat(per_step))));
+}
+
+INLINE whole both(shorts first, shorts second)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
+
+INLINE vf whole_floats(whole v)
+{
+    return (vf)_mm512_cvtepi32_ps(v);
+}
+
 /* sum + products of pairs. In assembler, because compilers move sums about for the intrinsic function. */
-INLINE __m512i with_products(__m512i sum, __m512i a, __m512i b)
+INLINE whole with_products(whole sum, whole a, whole b)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
 }
 
 /* The same with a pair in memory for all lanes. */
-INLINE __m512i with_products_of_pair(__m512i sum, __m512i a, const uint32_t *pair)
+INLINE whole with_products_of_pair(whole sum, whole a, const uint32_t *pair)
 {
     __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*pair));
     return sum;
 }
+#else
+typedef __m256i whole;
+typedef __m128i shorts;
 
-/* LANES numbers in steps. */
-INLINE __m256i in_steps(__m512 x, float per_step)
+INLINE shorts in_steps(vf x, float per_step)
 {
-    return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(per_step))));
+    const __m256i words = _mm256_cvtps_epi32((__m256)(x * splat(per_step)));
+    return _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 
-/* Sums of the halves of up to 8 vectors of whole numbers, side by side: of the lower halves of the first four, of their upper ones, then of the others. v is used up. */
-INLINE __m512i sums_of_halves(__m512i *v, int count)
+INLINE whole both(shorts first, shorts second)
 {
-#define PAIR_UP_INTS(first, second)                                                                                    \
-    for (int i = 0; 2 * i < count; i++) {                                                                              \
-        const __m512i a = v[2 * i], b = v[2 * i + 1 < count ? 2 * i + 1 : 2 * i];                                      \
-        v[i] = _mm512_add_epi32(first, second);                                                                        \
-    }                                                                                                                  \
-    count = (count + 1) / 2;
-    PAIR_UP_INTS(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b))
-    PAIR_UP_INTS(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
-    PAIR_UP_INTS(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd))
-#undef PAIR_UP_INTS
-    return v[0];
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1);
 }
+
+INLINE vf whole_floats(whole v)
+{
+    return (vf)_mm256_cvtepi32_ps(v);
+}
+
+INLINE whole with_products(whole sum, whole a, whole b)
+{
+#ifdef __AVXVNNI__
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+#else
+    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(_mm256_madd_epi16(a, b))); /* or compilers add products first, and have no room for them */
+#endif
+    return sum;
+}
+
+INLINE whole with_products_of_pair(whole sum, whole a, const uint32_t *pair)
+{
+    return with_products(sum, a, _mm256_set1_epi32((int)*pair));
+}
+#endif

@@ -7,6 +7,7 @@
 
 enum { CODE_UNIT = 16, MOST_POWERS = 7, BLOCK_LENGTH = 26000 };
 
+#if LANES == 16
 /* A code is the product of two bytes: one is looked up by all bits but the sign, the other by the sign and the exponent's upper three bits, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers of
  * four raise exponents by two: then the lookups begin so much later. */
 #define LEFT(e) ((e) >= 8 ? 2 + (e) % 2 : (e) / 7)
@@ -36,12 +37,6 @@ INLINE struct code_tables code_tables_load(int powers)
                                 _mm512_broadcast_i32x4(_mm_unpacklo_epi64(plus, _mm_sub_epi8(_mm_setzero_si128(), plus)))};
 }
 
-/* What sums are multiplied with for the codes' unit. */
-INLINE float code_unit(int powers)
-{
-    return 1.0f / (float)(CODE_UNIT << 2 * powers);
-}
-
 /* 64 codes → 64 int16, every second one from the first on, then the others. */
 INLINE void codes_to_int16(__m512i out[2], __m512i codes, const struct code_tables *t)
 {
@@ -56,15 +51,76 @@ INLINE __m512i even_before_odd(__m512i words)
 {
     return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(words)), _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)), 1);
 }
+#else
+/* A code is its four leading bits, 1 and three of the fraction (0 before those of a subnormal), times two to the power of its exponent. Multiplied as 2^11 times the former and 4 times the latter, of whose
+ * product the upper half is kept, rounded. Both are looked up by the exponent; what has less than half a unit has 0. */
+#define POWER(e) ((e) >= 2 && (e) < 16 ? 1 << ((e) - 2) : 0)
+#define POWERS_FROM(e, shift)                                                                                          \
+    {(uint8_t)(POWER((e) + 1) >> (shift)),  (uint8_t)(POWER((e) + 1) >> (shift)),  (uint8_t)(POWER((e) + 2) >> (shift)),  (uint8_t)(POWER((e) + 3) >> (shift)),                               \
+     (uint8_t)(POWER((e) + 4) >> (shift)),  (uint8_t)(POWER((e) + 5) >> (shift)),  (uint8_t)(POWER((e) + 6) >> (shift)),  (uint8_t)(POWER((e) + 7) >> (shift)),                               \
+     (uint8_t)(POWER((e) + 8) >> (shift)),  (uint8_t)(POWER((e) + 9) >> (shift)),  (uint8_t)(POWER((e) + 10) >> (shift)), (uint8_t)(POWER((e) + 11) >> (shift)),                              \
+     (uint8_t)(POWER((e) + 12) >> (shift)), (uint8_t)(POWER((e) + 13) >> (shift)), (uint8_t)(POWER((e) + 14) >> (shift)), (uint8_t)(POWER((e) + 15) >> (shift))}
+#define POWERS(shift)                                                                                                  \
+    {POWERS_FROM(0, shift), POWERS_FROM(2, shift), POWERS_FROM(4, shift), POWERS_FROM(6, shift), POWERS_FROM(8, shift), POWERS_FROM(10, shift), POWERS_FROM(12, shift), POWERS_FROM(14, shift)}
+static const uint8_t lower_bytes[MOST_POWERS + 1][16] = POWERS(0), upper_bytes[MOST_POWERS + 1][16] = POWERS(8);
+static const uint8_t leading_ones[16] = {0, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40};
 
-/* A block of a row, of which n columns are there. Returns the step. */
-INLINE float block_words(__m512i words[4], const float *x, size_t n)
+struct code_tables {
+    __m256i leading, lower, upper;
+};
+
+INLINE __m256i table_of(const uint8_t bytes[16])
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)bytes));
+}
+
+INLINE struct code_tables code_tables_load(int powers)
+{
+    return (struct code_tables){table_of(leading_ones), table_of(lower_bytes[powers]), table_of(upper_bytes[powers])};
+}
+
+/* 32 codes → 32 int16: the first eight of either half, then the others. */
+INLINE void codes_to_int16(__m256i out[2], __m256i codes, const struct code_tables *t)
+{
+    const __m256i exponent = _mm256_and_si256(_mm256_srli_epi16(codes, 3), _mm256_set1_epi8(15)), fraction = _mm256_and_si256(_mm256_slli_epi16(codes, 3), _mm256_set1_epi8(0x38));
+    const __m256i digits = _mm256_sign_epi8(_mm256_or_si256(fraction, _mm256_shuffle_epi8(t->leading, exponent)), codes); /* -0 is 0, too */
+    const __m256i lower = _mm256_shuffle_epi8(t->lower, exponent), upper = _mm256_shuffle_epi8(t->upper, exponent), none = _mm256_setzero_si256();
+    out[0] = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(none, digits), _mm256_unpacklo_epi8(lower, upper));
+    out[1] = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(none, digits), _mm256_unpackhi_epi8(lower, upper));
+}
+#endif
+
+/* What sums are multiplied with for the codes' unit. */
+INLINE float code_unit(int powers)
+{
+    return 1.0f / (float)(CODE_UNIT << 2 * powers);
+}
+
+enum { BLOCK_VECTORS = FP8_BLOCK / (2 * LANES) };
+
+/* A block of a row, of which n columns are there, in steps of a part of its length. Returns the step. */
+INLINE float block_words(whole words[BLOCK_VECTORS], const float *x, size_t n, float length)
 {
     float per_step;
-    const float step = step_of(&per_step, x, n, BLOCK_LENGTH);
-    for (size_t i = 0; i < 4; i++) {
-        const __m256i first = in_steps(numbers_at(x, 32 * i, n), per_step), second = in_steps(numbers_at(x, 32 * i + LANES, n), per_step);
-        words[i] = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
-    }
+    const float step = step_of(&per_step, x, n, length);
+    for (size_t i = 0; i < BLOCK_VECTORS; i++)
+        words[i] = both(in_steps((vf)numbers_at(x, 2 * LANES * i, n), per_step), in_steps((vf)numbers_at(x, 2 * LANES * i + LANES, n), per_step));
     return step;
+}
+
+/* The same columns in the order in which codes of CPU_K_STEP columns come. */
+INLINE void words_as_codes_come(whole words[BLOCK_VECTORS])
+{
+#if LANES == 16
+    for (int v = 0; v < BLOCK_VECTORS; v++) words[v] = even_before_odd(words[v]);
+    for (int v = 0; v < BLOCK_VECTORS; v += 2) {
+        const whole even = _mm512_shuffle_i64x2(words[v], words[v + 1], 0x44);
+        words[v + 1] = _mm512_shuffle_i64x2(words[v], words[v + 1], 0xee), words[v] = even;
+    }
+#else
+    for (int v = 0; v < BLOCK_VECTORS; v += 2) {
+        const whole first = _mm256_permute2x128_si256(words[v], words[v + 1], 0x20);
+        words[v + 1] = _mm256_permute2x128_si256(words[v], words[v + 1], 0x31), words[v] = first;
+    }
+#endif
 }

@@ -15,10 +15,26 @@ static void pack_int16(void *out, const struct packing *p)
         for (size_t k = 0; k < p->padded; k += FP8_BLOCK) {
             __m512i words[4];
             const size_t n = p->padded - k < FP8_BLOCK ? p->padded - k : FP8_BLOCK;
-            steps[k / FP8_BLOCK * MOST_FEW + (size_t)i] = block_words(words, p->x + (size_t)i * p->x_stride + k, p->width - k < n ? p->width - k : n);
+            steps[k / FP8_BLOCK * MOST_FEW + (size_t)i] = block_words(words, p->x + (size_t)i * p->x_stride + k, p->width - k < n ? p->width - k : n, BLOCK_LENGTH);
             for (int v = 0; v < 4; v++) words[v] = even_before_odd(words[v]);
             memcpy((uint16_t *)out + (size_t)i * p->padded + k, words, n * sizeof(uint16_t));
         }
+}
+
+/* Sums of the halves of up to 8 vectors of whole numbers, side by side: of the lower halves of the first four, of their upper ones, then of the others. v is used up. */
+INLINE __m512i sums_of_halves(__m512i *v, int count)
+{
+#define PAIR_UP_INTS(first, second)                                                                                    \
+    for (int i = 0; 2 * i < count; i++) {                                                                              \
+        const __m512i a = v[2 * i], b = v[2 * i + 1 < count ? 2 * i + 1 : 2 * i];                                      \
+        v[i] = _mm512_add_epi32(first, second);                                                                        \
+    }                                                                                                                  \
+    count = (count + 1) / 2;
+    PAIR_UP_INTS(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b))
+    PAIR_UP_INTS(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
+    PAIR_UP_INTS(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd))
+#undef PAIR_UP_INTS
+    return v[0];
 }
 
 INLINE __m512i twice(const uint16_t *x)

@@ -31,7 +31,7 @@ INLINE float write_steps(int16_t *out, const float *in, int dim)
 {
     const size_t n = (size_t)dim;
     float per_step, step = step_of(&per_step, in, n, LENGTH);
-    for (size_t d = 0; d < n; d += LANES) _mm256_storeu_si256((__m256i *)(void *)(out + d), in_steps(numbers_at(in, d, n), per_step));
+    for (size_t d = 0; d < n; d += LANES) _mm256_storeu_si256((__m256i *)(void *)(out + d), in_steps((vf)numbers_at(in, d, n), per_step));
     return step;
 }
 

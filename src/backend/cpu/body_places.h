@@ -48,7 +48,7 @@ INLINE void ask_for_panel(const uint8_t *row, size_t stride, size_t bytes)
 }
 
 /* Lanes [n][places] are added up and go to out[n][rows]; v is used up. */
-static __attribute__((noinline)) void add_lanes(float *out, size_t out_stride, vf *v, const struct places *p, const struct tile *t, int n)
+static __attribute__((noinline, unused)) void add_lanes(float *out, size_t out_stride, vf *v, const struct places *p, const struct tile *t, int n)
 {
     const int at_once = LANES / p->n;
     for (int b = 0, count; b < n; b += count) {

@@ -157,6 +157,12 @@ INLINE __m512 numbers_at(const float *x, size_t i, size_t n)
     if (i + LANES <= n) return _mm512_loadu_ps(x + i);
     return i < n ? _mm512_maskz_loadu_ps((__mmask16)((1u << (n - i)) - 1), x + i) : _mm512_setzero_ps();
 }
+#elif LANES == 8
+INLINE __m256 numbers_at(const float *x, size_t i, size_t n)
+{
+    if (i + LANES <= n) return _mm256_loadu_ps(x + i);
+    return i < n ? _mm256_maskload_ps(x + i, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n - i)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))) : _mm256_setzero_ps();
+}
 #endif
 
 /* ---- LANES rows of LANES words become columns ---- */

@@ -50,7 +50,7 @@ static size_t few_bytes(const struct backend_limits *l)
 
 static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_limits *l)
 {
-    const struct products *const ways[] = {k->f32, k->narrow, k->fp8};
+    const struct products *const ways[] = {k->f32, k->narrow, k->fp8, k->vision};
     size_t blocks = 0;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) blocks = larger(blocks, ways[i] ? cpu_blocks_scratch(ways[i], padded_width(l)) : 0);
     size_t attend = larger(CPU_SHARED_TILES * sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
@@ -174,6 +174,7 @@ static const struct backend_ops ops = {
     .vision_qkv = cpu_vision_qkv,
     .vision_attend = cpu_vision_attend,
     .vision_mlp = cpu_vision_mlp,
+    .vision_project_add = cpu_vision_project_add,
     .merge = cpu_merge,
 };
 
@@ -181,7 +182,7 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
 {
     enum cpu_level most = mask ? CPU_LEVELS - 1 : machine_best_level();
     if (mask && !cpu_level_by_name(mask, &most))
-        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avx512, avx512vbmi, avx512bf16, avx512fp16 or amx", mask);
+        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avxvnni, avx512, avx512vbmi, avx512bf16, avx512fp16 or amx", mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
     c->base.ops = &ops, c->pool = pool, c->k = cpu_kernels_for(cpu_level_usable(most));

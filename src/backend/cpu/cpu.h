@@ -53,6 +53,7 @@ struct cpu_input {
     const float *w, *b; /* of the norm */
     float eps;
     bool precise; /* BF16 would be too coarse: what attention's softmax is sharp on */
+    bool picture; /* rows of a picture */
 };
 
 /* ---- products ---- */
@@ -90,7 +91,7 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
              const struct text_shape *shape, dev rope, const struct batch *batch);
 void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
                 const struct batch *batch);
-void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt);
 void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
 void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
               const struct weight *head, const struct text_shape *shape);
@@ -100,6 +101,7 @@ void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_bloc
                     dev rope, int first, int n);
 void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n, int n_keys);
 void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape, int n);
+void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
 void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
 
 /* Tiles of a picture's queries that go through a head's keys and values together: each block of these is read once for all of them. */

@@ -58,6 +58,7 @@ static const struct products *way_of(const struct cpu *c, const struct cpu_input
     const bool bytes = w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_I8;
     *split = false;
     if (w->dtype == DTYPE_F8_E4M3 && c->k->fp8 && cpu_takes_int16(c, w)) return c->k->fp8;
+    if (w->dtype == DTYPE_BF16 && in->picture && c->k->vision) return c->k->vision;
     if (!narrow || !(w->dtype == DTYPE_BF16 || bytes || (w->dtype == DTYPE_INT4 && narrow->int4))) return c->k->f32;
     if (!in->precise || narrow->precise) return narrow;
     *split = c->k->split;

@@ -145,7 +145,7 @@ static void qkv_items(void *context, size_t begin, size_t end, int thread)
 static struct cpu_input rms_input(struct cpu *c, const float *x, const struct weight *norm, int n, float eps)
 {
     size_t width = (size_t)norm->cols;
-    return (struct cpu_input){x, width, n, (int)width, CPU_RMS_NORM, cpu_vector(c, 0, norm), NULL, eps, false};
+    return (struct cpu_input){.x = x, .x_stride = width, .n = n, .width = (int)width, .norm = CPU_RMS_NORM, .w = cpu_vector(c, 0, norm), .eps = eps};
 }
 
 static const float *bias_of(struct cpu *c, int slot, const struct weight *bias)
@@ -310,12 +310,12 @@ void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int
 
 /* ---- the rest ---- */
 
-void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt)
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);
     (void)n_prompt; /* all rows alike */
     struct cpu_input input = {.x = in, .x_stride = (size_t)w->cols, .n = n, .width = (int)w->cols};
-    struct cpu_product product = {w, bias && bias->data ? cpu_vector(c, 1, bias) : NULL, x, (size_t)w->rows};
+    struct cpu_product product = {w, NULL, x, (size_t)w->rows};
     cpu_multiply(c, &input, &product, 1, CPU_ADD);
 }
 

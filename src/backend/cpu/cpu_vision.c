@@ -9,13 +9,13 @@
 
 static struct cpu_input plain_input(const float *x, int n, int width)
 {
-    return (struct cpu_input){.x = x, .x_stride = (size_t)width, .n = n, .width = width};
+    return (struct cpu_input){.x = x, .x_stride = (size_t)width, .n = n, .width = width, .picture = true};
 }
 
 static struct cpu_input layer_norm_input(struct cpu *c, const float *x, const struct layer_norm *norm, int n, float eps)
 {
     int width = (int)norm->w.cols;
-    return (struct cpu_input){x, (size_t)width, n, width, CPU_LAYER_NORM, cpu_vector(c, 0, &norm->w), cpu_vector(c, 1, &norm->b), eps, false};
+    return (struct cpu_input){.x = x, .x_stride = (size_t)width, .n = n, .width = width, .norm = CPU_LAYER_NORM, .w = cpu_vector(c, 0, &norm->w), .b = cpu_vector(c, 1, &norm->b), .eps = eps, .picture = true};
 }
 
 static void multiply_affine(struct cpu *c, const struct cpu_input *in, const struct affine *w, float *y, enum cpu_finish finish)
@@ -266,6 +266,12 @@ void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block 
     struct cpu *c = cpu_of(be);
     struct cpu_input in = layer_norm_input(c, x, &w->norm2, n, shape->norm_eps);
     multiply_affine(c, &in, &w->fc1, h, CPU_GELU_TANH);
+}
+
+void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n)
+{
+    struct cpu_input input = plain_input(in, n, (int)w->w.cols);
+    multiply_affine(cpu_of(be), &input, w, x, CPU_ADD);
 }
 
 struct norm_job {

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/kernels.h"
 
-static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"};
+static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"};
 
 bool cpu_level_by_name(const char *name, enum cpu_level *level)
 {
@@ -22,6 +22,12 @@ static bool has_avx512bf16(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+static bool has_avxvnni(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 
 static bool has_avx512fp16(void)
@@ -55,6 +61,7 @@ static bool machine_has(enum cpu_level level)
         bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
         return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     }
+    case CPU_AVXVNNI: return has_avxvnni();
     case CPU_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -68,7 +75,7 @@ static bool machine_has(enum cpu_level level)
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 {
     static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_avx512fp16,
+        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avxvnni, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_avx512fp16,
         &cpu_kernels_amx};
     return kernels[level];
 }
@@ -85,11 +92,17 @@ const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 }
 #endif
 
+/* Not implied by those after it. FP16 is: but for tiles, it is the only one. */
+static bool is_beside(enum cpu_level level)
+{
+    return level == CPU_AVXVNNI || level == CPU_AVX512FP16;
+}
+
 /* Whether the machine has a level and those that it implies. */
 static bool is_usable(int level)
 {
     bool usable = true;
-    for (int i = level; usable && i > CPU_GENERIC; i--) usable = machine_has((enum cpu_level)i) || (i == CPU_AVX512FP16 && level == CPU_AMX);
+    for (int i = level; usable && i > CPU_GENERIC; i--) usable = (i < level && is_beside((enum cpu_level)i)) || machine_has((enum cpu_level)i);
     return usable;
 }
 

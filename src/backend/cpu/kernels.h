@@ -1,6 +1,6 @@
 /* The hot loops of the cpu backend, as a table that is filled once for the machine (cpu_kernels_for). One body
- * (kernels_body.h) is compiled for each instruction set; the last three also multiply in 16 bits: BF16 by vectors, FP16 by vectors, BF16 by tiles; those of byte permutes and of BF16 take
- * most FP8 weights in int16.
+ * (kernels_body.h) is compiled for each instruction set; the last three also multiply in 16 bits: BF16 by vectors, FP16 by vectors, BF16 by tiles. All but generic, plain AVX-512, FP16 and
+ * tiles take most FP8 weights in int16, and of these, those without BF16 vectors a picture's BF16 weights, too.
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or over keys, in an order
  * that depends on neither the number of rows nor the tile. */
@@ -23,7 +23,9 @@ enum {
     CPU_AHEAD = 512,    /* bytes from what is read of a stream of weights to what is asked for */
     CPU_KEYS = 64,      /* keys of an attention block; KV_BLOCK */
     CPU_Q_ROWS = 32,    /* query rows of an attention tile */
-    CPU_HEAD_PAD = 16   /* rows of values are read in steps of this many elements */
+    CPU_HEAD_PAD = 16,  /* rows of values are read in steps of this many elements */
+    CPU_INT16_COLUMNS = 2048, /* of a panel of int16 */
+    CPU_INT16_PANEL_END = CPU_SLAB * CPU_INT16_COLUMNS / FP8_BLOCK * 4 /* bytes: a step a weight row and block */
 };
 
 /* Kernels that look bytes up make two vectors of 64: place `at` of both has the column of this byte. */
@@ -32,8 +34,8 @@ static inline size_t cpu_column_at(size_t at)
     return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
 }
 
-/* Which instruction sets may be used; each implies those before it, but tiles do not need FP16. */
-enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AVX512FP16, CPU_AMX, CPU_LEVELS };
+/* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI, nor tiles FP16. */
+enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVXVNNI, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AVX512FP16, CPU_AMX, CPU_LEVELS };
 
 /* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows; kernels see exact weights. Where products add
  * blocks of scales one by one they multiply the sums; else the activations are packed again for each 128 weight rows, times these scales:
@@ -177,6 +179,7 @@ struct cpu_kernels {
     const struct products *f32;  /* weights of any dtype */
     const struct products *narrow; /* those of 16 bits, for BF16, FP8 and int8 weights; NULL: float32 ones are used */
     const struct products *fp8; /* others for FP8 weights that cpu_takes_int16(); NULL: none */
+    const struct products *vision; /* others for BF16 weights and rows of a picture; NULL: none */
     bool split;           /* narrow products that are not precise keep 16 bits of activations by packing.split; else float32 ones are used.
                            * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 
@@ -199,7 +202,7 @@ struct cpu_kernels {
 /* The best level of this machine that is at most `most`. */
 enum cpu_level cpu_level_usable(enum cpu_level most);
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
-/* "generic", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"; false: no such name. */
+/* "generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"; false: no such name. */
 bool cpu_level_by_name(const char *name, enum cpu_level *level);
 
 extern const struct cpu_kernels cpu_kernels_generic;
@@ -221,6 +224,7 @@ void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values,
 void cpu_pack_block_int16(void *out, const struct packing *p);
 size_t cpu_columns_int16(size_t k0, int n);
 void cpu_panel_int16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+void cpu_panel_bf16_int16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
 void cpu_multiply_int16(float *sums, const struct block *b);
 void cpu_put_int16(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
 size_t cpu_sums_int16(size_t width);
@@ -243,8 +247,9 @@ void cpu_pack_fp16(void *out, const struct packing *p);
 void cpu_scale_fp16(void *out, const void *packed, int n, size_t padded, const float *scale);
 void cpu_few_fp16(float *out, size_t out_stride, const struct tile *t);
 
+extern const struct products cpu_int16_avx2, cpu_int16_avxvnni, cpu_pictures_avx2, cpu_pictures_avxvnni; /* kernels_int16_avx2.c, kernels_int16_avxvnni.c */
 extern const struct products cpu_f32_avx2, cpu_f32_avx512, cpu_f32_avx512vbmi; /* the latter of all later levels, too */
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_avx512fp16, cpu_kernels_amx;
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_avx512fp16, cpu_kernels_amx;
 #endif
 
 #endif

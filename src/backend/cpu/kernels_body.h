@@ -29,7 +29,7 @@
 #if defined(HAVE_BF16) || defined(HAVE_VBMI)
 static const struct products int16 = {
     .precise = true, .once = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
-    .pack = pack_int16, .few = few_int16, .strip = 2 * CPU_W_STRIP, .slabs = 1, .panels = 768 << 10, .whole = 2048, .part = 2048,
+    .pack = pack_int16, .few = few_int16, .strip = 2 * CPU_W_STRIP, .panel_end = CPU_INT16_PANEL_END, .slabs = 1, .panels = 768 << 10, .whole = CPU_INT16_COLUMNS, .part = CPU_INT16_COLUMNS,
     .pack_block = cpu_pack_block_int16, .columns = cpu_columns_int16, .panel_block = cpu_panel_int16, .multiply_block = cpu_multiply_int16, .put_block = cpu_put_int16, .block_sums = cpu_sums_int16};
 #endif
 
@@ -62,7 +62,12 @@ const struct products PRODUCTS = {
     .pack = pack_f32, .few = few_f32, .strip = 2 * CPU_W_STRIP, .slabs = 1, .panels = 3 << 20, .whole = SIZE_MAX,
     .pack_block = pack_block_f32, .panel_block = panel_block_f32, .multiply_block = multiply_block_f32, .put_block = put_block, .block_sums = block_sums};
 #ifdef HAVE_VBMI
-const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .fp8 = &int16, .attend = attend, TABLE_REST};
+static const struct products int16_of_pictures = {
+    .precise = true, .once = true, .x_rows = BLOCK_ROWS, .element = sizeof(uint16_t), .tile_element = sizeof(float), .strip = 2 * CPU_W_STRIP, .panel_end = CPU_INT16_PANEL_END, .slabs = 1, .panels = 768 << 10,
+    .whole = CPU_INT16_COLUMNS, .part = CPU_INT16_COLUMNS, .pack_block = cpu_pack_block_int16, .columns = cpu_columns_int16, .panel_block = cpu_panel_bf16_int16, .multiply_block = cpu_multiply_int16,
+    .put_block = cpu_put_int16, .block_sums = cpu_sums_int16};
+
+const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .fp8 = &int16, .vision = &int16_of_pictures, .attend = attend, TABLE_REST};
 
 static const struct products halves = {
     .precise = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
@@ -71,6 +76,9 @@ static const struct products halves = {
 
 const struct cpu_kernels cpu_kernels_avx512fp16 = {.level = CPU_AVX512FP16, .name = "avx512fp16", .f32 = &PRODUCTS, .narrow = &halves, .attend = attend, .picture = &cpu_picture_fp16,
                                                    TABLE_REST};
+#elif LANES == 8
+const struct cpu_kernels cpu_kernels_avx2 = {.level = CPU_AVX2, .name = "avx2", .f32 = &PRODUCTS, .fp8 = &cpu_int16_avx2, .vision = &cpu_pictures_avx2, .attend = attend, TABLE_REST};
+const struct cpu_kernels cpu_kernels_avxvnni = {.level = CPU_AVXVNNI, .name = "avxvnni", .f32 = &PRODUCTS, .fp8 = &cpu_int16_avxvnni, .vision = &cpu_pictures_avxvnni, .attend = attend, TABLE_REST};
 #else
 const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .attend = attend, TABLE_REST};
 #endif

@@ -423,6 +423,7 @@ static const struct backend_ops ops = {
     .vision_qkv = cuda_vision_qkv,
     .vision_attend = cuda_vision_attend,
     .vision_mlp = cuda_vision_mlp,
+    .vision_project_add = cuda_vision_project_add,
     .merge = cuda_merge,
 };
 

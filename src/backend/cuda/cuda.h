@@ -205,7 +205,7 @@ void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, 
 void cuda_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape, const struct batch *batch);
 void cuda_qkv_attend(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
                      const struct text_shape *shape, dev rope, const struct batch *batch);
-void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
+void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt);
 void cuda_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
 void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
 void cuda_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm, const struct weight *head,
@@ -220,6 +220,7 @@ void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_picture *p
 void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape, dev rope, int first, int n);
 void cuda_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n, int n_keys);
 void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape, int n);
+void cuda_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
 void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
 
 #endif

@@ -160,9 +160,9 @@ void cuda_qkv_attend(struct backend *be, dev o, dev q, struct kv_cache *kv, int 
 
 /* ---- the rest of a layer ---- */
 
-void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt)
+void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt)
 {
-    struct product p = {.w = {w}, .bias = {bias}, .y = {x}, .n_segments = 1, .out = OUT_ADD, .x = in, .n = n, .k = (int)w->cols, .n_prompt = n_prompt};
+    struct product p = {.w = {w}, .y = {x}, .n_segments = 1, .out = OUT_ADD, .x = in, .n = n, .k = (int)w->cols, .n_prompt = n_prompt};
     cuda_multiply(cuda_of(be), &p);
 }
 

@@ -91,6 +91,12 @@ void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block
     cuda_multiply(c, &p);
 }
 
+void cuda_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n)
+{
+    struct product p = {.w = {&w->w}, .bias = {&w->b}, .y = {x}, .n_segments = 1, .out = OUT_ADD, .x = in, .n = n, .k = (int)w->w.cols};
+    cuda_multiply(cuda_of(be), &p);
+}
+
 void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *s, int n)
 {
     struct cuda *c = cuda_of(be);

@@ -123,6 +123,7 @@ static const struct backend_ops ops = {
     .vision_qkv = ref_vision_qkv,
     .vision_attend = ref_vision_attend,
     .vision_mlp = ref_vision_mlp,
+    .vision_project_add = ref_vision_project_add,
     .merge = ref_merge,
 };
 

@@ -57,7 +57,7 @@ void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
              const struct text_shape *shape, dev rope, const struct batch *batch);
 void ref_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
                 const struct batch *batch);
-void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt);
+void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt);
 void ref_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
 void ref_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
               const struct weight *head, const struct text_shape *shape);
@@ -72,6 +72,7 @@ void ref_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_s
                        int n_keys);
 void ref_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape,
                     int n);
+void ref_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
 void ref_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
 
 #endif

@@ -174,13 +174,13 @@ void ref_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int
     pool_run(a.r->pool, (size_t)batch->n_rows * (size_t)shape->n_heads, 1, attend_items, &a);
 }
 
-void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, const struct weight *bias, int n, int n_prompt)
+void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt)
 {
     struct ref *r = ref_of(be);
     float *y = r->rows[0], *out = x, *input = r->rows[1];
     memcpy(input, in, (size_t)n * (size_t)w->cols * sizeof(float));
     round_prompts(r, input, w, n, n_prompt);
-    ref_linear(r, y, (size_t)w->rows, input, w, bias, n);
+    ref_linear(r, y, (size_t)w->rows, input, w, NULL, n);
     for (size_t i = 0; i < (size_t)n * (size_t)w->rows; i++) out[i] += y[i];
 }
 

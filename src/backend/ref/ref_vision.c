@@ -151,6 +151,14 @@ void ref_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block 
     pool_run(r->pool, (size_t)n * (size_t)shape->mlp, 4096, gelu_items, &g);
 }
 
+void ref_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n)
+{
+    struct ref *r = ref_of(be);
+    float *y = r->rows[0], *out = x;
+    ref_linear(r, y, (size_t)w->w.rows, in, &w->w, &w->b, n);
+    for (size_t i = 0; i < (size_t)n * (size_t)w->w.rows; i++) out[i] += y[i];
+}
+
 void ref_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n)
 {
     struct ref *r = ref_of(be);
