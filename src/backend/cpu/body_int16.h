@@ -2,23 +2,32 @@
  * chosen for it no int32 overflows, whatever the numbers are; sums are exact and come out alike in any order. AVX-512 with VNNI multiplies and adds as many of them an instruction as
  * BF16, and what is lost is a small part of what BF16 loses: that keeps 8 bits of each number, of 128 in steps of a 26000th of their length most keep 11. */
 
+/* The sum of the squares of x[n] times `factor`, and the largest magnitude of these. */
+INLINE float squares_of(float *largest, const float *x, size_t n, float factor)
+{
+    vf most = {0}, squares = {0};
+    for (size_t i = 0; i < n; i += LANES) {
+        const vf part = (vf)numbers_at(x, i, n) * splat(factor);
+        most = max_of(most, max_of(part, -part));
+        squares += part * part;
+    }
+    *largest = lanes_max(most);
+    return lanes_sum(squares);
+}
+
 /* The step in which the length of x[n] is `most`, or its largest number 32767, and in *per_step what x is multiplied with to be in steps. Nothing but zeros (and what is as good as zero, below 1e-30): 0. With
  * a number among them that is none, NaN. */
 INLINE float step_of(float *per_step, const float *x, size_t n, float most)
 {
-    vf largest = {0}, squares = {0};
-    for (size_t i = 0; i < n; i += LANES) {
-        const vf part = (vf)numbers_at(x, i, n);
-        largest = max_of(largest, max_of(part, -part));
+    float top, squares = squares_of(&top, x, n, 1), unit = 1;
+    if (!(squares > 1e-20f && squares < 1e30f)) { /* float32 is at its ends */
+        unit = top > 1e-30f ? top : 1;
+        squares = squares_of(&top, x, n, 1 / unit);
     }
-    const float top = lanes_max(largest), unit = top > 1e-30f ? top : 1; /* the squares of large numbers would be infinite */
-    for (size_t i = 0; i < n; i += LANES) {
-        const vf part = (vf)numbers_at(x, i, n) * splat(1 / unit);
-        squares += part * part;
-    }
-    const float length = sqrtf(lanes_sum(squares)), step = length / most > 1.0f / INT16_MAX ? length / most : 1.0f / INT16_MAX;
-    *per_step = length > 0.5f ? 1 / step / unit : 0;
-    return length > 0.5f ? step * unit : length <= 0.5f ? 0 : NAN;
+    const float length = sqrtf(squares), step = length / most > top * (1.0f / INT16_MAX) ? length / most : top * (1.0f / INT16_MAX);
+    const bool some = squares >= 0 && step * unit > 1e-35f;
+    *per_step = some ? 1 / step / unit : 0;
+    return some ? step * unit : squares >= 0 ? 0 : NAN;
 }
 
 #if LANES == 16

@@ -152,6 +152,7 @@ INLINE void multiply_part(float *sums, const uint32_t *w, const uint32_t *x, con
         multiply_pair(acc, w, x, n);
         multiply_pair(acc, w + STRIP_ROWS, x + n, n);
     }
+    UNROLL
     for (int u = 0; u < 2; u++) {
         const vf step = load((const float *)(const void *)w + u * LANES);
         UNROLL

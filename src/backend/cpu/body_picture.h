@@ -5,8 +5,9 @@
 #include "backend/cpu/body_int16.h"
 
 enum {
-    SHARE = 4, /* queries that share a load of keys */
+    SHARE = LANES == 16 ? 4 : 2, /* queries that share a load of keys */
     KEY_VECTORS = CPU_KEYS / LANES,
+    WIDE = 4, /* vectors of keys whose sums stay in registers together */
     LENGTH = 46300, /* of a query and of a key in steps, rounding not counted in: squared below 2^31 */
     MOST_PAIRS = CPU_PICTURE_DIM / 2
 };
@@ -31,7 +32,10 @@ INLINE float write_steps(int16_t *out, const float *in, int dim)
 {
     const size_t n = (size_t)dim;
     float per_step, step = step_of(&per_step, in, n, LENGTH);
-    for (size_t d = 0; d < n; d += LANES) _mm256_storeu_si256((__m256i *)(void *)(out + d), in_steps((vf)numbers_at(in, d, n), per_step));
+    for (size_t d = 0; d < n; d += LANES) {
+        const shorts part = in_steps((vf)numbers_at(in, d, n), per_step);
+        memcpy(out + d, &part, sizeof(part));
+    }
     return step;
 }
 
@@ -71,32 +75,49 @@ INLINE int patches_of_block(const struct picture_tile *t, int key)
     return t->n_keys - key < CPU_KEYS ? t->n_keys - key : CPU_KEYS;
 }
 
-/* scores[rows] of queries first .. against a block of n patches; a very low one where there is no patch. */
-INLINE void score_rows(vf (*scores)[KEY_VECTORS], const struct queries *s, const void *block, int dim, int n, int first, int rows)
+/* A very low score from lane `there` on. */
+INLINE vf scores_there(vf scores, int there)
 {
-    const uint32_t *keys = block;
-    const size_t pairs = pairs_of(dim);
-    __m512i acc[SHARE][KEY_VECTORS];
+#if LANES == 16
+    return (vf)_mm512_mask_mov_ps(_mm512_set1_ps(-1e30f), there >= LANES ? 0xffff : there > 0 ? (__mmask16)((1u << there) - 1) : 0, (__m512)scores);
+#else
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return (vf)_mm256_blendv_ps(_mm256_set1_ps(-1e30f), (__m256)scores, _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(there), lane)));
+#endif
+}
+
+/* Scores of WIDE vectors of patches from vector `begin` on. */
+INLINE void score_wide(vf (*scores)[KEY_VECTORS], const struct queries *s, const uint32_t *keys, size_t pairs, int first, int rows, int begin)
+{
+    whole acc[SHARE][WIDE];
+    const uint32_t *key = keys + begin * LANES;
     UNROLL
-    for (int i = 0; i < KEY_VECTORS * rows; i++) acc[i / KEY_VECTORS][i % KEY_VECTORS] = _mm512_setzero_si512();
-    for (size_t d = 0; d < pairs; d++, keys += CPU_KEYS) {
-        __m512i k[KEY_VECTORS];
+    for (int i = 0; i < WIDE * rows; i++) acc[i / WIDE][i % WIDE] = (whole){0};
+    for (size_t d = 0; d < pairs; d++, key += CPU_KEYS) {
+        whole k[WIDE];
         UNROLL
-        for (int u = 0; u < KEY_VECTORS; u++) k[u] = _mm512_loadu_si512(keys + u * LANES);
+        for (int u = 0; u < WIDE; u++) memcpy(&k[u], key + u * LANES, sizeof(k[u]));
         UNROLL
         for (int r = 0; r < rows; r++)
             UNROLL
-            for (int u = 0; u < KEY_VECTORS; u++) acc[r][u] = with_products_of_pair(acc[r][u], k[u], &s->words[first + r][d]);
+            for (int u = 0; u < WIDE; u++) acc[r][u] = with_products_of_pair(acc[r][u], k[u], &s->words[first + r][d]);
     }
     UNROLL
-    for (int u = 0; u < KEY_VECTORS; u++) {
-        const vf step = load((const float *)(const void *)keys + u * LANES);
-        const int there = n - u * LANES;
-        const __mmask16 patches = there >= LANES ? 0xffff : there > 0 ? (__mmask16)((1u << there) - 1) : 0;
+    for (int u = 0; u < WIDE; u++) {
+        const vf step = load((const float *)(const void *)(keys + pairs * CPU_KEYS) + (begin + u) * LANES);
         UNROLL
-        for (int r = 0; r < rows; r++)
-            scores[r][u] = (vf)_mm512_mask_mul_ps(_mm512_set1_ps(-1e30f), patches, _mm512_cvtepi32_ps(acc[r][u]), (__m512)(step * s->step[first + r]));
+        for (int r = 0; r < rows; r++) scores[r][begin + u] = whole_floats(acc[r][u]) * (step * s->step[first + r]);
     }
+}
+
+/* scores[rows] of queries first .. against a block of n patches; a very low one where there is no patch. */
+INLINE void score_rows(vf (*scores)[KEY_VECTORS], const struct queries *s, const void *block, int dim, int n, int first, int rows)
+{
+    UNROLL
+    for (int begin = 0; begin < KEY_VECTORS; begin += WIDE) score_wide(scores, s, block, pairs_of(dim), first, rows, begin);
+    if (n == CPU_KEYS) return;
+    UNROLL
+    for (int i = 0; i < rows * KEY_VECTORS; i++) scores[i / KEY_VECTORS][i % KEY_VECTORS] = scores_there(scores[i / KEY_VECTORS][i % KEY_VECTORS], n - i % KEY_VECTORS * LANES);
 }
 
 /* 2^x for x below 126, off by 4e-6 of it at most (weights are rounded to fewer bits): 2^n, n the nearest whole number, times the polynomial of degree 4 through the Chebyshev points of -1/2 .. 1/2.

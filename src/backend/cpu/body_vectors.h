@@ -60,6 +60,10 @@ INLINE float lanes_sum(vf v)
 {
 #if LANES == 16
     return _mm512_reduce_add_ps((__m512)v);
+#elif LANES == 8
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 #else
     float half[LANES];
     memcpy(half, &v, sizeof(v));
@@ -115,6 +119,10 @@ INLINE float lanes_max(vf v)
 {
 #if LANES == 16
     return _mm512_reduce_max_ps((__m512)v);
+#elif LANES == 8
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
 #else
     float half[LANES];
     memcpy(half, &v, sizeof(v));

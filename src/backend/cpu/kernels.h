@@ -232,6 +232,7 @@ size_t cpu_sums_int16(size_t width);
 /* kernels_bf12.c */
 void cpu_write_bf12(void *to, const struct weight *w, int64_t row);
 
+extern const struct picture_kernels cpu_picture_avx2, cpu_picture_avxvnni, cpu_picture_avx512vbmi; /* kernels_avx2_picture.c and so on */
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
 extern const struct picture_kernels cpu_picture_bf16; /* kernels_bf16_picture.c */
 

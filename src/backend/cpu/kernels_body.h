@@ -67,7 +67,7 @@ static const struct products int16_of_pictures = {
     .whole = CPU_INT16_COLUMNS, .part = CPU_INT16_COLUMNS, .pack_block = cpu_pack_block_int16, .columns = cpu_columns_int16, .panel_block = cpu_panel_bf16_int16, .multiply_block = cpu_multiply_int16,
     .put_block = cpu_put_int16, .block_sums = cpu_sums_int16};
 
-const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .fp8 = &int16, .vision = &int16_of_pictures, .attend = attend, TABLE_REST};
+const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .fp8 = &int16, .vision = &int16_of_pictures, .attend = attend, .picture = &cpu_picture_avx512vbmi, TABLE_REST};
 
 static const struct products halves = {
     .precise = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
@@ -77,8 +77,8 @@ static const struct products halves = {
 const struct cpu_kernels cpu_kernels_avx512fp16 = {.level = CPU_AVX512FP16, .name = "avx512fp16", .f32 = &PRODUCTS, .narrow = &halves, .attend = attend, .picture = &cpu_picture_fp16,
                                                    TABLE_REST};
 #elif LANES == 8
-const struct cpu_kernels cpu_kernels_avx2 = {.level = CPU_AVX2, .name = "avx2", .f32 = &PRODUCTS, .fp8 = &cpu_int16_avx2, .vision = &cpu_pictures_avx2, .attend = attend, TABLE_REST};
-const struct cpu_kernels cpu_kernels_avxvnni = {.level = CPU_AVXVNNI, .name = "avxvnni", .f32 = &PRODUCTS, .fp8 = &cpu_int16_avxvnni, .vision = &cpu_pictures_avxvnni, .attend = attend, TABLE_REST};
+const struct cpu_kernels cpu_kernels_avx2 = {.level = CPU_AVX2, .name = "avx2", .f32 = &PRODUCTS, .fp8 = &cpu_int16_avx2, .vision = &cpu_pictures_avx2, .attend = attend, .picture = &cpu_picture_avx2, TABLE_REST};
+const struct cpu_kernels cpu_kernels_avxvnni = {.level = CPU_AVXVNNI, .name = "avxvnni", .f32 = &PRODUCTS, .fp8 = &cpu_int16_avxvnni, .vision = &cpu_pictures_avxvnni, .attend = attend, .picture = &cpu_picture_avxvnni, TABLE_REST};
 #else
 const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &PRODUCTS, .attend = attend, TABLE_REST};
 #endif

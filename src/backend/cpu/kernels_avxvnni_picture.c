@@ -1,0 +1,4 @@
+/* A picture's attention for AVX-VNNI. */
+#define LANES 8
+#define PICTURE cpu_picture_avxvnni
+#include "backend/cpu/body_picture_f32.h"
