@@ -124,10 +124,10 @@ INLINE void score_rows(vf (*scores)[KEY_VECTORS], const struct queries *s, const
 }
 
 /* 2^x for x below 126, off by 4e-6 of it at most (weights are rounded to fewer bits): 2^n, n the nearest whole number, times the polynomial of degree 4 through the Chebyshev points of -1/2 .. 1/2.
- * Nearly 0 below -126, where float32 ends; NaN stays NaN. */
+ * Nearly 0 below -100: what weights are multiplied with may be small, too, before float32 ends at 2^-126. NaN stays NaN. */
 INLINE vf exp2_of(vf x)
 {
-    const vf near = max_of(splat(-126.0f), x), shifted = near + 12582912.0f, r = near - (shifted - 12582912.0f);
+    const vf near = max_of(splat(-100.0f), x), shifted = near + 12582912.0f, r = near - (shifted - 12582912.0f);
     vf p = splat(9.666368515e-3f);
     p = p * r + 5.592197584e-2f;
     p = p * r + 2.402234904e-1f;
