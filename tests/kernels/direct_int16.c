@@ -1,5 +1,5 @@
-/* FP8 matrices in int16: which ones are, and that products are as near as steps allow, at worst and not by luck: every result against float64, few rows and many, whatever power of four the matrix has room
- * for, and where sums come as near to 2^31 as they can. */
+/* Matrices in int16: which FP8 ones are, and that products are as near as steps allow, at worst and not by luck: every result against float64, few rows and many, whatever power of four the matrix has room
+ * for, and where sums come as near to 2^31 as they can. BF16 ones where rows are of pictures. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,8 @@ struct products_of {
     struct pool *pool;
     struct weight w;
     uint8_t code[ROWS * COLS], known;
+    uint16_t bf16[ROWS * COLS];
+    bool picture; /* BF16, and rows of a picture */
     float value[ROWS * COLS], scale[(ROWS + FP8_BLOCK - 1) / FP8_BLOCK * BLOCKS], x[MOST * COLS], y[MOST * ROWS];
 };
 
@@ -37,7 +39,7 @@ static void close_products(struct products_of *p)
 
 static void multiply(struct products_of *p, int n)
 {
-    const struct cpu_input in = {.x = p->x, .x_stride = COLS, .n = n, .width = COLS};
+    const struct cpu_input in = {.x = p->x, .x_stride = COLS, .n = n, .width = COLS, .picture = p->picture};
     const struct cpu_product product = {&p->w, NULL, p->y, ROWS};
     cpu_multiply((struct cpu *)p->be, &in, &product, 1, CPU_STORE);
 }
@@ -74,30 +76,38 @@ static bool check_choice(struct products_of *p, uint64_t seed)
 
 /* ---- how near ---- */
 
-/* Half a step of every activation, half a 16th of a code's unit of every weight, and what float32 loses. */
+/* The step of numbers that are so long together, the largest of them so large. */
+static double step_of(double squares, double largest, double most)
+{
+    return fmax(sqrt(squares) / most, largest / INT16_MAX);
+}
+
+/* Half a step of every activation; of every weight half a 16th of a code's unit, or of a picture's half a step; and what float32 loses. */
 static double allowed(const struct products_of *p, int row, const float *x, double *want)
 {
     double sum = 0, error = 0;
     for (int block = 0; block < BLOCKS; block++) {
         const int end = (block + 1) * FP8_BLOCK < COLS ? (block + 1) * FP8_BLOCK : COLS;
-        const double scale = p->scale[row / FP8_BLOCK * BLOCKS + block], unit = ldexp(1, -4 - 2 * (p->known - 1));
-        double length = 0, largest = 0, weights = 0, activations = 0, products = 0;
+        const double scale = p->picture ? 1 : p->scale[row / FP8_BLOCK * BLOCKS + block];
+        double length = 0, largest = 0, weights = 0, activations = 0, products = 0, w_length = 0, w_largest = 0;
         for (int k = block * FP8_BLOCK; k < end; k++) {
             const double w = p->value[row * COLS + k];
             length += (double)x[k] * x[k], largest = fmax(largest, fabs((double)x[k])), weights += fabs(w), activations += fabs((double)x[k]), products += fabs(w * x[k]), sum += scale * w * x[k];
+            w_length += w * w, w_largest = fmax(w_largest, fabs(w));
         }
-        const double step = fmax(sqrt(length) / 26000, largest / INT16_MAX);
-        error += scale * (0.5 * step * (weights + 8) + 0.5 * unit * activations + 1e-6 * products);
+        const double step = step_of(length, largest, 26000), unit = p->picture ? step_of(w_length, w_largest, 80000) : ldexp(1, -4 - 2 * (p->known - 1));
+        error += scale * (0.5 * step * (weights + (p->picture ? 0.5 * FP8_BLOCK * unit : 8)) + 0.5 * unit * activations + 1e-6 * products);
     }
     *want = sum;
     return error * (1 + 1e-5) + 1e-30;
 }
 
+/* p->value is what the weights are. */
 static bool near_enough(struct products_of *p, const char *what)
 {
     static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 24, 60, 61, MOST};
     static float all[MOST * ROWS];
-    for (int i = 0; i < ROWS * COLS; i++) weight_floats(&p->value[i], &p->code[i], DTYPE_F8_E4M3, 1);
+    weight_floats(p->value, p->picture ? (const void *)p->bf16 : p->code, p->w.dtype, (size_t)ROWS * COLS);
     p->known = CPU_NOT_SEEN;
     multiply(p, MOST);
     REQUIRE(p->known != CPU_NO_INT16, "int16, %s: not used", what);
@@ -153,9 +163,36 @@ static bool check_nearness(struct products_of *p, uint64_t seed)
     return true;
 }
 
+/* Ordinary weights, and rows of weights with one that is far larger, of zeros, of very large and of very small ones, one with NaN. */
+static void random_weights(struct products_of *p, uint64_t *random)
+{
+    for (int i = 0; i < ROWS * COLS; i++) {
+        const int row = i / COLS % 6, k = i % COLS;
+        const float w = 0.02f * random_float(random);
+        p->bf16[i] = nearest_bf16(row == 1 ? (k % 90 == 0 ? 1000 * w : w) : row == 2 ? (k % FP8_BLOCK == 5 ? w : 0) : row == 3 ? 0 : row == 4 ? w * 1e20f : row == 5 ? w * 1e-20f : w);
+    }
+    p->bf16[12 * COLS + 3] = 0x7fc0;
+}
+
+static bool check_pictures(struct products_of *p, uint64_t seed)
+{
+    p->picture = true;
+    p->w.data = p->bf16, p->w.dtype = DTYPE_BF16, p->w.scale = NULL, p->w.known = NULL;
+    random_weights(p, &seed);
+    random_rows(p, &seed);
+    for (int i = 0; i < MOST * COLS; i++)
+        if (fabsf(p->x[i]) > 1e10f) p->x[i] *= 1e-20f; /* products stay finite */
+    if (!near_enough(p, "pictures")) return false;
+    for (int sign = 0; sign < 2; sign++) { /* rows that lie in the direction of all weights */
+        for (int i = 0; i < ROWS * COLS; i++) p->bf16[i] = nearest_bf16(i * 7 % 3 == sign ? -0.3f : 0.3f);
+        for (int i = 0; i < MOST * COLS; i++) p->x[i] = i % COLS * 7 % 3 == sign ? 3.3f : -3.3f;
+        if (!near_enough(p, "pictures, sums near 2^31")) return false;
+    }
+    return true;
+}
+
 static bool with_products(const struct cpu_kernels *k, bool (*check)(struct products_of *p, uint64_t seed), uint64_t seed)
 {
-    if (!k->fp8) return true;
     struct products_of *p = calloc(1, sizeof(*p));
     if (!p || !open_products(p, k)) return free(p), false;
     const bool ok = check(p, seed);
@@ -165,12 +202,17 @@ static bool with_products(const struct cpu_kernels *k, bool (*check)(struct prod
 
 static bool check_int16_choice(const struct cpu_kernels *k, uint64_t seed)
 {
-    return with_products(k, check_choice, seed);
+    return !k->fp8 || with_products(k, check_choice, seed);
 }
 
 static bool check_int16(const struct cpu_kernels *k, uint64_t seed)
 {
-    return with_products(k, check_nearness, seed);
+    return !k->fp8 || with_products(k, check_nearness, seed);
 }
 
-const struct direct_test int16_tests[] = {{"int16 or not", check_int16_choice}, {"int16 products", check_int16}, {NULL, NULL}};
+static bool check_int16_pictures(const struct cpu_kernels *k, uint64_t seed)
+{
+    return !k->vision || with_products(k, check_pictures, seed);
+}
+
+const struct direct_test int16_tests[] = {{"int16 or not", check_int16_choice}, {"int16 products", check_int16}, {"int16 products of pictures", check_int16_pictures}, {NULL, NULL}};
