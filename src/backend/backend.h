@@ -163,9 +163,8 @@ struct backend_ops {
     /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which outlives the backend. One that was made by a recipe is
      * not there any more when a backend with weight_bytes() of its own returns. */
     bool (*place)(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
-    /* Bytes of a smaller form of a matrix in the checkpoint, without loss, which steps read once weight.bf12 points to it; 0: it has none. Either NULL: no matrix has.
-     * feeds_attention: it is one of q, k and v, whose products may be finer than others'. */
-    size_t (*bf12_bytes)(const struct backend *be, const struct weight *w, bool feeds_attention);
+    /* Bytes of a smaller form of a matrix in the checkpoint, without loss, which steps read once weight.bf12 points to it; 0: it has none. Either NULL: no matrix has. */
+    size_t (*bf12_bytes)(const struct backend *be, const struct weight *w);
     /* Writes that of strips begin .. end-1, of BF12_ROWS rows each (backend/cpu/bf12.h). */
     void (*write_bf12)(const struct backend *be, void *to, const struct weight *w, size_t begin, size_t end);
     /* Weights placed as streamed from here on belong together; the place of a group has `bytes`, the largest group's. NULL: nothing streams. */

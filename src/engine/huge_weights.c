@@ -76,11 +76,11 @@ static void add_copy(struct moved_weights *m, const ey_engine *engine, const voi
 
 enum { WEIGHT_PARTS = 3 };
 
-static void add_weight(struct moved_weights *m, const ey_engine *engine, struct weight *w, bool feeds_attention)
+static void add_weight(struct moved_weights *m, const ey_engine *engine, struct weight *w)
 {
     if (!w->data) return;
     const struct backend *be = host_backend(engine);
-    const size_t smaller = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w, feeds_attention) : 0;
+    const size_t smaller = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w) : 0;
     if (smaller) add_copy(m, engine, w->data, (struct copy){.at = &w->bf12, .twelve_bits = w, .size = smaller});
     else add_copy(m, engine, w->data, (struct copy){.at = &w->data, .size = (size_t)w->rows * weight_row_bytes(w)});
     if (w->dtype != DTYPE_INT4) return;
@@ -98,13 +98,12 @@ static int host_layers(const ey_engine *engine)
 static void list_copies(struct moved_weights *m, ey_engine *engine, int n_layers)
 {
     struct model *model = &engine->model;
-    if (n_layers == model->text.n_layers) add_weight(m, engine, &model->head, false); /* the largest comes first: mostly before there are requests */
+    if (n_layers == model->text.n_layers) add_weight(m, engine, &model->head); /* the largest comes first: mostly before there are requests */
     if (m->n && model->embed.data == model->head.data) /* or its pages would come back, token by token */
         m->copy[0].also = m->copy[0].twelve_bits ? &model->embed.bf12 : &model->embed.data;
     for (int i = 0; i < n_layers; i++) {
-        struct decoder_layer *layer = &engine->model.layers[i];
-        struct weight *w = (struct weight *)layer;
-        for (size_t j = 0; j < LAYER_WEIGHTS; j++) add_weight(m, engine, &w[j], &w[j] == &layer->q || &w[j] == &layer->k || &w[j] == &layer->v);
+        struct weight *w = (struct weight *)&engine->model.layers[i];
+        for (size_t j = 0; j < LAYER_WEIGHTS; j++) add_weight(m, engine, &w[j]);
     }
 }
 

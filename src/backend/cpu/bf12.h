@@ -64,6 +64,8 @@ static inline bool bf12_takes(const struct weight *w)
     return w->dtype == DTYPE_BF16 && !w->packed && !w->recipe && w->cols % CPU_K_STEP == 0;
 }
 
+/* Writes the strip that begins with `row`, a multiple of BF12_ROWS, of the matrix that begins at `to`: bf12_bytes(w). */
+void bf12_write(void *to, const struct weight *w, int64_t row);
 /* One row as float32. */
 void bf12_row(float *out, const struct weight *w, int64_t row);
 

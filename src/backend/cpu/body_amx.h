@@ -3,6 +3,8 @@
 #include "backend/cpu/body_vectors.h"
 
 #include "backend/cpu/bf12.h"
+#include "backend/cpu/body_bf12.h"
+
 #include "backend/cpu/body_bf16_rows.h"
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };

@@ -76,103 +76,14 @@ INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile 
 
 /* ---- strips of twelve bits (bf12.h) ---- */
 
-enum {
-    CHUNK = 8, /* steps of a strip, which stay in the first-level cache while its rows are taken a few at a time */
-    /* Bytes from what is read to what is asked for, into the second-level cache: strips lie one after the other. No processor reads ahead by itself what is read in this order, and
-     * asked for into the first-level cache it came at 24 GB/s instead of 47 (two cores of a Zen 4, best of 5 s). */
-    BF12_AHEAD = 16 * BF12_STEP
-};
-
-/* Rows first .. first+count-1 of a strip get their odd weights number `odd` .. end-1, of 64 columns from k on. */
-static __attribute__((noinline)) void put_odd_words(__m512i (*rows)[2], const struct bf12_strip *s, uint32_t odd, uint32_t end, size_t k, int first, int count)
-{
-    for (; odd < end; odd++) {
-        const size_t column = s->odd[odd].at / BF12_ROWS - k;
-        const int row = (int)(s->odd[odd].at % BF12_ROWS) - first;
-        const uint16_t bits = (uint16_t)s->odd[odd].bits;
-        if (row >= 0 && row < count) memcpy((uint16_t *)(void *)rows[row] + column, &bits, sizeof(bits));
-    }
-}
-
-/* 64 columns of `count` rows of a strip; asks for as many of the step that is `ahead`. */
-INLINE void bf12_rows(__m512i (*wv)[2], const struct bf12_strip *s, const uint8_t *step, const uint8_t *ahead, uint32_t odd, uint32_t end, size_t k, int first, int count)
-{
-    UNROLL
-    for (int a = 0; a < count; a++) {
-        __builtin_prefetch(ahead + (first + a) * CPU_K_STEP, 0, 2);
-        if (a % 2 == 0) __builtin_prefetch(ahead + BF12_BYTES + (first + a) / 2 * CPU_K_STEP, 0, 2);
-        bf12_words(wv[a], s, step, first + a);
-    }
-    if (odd == end) return;
-    __m512i rows[DECODED][2];
-    UNROLL
-    for (int a = 0; a < count; a++) rows[a][0] = wv[a][0], rows[a][1] = wv[a][1];
-    put_odd_words(rows, s, odd, end, k, first, count);
-    UNROLL
-    for (int a = 0; a < count; a++) wv[a][0] = rows[a][0], wv[a][1] = rows[a][1];
-}
-
-/* The strip that begins with row p.row of the tile, p.n rows at a time. */
-INLINE void few_strip_bf12(float *out, size_t out_stride, const struct tile *t, struct places p, int n)
-{
-    vf all[BF12_ROWS * MOST_FEW];
-    const struct bf12_strip *s = bf12_strip_at(t->weight, t->row + p.row);
-    const uint8_t *steps = bf12_steps(t->weight, t->row + p.row), *stop = bf12_steps(t->weight, t->row + (t->n_w + BF12_ROWS - 1) / BF12_ROWS * BF12_ROWS);
-    uint32_t odd = 0, end = 0;
-    for (int i = 0; i < BF12_ROWS * n; i++) all[i] = (vf){0};
-    for (size_t from = 0, to; from < t->k; from = to, odd = end) {
-        to = from + CHUNK * CPU_K_STEP < t->k ? from + CHUNK * CPU_K_STEP : t->k;
-        for (int group = 0; group < BF12_ROWS; group += p.n) {
-            vf acc[MOST_PLACES * MOST_FEW], *sums = all + group * n;
-            uint32_t next = odd;
-            UNROLL
-            for (int i = 0; i < p.n * n; i++) acc[i] = sums[i];
-            for (size_t k = from; k < to; k += CPU_K_STEP) {
-                const uint8_t *step = steps + k / CPU_K_STEP * BF12_STEP, *ahead = step + BF12_AHEAD;
-                const uint32_t first = next;
-                if (ahead >= stop && t->next) ahead = t->next + (ahead - stop);
-                next = odd_after(s, first, k);
-                UNROLL
-                for (int a = 0; a < p.n; a += DECODED) {
-                    __m512i wv[DECODED][2];
-                    const int count = p.n - a < DECODED ? p.n - a : DECODED;
-                    bf12_rows(wv, s, step, ahead, first, next, k, group + a, count);
-                    few_step(acc, wv, t, k, &p, a, count, n);
-                }
-            }
-            UNROLL
-            for (int i = 0; i < p.n * n; i++) sums[i] = acc[i];
-            end = next;
-        }
-    }
-    for (int group = 0; group < BF12_ROWS; group += p.n, p.row += p.n) put_places(out, out_stride, all + group * n, NULL, &p, t, n);
-}
+enum { BF12_TOGETHER = DECODED };
 
 static void few_stored(float *out, size_t out_stride, const struct tile *t)
 {
     FEW_INSTANCES(few_rows_bf16, DTYPE_BF16)
 }
 
-static void few_stored_strip(float *out, size_t out_stride, const struct tile *t, int row)
-{
-    struct tile strip = *t;
-    strip.w += (size_t)row * t->w_stride, strip.row += row, strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
-    few_stored(out, out_stride, &strip);
-}
-
-INLINE void few_strips_bf12(float *out, size_t out_stride, const struct tile *t, int n)
-{
-    for (int row = 0; row < t->n_w; row += BF12_ROWS) {
-        if (bf12_strip_at(t->weight, t->row + row)->n_odd != BF12_AS_STORED) few_strip_bf12(out, out_stride, t, (struct places){row, 1, PLACES(n)}, n);
-        else few_stored_strip(out + row, out_stride, t, row);
-    }
-}
-
-static void few_bf12(float *out, size_t out_stride, const struct tile *t)
-{
-#define FEW_BF12(rows) few_strips_bf12(out, out_stride, t, rows)
-    FOR_FEW_ROWS(t->n_x, FEW_BF12)
-}
+#include "backend/cpu/body_bf12_few.h"
 
 static void few_bf16(float *out, size_t out_stride, const struct tile *t)
 {

@@ -55,25 +55,6 @@ INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p, c
     else out[0] = _mm512_loadu_si512(p), out[1] = _mm512_loadu_si512(p + 64);
 }
 
-/* 64 columns of row a of a strip of twelve bits, but for odd ones. */
-INLINE void bf12_words(__m512i out[2], const struct bf12_strip *s, const uint8_t *step, int a)
-{
-    const __m512i sign = _mm512_set1_epi8((char)0x80), bytes = _mm512_loadu_si512(step + a * CPU_K_STEP), pair = _mm512_loadu_si512(step + BF12_BYTES + a / 2 * CPU_K_STEP);
-    const __m512i number = _mm512_and_si512(a % 2 ? _mm512_srli_epi16(pair, 4) : pair, _mm512_set1_epi8(15));
-    const __m512i exponent_high = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)s->row[a].high)), number);
-    const __m512i exponent_low = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)s->row[a].low)), number);
-    const __m512i high = _mm512_ternarylogic_epi64(exponent_high, bytes, sign, 0xf8); /* exponent | (bytes & sign) */
-    const __m512i low = _mm512_ternarylogic_epi64(exponent_low, bytes, sign, 0xf4);   /* exponent | (bytes & ~sign) */
-    out[0] = _mm512_unpacklo_epi8(low, high), out[1] = _mm512_unpackhi_epi8(low, high);
-}
-
-/* The first odd weight after 64 columns from k on, from number `odd` on. */
-INLINE uint32_t odd_after(const struct bf12_strip *s, uint32_t odd, size_t k)
-{
-    while (odd < s->n_odd && s->odd[odd].at < (k + CPU_K_STEP) * BF12_ROWS) odd++;
-    return odd;
-}
-
 /* The BF16 of all sixteen codes of the row's group, as a table for 16-bit permutes. */
 INLINE __m512i int4_table(const struct int4_row *r)
 {

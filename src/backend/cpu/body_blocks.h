@@ -109,6 +109,9 @@ INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64
 {
     const size_t stride = weight_row_bytes(w);
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * dtype_size(w->dtype);
+#if LANES >= 8
+    if (w->bf12 && bf12_weights(out, w, row, n, k)) return;
+#endif
 #ifdef HAVE_VBMI
     if (w->dtype == DTYPE_F8_E4M3) {
         codes_step(out, in, stride, n, k < (size_t)w->cols ? (size_t)w->cols - k : 0);

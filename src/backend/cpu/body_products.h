@@ -255,6 +255,64 @@ INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, st
     put_places(out, out_stride, acc, dtype == DTYPE_F8_E4M3 && has_nan(most) ? w : NULL, &p, t, n);
 }
 
+#if LANES >= 8 && !defined(HAVE_BF16)
+#include "backend/cpu/body_bf12.h"
+
+/* Vector i of 64 columns. */
+INLINE vf words_floats(const bf12_vector *words, int i)
+{
+#if LANES == 16
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(i % 2 ? _mm512_extracti64x4_epi64(words[i / 2], 1) : _mm512_castsi512_si256(words[i / 2])), 16);
+#else
+    const __m256i none = _mm256_setzero_si256();
+    return (vf)(i % 2 ? _mm256_unpackhi_epi16(none, words[i / 2]) : _mm256_unpacklo_epi16(none, words[i / 2]));
+#endif
+}
+
+enum { BF12_TOGETHER = 1 };
+
+/* acc[n, places] += columns k .. k + CPU_K_STEP - 1 of the n rows of x times those of `count` weight rows, which are from place `first` on. */
+INLINE void few_step(vf *acc, const bf12_vector (*wv)[BF12_VECTORS], const struct tile *t, size_t k, const struct places *p, int first, int count, int n)
+{
+    UNROLL
+    for (int a = 0; a < count; a++) {
+        const float *x = (const float *)t->x + k;
+        __asm__("" : "+r"(x)); /* or compilers load all columns for two weight rows, and have no room for them */
+        UNROLL
+        for (int i = 0; i < CPU_K_STEP / LANES; i++) {
+            const vf w = words_floats(wv[a], i);
+            UNROLL
+            for (int b = 0; b < n; b++) acc[b * p->n + first + a] += w * load(x + (size_t)b * t->k + (size_t)i * LANES);
+        }
+    }
+}
+
+static void few_stored(float *out, size_t out_stride, const struct tile *t)
+{
+    FEW_INSTANCES(few_rows_f32, DTYPE_BF16)
+}
+
+#include "backend/cpu/body_bf12_few.h"
+
+/* 64 columns of LANES rows, of which n are there; false: they are read where they are stored. */
+static bool bf12_weights(float (*out)[CPU_K_STEP], const struct weight *w, int64_t row, size_t n, size_t k)
+{
+    const struct bf12_strip *s = bf12_strip_at(w, row);
+    const uint8_t *step = bf12_steps(w, row) + k / CPU_K_STEP * BF12_STEP;
+    bf12_vector words[LANES][BF12_VECTORS];
+    uint32_t odd = 0;
+    if (s->n_odd == BF12_AS_STORED) return false;
+    memset(words, 0, sizeof(words));
+    for (size_t i = 0; i < BF12_STEP; i += 64) __builtin_prefetch(step + BF12_AHEAD + i, 0, 2);
+    for (size_t a = 0; a < LANES && a < n; a++) bf12_words(words[a], s, step, (int)(row % BF12_ROWS) + (int)a);
+    while (odd < s->n_odd && s->odd[odd].at < k * BF12_ROWS) odd++;
+    put_odd_words(words, s, odd, odd_after(s, odd, k), k, (int)(row % BF12_ROWS), LANES);
+    for (size_t a = 0; a < LANES; a++)
+        for (int i = 0; i < CPU_K_STEP / LANES; i++) store(out[a] + i * LANES, words_floats(words[a], i));
+    return true;
+}
+#endif
+
 enum { LINE_CODES = 128 }; /* four-bit codes of 64 bytes */
 
 /* LANES four-bit codes as numbers. */
@@ -330,7 +388,11 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
     case DTYPE_F8_E4M3: FEW_INSTANCES(FEW_CODES, DTYPE_F8_E4M3) break;
     case DTYPE_I8: FEW_INSTANCES(few_rows_f32, DTYPE_I8) break;
     case DTYPE_INT4: FEW_INSTANCES(few_rows_int4_f32, DTYPE_INT4) break;
+#if LANES >= 8
+    case DTYPE_BF16: (t->weight->bf12 ? few_bf12 : few_stored)(out, out_stride, t); break;
+#else
     case DTYPE_BF16: FEW_INSTANCES(few_rows_f32, DTYPE_BF16) break;
+#endif
     case DTYPE_F16: few_parts_f32(out, out_stride, t, DTYPE_F16); break;
     default: few_parts_f32(out, out_stride, t, DTYPE_F32); break;
     }

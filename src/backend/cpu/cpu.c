@@ -128,18 +128,17 @@ static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
     return machine_measure(c->pool, c->k->level, c->k->narrow || c->k->fp8, limits, e);
 }
 
-/* Products in float32 read weights as they are stored. */
-static size_t form_bytes(const struct backend *be, const struct weight *w, bool feeds_attention)
+static size_t form_bytes(const struct backend *be, const struct weight *w)
 {
     const struct cpu_kernels *k = ((const struct cpu *)be)->k;
-    const struct products *way = feeds_attention && !k->split ? NULL : k->narrow;
-    const bool smaller = way && way->write_bf12 && bf12_takes(w) && bf12_bytes(w) < (size_t)w->rows * weight_row_bytes(w); /* strips have heads */
+    const bool smaller = (k->narrow ? k->narrow : k->f32)->bf12 && bf12_takes(w) && bf12_bytes(w) < (size_t)w->rows * weight_row_bytes(w); /* strips have heads */
     return smaller ? bf12_bytes(w) : 0;
 }
 
 static void write_form(const struct backend *be, void *to, const struct weight *w, size_t begin, size_t end)
 {
-    for (size_t strip = begin; strip < end; strip++) ((const struct cpu *)be)->k->narrow->write_bf12(to, w, (int64_t)(strip * BF12_ROWS));
+    (void)be;
+    for (size_t strip = begin; strip < end; strip++) bf12_write(to, w, (int64_t)(strip * BF12_ROWS));
 }
 
 static const struct backend_ops ops = {

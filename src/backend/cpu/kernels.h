@@ -86,6 +86,7 @@ static inline int cpu_fp8_powers(const struct weight *w)
  * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to `strip`. */
 struct products {
     bool int4;      /* four-bit weights, too */
+    bool bf12;      /* BF16 matrices in twelve bits a weight (bf12.h), too: float32 products take them where narrow ones do */
     bool precise;   /* good enough for cpu_input.precise */
     bool once;      /* scales multiply sums: rows are packed once for all weights */
     bool ordered;   /* int8 weights lie in the order of cpu_column_at() */
@@ -119,8 +120,6 @@ struct products {
     /* Those of rows first .. first+n-1. */
     void (*put_block)(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
     size_t (*block_sums)(size_t width); /* floats that multiply_block() wants for them */
-    /* Writes the strip of a BF16 matrix that begins with `row` in twelve bits a weight to `to`, as bf12.h says; NULL: few() and panel_block() do not take these. */
-    void (*write_bf12)(void *to, const struct weight *w, int64_t row);
 };
 
 /* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEYS], values are [CPU_KEYS, dim]; BF16 rows lie in
@@ -228,9 +227,6 @@ void cpu_panel_bf16_int16(void *out, const struct weight *w, int64_t row, int n,
 void cpu_multiply_int16(float *sums, const struct block *b);
 void cpu_put_int16(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
 size_t cpu_sums_int16(size_t width);
-
-/* kernels_bf12.c */
-void cpu_write_bf12(void *to, const struct weight *w, int64_t row);
 
 extern const struct picture_kernels cpu_picture_avx2, cpu_picture_avxvnni, cpu_picture_avx512vbmi; /* kernels_avx2_picture.c and so on */
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */

@@ -10,6 +10,8 @@
 
 #include "backend/cpu/body_products.h"
 #ifdef HAVE_BF16
+#include "backend/cpu/body_bf12.h"
+
 #include "backend/cpu/body_bf16_rows.h"
 #endif
 #include "backend/cpu/body_blocks.h"
@@ -35,15 +37,13 @@ static const struct products int16 = {
 
 #ifdef HAVE_BF16
 static const struct products vectors = {
-    .int4 = true, .ordered = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
+    .int4 = true, .bf12 = true, .ordered = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
     .pack = pack_bf16, .few = few_bf16, .strip = 2 * CPU_W_STRIP, .slabs = 1, .panels = 768 << 10, .whole = SIZE_MAX,
-    .pack_block = pack_block_bf16, .panel_block = panel_block_bf16, .multiply_block = multiply_block_bf16, .put_block = put_block, .block_sums = block_sums,
-    .write_bf12 = cpu_write_bf12};
+    .pack_block = pack_block_bf16, .panel_block = panel_block_bf16, .multiply_block = multiply_block_bf16, .put_block = put_block, .block_sums = block_sums};
 static const struct products tiles = {
-    .int4 = true, .ordered = true, .x_rows = CPU_AMX_X_ROWS, .most_few = CPU_AMX_FEW, .few_bytes = 2 << 20, .few_rows = CPU_AMX_FEW_ROWS, .element = sizeof(uint16_t), .tile_element = sizeof(uint16_t),
+    .int4 = true, .bf12 = true, .ordered = true, .x_rows = CPU_AMX_X_ROWS, .most_few = CPU_AMX_FEW, .few_bytes = 2 << 20, .few_rows = CPU_AMX_FEW_ROWS, .element = sizeof(uint16_t), .tile_element = sizeof(uint16_t),
     .pack_few = cpu_pack_few_amx, .few = cpu_few_amx, .strip = 2 * CPU_W_STRIP, .slabs = 2, .panels = 3 << 20, .whole = 2048, .part = 1024,
-    .pack_block = cpu_pack_amx, .columns = cpu_columns_amx, .panel_block = cpu_panel_amx, .multiply_block = cpu_multiply_amx, .put_block = cpu_put_amx, .block_sums = cpu_sums_amx,
-    .write_bf12 = cpu_write_bf12};
+    .pack_block = cpu_pack_amx, .columns = cpu_columns_amx, .panel_block = cpu_panel_amx, .multiply_block = cpu_multiply_amx, .put_block = cpu_put_amx, .block_sums = cpu_sums_amx};
 
 const struct cpu_kernels KERNELS = {.level = LEVEL, .name = LEVEL_NAME, .f32 = &cpu_f32_avx512vbmi, .narrow = &vectors, .fp8 = &int16, .attend = attend, .picture = &cpu_picture_bf16, TABLE_REST};
 
@@ -58,7 +58,7 @@ const struct cpu_kernels cpu_kernels_amx = {.level = CPU_AMX, .name = "amx", .f3
                                             .picture = &cpu_picture_amx, TABLE_REST};
 #else
 const struct products PRODUCTS = {
-    .int4 = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(float), .tile_element = sizeof(float),
+    .int4 = true, .bf12 = LANES >= 8, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(float), .tile_element = sizeof(float),
     .pack = pack_f32, .few = few_f32, .strip = 2 * CPU_W_STRIP, .slabs = 1, .panels = 3 << 20, .whole = SIZE_MAX,
     .pack_block = pack_block_f32, .panel_block = panel_block_f32, .multiply_block = multiply_block_f32, .put_block = put_block, .block_sums = block_sums};
 #ifdef HAVE_VBMI
