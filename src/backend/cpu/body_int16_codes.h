@@ -54,7 +54,7 @@ INLINE __m512i even_before_odd(__m512i words)
 #else
 /* A code is its four leading bits, 1 and three of the fraction (0 before those of a subnormal), times two to the power of its exponent. Multiplied as 2^11 times the former and 4 times the latter, of whose
  * product the upper half is kept, rounded. Both are looked up by the exponent; what has less than half a unit has 0. */
-#define POWER(e) ((e) >= 2 && (e) < 16 ? 1 << ((e) - 2) : 0)
+#define POWER(e) ((e) < 16 ? 1 << (e) >> 2 : 0)
 #define POWERS_FROM(e, shift)                                                                                          \
     {(uint8_t)(POWER((e) + 1) >> (shift)),  (uint8_t)(POWER((e) + 1) >> (shift)),  (uint8_t)(POWER((e) + 2) >> (shift)),  (uint8_t)(POWER((e) + 3) >> (shift)),                               \
      (uint8_t)(POWER((e) + 4) >> (shift)),  (uint8_t)(POWER((e) + 5) >> (shift)),  (uint8_t)(POWER((e) + 6) >> (shift)),  (uint8_t)(POWER((e) + 7) >> (shift)),                               \
