@@ -44,7 +44,7 @@ static double bound_of(const struct problem *p)
 static bool runs_prompts(const struct card_suite *s, const struct test_case *c)
 {
     bool slow;
-    return c->dtype == DTYPE_F8_E4M3 && (c->op == &op_project_add || c->op == &op_gate_up) && (c->fill == FILL_RANDOM || c->fill == FILL_ZERO) && c->k % 16 == 0 &&
+    return c->dtype == DTYPE_F8_E4M3 && ((c->op == &op_project_add && !c->other) || c->op == &op_gate_up) && (c->fill == FILL_RANDOM || c->fill == FILL_ZERO) && c->k % 16 == 0 &&
            s->card->ops->takes_fp8_prompts(s->card, &slow, NULL);
 }
 

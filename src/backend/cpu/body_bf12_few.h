@@ -79,6 +79,6 @@ INLINE void few_strips_bf12(float *out, size_t out_stride, const struct tile *t,
 
 static void few_bf12(float *out, size_t out_stride, const struct tile *t)
 {
-#define FEW_BF12(rows) few_strips_bf12(out, out_stride, t, (rows) < MOST_FEW ? (rows) : MOST_FEW)
+#define FEW_BF12(rows) few_strips_bf12(out, out_stride, t, rows)
     FOR_FEW_ROWS(t->n_x, FEW_BF12)
 }

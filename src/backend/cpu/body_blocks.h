@@ -110,7 +110,7 @@ INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64
     const size_t stride = weight_row_bytes(w);
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * dtype_size(w->dtype);
 #if LANES >= 8
-    if (w->bf12 && bf12_weights(out, w, row, n, k)) return;
+    if (w->bf12 && n && bf12_weights(out, w, row, n, k)) return; /* without a row there may be no strip */
 #endif
 #ifdef HAVE_VBMI
     if (w->dtype == DTYPE_F8_E4M3) {

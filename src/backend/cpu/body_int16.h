@@ -1,6 +1,7 @@
 /* Numbers as int16, all of a row in steps of a part of its length. A sum of products of two such rows is at most the product of their lengths (Cauchy and Schwarz), so where these are
- * chosen for it no int32 overflows, whatever the numbers are; sums are exact and come out alike in any order. AVX-512 with VNNI multiplies and adds as many of them an instruction as
- * BF16, and what is lost is a small part of what BF16 loses: that keeps 8 bits of each number, of 128 in steps of a 26000th of their length most keep 11. */
+ * chosen for it no int32 overflows, whatever the numbers are; sums are exact and come out alike in any order. VNNI multiplies and adds twice as many an instruction as float32 has lanes, as many as
+ * BF16; AVX2 alone takes two instructions, of which more go at once, for one and a half times float32's rate. What is lost is a small part of what BF16 loses: that keeps 8 bits of each number, of 128 in steps of a
+ * 26000th of their length most keep 11. */
 
 /* The sum of the squares of x[n] times `factor`, and the largest magnitude of these. */
 INLINE float squares_of(float *largest, const float *x, size_t n, float factor)

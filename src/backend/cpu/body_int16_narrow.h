@@ -85,17 +85,17 @@ INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, 
     }
 }
 
+/* All weight rows, in so many places. */
+INLINE void few_rows_of_tile(float *out, size_t out_stride, const struct tile *t, int n)
+{
+    const int places = PLACES_INT16(n), apart = (t->n_w + places - 1) / places;
+    for (int row = 0; row < apart; row++) few_rows_int16(out, out_stride, t, (struct places){row, apart, places}, n);
+}
+
 static void few_int16(float *out, size_t out_stride, const struct tile *t)
 {
-#define FEW_INT16(rows)                                                                                                \
-    for (int apart = (t->n_w + PLACES_INT16(rows) - 1) / PLACES_INT16(rows), row = 0; row < apart; row++)              \
-        few_rows_int16(out, out_stride, t, (struct places){row, apart, PLACES_INT16(rows)}, rows)
-    switch (t->n_x) {
-    case 1: FEW_INT16(1); break;
-    case 2: FEW_INT16(2); break;
-    case 3: FEW_INT16(3); break;
-    default: FEW_INT16(4);
-    }
+#define FEW_INT16(rows) few_rows_of_tile(out, out_stride, t, rows)
+    FOR_FEW_ROWS(t->n_x, FEW_INT16)
 }
 
 #define MANY                                                                                                           \

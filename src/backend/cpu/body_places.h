@@ -61,7 +61,8 @@ static __attribute__((noinline, unused)) void add_lanes(float *out, size_t out_s
     }
 }
 
-/* `call` with the number of rows as a constant, from 1 to 8. */
+/* `call` with the number of rows as a constant, from 1 to MOST_FEW. */
+#if LANES == 16
 #define FOR_FEW_ROWS(n, call)                                                                                          \
     switch (n) {                                                                                                       \
     case 1: call(1); break;                                                                                            \
@@ -73,6 +74,15 @@ static __attribute__((noinline, unused)) void add_lanes(float *out, size_t out_s
     case 7: call(7); break;                                                                                            \
     default: call(8);                                                                                                  \
     }
+#else
+#define FOR_FEW_ROWS(n, call)                                                                                          \
+    switch (n) {                                                                                                       \
+    case 1: call(1); break;                                                                                            \
+    case 2: call(2); break;                                                                                            \
+    case 3: call(3); break;                                                                                            \
+    default: call(4);                                                                                                  \
+    }
+#endif
 
 /* One instance a number of rows, so that the sums stay in registers. */
 #define FEW_INSTANCE(body, dtype, rows)                                                                                \

@@ -92,7 +92,7 @@ const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 }
 #endif
 
-/* Not implied by those after it. FP16 is: but for tiles, it is the only one. */
+/* What machines of later levels may be without. */
 static bool is_beside(enum cpu_level level)
 {
     return level == CPU_AVXVNNI || level == CPU_AVX512FP16;
