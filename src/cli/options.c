@@ -329,11 +329,10 @@ void options_print(FILE *out, enum command_bit command)
 {
     struct option_info row;
     for (size_t i = 0; option_info(&row, i); i++) {
-        char left[64];
         if (!(row.commands & command)) continue;
-        snprintf(left, sizeof(left), "--%s%s%s", row.name, row.value ? " " : "", row.value ? row.value : "");
-        if (strlen(left) > LEFT_COLUMN) fprintf(out, "  %s\n  %*s %s", left, LEFT_COLUMN, "", row.help);
-        else fprintf(out, "  %-*s %s", LEFT_COLUMN, left, row.help);
+        const int left = fprintf(out, "  --%s%s%s", row.name, row.value ? " " : "", row.value ? row.value : "") - 2;
+        if (left > LEFT_COLUMN) fprintf(out, "\n  %*s %s", LEFT_COLUMN, "", row.help);
+        else fprintf(out, "%*s %s", LEFT_COLUMN - left, "", row.help);
         if (row.environment) fprintf(out, " (default: $%s)", row.environment);
         else if (row.fallback) fprintf(out, " (default: %s)", row.fallback);
         fputc('\n', out);
