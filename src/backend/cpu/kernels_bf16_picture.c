@@ -6,7 +6,7 @@
 
 #include "backend/cpu/body_picture.h"
 
-enum { WIDTH = 4 }; /* vectors of values that queries share a load of */
+enum { PATCHES = 2 }; /* of a word */
 
 INLINE size_t padded_dim(int dim)
 {
@@ -36,78 +36,19 @@ static void store_values(void *values, size_t patch, const float *in, size_t str
     }
 }
 
-/* ---- a tile ---- */
-
-struct room {
-    float o[CPU_Q_ROWS * (CPU_PICTURE_DIM + LANES)];
-    uint32_t weights[SHARE][CPU_KEYS / 2]; /* of pairs of patches */
-    struct queries queries;
-} __attribute__((aligned(64)));
-
-static size_t room_bytes(void)
+INLINE vf with_weight(vf acc, vf values, const float *weight)
 {
-    return sizeof(struct room);
+    int pair;
+    memcpy(&pair, weight, sizeof(pair));
+    return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)values, (__m512bh)_mm512_set1_epi32(pair));
 }
 
-/* o[rows] += the weights of so many pairs of patches times `width` vectors of their values, `stride` apart. */
-INLINE void add_values(float *o, size_t o_stride, const uint32_t *v, size_t stride, const uint32_t (*weights)[CPU_KEYS / 2], int pairs, int rows, int width)
+INLINE void put_weights(float *words, const vf weights[KEY_VECTORS])
 {
-    vf acc[SHARE][WIDTH];
     UNROLL
-    for (int i = 0; i < width * rows; i++) acc[i / width][i % width] = load(o + (size_t)(i / width) * o_stride + i % width * LANES);
-    for (int j = 0; j < pairs; j++, v += stride) {
-        __m512i row[WIDTH];
-        UNROLL
-        for (int u = 0; u < width; u++) row[u] = _mm512_loadu_si512(v + u * LANES);
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            const __m512bh weight = (__m512bh)_mm512_set1_epi32((int)weights[r][j]);
-            UNROLL
-            for (int u = 0; u < width; u++) acc[r][u] = (vf)_mm512_dpbf16_ps((__m512)acc[r][u], (__m512bh)row[u], weight);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < width * rows; i++) store(o + (size_t)(i / width) * o_stride + i % width * LANES, acc[i / width][i % width]);
+    for (int u = 0; u < KEY_VECTORS; u += 2) _mm512_storeu_si512(words + u / 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh((__m512)weights[u + 1], (__m512)weights[u]));
 }
 
-/* Queries first .. first+rows-1 against a block of n patches. */
-INLINE void attend_rows(struct room *room, const struct picture_tile *t, const void *keys, const uint32_t *values, int n, int first, int rows)
-{
-    const size_t padded = padded_dim(t->dim);
-    const int pairs = (n + 1) / 2;
-    vf scores[SHARE][KEY_VECTORS];
-    score_rows(scores, &room->queries, keys, t->dim, n, first, rows);
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        soften_row(&room->queries, first + r, scores[r]);
-        UNROLL
-        for (int u = 0; u < KEY_VECTORS; u += 2) _mm512_storeu_si512(room->weights[r] + u / 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh((__m512)scores[r][u + 1], (__m512)scores[r][u]));
-    }
-    for (size_t d = 0; d < padded; d += WIDTH * LANES) {
-        float *o = room->o + (size_t)first * padded + d;
-        switch (padded - d) {
-        case LANES: add_values(o, padded, values + d, padded, room->weights, pairs, rows, 1); break;
-        case 2 * LANES: add_values(o, padded, values + d, padded, room->weights, pairs, rows, 2); break;
-        case 3 * LANES: add_values(o, padded, values + d, padded, room->weights, pairs, rows, 3); break;
-        default: add_values(o, padded, values + d, padded, room->weights, pairs, rows, WIDTH);
-        }
-    }
-}
-
-static void attend_picture(const struct picture_tile *t, void *scratch)
-{
-    struct room *room = scratch;
-    const size_t padded = padded_dim(t->dim);
-    start_rows(&room->queries, room->o, padded, t);
-    for (int key = 0; key < t->n_keys; key += CPU_KEYS) {
-        const uint8_t *keys = (const uint8_t *)t->keys + (size_t)key * key_bytes(t->dim);
-        const uint32_t *values = (const uint32_t *)t->values + (size_t)key / 2 * padded;
-        const int n = patches_of_block(t, key);
-        int r = 0;
-        for (; r + SHARE <= t->n_rows; r += SHARE) attend_rows(room, t, keys, values, n, r, SHARE);
-        for (; r < t->n_rows; r++) attend_rows(room, t, keys, values, n, r, 1);
-    }
-    finish_rows(t, &room->queries);
-}
+#include "backend/cpu/body_picture_tile.h"
 
 const struct picture_kernels cpu_picture_bf16 = {key_bytes, value_bytes, room_bytes, store_key, store_values, attend_picture};
