@@ -5,15 +5,20 @@ CMAKE = cmake -G Ninja -S .
 # on a terminal Ninja shows one moving line; elsewhere only what failed
 NINJA := ninja $(shell test -t 2 || echo --quiet)
 # asserts stay in every build; the sanitizers' one is optimised, since the reference backend is slow enough
-SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g1" -DEY_SANITIZE=ON
+SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g1" -DEY_SANITIZE
 
 # the reference backend takes minutes for these under the sanitizers; the other goldens and test_kernels walk the same code
 SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
 # what a second compiler makes no difference to, and takes long
 LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
+# where bytes from outside come in, and what allocates: CI's sample of make asan
+DOORS = ^fuzz_|^test_(base|json|safetensors|shards|model_dir|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
+# threads that meet: the engine's, the server's, downloads
+THREADS = ^test_(base|budget|engine|model_manager|http|media|api_routes|hub|remote|grammar_cache|image_cache|kv|kernels)|^load_|^serve$$|^cli_server$$|^pull_faults$$
 
-.PHONY: all demo install deb test test-clients test-ui test-packages load bench-serve asan clang fuzz portable clean help
-.PHONY: setup setup-clang setup-portable setup-clients setup-ui setup-install setup-packages
+.PHONY: all demo install deb check test emulated test-clients test-ui test-packages load bench-serve clean help
+.PHONY: nightly asan asan-quick tsan clang clang-quick kernels fuzz portable
+.PHONY: setup setup-clang setup-style setup-portable setup-clients setup-ui setup-install setup-packages
 all: setup build/build.ninja
 	@$(NINJA) -C build
 
@@ -22,14 +27,16 @@ help:
 	@echo 'make demo          see the dozen pictures in examples/ described'
 	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, manual, completions, systemd unit'
 	@echo 'make deb           dist/eyelet_VERSION_amd64.deb for Debian 12'
-	@echo 'make test          build and run all tests'
+	@echo 'make check         style, layers and names, in seconds (docs/testing.md)'
+	@echo 'make test          build and run all tests; one: make test T=name'
 	@echo 'make test-clients  the API with the clients that people use (npm), documents, examples, two servers behind nginx'
 	@echo 'make test-ui       the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
 	@echo 'make test-packages what make install and make deb give, with lintian, systemd and three shells'
 	@echo 'make load          64 clients at once, half of what they send malformed; about a minute'
 	@echo 'make bench-serve   what clients of the server get: first token, token to token, tokens a second'
-	@echo 'make asan          the tests under AddressSanitizer and UndefinedBehaviorSanitizer; of the longest a sample'
-	@echo 'make clang         the tests compiled by clang; of the longest a sample, none of an emulated card'
+	@echo 'make nightly       the long checks, PART=release, asan, tsan, clang, portable or fuzz: one of them'
+	@echo 'make asan, tsan    the tests under AddressSanitizer and UndefinedBehaviorSanitizer, or ThreadSanitizer; of the longest a sample'
+	@echo 'make clang         the tests compiled by clang; of the longest a sample, none of the emulated GPU'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make portable      dist/: a folder and a .tar.xz that run where nothing is installed'
 	@echo 'make clean         remove what these made'
@@ -53,8 +60,23 @@ deb: setup-packages build-deb/build.ninja
 	@lintian --allow-root --fail-on error,warning dist/eyelet_*.deb
 	@ls dist/eyelet_*.deb
 
+check: setup-style
+	@tools/check_style.sh
+
+# The emulated GPU takes longer than all the rest: it runs when its stamp says that something it depends on has changed.
+ifdef T
 test: all
-	@tools/run_tests.sh build
+	@case "$$(ctest --test-dir build -N -L emulated -R '$(T)')" in *'Total Tests: 0'*) ;; *) $(NINJA) -C build emulated ;; esac
+	@tools/run_tests.sh build -R '$(T)'
+else
+test: all
+	@if [ -z "$$EY_ALL_TESTS" ] && tools/stamp.sh check emulated; then tools/run_tests.sh build -LE emulated; else \
+	  $(NINJA) -C build emulated && tools/run_tests.sh build && tools/stamp.sh write emulated; fi
+endif
+
+emulated: all
+	@$(NINJA) -C build emulated
+	@tools/run_tests.sh build -L emulated && tools/stamp.sh write emulated
 
 test-clients: setup-clients all
 	@tools/run_node_tests.sh tests/clients build/eyelet
@@ -72,13 +94,31 @@ load: all
 bench-serve: all
 	@build/bench/bench_serve
 
+nightly:
+	@tools/nightly.sh $(PART)
+
 asan: setup build-asan/build.ninja
-	@$(NINJA) -C build-asan
+	@$(NINJA) -C build-asan all emulated
 	@tools/run_tests.sh build-asan -E '$(SLOW)'
+
+asan-quick: setup build-asan/build.ninja
+	@$(NINJA) -C build-asan
+	@tools/run_tests.sh build-asan -R '$(DOORS)' -LE emulated
+
+tsan: setup build-tsan/build.ninja
+	@$(NINJA) -C build-tsan
+	@tools/run_tests.sh build-tsan -R '$(THREADS)' -E '$(SLOW)'
 
 clang: setup-clang build-clang/build.ninja
 	@$(NINJA) -C build-clang
 	@tools/run_tests.sh build-clang -E '$(SLOW)$(LONG)'
+
+clang-quick: setup-clang build-clang/build.ninja
+	@$(NINJA) -C build-clang
+	@tools/run_tests.sh build-clang -R '^(test_kernels|make_.*|golden_.*_cpu.*)$$'
+
+kernels:
+	@tools/compile_kernels.sh
 
 fuzz: setup-clang build-fuzz/build.ninja
 	@$(NINJA) -C build-fuzz
@@ -90,12 +130,14 @@ portable: setup-portable build-portable/build.ninja
 	@tools/portable_check.sh dist
 
 clean:
-	rm -rf build build-asan build-clang build-fuzz build-portable build-deb dist
+	rm -rf build build-asan build-tsan build-clang build-fuzz build-portable build-deb dist
 
 setup:
 	@tools/setup.sh
 setup-clang:
 	@tools/setup.sh clang
+setup-style:
+	@tools/setup.sh style
 setup-portable:
 	@tools/setup.sh portable
 setup-clients:
@@ -111,11 +153,13 @@ setup-packages:
 build/build.ninja: | setup
 	@$(CMAKE) -B build >/dev/null
 build-asan/build.ninja: | setup
-	@$(CMAKE) -B build-asan $(SANITIZED) >/dev/null
+	@$(CMAKE) -B build-asan $(SANITIZED)=address,undefined >/dev/null
+build-tsan/build.ninja: | setup
+	@$(CMAKE) -B build-tsan $(SANITIZED)=thread -DEY_EMULATED=OFF >/dev/null
 build-clang/build.ninja: | setup-clang
 	@$(CMAKE) -B build-clang -DCMAKE_C_COMPILER=clang -DEY_EMULATED=OFF -DEY_GOLDEN_STEP=5 >/dev/null
 build-fuzz/build.ninja: | setup-clang
-	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED) -DEY_FUZZ=ON -DEY_EMULATED=OFF >/dev/null
+	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED)=address,undefined -DEY_FUZZ=ON -DEY_EMULATED=OFF >/dev/null
 build-portable/build.ninja: | setup-portable
 	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF -DEY_CUDA_ARCHS=all >/dev/null
 build-deb/build.ninja: | setup-packages

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [portable] [node] [clients] [ui] [install] [packages]. Installs what is missing when
+# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui] [install] [packages]. Installs what is missing when
 # root, else prints the command that would. Silent when all are there; does nothing where there is no dpkg.
 set -eu
 
@@ -9,6 +9,7 @@ packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpn
 for set in "$@"; do
   case $set in
     clang) packages="$packages clang libclang-rt-14-dev" ;;
+    style) packages='clang-format' ;;
     portable) packages="$packages binutils patchelf xz-utils scdoc" ;;
     install) packages="$packages scdoc" ;;
     packages) packages="$packages lintian dpkg-dev systemd groff-base bsdextrautils jq python3 zsh fish" ;;

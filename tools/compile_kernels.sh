@@ -1,0 +1,35 @@
+#!/bin/sh
+# Compiles CUDA kernels by nvcc for the two ends of what is supported (sm_80, sm_90a): tools/compile_kernels.sh [all]. Without `all` only
+# those that changed since tests/cuda/kernels.stamp; with it all of them, and the stamp is written when they pass.
+# Last line: "N passed, N failed".
+set -eu
+cd "$(dirname "$0")/.."
+nvcc=$(command -v nvcc || ls /usr/local/cuda*/bin/nvcc 2>/dev/null | tail -1 || true)
+if [ "${1:-}" = all ]; then files=$(find src -name '*.cu' | LC_ALL=C sort); else files=$(tools/stamp.sh stale-kernels); fi
+if [ -z "$files" ]; then
+  echo "no kernel has changed since nvcc last compiled it"
+  echo "1 passed, 0 failed"
+  exit 0
+fi
+if [ -z "$nvcc" ]; then
+  echo "nvcc is not installed: not compiled:" $files
+  echo "0 passed, 0 failed, 1 skipped"
+  exit 0
+fi
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+# Files named _smNN need that capability or more; _sm90 needs instructions that only sm_90a has.
+for file in $files; do echo "$file"; done | xargs -P "$(nproc)" -I FILE sh -c '
+  out=$(mktemp -d); trap "rm -rf $out" EXIT
+  archs="80 90a"
+  case $2 in *_sm90.cu) archs=90a ;; *_sm89.cu) archs="89 90a" ;; esac
+  for arch in $archs; do
+    if "$1" -fatbin -O3 -std=c++17 -Isrc -gencode "arch=compute_$arch,code=sm_$arch" -o "$out/kernel" "$2" >"$out/log" 2>&1
+    then echo "ok $2 sm_$arch"; else cat "$out/log"; echo "FAILED $2 sm_$arch"; fi
+  done' sh "$nvcc" FILE >"$out/all"
+cat "$out/all"
+passed=$(grep -c '^ok ' "$out/all" || true) failed=$(grep -c '^FAILED ' "$out/all" || true)
+if [ "${1:-}" = all ] && [ "$failed" -eq 0 ]; then tools/stamp.sh write kernels; fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

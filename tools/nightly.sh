@@ -1,0 +1,43 @@
+#!/bin/bash
+# The long checks, one part at a time: tools/nightly.sh [PART...]; without a name all of them. Each takes at most 30 minutes on two cores and,
+# when it passes, adds a line to tests/nightly.log: date, commit, processor, counts and seconds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+parts="release asan tsan clang portable fuzz"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+run_part() {
+  case $1 in
+    release) EY_ALL_TESTS=1 make --no-print-directory test && tools/stamp.sh write emulated ;; # all goldens, all of the emulated GPU
+    asan | tsan | clang) make --no-print-directory "$1" ;;
+    portable) make --no-print-directory portable && tools/compile_kernels.sh all ;;
+    fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
+    *) echo "nightly.sh: there is no part $1; parts: $parts" >&2; exit 2 ;;
+  esac
+}
+
+# "N passed, N failed" of all runs of the part, summed up.
+counts() { awk '/^[0-9]+ passed, [0-9]+ failed/ {p += $1; f += $3} END {printf "%d passed, %d failed", p, f}' "$log"; }
+
+commit() {
+  local changed=
+  git diff --quiet HEAD -- . ':!tests/nightly.log' ':!tests/cuda/*.stamp' 2>/dev/null || changed=+changes
+  echo "$(git rev-parse --short=10 HEAD 2>/dev/null || echo unknown)$changed"
+}
+
+status=0
+for part in "${@:-$parts}"; do
+  for name in $part; do
+    start=$SECONDS
+    echo "== nightly $name"
+    if run_part "$name" 2>&1 | tee "$log"; then
+      echo "$(date -u +%F) $(commit) $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) threads: $name: $(counts), $((SECONDS - start)) s" |
+        tee -a tests/nightly.log
+    else
+      echo "== nightly $name: FAILED, $(counts), $((SECONDS - start)) s"
+      status=1
+    fi
+  done
+done
+exit $status
