@@ -1,12 +1,13 @@
 /* Several models in one server: which one answers, what is loaded, and that nobody is turned away while they take turns. */
 #include "web_client.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "model/ckpt_edit.h"
+#include "server/pace.h"
 
 static const char content_type[] = "Content-Type: application/json\r\n";
 static char folder[] = "/tmp/eyelet-test-XXXXXX";
@@ -35,19 +36,21 @@ static char *body_of(const char *model, const char *question, int max_tokens, bo
     return strdup(text);
 }
 
-static void say_post(int fd, const char *body)
+static int post(int port, const char *path, const char *body)
 {
     char head[256];
-    snprintf(head, sizeof(head), "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n", content_type, strlen(body));
-    web_say(fd, head), web_say(fd, body);
+    int fd = web_connect(port);
+    snprintf(head, sizeof(head), "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n", path, content_type, strlen(body));
+    web_say(fd, head);
+    web_say(fd, body);
+    return fd;
 }
 
 /* Says a question on a connection of its own. */
 static int ask(int port, const char *model, const char *question, int max_tokens, bool stream)
 {
     char *body = body_of(model, question, max_tokens, stream);
-    int fd = web_connect(port);
-    say_post(fd, body);
+    int fd = post(port, "/v1/chat/completions", body);
     free(body);
     return fd;
 }
@@ -67,7 +70,7 @@ static struct reply hear(int fd)
     return r;
 }
 
-enum { TOKENS = 8, LONG = 800 };
+enum { TOKENS = 8, LONG = 800 /* of SLOW_MS each: more than a minute */ };
 
 static void assert_truth(struct reply *r, size_t model, size_t question)
 {
@@ -129,6 +132,47 @@ static bool is_resident(int port, const char *model)
     assert_true(is || strstr(r.body, "\"resident\": false"));
     reply_free(&r);
     return is;
+}
+
+/* ---- what waits ---- */
+
+static const char *waiting_of(const char *model)
+{
+    static char metric[128];
+    snprintf(metric, sizeof(metric), "vllm:num_requests_waiting{engine=\"0\",model_name=\"%s\"}", model);
+    return metric;
+}
+
+static void await_waiting(int port, const char *model, int n)
+{
+    web_await_metric(port, waiting_of(model), n);
+}
+
+static bool has_come(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 10) > 0;
+}
+
+static void hear_tokens(int fd)
+{
+    struct reply r = hear(fd);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+}
+
+/* Asks a small thing of a model whose turn ends sooner or later, until one such request waits at its door; returns the
+ * connection that this one's reply will come on. Nothing else may wait for the model. */
+static int await_end_of_turn(int port, const char *model)
+{
+    char body[128];
+    snprintf(body, sizeof(body), "{\"model\": \"%s\", \"prompt\": \"Hello\"}", model);
+    for (;;) {
+        int fd = post(port, "/tokenize", body);
+        while (!has_come(fd))
+            if (web_metric(port, waiting_of(model)) == 1) return fd;
+        hear_tokens(fd);
+    }
 }
 
 /* ---- tests ---- */
@@ -202,8 +246,11 @@ static void answers_come_to_their_end(void **state)
     free(web_hear_until(stream, "\"content\":"));
     int other = ask(s.port, "tiny", questions[0], TOKENS, false);
     web_await_metric(s.port, "eyelet_loads_total", 1);
-    usleep(600000); /* demo's turn is over; what is asked of it now waits behind the other */
+    await_waiting(s.port, "tiny", 1);
+    int door = await_end_of_turn(s.port, "demo");
     int late = ask(s.port, "demo", questions[1], TOKENS, false);
+    await_waiting(s.port, "demo", 2); /* behind the other model's request */
+    pace_set(0);
     char *all = web_hear_until(stream, "data: [DONE]");
     assert_non_null(strstr(all, "\"finish_reason\":\"length\""));
     free(all), close(stream);
@@ -211,6 +258,7 @@ static void answers_come_to_their_end(void **state)
     assert_truth(&r, 1, 0);
     r = hear(late);
     assert_truth(&r, 0, 1);
+    hear_tokens(door);
     server_stop(&s);
 }
 
@@ -254,17 +302,15 @@ static void the_line_has_an_end(void **state)
     int next = ask(s.port, "demo", questions[0], LONG, true); /* its turn is not over */
     free(web_hear_until(next, "\"content\":"));
     for (int i = 0; i < 2; i++) waiting[i] = ask(s.port, "tiny", questions[0], TOKENS, false);
-    double until = seconds_now() + 20;
-    struct reply r;
-    do r = web_ask(s.port, "GET", "/metrics", NULL, NULL);
-    while (!strstr(r.body, "vllm:num_requests_waiting{engine=\"0\",model_name=\"tiny\"} 2\n") && seconds_now() < until && (reply_free(&r), true));
-    reply_free(&r);
-    r = hear(ask(s.port, "tiny", questions[0], TOKENS, false));
+    await_waiting(s.port, "tiny", 2);
+    struct reply r = hear(ask(s.port, "tiny", questions[0], TOKENS, false));
     assert_int_equal(r.status, 503);
     assert_non_null(strstr(r.head, "Retry-After: "));
     assert_non_null(strstr(r.body, "2 requests wait already for model tiny to be loaded"));
     reply_free(&r);
     close(stream), close(next);
+    web_await_metric(s.port, "vllm:num_requests_running{engine=\"0\",model_name=\"demo\"}", 0);
+    pace_set(0);
     for (int i = 0; i < 2; i++) {
         r = hear(waiting[i]);
         assert_truth(&r, 1, 0);
@@ -282,11 +328,14 @@ static void wishes_end_with_those_who_had_them(void **state)
     int stream = ask(s.port, "demo", questions[0], LONG, true);
     free(web_hear_until(stream, "\"content\":"));
     int other = ask(s.port, "tiny", questions[0], TOKENS, false);
-    usleep(200000);
+    await_waiting(s.port, "tiny", 1);
+    int door = await_end_of_turn(s.port, "demo");
     close(other);
-    usleep(300000);
-    struct reply r = hear(ask(s.port, "demo", questions[1], TOKENS, false)); /* the door is open again */
+    hear_tokens(door); /* the door is open again */
+    await_waiting(s.port, "tiny", 0);
+    struct reply r = hear(ask(s.port, "demo", questions[1], TOKENS, false));
     assert_truth(&r, 0, 1);
+    pace_set(0);
     free(web_hear_until(stream, "data: [DONE]")), close(stream);
     assert_true(is_resident(s.port, "demo") && !is_resident(s.port, "tiny"));
     server_stop(&s);
@@ -317,9 +366,10 @@ static void drains_what_waits(void **state)
     int stream = ask(s.port, "demo", questions[0], LONG, true);
     free(web_hear_until(stream, "\"content\":"));
     int other = ask(s.port, "tiny", questions[0], TOKENS, false);
-    usleep(200000);
+    await_waiting(s.port, "tiny", 1);
     server_signal(&s, SIGTERM);
     server_await_log(&s, "told to stop");
+    pace_set(0);
     struct reply r = hear(other);
     assert_truth(&r, 1, 0);
     free(web_hear_until(stream, "data: [DONE]")), close(stream);
@@ -342,12 +392,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_choose_by_name),
         cmocka_unit_test(models_take_turns),
-        cmocka_unit_test(answers_come_to_their_end),
+        cmocka_unit_test_setup_teardown(answers_come_to_their_end, pace_slow, pace_fast),
         cmocka_unit_test(nobody_is_turned_away),
-        cmocka_unit_test(the_line_has_an_end),
-        cmocka_unit_test(wishes_end_with_those_who_had_them),
+        cmocka_unit_test_setup_teardown(the_line_has_an_end, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(wishes_end_with_those_who_had_them, pace_slow, pace_fast),
         cmocka_unit_test(idle_models_are_unloaded_each_for_itself),
-        cmocka_unit_test(drains_what_waits),
+        cmocka_unit_test_setup_teardown(drains_what_waits, pace_slow, pace_fast),
         cmocka_unit_test(a_model_that_is_not_there_stops_the_start),
     };
     return cmocka_run_group_tests(tests, prepare, tidy);
