@@ -21,6 +21,8 @@
 #define SAY(text) CHUNK("\"delta\":{\"content\":\"" text "\"},\"finish_reason\":null")
 #define END(reason) CHUNK("\"delta\":{},\"finish_reason\":\"" reason "\"")
 
+enum { PATIENCE_MS = 300000 };
+
 static char url[64];
 static int port;
 
@@ -348,7 +350,8 @@ static void cancelling(void **state)
     assert_string_equal(a.text, "one two ");
     ey_answer_free(&a);
     buf_free(&heard.text);
-    for (int i = 0; i < 500 && !atomic_load(&canned.left); i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    for (int i = 0; i < PATIENCE_MS && !atomic_load(&canned.left); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     assert_true(atomic_load(&canned.left));
 }
 

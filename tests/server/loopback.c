@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_REQUEST = 8 << 20, PATIENCE_MS = 10000 };
+enum { MAX_REQUEST = 8 << 20, PATIENCE_MS = 300000 };
 
 static struct {
     int listener, answered;
@@ -114,5 +114,5 @@ void loopback_say(const struct loopback_request *request, const char *format, ..
 void loopback_wait_for_end(const struct loopback_request *request)
 {
     struct pollfd end = {.fd = request->fd, .events = POLLIN | POLLRDHUP};
-    poll(&end, 1, PATIENCE_MS);
+    require(poll(&end, 1, PATIENCE_MS) == 1, "a client that should leave stays");
 }

@@ -22,7 +22,7 @@ int loopback_stop(void);
 
 /* Writes text; a client that has gone is no error. */
 void loopback_say(const struct loopback_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Waits until the client closes its end, at most ten seconds. */
+/* Waits until the client closes its end; that it never does ends the test program. */
 void loopback_wait_for_end(const struct loopback_request *request);
 
 #endif
