@@ -122,6 +122,14 @@ static bool read_head(struct connection *c)
 
 /* ---- bodies ---- */
 
+enum { NAP_US = 1000 };
+
+/* While the script holds back what comes after so many bytes. */
+static void wait_for_leave(const struct hub_script *s, uint64_t at)
+{
+    while (s->hold_after && at >= s->hold_after) usleep(NAP_US);
+}
+
 static bool send_body(struct connection *c, const uint8_t *data, size_t n, bool wrong)
 {
     uint8_t *changed = NULL;
@@ -129,6 +137,7 @@ static bool send_body(struct connection *c, const uint8_t *data, size_t n, bool 
     for (size_t at = 0; at < n; at += CHUNK) {
         size_t part = n - at < CHUNK ? n - at : CHUNK;
         const uint8_t *bytes = data + at;
+        wait_for_leave(c->script, __atomic_fetch_add(&c->script->begun, part, __ATOMIC_RELAXED));
         if (wrong && at_wrong >= at && at_wrong < at + part) {
             changed = malloc(part);
             memcpy(changed, bytes, part);
@@ -266,6 +275,12 @@ static bool answer_here(struct connection *c)
 
 /* ---- where the large files are kept ---- */
 
+static void note_at_once(struct hub_script *s, int now)
+{
+    int most = s->most_at_once;
+    while (now > most && !__atomic_compare_exchange_n(&s->most_at_once, &most, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+}
+
 static bool answer_elsewhere(struct connection *c)
 {
     char name[512] = "";
@@ -275,8 +290,8 @@ static bool answer_elsewhere(struct connection *c)
     sscanf(c->path, "/store/%500[^?]", name);
     const struct served_file *f = find(s, name);
     if (!f) return say_status(c, 404, "");
-    int now = __atomic_add_fetch(&s->at_once, 1, __ATOMIC_RELAXED);
-    if (now > s->most_at_once) s->most_at_once = now;
+    note_at_once(s, __atomic_add_fetch(&s->at_once, 1, __ATOMIC_RELAXED));
+    while (s->most_at_once < s->gather) usleep(NAP_US);
     bool ok = send_file(c, f, "");
     __atomic_sub_fetch(&s->at_once, 1, __ATOMIC_RELAXED);
     return ok;

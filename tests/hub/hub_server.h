@@ -48,10 +48,12 @@ struct hub_script {
     int cut_one_in, fail_one_in; /* of answers from either port; 0: none */
     int wrong_once;       /* the next so many answers of large files have a wrong byte */
     uint32_t bytes_per_ms; /* of a body; 0: as fast as it goes */
+    volatile uint64_t hold_after; /* bytes of bodies; what comes then waits until this is another; 0: nothing waits */
+    int gather;            /* large files wait until so many were asked for at once */
     unsigned seed;
     /* what happened */
     volatile unsigned requests, elsewhere, tokens_elsewhere, ranges, cuts, proxied;
-    volatile uint64_t bytes; /* of bodies */
+    volatile uint64_t begun, bytes; /* of bodies: that are being sent or were, that were */
     volatile int at_once, most_at_once; /* GETs of large files */
 };
 

@@ -1,5 +1,5 @@
 /* serve_folder REPOSITORY DIR: a hub of our own that has the files of a folder, for tests of the program. Prints its URL; commands on
- * standard input change how it behaves ("cut 5", "misbehave 1", "token x", "requests"); ends with its input. */
+ * standard input change how it behaves ("cut 5", "misbehave 1", "hold 100000", "count"); ends with its input. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +30,7 @@ static void command(struct hub_script *s, const char *line)
     if (sscanf(line, "cut %d", &number) == 1) s->cut_one_in = number;
     else if (sscanf(line, "misbehave %d", &number) == 1) s->misbehaviour = (enum misbehaviour)number;
     else if (sscanf(line, "rate %d", &number) == 1) s->bytes_per_ms = (uint32_t)number;
+    else if (sscanf(line, "hold %d", &number) == 1) s->begun = 0, s->hold_after = (uint64_t)number;
     else if (strcmp(line, "count\n") == 0) s->requests = 0, s->bytes = 0;
     printf("%u requests, %llu bytes\n", s->requests, (unsigned long long)s->bytes);
     fflush(stdout);

@@ -77,6 +77,8 @@ static int fresh(void **state)
     snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d/", port);
     setenv("HF_ENDPOINT", endpoint, 1), setenv("HF_HUB_CACHE", cache, 1), setenv("HOME", cache, 1);
     script->misbehaviour = WELL_BEHAVED, script->token[0] = 0, script->proxy_asks = false, script->wrong_once = 0, script->bytes_per_ms = 0;
+    script->hold_after = 0;
+    script->gather = 0;
     strcpy(script->revision, "main");
     script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges = script->proxied = 0, script->bytes = 0, script->most_at_once = 0;
     notices[0] = 0;
@@ -90,23 +92,33 @@ static int drop(void **state)
     return 0;
 }
 
+static int noted = -1; /* a pipe that the next notice is told to */
+
 static void note(void *user, const char *text)
 {
     (void)user;
+    if (noted >= 0) assert_int_equal(write(noted, "", 1), 1);
+    noted = -1;
     snprintf(notices + strlen(notices), sizeof(notices) - strlen(notices), "%s\n", text);
 }
 
-static bool pull_from(const char *name, ey_err *e)
+/* `stop`: as in hub_options, asked with the model; or NULL. */
+static bool pull_asking(const char *name, bool (*stop)(void *model), ey_err *e)
 {
-    const struct hub_options options = {.notice = note, .piece = 65536, .retry_seconds = 0.01};
     struct hub hub;
     struct hub_model model = {.n = 0};
+    const struct hub_options options = {.notice = note, .stop = stop, .user = &model, .piece = 65536, .retry_seconds = 0.01};
     struct repository repository;
     assert_true(repository_parse(&repository, name));
     bool ok = hub_open(&hub, &options, e) && hub_survey(&hub, &repository, &model, e) && hub_download(&hub, &model, e);
     hub_model_free(&model);
     hub_close(&hub);
     return ok;
+}
+
+static bool pull_from(const char *name, ey_err *e)
+{
+    return pull_asking(name, NULL, e);
 }
 
 static void pull(void)
@@ -212,7 +224,7 @@ static void test_found_by_name(void **state)
 static void test_several_at_once(void **state)
 {
     (void)state;
-    script->bytes_per_ms = 2000;
+    script->gather = 4;
     pull();
     assert_true(script->most_at_once >= 4);
     expect_whole();
@@ -586,16 +598,36 @@ static void test_full_disk_that_reserves(void **state)
     assert_int_equal(script->elsewhere, 0);
 }
 
+enum { RECORDED = 150000, HELD = 160000 }; /* bytes, less than the disk takes */
+
+/* The hub goes on when the records tell of what came until then. */
+static bool go_on_when_recorded(void *user)
+{
+    const struct hub_model *model = user;
+    uint64_t here = 0;
+    for (size_t i = 0; i < model->n; i++) here += blob_bytes_here(model, &model->files[i]);
+    if (here >= RECORDED) script->hold_after = 0;
+    return false;
+}
+
+static void await_end_of_answers(void)
+{
+    while (script->at_once) usleep(1000);
+}
+
 /* What the last record tells of is not asked for again. */
 static void test_full_disk_goes_on(void **state)
 {
     (void)state;
     ey_err e;
-    script->bytes_per_ms = 50;
+    script->begun = 0;
+    script->hold_after = HELD;
     full_disk_start(280000, false);
-    assert_false(pull_from(NAME, &e));
+    assert_false(pull_asking(NAME, go_on_when_recorded, &e));
     full_disk_stop();
-    script->bytes_per_ms = 0, script->bytes = 0;
+    assert_int_equal(script->hold_after, 0);
+    await_end_of_answers();
+    script->bytes = 0;
     pull();
     expect_whole();
     assert_true(script->bytes < sizeof(first) + sizeof(second) - 65536);
@@ -628,18 +660,28 @@ static void test_waits_for_others(void **state)
     char lock[256];
     snprintf(lock, sizeof(lock), ".locks/" FOLDER "/%s.lock", script->file[6].etag);
     temp_file(cache, lock, "", 0);
+    int locked[2], told[2];
+    assert_true(pipe(locked) == 0 && pipe(told) == 0);
     pid_t child = fork();
     if (child == 0) {
-        char blob[256];
+        char blob[256], byte;
         int fd = open(in_cache(lock), O_RDWR);
         flock(fd, LOCK_EX);
-        usleep(700000);
+        close(locked[1]);
+        close(told[1]);
+        if (read(told[0], &byte, 1) != 1) _exit(1); /* until it is said that somebody waits */
         snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", script->file[6].etag);
         temp_file(cache, blob, first, sizeof(first));
         _exit(0);
     }
-    usleep(200000);
+    char byte;
+    close(locked[1]);
+    close(told[0]);
+    assert_int_equal(read(locked[0], &byte, 1), 0);
+    noted = told[1];
     pull();
+    close(locked[0]);
+    close(told[1]);
     waitpid(child, NULL, 0);
     assert_non_null(strstr(notices, "another program downloads model-00001-of-00002.safetensors"));
     expect_whole();
