@@ -126,15 +126,6 @@ MULTIPLY(multiply_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f))
 #undef STEP
 #define STEP(acc) (__m512)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)factor, (__m512i)factor)
 MULTIPLY(multiply_int16, "avx512f,avx512vnni", __m512, _mm512_setzero_ps())
-#undef STEP
-/* Some compilers do not know FP16 vectors in a file that is not for them alone. */
-__attribute__((target("avx512f,avx512fp16"))) static inline __m512 advance_fp16(__m512 acc, __m512 factor)
-{
-    __asm__("vfmadd213ph %1, %1, %0" : "+v"(acc) : "v"(factor));
-    return acc;
-}
-#define STEP(acc) advance_fp16(acc, factor)
-MULTIPLY(multiply_fp16, "avx512f,avx512fp16", __m512, _mm512_castsi512_ps(_mm512_set1_epi32(0x38003800)))
 
 /* Four tiles of sums and four of factors. */
 __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *context, size_t begin, size_t end, int thread)
@@ -172,7 +163,6 @@ static pool_fn *multiply_fn(enum cpu_level level, bool narrow, double *flops)
 {
 #if defined(__x86_64__)
     if (narrow && level == CPU_AMX) return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_SLOWER, multiply_amx;
-    if (narrow && level == CPU_AVX512FP16) return *flops = 64, multiply_fp16;
     if (narrow && level == CPU_AVX2) return *flops = 32, multiply_madd;
     if (narrow && level == CPU_AVXVNNI) return *flops = 32, multiply_avxvnni;
     if (narrow && level == CPU_AVX512VBMI) return *flops = 64, multiply_int16;

@@ -150,7 +150,6 @@ static void devices_agree(void **state)
         for (int pictures = 0; pictures <= 2; pictures += 2) {
             compare(kinds[k], NULL, pictures);
             compare(kinds[k], "avx512bf16", pictures);
-            compare(kinds[k], "avx512fp16", pictures);
             compare(kinds[k], "generic", pictures);
         }
 }

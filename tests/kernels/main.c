@@ -105,10 +105,7 @@ static bool check_values(const struct variant *v, const struct problem *p, const
 {
     const char *variant = v->kernels->name;
     double floor = 2 * (double)FLT_MIN * (p->exact ? 1 : p->c->k + 1); /* of BF16 products: denormals count as 0 */
-    /* BF16 of all exponents in one row are too far apart for FP16: see check_units() in direct.c */
-    const struct products *narrow = v->kernels->narrow;
-    bool wide = p->c->dtype == DTYPE_BF16 && p->c->fill == FILL_CODES && narrow && narrow->precise;
-    if (p->exact && !wide) return check_near(name, variant, got, want, n, p->out_width, 0, floor);
+    if (p->exact) return check_near(name, variant, got, want, n, p->out_width, 0, floor);
     size_t plain = p->from_cache ? p->from_cache : n;
     bool ok = check_near(name, variant, got, want, plain, p->out_width, case_bound(p, v->kernels, false), floor);
     return check_near(name, variant, got + plain, want + plain, n - plain, p->out_width, case_bound(p, v->kernels, true), floor) && ok;

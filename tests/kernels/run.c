@@ -153,15 +153,14 @@ static bool multiplies_picture(const struct problem *p)
  * (mean square 7e-7). With their remainders (`precise`) the square of that. Four-bit weights times their scales are
  * rounded to 8 bits too. The keys and values of the cache are
  * as coarse in every variant, and a score's error grows with the score, so 4 times that. Where a picture's attention is in
- * BF16 or FP16, its values and their weights are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|, which is 9e-6 sqrt(dim) of their standard deviation.
+ * BF16, its values and their weights are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|, which is 9e-6 sqrt(dim) of their standard deviation.
  * FP8 weights in int16: 128 activations have steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose less than that, but a few 2^-22. A picture's BF16 weights have
- * steps of an 80000th of their length, or a 32767th of the largest.
- * FP16 products: inputs have 11 bits, but so have sums of up to 32 products; that is within what BF16 ones may lose, a quarter of it in fact. */
+ * steps of an 80000th of their length, or a 32767th of the largest. */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {
     enum dtype d = p->c->dtype;
-    double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise && !(k->narrow && k->narrow->precise) ? f32 + 0x1p-36 : 0x1p-18, int16 = f32 + 0x1p-22;
-    bool coarse = k->narrow && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || (d == DTYPE_INT4 && k->narrow->int4) || d == DTYPE_NONE);
+    double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0), bf16 = p->precise ? f32 + 0x1p-36 : 0x1p-18, int16 = f32 + 0x1p-22;
+    bool coarse = k->narrow && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4 || d == DTYPE_NONE);
     if (k->fp8 && matrices_in_int16(p, true)) {
         const bool others = matrices_in_int16(p, false) || d == DTYPE_NONE;
         bf16 = others && k->narrow && bf16 > int16 ? bf16 : int16, coarse = true;

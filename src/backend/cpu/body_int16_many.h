@@ -61,8 +61,8 @@ SHARED void NAMED(pack_block)(void *out, const struct packing *p)
 /* Where LANES rows from `at` on of block k of a panel begin; their steps follow the strip's last pair. */
 INLINE uint32_t *panel_place(void *panel, size_t k, size_t pairs, size_t strips, size_t at)
 {
-    const size_t before = (k / 2 + k / FP8_BLOCK) * strips + at / STRIP_ROWS * (pairs + 1);
-    return (uint32_t *)panel + before * STRIP_ROWS + at % STRIP_ROWS;
+    const size_t before = (k / 2 + k / FP8_BLOCK) * strips + at / STRIP * (pairs + 1);
+    return (uint32_t *)panel + before * STRIP + at % STRIP;
 }
 
 /* 2 · LANES codes of a weight row from column k on, zeros after its end. */
@@ -100,10 +100,10 @@ INLINE float bf16_words(whole words[BLOCK_VECTORS], const struct weight *w, int6
 
 INLINE void write_panel(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k, bool codes)
 {
-    const size_t strips = ((size_t)n + STRIP_ROWS - 1) / STRIP_ROWS;
+    const size_t strips = ((size_t)n + STRIP - 1) / STRIP;
     const struct code_tables tables = code_tables_load(codes ? cpu_fp8_powers(w) : 0);
     const float unit = codes ? code_unit(cpu_fp8_powers(w)) : 0, *scale = weight_row_scale(w, row);
-    for (size_t at = 0; at < strips * STRIP_ROWS; at += LANES) {
+    for (size_t at = 0; at < strips * STRIP; at += LANES) {
         const size_t there = (size_t)n <= at ? 0 : (size_t)n - at < LANES ? (size_t)n - at : LANES;
         for (size_t c = 0; c < k; c += FP8_BLOCK) {
             const size_t pairs = block_pairs(c, k);
@@ -115,8 +115,8 @@ INLINE void write_panel(void *out, const struct weight *w, int64_t row, int n, s
                 else if (codes) code_words(words[a], w, row + (int64_t)(at + a), k0 + c, pairs, &tables), steps[a] = scale[(k0 + c) / FP8_BLOCK] * unit;
                 else steps[a] = bf16_words(words[a], w, row + (int64_t)(at + a), k0 + c);
             }
-            for (size_t i = 0; i < pairs / LANES; i++) put_columns(to + i * LANES * STRIP_ROWS, STRIP_ROWS, words, i, LANES);
-            memcpy(to + pairs * STRIP_ROWS, steps, sizeof(steps));
+            for (size_t i = 0; i < pairs / LANES; i++) put_columns(to + i * LANES * STRIP, STRIP, words, i, LANES);
+            memcpy(to + pairs * STRIP, steps, sizeof(steps));
         }
     }
 }
@@ -147,17 +147,17 @@ INLINE void multiply_part(float *sums, const uint32_t *w, const uint32_t *x, con
     whole acc[PART_ROWS][2];
     UNROLL
     for (int b = 0; b < n; b++) acc[b][0] = acc[b][1] = (whole){0};
-    for (const uint32_t *end = x + pairs * (size_t)n; x < end; x += 2 * n, w += 2 * STRIP_ROWS, next.from[0] += next.step[0], next.from[1] += next.step[1]) {
+    for (const uint32_t *end = x + pairs * (size_t)n; x < end; x += 2 * n, w += 2 * STRIP, next.from[0] += next.step[0], next.from[1] += next.step[1]) {
         __builtin_prefetch(next.from[0]), __builtin_prefetch(next.from[1]);
         multiply_pair(acc, w, x, n);
-        multiply_pair(acc, w + STRIP_ROWS, x + n, n);
+        multiply_pair(acc, w + STRIP, x + n, n);
     }
     UNROLL
     for (int u = 0; u < 2; u++) {
         const vf step = load((const float *)(const void *)w + u * LANES);
         UNROLL
         for (int b = 0; b < n; b++) {
-            float *to = sums + b * STRIP_ROWS + u * LANES;
+            float *to = sums + b * STRIP + u * LANES;
             store(to, load(to) + whole_floats(acc[b][u]) * (step * steps[b]));
         }
     }
@@ -171,19 +171,19 @@ static void multiply_rows(float *sums, const uint32_t *w, const uint32_t *x, con
 
 SHARED void NAMED(multiply)(float *sums, const struct block *b)
 {
-    const size_t strips = ((size_t)b->n_w + STRIP_ROWS - 1) / STRIP_ROWS, n = (size_t)b->n_x, parts = (size_t)n_parts(b->n_x);
+    const size_t strips = ((size_t)b->n_w + STRIP - 1) / STRIP, n = (size_t)b->n_x, parts = (size_t)n_parts(b->n_x);
     const uint32_t *w = b->w, *x = b->x;
-    for (size_t strip = 0; b->first && strip < strips; strip++) memset(sums + strip * BLOCK_ROWS * STRIP_ROWS, 0, n * STRIP_ROWS * sizeof(float));
+    for (size_t strip = 0; b->first && strip < strips; strip++) memset(sums + strip * BLOCK_ROWS * STRIP, 0, n * STRIP * sizeof(float));
     for (size_t k = 0, pairs; k < b->k; k += 2 * pairs, x += (pairs + 1) * n) {
         pairs = block_pairs(k, b->k);
         const float *steps = (const float *)(const void *)(x + pairs * n);
         /* what is asked for: a share of the next block's rows, and of the next strip */
-        struct ahead next = {{(const char *)(x + (pairs + 1) * n), NULL}, {2 * n * sizeof(uint32_t) / (strips * parts), 2 * STRIP_ROWS * sizeof(uint32_t) / parts}};
-        for (size_t strip = 0; strip < strips; strip++, w += (pairs + 1) * STRIP_ROWS) {
-            next.from[1] = (const char *)(w + (pairs + 1) * STRIP_ROWS);
+        struct ahead next = {{(const char *)(x + (pairs + 1) * n), NULL}, {2 * n * sizeof(uint32_t) / (strips * parts), 2 * STRIP * sizeof(uint32_t) / parts}};
+        for (size_t strip = 0; strip < strips; strip++, w += (pairs + 1) * STRIP) {
+            next.from[1] = (const char *)(w + (pairs + 1) * STRIP);
             for (size_t part = 0; part < parts; part++) {
                 const int first = part_begin(b->n_x, (int)part), rows = part_begin(b->n_x, (int)part + 1) - first;
-                multiply_rows(sums + (strip * BLOCK_ROWS + (size_t)first) * STRIP_ROWS, w, x + (size_t)first * pairs, steps + first, pairs, rows, next);
+                multiply_rows(sums + (strip * BLOCK_ROWS + (size_t)first) * STRIP, w, x + (size_t)first * pairs, steps + first, pairs, rows, next);
                 next.from[0] += pairs / 2 * next.step[0], next.from[1] += pairs / 2 * next.step[1];
             }
         }

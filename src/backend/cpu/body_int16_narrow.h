@@ -99,7 +99,7 @@ static void few_int16(float *out, size_t out_stride, const struct tile *t)
 }
 
 #define MANY                                                                                                           \
-    .precise = true, .once = true, .x_rows = BLOCK_ROWS, .element = sizeof(uint16_t), .tile_element = sizeof(float), .strip = 2 * CPU_W_STRIP, .panel_end = CPU_INT16_PANEL_END, .slabs = 1, \
+    .once = true, .x_rows = BLOCK_ROWS, .element = sizeof(uint16_t), .tile_element = sizeof(float), .panel_end = CPU_INT16_PANEL_END, .slabs = 1, \
     .panels = 768 << 10, .whole = CPU_INT16_COLUMNS, .part = CPU_INT16_COLUMNS, .pack_block = pack_block_int16, .columns = columns_int16, .multiply_block = multiply_int16, \
     .put_block = put_int16, .block_sums = sums_int16
 const struct products PRODUCTS = {.most_few = MOST_FEW, .few_rows = CPU_FEW, .pack = pack_int16, .few = few_int16, .panel_block = panel_int16, MANY};

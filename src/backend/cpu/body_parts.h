@@ -1,13 +1,8 @@
 /* How products of many rows are cut; a part of kernels_body.h, whose body_blocks.h says why. */
 
-#ifndef PASSES
-#define PASSES LANES
-#define STRIP_ROWS (2 * LANES)
-#endif
-
 enum {
-    DEPTH = PASSES == 16 ? 4 : PASSES == 8 ? 3 : 2,
-    STRIP = STRIP_ROWS, /* weight rows whose sums with those of a part stay in registers */
+    DEPTH = LANES == 16 ? 4 : LANES == 8 ? 3 : 2,
+    STRIP = 2 * LANES, /* weight rows whose sums with those of a part stay in registers */
     PART_ROWS = LANES == 16 ? 12 : LANES == 8 ? 6 : 4, /* of the input, at most */
     BLOCK_ROWS = CPU_TILE_MOST,       /* of a packed tile: they share what is read of a panel */
     TILE_SUMS = BLOCK_ROWS * CPU_SLAB
@@ -35,7 +30,7 @@ INLINE int part_begin(int n, int part)
 /* Sums of a tile on all levels, and a pass of its rows. */
 static inline size_t block_sums(size_t width)
 {
-    return DEPTH * TILE_SUMS + BLOCK_ROWS * width / PASSES;
+    return DEPTH * TILE_SUMS + BLOCK_ROWS * width / LANES;
 }
 
 /* What is asked for meanwhile, so many bytes two steps: of the part's next pass, and of the next strip. */

@@ -13,9 +13,7 @@ enum {
 };
 
 /* How far scores may be above the row's maximum, in powers of two, before that is raised: most blocks do not, and then nothing waits for a look across lanes. */
-#ifndef GROWTH
 #define GROWTH 11.5f
-#endif
 
 INLINE size_t pairs_of(int dim)
 {

@@ -30,9 +30,7 @@ INLINE vf exp_of(vf x)
 }
 
 /* How far scores may be above the row's maximum before that is raised: most blocks do not, and then nothing waits for a look across lanes. */
-#ifndef GROWTH
 #define GROWTH 8.0f
-#endif
 
 /* What the row has so far becomes relative to a new maximum. */
 static __attribute__((noinline)) void raise_max(struct attend_tile *t, int r, float max)

@@ -41,7 +41,7 @@ static int slab_rows(const struct products *way, size_t width, int slabs)
 {
     const size_t bytes = (size_t)slabs * panel_columns(way, width) * way->element;
     int rows = CPU_SLAB;
-    while (rows > way->strip && (size_t)rows * bytes > way->panels) rows /= 2;
+    while (rows > CPU_PANEL_STRIP && (size_t)rows * bytes > way->panels) rows /= 2;
     return rows;
 }
 
@@ -59,7 +59,7 @@ static size_t sums_bytes(const struct products *way, size_t width)
 size_t cpu_blocks_scratch(const struct products *way, size_t width)
 {
     const size_t row = SLABS * (width < way->whole ? width : way->whole) * way->element;
-    const size_t most = CPU_SLAB * row < way->panels ? CPU_SLAB * row : way->panels, least = (size_t)way->strip * row;
+    const size_t most = CPU_SLAB * row < way->panels ? CPU_SLAB * row : way->panels, least = CPU_PANEL_STRIP * row;
     return (most > least ? most : least) + SLABS * way->panel_end + sums_bytes(way, width);
 }
 
@@ -215,7 +215,7 @@ static void multiply_groups(void *context, size_t begin, size_t end, int thread)
 void cpu_multiply_blocks(struct multiply_job *j)
 {
     j->group = slab_rows(j->way, padded_width(j), group_slabs(j));
-    while (j->group > j->way->strip && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
+    while (j->group > CPU_PANEL_STRIP && all_groups(j) < GROUPS_A_THREAD * (int64_t)pool_threads(j->c->pool)) j->group /= 2;
     pool_run(j->c->pool, (size_t)n_tiles(j), 2, pack_tiles, j);
     pool_run(j->c->pool, (size_t)all_groups(j), 1, multiply_groups, j);
 }

@@ -71,7 +71,7 @@ static void pack_steps(void *context, size_t begin, size_t end, int thread)
 /* Whether rows are packed again for each block of weight rows. */
 static bool packs_again(const struct multiply_job *j)
 {
-    return j->codes && !j->way->once && !j->way->pack_few && !j->way->scale_few;
+    return j->codes && !j->way->once && !j->way->pack_few;
 }
 
 static void prepare_input(struct multiply_job *j)
@@ -88,13 +88,8 @@ static void prepare_input(struct multiply_job *j)
 /* Input rows first .. first+n-1 for a tile of weight rows from `row` on. */
 static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row, int first, int n, int thread)
 {
-    const void *once = packed_tile(j, first);
+    if (!packs_again(j)) return packed_tile(j, first);
     void *packed = cpu_scratch(j->c, thread);
-    if (j->codes && j->way->scale_few) {
-        j->way->scale_few(packed, once, n, (size_t)j->in->width, weight_row_scale(w, row));
-        return packed;
-    }
-    if (!packs_again(j)) return once;
     const struct packing p = packing_of(j, first, n, weight_row_scale(w, row));
     j->way->pack(packed, &p);
     return packed;

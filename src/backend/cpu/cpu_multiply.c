@@ -50,7 +50,7 @@ void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end
     }
 }
 
-/* How the input is multiplied with a weight, and whether its remainders are, too. F16 and F32 weights would lose bits in BF16 products, and numbers in those of FP16. FP8 weights always have scales here;
+/* How the input is multiplied with a weight, and whether its remainders are, too. F16 and F32 weights would lose bits in BF16 products. FP8 weights always have scales here;
  * int8 ones have codes of at most 127 and meet few rows only. */
 static const struct products *way_of(const struct cpu *c, const struct cpu_input *in, const struct weight *w, bool *split)
 {
@@ -59,8 +59,8 @@ static const struct products *way_of(const struct cpu *c, const struct cpu_input
     *split = false;
     if (w->dtype == DTYPE_F8_E4M3 && c->k->fp8 && cpu_takes_int16(c, w)) return c->k->fp8;
     if (w->dtype == DTYPE_BF16 && in->picture && c->k->vision) return c->k->vision;
-    if (!narrow || !(w->dtype == DTYPE_BF16 || bytes || (w->dtype == DTYPE_INT4 && narrow->int4))) return c->k->f32;
-    if (!in->precise || narrow->precise) return narrow;
+    if (!narrow || !(w->dtype == DTYPE_BF16 || bytes || w->dtype == DTYPE_INT4)) return c->k->f32;
+    if (!in->precise) return narrow;
     *split = c->k->split;
     return c->k->split ? narrow : c->k->f32;
 }

@@ -3,12 +3,20 @@
 
 #include "backend/cpu/kernels.h"
 
-static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"};
+static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "amx"};
+
+/* Names of levels that are no more, and the level that takes their place. */
+static const struct old_name {
+    const char *name;
+    enum cpu_level level;
+} old_names[] = {{"avx512fp16", CPU_AVX512BF16}};
 
 bool cpu_level_by_name(const char *name, enum cpu_level *level)
 {
     for (int i = 0; i < CPU_LEVELS; i++)
         if (strcmp(name, names[i]) == 0) return *level = (enum cpu_level)i, true;
+    for (size_t i = 0; i < sizeof(old_names) / sizeof(old_names[0]); i++)
+        if (strcmp(name, old_names[i].name) == 0) return *level = old_names[i].level, true;
     return false;
 }
 
@@ -28,12 +36,6 @@ static bool has_avxvnni(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
-}
-
-static bool has_avx512fp16(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
 }
 
 static bool has_gfni(void)
@@ -67,7 +69,6 @@ static bool machine_has(enum cpu_level level)
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") && has_gfni(); /* all since Ice Lake and Zen 4 */
     case CPU_AVX512BF16: return has_avx512bf16();
-    case CPU_AVX512FP16: return has_avx512fp16();
     default: return has_amx();
     }
 }
@@ -75,8 +76,7 @@ static bool machine_has(enum cpu_level level)
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 {
     static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avxvnni, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_avx512fp16,
-        &cpu_kernels_amx};
+        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avxvnni, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_amx};
     return kernels[level];
 }
 #else
@@ -92,17 +92,11 @@ const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 }
 #endif
 
-/* What machines of later levels may be without. */
-static bool is_beside(enum cpu_level level)
-{
-    return level == CPU_AVXVNNI || level == CPU_AVX512FP16;
-}
-
-/* Whether the machine has a level and those that it implies. */
+/* Whether the machine has a level and those that it implies: all before it but AVX-VNNI. */
 static bool is_usable(int level)
 {
     bool usable = true;
-    for (int i = level; usable && i > CPU_GENERIC; i--) usable = (i < level && is_beside((enum cpu_level)i)) || machine_has((enum cpu_level)i);
+    for (int i = level; usable && i > CPU_GENERIC; i--) usable = (i < level && i == CPU_AVXVNNI) || machine_has((enum cpu_level)i);
     return usable;
 }
 

@@ -1,5 +1,5 @@
 /* The hot loops of the cpu backend, as a table that is filled once for the machine (cpu_kernels_for). One body
- * (kernels_body.h) is compiled for each instruction set; the last three also multiply in 16 bits: BF16 by vectors, FP16 by vectors, BF16 by tiles. All but generic, plain AVX-512, FP16 and
+ * (kernels_body.h) is compiled for each instruction set; the last two also multiply in BF16, by vectors and by tiles. All but generic, plain AVX-512 and
  * tiles take most FP8 weights in int16, and of these, those without BF16 vectors a picture's BF16 weights, too.
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or over keys, in an order
@@ -15,6 +15,7 @@
 
 enum {
     CPU_W_STRIP = 16,   /* products write sums of weight rows up to a multiple of this many */
+    CPU_PANEL_STRIP = 2 * CPU_W_STRIP, /* weight rows of a panel are rounded up to a multiple of so many; a slab has no fewer */
     CPU_FEW = 8,        /* rows that are multiplied with weights in place whatever these are */
     CPU_X_MOST = 32,    /* packed rows of a tile of few(), remainders included */
     CPU_TILE_MOST = 60,  /* packed rows of a tile of multiply_block() */
@@ -34,12 +35,12 @@ static inline size_t cpu_column_at(size_t at)
     return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
 }
 
-/* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI, nor tiles FP16. */
-enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVXVNNI, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AVX512FP16, CPU_AMX, CPU_LEVELS };
+/* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI. */
+enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVXVNNI, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
 
 /* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows; kernels see exact weights. Where products add
  * blocks of scales one by one they multiply the sums; else the activations are packed again for each 128 weight rows, times these scales:
- * x · (s w) = (x s) · w, with one rounding either way (FP16 products: packed rows times scales, each rounded). */
+ * x · (s w) = (x s) · w, with one rounding either way. */
 struct packing {
     const float *x;     /* [n, width], rows x_stride apart */
     size_t x_stride, width, padded;
@@ -83,11 +84,9 @@ static inline int cpu_fp8_powers(const struct weight *w)
 }
 
 /* One way of multiplying: a few rows with weights in place, many with panels of decoded weights. The order in which few() and multiply_block() add is
- * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to `strip`. */
+ * the same. out[x][w], rows out_stride apart, has room for n_w rounded up to CPU_W_STRIP, of put_block() to CPU_PANEL_STRIP. */
 struct products {
-    bool int4;      /* four-bit weights, too */
     bool bf12;      /* BF16 matrices in twelve bits a weight (bf12.h), too: float32 products take them where narrow ones do */
-    bool precise;   /* good enough for cpu_input.precise */
     bool once;      /* scales multiply sums: rows are packed once for all weights */
     bool ordered;   /* int8 weights lie in the order of cpu_column_at() */
     int x_rows;     /* rows of a packed tile of multiply_block(), at most CPU_TILE_MOST */
@@ -100,11 +99,8 @@ struct products {
     void (*pack)(void *out, const struct packing *p);
     /* Or else columns begin .. end-1, multiples of CPU_K_STEP, of all of them. */
     void (*pack_few)(void *out, const struct packing *p, size_t begin, size_t end);
-    /* What pack() wrote of n rows, times multipliers of blocks of FP8 weights; NULL: pack() is asked once more, with them. */
-    void (*scale_few)(void *out, const void *packed, int n, size_t padded, const float *scale);
     void (*few)(float *out, size_t out_stride, const struct tile *t); /* weights in place, read once */
 
-    int strip;          /* weight rows of a panel are rounded up to a multiple of so many; a slab has no fewer */
     size_t panel_end;   /* bytes that follow a panel */
     int slabs;          /* each time packed rows are read they meet as many panels of weight rows */
     size_t panels;      /* bytes of a group's, at most, unless its fewest rows take more */
@@ -113,7 +109,7 @@ struct products {
     void (*pack_block)(void *out, const struct packing *p);
     /* Bytes from its beginning to column k0, of a tile of n packed rows; NULL: panels have all columns. */
     size_t (*columns)(size_t k0, int n);
-    /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to a multiple of `strip`. */
+    /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to a multiple of CPU_PANEL_STRIP. */
     void (*panel_block)(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
     /* Sums of a tile with a slab, in the way's own order: those of the first columns begin, others are added to what is there. */
     void (*multiply_block)(float *sums, const struct block *b);
@@ -179,7 +175,7 @@ struct cpu_kernels {
     const struct products *narrow; /* those of 16 bits, for BF16, FP8 and int8 weights; NULL: float32 ones are used */
     const struct products *fp8; /* others for FP8 weights that cpu_takes_int16(); NULL: none */
     const struct products *vision; /* others for BF16 weights and rows of a picture; NULL: none */
-    bool split;           /* narrow products that are not precise keep 16 bits of activations by packing.split; else float32 ones are used.
+    bool split;           /* where BF16 would be too coarse narrow products keep 16 bits of activations by packing.split; else float32 ones are used.
                            * Attention likewise: pictures' keys and values are KV_SPLIT; else KV_F32 */
 
     void (*to_bf16)(uint16_t *out, const float *in, size_t n); /* nearest, ties to even; denormals stay */
@@ -201,7 +197,7 @@ struct cpu_kernels {
 /* The best level of this machine that is at most `most`. */
 enum cpu_level cpu_level_usable(enum cpu_level most);
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
-/* "generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amx"; false: no such name. */
+/* "generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "amx", or an old name; false: no such name. */
 bool cpu_level_by_name(const char *name, enum cpu_level *level);
 
 extern const struct cpu_kernels cpu_kernels_generic;
@@ -232,21 +228,9 @@ extern const struct picture_kernels cpu_picture_avx2, cpu_picture_avxvnni, cpu_p
 extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
 extern const struct picture_kernels cpu_picture_bf16; /* kernels_bf16_picture.c */
 
-/* Products in FP16 (kernels_fp16.c), for the table of kernels_avx512vbmi.c. */
-void cpu_pack_block_fp16(void *out, const struct packing *p);
-void cpu_panel_fp16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
-void cpu_multiply_fp16(float *sums, const struct block *b);
-void cpu_put_fp16(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
-size_t cpu_sums_fp16(size_t width);
-extern const struct picture_kernels cpu_picture_fp16; /* kernels_fp16_picture.c */
-/* kernels_fp16_few.c */
-void cpu_pack_fp16(void *out, const struct packing *p);
-void cpu_scale_fp16(void *out, const void *packed, int n, size_t padded, const float *scale);
-void cpu_few_fp16(float *out, size_t out_stride, const struct tile *t);
-
 extern const struct products cpu_int16_avx2, cpu_int16_avxvnni, cpu_pictures_avx2, cpu_pictures_avxvnni; /* kernels_int16_avx2.c, kernels_int16_avxvnni.c */
 extern const struct products cpu_f32_avx2, cpu_f32_avx512, cpu_f32_avx512vbmi; /* the latter of all later levels, too */
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_avx512fp16, cpu_kernels_amx;
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_amx;
 #endif
 
 #endif
