@@ -91,7 +91,7 @@ enum { EY_LAYERS_AUTO = -1 }; /* as many as fit */
 typedef struct {
     const char *model;   /* checkpoint directory, or a repository name found in the Hugging Face cache */
     const char *device;  /* "auto", "cuda", "cpu" or "ref" */
-    const char *cpu_mask; /* best instruction set that may be used: "generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "amx"; NULL: the fastest */
+    const char *cpu_mask; /* best instruction set that may be used: "generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx"; NULL: the fastest */
     int threads;         /* 0: as many as the processors this process may use */
     bool no_huge_pages;  /* weights that the CPU reads stay in the file's pages, which processes of the same model share */
     int max_model_len;   /* tokens of context of one request; 0: min(8,192, what the model allows), on a card min(16,384, what fits) */

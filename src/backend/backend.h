@@ -252,8 +252,8 @@ struct backend {
 
 /* The reference: plain C, float32, threads of `pool` (borrowed) over weight rows. */
 bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
-/* The fast one for x86: the best instruction set of the machine that is at most what `mask` names ("generic", "avx2", "avxvnni", "avx512",
- * "avx512vbmi", "avx512bf16", "amx"); NULL: the fastest, machine_best_level(). */
+/* The fast one for x86: the best instruction set of the machine that is at most what `mask` names ("generic", "avx2", "avxvnni", "avx512vbmi",
+ * "avx512", "amx"); NULL: the fastest, machine_best_level(). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 
 /* The card, with all that its context takes taken; `eager`: steps are not recorded beforehand. EY_NO_DEVICE: there is none that can be used. */

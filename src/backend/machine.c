@@ -167,7 +167,7 @@ static pool_fn *multiply_fn(enum cpu_level level, bool narrow, double *flops)
     if (narrow && level == CPU_AVXVNNI) return *flops = 32, multiply_avxvnni;
     if (narrow && level == CPU_AVX512VBMI) return *flops = 64, multiply_int16;
     if (narrow) return *flops = 64, multiply_bf16;
-    if (level >= CPU_AVX512) return *flops = 32, multiply_avx512;
+    if (level >= CPU_AVX512VBMI) return *flops = 32, multiply_avx512;
     if (level >= CPU_AVX2) return *flops = 16, multiply_avx2;
 #endif
     (void)level, (void)narrow;
@@ -204,8 +204,8 @@ static double glance(enum cpu_level level, bool narrow, double best)
 static enum cpu_level faster_vectors(void)
 {
     double f32 = 1, bf16 = 1;
-    for (int i = 0; i < GLANCES; i++) f32 = glance(CPU_AVX512, false, f32), bf16 = glance(CPU_AVX512BF16, true, bf16);
-    return bf16 < f32 ? CPU_AVX512BF16 : CPU_AVX512VBMI;
+    for (int i = 0; i < GLANCES; i++) f32 = glance(CPU_AVX512VBMI, false, f32), bf16 = glance(CPU_AVX512, true, bf16);
+    return bf16 < f32 ? CPU_AVX512 : CPU_AVX512VBMI;
 }
 
 static enum cpu_level best_level;
@@ -213,7 +213,7 @@ static enum cpu_level best_level;
 static void find_best_level(void)
 {
     best_level = cpu_level_usable(CPU_LEVELS - 1);
-    if (best_level == CPU_AVX512BF16) best_level = faster_vectors();
+    if (best_level == CPU_AVX512) best_level = faster_vectors();
 }
 
 enum cpu_level machine_best_level(void)
@@ -233,6 +233,6 @@ bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow, struc
     limits->read = machine_read_rate(pool, data, bytes);
     munmap(data, bytes);
     limits->flops = machine_multiply_rate(pool, level, narrow);
-    limits->vector_flops = narrow && level == CPU_AMX ? machine_multiply_rate(pool, CPU_AVX512BF16, true) : 0;
+    limits->vector_flops = narrow && level == CPU_AMX ? machine_multiply_rate(pool, CPU_AVX512, true) : 0;
     return true;
 }

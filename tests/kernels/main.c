@@ -153,12 +153,30 @@ static void check_direct(struct suite *s, const struct direct_test *tests)
     }
 }
 
+static bool is_called(const char *name, enum cpu_level level)
+{
+    enum cpu_level found;
+    return cpu_level_by_name(name, &found) && found == level;
+}
+
+/* Their own, and what levels were called before. */
+static void check_level_names(struct suite *s)
+{
+    enum cpu_level none;
+    if (s->filter && !strstr("level names", s->filter)) return;
+    bool ok = is_called("generic", CPU_GENERIC) && is_called("avx512vbmi", CPU_AVX512VBMI) && is_called("avx512", CPU_AVX512) && is_called("amx", CPU_AMX);
+    ok = is_called("avx512bf16", CPU_AVX512) && is_called("avx512fp16", CPU_AVX512) && !cpu_level_by_name("mmx", &none) && ok;
+    if (!ok) printf("FAIL level names\n");
+    *(ok ? &s->passed : &s->failed) += 1;
+}
+
 static int test_main(const char *filter, uint64_t seed)
 {
     struct suite s = {.filter = filter, .seed = seed};
     catch_faults();
     open_suite(&s);
     printf("seed %llu\n", (unsigned long long)seed);
+    check_level_names(&s);
     check_direct(&s, direct_tests);
     check_direct(&s, attend_tests);
     check_direct(&s, int16_tests);

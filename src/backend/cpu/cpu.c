@@ -181,7 +181,7 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
 {
     enum cpu_level most = mask ? CPU_LEVELS - 1 : machine_best_level();
     if (mask && !cpu_level_by_name(mask, &most))
-        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avxvnni, avx512, avx512vbmi, avx512bf16 or amx", mask);
+        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avxvnni, avx512vbmi, avx512 or amx", mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
     c->base.ops = &ops, c->pool = pool, c->k = cpu_kernels_for(cpu_level_usable(most));

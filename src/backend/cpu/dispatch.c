@@ -3,13 +3,13 @@
 
 #include "backend/cpu/kernels.h"
 
-static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "amx"};
+static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx"};
 
-/* Names of levels that are no more, and the level that takes their place. */
+/* What levels were called before, and the level that takes their place. */
 static const struct old_name {
     const char *name;
     enum cpu_level level;
-} old_names[] = {{"avx512fp16", CPU_AVX512BF16}};
+} old_names[] = {{"avx512bf16", CPU_AVX512}, {"avx512fp16", CPU_AVX512}};
 
 bool cpu_level_by_name(const char *name, enum cpu_level *level)
 {
@@ -64,11 +64,11 @@ static bool machine_has(enum cpu_level level)
         return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     }
     case CPU_AVXVNNI: return has_avxvnni();
-    case CPU_AVX512:
+    case CPU_AVX512VBMI: /* Ice Lake, Zen 4 and later */
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case CPU_AVX512VBMI: return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") && has_gfni(); /* all since Ice Lake and Zen 4 */
-    case CPU_AVX512BF16: return has_avx512bf16();
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") && has_gfni();
+    case CPU_AVX512: return has_avx512bf16();
     default: return has_amx();
     }
 }
@@ -76,7 +76,7 @@ static bool machine_has(enum cpu_level level)
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 {
     static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avxvnni, &cpu_kernels_avx512, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512bf16, &cpu_kernels_amx};
+        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avxvnni, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512, &cpu_kernels_amx};
     return kernels[level];
 }
 #else

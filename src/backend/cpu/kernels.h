@@ -1,5 +1,5 @@
 /* The hot loops of the cpu backend, as a table that is filled once for the machine (cpu_kernels_for). One body
- * (kernels_body.h) is compiled for each instruction set; the last two also multiply in BF16, by vectors and by tiles. All but generic, plain AVX-512 and
+ * (kernels_body.h) is compiled for each instruction set; the last two also multiply in BF16, by vectors and by tiles. All but generic and
  * tiles take most FP8 weights in int16, and of these, those without BF16 vectors a picture's BF16 weights, too.
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or over keys, in an order
@@ -35,8 +35,9 @@ static inline size_t cpu_column_at(size_t at)
     return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
 }
 
-/* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI. */
-enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVXVNNI, CPU_AVX512, CPU_AVX512VBMI, CPU_AVX512BF16, CPU_AMX, CPU_LEVELS };
+/* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI. AVX-512 is taken with VBMI, VNNI and GFNI
+ * only: processors that have less of it take AVX2. CPU_AVX512 has BF16 products, too. */
+enum cpu_level { CPU_GENERIC, CPU_AVX2, CPU_AVXVNNI, CPU_AVX512VBMI, CPU_AVX512, CPU_AMX, CPU_LEVELS };
 
 /* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows; kernels see exact weights. Where products add
  * blocks of scales one by one they multiply the sums; else the activations are packed again for each 128 weight rows, times these scales:
@@ -197,13 +198,13 @@ struct cpu_kernels {
 /* The best level of this machine that is at most `most`. */
 enum cpu_level cpu_level_usable(enum cpu_level most);
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
-/* "generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "avx512bf16", "amx", or an old name; false: no such name. */
+/* "generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx", or an old name; false: no such name. */
 bool cpu_level_by_name(const char *name, enum cpu_level *level);
 
 extern const struct cpu_kernels cpu_kernels_generic;
 extern const struct products cpu_f32_generic;
 #if defined(__x86_64__)
-/* Products in tiles (kernels_amx.c), for the table of kernels_avx512bf16.c. */
+/* Products in tiles (kernels_amx.c), for the table of kernels_avx512.c. */
 enum { CPU_AMX_X_ROWS = 32, CPU_AMX_FEW = 16, CPU_AMX_FEW_ROWS = 32 };
 void cpu_pack_amx(void *out, const struct packing *p);
 void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
@@ -215,7 +216,7 @@ size_t cpu_columns_amx(size_t k0, int n);
 void cpu_pack_few_amx(void *out, const struct packing *p, size_t begin, size_t end);
 void cpu_few_amx(float *out, size_t out_stride, const struct tile *t);
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind);
-/* Products of many rows in int16 (kernels_int16.c), for the tables of kernels_avx512vbmi.c and kernels_avx512bf16.c. */
+/* Products of many rows in int16 (kernels_int16.c), for the tables of kernels_avx512vbmi.c and kernels_avx512.c. */
 void cpu_pack_block_int16(void *out, const struct packing *p);
 size_t cpu_columns_int16(size_t k0, int n);
 void cpu_panel_int16(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
@@ -229,8 +230,8 @@ extern const struct picture_kernels cpu_picture_amx; /* kernels_amx_picture.c */
 extern const struct picture_kernels cpu_picture_bf16; /* kernels_bf16_picture.c */
 
 extern const struct products cpu_int16_avx2, cpu_int16_avxvnni, cpu_pictures_avx2, cpu_pictures_avxvnni; /* kernels_int16_avx2.c, kernels_int16_avxvnni.c */
-extern const struct products cpu_f32_avx2, cpu_f32_avx512, cpu_f32_avx512vbmi; /* the latter of all later levels, too */
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512, cpu_kernels_avx512vbmi, cpu_kernels_avx512bf16, cpu_kernels_amx;
+extern const struct products cpu_f32_avx2, cpu_f32_avx512vbmi; /* the latter of all later levels, too */
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512vbmi, cpu_kernels_avx512, cpu_kernels_amx;
 #endif
 
 #endif

@@ -18,7 +18,7 @@
 #ifdef HAVE_BF16
 #include "backend/cpu/body_bf16.h"
 #endif
-#if defined(HAVE_BF16) || defined(HAVE_VBMI)
+#if LANES == 16
 #include "backend/cpu/body_int16_few.h"
 #endif
 #include "backend/cpu/body_rows.h"
@@ -28,7 +28,7 @@
     .to_bf16 = to_bf16, .decode = decode, .join = join, .rms_norm = rms_norm, .layer_norm = layer_norm, .silu_mul = silu_mul, \
     .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf
 
-#if defined(HAVE_BF16) || defined(HAVE_VBMI)
+#if LANES == 16
 static const struct products int16 = {
     .once = true, .x_rows = BLOCK_ROWS, .most_few = MOST_FEW, .few_rows = CPU_FEW, .element = sizeof(uint16_t), .tile_element = sizeof(float),
     .pack = pack_int16, .few = few_int16, .panel_end = CPU_INT16_PANEL_END, .slabs = 1, .panels = 768 << 10, .whole = CPU_INT16_COLUMNS, .part = CPU_INT16_COLUMNS,

@@ -89,7 +89,7 @@ static const char *detail(const struct backend *be)
 
 static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 {
-    return machine_measure(ref_of(be)->pool, cpu_level_usable(CPU_AVX512), false, limits, e);
+    return machine_measure(ref_of(be)->pool, cpu_level_usable(CPU_AVX512VBMI), false, limits, e);
 }
 
 static const struct backend_ops ops = {
