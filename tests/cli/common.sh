@@ -1,4 +1,4 @@
-# Sourced by run.sh and run_more.sh: a case is one line, TAP comes out. `eyelet` is the program; each runs in a folder of
+# Sourced by the others: a case is one line, TAP comes out. `eyelet` is the program; each runs in a folder of
 # its own, where `out` and `err` are what the last call printed.
 unset EYELET_SERVER EYELET_API_KEY VLLM_API_KEY
 work=$(mktemp -d)
@@ -37,6 +37,16 @@ same() {
   [ "$("$json_at" "$@" <out 2>>err)" = "$want" ]
   say "$name"
 }
+
+# await COMMAND...: until it succeeds, for at most five minutes
+await() {
+  local i
+  for ((i = 0; i < 6000; i++)); do "$@" && return; sleep 0.05; done
+  return 1
+}
+
+# ended PID: of a child
+ended() { ! kill -0 "$1" 2>/dev/null; }
 
 # listens PID: is it the program, and does it catch SIGINT? Its name first: the shell it is started from catches SIGINT, too.
 listens() {

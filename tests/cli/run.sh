@@ -256,29 +256,28 @@ if [ -w /dev/full ]; then
   say "full disk"
 fi
 
+# at_work PID listens|writes; or it has ended
+at_work() { ended $1 || { listens $1 && { [ "$2" = listens ] || [ -s out ]; }; }; }
 # interrupted listens|writes ARGUMENT...: Ctrl-C once the program listens for it, which it does while it answers, or has written something, too
 interrupted() {
   local when=$1
   shift
   rm -f out
   env --default-signal=INT "$eyelet" "$@" >out 2>err </dev/null &
-  local pid=$! i
-  for i in {1..1000}; do
-    listens $pid && { [ "$when" = listens ] || [ -s out ]; } && break
-    sleep 0.02
-  done
+  local pid=$!
+  await at_work $pid "$when"
   kill -INT $pid
   wait $pid
   status=$?
 }
 cp -r tiny endless && sed -i 's/150[02]\(,\|$\)/1535\1/' endless/generation_config.json # answers end with an id that is no token, so not at all
-interrupted writes ask --model endless --max-tokens 8000 hello
+interrupted writes ask --model endless --max-model-len 200000 --max-tokens 190000 hello
 [ $status -eq 130 ] && [ -s out ] && [ ! -s err ] && [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
 say "Ctrl-C: what there is, 130"
 interrupted listens bench --model tiny --runs 1000 --max-tokens 8000
 [ $status -eq 130 ] && [ ! -s out ] && grep -q 'stopped before' err
 say "Ctrl-C in bench: no figures, 130"
-interrupted listens ask --model endless --json --max-tokens 8000 hello
+interrupted listens ask --model endless --json --max-model-len 200000 --max-tokens 190000 hello
 [ $status -eq 130 ] && [ "$("$json_at" finish_reason <out)" = '"cancelled"' ]
 say "Ctrl-C with --json: cancelled"
 

@@ -129,10 +129,8 @@ rm in
 printf '%s\n' "$(printf 'what is this %.0s' {1..800})" Hello >in
 env --default-signal=INT "$eyelet" chat --device ref <in >out 2>err &
 pid=$!
-for i in {1..600}; do
-  listens $pid && break
-  sleep 0.02
-done
+at_work() { ended $1 || listens $1; }
+await at_work $pid
 kill -INT $pid 2>/dev/null
 wait $pid
 status=$?
@@ -154,20 +152,30 @@ try "no arguments" 2 - 'doctor takes no arguments' doctor now
 # ---- a terminal ----
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminals to give
   # what is typed waits until the prompt is there, because Ctrl-C throws away what was typed before
-  wait_for() { for i in {1..200}; do [ "$(grep -c -- "$1" shown)" -ge "$2" ] && return; sleep 0.05; done; }
-  typed() { env --default-signal=INT script -qec "exec '$eyelet' chat --temperature 0 $*" /dev/null >shown 2>err; }
-  : >shown
-  { wait_for '> ' 1; printf 'half a line\003'; wait_for '> ' 2; printf 'Describe this image.\n'; wait_for 'pink square' 1
-    printf '/image nope.png\n'; wait_for 'No such file' 1; printf '\004'; sleep 0.3; } | typed scene.png
-  status=${PIPESTATUS[1]}
-  cp shown out
+  mkfifo keys
+  exec 8<>keys # for both, so that opening it waits for nobody
+  seen() { ended $typing || [ "$(grep -c -- "$1" shown)" -ge "$2" ]; }
+  sit_down() { # sit_down ARGUMENT...: sets typing
+    : >shown
+    env --default-signal=INT script -qec "exec '$eyelet' chat --temperature 0 $*" /dev/null <keys >shown 2>err 8>&- &
+    typing=$!
+  }
+  type_when() { await seen "$1" "$2"; printf "$3" >&8; } # type_when PATTERN TIMES KEYS: when so many lines have it
+  stand_up() { wait $typing; status=$?; cp shown out; }
+  sit_down scene.png
+  type_when '> ' 1 'half a line\003'
+  type_when '> ' 2 'Describe this image.\n'
+  type_when 'pink square' 1 '/image nope.png\n'
+  type_when 'No such file' 1 '\004'
+  stand_up
   grep -q 'Ctrl-D leaves, /help' shown && grep -q 'pink square' shown && [ "$status" -eq 0 ]
   say "a conversation on a terminal: Ctrl-C at the prompt, Ctrl-D"
-  : >shown
-  { wait_for '> ' 1; printf 'Describe this image.\n'; wait_for 'vision' 1; printf '\003'; wait_for 'taken back' 1
-    wait_for '> ' 2; printf '/quit\n'; sleep 0.3; } | typed --device ref "$examples/shapes-5.png"
-  status=${PIPESTATUS[1]}
-  cp shown out
+  sit_down --device ref "$examples"/*.png "$examples"/*.jpg # the plain backend looks at them for a while
+  type_when '> ' 1 'Describe this image.\n'
+  type_when 'vision' 1 '\003'
+  await seen 'taken back' 1
+  type_when '> ' 2 '/quit\n'
+  stand_up
   grep -q 'taken back' shown && [ "$status" -eq 0 ]
   say "Ctrl-C while it looks, and the conversation goes on"
 fi

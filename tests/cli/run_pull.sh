@@ -29,13 +29,21 @@ order() { # order WORDS: how the hub behaves from now on; what it says then is i
   hub_says=$(tail -1 hub.out)
 }
 terminals=$(script -qec true /dev/null </dev/null >/dev/null 2>&1 && echo yes) # a chroot may have none to give
-# at_terminal NAME STATUS PATTERN ANSWER ARGUMENT...: as try, but somebody sits there and types ANSWER
+mkfifo keys
+exec 8<>keys # for both, as above
+asked() { ended $1 || grep -qF '[y/N]' out; }
+# at_terminal NAME STATUS PATTERN ANSWER ARGUMENT...: as try, but somebody sits there and types ANSWER when asked
 at_terminal() {
-  local name=$1 want=$2 pattern=$3 answer=$4
+  local name=$1 want=$2 pattern=$3 answer=$4 typing
   shift 4
   [ $terminals ] || return 0
-  { sleep 1; echo "$answer"; sleep 1; } | script -qec "$eyelet $*" /dev/null >out 2>err
-  status=${PIPESTATUS[1]}
+  : >out
+  script -qec "$eyelet $*" /dev/null <keys >out 2>err 8>&- &
+  typing=$!
+  await asked $typing
+  echo "$answer" >&8
+  wait $typing
+  status=$?
   [ "$status" -eq "$want" ] && grep -qE -- "$pattern" out
   say "$name"
 }
@@ -80,16 +88,16 @@ status=$?
 say "offline, and it is here"
 
 "$eyelet" rm $model --yes 2>/dev/null
-order rate 1000
+order hold 2000000
 "$eyelet" pull $model >out 2>err & # a shell keeps Ctrl-C from what it starts with &
 pulling=$!
-for i in {1..300}; do ls "$cache/blobs" 2>/dev/null | grep -q '\.ranges\.incomplete$' && break; sleep 0.05; done
-sleep 1.5
+recorded() { cat "$cache"/blobs/*.ranges.incomplete 2>/dev/null | awk 'NF == 2 {n += $2 - $1} END {exit !n}'; } # bytes of some file
+await recorded
 kill -TERM $pulling
 wait $pulling
 ls "$cache/blobs" | grep -q '\.ranges\.incomplete$'
 say "stopped in the middle: a record of what is here"
-order rate 0
+order hold 0
 order count
 try "pulled again" 0 "$snapshot" 'GB still to come' pull $model
 order show

@@ -15,6 +15,11 @@ head -c 2000 shapes-6.jpg >cut.jpg
 echo '{"type": "object", "properties": {"shape": {"type": "string", "maxLength": 9}, "count": {"type": "integer", "minimum": 0, "maximum": 9}},
   "required": ["shape", "count"], "additionalProperties": false}' >fields.json
 
+# is_ready LOG: sets port; or the server has ended
+is_ready() {
+  port=$(sed -n 's/.*ready on https*:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' $1)
+  [ -n "$port" ] || ended $pid
+}
 # serve NAME ARGUMENT...: starts a server, whose log is NAME.log; sets pid and port
 serve() {
   local name=$1
@@ -22,12 +27,8 @@ serve() {
   : >$name.log
   "$eyelet" serve "$demo" --port 0 "$@" >$name.log 2>&1 </dev/null &
   pid=$!
-  for i in {1..600}; do
-    port=$(sed -n 's/.*ready on https*:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' $name.log)
-    [ -n "$port" ] && return
-    kill -0 $pid 2>/dev/null || break
-    sleep 0.05
-  done
+  await is_ready $name.log
+  [ -n "$port" ] && return
   cat $name.log; echo "not ok $((++ran)) the server starts"; exit 1
 }
 # gauge NAME: a number of /metrics
@@ -37,7 +38,7 @@ gauge() {
   tr -d '\r' <&3 | awk -v name="$1" 'index($1, name "{") == 1 || $1 == name {print $NF}'
   exec 3<&-
 }
-wait_for() { for i in {1..600}; do [ "$(gauge "$1")" = "$2" ] && return; sleep 0.05; done; return 1; }
+is() { [ "$(gauge "$1")" = "$2" ]; } # is NAME NUMBER
 
 # Times differ, and so does what a server still knows of what it was asked before.
 plain() { sed -E 's/"(load|vision|prefill|decode)_s": [0-9.]+/"\1_s": T/g; s/"cached_tokens": [0-9]+/"cached_tokens": C/g' "$1"; }
@@ -128,18 +129,18 @@ serve slow --device ref
 question=$(printf 'what is this %.0s' {1..600})
 env --default-signal=INT "$eyelet" ask --server 127.0.0.1:$port "$question" >out 2>err </dev/null &
 asking=$!
-wait_for vllm:num_requests_running 1 || wait_for vllm:num_requests_running 1.0
+await is vllm:num_requests_running 1
 say "the server is at work"
 kill -INT $asking
 wait $asking
 status=$?
 [ $status -eq 130 ]
 say "Ctrl-C"
-wait_for vllm:num_requests_running 0
+await is vllm:num_requests_running 0
 say "and the server is at rest"
 "$eyelet" ask --server 127.0.0.1:$port "$question" >out 2>err </dev/null &
 asking=$!
-wait_for vllm:num_requests_running 1
+await is vllm:num_requests_running 1
 kill -KILL $pid
 { wait $asking; status=$?; wait $pid; } 2>/dev/null
 pid=

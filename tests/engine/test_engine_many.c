@@ -388,14 +388,25 @@ static void note_tower(void *user, enum op op, int n)
     b->tiles += op == OP_TILE || op == OP_MERGE;
 }
 
-/* Starts an answer that goes on until it is cancelled, and waits for its first token. */
+/* Starts an answer that goes on until it is cancelled, once somebody else is there: it waits for its reader after its first tokens. */
 static void start_endless(struct member *m, ey_engine *engine, struct question *question)
 {
-    engine->max_unread = FOREVER;
+    engine->max_unread = 2;
     question_simple(question, 0, "Tell me a story that never ends.", 0);
     m->request = question->request;
     member_start(m, engine);
     while (!m->n_tokens) member_listen(m, 1000);
+}
+
+/* From here on the endless answer goes on, beside m's. */
+static void start_beside(struct member *m, ey_engine *engine, ey_prompt *prompt)
+{
+    pthread_mutex_lock(&engine->device);
+    pthread_mutex_lock(&engine->lock);
+    engine->max_unread = FOREVER;
+    pthread_mutex_unlock(&engine->lock);
+    member_start_from(m, engine, prompt);
+    pthread_mutex_unlock(&engine->device);
 }
 
 static void collect_cancelled(struct member *m)
@@ -421,7 +432,7 @@ static void tokens_beside_a_tower(void **state)
     ey_prompt *prompt = prepare(engine, &seeing);
     start_endless(&members[0], engine, &endless);
     members[1].request = seeing.request;
-    member_start_from(&members[1], engine, prompt);
+    start_beside(&members[1], engine, prompt);
     ey_prompt_free(&prompt);
     member_collect(&members[1]);
     assert_int_equal(members[1].answer.images[0].tokens, 1024);
@@ -449,7 +460,7 @@ static void tokens_beside_a_prompt(void **state)
     start_endless(&members[0], engine, &endless);
     members[1].request = reading.request;
     int before = tokens_of(members[0].ticket);
-    member_start_from(&members[1], engine, prompt);
+    start_beside(&members[1], engine, prompt);
     ey_prompt_free(&prompt);
     member_collect(&members[1]);
     int more = tokens_of(members[0].ticket) - before;

@@ -57,7 +57,8 @@ printf 'first\r\nsecond\n' >keys
   --allowed-media-domains a.example b.example --idle-unload 5m --host-memory 64M --drain-seconds 1 --compilation-config.mode 3 \
   >out 2>err </dev/null &
 server=$!
-for _ in $(seq 600); do grep -q 'eyelet ready on http://127.0.0.1:' err && break; sleep 0.1; done
+is_ready() { ended $server || grep -q 'eyelet ready on http://127.0.0.1:' err; }
+await is_ready
 kill "$server"
 wait "$server"
 status=$?
