@@ -1,4 +1,5 @@
-/* bench_serve: what a server's clients get. bench/README.md says how to run it and what the figures mean. */
+/* bench_serve: what a server's clients get. bench/README.md says how to run it and what the figures
+ * mean. */
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -9,7 +10,13 @@
 #include "client/child.h"
 #include "serve.h"
 
-enum { READY_SECONDS = 300, STOP_SECONDS = 30, MAX_SIDE = 8192, MAX_ARGUMENTS = 128, MOST = 1000000 };
+enum {
+    READY_SECONDS = 300,
+    STOP_SECONDS = 30,
+    MAX_SIDE = 8192,
+    MAX_ARGUMENTS = 128,
+    MOST = 1000000
+};
 
 static const char usage[] =
     "use: bench_serve [OPTION...] [-- OPTION-OF-THE-SERVER...]\n"
@@ -22,7 +29,8 @@ static const char usage[] =
     "  --rounds N             of each measurement (default: 5)\n"
     "  --picture WxH          of streams with a picture (default: 448x448; 0x0: text alone)\n"
     "  --big-picture WxH      that may make others wait (default: 1024x768)\n"
-    "  --stall-tokens N       of the stream that may have to wait (default: 2000; 0: do not measure)\n"
+    "  --stall-tokens N       of the stream that may have to wait (default: 2000; 0: do not "
+    "measure)\n"
     "  --cost N               requests of one token (default: 400; 0: do not measure)\n"
     "  --patience SECONDS     to wait for anything (default: 600)\n";
 
@@ -48,7 +56,8 @@ static bool read_counts(const char *text, struct serve_settings *s)
     do {
         char *end;
         long n = strtol(at, &end, 10);
-        if (end == at || n < 1 || n > SERVE_MAX_STREAMS || s->n_counts == SERVE_MAX_COUNTS) return fail_value(text);
+        if (end == at || n < 1 || n > SERVE_MAX_STREAMS || s->n_counts == SERVE_MAX_COUNTS)
+            return fail_value(text);
         s->streams[s->n_counts++] = (int)n;
         at = end;
     } while (*at++ == ',');
@@ -58,7 +67,9 @@ static bool read_counts(const char *text, struct serve_settings *s)
 static bool read_size(const char *text, int *width, int *height)
 {
     char rest;
-    if (sscanf(text, "%dx%d%c", width, height, &rest) == 2 && *width >= 0 && *height >= 0 && *width <= MAX_SIDE && *height <= MAX_SIDE && !*width == !*height) return true;
+    if (sscanf(text, "%dx%d%c", width, height, &rest) == 2 && *width >= 0 && *height >= 0 &&
+        *width <= MAX_SIDE && *height <= MAX_SIDE && !*width == !*height)
+        return true;
     return fail_value(text);
 }
 
@@ -74,7 +85,9 @@ static bool read_option(struct serve_settings *s, int option)
     case 't': return read_int(optarg, 2, MOST, &s->tokens);
     case 'r': return read_int(optarg, 1, MOST, &s->rounds);
     case 'i': return read_size(optarg, &s->width, &s->height);
-    case 'b': return read_size(optarg, &s->big_width, &s->big_height) && (s->big_width || fail_value(optarg));
+    case 'b':
+        return read_size(optarg, &s->big_width, &s->big_height) &&
+               (s->big_width || fail_value(optarg));
     case 'S': return read_int(optarg, 0, MOST, &s->stall_tokens);
     case 'c': return read_int(optarg, 0, MOST, &s->cost_requests);
     case 'P':
@@ -87,15 +100,31 @@ static bool read_option(struct serve_settings *s, int option)
 
 static bool read_settings(struct serve_settings *s, int argc, char **argv)
 {
-    static const struct option names[] = {{"server", required_argument, NULL, 'p'},       {"model", required_argument, NULL, 'm'},
-                                          {"base-url", required_argument, NULL, 'u'},     {"model-name", required_argument, NULL, 'n'},
-                                          {"streams", required_argument, NULL, 's'},      {"tokens", required_argument, NULL, 't'},
-                                          {"rounds", required_argument, NULL, 'r'},       {"picture", required_argument, NULL, 'i'},
-                                          {"big-picture", required_argument, NULL, 'b'},  {"stall-tokens", required_argument, NULL, 'S'},
-                                          {"cost", required_argument, NULL, 'c'},         {"patience", required_argument, NULL, 'P'},
+    static const struct option names[] = {{"server", required_argument, NULL, 'p'},
+                                          {"model", required_argument, NULL, 'm'},
+                                          {"base-url", required_argument, NULL, 'u'},
+                                          {"model-name", required_argument, NULL, 'n'},
+                                          {"streams", required_argument, NULL, 's'},
+                                          {"tokens", required_argument, NULL, 't'},
+                                          {"rounds", required_argument, NULL, 'r'},
+                                          {"picture", required_argument, NULL, 'i'},
+                                          {"big-picture", required_argument, NULL, 'b'},
+                                          {"stall-tokens", required_argument, NULL, 'S'},
+                                          {"cost", required_argument, NULL, 'c'},
+                                          {"patience", required_argument, NULL, 'P'},
                                           {NULL, 0, NULL, 0}};
-    *s = (struct serve_settings){.server = "build/eyelet", .model = "models/demo", .streams = {1, 8, 32}, .n_counts = 3, .rounds = 5, .tokens = 64,
-                                 .width = 448, .height = 448, .big_width = 1024, .big_height = 768, .stall_tokens = 2000, .cost_requests = 400,
+    *s = (struct serve_settings){.server = "build/eyelet",
+                                 .model = "models/demo",
+                                 .streams = {1, 8, 32},
+                                 .n_counts = 3,
+                                 .rounds = 5,
+                                 .tokens = 64,
+                                 .width = 448,
+                                 .height = 448,
+                                 .big_width = 1024,
+                                 .big_height = 768,
+                                 .stall_tokens = 2000,
+                                 .cost_requests = 400,
                                  .patience = 600};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;)
         if (!read_option(s, c)) return false;
@@ -107,12 +136,15 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
 static bool start_server(const struct serve_settings *s, struct child *child, ey_err *e)
 {
     char seqs[16];
-    const char *argv[MAX_ARGUMENTS] = {s->server, "serve", "--model", s->model, "--port", "0", "--quiet", "--max-num-seqs", seqs,
-                                       "--kv-tokens", "16384"};
+    const char *argv[MAX_ARGUMENTS] = {s->server, "serve",       "--model", s->model,
+                                       "--port",  "0",           "--quiet", "--max-num-seqs",
+                                       seqs,      "--kv-tokens", "16384"};
     int most = 2, n = 11;
-    for (int i = 0; i < s->n_counts; i++) most = s->streams[i] > most ? s->streams[i] : most;
+    for (int i = 0; i < s->n_counts; i++)
+        most = s->streams[i] > most ? s->streams[i] : most;
     snprintf(seqs, sizeof(seqs), "%d", most);
-    for (int i = 0; i < s->n_more; i++) argv[n++] = s->more[i];
+    for (int i = 0; i < s->n_more; i++)
+        argv[n++] = s->more[i];
     return child_start(child, argv, READY_SECONDS, e);
 }
 
@@ -121,7 +153,8 @@ static void print_head(int argc, char **argv)
     struct buf machine = buf_with_max(4096);
     machine_describe(&machine);
     printf("%s\n", machine.data ? machine.data : "");
-    for (int i = 0; i < argc; i++) printf("%s%s", i ? " " : "", argv[i]);
+    for (int i = 0; i < argc; i++)
+        printf("%s%s", i ? " " : "", argv[i]);
     printf("\n");
     fflush(stdout);
     buf_free(&machine);
@@ -131,8 +164,8 @@ static bool run(struct serve *b, struct child *child, ey_err *e)
 {
     const struct serve_settings *s = b->settings;
     if (!s->url && !start_server(s, child, e)) return false;
-    return wire_find(&b->to, s->url ? s->url : child->url, e) && measure_streams(b, e) && (!s->stall_tokens || measure_stall(b, e)) &&
-           (!s->cost_requests || measure_cost(b, e));
+    return wire_find(&b->to, s->url ? s->url : child->url, e) && measure_streams(b, e) &&
+           (!s->stall_tokens || measure_stall(b, e)) && (!s->cost_requests || measure_cost(b, e));
 }
 
 int main(int argc, char **argv)

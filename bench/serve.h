@@ -8,20 +8,20 @@
 enum { SERVE_MAX_STREAMS = 256, SERVE_MAX_COUNTS = 16 };
 
 struct serve_settings {
-    const char *url;         /* of a server that runs; NULL: one is started */
-    const char *server;      /* the program to start */
-    const char *model;       /* directory: for the server that is started, and for the engine beside it */
-    const char *name;        /* what requests call the model; NULL: nothing */
-    char **more;             /* [n_more] options of the server that is started */
+    const char *url;    /* of a server that runs; NULL: one is started */
+    const char *server; /* the program to start */
+    const char *model; /* directory: for the server that is started, and for the engine beside it */
+    const char *name;  /* what requests call the model; NULL: nothing */
+    char **more;       /* [n_more] options of the server that is started */
     int n_more;
     int streams[SERVE_MAX_COUNTS];
     int n_counts;
-    int rounds, tokens;      /* of each measurement, of each answer */
-    int width, height;       /* of the pictures of streams */
+    int rounds, tokens;        /* of each measurement, of each answer */
+    int width, height;         /* of the pictures of streams */
     int big_width, big_height; /* of the one that may make others wait */
-    int stall_tokens;        /* of the answer that may have to wait */
+    int stall_tokens;          /* of the answer that may have to wait */
     int cost_requests;
-    double patience;         /* seconds to wait for anything */
+    double patience; /* seconds to wait for anything */
 };
 
 struct serve {
@@ -41,14 +41,16 @@ struct stream {
 struct stream stream_make(void);
 void stream_free(struct stream *s);
 /* Asks in words that were not used before, about a picture of this size if there is one. */
-bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens, ey_err *e);
+bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens,
+                  ey_err *e);
 bool stream_is_over(const struct stream *s);
 /* Waits for what comes to any of them, at most 100 ms. */
 void streams_wait(struct stream **all, size_t n);
 bool stream_check(const struct stream *s, ey_err *e); /* it has its answer */
 int64_t stream_tokens(const struct stream *s);
 
-/* Time to the first token, from token to token, tokens a second: so many streams at once, with and without a picture. */
+/* Time to the first token, from token to token, tokens a second: so many streams at once, with and
+ * without a picture. */
 bool measure_streams(struct serve *b, ey_err *e);
 /* How long others' tokens wait for a big picture. */
 bool measure_stall(struct serve *b, ey_err *e);

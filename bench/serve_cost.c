@@ -24,10 +24,12 @@ static bool ask_engine(ey_engine *engine, struct figures *out, ey_err *e)
 }
 
 /* On the connection that is there. */
-static bool ask_server(struct serve *b, struct wire *w, const struct buf *request, struct figures *out, ey_err *e)
+static bool ask_server(struct serve *b, struct wire *w, const struct buf *request,
+                       struct figures *out, ey_err *e)
 {
     double start = seconds_now();
-    if (!wire_is_reusable(w) && !wire_open(w, &b->to, false)) return ey_fail(e, EY_IO, "no connection to %s", b->to.host);
+    if (!wire_is_reusable(w) && !wire_open(w, &b->to, false))
+        return ey_fail(e, EY_IO, "no connection to %s", b->to.host);
     wire_send(w, request->data, request->size);
     wire_step(w, POLLOUT);
     while (!wire_is_over(w)) {
@@ -37,36 +39,43 @@ static bool ask_server(struct serve *b, struct wire *w, const struct buf *reques
     }
     figures_add(out, seconds_now() - start);
     if (w->reply.state == REPLY_DONE && w->reply.status == 200) return true;
-    return ey_fail(e, EY_IO, "no answer: status %d: %.300s", w->reply.status, w->reply.body.size ? w->reply.body.data : "");
+    return ey_fail(e, EY_IO, "no answer: status %d: %.300s", w->reply.status,
+                   w->reply.body.size ? w->reply.body.data : "");
 }
 
 static void write_request(const struct serve *b, struct buf *out)
 {
     char body[1024], model[512] = "";
     if (b->settings->name) snprintf(model, sizeof(model), "\"model\": \"%s\", ", b->settings->name);
-    int n = snprintf(body, sizeof(body), "{%s\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"temperature\": 0, \"max_tokens\": 1}", model,
-                     question);
+    int n = snprintf(body, sizeof(body),
+                     "{%s\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], "
+                     "\"temperature\": 0, \"max_tokens\": 1}",
+                     model, question);
     chat_post(out, &b->to, "/v1/chat/completions", body, (size_t)n);
 }
 
 static void print_times(const char *name, struct figures *f)
 {
-    printf("%-8s  least %.3f   p50 %.3f   p90 %.3f   p99 %.3f\n", name, 1e3 * figures_at(f, 0), 1e3 * figures_at(f, 0.5), 1e3 * figures_at(f, 0.9),
-           1e3 * figures_at(f, 0.99));
+    printf("%-8s  least %.3f   p50 %.3f   p90 %.3f   p99 %.3f\n", name, 1e3 * figures_at(f, 0),
+           1e3 * figures_at(f, 0.5), 1e3 * figures_at(f, 0.9), 1e3 * figures_at(f, 0.99));
 }
 
 /* By turns, so that both see the same machine. */
-static bool measure(struct serve *b, ey_engine *engine, struct figures *engine_times, struct figures *server_times, ey_err *e)
+static bool measure(struct serve *b, ey_engine *engine, struct figures *engine_times,
+                    struct figures *server_times, ey_err *e)
 {
     struct buf request = buf_with_max(MAX_REQUEST);
     struct wire w = wire_make();
     struct figures warm = {.n = 0};
     write_request(b, &request);
     bool ok = true;
-    for (int i = 0; ok && i < BLOCK; i++) ok = ask_engine(engine, &warm, e) && ask_server(b, &w, &request, &warm, e);
+    for (int i = 0; ok && i < BLOCK; i++)
+        ok = ask_engine(engine, &warm, e) && ask_server(b, &w, &request, &warm, e);
     for (int i = 0; ok && i < b->settings->cost_requests; i += BLOCK) {
-        for (int k = 0; ok && k < BLOCK; k++) ok = ask_engine(engine, engine_times, e);
-        for (int k = 0; ok && k < BLOCK; k++) ok = ask_server(b, &w, &request, server_times, e);
+        for (int k = 0; ok && k < BLOCK; k++)
+            ok = ask_engine(engine, engine_times, e);
+        for (int k = 0; ok && k < BLOCK; k++)
+            ok = ask_server(b, &w, &request, server_times, e);
     }
     figures_free(&warm);
     wire_free(&w);
@@ -80,11 +89,13 @@ bool measure_cost(struct serve *b, ey_err *e)
     ey_engine *engine = NULL;
     struct figures engine_times = {.n = 0}, server_times = {.n = 0};
     options.model = b->settings->model;
-    bool ok = ey_engine_open(&engine, &options, e) && measure(b, engine, &engine_times, &server_times, e);
+    bool ok = ey_engine_open(&engine, &options, e) &&
+              measure(b, engine, &engine_times, &server_times, e);
     if (ok) {
         printf("\nOne token, %zu times each, by turns; milliseconds\n", server_times.n);
         print_times("engine", &engine_times), print_times("server", &server_times);
-        printf("the server adds %.3f at p50\n", 1e3 * (figures_at(&server_times, 0.5) - figures_at(&engine_times, 0.5)));
+        printf("the server adds %.3f at p50\n",
+               1e3 * (figures_at(&server_times, 0.5) - figures_at(&engine_times, 0.5)));
         fflush(stdout);
     }
     ey_engine_close(&engine);

@@ -18,18 +18,23 @@ struct row {
 static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_err *e)
 {
     const struct serve_settings *o = b->settings;
-    struct stream *stream = calloc((size_t)n, sizeof(*stream)), **all = calloc((size_t)n, sizeof(*all));
+    struct stream *stream = calloc((size_t)n, sizeof(*stream)),
+                  **all = calloc((size_t)n, sizeof(*all));
     struct figures first = {.n = 0};
     if (!stream || !all) abort();
     double start = seconds_now(), end = start, tokens = 0;
     bool ok = true, over = false;
-    for (int i = 0; i < n; i++) stream[i] = stream_make(), all[i] = &stream[i];
-    for (int i = 0; ok && i < n; i++) ok = stream_start(b, all[i], picture ? o->width : 0, o->height, o->tokens, e);
+    for (int i = 0; i < n; i++)
+        stream[i] = stream_make(), all[i] = &stream[i];
+    for (int i = 0; ok && i < n; i++)
+        ok = stream_start(b, all[i], picture ? o->width : 0, o->height, o->tokens, e);
     while (ok && !over) {
         streams_wait(all, (size_t)n);
         over = true;
-        for (int i = 0; i < n; i++) over = over && stream_is_over(all[i]);
-        if (!over && seconds_now() - start > o->patience) ok = ey_fail(e, EY_IO, "%d streams were not over after %.0f s", n, o->patience);
+        for (int i = 0; i < n; i++)
+            over = over && stream_is_over(all[i]);
+        if (!over && seconds_now() - start > o->patience)
+            ok = ey_fail(e, EY_IO, "%d streams were not over after %.0f s", n, o->patience);
     }
     for (int i = 0; ok && i < n; i++) {
         ok = stream_check(all[i], e);
@@ -43,7 +48,8 @@ static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_
         figures_add(&row->round_first, figures_at(&first, 0.5));
         figures_add(&row->tokens_a_second, tokens / (end - start));
     }
-    for (int i = 0; i < n; i++) stream_free(&stream[i]);
+    for (int i = 0; i < n; i++)
+        stream_free(&stream[i]);
     figures_free(&first);
     free(stream), free(all);
     return ok;
@@ -51,10 +57,12 @@ static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_
 
 static void print_row(int n, bool picture, struct row *r)
 {
-    printf("%7d  %-7s  %8.1f %8.1f  (%.1f to %.1f)  %7.2f %8.2f %8.2f  %8.1f  (%.1f to %.1f)\n", n, picture ? "picture" : "text",
-           1e3 * figures_at(&r->first, 0.5), 1e3 * figures_at(&r->first, 0.99), 1e3 * figures_at(&r->round_first, 0),
-           1e3 * figures_at(&r->round_first, 1), 1e3 * figures_at(&r->gaps, 0.5), 1e3 * figures_at(&r->gaps, 0.99),
-           1e3 * figures_at(&r->gaps, 1), figures_at(&r->tokens_a_second, 0.5), figures_at(&r->tokens_a_second, 0),
+    printf("%7d  %-7s  %8.1f %8.1f  (%.1f to %.1f)  %7.2f %8.2f %8.2f  %8.1f  (%.1f to %.1f)\n", n,
+           picture ? "picture" : "text", 1e3 * figures_at(&r->first, 0.5),
+           1e3 * figures_at(&r->first, 0.99), 1e3 * figures_at(&r->round_first, 0),
+           1e3 * figures_at(&r->round_first, 1), 1e3 * figures_at(&r->gaps, 0.5),
+           1e3 * figures_at(&r->gaps, 0.99), 1e3 * figures_at(&r->gaps, 1),
+           figures_at(&r->tokens_a_second, 0.5), figures_at(&r->tokens_a_second, 0),
            figures_at(&r->tokens_a_second, 1));
     fflush(stdout);
 }
@@ -63,9 +71,11 @@ static bool measure_row(struct serve *b, int n, bool picture, ey_err *e)
 {
     struct row row = {.first = {.n = 0}};
     bool ok = true;
-    for (int i = 0; ok && i < b->settings->rounds; i++) ok = run_round(b, n, picture, &row, e);
+    for (int i = 0; ok && i < b->settings->rounds; i++)
+        ok = run_round(b, n, picture, &row, e);
     if (ok) print_row(n, picture, &row);
-    figures_free(&row.first), figures_free(&row.gaps), figures_free(&row.round_first), figures_free(&row.tokens_a_second);
+    figures_free(&row.first), figures_free(&row.gaps), figures_free(&row.round_first),
+        figures_free(&row.tokens_a_second);
     return ok;
 }
 
@@ -73,21 +83,27 @@ bool measure_streams(struct serve *b, ey_err *e)
 {
     const struct serve_settings *o = b->settings;
     bool ok = true;
-    printf("\n%d tokens a stream, pictures %dx%d, %d rounds; milliseconds, medians of rounds in brackets: least to most\n", o->tokens, o->width, o->height,
-           o->rounds);
-    printf("streams           first token: p50, p99            token to token: p50, p99, max    tokens/s\n");
-    for (int i = 0; ok && i < o->n_counts; i++) ok = measure_row(b, o->streams[i], false, e) && (!o->width || measure_row(b, o->streams[i], true, e));
+    printf("\n%d tokens a stream, pictures %dx%d, %d rounds; milliseconds, medians of rounds in "
+           "brackets: least to most\n",
+           o->tokens, o->width, o->height, o->rounds);
+    printf("streams           first token: p50, p99            token to token: p50, p99, max    "
+           "tokens/s\n");
+    for (int i = 0; ok && i < o->n_counts; i++)
+        ok = measure_row(b, o->streams[i], false, e) &&
+             (!o->width || measure_row(b, o->streams[i], true, e));
     return ok;
 }
 
 /* ---- one picture beside one stream ---- */
 
 struct stall {
-    struct figures alone, beside, first; /* longest gap of a round without and with the picture; the picture's first token */
-    struct figures usual;                /* all gaps without */
+    struct figures alone, beside,
+        first; /* longest gap of a round without and with the picture; the picture's first token */
+    struct figures usual; /* all gaps without */
 };
 
-/* Waits until the stream is in its stride, or, where there is a picture, for its answer; the stream must not end before. */
+/* Waits until the stream is in its stride, or, where there is a picture, for its answer; the stream
+ * must not end before. */
 static bool wait_for(struct serve *b, struct stream *text, struct stream *picture, ey_err *e)
 {
     struct stream *all[] = {text, picture};
@@ -97,9 +113,12 @@ static bool wait_for(struct serve *b, struct stream *text, struct stream *pictur
         if (enough) return true;
         if (stream_is_over(text)) {
             if (!stream_check(text, e)) return false;
-            return ey_fail(e, EY_IO, "the stream ended before the picture's answer; give it more with --stall-tokens");
+            return ey_fail(
+                e, EY_IO,
+                "the stream ended before the picture's answer; give it more with --stall-tokens");
         }
-        if (seconds_now() - start > b->settings->patience) return ey_fail(e, EY_IO, "nothing after %.0f s", b->settings->patience);
+        if (seconds_now() - start > b->settings->patience)
+            return ey_fail(e, EY_IO, "nothing after %.0f s", b->settings->patience);
         streams_wait(all, picture ? 2 : 1);
     }
 }
@@ -113,7 +132,8 @@ static bool run_stall(struct serve *b, struct stall *out, ey_err *e)
         figures_add(&out->alone, figures_at(&text.gaps, 1));
         figures_add_all(&out->usual, &text.gaps);
         figures_free(&text.gaps);
-        ok = stream_start(b, &picture, o->big_width, o->big_height, 4, e) && wait_for(b, &text, &picture, e) && stream_check(&picture, e);
+        ok = stream_start(b, &picture, o->big_width, o->big_height, 4, e) &&
+             wait_for(b, &text, &picture, e) && stream_check(&picture, e);
     }
     if (ok) {
         double now = seconds_now();
@@ -131,14 +151,21 @@ bool measure_stall(struct serve *b, ey_err *e)
     const struct serve_settings *o = b->settings;
     struct stall s = {.alone = {.n = 0}};
     bool ok = true;
-    for (int i = 0; ok && i < o->rounds; i++) ok = run_stall(b, &s, e);
+    for (int i = 0; ok && i < o->rounds; i++)
+        ok = run_stall(b, &s, e);
     if (ok) {
-        printf("\nA stream while another client sends a picture of %dx%d, %d rounds; milliseconds\n", o->big_width, o->big_height, o->rounds);
-        printf("alone          token to token: median %.2f, longest of a round %.1f (%.1f to %.1f)\n", 1e3 * figures_at(&s.usual, 0.5),
-               1e3 * figures_at(&s.alone, 0.5), 1e3 * figures_at(&s.alone, 0), 1e3 * figures_at(&s.alone, 1));
-        printf("with the picture               longest of a round %.1f (%.1f to %.1f)\n", 1e3 * figures_at(&s.beside, 0.5),
-               1e3 * figures_at(&s.beside, 0), 1e3 * figures_at(&s.beside, 1));
-        printf("the picture's own first token after %.0f (%.0f to %.0f)\n", 1e3 * figures_at(&s.first, 0.5), 1e3 * figures_at(&s.first, 0),
+        printf(
+            "\nA stream while another client sends a picture of %dx%d, %d rounds; milliseconds\n",
+            o->big_width, o->big_height, o->rounds);
+        printf(
+            "alone          token to token: median %.2f, longest of a round %.1f (%.1f to %.1f)\n",
+            1e3 * figures_at(&s.usual, 0.5), 1e3 * figures_at(&s.alone, 0.5),
+            1e3 * figures_at(&s.alone, 0), 1e3 * figures_at(&s.alone, 1));
+        printf("with the picture               longest of a round %.1f (%.1f to %.1f)\n",
+               1e3 * figures_at(&s.beside, 0.5), 1e3 * figures_at(&s.beside, 0),
+               1e3 * figures_at(&s.beside, 1));
+        printf("the picture's own first token after %.0f (%.0f to %.0f)\n",
+               1e3 * figures_at(&s.first, 0.5), 1e3 * figures_at(&s.first, 0),
                1e3 * figures_at(&s.first, 1));
         fflush(stdout);
     }

@@ -17,13 +17,15 @@ enum { MAX_BODY = 64 << 20, MAX_FILE = 32 << 20, MAX_WAIT_MS = 100 };
 static bool draw(struct image *image, uint64_t number, int width, int height, ey_err *e)
 {
     struct dice dice = {number};
-    unsigned red = (unsigned)dice_below(&dice, 256), green = (unsigned)dice_below(&dice, 256), blue = (unsigned)dice_below(&dice, 256);
+    unsigned red = (unsigned)dice_below(&dice, 256), green = (unsigned)dice_below(&dice, 256),
+             blue = (unsigned)dice_below(&dice, 256);
     *image = (struct image){width, height, malloc((size_t)width * (size_t)height * 3)};
     if (!image->rgb) return ey_fail_memory(e, "a picture", (size_t)width * (size_t)height * 3);
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
-            p[0] = (uint8_t)(red + (unsigned)x / 4), p[1] = (uint8_t)(green + (unsigned)y / 3), p[2] = (uint8_t)(blue + (unsigned)(x + y) / 7);
+            p[0] = (uint8_t)(red + (unsigned)x / 4), p[1] = (uint8_t)(green + (unsigned)y / 3),
+            p[2] = (uint8_t)(blue + (unsigned)(x + y) / 7);
         }
     return true;
 }
@@ -36,7 +38,8 @@ static bool add_picture(struct buf *out, uint64_t number, int width, int height,
     int fd = memfd_create("picture", MFD_CLOEXEC);
     if (fd < 0) return ey_fail(e, EY_IO, "no file for a picture");
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    bool ok = draw(&image, number, width, height, e) && image_write_png(&image, path, e) && file_read(&bytes, &n, path, MAX_FILE, e);
+    bool ok = draw(&image, number, width, height, e) && image_write_png(&image, path, e) &&
+              file_read(&bytes, &n, path, MAX_FILE, e);
     if (ok) {
         buf_add_text(out, "{\"type\": \"image_url\", \"image_url\": {\"url\": \"");
         chat_add_data_url(out, "image/png", bytes, n);
@@ -50,15 +53,18 @@ static bool add_picture(struct buf *out, uint64_t number, int width, int height,
 
 struct stream stream_make(void)
 {
-    return (struct stream){.wire = wire_make(), .request = buf_with_max(MAX_BODY), .answer = chat_answer_make()};
+    return (struct stream){
+        .wire = wire_make(), .request = buf_with_max(MAX_BODY), .answer = chat_answer_make()};
 }
 
 void stream_free(struct stream *s)
 {
-    wire_free(&s->wire), buf_free(&s->request), chat_answer_free(&s->answer), figures_free(&s->gaps);
+    wire_free(&s->wire), buf_free(&s->request), chat_answer_free(&s->answer),
+        figures_free(&s->gaps);
 }
 
-static bool write_request(struct serve *b, struct stream *s, int width, int height, int max_tokens, ey_err *e)
+static bool write_request(struct serve *b, struct stream *s, int width, int height, int max_tokens,
+                          ey_err *e)
 {
     struct buf body = buf_with_max(MAX_BODY);
     uint64_t number = ++b->asked * 7919 + (uint64_t)(seconds_now() * 1e3);
@@ -66,24 +72,32 @@ static bool write_request(struct serve *b, struct stream *s, int width, int heig
     if (b->settings->name) buf_printf(&body, "\"model\": \"%s\", ", b->settings->name);
     buf_add_text(&body, "\"messages\": [{\"role\": \"user\", \"content\": [");
     bool ok = !width || add_picture(&body, number, width, height, e);
-    buf_printf(&body, "{\"type\": \"text\", \"text\": \"%llu: tell me all about a red circle, a blue square and what is between them.\"}]}], ",
+    buf_printf(&body,
+               "{\"type\": \"text\", \"text\": \"%llu: tell me all about a red circle, a blue "
+               "square and what is between them.\"}]}], ",
                (unsigned long long)number);
-    buf_printf(&body, "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": %d, \"stream\": true, \"stream_options\": {\"include_usage\": true}}",
+    buf_printf(&body,
+               "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": %d, \"stream\": true, "
+               "\"stream_options\": {\"include_usage\": true}}",
                max_tokens);
     buf_clear(&s->request);
-    if (ok) chat_post(&s->request, &b->to, "/v1/chat/completions", body.data ? body.data : "", body.size);
+    if (ok)
+        chat_post(&s->request, &b->to, "/v1/chat/completions", body.data ? body.data : "",
+                  body.size);
     if (ok && (body.failed || s->request.failed)) ok = ey_fail_memory(e, "a request", MAX_BODY);
     buf_free(&body);
     return ok;
 }
 
-bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens, ey_err *e)
+bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens,
+                  ey_err *e)
 {
     if (!write_request(b, s, width, height, max_tokens, e)) return false;
     chat_answer_clear(&s->answer);
     figures_free(&s->gaps);
     s->first = s->last = 0, s->sent = seconds_now();
-    if (!wire_open(&s->wire, &b->to, false)) return ey_fail(e, EY_IO, "no connection to %s", b->to.host);
+    if (!wire_open(&s->wire, &b->to, false))
+        return ey_fail(e, EY_IO, "no connection to %s", b->to.host);
     wire_send(&s->wire, s->request.data, s->request.size);
     return true;
 }
@@ -98,8 +112,10 @@ static void take(struct stream *s, short revents)
     wire_step(&s->wire, revents);
     double now = seconds_now();
     for (int n = chat_read_stream(&s->answer, &s->wire.reply.body); n > 0; n--) {
-        if (s->first <= 0) s->first = now;
-        else figures_add(&s->gaps, now - s->last);
+        if (s->first <= 0)
+            s->first = now;
+        else
+            figures_add(&s->gaps, now - s->last);
         s->last = now;
     }
 }
@@ -107,7 +123,9 @@ static void take(struct stream *s, short revents)
 void streams_wait(struct stream **all, size_t n)
 {
     struct pollfd fds[SERVE_MAX_STREAMS];
-    for (size_t i = 0; i < n; i++) fds[i] = (struct pollfd){stream_is_over(all[i]) ? -1 : all[i]->wire.fd, wire_events(&all[i]->wire), 0};
+    for (size_t i = 0; i < n; i++)
+        fds[i] = (struct pollfd){stream_is_over(all[i]) ? -1 : all[i]->wire.fd,
+                                 wire_events(&all[i]->wire), 0};
     poll(fds, n, MAX_WAIT_MS);
     for (size_t i = 0; i < n; i++)
         if (fds[i].revents) take(all[i], fds[i].revents);
@@ -117,7 +135,8 @@ bool stream_check(const struct stream *s, ey_err *e)
 {
     const struct http_reply *r = &s->wire.reply;
     if (r->status == 200 && s->answer.done && !s->answer.failed && s->first > 0) return true;
-    return ey_fail(e, EY_IO, "no answer: status %d after %.1f s: %.300s", r->status, seconds_now() - s->sent, r->body.size ? r->body.data : "");
+    return ey_fail(e, EY_IO, "no answer: status %d after %.1f s: %.300s", r->status,
+                   seconds_now() - s->sent, r->body.size ? r->body.data : "");
 }
 
 int64_t stream_tokens(const struct stream *s)

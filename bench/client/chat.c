@@ -18,9 +18,13 @@ bool chat_add_data_url(struct buf *out, const char *type, const void *bytes, siz
     return true;
 }
 
-void chat_post(struct buf *out, const struct wire_target *to, const char *path, const char *body, size_t n)
+void chat_post(struct buf *out, const struct wire_target *to, const char *path, const char *body,
+               size_t n)
 {
-    buf_printf(out, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", path, to->host, n);
+    buf_printf(out,
+               "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: "
+               "%zu\r\n\r\n",
+               path, to->host, n);
     buf_add(out, body, n);
 }
 
@@ -31,14 +35,17 @@ void chat_get(struct buf *out, const struct wire_target *to, const char *path)
 
 struct chat_answer chat_answer_make(void)
 {
-    struct chat_answer a = {.prompt_tokens = -1, .completion_tokens = -1, .choices = buf_with_max(MAX_TEXT)};
-    for (int i = 0; i < CHAT_MAX_CHOICES; i++) a.choice[i].text = buf_with_max(MAX_TEXT);
+    struct chat_answer a = {
+        .prompt_tokens = -1, .completion_tokens = -1, .choices = buf_with_max(MAX_TEXT)};
+    for (int i = 0; i < CHAT_MAX_CHOICES; i++)
+        a.choice[i].text = buf_with_max(MAX_TEXT);
     return a;
 }
 
 void chat_answer_clear(struct chat_answer *a)
 {
-    for (int i = 0; i < CHAT_MAX_CHOICES; i++) buf_clear(&a->choice[i].text), a->choice[i].finish[0] = 0;
+    for (int i = 0; i < CHAT_MAX_CHOICES; i++)
+        buf_clear(&a->choice[i].text), a->choice[i].finish[0] = 0;
     buf_clear(&a->choices);
     a->prompt_tokens = a->completion_tokens = -1;
     a->read = 0, a->n_texts = 0, a->done = a->failed = false;
@@ -46,13 +53,15 @@ void chat_answer_clear(struct chat_answer *a)
 
 void chat_answer_free(struct chat_answer *a)
 {
-    for (int i = 0; i < CHAT_MAX_CHOICES; i++) buf_free(&a->choice[i].text);
+    for (int i = 0; i < CHAT_MAX_CHOICES; i++)
+        buf_free(&a->choice[i].text);
     buf_free(&a->choices);
 }
 
 static void read_usage(struct chat_answer *a, const json_object *usage)
 {
-    json_object *prompt = json_member(usage, "prompt_tokens"), *completion = json_member(usage, "completion_tokens");
+    json_object *prompt = json_member(usage, "prompt_tokens"),
+                *completion = json_member(usage, "completion_tokens");
     if (prompt) a->prompt_tokens = json_object_get_int64(prompt);
     if (completion) a->completion_tokens = json_object_get_int64(completion);
 }
@@ -66,9 +75,12 @@ static bool read_choice(struct chat_answer *a, const json_object *choice)
     json_object *text = part ? json_member(part, "content") : json_member(choice, "text");
     int at = index ? json_object_get_int(index) : -1;
     if (at < 0 || at >= CHAT_MAX_CHOICES) return a->failed = true, false;
-    if (finish) snprintf(a->choice[at].finish, sizeof(a->choice[at].finish), "%s", json_object_get_string(finish));
+    if (finish)
+        snprintf(a->choice[at].finish, sizeof(a->choice[at].finish), "%s",
+                 json_object_get_string(finish));
     if (!text || !json_object_get_string_len(text)) return false;
-    return buf_add(&a->choice[at].text, json_object_get_string(text), (size_t)json_object_get_string_len(text));
+    return buf_add(&a->choice[at].text, json_object_get_string(text),
+                   (size_t)json_object_get_string_len(text));
 }
 
 /* An answer or a chunk; whether it has text. */
@@ -79,7 +91,8 @@ static bool read_object(struct chat_answer *a, const char *text, size_t n, bool 
     json_object *object = json_parse(text, n, "the answer", EY_BAD_REQUEST, &e);
     json_object *choices = object ? json_member_of_type(object, "choices", json_type_array) : NULL;
     if (!choices) a->failed = true;
-    for (size_t i = 0; choices && i < json_object_array_length(choices); i++) has_text |= read_choice(a, json_object_array_get_idx(choices, i));
+    for (size_t i = 0; choices && i < json_object_array_length(choices); i++)
+        has_text |= read_choice(a, json_object_array_get_idx(choices, i));
     if (object) read_usage(a, json_member(object, "usage"));
     if (choices && whole) json_dump(&a->choices, choices);
     json_object_put(object);
@@ -98,7 +111,8 @@ static bool read_event(struct chat_answer *a, const char *event, size_t n)
     static const char data[] = "data:";
     if (n < strlen(data) || memcmp(event, data, strlen(data)) != 0) return false;
     event += strlen(data), n -= strlen(data);
-    while (n && *event == ' ') event++, n--;
+    while (n && *event == ' ')
+        event++, n--;
     if (n == 6 && memcmp(event, "[DONE]", 6) == 0) return a->done = true, false;
     return read_object(a, event, n, false);
 }
@@ -107,7 +121,8 @@ int chat_read_stream(struct chat_answer *a, const struct buf *body)
 {
     int n = 0;
     while (a->read < body->size) {
-        const char *event = body->data + a->read, *end = memmem(event, body->size - a->read, "\n\n", 2);
+        const char *event = body->data + a->read,
+                   *end = memmem(event, body->size - a->read, "\n\n", 2);
         if (!end) break;
         n += read_event(a, event, (size_t)(end - event));
         a->read += (size_t)(end - event) + 2;

@@ -10,7 +10,8 @@ enum { CHAT_MAX_CHOICES = 8 };
 bool chat_add_data_url(struct buf *out, const char *type, const void *bytes, size_t n);
 
 /* POST of a JSON body at the end of `out`. */
-void chat_post(struct buf *out, const struct wire_target *to, const char *path, const char *body, size_t n);
+void chat_post(struct buf *out, const struct wire_target *to, const char *path, const char *body,
+               size_t n);
 void chat_get(struct buf *out, const struct wire_target *to, const char *path);
 
 /* What came of an answer. */
@@ -20,11 +21,11 @@ struct chat_answer {
         char finish[24]; /* "": not yet */
     } choice[CHAT_MAX_CHOICES];
     int64_t prompt_tokens, completion_tokens; /* -1: not told */
-    struct buf choices; /* of a whole answer: its "choices" as JSON */
-    size_t read;        /* of a stream's body */
-    int n_texts;        /* chunks with text so far */
-    bool done;          /* it is whole */
-    bool failed;        /* it tells an error, or is none of the API's */
+    struct buf choices;                       /* of a whole answer: its "choices" as JSON */
+    size_t read;                              /* of a stream's body */
+    int n_texts;                              /* chunks with text so far */
+    bool done;                                /* it is whole */
+    bool failed;                              /* it tells an error, or is none of the API's */
 };
 
 struct chat_answer chat_answer_make(void);

@@ -56,7 +56,8 @@ bool child_start(struct child *c, const char *const *argv, double seconds, ey_er
     if (c->pid < 0) return ey_fail(e, EY_IO, "fork: %s", strerror(errno));
     while (!find_url(c)) {
         if (!child_is_alive(c)) return ey_fail(e, EY_IO, "%s ended before it was ready", argv[0]);
-        if (seconds_now() > until) return ey_fail(e, EY_IO, "%s was not ready after %.0f s", argv[0], seconds);
+        if (seconds_now() > until)
+            return ey_fail(e, EY_IO, "%s was not ready after %.0f s", argv[0], seconds);
         sleep_ms(5);
     }
     return true;
@@ -65,7 +66,8 @@ bool child_start(struct child *c, const char *const *argv, double seconds, ey_er
 bool child_is_alive(struct child *c)
 {
     siginfo_t info = {.si_pid = 0};
-    return c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+    return c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == 0;
 }
 
 int child_stop(struct child *c, double seconds)
@@ -76,8 +78,10 @@ int child_stop(struct child *c, double seconds)
     double until = seconds_now() + seconds;
     kill(c->pid, SIGTERM);
     while (child_is_alive(c) && !killed) {
-        if (seconds_now() > until) kill(c->pid, SIGKILL), killed = true;
-        else sleep_ms(10);
+        if (seconds_now() > until)
+            kill(c->pid, SIGKILL), killed = true;
+        else
+            sleep_ms(10);
     }
     waitpid(c->pid, &status, 0);
     c->pid = 0;
@@ -105,5 +109,6 @@ void child_print_log(const struct child *c)
     static char text[LOG_TAIL];
     off_t size = lseek(c->log, 0, SEEK_END), from = size > LOG_TAIL ? size - LOG_TAIL : 0;
     ssize_t n = pread(c->log, text, sizeof(text), from);
-    fprintf(stderr, "---- the server's log%s ----\n%.*s\n", from ? ", its end" : "", n > 0 ? (int)n : 0, text);
+    fprintf(stderr, "---- the server's log%s ----\n%.*s\n", from ? ", its end" : "",
+            n > 0 ? (int)n : 0, text);
 }

@@ -40,7 +40,8 @@ void figures_add(struct figures *f, double value)
 
 void figures_add_all(struct figures *to, const struct figures *from)
 {
-    for (size_t i = 0; i < from->n; i++) figures_add(to, from->value[i]);
+    for (size_t i = 0; i < from->n; i++)
+        figures_add(to, from->value[i]);
 }
 
 static int compare(const void *a, const void *b)

@@ -63,19 +63,26 @@ static void read_head(struct http_reply *r)
         buf_clear(&r->head); /* the real one follows */
         return;
     }
-    r->closes = http_reply_header(r, "Connection", value, sizeof(value)) ? strcasecmp(value, "close") == 0 : old;
-    if (r->status == 204 || r->status == 304) r->state = REPLY_DONE;
-    else if (http_reply_header(r, "Transfer-Encoding", value, sizeof(value))) r->state = strcasecmp(value, "chunked") == 0 ? REPLY_SIZE : REPLY_BROKEN;
+    r->closes = http_reply_header(r, "Connection", value, sizeof(value))
+                    ? strcasecmp(value, "close") == 0
+                    : old;
+    if (r->status == 204 || r->status == 304)
+        r->state = REPLY_DONE;
+    else if (http_reply_header(r, "Transfer-Encoding", value, sizeof(value)))
+        r->state = strcasecmp(value, "chunked") == 0 ? REPLY_SIZE : REPLY_BROKEN;
     else if (http_reply_header(r, "Content-Length", value, sizeof(value))) {
         r->left = strtoull(value, &end, 10);
         r->state = *end || end == value ? REPLY_BROKEN : r->left ? REPLY_LENGTH : REPLY_DONE;
-    } else r->state = REPLY_UNTIL_END, r->closes = true;
+    } else
+        r->state = REPLY_UNTIL_END, r->closes = true;
 }
 
 static void feed_head(struct http_reply *r, char c)
 {
-    if (!buf_add(&r->head, &c, 1)) r->state = REPLY_BROKEN;
-    else if (r->head.size >= 4 && memcmp(r->head.data + r->head.size - 4, "\r\n\r\n", 4) == 0) read_head(r);
+    if (!buf_add(&r->head, &c, 1))
+        r->state = REPLY_BROKEN;
+    else if (r->head.size >= 4 && memcmp(r->head.data + r->head.size - 4, "\r\n\r\n", 4) == 0)
+        read_head(r);
 }
 
 static void feed_line(struct http_reply *r, char c)
@@ -90,8 +97,10 @@ static void feed_line(struct http_reply *r, char c)
         char *end;
         r->left = strtoull(r->line.data, &end, 16);
         r->state = end == r->line.data ? REPLY_BROKEN : r->left ? REPLY_CHUNK : REPLY_TRAILER;
-    } else if (r->state == REPLY_CHUNK_END) r->state = empty ? REPLY_SIZE : REPLY_BROKEN;
-    else if (empty) r->state = REPLY_DONE;
+    } else if (r->state == REPLY_CHUNK_END)
+        r->state = empty ? REPLY_SIZE : REPLY_BROKEN;
+    else if (empty)
+        r->state = REPLY_DONE;
     buf_clear(&r->line);
 }
 
@@ -110,10 +119,14 @@ static size_t reply_feed(struct http_reply *r, const char *bytes, size_t n)
 {
     size_t at = 0;
     while (at < n && r->state != REPLY_DONE && r->state != REPLY_BROKEN) {
-        bool in_body = r->state == REPLY_LENGTH || r->state == REPLY_CHUNK || r->state == REPLY_UNTIL_END;
-        if (in_body) at += feed_body(r, bytes + at, n - at);
-        else if (r->state == REPLY_HEAD) feed_head(r, bytes[at++]);
-        else feed_line(r, bytes[at++]);
+        bool in_body = r->state == REPLY_LENGTH || r->state == REPLY_CHUNK ||
+                       r->state == REPLY_UNTIL_END;
+        if (in_body)
+            at += feed_body(r, bytes + at, n - at);
+        else if (r->state == REPLY_HEAD)
+            feed_head(r, bytes[at++]);
+        else
+            feed_line(r, bytes[at++]);
     }
     return at;
 }
@@ -125,7 +138,8 @@ bool wire_find(struct wire_target *out, const char *url, ey_err *e)
     char host[256], port[16] = "80";
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     *out = (struct wire_target){.n_address = 0};
-    if (sscanf(url, "http://%255[^:/]:%15[0-9]", host, port) < 1) return ey_fail(e, EY_BAD_REQUEST, "%s is not like http://127.0.0.1:8000", url);
+    if (sscanf(url, "http://%255[^:/]:%15[0-9]", host, port) < 1)
+        return ey_fail(e, EY_BAD_REQUEST, "%s is not like http://127.0.0.1:8000", url);
     int error = getaddrinfo(host, port, &hints, &found);
     if (error) return ey_fail(e, EY_IO, "%s: %s", host, gai_strerror(error));
     memcpy(&out->address, found->ai_addr, found->ai_addrlen);
@@ -138,7 +152,8 @@ bool wire_find(struct wire_target *out, const char *url, ey_err *e)
 struct wire wire_make(void)
 {
     struct wire w = {.fd = -1, .out = buf_with_max(MAX_OUT), .rest = buf_with_max(MAX_REPLY)};
-    w.reply.head = buf_with_max(MAX_HEAD), w.reply.line = buf_with_max(MAX_LINE), w.reply.body = buf_with_max(MAX_REPLY);
+    w.reply.head = buf_with_max(MAX_HEAD), w.reply.line = buf_with_max(MAX_LINE),
+    w.reply.body = buf_with_max(MAX_REPLY);
     return w;
 }
 
@@ -154,7 +169,9 @@ bool wire_open(struct wire *w, const struct wire_target *to, bool narrow)
         setsockopt(w->fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
     }
     w->end = WIRE_OPEN, w->deaf = narrow;
-    if (connect(w->fd, (const struct sockaddr *)&to->address, to->n_address) != 0 && errno != EINPROGRESS) wire_close(w, false);
+    if (connect(w->fd, (const struct sockaddr *)&to->address, to->n_address) != 0 &&
+        errno != EINPROGRESS)
+        wire_close(w, false);
     return w->fd >= 0;
 }
 
@@ -214,7 +231,8 @@ static void send_some(struct wire *w)
     while (w->sent < w->allowed) {
         ssize_t n = send(w->fd, w->out.data + w->sent, w->allowed - w->sent, MSG_NOSIGNAL);
         if (n < 0) {
-            if (errno != EAGAIN && errno != EINTR && errno != ENOTCONN) w->allowed = w->sent; /* what it said before it closed may still be read */
+            if (errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
+                w->allowed = w->sent; /* what it said before it closed may still be read */
             return;
         }
         w->sent += (size_t)n;
@@ -225,17 +243,22 @@ static void receive_some(struct wire *w)
 {
     static char bytes[READ_BYTES];
     ssize_t n = recv(w->fd, bytes, sizeof(bytes), 0);
-    if (n > 0) take_bytes(w, bytes, (size_t)n);
-    else if (n == 0) end_with(w, WIRE_CLOSED);
-    else if (errno != EAGAIN && errno != EINTR) end_with(w, WIRE_RESET);
+    if (n > 0)
+        take_bytes(w, bytes, (size_t)n);
+    else if (n == 0)
+        end_with(w, WIRE_CLOSED);
+    else if (errno != EAGAIN && errno != EINTR)
+        end_with(w, WIRE_RESET);
 }
 
 void wire_step(struct wire *w, short revents)
 {
     if (w->fd < 0 || w->end != WIRE_OPEN) return;
     if (revents & (POLLOUT | POLLERR | POLLHUP)) send_some(w);
-    if (w->deaf && (revents & (POLLERR | POLLHUP))) end_with(w, WIRE_RESET);
-    else if (!w->deaf && (revents & (POLLIN | POLLERR | POLLHUP))) receive_some(w);
+    if (w->deaf && (revents & (POLLERR | POLLHUP)))
+        end_with(w, WIRE_RESET);
+    else if (!w->deaf && (revents & (POLLIN | POLLERR | POLLHUP)))
+        receive_some(w);
 }
 
 size_t wire_unread(const struct wire *w)
@@ -253,15 +276,18 @@ bool wire_unread_has_status(const struct wire *w, int status)
 
 bool wire_is_over(const struct wire *w)
 {
-    return w->fd < 0 || w->end != WIRE_OPEN || w->reply.state == REPLY_DONE || w->reply.state == REPLY_BROKEN;
+    return w->fd < 0 || w->end != WIRE_OPEN || w->reply.state == REPLY_DONE ||
+           w->reply.state == REPLY_BROKEN;
 }
 
 bool wire_is_reusable(const struct wire *w)
 {
-    return w->fd >= 0 && w->end == WIRE_OPEN && w->reply.state == REPLY_DONE && !w->reply.closes && w->sent == w->out.size && !w->rest.size;
+    return w->fd >= 0 && w->end == WIRE_OPEN && w->reply.state == REPLY_DONE && !w->reply.closes &&
+           w->sent == w->out.size && !w->rest.size;
 }
 
-bool wire_exchange(struct wire *w, const struct wire_target *to, const void *bytes, size_t n, double seconds)
+bool wire_exchange(struct wire *w, const struct wire_target *to, const void *bytes, size_t n,
+                   double seconds)
 {
     double until = seconds_now() + seconds;
     if (!wire_open(w, to, false)) return false;

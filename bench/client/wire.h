@@ -1,5 +1,6 @@
-/* HTTP/1.1 clients by the dozen in one thread: sockets that never block, and replies that are read as they come. Bytes go
- * out as they are given, right or wrong: what a client may do to a server is the caller's affair. */
+/* HTTP/1.1 clients by the dozen in one thread: sockets that never block, and replies that are read
+ * as they come. Bytes go out as they are given, right or wrong: what a client may do to a server is
+ * the caller's affair. */
 #ifndef EY_BENCH_WIRE_H
 #define EY_BENCH_WIRE_H
 
@@ -11,17 +12,17 @@
 struct http_reply {
     enum reply_state {
         REPLY_HEAD,
-        REPLY_LENGTH,    /* in a body of known length */
-        REPLY_SIZE,      /* in the line with a chunk's size */
+        REPLY_LENGTH, /* in a body of known length */
+        REPLY_SIZE,   /* in the line with a chunk's size */
         REPLY_CHUNK,
         REPLY_CHUNK_END, /* in the line end behind a chunk */
         REPLY_TRAILER,
         REPLY_UNTIL_END, /* in a body that ends with the connection */
         REPLY_DONE,
-        REPLY_BROKEN,    /* this is no HTTP */
+        REPLY_BROKEN, /* this is no HTTP */
     } state;
     int status;
-    bool closes;  /* the connection is not to be used again */
+    bool closes;   /* the connection is not to be used again */
     uint64_t left; /* of the body or the chunk */
     struct buf head, line, body;
 };
@@ -36,17 +37,18 @@ struct wire_target {
 bool wire_find(struct wire_target *out, const char *url, ey_err *e);
 
 struct wire {
-    int fd; /* -1: there is no connection */
+    int fd;                                                   /* -1: there is no connection */
     enum wire_end { WIRE_OPEN, WIRE_CLOSED, WIRE_RESET } end; /* by the other side */
     struct buf out;
     size_t sent, allowed; /* of out; bytes up to `allowed` may go by now */
     bool deaf;            /* nothing is read */
     struct http_reply reply;
-    struct buf rest;      /* what came behind the reply */
+    struct buf rest; /* what came behind the reply */
 };
 
 struct wire wire_make(void);
-/* Starts to connect. `narrow`: with the smallest buffers there are, so that little fits between the two sides. */
+/* Starts to connect. `narrow`: with the smallest buffers there are, so that little fits between the
+ * two sides. */
 bool wire_open(struct wire *w, const struct wire_target *to, bool narrow);
 /* Hangs up, if there is a connection; `hard`: by a reset. */
 void wire_close(struct wire *w, bool hard);
@@ -70,7 +72,9 @@ bool wire_is_reusable(const struct wire *w);
 /* A header's value in out[size]; false when it is not there. */
 bool http_reply_header(const struct http_reply *r, const char *name, char *out, size_t size);
 
-/* One request on a connection of its own; waits for the reply, which stays in w. False: there was none in time. */
-bool wire_exchange(struct wire *w, const struct wire_target *to, const void *bytes, size_t n, double seconds);
+/* One request on a connection of its own; waits for the reply, which stays in w. False: there was
+ * none in time. */
+bool wire_exchange(struct wire *w, const struct wire_target *to, const void *bytes, size_t n,
+                   double seconds);
 
 #endif

@@ -1,10 +1,11 @@
 /* The narrow waist: everything a model's forward pass asks of a device, one function a fused step.
  *
- * A family's pass (src/models) is written once against this table; `ref` (plain C in float32, kept as the truth
- * of every test) and `cpu` implement it. Work is enqueued in order; finish() waits and says whether all
- * went well. Buffers are made by alloc() before the first step, never afterwards; a `dev` pointer is only ever
- * handed back to the backend that made it. Shapes in comments are row-major; [n] rows of a call are independent:
- * a row's result does not depend on which other rows are in the call. */
+ * A family's pass (src/models) is written once against this table; `ref` (plain C in float32, kept
+ * as the truth of every test) and `cpu` implement it. Work is enqueued in order; finish() waits and
+ * says whether all went well. Buffers are made by alloc() before the first step, never afterwards;
+ * a `dev` pointer is only ever handed back to the backend that made it. Shapes in comments are
+ * row-major; [n] rows of a call are independent: a row's result does not depend on which other rows
+ * are in the call. */
 #ifndef EY_BACKEND_H
 #define EY_BACKEND_H
 
@@ -18,37 +19,46 @@ typedef void *dev; /* activations on the device */
 /* What a buffer holds. A backend has a type of its own for each. */
 enum element { ELEMENT_RESIDUAL, ELEMENT_ACTIVATION, ELEMENT_ROPE, ELEMENT_FEATURE, ELEMENT_KINDS };
 
-/* Where and how a weight lies. Backends in host memory use the file's bytes whatever is said here. */
+/* Where and how a weight lies. Backends in host memory use the file's bytes whatever is said here.
+ */
 enum placement {
     PLACE_RESIDENT,  /* on the device */
-    PLACE_EIGHT_BIT, /* on the device as int8 rows with a scale each: a head whose best candidates are scored again from the file's rows (reads_stored()) */
-    PLACE_HOST,      /* stays in the file: an embedding whose rows are looked up by the host, or read there by the device (reads_stored()) */
-    PLACE_STREAMED,  /* comes to the device when its group (open_group()) is needed, into one of two places */
+    PLACE_EIGHT_BIT, /* on the device as int8 rows with a scale each: a head whose best candidates
+                        are scored again from the file's rows (reads_stored()) */
+    PLACE_HOST,     /* stays in the file: an embedding whose rows are looked up by the host, or read
+                       there by the device (reads_stored()) */
+    PLACE_STREAMED, /* comes to the device when its group (open_group()) is needed, into one of two
+                       places */
 };
 
 enum { KV_BLOCK = 64 }; /* tokens of one KV block */
 
-/* Rows of one decoder step: tokens of one or several sequences. Host memory, read before the call returns. */
+/* Rows of one decoder step: tokens of one or several sequences. Host memory, read before the call
+ * returns. */
 struct batch {
     int n_rows, n_seqs, max_blocks;
-    const int32_t *token;       /* [n_rows] id, or -1: the row is visual */
-    const int32_t *feature;     /* [n_rows] row of the visual features, or -1 */
-    const int32_t *position;    /* [n_rows, 3] M-RoPE triple T, H, W */
-    const int32_t *seq;         /* [n_rows] 0..n_seqs-1 */
-    const int32_t *index;       /* [n_rows] place in its sequence: its KV slot; it sees slots 0..index, of a window the last of them */
+    const int32_t *token;    /* [n_rows] id, or -1: the row is visual */
+    const int32_t *feature;  /* [n_rows] row of the visual features, or -1 */
+    const int32_t *position; /* [n_rows, 3] M-RoPE triple T, H, W */
+    const int32_t *seq;      /* [n_rows] 0..n_seqs-1 */
+    const int32_t *index; /* [n_rows] place in its sequence: its KV slot; it sees slots 0..index, of
+                             a window the last of them */
     const int32_t *block_table; /* [n_seqs, max_blocks] KV block of tokens 64·i .. 64·i+63 */
-    int n_prompt; /* the last so many rows are of prompts: with limits.fp8_prompts a backend may multiply them as that says */
+    int n_prompt; /* the last so many rows are of prompts: with limits.fp8_prompts a backend may
+                     multiply them as that says */
 };
 
 /* The KV block that holds slot `index` of a row's sequence. */
 static inline int batch_kv_block(const struct batch *batch, int row, int index)
 {
-    return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks + (size_t)(index / KV_BLOCK)];
+    return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks +
+                              (size_t)(index / KV_BLOCK)];
 }
 
 /* Without data where a family has none of them: biases of q, k and v, norms of their heads. */
 struct decoder_layer {
-    struct weight input_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, o, post_norm, gate, up, down;
+    struct weight input_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, o, post_norm, gate,
+        up, down;
 };
 enum { LAYER_WEIGHTS = sizeof(struct decoder_layer) / sizeof(struct weight) };
 
@@ -68,10 +78,12 @@ struct vision_block {
 struct merger {
     struct layer_norm norm;
     struct affine fc1, fc2;
-    bool norm_grouped; /* the norm is over the 4 patches of a token together (DeepStack), not patch by patch */
+    bool norm_grouped; /* the norm is over the 4 patches of a token together (DeepStack), not patch
+                          by patch */
 };
 
-/* Angles of a rotary embedding: row i, pair j turns by position[i, axis[j]] * frequency[j] (float32). */
+/* Angles of a rotary embedding: row i, pair j turns by position[i, axis[j]] * frequency[j]
+ * (float32). */
 struct rope {
     const float *frequency; /* [n_pairs] */
     const uint8_t *axis;    /* [n_pairs] 0..2 */
@@ -80,8 +92,8 @@ struct rope {
 
 /* A picture of the model's size, as bytes: what patches are cut from. */
 struct rgb_picture {
-    const uint8_t *rgb; /* [rows · patch, cols · patch, 3] */
-    int rows, cols;     /* patches */
+    const uint8_t *rgb;    /* [rows · patch, cols · patch, 3] */
+    int rows, cols;        /* patches */
     float mean[3], std[3]; /* of values 0..1 */
 };
 
@@ -96,15 +108,17 @@ struct kv_cache {
 };
 
 struct backend_limits {
-    int max_rows;    /* rows of one call, decoder or vision tile */
-    int max_seqs;    /* sequences of one step, and rows of one head() */
-    int max_blocks;  /* KV blocks of one sequence */
-    int max_keys;    /* keys an attention row may see */
-    int max_width;   /* widest row of any intermediate */
-    int max_patches; /* of one picture; a multiple of KV_BLOCK */
-    bool int4;       /* matrices of four bits are among the weights */
-    bool read_stored; /* the device is to read what stays of embedding and head in the file itself, where it can (reads_stored()) */
-    bool fp8_prompts; /* rows of prompts are quantised to e4m3, by rows and blocks of 128 columns, where they meet block-FP8 matrices */
+    int max_rows;     /* rows of one call, decoder or vision tile */
+    int max_seqs;     /* sequences of one step, and rows of one head() */
+    int max_blocks;   /* KV blocks of one sequence */
+    int max_keys;     /* keys an attention row may see */
+    int max_width;    /* widest row of any intermediate */
+    int max_patches;  /* of one picture; a multiple of KV_BLOCK */
+    bool int4;        /* matrices of four bits are among the weights */
+    bool read_stored; /* the device is to read what stays of embedding and head in the file itself,
+                         where it can (reads_stored()) */
+    bool fp8_prompts; /* rows of prompts are quantised to e4m3, by rows and blocks of 128 columns,
+                         where they meet block-FP8 matrices */
     struct text_shape text;
     struct vision_shape vision;
 };
@@ -119,7 +133,8 @@ struct scored_token {
     int32_t id; /* -1: there are fewer tokens */
 };
 
-/* How a row's next token is drawn: the sampler's options that the device knows, and its random number. */
+/* How a row's next token is drawn: the sampler's options that the device knows, and its random
+ * number. */
 struct token_draw {
     uint64_t seed, step;
     float temperature, top_p, min_p; /* temperature 0: the best */
@@ -140,15 +155,18 @@ struct device_limits {
 
 struct backend_ops {
     const char *name;
-    size_t element_size[ELEMENT_KINDS]; /* bytes */
+    size_t element_size[ELEMENT_KINDS];              /* bytes */
     const char *(*detail)(const struct backend *be); /* which kernels */
     bool (*measure)(struct backend *be, struct device_limits *limits, ey_err *e);
     void (*destroy)(struct backend *be);
-    /* The calling thread will use the backend (one at a time does); NULL: any may. The one that made it need not ask. */
+    /* The calling thread will use the backend (one at a time does); NULL: any may. The one that
+     * made it need not ask. */
     void (*attach)(struct backend *be);
     /* False: its kernels do not take such a model, and *e says why. NULL: they take any. */
-    bool (*check_shapes)(const struct text_shape *text, const struct vision_shape *vision, ey_err *e);
-    /* Whether limits.fp8_prompts is possible; false: *why has the reason, as behind "because". NULL: it is not. *slow: it costs time there. */
+    bool (*check_shapes)(const struct text_shape *text, const struct vision_shape *vision,
+                         ey_err *e);
+    /* Whether limits.fp8_prompts is possible; false: *why has the reason, as behind "because".
+     * NULL: it is not. *slow: it costs time there. */
     bool (*takes_fp8_prompts)(const struct backend *be, bool *slow, ey_err *why);
     /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
     size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
@@ -156,94 +174,127 @@ struct backend_ops {
     dev (*alloc)(struct backend *be, size_t bytes, ey_err *e);
     void (*release)(struct backend *be, dev p);
     size_t (*kv_bytes)(const struct backend *be, const struct kv_shape *shape);
-    /* What place() takes of the device's memory; 0 on backends that use the file's bytes where they are. */
-    size_t (*weight_bytes)(const struct backend *be, const struct weight *w, enum placement placement);
+    /* What place() takes of the device's memory; 0 on backends that use the file's bytes where they
+     * are. */
+    size_t (*weight_bytes)(const struct backend *be, const struct weight *w,
+                           enum placement placement);
     /* All that place(), alloc() and reserve() will take, at once; NULL: each takes its own. */
     bool (*open_arena)(struct backend *be, uint64_t bytes, ey_err *e);
-    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which outlives the backend. One that was made by a recipe is
-     * not there any more when a backend with weight_bytes() of its own returns. */
-    bool (*place)(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
-    /* Bytes of a smaller form of a matrix in the checkpoint, without loss, which steps read once weight.bf12 points to it; 0: it has none. Either NULL: no matrix has. */
+    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which
+     * outlives the backend. One that was made by a recipe is not there any more when a backend with
+     * weight_bytes() of its own returns. */
+    bool (*place)(struct backend *be, struct weight *out, const struct weight *in,
+                  enum placement placement, ey_err *e);
+    /* Bytes of a smaller form of a matrix in the checkpoint, without loss, which steps read once
+     * weight.bf12 points to it; 0: it has none. Either NULL: no matrix has. */
     size_t (*bf12_bytes)(const struct backend *be, const struct weight *w);
     /* Writes that of strips begin .. end-1, of BF12_ROWS rows each (backend/cpu/bf12.h). */
-    void (*write_bf12)(const struct backend *be, void *to, const struct weight *w, size_t begin, size_t end);
-    /* Weights placed as streamed from here on belong together; the place of a group has `bytes`, the largest group's. NULL: nothing streams. */
+    void (*write_bf12)(const struct backend *be, void *to, const struct weight *w, size_t begin,
+                       size_t end);
+    /* Weights placed as streamed from here on belong together; the place of a group has `bytes`,
+     * the largest group's. NULL: nothing streams. */
     bool (*open_group)(struct backend *be, size_t bytes, ey_err *e);
-    void (*read)(struct backend *be, float *out, dev in, enum element kind, size_t n); /* after finish(): n elements as float32 */
+    void (*read)(struct backend *be, float *out, dev in, enum element kind,
+                 size_t n); /* after finish(): n elements as float32 */
     void (*write)(struct backend *be, dev out, const float *in, enum element kind, size_t n);
-    void (*read_logits)(struct backend *be, float *out, const float *in, size_t n); /* after finish(): float32 as it is */
-    /* The best of row `row` of the last head(), without fetching all logits; NULL: backends on which that is no gain. After finish(). */
+    void (*read_logits)(struct backend *be, float *out, const float *in,
+                        size_t n); /* after finish(): float32 as it is */
+    /* The best of row `row` of the last head(), without fetching all logits; NULL: backends on
+     * which that is no gain. After finish(). */
     void (*best)(struct backend *be, struct best_logits *out, int row);
-    /* Whether the device reads the rows that PLACE_HOST and PLACE_EIGHT_BIT left in the file itself; after reserve(). Then best() of an 8-bit head is scored again
-     * (backend/exact.h) and nothing is looked up by the host; otherwise the former is the caller's affair, and *why_not says why where it was asked for. NULL: never. */
+    /* Whether the device reads the rows that PLACE_HOST and PLACE_EIGHT_BIT left in the file
+     * itself; after reserve(). Then best() of an 8-bit head is scored again (backend/exact.h) and
+     * nothing is looked up by the host; otherwise the former is the caller's affair, and *why_not
+     * says why where it was asked for. NULL: never. */
     bool (*reads_stored)(const struct backend *be, const char **why_not);
     bool (*finish)(struct backend *be, ey_err *e);
     /* The address of element n of a buffer. */
     dev (*at)(struct backend *be, dev p, enum element kind, size_t n);
 
     /* ---- steps that are known beforehand; all NULL on backends that gain nothing by it ---- */
-    /* Between these two a step of one row of each of n sequences is written down instead of run. False: this one is not worth it. */
+    /* Between these two a step of one row of each of n sequences is written down instead of run.
+     * False: this one is not worth it. */
     bool (*record_begin)(struct backend *be, int n_seqs);
     bool (*record_end)(struct backend *be, ey_err *e);
-    /* Runs the step that was written down for such a batch, with logits of each row. False: none was. */
+    /* Runs the step that was written down for such a batch, with logits of each row. False: none
+     * was. */
     bool (*replay)(struct backend *be, const struct batch *batch, int n_out);
-    /* Behind a replayed step that is under way, the next of the same rows: each goes on with a token that the device draws from the logits of
-     * the step under way (batch->token is not looked at). The host draws too, and takes this step's results only where both agree. */
-    bool (*replay_next)(struct backend *be, const struct batch *batch, const struct token_draw *draws);
-    /* Waits for the step before the one that replay_next() put behind it; best() is then of that one. */
+    /* Behind a replayed step that is under way, the next of the same rows: each goes on with a
+     * token that the device draws from the logits of the step under way (batch->token is not looked
+     * at). The host draws too, and takes this step's results only where both agree. */
+    bool (*replay_next)(struct backend *be, const struct batch *batch,
+                        const struct token_draw *draws);
+    /* Waits for the step before the one that replay_next() put behind it; best() is then of that
+     * one. */
     bool (*finish_one)(struct backend *be, ey_err *e);
-    /* That next step is the step under way from here on, and should have gone on with these tokens. */
+    /* That next step is the step under way from here on, and should have gone on with these tokens.
+     */
     void (*take_next)(struct backend *be, const int32_t *token, int n);
-    /* Whether it did; after finish() or finish_one(). Also true of a step that was not put behind another. */
+    /* Whether it did; after finish() or finish_one(). Also true of a step that was not put behind
+     * another. */
     bool (*was_right)(struct backend *be);
 
     /* ---- decoder (spec 3) ---- */
     /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
-    void (*embed)(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch);
+    void (*embed)(struct backend *be, dev x, const struct weight *table, dev features,
+                  const struct batch *batch);
     /* table[n, n_pairs, 2] = cos, sin of position[n, 3] */
-    void (*rope_table)(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n);
-    /* a = RMSNorm(x); q, k, v = a · Wᵀ (+ bias); q, k per head normed (where there are norms) and turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
-    void (*qkv)(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
-                const struct text_shape *shape, dev rope, const struct batch *batch);
-    /* o[n, n_heads·head_dim]: causal attention of each row over slots text_first_key()..index of its sequence */
+    void (*rope_table)(struct backend *be, dev table, const struct rope *rope,
+                       const int32_t *position, int n);
+    /* a = RMSNorm(x); q, k, v = a · Wᵀ (+ bias); q, k per head normed (where there are norms) and
+     * turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
+    void (*qkv)(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+                const struct decoder_layer *w, const struct text_shape *shape, dev rope,
+                const struct batch *batch);
+    /* o[n, n_heads·head_dim]: causal attention of each row over slots text_first_key()..index of
+     * its sequence */
     void (*attend)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                    const struct text_shape *shape, const struct batch *batch);
     /* qkv and attend in one; NULL: the two are called. q is scratch. */
-    void (*qkv_attend)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
-                       const struct text_shape *shape, dev rope, const struct batch *batch);
+    void (*qkv_attend)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
+                       const struct decoder_layer *w, const struct text_shape *shape, dev rope,
+                       const struct batch *batch);
     /* x[n, rows(w)] += in · wᵀ. The last n_prompt rows are as in a batch, also below */
-    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt);
+    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, int n,
+                        int n_prompt);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
-    void (*gate_up)(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
+    void (*gate_up)(struct backend *be, dev h, dev x, const struct decoder_layer *w,
+                    const struct text_shape *shape, int n, int n_prompt);
     /* x[i] += features[batch->feature[i]] for visual rows */
-    void (*add_features)(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
+    void (*add_features)(struct backend *be, dev x, dev features, const struct batch *batch,
+                         int hidden);
     /* logits[n, vocabulary] (device, float32) = RMSNorm(x[rows[i]]) · headᵀ */
-    void (*head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
-                 const struct weight *head, const struct text_shape *shape);
+    void (*head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                 const struct weight *norm, const struct weight *head,
+                 const struct text_shape *shape);
 
-    /* ---- vision tower (spec 4); rows in merge-block order, n a multiple of a token's patches ---- */
-    /* x[n, hidden] = pixels[n, patch_width] · wᵀ + b + the position table, bilinear with aligned corners, at the
-     * patches first .. first+n-1 of a grid of rows x cols patches */
+    /* ---- vision tower (spec 4); rows in merge-block order, n a multiple of a token's patches ----
+     */
+    /* x[n, hidden] = pixels[n, patch_width] · wᵀ + b + the position table, bilinear with aligned
+     * corners, at the patches first .. first+n-1 of a grid of rows x cols patches */
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                        const struct weight *table, const struct vision_shape *shape, int rows, int cols, int first,
-                        int n);
+                        const struct weight *table, const struct vision_shape *shape, int rows,
+                        int cols, int first, int n);
     /* The same from the picture itself; NULL: the host makes pixels of it. */
-    void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_picture *picture, const struct affine *w, const struct weight *table,
+    void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_picture *picture,
+                            const struct affine *w, const struct weight *table,
                             const struct vision_shape *shape, int first, int n);
-    /* Rows first .. first+n-1 of qkv = LN(x[n, hidden]) · wᵀ + b, q and k turned. How queries, keys and values lie in
-     * qkv, which has room for max_patches rows of 3·hidden, is the backend's affair. */
+    /* Rows first .. first+n-1 of qkv = LN(x[n, hidden]) · wᵀ + b, q and k turned. How queries, keys
+     * and values lie in qkv, which has room for max_patches rows of 3·hidden, is the backend's
+     * affair. */
     void (*vision_qkv)(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, dev rope, int first, int n);
     /* o[n, hidden]: full attention of rows first .. first+n-1 over all n_keys rows of qkv */
-    void (*vision_attend)(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n,
-                          int n_keys);
+    void (*vision_attend)(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                          int first, int n, int n_keys);
     /* h[n, mlp] = gelu_tanh(LN(x; norm2) · fc1ᵀ + b) */
     void (*vision_mlp)(struct backend *be, dev h, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, int n);
     /* x[n, rows(w)] += in · wᵀ + b, of patches */
     void (*vision_project_add)(struct backend *be, dev x, dev in, const struct affine *w, int n);
     /* out[n, out_hidden] = fc2(gelu_erf(fc1(LN and grouping of x[n·4, hidden]))), n tokens */
-    void (*merge)(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
+    void (*merge)(struct backend *be, dev out, dev x, const struct merger *w,
+                  const struct vision_shape *shape, int n);
 };
 
 struct backend {
@@ -252,13 +303,16 @@ struct backend {
 
 /* The reference: plain C, float32, threads of `pool` (borrowed) over weight rows. */
 bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
-/* The fast one for x86: the best instruction set of the machine that is at most what `mask` names ("generic", "avx2", "avxvnni", "avx512vbmi",
- * "avx512", "amx"); NULL: the fastest, machine_best_level(). */
+/* The fast one for x86: the best instruction set of the machine that is at most what `mask` names
+ * ("generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx"); NULL: the fastest,
+ * machine_best_level(). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 
-/* The card, with all that its context takes taken; `eager`: steps are not recorded beforehand. EY_NO_DEVICE: there is none that can be used. */
+/* The card, with all that its context takes taken; `eager`: steps are not recorded beforehand.
+ * EY_NO_DEVICE: there is none that can be used. */
 bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e);
-/* A backend that answers questions about sizes and can do nothing else, so that a plan needs no card. */
+/* A backend that answers questions about sizes and can do nothing else, so that a plan needs no
+ * card. */
 bool backend_cuda_create_planned(struct backend **be, ey_err *e);
 
 /* The card's memory as it is now, this process's context in it. */
@@ -270,20 +324,24 @@ struct cuda_facts {
     double rated_reads; /* bytes a second by its clock and width; 0: not known */
 };
 bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err *e);
-/* Whether the card could read these themselves where they are mapped, as far as pinning a page of them tells; nothing stays pinned. */
-bool backend_cuda_may_read(struct backend *be, const struct weight *head, const struct weight *embed);
+/* Whether the card could read these themselves where they are mapped, as far as pinning a page of
+ * them tells; nothing stays pinned. */
+bool backend_cuda_may_read(struct backend *be, const struct weight *head,
+                           const struct weight *embed);
 
-/* Bytes of the arena, and the time that reading a slice of it takes. Nothing of a step under way is disturbed but its time. */
+/* Bytes of the arena, and the time that reading a slice of it takes. Nothing of a step under way is
+ * disturbed but its time. */
 size_t backend_cuda_held(const struct backend *be);
-bool backend_cuda_read_slice(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e);
+bool backend_cuda_read_slice(struct backend *be, size_t first, size_t bytes, double *seconds,
+                             ey_err *e);
 
 /* The trial of a card's kernels, family by family, against loops on the host. */
 enum { KERNEL_FAMILIES_MAX = 64 };
 
 struct kernel_verdict {
     char name[32];
-    float error;         /* relative, root mean square; infinite: no number came */
-    bool absent;         /* not of this kind of card */
+    float error; /* relative, root mean square; infinite: no number came */
+    bool absent; /* not of this kind of card */
     bool tried, failed;
     const char *instead; /* what is used where it failed; NULL: nothing can be */
 };
@@ -295,8 +353,8 @@ struct kernel_report {
     double seconds; /* that it took */
 };
 
-/* Before anything is allocated: what failed on cards like this one is not used from here on. `again`: tried again, whatever is known. False: the card
- * cannot be used. */
+/* Before anything is allocated: what failed on cards like this one is not used from here on.
+ * `again`: tried again, whatever is known. False: the card cannot be used. */
 bool backend_cuda_check(struct backend *be, bool again, struct kernel_report *out, ey_err *e);
 
 #endif

@@ -5,7 +5,8 @@
 
 static float f16_value(uint16_t bits)
 {
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
+             mantissa = bits & 1023;
     if (exponent == 0) { /* zero and subnormals: mantissa · 2^-24 */
         float f = (float)mantissa * 0x1p-24f;
         return sign ? -f : f;
@@ -17,13 +18,17 @@ static float f16_value(uint16_t bits)
 }
 
 /* e4m3fn (spec 2.5), all 256 codes: no infinities, 0x7f and 0xff are NaN. */
-#define MAGNITUDE(b)                                                                                                   \
-    (((b)&127) == 127 ? __builtin_nanf("")                                                                            \
-     : ((b) >> 3 & 15) ? (float)(8 + ((b)&7)) * 0x1p-10f * (float)(1 << ((b) >> 3 & 15))                               \
+#define MAGNITUDE(b)                                                                     \
+    (((b)&127) == 127  ? __builtin_nanf("")                                              \
+     : ((b) >> 3 & 15) ? (float)(8 + ((b)&7)) * 0x1p-10f * (float)(1 << ((b) >> 3 & 15)) \
                        : (float)((b)&7) * 0x1p-9f)
 #define CODE(b) ((b)&128 ? -MAGNITUDE(b) : MAGNITUDE(b))
-#define CODES8(b) CODE(b), CODE((b) + 1), CODE((b) + 2), CODE((b) + 3), CODE((b) + 4), CODE((b) + 5), CODE((b) + 6), CODE((b) + 7)
-#define CODES64(b) CODES8(b), CODES8((b) + 8), CODES8((b) + 16), CODES8((b) + 24), CODES8((b) + 32), CODES8((b) + 40), CODES8((b) + 48), CODES8((b) + 56)
+#define CODES8(b)                                                                       \
+    CODE(b), CODE((b) + 1), CODE((b) + 2), CODE((b) + 3), CODE((b) + 4), CODE((b) + 5), \
+        CODE((b) + 6), CODE((b) + 7)
+#define CODES64(b)                                                                    \
+    CODES8(b), CODES8((b) + 8), CODES8((b) + 16), CODES8((b) + 24), CODES8((b) + 32), \
+        CODES8((b) + 40), CODES8((b) + 48), CODES8((b) + 56)
 static const float e4m3_value[256] = {CODES64(0), CODES64(64), CODES64(128), CODES64(192)};
 
 static void decode_bf16(float *out, const uint8_t *in, size_t n)
@@ -46,7 +51,8 @@ static void decode_f16(float *out, const uint8_t *in, size_t n)
 
 static void decode_e4m3(float *out, const uint8_t *in, size_t n)
 {
-    for (size_t i = 0; i < n; i++) out[i] = e4m3_value[in[i]];
+    for (size_t i = 0; i < n; i++)
+        out[i] = e4m3_value[in[i]];
 }
 
 void weight_floats(float *out, const void *in, enum dtype dtype, size_t n)
@@ -55,14 +61,17 @@ void weight_floats(float *out, const void *in, enum dtype dtype, size_t n)
     case DTYPE_BF16: decode_bf16(out, in, n); break;
     case DTYPE_F16: decode_f16(out, in, n); break;
     case DTYPE_F8_E4M3: decode_e4m3(out, in, n); break;
-    default: memcpy(out, in, n * sizeof(float)); break; /* F32; others are refused when weights are bound */
+    default:
+        memcpy(out, in, n * sizeof(float));
+        break; /* F32; others are refused when weights are bound */
     }
 }
 
 static void scale_blocks(float *out, const struct weight *w, int64_t row, int64_t first, size_t n)
 {
     const float *scale = w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
-    for (size_t i = 0; i < n; i++) out[i] *= scale[(first + (int64_t)i) / FP8_BLOCK];
+    for (size_t i = 0; i < n; i++)
+        out[i] *= scale[(first + (int64_t)i) / FP8_BLOCK];
 }
 
 uint16_t weight_group_scale(const struct weight *w, int64_t row, int64_t group)
@@ -75,7 +84,8 @@ uint16_t weight_group_scale(const struct weight *w, int64_t row, int64_t group)
 int weight_group_zero(const struct weight *w, int64_t row, int64_t group)
 {
     uint32_t word;
-    memcpy(&word, (const uint32_t *)w->group_zero + row / 8 * weight_groups(w) + group, sizeof(word));
+    memcpy(&word, (const uint32_t *)w->group_zero + row / 8 * weight_groups(w) + group,
+           sizeof(word));
     return (int)(word >> (row % 8 * 4) & 15);
 }
 
@@ -86,7 +96,8 @@ static void decode_int4(float *out, const struct weight *w, int64_t row, int64_t
         const int64_t group = col / w->group, border = (group + 1) * w->group;
         const float scale = bf16_float(weight_group_scale(w, row, group));
         const int zero = weight_group_zero(w, row, group);
-        for (; col < border && col < end; col++) *out++ = (float)((codes[col / 2] >> (col % 2 * 4) & 15) - zero) * scale;
+        for (; col < border && col < end; col++)
+            *out++ = (float)((codes[col / 2] >> (col % 2 * 4) & 15) - zero) * scale;
     }
 }
 
@@ -96,6 +107,8 @@ void weight_values(float *out, const struct weight *w, int64_t row, int64_t firs
         decode_int4(out, w, row, first, n);
         return;
     }
-    weight_floats(out, (const uint8_t *)w->data + (size_t)(row * w->cols + first) * dtype_size(w->dtype), w->dtype, n);
+    weight_floats(out,
+                  (const uint8_t *)w->data + (size_t)(row * w->cols + first) * dtype_size(w->dtype),
+                  w->dtype, n);
     if (w->scale) scale_blocks(out, w, row, first, n);
 }

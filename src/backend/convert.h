@@ -26,8 +26,8 @@ static inline float bf16_float(uint16_t v)
     return f;
 }
 
-/* Columns first .. first+n-1 of a row of a matrix that is no recipe, not packed and not int8, with its multipliers: products in float32. For int4
- * `first` is even. */
+/* Columns first .. first+n-1 of a row of a matrix that is no recipe, not packed and not int8, with
+ * its multipliers: products in float32. For int4 `first` is even. */
 void weight_values(float *out, const struct weight *w, int64_t row, int64_t first, size_t n);
 
 /* Of an int4 matrix: the multiplier of a group as its BF16 bits, and the zero. */

@@ -9,7 +9,8 @@ size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum 
     return 0;
 }
 
-bool host_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e)
+bool host_place(struct backend *be, struct weight *out, const struct weight *in,
+                enum placement placement, ey_err *e)
 {
     (void)be, (void)placement, (void)e;
     *out = *in;
@@ -46,13 +47,15 @@ dev host_at(struct backend *be, dev p, enum element kind, size_t n)
     return (float *)p + n;
 }
 
-void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden)
+void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+                       int hidden)
 {
     (void)be;
     for (int i = 0; i < batch->n_rows; i++) {
         if (batch->feature[i] < 0) continue;
         const float *add = (const float *)features + (size_t)batch->feature[i] * (size_t)hidden;
         float *row = (float *)x + (size_t)i * (size_t)hidden;
-        for (int d = 0; d < hidden; d++) row[d] += add[d];
+        for (int d = 0; d < hidden; d++)
+            row[d] += add[d];
     }
 }

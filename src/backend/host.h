@@ -1,17 +1,20 @@
-/* What backends share whose activations are float32 in host memory and whose weights stay in the file: ref and cpu. As
- * backend.h says. */
+/* What backends share whose activations are float32 in host memory and whose weights stay in the
+ * file: ref and cpu. As backend.h says. */
 #ifndef EY_BACKEND_HOST_H
 #define EY_BACKEND_HOST_H
 
 #include "backend/backend.h"
 
-size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
-bool host_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
+size_t host_weight_bytes(const struct backend *be, const struct weight *w,
+                         enum placement placement);
+bool host_place(struct backend *be, struct weight *out, const struct weight *in,
+                enum placement placement, ey_err *e);
 void host_read(struct backend *be, float *out, dev in, enum element kind, size_t n);
 void host_write(struct backend *be, dev out, const float *in, enum element kind, size_t n);
 void host_read_logits(struct backend *be, float *out, const float *in, size_t n);
 bool host_finish(struct backend *be, ey_err *e);
 dev host_at(struct backend *be, dev p, enum element kind, size_t n);
-void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch, int hidden);
+void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+                       int hidden);
 
 #endif

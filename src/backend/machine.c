@@ -11,13 +11,22 @@
 #include <immintrin.h>
 #endif
 
-enum { READ_PIECE = 1 << 20, ACCUMULATORS = 12, /* CHAINS */ STEPS = 1 << 18, ROUNDS = 3, AMX_SLOWER = 32, GLANCE_STEPS = 1 << 10, GLANCES = 32 };
+enum {
+    READ_PIECE = 1 << 20,
+    ACCUMULATORS = 12,
+    /* CHAINS */ STEPS = 1 << 18,
+    ROUNDS = 3,
+    AMX_SLOWER = 32,
+    GLANCE_STEPS = 1 << 10,
+    GLANCES = 32
+};
 
 /* ---- reading ---- */
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
-/* Some processors get most from one stream, others from several; without asking ahead, cores wait for what memory would give. */
+/* Some processors get most from one stream, others from several; without asking ahead, cores wait
+ * for what memory would give. */
 enum { MOST_STREAMS = 8 };
 static const struct read_way {
     size_t streams, ahead; /* bytes that are asked for before they are read */
@@ -29,7 +38,8 @@ struct read_job {
     volatile uint64_t seen;
 };
 
-static inline __attribute__((always_inline)) void read_streams(struct read_job *j, const char *from, const size_t streams)
+static inline __attribute__((always_inline)) void read_streams(struct read_job *j, const char *from,
+                                                               const size_t streams)
 {
     words all[MOST_STREAMS] = {{0}};
     const size_t part = READ_PIECE / streams;
@@ -41,7 +51,8 @@ static inline __attribute__((always_inline)) void read_streams(struct read_job *
             memcpy(&w, at, sizeof(w));
             all[s] |= w;
         }
-    for (size_t s = 1; s < streams; s++) all[0] |= all[s];
+    for (size_t s = 1; s < streams; s++)
+        all[0] |= all[s];
     if (all[0][0] == 1) j->seen = all[0][1];
 }
 
@@ -49,10 +60,14 @@ static void read_pieces(void *context, size_t begin, size_t end, int thread)
 {
     struct read_job *j = context;
     (void)thread;
-    for (const char *from = j->data + begin * READ_PIECE; begin < end; begin++, from += READ_PIECE) {
-        if (j->way.streams == 1) read_streams(j, from, 1);
-        else if (j->way.streams == 4) read_streams(j, from, 4);
-        else read_streams(j, from, MOST_STREAMS);
+    for (const char *from = j->data + begin * READ_PIECE; begin < end;
+         begin++, from += READ_PIECE) {
+        if (j->way.streams == 1)
+            read_streams(j, from, 1);
+        else if (j->way.streams == 4)
+            read_streams(j, from, 4);
+        else
+            read_streams(j, from, MOST_STREAMS);
     }
 }
 
@@ -72,21 +87,26 @@ double machine_read_rate(struct pool *pool, const void *data, size_t bytes)
 
 /* ---- multiplying ---- */
 
-/* Chains of multiply-adds that wait for themselves only, each in a register of its own; the empty asm keeps them apart and alive. */
-#define CHAINS(one) one(0) one(1) one(2) one(3) one(4) one(5) one(6) one(7) one(8) one(9) one(10) one(11)
+/* Chains of multiply-adds that wait for themselves only, each in a register of its own; the empty
+ * asm keeps them apart and alive. */
+#define CHAINS(one) \
+    one(0) one(1) one(2) one(3) one(4) one(5) one(6) one(7) one(8) one(9) one(10) one(11)
 #define DECLARE(u) chain acc##u = {0};
-#define ADVANCE(u)                                                                                                     \
-    acc##u = STEP(acc##u);                                                                                             \
+#define ADVANCE(u)         \
+    acc##u = STEP(acc##u); \
     __asm__ volatile("" : "+" CONSTRAINT(acc##u));
-#define MULTIPLY(name, instructions, type, factor_value)                                                               \
-    __attribute__((target(instructions))) static void name(void *context, size_t begin, size_t end, int thread)        \
-    {                                                                                                                  \
-        typedef type chain;                                                                                            \
-        chain factor = factor_value;                                                                                   \
-        const size_t steps = *(const size_t *)context;                                                                 \
-        CHAINS(DECLARE)                                                                                                \
-        (void)thread;                                                                                                  \
-        for (size_t i = begin * steps; i < end * steps; i++) { CHAINS(ADVANCE) }                                       \
+#define MULTIPLY(name, instructions, type, factor_value)                                \
+    __attribute__((target(instructions))) static void name(void *context, size_t begin, \
+                                                           size_t end, int thread)      \
+    {                                                                                   \
+        typedef type chain;                                                             \
+        chain factor = factor_value;                                                    \
+        const size_t steps = *(const size_t *)context;                                  \
+        CHAINS(DECLARE)                                                                 \
+        (void)thread;                                                                   \
+        for (size_t i = begin * steps; i < end * steps; i++) {                          \
+            CHAINS(ADVANCE)                                                             \
+        }                                                                               \
     }
 
 #if defined(__x86_64__)
@@ -107,7 +127,8 @@ __attribute__((target("avx2"))) static inline __m256 advance_madd(__m256 acc, __
 #define STEP(acc) advance_madd(acc, factor)
 MULTIPLY(multiply_madd, "avx2", __m256, _mm256_setzero_ps())
 #undef STEP
-__attribute__((target("avx2,avxvnni"))) static inline __m256 advance_avxvnni(__m256 acc, __m256 factor)
+__attribute__((target("avx2,avxvnni"))) static inline __m256 advance_avxvnni(__m256 acc,
+                                                                             __m256 factor)
 {
     __asm__("%{vex%} vpdpwssd %1, %1, %0" : "+x"(acc) : "x"(factor));
     return acc;
@@ -124,11 +145,12 @@ MULTIPLY(multiply_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f))
 MULTIPLY(multiply_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f))
 
 #undef STEP
-#define STEP(acc) (__m512)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)factor, (__m512i)factor)
+#define STEP(acc) (__m512) _mm512_dpwssd_epi32((__m512i)acc, (__m512i)factor, (__m512i)factor)
 MULTIPLY(multiply_int16, "avx512f,avx512vnni", __m512, _mm512_setzero_ps())
 
 /* Four tiles of sums and four of factors. */
-__attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *context, size_t begin, size_t end, int thread)
+__attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *context, size_t begin,
+                                                                      size_t end, int thread)
 {
     struct {
         uint8_t palette, start, zero[14];
@@ -137,7 +159,8 @@ __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *cont
     } config = {.palette = 1};
     const size_t steps = *(const size_t *)context;
     (void)thread;
-    for (int i = 0; i < 8; i++) config.rows[i] = 16, config.bytes[i] = 64;
+    for (int i = 0; i < 8; i++)
+        config.rows[i] = 16, config.bytes[i] = 64;
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
     _tile_zero(4);
@@ -162,7 +185,8 @@ MULTIPLY(multiply_generic, "", lanes, ((lanes){0.5f}))
 static pool_fn *multiply_fn(enum cpu_level level, bool narrow, double *flops)
 {
 #if defined(__x86_64__)
-    if (narrow && level == CPU_AMX) return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_SLOWER, multiply_amx;
+    if (narrow && level == CPU_AMX)
+        return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_SLOWER, multiply_amx;
     if (narrow && level == CPU_AVX2) return *flops = 32, multiply_madd;
     if (narrow && level == CPU_AVXVNNI) return *flops = 32, multiply_avxvnni;
     if (narrow && level == CPU_AVX512VBMI) return *flops = 64, multiply_int16;
@@ -200,11 +224,13 @@ static double glance(enum cpu_level level, bool narrow, double best)
     return seconds < best ? seconds : best;
 }
 
-/* Processors do BF16 pairs at half the rate of float32, or at twice: nothing lies near the limit. By turns, because clocks vary. */
+/* Processors do BF16 pairs at half the rate of float32, or at twice: nothing lies near the limit.
+ * By turns, because clocks vary. */
 static enum cpu_level faster_vectors(void)
 {
     double f32 = 1, bf16 = 1;
-    for (int i = 0; i < GLANCES; i++) f32 = glance(CPU_AVX512VBMI, false, f32), bf16 = glance(CPU_AVX512, true, bf16);
+    for (int i = 0; i < GLANCES; i++)
+        f32 = glance(CPU_AVX512VBMI, false, f32), bf16 = glance(CPU_AVX512, true, bf16);
     return bf16 < f32 ? CPU_AVX512 : CPU_AVX512VBMI;
 }
 
@@ -223,7 +249,8 @@ enum cpu_level machine_best_level(void)
     return best_level;
 }
 
-bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow, struct device_limits *limits, ey_err *e)
+bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow,
+                     struct device_limits *limits, ey_err *e)
 {
     const size_t bytes = (size_t)1 << 30;
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -233,6 +260,8 @@ bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow, struc
     limits->read = machine_read_rate(pool, data, bytes);
     munmap(data, bytes);
     limits->flops = machine_multiply_rate(pool, level, narrow);
-    limits->vector_flops = narrow && level == CPU_AMX ? machine_multiply_rate(pool, CPU_AVX512, true) : 0;
+    limits->vector_flops = narrow && level == CPU_AMX
+                               ? machine_multiply_rate(pool, CPU_AVX512, true)
+                               : 0;
     return true;
 }

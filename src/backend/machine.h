@@ -7,14 +7,18 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-/* The kernels that are fastest here: the best instruction set that there is, but where float32 products are faster than BF16 ones, vectors of float32. That
- * takes about a millisecond, once a process; it always finds the same on the same processor. */
+/* The kernels that are fastest here: the best instruction set that there is, but where float32
+ * products are faster than BF16 ones, vectors of float32. That takes about a millisecond, once a
+ * process; it always finds the same on the same processor. */
 enum cpu_level machine_best_level(void);
-/* Bytes a second that all threads read from `bytes` of memory, a MiB at least; the best of a few rounds in one, four and eight streams a thread. */
+/* Bytes a second that all threads read from `bytes` of memory, a MiB at least; the best of a few
+ * rounds in one, four and eight streams a thread. */
 double machine_read_rate(struct pool *pool, const void *data, size_t bytes);
-/* FLOP a second of multiply-adds from registers with this instruction set, in 16 bits where `narrow`: int16 or BF16 pairs. */
+/* FLOP a second of multiply-adds from registers with this instruction set, in 16 bits where
+ * `narrow`: int16 or BF16 pairs. */
 double machine_multiply_rate(struct pool *pool, enum cpu_level level, bool narrow);
 /* All of *limits, reading 1 GiB of its own. */
-bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow, struct device_limits *limits, ey_err *e);
+bool machine_measure(struct pool *pool, enum cpu_level level, bool narrow,
+                     struct device_limits *limits, ey_err *e);
 
 #endif

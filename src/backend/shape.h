@@ -13,7 +13,8 @@ struct text_shape {
     int window; /* keys that a row sees, its own the last; 0: all before it */
     float norm_eps;
     double rope_theta;
-    int rope_section[3]; /* frequencies of the T, H and W axes; interleaved (spec 3.3); all 0: positions count up */
+    int rope_section[3]; /* frequencies of the T, H and W axes; interleaved (spec 3.3); all 0:
+                            positions count up */
 };
 
 struct vision_shape {

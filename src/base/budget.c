@@ -51,7 +51,8 @@ bool ey_budget_take(ey_budget *b, uint64_t n, int timeout_ms)
     struct timespec end = after(timeout_ms);
     int status = 0;
     pthread_mutex_lock(&b->lock);
-    while (n > b->total - b->used && status != ETIMEDOUT) status = pthread_cond_timedwait(&b->given, &b->lock, &end);
+    while (n > b->total - b->used && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&b->given, &b->lock, &end);
     bool fits = n <= b->total - b->used;
     if (fits) b->used += n;
     pthread_mutex_unlock(&b->lock);

@@ -33,7 +33,8 @@ bool buf_reserve(struct buf *b, size_t add)
     if (b->failed || !checked_add(b->size, add, &need) || need > b->max) return buf_fail(b);
     if (need < b->capacity) return true;
     size_t capacity = b->capacity ? b->capacity : 64;
-    while (capacity <= need) capacity *= 2;
+    while (capacity <= need)
+        capacity *= 2;
     char *data = realloc(b->data, capacity);
     if (!data) return buf_fail(b);
     b->data = data, b->capacity = capacity;
@@ -89,7 +90,9 @@ static struct arena_chunk *arena_grow(struct arena *a, size_t n)
     if (!checked_add(size, sizeof(struct arena_chunk) + ARENA_ALIGN, &whole)) return NULL;
     char *memory = calloc(1, whole); /* zero pages cost nothing until they are written */
     if (!memory) return NULL;
-    struct arena_chunk *chunk = (struct arena_chunk *)(memory + (ARENA_ALIGN - (uintptr_t)memory % ARENA_ALIGN) % ARENA_ALIGN);
+    struct arena_chunk *chunk = (struct arena_chunk *)(memory + (ARENA_ALIGN -
+                                                                 (uintptr_t)memory % ARENA_ALIGN) %
+                                                                    ARENA_ALIGN);
     chunk->next = a->chunks, chunk->memory = memory, chunk->size = size, chunk->used = 0;
     a->chunks = chunk;
     return chunk;

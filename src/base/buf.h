@@ -1,4 +1,5 @@
-/* A growing byte buffer that is born with its maximum, and a bump arena for memory that dies together. */
+/* A growing byte buffer that is born with its maximum, and a bump arena for memory that dies
+ * together. */
 #ifndef EY_BASE_BUF_H
 #define EY_BASE_BUF_H
 

@@ -44,8 +44,10 @@ bool file_map_open(struct file_map *map, const char *path, ey_err *e)
     if (st.st_size > 0) {
         void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         ok = data != MAP_FAILED;
-        if (ok) *map = (struct file_map){data, (size_t)st.st_size};
-        else fail_errno(e, path);
+        if (ok)
+            *map = (struct file_map){data, (size_t)st.st_size};
+        else
+            fail_errno(e, path);
     }
     close(fd);
     return ok;
@@ -59,7 +61,9 @@ void file_map_close(struct file_map *map)
 
 void file_map_forget(const void *data, size_t size)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + size) / page * page;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+                    first = ((uintptr_t)data + page - 1) / page * page,
+                    end = ((uintptr_t)data + size) / page * page;
     if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
@@ -84,7 +88,8 @@ static bool read_all(int fd, char **data, size_t *size, const char *path, size_t
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_errno(e, path);
         *size += (size_t)got;
-        if (*size > max) return ey_fail(e, EY_IO, "%s: larger than the limit of %zu bytes", path, max);
+        if (*size > max)
+            return ey_fail(e, EY_IO, "%s: larger than the limit of %zu bytes", path, max);
         if (got == 0) break;
     }
     (*data)[*size] = 0;
@@ -125,7 +130,9 @@ bool errno_is_full(void)
 bool path_join(char *out, const char *dir, const char *name, ey_err *e)
 {
     int n = snprintf(out, EY_MAX_PATH, "%s/%s", dir, name);
-    if (n >= EY_MAX_PATH) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", dir, EY_MAX_PATH);
+    if (n >= EY_MAX_PATH)
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", dir,
+                       EY_MAX_PATH);
     return true;
 }
 

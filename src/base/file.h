@@ -12,11 +12,12 @@ struct file_map {
 /* Maps a regular file read-only. Errors: not there, not a regular file, not readable. */
 bool file_map_open(struct file_map *map, const char *path, ey_err *e);
 void file_map_close(struct file_map *map);
-/* Part of a map will not be read again soon: its whole pages may leave this process's memory. They come back when they are read. */
+/* Part of a map will not be read again soon: its whole pages may leave this process's memory. They
+ * come back when they are read. */
 void file_map_forget(const void *data, size_t size);
 
-/* Reads a whole file of at most `max` bytes into *data (the caller frees; one NUL follows the bytes, not
- * counted in *size). "-" is not special. Works on pipes too. */
+/* Reads a whole file of at most `max` bytes into *data (the caller frees; one NUL follows the
+ * bytes, not counted in *size). "-" is not special. Works on pipes too. */
 bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e);
 
 /* Writes all of it at the descriptor's place; false with errno as write() left it. */

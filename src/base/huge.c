@@ -36,7 +36,8 @@ void huge_ask(void *data, size_t size)
 void *huge_room(size_t size)
 {
     size = up(size);
-    char *all = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *all = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return NULL;
     char *room = (char *)up((uintptr_t)all);
     if (room > all) munmap(all, (size_t)(room - all));

@@ -1,5 +1,6 @@
-/* Huge pages beneath what is read over and over. A virtual machine, as WSL2 is one, translates addresses twice, and the pages of a file lie scattered:
- * weights that are read there in pages of 4 KiB come at half the speed. */
+/* Huge pages beneath what is read over and over. A virtual machine, as WSL2 is one, translates
+ * addresses twice, and the pages of a file lie scattered: weights that are read there in pages of 4
+ * KiB come at half the speed. */
 #ifndef EY_BASE_HUGE_H
 #define EY_BASE_HUGE_H
 
@@ -10,10 +11,12 @@ enum { HUGE_PAGE = 2 << 20 };
 
 /* Whether this machine gives them to who asks. */
 bool huge_pages_given(void);
-/* Asks for huge pages beneath memory that is still to be written. Smaller ones do as well, but slower. */
+/* Asks for huge pages beneath memory that is still to be written. Smaller ones do as well, but
+ * slower. */
 void huge_ask(void *data, size_t size);
 
-/* Memory of its own that begins with a huge page, and gets them as it is written; NULL: there is none. */
+/* Memory of its own that begins with a huge page, and gets them as it is written; NULL: there is
+ * none. */
 void *huge_room(size_t size);
 /* room NULL: nothing happens. */
 void huge_room_free(void *room, size_t size);

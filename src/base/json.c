@@ -31,7 +31,8 @@ json_object *json_parse(const char *text, size_t n, const char *what, ey_code co
 {
     json_object *value = NULL;
     if (n > EY_MAX_JSON_BYTES) {
-        ey_fail(e, code, "%s: %zu bytes of JSON are more than the limit of %d", what, n, EY_MAX_JSON_BYTES);
+        ey_fail(e, code, "%s: %zu bytes of JSON are more than the limit of %d", what, n,
+                EY_MAX_JSON_BYTES);
         return NULL;
     }
     if (!utf8_valid(text, n)) { /* json-c's own check lets overlong forms through */
@@ -95,15 +96,18 @@ static bool exact_int(json_object *value, int64_t *out)
     return *out != INT64_MAX && *out != INT64_MIN;
 }
 
-static bool fail_value(ey_err *e, const char *what, const char *key, json_object *value, const char *wanted)
+static bool fail_value(ey_err *e, const char *what, const char *key, json_object *value,
+                       const char *wanted)
 {
     char shown[64] = "absent";
-    if (value) snprintf(shown, sizeof(shown), "%.60s", json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+    if (value)
+        snprintf(shown, sizeof(shown), "%.60s",
+                 json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
     return ey_fail(e, EY_BAD_MODEL, "%s: %s is %s; it must be %s", what, key, shown, wanted);
 }
 
-bool json_int(const json_object *object, const char *key, int64_t lo, int64_t hi, int64_t *out, const char *what,
-              ey_err *e)
+bool json_int(const json_object *object, const char *key, int64_t lo, int64_t hi, int64_t *out,
+              const char *what, ey_err *e)
 {
     json_object *value = json_member(object, key);
     int64_t got;
@@ -113,11 +117,12 @@ bool json_int(const json_object *object, const char *key, int64_t lo, int64_t hi
     return fail_value(e, what, key, value, wanted);
 }
 
-bool json_number(const json_object *object, const char *key, double lo, double hi, double *out, const char *what,
-                 ey_err *e)
+bool json_number(const json_object *object, const char *key, double lo, double hi, double *out,
+                 const char *what, ey_err *e)
 {
     json_object *value = json_member(object, key);
-    bool numeric = value && (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double));
+    bool numeric = value && (json_object_is_type(value, json_type_int) ||
+                             json_object_is_type(value, json_type_double));
     double got = numeric ? json_object_get_double(value) : NAN;
     if (got >= lo && got <= hi) return *out = got, true;
     char wanted[96];
@@ -125,31 +130,35 @@ bool json_number(const json_object *object, const char *key, double lo, double h
     return fail_value(e, what, key, value, wanted);
 }
 
-bool json_optional_int(const json_object *object, const char *key, int64_t lo, int64_t hi, int64_t *out,
-                       const char *what, ey_err *e)
+bool json_optional_int(const json_object *object, const char *key, int64_t lo, int64_t hi,
+                       int64_t *out, const char *what, ey_err *e)
 {
     return !json_member(object, key) || json_int(object, key, lo, hi, out, what, e);
 }
 
-bool json_optional_number(const json_object *object, const char *key, double lo, double hi, double *out,
-                          const char *what, ey_err *e)
+bool json_optional_number(const json_object *object, const char *key, double lo, double hi,
+                          double *out, const char *what, ey_err *e)
 {
     return !json_member(object, key) || json_number(object, key, lo, hi, out, what, e);
 }
 
-bool json_optional_bool(const json_object *object, const char *key, bool *out, const char *what, ey_err *e)
+bool json_optional_bool(const json_object *object, const char *key, bool *out, const char *what,
+                        ey_err *e)
 {
     json_object *value = json_member(object, key);
     if (!value) return true;
-    if (!json_object_is_type(value, json_type_boolean)) return fail_value(e, what, key, value, "true or false");
+    if (!json_object_is_type(value, json_type_boolean))
+        return fail_value(e, what, key, value, "true or false");
     return *out = json_object_get_boolean(value), true;
 }
 
 static bool dump_character(struct buf *out, const char *s, int length, uint32_t cp)
 {
-    static const char *const escapes[] = {['"'] = "\\\"", ['\\'] = "\\\\", ['\n'] = "\\n",
-                                          ['\r'] = "\\r", ['\t'] = "\\t",  ['\b'] = "\\b", ['\f'] = "\\f"};
-    if (cp < sizeof(escapes) / sizeof(escapes[0]) && escapes[cp]) return buf_add_text(out, escapes[cp]);
+    static const char *const escapes[] = {
+        ['"'] = "\\\"", ['\\'] = "\\\\", ['\n'] = "\\n", ['\r'] = "\\r",
+        ['\t'] = "\\t", ['\b'] = "\\b",  ['\f'] = "\\f"};
+    if (cp < sizeof(escapes) / sizeof(escapes[0]) && escapes[cp])
+        return buf_add_text(out, escapes[cp]);
     if (cp < 0x20) return buf_printf(out, "\\u%04x", cp);
     return buf_add(out, s, (size_t)length);
 }
@@ -202,8 +211,10 @@ bool json_dump(struct buf *out, const json_object *value)
     case json_type_object: return dump_object(out, value);
     case json_type_array: return dump_array(out, value);
     case json_type_string:
-        return json_dump_string(out, json_object_get_string((json_object *)value), (size_t)json_object_get_string_len(value));
+        return json_dump_string(out, json_object_get_string((json_object *)value),
+                                (size_t)json_object_get_string_len(value));
     default: /* numbers keep their spelling, literals have one */
-        return buf_add_text(out, json_object_to_json_string_ext((json_object *)value, JSON_C_TO_STRING_PLAIN));
+        return buf_add_text(
+            out, json_object_to_json_string_ext((json_object *)value, JSON_C_TO_STRING_PLAIN));
     }
 }

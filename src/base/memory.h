@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* Bytes: what the system says is available, at most what the control group leaves. UINT64_MAX: unknown. */
+/* Bytes: what the system says is available, at most what the control group leaves. UINT64_MAX:
+ * unknown. */
 uint64_t memory_available(void);
 
 #endif

@@ -1,6 +1,7 @@
-/* A team of threads that waits for the next loop awake for a moment and then asleep: a token has some two hundred loops, and
- * waking takes as long as the short ones. Pieces of a loop are taken from a shared counter, or from shares that others may take of, so a slow core takes fewer;
- * which thread computes a piece never changes its result. */
+/* A team of threads that waits for the next loop awake for a moment and then asleep: a token has
+ * some two hundred loops, and waking takes as long as the short ones. Pieces of a loop are taken
+ * from a shared counter, or from shares that others may take of, so a slow core takes fewer; which
+ * thread computes a piece never changes its result. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -16,7 +17,8 @@
 enum { LINE = 64, PAUSES = 32, HELP = 4 /* part of what is left of a share that a helper takes */ };
 #define AWAKE_SECONDS 60e-6
 
-/* Items begin .. end-1 that are still to be taken of a thread's share: begin in the upper half, so that both change at once. */
+/* Items begin .. end-1 that are still to be taken of a thread's share: begin in the upper half, so
+ * that both change at once. */
 struct share {
     _Alignas(LINE) atomic_uint_least64_t left;
 };
@@ -24,7 +26,7 @@ struct share {
 struct pool {
     int n_threads; /* the caller included */
     int n_started;
-    bool awake;    /* there is a processor for each thread to wait on */
+    bool awake; /* there is a processor for each thread to wait on */
     pthread_t *threads;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
@@ -34,7 +36,7 @@ struct pool {
     size_t n, grain, least;
     struct share *shares; /* one for each thread */
     bool shared;
-    char pad[3][LINE]; /* what is waited for, and what is counted, in lines of their own */
+    char pad[3][LINE];      /* what is waited for, and what is counted, in lines of their own */
     atomic_uint generation; /* counts loops; a worker waits for it to move */
     atomic_int n_asleep;    /* workers */
     char pad_running[LINE];
@@ -68,7 +70,9 @@ static uint64_t range(size_t begin, size_t end)
 static void deal_shares(struct pool *pool)
 {
     size_t threads = (size_t)pool->n_threads;
-    for (size_t i = 0; i < threads; i++) atomic_store(&pool->shares[i].left, range(pool->n * i / threads, pool->n * (i + 1) / threads));
+    for (size_t i = 0; i < threads; i++)
+        atomic_store(&pool->shares[i].left,
+                     range(pool->n * i / threads, pool->n * (i + 1) / threads));
 }
 
 /* As many of `left` items as are wanted, within bounds. */
@@ -81,10 +85,12 @@ static size_t piece_size(const struct pool *pool, size_t wanted, size_t left)
 /* Of a thread's own share, `left` items from `begin` on. */
 static size_t own_piece(const struct pool *pool, size_t begin, size_t left)
 {
-    return piece_size(pool, left > 2 * pool->grain ? pool->grain - begin % pool->grain : left / 2, left);
+    return piece_size(pool, left > 2 * pool->grain ? pool->grain - begin % pool->grain : left / 2,
+                      left);
 }
 
-/* Takes a piece of the share of `owner`, from its begin if it is the thread's own, else from its end; false: none is left. */
+/* Takes a piece of the share of `owner`, from its begin if it is the thread's own, else from its
+ * end; false: none is left. */
 static bool take_piece(struct pool *pool, int owner, int thread)
 {
     const bool own = owner == thread;
@@ -105,13 +111,16 @@ static bool take_piece(struct pool *pool, int owner, int thread)
 static void take_shares(struct pool *pool, int thread)
 {
     for (int i = 0; i < pool->n_threads; i++)
-        while (take_piece(pool, (thread + i) % pool->n_threads, thread)) continue;
+        while (take_piece(pool, (thread + i) % pool->n_threads, thread))
+            continue;
 }
 
 static void take_part(struct pool *pool, int thread)
 {
-    if (pool->shared) take_shares(pool, thread);
-    else take_pieces(pool, thread);
+    if (pool->shared)
+        take_shares(pool, thread);
+    else
+        take_pieces(pool, thread);
 }
 
 /* ---- waiting ---- */
@@ -151,13 +160,15 @@ static bool wait_awake(struct pool *pool, bool (*is_there)(struct pool *, unsign
     return false;
 }
 
-/* Who waits says so and looks again; who makes it come looks for that afterwards: one of the two sees the other. */
+/* Who waits says so and looks again; who makes it come looks for that afterwards: one of the two
+ * sees the other. */
 static void wait_for_work(struct pool *pool, unsigned seen)
 {
     if (wait_awake(pool, has_work, seen)) return;
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->n_asleep, 1);
-    while (!has_work(pool, seen)) pthread_cond_wait(&pool->work, &pool->lock);
+    while (!has_work(pool, seen))
+        pthread_cond_wait(&pool->work, &pool->lock);
     atomic_fetch_sub(&pool->n_asleep, 1);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -167,7 +178,8 @@ static void wait_for_workers(struct pool *pool)
     if (wait_awake(pool, all_done, 0)) return;
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_asleep, true);
-    while (!all_done(pool, 0)) pthread_cond_wait(&pool->done, &pool->lock);
+    while (!all_done(pool, 0))
+        pthread_cond_wait(&pool->done, &pool->lock);
     atomic_store(&pool->caller_asleep, false);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -206,7 +218,8 @@ static bool start_worker(struct pool *pool, int index)
     struct worker *worker = malloc(sizeof(*worker));
     if (!worker) return false;
     *worker = (struct worker){pool, index};
-    if (pthread_create(&pool->threads[index - 1], NULL, worker_main, worker) != 0) return free(worker), false;
+    if (pthread_create(&pool->threads[index - 1], NULL, worker_main, worker) != 0)
+        return free(worker), false;
     pool->n_started++;
     return true;
 }
@@ -218,17 +231,22 @@ bool pool_create(struct pool **out, int threads, ey_err *e)
     struct pool *pool = calloc(1, sizeof(*pool));
     pthread_t *ids = calloc((size_t)threads, sizeof(*ids));
     struct share *shares = aligned_alloc(LINE, (size_t)threads * sizeof(*shares));
-    if (!pool || !ids || !shares) return free(pool), free(ids), free(shares), ey_fail_memory(e, "threads", 0);
-    pool->n_threads = threads, pool->threads = ids, pool->shares = shares, pool->awake = threads <= processors_usable();
+    if (!pool || !ids || !shares)
+        return free(pool), free(ids), free(shares), ey_fail_memory(e, "threads", 0);
+    pool->n_threads = threads, pool->threads = ids, pool->shares = shares,
+    pool->awake = threads <= processors_usable();
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
     bool ok = true;
-    for (int i = 1; i < threads && ok; i++) ok = start_worker(pool, i);
+    for (int i = 1; i < threads && ok; i++)
+        ok = start_worker(pool, i);
     *out = pool;
     if (ok) return true;
     pool_destroy(out);
-    return ey_fail(e, EY_NO_MEMORY, "the system refused to start %d threads; use --threads with a smaller number", threads);
+    return ey_fail(e, EY_NO_MEMORY,
+                   "the system refused to start %d threads; use --threads with a smaller number",
+                   threads);
 }
 
 void pool_destroy(struct pool **out)
@@ -237,7 +255,8 @@ void pool_destroy(struct pool **out)
     if (!pool) return;
     atomic_store(&pool->stop, true);
     wake_workers(pool);
-    for (int i = 0; i < pool->n_started; i++) pthread_join(pool->threads[i], NULL);
+    for (int i = 0; i < pool->n_started; i++)
+        pthread_join(pool->threads[i], NULL);
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
@@ -263,8 +282,10 @@ static bool run_alone(const struct pool *pool, size_t n, size_t least, pool_fn *
 static void run(struct pool *pool, size_t n, bool shared, pool_fn *fn, void *context)
 {
     pool->fn = fn, pool->context = context, pool->n = n, pool->shared = shared;
-    if (shared) deal_shares(pool);
-    else atomic_store(&pool->next, 0);
+    if (shared)
+        deal_shares(pool);
+    else
+        atomic_store(&pool->next, 0);
     atomic_store(&pool->n_running, pool->n_started);
     wake_workers(pool);
     take_part(pool, 0);
@@ -278,7 +299,8 @@ void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *cont
     run(pool, n, false, fn, context);
 }
 
-void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, pool_fn *fn, void *context)
+void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, pool_fn *fn,
+                     void *context)
 {
     if (run_alone(pool, n, least, fn, context)) return;
     pool->least = least ? least : 1, pool->grain = piece > pool->least ? piece : pool->least;

@@ -1,5 +1,6 @@
-/* Facts of /sys and /proc about processors: which share a core (topology), and what control groups leave of them (cgroups 7, cpu.max of version 2,
- * cpu.cfs_quota_us of version 1). What cannot be read limits nothing. */
+/* Facts of /sys and /proc about processors: which share a core (topology), and what control groups
+ * leave of them (cgroups 7, cpu.max of version 2, cpu.cfs_quota_us of version 1). What cannot be
+ * read limits nothing. */
 #include "base/processors.h"
 
 #include <sched.h>
@@ -40,7 +41,8 @@ static int count_cores(const char *root, const int *processor, int n)
     if (!core) return 1;
     for (int i = 0; i < n; i++) {
         int is = core_of(root, processor[i]), known = 0;
-        while (known < cores && core[known] != is) known++;
+        while (known < cores && core[known] != is)
+            known++;
         if (known == cores) core[cores++] = is;
     }
     free(core);
@@ -70,7 +72,9 @@ static bool read_mount(const char *line, struct hierarchy *h)
 {
     char top[EY_MAX_PATH], mount[EY_MAX_PATH], type[32], options[512];
     const char *rest = strstr(line, " - ");
-    if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2 || sscanf(rest, " - %31s %*s %511s", type, options) != 2) return false;
+    if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2 ||
+        sscanf(rest, " - %31s %*s %511s", type, options) != 2)
+        return false;
     bool is_v2 = strcmp(type, "cgroup2") == 0;
     if (!is_v2 && (strcmp(type, "cgroup") != 0 || !is_in_list(options, "cpu"))) return false;
     h->is_v2 = is_v2;
@@ -82,7 +86,8 @@ static bool read_mount(const char *line, struct hierarchy *h)
 /* A line of /proc/self/cgroup: number, controllers, group. */
 static bool read_group(char *line, struct hierarchy *h)
 {
-    char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    char *controllers = strchr(line, ':'),
+         *group = controllers ? strchr(controllers + 1, ':') : NULL;
     if (!group) return false;
     *group++ = 0, group[strcspn(group, "\n")] = 0;
     if (h->is_v2 ? controllers[1] != 0 : !is_in_list(controllers + 1, "cpu")) return false;
@@ -96,7 +101,8 @@ static bool find_group(const char *root, struct hierarchy *h)
     size_t size = 0;
     bool found = false;
     FILE *f = open_under(root, "/proc/self", "cgroup");
-    while (f && !found && getline(&line, &size, f) > 0) found = read_group(line, h);
+    while (f && !found && getline(&line, &size, f) > 0)
+        found = read_group(line, h);
     if (f) fclose(f);
     free(line);
     return found;

@@ -2,8 +2,9 @@
 #ifndef EY_BASE_PROCESSORS_H
 #define EY_BASE_PROCESSORS_H
 
-/* Physical cores that this process may use: those of the processors that its affinity names, each once however many threads the core has, and no more
- * than the time that the quotas of its control groups give, rounded up. 1 .. EY_MAX_THREADS. */
+/* Physical cores that this process may use: those of the processors that its affinity names, each
+ * once however many threads the core has, and no more than the time that the quotas of its control
+ * groups give, rounded up. 1 .. EY_MAX_THREADS. */
 int processors_usable(void);
 /* The same of n processors, with /proc and /sys in the folder `root` ("" for the system's own). */
 int processors_usable_in(const char *root, const int *processor, int n);

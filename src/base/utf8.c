@@ -13,7 +13,8 @@ static int announced_length(uint8_t lead)
     return 0;
 }
 
-/* The second byte's range is narrower after some leads: no overlong forms, surrogates or > U+10FFFF. */
+/* The second byte's range is narrower after some leads: no overlong forms, surrogates or >
+ * U+10FFFF. */
 static bool second_byte_fits(uint8_t lead, uint8_t second)
 {
     uint8_t lo = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
@@ -41,7 +42,8 @@ int utf8_decode(const char *text, size_t n, uint32_t *cp)
     int good = good_prefix(s, n, length);
     if (good < length) return (size_t)good == n ? -1 : 0;
     uint32_t value = length == 1 ? s[0] : s[0] & (0x7fu >> length);
-    for (int i = 1; i < length; i++) value = value << 6 | (s[i] & 0x3f);
+    for (int i = 1; i < length; i++)
+        value = value << 6 | (s[i] & 0x3f);
     if (cp) *cp = value;
     return length;
 }
@@ -57,7 +59,8 @@ static bool ascii8(const char *s)
 bool utf8_valid(const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        while (n - i >= 8 && ascii8(s + i)) i += 8;
+        while (n - i >= 8 && ascii8(s + i))
+            i += 8;
         if (i == n) return true;
         int length = utf8_decode(s + i, n - i, NULL);
         if (length <= 0) return false;
@@ -77,9 +80,11 @@ int utf8_encode(uint32_t cp, char out[4])
 {
     uint8_t *o = (uint8_t *)out;
     if (cp < 0x80) return o[0] = (uint8_t)cp, 1;
-    if (cp < 0x800) return o[0] = (uint8_t)(0xc0 | cp >> 6), o[1] = (uint8_t)(0x80 | (cp & 0x3f)), 2;
+    if (cp < 0x800)
+        return o[0] = (uint8_t)(0xc0 | cp >> 6), o[1] = (uint8_t)(0x80 | (cp & 0x3f)), 2;
     if (cp < 0x10000) {
-        o[0] = (uint8_t)(0xe0 | cp >> 12), o[1] = (uint8_t)(0x80 | (cp >> 6 & 0x3f)), o[2] = (uint8_t)(0x80 | (cp & 0x3f));
+        o[0] = (uint8_t)(0xe0 | cp >> 12), o[1] = (uint8_t)(0x80 | (cp >> 6 & 0x3f)),
+        o[2] = (uint8_t)(0x80 | (cp & 0x3f));
         return 3;
     }
     o[0] = (uint8_t)(0xf0 | cp >> 18), o[1] = (uint8_t)(0x80 | (cp >> 12 & 0x3f));

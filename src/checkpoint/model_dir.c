@@ -1,6 +1,7 @@
-/* Names of models → directories: a directory itself, or a repository in the cache that Hugging Face's tools keep
- * (models--owner--name/refs/REVISION holds a commit, snapshots/COMMIT its files, mostly links into blobs/).
- * Only reads, and never leaves the cache by what a name or a file of it says. */
+/* Names of models → directories: a directory itself, or a repository in the cache that Hugging
+ * Face's tools keep (models--owner--name/refs/REVISION holds a commit, snapshots/COMMIT its files,
+ * mostly links into blobs/). Only reads, and never leaves the cache by what a name or a file of it
+ * says. */
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@ static const char *setting(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Writes prefix + suffix with a leading "~" as the home directory; false: too long, or there is no home. */
+/* Writes prefix + suffix with a leading "~" as the home directory; false: too long, or there is no
+ * home. */
 static bool expand(char *out, const char *prefix, const char *suffix)
 {
     const char *home = "";
@@ -32,18 +34,24 @@ static bool expand(char *out, const char *prefix, const char *suffix)
     return home && snprintf(out, EY_MAX_PATH, "%s%s%s", home, prefix, suffix) < EY_MAX_PATH;
 }
 
-/* As huggingface_hub's constants.py decides, but that $VARIABLES within a value are not expanded. */
+/* As huggingface_hub's constants.py decides, but that $VARIABLES within a value are not expanded.
+ */
 bool model_cache_directory(char *out, ey_err *e)
 {
     static const struct {
         const char *variable, *suffix;
-    } places[] = {{"HF_HUB_CACHE", ""}, {"HUGGINGFACE_HUB_CACHE", ""}, {"HF_HOME", "/hub"}, {"XDG_CACHE_HOME", "/huggingface/hub"}};
+    } places[] = {{"HF_HUB_CACHE", ""},
+                  {"HUGGINGFACE_HUB_CACHE", ""},
+                  {"HF_HOME", "/hub"},
+                  {"XDG_CACHE_HOME", "/huggingface/hub"}};
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         const char *value = setting(places[i].variable);
         if (value && expand(out, value, places[i].suffix)) return true;
     }
     if (expand(out, "~", "/.cache/huggingface/hub")) return true;
-    return ey_fail(e, EY_NOT_FOUND, "there is no Hugging Face cache: neither HF_HOME nor HOME is set; give --model a directory");
+    return ey_fail(e, EY_NOT_FOUND,
+                   "there is no Hugging Face cache: neither HF_HOME nor HOME is set; give --model "
+                   "a directory");
 }
 
 /* ---- names ---- */
@@ -53,7 +61,9 @@ static bool is_safe_part(const char *s, size_t n)
 {
     if (!n || s[0] == '.' || s[0] == '-') return false;
     for (size_t i = 0; i < n; i++) {
-        if (!isascii((unsigned char)s[i]) || (!isalnum((unsigned char)s[i]) && !strchr("-_.", s[i]))) return false;
+        if (!isascii((unsigned char)s[i]) ||
+            (!isalnum((unsigned char)s[i]) && !strchr("-_.", s[i])))
+            return false;
         if (s[i] == '.' && i + 1 < n && s[i + 1] == '.') return false;
     }
     return true;
@@ -90,28 +100,35 @@ bool repository_directory(char *out, const char *cache, const char *name)
 {
     const char *slash = strchr(name, '/');
     int owner = slash ? (int)(slash - name) : 0;
-    int n = snprintf(out, EY_MAX_PATH, "%s/models--%.*s%s%s", cache, owner, name, slash ? "--" : "", slash ? slash + 1 : name);
+    int n = snprintf(out, EY_MAX_PATH, "%s/models--%.*s%s%s", cache, owner, name, slash ? "--" : "",
+                     slash ? slash + 1 : name);
     return n < EY_MAX_PATH;
 }
 
 /* ---- snapshots ---- */
 
 /* The commit that a file of refs/ holds; empty when there is none. */
-static void read_reference(char commit[MAX_REVISION + 1], const char *repository, const char *revision)
+static void read_reference(char commit[MAX_REVISION + 1], const char *repository,
+                           const char *revision)
 {
     char path[EY_MAX_PATH], *text = NULL;
     size_t n = 0;
     commit[0] = 0;
     int length = snprintf(path, sizeof(path), "%s/refs/%s", repository, revision);
-    if (length >= (int)sizeof(path) || !path_is_file(path) || !file_read(&text, &n, path, MAX_REVISION, NULL)) return;
-    while (n && isspace((unsigned char)text[n - 1])) n--;
+    if (length >= (int)sizeof(path) || !path_is_file(path) ||
+        !file_read(&text, &n, path, MAX_REVISION, NULL))
+        return;
+    while (n && isspace((unsigned char)text[n - 1]))
+        n--;
     if (is_safe_part(text, n)) snprintf(commit, MAX_REVISION + 1, "%.*s", (int)n, text);
     free(text);
 }
 
 static bool snapshot_directory(char *out, const char *repository, const char *commit)
 {
-    return commit[0] && snprintf(out, EY_MAX_PATH, "%s/snapshots/%s", repository, commit) < EY_MAX_PATH && path_is_directory(out);
+    return commit[0] &&
+           snprintf(out, EY_MAX_PATH, "%s/snapshots/%s", repository, commit) < EY_MAX_PATH &&
+           path_is_directory(out);
 }
 
 /* The repository's one snapshot; false when it has none or several. */
@@ -132,11 +149,14 @@ static bool only_snapshot(char *out, const char *repository)
     return found == 1 && snapshot_directory(out, repository, commit);
 }
 
-static bool find_snapshot(char *out, const char *repository, const char *revision, bool revision_given)
+static bool find_snapshot(char *out, const char *repository, const char *revision,
+                          bool revision_given)
 {
     char commit[MAX_REVISION + 1];
     read_reference(commit, repository, revision);
-    if (snapshot_directory(out, repository, commit) || snapshot_directory(out, repository, revision)) return true;
+    if (snapshot_directory(out, repository, commit) ||
+        snapshot_directory(out, repository, revision))
+        return true;
     return !revision_given && !commit[0] && only_snapshot(out, repository);
 }
 
@@ -144,29 +164,40 @@ static bool find_snapshot(char *out, const char *repository, const char *revisio
 
 static bool fail_file(const char *name, ey_err *e)
 {
-    return ey_fail(e, EY_NOT_FOUND, "%.300s is a file; give --model the directory of a checkpoint", name);
+    return ey_fail(e, EY_NOT_FOUND, "%.300s is a file; give --model the directory of a checkpoint",
+                   name);
 }
 
 static bool fail_unknown(const char *name, ey_err *e)
 {
     if (path_is_file(name)) return fail_file(name, e);
     if (name[0] && strchr("/.~", name[0]))
-        return ey_fail(e, EY_NOT_FOUND, "%.300s: no such directory; give --model the directory of a checkpoint", name);
-    return ey_fail(e, EY_NOT_FOUND, "\"%.300s\" is neither a directory nor the name of a repository (owner/name or owner/name@revision)",
+        return ey_fail(e, EY_NOT_FOUND,
+                       "%.300s: no such directory; give --model the directory of a checkpoint",
+                       name);
+    return ey_fail(e, EY_NOT_FOUND,
+                   "\"%.300s\" is neither a directory nor the name of a repository (owner/name or "
+                   "owner/name@revision)",
                    name);
 }
 
 static bool fail_absent(const struct repository *r, const char *cache, ey_err *e)
 {
-    return ey_fail(e, EY_NOT_FOUND, "%s is not a directory and not in the Hugging Face cache (%.250s); download it with: "
-                   "eyelet pull %s%s%s, or give --model a directory", r->name, cache, r->name, r->revision_given ? " --revision " : "",
-                   r->revision_given ? r->revision : "");
+    return ey_fail(
+        e, EY_NOT_FOUND,
+        "%s is not a directory and not in the Hugging Face cache (%.250s); download it with: "
+        "eyelet pull %s%s%s, or give --model a directory",
+        r->name, cache, r->name, r->revision_given ? " --revision " : "",
+        r->revision_given ? r->revision : "");
 }
 
 static bool fail_no_snapshot(const struct repository *r, const char *directory, ey_err *e)
 {
-    return ey_fail(e, EY_NOT_FOUND, "%s: revision %s is not in the Hugging Face cache (%.250s) or its download was broken off; "
-                   "download it with: eyelet pull %s --revision %s", r->name, r->revision, directory, r->name, r->revision);
+    return ey_fail(
+        e, EY_NOT_FOUND,
+        "%s: revision %s is not in the Hugging Face cache (%.250s) or its download was broken off; "
+        "download it with: eyelet pull %s --revision %s",
+        r->name, r->revision, directory, r->name, r->revision);
 }
 
 bool model_directory_find(char *out, const char *name, ey_err *e)
@@ -175,13 +206,15 @@ bool model_directory_find(char *out, const char *name, ey_err *e)
     struct repository r;
     if (path_is_directory(name)) {
         if (snprintf(out, EY_MAX_PATH, "%s", name) < EY_MAX_PATH) return true;
-        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", name, EY_MAX_PATH);
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", name,
+                       EY_MAX_PATH);
     }
     if (!repository_parse(&r, name)) return fail_unknown(name, e);
     if (!model_cache_directory(cache, e)) return false;
     if (!repository_directory(directory, cache, r.name) || !path_is_directory(directory))
         return path_is_file(name) ? fail_file(name, e) : fail_absent(&r, cache, e);
-    return find_snapshot(out, directory, r.revision, r.revision_given) || fail_no_snapshot(&r, directory, e);
+    return find_snapshot(out, directory, r.revision, r.revision_given) ||
+           fail_no_snapshot(&r, directory, e);
 }
 
 /* ---- list ---- */
@@ -196,7 +229,8 @@ static const char *architecture_of(const json_object *config)
 {
     json_object *list = json_member_of_type(config, "architectures", json_type_array);
     json_object *first = list ? json_object_array_get_idx(list, 0) : NULL;
-    return first && json_object_is_type(first, json_type_string) ? json_object_get_string(first) : NULL;
+    return first && json_object_is_type(first, json_type_string) ? json_object_get_string(first)
+                                                                 : NULL;
 }
 
 /* "fp8" and the like, else the dtype that some generation of the library wrote somewhere. */
@@ -225,7 +259,8 @@ static uint64_t weight_bytes(const char *directory)
         struct stat st;
         size_t n = strlen(entry->d_name), ending = strlen(".safetensors");
         if (n < ending || strcmp(entry->d_name + n - ending, ".safetensors") != 0) continue;
-        if (path_join(path, directory, entry->d_name, NULL) && stat(path, &st) == 0) bytes += (uint64_t)st.st_size;
+        if (path_join(path, directory, entry->d_name, NULL) && stat(path, &st) == 0)
+            bytes += (uint64_t)st.st_size;
     }
     closedir(d);
     return bytes;
@@ -241,8 +276,10 @@ static bool describe(struct model_listing *m, const char *name, const char *dire
 {
     char path[EY_MAX_PATH];
     json_object *config = NULL;
-    if (path_join(path, directory, "config.json", NULL) && path_is_file(path)) config = json_parse_file(path, EY_BAD_MODEL, NULL);
-    *m = (struct model_listing){.name = strdup(name), .directory = strdup(directory), .bytes = weight_bytes(directory)};
+    if (path_join(path, directory, "config.json", NULL) && path_is_file(path))
+        config = json_parse_file(path, EY_BAD_MODEL, NULL);
+    *m = (struct model_listing){
+        .name = strdup(name), .directory = strdup(directory), .bytes = weight_bytes(directory)};
     m->architecture = copy_or_null(architecture_of(config));
     m->quantization = copy_or_null(quantization_of(config));
     json_object_put(config);
@@ -253,7 +290,8 @@ static bool describe(struct model_listing *m, const char *name, const char *dire
 static bool repository_name(char out[MAX_REPOSITORY + 1], const char *entry)
 {
     size_t prefix = strlen("models--");
-    if (strncmp(entry, "models--", prefix) != 0 || strlen(entry + prefix) > MAX_REPOSITORY) return false;
+    if (strncmp(entry, "models--", prefix) != 0 || strlen(entry + prefix) > MAX_REPOSITORY)
+        return false;
     strcpy(out, entry + prefix);
     char *separator = strstr(out, "--");
     if (!separator) return true;
@@ -262,7 +300,8 @@ static bool repository_name(char out[MAX_REPOSITORY + 1], const char *entry)
     return true;
 }
 
-static bool add_listing(struct model_listing **list, size_t *n, const char *cache, const char *entry, ey_err *e)
+static bool add_listing(struct model_listing **list, size_t *n, const char *cache,
+                        const char *entry, ey_err *e)
 {
     char name[MAX_REPOSITORY + 1], repository[EY_MAX_PATH], snapshot[EY_MAX_PATH];
     if (!repository_name(name, entry) || !path_join(repository, cache, entry, NULL) ||
@@ -286,7 +325,8 @@ bool model_list(struct model_listing **list, size_t *n, ey_err *e)
     *list = NULL, *n = 0;
     DIR *d = model_cache_directory(cache, NULL) ? opendir(cache) : NULL;
     if (!d) return true;
-    for (struct dirent *entry; ok && (entry = readdir(d));) ok = add_listing(list, n, cache, entry->d_name, e);
+    for (struct dirent *entry; ok && (entry = readdir(d));)
+        ok = add_listing(list, n, cache, entry->d_name, e);
     closedir(d);
     if (ok && *n) qsort(*list, *n, sizeof(**list), compare_listings);
     if (!ok) {

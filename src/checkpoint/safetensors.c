@@ -1,6 +1,6 @@
-/* One safetensors file (spec 2.1): eight bytes of header length, a JSON header, tensors one after the other.
- * The file is mapped and read in place; every number of the header is checked here, once, so that a view's shape,
- * size and address can be trusted by everyone else. */
+/* One safetensors file (spec 2.1): eight bytes of header length, a JSON header, tensors one after
+ * the other. The file is mapped and read in place; every number of the header is checked here,
+ * once, so that a view's shape, size and address can be trusted by everyone else. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,18 +31,23 @@ static const struct {
     const char *name;
     enum dtype dtype;
 } dtypes[] = {
-    {"F64", DTYPE_F64},         {"F32", DTYPE_F32},         {"F16", DTYPE_F16}, {"BF16", DTYPE_BF16}, {"I64", DTYPE_I64},
-    {"I32", DTYPE_I32},         {"I16", DTYPE_I16},         {"I8", DTYPE_I8},   {"U8", DTYPE_U8},     {"BOOL", DTYPE_BOOL},
-    {"F8_E4M3", DTYPE_F8_E4M3}, {"F8_E5M2", DTYPE_F8_E5M2},
+    {"F64", DTYPE_F64},   {"F32", DTYPE_F32},         {"F16", DTYPE_F16},
+    {"BF16", DTYPE_BF16}, {"I64", DTYPE_I64},         {"I32", DTYPE_I32},
+    {"I16", DTYPE_I16},   {"I8", DTYPE_I8},           {"U8", DTYPE_U8},
+    {"BOOL", DTYPE_BOOL}, {"F8_E4M3", DTYPE_F8_E4M3}, {"F8_E5M2", DTYPE_F8_E5M2},
 };
 
-static bool fail_value(ey_err *e, const struct tensor_view *t, const char *what, json_object *value, const char *wanted)
+static bool fail_value(ey_err *e, const struct tensor_view *t, const char *what, json_object *value,
+                       const char *wanted)
 {
-    const char *shown = value ? json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN) : "absent";
-    return ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME ": %s is %.80s; it must be %s", t->file, t->name, what, shown, wanted);
+    const char *shown = value ? json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN)
+                              : "absent";
+    return ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME ": %s is %.80s; it must be %s", t->file,
+                   t->name, what, shown, wanted);
 }
 
-/* json-c saturates what does not fit 64 bits, so the end of the range is never what the file says. */
+/* json-c saturates what does not fit 64 bits, so the end of the range is never what the file says.
+ */
 static bool whole_number(json_object *value, int64_t *out)
 {
     if (!json_object_is_type(value, json_type_int)) return false;
@@ -53,23 +58,28 @@ static bool whole_number(json_object *value, int64_t *out)
 static bool read_dtype(struct tensor_view *t, const json_object *entry, ey_err *e)
 {
     json_object *value = json_member(entry, "dtype");
-    if (!json_object_is_type(value, json_type_string)) return fail_value(e, t, "dtype", value, "the name of an element type");
+    if (!json_object_is_type(value, json_type_string))
+        return fail_value(e, t, "dtype", value, "the name of an element type");
     for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
         if (strcmp(json_object_get_string(value), dtypes[i].name) != 0) continue;
         t->dtype = dtypes[i].dtype;
         return true;
     }
     return fail_value(e, t, "dtype", value,
-                      "one that is supported: F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U8 or BOOL");
+                      "one that is supported: F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, "
+                      "I16, I8, U8 or BOOL");
 }
 
 static bool read_shape(struct tensor_view *t, const json_object *entry, ey_err *e)
 {
     json_object *shape = json_member(entry, "shape");
-    if (!json_object_is_type(shape, json_type_array)) return fail_value(e, t, "shape", shape, "an array of whole numbers");
+    if (!json_object_is_type(shape, json_type_array))
+        return fail_value(e, t, "shape", shape, "an array of whole numbers");
     size_t n = json_object_array_length(shape);
     if (n > EY_MAX_DIMS)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME ": shape has %zu dimensions; %d is the most", t->file, t->name, n, EY_MAX_DIMS);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: tensor " NAME ": shape has %zu dimensions; %d is the most", t->file,
+                       t->name, n, EY_MAX_DIMS);
     t->n_dims = (int)n, t->size = dtype_size(t->dtype);
     for (size_t i = 0; i < n; i++) {
         if (!whole_number(json_object_array_get_idx(shape, i), &t->shape[i]))
@@ -80,7 +90,8 @@ static bool read_shape(struct tensor_view *t, const json_object *entry, ey_err *
     return true;
 }
 
-static bool read_offsets(struct tensor_view *t, const struct safetensors *f, const json_object *entry, ey_err *e)
+static bool read_offsets(struct tensor_view *t, const struct safetensors *f,
+                         const json_object *entry, ey_err *e)
 {
     json_object *offsets = json_member(entry, "data_offsets");
     int64_t begin, end;
@@ -89,11 +100,16 @@ static bool read_offsets(struct tensor_view *t, const struct safetensors *f, con
         !whole_number(json_object_array_get_idx(offsets, 1), &end) || begin > end)
         return fail_value(e, t, "data_offsets", offsets, "[begin, end] in whole numbers");
     if ((uint64_t)end > f->data_size)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME ": data_offsets end at %" PRId64 " and the file has %zu bytes of data; "
-                       "it is cut off: download it again", t->file, t->name, end, f->data_size);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: tensor " NAME ": data_offsets end at %" PRId64
+                       " and the file has %zu bytes of data; "
+                       "it is cut off: download it again",
+                       t->file, t->name, end, f->data_size);
     if ((size_t)(end - begin) != t->size)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME ": data_offsets hold %" PRId64 " bytes; shape and dtype make %zu", t->file,
-                       t->name, end - begin, t->size);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: tensor " NAME ": data_offsets hold %" PRId64
+                       " bytes; shape and dtype make %zu",
+                       t->file, t->name, end - begin, t->size);
     t->data = f->data + begin;
     return true;
 }
@@ -101,35 +117,40 @@ static bool read_offsets(struct tensor_view *t, const struct safetensors *f, con
 static bool read_entry(struct safetensors *f, const char *name, json_object *entry, ey_err *e)
 {
     struct tensor_view *t = &f->views[f->n];
-    *t = (struct tensor_view){.name = arena_copy_text(&f->names, name, strlen(name)), .file = f->path};
+    *t = (struct tensor_view){.name = arena_copy_text(&f->names, name, strlen(name)),
+                              .file = f->path};
     if (!t->name) return ey_fail_memory(e, "tensor names", strlen(name));
     if (!json_object_is_type(entry, json_type_object))
         return fail_value(e, t, "its entry", entry, "an object with dtype, shape and data_offsets");
-    if (!read_dtype(t, entry, e) || !read_shape(t, entry, e) || !read_offsets(t, f, entry, e)) return false;
+    if (!read_dtype(t, entry, e) || !read_shape(t, entry, e) || !read_offsets(t, f, entry, e))
+        return false;
     f->n++;
     return true;
 }
 
 /* ---- names given twice ---- */
 
-/* json-c keeps the last of two members of one name without a word, so names are also found in the text. By now it
- * is JSON to json-c, which leaves strings and nesting to watch. */
+/* json-c keeps the last of two members of one name without a word, so names are also found in the
+ * text. By now it is JSON to json-c, which leaves strings and nesting to watch. */
 struct key {
     const char *p;
     size_t n;
 };
 
-/* Of the string literal at s, at most to the end: json-c takes 'names', within which a '"' may stand alone. */
+/* Of the string literal at s, at most to the end: json-c takes 'names', within which a '"' may
+ * stand alone. */
 static size_t string_length(const char *s, const char *end)
 {
     const char *p = s + 1;
-    while (p < end && *p != '"') p += *p == '\\' ? 2 : 1;
+    while (p < end && *p != '"')
+        p += *p == '\\' ? 2 : 1;
     return p < end ? (size_t)(p - s) + 1 : (size_t)(end - s);
 }
 
 static bool is_key(const char *s, const char *end)
 {
-    while (s < end && strchr(" \t\r\n", *s)) s++;
+    while (s < end && strchr(" \t\r\n", *s))
+        s++;
     return s < end && *s == ':';
 }
 
@@ -166,18 +187,24 @@ static bool fail_duplicate(const char *text, size_t size, size_t n, const char *
     outer_keys(text, size, keys);
     qsort(keys, n, sizeof(*keys), compare_keys);
     size_t i = 1;
-    while (i < n && compare_keys(&keys[i - 1], &keys[i]) != 0) i++;
-    if (i < n) ey_fail(e, EY_BAD_MODEL, "%s: tensor %.*s is in the header twice", path, (int)(keys[i].n < 200 ? keys[i].n : 200), keys[i].p);
-    else ey_fail(e, EY_BAD_MODEL, "%s: a tensor is in the header twice, in two spellings", path);
+    while (i < n && compare_keys(&keys[i - 1], &keys[i]) != 0)
+        i++;
+    if (i < n)
+        ey_fail(e, EY_BAD_MODEL, "%s: tensor %.*s is in the header twice", path,
+                (int)(keys[i].n < 200 ? keys[i].n : 200), keys[i].p);
+    else
+        ey_fail(e, EY_BAD_MODEL, "%s: a tensor is in the header twice, in two spellings", path);
     free(keys);
     return false;
 }
 
-static bool check_duplicates(const char *text, size_t size, const json_object *header, const char *path, ey_err *e)
+static bool check_duplicates(const char *text, size_t size, const json_object *header,
+                             const char *path, ey_err *e)
 {
     size_t n = outer_keys(text, size, NULL), parsed = (size_t)json_object_object_length(header);
     if (n > parsed) return fail_duplicate(text, size, n, path, e);
-    return n == parsed || ey_fail(e, EY_BAD_MODEL, "%s: not valid JSON: a name is not in double quotes", path);
+    return n == parsed ||
+           ey_fail(e, EY_BAD_MODEL, "%s: not valid JSON: a name is not in double quotes", path);
 }
 
 /* ---- the header ---- */
@@ -202,21 +229,28 @@ static bool check_cover(const struct safetensors *f, ey_err *e)
         const struct tensor_view *t = &f->views[i];
         size_t begin = (size_t)(t->data - f->data);
         if (begin > covered)
-            return ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME ": the %zu bytes before its offset %zu belong to no tensor", f->path, t->name,
-                           begin - covered, begin);
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: tensor " NAME
+                           ": the %zu bytes before its offset %zu belong to no tensor",
+                           f->path, t->name, begin - covered, begin);
         if (begin < covered)
-            return ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME ": its offset %zu lies within tensor " NAME ", which ends at %zu", f->path,
-                           t->name, begin, f->views[i - 1].name, covered);
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: tensor " NAME ": its offset %zu lies within tensor " NAME
+                           ", which ends at %zu",
+                           f->path, t->name, begin, f->views[i - 1].name, covered);
         covered += t->size;
     }
     if (covered == f->data_size) return true;
-    return ey_fail(e, EY_BAD_MODEL, "%s: %zu bytes after the last tensor belong to no tensor", f->path, f->data_size - covered);
+    return ey_fail(e, EY_BAD_MODEL, "%s: %zu bytes after the last tensor belong to no tensor",
+                   f->path, f->data_size - covered);
 }
 
 static bool read_entries(struct safetensors *f, const json_object *header, ey_err *e)
 {
     size_t n = (size_t)json_object_object_length(header);
-    if (n > EY_MAX_TENSORS + 1) return ey_fail(e, EY_BAD_MODEL, "%s: %zu tensors are more than the limit of %d", f->path, n, EY_MAX_TENSORS);
+    if (n > EY_MAX_TENSORS + 1)
+        return ey_fail(e, EY_BAD_MODEL, "%s: %zu tensors are more than the limit of %d", f->path, n,
+                       EY_MAX_TENSORS);
     f->views = calloc(n + 1, sizeof(*f->views));
     if (!f->views) return ey_fail_memory(e, "the table of tensors", n * sizeof(*f->views));
     json_object_object_foreach(header, name, entry)
@@ -231,7 +265,9 @@ static bool read_entries(struct safetensors *f, const json_object *header, ey_er
 
 static bool read_header(struct safetensors *f, const char *text, size_t size, ey_err *e)
 {
-    if (text[0] != '{') return ey_fail(e, EY_BAD_MODEL, "%s: the header begins with byte 0x%02x and not with '{'", f->path, (uint8_t)text[0]);
+    if (text[0] != '{')
+        return ey_fail(e, EY_BAD_MODEL, "%s: the header begins with byte 0x%02x and not with '{'",
+                       f->path, (uint8_t)text[0]);
     json_object *header = json_parse(text, size, f->path, EY_BAD_MODEL, e);
     if (!header) return ey_fail_within(e, "safetensors header");
     bool ok = check_duplicates(text, size, header, f->path, e) && read_entries(f, header, e);
@@ -242,15 +278,22 @@ static bool read_header(struct safetensors *f, const char *text, size_t size, ey
 static bool read_all(struct safetensors *f, const uint8_t *bytes, size_t size, ey_err *e)
 {
     if (size < LENGTH_BYTES)
-        return ey_fail(e, EY_BAD_MODEL, "%s: %zu bytes are too few for a safetensors file; download it again", f->path, size);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: %zu bytes are too few for a safetensors file; download it again",
+                       f->path, size);
     uint64_t length = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        length = length << 8 | bytes[i];
     if (length > EY_MAX_SAFETENSORS_HEADER)
-        return ey_fail(e, EY_BAD_MODEL, "%s: a header of %" PRIu64 " bytes is more than the limit of %zu; is this a safetensors file?",
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: a header of %" PRIu64
+                       " bytes is more than the limit of %zu; is this a safetensors file?",
                        f->path, length, EY_MAX_SAFETENSORS_HEADER);
     if (length > size - LENGTH_BYTES || !length)
-        return ey_fail(e, EY_BAD_MODEL, "%s: the header should take %" PRIu64 " bytes and the file has %zu; download it again", f->path,
-                       length, size);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: the header should take %" PRIu64
+                       " bytes and the file has %zu; download it again",
+                       f->path, length, size);
     f->data = bytes + LENGTH_BYTES + length;
     f->data_size = size - LENGTH_BYTES - (size_t)length;
     return read_header(f, (const char *)bytes + LENGTH_BYTES, (size_t)length, e);
@@ -269,7 +312,8 @@ static struct safetensors *new_file(const char *path, ey_err *e)
     return NULL;
 }
 
-bool safetensors_open_memory(struct safetensors **out, const uint8_t *bytes, size_t size, const char *path, ey_err *e)
+bool safetensors_open_memory(struct safetensors **out, const uint8_t *bytes, size_t size,
+                             const char *path, ey_err *e)
 {
     struct safetensors *f = new_file(path, e);
     if (!f) return false;
@@ -282,7 +326,8 @@ bool safetensors_open(struct safetensors **out, const char *path, ey_err *e)
 {
     struct safetensors *f = new_file(path, e);
     if (!f) return false;
-    if (file_map_open(&f->map, path, e) && read_all(f, f->map.data, f->map.size, e)) return *out = f, true;
+    if (file_map_open(&f->map, path, e) && read_all(f, f->map.data, f->map.size, e))
+        return *out = f, true;
     safetensors_close(f);
     return false;
 }

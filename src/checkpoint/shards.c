@@ -1,4 +1,5 @@
-/* A checkpoint directory: config.json, the safetensors files it consists of, and one table of all tensors. */
+/* A checkpoint directory: config.json, the safetensors files it consists of, and one table of all
+ * tensors. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,9 @@ bool checkpoint_json(struct checkpoint *c, const char *name, const json_object *
     char path[EY_MAX_PATH];
     json_object *value = NULL;
     *out = NULL;
-    if (c->n_json == MAX_JSON_FILES) return ey_fail(e, EY_INTERNAL, "%s: more than %d JSON files are asked for", name, MAX_JSON_FILES);
+    if (c->n_json == MAX_JSON_FILES)
+        return ey_fail(e, EY_INTERNAL, "%s: more than %d JSON files are asked for", name,
+                       MAX_JSON_FILES);
     if (!path_join(path, c->directory, name, e)) return false;
     if (path_is_file(path) && !load_object(&value, path, e)) return false;
     struct json_file *slot = &c->json[c->n_json++];
@@ -68,12 +71,17 @@ static bool load_config(struct checkpoint *c, ey_err *e)
     if (!checkpoint_json(c, "config.json", &c->config, e)) return false;
     if (c->config) return true;
     char path[EY_MAX_PATH];
-    if (path_join(path, c->directory, "config.json", NULL) && access(path, R_OK) != 0 && errno != ENOENT)
+    if (path_join(path, c->directory, "config.json", NULL) && access(path, R_OK) != 0 &&
+        errno != ENOENT)
         return ey_fail(e, EY_IO, "%s: %s", path, strerror(errno));
     struct stat link;
     if (lstat(path, &link) == 0)
-        return ey_fail(e, EY_NOT_FOUND, "%s: a link to nothing; the download is incomplete or its blob was removed", path);
-    return ey_fail(e, EY_NOT_FOUND, "%s: there is no config.json in it; is it the directory of a model?", c->directory);
+        return ey_fail(e, EY_NOT_FOUND,
+                       "%s: a link to nothing; the download is incomplete or its blob was removed",
+                       path);
+    return ey_fail(e, EY_NOT_FOUND,
+                   "%s: there is no config.json in it; is it the directory of a model?",
+                   c->directory);
 }
 
 /* ---- shards ---- */
@@ -97,24 +105,31 @@ static bool add_shard(struct checkpoint *c, const char *name, ey_err *e)
     return path_join(path, c->directory, name, e) && safetensors_open(&s->file, path, e);
 }
 
-/* The shard of this name, opened if it is new. Tensors of a shard follow each other, mostly: the last is tried first. */
-static struct safetensors *shard_named(struct checkpoint *c, const char *name, const char *tensor, ey_err *e)
+/* The shard of this name, opened if it is new. Tensors of a shard follow each other, mostly: the
+ * last is tried first. */
+static struct safetensors *shard_named(struct checkpoint *c, const char *name, const char *tensor,
+                                       ey_err *e)
 {
     for (size_t i = c->n_shards; i-- > 0;)
         if (strcmp(c->shards[i].name, name) == 0) return c->shards[i].file;
     if (!is_plain_file_name(name)) {
-        ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": tensor %.200s: \"%.200s\" is not the name of a file of this directory", c->directory,
-                tensor, name);
+        ey_fail(e, EY_BAD_MODEL,
+                "%s/" INDEX_FILE
+                ": tensor %.200s: \"%.200s\" is not the name of a file of this directory",
+                c->directory, tensor, name);
         return NULL;
     }
     if (c->n_shards == EY_MAX_SHARDS) {
-        ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": it names more than %d files", c->directory, EY_MAX_SHARDS);
+        ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": it names more than %d files", c->directory,
+                EY_MAX_SHARDS);
         return NULL;
     }
     char path[EY_MAX_PATH];
     if (path_join(path, c->directory, name, NULL) && !path_is_file(path)) {
-        ey_fail(e, EY_BAD_MODEL, "%s: the index puts tensor %.200s there, and there is no such file; the download is incomplete", path,
-                tensor);
+        ey_fail(e, EY_BAD_MODEL,
+                "%s: the index puts tensor %.200s there, and there is no such file; the download "
+                "is incomplete",
+                path, tensor);
         return NULL;
     }
     return add_shard(c, name, e) ? c->shards[c->n_shards - 1].file : NULL;
@@ -124,12 +139,15 @@ static struct safetensors *shard_named(struct checkpoint *c, const char *name, c
 
 static int compare_by_name(const void *a, const void *b)
 {
-    return strcmp((*(const struct tensor_view *const *)a)->name, (*(const struct tensor_view *const *)b)->name);
+    return strcmp((*(const struct tensor_view *const *)a)->name,
+                  (*(const struct tensor_view *const *)b)->name);
 }
 
 static bool table_for(struct checkpoint *c, size_t n, ey_err *e)
 {
-    if (n > EY_MAX_TENSORS) return ey_fail(e, EY_BAD_MODEL, "%s: %zu tensors are more than the limit of %d", c->directory, n, EY_MAX_TENSORS);
+    if (n > EY_MAX_TENSORS)
+        return ey_fail(e, EY_BAD_MODEL, "%s: %zu tensors are more than the limit of %d",
+                       c->directory, n, EY_MAX_TENSORS);
     c->tensors = calloc(n + 1, sizeof(*c->tensors));
     return c->tensors || ey_fail_memory(e, "the table of tensors", n * sizeof(*c->tensors));
 }
@@ -143,14 +161,18 @@ static void take_tensor(struct checkpoint *c, const struct tensor_view *t)
 static bool take_indexed(struct checkpoint *c, const char *tensor, json_object *file, ey_err *e)
 {
     if (!json_object_is_type(file, json_type_string))
-        return ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": tensor %.200s: its file is %.80s; it must be a name", c->directory, tensor,
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s/" INDEX_FILE ": tensor %.200s: its file is %.80s; it must be a name",
+                       c->directory, tensor,
                        json_object_to_json_string_ext(file, JSON_C_TO_STRING_PLAIN));
     const char *name = json_object_get_string(file);
     const struct safetensors *shard = shard_named(c, name, tensor, e);
     if (!shard) return false;
     const struct tensor_view *t = safetensors_find(shard, tensor);
     if (!t)
-        return ey_fail(e, EY_BAD_MODEL, "%s/%s: tensor %.200s is not in it, though " INDEX_FILE " says so", c->directory, name, tensor);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s/%s: tensor %.200s is not in it, though " INDEX_FILE " says so",
+                       c->directory, name, tensor);
     take_tensor(c, t);
     return true;
 }
@@ -160,7 +182,9 @@ static bool open_shards(struct checkpoint *c, ey_err *e)
     const json_object *index;
     if (!checkpoint_json(c, INDEX_FILE, &index, e)) return false;
     json_object *map = json_member_of_type(index, "weight_map", json_type_object);
-    if (!map) return ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": weight_map is absent or not an object", c->directory);
+    if (!map)
+        return ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": weight_map is absent or not an object",
+                       c->directory);
     if (!table_for(c, (size_t)json_object_object_length(map), e)) return false;
     json_object_object_foreach(map, tensor, file)
     {
@@ -176,7 +200,8 @@ static bool open_single(struct checkpoint *c, ey_err *e)
     const struct safetensors *file = c->shards[0].file;
     size_t n = safetensors_count(file);
     if (!table_for(c, n, e)) return false;
-    for (size_t i = 0; i < n; i++) take_tensor(c, safetensors_at(file, i));
+    for (size_t i = 0; i < n; i++)
+        take_tensor(c, safetensors_at(file, i));
     return true;
 }
 
@@ -190,22 +215,28 @@ static bool open_files(struct checkpoint *c, ey_err *e)
 {
     if (has_file(c, INDEX_FILE)) return open_shards(c, e);
     if (has_file(c, SINGLE_FILE)) return open_single(c, e);
-    return ey_fail(e, EY_NOT_FOUND, "%s: neither " SINGLE_FILE " nor " INDEX_FILE " is in it; the download is incomplete, or the "
-                   "weights have another format", c->directory);
+    return ey_fail(e, EY_NOT_FOUND,
+                   "%s: neither " SINGLE_FILE " nor " INDEX_FILE
+                   " is in it; the download is incomplete, or the "
+                   "weights have another format",
+                   c->directory);
 }
 
 /* ---- open, close, look up ---- */
 
 bool checkpoint_open(struct checkpoint **out, const char *directory, ey_err *e)
 {
-    if (!path_is_directory(directory)) return ey_fail(e, EY_NOT_FOUND, "%s: no such directory", directory);
+    if (!path_is_directory(directory))
+        return ey_fail(e, EY_NOT_FOUND, "%s: no such directory", directory);
     struct checkpoint *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, directory, sizeof(*c));
     size_t length = strlen(directory);
-    while (length > 1 && directory[length - 1] == '/') length--;
+    while (length > 1 && directory[length - 1] == '/')
+        length--;
     if (length >= sizeof(c->directory)) {
         checkpoint_close(c);
-        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", directory, EY_MAX_PATH);
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", directory,
+                       EY_MAX_PATH);
     }
     memcpy(c->directory, directory, length);
     if (load_config(c, e) && open_files(c, e)) return *out = c, true;
@@ -220,7 +251,8 @@ void checkpoint_close(struct checkpoint *c)
         safetensors_close(c->shards[i].file);
         free(c->shards[i].name);
     }
-    for (int i = 0; i < c->n_json; i++) json_object_put(c->json[i].value);
+    for (int i = 0; i < c->n_json; i++)
+        json_object_put(c->json[i].value);
     free(c->shards);
     free(c->tensors);
     free(c);
@@ -244,7 +276,9 @@ const struct tensor_view *checkpoint_at(const struct checkpoint *c, size_t i)
 const struct tensor_view *checkpoint_find(const struct checkpoint *c, const char *name)
 {
     const struct tensor_view wanted = {.name = name}, *key = &wanted;
-    const struct tensor_view **found = c->n ? bsearch(&key, c->tensors, c->n, sizeof(*c->tensors), compare_by_name) : NULL;
+    const struct tensor_view **found = c->n ? bsearch(&key, c->tensors, c->n, sizeof(*c->tensors),
+                                                      compare_by_name)
+                                            : NULL;
     return found ? *found : NULL;
 }
 

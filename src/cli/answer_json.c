@@ -13,22 +13,29 @@ bool json_add_text(struct buf *out, const char *text)
 
 bool json_add_usage(struct buf *out, const ey_answer *answer)
 {
-    buf_printf(out, "{\"prompt_tokens\": %d, \"completion_tokens\": %d, ", answer->prompt_tokens, answer->completion_tokens);
-    buf_printf(out, "\"prompt_tokens_details\": {\"cached_tokens\": %d, \"multimodal_tokens\": {\"image\": %d}}, ", answer->cached_tokens,
-               answer->image_tokens);
+    buf_printf(out, "{\"prompt_tokens\": %d, \"completion_tokens\": %d, ", answer->prompt_tokens,
+               answer->completion_tokens);
+    buf_printf(out,
+               "\"prompt_tokens_details\": {\"cached_tokens\": %d, \"multimodal_tokens\": "
+               "{\"image\": %d}}, ",
+               answer->cached_tokens, answer->image_tokens);
     buf_add_text(out, "\"images\": [");
     for (size_t i = 0; i < answer->n_images; i++) {
         const ey_image_usage *image = &answer->images[i];
-        buf_printf(out, "%s{\"width\": %d, \"height\": %d, \"used_width\": %d, \"used_height\": %d, \"tokens\": %d}", i ? ", " : "",
-                   image->width, image->height, image->used_width, image->used_height, image->tokens);
+        buf_printf(out,
+                   "%s{\"width\": %d, \"height\": %d, \"used_width\": %d, \"used_height\": %d, "
+                   "\"tokens\": %d}",
+                   i ? ", " : "", image->width, image->height, image->used_width,
+                   image->used_height, image->tokens);
     }
     return buf_add_text(out, "]}");
 }
 
 bool json_add_timings(struct buf *out, const ey_answer *answer, double load_seconds)
 {
-    return buf_printf(out, "{\"load_s\": %.4f, \"vision_s\": %.4f, \"prefill_s\": %.4f, \"decode_s\": %.4f}", load_seconds,
-                      answer->vision_seconds, answer->prefill_seconds, answer->decode_seconds);
+    return buf_printf(
+        out, "{\"load_s\": %.4f, \"vision_s\": %.4f, \"prefill_s\": %.4f, \"decode_s\": %.4f}",
+        load_seconds, answer->vision_seconds, answer->prefill_seconds, answer->decode_seconds);
 }
 
 bool json_add_costs(struct buf *out, const ey_answer *answer, double load_seconds)
@@ -45,8 +52,10 @@ static void add_candidate(struct buf *out, const ey_candidate *candidate)
     buf_add_text(out, "\"token\": ");
     json_add_text(out, candidate->token);
     buf_add_text(out, ", \"logprob\": ");
-    if (isfinite(candidate->logprob)) buf_printf(out, "%.9g", (double)candidate->logprob);
-    else buf_add_text(out, "null");
+    if (isfinite(candidate->logprob))
+        buf_printf(out, "%.9g", (double)candidate->logprob);
+    else
+        buf_add_text(out, "null");
 }
 
 bool json_add_logprobs(struct buf *out, const ey_answer *answer, bool wanted)

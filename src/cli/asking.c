@@ -1,4 +1,5 @@
-/* One question about pictures, as ask, scene and read put it: read them, load, stream the answer or print JSON. */
+/* One question about pictures, as ask, scene and read put it: read them, load, stream the answer or
+ * print JSON. */
 #include "cli/asking.h"
 
 #include <stdlib.h>
@@ -25,8 +26,10 @@ static bool print_json(struct session *s, const ey_answer *answer)
     buf_add_text(&out, "{\"answer\": ");
     json_add_text(&out, answer->text);
     buf_printf(&out, ", \"finish_reason\": \"%s\", \"seed\": ", answer->finish_reason);
-    if (s->sampled) buf_printf(&out, "%llu", (unsigned long long)answer->seed);
-    else buf_add_text(&out, "null"); /* nothing was drawn */
+    if (s->sampled)
+        buf_printf(&out, "%llu", (unsigned long long)answer->seed);
+    else
+        buf_add_text(&out, "null"); /* nothing was drawn */
     json_add_costs(&out, answer, session_load_seconds(s));
     buf_add_text(&out, ", \"logprobs\": ");
     json_add_logprobs(&out, answer, s->options->logprobs >= 0);
@@ -63,7 +66,9 @@ static void finish_text(struct session *s, const ey_answer *answer)
 /* A form was asked for, and this is only its beginning. */
 static int complain_incomplete(const ey_answer *answer)
 {
-    fprintf(stderr, "eyelet: the answer was cut after %d tokens and is not complete; see --max-tokens\n", answer->completion_tokens);
+    fprintf(stderr,
+            "eyelet: the answer was cut after %d tokens and is not complete; see --max-tokens\n",
+            answer->completion_tokens);
     return 1;
 }
 
@@ -76,7 +81,9 @@ static int print_answer(struct session *s, const ey_answer *answer, bool formed)
     }
     if (!s->options->json) finish_text(s, answer);
     bool cut = formed && strcmp(answer->finish_reason, "length") == 0;
-    return term_finish(&s->out, cancel_asked() ? EXIT_INTERRUPTED : cut ? complain_incomplete(answer) : 0);
+    return term_finish(&s->out, cancel_asked() ? EXIT_INTERRUPTED
+                                : cut          ? complain_incomplete(answer)
+                                               : 0);
 }
 
 /* ---- the question ---- */
@@ -84,7 +91,8 @@ static int print_answer(struct session *s, const ey_answer *answer, bool formed)
 static bool read_pictures(struct asking *a, char *const *names, ey_err *e)
 {
     a->pictures = calloc(a->n_pictures + 1, sizeof(*a->pictures));
-    if (!a->pictures) return ey_fail_memory(e, "the pictures", (a->n_pictures + 1) * sizeof(*a->pictures));
+    if (!a->pictures)
+        return ey_fail_memory(e, "the pictures", (a->n_pictures + 1) * sizeof(*a->pictures));
     for (size_t i = 0; i < a->n_pictures; i++)
         if (!input_read(&a->pictures[i], names[i], EY_MAX_IMAGE_BYTES, e)) return false;
     return true;
@@ -93,11 +101,13 @@ static bool read_pictures(struct asking *a, char *const *names, ey_err *e)
 static void asking_close(struct asking *a)
 {
     session_close(&a->session);
-    for (size_t i = 0; a->pictures && i < a->n_pictures; i++) input_free(&a->pictures[i]);
+    for (size_t i = 0; a->pictures && i < a->n_pictures; i++)
+        input_free(&a->pictures[i]);
     free(a->pictures);
 }
 
-int ask_about(const struct options *o, size_t n_pictures, const char *text, bool greedy, const struct form *form)
+int ask_about(const struct options *o, size_t n_pictures, const char *text, bool greedy,
+              const struct form *form)
 {
     ey_err e;
     ey_answer answer = {0};

@@ -5,8 +5,9 @@
 #include "cli/form.h"
 #include "cli/options.h"
 
-/* Puts `text` with the first n_pictures arguments as pictures; prints the answer, or complains. `form` may be NULL.
- * Returns the exit status. */
-int ask_about(const struct options *o, size_t n_pictures, const char *text, bool greedy, const struct form *form);
+/* Puts `text` with the first n_pictures arguments as pictures; prints the answer, or complains.
+ * `form` may be NULL. Returns the exit status. */
+int ask_about(const struct options *o, size_t n_pictures, const char *text, bool greedy,
+              const struct form *form);
 
 #endif

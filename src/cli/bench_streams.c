@@ -1,5 +1,5 @@
-/* All prompts are put to the engine at once; what counts is the time between the last one's first token and the first one's last, in which all
- * of them decode. */
+/* All prompts are put to the engine at once; what counts is the time between the last one's first
+ * token and the first one's last, in which all of them decode. */
 #include "cli/bench_streams.h"
 
 #include <stdlib.h>
@@ -27,14 +27,18 @@ struct history {
 static void fill_ids(int *ids, int depth, int stream, int vocabulary)
 {
     int most = vocabulary < LEAST_VOCABULARY ? vocabulary : vocabulary - FIRST_ID;
-    for (int i = 0; i < depth; i++) ids[i] = (vocabulary < LEAST_VOCABULARY ? 0 : FIRST_ID) + (int)(((int64_t)i * ID_STEP + 1009 * (stream + 1)) % most) % most;
+    for (int i = 0; i < depth; i++)
+        ids[i] = (vocabulary < LEAST_VOCABULARY ? 0 : FIRST_ID) +
+                 (int)(((int64_t)i * ID_STEP + 1009 * (stream + 1)) % most) % most;
 }
 
-static bool start_stream(ey_engine *engine, struct stream *s, const int *ids, int depth, int tokens, ey_err *e)
+static bool start_stream(ey_engine *engine, struct stream *s, const int *ids, int depth, int tokens,
+                         ey_err *e)
 {
     ey_request request = ey_request_defaults();
     ey_prompt *prompt = NULL;
-    request.ids = ids, request.n_ids = (size_t)depth, request.max_tokens = tokens, request.ignore_eos = true, request.fresh = true;
+    request.ids = ids, request.n_ids = (size_t)depth, request.max_tokens = tokens,
+    request.ignore_eos = true, request.fresh = true;
     bool ok = ey_prepare(engine, &request, &prompt, e);
     s->started = seconds_now();
     ok = ok && ey_start(engine, prompt, &request, &s->ticket, e);
@@ -60,9 +64,14 @@ static void watch(const ey_engine *engine, struct stream *s, int n, struct histo
 {
     const double start = seconds_now();
     while (read_streams(s, n)) {
-        double now = seconds_now(), rest = (now - start) / 1000; /* looking more often would take the engine's processors from it */
-        const struct timespec pause = {0, (long)(1e9 * (rest < 0.0002 ? 0.0002 : rest < 0.02 ? rest : 0.02))};
-        if (h->n < MAX_SAMPLES) h->time[h->n] = now, h->tokens[h->n++] = ey_engine_stats(engine).generated_tokens;
+        double now = seconds_now(),
+               rest = (now - start) /
+                      1000; /* looking more often would take the engine's processors from it */
+        const struct timespec pause = {0, (long)(1e9 * (rest < 0.0002 ? 0.0002
+                                                        : rest < 0.02 ? rest
+                                                                      : 0.02))};
+        if (h->n < MAX_SAMPLES)
+            h->time[h->n] = now, h->tokens[h->n++] = ey_engine_stats(engine).generated_tokens;
         nanosleep(&pause, NULL);
     }
 }
@@ -95,13 +104,17 @@ static bool collect(struct stream *s, int n, double *prefill, ey_err *e)
     return ok;
 }
 
-bool bench_streams(ey_engine *engine, int n, int depth, int tokens, struct streams_rate *out, ey_err *e)
+bool bench_streams(ey_engine *engine, int n, int depth, int tokens, struct streams_rate *out,
+                   ey_err *e)
 {
     static struct stream s[BENCH_STREAMS];
     struct history *h = calloc(1, sizeof(*h));
-    int *ids = malloc((size_t)depth * sizeof(*ids) + 1), vocabulary = ey_engine_describe(engine).vocabulary;
-    bool ok = (h && ids) || (*e = (ey_err){.code = EY_NO_MEMORY, .text = "no memory for the bench"}, false);
-    for (int i = 0; i < n; i++) s[i] = (struct stream){0};
+    int *ids = malloc((size_t)depth * sizeof(*ids) + 1),
+        vocabulary = ey_engine_describe(engine).vocabulary;
+    bool ok = (h && ids) ||
+              (*e = (ey_err){.code = EY_NO_MEMORY, .text = "no memory for the bench"}, false);
+    for (int i = 0; i < n; i++)
+        s[i] = (struct stream){0};
     for (int i = 0; ok && i < n; i++) {
         fill_ids(ids, depth, i, vocabulary);
         ok = start_stream(engine, &s[i], ids, depth, tokens, e);

@@ -7,12 +7,14 @@
 enum { BENCH_STREAMS = 256 };
 
 struct streams_rate {
-    double seconds; /* while all of them answered */
-    double tokens;  /* of all, in that time */
+    double seconds;         /* while all of them answered */
+    double tokens;          /* of all, in that time */
     double prefill_seconds; /* of the first prompt */
 };
 
-/* n prompts of `depth` made-up tokens, answered with `tokens` tokens each, greedily, the end token ignored. */
-bool bench_streams(ey_engine *engine, int n, int depth, int tokens, struct streams_rate *out, ey_err *e);
+/* n prompts of `depth` made-up tokens, answered with `tokens` tokens each, greedily, the end token
+ * ignored. */
+bool bench_streams(ey_engine *engine, int n, int depth, int tokens, struct streams_rate *out,
+                   ey_err *e);
 
 #endif

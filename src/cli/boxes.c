@@ -1,5 +1,6 @@
-/* A forgiving reader of JSON-like answers: one pass, a bounded stack instead of recursion. Outside of braces all is prose;
- * inside, either quote opens a string, and what cannot be understood is stepped over. */
+/* A forgiving reader of JSON-like answers: one pass, a bounded stack instead of recursion. Outside
+ * of braces all is prose; inside, either quote opens a string, and what cannot be understood is
+ * stepped over. */
 #include "cli/boxes.h"
 
 #include <math.h>
@@ -46,14 +47,15 @@ static bool is_word(char c)
 
 static const char *skip_space(const char *at, const char *end)
 {
-    while (at < end && is_space(*at)) at++;
+    while (at < end && is_space(*at))
+        at++;
     return at;
 }
 
 /* ---- strings ---- */
 
-/* The string whose quote is at r->at. It ends at a quote that one of `closers`, or the end of the text, follows: labels have
- * apostrophes, and models forget escapes. */
+/* The string whose quote is at r->at. It ends at a quote that one of `closers`, or the end of the
+ * text, follows: labels have apostrophes, and models forget escapes. */
 static struct span read_string(struct reader *r, const char *closers)
 {
     char quote = *r->at++;
@@ -65,7 +67,8 @@ static struct span read_string(struct reader *r, const char *closers)
         }
         if (*r->at != quote) continue;
         const char *next = skip_space(r->at + 1, r->end);
-        if (next == r->end || (*next && strchr(closers, *next))) return (struct span){start, (size_t)(r->at++ - start)};
+        if (next == r->end || (*next && strchr(closers, *next)))
+            return (struct span){start, (size_t)(r->at++ - start)};
     }
     return (struct span){start, (size_t)(r->end - start)};
 }
@@ -79,7 +82,8 @@ static long read_hex(const char *s, size_t n)
     return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16) : -1;
 }
 
-/* The character of the \u escape at s (after the backslash), and in *used its bytes; half a surrogate pair is U+FFFD. */
+/* The character of the \u escape at s (after the backslash), and in *used its bytes; half a
+ * surrogate pair is U+FFFD. */
 static uint32_t unescape_unicode(const char *s, size_t n, size_t *used)
 {
     long high = read_hex(s + 1, n - 1), low = -1;
@@ -104,13 +108,17 @@ static uint32_t next_character(const char *s, size_t n, size_t *used)
 {
     uint32_t cp;
     if (s[0] != '\\' || n < 2) return plain_character(s, n, used);
-    if (s[1] == 'u') cp = unescape_unicode(s + 1, n - 1, used);
-    else cp = plain_character(s + 1, n - 1, used); /* stands for itself, unless it names a control character */
+    if (s[1] == 'u')
+        cp = unescape_unicode(s + 1, n - 1, used);
+    else
+        cp = plain_character(s + 1, n - 1,
+                             used); /* stands for itself, unless it names a control character */
     *used += 1;
     return cp < 0x80 && s[1] != 'u' && cp && strchr("nrtbf", (int)cp) ? ' ' : cp;
 }
 
-/* A string's inside as a label: one line, at most EY_MAX_LABEL_BYTES, never cut inside a character. */
+/* A string's inside as a label: one line, at most EY_MAX_LABEL_BYTES, never cut inside a character.
+ */
 static char *copy_label(struct arena *memory, struct span span)
 {
     char label[EY_MAX_LABEL_BYTES + 4];
@@ -123,7 +131,8 @@ static char *copy_label(struct arena *memory, struct span span)
         if (n + length > EY_MAX_LABEL_BYTES) break;
         n += length;
     }
-    while (n && label[n - 1] == ' ') n--;
+    while (n && label[n - 1] == ' ')
+        n--;
     return arena_copy_text(memory, label, n);
 }
 
@@ -155,7 +164,8 @@ static double clamped(double v)
 static void settle(double v[4], bool any_real)
 {
     bool shares = any_real && v[0] <= 1 && v[1] <= 1 && v[2] <= 1 && v[3] <= 1;
-    for (int i = 0; i < 4; i++) v[i] = clamped(shares ? v[i] * SCALE : v[i]);
+    for (int i = 0; i < 4; i++)
+        v[i] = clamped(shares ? v[i] * SCALE : v[i]);
     for (int i = 0; i < 2; i++) {
         double first = v[i];
         if (first > v[i + 2]) v[i] = v[i + 2], v[i + 2] = first;
@@ -193,8 +203,10 @@ static struct frame *top(struct reader *r)
 static void push(struct reader *r, bool list)
 {
     r->at++;
-    if (r->depth == EY_MAX_JSON_DEPTH) r->at = r->end;
-    else r->frame[r->depth++] = (struct frame){.list = list};
+    if (r->depth == EY_MAX_JSON_DEPTH)
+        r->at = r->end;
+    else
+        r->frame[r->depth++] = (struct frame){.list = list};
 }
 
 /* A value is complete; in an object a key comes next. */
@@ -209,7 +221,8 @@ static bool add_box(struct reader *r, const struct frame *f, ey_err *e)
     if (list->n == EY_MAX_BOXES) return list->more = true;
     if (!list->item) list->item = arena_array(&list->memory, EY_MAX_BOXES, sizeof(*list->item));
     char *label = copy_label(&list->memory, f->label);
-    if (!list->item || !label) return ey_fail_memory(e, "boxes", EY_MAX_BOXES * sizeof(*list->item));
+    if (!list->item || !label)
+        return ey_fail_memory(e, "boxes", EY_MAX_BOXES * sizeof(*list->item));
     list->item[list->n++] = (struct box){f->box[0], f->box[1], f->box[2], f->box[3], label};
     return true;
 }
@@ -227,16 +240,19 @@ static enum key key_of(struct span name)
     static const struct {
         const char *name;
         enum key key;
-    } keys[] = {{"bbox_2d", KEY_BOX}, {"bbox", KEY_BOX}, {"label", KEY_LABEL}, {"text_content", KEY_LABEL}};
+    } keys[] = {
+        {"bbox_2d", KEY_BOX}, {"bbox", KEY_BOX}, {"label", KEY_LABEL}, {"text_content", KEY_LABEL}};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (name.n == strlen(keys[i].name) && memcmp(name.text, keys[i].name, name.n) == 0) return keys[i].key;
+        if (name.n == strlen(keys[i].name) && memcmp(name.text, keys[i].name, name.n) == 0)
+            return keys[i].key;
     return KEY_OTHER;
 }
 
 static struct span read_word(struct reader *r)
 {
     const char *start = r->at;
-    while (r->at < r->end && is_word(*r->at)) r->at++;
+    while (r->at < r->end && is_word(*r->at))
+        r->at++;
     return (struct span){start, (size_t)(r->at - start)};
 }
 
@@ -264,14 +280,17 @@ static void read_value(struct reader *r)
 {
     struct frame *f = top(r);
     char c = *r->at;
-    if (f->key == KEY_BOX && read_box(r, f)) value_done(r);
-    else if (c == '{' || c == '[') push(r, c == '[');
+    if (f->key == KEY_BOX && read_box(r, f))
+        value_done(r);
+    else if (c == '{' || c == '[')
+        push(r, c == '[');
     else if (c == '"' || c == '\'') {
         struct span text = read_string(r, ",}]");
         if (f->key == KEY_LABEL) f->label = text;
         value_done(r);
     } else { /* a number, null, true: nothing that is looked for; its end may be the object's */
-        while (r->at < r->end && !strchr(",}]", *r->at)) r->at++;
+        while (r->at < r->end && !strchr(",}]", *r->at))
+            r->at++;
         value_done(r);
     }
 }
@@ -279,11 +298,16 @@ static void read_value(struct reader *r)
 static void read_item(struct reader *r)
 {
     char c = *r->at;
-    if (c == '{' || c == '[') push(r, c == '[');
-    else if (c == '"' || c == '\'') read_string(r, ",}]");
-    else if (c == '}') r->depth--, value_done(r); /* the list was never closed; the object is now */
-    else if (c == ']') r->at++, r->depth--, value_done(r);
-    else r->at++;
+    if (c == '{' || c == '[')
+        push(r, c == '[');
+    else if (c == '"' || c == '\'')
+        read_string(r, ",}]");
+    else if (c == '}')
+        r->depth--, value_done(r); /* the list was never closed; the object is now */
+    else if (c == ']')
+        r->at++, r->depth--, value_done(r);
+    else
+        r->at++;
 }
 
 static bool read_all(struct reader *r, ey_err *e)
@@ -292,11 +316,16 @@ static bool read_all(struct reader *r, ey_err *e)
     while (ok && r->at < r->end && !r->list->more) {
         if (r->depth) r->at = skip_space(r->at, r->end);
         if (r->at == r->end) break;
-        if (!r->depth && *r->at == '{') push(r, false);
-        else if (!r->depth) r->at++;
-        else if (top(r)->list) read_item(r);
-        else if (top(r)->has_value) read_value(r);
-        else ok = read_key(r, e);
+        if (!r->depth && *r->at == '{')
+            push(r, false);
+        else if (!r->depth)
+            r->at++;
+        else if (top(r)->list)
+            read_item(r);
+        else if (top(r)->has_value)
+            read_value(r);
+        else
+            ok = read_key(r, e);
     }
     return ok;
 }
@@ -308,16 +337,19 @@ static struct span inside_fence(const char *text, size_t n)
 {
     const char *end = text + n, *at = skip_space(text, end);
     if (end - at >= 3 && memcmp(at, "```", 3) == 0)
-        for (at += 3; at < end && is_word(*at);) at++;
+        for (at += 3; at < end && is_word(*at);)
+            at++;
     at = skip_space(at, end);
-    while (end > at && (is_space(end[-1]) || end[-1] == '`')) end--;
+    while (end > at && (is_space(end[-1]) || end[-1] == '`'))
+        end--;
     return (struct span){at, (size_t)(end - at)};
 }
 
 /* An empty list or object, or words that say so. */
 static bool says_none(const char *text, size_t n)
 {
-    static const char *const words[] = {"none", "null", "no", "nothing", "there is no", "there are no"};
+    static const char *const words[] = {"none",    "null",        "no",
+                                        "nothing", "there is no", "there are no"};
     struct span said = inside_fence(text, n);
     char signs[5] = "";
     size_t n_signs = 0;
@@ -326,7 +358,8 @@ static bool says_none(const char *text, size_t n)
     if (strcmp(signs, "[]") == 0 || strcmp(signs, "{}") == 0) return true;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         size_t length = strlen(words[i]);
-        if (said.n >= length && strncasecmp(said.text, words[i], length) == 0 && (said.n == length || !is_word(said.text[length])))
+        if (said.n >= length && strncasecmp(said.text, words[i], length) == 0 &&
+            (said.n == length || !is_word(said.text[length])))
             return true;
     }
     return false;

@@ -1,4 +1,5 @@
-/* What a model says where things are → boxes. Pure: text in, numbers out; knows no picture and no model. */
+/* What a model says where things are → boxes. Pure: text in, numbers out; knows no picture and no
+ * model. */
 #ifndef EY_CLI_BOXES_H
 #define EY_CLI_BOXES_H
 
@@ -13,14 +14,19 @@ struct box {
 struct box_list {
     struct box *item;
     size_t n;
-    enum { BOXES_FOUND, BOXES_NONE, BOXES_UNCLEAR } verdict; /* NONE: the answer says that there is nothing */
+    enum {
+        BOXES_FOUND,
+        BOXES_NONE,
+        BOXES_UNCLEAR
+    } verdict; /* NONE: the answer says that there is nothing */
     bool more; /* the answer has more than EY_MAX_BOXES */
     struct arena memory;
 };
 
-/* Reads an answer in the family's grounding format (spec 8.1): objects with "bbox_2d" (or "bbox") and "label" (or
- * "text_content"), in a list or not, fenced or not, with prose round them. Objects without a box, points among them, and
- * one that the end cuts off are left out. False when there is no memory. `list` is the caller's to free either way. */
+/* Reads an answer in the family's grounding format (spec 8.1): objects with "bbox_2d" (or "bbox")
+ * and "label" (or "text_content"), in a list or not, fenced or not, with prose round them. Objects
+ * without a box, points among them, and one that the end cuts off are left out. False when there is
+ * no memory. `list` is the caller's to free either way. */
 bool boxes_read(struct box_list *list, const char *text, size_t n, ey_err *e);
 void boxes_free(struct box_list *list);
 

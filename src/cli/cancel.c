@@ -17,7 +17,8 @@ static void watch(int flags)
 {
     struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = flags};
     sigaction(SIGINT, &action, &before);
-    if (before.sa_handler == SIG_IGN) cancel_unwatch(); /* whoever started us keeps Ctrl-C from us, as shells do with & */
+    if (before.sa_handler == SIG_IGN)
+        cancel_unwatch(); /* whoever started us keeps Ctrl-C from us, as shells do with & */
 }
 
 void cancel_unwatch(void)

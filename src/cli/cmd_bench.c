@@ -1,6 +1,7 @@
-/* eyelet bench: load, vision, prefill and decode on a picture of its own, or a text for a model that reads text only, each as a share of
- * what the machine can do at most, measured in the same run; and decoding held to a schema. Random or toy weights cost what real ones of
- * their shape cost. */
+/* eyelet bench: load, vision, prefill and decode on a picture of its own, or a text for a model
+ * that reads text only, each as a share of what the machine can do at most, measured in the same
+ * run; and decoding held to a schema. Random or toy weights cost what real ones of their shape
+ * cost. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,13 @@
 
 enum { MAX_RUNS = 1000 };
 
-/* What `detect` asks for, with more items than there are tokens: the answer never ends by itself. */
+/* What `detect` asks for, with more items than there are tokens: the answer never ends by itself.
+ */
 static const char boxes_schema[] =
-    "{\"type\": \"array\", \"minItems\": 1000000, \"items\": {\"type\": \"object\", \"properties\": {\"bbox_2d\": {\"type\": \"array\", \"items\": {\"type\": \"integer\","
-    " \"minimum\": 0, \"maximum\": 1000}, \"minItems\": 4, \"maxItems\": 4}, \"label\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 24}}, \"required\": [\"bbox_2d\","
+    "{\"type\": \"array\", \"minItems\": 1000000, \"items\": {\"type\": \"object\", "
+    "\"properties\": {\"bbox_2d\": {\"type\": \"array\", \"items\": {\"type\": \"integer\","
+    " \"minimum\": 0, \"maximum\": 1000}, \"minItems\": 4, \"maxItems\": 4}, \"label\": {\"type\": "
+    "\"string\", \"minLength\": 1, \"maxLength\": 24}}, \"required\": [\"bbox_2d\","
     " \"label\"], \"additionalProperties\": false}}";
 
 struct phase {
@@ -35,10 +39,10 @@ struct bench {
     struct form boxes;
     struct phase vision, prefill, decode, constrained, streams;
     ey_mask_stats masks; /* of the constrained ones */
-    bool sees;         /* the model takes pictures */
-    int width, height; /* of the picture */
-    double moved_bytes; /* of weights, to huge pages */
-    double first_token; /* seconds of the first run until then */
+    bool sees;           /* the model takes pictures */
+    int width, height;   /* of the picture */
+    double moved_bytes;  /* of weights, to huge pages */
+    double first_token;  /* seconds of the first run until then */
     ey_limits limits;
     ey_image_usage used;
     int prompt_tokens;
@@ -70,9 +74,14 @@ static bool make_picture(struct input *out, int width, int height, ey_err *e)
     struct image image = {0};
     if (!path_join(path, folder, "eyelet-bench-XXXXXX", e)) return false;
     int fd = mkstemp(path);
-    if (fd < 0) return ey_fail(e, EY_IO, "%s: cannot make a file there for the picture; set TMPDIR to a folder that can be written", folder);
+    if (fd < 0)
+        return ey_fail(e, EY_IO,
+                       "%s: cannot make a file there for the picture; set TMPDIR to a folder that "
+                       "can be written",
+                       folder);
     close(fd);
-    bool ok = draw_picture(&image, width, height, e) && image_write_png(&image, path, e) && input_read(out, path, EY_MAX_IMAGE_BYTES, e);
+    bool ok = draw_picture(&image, width, height, e) && image_write_png(&image, path, e) &&
+              input_read(out, path, EY_MAX_IMAGE_BYTES, e);
     unlink(path);
     image_free(&image);
     return ok;
@@ -85,9 +94,11 @@ enum { TEXT_BYTES = 4096 };
 /* A token has at least a byte, so half of a context has room for as many bytes as it has tokens. */
 static void write_text(char out[TEXT_BYTES + 1], int context)
 {
-    static const char words[] = "The house on the hill has two doors, four windows and a small tree. ";
+    static const char words[] =
+        "The house on the hill has two doors, four windows and a small tree. ";
     size_t most = (size_t)context / 2 < TEXT_BYTES ? (size_t)context / 2 : TEXT_BYTES;
-    for (size_t i = 0; i < most; i++) out[i] = words[i % (sizeof(words) - 1)];
+    for (size_t i = 0; i < most; i++)
+        out[i] = words[i % (sizeof(words) - 1)];
     out[most] = 0;
 }
 
@@ -102,7 +113,9 @@ static bool proc_value(const char *path, const char *key, char *out, size_t size
     while (f && !found && fgets(line, sizeof(line), f)) {
         char *colon = strchr(line, ':');
         found = colon && strncmp(line, key, strlen(key)) == 0;
-        if (found) snprintf(out, size, "%.*s", (int)strcspn(colon + 1 + strspn(colon + 1, " \t"), "\n"), colon + 1 + strspn(colon + 1, " \t"));
+        if (found)
+            snprintf(out, size, "%.*s", (int)strcspn(colon + 1 + strspn(colon + 1, " \t"), "\n"),
+                     colon + 1 + strspn(colon + 1, " \t"));
     }
     if (f) fclose(f);
     return found;
@@ -111,7 +124,9 @@ static bool proc_value(const char *path, const char *key, char *out, size_t size
 static double peak_bytes(void)
 {
     char value[64];
-    return proc_value("/proc/self/status", "VmHWM", value, sizeof(value)) ? strtod(value, NULL) * 1024 : 0;
+    return proc_value("/proc/self/status", "VmHWM", value, sizeof(value))
+               ? strtod(value, NULL) * 1024
+               : 0;
 }
 
 static void name_machine(struct bench *b)
@@ -119,7 +134,8 @@ static void name_machine(struct bench *b)
     char processor[96] = "processor of unknown name";
     ey_engine_info info = ey_engine_describe(b->session.engine);
     proc_value("/proc/cpuinfo", "model name", processor, sizeof(processor));
-    snprintf(b->machine, sizeof(b->machine), "%s, %d threads, %s", processor, info.threads, info.device_detail);
+    snprintf(b->machine, sizeof(b->machine), "%s, %d threads, %s", processor, info.threads,
+             info.device_detail);
 }
 
 /* ---- measuring ---- */
@@ -129,11 +145,15 @@ static bool answer_once(struct bench *b, const struct form *form, ey_answer *ans
 {
     char text[TEXT_BYTES + 1];
     struct question question = {&b->picture, 1, "Describe this image.", false, true, form};
-    if (!b->sees) write_text(text, session_context(&b->session)), question = (struct question){NULL, 0, text, false, true, form};
+    if (!b->sees)
+        write_text(text, session_context(&b->session)),
+            question = (struct question){NULL, 0, text, false, true, form};
     if (!session_ask(&b->session, &question, answer, e)) return false;
     if (cancel_asked()) return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
     return answer->completion_tokens >= 2 ||
-           ey_fail(e, EY_TOO_LONG, "the context leaves no room for a second token of the answer; use a larger --max-model-len");
+           ey_fail(e, EY_TOO_LONG,
+                   "the context leaves no room for a second token of the answer; use a larger "
+                   "--max-model-len");
 }
 
 static bool run_once(struct bench *b, ey_err *e)
@@ -151,22 +171,27 @@ static bool run_once(struct bench *b, ey_err *e)
     return true;
 }
 
-/* The same answers held to a schema: what that costs. By turns with the free ones, so that both see the same machine. */
+/* The same answers held to a schema: what that costs. By turns with the free ones, so that both see
+ * the same machine. */
 static bool run_constrained(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
     bool ok = answer_once(b, &b->boxes, &answer, e);
-    if (ok) b->constrained.seconds[b->constrained.n++] = answer.decode_seconds, b->constrained.tokens = answer.completion_tokens - 1;
+    if (ok)
+        b->constrained.seconds[b->constrained.n++] = answer.decode_seconds,
+        b->constrained.tokens = answer.completion_tokens - 1;
     ey_answer_free(&answer);
     return ok;
 }
 
 static void count_work(struct bench *b)
 {
-    ey_work work = ey_work_of(b->session.engine, b->used.used_width, b->used.used_height, b->prompt_tokens);
+    ey_work work = ey_work_of(b->session.engine, b->used.used_width, b->used.used_height,
+                              b->prompt_tokens);
     b->vision.flops = work.vision_flops, b->vision.tokens = b->used.tokens;
     b->prefill.flops = work.prefill_flops, b->prefill.tokens = b->prompt_tokens;
-    b->decode.bytes = work.decode_bytes * b->decode.tokens, b->constrained.bytes = work.decode_bytes * b->constrained.tokens;
+    b->decode.bytes = work.decode_bytes * b->decode.tokens,
+    b->constrained.bytes = work.decode_bytes * b->constrained.tokens;
 }
 
 /* "1024x768" */
@@ -174,7 +199,8 @@ static bool read_size(struct bench *b, ey_err *e)
 {
     char end;
     const char *text = b->session.options->picture_size;
-    if (sscanf(text, "%dx%d%c", &b->width, &b->height, &end) == 2 && b->width > 0 && b->height > 0 && b->width <= EY_MAX_IMAGE_SIDE && b->height <= EY_MAX_IMAGE_SIDE &&
+    if (sscanf(text, "%dx%d%c", &b->width, &b->height, &end) == 2 && b->width > 0 &&
+        b->height > 0 && b->width <= EY_MAX_IMAGE_SIDE && b->height <= EY_MAX_IMAGE_SIDE &&
         (uint64_t)b->width * (uint64_t)b->height <= (uint64_t)EY_MAX_IMAGE_PIXELS)
         return true;
     return ey_fail(e, EY_BAD_REQUEST, "--picture %.40s: a size is like 1024x768", text);
@@ -186,11 +212,14 @@ static bool run_streams(struct bench *b, ey_err *e)
     const struct options *o = b->session.options;
     int n = (int)o->streams, depth = (int)o->depth;
     struct streams_rate rate = {0};
-    ey_work weights = ey_work_of(b->session.engine, 0, 0, 0), each = ey_work_of(b->session.engine, 0, 0, depth + (int)o->max_tokens / 2);
+    ey_work weights = ey_work_of(b->session.engine, 0, 0, 0),
+            each = ey_work_of(b->session.engine, 0, 0, depth + (int)o->max_tokens / 2);
     for (int64_t i = 0; i < o->runs; i++) {
         if (!bench_streams(b->session.engine, n, depth, (int)o->max_tokens, &rate, e)) return false;
         if (cancel_asked()) return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
-        if (rate.tokens < n) return ey_fail(e, EY_TOO_LONG, "the answers are too short to time; use more --max-tokens");
+        if (rate.tokens < n)
+            return ey_fail(e, EY_TOO_LONG,
+                           "the answers are too short to time; use more --max-tokens");
         b->streams.seconds[b->streams.n++] = rate.seconds / rate.tokens;
     }
     b->streams.tokens = 1; /* seconds are of one token of all */
@@ -198,10 +227,12 @@ static bool run_streams(struct bench *b, ey_err *e)
     return true;
 }
 
-/* Times are those of weights in their place. The limits come last: what measuring them takes is not the model's memory. */
+/* Times are those of weights in their place. The limits come last: what measuring them takes is not
+ * the model's memory. */
 static bool measure(struct bench *b, ey_err *e)
 {
-    if (!read_size(b, e) || !make_picture(&b->picture, b->width, b->height, e) || !session_load(&b->session, e) ||
+    if (!read_size(b, e) || !make_picture(&b->picture, b->width, b->height, e) ||
+        !session_load(&b->session, e) ||
         !ey_grammar_of_schema(&b->boxes.grammar, boxes_schema, strlen(boxes_schema), e))
         return false;
     b->moved_bytes = (double)ey_engine_settle(b->session.engine);
@@ -233,32 +264,40 @@ static double median(struct phase *p)
 
 static double share(const struct bench *b, const struct phase *p, double seconds)
 {
-    double work = p->bytes > 0 ? p->bytes / b->limits.read_bytes_per_second : p->flops / b->limits.flops_per_second;
+    double work = p->bytes > 0 ? p->bytes / b->limits.read_bytes_per_second
+                               : p->flops / b->limits.flops_per_second;
     return work / seconds;
 }
 
 /* Of what vectors could do, where tiles do more. */
 static void print_vector_share(const struct bench *b, const struct phase *p, double seconds)
 {
-    if (p->flops > 0 && b->limits.vector_flops_per_second > 0) printf("         %3.0f %% of what vectors could do\n", 100 * p->flops / seconds / b->limits.vector_flops_per_second);
+    if (p->flops > 0 && b->limits.vector_flops_per_second > 0)
+        printf("         %3.0f %% of what vectors could do\n",
+               100 * p->flops / seconds / b->limits.vector_flops_per_second);
 }
 
 static void print_phase(const struct bench *b, const char *name, struct phase *p)
 {
     double seconds = median(p);
     bool reads = p->bytes > 0;
-    printf("%-8s %8.3f s  %9.1f tok/s  %8.1f %s  %3.0f %% of the limit  (%.3f to %.3f s in %d runs)\n", name, seconds, p->tokens / seconds,
-           (reads ? p->bytes : p->flops) / seconds / 1e9, reads ? "GB/s   " : "GFLOP/s", 100 * share(b, p, seconds), p->seconds[0],
-           p->seconds[p->n - 1], p->n);
+    printf(
+        "%-8s %8.3f s  %9.1f tok/s  %8.1f %s  %3.0f %% of the limit  (%.3f to %.3f s in %d runs)\n",
+        name, seconds, p->tokens / seconds, (reads ? p->bytes : p->flops) / seconds / 1e9,
+        reads ? "GB/s   " : "GFLOP/s", 100 * share(b, p, seconds), p->seconds[0],
+        p->seconds[p->n - 1], p->n);
     print_vector_share(b, p, seconds);
 }
 
 static void print_streams(struct bench *b)
 {
     double seconds = median(&b->streams);
-    printf("%lld at %-4lld %8.3f ms  %9.1f tok/s in all %8.1f GB/s  %3.0f %% of the limit  (%.1f to %.1f tok/s in %d runs)\n", (long long)b->session.options->streams,
-           (long long)b->session.options->depth, 1e3 * seconds * (double)b->session.options->streams, 1 / seconds, b->streams.bytes / seconds / 1e9,
-           100 * share(b, &b->streams, seconds), 1 / b->streams.seconds[b->streams.n - 1], 1 / b->streams.seconds[0], b->streams.n);
+    printf("%lld at %-4lld %8.3f ms  %9.1f tok/s in all %8.1f GB/s  %3.0f %% of the limit  (%.1f "
+           "to %.1f tok/s in %d runs)\n",
+           (long long)b->session.options->streams, (long long)b->session.options->depth,
+           1e3 * seconds * (double)b->session.options->streams, 1 / seconds,
+           b->streams.bytes / seconds / 1e9, 100 * share(b, &b->streams, seconds),
+           1 / b->streams.seconds[b->streams.n - 1], 1 / b->streams.seconds[0], b->streams.n);
 }
 
 static void print_card(struct bench *b)
@@ -266,9 +305,11 @@ static void print_card(struct bench *b)
     uint64_t used, total;
     ey_stats stats = ey_engine_stats(b->session.engine);
     if (!ey_device_memory(b->session.engine, &used, &total)) return;
-    printf("steps    %8llu, %llu of them enqueued before the tokens of the one before were known\n", (unsigned long long)stats.steps, (unsigned long long)stats.steps_ahead);
-    printf("card     %8.0f MiB planned, %.0f of %.0f in use by all\n", (double)ey_engine_describe(b->session.engine).device_bytes / (1 << 20), (double)used / (1 << 20),
-           (double)total / (1 << 20));
+    printf("steps    %8llu, %llu of them enqueued before the tokens of the one before were known\n",
+           (unsigned long long)stats.steps, (unsigned long long)stats.steps_ahead);
+    printf("card     %8.0f MiB planned, %.0f of %.0f in use by all\n",
+           (double)ey_engine_describe(b->session.engine).device_bytes / (1 << 20),
+           (double)used / (1 << 20), (double)total / (1 << 20));
 }
 
 /* Who scores the candidates of an 8-bit head again. */
@@ -277,7 +318,8 @@ static void print_head(struct bench *b)
     const char *rows = ey_engine_describe(b->session.engine).head_rows;
     if (!rows) return;
     printf("head     8 bits; candidates are scored again %s\n",
-           strcmp(rows, "pinned") == 0 ? "by the card, from rows in pinned memory of the host" : "by the host, one round trip a token");
+           strcmp(rows, "pinned") == 0 ? "by the card, from rows in pinned memory of the host"
+                                       : "by the host, one round trip a token");
 }
 
 /* What the plan said of a decoder that is divided, beside what it was. */
@@ -286,26 +328,37 @@ static void print_divided(struct bench *b)
     ey_engine_info info = ey_engine_describe(b->session.engine);
     const double measured = b->decode.tokens / median(&b->decode);
     if (info.gpu_layers == info.n_layers) return;
-    printf("divided  %d of %d layers on the card: %.2f tok/s expected of the two memories, %.2f measured, %.0f %%\n", info.gpu_layers, info.n_layers,
-           info.tokens_per_second, measured, info.tokens_per_second > 0 ? 100 * measured / info.tokens_per_second : 0);
+    printf("divided  %d of %d layers on the card: %.2f tok/s expected of the two memories, %.2f "
+           "measured, %.0f %%\n",
+           info.gpu_layers, info.n_layers, info.tokens_per_second, measured,
+           info.tokens_per_second > 0 ? 100 * measured / info.tokens_per_second : 0);
 }
 
 static void print_text(struct bench *b)
 {
     ey_engine_info info = ey_engine_describe(b->session.engine);
-    printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s", b->machine, b->limits.read_bytes_per_second / 1e9, b->limits.flops_per_second / 1e9);
-    if (b->limits.vector_flops_per_second > 0) printf(" (tdpbf16ps), of vectors %.1f (vdpbf16ps)", b->limits.vector_flops_per_second / 1e9);
+    printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s", b->machine,
+           b->limits.read_bytes_per_second / 1e9, b->limits.flops_per_second / 1e9);
+    if (b->limits.vector_flops_per_second > 0)
+        printf(" (tdpbf16ps), of vectors %.1f (vdpbf16ps)",
+               b->limits.vector_flops_per_second / 1e9);
     printf("\n");
-    printf("load     %8.3f s, of which %.3f s for the device itself\n", info.load_seconds, info.device_seconds);
-    if (b->sees) printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->used.used_width, b->used.used_height, b->used.tokens, b->prompt_tokens);
-    else printf("text     prompt %d tokens\n", b->prompt_tokens);
+    printf("load     %8.3f s, of which %.3f s for the device itself\n", info.load_seconds,
+           info.device_seconds);
+    if (b->sees)
+        printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->used.used_width,
+               b->used.used_height, b->used.tokens, b->prompt_tokens);
+    else
+        printf("text     prompt %d tokens\n", b->prompt_tokens);
     if (b->sees) print_phase(b, "vision", &b->vision);
     print_phase(b, "prefill", &b->prefill);
     print_phase(b, "decode", &b->decode);
     print_divided(b);
     print_phase(b, "schema", &b->constrained);
-    printf("masks    %8.1f us at p50, %.1f us at p99 (upper ends), beside the steps, which waited %.2f ms for %llu masks in all\n", 1e6 * ey_mask_percentile(&b->masks, 0.5),
-           1e6 * ey_mask_percentile(&b->masks, 0.99), 1e3 * b->masks.waited_seconds, (unsigned long long)b->masks.made);
+    printf("masks    %8.1f us at p50, %.1f us at p99 (upper ends), beside the steps, which waited "
+           "%.2f ms for %llu masks in all\n",
+           1e6 * ey_mask_percentile(&b->masks, 0.5), 1e6 * ey_mask_percentile(&b->masks, 0.99),
+           1e3 * b->masks.waited_seconds, (unsigned long long)b->masks.made);
     if (b->streams.n) print_streams(b);
     printf("first    %8.1f ms to the first token of the first run\n", 1e3 * b->first_token);
     print_head(b);
@@ -318,9 +371,12 @@ static void print_text(struct bench *b)
 static void json_phase(const struct bench *b, const char *name, struct phase *p)
 {
     double seconds = median(p);
-    printf("\"%s\": {\"seconds\": %.6f, \"tokens_per_second\": %.3f, ", name, seconds, p->tokens / seconds);
-    if (p->bytes > 0) printf("\"bytes\": %.0f, \"flops\": null, ", p->bytes);
-    else printf("\"bytes\": null, \"flops\": %.0f, ", p->flops);
+    printf("\"%s\": {\"seconds\": %.6f, \"tokens_per_second\": %.3f, ", name, seconds,
+           p->tokens / seconds);
+    if (p->bytes > 0)
+        printf("\"bytes\": %.0f, \"flops\": null, ", p->bytes);
+    else
+        printf("\"bytes\": null, \"flops\": %.0f, ", p->flops);
     printf("\"share_of_limit\": %.4f}, ", share(b, p, seconds));
 }
 
@@ -328,20 +384,25 @@ static void print_json(struct bench *b)
 {
     struct buf machine = buf_with_max(4096);
     json_add_text(&machine, b->machine);
-    printf("{\"machine\": %s, \"load\": {\"seconds\": %.6f}, ", machine.data ? machine.data : "null",
+    printf("{\"machine\": %s, \"load\": {\"seconds\": %.6f}, ",
+           machine.data ? machine.data : "null",
            ey_engine_describe(b->session.engine).load_seconds);
     if (b->sees) json_phase(b, "vision", &b->vision);
     json_phase(b, "prefill", &b->prefill);
     json_phase(b, "decode", &b->decode);
     json_phase(b, "schema", &b->constrained);
-    printf("\"masks\": {\"made\": %llu, \"p50_seconds\": %.9f, \"p99_seconds\": %.9f, \"waited_seconds\": %.9f}, ", (unsigned long long)b->masks.made,
-           ey_mask_percentile(&b->masks, 0.5), ey_mask_percentile(&b->masks, 0.99), b->masks.waited_seconds);
+    printf("\"masks\": {\"made\": %llu, \"p50_seconds\": %.9f, \"p99_seconds\": %.9f, "
+           "\"waited_seconds\": %.9f}, ",
+           (unsigned long long)b->masks.made, ey_mask_percentile(&b->masks, 0.5),
+           ey_mask_percentile(&b->masks, 0.99), b->masks.waited_seconds);
     if (b->streams.n) json_phase(b, "streams", &b->streams);
     const char *rows = ey_engine_describe(b->session.engine).head_rows;
     printf("\"head_rows\": %s%s%s, ", rows ? "\"" : "", rows ? rows : "null", rows ? "\"" : "");
-    printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f, \"vector_flops_per_second\": %.0f}, \"peak_bytes\": %.0f, "
+    printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f, "
+           "\"vector_flops_per_second\": %.0f}, \"peak_bytes\": %.0f, "
            "\"huge_page_bytes\": %.0f}\n",
-           b->limits.read_bytes_per_second, b->limits.flops_per_second, b->limits.vector_flops_per_second, b->peak_bytes, b->moved_bytes);
+           b->limits.read_bytes_per_second, b->limits.flops_per_second,
+           b->limits.vector_flops_per_second, b->peak_bytes, b->moved_bytes);
     buf_free(&machine);
 }
 
@@ -359,8 +420,10 @@ int cmd_bench(const struct options *o)
     progress_clear(&b->session.progress);
     int status = ok ? 0 : term_complain(&e);
     if (cancel_asked()) status = EXIT_INTERRUPTED;
-    if (ok && o->json) print_json(b);
-    else if (ok) print_text(b);
+    if (ok && o->json)
+        print_json(b);
+    else if (ok)
+        print_text(b);
     if (ok) status = term_finish(&b->session.out, 0);
     form_close(&b->boxes);
     input_free(&b->picture);

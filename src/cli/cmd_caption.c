@@ -1,4 +1,5 @@
-/* eyelet caption IMAGE...: one load, a sentence for each picture; a bad one is reported and the rest go on. */
+/* eyelet caption IMAGE...: one load, a sentence for each picture; a bad one is reported and the
+ * rest go on. */
 #include <unistd.h>
 
 #include "cli/answer_json.h"
@@ -8,7 +9,8 @@
 
 static bool check_call(const struct options *o, ey_err *e)
 {
-    if (!o->n_args) return ey_fail(e, EY_BAD_REQUEST, "caption needs a picture: eyelet caption photo.jpg");
+    if (!o->n_args)
+        return ey_fail(e, EY_BAD_REQUEST, "caption needs a picture: eyelet caption photo.jpg");
     return input_check_pictures(o->args, o->n_args, "caption", e);
 }
 
@@ -16,9 +18,12 @@ static bool check_call(const struct options *o, ey_err *e)
 static void add_sentence(struct buf *line, const ey_answer *answer)
 {
     size_t n = answer->n_text, first = 0;
-    while (n && (answer->text[n - 1] == '\n' || answer->text[n - 1] == ' ')) n--;
-    while (first < n && (answer->text[first] == '\n' || answer->text[first] == ' ')) first++;
-    for (size_t i = first; i < n; i++) buf_add(line, answer->text[i] == '\n' ? " " : &answer->text[i], 1);
+    while (n && (answer->text[n - 1] == '\n' || answer->text[n - 1] == ' '))
+        n--;
+    while (first < n && (answer->text[first] == '\n' || answer->text[first] == ' '))
+        first++;
+    for (size_t i = first; i < n; i++)
+        buf_add(line, answer->text[i] == '\n' ? " " : &answer->text[i], 1);
 }
 
 enum { PREVIEW_COLUMNS = 44, PREVIEW_LINES = 14 };
@@ -26,10 +31,12 @@ enum { PREVIEW_COLUMNS = 44, PREVIEW_LINES = 14 };
 static void print_preview(struct session *s, const struct input *picture)
 {
     struct buf cells = buf_with_max(MAX_LINE);
-    int room = terminal_columns(STDOUT_FILENO) - 3, columns = room < PREVIEW_COLUMNS ? room : PREVIEW_COLUMNS;
+    int room = terminal_columns(STDOUT_FILENO) - 3,
+        columns = room < PREVIEW_COLUMNS ? room : PREVIEW_COLUMNS;
     progress_clear(&s->progress);
     if (s->out.terminal && columns > 3)
-        preview_add(&cells, picture->bytes, picture->size, columns, PREVIEW_LINES, preview_colours());
+        preview_add(&cells, picture->bytes, picture->size, columns, PREVIEW_LINES,
+                    preview_colours());
     if (cells.size) term_write_raw(&s->out, cells.data, cells.size);
     buf_free(&cells);
 }
@@ -44,12 +51,15 @@ static void print_caption(struct session *s, const struct input *picture, const 
         buf_add_text(&line, ": ");
     }
     add_sentence(&line, answer);
-    if (show) buf_printf(&line, "  (%.2f s)", answer->vision_seconds + answer->prefill_seconds + answer->decode_seconds);
+    if (show)
+        buf_printf(&line, "  (%.2f s)",
+                   answer->vision_seconds + answer->prefill_seconds + answer->decode_seconds);
     if (show && s->out.terminal) buf_add_text(&line, "\n");
     print_line(s, &line);
 }
 
-static void print_caption_json(struct session *s, const char *name, const ey_answer *answer, double load_seconds)
+static void print_caption_json(struct session *s, const char *name, const ey_answer *answer,
+                               double load_seconds)
 {
     struct buf line = buf_with_max(MAX_LINE);
     begin_json_line(&line, name, "caption");
@@ -59,11 +69,14 @@ static void print_caption_json(struct session *s, const char *name, const ey_ans
     print_line(s, &line);
 }
 
-static bool print(struct session *s, const struct input *picture, const ey_answer *answer, double load_seconds, ey_err *e)
+static bool print(struct session *s, const struct input *picture, const ey_answer *answer,
+                  double load_seconds, ey_err *e)
 {
     (void)e;
-    if (s->options->json) print_caption_json(s, picture->name, answer, load_seconds);
-    else print_caption(s, picture, answer);
+    if (s->options->json)
+        print_caption_json(s, picture->name, answer, load_seconds);
+    else
+        print_caption(s, picture, answer);
     return true;
 }
 

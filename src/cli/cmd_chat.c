@@ -1,4 +1,5 @@
-/* eyelet chat [IMAGE...]: a conversation, a line a message. On a terminal with a prompt; from a pipe the same without. */
+/* eyelet chat [IMAGE...]: a conversation, a line a message. On a terminal with a prompt; from a
+ * pipe the same without. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +19,15 @@ struct chat {
     struct buf line;
     bool prompts; /* someone types */
     bool leaving;
-    bool failed;  /* a line, of which a script must hear */
+    bool failed; /* a line, of which a script must hear */
 };
 
 /* What is said to the person goes to standard error: answers stay alone on standard output. */
 static void complain(struct chat *c, const ey_err *e)
 {
     progress_clear(&c->session.progress);
-    fprintf(stderr, "eyelet: %s%s\n", e->text, e->code == EY_TOO_LONG ? "; /clear begins anew" : "");
+    fprintf(stderr, "eyelet: %s%s\n", e->text,
+            e->code == EY_TOO_LONG ? "; /clear begins anew" : "");
     c->failed = true;
 }
 
@@ -35,7 +37,8 @@ static void complain(struct chat *c, const ey_err *e)
 static bool add_picture(struct chat *c, const char *path, struct image *seen, ey_err *e)
 {
     struct input picture = {0};
-    bool ok = input_read(&picture, path, EY_MAX_IMAGE_BYTES, e) && image_decode(seen, picture.bytes, picture.size, path, e) &&
+    bool ok = input_read(&picture, path, EY_MAX_IMAGE_BYTES, e) &&
+              image_decode(seen, picture.bytes, picture.size, path, e) &&
               conversation_add_picture(&c->talk, session_picture(&c->session, &picture), e);
     if (ok) picture.bytes = NULL; /* the conversation's now */
     input_free(&picture);
@@ -50,18 +53,21 @@ static bool add_first_pictures(struct chat *c, const struct options *o, ey_err *
     return true;
 }
 
-/* A path as terminals paste and people type it: blanks and a pair of quotes round it go, ~/ is the home. NULL: no memory,
- * or nothing there. The caller frees. */
+/* A path as terminals paste and people type it: blanks and a pair of quotes round it go, ~/ is the
+ * home. NULL: no memory, or nothing there. The caller frees. */
 static char *typed_path(const char *text)
 {
     const char *home = getenv("HOME");
     char *path = NULL;
     size_t n = strlen(text);
-    while (n && text[n - 1] == ' ') n--;
+    while (n && text[n - 1] == ' ')
+        n--;
     if (n > 1 && (text[0] == '\'' || text[0] == '"') && text[n - 1] == text[0]) text++, n -= 2;
     if (!n) return NULL;
     bool at_home = home && n > 1 && text[0] == '~' && text[1] == '/';
-    if (asprintf(&path, "%s%.*s", at_home ? home : "", (int)(at_home ? n - 1 : n), at_home ? text + 1 : text) < 0) return NULL;
+    if (asprintf(&path, "%s%.*s", at_home ? home : "", (int)(at_home ? n - 1 : n),
+                 at_home ? text + 1 : text) < 0)
+        return NULL;
     return path;
 }
 
@@ -76,7 +82,9 @@ static void take_picture(struct chat *c, const char *argument)
     ok = ok && add_picture(c, path, &seen, &e);
     if (!ok) complain(c, &e);
     if (ok) term_add_name(&name, path);
-    if (ok && c->prompts) fprintf(stderr, "%s, %d x %d, goes with the next message\n", name.data ? name.data : "", seen.width, seen.height);
+    if (ok && c->prompts)
+        fprintf(stderr, "%s, %d x %d, goes with the next message\n", name.data ? name.data : "",
+                seen.width, seen.height);
     buf_free(&name);
     free(path);
 }
@@ -113,8 +121,10 @@ enum { N_SLASH_COMMANDS = sizeof(slash_commands) / sizeof(slash_commands[0]) };
 static void explain(struct chat *c, const char *argument)
 {
     (void)c, (void)argument;
-    for (size_t i = 0; i < N_SLASH_COMMANDS; i++) fprintf(stderr, "%s\n", slash_commands[i].help);
-    fprintf(stderr, "Ctrl-C stops an answer. A message that begins with / needs a blank before it.\n");
+    for (size_t i = 0; i < N_SLASH_COMMANDS; i++)
+        fprintf(stderr, "%s\n", slash_commands[i].help);
+    fprintf(stderr,
+            "Ctrl-C stops an answer. A message that begins with / needs a blank before it.\n");
 }
 
 static void run_slash_command(struct chat *c, const char *line)
@@ -142,10 +152,13 @@ static void say_why_it_ended(const struct chat *c, const ey_answer *answer)
     if (strcmp(answer->finish_reason, "length") != 0 || c->session.options->quiet) return;
     if (context && answer->prompt_tokens + answer->completion_tokens >= context)
         fprintf(stderr, "eyelet: the context of %d tokens is full; /clear begins anew\n", context);
-    else fprintf(stderr, "eyelet: the answer was cut after %d tokens; see --max-tokens\n", answer->completion_tokens);
+    else
+        fprintf(stderr, "eyelet: the answer was cut after %d tokens; see --max-tokens\n",
+                answer->completion_tokens);
 }
 
-/* An answer that was stopped stays as far as it came; one that had not begun takes its question with it. */
+/* An answer that was stopped stays as far as it came; one that had not begun takes its question
+ * with it. */
 static bool keep_answer(struct chat *c, const ey_answer *answer, ey_err *e)
 {
     if (cancel_asked() && !answer->n_text) {
@@ -153,7 +166,8 @@ static bool keep_answer(struct chat *c, const ey_answer *answer, ey_err *e)
         if (c->prompts) fprintf(stderr, "stopped before it began: the message is taken back\n");
         return true;
     }
-    if (!conversation_answer(&c->talk, answer->text, answer->n_text, e)) return conversation_take_back(&c->talk, false), false;
+    if (!conversation_answer(&c->talk, answer->text, answer->n_text, e))
+        return conversation_take_back(&c->talk, false), false;
     return true;
 }
 
@@ -171,10 +185,12 @@ static void send_message(struct chat *c, const char *text, size_t n)
 {
     ey_err e;
     ey_answer answer = {0};
-    bool ok = input_check_text(text, n, "the message", &e) && conversation_say(&c->talk, text, n, &e);
+    bool ok = input_check_text(text, n, "the message", &e) &&
+              conversation_say(&c->talk, text, n, &e);
     if (ok && !put(c, &answer, &e)) conversation_take_back(&c->talk, false), ok = false;
     if (ok) {
-        if (!answer.n_text || answer.text[answer.n_text - 1] != '\n') term_write(&c->session.out, "\n", 1);
+        if (!answer.n_text || answer.text[answer.n_text - 1] != '\n')
+            term_write(&c->session.out, "\n", 1);
         say_why_it_ended(c, &answer);
         ok = keep_answer(c, &answer, &e);
     }
@@ -184,8 +200,8 @@ static void send_message(struct chat *c, const char *text, size_t n)
 
 /* ---- lines ---- */
 
-/* The next line without its end, in c->line; one that is too long is read to its end and refused. False: no more lines,
- * or Ctrl-C, which cancel_asked() tells. */
+/* The next line without its end, in c->line; one that is too long is read to its end and refused.
+ * False: no more lines, or Ctrl-C, which cancel_asked() tells. */
 static bool read_line(struct chat *c, bool *too_long)
 {
     int byte;
@@ -225,19 +241,28 @@ static void take_line(struct chat *c, bool too_long)
 {
     ey_err e;
     const char *line = c->line.data;
-    if (too_long) ey_fail(&e, EY_BAD_REQUEST, "a line longer than %d bytes", EY_MAX_LINE_BYTES), complain(c, &e);
-    else if (memchr(line, 0, c->line.size)) ey_fail(&e, EY_BAD_REQUEST, "the line has a NUL byte in it"), complain(c, &e);
-    else if (line[0] == '/') run_slash_command(c, line);
-    else if (line[strspn(line, " \t")]) send_message(c, line, c->line.size);
+    if (too_long)
+        ey_fail(&e, EY_BAD_REQUEST, "a line longer than %d bytes", EY_MAX_LINE_BYTES),
+            complain(c, &e);
+    else if (memchr(line, 0, c->line.size))
+        ey_fail(&e, EY_BAD_REQUEST, "the line has a NUL byte in it"), complain(c, &e);
+    else if (line[0] == '/')
+        run_slash_command(c, line);
+    else if (line[strspn(line, " \t")])
+        send_message(c, line, c->line.size);
 }
 
 /* ---- the command ---- */
 
 static bool check_call(const struct options *o, ey_err *e)
 {
-    if (o->n_args > EY_MAX_IMAGES) return ey_fail(e, EY_BAD_REQUEST, "%zu pictures; at most %d go in one conversation", o->n_args, EY_MAX_IMAGES);
+    if (o->n_args > EY_MAX_IMAGES)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu pictures; at most %d go in one conversation",
+                       o->n_args, EY_MAX_IMAGES);
     for (size_t i = 0; i < o->n_args; i++)
-        if (strcmp(o->args[i], "-") == 0) return ey_fail(e, EY_BAD_REQUEST, "standard input is where messages come from; a picture needs a file");
+        if (strcmp(o->args[i], "-") == 0)
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "standard input is where messages come from; a picture needs a file");
     return input_check_pictures(o->args, o->n_args, "chat", e);
 }
 
@@ -254,7 +279,9 @@ static int talk(struct chat *c)
 {
     bool too_long;
     greet(c);
-    while (!c->leaving && !c->session.out.closed && (c->prompts || !cancel_asked()) && read_typed_line(c, &too_long)) take_line(c, too_long);
+    while (!c->leaving && !c->session.out.closed && (c->prompts || !cancel_asked()) &&
+           read_typed_line(c, &too_long))
+        take_line(c, too_long);
     if (c->prompts) return term_finish(&c->session.out, 0);
     return term_finish(&c->session.out, cancel_asked() ? EXIT_INTERRUPTED : c->failed ? 1 : 0);
 }
@@ -266,7 +293,8 @@ int cmd_chat(const struct options *o)
     if (!check_call(o, &e)) return term_complain(&e);
     session_open(&c.session, o);
     c.session.max_images = EY_MAX_IMAGES;
-    bool ok = conversation_open(&c.talk, &e) && add_first_pictures(&c, o, &e) && session_load(&c.session, &e);
+    bool ok = conversation_open(&c.talk, &e) && add_first_pictures(&c, o, &e) &&
+              session_load(&c.session, &e);
     int status = ok ? talk(&c) : term_complain(&e);
     session_close(&c.session);
     conversation_close(&c.talk);

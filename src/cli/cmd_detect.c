@@ -1,4 +1,5 @@
-/* eyelet detect IMAGE WHAT: where things are, as JSON in pixels of the upright original, painted too when --draw asks. */
+/* eyelet detect IMAGE WHAT: where things are, as JSON in pixels of the upright original, painted
+ * too when --draw asks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -33,10 +34,12 @@ struct detection {
 static bool same_file(const char *a, const char *b)
 {
     struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
 }
 
-/* By trying: rights, full paths and read-only disks are known to the system alone. What was there stays as it is. */
+/* By trying: rights, full paths and read-only disks are known to the system alone. What was there
+ * stays as it is. */
 static bool check_writable(const char *path, ey_err *e)
 {
     bool there = access(path, F_OK) == 0;
@@ -52,18 +55,26 @@ static bool check_drawing(const char *out, const char *picture, ey_err *e)
     size_t n = strlen(out);
     if (n < 4 || strcasecmp(out + n - 4, ".png") != 0)
         return ey_fail(e, EY_BAD_REQUEST, "--draw writes a PNG file; %s does not end in .png", out);
-    if (same_file(out, picture)) return ey_fail(e, EY_BAD_REQUEST, "--draw would overwrite the picture itself, %s", picture);
+    if (same_file(out, picture))
+        return ey_fail(e, EY_BAD_REQUEST, "--draw would overwrite the picture itself, %s", picture);
     return check_writable(out, e);
 }
 
 static bool check_call(const struct options *o, ey_err *e)
 {
     static const char example[] = "eyelet detect photo.jpg \"car, person\"";
-    if (o->n_args < 2) return ey_fail(e, EY_BAD_REQUEST, "detect needs a picture and what to look for: %s", example);
-    if (o->n_args > 2) return ey_fail(e, EY_BAD_REQUEST, "detect takes one picture and one list of things, not %zu arguments: %s", o->n_args, example);
-    if (!o->args[1][strspn(o->args[1], " ,")]) return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
+    if (o->n_args < 2)
+        return ey_fail(e, EY_BAD_REQUEST, "detect needs a picture and what to look for: %s",
+                       example);
+    if (o->n_args > 2)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "detect takes one picture and one list of things, not %zu arguments: %s",
+                       o->n_args, example);
+    if (!o->args[1][strspn(o->args[1], " ,")])
+        return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
     return input_check_text(o->args[1], strlen(o->args[1]), "what to look for", e) &&
-           input_check_pictures(o->args, 1, "detect", e) && (!o->draw || check_drawing(o->draw, o->args[0], e));
+           input_check_pictures(o->args, 1, "detect", e) &&
+           (!o->draw || check_drawing(o->draw, o->args[0], e));
 }
 
 /* ---- asking ---- */
@@ -71,20 +82,23 @@ static bool check_call(const struct options *o, ey_err *e)
 /* The official cookbook's wording (spec 8.2), which the models were trained on. */
 static bool make_prompt(struct detection *d, const char *what, ey_err *e)
 {
-    if (asprintf(&d->prompt, "Locate every instance that belongs to the following categories: '%s'. Report bbox coordinates in JSON format.",
+    if (asprintf(&d->prompt,
+                 "Locate every instance that belongs to the following categories: '%s'. Report "
+                 "bbox coordinates in JSON format.",
                  what) >= 0)
         return true;
     d->prompt = NULL;
     return ey_fail_memory(e, "the question", strlen(what));
 }
 
-/* What the model may write: the family's grounding format (spec 8.1) with white space as it likes, fenced or not, or the
- * sentence that there is nothing. Corners may come in either order. */
+/* What the model may write: the family's grounding format (spec 8.1) with white space as it likes,
+ * fenced or not, or the sentence that there is nothing. Corners may come in either order. */
 #define BLANK "\\n?[ \\t]{0,8}"
 #define NUMBER "(0|[1-9][0-9]{0,2}|1000)"
 #define TEXT "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt]){0,100}\""
 #define BOX "\\[" BLANK NUMBER "(," BLANK NUMBER "){3}" BLANK "\\]"
-#define OBJECT "\\{" BLANK "\"bbox_2d\": ?" BOX "," BLANK "\"(label|text_content)\": ?" TEXT BLANK "\\}"
+#define OBJECT \
+    "\\{" BLANK "\"bbox_2d\": ?" BOX "," BLANK "\"(label|text_content)\": ?" TEXT BLANK "\\}"
 #define LIST "\\[" BLANK "(" OBJECT "(," BLANK OBJECT ")*" BLANK ")?\\]"
 static const char answer_pattern[] = LIST "|```(json)?\\n" LIST "\\n```|There (is|are) no [^\\n]*";
 
@@ -98,8 +112,10 @@ static bool picture_size(const struct detection *d, int *width, int *height, ey_
 {
     struct image image = {0};
     bool told = d->answer.n_images == 1;
-    if (!told && !image_decode(&image, d->picture.bytes, d->picture.size, d->picture.name, e)) return false;
-    *width = told ? d->answer.images[0].width : image.width, *height = told ? d->answer.images[0].height : image.height;
+    if (!told && !image_decode(&image, d->picture.bytes, d->picture.size, d->picture.name, e))
+        return false;
+    *width = told ? d->answer.images[0].width : image.width,
+    *height = told ? d->answer.images[0].height : image.height;
     image_free(&image);
     return true;
 }
@@ -113,8 +129,9 @@ static bool find_pixels(struct detection *d, const char *what, ey_err *e)
     if (!d->found) return ey_fail_memory(e, "boxes", (n + 1) * sizeof(*d->found));
     for (size_t i = 0; i < n; i++) {
         const struct box *b = &d->boxes.item[i];
-        d->found[i] = (struct drawn_box){to_pixels(b->x1, width), to_pixels(b->y1, height), to_pixels(b->x2, width),
-                                         to_pixels(b->y2, height), b->label[0] ? b->label : what, 0};
+        d->found[i] = (struct drawn_box){to_pixels(b->x1, width),       to_pixels(b->y1, height),
+                                         to_pixels(b->x2, width),       to_pixels(b->y2, height),
+                                         b->label[0] ? b->label : what, 0};
     }
     return true;
 }
@@ -123,7 +140,9 @@ static bool detect(struct detection *d, const struct options *o, ey_err *e)
 {
     const char *what = o->args[1];
     if (!input_read(&d->picture, o->args[0], EY_MAX_IMAGE_BYTES, e)) return false;
-    if (!make_prompt(d, what, e) || !form_open_regex(&d->form, answer_pattern, e) || !session_load(&d->session, e)) return false;
+    if (!make_prompt(d, what, e) || !form_open_regex(&d->form, answer_pattern, e) ||
+        !session_load(&d->session, e))
+        return false;
     struct question question = {&d->picture, 1, d->prompt, false, true, &d->form};
     if (!session_ask(&d->session, &question, &d->answer, e)) return false;
     return boxes_read(&d->boxes, d->answer.text, d->answer.n_text, e) && find_pixels(d, what, e);
@@ -152,16 +171,21 @@ static void remark(const struct detection *d)
 {
     if (d->session.options->quiet) return;
     if (strcmp(d->answer.finish_reason, "length") == 0)
-        fprintf(stderr, "eyelet: the answer was cut after %d tokens, so boxes may be missing; see --max-tokens\n", d->answer.completion_tokens);
+        fprintf(stderr,
+                "eyelet: the answer was cut after %d tokens, so boxes may be missing; see "
+                "--max-tokens\n",
+                d->answer.completion_tokens);
     if (d->boxes.more) fprintf(stderr, "eyelet: only the first %d boxes are given\n", EY_MAX_BOXES);
 }
 
 static bool fail_unclear(const struct detection *d, ey_err *e)
 {
     size_t n = d->answer.n_text < SHOWN_BYTES ? d->answer.n_text : SHOWN_BYTES;
-    while (n && !utf8_valid(d->answer.text, n)) n--; /* whole characters */
-    return ey_fail(e, EY_BAD_MODEL, "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)n, d->answer.text,
-                   n < d->answer.n_text ? " …" : "");
+    while (n && !utf8_valid(d->answer.text, n))
+        n--; /* whole characters */
+    return ey_fail(e, EY_BAD_MODEL,
+                   "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)n,
+                   d->answer.text, n < d->answer.n_text ? " …" : "");
 }
 
 static bool draw(struct detection *d, const char *path, ey_err *e)
@@ -206,7 +230,9 @@ int cmd_detect(const struct options *o)
     bool ok = detect(&d, o, &e);
     if (ok && !cancel_asked()) ok = show(&d, o, &e);
     progress_clear(&d.session.progress);
-    int status = term_finish(&d.session.out, !ok ? term_complain(&e) : cancel_asked() ? EXIT_INTERRUPTED : 0);
+    int status = term_finish(&d.session.out, !ok              ? term_complain(&e)
+                                             : cancel_asked() ? EXIT_INTERRUPTED
+                                                              : 0);
     detection_close(&d);
     return status;
 }

@@ -7,11 +7,15 @@
 #include "cli/model_default.h"
 #include "cli/term.h"
 
-static const char *const levels[] = {[EY_FINDING_GOOD] = "ok", [EY_FINDING_NOTE] = "note", [EY_FINDING_WARNING] = "warning", [EY_FINDING_BAD] = "bad"};
+static const char *const levels[] = {[EY_FINDING_GOOD] = "ok",
+                                     [EY_FINDING_NOTE] = "note",
+                                     [EY_FINDING_WARNING] = "warning",
+                                     [EY_FINDING_BAD] = "bad"};
 
 static void add_line(struct buf *out, const ey_finding *f)
 {
-    buf_printf(out, "%-8s %-22s %s%s%s\n", levels[f->level], f->name, f->text, f->remedy[0] ? ": " : "", f->remedy);
+    buf_printf(out, "%-8s %-22s %s%s%s\n", levels[f->level], f->name, f->text,
+               f->remedy[0] ? ": " : "", f->remedy);
 }
 
 static void add_json(struct buf *out, const ey_diagnosis *d)
@@ -24,10 +28,14 @@ static void add_json(struct buf *out, const ey_diagnosis *d)
         buf_printf(out, ", \"level\": \"%s\", \"text\": ", levels[f->level]);
         json_add_text(out, f->text);
         buf_add_text(out, ", \"remedy\": ");
-        if (f->remedy[0]) json_add_text(out, f->remedy);
-        else buf_add_text(out, "null");
-        if (f->unit[0]) buf_printf(out, ", \"value\": %.15g, \"unit\": \"%s\"}", f->value, f->unit);
-        else buf_add_text(out, ", \"value\": null, \"unit\": null}");
+        if (f->remedy[0])
+            json_add_text(out, f->remedy);
+        else
+            buf_add_text(out, "null");
+        if (f->unit[0])
+            buf_printf(out, ", \"value\": %.15g, \"unit\": \"%s\"}", f->value, f->unit);
+        else
+            buf_add_text(out, ", \"value\": null, \"unit\": null}");
     }
     buf_add_text(out, "]}\n");
 }
@@ -35,7 +43,10 @@ static void add_json(struct buf *out, const ey_diagnosis *d)
 /* The model that was named; none is looked for. */
 static bool read_options(ey_engine_options *engine, char *model, const struct options *o, ey_err *e)
 {
-    if (o->n_args) return ey_fail(e, EY_BAD_REQUEST, "doctor takes no arguments, such as %.100s; a model is named with --model", o->args[0]);
+    if (o->n_args)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "doctor takes no arguments, such as %.100s; a model is named with --model",
+                       o->args[0]);
     engine->device = o->device;
     if (!o->model) return true;
     engine->model = model;
@@ -57,8 +68,13 @@ int cmd_doctor(const struct options *o)
     }
     ey_diagnose(d, &engine, o->kernels);
     if (o->json) add_json(&out, d);
-    for (size_t i = 0; i < d->n && !o->json; i++) add_line(&out, &d->findings[i]);
-    if (!o->json) buf_printf(&out, "%s\n", d->usable ? "models can be run" : o->model ? "the model cannot be run here" : "no model can be run here");
+    for (size_t i = 0; i < d->n && !o->json; i++)
+        add_line(&out, &d->findings[i]);
+    if (!o->json)
+        buf_printf(&out, "%s\n",
+                   d->usable  ? "models can be run"
+                   : o->model ? "the model cannot be run here"
+                              : "no model can be run here");
     if (out.data) term_write(&term, out.data, out.size);
     buf_free(&out);
     int status = d->usable ? 0 : 1;

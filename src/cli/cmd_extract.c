@@ -1,4 +1,5 @@
-/* eyelet extract IMAGE... --schema FILE: one load, and from each picture the fields of a JSON schema as a line of JSON. */
+/* eyelet extract IMAGE... --schema FILE: one load, and from each picture the fields of a JSON
+ * schema as a line of JSON. */
 #include <string.h>
 
 #include "base/json.h"
@@ -8,7 +9,7 @@
 #include "cli/each_picture.h"
 
 enum {
-    MAX_PROMPT = 4096,     /* bytes of a question that we make; further fields are left to the schema */
+    MAX_PROMPT = 4096, /* bytes of a question that we make; further fields are left to the schema */
     MAX_DESCRIPTION = 200, /* a longer one is left out */
     FIELD_LEVELS = 3,      /* fields of fields that the question names */
     SHOWN_BYTES = 200,     /* of an answer that is no JSON */
@@ -19,10 +20,13 @@ static bool check_call(const struct options *o, ey_err *e)
     static const char example[] = "eyelet extract invoice.jpg --schema invoice.json";
     bool reads_stdin = o->schema && strcmp(o->schema, "-") == 0;
     if (!o->n_args) return ey_fail(e, EY_BAD_REQUEST, "extract needs a picture: %s", example);
-    if (!o->schema) return ey_fail(e, EY_BAD_REQUEST, "extract needs a JSON schema of what to look for: %s", example);
+    if (!o->schema)
+        return ey_fail(e, EY_BAD_REQUEST, "extract needs a JSON schema of what to look for: %s",
+                       example);
     for (size_t i = 0; i < o->n_args; i++)
         if (reads_stdin && strcmp(o->args[i], "-") == 0)
-            return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be a picture or the schema, not both");
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "- (standard input) can be a picture or the schema, not both");
     return (!o->prompt || input_check_text(o->prompt, strlen(o->prompt), "--prompt", e)) &&
            input_check_pictures(o->args, o->n_args, "extract", e);
 }
@@ -42,7 +46,8 @@ static void add_fields(struct buf *out, json_object *fields, int levels)
     const char *separator = "";
     json_object_object_foreach(fields, name, field)
     {
-        json_object *text = json_member_of_type(field, "description", json_type_string), *inner = levels > 1 ? fields_of(field) : NULL;
+        json_object *text = json_member_of_type(field, "description", json_type_string),
+                    *inner = levels > 1 ? fields_of(field) : NULL;
         bool described = text && json_object_get_string_len(text) <= MAX_DESCRIPTION;
         if (out->size + strlen(name) + MAX_DESCRIPTION > MAX_PROMPT) return;
         buf_printf(out, "%s%s", separator, name);
@@ -75,8 +80,12 @@ static bool make_prompt(struct buf *out, const char *schema, ey_err *e)
 static bool fail_incomplete(const struct session *s, const ey_answer *answer, ey_err *e)
 {
     bool by_option = answer->completion_tokens >= s->options->max_tokens;
-    return ey_fail(e, EY_TOO_LONG, "the answer was cut after %d tokens and is not complete; use a larger %s", answer->completion_tokens,
-                   by_option ? "--max-tokens" : s->remote ? "--max-model-len of the server" : "--max-model-len");
+    return ey_fail(e, EY_TOO_LONG,
+                   "the answer was cut after %d tokens and is not complete; use a larger %s",
+                   answer->completion_tokens,
+                   by_option   ? "--max-tokens"
+                   : s->remote ? "--max-model-len of the server"
+                               : "--max-model-len");
 }
 
 /* Our engine writes nothing else; a server may not know what a schema is. */
@@ -85,7 +94,9 @@ static bool check_json(const ey_answer *answer, ey_err *e)
     json_object *value = json_parse(answer->text, answer->n_text, "the answer", EY_BAD_MODEL, NULL);
     json_object_put(value);
     if (value || strcmp(answer->text, "null") == 0) return true;
-    return ey_fail(e, EY_BAD_MODEL, "the answer is no JSON, so the server does not keep to schemas: \"%.*s\"", SHOWN_BYTES, answer->text);
+    return ey_fail(e, EY_BAD_MODEL,
+                   "the answer is no JSON, so the server does not keep to schemas: \"%.*s\"",
+                   SHOWN_BYTES, answer->text);
 }
 
 /* Line ends are white space between values, never inside of a string. */
@@ -97,7 +108,8 @@ static void add_data(struct buf *line, const ey_answer *answer)
     }
 }
 
-static bool print(struct session *s, const struct input *picture, const ey_answer *answer, double load_seconds, ey_err *e)
+static bool print(struct session *s, const struct input *picture, const ey_answer *answer,
+                  double load_seconds, ey_err *e)
 {
     struct buf line = buf_with_max(MAX_LINE);
     if (strcmp(answer->finish_reason, "length") == 0) return fail_incomplete(s, answer, e);
@@ -115,8 +127,13 @@ int cmd_extract(const struct options *o)
     ey_err e;
     struct form form = {0};
     struct buf made = buf_with_max(2 * MAX_PROMPT);
-    bool ok = check_call(o, &e) && form_open_schema(&form, o->schema, &e) && (o->prompt || make_prompt(&made, form.text, &e));
-    const struct each each = {.prompt = o->prompt ? o->prompt : made.data, .form = &form, .greedy = true, .json = true, .print = print};
+    bool ok = check_call(o, &e) && form_open_schema(&form, o->schema, &e) &&
+              (o->prompt || make_prompt(&made, form.text, &e));
+    const struct each each = {.prompt = o->prompt ? o->prompt : made.data,
+                              .form = &form,
+                              .greedy = true,
+                              .json = true,
+                              .print = print};
     int status = ok ? each_picture(o, &each) : term_complain(&e);
     form_close(&form);
     buf_free(&made);

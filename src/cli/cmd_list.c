@@ -9,7 +9,8 @@
 
 /* ---- whether they fit ---- */
 
-/* "yes", "no", "incomplete", or "-" for what eyelet does not run. `why` says more of the middle two. */
+/* "yes", "no", "incomplete", or "-" for what eyelet does not run. `why` says more of the middle
+ * two. */
 static const char *fits(const struct model_listing *m, ey_err *why)
 {
     ey_plan plan;
@@ -22,7 +23,8 @@ static const char *fits(const struct model_listing *m, ey_err *why)
     if (!whole) return "incomplete";
     if (!ey_plan_make(&engine, &plan, why)) return "-";
     if (plan.fits) return "yes";
-    ey_fail(why, EY_NO_MEMORY, "%llu MiB too many; eyelet plan says what would fit", (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
+    ey_fail(why, EY_NO_MEMORY, "%llu MiB too many; eyelet plan says what would fit",
+            (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
     return "no";
 }
 
@@ -31,9 +33,12 @@ static const char *fits(const struct model_listing *m, ey_err *why)
 static void add_size(struct buf *out, uint64_t bytes)
 {
     double b = (double)bytes;
-    if (b >= 1e9) buf_printf(out, "%8.2f GB", b / 1e9);
-    else if (b >= 1e6) buf_printf(out, "%8.1f MB", b / 1e6);
-    else buf_printf(out, "%8.1f kB", b / 1e3);
+    if (b >= 1e9)
+        buf_printf(out, "%8.2f GB", b / 1e9);
+    else if (b >= 1e6)
+        buf_printf(out, "%8.1f MB", b / 1e6);
+    else
+        buf_printf(out, "%8.1f kB", b / 1e3);
 }
 
 static int longest_name(const struct model_listing *list, size_t n)
@@ -49,8 +54,8 @@ static void add_row(struct buf *out, const struct model_listing *m, int width)
     ey_err why;
     struct buf name = buf_with_max(1 << 16);
     term_add_name(&name, m->name);
-    buf_printf(out, "%-*s  %-32s  %-8s ", width, name.data ? name.data : "", m->architecture ? m->architecture : "-",
-               m->quantization ? m->quantization : "-");
+    buf_printf(out, "%-*s  %-32s  %-8s ", width, name.data ? name.data : "",
+               m->architecture ? m->architecture : "-", m->quantization ? m->quantization : "-");
     add_size(out, m->bytes);
     buf_printf(out, "  %s\n", fits(m, &why));
     buf_free(&name);
@@ -59,8 +64,10 @@ static void add_row(struct buf *out, const struct model_listing *m, int width)
 static void add_table(struct buf *out, const struct model_listing *list, size_t n)
 {
     int width = longest_name(list, n);
-    buf_printf(out, "%-*s  %-32s  %-8s %11s  %s\n", width, "name", "architecture", "weights", "size", "fits here");
-    for (size_t i = 0; i < n; i++) add_row(out, &list[i], width);
+    buf_printf(out, "%-*s  %-32s  %-8s %11s  %s\n", width, "name", "architecture", "weights",
+               "size", "fits here");
+    for (size_t i = 0; i < n; i++)
+        add_row(out, &list[i], width);
 }
 
 static void explain_empty(void)
@@ -68,8 +75,11 @@ static void explain_empty(void)
     ey_err e;
     char cache[EY_MAX_PATH];
     if (model_cache_directory(cache, &e))
-        ey_fail(&e, EY_NOT_FOUND, "no models in %.300s (set HF_HUB_CACHE or HF_HOME to look elsewhere); get one with: "
-                "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8", cache);
+        ey_fail(
+            &e, EY_NOT_FOUND,
+            "no models in %.300s (set HF_HUB_CACHE or HF_HOME to look elsewhere); get one with: "
+            "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8",
+            cache);
     fprintf(stderr, "eyelet: %s\n", e.text);
 }
 
@@ -78,8 +88,10 @@ static void explain_empty(void)
 static void add_member(struct buf *out, const char *key, const char *text)
 {
     buf_printf(out, "\"%s\": ", key);
-    if (text) json_add_text(out, text);
-    else buf_add_text(out, "null");
+    if (text)
+        json_add_text(out, text);
+    else
+        buf_add_text(out, "null");
     buf_add_text(out, ", ");
 }
 
@@ -95,9 +107,15 @@ static void add_json(struct buf *out, const struct model_listing *list, size_t n
         ey_err why;
         const char *verdict = fits(&list[i], &why);
         bool is_no = strcmp(verdict, "no") == 0;
-        buf_printf(out, "\"bytes\": %llu, \"fits\": %s, \"problem\": ", (unsigned long long)list[i].bytes, strcmp(verdict, "yes") == 0 ? "true" : is_no ? "false" : "null");
-        if (why.code != EY_OK) json_add_text(out, why.text);
-        else buf_add_text(out, "null");
+        buf_printf(
+            out, "\"bytes\": %llu, \"fits\": %s, \"problem\": ", (unsigned long long)list[i].bytes,
+            strcmp(verdict, "yes") == 0 ? "true"
+            : is_no                     ? "false"
+                                        : "null");
+        if (why.code != EY_OK)
+            json_add_text(out, why.text);
+        else
+            buf_add_text(out, "null");
         buf_add_text(out, "}");
     }
     buf_add_text(out, "]\n");
@@ -117,8 +135,10 @@ int cmd_list(const struct options *o)
         return term_complain(&e);
     }
     if (!model_list(&list, &n, &e)) return term_complain(&e);
-    if (o->json) add_json(&out, list, n);
-    else if (n) add_table(&out, list, n);
+    if (o->json)
+        add_json(&out, list, n);
+    else if (n)
+        add_table(&out, list, n);
     if (!n && !o->quiet) explain_empty();
     if (out.data) term_write(&term, out.data, out.size);
     buf_free(&out);

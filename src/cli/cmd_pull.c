@@ -13,7 +13,8 @@ int cmd_pull(const struct options *o)
     struct repository repository;
     char directory[EY_MAX_PATH];
     struct term out = term_stdout();
-    if (!repository_option(&repository, o, "pull", &e) || !pull_model(directory, &repository, o, &e)) {
+    if (!repository_option(&repository, o, "pull", &e) ||
+        !pull_model(directory, &repository, o, &e)) {
         int status = term_complain(&e);
         return cancel_asked() ? EXIT_INTERRUPTED : status;
     }

@@ -17,8 +17,12 @@ static bool run(ey_quantized *made, const struct options *o, struct progress *pr
 {
     char model[EY_MAX_PATH];
     ey_engine_options engine = ey_engine_defaults();
-    if (o->n_args != 2) return ey_fail(e, EY_BAD_REQUEST, "quantize takes a model and the directory to make, not %zu arguments", o->n_args);
-    if (!model_choose(model, o->args[0], o->quiet, e) || !engine_options_set(&engine, o, e)) return false;
+    if (o->n_args != 2)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "quantize takes a model and the directory to make, not %zu arguments",
+                       o->n_args);
+    if (!model_choose(model, o->args[0], o->quiet, e) || !engine_options_set(&engine, o, e))
+        return false;
     engine.model = model;
     if (!engine.quantize) engine.quantize = "int4";
     engine.progress = show, engine.progress_user = progress;
@@ -36,15 +40,22 @@ int cmd_quantize(const struct options *o)
     if (!ok) return term_complain(&e);
     struct buf text = buf_with_max(1 << 16);
     if (o->json) {
-        buf_printf(&text, "{\"matrices\": %d, \"kept\": %d, \"bytes_before\": %llu, \"bytes\": %llu, \"mean_error\": %.6f, \"worst_error\": %.6f, \"kept_names\": ", made.n_made,
-                   made.n_kept, (unsigned long long)made.bytes_before, (unsigned long long)made.bytes, made.mean_error, made.worst_error);
+        buf_printf(&text,
+                   "{\"matrices\": %d, \"kept\": %d, \"bytes_before\": %llu, \"bytes\": %llu, "
+                   "\"mean_error\": %.6f, \"worst_error\": %.6f, \"kept_names\": ",
+                   made.n_made, made.n_kept, (unsigned long long)made.bytes_before,
+                   (unsigned long long)made.bytes, made.mean_error, made.worst_error);
         json_add_text(&text, made.kept);
         buf_add_text(&text, "}\n");
     } else {
-        buf_printf(&text, "%s: %d matrices, %.1f MB instead of %.1f", o->args[1], made.n_made, (double)made.bytes / 1e6, (double)made.bytes_before / 1e6);
-        if (made.worst_error > 0) buf_printf(&text, "; relative error of samples %.4f, at most %.4f", made.mean_error, made.worst_error);
+        buf_printf(&text, "%s: %d matrices, %.1f MB instead of %.1f", o->args[1], made.n_made,
+                   (double)made.bytes / 1e6, (double)made.bytes_before / 1e6);
+        if (made.worst_error > 0)
+            buf_printf(&text, "; relative error of samples %.4f, at most %.4f", made.mean_error,
+                       made.worst_error);
         buf_add_text(&text, "\n");
-        if (made.n_kept) buf_printf(&text, "%d would lose too much and stay: %s\n", made.n_kept, made.kept);
+        if (made.n_kept)
+            buf_printf(&text, "%d would lose too much and stay: %s\n", made.n_kept, made.kept);
     }
     term_write(&out, text.data, text.size);
     buf_free(&text);

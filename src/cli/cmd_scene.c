@@ -9,7 +9,8 @@
 static bool check_call(const struct options *o, const char *command, ey_err *e)
 {
     if (o->n_args == 1) return input_check_pictures(o->args, 1, command, e);
-    return ey_fail(e, EY_BAD_REQUEST, "%s takes one picture, not %zu: eyelet %s photo.jpg", command, o->n_args, command);
+    return ey_fail(e, EY_BAD_REQUEST, "%s takes one picture, not %zu: eyelet %s photo.jpg", command,
+                   o->n_args, command);
 }
 
 int cmd_scene(const struct options *o)
@@ -19,7 +20,8 @@ int cmd_scene(const struct options *o)
     return ask_about(o, 1, "Describe this image in detail.", false, NULL);
 }
 
-/* Greedy: what is written does not depend on luck. The question is the official cookbook's (spec 8.2). */
+/* Greedy: what is written does not depend on luck. The question is the official cookbook's
+ * (spec 8.2). */
 int cmd_read(const struct options *o)
 {
     ey_err e;

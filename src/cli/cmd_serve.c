@@ -44,11 +44,16 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
     const char *unit;
     if (!text) return true;
     bool ok = read_amount(text, &number, &unit);
-    if (ok && strcmp(unit, "m") == 0) number *= 60;
-    else if (ok && strcmp(unit, "h") == 0) number *= 3600;
-    else ok = ok && (!*unit || strcmp(unit, "s") == 0);
+    if (ok && strcmp(unit, "m") == 0)
+        number *= 60;
+    else if (ok && strcmp(unit, "h") == 0)
+        number *= 3600;
+    else
+        ok = ok && (!*unit || strcmp(unit, "s") == 0);
     if (!ok || number > MAX_SECONDS || (number > 0 && number < 1))
-        return ey_fail(e, EY_BAD_REQUEST, "--idle-unload takes a time, as 300, 5m or 1h, or 0 for never, not \"%s\"", text);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--idle-unload takes a time, as 300, 5m or 1h, or 0 for never, not \"%s\"",
+                       text);
     *out = (int)number;
     return true;
 }
@@ -56,18 +61,25 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
 /* ---- JSON ---- */
 
 /* The words of a list, one of which may be a JSON list of more, as vLLM has it. */
-static bool read_list(struct serving *s, const char **out, size_t *n, size_t most, const char *name, const struct text_list *list, ey_err *e)
+static bool read_list(struct serving *s, const char **out, size_t *n, size_t most, const char *name,
+                      const struct text_list *list, ey_err *e)
 {
     for (size_t i = 0; i < list->n; i++) {
         bool is_json = list->item[i][0] == '[';
-        json_object *json = is_json ? json_parse(list->item[i], strlen(list->item[i]), name, EY_BAD_REQUEST, e) : NULL;
+        json_object *json = is_json ? json_parse(list->item[i], strlen(list->item[i]), name,
+                                                 EY_BAD_REQUEST, e)
+                                    : NULL;
         size_t items = is_json ? json_object_array_length(json) : 1;
         if (is_json && !json) return false;
-        bool ok = *n + items <= most || ey_fail(e, EY_BAD_REQUEST, "--%s takes at most %zu", name, most);
+        bool ok = *n + items <= most ||
+                  ey_fail(e, EY_BAD_REQUEST, "--%s takes at most %zu", name, most);
         for (size_t k = 0; ok && k < items; k++) {
-            const char *text = is_json ? json_object_get_string(json_object_array_get_idx(json, k)) : list->item[i];
+            const char *text = is_json ? json_object_get_string(json_object_array_get_idx(json, k))
+                                       : list->item[i];
             char *copy = text ? arena_copy_text(&s->memory, text, strlen(text)) : NULL;
-            ok = copy && copy[0] ? true : ey_fail(e, EY_BAD_REQUEST, "--%s takes texts, not %s", name, list->item[i]);
+            ok = copy && copy[0]
+                     ? true
+                     : ey_fail(e, EY_BAD_REQUEST, "--%s takes texts, not %s", name, list->item[i]);
             if (ok) out[(*n)++] = copy;
         }
         json_object_put(json);
@@ -78,7 +90,10 @@ static bool read_list(struct serving *s, const char **out, size_t *n, size_t mos
 
 static bool fail_limit(const char *text, ey_err *e)
 {
-    return ey_fail(e, EY_BAD_REQUEST, "--limit-mm-per-prompt takes 0 to %d pictures, as {\"image\": 4}, image=4 or 4, not \"%s\"", EY_MAX_IMAGES, text);
+    return ey_fail(
+        e, EY_BAD_REQUEST,
+        "--limit-mm-per-prompt takes 0 to %d pictures, as {\"image\": 4}, image=4 or 4, not \"%s\"",
+        EY_MAX_IMAGES, text);
 }
 
 static bool read_count(int *out, const char *digits, const char *text, ey_err *e)
@@ -86,7 +101,8 @@ static bool read_count(int *out, const char *digits, const char *text, ey_err *e
     size_t n = strspn(digits, "0123456789");
     long count = n && n < 6 && !digits[n] ? strtol(digits, NULL, 10) : -1;
     if (count < 0) return fail_limit(text, e);
-    *out = count < EY_MAX_IMAGES ? (int)count : EY_MAX_IMAGES; /* 999 is vLLM's way to say any number */
+    *out = count < EY_MAX_IMAGES ? (int)count
+                                 : EY_MAX_IMAGES; /* 999 is vLLM's way to say any number */
     return true;
 }
 
@@ -95,11 +111,17 @@ static bool read_image_limit(int *out, const char *text, ey_err *e)
 {
     if (!text) return true;
     if (text[0] == '{') {
-        json_object *json = json_parse(text, strlen(text), "--limit-mm-per-prompt", EY_BAD_REQUEST, e);
+        json_object *json = json_parse(text, strlen(text), "--limit-mm-per-prompt", EY_BAD_REQUEST,
+                                       e);
         if (!json) return false;
         json_object *image = json_member(json, "image");
-        json_object *count = json_object_is_type(image, json_type_object) ? json_member(image, "count") : image;
-        bool ok = !count || (json_object_is_type(count, json_type_int) && read_count(out, json_object_get_string(count), text, e)) || fail_limit(text, e);
+        json_object *count = json_object_is_type(image, json_type_object)
+                                 ? json_member(image, "count")
+                                 : image;
+        bool ok = !count ||
+                  (json_object_is_type(count, json_type_int) &&
+                   read_count(out, json_object_get_string(count), text, e)) ||
+                  fail_limit(text, e);
         json_object_put(json);
         return ok;
     }
@@ -114,7 +136,8 @@ static bool read_image_limit(int *out, const char *text, ey_err *e)
     return read_count(out, digits, text, e);
 }
 
-/* {"max_pixels": N}, or {"size": {"longest_edge": N}}, which is what Qwen3-VL's processor calls the same. */
+/* {"max_pixels": N}, or {"size": {"longest_edge": N}}, which is what Qwen3-VL's processor calls the
+ * same. */
 static bool read_processor(uint64_t *max_pixels, const char *text, ey_err *e)
 {
     if (!text) return true;
@@ -122,8 +145,10 @@ static bool read_processor(uint64_t *max_pixels, const char *text, ey_err *e)
     if (!json) return false;
     int64_t pixels = 0;
     json_object *size = json_member_of_type(json, "size", json_type_object);
-    bool ok = json_optional_int(json, "max_pixels", 1024, (int64_t)EY_MAX_IMAGE_PIXELS, &pixels, "--mm-processor-kwargs", e) &&
-              (!size || json_optional_int(size, "longest_edge", 1024, (int64_t)EY_MAX_IMAGE_PIXELS, &pixels, "--mm-processor-kwargs", e));
+    bool ok = json_optional_int(json, "max_pixels", 1024, (int64_t)EY_MAX_IMAGE_PIXELS, &pixels,
+                                "--mm-processor-kwargs", e) &&
+              (!size || json_optional_int(size, "longest_edge", 1024, (int64_t)EY_MAX_IMAGE_PIXELS,
+                                          &pixels, "--mm-processor-kwargs", e));
     json_object_put(json);
     if (ok && pixels) *max_pixels = (uint64_t)pixels;
     if (!ok) e->code = EY_BAD_REQUEST;
@@ -139,7 +164,8 @@ static bool read_key_file(struct serving *s, const char *path, ey_err *e)
     if (!file_read(&s->key_file, &n, path, MAX_KEY_FILE_BYTES, e)) return false;
     for (char *rest = s->key_file, *key; (key = strsep(&rest, "\r\n"));) {
         if (!key[0]) continue;
-        if (s->server.n_keys == SERVER_MAX_KEYS) return ey_fail(e, EY_BAD_REQUEST, "%s: more than %d keys", path, SERVER_MAX_KEYS);
+        if (s->server.n_keys == SERVER_MAX_KEYS)
+            return ey_fail(e, EY_BAD_REQUEST, "%s: more than %d keys", path, SERVER_MAX_KEYS);
         s->server.keys[s->server.n_keys++] = key;
     }
     return s->server.n_keys || ey_fail(e, EY_BAD_REQUEST, "%s: has no key; each is a line", path);
@@ -149,18 +175,22 @@ static bool read_keys(struct serving *s, ey_err *e)
 {
     const struct options *o = s->options;
     const char *environment = getenv("VLLM_API_KEY");
-    for (size_t i = 0; i < o->api_keys.n; i++) s->server.keys[s->server.n_keys++] = o->api_keys.item[i];
+    for (size_t i = 0; i < o->api_keys.n; i++)
+        s->server.keys[s->server.n_keys++] = o->api_keys.item[i];
     if (!read_key_file(s, o->api_key_file, e)) return false;
-    if (!s->server.n_keys && environment && environment[0]) s->server.keys[s->server.n_keys++] = environment;
+    if (!s->server.n_keys && environment && environment[0])
+        s->server.keys[s->server.n_keys++] = environment;
     return true;
 }
 
 /* ---- the models ---- */
 
-/* What a model that was found in the Hugging Face cache is called there: models--A--B/snapshots/… is A/B. */
+/* What a model that was found in the Hugging Face cache is called there: models--A--B/snapshots/…
+ * is A/B. */
 static bool cache_name(char *out, const char *path)
 {
-    const char *folder = strstr(path, "/models--"), *end = folder ? strstr(folder, "/snapshots/") : NULL;
+    const char *folder = strstr(path, "/models--"),
+               *end = folder ? strstr(folder, "/snapshots/") : NULL;
     if (!end) return false;
     size_t used = 0;
     for (const char *p = folder + 9; p < end; p++) {
@@ -175,9 +205,11 @@ static bool cache_name(char *out, const char *path)
 static void folder_name(char *out, const char *path)
 {
     size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
     const char *end = path + n, *start = end;
-    while (start > path && start[-1] != '/') start--;
+    while (start > path && start[-1] != '/')
+        start--;
     snprintf(out, EY_MAX_PATH, "%.*s", (int)(end - start), start);
 }
 
@@ -187,12 +219,15 @@ static const char *keep(struct serving *s, const char *text)
     return copy ? copy : "";
 }
 
-/* Its id: as the cache has it, else the folder's name. It is called as it was asked for, else by its id; the other is understood too. */
+/* Its id: as the cache has it, else the folder's name. It is called as it was asked for, else by
+ * its id; the other is understood too. */
 static bool add_model(struct serving *s, const char *asked, ey_err *e)
 {
     char path[EY_MAX_PATH], id[EY_MAX_PATH];
     struct server_model *m = &s->server.models[s->server.n_models++];
-    if (!model_choose(path, asked, s->options->quiet, e) || !model_make_present(path, s->options, e)) return false;
+    if (!model_choose(path, asked, s->options->quiet, e) ||
+        !model_make_present(path, s->options, e))
+        return false;
     if (!cache_name(id, path)) folder_name(id, path);
     m->path = keep(s, path);
     m->names[m->n_names++] = asked ? asked : keep(s, id);
@@ -205,7 +240,8 @@ static void use_names(struct serving *s)
 {
     struct server_options *v = &s->server;
     if (!s->n_names) return;
-    for (size_t i = 0; i < v->n_models; i++) v->models[i].aliases[1] = v->models[i].names[0], v->models[i].n_names = 0;
+    for (size_t i = 0; i < v->n_models; i++)
+        v->models[i].aliases[1] = v->models[i].names[0], v->models[i].n_names = 0;
     for (size_t i = 0; i < s->n_names; i++) {
         struct server_model *m = &v->models[v->n_models > 1 ? i : 0];
         m->names[m->n_names++] = s->names[i];
@@ -218,7 +254,9 @@ static bool check_names(const struct server_options *v, ey_err *e)
     for (size_t i = 0; i < v->n_models; i++)
         for (size_t k = 0; k < i; k++)
             if (strcmp(v->models[i].names[0], v->models[k].names[0]) == 0)
-                return ey_fail(e, EY_BAD_REQUEST, "two models are called %.200s; name them with --served-model-name", v->models[i].names[0]);
+                return ey_fail(e, EY_BAD_REQUEST,
+                               "two models are called %.200s; name them with --served-model-name",
+                               v->models[i].names[0]);
     return true;
 }
 
@@ -226,9 +264,15 @@ static bool read_models(struct serving *s, ey_err *e)
 {
     const struct options *o = s->options;
     if (o->n_args > SERVER_MAX_MODELS)
-        return ey_fail(e, EY_BAD_REQUEST, "serve takes at most %d models, not %zu; each --api-key has its own value", SERVER_MAX_MODELS, o->n_args);
-    if (o->n_args > 1 && s->n_names && s->n_names != o->n_args) /* before one of them is looked for, or pulled */
-        return ey_fail(e, EY_BAD_REQUEST, "--served-model-name has %zu names for %zu models; several models have one each, in their order", s->n_names, o->n_args);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "serve takes at most %d models, not %zu; each --api-key has its own value",
+                       SERVER_MAX_MODELS, o->n_args);
+    if (o->n_args > 1 && s->n_names &&
+        s->n_names != o->n_args) /* before one of them is looked for, or pulled */
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--served-model-name has %zu names for %zu models; several models have one "
+                       "each, in their order",
+                       s->n_names, o->n_args);
     if (!o->n_args && !add_model(s, o->model, e)) return false;
     for (size_t i = 0; i < o->n_args; i++)
         if (!add_model(s, o->args[i], e)) return false;
@@ -243,9 +287,13 @@ static bool read_engine(struct serving *s, ey_err *e)
     if (!engine_options_set(engine, o, e)) return false;
     engine->shared = true;
     engine->max_num_queued = (int)o->max_num_queued;
-    engine->max_num_batched_tokens = (int)(o->max_num_batched_tokens < EY_MAX_BATCHED_TOKENS ? o->max_num_batched_tokens : EY_MAX_BATCHED_TOKENS);
+    engine->max_num_batched_tokens = (int)(o->max_num_batched_tokens < EY_MAX_BATCHED_TOKENS
+                                               ? o->max_num_batched_tokens
+                                               : EY_MAX_BATCHED_TOKENS);
     s->server.max_pixels = (uint64_t)o->max_pixels;
-    if (!read_image_limit(&s->server.max_images, o->image_limit, e) || !read_processor(&s->server.max_pixels, o->processor_kwargs, e)) return false;
+    if (!read_image_limit(&s->server.max_images, o->image_limit, e) ||
+        !read_processor(&s->server.max_pixels, o->processor_kwargs, e))
+        return false;
     engine->max_pixels = s->server.max_pixels;
     if (o->language_only) s->server.max_images = 0;
     engine->max_images = s->server.max_images ? s->server.max_images : 1;
@@ -264,11 +312,15 @@ static bool read_server(struct serving *s, ey_err *e)
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
     v->strict = o->strict, v->log_requests = o->log_requests, v->quiet = o->quiet;
     if (v->local_media_path && !path_is_directory(v->local_media_path))
-        return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder", v->local_media_path);
-    return read_list(s, s->names, &s->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names, e) &&
-           read_list(s, v->origins, &v->n_origins, SERVER_MAX_DOMAINS, "allowed-origins", &o->origins, e) &&
+        return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder",
+                       v->local_media_path);
+    return read_list(s, s->names, &s->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names,
+                     e) &&
+           read_list(s, v->origins, &v->n_origins, SERVER_MAX_DOMAINS, "allowed-origins",
+                     &o->origins, e) &&
            read_list(s, v->hosts, &v->n_hosts, SERVER_MAX_DOMAINS, "allowed-hosts", &o->hosts, e) &&
-           read_list(s, v->media_domains, &v->n_media_domains, SERVER_MAX_DOMAINS, "allowed-media-domains", &o->media_domains, e) &&
+           read_list(s, v->media_domains, &v->n_media_domains, SERVER_MAX_DOMAINS,
+                     "allowed-media-domains", &o->media_domains, e) &&
            read_seconds(&v->idle_unload_seconds, o->idle_unload, e) && read_keys(s, e);
 }
 

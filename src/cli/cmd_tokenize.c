@@ -10,7 +10,9 @@
 static bool check_call(const struct options *o, ey_err *e)
 {
     if (o->n_args == 1) return true;
-    return ey_fail(e, EY_BAD_REQUEST, "tokenize takes one text, not %zu; put quotation marks round it, or pipe it in: eyelet tokenize -",
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "tokenize takes one text, not %zu; put quotation marks round it, or pipe it in: "
+                   "eyelet tokenize -",
                    o->n_args);
 }
 
@@ -21,7 +23,8 @@ static bool read_text(struct input *text, const char *argument, ey_err *e)
         return input_check_text(text->bytes, text->size, "standard input", e);
     }
     *text = (struct input){.name = argument, .bytes = strdup(argument), .size = strlen(argument)};
-    return text->bytes ? input_check_text(text->bytes, text->size, "the text", e) : ey_fail_memory(e, "the text", text->size);
+    return text->bytes ? input_check_text(text->bytes, text->size, "the text", e)
+                       : ey_fail_memory(e, "the text", text->size);
 }
 
 /* One token a line: its text is quoted, because it may be a line end. */

@@ -4,7 +4,8 @@
 
 #include "cli/options.h"
 
-/* Runs the program; returns its exit status: 0 done, 1 it failed, 2 the call is wrong, 130 interrupted. */
+/* Runs the program; returns its exit status: 0 done, 1 it failed, 2 the call is wrong, 130
+ * interrupted. */
 int cli_run(int argc, char **argv);
 
 /* A command as its help, the manual and completions tell of it. */

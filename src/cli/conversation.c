@@ -7,12 +7,14 @@
 bool conversation_open(struct conversation *c, ey_err *e)
 {
     *c = (struct conversation){.message = calloc(EY_MAX_MESSAGES, sizeof(*c->message))};
-    return c->message || ey_fail_memory(e, "the conversation", EY_MAX_MESSAGES * sizeof(*c->message));
+    return c->message ||
+           ey_fail_memory(e, "the conversation", EY_MAX_MESSAGES * sizeof(*c->message));
 }
 
 static void free_parts(const ey_part *parts, size_t n)
 {
-    for (size_t i = 0; i < n; i++) free((void *)parts[i].bytes);
+    for (size_t i = 0; i < n; i++)
+        free((void *)parts[i].bytes);
 }
 
 static void free_message(ey_message *m)
@@ -24,7 +26,8 @@ static void free_message(ey_message *m)
 
 void conversation_clear(struct conversation *c)
 {
-    while (c->n) free_message(&c->message[--c->n]);
+    while (c->n)
+        free_message(&c->message[--c->n]);
     free_parts(c->draft, c->n_draft);
     c->n_draft = 0, c->n_pictures = 0;
 }
@@ -39,13 +42,16 @@ void conversation_close(struct conversation *c)
 bool conversation_add_picture(struct conversation *c, ey_part picture, ey_err *e)
 {
     if (c->n_pictures == EY_MAX_IMAGES)
-        return ey_fail(e, EY_TOO_LONG, "the conversation has %d pictures already, and more do not go in one", EY_MAX_IMAGES);
+        return ey_fail(e, EY_TOO_LONG,
+                       "the conversation has %d pictures already, and more do not go in one",
+                       EY_MAX_IMAGES);
     c->draft[c->n_draft++] = picture, c->n_pictures++;
     return true;
 }
 
 /* Appends a message of the pictures, whose bytes it takes, and a copy of the text. */
-static bool append(struct conversation *c, const char *role, const ey_part *pictures, size_t n_pictures, const char *text, size_t n, ey_err *e)
+static bool append(struct conversation *c, const char *role, const ey_part *pictures,
+                   size_t n_pictures, const char *text, size_t n, ey_err *e)
 {
     ey_part *parts = calloc(n_pictures + 1, sizeof(*parts));
     char *copy = malloc(n + 1);
@@ -63,7 +69,9 @@ static bool append(struct conversation *c, const char *role, const ey_part *pict
 
 bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err *e)
 {
-    if (c->n + 2 > EY_MAX_MESSAGES) return ey_fail(e, EY_TOO_LONG, "the conversation has %zu messages, and more do not go in one", c->n);
+    if (c->n + 2 > EY_MAX_MESSAGES)
+        return ey_fail(e, EY_TOO_LONG,
+                       "the conversation has %zu messages, and more do not go in one", c->n);
     if (!append(c, "user", c->draft, c->n_draft, text, n, e)) return false;
     c->n_draft = 0;
     return true;

@@ -1,4 +1,5 @@
-/* What was said so far, as the engine takes it: messages that own their texts and pictures, up to the engine's limits. */
+/* What was said so far, as the engine takes it: messages that own their texts and pictures, up to
+ * the engine's limits. */
 #ifndef EY_CLI_CONVERSATION_H
 #define EY_CLI_CONVERSATION_H
 
@@ -6,10 +7,10 @@
 #include "base/limits.h"
 
 struct conversation {
-    ey_message *message;           /* [EY_MAX_MESSAGES], n of them used; all that they point to is ours */
+    ey_message *message; /* [EY_MAX_MESSAGES], n of them used; all that they point to is ours */
     size_t n;
-    ey_part draft[EY_MAX_IMAGES];  /* pictures of the message that comes next */
-    size_t n_draft, n_pictures;    /* n_pictures: all, the draft's too */
+    ey_part draft[EY_MAX_IMAGES]; /* pictures of the message that comes next */
+    size_t n_draft, n_pictures;   /* n_pictures: all, the draft's too */
 };
 
 bool conversation_open(struct conversation *c, ey_err *e);

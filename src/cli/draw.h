@@ -10,8 +10,8 @@ struct drawn_box {
     size_t color;       /* draw_boxes' own */
 };
 
-/* A colour for each different label, lines and letters by the picture's size, all clipped at its borders. Labels stand
- * above their box, or inside of it where there is no room. */
+/* A colour for each different label, lines and letters by the picture's size, all clipped at its
+ * borders. Labels stand above their box, or inside of it where there is no room. */
 void draw_boxes(struct image *image, struct drawn_box *boxes, size_t n);
 
 #endif

@@ -11,8 +11,10 @@
 void print_line(struct session *s, struct buf *line)
 {
     progress_clear(&s->progress);
-    if (buf_add_text(line, "\n")) term_write(&s->out, line->data, line->size);
-    else fprintf(stderr, "eyelet: no memory for a line of output\n");
+    if (buf_add_text(line, "\n"))
+        term_write(&s->out, line->data, line->size);
+    else
+        fprintf(stderr, "eyelet: no memory for a line of output\n");
     buf_free(line);
 }
 
@@ -39,8 +41,10 @@ static void print_error(struct session *s, const char *name, const ey_err *e)
     struct buf line = buf_with_max(MAX_LINE);
     progress_clear(&s->progress);
     term_add_name(&line, name);
-    bool named = line.data && strncmp(e->text, line.data, line.size) == 0; /* as errors of files are */
-    fprintf(stderr, "eyelet: %s%s%s\n", named || line.failed ? "" : line.data, named ? "" : ": ", e->text);
+    bool named = line.data &&
+                 strncmp(e->text, line.data, line.size) == 0; /* as errors of files are */
+    fprintf(stderr, "eyelet: %s%s%s\n", named || line.failed ? "" : line.data, named ? "" : ": ",
+            e->text);
     buf_free(&line);
 }
 
@@ -51,7 +55,8 @@ struct tally {
     bool model_failed; /* no picture can be asked about: stop */
 };
 
-static bool ask_one(struct session *s, const struct each *each, const char *name, struct tally *tally, ey_err *e)
+static bool ask_one(struct session *s, const struct each *each, const char *name,
+                    struct tally *tally, ey_err *e)
 {
     struct input picture = {0};
     ey_answer answer = {0};
@@ -61,10 +66,12 @@ static bool ask_one(struct session *s, const struct each *each, const char *name
         tally->model_failed = true;
         goto done;
     }
-    if (s->options->n_args > 1) progress_count(&s->progress, tally->done + tally->failed, s->options->n_args);
+    if (s->options->n_args > 1)
+        progress_count(&s->progress, tally->done + tally->failed, s->options->n_args);
     struct question question = {&picture, 1, each->prompt, false, each->greedy, each->form};
     ok = session_ask(s, &question, &answer, e);
-    if (ok && !cancel_asked() && !s->out.closed) ok = each->print(s, &picture, &answer, first ? session_load_seconds(s) : 0, e);
+    if (ok && !cancel_asked() && !s->out.closed)
+        ok = each->print(s, &picture, &answer, first ? session_load_seconds(s) : 0, e);
 done:
     ey_answer_free(&answer);
     input_free(&picture);
@@ -79,13 +86,16 @@ static int ask_all(struct session *s, const struct each *each)
     for (size_t i = 0; i < o->n_args && !cancel_asked() && !s->out.closed; i++) {
         bool ok = ask_one(s, each, o->args[i], &tally, &e);
         if (tally.model_failed) return term_complain(&e);
-        if (!ok && each->json) print_error_json(s, o->args[i], &e);
-        else if (!ok) print_error(s, o->args[i], &e);
+        if (!ok && each->json)
+            print_error_json(s, o->args[i], &e);
+        else if (!ok)
+            print_error(s, o->args[i], &e);
         tally.done += ok, tally.failed += !ok;
     }
     progress_clear(&s->progress);
     if (tally.failed && o->n_args > 1 && !o->quiet)
-        fprintf(stderr, "eyelet: %zu of %zu pictures failed\n", tally.failed, tally.done + tally.failed);
+        fprintf(stderr, "eyelet: %zu of %zu pictures failed\n", tally.failed,
+                tally.done + tally.failed);
     return term_finish(&s->out, cancel_asked() ? EXIT_INTERRUPTED : tally.failed ? 1 : 0);
 }
 

@@ -1,4 +1,5 @@
-/* What caption and extract have in common: one load, a line for each picture, and one that fails does not stop the rest. */
+/* What caption and extract have in common: one load, a line for each picture, and one that fails
+ * does not stop the rest. */
 #ifndef EY_CLI_EACH_PICTURE_H
 #define EY_CLI_EACH_PICTURE_H
 
@@ -10,9 +11,10 @@ struct each {
     const struct form *form; /* NULL: answers are free */
     bool greedy;
     bool json; /* lines are JSON, those of pictures that fail too */
-    /* Prints an answer's line. load_seconds is 0 but for the first, so that the times of all lines add up. False: the answer
-     * is none, which *e says. */
-    bool (*print)(struct session *s, const struct input *picture, const ey_answer *answer, double load_seconds, ey_err *e);
+    /* Prints an answer's line. load_seconds is 0 but for the first, so that the times of all lines
+     * add up. False: the answer is none, which *e says. */
+    bool (*print)(struct session *s, const struct input *picture, const ey_answer *answer,
+                  double load_seconds, ey_err *e);
 };
 
 /* Puts the prompt with each of the arguments as the picture. Returns the exit status. */

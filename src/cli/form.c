@@ -14,7 +14,8 @@ bool form_open_schema(struct form *form, const char *path, ey_err *e)
     if (!input_read(&file, path, EY_MAX_SCHEMA_BYTES, e)) return false;
     form->text = file.bytes; /* a NUL in it is no JSON */
     form->told.schema = form->text;
-    return ey_grammar_of_schema(&form->grammar, form->text, file.size, e) || ey_fail_within(e, "%s", path);
+    return ey_grammar_of_schema(&form->grammar, form->text, file.size, e) ||
+           ey_fail_within(e, "%s", path);
 }
 
 bool form_open_regex(struct form *form, const char *pattern, ey_err *e)

@@ -24,7 +24,9 @@ static bool read_stdin(struct input *in, size_t max, ey_err *e)
         }
         ok = buf_add(&all, block, (size_t)got);
     }
-    if (!ok) return ey_fail(e, EY_IO, "standard input: larger than the limit of %zu bytes, or no memory", max);
+    if (!ok)
+        return ey_fail(e, EY_IO, "standard input: larger than the limit of %zu bytes, or no memory",
+                       max);
     in->bytes = all.data, in->size = all.size;
     return true;
 }
@@ -47,18 +49,22 @@ bool input_check_pictures(char *const *names, size_t n, const char *command, ey_
     size_t n_stdin = 0;
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(names[i]);
-        while (length > 1 && names[i][length - 1] == '/') length--;
+        while (length > 1 && names[i][length - 1] == '/')
+            length--;
         n_stdin += strcmp(names[i], "-") == 0;
         if (path_is_directory(names[i]))
-            return ey_fail(e, EY_BAD_REQUEST, "%s is a directory; name the pictures in it: eyelet %s %.*s/*", names[i], command,
-                           (int)length, names[i]);
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "%s is a directory; name the pictures in it: eyelet %s %.*s/*", names[i],
+                           command, (int)length, names[i]);
     }
-    if (n_stdin > 1) return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be one picture only");
+    if (n_stdin > 1)
+        return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be one picture only");
     return true;
 }
 
 bool input_check_text(const char *text, size_t n, const char *what, ey_err *e)
 {
     if (utf8_valid(text, n)) return true;
-    return ey_fail(e, EY_BAD_REQUEST, "%s is not UTF-8; convert it, for example with iconv -t UTF-8", what);
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "%s is not UTF-8; convert it, for example with iconv -t UTF-8", what);
 }

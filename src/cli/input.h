@@ -14,7 +14,8 @@ struct input {
 bool input_read(struct input *in, const char *name, size_t max, ey_err *e);
 void input_free(struct input *in);
 
-/* What is wrong with a list of pictures before any is read: a directory among them, standard input twice. */
+/* What is wrong with a list of pictures before any is read: a directory among them, standard input
+ * twice. */
 bool input_check_pictures(char *const *names, size_t n, const char *command, ey_err *e);
 /* Text must be UTF-8; `what` names it. */
 bool input_check_text(const char *text, size_t n, const char *what, ey_err *e);

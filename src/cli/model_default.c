@@ -15,7 +15,8 @@ static const char suggestion[] = "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8";
 static bool copy_path(char *out, const char *path, ey_err *e)
 {
     size_t n = strlen(path);
-    if (n >= EY_MAX_PATH) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: longer than %d bytes", path, EY_MAX_PATH);
+    if (n >= EY_MAX_PATH)
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: longer than %d bytes", path, EY_MAX_PATH);
     memcpy(out, path, n + 1);
     return true;
 }
@@ -34,11 +35,14 @@ static bool program_directory(char *out)
 /* In the release's folder, in the source tree (the program is in build/), installed. */
 static bool find_demo(char *out)
 {
-    static const char *const places[] = {"models/demo", "../models/demo", "../share/eyelet/models/demo"};
+    static const char *const places[] = {"models/demo", "../models/demo",
+                                         "../share/eyelet/models/demo"};
     char program[EY_MAX_PATH], config[EY_MAX_PATH];
     if (!program_directory(program)) return false;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        if (path_join(out, program, places[i], NULL) && path_join(config, out, "config.json", NULL) && path_is_file(config)) return true;
+        if (path_join(out, program, places[i], NULL) &&
+            path_join(config, out, "config.json", NULL) && path_is_file(config))
+            return true;
     return false;
 }
 
@@ -46,7 +50,9 @@ static struct model_listing *largest(struct model_listing *list, size_t n)
 {
     struct model_listing *best = NULL;
     for (size_t i = 0; i < n; i++)
-        if (list[i].bytes && list[i].architecture && strcmp(list[i].architecture, architecture) == 0 && (!best || list[i].bytes > best->bytes))
+        if (list[i].bytes && list[i].architecture &&
+            strcmp(list[i].architecture, architecture) == 0 &&
+            (!best || list[i].bytes > best->bytes))
             best = &list[i];
     return best;
 }
@@ -58,17 +64,20 @@ static bool is_whole(const struct model_listing *model, bool quiet)
     ey_err e;
     bool ok = checkpoint_open(&ckpt, model->directory, &e);
     checkpoint_close(ckpt);
-    if (!ok && !quiet) fprintf(stderr, "eyelet: passing over %s in the cache: %s\n", model->name, e.text);
+    if (!ok && !quiet)
+        fprintf(stderr, "eyelet: passing over %s in the cache: %s\n", model->name, e.text);
     return ok;
 }
 
-/* The largest model of the cache that eyelet runs, a half-downloaded one passed over; false when there is none. */
+/* The largest model of the cache that eyelet runs, a half-downloaded one passed over; false when
+ * there is none. */
 static bool find_in_cache(char *out, bool quiet, ey_err *e)
 {
     struct model_listing *list = NULL, *best;
     size_t n = 0;
     if (!model_list(&list, &n, NULL)) return false;
-    while ((best = largest(list, n)) && !is_whole(best, quiet)) best->bytes = 0;
+    while ((best = largest(list, n)) && !is_whole(best, quiet))
+        best->bytes = 0;
     bool found = best && copy_path(out, best->directory, e);
     model_list_free(list, n);
     return found;
@@ -81,10 +90,16 @@ bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)
     if (!demo && find_in_cache(out, quiet, e)) return true;
     if (find_demo(out)) {
         if (!demo && !quiet)
-            fprintf(stderr, "eyelet: using the demo model, a toy that knows coloured shapes and printed words; for photos: %s\n", suggestion);
+            fprintf(stderr,
+                    "eyelet: using the demo model, a toy that knows coloured shapes and printed "
+                    "words; for photos: %s\n",
+                    suggestion);
         return true;
     }
-    if (demo) return ey_fail(e, EY_NOT_FOUND, "the demo model is not beside the program (models/demo)");
-    return ey_fail(e, EY_NOT_FOUND, "no model: none is named with --model or EYELET_MODEL, and the Hugging Face cache has no Qwen3-VL; get one with: %s",
+    if (demo)
+        return ey_fail(e, EY_NOT_FOUND, "the demo model is not beside the program (models/demo)");
+    return ey_fail(e, EY_NOT_FOUND,
+                   "no model: none is named with --model or EYELET_MODEL, and the Hugging Face "
+                   "cache has no Qwen3-VL; get one with: %s",
                    suggestion);
 }

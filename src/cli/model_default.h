@@ -4,8 +4,9 @@
 
 #include "base/err.h"
 
-/* Writes to out[EY_MAX_PATH] what to open: `asked` as it is, the bundled demo for "demo"; when nothing is asked, the
- * largest Qwen3-VL of the Hugging Face cache, else the demo with a remark on standard error unless `quiet`. */
+/* Writes to out[EY_MAX_PATH] what to open: `asked` as it is, the bundled demo for "demo"; when
+ * nothing is asked, the largest Qwen3-VL of the Hugging Face cache, else the demo with a remark on
+ * standard error unless `quiet`. */
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e);
 
 #endif

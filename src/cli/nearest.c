@@ -1,5 +1,5 @@
-/* Nearness of names: edits (insert, delete, replace, swap neighbours) up to a third of the length; a beginning counts
- * as near too. */
+/* Nearness of names: edits (insert, delete, replace, swap neighbours) up to a third of the length;
+ * a beginning counts as near too. */
 #include "cli/nearest.h"
 
 #include <string.h>
@@ -21,13 +21,16 @@ static size_t least(size_t a, size_t b, size_t c)
 static size_t edits(const char *a, size_t n, const char *b, size_t m)
 {
     size_t row[3][LONGEST + 1];
-    for (size_t j = 0; j <= m; j++) row[0][j] = j;
+    for (size_t j = 0; j <= m; j++)
+        row[0][j] = j;
     for (size_t i = 1; i <= n; i++) {
         size_t *now = row[i % 3], *before = row[(i + 2) % 3], *two = row[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= m; j++) {
             now[j] = least(before[j] + 1, now[j - 1] + 1, before[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < now[j]) now[j] = two[j - 2] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                two[j - 2] + 1 < now[j])
+                now[j] = two[j - 2] + 1;
         }
     }
     return row[n % 3][m];

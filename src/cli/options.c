@@ -13,7 +13,19 @@
 #include "cli/nearest.h"
 #include "cli/vllm_flags.h"
 
-enum option_type { TEXT, CHOICE, INT, OPTIONAL_INT, PIXELS, TOKENS, SIZE, NUMBER, LIST_OF_TEXTS, WORDS, FLAG };
+enum option_type {
+    TEXT,
+    CHOICE,
+    INT,
+    OPTIONAL_INT,
+    PIXELS,
+    TOKENS,
+    SIZE,
+    NUMBER,
+    LIST_OF_TEXTS,
+    WORDS,
+    FLAG
+};
 
 struct option_row {
     const char *name;
@@ -27,7 +39,11 @@ struct option_row {
 
 static const struct option_row rows[] = {
 #define OPTION(name, field, type, value, fallback, environment, least, most, commands, help) \
-    {name, offsetof(struct options, field), type, value, fallback, environment, least, most, commands, help},
+    {name,     offsetof(struct options, field),                                              \
+     type,     value,                                                                        \
+     fallback, environment,                                                                  \
+     least,    most,                                                                         \
+     commands, help},
 #include "cli/options.def"
 #undef OPTION
 };
@@ -39,16 +55,19 @@ unsigned option_commands(const char *name, size_t n)
 {
     unsigned commands = 0;
     for (size_t i = 0; i < N_ROWS; i++)
-        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0) commands |= rows[i].commands;
+        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0)
+            commands |= rows[i].commands;
     return commands;
 }
 
 /* As vLLM, serve takes --a_b for --a-b. */
-static bool is_named(const struct option_row *row, const char *name, size_t n, enum command_bit command)
+static bool is_named(const struct option_row *row, const char *name, size_t n,
+                     enum command_bit command)
 {
     if (strlen(row->name) != n) return false;
     for (size_t i = 0; i < n; i++)
-        if (row->name[i] != name[i] && !(command == SERVE && row->name[i] == '-' && name[i] == '_')) return false;
+        if (row->name[i] != name[i] && !(command == SERVE && row->name[i] == '-' && name[i] == '_'))
+            return false;
     return true;
 }
 
@@ -64,12 +83,13 @@ static bool fail_unknown(const char *name, size_t n, enum command_bit command, e
     struct nearest nearest = nearest_start(name, n);
     unsigned others = option_commands(name, n);
     if (others)
-        return ey_fail(e, EY_BAD_REQUEST, "--%.*s is not an option of %s, but of %s", (int)n, name, command_name(command),
-                       command_name(others & -others));
+        return ey_fail(e, EY_BAD_REQUEST, "--%.*s is not an option of %s, but of %s", (int)n, name,
+                       command_name(command), command_name(others & -others));
     for (size_t i = 0; i < N_ROWS; i++)
         if (rows[i].commands & command) nearest_offer(&nearest, rows[i].name);
     if (nearest.best)
-        return ey_fail(e, EY_BAD_REQUEST, "there is no option --%.*s; did you mean --%s?", (int)n, name, nearest.best);
+        return ey_fail(e, EY_BAD_REQUEST, "there is no option --%.*s; did you mean --%s?", (int)n,
+                       name, nearest.best);
     return ey_fail(e, EY_BAD_REQUEST, "there is no option --%.*s", (int)n, name);
 }
 
@@ -93,8 +113,9 @@ static bool set_number(int64_t *field, const struct option_row *row, const char 
         *field = number;
         return true;
     }
-    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld%s, not \"%s\"", row->name, (long long)row->least,
-                   (long long)row->most, row->type == PIXELS ? " or native" : "", value);
+    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld%s, not \"%s\"",
+                   row->name, (long long)row->least, (long long)row->most,
+                   row->type == PIXELS ? " or native" : "", value);
 }
 
 /* A decimal number without blanks, hexadecimal, infinity or NaN. */
@@ -107,8 +128,8 @@ static bool set_real(double *field, const struct option_row *row, const char *va
         *field = number;
         return true;
     }
-    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld, not \"%s\"", row->name, (long long)row->least,
-                   (long long)row->most, value);
+    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld, not \"%s\"",
+                   row->name, (long long)row->least, (long long)row->most, value);
 }
 
 /* A decimal number and what follows it; false: there is none, or it is negative. */
@@ -126,13 +147,18 @@ static bool set_tokens(int64_t *field, const struct option_row *row, const char 
 {
     double number = 0;
     const char *unit = "";
-    bool is_auto = strcmp(value, "auto") == 0 || strcmp(value, "-1") == 0, ok = is_auto || read_amount(value, &number, &unit);
-    if (ok && strcmp(unit, "k") == 0) number *= 1000;
-    else if (ok && strcmp(unit, "K") == 0) number *= 1024;
-    else ok = ok && !*unit;
+    bool is_auto = strcmp(value, "auto") == 0 || strcmp(value, "-1") == 0,
+         ok = is_auto || read_amount(value, &number, &unit);
+    if (ok && strcmp(unit, "k") == 0)
+        number *= 1000;
+    else if (ok && strcmp(unit, "K") == 0)
+        number *= 1024;
+    else
+        ok = ok && !*unit;
     if (!ok || (!is_auto && number < (double)row->least) || number > (double)row->most)
-        return ey_fail(e, EY_BAD_REQUEST, "--%s takes tokens from %lld to %lld, as 4096, 4k, 4K or auto, not \"%s\"", row->name, (long long)row->least,
-                       (long long)row->most, value);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--%s takes tokens from %lld to %lld, as 4096, 4k, 4K or auto, not \"%s\"",
+                       row->name, (long long)row->least, (long long)row->most, value);
     *field = (int64_t)number;
     return true;
 }
@@ -152,15 +178,21 @@ static bool set_size(int64_t *field, const struct option_row *row, const char *v
     }
     if (ok && *unit == 'B') unit++;
     if (!ok || *unit || number < (double)row->least || number > (double)row->most)
-        return ey_fail(e, EY_BAD_REQUEST, "--%s takes a size from %lldM, as 512M, 2G or 8151MiB, not \"%s\"", row->name, (long long)(row->least >> 20), value);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--%s takes a size from %lldM, as 512M, 2G or 8151MiB, not \"%s\"",
+                       row->name, (long long)(row->least >> 20), value);
     *field = (int64_t)number;
     return true;
 }
 
-static bool add_text(struct text_list *list, const struct option_row *row, const char *value, ey_err *e)
+static bool add_text(struct text_list *list, const struct option_row *row, const char *value,
+                     ey_err *e)
 {
-    if (!value[0]) return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
-    if (list->n == (size_t)row->most) return ey_fail(e, EY_BAD_REQUEST, "--%s can be given at most %lld times", row->name, (long long)row->most);
+    if (!value[0])
+        return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    if (list->n == (size_t)row->most)
+        return ey_fail(e, EY_BAD_REQUEST, "--%s can be given at most %lld times", row->name,
+                       (long long)row->most);
     list->item[list->n++] = value;
     return true;
 }
@@ -195,10 +227,12 @@ static bool set_value(struct options *o, const struct option_row *row, const cha
     case WORDS: return add_text(field, row, value, e);
     case CHOICE:
         if (!is_choice(row->value, value))
-            return ey_fail(e, EY_BAD_REQUEST, "--%s takes %s, not \"%s\"", row->name, row->value, value);
+            return ey_fail(e, EY_BAD_REQUEST, "--%s takes %s, not \"%s\"", row->name, row->value,
+                           value);
         break;
     case TEXT:
-        if (!value[0]) return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+        if (!value[0])
+            return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
     }
     *(const char **)field = value;
     return true;
@@ -208,11 +242,14 @@ static bool set_value(struct options *o, const struct option_row *row, const cha
 static bool set_default(struct options *o, const struct option_row *row, ey_err *e)
 {
     const char *value = row->environment ? getenv(row->environment) : NULL;
-    if (value && value[0]) return set_value(o, row, value, e) || ey_fail_within(e, "in %s", row->environment);
+    if (value && value[0])
+        return set_value(o, row, value, e) || ey_fail_within(e, "in %s", row->environment);
     if (!row->fallback) return true;
     if (row->type == TEXT || row->type == CHOICE) return set_value(o, row, row->fallback, e);
-    if (row->type == NUMBER) *(double *)((char *)o + row->field) = strtod(row->fallback, NULL);
-    else *(int64_t *)((char *)o + row->field) = strtoll(row->fallback, NULL, 10);
+    if (row->type == NUMBER)
+        *(double *)((char *)o + row->field) = strtod(row->fallback, NULL);
+    else
+        *(int64_t *)((char *)o + row->field) = strtoll(row->fallback, NULL, 10);
     return true;
 }
 
@@ -225,7 +262,8 @@ static bool set_defaults(struct options *o, enum command_bit command, ey_err *e)
 
 /* ---- the command line ---- */
 
-/* The value of an option without '=': the next argument, unless that is an option itself. NULL: there is none. */
+/* The value of an option without '=': the next argument, unless that is an option itself. NULL:
+ * there is none. */
 static const char *next_value(const struct option_row *row, char **next)
 {
     int64_t number;
@@ -235,7 +273,8 @@ static const char *next_value(const struct option_row *row, char **next)
 }
 
 /* The words after a list's option, up to the next option. */
-static bool add_words(struct options *o, const struct option_row *row, char **at, int *used, ey_err *e)
+static bool add_words(struct options *o, const struct option_row *row, char **at, int *used,
+                      ey_err *e)
 {
     for (*used = 1; at[*used] && at[*used][0] != '-'; ++*used)
         if (!set_value(o, row, at[*used], e)) return false;
@@ -243,7 +282,8 @@ static bool add_words(struct options *o, const struct option_row *row, char **at
 }
 
 /* Reads the option at at[0], whose value may be at[1]; says in *used how many arguments it took. */
-static bool read_option(struct options *o, enum command_bit command, char **at, int *used, ey_err *e)
+static bool read_option(struct options *o, enum command_bit command, char **at, int *used,
+                        ey_err *e)
 {
     const char *name = at[0] + 2, *value = strchr(name, '=');
     size_t n = value ? (size_t)(value - name) : strlen(name);
@@ -256,7 +296,8 @@ static bool read_option(struct options *o, enum command_bit command, char **at, 
     *used = 1;
     if (!row) return fail_unknown(name, n, command, e);
     if (row->type == FLAG)
-        return value ? ey_fail(e, EY_BAD_REQUEST, "--%s takes no value", row->name) : set_value(o, row, NULL, e);
+        return value ? ey_fail(e, EY_BAD_REQUEST, "--%s takes no value", row->name)
+                     : set_value(o, row, NULL, e);
     if (value) return set_value(o, row, value + 1, e);
     if (row->type == WORDS) return add_words(o, row, at, used, e);
     value = next_value(row, at + 1);
@@ -264,12 +305,14 @@ static bool read_option(struct options *o, enum command_bit command, char **at, 
         *used = 2;
         return set_value(o, row, value, e);
     }
-    if (row->type != OPTIONAL_INT) return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    if (row->type != OPTIONAL_INT)
+        return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
     *(int64_t *)((char *)o + row->field) = row->least;
     return true;
 }
 
-static bool read_argument(struct options *o, enum command_bit command, char **at, int *used, ey_err *e)
+static bool read_argument(struct options *o, enum command_bit command, char **at, int *used,
+                          ey_err *e)
 {
     *used = 1;
     if (strncmp(at[0], "--", 2) == 0) return read_option(o, command, at, used, e);
@@ -283,21 +326,31 @@ static bool read_argument(struct options *o, enum command_bit command, char **at
         *used = 1;
     }
     if (at[0][0] == '-' && at[0][1])
-        return ey_fail(e, EY_BAD_REQUEST, "there is no option %s; a name that begins with - goes after --", at[0]);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "there is no option %s; a name that begins with - goes after --", at[0]);
     o->args[o->n_args++] = at[0];
     return true;
 }
 
 bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e)
 {
-    *o = (struct options){.logprobs = -1, .top_k = -1, .seed = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN,
-                           .repetition_penalty = NAN, .presence_penalty = NAN, .frequency_penalty = NAN, .gpu_memory_utilization = NAN};
+    *o = (struct options){.logprobs = -1,
+                          .top_k = -1,
+                          .seed = -1,
+                          .temperature = NAN,
+                          .top_p = NAN,
+                          .min_p = NAN,
+                          .repetition_penalty = NAN,
+                          .presence_penalty = NAN,
+                          .frequency_penalty = NAN,
+                          .gpu_memory_utilization = NAN};
     o->args = calloc((size_t)argc + 1, sizeof(*o->args));
     if (!o->args) return ey_fail_memory(e, "the arguments", (size_t)argc * sizeof(*o->args));
     if (!set_defaults(o, command, e)) return false;
     for (int i = 0, used; i < argc; i += used) {
         if (strcmp(argv[i], "--") == 0) {
-            while (++i < argc) o->args[o->n_args++] = argv[i];
+            while (++i < argc)
+                o->args[o->n_args++] = argv[i];
             break;
         }
         if (!read_argument(o, command, argv + i, &used, e)) return false;
@@ -318,8 +371,15 @@ bool option_info(struct option_info *out, size_t i)
     if (i >= N_ROWS) return false;
     const struct option_row *row = &rows[i];
     bool told = row->fallback && row->fallback[0] != '-' && strcmp(row->fallback, "0") != 0;
-    *out = (struct option_info){row->name, row->value, row->help, told ? row->fallback : NULL, row->environment, row->type == CHOICE,
-                                row->type == OPTIONAL_INT, row->type == LIST_OF_TEXTS || row->type == WORDS, row->commands};
+    *out = (struct option_info){row->name,
+                                row->value,
+                                row->help,
+                                told ? row->fallback : NULL,
+                                row->environment,
+                                row->type == CHOICE,
+                                row->type == OPTIONAL_INT,
+                                row->type == LIST_OF_TEXTS || row->type == WORDS,
+                                row->commands};
     return true;
 }
 
@@ -330,11 +390,17 @@ void options_print(FILE *out, enum command_bit command)
     struct option_info row;
     for (size_t i = 0; option_info(&row, i); i++) {
         if (!(row.commands & command)) continue;
-        const int left = fprintf(out, "  --%s%s%s", row.name, row.value ? " " : "", row.value ? row.value : "") - 2;
-        if (left > LEFT_COLUMN) fprintf(out, "\n  %*s %s", LEFT_COLUMN, "", row.help);
-        else fprintf(out, "%*s %s", LEFT_COLUMN - left, "", row.help);
-        if (row.environment) fprintf(out, " (default: $%s)", row.environment);
-        else if (row.fallback) fprintf(out, " (default: %s)", row.fallback);
+        const int left = fprintf(out, "  --%s%s%s", row.name, row.value ? " " : "",
+                                 row.value ? row.value : "") -
+                         2;
+        if (left > LEFT_COLUMN)
+            fprintf(out, "\n  %*s %s", LEFT_COLUMN, "", row.help);
+        else
+            fprintf(out, "%*s %s", LEFT_COLUMN - left, "", row.help);
+        if (row.environment)
+            fprintf(out, " (default: $%s)", row.environment);
+        else if (row.fallback)
+            fprintf(out, " (default: %s)", row.fallback);
         fputc('\n', out);
     }
 }

@@ -9,11 +9,28 @@
 
 /* One bit a command, for the table's column of who takes an option. */
 enum command_bit {
-    ASK = 1, CAPTION = 2, TOKENIZE = 4, LIST = 8, SCENE = 16, READ = 32, DETECT = 64, CHAT = 128, BENCH = 256, SERVE = 512, PLAN = 1024,
-    EXTRACT = 2048, DOCTOR = 4096, QUANTIZE = 8192, PULL = 16384, RM = 32768
+    ASK = 1,
+    CAPTION = 2,
+    TOKENIZE = 4,
+    LIST = 8,
+    SCENE = 16,
+    READ = 32,
+    DETECT = 64,
+    CHAT = 128,
+    BENCH = 256,
+    SERVE = 512,
+    PLAN = 1024,
+    EXTRACT = 2048,
+    DOCTOR = 4096,
+    QUANTIZE = 8192,
+    PULL = 16384,
+    RM = 32768
 };
 /* Commands that answer about pictures, and those of them that sample as the model recommends. */
-enum { ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT, SAMPLED = ASK | CAPTION | SCENE | CHAT };
+enum {
+    ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT,
+    SAMPLED = ASK | CAPTION | SCENE | CHAT
+};
 /* Commands that use a model, and so may find that it is not here. */
 enum { USERS = ANSWERS | BENCH | SERVE | TOKENIZE };
 /* Commands that open an engine, or ask what it would take. */
@@ -33,27 +50,30 @@ struct options {
     int64_t threads, max_model_len, max_tokens, runs, depth, streams;
     const char *picture_size;
     int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
-    const char *kv_cache_dtype, *head, *head_rows, *vision_weights, *prefill_math, *gpu_layers, *quantize;
-    int64_t group_size; /* 0: not given */
-    double gpu_memory_utilization; /* NaN: not given */
+    const char *kv_cache_dtype, *head, *head_rows, *vision_weights, *prefill_math, *gpu_layers,
+        *quantize;
+    int64_t group_size;             /* 0: not given */
+    double gpu_memory_utilization;  /* NaN: not given */
     int64_t gpu_memory, cpu_memory; /* bytes; 0: not given */
     bool enforce_eager;
     int64_t vram, vram_used, sm_count; /* of a card that need not be here; 0: not given */
-    int64_t max_pixels; /* 0: as detail says */
-    int64_t logprobs;   /* < 0: none */
-    int64_t top_k, seed; /* < 0: not given */
-    double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
+    int64_t max_pixels;                /* 0: as detail says */
+    int64_t logprobs;                  /* < 0: none */
+    int64_t top_k, seed;               /* < 0: not given */
+    double temperature, top_p, min_p, repetition_penalty, presence_penalty,
+        frequency_penalty; /* NaN: not given */
     struct text_list stop, choices;
     const char *schema, *prompt;
     /* serve */
-    const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit, *processor_kwargs;
+    const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit,
+        *processor_kwargs;
     const char *idle_unload;
     int64_t host_memory, max_loaded, port, max_num_queued, drain_seconds;
     struct text_list names, api_keys, origins, hosts, media_domains;
     bool language_only, insecure, strict, log_requests;
     const char *passed_over[64]; /* flags of vLLM that mean nothing here */
     size_t n_passed_over;
-    bool kernels; /* doctor */
+    bool kernels;         /* doctor */
     const char *revision; /* pull, rm */
     bool yes, dry_run;
     bool no_huge_pages, parse_special, json, show, quiet, help;
@@ -68,9 +88,11 @@ void options_free(struct options *o);
 void options_print(FILE *out, enum command_bit command);
 /* A row of the table, for manuals and completions. */
 struct option_info {
-    const char *name, *value, *help;            /* value: as help shows it, NULL: a flag */
-    const char *fallback, *environment;         /* where a value comes from when none is given; NULL: not told */
-    bool is_choice, is_optional, is_repeated;   /* one of the words in `value`; may stand without it; may be given several times */
+    const char *name, *value, *help; /* value: as help shows it, NULL: a flag */
+    const char *fallback,
+        *environment; /* where a value comes from when none is given; NULL: not told */
+    bool is_choice, is_optional, is_repeated; /* one of the words in `value`; may stand without it;
+                                                 may be given several times */
     unsigned commands;
 };
 /* False: there are no rows at i and beyond. */

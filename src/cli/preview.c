@@ -1,4 +1,5 @@
-/* Pictures as half blocks: the upper pixel is the foreground of U+2580, the lower one its background. */
+/* Pictures as half blocks: the upper pixel is the foreground of U+2580, the lower one its
+ * background. */
 #include "cli/preview.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@ enum preview_colours preview_colours(void)
 {
     const char *colorterm = getenv("COLORTERM"), *term = getenv("TERM");
     if (getenv("NO_COLOR") || !term || strcmp(term, "dumb") == 0) return PREVIEW_NONE;
-    if (colorterm && (strstr(colorterm, "truecolor") || strstr(colorterm, "24bit"))) return PREVIEW_TRUE;
+    if (colorterm && (strstr(colorterm, "truecolor") || strstr(colorterm, "24bit")))
+        return PREVIEW_TRUE;
     return strstr(term, "256color") ? PREVIEW_256 : PREVIEW_NONE;
 }
 
@@ -18,14 +20,18 @@ enum preview_colours preview_colours(void)
 static int cube_index(const uint8_t *rgb)
 {
     int index = 16, weight = 36;
-    for (int c = 0; c < 3; c++, weight /= 6) index += weight * ((rgb[c] * 5 + 127) / 255);
+    for (int c = 0; c < 3; c++, weight /= 6)
+        index += weight * ((rgb[c] * 5 + 127) / 255);
     return index;
 }
 
-static void add_colour(struct buf *out, int ground, const uint8_t *rgb, enum preview_colours colours)
+static void add_colour(struct buf *out, int ground, const uint8_t *rgb,
+                       enum preview_colours colours)
 {
-    if (colours == PREVIEW_TRUE) buf_printf(out, "\033[%d;2;%d;%d;%dm", ground, rgb[0], rgb[1], rgb[2]);
-    else buf_printf(out, "\033[%d;5;%dm", ground, cube_index(rgb));
+    if (colours == PREVIEW_TRUE)
+        buf_printf(out, "\033[%d;2;%d;%d;%dm", ground, rgb[0], rgb[1], rgb[2]);
+    else
+        buf_printf(out, "\033[%d;5;%dm", ground, cube_index(rgb));
 }
 
 static void add_cells(struct buf *out, const struct image *image, enum preview_colours colours)
@@ -47,13 +53,15 @@ static int at_least_two(int n)
     return n < 2 ? 2 : n & ~1;
 }
 
-void preview_add(struct buf *out, const void *bytes, size_t n, int columns, int lines, enum preview_colours colours)
+void preview_add(struct buf *out, const void *bytes, size_t n, int columns, int lines,
+                 enum preview_colours colours)
 {
     struct image original = {0}, small = {0};
     if (colours == PREVIEW_NONE || !image_decode(&original, bytes, n, "preview", NULL)) return;
     double scale = (double)columns / original.width, by_height = 2.0 * lines / original.height;
     if (by_height < scale) scale = by_height;
-    int width = at_least_two((int)(original.width * scale)), height = at_least_two((int)(original.height * scale));
+    int width = at_least_two((int)(original.width * scale)),
+        height = at_least_two((int)(original.height * scale));
     if (image_resize(&small, &original, width, height, NULL)) add_cells(out, &small, colours);
     image_free(&small);
     image_free(&original);

@@ -8,7 +8,9 @@ enum preview_colours { PREVIEW_NONE, PREVIEW_256, PREVIEW_TRUE };
 
 /* What this terminal can show, from COLORTERM and TERM; NO_COLOR turns it off. */
 enum preview_colours preview_colours(void);
-/* Appends the picture, at most `columns` wide and `lines` high, with escape sequences; nothing when it cannot be read. */
-void preview_add(struct buf *out, const void *bytes, size_t n, int columns, int lines, enum preview_colours colours);
+/* Appends the picture, at most `columns` wide and `lines` high, with escape sequences; nothing when
+ * it cannot be read. */
+void preview_add(struct buf *out, const void *bytes, size_t n, int columns, int lines,
+                 enum preview_colours colours);
 
 #endif

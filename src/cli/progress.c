@@ -23,16 +23,20 @@ struct progress progress_start(bool quiet)
 static void add_time(struct buf *line, double seconds)
 {
     long s = (long)(seconds + 0.5);
-    if (s >= 3600) buf_printf(line, "%ld h %02ld min left", s / 3600, s / 60 % 60);
-    else if (s >= 60) buf_printf(line, "%ld min %02ld s left", s / 60, s % 60);
-    else buf_printf(line, "%ld s left", s);
+    if (s >= 3600)
+        buf_printf(line, "%ld h %02ld min left", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        buf_printf(line, "%ld min %02ld s left", s / 60, s % 60);
+    else
+        buf_printf(line, "%ld s left", s);
 }
 
 static void add_bar(struct buf *line, const struct progress *p)
 {
     size_t filled = (size_t)((double)p->done / (double)p->total * BAR);
     buf_add_text(line, "[");
-    for (size_t i = 0; i < BAR; i++) buf_add_text(line, i < filled ? "=" : " ");
+    for (size_t i = 0; i < BAR; i++)
+        buf_add_text(line, i < filled ? "=" : " ");
     buf_add_text(line, "] ");
 }
 
@@ -60,8 +64,10 @@ static void draw(struct progress *p)
 {
     struct buf line = buf_with_max(LINE);
     size_t columns = (size_t)terminal_columns(STDERR_FILENO);
-    if (p->total && p->sampled > 0) add_bytes(&line, p);
-    else if (p->total) add_count(&line, p);
+    if (p->total && p->sampled > 0)
+        add_bytes(&line, p);
+    else if (p->total)
+        add_count(&line, p);
     if (p->phase) buf_printf(&line, "%s%s", line.size ? "  " : "", p->phase);
     if (p->phase && p->percent >= 0) buf_printf(&line, " %d %%", p->percent);
     if (line.size >= columns) line.size = columns - 1; /* plain ASCII, so any byte is a column */

@@ -8,12 +8,12 @@
 
 struct progress {
     bool enabled, shown;
-    double started, drawn;   /* seconds */
-    size_t done, total;      /* pictures; total 0: no bar */
-    const char *phase;       /* static text, or NULL */
-    int percent;             /* of the phase; -1: not known */
-    size_t sampled_done;     /* of bytes: when the rate was last measured */
-    double sampled, rate;    /* seconds; bytes a second, 0: not known yet */
+    double started, drawn; /* seconds */
+    size_t done, total;    /* pictures; total 0: no bar */
+    const char *phase;     /* static text, or NULL */
+    int percent;           /* of the phase; -1: not known */
+    size_t sampled_done;   /* of bytes: when the rate was last measured */
+    double sampled, rate;  /* seconds; bytes a second, 0: not known yet */
 };
 
 /* Nothing is ever drawn when `quiet`, or when standard error is no terminal. */

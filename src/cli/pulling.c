@@ -57,11 +57,14 @@ static void tell_plan(const struct pulling *p, const ey_plan *plan)
 {
     struct buf text = buf_with_max(1 << 16);
     if (p->options->quiet) return;
-    buf_printf(&text, "eyelet: on this machine (%s, context %d tokens) it ", plan->device, plan->max_model_len);
+    buf_printf(&text, "eyelet: on this machine (%s, context %d tokens) it ", plan->device,
+               plan->max_model_len);
     add_verdict(&text, plan);
-    for (size_t i = 0; i < plan->n_choices; i++) buf_printf(&text, "  chosen: %s\n", plan->choices[i]);
+    for (size_t i = 0; i < plan->n_choices; i++)
+        buf_printf(&text, "  chosen: %s\n", plan->choices[i]);
     for (size_t i = 0; i < plan->n_changes; i++)
-        if (plan->changes[i].fits) buf_printf(&text, "  it would fit with %s\n", plan->changes[i].options);
+        if (plan->changes[i].fits)
+            buf_printf(&text, "  it would fit with %s\n", plan->changes[i].options);
     fputs(text.data ? text.data : "", stderr);
     buf_free(&text);
 }
@@ -82,13 +85,19 @@ static bool will_run(struct pulling *p, ey_err *e)
     ey_plan plan;
     char directory[EY_MAX_PATH];
     const char *temporary = getenv("TMPDIR");
-    snprintf(directory, sizeof(directory), "%.3000s/eyelet-XXXXXX", temporary && temporary[0] ? temporary : "/tmp");
-    if (!mkdtemp(directory)) return ey_fail(e, EY_IO, "%.500s cannot be made; set TMPDIR to a folder that can be written to", directory);
+    snprintf(directory, sizeof(directory), "%.3000s/eyelet-XXXXXX",
+             temporary && temporary[0] ? temporary : "/tmp");
+    if (!mkdtemp(directory))
+        return ey_fail(e, EY_IO,
+                       "%.500s cannot be made; set TMPDIR to a folder that can be written to",
+                       directory);
     bool ok = make_plan(p, directory, &plan, e);
     hub_remove_headers(directory);
     if (ok) tell_plan(p, &plan);
-    if (ok) e->code = EY_OK;
-    else drop_directory(e, directory);
+    if (ok)
+        e->code = EY_OK;
+    else
+        drop_directory(e, directory);
     return ok && plan.fits;
 }
 
@@ -105,13 +114,18 @@ static bool check_fit(struct pulling *p, ey_err *e)
     progress_clear(&p->progress);
     if (runs) return true;
     if (is_network_failure(e)) return false;
-    if (e->code != EY_OK && !p->options->quiet) fprintf(stderr, "eyelet: this machine cannot run it: %s\n", e->text);
+    if (e->code != EY_OK && !p->options->quiet)
+        fprintf(stderr, "eyelet: this machine cannot run it: %s\n", e->text);
     if (p->options->yes || p->options->dry_run) return true;
     cancel_unwatch();
-    bool ask = confirm_possible(), agreed = ask && confirm("Download %.2f GB all the same?", (double)p->model.missing / 1e9);
+    bool ask = confirm_possible(),
+         agreed = ask && confirm("Download %.2f GB all the same?", (double)p->model.missing / 1e9);
     cancel_watch();
     if (agreed) return true;
-    return ey_fail(e, ask ? EY_CANCELLED : EY_NO_MEMORY, "%s will not run on this machine, so it was not downloaded; --yes downloads it all the same", name);
+    return ey_fail(e, ask ? EY_CANCELLED : EY_NO_MEMORY,
+                   "%s will not run on this machine, so it was not downloaded; --yes downloads it "
+                   "all the same",
+                   name);
 }
 
 /* ---- pulling ---- */
@@ -120,23 +134,30 @@ static void tell_size(const struct pulling *p)
 {
     const struct hub_model *m = &p->model;
     if (p->options->quiet) return;
-    fprintf(stderr, "eyelet: %s, commit %.8s: %zu files, %.2f GB", m->repository.name, m->commit, m->n, (double)m->bytes / 1e9);
-    if (!m->missing) fprintf(stderr, ", all of it here\n");
-    else if (m->missing < m->bytes) fprintf(stderr, ", %.2f GB still to come\n", (double)m->missing / 1e9);
-    else fprintf(stderr, "\n");
+    fprintf(stderr, "eyelet: %s, commit %.8s: %zu files, %.2f GB", m->repository.name, m->commit,
+            m->n, (double)m->bytes / 1e9);
+    if (!m->missing)
+        fprintf(stderr, ", all of it here\n");
+    else if (m->missing < m->bytes)
+        fprintf(stderr, ", %.2f GB still to come\n", (double)m->missing / 1e9);
+    else
+        fprintf(stderr, "\n");
 }
 
 static void tell_files(const struct pulling *p)
 {
     for (size_t i = 0; i < p->model.n; i++)
-        fprintf(stderr, "  %-40s %12llu bytes\n", p->model.files[i].name, (unsigned long long)p->model.files[i].size);
+        fprintf(stderr, "  %-40s %12llu bytes\n", p->model.files[i].name,
+                (unsigned long long)p->model.files[i].size);
 }
 
 static void tell_done(const struct pulling *p)
 {
     double seconds = seconds_now() - p->started;
     if (p->options->quiet || !p->model.missing) return;
-    fprintf(stderr, "eyelet: %.2f GB in %.0f s, %.1f MB/s; hashes are right\n", (double)p->model.missing / 1e9, seconds, (double)p->model.missing / 1e6 / (seconds > 0.001 ? seconds : 0.001));
+    fprintf(stderr, "eyelet: %.2f GB in %.0f s, %.1f MB/s; hashes are right\n",
+            (double)p->model.missing / 1e9, seconds,
+            (double)p->model.missing / 1e6 / (seconds > 0.001 ? seconds : 0.001));
 }
 
 static bool download(struct pulling *p, char *out, ey_err *e)
@@ -152,7 +173,8 @@ static bool download(struct pulling *p, char *out, ey_err *e)
 
 static bool pull(struct pulling *p, char *out, const struct repository *repository, ey_err *e)
 {
-    const struct hub_options options = {.stop = stop, .progress = show, .notice = notice, .user = p};
+    const struct hub_options options = {
+        .stop = stop, .progress = show, .notice = notice, .user = p};
     if (!hub_open(&p->hub, &options, e)) return false;
     progress_phase(&p->progress, "asking the hub", 0, 0);
     bool ok = hub_survey(&p->hub, repository, &p->model, e);
@@ -168,9 +190,13 @@ static bool pull(struct pulling *p, char *out, const struct repository *reposito
 static bool find_offline(char *out, const struct repository *r, ey_err *e)
 {
     char name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2];
-    snprintf(name, sizeof(name), "%s%s%s", r->name, r->revision_given ? "@" : "", r->revision_given ? r->revision : "");
+    snprintf(name, sizeof(name), "%s%s%s", r->name, r->revision_given ? "@" : "",
+             r->revision_given ? r->revision : "");
     if (model_directory_find(out, name, NULL)) return true;
-    return ey_fail(e, EY_NOT_FOUND, "%s is not in the Hugging Face cache, and HF_HUB_OFFLINE says to ask nobody; unset it to download", name);
+    return ey_fail(e, EY_NOT_FOUND,
+                   "%s is not in the Hugging Face cache, and HF_HUB_OFFLINE says to ask nobody; "
+                   "unset it to download",
+                   name);
 }
 
 bool pull_model(char *out, const struct repository *repository, const struct options *o, ey_err *e)
@@ -194,8 +220,11 @@ bool model_make_present(const char *model, const struct options *o, ey_err *e)
     struct repository repository;
     char directory[EY_MAX_PATH];
     ey_err missing;
-    if (model_directory_find(directory, model, &missing) || !strchr(model, '/') || path_is_file(model) || !repository_parse(&repository, model)) return true;
-    bool agreed = o->yes || (confirm_possible() && !hub_is_offline() && confirm("%s is not here. Download it with eyelet pull?", model));
+    if (model_directory_find(directory, model, &missing) || !strchr(model, '/') ||
+        path_is_file(model) || !repository_parse(&repository, model))
+        return true;
+    bool agreed = o->yes || (confirm_possible() && !hub_is_offline() &&
+                             confirm("%s is not here. Download it with eyelet pull?", model));
     if (!agreed) return *e = missing, false;
     return pull_model(directory, &repository, o, e);
 }

@@ -5,12 +5,13 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/options.h"
 
-/* Says what will come and whether it will run here, asks when it will not (--yes: goes on), downloads. Writes the snapshot's folder
- * to out[EY_MAX_PATH]; with --dry-run that stays empty. */
+/* Says what will come and whether it will run here, asks when it will not (--yes: goes on),
+ * downloads. Writes the snapshot's folder to out[EY_MAX_PATH]; with --dry-run that stays empty. */
 bool pull_model(char *out, const struct repository *repository, const struct options *o, ey_err *e);
 
-/* A model that a command is about to open: when it is a repository's name that is not in the cache, the person at the terminal is
- * asked whether to pull it; --yes pulls without asking. True: it is here, or its opening tells what is wrong. */
+/* A model that a command is about to open: when it is a repository's name that is not in the cache,
+ * the person at the terminal is asked whether to pull it; --yes pulls without asking. True: it is
+ * here, or its opening tells what is wrong. */
 bool model_make_present(const char *model, const struct options *o, ey_err *e);
 
 #endif

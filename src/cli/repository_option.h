@@ -6,6 +6,7 @@
 #include "cli/options.h"
 
 /* Out of the one argument, owner/name or owner/name@revision, and --revision. */
-bool repository_option(struct repository *out, const struct options *o, const char *command, ey_err *e);
+bool repository_option(struct repository *out, const struct options *o, const char *command,
+                       ey_err *e);
 
 #endif

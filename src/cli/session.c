@@ -18,7 +18,10 @@ _Static_assert(sizeof(((struct session *)0)->model) == EY_MAX_PATH, "session.mod
 
 void session_open(struct session *s, const struct options *options)
 {
-    *s = (struct session){.options = options, .out = term_stdout(), .progress = progress_start(options->quiet), .max_images = 1};
+    *s = (struct session){.options = options,
+                          .out = term_stdout(),
+                          .progress = progress_start(options->quiet),
+                          .max_images = 1};
 }
 
 static void show_loading(void *user, const char *phase, uint64_t done, uint64_t total)
@@ -26,12 +29,14 @@ static void show_loading(void *user, const char *phase, uint64_t done, uint64_t 
     progress_phase(user, phase, done, total);
 }
 
-/* What the plan did to fit, for somebody who wonders why an answer is less exact or a context shorter. */
+/* What the plan did to fit, for somebody who wonders why an answer is less exact or a context
+ * shorter. */
 static void tell_choices(void *user, const ey_plan *plan)
 {
     struct session *s = user;
     progress_clear(&s->progress);
-    for (size_t i = 0; i < plan->n_choices && !s->options->quiet; i++) fprintf(stderr, "eyelet: %s\n", plan->choices[i]);
+    for (size_t i = 0; i < plan->n_choices && !s->options->quiet; i++)
+        fprintf(stderr, "eyelet: %s\n", plan->choices[i]);
 }
 
 static void tell_notice(void *user, const char *text)
@@ -44,11 +49,13 @@ static void tell_notice(void *user, const char *text)
 static bool open_engine(struct session *s, ey_err *e)
 {
     const struct options *o = s->options;
-    if (!model_choose(s->model, o->model, o->quiet, e) || !model_make_present(s->model, o, e)) return false;
+    if (!model_choose(s->model, o->model, o->quiet, e) || !model_make_present(s->model, o, e))
+        return false;
     ey_engine_options engine = ey_engine_defaults();
     if (!engine_options_set(&engine, o, e)) return false;
     engine.model = s->model;
-    engine.max_num_seqs = (int)s->options->streams > 1 ? (int)s->options->streams : 1, engine.max_images = s->max_images;
+    engine.max_num_seqs = (int)s->options->streams > 1 ? (int)s->options->streams : 1,
+    engine.max_images = s->max_images;
     engine.progress = show_loading, engine.progress_user = &s->progress;
     engine.planned = tell_choices, engine.planned_user = s;
     engine.notice = tell_notice, engine.notice_user = s;
@@ -62,16 +69,29 @@ static bool check_for_server(const struct options *o, ey_err *e)
         const char *name;
         bool given;
     } options[] = {
-        {"threads", o->threads > 0}, {"max-model-len", o->max_model_len > 0}, {"cpu-mask", o->cpu_mask != NULL}, {"parse-special", o->parse_special},
+        {"threads", o->threads > 0},
+        {"max-model-len", o->max_model_len > 0},
+        {"cpu-mask", o->cpu_mask != NULL},
+        {"parse-special", o->parse_special},
         {"no-huge-pages", o->no_huge_pages},
-        {"device", o->device && strcmp(o->device, "auto") != 0}, {"max-num-batched-tokens", o->max_num_batched_tokens > 0},
-        {"kv-cache-dtype", o->kv_cache_dtype != NULL}, {"head", o->head != NULL}, {"head-rows", o->head_rows != NULL}, {"vision-weights", o->vision_weights != NULL},
+        {"device", o->device && strcmp(o->device, "auto") != 0},
+        {"max-num-batched-tokens", o->max_num_batched_tokens > 0},
+        {"kv-cache-dtype", o->kv_cache_dtype != NULL},
+        {"head", o->head != NULL},
+        {"head-rows", o->head_rows != NULL},
+        {"vision-weights", o->vision_weights != NULL},
         {"prefill-math", o->prefill_math != NULL},
-        {"gpu-memory-utilization", !isnan(o->gpu_memory_utilization)}, {"gpu-memory", o->gpu_memory > 0}, {"enforce-eager", o->enforce_eager},
+        {"gpu-memory-utilization", !isnan(o->gpu_memory_utilization)},
+        {"gpu-memory", o->gpu_memory > 0},
+        {"enforce-eager", o->enforce_eager},
     };
     const char *name = NULL;
-    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]) && !name; i++) name = options[i].given ? options[i].name : NULL;
-    return !name || ey_fail(e, EY_BAD_REQUEST, "--%s is not possible with a server (%.200s): it says how its model runs", name, o->server);
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]) && !name; i++)
+        name = options[i].given ? options[i].name : NULL;
+    return !name ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "--%s is not possible with a server (%.200s): it says how its model runs", name,
+                   o->server);
 }
 
 /* EYELET_MODEL says what to load here; of a server's models --model alone tells one. */
@@ -80,7 +100,8 @@ static bool open_remote(struct session *s, ey_err *e)
     const struct options *o = s->options;
     const char *key = o->api_key ? o->api_key : getenv("VLLM_API_KEY");
     const char *model = o->model == getenv("EYELET_MODEL") ? NULL : o->model;
-    struct remote_options remote = {.url = o->server, .key = key && key[0] ? key : NULL, .model = model};
+    struct remote_options remote = {
+        .url = o->server, .key = key && key[0] ? key : NULL, .model = model};
     if (!check_for_server(o, e) || !remote_open(&s->remote, &remote, e)) return false;
     snprintf(s->model, sizeof(s->model), "%.2000s at %.2000s", remote_model(s->remote), o->server);
     return true;
@@ -103,14 +124,16 @@ double session_load_seconds(const struct session *s)
 
 int session_context(const struct session *s)
 {
-    return s->engine ? ey_engine_describe(s->engine).max_model_len : remote_max_model_len(s->remote);
+    return s->engine ? ey_engine_describe(s->engine).max_model_len
+                     : remote_max_model_len(s->remote);
 }
 
 void session_close(struct session *s)
 {
     progress_clear(&s->progress);
     /* for a person who wants that answer again; programs read it in --json */
-    if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json && isatty(STDERR_FILENO))
+    if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json &&
+        isatty(STDERR_FILENO))
         fprintf(stderr, "eyelet: seed %llu\n", (unsigned long long)s->seed);
     ey_engine_close(&s->engine);
     remote_close(&s->remote);
@@ -139,10 +162,13 @@ static bool hear(void *user, const ey_event *event)
 {
     const struct listener *listener = user;
     struct session *s = listener->session;
-    if (event->type == EY_EVENT_PHASE && strcmp(event->phase, "queue") == 0) return !cancel_asked(); /* it begins at once */
+    if (event->type == EY_EVENT_PHASE && strcmp(event->phase, "queue") == 0)
+        return !cancel_asked(); /* it begins at once */
     bool shows_itself = listener->stream && event->phase && strcmp(event->phase, "decode") == 0;
     if (event->type == EY_EVENT_PHASE) {
-        if (!shows_itself) progress_phase(&s->progress, event->phase, (uint64_t)event->done, (uint64_t)event->total);
+        if (!shows_itself)
+            progress_phase(&s->progress, event->phase, (uint64_t)event->done,
+                           (uint64_t)event->total);
     } else if (listener->stream) {
         progress_clear(&s->progress);
         term_write(&s->out, event->text, event->n_text);
@@ -150,13 +176,16 @@ static bool hear(void *user, const ey_event *event)
     return !cancel_asked() && !s->out.closed;
 }
 
-/* The engine knows pictures by number ("picture 2: …", or "the picture: …"); a person knows them by name. */
+/* The engine knows pictures by number ("picture 2: …", or "the picture: …"); a person knows them by
+ * name. */
 static void name_picture(ey_err *e, const struct question *question)
 {
     size_t at = 1;
     int length = 0;
-    if (question->n_pictures == 1 && strncmp(e->text, "the picture:", 12) == 0) length = 11;
-    else if (sscanf(e->text, "picture %zu%n", &at, &length) != 1 || e->text[length] != ':') return;
+    if (question->n_pictures == 1 && strncmp(e->text, "the picture:", 12) == 0)
+        length = 11;
+    else if (sscanf(e->text, "picture %zu%n", &at, &length) != 1 || e->text[length] != ':')
+        return;
     if (!at || at > question->n_pictures) return;
     ey_err numbered = *e;
     ey_fail(e, e->code, "%s%s", question->pictures[at - 1].name, numbered.text + length);
@@ -175,7 +204,9 @@ static ey_sampling servers_own(void)
 ey_sampling session_sampling(const struct session *s, bool greedy)
 {
     const struct options *o = s->options;
-    ey_sampling x = greedy ? ey_sampling_greedy() : s->remote ? servers_own() : ey_model_sampling(s->engine);
+    ey_sampling x = greedy      ? ey_sampling_greedy()
+                    : s->remote ? servers_own()
+                                : ey_model_sampling(s->engine);
     override(&x.temperature, o->temperature);
     override(&x.top_p, o->top_p);
     override(&x.min_p, o->min_p);
@@ -187,7 +218,8 @@ ey_sampling session_sampling(const struct session *s, bool greedy)
     return x;
 }
 
-ey_request session_request(struct session *s, const ey_message *messages, size_t n, bool greedy, struct listener *listener)
+ey_request session_request(struct session *s, const ey_message *messages, size_t n, bool greedy,
+                           struct listener *listener)
 {
     const struct options *o = s->options;
     ey_request request = ey_request_defaults();
@@ -199,16 +231,19 @@ ey_request session_request(struct session *s, const ey_message *messages, size_t
     request.sampling = session_sampling(s, greedy);
     request.stop = o->stop.item, request.n_stop = o->stop.n;
     request.on_event = hear, request.event_user = listener;
-    s->sampled = s->sampled || !(request.sampling.temperature <= 0); /* a server's own temperature is taken to be above 0 */
+    s->sampled = s->sampled || !(request.sampling.temperature <=
+                                 0); /* a server's own temperature is taken to be above 0 */
     return request;
 }
 
-bool session_put(struct session *s, const ey_request *request, const struct form *form, ey_answer *answer, ey_err *e)
+bool session_put(struct session *s, const ey_request *request, const struct form *form,
+                 ey_answer *answer, ey_err *e)
 {
     ey_request kept = *request;
     if (form) kept.grammar = form->grammar;
     cancel_watch();
-    bool ok = s->remote ? remote_ask(s->remote, &kept, form ? &form->told : NULL, answer, e) : ey_ask(s->engine, &kept, answer, e);
+    bool ok = s->remote ? remote_ask(s->remote, &kept, form ? &form->told : NULL, answer, e)
+                        : ey_ask(s->engine, &kept, answer, e);
     cancel_unwatch();
     return ok;
 }
@@ -219,7 +254,8 @@ bool session_ask(struct session *s, const struct question *question, ey_answer *
     *answer = (ey_answer){0};
     ey_part *parts = calloc(n + 1, sizeof(*parts));
     if (!parts) return ey_fail_memory(e, "the question", (n + 1) * sizeof(*parts));
-    for (size_t i = 0; i < n; i++) parts[i] = session_picture(s, &question->pictures[i]);
+    for (size_t i = 0; i < n; i++)
+        parts[i] = session_picture(s, &question->pictures[i]);
     parts[n] = ey_text_part(question->text);
     ey_message message = {.role = "user", .parts = parts, .n_parts = n + 1};
     struct listener listener = {s, question->stream};

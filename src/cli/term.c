@@ -78,8 +78,10 @@ void term_add_name(struct buf *out, const char *name)
     size_t n = strlen(name);
     for (size_t i = 0; i < n;) {
         size_t length = harmless_length(name + i, n - i);
-        if (length) buf_add(out, name + i, length);
-        else buf_printf(out, "\\x%02x", (unsigned char)name[i]);
+        if (length)
+            buf_add(out, name + i, length);
+        else
+            buf_printf(out, "\\x%02x", (unsigned char)name[i]);
         i += length ? length : 1;
     }
 }

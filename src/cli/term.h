@@ -1,5 +1,5 @@
-/* Standard output for answers, guarded: a terminal gets no control characters, a reader that went away ends the
- * program quietly, a full disk is an error. */
+/* Standard output for answers, guarded: a terminal gets no control characters, a reader that went
+ * away ends the program quietly, a full disk is an error. */
 #ifndef EY_CLI_TERM_H
 #define EY_CLI_TERM_H
 
@@ -17,7 +17,8 @@ struct term {
 struct term term_stdout(void);
 /* Columns of the terminal at this descriptor; 80 where it does not say. */
 int terminal_columns(int descriptor);
-/* Writes UTF-8 text and flushes it. On a terminal control characters but newline and tab are left out. */
+/* Writes UTF-8 text and flushes it. On a terminal control characters but newline and tab are left
+ * out. */
 bool term_write(struct term *t, const char *text, size_t n);
 /* Writes bytes as they are: escape sequences of our own. */
 bool term_write_raw(struct term *t, const char *bytes, size_t n);

@@ -4,7 +4,8 @@
 
 #include "base/buf.h"
 
-/* "fits; may be used: …", or by how much it does not; and whether the weights have room too, where they are read from files. */
+/* "fits; may be used: …", or by how much it does not; and whether the weights have room too, where
+ * they are read from files. */
 void add_verdict(struct buf *out, const ey_plan *plan);
 
 #endif

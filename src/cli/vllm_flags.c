@@ -30,7 +30,8 @@ static const struct vllm_flag *find(const char *typed, size_t n)
 {
     bool negated = n > 3 && (strncmp(typed, "no-", 3) == 0 || strncmp(typed, "no_", 3) == 0);
     for (size_t i = 0; i < N_FLAGS; i++)
-        if (same_name(typed, n, flags[i].name) || (negated && !flags[i].has_value && same_name(typed + 3, n - 3, flags[i].name)))
+        if (same_name(typed, n, flags[i].name) ||
+            (negated && !flags[i].has_value && same_name(typed + 3, n - 3, flags[i].name)))
             return &flags[i];
     return NULL;
 }
@@ -66,14 +67,20 @@ bool vllm_flag_take(struct options *o, char **at, int *used, ey_err *e)
     *used = 0;
     if (!flag) return true;
     const char *value = strchr(name, '='), *next = at[1];
-    bool takes_next = !value && !(name[0] == 'O' && name[n]) && next && (flag->has_value ? next[0] != '-' : is_boolean(next));
-    if (value) value++;
-    else if (takes_next) value = next;
+    bool takes_next = !value && !(name[0] == 'O' && name[n]) && next &&
+                      (flag->has_value ? next[0] != '-' : is_boolean(next));
+    if (value)
+        value++;
+    else if (takes_next)
+        value = next;
     *used = takes_next ? 2 : 1;
-    bool meant = !value && !flag->has_value && flag->passed_over[0] && same_name(name, n, flag->name); /* on, where it may only be off */
+    bool meant = !value && !flag->has_value && flag->passed_over[0] &&
+                 same_name(name, n, flag->name); /* on, where it may only be off */
     if (meant || (value && !is_passed_over(flag, value)))
-        return ey_fail(e, EY_BAD_REQUEST, "%s%s%.60s is not possible: %s", at[0], takes_next ? " " : "", takes_next ? next : "", flag->reason);
-    if (o->n_passed_over < sizeof(o->passed_over) / sizeof(o->passed_over[0])) o->passed_over[o->n_passed_over++] = at[0];
+        return ey_fail(e, EY_BAD_REQUEST, "%s%s%.60s is not possible: %s", at[0],
+                       takes_next ? " " : "", takes_next ? next : "", flag->reason);
+    if (o->n_passed_over < sizeof(o->passed_over) / sizeof(o->passed_over[0]))
+        o->passed_over[o->n_passed_over++] = at[0];
     return true;
 }
 
@@ -81,6 +88,8 @@ void vllm_flags_tell(const struct options *o)
 {
     if (!o->n_passed_over) return;
     fprintf(stderr, "eyelet: flags of vLLM that mean nothing here:");
-    for (size_t i = 0; i < o->n_passed_over; i++) fprintf(stderr, "%s %.*s", i ? "," : "", (int)strcspn(o->passed_over[i], "="), o->passed_over[i]);
+    for (size_t i = 0; i < o->n_passed_over; i++)
+        fprintf(stderr, "%s %.*s", i ? "," : "", (int)strcspn(o->passed_over[i], "="),
+                o->passed_over[i]);
     fprintf(stderr, "\n");
 }

@@ -7,12 +7,14 @@
 struct vllm_flag {
     const char *name;
     bool has_value;
-    const char *passed_over, *reason; /* values that are passed over, "": any; why others are refused */
+    const char *passed_over,
+        *reason; /* values that are passed over, "": any; why others are refused */
 };
 /* A row of the table; NULL: there are no more. */
 const struct vllm_flag *vllm_flag_at(size_t i);
-/* Takes the flag at at[0], and its value at at[1] where it has one, if it is a flag of vLLM that means nothing here; *used
- * says how many arguments it was, 0: it is none. False: it would have meant something that cannot be. */
+/* Takes the flag at at[0], and its value at at[1] where it has one, if it is a flag of vLLM that
+ * means nothing here; *used says how many arguments it was, 0: it is none. False: it would have
+ * meant something that cannot be. */
 bool vllm_flag_take(struct options *o, char **at, int *used, ey_err *e);
 /* The line that names them; nothing where there were none. */
 void vllm_flags_tell(const struct options *o);

@@ -27,7 +27,9 @@ struct refusal {
     char param[160], message[768];
 };
 
-/* False: *e says why, in the server's own words where it has some; `refusal` may be NULL. EY_CANCELLED: go_on said so. */
-bool connection_call(struct connection *c, const struct call *call, struct refusal *refusal, ey_err *e);
+/* False: *e says why, in the server's own words where it has some; `refusal` may be NULL.
+ * EY_CANCELLED: go_on said so. */
+bool connection_call(struct connection *c, const struct call *call, struct refusal *refusal,
+                     ey_err *e);
 
 #endif

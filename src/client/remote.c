@@ -33,7 +33,8 @@ int remote_max_model_len(const struct remote *r)
 
 static bool take_listing(void *user, const char *bytes, size_t n, ey_err *e)
 {
-    return buf_add(user, bytes, n) || ey_fail(e, EY_IO, "the server's list of models is longer than %d bytes", MAX_LISTING);
+    return buf_add(user, bytes, n) ||
+           ey_fail(e, EY_IO, "the server's list of models is longer than %d bytes", MAX_LISTING);
 }
 
 static const char *id_of(const json_object *model)
@@ -46,9 +47,12 @@ static bool fail_unknown(json_object *models, const char *wanted, ey_err *e)
 {
     struct buf names = buf_with_max(MAX_NAMES);
     size_t n = json_object_array_length(models), i = 0;
-    for (; i < n && names.size + strlen(id_of(json_object_array_get_idx(models, i))) + 8 < MAX_NAMES; i++)
+    for (;
+         i < n && names.size + strlen(id_of(json_object_array_get_idx(models, i))) + 8 < MAX_NAMES;
+         i++)
         buf_printf(&names, "%s%s", i ? ", " : "", id_of(json_object_array_get_idx(models, i)));
-    ey_fail(e, EY_NOT_FOUND, "the server has no model %.200s; it has %s%s", wanted, names.size ? names.data : "none", i < n ? " …" : "");
+    ey_fail(e, EY_NOT_FOUND, "the server has no model %.200s; it has %s%s", wanted,
+            names.size ? names.data : "none", i < n ? " …" : "");
     buf_free(&names);
     return false;
 }
@@ -65,7 +69,8 @@ static bool pick(struct remote *r, json_object *models, const char *wanted, ey_e
         return r->model || ey_fail_memory(e, "the model's name", strlen(id_of(model)));
     }
     if (wanted) return fail_unknown(models, wanted, e);
-    return ey_fail(e, EY_NOT_FOUND, "%.200s: the server has no model", connection_url(r->connection));
+    return ey_fail(e, EY_NOT_FOUND, "%.200s: the server has no model",
+                   connection_url(r->connection));
 }
 
 static bool find_model(struct remote *r, const char *wanted, ey_err *e)
@@ -73,9 +78,13 @@ static bool find_model(struct remote *r, const char *wanted, ey_err *e)
     struct buf listing = buf_with_max(MAX_LISTING);
     struct call call = {.path = "/models", .take = take_listing, .user = &listing};
     bool ok = connection_call(r->connection, &call, NULL, e);
-    json_object *all = ok && listing.size ? json_parse(listing.data, listing.size, "the server's list of models", EY_IO, NULL) : NULL;
+    json_object *all = ok && listing.size ? json_parse(listing.data, listing.size,
+                                                       "the server's list of models", EY_IO, NULL)
+                                          : NULL;
     json_object *models = json_member_of_type(all, "data", json_type_array);
-    if (ok && !models) ok = ey_fail(e, EY_IO, "%.200s: what answers there is no server of the OpenAI API", connection_url(r->connection));
+    if (ok && !models)
+        ok = ey_fail(e, EY_IO, "%.200s: what answers there is no server of the OpenAI API",
+                     connection_url(r->connection));
     ok = ok && pick(r, models, wanted, e);
     json_object_put(all);
     buf_free(&listing);
@@ -87,7 +96,8 @@ bool remote_open(struct remote **out, const struct remote_options *options, ey_e
     struct remote *r = calloc(1, sizeof(*r));
     *out = r;
     if (!r) return ey_fail_memory(e, "a server", sizeof(*r));
-    bool ok = connection_open(&r->connection, options->url, options->key, e) && find_model(r, options->model, e);
+    bool ok = connection_open(&r->connection, options->url, options->key, e) &&
+              find_model(r, options->model, e);
     if (!ok) remote_close(out);
     return ok;
 }
@@ -117,33 +127,42 @@ static bool go_on(void *user, uint64_t sent, uint64_t to_send)
 }
 
 /* One call with answers of at most max_tokens. */
-static bool ask(struct remote *r, const ey_request *request, const struct remote_form *form, int max_tokens, ey_answer *answer,
-                struct refusal *refusal, ey_err *e)
+static bool ask(struct remote *r, const ey_request *request, const struct remote_form *form,
+                int max_tokens, ey_answer *answer, struct refusal *refusal, ey_err *e)
 {
     struct buf body = buf_with_max(MAX_BODY);
     struct reply_stream reply = {0};
     *refusal = (struct refusal){0};
-    bool ok = request_json(&body, request, form, r->model, max_tokens, e) && reply_stream_open(&reply, request, answer, e);
-    struct call call = {.path = "/chat/completions", .body = &body, .take = take_reply, .go_on = go_on, .user = &reply};
-    ok = ok && (connection_call(r->connection, &call, refusal, e) || reply.cancelled) && reply_stream_finish(&reply, e);
+    bool ok = request_json(&body, request, form, r->model, max_tokens, e) &&
+              reply_stream_open(&reply, request, answer, e);
+    struct call call = {.path = "/chat/completions",
+                        .body = &body,
+                        .take = take_reply,
+                        .go_on = go_on,
+                        .user = &reply};
+    ok = ok && (connection_call(r->connection, &call, refusal, e) || reply.cancelled) &&
+         reply_stream_finish(&reply, e);
     reply_stream_close(&reply);
     buf_free(&body);
     return ok;
 }
 
-/* The engine cuts an answer where the context ends; the API refuses one that may come to be cut, but says how long the
- * prompt is. 0: it was something else. */
+/* The engine cuts an answer where the context ends; the API refuses one that may come to be cut,
+ * but says how long the prompt is. 0: it was something else. */
 static int room_for_answer(const struct remote *r, const struct refusal *refusal, int wanted)
 {
     const char *value = strstr(refusal->message, "value=");
-    if (refusal->status != 400 || strcmp(refusal->param, "input_tokens") != 0 || !value || !r->max_model_len) return 0;
+    if (refusal->status != 400 || strcmp(refusal->param, "input_tokens") != 0 || !value ||
+        !r->max_model_len)
+        return 0;
     long prompt = strtol(value + strlen("value="), NULL, 10);
     if (prompt <= 0 || prompt >= r->max_model_len) return 0;
     int room = r->max_model_len - (int)prompt;
     return room < wanted ? room : 0;
 }
 
-bool remote_ask(struct remote *r, const ey_request *request, const struct remote_form *form, ey_answer *answer, ey_err *e)
+bool remote_ask(struct remote *r, const ey_request *request, const struct remote_form *form,
+                ey_answer *answer, ey_err *e)
 {
     struct refusal refusal;
     *answer = (ey_answer){0};

@@ -1,4 +1,5 @@
-/* A model that a server has loaded, asked as one of our own: eyelet's server, or another that speaks the OpenAI API. */
+/* A model that a server has loaded, asked as one of our own: eyelet's server, or another that
+ * speaks the OpenAI API. */
 #ifndef EY_CLIENT_REMOTE_H
 #define EY_CLIENT_REMOTE_H
 
@@ -7,8 +8,8 @@
 struct remote;
 
 struct remote_options {
-    const char *url;   /* http://host:port, with or without /v1 at its end; http:// may be left out */
-    const char *key;   /* NULL: none */
+    const char *url; /* http://host:port, with or without /v1 at its end; http:// may be left out */
+    const char *key; /* NULL: none */
     const char *model; /* as the server calls it; NULL: its first */
 };
 
@@ -27,11 +28,13 @@ struct remote_form {
     size_t n_choices;
 };
 
-/* ey_ask, with these differences: `form` (NULL: the answer is free) stands in for request->grammar, and not every server
- * heeds it; numbers of request->sampling that are NaN, and top_k < 0, are left to the server; its only event besides the text
- * are the phases "sending" and "waiting"; prefill_seconds is the time to the first token, the queue and the tower in it; an
- * answer that was cancelled has no usage. Messages hold text and pictures only, and no special tokens; ignore_eos, fresh,
- * logit_bias and ids are not sent. ey_answer_free frees the answer. */
-bool remote_ask(struct remote *remote, const ey_request *request, const struct remote_form *form, ey_answer *answer, ey_err *e);
+/* ey_ask, with these differences: `form` (NULL: the answer is free) stands in for request->grammar,
+ * and not every server heeds it; numbers of request->sampling that are NaN, and top_k < 0, are left
+ * to the server; its only event besides the text are the phases "sending" and "waiting";
+ * prefill_seconds is the time to the first token, the queue and the tower in it; an answer that was
+ * cancelled has no usage. Messages hold text and pictures only, and no special tokens; ignore_eos,
+ * fresh, logit_bias and ids are not sent. ey_answer_free frees the answer. */
+bool remote_ask(struct remote *remote, const ey_request *request, const struct remote_form *form,
+                ey_answer *answer, ey_err *e);
 
 #endif

@@ -1,5 +1,6 @@
-/* Server-sent events → text, log-probabilities and usage. A server is no more trusted than any other input: what it says is
- * checked against the limits, and what has the wrong type counts as not there. */
+/* Server-sent events → text, log-probabilities and usage. A server is no more trusted than any
+ * other input: what it says is checked against the limits, and what has the wrong type counts as
+ * not there. */
 #include "client/reply_stream.h"
 
 #include <math.h>
@@ -17,9 +18,13 @@ static struct arena *arena_of(const struct reply_stream *r)
     return r->answer->owner;
 }
 
-bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_answer *answer, ey_err *e)
+bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_answer *answer,
+                       ey_err *e)
 {
-    *r = (struct reply_stream){.request = request, .answer = answer, .line = buf_with_max(EY_MAX_JSON_BYTES), .text = buf_with_max(MAX_TEXT)};
+    *r = (struct reply_stream){.request = request,
+                               .answer = answer,
+                               .line = buf_with_max(EY_MAX_JSON_BYTES),
+                               .text = buf_with_max(MAX_TEXT)};
     *answer = (ey_answer){.finish_reason = "stop", .seed = request->sampling.seed, .stop_id = -1};
     answer->owner = calloc(1, sizeof(struct arena)); /* as ey_answer_free wants it */
     r->started = seconds_now();
@@ -36,7 +41,8 @@ void reply_stream_close(struct reply_stream *r)
 
 static bool tell(struct reply_stream *r, const ey_event *event)
 {
-    if (r->request->on_event && !r->request->on_event(r->request->event_user, event)) r->cancelled = true;
+    if (r->request->on_event && !r->request->on_event(r->request->event_user, event))
+        r->cancelled = true;
     return !r->cancelled;
 }
 
@@ -44,7 +50,9 @@ static bool tell(struct reply_stream *r, const ey_event *event)
 bool reply_stream_tell(struct reply_stream *r, const char *phase, uint64_t done, uint64_t total)
 {
     if (total > 1000) done = done * 1000 / total, total = 1000;
-    return tell(r, &(ey_event){.type = EY_EVENT_PHASE, .phase = phase, .done = (int)done, .total = (int)total});
+    return tell(
+        r, &(ey_event){
+               .type = EY_EVENT_PHASE, .phase = phase, .done = (int)done, .total = (int)total});
 }
 
 /* ---- members ---- */
@@ -66,10 +74,13 @@ static size_t array_length(json_object *array)
 /* -9999 is what stands for minus infinity in this API. */
 static bool read_candidate(struct arena *arena, ey_candidate *out, const json_object *from)
 {
-    json_object *token = json_member_of_type(from, "token", json_type_string), *logprob = json_member(from, "logprob");
+    json_object *token = json_member_of_type(from, "token", json_type_string),
+                *logprob = json_member(from, "logprob");
     double value = logprob ? json_object_get_double(logprob) : -INFINITY;
     const char *text = token ? json_object_get_string(token) : "";
-    *out = (ey_candidate){.id = -1, .token = arena_copy_text(arena, text, strlen(text)), .logprob = value <= -9999 ? -INFINITY : (float)value};
+    *out = (ey_candidate){.id = -1,
+                          .token = arena_copy_text(arena, text, strlen(text)),
+                          .logprob = value <= -9999 ? -INFINITY : (float)value};
     return out->token;
 }
 
@@ -80,7 +91,8 @@ static bool read_score(struct arena *arena, ey_token_logprobs *out, const json_o
     if (n > EY_MAX_TOP_LOGPROBS) n = EY_MAX_TOP_LOGPROBS;
     ey_candidate *top = arena_array(arena, n + 1, sizeof(*top));
     bool ok = top && read_candidate(arena, &out->chosen, from);
-    for (size_t i = 0; ok && i < n; i++) ok = read_candidate(arena, &top[i], json_object_array_get_idx(list, i));
+    for (size_t i = 0; ok && i < n; i++)
+        ok = read_candidate(arena, &top[i], json_object_array_get_idx(list, i));
     out->top = top, out->n_top = n;
     return ok;
 }
@@ -101,9 +113,11 @@ static ey_token_logprobs *next_score(struct reply_stream *r)
 
 static bool read_scores(struct reply_stream *r, const json_object *choice, ey_err *e)
 {
-    json_object *list = json_member_of_type(json_member(choice, "logprobs"), "content", json_type_array);
+    json_object *list = json_member_of_type(json_member(choice, "logprobs"), "content",
+                                            json_type_array);
     size_t n = array_length(list);
-    if (n > EY_MAX_CONTEXT - r->answer->n_logprobs) return ey_fail(e, EY_IO, "the server's answer has more than %d tokens", EY_MAX_CONTEXT);
+    if (n > EY_MAX_CONTEXT - r->answer->n_logprobs)
+        return ey_fail(e, EY_IO, "the server's answer has more than %d tokens", EY_MAX_CONTEXT);
     for (size_t i = 0; i < n; i++) {
         ey_token_logprobs *score = next_score(r);
         if (!score || !read_score(arena_of(r), score, json_object_array_get_idx(list, i)))
@@ -116,14 +130,22 @@ static bool read_scores(struct reply_stream *r, const json_object *choice, ey_er
 
 static bool read_text(struct reply_stream *r, const json_object *choice, ey_err *e)
 {
-    json_object *content = json_member_of_type(json_member(choice, "delta"), "content", json_type_string);
+    json_object *content = json_member_of_type(json_member(choice, "delta"), "content",
+                                               json_type_string);
     size_t n = content ? (size_t)json_object_get_string_len(content) : 0;
     if (!n) return true;
     const char *text = json_object_get_string(content);
-    if (memchr(text, 0, n)) return ey_fail(e, EY_IO, "the server's answer is no text: it has a NUL in it");
-    if (!buf_add(&r->text, text, n)) return ey_fail(e, EY_IO, "the server's answer is longer than %d bytes, or there is no memory for it", MAX_TEXT);
+    if (memchr(text, 0, n))
+        return ey_fail(e, EY_IO, "the server's answer is no text: it has a NUL in it");
+    if (!buf_add(&r->text, text, n))
+        return ey_fail(e, EY_IO,
+                       "the server's answer is longer than %d bytes, or there is no memory for it",
+                       MAX_TEXT);
     if (r->first == 0) r->first = seconds_now();
-    tell(r, &(ey_event){.type = EY_EVENT_TEXT, .text = text, .n_text = n, .n_tokens = (int)r->answer->n_logprobs});
+    tell(r, &(ey_event){.type = EY_EVENT_TEXT,
+                        .text = text,
+                        .n_text = n,
+                        .n_tokens = (int)r->answer->n_logprobs});
     return true;
 }
 
@@ -147,9 +169,12 @@ static bool read_images(struct reply_stream *r, const json_object *usage, ey_err
     for (size_t i = 0; i < n; i++) {
         const json_object *image = json_object_array_get_idx(list, i);
         json_object *cached = json_member_of_type(image, "cached", json_type_boolean);
-        images[i] = (ey_image_usage){.width = int_member(image, "width"), .height = int_member(image, "height"),
-                                     .used_width = int_member(image, "used_width"), .used_height = int_member(image, "used_height"),
-                                     .tokens = int_member(image, "tokens"), .cached = cached && json_object_get_boolean(cached)};
+        images[i] = (ey_image_usage){.width = int_member(image, "width"),
+                                     .height = int_member(image, "height"),
+                                     .used_width = int_member(image, "used_width"),
+                                     .used_height = int_member(image, "used_height"),
+                                     .tokens = int_member(image, "tokens"),
+                                     .cached = cached && json_object_get_boolean(cached)};
     }
     r->answer->images = images, r->answer->n_images = n;
     return true;
@@ -172,16 +197,20 @@ static bool read_usage(struct reply_stream *r, const json_object *chunk, ey_err 
 static bool fail_error(json_object *error, ey_err *e)
 {
     json_object *message = json_member_of_type(error, "message", json_type_string);
-    return ey_fail(e, EY_IO, "the server stopped the answer: %s", message ? json_object_get_string(message) : "it does not say why");
+    return ey_fail(e, EY_IO, "the server stopped the answer: %s",
+                   message ? json_object_get_string(message) : "it does not say why");
 }
 
 static bool read_chunk(struct reply_stream *r, const char *text, size_t n, ey_err *e)
 {
     json_object *chunk = json_parse(text, n, "the server's answer", EY_IO, e);
     if (!chunk) return false;
-    json_object *error = json_member(chunk, "error"), *choices = json_member_of_type(chunk, "choices", json_type_array);
+    json_object *error = json_member(chunk, "error"),
+                *choices = json_member_of_type(chunk, "choices", json_type_array);
     json_object *choice = array_length(choices) ? json_object_array_get_idx(choices, 0) : NULL;
-    bool ok = error ? fail_error(error, e) : read_scores(r, choice, e) && read_text(r, choice, e) && read_usage(r, chunk, e);
+    bool ok = error
+                  ? fail_error(error, e)
+                  : read_scores(r, choice, e) && read_text(r, choice, e) && read_usage(r, chunk, e);
     if (ok) read_end(r, choice);
     json_object_put(chunk);
     return ok;
@@ -192,10 +221,12 @@ static bool read_line(struct reply_stream *r, ey_err *e)
 {
     const char *text = r->line.data;
     size_t n = r->line.size;
-    while (n && text[n - 1] == '\r') n--;
+    while (n && text[n - 1] == '\r')
+        n--;
     if (n < 5 || memcmp(text, "data:", 5) != 0 || r->done) return true;
     text += 5, n -= 5;
-    while (n && *text == ' ') text++, n--;
+    while (n && *text == ' ')
+        text++, n--;
     if (n == 6 && memcmp(text, "[DONE]", 6) == 0) return r->done = true;
     return read_chunk(r, text, n, e);
 }
@@ -205,7 +236,9 @@ bool reply_stream_take(struct reply_stream *r, const char *bytes, size_t n, ey_e
     while (n) {
         const char *end = memchr(bytes, '\n', n);
         size_t piece = end ? (size_t)(end - bytes) : n;
-        if (!buf_add(&r->line, bytes, piece)) return ey_fail(e, EY_IO, "the server's answer has a line longer than %d bytes", EY_MAX_JSON_BYTES);
+        if (!buf_add(&r->line, bytes, piece))
+            return ey_fail(e, EY_IO, "the server's answer has a line longer than %d bytes",
+                           EY_MAX_JSON_BYTES);
         if (!end) return true;
         if (!read_line(r, e)) return false;
         if (r->cancelled) return ey_fail(e, EY_CANCELLED, "cancelled");
@@ -219,8 +252,10 @@ bool reply_stream_finish(struct reply_stream *r, ey_err *e)
 {
     ey_answer *a = r->answer;
     double end = seconds_now(), first = r->first == 0 ? end : r->first;
-    if (r->cancelled) a->finish_reason = "cancelled";
-    else if (!r->finished) return ey_fail(e, EY_IO, "the server ended its answer in the middle; has it stopped?");
+    if (r->cancelled)
+        a->finish_reason = "cancelled";
+    else if (!r->finished)
+        return ey_fail(e, EY_IO, "the server ended its answer in the middle; has it stopped?");
     a->text = arena_copy_text(arena_of(r), r->text.data ? r->text.data : "", r->text.size);
     a->n_text = r->text.size;
     a->prefill_seconds = first - r->started, a->decode_seconds = end - first;

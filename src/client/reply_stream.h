@@ -6,16 +6,17 @@
 
 struct reply_stream {
     const ey_request *request;
-    ey_answer *answer;      /* its owner is an arena */
+    ey_answer *answer; /* its owner is an arena */
     struct buf line, text;
-    size_t score_room;      /* of answer->logprobs */
-    double started, first;  /* seconds_now(); first 0: no text yet */
-    bool finished;          /* the reason is known */
-    bool done;              /* nothing comes any more */
-    bool cancelled;         /* by an event's callback */
+    size_t score_room;     /* of answer->logprobs */
+    double started, first; /* seconds_now(); first 0: no text yet */
+    bool finished;         /* the reason is known */
+    bool done;             /* nothing comes any more */
+    bool cancelled;        /* by an event's callback */
 };
 
-bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_answer *answer, ey_err *e);
+bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_answer *answer,
+                       ey_err *e);
 void reply_stream_close(struct reply_stream *r);
 /* The next bytes, cut anywhere. False: a reply that makes no sense, or the server's own error. */
 bool reply_stream_take(struct reply_stream *r, const char *bytes, size_t n, ey_err *e);

@@ -34,7 +34,8 @@ static void add_base64(struct buf *out, const uint8_t *bytes, size_t n)
     char *to = out->data + out->size;
     for (size_t i = 0; i < n; i += 3) {
         size_t left = n - i;
-        uint32_t bits = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0);
+        uint32_t bits = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                        (left > 2 ? bytes[i + 2] : 0);
         *to++ = digits[bits >> 18], *to++ = digits[bits >> 12 & 63];
         *to++ = left > 1 ? digits[bits >> 6 & 63] : '=', *to++ = left > 2 ? digits[bits & 63] : '=';
     }
@@ -44,8 +45,13 @@ static void add_base64(struct buf *out, const uint8_t *bytes, size_t n)
 
 static void add_picture(struct buf *out, const ey_part *part)
 {
-    static const char *const details[] = {[EY_DETAIL_AUTO] = "auto", [EY_DETAIL_LOW] = "low", [EY_DETAIL_HIGH] = "high", [EY_DETAIL_NATIVE] = "high"};
-    buf_printf(out, "{\"type\":\"image_url\",\"image_url\":{\"detail\":\"%s\",\"url\":\"data:%s;base64,", details[part->detail], media_type(part));
+    static const char *const details[] = {[EY_DETAIL_AUTO] = "auto",
+                                          [EY_DETAIL_LOW] = "low",
+                                          [EY_DETAIL_HIGH] = "high",
+                                          [EY_DETAIL_NATIVE] = "high"};
+    buf_printf(out,
+               "{\"type\":\"image_url\",\"image_url\":{\"detail\":\"%s\",\"url\":\"data:%s;base64,",
+               details[part->detail], media_type(part));
     add_base64(out, part->bytes, part->n_bytes);
     buf_add_text(out, "\"}}");
 }
@@ -58,8 +64,10 @@ static void add_pixels(struct buf *out, const ey_request *request)
         for (size_t i = 0; i < request->messages[m].n_parts; i++) {
             const ey_part *part = &request->messages[m].parts[i];
             if (part->type != EY_PART_IMAGE) continue;
-            if (part->max_pixels) pixels = part->max_pixels;
-            else if (part->detail == EY_DETAIL_NATIVE) pixels = EY_MAX_IMAGE_PIXELS; /* the checkpoint's own is below it */
+            if (part->max_pixels)
+                pixels = part->max_pixels;
+            else if (part->detail == EY_DETAIL_NATIVE)
+                pixels = EY_MAX_IMAGE_PIXELS; /* the checkpoint's own is below it */
         }
     if (pixels) buf_printf(out, ",\"mm_processor_kwargs\":{\"max_pixels\":%" PRIu64 "}", pixels);
 }
@@ -83,8 +91,10 @@ static void add_content(struct buf *out, const ey_message *message)
     buf_add_text(out, "[");
     for (size_t i = 0; i < message->n_parts; i++) {
         if (i) buf_add_text(out, ",");
-        if (message->parts[i].type == EY_PART_IMAGE) add_picture(out, &message->parts[i]);
-        else add_text_part(out, &message->parts[i]);
+        if (message->parts[i].type == EY_PART_IMAGE)
+            add_picture(out, &message->parts[i]);
+        else
+            add_text_part(out, &message->parts[i]);
     }
     buf_add_text(out, "]");
 }
@@ -132,7 +142,10 @@ static void add_stops(struct buf *out, const ey_request *request)
 static void add_form(struct buf *out, const struct remote_form *form)
 {
     if (form->schema)
-        buf_printf(out, ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,\"schema\":%s}}", form->schema);
+        buf_printf(out,
+                   ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":"
+                   "\"answer\",\"strict\":true,\"schema\":%s}}",
+                   form->schema);
     if (form->regex) {
         buf_add_text(out, ",\"structured_outputs\":{\"regex\":");
         json_dump_string(out, form->regex, strlen(form->regex));
@@ -145,17 +158,22 @@ static void add_form(struct buf *out, const struct remote_form *form)
     if (form->n_choices) buf_add_text(out, "]}");
 }
 
-bool request_json(struct buf *out, const ey_request *request, const struct remote_form *form, const char *model, int max_tokens, ey_err *e)
+bool request_json(struct buf *out, const ey_request *request, const struct remote_form *form,
+                  const char *model, int max_tokens, ey_err *e)
 {
     buf_add_text(out, "{\"model\":");
     json_dump_string(out, model, strlen(model));
     buf_add_text(out, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
     if (max_tokens > 0) buf_printf(out, ",\"max_tokens\":%d", max_tokens);
-    if (request->top_logprobs >= 0) buf_printf(out, ",\"logprobs\":true,\"top_logprobs\":%d", request->top_logprobs);
+    if (request->top_logprobs >= 0)
+        buf_printf(out, ",\"logprobs\":true,\"top_logprobs\":%d", request->top_logprobs);
     add_sampling(out, &request->sampling);
     add_stops(out, request);
     if (form) add_form(out, form);
     add_pixels(out, request);
     add_messages(out, request);
-    return buf_add_text(out, "}") || ey_fail(e, EY_TOO_LONG, "the pictures are too large together: a request has at most %zu bytes", out->max);
+    return buf_add_text(out, "}") ||
+           ey_fail(e, EY_TOO_LONG,
+                   "the pictures are too large together: a request has at most %zu bytes",
+                   out->max);
 }

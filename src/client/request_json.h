@@ -5,7 +5,9 @@
 #include "base/buf.h"
 #include "client/remote.h"
 
-/* Appends it; the answer is to be streamed, with its usage. max_tokens stands in for the request's; `form` may be NULL. */
-bool request_json(struct buf *out, const ey_request *request, const struct remote_form *form, const char *model, int max_tokens, ey_err *e);
+/* Appends it; the answer is to be streamed, with its usage. max_tokens stands in for the request's;
+ * `form` may be NULL. */
+bool request_json(struct buf *out, const ey_request *request, const struct remote_form *form,
+                  const char *model, int max_tokens, ey_err *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* Slots in planned memory, found by a table with open addressing; entries are deleted by moving back what follows. */
+/* Slots in planned memory, found by a table with open addressing; entries are deleted by moving
+ * back what follows. */
 #include "constrain/cache.h"
 
 #include <pthread.h>
@@ -13,24 +14,26 @@ struct slot {
 
 struct cache {
     pthread_mutex_t lock;
-    struct slot *slots;      /* [n] */
-    uint32_t *masks;         /* [n][words] */
+    struct slot *slots;       /* [n] */
+    uint32_t *masks;          /* [n][words] */
     struct token_exit *exits; /* [n][n_exits] */
-    uint32_t *table;         /* [mask + 1] slot + 1, 0: free */
+    uint32_t *table;          /* [mask + 1] slot + 1, 0: free */
     size_t n, words, n_exits, mask, hand;
 };
 
 static size_t table_size(size_t n)
 {
     size_t size = 16;
-    while (size < 2 * n) size *= 2;
+    while (size < 2 * n)
+        size *= 2;
     return size;
 }
 
 size_t cache_bytes(size_t n, size_t words, size_t n_exits)
 {
     return sizeof(struct cache) + table_size(n) * sizeof(uint32_t) +
-           n * (sizeof(struct slot) + words * sizeof(uint32_t) + n_exits * sizeof(struct token_exit));
+           n * (sizeof(struct slot) + words * sizeof(uint32_t) +
+                n_exits * sizeof(struct token_exit));
 }
 
 bool cache_open(struct cache **out, size_t n, size_t words, size_t n_exits, ey_err *e)
@@ -39,8 +42,10 @@ bool cache_open(struct cache **out, size_t n, size_t words, size_t n_exits, ey_e
     if (!c) return ey_fail_memory(e, "a cache of masks", sizeof(*c));
     pthread_mutex_init(&c->lock, NULL);
     c->n = n, c->words = words, c->n_exits = n_exits, c->mask = table_size(n) - 1;
-    c->slots = calloc(n + 1, sizeof(*c->slots)), c->masks = calloc(n * words + 1, sizeof(*c->masks));
-    c->exits = calloc(n * n_exits + 1, sizeof(*c->exits)), c->table = calloc(c->mask + 1, sizeof(*c->table));
+    c->slots = calloc(n + 1, sizeof(*c->slots)),
+    c->masks = calloc(n * words + 1, sizeof(*c->masks));
+    c->exits = calloc(n * n_exits + 1, sizeof(*c->exits)),
+    c->table = calloc(c->mask + 1, sizeof(*c->table));
     if (!c->slots || !c->masks || !c->exits || !c->table) {
         cache_close(c);
         return ey_fail_memory(e, "a cache of masks", cache_bytes(n, words, n_exits));
@@ -60,7 +65,8 @@ void cache_close(struct cache *c)
 static size_t key_hash(struct mask_key key)
 {
     uint64_t hash = key.grammar * 0x9e3779b97f4a7c15u ^ ((uint64_t)key.state << 32 | key.room);
-    hash ^= hash >> 31, hash *= 0xbf58476d1ce4e5b9u, hash ^= (uint64_t)key.need << 1 | key.of_alphabet, hash ^= hash >> 29;
+    hash ^= hash >> 31, hash *= 0xbf58476d1ce4e5b9u,
+        hash ^= (uint64_t)key.need << 1 | key.of_alphabet, hash ^= hash >> 29;
     return hash * 0x94d049bb133111ebu >> 20;
 }
 
@@ -74,7 +80,8 @@ static bool same_key(struct mask_key a, struct mask_key b)
 static size_t place_of(const struct cache *c, struct mask_key key)
 {
     size_t i = key_hash(key) & c->mask;
-    while (c->table[i] && !same_key(c->slots[c->table[i] - 1].key, key)) i = (i + 1) & c->mask;
+    while (c->table[i] && !same_key(c->slots[c->table[i] - 1].key, key))
+        i = (i + 1) & c->mask;
     return i;
 }
 
@@ -103,7 +110,8 @@ static size_t free_slot(struct cache *c)
     return i;
 }
 
-bool cache_get(struct cache *c, struct mask_key key, uint32_t *mask, struct token_exit *exits, uint32_t *n_exits)
+bool cache_get(struct cache *c, struct mask_key key, uint32_t *mask, struct token_exit *exits,
+               uint32_t *n_exits)
 {
     pthread_mutex_lock(&c->lock);
     uint32_t found = c->table[place_of(c, key)];
@@ -118,7 +126,8 @@ bool cache_get(struct cache *c, struct mask_key key, uint32_t *mask, struct toke
     return found;
 }
 
-void cache_put(struct cache *c, struct mask_key key, const uint32_t *mask, const struct token_exit *exits, uint32_t n_exits)
+void cache_put(struct cache *c, struct mask_key key, const uint32_t *mask,
+               const struct token_exit *exits, uint32_t n_exits)
 {
     if (!c->n) return;
     pthread_mutex_lock(&c->lock);

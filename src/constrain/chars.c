@@ -1,4 +1,5 @@
-/* Code points as bytes. A span of code points becomes a few sequences of byte ranges; what ends alike is shared. */
+/* Code points as bytes. A span of code points becomes a few sequences of byte ranges; what ends
+ * alike is shared. */
 #include "constrain/chars.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 enum { LAST_CHAR = 0x10ffff, FIRST_SURROGATE = 0xd800, LAST_SURROGATE = 0xdfff };
 
-/* ---- sets ---------------------------------------------------------------------------------------- */
+/* ---- sets
+ * ---------------------------------------------------------------------------------------- */
 
 void char_set_finish(struct char_set *set)
 {
@@ -95,16 +97,19 @@ void char_set_invert(struct char_set *set)
     }
     if (from <= LAST_CHAR) char_set_add(set, from, LAST_CHAR);
     set->n -= n;
-    for (size_t i = 0; i < set->n; i++) set->span[i] = set->span[i + n];
+    for (size_t i = 0; i < set->n; i++)
+        set->span[i] = set->span[i + n];
     char_set_tidy(set);
 }
 
 void net_chars(struct net *net, uint32_t from, uint32_t to, const struct char_set *set)
 {
-    for (size_t i = 0; i < set->n; i++) net_span(net, from, to, set->span[i].lo, set->span[i].hi, 0);
+    for (size_t i = 0; i < set->n; i++)
+        net_span(net, from, to, set->span[i].lo, set->span[i].hi, 0);
 }
 
-/* ---- UTF-8 --------------------------------------------------------------------------------------- */
+/* ---- UTF-8
+ * --------------------------------------------------------------------------------------- */
 
 /* For each state that edges lead to: states from which n more continuation bytes lead there. */
 struct tails {
@@ -129,7 +134,8 @@ static uint32_t tail_of(struct tails *t, int n)
 }
 
 /* Edges for the encodings lo..hi of n bytes from byte i on, which are equal before it. */
-static void spell_bytes(struct tails *t, uint32_t from, const char *lo, const char *hi, int i, int n)
+static void spell_bytes(struct tails *t, uint32_t from, const char *lo, const char *hi, int i,
+                        int n)
 {
     uint8_t a = (uint8_t)lo[i], b = (uint8_t)hi[i];
     unsigned flags = i ? 0 : t->flags;
@@ -177,7 +183,8 @@ static void spell_utf8(struct tails *t, uint32_t from, uint32_t lo, uint32_t hi)
     }
 }
 
-/* ---- JSON strings -------------------------------------------------------------------------------- */
+/* ---- JSON strings
+ * -------------------------------------------------------------------------------- */
 
 /* The letter of the short escape of a character that must be escaped; 0: it has none. */
 static char escape_letter(uint32_t c)
@@ -207,7 +214,8 @@ static void spell_escaped(struct tails *t, uint32_t from, uint32_t c)
 
 static void spell_json(struct tails *t, uint32_t from, uint32_t lo, uint32_t hi)
 {
-    for (uint32_t c = lo ? lo : 1; c < 0x20 && c <= hi; c++) spell_escaped(t, from, c);
+    for (uint32_t c = lo ? lo : 1; c < 0x20 && c <= hi; c++)
+        spell_escaped(t, from, c);
     if (lo < 0x20) lo = 0x20;
     static const uint32_t escaped[] = {'"', '\\'};
     for (int i = 0; i < 2; i++) {
@@ -219,7 +227,8 @@ static void spell_json(struct tails *t, uint32_t from, uint32_t lo, uint32_t hi)
     spell_utf8(t, from, lo, hi);
 }
 
-static void spell_edges(struct tails *t, const struct net *chars, uint32_t state, uint32_t base, enum spelling spelling)
+static void spell_edges(struct tails *t, const struct net *chars, uint32_t state, uint32_t base,
+                        enum spelling spelling)
 {
     for (uint32_t i = chars->nodes[state].edge; i; i = chars->edges[i].next) {
         const struct net_edge *edge = &chars->edges[i];
@@ -233,23 +242,27 @@ static void spell_edges(struct tails *t, const struct net *chars, uint32_t state
     }
 }
 
-struct frag net_spell(struct net *bytes, const struct net *chars, struct frag f, enum spelling spelling, unsigned flags)
+struct frag net_spell(struct net *bytes, const struct net *chars, struct frag f,
+                      enum spelling spelling, unsigned flags)
 {
     uint32_t base = bytes->n_states ? bytes->n_states : 1;
     struct tails t = {.net = bytes, .flags = flags};
     uint32_t *memory = calloc(3 * (size_t)chars->n_states + 1, sizeof(*memory));
     if (!memory) bytes->problem = NET_NO_MEMORY;
-    for (int i = 0; i < 3 && memory; i++) t.more[i] = memory + (size_t)i * chars->n_states;
+    for (int i = 0; i < 3 && memory; i++)
+        t.more[i] = memory + (size_t)i * chars->n_states;
     for (uint32_t s = 0; s < chars->n_states && !bytes->problem; s++) {
         uint32_t made = net_state(bytes);
         if (made) bytes->nodes[made].rest = chars->nodes[s].rest;
     }
-    for (uint32_t s = 0; s < chars->n_states && !bytes->problem; s++) spell_edges(&t, chars, s, base, spelling);
+    for (uint32_t s = 0; s < chars->n_states && !bytes->problem; s++)
+        spell_edges(&t, chars, s, base, spelling);
     free(memory);
     return bytes->problem ? (struct frag){0, 0} : (struct frag){f.start + base, f.end + base};
 }
 
-/* ---- any character of a JSON string -------------------------------------------------------------- */
+/* ---- any character of a JSON string
+ * -------------------------------------------------------------- */
 
 static void hex_digit(struct net *net, uint32_t from, uint32_t to, unsigned lo, unsigned hi)
 {
@@ -275,7 +288,8 @@ static uint32_t hex_tail(struct net *net, uint32_t to, int n)
 static void unicode_escape(struct net *net, uint32_t from, uint32_t to)
 {
     uint32_t two = hex_tail(net, to, 2), three = hex_tail(net, two, 1), one = hex_tail(net, to, 1);
-    uint32_t zero = net_state(net), zeros = net_state(net), zeroes = net_state(net), d = net_state(net), high = net_state(net);
+    uint32_t zero = net_state(net), zeros = net_state(net), zeroes = net_state(net),
+             d = net_state(net), high = net_state(net);
     hex_digit(net, from, zero, 0, 0);
     hex_digit(net, from, three, 1, 12);
     hex_digit(net, from, d, 13, 13);
@@ -295,7 +309,8 @@ static void unicode_escape(struct net *net, uint32_t from, uint32_t to)
 void net_json_char(struct net *net, uint32_t from, uint32_t to, unsigned flags)
 {
     uint32_t one = net_state(net), two = net_state(net), three = net_state(net);
-    uint32_t e0 = net_state(net), ed = net_state(net), f0 = net_state(net), f4 = net_state(net), escape = net_state(net);
+    uint32_t e0 = net_state(net), ed = net_state(net), f0 = net_state(net), f4 = net_state(net),
+             escape = net_state(net);
     net_span(net, from, to, 0x20, 0x21, flags);
     net_span(net, from, to, 0x23, 0x5b, flags);
     net_span(net, from, to, 0x5d, 0x7f, flags);
@@ -315,6 +330,7 @@ void net_json_char(struct net *net, uint32_t from, uint32_t to, unsigned flags)
     net_span(net, ed, one, 0x80, 0x9f, 0);
     net_span(net, f0, two, 0x90, 0xbf, 0);
     net_span(net, f4, two, 0x80, 0x8f, 0);
-    for (const char *letter = "\"\\/bfnrt"; *letter; letter++) net_span(net, escape, to, (uint8_t)*letter, (uint8_t)*letter, 0);
+    for (const char *letter = "\"\\/bfnrt"; *letter; letter++)
+        net_span(net, escape, to, (uint8_t)*letter, (uint8_t)*letter, 0);
     unicode_escape(net, net_bytes(net, escape, "u", 1), to);
 }

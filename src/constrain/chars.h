@@ -1,4 +1,5 @@
-/* Sets of code points, and nets over code points spelled as bytes: UTF-8, or UTF-8 inside of a JSON string. */
+/* Sets of code points, and nets over code points spelled as bytes: UTF-8, or UTF-8 inside of a JSON
+ * string. */
 #ifndef EY_CONSTRAIN_CHARS_H
 #define EY_CONSTRAIN_CHARS_H
 
@@ -30,11 +31,13 @@ enum spelling {
     SPELL_JSON, /* in a JSON string: what must be escaped is, in its shortest way */
 };
 
-/* The net `chars`, over code points and without calls and assertions, as bytes in `bytes`. U+0000 is left out: C
- * would end there. `flags` are of each character's first byte's edges. */
-struct frag net_spell(struct net *bytes, const struct net *chars, struct frag f, enum spelling spelling, unsigned flags);
+/* The net `chars`, over code points and without calls and assertions, as bytes in `bytes`. U+0000
+ * is left out: C would end there. `flags` are of each character's first byte's edges. */
+struct frag net_spell(struct net *bytes, const struct net *chars, struct frag f,
+                      enum spelling spelling, unsigned flags);
 
-/* Edges for a JSON string's next character, any but U+0000, spelled in any way; surrogates only in pairs. `flags` as above. */
+/* Edges for a JSON string's next character, any but U+0000, spelled in any way; surrogates only in
+ * pairs. `flags` as above. */
 void net_json_char(struct net *net, uint32_t from, uint32_t to, unsigned flags);
 
 #endif

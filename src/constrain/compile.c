@@ -16,7 +16,8 @@ void compiler_init(struct compiler *c, ey_err *e)
 
 void compiler_finish(struct compiler *c)
 {
-    for (struct document *d = c->documents; d; d = d->next) json_object_put(d->root);
+    for (struct document *d = c->documents; d; d = d->next)
+        json_object_put(d->root);
     net_finish(&c->net);
     free(c->rules), free(c->index);
     arena_free(&c->arena);
@@ -68,16 +69,19 @@ const char *compiler_print(struct compiler *c, const char *fmt, ...)
     return text;
 }
 
-/* ---- rules --------------------------------------------------------------------------------------- */
+/* ---- rules
+ * --------------------------------------------------------------------------------------- */
 
 static uint32_t key_hash(const char *key, size_t n)
 {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ (uint8_t)key[i]) * 16777619u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (uint8_t)key[i]) * 16777619u;
     return hash ^ hash >> 15;
 }
 
-/* Where the rule is in the index, or belongs; an empty slot holds 0, which is the whole grammar and never sought. */
+/* Where the rule is in the index, or belongs; an empty slot holds 0, which is the whole grammar and
+ * never sought. */
 static uint32_t *index_slot(struct compiler *c, const struct rule *rule)
 {
     uint32_t i = key_hash(rule->key, rule->n_key) & (c->index_size - 1);
@@ -85,7 +89,8 @@ static uint32_t *index_slot(struct compiler *c, const struct rule *rule)
         uint32_t at = c->index[i];
         if (!at) return &c->index[i];
         const struct rule *other = &c->rules[at];
-        if (other->build == rule->build && other->n_key == rule->n_key && memcmp(other->key, rule->key, rule->n_key) == 0)
+        if (other->build == rule->build && other->n_key == rule->n_key &&
+            memcmp(other->key, rule->key, rule->n_key) == 0)
             return &c->index[i];
     }
 }
@@ -94,14 +99,17 @@ static bool grow_rules(struct compiler *c)
 {
     uint32_t capacity = c->rules_capacity ? c->rules_capacity * 2 : 64;
     if (c->n_rules >= EY_MAX_GRAMMAR_RULES)
-        return compiler_fail(c, "it is too large: more than %d different objects, arrays and strings", EY_MAX_GRAMMAR_RULES);
+        return compiler_fail(c,
+                             "it is too large: more than %d different objects, arrays and strings",
+                             EY_MAX_GRAMMAR_RULES);
     struct rule *rules = realloc(c->rules, capacity * sizeof(*rules));
     if (rules) c->rules = rules;
     uint32_t *index = rules ? calloc(2 * (size_t)capacity, sizeof(*index)) : NULL;
     if (!index) return compiler_fail_memory(c, "a grammar's rules", capacity * sizeof(*rules));
     free(c->index);
     c->index = index, c->index_size = 2 * capacity, c->rules_capacity = capacity;
-    for (uint32_t i = 1; i < c->n_rules; i++) *index_slot(c, &c->rules[i]) = i;
+    for (uint32_t i = 1; i < c->n_rules; i++)
+        *index_slot(c, &c->rules[i]) = i;
     return true;
 }
 

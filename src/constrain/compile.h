@@ -1,9 +1,9 @@
 /* What the parts of the grammar compiler share: the net that they build, and its rules.
  *
- * A rule is a bracketed text: a JSON object, array or string. Its automaton reads the opening byte too, and ends with the
- * closing one, behind which nothing of it can follow. All else (numbers, literals, keys, free text) is spelled out where it
- * stands. So a byte alone says whether a rule begins, goes on or ends, and one stack does for any grammar
- * (determinize.h). */
+ * A rule is a bracketed text: a JSON object, array or string. Its automaton reads the opening byte
+ * too, and ends with the closing one, behind which nothing of it can follow. All else (numbers,
+ * literals, keys, free text) is spelled out where it stands. So a byte alone says whether a rule
+ * begins, goes on or ends, and one stack does for any grammar (determinize.h). */
 #ifndef EY_CONSTRAIN_COMPILE_H
 #define EY_CONSTRAIN_COMPILE_H
 
@@ -14,8 +14,8 @@
 struct compiler;
 struct rule;
 
-/* Builds a rule's texts into c->net, its states one behind the other. counted: lengths by a counter (NET_COUNTS,
- * NET_CLOSES), else spelled out. */
+/* Builds a rule's texts into c->net, its states one behind the other. counted: lengths by a counter
+ * (NET_COUNTS, NET_CLOSES), else spelled out. */
 typedef struct frag rule_builder(struct compiler *c, const struct rule *rule, bool counted);
 
 struct body {
@@ -25,19 +25,21 @@ struct body {
 
 struct rule {
     rule_builder *build;
-    uint8_t opens;           /* first byte */
+    uint8_t opens; /* first byte */
     bool has_counter;
-    uint32_t min, max;       /* of the counter */
-    json_object *schema;     /* or constant; borrowed from a document of the compiler … */
-    json_object *root;       /* … whose root this is */
-    const char *path;        /* of the schema, for messages */
+    uint32_t min, max;            /* of the counter */
+    json_object *schema;          /* or constant; borrowed from a document of the compiler … */
+    json_object *root;            /* … whose root this is */
+    const char *path;             /* of the schema, for messages */
     const struct text_form *text; /* strings */
-    const char *key;         /* rules with the same key are one */
+    const char *key;              /* rules with the same key are one */
     size_t n_key;
-    bool built;              /* body[has_counter] is there */
-    struct body body[2];     /* [counted]; body[0] of a rule with a counter is built when it is needed */
-    uint32_t height;         /* levels that its smallest text needs, itself included; NO_HEIGHT: it has no text */
-    uint32_t reach;          /* levels that it can use; NO_HEIGHT: it is recursive */
+    bool built; /* body[has_counter] is there */
+    struct body
+        body[2];     /* [counted]; body[0] of a rule with a counter is built when it is needed */
+    uint32_t height; /* levels that its smallest text needs, itself included; NO_HEIGHT: it has no
+                        text */
+    uint32_t reach;  /* levels that it can use; NO_HEIGHT: it is recursive */
 };
 #define NO_HEIGHT UINT32_MAX
 
@@ -71,7 +73,8 @@ bool compiler_ok(struct compiler *c);
 
 /* Memory of the compiler, or NULL and a failure. */
 void *compiler_alloc(struct compiler *c, size_t count, size_t size);
-const char *compiler_print(struct compiler *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *compiler_print(struct compiler *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The number of the rule; one with the same key is taken where there is one. */
 uint32_t compiler_rule(struct compiler *c, struct rule rule);
@@ -79,11 +82,12 @@ uint32_t compiler_rule(struct compiler *c, struct rule rule);
 struct frag compiler_call(struct compiler *c, struct rule rule);
 bool build_rule(struct compiler *c, uint32_t rule, bool counted);
 
-/* ---- json_text.c: what JSON is made of ------------------------------------------------------------ */
+/* ---- json_text.c: what JSON is made of
+ * ------------------------------------------------------------ */
 
 /* Which strings. */
 struct text_form {
-    uint32_t min, max; /* code points; UINT32_MAX: any number */
+    uint32_t min, max;   /* code points; UINT32_MAX: any number */
     const char *pattern; /* matches somewhere; NULL: any string */
     const char *format;  /* another that matches the whole; NULL: any string */
     size_t n_pattern, n_format;
@@ -108,7 +112,8 @@ uint32_t json_key(struct compiler *c, uint32_t from, const char *key);
 /* Any key but these n, and the colon. */
 uint32_t json_other_key(struct compiler *c, uint32_t from, const char *const *keys, size_t n);
 
-/* ---- schema.c ------------------------------------------------------------------------------------- */
+/* ---- schema.c
+ * ------------------------------------------------------------------------------------- */
 
 struct frag schema_root(struct compiler *c, const char *json, size_t n);
 /* The values of one schema. */
@@ -138,7 +143,8 @@ bool schemas_disjoint(struct compiler *c, json_object *a, json_object *b);
 /* What a local reference points to; NULL: nothing. */
 json_object *schema_at(struct compiler *c, const char *reference);
 /* A count in 0..most; absent: *out keeps its value. False: c has failed. */
-bool schema_count(struct compiler *c, json_object *schema, const char *path, const char *key, uint32_t *out);
+bool schema_count(struct compiler *c, json_object *schema, const char *path, const char *key,
+                  uint32_t *out);
 
 /* Regular expression of a format, over the whole string; NULL: not known. */
 const char *format_pattern(const char *name);

@@ -1,34 +1,36 @@
-/* Answers that keep to a grammar: at each step only those tokens are allowed that leave the text a prefix of a valid one.
+/* Answers that keep to a grammar: at each step only those tokens are allowed that leave the text a
+ * prefix of a valid one.
  *
  *     struct grammar *g = NULL;
- *     if (!grammar_of_schema(&g, json, n, &err)) …            // compiled once, for any number of answers
- *     struct constraint *c = NULL;
- *     if (!constraint_open(&c, g, vocabulary, &err)) …        // one answer; holds the grammar itself
- *     grammar_release(&g);
- *     for (;;) {
- *         const uint32_t *mask = constraint_mask(c);          // bit i: token i may come next
- *         … choose a token of the mask, or an end token where constraint_may_end(c) …
- *         constraint_accept(c, id);
+ *     if (!grammar_of_schema(&g, json, n, &err)) …            // compiled once, for any number of
+ * answers struct constraint *c = NULL; if (!constraint_open(&c, g, vocabulary, &err)) …        //
+ * one answer; holds the grammar itself grammar_release(&g); for (;;) { const uint32_t *mask =
+ * constraint_mask(c);          // bit i: token i may come next … choose a token of the mask, or an
+ * end token where constraint_may_end(c) … constraint_accept(c, id);
  *     }
  *     constraint_close(&c);
  *
- * A grammar is a deterministic automaton over bytes with a stack of at most EY_MAX_GRAMMAR_LEVELS (determinize.h): it never
- * guesses, so there is one place in it, not a set. Texts are well-formed UTF-8. From every place that can be reached the text
- * can be completed, and since each byte is a token of the vocabulary, by tokens too: no mask is empty but at the end.
+ * A grammar is a deterministic automaton over bytes with a stack of at most EY_MAX_GRAMMAR_LEVELS
+ * (determinize.h): it never guesses, so there is one place in it, not a set. Texts are well-formed
+ * UTF-8. From every place that can be reached the text can be completed, and since each byte is a
+ * token of the vocabulary, by tokens too: no mask is empty but at the end.
  *
- * JSON is written with at most one blank behind "," and ":" and none elsewhere; members come in the order of the schema. */
+ * JSON is written with at most one blank behind "," and ":" and none elsewhere; members come in the
+ * order of the schema. */
 #ifndef EY_CONSTRAIN_H
 #define EY_CONSTRAIN_H
 
 #include "base/err.h"
 #include "tokenizer/tokenizer.h"
 
-/* ---- grammars ------------------------------------------------------------------------------------ */
+/* ---- grammars
+ * ------------------------------------------------------------------------------------ */
 
 struct grammar; /* immutable; may be used by several threads at once */
 
-/* The values of a JSON schema: the subset of OpenAI's strict mode and some more (docs). EY_BAD_REQUEST names a keyword that
- * is not supported and where it stands; a schema that no text satisfies, or that is too large, is an error too. */
+/* The values of a JSON schema: the subset of OpenAI's strict mode and some more (docs).
+ * EY_BAD_REQUEST names a keyword that is not supported and where it stands; a schema that no text
+ * satisfies, or that is too large, is an error too. */
 bool grammar_of_schema(struct grammar **out, const char *json, size_t n, ey_err *e);
 /* Any JSON object. */
 bool grammar_of_json_object(struct grammar **out, ey_err *e);
@@ -44,14 +46,15 @@ void grammar_release(struct grammar **g);
 /* Memory that it takes. */
 size_t grammar_bytes(const struct grammar *g);
 
-/* Grammars put together. A part is a number; each is used once, in another part or as the whole. After a failure all
- * calls return 0, and grammar_builder_finish says what the first one was.
+/* Grammars put together. A part is a number; each is used once, in another part or as the whole.
+ * After a failure all calls return 0, and grammar_builder_finish says what the first one was.
  *
  *     struct grammar_builder *b = grammar_builder_open(&err);
- *     int parts[] = {grammar_text(b, "<a>", 3), grammar_schema(b, json, n), grammar_text(b, "</a>", 4)};
- *     bool ok = grammar_builder_finish(&b, grammar_sequence(b, parts, 3), &g, &err);
+ *     int parts[] = {grammar_text(b, "<a>", 3), grammar_schema(b, json, n), grammar_text(b, "</a>",
+ * 4)}; bool ok = grammar_builder_finish(&b, grammar_sequence(b, parts, 3), &g, &err);
  *
- * Where one alternative begins with {, [ or " of a schema, no other may begin there with that byte as plain text. */
+ * Where one alternative begins with {, [ or " of a schema, no other may begin there with that byte
+ * as plain text. */
 struct grammar_builder;
 
 struct grammar_builder *grammar_builder_open(ey_err *e); /* NULL: no memory */
@@ -66,37 +69,42 @@ int grammar_some(struct grammar_builder *b, int part);
 /* Frees the builder in any case; NULL is fine and leaves the error of grammar_builder_open. */
 bool grammar_builder_finish(struct grammar_builder **b, int whole, struct grammar **out, ey_err *e);
 
-/* ---- vocabulary ---------------------------------------------------------------------------------- */
+/* ---- vocabulary
+ * ---------------------------------------------------------------------------------- */
 
-/* The tokens of a tokenizer, ready to be walked through, and masks that were made: answers of any grammars share it,
- * also from several threads. */
+/* The tokens of a tokenizer, ready to be walked through, and masks that were made: answers of any
+ * grammars share it, also from several threads. */
 struct vocabulary;
 
 enum { VOCABULARY_CACHE = 256 }; /* masks; a good number for cache_masks */
 
-/* `size`: of the model's vocabulary, so that masks have a bit for each of its logits. Special tokens are never allowed. A
- * tokenizer that lacks a token for some byte is an error. Borrows the tokenizer only for the call. */
-bool vocabulary_open(struct vocabulary **out, const struct tokenizer *tok, int size, size_t cache_masks, ey_err *e);
+/* `size`: of the model's vocabulary, so that masks have a bit for each of its logits. Special
+ * tokens are never allowed. A tokenizer that lacks a token for some byte is an error. Borrows the
+ * tokenizer only for the call. */
+bool vocabulary_open(struct vocabulary **out, const struct tokenizer *tok, int size,
+                     size_t cache_masks, ey_err *e);
 void vocabulary_close(struct vocabulary **v);
 /* Memory that it takes, from now on. */
 size_t vocabulary_bytes(const struct vocabulary *v);
 /* 32-bit words of a mask. */
 size_t vocabulary_words(const struct vocabulary *v);
 
-/* ---- one answer ---------------------------------------------------------------------------------- */
+/* ---- one answer
+ * ---------------------------------------------------------------------------------- */
 
 struct constraint;
 
 /* Holds the grammar; borrows the vocabulary. All memory is taken here. */
-bool constraint_open(struct constraint **out, struct grammar *g, const struct vocabulary *v, ey_err *e);
+bool constraint_open(struct constraint **out, struct grammar *g, const struct vocabulary *v,
+                     ey_err *e);
 void constraint_close(struct constraint **c);
 /* Memory that one takes. */
 size_t constraint_bytes(const struct grammar *g, const struct vocabulary *v);
 /* Back to the beginning. */
 void constraint_restart(struct constraint *c);
 
-/* Which tokens may come next: bit i % 32 of word i / 32. Valid until the next call with this constraint. End tokens are not
- * in it. */
+/* Which tokens may come next: bit i % 32 of word i / 32. Valid until the next call with this
+ * constraint. End tokens are not in it. */
 const uint32_t *constraint_mask(struct constraint *c);
 /* The text may end here. */
 bool constraint_may_end(const struct constraint *c);

@@ -1,11 +1,12 @@
 /* One answer's place in a grammar, and the tokens that may come next.
  *
- * A mask is made in two steps. What tokens do within the innermost bracketed text (a string, mostly) depends on the state alone and
- * is cached; it leaves a short list of nodes of the trie where that text ended within a token. What may follow below those
- * depends on the stack, and is walked anew each time: with Qwen's vocabulary some 1,600 nodes behind a string's quote.
+ * A mask is made in two steps. What tokens do within the innermost bracketed text (a string,
+ * mostly) depends on the state alone and is cached; it leaves a short list of nodes of the trie
+ * where that text ended within a token. What may follow below those depends on the stack, and is
+ * walked anew each time: with Qwen's vocabulary some 1,600 nodes behind a string's quote.
  *
- * In the first step most tokens need no walk: those of plain characters that are all alike to the state (rooms.h) are taken
- * as one set. The trie of the others has 12,000 of 333,000 nodes. */
+ * In the first step most tokens need no walk: those of plain characters that are all alike to the
+ * state (rooms.h) are taken as one set. The trie of the others has 12,000 of 333,000 nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ struct step {
     bool pushed;
 };
 
-/* Where the bytes of a state lead: 0 nowhere, BY_STEP to what a walk by states alone cannot do, else to a state, plus 1. */
+/* Where the bytes of a state lead: 0 nowhere, BY_STEP to what a walk by states alone cannot do,
+ * else to a state, plus 1. */
 struct row {
     uint32_t state, next[256];
 };
@@ -55,13 +57,15 @@ struct constraint {
 /* A mask that took this many nodes is worth keeping: it takes longer than copying one. */
 enum { WORTH_KEEPING = 1000 };
 
-/* ---- bytes --------------------------------------------------------------------------------------- */
+/* ---- bytes
+ * --------------------------------------------------------------------------------------- */
 
 enum outcome { REFUSED, TAKEN, LEFT };
 
-/* Takes a byte. LEFT: it ended the bracketed text whose caller is at `floor`; step->place is then as before but for *label. */
-static inline enum outcome take_byte(const struct grammar *g, struct frame *stack, uint32_t floor, uint8_t byte,
-                                     struct step *step, uint32_t *label)
+/* Takes a byte. LEFT: it ended the bracketed text whose caller is at `floor`; step->place is then
+ * as before but for *label. */
+static inline enum outcome take_byte(const struct grammar *g, struct frame *stack, uint32_t floor,
+                                     uint8_t byte, struct step *step, uint32_t *label)
 {
     struct place *p = &step->place;
     const struct grammar_edge *edge = grammar_edge_at(g, p->state, byte);
@@ -71,7 +75,9 @@ static inline enum outcome take_byte(const struct grammar *g, struct frame *stac
         const struct grammar_counter *counter = &g->counters[g->states[p->state].counter];
         if (edge->flags & NET_CLOSES && p->count < counter->min) return REFUSED;
         p->count += edge->flags & NET_COUNTS ? 1 : 0;
-        if (edge->flags & (NET_COUNTS | EDGE_NEEDS) && p->count + g->states[edge->target].need > counter->max) return REFUSED;
+        if (edge->flags & (NET_COUNTS | EDGE_NEEDS) &&
+            p->count + g->states[edge->target].need > counter->max)
+            return REFUSED;
     }
     if (edge->kind == EDGE_MOVE) {
         p->state = edge->target;
@@ -95,12 +101,14 @@ static void undo(struct frame *stack, const struct step *step)
     if (step->pushed) stack[step->place.height - 1] = step->lost;
 }
 
-/* ---- walks --------------------------------------------------------------------------------------- */
+/* ---- walks
+ * --------------------------------------------------------------------------------------- */
 
 /* The tokens that end at nodes begin..end-1. */
 static void allow(struct constraint *c, const struct trie *t, uint32_t begin, uint32_t end)
 {
-    for (uint32_t i = t->tokens[begin]; i < t->tokens[end]; i++) c->mask[t->id[i] / 32] |= 1u << (t->id[i] % 32);
+    for (uint32_t i = t->tokens[begin]; i < t->tokens[end]; i++)
+        c->mask[t->id[i] / 32] |= 1u << (t->id[i] % 32);
 }
 
 static void note_exit(struct constraint *c, const struct trie *t, uint32_t node, uint32_t label)
@@ -110,18 +118,20 @@ static void note_exit(struct constraint *c, const struct trie *t, uint32_t node,
     c->exits[c->n_exits++] = (struct token_exit){node, label};
 }
 
-/* Allows the tokens at nodes begin..end-1, which are whole subtrees, as far as they go on from `base`. Where they leave the
- * bracketed text whose caller is at `floor`, that is noted. */
-static void walk_by_step(struct constraint *c, const struct trie *t, uint32_t begin, uint32_t end, struct place base,
-                         uint32_t floor)
+/* Allows the tokens at nodes begin..end-1, which are whole subtrees, as far as they go on from
+ * `base`. Where they leave the bracketed text whose caller is at `floor`, that is noted. */
+static void walk_by_step(struct constraint *c, const struct trie *t, uint32_t begin, uint32_t end,
+                         struct place base, uint32_t floor)
 {
     uint32_t depth = 0, skipped = t->depth[begin] - 1u, label;
     c->steps[0] = (struct step){.place = base};
     for (uint32_t node = begin; node < end;) {
         uint32_t next = t->depth[node] - skipped;
-        while (depth >= next) undo(c->stack, &c->steps[depth--]);
+        while (depth >= next)
+            undo(c->stack, &c->steps[depth--]);
         c->steps[next].place = c->steps[depth].place;
-        enum outcome outcome = take_byte(c->g, c->stack, floor, t->byte[node], &c->steps[next], &label);
+        enum outcome outcome = take_byte(c->g, c->stack, floor, t->byte[node], &c->steps[next],
+                                         &label);
         c->visited++;
         if (outcome != REFUSED) allow(c, t, node, node + 1);
         if (outcome == LEFT) note_exit(c, t, node, label);
@@ -130,7 +140,8 @@ static void walk_by_step(struct constraint *c, const struct trie *t, uint32_t be
         else
             node = t->end[node];
     }
-    while (depth) undo(c->stack, &c->steps[depth--]);
+    while (depth)
+        undo(c->stack, &c->steps[depth--]);
 }
 
 static void fill_row(const struct grammar *g, struct row *row, uint32_t state)
@@ -140,7 +151,8 @@ static void fill_row(const struct grammar *g, struct row *row, uint32_t state)
     memset(row->next, 0, sizeof(row->next));
     for (uint32_t i = 0; i < g->states[state].n_edges; i++, edge++) {
         uint32_t next = edge->kind == EDGE_MOVE && !edge->flags ? edge->target + 1 : BY_STEP;
-        for (unsigned byte = edge->lo; byte <= edge->hi; byte++) row->next[byte] = next;
+        for (unsigned byte = edge->lo; byte <= edge->hi; byte++)
+            row->next[byte] = next;
     }
 }
 
@@ -151,20 +163,22 @@ static inline const struct row *row_of(struct constraint *c, uint32_t state)
     return row;
 }
 
-/* The same, three times as fast: what only moves from state to state is followed here, the rest step by step. Subtrees
- * without any of the `wanted` classes are passed over. */
-static void walk(struct constraint *c, const struct trie *t, uint32_t begin, uint32_t end, struct place base, uint32_t floor,
-                 uint64_t wanted)
+/* The same, three times as fast: what only moves from state to state is followed here, the rest
+ * step by step. Subtrees without any of the `wanted` classes are passed over. */
+static void walk(struct constraint *c, const struct trie *t, uint32_t begin, uint32_t end,
+                 struct place base, uint32_t floor, uint64_t wanted)
 {
     if (begin == end) return;
     uint32_t skipped = t->depth[begin] - 1u, *states = c->states, visited = 0;
     states[0] = base.state;
     for (uint32_t node = begin; node < end; visited++) {
-        uint32_t depth = t->depth[node] - skipped, next = row_of(c, states[depth - 1])->next[t->byte[node]];
+        uint32_t depth = t->depth[node] - skipped,
+                 next = row_of(c, states[depth - 1])->next[t->byte[node]];
         if (!next || (wanted && !(t->classes[node] & wanted))) {
             node = t->end[node];
         } else if (next == BY_STEP) {
-            walk_by_step(c, t, node, t->end[node], (struct place){states[depth - 1], base.count, base.height}, floor);
+            walk_by_step(c, t, node, t->end[node],
+                         (struct place){states[depth - 1], base.count, base.height}, floor);
             node = t->end[node];
         } else {
             allow(c, t, node, node + 1);
@@ -182,7 +196,8 @@ static void walk_trie(struct constraint *c, const struct trie *t, uint64_t wante
     for (uint32_t i = 0; i < state->n_edges; i++) {
         const struct grammar_edge *edge = &c->g->edges[state->edges + i];
         for (unsigned byte = edge->lo; byte <= edge->hi; byte++)
-            if (t->first[byte] < t->n_nodes) walk(c, t, t->first[byte], t->end[t->first[byte]], c->at, c->at.height, wanted);
+            if (t->first[byte] < t->n_nodes)
+                walk(c, t, t->first[byte], t->end[t->first[byte]], c->at, c->at.height, wanted);
     }
 }
 
@@ -200,7 +215,8 @@ static void walk_exits(struct constraint *c)
     }
 }
 
-/* ---- masks --------------------------------------------------------------------------------------- */
+/* ---- masks
+ * --------------------------------------------------------------------------------------- */
 
 static uint32_t at_most(uint32_t value, uint32_t most)
 {
@@ -214,7 +230,8 @@ static struct mask_key key_of(const struct constraint *c)
     if (state->counter) {
         const struct grammar_counter *counter = &c->g->counters[state->counter];
         key.room = at_most(counter->max - c->at.count, c->v->longest + 1 + counter->most_needed);
-        key.need = at_most(counter->min > c->at.count ? counter->min - c->at.count : 0, c->v->longest + 1);
+        key.need = at_most(counter->min > c->at.count ? counter->min - c->at.count : 0,
+                           c->v->longest + 1);
     }
     return key;
 }
@@ -227,7 +244,8 @@ static uint32_t alphabet_room(const struct constraint *c)
     return state->room == ROOM_ENDLESS ? UINT32_MAX : state->room;
 }
 
-/* Plain tokens whose characters are all of an alphabet; at once where all below a node must be so. */
+/* Plain tokens whose characters are all of an alphabet; at once where all below a node must be so.
+ */
 static void spell_alphabet(struct constraint *c, const struct grammar_alphabet *a)
 {
     const struct trie *t = &c->v->trie[PLAIN_TRIE];
@@ -284,7 +302,8 @@ const uint32_t *constraint_mask(struct constraint *c)
     return c->mask;
 }
 
-/* ---- the answer ---------------------------------------------------------------------------------- */
+/* ---- the answer
+ * ---------------------------------------------------------------------------------- */
 
 bool constraint_may_end(const struct constraint *c)
 {
@@ -326,23 +345,28 @@ void constraint_restart(struct constraint *c)
 size_t constraint_bytes(const struct grammar *g, const struct vocabulary *v)
 {
     return sizeof(struct constraint) + (g->levels + 1) * sizeof(struct frame) +
-           (v->longest + 1) * (sizeof(struct step) + sizeof(uint32_t)) + ROWS * sizeof(struct row) + v->words * sizeof(uint32_t) +
-           v->n_exits * sizeof(struct token_exit);
+           (v->longest + 1) * (sizeof(struct step) + sizeof(uint32_t)) + ROWS * sizeof(struct row) +
+           v->words * sizeof(uint32_t) + v->n_exits * sizeof(struct token_exit);
 }
 
-bool constraint_open(struct constraint **out, struct grammar *g, const struct vocabulary *v, ey_err *e)
+bool constraint_open(struct constraint **out, struct grammar *g, const struct vocabulary *v,
+                     ey_err *e)
 {
     struct constraint *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "a constraint", sizeof(*c));
     c->g = grammar_hold(g), c->v = v;
-    c->stack = calloc(g->levels + 1, sizeof(*c->stack)), c->steps = calloc(v->longest + 1, sizeof(*c->steps));
-    c->states = calloc(v->longest + 1, sizeof(*c->states)), c->rows = calloc(ROWS, sizeof(*c->rows));
-    c->mask = calloc(v->words + 1, sizeof(*c->mask)), c->exits = calloc(v->n_exits + 1, sizeof(*c->exits));
+    c->stack = calloc(g->levels + 1, sizeof(*c->stack)),
+    c->steps = calloc(v->longest + 1, sizeof(*c->steps));
+    c->states = calloc(v->longest + 1, sizeof(*c->states)),
+    c->rows = calloc(ROWS, sizeof(*c->rows));
+    c->mask = calloc(v->words + 1, sizeof(*c->mask)),
+    c->exits = calloc(v->n_exits + 1, sizeof(*c->exits));
     if (!c->stack || !c->steps || !c->states || !c->rows || !c->mask || !c->exits) {
         constraint_close(&c);
         return ey_fail_memory(e, "a constraint", constraint_bytes(g, v));
     }
-    for (int i = 0; i < ROWS; i++) c->rows[i].state = UINT32_MAX;
+    for (int i = 0; i < ROWS; i++)
+        c->rows[i].state = UINT32_MAX;
     constraint_restart(c);
     *out = c;
     return true;

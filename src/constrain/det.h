@@ -1,4 +1,5 @@
-/* What the files of the subset construction share: sets of states and rules, and what is found so far (determinize.h). */
+/* What the files of the subset construction share: sets of states and rules, and what is found so
+ * far (determinize.h). */
 #ifndef EY_CONSTRAIN_DET_H
 #define EY_CONSTRAIN_DET_H
 
@@ -65,15 +66,16 @@ struct det {
     uint64_t work;
     struct list members, states, rule_sets, labels, sites, returns, memberships, edges, calls;
     struct set_index state_index, rule_set_index, label_index;
-    uint32_t *sets_with;    /* [n_rules] the last membership + 1 */
-    uint32_t *labels_with;  /* [n_rules] the last label + 1 whose first rule it is */
+    uint32_t *sets_with;   /* [n_rules] the last membership + 1 */
+    uint32_t *labels_with; /* [n_rules] the last label + 1 whose first rule it is */
     uint32_t settled_sites, settled_labels;
     /* scratch of one state */
     struct list seeds, found, spans, wide, open_calls, chosen;
     uint32_t head[256]; /* spans of a single byte + 1 */
 };
 
-/* ---- det_sets.c ---------------------------------------------------------------------------------- */
+/* ---- det_sets.c
+ * ---------------------------------------------------------------------------------- */
 
 struct list list_of(uint32_t size, uint32_t max);
 /* Sorts numbers, and drops those that are there twice. */
@@ -96,17 +98,18 @@ void *det_push(struct det *d, struct list *l);
 void det_push_number(struct det *d, struct list *l, uint32_t value);
 /* False: there were too many steps, and c has failed. */
 bool det_count_work(struct det *d, uint64_t steps);
-/* The number of the set with the members of `l`, tidy or what the last walk found; *made says whether it is new: then the
- * caller fills the rest of its element. UINT32_MAX: c has failed. */
-uint32_t det_set_number(struct det *d, struct list *sets, struct set_index *index, const struct list *l, uint32_t level,
-                        bool *made);
+/* The number of the set with the members of `l`, tidy or what the last walk found; *made says
+ * whether it is new: then the caller fills the rest of its element. UINT32_MAX: c has failed. */
+uint32_t det_set_number(struct det *d, struct list *sets, struct set_index *index,
+                        const struct list *l, uint32_t level, bool *made);
 
-/* ---- det_states.c -------------------------------------------------------------------------------- */
+/* ---- det_states.c
+ * -------------------------------------------------------------------------------- */
 
 /* The end of its rule. */
 bool det_is_end(const struct det *d, uint32_t s);
-/* Puts into d->found what d->seeds lead to for nothing, where the levels suffice; the seeds are gone then. Returns a state of
- * it that makes the others needless, or 0. */
+/* Puts into d->found what d->seeds lead to for nothing, where the levels suffice; the seeds are
+ * gone then. Returns a state of it that makes the others needless, or 0. */
 uint32_t det_walk(struct det *d, uint32_t level);
 /* The same without the needless; false: nothing is found, or c has failed. */
 bool det_close_over(struct det *d, uint32_t level);
@@ -116,7 +119,8 @@ uint32_t det_state_found(struct det *d, uint32_t level);
 bool det_cover_net(struct det *d);
 void det_own_body(struct det *d, uint32_t rule, const struct body *body);
 
-/* ---- det_sites.c --------------------------------------------------------------------------------- */
+/* ---- det_sites.c
+ * --------------------------------------------------------------------------------- */
 
 /* The set of the rules in d->chosen, called where `level` levels remain. */
 uint32_t det_rule_set_chosen(struct det *d, uint32_t level, uint8_t opens);

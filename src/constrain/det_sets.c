@@ -13,8 +13,11 @@ struct list list_of(uint32_t size, uint32_t max)
 void *det_push(struct det *d, struct list *l)
 {
     if (l->n >= l->max) {
-        compiler_fail(d->c, "it is too large or too ambiguous: made deterministic it has more than %u parts; use fewer or smaller "
-                      "counted repeats, lengths and alternatives", l->max);
+        compiler_fail(d->c,
+                      "it is too large or too ambiguous: made deterministic it has more than %u "
+                      "parts; use fewer or smaller "
+                      "counted repeats, lengths and alternatives",
+                      l->max);
         return NULL;
     }
     if (l->n == l->capacity) {
@@ -73,7 +76,8 @@ static bool grow_index(struct det *d, struct set_index *index, const struct list
     if (!slot) return compiler_fail_memory(d->c, "a grammar", size * sizeof(*slot));
     for (uint32_t i = 0; i < sets->n; i++) {
         uint32_t at = det_set_at(sets, i)->hash & (size - 1);
-        while (slot[at]) at = (at + 1) & (size - 1);
+        while (slot[at])
+            at = (at + 1) & (size - 1);
         slot[at] = i + 1;
     }
     free(index->slot);
@@ -81,7 +85,8 @@ static bool grow_index(struct det *d, struct set_index *index, const struct list
     return true;
 }
 
-/* All members of a set of l->n are in l: as marks of the last walk say, where `marked`, else both are in order. */
+/* All members of a set of l->n are in l: as marks of the last walk say, where `marked`, else both
+ * are in order. */
 static bool has_members(const struct det *d, const struct set *s, const struct list *l, bool marked)
 {
     const uint32_t *members = list_numbers(&d->members) + s->at;
@@ -91,21 +96,24 @@ static bool has_members(const struct det *d, const struct set *s, const struct l
     return true;
 }
 
-uint32_t det_set_number(struct det *d, struct list *sets, struct set_index *index, const struct list *l, uint32_t level,
-                        bool *made)
+uint32_t det_set_number(struct det *d, struct list *sets, struct set_index *index,
+                        const struct list *l, uint32_t level, bool *made)
 {
     const uint32_t *v = l->data;
     bool marked = l == &d->found;
     uint32_t hash = set_hash(v, l->n, level);
     *made = false;
-    if (d->c->failed || (index->size <= sets->n * 2 && !grow_index(d, index, sets))) return UINT32_MAX;
+    if (d->c->failed || (index->size <= sets->n * 2 && !grow_index(d, index, sets)))
+        return UINT32_MAX;
     uint32_t at = hash & (index->size - 1);
     for (; index->slot[at]; at = (at + 1) & (index->size - 1)) {
         const struct set *s = det_set_at(sets, index->slot[at] - 1);
-        if (s->hash == hash && s->n == l->n && s->level == level && has_members(d, s, l, marked)) return index->slot[at] - 1;
+        if (s->hash == hash && s->n == l->n && s->level == level && has_members(d, s, l, marked))
+            return index->slot[at] - 1;
     }
     struct set new = {.at = d->members.n, .n = l->n, .hash = hash, .level = level};
-    for (uint32_t i = 0; i < l->n; i++) det_push_number(d, &d->members, v[i]);
+    for (uint32_t i = 0; i < l->n; i++)
+        det_push_number(d, &d->members, v[i]);
     void *element = det_push(d, sets);
     if (!element || d->c->failed) return UINT32_MAX;
     memset(element, 0, sets->size);

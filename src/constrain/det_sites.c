@@ -1,5 +1,5 @@
-/* Calls: the rules that are called together, the places that call them, and where those go on when some of the rules have
- * come to their end. */
+/* Calls: the rules that are called together, the places that call them, and where those go on when
+ * some of the rules have come to their end. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "constrain/det.h"
 #include "constrain/heights.h"
 
-/* The body that is right where a rule is called alone, or with others: two counters cannot run at once. */
+/* The body that is right where a rule is called alone, or with others: two counters cannot run at
+ * once. */
 static const struct body *body_for(struct det *d, uint32_t rule, bool alone)
 {
     struct rule *r = &d->c->rules[rule];
@@ -24,7 +25,8 @@ static const struct body *body_for(struct det *d, uint32_t rule, bool alone)
     return &r->body[counted];
 }
 
-/* ---- rule sets, sites, returns ------------------------------------------------------------------- */
+/* ---- rule sets, sites, returns
+ * ------------------------------------------------------------------- */
 
 /* Finds the entry of a new rule set, whose rules are in d->chosen. */
 static uint32_t entry_state(struct det *d, uint32_t level, uint8_t opens)
@@ -37,11 +39,14 @@ static uint32_t entry_state(struct det *d, uint32_t level, uint8_t opens)
     }
     det_walk(d, level);
     for (uint32_t i = 0; i < d->found.n && !d->c->failed; i++)
-        for (uint32_t j = d->c->net.nodes[list_numbers(&d->found)[i]].edge; j; j = d->c->net.edges[j].next) {
+        for (uint32_t j = d->c->net.nodes[list_numbers(&d->found)[i]].edge; j;
+             j = d->c->net.edges[j].next) {
             const struct net_edge *edge = &d->c->net.edges[j];
-            if (edge->kind == NET_SPAN && edge->lo <= opens && opens <= edge->hi) det_push_number(d, &firsts, edge->target);
+            if (edge->kind == NET_SPAN && edge->lo <= opens && opens <= edge->hi)
+                det_push_number(d, &firsts, edge->target);
         }
-    for (uint32_t i = 0; i < firsts.n; i++) det_push_number(d, &d->seeds, list_numbers(&firsts)[i]);
+    for (uint32_t i = 0; i < firsts.n; i++)
+        det_push_number(d, &d->seeds, list_numbers(&firsts)[i]);
     free(firsts.data);
     return det_close_over(d, level) ? det_state_found(d, level) : UINT32_MAX;
 }
@@ -55,7 +60,8 @@ uint32_t det_rule_set_chosen(struct det *d, uint32_t level, uint8_t opens)
         if (reach > most) most = reach;
     }
     level = level - 1 < most ? level - 1 : most;
-    uint32_t number = det_set_number(d, &d->rule_sets, &d->rule_set_index, &d->chosen, level, &made);
+    uint32_t number = det_set_number(d, &d->rule_sets, &d->rule_set_index, &d->chosen, level,
+                                     &made);
     if (!made) return number;
     for (uint32_t i = 0; i < d->chosen.n; i++) {
         uint32_t rule = list_numbers(&d->chosen)[i];
@@ -75,7 +81,8 @@ static bool is_subset(const struct det *d, const struct set *of, const struct se
     const uint32_t *a = list_numbers(&d->members) + s->at, *b = list_numbers(&d->members) + of->at;
     uint32_t j = 0;
     for (uint32_t i = 0; i < s->n; i++, j++) {
-        while (j < of->n && b[j] < a[i]) j++;
+        while (j < of->n && b[j] < a[i])
+            j++;
         if (j == of->n || b[j] != a[i]) return false;
     }
     return true;
@@ -83,7 +90,8 @@ static bool is_subset(const struct det *d, const struct set *of, const struct se
 
 static bool has_rule(const struct det *d, const struct set *s, uint32_t rule)
 {
-    return bsearch(&rule, list_numbers(&d->members) + s->at, s->n, sizeof(rule), number_order) != NULL;
+    return bsearch(&rule, list_numbers(&d->members) + s->at, s->n, sizeof(rule), number_order) !=
+           NULL;
 }
 
 /* Where to go on when the rules of a label, called at a site, have come to their end. */
@@ -98,7 +106,8 @@ static void add_return(struct det *d, uint32_t site, uint32_t label)
         for (uint32_t j = d->c->net.nodes[state].edge; j; j = d->c->net.edges[j].next) {
             const struct net_edge *edge = &d->c->net.edges[j];
             det_count_work(d, 1);
-            if (edge->kind == NET_CALL && has_rule(d, &l->set, edge->lo)) det_push_number(d, &d->seeds, edge->target);
+            if (edge->kind == NET_CALL && has_rule(d, &l->set, edge->lo))
+                det_push_number(d, &d->seeds, edge->target);
         }
     }
     if (!det_close_over(d, level)) return;
@@ -127,7 +136,8 @@ static void settle_label(struct det *d, uint32_t label)
 
 static void settle_site(struct det *d, uint32_t site)
 {
-    struct rule_set set = ((struct rule_set *)d->rule_sets.data)[((struct site *)d->sites.data)[site].rule_set];
+    struct rule_set set =
+        ((struct rule_set *)d->rule_sets.data)[((struct site *)d->sites.data)[site].rule_set];
     for (uint32_t i = 0; i < set.set.n && !d->c->failed; i++) {
         uint32_t rule = list_numbers(&d->members)[set.set.at + i];
         for (uint32_t l = d->labels_with[rule]; l && !d->c->failed;) {
@@ -141,15 +151,18 @@ static void settle_site(struct det *d, uint32_t site)
 
 void det_settle(struct det *d)
 {
-    for (; d->settled_labels < d->labels.n && !d->c->failed; d->settled_labels++) settle_label(d, d->settled_labels);
-    for (; d->settled_sites < d->sites.n && !d->c->failed; d->settled_sites++) settle_site(d, d->settled_sites);
+    for (; d->settled_labels < d->labels.n && !d->c->failed; d->settled_labels++)
+        settle_label(d, d->settled_labels);
+    for (; d->settled_sites < d->sites.n && !d->c->failed; d->settled_sites++)
+        settle_site(d, d->settled_sites);
 }
 
 uint32_t det_label_found(struct det *d)
 {
     bool made;
     d->chosen.n = 0;
-    for (uint32_t i = 0; i < d->found.n; i++) det_push_number(d, &d->chosen, d->owner[list_numbers(&d->found)[i]]);
+    for (uint32_t i = 0; i < d->found.n; i++)
+        det_push_number(d, &d->chosen, d->owner[list_numbers(&d->found)[i]]);
     list_tidy(&d->chosen);
     uint32_t number = det_set_number(d, &d->labels, &d->label_index, &d->chosen, 0, &made);
     if (made) {

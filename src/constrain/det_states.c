@@ -31,7 +31,8 @@ uint32_t det_walk(struct det *d, uint32_t level)
         if (matters(d, s)) det_push_number(d, &d->found, s);
         uint32_t steps = 1;
         for (uint32_t i = net->nodes[s].edge; i; i = net->edges[i].next, steps++)
-            if (net->edges[i].kind == NET_EMPTY) det_push_number(d, &d->seeds, net->edges[i].target);
+            if (net->edges[i].kind == NET_EMPTY)
+                det_push_number(d, &d->seeds, net->edges[i].target);
         det_count_work(d, steps);
     }
     return rest;
@@ -45,12 +46,14 @@ static bool one_owner(const struct det *d)
     return true;
 }
 
-/* Levels that calls from these states can use: what they cannot use would only make states that are alike differ. */
+/* Levels that calls from these states can use: what they cannot use would only make states that are
+ * alike differ. */
 static uint32_t useful_level(const struct det *d, uint32_t level)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < d->found.n; i++) {
-        uint32_t reach = d->c->rules[d->owner[list_numbers(&d->found)[i]]].reach - 1; /* NO_HEIGHT stays large */
+        uint32_t reach = d->c->rules[d->owner[list_numbers(&d->found)[i]]].reach -
+                         1; /* NO_HEIGHT stays large */
         if (reach > most) most = reach;
     }
     return level < most ? level : most;
@@ -93,5 +96,6 @@ bool det_cover_net(struct det *d)
 
 void det_own_body(struct det *d, uint32_t rule, const struct body *body)
 {
-    for (uint32_t s = body->begin; s < body->end; s++) d->owner[s] = rule;
+    for (uint32_t s = body->begin; s < body->end; s++)
+        d->owner[s] = rule;
 }

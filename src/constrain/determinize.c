@@ -11,13 +11,16 @@
 #include "constrain/needs.h"
 #include "constrain/rooms.h"
 
-/* ---- edges of a state ---------------------------------------------------------------------------- */
+/* ---- edges of a state
+ * ---------------------------------------------------------------------------- */
 
 static void add_edge(struct det *d, uint32_t first_edge, struct grammar_edge edge)
 {
-    struct grammar_edge *last = d->edges.n > first_edge ? &((struct grammar_edge *)d->edges.data)[d->edges.n - 1] : NULL;
-    if (last && last->hi + 1 == edge.lo && last->kind == edge.kind && last->flags == edge.flags && last->target == edge.target &&
-        edge.kind != EDGE_CALL) {
+    struct grammar_edge *last = d->edges.n > first_edge
+                                    ? &((struct grammar_edge *)d->edges.data)[d->edges.n - 1]
+                                    : NULL;
+    if (last && last->hi + 1 == edge.lo && last->kind == edge.kind && last->flags == edge.flags &&
+        last->target == edge.target && edge.kind != EDGE_CALL) {
         last->hi = edge.hi;
         return;
     }
@@ -25,7 +28,8 @@ static void add_edge(struct det *d, uint32_t first_edge, struct grammar_edge edg
     if (e) *e = edge;
 }
 
-/* Behind a rule's end nothing of it comes, so either all states of a set are ends of rules or none is. */
+/* Behind a rule's end nothing of it comes, so either all states of a set are ends of rules or none
+ * is. */
 static bool is_return(struct det *d)
 {
     uint32_t ends = 0;
@@ -43,18 +47,24 @@ static void list_spans(struct det *d, uint32_t state)
     d->spans.n = d->wide.n = d->open_calls.n = 0;
     memset(d->head, 0, sizeof(d->head));
     for (uint32_t i = 0; i < s.n && !d->c->failed; i++)
-        for (uint32_t j = d->c->net.nodes[list_numbers(&d->members)[s.at + i]].edge; j; j = d->c->net.edges[j].next) {
+        for (uint32_t j = d->c->net.nodes[list_numbers(&d->members)[s.at + i]].edge; j;
+             j = d->c->net.edges[j].next) {
             const struct net_edge *edge = &d->c->net.edges[j];
             det_count_work(d, 1);
             if (edge->kind == NET_EMPTY || d->need[edge->target] > s.level) continue;
             if (edge->kind == NET_CALL) {
-                struct call *call = d->c->rules[edge->lo].height <= s.level ? det_push(d, &d->open_calls) : NULL;
+                struct call *call = d->c->rules[edge->lo].height <= s.level
+                                        ? det_push(d, &d->open_calls)
+                                        : NULL;
                 if (call) *call = (struct call){.rule = edge->lo, .target = edge->target};
                 continue;
             }
             struct span *span = det_push(d, &d->spans);
             if (!span) return;
-            *span = (struct span){.target = edge->target, .lo = (uint8_t)edge->lo, .hi = (uint8_t)edge->hi, .flags = edge->flags};
+            *span = (struct span){.target = edge->target,
+                                  .lo = (uint8_t)edge->lo,
+                                  .hi = (uint8_t)edge->hi,
+                                  .flags = edge->flags};
             if (edge->lo == edge->hi)
                 span->next = d->head[edge->lo], d->head[edge->lo] = d->spans.n;
             else
@@ -68,7 +78,8 @@ static void mark_cuts(const struct det *d, bool cut[257])
     const struct span *spans = d->spans.data;
     memset(cut, 0, 257 * sizeof(*cut));
     cut[0] = cut[256] = true;
-    for (uint32_t i = 0; i < d->spans.n; i++) cut[spans[i].lo] = cut[spans[i].hi + 1] = true;
+    for (uint32_t i = 0; i < d->spans.n; i++)
+        cut[spans[i].lo] = cut[spans[i].hi + 1] = true;
 }
 
 /* Puts the targets of byte b into d->seeds; what they do to the counter. */
@@ -109,7 +120,9 @@ static void add_call_edge(struct det *d, uint32_t state, uint32_t first_edge, ui
     struct grammar_edge *edges = d->edges.data;
     for (uint32_t i = first_edge; i < d->edges.n; i++)
         if (edges[i].lo <= opens && opens <= edges[i].hi) {
-            compiler_fail(d->c, "two alternatives begin with '%c', one as plain text, one as JSON, which is not supported",
+            compiler_fail(d->c,
+                          "two alternatives begin with '%c', one as plain text, one as JSON, which "
+                          "is not supported",
                           opens);
             return;
         }
@@ -121,7 +134,9 @@ static void add_call_edge(struct det *d, uint32_t state, uint32_t first_edge, ui
     *site = (struct site){.state = state, .rule_set = rule_set, .next = set->sites, .opens = opens};
     set->sites = d->sites.n;
     *call = (struct grammar_call){.site = d->sites.n - 1, .state = set->entry};
-    add_edge(d, first_edge, (struct grammar_edge){.lo = opens, .hi = opens, .kind = EDGE_CALL, .target = d->calls.n - 1});
+    add_edge(d, first_edge,
+             (struct grammar_edge){
+                 .lo = opens, .hi = opens, .kind = EDGE_CALL, .target = d->calls.n - 1});
 }
 
 static void add_call_edges(struct det *d, uint32_t state, uint32_t first_edge)
@@ -143,7 +158,8 @@ static int edge_order(const void *a, const void *b)
     return (int)((const struct grammar_edge *)a)->lo - (int)((const struct grammar_edge *)b)->lo;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole
+ * ----------------------------------------------------------------------------------- */
 
 /* Edges of all states, in the order in which they are found. first_edges: of each state. */
 static void build_states(struct det *d, struct list *first_edges)
@@ -155,7 +171,8 @@ static void build_states(struct det *d, struct list *first_edges)
         add_span_edges(d, det_set_at(&d->states, s)->level, first);
         add_call_edges(d, s, first);
         if (d->edges.n > first)
-            qsort((struct grammar_edge *)d->edges.data + first, d->edges.n - first, sizeof(struct grammar_edge), edge_order);
+            qsort((struct grammar_edge *)d->edges.data + first, d->edges.n - first,
+                  sizeof(struct grammar_edge), edge_order);
         det_settle(d);
     }
 }
@@ -197,11 +214,13 @@ static void fill_states(struct det *d, struct grammar *g, const struct list *fir
         const struct body *counted = &d->c->rules[owner].body[1];
         struct grammar_state *out = &g->states[s];
         out->edges = list_numbers(first_edges)[s], out->n_edges = (uint16_t)(end - out->edges);
-        if (d->c->rules[owner].has_counter && first >= counted->begin && first < counted->end) out->counter = owner;
+        if (d->c->rules[owner].has_counter && first >= counted->begin && first < counted->end)
+            out->counter = owner;
         out->accepts = has_whole_end(d, set);
     }
     for (uint32_t r = 0; r < g->n_counters; r++)
-        g->counters[r] = (struct grammar_counter){.min = d->c->rules[r].min, .max = d->c->rules[r].max};
+        g->counters[r] = (struct grammar_counter){.min = d->c->rules[r].min,
+                                                  .max = d->c->rules[r].max};
 }
 
 static void *table(struct det *d, struct grammar *g, uint32_t n, size_t size, const void *content)
@@ -215,7 +234,8 @@ static void *table(struct det *d, struct grammar *g, uint32_t n, size_t size, co
 
 static bool fill(struct det *d, struct grammar *g, const struct list *first_edges)
 {
-    g->n_states = d->states.n, g->n_edges = d->edges.n, g->n_calls = d->calls.n, g->n_sites = d->sites.n;
+    g->n_states = d->states.n, g->n_edges = d->edges.n, g->n_calls = d->calls.n,
+    g->n_sites = d->sites.n;
     g->n_returns = d->returns.n, g->n_counters = d->c->n_rules;
     g->states = table(d, g, g->n_states, sizeof(*g->states), NULL);
     g->edges = table(d, g, g->n_edges, sizeof(*g->edges), d->edges.data);
@@ -227,23 +247,32 @@ static bool fill(struct det *d, struct grammar *g, const struct list *first_edge
     fill_returns(d, g);
     fill_states(d, g, first_edges);
     g->levels = det_set_at(&d->states, 0)->level;
-    return (measure_rooms(g) && measure_counted(g)) || compiler_fail_memory(d->c, "a grammar", g->n_states);
+    return (measure_rooms(g) && measure_counted(g)) ||
+           compiler_fail_memory(d->c, "a grammar", g->n_states);
 }
 
 static bool start(struct det *d)
 {
     struct compiler *c = d->c;
     if (!det_cover_net(d)) return false;
-    for (uint32_t r = 1; r < c->n_rules; r++) det_own_body(d, r, &c->rules[r].body[c->rules[r].has_counter]);
-    if (!measure_rules(c, d->owner) || !measure_needs(c, d->owner, 0, c->net.n_states, d->need)) return false;
+    for (uint32_t r = 1; r < c->n_rules; r++)
+        det_own_body(d, r, &c->rules[r].body[c->rules[r].has_counter]);
+    if (!measure_rules(c, d->owner) || !measure_needs(c, d->owner, 0, c->net.n_states, d->need))
+        return false;
     d->need[0] = NEVER;
-    d->sets_with = calloc(c->n_rules, sizeof(*d->sets_with)), d->labels_with = calloc(c->n_rules, sizeof(*d->labels_with));
-    if (!d->sets_with || !d->labels_with) return compiler_fail_memory(c, "a grammar's rules", c->n_rules);
+    d->sets_with = calloc(c->n_rules, sizeof(*d->sets_with)),
+    d->labels_with = calloc(c->n_rules, sizeof(*d->labels_with));
+    if (!d->sets_with || !d->labels_with)
+        return compiler_fail_memory(c, "a grammar's rules", c->n_rules);
     if (c->rules[0].height > EY_MAX_GRAMMAR_LEVELS + 1)
-        return compiler_fail(c, "no text satisfies it within %d levels of nesting: its parts contradict each other, or need "
-                             "themselves without end", EY_MAX_GRAMMAR_LEVELS);
+        return compiler_fail(c,
+                             "no text satisfies it within %d levels of nesting: its parts "
+                             "contradict each other, or need "
+                             "themselves without end",
+                             EY_MAX_GRAMMAR_LEVELS);
     det_push_number(d, &d->seeds, c->rules[0].body[0].frag.start);
-    if (!det_close_over(d, EY_MAX_GRAMMAR_LEVELS)) return c->failed ? false : compiler_fail(c, "no text satisfies it");
+    if (!det_close_over(d, EY_MAX_GRAMMAR_LEVELS))
+        return c->failed ? false : compiler_fail(c, "no text satisfies it");
     det_state_found(d, EY_MAX_GRAMMAR_LEVELS);
     return !c->failed;
 }
@@ -270,7 +299,8 @@ static void det_finish(struct det *d)
     struct list *lists[] = {&d->members,    &d->states,      &d->rule_sets, &d->labels, &d->sites,
                             &d->returns,    &d->memberships, &d->edges,     &d->calls,  &d->spans,
                             &d->open_calls, &d->seeds,       &d->found,     &d->wide,   &d->chosen};
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) free(lists[i]->data);
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        free(lists[i]->data);
     free(d->owner), free(d->need), free(d->mark), free(d->sets_with), free(d->labels_with);
     free(d->state_index.slot), free(d->rule_set_index.slot), free(d->label_index.slot);
 }

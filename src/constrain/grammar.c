@@ -23,7 +23,8 @@ struct grammar_builder {
     ey_err error;
 };
 
-/* ---- parts --------------------------------------------------------------------------------------- */
+/* ---- parts
+ * --------------------------------------------------------------------------------------- */
 
 struct grammar_builder *grammar_builder_open(ey_err *e)
 {
@@ -57,7 +58,8 @@ int grammar_text(struct grammar_builder *b, const char *text, size_t n)
 {
     if (!b) return 0;
     if (n > EY_MAX_SCHEMA_BYTES)
-        compiler_fail(&b->c, "a text of %zu bytes is larger than the limit of %d", n, EY_MAX_SCHEMA_BYTES);
+        compiler_fail(&b->c, "a text of %zu bytes is larger than the limit of %d", n,
+                      EY_MAX_SCHEMA_BYTES);
     if (!b->c.failed && !utf8_valid(text, n)) compiler_fail(&b->c, "a text is not UTF-8");
     return b->c.failed ? 0 : add_part(b, json_literal(&b->c, text, n));
 }
@@ -67,8 +69,8 @@ int grammar_regex(struct grammar_builder *b, const char *pattern, size_t n)
     if (!b || b->c.failed) return 0;
     struct net chars = net_with_max(EY_MAX_GRAMMAR_NET);
     struct frag f = {0, 0};
-    b->c.failed = !texts_of_pattern(&chars, &f, (struct pattern_text){pattern, n, false}, (struct text_bounds){.max = UINT32_MAX},
-                                    &b->error);
+    b->c.failed = !texts_of_pattern(&chars, &f, (struct pattern_text){pattern, n, false},
+                                    (struct text_bounds){.max = UINT32_MAX}, &b->error);
     if (!b->c.failed) f = net_spell(&b->c.net, &chars, f, SPELL_TEXT, 0);
     net_finish(&chars);
     return add_part(b, f);
@@ -88,7 +90,8 @@ int grammar_sequence(struct grammar_builder *b, const int *parts, size_t n)
 {
     if (!b || b->c.failed) return 0;
     struct frag all = json_literal(&b->c, "", 0), next;
-    for (size_t i = 0; i < n && use_part(b, parts[i], &next); i++) all = net_sequence(&b->c.net, all, next);
+    for (size_t i = 0; i < n && use_part(b, parts[i], &next); i++)
+        all = net_sequence(&b->c.net, all, next);
     return add_part(b, all);
 }
 
@@ -107,7 +110,8 @@ int grammar_some(struct grammar_builder *b, int part)
     return b && use_part(b, part, &f) ? add_part(b, net_some(&b->c.net, f)) : 0;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole
+ * ----------------------------------------------------------------------------------- */
 
 static atomic_uint_fast64_t serials;
 
@@ -130,7 +134,8 @@ static bool compile(struct grammar_builder *b, int whole, struct grammar **out)
     return true;
 }
 
-bool grammar_builder_finish(struct grammar_builder **builder, int whole, struct grammar **out, ey_err *e)
+bool grammar_builder_finish(struct grammar_builder **builder, int whole, struct grammar **out,
+                            ey_err *e)
 {
     struct grammar_builder *b = *builder;
     if (!b) return false;
@@ -142,7 +147,8 @@ bool grammar_builder_finish(struct grammar_builder **builder, int whole, struct 
     return ok;
 }
 
-/* ---- whole grammars of one part ------------------------------------------------------------------- */
+/* ---- whole grammars of one part
+ * ------------------------------------------------------------------- */
 
 bool grammar_of_schema(struct grammar **out, const char *json, size_t n, ey_err *e)
 {
@@ -167,15 +173,18 @@ static int add_choices(struct grammar_builder *b, const char *const *choices, si
 {
     size_t bytes = 0;
     if (!b) return 0;
-    if (!n || n > EY_MAX_CHOICES) compiler_fail(&b->c, "%zu choices: there must be 1 to %d", n, EY_MAX_CHOICES);
+    if (!n || n > EY_MAX_CHOICES)
+        compiler_fail(&b->c, "%zu choices: there must be 1 to %d", n, EY_MAX_CHOICES);
     struct frag all = net_frag(&b->c.net);
     for (size_t i = 0; i < n && compiler_ok(&b->c); i++) {
         size_t length = strlen(choices[i]);
         if (!length) compiler_fail(&b->c, "choice %zu is empty", i);
         if ((bytes += length) > EY_MAX_SCHEMA_BYTES)
-            compiler_fail(&b->c, "the choices together have more than %d bytes", EY_MAX_SCHEMA_BYTES);
+            compiler_fail(&b->c, "the choices together have more than %d bytes",
+                          EY_MAX_SCHEMA_BYTES);
         if (!utf8_valid(choices[i], length)) compiler_fail(&b->c, "choice %zu is not UTF-8", i);
-        if (!b->c.failed) net_empty(&b->c.net, net_bytes(&b->c.net, all.start, choices[i], length), all.end);
+        if (!b->c.failed)
+            net_empty(&b->c.net, net_bytes(&b->c.net, all.start, choices[i], length), all.end);
     }
     return add_part(b, all);
 }
@@ -186,7 +195,8 @@ bool grammar_of_choices(struct grammar **out, const char *const *choices, size_t
     return grammar_builder_finish(&b, add_choices(b, choices, n), out, e);
 }
 
-/* ---- owners -------------------------------------------------------------------------------------- */
+/* ---- owners
+ * -------------------------------------------------------------------------------------- */
 
 struct grammar *grammar_hold(struct grammar *g)
 {
@@ -199,7 +209,8 @@ void grammar_release(struct grammar **grammar)
     struct grammar *g = *grammar;
     *grammar = NULL;
     if (!g || atomic_fetch_sub(&g->owners, 1) > 1) return;
-    free(g->states), free(g->edges), free(g->calls), free(g->sites), free(g->returns), free(g->counters), free(g->alphabets);
+    free(g->states), free(g->edges), free(g->calls), free(g->sites), free(g->returns),
+        free(g->counters), free(g->alphabets);
     free(g);
 }
 

@@ -12,7 +12,8 @@ enum edge_kind {
     EDGE_RETURN, /* … and ends, as label `target` says */
 };
 
-/* Beside enum net_flags: the target needs more counted characters than the state, so that too few may be left. */
+/* Beside enum net_flags: the target needs more counted characters than the state, so that too few
+ * may be left. */
 enum { EDGE_NEEDS = 4 };
 
 struct grammar_edge {
@@ -28,25 +29,27 @@ enum { ROOM_ENDLESS = 0xffff, ROOM_MOST = 0xfffe };
 struct grammar_alphabet {
     uint64_t ascii[2]; /* a bit for each byte */
     bool others;       /* and all that are not ASCII; else none of them is taken */
-    uint64_t leaves;   /* plain_class() of the other plain characters that are taken on the way: they lead elsewhere */
+    uint64_t leaves; /* plain_class() of the other plain characters that are taken on the way: they
+                        lead elsewhere */
 };
 
 struct grammar_state {
-    uint32_t edges;    /* the first of n_edges, in the order of their bytes, not overlapping */
+    uint32_t edges; /* the first of n_edges, in the order of their bytes, not overlapping */
     uint16_t n_edges;
     uint16_t alphabet; /* 0: no great part of the plain characters are alike */
     uint16_t room;     /* ROOM_ENDLESS with `counted_room`: as many as the counter still allows */
     bool accepts;      /* the text may end here */
     bool counted_room;
-    uint32_t need;     /* counted characters that must still come before the text can end */
-    uint32_t counter;  /* 0: none */
+    uint32_t need;    /* counted characters that must still come before the text can end */
+    uint32_t counter; /* 0: none */
 };
 
 struct grammar_call {
     uint32_t site, state; /* what is put on the stack; where to go */
 };
 
-/* A place to return to: the state depends on which of the alternatives that were called came to an end. */
+/* A place to return to: the state depends on which of the alternatives that were called came to an
+ * end. */
 struct grammar_site {
     uint32_t returns, n_returns; /* in the order of their labels */
 };
@@ -78,10 +81,13 @@ struct grammar {
 };
 
 /* The edge that takes a byte; NULL: none does. */
-static inline const struct grammar_edge *grammar_edge_at(const struct grammar *g, uint32_t state, uint8_t byte)
+static inline const struct grammar_edge *grammar_edge_at(const struct grammar *g, uint32_t state,
+                                                         uint8_t byte)
 {
-    const struct grammar_edge *edge = g->edges + g->states[state].edges, *end = edge + g->states[state].n_edges;
-    while (edge < end && edge->hi < byte) edge++;
+    const struct grammar_edge *edge = g->edges + g->states[state].edges,
+                              *end = edge + g->states[state].n_edges;
+    while (edge < end && edge->hi < byte)
+        edge++;
     return edge < end && edge->lo <= byte ? edge : NULL;
 }
 
@@ -91,8 +97,10 @@ static inline uint32_t grammar_return_state(const struct grammar *g, uint32_t si
     uint32_t n = g->sites[site].n_returns;
     while (n > 1) {
         uint32_t half = n / 2;
-        if (first[half].label <= label) first += half, n -= half;
-        else n = half;
+        if (first[half].label <= label)
+            first += half, n -= half;
+        else
+            n = half;
     }
     return first->state;
 }

@@ -1,4 +1,5 @@
-/* Heights by rounds: in round h are found the rules that can end with calls of rules not higher than h. */
+/* Heights by rounds: in round h are found the rules that can end with calls of rules not higher
+ * than h. */
 #include "constrain/heights.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@ static const struct body *body_of(const struct rule *rule)
     return &rule->body[rule->has_counter];
 }
 
-/* ---- reach --------------------------------------------------------------------------------------- */
+/* ---- reach
+ * --------------------------------------------------------------------------------------- */
 
 struct callers {
     uint32_t *first;  /* [n_rules + 1] of `caller` */
@@ -21,7 +23,8 @@ struct callers {
 };
 
 /* Visits all calls; `caller` NULL: only counts. */
-static void list_calls(const struct compiler *c, const uint32_t *owner, struct callers *k, bool count)
+static void list_calls(const struct compiler *c, const uint32_t *owner, struct callers *k,
+                       bool count)
 {
     for (uint32_t s = 1; s < c->net.n_states; s++)
         for (uint32_t i = c->net.nodes[s].edge; i; i = c->net.edges[i].next) {
@@ -53,12 +56,15 @@ static void settle_reach(struct compiler *c, const struct callers *k)
 
 static bool measure_reach(struct compiler *c, const uint32_t *owner)
 {
-    struct callers k = {.first = calloc(c->n_rules + 1, sizeof(uint32_t)), .open = calloc(c->n_rules, sizeof(uint32_t)),
-                        .queue = calloc(c->n_rules, sizeof(uint32_t)), .caller = calloc(c->net.n_edges + 1, sizeof(uint32_t))};
+    struct callers k = {.first = calloc(c->n_rules + 1, sizeof(uint32_t)),
+                        .open = calloc(c->n_rules, sizeof(uint32_t)),
+                        .queue = calloc(c->n_rules, sizeof(uint32_t)),
+                        .caller = calloc(c->net.n_edges + 1, sizeof(uint32_t))};
     bool ok = k.first && k.open && k.queue && k.caller;
     if (ok) {
         list_calls(c, owner, &k, true);
-        for (uint32_t r = 0; r < c->n_rules; r++) k.first[r + 1] += k.first[r];
+        for (uint32_t r = 0; r < c->n_rules; r++)
+            k.first[r + 1] += k.first[r];
         list_calls(c, owner, &k, false); /* first[r] is then where the calls of r end */
         settle_reach(c, &k);
     }
@@ -66,11 +72,12 @@ static bool measure_reach(struct compiler *c, const uint32_t *owner)
     return ok || compiler_fail_memory(c, "a grammar's rules", c->n_rules);
 }
 
-/* ---- heights ------------------------------------------------------------------------------------- */
+/* ---- heights
+ * ------------------------------------------------------------------------------------- */
 
 /* Whether a rule can end with calls of rules not higher than `most`. */
-static bool can_end(const struct compiler *c, const struct body *body, uint32_t most, uint32_t *stack, uint32_t *seen,
-                    uint32_t stamp)
+static bool can_end(const struct compiler *c, const struct body *body, uint32_t most,
+                    uint32_t *stack, uint32_t *seen, uint32_t stamp)
 {
     uint32_t n = 0;
     stack[n++] = body->frag.start, seen[body->frag.start] = stamp;
@@ -79,8 +86,10 @@ static bool can_end(const struct compiler *c, const struct body *body, uint32_t 
         if (s == body->frag.end) return true;
         for (uint32_t i = c->net.nodes[s].edge; i; i = c->net.edges[i].next) {
             const struct net_edge *edge = &c->net.edges[i];
-            bool open = edge->kind != NET_CALL || c->rules[edge->lo].height <= most; /* NO_HEIGHT is more */
-            if (open && seen[edge->target] != stamp) seen[edge->target] = stamp, stack[n++] = edge->target;
+            bool open = edge->kind != NET_CALL ||
+                        c->rules[edge->lo].height <= most; /* NO_HEIGHT is more */
+            if (open && seen[edge->target] != stamp)
+                seen[edge->target] = stamp, stack[n++] = edge->target;
         }
     }
     return false;
@@ -91,20 +100,24 @@ static void settle_heights(struct compiler *c, uint32_t *stack, uint32_t *seen)
     uint32_t stamp = 0;
     for (uint32_t most = 0; most < EY_MAX_GRAMMAR_LEVELS + 1; most++)
         for (uint32_t r = 0; r < c->n_rules; r++)
-            if (c->rules[r].height == NO_HEIGHT && can_end(c, body_of(&c->rules[r]), most, stack, seen, ++stamp))
+            if (c->rules[r].height == NO_HEIGHT &&
+                can_end(c, body_of(&c->rules[r]), most, stack, seen, ++stamp))
                 c->rules[r].height = most + 1;
 }
 
 bool measure_rules(struct compiler *c, const uint32_t *owner)
 {
-    uint32_t *stack = calloc(c->net.n_states, sizeof(*stack)), *seen = calloc(c->net.n_states, sizeof(*seen));
+    uint32_t *stack = calloc(c->net.n_states, sizeof(*stack)),
+             *seen = calloc(c->net.n_states, sizeof(*seen));
     bool ok = stack && seen;
     if (ok) settle_heights(c, stack, seen);
     free(stack), free(seen);
-    return (ok || compiler_fail_memory(c, "a grammar's rules", c->net.n_states)) && measure_reach(c, owner);
+    return (ok || compiler_fail_memory(c, "a grammar's rules", c->net.n_states)) &&
+           measure_reach(c, owner);
 }
 
-/* ---- needs --------------------------------------------------------------------------------------- */
+/* ---- needs
+ * --------------------------------------------------------------------------------------- */
 
 struct backward {
     uint32_t begin, n;
@@ -134,8 +147,10 @@ static uint32_t edge_height(const struct compiler *c, uint32_t edge)
     return c->net.edges[edge].kind == NET_CALL ? c->rules[c->net.edges[edge].lo].height : 0;
 }
 
-/* From what needs `level` on backward. Edges that need more leave their number in `need` for a later round. */
-static void spread(const struct compiler *c, const struct backward *b, uint32_t level, uint8_t *need, uint8_t *done)
+/* From what needs `level` on backward. Edges that need more leave their number in `need` for a
+ * later round. */
+static void spread(const struct compiler *c, const struct backward *b, uint32_t level,
+                   uint8_t *need, uint8_t *done)
 {
     uint32_t n = 0;
     for (uint32_t s = b->begin; s < b->begin + b->n; s++)
@@ -143,7 +158,8 @@ static void spread(const struct compiler *c, const struct backward *b, uint32_t 
     for (uint32_t i = 0; i < n; i++) {
         uint32_t target = b->queue[i] - b->begin;
         for (uint32_t j = target ? b->first[target - 1] : 0; j < b->first[target]; j++) {
-            uint32_t from = b->from[j], height = edge_height(c, b->edge[j]), least = height > level ? height : level;
+            uint32_t from = b->from[j], height = edge_height(c, b->edge[j]),
+                     least = height > level ? height : level;
             if (least >= need[from]) continue;
             need[from] = (uint8_t)least;
             if (least == level) done[from - b->begin] = 1, b->queue[n++] = from;
@@ -151,7 +167,8 @@ static void spread(const struct compiler *c, const struct backward *b, uint32_t 
     }
 }
 
-bool measure_needs(struct compiler *c, const uint32_t *owner, uint32_t begin, uint32_t end, uint8_t *need)
+bool measure_needs(struct compiler *c, const uint32_t *owner, uint32_t begin, uint32_t end,
+                   uint8_t *need)
 {
     struct backward b = {.begin = begin, .n = end - begin};
     bool present[EY_MAX_GRAMMAR_LEVELS + 1] = {true};
@@ -168,7 +185,8 @@ bool measure_needs(struct compiler *c, const uint32_t *owner, uint32_t begin, ui
     bool ok = done && b.first && b.edge && b.from && b.queue;
     if (ok) {
         list_edges(&c->net, &b, true);
-        for (uint32_t i = 0; i < b.n; i++) b.first[i + 1] += b.first[i];
+        for (uint32_t i = 0; i < b.n; i++)
+            b.first[i + 1] += b.first[i];
         list_edges(&c->net, &b, false); /* first[i] is then where the edges to i end */
         for (uint32_t level = 0; level <= EY_MAX_GRAMMAR_LEVELS; level++)
             if (present[level]) spread(c, &b, level, need, done);

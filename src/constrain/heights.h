@@ -8,8 +8,9 @@ enum { NEVER = 255 };
 
 /* Sets `height` and `reach` of all rules. owner: rule of each state of the net. */
 bool measure_rules(struct compiler *c, const uint32_t *owner);
-/* Sets need[s] of the net's states begin..end-1, which lead nowhere else: the levels that calls on the way to the end of
- * their rule take at least; NEVER: there is no way. */
-bool measure_needs(struct compiler *c, const uint32_t *owner, uint32_t begin, uint32_t end, uint8_t *need);
+/* Sets need[s] of the net's states begin..end-1, which lead nowhere else: the levels that calls on
+ * the way to the end of their rule take at least; NEVER: there is no way. */
+bool measure_needs(struct compiler *c, const uint32_t *owner, uint32_t begin, uint32_t end,
+                   uint8_t *need);
 
 #endif

@@ -1,7 +1,7 @@
 /* What JSON is made of, as fragments: blanks, keys, strings, constants, any value.
  *
- * Blanks: one may stand behind "," and ":", none elsewhere. That is what models write when they do not indent, and it
- * leaves no place where one could go on for ever. */
+ * Blanks: one may stand behind "," and ":", none elsewhere. That is what models write when they do
+ * not indent, and it leaves no place where one could go on for ever. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,10 +26,13 @@ uint32_t json_blank(struct compiler *c, uint32_t from)
     return to;
 }
 
-/* ---- strings ------------------------------------------------------------------------------------- */
+/* ---- strings
+ * ------------------------------------------------------------------------------------- */
 
-/* The texts of one or two characters and more that json_dump_string makes of a string, quotes included. */
-static uint32_t add_quoted(struct compiler *c, uint32_t from, const char *text, size_t n, size_t skip)
+/* The texts of one or two characters and more that json_dump_string makes of a string, quotes
+ * included. */
+static uint32_t add_quoted(struct compiler *c, uint32_t from, const char *text, size_t n,
+                           size_t skip)
 {
     struct buf quoted = buf_with_max(EY_MAX_SCHEMA_BYTES * 8);
     if (json_dump_string(&quoted, text, n))
@@ -47,18 +50,22 @@ static struct frag build_values(struct compiler *c, const struct text_form *form
     for (size_t i = 0; i < form->n_values && !c->net.problem; i++) {
         json_object *value = form->values[i];
         const char *text = json_object_get_string(value);
-        net_empty(&c->net, add_quoted(c, open, text, (size_t)json_object_get_string_len(value), 1), f.end);
+        net_empty(&c->net, add_quoted(c, open, text, (size_t)json_object_get_string_len(value), 1),
+                  f.end);
     }
     return f;
 }
 
-/* Strings of a pattern, a format or both, over code points. Where the most characters are counted, only the least is
- * worked into the net. */
-static bool pattern_texts(struct compiler *c, const struct text_form *form, bool counted, struct net *chars, struct frag *f)
+/* Strings of a pattern, a format or both, over code points. Where the most characters are counted,
+ * only the least is worked into the net. */
+static bool pattern_texts(struct compiler *c, const struct text_form *form, bool counted,
+                          struct net *chars, struct frag *f)
 {
-    struct pattern_text pattern = {form->pattern, form->n_pattern, true}, format = {form->format, form->n_format, false};
+    struct pattern_text pattern = {form->pattern, form->n_pattern, true},
+                        format = {form->format, form->n_format, false};
     struct text_bounds bounds = {form->min, counted ? UINT32_MAX : form->max};
-    if (form->pattern && form->format) return texts_of_both(chars, f, pattern, format, bounds, c->e);
+    if (form->pattern && form->format)
+        return texts_of_both(chars, f, pattern, format, bounds, c->e);
     return texts_of_pattern(chars, f, form->pattern ? pattern : format, bounds, c->e);
 }
 
@@ -107,7 +114,8 @@ static struct frag build_text(struct compiler *c, const struct rule *rule, bool 
 {
     if (rule->text->values) return build_values(c, rule->text);
     if (rule->text->pattern || rule->text->format) return build_pattern(c, rule, counted);
-    return counted ? build_counted_text(c) : build_spelled_text(c, rule->text->min, rule->text->max);
+    return counted ? build_counted_text(c)
+                   : build_spelled_text(c, rule->text->min, rule->text->max);
 }
 
 /* Strings of the same form are one rule, whose masks are known once for all. */
@@ -115,9 +123,12 @@ static bool text_key(struct compiler *c, const struct text_form *form, struct ru
 {
     struct buf key = buf_with_max((size_t)EY_MAX_SCHEMA_BYTES * 8);
     buf_printf(&key, "%u %u ", form->min, form->max);
-    if (form->format) buf_printf(&key, "format %zu ", form->n_format), buf_add(&key, form->format, form->n_format);
+    if (form->format)
+        buf_printf(&key, "format %zu ", form->n_format),
+            buf_add(&key, form->format, form->n_format);
     if (form->pattern) buf_printf(&key, "pattern "), buf_add(&key, form->pattern, form->n_pattern);
-    for (size_t i = 0; i < form->n_values; i++) json_dump(&key, form->values[i]);
+    for (size_t i = 0; i < form->n_values; i++)
+        json_dump(&key, form->values[i]);
     char *copy = key.failed ? NULL : compiler_alloc(c, key.size, 1);
     if (copy) memcpy(copy, key.data, key.size);
     rule->key = copy, rule->n_key = key.size;
@@ -128,7 +139,12 @@ static bool text_key(struct compiler *c, const struct text_form *form, struct ru
 struct frag json_text(struct compiler *c, struct text_form form, const char *path)
 {
     struct text_form *kept = compiler_alloc(c, 1, sizeof(*kept));
-    struct rule rule = {.build = build_text, .opens = '"', .path = path, .text = kept, .min = form.min, .max = form.max};
+    struct rule rule = {.build = build_text,
+                        .opens = '"',
+                        .path = path,
+                        .text = kept,
+                        .min = form.min,
+                        .max = form.max};
     if (!kept || !text_key(c, &form, &rule)) return (struct frag){0, 0};
     *kept = form;
     bool pattern = form.pattern || form.format;
@@ -137,7 +153,8 @@ struct frag json_text(struct compiler *c, struct text_form form, const char *pat
     return compiler_call(c, rule);
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------- */
+/* ---- keys
+ * ---------------------------------------------------------------------------------------- */
 
 uint32_t json_key(struct compiler *c, uint32_t from, const char *key)
 {
@@ -145,8 +162,8 @@ uint32_t json_key(struct compiler *c, uint32_t from, const char *key)
     return json_blank(c, net_bytes(&c->net, from, ":", 1));
 }
 
-/* Adds to a net over code points: what follows the characters that keys [lo, hi), sorted, share up to byte `at`. From
- * any other character on all is free. */
+/* Adds to a net over code points: what follows the characters that keys [lo, hi), sorted, share up
+ * to byte `at`. From any other character on all is free. */
 struct other_keys {
     struct net *net;
     const char *const *keys;
@@ -162,7 +179,8 @@ static void add_others(struct other_keys *o, uint32_t from, size_t lo, size_t hi
         uint32_t cp;
         int length = utf8_decode(o->keys[i] + at, strlen(o->keys[i] + at), &cp);
         size_t j = i + 1;
-        while (j < hi && memcmp(o->keys[j] + at, o->keys[i] + at, (size_t)length) == 0) j++;
+        while (j < hi && memcmp(o->keys[j] + at, o->keys[i] + at, (size_t)length) == 0)
+            j++;
         uint32_t next = net_state(o->net);
         net_span(o->net, from, next, cp, cp, 0);
         char_set_add(&set, cp, cp);
@@ -190,7 +208,8 @@ static struct frag other_keys(struct compiler *c, const char *const *keys, size_
     struct net chars = net_with_max(EY_MAX_GRAMMAR_NET);
     struct frag f = net_frag(&chars);
     struct other_keys o = {.net = &chars, .keys = sorted, .end = f.end, .free = net_state(&chars)};
-    net_span(&chars, o.free, o.free, 0, 0xd7ff, 0), net_span(&chars, o.free, o.free, 0xe000, 0x10ffff, 0);
+    net_span(&chars, o.free, o.free, 0, 0xd7ff, 0),
+        net_span(&chars, o.free, o.free, 0xe000, 0x10ffff, 0);
     net_empty(&chars, o.free, f.end);
     add_others(&o, f.start, 0, n, 0);
     if (chars.problem && !c->net.problem) c->net.problem = chars.problem;
@@ -215,14 +234,16 @@ uint32_t json_other_key(struct compiler *c, uint32_t from, const char *const *ke
     return json_blank(c, net_bytes(&c->net, closed, ":", 1));
 }
 
-/* ---- any value ----------------------------------------------------------------------------------- */
+/* ---- any value
+ * ----------------------------------------------------------------------------------- */
 
 /* `open` item {"," item} `close`, or nothing between them. */
 static struct frag build_list(struct compiler *c, const char *open, const char *close, bool keys)
 {
     struct net *net = &c->net;
     struct frag all = net_frag(net);
-    uint32_t first = net_bytes(net, all.start, open, 1), item = net_state(net), last = net_bytes(net, first, close, 1);
+    uint32_t first = net_bytes(net, all.start, open, 1), item = net_state(net),
+             last = net_bytes(net, first, close, 1);
     net_empty(net, first, item);
     uint32_t at = keys ? json_other_key(c, item, NULL, 0) : item;
     struct frag value = json_any(c);
@@ -247,28 +268,35 @@ static struct frag build_any_array(struct compiler *c, const struct rule *rule, 
 
 struct frag json_any_object(struct compiler *c)
 {
-    return compiler_call(c, (struct rule){.build = build_any_object, .opens = '{', .key = "", .path = "any object"});
+    return compiler_call(
+        c, (struct rule){.build = build_any_object, .opens = '{', .key = "", .path = "any object"});
 }
 
 struct frag json_any_array(struct compiler *c)
 {
-    return compiler_call(c, (struct rule){.build = build_any_array, .opens = '[', .key = "", .path = "any array"});
+    return compiler_call(
+        c, (struct rule){.build = build_any_array, .opens = '[', .key = "", .path = "any array"});
 }
 
 struct frag json_any(struct compiler *c)
 {
     struct number_form any_number = {0};
-    struct frag kinds[] = {json_any_object(c), json_any_array(c), json_text(c, (struct text_form){.max = UINT32_MAX}, "string"),
-                           net_number(&c->net, &any_number), json_literal(c, "true", 4), json_literal(c, "false", 5),
+    struct frag kinds[] = {json_any_object(c),
+                           json_any_array(c),
+                           json_text(c, (struct text_form){.max = UINT32_MAX}, "string"),
+                           net_number(&c->net, &any_number),
+                           json_literal(c, "true", 4),
+                           json_literal(c, "false", 5),
                            json_literal(c, "null", 4)};
     return net_alternatives(&c->net, kinds, sizeof(kinds) / sizeof(kinds[0]));
 }
 
-/* ---- constants ----------------------------------------------------------------------------------- */
+/* ---- constants
+ * ----------------------------------------------------------------------------------- */
 
 /* A constant's member or item, and what stands before it: the state behind it. */
-static uint32_t add_element(struct compiler *c, uint32_t from, bool is_first, const char *key, json_object *value,
-                            const char *path)
+static uint32_t add_element(struct compiler *c, uint32_t from, bool is_first, const char *key,
+                            json_object *value, const char *path)
 {
     if (!is_first) from = json_blank(c, net_bytes(&c->net, from, ",", 1));
     if (key) from = json_key(c, from, key);
@@ -291,7 +319,8 @@ static struct frag build_constant(struct compiler *c, const struct rule *rule, b
         }
     } else {
         for (size_t i = 0; i < json_object_array_length(rule->schema); i++)
-            at = add_element(c, at, !i, NULL, json_object_array_get_idx(rule->schema, i), rule->path);
+            at = add_element(c, at, !i, NULL, json_object_array_get_idx(rule->schema, i),
+                             rule->path);
     }
     return (struct frag){start, net_bytes(&c->net, at, object ? "}" : "]", 1)};
 }
@@ -303,7 +332,8 @@ struct frag json_constant(struct compiler *c, json_object *value, const char *pa
         json_object **kept = compiler_alloc(c, 1, sizeof(*kept));
         if (!kept) return (struct frag){0, 0};
         *kept = value;
-        return json_text(c, (struct text_form){.max = UINT32_MAX, .values = kept, .n_values = 1}, path);
+        return json_text(c, (struct text_form){.max = UINT32_MAX, .values = kept, .n_values = 1},
+                         path);
     }
     if (type == json_type_object || type == json_type_array) {
         json_object **key = compiler_alloc(c, 1, sizeof(*key));

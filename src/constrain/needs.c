@@ -33,7 +33,8 @@ static bool is_end(const struct grammar *g, uint32_t s)
     return false;
 }
 
-static void spread(struct grammar *g, const struct into *in, uint32_t *now, uint32_t *later, bool *known)
+static void spread(struct grammar *g, const struct into *in, uint32_t *now, uint32_t *later,
+                   bool *known)
 {
     uint32_t n = 0, n_later = 0;
     for (uint32_t s = 0; s < g->n_states; s++)
@@ -57,27 +58,32 @@ static void spread(struct grammar *g, const struct into *in, uint32_t *now, uint
     }
 }
 
-/* What has been read of a character may still become one behind which less is needed than behind another. */
+/* What has been read of a character may still become one behind which less is needed than behind
+ * another. */
 static void mark_edges(struct grammar *g)
 {
     for (uint32_t s = 0; s < g->n_states; s++) {
         struct grammar_edge *edge = g->edges + g->states[s].edges;
         for (uint32_t i = 0; i < g->states[s].n_edges && g->states[s].counter; i++, edge++)
-            if (edge->kind == EDGE_MOVE && !(edge->flags & NET_COUNTS) && g->states[edge->target].need > g->states[s].need)
+            if (edge->kind == EDGE_MOVE && !(edge->flags & NET_COUNTS) &&
+                g->states[edge->target].need > g->states[s].need)
                 edge->flags |= EDGE_NEEDS;
     }
 }
 
 bool measure_counted(struct grammar *g)
 {
-    size_t n = (size_t)g->n_states + g->n_edges + 1; /* a state comes into a round once at first, then by an edge */
+    size_t n = (size_t)g->n_states + g->n_edges +
+               1; /* a state comes into a round once at first, then by an edge */
     struct into in = {.first = calloc(g->n_states + 1, sizeof(uint32_t)),
                       .from = malloc(((size_t)g->n_edges + 1) * sizeof(uint32_t))};
     uint32_t *now = malloc(n * sizeof(*now)), *later = malloc(n * sizeof(*later));
-    bool *known = calloc(g->n_states, sizeof(*known)), ok = in.first && in.from && now && later && known;
+    bool *known = calloc(g->n_states, sizeof(*known)),
+         ok = in.first && in.from && now && later && known;
     if (ok) {
         list_moves(g, &in, true);
-        for (uint32_t s = 0; s < g->n_states; s++) in.first[s + 1] += in.first[s];
+        for (uint32_t s = 0; s < g->n_states; s++)
+            in.first[s + 1] += in.first[s];
         list_moves(g, &in, false);
         spread(g, &in, now, later, known);
         mark_edges(g);

@@ -49,7 +49,8 @@ enum { EDGES_A_STATE = 4 };
 
 static void add_edge(struct net *net, uint32_t from, struct net_edge edge)
 {
-    if (net->n_edges / EDGES_A_STATE >= net->max_states && !net->problem) net->problem = NET_TOO_LARGE;
+    if (net->n_edges / EDGES_A_STATE >= net->max_states && !net->problem)
+        net->problem = NET_TOO_LARGE;
     if (net->problem) return;
     if (net->n_edges + 2 > net->edges_capacity) {
         struct net_edge *edges = grown(net, net->edges, &net->edges_capacity, sizeof(*edges));
@@ -69,7 +70,9 @@ void net_empty(struct net *net, uint32_t from, uint32_t to)
 
 void net_span(struct net *net, uint32_t from, uint32_t to, uint32_t lo, uint32_t hi, unsigned flags)
 {
-    add_edge(net, from, (struct net_edge){.kind = NET_SPAN, .target = to, .lo = lo, .hi = hi, .flags = (uint8_t)flags});
+    add_edge(net, from,
+             (struct net_edge){
+                 .kind = NET_SPAN, .target = to, .lo = lo, .hi = hi, .flags = (uint8_t)flags});
 }
 
 void net_call(struct net *net, uint32_t from, uint32_t to, uint32_t rule)
@@ -121,7 +124,8 @@ struct frag net_some(struct net *net, struct frag f)
 struct frag net_copy(struct net *net, uint32_t begin, uint32_t end, struct frag f)
 {
     uint32_t shift = net->n_states - begin;
-    for (uint32_t s = begin; s < end && !net->problem; s++) net_state(net);
+    for (uint32_t s = begin; s < end && !net->problem; s++)
+        net_state(net);
     for (uint32_t s = begin; s < end && !net->problem; s++)
         for (uint32_t i = net->nodes[s].edge; i && !net->problem; i = net->edges[i].next) {
             struct net_edge edge = net->edges[i];
@@ -133,9 +137,11 @@ struct frag net_copy(struct net *net, uint32_t begin, uint32_t end, struct frag 
 
 struct frag net_repeat(struct net *net, uint32_t begin, struct frag f, uint32_t min, uint32_t max)
 {
-    uint32_t end = net->n_states, period = end - begin, copies = max == UINT32_MAX ? (min ? min : 1) : max;
+    uint32_t end = net->n_states, period = end - begin,
+             copies = max == UINT32_MAX ? (min ? min : 1) : max;
     /* all copies are made, one behind the other, before f is connected with anything */
-    for (uint32_t i = 1; i < copies && !net->problem; i++) net_copy(net, begin, end, f);
+    for (uint32_t i = 1; i < copies && !net->problem; i++)
+        net_copy(net, begin, end, f);
     struct frag all = net_frag(net);
     uint32_t at = all.start;
     for (uint32_t i = 0; i < copies && !net->problem; i++) {
@@ -151,9 +157,13 @@ struct frag net_repeat(struct net *net, uint32_t begin, struct frag f, uint32_t 
 
 bool net_check(const struct net *net, ey_err *e)
 {
-    if (net->problem == NET_NO_MEMORY) return ey_fail_memory(e, "a grammar", (size_t)net->n_states * sizeof(*net->nodes));
+    if (net->problem == NET_NO_MEMORY)
+        return ey_fail_memory(e, "a grammar", (size_t)net->n_states * sizeof(*net->nodes));
     if (net->problem)
-        return ey_fail(e, EY_BAD_REQUEST, "it is too large: its parts have more than %u states; use fewer or smaller counted "
-                       "repeats, lengths and alternatives", net->max_states);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "it is too large: its parts have more than %u states; use fewer or smaller counted "
+            "repeats, lengths and alternatives",
+            net->max_states);
     return true;
 }

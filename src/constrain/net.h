@@ -1,5 +1,6 @@
-/* A nondeterministic automaton under construction. Edges carry spans of bytes (or, while a pattern is being read, of code
- * points), nothing, or the call of a rule: a bracketed text that has an automaton of its own, so that it may nest. */
+/* A nondeterministic automaton under construction. Edges carry spans of bytes (or, while a pattern
+ * is being read, of code points), nothing, or the call of a rule: a bracketed text that has an
+ * automaton of its own, so that it may nest. */
 #ifndef EY_CONSTRAIN_NET_H
 #define EY_CONSTRAIN_NET_H
 
@@ -27,13 +28,14 @@ struct net_edge {
 
 struct net_node {
     uint32_t edge; /* the last one added */
-    bool rest;     /* all that any other state of its rule may still read can be read from here: the others are needless */
+    bool rest;     /* all that any other state of its rule may still read can be read from here: the
+                      others are needless */
 };
 
 enum net_problem { NET_FINE, NET_TOO_LARGE, NET_NO_MEMORY };
 
-/* States and edges 0 are no states and edges: what is asked of a net with a problem goes there and does nothing, so that
- * a builder need look for problems only when it is done. */
+/* States and edges 0 are no states and edges: what is asked of a net with a problem goes there and
+ * does nothing, so that a builder need look for problems only when it is done. */
 struct net {
     struct net_node *nodes; /* [n_states] */
     struct net_edge *edges;
@@ -51,14 +53,16 @@ void net_finish(struct net *net);
 uint32_t net_state(struct net *net);
 struct frag net_frag(struct net *net); /* two states, not connected */
 void net_empty(struct net *net, uint32_t from, uint32_t to);
-void net_span(struct net *net, uint32_t from, uint32_t to, uint32_t lo, uint32_t hi, unsigned flags);
+void net_span(struct net *net, uint32_t from, uint32_t to, uint32_t lo, uint32_t hi,
+              unsigned flags);
 void net_call(struct net *net, uint32_t from, uint32_t to, uint32_t rule);
 void net_assert(struct net *net, uint32_t from, uint32_t to, enum net_kind kind);
 /* The state behind n bytes that begin at `from`. */
 uint32_t net_bytes(struct net *net, uint32_t from, const char *bytes, size_t n);
 
 struct frag net_sequence(struct net *net, struct frag a, struct frag b);
-struct frag net_alternatives(struct net *net, const struct frag *frags, size_t n); /* none: nothing matches */
+struct frag net_alternatives(struct net *net, const struct frag *frags,
+                             size_t n); /* none: nothing matches */
 /* One or more. */
 struct frag net_some(struct net *net, struct frag f);
 /* A copy of f, whose states are all those from `begin` up to `end` and lead nowhere else. */

@@ -13,8 +13,8 @@ struct decimal {
     int n_whole, n_fraction;
 };
 
-/* The shortest decimal that reads back as `value`. What is beyond 10^DECIMAL_DIGITS is cut to that, what is below
- * 10^-DECIMAL_DIGITS to the smallest that is not 0. */
+/* The shortest decimal that reads back as `value`. What is beyond 10^DECIMAL_DIGITS is cut to that,
+ * what is below 10^-DECIMAL_DIGITS to the smallest that is not 0. */
 struct decimal decimal_of_double(double value);
 struct decimal decimal_of_int(int64_t value);
 
@@ -29,10 +29,11 @@ struct number_form {
     uint32_t multiple_of; /* 0: any; integers only */
 };
 
-/* Digits are bounded, so that an answer cannot end in an endless fraction: integers have at most 18 digits, and 15 where a
- * remainder counts; numbers without bounds 15 before the point, 15 behind it and an exponent of two; numbers with bounds no
- * exponent, and about 15 digits in all, so that what is on one side of a bound in decimal is there in doubles too. An
- * integer is not -0, nor is a number with bounds. */
+/* Digits are bounded, so that an answer cannot end in an endless fraction: integers have at most 18
+ * digits, and 15 where a remainder counts; numbers without bounds 15 before the point, 15 behind it
+ * and an exponent of two; numbers with bounds no exponent, and about 15 digits in all, so that what
+ * is on one side of a bound in decimal is there in doubles too. An integer is not -0, nor is a
+ * number with bounds. */
 struct frag net_number(struct net *net, const struct number_form *form);
 
 #endif

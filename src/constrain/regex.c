@@ -19,13 +19,15 @@ static bool read_alternatives(struct regex *r, struct frag *out);
 
 static bool fail_at(struct regex *r, const char *at, const char *problem)
 {
-    return ey_fail(r->e, EY_BAD_REQUEST, "regular expression, byte %td: %s", at - r->begin, problem);
+    return ey_fail(r->e, EY_BAD_REQUEST, "regular expression, byte %td: %s", at - r->begin,
+                   problem);
 }
 
 static bool fail_construct(struct regex *r, const char *at, int n, const char *name)
 {
-    return ey_fail(r->e, EY_BAD_REQUEST, "regular expression, byte %td: \"%.*s\" (%s) is not supported", at - r->begin, n, at,
-                   name);
+    return ey_fail(r->e, EY_BAD_REQUEST,
+                   "regular expression, byte %td: \"%.*s\" (%s) is not supported", at - r->begin, n,
+                   at, name);
 }
 
 static bool next_is(const struct regex *r, const char *text)
@@ -49,19 +51,22 @@ static uint32_t take_char(struct regex *r)
     return c;
 }
 
-/* ---- escapes ------------------------------------------------------------------------------------- */
+/* ---- escapes
+ * ------------------------------------------------------------------------------------- */
 
 static void add_space(struct char_set *set)
 {
-    static const struct char_span spaces[] = {{0x09, 0x0d},     {0x20, 0x20},     {0xa0, 0xa0},     {0x1680, 0x1680},
-                                              {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
-                                              {0x3000, 0x3000}, {0xfeff, 0xfeff}};
-    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++) char_set_add(set, spaces[i].lo, spaces[i].hi);
+    static const struct char_span spaces[] = {
+        {0x09, 0x0d},     {0x20, 0x20},     {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
+        {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++)
+        char_set_add(set, spaces[i].lo, spaces[i].hi);
 }
 
 static void add_word(struct char_set *set)
 {
-    char_set_add(set, '0', '9'), char_set_add(set, 'A', 'Z'), char_set_add(set, '_', '_'), char_set_add(set, 'a', 'z');
+    char_set_add(set, '0', '9'), char_set_add(set, 'A', 'Z'), char_set_add(set, '_', '_'),
+        char_set_add(set, 'a', 'z');
 }
 
 /* Adds the class of a letter of d w s D W S; false: it is another letter. */
@@ -75,7 +80,8 @@ static bool add_class(struct char_set *set, char letter)
     default: return false;
     }
     if (!(letter & 0x20)) char_set_invert(&named);
-    for (size_t i = 0; i < named.n; i++) char_set_add(set, named.span[i].lo, named.span[i].hi);
+    for (size_t i = 0; i < named.n; i++)
+        char_set_add(set, named.span[i].lo, named.span[i].hi);
     set->failed |= named.failed;
     char_set_finish(&named);
     return true;
@@ -106,18 +112,22 @@ static bool take_unicode(struct regex *r, uint32_t *c)
     const char *begin = r->at;
     if (take(r, "{")) {
         *c = 0;
-        while (r->at < r->end && hex_value(*r->at) >= 0 && *c <= 0x10ffff) *c = *c << 4 | (uint32_t)hex_value(*r->at++);
-        if (r->at == begin + 1 || !take(r, "}")) return fail_at(r, begin, "\\u{...} is not closed or has no digits");
+        while (r->at < r->end && hex_value(*r->at) >= 0 && *c <= 0x10ffff)
+            *c = *c << 4 | (uint32_t)hex_value(*r->at++);
+        if (r->at == begin + 1 || !take(r, "}"))
+            return fail_at(r, begin, "\\u{...} is not closed or has no digits");
     } else {
         if (!take_hex(r, 4, c)) return false;
         uint32_t low;
         if (*c >= 0xd800 && *c < 0xdc00 && take(r, "\\u")) {
             if (!take_hex(r, 4, &low)) return false;
-            if (low < 0xdc00 || low > 0xdfff) return fail_at(r, begin, "half of a surrogate pair is no character");
+            if (low < 0xdc00 || low > 0xdfff)
+                return fail_at(r, begin, "half of a surrogate pair is no character");
             *c = 0x10000 + ((*c - 0xd800) << 10) + (low - 0xdc00);
         }
     }
-    if (*c > 0x10ffff || (*c >= 0xd800 && *c <= 0xdfff)) return fail_at(r, begin, "this is no character");
+    if (*c > 0x10ffff || (*c >= 0xd800 && *c <= 0xdfff))
+        return fail_at(r, begin, "this is no character");
     return true;
 }
 
@@ -137,13 +147,16 @@ static bool take_escaped(struct regex *r, bool in_class, uint32_t *c)
     if (letter == 'u') return r->at++, take_unicode(r, c);
     if (letter == 'b' || letter == 'B') return fail_construct(r, at, 2, "word boundary");
     if (letter == 'p' || letter == 'P') return fail_construct(r, at, 2, "Unicode property");
-    if ((letter >= '1' && letter <= '9') || letter == 'k') return fail_construct(r, at, 2, "back-reference");
-    if ((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')) return fail_construct(r, at, 2, "unknown escape");
+    if ((letter >= '1' && letter <= '9') || letter == 'k')
+        return fail_construct(r, at, 2, "back-reference");
+    if ((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'))
+        return fail_construct(r, at, 2, "unknown escape");
     *c = take_char(r);
     return true;
 }
 
-/* ---- classes ------------------------------------------------------------------------------------- */
+/* ---- classes
+ * ------------------------------------------------------------------------------------- */
 
 /* One end of a range; *single is false where it was \d and such, which are added at once. */
 static bool take_class_member(struct regex *r, struct char_set *set, uint32_t *c, bool *single)
@@ -159,7 +172,8 @@ static bool read_class(struct regex *r, struct char_set *set)
 {
     const char *begin = r->at;
     bool inverted = take(r, "^");
-    if (next_is(r, "]")) return fail_at(r, begin, "an empty class; write \\] for the bracket itself");
+    if (next_is(r, "]"))
+        return fail_at(r, begin, "an empty class; write \\] for the bracket itself");
     while (!take(r, "]")) {
         uint32_t lo = 0, hi = 0;
         bool single, single_hi;
@@ -185,7 +199,8 @@ static bool read_class(struct regex *r, struct char_set *set)
 
 static bool frag_of_set(struct regex *r, struct frag *out)
 {
-    if (r->set.failed) return ey_fail_memory(r->e, "a class of characters", r->set.n * sizeof(*r->set.span));
+    if (r->set.failed)
+        return ey_fail_memory(r->e, "a class of characters", r->set.n * sizeof(*r->set.span));
     *out = net_frag(r->net);
     net_chars(r->net, out->start, out->end, &r->set);
     return true;
@@ -200,12 +215,14 @@ static bool frag_of_char(struct regex *r, uint32_t c, struct frag *out)
 
 static bool frag_of_any(struct regex *r, struct frag *out)
 {
-    char_set_add(&r->set, '\n', '\n'), char_set_add(&r->set, '\r', '\r'), char_set_add(&r->set, 0x2028, 0x2029);
+    char_set_add(&r->set, '\n', '\n'), char_set_add(&r->set, '\r', '\r'),
+        char_set_add(&r->set, 0x2028, 0x2029);
     char_set_invert(&r->set);
     return frag_of_set(r, out);
 }
 
-/* ---- structure ----------------------------------------------------------------------------------- */
+/* ---- structure
+ * ----------------------------------------------------------------------------------- */
 
 /* Behind "(?": what kind of group; names are of no use here. */
 static bool take_group_kind(struct regex *r)
@@ -215,8 +232,10 @@ static bool take_group_kind(struct regex *r)
     if (next_is(r, "=") || next_is(r, "!")) return fail_construct(r, at, 3, "look-ahead");
     if (next_is(r, "<=") || next_is(r, "<!")) return fail_construct(r, at, 4, "look-behind");
     if (next_is(r, "P=") || next_is(r, "P>")) return fail_construct(r, at, 4, "back-reference");
-    if (!take(r, "P<") && !take(r, "<")) return fail_construct(r, at, r->at < r->end ? 3 : 2, "inline flag or special group");
-    while (r->at < r->end && *r->at != '>' && *r->at != ')') r->at++;
+    if (!take(r, "P<") && !take(r, "<"))
+        return fail_construct(r, at, r->at < r->end ? 3 : 2, "inline flag or special group");
+    while (r->at < r->end && *r->at != '>' && *r->at != ')')
+        r->at++;
     return take(r, ">") || fail_at(r, at, "a group's name is not closed");
 }
 
@@ -243,14 +262,16 @@ static bool read_atom(struct regex *r, struct frag *out)
     }
     uint32_t c;
     if (!take(r, "\\")) return c = take_char(r), frag_of_char(r, c, out);
-    if (r->at < r->end && add_class(&r->set, *r->at)) return r->at++, char_set_tidy(&r->set), frag_of_set(r, out);
+    if (r->at < r->end && add_class(&r->set, *r->at))
+        return r->at++, char_set_tidy(&r->set), frag_of_set(r, out);
     return take_escaped(r, false, &c) && frag_of_char(r, c, out);
 }
 
 static bool take_number(struct regex *r, uint32_t *value)
 {
     const char *begin = r->at;
-    for (*value = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9' && *value < 100000000; r->at++)
+    for (*value = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9' && *value < 100000000;
+         r->at++)
         *value = *value * 10 + (uint32_t)(*r->at - '0');
     return r->at > begin;
 }
@@ -295,7 +316,8 @@ static bool read_repeated(struct regex *r, struct frag *out)
     take(r, "?"); /* lazy: the same texts */
     *out = net_repeat(r->net, begin, *out, repeat.min, repeat.max);
     at = r->at;
-    return !take_quantifier(r, &repeat) || fail_at(r, at, "a repeat of a repeat; put the inner one in a group");
+    return !take_quantifier(r, &repeat) ||
+           fail_at(r, at, "a repeat of a repeat; put the inner one in a group");
 }
 
 static bool read_sequence(struct regex *r, struct frag *out)
@@ -327,9 +349,11 @@ bool regex_read(struct net *net, struct frag *out, const char *pattern, size_t n
 {
     struct regex r = {.begin = pattern, .at = pattern, .end = pattern + n, .net = net, .e = e};
     if (n > EY_MAX_PATTERN_BYTES)
-        return ey_fail(e, EY_BAD_REQUEST, "a regular expression of %zu bytes is longer than the limit of %d", n,
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "a regular expression of %zu bytes is longer than the limit of %d", n,
                        EY_MAX_PATTERN_BYTES);
-    if (!utf8_valid(pattern, n)) return ey_fail(e, EY_BAD_REQUEST, "the regular expression is not UTF-8");
+    if (!utf8_valid(pattern, n))
+        return ey_fail(e, EY_BAD_REQUEST, "the regular expression is not UTF-8");
     bool ok = read_alternatives(&r, out) && net_check(net, e);
     if (ok && r.at < r.end) ok = fail_at(&r, r.at, "a parenthesis closes no group");
     char_set_finish(&r.set);

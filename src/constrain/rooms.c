@@ -1,4 +1,5 @@
-/* A state is examined byte by byte: which plain characters lead to one and the same state, and is that one like it? */
+/* A state is examined byte by byte: which plain characters lead to one and the same state, and is
+ * that one like it? */
 #include "constrain/rooms.h"
 
 #include <assert.h>
@@ -38,7 +39,8 @@ int plain_char(const char *s, size_t n)
 {
     uint32_t cp;
     int length = utf8_decode(s, n, &cp);
-    if (length <= 0 || cp < 0x20 || cp == '"' || cp == '\\' || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x2000 && cp < 0x2040))
+    if (length <= 0 || cp < 0x20 || cp == '"' || cp == '\\' || (cp >= 0x7f && cp < 0xa0) ||
+        (cp >= 0x2000 && cp < 0x2040))
         return 0;
     return length;
 }
@@ -66,15 +68,18 @@ uint64_t alphabet_lacks(const struct grammar_alphabet *a)
 {
     uint64_t classes = a->others ? 0 : plain_class(0x80);
     for (unsigned byte = 0x20; byte < 0x7f; byte++)
-        if (byte != '"' && byte != '\\' && !alphabet_has(a, (uint8_t)byte)) classes |= plain_class((uint8_t)byte);
+        if (byte != '"' && byte != '\\' && !alphabet_has(a, (uint8_t)byte))
+            classes |= plain_class((uint8_t)byte);
     return classes;
 }
 
-/* ---- one state ----------------------------------------------------------------------------------- */
+/* ---- one state
+ * ----------------------------------------------------------------------------------- */
 
 /* What a state does with most plain characters. */
 struct habit {
-    struct grammar_alphabet alphabet; /* those that move on to the target; its leaves: of this state */
+    struct grammar_alphabet
+        alphabet; /* those that move on to the target; its leaves: of this state */
     uint32_t target;
     uint8_t flags;
 };
@@ -83,12 +88,14 @@ struct habit {
 static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
 {
     set[0] = set[1] = 0;
-    for (unsigned byte = edge->lo; byte <= edge->hi && byte < 128; byte++) set[byte / 64] |= (uint64_t)1 << (byte % 64);
+    for (unsigned byte = edge->lo; byte <= edge->hi && byte < 128; byte++)
+        set[byte / 64] |= (uint64_t)1 << (byte % 64);
     set[0] &= PLAIN_LOW, set[1] &= PLAIN_HIGH;
 }
 
 /* plain_class() of all plain characters of a state but those of an alphabet. */
-static uint64_t other_classes(const struct grammar *g, uint32_t state, const struct grammar_alphabet *but)
+static uint64_t other_classes(const struct grammar *g, uint32_t state,
+                              const struct grammar_alphabet *but)
 {
     const struct grammar_edge *edge = g->edges + g->states[state].edges;
     uint64_t classes = 0;
@@ -96,13 +103,15 @@ static uint64_t other_classes(const struct grammar *g, uint32_t state, const str
         uint64_t set[2];
         edge_bytes(edge, set);
         for (unsigned byte = 0x20; byte < 0x7f; byte++)
-            if (set[byte / 64] & ~but->ascii[byte / 64] & (uint64_t)1 << (byte % 64)) classes |= plain_class((uint8_t)byte);
+            if (set[byte / 64] & ~but->ascii[byte / 64] & (uint64_t)1 << (byte % 64))
+                classes |= plain_class((uint8_t)byte);
         if (edge->hi >= 0x80 && !but->others) classes |= plain_class(0x80);
     }
     return classes;
 }
 
-/* The target that most plain ASCII characters move to, of the first few; false: too few move to one. */
+/* The target that most plain ASCII characters move to, of the first few; false: too few move to
+ * one. */
 static bool find_target(const struct grammar *g, uint32_t state, struct habit *h)
 {
     enum { CANDIDATES = 8 };
@@ -114,7 +123,9 @@ static bool find_target(const struct grammar *g, uint32_t state, struct habit *h
         unsigned k = 0;
         edge_bytes(edge, set);
         if (edge->kind != EDGE_MOVE || !(set[0] | set[1])) continue;
-        while (k < n && (candidates[k].target != edge->target || candidates[k].flags != edge->flags)) k++;
+        while (k < n &&
+               (candidates[k].target != edge->target || candidates[k].flags != edge->flags))
+            k++;
         if (k == CANDIDATES) continue;
         if (k == n) candidates[n++] = (struct habit){.target = edge->target, .flags = edge->flags};
         uint64_t *ascii = candidates[k].alphabet.ascii;
@@ -128,16 +139,20 @@ static bool find_target(const struct grammar *g, uint32_t state, struct habit *h
 }
 
 /* All bytes of range->lo[i]..hi[i] move on, and at the end to the target. */
-static bool all_move(const struct grammar *g, uint32_t state, const struct plain_range *range, int i, const struct habit *h)
+static bool all_move(const struct grammar *g, uint32_t state, const struct plain_range *range,
+                     int i, const struct habit *h)
 {
-    const struct grammar_edge *edge = g->edges + g->states[state].edges, *end = edge + g->states[state].n_edges;
+    const struct grammar_edge *edge = g->edges + g->states[state].edges,
+                              *end = edge + g->states[state].n_edges;
     assert(i < 4);
     unsigned next = range->lo[i];
     for (; edge < end && next <= range->hi[i]; edge++) {
         bool last = i + 1 == range->n;
         if (edge->hi < next) continue;
-        if (edge->lo > next || edge->kind != EDGE_MOVE || edge->flags != (i ? 0 : h->flags)) return false;
-        if (last ? edge->target != h->target : !all_move(g, edge->target, range, i + 1, h)) return false;
+        if (edge->lo > next || edge->kind != EDGE_MOVE || edge->flags != (i ? 0 : h->flags))
+            return false;
+        if (last ? edge->target != h->target : !all_move(g, edge->target, range, i + 1, h))
+            return false;
         next = edge->hi + 1u;
     }
     return next > range->hi[i];
@@ -154,13 +169,15 @@ static bool find_habit(const struct grammar *g, uint32_t state, struct habit *h)
 {
     if (!find_target(g, state, h)) return false;
     h->alphabet.others = true;
-    for (int i = 0; i < PLAIN_RANGES && h->alphabet.others; i++) h->alphabet.others = all_move(g, state, &plain[i], 0, h);
+    for (int i = 0; i < PLAIN_RANGES && h->alphabet.others; i++)
+        h->alphabet.others = all_move(g, state, &plain[i], 0, h);
     if (!h->alphabet.others && takes_beyond_ascii(g, state)) return false;
     h->alphabet.leaves = other_classes(g, state, &h->alphabet);
     return true;
 }
 
-/* ---- chains of states ---------------------------------------------------------------------------- */
+/* ---- chains of states
+ * ---------------------------------------------------------------------------- */
 
 struct link {
     uint32_t state;
@@ -168,11 +185,13 @@ struct link {
 };
 
 /* Gives a state its alphabet and room, if there is a number left for the alphabet. */
-static void settle(struct grammar *g, uint32_t state, const struct grammar_alphabet *a, uint16_t room)
+static void settle(struct grammar *g, uint32_t state, const struct grammar_alphabet *a,
+                   uint16_t room)
 {
     uint32_t i = 1;
-    while (i < g->n_alphabets && (g->alphabets[i].ascii[0] != a->ascii[0] || g->alphabets[i].ascii[1] != a->ascii[1] ||
-                                  g->alphabets[i].others != a->others || g->alphabets[i].leaves != a->leaves))
+    while (i < g->n_alphabets &&
+           (g->alphabets[i].ascii[0] != a->ascii[0] || g->alphabets[i].ascii[1] != a->ascii[1] ||
+            g->alphabets[i].others != a->others || g->alphabets[i].leaves != a->leaves))
         i++;
     if (i == MAX_ALPHABETS) return;
     if (i == g->n_alphabets) g->alphabets[g->n_alphabets++] = *a;
@@ -185,12 +204,14 @@ static bool takes_none_of(const struct grammar *g, uint32_t state, const struct 
     for (uint32_t i = 0; i < g->states[state].n_edges; i++, edge++) {
         uint64_t set[2];
         edge_bytes(edge, set);
-        if (set[0] & a->ascii[0] || set[1] & a->ascii[1] || (edge->hi >= 0x80 && a->others)) return false;
+        if (set[0] & a->ascii[0] || set[1] & a->ascii[1] || (edge->hi >= 0x80 && a->others))
+            return false;
     }
     return true;
 }
 
-/* Settles a state by what its target, which is settled, does: characters of the one's alphabet must be of the other's. */
+/* Settles a state by what its target, which is settled, does: characters of the one's alphabet must
+ * be of the other's. */
 static void settle_by_target(struct grammar *g, const struct link *link)
 {
     const struct grammar_state *t = &g->states[link->habit.target];
@@ -201,16 +222,19 @@ static void settle_by_target(struct grammar *g, const struct link *link)
         settle(g, link->state, &a, 1);
         return;
     }
-    bool within = !(a.ascii[0] & ~b->ascii[0]) && !(a.ascii[1] & ~b->ascii[1]) && (b->others || !a.others);
+    bool within = !(a.ascii[0] & ~b->ascii[0]) && !(a.ascii[1] & ~b->ascii[1]) &&
+                  (b->others || !a.others);
     if (!t->alphabet || t->counted_room || !within) return;
     a.leaves |= b->leaves;
     for (unsigned byte = 0x20; byte < 0x7f; byte++)
-        if (alphabet_has(b, (uint8_t)byte) && !alphabet_has(&a, (uint8_t)byte)) a.leaves |= plain_class((uint8_t)byte);
+        if (alphabet_has(b, (uint8_t)byte) && !alphabet_has(&a, (uint8_t)byte))
+            a.leaves |= plain_class((uint8_t)byte);
     if (b->others && !a.others) a.leaves |= plain_class(0x80);
     settle(g, link->state, &a, t->room < ROOM_MOST ? t->room + 1 : t->room);
 }
 
-/* Follows targets from s until one is known, then settles all on the way. `chain` has room for all states. */
+/* Follows targets from s until one is known, then settles all on the way. `chain` has room for all
+ * states. */
 static void measure_chain(struct grammar *g, uint32_t s, struct link *chain, bool *known)
 {
     uint32_t n = 0;
@@ -229,7 +253,8 @@ static void measure_chain(struct grammar *g, uint32_t s, struct link *chain, boo
         n++;
         s = link->habit.target;
     }
-    while (n) settle_by_target(g, &chain[--n]);
+    while (n)
+        settle_by_target(g, &chain[--n]);
 }
 
 bool measure_rooms(struct grammar *g)
@@ -239,7 +264,8 @@ bool measure_rooms(struct grammar *g)
     g->alphabets = calloc(MAX_ALPHABETS, sizeof(*g->alphabets));
     bool ok = chain && known && g->alphabets;
     g->n_alphabets = 1;
-    for (uint32_t s = 0; s < g->n_states && ok; s++) measure_chain(g, s, chain, known);
+    for (uint32_t s = 0; s < g->n_states && ok; s++)
+        measure_chain(g, s, chain, known);
     free(chain), free(known);
     g->bytes += MAX_ALPHABETS * sizeof(*g->alphabets);
     return ok;

@@ -1,5 +1,6 @@
-/* States to which most plain characters are alike: what they allow of the vocabulary's plain tokens depends on the tokens'
- * characters and length alone. In strings most states are of this kind, and nearly all tokens are plain. */
+/* States to which most plain characters are alike: what they allow of the vocabulary's plain tokens
+ * depends on the tokens' characters and length alone. In strings most states are of this kind, and
+ * nearly all tokens are plain. */
 #ifndef EY_CONSTRAIN_ROOMS_H
 #define EY_CONSTRAIN_ROOMS_H
 
@@ -9,10 +10,11 @@ enum { MAX_ALPHABETS = 256 };
 
 /* Finds alphabets and rooms of the states; false: no memory. */
 bool measure_rooms(struct grammar *g);
-/* A plain character begins at s: printable ASCII but quote and backslash, or any other from U+00A0 on but U+2000 to U+203F, where
- * odd line ends are. Its bytes, or 0. */
+/* A plain character begins at s: printable ASCII but quote and backslash, or any other from U+00A0
+ * on but U+2000 to U+203F, where odd line ends are. Its bytes, or 0. */
 int plain_char(const char *s, size_t n);
-/* One of 64 bits for a byte of a plain character: letters of both cases share theirs, so do digits, and all beyond ASCII. */
+/* One of 64 bits for a byte of a plain character: letters of both cases share theirs, so do digits,
+ * and all beyond ASCII. */
 uint64_t plain_class(uint8_t byte);
 
 static inline bool alphabet_has(const struct grammar_alphabet *a, uint8_t byte)

@@ -1,4 +1,5 @@
-/* Arrays: prefixItems (or a list as `items`) one by one, then any number of `items` within the bounds. */
+/* Arrays: prefixItems (or a list as `items`) one by one, then any number of `items` within the
+ * bounds. */
 #include "base/limits.h"
 #include "constrain/compile.h"
 
@@ -16,9 +17,12 @@ static bool read_bounds(struct compiler *c, json_object *schema, const char *pat
     json_object *unique = json_member(schema, "uniqueItems");
     if (unique && json_object_get_boolean(unique))
         return compiler_fail(c, "%s: the keyword \"uniqueItems\" is not supported", path);
-    if (!schema_count(c, schema, path, "minItems", &a->min) || !schema_count(c, schema, path, "maxItems", &a->max)) return false;
+    if (!schema_count(c, schema, path, "minItems", &a->min) ||
+        !schema_count(c, schema, path, "maxItems", &a->max))
+        return false;
     if (!a->more && a->max > a->n_prefix) a->max = (uint32_t)a->n_prefix;
-    return a->min <= a->max || compiler_fail(c, "%s: no array has at least %u and at most %u items", path, a->min, a->max);
+    return a->min <= a->max || compiler_fail(c, "%s: no array has at least %u and at most %u items",
+                                             path, a->min, a->max);
 }
 
 static bool read_items(struct compiler *c, json_object *schema, const char *path, struct items *a)
@@ -27,7 +31,9 @@ static bool read_items(struct compiler *c, json_object *schema, const char *path
     a->each_name = "items";
     bool given = json_object_object_get_ex(schema, "items", &each);
     if (json_object_is_type(each, json_type_array)) { /* as before 2020-12 */
-        if (prefix) return compiler_fail(c, "%s: a list as \"items\" beside \"prefixItems\" is not supported", path);
+        if (prefix)
+            return compiler_fail(
+                c, "%s: a list as \"items\" beside \"prefixItems\" is not supported", path);
         a->each_name = "additionalItems";
         prefix = each, each = NULL;
         given = json_object_object_get_ex(schema, "additionalItems", &each);
@@ -41,13 +47,15 @@ static bool read_items(struct compiler *c, json_object *schema, const char *path
     a->more = given ? !boolean || json_object_get_boolean(each) : !a->n_prefix;
     a->each = boolean ? NULL : each;
     if (a->n_prefix > EY_MAX_SCHEMA_BRANCHES)
-        return compiler_fail(c, "%s/prefixItems: %zu are more than the limit of %d", path, a->n_prefix, EY_MAX_SCHEMA_BRANCHES);
+        return compiler_fail(c, "%s/prefixItems: %zu are more than the limit of %d", path,
+                             a->n_prefix, EY_MAX_SCHEMA_BRANCHES);
     return read_bounds(c, schema, path, a);
 }
 
 static struct frag each_item(struct compiler *c, const struct items *a, const char *path)
 {
-    return a->each ? schema_value(c, a->each, compiler_print(c, "%s/%s", path, a->each_name)) : json_any(c);
+    return a->each ? schema_value(c, a->each, compiler_print(c, "%s/%s", path, a->each_name))
+                   : json_any(c);
 }
 
 /* A comma, a blank, and what f holds: f's states are all those from `begin` on. */
@@ -59,7 +67,8 @@ static struct frag after_comma(struct compiler *c, struct frag f)
 }
 
 /* Items that are alike, in one loop; the counter counts commas. */
-static void add_counted(struct compiler *c, const struct items *a, uint32_t open, uint32_t end, const char *path)
+static void add_counted(struct compiler *c, const struct items *a, uint32_t open, uint32_t end,
+                        const char *path)
 {
     struct net *net = &c->net;
     struct frag item = each_item(c, a, path);
@@ -71,13 +80,14 @@ static void add_counted(struct compiler *c, const struct items *a, uint32_t open
 }
 
 /* Items one by one; `open` is behind the bracket. */
-static void add_spelled(struct compiler *c, const struct items *a, uint32_t open, uint32_t end, const char *path)
+static void add_spelled(struct compiler *c, const struct items *a, uint32_t open, uint32_t end,
+                        const char *path)
 {
     struct net *net = &c->net;
     uint32_t at = open, i = 0;
     for (; i < a->n_prefix && i < a->max && compiler_ok(c); i++) {
-        struct frag item =
-            schema_value(c, json_object_array_get_idx(a->prefix, i), compiler_print(c, "%s/prefixItems/%u", path, i));
+        struct frag item = schema_value(c, json_object_array_get_idx(a->prefix, i),
+                                        compiler_print(c, "%s/prefixItems/%u", path, i));
         if (i) item = after_comma(c, item);
         net_empty(net, at, item.start);
         at = item.end;
@@ -92,7 +102,8 @@ static void add_spelled(struct compiler *c, const struct items *a, uint32_t open
     }
     uint32_t begin = net->n_states;
     struct frag rest = after_comma(c, each_item(c, a, path));
-    rest = net_repeat(net, begin, rest, a->min > i ? a->min - i : 0, a->max == UINT32_MAX ? UINT32_MAX : a->max - i);
+    rest = net_repeat(net, begin, rest, a->min > i ? a->min - i : 0,
+                      a->max == UINT32_MAX ? UINT32_MAX : a->max - i);
     net_empty(net, at, rest.start);
     net_span(net, rest.end, end, ']', ']', 0);
 }
@@ -117,8 +128,12 @@ struct frag schema_array(struct compiler *c, json_object *schema, const char *pa
     json_object **key = compiler_alloc(c, 1, sizeof(*key));
     if (!key || !read_items(c, schema, path, &a)) return (struct frag){0, 0};
     *key = schema;
-    struct rule rule = {
-        .build = build_array, .opens = '[', .schema = schema, .path = path, .key = (const char *)key, .n_key = sizeof(*key)};
+    struct rule rule = {.build = build_array,
+                        .opens = '[',
+                        .schema = schema,
+                        .path = path,
+                        .key = (const char *)key,
+                        .n_key = sizeof(*key)};
     /* items that differ, and bounds that need no counting, are spelled out */
     rule.has_counter = !a.n_prefix && a.max > 0 && (a.min > 1 || a.max != UINT32_MAX);
     rule.min = a.min ? a.min - 1 : 0, rule.max = a.max == UINT32_MAX || !a.max ? a.max : a.max - 1;

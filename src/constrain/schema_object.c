@@ -18,16 +18,18 @@ struct shape {
     json_object *additional; /* … of this schema; NULL: any value */
 };
 
-static bool read_properties(struct compiler *c, json_object *schema, const char *path, struct shape *s)
+static bool read_properties(struct compiler *c, json_object *schema, const char *path,
+                            struct shape *s)
 {
     json_object *properties = json_member(schema, "properties");
     if (!properties) return true;
-    if (!json_object_is_type(properties, json_type_object)) return compiler_fail(c, "%s/properties: it must be an object", path);
+    if (!json_object_is_type(properties, json_type_object))
+        return compiler_fail(c, "%s/properties: it must be an object", path);
     json_object_object_foreach(properties, name, property)
     {
         if (strlen(name) > EY_MAX_PROPERTY_BYTES)
-            return compiler_fail(c, "%s/properties: the name \"%.60s…\" is longer than %d bytes", path, name,
-                                 EY_MAX_PROPERTY_BYTES);
+            return compiler_fail(c, "%s/properties: the name \"%.60s…\" is longer than %d bytes",
+                                 path, name, EY_MAX_PROPERTY_BYTES);
         s->property[s->n++] = (struct property){.name = name, .schema = property};
     }
     return true;
@@ -36,31 +38,38 @@ static bool read_properties(struct compiler *c, json_object *schema, const char 
 /* A property that is required but not described may be anything. */
 static bool require(struct compiler *c, struct shape *s, json_object *name, const char *path)
 {
-    if (!json_object_is_type(name, json_type_string)) return compiler_fail(c, "%s/required: it must be a list of names", path);
+    if (!json_object_is_type(name, json_type_string))
+        return compiler_fail(c, "%s/required: it must be a list of names", path);
     const char *text = json_object_get_string(name);
     for (size_t i = 0; i < s->n; i++)
         if (strcmp(s->property[i].name, text) == 0) return s->property[i].required = true;
     if (strlen(text) > EY_MAX_PROPERTY_BYTES)
-        return compiler_fail(c, "%s/required: the name \"%.60s…\" is longer than %d bytes", path, text, EY_MAX_PROPERTY_BYTES);
+        return compiler_fail(c, "%s/required: the name \"%.60s…\" is longer than %d bytes", path,
+                             text, EY_MAX_PROPERTY_BYTES);
     s->property[s->n++] = (struct property){.name = text, .any = true, .required = true};
     return true;
 }
 
-/* Of a property that `properties` does not name but `required` does, additionalProperties says what it is. */
-static bool read_additional(struct compiler *c, json_object *schema, const char *path, struct shape *s)
+/* Of a property that `properties` does not name but `required` does, additionalProperties says what
+ * it is. */
+static bool read_additional(struct compiler *c, json_object *schema, const char *path,
+                            struct shape *s)
 {
     json_object *additional = NULL;
     bool given = json_object_object_get_ex(schema, "additionalProperties", &additional);
     bool boolean = json_object_is_type(additional, json_type_boolean);
     if (given && !boolean && !json_object_is_type(additional, json_type_object))
         return compiler_fail(c, "%s/additionalProperties: it must be a schema or a boolean", path);
-    s->open = given ? !boolean || json_object_get_boolean(additional) : !json_member(schema, "properties");
+    s->open = given ? !boolean || json_object_get_boolean(additional)
+                    : !json_member(schema, "properties");
     s->additional = boolean ? NULL : additional;
     for (size_t i = 0; i < s->n; i++) {
         struct property *p = &s->property[i];
         if (!p->any || !given) continue;
         if (!s->open)
-            return compiler_fail(c, "%s/required: \"%s\" is not among the properties, and others are not allowed", path, p->name);
+            return compiler_fail(
+                c, "%s/required: \"%s\" is not among the properties, and others are not allowed",
+                path, p->name);
         p->any = boolean, p->schema = s->additional;
     }
     return true;
@@ -70,35 +79,46 @@ static bool read_additional(struct compiler *c, json_object *schema, const char 
 static bool check_names(struct compiler *c, json_object *names, const char *path)
 {
     json_object *type = json_member_of_type(names, "type", json_type_string);
-    bool any = type && strcmp(json_object_get_string(type), "string") == 0 && json_object_object_length(names) == 1;
-    return !names || any || compiler_fail(c, "%s/propertyNames: other than {\"type\": \"string\"} it is not supported", path);
+    bool any = type && strcmp(json_object_get_string(type), "string") == 0 &&
+               json_object_object_length(names) == 1;
+    return !names || any ||
+           compiler_fail(
+               c, "%s/propertyNames: other than {\"type\": \"string\"} it is not supported", path);
 }
 
 static bool read_shape(struct compiler *c, json_object *schema, const char *path, struct shape *s)
 {
-    json_object *properties = json_member(schema, "properties"), *required = json_member(schema, "required");
-    size_t most = json_object_is_type(properties, json_type_object) ? (size_t)json_object_object_length(properties) : 0;
+    json_object *properties = json_member(schema, "properties"),
+                *required = json_member(schema, "required");
+    size_t most = json_object_is_type(properties, json_type_object)
+                      ? (size_t)json_object_object_length(properties)
+                      : 0;
     if (!check_names(c, json_member(schema, "propertyNames"), path)) return false;
     if (required && !json_object_is_type(required, json_type_array))
         return compiler_fail(c, "%s/required: it must be a list of names", path);
     most += required ? json_object_array_length(required) : 0;
     if (most > EY_MAX_SCHEMA_BRANCHES)
-        return compiler_fail(c, "%s/properties: %zu are more than the limit of %d", path, most, EY_MAX_SCHEMA_BRANCHES);
+        return compiler_fail(c, "%s/properties: %zu are more than the limit of %d", path, most,
+                             EY_MAX_SCHEMA_BRANCHES);
     *s = (struct shape){.property = compiler_alloc(c, most, sizeof(*s->property)),
                         .names = compiler_alloc(c, most, sizeof(*s->names))};
     if (c->failed || !read_properties(c, schema, path, s)) return false;
     for (size_t i = 0; required && i < json_object_array_length(required); i++)
         if (!require(c, s, json_object_array_get_idx(required, i), path)) return false;
-    for (size_t i = 0; i < s->n; i++) s->names[i] = s->property[i].name;
+    for (size_t i = 0; i < s->n; i++)
+        s->names[i] = s->property[i].name;
     return read_additional(c, schema, path, s);
 }
 
 static struct frag property_value(struct compiler *c, const struct property *p, const char *path)
 {
-    return p->any ? json_any(c) : schema_value(c, p->schema, compiler_print(c, "%s/properties/%s", path, p->name));
+    return p->any
+               ? json_any(c)
+               : schema_value(c, p->schema, compiler_print(c, "%s/properties/%s", path, p->name));
 }
 
-/* Where a property may come: behind the brace, behind a comma; and where a comma may, or the end: behind a member. */
+/* Where a property may come: behind the brace, behind a comma; and where a comma may, or the end:
+ * behind a member. */
 struct places {
     uint32_t first, comma, member;
 };
@@ -119,7 +139,8 @@ static uint32_t key_state(struct compiler *c, struct places at)
 }
 
 /* From the places before a property to those behind it. */
-static void add_property(struct compiler *c, struct places at, struct places next, const struct property *p, const char *path)
+static void add_property(struct compiler *c, struct places at, struct places next,
+                         const struct property *p, const char *path)
 {
     struct net *net = &c->net;
     uint32_t key = key_state(c, at);
@@ -129,12 +150,15 @@ static void add_property(struct compiler *c, struct places at, struct places nex
     if (!p->required) net_empty(net, at.first, next.first), net_empty(net, at.comma, next.comma);
 }
 
-static void add_others(struct compiler *c, struct places at, const struct shape *s, const char *path)
+static void add_others(struct compiler *c, struct places at, const struct shape *s,
+                       const char *path)
 {
     struct net *net = &c->net;
     uint32_t behind = json_other_key(c, key_state(c, at), s->names, s->n);
-    struct frag value =
-        s->additional ? schema_value(c, s->additional, compiler_print(c, "%s/additionalProperties", path)) : json_any(c);
+    struct frag value = s->additional
+                            ? schema_value(c, s->additional,
+                                           compiler_print(c, "%s/additionalProperties", path))
+                            : json_any(c);
     net_empty(net, behind, value.start);
     net_empty(net, value.end, at.member);
 }
@@ -146,13 +170,16 @@ static struct frag build_object(struct compiler *c, const struct rule *rule, boo
     struct frag all = net_frag(&c->net);
     if (!read_shape(c, rule->schema, rule->path, &s)) return all;
     struct places *places = compiler_alloc(c, s.n + 1, sizeof(*places));
-    for (size_t i = 0; i <= s.n && places; i++) places[i] = new_places(&c->net);
-    for (size_t i = 0; i < s.n && compiler_ok(c); i++) add_property(c, places[i], places[i + 1], &s.property[i], rule->path);
+    for (size_t i = 0; i <= s.n && places; i++)
+        places[i] = new_places(&c->net);
+    for (size_t i = 0; i < s.n && compiler_ok(c); i++)
+        add_property(c, places[i], places[i + 1], &s.property[i], rule->path);
     if (!compiler_ok(c)) return all;
     if (s.open) add_others(c, places[s.n], &s, rule->path);
     net_empty(&c->net, net_bytes(&c->net, all.start, "{", 1), places[0].first);
     net_span(&c->net, places[s.n].first, all.end, '}', '}', 0);
-    /* the end may come behind the last that is required; a comma reaches all that may follow, so a member need not */
+    /* the end may come behind the last that is required; a comma reaches all that may follow, so a
+     * member need not */
     for (size_t i = s.n;; i--) {
         net_span(&c->net, places[i].member, all.end, '}', '}', 0);
         if (!i || s.property[i - 1].required) return all;

@@ -5,7 +5,8 @@
 #include "base/limits.h"
 #include "constrain/compile.h"
 
-/* ---- references ---------------------------------------------------------------------------------- */
+/* ---- references
+ * ---------------------------------------------------------------------------------- */
 
 static int hex_value(char c)
 {
@@ -52,7 +53,8 @@ json_object *schema_at(struct compiler *c, const char *reference)
     return *reference ? NULL : at;
 }
 
-/* ---- exclusion ----------------------------------------------------------------------------------- */
+/* ---- exclusion
+ * ----------------------------------------------------------------------------------- */
 
 /* Comparisons count as visits: where there are too many, the schemas are taken to overlap. */
 
@@ -77,7 +79,9 @@ static json_object *const *constants_of(json_object *schema, json_object **one, 
 {
     json_object *list = json_member_of_type(schema, "enum", json_type_array);
     *n = 1;
-    if (json_object_is_type(schema, json_type_object) && json_object_object_get_ex(schema, "const", one)) return one;
+    if (json_object_is_type(schema, json_type_object) &&
+        json_object_object_get_ex(schema, "const", one))
+        return one;
     if (!list || !json_object_array_length(list)) return NULL;
     *n = json_object_array_length(list);
     return (json_object *const *)json_object_get_array(list)->array;
@@ -86,22 +90,26 @@ static json_object *const *constants_of(json_object *schema, json_object **one, 
 /* Objects and arrays are not looked into. */
 static bool may_be_same(json_object *a, json_object *b)
 {
-    bool numbers = (json_object_is_type(a, json_type_int) || json_object_is_type(a, json_type_double)) &&
-                   (json_object_is_type(b, json_type_int) || json_object_is_type(b, json_type_double));
+    bool numbers =
+        (json_object_is_type(a, json_type_int) || json_object_is_type(a, json_type_double)) &&
+        (json_object_is_type(b, json_type_int) || json_object_is_type(b, json_type_double));
     if (numbers) return json_object_get_double(a) == json_object_get_double(b);
     json_type type = json_object_get_type(a);
-    return type == json_object_get_type(b) && (type == json_type_object || type == json_type_array || json_object_equal(a, b));
+    return type == json_object_get_type(b) &&
+           (type == json_type_object || type == json_type_array || json_object_equal(a, b));
 }
 
 static bool constants_disjoint(struct compiler *c, json_object *a, json_object *b)
 {
     json_object *one_a, *one_b;
     size_t n_a, n_b;
-    json_object *const *values_a = constants_of(a, &one_a, &n_a), *const *values_b = constants_of(b, &one_b, &n_b);
+    json_object *const *values_a = constants_of(a, &one_a, &n_a), *const *values_b = constants_of(
+                                                                      b, &one_b, &n_b);
     if (!values_a || !values_b) return false;
     for (size_t i = 0; i < n_a; i++)
         for (size_t j = 0; j < n_b; j++) {
-            if (++c->visits > EY_MAX_SCHEMA_VISITS || may_be_same(values_a[i], values_b[j])) return false;
+            if (++c->visits > EY_MAX_SCHEMA_VISITS || may_be_same(values_a[i], values_b[j]))
+                return false;
         }
     return true;
 }
@@ -112,7 +120,9 @@ static bool requires(struct compiler *c, json_object *schema, const char *name)
     for (size_t i = 0; required && i < json_object_array_length(required); i++) {
         if (++c->visits > EY_MAX_SCHEMA_VISITS) return false;
         json_object *one = json_object_array_get_idx(required, i);
-        if (json_object_is_type(one, json_type_string) && strcmp(json_object_get_string(one), name) == 0) return true;
+        if (json_object_is_type(one, json_type_string) &&
+            strcmp(json_object_get_string(one), name) == 0)
+            return true;
     }
     return false;
 }
@@ -120,8 +130,10 @@ static bool requires(struct compiler *c, json_object *schema, const char *name)
 /* Objects that must have a property which differs. */
 static bool objects_disjoint(struct compiler *c, json_object *a, json_object *b)
 {
-    json_object *properties = json_member_of_type(a, "properties", json_type_object), *others = json_member(b, "properties");
-    if (!properties || schema_types(a) != TYPE_OBJECT || schema_types(b) != TYPE_OBJECT) return false;
+    json_object *properties = json_member_of_type(a, "properties", json_type_object),
+                *others = json_member(b, "properties");
+    if (!properties || schema_types(a) != TYPE_OBJECT || schema_types(b) != TYPE_OBJECT)
+        return false;
     json_object_object_foreach(properties, name, property)
     {
         json_object *other = json_member(others, name);
@@ -136,5 +148,6 @@ static bool objects_disjoint(struct compiler *c, json_object *a, json_object *b)
 bool schemas_disjoint(struct compiler *c, json_object *a, json_object *b)
 {
     a = resolved(c, a), b = resolved(c, b);
-    return (a && b && !(schema_types(a) & schema_types(b))) || constants_disjoint(c, a, b) || objects_disjoint(c, a, b);
+    return (a && b && !(schema_types(a) & schema_types(b))) || constants_disjoint(c, a, b) ||
+           objects_disjoint(c, a, b);
 }

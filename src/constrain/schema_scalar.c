@@ -8,10 +8,12 @@
 
 static bool is_number(json_object *value)
 {
-    return json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double);
+    return json_object_is_type(value, json_type_int) ||
+           json_object_is_type(value, json_type_double);
 }
 
-bool schema_count(struct compiler *c, json_object *schema, const char *path, const char *key, uint32_t *out)
+bool schema_count(struct compiler *c, json_object *schema, const char *path, const char *key,
+                  uint32_t *out)
 {
     json_object *value = json_member(schema, key);
     if (!value) return true;
@@ -23,16 +25,22 @@ bool schema_count(struct compiler *c, json_object *schema, const char *path, con
     return true;
 }
 
-/* ---- strings ------------------------------------------------------------------------------------- */
+/* ---- strings
+ * ------------------------------------------------------------------------------------- */
 
 /* A format that nobody knows is refused, but not beside a pattern: that says what is wanted. */
-static bool read_pattern(struct compiler *c, json_object *schema, const char *path, struct text_form *form)
+static bool read_pattern(struct compiler *c, json_object *schema, const char *path,
+                         struct text_form *form)
 {
     json_object *pattern = json_member(schema, "pattern"), *format = json_member(schema, "format");
-    const char *name = json_object_is_type(format, json_type_string) ? json_object_get_string(format) : "";
+    const char *name = json_object_is_type(format, json_type_string)
+                           ? json_object_get_string(format)
+                           : "";
     if (pattern && !json_object_is_type(pattern, json_type_string))
         return compiler_fail(c, "%s/pattern: it must be a string", path);
-    if (pattern) form->pattern = json_object_get_string(pattern), form->n_pattern = (size_t)json_object_get_string_len(pattern);
+    if (pattern)
+        form->pattern = json_object_get_string(pattern),
+        form->n_pattern = (size_t)json_object_get_string_len(pattern);
     if (format) form->format = format_pattern(name);
     if (format && !form->format && !pattern)
         return compiler_fail(c, "%s/format: the format \"%.60s\" is not supported", path, name);
@@ -43,20 +51,23 @@ static bool read_pattern(struct compiler *c, json_object *schema, const char *pa
 struct frag schema_text(struct compiler *c, json_object *schema, const char *path)
 {
     struct text_form form = {.max = UINT32_MAX};
-    if (!schema_count(c, schema, path, "minLength", &form.min) || !schema_count(c, schema, path, "maxLength", &form.max) ||
+    if (!schema_count(c, schema, path, "minLength", &form.min) ||
+        !schema_count(c, schema, path, "maxLength", &form.max) ||
         !read_pattern(c, schema, path, &form))
         return (struct frag){0, 0};
     if (form.min > form.max)
-        compiler_fail(c, "%s: no string has at least %u and at most %u characters", path, form.min, form.max);
+        compiler_fail(c, "%s: no string has at least %u and at most %u characters", path, form.min,
+                      form.max);
     return json_text(c, form, path);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers
+ * ------------------------------------------------------------------------------------- */
 
 #define EXACT_INTEGERS 9007199254740992.0 /* beyond it a double does not tell neighbours apart */
 
-static bool read_bound(struct compiler *c, json_object *schema, const char *path, const char *key, struct number_bound *bound,
-                       double *value)
+static bool read_bound(struct compiler *c, json_object *schema, const char *path, const char *key,
+                       struct number_bound *bound, double *value)
 {
     json_object *given = json_member(schema, key);
     bound->set = given;
@@ -66,33 +77,40 @@ static bool read_bound(struct compiler *c, json_object *schema, const char *path
                              json_object_to_json_string_ext(given, JSON_C_TO_STRING_PLAIN));
     *value = json_object_get_double(given);
     int64_t whole = json_object_get_int64(given);
-    bool exact = json_object_is_type(given, json_type_int) && whole != INT64_MAX && whole != INT64_MIN;
+    bool exact = json_object_is_type(given, json_type_int) && whole != INT64_MAX &&
+                 whole != INT64_MIN;
     bound->value = exact ? decimal_of_int(whole) : decimal_of_double(*value);
     return true;
 }
 
 /* The narrower of a bound and its exclusive kin. `sign` 1: both are lower bounds, -1: upper. */
-static bool read_bounds(struct compiler *c, json_object *schema, const char *path, const char *inclusive, const char *exclusive,
-                        int sign, struct number_bound *out)
+static bool read_bounds(struct compiler *c, json_object *schema, const char *path,
+                        const char *inclusive, const char *exclusive, int sign,
+                        struct number_bound *out)
 {
     struct number_bound strict;
     double value = 0, strict_value = 0;
-    if (!read_bound(c, schema, path, inclusive, out, &value) || !read_bound(c, schema, path, exclusive, &strict, &strict_value))
+    if (!read_bound(c, schema, path, inclusive, out, &value) ||
+        !read_bound(c, schema, path, exclusive, &strict, &strict_value))
         return false;
     if (strict.set && fabs(strict_value) > EXACT_INTEGERS)
-        return compiler_fail(c, "%s/%s: beyond ±2^53 it is not supported; use \"%s\"", path, exclusive, inclusive);
-    if (strict.set && (!out->set || strict_value * sign >= value * sign)) *out = strict, out->exclusive = true;
+        return compiler_fail(c, "%s/%s: beyond ±2^53 it is not supported; use \"%s\"", path,
+                             exclusive, inclusive);
+    if (strict.set && (!out->set || strict_value * sign >= value * sign))
+        *out = strict, out->exclusive = true;
     return true;
 }
 
-static bool read_multiple(struct compiler *c, json_object *schema, const char *path, struct number_form *form)
+static bool read_multiple(struct compiler *c, json_object *schema, const char *path,
+                          struct number_form *form)
 {
     json_object *given = json_member(schema, "multipleOf");
     if (!given) return true;
     double value = is_number(given) ? json_object_get_double(given) : 0;
     if (!(value >= 1) || value > EY_MAX_MULTIPLE_OF || value != floor(value))
-        return compiler_fail(c, "%s/multipleOf: %.60s is not supported; it must be an integer from 1 to %d", path,
-                             json_object_to_json_string_ext(given, JSON_C_TO_STRING_PLAIN), EY_MAX_MULTIPLE_OF);
+        return compiler_fail(
+            c, "%s/multipleOf: %.60s is not supported; it must be an integer from 1 to %d", path,
+            json_object_to_json_string_ext(given, JSON_C_TO_STRING_PLAIN), EY_MAX_MULTIPLE_OF);
     form->multiple_of = (uint32_t)value, form->integer = true;
     return true;
 }
@@ -101,7 +119,8 @@ struct frag schema_number(struct compiler *c, json_object *schema, const char *p
 {
     struct number_form form = {.integer = integer};
     if (!read_bounds(c, schema, path, "minimum", "exclusiveMinimum", 1, &form.least) ||
-        !read_bounds(c, schema, path, "maximum", "exclusiveMaximum", -1, &form.most) || !read_multiple(c, schema, path, &form))
+        !read_bounds(c, schema, path, "maximum", "exclusiveMaximum", -1, &form.most) ||
+        !read_multiple(c, schema, path, &form))
         return (struct frag){0, 0};
     return net_number(&c->net, &form);
 }

@@ -1,5 +1,6 @@
-/* What a regular expression's net over code points becomes: assertions are worked out, lengths bounded, two patterns made
- * one. All are products: pairs of what is told apart on both sides, as far as they are met. */
+/* What a regular expression's net over code points becomes: assertions are worked out, lengths
+ * bounded, two patterns made one. All are products: pairs of what is told apart on both sides, as
+ * far as they are met. */
 #include "constrain/texts.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 #include "base/limits.h"
 #include "constrain/regex.h"
 
-/* ---- where it may begin and end, and how many characters ------------------------------------------ */
+/* ---- where it may begin and end, and how many characters
+ * ------------------------------------------ */
 
 /* Puts any characters before and behind. */
 static struct frag anywhere(struct net *net, struct frag f)
@@ -22,19 +24,21 @@ static struct frag anywhere(struct net *net, struct frag f)
     return all;
 }
 
-/* What has become of the text in a state: ^ is passed only where it has not begun, and behind $ nothing may come. */
+/* What has become of the text in a state: ^ is passed only where it has not begun, and behind $
+ * nothing may come. */
 enum { BEGUN = 1, ENDED = 2, PHASES = 4 };
 
-/* Pairs of a state of `in`, a phase and a number of characters (up to where it makes no difference) as states of `out`. */
+/* Pairs of a state of `in`, a phase and a number of characters (up to where it makes no difference)
+ * as states of `out`. */
 struct product {
     struct net *out;
     const struct net *in;
     struct text_bounds bounds;
-    uint32_t counts;  /* numbers of characters that are told apart */
-    uint32_t *known;  /* [in state][phase][count] state of out, 0: not met */
-    uint32_t *queue;  /* indexes of known, in the order of the states of out */
+    uint32_t counts; /* numbers of characters that are told apart */
+    uint32_t *known; /* [in state][phase][count] state of out, 0: not met */
+    uint32_t *queue; /* indexes of known, in the order of the states of out */
     uint32_t n_queue;
-    uint32_t rest;    /* state of in from which all goes; 0: none */
+    uint32_t rest; /* state of in from which all goes; 0: none */
 };
 
 static uint32_t product_state(struct product *p, uint32_t state, unsigned phase, uint32_t count)
@@ -49,7 +53,8 @@ static uint32_t product_state(struct product *p, uint32_t state, unsigned phase,
     return p->known[index];
 }
 
-static void product_edge(struct product *p, uint32_t from, const struct net_edge *edge, unsigned phase, uint32_t count)
+static void product_edge(struct product *p, uint32_t from, const struct net_edge *edge,
+                         unsigned phase, uint32_t count)
 {
     uint32_t more = count + 1 < p->counts ? count + 1 : count;
     switch ((enum net_kind)edge->kind) {
@@ -57,10 +62,13 @@ static void product_edge(struct product *p, uint32_t from, const struct net_edge
     case NET_BEGIN:
         if (!(phase & BEGUN)) net_empty(p->out, from, product_state(p, edge->target, phase, count));
         break;
-    case NET_END: net_empty(p->out, from, product_state(p, edge->target, phase | ENDED, count)); break;
+    case NET_END:
+        net_empty(p->out, from, product_state(p, edge->target, phase | ENDED, count));
+        break;
     case NET_SPAN:
         if (phase & ENDED || (count == more && p->bounds.max != UINT32_MAX)) break;
-        net_span(p->out, from, product_state(p, edge->target, phase | BEGUN, more), edge->lo, edge->hi, 0);
+        net_span(p->out, from, product_state(p, edge->target, phase | BEGUN, more), edge->lo,
+                 edge->hi, 0);
         break;
     case NET_CALL: break;
     }
@@ -80,17 +88,22 @@ static struct frag run_product(struct product *p, struct frag f)
     return out;
 }
 
-static bool bind(struct net *out, struct frag *result, const struct net *in, struct frag f, bool rest, struct text_bounds bounds,
-                 ey_err *e)
+static bool bind(struct net *out, struct frag *result, const struct net *in, struct frag f,
+                 bool rest, struct text_bounds bounds, ey_err *e)
 {
     uint64_t counts = (uint64_t)(bounds.max == UINT32_MAX ? bounds.min : bounds.max) + 1;
     uint64_t size = (uint64_t)in->n_states * PHASES * counts;
     if (size > EY_MAX_PATTERN_PRODUCT)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "this pattern and lengths up to %llu together are too large; drop one of them, or bound the "
+                       "this pattern and lengths up to %llu together are too large; drop one of "
+                       "them, or bound the "
                        "length within the pattern",
                        (unsigned long long)(counts - 1));
-    struct product p = {.out = out, .in = in, .bounds = bounds, .counts = (uint32_t)counts, .rest = rest ? f.end : 0};
+    struct product p = {.out = out,
+                        .in = in,
+                        .bounds = bounds,
+                        .counts = (uint32_t)counts,
+                        .rest = rest ? f.end : 0};
     p.known = calloc(size, sizeof(*p.known)), p.queue = malloc(size * sizeof(*p.queue));
     bool ok = p.known && p.queue;
     if (ok)
@@ -101,7 +114,8 @@ static bool bind(struct net *out, struct frag *result, const struct net *in, str
     return ok && net_check(out, e);
 }
 
-/* ---- what two nets have in common ---------------------------------------------------------------- */
+/* ---- what two nets have in common
+ * ---------------------------------------------------------------- */
 
 /* Pairs of a state of each as states of `out`. */
 struct meeting {
@@ -129,7 +143,8 @@ static void meet(struct meeting *m, uint32_t from, const struct net_edge *x, uin
     for (uint32_t i = m->b->nodes[b].edge; i; i = m->b->edges[i].next) {
         const struct net_edge *y = &m->b->edges[i];
         uint32_t lo = x->lo > y->lo ? x->lo : y->lo, hi = x->hi < y->hi ? x->hi : y->hi;
-        if (y->kind == NET_SPAN && lo <= hi) net_span(m->out, from, meeting_state(m, x->target, y->target), lo, hi, 0);
+        if (y->kind == NET_SPAN && lo <= hi)
+            net_span(m->out, from, meeting_state(m, x->target, y->target), lo, hi, 0);
     }
 }
 
@@ -137,7 +152,8 @@ static struct frag run_meeting(struct meeting *m, struct frag a, struct frag b)
 {
     struct frag out = {meeting_state(m, a.start, b.start), net_state(m->out)};
     for (uint32_t i = 0; i < m->n_queue && !m->out->problem; i++) {
-        uint32_t index = m->queue[i], in_a = index / m->b->n_states, in_b = index % m->b->n_states, from = m->known[index];
+        uint32_t index = m->queue[i], in_a = index / m->b->n_states, in_b = index % m->b->n_states,
+                 from = m->known[index];
         for (uint32_t j = m->a->nodes[in_a].edge; j; j = m->a->edges[j].next) {
             if (m->a->edges[j].kind == NET_EMPTY)
                 net_empty(m->out, from, meeting_state(m, m->a->edges[j].target, in_b));
@@ -145,20 +161,25 @@ static struct frag run_meeting(struct meeting *m, struct frag a, struct frag b)
                 meet(m, from, &m->a->edges[j], in_b);
         }
         for (uint32_t j = m->b->nodes[in_b].edge; j; j = m->b->edges[j].next)
-            if (m->b->edges[j].kind == NET_EMPTY) net_empty(m->out, from, meeting_state(m, in_a, m->b->edges[j].target));
+            if (m->b->edges[j].kind == NET_EMPTY)
+                net_empty(m->out, from, meeting_state(m, in_a, m->b->edges[j].target));
         if (in_a == a.end && in_b == b.end) net_empty(m->out, from, out.end);
     }
     return out;
 }
 
-static bool intersect(struct net *out, struct frag *result, const struct net *a, struct frag in_a, const struct net *b,
-                      struct frag in_b, ey_err *e)
+static bool intersect(struct net *out, struct frag *result, const struct net *a, struct frag in_a,
+                      const struct net *b, struct frag in_b, ey_err *e)
 {
     size_t size = (size_t)a->n_states * b->n_states;
     if (size > EY_MAX_PATTERN_PRODUCT)
-        return ey_fail(e, EY_BAD_REQUEST, "this pattern beside a format is too large; drop one of them");
-    struct meeting m = {
-        .out = out, .a = a, .b = b, .known = calloc(size, sizeof(*m.known)), .queue = malloc(size * sizeof(*m.queue))};
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "this pattern beside a format is too large; drop one of them");
+    struct meeting m = {.out = out,
+                        .a = a,
+                        .b = b,
+                        .known = calloc(size, sizeof(*m.known)),
+                        .queue = malloc(size * sizeof(*m.queue))};
     bool ok = m.known && m.queue;
     if (ok)
         *result = run_meeting(&m, in_a, in_b);
@@ -168,9 +189,11 @@ static bool intersect(struct net *out, struct frag *result, const struct net *a,
     return ok && net_check(out, e);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole
+ * ----------------------------------------------------------------------------------- */
 
-static bool compile_one(struct net *chars, struct frag *out, struct pattern_text p, struct text_bounds bounds, ey_err *e)
+static bool compile_one(struct net *chars, struct frag *out, struct pattern_text p,
+                        struct text_bounds bounds, ey_err *e)
 {
     struct net read = net_with_max(chars->max_states);
     struct frag f;
@@ -181,17 +204,19 @@ static bool compile_one(struct net *chars, struct frag *out, struct pattern_text
     return ok;
 }
 
-bool texts_of_pattern(struct net *chars, struct frag *out, struct pattern_text p, struct text_bounds bounds, ey_err *e)
+bool texts_of_pattern(struct net *chars, struct frag *out, struct pattern_text p,
+                      struct text_bounds bounds, ey_err *e)
 {
     return compile_one(chars, out, p, bounds, e);
 }
 
-bool texts_of_both(struct net *chars, struct frag *out, struct pattern_text p, struct pattern_text q, struct text_bounds bounds,
-                   ey_err *e)
+bool texts_of_both(struct net *chars, struct frag *out, struct pattern_text p,
+                   struct pattern_text q, struct text_bounds bounds, ey_err *e)
 {
     struct net a = net_with_max(chars->max_states), b = net_with_max(chars->max_states);
     struct frag in_a, in_b;
-    bool ok = compile_one(&a, &in_a, p, bounds, e) && compile_one(&b, &in_b, q, (struct text_bounds){.max = UINT32_MAX}, e) &&
+    bool ok = compile_one(&a, &in_a, p, bounds, e) &&
+              compile_one(&b, &in_b, q, (struct text_bounds){.max = UINT32_MAX}, e) &&
               intersect(chars, out, &a, in_a, &b, in_b, e);
     net_finish(&a), net_finish(&b);
     return ok;

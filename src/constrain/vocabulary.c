@@ -44,7 +44,8 @@ static struct entry *list_entries(const struct tokenizer *tok, int size, uint32_
         size_t length;
         const char *bytes = tokenizer_bytes(tok, id, &length);
         if (length && !tokenizer_is_special(tok, id))
-            entries[(*n)++] = (struct entry){bytes, (uint32_t)length, id, plain_characters(bytes, length)};
+            entries[(*n)++] = (struct entry){bytes, (uint32_t)length, id,
+                                             plain_characters(bytes, length)};
     }
     if (entries) qsort(entries, *n, sizeof(*entries), entry_order);
     return entries;
@@ -65,16 +66,20 @@ static bool has_all_bytes(const struct entry *entries, uint32_t n, ey_err *e)
     for (int byte = 0; byte < 256; byte++)
         if (!found[byte] && text_byte(byte))
             return ey_fail(e, EY_BAD_MODEL,
-                           "answers cannot be held to a grammar: the vocabulary has no token for the byte 0x%02x", byte);
+                           "answers cannot be held to a grammar: the vocabulary has no token for "
+                           "the byte 0x%02x",
+                           byte);
     return true;
 }
 
-/* ---- tries --------------------------------------------------------------------------------------- */
+/* ---- tries
+ * --------------------------------------------------------------------------------------- */
 
 static uint32_t common_prefix(const struct entry *a, const struct entry *b)
 {
     uint32_t n = 0;
-    while (n < a->n && n < b->n && a->bytes[n] == b->bytes[n]) n++;
+    while (n < a->n && n < b->n && a->bytes[n] == b->bytes[n])
+        n++;
     return n;
 }
 
@@ -86,15 +91,21 @@ static void *array(struct vocabulary *v, size_t n, size_t size)
 
 static bool trie_alloc(struct vocabulary *v, struct trie *t)
 {
-    t->byte = array(v, t->n_nodes, sizeof(*t->byte)), t->depth = array(v, t->n_nodes, sizeof(*t->depth));
-    t->end = array(v, t->n_nodes, sizeof(*t->end)), t->tokens = array(v, t->n_nodes + 1, sizeof(*t->tokens));
-    t->id = array(v, t->n_tokens, sizeof(*t->id)), t->classes = array(v, t->n_nodes, sizeof(*t->classes));
-    for (int i = 0; i < 256; i++) t->first[i] = t->n_nodes;
+    t->byte = array(v, t->n_nodes, sizeof(*t->byte)),
+    t->depth = array(v, t->n_nodes, sizeof(*t->depth));
+    t->end = array(v, t->n_nodes, sizeof(*t->end)),
+    t->tokens = array(v, t->n_nodes + 1, sizeof(*t->tokens));
+    t->id = array(v, t->n_tokens, sizeof(*t->id)),
+    t->classes = array(v, t->n_nodes, sizeof(*t->classes));
+    for (int i = 0; i < 256; i++)
+        t->first[i] = t->n_nodes;
     return t->byte && t->depth && t->end && t->tokens && t->id && t->classes;
 }
 
-/* Adds the nodes of a token below those that it shares with the one before it; path: the nodes of that one. */
-static void trie_add(struct trie *t, const struct entry *entry, uint32_t shared, uint32_t *path, uint32_t *node)
+/* Adds the nodes of a token below those that it shares with the one before it; path: the nodes of
+ * that one. */
+static void trie_add(struct trie *t, const struct entry *entry, uint32_t shared, uint32_t *path,
+                     uint32_t *node)
 {
     for (uint32_t i = shared; i < entry->n; i++) {
         if (!i) t->first[(uint8_t)entry->bytes[0]] = *node;
@@ -103,12 +114,15 @@ static void trie_add(struct trie *t, const struct entry *entry, uint32_t shared,
         path[i] = (*node)++;
     }
     uint64_t classes = 0;
-    for (uint32_t i = 0; i < entry->n && entry->characters; i++) classes |= plain_class((uint8_t)entry->bytes[i]);
-    for (uint32_t i = 0; i < entry->n; i++) t->end[path[i]] = *node, t->classes[path[i]] |= classes;
+    for (uint32_t i = 0; i < entry->n && entry->characters; i++)
+        classes |= plain_class((uint8_t)entry->bytes[i]);
+    for (uint32_t i = 0; i < entry->n; i++)
+        t->end[path[i]] = *node, t->classes[path[i]] |= classes;
     t->id[t->n_tokens++] = entry->id;
 }
 
-static bool trie_build(struct vocabulary *v, struct trie *t, const struct entry *entries, uint32_t n, bool plain)
+static bool trie_build(struct vocabulary *v, struct trie *t, const struct entry *entries,
+                       uint32_t n, bool plain)
 {
     const struct entry *before = NULL;
     uint32_t path[EY_MAX_TOKEN_BYTES], node = 0;
@@ -128,7 +142,8 @@ static bool trie_build(struct vocabulary *v, struct trie *t, const struct entry 
     return true;
 }
 
-/* ---- plain tokens by length ---------------------------------------------------------------------- */
+/* ---- plain tokens by length
+ * ---------------------------------------------------------------------- */
 
 static void set_bit(uint32_t *mask, int32_t id)
 {
@@ -153,9 +168,11 @@ static bool build_rooms(struct vocabulary *v, const struct entry *entries, uint3
         for (uint32_t room = entries[i].characters; room && room <= ROOM_MASKS; room++)
             set_bit(v->room_mask + room * v->words, entries[i].id);
     }
-    for (uint32_t i = 0; i <= v->longest_plain; i++) v->long_end[i + 1] += v->long_end[i];
+    for (uint32_t i = 0; i <= v->longest_plain; i++)
+        v->long_end[i + 1] += v->long_end[i];
     for (uint32_t i = 0; i < n; i++)
-        if (entries[i].characters > ROOM_MASKS) v->long_id[v->long_end[entries[i].characters]++] = entries[i].id;
+        if (entries[i].characters > ROOM_MASKS)
+            v->long_id[v->long_end[entries[i].characters]++] = entries[i].id;
     return true;
 }
 
@@ -164,24 +181,29 @@ void vocabulary_plain(const struct vocabulary *v, uint32_t room, uint32_t *mask)
     uint32_t known = room < ROOM_MASKS ? room : ROOM_MASKS;
     memcpy(mask, v->room_mask + known * v->words, v->words * sizeof(*mask));
     if (room > v->longest_plain) room = v->longest_plain;
-    for (uint32_t i = 0; room > ROOM_MASKS && i < v->long_end[room]; i++) set_bit(mask, v->long_id[i]);
+    for (uint32_t i = 0; room > ROOM_MASKS && i < v->long_end[room]; i++)
+        set_bit(mask, v->long_id[i]);
 }
 
 void vocabulary_shorten(const struct vocabulary *v, uint32_t room, uint32_t *mask)
 {
     if (room >= v->longest_plain) return;
     if (room < ROOM_MASKS)
-        for (size_t i = 0; i < v->words; i++) mask[i] &= v->room_mask[room * v->words + i];
+        for (size_t i = 0; i < v->words; i++)
+            mask[i] &= v->room_mask[room * v->words + i];
     else
-        for (uint32_t i = v->long_end[room]; i < v->long_end[v->longest_plain]; i++) clear_bit(mask, v->long_id[i]);
+        for (uint32_t i = v->long_end[room]; i < v->long_end[v->longest_plain]; i++)
+            clear_bit(mask, v->long_id[i]);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole
+ * ----------------------------------------------------------------------------------- */
 
 static bool build_spellings(struct vocabulary *v, const struct entry *entries, uint32_t n, int size)
 {
     size_t bytes = 0;
-    for (uint32_t i = 0; i < n; i++) bytes += entries[i].n;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += entries[i].n;
     v->n_spellings = (size_t)size;
     v->spelling = array(v, v->n_spellings, sizeof(*v->spelling)), v->text = array(v, bytes, 1);
     if (!v->spelling || !v->text) return false;
@@ -213,13 +235,15 @@ static bool fill(struct vocabulary *v, const struct entry *entries, uint32_t n, 
 {
     for (uint32_t i = 0; i < n; i++)
         if (entries[i].n > v->longest) v->longest = entries[i].n;
-    if (!trie_build(v, &v->trie[PLAIN_TRIE], entries, n, true) || !trie_build(v, &v->trie[ODD_TRIE], entries, n, false))
+    if (!trie_build(v, &v->trie[PLAIN_TRIE], entries, n, true) ||
+        !trie_build(v, &v->trie[ODD_TRIE], entries, n, false))
         return false;
     v->n_exits = count_exits(v);
     return build_rooms(v, entries, n) && build_spellings(v, entries, n, size);
 }
 
-bool vocabulary_open(struct vocabulary **out, const struct tokenizer *tok, int size, size_t cache_masks, ey_err *e)
+bool vocabulary_open(struct vocabulary **out, const struct tokenizer *tok, int size,
+                     size_t cache_masks, ey_err *e)
 {
     struct vocabulary *v = calloc(1, sizeof(*v));
     uint32_t n = 0;
@@ -245,7 +269,8 @@ void vocabulary_close(struct vocabulary **vocabulary)
     if (!v) return;
     for (int t = 0; t < TRIES; t++) {
         struct trie *trie = &v->trie[t];
-        free(trie->byte), free(trie->depth), free(trie->end), free(trie->tokens), free(trie->id), free(trie->classes);
+        free(trie->byte), free(trie->depth), free(trie->end), free(trie->tokens), free(trie->id),
+            free(trie->classes);
     }
     free(v->spelling), free(v->text), free(v->room_mask), free(v->long_id), free(v->long_end);
     cache_close(v->cache);

@@ -4,16 +4,18 @@
 
 #include "constrain/constrain.h"
 
-/* Nodes in the order of their bytes, each followed by all that is below it, so that a walk goes through arrays from left to
- * right and skips what it cannot enter. Tokens of plain characters alone (rooms.h) have a trie of their own, since
- * most masks can take them as a whole. */
+/* Nodes in the order of their bytes, each followed by all that is below it, so that a walk goes
+ * through arrays from left to right and skips what it cannot enter. Tokens of plain characters
+ * alone (rooms.h) have a trie of their own, since most masks can take them as a whole. */
 struct trie {
-    uint8_t *byte;    /* [n_nodes] */
-    uint16_t *depth;  /* [n_nodes] bytes from the root, this one included */
-    uint32_t *end;    /* [n_nodes] the node behind all that is below */
-    uint64_t *classes; /* [n_nodes] of the plain trie: plain_class() of all bytes of all tokens here and below */
-    uint32_t *tokens; /* [n_nodes + 1] the first of the tokens that end at the node, and behind the last of the node before */
-    int32_t *id;      /* [n_tokens] in the order of their nodes */
+    uint8_t *byte;     /* [n_nodes] */
+    uint16_t *depth;   /* [n_nodes] bytes from the root, this one included */
+    uint32_t *end;     /* [n_nodes] the node behind all that is below */
+    uint64_t *classes; /* [n_nodes] of the plain trie: plain_class() of all bytes of all tokens here
+                          and below */
+    uint32_t *tokens;  /* [n_nodes + 1] the first of the tokens that end at the node, and behind the
+                          last of the node before */
+    int32_t *id;       /* [n_tokens] in the order of their nodes */
     uint32_t n_nodes, n_tokens;
     uint32_t first[256]; /* the child of the root with this byte; n_nodes: none */
 };
@@ -41,7 +43,8 @@ struct vocabulary {
     uint32_t longest;       /* bytes of the longest token */
     uint32_t longest_plain; /* characters of the longest plain token */
     uint32_t n_exits;       /* of one mask, at most */
-    /* plain tokens of at most room characters: masks for 0..ROOM_MASKS, then the ids of longer ones in the order of length */
+    /* plain tokens of at most room characters: masks for 0..ROOM_MASKS, then the ids of longer ones
+     * in the order of length */
     uint32_t *room_mask; /* [ROOM_MASKS + 1][words] */
     int32_t *long_id;    /* [n_long] */
     uint32_t *long_end;  /* [longest_plain + 1] behind those of at most so many characters */

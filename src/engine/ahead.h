@@ -6,11 +6,14 @@
 
 enum { MOST_AHEAD = 32 }; /* requests of such a step */
 
-/* Puts the next step behind the one of these parts, which is under way, where it can be foreseen; engine->n_ahead then says so. */
+/* Puts the next step behind the one of these parts, which is under way, where it can be foreseen;
+ * engine->n_ahead then says so. */
 void ahead_run(ey_engine *engine, int n_parts);
-/* Whether the step that was put behind the last one is that of these parts, which then is under way; otherwise it is ended. */
+/* Whether the step that was put behind the last one is that of these parts, which then is under
+ * way; otherwise it is ended. */
 bool ahead_take(ey_engine *engine, int n_parts);
-/* Whether the step's results can be taken: after it, and before its tokens. Otherwise it has to be run again. */
+/* Whether the step's results can be taken: after it, and before its tokens. Otherwise it has to be
+ * run again. */
 bool ahead_was_right(ey_engine *engine, int n_parts);
 /* Waits for the step that was put behind, and forgets it. */
 void ahead_end(ey_engine *engine);

@@ -22,10 +22,12 @@ void ey_answer_free(ey_answer *answer)
     *answer = (ey_answer){0};
 }
 
-bool generation_open(struct generation *g, struct arena *arena, int max_tokens, int top_logprobs, ey_err *e)
+bool generation_open(struct generation *g, struct arena *arena, int max_tokens, int top_logprobs,
+                     ey_err *e)
 {
     size_t n = (size_t)max_tokens + 1, n_top = top_logprobs > 0 ? (size_t)top_logprobs : 0;
-    *g = (struct generation){.max_tokens = max_tokens, .n_top = (int)n_top, .scored = top_logprobs >= 0};
+    *g = (struct generation){
+        .max_tokens = max_tokens, .n_top = (int)n_top, .scored = top_logprobs >= 0};
     g->id = arena_array(arena, n, sizeof(*g->id));
     g->chosen = g->scored ? arena_array(arena, n, sizeof(*g->chosen)) : NULL;
     g->top = n_top ? arena_array(arena, n * n_top, sizeof(*g->top)) : NULL;
@@ -38,7 +40,8 @@ static bool fill_text(ey_answer *answer, struct arena *arena, const ey_engine *e
     struct buf text = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
     struct detok detok = detok_start(engine->tok);
     bool ok = true;
-    for (int i = 0; ok && i < answer->n_tokens; i++) ok = detok_push(&detok, answer->tokens[i], &text);
+    for (int i = 0; ok && i < answer->n_tokens; i++)
+        ok = detok_push(&detok, answer->tokens[i], &text);
     ok = ok && detok_finish(&detok, &text);
     answer->n_text = text.size;
     answer->text = ok ? arena_copy_text(arena, text.data ? text.data : "", text.size) : NULL;
@@ -51,15 +54,19 @@ ey_candidate candidate_of(const ey_engine *engine, struct scored s)
     return (ey_candidate){s.id, ey_token_text(engine, s.id), s.logprob};
 }
 
-static bool fill_logprobs(ey_answer *answer, struct arena *arena, const ey_engine *engine, const struct generation *g, ey_err *e)
+static bool fill_logprobs(ey_answer *answer, struct arena *arena, const ey_engine *engine,
+                          const struct generation *g, ey_err *e)
 {
     size_t n = (size_t)g->n, n_top = (size_t)g->n_top;
     answer->logprobs = arena_array(arena, n + 1, sizeof(*answer->logprobs));
     ey_candidate *top = arena_array(arena, n * n_top + 1, sizeof(*top));
-    if (!answer->logprobs || !top) return ey_fail_memory(e, "log-probabilities", n * n_top * sizeof(*top));
+    if (!answer->logprobs || !top)
+        return ey_fail_memory(e, "log-probabilities", n * n_top * sizeof(*top));
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < n_top; k++) top[i * n_top + k] = candidate_of(engine, g->top[i * n_top + k]);
-        answer->logprobs[i] = (ey_token_logprobs){candidate_of(engine, g->chosen[i]), top + i * n_top, n_top};
+        for (size_t k = 0; k < n_top; k++)
+            top[i * n_top + k] = candidate_of(engine, g->top[i * n_top + k]);
+        answer->logprobs[i] = (ey_token_logprobs){candidate_of(engine, g->chosen[i]),
+                                                  top + i * n_top, n_top};
     }
     answer->n_logprobs = n;
     return true;
@@ -71,9 +78,12 @@ bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct genera
     answer->n_tokens = g->n - (g->stopped ? 1 : 0);
     answer->completion_tokens = g->n;
     answer->tokens = arena_array(arena, (size_t)answer->n_tokens + 1, sizeof(int));
-    if (!answer->tokens) return ey_fail_memory(e, "the answer's tokens", (size_t)g->n * sizeof(int));
-    for (int i = 0; i < answer->n_tokens; i++) answer->tokens[i] = g->id[i];
-    return fill_text(answer, arena, engine, e) && (!g->scored || fill_logprobs(answer, arena, engine, g, e));
+    if (!answer->tokens)
+        return ey_fail_memory(e, "the answer's tokens", (size_t)g->n * sizeof(int));
+    for (int i = 0; i < answer->n_tokens; i++)
+        answer->tokens[i] = g->id[i];
+    return fill_text(answer, arena, engine, e) &&
+           (!g->scored || fill_logprobs(answer, arena, engine, g, e));
 }
 
 void answer_cut_at_stop(ey_answer *answer, const char *const *stop, size_t n_stop)
@@ -94,8 +104,10 @@ static char *readable_token(const struct tokenizer *tok, int id)
     buf_add(&text, "", 0);
     for (size_t i = 0; i < n;) {
         int length = utf8_decode(bytes + i, n - i, NULL);
-        if (length > 0) buf_add(&text, bytes + i, (size_t)length);
-        else buf_add_text(&text, "\xef\xbf\xbd");
+        if (length > 0)
+            buf_add(&text, bytes + i, (size_t)length);
+        else
+            buf_add_text(&text, "\xef\xbf\xbd");
         i += length > 0 ? (size_t)length : utf8_bad_length(bytes + i, n - i);
     }
     return text.data;
@@ -106,8 +118,10 @@ const char *ey_token_text(const ey_engine *const_engine, int id)
     ey_engine *engine = (ey_engine *)const_engine; /* a cache, filled on demand */
     if (id < 0 || id >= engine->model.text.vocabulary) return "";
     pthread_mutex_lock(&engine->token_lock);
-    if (!engine->token_text) engine->token_text = calloc((size_t)engine->model.text.vocabulary, sizeof(char *));
-    if (engine->token_text && !engine->token_text[id]) engine->token_text[id] = readable_token(engine->tok, id);
+    if (!engine->token_text)
+        engine->token_text = calloc((size_t)engine->model.text.vocabulary, sizeof(char *));
+    if (engine->token_text && !engine->token_text[id])
+        engine->token_text[id] = readable_token(engine->tok, id);
     const char *text = engine->token_text ? engine->token_text[id] : NULL;
     pthread_mutex_unlock(&engine->token_lock);
     return text ? text : "";

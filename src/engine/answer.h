@@ -11,12 +11,13 @@ struct generation {
     struct scored *top;    /* [max_tokens + 1, n_top] */
     int n, max_tokens, n_top;
     bool scored;
-    bool stopped;          /* the last id is a stop token */
+    bool stopped; /* the last id is a stop token */
 };
 
 /* Arena that the answer owns; NULL: no memory. */
 struct arena *answer_arena(ey_answer *answer);
-bool generation_open(struct generation *g, struct arena *arena, int max_tokens, int top_logprobs, ey_err *e);
+bool generation_open(struct generation *g, struct arena *arena, int max_tokens, int top_logprobs,
+                     ey_err *e);
 ey_candidate candidate_of(const ey_engine *engine, struct scored s);
 /* Turns ids and scores into text, tokens and log-probabilities of the answer. */
 bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct generation *g, ey_err *e);

@@ -21,7 +21,8 @@ bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_
     ey_prompt *prompt = NULL;
     ey_ticket *ticket = NULL;
     *answer = (ey_answer){0};
-    bool ok = ey_prepare(engine, request, &prompt, e) && ey_start(engine, prompt, request, &ticket, e);
+    bool ok = ey_prepare(engine, request, &prompt, e) &&
+              ey_start(engine, prompt, request, &ticket, e);
     ey_prompt_free(&prompt);
     if (!ok) return false;
     listen(ticket, request);

@@ -1,5 +1,6 @@
-/* What only an engine on a card does: its kernels are tried before they are trusted, and its memory is looked at now and then, because the system may have
- * moved parts of it to where reading is slow. */
+/* What only an engine on a card does: its kernels are tried before they are trusted, and its memory
+ * is looked at now and then, because the system may have moved parts of it to where reading is
+ * slow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,9 @@ bool engine_check_kernels(ey_engine *engine, const ey_engine_options *o, ey_err 
     for (int i = 0; i < report.n; i++) {
         const struct kernel_verdict *v = &report.family[i];
         if (!v->failed) continue;
-        snprintf(text, sizeof(text), "kernel %s computes wrongly on this card and is not used; %s does its work: answers are right, but come slower. Please report it",
+        snprintf(text, sizeof(text),
+                 "kernel %s computes wrongly on this card and is not used; %s does its work: "
+                 "answers are right, but come slower. Please report it",
                  v->name, v->instead);
         tell(o, text);
     }
@@ -76,8 +79,9 @@ static double median_rate(struct slices *s)
     return s->sorted[s->n / 2];
 }
 
-/* What a slice of the card's own memory should reach: most slices do; where even they are far below what was once measured, or what the memory's
- * clock gives, most have been moved. A few MiB are read too quickly to say. */
+/* What a slice of the card's own memory should reach: most slices do; where even they are far below
+ * what was once measured, or what the memory's clock gives, most have been moved. A few MiB are
+ * read too quickly to say. */
 static double usual_rate(const struct slices *s, double median, double at_start, double rated)
 {
     double usual = median;
@@ -88,13 +92,15 @@ static double usual_rate(const struct slices *s, double median, double at_start,
 }
 
 /* Slices that were slow are read again: something else may have been in the way. */
-static bool read_slices(ey_engine *engine, struct slices *s, double at_start, double rated, ey_err *e)
+static bool read_slices(ey_engine *engine, struct slices *s, double at_start, double rated,
+                        ey_err *e)
 {
     double start = seconds_now();
     int slow = 1;
     for (int i = 0; i < s->n; i++)
         if (!read_slice(engine, s, i, e)) return false;
-    for (int round = 0; slow && (round < TRIES || seconds_now() - start < WAKING_SECONDS); round++) {
+    for (int round = 0; slow && (round < TRIES || seconds_now() - start < WAKING_SECONDS);
+         round++) {
         double usual = usual_rate(s, median_rate(s), at_start, rated);
         slow = 0;
         for (int i = 0; i < s->n; i++)
@@ -118,13 +124,23 @@ static struct slices *cut(const ey_engine *engine, ey_err *e)
     return s;
 }
 
-static ey_memory what_was_seen(ey_engine *engine, struct slices *s, const struct cuda_facts *card, double at_start)
+static ey_memory what_was_seen(ey_engine *engine, struct slices *s, const struct cuda_facts *card,
+                               double at_start)
 {
-    double median = median_rate(s), usual = usual_rate(s, median, at_start, card->rated_reads), slow_seconds = 0;
-    ey_memory m = {.known = true, .planned_bytes = engine->plan.allocated, .budget_bytes = engine->plan.budget.bytes,
-                   .total_bytes = card->total, .free_bytes = card->free, .held_bytes = s->bytes, .bytes_per_second = median, .rated_bytes_per_second = card->rated_reads, .usual_bytes_per_second = usual};
+    double median = median_rate(s), usual = usual_rate(s, median, at_start, card->rated_reads),
+           slow_seconds = 0;
+    ey_memory m = {.known = true,
+                   .planned_bytes = engine->plan.allocated,
+                   .budget_bytes = engine->plan.budget.bytes,
+                   .total_bytes = card->total,
+                   .free_bytes = card->free,
+                   .held_bytes = s->bytes,
+                   .bytes_per_second = median,
+                   .rated_bytes_per_second = card->rated_reads,
+                   .usual_bytes_per_second = usual};
     for (int i = 0; i < s->n; i++)
-        if (s->rate[i] * SLOWER < usual) m.spilled_bytes += s->each, slow_seconds += (double)s->each / s->rate[i];
+        if (s->rate[i] * SLOWER < usual)
+            m.spilled_bytes += s->each, slow_seconds += (double)s->each / s->rate[i];
     m.spilled = m.spilled_bytes > 0;
     if (m.spilled) m.spilled_bytes_per_second = (double)m.spilled_bytes / slow_seconds;
     return m;
@@ -146,7 +162,8 @@ bool ey_probe_memory(ey_engine *engine, ey_memory *out, ey_err *e)
     if (!is_card(engine)) return true;
     struct slices *s = cut(engine, e);
     double at_start = ey_last_memory(engine).start_bytes_per_second;
-    bool ok = s && facts_now(engine, &card, e) && read_slices(engine, s, at_start, card.rated_reads, e);
+    bool ok = s && facts_now(engine, &card, e) &&
+              read_slices(engine, s, at_start, card.rated_reads, e);
     if (ok) {
         *out = what_was_seen(engine, s, &card, at_start);
         out->start_bytes_per_second = at_start > 0 ? at_start : out->bytes_per_second;
@@ -170,9 +187,13 @@ ey_memory ey_last_memory(ey_engine *engine)
 bool ey_memory_warning(const ey_memory *m, char *text, size_t size)
 {
     if (!m->spilled) return false;
-    snprintf(text, size, "THE CARD'S MEMORY HAS SPILLED: %.0f of %.0f MiB are read at %.1f GB/s instead of %.0f, because the system has moved them to the "
-                         "computer's memory: close what else uses the card, or let eyelet take less of it (eyelet doctor; --gpu-memory)",
-             (double)m->spilled_bytes / (1 << 20), (double)m->held_bytes / (1 << 20), m->spilled_bytes_per_second / 1e9, m->usual_bytes_per_second / 1e9);
+    snprintf(text, size,
+             "THE CARD'S MEMORY HAS SPILLED: %.0f of %.0f MiB are read at %.1f GB/s instead of "
+             "%.0f, because the system has moved them to the "
+             "computer's memory: close what else uses the card, or let eyelet take less of it "
+             "(eyelet doctor; --gpu-memory)",
+             (double)m->spilled_bytes / (1 << 20), (double)m->held_bytes / (1 << 20),
+             m->spilled_bytes_per_second / 1e9, m->usual_bytes_per_second / 1e9);
     return true;
 }
 

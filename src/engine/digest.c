@@ -1,4 +1,5 @@
-/* SHA-256 by libcrypto, through the old functions: EVP's take memory from the heap for each digest. */
+/* SHA-256 by libcrypto, through the old functions: EVP's take memory from the heap for each digest.
+ */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "engine/digest.h"
 

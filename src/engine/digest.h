@@ -1,4 +1,5 @@
-/* SHA-256 without the heap, for the keys of caches: a collision would hand one person's picture to another. */
+/* SHA-256 without the heap, for the keys of caches: a collision would hand one person's picture to
+ * another. */
 #ifndef EY_ENGINE_DIGEST_H
 #define EY_ENGINE_DIGEST_H
 

@@ -46,21 +46,28 @@ static bool look_at_plan(ey_diagnosis *out, const ey_engine_options *options)
     ey_plan plan;
     ey_err e;
     bool made = ey_plan_make(options, &plan, &e);
-    ey_finding *f = finding_add(out, "model", !made ? EY_FINDING_BAD : plan.fits ? EY_FINDING_GOOD : EY_FINDING_BAD);
+    ey_finding *f = finding_add(out, "model",
+                                !made       ? EY_FINDING_BAD
+                                : plan.fits ? EY_FINDING_GOOD
+                                            : EY_FINDING_BAD);
     if (!made) {
         finding_text(f, "%.500s", e.text);
         return false;
     }
     finding_value(f, (double)plan.total_bytes, "bytes");
-    finding_text(f, "%.300s on %s: %.0f MiB planned, may be used: %s", plan.directory, plan.device, (double)plan.total_bytes / mib, plan.budget_rule);
-    if (!plan.fits) finding_remedy(f, "%.0f MiB too many: eyelet plan says what would fit", (double)(plan.total_bytes - plan.budget_bytes) / mib);
+    finding_text(f, "%.300s on %s: %.0f MiB planned, may be used: %s", plan.directory, plan.device,
+                 (double)plan.total_bytes / mib, plan.budget_rule);
+    if (!plan.fits)
+        finding_remedy(f, "%.0f MiB too many: eyelet plan says what would fit",
+                       (double)(plan.total_bytes - plan.budget_bytes) / mib);
     return plan.fits;
 }
 
 void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels)
 {
     *out = (ey_diagnosis){0};
-    bool want_card = !options->device || strcmp(options->device, "auto") == 0 || strcmp(options->device, "cuda") == 0;
+    bool want_card = !options->device || strcmp(options->device, "auto") == 0 ||
+                     strcmp(options->device, "cuda") == 0;
     bool needs_card = options->device && strcmp(options->device, "cuda") == 0;
     bool card = want_card && doctor_card(out, kernels), host = doctor_host(out, options->model);
     out->usable = card || (host && !needs_card);

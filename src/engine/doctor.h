@@ -4,7 +4,8 @@
 
 #include "eyelet.h"
 
-/* The next finding; its texts are added with finding_text() and finding_remedy(). Never NULL: what is too much goes nowhere. */
+/* The next finding; its texts are added with finding_text() and finding_remedy(). Never NULL: what
+ * is too much goes nowhere. */
 ey_finding *finding_add(ey_diagnosis *out, const char *name, ey_finding_level level);
 void finding_text(ey_finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void finding_remedy(ey_finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -11,16 +11,22 @@
 
 #define GIB 1073741824.0
 #define LEAST_MEMORY (0.5 * GIB) /* the demo model, or the host's part beside a card */
-#define USUAL_MEMORY (4 * GIB)   /* the 2B model on the processor: with less it is read from the disk again and again */
-#define LEAST_SPACE (6 * GIB)    /* a 4B model */
+#define USUAL_MEMORY \
+    (4 *             \
+     GIB) /* the 2B model on the processor: with less it is read from the disk again and again */
+#define LEAST_SPACE (6 * GIB) /* a 4B model */
 
 static void look_at_system(ey_diagnosis *out)
 {
     if (!system_is_wsl2()) return;
     double all = (double)system_memory();
     ey_finding *f = finding_add(out, "wsl2", all < 8 * GIB ? EY_FINDING_WARNING : EY_FINDING_NOTE);
-    finding_text(f, "WSL2: Linux may use %.1f GiB of the computer's memory, half of it unless Windows is told otherwise", all / GIB);
-    finding_remedy(f, "for more, write [wsl2] and memory=12GB into .wslconfig in the Windows user's folder, then wsl --shutdown");
+    finding_text(f,
+                 "WSL2: Linux may use %.1f GiB of the computer's memory, half of it unless Windows "
+                 "is told otherwise",
+                 all / GIB);
+    finding_remedy(f, "for more, write [wsl2] and memory=12GB into .wslconfig in the Windows "
+                      "user's folder, then wsl --shutdown");
     finding_value(f, all, "bytes");
 }
 
@@ -33,11 +39,15 @@ static bool look_at_processor(ey_diagnosis *out)
     system_cpu_name(name, sizeof(name));
     bool ok = pool_create(&pool, 0, &e) && backend_cpu_create(&be, pool, NULL, &e);
     ey_finding *f = finding_add(out, "processor", ok ? EY_FINDING_GOOD : EY_FINDING_BAD);
-    if (ok) finding_text(f, "%s, %d threads, kernels for %s", name[0] ? name : "a processor", pool_threads(pool), be->ops->detail(be));
-    else finding_text(f, "%.200s", e.text);
+    if (ok)
+        finding_text(f, "%s, %d threads, kernels for %s", name[0] ? name : "a processor",
+                     pool_threads(pool), be->ops->detail(be));
+    else
+        finding_text(f, "%.200s", e.text);
     if (ok && strcmp(be->ops->detail(be), "generic") == 0) {
         f->level = EY_FINDING_WARNING;
-        finding_remedy(f, "it lacks AVX2, or a virtual machine hides it: models are several times slower than they could be");
+        finding_remedy(f, "it lacks AVX2, or a virtual machine hides it: models are several times "
+                          "slower than they could be");
     }
     if (be) be->ops->destroy(be);
     pool_destroy(&pool);
@@ -47,11 +57,20 @@ static bool look_at_processor(ey_diagnosis *out)
 static bool look_at_memory(ey_diagnosis *out)
 {
     uint64_t left = memory_available();
-    bool known = left != UINT64_MAX, enough = !known || (double)left >= LEAST_MEMORY, usual = !known || (double)left >= USUAL_MEMORY;
-    ey_finding *f = finding_add(out, "memory", usual ? EY_FINDING_GOOD : enough ? EY_FINDING_WARNING : EY_FINDING_BAD);
-    if (known) finding_text(f, "%.1f of %.1f GiB of memory can be used", (double)left / GIB, (double)system_memory() / GIB);
-    else finding_text(f, "the system does not say how much memory can be used");
-    if (!usual) finding_remedy(f, "close other programs: the 2B model on the processor needs %.0f GiB", USUAL_MEMORY / GIB);
+    bool known = left != UINT64_MAX, enough = !known || (double)left >= LEAST_MEMORY,
+         usual = !known || (double)left >= USUAL_MEMORY;
+    ey_finding *f = finding_add(out, "memory",
+                                usual    ? EY_FINDING_GOOD
+                                : enough ? EY_FINDING_WARNING
+                                         : EY_FINDING_BAD);
+    if (known)
+        finding_text(f, "%.1f of %.1f GiB of memory can be used", (double)left / GIB,
+                     (double)system_memory() / GIB);
+    else
+        finding_text(f, "the system does not say how much memory can be used");
+    if (!usual)
+        finding_remedy(f, "close other programs: the 2B model on the processor needs %.0f GiB",
+                       USUAL_MEMORY / GIB);
     if (known) finding_value(f, (double)left, "bytes");
     return enough;
 }
@@ -60,8 +79,13 @@ static void look_at_mount(ey_diagnosis *out, const char *name, const char *path)
 {
     if (!system_is_9p(path)) return;
     ey_finding *f = finding_add(out, name, EY_FINDING_WARNING);
-    finding_text(f, "%.150s lies in a folder of Windows, which WSL2 reads some twenty times slower than its own", path);
-    finding_remedy(f, "copy it into Linux, as ~/.cache/huggingface/hub, and take HF_HOME or --model from there");
+    finding_text(f,
+                 "%.150s lies in a folder of Windows, which WSL2 reads some twenty times slower "
+                 "than its own",
+                 path);
+    finding_remedy(
+        f,
+        "copy it into Linux, as ~/.cache/huggingface/hub, and take HF_HOME or --model from there");
 }
 
 static void look_at_cache(ey_diagnosis *out)
@@ -76,8 +100,12 @@ static void look_at_cache(ey_diagnosis *out)
     if (!system_free_space(cache, &bytes)) return;
     bool enough = (double)bytes >= LEAST_SPACE;
     ey_finding *f = finding_add(out, "cache", enough ? EY_FINDING_GOOD : EY_FINDING_WARNING);
-    finding_text(f, "models are kept in %.150s, where %.1f GiB are free", cache, (double)bytes / GIB);
-    if (!enough) finding_remedy(f, "a model of 4B takes %.0f GiB: make room, or set HF_HOME to a larger disk", LEAST_SPACE / GIB);
+    finding_text(f, "models are kept in %.150s, where %.1f GiB are free", cache,
+                 (double)bytes / GIB);
+    if (!enough)
+        finding_remedy(f,
+                       "a model of 4B takes %.0f GiB: make room, or set HF_HOME to a larger disk",
+                       LEAST_SPACE / GIB);
     finding_value(f, (double)bytes, "bytes");
     look_at_mount(out, "cache_mount", cache);
 }
@@ -88,6 +116,7 @@ bool doctor_host(ey_diagnosis *out, const char *model)
     look_at_system(out);
     bool processor = look_at_processor(out), memory = look_at_memory(out);
     look_at_cache(out);
-    if (model && model_directory_find(directory, model, NULL)) look_at_mount(out, "model_mount", directory);
+    if (model && model_directory_find(directory, model, NULL))
+        look_at_mount(out, "model_mount", directory);
     return processor && memory;
 }

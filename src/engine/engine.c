@@ -20,7 +20,8 @@ ey_engine_options ey_engine_defaults(void)
 
 ey_request ey_request_defaults(void)
 {
-    return (ey_request){.top_logprobs = -1, .add_start_token = true, .sampling = ey_sampling_greedy()};
+    return (ey_request){
+        .top_logprobs = -1, .add_start_token = true, .sampling = ey_sampling_greedy()};
 }
 
 ey_part ey_text_part(const char *text)
@@ -42,7 +43,9 @@ bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e)
 {
     char directory[EY_MAX_PATH];
     if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model is named; use --model");
-    return model_directory_find(directory, name, e) && checkpoint_open(&engine->ckpt, directory, e) && model_open(&engine->model, engine->ckpt, e);
+    return model_directory_find(directory, name, e) &&
+           checkpoint_open(&engine->ckpt, directory, e) &&
+           model_open(&engine->model, engine->ckpt, e);
 }
 
 static size_t longest_token(const struct tokenizer *tok)
@@ -55,22 +58,28 @@ static size_t longest_token(const struct tokenizer *tok)
 
 static bool open_tokenizer(ey_engine *engine, ey_err *e)
 {
-    if (!tokenizer_open(&engine->tok, checkpoint_directory(engine->ckpt), e) || !model_check_tokenizer(&engine->model, engine->tok, e)) return false;
+    if (!tokenizer_open(&engine->tok, checkpoint_directory(engine->ckpt), e) ||
+        !model_check_tokenizer(&engine->model, engine->tok, e))
+        return false;
     engine->longest_token = longest_token(engine->tok);
     return true;
 }
 
-/* Whether the system has an NVIDIA card, usable or not; under WSL2 Windows puts its driver there. */
+/* Whether the system has an NVIDIA card, usable or not; under WSL2 Windows puts its driver there.
+ */
 static bool has_card(void)
 {
-    return access("/dev/nvidiactl", F_OK) == 0 || access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
+    return access("/dev/nvidiactl", F_OK) == 0 ||
+           access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
 }
 
-/* The card where there is one that can be used; one that is too small is not passed over in silence. */
+/* The card where there is one that can be used; one that is too small is not passed over in
+ * silence. */
 static bool open_best_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     ey_err no_card = {0};
-    if (backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, &no_card)) return true;
+    if (backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, &no_card))
+        return true;
     if (no_card.code != EY_NO_DEVICE) return *e = no_card, false;
     if (options->notice && has_card()) { /* there is one, so somebody will wonder */
         char text[sizeof(no_card.text) + 64];
@@ -83,7 +92,8 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     if (options->threads < 0 || options->threads > EY_MAX_THREADS)
-        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors", options->threads, EY_MAX_THREADS);
+        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors",
+                       options->threads, EY_MAX_THREADS);
     return engine->pool || pool_create(&engine->pool, options->threads, e);
 }
 
@@ -92,15 +102,19 @@ static bool open_named_backend(ey_engine *engine, const ey_engine_options *optio
     const char *device = options->device ? options->device : "auto";
     if (!engine_open_pool(engine, options, e)) return false;
     if (strcmp(device, "ref") == 0) return backend_ref_create(&engine->be, engine->pool, e);
-    if (strcmp(device, "cpu") == 0) return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
-    if (strcmp(device, "cuda") == 0) return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
+    if (strcmp(device, "cpu") == 0)
+        return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
+    if (strcmp(device, "cuda") == 0)
+        return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
     if (strcmp(device, "auto") == 0) return open_best_backend(engine, options, e);
-    return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref", device);
+    return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref",
+                   device);
 }
 
 bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return engine_open_pool(engine, options, e) && backend_cpu_create(&engine->cpu, engine->pool, options->cpu_mask, e);
+    return engine_open_pool(engine, options, e) &&
+           backend_cpu_create(&engine->cpu, engine->pool, options->cpu_mask, e);
 }
 
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
@@ -108,26 +122,34 @@ bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey
     double start = seconds_now();
     bool ok = open_named_backend(engine, options, e);
     engine->device_seconds = seconds_now() - start;
-    return ok && (strcmp(engine->be->ops->name, "cuda") != 0 || engine_open_cpu(engine, options, e));
+    return ok &&
+           (strcmp(engine->be->ops->name, "cuda") != 0 || engine_open_cpu(engine, options, e));
 }
 
-/* Steps of one row of each of n requests are written down once, where that makes them faster: not where layers on the CPU are part of them. */
+/* Steps of one row of each of n requests are written down once, where that makes them faster: not
+ * where layers on the CPU are part of them. */
 static bool record_steps(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->be;
     struct host_buffers *h = &engine->host;
     for (int n = 1; be->ops->record_begin && !engine->first.n && n <= engine->max_num_seqs; n++) {
-        const struct batch batch = {n, n, engine->max_blocks, h->token, h->feature, h->position, h->seq, h->index, h->block_table, 0};
+        const struct batch batch = {
+            n,           n,      engine->max_blocks, h->token,       h->feature,
+            h->position, h->seq, h->index,           h->block_table, 0};
         h->feature[n - 1] = -1, h->seq[n - 1] = n - 1, h->out_rows[n - 1] = n - 1;
-        if (!be->ops->record_begin(be, n)) return be->ops->finish(be, e); /* which knows why, if something failed */
-        decoder_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch, h->out_rows, n, engine->logits, NULL);
+        if (!be->ops->record_begin(be, n))
+            return be->ops->finish(be, e); /* which knows why, if something failed */
+        decoder_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch,
+                     h->out_rows, n, engine->logits, NULL);
         if (!be->ops->record_end(be, e)) return false;
     }
     return true;
 }
 
-/* What scores the best of an 8-bit head again: the head as stored, and the norm before it. False: the card was to read it and only that, and it cannot. */
-static bool keep_exact_head(ey_engine *engine, const struct weight *head, const struct weight *norm, const ey_engine_options *o, ey_err *e)
+/* What scores the best of an 8-bit head again: the head as stored, and the norm before it. False:
+ * the card was to read it and only that, and it cannot. */
+static bool keep_exact_head(ey_engine *engine, const struct weight *head, const struct weight *norm,
+                            const ey_engine_options *o, ey_err *e)
 {
     const struct backend_ops *op = engine->be->ops;
     const char *why_not = "";
@@ -136,7 +158,8 @@ static bool keep_exact_head(ey_engine *engine, const struct weight *head, const 
     weight_floats(engine->host.exact_norm, norm->data, norm->dtype, (size_t)norm->cols);
     engine->scores_again = !op->reads_stored || !op->reads_stored(engine->be, &why_not);
     if (!engine->scores_again || engine->plan.levers.rows != ROWS_PINNED) return true;
-    if (o->head_rows && strcmp(o->head_rows, "pinned") == 0) return ey_fail(e, EY_INTERNAL, "--head-rows pinned: %s; use host, or auto", why_not);
+    if (o->head_rows && strcmp(o->head_rows, "pinned") == 0)
+        return ey_fail(e, EY_INTERNAL, "--head-rows pinned: %s; use host, or auto", why_not);
     snprintf(text, sizeof(text), "--head-rows host after all: %s; one round trip a token", why_not);
     if (o->notice) o->notice(o->notice_user, text);
     return true;
@@ -145,18 +168,24 @@ static bool keep_exact_head(ey_engine *engine, const struct weight *head, const 
 static void choose_tower(ey_engine *engine)
 {
     const bool beside = plan_tower_beside(&engine->plan);
-    engine->tower = (struct vision_place){.be = beside ? engine->cpu : engine->be, .decoder = engine->plan.first_layers ? engine->cpu : engine->be,
-                                          .ws = beside ? &engine->cpu_ws : &engine->ws, .decoder_ws = &engine->ws,
+    engine->tower = (struct vision_place){.be = beside ? engine->cpu : engine->be,
+                                          .decoder = engine->plan.first_layers ? engine->cpu
+                                                                               : engine->be,
+                                          .ws = beside ? &engine->cpu_ws : &engine->ws,
+                                          .decoder_ws = &engine->ws,
                                           .to_host = engine->plan.first_layers > 0};
 }
 
 static bool load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     const struct placements where = plan_placements(&engine->plan);
-    const struct weight head = engine->model.head, norm = engine->model.final_norm; /* in the file */
+    const struct weight head = engine->model.head,
+                        norm = engine->model.final_norm; /* in the file */
     const struct backend_ops *op = engine->be->ops;
     choose_tower(engine);
-    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) || !model_place(&engine->model, engine->be, engine->tower.be, engine->cpu, &where, engine->pool, e) ||
+    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena, e)) ||
+        !model_place(&engine->model, engine->be, engine->tower.be, engine->cpu, &where,
+                     engine->pool, e) ||
         !engine_buffers_open(engine, e) || !record_steps(engine, e))
         return false;
     if (where.head == PLACE_EIGHT_BIT && !keep_exact_head(engine, &head, &norm, o, e)) return false;
@@ -166,9 +195,10 @@ static bool load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 
 static bool open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return engine_open_headers(engine, options->model, e) && open_tokenizer(engine, e) && engine_open_backend(engine, options, e) &&
-           engine_check_kernels(engine, options, e) && engine_plan(engine, options, e) && engine_check_plan(engine, options, e) && load(engine, options, e) &&
-           engine_first_look(engine, options, e);
+    return engine_open_headers(engine, options->model, e) && open_tokenizer(engine, e) &&
+           engine_open_backend(engine, options, e) && engine_check_kernels(engine, options, e) &&
+           engine_plan(engine, options, e) && engine_check_plan(engine, options, e) &&
+           load(engine, options, e) && engine_first_look(engine, options, e);
 }
 
 /* For waits until a time that nobody sets back. */
@@ -210,7 +240,8 @@ bool ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e
 
 static void free_token_texts(ey_engine *engine)
 {
-    for (int i = 0; engine->token_text && i < engine->model.text.vocabulary; i++) free(engine->token_text[i]);
+    for (int i = 0; engine->token_text && i < engine->model.text.vocabulary; i++)
+        free(engine->token_text[i]);
     free(engine->token_text);
 }
 
@@ -253,7 +284,8 @@ ey_sampling ey_model_sampling(const ey_engine *engine)
 /* All that is neither weights nor KV cache. */
 static uint64_t workspace_bytes(const struct plan *p)
 {
-    return p->bytes[PLAN_IMAGES] + p->bytes[PLAN_SHARED] + p->bytes[PLAN_STEP] + p->bytes[PLAN_LOGITS] + p->bytes[PLAN_SCRATCH] + p->bytes[PLAN_HOST] +
+    return p->bytes[PLAN_IMAGES] + p->bytes[PLAN_SHARED] + p->bytes[PLAN_STEP] +
+           p->bytes[PLAN_LOGITS] + p->bytes[PLAN_SCRATCH] + p->bytes[PLAN_HOST] +
            p->bytes[PLAN_TOWER] + p->bytes[PLAN_CPU_SCRATCH] + p->bytes[PLAN_FIRST];
 }
 
@@ -278,25 +310,30 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .device_bytes = engine->facts.card ? engine->plan.allocated : 0,
         .n_layers = engine->model.text.n_layers,
         .gpu_layers = engine->model.text.n_layers - engine->first.n,
-        .head_rows = !engine->exact_head.data ? NULL : engine->scores_again ? "host" : "pinned",
+        .head_rows = !engine->exact_head.data ? NULL
+                     : engine->scores_again   ? "host"
+                                              : "pinned",
         .tokens_per_second = engine->plan.tokens_per_second,
     };
 }
 
-bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special, int **ids, size_t *n, ey_err *e)
+bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special,
+                 int **ids, size_t *n, ey_err *e)
 {
     struct ids list = {0};
     *ids = NULL, *n = 0;
     bool ok = tokenizer_encode(engine->tok, text, n_text, parse_special, &list, e);
     int *copy = ok ? malloc((list.n + 1) * sizeof(*copy)) : NULL;
     if (ok && !copy) ok = ey_fail_memory(e, "token ids", list.n * sizeof(*copy));
-    for (size_t i = 0; ok && i < list.n; i++) copy[i] = list.id[i];
+    for (size_t i = 0; ok && i < list.n; i++)
+        copy[i] = list.id[i];
     if (ok) *ids = copy, *n = list.n;
     ids_free(&list);
     return ok;
 }
 
-bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n, ey_err *e)
+bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
+                   ey_err *e)
 {
     *text = NULL, *n = 0;
     struct detok detok = detok_start(engine->tok);
@@ -305,12 +342,15 @@ bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char *
     for (size_t i = 0; ok && i < n_ids; i++) {
         if (ids[i] < 0 || ids[i] >= engine->model.text.vocabulary) {
             buf_free(&out);
-            return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", ids[i], engine->model.text.vocabulary);
+            return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", ids[i],
+                           engine->model.text.vocabulary);
         }
         ok = detok_push(&detok, ids[i], &out);
     }
     ok = ok && detok_finish(&detok, &out);
-    if (ok) *text = out.data, *n = out.size; /* the caller's from here */
-    else buf_free(&out);
+    if (ok)
+        *text = out.data, *n = out.size; /* the caller's from here */
+    else
+        buf_free(&out);
     return ok || ey_fail_memory(e, "the text of tokens", n_ids);
 }

@@ -1,4 +1,5 @@
-/* Grammars by what they were made of. Few are in use at a time, so they lie in a row that is looked through. */
+/* Grammars by what they were made of. Few are in use at a time, so they lie in a row that is looked
+ * through. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "eyelet.h"
 
 struct entry {
-    char *key; /* NULL: free */
+    char *key;           /* NULL: free */
     size_t n_key, bytes; /* all that it takes */
     uint64_t hash, used; /* used: when, by the cache's clock */
     ey_grammar *grammar;
@@ -51,7 +52,8 @@ void ey_grammar_cache_close(ey_grammar_cache **cache)
 static uint64_t hash_of(const char *key, size_t n) /* FNV-1a; equal keys are told by their bytes */
 {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ (uint8_t)key[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (uint8_t)key[i]) * 0x100000001b3u;
     return hash;
 }
 
@@ -79,8 +81,10 @@ static struct entry *make_room(ey_grammar_cache *c, size_t bytes)
     for (;;) {
         struct entry *unused = NULL, *oldest = NULL;
         for (struct entry *x = c->entry; x < c->entry + EY_GRAMMAR_CACHE_ENTRIES; x++) {
-            if (!x->key) unused = x;
-            else if (!oldest || x->used < oldest->used) oldest = x;
+            if (!x->key)
+                unused = x;
+            else if (!oldest || x->used < oldest->used)
+                oldest = x;
         }
         if (unused && c->bytes + bytes <= c->most_bytes) return unused;
         forget(c, oldest); /* there is one: `bytes` alone would fit */
@@ -98,7 +102,8 @@ void ey_grammar_cache_keep(ey_grammar_cache *c, const char *key, size_t n, ey_gr
     if (find(c, key, n, hash)) {
         free(copy); /* another request was faster */
     } else {
-        *make_room(c, bytes) = (struct entry){copy, n, bytes, hash, ++c->clock, grammar_hold(grammar)};
+        *make_room(c, bytes) = (struct entry){copy, n,          bytes,
+                                              hash, ++c->clock, grammar_hold(grammar)};
         c->bytes += bytes;
     }
     pthread_mutex_unlock(&c->lock);

@@ -46,15 +46,19 @@ static int add_call(struct grammar_builder *b, const ey_tool *tool)
     json_dump_string(&head, tool->name, strlen(tool->name));
     buf_add_text(&head, ", \"arguments\": ");
     int parts[] = {grammar_text(b, head.data ? head.data : "", head.size),
-                   tool->schema ? grammar_schema(b, tool->schema, strlen(tool->schema)) : grammar_json_object(b), text(b, "}\n</tool_call>")};
+                   tool->schema ? grammar_schema(b, tool->schema, strlen(tool->schema))
+                                : grammar_json_object(b),
+                   text(b, "}\n</tool_call>")};
     buf_free(&head);
     return grammar_sequence(b, parts, 3);
 }
 
-bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool several, ey_err *e)
+bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool several,
+                              ey_err *e)
 {
     int calls[EY_MAX_TOOLS];
-    if (n < 1 || n > EY_MAX_TOOLS) return ey_fail(e, EY_BAD_REQUEST, "%zu tools; there must be 1 to %d", n, EY_MAX_TOOLS);
+    if (n < 1 || n > EY_MAX_TOOLS)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu tools; there must be 1 to %d", n, EY_MAX_TOOLS);
     struct grammar_builder *b = grammar_builder_open(e);
     if (!b) return false;
     size_t bad = 0; /* the first that cannot be */
@@ -68,7 +72,8 @@ bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t
             int next[] = {text(b, "\n"), add_call(b, &tools[i])};
             calls[i] = grammar_sequence(b, next, 2);
         }
-        int none = text(b, ""), more = grammar_some(b, grammar_any(b, calls, n)), rest[] = {none, more};
+        int none = text(b, ""), more = grammar_some(b, grammar_any(b, calls, n)),
+            rest[] = {none, more};
         int parts[] = {whole, grammar_any(b, rest, 2)};
         whole = grammar_sequence(b, parts, 2);
     }
@@ -81,7 +86,9 @@ bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t
 const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e)
 {
     pthread_mutex_lock(&engine->token_lock);
-    if (!engine->vocabulary) vocabulary_open(&engine->vocabulary, engine->tok, engine->model.text.vocabulary, VOCABULARY_CACHE, e);
+    if (!engine->vocabulary)
+        vocabulary_open(&engine->vocabulary, engine->tok, engine->model.text.vocabulary,
+                        VOCABULARY_CACHE, e);
     const struct vocabulary *v = engine->vocabulary;
     pthread_mutex_unlock(&engine->token_lock);
     return v;

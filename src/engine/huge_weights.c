@@ -1,7 +1,9 @@
-/* What every step reads of the checkpoint, copied into huge pages once the model is open: between steps, some at a time, by all threads. Each matrix begins with a page there: in
- * files they begin anywhere, and on some machines long streams that enter a page within a row are read a sixth slower. BF16 matrices become smaller by a quarter where the kernels
- * take that, without loss (backend/cpu/bf12.h). The tower stays in the file's pages, as it is read
- * once a picture, and so does what a card has its own copy of. */
+/* What every step reads of the checkpoint, copied into huge pages once the model is open: between
+ * steps, some at a time, by all threads. Each matrix begins with a page there: in files they begin
+ * anywhere, and on some machines long streams that enter a page within a row are read a sixth
+ * slower. BF16 matrices become smaller by a quarter where the kernels take that, without loss
+ * (backend/cpu/bf12.h). The tower stays in the file's pages, as it is read once a picture, and so
+ * does what a card has its own copy of. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +17,15 @@
 #define PATIENCE_SECONDS 10.0
 enum {
     PAGE = 4096,
-    LEAST = 64 << 10,        /* bytes of a matrix, or of the multipliers of one */
-    AT_ONCE = 64 << 20,      /* bytes between two steps, unless a matrix has more */
-    PIECE = 32 << 20         /* of a matrix, that is in memory twice while it is copied */
+    LEAST = 64 << 10,   /* bytes of a matrix, or of the multipliers of one */
+    AT_ONCE = 64 << 20, /* bytes between two steps, unless a matrix has more */
+    PIECE = 32 << 20    /* of a matrix, that is in memory twice while it is copied */
 };
 
 struct copy {
-    const void **at, **also; /* what points to it, or will; the second may be NULL */
-    const struct weight *twelve_bits; /* the matrix, where the copy is its form of twelve bits a weight; NULL: bytes as they are */
+    const void **at, **also;          /* what points to it, or will; the second may be NULL */
+    const struct weight *twelve_bits; /* the matrix, where the copy is its form of twelve bits a
+                                         weight; NULL: bytes as they are */
     const uint8_t *from;
     uint8_t *to;
     size_t size;
@@ -33,12 +36,13 @@ struct moved_weights {
     size_t n;
     void *room;
     size_t room_bytes;
-    bool at_once;  /* requests do not keep it waiting */
-    double asked;  /* when it began */
-    double next;   /* before that, steps are not kept waiting once more: finding pages may take long */
+    bool at_once; /* requests do not keep it waiting */
+    double asked; /* when it began */
+    double
+        next; /* before that, steps are not kept waiting once more: finding pages may take long */
     /* under the engine's lock */
     size_t n_done;
-    uint64_t bytes; /* of those */
+    uint64_t bytes;             /* of those */
     atomic_uint_least64_t less; /* than they take in the file */
     pthread_cond_t ended;
 };
@@ -49,7 +53,8 @@ static bool is_in_file(const ey_engine *engine, const void *data)
 {
     for (size_t i = 0; i < checkpoint_count(engine->ckpt); i++) {
         const struct tensor_view *t = checkpoint_at(engine->ckpt, i);
-        if ((const uint8_t *)data >= t->data && (const uint8_t *)data < t->data + t->size) return true;
+        if ((const uint8_t *)data >= t->data && (const uint8_t *)data < t->data + t->size)
+            return true;
     }
     return false;
 }
@@ -66,7 +71,8 @@ static size_t whole_pages(size_t bytes)
 }
 
 /* Small ones stay where they are, and what was made of the file's. */
-static void add_copy(struct moved_weights *m, const ey_engine *engine, const void *from, struct copy copy)
+static void add_copy(struct moved_weights *m, const ey_engine *engine, const void *from,
+                     struct copy copy)
 {
     if (!from || copy.size < LEAST || !is_in_file(engine, from)) return;
     copy.from = from;
@@ -81,29 +87,41 @@ static void add_weight(struct moved_weights *m, const ey_engine *engine, struct 
     if (!w->data) return;
     const struct backend *be = host_backend(engine);
     const size_t smaller = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w) : 0;
-    if (smaller) add_copy(m, engine, w->data, (struct copy){.at = &w->bf12, .twelve_bits = w, .size = smaller});
-    else add_copy(m, engine, w->data, (struct copy){.at = &w->data, .size = (size_t)w->rows * weight_row_bytes(w)});
+    if (smaller)
+        add_copy(m, engine, w->data,
+                 (struct copy){.at = &w->bf12, .twelve_bits = w, .size = smaller});
+    else
+        add_copy(m, engine, w->data,
+                 (struct copy){.at = &w->data, .size = (size_t)w->rows * weight_row_bytes(w)});
     if (w->dtype != DTYPE_INT4) return;
-    add_copy(m, engine, w->group_scale, (struct copy){.at = &w->group_scale, .size = weight_group_scale_bytes(w)});
-    add_copy(m, engine, w->group_zero, (struct copy){.at = &w->group_zero, .size = weight_group_zero_bytes(w)});
+    add_copy(m, engine, w->group_scale,
+             (struct copy){.at = &w->group_scale, .size = weight_group_scale_bytes(w)});
+    add_copy(m, engine, w->group_zero,
+             (struct copy){.at = &w->group_zero, .size = weight_group_zero_bytes(w)});
 }
 
 /* Layers on the host, all or the first ones. */
 static int host_layers(const ey_engine *engine)
 {
     const struct backend *be = engine->be;
-    return be->ops->weight_bytes(be, &engine->model.layers[0].gate, PLACE_RESIDENT) ? engine->plan.first_layers : engine->model.text.n_layers;
+    return be->ops->weight_bytes(be, &engine->model.layers[0].gate, PLACE_RESIDENT)
+               ? engine->plan.first_layers
+               : engine->model.text.n_layers;
 }
 
 static void list_copies(struct moved_weights *m, ey_engine *engine, int n_layers)
 {
     struct model *model = &engine->model;
-    if (n_layers == model->text.n_layers) add_weight(m, engine, &model->head); /* the largest comes first: mostly before there are requests */
-    if (m->n && model->embed.data == model->head.data) /* or its pages would come back, token by token */
+    if (n_layers == model->text.n_layers)
+        add_weight(m, engine,
+                   &model->head); /* the largest comes first: mostly before there are requests */
+    if (m->n &&
+        model->embed.data == model->head.data) /* or its pages would come back, token by token */
         m->copy[0].also = m->copy[0].twelve_bits ? &model->embed.bf12 : &model->embed.data;
     for (int i = 0; i < n_layers; i++) {
         struct weight *w = (struct weight *)&engine->model.layers[i];
-        for (size_t j = 0; j < LAYER_WEIGHTS; j++) add_weight(m, engine, &w[j]);
+        for (size_t j = 0; j < LAYER_WEIGHTS; j++)
+            add_weight(m, engine, &w[j]);
     }
 }
 
@@ -115,18 +133,24 @@ static bool have_room(size_t bytes)
 
 static void place_copies(struct moved_weights *m)
 {
-    uint8_t *to = m->room = huge_pages_given() && have_room(m->room_bytes) ? huge_room(m->room_bytes) : NULL;
-    for (size_t i = 0; to && i < m->n; to += whole_pages(m->copy[i].size), i++) m->copy[i].to = to;
+    uint8_t *to = m->room = huge_pages_given() && have_room(m->room_bytes)
+                                ? huge_room(m->room_bytes)
+                                : NULL;
+    for (size_t i = 0; to && i < m->n; to += whole_pages(m->copy[i].size), i++)
+        m->copy[i].to = to;
     if (!to) m->n = 0;
 }
 
 void engine_move_weights(ey_engine *engine, bool at_once)
 {
-    int n_layers = engine->model.made_bytes ? 0 : host_layers(engine); /* those that were made lie in memory of their own */
+    int n_layers = engine->model.made_bytes
+                       ? 0
+                       : host_layers(engine); /* those that were made lie in memory of their own */
     struct moved_weights *m = n_layers ? calloc(1, sizeof(*m)) : NULL;
     if (!m) return;
     m->at_once = at_once, m->asked = seconds_now();
-    m->copy = calloc((size_t)n_layers * LAYER_WEIGHTS * WEIGHT_PARTS + WEIGHT_PARTS, sizeof(*m->copy));
+    m->copy = calloc((size_t)n_layers * LAYER_WEIGHTS * WEIGHT_PARTS + WEIGHT_PARTS,
+                     sizeof(*m->copy));
     if (m->copy) list_copies(m, engine, n_layers);
     place_copies(m);
     pthread_cond_init(&m->ended, NULL);
@@ -151,12 +175,14 @@ static bool is_left(const struct moved_weights *m)
     return m && m->n_done < m->n;
 }
 
-/* A server's requests are faster in the end when they wait for this, a third of the time; another command's may be its only one. */
+/* A server's requests are faster in the end when they wait for this, a third of the time; another
+ * command's may be its only one. */
 bool engine_may_move(const ey_engine *engine, bool works)
 {
     const struct moved_weights *m = engine->moved;
     const double now = is_left(m) && works ? seconds_now() : 0;
-    return is_left(m) && (!works || (now >= m->next && (m->at_once || now - m->asked > PATIENCE_SECONDS)));
+    return is_left(m) &&
+           (!works || (now >= m->next && (m->at_once || now - m->asked > PATIENCE_SECONDS)));
 }
 
 struct piece {
@@ -192,13 +218,16 @@ static void write_strips(void *context, size_t begin, size_t end, int thread)
 {
     const struct strips *s = context;
     (void)thread;
-    s->be->ops->write_bf12(s->be, s->copy->to, s->copy->twelve_bits, s->first + begin, s->first + end);
+    s->be->ops->write_bf12(s->be, s->copy->to, s->copy->twelve_bits, s->first + begin,
+                           s->first + end);
 }
 
 static void write_twelve_bits(const struct copy *c, const struct backend *be, struct pool *pool)
 {
     const struct weight *w = c->twelve_bits;
-    const size_t strip = BF12_ROWS * weight_row_bytes(w), bytes = (size_t)w->rows * weight_row_bytes(w), n = weight_bf12_strips(w), step = PIECE / strip + 1;
+    const size_t strip = BF12_ROWS * weight_row_bytes(w),
+                 bytes = (size_t)w->rows * weight_row_bytes(w), n = weight_bf12_strips(w),
+                 step = PIECE / strip + 1;
     for (size_t first = 0; first < n; first += step) {
         struct strips s = {c, be, first};
         const size_t count = n - first < step ? n - first : step, at = first * strip;
@@ -211,8 +240,11 @@ static void write_twelve_bits(const struct copy *c, const struct backend *be, st
 static void copy_all_of(const struct copy *c, ey_engine *engine)
 {
     const struct weight *w = c->twelve_bits;
-    if (w) write_twelve_bits(c, host_backend(engine), engine->pool), atomic_fetch_add(&engine->moved->less, (size_t)w->rows * weight_row_bytes(w) - c->size);
-    else copy_bytes(c, engine->pool);
+    if (w)
+        write_twelve_bits(c, host_backend(engine), engine->pool),
+            atomic_fetch_add(&engine->moved->less, (size_t)w->rows * weight_row_bytes(w) - c->size);
+    else
+        copy_bytes(c, engine->pool);
     *c->at = c->to;
     if (c->also) *c->also = c->to;
 }
@@ -222,7 +254,8 @@ void engine_move_some(ey_engine *engine)
     struct moved_weights *m = engine->moved;
     const double start = seconds_now();
     size_t bytes = 0, i = m->n_done; /* no other thread changes it */
-    for (; i < m->n && bytes < AT_ONCE; bytes += m->copy[i++].size) copy_all_of(&m->copy[i], engine);
+    for (; i < m->n && bytes < AT_ONCE; bytes += m->copy[i++].size)
+        copy_all_of(&m->copy[i], engine);
     const double end = seconds_now();
     pthread_mutex_lock(&engine->lock);
     m->n_done = i, m->bytes += bytes, m->next = end + 2 * (end - start);
@@ -240,7 +273,8 @@ uint64_t ey_engine_settle(ey_engine *engine)
     struct moved_weights *m = engine->moved;
     if (!m) return 0;
     pthread_mutex_lock(&engine->lock);
-    while (is_left(m)) pthread_cond_wait(&m->ended, &engine->lock);
+    while (is_left(m))
+        pthread_cond_wait(&m->ended, &engine->lock);
     uint64_t bytes = m->bytes;
     pthread_mutex_unlock(&engine->lock);
     return bytes;

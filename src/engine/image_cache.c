@@ -12,9 +12,12 @@ bool image_cache_open(struct image_cache *cache, struct arena *arena, int n_bloc
     cache->entry = arena_array(arena, n, sizeof(*cache->entry));
     cache->free_block = arena_array(arena, n, sizeof(int32_t));
     int32_t *blocks = arena_array(arena, n * n, sizeof(int32_t));
-    if (!cache->entry || !cache->free_block || !blocks) return ey_fail_memory(e, "the table of pictures", n * (n + 1) * sizeof(int32_t));
-    for (size_t i = 0; i < n; i++) cache->entry[i].block = blocks + i * n;
-    for (int i = 0; i < n_blocks; i++) cache->free_block[cache->n_free++] = n_blocks - 1 - i;
+    if (!cache->entry || !cache->free_block || !blocks)
+        return ey_fail_memory(e, "the table of pictures", n * (n + 1) * sizeof(int32_t));
+    for (size_t i = 0; i < n; i++)
+        cache->entry[i].block = blocks + i * n;
+    for (int i = 0; i < n_blocks; i++)
+        cache->free_block[cache->n_free++] = n_blocks - 1 - i;
     return true;
 }
 
@@ -25,7 +28,8 @@ int image_cache_blocks(int n_tokens)
 
 static void let_go(struct image_cache *cache, struct image_entry *entry)
 {
-    for (int i = entry->n_blocks; i--;) cache->free_block[cache->n_free++] = entry->block[i];
+    for (int i = entry->n_blocks; i--;)
+        cache->free_block[cache->n_free++] = entry->block[i];
     entry->used = entry->ready = false;
     entry->n_blocks = entry->n_tokens = 0;
 }
@@ -33,7 +37,8 @@ static void let_go(struct image_cache *cache, struct image_entry *entry)
 static struct image_entry *find(struct image_cache *cache, const struct digest *key)
 {
     for (int i = 0; i < cache->n_blocks; i++)
-        if (cache->entry[i].used && memcmp(&cache->entry[i].key, key, sizeof(*key)) == 0) return &cache->entry[i];
+        if (cache->entry[i].used && memcmp(&cache->entry[i].key, key, sizeof(*key)) == 0)
+            return &cache->entry[i];
     return NULL;
 }
 
@@ -42,7 +47,8 @@ static struct image_entry *longest_unused(struct image_cache *cache)
     struct image_entry *oldest = NULL;
     for (int i = 0; i < cache->n_blocks; i++) {
         struct image_entry *entry = &cache->entry[i];
-        if (entry->used && !entry->pins && (!oldest || entry->last_use < oldest->last_use)) oldest = entry;
+        if (entry->used && !entry->pins && (!oldest || entry->last_use < oldest->last_use))
+            oldest = entry;
     }
     return oldest;
 }
@@ -55,19 +61,25 @@ static int unpinned_blocks(const struct image_cache *cache)
     return n;
 }
 
-static struct image_entry *make_entry(struct image_cache *cache, const struct digest *key, int n_tokens)
+static struct image_entry *make_entry(struct image_cache *cache, const struct digest *key,
+                                      int n_tokens)
 {
     int n = image_cache_blocks(n_tokens);
     if (n > unpinned_blocks(cache)) return NULL;
-    while (cache->n_free < n) let_go(cache, longest_unused(cache));
+    while (cache->n_free < n)
+        let_go(cache, longest_unused(cache));
     struct image_entry *entry = cache->entry;
-    while (entry->used) entry++; /* there are as many entries as blocks */
-    entry->key = *key, entry->used = true, entry->ready = false, entry->n_tokens = n_tokens, entry->n_blocks = n, entry->pins = 0;
-    for (int i = 0; i < n; i++) entry->block[i] = cache->free_block[--cache->n_free];
+    while (entry->used)
+        entry++; /* there are as many entries as blocks */
+    entry->key = *key, entry->used = true, entry->ready = false, entry->n_tokens = n_tokens,
+    entry->n_blocks = n, entry->pins = 0;
+    for (int i = 0; i < n; i++)
+        entry->block[i] = cache->free_block[--cache->n_free];
     return entry;
 }
 
-struct image_entry *image_cache_pin(struct image_cache *cache, const struct digest *key, int n_tokens)
+struct image_entry *image_cache_pin(struct image_cache *cache, const struct digest *key,
+                                    int n_tokens)
 {
     struct image_entry *entry = find(cache, key);
     if (!entry) entry = make_entry(cache, key, n_tokens);
@@ -95,6 +107,7 @@ void image_cache_forget_one(struct image_cache *cache, const struct digest *key)
 int image_cache_tokens(const struct image_cache *cache)
 {
     int n = 0;
-    for (int i = 0; i < cache->n_blocks; i++) n += cache->entry[i].used ? cache->entry[i].n_tokens : 0;
+    for (int i = 0; i < cache->n_blocks; i++)
+        n += cache->entry[i].used ? cache->entry[i].n_tokens : 0;
     return n;
 }

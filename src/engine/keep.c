@@ -1,5 +1,6 @@
-/* Keeps what --quantize makes as a checkpoint: shards of safetensors with the quantised matrices in place of the stored ones, every other tensor as it was,
- * config.json with what was done, and the small files beside it. config.json comes last, so half a checkpoint is none. */
+/* Keeps what --quantize makes as a checkpoint: shards of safetensors with the quantised matrices in
+ * place of the stored ones, every other tensor as it was, config.json with what was done, and the
+ * small files beside it. config.json comes last, so half a checkpoint is none. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,8 @@
 
 enum { MAX_NAME = 256, MAX_PARTS = 4, MAX_FUSED = 3, MAX_SMALL_FILE = 64 << 20, MAX_FILES = 256 };
 #define SHARD_BYTES ((uint64_t)4 << 30)
-#define SPARE_BYTES ((uint64_t)64 << 20) /* beside the tensors: the tokenizer and other small files */
+#define SPARE_BYTES \
+    ((uint64_t)64 << 20) /* beside the tensors: the tokenizer and other small files */
 
 /* A tensor of the new checkpoint. */
 struct kept {
@@ -27,10 +29,11 @@ struct kept {
     int64_t shape[EY_MAX_DIMS];
     uint64_t size, at; /* `at` in its shard's data */
     int shard;
-    const void *data;  /* as stored; NULL: part of a matrix that is made */
+    const void *data; /* as stored; NULL: part of a matrix that is made */
 };
 
-/* What is made of a stored tensor, which holds one matrix or the rows of several, and which tensors hold the result: codes, multipliers, zeros, shape. */
+/* What is made of a stored tensor, which holds one matrix or the rows of several, and which tensors
+ * hold the result: codes, multipliers, zeros, shape. */
 struct made {
     const struct weight *w[MAX_FUSED]; /* in the order of their rows */
     int n_fused;
@@ -46,7 +49,7 @@ struct keeping {
     struct made *made;
     size_t n_made;
     int n_shards, fd;
-    uint64_t data_at; /* of the shard that is written now */
+    uint64_t data_at;          /* of the shard that is written now */
     char names[MAX_FILES][64]; /* files that were made */
     int n_files;
     bool made_dir;
@@ -55,7 +58,8 @@ struct keeping {
 
 /* ---- what there will be ---- */
 
-static struct kept *add(struct keeping *k, const char *dtype, const void *data, uint64_t size, const char *fmt, const char *name)
+static struct kept *add(struct keeping *k, const char *dtype, const void *data, uint64_t size,
+                        const char *fmt, const char *name)
 {
     if (k->n_kept == k->most_kept) return NULL;
     struct kept *t = &k->kept[k->n_kept++];
@@ -64,7 +68,8 @@ static struct kept *add(struct keeping *k, const char *dtype, const void *data, 
     return t;
 }
 
-static void add_part(struct keeping *k, struct made *m, const char *dtype, size_t element, int64_t rows, int64_t cols, const char *fmt, const char *name)
+static void add_part(struct keeping *k, struct made *m, const char *dtype, size_t element,
+                     int64_t rows, int64_t cols, const char *fmt, const char *name)
 {
     struct kept *t = add(k, dtype, NULL, (uint64_t)(rows * cols) * element, fmt, name);
     if (!t) return;
@@ -81,7 +86,8 @@ static int64_t over(int64_t n, int64_t block)
 static int64_t all_rows(const struct made *m)
 {
     int64_t rows = 0;
-    for (int i = 0; i < m->n_fused; i++) rows += m->w[i]->rows;
+    for (int i = 0; i < m->n_fused; i++)
+        rows += m->w[i]->rows;
     return rows;
 }
 
@@ -93,12 +99,14 @@ static void add_made(struct keeping *k, const struct made *made, const char *nam
     const int64_t rows = all_rows(m);
     if (w->dtype == DTYPE_F8_E4M3) {
         add_part(k, m, "F8_E4M3", 1, rows, w->cols, "%s", name);
-        add_part(k, m, "F32", sizeof(float), over(rows, FP8_BLOCK), over(w->cols, FP8_BLOCK), "%s_scale_inv", name);
+        add_part(k, m, "F32", sizeof(float), over(rows, FP8_BLOCK), over(w->cols, FP8_BLOCK),
+                 "%s_scale_inv", name);
         return;
     }
     add_part(k, m, "I32", sizeof(uint32_t), rows, w->cols / 8, "%s_packed", name);
     add_part(k, m, "BF16", sizeof(uint16_t), rows, weight_groups(w), "%s_scale", name);
-    add_part(k, m, "I32", sizeof(uint32_t), over(rows, ZEROS_PACKED), weight_groups(w), "%s_zero_point", name);
+    add_part(k, m, "I32", sizeof(uint32_t), over(rows, ZEROS_PACKED), weight_groups(w),
+             "%s_zero_point", name);
     struct kept *shape = add(k, "I64", NULL, 2 * sizeof(int64_t), "%s_shape", name);
     if (shape) shape->n_dims = 1, shape->shape[0] = 2, m->part[m->n_parts++] = k->n_kept - 1;
 }
@@ -107,8 +115,10 @@ static void add_made(struct keeping *k, const struct made *made, const char *nam
 static uint64_t part_bytes(const struct weight *w, int part, int64_t rows)
 {
     const int64_t groups = w->group ? weight_groups(w) : 0, across = over(w->cols, FP8_BLOCK);
-    const int64_t fp8[MAX_PARTS] = {rows * w->cols, over(rows, FP8_BLOCK) * across * (int64_t)sizeof(float)};
-    const int64_t int4[MAX_PARTS] = {rows * w->cols / 2, rows * groups * (int64_t)sizeof(uint16_t), over(rows, ZEROS_PACKED) * groups * (int64_t)sizeof(uint32_t)};
+    const int64_t fp8[MAX_PARTS] = {rows * w->cols,
+                                    over(rows, FP8_BLOCK) * across * (int64_t)sizeof(float)};
+    const int64_t int4[MAX_PARTS] = {rows * w->cols / 2, rows * groups * (int64_t)sizeof(uint16_t),
+                                     over(rows, ZEROS_PACKED) * groups * (int64_t)sizeof(uint32_t)};
     return (uint64_t)(w->dtype == DTYPE_F8_E4M3 ? fp8 : int4)[part];
 }
 
@@ -121,7 +131,8 @@ static const uint8_t *stored_at(const struct weight *w)
 static void insert(struct made *out, const struct weight *w)
 {
     int at = out->n_fused++;
-    for (; at > 0 && stored_at(out->w[at - 1]) > stored_at(w); at--) out->w[at] = out->w[at - 1];
+    for (; at > 0 && stored_at(out->w[at - 1]) > stored_at(w); at--)
+        out->w[at] = out->w[at - 1];
     out->w[at] = w;
 }
 
@@ -133,7 +144,8 @@ static struct made made_of(const struct model *m, const struct tensor_view *t)
         const struct weight *w = (const struct weight *)&m->layers[i];
         for (int j = 0; j < LAYER_WEIGHTS; j++) {
             const uint8_t *from = stored_at(&w[j]);
-            if (from && from >= t->data && from < t->data + t->size && out.n_fused < MAX_FUSED) insert(&out, &w[j]);
+            if (from && from >= t->data && from < t->data + t->size && out.n_fused < MAX_FUSED)
+                insert(&out, &w[j]);
         }
     }
     return out;
@@ -148,16 +160,23 @@ static bool can_be_kept(const struct made *m, const struct tensor_view *t, ey_er
     for (int i = 0; i < m->n_fused; i++) {
         const struct weight *w = m->w[i];
         if (row % block)
-            return ey_fail(e, EY_BAD_REQUEST, "%s holds several matrices, one from row %" PRId64 " on, inside a block of %d rows; use --quantize while loading", t->name, row, block);
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "%s holds several matrices, one from row %" PRId64
+                           " on, inside a block of %d rows; use --quantize while loading",
+                           t->name, row, block);
         if (stored_at(w) != next) break;
         next += (size_t)w->rows * weight_row_bytes(&w->recipe->stored), row += w->rows;
     }
-    return next == t->data + t->size || ey_fail(e, EY_BAD_REQUEST, "%s: only some of its rows would be made smaller; use --quantize while loading", t->name);
+    return next == t->data + t->size ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "%s: only some of its rows would be made smaller; use --quantize while loading",
+                   t->name);
 }
 
 static const char *stored_dtype(enum dtype d)
 {
-    static const char *const names[] = {"", "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "I64", "I32", "I16", "I8", "U8", "BOOL"};
+    static const char *const names[] = {"",    "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2",
+                                        "I64", "I32", "I16", "I8",  "U8",   "BOOL"};
     return names[d];
 }
 
@@ -194,7 +213,8 @@ static bool list_all(struct keeping *k, ey_err *e)
     const size_t n = checkpoint_count(k->engine->ckpt);
     k->most_kept = n * MAX_PARTS;
     k->kept = calloc(k->most_kept + 1, sizeof(*k->kept)), k->made = calloc(n + 1, sizeof(*k->made));
-    if (!k->kept || !k->made) return ey_fail_memory(e, "the list of tensors", k->most_kept * sizeof(*k->kept));
+    if (!k->kept || !k->made)
+        return ey_fail_memory(e, "the list of tensors", k->most_kept * sizeof(*k->kept));
     if (!list_tensors(k, e)) return false;
     uint64_t used = 0;
     for (size_t i = 0; i < k->n_kept; i++) {
@@ -213,8 +233,11 @@ static bool fail_file(const struct keeping *k, const char *name, ey_err *e)
 {
     const char *slash = name[0] ? "/" : "";
     if (errno_is_full())
-        return ey_fail(e, EY_IO, "%.300s%s%.100s: the disk is full; the checkpoint takes %.2f GB. Nothing of it was kept: make room or name a directory on another disk, "
-                                 "then run the same again", k->out, slash, name, (double)k->bytes / 1e9);
+        return ey_fail(e, EY_IO,
+                       "%.300s%s%.100s: the disk is full; the checkpoint takes %.2f GB. Nothing of "
+                       "it was kept: make room or name a directory on another disk, "
+                       "then run the same again",
+                       k->out, slash, name, (double)k->bytes / 1e9);
     return ey_fail(e, EY_IO, "%.400s%s%.100s: %s", k->out, slash, name, strerror(errno));
 }
 
@@ -223,14 +246,17 @@ static bool check_room(const struct keeping *k, ey_err *e)
 {
     uint64_t there;
     if (!system_free_space(k->out, &there) || there >= k->bytes + SPARE_BYTES) return true;
-    return ey_fail(e, EY_IO, "the checkpoint takes %.2f GB and %.300s has room for %.2f GB; make room or name a directory on another disk", (double)k->bytes / 1e9, k->out,
-                   (double)there / 1e9);
+    return ey_fail(e, EY_IO,
+                   "the checkpoint takes %.2f GB and %.300s has room for %.2f GB; make room or "
+                   "name a directory on another disk",
+                   (double)k->bytes / 1e9, k->out, (double)there / 1e9);
 }
 
 static int create(struct keeping *k, const char *name, ey_err *e)
 {
     char path[EY_MAX_PATH];
-    if (k->n_files == MAX_FILES || strlen(name) >= sizeof(k->names[0])) return ey_fail(e, EY_IO, "%s: too many files, or too long a name", name), -1;
+    if (k->n_files == MAX_FILES || strlen(name) >= sizeof(k->names[0]))
+        return ey_fail(e, EY_IO, "%s: too many files, or too long a name", name), -1;
     if (!path_join(path, k->out, name, e)) return -1;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return fail_file(k, name, e), -1;
@@ -239,7 +265,8 @@ static int create(struct keeping *k, const char *name, ey_err *e)
 }
 
 /* To the file that was created last. */
-static bool write_at(struct keeping *k, int fd, const void *data, uint64_t n, uint64_t at, ey_err *e)
+static bool write_at(struct keeping *k, int fd, const void *data, uint64_t n, uint64_t at,
+                     ey_err *e)
 {
     const char *from = data;
     while (n) {
@@ -251,7 +278,8 @@ static bool write_at(struct keeping *k, int fd, const void *data, uint64_t n, ui
     return true;
 }
 
-/* Some file systems find out only now that the disk is full; and config.json must not be on it before the rest is. */
+/* Some file systems find out only now that the disk is full; and config.json must not be on it
+ * before the rest is. */
 static bool finish_file(struct keeping *k, int fd, bool ok, ey_err *e)
 {
     const char *name = k->names[k->n_files - 1];
@@ -283,17 +311,21 @@ static bool open_directory(struct keeping *k, ey_err *e)
     DIR *d = opendir(k->out);
     if (!d) return fail_file(k, "", e);
     bool empty = true;
-    for (struct dirent *entry; empty && (entry = readdir(d));) empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    for (struct dirent *entry; empty && (entry = readdir(d));)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
     closedir(d);
-    return empty || ey_fail(e, EY_BAD_REQUEST, "%.500s: the directory is not empty; name a new one", k->out);
+    return empty ||
+           ey_fail(e, EY_BAD_REQUEST, "%.500s: the directory is not empty; name a new one", k->out);
 }
 
 /* ---- shards ---- */
 
 static void shard_name(char out[64], int i, int n)
 {
-    if (n == 1) snprintf(out, 64, "model.safetensors");
-    else snprintf(out, 64, "model-%05d-of-%05d.safetensors", i + 1, n);
+    if (n == 1)
+        snprintf(out, 64, "model.safetensors");
+    else
+        snprintf(out, 64, "model-%05d-of-%05d.safetensors", i + 1, n);
 }
 
 static bool write_header(struct keeping *k, int shard, ey_err *e)
@@ -307,11 +339,13 @@ static bool write_header(struct keeping *k, int shard, ey_err *e)
         buf_add_text(&b, ",");
         json_dump_string(&b, t->name, strlen(t->name));
         buf_printf(&b, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
-        for (int d = 0; d < t->n_dims; d++) buf_printf(&b, "%s%" PRId64, d ? "," : "", t->shape[d]);
+        for (int d = 0; d < t->n_dims; d++)
+            buf_printf(&b, "%s%" PRId64, d ? "," : "", t->shape[d]);
         buf_printf(&b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->at, t->at + t->size);
     }
     buf_add_text(&b, "}");
-    while (!b.failed && b.size % 8) buf_add_text(&b, " ");
+    while (!b.failed && b.size % 8)
+        buf_add_text(&b, " ");
     if (b.failed) return ey_fail_memory(e, "a shard's header", 0);
     uint64_t length = b.size - 8;
     memcpy(b.data, &length, sizeof(length));
@@ -327,37 +361,48 @@ static bool write_kept(struct keeping *k, size_t i, const void *data, ey_err *e)
 }
 
 /* A matrix, whose rows begin at `row` of the tensors that hold it. */
-static bool write_matrix(struct keeping *k, const struct made *m, const struct weight *recipe, int64_t row, int shard, void *memory, ey_err *e)
+static bool write_matrix(struct keeping *k, const struct made *m, const struct weight *recipe,
+                         int64_t row, int shard, void *memory, ey_err *e)
 {
     struct weight w;
-    if (!quantize_weight(&w, memory, recipe, k->engine->pool)) return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite", k->kept[m->part[0]].name);
+    if (!quantize_weight(&w, memory, recipe, k->engine->pool))
+        return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite", k->kept[m->part[0]].name);
     const struct weight *stored = &recipe->recipe->stored;
     file_map_forget(stored->data, (size_t)stored->rows * weight_row_bytes(stored));
-    const void *data[MAX_PARTS] = {w.data, w.dtype == DTYPE_INT4 ? w.group_scale : w.scale, w.group_zero};
+    const void *data[MAX_PARTS] = {w.data, w.dtype == DTYPE_INT4 ? w.group_scale : w.scale,
+                                   w.group_zero};
     for (int p = 0; p < m->n_parts; p++) {
         const struct kept *t = &k->kept[m->part[p]];
-        if (t->shard == shard && data[p] && !write_at(k, k->fd, data[p], part_bytes(&w, p, w.rows), k->data_at + t->at + part_bytes(&w, p, row), e)) return false;
+        if (t->shard == shard && data[p] &&
+            !write_at(k, k->fd, data[p], part_bytes(&w, p, w.rows),
+                      k->data_at + t->at + part_bytes(&w, p, row), e))
+            return false;
     }
     return true;
 }
 
-/* All parts of a matrix lie beside each other in the list, but a shard may end between them: it is made again then. */
+/* All parts of a matrix lie beside each other in the list, but a shard may end between them: it is
+ * made again then. */
 static bool write_made(struct keeping *k, const struct made *m, int shard, void *memory, ey_err *e)
 {
     const int64_t shape[2] = {all_rows(m), m->w[0]->cols};
     bool wanted = false;
     int64_t row = 0;
-    for (int p = 0; p < m->n_parts; p++) wanted = wanted || k->kept[m->part[p]].shard == shard;
+    for (int p = 0; p < m->n_parts; p++)
+        wanted = wanted || k->kept[m->part[p]].shard == shard;
     for (int i = 0; wanted && i < m->n_fused; row += m->w[i++]->rows)
         if (!write_matrix(k, m, m->w[i], row, shard, memory, e)) return false;
-    return m->n_parts < MAX_PARTS || k->kept[m->part[MAX_PARTS - 1]].shard != shard || write_kept(k, m->part[MAX_PARTS - 1], shape, e);
+    return m->n_parts < MAX_PARTS || k->kept[m->part[MAX_PARTS - 1]].shard != shard ||
+           write_kept(k, m->part[MAX_PARTS - 1], shape, e);
 }
 
-static bool write_shard(struct keeping *k, int shard, void *memory, const ey_engine_options *o, ey_err *e)
+static bool write_shard(struct keeping *k, int shard, void *memory, const ey_engine_options *o,
+                        ey_err *e)
 {
     if (!write_header(k, shard, e)) return false;
     for (size_t i = 0; i < k->n_kept; i++)
-        if (k->kept[i].shard == shard && k->kept[i].data && !write_kept(k, i, k->kept[i].data, e)) return false;
+        if (k->kept[i].shard == shard && k->kept[i].data && !write_kept(k, i, k->kept[i].data, e))
+            return false;
     for (size_t i = 0; i < k->n_made; i++) {
         if (!write_made(k, &k->made[i], shard, memory, e)) return false;
         if (o->progress) o->progress(o->progress_user, "quantising", i + 1, k->n_made);
@@ -374,8 +419,10 @@ static bool write_shards(struct keeping *k, const ey_engine_options *o, ey_err *
         char name[64];
         shard_name(name, i, k->n_shards);
         k->fd = create(k, name, e);
-        if (k->fd < 0) ok = false;
-        else ok = finish_file(k, k->fd, write_shard(k, i, memory, o, e), e);
+        if (k->fd < 0)
+            ok = false;
+        else
+            ok = finish_file(k, k->fd, write_shard(k, i, memory, o, e), e);
     }
     free(memory);
     return ok;
@@ -385,7 +432,9 @@ static bool write_index(struct keeping *k, ey_err *e)
 {
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
     if (k->n_shards == 1) return true;
-    buf_printf(&b, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {", k->bytes);
+    buf_printf(&b,
+               "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+               k->bytes);
     for (size_t i = 0; i < k->n_kept; i++) {
         char file[64];
         shard_name(file, k->kept[i].shard, k->n_shards);
@@ -394,7 +443,8 @@ static bool write_index(struct keeping *k, ey_err *e)
         buf_printf(&b, ": \"%s\"", file);
     }
     buf_add_text(&b, "\n  }\n}\n");
-    bool ok = b.failed ? ey_fail_memory(e, "the index", 0) : write_text(k, "model.safetensors.index.json", b.data, b.size, e);
+    bool ok = b.failed ? ey_fail_memory(e, "the index", 0)
+                       : write_text(k, "model.safetensors.index.json", b.data, b.size, e);
     buf_free(&b);
     return ok;
 }
@@ -410,7 +460,11 @@ static bool ends_with(const char *name, const char *end)
 /* Not weights in any format, nor what is written anew. */
 static bool is_copied(const char *name)
 {
-    static const char *const left[] = {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
+    static const char *const left[] = {".safetensors", ".safetensors.index.json",
+                                       ".bin",         ".bin.index.json",
+                                       ".pt",          ".pth",
+                                       ".gguf",        ".onnx",
+                                       ".h5",          ".msgpack"};
     for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
         if (ends_with(name, left[i])) return false;
     return name[0] != '.' && strcmp(name, "config.json") != 0;
@@ -431,7 +485,8 @@ static bool copy_file(struct keeping *k, const char *name, ey_err *e)
 static bool copy_files(struct keeping *k, ey_err *e)
 {
     DIR *d = opendir(checkpoint_directory(k->engine->ckpt));
-    bool ok = d || ey_fail(e, EY_IO, "%.500s: %s", checkpoint_directory(k->engine->ckpt), strerror(errno));
+    bool ok = d || ey_fail(e, EY_IO, "%.500s: %s", checkpoint_directory(k->engine->ckpt),
+                           strerror(errno));
     for (struct dirent *entry; ok && (entry = readdir(d));)
         if (is_copied(entry->d_name)) ok = copy_file(k, entry->d_name, e);
     if (d) closedir(d);
@@ -446,11 +501,16 @@ static json_object *ignored(const struct keeping *k)
     json_object *list = json_object_new_array();
     for (size_t i = 0; i < k->n_kept; i++) {
         const struct kept *t = &k->kept[i];
-        if (!t->data || t->n_dims != 2 || !ends_with(t->name, ".weight") || strstr(t->name, "embed_tokens") || strstr(t->name, "pos_embed")) continue;
-        json_object_array_add(list, json_object_new_string_len(t->name, (int)(strlen(t->name) - strlen(".weight"))));
+        if (!t->data || t->n_dims != 2 || !ends_with(t->name, ".weight") ||
+            strstr(t->name, "embed_tokens") || strstr(t->name, "pos_embed"))
+            continue;
+        json_object_array_add(
+            list, json_object_new_string_len(t->name, (int)(strlen(t->name) - strlen(".weight"))));
     }
     bool head = false;
-    for (size_t i = 0; i < json_object_array_length(list); i++) head = head || strcmp(json_object_get_string(json_object_array_get_idx(list, i)), "lm_head") == 0;
+    for (size_t i = 0; i < json_object_array_length(list); i++)
+        head = head ||
+               strcmp(json_object_get_string(json_object_array_get_idx(list, i)), "lm_head") == 0;
     if (!head) json_object_array_add(list, json_object_new_string("lm_head"));
     return list;
 }
@@ -458,7 +518,8 @@ static json_object *ignored(const struct keeping *k)
 static json_object *fp8_config(const struct keeping *k)
 {
     json_object *q = json_object_new_object(), *block = json_object_new_array();
-    json_object_array_add(block, json_object_new_int(FP8_BLOCK)), json_object_array_add(block, json_object_new_int(FP8_BLOCK));
+    json_object_array_add(block, json_object_new_int(FP8_BLOCK)),
+        json_object_array_add(block, json_object_new_int(FP8_BLOCK));
     json_object_object_add(q, "quant_method", json_object_new_string("fp8"));
     json_object_object_add(q, "fmt", json_object_new_string("e4m3"));
     json_object_object_add(q, "activation_scheme", json_object_new_string("dynamic"));
@@ -470,7 +531,8 @@ static json_object *fp8_config(const struct keeping *k)
 
 static json_object *int4_config(const struct keeping *k, int group)
 {
-    json_object *q = json_object_new_object(), *weights = json_object_new_object(), *first = json_object_new_object(), *groups = json_object_new_object();
+    json_object *q = json_object_new_object(), *weights = json_object_new_object(),
+                *first = json_object_new_object(), *groups = json_object_new_object();
     json_object *targets = json_object_new_array();
     json_object_array_add(targets, json_object_new_string("Linear"));
     json_object_object_add(weights, "num_bits", json_object_new_int(4));
@@ -498,19 +560,27 @@ static json_object *int4_config(const struct keeping *k, int group)
 static bool write_config(struct keeping *k, const struct shrink_choice *choice, ey_err *e)
 {
     json_object *config = NULL;
-    if (json_object_deep_copy((json_object *)(uintptr_t)checkpoint_config(k->engine->ckpt), &config, NULL) != 0) return ey_fail_memory(e, "config.json", 0);
-    json_object_object_add(config, "quantization_config", choice->to == DTYPE_INT4 ? int4_config(k, choice->group) : fp8_config(k));
-    const char *text = json_object_to_json_string_ext(config, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
-    bool ok = text ? write_text(k, "config.json", text, strlen(text), e) : ey_fail_memory(e, "config.json", 0);
+    if (json_object_deep_copy((json_object *)(uintptr_t)checkpoint_config(k->engine->ckpt), &config,
+                              NULL) != 0)
+        return ey_fail_memory(e, "config.json", 0);
+    json_object_object_add(config, "quantization_config",
+                           choice->to == DTYPE_INT4 ? int4_config(k, choice->group)
+                                                    : fp8_config(k));
+    const char *text = json_object_to_json_string_ext(
+        config, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
+    bool ok = text ? write_text(k, "config.json", text, strlen(text), e)
+                   : ey_fail_memory(e, "config.json", 0);
     json_object_put(config);
     return ok;
 }
 
 /* ---- all ---- */
 
-static bool keep(struct keeping *k, const struct shrink_choice *choice, const ey_engine_options *o, ey_err *e)
+static bool keep(struct keeping *k, const struct shrink_choice *choice, const ey_engine_options *o,
+                 ey_err *e)
 {
-    bool ok = list_all(k, e) && check_room(k, e) && open_directory(k, e) && write_shards(k, o, e) && write_index(k, e) && copy_files(k, e) && write_config(k, choice, e);
+    bool ok = list_all(k, e) && check_room(k, e) && open_directory(k, e) && write_shards(k, o, e) &&
+              write_index(k, e) && copy_files(k, e) && write_config(k, choice, e);
     if (!ok) discard(k);
     free(k->kept), free(k->made);
     return ok;
@@ -523,14 +593,25 @@ bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantized
     ey_engine *engine = engine_new(e);
     struct keeping k = {.engine = engine, .out = out};
     *report = (ey_quantized){0};
-    bool ok = engine && engine_read_shrink(&choice, options, e) && engine_open_headers(engine, options->model, e) && engine_open_pool(engine, options, e);
-    if (ok && choice.to == DTYPE_NONE) ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
+    bool ok = engine && engine_read_shrink(&choice, options, e) &&
+              engine_open_headers(engine, options->model, e) &&
+              engine_open_pool(engine, options, e);
+    if (ok && choice.to == DTYPE_NONE)
+        ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
     const uint64_t before = ok ? engine->model.weight_bytes : 0;
     ok = ok && model_shrink(&engine->model, &choice, &r, engine->pool, e);
-    if (ok && !r.n_made) ok = ey_fail(e, EY_BAD_REQUEST, "nothing of this model would change: its matrices are that small already, or would lose too much");
+    if (ok && !r.n_made)
+        ok = ey_fail(e, EY_BAD_REQUEST,
+                     "nothing of this model would change: its matrices are that small already, or "
+                     "would lose too much");
     ok = ok && keep(&k, &choice, options, e);
     if (ok) {
-        *report = (ey_quantized){.n_made = r.n_made, .n_kept = r.n_kept, .bytes_before = before, .bytes = k.bytes, .worst_error = r.worst, .mean_error = r.mean};
+        *report = (ey_quantized){.n_made = r.n_made,
+                                 .n_kept = r.n_kept,
+                                 .bytes_before = before,
+                                 .bytes = k.bytes,
+                                 .worst_error = r.worst,
+                                 .mean_error = r.mean};
         snprintf(report->kept, sizeof(report->kept), "%s", r.kept);
     }
     ey_engine_close(&engine);

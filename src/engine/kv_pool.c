@@ -1,16 +1,21 @@
-/* KV blocks: reference counts, a hash table of known prefixes, and a list of the free ones by age. */
+/* KV blocks: reference counts, a hash table of known prefixes, and a list of the free ones by age.
+ */
 #include "engine/kv_pool.h"
 
 #include <string.h>
 
 bool kv_pool_open(struct kv_pool *pool, struct arena *arena, int n_blocks, ey_err *e)
 {
-    *pool = (struct kv_pool){.n_blocks = n_blocks, .n_buckets = 2 * n_blocks + 1, .oldest = -1, .newest = -1};
+    *pool = (struct kv_pool){
+        .n_blocks = n_blocks, .n_buckets = 2 * n_blocks + 1, .oldest = -1, .newest = -1};
     pool->block = arena_array(arena, (size_t)n_blocks, sizeof(*pool->block));
     pool->bucket = arena_array(arena, (size_t)pool->n_buckets, sizeof(*pool->bucket));
-    if (!pool->block || !pool->bucket) return ey_fail_memory(e, "the table of KV blocks", (size_t)n_blocks * sizeof(*pool->block));
-    for (int i = 0; i < pool->n_buckets; i++) pool->bucket[i] = -1;
-    for (int i = 0; i < n_blocks; i++) pool->block[i].refs = 1, kv_pool_drop(pool, i);
+    if (!pool->block || !pool->bucket)
+        return ey_fail_memory(e, "the table of KV blocks", (size_t)n_blocks * sizeof(*pool->block));
+    for (int i = 0; i < pool->n_buckets; i++)
+        pool->bucket[i] = -1;
+    for (int i = 0; i < n_blocks; i++)
+        pool->block[i].refs = 1, kv_pool_drop(pool, i);
     return true;
 }
 
@@ -19,10 +24,14 @@ bool kv_pool_open(struct kv_pool *pool, struct arena *arena, int n_blocks, ey_er
 static void unlink_free(struct kv_pool *pool, int32_t at)
 {
     struct kv_block *b = &pool->block[at];
-    if (b->older >= 0) pool->block[b->older].newer = b->newer;
-    else pool->oldest = b->newer;
-    if (b->newer >= 0) pool->block[b->newer].older = b->older;
-    else pool->newest = b->older;
+    if (b->older >= 0)
+        pool->block[b->older].newer = b->newer;
+    else
+        pool->oldest = b->newer;
+    if (b->newer >= 0)
+        pool->block[b->newer].older = b->older;
+    else
+        pool->newest = b->older;
     pool->n_free--, pool->n_known_free -= b->known;
 }
 
@@ -31,10 +40,14 @@ static void link_free(struct kv_pool *pool, int32_t at)
 {
     struct kv_block *b = &pool->block[at];
     b->older = b->known ? pool->newest : -1, b->newer = b->known ? -1 : pool->oldest;
-    if (b->older >= 0) pool->block[b->older].newer = at;
-    else pool->oldest = at;
-    if (b->newer >= 0) pool->block[b->newer].older = at;
-    else pool->newest = at;
+    if (b->older >= 0)
+        pool->block[b->older].newer = at;
+    else
+        pool->oldest = at;
+    if (b->newer >= 0)
+        pool->block[b->newer].older = at;
+    else
+        pool->newest = at;
     pool->n_free++, pool->n_known_free += b->known;
 }
 
@@ -50,7 +63,8 @@ static int32_t *bucket_of(const struct kv_pool *pool, const struct digest *key)
 static int32_t find(const struct kv_pool *pool, const struct digest *key)
 {
     int32_t at = *bucket_of(pool, key);
-    while (at >= 0 && memcmp(&pool->block[at].key, key, sizeof(*key)) != 0) at = pool->block[at].next;
+    while (at >= 0 && memcmp(&pool->block[at].key, key, sizeof(*key)) != 0)
+        at = pool->block[at].next;
     return at;
 }
 
@@ -59,7 +73,8 @@ static void forget(struct kv_pool *pool, int32_t at)
     struct kv_block *b = &pool->block[at];
     if (!b->known) return;
     int32_t *link = bucket_of(pool, &b->key);
-    while (*link != at) link = &pool->block[*link].next;
+    while (*link != at)
+        link = &pool->block[*link].next;
     *link = b->next;
     b->known = false;
 }
@@ -91,7 +106,8 @@ int32_t kv_pool_take(struct kv_pool *pool)
 void kv_pool_publish(struct kv_pool *pool, int32_t at, const struct digest *key)
 {
     struct kv_block *b = &pool->block[at];
-    if (b->known || find(pool, key) >= 0) return; /* another request was quicker: that one is found */
+    if (b->known || find(pool, key) >= 0)
+        return; /* another request was quicker: that one is found */
     int32_t *bucket = bucket_of(pool, key);
     b->key = *key, b->known = true, b->next = *bucket;
     *bucket = at;

@@ -1,7 +1,9 @@
-/* The blocks of the KV cache: who holds which, and which of the free ones still hold a known prefix.
+/* The blocks of the KV cache: who holds which, and which of the free ones still hold a known
+ * prefix.
  *
- * A full block is known by the digest of all tokens (and pictures) up to its end, so equal prefixes of any requests share
- * it. A block that nobody holds keeps its contents until it is the one longest unused when another is needed. */
+ * A full block is known by the digest of all tokens (and pictures) up to its end, so equal prefixes
+ * of any requests share it. A block that nobody holds keeps its contents until it is the one
+ * longest unused when another is needed. */
 #ifndef EY_ENGINE_KV_POOL_H
 #define EY_ENGINE_KV_POOL_H
 
@@ -9,18 +11,18 @@
 #include "engine/digest.h"
 
 struct kv_block {
-    struct digest key;  /* of the prefix that ends with this block */
-    bool known;         /* key counts */
-    int refs;           /* requests that hold it */
+    struct digest key;    /* of the prefix that ends with this block */
+    bool known;           /* key counts */
+    int refs;             /* requests that hold it */
     int32_t older, newer; /* among those that nobody holds; -1: the end */
-    int32_t next;       /* in its bucket */
+    int32_t next;         /* in its bucket */
 };
 
 struct kv_pool {
     struct kv_block *block; /* [n_blocks] */
     int32_t *bucket;        /* [n_buckets] first block of each, -1: none */
     int n_blocks, n_buckets;
-    int n_free;             /* held by nobody, known or not */
+    int n_free; /* held by nobody, known or not */
     int n_known_free;
     int32_t oldest, newest; /* of the free ones: blocks of unknown contents first */
 };

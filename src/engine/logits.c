@@ -14,26 +14,32 @@ int32_t logits_argmax(const float *logits, int n)
 static double log_sum_exp(const float *logits, int n, float max)
 {
     double sum = 0;
-    for (int i = 0; i < n; i++) sum += (double)expf(logits[i] - max);
+    for (int i = 0; i < n; i++)
+        sum += (double)expf(logits[i] - max);
     return (double)max + log(sum);
 }
 
-/* Keeps out[0..count) sorted descending; ids come ascending, so equal logits keep the lower id first. */
+/* Keeps out[0..count) sorted descending; ids come ascending, so equal logits keep the lower id
+ * first. */
 static int insert_top(struct scored *out, int count, int top, int32_t id, float logit)
 {
     if (count == top && !(logit > out[count - 1].logprob)) return count;
     int at = count < top ? count++ : top - 1;
-    for (; at > 0 && logit > out[at - 1].logprob; at--) out[at] = out[at - 1];
+    for (; at > 0 && logit > out[at - 1].logprob; at--)
+        out[at] = out[at - 1];
     out[at] = (struct scored){id, logit};
     return count;
 }
 
-void logits_score(const float *logits, int n, int32_t chosen, int top, struct scored *out_chosen, struct scored *out_top)
+void logits_score(const float *logits, int n, int32_t chosen, int top, struct scored *out_chosen,
+                  struct scored *out_top)
 {
     double total = log_sum_exp(logits, n, logits[logits_argmax(logits, n)]);
     *out_chosen = (struct scored){chosen, (float)((double)logits[chosen] - total)};
     if (top > n) top = n;
     int count = 0;
-    for (int32_t i = 0; top > 0 && i < n; i++) count = insert_top(out_top, count, top, i, logits[i]);
-    for (int i = 0; i < count; i++) out_top[i].logprob = (float)((double)out_top[i].logprob - total);
+    for (int32_t i = 0; top > 0 && i < n; i++)
+        count = insert_top(out_top, count, top, i, logits[i]);
+    for (int i = 0; i < count; i++)
+        out_top[i].logprob = (float)((double)out_top[i].logprob - total);
 }

@@ -1,5 +1,6 @@
-/* A step's masks depend on tokens that are known before it begins, so they are made beside it: on a card while the scheduler waits for it, on a CPU
- * beside its threads. constraint_mask() then finds the mask made. */
+/* A step's masks depend on tokens that are known before it begins, so they are made beside it: on a
+ * card while the scheduler waits for it, on a CPU beside its threads. constraint_mask() then finds
+ * the mask made. */
 #include "engine/masks.h"
 
 #include <math.h>
@@ -19,7 +20,8 @@ double ey_mask_percentile(const ey_mask_stats *stats, double share)
 {
     uint64_t left = (uint64_t)ceil(share * (double)stats->made);
     int i = 0;
-    for (; i < EY_MASK_STEPS - 1 && stats->steps[i] < left; i++) left -= stats->steps[i];
+    for (; i < EY_MASK_STEPS - 1 && stats->steps[i] < left; i++)
+        left -= stats->steps[i];
     return stats->made ? EY_MASK_FIRST_US * exp2((double)i / EY_MASK_STEPS_AN_OCTAVE) * 1e-6 : 0;
 }
 
@@ -41,8 +43,10 @@ static void *run(void *user)
     struct masks *m = user;
     pthread_mutex_lock(&m->lock);
     while (!m->closing) {
-        if (m->made < m->n) make_next(m);
-        else pthread_cond_wait(&m->wanted, &m->lock);
+        if (m->made < m->n)
+            make_next(m);
+        else
+            pthread_cond_wait(&m->wanted, &m->lock);
     }
     pthread_mutex_unlock(&m->lock);
     return NULL;
@@ -85,7 +89,8 @@ void masks_wait(struct masks *m)
 {
     pthread_mutex_lock(&m->lock);
     double start = m->made < m->n ? seconds_now() : 0;
-    while (m->made < m->n) pthread_cond_wait(&m->ready, &m->lock);
+    while (m->made < m->n)
+        pthread_cond_wait(&m->ready, &m->lock);
     if (start > 0) m->stats.waited_seconds += seconds_now() - start;
     pthread_mutex_unlock(&m->lock);
 }

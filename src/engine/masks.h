@@ -1,4 +1,5 @@
-/* The masks of a step's constrained answers, made by a thread of their own while the device computes the step. */
+/* The masks of a step's constrained answers, made by a thread of their own while the device
+ * computes the step. */
 #ifndef EY_ENGINE_MASKS_H
 #define EY_ENGINE_MASKS_H
 

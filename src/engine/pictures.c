@@ -15,18 +15,21 @@ static size_t count_pictures(const ey_request *request)
 
 uint64_t picture_pixels(ey_detail detail)
 {
-    static const uint64_t budget[] = {
-        [EY_DETAIL_AUTO] = 1310720, [EY_DETAIL_LOW] = 262144, [EY_DETAIL_HIGH] = 4194304, [EY_DETAIL_NATIVE] = UINT64_MAX};
+    static const uint64_t budget[] = {[EY_DETAIL_AUTO] = 1310720,
+                                      [EY_DETAIL_LOW] = 262144,
+                                      [EY_DETAIL_HIGH] = 4194304,
+                                      [EY_DETAIL_NATIVE] = UINT64_MAX};
     return budget[detail];
 }
 
-/* The checkpoint's spec with this part's budget: never more than the checkpoint's, nor than the picture's share of
- * half the context, nor than the plan has room for. */
+/* The checkpoint's spec with this part's budget: never more than the checkpoint's, nor than the
+ * picture's share of half the context, nor than the plan has room for. */
 static struct patch_spec spec_for(const ey_engine *engine, const ey_part *part, size_t n_pictures)
 {
     struct patch_spec spec = engine->model.patch_spec;
     uint64_t side = (uint64_t)(spec.patch * spec.merge), most = (uint64_t)engine->plan.max_picture;
-    uint64_t tokens = (uint64_t)engine->plan.max_visual / n_pictures, share = (tokens < most ? tokens : most) * side * side;
+    uint64_t tokens = (uint64_t)engine->plan.max_visual / n_pictures,
+             share = (tokens < most ? tokens : most) * side * side;
     uint64_t max = part->max_pixels ? part->max_pixels : picture_pixels(part->detail);
     if (max > spec.max_pixels) max = spec.max_pixels;
     if (max > share) max = share;
@@ -37,11 +40,14 @@ static struct patch_spec spec_for(const ey_engine *engine, const ey_part *part, 
     return spec;
 }
 
-/* Enlarging to the least size may overshoot a budget that is itself near it: then the picture stays small. */
-static bool size_within(int *width, int *height, const struct image *original, const struct patch_spec *spec, ey_err *e)
+/* Enlarging to the least size may overshoot a budget that is itself near it: then the picture stays
+ * small. */
+static bool size_within(int *width, int *height, const struct image *original,
+                        const struct patch_spec *spec, ey_err *e)
 {
     struct patch_spec relaxed = *spec;
-    relaxed.min_pixels = (uint64_t)(spec->patch * spec->merge) * (uint64_t)(spec->patch * spec->merge); /* one token */
+    relaxed.min_pixels = (uint64_t)(spec->patch * spec->merge) *
+                         (uint64_t)(spec->patch * spec->merge); /* one token */
     if (!image_smart_size(original->width, original->height, spec, width, height, e)) return false;
     return (uint64_t)*width * (uint64_t)*height <= spec->max_pixels ||
            image_smart_size(original->width, original->height, &relaxed, width, height, e);
@@ -51,11 +57,12 @@ static bool size_within(int *width, int *height, const struct image *original, c
 static uint64_t scaling_bytes(const struct image *original, int width, int height)
 {
     uint64_t from_width = (uint64_t)original->width, from_height = (uint64_t)original->height;
-    return 3 * (from_width * from_height + (uint64_t)width * from_height + (uint64_t)width * (uint64_t)height);
+    return 3 * (from_width * from_height + (uint64_t)width * from_height +
+                (uint64_t)width * (uint64_t)height);
 }
 
-static bool scale_to(struct picture *p, const struct image *original, const struct patch_spec *spec, struct image_budget *budget,
-                     const char *name, ey_err *e)
+static bool scale_to(struct picture *p, const struct image *original, const struct patch_spec *spec,
+                     struct image_budget *budget, const char *name, ey_err *e)
 {
     int width, height;
     if (!size_within(&width, &height, original, spec, e)) return ey_fail_within(e, "%s", name);
@@ -66,17 +73,21 @@ static bool scale_to(struct picture *p, const struct image *original, const stru
 }
 
 /* The budget holds the original while there is one, then the pixels that the model sees. */
-static bool open_picture(ey_prompt *prompt, const ey_engine *engine, const ey_part *part, size_t i, ey_err *e)
+static bool open_picture(ey_prompt *prompt, const ey_engine *engine, const ey_part *part, size_t i,
+                         ey_err *e)
 {
     char name[32];
     struct picture *p = &prompt->picture[i];
     struct image original = {0};
     struct image_budget budget = {engine->budget, 0};
     snprintf(name, sizeof(name), prompt->n_pictures > 1 ? "picture %zu" : "the picture", i + 1);
-    if ((unsigned)part->detail > EY_DETAIL_NATIVE) return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
+    if ((unsigned)part->detail > EY_DETAIL_NATIVE)
+        return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
     struct patch_spec spec = spec_for(engine, part, prompt->n_pictures);
-    bool ok = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e) && scale_to(p, &original, &spec, &budget, name, e);
-    prompt->usage[i] = (ey_image_usage){original.width, original.height, p->pixels.width, p->pixels.height, p->tokens, false};
+    bool ok = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e) &&
+              scale_to(p, &original, &spec, &budget, name, e);
+    prompt->usage[i] = (ey_image_usage){original.width,   original.height, p->pixels.width,
+                                        p->pixels.height, p->tokens,       false};
     image_free(&original);
     uint64_t kept = ok ? (uint64_t)p->pixels.width * (uint64_t)p->pixels.height * 3 : 0;
     if (kept < budget.held) ey_budget_give(engine->budget, budget.held - kept), budget.held = kept;
@@ -88,23 +99,32 @@ static bool open_picture(ey_prompt *prompt, const ey_engine *engine, const ey_pa
 static bool check_visual(const ey_prompt *prompt, const ey_engine *engine, ey_err *e)
 {
     int total = 0;
-    for (size_t i = 0; i < prompt->n_pictures; i++) total += prompt->picture[i].tokens;
+    for (size_t i = 0; i < prompt->n_pictures; i++)
+        total += prompt->picture[i].tokens;
     if (total <= engine->plan.max_visual) return true;
-    return ey_fail(e, EY_TOO_LONG, "%zu picture%s of %d tokens; half of the context of %d is %d: send fewer or use a larger --max-model-len",
-                   prompt->n_pictures, prompt->n_pictures == 1 ? "" : "s", total, engine->max_model_len, engine->plan.max_visual);
+    return ey_fail(e, EY_TOO_LONG,
+                   "%zu picture%s of %d tokens; half of the context of %d is %d: send fewer or use "
+                   "a larger --max-model-len",
+                   prompt->n_pictures, prompt->n_pictures == 1 ? "" : "s", total,
+                   engine->max_model_len, engine->plan.max_visual);
 }
 
 bool pictures_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request, ey_err *e)
 {
-    size_t n = count_pictures(request), i = 0; /* at most EY_MAX_IMAGES: the prompt was made of them */
+    size_t n = count_pictures(request),
+           i = 0; /* at most EY_MAX_IMAGES: the prompt was made of them */
     if (n > (size_t)engine->max_images)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu pictures in one request; at most %d are taken", n, engine->max_images);
+        return ey_fail(e, EY_BAD_REQUEST, "%zu pictures in one request; at most %d are taken", n,
+                       engine->max_images);
     prompt->picture = arena_array(&prompt->arena, n + 1, sizeof(*prompt->picture));
     prompt->usage = arena_array(&prompt->arena, n + 1, sizeof(*prompt->usage));
-    if (!prompt->picture || !prompt->usage) return ey_fail_memory(e, "pictures", n * sizeof(*prompt->picture));
+    if (!prompt->picture || !prompt->usage)
+        return ey_fail_memory(e, "pictures", n * sizeof(*prompt->picture));
     prompt->n_pictures = n;
     for (size_t m = 0; m < request->n_messages; m++)
         for (size_t p = 0; p < request->messages[m].n_parts; p++)
-            if (request->messages[m].parts[p].type == EY_PART_IMAGE && !open_picture(prompt, engine, &request->messages[m].parts[p], i++, e)) return false;
+            if (request->messages[m].parts[p].type == EY_PART_IMAGE &&
+                !open_picture(prompt, engine, &request->messages[m].parts[p], i++, e))
+                return false;
     return check_visual(prompt, engine, e);
 }

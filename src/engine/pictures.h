@@ -5,9 +5,11 @@
 #include "engine/engine_internal.h"
 #include "engine/ready_prompt.h"
 
-/* Decodes and scales every picture of the request into the prompt; each original is let go before the next is read.
- * What is held of the engine's budget is the prompt's to give back, also after an error. */
-bool pictures_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request, ey_err *e);
+/* Decodes and scales every picture of the request into the prompt; each original is let go before
+ * the next is read. What is held of the engine's budget is the prompt's to give back, also after an
+ * error. */
+bool pictures_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
+                   ey_err *e);
 
 /* Pixels that a detail stands for. */
 uint64_t picture_pixels(ey_detail detail);

@@ -1,4 +1,5 @@
-/* The engine's plan: options and the device's facts into src/plan, and what it says for people. Also of a card that is not here. */
+/* The engine's plan: options and the device's facts into src/plan, and what it says for people.
+ * Also of a card that is not here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ enum { DEFAULT_QUEUED = 64, MIB = 1 << 20 };
 /* ---- options ---- */
 
 /* The place of `text` among the words; NULL and "auto" are 0. */
-static bool read_word(int *out, const char *text, const char *const *words, const char *option, ey_err *e)
+static bool read_word(int *out, const char *text, const char *const *words, const char *option,
+                      ey_err *e)
 {
     *out = 0;
     if (!text || strcmp(text, "auto") == 0) return true;
@@ -25,13 +27,19 @@ static bool read_word(int *out, const char *text, const char *const *words, cons
 
 static bool read_levers(struct plan_levers *out, const ey_engine_options *o, ey_err *e)
 {
-    static const char *const kinds[] = {"bf16", "fp8", NULL}, *const heads[] = {"bf16", "8bit", NULL};
-    static const char *const homes[] = {"resident", "streamed", "host", NULL}, *const readers[] = {"pinned", "host", NULL};
+    static const char *const kinds[] = {"bf16", "fp8", NULL}, *const heads[] = {"bf16", "8bit",
+                                                                                NULL};
+    static const char *const homes[] = {"resident", "streamed", "host", NULL}, *const readers[] = {
+                                                                                   "pinned", "host",
+                                                                                   NULL};
     int kv, head, vision, rows;
-    if (!read_word(&kv, o->kv_cache_dtype, kinds, "kv-cache-dtype", e) || !read_word(&head, o->head, heads, "head", e) ||
-        !read_word(&vision, o->vision_weights, homes, "vision-weights", e) || !read_word(&rows, o->head_rows, readers, "head-rows", e))
+    if (!read_word(&kv, o->kv_cache_dtype, kinds, "kv-cache-dtype", e) ||
+        !read_word(&head, o->head, heads, "head", e) ||
+        !read_word(&vision, o->vision_weights, homes, "vision-weights", e) ||
+        !read_word(&rows, o->head_rows, readers, "head-rows", e))
         return false;
-    *out = (struct plan_levers){(enum kv_kind)kv, (enum head_kind)head, (enum vision_home)vision, (enum rows_reader)rows};
+    *out = (struct plan_levers){(enum kv_kind)kv, (enum head_kind)head, (enum vision_home)vision,
+                                (enum rows_reader)rows};
     return true;
 }
 
@@ -50,7 +58,9 @@ static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_
         .gpu_layers = o->gpu_layers,
         .cpu_bytes = o->cpu_memory,
     };
-    if (o->gpu_layers < EY_LAYERS_AUTO) return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: use a number of layers, or auto", o->gpu_layers);
+    if (o->gpu_layers < EY_LAYERS_AUTO)
+        return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: use a number of layers, or auto",
+                       o->gpu_layers);
     return read_levers(&out->levers, o, e);
 }
 
@@ -59,30 +69,42 @@ static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_
 static bool has_fp8(const struct model *m)
 {
     for (int i = 0; i < m->text.n_layers; i++)
-        if (m->layers[i].q.dtype == DTYPE_F8_E4M3 || m->layers[i].down.dtype == DTYPE_F8_E4M3) return true;
+        if (m->layers[i].q.dtype == DTYPE_F8_E4M3 || m->layers[i].down.dtype == DTYPE_F8_E4M3)
+            return true;
     return false;
 }
 
 static bool can_take_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why)
 {
     const struct backend_ops *op = engine->be->ops;
-    if (!has_fp8(&engine->model)) return ey_fail(why, EY_BAD_MODEL, "none of the decoder's matrices are block FP8 (--quantize fp8 makes them so)");
-    return op->takes_fp8_prompts ? op->takes_fp8_prompts(engine->be, slow, why) : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
+    if (!has_fp8(&engine->model))
+        return ey_fail(
+            why, EY_BAD_MODEL,
+            "none of the decoder's matrices are block FP8 (--quantize fp8 makes them so)");
+    return op->takes_fp8_prompts ? op->takes_fp8_prompts(engine->be, slow, why)
+                                 : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
 }
 
 /* After the device and what becomes of the weights are known. */
-static bool choose_prefill_math(struct plan_limits *out, const ey_engine *engine, const ey_engine_options *o, ey_err *e)
+static bool choose_prefill_math(struct plan_limits *out, const ey_engine *engine,
+                                const ey_engine_options *o, ey_err *e)
 {
     const char *math = o->prefill_math ? o->prefill_math : "bf16";
     char text[sizeof(e->text) + 64];
     ey_err why;
     const bool wanted = strcmp(math, "fp8") == 0;
     bool slow = false;
-    if (!wanted && strcmp(math, "bf16") != 0) return ey_fail(e, EY_BAD_REQUEST, "--prefill-math %.40s: use bf16 or fp8", math);
+    if (!wanted && strcmp(math, "bf16") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--prefill-math %.40s: use bf16 or fp8", math);
     out->fp8_prompts = wanted && can_take_fp8_prompts(engine, &slow, &why);
     if (!wanted || !o->notice || (out->fp8_prompts && !slow)) return true;
-    if (slow) snprintf(text, sizeof(text), "--prefill-math fp8: this card is slower with it; it is for compute capability 8.9 and 12.0 (RTX 40 and 50)");
-    else snprintf(text, sizeof(text), "--prefill-math fp8: prompts are computed in BF16, because %s", why.text);
+    if (slow)
+        snprintf(text, sizeof(text),
+                 "--prefill-math fp8: this card is slower with it; it is for compute capability "
+                 "8.9 and 12.0 (RTX 40 and 50)");
+    else
+        snprintf(text, sizeof(text), "--prefill-math fp8: prompts are computed in BF16, because %s",
+                 why.text);
     o->notice(o->notice_user, text);
     return true;
 }
@@ -93,18 +115,25 @@ bool engine_read_shrink(struct shrink_choice *out, const ey_engine_options *o, e
 {
     const char *to = o->quantize ? o->quantize : "none";
     *out = (struct shrink_choice){DTYPE_NONE, o->group_size ? o->group_size : INT4_GROUP};
-    if (strcmp(to, "fp8") == 0) out->to = DTYPE_F8_E4M3;
-    else if (strcmp(to, "int4") == 0) out->to = DTYPE_INT4;
-    else if (strcmp(to, "none") != 0) return ey_fail(e, EY_BAD_REQUEST, "--quantize %.40s: use fp8 or int4", to);
-    if (o->group_size && out->to != DTYPE_INT4) return ey_fail(e, EY_BAD_REQUEST, "--group-size is of --quantize int4");
-    return out->group == 32 || out->group == 64 || out->group == 128 || ey_fail(e, EY_BAD_REQUEST, "--group-size %d: use 32, 64 or 128", out->group);
+    if (strcmp(to, "fp8") == 0)
+        out->to = DTYPE_F8_E4M3;
+    else if (strcmp(to, "int4") == 0)
+        out->to = DTYPE_INT4;
+    else if (strcmp(to, "none") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--quantize %.40s: use fp8 or int4", to);
+    if (o->group_size && out->to != DTYPE_INT4)
+        return ey_fail(e, EY_BAD_REQUEST, "--group-size is of --quantize int4");
+    return out->group == 32 || out->group == 64 || out->group == 128 ||
+           ey_fail(e, EY_BAD_REQUEST, "--group-size %d: use 32, 64 or 128", out->group);
 }
 
 static void tell_kept(const struct shrink_report *r, const ey_engine_options *o)
 {
     char text[640];
     if (!r->n_kept || !o->notice) return;
-    snprintf(text, sizeof(text), "%d matrices would lose too much in four bits and stay as they are: %s", r->n_kept, r->kept);
+    snprintf(text, sizeof(text),
+             "%d matrices would lose too much in four bits and stay as they are: %s", r->n_kept,
+             r->kept);
     o->notice(o->notice_user, text);
 }
 
@@ -127,9 +156,18 @@ static bool card_facts(struct device_facts *out, const ey_engine *engine, ey_err
     struct cuda_facts card;
     if (!backend_cuda_facts(engine->be, &card, e)) return false;
     uint64_t context = facts_context(card.sm_count);
-    *out = (struct device_facts){.name = "cuda:0", .card = true, .wsl2 = system_is_wsl2(), .sm_count = card.sm_count, .total = card.total,
-                                 .free = card.free + context, .context = context, .reads = card.rated_reads, .host_free = memory_available(),
-                                 .may_read = backend_cuda_may_read(engine->be, &m->head, &m->embed) ? MAY_READ : MAY_NOT_READ};
+    *out = (struct device_facts){.name = "cuda:0",
+                                 .card = true,
+                                 .wsl2 = system_is_wsl2(),
+                                 .sm_count = card.sm_count,
+                                 .total = card.total,
+                                 .free = card.free + context,
+                                 .context = context,
+                                 .reads = card.rated_reads,
+                                 .host_free = memory_available(),
+                                 .may_read = backend_cuda_may_read(engine->be, &m->head, &m->embed)
+                                                 ? MAY_READ
+                                                 : MAY_NOT_READ};
     return true;
 }
 
@@ -145,11 +183,17 @@ static bool open_told_card(ey_engine *engine, const ey_engine_options *o, ey_err
     enum { USUAL_SM_COUNT = 30 };
     int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
     if (o->device && strcmp(o->device, "auto") != 0 && strcmp(o->device, "cuda") != 0)
-        return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a card, and --device %.40s is none", o->device);
+        return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a card, and --device %.40s is none",
+                       o->device);
     if (o->vram_used > o->vram)
-        return ey_fail(e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than all of --vram, %llu MiB", (unsigned long long)(o->vram_used / MIB),
-                       (unsigned long long)(o->vram / MIB));
-    engine->facts = (struct device_facts){.name = "cuda:0", .card = true, .sm_count = sm_count, .total = o->vram, .free = o->vram - o->vram_used,
+        return ey_fail(
+            e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than all of --vram, %llu MiB",
+            (unsigned long long)(o->vram_used / MIB), (unsigned long long)(o->vram / MIB));
+    engine->facts = (struct device_facts){.name = "cuda:0",
+                                          .card = true,
+                                          .sm_count = sm_count,
+                                          .total = o->vram,
+                                          .free = o->vram - o->vram_used,
                                           .context = facts_context(sm_count)};
     return engine_open_cpu(engine, o, e) && backend_cuda_create_planned(&engine->be, e);
 }
@@ -165,7 +209,8 @@ static uint64_t auto_pixels(const ey_engine *engine)
 {
     const struct patch_spec *spec = &engine->model.patch_spec;
     const uint64_t side = (uint64_t)(spec->patch * spec->merge);
-    return least_of(least_of(picture_pixels(EY_DETAIL_AUTO), spec->max_pixels), (uint64_t)engine->plan.max_picture * side * side);
+    return least_of(least_of(picture_pixels(EY_DETAIL_AUTO), spec->max_pixels),
+                    (uint64_t)engine->plan.max_picture * side * side);
 }
 
 static void fill_plan(ey_plan *out, const ey_engine *engine)
@@ -175,12 +220,14 @@ static void fill_plan(ey_plan *out, const ey_engine *engine)
     out->device = engine->be->ops->name;
     out->n_items = (size_t)engine->n_plan_items;
     memcpy(out->items, engine->plan_item, out->n_items * sizeof(out->items[0]));
-    out->file_bytes = p->facts->card ? p->bytes[PLAN_KEPT] : p->bytes[PLAN_WEIGHTS], out->total_bytes = p->allocated;
+    out->file_bytes = p->facts->card ? p->bytes[PLAN_KEPT] : p->bytes[PLAN_WEIGHTS],
+    out->total_bytes = p->allocated;
     out->budget_bytes = p->budget.bytes, out->fits = p->fits;
     plan_budget_text(&p->budget, out->budget_rule, sizeof(out->budget_rule));
     out->n_choices = (size_t)p->n_choices;
     memcpy(out->choices, p->choice, sizeof(p->choice));
-    out->max_model_len = p->max_model_len, out->kv_tokens = p->kv.n_blocks * KV_BLOCK, out->max_num_seqs = p->max_num_seqs;
+    out->max_model_len = p->max_model_len, out->kv_tokens = p->kv.n_blocks * KV_BLOCK,
+    out->max_num_seqs = p->max_num_seqs;
     out->max_pixels = auto_pixels(engine);
     out->n_layers = engine->model.text.n_layers, out->gpu_layers = out->n_layers - p->first_layers;
     out->tokens_per_second = p->tokens_per_second;
@@ -199,18 +246,24 @@ static void tell_plan(const ey_engine *engine, const ey_engine_options *o)
 static bool learn_facts(ey_engine *engine, ey_err *e)
 {
     bool told = engine->facts.card, card = told || strcmp(engine->be->ops->name, "cuda") == 0;
-    if (!card) engine->facts = host_facts();
-    else if (!told && !card_facts(&engine->facts, engine, e)) return false;
+    if (!card)
+        engine->facts = host_facts();
+    else if (!told && !card_facts(&engine->facts, engine, e))
+        return false;
     engine->facts.cpu = engine->cpu;
     return true;
 }
 
-/* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little more, better no prediction than no memory. */
+/* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little
+ * more, better no prediction than no memory. */
 static void learn_reads(ey_engine *engine, const ey_engine_options *o)
 {
     struct device_limits limits;
-    if (!engine->facts.card || !o->gpu_layers || engine->facts.cpu_reads > 0 || memory_available() < (uint64_t)2 << 30) return;
-    if (engine->cpu->ops->measure(engine->cpu, &limits, NULL)) engine->facts.cpu_reads = limits.read;
+    if (!engine->facts.card || !o->gpu_layers || engine->facts.cpu_reads > 0 ||
+        memory_available() < (uint64_t)2 << 30)
+        return;
+    if (engine->cpu->ops->measure(engine->cpu, &limits, NULL))
+        engine->facts.cpu_reads = limits.read;
 }
 
 bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
@@ -219,34 +272,44 @@ bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
     struct plan *p = &engine->plan;
     if (!learn_facts(engine, e)) return false;
     learn_reads(engine, o);
-    if (!shrink(engine, o, e) || !read_limits(&limits, o, e) || !choose_prefill_math(&limits, engine, o, e)) return false;
+    if (!shrink(engine, o, e) || !read_limits(&limits, o, e) ||
+        !choose_prefill_math(&limits, engine, o, e))
+        return false;
     if (!plan_make(p, &engine->model, engine->be, &engine->facts, &limits, e)) return false;
     engine->n_plan_items = plan_items(p, engine->plan_item);
     tell_plan(engine, o);
     engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
     engine->max_model_len = p->max_model_len, engine->max_blocks = p->max_blocks;
     engine->max_num_seqs = p->max_num_seqs, engine->max_images = p->max_images;
-    engine->max_unread = DEFAULT_UNREAD, engine->unread_seconds = UNREAD_SECONDS, engine->slice_seconds = SLICE_SECONDS;
+    engine->max_unread = DEFAULT_UNREAD, engine->unread_seconds = UNREAD_SECONDS,
+    engine->slice_seconds = SLICE_SECONDS;
     engine->budget = o->budget;
-    engine->stats = (ey_stats){.kv_blocks = p->kv.n_blocks, .image_rows = p->feature_rows, .image_bytes = p->bytes[PLAN_IMAGES]};
+    engine->stats = (ey_stats){.kv_blocks = p->kv.n_blocks,
+                               .image_rows = p->feature_rows,
+                               .image_bytes = p->bytes[PLAN_IMAGES]};
     return (engine->max_num_queued > 0 && engine->max_num_queued <= EY_MAX_QUEUED) ||
-           ey_fail(e, EY_BAD_REQUEST, "max_num_queued is %d; it must be from 1 to %d", engine->max_num_queued, EY_MAX_QUEUED);
+           ey_fail(e, EY_BAD_REQUEST, "max_num_queued is %d; it must be from 1 to %d",
+                   engine->max_num_queued, EY_MAX_QUEUED);
 }
 
 /* ---- what would fit ---- */
 
 /* The same on the CPU, the mapped weights counted in: they are read for every token. */
-static bool cpu_change(struct plan_change *out, const ey_engine *engine, const struct plan_limits *limits)
+static bool cpu_change(struct plan_change *out, const ey_engine *engine,
+                       const struct plan_limits *limits)
 {
     struct plan p;
     struct plan_limits plain = *limits;
     struct device_facts facts = host_facts();
     struct pool *pool = NULL;
     struct backend *be = NULL;
-    plain.levers = (struct plan_levers){0}, plain.fp8_prompts = false, plain.utilization = 0, plain.device_bytes = 0, plain.gpu_layers = 0;
-    bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) && plan_make(&p, &engine->model, be, &facts, &plain, NULL);
+    plain.levers = (struct plan_levers){0}, plain.fp8_prompts = false, plain.utilization = 0,
+    plain.device_bytes = 0, plain.gpu_layers = 0;
+    bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) &&
+              plan_make(&p, &engine->model, be, &facts, &plain, NULL);
     if (ok) {
-        *out = (struct plan_change){.options = "--device cpu", .total = p.allocated + p.bytes[PLAN_WEIGHTS]};
+        *out = (struct plan_change){.options = "--device cpu",
+                                    .total = p.allocated + p.bytes[PLAN_WEIGHTS]};
         out->fits = out->total <= facts.free;
     }
     if (be) be->ops->destroy(be);
@@ -254,7 +317,8 @@ static bool cpu_change(struct plan_change *out, const ey_engine *engine, const s
     return ok;
 }
 
-static int find_changes(struct plan_change out[PLAN_CHANGES + 1], const ey_engine *engine, const struct plan_limits *limits)
+static int find_changes(struct plan_change out[PLAN_CHANGES + 1], const ey_engine *engine,
+                        const struct plan_limits *limits)
 {
     int n = plan_changes(out, &engine->plan, &engine->model, engine->be, limits);
     return n + (engine->plan.facts->card && cpu_change(&out[n], engine, limits));
@@ -269,7 +333,9 @@ static bool refuse_host(const ey_engine *engine, const struct plan_limits *limit
 {
     const struct plan *p = &engine->plan;
     int fits = plan_longest_context(&engine->model, engine->be, p->facts, limits);
-    ey_fail(e, EY_NO_MEMORY, "a context of %d tokens and a KV pool of %d need %llu MiB of memory beside the model's file, and %llu MiB are available",
+    ey_fail(e, EY_NO_MEMORY,
+            "a context of %d tokens and a KV pool of %d need %llu MiB of memory beside the model's "
+            "file, and %llu MiB are available",
             p->max_model_len, p->kv_tokens, mib(p->allocated), mib(p->budget.bytes));
     size_t n = strlen(e->text);
     if (fits) snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d", fits);
@@ -284,16 +350,21 @@ static bool refuse_card(const ey_engine *engine, const struct plan_limits *limit
     char rule[160];
     int n_changes = find_changes(change, engine, limits);
     plan_budget_text(&p->budget, rule, sizeof(rule));
-    ey_fail(e, EY_NO_MEMORY, "the model does not fit on %s: with a context of %d tokens it needs %llu MiB, %llu MiB too many (may use %s). What changes that:",
-            p->facts->name, p->max_model_len, mib(p->allocated), mib(p->allocated - p->budget.bytes + MIB - 1), rule);
+    ey_fail(e, EY_NO_MEMORY,
+            "the model does not fit on %s: with a context of %d tokens it needs %llu MiB, %llu MiB "
+            "too many (may use %s). What changes that:",
+            p->facts->name, p->max_model_len, mib(p->allocated),
+            mib(p->allocated - p->budget.bytes + MIB - 1), rule);
     for (int fits = 1; fits >= 0; fits--)
         for (int i = 0; i < n_changes; i++) {
             char text[192];
             size_t used = strlen(e->text);
             if (change[i].fits != (fits == 1)) continue;
-            snprintf(text, sizeof(text), "%s %.95s: %llu MiB, %s", e->text[used - 1] == ':' ? "" : ";", change[i].options, mib(change[i].total),
+            snprintf(text, sizeof(text), "%s %.95s: %llu MiB, %s",
+                     e->text[used - 1] == ':' ? "" : ";", change[i].options, mib(change[i].total),
                      fits ? "fits" : "does not fit");
-            if (used + strlen(text) < sizeof(e->text)) snprintf(e->text + used, sizeof(e->text) - used, "%s", text);
+            if (used + strlen(text) < sizeof(e->text))
+                snprintf(e->text + used, sizeof(e->text) - used, "%s", text);
         }
     return false;
 }
@@ -303,15 +374,23 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
 {
     const struct plan *p = &engine->plan;
     struct plan_limits limits;
-    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_MADE] + p->bytes[PLAN_HOST] + p->bytes[PLAN_TOWER] + p->bytes[PLAN_CPU_SCRATCH] +
-                    p->bytes[PLAN_PINNED] + (p->first_layers ? p->bytes[PLAN_FIRST_KV] + p->bytes[PLAN_FIRST] + p->bytes[PLAN_IMAGES] : 0);
+    uint64_t host = p->bytes[PLAN_RING] + p->bytes[PLAN_MADE] + p->bytes[PLAN_HOST] +
+                    p->bytes[PLAN_TOWER] + p->bytes[PLAN_CPU_SCRATCH] + p->bytes[PLAN_PINNED] +
+                    (p->first_layers
+                         ? p->bytes[PLAN_FIRST_KV] + p->bytes[PLAN_FIRST] + p->bytes[PLAN_IMAGES]
+                         : 0);
     if (!read_limits(&limits, o, e)) return false;
     if (limits.cpu_bytes && p->first_bytes > limits.cpu_bytes)
-        return ey_fail(e, EY_NO_MEMORY, "the %d layers on the CPU take %llu MiB of its memory, and --cpu-memory allows %llu", p->first_layers, mib(p->first_bytes),
-                       mib(limits.cpu_bytes));
-    if (!p->fits) return p->facts->card ? refuse_card(engine, &limits, e) : refuse_host(engine, &limits, e);
+        return ey_fail(
+            e, EY_NO_MEMORY,
+            "the %d layers on the CPU take %llu MiB of its memory, and --cpu-memory allows %llu",
+            p->first_layers, mib(p->first_bytes), mib(limits.cpu_bytes));
+    if (!p->fits)
+        return p->facts->card ? refuse_card(engine, &limits, e) : refuse_host(engine, &limits, e);
     return !p->facts->card || host <= memory_available() ||
-           ey_fail(e, EY_NO_MEMORY, "%llu MiB of memory are needed beside the card's, and %llu MiB are available", mib(host), mib(memory_available()));
+           ey_fail(e, EY_NO_MEMORY,
+                   "%llu MiB of memory are needed beside the card's, and %llu MiB are available",
+                   mib(host), mib(memory_available()));
 }
 
 /* ---- the plan alone ---- */
@@ -327,9 +406,12 @@ static void fill_changes(ey_plan *out, const ey_engine *engine, const struct pla
 }
 
 _Static_assert((int)PLAN_MEMBERS == (int)EY_MAX_MODELS, "models of one plan");
-_Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS && (int)PLAN_CHANGES < (int)EY_PLAN_CHANGES && (int)PLAN_CHOICES <= (int)EY_PLAN_CHOICES,
+_Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS && (int)PLAN_CHANGES < (int)EY_PLAN_CHANGES &&
+                   (int)PLAN_CHOICES <= (int)EY_PLAN_CHOICES,
                "ey_plan holds any plan");
-_Static_assert(sizeof(((struct plan_change *)0)->options) == sizeof(((ey_plan *)0)->changes[0].options), "options of a change");
+_Static_assert(sizeof(((struct plan_change *)0)->options) ==
+                   sizeof(((ey_plan *)0)->changes[0].options),
+               "options of a change");
 _Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
 
 static bool open_device(ey_engine *engine, const ey_engine_options *o, ey_err *e)
@@ -350,12 +432,14 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
     const size_t i = all->n;
     ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
     all->n += engine != NULL;
-    if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e)) return false;
+    if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e))
+        return false;
     if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e))) return false;
     if (!i) learn_reads(engine, o);
     engine->be = first->be, engine->pool = first->pool, engine->facts = first->facts;
     if (!shrink(engine, o, e) || !choose_prefill_math(&all->limits[i], engine, o, e)) return false;
-    all->member[i] = (struct plan_member){.name = o->model, .model = &engine->model, .limits = &all->limits[i]};
+    all->member[i] = (struct plan_member){
+        .name = o->model, .model = &engine->model, .limits = &all->limits[i]};
     return true;
 }
 
@@ -387,17 +471,21 @@ static bool plan_members(struct planned *all, ey_plan *plans, ey_models_plan *ou
         out->together &= plans[i].resident;
         if (plans[i].resident) out->taken_bytes += plans[i].shared_bytes;
     }
-    out->room_bytes -= first->facts.context < out->room_bytes ? first->facts.context : out->room_bytes;
+    out->room_bytes -= first->facts.context < out->room_bytes ? first->facts.context
+                                                              : out->room_bytes;
     return true;
 }
 
-bool ey_plan_models(const ey_engine_options *options, size_t n, ey_plan *plans, ey_models_plan *out, ey_err *e)
+bool ey_plan_models(const ey_engine_options *options, size_t n, ey_plan *plans, ey_models_plan *out,
+                    ey_err *e)
 {
-    if (n < 1 || n > EY_MAX_MODELS) return ey_fail(e, EY_BAD_REQUEST, "%zu models; one plan is over 1 to %d", n, EY_MAX_MODELS);
+    if (n < 1 || n > EY_MAX_MODELS)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu models; one plan is over 1 to %d", n, EY_MAX_MODELS);
     struct planned *all = calloc(1, sizeof(*all));
     bool ok = all || ey_fail_memory(e, "a plan", sizeof(*all));
     memset(plans, 0, n * sizeof(*plans));
-    for (size_t i = 0; ok && i < n; i++) ok = open_member(all, &options[i], e);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = open_member(all, &options[i], e);
     ok = ok && plan_members(all, plans, out, e);
     if (all) close_members(all);
     free(all);

@@ -6,8 +6,10 @@
 void queue_push(struct queue *q, ey_ticket *t)
 {
     t->next = NULL;
-    if (q->last) q->last->next = t;
-    else q->first = t;
+    if (q->last)
+        q->last->next = t;
+    else
+        q->first = t;
     q->last = t;
     q->n++;
 }
@@ -23,9 +25,12 @@ void queue_push_front(struct queue *q, ey_ticket *t)
 void queue_remove(struct queue *q, ey_ticket *t)
 {
     ey_ticket *before = NULL, *at = q->first;
-    while (at != t) before = at, at = at->next;
-    if (before) before->next = t->next;
-    else q->first = t->next;
+    while (at != t)
+        before = at, at = at->next;
+    if (before)
+        before->next = t->next;
+    else
+        q->first = t->next;
     if (q->last == t) q->last = before;
     q->n--;
 }

@@ -1,4 +1,5 @@
-/* Messages, text or ids → a prompt that answers can be started from. Needs no device, so any number of threads do it. */
+/* Messages, text or ids → a prompt that answers can be started from. Needs no device, so any number
+ * of threads do it. */
 #include "engine/ready_prompt.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@ void ey_prompt_free(ey_prompt **out)
     ey_prompt *p = *out;
     *out = NULL;
     if (!p || atomic_fetch_sub(&p->refs, 1) > 1) return;
-    for (size_t i = 0; i < p->n_pictures; i++) image_free(&p->picture[i].pixels);
+    for (size_t i = 0; i < p->n_pictures; i++)
+        image_free(&p->picture[i].pixels);
     if (p->held) ey_budget_give(p->budget, p->held);
     ids_free(&p->ids);
     arena_free(&p->arena);
@@ -27,51 +29,69 @@ void ey_prompt_free(ey_prompt **out)
 
 ey_prompt_info ey_prompt_describe(const ey_prompt *p)
 {
-    return (ey_prompt_info){p->ids.id, p->ids.n, p->usage, p->n_pictures, p->image_tokens, p->kv_bytes};
+    return (ey_prompt_info){p->ids.id,     p->ids.n,        p->usage,
+                            p->n_pictures, p->image_tokens, p->kv_bytes};
 }
 
 /* ---- ids ---- */
 
-static bool ids_of_messages(ey_prompt *p, const ey_engine *engine, const ey_request *request, const struct prompt *template, ey_err *e)
+static bool ids_of_messages(ey_prompt *p, const ey_engine *engine, const ey_request *request,
+                            const struct prompt *template, ey_err *e)
 {
     int tokens[EY_MAX_IMAGES];
     struct vision_span spans[EY_MAX_IMAGES];
     const struct patch_spec *spec = &engine->model.patch_spec;
-    for (size_t i = 0; i < p->n_pictures; i++) tokens[i] = p->picture[i].tokens;
-    if (!prompt_tokens(&p->ids, spans, template, engine->model.family->vision_marks, engine->tok, tokens, request->parse_special_tokens, e)) return false;
     for (size_t i = 0; i < p->n_pictures; i++)
-        p->picture[i].run = (struct visual_run){spans[i].first, p->picture[i].rows / spec->merge, p->picture[i].cols / spec->merge};
+        tokens[i] = p->picture[i].tokens;
+    if (!prompt_tokens(&p->ids, spans, template, engine->model.family->vision_marks, engine->tok,
+                       tokens, request->parse_special_tokens, e))
+        return false;
+    for (size_t i = 0; i < p->n_pictures; i++)
+        p->picture[i].run = (struct visual_run){spans[i].first, p->picture[i].rows / spec->merge,
+                                                p->picture[i].cols / spec->merge};
     return true;
 }
 
-/* A prompt that is written out has no pictures, so it has none of their tokens either: they would be places without
- * a picture. */
+/* A prompt that is written out has no pictures, so it has none of their tokens either: they would
+ * be places without a picture. */
 static bool check_ids(const ey_engine *engine, const struct ids *ids, ey_err *e)
 {
     const struct vision_marks *v = engine->model.family->vision_marks;
-    const char *marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL, "<|video_pad|>"};
+    const char *marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL,
+                           "<|video_pad|>"};
     int32_t forbidden[4];
-    for (int k = 0; k < 4; k++) forbidden[k] = marks[k] ? tokenizer_special(engine->tok, marks[k]) : -1;
+    for (int k = 0; k < 4; k++)
+        forbidden[k] = marks[k] ? tokenizer_special(engine->tok, marks[k]) : -1;
     for (size_t i = 0; i < ids->n; i++) {
         int32_t id = ids->id[i];
         if (id < 0 || id >= engine->model.text.vocabulary)
-            return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", id, engine->model.text.vocabulary);
+            return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", id,
+                           engine->model.text.vocabulary);
         for (int k = 0; k < 4; k++)
             if (id == forbidden[k])
-                return ey_fail(e, EY_BAD_REQUEST, "the prompt has the picture token %s; pictures go into chat messages", marks[k]);
+                return ey_fail(
+                    e, EY_BAD_REQUEST,
+                    "the prompt has the picture token %s; pictures go into chat messages",
+                    marks[k]);
     }
     return ids->n || ey_fail(e, EY_BAD_REQUEST, "the prompt is empty");
 }
 
-static bool ids_as_given(ey_prompt *p, const ey_engine *engine, const ey_request *request, ey_err *e)
+static bool ids_as_given(ey_prompt *p, const ey_engine *engine, const ey_request *request,
+                         ey_err *e)
 {
     if (request->ids) {
-        if (request->n_ids > EY_MAX_CONTEXT) return ey_fail(e, EY_TOO_LONG, "the prompt has %zu token ids; at most %d are possible", request->n_ids, EY_MAX_CONTEXT);
+        if (request->n_ids > EY_MAX_CONTEXT)
+            return ey_fail(e, EY_TOO_LONG, "the prompt has %zu token ids; at most %d are possible",
+                           request->n_ids, EY_MAX_CONTEXT);
         for (size_t i = 0; i < request->n_ids; i++)
-            if (!ids_push(&p->ids, request->ids[i])) return ey_fail_memory(e, "token ids", request->n_ids * sizeof(int32_t));
-    } else if (request->add_start_token && tokenizer_start(engine->tok) >= 0 && !ids_push(&p->ids, tokenizer_start(engine->tok))) {
+            if (!ids_push(&p->ids, request->ids[i]))
+                return ey_fail_memory(e, "token ids", request->n_ids * sizeof(int32_t));
+    } else if (request->add_start_token && tokenizer_start(engine->tok) >= 0 &&
+               !ids_push(&p->ids, tokenizer_start(engine->tok))) {
         return ey_fail_memory(e, "token ids", sizeof(int32_t));
-    } else if (!tokenizer_encode(engine->tok, request->text, request->n_text, request->parse_special_tokens, &p->ids, e)) {
+    } else if (!tokenizer_encode(engine->tok, request->text, request->n_text,
+                                 request->parse_special_tokens, &p->ids, e)) {
         return false;
     }
     return check_ids(engine, &p->ids, e);
@@ -83,18 +103,24 @@ static bool check_lengths(const ey_prompt *p, const ey_engine *engine, ey_err *e
 {
     int blocks = 0;
     if (p->ids.n >= (size_t)engine->max_model_len)
-        return ey_fail(e, EY_TOO_LONG, "the prompt has %zu tokens; the context of %d leaves no room for an answer: use smaller pictures or a larger --max-model-len",
+        return ey_fail(e, EY_TOO_LONG,
+                       "the prompt has %zu tokens; the context of %d leaves no room for an answer: "
+                       "use smaller pictures or a larger --max-model-len",
                        p->ids.n, engine->max_model_len);
-    for (size_t i = 0; i < p->n_pictures; i++) blocks += image_cache_blocks(p->picture[i].tokens);
+    for (size_t i = 0; i < p->n_pictures; i++)
+        blocks += image_cache_blocks(p->picture[i].tokens);
     if (blocks <= engine->images.n_blocks) return true;
-    return ey_fail(e, EY_TOO_LONG, "%zu pictures need %d blocks of features; there are %d: send fewer or use a larger --max-model-len",
+    return ey_fail(e, EY_TOO_LONG,
+                   "%zu pictures need %d blocks of features; there are %d: send fewer or use a "
+                   "larger --max-model-len",
                    p->n_pictures, blocks, engine->images.n_blocks);
 }
 
 static bool lay_out(ey_prompt *p, const ey_engine *engine, ey_err *e)
 {
     struct visual_run runs[EY_MAX_IMAGES];
-    for (size_t i = 0; i < p->n_pictures; i++) runs[i] = p->picture[i].run, p->image_tokens += p->picture[i].tokens;
+    for (size_t i = 0; i < p->n_pictures; i++)
+        runs[i] = p->picture[i].run, p->image_tokens += p->picture[i].tokens;
     p->position = arena_array(&p->arena, p->ids.n, 3 * sizeof(int32_t));
     if (!p->position) return ey_fail_memory(e, "positions", p->ids.n * 3 * sizeof(int32_t));
     p->next_position = mrope_positions(p->position, p->ids.n, runs, p->n_pictures);
@@ -102,22 +128,29 @@ static bool lay_out(ey_prompt *p, const ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* Much text takes long to be cut in tokens: what cannot fit, however long its tokens are, is refused before. */
+/* Much text takes long to be cut in tokens: what cannot fit, however long its tokens are, is
+ * refused before. */
 static bool check_text(const ey_engine *engine, size_t n, ey_err *e)
 {
     enum { NFC_SHRINKS = 3 }; /* three jamo are one syllable */
     uint64_t most = (uint64_t)engine->max_model_len * engine->longest_token * NFC_SHRINKS;
-    return n <= most || ey_fail(e, EY_TOO_LONG, "the prompt has %zu bytes of text; the context of %d tokens holds at most %llu: shorten it or use a larger --max-model-len",
+    return n <= most || ey_fail(e, EY_TOO_LONG,
+                                "the prompt has %zu bytes of text; the context of %d tokens holds "
+                                "at most %llu: shorten it or use a larger --max-model-len",
                                 n, engine->max_model_len, (unsigned long long)most);
 }
 
 static bool fill(ey_prompt *p, ey_engine *engine, const ey_request *request, ey_err *e)
 {
     if (!request->messages && (request->text || request->ids))
-        return check_text(engine, request->ids ? 0 : request->n_text, e) && ids_as_given(p, engine, request, e) && check_lengths(p, engine, e) && lay_out(p, engine, e);
+        return check_text(engine, request->ids ? 0 : request->n_text, e) &&
+               ids_as_given(p, engine, request, e) && check_lengths(p, engine, e) &&
+               lay_out(p, engine, e);
     struct prompt template = {0};
-    bool ok = engine->model.family->prompt(&template, request, e) && check_text(engine, template.text.size, e) && pictures_open(p, engine, request, e) &&
-              ids_of_messages(p, engine, request, &template, e) && check_lengths(p, engine, e) && lay_out(p, engine, e);
+    bool ok = engine->model.family->prompt(&template, request, e) &&
+              check_text(engine, template.text.size, e) && pictures_open(p, engine, request, e) &&
+              ids_of_messages(p, engine, request, &template, e) && check_lengths(p, engine, e) &&
+              lay_out(p, engine, e);
     prompt_free(&template);
     return ok;
 }

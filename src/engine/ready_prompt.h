@@ -1,5 +1,5 @@
-/* A prompt made ready on the caller's thread: ids, positions, and pictures at the size that the model sees. Read by any
- * number of answers at once; nothing in it changes. */
+/* A prompt made ready on the caller's thread: ids, positions, and pictures at the size that the
+ * model sees. Read by any number of answers at once; nothing in it changes. */
 #ifndef EY_ENGINE_READY_PROMPT_H
 #define EY_ENGINE_READY_PROMPT_H
 
@@ -20,16 +20,16 @@ struct picture {
 struct ey_prompt {
     atomic_int refs;
     struct ids ids;
-    int32_t *position;     /* [ids.n, 3] */
-    int32_t next_position; /* of the first generated token */
+    int32_t *position;       /* [ids.n, 3] */
+    int32_t next_position;   /* of the first generated token */
     struct picture *picture; /* [n_pictures], in order of appearance */
     size_t n_pictures;
     ey_image_usage *usage; /* [n_pictures] */
     int image_tokens;
     uint64_t kv_bytes;
-    ey_budget *budget;     /* that the pixels were taken from */
+    ey_budget *budget; /* that the pixels were taken from */
     uint64_t held;
-    struct arena arena;    /* of the arrays */
+    struct arena arena; /* of the arrays */
 };
 
 void prompt_hold(ey_prompt *prompt); /* ey_prompt_free gives it back */

@@ -1,5 +1,5 @@
-/* Raw logits → the next token: penalties, temperature, top-k, top-p, min-p, then a draw (spec 1.5). Works in
- * memory that is planned for the vocabulary; a step allocates nothing. */
+/* Raw logits → the next token: penalties, temperature, top-k, top-p, min-p, then a draw (spec 1.5).
+ * Works in memory that is planned for the vocabulary; a step allocates nothing. */
 #ifndef EY_ENGINE_SAMPLER_H
 #define EY_ENGINE_SAMPLER_H
 
@@ -14,51 +14,60 @@ struct candidate_token {
 
 /* What one draw needs; draws of several requests share it. */
 struct sampler_scratch {
-    float *scores;                   /* [vocabulary] the logits after penalties */
-    struct candidate_token *heap;    /* [vocabulary] */
-    double *probability;             /* [vocabulary] of the kept candidates, most likely first */
+    float *scores;                /* [vocabulary] the logits after penalties */
+    struct candidate_token *heap; /* [vocabulary] */
+    double *probability;          /* [vocabulary] of the kept candidates, most likely first */
 };
 
 /* What a request's draws so far have left. */
 struct sampler {
     struct sampler_scratch *scratch; /* borrowed */
     ey_sampling options;
-    const ey_logit_bias *bias;       /* [n_bias] borrowed */
+    const ey_logit_bias *bias; /* [n_bias] borrowed */
     size_t n_bias;
     int vocabulary;
-    int32_t *count;                  /* [vocabulary] times in the answer */
-    uint8_t *in_prompt;              /* [vocabulary] */
-    uint64_t step;                   /* tokens drawn so far; with the seed it makes the random number */
+    int32_t *count;     /* [vocabulary] times in the answer */
+    uint8_t *in_prompt; /* [vocabulary] */
+    uint64_t step;      /* tokens drawn so far; with the seed it makes the random number */
 };
 
-bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vocabulary, ey_err *e);
-bool sampler_open(struct sampler *s, struct sampler_scratch *scratch, struct arena *arena, int vocabulary, ey_err *e);
+bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vocabulary,
+                          ey_err *e);
+bool sampler_open(struct sampler *s, struct sampler_scratch *scratch, struct arena *arena,
+                  int vocabulary, ey_err *e);
 /* Starts a request: forgets the last one, remembers the prompt's ids. */
-void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t *prompt, size_t n_prompt);
+void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t *prompt,
+                   size_t n_prompt);
 /* Takes note of a token that was drawn before (a request that starts again where it was). */
 void sampler_recall(struct sampler *s, int32_t id);
 /* Which ids may be drawn: those of the mask, and the end tokens listed. */
 struct allowed {
     const uint32_t *mask; /* bit i % 32 of word i / 32 */
     const int *end;
-    int n_end;            /* at most EY_MAX_EOS */
+    int n_end; /* at most EY_MAX_EOS */
 };
-/* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals. NULL: all are allowed; else it is an allowed one, of which
- * there is one at least, even where the logits of all allowed ones are -infinity or NaN. */
+/* The next id; `logits` is not changed. Temperature 0 takes the best, the lower id among equals.
+ * NULL: all are allowed; else it is an allowed one, of which there is one at least, even where the
+ * logits of all allowed ones are -infinity or NaN. */
 int32_t sampler_pick(struct sampler *s, const float *logits, const struct allowed *allowed);
 
-/* The same from a row's best alone. False: they do not decide it, ask for all. `approximate`: what is not among them is no better
- * than approximately known, so that the best decide only as far as half of them. */
-bool sampler_pick_best(struct sampler *s, const struct best_logits *best, const struct allowed *allowed, bool approximate, int32_t *id);
+/* The same from a row's best alone. False: they do not decide it, ask for all. `approximate`: what
+ * is not among them is no better than approximately known, so that the best decide only as far as
+ * half of them. */
+bool sampler_pick_best(struct sampler *s, const struct best_logits *best,
+                       const struct allowed *allowed, bool approximate, int32_t *id);
 /* Whether it would, of all ids; nothing is drawn. */
 bool sampler_is_decided(struct sampler *s, const struct best_logits *best, bool approximate);
-/* Whether the device may draw for it: temperature, top_k, top_p and min_p alone. And how it would. */
+/* Whether the device may draw for it: temperature, top_k, top_p and min_p alone. And how it would.
+ */
 bool sampler_draws_from_best(const struct sampler *s, bool approximate);
 struct token_draw sampler_next_draw(const struct sampler *s);
-/* Ids of the best `most` scores after penalties, bias and mask, the best first; returns how many there are: none that is forbidden or, without a mask, that is
- * -infinity. */
-int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed, int32_t *ids, int most);
-/* sampler_pick() right after sampler_best_ids(), when the logits of those ids[n], BEST_LOGITS of them unless there are no more, and only they have changed. */
+/* Ids of the best `most` scores after penalties, bias and mask, the best first; returns how many
+ * there are: none that is forbidden or, without a mask, that is -infinity. */
+int sampler_best_ids(struct sampler *s, const float *logits, const struct allowed *allowed,
+                     int32_t *ids, int most);
+/* sampler_pick() right after sampler_best_ids(), when the logits of those ids[n], BEST_LOGITS of
+ * them unless there are no more, and only they have changed. */
 int32_t sampler_pick_again(struct sampler *s, const float *logits, const int32_t *ids, int n);
 /* Whether a draw needs only the best n. */
 bool sampler_is_exact_from(const ey_sampling *options, int n);

@@ -8,13 +8,17 @@
 bool stopper_open(struct stopper *s, const char *const *stop, size_t n_stop, ey_err *e)
 {
     *s = (struct stopper){stop, n_stop, buf_with_max(8 * EY_MAX_TOKEN_BYTES), false};
-    if (n_stop > EY_MAX_STOPS) return ey_fail(e, EY_BAD_REQUEST, "%zu stop texts; at most %d are possible", n_stop, EY_MAX_STOPS);
+    if (n_stop > EY_MAX_STOPS)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu stop texts; at most %d are possible", n_stop,
+                       EY_MAX_STOPS);
     for (size_t i = 0; i < n_stop; i++) {
         size_t n = stop[i] ? strlen(stop[i]) : 0;
         if (!n || n > EY_MAX_STOP_BYTES)
-            return ey_fail(e, EY_BAD_REQUEST, "stop text %zu has %zu bytes; it must have 1 to %d", i + 1, n, EY_MAX_STOP_BYTES);
+            return ey_fail(e, EY_BAD_REQUEST, "stop text %zu has %zu bytes; it must have 1 to %d",
+                           i + 1, n, EY_MAX_STOP_BYTES);
     }
-    return buf_reserve(&s->pending, 4 * EY_MAX_TOKEN_BYTES + EY_MAX_STOP_BYTES) || ey_fail_memory(e, "stop texts", 8 * EY_MAX_TOKEN_BYTES);
+    return buf_reserve(&s->pending, 4 * EY_MAX_TOKEN_BYTES + EY_MAX_STOP_BYTES) ||
+           ey_fail_memory(e, "stop texts", 8 * EY_MAX_TOKEN_BYTES);
 }
 
 void stopper_close(struct stopper *s)

@@ -7,13 +7,15 @@
 struct stopper {
     const char *const *stop;
     size_t n_stop;
-    struct buf pending; /* text not yet given away; reserved once, so that a step allocates nothing */
+    struct buf
+        pending; /* text not yet given away; reserved once, so that a step allocates nothing */
     bool stopped;
 };
 
 bool stopper_open(struct stopper *s, const char *const *stop, size_t n_stop, ey_err *e);
 void stopper_close(struct stopper *s);
-/* Adds text; returns how many bytes of s->pending may be given away now. A stop text ends there, and s->stopped is set. */
+/* Adds text; returns how many bytes of s->pending may be given away now. A stop text ends there,
+ * and s->stopped is set. */
 size_t stopper_add(struct stopper *s, const char *text, size_t n);
 /* Drops bytes that were given away. */
 void stopper_take(struct stopper *s, size_t n);

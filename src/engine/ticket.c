@@ -11,29 +11,38 @@
 #include "engine/engine_internal.h"
 
 enum {
-    READY_BYTES = 64 << 10,                                       /* room for text that is not fetched */
-    FULL_BYTES = READY_BYTES - 5 * EY_MAX_TOKEN_BYTES - EY_MAX_STOP_BYTES, /* what one token may still add fits behind */
-    MOST_BIAS = 100,                                              /* as in the OpenAI API */
+    READY_BYTES = 64 << 10, /* room for text that is not fetched */
+    FULL_BYTES = READY_BYTES - 5 * EY_MAX_TOKEN_BYTES -
+                 EY_MAX_STOP_BYTES, /* what one token may still add fits behind */
+    MOST_BIAS = 100,                /* as in the OpenAI API */
 };
 
 /* ---- start ---- */
 
 static bool check_request(const ey_request *request, const ey_engine *engine, ey_err *e)
 {
-    if (request->max_tokens < 0) return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1", request->max_tokens);
+    if (request->max_tokens < 0)
+        return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1",
+                       request->max_tokens);
     if (!sampling_check(&request->sampling, e)) return false;
     if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
-        return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given", request->top_logprobs, EY_MAX_TOP_LOGPROBS);
+        return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given",
+                       request->top_logprobs, EY_MAX_TOP_LOGPROBS);
     if (request->n_stop_ids > EY_MAX_STOP_IDS)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu stop tokens; at most %d are possible", request->n_stop_ids, EY_MAX_STOP_IDS);
+        return ey_fail(e, EY_BAD_REQUEST, "%zu stop tokens; at most %d are possible",
+                       request->n_stop_ids, EY_MAX_STOP_IDS);
     if (request->n_logit_bias > EY_MAX_LOGIT_BIAS)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu logit biases; at most %d are possible", request->n_logit_bias, EY_MAX_LOGIT_BIAS);
+        return ey_fail(e, EY_BAD_REQUEST, "%zu logit biases; at most %d are possible",
+                       request->n_logit_bias, EY_MAX_LOGIT_BIAS);
     for (size_t i = 0; i < request->n_logit_bias; i++) {
         const ey_logit_bias *b = &request->logit_bias[i];
         if (b->id < 0 || b->id >= engine->model.text.vocabulary)
-            return ey_fail(e, EY_BAD_REQUEST, "logit bias of token %d, which is not in the vocabulary of %d", b->id, engine->model.text.vocabulary);
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "logit bias of token %d, which is not in the vocabulary of %d", b->id,
+                           engine->model.text.vocabulary);
         if (!(b->bias >= -MOST_BIAS && b->bias <= MOST_BIAS))
-            return ey_fail(e, EY_BAD_REQUEST, "logit bias %g of token %d; it must be from %d to %d", (double)b->bias, b->id, -MOST_BIAS, MOST_BIAS);
+            return ey_fail(e, EY_BAD_REQUEST, "logit bias %g of token %d; it must be from %d to %d",
+                           (double)b->bias, b->id, -MOST_BIAS, MOST_BIAS);
     }
     return true;
 }
@@ -51,15 +60,23 @@ static bool copy_request(ey_ticket *t, const ey_request *request, ey_err *e)
     struct arena *arena = answer_arena(&t->answer);
     if (!arena) return ey_fail_memory(e, "the answer", sizeof(*arena));
     t->sampling = request->sampling, t->ignore_eos = request->ignore_eos, t->fresh = request->fresh;
-    t->stop = arena_array(arena, request->n_stop + 1, sizeof(*t->stop)), t->n_stop = request->n_stop;
-    t->stop_ids = copy_array(arena, request->stop_ids, request->n_stop_ids, sizeof(*t->stop_ids)), t->n_stop_ids = request->n_stop_ids;
-    t->bias = copy_array(arena, request->logit_bias, request->n_logit_bias, sizeof(*t->bias)), t->n_bias = request->n_logit_bias;
-    t->answer.images = copy_array(arena, t->prompt->usage, t->prompt->n_pictures, sizeof(*t->answer.images));
+    t->stop = arena_array(arena, request->n_stop + 1, sizeof(*t->stop)),
+    t->n_stop = request->n_stop;
+    t->stop_ids = copy_array(arena, request->stop_ids, request->n_stop_ids, sizeof(*t->stop_ids)),
+    t->n_stop_ids = request->n_stop_ids;
+    t->bias = copy_array(arena, request->logit_bias, request->n_logit_bias, sizeof(*t->bias)),
+    t->n_bias = request->n_logit_bias;
+    t->answer.images = copy_array(arena, t->prompt->usage, t->prompt->n_pictures,
+                                  sizeof(*t->answer.images));
     t->entry = arena_array(arena, t->prompt->n_pictures + 1, sizeof(*t->entry));
-    if (!t->stop || !t->stop_ids || !t->bias || !t->answer.images || !t->entry) return ey_fail_memory(e, "the answer", arena->used);
+    if (!t->stop || !t->stop_ids || !t->bias || !t->answer.images || !t->entry)
+        return ey_fail_memory(e, "the answer", arena->used);
     for (size_t i = 0; i < request->n_stop; i++) {
-        t->stop[i] = request->stop[i] ? arena_copy_text(arena, request->stop[i], strlen(request->stop[i])) : NULL;
-        if (request->stop[i] && !t->stop[i]) return ey_fail_memory(e, "stop texts", strlen(request->stop[i]));
+        t->stop[i] = request->stop[i]
+                         ? arena_copy_text(arena, request->stop[i], strlen(request->stop[i]))
+                         : NULL;
+        if (request->stop[i] && !t->stop[i])
+            return ey_fail_memory(e, "stop texts", strlen(request->stop[i]));
     }
     return true;
 }
@@ -67,8 +84,10 @@ static bool copy_request(ey_ticket *t, const ey_request *request, ey_err *e)
 static bool open_text(ey_ticket *t, ey_err *e)
 {
     t->detok = detok_start(t->engine->tok);
-    t->piece = buf_with_max(EY_MAX_TOKEN_BYTES * 4), t->ready = buf_with_max(READY_BYTES + 64), t->taken = buf_with_max(READY_BYTES + 64);
-    return (buf_reserve(&t->piece, EY_MAX_TOKEN_BYTES * 3) && buf_reserve(&t->ready, READY_BYTES) && buf_reserve(&t->taken, READY_BYTES)) ||
+    t->piece = buf_with_max(EY_MAX_TOKEN_BYTES * 4), t->ready = buf_with_max(READY_BYTES + 64),
+    t->taken = buf_with_max(READY_BYTES + 64);
+    return (buf_reserve(&t->piece, EY_MAX_TOKEN_BYTES * 3) && buf_reserve(&t->ready, READY_BYTES) &&
+            buf_reserve(&t->taken, READY_BYTES)) ||
            ey_fail_memory(e, "the answer's text", 2 * READY_BYTES);
 }
 
@@ -83,10 +102,14 @@ static bool fill_ticket(ey_ticket *t, const ey_request *request, ey_err *e)
 {
     int room = t->engine->max_model_len - (int)t->prompt->ids.n, wanted = request->max_tokens;
     t->answer.n_images = t->prompt->n_pictures;
-    t->answer.prompt_tokens = (int)t->prompt->ids.n, t->answer.image_tokens = t->prompt->image_tokens;
+    t->answer.prompt_tokens = (int)t->prompt->ids.n,
+    t->answer.image_tokens = t->prompt->image_tokens;
     t->answer.seed = request->sampling.seed, t->answer.stop_id = -1;
-    return check_request(request, t->engine, e) && stopper_open(&t->stopper, request->stop, request->n_stop, e) && copy_request(t, request, e) &&
-           generation_open(&t->generation, answer_arena(&t->answer), wanted > 0 && wanted < room ? wanted : room, request->top_logprobs, e) &&
+    return check_request(request, t->engine, e) &&
+           stopper_open(&t->stopper, request->stop, request->n_stop, e) &&
+           copy_request(t, request, e) &&
+           generation_open(&t->generation, answer_arena(&t->answer),
+                           wanted > 0 && wanted < room ? wanted : room, request->top_logprobs, e) &&
            open_text(t, e) && open_constraint(t, request->grammar, e);
 }
 
@@ -106,13 +129,16 @@ static bool enqueue(ey_engine *engine, ey_ticket *t, ey_err *e)
 {
     if (engine->closing) return ey_fail(e, EY_BUSY, "the engine is being closed");
     if (engine->queue.n >= engine->max_num_queued + engine->max_num_seqs - engine->n_running)
-        return ey_fail(e, EY_BUSY, "%d requests wait already, which is all that may; try again later", engine->queue.n);
+        return ey_fail(e, EY_BUSY,
+                       "%d requests wait already, which is all that may; try again later",
+                       engine->queue.n);
     queue_push(&engine->queue, t);
     pthread_cond_signal(&engine->work);
     return true;
 }
 
-bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, ey_ticket **out, ey_err *e)
+bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, ey_ticket **out,
+              ey_err *e)
 {
     *out = NULL;
     ey_ticket *t = calloc(1, sizeof(*t));
@@ -131,8 +157,10 @@ bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, e
         ok = enqueue(engine, t, e);
         pthread_mutex_unlock(&engine->lock);
     }
-    if (ok) *out = t;
-    else free_ticket(t);
+    if (ok)
+        *out = t;
+    else
+        free_ticket(t);
     return ok;
 }
 
@@ -147,7 +175,11 @@ static void fetched(ey_ticket *t)
 /* Under the lock: the next event, if there is one. */
 static bool fetch(ey_ticket *t, ey_event *event)
 {
-    *event = (ey_event){.type = EY_EVENT_NONE, .phase = t->phase ? t->phase : "queue", .done = t->done, .total = t->total ? t->total : 1, .n_tokens = t->n_tokens};
+    *event = (ey_event){.type = EY_EVENT_NONE,
+                        .phase = t->phase ? t->phase : "queue",
+                        .done = t->done,
+                        .total = t->total ? t->total : 1,
+                        .n_tokens = t->n_tokens};
     if (t->ready.size) {
         struct buf swap = t->taken;
         t->taken = t->ready, t->ready = swap;
@@ -178,7 +210,8 @@ void ey_next(ey_ticket *t, int timeout_ms, ey_event *event)
     struct timespec end = after(timeout_ms);
     int status = 0;
     pthread_mutex_lock(&t->engine->lock);
-    while (!fetch(t, event) && status != ETIMEDOUT) status = pthread_cond_timedwait(&t->news, &t->engine->lock, &end);
+    while (!fetch(t, event) && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&t->news, &t->engine->lock, &end);
     pthread_mutex_unlock(&t->engine->lock);
 }
 
@@ -205,7 +238,8 @@ bool ey_collect(ey_ticket **out, ey_answer *answer, ey_err *e)
 {
     ey_ticket *t = *out;
     ey_event event;
-    do ey_next(t, 1000, &event);
+    do
+        ey_next(t, 1000, &event);
     while (event.type != EY_EVENT_DONE);
     bool ok = !t->failed;
     if (!ok && e) *e = t->error;
@@ -263,7 +297,8 @@ static void publish_piece(ey_ticket *t)
     stopper_take(&t->stopper, n);
 }
 
-/* The last token may have left an incomplete character, and what was held back is no stop text after all. */
+/* The last token may have left an incomplete character, and what was held back is no stop text
+ * after all. */
 static void publish_rest(ey_ticket *t)
 {
     buf_clear(&t->piece);
@@ -279,7 +314,8 @@ bool ticket_take_token(ey_ticket *t, const struct row_of_step *row)
     g->id[g->n++] = id;
     g->stopped = is_stop_id(t, id);
     if (g->stopped) t->answer.stop_id = id;
-    if (t->constraint && !g->stopped) t->complete = !constraint_accept(t->constraint, id) || constraint_must_end(t->constraint);
+    if (t->constraint && !g->stopped)
+        t->complete = !constraint_accept(t->constraint, id) || constraint_must_end(t->constraint);
     buf_clear(&t->piece);
     bool more = !g->stopped && detok_push(&t->detok, id, &t->piece);
     pthread_mutex_lock(&t->engine->lock);

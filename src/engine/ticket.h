@@ -1,5 +1,5 @@
-/* One answer under way. The caller's thread holds the ticket and fetches text; the scheduler's thread owns what makes it.
- * What both touch is under the engine's lock and marked so. */
+/* One answer under way. The caller's thread holds the ticket and fetches text; the scheduler's
+ * thread owns what makes it. What both touch is under the engine's lock and marked so. */
 #ifndef EY_ENGINE_TICKET_H
 #define EY_ENGINE_TICKET_H
 
@@ -39,23 +39,23 @@ struct ey_ticket {
     /* ---- under the lock ---- */
     enum ticket_state state;
     bool cancelled, failed;
-    ey_err error;          /* failed */
-    struct buf ready;      /* text that was not fetched yet */
-    struct buf taken;      /* text of the last event */
-    int n_tokens, unread;  /* published so far; of them, since the last event was fetched */
-    double unread_since;   /* when it became too much; 0: it is not */
+    ey_err error;         /* failed */
+    struct buf ready;     /* text that was not fetched yet */
+    struct buf taken;     /* text of the last event */
+    int n_tokens, unread; /* published so far; of them, since the last event was fetched */
+    double unread_since;  /* when it became too much; 0: it is not */
     const char *phase;
-    int done, total;       /* of the phase */
+    int done, total; /* of the phase */
     bool phase_news;
     pthread_cond_t news;
-    ey_ticket *next;       /* in the queue */
+    ey_ticket *next; /* in the queue */
 
     /* ---- the scheduler's ---- */
-    struct slot *slot;     /* while running */
-    int computed;          /* rows whose keys and values are in the cache */
-    int n_blocks;          /* of slot->blocks */
-    int n_published;       /* full blocks of known contents */
-    struct digest chain;   /* key of the last of them */
+    struct slot *slot;          /* while running */
+    int computed;               /* rows whose keys and values are in the cache */
+    int n_blocks;               /* of slot->blocks */
+    int n_published;            /* full blocks of known contents */
+    struct digest chain;        /* key of the last of them */
     struct image_entry **entry; /* [prompt->n_pictures] pinned; NULL: not needed */
     bool admitted_before;
     double started, admitted, first_token;
@@ -79,7 +79,8 @@ struct row_of_step {
     dev x;   /* the step's residual stream … */
     int at;  /* … and the row in it */
 };
-/* The next token, by the ticket's sampling and grammar; notes log-probabilities where they are wanted. */
+/* The next token, by the ticket's sampling and grammar; notes log-probabilities where they are
+ * wanted. */
 int32_t pick_token(ey_engine *engine, ey_ticket *t, const struct row_of_step *row);
 /* Takes the next token and publishes the text that it completes. True: the answer is over. */
 bool ticket_take_token(ey_ticket *t, const struct row_of_step *row);

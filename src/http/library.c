@@ -18,9 +18,12 @@ static void *open_any(void)
 
 static bool look_up(void *handle, ey_err *e)
 {
-#define HTTP_LOOKUP(function)                                \
-    *(void **)&library.function = dlsym(handle, #function);  \
-    if (!library.function) return ey_fail(e, EY_IO, "the libcurl installed here lacks " #function "; version 7.66 or newer is needed");
+#define HTTP_LOOKUP(function)                                        \
+    *(void **)&library.function = dlsym(handle, #function);          \
+    if (!library.function)                                           \
+        return ey_fail(e, EY_IO,                                     \
+                       "the libcurl installed here lacks " #function \
+                       "; version 7.66 or newer is needed");
     HTTP_FUNCTIONS(HTTP_LOOKUP)
 #undef HTTP_LOOKUP
     return true;
@@ -30,8 +33,10 @@ static void open_library(void)
 {
     void *handle = open_any();
     if (!handle)
-        ey_fail(&problem, EY_IO, "HTTP needs libcurl, which is not installed; install the package libcurl4 (Debian, Ubuntu), "
-                                 "libcurl (Fedora) or curl (Arch)");
+        ey_fail(&problem, EY_IO,
+                "HTTP needs libcurl, which is not installed; install the package libcurl4 (Debian, "
+                "Ubuntu), "
+                "libcurl (Fedora) or curl (Arch)");
     else if (look_up(handle, &problem) && library.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         ey_fail(&problem, EY_IO, "libcurl could not be initialised");
 }
@@ -49,17 +54,21 @@ const struct http_library *http_library(ey_err *e)
 static bool speak_http_only(const struct http_library *lib, CURL *curl)
 {
     return lib->curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK ||
-           lib->curl_easy_setopt(curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS)) == CURLE_OK;
+           lib->curl_easy_setopt(curl, CURLOPT_PROTOCOLS,
+                                 (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS)) == CURLE_OK;
 }
 
 CURL *http_open(const struct http_library *lib, ey_err *e)
 {
     CURL *curl = lib->curl_easy_init();
-    bool ok = curl && speak_http_only(lib, curl) && lib->curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+    bool ok = curl && speak_http_only(lib, curl) &&
+              lib->curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
               lib->curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
               lib->curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
               lib->curl_easy_setopt(curl, CURLOPT_USERAGENT, "eyelet/" EY_VERSION) == CURLE_OK;
-    if (ok) lib->curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L); /* from 7.87: a name server that is silent holds up nobody */
+    if (ok)
+        lib->curl_easy_setopt(curl, CURLOPT_QUICK_EXIT,
+                              1L); /* from 7.87: a name server that is silent holds up nobody */
     if (ok) return curl;
     if (curl) lib->curl_easy_cleanup(curl);
     ey_fail_memory(e, "an HTTP request", 0);

@@ -1,5 +1,6 @@
-/* A blob while it grows. The record tells no more than what was written, so a kill at any byte loses what came since the last one;
- * where a power cut lost bytes that the record tells of, the hash finds out. */
+/* A blob while it grows. The record tells no more than what was written, so a kill at any byte
+ * loses what came since the last one; where a power cut lost bytes that the record tells of, the
+ * hash finds out. */
 #include "hub/blob.h"
 
 #include <errno.h>
@@ -21,16 +22,23 @@
 /* ---- paths ---- */
 
 /* DIRECTORY/blobs/ETAG + ending; the model's directory was checked to leave room. */
-static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model, const struct hub_file *file, const char *ending, ey_err *e)
+static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model,
+                      const struct hub_file *file, const char *ending, ey_err *e)
 {
-    if (snprintf(out, EY_MAX_PATH, "%s/blobs/%s%s", model->directory, file->etag, ending) < EY_MAX_PATH) return true;
-    return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", model->directory);
+    if (snprintf(out, EY_MAX_PATH, "%s/blobs/%s%s", model->directory, file->etag, ending) <
+        EY_MAX_PATH)
+        return true;
+    return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long",
+                   model->directory);
 }
 
 bool cache_fail(const char *path, const char *doing, ey_err *e)
 {
     if (errno_is_full())
-        return ey_fail(e, EY_IO, "%.300s: the disk is full; make room (eyelet list, eyelet rm) or set HF_HOME to a larger one, then run the same again to go on", path);
+        return ey_fail(e, EY_IO,
+                       "%.300s: the disk is full; make room (eyelet list, eyelet rm) or set "
+                       "HF_HOME to a larger one, then run the same again to go on",
+                       path);
     return ey_fail(e, EY_IO, "%.300s cannot be %s: %s", path, doing, strerror(errno));
 }
 
@@ -60,14 +68,18 @@ static bool make_folder(const char *path, ey_err *e)
 static bool lock_folder(char out[EY_MAX_PATH], const struct hub_model *model, ey_err *e)
 {
     const char *name = strrchr(model->directory, '/');
-    int n = snprintf(out, EY_MAX_PATH, "%.*s/.locks%s", (int)(name - model->directory), model->directory, name);
-    return n < EY_MAX_PATH - HUB_ETAG_BYTES - 8 || ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", model->directory);
+    int n = snprintf(out, EY_MAX_PATH, "%.*s/.locks%s", (int)(name - model->directory),
+                     model->directory, name);
+    return n < EY_MAX_PATH - HUB_ETAG_BYTES - 8 ||
+           ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long",
+                   model->directory);
 }
 
 bool blob_folders_make(const struct hub_model *model, ey_err *e)
 {
     char blobs[EY_MAX_PATH], locks[EY_MAX_PATH];
-    return path_join(blobs, model->directory, "blobs", e) && make_folder(blobs, e) && lock_folder(locks, model, e) && make_folder(locks, e);
+    return path_join(blobs, model->directory, "blobs", e) && make_folder(blobs, e) &&
+           lock_folder(locks, model, e) && make_folder(locks, e);
 }
 
 /* ---- the lock ---- */
@@ -76,11 +88,14 @@ bool blob_folders_make(const struct hub_model *model, ey_err *e)
 static bool is_still(int fd, const char *path)
 {
     struct stat ours, there;
-    return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+    return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
 }
 
-/* -1: somebody has it, or *failed. A file system without locks gives none, and two pulls at once would then be the user's affair. */
-static int take_lock(const struct hub_model *model, const struct hub_file *file, bool *failed, ey_err *e)
+/* -1: somebody has it, or *failed. A file system without locks gives none, and two pulls at once
+ * would then be the user's affair. */
+static int take_lock(const struct hub_model *model, const struct hub_file *file, bool *failed,
+                     ey_err *e)
 {
     char folder[EY_MAX_PATH], path[EY_MAX_PATH];
     *failed = true;
@@ -89,7 +104,8 @@ static int take_lock(const struct hub_model *model, const struct hub_file *file,
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
     if (fd < 0) return cache_fail(path, "opened", e), -1;
     *failed = false;
-    bool taken = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno == ENOTSUP || errno == ENOLCK || errno == ENOSYS;
+    bool taken = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno == ENOTSUP || errno == ENOLCK ||
+                 errno == ENOSYS;
     if (taken && is_still(fd, path)) return fd;
     close(fd);
     return -1;
@@ -108,17 +124,22 @@ static bool is_whole_here(const struct hub_model *model, const struct hub_file *
 {
     char path[EY_MAX_PATH];
     if (blob_path(path, model, file, "", NULL) && has_size(path, file->size)) return true;
-    int n = snprintf(path, sizeof(path), "%s/snapshots/%s/%s", model->directory, model->commit, file->name);
+    int n = snprintf(path, sizeof(path), "%s/snapshots/%s/%s", model->directory, model->commit,
+                     file->name);
     return n < (int)sizeof(path) && has_size(path, file->size);
 }
 
-static bool read_record(struct extents *done, const struct hub_model *model, const struct hub_file *file)
+static bool read_record(struct extents *done, const struct hub_model *model,
+                        const struct hub_file *file)
 {
     char path[EY_MAX_PATH], *text = NULL;
     size_t n = 0;
     *done = (struct extents){0};
-    if (!blob_path(path, model, file, PARTIAL, NULL) || !has_size(path, file->size) || !blob_path(path, model, file, RECORD, NULL)) return false;
-    bool ok = path_is_file(path) && file_read(&text, &n, path, EXTENTS_TEXT, NULL) && strlen(text) == n && extents_read(done, file->size, text);
+    if (!blob_path(path, model, file, PARTIAL, NULL) || !has_size(path, file->size) ||
+        !blob_path(path, model, file, RECORD, NULL))
+        return false;
+    bool ok = path_is_file(path) && file_read(&text, &n, path, EXTENTS_TEXT, NULL) &&
+              strlen(text) == n && extents_read(done, file->size, text);
     free(text);
     return ok;
 }
@@ -137,7 +158,9 @@ uint64_t blob_room_needed(const struct hub_model *model, const struct hub_file *
     char path[EY_MAX_PATH];
     struct stat st;
     if (is_whole_here(model, file)) return 0;
-    uint64_t taken = blob_path(path, model, file, PARTIAL, NULL) && stat(path, &st) == 0 ? (uint64_t)st.st_blocks * BLOCK : 0;
+    uint64_t taken = blob_path(path, model, file, PARTIAL, NULL) && stat(path, &st) == 0
+                         ? (uint64_t)st.st_blocks * BLOCK
+                         : 0;
     return taken < file->size ? file->size - taken : 0;
 }
 
@@ -152,7 +175,8 @@ static void forget(const struct blob *b)
         if (blob_path(path, b->model, b->file, endings[i], NULL)) unlink(path);
 }
 
-/* Takes the room on the disk at once, where the file system can: then it is full before, not after, an hour's download. */
+/* Takes the room on the disk at once, where the file system can: then it is full before, not after,
+ * an hour's download. */
 static bool open_partial(struct blob *b, ey_err *e)
 {
     char path[EY_MAX_PATH];
@@ -161,12 +185,14 @@ static bool open_partial(struct blob *b, ey_err *e)
     if (!blob_path(path, b->model, b->file, PARTIAL, e)) return false;
     b->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (b->fd < 0) return cache_fail(path, "written", e);
-    bool full = b->file->size && fallocate(b->fd, 0, 0, (off_t)b->file->size) != 0 && errno_is_full();
+    bool full = b->file->size && fallocate(b->fd, 0, 0, (off_t)b->file->size) != 0 &&
+                errno_is_full();
     if (full || ftruncate(b->fd, (off_t)b->file->size) != 0) return cache_fail(path, "written", e);
     return true;
 }
 
-enum blob_state blob_open(struct blob *b, const struct hub_model *model, const struct hub_file *file, ey_err *e)
+enum blob_state blob_open(struct blob *b, const struct hub_model *model,
+                          const struct hub_file *file, ey_err *e)
 {
     bool failed;
     *b = (struct blob){.model = model, .file = file, .fd = -1, .lock = -1};
@@ -195,16 +221,19 @@ bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err
     for (size_t done = 0; done < n;) {
         ssize_t wrote = pwrite(b->fd, bytes + done, n - done, (off_t)(at + done));
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return blob_path(path, b->model, b->file, PARTIAL, e) && cache_fail(path, "written", e);
+        if (wrote < 0)
+            return blob_path(path, b->model, b->file, PARTIAL, e) && cache_fail(path, "written", e);
         done += (size_t)wrote;
     }
-    return extents_add(&b->done, at, at + n) || ey_fail(e, EY_INTERNAL, "%s: more than %d stretches", b->file->name, MAX_EXTENTS);
+    return extents_add(&b->done, at, at + n) ||
+           ey_fail(e, EY_INTERNAL, "%s: more than %d stretches", b->file->name, MAX_EXTENTS);
 }
 
 bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok)
 {
     char bytes[256 << 10], path[EY_MAX_PATH];
-    uint64_t prefix = extents_prefix(&b->done), end = prefix - b->hashed > most ? b->hashed + most : prefix;
+    uint64_t prefix = extents_prefix(&b->done),
+             end = prefix - b->hashed > most ? b->hashed + most : prefix;
     *ok = true;
     if (b->hashed >= end) return false;
     while (b->hashed < end) {
@@ -227,20 +256,25 @@ bool blob_is_whole(const struct blob *b)
     return b->hashed == b->file->size;
 }
 
-/* Under another name first, so that there is never half a record; where it cannot be written, less is kept after a kill. */
+/* Under another name first, so that there is never half a record; where it cannot be written, less
+ * is kept after a kill. */
 void blob_record(struct blob *b, double seconds)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], text[EXTENTS_TEXT];
     double now = seconds_now();
     if (seconds > 0 && now - b->recorded < seconds) return;
     b->recorded = now;
-    if (!blob_path(path, b->model, b->file, RECORD, NULL) || !blob_path(new_path, b->model, b->file, NEW_RECORD, NULL)) return;
+    if (!blob_path(path, b->model, b->file, RECORD, NULL) ||
+        !blob_path(new_path, b->model, b->file, NEW_RECORD, NULL))
+        return;
     size_t n = extents_write(&b->done, b->file->size, text);
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool ok = fd >= 0 && file_write(fd, text, n);
     if (fd >= 0) close(fd);
-    if (ok) rename(new_path, path);
-    else unlink(new_path);
+    if (ok)
+        rename(new_path, path);
+    else
+        unlink(new_path);
 }
 
 /* ---- the end ---- */
@@ -248,8 +282,11 @@ void blob_record(struct blob *b, double seconds)
 static bool give_name(struct blob *b, ey_err *e)
 {
     char partial[EY_MAX_PATH], path[EY_MAX_PATH];
-    if (!blob_path(partial, b->model, b->file, PARTIAL, e) || !blob_path(path, b->model, b->file, "", e)) return false;
-    if (fdatasync(b->fd) != 0 || rename(partial, path) != 0) return cache_fail(partial, "written", e);
+    if (!blob_path(partial, b->model, b->file, PARTIAL, e) ||
+        !blob_path(path, b->model, b->file, "", e))
+        return false;
+    if (fdatasync(b->fd) != 0 || rename(partial, path) != 0)
+        return cache_fail(partial, "written", e);
     forget(b);
     return true;
 }

@@ -1,7 +1,9 @@
-/* One file on its way into blobs/: a lock that huggingface_hub honours too, the bytes so far, a record of which, and the hash.
+/* One file on its way into blobs/: a lock that huggingface_hub honours too, the bytes so far, a
+ * record of which, and the hash.
  *
- * Until it is whole it is blobs/ETAG.eyelet.incomplete, with holes, so under no name that another tool would continue from its
- * length; the record is blobs/ETAG.ranges.incomplete. `hf cache prune` removes both. */
+ * Until it is whole it is blobs/ETAG.eyelet.incomplete, with holes, so under no name that another
+ * tool would continue from its length; the record is blobs/ETAG.ranges.incomplete. `hf cache prune`
+ * removes both. */
 #ifndef EY_HUB_BLOB_H
 #define EY_HUB_BLOB_H
 
@@ -9,7 +11,8 @@
 #include "hub/hash.h"
 #include "hub/hub.h"
 
-/* Fails with what errno says of a path in the cache that cannot be `doing` (made, written, ...); of a full disk, what to do. Returns false. */
+/* Fails with what errno says of a path in the cache that cannot be `doing` (made, written, ...); of
+ * a full disk, what to do. Returns false. */
 bool cache_fail(const char *path, const char *doing, ey_err *e);
 
 struct blob {
@@ -33,19 +36,22 @@ bool blob_folders_make(const struct hub_model *model, ey_err *e);
 
 enum blob_state { BLOB_FAILED, BLOB_OPEN, BLOB_WHOLE, BLOB_BUSY };
 /* OPEN: it is ours to fill. WHOLE: it is there already. BUSY: somebody else downloads it now. */
-enum blob_state blob_open(struct blob *b, const struct hub_model *model, const struct hub_file *file, ey_err *e);
+enum blob_state blob_open(struct blob *b, const struct hub_model *model,
+                          const struct hub_file *file, ey_err *e);
 /* Keeps what is there, with its record, and lets go of the lock. */
 void blob_close(struct blob *b);
 
 bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err *e);
-/* Hashes at most `most` bytes of what is there in one piece from the beginning; false when there was nothing to do. */
+/* Hashes at most `most` bytes of what is there in one piece from the beginning; false when there
+ * was nothing to do. */
 bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok);
 /* All bytes are there and hashed. */
 bool blob_is_whole(const struct blob *b);
 /* Writes the record, at most once in `seconds`. */
 void blob_record(struct blob *b, double seconds);
 enum blob_end { END_FAILED, END_KEPT, END_WRONG };
-/* Of a whole blob: KEPT: its hash is right, and it has its name. WRONG: it is not, and nothing of it was kept; `found` is its hash. */
+/* Of a whole blob: KEPT: its hash is right, and it has its name. WRONG: it is not, and nothing of
+ * it was kept; `found` is its hash. */
 enum blob_end blob_finish(struct blob *b, char found[HUB_ETAG_BYTES + 1], ey_err *e);
 
 #endif

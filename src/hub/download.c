@@ -1,7 +1,8 @@
 /* Several ranges at once into several blobs: one thread, libcurl's multi interface.
  *
- * Ranges are handed out in order, so what is there grows from the front, and the hash follows it while the bytes are still in the
- * page cache. A connection that breaks keeps what it brought; its rest is handed out again. */
+ * Ranges are handed out in order, so what is there grows from the front, and the hash follows it
+ * while the bytes are still in the page cache. A connection that breaks keeps what it brought; its
+ * rest is handed out again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,15 @@
 #include "hub/request.h"
 #include "hub/snapshot.h"
 
-enum { SLOTS = 8, DEFAULT_PIECE = 16 << 20, MAX_FAILURES = 7, MAX_PAUSE = 30, POLL_MS = 100, HASH_SLICE = 4 << 20, SPARE_BYTES = 64 << 20 };
+enum {
+    SLOTS = 8,
+    DEFAULT_PIECE = 16 << 20,
+    MAX_FAILURES = 7,
+    MAX_PAUSE = 30,
+    POLL_MS = 100,
+    HASH_SLICE = 4 << 20,
+    SPARE_BYTES = 64 << 20
+};
 #define RECORD_SECONDS 0.5
 #define LOCK_SECONDS 0.5
 #define TELL_SECONDS 0.1
@@ -32,11 +41,11 @@ struct item {
 struct slot {
     struct download *download;
     struct request request;
-    struct item *item;   /* NULL: free */
+    struct item *item;       /* NULL: free */
     uint64_t begin, at, end; /* asked for; at: where the next byte goes */
-    bool checked;        /* the reply is what was asked for */
-    bool no_ranges;      /* it is not, because the server knows none */
-    int failures;        /* one after the other that brought nothing */
+    bool checked;            /* the reply is what was asked for */
+    bool no_ranges;          /* it is not, because the server knows none */
+    int failures;            /* one after the other that brought nothing */
     double first_failure, rest_until;
 };
 
@@ -56,13 +65,21 @@ static bool check_range(struct slot *s, ey_err *e)
 {
     uint64_t begin, end, total;
     const struct reply *r = &s->request.reply;
-    if (!reply_range(r, &begin, &end, &total)) return ey_fail(e, EY_IO, "%s: the hub answers a range with \"%.80s\"", s->item->file->name, r->content_range);
+    if (!reply_range(r, &begin, &end, &total))
+        return ey_fail(e, EY_IO, "%s: the hub answers a range with \"%.80s\"", s->item->file->name,
+                       r->content_range);
     if (total != s->item->file->size)
-        return ey_fail(e, EY_IO, "%s: it should have %llu bytes and has %llu where the hub keeps it; run the same again later", s->item->file->name,
-                       (unsigned long long)s->item->file->size, (unsigned long long)total);
+        return ey_fail(e, EY_IO,
+                       "%s: it should have %llu bytes and has %llu where the hub keeps it; run the "
+                       "same again later",
+                       s->item->file->name, (unsigned long long)s->item->file->size,
+                       (unsigned long long)total);
     if (begin != s->begin || end > s->end)
-        return ey_fail(e, EY_IO, "%s: bytes %llu-%llu were asked for and %llu-%llu come; does a proxy stand between?", s->item->file->name,
-                       (unsigned long long)s->begin, (unsigned long long)s->end - 1, (unsigned long long)begin, (unsigned long long)end - 1);
+        return ey_fail(
+            e, EY_IO,
+            "%s: bytes %llu-%llu were asked for and %llu-%llu come; does a proxy stand between?",
+            s->item->file->name, (unsigned long long)s->begin, (unsigned long long)s->end - 1,
+            (unsigned long long)begin, (unsigned long long)end - 1);
     return true;
 }
 
@@ -72,8 +89,10 @@ static bool check_whole(struct slot *s, ey_err *e)
     const struct reply *r = &s->request.reply;
     uint64_t size = s->item->file->size;
     if (r->content_length[0] && strtoull(r->content_length, NULL, 10) != size)
-        return ey_fail(e, EY_IO, "%s: it should have %llu bytes and %.31s come; is there a page to log in to this network?", s->item->file->name,
-                       (unsigned long long)size, r->content_length);
+        return ey_fail(e, EY_IO,
+                       "%s: it should have %llu bytes and %.31s come; is there a page to log in to "
+                       "this network?",
+                       s->item->file->name, (unsigned long long)size, r->content_length);
     if (s->begin || s->end < size) s->item->one_stream = true;
     s->no_ranges = s->begin != 0;
     s->end = size;
@@ -85,7 +104,10 @@ static bool check_reply(struct slot *s, ey_err *e)
     const struct reply *r = &s->request.reply;
     s->checked = true;
     if (r->content_encoding[0] && strcmp(r->content_encoding, "identity") != 0)
-        return ey_fail(e, EY_IO, "%s: it comes compressed (%.31s), which was not asked for; does a proxy stand between?", s->item->file->name, r->content_encoding);
+        return ey_fail(
+            e, EY_IO,
+            "%s: it comes compressed (%.31s), which was not asked for; does a proxy stand between?",
+            s->item->file->name, r->content_encoding);
     return r->status == 206 ? check_range(s, e) : check_whole(s, e);
 }
 
@@ -93,7 +115,10 @@ static bool take(void *user, const char *bytes, size_t n, ey_err *e)
 {
     struct slot *s = user;
     if (!s->checked && !check_reply(s, e)) return false;
-    if (n > s->end - s->at) return ey_fail(e, EY_IO, "%s: more bytes come than were asked for; does a proxy stand between?", s->item->file->name);
+    if (n > s->end - s->at)
+        return ey_fail(e, EY_IO,
+                       "%s: more bytes come than were asked for; does a proxy stand between?",
+                       s->item->file->name);
     if (!blob_write(&s->item->blob, s->at, bytes, n, e)) return false;
     s->at += n;
     s->download->last_byte = seconds_now();
@@ -103,7 +128,8 @@ static bool take(void *user, const char *bytes, size_t n, ey_err *e)
 /* ---- what to ask for next ---- */
 
 /* The first bytes that are neither there nor asked for; at most a piece. */
-static bool next_gap(const struct download *d, const struct item *item, uint64_t *begin, uint64_t *end)
+static bool next_gap(const struct download *d, const struct item *item, uint64_t *begin,
+                     uint64_t *end)
 {
     struct extents busy = item->blob.done;
     uint64_t piece = d->hub->options.piece ? d->hub->options.piece : DEFAULT_PIECE;
@@ -113,7 +139,9 @@ static bool next_gap(const struct download *d, const struct item *item, uint64_t
         asked = true;
         if (!extents_add(&busy, d->slots[i].at, d->slots[i].end)) return false;
     }
-    if (item->one_stream) return *begin = 0, *end = item->file->size, !asked && extents_prefix(&item->blob.done) < item->file->size;
+    if (item->one_stream)
+        return *begin = 0, *end = item->file->size,
+               !asked && extents_prefix(&item->blob.done) < item->file->size;
     if (!extents_gap(&busy, item->file->size, begin, end)) return false;
     if (*end - *begin > piece) *end = *begin + piece;
     return true;
@@ -129,7 +157,8 @@ static void tell(const struct download *d, const char *format, const char *name)
 static bool is_ours(const struct download *d, const struct item *item)
 {
     for (size_t i = 0; i < d->model->n; i++)
-        if (d->items[i].state == ITEM_OPEN && strcmp(d->items[i].file->etag, item->file->etag) == 0) return true;
+        if (d->items[i].state == ITEM_OPEN && strcmp(d->items[i].file->etag, item->file->etag) == 0)
+            return true;
     return false;
 }
 
@@ -143,13 +172,15 @@ static bool open_item(const struct download *d, struct item *item, ey_err *e)
     case BLOB_BUSY: break;
     }
     item->next_try = seconds_now() + LOCK_SECONDS;
-    if (!item->told && !is_ours(d, item)) tell(d, "another program downloads %s; waiting for it", item->file->name);
+    if (!item->told && !is_ours(d, item))
+        tell(d, "another program downloads %s; waiting for it", item->file->name);
     item->told = true;
     return true;
 }
 
 /* The first item that has something to ask for; NULL with *ok: there is none now. */
-static struct item *next_item(struct download *d, uint64_t *begin, uint64_t *end, bool *ok, ey_err *e)
+static struct item *next_item(struct download *d, uint64_t *begin, uint64_t *end, bool *ok,
+                              ey_err *e)
 {
     *ok = true;
     for (size_t i = 0; i < d->model->n; i++) {
@@ -168,7 +199,8 @@ static bool start(struct slot *s, struct item *item, uint64_t begin, uint64_t en
     s->item = item, s->begin = s->at = begin, s->end = end, s->checked = s->no_ranges = false;
     if (!url) return ey_fail_memory(e, "a URL", 0);
     if (!request_aim(&s->request, url, begin, all ? 0 : end, e)) return false;
-    if (d->hub->endpoint.lib->curl_multi_add_handle(d->multi, s->request.curl) != CURLM_OK) return ey_fail_memory(e, "an HTTP request", 0);
+    if (d->hub->endpoint.lib->curl_multi_add_handle(d->multi, s->request.curl) != CURLM_OK)
+        return ey_fail_memory(e, "an HTTP request", 0);
     d->running++;
     return true;
 }
@@ -195,9 +227,11 @@ static bool start_all(struct download *d, ey_err *e)
 static bool rest(struct slot *s, CURLcode code, ey_err *e)
 {
     const struct hub *hub = s->download->hub;
-    double now = seconds_now(), pause = hub->options.retry_seconds > 0 ? hub->options.retry_seconds : 1;
+    double now = seconds_now(),
+           pause = hub->options.retry_seconds > 0 ? hub->options.retry_seconds : 1;
     if (!s->failures++) s->first_failure = now;
-    for (int i = 1; i < s->failures && pause < MAX_PAUSE; i++) pause *= 2;
+    for (int i = 1; i < s->failures && pause < MAX_PAUSE; i++)
+        pause *= 2;
     s->rest_until = now + reply_wait(&s->request.reply, pause);
     bool others_go_on = !s->item->one_stream && s->download->last_byte > s->first_failure;
     if (s->failures < MAX_FAILURES || others_go_on) return true;
@@ -208,12 +242,14 @@ static bool rest(struct slot *s, CURLcode code, ey_err *e)
 static bool end_transfer(struct slot *s, CURLcode code, ey_err *e)
 {
     struct request *r = &s->request;
-    bool answered = code == CURLE_OK && (r->reply.status == 200 || r->reply.status == 206), whole = answered && s->at == s->end;
+    bool answered = code == CURLE_OK && (r->reply.status == 200 || r->reply.status == 206),
+         whole = answered && s->at == s->end;
     bool brought = s->at > s->begin && (whole || !s->item->one_stream);
     if (s->no_ranges) return true;
     if (brought || whole) s->failures = 0;
     if (whole) return true;
-    if (!answered && !request_may_retry(r, code)) return request_fail(r, code, s->item->file->name, e);
+    if (!answered && !request_may_retry(r, code))
+        return request_fail(r, code, s->item->file->name, e);
     return brought || rest(s, answered ? CURLE_PARTIAL_FILE : code, e);
 }
 
@@ -224,7 +260,8 @@ static bool end_one(struct download *d, CURL *curl, CURLcode code, ey_err *e)
     lib->curl_easy_getinfo(curl, CURLINFO_PRIVATE, &data);
     lib->curl_multi_remove_handle(d->multi, curl);
     struct slot *s = d->slots;
-    while ((char *)&s->request != data) s++;
+    while ((char *)&s->request != data)
+        s++;
     enum hop hop = code == CURLE_OK ? request_hop(&s->request, e) : HOP_NONE;
     if (hop == HOP_NEXT && lib->curl_multi_add_handle(d->multi, curl) == CURLM_OK) return true;
     d->running--;
@@ -246,11 +283,15 @@ static bool end_ended(struct download *d, ey_err *e)
 
 static bool fail_hash(const struct item *item, const char *found, ey_err *e)
 {
-    return ey_fail(e, EY_IO, "%s: its hash is %s and the hub says %s; nothing of it was kept. Run the same again; when that does not help, something between "
-                             "here and the hub changes files", item->file->name, found, item->file->etag);
+    return ey_fail(e, EY_IO,
+                   "%s: its hash is %s and the hub says %s; nothing of it was kept. Run the same "
+                   "again; when that does not help, something between "
+                   "here and the hub changes files",
+                   item->file->name, found, item->file->etag);
 }
 
-/* A file that was here in part may have been damaged by what stopped it: it is downloaded once more from its beginning. */
+/* A file that was here in part may have been damaged by what stopped it: it is downloaded once more
+ * from its beginning. */
 static bool finish(const struct download *d, struct item *item, ey_err *e)
 {
     char found[HUB_ETAG_BYTES + 1];
@@ -284,8 +325,10 @@ static bool hash_all(struct download *d, bool *worked, ey_err *e)
         if (item->state != ITEM_OPEN) continue;
         if (blob_hash(&item->blob, HASH_SLICE, e, &ok)) *worked = true;
         if (!ok) return false;
-        if (!blob_is_whole(&item->blob) || is_asked_for(d, item)) blob_record(&item->blob, RECORD_SECONDS);
-        else if (!finish(d, item, e)) return false;
+        if (!blob_is_whole(&item->blob) || is_asked_for(d, item))
+            blob_record(&item->blob, RECORD_SECONDS);
+        else if (!finish(d, item, e))
+            return false;
     }
     return true;
 }
@@ -304,8 +347,11 @@ static uint64_t bytes_here(const struct download *d)
     uint64_t bytes = 0;
     for (size_t i = 0; i < d->model->n; i++) {
         const struct item *item = &d->items[i];
-        if (item->state == ITEM_DONE) bytes += item->file->size;
-        else bytes += item->state == ITEM_OPEN ? extents_bytes(&item->blob.done) : blob_bytes_here(d->model, item->file);
+        if (item->state == ITEM_DONE)
+            bytes += item->file->size;
+        else
+            bytes += item->state == ITEM_OPEN ? extents_bytes(&item->blob.done)
+                                              : blob_bytes_here(d->model, item->file);
     }
     return bytes;
 }
@@ -314,7 +360,8 @@ static bool is_stopped(struct download *d)
 {
     const struct hub_options *o = &d->hub->options;
     double now = seconds_now();
-    if (o->progress && now - d->last_told >= TELL_SECONDS) d->last_told = now, o->progress(o->user, bytes_here(d), d->model->bytes);
+    if (o->progress && now - d->last_told >= TELL_SECONDS)
+        d->last_told = now, o->progress(o->user, bytes_here(d), d->model->bytes);
     return o->stop && o->stop(o->user);
 }
 
@@ -323,7 +370,8 @@ static int milliseconds_to_wait(const struct download *d)
 {
     double now = seconds_now(), wait = POLL_MS / 1000.0;
     for (int i = 0; i < SLOTS; i++)
-        if (d->slots[i].rest_until > now && d->slots[i].rest_until - now < wait) wait = d->slots[i].rest_until - now;
+        if (d->slots[i].rest_until > now && d->slots[i].rest_until - now < wait)
+            wait = d->slots[i].rest_until - now;
     return (int)(wait * 1000) + 1;
 }
 
@@ -332,20 +380,27 @@ static bool turn(struct download *d, ey_err *e)
     const struct http_library *lib = d->hub->endpoint.lib;
     int running;
     bool worked;
-    if (is_stopped(d)) return ey_fail(e, EY_CANCELLED, "stopped; what came is kept: run the same again to go on");
+    if (is_stopped(d))
+        return ey_fail(e, EY_CANCELLED, "stopped; what came is kept: run the same again to go on");
     if (!start_all(d, e)) return false;
-    if (lib->curl_multi_perform(d->multi, &running) != CURLM_OK) return ey_fail(e, EY_INTERNAL, "libcurl cannot go on");
+    if (lib->curl_multi_perform(d->multi, &running) != CURLM_OK)
+        return ey_fail(e, EY_INTERNAL, "libcurl cannot go on");
     if (!end_ended(d, e) || !hash_all(d, &worked, e)) return false;
-    if (!worked && !is_done(d)) lib->curl_multi_poll(d->multi, NULL, 0, milliseconds_to_wait(d), NULL);
+    if (!worked && !is_done(d))
+        lib->curl_multi_poll(d->multi, NULL, 0, milliseconds_to_wait(d), NULL);
     return true;
 }
 
 static bool check_room(const struct hub_model *model, ey_err *e)
 {
     uint64_t there, needed = 0;
-    for (size_t i = 0; i < model->n; i++) needed += blob_room_needed(model, &model->files[i]);
-    if (!needed || !system_free_space(model->directory, &there) || there >= needed + SPARE_BYTES) return true;
-    return ey_fail(e, EY_IO, "%.2f GB more are needed and %.300s has room for %.2f GB; make room (eyelet list, eyelet rm) or set HF_HOME to a larger disk",
+    for (size_t i = 0; i < model->n; i++)
+        needed += blob_room_needed(model, &model->files[i]);
+    if (!needed || !system_free_space(model->directory, &there) || there >= needed + SPARE_BYTES)
+        return true;
+    return ey_fail(e, EY_IO,
+                   "%.2f GB more are needed and %.300s has room for %.2f GB; make room (eyelet "
+                   "list, eyelet rm) or set HF_HOME to a larger disk",
                    (double)needed / 1e9, model->directory, (double)there / 1e9);
 }
 
@@ -353,8 +408,10 @@ static bool open_all(struct download *d, ey_err *e)
 {
     d->items = calloc(d->model->n, sizeof(*d->items));
     d->multi = d->hub->endpoint.lib->curl_multi_init();
-    if (!d->items || !d->multi) return ey_fail_memory(e, "a download", d->model->n * sizeof(*d->items));
-    for (size_t i = 0; i < d->model->n; i++) d->items[i].file = &d->model->files[i], d->items[i].blob.fd = d->items[i].blob.lock = -1;
+    if (!d->items || !d->multi)
+        return ey_fail_memory(e, "a download", d->model->n * sizeof(*d->items));
+    for (size_t i = 0; i < d->model->n; i++)
+        d->items[i].file = &d->model->files[i], d->items[i].blob.fd = d->items[i].blob.lock = -1;
     for (int i = 0; i < SLOTS; i++) {
         struct slot *s = &d->slots[i];
         s->download = d;
@@ -368,7 +425,8 @@ static void close_all(struct download *d)
 {
     for (int i = 0; i < SLOTS; i++) {
         struct slot *s = &d->slots[i];
-        if (s->item && d->multi) d->hub->endpoint.lib->curl_multi_remove_handle(d->multi, s->request.curl);
+        if (s->item && d->multi)
+            d->hub->endpoint.lib->curl_multi_remove_handle(d->multi, s->request.curl);
         request_close(&s->request);
     }
     for (size_t i = 0; d->items && i < d->model->n; i++)
@@ -377,14 +435,16 @@ static void close_all(struct download *d)
     free(d->items);
 }
 
-/* Two files of the same bytes are one blob, so one lock: the second waits for the first and finds it whole. */
+/* Two files of the same bytes are one blob, so one lock: the second waits for the first and finds
+ * it whole. */
 bool hub_download(struct hub *hub, const struct hub_model *model, ey_err *e)
 {
     struct download *d = calloc(1, sizeof(*d));
     if (!d) return ey_fail_memory(e, "a download", sizeof(*d));
     d->hub = hub, d->model = model, d->last_byte = seconds_now();
     bool ok = check_room(model, e) && blob_folders_make(model, e) && open_all(d, e);
-    while (ok && !is_done(d)) ok = turn(d, e);
+    while (ok && !is_done(d))
+        ok = turn(d, e);
     close_all(d);
     free(d);
     return ok && snapshot_write(model, e);

@@ -36,7 +36,8 @@ bool origin_of(char out[ORIGIN_BYTES], const struct http_library *lib, const cha
 {
     CURLU *url = lib->curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL;
-    bool ok = url && lib->curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK && lib->curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
+    bool ok = url && lib->curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK &&
+              lib->curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
               lib->curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
               lib->curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
               (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0) &&
@@ -60,11 +61,16 @@ static bool read_url(struct endpoint *ep, ey_err *e)
     const char *given = setting("HF_ENDPOINT");
     const char *url = given ? given : "https://huggingface.co";
     size_t n = strlen(url);
-    while (n && url[n - 1] == '/') n--;
-    bool ok = n < sizeof(ep->url) && snprintf(ep->url, sizeof(ep->url), "%.*s", (int)n, url) >= 0 && has_plain_url(ep) && strstr(ep->url, "://") &&
+    while (n && url[n - 1] == '/')
+        n--;
+    bool ok = n < sizeof(ep->url) && snprintf(ep->url, sizeof(ep->url), "%.*s", (int)n, url) >= 0 &&
+              has_plain_url(ep) && strstr(ep->url, "://") &&
               origin_of(ep->origin, ep->lib, ep->url);
     ep->secure = ok && strncmp(ep->origin, "https:", 6) == 0;
-    return ok || ey_fail(e, EY_BAD_REQUEST, "HF_ENDPOINT is \"%.200s\"; it must be a URL such as https://huggingface.co, without user, query or fragment", url);
+    return ok || ey_fail(e, EY_BAD_REQUEST,
+                         "HF_ENDPOINT is \"%.200s\"; it must be a URL such as "
+                         "https://huggingface.co, without user, query or fragment",
+                         url);
 }
 
 /* ---- the token ---- */
@@ -72,14 +78,21 @@ static bool read_url(struct endpoint *ep, ey_err *e)
 /* HF_TOKEN_PATH, else beside the cache in HF_HOME; false: there is no such place. */
 static bool token_path(char *out, const char **source)
 {
-    const char *given = setting("HF_TOKEN_PATH"), *home = setting("HF_HOME"), *cache = setting("XDG_CACHE_HOME"), *user = setting("HOME");
+    const char *given = setting("HF_TOKEN_PATH"), *home = setting("HF_HOME"),
+               *cache = setting("XDG_CACHE_HOME"), *user = setting("HOME");
     int n = -1;
-    *source = given ? "the file of HF_TOKEN_PATH" : home ? "$HF_HOME/token" : cache ? "$XDG_CACHE_HOME/huggingface/token" : "~/.cache/huggingface/token";
+    *source = given   ? "the file of HF_TOKEN_PATH"
+              : home  ? "$HF_HOME/token"
+              : cache ? "$XDG_CACHE_HOME/huggingface/token"
+                      : "~/.cache/huggingface/token";
     const char *base = given ? given : home ? home : cache;
     const char *below = given ? "" : home ? "/token" : "/huggingface/token";
-    if (base && base[0] == '~' && base[1] == '/') n = user ? snprintf(out, EY_MAX_PATH, "%s%s%s", user, base + 1, below) : -1;
-    else if (base) n = snprintf(out, EY_MAX_PATH, "%s%s", base, below);
-    else if (user) n = snprintf(out, EY_MAX_PATH, "%s/.cache/huggingface/token", user);
+    if (base && base[0] == '~' && base[1] == '/')
+        n = user ? snprintf(out, EY_MAX_PATH, "%s%s%s", user, base + 1, below) : -1;
+    else if (base)
+        n = snprintf(out, EY_MAX_PATH, "%s%s", base, below);
+    else if (user)
+        n = snprintf(out, EY_MAX_PATH, "%s/.cache/huggingface/token", user);
     return n > 0 && n < EY_MAX_PATH;
 }
 
@@ -88,10 +101,15 @@ static bool take_token(struct endpoint *ep, const char *text, const char *source
 {
     text += strspn(text, " \t\r\n");
     size_t n = strlen(text);
-    while (n && strchr(" \t\r\n", text[n - 1])) n--;
-    if (n >= sizeof(ep->token)) return ey_fail(e, EY_BAD_REQUEST, "the token in %s is longer than %d bytes", source, TOKEN_BYTES - 1);
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    if (n >= sizeof(ep->token))
+        return ey_fail(e, EY_BAD_REQUEST, "the token in %s is longer than %d bytes", source,
+                       TOKEN_BYTES - 1);
     for (size_t i = 0; i < n; i++)
-        if (text[i] <= ' ' || text[i] > '~') return ey_fail(e, EY_BAD_REQUEST, "the token in %s has a character in it that no token has", source);
+        if (text[i] <= ' ' || text[i] > '~')
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "the token in %s has a character in it that no token has", source);
     memcpy(ep->token, text, n);
     ep->token[n] = 0;
     snprintf(ep->token_source, sizeof(ep->token_source), "%s", source);
@@ -100,7 +118,8 @@ static bool take_token(struct endpoint *ep, const char *text, const char *source
 
 static bool read_token(struct endpoint *ep, ey_err *e)
 {
-    const char *name = setting("HF_TOKEN") ? "HF_TOKEN" : "HUGGING_FACE_HUB_TOKEN", *given = setting(name), *source;
+    const char *name = setting("HF_TOKEN") ? "HF_TOKEN" : "HUGGING_FACE_HUB_TOKEN",
+               *given = setting(name), *source;
     char path[EY_MAX_PATH], *text = NULL;
     size_t n;
     if (is_true(setting("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) return true;

@@ -9,18 +9,19 @@ enum { ENDPOINT_BYTES = 1024, TOKEN_BYTES = 1024, ORIGIN_BYTES = 320 };
 
 struct endpoint {
     const struct http_library *lib;
-    char url[ENDPOINT_BYTES];    /* HF_ENDPOINT, else https://huggingface.co; no '/' at its end */
-    char origin[ORIGIN_BYTES];   /* scheme, host and port: who may see the token */
-    bool secure;                 /* https: nothing less is followed */
-    char token[TOKEN_BYTES];     /* HF_TOKEN, else the file that `hf auth login` writes; "": none */
-    char token_source[64];       /* "HF_TOKEN", "the file of HF_TOKEN_PATH" … for messages */
+    char url[ENDPOINT_BYTES];  /* HF_ENDPOINT, else https://huggingface.co; no '/' at its end */
+    char origin[ORIGIN_BYTES]; /* scheme, host and port: who may see the token */
+    bool secure;               /* https: nothing less is followed */
+    char token[TOKEN_BYTES];   /* HF_TOKEN, else the file that `hf auth login` writes; "": none */
+    char token_source[64];     /* "HF_TOKEN", "the file of HF_TOKEN_PATH" … for messages */
 };
 
 /* Loads libcurl too. */
 bool endpoint_read(struct endpoint *ep, ey_err *e);
 /* HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set. */
 bool hub_is_offline(void);
-/* Writes "https://host:port" of a URL; false: it is none of http or https, has no host, or is too long. */
+/* Writes "https://host:port" of a URL; false: it is none of http or https, has no host, or is too
+ * long. */
 bool origin_of(char out[ORIGIN_BYTES], const struct http_library *lib, const char *url);
 
 #endif

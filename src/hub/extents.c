@@ -10,7 +10,8 @@ bool extents_add(struct extents *x, uint64_t begin, uint64_t end)
 {
     size_t first = 0, past;
     if (begin >= end) return true;
-    while (first < x->n && x->item[first].end < begin) first++;
+    while (first < x->n && x->item[first].end < begin)
+        first++;
     for (past = first; past < x->n && x->item[past].begin <= end; past++) {
         if (x->item[past].begin < begin) begin = x->item[past].begin;
         if (x->item[past].end > end) end = x->item[past].end;
@@ -34,7 +35,8 @@ bool extents_gap(const struct extents *x, uint64_t size, uint64_t *begin, uint64
 uint64_t extents_bytes(const struct extents *x)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < x->n; i++) bytes += x->item[i].end - x->item[i].begin;
+    for (size_t i = 0; i < x->n; i++)
+        bytes += x->item[i].end - x->item[i].begin;
     return bytes;
 }
 
@@ -47,7 +49,8 @@ size_t extents_write(const struct extents *x, uint64_t size, char text[EXTENTS_T
 {
     int n = snprintf(text, EXTENTS_TEXT, "eyelet 1 %" PRIu64 "\n", size);
     for (size_t i = 0; i < x->n; i++)
-        n += snprintf(text + n, EXTENTS_TEXT - (size_t)n, "%" PRIu64 " %" PRIu64 "\n", x->item[i].begin, x->item[i].end);
+        n += snprintf(text + n, EXTENTS_TEXT - (size_t)n, "%" PRIu64 " %" PRIu64 "\n",
+                      x->item[i].begin, x->item[i].end);
     return (size_t)n;
 }
 
@@ -70,7 +73,9 @@ bool extents_read(struct extents *x, uint64_t size, const char *text)
     text += strlen(head);
     if (!read_number(&text, '\n', &told) || told != size) return false;
     while (*text) {
-        bool ok = x->n < MAX_EXTENTS && read_number(&text, ' ', &begin) && read_number(&text, '\n', &end) && begin < end && end <= size && (!x->n || begin > past);
+        bool ok = x->n < MAX_EXTENTS && read_number(&text, ' ', &begin) &&
+                  read_number(&text, '\n', &end) && begin < end && end <= size &&
+                  (!x->n || begin > past);
         if (!ok) return *x = (struct extents){0}, false;
         x->item[x->n].begin = begin, x->item[x->n++].end = past = end;
     }

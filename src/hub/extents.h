@@ -23,8 +23,8 @@ uint64_t extents_bytes(const struct extents *x);
 /* How far everything is there from the beginning. */
 uint64_t extents_prefix(const struct extents *x);
 
-/* As text: "eyelet 1 SIZE", then "BEGIN END" a line. Writing returns the length, less than `room`; reading takes nothing but what
- * writing made for a file of this size. */
+/* As text: "eyelet 1 SIZE", then "BEGIN END" a line. Writing returns the length, less than `room`;
+ * reading takes nothing but what writing made for a file of this size. */
 enum { EXTENTS_TEXT = 64 + MAX_EXTENTS * 44 };
 size_t extents_write(const struct extents *x, uint64_t size, char text[EXTENTS_TEXT]);
 bool extents_read(struct extents *x, uint64_t size, const char *text);

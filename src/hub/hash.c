@@ -17,7 +17,8 @@ bool hash_open(struct hash **out, const char *etag, uint64_t size, ey_err *e)
     struct hash *h = calloc(1, sizeof(*h));
     *out = h;
     if (h) h->context = EVP_MD_CTX_new();
-    if (!h || !h->context || EVP_DigestInit_ex(h->context, git ? EVP_sha1() : EVP_sha256(), NULL) != 1) {
+    if (!h || !h->context ||
+        EVP_DigestInit_ex(h->context, git ? EVP_sha1() : EVP_sha256(), NULL) != 1) {
         hash_close(out);
         return ey_fail_memory(e, "a hash function", 0);
     }
@@ -43,5 +44,6 @@ void hash_end(struct hash *h, char out[HUB_ETAG_BYTES + 1])
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int n = 0;
     EVP_DigestFinal_ex(h->context, digest, &n);
-    for (unsigned int i = 0; i < n && i < HUB_ETAG_BYTES / 2; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    for (unsigned int i = 0; i < n && i < HUB_ETAG_BYTES / 2; i++)
+        snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }

@@ -1,5 +1,6 @@
-/* A checkpoint's headers without its weights: files of the right sizes, holes but for the header, so that everything that reads a
- * checkpoint's headers reads these. Some kilobytes of a model of some gigabytes. */
+/* A checkpoint's headers without its weights: files of the right sizes, holes but for the header,
+ * so that everything that reads a checkpoint's headers reads these. Some kilobytes of a model of
+ * some gigabytes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,14 +21,21 @@ static bool has_ending(const char *name, const char *ending)
 }
 
 /* Writes bytes and makes the file `size` long. */
-static bool write_file(const char *directory, const char *name, const struct buf *bytes, uint64_t size, ey_err *e)
+static bool write_file(const char *directory, const char *name, const struct buf *bytes,
+                       uint64_t size, ey_err *e)
 {
     char path[EY_MAX_PATH];
     if (!path_join(path, directory, name, e)) return false;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0 && file_write(fd, bytes->data, bytes->size) && ftruncate(fd, (off_t)size) == 0;
-    if (!ok && errno_is_full()) ey_fail(e, EY_IO, "%.500s: the disk that temporary files lie on is full; make room, or set TMPDIR to a folder on another", path);
-    else if (!ok) ey_fail(e, EY_IO, "%.500s: %s", path, strerror(errno));
+    bool ok = fd >= 0 && file_write(fd, bytes->data, bytes->size) &&
+              ftruncate(fd, (off_t)size) == 0;
+    if (!ok && errno_is_full())
+        ey_fail(e, EY_IO,
+                "%.500s: the disk that temporary files lie on is full; make room, or set TMPDIR to "
+                "a folder on another",
+                path);
+    else if (!ok)
+        ey_fail(e, EY_IO, "%.500s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
     return ok;
 }
@@ -35,19 +43,23 @@ static bool write_file(const char *directory, const char *name, const struct buf
 static uint64_t header_bytes(const struct buf *b)
 {
     uint64_t length = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | (uint8_t)b->data[i];
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        length = length << 8 | (uint8_t)b->data[i];
     return length;
 }
 
 /* What is longer than its file or the limit stays as it came: who reads it says what is wrong. */
-static bool get_header(struct request *r, const struct hub_model *model, const struct hub_file *file, const char *url, struct buf *out, ey_err *e)
+static bool get_header(struct request *r, const struct hub_model *model,
+                       const struct hub_file *file, const char *url, struct buf *out, ey_err *e)
 {
     size_t first = file->size < FIRST_BYTES ? (size_t)file->size : FIRST_BYTES;
     if (!first) return true;
     if (!request_get(r, model->repository.name, url, first, out, e)) return false;
     if (out->size < LENGTH_BYTES) return true;
     uint64_t length = header_bytes(out);
-    if (length <= out->size - LENGTH_BYTES || length > EY_MAX_SAFETENSORS_HEADER || length > file->size - LENGTH_BYTES) return true;
+    if (length <= out->size - LENGTH_BYTES || length > EY_MAX_SAFETENSORS_HEADER ||
+        length > file->size - LENGTH_BYTES)
+        return true;
     return request_get(r, model->repository.name, url, LENGTH_BYTES + (size_t)length, out, e);
 }
 
@@ -56,24 +68,29 @@ static bool is_for_plans(const char *name)
     return has_ending(name, "config.json") || has_ending(name, ".index.json");
 }
 
-static bool get_file(struct request *r, const struct hub_model *model, const struct hub_file *file, const char *directory, ey_err *e)
+static bool get_file(struct request *r, const struct hub_model *model, const struct hub_file *file,
+                     const char *directory, ey_err *e)
 {
     bool weights = has_ending(file->name, ".safetensors");
     if (!weights && !is_for_plans(file->name)) return true;
-    struct buf bytes = buf_with_max(weights ? EY_MAX_SAFETENSORS_HEADER + LENGTH_BYTES : MAX_SMALL_BYTES);
+    struct buf bytes = buf_with_max(weights ? EY_MAX_SAFETENSORS_HEADER + LENGTH_BYTES
+                                            : MAX_SMALL_BYTES);
     char *url = file_url(r->hub, model, file->name);
-    bool ok = weights ? get_header(r, model, file, url, &bytes, e) : request_get(r, model->repository.name, url, 0, &bytes, e);
+    bool ok = weights ? get_header(r, model, file, url, &bytes, e)
+                      : request_get(r, model->repository.name, url, 0, &bytes, e);
     ok = ok && write_file(directory, file->name, &bytes, weights ? file->size : bytes.size, e);
     free(url);
     buf_free(&bytes);
     return ok;
 }
 
-bool hub_fetch_headers(struct hub *hub, const struct hub_model *model, const char *directory, ey_err *e)
+bool hub_fetch_headers(struct hub *hub, const struct hub_model *model, const char *directory,
+                       ey_err *e)
 {
     struct request r;
     bool ok = request_open(&r, hub, e);
-    for (size_t i = 0; ok && i < model->n; i++) ok = get_file(&r, model, &model->files[i], directory, e);
+    for (size_t i = 0; ok && i < model->n; i++)
+        ok = get_file(&r, model, &model->files[i], directory, e);
     request_close(&r);
     return ok;
 }

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const char name_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
+static const char name_letters[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
 
 static bool is_hex(const char *text, size_t n)
 {
@@ -23,7 +24,8 @@ bool is_hash(const char *text)
 bool is_file_name(const char *text)
 {
     size_t n = strlen(text);
-    return n && n <= HUB_FILE_NAME_BYTES && text[0] != '.' && text[0] != '-' && strspn(text, name_letters) == n && !strstr(text, "..");
+    return n && n <= HUB_FILE_NAME_BYTES && text[0] != '.' && text[0] != '-' &&
+           strspn(text, name_letters) == n && !strstr(text, "..");
 }
 
 bool is_hub_repository(const char *name)
@@ -31,9 +33,12 @@ bool is_hub_repository(const char *name)
     enum { MOST = 96 };
     const char *slash = strchr(name, '/');
     size_t n = strlen(name), owner = slash ? (size_t)(slash - name) : 0;
-    if (!n || n > MOST || strstr(name, "--") || strstr(name, "..") || strspn(name, name_letters) < owner) return false;
+    if (!n || n > MOST || strstr(name, "--") || strstr(name, "..") ||
+        strspn(name, name_letters) < owner)
+        return false;
     const char *own = slash ? slash + 1 : name;
-    return (!slash || (owner && !strchr(".-", name[0]))) && own[0] && !strchr(".-", own[0]) && strspn(own, name_letters) == strlen(own);
+    return (!slash || (owner && !strchr(".-", name[0]))) && own[0] && !strchr(".-", own[0]) &&
+           strspn(own, name_letters) == strlen(own);
 }
 
 bool etag_text(char *out, size_t size, const char *etag)

@@ -1,5 +1,5 @@
-/* Taking models out of the cache. Every step is relative to an open folder and follows no link, so nothing outside of the
- * repository's folder can be touched, whatever lies in it. */
+/* Taking models out of the cache. Every step is relative to an open folder and follows no link, so
+ * nothing outside of the repository's folder can be touched, whatever lies in it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,8 @@ static bool walk(int at, const char *name, int depth, bool removing, uint64_t *b
 {
     struct stat st;
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT;
-    if (!S_ISDIR(st.st_mode)) return *bytes += bytes_of(&st), !removing || unlinkat(at, name, 0) == 0;
+    if (!S_ISDIR(st.st_mode))
+        return *bytes += bytes_of(&st), !removing || unlinkat(at, name, 0) == 0;
     DIR *d = depth < MAX_DEPTH ? open_folder(at, name) : NULL;
     bool ok = d != NULL;
     for (struct dirent *entry; ok && (entry = readdir(d));)
@@ -75,7 +76,8 @@ static bool names_have(const struct names *x, const char *name)
 
 static void names_free(struct names *x)
 {
-    for (size_t i = 0; i < x->n; i++) free(x->item[i]);
+    for (size_t i = 0; i < x->n; i++)
+        free(x->item[i]);
     free(x->item);
     *x = (struct names){0};
 }
@@ -89,7 +91,9 @@ static const char *blob_of(int at, const char *name, char target[EY_MAX_PATH])
     char *slash = strrchr(target, '/');
     static const char folder[] = "/blobs";
     size_t length = slash ? (size_t)(slash - target) : 0;
-    if (length < strlen(folder) || memcmp(slash - strlen(folder), folder, strlen(folder)) != 0 || !slash[1] || is_dots(slash + 1)) return NULL;
+    if (length < strlen(folder) || memcmp(slash - strlen(folder), folder, strlen(folder)) != 0 ||
+        !slash[1] || is_dots(slash + 1))
+        return NULL;
     return slash + 1;
 }
 
@@ -100,17 +104,22 @@ static bool collect(struct names *out, int at, const char *name, int depth)
     bool ok = d != NULL;
     for (struct dirent *entry; ok && (entry = readdir(d));) {
         struct stat st;
-        if (is_dots(entry->d_name) || fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (is_dots(entry->d_name) ||
+            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
         const char *blob = S_ISLNK(st.st_mode) ? blob_of(dirfd(d), entry->d_name, target) : NULL;
-        if (blob) ok = names_add(out, blob);
-        else if (S_ISDIR(st.st_mode)) ok = collect(out, dirfd(d), entry->d_name, depth + 1);
+        if (blob)
+            ok = names_add(out, blob);
+        else if (S_ISDIR(st.st_mode))
+            ok = collect(out, dirfd(d), entry->d_name, depth + 1);
     }
     if (d) closedir(d);
     return ok;
 }
 
 /* Blobs of one snapshot into `own`, those of all others into `others`. */
-static bool collect_all(int repository, const char *commit, struct names *own, struct names *others, size_t *n_others)
+static bool collect_all(int repository, const char *commit, struct names *own, struct names *others,
+                        size_t *n_others)
 {
     DIR *d = open_folder(repository, "snapshots");
     bool ok = true;
@@ -127,12 +136,14 @@ static bool collect_all(int repository, const char *commit, struct names *own, s
 
 /* ---- one snapshot ---- */
 
-static bool remove_blobs(int repository, const struct names *own, const struct names *others, bool removing, uint64_t *bytes)
+static bool remove_blobs(int repository, const struct names *own, const struct names *others,
+                         bool removing, uint64_t *bytes)
 {
     DIR *blobs = open_folder(repository, "blobs");
     bool ok = true;
     for (size_t i = 0; blobs && ok && i < own->n; i++)
-        if (!names_have(others, own->item[i])) ok = walk(dirfd(blobs), own->item[i], MAX_DEPTH, removing, bytes);
+        if (!names_have(others, own->item[i]))
+            ok = walk(dirfd(blobs), own->item[i], MAX_DEPTH, removing, bytes);
     if (blobs) closedir(blobs);
     return ok;
 }
@@ -145,11 +156,16 @@ static bool remove_references(int at, const char *name, const char *commit, int 
     for (struct dirent *entry; d && ok && (entry = readdir(d));) {
         char text[REPOSITORY_REVISION_BYTES + 2] = "";
         struct stat st;
-        if (is_dots(entry->d_name) || fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (is_dots(entry->d_name) ||
+            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
         if (S_ISDIR(st.st_mode)) ok = remove_references(dirfd(d), entry->d_name, commit, depth + 1);
-        int fd = S_ISREG(st.st_mode) ? openat(dirfd(d), entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+        int fd = S_ISREG(st.st_mode)
+                     ? openat(dirfd(d), entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+                     : -1;
         if (fd < 0) continue;
-        if (read(fd, text, sizeof(text) - 1) > 0 && strncmp(text, commit, strlen(commit)) == 0) ok = unlinkat(dirfd(d), entry->d_name, 0) == 0;
+        if (read(fd, text, sizeof(text) - 1) > 0 && strncmp(text, commit, strlen(commit)) == 0)
+            ok = unlinkat(dirfd(d), entry->d_name, 0) == 0;
         close(fd);
     }
     if (d) closedir(d);
@@ -163,21 +179,25 @@ static bool remove_notes(int repository, const char *commit)
     uint64_t bytes = 0;
     snprintf(name, sizeof(name), "%s.json", commit);
     DIR *missing = open_folder(repository, ".no_exist"), *trees = open_folder(repository, "trees");
-    bool ok = (!missing || walk(dirfd(missing), commit, 0, true, &bytes)) && (!trees || walk(dirfd(trees), name, MAX_DEPTH, true, &bytes));
+    bool ok = (!missing || walk(dirfd(missing), commit, 0, true, &bytes)) &&
+              (!trees || walk(dirfd(trees), name, MAX_DEPTH, true, &bytes));
     if (missing) closedir(missing);
     if (trees) closedir(trees);
     return ok;
 }
 
 /* The reference goes first: what it leads to is whole as long as it is there. */
-static bool walk_snapshot(const struct hub_removal *r, bool removing, uint64_t *bytes, size_t *n_others)
+static bool walk_snapshot(const struct hub_removal *r, bool removing, uint64_t *bytes,
+                          size_t *n_others)
 {
     struct names own = {0}, others = {0};
     uint64_t links = 0;
     int repository = open(r->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     bool ok = repository >= 0 && collect_all(repository, r->commit, &own, &others, n_others);
     DIR *snapshots = ok ? open_folder(repository, "snapshots") : NULL;
-    if (ok && removing) ok = snapshots && remove_references(repository, "refs", r->commit, 0) && remove_notes(repository, r->commit);
+    if (ok && removing)
+        ok = snapshots && remove_references(repository, "refs", r->commit, 0) &&
+             remove_notes(repository, r->commit);
     if (ok && snapshots) ok = walk(dirfd(snapshots), r->commit, 0, removing, &links);
     ok = ok && remove_blobs(repository, &own, &others, removing, bytes);
     *bytes += links;
@@ -204,9 +224,12 @@ static bool is_being_downloaded(const char *directory)
     char path[EY_MAX_PATH];
     const char *name = strrchr(directory, '/');
     bool locked = false;
-    if (snprintf(path, sizeof(path), "%.*s/.locks%s", (int)(name - directory), directory, name) >= (int)sizeof(path)) return false;
+    if (snprintf(path, sizeof(path), "%.*s/.locks%s", (int)(name - directory), directory, name) >=
+        (int)sizeof(path))
+        return false;
     DIR *d = open_folder(AT_FDCWD, path);
-    for (struct dirent *entry; d && !locked && (entry = readdir(d));) locked = !is_dots(entry->d_name) && is_locked(dirfd(d), entry->d_name);
+    for (struct dirent *entry; d && !locked && (entry = readdir(d));)
+        locked = !is_dots(entry->d_name) && is_locked(dirfd(d), entry->d_name);
     if (d) closedir(d);
     return locked;
 }
@@ -219,26 +242,41 @@ static bool fail_removal(const struct hub_removal *r, ey_err *e)
 }
 
 /* Models that lie on another disk behind a link are somebody's own arrangement. */
-static bool check_directory(const struct hub_removal *r, const struct repository *repository, ey_err *e)
+static bool check_directory(const struct hub_removal *r, const struct repository *repository,
+                            ey_err *e)
 {
     struct stat st;
-    if (lstat(r->directory, &st) != 0) return ey_fail(e, EY_NOT_FOUND, "%s is not in the Hugging Face cache (%.300s); eyelet list shows what is", repository->name, r->directory);
-    if (S_ISLNK(st.st_mode)) return ey_fail(e, EY_BAD_REQUEST, "%.500s is a link, and eyelet removes nothing behind links; remove it by hand", r->directory);
-    if (!S_ISDIR(st.st_mode)) return ey_fail(e, EY_BAD_REQUEST, "%.500s is no directory", r->directory);
-    return !is_being_downloaded(r->directory) || ey_fail(e, EY_BUSY, "%s is being downloaded now; stop that first", repository->name);
+    if (lstat(r->directory, &st) != 0)
+        return ey_fail(e, EY_NOT_FOUND,
+                       "%s is not in the Hugging Face cache (%.300s); eyelet list shows what is",
+                       repository->name, r->directory);
+    if (S_ISLNK(st.st_mode))
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "%.500s is a link, and eyelet removes nothing behind links; remove it by hand",
+            r->directory);
+    if (!S_ISDIR(st.st_mode))
+        return ey_fail(e, EY_BAD_REQUEST, "%.500s is no directory", r->directory);
+    return !is_being_downloaded(r->directory) ||
+           ey_fail(e, EY_BUSY, "%s is being downloaded now; stop that first", repository->name);
 }
 
 bool hub_plan_removal(struct hub_removal *out, const struct repository *repository, ey_err *e)
 {
-    char cache[EY_MAX_PATH], snapshot[EY_MAX_PATH], name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2];
+    char cache[EY_MAX_PATH], snapshot[EY_MAX_PATH],
+        name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2];
     size_t n_others = 0;
     *out = (struct hub_removal){0};
     if (!model_cache_directory(cache, e)) return false;
-    if (!repository_directory(out->directory, cache, repository->name)) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", cache);
+    if (!repository_directory(out->directory, cache, repository->name))
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", cache);
     if (!check_directory(out, repository, e)) return false;
-    if (!repository->revision_given) return walk(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
+    if (!repository->revision_given)
+        return walk(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
     snprintf(name, sizeof(name), "%s@%s", repository->name, repository->revision);
-    if (!model_directory_find(snapshot, name, e)) return ey_fail(e, EY_NOT_FOUND, "%s: revision %s is not in the Hugging Face cache (%.300s)", repository->name, repository->revision, out->directory);
+    if (!model_directory_find(snapshot, name, e))
+        return ey_fail(e, EY_NOT_FOUND, "%s: revision %s is not in the Hugging Face cache (%.300s)",
+                       repository->name, repository->revision, out->directory);
     snprintf(out->commit, sizeof(out->commit), "%s", strrchr(snapshot, '/') + 1);
     if (!walk_snapshot(out, false, &out->bytes, &n_others)) return fail_removal(out, e);
     if (n_others) return true;

@@ -1,5 +1,5 @@
-/* The hub's headers and JSON, read. Nothing of them is trusted: what becomes a path has passed names.h, what becomes a
- * length a range. */
+/* The hub's headers and JSON, read. Nothing of them is trusted: what becomes a path has passed
+ * names.h, what becomes a length a range. */
 #include "hub/reply.h"
 
 #include <ctype.h>
@@ -18,7 +18,8 @@ static bool take_status(struct reply *r, const char *line, size_t n)
     if (!space) return false;
     *r = (struct reply){0};
     const char *end = line + n;
-    for (const char *p = space + 1; p < end && p < space + 4 && isdigit((unsigned char)*p); p++) r->status = r->status * 10 + (*p - '0');
+    for (const char *p = space + 1; p < end && p < space + 4 && isdigit((unsigned char)*p); p++)
+        r->status = r->status * 10 + (*p - '0');
     return true;
 }
 
@@ -55,8 +56,10 @@ void reply_header(struct reply *r, const char *line, size_t n)
     const char *colon = memchr(line, ':', n);
     if (take_status(r, line, n) || !colon) return;
     const char *value = colon + 1, *end = line + n;
-    while (end > value && isspace((unsigned char)end[-1])) end--;
-    while (value < end && isspace((unsigned char)*value)) value++;
+    while (end > value && isspace((unsigned char)end[-1]))
+        end--;
+    while (value < end && isspace((unsigned char)*value))
+        value++;
     size_t n_name = (size_t)(colon - line);
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
         if (strlen(wanted[i].name) == n_name && strncasecmp(wanted[i].name, line, n_name) == 0)
@@ -84,13 +87,18 @@ static bool read_size(const struct reply *r, uint64_t *out)
 
 bool reply_metadata(const struct reply *r, const char *commit, struct hub_file *file, ey_err *e)
 {
-    static const char whose[] = "is HF_ENDPOINT a Hugging Face hub, and does a proxy leave its headers alone?";
+    static const char whose[] =
+        "is HF_ENDPOINT a Hugging Face hub, and does a proxy leave its headers alone?";
     const char *etag = r->linked_etag[0] ? r->linked_etag : r->etag;
     bool ok = etag_text(file->etag, sizeof(file->etag), etag) && is_hash(file->etag);
-    if (!ok) return ey_fail(e, EY_IO, "%s: the hub's etag \"%.80s\" is no hash; %s", file->name, etag, whose);
-    if (!read_size(r, &file->size)) return ey_fail(e, EY_IO, "%s: the hub does not say how large it is; %s", file->name, whose);
+    if (!ok)
+        return ey_fail(e, EY_IO, "%s: the hub's etag \"%.80s\" is no hash; %s", file->name, etag,
+                       whose);
+    if (!read_size(r, &file->size))
+        return ey_fail(e, EY_IO, "%s: the hub does not say how large it is; %s", file->name, whose);
     if (r->commit[0] && strcmp(r->commit, commit) != 0)
-        return ey_fail(e, EY_IO, "%s: the hub was asked for commit %s and answers with %.64s; %s", file->name, commit, r->commit, whose);
+        return ey_fail(e, EY_IO, "%s: the hub was asked for commit %s and answers with %.64s; %s",
+                       file->name, commit, r->commit, whose);
     return true;
 }
 
@@ -99,7 +107,8 @@ bool reply_range(const struct reply *r, uint64_t *begin, uint64_t *end, uint64_t
     uint64_t last = 0;
     const char *at = r->content_range;
     if (strncmp(at, "bytes ", 6) != 0) return false;
-    bool ok = read_bytes(at + 6, begin, &at) && *at == '-' && read_bytes(at + 1, &last, &at) && *at == '/' && read_bytes(at + 1, total, &at) && !*at;
+    bool ok = read_bytes(at + 6, begin, &at) && *at == '-' && read_bytes(at + 1, &last, &at) &&
+              *at == '/' && read_bytes(at + 1, total, &at) && !*at;
     *end = last + 1;
     return ok && *begin <= last && last < *total;
 }
@@ -119,12 +128,18 @@ bool listing_read(struct listing *out, const char *text, size_t n, ey_err *e)
 {
     *out = (struct listing){.json = json_parse(text, n, "the hub's list of files", EY_IO, e)};
     if (!out->json) return false;
-    json_object *sha = json_member_of_type(out->json, "sha", json_type_string), *files = json_member_of_type(out->json, "siblings", json_type_array);
+    json_object *sha = json_member_of_type(out->json, "sha", json_type_string),
+                *files = json_member_of_type(out->json, "siblings", json_type_array);
     const char *commit = sha ? json_object_get_string(sha) : "";
     bool ok = is_commit(commit) && files && json_object_array_length(files) <= MAX_LISTED_FILES;
     if (ok) return memcpy(out->commit, commit, HUB_COMMIT_BYTES + 1), true;
-    if (!is_commit(commit)) ey_fail(e, EY_IO, "the hub's list of files has the commit \"%.80s\", which is none; is HF_ENDPOINT a Hugging Face hub?", commit);
-    else ey_fail(e, EY_IO, "the hub's list of files has %s", files ? "too many files" : "no files");
+    if (!is_commit(commit))
+        ey_fail(e, EY_IO,
+                "the hub's list of files has the commit \"%.80s\", which is none; is HF_ENDPOINT a "
+                "Hugging Face hub?",
+                commit);
+    else
+        ey_fail(e, EY_IO, "the hub's list of files has %s", files ? "too many files" : "no files");
     listing_free(out);
     return false;
 }
@@ -133,7 +148,8 @@ bool listing_has(const struct listing *listing, const char *file)
 {
     json_object *files = json_member_of_type(listing->json, "siblings", json_type_array);
     for (size_t i = 0; i < json_object_array_length(files); i++) {
-        json_object *name = json_member_of_type(json_object_array_get_idx(files, i), "rfilename", json_type_string);
+        json_object *name = json_member_of_type(json_object_array_get_idx(files, i), "rfilename",
+                                                json_type_string);
         if (name && strcmp(json_object_get_string(name), file) == 0) return true;
     }
     return false;
@@ -162,12 +178,17 @@ static bool has_name(const struct shard_names *names, const char *name)
 static bool take_shard(struct shard_names *out, json_object *value, ey_err *e)
 {
     static const char ending[] = ".safetensors";
-    const char *name = json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+    const char *name = json_object_is_type(value, json_type_string) ? json_object_get_string(value)
+                                                                    : "";
     size_t n = strlen(name);
     if (!is_file_name(name) || n < sizeof(ending) || strcmp(name + n - strlen(ending), ending) != 0)
-        return ey_fail(e, EY_BAD_MODEL, "model.safetensors.index.json: \"%.200s\" is not the name of a safetensors file", name);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "model.safetensors.index.json: \"%.200s\" is not the name of a safetensors file", name);
     if (has_name(out, name)) return true;
-    if (out->n == EY_MAX_SHARDS) return ey_fail(e, EY_BAD_MODEL, "model.safetensors.index.json names more than %d files", EY_MAX_SHARDS);
+    if (out->n == EY_MAX_SHARDS)
+        return ey_fail(e, EY_BAD_MODEL, "model.safetensors.index.json names more than %d files",
+                       EY_MAX_SHARDS);
     memcpy(out->item[out->n++], name, n + 1);
     return true;
 }
@@ -178,7 +199,10 @@ bool shard_names_read(struct shard_names *out, const char *text, size_t n, ey_er
     if (!out->item) return ey_fail_memory(e, "names of files", EY_MAX_SHARDS * sizeof(*out->item));
     json_object *index = json_parse(text, n, "model.safetensors.index.json", EY_BAD_MODEL, e);
     json_object *map = json_member_of_type(index, "weight_map", json_type_object);
-    bool ok = index && (map || ey_fail(e, EY_BAD_MODEL, "model.safetensors.index.json: weight_map is absent or not an object"));
+    bool ok = index &&
+              (map ||
+               ey_fail(e, EY_BAD_MODEL,
+                       "model.safetensors.index.json: weight_map is absent or not an object"));
     if (ok) {
         json_object_object_foreach(map, tensor, file)
         {
@@ -187,8 +211,10 @@ bool shard_names_read(struct shard_names *out, const char *text, size_t n, ey_er
         }
     }
     if (ok && !out->n) ok = ey_fail(e, EY_BAD_MODEL, "model.safetensors.index.json names no file");
-    if (ok) qsort(out->item, out->n, sizeof(*out->item), compare_names);
-    else shard_names_free(out);
+    if (ok)
+        qsort(out->item, out->n, sizeof(*out->item), compare_names);
+    else
+        shard_names_free(out);
     json_object_put(index);
     return ok;
 }

@@ -9,12 +9,14 @@
 #include "base/limits.h"
 #include "hub/names.h"
 
-/* Headers of one reply, as they came; "" are absent. One that is too long is absent, and `too_long` is set. */
+/* Headers of one reply, as they came; "" are absent. One that is too long is absent, and `too_long`
+ * is set. */
 struct reply {
     int status;
     bool too_long;
     char location[EY_MAX_URL_BYTES + 1];
-    char etag[256], linked_etag[256], linked_size[32], commit[64], content_range[96], content_length[32], content_encoding[32];
+    char etag[256], linked_etag[256], linked_size[32], commit[64], content_range[96],
+        content_length[32], content_encoding[32];
     char error_code[64], error_message[256], retry_after[32];
 };
 

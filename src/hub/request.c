@@ -1,4 +1,5 @@
-/* Requests and their redirects. The token goes to the endpoint's origin and nowhere else: each hop chooses its headers anew. */
+/* Requests and their redirects. The token goes to the endpoint's origin and nowhere else: each hop
+ * chooses its headers anew. */
 #include "hub/request.h"
 
 #include <stdio.h>
@@ -25,7 +26,8 @@ static bool make_headers(struct hub *hub, ey_err *e)
     char line[TOKEN_BYTES + 32];
     const struct http_library *lib = hub->endpoint.lib;
     snprintf(line, sizeof(line), "Authorization: Bearer %s", hub->endpoint.token);
-    bool ok = add_header(lib, &hub->plain, "Accept-Encoding: identity") && add_header(lib, &hub->with_token, "Accept-Encoding: identity") &&
+    bool ok = add_header(lib, &hub->plain, "Accept-Encoding: identity") &&
+              add_header(lib, &hub->with_token, "Accept-Encoding: identity") &&
               (!hub->endpoint.token[0] || add_header(lib, &hub->with_token, line));
     return ok || ey_fail_memory(e, "an HTTP request", 0);
 }
@@ -73,7 +75,9 @@ static bool add_to_body(struct request *r, const char *bytes, size_t n)
     struct buf *out = r->body;
     size_t room = r->most ? r->most - out->size : n;
     r->enough = n > room;
-    if (!buf_add(out, bytes, r->enough ? room : n)) return ey_fail(&r->why, EY_IO, "the hub's answer is longer than %zu bytes", out->max), r->enough = false;
+    if (!buf_add(out, bytes, r->enough ? room : n))
+        return ey_fail(&r->why, EY_IO, "the hub's answer is longer than %zu bytes", out->max),
+               r->enough = false;
     return !r->enough;
 }
 
@@ -83,7 +87,8 @@ static size_t take_bytes(char *bytes, size_t size, size_t n, void *user)
     struct request *r = user;
     if (r->reply.status != 200 && r->reply.status != 206) return size * n;
     if (r->stopped) return 0;
-    if (r->take ? r->take(r->user, bytes, size * n, &r->why) : add_to_body(r, bytes, size * n)) return size * n;
+    if (r->take ? r->take(r->user, bytes, size * n, &r->why) : add_to_body(r, bytes, size * n))
+        return size * n;
     r->stopped = !r->enough;
     return 0;
 }
@@ -92,13 +97,15 @@ static int watch(void *user, curl_off_t to_get, curl_off_t got, curl_off_t to_pu
 {
     struct request *r = user;
     (void)to_get, (void)got, (void)to_put, (void)put;
-    if (!r->stopped && is_stopped(r->hub)) r->stopped = true, ey_fail(&r->why, EY_CANCELLED, "stopped");
+    if (!r->stopped && is_stopped(r->hub))
+        r->stopped = true, ey_fail(&r->why, EY_CANCELLED, "stopped");
     return r->stopped;
 }
 
 /* ---- from opening to closing ---- */
 
-/* HTTP/1.1: each range has a connection of its own, which is what makes several of them faster than one. */
+/* HTTP/1.1: each range has a connection of its own, which is what makes several of them faster than
+ * one. */
 static bool set_options(struct request *r)
 {
     const struct http_library *lib = r->hub->endpoint.lib;
@@ -111,11 +118,15 @@ static bool set_options(struct request *r)
            lib->curl_easy_setopt(r->curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_ERRORBUFFER, r->problem) == CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_PRIVATE, r) == CURLE_OK &&
-           lib->curl_easy_setopt(r->curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
+           lib->curl_easy_setopt(r->curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ==
+               CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES) == CURLE_OK &&
-           lib->curl_easy_setopt(r->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS) == CURLE_OK &&
+           lib->curl_easy_setopt(r->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS) ==
+               CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
-           lib->curl_easy_setopt(r->curl, CURLOPT_LOW_SPEED_TIME, (long)STALLED_SECONDS) == CURLE_OK && http_trust_own_roots(lib, r->curl);
+           lib->curl_easy_setopt(r->curl, CURLOPT_LOW_SPEED_TIME, (long)STALLED_SECONDS) ==
+               CURLE_OK &&
+           http_trust_own_roots(lib, r->curl);
 }
 
 bool request_open(struct request *r, struct hub *hub, ey_err *e)
@@ -137,7 +148,10 @@ void request_close(struct request *r)
 char *file_url(const struct hub *hub, const struct hub_model *model, const char *file)
 {
     char *url = NULL;
-    return asprintf(&url, "%s/%s/resolve/%s/%s", hub->endpoint.url, model->repository.name, model->commit, file) < 0 ? NULL : url;
+    return asprintf(&url, "%s/%s/resolve/%s/%s", hub->endpoint.url, model->repository.name,
+                    model->commit, file) < 0
+               ? NULL
+               : url;
 }
 
 /* Takes the URL. */
@@ -148,14 +162,19 @@ static bool go_to(struct request *r, char *url, ey_err *e)
     if (r->url != url) free(r->url);
     r->url = url;
     if (!url) return ey_fail_memory(e, "a URL", 0);
-    if (!origin_of(origin, ep->lib, url)) return ey_fail(e, EY_IO, "the hub sends us to what is no http(s) URL");
+    if (!origin_of(origin, ep->lib, url))
+        return ey_fail(e, EY_IO, "the hub sends us to what is no http(s) URL");
     r->abroad = strcmp(origin, ep->origin) != 0;
     if (ep->secure && strncmp(origin, "https:", 6) != 0)
-        return ey_fail(e, EY_IO, "the hub sends us to %.200s, which is not encrypted, and that is not followed; does somebody stand between? "
-                                 "(HF_ENDPOINT=http://… would allow it)", origin);
+        return ey_fail(e, EY_IO,
+                       "the hub sends us to %.200s, which is not encrypted, and that is not "
+                       "followed; does somebody stand between? "
+                       "(HF_ENDPOINT=http://… would allow it)",
+                       origin);
     r->reply = (struct reply){0}, r->problem[0] = 0, r->stopped = false;
     bool ok = ep->lib->curl_easy_setopt(r->curl, CURLOPT_URL, url) == CURLE_OK &&
-              ep->lib->curl_easy_setopt(r->curl, CURLOPT_HTTPHEADER, r->abroad ? r->hub->plain : r->hub->with_token) == CURLE_OK;
+              ep->lib->curl_easy_setopt(r->curl, CURLOPT_HTTPHEADER,
+                                        r->abroad ? r->hub->plain : r->hub->with_token) == CURLE_OK;
     return ok || ey_fail_memory(e, "a URL", 0);
 }
 
@@ -164,9 +183,13 @@ static bool aim(struct request *r, char *url, bool head, uint64_t begin, uint64_
     const struct http_library *lib = r->hub->endpoint.lib;
     r->head = head, r->redirects = 0, r->range[0] = 0, r->enough = false;
     if (r->body) buf_clear(r->body);
-    if (end) snprintf(r->range, sizeof(r->range), "%llu-%llu", (unsigned long long)begin, (unsigned long long)end - 1);
-    bool ok = lib->curl_easy_setopt(r->curl, head ? CURLOPT_NOBODY : CURLOPT_HTTPGET, 1L) == CURLE_OK &&
-              lib->curl_easy_setopt(r->curl, CURLOPT_RANGE, r->range[0] ? r->range : NULL) == CURLE_OK;
+    if (end)
+        snprintf(r->range, sizeof(r->range), "%llu-%llu", (unsigned long long)begin,
+                 (unsigned long long)end - 1);
+    bool ok = lib->curl_easy_setopt(r->curl, head ? CURLOPT_NOBODY : CURLOPT_HTTPGET, 1L) ==
+                  CURLE_OK &&
+              lib->curl_easy_setopt(r->curl, CURLOPT_RANGE, r->range[0] ? r->range : NULL) ==
+                  CURLE_OK;
     if (ok) return go_to(r, url, e);
     free(url);
     return ey_fail_memory(e, "an HTTP request", 0);
@@ -183,21 +206,30 @@ enum hop request_hop(struct request *r, ey_err *e)
     const struct endpoint *ep = &r->hub->endpoint;
     if (r->reply.status < 300 || r->reply.status >= 400) return HOP_NONE;
     ep->lib->curl_easy_getinfo(r->curl, CURLINFO_REDIRECT_URL, &next);
-    if (!next || r->reply.too_long) return ey_fail(e, EY_IO, "the hub answers with a redirect (HTTP %d) that leads nowhere", r->reply.status), HOP_FAILED;
-    if (r->head && (r->reply.linked_etag[0] || !origin_of(origin, ep->lib, next) || strcmp(origin, ep->origin) != 0)) return HOP_NONE;
-    if (++r->redirects > MAX_REDIRECTS) return ey_fail(e, EY_IO, "the hub redirects more than %d times", MAX_REDIRECTS), HOP_FAILED;
+    if (!next || r->reply.too_long)
+        return ey_fail(e, EY_IO, "the hub answers with a redirect (HTTP %d) that leads nowhere",
+                       r->reply.status),
+               HOP_FAILED;
+    if (r->head && (r->reply.linked_etag[0] || !origin_of(origin, ep->lib, next) ||
+                    strcmp(origin, ep->origin) != 0))
+        return HOP_NONE;
+    if (++r->redirects > MAX_REDIRECTS)
+        return ey_fail(e, EY_IO, "the hub redirects more than %d times", MAX_REDIRECTS), HOP_FAILED;
     return go_to(r, strdup(next), e) ? HOP_NEXT : HOP_FAILED;
 }
 
 /* ---- what went wrong ---- */
 
-/* Of statuses: too slow or too many, and what a hub or its CDN says when it is unwell, or a signed address has expired. */
+/* Of statuses: too slow or too many, and what a hub or its CDN says when it is unwell, or a signed
+ * address has expired. */
 bool request_may_retry(const struct request *r, CURLcode code)
 {
     int status = r->reply.status;
     if (r->stopped) return false;
     switch (code) {
-    case CURLE_OK: return status == 408 || status == 429 || status >= 500 || (r->abroad && (status == 403 || status == 410));
+    case CURLE_OK:
+        return status == 408 || status == 429 || status >= 500 ||
+               (r->abroad && (status == 403 || status == 410));
     case CURLE_URL_MALFORMAT:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -210,18 +242,42 @@ bool request_may_retry(const struct request *r, CURLcode code)
 
 static bool fail_transfer(const struct request *r, CURLcode code, const char *what, ey_err *e)
 {
-    const char *problem = r->problem[0] ? r->problem : r->hub->endpoint.lib->curl_easy_strerror(code);
+    const char *problem = r->problem[0] ? r->problem
+                                        : r->hub->endpoint.lib->curl_easy_strerror(code);
     const char *host = r->abroad ? "where the hub keeps its files" : r->hub->endpoint.url;
     if (r->stopped) return *e = r->why, false;
     switch (code) {
-    case CURLE_COULDNT_RESOLVE_HOST: return ey_fail(e, EY_IO, "%.150s: the name of the host is not known (%.200s); is this machine online? Behind a proxy set HTTPS_PROXY", host, problem);
-    case CURLE_COULDNT_RESOLVE_PROXY: return ey_fail(e, EY_IO, "the proxy's name is not known (%.200s); see HTTPS_PROXY", problem);
-    case CURLE_COULDNT_CONNECT: return ey_fail(e, EY_IO, "%.150s accepts no connection (%.200s); is this machine online? Behind a proxy set HTTPS_PROXY", host, problem);
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return ey_fail(e, EY_IO,
+                       "%.150s: the name of the host is not known (%.200s); is this machine "
+                       "online? Behind a proxy set HTTPS_PROXY",
+                       host, problem);
+    case CURLE_COULDNT_RESOLVE_PROXY:
+        return ey_fail(e, EY_IO, "the proxy's name is not known (%.200s); see HTTPS_PROXY",
+                       problem);
+    case CURLE_COULDNT_CONNECT:
+        return ey_fail(e, EY_IO,
+                       "%.150s accepts no connection (%.200s); is this machine online? Behind a "
+                       "proxy set HTTPS_PROXY",
+                       host, problem);
     case CURLE_PEER_FAILED_VERIFICATION:
-        return ey_fail(e, EY_IO, "%.150s: its certificate is not trusted (%.200s); where a proxy opens TLS, SSL_CERT_FILE names the certificate that it signs with", host, problem);
-    case CURLE_SSL_CACERT_BADFILE: return ey_fail(e, EY_IO, "there are no root certificates to know %.150s by; install the package ca-certificates", host);
-    case CURLE_OPERATION_TIMEDOUT: return ey_fail(e, EY_IO, "%s: nothing came from %.150s any more (%.200s); run the same again to go on", what, host, problem);
-    default: return ey_fail(e, EY_IO, "%s: the connection to %.150s broke (%.200s); run the same again to go on", what, host, problem);
+        return ey_fail(e, EY_IO,
+                       "%.150s: its certificate is not trusted (%.200s); where a proxy opens TLS, "
+                       "SSL_CERT_FILE names the certificate that it signs with",
+                       host, problem);
+    case CURLE_SSL_CACERT_BADFILE:
+        return ey_fail(
+            e, EY_IO,
+            "there are no root certificates to know %.150s by; install the package ca-certificates",
+            host);
+    case CURLE_OPERATION_TIMEDOUT:
+        return ey_fail(
+            e, EY_IO, "%s: nothing came from %.150s any more (%.200s); run the same again to go on",
+            what, host, problem);
+    default:
+        return ey_fail(e, EY_IO,
+                       "%s: the connection to %.150s broke (%.200s); run the same again to go on",
+                       what, host, problem);
     }
 }
 
@@ -230,30 +286,57 @@ static bool fail_refused(const struct request *r, const char *what, ey_err *e)
     const struct endpoint *ep = &r->hub->endpoint;
     const struct reply *reply = &r->reply;
     if (strcmp(reply->error_code, "GatedRepo") == 0 && !ep->token[0])
-        return ey_fail(e, EY_IO, "%s is gated: accept its terms on its page at %.150s, make a token at %.150s/settings/tokens, and set HF_TOKEN to it", what, ep->url, ep->url);
+        return ey_fail(e, EY_IO,
+                       "%s is gated: accept its terms on its page at %.150s, make a token at "
+                       "%.150s/settings/tokens, and set HF_TOKEN to it",
+                       what, ep->url, ep->url);
     if (strcmp(reply->error_code, "GatedRepo") == 0)
-        return ey_fail(e, EY_IO, "%s is gated, and the account of the token (%s) has no access: accept its terms on its page at %.150s, then run the same again", what,
-                       ep->token_source, ep->url);
+        return ey_fail(e, EY_IO,
+                       "%s is gated, and the account of the token (%s) has no access: accept its "
+                       "terms on its page at %.150s, then run the same again",
+                       what, ep->token_source, ep->url);
     if (reply->status == 401 && ep->token[0] && strcmp(reply->error_code, "RepoNotFound") != 0)
-        return ey_fail(e, EY_IO, "the hub does not take the token (%s); make a new one at %.150s/settings/tokens, or unset it for a public model", ep->token_source, ep->url);
+        return ey_fail(e, EY_IO,
+                       "the hub does not take the token (%s); make a new one at "
+                       "%.150s/settings/tokens, or unset it for a public model",
+                       ep->token_source, ep->url);
     if (reply->status == 401 || strcmp(reply->error_code, "RepoNotFound") == 0)
-        return ey_fail(e, EY_NOT_FOUND, "%s: %.150s has no such model, or a private one%s; check the spelling", what, ep->url,
-                       ep->token[0] ? " that the token's account cannot see" : " (for which HF_TOKEN must be set)");
-    return ey_fail(e, EY_IO, "%s: the hub refuses it (HTTP %d%s%.200s)%s", what, reply->status, reply->error_message[0] ? ": " : "", reply->error_message,
+        return ey_fail(e, EY_NOT_FOUND,
+                       "%s: %.150s has no such model, or a private one%s; check the spelling", what,
+                       ep->url,
+                       ep->token[0] ? " that the token's account cannot see"
+                                    : " (for which HF_TOKEN must be set)");
+    return ey_fail(e, EY_IO, "%s: the hub refuses it (HTTP %d%s%.200s)%s", what, reply->status,
+                   reply->error_message[0] ? ": " : "", reply->error_message,
                    ep->token[0] ? "; has the token the right to read it?" : "");
 }
 
 static bool fail_status(const struct request *r, const char *what, ey_err *e)
 {
     const struct reply *reply = &r->reply;
-    if (reply->status == 401 || reply->status == 403 || strcmp(reply->error_code, "RepoNotFound") == 0) return fail_refused(r, what, e);
-    if (strcmp(reply->error_code, "RevisionNotFound") == 0) return ey_fail(e, EY_NOT_FOUND, "%s: it has no such branch, tag or commit", what);
-    if (reply->status == 404) return ey_fail(e, EY_NOT_FOUND, "%s: %.150s has no such model, revision or file (HTTP 404); check the spelling", what, r->hub->endpoint.url);
-    if (reply->status == 407) return ey_fail(e, EY_IO, "the proxy wants a password: HTTPS_PROXY=http://user:password@host:port");
+    if (reply->status == 401 || reply->status == 403 ||
+        strcmp(reply->error_code, "RepoNotFound") == 0)
+        return fail_refused(r, what, e);
+    if (strcmp(reply->error_code, "RevisionNotFound") == 0)
+        return ey_fail(e, EY_NOT_FOUND, "%s: it has no such branch, tag or commit", what);
+    if (reply->status == 404)
+        return ey_fail(
+            e, EY_NOT_FOUND,
+            "%s: %.150s has no such model, revision or file (HTTP 404); check the spelling", what,
+            r->hub->endpoint.url);
+    if (reply->status == 407)
+        return ey_fail(e, EY_IO,
+                       "the proxy wants a password: HTTPS_PROXY=http://user:password@host:port");
     if (reply->status == 429)
-        return ey_fail(e, EY_BUSY, "the hub has had too many requests from here; wait some minutes%s, then run the same again", r->hub->endpoint.token[0] ? "" : " or set HF_TOKEN");
-    if (reply->status >= 500) return ey_fail(e, EY_IO, "%s: the hub is unwell (HTTP %d); run the same again later", what, reply->status);
-    return ey_fail(e, EY_IO, "%s: the hub answers HTTP %d%s%.200s", what, reply->status, reply->error_message[0] ? ": " : "", reply->error_message);
+        return ey_fail(e, EY_BUSY,
+                       "the hub has had too many requests from here; wait some minutes%s, then run "
+                       "the same again",
+                       r->hub->endpoint.token[0] ? "" : " or set HF_TOKEN");
+    if (reply->status >= 500)
+        return ey_fail(e, EY_IO, "%s: the hub is unwell (HTTP %d); run the same again later", what,
+                       reply->status);
+    return ey_fail(e, EY_IO, "%s: the hub answers HTTP %d%s%.200s", what, reply->status,
+                   reply->error_message[0] ? ": " : "", reply->error_message);
 }
 
 bool request_fail(const struct request *r, CURLcode code, const char *what, ey_err *e)
@@ -265,11 +348,13 @@ bool request_fail(const struct request *r, CURLcode code, const char *what, ey_e
 
 static bool is_answered(const struct request *r)
 {
-    return r->reply.status == 200 || r->reply.status == 206 || (r->head && r->reply.status >= 300 && r->reply.status < 400);
+    return r->reply.status == 200 || r->reply.status == 206 ||
+           (r->head && r->reply.status >= 300 && r->reply.status < 400);
 }
 
 /* Follows redirects to their end. False: *code says why, or *e where *final is set. */
-static bool perform(struct request *r, const char *url, bool head, CURLcode *code, bool *final, ey_err *e)
+static bool perform(struct request *r, const char *url, bool head, CURLcode *code, bool *final,
+                    ey_err *e)
 {
     enum hop hop;
     *final = true;
@@ -292,7 +377,8 @@ static bool attempt(struct request *r, const char *what, const char *url, bool h
         bool final;
         if (perform(r, url, head, &code, &final, e)) return true;
         if (final) return false;
-        bool nobody = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT; /* said at once to who is not online */
+        bool nobody = code == CURLE_COULDNT_RESOLVE_HOST ||
+                      code == CURLE_COULDNT_CONNECT; /* said at once to who is not online */
         if (!left || nobody || !request_may_retry(r, code)) return request_fail(r, code, what, e);
         if (!hub_pause(r->hub, reply_wait(&r->reply, pause), e)) return false;
     }
@@ -304,7 +390,8 @@ bool request_head(struct request *r, const char *what, const char *url, ey_err *
     return attempt(r, what, url, true, e);
 }
 
-bool request_get(struct request *r, const char *what, const char *url, size_t most, struct buf *out, ey_err *e)
+bool request_get(struct request *r, const char *what, const char *url, size_t most, struct buf *out,
+                 ey_err *e)
 {
     r->body = out, r->most = most;
     bool ok = attempt(r, what, url, false, e);

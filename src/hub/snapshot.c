@@ -1,4 +1,5 @@
-/* snapshots/COMMIT/NAME → ../../blobs/ETAG, refs/REVISION, as huggingface_hub writes them (file_download.py). */
+/* snapshots/COMMIT/NAME → ../../blobs/ETAG, refs/REVISION, as huggingface_hub writes them
+ * (file_download.py). */
 #include "hub/snapshot.h"
 
 #include <errno.h>
@@ -26,16 +27,20 @@ static bool is_link_to(const char *path, const char *target)
     return n >= 0 && (size_t)n == strlen(target) && memcmp(text, target, (size_t)n) == 0;
 }
 
-/* Where the file system knows no links (exFAT, some shares), the blob itself becomes the snapshot's file. */
-static bool move_blob(const struct hub_model *model, const struct hub_file *file, const char *path, ey_err *e)
+/* Where the file system knows no links (exFAT, some shares), the blob itself becomes the snapshot's
+ * file. */
+static bool move_blob(const struct hub_model *model, const struct hub_file *file, const char *path,
+                      ey_err *e)
 {
     char blob[EY_MAX_PATH];
     int n = snprintf(blob, sizeof(blob), "%s/blobs/%s", model->directory, file->etag);
     return (n < (int)sizeof(blob) && rename(blob, path) == 0) || cache_fail(path, "written", e);
 }
 
-/* A link that leads elsewhere is replaced in one step; a file of its own is somebody's who has no links. */
-static bool put_link(const struct hub_model *model, const struct hub_file *file, const char *folder, ey_err *e)
+/* A link that leads elsewhere is replaced in one step; a file of its own is somebody's who has no
+ * links. */
+static bool put_link(const struct hub_model *model, const struct hub_file *file, const char *folder,
+                     ey_err *e)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], target[HUB_ETAG_BYTES + 16];
     struct stat st;
@@ -43,9 +48,13 @@ static bool put_link(const struct hub_model *model, const struct hub_file *file,
     if (!path_join(path, folder, file->name, e)) return false;
     if (is_link_to(path, target) || (lstat(path, &st) == 0 && S_ISREG(st.st_mode))) return true;
     int n = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
-    if (n >= (int)sizeof(new_path)) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
+    if (n >= (int)sizeof(new_path))
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
     unlink(new_path);
-    if (symlink(target, new_path) != 0) return errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS ? move_blob(model, file, path, e) : cache_fail(path, "written", e);
+    if (symlink(target, new_path) != 0)
+        return errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS
+                   ? move_blob(model, file, path, e)
+                   : cache_fail(path, "written", e);
     if (rename(new_path, path) == 0) return true;
     cache_fail(path, "written", e);
     unlink(new_path);
@@ -70,9 +79,11 @@ static bool put_reference(const struct hub_model *model, ey_err *e)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH];
     if (strcmp(model->repository.revision, model->commit) == 0) return true;
-    int n = snprintf(path, sizeof(path), "%s/refs/%s", model->directory, model->repository.revision);
+    int n = snprintf(path, sizeof(path), "%s/refs/%s", model->directory,
+                     model->repository.revision);
     int n_new = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
-    if (n >= (int)sizeof(path) || n_new >= (int)sizeof(new_path)) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
+    if (n >= (int)sizeof(path) || n_new >= (int)sizeof(new_path))
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
     if (!make_folders_of(path, model->directory, e)) return false;
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool ok = fd >= 0 && file_write(fd, model->commit, HUB_COMMIT_BYTES);
@@ -86,11 +97,15 @@ static bool put_reference(const struct hub_model *model, ey_err *e)
 /* Backup programs leave out a folder that has this (bford.info/cachedir). */
 static void put_tag(const struct hub_model *model)
 {
-    static const char text[] = "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created by eyelet.\n"
-                               "# For information about cache directory tags, see:\n#\thttps://bford.info/cachedir/\n";
+    static const char text[] =
+        "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created "
+        "by eyelet.\n"
+        "# For information about cache directory tags, see:\n#\thttps://bford.info/cachedir/\n";
     char path[EY_MAX_PATH];
     const char *end = strrchr(model->directory, '/');
-    if (snprintf(path, sizeof(path), "%.*s/CACHEDIR.TAG", (int)(end - model->directory), model->directory) >= (int)sizeof(path)) return;
+    if (snprintf(path, sizeof(path), "%.*s/CACHEDIR.TAG", (int)(end - model->directory),
+                 model->directory) >= (int)sizeof(path))
+        return;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return;
     if (!file_write(fd, text, sizeof(text) - 1)) unlink(path);
@@ -100,8 +115,10 @@ static void put_tag(const struct hub_model *model)
 bool snapshot_write(const struct hub_model *model, ey_err *e)
 {
     char snapshots[EY_MAX_PATH], folder[EY_MAX_PATH];
-    bool ok = path_join(snapshots, model->directory, "snapshots", e) && make_folder(snapshots, e) && path_join(folder, snapshots, model->commit, e) && make_folder(folder, e);
-    for (size_t i = 0; ok && i < model->n; i++) ok = put_link(model, &model->files[i], folder, e);
+    bool ok = path_join(snapshots, model->directory, "snapshots", e) && make_folder(snapshots, e) &&
+              path_join(folder, snapshots, model->commit, e) && make_folder(folder, e);
+    for (size_t i = 0; ok && i < model->n; i++)
+        ok = put_link(model, &model->files[i], folder, e);
     if (ok) put_tag(model);
     return ok && put_reference(model, e);
 }

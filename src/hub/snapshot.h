@@ -4,7 +4,8 @@
 
 #include "hub/hub.h"
 
-/* All blobs are there. Links first, the reference last: what refs/REVISION leads to is whole at any moment. */
+/* All blobs are there. Links first, the reference last: what refs/REVISION leads to is whole at any
+ * moment. */
 bool snapshot_write(const struct hub_model *model, ey_err *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* What a repository has: the listing, then a HEAD for each file that is wanted, as huggingface_hub asks. */
+/* What a repository has: the listing, then a HEAD for each file that is wanted, as huggingface_hub
+ * asks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,14 +48,16 @@ static char *listing_url(const struct survey *s)
     const struct repository *r = &s->model->repository;
     struct buf url = buf_with_max(ENDPOINT_BYTES + 4096);
     buf_printf(&url, "%s/api/models/%s/revision/", s->hub->endpoint.url, r->name);
-    for (const char *c = r->revision; *c; c++) buf_printf(&url, *c == '/' ? "%%2F" : "%c", *c);
+    for (const char *c = r->revision; *c; c++)
+        buf_printf(&url, *c == '/' ? "%%2F" : "%c", *c);
     return url.data;
 }
 
 static bool read_listing(struct survey *s, ey_err *e)
 {
     char *url = listing_url(s);
-    bool ok = request_get(&s->request, s->what, url, 0, &s->text, e) && listing_read(&s->listing, s->text.data ? s->text.data : "", s->text.size, e);
+    bool ok = request_get(&s->request, s->what, url, 0, &s->text, e) &&
+              listing_read(&s->listing, s->text.data ? s->text.data : "", s->text.size, e);
     if (ok) memcpy(s->model->commit, s->listing.commit, sizeof(s->model->commit));
     free(url);
     return ok;
@@ -65,7 +68,8 @@ static bool read_listing(struct survey *s, ey_err *e)
 static bool ask_about(struct survey *s, struct hub_file *file, ey_err *e)
 {
     char *url = file_url(s->hub, s->model, file->name);
-    bool ok = request_head(&s->request, s->what, url, e) && reply_metadata(&s->request.reply, s->model->commit, file, e);
+    bool ok = request_head(&s->request, s->what, url, e) &&
+              reply_metadata(&s->request.reply, s->model->commit, file, e);
     free(url);
     return ok;
 }
@@ -86,7 +90,9 @@ static bool add_small_files(struct survey *s, ey_err *e)
 {
     for (size_t i = 0; i < sizeof(small_files) / sizeof(small_files[0]); i++) {
         bool there = listing_has(&s->listing, small_files[i].name);
-        if (!there && small_files[i].must) return ey_fail(e, EY_BAD_MODEL, "%s has no %s; %s", s->what, small_files[i].name, small_files[i].must);
+        if (!there && small_files[i].must)
+            return ey_fail(e, EY_BAD_MODEL, "%s has no %s; %s", s->what, small_files[i].name,
+                           small_files[i].must);
         if (there && !add_file(s, small_files[i].name, e)) return false;
     }
     return true;
@@ -96,10 +102,12 @@ static bool add_shards(struct survey *s, ey_err *e)
 {
     struct shard_names names = {0};
     char *url = file_url(s->hub, s->model, INDEX_FILE);
-    bool ok = request_get(&s->request, s->what, url, 0, &s->text, e) && shard_names_read(&names, s->text.data ? s->text.data : "", s->text.size, e);
+    bool ok = request_get(&s->request, s->what, url, 0, &s->text, e) &&
+              shard_names_read(&names, s->text.data ? s->text.data : "", s->text.size, e);
     for (size_t i = 0; ok && i < names.n; i++) {
         if (!listing_has(&s->listing, names.item[i]))
-            ok = ey_fail(e, EY_BAD_MODEL, "%s: its index names %s, which it does not have", s->what, names.item[i]);
+            ok = ey_fail(e, EY_BAD_MODEL, "%s: its index names %s, which it does not have", s->what,
+                         names.item[i]);
         ok = ok && add_file(s, names.item[i], e);
     }
     shard_names_free(&names);
@@ -111,7 +119,10 @@ static bool add_weights(struct survey *s, ey_err *e)
 {
     if (listing_has(&s->listing, INDEX_FILE)) return add_file(s, INDEX_FILE, e) && add_shards(s, e);
     if (listing_has(&s->listing, SINGLE_FILE)) return add_file(s, SINGLE_FILE, e);
-    return ey_fail(e, EY_BAD_MODEL, "%s has neither " SINGLE_FILE " nor " INDEX_FILE "; eyelet reads safetensors, not GGUF, ONNX or others", s->what);
+    return ey_fail(e, EY_BAD_MODEL,
+                   "%s has neither " SINGLE_FILE " nor " INDEX_FILE
+                   "; eyelet reads safetensors, not GGUF, ONNX or others",
+                   s->what);
 }
 
 /* ---- what is here already ---- */
@@ -133,16 +144,25 @@ static bool add_up(struct hub_model *model, ey_err *e)
 
 static bool check_name(const struct repository *r, ey_err *e)
 {
-    if (!is_hub_repository(r->name)) return ey_fail(e, EY_BAD_REQUEST, "\"%s\" is no name that the hub allows; it is owner/name, as Qwen/Qwen3-VL-2B-Instruct-FP8", r->name);
+    if (!is_hub_repository(r->name))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "\"%s\" is no name that the hub allows; it is owner/name, as "
+                       "Qwen/Qwen3-VL-2B-Instruct-FP8",
+                       r->name);
     return true;
 }
 
-bool hub_survey(struct hub *hub, const struct repository *repository, struct hub_model *model, ey_err *e)
+bool hub_survey(struct hub *hub, const struct repository *repository, struct hub_model *model,
+                ey_err *e)
 {
     *model = (struct hub_model){.repository = *repository};
     struct survey s = {.hub = hub, .model = model, .text = buf_with_max(MAX_LISTING_BYTES)};
-    snprintf(s.what, sizeof(s.what), "%s%s%s", repository->name, repository->revision_given ? "@" : "", repository->revision_given ? repository->revision : "");
-    bool ok = check_name(repository, e) && request_open(&s.request, hub, e) && read_listing(&s, e) && add_small_files(&s, e) && add_weights(&s, e) && add_up(model, e);
+    snprintf(s.what, sizeof(s.what), "%s%s%s", repository->name,
+             repository->revision_given ? "@" : "",
+             repository->revision_given ? repository->revision : "");
+    bool ok = check_name(repository, e) && request_open(&s.request, hub, e) &&
+              read_listing(&s, e) && add_small_files(&s, e) && add_weights(&s, e) &&
+              add_up(model, e);
     request_close(&s.request);
     listing_free(&s.listing);
     buf_free(&s.text);

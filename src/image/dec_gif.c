@@ -1,5 +1,5 @@
-/* GIF by giflib: the first frame on its canvas, transparency on white. Around the frame the canvas has the
- * transparent colour, else colour 0, as Pillow fills it. */
+/* GIF by giflib: the first frame on its canvas, transparency on white. Around the frame the canvas
+ * has the transparent colour, else colour 0, as Pillow fills it. */
 #include <gif_lib.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,8 @@ static bool read_extension(struct gif_job *job)
     if (DGifGetExtension(job->gif, &code, &block) == GIF_ERROR) return false;
     while (block) {
         GraphicsControlBlock control;
-        if (code == GRAPHICS_EXT_FUNC_CODE && DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK &&
+        if (code == GRAPHICS_EXT_FUNC_CODE &&
+            DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK &&
             control.TransparentColor != NO_TRANSPARENT_COLOR)
             job->transparent = control.TransparentColor;
         if (DGifGetExtensionNext(job->gif, &block) == GIF_ERROR) return false;
@@ -55,8 +56,10 @@ static bool find_frame(struct gif_job *job, ey_err *e)
     for (;;) {
         GifRecordType type;
         if (DGifGetRecordType(job->gif, &type) == GIF_ERROR) return fail_gif(job, e);
-        if (type == TERMINATE_RECORD_TYPE) return fail_damaged(job->file, "GIF", "it has no picture", e);
-        if (type == IMAGE_DESC_RECORD_TYPE) return DGifGetImageDesc(job->gif) == GIF_OK || fail_gif(job, e);
+        if (type == TERMINATE_RECORD_TYPE)
+            return fail_damaged(job->file, "GIF", "it has no picture", e);
+        if (type == IMAGE_DESC_RECORD_TYPE)
+            return DGifGetImageDesc(job->gif) == GIF_OK || fail_gif(job, e);
         if (type == EXTENSION_RECORD_TYPE && !read_extension(job)) return fail_gif(job, e);
     }
 }
@@ -83,31 +86,38 @@ static bool check_sizes(struct gif_job *job, ey_err *e)
 /* A file without colour tables means shades of gray, for Pillow. */
 static void read_palette(struct gif_job *job)
 {
-    const ColorMapObject *map = job->gif->Image.ColorMap ? job->gif->Image.ColorMap : job->gif->SColorMap;
+    const ColorMapObject *map = job->gif->Image.ColorMap ? job->gif->Image.ColorMap
+                                                         : job->gif->SColorMap;
     for (int i = 0; i < 256; i++) {
         if (map && i < map->ColorCount) {
             const GifColorType *color = &map->Colors[i];
-            job->palette[i][0] = color->Red, job->palette[i][1] = color->Green, job->palette[i][2] = color->Blue;
+            job->palette[i][0] = color->Red, job->palette[i][1] = color->Green,
+            job->palette[i][2] = color->Blue;
         } else {
             memset(job->palette[i], map ? 0 : i, 3);
         }
     }
-    if (job->transparent != NO_TRANSPARENT_COLOR) memset(job->palette[job->transparent & 255], 255, 3);
+    if (job->transparent != NO_TRANSPARENT_COLOR)
+        memset(job->palette[job->transparent & 255], 255, 3);
 }
 
 static void fill_canvas(const struct gif_job *job)
 {
-    const uint8_t *color = job->palette[job->transparent != NO_TRANSPARENT_COLOR ? job->transparent & 255 : 0];
+    const uint8_t *color =
+        job->palette[job->transparent != NO_TRANSPARENT_COLOR ? job->transparent & 255 : 0];
     size_t n = (size_t)job->width * (size_t)job->height;
-    for (size_t i = 0; i < n; i++) memcpy(job->rgb + 3 * i, color, 3);
+    for (size_t i = 0; i < n; i++)
+        memcpy(job->rgb + 3 * i, color, 3);
 }
 
 static bool read_line(struct gif_job *job, int y)
 {
     const GifImageDesc *frame = &job->gif->Image;
     if (DGifGetLine(job->gif, job->line, frame->Width) == GIF_ERROR) return false;
-    uint8_t *to = job->rgb + 3 * ((size_t)(frame->Top + y) * (size_t)job->width + (size_t)frame->Left);
-    for (int x = 0; x < frame->Width; x++, to += 3) memcpy(to, job->palette[job->line[x]], 3);
+    uint8_t *to = job->rgb +
+                  3 * ((size_t)(frame->Top + y) * (size_t)job->width + (size_t)frame->Left);
+    for (int x = 0; x < frame->Width; x++, to += 3)
+        memcpy(to, job->palette[job->line[x]], 3);
     return true;
 }
 
@@ -143,8 +153,10 @@ bool gif_decode(struct image *out, const struct picture_file *f, ey_err *e)
     struct gif_job job = {.file = f, .transparent = NO_TRANSPARENT_COLOR};
     job.gif = DGifOpen(&job, on_read, NULL);
     bool ok = read_picture(&job, e);
-    if (ok) *out = (struct image){job.width, job.height, job.rgb};
-    else free(job.rgb);
+    if (ok)
+        *out = (struct image){job.width, job.height, job.rgb};
+    else
+        free(job.rgb);
     free(job.line);
     DGifCloseFile(job.gif, NULL);
     return ok;

@@ -1,7 +1,8 @@
-/* HEIC and AVIF by libheif, which is opened when the first such file comes: most installations never need its
- * codecs. It turns and mirrors by the file's own properties (irot, imir), so EXIF orientation, which repeats
- * them, is not applied again. Its codecs write a line to stderr about some damaged files (libde265, and dav1d for
- * alpha planes), and libheif offers no way to stop them. */
+/* HEIC and AVIF by libheif, which is opened when the first such file comes: most installations
+ * never need its codecs. It turns and mirrors by the file's own properties (irot, imir), so EXIF
+ * orientation, which repeats them, is not applied again. Its codecs write a line to stderr about
+ * some damaged files (libde265, and dav1d for alpha planes), and libheif offers no way to stop
+ * them. */
 #include "image/decoders.h"
 
 #ifdef EY_HAVE_HEIF
@@ -12,21 +13,21 @@
 #include <string.h>
 
 /* Every function of libheif that we call. */
-#define HEIF_FUNCTIONS(X)                        \
-    X(heif_context_alloc)                        \
-    X(heif_context_free)                         \
-    X(heif_context_read_from_memory_without_copy)\
-    X(heif_context_get_primary_image_handle)     \
-    X(heif_image_handle_get_width)               \
-    X(heif_image_handle_get_height)              \
-    X(heif_image_handle_has_alpha_channel)       \
-    X(heif_image_handle_release)                 \
-    X(heif_decoding_options_alloc)               \
-    X(heif_decoding_options_free)                \
-    X(heif_decode_image)                         \
-    X(heif_image_get_width)                      \
-    X(heif_image_get_height)                     \
-    X(heif_image_get_plane_readonly)             \
+#define HEIF_FUNCTIONS(X)                         \
+    X(heif_context_alloc)                         \
+    X(heif_context_free)                          \
+    X(heif_context_read_from_memory_without_copy) \
+    X(heif_context_get_primary_image_handle)      \
+    X(heif_image_handle_get_width)                \
+    X(heif_image_handle_get_height)               \
+    X(heif_image_handle_has_alpha_channel)        \
+    X(heif_image_handle_release)                  \
+    X(heif_decoding_options_alloc)                \
+    X(heif_decoding_options_free)                 \
+    X(heif_decode_image)                          \
+    X(heif_image_get_width)                       \
+    X(heif_image_get_height)                      \
+    X(heif_image_get_plane_readonly)              \
     X(heif_image_release)
 
 struct heif_library {
@@ -36,17 +37,20 @@ struct heif_library {
 };
 
 /* The library stays loaded once it is: dlopen again is then only a count. */
-static bool open_library(struct heif_library *lib, const struct picture_file *f, const char *format, ey_err *e)
+static bool open_library(struct heif_library *lib, const struct picture_file *f, const char *format,
+                         ey_err *e)
 {
     void *handle = dlopen("libheif.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return ey_fail(e, EY_BAD_IMAGE,
-                       "%s: reading %s needs libheif, which is not installed; install the package libheif1 (Debian, "
+                       "%s: reading %s needs libheif, which is not installed; install the package "
+                       "libheif1 (Debian, "
                        "Ubuntu) or libheif (Fedora, Arch), or convert the picture to JPEG or PNG",
                        f->name, format);
-#define HEIF_LOOKUP(function)                                                                              \
-    *(void **)&lib->function = dlsym(handle, #function);                                                   \
-    if (!lib->function) return ey_fail(e, EY_BAD_IMAGE, "%s: the libheif here lacks " #function, f->name);
+#define HEIF_LOOKUP(function)                            \
+    *(void **)&lib->function = dlsym(handle, #function); \
+    if (!lib->function)                                  \
+        return ey_fail(e, EY_BAD_IMAGE, "%s: the libheif here lacks " #function, f->name);
     HEIF_FUNCTIONS(HEIF_LOOKUP)
 #undef HEIF_LOOKUP
     return true;
@@ -66,7 +70,8 @@ struct heif_job {
 /* The file may be sound, but this libheif has no codec for it. */
 static bool lacks_decoder(struct heif_error error)
 {
-    return error.code == heif_error_Unsupported_filetype || error.code == heif_error_Unsupported_feature ||
+    return error.code == heif_error_Unsupported_filetype ||
+           error.code == heif_error_Unsupported_feature ||
            error.code == heif_error_Plugin_loading_error;
 }
 
@@ -77,7 +82,8 @@ static bool check(const struct heif_job *job, struct heif_error error, ey_err *e
     snprintf(detail, sizeof(detail), "%.*s", (int)strcspn(error.message, "\n"), error.message);
     if (!lacks_decoder(error)) return fail_damaged(job->file, job->format, detail, e);
     return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: the libheif installed here cannot read this %s (%s); convert the picture to JPEG or PNG",
+                   "%s: the libheif installed here cannot read this %s (%s); convert the picture "
+                   "to JPEG or PNG",
                    job->file->name, job->format, detail);
 }
 
@@ -86,7 +92,10 @@ static bool read_header(struct heif_job *job, ey_err *e)
     const struct picture_file *f = job->file;
     job->context = job->lib.heif_context_alloc();
     if (!job->context) return ey_fail_memory(e, "the HEIF decoder", 0);
-    if (!check(job, job->lib.heif_context_read_from_memory_without_copy(job->context, f->bytes, f->n, NULL), e) ||
+    if (!check(
+            job,
+            job->lib.heif_context_read_from_memory_without_copy(job->context, f->bytes, f->n, NULL),
+            e) ||
         !check(job, job->lib.heif_context_get_primary_image_handle(job->context, &job->handle), e))
         return false;
     int width = job->lib.heif_image_handle_get_width(job->handle);
@@ -95,8 +104,8 @@ static bool read_header(struct heif_job *job, ey_err *e)
     return size_allowed(f, width > 0 ? (uint64_t)width : 0, height > 0 ? (uint64_t)height : 0, e);
 }
 
-/* For AV1, libaom where libheif has it (else libheif takes what it has): dav1d, its own first choice, writes to
- * stderr about damaged files. */
+/* For AV1, libaom where libheif has it (else libheif takes what it has): dav1d, its own first
+ * choice, writes to stderr about damaged files. */
 static bool decode_picture(struct heif_job *job, ey_err *e)
 {
     struct heif_decoding_options *options = job->lib.heif_decoding_options_alloc();
@@ -105,9 +114,10 @@ static bool decode_picture(struct heif_job *job, ey_err *e)
 #if LIBHEIF_NUMERIC_VERSION >= 0x010f0000 /* 1.15 */
     if (options->version >= 4) options->decoder_id = job->quiet_decoder;
 #endif
-    enum heif_chroma layout = job->alpha ? heif_chroma_interleaved_RGBA : heif_chroma_interleaved_RGB;
-    struct heif_error error =
-        job->lib.heif_decode_image(job->handle, &job->picture, heif_colorspace_RGB, layout, options);
+    enum heif_chroma layout = job->alpha ? heif_chroma_interleaved_RGBA
+                                         : heif_chroma_interleaved_RGB;
+    struct heif_error error = job->lib.heif_decode_image(job->handle, &job->picture,
+                                                         heif_colorspace_RGB, layout, options);
     job->lib.heif_decoding_options_free(options);
     return check(job, error, e);
 }
@@ -118,21 +128,25 @@ static bool copy_pixels(struct image *out, const struct heif_job *job, ey_err *e
     int width = job->lib.heif_image_get_width(job->picture, heif_channel_interleaved);
     int height = job->lib.heif_image_get_height(job->picture, heif_channel_interleaved);
     int channels = job->alpha ? 4 : 3, stride = 0;
-    const uint8_t *plane = job->lib.heif_image_get_plane_readonly(job->picture, heif_channel_interleaved, &stride);
+    const uint8_t *plane = job->lib.heif_image_get_plane_readonly(
+        job->picture, heif_channel_interleaved, &stride);
     if (!plane || width <= 0 || height <= 0 || stride < width * channels)
         return fail_damaged(job->file, job->format, NULL, e);
     if (!size_allowed(job->file, (uint64_t)width, (uint64_t)height, e)) return false;
     uint8_t *pixels = pixels_alloc(width, height, channels, e);
     if (!pixels) return false;
     size_t row = (size_t)width * (size_t)channels;
-    for (int y = 0; y < height; y++) memcpy(pixels + (size_t)y * row, plane + (size_t)y * (size_t)stride, row);
-    if (job->alpha) image_from_rgba(out, pixels, width, height);
-    else *out = (struct image){width, height, pixels};
+    for (int y = 0; y < height; y++)
+        memcpy(pixels + (size_t)y * row, plane + (size_t)y * (size_t)stride, row);
+    if (job->alpha)
+        image_from_rgba(out, pixels, width, height);
+    else
+        *out = (struct image){width, height, pixels};
     return true;
 }
 
-static bool decode(struct image *out, const struct picture_file *f, const char *format, const char *quiet_decoder,
-                   ey_err *e)
+static bool decode(struct image *out, const struct picture_file *f, const char *format,
+                   const char *quiet_decoder, ey_err *e)
 {
     struct heif_job job = {.file = f, .format = format, .quiet_decoder = quiet_decoder};
     if (!open_library(&job.lib, f, format, e)) return false;
@@ -145,11 +159,12 @@ static bool decode(struct image *out, const struct picture_file *f, const char *
 
 #else
 
-static bool decode(struct image *out, const struct picture_file *f, const char *format, const char *quiet_decoder,
-                   ey_err *e)
+static bool decode(struct image *out, const struct picture_file *f, const char *format,
+                   const char *quiet_decoder, ey_err *e)
 {
     (void)out, (void)quiet_decoder;
-    return ey_fail(e, EY_BAD_IMAGE, "%s: %s is not supported by this build of eyelet; convert it to JPEG or PNG",
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "%s: %s is not supported by this build of eyelet; convert it to JPEG or PNG",
                    f->name, format);
 }
 

@@ -1,6 +1,7 @@
-/* JPEG by the TurboJPEG API: accurate DCT and smooth chroma upsampling, which is what Pillow's decoder does, bit
- * for bit. Our own walk over the markers finds EXIF, the number of scans (a progressive file of a few kilobytes
- * can ask for hundreds of passes over a huge picture) and whether the end is there. */
+/* JPEG by the TurboJPEG API: accurate DCT and smooth chroma upsampling, which is what Pillow's
+ * decoder does, bit for bit. Our own walk over the markers finds EXIF, the number of scans (a
+ * progressive file of a few kilobytes can ask for hundreds of passes over a huge picture) and
+ * whether the end is there. */
 #include <stdlib.h>
 #include <string.h>
 #include <turbojpeg.h>
@@ -9,7 +10,8 @@
 
 /* Huffman coding spends at least one bit on a block of 8x8 pixels. */
 enum { PIXELS_PER_BYTE = 512 };
-/* Passes times pixels: 470 scans of a 12-megapixel photo, 32 of the largest picture; encoders write about 10. */
+/* Passes times pixels: 470 scans of a 12-megapixel photo, 32 of the largest picture; encoders write
+ * about 10. */
 static const uint64_t MAX_SCANNED_PIXELS = (uint64_t)178956970 * 32;
 
 struct jpeg_facts {
@@ -57,14 +59,17 @@ static struct jpeg_facts read_markers(const struct picture_file *f)
     return facts;
 }
 
-/* Pillow takes every CMYK JPEG as Adobe's inverted kind: c here is 255 - C. Its conversion, with its rounding:
- * R = K' - round(C·K'/255), K' = 255 - K. */
+/* Pillow takes every CMYK JPEG as Adobe's inverted kind: c here is 255 - C. Its conversion, with
+ * its rounding: R = K' - round(C·K'/255), K' = 255 - K. */
 static void rgb_from_inverted_cmyk(uint8_t *pixels, size_t n)
 {
-    for (size_t i = 0; i < n; i++) { /* in place: what is written lies before what is still to be read */
+    for (size_t i = 0; i < n;
+         i++) { /* in place: what is written lies before what is still to be read */
         unsigned k = pixels[4 * i + 3], rgb[3];
-        for (int c = 0; c < 3; c++) rgb[c] = k - ((255u - pixels[4 * i + c]) * k + 127) / 255;
-        for (int c = 0; c < 3; c++) pixels[3 * i + c] = (uint8_t)rgb[c];
+        for (int c = 0; c < 3; c++)
+            rgb[c] = k - ((255u - pixels[4 * i + c]) * k + 127) / 255;
+        for (int c = 0; c < 3; c++)
+            pixels[3 * i + c] = (uint8_t)rgb[c];
     }
 }
 
@@ -76,25 +81,28 @@ static bool read_header(struct jpeg_header *h, tjhandle jpeg, const struct pictu
                         const struct jpeg_facts *facts, ey_err *e)
 {
     *h = (struct jpeg_header){.subsampling = -1, .colorspace = -1};
-    bool failed = tjDecompressHeader3(jpeg, f->bytes, f->n, &h->width, &h->height, &h->subsampling, &h->colorspace);
-    /* What counts is the values: it fails on sampling factors it has no name for, which the decoder can do, and
-     * succeeds on a file that ends before its picture. */
+    bool failed = tjDecompressHeader3(jpeg, f->bytes, f->n, &h->width, &h->height, &h->subsampling,
+                                      &h->colorspace);
+    /* What counts is the values: it fails on sampling factors it has no name for, which the decoder
+     * can do, and succeeds on a file that ends before its picture. */
     if (h->width < 1 || h->height < 1 || h->colorspace < 0)
         return fail_damaged(f, "JPEG", failed ? tjGetErrorStr2(jpeg) : NULL, e);
     if (!size_allowed(f, (uint64_t)h->width, (uint64_t)h->height, e)) return false;
     uint64_t pixels = (uint64_t)h->width * (uint64_t)h->height;
     if (!size_plausible(f, "JPEG", pixels, PIXELS_PER_BYTE, e)) return false;
     if (pixels * facts->scans <= MAX_SCANNED_PIXELS) return true;
-    return ey_fail(e, EY_BAD_IMAGE, "%s: a JPEG of %llu passes over %llu pixels, which is too many", f->name,
-                   (unsigned long long)facts->scans, (unsigned long long)pixels);
+    return ey_fail(e, EY_BAD_IMAGE, "%s: a JPEG of %llu passes over %llu pixels, which is too many",
+                   f->name, (unsigned long long)facts->scans, (unsigned long long)pixels);
 }
 
-/* Warnings are about damage that a decoder can live with, as Pillow does; a missing end is not among them. */
+/* Warnings are about damage that a decoder can live with, as Pillow does; a missing end is not
+ * among them. */
 static bool decode_pixels(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h, int format,
                           const struct picture_file *f, const struct jpeg_facts *facts, ey_err *e)
 {
     int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;
-    if (tjDecompress2(jpeg, f->bytes, f->n, pixels, h->width, 0, h->height, format, flags) == 0) return true;
+    if (tjDecompress2(jpeg, f->bytes, f->n, pixels, h->width, 0, h->height, format, flags) == 0)
+        return true;
     if (tjGetErrorCode(jpeg) == TJERR_WARNING && facts->ended) return true;
     return fail_damaged(f, "JPEG", tjGetErrorStr2(jpeg), e);
 }

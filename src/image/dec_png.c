@@ -1,6 +1,7 @@
-/* PNG by libpng's classic interface: every colour type and depth to 8-bit RGB or RGBA, without gamma. 16 bits
- * become 8 by dropping the low byte (Pillow clips 16-bit gray instead, which turns such pictures white).
- * Ancillary chunks are skipped unread; the EXIF chunk, wherever it stands, is found by our own walk. */
+/* PNG by libpng's classic interface: every colour type and depth to 8-bit RGB or RGBA, without
+ * gamma. 16 bits become 8 by dropping the low byte (Pillow clips 16-bit gray instead, which turns
+ * such pictures white). Ancillary chunks are skipped unread; the EXIF chunk, wherever it stands, is
+ * found by our own walk. */
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,11 @@ static bool start(struct png_job *job, ey_err *e)
 
 static bool check_header(const struct png_job *job, ey_err *e)
 {
-    uint64_t width = png_get_image_width(job->png, job->info), height = png_get_image_height(job->png, job->info);
+    uint64_t width = png_get_image_width(job->png, job->info),
+             height = png_get_image_height(job->png, job->info);
     if (!size_allowed(job->file, width, height, e)) return false;
-    return size_plausible(job->file, "PNG", height * (png_get_rowbytes(job->png, job->info) + 1), DEFLATE_MOST, e);
+    return size_plausible(job->file, "PNG", height * (png_get_rowbytes(job->png, job->info) + 1),
+                          DEFLATE_MOST, e);
 }
 
 static void set_transforms(struct png_job *job)
@@ -76,7 +79,8 @@ static void read_rows(struct png_job *job)
     size_t stride = (size_t)job->width * (size_t)job->channels;
     int passes = png_set_interlace_handling(job->png);
     for (int pass = 0; pass < passes; pass++)
-        for (int y = 0; y < job->height; y++) png_read_row(job->png, job->pixels + (size_t)y * stride, NULL);
+        for (int y = 0; y < job->height; y++)
+            png_read_row(job->png, job->pixels + (size_t)y * stride, NULL);
 }
 
 /* libpng's errors land at the setjmp; all that must survive them is in *job. */
@@ -86,7 +90,8 @@ static bool read_picture(struct png_job *job, ey_err *e)
     png_set_read_fn(job->png, job, on_read);
     png_set_user_limits(job->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* ours say the numbers */
     png_set_chunk_malloc_max(job->png, MAX_CHUNK_BYTES);
-    png_set_keep_unknown_chunks(job->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* all that is not needed for pixels */
+    png_set_keep_unknown_chunks(job->png, PNG_HANDLE_CHUNK_NEVER, NULL,
+                                -1); /* all that is not needed for pixels */
     png_read_info(job->png, job->info);
     if (!check_header(job, e)) return false;
     set_transforms(job);
@@ -107,7 +112,8 @@ static int orientation_of(const struct picture_file *f)
     for (size_t at = SIGNATURE_BYTES; f->n - at >= CHUNK_FRAME_BYTES;) {
         size_t length = big_endian(f->bytes + at);
         if (length > f->n - at - CHUNK_FRAME_BYTES) break;
-        if (memcmp(f->bytes + at + 4, "eXIf", 4) == 0) return exif_orientation(f->bytes + at + 8, length);
+        if (memcmp(f->bytes + at + 4, "eXIf", 4) == 0)
+            return exif_orientation(f->bytes + at + 8, length);
         at += CHUNK_FRAME_BYTES + length;
     }
     return 1;
@@ -118,8 +124,10 @@ bool png_decode(struct image *out, const struct picture_file *f, ey_err *e)
     bool ok = false;
     struct png_job job = {.file = f};
     if (!start(&job, e) || !read_picture(&job, e)) goto done;
-    if (job.channels == 4) image_from_rgba(out, job.pixels, job.width, job.height);
-    else *out = (struct image){job.width, job.height, job.pixels};
+    if (job.channels == 4)
+        image_from_rgba(out, job.pixels, job.width, job.height);
+    else
+        *out = (struct image){job.width, job.height, job.pixels};
     job.pixels = NULL;
     ok = image_turn_upright(out, orientation_of(f), e);
     if (!ok) image_free(out);

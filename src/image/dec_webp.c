@@ -38,8 +38,8 @@ static bool fits(const struct canvas *c, const struct webp_frame *frame)
            frame->width <= c->width - frame->x && frame->height <= c->height - frame->y;
 }
 
-/* What a frame does not cover is transparent, or black in a file without alpha: as libwebp's own animation
- * decoder has it, and Pillow through it. */
+/* What a frame does not cover is transparent, or black in a file without alpha: as libwebp's own
+ * animation decoder has it, and Pillow through it. */
 static bool decode_canvas(struct image *out, struct canvas *c, const struct webp_frame *frame,
                           const struct picture_file *f, ey_err *e)
 {
@@ -53,27 +53,33 @@ static bool decode_canvas(struct image *out, struct canvas *c, const struct webp
         free(c->pixels);
         return fail_damaged(f, "WebP", NULL, e);
     }
-    if (c->channels == 4) image_from_rgba(out, c->pixels, c->width, c->height);
-    else *out = (struct image){c->width, c->height, c->pixels};
+    if (c->channels == 4)
+        image_from_rgba(out, c->pixels, c->width, c->height);
+    else
+        *out = (struct image){c->width, c->height, c->pixels};
     return true;
 }
 
-static bool decode_animation(struct image *out, const WebPDemuxer *demux, const struct picture_file *f, ey_err *e)
+static bool decode_animation(struct image *out, const WebPDemuxer *demux,
+                             const struct picture_file *f, ey_err *e)
 {
     WebPIterator it;
     bool alpha = WebPDemuxGetI(demux, WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG;
-    uint32_t width = WebPDemuxGetI(demux, WEBP_FF_CANVAS_WIDTH), height = WebPDemuxGetI(demux, WEBP_FF_CANVAS_HEIGHT);
+    uint32_t width = WebPDemuxGetI(demux, WEBP_FF_CANVAS_WIDTH),
+             height = WebPDemuxGetI(demux, WEBP_FF_CANVAS_HEIGHT);
     if (!size_allowed(f, width, height, e)) return false;
-    if (!WebPDemuxGetFrame(demux, 1, &it)) return fail_damaged(f, "WebP", "an animation without frames", e);
+    if (!WebPDemuxGetFrame(demux, 1, &it))
+        return fail_damaged(f, "WebP", "an animation without frames", e);
     struct canvas c = {(int)width, (int)height, alpha ? 4 : 3, NULL};
-    struct webp_frame frame = {it.fragment.bytes, it.fragment.size, it.x_offset, it.y_offset, it.width, it.height};
+    struct webp_frame frame = {it.fragment.bytes, it.fragment.size, it.x_offset,
+                               it.y_offset,       it.width,         it.height};
     bool ok = decode_canvas(out, &c, &frame, f, e);
     WebPDemuxReleaseIterator(&it);
     return ok;
 }
 
-static bool decode_still(struct image *out, const WebPBitstreamFeatures *features, const struct picture_file *f,
-                         ey_err *e)
+static bool decode_still(struct image *out, const WebPBitstreamFeatures *features,
+                         const struct picture_file *f, ey_err *e)
 {
     struct canvas c = {features->width, features->height, features->has_alpha ? 4 : 3, NULL};
     struct webp_frame frame = {f->bytes, f->n, 0, 0, features->width, features->height};
@@ -85,7 +91,8 @@ static int orientation_of(const WebPDemuxer *demux)
 {
     WebPChunkIterator it;
     int orientation = 1;
-    if (WebPDemuxGetChunk(demux, "EXIF", 1, &it)) orientation = exif_orientation(it.chunk.bytes, it.chunk.size);
+    if (WebPDemuxGetChunk(demux, "EXIF", 1, &it))
+        orientation = exif_orientation(it.chunk.bytes, it.chunk.size);
     WebPDemuxReleaseChunkIterator(&it);
     return orientation;
 }
@@ -94,10 +101,12 @@ bool webp_decode(struct image *out, const struct picture_file *f, ey_err *e)
 {
     WebPBitstreamFeatures features;
     WebPData data = {f->bytes, f->n};
-    if (WebPGetFeatures(f->bytes, f->n, &features) != VP8_STATUS_OK) return fail_damaged(f, "WebP", NULL, e);
+    if (WebPGetFeatures(f->bytes, f->n, &features) != VP8_STATUS_OK)
+        return fail_damaged(f, "WebP", NULL, e);
     WebPDemuxer *demux = WebPDemux(&data); /* none when the file is cut short */
     if (!demux) return fail_damaged(f, "WebP", NULL, e);
-    bool ok = features.has_animation ? decode_animation(out, demux, f, e) : decode_still(out, &features, f, e);
+    bool ok = features.has_animation ? decode_animation(out, demux, f, e)
+                                     : decode_still(out, &features, f, e);
     if (ok && !image_turn_upright(out, orientation_of(demux), e)) {
         image_free(out);
         ok = false;

@@ -1,5 +1,5 @@
-/* Untrusted bytes → upright RGB → resized RGB → patch rows (spec 5). Knows no model beyond the numbers in
- * struct patch_spec. */
+/* Untrusted bytes → upright RGB → resized RGB → patch rows (spec 5). Knows no model beyond the
+ * numbers in struct patch_spec. */
 #ifndef EY_IMAGE_H
 #define EY_IMAGE_H
 
@@ -10,9 +10,10 @@ struct image {
     uint8_t *rgb; /* [height, width, 3], owned */
 };
 
-/* Decodes JPEG, PNG, WebP, GIF (first frame) and, where libheif is present, HEIC and AVIF. EXIF orientation is
- * applied and alpha composited on white. `name` is for messages. The header is checked against
- * EY_MAX_IMAGE_SIDE and EY_MAX_IMAGE_PIXELS before a pixel is allocated. Anything else is named in the error. */
+/* Decodes JPEG, PNG, WebP, GIF (first frame) and, where libheif is present, HEIC and AVIF. EXIF
+ * orientation is applied and alpha composited on white. `name` is for messages. The header is
+ * checked against EY_MAX_IMAGE_SIDE and EY_MAX_IMAGE_PIXELS before a pixel is allocated. Anything
+ * else is named in the error. */
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e);
 
 /* Bytes taken from a shared budget while a picture is decoded; the caller gives `held` back. */
@@ -20,9 +21,10 @@ struct image_budget {
     ey_budget *from; /* NULL: no limit */
     uint64_t held;
 };
-/* The same, and what decoding may take at most comes out of the budget before it is allocated. EY_BUSY: others hold
- * it; EY_BAD_IMAGE: it is more than there will ever be. */
-bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name, struct image_budget *budget, ey_err *e);
+/* The same, and what decoding may take at most comes out of the budget before it is allocated.
+ * EY_BUSY: others hold it; EY_BAD_IMAGE: it is more than there will ever be. */
+bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name,
+                         struct image_budget *budget, ey_err *e);
 /* Takes what is missing for `needed` bytes to be held. The same errors. */
 bool image_budget_hold(struct image_budget *budget, uint64_t needed, const char *name, ey_err *e);
 void image_free(struct image *image);
@@ -36,19 +38,23 @@ struct patch_spec {
     float mean[3], std[3]; /* of values 0..1 */
 };
 
-/* Size after smart_resize (spec 5.1) under the spec's own budget; false when a side ratio is above 200. */
-bool image_smart_size(int width, int height, const struct patch_spec *spec, int *out_width, int *out_height, ey_err *e);
+/* Size after smart_resize (spec 5.1) under the spec's own budget; false when a side ratio is above
+ * 200. */
+bool image_smart_size(int width, int height, const struct patch_spec *spec, int *out_width,
+                      int *out_height, ey_err *e);
 
-/* int16 fixed-point antialiased bicubic, horizontal then vertical, bit for bit what torchvision's uint8 path
- * gives on a CPU (spec 5.2). `out` is a new image; equal sizes give a copy. */
+/* int16 fixed-point antialiased bicubic, horizontal then vertical, bit for bit what torchvision's
+ * uint8 path gives on a CPU (spec 5.2). `out` is a new image; equal sizes give a copy. */
 bool image_resize(struct image *out, const struct image *in, int width, int height, ey_err *e);
 
-/* Rows of floats in merge-block order (spec 5.3, 5.4): out[(height/patch)*(width/patch), 3*temporal*patch*patch].
- * Sizes must be multiples of patch*merge. */
+/* Rows of floats in merge-block order (spec 5.3, 5.4): out[(height/patch)*(width/patch),
+ * 3*temporal*patch*patch]. Sizes must be multiples of patch*merge. */
 void image_patchify(float *out, const struct image *image, const struct patch_spec *spec);
 /* Patches first .. first+n-1 of them. */
-void image_patchify_rows(float *out, const struct image *image, const struct patch_spec *spec, int first, int n);
-/* Where patch i of a grid with so many columns is: blocks of merge x merge patches in raster order. */
+void image_patchify_rows(float *out, const struct image *image, const struct patch_spec *spec,
+                         int first, int n);
+/* Where patch i of a grid with so many columns is: blocks of merge x merge patches in raster order.
+ */
 void image_patch_place(int i, int columns, int merge, int *row, int *column);
 
 /* Writes a PNG file (RGB, 8 bit). */

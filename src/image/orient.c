@@ -49,7 +49,8 @@ done:
     return orientation;
 }
 
-/* Where the picture's first pixel goes and how far one step right and one step down move in the result. */
+/* Where the picture's first pixel goes and how far one step right and one step down move in the
+ * result. */
 struct walk {
     ptrdiff_t start, right, down;
 };
@@ -59,19 +60,20 @@ static struct walk walk_for(int orientation, ptrdiff_t width, ptrdiff_t height)
     ptrdiff_t turned_width = orientation >= 5 ? height : width;
     ptrdiff_t last_x = width - 1, last_y = height - 1, row = turned_width;
     switch (orientation) {
-    case 2: return (struct walk){last_x, -1, row};                        /* mirrored left to right */
-    case 3: return (struct walk){last_y * row + last_x, -1, -row};        /* upside down */
-    case 4: return (struct walk){last_y * row, 1, -row};                  /* mirrored top to bottom */
-    case 5: return (struct walk){0, row, 1};                              /* transposed */
-    case 6: return (struct walk){last_y, row, -1};                        /* to be turned clockwise */
-    case 7: return (struct walk){last_x * row + last_y, -row, -1};        /* transposed the other way */
-    default: return (struct walk){last_x * row, -row, 1};                 /* 8: to be turned anticlockwise */
+    case 2: return (struct walk){last_x, -1, row};                 /* mirrored left to right */
+    case 3: return (struct walk){last_y * row + last_x, -1, -row}; /* upside down */
+    case 4: return (struct walk){last_y * row, 1, -row};           /* mirrored top to bottom */
+    case 5: return (struct walk){0, row, 1};                       /* transposed */
+    case 6: return (struct walk){last_y, row, -1};                 /* to be turned clockwise */
+    case 7: return (struct walk){last_x * row + last_y, -row, -1}; /* transposed the other way */
+    default: return (struct walk){last_x * row, -row, 1}; /* 8: to be turned anticlockwise */
     }
 }
 
-/* Moves the pixels of one tile: turned by a quarter, rows become columns, and whole rows would touch a new cache
- * line with every pixel. */
-static void move_tile(uint8_t *to, const struct image *from, const struct walk *walk, int left, int top)
+/* Moves the pixels of one tile: turned by a quarter, rows become columns, and whole rows would
+ * touch a new cache line with every pixel. */
+static void move_tile(uint8_t *to, const struct image *from, const struct walk *walk, int left,
+                      int top)
 {
     int right = from->width - left < TILE ? from->width : left + TILE;
     int bottom = from->height - top < TILE ? from->height : top + TILE;
@@ -89,7 +91,8 @@ bool image_turn_upright(struct image *image, int orientation, ey_err *e)
     if (!turned) return false;
     const struct walk walk = walk_for(orientation, image->width, image->height);
     for (int top = 0; top < image->height; top += TILE)
-        for (int left = 0; left < image->width; left += TILE) move_tile(turned, image, &walk, left, top);
+        for (int left = 0; left < image->width; left += TILE)
+            move_tile(turned, image, &walk, left, top);
     free(image->rgb);
     image->rgb = turned;
     if (orientation >= 5) {

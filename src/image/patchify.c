@@ -1,5 +1,5 @@
-/* From pixels to what the vision tower takes: the size a picture is brought to (spec 5.1) and its normalised
- * patches in merge-block order (spec 5.3, 5.4). */
+/* From pixels to what the vision tower takes: the size a picture is brought to (spec 5.1) and its
+ * normalised patches in merge-block order (spec 5.3, 5.4). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -13,8 +13,9 @@ struct size {
     double width, height;
 };
 
-/* Sides that are multiples of `factor`, near the picture's, with a product within the budget. In doubles, in the
- * reference's order of operations; nearbyint rounds half to even as Python's round does. */
+/* Sides that are multiples of `factor`, near the picture's, with a product within the budget. In
+ * doubles, in the reference's order of operations; nearbyint rounds half to even as Python's round
+ * does. */
 static struct size smart_size(double width, double height, double factor, double min, double max)
 {
     struct size s = {nearbyint(width / factor) * factor, nearbyint(height / factor) * factor};
@@ -30,29 +31,37 @@ static struct size smart_size(double width, double height, double factor, double
     return s;
 }
 
-bool image_smart_size(int width, int height, const struct patch_spec *spec, int *out_width, int *out_height, ey_err *e)
+bool image_smart_size(int width, int height, const struct patch_spec *spec, int *out_width,
+                      int *out_height, ey_err *e)
 {
     int shorter = width < height ? width : height, longer = width < height ? height : width;
     if (shorter <= 0) return ey_fail(e, EY_BAD_IMAGE, "the picture has no pixels");
     if (longer > (int64_t)shorter * MAX_SIDE_RATIO)
-        return ey_fail(e, EY_BAD_IMAGE, "a picture of %dx%d is too narrow: one side may be at most %d times the other",
-                       width, height, MAX_SIDE_RATIO);
+        return ey_fail(
+            e, EY_BAD_IMAGE,
+            "a picture of %dx%d is too narrow: one side may be at most %d times the other", width,
+            height, MAX_SIDE_RATIO);
     double factor = (double)spec->patch * spec->merge;
-    struct size s = smart_size(width, height, factor, (double)spec->min_pixels, (double)spec->max_pixels);
-    if (s.width < 1 || s.height < 1 || s.width > EY_MAX_IMAGE_SIDE || s.height > EY_MAX_IMAGE_SIDE ||
-        s.width * s.height > (double)EY_MAX_IMAGE_PIXELS)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "a picture of %dx%d would become %.0fx%.0f under a budget of %llu to %llu pixels", width, height,
-                       s.width, s.height, (unsigned long long)spec->min_pixels, (unsigned long long)spec->max_pixels);
+    struct size s = smart_size(width, height, factor, (double)spec->min_pixels,
+                               (double)spec->max_pixels);
+    if (s.width < 1 || s.height < 1 || s.width > EY_MAX_IMAGE_SIDE ||
+        s.height > EY_MAX_IMAGE_SIDE || s.width * s.height > (double)EY_MAX_IMAGE_PIXELS)
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "a picture of %dx%d would become %.0fx%.0f under a budget of %llu to %llu pixels",
+            width, height, s.width, s.height, (unsigned long long)spec->min_pixels,
+            (unsigned long long)spec->max_pixels);
     *out_width = (int)s.width, *out_height = (int)s.height;
     return true;
 }
 
-/* Rescaling and normalising in one step, as the reference fuses them: (v - mean·255) / (std·255) in float32. */
+/* Rescaling and normalising in one step, as the reference fuses them: (v - mean·255) / (std·255) in
+ * float32. */
 static void fill_table(float table[256], float mean, float std)
 {
     float offset = mean * 255.0f, scale = std * 255.0f;
-    for (int v = 0; v < 256; v++) table[v] = ((float)v - offset) / scale;
+    for (int v = 0; v < 256; v++)
+        table[v] = ((float)v - offset) / scale;
 }
 
 /* One channel of one patch: [temporal, patch, patch], all temporal slices the same. */
@@ -61,7 +70,8 @@ static void write_plane(float *out, const uint8_t *pixel, size_t stride, const f
 {
     size_t side = (size_t)spec->patch;
     for (size_t y = 0; y < side; y++, pixel += stride)
-        for (size_t x = 0; x < side; x++) out[y * side + x] = table[pixel[3 * x]];
+        for (size_t x = 0; x < side; x++)
+            out[y * side + x] = table[pixel[3 * x]];
     for (int t = 1; t < spec->temporal; t++)
         memcpy(out + (size_t)t * side * side, out, side * side * sizeof(*out));
 }
@@ -73,24 +83,29 @@ void image_patch_place(int i, int columns, int merge, int *row, int *column)
     *column = block % (columns / merge) * merge + within % merge;
 }
 
-void image_patchify_rows(float *out, const struct image *image, const struct patch_spec *spec, int first, int n)
+void image_patchify_rows(float *out, const struct image *image, const struct patch_spec *spec,
+                         int first, int n)
 {
-    const int merge = spec->merge, rows = image->height / spec->patch, columns = image->width / spec->patch;
+    const int merge = spec->merge, rows = image->height / spec->patch,
+              columns = image->width / spec->patch;
     assert(rows % merge == 0 && columns % merge == 0 && first + n <= rows * columns);
     const size_t stride = 3 * (size_t)image->width;
     const size_t plane = (size_t)spec->temporal * (size_t)spec->patch * (size_t)spec->patch;
     float table[3][256];
-    for (int c = 0; c < 3; c++) fill_table(table[c], spec->mean[c], spec->std[c]);
+    for (int c = 0; c < 3; c++)
+        fill_table(table[c], spec->mean[c], spec->std[c]);
     for (int i = first; i < first + n; i++) {
         int row, column;
         image_patch_place(i, columns, merge, &row, &column);
-        const uint8_t *corner =
-            image->rgb + (size_t)row * (size_t)spec->patch * stride + 3 * (size_t)column * (size_t)spec->patch;
-        for (int c = 0; c < 3; c++, out += plane) write_plane(out, corner + c, stride, table[c], spec);
+        const uint8_t *corner = image->rgb + (size_t)row * (size_t)spec->patch * stride +
+                                3 * (size_t)column * (size_t)spec->patch;
+        for (int c = 0; c < 3; c++, out += plane)
+            write_plane(out, corner + c, stride, table[c], spec);
     }
 }
 
 void image_patchify(float *out, const struct image *image, const struct patch_spec *spec)
 {
-    image_patchify_rows(out, image, spec, 0, image->height / spec->patch * (image->width / spec->patch));
+    image_patchify_rows(out, image, spec, 0,
+                        image->height / spec->patch * (image->width / spec->patch));
 }

@@ -1,14 +1,16 @@
-/* Antialiased bicubic resampling of 8-bit RGB, bit for bit what torchvision gives for uint8 tensors on a CPU
- * (torch's int16 fixed-point path): widths first, then heights, each pass rounded to 8 bits, an axis that does
- * not change left out.
+/* Antialiased bicubic resampling of 8-bit RGB, bit for bit what torchvision gives for uint8 tensors
+ * on a CPU (torch's int16 fixed-point path): widths first, then heights, each pass rounded to 8
+ * bits, an axis that does not change left out.
  *
- * Weights of one output pixel are int16 with `bits` fraction bits, as many as let the axis's largest weight fit.
- * The sum of weight times pixel then fits 32 bits: weights sum to 2^bits ≤ 2^22, their magnitudes to 1.4 times it.
+ * Weights of one output pixel are int16 with `bits` fraction bits, as many as let the axis's
+ * largest weight fit. The sum of weight times pixel then fits 32 bits: weights sum to 2^bits ≤
+ * 2^22, their magnitudes to 1.4 times it.
  *
- * Both passes do their arithmetic on long rows of equal work, which compilers vectorise. The vertical pass has
- * such rows by nature. The horizontal pass makes them: it takes 16 picture rows at a time and lays them out so
- * that the 48 values of one column are neighbours. Measured on one core of a Xeon of 2023, with the SSE2 code of
- * both compilers: 4000x3000 to 1312x960 in 45 to 58 ms, to 4000x2976 in 48 to 65 ms. */
+ * Both passes do their arithmetic on long rows of equal work, which compilers vectorise. The
+ * vertical pass has such rows by nature. The horizontal pass makes them: it takes 16 picture rows
+ * at a time and lays them out so that the 48 values of one column are neighbours. Measured on one
+ * core of a Xeon of 2023, with the SSE2 code of both compilers: 4000x3000 to 1312x960 in 45 to 58
+ * ms, to 4000x2976 in 48 to 65 ms. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,9 +20,10 @@
 #include "image/decoders.h"
 
 enum {
-    LANES = 48,   /* values of a column in the horizontal pass: 16 rows of RGB */
+    LANES = 48, /* values of a column in the horizontal pass: 16 rows of RGB */
     BAND = LANES / 3,
-    STRIP = 1024, /* values of a row done at a time in the vertical pass: 32-bit sums within the first cache */
+    STRIP = 1024, /* values of a row done at a time in the vertical pass: 32-bit sums within the
+                     first cache */
     MAX_BITS = 22,
 };
 
@@ -53,7 +56,8 @@ static double axis_support(const struct axis *a)
     return scale >= 1.0 ? 2.0 * scale : 2.0;
 }
 
-/* Normalised weights of output pixel i into w[taps], with their range in the axis; returns the largest. */
+/* Normalised weights of output pixel i into w[taps], with their range in the axis; returns the
+ * largest. */
 static double real_weights(const struct axis *a, int i, double *w)
 {
     double scale = axis_scale(a), support = axis_support(a), center = scale * (i + 0.5);
@@ -63,7 +67,8 @@ static double real_weights(const struct axis *a, int i, double *w)
     if (end > a->in) end = a->in;
     int count = end - first;
     if (count > a->taps) count = a->taps;
-    for (int j = 0; j < count; j++) total += w[j] = cubic((j + first - center + 0.5) * inverse);
+    for (int j = 0; j < count; j++)
+        total += w[j] = cubic((j + first - center + 0.5) * inverse);
     for (int j = 0; j < count; j++) {
         w[j] /= total;
         largest = fmax(largest, w[j]);
@@ -75,7 +80,8 @@ static double real_weights(const struct axis *a, int i, double *w)
 static int fraction_bits(double largest)
 {
     int bits = 0;
-    while (bits < MAX_BITS && (int)(0.5 + largest * (double)(1 << (bits + 1))) < 1 << 15) bits++;
+    while (bits < MAX_BITS && (int)(0.5 + largest * (double)(1 << (bits + 1))) < 1 << 15)
+        bits++;
     return bits;
 }
 
@@ -85,17 +91,19 @@ static int16_t fixed(double weight, int bits)
     return (int16_t)(int)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
-/* The largest weight of all decides the fraction bits of each, so the weights are computed twice rather than
- * kept as doubles. */
+/* The largest weight of all decides the fraction bits of each, so the weights are computed twice
+ * rather than kept as doubles. */
 static void fill_weights(struct axis *a, double *w)
 {
     double largest = 0;
-    for (int i = 0; i < a->out; i++) largest = fmax(largest, real_weights(a, i, w));
+    for (int i = 0; i < a->out; i++)
+        largest = fmax(largest, real_weights(a, i, w));
     a->bits = fraction_bits(largest);
     for (int i = 0; i < a->out; i++) {
         real_weights(a, i, w);
         int16_t *weights = a->weights + (size_t)i * (size_t)a->taps;
-        for (int j = 0; j < a->count[i]; j++) weights[j] = fixed(w[j], a->bits);
+        for (int j = 0; j < a->count[i]; j++)
+            weights[j] = fixed(w[j], a->bits);
     }
 }
 
@@ -117,8 +125,10 @@ static bool axis_init(struct axis *a, int in, int out, ey_err *e)
     a->count = calloc(n, sizeof(*a->count));
     a->weights = fits ? calloc(weights, sizeof(*a->weights)) : NULL;
     bool ok = row && a->first && a->count && a->weights;
-    if (ok) fill_weights(a, row);
-    else ey_fail_memory(e, "resampling weights", fits ? weights * sizeof(*a->weights) : SIZE_MAX);
+    if (ok)
+        fill_weights(a, row);
+    else
+        ey_fail_memory(e, "resampling weights", fits ? weights * sizeof(*a->weights) : SIZE_MAX);
     free(row);
     return ok;
 }
@@ -128,33 +138,40 @@ static uint8_t clamped(int32_t v)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* ---- widths -------------------------------------------------------------------------------------- */
+/* ---- widths
+ * -------------------------------------------------------------------------------------- */
 
-/* Lays `rows` ≤ BAND picture rows out as columns[x][lane]; lanes without a row keep what they had. */
+/* Lays `rows` ≤ BAND picture rows out as columns[x][lane]; lanes without a row keep what they had.
+ */
 static void gather_columns(int16_t *columns, const uint8_t *rgb, int width, int rows)
 {
     for (int r = 0; r < rows; r++, rgb += 3 * (size_t)width)
         for (int x = 0; x < width; x++)
-            for (int c = 0; c < 3; c++) columns[(size_t)x * LANES + (size_t)(3 * r + c)] = rgb[3 * x + c];
+            for (int c = 0; c < 3; c++)
+                columns[(size_t)x * LANES + (size_t)(3 * r + c)] = rgb[3 * x + c];
 }
 
-static void weigh_columns(uint8_t *restrict out, const int16_t *restrict column, const int16_t *restrict weights,
-                          int count, int bits)
+static void weigh_columns(uint8_t *restrict out, const int16_t *restrict column,
+                          const int16_t *restrict weights, int count, int bits)
 {
     int32_t sums[LANES];
-    for (int l = 0; l < LANES; l++) sums[l] = 1 << (bits - 1);
+    for (int l = 0; l < LANES; l++)
+        sums[l] = 1 << (bits - 1);
     for (int j = 0; j < count; j++, column += LANES)
-        for (int l = 0; l < LANES; l++) sums[l] += (int32_t)weights[j] * (int32_t)column[l];
-    for (int l = 0; l < LANES; l++) out[l] = clamped(sums[l] >> bits);
+        for (int l = 0; l < LANES; l++)
+            sums[l] += (int32_t)weights[j] * (int32_t)column[l];
+    for (int l = 0; l < LANES; l++)
+        out[l] = clamped(sums[l] >> bits);
 }
 
 static void resize_band(uint8_t *out, const struct axis *a, const int16_t *columns, int rows)
 {
     uint8_t column[LANES];
     for (int x = 0; x < a->out; x++) {
-        weigh_columns(column, columns + (size_t)a->first[x] * LANES, a->weights + (size_t)x * (size_t)a->taps,
-                      a->count[x], a->bits);
-        for (int r = 0; r < rows; r++) memcpy(out + 3 * ((size_t)r * (size_t)a->out + (size_t)x), column + 3 * r, 3);
+        weigh_columns(column, columns + (size_t)a->first[x] * LANES,
+                      a->weights + (size_t)x * (size_t)a->taps, a->count[x], a->bits);
+        for (int r = 0; r < rows; r++)
+            memcpy(out + 3 * ((size_t)r * (size_t)a->out + (size_t)x), column + 3 * r, 3);
     }
 }
 
@@ -164,7 +181,8 @@ static bool resize_widths(struct image *out, const struct image *in, int width, 
     bool ok = axis_init(&a, in->width, width, e);
     int16_t *columns = calloc((size_t)in->width * LANES, sizeof(*columns));
     uint8_t *rgb = ok && columns ? pixels_alloc(width, in->height, 3, e) : NULL;
-    if (ok && !columns) ey_fail_memory(e, "resampling", (size_t)in->width * LANES * sizeof(*columns));
+    if (ok && !columns)
+        ey_fail_memory(e, "resampling", (size_t)in->width * LANES * sizeof(*columns));
     for (int y = 0; rgb && y < in->height; y += BAND) {
         int rows = in->height - y < BAND ? in->height - y : BAND;
         gather_columns(columns, in->rgb + 3 * (size_t)y * (size_t)in->width, in->width, rows);
@@ -176,16 +194,20 @@ static bool resize_widths(struct image *out, const struct image *in, int width, 
     return rgb;
 }
 
-/* ---- heights ------------------------------------------------------------------------------------- */
+/* ---- heights
+ * ------------------------------------------------------------------------------------- */
 
 static void weigh_rows(uint8_t *restrict out, const uint8_t *restrict in, size_t stride,
                        const int16_t *restrict weights, int count, int bits, int n)
 {
     int32_t sums[STRIP];
-    for (int i = 0; i < n; i++) sums[i] = 1 << (bits - 1);
+    for (int i = 0; i < n; i++)
+        sums[i] = 1 << (bits - 1);
     for (int j = 0; j < count; j++, in += stride)
-        for (int i = 0; i < n; i++) sums[i] += (int32_t)weights[j] * (int32_t)(int16_t)in[i];
-    for (int i = 0; i < n; i++) out[i] = clamped(sums[i] >> bits);
+        for (int i = 0; i < n; i++)
+            sums[i] += (int32_t)weights[j] * (int32_t)(int16_t)in[i];
+    for (int i = 0; i < n; i++)
+        out[i] = clamped(sums[i] >> bits);
 }
 
 static void resize_row(uint8_t *out, const struct axis *a, const uint8_t *rgb, int y, size_t stride)
@@ -193,7 +215,8 @@ static void resize_row(uint8_t *out, const struct axis *a, const uint8_t *rgb, i
     const uint8_t *in = rgb + (size_t)a->first[y] * stride;
     for (size_t at = 0; at < stride; at += STRIP) {
         int n = stride - at < STRIP ? (int)(stride - at) : STRIP;
-        weigh_rows(out + at, in + at, stride, a->weights + (size_t)y * (size_t)a->taps, a->count[y], a->bits, n);
+        weigh_rows(out + at, in + at, stride, a->weights + (size_t)y * (size_t)a->taps, a->count[y],
+                   a->bits, n);
     }
 }
 
@@ -203,13 +226,15 @@ static bool resize_heights(struct image *out, const struct image *in, int height
     bool ok = axis_init(&a, in->height, height, e);
     uint8_t *rgb = ok ? pixels_alloc(in->width, height, 3, e) : NULL;
     size_t stride = 3 * (size_t)in->width;
-    for (int y = 0; rgb && y < height; y++) resize_row(rgb + (size_t)y * stride, &a, in->rgb, y, stride);
+    for (int y = 0; rgb && y < height; y++)
+        resize_row(rgb + (size_t)y * stride, &a, in->rgb, y, stride);
     if (rgb) *out = (struct image){in->width, height, rgb};
     axis_finish(&a);
     return rgb;
 }
 
-/* ---- both ---------------------------------------------------------------------------------------- */
+/* ---- both
+ * ---------------------------------------------------------------------------------------- */
 
 static bool copy_image(struct image *out, const struct image *in, ey_err *e)
 {

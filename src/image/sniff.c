@@ -1,4 +1,5 @@
-/* What a file is, by its leading bytes alone: one of the formats we decode, or something that the error names. */
+/* What a file is, by its leading bytes alone: one of the formats we decode, or something that the
+ * error names. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -11,16 +12,17 @@ struct signature {
 };
 
 /* A string literal of bytes with its length. */
-#define AT(offset, literal) {offset, literal, sizeof(literal) - 1}
+#define AT(offset, literal)                  \
+    {                                        \
+        offset, literal, sizeof(literal) - 1 \
+    }
 
 static const struct {
     struct signature first, second; /* both must match; second may be empty */
     decode_fn *decode;
 } known[] = {
-    {AT(0, "\xff\xd8\xff"), {0}, jpeg_decode},
-    {AT(0, "\x89PNG\r\n\x1a\n"), {0}, png_decode},
-    {AT(0, "RIFF"), AT(8, "WEBP"), webp_decode},
-    {AT(0, "GIF87a"), {0}, gif_decode},
+    {AT(0, "\xff\xd8\xff"), {0}, jpeg_decode},   {AT(0, "\x89PNG\r\n\x1a\n"), {0}, png_decode},
+    {AT(0, "RIFF"), AT(8, "WEBP"), webp_decode}, {AT(0, "GIF87a"), {0}, gif_decode},
     {AT(0, "GIF89a"), {0}, gif_decode},
 };
 
@@ -63,7 +65,8 @@ static const struct {
 
 static bool matches(const struct picture_file *f, const struct signature *s)
 {
-    return f->n >= s->offset + s->n && (s->n == 0 || memcmp(f->bytes + s->offset, s->magic, s->n) == 0);
+    return f->n >= s->offset + s->n &&
+           (s->n == 0 || memcmp(f->bytes + s->offset, s->magic, s->n) == 0);
 }
 
 /* Whether one of the space-free four-letter names in `list` is the brand at p. */
@@ -81,7 +84,8 @@ static decode_fn *decoder_for_iso(const struct picture_file *f)
     size_t size = (size_t)f->bytes[2] << 8 | f->bytes[3];
     if (f->bytes[0] || f->bytes[1] || size > f->n) size = f->n;
     decode_fn *found = NULL;
-    for (size_t at = 8; at + 4 <= size; at += at == 8 ? 8 : 4) { /* bytes 12..15 are a version number */
+    for (size_t at = 8; at + 4 <= size;
+         at += at == 8 ? 8 : 4) { /* bytes 12..15 are a version number */
         const uint8_t *brand = f->bytes + at;
         if (brand_in(brand, "avif avis ")) return avif_decode;
         if (brand_in(brand, "heic heix hevc hevx heim heis hevm hevs ")) return heic_decode;
@@ -90,7 +94,8 @@ static decode_fn *decoder_for_iso(const struct picture_file *f)
     return found;
 }
 
-/* Nothing but characters that text has, in the first kilobyte; a character cut by its end is fine. */
+/* Nothing but characters that text has, in the first kilobyte; a character cut by its end is fine.
+ */
 static bool looks_like_text(const struct picture_file *f)
 {
     size_t n = f->n < 1024 ? f->n : 1024;
@@ -115,9 +120,11 @@ static bool text_has(const struct picture_file *f, const char *word)
 static bool fail_text(const struct picture_file *f, ey_err *e)
 {
     if (text_has(f, "<svg"))
-        return ey_fail(e, EY_BAD_IMAGE, "%s: an SVG drawing, which eyelet does not read; " CONVERT, f->name);
+        return ey_fail(e, EY_BAD_IMAGE, "%s: an SVG drawing, which eyelet does not read; " CONVERT,
+                       f->name);
     if (text_has(f, "<html") || text_has(f, "<!doctype html"))
-        return ey_fail(e, EY_BAD_IMAGE, "%s: looks like text, not a picture (a web page; give the picture itself)",
+        return ey_fail(e, EY_BAD_IMAGE,
+                       "%s: looks like text, not a picture (a web page; give the picture itself)",
                        f->name);
     return ey_fail(e, EY_BAD_IMAGE, "%s: looks like text, not a picture", f->name);
 }
@@ -126,15 +133,18 @@ static bool fail_unknown(const struct picture_file *f, ey_err *e)
 {
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
         if (matches(f, &refused[i].first) && matches(f, &refused[i].second))
-            return ey_fail(e, EY_BAD_IMAGE, "%s: %s, which eyelet does not read; %s", f->name, refused[i].what,
-                           refused[i].advice);
+            return ey_fail(e, EY_BAD_IMAGE, "%s: %s, which eyelet does not read; %s", f->name,
+                           refused[i].what, refused[i].advice);
     if (f->n >= 12 && memcmp(f->bytes + 4, "ftyp", 4) == 0)
-        return ey_fail(e, EY_BAD_IMAGE, "%s: a video (MP4 or QuickTime), which eyelet does not read; " PICK_FRAME,
+        return ey_fail(e, EY_BAD_IMAGE,
+                       "%s: a video (MP4 or QuickTime), which eyelet does not read; " PICK_FRAME,
                        f->name);
     if (looks_like_text(f)) return fail_text(f, e);
     return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: not a picture in a format eyelet knows (JPEG, PNG, WebP, GIF, HEIC, AVIF); it begins with "
-                   "%02x %02x", f->name, f->bytes[0], f->n > 1 ? f->bytes[1] : 0);
+                   "%s: not a picture in a format eyelet knows (JPEG, PNG, WebP, GIF, HEIC, AVIF); "
+                   "it begins with "
+                   "%02x %02x",
+                   f->name, f->bytes[0], f->n > 1 ? f->bytes[1] : 0);
 }
 
 decode_fn *decoder_for(const struct picture_file *f, ey_err *e)

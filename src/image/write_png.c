@@ -29,8 +29,9 @@ static bool write_rows(struct png_output *o, const struct image *image)
 {
     if (setjmp(png_jmpbuf(o->png))) return false;
     png_init_io(o->png, o->file);
-    png_set_IHDR(o->png, o->info, (png_uint_32)image->width, (png_uint_32)image->height, 8, PNG_COLOR_TYPE_RGB,
-                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(o->png, o->info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
+                 PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
     png_write_info(o->png, o->info);
     for (int y = 0; y < image->height; y++)
         png_write_row(o->png, image->rgb + 3 * (size_t)y * (size_t)image->width);

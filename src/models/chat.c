@@ -6,7 +6,8 @@
 
 #include "base/limits.h"
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing
+ * ------------------------------------------------------------------------------------- */
 
 void write_bytes(struct writing *w, const void *text, size_t n)
 {
@@ -36,8 +37,10 @@ static void write_image(struct writing *w)
 void write_parts(struct writing *w, const ey_message *message)
 {
     for (size_t i = 0; i < message->n_parts; i++) {
-        if (message->parts[i].type == EY_PART_IMAGE) write_image(w);
-        else write_bytes(w, message->parts[i].bytes, message->parts[i].n_bytes);
+        if (message->parts[i].type == EY_PART_IMAGE)
+            write_image(w);
+        else
+            write_bytes(w, message->parts[i].bytes, message->parts[i].n_bytes);
     }
 }
 
@@ -49,30 +52,39 @@ bool chat_has_role(const ey_message *message, const char *role)
 bool chat_is_empty(const ey_message *message)
 {
     bool empty = true;
-    for (size_t i = 0; i < message->n_parts; i++) empty = empty && message->parts[i].n_bytes == 0;
+    for (size_t i = 0; i < message->n_parts; i++)
+        empty = empty && message->parts[i].n_bytes == 0;
     return empty;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------- */
+/* ---- checks
+ * -------------------------------------------------------------------------------------- */
 
 static bool known_role(const char *role)
 {
-    return role && (!strcmp(role, "system") || !strcmp(role, "user") || !strcmp(role, "assistant") || !strcmp(role, "tool"));
+    return role && (!strcmp(role, "system") || !strcmp(role, "user") ||
+                    !strcmp(role, "assistant") || !strcmp(role, "tool"));
 }
 
-static bool check_parts(const ey_message *message, size_t number, const struct chat_rules *rules, ey_err *e)
+static bool check_parts(const ey_message *message, size_t number, const struct chat_rules *rules,
+                        ey_err *e)
 {
     bool pictures = chat_has_role(message, "user") || chat_has_role(message, "tool");
     for (size_t i = 0; i < message->n_parts; i++) {
         const ey_part *part = &message->parts[i];
         if (part->type != EY_PART_TEXT && part->type != EY_PART_IMAGE)
-            return ey_fail(e, EY_BAD_REQUEST, "message %zu, part %zu: neither text nor picture", number, i + 1);
+            return ey_fail(e, EY_BAD_REQUEST, "message %zu, part %zu: neither text nor picture",
+                           number, i + 1);
         if (part->type == EY_PART_IMAGE && !rules->pictures)
-            return ey_fail(e, EY_BAD_REQUEST, "message %zu has a picture, and this model reads text only; ask a Qwen3-VL model about pictures", number);
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "message %zu has a picture, and this model reads text only; ask a "
+                           "Qwen3-VL model about pictures",
+                           number);
         if (part->type == EY_PART_IMAGE && !pictures)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "message %zu: a picture cannot be in a message of the %s; put it in one of the user", number,
-                           message->role);
+                           "message %zu: a picture cannot be in a message of the %s; put it in one "
+                           "of the user",
+                           number, message->role);
     }
     return true;
 }
@@ -80,7 +92,8 @@ static bool check_parts(const ey_message *message, size_t number, const struct c
 static bool check_tool_calls(const ey_message *message, size_t number, ey_err *e)
 {
     if (message->n_tool_calls && !chat_has_role(message, "assistant"))
-        return ey_fail(e, EY_BAD_REQUEST, "message %zu: tool calls belong to the assistant, not to the %s", number,
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "message %zu: tool calls belong to the assistant, not to the %s", number,
                        message->role);
     for (size_t i = 0; i < message->n_tool_calls; i++)
         if (!message->tool_calls[i].name || !message->tool_calls[i].arguments)
@@ -93,17 +106,22 @@ bool chat_check(const ey_request *request, const struct chat_rules *rules, ey_er
 {
     if (request->n_messages == 0) return ey_fail(e, EY_BAD_REQUEST, "the request has no messages");
     if (request->n_messages > EY_MAX_MESSAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu messages are more than the limit of %d", request->n_messages,
-                       EY_MAX_MESSAGES);
-    if (request->n_tools && !rules->tools) return ey_fail(e, EY_BAD_REQUEST, "this model's chat format knows no tools; send the request without them");
+        return ey_fail(e, EY_BAD_REQUEST, "%zu messages are more than the limit of %d",
+                       request->n_messages, EY_MAX_MESSAGES);
+    if (request->n_tools && !rules->tools)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "this model's chat format knows no tools; send the request without them");
     for (size_t i = 0; i < request->n_messages; i++) {
         const ey_message *message = &request->messages[i];
         if (!known_role(message->role))
-            return ey_fail(e, EY_BAD_REQUEST, "message %zu: role \"%.60s\" is not system, user, assistant or tool", i + 1,
-                           message->role ? message->role : "");
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "message %zu: role \"%.60s\" is not system, user, assistant or tool",
+                           i + 1, message->role ? message->role : "");
         if (!rules->tools && (message->n_tool_calls || chat_has_role(message, "tool")))
-            return ey_fail(e, EY_BAD_REQUEST, "message %zu: this model's chat format knows no tools", i + 1);
-        if (!check_parts(message, i + 1, rules, e) || !check_tool_calls(message, i + 1, e)) return false;
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "message %zu: this model's chat format knows no tools", i + 1);
+        if (!check_parts(message, i + 1, rules, e) || !check_tool_calls(message, i + 1, e))
+            return false;
     }
     return true;
 }

@@ -1,4 +1,5 @@
-/* What chat formats are made with: the prompt being written, and checks that hold for all of them. Text in, text out. */
+/* What chat formats are made with: the prompt being written, and checks that hold for all of them.
+ * Text in, text out. */
 #ifndef EY_MODELS_CHAT_H
 #define EY_MODELS_CHAT_H
 

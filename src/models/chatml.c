@@ -1,6 +1,7 @@
-/* ChatML as the Qwen templates write it, byte for byte. Where a template would drop something without a word (a picture in a system
- * message, tool calls of a user, an unknown role) this is an error instead; only later system messages are left out where the
- * template leaves them out, as clients that follow it expect. */
+/* ChatML as the Qwen templates write it, byte for byte. Where a template would drop something
+ * without a word (a picture in a system message, tool calls of a user, an unknown role) this is an
+ * error instead; only later system messages are left out where the template leaves them out, as
+ * clients that follow it expect. */
 #include "models/chatml.h"
 
 #include <stdio.h>
@@ -30,7 +31,8 @@ static void end_turn(struct writing *w)
     write_text(w, "\n");
 }
 
-/* ---- tools --------------------------------------------------------------------------------------- */
+/* ---- tools
+ * --------------------------------------------------------------------------------------- */
 
 static void write_tool(struct writing *w, const char *text, size_t number)
 {
@@ -38,25 +40,31 @@ static void write_tool(struct writing *w, const char *text, size_t number)
     snprintf(what, sizeof(what), "tool %zu", number);
     json_object *tool = json_parse(text, strlen(text), what, EY_BAD_REQUEST, w->e);
     struct buf dump = buf_with_max(EY_MAX_TEXT_BYTES);
-    if (!tool) w->ok = false;
+    if (!tool)
+        w->ok = false;
     else if (!json_object_is_type(tool, json_type_object))
         w->ok = ey_fail(w->e, EY_BAD_REQUEST, "%s is not a JSON object", what);
-    else if (!json_dump(&dump, tool)) w->ok = ey_fail_memory(w->e, what, strlen(text));
-    else write_bytes(w, dump.data, dump.size);
+    else if (!json_dump(&dump, tool))
+        w->ok = ey_fail_memory(w->e, what, strlen(text));
+    else
+        write_bytes(w, dump.data, dump.size);
     buf_free(&dump);
     json_object_put(tool);
 }
 
-/* The tokens <tool_call> in this text are tokens for the reference too: it tokenises the rendered whole. */
+/* The tokens <tool_call> in this text are tokens for the reference too: it tokenises the rendered
+ * whole. */
 static void write_tools(struct writing *w)
 {
-    write_text(w, "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-                  "You are provided with function signatures within <tools></tools> XML tags:\n<tools>");
+    write_text(
+        w, "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+           "You are provided with function signatures within <tools></tools> XML tags:\n<tools>");
     for (size_t i = 0; w->ok && i < w->request->n_tools; i++) {
         write_text(w, "\n");
         write_tool(w, w->request->tools[i], i + 1);
     }
-    write_text(w, "\n</tools>\n\nFor each function call, return a json object with function name and arguments within ");
+    write_text(w, "\n</tools>\n\nFor each function call, return a json object with function name "
+                  "and arguments within ");
     write_special(w, CALL_START);
     write_special(w, CALL_END);
     write_text(w, " XML tags:\n");
@@ -72,8 +80,10 @@ static void write_dumped(struct writing *w, const char *text)
     struct buf dump = buf_with_max(EY_MAX_TEXT_BYTES);
     json_object *value = json_parse(text, strlen(text), "arguments", EY_BAD_REQUEST, &ignored);
     bool ok = value ? json_dump(&dump, value) : json_dump_string(&dump, text, strlen(text));
-    if (!ok) w->ok = w->ok && ey_fail_memory(w->e, "arguments", strlen(text));
-    else write_bytes(w, dump.data, dump.size);
+    if (!ok)
+        w->ok = w->ok && ey_fail_memory(w->e, "arguments", strlen(text));
+    else
+        write_bytes(w, dump.data, dump.size);
     buf_free(&dump);
     json_object_put(value);
 }
@@ -84,15 +94,19 @@ static void write_tool_call(struct writing *w, const ey_tool_call *call, const s
     write_text(w, "\n{\"name\": \"");
     write_text(w, call->name);
     write_text(w, "\", \"arguments\": ");
-    if (style->dump_arguments) write_dumped(w, call->arguments);
-    else write_text(w, call->arguments);
+    if (style->dump_arguments)
+        write_dumped(w, call->arguments);
+    else
+        write_text(w, call->arguments);
     write_text(w, "}\n");
     write_special(w, CALL_END);
 }
 
-/* ---- turns --------------------------------------------------------------------------------------- */
+/* ---- turns
+ * --------------------------------------------------------------------------------------- */
 
-/* The system turn at the beginning: the first message when it is the system's, else the format's own words, and the tools. */
+/* The system turn at the beginning: the first message when it is the system's, else the format's
+ * own words, and the tools. */
 static void write_system(struct writing *w, const struct chatml *style)
 {
     const ey_message *first = &w->request->messages[0];
@@ -100,14 +114,17 @@ static void write_system(struct writing *w, const struct chatml *style)
     bool words = from_message || style->default_system;
     if (!words && !tools) return;
     start_turn(w, "system");
-    if (from_message) write_parts(w, first);
-    else if (words) write_text(w, style->default_system);
+    if (from_message)
+        write_parts(w, first);
+    else if (words)
+        write_text(w, style->default_system);
     if (words && tools) write_text(w, "\n\n");
     if (tools) write_tools(w);
     end_turn(w);
 }
 
-static void write_assistant(struct writing *w, const ey_message *message, const struct chatml *style)
+static void write_assistant(struct writing *w, const ey_message *message,
+                            const struct chatml *style)
 {
     bool empty = chat_is_empty(message);
     start_turn(w, "assistant");
@@ -155,14 +172,16 @@ static void write_message(struct writing *w, size_t at, const struct chatml *sty
     }
 }
 
-bool chatml_prompt(struct prompt *out, const ey_request *request, const struct chatml *style, ey_err *e)
+bool chatml_prompt(struct prompt *out, const ey_request *request, const struct chatml *style,
+                   ey_err *e)
 {
     const struct chat_rules rules = {.pictures = style->pictures, .tools = true};
     *out = prompt_start();
     if (!chat_check(request, &rules, e)) return false;
     struct writing w = {.out = out, .request = request, .e = e, .ok = true};
     write_system(&w, style);
-    for (size_t i = 0; w.ok && i < request->n_messages; i++) write_message(&w, i, style);
+    for (size_t i = 0; w.ok && i < request->n_messages; i++)
+        write_message(&w, i, style);
     start_turn(&w, "assistant");
     return w.ok;
 }

@@ -6,14 +6,17 @@
 
 /* In what their templates differ. */
 struct chatml {
-    const char *default_system; /* where the first message is not the system's; NULL: no such turn */
-    bool later_system;          /* system messages behind the first are turns; otherwise they are left out */
-    bool dump_arguments;        /* a call's arguments are written as Python dumps them, not as they stand */
+    const char
+        *default_system; /* where the first message is not the system's; NULL: no such turn */
+    bool later_system; /* system messages behind the first are turns; otherwise they are left out */
+    bool
+        dump_arguments; /* a call's arguments are written as Python dumps them, not as they stand */
     bool pictures;
 };
 
-/* Fills *out, which the caller frees (also after an error), with the prompt of request's messages and tools, up to
- * where the assistant is to speak. Keeps nothing of the request. */
-bool chatml_prompt(struct prompt *out, const ey_request *request, const struct chatml *style, ey_err *e);
+/* Fills *out, which the caller frees (also after an error), with the prompt of request's messages
+ * and tools, up to where the assistant is to speak. Keeps nothing of the request. */
+bool chatml_prompt(struct prompt *out, const ey_request *request, const struct chatml *style,
+                   ey_err *e);
 
 #endif

@@ -1,5 +1,5 @@
-/* One step of a decoder (spec 3.1): what all families with pre-norm GQA layers share. DeepStack features are added
- * after the first layers where the model has them. */
+/* One step of a decoder (spec 3.1): what all families with pre-norm GQA layers share. DeepStack
+ * features are added after the first layers where the model has them. */
 #include "models/decoder.h"
 
 /* A stretch of layers on one backend. */
@@ -10,7 +10,8 @@ struct stretch {
     int begin, end;
 };
 
-static void run_layer(const struct model *m, const struct stretch *s, const struct workspace *ws, int layer, const struct batch *batch)
+static void run_layer(const struct model *m, const struct stretch *s, const struct workspace *ws,
+                      int layer, const struct batch *batch)
 {
     struct backend *be = s->be;
     const struct backend_ops *op = be->ops;
@@ -26,11 +27,13 @@ static void run_layer(const struct model *m, const struct stretch *s, const stru
     op->project_add(be, b->x, b->o, &w->o, batch->n_rows, batch->n_prompt);
     op->gate_up(be, b->h, b->x, w, &m->text, batch->n_rows, batch->n_prompt);
     op->project_add(be, b->x, b->h, &w->down, batch->n_rows, batch->n_prompt);
-    if (layer < m->vision.n_deepstack) op->add_features(be, b->x, ws->features[1 + layer], batch, m->text.hidden);
+    if (layer < m->vision.n_deepstack)
+        op->add_features(be, b->x, ws->features[1 + layer], batch, m->text.hidden);
 }
 
 /* False: stopped by the watch. */
-static bool run_stretch(const struct model *m, const struct stretch *s, const struct workspace *ws, const struct batch *batch, const struct watch *watch)
+static bool run_stretch(const struct model *m, const struct stretch *s, const struct workspace *ws,
+                        const struct batch *batch, const struct watch *watch)
 {
     s->be->ops->rope_table(s->be, s->b->rope, &m->text_rope, batch->position, batch->n_rows);
     for (int layer = s->begin; layer < s->end; layer++) {
@@ -40,9 +43,9 @@ static bool run_stretch(const struct model *m, const struct stretch *s, const st
     return true;
 }
 
-bool decoder_step(const struct model *m, struct backend *be, const struct workspace *ws, const struct step_buffers *b,
-                  struct kv_cache *kv, const struct batch *batch, const int32_t *out_rows, int n_out, float *logits,
-                  const struct watch *watch)
+bool decoder_step(const struct model *m, struct backend *be, const struct workspace *ws,
+                  const struct step_buffers *b, struct kv_cache *kv, const struct batch *batch,
+                  const int32_t *out_rows, int n_out, float *logits, const struct watch *watch)
 {
     const struct first_layers *first = ws->first;
     const struct stretch rest = {be, b, kv, first ? first->n : 0, m->text.n_layers};
@@ -52,7 +55,9 @@ bool decoder_step(const struct model *m, struct backend *be, const struct worksp
         const struct stretch host = {first->be, &first->buffers, &theirs, 0, first->n};
         host.be->ops->embed(host.be, host.b->x, &m->embed, ws->features[0], batch);
         if (!run_stretch(m, &host, ws, batch, watch)) return false;
-        be->ops->write(be, b->x, host.b->x, ELEMENT_RESIDUAL, (size_t)batch->n_rows * (size_t)m->text.hidden); /* in order before the layers there */
+        be->ops->write(be, b->x, host.b->x, ELEMENT_RESIDUAL,
+                       (size_t)batch->n_rows *
+                           (size_t)m->text.hidden); /* in order before the layers there */
     } else {
         be->ops->embed(be, b->x, &m->embed, ws->features[0], batch);
     }

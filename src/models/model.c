@@ -9,7 +9,8 @@
 #include "base/huge.h"
 #include "quantize/quantize.h"
 
-static const struct family *const families[] = {&family_qwen3vl, &family_qwen2, &family_qwen3, &family_phi3, &family_llama};
+static const struct family *const families[] = {&family_qwen3vl, &family_qwen2, &family_qwen3,
+                                                &family_phi3, &family_llama};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct family *family_by_architecture(const char *name)
@@ -22,7 +23,8 @@ static const struct family *family_by_architecture(const char *name)
 static const char *architecture_of(const json_object *config)
 {
     json_object *list = json_member_of_type(config, "architectures", json_type_array);
-    json_object *first = list && json_object_array_length(list) ? json_object_array_get_idx(list, 0) : NULL;
+    json_object *first = list && json_object_array_length(list) ? json_object_array_get_idx(list, 0)
+                                                                : NULL;
     return json_object_is_type(first, json_type_string) ? json_object_get_string(first) : NULL;
 }
 
@@ -33,7 +35,9 @@ static bool fail_architecture(const char *dir, const char *name, ey_err *e)
         size_t n = strlen(known);
         snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->architecture);
     }
-    return ey_fail(e, EY_BAD_MODEL, "%s/config.json: the architecture %.100s is not supported; eyelet runs %s", dir, name, known);
+    return ey_fail(e, EY_BAD_MODEL,
+                   "%s/config.json: the architecture %.100s is not supported; eyelet runs %s", dir,
+                   name, known);
 }
 
 /* generation_config.json's recommendation; do_sample false or no file: greedy. */
@@ -54,7 +58,9 @@ static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
               json_optional_number(file, "min_p", 0, 1, &min_p, what, e) &&
               json_optional_number(file, "repetition_penalty", 1e-3, 100, &repetition, what, e);
     out->repetition_penalty = (float)repetition;
-    if (sample) out->temperature = (float)temperature, out->top_k = (int)top_k, out->top_p = (float)top_p, out->min_p = (float)min_p;
+    if (sample)
+        out->temperature = (float)temperature, out->top_k = (int)top_k, out->top_p = (float)top_p,
+        out->min_p = (float)min_p;
     return ok;
 }
 
@@ -62,19 +68,30 @@ static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
 static bool check_int4(struct model *m, const char *dir, ey_err *e)
 {
     const struct weight *tower = (const struct weight *)m->tower.blocks;
-    bool elsewhere = m->embed.dtype == DTYPE_INT4 || m->head.dtype == DTYPE_INT4 || m->tower.position.dtype == DTYPE_INT4 || m->tower.patch.w.dtype == DTYPE_INT4;
-    for (size_t i = 0; i < (size_t)m->vision.depth * sizeof(struct vision_block) / sizeof(*tower); i++) elsewhere = elsewhere || tower[i].dtype == DTYPE_INT4;
+    bool elsewhere = m->embed.dtype == DTYPE_INT4 || m->head.dtype == DTYPE_INT4 ||
+                     m->tower.position.dtype == DTYPE_INT4 || m->tower.patch.w.dtype == DTYPE_INT4;
+    for (size_t i = 0; i < (size_t)m->vision.depth * sizeof(struct vision_block) / sizeof(*tower);
+         i++)
+        elsewhere = elsewhere || tower[i].dtype == DTYPE_INT4;
     for (int i = -1; i < m->vision.n_deepstack; i++) {
         const struct merger *merger = i < 0 ? &m->tower.merger : &m->tower.deepstack[i];
-        elsewhere = elsewhere || merger->fc1.w.dtype == DTYPE_INT4 || merger->fc2.w.dtype == DTYPE_INT4;
+        elsewhere = elsewhere || merger->fc1.w.dtype == DTYPE_INT4 ||
+                    merger->fc2.w.dtype == DTYPE_INT4;
     }
     for (int i = 0; i < m->text.n_layers; i++) {
         const struct weight *w = (const struct weight *)&m->layers[i];
-        for (size_t j = 0; j < sizeof(m->layers[i]) / sizeof(*w); j++) m->int4 = m->int4 || w[j].dtype == DTYPE_INT4;
+        for (size_t j = 0; j < sizeof(m->layers[i]) / sizeof(*w); j++)
+            m->int4 = m->int4 || w[j].dtype == DTYPE_INT4;
         if ((m->layers[i].gate.dtype == DTYPE_INT4) != (m->layers[i].up.dtype == DTYPE_INT4))
-            return ey_fail(e, EY_BAD_MODEL, "%s: of layer %d's gate_proj and up_proj one has four-bit weights and one has not", dir, i);
+            return ey_fail(
+                e, EY_BAD_MODEL,
+                "%s: of layer %d's gate_proj and up_proj one has four-bit weights and one has not",
+                dir, i);
     }
-    return !elsewhere || ey_fail(e, EY_BAD_MODEL, "%s: the embedding, the head or the vision tower has four-bit weights; only the decoder's layers may", dir);
+    return !elsewhere || ey_fail(e, EY_BAD_MODEL,
+                                 "%s: the embedding, the head or the vision tower has four-bit "
+                                 "weights; only the decoder's layers may",
+                                 dir);
 }
 
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
@@ -84,7 +101,9 @@ bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
     if (!name) return ey_fail(e, EY_BAD_MODEL, "%s/config.json: architectures names no model", dir);
     model->family = family_by_architecture(name);
     if (!model->family) return fail_architecture(dir, name, e);
-    if (model->family->open(model, ckpt, e) && check_int4(model, dir, e) && read_sampling(&model->sampling, ckpt, e)) return true;
+    if (model->family->open(model, ckpt, e) && check_int4(model, dir, e) &&
+        read_sampling(&model->sampling, ckpt, e))
+        return true;
     model_close(model);
     return false;
 }
@@ -106,25 +125,31 @@ static bool has_tokens(const struct tokenizer *tok, const char *const *needed, e
 {
     for (; *needed; needed++)
         if (tokenizer_special(tok, *needed) < 0)
-            return ey_fail(e, EY_BAD_MODEL, "tokenizer.json lacks the token %s that the chat format needs", *needed);
+            return ey_fail(e, EY_BAD_MODEL,
+                           "tokenizer.json lacks the token %s that the chat format needs", *needed);
     return true;
 }
 
 bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e)
 {
     if (tokenizer_size(tok) > model->text.vocabulary)
-        return ey_fail(e, EY_BAD_MODEL, "tokenizer.json has token %d but the model's vocabulary ends at %d; they belong to different models",
+        return ey_fail(e, EY_BAD_MODEL,
+                       "tokenizer.json has token %d but the model's vocabulary ends at %d; they "
+                       "belong to different models",
                        tokenizer_size(tok) - 1, model->text.vocabulary - 1);
     const struct vision_marks *v = model->family->vision_marks;
     const char *const marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL, NULL};
     if (!has_tokens(tok, model->family->tokens, e) || !has_tokens(tok, marks, e)) return false;
     if (v && model->image_token >= 0 && model->image_token != tokenizer_special(tok, v->pad))
-        return ey_fail(e, EY_BAD_MODEL, "config.json says image_token_id %d, but in tokenizer.json %s is %d; they belong to different models",
+        return ey_fail(e, EY_BAD_MODEL,
+                       "config.json says image_token_id %d, but in tokenizer.json %s is %d; they "
+                       "belong to different models",
                        (int)model->image_token, v->pad, tokenizer_special(tok, v->pad));
     return true;
 }
 
-static bool place_all(struct backend *be, struct weight *first, size_t n, enum placement placement, ey_err *e)
+static bool place_all(struct backend *be, struct weight *first, size_t n, enum placement placement,
+                      ey_err *e)
 {
     for (size_t i = 0; i < n; i++)
         if (first[i].data && !be->ops->place(be, &first[i], &first[i], placement, e)) return false;
@@ -137,7 +162,8 @@ static bool place_all(struct backend *be, struct weight *first, size_t n, enum p
 
 static bool place_merger(struct backend *be, struct merger *m, enum placement placement, ey_err *e)
 {
-    return PLACE(be, m->norm, placement, e) && PLACE(be, m->fc1, placement, e) && PLACE(be, m->fc2, placement, e);
+    return PLACE(be, m->norm, placement, e) && PLACE(be, m->fc1, placement, e) &&
+           PLACE(be, m->fc2, placement, e);
 }
 
 static size_t sum_bytes(const struct backend *be, const struct weight *first, size_t n)
@@ -150,7 +176,8 @@ static size_t sum_bytes(const struct backend *be, const struct weight *first, si
 
 static size_t merger_bytes(const struct backend *be, const struct merger *m)
 {
-    return sum_bytes(be, WEIGHTS_OF(m->norm)) + sum_bytes(be, WEIGHTS_OF(m->fc1)) + sum_bytes(be, WEIGHTS_OF(m->fc2));
+    return sum_bytes(be, WEIGHTS_OF(m->norm)) + sum_bytes(be, WEIGHTS_OF(m->fc1)) +
+           sum_bytes(be, WEIGHTS_OF(m->fc2));
 }
 
 size_t model_group_bytes(const struct model *model, const struct backend *be)
@@ -165,16 +192,20 @@ size_t model_group_bytes(const struct model *model, const struct backend *be)
 }
 
 /* Each block and each merger is a group of its own where they are streamed. */
-static bool place_tower(struct model *model, struct backend *be, enum placement placement, ey_err *e)
+static bool place_tower(struct model *model, struct backend *be, enum placement placement,
+                        ey_err *e)
 {
     struct vision_weights *v = &model->tower;
-    size_t group = placement == PLACE_STREAMED && be->ops->open_group ? model_group_bytes(model, be) : 0;
+    size_t group = placement == PLACE_STREAMED && be->ops->open_group ? model_group_bytes(model, be)
+                                                                      : 0;
     bool ok = PLACE(be, v->patch, PLACE_RESIDENT, e) && PLACE(be, v->position, PLACE_RESIDENT, e);
     for (int i = 0; ok && i < model->vision.depth; i++)
         ok = (!group || be->ops->open_group(be, group, e)) && PLACE(be, v->blocks[i], placement, e);
     for (int i = 0; ok && i < model->vision.n_deepstack; i++)
-        ok = (!group || be->ops->open_group(be, group, e)) && place_merger(be, &v->deepstack[i], placement, e);
-    return ok && (!group || be->ops->open_group(be, group, e)) && place_merger(be, &v->merger, placement, e);
+        ok = (!group || be->ops->open_group(be, group, e)) &&
+             place_merger(be, &v->deepstack[i], placement, e);
+    return ok && (!group || be->ops->open_group(be, group, e)) &&
+           place_merger(be, &v->merger, placement, e);
 }
 
 /* ---- quantised while loading ---- */
@@ -193,8 +224,11 @@ static bool make_one(const struct maker *m, struct weight *w, int layer, ey_err 
     void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
     if (!memory) return ey_fail_memory(e, "quantised weights", quantized_bytes(w));
     if (!m->staging) huge_ask(memory, quantized_bytes(w));
-    if (!quantize_weight(&made, memory, w, m->pool)) return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantised", layer);
-    file_map_forget(recipe->stored.data, (size_t)recipe->stored.rows * weight_row_bytes(&recipe->stored));
+    if (!quantize_weight(&made, memory, w, m->pool))
+        return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantised",
+                       layer);
+    file_map_forget(recipe->stored.data,
+                    (size_t)recipe->stored.rows * weight_row_bytes(&recipe->stored));
     made.recipe = recipe;
     bool ok = m->be->ops->place(m->be, w, &made, PLACE_RESIDENT, e);
     w->recipe = NULL;
@@ -205,29 +239,35 @@ static bool place_layer(const struct maker *m, int layer, ey_err *e)
 {
     struct weight *w = (struct weight *)&m->model->layers[layer];
     for (size_t i = 0; i < LAYER_WEIGHTS; i++)
-        if (w[i].data && !(w[i].recipe ? make_one(m, &w[i], layer, e) : m->be->ops->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e))) return false;
+        if (w[i].data && !(w[i].recipe ? make_one(m, &w[i], layer, e)
+                                       : m->be->ops->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e)))
+            return false;
     return true;
 }
 
-static bool place_layers(struct model *model, struct backend *be, struct pool *pool, int begin, int end, ey_err *e)
+static bool place_layers(struct model *model, struct backend *be, struct pool *pool, int begin,
+                         int end, ey_err *e)
 {
     struct maker m = {model, be, pool, NULL};
     bool ok = true, copies = be->ops->weight_bytes(be, &model->final_norm, PLACE_RESIDENT) > 0;
     if (copies && model->largest_made && !(m.staging = aligned_alloc(64, model->largest_made)))
         return ey_fail_memory(e, "weights on their way", model->largest_made);
-    for (int i = begin; ok && i < end; i++) ok = place_layer(&m, i, e);
+    for (int i = begin; ok && i < end; i++)
+        ok = place_layer(&m, i, e);
     free(m.staging);
     return ok;
 }
 
-bool model_place(struct model *model, struct backend *be, struct backend *tower, struct backend *host, const struct placements *where, struct pool *pool,
-                 ey_err *e)
+bool model_place(struct model *model, struct backend *be, struct backend *tower,
+                 struct backend *host, const struct placements *where, struct pool *pool, ey_err *e)
 {
     const int first = where->first_layers;
     bool tied = model->head.data == model->embed.data && where->embed == where->head && !first;
-    bool ok = place_all(first ? host : be, &model->embed, 1, where->embed, e) && (tied || PLACE(be, model->head, where->head, e)) &&
+    bool ok = place_all(first ? host : be, &model->embed, 1, where->embed, e) &&
+              (tied || PLACE(be, model->head, where->head, e)) &&
               PLACE(be, model->final_norm, PLACE_RESIDENT, e);
     if (tied) model->head = model->embed;
-    return ok && (!first || place_layers(model, host, pool, 0, first, e)) && place_layers(model, be, pool, first, model->text.n_layers, e) &&
+    return ok && (!first || place_layers(model, host, pool, 0, first, e)) &&
+           place_layers(model, be, pool, first, model->text.n_layers, e) &&
            (!model->vision.depth || place_tower(model, tower, where->vision, e));
 }

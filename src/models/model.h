@@ -1,4 +1,5 @@
-/* A loaded model: its shapes, its weights bound to the checkpoint's tensors, and what its family knows. */
+/* A loaded model: its shapes, its weights bound to the checkpoint's tensors, and what its family
+ * knows. */
 #ifndef EY_MODELS_MODEL_H
 #define EY_MODELS_MODEL_H
 
@@ -41,27 +42,33 @@ struct model {
     struct vision_weights tower;
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
-    int64_t image_token; /* config.json's id of the picture's pad; -1: it names none */
-    ey_sampling sampling; /* what generation_config.json recommends */
-    uint64_t weight_bytes; /* of all bound tensors, as stored; not those that are quantised while loading (shrink.h) */
+    int64_t image_token;   /* config.json's id of the picture's pad; -1: it names none */
+    ey_sampling sampling;  /* what generation_config.json recommends */
+    uint64_t weight_bytes; /* of all bound tensors, as stored; not those that are quantised while
+                              loading (shrink.h) */
     uint64_t made_bytes;   /* of what those become */
     bool int4;             /* some matrices have four bits, or will */
     size_t largest_made;   /* the largest of them */
-    struct arena arena;    /* layers, blocks, scales, rope tables, recipes, and what was made of those for backends in host memory */
+    struct arena arena; /* layers, blocks, scales, rope tables, recipes, and what was made of those
+                           for backends in host memory */
 };
 
-/* Reads what model this is and fills it by its family. An architecture that no family knows is an error that
- * names it and those that are known. */
+/* Reads what model this is and fills it by its family. An architecture that no family knows is an
+ * error that names it and those that are known. */
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e);
 void model_close(struct model *model);
 /* Where the parts of a model lie that need not be on the device whole. */
 struct placements {
     enum placement embed, head, vision;
-    int first_layers; /* so many, and the embedding, are on the backend in host memory beside the card */
+    int first_layers; /* so many, and the embedding, are on the backend in host memory beside the
+                         card */
 };
-/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `host` the first layers where there are some, `be` all else;
- * usually they are one. What is to be quantised is, by the threads of `pool`: in memory of the model's where the backend uses it there, else by way of one buffer. */
-bool model_place(struct model *model, struct backend *be, struct backend *tower, struct backend *host, const struct placements *where, struct pool *pool,
+/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `host` the
+ * first layers where there are some, `be` all else; usually they are one. What is to be quantised
+ * is, by the threads of `pool`: in memory of the model's where the backend uses it there, else by
+ * way of one buffer. */
+bool model_place(struct model *model, struct backend *be, struct backend *tower,
+                 struct backend *host, const struct placements *where, struct pool *pool,
                  ey_err *e);
 /* Device bytes of the largest group of a streamed tower. */
 size_t model_group_bytes(const struct model *model, const struct backend *be);

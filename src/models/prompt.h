@@ -1,7 +1,9 @@
-/* A prompt between chat template and token ids: pieces of text, special tokens and places for pictures.
+/* A prompt between chat template and token ids: pieces of text, special tokens and places for
+ * pictures.
  *
- * A family's template (qwen3vl/chat.c) writes its own markers as special tokens and what people wrote as text, so a
- * person who types <|image_pad|> gets those characters and no vision token. Text in, text out: no tensors here. */
+ * A family's template (qwen3vl/chat.c) writes its own markers as special tokens and what people
+ * wrote as text, so a person who types <|image_pad|> gets those characters and no vision token.
+ * Text in, text out: no tensors here. */
 #ifndef EY_MODELS_PROMPT_H
 #define EY_MODELS_PROMPT_H
 
@@ -44,8 +46,10 @@ struct vision_span {
     size_t first, count;
 };
 /* Appends the prompt's ids, with image_tokens[i] pads for picture i, and fills spans[p->n_images].
- * parse_special: text that spells an added token becomes it; then no text may spell a pad beside pictures. */
-bool prompt_tokens(struct ids *out, struct vision_span *spans, const struct prompt *p, const struct vision_marks *marks,
-                   const struct tokenizer *tok, const int *image_tokens, bool parse_special, ey_err *e);
+ * parse_special: text that spells an added token becomes it; then no text may spell a pad beside
+ * pictures. */
+bool prompt_tokens(struct ids *out, struct vision_span *spans, const struct prompt *p,
+                   const struct vision_marks *marks, const struct tokenizer *tok,
+                   const int *image_tokens, bool parse_special, ey_err *e);
 
 #endif

@@ -24,24 +24,31 @@ static void sets_of(struct together out[SETS], struct decoder_layer *w)
     out[3] = (struct together){{&w->down}, {"down"}, 1, NULL};
 }
 
-/* Squares of the norm's weights: normed inputs are about equally large in every column, so that is how an error there counts. */
+/* Squares of the norm's weights: normed inputs are about equally large in every column, so that is
+ * how an error there counts. */
 static const float *importance_of(const struct weight *norm, struct arena *arena)
 {
     const size_t n = (size_t)norm->cols;
     float *out = arena_array(arena, n, sizeof(float));
     if (!out) return NULL;
     weight_values(out, norm, 0, 0, n);
-    for (size_t i = 0; i < n; i++) out[i] *= out[i];
+    for (size_t i = 0; i < n; i++)
+        out[i] *= out[i];
     return out;
 }
 
-static bool mark(struct weight *w, struct model *m, const struct shrink_choice *choice, const float *importance, ey_err *e)
+static bool mark(struct weight *w, struct model *m, const struct shrink_choice *choice,
+                 const float *importance, ey_err *e)
 {
     struct weight_recipe *recipe = arena_alloc(&m->arena, sizeof(*recipe));
     if (!recipe) return ey_fail_memory(e, "a recipe", sizeof(*recipe));
     *recipe = (struct weight_recipe){*w, importance};
-    *w = (struct weight){.data = recipe->stored.data, .dtype = choice->to, .rows = w->rows, .cols = w->cols,
-                         .group = choice->to == DTYPE_INT4 ? choice->group : 0, .recipe = recipe};
+    *w = (struct weight){.data = recipe->stored.data,
+                         .dtype = choice->to,
+                         .rows = w->rows,
+                         .cols = w->cols,
+                         .group = choice->to == DTYPE_INT4 ? choice->group : 0,
+                         .recipe = recipe};
     return true;
 }
 
@@ -53,7 +60,8 @@ static void unmark(struct weight *w)
 static void name_kept(struct shrink_report *r, int layer, const char *name)
 {
     size_t used = strlen(r->kept);
-    snprintf(r->kept + used, sizeof(r->kept) - used, "%slayer %d %s", used ? ", " : "", layer, name);
+    snprintf(r->kept + used, sizeof(r->kept) - used, "%slayer %d %s", used ? ", " : "", layer,
+             name);
 }
 
 /* The set's largest error; -1: a value is not finite. */
@@ -70,16 +78,21 @@ static double worst_error(const struct together *set, struct shrink_report *r, s
 }
 
 /* Those of int4 sets that lose too much are left as they are. */
-static bool weigh(const struct together *set, int layer, struct shrink_report *r, struct pool *pool, ey_err *e)
+static bool weigh(const struct together *set, int layer, struct shrink_report *r, struct pool *pool,
+                  ey_err *e)
 {
     const double mean = r->mean, worst = worst_error(set, r, pool);
-    if (worst < 0) return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight of %s is not finite and cannot be quantised", layer, set->name[0]);
+    if (worst < 0)
+        return ey_fail(e, EY_BAD_MODEL,
+                       "layer %d: a weight of %s is not finite and cannot be quantised", layer,
+                       set->name[0]);
     if (worst <= SHRINK_MOST_ERROR) {
         r->worst = worst > r->worst ? worst : r->worst;
         return true;
     }
     r->mean = mean, r->n_made -= set->n, r->n_kept += set->n;
-    for (int i = 0; i < set->n; i++) unmark(set->w[i]), name_kept(r, layer, set->name[i]);
+    for (int i = 0; i < set->n; i++)
+        unmark(set->w[i]), name_kept(r, layer, set->name[i]);
     return true;
 }
 
@@ -90,13 +103,15 @@ static bool takes_all(const struct together *set, const struct shrink_choice *ch
     return true;
 }
 
-static bool shrink_set(struct model *m, const struct together *set, int layer, const struct shrink_choice *choice, struct shrink_report *r,
+static bool shrink_set(struct model *m, const struct together *set, int layer,
+                       const struct shrink_choice *choice, struct shrink_report *r,
                        struct pool *pool, ey_err *e)
 {
     const bool int4 = choice->to == DTYPE_INT4;
     const float *importance = NULL;
     if (!takes_all(set, choice)) return r->n_already += set->n, true;
-    if (int4 && set->norm && !(importance = importance_of(set->norm, &m->arena))) return ey_fail_memory(e, "a norm", (size_t)set->norm->cols * sizeof(float));
+    if (int4 && set->norm && !(importance = importance_of(set->norm, &m->arena)))
+        return ey_fail_memory(e, "a norm", (size_t)set->norm->cols * sizeof(float));
     for (int i = 0; i < set->n; i++)
         if (!mark(set->w[i], m, choice, importance, e)) return false;
     r->n_made += set->n;
@@ -123,7 +138,8 @@ static void count_bytes(struct model *m)
     }
 }
 
-bool model_shrink(struct model *m, const struct shrink_choice *choice, struct shrink_report *r, struct pool *pool, ey_err *e)
+bool model_shrink(struct model *m, const struct shrink_choice *choice, struct shrink_report *r,
+                  struct pool *pool, ey_err *e)
 {
     *r = (struct shrink_report){0};
     if (choice->to == DTYPE_NONE) return true;
@@ -136,5 +152,7 @@ bool model_shrink(struct model *m, const struct shrink_choice *choice, struct sh
     if (r->n_made) r->mean /= r->n_made;
     count_bytes(m);
     return r->n_made > 0 || r->n_kept > 0 || choice->to == DTYPE_F8_E4M3 ||
-           ey_fail(e, EY_BAD_MODEL, "none of this model's matrices can be quantised in groups of %d columns", choice->group);
+           ey_fail(e, EY_BAD_MODEL,
+                   "none of this model's matrices can be quantised in groups of %d columns",
+                   choice->group);
 }

@@ -1,4 +1,5 @@
-/* Which matrices of a model are quantised while it is loaded: marked before the plan is made, so that it counts what they become. */
+/* Which matrices of a model are quantised while it is loaded: marked before the plan is made, so
+ * that it counts what they become. */
 #ifndef EY_MODELS_SHRINK_H
 #define EY_MODELS_SHRINK_H
 
@@ -12,17 +13,20 @@ struct shrink_choice {
 
 /* What became of the decoder's matrices. */
 struct shrink_report {
-    int n_made, n_kept;       /* quantised; left as they are because of their error */
-    int n_already;            /* stored at most that large, or of a shape that cannot be */
-    double worst, mean;       /* relative error of the samples of those that are quantised; int4 alone */
-    char kept[512];           /* their names: "layer 3 down, …" */
+    int n_made, n_kept; /* quantised; left as they are because of their error */
+    int n_already;      /* stored at most that large, or of a shape that cannot be */
+    double worst, mean; /* relative error of the samples of those that are quantised; int4 alone */
+    char kept[512];     /* their names: "layer 3 down, …" */
 };
 
-/* An int4 matrix whose sample has a larger relative error than this stays as it is stored, with those that are multiplied together with it. */
+/* An int4 matrix whose sample has a larger relative error than this stays as it is stored, with
+ * those that are multiplied together with it. */
 #define SHRINK_MOST_ERROR 0.16
 
-/* Marks the projections of the decoder layers (as in the official FP8 files: embedding, head, norms and the vision tower stay). False: none can be
- * quantised, or a value of a sample is not finite. */
-bool model_shrink(struct model *model, const struct shrink_choice *choice, struct shrink_report *report, struct pool *pool, ey_err *e);
+/* Marks the projections of the decoder layers (as in the official FP8 files: embedding, head, norms
+ * and the vision tower stay). False: none can be quantised, or a value of a sample is not finite.
+ */
+bool model_shrink(struct model *model, const struct shrink_choice *choice,
+                  struct shrink_report *report, struct pool *pool, ey_err *e);
 
 #endif

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-bool config_open(struct config *s, const json_object *parent, const char *key, const char *path, ey_err *e)
+bool config_open(struct config *s, const json_object *parent, const char *key, const char *path,
+                 ey_err *e)
 {
     s->object = key ? json_member_of_type(parent, key, json_type_object) : parent;
     snprintf(s->what, sizeof(s->what), "%.4095s%s%.60s", path, key ? ": " : "", key ? key : "");
@@ -27,28 +28,38 @@ bool config_int(const struct config *s, const char *key, int lo, int hi, int *ou
 bool config_require(const struct config *s, const char *key, const char *wanted, ey_err *e)
 {
     json_object *value = json_member(s->object, key);
-    if (!value || (json_object_is_type(value, json_type_string) && strcmp(json_object_get_string(value), wanted) == 0)) return true;
-    return ey_fail(e, EY_BAD_MODEL, "%s: %s is %.60s; only %s is supported", s->what, key, config_shown(value), wanted);
+    if (!value || (json_object_is_type(value, json_type_string) &&
+                   strcmp(json_object_get_string(value), wanted) == 0))
+        return true;
+    return ey_fail(e, EY_BAD_MODEL, "%s: %s is %.60s; only %s is supported", s->what, key,
+                   config_shown(value), wanted);
 }
 
 bool config_refuse(const struct config *s, const char *key, ey_err *e)
 {
     bool value = false;
     if (!json_optional_bool(s->object, key, &value, s->what, e)) return false;
-    return !value || ey_fail(e, EY_BAD_MODEL, "%s: %s is true, which is not supported", s->what, key);
+    return !value ||
+           ey_fail(e, EY_BAD_MODEL, "%s: %s is true, which is not supported", s->what, key);
 }
 
-bool config_ints(int *out, int *n, int max, const struct config *s, const char *key, int lo, int hi, ey_err *e)
+bool config_ints(int *out, int *n, int max, const struct config *s, const char *key, int lo, int hi,
+                 ey_err *e)
 {
     json_object *list = json_member_of_type(s->object, key, json_type_array);
     if (!list) return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not a list", s->what, key);
     size_t length = json_object_array_length(list);
-    if (length > (size_t)max) return ey_fail(e, EY_BAD_MODEL, "%s: %s has %zu entries; at most %d are supported", s->what, key, length, max);
+    if (length > (size_t)max)
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s has %zu entries; at most %d are supported", s->what,
+                       key, length, max);
     for (size_t i = 0; i < length; i++) {
         json_object *value = json_object_array_get_idx(list, i);
-        int64_t got = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : INT64_MIN;
+        int64_t got = json_object_is_type(value, json_type_int) ? json_object_get_int64(value)
+                                                                : INT64_MIN;
         if (got < lo || got > hi)
-            return ey_fail(e, EY_BAD_MODEL, "%s: entry %zu of %s is %.60s; it must be an integer from %d to %d", s->what, i, key, config_shown(value), lo, hi);
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: entry %zu of %s is %.60s; it must be an integer from %d to %d",
+                           s->what, i, key, config_shown(value), lo, hi);
         out[i] = (int)got;
     }
     *n = (int)length;
@@ -58,21 +69,28 @@ bool config_ints(int *out, int *n, int max, const struct config *s, const char *
 static bool check_text(const struct text_shape *t, const char *what, ey_err *e)
 {
     if (t->n_heads % t->n_kv_heads)
-        return ey_fail(e, EY_BAD_MODEL, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", what, t->n_heads, t->n_kv_heads);
-    if (t->head_dim % 2) return ey_fail(e, EY_BAD_MODEL, "%s: head_dim %d is odd", what, t->head_dim);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", what,
+                       t->n_heads, t->n_kv_heads);
+    if (t->head_dim % 2)
+        return ey_fail(e, EY_BAD_MODEL, "%s: head_dim %d is odd", what, t->head_dim);
     if ((int64_t)t->n_heads * t->head_dim > EY_MAX_WIDTH)
-        return ey_fail(e, EY_BAD_MODEL, "%s: num_attention_heads %d times head_dim %d is more than %d", what, t->n_heads, t->head_dim, EY_MAX_WIDTH);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: num_attention_heads %d times head_dim %d is more than %d", what,
+                       t->n_heads, t->head_dim, EY_MAX_WIDTH);
     return true;
 }
 
 /* Absent: hidden_size over the heads, as all families but Qwen3's have it. */
 static bool read_head_dim(struct text_shape *t, const struct config *s, ey_err *e)
 {
-    if (json_member(s->object, "head_dim")) return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &t->head_dim, e);
+    if (json_member(s->object, "head_dim"))
+        return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &t->head_dim, e);
     t->head_dim = t->hidden / t->n_heads;
     return (t->hidden % t->n_heads == 0 && t->head_dim >= 2 && t->head_dim <= EY_MAX_HEAD_DIM) ||
-           ey_fail(e, EY_BAD_MODEL, "%s: hidden_size %d and num_attention_heads %d make no heads of 2 to %d", s->what, t->hidden, t->n_heads,
-                   EY_MAX_HEAD_DIM);
+           ey_fail(e, EY_BAD_MODEL,
+                   "%s: hidden_size %d and num_attention_heads %d make no heads of 2 to %d",
+                   s->what, t->hidden, t->n_heads, EY_MAX_HEAD_DIM);
 }
 
 bool config_text(struct text_shape *t, const struct config *s, ey_err *e)
@@ -81,47 +99,59 @@ bool config_text(struct text_shape *t, const struct config *s, ey_err *e)
     bool ok = config_int(s, "hidden_size", 1, EY_MAX_WIDTH, &t->hidden, e) &&
               config_int(s, "num_hidden_layers", 1, EY_MAX_LAYERS, &t->n_layers, e) &&
               config_int(s, "num_attention_heads", 1, EY_MAX_WIDTH, &t->n_heads, e) &&
-              config_int(s, "num_key_value_heads", 1, EY_MAX_WIDTH, &t->n_kv_heads, e) && read_head_dim(t, s, e) &&
+              config_int(s, "num_key_value_heads", 1, EY_MAX_WIDTH, &t->n_kv_heads, e) &&
+              read_head_dim(t, s, e) &&
               config_int(s, "intermediate_size", 1, EY_MAX_WIDTH, &t->mlp, e) &&
               config_int(s, "vocab_size", 1, EY_MAX_VOCABULARY, &t->vocabulary, e) &&
               config_int(s, "max_position_embeddings", 1, 1 << 24, &t->max_position, e) &&
-              json_number(s->object, "rms_norm_eps", 0, 1, &eps, s->what, e) && config_refuse(s, "attention_bias", e) &&
-              config_require(s, "hidden_act", "silu", e);
+              json_number(s->object, "rms_norm_eps", 0, 1, &eps, s->what, e) &&
+              config_refuse(s, "attention_bias", e) && config_require(s, "hidden_act", "silu", e);
     t->norm_eps = (float)eps;
     return ok && check_text(t, s->what, e);
 }
 
-/* In rope_parameters (transformers 5), else beside rope_scaling, which is null or absent where nothing is scaled. */
-bool config_plain_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e)
+/* In rope_parameters (transformers 5), else beside rope_scaling, which is null or absent where
+ * nothing is scaled. */
+bool config_plain_rope(struct text_shape *t, const struct config *s, double missing_theta,
+                       ey_err *e)
 {
     struct config rope = *s;
-    const char *key = json_member(s->object, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const char *key = json_member(s->object, "rope_parameters") ? "rope_parameters"
+                                                                : "rope_scaling";
     double turned = 1;
     if (json_member(s->object, key)) {
-        if (!config_open(&rope, s->object, key, s->what, e) || !config_require(&rope, "rope_type", "default", e) || !config_require(&rope, "type", "default", e))
+        if (!config_open(&rope, s->object, key, s->what, e) ||
+            !config_require(&rope, "rope_type", "default", e) ||
+            !config_require(&rope, "type", "default", e))
             return false;
     }
     const struct config *theta = json_member(rope.object, "rope_theta") ? &rope : s;
     if (!json_optional_number(rope.object, "partial_rotary_factor", 1, 1, &turned, rope.what, e) ||
         !json_optional_number(s->object, "partial_rotary_factor", 1, 1, &turned, s->what, e))
         return false;
-    if (missing_theta > 0 && !json_member(theta->object, "rope_theta")) return t->rope_theta = missing_theta, true;
+    if (missing_theta > 0 && !json_member(theta->object, "rope_theta"))
+        return t->rope_theta = missing_theta, true;
     return json_number(theta->object, "rope_theta", 1, 1e12, &t->rope_theta, theta->what, e);
 }
 
-/* Four bits in groups, packed by eight: what bind.c looks for; the sizes of groups are those of the tensors. */
+/* Four bits in groups, packed by eight: what bind.c looks for; the sizes of groups are those of the
+ * tensors. */
 static bool check_int4(const struct config *q, ey_err *e)
 {
     const json_object *groups = json_member_of_type(q->object, "config_groups", json_type_object);
     if (!config_require(q, "format", "pack-quantized", e)) return false;
-    if (!groups) return ey_fail(e, EY_BAD_MODEL, "%s: config_groups is missing or not an object", q->what);
+    if (!groups)
+        return ey_fail(e, EY_BAD_MODEL, "%s: config_groups is missing or not an object", q->what);
     json_object_object_foreach((json_object *)(uintptr_t)groups, key, group)
     {
         struct config w = {.object = json_member_of_type(group, "weights", json_type_object)};
         int64_t bits = 4;
         snprintf(w.what, sizeof(w.what), "%.4095s: %.60s", q->what, key);
-        if (!w.object) return ey_fail(e, EY_BAD_MODEL, "%s: weights is missing or not an object", w.what);
-        if (!json_optional_int(w.object, "num_bits", 4, 4, &bits, w.what, e) || !config_require(&w, "type", "int", e) || !config_require(&w, "strategy", "group", e)) return false;
+        if (!w.object)
+            return ey_fail(e, EY_BAD_MODEL, "%s: weights is missing or not an object", w.what);
+        if (!json_optional_int(w.object, "num_bits", 4, 4, &bits, w.what, e) ||
+            !config_require(&w, "type", "int", e) || !config_require(&w, "strategy", "group", e))
+            return false;
     }
     return true;
 }
@@ -133,20 +163,25 @@ bool config_check_quantization(const json_object *config, const char *path, ey_e
     struct config q;
     if (!config_open(&q, config, "quantization_config", path, e)) return false;
     json_object *method = json_member_of_type(q.object, "quant_method", json_type_string);
-    if (method && strcmp(json_object_get_string(method), "compressed-tensors") == 0) return check_int4(&q, e);
+    if (method && strcmp(json_object_get_string(method), "compressed-tensors") == 0)
+        return check_int4(&q, e);
     if (!method || strcmp(json_object_get_string(method), "fp8") != 0)
-        return ey_fail(e, EY_BAD_MODEL, "%s: quant_method %.40s is not supported; use the BF16 or the official FP8 checkpoint, and --quantize", q.what,
-                       method ? json_object_get_string(method) : "(none)");
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: quant_method %.40s is not supported; use the BF16 or the official FP8 "
+                       "checkpoint, and --quantize",
+                       q.what, method ? json_object_get_string(method) : "(none)");
     if (!config_require(&q, "fmt", "e4m3", e)) return false;
     int block[2] = {0, 0}, n = 0;
     if (!config_ints(block, &n, 2, &q, "weight_block_size", 1, 1 << 20, e)) return false;
     if (n == 2 && block[0] == FP8_BLOCK && block[1] == FP8_BLOCK) return true;
-    return ey_fail(e, EY_BAD_MODEL, "%s: weight_block_size is %.60s; only [%d, %d] is supported", q.what,
-                   config_shown(json_member(q.object, "weight_block_size")), FP8_BLOCK, FP8_BLOCK);
+    return ey_fail(e, EY_BAD_MODEL, "%s: weight_block_size is %.60s; only [%d, %d] is supported",
+                   q.what, config_shown(json_member(q.object, "weight_block_size")), FP8_BLOCK,
+                   FP8_BLOCK);
 }
 
 /* Absent in both: false. */
-bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path, ey_err *e)
+bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path,
+                 ey_err *e)
 {
     *tied = false;
     return json_optional_bool(text->object, "tie_word_embeddings", tied, text->what, e) &&
@@ -157,8 +192,10 @@ static bool add_eos(struct model *m, json_object *value, const char *what, ey_er
 {
     int64_t id = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : -1;
     if (id < 0 || id >= m->text.vocabulary)
-        return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id %.60s is not an id below vocab_size %d", what, config_shown(value), m->text.vocabulary);
-    if (m->n_eos == EY_MAX_EOS) return ey_fail(e, EY_BAD_MODEL, "%s: more than %d eos_token_id", what, EY_MAX_EOS);
+        return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id %.60s is not an id below vocab_size %d",
+                       what, config_shown(value), m->text.vocabulary);
+    if (m->n_eos == EY_MAX_EOS)
+        return ey_fail(e, EY_BAD_MODEL, "%s: more than %d eos_token_id", what, EY_MAX_EOS);
     m->eos[m->n_eos++] = (int)id;
     return true;
 }
@@ -171,10 +208,12 @@ bool config_eos(struct model *m, struct checkpoint *ckpt, const struct config *t
     json_object *value = json_member(generation, "eos_token_id");
     const char *what = value ? "generation_config.json" : text->what;
     if (!value) value = json_member(text->object, "eos_token_id");
-    if (!value) return ey_fail(e, EY_BAD_MODEL, "%s: no eos_token_id here or in generation_config.json; answers would never end", what);
+    if (!value)
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: no eos_token_id here or in generation_config.json; answers would never end", what);
     if (!json_object_is_type(value, json_type_array)) return add_eos(m, value, what, e);
     for (size_t i = 0; i < json_object_array_length(value); i++)
         if (!add_eos(m, json_object_array_get_idx(value, i), what, e)) return false;
     return m->n_eos > 0 || ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id is empty", what);
 }
-

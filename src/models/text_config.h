@@ -1,5 +1,5 @@
-/* What all families read of config.json and generation_config.json. Every number is checked here, once: later code may multiply
- * them without looking. */
+/* What all families read of config.json and generation_config.json. Every number is checked here,
+ * once: later code may multiply them without looking. */
 #ifndef EY_MODELS_TEXT_CONFIG_H
 #define EY_MODELS_TEXT_CONFIG_H
 
@@ -14,12 +14,14 @@ struct config {
 };
 
 /* `parent` itself, or its member `key`. */
-bool config_open(struct config *s, const json_object *parent, const char *key, const char *path, ey_err *e);
+bool config_open(struct config *s, const json_object *parent, const char *key, const char *path,
+                 ey_err *e);
 /* A value as the file has it, for errors. */
 const char *config_shown(json_object *value);
 bool config_int(const struct config *s, const char *key, int lo, int hi, int *out, ey_err *e);
 /* At most `max` integers, *n of them. */
-bool config_ints(int *out, int *n, int max, const struct config *s, const char *key, int lo, int hi, ey_err *e);
+bool config_ints(int *out, int *n, int max, const struct config *s, const char *key, int lo, int hi,
+                 ey_err *e);
 /* A key that must have one of the values this program computes; absent is accepted. */
 bool config_require(const struct config *s, const char *key, const char *wanted, ey_err *e);
 /* The same of a key that must not be true. */
@@ -27,12 +29,15 @@ bool config_refuse(const struct config *s, const char *key, ey_err *e);
 
 /* The decoder's numbers but its rotary embedding. */
 bool config_text(struct text_shape *t, const struct config *s, ey_err *e);
-/* rope_theta, of a rotary embedding by place in the sequence alone; missing_theta: what it is where the file has none, 0: that is an error. */
-bool config_plain_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e);
+/* rope_theta, of a rotary embedding by place in the sequence alone; missing_theta: what it is where
+ * the file has none, 0: that is an error. */
+bool config_plain_rope(struct text_shape *t, const struct config *s, double missing_theta,
+                       ey_err *e);
 /* Block FP8, four bits in groups, or nothing. */
 bool config_check_quantization(const json_object *config, const char *path, ey_err *e);
 /* Whether the head is the embedding: the top level wins, else `text` (spec 1.1). */
-bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path, ey_err *e);
+bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path,
+                 ey_err *e);
 /* The ids that end an answer, from generation_config.json, else `text`. */
 bool config_eos(struct model *m, struct checkpoint *ckpt, const struct config *text, ey_err *e);
 

@@ -15,61 +15,76 @@ struct naming {
 };
 
 #define LAYER_NAME "%slayers.%d.%s"
-#define VECTOR(n, out, width, e, name) bind_vector((n)->b, out, width, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
-#define MATRIX(n, out, rows, cols, e, name) bind_matrix((n)->b, out, rows, cols, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
+#define VECTOR(n, out, width, e, name) \
+    bind_vector((n)->b, out, width, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
+#define MATRIX(n, out, rows, cols, e, name) \
+    bind_matrix((n)->b, out, rows, cols, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
 
 static bool bind_fused(struct decoder_layer *w, const struct naming *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden, mlp = n->t->mlp;
     struct weight qkv, gate_up;
-    return MATRIX(n, &qkv, q + 2 * (int64_t)kv, h, e, "self_attn.qkv_proj.weight") && bind_rows(&w->q, &qkv, 0, q, e) &&
-           bind_rows(&w->k, &qkv, q, kv, e) && bind_rows(&w->v, &qkv, q + kv, kv, e) &&
-           MATRIX(n, &gate_up, 2 * (int64_t)mlp, h, e, "mlp.gate_up_proj.weight") && bind_rows(&w->gate, &gate_up, 0, mlp, e) &&
-           bind_rows(&w->up, &gate_up, mlp, mlp, e);
+    return MATRIX(n, &qkv, q + 2 * (int64_t)kv, h, e, "self_attn.qkv_proj.weight") &&
+           bind_rows(&w->q, &qkv, 0, q, e) && bind_rows(&w->k, &qkv, q, kv, e) &&
+           bind_rows(&w->v, &qkv, q + kv, kv, e) &&
+           MATRIX(n, &gate_up, 2 * (int64_t)mlp, h, e, "mlp.gate_up_proj.weight") &&
+           bind_rows(&w->gate, &gate_up, 0, mlp, e) && bind_rows(&w->up, &gate_up, mlp, mlp, e);
 }
 
 static bool bind_separate(struct decoder_layer *w, const struct naming *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden;
-    return MATRIX(n, &w->q, q, h, e, "self_attn.q_proj.weight") && MATRIX(n, &w->k, kv, h, e, "self_attn.k_proj.weight") &&
-           MATRIX(n, &w->v, kv, h, e, "self_attn.v_proj.weight") && MATRIX(n, &w->gate, n->t->mlp, h, e, "mlp.gate_proj.weight") &&
+    return MATRIX(n, &w->q, q, h, e, "self_attn.q_proj.weight") &&
+           MATRIX(n, &w->k, kv, h, e, "self_attn.k_proj.weight") &&
+           MATRIX(n, &w->v, kv, h, e, "self_attn.v_proj.weight") &&
+           MATRIX(n, &w->gate, n->t->mlp, h, e, "mlp.gate_proj.weight") &&
            MATRIX(n, &w->up, n->t->mlp, h, e, "mlp.up_proj.weight");
 }
 
 static bool bind_biases(struct decoder_layer *w, const struct naming *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t);
-    return VECTOR(n, &w->q_bias, q, e, "self_attn.q_proj.bias") && VECTOR(n, &w->k_bias, kv, e, "self_attn.k_proj.bias") &&
+    return VECTOR(n, &w->q_bias, q, e, "self_attn.q_proj.bias") &&
+           VECTOR(n, &w->k_bias, kv, e, "self_attn.k_proj.bias") &&
            VECTOR(n, &w->v_bias, kv, e, "self_attn.v_proj.bias");
 }
 
 static bool bind_head_norms(struct decoder_layer *w, const struct naming *n, ey_err *e)
 {
-    return VECTOR(n, &w->q_norm, n->t->head_dim, e, "self_attn.q_norm.weight") && VECTOR(n, &w->k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
+    return VECTOR(n, &w->q_norm, n->t->head_dim, e, "self_attn.q_norm.weight") &&
+           VECTOR(n, &w->k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
 }
 
 static bool bind_layer(struct decoder_layer *w, const struct naming *n, ey_err *e)
 {
     int h = n->t->hidden;
     return VECTOR(n, &w->input_norm, h, e, "input_layernorm.weight") &&
-           (n->names->fused ? bind_fused(w, n, e) : bind_separate(w, n, e)) && (!n->names->qkv_bias || bind_biases(w, n, e)) &&
-           (!n->names->head_norms || bind_head_norms(w, n, e)) && MATRIX(n, &w->o, h, text_q_width(n->t), e, "self_attn.o_proj.weight") &&
-           VECTOR(n, &w->post_norm, h, e, "post_attention_layernorm.weight") && MATRIX(n, &w->down, h, n->t->mlp, e, "mlp.down_proj.weight");
+           (n->names->fused ? bind_fused(w, n, e) : bind_separate(w, n, e)) &&
+           (!n->names->qkv_bias || bind_biases(w, n, e)) &&
+           (!n->names->head_norms || bind_head_norms(w, n, e)) &&
+           MATRIX(n, &w->o, h, text_q_width(n->t), e, "self_attn.o_proj.weight") &&
+           VECTOR(n, &w->post_norm, h, e, "post_attention_layernorm.weight") &&
+           MATRIX(n, &w->down, h, n->t->mlp, e, "mlp.down_proj.weight");
 }
 
 /* ---- the rest ---- */
 
-/* Tied or stored head (spec 2.4): a stored copy that is bit-identical shares the embedding's memory. */
-static bool bind_head(struct model *m, struct binder *b, const char *embed_name, bool tied, ey_err *e)
+/* Tied or stored head (spec 2.4): a stored copy that is bit-identical shares the embedding's
+ * memory. */
+static bool bind_head(struct model *m, struct binder *b, const char *embed_name, bool tied,
+                      ey_err *e)
 {
-    const struct tensor_view *stored = bind_find(b, "lm_head.weight"), *embed = bind_find(b, embed_name);
+    const struct tensor_view *stored = bind_find(b, "lm_head.weight"),
+                             *embed = bind_find(b, embed_name);
     bool same = stored && stored->dtype == embed->dtype && stored->size == embed->size &&
-                (stored->data == embed->data || (tied && memcmp(stored->data, embed->data, embed->size) == 0));
+                (stored->data == embed->data ||
+                 (tied && memcmp(stored->data, embed->data, embed->size) == 0));
     if (same || (!stored && tied)) return m->head = m->embed, true;
     return bind_matrix(b, &m->head, m->text.vocabulary, m->text.hidden, e, "lm_head.weight");
 }
 
-bool bind_text(struct model *m, struct binder *b, const struct text_tensors *names, bool tied, ey_err *e)
+bool bind_text(struct model *m, struct binder *b, const struct text_tensors *names, bool tied,
+               ey_err *e)
 {
     const struct text_shape *t = &m->text;
     char embed[64];
@@ -77,7 +92,8 @@ bool bind_text(struct model *m, struct binder *b, const struct text_tensors *nam
     m->layers = arena_array(&m->arena, (size_t)t->n_layers, sizeof(*m->layers));
     if (!m->layers) return ey_fail_memory(e, "layers", (size_t)t->n_layers * sizeof(*m->layers));
     if (!bind_matrix(b, &m->embed, t->vocabulary, t->hidden, e, "%s", embed) ||
-        !bind_vector(b, &m->final_norm, t->hidden, e, "%snorm.weight", names->prefix) || !bind_head(m, b, embed, tied, e))
+        !bind_vector(b, &m->final_norm, t->hidden, e, "%snorm.weight", names->prefix) ||
+        !bind_head(m, b, embed, tied, e))
         return false;
     for (int i = 0; i < t->n_layers; i++) {
         struct naming n = {b, names, t, i};
@@ -94,7 +110,8 @@ float inverse_frequency(float base, int i, int dim)
     return 1.0f / powf(base, exponent);
 }
 
-bool rope_alloc(struct rope *r, float **frequency, uint8_t **axis, struct arena *arena, int n_pairs, ey_err *e)
+bool rope_alloc(struct rope *r, float **frequency, uint8_t **axis, struct arena *arena, int n_pairs,
+                ey_err *e)
 {
     *frequency = arena_array(arena, (size_t)n_pairs, sizeof(float));
     *axis = arena_alloc(arena, (size_t)n_pairs);
@@ -110,26 +127,31 @@ bool make_plain_rope(struct model *m, ey_err *e)
     float *frequency;
     uint8_t *axis;
     if (!rope_alloc(&m->text_rope, &frequency, &axis, &m->arena, t->head_dim / 2, e)) return false;
-    for (int i = 0; i < t->head_dim / 2; i++) frequency[i] = inverse_frequency((float)t->rope_theta, i, t->head_dim);
+    for (int i = 0; i < t->head_dim / 2; i++)
+        frequency[i] = inverse_frequency((float)t->rope_theta, i, t->head_dim);
     return true;
 }
 
 /* ---- a family without pictures ---- */
 
-bool open_text_only(struct model *m, struct checkpoint *ckpt, const struct text_family *family, ey_err *e)
+bool open_text_only(struct model *m, struct checkpoint *ckpt, const struct text_family *family,
+                    ey_err *e)
 {
     const json_object *config = checkpoint_config(ckpt);
-    static const struct name_alias aliases[] = {{"model.", "language_model.model."}, {"lm_head.", "language_model.lm_head."}, {NULL, NULL}};
+    static const struct name_alias aliases[] = {
+        {"model.", "language_model.model."}, {"lm_head.", "language_model.lm_head."}, {NULL, NULL}};
     struct binder b = {ckpt, &m->arena, aliases, 0};
     char path[EY_MAX_PATH];
     struct config s;
     bool tied;
     m->image_token = -1;
-    bool ok = path_join(path, checkpoint_directory(ckpt), "config.json", e) && config_check_quantization(config, path, e) &&
+    bool ok = path_join(path, checkpoint_directory(ckpt), "config.json", e) &&
+              config_check_quantization(config, path, e) &&
               config_open(&s, config, NULL, path, e) && config_text(&m->text, &s, e) &&
-              config_plain_rope(&m->text, &s, family->missing_theta, e) && (!family->rules || family->rules(m, &s, e)) &&
-              config_tied(&tied, config, &s, path, e) && config_eos(m, ckpt, &s, e) && bind_text(m, &b, &family->tensors, tied, e) &&
-              make_plain_rope(m, e);
+              config_plain_rope(&m->text, &s, family->missing_theta, e) &&
+              (!family->rules || family->rules(m, &s, e)) &&
+              config_tied(&tied, config, &s, path, e) && config_eos(m, ckpt, &s, e) &&
+              bind_text(m, &b, &family->tensors, tied, e) && make_plain_rope(m, e);
     m->weight_bytes = b.bytes;
     return ok;
 }

@@ -1,4 +1,5 @@
-/* What would fit, where a plan does not: each change alone, with the levers that are left to the plan pulled as it needs. */
+/* What would fit, where a plan does not: each change alone, with the levers that are left to the
+ * plan pulled as it needs. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,11 +15,14 @@ struct search {
     struct plan_limits limits; /* of the change that is tried */
 };
 
-__attribute__((format(printf, 3, 4))) static void try_change(struct search *s, const struct model *m, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void try_change(struct search *s,
+                                                             const struct model *m, const char *fmt,
+                                                             ...)
 {
     struct plan changed;
     va_list args;
-    if (s->n == PLAN_CHANGES || !plan_make(&changed, m, s->be, s->plan->facts, &s->limits, NULL)) return;
+    if (s->n == PLAN_CHANGES || !plan_make(&changed, m, s->be, s->plan->facts, &s->limits, NULL))
+        return;
     struct plan_change *c = &s->out[s->n++];
     va_start(args, fmt);
     vsnprintf(c->options, sizeof(c->options), fmt, args);
@@ -26,7 +30,9 @@ __attribute__((format(printf, 3, 4))) static void try_change(struct search *s, c
     c->total = changed.allocated, c->fits = changed.fits;
 }
 
-static bool context_fits(const struct model *m, const struct backend *be, const struct device_facts *facts, const struct plan_limits *limits, int blocks)
+static bool context_fits(const struct model *m, const struct backend *be,
+                         const struct device_facts *facts, const struct plan_limits *limits,
+                         int blocks)
 {
     struct plan p;
     struct plan_limits shorter = *limits;
@@ -34,15 +40,18 @@ static bool context_fits(const struct model *m, const struct backend *be, const 
     return plan_make(&p, m, be, facts, &shorter, NULL) && p.fits;
 }
 
-int plan_longest_context(const struct model *m, const struct backend *be, const struct device_facts *facts, const struct plan_limits *limits)
+int plan_longest_context(const struct model *m, const struct backend *be,
+                         const struct device_facts *facts, const struct plan_limits *limits)
 {
     struct plan p;
     if (!plan_make(&p, m, be, facts, limits, NULL)) return 0;
     int fits = 0, too_long = p.max_blocks + 1;
     while (too_long - fits > 1) {
         int middle = (fits + too_long) / 2;
-        if (context_fits(m, be, facts, limits, middle)) fits = middle;
-        else too_long = middle;
+        if (context_fits(m, be, facts, limits, middle))
+            fits = middle;
+        else
+            too_long = middle;
     }
     return fits * KV_BLOCK;
 }
@@ -51,7 +60,8 @@ static void try_contexts(struct search *s, const struct plan_limits *limits)
 {
     enum { SHORT = 2048, SHORTEST = 512 };
     const int longest = plan_longest_context(s->model, s->be, s->plan->facts, limits);
-    const int lengths[] = {s->plan->max_model_len > SHORT ? SHORT : 0, longest != SHORT ? longest : 0,
+    const int lengths[] = {s->plan->max_model_len > SHORT ? SHORT : 0,
+                           longest != SHORT ? longest : 0,
                            !longest && s->plan->max_model_len > SHORTEST ? SHORTEST : 0};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         if (!lengths[i]) continue;
@@ -86,11 +96,13 @@ static void try_levers(struct search *s, const struct plan_limits *limits)
     s->limits = *limits, s->limits.levers.head = HEAD_8BIT;
     if (now->head == HEAD_BF16) try_change(s, s->model, "--head 8bit");
     s->limits = *limits, s->limits.levers.vision = VISION_STREAMED;
-    if (now->vision == VISION_RESIDENT && s->model->vision.depth) try_change(s, s->model, "--vision-weights streamed");
+    if (now->vision == VISION_RESIDENT && s->model->vision.depth)
+        try_change(s, s->model, "--vision-weights streamed");
     s->limits = *limits, s->limits.levers.kv = KV_FP8;
     if (now->kv == KV_BF16) try_change(s, s->model, "--kv-cache-dtype fp8");
     s->limits = *limits, s->limits.levers.vision = VISION_HOST;
-    if (now->vision != VISION_HOST && s->model->vision.depth) try_change(s, s->model, "--vision-weights host");
+    if (now->vision != VISION_HOST && s->model->vision.depth)
+        try_change(s, s->model, "--vision-weights host");
 }
 
 /* Some of the layers on the CPU; how many is said, and how fast that will be. */
@@ -99,9 +111,13 @@ static void try_layers(struct search *s, const struct plan_limits *limits)
     struct plan p;
     char speed[32] = "";
     s->limits = *limits, s->limits.gpu_layers = PLAN_LAYERS_AUTO;
-    if (limits->gpu_layers || !s->plan->facts->cpu || !plan_make(&p, s->model, s->be, s->plan->facts, &s->limits, NULL) || !p.fits) return;
-    if (p.tokens_per_second > 0) snprintf(speed, sizeof(speed), ", %.3g tokens/s", p.tokens_per_second);
-    try_change(s, s->model, "--gpu-layers auto (%d of %d%s)", s->model->text.n_layers - p.first_layers, s->model->text.n_layers, speed);
+    if (limits->gpu_layers || !s->plan->facts->cpu ||
+        !plan_make(&p, s->model, s->be, s->plan->facts, &s->limits, NULL) || !p.fits)
+        return;
+    if (p.tokens_per_second > 0)
+        snprintf(speed, sizeof(speed), ", %.3g tokens/s", p.tokens_per_second);
+    try_change(s, s->model, "--gpu-layers auto (%d of %d%s)",
+               s->model->text.n_layers - p.first_layers, s->model->text.n_layers, speed);
 }
 
 /* A larger share, where the share is what is short. */
@@ -110,8 +126,11 @@ static void try_share(struct search *s, const struct plan_limits *limits)
     const struct plan_budget *b = &s->plan->budget;
     if (b->by != BUDGET_BY_SHARE || b->free < b->margin + s->plan->allocated) return;
     s->limits = *limits;
-    s->limits.utilization = ceil(100.0 * (double)s->plan->allocated / (double)s->plan->facts->total) / 100, s->limits.device_bytes = 0;
-    if (s->limits.utilization <= 1) try_change(s, s->model, "--gpu-memory-utilization %.2f", s->limits.utilization);
+    s->limits.utilization =
+        ceil(100.0 * (double)s->plan->allocated / (double)s->plan->facts->total) / 100,
+    s->limits.device_bytes = 0;
+    if (s->limits.utilization <= 1)
+        try_change(s, s->model, "--gpu-memory-utilization %.2f", s->limits.utilization);
 }
 
 static uint64_t weights_of(const struct model *m, const struct backend *be)
@@ -123,10 +142,12 @@ static uint64_t weights_of(const struct model *m, const struct backend *be)
 static void try_smaller(void *user, const struct model *smaller)
 {
     struct search *s = user;
-    if (weights_of(smaller, s->be) < weights_of(s->model, s->be)) try_change(s, smaller, "--model %s", smaller_model_name);
+    if (weights_of(smaller, s->be) < weights_of(s->model, s->be))
+        try_change(s, smaller, "--model %s", smaller_model_name);
 }
 
-int plan_changes(struct plan_change out[PLAN_CHANGES], const struct plan *p, const struct model *m, const struct backend *be, const struct plan_limits *limits)
+int plan_changes(struct plan_change out[PLAN_CHANGES], const struct plan *p, const struct model *m,
+                 const struct backend *be, const struct plan_limits *limits)
 {
     struct search s = {out, 0, p, m, be, *limits};
     if (p->facts->card) try_share(&s, limits);

@@ -1,4 +1,5 @@
-/* What a plan knows of the device: asked of a card, or told by somebody who has none (eyelet plan --vram). */
+/* What a plan knows of the device: asked of a card, or told by somebody who has none (eyelet plan
+ * --vram). */
 #ifndef EY_PLAN_FACTS_H
 #define EY_PLAN_FACTS_H
 
@@ -8,17 +9,24 @@
 struct backend;
 
 struct device_facts {
-    const char *name;  /* "cuda:0"; "host". Outlives the plan */
-    bool card;         /* memory of its own, that others use too */
-    bool wsl2;         /* the driver's word on free memory is worth less there */
-    int sm_count;      /* multiprocessors of a card */
-    uint64_t total;    /* a card's memory */
-    uint64_t free;     /* what this process may still take, its context counted in; the host's available memory */
-    uint64_t context;  /* what the driver takes for this process: as measured, or facts_context() */
-    const struct backend *cpu; /* beside a card: what a tower or layers that stay on the host run on; NULL: none can. Outlives the plan */
-    enum { MAY_READ_UNKNOWN, MAY_READ, MAY_NOT_READ } may_read; /* a card: the model's file where it is mapped, from pages that the system pins */
-    uint64_t host_free;        /* beside a card: what the host has available; 0: not known */
-    double reads, cpu_reads;   /* bytes a second that the card and the CPU read at most; 0: not known */
+    const char *name; /* "cuda:0"; "host". Outlives the plan */
+    bool card;        /* memory of its own, that others use too */
+    bool wsl2;        /* the driver's word on free memory is worth less there */
+    int sm_count;     /* multiprocessors of a card */
+    uint64_t total;   /* a card's memory */
+    uint64_t free; /* what this process may still take, its context counted in; the host's available
+                      memory */
+    uint64_t context; /* what the driver takes for this process: as measured, or facts_context() */
+    const struct backend *cpu; /* beside a card: what a tower or layers that stay on the host run
+                                  on; NULL: none can. Outlives the plan */
+    enum {
+        MAY_READ_UNKNOWN,
+        MAY_READ,
+        MAY_NOT_READ
+    } may_read; /* a card: the model's file where it is mapped, from pages that the system pins */
+    uint64_t host_free; /* beside a card: what the host has available; 0: not known */
+    double reads,
+        cpu_reads; /* bytes a second that the card and the CPU read at most; 0: not known */
 };
 
 /* As measured where a card was at hand (132 multiprocessors: 527 MiB). */

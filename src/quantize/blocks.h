@@ -18,7 +18,8 @@ struct making {
 
 /* ---- fp8.c ---- */
 
-/* Of the 128 x 128 values (fewer at the edges) of block row `r`, block column `c`: their codes and multiplier. False: one is not finite. */
+/* Of the 128 x 128 values (fewer at the edges) of block row `r`, block column `c`: their codes and
+ * multiplier. False: one is not finite. */
 bool fp8_block(const struct making *m, int64_t r, int64_t c);
 
 /* ---- int4.c ---- */
@@ -28,10 +29,14 @@ struct int4_multiplier {
     uint8_t zero;   /* 0 .. 15 */
 };
 
-/* Codes 0 .. 15 of a group of x, and what makes values of them; *noise becomes the sum of h · (x - (code - zero) · scale)². h NULL: 1. */
-struct int4_multiplier int4_group(uint8_t *codes, double *noise, const float *x, const float *h, int n);
+/* Codes 0 .. 15 of a group of x, and what makes values of them; *noise becomes the sum of h · (x -
+ * (code - zero) · scale)². h NULL: 1. */
+struct int4_multiplier int4_group(uint8_t *codes, double *noise, const float *x, const float *h,
+                                  int n);
 
-/* One row of the matrix to codes[cols/2] and out[cols/group]; adds its noise and signal. False: a value is not finite. */
-bool int4_row(const struct making *m, int64_t row, uint8_t *codes, struct int4_multiplier *out, struct quantize_error *error);
+/* One row of the matrix to codes[cols/2] and out[cols/group]; adds its noise and signal. False: a
+ * value is not finite. */
+bool int4_row(const struct making *m, int64_t row, uint8_t *codes, struct int4_multiplier *out,
+              struct quantize_error *error);
 
 #endif

@@ -1,4 +1,5 @@
-/* Block FP8: of each 128 x 128 values the largest magnitude becomes 448, the largest e4m3 number, and the block's multiplier undoes that. */
+/* Block FP8: of each 128 x 128 values the largest magnitude becomes 448, the largest e4m3 number,
+ * and the block's multiplier undoes that. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -8,7 +9,8 @@
 
 #define E4M3_MOST 448.0f
 
-/* The nearest e4m3 code, to even; what is larger becomes 448. Without branches, so that it goes by in vectors. */
+/* The nearest e4m3 code, to even; what is larger becomes 448. Without branches, so that it goes by
+ * in vectors. */
 static uint8_t e4m3_nearest(float value)
 {
     uint32_t bits, sign;
@@ -21,7 +23,8 @@ static uint8_t e4m3_nearest(float value)
     memcpy(&small, &tiny, sizeof(small));
     small -= 0x46800000; /* bits of 2^14 */
     large = large > (120u << 3) + 126 ? 126 : large - (120u << 3);
-    return (uint8_t)(sign | (bits < 0x3c800000 ? small : large)); /* 2^-6: below are subnormal numbers */
+    return (uint8_t)(sign |
+                     (bits < 0x3c800000 ? small : large)); /* 2^-6: below are subnormal numbers */
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -32,7 +35,8 @@ static int64_t least(int64_t a, int64_t b)
 bool fp8_block(const struct making *m, int64_t r, int64_t c)
 {
     float values[FP8_BLOCK], most = 0;
-    const int64_t first = c * FP8_BLOCK, n = least(m->cols - first, FP8_BLOCK), begin = r * FP8_BLOCK, end = least(m->rows, begin + FP8_BLOCK);
+    const int64_t first = c * FP8_BLOCK, n = least(m->cols - first, FP8_BLOCK),
+                  begin = r * FP8_BLOCK, end = least(m->rows, begin + FP8_BLOCK);
     bool finite = true;
     for (int64_t row = begin; row < end; row++) {
         weight_values(values, m->stored, row, first, (size_t)n);
@@ -46,7 +50,8 @@ bool fp8_block(const struct making *m, int64_t r, int64_t c)
     for (int64_t row = begin; row < end; row++) {
         uint8_t *out = m->codes + row * m->cols + first;
         weight_values(values, m->stored, row, first, (size_t)n);
-        for (int64_t i = 0; i < n; i++) out[i] = e4m3_nearest(values[i] * up);
+        for (int64_t i = 0; i < n; i++)
+            out[i] = e4m3_nearest(values[i] * up);
     }
     m->scale[r * ((m->cols + FP8_BLOCK - 1) / FP8_BLOCK) + c] = 1 / up;
     return finite;

@@ -1,10 +1,14 @@
-/* Four bits: of a group of 32, 64 or 128 columns of a row each value becomes (code - zero) · scale, code and zero 0 .. 15.
+/* Four bits: of a group of 32, 64 or 128 columns of a row each value becomes (code - zero) · scale,
+ * code and zero 0 .. 15.
  *
- * Looked for are the scale s and the zero that make the sum of h · (x - d · s)² least, d = code - zero. For given d the best scale is
- * s = Σ h·x·d / Σ h·d², and the sum is then Σ h·x² - (Σ h·x·d)² / Σ h·d². So codes are made with several trial scales and zeros, those that reach the
- * largest (Σ h·x·d)² / Σ h·d² are kept, their s becomes BF16, and codes and s are made again from each other while that helps.
+ * Looked for are the scale s and the zero that make the sum of h · (x - d · s)² least, d = code -
+ * zero. For given d the best scale is s = Σ h·x·d / Σ h·d², and the sum is then Σ h·x² - (Σ h·x·d)²
+ * / Σ h·d². So codes are made with several trial scales and zeros, those that reach the largest (Σ
+ * h·x·d)² / Σ h·d² are kept, their s becomes BF16, and codes and s are made again from each other
+ * while that helps.
  *
- * Sums run in sixteen lanes in an order of their own, so every machine and instruction set finds the same bits. */
+ * Sums run in sixteen lanes in an order of their own, so every machine and instruction set finds
+ * the same bits. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -15,7 +19,8 @@
 enum { LANES = 16, AGAIN = 4 };
 
 /* As in ref_linear.c: one source, the widest registers that the machine has. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__has_feature)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__has_feature)
 #define WIDEST __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define WIDEST
@@ -24,8 +29,8 @@ enum { LANES = 16, AGAIN = 4 };
 
 #define LEAST_NORMAL 0x1p-126f
 
-/* A trial scale is the group's range / t: beyond 15, its ends are cut off; below, some codes are not used. The zero then lies so that both ends lose or
- * leave the same, or next to it. */
+/* A trial scale is the group's range / t: beyond 15, its ends are cut off; below, some codes are
+ * not used. The zero then lies so that both ends lose or leave the same, or next to it. */
 static const float trial[] = {10.5f, 11.75f, 12.75f, 13.5f, 14.25f, 15, 15.75f, 16.75f, 18, 19.75f};
 enum { TRIALS = sizeof(trial) / sizeof(trial[0]) };
 
@@ -39,7 +44,8 @@ struct group {
 INLINE float sum(float part[LANES])
 {
     for (int width = LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) part[i] += part[i + width];
+        for (int i = 0; i < width; i++)
+            part[i] += part[i + width];
     return part[0];
 }
 
@@ -104,7 +110,9 @@ WIDEST static struct choice best_choice(const struct group *g, float most)
         for (float zero = first; zero <= first + 1 && zero <= 15; zero++) {
             struct fit f = fit_of(g, inverse, zero);
             float gain = f.norm > 0 && f.along > 0 ? f.along * f.along / f.norm : 0;
-            if (gain > best_gain) best_gain = gain, best.zero = zero, best.scale = gain > 0 ? f.along / f.norm : 1 / inverse;
+            if (gain > best_gain)
+                best_gain = gain, best.zero = zero,
+                best.scale = gain > 0 ? f.along / f.norm : 1 / inverse;
         }
     }
     best.scale = fmaxf(rounded(best.scale * most), LEAST_NORMAL);
@@ -112,7 +120,8 @@ WIDEST static struct choice best_choice(const struct group *g, float most)
     for (int i = 0; i < AGAIN; i++) {
         struct fit f = fit_of(g, most / best.scale, best.zero);
         if (!(f.norm > 0 && f.along > 0)) break;
-        float next = fmaxf(rounded(f.along / f.norm * most), LEAST_NORMAL), noise = noise_of(g, next / most, best.zero);
+        float next = fmaxf(rounded(f.along / f.norm * most), LEAST_NORMAL),
+              noise = noise_of(g, next / most, best.zero);
         if (next == best.scale || !(noise < best.noise)) break;
         best.scale = next, best.noise = noise;
     }
@@ -122,18 +131,21 @@ WIDEST static struct choice best_choice(const struct group *g, float most)
 static float largest(const float *x, int n)
 {
     float most = 0;
-    for (int i = 0; i < n; i++) most = fmaxf(most, fabsf(x[i]));
+    for (int i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(x[i]));
     return most;
 }
 
-struct int4_multiplier int4_group(uint8_t *codes, double *noise, const float *x, const float *h, int n)
+struct int4_multiplier int4_group(uint8_t *codes, double *noise, const float *x, const float *h,
+                                  int n)
 {
     enum { MIDDLE = 8 };
     struct group g = {.n = n};
     const float most = largest(x, n);
     *noise = 0;
     if (!(most >= 0x1p-100f)) { /* nothing there */
-        for (int i = 0; i < n; i++) codes[i] = MIDDLE;
+        for (int i = 0; i < n; i++)
+            codes[i] = MIDDLE;
         return (struct int4_multiplier){nearest_bf16(LEAST_NORMAL), MIDDLE};
     }
     for (int i = 0; i < n; i++) {
@@ -142,7 +154,8 @@ struct int4_multiplier int4_group(uint8_t *codes, double *noise, const float *x,
     }
     const struct choice best = best_choice(&g, most);
     const float inverse = 1 / (best.scale / most);
-    for (int i = 0; i < n; i++) codes[i] = (uint8_t)(nearest(g.x[i] * inverse, best.zero) + best.zero);
+    for (int i = 0; i < n; i++)
+        codes[i] = (uint8_t)(nearest(g.x[i] * inverse, best.zero) + best.zero);
     *noise = (double)best.noise * most * most;
     return (struct int4_multiplier){nearest_bf16(best.scale), (uint8_t)best.zero};
 }
@@ -150,11 +163,13 @@ struct int4_multiplier int4_group(uint8_t *codes, double *noise, const float *x,
 static double signal_of(const float *x, const float *h, int n)
 {
     double signal = 0;
-    for (int i = 0; i < n; i++) signal += (double)x[i] * x[i] * (h ? h[i] : 1);
+    for (int i = 0; i < n; i++)
+        signal += (double)x[i] * x[i] * (h ? h[i] : 1);
     return signal;
 }
 
-bool int4_row(const struct making *m, int64_t row, uint8_t *codes, struct int4_multiplier *out, struct quantize_error *error)
+bool int4_row(const struct making *m, int64_t row, uint8_t *codes, struct int4_multiplier *out,
+              struct quantize_error *error)
 {
     float x[INT4_MOST_GROUP];
     uint8_t code[INT4_MOST_GROUP];
@@ -166,7 +181,8 @@ bool int4_row(const struct making *m, int64_t row, uint8_t *codes, struct int4_m
         for (int i = 0; i < n; i++)
             if (!(fabsf(x[i]) <= FLT_MAX)) return false;
         out[first / n] = int4_group(code, &noise, x, h, n);
-        for (int i = 0; i < n; i += 2) codes[(first + i) / 2] = (uint8_t)(code[i] | code[i + 1] << 4);
+        for (int i = 0; i < n; i += 2)
+            codes[(first + i) / 2] = (uint8_t)(code[i] | code[i + 1] << 4);
         error->noise += noise, error->signal += signal_of(x, h, n);
     }
     return true;

@@ -15,7 +15,8 @@ bool quantize_takes(const struct weight *w, enum dtype to, int group)
     const bool plain = w->dtype == DTYPE_F32 || w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16;
     if (w->rows < 2 || w->recipe) return false;
     if (to == DTYPE_F8_E4M3) return plain;
-    return to == DTYPE_INT4 && (plain || w->dtype == DTYPE_F8_E4M3) && group >= INT4_LEAST_GROUP && w->cols % group == 0;
+    return to == DTYPE_INT4 && (plain || w->dtype == DTYPE_F8_E4M3) && group >= INT4_LEAST_GROUP &&
+           w->cols % group == 0;
 }
 
 static size_t aligned(size_t bytes)
@@ -51,12 +52,16 @@ size_t quantized_bytes(const struct weight *w)
 
 static struct making making_of(const struct weight *w)
 {
-    return (struct making){.stored = &w->recipe->stored, .importance = w->recipe->importance, .rows = w->rows, .cols = w->cols, .group = w->group};
+    return (struct making){.stored = &w->recipe->stored,
+                           .importance = w->recipe->importance,
+                           .rows = w->rows,
+                           .cols = w->cols,
+                           .group = w->group};
 }
 
 struct job {
     struct making making;
-    int64_t step; /* from one row to the next that is looked at */
+    int64_t step;                 /* from one row to the next that is looked at */
     struct quantize_error *error; /* [rows that are looked at] */
     atomic_bool bad;
 };
@@ -75,12 +80,17 @@ static bool make_int4_rows(const struct making *m, int64_t begin)
 {
     struct int4_multiplier made[EY_MAX_WIDTH / INT4_LEAST_GROUP];
     struct quantize_error error = {0, 0};
-    const int64_t groups = m->cols / m->group, end = begin + ZEROS_PACKED < m->rows ? begin + ZEROS_PACKED : m->rows;
+    const int64_t groups = m->cols / m->group,
+                  end = begin + ZEROS_PACKED < m->rows ? begin + ZEROS_PACKED : m->rows;
     uint32_t *zero = m->group_zero + begin / ZEROS_PACKED * groups;
-    for (int64_t g = 0; g < groups; g++) zero[g] = 0;
+    for (int64_t g = 0; g < groups; g++)
+        zero[g] = 0;
     for (int64_t row = begin; row < end; row++) {
         if (!int4_row(m, row, m->codes + row * (m->cols / 2), made, &error)) return false;
-        for (int64_t g = 0; g < groups; g++) m->group_scale[row * groups + g] = made[g].scale, zero[g] |= (uint32_t)made[g].zero << (row % ZEROS_PACKED * 4);
+        for (int64_t g = 0; g < groups; g++)
+            m->group_scale[row * groups + g] = made[g].scale,
+                                          zero[g] |= (uint32_t)made[g].zero
+                                                     << (row % ZEROS_PACKED * 4);
     }
     return true;
 }
@@ -97,10 +107,12 @@ bool quantize_weight(struct weight *out, void *memory, const struct weight *w, s
 {
     struct job job = {.making = making_of(w)};
     void *scales = (char *)memory + code_bytes(w), *zeros = (char *)scales + scale_bytes(w);
-    *out = (struct weight){.data = memory, .dtype = w->dtype, .rows = w->rows, .cols = w->cols, .group = w->group};
+    *out = (struct weight){
+        .data = memory, .dtype = w->dtype, .rows = w->rows, .cols = w->cols, .group = w->group};
     job.making.codes = memory;
     if (w->dtype == DTYPE_INT4) {
-        out->group_scale = job.making.group_scale = scales, out->group_zero = job.making.group_zero = zeros;
+        out->group_scale = job.making.group_scale = scales,
+        out->group_zero = job.making.group_zero = zeros;
         pool_run(pool, (size_t)((w->rows + ZEROS_PACKED - 1) / ZEROS_PACKED), 1, make_int4, &job);
     } else {
         out->scale = job.making.scale = scales;
@@ -118,7 +130,8 @@ static void sample_rows(void *context, size_t begin, size_t end, int thread)
     struct int4_multiplier made[EY_MAX_WIDTH / INT4_LEAST_GROUP];
     (void)thread;
     for (size_t i = begin; i < end; i++)
-        if (!int4_row(&job->making, (int64_t)i * job->step, codes, made, &job->error[i])) atomic_store(&job->bad, true);
+        if (!int4_row(&job->making, (int64_t)i * job->step, codes, made, &job->error[i]))
+            atomic_store(&job->bad, true);
 }
 
 bool quantize_sample(struct quantize_error *out, const struct weight *w, struct pool *pool)
@@ -130,7 +143,8 @@ bool quantize_sample(struct quantize_error *out, const struct weight *w, struct 
     job.step = w->rows / rows;
     pool_run(pool, (size_t)rows, 1, sample_rows, &job);
     *out = (struct quantize_error){0, 0};
-    for (int64_t i = 0; i < rows; i++) out->noise += error[i].noise, out->signal += error[i].signal;
+    for (int64_t i = 0; i < rows; i++)
+        out->noise += error[i].noise, out->signal += error[i].signal;
     return !atomic_load(&job.bad);
 }
 

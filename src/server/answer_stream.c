@@ -1,4 +1,5 @@
-/* Answers as server-sent events, written as the engine gives them and as fast as the client takes them. */
+/* Answers as server-sent events, written as the engine gives them and as fast as the client takes
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,12 +23,14 @@ struct answer_stream {
     struct voice *voice; /* [n_slots] */
     struct buf out;      /* to be sent; `sent` bytes of it were */
     size_t sent;
-    double spoke, looked; /* when something was last written, when the client was last looked after */
-    const char *phase;    /* that the client was told of */
+    double spoke,
+        looked;        /* when something was last written, when the client was last looked after */
+    const char *phase; /* that the client was told of */
     bool ended;
 };
 
-/* ---- log-probabilities --------------------------------------------------------------------------- */
+/* ---- log-probabilities
+ * --------------------------------------------------------------------------- */
 
 /* Those of tokens from..to-1 of an answer that still runs. */
 struct scores {
@@ -35,13 +38,15 @@ struct scores {
     ey_candidate *top;
 };
 
-static bool fetch_scores(struct scores *out, const struct answering *a, const ey_ticket *ticket, int from, int to)
+static bool fetch_scores(struct scores *out, const struct answering *a, const ey_ticket *ticket,
+                         int from, int to)
 {
     size_t n = (size_t)(to - from), n_top = (size_t)a->request.request.top_logprobs;
     out->token = calloc(n + 1, sizeof(*out->token));
     out->top = calloc(n * n_top + 1, sizeof(*out->top));
     if (!out->token || !out->top) return false;
-    for (size_t i = 0; i < n; i++) out->token[i] = ey_ticket_logprobs(ticket, from + (int)i, out->top + i * n_top);
+    for (size_t i = 0; i < n; i++)
+        out->token[i] = ey_ticket_logprobs(ticket, from + (int)i, out->top + i * n_top);
     return true;
 }
 
@@ -51,7 +56,8 @@ static void free_scores(struct scores *scores)
     free(scores->top);
 }
 
-/* ---- chunks -------------------------------------------------------------------------------------- */
+/* ---- chunks
+ * -------------------------------------------------------------------------------------- */
 
 static void begin(struct answer_stream *s, const struct answer_slot *slot)
 {
@@ -63,15 +69,18 @@ static void begin(struct answer_stream *s, const struct answer_slot *slot)
     if (echo.n) reply_chunk_text(&s->out, &s->a->reply, slot->index, echo.bytes, echo.n, NULL);
 }
 
-static void write_call(struct answer_stream *s, const struct answer_slot *slot, const struct tool_event *event)
+static void write_call(struct answer_stream *s, const struct answer_slot *slot,
+                       const struct tool_event *event)
 {
-    struct reply_call call = {.name = event->name, .arguments = event->arguments, .n_arguments = event->n_arguments};
+    struct reply_call call = {
+        .name = event->name, .arguments = event->arguments, .n_arguments = event->n_arguments};
     reply_call_name(&call);
     reply_chunk_call(&s->out, &s->a->reply, slot->index, event->index, &call);
 }
 
 /* Log-probabilities go with the first text that is written; until then they wait. */
-static void write_text(struct answer_stream *s, const struct answer_slot *slot, const char *text, size_t n, struct reply_scores *scores)
+static void write_text(struct answer_stream *s, const struct answer_slot *slot, const char *text,
+                       size_t n, struct reply_scores *scores)
 {
     struct voice *v = &s->voice[slot->index];
     reply_chunk_text(&s->out, &s->a->reply, slot->index, text, n, scores);
@@ -79,21 +88,27 @@ static void write_text(struct answer_stream *s, const struct answer_slot *slot, 
     scores->n = 0;
 }
 
-static bool write_pieces(struct answer_stream *s, const struct answer_slot *slot, struct reply_scores *scores)
+static bool write_pieces(struct answer_stream *s, const struct answer_slot *slot,
+                         struct reply_scores *scores)
 {
     struct tool_event event;
     while (tool_calls_next(&s->voice[slot->index].tools, &event)) {
         begin(s, slot);
-        if (event.call) write_call(s, slot, &event);
-        else write_text(s, slot, event.text, event.n_text, scores);
+        if (event.call)
+            write_call(s, slot, &event);
+        else
+            write_text(s, slot, event.text, event.n_text, scores);
     }
     return !s->out.failed;
 }
 
-static bool write_news(struct answer_stream *s, const struct answer_slot *slot, const ey_event *event, struct reply_scores *scores)
+static bool write_news(struct answer_stream *s, const struct answer_slot *slot,
+                       const ey_event *event, struct reply_scores *scores)
 {
     struct voice *v = &s->voice[slot->index];
-    if (s->a->request.tools_given) return tool_calls_add(&v->tools, event->text, event->n_text) && write_pieces(s, slot, scores);
+    if (s->a->request.tools_given)
+        return tool_calls_add(&v->tools, event->text, event->n_text) &&
+               write_pieces(s, slot, scores);
     begin(s, slot);
     write_text(s, slot, event->text, event->n_text, scores);
     return !s->out.failed;
@@ -119,7 +134,9 @@ static bool on_done(struct answer_stream *s, const struct answer_slot *slot)
     struct voice *v = &s->voice[slot->index];
     const ey_answer *answer = &slot->answer;
     struct reply_scores scores = {.offset = &v->offset};
-    if (answer->logprobs) scores.tokens = answer->logprobs + v->n_scored, scores.n = answer->n_logprobs - (size_t)v->n_scored;
+    if (answer->logprobs)
+        scores.tokens = answer->logprobs + v->n_scored,
+        scores.n = answer->n_logprobs - (size_t)v->n_scored;
     if (s->a->request.tools_given) {
         tool_calls_end(&v->tools);
         if (!write_pieces(s, slot, &scores)) return api_fail_memory(&s->a->error);
@@ -140,7 +157,8 @@ static void on_phase(struct answer_stream *s, const struct answer_slot *slot, co
     reply_comment(&s->out, "%s %d/%d", event->phase, event->done, event->total);
 }
 
-/* ---- the stream ---------------------------------------------------------------------------------- */
+/* ---- the stream
+ * ---------------------------------------------------------------------------------- */
 
 static void finish(struct answer_stream *s)
 {
@@ -164,12 +182,15 @@ static bool go_on(struct answer_stream *s)
     struct answers *answers = &s->a->answers;
     struct answer_slot *slot;
     ey_event event;
-    if (!answering_may_go_on(s->a) || !answers_next(answers, WAIT_MS, &slot, &event, &s->a->error)) return false;
+    if (!answering_may_go_on(s->a) || !answers_next(answers, WAIT_MS, &slot, &event, &s->a->error))
+        return false;
     if (slot && event.type == EY_EVENT_PHASE) on_phase(s, slot, &event);
     if (slot && event.type == EY_EVENT_TEXT && !on_text(s, slot, &event)) return false;
     if (slot && event.type == EY_EVENT_DONE && !on_done(s, slot)) return false;
-    if (answers->n_over == answers->n_slots) finish(s);
-    else if (!s->out.size && seconds_now() - s->spoke >= QUIET_SECONDS) reply_comment(&s->out, "waiting");
+    if (answers->n_over == answers->n_slots)
+        finish(s);
+    else if (!s->out.size && seconds_now() - s->spoke >= QUIET_SECONDS)
+        reply_comment(&s->out, "waiting");
     return true;
 }
 
@@ -201,7 +222,8 @@ static ssize_t pull(void *state, struct exchange *x, char *out, size_t room)
 static void close_stream(void *state)
 {
     struct answer_stream *s = state;
-    for (size_t i = 0; s->voice && i < s->a->answers.n_slots; i++) tool_calls_free(&s->voice[i].tools);
+    for (size_t i = 0; s->voice && i < s->a->answers.n_slots; i++)
+        tool_calls_free(&s->voice[i].tools);
     free(s->voice);
     buf_free(&s->out);
     if (!s->ended) s->a->hung_up = true; /* the connection ended before the answers did */
@@ -219,7 +241,10 @@ void answer_stream(struct answering *a, struct exchange *x)
         answering_close(a);
         return;
     }
-    for (size_t i = 0; i < a->answers.n_slots; i++) voice[i].tools = tool_calls_start(a->request.single_call);
-    *s = (struct answer_stream){.a = a, .voice = voice, .out = buf_with_max(EY_MAX_REPLY_BYTES), .spoke = seconds_now()};
-    exchange_stream(x, 200, "text/event-stream; charset=utf-8", (struct stream){pull, close_stream, s});
+    for (size_t i = 0; i < a->answers.n_slots; i++)
+        voice[i].tools = tool_calls_start(a->request.single_call);
+    *s = (struct answer_stream){
+        .a = a, .voice = voice, .out = buf_with_max(EY_MAX_REPLY_BYTES), .spoke = seconds_now()};
+    exchange_stream(x, 200, "text/event-stream; charset=utf-8",
+                    (struct stream){pull, close_stream, s});
 }

@@ -12,7 +12,8 @@
 
 enum { WAIT_MS = 100 };
 
-/* ---- the request --------------------------------------------------------------------------------- */
+/* ---- the request
+ * --------------------------------------------------------------------------------- */
 
 static bool hung_up(void *exchange)
 {
@@ -22,15 +23,23 @@ static bool hung_up(void *exchange)
 static struct media_policy policy_for(const struct server *server, struct exchange *x)
 {
     const struct server_options *o = server->options;
-    return (struct media_policy){.domains = o->media_domains, .n_domains = o->n_media_domains, .local_path = o->local_media_path,
-                                 .gone = hung_up, .user = x, .budget = server->budget};
+    return (struct media_policy){.domains = o->media_domains,
+                                 .n_domains = o->n_media_domains,
+                                 .local_path = o->local_media_path,
+                                 .gone = hung_up,
+                                 .user = x,
+                                 .budget = server->budget};
 }
 
 static struct api_limits limits_for(const struct answering *a, const struct media_policy *media)
 {
     const struct server_options *o = a->server->options;
-    struct api_limits limits = {.defaults = ey_request_defaults(), .max_images = o->max_images, .max_pixels = o->max_pixels,
-                                .vocabulary = ey_engine_describe(a->engine).vocabulary, .strict = o->strict, .media = media,
+    struct api_limits limits = {.defaults = ey_request_defaults(),
+                                .max_images = o->max_images,
+                                .max_pixels = o->max_pixels,
+                                .vocabulary = ey_engine_describe(a->engine).vocabulary,
+                                .strict = o->strict,
+                                .media = media,
                                 .grammars = a->server->grammars};
     limits.defaults.sampling = ey_model_sampling(a->engine);
     return limits;
@@ -40,7 +49,8 @@ static void name_unknown_fields(const struct answering *a, struct exchange *x)
 {
     char warning[EY_MAX_UNKNOWN_BYTES + 64];
     if (!a->request.unknown.size) return;
-    snprintf(warning, sizeof(warning), "299 eyelet \"unknown fields were ignored: %s\"", a->request.unknown.data);
+    snprintf(warning, sizeof(warning), "299 eyelet \"unknown fields were ignored: %s\"",
+             a->request.unknown.data);
     exchange_add_header(x, "Warning", warning);
 }
 
@@ -55,7 +65,8 @@ static bool choose_model(struct answering *a, size_t *model)
 static void choose_seed(struct answering *a)
 {
     int64_t seed = a->server->options->seed;
-    if (!a->request.seed_given) a->request.request.sampling.seed = seed >= 0 ? (uint64_t)seed : ey_random_seed();
+    if (!a->request.seed_given)
+        a->request.request.sampling.seed = seed >= 0 ? (uint64_t)seed : ey_random_seed();
 }
 
 static bool borrow(struct answering *a, struct exchange *x)
@@ -63,7 +74,8 @@ static bool borrow(struct answering *a, struct exchange *x)
     size_t model;
     ey_err e;
     if (!choose_model(a, &model)) return false;
-    if (!server_borrow(a->server, model, x, &a->loan, &e)) return api_fail_status(&a->error, ey_code_http_status(e.code), "", e.text);
+    if (!server_borrow(a->server, model, x, &a->loan, &e))
+        return api_fail_status(&a->error, ey_code_http_status(e.code), "", e.text);
     a->engine = a->loan.engine;
     return true;
 }
@@ -81,7 +93,8 @@ static bool read_request(struct answering *a, struct exchange *x)
 
 void answering_fail(struct answering *a, struct exchange *x)
 {
-    exchange_fail(x, a->error.status, a->error.type, a->error.param[0] ? a->error.param : NULL, "%s", a->error.message);
+    exchange_fail(x, a->error.status, a->error.type, a->error.param[0] ? a->error.param : NULL,
+                  "%s", a->error.message);
 }
 
 struct answering *answering_open(struct server *server, struct exchange *x, enum api_kind kind)
@@ -107,7 +120,8 @@ void answering_close(struct answering *a)
 {
     answers_close(&a->answers, a->hung_up);
     api_request_free(&a->request);
-    for (size_t i = 0; i < a->n_echo; i++) free(a->echo[i].bytes);
+    for (size_t i = 0; i < a->n_echo; i++)
+        free(a->echo[i].bytes);
     free(a->echo);
     server_return(a->server, &a->loan);
     free(a);
@@ -115,14 +129,18 @@ void answering_close(struct answering *a)
 
 bool answering_may_go_on(struct answering *a)
 {
-    return !server_ending(a->server) || api_fail_status(&a->error, 503, "", "the server is shutting down");
+    return !server_ending(a->server) ||
+           api_fail_status(&a->error, 503, "", "the server is shutting down");
 }
 
-/* ---- prompts that come back ---------------------------------------------------------------------- */
+/* ---- prompts that come back
+ * ---------------------------------------------------------------------- */
 
-static bool copy_prompt(struct text *out, ey_engine *engine, const struct api_prompt *prompt, ey_err *e)
+static bool copy_prompt(struct text *out, ey_engine *engine, const struct api_prompt *prompt,
+                        ey_err *e)
 {
-    if (!prompt->text) return ey_detokenize(engine, prompt->ids, prompt->n_ids, &out->bytes, &out->n, e);
+    if (!prompt->text)
+        return ey_detokenize(engine, prompt->ids, prompt->n_ids, &out->bytes, &out->n, e);
     out->bytes = malloc(prompt->n_text + 1), out->n = prompt->n_text;
     if (!out->bytes) return ey_fail_memory(e, "the prompt", prompt->n_text);
     memcpy(out->bytes, prompt->text, prompt->n_text);
@@ -139,7 +157,8 @@ static bool keep_prompts(struct answering *a)
     if (!a->echo) return api_fail_memory(&a->error);
     a->n_echo = n;
     for (size_t i = 0; i < n; i++)
-        if (!copy_prompt(&a->echo[i], a->engine, &a->request.prompts[i], &e)) return answers_fail(&a->error, a->engine, "prompt", &e);
+        if (!copy_prompt(&a->echo[i], a->engine, &a->request.prompts[i], &e))
+            return answers_fail(&a->error, a->engine, "prompt", &e);
     return true;
 }
 
@@ -149,7 +168,8 @@ struct text answering_echo(const struct answering *a, int index)
     return prompt < a->n_echo ? a->echo[prompt] : (struct text){0};
 }
 
-/* ---- an answer as a choice ----------------------------------------------------------------------- */
+/* ---- an answer as a choice
+ * ----------------------------------------------------------------------- */
 
 /* A model's own stop token is no reason that a client has given. */
 static bool is_stop_of_request(const ey_request *request, int id)
@@ -162,8 +182,9 @@ static bool is_stop_of_request(const ey_request *request, int id)
 struct reply_end answering_end(const struct answering *a, const ey_answer *answer, int n_calls)
 {
     bool called = n_calls && strcmp(answer->finish_reason, "stop") == 0;
-    return (struct reply_end){called ? "tool_calls" : answer->finish_reason, answer->stop_text,
-                              is_stop_of_request(&a->request.request, answer->stop_id) ? answer->stop_id : -1};
+    return (struct reply_end){
+        called ? "tool_calls" : answer->finish_reason, answer->stop_text,
+        is_stop_of_request(&a->request.request, answer->stop_id) ? answer->stop_id : -1};
 }
 
 /* What tool_calls made of the text. */
@@ -179,7 +200,8 @@ static bool add_call(struct spoken *out, const struct tool_event *event)
     if (out->n_calls == EY_MAX_TOOL_CALLS) return true;
     struct reply_call *call = &out->call[out->n_calls++];
     call->name = arena_copy_text(&out->memory, event->name, strlen(event->name));
-    call->arguments = arena_copy_text(&out->memory, event->arguments, event->n_arguments), call->n_arguments = event->n_arguments;
+    call->arguments = arena_copy_text(&out->memory, event->arguments, event->n_arguments),
+    call->n_arguments = event->n_arguments;
     reply_call_name(call);
     return call->name && call->arguments;
 }
@@ -190,7 +212,8 @@ static bool take_apart(struct spoken *out, const struct answering *a, const ey_a
     struct tool_event event;
     bool ok = tool_calls_add(&tools, answer->text, answer->n_text);
     tool_calls_end(&tools);
-    while (ok && tool_calls_next(&tools, &event)) ok = event.call ? add_call(out, &event) : buf_add(&out->text, event.text, event.n_text);
+    while (ok && tool_calls_next(&tools, &event))
+        ok = event.call ? add_call(out, &event) : buf_add(&out->text, event.text, event.n_text);
     tool_calls_free(&tools);
     return ok;
 }
@@ -210,9 +233,14 @@ static bool add_choice(struct buf *out, const struct answering *a, const struct 
     size_t offset = 0;
     bool ok = said && speak(said, a, slot);
     if (ok) {
-        struct reply_choice choice = {.index = slot->index, .text = said->text.data, .n_text = said->text.size, .calls = said->call,
-                                      .n_calls = said->n_calls, .end = answering_end(a, &slot->answer, (int)said->n_calls)};
-        choice.scores = (struct reply_scores){slot->answer.logprobs, slot->answer.n_logprobs, &offset};
+        struct reply_choice choice = {.index = slot->index,
+                                      .text = said->text.data,
+                                      .n_text = said->text.size,
+                                      .calls = said->call,
+                                      .n_calls = said->n_calls,
+                                      .end = answering_end(a, &slot->answer, (int)said->n_calls)};
+        choice.scores = (struct reply_scores){slot->answer.logprobs, slot->answer.n_logprobs,
+                                              &offset};
         reply_add_choice(out, &a->reply, &choice);
     }
     if (said) buf_free(&said->text), arena_free(&said->memory);
@@ -220,7 +248,8 @@ static bool add_choice(struct buf *out, const struct answering *a, const struct 
     return ok;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------- */
+/* ---- waiting
+ * ------------------------------------------------------------------------------------- */
 
 static bool wait_for_all(struct answering *a, struct exchange *x)
 {
@@ -228,7 +257,9 @@ static bool wait_for_all(struct answering *a, struct exchange *x)
     while (a->answers.n_over < a->answers.n_slots) {
         struct answer_slot *slot;
         ey_event event;
-        if (!answering_may_go_on(a) || !answers_next(&a->answers, WAIT_MS, &slot, &event, &a->error)) return false;
+        if (!answering_may_go_on(a) ||
+            !answers_next(&a->answers, WAIT_MS, &slot, &event, &a->error))
+            return false;
         if (seconds_now() - asked < WAIT_MS / 1e3) continue;
         asked = seconds_now(), a->hung_up = exchange_hung_up(x);
         if (a->hung_up) return api_fail_status(&a->error, 499, "", "the client has left");
@@ -242,21 +273,27 @@ static void reply_whole(struct answering *a, struct exchange *x)
     struct reply_usage usage;
     bool ok = true;
     reply_open(&out, &a->reply);
-    for (size_t i = 0; ok && i < a->answers.n_slots; i++) ok = add_choice(&out, a, &a->answers.slot[i]);
+    for (size_t i = 0; ok && i < a->answers.n_slots; i++)
+        ok = add_choice(&out, a, &a->answers.slot[i]);
     answers_usage(&a->answers, &usage);
     reply_close(&out, &usage);
-    if (ok) exchange_reply(x, 200, "application/json", &out);
-    else exchange_fail(x, 503, NULL, NULL, "no memory for the reply");
+    if (ok)
+        exchange_reply(x, 200, "application/json", &out);
+    else
+        exchange_fail(x, 503, NULL, NULL, "no memory for the reply");
     buf_free(&out);
 }
 
-/* ---- routes -------------------------------------------------------------------------------------- */
+/* ---- routes
+ * -------------------------------------------------------------------------------------- */
 
 static void answer(struct server *server, struct exchange *x, enum api_kind kind)
 {
     struct answering *a = answering_open(server, x, kind);
     if (!a) return;
-    if (!keep_prompts(a) || !answers_prepare(&a->answers, server, &a->loan, &a->request, exchange_started(x), &a->error) ||
+    if (!keep_prompts(a) ||
+        !answers_prepare(&a->answers, server, &a->loan, &a->request, exchange_started(x),
+                         &a->error) ||
         !answers_start(&a->answers, &a->error)) {
         answering_fail(a, x);
     } else if (a->request.stream) {

@@ -19,7 +19,7 @@ struct answering {
     struct reply reply;
     struct text *echo; /* [n_echo] the prompts, where they are to come back */
     size_t n_echo;
-    bool hung_up;      /* the client left before the end */
+    bool hung_up; /* the client left before the end */
     struct api_error error;
 };
 

@@ -11,14 +11,17 @@
 
 enum { AT_ONCE = EY_MAX_ANSWERS, TURN_MS = 10 };
 
-/* ---- errors -------------------------------------------------------------------------------------- */
+/* ---- errors
+ * -------------------------------------------------------------------------------------- */
 
 /* The engine's sentence in the form that vLLM's clients look for. */
 static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
 {
     return api_fail(error, "input_tokens",
-                    "This model's maximum context length is %d tokens. However, %s. Please reduce the length of the input prompt or the "
-                    "number of requested output tokens.", ey_engine_describe(engine).max_model_len, e->text);
+                    "This model's maximum context length is %d tokens. However, %s. Please reduce "
+                    "the length of the input prompt or the "
+                    "number of requested output tokens.",
+                    ey_engine_describe(engine).max_model_len, e->text);
 }
 
 /* The engine names a picture among several by its number, as "picture 2: …". */
@@ -44,16 +47,21 @@ bool answers_fail(struct api_error *error, ey_engine *engine, const char *param,
 /* vLLM refuses what cannot come to its end, rather than to cut it short. */
 static bool check_length(const struct answers *a, const ey_prompt *prompt, struct api_error *error)
 {
-    int context = ey_engine_describe(a->engine).max_model_len, wanted = a->request->request.max_tokens;
+    int context = ey_engine_describe(a->engine).max_model_len,
+        wanted = a->request->request.max_tokens;
     size_t given = ey_prompt_describe(prompt).n_ids;
     if (!a->request->length_given || given + (size_t)wanted <= (size_t)context) return true;
     return api_fail(error, "input_tokens",
-                    "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %zu "
-                    "input tokens, for a total of %zu tokens. Please reduce the length of the input prompt or the number of requested "
-                    "output tokens. (parameter=input_tokens, value=%zu)", context, wanted, given, given + (size_t)wanted, given);
+                    "This model's maximum context length is %d tokens. However, you requested %d "
+                    "output tokens and your prompt contains %zu "
+                    "input tokens, for a total of %zu tokens. Please reduce the length of the "
+                    "input prompt or the number of requested "
+                    "output tokens. (parameter=input_tokens, value=%zu)",
+                    context, wanted, given, given + (size_t)wanted, given);
 }
 
-/* ---- prompts ------------------------------------------------------------------------------------- */
+/* ---- prompts
+ * ------------------------------------------------------------------------------------- */
 
 static bool prepare(struct answers *a, size_t i, struct api_error *error)
 {
@@ -73,29 +81,38 @@ static bool prepare(struct answers *a, size_t i, struct api_error *error)
     return check_length(a, a->prompt[i], error);
 }
 
-bool answers_prepare(struct answers *a, struct server *server, const struct loan *loan, struct api_request *request, double asked,
-                     struct api_error *error)
+bool answers_prepare(struct answers *a, struct server *server, const struct loan *loan,
+                     struct api_request *request, double asked, struct api_error *error)
 {
     size_t n = request->n_prompts ? request->n_prompts : 1, answers = n * (size_t)request->n;
-    *a = (struct answers){.server = server, .engine = loan->engine, .model = loan->model, .patient = loan->waited, .request = request,
-                          .n_prompts = n, .n_slots = answers, .asked = asked};
+    *a = (struct answers){.server = server,
+                          .engine = loan->engine,
+                          .model = loan->model,
+                          .patient = loan->waited,
+                          .request = request,
+                          .n_prompts = n,
+                          .n_slots = answers,
+                          .asked = asked};
     a->prompt = calloc(n, sizeof(ey_prompt *)); /* the type is not known here */
     a->slot = calloc(answers, sizeof(*a->slot));
     if (!a->prompt || !a->slot) return api_fail_memory(error);
-    for (size_t i = 0; i < answers; i++) a->slot[i].index = (int)i;
+    for (size_t i = 0; i < answers; i++)
+        a->slot[i].index = (int)i;
     for (size_t i = 0; i < n; i++)
         if (!prepare(a, i, error)) return false;
     api_request_drop_prompts(request);
     return true;
 }
 
-/* ---- tickets ------------------------------------------------------------------------------------- */
+/* ---- tickets
+ * ------------------------------------------------------------------------------------- */
 
 static bool start(struct answers *a, struct answer_slot *slot, ey_err *e)
 {
     size_t n = (size_t)a->request->n, p = (size_t)slot->index / n;
     ey_request request = a->request->request;
-    request.sampling.seed += (size_t)slot->index % n; /* n times the same answer is not what is meant */
+    request.sampling.seed += (size_t)slot->index %
+                             n; /* n times the same answer is not what is meant */
     if (!ey_start(a->engine, a->prompt[p], &request, &slot->ticket, e)) return false;
     slot->started = true, slot->watch = metrics_watch_start(a->server->metrics, a->model, a->asked);
     a->n_started++;
@@ -103,12 +120,15 @@ static bool start(struct answers *a, struct answer_slot *slot, ey_err *e)
     return true;
 }
 
-/* Starts as many as may run. A full queue is no error while others of ours run: they make room; nor for whom was let in before. */
+/* Starts as many as may run. A full queue is no error while others of ours run: they make room; nor
+ * for whom was let in before. */
 static bool start_more(struct answers *a, struct api_error *error)
 {
     ey_err e;
     while (a->n_started < a->n_slots && a->n_started - a->n_over < AT_ONCE)
-        if (!start(a, &a->slot[a->n_started], &e)) return (e.code == EY_BUSY && (a->n_started || a->patient)) || answers_fail(error, a->engine, "", &e);
+        if (!start(a, &a->slot[a->n_started], &e))
+            return (e.code == EY_BUSY && (a->n_started || a->patient)) ||
+                   answers_fail(error, a->engine, "", &e);
     return true;
 }
 
@@ -122,7 +142,8 @@ static bool collect(struct answers *a, struct answer_slot *slot, struct api_erro
 {
     ey_err e;
     bool ok = ey_collect(&slot->ticket, &slot->answer, &e);
-    if (ok && strcmp(slot->answer.finish_reason, "cancelled") == 0) ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
+    if (ok && strcmp(slot->answer.finish_reason, "cancelled") == 0)
+        ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
     metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, false);
     slot->over = true, a->n_over++;
     return ok || answers_fail(error, a->engine, "", &e);
@@ -149,7 +170,8 @@ static void wait_for_room(int ms)
     nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
 }
 
-bool answers_next(struct answers *a, int timeout_ms, struct answer_slot **slot, ey_event *event, struct api_error *error)
+bool answers_next(struct answers *a, int timeout_ms, struct answer_slot **slot, ey_event *event,
+                  struct api_error *error)
 {
     *slot = NULL;
     if (!start_more(a, error)) return false;
@@ -177,7 +199,8 @@ void answers_close(struct answers *a, bool hung_up)
         }
         ey_answer_free(&slot->answer);
     }
-    for (size_t i = 0; a->prompt && i < a->n_prompts; i++) ey_prompt_free(&a->prompt[i]);
+    for (size_t i = 0; a->prompt && i < a->n_prompts; i++)
+        ey_prompt_free(&a->prompt[i]);
     free(a->prompt);
     free(a->slot);
     *a = (struct answers){0};
@@ -192,7 +215,10 @@ void answers_usage(const struct answers *a, struct reply_usage *out)
         if (i % (size_t)a->request->n) continue;
         out->prompt_tokens += answer->prompt_tokens, out->cached_tokens += answer->cached_tokens;
         out->image_tokens += answer->image_tokens;
-        out->images = answer->images, out->n_images = answer->n_images; /* only chats have them, whose prompt is one */
-        if (i == 0) out->vision_s = answer->vision_seconds, out->prefill_s = answer->prefill_seconds, out->decode_s = answer->decode_seconds;
+        out->images = answer->images,
+        out->n_images = answer->n_images; /* only chats have them, whose prompt is one */
+        if (i == 0)
+            out->vision_s = answer->vision_seconds, out->prefill_s = answer->prefill_seconds,
+            out->decode_s = answer->decode_seconds;
     }
 }

@@ -1,5 +1,5 @@
-/* The answers that one exchange asked for: its prompts, their tickets, and what came of them. A few run at a time; the
- * rest is started as they end, so that one exchange does not fill the queue. */
+/* The answers that one exchange asked for: its prompts, their tickets, and what came of them. A few
+ * run at a time; the rest is started as they end, so that one exchange does not fill the queue. */
 #ifndef EY_SERVER_ANSWERS_H
 #define EY_SERVER_ANSWERS_H
 
@@ -10,7 +10,7 @@ struct answer_slot {
     int index;         /* of the choice: answer i of prompt p is choice p · n + i */
     ey_ticket *ticket; /* while it runs */
     bool started, over;
-    ey_answer answer;  /* when it is over */
+    ey_answer answer; /* when it is over */
     struct metrics_watch watch;
 };
 
@@ -18,25 +18,26 @@ struct answers {
     struct server *server;
     ey_engine *engine;
     size_t model;
-    bool patient;               /* it waited for the model to be loaded: a full queue does not turn it away now */
+    bool patient; /* it waited for the model to be loaded: a full queue does not turn it away now */
     const struct api_request *request;
-    ey_prompt **prompt;         /* [n_prompts], each until its last answer was started */
+    ey_prompt **prompt; /* [n_prompts], each until its last answer was started */
     size_t n_prompts;
-    struct answer_slot *slot;   /* [n_slots] */
+    struct answer_slot *slot; /* [n_slots] */
     size_t n_slots, n_started, n_over;
-    size_t turn;                /* whose event is asked for first */
-    double asked;               /* when the request came */
+    size_t turn;  /* whose event is asked for first */
+    double asked; /* when the request came */
 };
 
-/* The request's pictures decoded, its prompts made ids: errors of the request come here. The request's prompts are
- * dropped then. */
-bool answers_prepare(struct answers *a, struct server *server, const struct loan *loan, struct api_request *request, double asked,
-                     struct api_error *error);
+/* The request's pictures decoded, its prompts made ids: errors of the request come here. The
+ * request's prompts are dropped then. */
+bool answers_prepare(struct answers *a, struct server *server, const struct loan *loan,
+                     struct api_request *request, double asked, struct api_error *error);
 /* Starts the first of them; no more than that needs to go well. */
 bool answers_start(struct answers *a, struct api_error *error);
-/* Waits for the next event of any of them, at most timeout_ms; *slot is whose it is, NULL where nothing came. After DONE
- * slot->answer is there. False: one failed, and with it all. */
-bool answers_next(struct answers *a, int timeout_ms, struct answer_slot **slot, ey_event *event, struct api_error *error);
+/* Waits for the next event of any of them, at most timeout_ms; *slot is whose it is, NULL where
+ * nothing came. After DONE slot->answer is there. False: one failed, and with it all. */
+bool answers_next(struct answers *a, int timeout_ms, struct answer_slot **slot, ey_event *event,
+                  struct api_error *error);
 /* Ends what still runs and frees all; `hung_up`: because the client left. */
 void answers_close(struct answers *a, bool hung_up);
 
@@ -44,7 +45,8 @@ void answers_close(struct answers *a, bool hung_up);
 struct reply_usage;
 void answers_usage(const struct answers *a, struct reply_usage *out);
 
-/* Writes the path of the field that a picture which cannot be read came from; leaves `param` alone after other errors. */
+/* Writes the path of the field that a picture which cannot be read came from; leaves `param` alone
+ * after other errors. */
 enum { API_PARAM_BYTES = 160 };
 void answers_name_picture(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e);
 /* What the API says of an error of the engine about the field `param` ("": it is about none). */

@@ -9,7 +9,8 @@
 
 #include "base/limits.h"
 
-/* ---- paths --------------------------------------------------------------------------------------- */
+/* ---- paths
+ * --------------------------------------------------------------------------------------- */
 
 struct field_path field_root(const char *name)
 {
@@ -34,15 +35,18 @@ struct field_path field_item(const struct field_path *parent, size_t index)
     return path;
 }
 
-/* ---- errors -------------------------------------------------------------------------------------- */
+/* ---- errors
+ * -------------------------------------------------------------------------------------- */
 
-static void set_error(struct api_error *error, int status, const char *type, const char *param, const char *message)
+static void set_error(struct api_error *error, int status, const char *type, const char *param,
+                      const char *message)
 {
     ey_err visible;
     *error = (struct api_error){.status = status};
     snprintf(error->type, sizeof(error->type), "%s", type);
     ey_fail(&visible, EY_BAD_REQUEST, "%s", param);
-    snprintf(error->param, sizeof(error->param), "%.*s", (int)sizeof(error->param) - 1, visible.text);
+    snprintf(error->param, sizeof(error->param), "%.*s", (int)sizeof(error->param) - 1,
+             visible.text);
     ey_fail(&visible, EY_BAD_REQUEST, "%s", message);
     memcpy(error->message, visible.text, sizeof(error->message));
 }
@@ -74,13 +78,16 @@ bool api_fail_value(struct api_error *error, const char *param, const char *fmt,
 static const char *shown(json_object *value, char out[64])
 {
     const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
-    if (json_object_is_type(value, json_type_object)) text = "an object";
-    else if (json_object_is_type(value, json_type_array)) text = "an array";
+    if (json_object_is_type(value, json_type_object))
+        text = "an object";
+    else if (json_object_is_type(value, json_type_array))
+        text = "an array";
     snprintf(out, 64, strlen(text) < 60 ? "%s" : "%.56s…", text);
     return out;
 }
 
-bool api_fail_field(struct api_error *error, const char *param, const char *wanted, json_object *value)
+bool api_fail_field(struct api_error *error, const char *param, const char *wanted,
+                    json_object *value)
 {
     char text[64];
     return api_fail_value(error, param, "%s must be %s, got %s", param, wanted, shown(value, text));
@@ -102,9 +109,11 @@ bool api_fail_memory(struct api_error *error)
     return api_fail_status(error, 503, "", "no memory for the request; send it again later");
 }
 
-/* ---- values -------------------------------------------------------------------------------------- */
+/* ---- values
+ * -------------------------------------------------------------------------------------- */
 
-/* An integer, also when spelled 16.0. json-c saturates beyond 64 bits: the ends are never what was written. */
+/* An integer, also when spelled 16.0. json-c saturates beyond 64 bits: the ends are never what was
+ * written. */
 static bool exact_int(json_object *value, int64_t *out)
 {
     if (json_object_is_type(value, json_type_double)) {
@@ -117,7 +126,8 @@ static bool exact_int(json_object *value, int64_t *out)
     return *out != INT64_MAX && *out != INT64_MIN;
 }
 
-bool field_int(const struct api_reading *r, const char *path, json_object *value, int64_t lo, int64_t hi, int64_t *out)
+bool field_int(const struct api_reading *r, const char *path, json_object *value, int64_t lo,
+               int64_t hi, int64_t *out)
 {
     char wanted[96];
     int64_t got;
@@ -126,10 +136,12 @@ bool field_int(const struct api_reading *r, const char *path, json_object *value
     return api_fail_field(r->error, path, wanted, value);
 }
 
-bool field_number(const struct api_reading *r, const char *path, json_object *value, double lo, double hi, const char *range, float *out)
+bool field_number(const struct api_reading *r, const char *path, json_object *value, double lo,
+                  double hi, const char *range, float *out)
 {
     char wanted[64];
-    bool numeric = json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double);
+    bool numeric = json_object_is_type(value, json_type_int) ||
+                   json_object_is_type(value, json_type_double);
     double got = numeric ? json_object_get_double(value) : NAN;
     if (got >= lo && got <= hi) return *out = (float)got, true;
     snprintf(wanted, sizeof(wanted), numeric ? "in %s" : "a number in %s", range);
@@ -138,43 +150,55 @@ bool field_number(const struct api_reading *r, const char *path, json_object *va
 
 bool field_bool(const struct api_reading *r, const char *path, json_object *value, bool *out)
 {
-    if (!json_object_is_type(value, json_type_boolean)) return api_fail_field(r->error, path, "true or false", value);
+    if (!json_object_is_type(value, json_type_boolean))
+        return api_fail_field(r->error, path, "true or false", value);
     return *out = json_object_get_boolean(value), true;
 }
 
-bool field_text(const struct api_reading *r, const char *path, json_object *value, size_t max, const char **text, size_t *n)
+bool field_text(const struct api_reading *r, const char *path, json_object *value, size_t max,
+                const char **text, size_t *n)
 {
-    if (!json_object_is_type(value, json_type_string)) return api_fail_field(r->error, path, "a string", value);
+    if (!json_object_is_type(value, json_type_string))
+        return api_fail_field(r->error, path, "a string", value);
     *text = json_object_get_string(value), *n = (size_t)json_object_get_string_len(value);
-    if (*n > max) return api_fail_value(r->error, path, "%s has %zu bytes; the limit is %zu", path, *n, max);
+    if (*n > max)
+        return api_fail_value(r->error, path, "%s has %zu bytes; the limit is %zu", path, *n, max);
     return true;
 }
 
-bool field_name(const struct api_reading *r, const char *path, json_object *value, size_t max, struct arena *arena, const char **text)
+bool field_name(const struct api_reading *r, const char *path, json_object *value, size_t max,
+                struct arena *arena, const char **text)
 {
     const char *given = "";
     size_t n = 0;
     if (!field_text(r, path, value, max, &given, &n)) return false;
-    if (!n || memchr(given, 0, n)) return api_fail_value(r->error, path, "%s must not %s", path, n ? "contain a NUL" : "be empty");
+    if (!n || memchr(given, 0, n))
+        return api_fail_value(r->error, path, "%s must not %s", path,
+                              n ? "contain a NUL" : "be empty");
     *text = arena_copy_text(arena, given, n);
     return *text || api_fail_memory(r->error);
 }
 
-bool field_array(const struct api_reading *r, const char *path, json_object *value, size_t lo, size_t hi, size_t *n)
+bool field_array(const struct api_reading *r, const char *path, json_object *value, size_t lo,
+                 size_t hi, size_t *n)
 {
-    if (!json_object_is_type(value, json_type_array)) return api_fail_field(r->error, path, "an array", value);
+    if (!json_object_is_type(value, json_type_array))
+        return api_fail_field(r->error, path, "an array", value);
     *n = json_object_array_length(value);
     if (*n < lo) return api_fail_value(r->error, path, "%s must not be empty", path);
-    if (*n > hi) return api_fail_value(r->error, path, "%s has %zu items; the limit is %zu", path, *n, hi);
+    if (*n > hi)
+        return api_fail_value(r->error, path, "%s has %zu items; the limit is %zu", path, *n, hi);
     return true;
 }
 
 bool field_object(const struct api_reading *r, const char *path, json_object *value)
 {
-    return json_object_is_type(value, json_type_object) || api_fail_field(r->error, path, "an object", value);
+    return json_object_is_type(value, json_type_object) ||
+           api_fail_field(r->error, path, "an object", value);
 }
 
-bool field_ids(const struct api_reading *r, const char *path, json_object *value, size_t max, struct arena *arena, const int **ids, size_t *n)
+bool field_ids(const struct api_reading *r, const char *path, json_object *value, size_t max,
+               struct arena *arena, const int **ids, size_t *n)
 {
     if (!field_array(r, path, value, 0, max, n)) return false;
     int *copy = arena_array(arena, *n + 1, sizeof(*copy));
@@ -216,20 +240,23 @@ bool field_is_neutral(json_object *value)
     return false;
 }
 
-/* ---- unknown fields ------------------------------------------------------------------------------ */
+/* ---- unknown fields
+ * ------------------------------------------------------------------------------ */
 
 /* Names go into a header: what could end or split one becomes "?". */
 static void printable_name(char out[96], const char *path)
 {
     size_t n = 0;
-    for (; path[n] && n < 95; n++) out[n] = path[n] > ' ' && path[n] < 0x7f && !strchr("\",\\", path[n]) ? path[n] : '?';
+    for (; path[n] && n < 95; n++)
+        out[n] = path[n] > ' ' && path[n] < 0x7f && !strchr("\",\\", path[n]) ? path[n] : '?';
     out[n] = 0;
 }
 
 static bool is_named(const struct buf *names, const char *name)
 {
     size_t n = strlen(name);
-    for (const char *at = names->size ? names->data : NULL; at; at = strstr(at, ", ") ? strstr(at, ", ") + 2 : NULL)
+    for (const char *at = names->size ? names->data : NULL; at;
+         at = strstr(at, ", ") ? strstr(at, ", ") + 2 : NULL)
         if (strncmp(at, name, n) == 0 && (at[n] == ',' || !at[n])) return true;
     return false;
 }
@@ -238,19 +265,22 @@ bool field_unknown(const struct api_reading *r, const char *path)
 {
     struct buf *names = &r->out->unknown;
     char name[96];
-    if (r->limits->strict) return api_fail(r->error, path, "Unrecognized request argument supplied: %s", path);
+    if (r->limits->strict)
+        return api_fail(r->error, path, "Unrecognized request argument supplied: %s", path);
     printable_name(name, path);
     if (names->size + strlen(name) + 2 > names->max || is_named(names, name)) return true;
     return buf_printf(names, "%s%s", names->size ? ", " : "", name) || api_fail_memory(r->error);
 }
 
-bool field_members_known(const struct api_reading *r, const char *parent, json_object *object, const char *const *names, size_t n)
+bool field_members_known(const struct api_reading *r, const char *parent, json_object *object,
+                         const char *const *names, size_t n)
 {
     json_object_object_foreach(object, key, value)
     {
         char path[160];
         bool known = !value;
-        for (size_t i = 0; i < n && !known; i++) known = strcmp(key, names[i]) == 0;
+        for (size_t i = 0; i < n && !known; i++)
+            known = strcmp(key, names[i]) == 0;
         snprintf(path, sizeof(path), "%s.%s", parent, key);
         if (!known && !field_unknown(r, path)) return false;
     }

@@ -1,4 +1,5 @@
-/* The conversation of a chat request: messages and their parts, tools, and the pictures that they point to. */
+/* The conversation of a chat request: messages and their parts, tools, and the pictures that they
+ * point to. */
 #ifndef EY_SERVER_API_MESSAGES_H
 #define EY_SERVER_API_MESSAGES_H
 
@@ -7,7 +8,8 @@
 /* A picture that the messages name and that is not here yet. */
 struct picture_place {
     ey_part *part;
-    json_object *holder; /* whose member `member` is the URL; it is dropped when the picture is here */
+    json_object
+        *holder; /* whose member `member` is the URL; it is dropped when the picture is here */
     const char *member;
     const char *url;
     size_t n_url;
@@ -20,7 +22,8 @@ struct picture_places {
     size_t n, max;
 };
 
-bool messages_read(const struct api_reading *r, struct picture_places *pictures, json_object *value);
+bool messages_read(const struct api_reading *r, struct picture_places *pictures,
+                   json_object *value);
 bool tools_read(const struct api_reading *r, json_object *value);
 
 /* The request's own budget for its pictures (mm_processor_kwargs); 0: not said. */
@@ -28,6 +31,7 @@ struct pixel_budget {
     uint64_t min_pixels, max_pixels;
 };
 /* Gets the pictures, one after the other; the last thing a request is worth doing for. */
-bool pictures_get(const struct api_reading *r, const struct picture_places *pictures, const struct pixel_budget *budget);
+bool pictures_get(const struct api_reading *r, const struct picture_places *pictures,
+                  const struct pixel_budget *budget);
 
 #endif

@@ -1,4 +1,5 @@
-/* A request's JSON → struct api_request. One table names every field that is known, in the order in which they are read. */
+/* A request's JSON → struct api_request. One table names every field that is known, in the order in
+ * which they are read. */
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ struct parsing {
 
 typedef bool field_fn(struct parsing *p, const char *path, json_object *value);
 
-/* ---- before it is parsed ------------------------------------------------------------------------- */
+/* ---- before it is parsed
+ * ------------------------------------------------------------------------- */
 
 /* Byte behind the string that opens at text[0]. */
 static const char *string_end(const char *text, const char *end)
@@ -35,27 +37,34 @@ static const char *string_end(const char *text, const char *end)
     for (text++; text < end;) {
         const char *quote = memchr(text, '"', (size_t)(end - text)), *escape = quote;
         if (!quote) return end;
-        while (escape > text && escape[-1] == '\\') escape--;
+        while (escape > text && escape[-1] == '\\')
+            escape--;
         text = quote + 1;
         if ((quote - escape) % 2 == 0) return text;
     }
     return end;
 }
 
-/* Objects and arrays cost far more memory than their bytes: a body of brackets is refused before it is parsed. So are
- * the single quotes that json-c lets through around names, in which brackets could hide. */
+/* Objects and arrays cost far more memory than their bytes: a body of brackets is refused before it
+ * is parsed. So are the single quotes that json-c lets through around names, in which brackets
+ * could hide. */
 static bool check_weight(struct api_error *error, const char *body, size_t n)
 {
     size_t containers = 0, values = 1;
     for (const char *at = body, *end = body + n; at < end;) {
-        if (*at == '\'') return api_fail_value(error, "", "the request: not valid JSON at byte %zu: a single quote", (size_t)(at - body));
+        if (*at == '\'')
+            return api_fail_value(error, "",
+                                  "the request: not valid JSON at byte %zu: a single quote",
+                                  (size_t)(at - body));
         containers += *at == '{' || *at == '[', values += *at == ',';
         at = *at == '"' ? string_end(at, end) : at + 1;
     }
     if (containers > EY_MAX_REQUEST_CONTAINERS)
-        return api_fail_value(error, "", "the request has %zu objects and arrays; the limit is %d", containers, EY_MAX_REQUEST_CONTAINERS);
+        return api_fail_value(error, "", "the request has %zu objects and arrays; the limit is %d",
+                              containers, EY_MAX_REQUEST_CONTAINERS);
     if (values > EY_MAX_REQUEST_VALUES)
-        return api_fail_value(error, "", "the request has %zu values; the limit is %d", values, EY_MAX_REQUEST_VALUES);
+        return api_fail_value(error, "", "the request has %zu values; the limit is %d", values,
+                              EY_MAX_REQUEST_VALUES);
     return true;
 }
 
@@ -65,11 +74,15 @@ static bool parse_json(struct parsing *p, const char *body, size_t n)
     ey_err e;
     if (!check_weight(error, body, n)) return false;
     p->memory->json = json_parse(body, n, "the request", EY_BAD_REQUEST, &e);
-    if (!p->memory->json) return e.code == EY_NO_MEMORY ? api_fail_memory(error) : api_fail_value(error, "", "%s", e.text);
-    return json_object_is_type(p->memory->json, json_type_object) || api_fail_value(error, "", "the request is not a JSON object");
+    if (!p->memory->json)
+        return e.code == EY_NO_MEMORY ? api_fail_memory(error)
+                                      : api_fail_value(error, "", "%s", e.text);
+    return json_object_is_type(p->memory->json, json_type_object) ||
+           api_fail_value(error, "", "the request is not a JSON object");
 }
 
-/* ---- sampling ------------------------------------------------------------------------------------ */
+/* ---- sampling
+ * ------------------------------------------------------------------------------------ */
 
 static bool read_max_tokens(struct parsing *p, const char *path, json_object *value)
 {
@@ -82,40 +95,48 @@ static bool read_max_tokens(struct parsing *p, const char *path, json_object *va
 
 static bool read_temperature(struct parsing *p, const char *path, json_object *value)
 {
-    return field_number(&p->reading, path, value, 0, 2, "[0, 2]", &p->reading.out->request.sampling.temperature);
+    return field_number(&p->reading, path, value, 0, 2, "[0, 2]",
+                        &p->reading.out->request.sampling.temperature);
 }
 
 static bool read_top_p(struct parsing *p, const char *path, json_object *value)
 {
-    return field_number(&p->reading, path, value, FLT_MIN, 1, "(0, 1]", &p->reading.out->request.sampling.top_p);
+    return field_number(&p->reading, path, value, FLT_MIN, 1, "(0, 1]",
+                        &p->reading.out->request.sampling.top_p);
 }
 
 static bool read_min_p(struct parsing *p, const char *path, json_object *value)
 {
-    return field_number(&p->reading, path, value, 0, 1, "[0, 1]", &p->reading.out->request.sampling.min_p);
+    return field_number(&p->reading, path, value, 0, 1, "[0, 1]",
+                        &p->reading.out->request.sampling.min_p);
 }
 
 static bool read_top_k(struct parsing *p, const char *path, json_object *value)
 {
     int64_t got;
     if (!field_int(&p->reading, path, value, -1, INT32_MAX, &got)) return false;
-    p->reading.out->request.sampling.top_k = got > 0 && got < p->reading.limits->vocabulary ? (int)got : 0;
+    p->reading.out->request.sampling.top_k = got > 0 && got < p->reading.limits->vocabulary
+                                                 ? (int)got
+                                                 : 0;
     return true;
 }
 
 static bool read_repetition_penalty(struct parsing *p, const char *path, json_object *value)
 {
-    return field_number(&p->reading, path, value, FLT_MIN, 100, "(0, 100]", &p->reading.out->request.sampling.repetition_penalty);
+    return field_number(&p->reading, path, value, FLT_MIN, 100, "(0, 100]",
+                        &p->reading.out->request.sampling.repetition_penalty);
 }
 
 static bool read_presence_penalty(struct parsing *p, const char *path, json_object *value)
 {
-    return field_number(&p->reading, path, value, -2, 2, "[-2, 2]", &p->reading.out->request.sampling.presence_penalty);
+    return field_number(&p->reading, path, value, -2, 2, "[-2, 2]",
+                        &p->reading.out->request.sampling.presence_penalty);
 }
 
 static bool read_frequency_penalty(struct parsing *p, const char *path, json_object *value)
 {
-    return field_number(&p->reading, path, value, -2, 2, "[-2, 2]", &p->reading.out->request.sampling.frequency_penalty);
+    return field_number(&p->reading, path, value, -2, 2, "[-2, 2]",
+                        &p->reading.out->request.sampling.frequency_penalty);
 }
 
 /* -1 asks for a new one, as in vLLM. */
@@ -141,20 +162,26 @@ static bool read_best_of(struct parsing *p, const char *path, json_object *value
 {
     int64_t got;
     if (!field_int(&p->reading, path, value, 1, INT32_MAX, &got)) return false;
-    return got == p->reading.out->n || api_fail(p->reading.error, path, "best_of other than n is not supported; leave it out");
+    return got == p->reading.out->n ||
+           api_fail(p->reading.error, path, "best_of other than n is not supported; leave it out");
 }
 
-static bool read_bias(struct parsing *p, const char *path, const char *key, json_object *value, ey_logit_bias *out)
+static bool read_bias(struct parsing *p, const char *path, const char *key, json_object *value,
+                      ey_logit_bias *out)
 {
     int vocabulary = p->reading.limits->vocabulary;
     struct field_path whole = field_root(path);
     char *rest;
     long id = strtol(key, &rest, 10);
-    bool number = json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double);
+    bool number = json_object_is_type(value, json_type_int) ||
+                  json_object_is_type(value, json_type_double);
     double bias = number ? json_object_get_double(value) : 0;
     if (key[0] < '0' || key[0] > '9' || *rest || id >= vocabulary)
-        return api_fail_value(p->reading.error, path, "%s: \"%.40s\" is not a token id from 0 to %d", path, key, vocabulary - 1);
-    if (!number || bias != bias) return api_fail_field(p->reading.error, field_member(&whole, key).text, "a number", value);
+        return api_fail_value(p->reading.error, path,
+                              "%s: \"%.40s\" is not a token id from 0 to %d", path, key,
+                              vocabulary - 1);
+    if (!number || bias != bias)
+        return api_fail_field(p->reading.error, field_member(&whole, key).text, "a number", value);
     *out = (ey_logit_bias){(int)id, bias > 100 ? 100.0f : bias < -100 ? -100.0f : (float)bias};
     return true;
 }
@@ -164,7 +191,9 @@ static bool read_logit_bias(struct parsing *p, const char *path, json_object *va
     ey_request *request = &p->reading.out->request;
     if (!field_object(&p->reading, path, value)) return false;
     size_t n = (size_t)json_object_object_length(value);
-    if (n > EY_MAX_LOGIT_BIAS) return api_fail_value(p->reading.error, path, "%s has %zu items; the limit is %d", path, n, EY_MAX_LOGIT_BIAS);
+    if (n > EY_MAX_LOGIT_BIAS)
+        return api_fail_value(p->reading.error, path, "%s has %zu items; the limit is %d", path, n,
+                              EY_MAX_LOGIT_BIAS);
     ey_logit_bias *biases = arena_array(p->reading.lasting, n + 1, sizeof(*biases));
     if (!biases) return api_fail_memory(p->reading.error);
     request->logit_bias = biases;
@@ -176,7 +205,8 @@ static bool read_logit_bias(struct parsing *p, const char *path, json_object *va
     return true;
 }
 
-/* ---- the end of an answer ------------------------------------------------------------------------ */
+/* ---- the end of an answer
+ * ------------------------------------------------------------------------ */
 
 static bool read_stop(struct parsing *p, const char *path, json_object *value)
 {
@@ -184,13 +214,16 @@ static bool read_stop(struct parsing *p, const char *path, json_object *value)
     struct field_path whole = field_root(path);
     bool list = json_object_is_type(value, json_type_array);
     size_t n = 1;
-    if (!list && !json_object_is_type(value, json_type_string)) return api_fail_field(r->error, path, "a string or an array of strings", value);
+    if (!list && !json_object_is_type(value, json_type_string))
+        return api_fail_field(r->error, path, "a string or an array of strings", value);
     if (list && !field_array(r, path, value, 0, EY_MAX_STOPS, &n)) return false;
     const char **stops = arena_array(r->lasting, n + 1, sizeof(*stops));
     if (!stops) return api_fail_memory(r->error);
     for (size_t i = 0; i < n; i++) {
         json_object *item = list ? json_object_array_get_idx(value, i) : value;
-        if (!field_name(r, list ? field_item(&whole, i).text : path, item, EY_MAX_STOP_BYTES, r->lasting, &stops[i])) return false;
+        if (!field_name(r, list ? field_item(&whole, i).text : path, item, EY_MAX_STOP_BYTES,
+                        r->lasting, &stops[i]))
+            return false;
     }
     r->out->request.stop = stops, r->out->request.n_stop = n;
     return true;
@@ -199,7 +232,8 @@ static bool read_stop(struct parsing *p, const char *path, json_object *value)
 static bool read_stop_ids(struct parsing *p, const char *path, json_object *value)
 {
     ey_request *request = &p->reading.out->request;
-    return field_ids(&p->reading, path, value, EY_MAX_STOP_IDS, p->reading.lasting, &request->stop_ids, &request->n_stop_ids);
+    return field_ids(&p->reading, path, value, EY_MAX_STOP_IDS, p->reading.lasting,
+                     &request->stop_ids, &request->n_stop_ids);
 }
 
 static bool read_ignore_eos(struct parsing *p, const char *path, json_object *value)
@@ -207,7 +241,8 @@ static bool read_ignore_eos(struct parsing *p, const char *path, json_object *va
     return field_bool(&p->reading, path, value, &p->reading.out->request.ignore_eos);
 }
 
-/* ---- what a reply holds -------------------------------------------------------------------------- */
+/* ---- what a reply holds
+ * -------------------------------------------------------------------------- */
 
 static bool read_chat_logprobs(struct parsing *p, const char *path, json_object *value)
 {
@@ -220,7 +255,9 @@ static bool read_top_logprobs(struct parsing *p, const char *path, json_object *
 {
     int64_t got;
     if (!field_int(&p->reading, path, value, 0, EY_MAX_TOP_LOGPROBS, &got)) return false;
-    if (got && !p->logprobs) return api_fail(p->reading.error, path, "when using `top_logprobs`, `logprobs` must be set to true.");
+    if (got && !p->logprobs)
+        return api_fail(p->reading.error, path,
+                        "when using `top_logprobs`, `logprobs` must be set to true.");
     if (p->logprobs) p->reading.out->request.top_logprobs = (int)got;
     return true;
 }
@@ -237,7 +274,9 @@ static bool read_echo(struct parsing *p, const char *path, json_object *value)
 {
     if (!field_bool(&p->reading, path, value, &p->reading.out->echo)) return false;
     if (p->reading.out->echo && p->reading.out->request.top_logprobs >= 0)
-        return api_fail(p->reading.error, path, "echo with logprobs is not supported: a prompt's log-probabilities are not kept");
+        return api_fail(
+            p->reading.error, path,
+            "echo with logprobs is not supported: a prompt's log-probabilities are not kept");
     return true;
 }
 
@@ -252,9 +291,11 @@ static bool read_stream_options(struct parsing *p, const char *path, json_object
     json_object *include = json_member(value, "include_usage");
     if (!field_object(&p->reading, path, value)) return false;
     if (json_object_object_length(value) && !p->reading.out->stream)
-        return api_fail(p->reading.error, path, "Stream options can only be defined when `stream=True`.");
+        return api_fail(p->reading.error, path,
+                        "Stream options can only be defined when `stream=True`.");
     return field_members_known(&p->reading, path, value, known, COUNT(known)) &&
-           (!include || field_bool(&p->reading, "stream_options.include_usage", include, &p->reading.out->include_usage));
+           (!include || field_bool(&p->reading, "stream_options.include_usage", include,
+                                   &p->reading.out->include_usage));
 }
 
 static bool read_token_strings(struct parsing *p, const char *path, json_object *value)
@@ -262,7 +303,8 @@ static bool read_token_strings(struct parsing *p, const char *path, json_object 
     return field_bool(&p->reading, path, value, &p->reading.out->token_strings);
 }
 
-/* ---- tools --------------------------------------------------------------------------------------- */
+/* ---- tools
+ * --------------------------------------------------------------------------------------- */
 
 static bool read_tools(struct parsing *p, const char *path, json_object *value)
 {
@@ -274,16 +316,21 @@ static bool read_tools(struct parsing *p, const char *path, json_object *value)
 static bool read_tool_choice(struct parsing *p, const char *path, json_object *value)
 {
     struct api_request *out = p->reading.out;
-    const char *choice = json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+    const char *choice = json_object_is_type(value, json_type_string)
+                             ? json_object_get_string(value)
+                             : "";
     if (!strcmp(choice, "none")) {
         out->request.tools = NULL, out->request.n_tools = 0, out->tools_given = false;
         return true;
     }
     if (!strcmp(choice, "auto"))
-        return out->tools_given || api_fail(p->reading.error, path, "When using `tool_choice`, `tools` must be set.");
+        return out->tools_given ||
+               api_fail(p->reading.error, path, "When using `tool_choice`, `tools` must be set.");
     if (!strcmp(choice, "required") || json_object_is_type(value, json_type_object))
-        return format_read_tool_choice(&p->reading, &p->format, path, value, json_member(p->memory->json, "tools"));
-    return api_fail_field(p->reading.error, path, "\"auto\", \"none\", \"required\" or a named function", value);
+        return format_read_tool_choice(&p->reading, &p->format, path, value,
+                                       json_member(p->memory->json, "tools"));
+    return api_fail_field(p->reading.error, path,
+                          "\"auto\", \"none\", \"required\" or a named function", value);
 }
 
 static bool read_parallel_calls(struct parsing *p, const char *path, json_object *value)
@@ -294,7 +341,8 @@ static bool read_parallel_calls(struct parsing *p, const char *path, json_object
     return true;
 }
 
-/* ---- what the answer must be --------------------------------------------------------------------- */
+/* ---- what the answer must be
+ * --------------------------------------------------------------------- */
 
 static bool read_response_format(struct parsing *p, const char *path, json_object *value)
 {
@@ -321,7 +369,8 @@ static bool read_guided_choice(struct parsing *p, const char *path, json_object 
     return format_read_choice(&p->reading, &p->format, path, value);
 }
 
-/* ---- prompts ------------------------------------------------------------------------------------- */
+/* ---- prompts
+ * ------------------------------------------------------------------------------------- */
 
 static bool read_messages(struct parsing *p, const char *path, json_object *value)
 {
@@ -329,18 +378,22 @@ static bool read_messages(struct parsing *p, const char *path, json_object *valu
     return messages_read(&p->reading, &p->pictures, value);
 }
 
-static bool read_prompt_ids(const struct api_reading *r, const char *path, json_object *value, struct api_prompt *out)
+static bool read_prompt_ids(const struct api_reading *r, const char *path, json_object *value,
+                            struct api_prompt *out)
 {
-    if (!field_ids(r, path, value, EY_MAX_REQUEST_VALUES, r->passing, &out->ids, &out->n_ids)) return false;
+    if (!field_ids(r, path, value, EY_MAX_REQUEST_VALUES, r->passing, &out->ids, &out->n_ids))
+        return false;
     return out->n_ids || api_fail_value(r->error, path, "%s must not be empty", path);
 }
 
-static bool read_prompt_item(const struct api_reading *r, const char *path, json_object *value, struct api_prompt *out)
+static bool read_prompt_item(const struct api_reading *r, const char *path, json_object *value,
+                             struct api_prompt *out)
 {
     if (json_object_is_type(value, json_type_array)) return read_prompt_ids(r, path, value, out);
     size_t most = r->out->kind == API_TOKENIZE ? EY_MAX_COUNTED_BYTES : EY_MAX_TEXT_BYTES;
     if (!field_text(r, path, value, most, &out->text, &out->n_text)) return false;
-    return out->n_text || r->out->kind == API_TOKENIZE || api_fail_value(r->error, path, "%s must not be empty", path);
+    return out->n_text || r->out->kind == API_TOKENIZE ||
+           api_fail_value(r->error, path, "%s must not be empty", path);
 }
 
 /* Text, texts, ids, or lists of ids. */
@@ -350,11 +403,15 @@ static bool read_prompt(struct parsing *p, const char *path, json_object *value)
     struct field_path whole = field_root(path);
     bool list = json_object_is_type(value, json_type_array);
     json_object *first = list ? json_object_array_get_idx(value, 0) : NULL;
-    bool several = list && (json_object_is_type(first, json_type_string) || json_object_is_type(first, json_type_array));
+    bool several = list && (json_object_is_type(first, json_type_string) ||
+                            json_object_is_type(first, json_type_array));
     size_t n = 1;
     if (!list && !json_object_is_type(value, json_type_string))
-        return api_fail_field(r->error, path, "a string, an array of strings, of token ids or of arrays of token ids", value);
-    if (r->out->kind == API_TOKENIZE && list) return api_fail_field(r->error, path, "a string", value);
+        return api_fail_field(
+            r->error, path, "a string, an array of strings, of token ids or of arrays of token ids",
+            value);
+    if (r->out->kind == API_TOKENIZE && list)
+        return api_fail_field(r->error, path, "a string", value);
     if (several && !field_array(r, path, value, 1, EY_MAX_PROMPTS, &n)) return false;
     r->out->prompts = arena_array(r->passing, n, sizeof(*r->out->prompts));
     if (!r->out->prompts) return api_fail_memory(r->error);
@@ -364,7 +421,8 @@ static bool read_prompt(struct parsing *p, const char *path, json_object *value)
         struct field_path item = field_item(&whole, i);
         json_object *prompt = json_object_array_get_idx(value, i);
         if (json_object_get_type(prompt) != json_object_get_type(first))
-            return api_fail_field(r->error, item.text, "of the same kind as the first prompt", prompt);
+            return api_fail_field(r->error, item.text, "of the same kind as the first prompt",
+                                  prompt);
         if (!read_prompt_item(r, item.text, prompt, &r->out->prompts[i])) return false;
     }
     return true;
@@ -376,23 +434,29 @@ static bool read_tokens(struct parsing *p, const char *path, json_object *value)
     r->out->prompts = arena_array(r->passing, 1, sizeof(*r->out->prompts));
     if (!r->out->prompts) return api_fail_memory(r->error);
     r->out->n_prompts = 1;
-    return field_ids(r, path, value, EY_MAX_REQUEST_VALUES, r->passing, &r->out->prompts->ids, &r->out->prompts->n_ids);
+    return field_ids(r, path, value, EY_MAX_REQUEST_VALUES, r->passing, &r->out->prompts->ids,
+                     &r->out->prompts->n_ids);
 }
 
-static bool read_pixels(struct parsing *p, const struct field_path *path, json_object *object, const char *name, uint64_t *out)
+static bool read_pixels(struct parsing *p, const struct field_path *path, json_object *object,
+                        const char *name, uint64_t *out)
 {
     json_object *value = json_member(object, name);
     int64_t got = 0;
-    if (value && !field_int(&p->reading, field_member(path, name).text, value, 1, (int64_t)1 << 40, &got)) return false;
+    if (value &&
+        !field_int(&p->reading, field_member(path, name).text, value, 1, (int64_t)1 << 40, &got))
+        return false;
     if (value) *out = (uint64_t)got;
     return true;
 }
 
-/* {"min_pixels", "max_pixels"}, or the processor's own spelling {"size": {"shortest_edge", "longest_edge"}}, which are
- * pixels too. */
+/* {"min_pixels", "max_pixels"}, or the processor's own spelling {"size": {"shortest_edge",
+ * "longest_edge"}}, which are pixels too. */
 static bool read_processor(struct parsing *p, const char *path, json_object *value)
 {
-    static const char *const known[] = {"min_pixels", "max_pixels", "size"}, *const edges[] = {"shortest_edge", "longest_edge"};
+    static const char *const known[] = {"min_pixels", "max_pixels", "size"}, *const edges[] = {
+                                                                                 "shortest_edge",
+                                                                                 "longest_edge"};
     struct field_path whole = field_root(path), size_path = field_member(&whole, "size");
     if (!field_object(&p->reading, path, value)) return false;
     json_object *size = json_member(value, "size");
@@ -415,15 +479,19 @@ static bool read_template_options(struct parsing *p, const char *path, json_obje
     struct field_path whole = field_root(path), name = field_member(&whole, "add_vision_id");
     if (!field_object(&p->reading, path, value)) return false;
     json_object *wanted = json_member(value, "add_vision_id");
-    return !wanted || field_bool(&p->reading, name.text, wanted, &p->reading.out->request.add_vision_id);
+    return !wanted ||
+           field_bool(&p->reading, name.text, wanted, &p->reading.out->request.add_vision_id);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------ */
+/* ---- the rest
+ * ------------------------------------------------------------------------------------ */
 
 static bool read_model(struct parsing *p, const char *path, json_object *value)
 {
-    if (json_object_is_type(value, json_type_string) && !json_object_get_string_len(value)) return true;
-    return field_name(&p->reading, path, value, EY_MAX_PATH, p->reading.lasting, &p->reading.out->model);
+    if (json_object_is_type(value, json_type_string) && !json_object_get_string_len(value))
+        return true;
+    return field_name(&p->reading, path, value, EY_MAX_PATH, p->reading.lasting,
+                      &p->reading.out->model);
 }
 
 /* Says something about the request, not about the answer. */
@@ -442,14 +510,16 @@ static bool read_add_special(struct parsing *p, const char *path, json_object *v
 /* Asks for what is not there: an answer without it would not be what the client believes. */
 static bool refuse(struct parsing *p, const char *path, json_object *value)
 {
-    return field_is_neutral(value) || api_fail(p->reading.error, path, "%s is not supported; leave it out", path);
+    return field_is_neutral(value) ||
+           api_fail(p->reading.error, path, "%s is not supported; leave it out", path);
 }
 
 static bool only_true(struct parsing *p, const char *path, json_object *value)
 {
     bool given;
     if (!field_bool(&p->reading, path, value, &given)) return false;
-    return given || api_fail(p->reading.error, path, "%s false is not supported; leave it out", path);
+    return given ||
+           api_fail(p->reading.error, path, "%s false is not supported; leave it out", path);
 }
 
 static bool read_modalities(struct parsing *p, const char *path, json_object *value)
@@ -458,18 +528,27 @@ static bool read_modalities(struct parsing *p, const char *path, json_object *va
     if (!field_array(&p->reading, path, value, 0, 8, &n)) return false;
     for (size_t i = 0; i < n; i++) {
         json_object *item = json_object_array_get_idx(value, i);
-        if (!json_object_is_type(item, json_type_string) || strcmp(json_object_get_string(item), "text") != 0)
-            return api_fail(p->reading.error, path, "modalities other than [\"text\"] are not supported");
+        if (!json_object_is_type(item, json_type_string) ||
+            strcmp(json_object_get_string(item), "text") != 0)
+            return api_fail(p->reading.error, path,
+                            "modalities other than [\"text\"] are not supported");
     }
     return true;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------- */
+/* ---- the table
+ * ----------------------------------------------------------------------------------- */
 
-enum { CHAT = 1 << API_CHAT, TEXT = 1 << API_COMPLETION, TOKENIZE = 1 << API_TOKENIZE, DETOKENIZE = 1 << API_DETOKENIZE };
+enum {
+    CHAT = 1 << API_CHAT,
+    TEXT = 1 << API_COMPLETION,
+    TOKENIZE = 1 << API_TOKENIZE,
+    DETOKENIZE = 1 << API_DETOKENIZE
+};
 enum { ASK = CHAT | TEXT, TALK = CHAT | TOKENIZE, ALL = ASK | TOKENIZE | DETOKENIZE };
 
-/* The model is first: the limits of the others are its. What is cheap comes before what is long; a field that needs another comes behind it. */
+/* The model is first: the limits of the others are its. What is cheap comes before what is long; a
+ * field that needs another comes behind it. */
 static const struct {
     const char *name;
     int kinds;
@@ -568,7 +647,8 @@ static bool read_fields(struct parsing *p)
 {
     int kind = 1 << p->reading.out->kind;
     for (size_t i = 1; i < COUNT(fields); i++) { /* the model is read already */
-        json_object *value = fields[i].kinds & kind ? json_member(p->memory->json, fields[i].name) : NULL;
+        json_object *value = fields[i].kinds & kind ? json_member(p->memory->json, fields[i].name)
+                                                    : NULL;
         if (value && !fields[i].read(p, fields[i].name, value)) return false;
     }
     return true;
@@ -584,7 +664,8 @@ static bool name_unknown_fields(struct parsing *p)
     return true;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole
+ * ----------------------------------------------------------------------------------- */
 
 static bool check_complete(struct parsing *p)
 {
@@ -592,20 +673,25 @@ static bool check_complete(struct parsing *p)
     const struct api_request *out = p->reading.out;
     const char *name = wanted[out->kind];
     bool talk = out->request.n_messages, text = out->n_prompts;
-    if (talk && text) return api_fail(p->reading.error, "messages", "messages and prompt cannot both be given");
+    if (talk && text)
+        return api_fail(p->reading.error, "messages", "messages and prompt cannot both be given");
     return talk || text || api_fail_value(p->reading.error, name, "%s is missing", name);
 }
 
-static struct parsing parsing_of(struct api_request *out, const struct api_limits *limits, struct api_error *error)
+static struct parsing parsing_of(struct api_request *out, const struct api_limits *limits,
+                                 struct api_error *error)
 {
-    struct parsing p = {.reading = {.out = out, .limits = limits, .error = error}, .memory = out->memory};
+    struct parsing p = {.reading = {.out = out, .limits = limits, .error = error},
+                        .memory = out->memory};
     p.reading.lasting = &p.memory->lasting, p.reading.passing = &p.memory->passing;
     return p;
 }
 
-bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n, struct api_error *error)
+bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n,
+              struct api_error *error)
 {
-    *out = (struct api_request){.kind = kind, .model = "", .n = 1, .memory = calloc(1, sizeof(struct request_memory))};
+    *out = (struct api_request){
+        .kind = kind, .model = "", .n = 1, .memory = calloc(1, sizeof(struct request_memory))};
     out->unknown = buf_with_max(EY_MAX_UNKNOWN_BYTES);
     if (!out->memory) return api_fail_memory(error);
     struct parsing p = parsing_of(out, NULL, error);
@@ -625,13 +711,15 @@ bool api_read(struct api_request *out, const struct api_limits *limits, struct a
 {
     struct parsing p = parsing_of(out, limits, error);
     set_defaults(out, limits);
-    if (!read_fields(&p) || !name_unknown_fields(&p) || !check_complete(&p) || !format_compile(&p.reading, &p.format)) return false;
+    if (!read_fields(&p) || !name_unknown_fields(&p) || !check_complete(&p) ||
+        !format_compile(&p.reading, &p.format))
+        return false;
     if (out->request.n_messages) out->request.parse_special_tokens = false;
     return pictures_get(&p.reading, &p.pictures, &p.budget);
 }
 
-bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n, const struct api_limits *limits,
-               struct api_error *error)
+bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n,
+               const struct api_limits *limits, struct api_error *error)
 {
     return api_open(out, kind, body, n, error) && api_read(out, limits, error);
 }
@@ -639,7 +727,8 @@ bool api_parse(struct api_request *out, enum api_kind kind, const char *body, si
 void api_request_drop_prompts(struct api_request *request)
 {
     struct request_memory *memory = request->memory;
-    for (size_t i = 0; i < request->n_media; i++) media_free(&request->media[i]);
+    for (size_t i = 0; i < request->n_media; i++)
+        media_free(&request->media[i]);
     request->media = NULL, request->n_media = 0;
     request->prompts = NULL, request->n_prompts = 0;
     request->request.messages = NULL, request->request.n_messages = 0;

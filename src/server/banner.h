@@ -6,7 +6,8 @@
 #include "server/listen.h"
 
 /* "http://127.0.0.1:8000" */
-void banner_url(char out[128], const struct server_options *options, const struct listener *listener);
+void banner_url(char out[128], const struct server_options *options,
+                const struct listener *listener);
 /* The models and their memory, when those that are to be loaded at the start have been. */
 void banner_models(const struct server *server);
 

@@ -1,5 +1,5 @@
-/* Deadlines of connections, kept in one table that the main thread sweeps. A connection is cut by shutting its socket
- * down: its own thread sees that and cleans up. */
+/* Deadlines of connections, kept in one table that the main thread sweeps. A connection is cut by
+ * shutting its socket down: its own thread sees that and cleans up. */
 #include "server/connections.h"
 
 #include <math.h>
@@ -45,7 +45,8 @@ struct connection *connections_add(struct connections *all, int fd, double secon
         if (all->slot[i].phase == PHASE_FREE) c = &all->slot[i];
     if (c) {
         double now = seconds_now();
-        *c = (struct connection){.phase = PHASE_IDLE, .fd = fd, .since = now, .until = now + seconds};
+        *c = (struct connection){
+            .phase = PHASE_IDLE, .fd = fd, .since = now, .until = now + seconds};
         name_peer(c);
         all->n++;
     }
@@ -62,7 +63,8 @@ void connections_remove(struct connections *all, struct connection *c)
     pthread_mutex_unlock(&all->lock);
 }
 
-void connections_enter(struct connections *all, struct connection *c, enum phase phase, double seconds)
+void connections_enter(struct connections *all, struct connection *c, enum phase phase,
+                       double seconds)
 {
     double now = seconds_now();
     pthread_mutex_lock(&all->lock);
@@ -71,7 +73,8 @@ void connections_enter(struct connections *all, struct connection *c, enum phase
     pthread_mutex_unlock(&all->lock);
 }
 
-void connections_progress(struct connections *all, struct connection *c, size_t n, double body_seconds, double stall_seconds)
+void connections_progress(struct connections *all, struct connection *c, size_t n,
+                          double body_seconds, double stall_seconds)
 {
     double now = seconds_now();
     pthread_mutex_lock(&all->lock);
@@ -116,7 +119,8 @@ struct connections_count connections_count(struct connections *all)
     struct connections_count count = {0};
     pthread_mutex_lock(&all->lock);
     count.open = all->n;
-    for (int i = 0; i < SLOTS; i++) count.busy += all->slot[i].phase > PHASE_IDLE;
+    for (int i = 0; i < SLOTS; i++)
+        count.busy += all->slot[i].phase > PHASE_IDLE;
     pthread_mutex_unlock(&all->lock);
     return count;
 }

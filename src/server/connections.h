@@ -1,5 +1,5 @@
-/* The open connections, what each is at, and until when that may take. The library's own timeout starts again with every
- * byte, so that a client could hold a connection for ever; these do not. */
+/* The open connections, what each is at, and until when that may take. The library's own timeout
+ * starts again with every byte, so that a client could hold a connection for ever; these do not. */
 #ifndef EY_SERVER_CONNECTIONS_H
 #define EY_SERVER_CONNECTIONS_H
 
@@ -10,8 +10,8 @@
 #include "base/limits.h"
 
 enum phase {
-    PHASE_FREE,    /* no connection */
-    PHASE_IDLE,    /* between requests */
+    PHASE_FREE, /* no connection */
+    PHASE_IDLE, /* between requests */
     PHASE_HEADERS,
     PHASE_BODY,
     PHASE_WORKING, /* a route runs: takes as long as it takes */
@@ -40,14 +40,17 @@ void connections_close(struct connections *all);
 struct connection *connections_add(struct connections *all, int fd, double seconds);
 void connections_remove(struct connections *all, struct connection *c);
 /* The connection is at something else for at most so many seconds; 0: for as long as it takes. */
-void connections_enter(struct connections *all, struct connection *c, enum phase phase, double seconds);
+void connections_enter(struct connections *all, struct connection *c, enum phase phase,
+                       double seconds);
 /* Bytes of the body came; `n` of them since it began. */
-void connections_progress(struct connections *all, struct connection *c, size_t n, double body_seconds, double stall_seconds);
+void connections_progress(struct connections *all, struct connection *c, size_t n,
+                          double body_seconds, double stall_seconds);
 
 /* Whether the client has closed its end, or the connection was cut. */
 bool connections_hung_up(struct connections *all, struct connection *c);
 
-/* Cuts those whose time is over. Where nearly all places are taken, idle ones give way after a second. */
+/* Cuts those whose time is over. Where nearly all places are taken, idle ones give way after a
+ * second. */
 void connections_sweep(struct connections *all);
 /* Cuts all, also those that are still to come. */
 void connections_cut_all(struct connections *all);

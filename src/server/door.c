@@ -15,7 +15,8 @@ bool door_is_token(const char *s, size_t n)
     static const char others[] = "!#$%&'*+-.^_`|~";
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i], lower = c | 0x20;
-        if (!(c >= '0' && c <= '9') && !(lower >= 'a' && lower <= 'z') && !(c && strchr(others, c))) return false;
+        if (!(c >= '0' && c <= '9') && !(lower >= 'a' && lower <= 'z') && !(c && strchr(others, c)))
+            return false;
     }
     return n > 0;
 }
@@ -32,7 +33,8 @@ static bool has_control(const char *s, size_t n)
 static size_t count(const struct door_header *h, size_t n, const char *name)
 {
     size_t found = 0;
-    for (size_t i = 0; i < n; i++) found += strcasecmp(h[i].name, name) == 0;
+    for (size_t i = 0; i < n; i++)
+        found += strcasecmp(h[i].name, name) == 0;
     return found;
 }
 
@@ -47,7 +49,8 @@ const char *door_value(const struct door_header *h, size_t n, const char *name)
 static size_t trimmed(const char *s)
 {
     size_t n = strlen(s);
-    while (n && (s[n - 1] == ' ' || s[n - 1] == '\t')) n--;
+    while (n && (s[n - 1] == ' ' || s[n - 1] == '\t'))
+        n--;
     return n;
 }
 
@@ -55,34 +58,44 @@ static const char *framing_fault(const char *length, const char *encoding, bool 
 {
     enum { MAX_DIGITS = 18 };
     if (length && encoding) return "the request has both a Content-Length and a Transfer-Encoding";
-    if (encoding && (!http_1_1 || trimmed(encoding) != 7 || strncasecmp(encoding, "chunked", 7) != 0))
+    if (encoding &&
+        (!http_1_1 || trimmed(encoding) != 7 || strncasecmp(encoding, "chunked", 7) != 0))
         return "the only Transfer-Encoding is chunked, with HTTP/1.1";
     if (!length) return NULL;
     size_t n = trimmed(length);
-    return n && n <= MAX_DIGITS && strspn(length, "0123456789") == n ? NULL : "the Content-Length is no number";
+    return n && n <= MAX_DIGITS && strspn(length, "0123456789") == n
+               ? NULL
+               : "the Content-Length is no number";
 }
 
 const char *door_fault(const struct door_header *h, size_t n, bool http_1_1)
 {
-    static const char *const single[] = {"Content-Length", "Transfer-Encoding", "Host", "Authorization", "Content-Type", "Origin"};
-    static const char *const twice[] = {"the request has more than one Content-Length", "the request has more than one Transfer-Encoding",
-                                        "the request has more than one Host", "the request has more than one Authorization",
-                                        "the request has more than one Content-Type", "the request has more than one Origin"};
+    static const char *const single[] = {"Content-Length", "Transfer-Encoding", "Host",
+                                         "Authorization",  "Content-Type",      "Origin"};
+    static const char *const twice[] = {"the request has more than one Content-Length",
+                                        "the request has more than one Transfer-Encoding",
+                                        "the request has more than one Host",
+                                        "the request has more than one Authorization",
+                                        "the request has more than one Content-Type",
+                                        "the request has more than one Origin"};
     for (size_t i = 0; i < n; i++) {
-        if (!door_is_token(h[i].name, h[i].n_name)) return "a header's name has characters that names do not have";
+        if (!door_is_token(h[i].name, h[i].n_name))
+            return "a header's name has characters that names do not have";
         if (has_control(h[i].value, h[i].n_value)) return "a header's value has control characters";
     }
     for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
         if (count(h, n, single[i]) > 1) return twice[i];
     if (http_1_1 && !door_value(h, n, "Host")) return "the request has no Host";
-    return framing_fault(door_value(h, n, "Content-Length"), door_value(h, n, "Transfer-Encoding"), http_1_1);
+    return framing_fault(door_value(h, n, "Content-Length"), door_value(h, n, "Transfer-Encoding"),
+                         http_1_1);
 }
 
 /* ---- hosts and origins ---- */
 
 enum { MAX_NAME = 255 };
 
-/* The name or address of "name:port", "address" or "[address]:port", in lower case; false when it is none of these. */
+/* The name or address of "name:port", "address" or "[address]:port", in lower case; false when it
+ * is none of these. */
 static bool host_name(char out[MAX_NAME + 1], const char *host)
 {
     bool bracketed = host[0] == '[';
@@ -92,7 +105,8 @@ static bool host_name(char out[MAX_NAME + 1], const char *host)
     const char *rest = host + n + (bracketed && host[n] == ']');
     if (rest[0] == ':' && rest[1]) rest += 1 + strspn(rest + 1, "0123456789");
     if (*rest && trimmed(rest)) return false;
-    for (size_t i = 0; i < n; i++) out[i] = (char)(host[i] >= 'A' && host[i] <= 'Z' ? host[i] | 0x20 : host[i]);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (char)(host[i] >= 'A' && host[i] <= 'Z' ? host[i] | 0x20 : host[i]);
     if (!bracketed && n > 1 && out[n - 1] == '.') n--;
     out[n] = 0;
     return true;
@@ -115,7 +129,8 @@ static bool is_machine_name(const char *name)
     char machine[MAX_NAME + 1] = "";
     if (gethostname(machine, sizeof(machine) - 1) || !machine[0]) return false;
     size_t n = strcspn(machine, ".");
-    return strcasecmp(name, machine) == 0 || (strncasecmp(name, machine, n) == 0 && (!name[n] || strcmp(name + n, ".local") == 0));
+    return strcasecmp(name, machine) == 0 ||
+           (strncasecmp(name, machine, n) == 0 && (!name[n] || strcmp(name + n, ".local") == 0));
 }
 
 bool door_is_loopback(const char *host)
@@ -133,7 +148,9 @@ bool door_knows_host(const struct server_options *o, const char *host)
     bool network = !door_is_loopback(o->host);
     if (!host_name(name, host)) return false;
     if ((network && o->n_keys) || is_address(name)) return true;
-    if (strcmp(name, "localhost") == 0 || ends_with(name, ".localhost") || strcasecmp(name, o->host) == 0) return true;
+    if (strcmp(name, "localhost") == 0 || ends_with(name, ".localhost") ||
+        strcasecmp(name, o->host) == 0)
+        return true;
     for (size_t i = 0; i < o->n_hosts; i++)
         if (strcasecmp(name, o->hosts[i]) == 0) return true;
     return network && is_machine_name(name);
@@ -141,7 +158,9 @@ bool door_knows_host(const struct server_options *o, const char *host)
 
 bool door_is_own_origin(const char *origin, const char *host)
 {
-    const char *rest = strncasecmp(origin, "http://", 7) == 0 ? origin + 7 : strncasecmp(origin, "https://", 8) == 0 ? origin + 8 : NULL;
+    const char *rest = strncasecmp(origin, "http://", 7) == 0    ? origin + 7
+                       : strncasecmp(origin, "https://", 8) == 0 ? origin + 8
+                                                                 : NULL;
     size_t n = rest ? trimmed(rest) : 0;
     return n && trimmed(host) == n && strncasecmp(rest, host, n) == 0;
 }
@@ -161,7 +180,9 @@ bool door_keys_make(struct door_keys *keys, const char *const *key, size_t n, ey
     for (size_t i = 0; i < n; i++) {
         size_t size = strlen(key[i]);
         if (!size || size > EY_MAX_KEY_BYTES || strpbrk(key[i], " \t\r\n"))
-            return ey_fail(e, EY_BAD_REQUEST, "API key %zu is empty, longer than %d bytes or has blanks", i + 1, EY_MAX_KEY_BYTES);
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "API key %zu is empty, longer than %d bytes or has blanks", i + 1,
+                           EY_MAX_KEY_BYTES);
         SHA256((const unsigned char *)key[i], size, keys->digest[i]);
     }
     return true;
@@ -174,7 +195,8 @@ bool door_keys_open(const struct door_keys *keys, const char *authorization)
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
     const char *key = authorization + 7 + strspn(authorization + 7, " ");
     SHA256((const unsigned char *)key, trimmed(key), digest);
-    for (size_t i = 0; i < keys->n; i++) found |= CRYPTO_memcmp(digest, keys->digest[i], sizeof(digest)) == 0;
+    for (size_t i = 0; i < keys->n; i++)
+        found |= CRYPTO_memcmp(digest, keys->digest[i], sizeof(digest)) == 0;
     return found;
 }
 

@@ -9,8 +9,9 @@ struct door_header {
     size_t n_name, n_value;
 };
 
-/* What a library that reads requests kindly lets through and another program on the way may have read otherwise: two
- * lengths, both framings, two hosts, names that are no token, control characters. NULL: nothing, else a sentence. */
+/* What a library that reads requests kindly lets through and another program on the way may have
+ * read otherwise: two lengths, both framings, two hosts, names that are no token, control
+ * characters. NULL: nothing, else a sentence. */
 const char *door_fault(const struct door_header *headers, size_t n, bool http_1_1);
 
 /* Whether n bytes are a token: what methods and headers' names are made of. */
@@ -19,16 +20,17 @@ bool door_is_token(const char *s, size_t n);
 /* The one header of that name; NULL: it is not there. */
 const char *door_value(const struct door_header *headers, size_t n, const char *name);
 
-/* Whether a Host header names this server. A page whose own domain is made to point here (DNS rebinding) cannot pass:
- * it needs a name, and only these are known: localhost and what ends in .localhost, the name or address that --host
- * gives, --allowed-hosts, and where the server listens to the network without a key the machine's own name. Addresses
- * are no names, so any is known; so is any port, which ssh -L and containers change. Where the server listens to the
- * network and has keys, every name is: a page that was rebound has no key, and proxies and DNS have names for the server
- * that it cannot know. */
+/* Whether a Host header names this server. A page whose own domain is made to point here (DNS
+ * rebinding) cannot pass: it needs a name, and only these are known: localhost and what ends in
+ * .localhost, the name or address that --host gives, --allowed-hosts, and where the server listens
+ * to the network without a key the machine's own name. Addresses are no names, so any is known; so
+ * is any port, which ssh -L and containers change. Where the server listens to the network and has
+ * keys, every name is: a page that was rebound has no key, and proxies and DNS have names for the
+ * server that it cannot know. */
 bool door_knows_host(const struct server_options *options, const char *host);
 
-/* Whether a page of this Origin may call: the server's own (http or https at the Host that was asked for, so that it
- * works behind a proxy) or one of --allowed-origins. */
+/* Whether a page of this Origin may call: the server's own (http or https at the Host that was
+ * asked for, so that it works behind a proxy) or one of --allowed-origins. */
 bool door_is_own_origin(const char *origin, const char *host);
 bool door_allows_origin(const struct server_options *options, const char *origin);
 
@@ -41,7 +43,8 @@ struct door_keys {
     size_t n;
 };
 bool door_keys_make(struct door_keys *keys, const char *const *key, size_t n, ey_err *e);
-/* Whether an Authorization header has one of them; takes equally long whichever it is, and however much of one is right. */
+/* Whether an Authorization header has one of them; takes equally long whichever it is, and however
+ * much of one is right. */
 bool door_keys_open(const struct door_keys *keys, const char *authorization);
 
 /* Whether a Content-Type is JSON. */

@@ -9,7 +9,11 @@
 #include "base/json.h"
 #include "server/exchange_internal.h"
 
-enum { STREAM_BLOCK = 16 << 10, MAX_ERROR_BYTES = 16 << 10, SLOW_CLIENT_BYTES_PER_SECOND = 16 << 10 };
+enum {
+    STREAM_BLOCK = 16 << 10,
+    MAX_ERROR_BYTES = 16 << 10,
+    SLOW_CLIENT_BYTES_PER_SECOND = 16 << 10
+};
 
 /* ---- the request ---- */
 
@@ -64,8 +68,10 @@ void exchange_add_header(struct exchange *x, const char *name, const char *value
 {
     if (x->n_headers == MAX_REPLY_HEADERS) return;
     char *copy = strdup(name), *text = strdup(value);
-    if (copy && text) x->header[x->n_headers].name = copy, x->header[x->n_headers++].value = text;
-    else free(copy), free(text);
+    if (copy && text)
+        x->header[x->n_headers].name = copy, x->header[x->n_headers++].value = text;
+    else
+        free(copy), free(text);
 }
 
 static void add_default(struct exchange *x, const char *name, const char *value)
@@ -81,18 +87,21 @@ static void add_headers(struct exchange *x, struct MHD_Response *response, const
     add_default(x, "X-Content-Type-Options", "nosniff");
     if (origin) {
         add_default(x, "Access-Control-Allow-Origin", origin);
-        add_default(x, "Access-Control-Expose-Headers", "Warning, Retry-After, X-Eyelet-Reload-Seconds");
+        add_default(x, "Access-Control-Expose-Headers",
+                    "Warning, Retry-After, X-Eyelet-Reload-Seconds");
         add_default(x, "Vary", "Origin");
     } else {
         add_default(x, "Cross-Origin-Resource-Policy", "same-origin");
     }
     if (x->status == 503 || x->status == 429) add_default(x, "Retry-After", "1");
     if (x->close || server_draining(x->server)) add_default(x, "Connection", "close");
-    for (size_t i = 0; i < x->n_headers; i++) MHD_add_response_header(response, x->header[i].name, x->header[i].value);
+    for (size_t i = 0; i < x->n_headers; i++)
+        MHD_add_response_header(response, x->header[i].name, x->header[i].value);
 }
 
 /* Hands the reply to the library, which may live on after us. */
-static void queue(struct exchange *x, int status, const char *content_type, struct MHD_Response *response)
+static void queue(struct exchange *x, int status, const char *content_type,
+                  struct MHD_Response *response)
 {
     x->status = status;
     if (!response) return;
@@ -103,11 +112,13 @@ static void queue(struct exchange *x, int status, const char *content_type, stru
 
 /* ---- replies ---- */
 
-void exchange_reply_static(struct exchange *x, int status, const char *content_type, const void *bytes, size_t n)
+void exchange_reply_static(struct exchange *x, int status, const char *content_type,
+                           const void *bytes, size_t n)
 {
     connections_enter(x->connections, x->connection, PHASE_SENDING,
                       x->server->options->stall_seconds + (double)n / SLOW_CLIENT_BYTES_PER_SECOND);
-    queue(x, status, content_type, MHD_create_response_from_buffer(n, (void *)bytes, MHD_RESPMEM_PERSISTENT));
+    queue(x, status, content_type,
+          MHD_create_response_from_buffer(n, (void *)bytes, MHD_RESPMEM_PERSISTENT));
 }
 
 void exchange_reply_empty(struct exchange *x, int status)
@@ -117,17 +128,22 @@ void exchange_reply_empty(struct exchange *x, int status)
 
 void exchange_reply(struct exchange *x, int status, const char *content_type, struct buf *body)
 {
-    static const char no_memory[] = "{\"error\": {\"message\": \"no memory for the reply\", \"type\": \"InternalServerError\", \"param\": null, "
+    static const char no_memory[] = "{\"error\": {\"message\": \"no memory for the reply\", "
+                                    "\"type\": \"InternalServerError\", \"param\": null, "
                                     "\"code\": 500}}";
     if (body->failed) {
         exchange_reply_static(x, 500, "application/json", no_memory, sizeof(no_memory) - 1);
         return;
     }
     connections_enter(x->connections, x->connection, PHASE_SENDING,
-                      x->server->options->stall_seconds + (double)body->size / SLOW_CLIENT_BYTES_PER_SECOND);
-    struct MHD_Response *response = MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_FREE);
-    if (response) *body = buf_with_max(body->max);
-    else buf_free(body);
+                      x->server->options->stall_seconds +
+                          (double)body->size / SLOW_CLIENT_BYTES_PER_SECOND);
+    struct MHD_Response *response = MHD_create_response_from_buffer(body->size, body->data,
+                                                                    MHD_RESPMEM_MUST_FREE);
+    if (response)
+        *body = buf_with_max(body->max);
+    else
+        buf_free(body);
     queue(x, status, content_type, response);
 }
 
@@ -151,7 +167,8 @@ static const char *error_type(int status)
     }
 }
 
-static void fail(struct exchange *x, int status, const char *type, const char *param, const char *message)
+static void fail(struct exchange *x, int status, const char *type, const char *param,
+                 const char *message)
 {
     struct buf out = buf_with_max(MAX_ERROR_BYTES);
     if (!type) type = error_type(status);
@@ -160,13 +177,16 @@ static void fail(struct exchange *x, int status, const char *type, const char *p
     buf_add_text(&out, ", \"type\": ");
     json_dump_string(&out, type, strlen(type));
     buf_add_text(&out, ", \"param\": ");
-    if (param) json_dump_string(&out, param, strlen(param));
-    else buf_add_text(&out, "null");
+    if (param)
+        json_dump_string(&out, param, strlen(param));
+    else
+        buf_add_text(&out, "null");
     buf_printf(&out, ", \"code\": %d}}", status);
     exchange_reply(x, status, "application/json", &out);
 }
 
-void exchange_fail(struct exchange *x, int status, const char *type, const char *param, const char *fmt, ...)
+void exchange_fail(struct exchange *x, int status, const char *type, const char *param,
+                   const char *fmt, ...)
 {
     char message[2048];
     va_list args;
@@ -185,9 +205,11 @@ static ssize_t read_stream(void *user, uint64_t position, char *out, size_t room
     ssize_t n;
     (void)position;
     connections_enter(x->connections, x->connection, PHASE_WORKING, 0);
-    do n = x->stream.pull(x->stream.state, x, out, room);
+    do
+        n = x->stream.pull(x->stream.state, x, out, room);
     while (n == 0);
-    connections_enter(x->connections, x->connection, PHASE_SENDING, x->server->options->stall_seconds);
+    connections_enter(x->connections, x->connection, PHASE_SENDING,
+                      x->server->options->stall_seconds);
     if (n > 0) return n;
     return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
 }
@@ -196,9 +218,12 @@ void exchange_stream(struct exchange *x, int status, const char *content_type, s
 {
     x->stream = stream, x->streaming = true;
     add_default(x, "Cache-Control", "no-cache");
-    add_default(x, "X-Accel-Buffering", "no"); /* proxies that collect replies are to pass this one on as it comes */
-    connections_enter(x->connections, x->connection, PHASE_SENDING, x->server->options->stall_seconds);
-    queue(x, status, content_type, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL));
+    add_default(x, "X-Accel-Buffering",
+                "no"); /* proxies that collect replies are to pass this one on as it comes */
+    connections_enter(x->connections, x->connection, PHASE_SENDING,
+                      x->server->options->stall_seconds);
+    queue(x, status, content_type,
+          MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL));
 }
 
 void exchange_free(struct exchange *x)
@@ -206,6 +231,7 @@ void exchange_free(struct exchange *x)
     if (!x) return;
     if (x->streaming && x->stream.close) x->stream.close(x->stream.state);
     exchange_drop_body(x);
-    for (size_t i = 0; i < x->n_headers; i++) free(x->header[i].name), free(x->header[i].value);
+    for (size_t i = 0; i < x->n_headers; i++)
+        free(x->header[i].name), free(x->header[i].value);
     free(x);
 }

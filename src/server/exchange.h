@@ -1,7 +1,8 @@
-/* One HTTP exchange as a route sees it: the request that passed the door (web.c), and the one answer to it.
+/* One HTTP exchange as a route sees it: the request that passed the door (web.c), and the one
+ * answer to it.
  *
- * A route runs on its connection's own thread, when the whole body is there. It answers exactly once: with
- * exchange_reply, exchange_fail or exchange_stream. */
+ * A route runs on its connection's own thread, when the whole body is there. It answers exactly
+ * once: with exchange_reply, exchange_fail or exchange_stream. */
 #ifndef EY_SERVER_EXCHANGE_H
 #define EY_SERVER_EXCHANGE_H
 
@@ -16,7 +17,8 @@ struct exchange;
 typedef void route_fn(struct server *server, struct exchange *x);
 
 const char *exchange_body(const struct exchange *x, size_t *n); /* NUL behind it */
-/* The body's memory is given back, for others to use: a route that has read it calls this before it waits for long. */
+/* The body's memory is given back, for others to use: a route that has read it calls this before it
+ * waits for long. */
 void exchange_drop_body(struct exchange *x);
 const char *exchange_query(struct exchange *x, const char *name); /* NULL: not there */
 /* What follows the path of a route that takes any end (/v1/models/…), without escapes. */
@@ -31,17 +33,19 @@ void exchange_add_header(struct exchange *x, const char *name, const char *value
 /* Takes the body's contents. */
 void exchange_reply(struct exchange *x, int status, const char *content_type, struct buf *body);
 /* {"error": {"message", "type", "param", "code"}}; param NULL: null. `type` NULL: by the status. */
-void exchange_fail(struct exchange *x, int status, const char *type, const char *param, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+void exchange_fail(struct exchange *x, int status, const char *type, const char *param,
+                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* A body that is made as it is sent. pull() runs on the connection's thread each time the client can take more: it
- * waits for what comes (100 ms at a time, asking exchange_hung_up between) and returns how many bytes it wrote, at least
- * one, or -1 at the end, or -2 where the connection is to be cut. close() is called once, also when the client left. */
+/* A body that is made as it is sent. pull() runs on the connection's thread each time the client
+ * can take more: it waits for what comes (100 ms at a time, asking exchange_hung_up between) and
+ * returns how many bytes it wrote, at least one, or -1 at the end, or -2 where the connection is to
+ * be cut. close() is called once, also when the client left. */
 struct stream {
     ssize_t (*pull)(void *state, struct exchange *x, char *out, size_t room);
     void (*close)(void *state);
     void *state;
 };
-void exchange_stream(struct exchange *x, int status, const char *content_type, struct stream stream);
+void exchange_stream(struct exchange *x, int status, const char *content_type,
+                     struct stream stream);
 
 #endif

@@ -23,20 +23,21 @@ struct exchange {
     struct MHD_Connection *mhd;
     double started;
     const char *method, *path; /* from when its headers are there */
-    const char *raw;           /* the request line's target as it came; valid until the headers are there */
+    const char *raw; /* the request line's target as it came; valid until the headers are there */
     size_t n_raw;
     bool bad_target;
-    char shown[128];           /* for the log: without query, control characters made visible */
+    char shown[128]; /* for the log: without query, control characters made visible */
 
     const struct route *route; /* NULL: a file of the page, or refused */
     const struct page_file *file;
-    const char *argument;      /* the rest of a path that a route takes with any end */
+    const char *argument; /* the rest of a path that a route takes with any end */
     struct refusal refusal;
-    bool cors;                 /* a page of another origin may read the reply */
+    bool cors; /* a page of another origin may read the reply */
     char *body;
-    size_t n_body, capacity, received, expected; /* received: thrown away ones too; expected: 0: not said */
-    uint64_t held;             /* of the budget */
-    bool headers_seen, close;  /* close: the connection ends with this reply */
+    size_t n_body, capacity, received,
+        expected;             /* received: thrown away ones too; expected: 0: not said */
+    uint64_t held;            /* of the budget */
+    bool headers_seen, close; /* close: the connection ends with this reply */
 
     struct {
         char *name, *value;
@@ -52,5 +53,6 @@ struct exchange {
 void exchange_free(struct exchange *x);
 /* The reply without a body, or with bytes that live for ever. */
 void exchange_reply_empty(struct exchange *x, int status);
-void exchange_reply_static(struct exchange *x, int status, const char *content_type, const void *bytes, size_t n);
+void exchange_reply_static(struct exchange *x, int status, const char *content_type,
+                           const void *bytes, size_t n);
 #endif

@@ -16,7 +16,8 @@ enum { DEFAULT_WAITING = 64 };
 static void wait_at_most(struct keeper *k, double seconds)
 {
     double until = seconds_now() + seconds;
-    struct timespec t = {.tv_sec = (time_t)until, .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
+    struct timespec t = {.tv_sec = (time_t)until,
+                         .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
     pthread_cond_timedwait(&k->changed, &k->lock, &t);
 }
 
@@ -52,7 +53,8 @@ static void use_plan(struct kept *m, const ey_plan *plan)
 {
     kept_note_plan(m, plan);
     m->bytes = plan->shared_bytes, m->facts.takes_turns = !plan->resident;
-    if (strcmp(plan->device, "cuda") == 0) m->options.gpu_memory = plan->total_bytes, m->options.gpu_memory_utilization = 0;
+    if (strcmp(plan->device, "cuda") == 0)
+        m->options.gpu_memory = plan->total_bytes, m->options.gpu_memory_utilization = 0;
     if (!plan->resident) m->state = KEEPER_UNLOADED;
 }
 
@@ -60,8 +62,11 @@ static bool check_fit(const struct keeper *k, const ey_plan *plan, ey_err *e)
 {
     for (size_t i = 0; i < k->n; i++)
         if (!plan[i].fits)
-            return ey_fail(e, EY_NO_MEMORY, "%s does not fit, not even alone: it needs %llu MiB (may use %s); eyelet plan says what changes that",
-                           k->model[i].label, (unsigned long long)(plan[i].total_bytes >> 20), plan[i].budget_rule);
+            return ey_fail(e, EY_NO_MEMORY,
+                           "%s does not fit, not even alone: it needs %llu MiB (may use %s); "
+                           "eyelet plan says what changes that",
+                           k->model[i].label, (unsigned long long)(plan[i].total_bytes >> 20),
+                           plan[i].budget_rule);
     return true;
 }
 
@@ -73,20 +78,24 @@ static bool plan_all(struct keeper *k, ey_err *e)
     ey_plan *plan = calloc(k->n, sizeof(*plan));
     for (size_t i = 0; i < k->n; i++) {
         options[i] = k->model[i].options;
-        options[i].progress = NULL, options[i].planned = NULL, options[i].notice = NULL; /* they are told when it is loaded */
+        options[i].progress = NULL, options[i].planned = NULL,
+        options[i].notice = NULL; /* they are told when it is loaded */
     }
     pthread_mutex_unlock(&k->lock);
-    bool ok = plan ? ey_plan_models(options, k->n, plan, &room, e) && check_fit(k, plan, e) : ey_fail_memory(e, "a plan", k->n * sizeof(*plan));
+    bool ok = plan ? ey_plan_models(options, k->n, plan, &room, e) && check_fit(k, plan, e)
+                   : ey_fail_memory(e, "a plan", k->n * sizeof(*plan));
     pthread_mutex_lock(&k->lock);
     if (ok) k->room = room.room_bytes;
-    for (size_t i = 0; ok && i < k->n; i++) use_plan(&k->model[i], &plan[i]);
+    for (size_t i = 0; ok && i < k->n; i++)
+        use_plan(&k->model[i], &plan[i]);
     free(plan);
     return ok;
 }
 
 static void fail_all(struct keeper *k, const ey_err *e)
 {
-    for (size_t i = 0; i < k->n; i++) k->model[i].state = KEEPER_FAILED, k->model[i].error = *e;
+    for (size_t i = 0; i < k->n; i++)
+        k->model[i].state = KEEPER_FAILED, k->model[i].error = *e;
     pthread_cond_broadcast(&k->changed);
 }
 
@@ -108,7 +117,8 @@ static void note_loaded(struct kept *m, ey_engine *engine, double seconds)
     let_in(m);
 }
 
-/* At the start a model that cannot be loaded ends the server; later the same may go well another time. */
+/* At the start a model that cannot be loaded ends the server; later the same may go well another
+ * time. */
 static void note_failed(struct kept *m, bool at_start, const ey_err *e)
 {
     m->error = *e, m->failures++, m->wanted = 0;
@@ -127,10 +137,14 @@ static void load(struct kept *m, bool at_start)
     bool ok = ey_engine_open(&engine, &m->options, &e);
     double seconds = seconds_now() - start;
     pthread_mutex_lock(&k->lock);
-    if (ok) note_loaded(m, engine, seconds);
-    else note_failed(m, at_start, &e);
-    if (ok && !at_start) log_line("%s was loaded%s in %.2f s", m->label, m->loads > 1 ? " again" : "", seconds);
-    if (!ok && !at_start) log_line("%s could not be loaded%s: %s", m->label, m->loads ? " again" : "", e.text);
+    if (ok)
+        note_loaded(m, engine, seconds);
+    else
+        note_failed(m, at_start, &e);
+    if (ok && !at_start)
+        log_line("%s was loaded%s in %.2f s", m->label, m->loads > 1 ? " again" : "", seconds);
+    if (!ok && !at_start)
+        log_line("%s could not be loaded%s: %s", m->label, m->loads ? " again" : "", e.text);
     pthread_cond_broadcast(&k->changed);
 }
 
@@ -145,8 +159,11 @@ static void unload(struct kept *m, const struct kept *wanted)
     if (m->waiting) m->wanted = seconds_now(); /* at its door while it was shut */
     pthread_mutex_unlock(&k->lock);
     ey_engine_close(&engine);
-    if (wanted) log_line("%s was unloaded: %s is asked for and needs its room", m->label, wanted->label);
-    else log_line("%s was unloaded: nobody asked for %d s; the next request loads it again", m->label, k->idle_seconds);
+    if (wanted)
+        log_line("%s was unloaded: %s is asked for and needs its room", m->label, wanted->label);
+    else
+        log_line("%s was unloaded: nobody asked for %d s; the next request loads it again",
+                 m->label, k->idle_seconds);
     pthread_mutex_lock(&k->lock);
     m->engine = NULL; /* now it takes no room */
 }
@@ -155,10 +172,13 @@ static void unload(struct kept *m, const struct kept *wanted)
 
 static double seconds_to_unload(const struct kept *m)
 {
-    return kept_is_idle(m) && m->keeper->idle_seconds ? m->used + m->keeper->idle_seconds - seconds_now() : INFINITY;
+    return kept_is_idle(m) && m->keeper->idle_seconds
+               ? m->used + m->keeper->idle_seconds - seconds_now()
+               : INFINITY;
 }
 
-/* Makes room for the model that is waited for, or loads it. False: nothing can be done before *until. */
+/* Makes room for the model that is waited for, or loads it. False: nothing can be done before
+ * *until. */
 static bool serve_wanted(struct keeper *k, double *until)
 {
     struct kept *wanted = keeper_next(k), *victim;
@@ -184,9 +204,13 @@ static bool tidy(struct keeper *k)
 static void wait_for_work(struct keeper *k, double until)
 {
     double seconds = until - seconds_now();
-    for (size_t i = 0; i < k->n; i++) seconds = fmin(seconds, fmin(kept_seconds_to_look(&k->model[i]), seconds_to_unload(&k->model[i])));
-    if (isfinite(seconds)) wait_at_most(k, seconds > 0 ? seconds : 0);
-    else pthread_cond_wait(&k->changed, &k->lock);
+    for (size_t i = 0; i < k->n; i++)
+        seconds = fmin(seconds,
+                       fmin(kept_seconds_to_look(&k->model[i]), seconds_to_unload(&k->model[i])));
+    if (isfinite(seconds))
+        wait_at_most(k, seconds > 0 ? seconds : 0);
+    else
+        pthread_cond_wait(&k->changed, &k->lock);
 }
 
 static void start(struct keeper *k)
@@ -194,8 +218,11 @@ static void start(struct keeper *k)
     ey_err e;
     if (k->n > 1 && !plan_all(k, &e)) fail_all(k, &e);
     for (size_t i = 0; i < k->n && !k->closing; i++)
-        if (k->model[i].state == KEEPER_LOADING && keeper_has_room(k, &k->model[i])) load(&k->model[i], true);
-        else if (k->model[i].state == KEEPER_LOADING) k->model[i].state = KEEPER_UNLOADED, k->model[i].facts.takes_turns = true; /* max_loaded */
+        if (k->model[i].state == KEEPER_LOADING && keeper_has_room(k, &k->model[i]))
+            load(&k->model[i], true);
+        else if (k->model[i].state == KEEPER_LOADING)
+            k->model[i].state = KEEPER_UNLOADED,
+            k->model[i].facts.takes_turns = true; /* max_loaded */
 }
 
 static bool is_lent(const struct keeper *k)
@@ -213,13 +240,16 @@ static void *keep(void *user)
     start(k);
     while (!k->closing)
         if (!serve_wanted(k, &until) && !tidy(k)) wait_for_work(k, until);
-    while (is_lent(k)) pthread_cond_wait(&k->changed, &k->lock);
+    while (is_lent(k))
+        pthread_cond_wait(&k->changed, &k->lock);
     pthread_mutex_unlock(&k->lock);
-    for (size_t i = k->n; i-- > 0;) ey_engine_close(&k->model[i].engine);
+    for (size_t i = k->n; i-- > 0;)
+        ey_engine_close(&k->model[i].engine);
     return NULL;
 }
 
-static void open_model(struct keeper *k, const struct server_options *o, size_t i, ey_budget *budget)
+static void open_model(struct keeper *k, const struct server_options *o, size_t i,
+                       ey_budget *budget)
 {
     struct kept *m = &k->model[i];
     const struct server_model *model = &o->models[i];
@@ -228,19 +258,26 @@ static void open_model(struct keeper *k, const struct server_options *o, size_t 
     m->options.progress = note_progress, m->options.progress_user = m;
     m->options.planned = note_plan, m->options.planned_user = m;
     m->options.notice = log_notice;
-    if (o->n_models > 1) snprintf(m->label, sizeof(m->label), "model %.80s", model->n_names ? model->names[0] : model->path);
-    else snprintf(m->label, sizeof(m->label), "the model");
+    if (o->n_models > 1)
+        snprintf(m->label, sizeof(m->label), "model %.80s",
+                 model->n_names ? model->names[0] : model->path);
+    else
+        snprintf(m->label, sizeof(m->label), "the model");
 }
 
-bool keeper_open(struct keeper **out, const struct server_options *options, ey_budget *budget, ey_err *e)
+bool keeper_open(struct keeper **out, const struct server_options *options, ey_budget *budget,
+                 ey_err *e)
 {
     struct keeper *k = *out = calloc(1, sizeof(*k));
     pthread_condattr_t monotonic;
     if (!k) return ey_fail_memory(e, "the engines' keeper", sizeof(*k));
     k->n = options->n_models;
-    for (size_t i = 0; i < k->n; i++) open_model(k, options, i, budget);
-    k->idle_seconds = options->idle_unload_seconds, k->max_loaded = options->max_loaded, k->turn_seconds = options->turn_seconds;
-    k->max_waiting = options->engine.max_num_queued ? options->engine.max_num_queued : DEFAULT_WAITING;
+    for (size_t i = 0; i < k->n; i++)
+        open_model(k, options, i, budget);
+    k->idle_seconds = options->idle_unload_seconds, k->max_loaded = options->max_loaded,
+    k->turn_seconds = options->turn_seconds;
+    k->max_waiting = options->engine.max_num_queued ? options->engine.max_num_queued
+                                                    : DEFAULT_WAITING;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&k->changed, &monotonic);
@@ -283,9 +320,16 @@ struct keeper_report keeper_state(struct keeper *k, size_t model)
 {
     pthread_mutex_lock(&k->lock);
     const struct kept *m = &k->model[model];
-    struct keeper_report report = {.state = k->closing ? KEEPER_CLOSING : m->state, .stage = m->stage, .percent = m->percent,
-                                   .load_seconds = m->load_seconds, .loads = m->loads, .unloads = m->unloads, .waiting = m->waiting,
-                                   .error = m->error, .memory = m->memory, .facts = m->facts};
+    struct keeper_report report = {.state = k->closing ? KEEPER_CLOSING : m->state,
+                                   .stage = m->stage,
+                                   .percent = m->percent,
+                                   .load_seconds = m->load_seconds,
+                                   .loads = m->loads,
+                                   .unloads = m->unloads,
+                                   .waiting = m->waiting,
+                                   .error = m->error,
+                                   .memory = m->memory,
+                                   .facts = m->facts};
     pthread_mutex_unlock(&k->lock);
     return report;
 }
@@ -347,13 +391,15 @@ static bool get_in(struct kept *m, bool (*gone)(void *user), void *user, bool *w
     if (m->keeper->closing) return fail_to_lend(m, e);
     if (m->state == KEEPER_READY && !m->shut) return true;
     if (m->waiting >= m->keeper->max_waiting)
-        return ey_fail(e, EY_BUSY, "%d requests wait already for %s to be loaded; ask again later", m->waiting, m->label);
+        return ey_fail(e, EY_BUSY, "%d requests wait already for %s to be loaded; ask again later",
+                       m->waiting, m->label);
     *waited = true;
     if (!wait_in_line(m, gone, user, e)) return false;
     return (m->state == KEEPER_READY && !m->keeper->closing) || fail_to_lend(m, e);
 }
 
-ey_engine *keeper_borrow(struct keeper *k, size_t model, bool (*gone)(void *user), void *user, bool *waited, ey_err *e)
+ey_engine *keeper_borrow(struct keeper *k, size_t model, bool (*gone)(void *user), void *user,
+                         bool *waited, ey_err *e)
 {
     struct kept *m = &k->model[model];
     pthread_mutex_lock(&k->lock);

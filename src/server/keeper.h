@@ -1,5 +1,5 @@
-/* The engines' keeper: loads models behind the server's back, lends their engines to requests, puts away what nobody wants or what has to
- * give way. Models are numbered as in server_options. */
+/* The engines' keeper: loads models behind the server's back, lends their engines to requests, puts
+ * away what nobody wants or what has to give way. Models are numbered as in server_options. */
 #ifndef EY_SERVER_KEEPER_H
 #define EY_SERVER_KEEPER_H
 
@@ -18,7 +18,8 @@ struct keeper_facts {
     char budget_rule[160];
     char choice[EY_PLAN_CHOICES][160]; /* what the plan did to fit */
     size_t n_choices;
-    bool takes_turns; /* of several models: it does not fit beside those that are loaded at the start */
+    bool takes_turns; /* of several models: it does not fit beside those that are loaded at the
+                         start */
     bool loaded_once; /* and since then, also while it is unloaded: */
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;
@@ -34,13 +35,15 @@ struct keeper_report {
     int loads, unloads;  /* so far */
     int waiting;         /* requests that wait for it to be loaded */
     ey_err error;        /* FAILED */
-    ey_memory memory;    /* of the card, as it was seen last; nothing known: no card, or not loaded */
+    ey_memory memory; /* of the card, as it was seen last; nothing known: no card, or not loaded */
     struct keeper_facts facts;
 };
 
-/* Starts loading on a thread of its own: of several models first one plan over all is made, then those are loaded that fit together; the others when
- * they are asked for. `budget` is what the engines take pictures in flight out of. */
-bool keeper_open(struct keeper **keeper, const struct server_options *options, ey_budget *budget, ey_err *e);
+/* Starts loading on a thread of its own: of several models first one plan over all is made, then
+ * those are loaded that fit together; the others when they are asked for. `budget` is what the
+ * engines take pictures in flight out of. */
+bool keeper_open(struct keeper **keeper, const struct server_options *options, ey_budget *budget,
+                 ey_err *e);
 /* Nobody gets an engine any more; those who wait for one are told so. */
 void keeper_shut(struct keeper *keeper);
 /* Waits until all have been given back. */
@@ -48,15 +51,20 @@ void keeper_close(struct keeper **keeper);
 size_t keeper_models(const struct keeper *keeper);
 struct keeper_report keeper_state(struct keeper *keeper, size_t model);
 
-/* The engine of a model, for as long as it is not given back; waits while it is not loaded (asking `gone` every 100 ms, which stops the wait when
- * true). Where there is no room, models that are idle give way, the least recently used first; one that is asked for all the time takes nothing new in
- * after turn_seconds until the other has been loaded. At most max_num_queued wait: *e of the next is EY_BUSY. *waited: this one did. NULL: *e says why. */
-ey_engine *keeper_borrow(struct keeper *keeper, size_t model, bool (*gone)(void *user), void *user, bool *waited, ey_err *e);
+/* The engine of a model, for as long as it is not given back; waits while it is not loaded (asking
+ * `gone` every 100 ms, which stops the wait when true). Where there is no room, models that are
+ * idle give way, the least recently used first; one that is asked for all the time takes nothing
+ * new in after turn_seconds until the other has been loaded. At most max_num_queued wait: *e of the
+ * next is EY_BUSY. *waited: this one did. NULL: *e says why. */
+ey_engine *keeper_borrow(struct keeper *keeper, size_t model, bool (*gone)(void *user), void *user,
+                         bool *waited, ey_err *e);
 void keeper_return(struct keeper *keeper, size_t model);
 
-/* A model's counters, those of its engines that were unloaded added. Neither waits nor counts as use. */
+/* A model's counters, those of its engines that were unloaded added. Neither waits nor counts as
+ * use. */
 ey_stats keeper_stats(struct keeper *keeper, size_t model);
-/* The engine is loaded and works, and yet made no step for so long that it will not make another. */
+/* The engine is loaded and works, and yet made no step for so long that it will not make another.
+ */
 bool keeper_is_stuck(struct keeper *keeper, size_t model);
 
 #endif

@@ -8,20 +8,24 @@
 #include "server/log.h"
 
 enum { DEFAULT_BATCHED_TOKENS = 512 };
-/* How often the card's memory is looked at where somebody asked since, or it had spilled; and while requests run. */
+/* How often the card's memory is looked at where somebody asked since, or it had spilled; and while
+ * requests run. */
 #define LOOK_SECONDS 60.0
 #define BUSY_LOOK_SECONDS 300.0
 
 /* ---- plan and engine ---- */
 
-/* A step computes max_num_batched_tokens rows or a slice of a picture; a machine does at least this many multiply-adds a
- * second with a thread, ten times fewer than the slowest that was measured. */
-static double stuck_seconds(const ey_engine *engine, const ey_engine_options *options, const ey_engine_info *info)
+/* A step computes max_num_batched_tokens rows or a slice of a picture; a machine does at least this
+ * many multiply-adds a second with a thread, ten times fewer than the slowest that was measured. */
+static double stuck_seconds(const ey_engine *engine, const ey_engine_options *options,
+                            const ey_engine_info *info)
 {
     enum { LEAST = 60, SIDE = 1024 };
     double rate = strcmp(info->device, "ref") == 0 ? 5e7 : 1e9;
-    int rows = options->max_num_batched_tokens ? options->max_num_batched_tokens : DEFAULT_BATCHED_TOKENS;
-    ey_work work = ey_work_of(engine, SIDE, SIDE, rows < info->max_model_len ? rows : info->max_model_len);
+    int rows = options->max_num_batched_tokens ? options->max_num_batched_tokens
+                                               : DEFAULT_BATCHED_TOKENS;
+    ey_work work = ey_work_of(engine, SIDE, SIDE,
+                              rows < info->max_model_len ? rows : info->max_model_len);
     return LEAST + (work.prefill_flops + work.vision_flops) / (rate * info->threads);
 }
 
@@ -51,17 +55,22 @@ void kept_note_plan(struct kept *m, const ey_plan *plan)
     memcpy(f->choice, plan->choices, sizeof(f->choice));
     f->n_choices = plan->n_choices;
     f->total_bytes = plan->total_bytes, f->max_pixels = plan->max_pixels;
-    if (!m->bytes) copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule), f->budget_bytes = plan->budget_bytes; /* else that of all */
-    f->max_model_len = plan->max_model_len, f->kv_tokens = plan->kv_tokens, f->max_num_seqs = plan->max_num_seqs;
+    if (!m->bytes)
+        copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule),
+            f->budget_bytes = plan->budget_bytes; /* else that of all */
+    f->max_model_len = plan->max_model_len, f->kv_tokens = plan->kv_tokens,
+    f->max_num_seqs = plan->max_num_seqs;
     copy_fact(f->device, sizeof(f->device), plan->device);
     f->planned = true;
 }
 
 void stats_add(ey_stats *sum, const ey_stats *s)
 {
-    sum->prompt_tokens += s->prompt_tokens, sum->cached_tokens += s->cached_tokens, sum->generated_tokens += s->generated_tokens;
+    sum->prompt_tokens += s->prompt_tokens, sum->cached_tokens += s->cached_tokens,
+        sum->generated_tokens += s->generated_tokens;
     sum->preemptions += s->preemptions, sum->steps += s->steps;
-    sum->images += s->images, sum->images_cached += s->images_cached, sum->tower_runs += s->tower_runs;
+    sum->images += s->images, sum->images_cached += s->images_cached,
+        sum->tower_runs += s->tower_runs;
     sum->finished_stop += s->finished_stop, sum->finished_length += s->finished_length;
     sum->finished_cancelled += s->finished_cancelled, sum->failed += s->failed;
     sum->vision_seconds += s->vision_seconds, sum->step_seconds += s->step_seconds;
@@ -87,7 +96,8 @@ void kept_look(struct kept *m)
     bool ok = ey_probe_memory(m->engine, &memory, &e);
     if (!ok) log_line("the card's memory could not be looked at: %s", e.text);
     if (ok && !had_spilled && ey_memory_warning(&memory, text, sizeof(text))) log_line("%s", text);
-    if (ok && had_spilled && !memory.spilled) log_line("all of the card's memory is as fast again as it should be");
+    if (ok && had_spilled && !memory.spilled)
+        log_line("all of the card's memory is as fast again as it should be");
     pthread_mutex_lock(&m->keeper->lock);
     if (ok) m->memory = memory;
     m->looked = seconds_now();

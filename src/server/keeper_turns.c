@@ -14,7 +14,8 @@ struct kept *keeper_next(struct keeper *k)
     struct kept *next = NULL;
     for (size_t i = 0; i < k->n; i++) {
         struct kept *m = &k->model[i];
-        if (m->state == KEEPER_UNLOADED && m->wanted > 0 && (!next || m->wanted < next->wanted)) next = m;
+        if (m->state == KEEPER_UNLOADED && m->wanted > 0 && (!next || m->wanted < next->wanted))
+            next = m;
     }
     return next;
 }
@@ -33,10 +34,12 @@ static struct load load_of(const struct keeper *k)
     return load;
 }
 
-/* A model that is too large for all of the room is tried alone, so that its engine says why it cannot be. */
+/* A model that is too large for all of the room is tried alone, so that its engine says why it
+ * cannot be. */
 static bool fits_beside(const struct keeper *k, struct load load, const struct kept *m)
 {
-    return !load.n || ((!k->max_loaded || load.n < k->max_loaded) && m->bytes <= k->room && load.bytes <= k->room - m->bytes);
+    return !load.n || ((!k->max_loaded || load.n < k->max_loaded) && m->bytes <= k->room &&
+                       load.bytes <= k->room - m->bytes);
 }
 
 bool keeper_has_room(const struct keeper *k, const struct kept *wanted)
@@ -44,7 +47,8 @@ bool keeper_has_room(const struct keeper *k, const struct kept *wanted)
     return fits_beside(k, load_of(k), wanted);
 }
 
-/* Whether a gives way before b: idle ones first, by when they were last used; of busy ones the one that has been there longest. */
+/* Whether a gives way before b: idle ones first, by when they were last used; of busy ones the one
+ * that has been there longest. */
 static bool goes_before(const struct kept *a, const struct kept *b)
 {
     bool idle = kept_is_idle(a);
@@ -86,5 +90,6 @@ struct kept *keeper_victim(struct keeper *k, const struct kept *wanted, double *
 
 void keeper_open_doors(struct keeper *k)
 {
-    for (size_t i = 0; i < k->n; i++) k->model[i].shut = false;
+    for (size_t i = 0; i < k->n; i++)
+        k->model[i].shut = false;
 }

@@ -13,16 +13,22 @@
 
 enum {
     BACKLOG = 256,
-    /* The kernel keeps twice as much for a client that does not read: little enough to notice soon that it does not. */
+    /* The kernel keeps twice as much for a client that does not read: little enough to notice soon
+       that it does not. */
     SEND_BUFFER = 64 << 10,
 };
 
 static bool fail_bind(const char *host, int port, int error, ey_err *e)
 {
     if (error == EADDRINUSE)
-        return ey_fail(e, EY_IO, "port %d of %s is in use; another server may be running: use --port, or 0 for any free one", port, host);
-    if (error == EACCES) return ey_fail(e, EY_IO, "port %d may not be used by this user; use one from 1024", port);
-    if (error == EADDRNOTAVAIL) return ey_fail(e, EY_BAD_REQUEST, "--host %s: this machine has no such address", host);
+        return ey_fail(e, EY_IO,
+                       "port %d of %s is in use; another server may be running: use --port, or 0 "
+                       "for any free one",
+                       port, host);
+    if (error == EACCES)
+        return ey_fail(e, EY_IO, "port %d may not be used by this user; use one from 1024", port);
+    if (error == EADDRNOTAVAIL)
+        return ey_fail(e, EY_BAD_REQUEST, "--host %s: this machine has no such address", host);
     return ey_fail(e, EY_IO, "cannot listen on %s, port %d: %s", host, port, strerror(error));
 }
 
@@ -46,13 +52,16 @@ static void read_address(struct listener *l)
     getsockname(l->fd, &address.any, &n);
     l->v6 = address.any.sa_family == AF_INET6;
     l->port = ntohs(l->v6 ? address.v6.sin6_port : address.v4.sin_port);
-    inet_ntop(address.any.sa_family, l->v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr, l->address, sizeof(l->address));
+    inet_ntop(address.any.sa_family,
+              l->v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr, l->address,
+              sizeof(l->address));
     l->loopback = door_is_loopback(l->address);
 }
 
 bool listener_open(struct listener *l, const char *host, int port, ey_err *e)
 {
-    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *found = NULL;
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
+                    *found = NULL;
     char service[16];
     snprintf(service, sizeof(service), "%d", port);
     *l = (struct listener){.fd = -1};
@@ -60,8 +69,10 @@ bool listener_open(struct listener *l, const char *host, int port, ey_err *e)
     if (status) return ey_fail(e, EY_BAD_REQUEST, "--host %s: %s", host, gai_strerror(status));
     bool ok = listen_at(l, found) || fail_bind(host, port, errno, e);
     freeaddrinfo(found);
-    if (ok) read_address(l);
-    else listener_close(l);
+    if (ok)
+        read_address(l);
+    else
+        listener_close(l);
     return ok;
 }
 

@@ -41,13 +41,18 @@ void log_line(const char *fmt, ...)
     write_line(&line);
 }
 
-void log_access(const char *peer, const char *method, const char *path, int status, double seconds, bool whole)
+void log_access(const char *peer, const char *method, const char *path, int status, double seconds,
+                bool whole)
 {
     char milliseconds[32];
     snprintf(milliseconds, sizeof(milliseconds), seconds < 0.01 ? "%.2f" : "%.0f", 1000 * seconds);
-    if (status) log_line("%s %.16s %s %d %s ms%s", peer, method, path, status, milliseconds, whole ? "" : ", not taken to its end");
-    else if (method) log_line("%s %.16s %s no answer, %s ms", peer, method, path, milliseconds);
-    else log_line("%s %s malformed or cut short, %s ms", peer, path, milliseconds);
+    if (status)
+        log_line("%s %.16s %s %d %s ms%s", peer, method, path, status, milliseconds,
+                 whole ? "" : ", not taken to its end");
+    else if (method)
+        log_line("%s %.16s %s no answer, %s ms", peer, method, path, milliseconds);
+    else
+        log_line("%s %s malformed or cut short, %s ms", peer, path, milliseconds);
 }
 
 void log_body(const char *path, const char *body, size_t n)

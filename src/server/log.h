@@ -6,9 +6,10 @@
 #include <stddef.h>
 
 void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* A request that is over; not `whole`: the client left, or was cut. Status 0: it got no answer; method NULL: nor did it
- * come whole, or well-formed. */
-void log_access(const char *peer, const char *method, const char *path, int status, double seconds, bool whole);
+/* A request that is over; not `whole`: the client left, or was cut. Status 0: it got no answer;
+ * method NULL: nor did it come whole, or well-formed. */
+void log_access(const char *peer, const char *method, const char *path, int status, double seconds,
+                bool whole);
 /* The beginning of a request's body, control characters made visible. */
 void log_body(const char *path, const char *body, size_t n);
 

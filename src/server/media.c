@@ -19,7 +19,9 @@ bool media_gone(const struct media_policy *policy)
 
 bool media_fail_too_large(const struct media_policy *policy, ey_err *e)
 {
-    return ey_fail(e, EY_BAD_IMAGE, "Failed to load image: its file is larger than the limit of %zu bytes", media_max_bytes(policy));
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "Failed to load image: its file is larger than the limit of %zu bytes",
+                   media_max_bytes(policy));
 }
 
 /* ---- memory ---- */
@@ -29,7 +31,9 @@ static bool take(size_t n, size_t held, const struct media_policy *policy, ey_er
 {
     if (!policy->budget) return true;
     if (n > ey_budget_total(policy->budget) - held)
-        return ey_fail(e, EY_BAD_IMAGE, "Failed to load image: %zu bytes do not fit the server's memory for requests, %llu bytes",
+        return ey_fail(e, EY_BAD_IMAGE,
+                       "Failed to load image: %zu bytes do not fit the server's memory for "
+                       "requests, %llu bytes",
                        held + n, (unsigned long long)ey_budget_total(policy->budget));
     for (int waited = 0; waited < BUDGET_WAIT_MS; waited += BUDGET_SLICE_MS) {
         if (ey_budget_take(policy->budget, n, BUDGET_SLICE_MS)) return true;
@@ -80,20 +84,26 @@ static bool fail_kind(const char *url, size_t n, const struct media_policy *poli
     const char *web = policy->n_domains ? ", an http(s) URL of an allowed host" : "";
     const char *file = policy->local_path ? ", a file:// URL" : "";
     if (!n) return ey_fail(e, EY_BAD_REQUEST, "the picture's URL is empty");
-    return ey_fail(e, EY_BAD_REQUEST, "a picture is given as a data:image/…;base64,… URL%s%s, not as \"%.*s\"%s", web, file,
-                   (int)(n < SHOWN_BYTES ? n : SHOWN_BYTES), url, n > SHOWN_BYTES ? " …" : "");
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "a picture is given as a data:image/…;base64,… URL%s%s, not as \"%.*s\"%s", web,
+                   file, (int)(n < SHOWN_BYTES ? n : SHOWN_BYTES), url,
+                   n > SHOWN_BYTES ? " …" : "");
 }
 
-static bool get(struct media *out, const char *url, size_t n, const struct media_policy *policy, ey_err *e)
+static bool get(struct media *out, const char *url, size_t n, const struct media_policy *policy,
+                ey_err *e)
 {
     if (begins(url, n, "data:")) return media_decode_data_url(out, url, n, policy, e);
-    if (memchr(url, 0, n)) return ey_fail(e, EY_BAD_REQUEST, "the picture's URL has a NUL byte in it");
-    if (begins(url, n, "http://") || begins(url, n, "https://")) return media_fetch(out, url, n, policy, e);
+    if (memchr(url, 0, n))
+        return ey_fail(e, EY_BAD_REQUEST, "the picture's URL has a NUL byte in it");
+    if (begins(url, n, "http://") || begins(url, n, "https://"))
+        return media_fetch(out, url, n, policy, e);
     if (begins(url, n, "file:")) return media_read_file(out, url, n, policy, e);
     return fail_kind(url, n, policy, e);
 }
 
-bool media_get(struct media *out, const char *url, size_t n, const struct media_policy *policy, ey_err *e)
+bool media_get(struct media *out, const char *url, size_t n, const struct media_policy *policy,
+               ey_err *e)
 {
     *out = (struct media){0};
     bool ok = get(out, url, n, policy, e);

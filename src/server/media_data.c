@@ -1,5 +1,5 @@
-/* data: URLs: the head is looked at, the rest is base64 (RFC 4648, padded) with blanks and line ends among it and
- * percent-encoding, both of which clients produce. One pass, no copy. */
+/* data: URLs: the head is looked at, the rest is base64 (RFC 4648, padded) with blanks and line
+ * ends among it and percent-encoding, both of which clients produce. One pass, no copy. */
 #include "server/media_parts.h"
 
 #include <string.h>
@@ -14,22 +14,27 @@ static bool equals(const char *text, size_t n, const char *other)
     return strlen(other) == n && strncasecmp(text, other, n) == 0;
 }
 
-/* What the file is, its own first bytes tell; a type that says otherwise is an error of the client. "image" without a
- * kind is common. */
+/* What the file is, its own first bytes tell; a type that says otherwise is an error of the client.
+ * "image" without a kind is common. */
 static bool may_be_picture(const char *type, size_t n)
 {
-    return n == 0 || equals(type, n, "image") || (n > 6 && strncasecmp(type, "image/", 6) == 0) || equals(type, n, "application/octet-stream");
+    return n == 0 || equals(type, n, "image") || (n > 6 && strncasecmp(type, "image/", 6) == 0) ||
+           equals(type, n, "application/octet-stream");
 }
 
 static bool check_head(const char *head, size_t length, ey_err *e)
 {
     size_t type = 0, last = length;
-    while (type < length && head[type] != ';') type++;
-    while (last > type && head[last - 1] != ';') last--;
+    while (type < length && head[type] != ';')
+        type++;
+    while (last > type && head[last - 1] != ';')
+        last--;
     if (last <= type || !equals(head + last, length - last, "base64"))
-        return ey_fail(e, EY_BAD_REQUEST, "the data: URL is not base64: data:image/png;base64,… is what can be read");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the data: URL is not base64: data:image/png;base64,… is what can be read");
     return may_be_picture(head, type) ||
-           ey_fail(e, EY_BAD_REQUEST, "the data: URL is of type \"%.*s\", which is no picture's", (int)type, head);
+           ey_fail(e, EY_BAD_REQUEST, "the data: URL is of type \"%.*s\", which is no picture's",
+                   (int)type, head);
 }
 
 /* What follows the comma; NULL with a message where the head is not a picture's. */
@@ -37,9 +42,13 @@ static const char *find_data(const char *url, size_t n, ey_err *e)
 {
     static const char scheme[] = "data:";
     size_t skip = strlen(scheme), rest = n - skip;
-    if (n < skip || strncasecmp(url, scheme, skip) != 0) return ey_fail(e, EY_BAD_REQUEST, "not a data: URL"), NULL;
+    if (n < skip || strncasecmp(url, scheme, skip) != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "not a data: URL"), NULL;
     const char *head = url + skip, *comma = memchr(head, ',', rest < MAX_HEAD ? rest : MAX_HEAD);
-    if (!comma) return ey_fail(e, EY_BAD_REQUEST, "the data: URL has no comma after its media type: data:image/png;base64,…"), NULL;
+    if (!comma)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the data: URL has no comma after its media type: data:image/png;base64,…"),
+               NULL;
     return check_head(head, (size_t)(comma - head), e) ? comma + 1 : NULL;
 }
 
@@ -56,10 +65,14 @@ struct reader {
 static struct reader reader_of(const char *text, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    struct reader r = {.first = (const unsigned char *)text, .at = (const unsigned char *)text, .end = (const unsigned char *)text + n};
+    struct reader r = {.first = (const unsigned char *)text,
+                       .at = (const unsigned char *)text,
+                       .end = (const unsigned char *)text + n};
     memset(r.meaning, BAD, sizeof(r.meaning));
-    for (int i = 0; i < 64; i++) r.meaning[(unsigned char)digits[i]] = (uint8_t)i;
-    for (const char *blank = " \t\r\n\f"; *blank; blank++) r.meaning[(unsigned char)*blank] = BLANK;
+    for (int i = 0; i < 64; i++)
+        r.meaning[(unsigned char)digits[i]] = (uint8_t)i;
+    for (const char *blank = " \t\r\n\f"; *blank; blank++)
+        r.meaning[(unsigned char)*blank] = BLANK;
     r.meaning['='] = PAD, r.meaning['%'] = PERCENT;
     return r;
 }
@@ -77,7 +90,8 @@ static int next_symbol(struct reader *r)
     while ((r->symbol = r->at) < r->end) {
         int meaning = r->meaning[*r->at], length = 1;
         if (meaning == PERCENT) {
-            int high = r->end - r->at > 2 ? hex_value(r->at[1]) : -1, low = high < 0 ? -1 : hex_value(r->at[2]);
+            int high = r->end - r->at > 2 ? hex_value(r->at[1]) : -1,
+                low = high < 0 ? -1 : hex_value(r->at[2]);
             meaning = low < 0 ? BAD : r->meaning[high << 4 | low];
             if (meaning == PERCENT) meaning = BAD;
             length = 3;
@@ -98,7 +112,8 @@ static size_t decode_plain(struct reader *r, uint8_t *out)
         unsigned a = m[r->at[0]], b = m[r->at[1]], c = m[r->at[2]], d = m[r->at[3]];
         if ((a | b | c | d) > 63) break;
         unsigned bits = a << 18 | b << 12 | c << 6 | d;
-        out[n] = (uint8_t)(bits >> 16), out[n + 1] = (uint8_t)(bits >> 8), out[n + 2] = (uint8_t)bits;
+        out[n] = (uint8_t)(bits >> 16), out[n + 1] = (uint8_t)(bits >> 8),
+        out[n + 2] = (uint8_t)bits;
         r->at += 4, n += 3;
     }
     return n;
@@ -107,9 +122,14 @@ static size_t decode_plain(struct reader *r, uint8_t *out)
 static bool fail_symbol(const struct reader *r, ey_err *e)
 {
     size_t at = (size_t)(r->symbol - r->first);
-    if (r->symbol == r->end) return ey_fail(e, EY_BAD_REQUEST, "the data: URL's base64 is cut off after %zu characters", at);
+    if (r->symbol == r->end)
+        return ey_fail(e, EY_BAD_REQUEST, "the data: URL's base64 is cut off after %zu characters",
+                       at);
     if (*r->symbol == '-' || *r->symbol == '_')
-        return ey_fail(e, EY_BAD_REQUEST, "the data: URL's base64 has '%c' at character %zu; use the standard alphabet, with + and /", *r->symbol, at);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the data: URL's base64 has '%c' at character %zu; use the standard "
+                       "alphabet, with + and /",
+                       *r->symbol, at);
     return ey_fail(e, EY_BAD_REQUEST, "the data: URL's base64 is malformed at character %zu", at);
 }
 
@@ -131,8 +151,10 @@ static bool decode_group(struct reader *r, uint8_t *out, size_t *n, ey_err *e)
         if (!fits(s, i)) return fail_symbol(r, e);
     }
     *n = s[2] == PAD ? 1 : s[3] == PAD ? 2 : 3;
-    unsigned bits = (unsigned)s[0] << 18 | (unsigned)s[1] << 12 | (unsigned)(s[2] & 63) << 6 | (unsigned)(s[3] & 63);
-    for (size_t i = 0; i < *n; i++) out[i] = (uint8_t)(bits >> (16 - 8 * i));
+    unsigned bits = (unsigned)s[0] << 18 | (unsigned)s[1] << 12 | (unsigned)(s[2] & 63) << 6 |
+                    (unsigned)(s[3] & 63);
+    for (size_t i = 0; i < *n; i++)
+        out[i] = (uint8_t)(bits >> (16 - 8 * i));
     return *n == 3 || next_symbol(r) == END || fail_symbol(r, e);
 }
 
@@ -148,7 +170,8 @@ static bool decode(struct media *out, struct reader *r, ey_err *e)
     return true;
 }
 
-bool media_decode_data_url(struct media *out, const char *url, size_t n, const struct media_policy *policy, ey_err *e)
+bool media_decode_data_url(struct media *out, const char *url, size_t n,
+                           const struct media_policy *policy, ey_err *e)
 {
     *out = (struct media){0};
     const char *data = find_data(url, n, e);
@@ -158,8 +181,11 @@ bool media_decode_data_url(struct media *out, const char *url, size_t n, const s
     struct reader r = reader_of(data, length);
     bool ok = media_reserve(out, most + 3, policy, e) && decode(out, &r, e);
     if (ok && out->n_bytes > media_max_bytes(policy)) ok = media_fail_too_large(policy, e);
-    if (ok && !out->n_bytes) ok = ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the data: URL is empty");
-    if (ok) media_shrink(out);
-    else media_free(out);
+    if (ok && !out->n_bytes)
+        ok = ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the data: URL is empty");
+    if (ok)
+        media_shrink(out);
+    else
+        media_free(out);
     return ok;
 }

@@ -1,8 +1,9 @@
 /* Pictures by http(s), from allowed hosts at public addresses only.
  *
- * libcurl parses the URL once, and what is checked is what it connects to by; the address is checked where the socket is
- * made, so a name that says something else the second time changes nothing. Redirects come back here and are checked as
- * the first URL was. No proxy is used, whatever the environment says: it would resolve names by itself, behind the check. */
+ * libcurl parses the URL once, and what is checked is what it connects to by; the address is
+ * checked where the socket is made, so a name that says something else the second time changes
+ * nothing. Redirects come back here and are checked as the first URL was. No proxy is used,
+ * whatever the environment says: it would resolve names by itself, behind the check. */
 #include "server/media_parts.h"
 
 #include <string.h>
@@ -20,11 +21,11 @@ struct fetch {
     struct media *out;
     CURL *curl;
     CURLU *url;
-    double end;       /* seconds_now() when time is up */
-    bool redirected;  /* its URL is no longer the client's: messages do not show it */
-    bool refused;     /* an address was none that may be connected to */
-    size_t dropped;   /* bytes of a redirect's body */
-    bool stopped;     /* by a callback, which filled why */
+    double end;      /* seconds_now() when time is up */
+    bool redirected; /* its URL is no longer the client's: messages do not show it */
+    bool refused;    /* an address was none that may be connected to */
+    size_t dropped;  /* bytes of a redirect's body */
+    bool stopped;    /* by a callback, which filled why */
     ey_err why;
 };
 
@@ -37,7 +38,9 @@ static bool host_allowed(const char *host, const struct media_policy *policy)
         const char *domain = policy->domains[i] + (policy->domains[i][0] == '*');
         size_t length = strlen(domain);
         if (domain[0] != '.' && length == n && strcasecmp(host, domain) == 0) return true;
-        if (domain[0] == '.' && length > 1 && n > length && strcasecmp(host + n - length, domain) == 0) return true;
+        if (domain[0] == '.' && length > 1 && n > length &&
+            strcasecmp(host + n - length, domain) == 0)
+            return true;
     }
     return false;
 }
@@ -45,10 +48,13 @@ static bool host_allowed(const char *host, const struct media_policy *policy)
 /* Only what every resolver and certificate check understands alike. */
 static bool plain_host(const char *host)
 {
-    return host[0] && strspn(host, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:[]") == strlen(host);
+    return host[0] &&
+           strspn(host, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:[]") ==
+               strlen(host);
 }
 
-/* The host without what does not tell it from another: the dot of the root, the brackets of IPv6. */
+/* The host without what does not tell it from another: the dot of the root, the brackets of IPv6.
+ */
 static void trim_host(char **host)
 {
     size_t n = strlen(*host);
@@ -68,18 +74,28 @@ static bool check_host(const struct fetch *f, char *host, ey_err *e)
 {
     trim_host(&host);
     if (host_allowed(host, f->policy)) return true;
-    if (f->redirected) return ey_fail(e, EY_BAD_REQUEST, "Failed to fetch media from URL: it redirects to a host that is not among --allowed-media-domains");
-    return ey_fail(e, EY_BAD_REQUEST, "the URL's host %.*s is not among --allowed-media-domains", SHOWN_HOST, host);
+    if (f->redirected)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "Failed to fetch media from URL: it redirects to a host that is not among "
+                       "--allowed-media-domains");
+    return ey_fail(e, EY_BAD_REQUEST, "the URL's host %.*s is not among --allowed-media-domains",
+                   SHOWN_HOST, host);
 }
 
 static bool check_url(const struct fetch *f, ey_err *e)
 {
     char *host = NULL;
     if (has_part(f, CURLUPART_USER) || has_part(f, CURLUPART_PASSWORD))
-        return ey_fail(e, EY_BAD_REQUEST, "the picture's URL has a user name or password in it, which is not allowed");
-    bool ok = f->lib->curl_url_get(f->url, CURLUPART_HOST, &host, 0) == CURLUE_OK && !has_part(f, CURLUPART_ZONEID);
-    if (!ok || !plain_host(host)) ok = ey_fail(e, EY_BAD_REQUEST, "the host of the picture's URL is malformed; names are given in ASCII (xn--…)");
-    else ok = check_host(f, host, e);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the picture's URL has a user name or password in it, which is not allowed");
+    bool ok = f->lib->curl_url_get(f->url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
+              !has_part(f, CURLUPART_ZONEID);
+    if (!ok || !plain_host(host))
+        ok = ey_fail(
+            e, EY_BAD_REQUEST,
+            "the host of the picture's URL is malformed; names are given in ASCII (xn--…)");
+    else
+        ok = check_host(f, host, e);
     f->lib->curl_free(host);
     return ok;
 }
@@ -92,9 +108,14 @@ static bool is_web(const char *url)
 
 static bool set_url(struct fetch *f, const char *text, ey_err *e)
 {
-    if (!is_web(text)) return ey_fail(e, EY_BAD_REQUEST, "Failed to fetch media from URL: it redirects to what is no http(s) URL");
+    if (!is_web(text))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "Failed to fetch media from URL: it redirects to what is no http(s) URL");
     if (f->lib->curl_url_set(f->url, CURLUPART_URL, text, 0) != CURLUE_OK)
-        return ey_fail(e, EY_BAD_REQUEST, f->redirected ? "Failed to fetch media from URL: it redirects to a malformed URL" : "the picture's URL is malformed");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       f->redirected
+                           ? "Failed to fetch media from URL: it redirects to a malformed URL"
+                           : "the picture's URL is malformed");
     return check_url(f, e);
 }
 
@@ -102,7 +123,8 @@ static bool set_url(struct fetch *f, const char *text, ey_err *e)
 
 static bool address_allowed(const struct fetch *f, const struct sockaddr *address)
 {
-    return address_is_public(address) || (f->policy->allow_loopback && address_is_loopback(address));
+    return address_is_public(address) ||
+           (f->policy->allow_loopback && address_is_loopback(address));
 }
 
 /* One address that is not public, and the host is not trusted at all. */
@@ -110,7 +132,8 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 {
     struct fetch *f = user;
     if (purpose != CURLSOCKTYPE_IPCXN || !address_allowed(f, &to->addr)) f->refused = true;
-    return f->refused ? CURL_SOCKET_BAD : socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+    return f->refused ? CURL_SOCKET_BAD
+                      : socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
 }
 
 static int watch(void *user, curl_off_t to_get, curl_off_t got, curl_off_t to_put, curl_off_t put)
@@ -136,7 +159,8 @@ static bool append(struct fetch *f, const char *bytes, size_t n, ey_err *e)
     struct media *out = f->out;
     size_t most = media_max_bytes(f->policy), capacity = out->held ? out->held : FIRST_BYTES;
     if (n > most - out->n_bytes) return media_fail_too_large(f->policy, e);
-    while (capacity < out->n_bytes + n) capacity *= 2;
+    while (capacity < out->n_bytes + n)
+        capacity *= 2;
     if (capacity > most) capacity = most;
     if (!media_reserve(out, capacity, f->policy, e)) return false;
     memcpy((char *)out->bytes + out->n_bytes, bytes, n);
@@ -148,7 +172,9 @@ static bool take(struct fetch *f, const char *bytes, size_t n, ey_err *e)
 {
     if (status_of(f) == 200) return append(f, bytes, n, e);
     f->dropped += n;
-    return f->dropped <= MAX_REDIRECT_BODY || ey_fail(e, EY_IO, "Failed to fetch media from URL: HTTP %ld with a long body", status_of(f));
+    return f->dropped <= MAX_REDIRECT_BODY ||
+           ey_fail(e, EY_IO, "Failed to fetch media from URL: HTTP %ld with a long body",
+                   status_of(f));
 }
 
 static size_t write_body(char *bytes, size_t size, size_t n, void *user)
@@ -169,7 +195,8 @@ static const char *problem_of(CURLcode code)
     case CURLE_OPERATION_TIMEDOUT: return "it took too long";
     case CURLE_PEER_FAILED_VERIFICATION: return "its host's certificate is not valid";
     case CURLE_SSL_CONNECT_ERROR: return "its host and the server found no common TLS";
-    case CURLE_SSL_CACERT_BADFILE: return "the server has no root certificates; install the package ca-certificates";
+    case CURLE_SSL_CACERT_BADFILE:
+        return "the server has no root certificates; install the package ca-certificates";
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
@@ -190,11 +217,15 @@ static bool fail_transfer(const struct fetch *f, CURLcode code, ey_err *e)
     const char *problem = problem_of(code);
     if (f->stopped) return *e = f->why, false;
     if (f->refused)
-        return ey_fail(e, EY_BAD_REQUEST, "Failed to fetch media from URL: its host is not at a public address; loopback, private and link-local ones are never connected to");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "Failed to fetch media from URL: its host is not at a public address; "
+                       "loopback, private and link-local ones are never connected to");
     if (code == CURLE_FILESIZE_EXCEEDED) return media_fail_too_large(f->policy, e);
     if (code == CURLE_HTTP_RETURNED_ERROR) return fail_status(status_of(f), e);
     if (problem) return ey_fail(e, EY_IO, "Failed to fetch media from URL: %s", problem);
-    return ey_fail(e, EY_IO, "Failed to fetch media from URL: the transfer failed (libcurl's error %d)", (int)code);
+    return ey_fail(e, EY_IO,
+                   "Failed to fetch media from URL: the transfer failed (libcurl's error %d)",
+                   (int)code);
 }
 
 /* Not above what a long holds on any machine, and never 0, which means no limit. */
@@ -216,14 +247,16 @@ static const char *redirect_of(const struct fetch *f)
 {
     char *url = NULL;
     long status = status_of(f);
-    if (status >= 300 && status < 400) f->lib->curl_easy_getinfo(f->curl, CURLINFO_REDIRECT_URL, &url);
+    if (status >= 300 && status < 400)
+        f->lib->curl_easy_getinfo(f->curl, CURLINFO_REDIRECT_URL, &url);
     return url;
 }
 
 static bool check_result(const struct fetch *f, ey_err *e)
 {
     if (status_of(f) != 200) return fail_status(status_of(f), e);
-    return f->out->n_bytes > 0 || ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the URL gives an empty file");
+    return f->out->n_bytes > 0 ||
+           ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the URL gives an empty file");
 }
 
 static bool follow(struct fetch *f, ey_err *e)
@@ -232,7 +265,9 @@ static bool follow(struct fetch *f, ey_err *e)
         if (!transfer(f, e)) return false;
         const char *next = redirect_of(f);
         if (!next) return check_result(f, e);
-        if (hops == MEDIA_MAX_REDIRECTS) return ey_fail(e, EY_IO, "Failed to fetch media from URL: more than %d redirects", MEDIA_MAX_REDIRECTS);
+        if (hops == MEDIA_MAX_REDIRECTS)
+            return ey_fail(e, EY_IO, "Failed to fetch media from URL: more than %d redirects",
+                           MEDIA_MAX_REDIRECTS);
         f->redirected = true, f->dropped = 0;
         if (!set_url(f, next, e)) return false;
     }
@@ -243,7 +278,8 @@ static bool follow(struct fetch *f, ey_err *e)
 static bool set_options(const struct fetch *f, ey_err *e)
 {
     const struct http_library *lib = f->lib;
-    long connect = f->policy->connect_seconds > 0 ? f->policy->connect_seconds : MEDIA_CONNECT_SECONDS;
+    long connect = f->policy->connect_seconds > 0 ? f->policy->connect_seconds
+                                                  : MEDIA_CONNECT_SECONDS;
     bool ok = lib->curl_easy_setopt(f->curl, CURLOPT_CURLU, f->url) == CURLE_OK &&
               lib->curl_easy_setopt(f->curl, CURLOPT_PROXY, "") == CURLE_OK &&
               lib->curl_easy_setopt(f->curl, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
@@ -254,7 +290,8 @@ static bool set_options(const struct fetch *f, ey_err *e)
               lib->curl_easy_setopt(f->curl, CURLOPT_XFERINFODATA, f) == CURLE_OK &&
               lib->curl_easy_setopt(f->curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
               lib->curl_easy_setopt(f->curl, CURLOPT_FAILONERROR, 1L) == CURLE_OK &&
-              lib->curl_easy_setopt(f->curl, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)media_max_bytes(f->policy)) == CURLE_OK &&
+              lib->curl_easy_setopt(f->curl, CURLOPT_MAXFILESIZE_LARGE,
+                                    (curl_off_t)media_max_bytes(f->policy)) == CURLE_OK &&
               lib->curl_easy_setopt(f->curl, CURLOPT_CONNECTTIMEOUT, connect) == CURLE_OK;
     return ok || ey_fail(e, EY_INTERNAL, "libcurl refuses an option that fetching pictures needs");
 }
@@ -270,7 +307,9 @@ static bool open_url(struct fetch *f, ey_err *e)
 /* The text as a string of its own; longer ones are no pictures' addresses. */
 static bool copy_url(char *out, const char *url, size_t n, ey_err *e)
 {
-    if (n > EY_MAX_URL_BYTES) return ey_fail(e, EY_BAD_REQUEST, "the picture's URL is longer than %d bytes", EY_MAX_URL_BYTES);
+    if (n > EY_MAX_URL_BYTES)
+        return ey_fail(e, EY_BAD_REQUEST, "the picture's URL is longer than %d bytes",
+                       EY_MAX_URL_BYTES);
     memcpy(out, url, n);
     out[n] = 0;
     return true;
@@ -285,13 +324,18 @@ bool media_check_http(const char *url, size_t n, const struct media_policy *poli
     return ok;
 }
 
-bool media_fetch(struct media *out, const char *url, size_t n, const struct media_policy *policy, ey_err *e)
+bool media_fetch(struct media *out, const char *url, size_t n, const struct media_policy *policy,
+                 ey_err *e)
 {
     char text[EY_MAX_URL_BYTES + 1];
     struct fetch f = {.policy = policy, .out = out};
     if (!policy->n_domains)
-        return ey_fail(e, EY_BAD_REQUEST, "pictures are not fetched from http(s) URLs here; send a data:image/…;base64,… URL, or start the server with --allowed-media-domains");
-    f.end = seconds_now() + (policy->total_seconds > 0 ? policy->total_seconds : MEDIA_TOTAL_SECONDS);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "pictures are not fetched from http(s) URLs here; send a data:image/…;base64,… URL, or "
+            "start the server with --allowed-media-domains");
+    f.end = seconds_now() +
+            (policy->total_seconds > 0 ? policy->total_seconds : MEDIA_TOTAL_SECONDS);
     bool ok = copy_url(text, url, n, e) && open_url(&f, e) && set_url(&f, text, e);
     f.curl = ok ? http_open(f.lib, e) : NULL;
     ok = f.curl && set_options(&f, e) && follow(&f, e);

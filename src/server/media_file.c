@@ -1,5 +1,6 @@
-/* file:// pictures, below one directory. The kernel resolves the path and refuses to leave it, so that no link and no ".."
- * needs to be understood here, nor can be exchanged between a check and the opening. */
+/* file:// pictures, below one directory. The kernel resolves the path and refuses to leave it, so
+ * that no link and no ".." needs to be understood here, nor can be exchanged between a check and
+ * the opening. */
 #include "server/media_parts.h"
 
 #include <errno.h>
@@ -29,13 +30,21 @@ static bool decode_path(char *out, const char *path, size_t n, ey_err *e)
     size_t used = 0;
     for (size_t i = 0; i < n; i++) {
         char c = path[i];
-        if (c == '?' || c == '#') return ey_fail(e, EY_BAD_REQUEST, "a file:// URL ends with its path; in a file's name write ? as %%3F and # as %%23");
+        if (c == '?' || c == '#')
+            return ey_fail(
+                e, EY_BAD_REQUEST,
+                "a file:// URL ends with its path; in a file's name write ? as %%3F and # as %%23");
         if (c == '%') {
-            if (!decode_hex(path + i + 1, n - i - 1, &c)) return ey_fail(e, EY_BAD_REQUEST, "the file:// URL has a %% without two hexadecimal digits; write it as %%25");
+            if (!decode_hex(path + i + 1, n - i - 1, &c))
+                return ey_fail(
+                    e, EY_BAD_REQUEST,
+                    "the file:// URL has a %% without two hexadecimal digits; write it as %%25");
             i += 2;
         }
         if (!c) return ey_fail(e, EY_BAD_REQUEST, "the file:// URL has a NUL byte in it");
-        if (used + 1 == EY_MAX_PATH) return ey_fail(e, EY_BAD_REQUEST, "the path of the file:// URL is longer than %d bytes", EY_MAX_PATH - 1);
+        if (used + 1 == EY_MAX_PATH)
+            return ey_fail(e, EY_BAD_REQUEST, "the path of the file:// URL is longer than %d bytes",
+                           EY_MAX_PATH - 1);
         out[used++] = c;
     }
     out[used] = 0;
@@ -49,9 +58,13 @@ bool media_file_path(char *out, const char *url, size_t n, ey_err *e)
     url += strlen("file:"), n -= strlen("file:");
     if (n >= 2 && url[0] == '/' && url[1] == '/') {
         url += 2, n -= 2;
-        if (n > strlen(local) && strncasecmp(url, local, strlen(local)) == 0) url += strlen(local), n -= strlen(local);
+        if (n > strlen(local) && strncasecmp(url, local, strlen(local)) == 0)
+            url += strlen(local), n -= strlen(local);
     }
-    if (!n || url[0] != '/') return ey_fail(e, EY_BAD_REQUEST, "a file:// URL names a file of the server by its whole path: file:///path/to/picture.png");
+    if (!n || url[0] != '/')
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "a file:// URL names a file of the server by its whole path: "
+                       "file:///path/to/picture.png");
     return decode_path(out, url, n, e);
 }
 
@@ -62,7 +75,9 @@ static int open_by_kernel(int dir, const char *path)
     struct open_how how = {.flags = HOW, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     long fd;
     int attempts = 0;
-    do fd = syscall(SYS_openat2, dir, path, &how, sizeof(how)); /* EAGAIN: something was renamed meanwhile */
+    do
+        fd = syscall(SYS_openat2, dir, path, &how,
+                     sizeof(how)); /* EAGAIN: something was renamed meanwhile */
     while (fd < 0 && errno == EAGAIN && ++attempts < ATTEMPTS);
     return (int)fd;
 }
@@ -84,8 +99,10 @@ static int open_by_walking(int dir, const char *path)
         if (n >= sizeof(name)) return close(at), errno = ENAMETOOLONG, -1;
         memcpy(name, path, n);
         name[n] = 0;
-        if (strcmp(name, "..") == 0) errno = EXDEV;
-        else next = open_step(at, n ? name : ".", last);
+        if (strcmp(name, "..") == 0)
+            errno = EXDEV;
+        else
+            next = open_step(at, n ? name : ".", last);
         int problem = errno;
         close(at);
         errno = problem;
@@ -98,20 +115,25 @@ static int open_by_walking(int dir, const char *path)
 int media_open_below(int dir, const char *path, bool walk)
 {
     int fd = walk ? -1 : open_by_kernel(dir, path);
-    if (walk || (fd < 0 && (errno == ENOSYS || errno == EPERM))) return open_by_walking(dir, path); /* EPERM: of a sandbox that does not know the call */
+    if (walk || (fd < 0 && (errno == ENOSYS || errno == EPERM)))
+        return open_by_walking(dir, path); /* EPERM: of a sandbox that does not know the call */
     return fd;
 }
 
 static bool fail_outside(ey_err *e)
 {
-    return ey_fail(e, EY_BAD_REQUEST, "the file of the file:// URL is not below the directory that the server was given with --allowed-local-media-path");
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "the file of the file:// URL is not below the directory that the server was "
+                   "given with --allowed-local-media-path");
 }
 
 static bool fail_open(int problem, ey_err *e)
 {
     if (problem == EXDEV || problem == ELOOP) return fail_outside(e);
-    if (problem == ENOENT || problem == ENOTDIR) return ey_fail(e, EY_BAD_REQUEST, "there is no file at the path of the file:// URL");
-    if (problem == ENAMETOOLONG) return ey_fail(e, EY_BAD_REQUEST, "a name in the path of the file:// URL is too long");
+    if (problem == ENOENT || problem == ENOTDIR)
+        return ey_fail(e, EY_BAD_REQUEST, "there is no file at the path of the file:// URL");
+    if (problem == ENAMETOOLONG)
+        return ey_fail(e, EY_BAD_REQUEST, "a name in the path of the file:// URL is too long");
     return ey_fail(e, EY_IO, "the file of the file:// URL cannot be opened: %s", strerror(problem));
 }
 
@@ -121,7 +143,8 @@ static bool fail_open(int problem, ey_err *e)
 static const char *rest_below(const char *path, const char *dir)
 {
     size_t n = strlen(dir);
-    while (n && dir[n - 1] == '/') n--;
+    while (n && dir[n - 1] == '/')
+        n--;
     if (strncmp(path, dir, n) != 0 || path[n] != '/') return NULL;
     return path + n + strspn(path + n, "/");
 }
@@ -141,7 +164,10 @@ static int open_picture(const char *path, const char *dir_name, ey_err *e)
     const char *rest = path_below(path, dir_name);
     if (!rest) return fail_outside(e), -1;
     int dir = open(dir_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0) return ey_fail(e, EY_IO, "the directory of --allowed-local-media-path cannot be opened: %s", strerror(errno)), -1;
+    if (dir < 0)
+        return ey_fail(e, EY_IO, "the directory of --allowed-local-media-path cannot be opened: %s",
+                       strerror(errno)),
+               -1;
     int fd = media_open_below(dir, rest[0] ? rest : ".", false), problem = errno;
     close(dir);
     if (fd < 0) fail_open(problem, e);
@@ -157,7 +183,9 @@ static bool read_whole(struct media *out, int fd, size_t size, ey_err *e)
     while (out->n_bytes < size) {
         ssize_t got = read(fd, bytes + out->n_bytes, size - out->n_bytes);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return ey_fail(e, EY_IO, "the file of the file:// URL cannot be read: %s", strerror(errno));
+        if (got < 0)
+            return ey_fail(e, EY_IO, "the file of the file:// URL cannot be read: %s",
+                           strerror(errno));
         if (got == 0) break;
         out->n_bytes += (size_t)got;
     }
@@ -174,10 +202,13 @@ static bool read_picture(struct media *out, int fd, const struct media_policy *p
     return media_reserve(out, size, policy, e) && read_whole(out, fd, size, e);
 }
 
-bool media_read_file(struct media *out, const char *url, size_t n, const struct media_policy *policy, ey_err *e)
+bool media_read_file(struct media *out, const char *url, size_t n,
+                     const struct media_policy *policy, ey_err *e)
 {
     char path[EY_MAX_PATH];
-    if (!policy->local_path) return ey_fail(e, EY_BAD_REQUEST, "Cannot load local files without `--allowed-local-media-path`.");
+    if (!policy->local_path)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "Cannot load local files without `--allowed-local-media-path`.");
     if (!media_file_path(path, url, n, e)) return false;
     int fd = open_picture(path, policy->local_path, e);
     if (fd < 0) return false;

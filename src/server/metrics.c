@@ -1,5 +1,5 @@
-/* Histograms and counters, and the Prometheus text made of them. Names, labels and buckets are vLLM's, so that the
- * dashboards for it work; eyelet_* is what only we have. */
+/* Histograms and counters, and the Prometheus text made of them. Names, labels and buckets are
+ * vLLM's, so that the dashboards for it work; eyelet_* is what only we have. */
 #include "server/metrics.h"
 
 #include <pthread.h>
@@ -12,28 +12,37 @@
 enum { MAX_BUCKETS = 24, MAX_STATUS = 600 };
 
 /* Histograms: field, name, help, upper bounds. */
-#define FIRST_TOKEN_BOUNDS 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560
-#define TOKEN_BOUNDS 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80
-#define REQUEST_BOUNDS 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680
-#define COUNT_BOUNDS 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000
-#define HISTOGRAMS(X)                                                                                                              \
-    X(FIRST_TOKEN, "vllm:time_to_first_token_seconds", "Time from a request's arrival to its first token.", FIRST_TOKEN_BOUNDS)    \
-    X(BETWEEN_TOKENS, "vllm:inter_token_latency_seconds", "Time from one token to the next.", TOKEN_BOUNDS)                        \
-    X(PER_TOKEN, "vllm:request_time_per_output_token_seconds", "Mean time of a token after the first, of each request.",           \
-      TOKEN_BOUNDS)                                                                                                                \
-    X(WHOLE, "vllm:e2e_request_latency_seconds", "Time from a request's arrival to its end.", REQUEST_BOUNDS)                      \
-    X(QUEUE, "vllm:request_queue_time_seconds", "Time in the queue.", REQUEST_BOUNDS)                                              \
-    X(PREFILL, "vllm:request_prefill_time_seconds", "Time to compute the prompt.", REQUEST_BOUNDS)                                 \
-    X(DECODE, "vllm:request_decode_time_seconds", "Time to compute the answer.", REQUEST_BOUNDS)                                   \
-    X(PROMPT, "vllm:request_prompt_tokens", "Tokens of a prompt.", COUNT_BOUNDS)                                                   \
-    X(ANSWER, "vllm:request_generation_tokens", "Tokens of an answer.", COUNT_BOUNDS)                                              \
-    X(VISION, "eyelet_vision_encode_seconds", "Time in the vision tower, of requests with pictures that were not cached.", REQUEST_BOUNDS)
+#define FIRST_TOKEN_BOUNDS                                                                        \
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, \
+        80, 160, 640, 2560
+#define TOKEN_BOUNDS \
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80
+#define REQUEST_BOUNDS \
+    0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680
+#define COUNT_BOUNDS \
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000
+#define HISTOGRAMS(X)                                                                              \
+    X(FIRST_TOKEN, "vllm:time_to_first_token_seconds",                                             \
+      "Time from a request's arrival to its first token.", FIRST_TOKEN_BOUNDS)                     \
+    X(BETWEEN_TOKENS, "vllm:inter_token_latency_seconds", "Time from one token to the next.",      \
+      TOKEN_BOUNDS)                                                                                \
+    X(PER_TOKEN, "vllm:request_time_per_output_token_seconds",                                     \
+      "Mean time of a token after the first, of each request.", TOKEN_BOUNDS)                      \
+    X(WHOLE, "vllm:e2e_request_latency_seconds", "Time from a request's arrival to its end.",      \
+      REQUEST_BOUNDS)                                                                              \
+    X(QUEUE, "vllm:request_queue_time_seconds", "Time in the queue.", REQUEST_BOUNDS)              \
+    X(PREFILL, "vllm:request_prefill_time_seconds", "Time to compute the prompt.", REQUEST_BOUNDS) \
+    X(DECODE, "vllm:request_decode_time_seconds", "Time to compute the answer.", REQUEST_BOUNDS)   \
+    X(PROMPT, "vllm:request_prompt_tokens", "Tokens of a prompt.", COUNT_BOUNDS)                   \
+    X(ANSWER, "vllm:request_generation_tokens", "Tokens of an answer.", COUNT_BOUNDS)              \
+    X(VISION, "eyelet_vision_encode_seconds",                                                      \
+      "Time in the vision tower, of requests with pictures that were not cached.", REQUEST_BOUNDS)
 
 enum histogram_name {
 #define HISTOGRAM_ENUM(id, name, help, ...) id,
     HISTOGRAMS(HISTOGRAM_ENUM)
 #undef HISTOGRAM_ENUM
-    N_HISTOGRAMS
+        N_HISTOGRAMS
 };
 
 static const struct {
@@ -77,11 +86,13 @@ void metrics_close(struct metrics **out)
 /* ---- observing ---- */
 
 /* The lock is held. */
-static void observe(const struct metrics_watch *w, enum histogram_name name, double value, uint64_t times)
+static void observe(const struct metrics_watch *w, enum histogram_name name, double value,
+                    uint64_t times)
 {
     struct histogram *h = &w->metrics->histogram[w->model][name];
     size_t i = 0;
-    while (shapes[name].bound[i] > 0 && value > shapes[name].bound[i]) i++;
+    while (shapes[name].bound[i] > 0 && value > shapes[name].bound[i])
+        i++;
     h->bucket[i] += times, h->count += times, h->sum += value * (double)times;
 }
 
@@ -96,8 +107,10 @@ void metrics_watch_tokens(struct metrics_watch *w, int n_tokens)
     int more = n_tokens - w->tokens;
     if (more <= 0) return;
     pthread_mutex_lock(&w->metrics->lock);
-    if (!w->tokens) observe(w, FIRST_TOKEN, now - w->started, 1), more--;
-    else observe(w, BETWEEN_TOKENS, (now - w->last) / more, (uint64_t)more), more = 0;
+    if (!w->tokens)
+        observe(w, FIRST_TOKEN, now - w->started, 1), more--;
+    else
+        observe(w, BETWEEN_TOKENS, (now - w->last) / more, (uint64_t)more), more = 0;
     if (more) observe(w, BETWEEN_TOKENS, 0, (uint64_t)more); /* came with the first */
     pthread_mutex_unlock(&w->metrics->lock);
     w->tokens = n_tokens, w->last = now;
@@ -114,7 +127,8 @@ void metrics_watch_end(struct metrics_watch *w, const ey_answer *a, bool hung_up
     observe(w, DECODE, a->decode_seconds, 1);
     observe(w, PROMPT, a->prompt_tokens, 1);
     observe(w, ANSWER, a->completion_tokens, 1);
-    if (a->completion_tokens > 1) observe(w, PER_TOKEN, a->decode_seconds / (a->completion_tokens - 1), 1);
+    if (a->completion_tokens > 1)
+        observe(w, PER_TOKEN, a->decode_seconds / (a->completion_tokens - 1), 1);
     if (a->vision_seconds > 0) observe(w, VISION, a->vision_seconds, 1);
     pthread_mutex_unlock(&w->metrics->lock);
 }
@@ -134,8 +148,8 @@ enum { LABEL_BYTES = 512 };
 struct writer {
     struct buf *out;
     const struct metrics *metrics;
-    size_t n;                                     /* models */
-    char labels[SERVER_MAX_MODELS][LABEL_BYTES];  /* of every line: engine and model_name */
+    size_t n;                                    /* models */
+    char labels[SERVER_MAX_MODELS][LABEL_BYTES]; /* of every line: engine and model_name */
     ey_stats stats[SERVER_MAX_MODELS];
     struct keeper_report report[SERVER_MAX_MODELS];
 };
@@ -158,9 +172,11 @@ static void head(struct writer *w, const char *name, const char *type, const cha
     buf_printf(w->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void value(struct writer *w, size_t model, const char *name, const char *label, double number)
+static void value(struct writer *w, size_t model, const char *name, const char *label,
+                  double number)
 {
-    buf_printf(w->out, "%s{%s%s%s} %.15g\n", name, w->labels[model], label[0] ? "," : "", label, number);
+    buf_printf(w->out, "%s{%s%s%s} %.15g\n", name, w->labels[model], label[0] ? "," : "", label,
+               number);
 }
 
 /* ---- of each model ---- */
@@ -177,47 +193,83 @@ static double share(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0;
 }
 
-/* name in C, Prometheus' name, type, help, what it is; `s` are the model's counters, `r` is what the keeper knows */
-#define FIGURES(X)                                                                                                                                       \
-    X(running, "vllm:num_requests_running", "gauge", "Requests that run.", s->running)                                                                   \
-    X(waiting, "vllm:num_requests_waiting", "gauge", "Requests that wait, those too that wait for the model to be loaded.", s->waiting + r->waiting)     \
-    X(kv_usage, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1: all.", share((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks)) \
-    X(prompt_tokens, "vllm:prompt_tokens_total", "counter", "Tokens of prompts.", (double)s->prompt_tokens)                                              \
-    X(generated_tokens, "vllm:generation_tokens_total", "counter", "Tokens of answers.", (double)s->generated_tokens)                                    \
-    X(prefix_queries, "vllm:prefix_cache_queries_total", "counter", "Tokens that were looked up in the prefix cache.", (double)s->prompt_tokens)         \
-    X(prefix_hits, "vllm:prefix_cache_hits_total", "counter", "Tokens that were found there.", (double)s->cached_tokens)                                 \
-    X(image_queries, "vllm:mm_cache_queries_total", "counter", "Pictures that were looked up in the image cache.", (double)s->images)                    \
-    X(image_hits, "vllm:mm_cache_hits_total", "counter", "Pictures that were found there.", (double)s->images_cached)                                    \
-    X(preemptions, "vllm:num_preemptions_total", "counter", "Sequences that gave way and were computed again.", (double)s->preemptions)                  \
-    X(asleep, "vllm:engine_sleep_state", "gauge", "1 while the model is unloaded.", r->state == KEEPER_UNLOADED)                                         \
-    X(load_seconds, "eyelet_load_seconds", "gauge", "Time that the last load of the model took.", r->load_seconds)                                       \
-    X(loads, "eyelet_loads_total", "counter", "Loads of the model.", r->loads)                                                                           \
-    X(unloads, "eyelet_unloads_total", "counter", "How often it was unloaded, because nobody asked or another needed its room.", r->unloads)             \
-    X(paused, "eyelet_requests_paused", "gauge", "Requests that run, but whose client does not read.", s->paused)                                        \
-    X(blocks, "eyelet_kv_blocks", "gauge", "Blocks of the KV cache, of 64 tokens.", s->kv_blocks)                                                        \
-    X(blocks_used, "eyelet_kv_blocks_used", "gauge", "Those that sequences hold.", s->kv_blocks_used)                                                    \
-    X(blocks_cached, "eyelet_kv_blocks_cached", "gauge", "Those that are free but keep a prefix.", s->kv_blocks_cached)                                  \
-    X(image_bytes, "eyelet_image_cache_bytes", "gauge", "Size of the image cache.", (double)s->image_bytes)                                              \
-    X(image_rows, "eyelet_image_cache_tokens", "gauge", "Visual tokens that it holds at most.", s->image_rows)                                           \
-    X(image_rows_used, "eyelet_image_cache_tokens_used", "gauge", "Visual tokens that it holds.", s->image_rows_used)                                    \
-    X(step_age, "eyelet_step_age_seconds", "gauge", "Time since the engine last made a step; 0 when it has nothing to do.", s->beat_age)                 \
-    X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)                                                                  \
-    X(steps_ahead, "eyelet_steps_ahead_total", "counter", "Of them, enqueued before the tokens of the step before were known.", (double)s->steps_ahead)  \
-    X(step_seconds, "eyelet_step_seconds_total", "counter", "Time that steps took.", s->step_seconds)                                                    \
-    X(tower_runs, "eyelet_vision_tower_runs_total", "counter", "Pictures that went through the vision tower.", (double)s->tower_runs)                    \
-    X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision tower.", s->vision_seconds)
+/* name in C, Prometheus' name, type, help, what it is; `s` are the model's counters, `r` is what
+ * the keeper knows */
+#define FIGURES(X)                                                                                 \
+    X(running, "vllm:num_requests_running", "gauge", "Requests that run.", s->running)             \
+    X(waiting, "vllm:num_requests_waiting", "gauge",                                               \
+      "Requests that wait, those too that wait for the model to be loaded.",                       \
+      s->waiting + r->waiting)                                                                     \
+    X(kv_usage, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1: all.",      \
+      share((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks))                                  \
+    X(prompt_tokens, "vllm:prompt_tokens_total", "counter", "Tokens of prompts.",                  \
+      (double)s->prompt_tokens)                                                                    \
+    X(generated_tokens, "vllm:generation_tokens_total", "counter", "Tokens of answers.",           \
+      (double)s->generated_tokens)                                                                 \
+    X(prefix_queries, "vllm:prefix_cache_queries_total", "counter",                                \
+      "Tokens that were looked up in the prefix cache.", (double)s->prompt_tokens)                 \
+    X(prefix_hits, "vllm:prefix_cache_hits_total", "counter", "Tokens that were found there.",     \
+      (double)s->cached_tokens)                                                                    \
+    X(image_queries, "vllm:mm_cache_queries_total", "counter",                                     \
+      "Pictures that were looked up in the image cache.", (double)s->images)                       \
+    X(image_hits, "vllm:mm_cache_hits_total", "counter", "Pictures that were found there.",        \
+      (double)s->images_cached)                                                                    \
+    X(preemptions, "vllm:num_preemptions_total", "counter",                                        \
+      "Sequences that gave way and were computed again.", (double)s->preemptions)                  \
+    X(asleep, "vllm:engine_sleep_state", "gauge", "1 while the model is unloaded.",                \
+      r->state == KEEPER_UNLOADED)                                                                 \
+    X(load_seconds, "eyelet_load_seconds", "gauge", "Time that the last load of the model took.",  \
+      r->load_seconds)                                                                             \
+    X(loads, "eyelet_loads_total", "counter", "Loads of the model.", r->loads)                     \
+    X(unloads, "eyelet_unloads_total", "counter",                                                  \
+      "How often it was unloaded, because nobody asked or another needed its room.", r->unloads)   \
+    X(paused, "eyelet_requests_paused", "gauge",                                                   \
+      "Requests that run, but whose client does not read.", s->paused)                             \
+    X(blocks, "eyelet_kv_blocks", "gauge", "Blocks of the KV cache, of 64 tokens.", s->kv_blocks)  \
+    X(blocks_used, "eyelet_kv_blocks_used", "gauge", "Those that sequences hold.",                 \
+      s->kv_blocks_used)                                                                           \
+    X(blocks_cached, "eyelet_kv_blocks_cached", "gauge", "Those that are free but keep a prefix.", \
+      s->kv_blocks_cached)                                                                         \
+    X(image_bytes, "eyelet_image_cache_bytes", "gauge", "Size of the image cache.",                \
+      (double)s->image_bytes)                                                                      \
+    X(image_rows, "eyelet_image_cache_tokens", "gauge", "Visual tokens that it holds at most.",    \
+      s->image_rows)                                                                               \
+    X(image_rows_used, "eyelet_image_cache_tokens_used", "gauge", "Visual tokens that it holds.",  \
+      s->image_rows_used)                                                                          \
+    X(step_age, "eyelet_step_age_seconds", "gauge",                                                \
+      "Time since the engine last made a step; 0 when it has nothing to do.", s->beat_age)         \
+    X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)            \
+    X(steps_ahead, "eyelet_steps_ahead_total", "counter",                                          \
+      "Of them, enqueued before the tokens of the step before were known.",                        \
+      (double)s->steps_ahead)                                                                      \
+    X(step_seconds, "eyelet_step_seconds_total", "counter", "Time that steps took.",               \
+      s->step_seconds)                                                                             \
+    X(tower_runs, "eyelet_vision_tower_runs_total", "counter",                                     \
+      "Pictures that went through the vision tower.", (double)s->tower_runs)                       \
+    X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision tower.",       \
+      s->vision_seconds)
 
-/* Of a card, and while the model is loaded; looked at after loading and once a minute while it is used. */
-#define CARD_FIGURES(X)                                                                                                                                  \
-    X(planned, "eyelet_gpu_memory_planned_bytes", "gauge", "What the engine takes of the card, the driver's context counted in.", (double)r->memory.planned_bytes) \
-    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What it may take.", (double)r->memory.budget_bytes)                                            \
-    X(total, "eyelet_gpu_memory_total_bytes", "gauge", "The card's memory.", (double)r->memory.total_bytes)                                              \
-    X(free, "eyelet_gpu_memory_free_bytes", "gauge", "What of it nobody used when it was looked at last.", (double)r->memory.free_bytes)                 \
-    X(spilled, "eyelet_gpu_memory_spilled", "gauge", "1: parts of what the engine holds are far slower to read than the card's own memory.", r->memory.spilled) \
-    X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Those parts.", (double)r->memory.spilled_bytes)                                        \
-    X(read_rate, "eyelet_gpu_memory_read_bytes_per_second", "gauge", "How fast the usual part is read.", r->memory.bytes_per_second)
+/* Of a card, and while the model is loaded; looked at after loading and once a minute while it is
+ * used. */
+#define CARD_FIGURES(X)                                                                       \
+    X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                    \
+      "What the engine takes of the card, the driver's context counted in.",                  \
+      (double)r->memory.planned_bytes)                                                        \
+    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What it may take.",                 \
+      (double)r->memory.budget_bytes)                                                         \
+    X(total, "eyelet_gpu_memory_total_bytes", "gauge", "The card's memory.",                  \
+      (double)r->memory.total_bytes)                                                          \
+    X(free, "eyelet_gpu_memory_free_bytes", "gauge",                                          \
+      "What of it nobody used when it was looked at last.", (double)r->memory.free_bytes)     \
+    X(spilled, "eyelet_gpu_memory_spilled", "gauge",                                          \
+      "1: parts of what the engine holds are far slower to read than the card's own memory.", \
+      r->memory.spilled)                                                                      \
+    X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Those parts.",              \
+      (double)r->memory.spilled_bytes)                                                        \
+    X(read_rate, "eyelet_gpu_memory_read_bytes_per_second", "gauge",                          \
+      "How fast the usual part is read.", r->memory.bytes_per_second)
 
-#define FIGURE_GET(id, name, type, help, what)                  \
+#define FIGURE_GET(id, name, type, help, what)                   \
     static double get_##id(const struct writer *w, size_t model) \
     {                                                            \
         const ey_stats *s = &w->stats[model];                    \
@@ -240,7 +292,8 @@ static void write_figures(struct writer *w, const struct figure *figure, size_t 
 {
     for (size_t i = 0; i < n; i++) {
         head(w, figure[i].name, figure[i].type, figure[i].help);
-        for (size_t m = 0; m < w->n; m++) value(w, m, figure[i].name, "", figure[i].get(w, m));
+        for (size_t m = 0; m < w->n; m++)
+            value(w, m, figure[i].name, "", figure[i].get(w, m));
     }
 }
 
@@ -272,7 +325,8 @@ static void write_ends(struct writer *w)
     }
 }
 
-static void write_histogram_of(struct writer *w, size_t model, const char *name, enum histogram_name shape)
+static void write_histogram_of(struct writer *w, size_t model, const char *name,
+                               enum histogram_name shape)
 {
     const struct histogram *h = &w->metrics->histogram[model][shape];
     char label[64], part[128];
@@ -292,7 +346,8 @@ static void write_histogram_of(struct writer *w, size_t model, const char *name,
 static void write_histogram(struct writer *w, const char *name, enum histogram_name shape)
 {
     head(w, name, "histogram", shapes[shape].help);
-    for (size_t m = 0; m < w->n; m++) write_histogram_of(w, m, name, shape);
+    for (size_t m = 0; m < w->n; m++)
+        write_histogram_of(w, m, name, shape);
 }
 
 static void write_plan(struct writer *w)
@@ -302,7 +357,8 @@ static void write_plan(struct writer *w)
         for (size_t i = 0; i < w->report[m].facts.n_items; i++) {
             const ey_plan_item *item = &w->report[m].facts.item[i];
             char label[160];
-            snprintf(label, sizeof(label), "item=\"%s\",device=\"%s\",life=\"%s\"", item->name, item->device, item->life);
+            snprintf(label, sizeof(label), "item=\"%s\",device=\"%s\",life=\"%s\"", item->name,
+                     item->device, item->life);
             value(w, m, "eyelet_plan_bytes", label, (double)item->bytes);
         }
 }
@@ -317,14 +373,18 @@ static void gauge(struct writer *w, const char *name, double number, const char 
 
 static void write_server(struct writer *w, const struct metrics_facts *f)
 {
-    gauge(w, "eyelet_host_budget_bytes", (double)ey_budget_total(f->budget), "Host memory for requests in flight.");
-    gauge(w, "eyelet_host_budget_used_bytes", (double)ey_budget_used(f->budget), "What of it is taken.");
+    gauge(w, "eyelet_host_budget_bytes", (double)ey_budget_total(f->budget),
+          "Host memory for requests in flight.");
+    gauge(w, "eyelet_host_budget_used_bytes", (double)ey_budget_used(f->budget),
+          "What of it is taken.");
     gauge(w, "eyelet_connections", f->connections, "Open connections.");
-    head(w, "eyelet_replies_total", "counter", "HTTP replies by status; 0: cut before there was one.");
+    head(w, "eyelet_replies_total", "counter",
+         "HTTP replies by status; 0: cut before there was one.");
     for (int i = 0; i < MAX_STATUS; i++) {
         char label[32];
         snprintf(label, sizeof(label), "status=\"%d\"", i);
-        if (w->metrics->replies[i]) value(w, 0, "eyelet_replies_total", label, (double)w->metrics->replies[i]);
+        if (w->metrics->replies[i])
+            value(w, 0, "eyelet_replies_total", label, (double)w->metrics->replies[i]);
     }
 }
 
@@ -342,7 +402,8 @@ bool metrics_write(struct metrics *m, const struct metrics_facts *facts, struct 
     write_ends(w);
     write_plan(w);
     pthread_mutex_lock(&m->lock);
-    for (int i = 0; i < N_HISTOGRAMS; i++) write_histogram(w, shapes[i].name, i);
+    for (int i = 0; i < N_HISTOGRAMS; i++)
+        write_histogram(w, shapes[i].name, i);
     /* the name that older dashboards know it by */
     write_histogram(w, "vllm:time_per_output_token_seconds", BETWEEN_TOKENS);
     write_server(w, facts);

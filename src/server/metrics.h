@@ -1,4 +1,5 @@
-/* What GET /metrics tells: histograms that the routes feed, beside the engine's own counters. Any thread may call. */
+/* What GET /metrics tells: histograms that the routes feed, beside the engine's own counters. Any
+ * thread may call. */
 #ifndef EY_SERVER_METRICS_H
 #define EY_SERVER_METRICS_H
 
@@ -20,15 +21,18 @@ struct metrics_watch {
 
 /* started: exchange_started(). */
 struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, double started);
-/* The answer has n_tokens by now; called for each event with text, it keeps the time to the first token and the gaps. */
+/* The answer has n_tokens by now; called for each event with text, it keeps the time to the first
+ * token and the gaps. */
 void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens);
-/* The answer is over, as ey_collect gave it; NULL: it failed. `hung_up`: nobody waited for it any more. */
+/* The answer is over, as ey_collect gave it; NULL: it failed. `hung_up`: nobody waited for it any
+ * more. */
 void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, bool hung_up);
 
 /* A reply went out. */
 void metrics_count_reply(struct metrics *metrics, int status);
 
-/* Prometheus text of all there is: a line for each model, by its name, and what is the server's own under the first one's. */
+/* Prometheus text of all there is: a line for each model, by its name, and what is the server's own
+ * under the first one's. */
 struct metrics_facts {
     const char *model_name[SERVER_MAX_MODELS];
     struct keeper *keeper;

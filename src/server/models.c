@@ -35,6 +35,7 @@ void server_name_models(const struct server *s, const char *asked, char *out, si
     for (size_t i = 0; i < s->options->n_models; i++) {
         const struct server_model *m = &s->options->models[i];
         for (size_t n = 0; (n < m->n_names || !n) && used > 0 && (size_t)used < size; n++)
-            used += snprintf(out + used, size - (size_t)used, "%s `%.120s`", i || n ? "," : "", m->n_names ? m->names[n] : m->path);
+            used += snprintf(out + used, size - (size_t)used, "%s `%.120s`", i || n ? "," : "",
+                             m->n_names ? m->names[n] : m->path);
     }
 }

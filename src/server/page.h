@@ -1,4 +1,5 @@
-/* The files of the page that the program carries in itself; the build makes the table from src/server/page. */
+/* The files of the page that the program carries in itself; the build makes the table from
+ * src/server/page. */
 #ifndef EY_SERVER_PAGE_H
 #define EY_SERVER_PAGE_H
 

@@ -19,7 +19,8 @@ static void random_name(char out[48], const char *prefix)
     unsigned char bytes[16] = {0};
     size_t n = (size_t)snprintf(out, 48, "%s", prefix);
     if (getrandom(bytes, sizeof(bytes), 0) < 0) memset(bytes, 0, sizeof(bytes)); /* only an id */
-    for (size_t i = 0; i < sizeof(bytes); i++) snprintf(out + n + 2 * i, 3, "%02x", bytes[i]);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(out + n + 2 * i, 3, "%02x", bytes[i]);
 }
 
 struct reply reply_start(enum api_kind kind, const char *model)
@@ -39,7 +40,8 @@ static void add_string(struct buf *out, const char *text)
     json_dump_string(out, text, strlen(text));
 }
 
-/* ---- log-probabilities --------------------------------------------------------------------------- */
+/* ---- log-probabilities
+ * --------------------------------------------------------------------------- */
 
 /* JSON has no infinity; vLLM puts this in its place. Nine digits give back the same float. */
 static void add_logprob(struct buf *out, float logprob)
@@ -54,7 +56,8 @@ static void add_candidate(struct buf *out, const ey_candidate *candidate)
     buf_add_text(out, ",\"logprob\":");
     add_logprob(out, candidate->logprob);
     buf_add_text(out, ",\"bytes\":[");
-    for (size_t i = 0; candidate->token[i]; i++) buf_printf(out, "%s%u", i ? "," : "", (unsigned char)candidate->token[i]);
+    for (size_t i = 0; candidate->token[i]; i++)
+        buf_printf(out, "%s%u", i ? "," : "", (unsigned char)candidate->token[i]);
     buf_add_text(out, "]");
 }
 
@@ -79,7 +82,8 @@ static void add_chat_scores(struct buf *out, const struct reply_scores *scores)
 static size_t characters(const char *text)
 {
     size_t n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
     return n;
 }
 
@@ -137,19 +141,26 @@ static void add_completion_scores(struct buf *out, const struct reply_scores *sc
 }
 
 /* The member "logprobs". */
-static void add_scores(struct buf *out, const struct reply *reply, const struct reply_scores *scores)
+static void add_scores(struct buf *out, const struct reply *reply,
+                       const struct reply_scores *scores)
 {
     buf_add_text(out, ",\"logprobs\":");
-    if (!scores || !scores->tokens) buf_add_text(out, "null");
-    else if (reply->kind == API_CHAT) add_chat_scores(out, scores);
-    else add_completion_scores(out, scores);
+    if (!scores || !scores->tokens)
+        buf_add_text(out, "null");
+    else if (reply->kind == API_CHAT)
+        add_chat_scores(out, scores);
+    else
+        add_completion_scores(out, scores);
 }
 
-/* ---- pieces that objects and chunks share -------------------------------------------------------- */
+/* ---- pieces that objects and chunks share
+ * -------------------------------------------------------- */
 
 static void add_head(struct buf *out, const struct reply *reply, const char *object)
 {
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", reply->id, object, reply->created);
+    buf_printf(out,
+               "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", reply->id,
+               object, reply->created);
     add_string(out, reply->model);
     buf_add_text(out, ",\"system_fingerprint\":\"" FINGERPRINT "\",\"choices\":[");
 }
@@ -162,9 +173,12 @@ static void add_end(struct buf *out, const struct reply_end *end)
         return;
     }
     buf_printf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", end->finish_reason);
-    if (end->stop_text) add_string(out, end->stop_text);
-    else if (end->stop_id >= 0) buf_printf(out, "%d", end->stop_id);
-    else buf_add_text(out, "null");
+    if (end->stop_text)
+        add_string(out, end->stop_text);
+    else if (end->stop_id >= 0)
+        buf_printf(out, "%d", end->stop_id);
+    else
+        buf_add_text(out, "null");
 }
 
 static void add_call(struct buf *out, const struct reply_call *call)
@@ -180,17 +194,24 @@ void reply_add_images(struct buf *out, const ey_image_usage *images, size_t n)
 {
     buf_add_text(out, "[");
     for (size_t i = 0; i < n; i++)
-        buf_printf(out, "%s{\"width\":%d,\"height\":%d,\"used_width\":%d,\"used_height\":%d,\"tokens\":%d,\"cached\":%s}", i ? "," : "",
-                   images[i].width, images[i].height, images[i].used_width, images[i].used_height, images[i].tokens,
-                   images[i].cached ? "true" : "false");
+        buf_printf(out,
+                   "%s{\"width\":%d,\"height\":%d,\"used_width\":%d,\"used_height\":%d,\"tokens\":%"
+                   "d,\"cached\":%s}",
+                   i ? "," : "", images[i].width, images[i].height, images[i].used_width,
+                   images[i].used_height, images[i].tokens, images[i].cached ? "true" : "false");
     buf_add_text(out, "]");
 }
 
 static void add_usage(struct buf *out, const struct reply_usage *usage)
 {
-    buf_printf(out, "{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64 ",\"total_tokens\":%" PRId64, usage->prompt_tokens,
-               usage->completion_tokens, usage->prompt_tokens + usage->completion_tokens);
-    buf_printf(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%d,\"multimodal_tokens\":{\"image\":%d}},\"images\":",
+    buf_printf(out,
+               "{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64
+               ",\"total_tokens\":%" PRId64,
+               usage->prompt_tokens, usage->completion_tokens,
+               usage->prompt_tokens + usage->completion_tokens);
+    buf_printf(out,
+               ",\"prompt_tokens_details\":{\"cached_tokens\":%d,\"multimodal_tokens\":{\"image\":%"
+               "d}},\"images\":",
                usage->cached_tokens, usage->image_tokens);
     reply_add_images(out, usage->images, usage->n_images);
     buf_add_text(out, "}");
@@ -200,11 +221,13 @@ void reply_add_ids(struct buf *out, const int *ids, size_t n)
 {
     char digits[16];
     buf_add_text(out, "[");
-    for (size_t i = 0; i < n; i++) buf_add(out, digits, (size_t)snprintf(digits, sizeof(digits), i ? ",%d" : "%d", ids[i]));
+    for (size_t i = 0; i < n; i++)
+        buf_add(out, digits, (size_t)snprintf(digits, sizeof(digits), i ? ",%d" : "%d", ids[i]));
     buf_add_text(out, "]");
 }
 
-/* ---- whole objects ------------------------------------------------------------------------------- */
+/* ---- whole objects
+ * ------------------------------------------------------------------------------- */
 
 void reply_open(struct buf *out, const struct reply *reply)
 {
@@ -215,8 +238,10 @@ void reply_open(struct buf *out, const struct reply *reply)
 static void add_message(struct buf *out, const struct reply_choice *choice)
 {
     buf_add_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    if (choice->n_calls && !choice->n_text) buf_add_text(out, "null");
-    else json_dump_string(out, choice->text, choice->n_text);
+    if (choice->n_calls && !choice->n_text)
+        buf_add_text(out, "null");
+    else
+        json_dump_string(out, choice->text, choice->n_text);
     buf_add_text(out, ",\"refusal\":null");
     for (size_t i = 0; i < choice->n_calls; i++) {
         buf_add_text(out, i ? ",{" : ",\"tool_calls\":[{");
@@ -245,11 +270,13 @@ void reply_close(struct buf *out, const struct reply_usage *usage)
     buf_add_text(out, "],\"usage\":");
     add_usage(out, usage);
     if (usage->decode_s > 0)
-        buf_printf(out, ",\"timings\":{\"vision_s\":%.4f,\"prefill_s\":%.4f,\"decode_s\":%.4f}", usage->vision_s, usage->prefill_s, usage->decode_s);
+        buf_printf(out, ",\"timings\":{\"vision_s\":%.4f,\"prefill_s\":%.4f,\"decode_s\":%.4f}",
+                   usage->vision_s, usage->prefill_s, usage->decode_s);
     buf_add_text(out, "}");
 }
 
-/* ---- chunks -------------------------------------------------------------------------------------- */
+/* ---- chunks
+ * -------------------------------------------------------------------------------------- */
 
 static void open_event(struct buf *out, const struct reply *reply)
 {
@@ -278,7 +305,8 @@ void reply_chunk_role(struct buf *out, const struct reply *reply, int index)
     close_chunk(out);
 }
 
-void reply_chunk_text(struct buf *out, const struct reply *reply, int index, const char *text, size_t n, const struct reply_scores *scores)
+void reply_chunk_text(struct buf *out, const struct reply *reply, int index, const char *text,
+                      size_t n, const struct reply_scores *scores)
 {
     open_chunk(out, reply, index);
     buf_add_text(out, reply->kind == API_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
@@ -289,7 +317,8 @@ void reply_chunk_text(struct buf *out, const struct reply *reply, int index, con
     close_chunk(out);
 }
 
-void reply_chunk_call(struct buf *out, const struct reply *reply, int index, int call_index, const struct reply_call *call)
+void reply_chunk_call(struct buf *out, const struct reply *reply, int index, int call_index,
+                      const struct reply_call *call)
 {
     open_chunk(out, reply, index);
     buf_printf(out, "\"delta\":{\"tool_calls\":[{\"index\":%d,", call_index);
@@ -300,7 +329,8 @@ void reply_chunk_call(struct buf *out, const struct reply *reply, int index, int
     close_chunk(out);
 }
 
-void reply_chunk_end(struct buf *out, const struct reply *reply, int index, const struct reply_end *end, const struct reply_scores *scores)
+void reply_chunk_end(struct buf *out, const struct reply *reply, int index,
+                     const struct reply_end *end, const struct reply_scores *scores)
 {
     open_chunk(out, reply, index);
     buf_add_text(out, reply->kind == API_CHAT ? "\"delta\":{}" : "\"text\":\"\"");

@@ -1,5 +1,5 @@
-/* Answers as the API's JSON: whole objects, and the chunks of a stream as server-sent events. Each function appends; a buf
- * remembers when it could not. */
+/* Answers as the API's JSON: whole objects, and the chunks of a stream as server-sent events. Each
+ * function appends; a buf remembers when it could not. */
 #ifndef EY_SERVER_REPLY_H
 #define EY_SERVER_REPLY_H
 
@@ -8,8 +8,8 @@
 /* What all objects of one exchange say alike. */
 struct reply {
     enum api_kind kind;
-    char id[48];        /* "chatcmpl-…", "cmpl-…" */
-    int64_t created;    /* seconds since 1970 */
+    char id[48];     /* "chatcmpl-…", "cmpl-…" */
+    int64_t created; /* seconds since 1970 */
     const char *model;
 };
 struct reply reply_start(enum api_kind kind, const char *model);
@@ -38,7 +38,8 @@ struct reply_end {
     int stop_id;               /* -1: none of its stop_token_ids */
 };
 
-/* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL tokens: none were asked for. */
+/* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL
+ * tokens: none were asked for. */
 struct reply_scores {
     const ey_token_logprobs *tokens;
     size_t n;
@@ -57,14 +58,19 @@ struct reply_choice {
 
 /* {"id", "object", …, "choices": [, then each choice, then }], "usage"}. */
 void reply_open(struct buf *out, const struct reply *reply);
-void reply_add_choice(struct buf *out, const struct reply *reply, const struct reply_choice *choice);
+void reply_add_choice(struct buf *out, const struct reply *reply,
+                      const struct reply_choice *choice);
 void reply_close(struct buf *out, const struct reply_usage *usage);
 
-/* Chunks: a choice begins, goes on with text or a tool call, and ends. A completion has no beginning. */
+/* Chunks: a choice begins, goes on with text or a tool call, and ends. A completion has no
+ * beginning. */
 void reply_chunk_role(struct buf *out, const struct reply *reply, int index);
-void reply_chunk_text(struct buf *out, const struct reply *reply, int index, const char *text, size_t n, const struct reply_scores *scores);
-void reply_chunk_call(struct buf *out, const struct reply *reply, int index, int call_index, const struct reply_call *call);
-void reply_chunk_end(struct buf *out, const struct reply *reply, int index, const struct reply_end *end, const struct reply_scores *scores);
+void reply_chunk_text(struct buf *out, const struct reply *reply, int index, const char *text,
+                      size_t n, const struct reply_scores *scores);
+void reply_chunk_call(struct buf *out, const struct reply *reply, int index, int call_index,
+                      const struct reply_call *call);
+void reply_chunk_end(struct buf *out, const struct reply *reply, int index,
+                     const struct reply_end *end, const struct reply_scores *scores);
 void reply_chunk_usage(struct buf *out, const struct reply *reply, const struct reply_usage *usage);
 void reply_done(struct buf *out);
 /* What went wrong after the stream had begun. */

@@ -59,7 +59,7 @@ static void reply_json(struct exchange *x, int status, struct buf *out)
 /* Of all models together. */
 struct health {
     bool stuck, spilled;
-    ey_stats stats;      /* of the one that is stuck */
+    ey_stats stats; /* of the one that is stuck */
     uint64_t spilled_bytes, held_bytes;
 };
 
@@ -71,7 +71,8 @@ static struct health health_of(struct server *server)
         bool stuck = keeper_is_stuck(server->keeper, i);
         if (stuck && !h.stuck) h.stats = keeper_stats(server->keeper, i);
         h.stuck |= stuck, h.spilled |= k.memory.spilled;
-        if (k.memory.spilled) h.spilled_bytes += k.memory.spilled_bytes, h.held_bytes += k.memory.held_bytes;
+        if (k.memory.spilled)
+            h.spilled_bytes += k.memory.spilled_bytes, h.held_bytes += k.memory.held_bytes;
     }
     return h;
 }
@@ -84,17 +85,27 @@ void route_health(struct server *server, struct exchange *x)
         exchange_reply(x, 200, "text/plain", &out);
         return;
     }
-    if (h.stuck) buf_printf(&out, "{\"status\": \"stuck\", \"step_age_seconds\": %.1f, \"running\": %d, \"waiting\": %d}", h.stats.beat_age,
-                            h.stats.running, h.stats.waiting);
-    else buf_printf(&out, "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, \"held_bytes\": %llu}", /* it serves, but no longer as it should */
-                    (unsigned long long)h.spilled_bytes, (unsigned long long)h.held_bytes);
+    if (h.stuck)
+        buf_printf(
+            &out,
+            "{\"status\": \"stuck\", \"step_age_seconds\": %.1f, \"running\": %d, \"waiting\": %d}",
+            h.stats.beat_age, h.stats.running, h.stats.waiting);
+    else
+        buf_printf(&out,
+                   "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, "
+                   "\"held_bytes\": %llu}", /* it serves, but no longer as it should */
+                   (unsigned long long)h.spilled_bytes, (unsigned long long)h.held_bytes);
     reply_json(x, h.stuck ? 503 : 200, &out);
 }
 
-static const char *const state_words[] = {[KEEPER_LOADING] = "loading", [KEEPER_READY] = "ready", [KEEPER_UNLOADED] = "unloaded",
-                                          [KEEPER_FAILED] = "failed", [KEEPER_CLOSING] = "stopping"};
+static const char *const state_words[] = {[KEEPER_LOADING] = "loading",
+                                          [KEEPER_READY] = "ready",
+                                          [KEEPER_UNLOADED] = "unloaded",
+                                          [KEEPER_FAILED] = "failed",
+                                          [KEEPER_CLOSING] = "stopping"};
 
-/* The model that says how ready the server is: one that could not be loaded, else one that is still loaded for the first time, else the first. */
+/* The model that says how ready the server is: one that could not be loaded, else one that is still
+ * loaded for the first time, else the first. */
 static size_t telling_model(struct server *server)
 {
     size_t telling = 0;
@@ -113,20 +124,26 @@ static void add_states(struct server *server, struct buf *out)
         const char *name = server_model_name(server, i);
         buf_add_text(out, i ? ", {\"id\": " : "{\"id\": ");
         json_dump_string(out, name, strlen(name));
-        buf_printf(out, ", \"status\": \"%s\"}", state_words[keeper_state(server->keeper, i).state]);
+        buf_printf(out, ", \"status\": \"%s\"}",
+                   state_words[keeper_state(server->keeper, i).state]);
     }
     buf_add_text(out, "]");
 }
 
-/* A server that unloaded its models is ready: the next request wakes them. So is one that loads a model again, or one that takes turns. */
+/* A server that unloaded its models is ready: the next request wakes them. So is one that loads a
+ * model again, or one that takes turns. */
 void route_ready(struct server *server, struct exchange *x)
 {
     struct keeper_report k = keeper_state(server->keeper, telling_model(server));
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    const bool several = keeper_models(server->keeper) > 1, waits = several && k.state == KEEPER_LOADING && (k.loads || k.facts.takes_turns);
-    const char *word = server_draining(server) ? "stopping" : waits ? "unloaded" : state_words[k.state];
+    const bool several = keeper_models(server->keeper) > 1,
+               waits = several && k.state == KEEPER_LOADING && (k.loads || k.facts.takes_turns);
+    const char *word = server_draining(server) ? "stopping"
+                       : waits                 ? "unloaded"
+                                               : state_words[k.state];
     bool ready = strcmp(word, "ready") == 0 || strcmp(word, "unloaded") == 0;
-    buf_printf(&out, "{\"status\": \"%s\", \"stage\": \"%s\", \"percent\": %d", word, k.state == KEEPER_LOADING ? k.stage : word, k.percent);
+    buf_printf(&out, "{\"status\": \"%s\", \"stage\": \"%s\", \"percent\": %d", word,
+               k.state == KEEPER_LOADING ? k.stage : word, k.percent);
     if (k.load_seconds > 0) buf_printf(&out, ", \"load_seconds\": %.3f", k.load_seconds);
     if (k.state == KEEPER_FAILED) {
         buf_add_text(&out, ", \"message\": ");
@@ -147,32 +164,42 @@ void route_version(struct server *server, struct exchange *x)
     reply_json(x, 200, &out);
 }
 
-/* The context that clients want to know is in the headers of the model's files, which are read first: it is waited for,
- * but not for long. facts.max_model_len 0: not known yet. */
+/* The context that clients want to know is in the headers of the model's files, which are read
+ * first: it is waited for, but not for long. facts.max_model_len 0: not known yet. */
 static struct keeper_report await_plan(struct server *server, size_t model, struct exchange *x)
 {
     double until = seconds_now() + MODEL_WAIT_SECONDS;
     struct keeper_report k = keeper_state(server->keeper, model);
-    while (!k.facts.planned && k.state == KEEPER_LOADING && seconds_now() < until && !exchange_hung_up(x)) {
+    while (!k.facts.planned && k.state == KEEPER_LOADING && seconds_now() < until &&
+           !exchange_hung_up(x)) {
         usleep(MODEL_WAIT_US);
         k = keeper_state(server->keeper, model);
     }
     return k;
 }
 
-static void add_model(struct server *server, struct buf *out, size_t model, const char *name, const struct keeper_report *k)
+static void add_model(struct server *server, struct buf *out, size_t model, const char *name,
+                      const struct keeper_report *k)
 {
     const char *root = server->options->models[model].path;
     buf_add_text(out, "{\"id\": ");
     json_dump_string(out, name, strlen(name));
-    buf_printf(out, ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"eyelet\", \"root\": ", (long long)server->started);
+    buf_printf(out,
+               ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"eyelet\", \"root\": ",
+               (long long)server->started);
     json_dump_string(out, root, strlen(root));
     buf_add_text(out, ", \"parent\": null, \"max_model_len\": ");
-    if (k->facts.max_model_len) buf_printf(out, "%d", k->facts.max_model_len);
-    else buf_add_text(out, "null");
-    buf_printf(out, ", \"resident\": %s, \"permission\": [{\"id\": \"modelperm-eyelet\", \"object\": \"model_permission\", \"created\": %lld, "
-                    "\"allow_create_engine\": false, \"allow_sampling\": true, \"allow_logprobs\": true, \"allow_search_indices\": false, "
-                    "\"allow_view\": true, \"allow_fine_tuning\": false, \"organization\": \"*\", \"group\": null, \"is_blocking\": false}]}",
+    if (k->facts.max_model_len)
+        buf_printf(out, "%d", k->facts.max_model_len);
+    else
+        buf_add_text(out, "null");
+    buf_printf(out,
+               ", \"resident\": %s, \"permission\": [{\"id\": \"modelperm-eyelet\", \"object\": "
+               "\"model_permission\", \"created\": %lld, "
+               "\"allow_create_engine\": false, \"allow_sampling\": true, \"allow_logprobs\": "
+               "true, \"allow_search_indices\": false, "
+               "\"allow_view\": true, \"allow_fine_tuning\": false, \"organization\": \"*\", "
+               "\"group\": null, \"is_blocking\": false}]}",
                k->state == KEEPER_READY ? "true" : "false", (long long)server->started);
 }
 
@@ -190,7 +217,8 @@ void route_models(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     buf_add_text(&out, "{\"object\": \"list\", \"data\": [");
-    for (size_t i = 0; i < keeper_models(server->keeper); i++) add_names(server, &out, i, x);
+    for (size_t i = 0; i < keeper_models(server->keeper); i++)
+        add_names(server, &out, i, x);
     buf_add_text(&out, "]}");
     reply_json(x, 200, &out);
 }
@@ -221,10 +249,16 @@ void route_model(struct server *server, struct exchange *x)
 void route_metrics(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    struct metrics_facts facts = {.keeper = server->keeper, .budget = server->budget, .connections = connections_count(web_connections(server->web)).open};
-    for (size_t i = 0; i < keeper_models(server->keeper); i++) facts.model_name[i] = server_model_name(server, i);
-    if (metrics_write(server->metrics, &facts, &out)) exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
-    else exchange_fail(x, 503, NULL, NULL, "no memory for the metrics");
+    struct metrics_facts facts = {
+        .keeper = server->keeper,
+        .budget = server->budget,
+        .connections = connections_count(web_connections(server->web)).open};
+    for (size_t i = 0; i < keeper_models(server->keeper); i++)
+        facts.model_name[i] = server_model_name(server, i);
+    if (metrics_write(server->metrics, &facts, &out))
+        exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    else
+        exchange_fail(x, 503, NULL, NULL, "no memory for the metrics");
 }
 
 static void add_plan_item(struct buf *out, const ey_plan_item *item)
@@ -251,10 +285,13 @@ void route_plan(struct server *server, struct exchange *x)
         return;
     }
     uint64_t missing = f->total_bytes > f->budget_bytes ? f->total_bytes - f->budget_bytes : 0;
-    buf_printf(&out, "{\"fits\": %s, \"loaded\": %s, \"device\": \"%s\", \"budget_bytes\": %llu, \"total_bytes\": %llu, "
-                     "\"shortfall_bytes\": %llu, \"items\": [",
-               missing ? "false" : "true", k.state == KEEPER_READY ? "true" : "false", f->device, (unsigned long long)f->budget_bytes,
-               (unsigned long long)f->total_bytes, (unsigned long long)missing);
+    buf_printf(&out,
+               "{\"fits\": %s, \"loaded\": %s, \"device\": \"%s\", \"budget_bytes\": %llu, "
+               "\"total_bytes\": %llu, "
+               "\"shortfall_bytes\": %llu, \"items\": [",
+               missing ? "false" : "true", k.state == KEEPER_READY ? "true" : "false", f->device,
+               (unsigned long long)f->budget_bytes, (unsigned long long)f->total_bytes,
+               (unsigned long long)missing);
     for (size_t i = 0; i < f->n_items; i++) {
         if (i) buf_add_text(&out, ", ");
         add_plan_item(&out, &f->item[i]);
@@ -264,9 +301,12 @@ void route_plan(struct server *server, struct exchange *x)
         if (i) buf_add_text(&out, ", ");
         json_dump_string(&out, f->choice[i], strlen(f->choice[i]));
     }
-    buf_printf(&out, "], \"takes_turns\": %s, \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": %llu, "
-                     "\"host_budget_bytes\": %llu}",
-               f->takes_turns ? "true" : "false", f->max_model_len, f->kv_tokens, f->max_num_seqs, (unsigned long long)f->max_pixels,
+    buf_printf(&out,
+               "], \"takes_turns\": %s, \"max_model_len\": %d, \"kv_tokens\": %d, "
+               "\"max_num_seqs\": %d, \"max_pixels\": %llu, "
+               "\"host_budget_bytes\": %llu}",
+               f->takes_turns ? "true" : "false", f->max_model_len, f->kv_tokens, f->max_num_seqs,
+               (unsigned long long)f->max_pixels,
                (unsigned long long)ey_budget_total(server->budget));
     reply_json(x, 200, &out);
 }

@@ -10,13 +10,16 @@ struct route {
     enum {
         ROUTE_OPEN = 1,    /* needs no key */
         ROUTE_ANY_END = 2, /* what comes after the path is an argument */
-        ROUTE_PROBE = 4,   /* asked by machines, over and over: not logged when all is well, let in when others are not */
+        ROUTE_PROBE = 4,   /* asked by machines, over and over: not logged when all is well, let in
+                              when others are not */
     } flags;
 };
 
-/* NULL: there is none; *allow then lists the methods that the path has, "" when there is no such path. HEAD is GET. */
+/* NULL: there is none; *allow then lists the methods that the path has, "" when there is no such
+ * path. HEAD is GET. */
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
-route_fn route_health, route_ready, route_version, route_models, route_model, route_metrics, route_plan;
+route_fn route_health, route_ready, route_version, route_models, route_model, route_metrics,
+    route_plan;
 
 #endif

@@ -9,12 +9,14 @@
 #include "server/answering.h"
 #include "server/api_fields.h"
 
-/* ---- /tokenize ----------------------------------------------------------------------------------- */
+/* ---- /tokenize
+ * ----------------------------------------------------------------------------------- */
 
 static void reply_tokens(struct answering *a, struct exchange *x, const int *ids, size_t n)
 {
     struct buf out = buf_with_max(EY_MAX_REPLY_BYTES);
-    buf_printf(&out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", n, ey_engine_describe(a->engine).max_model_len);
+    buf_printf(&out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", n,
+               ey_engine_describe(a->engine).max_model_len);
     reply_add_ids(&out, ids, n);
     buf_add_text(&out, ",\"token_strs\":");
     if (!a->request.token_strings) buf_add_text(&out, "null");
@@ -29,7 +31,8 @@ static void reply_tokens(struct answering *a, struct exchange *x, const int *ids
     buf_free(&out);
 }
 
-/* The engine refuses ids of pictures' tokens; it looks at as many at a time as an answer's prompt may have. */
+/* The engine refuses ids of pictures' tokens; it looks at as many at a time as an answer's prompt
+ * may have. */
 static bool check_ids(ey_engine *engine, const int *ids, size_t n, ey_err *e)
 {
     size_t most = (size_t)ey_engine_describe(engine).max_model_len - 1;
@@ -49,7 +52,8 @@ static bool tokenize_long(struct answering *a, struct exchange *x, const struct 
     int *ids = NULL;
     size_t n;
     ey_err e;
-    bool ok = ey_tokenize(a->engine, prompt->text, prompt->n_text, true, &ids, &n, &e) && check_ids(a->engine, ids, n, &e);
+    bool ok = ey_tokenize(a->engine, prompt->text, prompt->n_text, true, &ids, &n, &e) &&
+              check_ids(a->engine, ids, n, &e);
     if (ok) reply_tokens(a, x, ids, n);
     free(ids);
     return ok || answers_fail(&a->error, a->engine, "prompt", &e);
@@ -73,7 +77,8 @@ static bool tokenize(struct answering *a, struct exchange *x)
     return true;
 }
 
-/* ---- /detokenize --------------------------------------------------------------------------------- */
+/* ---- /detokenize
+ * --------------------------------------------------------------------------------- */
 
 static bool detokenize(struct answering *a, struct exchange *x)
 {
@@ -81,7 +86,8 @@ static bool detokenize(struct answering *a, struct exchange *x)
     char *text;
     size_t n;
     ey_err e;
-    if (!ey_detokenize(a->engine, a->request.prompts->ids, a->request.prompts->n_ids, &text, &n, &e))
+    if (!ey_detokenize(a->engine, a->request.prompts->ids, a->request.prompts->n_ids, &text, &n,
+                       &e))
         return answers_fail(&a->error, a->engine, "tokens", &e);
     buf_add_text(&out, "{\"prompt\":");
     json_dump_string(&out, text, n);
@@ -92,7 +98,8 @@ static bool detokenize(struct answering *a, struct exchange *x)
     return true;
 }
 
-/* ---- /v1/chat/completions/render ----------------------------------------------------------------- */
+/* ---- /v1/chat/completions/render
+ * ----------------------------------------------------------------- */
 
 static bool render(struct answering *a, struct exchange *x)
 {
@@ -107,8 +114,11 @@ static bool render(struct answering *a, struct exchange *x)
     ey_prompt_info info = ey_prompt_describe(prompt);
     buf_add_text(&out, "{\"object\":\"chat.completion.render\",\"model\":");
     json_dump_string(&out, a->reply.model, strlen(a->reply.model));
-    buf_printf(&out, ",\"prompt_tokens\":%zu,\"image_tokens\":%d,\"kv_bytes\":%" PRIu64 ",\"max_model_len\":%d,\"images\":", info.n_ids,
-               info.image_tokens, info.kv_bytes, ey_engine_describe(a->engine).max_model_len);
+    buf_printf(&out,
+               ",\"prompt_tokens\":%zu,\"image_tokens\":%d,\"kv_bytes\":%" PRIu64
+               ",\"max_model_len\":%d,\"images\":",
+               info.n_ids, info.image_tokens, info.kv_bytes,
+               ey_engine_describe(a->engine).max_model_len);
     reply_add_images(&out, info.images, info.n_images);
     buf_add_text(&out, ",\"prompt_token_ids\":");
     reply_add_ids(&out, info.ids, info.n_ids);
@@ -119,9 +129,11 @@ static bool render(struct answering *a, struct exchange *x)
     return true;
 }
 
-/* ---- routes -------------------------------------------------------------------------------------- */
+/* ---- routes
+ * -------------------------------------------------------------------------------------- */
 
-static void run(struct server *server, struct exchange *x, enum api_kind kind, bool (*reply)(struct answering *a, struct exchange *x))
+static void run(struct server *server, struct exchange *x, enum api_kind kind,
+                bool (*reply)(struct answering *a, struct exchange *x))
 {
     struct answering *a = answering_open(server, x, kind);
     if (!a) return;

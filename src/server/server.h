@@ -5,21 +5,32 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-enum { SERVER_MAX_MODELS = EY_MAX_MODELS, SERVER_MAX_NAMES = 16, SERVER_MAX_ALIASES = 3, SERVER_MAX_KEYS = 64, SERVER_MAX_DOMAINS = 64, SERVER_DEFAULT_IMAGES = 16 };
+enum {
+    SERVER_MAX_MODELS = EY_MAX_MODELS,
+    SERVER_MAX_NAMES = 16,
+    SERVER_MAX_ALIASES = 3,
+    SERVER_MAX_KEYS = 64,
+    SERVER_MAX_DOMAINS = 64,
+    SERVER_DEFAULT_IMAGES = 16
+};
 
 /* A model, and what requests may call it. */
 struct server_model {
-    const char *path; /* what the engine opens */
-    const char *names[SERVER_MAX_NAMES]; /* as /v1/models lists them; the first is reported. None: the path */
+    const char *path;                    /* what the engine opens */
+    const char *names[SERVER_MAX_NAMES]; /* as /v1/models lists them; the first is reported. None:
+                                            the path */
     size_t n_names;
-    const char *aliases[SERVER_MAX_ALIASES]; /* further ones, that are understood and not listed; NULL: none */
+    const char *aliases[SERVER_MAX_ALIASES]; /* further ones, that are understood and not listed;
+                                                NULL: none */
 };
 
 struct server_options {
-    ey_engine_options engine; /* device, context … of each model; its model, budget and progress are the server's own */
-    struct server_model models[SERVER_MAX_MODELS]; /* the first is the one of requests that name none */
+    ey_engine_options engine; /* device, context … of each model; its model, budget and progress are
+                                 the server's own */
+    struct server_model
+        models[SERVER_MAX_MODELS]; /* the first is the one of requests that name none */
     size_t n_models;
-    int max_loaded;           /* models that are loaded at once; 0: as many as there is room for */
+    int max_loaded; /* models that are loaded at once; 0: as many as there is room for */
     const char *keys[SERVER_MAX_KEYS]; /* any of them opens the door; none: it stands open */
     size_t n_keys;
     const char *host; /* "127.0.0.1" */
@@ -27,25 +38,29 @@ struct server_options {
     const char *ssl_keyfile, *ssl_certfile;
     const char *origins[SERVER_MAX_DOMAINS]; /* web pages that may call, or "*" */
     size_t n_origins;
-    const char *media_domains[SERVER_MAX_DOMAINS]; /* hosts that pictures may be fetched from; none: http is off */
+    const char *media_domains[SERVER_MAX_DOMAINS]; /* hosts that pictures may be fetched from; none:
+                                                      http is off */
     size_t n_media_domains;
-    const char *local_media_path; /* directory of file:// pictures; NULL: off */
+    const char *local_media_path;          /* directory of file:// pictures; NULL: off */
     const char *hosts[SERVER_MAX_DOMAINS]; /* further names that a Host header may have */
     size_t n_hosts;
-    uint64_t max_pixels;          /* of a picture whose request has no budget of its own; 0: as its detail says */
-    int64_t seed;                 /* of requests that have none; < 0: a new one each */
-    uint64_t host_bytes;          /* budget of bodies and decoded pictures in flight; 0: min(1 GiB, a quarter of the memory) */
-    int max_images;               /* of one request */
-    int idle_unload_seconds;      /* 0: never */
-    int drain_seconds;            /* how long streams may go on after SIGTERM */
-    bool insecure;                /* a non-loopback host without a key is meant so */
-    bool strict;                  /* unknown fields are refused, not only named */
-    bool log_requests;            /* the bodies of requests too, cut at 4,096 bytes */
+    uint64_t
+        max_pixels; /* of a picture whose request has no budget of its own; 0: as its detail says */
+    int64_t seed;   /* of requests that have none; < 0: a new one each */
+    uint64_t host_bytes; /* budget of bodies and decoded pictures in flight; 0: min(1 GiB, a quarter
+                            of the memory) */
+    int max_images;      /* of one request */
+    int idle_unload_seconds; /* 0: never */
+    int drain_seconds;       /* how long streams may go on after SIGTERM */
+    bool insecure;           /* a non-loopback host without a key is meant so */
+    bool strict;             /* unknown fields are refused, not only named */
+    bool log_requests;       /* the bodies of requests too, cut at 4,096 bytes */
     bool quiet;
-    /* seconds: for a request's headers; for its body (longer at EY_BODY_BYTES_PER_SECOND); without a request on an open
-     * connection; without the client taking or sending a byte */
+    /* seconds: for a request's headers; for its body (longer at EY_BODY_BYTES_PER_SECOND); without
+     * a request on an open connection; without the client taking or sending a byte */
     double header_seconds, body_seconds, idle_seconds, stall_seconds;
-    double turn_seconds; /* a model that is asked for all the time takes requests in for so long while another waits for its room */
+    double turn_seconds; /* a model that is asked for all the time takes requests in for so long
+                            while another waits for its room */
 };
 
 struct server_options server_defaults(void);

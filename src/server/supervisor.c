@@ -34,7 +34,9 @@ void supervisor_tell(const char *fmt, ...)
     va_end(args);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;
-    if (n > 0 && (size_t)n < sizeof(text)) (void)!sendto(fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&address, n_address);
+    if (n > 0 && (size_t)n < sizeof(text))
+        (void)!sendto(fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&address,
+                      n_address);
     close(fd);
 }
 

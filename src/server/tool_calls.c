@@ -12,7 +12,8 @@
 struct tool_calls tool_calls_start(bool single)
 {
     struct tool_calls t = {.single = single};
-    t.text = buf_with_max(EY_MAX_TEXT_BYTES), t.name = buf_with_max(EY_MAX_TEXT_BYTES), t.arguments = buf_with_max(EY_MAX_TEXT_BYTES);
+    t.text = buf_with_max(EY_MAX_TEXT_BYTES), t.name = buf_with_max(EY_MAX_TEXT_BYTES),
+    t.arguments = buf_with_max(EY_MAX_TEXT_BYTES);
     return t;
 }
 
@@ -50,7 +51,8 @@ static bool is_space(char c)
 /* Length of text[n] without white space at its end. */
 static size_t trimmed(const char *text, size_t n)
 {
-    while (n && is_space(text[n - 1])) n--;
+    while (n && is_space(text[n - 1]))
+        n--;
     return n;
 }
 
@@ -62,19 +64,22 @@ static bool give_text(struct tool_calls *t, struct tool_event *event, size_t n)
     return n > 0;
 }
 
-/* ---- a call's JSON ------------------------------------------------------------------------------- */
+/* ---- a call's JSON
+ * ------------------------------------------------------------------------------- */
 
 /* Byte behind the string that opens at text[at]; n + 1: it is not closed. */
 static size_t string_end(const char *text, size_t n, size_t at)
 {
-    for (at++; at < n && text[at] != '"'; at++) at += text[at] == '\\';
+    for (at++; at < n && text[at] != '"'; at++)
+        at += text[at] == '\\';
     return at < n ? at + 1 : n + 1;
 }
 
 static bool ends_in_string(const char *text, size_t n)
 {
     size_t at = 0;
-    while (at < n) at = text[at] == '"' ? string_end(text, n, at) : at + 1;
+    while (at < n)
+        at = text[at] == '"' ? string_end(text, n, at) : at + 1;
     return at > n;
 }
 
@@ -97,11 +102,13 @@ static size_t value_end(const char *text, size_t n, size_t at)
 
 static size_t skip_space(const char *text, size_t n, size_t at)
 {
-    while (at < n && (is_space(text[at]) || text[at] == ':' || text[at] == ',')) at++;
+    while (at < n && (is_space(text[at]) || text[at] == ':' || text[at] == ','))
+        at++;
     return at;
 }
 
-/* The spelling of the value of "arguments" in well-formed JSON of an object: numbers that no type here holds stay whole. */
+/* The spelling of the value of "arguments" in well-formed JSON of an object: numbers that no type
+ * here holds stay whole. */
 static bool arguments_spelling(const char *text, size_t n, size_t *at, size_t *length)
 {
     static const char key[] = "\"arguments\"";
@@ -111,7 +118,8 @@ static bool arguments_spelling(const char *text, size_t n, size_t *at, size_t *l
         size_t name = i, name_end = string_end(text, n, i);
         size_t value = skip_space(text, n, name_end), end = value_end(text, n, value);
         if (name_end - name == sizeof(key) - 1 && memcmp(text + name, key, sizeof(key) - 1) == 0)
-            *at = value, *length = end - value, found = true; /* of several the last counts, as for the reader */
+            *at = value, *length = end - value,
+            found = true; /* of several the last counts, as for the reader */
         i = end;
     }
     return found;
@@ -123,9 +131,14 @@ static bool copy_arguments(struct tool_calls *t, json_object *call, const char *
     size_t at, length;
     buf_clear(&t->arguments);
     bool twice = json_object_is_type(arguments, json_type_string); /* JSON in a string of JSON */
-    if (!arguments || (twice && !json_object_get_string_len(arguments))) return buf_add_text(&t->arguments, "{}");
-    if (twice) return buf_add(&t->arguments, json_object_get_string(arguments), (size_t)json_object_get_string_len(arguments));
-    if (!json_object_is_type(arguments, json_type_object) || !arguments_spelling(text, n, &at, &length)) return false;
+    if (!arguments || (twice && !json_object_get_string_len(arguments)))
+        return buf_add_text(&t->arguments, "{}");
+    if (twice)
+        return buf_add(&t->arguments, json_object_get_string(arguments),
+                       (size_t)json_object_get_string_len(arguments));
+    if (!json_object_is_type(arguments, json_type_object) ||
+        !arguments_spelling(text, n, &at, &length))
+        return false;
     return buf_add(&t->arguments, text + at, length);
 }
 
@@ -136,17 +149,23 @@ static bool read_call(struct tool_calls *t, const char *text, size_t n)
     json_object *name = json_member_of_type(call, "name", json_type_string);
     buf_clear(&t->name);
     bool ok = name && json_object_get_string_len(name) > 0 &&
-              buf_add(&t->name, json_object_get_string(name), (size_t)json_object_get_string_len(name)) && copy_arguments(t, call, text, n);
+              buf_add(&t->name, json_object_get_string(name),
+                      (size_t)json_object_get_string_len(name)) &&
+              copy_arguments(t, call, text, n);
     json_object_put(call);
     return ok;
 }
 
-/* ---- pieces -------------------------------------------------------------------------------------- */
+/* ---- pieces
+ * -------------------------------------------------------------------------------------- */
 
 static bool give_call(struct tool_calls *t, struct tool_event *event, size_t end)
 {
     t->taken = end, t->body = 0;
-    *event = (struct tool_event){.call = true, .index = t->n_calls++, .name = t->name.data, .arguments = t->arguments.data,
+    *event = (struct tool_event){.call = true,
+                                 .index = t->n_calls++,
+                                 .name = t->name.data,
+                                 .arguments = t->arguments.data,
                                  .n_arguments = t->arguments.size};
     return !t->single || event->index == 0;
 }
@@ -168,11 +187,13 @@ static bool next_in_call(struct tool_calls *t, struct tool_event *event)
     return give_text(t, event, size);
 }
 
-/* Bytes at the end of text[n] that may still turn out to come before a call, or to begin its mark. */
+/* Bytes at the end of text[n] that may still turn out to come before a call, or to begin its mark.
+ */
 static size_t undecided(const char *text, size_t n)
 {
     size_t mark = strlen(OPEN) - 1 < n ? strlen(OPEN) - 1 : n;
-    while (mark && memcmp(text + n - mark, OPEN, mark) != 0) mark--;
+    while (mark && memcmp(text + n - mark, OPEN, mark) != 0)
+        mark--;
     return n - trimmed(text, n - mark);
 }
 

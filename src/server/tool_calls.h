@@ -4,29 +4,30 @@
  *     {"name": "get_weather", "arguments": {"city": "Rome"}}
  *     </tool_call>
  *
- * What is not a call is content and goes through at once, but for what may still become a call's mark and for white space
- * that a call may follow. A call is given when it is whole; one that cannot be read is content, marks and all. */
+ * What is not a call is content and goes through at once, but for what may still become a call's
+ * mark and for white space that a call may follow. A call is given when it is whole; one that
+ * cannot be read is content, marks and all. */
 #ifndef EY_SERVER_TOOL_CALLS_H
 #define EY_SERVER_TOOL_CALLS_H
 
 #include "base/buf.h"
 
 struct tool_calls {
-    struct buf text;   /* not given away yet */
-    size_t taken;      /* bytes of it that were; dropped with the next text */
-    size_t body;       /* in a call: where its JSON begins; else 0 */
-    size_t searched;   /* in a call: its end is not before this */
+    struct buf text; /* not given away yet */
+    size_t taken;    /* bytes of it that were; dropped with the next text */
+    size_t body;     /* in a call: where its JSON begins; else 0 */
+    size_t searched; /* in a call: its end is not before this */
     int n_calls;
-    bool single;       /* calls after the first are left out */
+    bool single; /* calls after the first are left out */
     bool ended;
     struct buf name, arguments; /* of the last call given */
 };
 
 struct tool_event {
-    bool call; /* else content */
-    const char *text;      /* content */
+    bool call;        /* else content */
+    const char *text; /* content */
     size_t n_text;
-    int index;             /* call: which one, from 0 */
+    int index; /* call: which one, from 0 */
     const char *name;
     const char *arguments; /* JSON text of an object, as the model wrote it */
     size_t n_arguments;
@@ -38,7 +39,8 @@ void tool_calls_free(struct tool_calls *t);
 bool tool_calls_add(struct tool_calls *t, const char *text, size_t n);
 /* No more text comes: what was held back is decided. */
 void tool_calls_end(struct tool_calls *t);
-/* The next piece that is certain; false: there is none yet. It lives until the next call of any function. */
+/* The next piece that is certain; false: there is none yet. It lives until the next call of any
+ * function. */
 bool tool_calls_next(struct tool_calls *t, struct tool_event *event);
 
 #endif

@@ -1,5 +1,6 @@
-/* Exchanges as libmicrohttpd brings them: headers, body, answer, end. A refused request's body is read and thrown away
- * before it is told so: a connection that is closed with bytes unread takes the answer back from the client. */
+/* Exchanges as libmicrohttpd brings them: headers, body, answer, end. A refused request's body is
+ * read and thrown away before it is told so: a connection that is closed with bytes unread takes
+ * the answer back from the client. */
 #include "server/web.h"
 
 #include <stdatomic.h>
@@ -18,7 +19,8 @@
 
 enum {
     CONNECTION_MEMORY = 2 * EY_MAX_HEADER_BYTES,
-    STACK = 1 << 20, /* of a connection's thread: pictures are decoded on it; pages that are not touched cost nothing */
+    STACK = 1 << 20, /* of a connection's thread: pictures are decoded on it; pages that are not
+                        touched cost nothing */
     FIRST_BODY = 16 << 10,
     BUDGET_WAIT_MS = 2000,
     MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* of a body without a length */
@@ -35,7 +37,8 @@ struct web {
 
 /* ---- refusing ---- */
 
-static void refuse(struct exchange *x, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void refuse(struct exchange *x, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void refuse(struct exchange *x, int status, const char *fmt, ...)
 {
     va_list args;
@@ -65,7 +68,8 @@ struct request_headers {
     bool too_many;
 };
 
-static enum MHD_Result collect_header(void *user, enum MHD_ValueKind kind, const char *name, size_t n_name, const char *value, size_t n_value)
+static enum MHD_Result collect_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                      size_t n_name, const char *value, size_t n_value)
 {
     struct request_headers *h = user;
     (void)kind;
@@ -75,12 +79,15 @@ static enum MHD_Result collect_header(void *user, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
-/* The library (before version 1.0, which sees to it itself) ends strings at a NUL byte that the client sent, and joins
- * folded lines. Strings point to the bytes as they came, line ends overwritten, so that what it did not tell us shows as
- * a gap between one header's end and the next one's name. */
-static bool is_told_whole(const struct exchange *x, const struct request_headers *h, const char *method, const char *version)
+/* The library (before version 1.0, which sees to it itself) ends strings at a NUL byte that the
+ * client sent, and joins folded lines. Strings point to the bytes as they came, line ends
+ * overwritten, so that what it did not tell us shows as a gap between one header's end and the next
+ * one's name. */
+static bool is_told_whole(const struct exchange *x, const struct request_headers *h,
+                          const char *method, const char *version)
 {
-    const union MHD_ConnectionInfo *size = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const union MHD_ConnectionInfo *size = MHD_get_connection_info(
+        x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     enum { LINE_END = 2 };
     const char *at = version + strlen(version) + LINE_END;
     if (strtol(MHD_get_version(), NULL, 10) > 0) return true;
@@ -99,32 +106,48 @@ static bool is_plain_target(const char *target)
     return target[0] == '/' || strcmp(target, "*") == 0;
 }
 
-static bool check_form(struct exchange *x, const struct request_headers *h, const char *method, const char *version)
+static bool check_form(struct exchange *x, const struct request_headers *h, const char *method,
+                       const char *version)
 {
-    const union MHD_ConnectionInfo *size = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const union MHD_ConnectionInfo *size = MHD_get_connection_info(
+        x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     const char *fault = door_fault(h->item, h->n, strcmp(version, "HTTP/1.0") != 0);
     x->close = true;
     if (h->too_many || (size && size->header_size > EY_MAX_HEADER_BYTES))
-        refuse(x, 431, "more than %d headers or %d bytes of them", EY_MAX_HEADERS, EY_MAX_HEADER_BYTES);
-    else if (fault) refuse(x, 400, "%s", fault);
-    else if (!x->method[0]) refuse(x, 400, "the method has characters that methods do not have");
+        refuse(x, 431, "more than %d headers or %d bytes of them", EY_MAX_HEADERS,
+               EY_MAX_HEADER_BYTES);
+    else if (fault)
+        refuse(x, 400, "%s", fault);
+    else if (!x->method[0])
+        refuse(x, 400, "the method has characters that methods do not have");
     else if (x->bad_target || !is_told_whole(x, h, method, version))
-        refuse(x, 400, "the request has NUL or control characters, folded headers or line ends other than CR LF");
-    else x->close = false;
+        refuse(x, 400,
+               "the request has NUL or control characters, folded headers or line ends other than "
+               "CR LF");
+    else
+        x->close = false;
     return !x->close;
 }
 
 static bool check_origin(struct exchange *x, const struct request_headers *h)
 {
     const struct server_options *o = x->server->options;
-    const char *host = door_value(h->item, h->n, "Host"), *origin = door_value(h->item, h->n, "Origin");
+    const char *host = door_value(h->item, h->n, "Host"),
+               *origin = door_value(h->item, h->n, "Origin");
     if (host && !door_knows_host(o, host)) {
-        refuse(x, 421, "this server is not known as \"%.100s\"; start it with --allowed-hosts to let it answer to that name", host);
+        refuse(x, 421,
+               "this server is not known as \"%.100s\"; start it with --allowed-hosts to let it "
+               "answer to that name",
+               host);
         return false;
     }
     if (!origin || (host && door_is_own_origin(origin, host))) return true;
     x->cors = door_allows_origin(o, origin);
-    if (!x->cors) refuse(x, 403, "pages of %.100s may not use this server; start it with --allowed-origins to let them", origin);
+    if (!x->cors)
+        refuse(
+            x, 403,
+            "pages of %.100s may not use this server; start it with --allowed-origins to let them",
+            origin);
     return x->cors;
 }
 
@@ -140,7 +163,8 @@ static bool check_key(struct exchange *x, const struct request_headers *h)
 {
     const struct door_keys *keys = &x->server->web->keys;
     bool open = x->file || (x->route && (x->route->flags & ROUTE_OPEN));
-    if (open || !keys->n || door_keys_open(keys, door_value(h->item, h->n, "Authorization"))) return true;
+    if (open || !keys->n || door_keys_open(keys, door_value(h->item, h->n, "Authorization")))
+        return true;
     refuse(x, 401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"");
     refuse_with(x, "WWW-Authenticate", "Bearer");
     return false;
@@ -149,18 +173,24 @@ static bool check_key(struct exchange *x, const struct request_headers *h)
 static bool check_route(struct exchange *x, const char *allow)
 {
     if (x->file || x->route) return true;
-    if (!allow[0]) refuse(x, 404, "there is no %.200s here", x->path);
-    else refuse(x, 405, "%.20s is not possible on %.200s, but %s", x->method, x->path, allow), refuse_with(x, "Allow", allow);
+    if (!allow[0])
+        refuse(x, 404, "there is no %.200s here", x->path);
+    else
+        refuse(x, 405, "%.20s is not possible on %.200s, but %s", x->method, x->path, allow),
+            refuse_with(x, "Allow", allow);
     return false;
 }
 
-/* A page can send other types to a server that it may not read from, without being asked about it first. */
+/* A page can send other types to a server that it may not read from, without being asked about it
+ * first. */
 static bool check_type(struct exchange *x, const struct request_headers *h)
 {
     const char *coding = door_value(h->item, h->n, "Content-Encoding");
     if (strcmp(x->route->method, "POST") != 0) return true;
-    if (!door_is_json(door_value(h->item, h->n, "Content-Type"))) refuse(x, 415, "the Content-Type must be application/json");
-    else if (coding && strcasecmp(coding, "identity") != 0) refuse(x, 415, "a body with a Content-Encoding is not taken");
+    if (!door_is_json(door_value(h->item, h->n, "Content-Type")))
+        refuse(x, 415, "the Content-Type must be application/json");
+    else if (coding && strcasecmp(coding, "identity") != 0)
+        refuse(x, 415, "a body with a Content-Encoding is not taken");
     return !x->refusal.status;
 }
 
@@ -169,7 +199,8 @@ static bool check_room(struct exchange *x, const struct request_headers *h)
     const char *length = door_value(h->item, h->n, "Content-Length");
     if (length) x->expected = strtoull(length, NULL, 10);
     if (x->expected > EY_MAX_BODY_BYTES)
-        refuse(x, 413, "the body has %zu bytes; at most %d are taken", x->expected, EY_MAX_BODY_BYTES);
+        refuse(x, 413, "the body has %zu bytes; at most %d are taken", x->expected,
+               EY_MAX_BODY_BYTES);
     return !x->refusal.status;
 }
 
@@ -177,42 +208,52 @@ static bool check_load(struct exchange *x)
 {
     bool probe = x->route && (x->route->flags & ROUTE_PROBE);
     if (!probe && connections_count(x->connections).open > EY_MAX_CONNECTIONS)
-        refuse(x, 503, "more than %d connections are open; try again soon", EY_MAX_CONNECTIONS), x->close = true;
+        refuse(x, 503, "more than %d connections are open; try again soon", EY_MAX_CONNECTIONS),
+            x->close = true;
     else if (x->route && strcmp(x->route->method, "POST") == 0 && server_draining(x->server))
         refuse(x, 503, "the server is shutting down");
     return !x->refusal.status;
 }
 
-static void check(struct exchange *x, const struct request_headers *h, const char *method, const char *version)
+static void check(struct exchange *x, const struct request_headers *h, const char *method,
+                  const char *version)
 {
     const char *allow = "";
     bool preflight = strcmp(x->method, "OPTIONS") == 0;
     if (!check_form(x, h, method, version)) return;
     x->file = find_file(x->method, x->path);
     if (!x->file) x->route = route_find(x->method, x->path, &allow);
-    if (x->route && (x->route->flags & ROUTE_ANY_END)) x->argument = x->path + strlen(x->route->path);
-    if (!check_load(x) || !check_origin(x, h) || preflight || !check_key(x, h) || !check_route(x, allow)) return;
+    if (x->route && (x->route->flags & ROUTE_ANY_END))
+        x->argument = x->path + strlen(x->route->path);
+    if (!check_load(x) || !check_origin(x, h) || preflight || !check_key(x, h) ||
+        !check_route(x, allow))
+        return;
     if (x->file || !check_type(x, h)) return;
     check_room(x, h);
 }
 
-static enum MHD_Result receive_headers(struct exchange *x, const char *path, const char *method, const char *version)
+static enum MHD_Result receive_headers(struct exchange *x, const char *path, const char *method,
+                                       const char *version)
 {
     struct request_headers h = {.n = 0};
     const struct server_options *o = x->server->options;
-    x->path = path, x->method = door_is_token(method, strlen(method)) ? method : "", x->headers_seen = true;
+    x->path = path, x->method = door_is_token(method, strlen(method)) ? method : "",
+    x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_header, &h);
     check(x, &h, method, version);
     connections_enter(x->connections, x->connection, PHASE_BODY, o->body_seconds);
-    bool waits = door_value(h.item, h.n, "Expect") != NULL; /* the client sends its body only when it is let in */
-    if (!x->refusal.status || !(x->close || waits || x->expected > EY_MAX_BODY_BYTES)) return MHD_YES;
+    bool waits = door_value(h.item, h.n, "Expect") !=
+                 NULL; /* the client sends its body only when it is let in */
+    if (!x->refusal.status || !(x->close || waits || x->expected > EY_MAX_BODY_BYTES))
+        return MHD_YES;
     send_refusal(x);
     return x->queued ? MHD_YES : MHD_NO;
 }
 
 /* ---- the body ---- */
 
-/* Room for n bytes more and a NUL, taken from the budget as it is needed: who only says that much will come holds nothing. */
+/* Room for n bytes more and a NUL, taken from the budget as it is needed: who only says that much
+ * will come holds nothing. */
 static bool make_room(struct exchange *x, size_t n)
 {
     const size_t most = (size_t)EY_MAX_BODY_BYTES + 1;
@@ -230,9 +271,12 @@ static bool make_room(struct exchange *x, size_t n)
     bool taken = ey_budget_take(x->server->budget, more, BUDGET_WAIT_MS);
     char *body = taken ? realloc(x->body, capacity) : NULL;
     if (taken) x->held += more;
-    if (body) x->body = body, x->capacity = capacity;
-    else refuse(x, 503, "the memory for requests in flight (%llu bytes) is taken by others; try again soon",
-                (unsigned long long)ey_budget_total(x->server->budget));
+    if (body)
+        x->body = body, x->capacity = capacity;
+    else
+        refuse(x, 503,
+               "the memory for requests in flight (%llu bytes) is taken by others; try again soon",
+               (unsigned long long)ey_budget_total(x->server->budget));
     return body != NULL;
 }
 
@@ -241,7 +285,8 @@ static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_
     const struct server_options *o = x->server->options;
     bool keep = !x->refusal.status && x->route && strcmp(x->route->method, "POST") == 0;
     x->received += n;
-    connections_progress(x->connections, x->connection, x->received, o->body_seconds, o->stall_seconds);
+    connections_progress(x->connections, x->connection, x->received, o->body_seconds,
+                         o->stall_seconds);
     if (x->received > MAX_DISCARDED) return MHD_NO;
     if (!keep) return MHD_YES;
     if (!make_room(x, n)) {
@@ -258,7 +303,9 @@ static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_
 
 static bool is_header_list(const char *text)
 {
-    return strlen(text) < 1024 && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ") == strlen(text);
+    return strlen(text) < 1024 &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ") ==
+               strlen(text);
 }
 
 /* What a browser asks before it lets a page of another origin call. */
@@ -270,7 +317,9 @@ static void answer_preflight(struct exchange *x)
     exchange_add_header(x, "Allow", allow[0] ? allow : "GET, HEAD, OPTIONS");
     if (x->cors) {
         exchange_add_header(x, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-        exchange_add_header(x, "Access-Control-Allow-Headers", wanted && is_header_list(wanted) ? wanted : "authorization, content-type");
+        exchange_add_header(x, "Access-Control-Allow-Headers",
+                            wanted && is_header_list(wanted) ? wanted
+                                                             : "authorization, content-type");
         exchange_add_header(x, "Access-Control-Max-Age", "600");
         if (exchange_request_header(x, "Access-Control-Request-Private-Network"))
             exchange_add_header(x, "Access-Control-Allow-Private-Network", "true");
@@ -283,29 +332,38 @@ static void answer_file(struct exchange *x)
     const struct page_file *f = x->file;
     const char *known = exchange_request_header(x, "If-None-Match");
     exchange_add_header(x, "Content-Security-Policy",
-                        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+                        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
+                        "blob: data:; connect-src 'self'; "
                         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     exchange_add_header(x, "Referrer-Policy", "no-referrer");
     exchange_add_header(x, "Cache-Control", "no-cache");
     exchange_add_header(x, "ETag", f->etag);
-    if (known && strstr(known, f->etag)) exchange_reply_empty(x, 304);
-    else exchange_reply_static(x, 200, f->type, f->bytes, f->n);
+    if (known && strstr(known, f->etag))
+        exchange_reply_empty(x, 304);
+    else
+        exchange_reply_static(x, 200, f->type, f->bytes, f->n);
 }
 
 static enum MHD_Result answer(struct exchange *x)
 {
     connections_enter(x->connections, x->connection, PHASE_WORKING, 0);
-    if (!x->refusal.status && x->server->options->log_requests && x->n_body) log_body(x->shown, x->body, x->n_body);
-    if (x->refusal.status) send_refusal(x);
-    else if (strcmp(x->method, "OPTIONS") == 0) answer_preflight(x);
-    else if (x->file) answer_file(x);
-    else x->route->run(x->server, x);
+    if (!x->refusal.status && x->server->options->log_requests && x->n_body)
+        log_body(x->shown, x->body, x->n_body);
+    if (x->refusal.status)
+        send_refusal(x);
+    else if (strcmp(x->method, "OPTIONS") == 0)
+        answer_preflight(x);
+    else if (x->file)
+        answer_file(x);
+    else
+        x->route->run(x->server, x);
     if (!x->status) exchange_fail(x, 500, NULL, NULL, "the request was not answered");
     return x->queued ? MHD_YES : MHD_NO;
 }
 
-static enum MHD_Result handle(void *user, struct MHD_Connection *mhd, const char *path, const char *method, const char *version,
-                              const char *bytes, size_t *n, void **state)
+static enum MHD_Result handle(void *user, struct MHD_Connection *mhd, const char *path,
+                              const char *method, const char *version, const char *bytes, size_t *n,
+                              void **state)
 {
     struct exchange *x = *state;
     (void)user, (void)mhd;
@@ -324,46 +382,57 @@ static void show_path(struct exchange *x)
 {
     size_t n = strcspn(x->raw, "?");
     if (n >= sizeof(x->shown)) n = sizeof(x->shown) - 1;
-    for (size_t i = 0; i < n; i++) x->shown[i] = x->raw[i] > ' ' && x->raw[i] < 0x7f ? x->raw[i] : '?';
+    for (size_t i = 0; i < n; i++)
+        x->shown[i] = x->raw[i] > ' ' && x->raw[i] < 0x7f ? x->raw[i] : '?';
 }
 
 static void *begin(void *user, const char *target, struct MHD_Connection *mhd)
 {
     struct web *web = user;
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct connection *connection = info ? info->socket_context : NULL;
     struct exchange *x = connection ? calloc(1, sizeof(*x)) : NULL;
     if (!x) return NULL;
-    x->server = web->server, x->connections = &web->connections, x->connection = connection, x->mhd = mhd;
+    x->server = web->server, x->connections = &web->connections, x->connection = connection,
+    x->mhd = mhd;
     x->started = seconds_now();
     x->raw = target ? target : "", x->n_raw = strlen(x->raw);
     x->bad_target = !is_plain_target(x->raw);
     show_path(x);
-    connections_enter(x->connections, connection, PHASE_HEADERS, web->server->options->header_seconds);
+    connections_enter(x->connections, connection, PHASE_HEADERS,
+                      web->server->options->header_seconds);
     return x;
 }
 
-static void end(void *user, struct MHD_Connection *mhd, void **state, enum MHD_RequestTerminationCode how)
+static void end(void *user, struct MHD_Connection *mhd, void **state,
+                enum MHD_RequestTerminationCode how)
 {
     struct web *web = user;
     struct exchange *x = *state;
     (void)mhd;
     *state = NULL;
     if (!x) return;
-    bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK, probe = x->route && (x->route->flags & ROUTE_PROBE);
+    bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK,
+         probe = x->route && (x->route->flags & ROUTE_PROBE);
     metrics_count_reply(web->server->metrics, x->status);
     if (!web->server->options->quiet && !(probe && x->status == 200))
-        log_access(x->connection->peer, x->method, x->shown, x->status, seconds_now() - x->started, whole);
-    connections_enter(x->connections, x->connection, PHASE_IDLE, web->server->options->idle_seconds);
+        log_access(x->connection->peer, x->method, x->shown, x->status, seconds_now() - x->started,
+                   whole);
+    connections_enter(x->connections, x->connection, PHASE_IDLE,
+                      web->server->options->idle_seconds);
     exchange_free(x);
 }
 
-static void note_connection(void *user, struct MHD_Connection *mhd, void **context, enum MHD_ConnectionNotificationCode code)
+static void note_connection(void *user, struct MHD_Connection *mhd, void **context,
+                            enum MHD_ConnectionNotificationCode code)
 {
     struct web *web = user;
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (code == MHD_CONNECTION_NOTIFY_STARTED && info)
-        *context = connections_add(&web->connections, info->connect_fd, web->server->options->header_seconds);
+        *context = connections_add(&web->connections, info->connect_fd,
+                                   web->server->options->header_seconds);
     else if (code == MHD_CONNECTION_NOTIFY_CLOSED && *context)
         connections_remove(&web->connections, *context), *context = NULL;
 }
@@ -378,31 +447,40 @@ static bool read_pem(struct pem *pem, const struct server_options *o, ey_err *e)
 {
     size_t n;
     if (!o->ssl_keyfile && !o->ssl_certfile) return true;
-    if (!o->ssl_keyfile || !o->ssl_certfile) return ey_fail(e, EY_BAD_REQUEST, "TLS needs both --ssl-keyfile and --ssl-certfile");
+    if (!o->ssl_keyfile || !o->ssl_certfile)
+        return ey_fail(e, EY_BAD_REQUEST, "TLS needs both --ssl-keyfile and --ssl-certfile");
     if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        return ey_fail(e, EY_BAD_REQUEST, "the libmicrohttpd installed here has no TLS; put a proxy in front, or leave out --ssl-keyfile");
-    return file_read(&pem->key, &n, o->ssl_keyfile, MAX_PEM_BYTES, e) && file_read(&pem->certificate, &n, o->ssl_certfile, MAX_PEM_BYTES, e);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the libmicrohttpd installed here has no TLS; put a proxy in front, or "
+                       "leave out --ssl-keyfile");
+    return file_read(&pem->key, &n, o->ssl_keyfile, MAX_PEM_BYTES, e) &&
+           file_read(&pem->certificate, &n, o->ssl_certfile, MAX_PEM_BYTES, e);
 }
 
 static bool start(struct web *web, const struct listener *l, const struct pem *pem, ey_err *e)
 {
-    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC;
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                     MHD_USE_POLL | MHD_USE_ITC;
     if (l->v6) flags |= MHD_USE_IPv6;
     if (pem->key) flags |= MHD_USE_TLS;
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, pem->key},
                                    {MHD_OPTION_HTTPS_MEM_CERT, 0, pem->certificate},
                                    {MHD_OPTION_END, 0, NULL}};
-    /* No timeout of the library's: with poll() it would spin through the last second of each (connections.h has ours). */
-    web->daemon = MHD_start_daemon(flags, 0, NULL, NULL, handle, web, MHD_OPTION_LISTEN_SOCKET, l->fd,
-                                   MHD_OPTION_CONNECTION_LIMIT, (unsigned)(EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS),
-                                   MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-                                   MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                                   MHD_OPTION_URI_LOG_CALLBACK, begin, web, MHD_OPTION_NOTIFY_COMPLETED, end, web,
-                                   MHD_OPTION_NOTIFY_CONNECTION, note_connection, web,
-                                   MHD_OPTION_ARRAY, pem->key ? tls : tls + 2, MHD_OPTION_END);
+    /* No timeout of the library's: with poll() it would spin through the last second of each
+     * (connections.h has ours). */
+    web->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, handle, web, MHD_OPTION_LISTEN_SOCKET, l->fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, begin, web,
+        MHD_OPTION_NOTIFY_COMPLETED, end, web, MHD_OPTION_NOTIFY_CONNECTION, note_connection, web,
+        MHD_OPTION_ARRAY, pem->key ? tls : tls + 2, MHD_OPTION_END);
     if (web->daemon) return true;
-    if (pem->key) return ey_fail(e, EY_BAD_REQUEST, "the key and certificate of --ssl-keyfile and --ssl-certfile could not be used; both must be "
-                                                    "PEM and belong together");
+    if (pem->key)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the key and certificate of --ssl-keyfile and --ssl-certfile could not be "
+                       "used; both must be "
+                       "PEM and belong together");
     return ey_fail(e, EY_IO, "the HTTP server could not be started");
 }
 
@@ -414,8 +492,8 @@ bool web_open(struct server *server, struct listener *listener, ey_err *e)
     if (!web) return ey_fail_memory(e, "the server", sizeof(*web));
     web->server = server;
     connections_open(&web->connections);
-    bool ok = door_keys_make(&web->keys, server->options->keys, server->options->n_keys, e) && read_pem(&pem, server->options, e) &&
-              start(web, listener, &pem, e);
+    bool ok = door_keys_make(&web->keys, server->options->keys, server->options->n_keys, e) &&
+              read_pem(&pem, server->options, e) && start(web, listener, &pem, e);
     if (ok) listener->fd = -1;
     free(pem.key), free(pem.certificate);
     return ok;

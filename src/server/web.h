@@ -1,4 +1,5 @@
-/* The HTTP side of the server: libmicrohttpd with a thread for each connection, around the door and the routes. */
+/* The HTTP side of the server: libmicrohttpd with a thread for each connection, around the door and
+ * the routes. */
 #ifndef EY_SERVER_WEB_H
 #define EY_SERVER_WEB_H
 
@@ -8,7 +9,8 @@
 
 struct web;
 
-/* Starts answering what comes to the socket, which is the web's from then on, also after an error. server->web is set. */
+/* Starts answering what comes to the socket, which is the web's from then on, also after an error.
+ * server->web is set. */
 bool web_open(struct server *server, struct listener *listener, ey_err *e);
 /* Waits for the threads of all connections; cut or finish them before. */
 void web_close(struct web **web);

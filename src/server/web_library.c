@@ -7,24 +7,31 @@
 #include <stdarg.h>
 
 /* result, name, parameters, arguments */
-#define WEB_FUNCTIONS(X)                                                                                                             \
-    X(struct MHD_Daemon *, MHD_start_daemon_va,                                                                                      \
-      (unsigned flags, uint16_t port, MHD_AcceptPolicyCallback accept, void *accept_user, MHD_AccessHandlerCallback handler, void *user, \
-       va_list options),                                                                                                             \
-      (flags, port, accept, accept_user, handler, user, options))                                                                    \
-    X(enum MHD_Result, MHD_is_feature_supported, (enum MHD_FEATURE feature), (feature))                                              \
-    X(const char *, MHD_get_version, (void), ())                                                                                     \
-    X(int, MHD_get_connection_values_n, (struct MHD_Connection * connection, enum MHD_ValueKind kind, MHD_KeyValueIteratorN f, void *user), \
-      (connection, kind, f, user))                                                                                                   \
-    X(const char *, MHD_lookup_connection_value, (struct MHD_Connection * connection, enum MHD_ValueKind kind, const char *key),     \
-      (connection, kind, key))                                                                                                       \
-    X(struct MHD_Response *, MHD_create_response_from_buffer, (size_t n, void *bytes, enum MHD_ResponseMemoryMode mode), (n, bytes, mode)) \
-    X(struct MHD_Response *, MHD_create_response_from_callback,                                                                      \
-      (uint64_t size, size_t block, MHD_ContentReaderCallback read, void *user, MHD_ContentReaderFreeCallback free_user),            \
-      (size, block, read, user, free_user))                                                                                          \
-    X(enum MHD_Result, MHD_add_response_header, (struct MHD_Response * response, const char *name, const char *value),               \
-      (response, name, value))                                                                                                       \
-    X(enum MHD_Result, MHD_queue_response, (struct MHD_Connection * connection, unsigned status, struct MHD_Response *response),     \
+#define WEB_FUNCTIONS(X)                                                                     \
+    X(struct MHD_Daemon *, MHD_start_daemon_va,                                              \
+      (unsigned flags, uint16_t port, MHD_AcceptPolicyCallback accept, void *accept_user,    \
+       MHD_AccessHandlerCallback handler, void *user, va_list options),                      \
+      (flags, port, accept, accept_user, handler, user, options))                            \
+    X(enum MHD_Result, MHD_is_feature_supported, (enum MHD_FEATURE feature), (feature))      \
+    X(const char *, MHD_get_version, (void), ())                                             \
+    X(int, MHD_get_connection_values_n,                                                      \
+      (struct MHD_Connection * connection, enum MHD_ValueKind kind, MHD_KeyValueIteratorN f, \
+       void *user),                                                                          \
+      (connection, kind, f, user))                                                           \
+    X(const char *, MHD_lookup_connection_value,                                             \
+      (struct MHD_Connection * connection, enum MHD_ValueKind kind, const char *key),        \
+      (connection, kind, key))                                                               \
+    X(struct MHD_Response *, MHD_create_response_from_buffer,                                \
+      (size_t n, void *bytes, enum MHD_ResponseMemoryMode mode), (n, bytes, mode))           \
+    X(struct MHD_Response *, MHD_create_response_from_callback,                              \
+      (uint64_t size, size_t block, MHD_ContentReaderCallback read, void *user,              \
+       MHD_ContentReaderFreeCallback free_user),                                             \
+      (size, block, read, user, free_user))                                                  \
+    X(enum MHD_Result, MHD_add_response_header,                                              \
+      (struct MHD_Response * response, const char *name, const char *value),                 \
+      (response, name, value))                                                               \
+    X(enum MHD_Result, MHD_queue_response,                                                   \
+      (struct MHD_Connection * connection, unsigned status, struct MHD_Response *response),  \
       (connection, status, response))
 
 /* The same of those without a result, and those that take further arguments. */
@@ -34,12 +41,17 @@ static struct {
 #undef WEB_POINTER
     void (*MHD_stop_daemon)(struct MHD_Daemon *daemon);
     void (*MHD_destroy_response)(struct MHD_Response *response);
-    const union MHD_ConnectionInfo *(*MHD_get_connection_info)(struct MHD_Connection *connection, enum MHD_ConnectionInfoType type, ...);
+    const union MHD_ConnectionInfo *(*MHD_get_connection_info)(struct MHD_Connection *connection,
+                                                               enum MHD_ConnectionInfoType type,
+                                                               ...);
 } library;
 static ey_err problem; /* EY_OK: the library is there */
 
 #define WEB_FORWARD(result, name, parameters, arguments) \
-    result name parameters { return library.name arguments; }
+    result name parameters                               \
+    {                                                    \
+        return library.name arguments;                   \
+    }
 WEB_FUNCTIONS(WEB_FORWARD)
 #undef WEB_FORWARD
 
@@ -53,17 +65,20 @@ void MHD_destroy_response(struct MHD_Response *response)
     library.MHD_destroy_response(response);
 }
 
-const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *connection, enum MHD_ConnectionInfoType type, ...)
+const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *connection,
+                                                        enum MHD_ConnectionInfoType type, ...)
 {
     return library.MHD_get_connection_info(connection, type);
 }
 
-struct MHD_Daemon *MHD_start_daemon(unsigned flags, uint16_t port, MHD_AcceptPolicyCallback accept, void *accept_user,
-                                    MHD_AccessHandlerCallback handler, void *user, ...)
+struct MHD_Daemon *MHD_start_daemon(unsigned flags, uint16_t port, MHD_AcceptPolicyCallback accept,
+                                    void *accept_user, MHD_AccessHandlerCallback handler,
+                                    void *user, ...)
 {
     va_list options;
     va_start(options, user);
-    struct MHD_Daemon *daemon = MHD_start_daemon_va(flags, port, accept, accept_user, handler, user, options);
+    struct MHD_Daemon *daemon = MHD_start_daemon_va(flags, port, accept, accept_user, handler, user,
+                                                    options);
     va_end(options);
     return daemon;
 }
@@ -71,21 +86,30 @@ struct MHD_Daemon *MHD_start_daemon(unsigned flags, uint16_t port, MHD_AcceptPol
 static bool look_up(void **function, void *handle, const char *name)
 {
     *function = dlsym(handle, name);
-    return *function || ey_fail(&problem, EY_IO, "the libmicrohttpd installed here lacks %s; version 0.9.75 or newer is needed", name);
+    return *function ||
+           ey_fail(&problem, EY_IO,
+                   "the libmicrohttpd installed here lacks %s; version 0.9.75 or newer is needed",
+                   name);
 }
 
 static void open_library(void)
 {
     void *handle = dlopen("libmicrohttpd.so.12", RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        ey_fail(&problem, EY_IO, "serving needs libmicrohttpd, which is not installed; install the package libmicrohttpd12 (Debian, Ubuntu) or "
-                                 "libmicrohttpd (Fedora, Arch)");
+        ey_fail(&problem, EY_IO,
+                "serving needs libmicrohttpd, which is not installed; install the package "
+                "libmicrohttpd12 (Debian, Ubuntu) or "
+                "libmicrohttpd (Fedora, Arch)");
         return;
     }
-#define WEB_LOOK_UP(result, name, parameters, arguments) look_up((void **)(void *)&library.name, handle, #name) &&
-    (void)(WEB_FUNCTIONS(WEB_LOOK_UP) look_up((void **)(void *)&library.MHD_stop_daemon, handle, "MHD_stop_daemon") &&
-           look_up((void **)(void *)&library.MHD_destroy_response, handle, "MHD_destroy_response") &&
-           look_up((void **)(void *)&library.MHD_get_connection_info, handle, "MHD_get_connection_info"));
+#define WEB_LOOK_UP(result, name, parameters, arguments) \
+    look_up((void **)(void *)&library.name, handle, #name) &&
+    (void)(WEB_FUNCTIONS(WEB_LOOK_UP)
+               look_up((void **)(void *)&library.MHD_stop_daemon, handle, "MHD_stop_daemon") &&
+           look_up((void **)(void *)&library.MHD_destroy_response, handle,
+                   "MHD_destroy_response") &&
+           look_up((void **)(void *)&library.MHD_get_connection_info, handle,
+                   "MHD_get_connection_info"));
 #undef WEB_LOOK_UP
 }
 

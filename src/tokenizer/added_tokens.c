@@ -7,7 +7,8 @@
 
 #include "base/utf8.h"
 
-/* ---- tries --------------------------------------------------------------------------------------- */
+/* ---- tries
+ * --------------------------------------------------------------------------------------- */
 
 static uint32_t child_of(const struct added_trie *trie, uint32_t node, uint8_t byte)
 {
@@ -35,14 +36,16 @@ static bool trie_insert(struct added_trie *trie, const struct added_token *token
     return true;
 }
 
-static bool trie_build(struct added_trie *trie, const struct added_set *set, bool normalized, const char *what, ey_err *e)
+static bool trie_build(struct added_trie *trie, const struct added_set *set, bool normalized,
+                       const char *what, ey_err *e)
 {
     size_t n_bytes = 0;
     for (size_t i = 0; i < set->n; i++)
         if (set->tokens[i].in_normalized == normalized) n_bytes += set->tokens[i].n;
     if (!pair_map_init(&trie->children, n_bytes, e)) return false;
     trie->token = calloc(n_bytes + 1, sizeof(*trie->token));
-    if (!trie->token) return ey_fail_memory(e, "added tokens", (n_bytes + 1) * sizeof(*trie->token));
+    if (!trie->token)
+        return ey_fail_memory(e, "added tokens", (n_bytes + 1) * sizeof(*trie->token));
     trie->token[0] = -1, trie->n_nodes = 1;
     for (size_t i = 0; i < set->n; i++) {
         const struct added_token *token = &set->tokens[i];
@@ -55,7 +58,8 @@ static bool trie_build(struct added_trie *trie, const struct added_set *set, boo
 
 bool added_set_index(struct added_set *set, const char *what, ey_err *e)
 {
-    return trie_build(&set->raw, set, false, what, e) && trie_build(&set->normalized, set, true, what, e);
+    return trie_build(&set->raw, set, false, what, e) &&
+           trie_build(&set->normalized, set, true, what, e);
 }
 
 static void trie_finish(struct added_trie *trie)
@@ -69,7 +73,8 @@ void added_set_finish(struct added_set *set)
 {
     trie_finish(&set->raw);
     trie_finish(&set->normalized);
-    for (size_t i = 0; i < set->n; i++) free(set->tokens[i].content);
+    for (size_t i = 0; i < set->n; i++)
+        free(set->tokens[i].content);
     free(set->tokens);
     *set = (struct added_set){0};
 }
@@ -87,12 +92,14 @@ static int32_t trie_longest(const struct added_trie *trie, const char *text, siz
     return found;
 }
 
-/* ---- neighbours ---------------------------------------------------------------------------------- */
+/* ---- neighbours
+ * ---------------------------------------------------------------------------------- */
 
 static bool is_white_space(uint32_t cp)
 {
     return (cp >= 9 && cp <= 13) || cp == 0x20 || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
-           (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
+           (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
+           cp == 0x205f || cp == 0x3000;
 }
 
 /* As Rust's regex \w: letters, marks, decimal and letter numbers, connectors, joiners. */
@@ -118,7 +125,8 @@ static bool is_word(uint32_t cp)
 static size_t previous_character(const char *text, size_t at, uint32_t *cp)
 {
     size_t begin = at;
-    do begin--;
+    do
+        begin--;
     while (begin > 0 && (text[begin] & 0xc0) == 0x80);
     utf8_decode(text + begin, at - begin, cp);
     return begin;
@@ -165,8 +173,8 @@ size_t added_white_space(const char *text, size_t n)
     return white_space_after(text, n, 0);
 }
 
-bool added_find(const struct added_set *set, const struct added_trie *trie, const char *text, size_t n, size_t from,
-                struct added_match *match)
+bool added_find(const struct added_set *set, const struct added_trie *trie, const char *text,
+                size_t n, size_t from, struct added_match *match)
 {
     for (size_t at = from; at < n; at++) {
         if (!trie->starts[(uint8_t)text[at]]) continue;

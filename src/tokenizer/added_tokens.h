@@ -35,9 +35,10 @@ struct added_match {
     size_t begin, end; /* of the text that becomes the token */
     int32_t id;
 };
-/* The leftmost token at or after `from`, the longest of those that begin there (as the reference: spec 6.3). */
-bool added_find(const struct added_set *set, const struct added_trie *trie, const char *text, size_t n, size_t from,
-                struct added_match *match);
+/* The leftmost token at or after `from`, the longest of those that begin there (as the reference:
+ * spec 6.3). */
+bool added_find(const struct added_set *set, const struct added_trie *trie, const char *text,
+                size_t n, size_t from, struct added_match *match);
 /* Bytes of white space at the beginning of well-formed `text`. */
 size_t added_white_space(const char *text, size_t n);
 

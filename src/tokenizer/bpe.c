@@ -1,7 +1,8 @@
 /* Byte-pair merging of one piece: always the pair of lowest rank, the leftmost of equals.
  *
- * Words are short, and for them an array that is searched for its least rank is fastest. A piece without end (a
- * megabyte of one letter is one piece) goes through a heap of pairs over a linked list instead: O(n log n). */
+ * Words are short, and for them an array that is searched for its least rank is fastest. A piece
+ * without end (a megabyte of one letter is one piece) goes through a heap of pairs over a linked
+ * list instead: O(n log n). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,21 +21,26 @@ static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t ri
     return slot ? (uint64_t)slot->value << 32 | slot->extra : NO_MERGE;
 }
 
-/* ---- first symbols ------------------------------------------------------------------------------- */
+/* ---- first symbols
+ * ------------------------------------------------------------------------------- */
 
-/* The symbols that the first character (byte-level: byte) of n ≥ 1 bytes begins as: 1 to 4 ids, of *used bytes. */
-static int first_symbols(const struct tokenizer *tok, const char *text, size_t n, uint32_t id[4], size_t *used)
+/* The symbols that the first character (byte-level: byte) of n ≥ 1 bytes begins as: 1 to 4 ids, of
+ * *used bytes. */
+static int first_symbols(const struct tokenizer *tok, const char *text, size_t n, uint32_t id[4],
+                         size_t *used)
 {
     int length = tok->pipeline == TOK_SENTENCEPIECE ? utf8_decode(text, n, NULL) : 1;
     if (length < 1) length = 1;
     *used = (size_t)length;
     int32_t whole = tok->pipeline == TOK_SENTENCEPIECE ? vocab_find(&tok->vocab, text, *used) : -1;
     if (whole >= 0) return id[0] = (uint32_t)whole, 1;
-    for (int i = 0; i < length; i++) id[i] = tok->byte_id[(uint8_t)text[i]];
+    for (int i = 0; i < length; i++)
+        id[i] = tok->byte_id[(uint8_t)text[i]];
     return length;
 }
 
-/* ---- short pieces -------------------------------------------------------------------------------- */
+/* ---- short pieces
+ * -------------------------------------------------------------------------------- */
 
 static int least_merge(const uint64_t *merge, int n)
 {
@@ -50,13 +56,16 @@ static void drop(uint32_t *id, uint64_t *merge, int at, int n)
     memmove(merge + at, merge + at + 1, (size_t)(n - at - 1) * sizeof(*merge));
 }
 
-static bool encode_short(const struct tokenizer *tok, const char *piece, size_t n_bytes, struct ids *out)
+static bool encode_short(const struct tokenizer *tok, const char *piece, size_t n_bytes,
+                         struct ids *out)
 {
     uint32_t id[SHORT_PIECE + 4];
     uint64_t merge[SHORT_PIECE]; /* of id[i] with id[i + 1] */
-    int n = 0; /* at most a symbol a byte */
-    for (size_t at = 0, used; at < n_bytes; at += used) n += first_symbols(tok, piece + at, n_bytes - at, id + n, &used);
-    for (int i = 0; i + 1 < n; i++) merge[i] = merge_of(tok, id[i], id[i + 1]);
+    int n = 0;                   /* at most a symbol a byte */
+    for (size_t at = 0, used; at < n_bytes; at += used)
+        n += first_symbols(tok, piece + at, n_bytes - at, id + n, &used);
+    for (int i = 0; i + 1 < n; i++)
+        merge[i] = merge_of(tok, id[i], id[i + 1]);
     merge[n - 1] = NO_MERGE;
     for (;;) {
         int i = least_merge(merge, n);
@@ -71,7 +80,8 @@ static bool encode_short(const struct tokenizer *tok, const char *piece, size_t 
     return true;
 }
 
-/* ---- long pieces --------------------------------------------------------------------------------- */
+/* ---- long pieces
+ * --------------------------------------------------------------------------------- */
 
 #define NO_SYMBOL UINT32_MAX
 
@@ -80,7 +90,8 @@ struct bpe_symbol {
     uint32_t id, previous, next;
 };
 
-/* Heap entries are rank above, symbol below; entries that the list has overtaken are skipped when they come up. */
+/* Heap entries are rank above, symbol below; entries that the list has overtaken are skipped when
+ * they come up. */
 static bool heap_push(struct bpe *b, uint64_t entry)
 {
     if (b->n_heap == b->heap_capacity) {
@@ -90,7 +101,8 @@ static bool heap_push(struct bpe *b, uint64_t entry)
         b->heap = heap, b->heap_capacity = capacity;
     }
     size_t at = b->n_heap++;
-    for (; at > 0 && b->heap[(at - 1) / 2] > entry; at = (at - 1) / 2) b->heap[at] = b->heap[(at - 1) / 2];
+    for (; at > 0 && b->heap[(at - 1) / 2] > entry; at = (at - 1) / 2)
+        b->heap[at] = b->heap[(at - 1) / 2];
     b->heap[at] = entry;
     return true;
 }
@@ -130,7 +142,10 @@ static bool symbols_start(struct bpe *b, const char *piece, size_t n)
     for (size_t at = 0, used; at < n; at += used) {
         int n_ids = first_symbols(b->tok, piece + at, n - at, id, &used);
         for (int i = 0; i < n_ids; i++, count++)
-            b->symbols[count] = (struct bpe_symbol){.merge = NO_MERGE, .id = id[i], .previous = count ? count - 1 : NO_SYMBOL, .next = count + 1};
+            b->symbols[count] = (struct bpe_symbol){.merge = NO_MERGE,
+                                                    .id = id[i],
+                                                    .previous = count ? count - 1 : NO_SYMBOL,
+                                                    .next = count + 1};
     }
     b->symbols[count - 1].next = NO_SYMBOL;
     b->n_heap = 0;
@@ -167,9 +182,12 @@ bool bpe_encode(struct bpe *b, const char *piece, size_t n, struct ids *out, ey_
 {
     if (b->tok->ignore_merges) {
         int32_t whole = vocab_find(&b->tok->vocab, piece, n);
-        if (whole >= 0) return ids_push(out, whole) || ey_fail_memory(e, "token ids", out->n * sizeof(*out->id));
+        if (whole >= 0)
+            return ids_push(out, whole) ||
+                   ey_fail_memory(e, "token ids", out->n * sizeof(*out->id));
     }
-    bool ok = n <= SHORT_PIECE ? encode_short(b->tok, piece, n, out) : encode_long(b, piece, n, out);
+    bool ok = n <= SHORT_PIECE ? encode_short(b->tok, piece, n, out)
+                               : encode_long(b, piece, n, out);
     return ok || ey_fail_memory(e, "merging a word", n * sizeof(*b->symbols));
 }
 

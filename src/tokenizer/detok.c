@@ -1,4 +1,5 @@
-/* Ids → text, one token at a time, whole characters only (spec 6.5), and what is asked of single tokens. */
+/* Ids → text, one token at a time, whole characters only (spec 6.5), and what is asked of single
+ * tokens. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -33,7 +34,8 @@ int32_t tokenizer_start(const struct tokenizer *tok)
 size_t tokenizer_swallowed(const struct tokenizer *tok, int32_t id, const char *text, size_t n)
 {
     for (size_t i = 0; i < tok->added.n; i++)
-        if (tok->added.tokens[i].id == id) return tok->added.tokens[i].right_strip ? added_white_space(text, n) : 0;
+        if (tok->added.tokens[i].id == id)
+            return tok->added.tokens[i].right_strip ? added_white_space(text, n) : 0;
     return 0;
 }
 
@@ -49,7 +51,8 @@ struct detok detok_start(const struct tokenizer *tok)
     return (struct detok){.tok = tok, .strip = tok->pipeline == TOK_SENTENCEPIECE};
 }
 
-/* U+FFFD for n bytes that are no character: one for all, or one for each as the reference's byte fallback has it. */
+/* U+FFFD for n bytes that are no character: one for all, or one for each as the reference's byte
+ * fallback has it. */
 static bool add_replacement(const struct detok *d, size_t n, struct buf *out)
 {
     if (d->tok->pipeline == TOK_BYTE_LEVEL) n = 1;

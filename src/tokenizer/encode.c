@@ -1,4 +1,5 @@
-/* Text → ids: repair, cut at added tokens, normalise, cut at added tokens again, cut into pieces, merge. */
+/* Text → ids: repair, cut at added tokens, normalise, cut at added tokens again, cut into pieces,
+ * merge. */
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -53,7 +54,8 @@ typedef bool encode_fn(struct encoding *enc, const char *text, size_t n);
 
 static bool encode_pieces(struct encoding *enc, const char *text, size_t n)
 {
-    if (enc->tok->pipeline == TOK_SENTENCEPIECE) return n == 0 || bpe_encode(&enc->bpe, text, n, enc->out, enc->e);
+    if (enc->tok->pipeline == TOK_SENTENCEPIECE)
+        return n == 0 || bpe_encode(&enc->bpe, text, n, enc->out, enc->e);
     pretok_scan_begin(&enc->scan, text, n);
     for (;;) {
         size_t begin, end;
@@ -64,7 +66,8 @@ static bool encode_pieces(struct encoding *enc, const char *text, size_t n)
 }
 
 /* Pushes the added tokens that `trie` finds and hands the stretches between to `plain`. */
-static bool encode_around(struct encoding *enc, const struct added_trie *trie, const char *text, size_t n, encode_fn *plain)
+static bool encode_around(struct encoding *enc, const struct added_trie *trie, const char *text,
+                          size_t n, encode_fn *plain)
 {
     size_t at = 0;
     struct added_match match;
@@ -86,7 +89,8 @@ static bool encode_segment(struct encoding *enc, const char *text, size_t n)
 {
     if (tok_surely_normal(enc->tok, text, n)) return encode_normalized(enc, text, n);
     buf_clear(&enc->normal);
-    if (!tok_normalize(enc->tok, &enc->normal, text, n)) return ey_fail_memory(enc->e, "text in its normal form", n);
+    if (!tok_normalize(enc->tok, &enc->normal, text, n))
+        return ey_fail_memory(enc->e, "text in its normal form", n);
     return encode_normalized(enc, enc->normal.data, enc->normal.size);
 }
 
@@ -107,13 +111,18 @@ static bool encode_repaired(struct encoding *enc, const char *text, size_t n)
     return ok;
 }
 
-bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, bool parse_special, struct ids *out,
-                      ey_err *e)
+bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, bool parse_special,
+                      struct ids *out, ey_err *e)
 {
     if (n > EY_MAX_TEXT_BYTES)
-        return ey_fail(e, EY_TOO_LONG, "a text of %zu bytes is more than the limit of %d", n, EY_MAX_TEXT_BYTES);
+        return ey_fail(e, EY_TOO_LONG, "a text of %zu bytes is more than the limit of %d", n,
+                       EY_MAX_TEXT_BYTES);
     size_t n_before = out->n;
-    struct encoding enc = {.tok = tok, .parse_special = parse_special, .bpe = {.tok = tok}, .out = out, .e = e,
+    struct encoding enc = {.tok = tok,
+                           .parse_special = parse_special,
+                           .bpe = {.tok = tok},
+                           .out = out,
+                           .e = e,
                            .normal = buf_with_max(MAX_COMPOSED)};
     bool ok = pretok_scan_init(&enc.scan, &tok->pretok, e) && encode_repaired(&enc, text, n);
     if (!ok) out->n = n_before;

@@ -1,8 +1,9 @@
 /* Repair and NFC.
  *
- * utf8proc knows the characters, but its own ordering of combining marks is quadratic in their number, so a
- * megabyte of them in a request would hold the engine for minutes. Here marks are ordered by counting, and only
- * the stretches that can change at all are decomposed: from one stable starter to the next. */
+ * utf8proc knows the characters, but its own ordering of combining marks is quadratic in their
+ * number, so a megabyte of them in a request would hold the engine for minutes. Here marks are
+ * ordered by counting, and only the stretches that can change at all are decomposed: from one
+ * stable starter to the next. */
 #include "tokenizer/normalize.h"
 
 #include <stdlib.h>
@@ -27,8 +28,8 @@ bool text_repair(struct buf *out, const char *text, size_t n)
     return buf_add(out, text + good, n - good);
 }
 
-/* A starter that neither changes under NFC nor joins what stands before it. Conservative: all composing seconds
- * are marks or conjoining Hangul. */
+/* A starter that neither changes under NFC nor joins what stands before it. Conservative: all
+ * composing seconds are marks or conjoining Hangul. */
 static bool is_stable(uint32_t cp)
 {
     if (cp < 0x80 || (cp >= 0xac00 && cp <= 0xd7a3)) return true;
@@ -38,7 +39,8 @@ static bool is_stable(uint32_t cp)
     return !mark && p->combining_class == 0 && p->decomp_seqindex == UINT16_MAX;
 }
 
-/* Offset of the next unstable character at or after i, with the start of the stable one before it in *before. */
+/* Offset of the next unstable character at or after i, with the start of the stable one before it
+ * in *before. */
 static size_t next_unstable(const char *text, size_t n, size_t i, size_t *before)
 {
     *before = i;
@@ -58,7 +60,8 @@ bool text_surely_composed(const char *text, size_t n)
     return next_unstable(text, n, 0, &before) == n;
 }
 
-/* ---- one stretch --------------------------------------------------------------------------------- */
+/* ---- one stretch
+ * --------------------------------------------------------------------------------- */
 
 enum { MAX_DECOMPOSITION = 32 }; /* of one character; Unicode's longest canonical one is 4 */
 
@@ -84,7 +87,8 @@ static bool stretch_decompose(struct stretch *s, uint32_t cp)
 {
     int boundary = 0;
     if (!stretch_reserve(s, MAX_DECOMPOSITION)) return false;
-    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, s->cp + s->n, MAX_DECOMPOSITION,
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, s->cp + s->n,
+                                                 MAX_DECOMPOSITION,
                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE, &boundary);
     if (n < 0 || n > MAX_DECOMPOSITION) return false;
     s->n += (size_t)n;
@@ -100,9 +104,12 @@ static int class_of(utf8proc_int32_t cp)
 static void sort_marks(utf8proc_int32_t *marks, utf8proc_int32_t *scratch, size_t n)
 {
     size_t first[257] = {0};
-    for (size_t i = 0; i < n; i++) first[class_of(marks[i]) + 1]++;
-    for (int c = 0; c < 256; c++) first[c + 1] += first[c];
-    for (size_t i = 0; i < n; i++) scratch[first[class_of(marks[i])]++] = marks[i];
+    for (size_t i = 0; i < n; i++)
+        first[class_of(marks[i]) + 1]++;
+    for (int c = 0; c < 256; c++)
+        first[c + 1] += first[c];
+    for (size_t i = 0; i < n; i++)
+        scratch[first[class_of(marks[i])]++] = marks[i];
     memcpy(marks, scratch, n * sizeof(*marks));
 }
 
@@ -123,7 +130,8 @@ static void stretch_order(struct stretch *s)
 static bool stretch_write(struct stretch *s, struct buf *out)
 {
     stretch_order(s);
-    utf8proc_ssize_t n = utf8proc_normalize_utf32(s->cp, (utf8proc_ssize_t)s->n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    utf8proc_ssize_t n = utf8proc_normalize_utf32(s->cp, (utf8proc_ssize_t)s->n,
+                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     for (utf8proc_ssize_t i = 0; i < n; i++) {
         char bytes[4];
         if (!buf_add(out, bytes, (size_t)utf8_encode((uint32_t)s->cp[i], bytes))) return false;
@@ -131,8 +139,10 @@ static bool stretch_write(struct stretch *s, struct buf *out)
     return n >= 0;
 }
 
-/* Composes from `begin` up to the first stable character behind `unstable`; returns its offset, 0 on failure. */
-static size_t compose_stretch(struct stretch *s, struct buf *out, const char *text, size_t n, size_t begin, size_t unstable)
+/* Composes from `begin` up to the first stable character behind `unstable`; returns its offset, 0
+ * on failure. */
+static size_t compose_stretch(struct stretch *s, struct buf *out, const char *text, size_t n,
+                              size_t begin, size_t unstable)
 {
     s->n = 0;
     size_t i = begin;
@@ -162,7 +172,8 @@ bool text_compose(struct buf *out, const char *text, size_t n)
     return ok;
 }
 
-/* ---- SentencePiece ------------------------------------------------------------------------------- */
+/* ---- SentencePiece
+ * ------------------------------------------------------------------------------- */
 
 bool text_space(struct buf *out, const char *text, size_t n)
 {

@@ -1,4 +1,5 @@
-/* Text as the tokenizer wants to see it: well-formed UTF-8, and as the normalizer of its file makes it. */
+/* Text as the tokenizer wants to see it: well-formed UTF-8, and as the normalizer of its file makes
+ * it. */
 #ifndef EY_TOKENIZER_NORMALIZE_H
 #define EY_TOKENIZER_NORMALIZE_H
 

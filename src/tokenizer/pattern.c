@@ -1,9 +1,10 @@
 /* Oniguruma pattern → PCRE2 pattern.
  *
- * The reference runs these patterns with Oniguruma (Ruby syntax, UTF-8). With UTF and UCP, PCRE2 agrees on literals,
- * classes, \p{…}, quantifiers, groups, look-around and (?i:…), also in that "ſ" equals "s" there. It does not on
- *   \s    which in PCRE2 holds U+180E besides Unicode's White_Space: written here as \p{White_Space};
- *   \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others, which mean something else: refused by name. */
+ * The reference runs these patterns with Oniguruma (Ruby syntax, UTF-8). With UTF and UCP, PCRE2
+ * agrees on literals, classes, \p{…}, quantifiers, groups, look-around and (?i:…), also in that "ſ"
+ * equals "s" there. It does not on \s    which in PCRE2 holds U+180E besides Unicode's White_Space:
+ * written here as \p{White_Space}; \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others, which mean
+ * something else: refused by name. */
 #include "tokenizer/pattern.h"
 
 #include <string.h>
@@ -18,7 +19,8 @@ struct scan {
 
 static bool refuse(const struct scan *s, const char *construct, size_t n)
 {
-    return ey_fail(s->e, EY_BAD_MODEL, "%s: pre_tokenizer pattern: \"%.*s\" at byte %zu is not supported", s->what,
+    return ey_fail(s->e, EY_BAD_MODEL,
+                   "%s: pre_tokenizer pattern: \"%.*s\" at byte %zu is not supported", s->what,
                    (int)n, construct, (size_t)(s->p - s->begin));
 }
 
@@ -50,7 +52,8 @@ static bool is_ascii_alnum(char c)
 static size_t escape_length(const struct scan *s)
 {
     const char *close = NULL;
-    if (strchr("pPx", s->p[1]) && s->end - s->p > 2 && s->p[2] == '{') close = memchr(s->p, '}', (size_t)(s->end - s->p));
+    if (strchr("pPx", s->p[1]) && s->end - s->p > 2 && s->p[2] == '{')
+        close = memchr(s->p, '}', (size_t)(s->end - s->p));
     return close ? (size_t)(close - s->p) + 1 : 2;
 }
 
@@ -91,10 +94,11 @@ static bool translate_outside_class(struct scan *s)
 
 bool pattern_translate(struct buf *out, const char *pattern, size_t n, const char *what, ey_err *e)
 {
-    struct scan s = {.p = pattern, .begin = pattern, .end = pattern + n, .what = what, .out = out, .e = e};
+    struct scan s = {
+        .p = pattern, .begin = pattern, .end = pattern + n, .what = what, .out = out, .e = e};
     while (s.p < s.end) {
         bool ok = *s.p == '\\' ? translate_escape(&s)
-                : s.in_class   ? translate_in_class(&s)
+                  : s.in_class ? translate_in_class(&s)
                                : translate_outside_class(&s);
         if (!ok) return false;
     }

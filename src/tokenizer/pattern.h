@@ -4,8 +4,9 @@
 
 #include "base/buf.h"
 
-/* Appends to `out` the PCRE2 pattern that matches what Oniguruma matches by `pattern`. Constructs that the two read
- * differently and that no known tokenizer needs are errors; `what` names the file. */
+/* Appends to `out` the PCRE2 pattern that matches what Oniguruma matches by `pattern`. Constructs
+ * that the two read differently and that no known tokenizer needs are errors; `what` names the
+ * file. */
 bool pattern_translate(struct buf *out, const char *pattern, size_t n, const char *what, ey_err *e);
 
 #endif

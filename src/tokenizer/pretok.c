@@ -1,5 +1,5 @@
-/* Pre-tokenisation by PCRE2. Whatever PCRE2 refuses (a limit, no memory) is an error: a text is never cut
- * differently from the reference without a word. */
+/* Pre-tokenisation by PCRE2. Whatever PCRE2 refuses (a limit, no memory) is an error: a text is
+ * never cut differently from the reference without a word. */
 #include "tokenizer/pretok.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -26,7 +26,8 @@ static bool compile(struct pretok *p, const struct buf *pattern, const char *wha
     int error = 0;
     PCRE2_SIZE offset = 0;
     p->code = pcre2_compile((PCRE2_SPTR)(pattern->data ? pattern->data : ""), pattern->size,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, context);
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
+                            context);
     pcre2_compile_context_free(context);
     if (!p->code) return fail_pcre2(e, EY_BAD_MODEL, what, error, offset);
     /* Where there is no JIT, the interpreter does the same more slowly. */
@@ -37,11 +38,12 @@ static bool compile(struct pretok *p, const struct buf *pattern, const char *wha
 bool pretok_compile(struct pretok *p, const char *pattern, size_t n, const char *what, ey_err *e)
 {
     if (n > MAX_PATTERN_BYTES)
-        return ey_fail(e, EY_BAD_MODEL, "%s: pre_tokenizer pattern of %zu bytes; the limit is %d", what, n,
-                       MAX_PATTERN_BYTES);
+        return ey_fail(e, EY_BAD_MODEL, "%s: pre_tokenizer pattern of %zu bytes; the limit is %d",
+                       what, n, MAX_PATTERN_BYTES);
     struct buf translated = buf_with_max(16 * MAX_PATTERN_BYTES);
     bool ok = pattern_translate(&translated, pattern, n, what, e);
-    if (ok && !compile(p, &translated, "pre_tokenizer pattern", e)) ok = ey_fail_within(e, "%s", what);
+    if (ok && !compile(p, &translated, "pre_tokenizer pattern", e))
+        ok = ey_fail_within(e, "%s", what);
     buf_free(&translated);
     return ok;
 }
@@ -74,26 +76,29 @@ void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n)
     s->text = text, s->n = n;
     s->at = s->match_begin = s->match_end = s->search = 0;
     s->exhausted = false;
-    /* One match may run over the whole segment and step back all of it, a few times; a pattern that needs
-     * more is one that runs away. */
+    /* One match may run over the whole segment and step back all of it, a few times; a pattern that
+     * needs more is one that runs away. */
     uint64_t limit = 1000000 + 16 * (uint64_t)n;
     pcre2_set_match_limit(s->context, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
 }
 
 static size_t next_character(const struct pretok_scan *s, size_t at)
 {
-    do at++;
+    do
+        at++;
     while (at < s->n && (s->text[at] & 0xc0) == 0x80);
     return at;
 }
 
-/* pcre2_match at s->search. The text is known to be UTF-8: checking it at each call would be quadratic. */
+/* pcre2_match at s->search. The text is known to be UTF-8: checking it at each call would be
+ * quadratic. */
 static int match(struct pretok_scan *s)
 {
-    int rc = pcre2_match(s->pretok->code, (PCRE2_SPTR)s->text, s->n, s->search, PCRE2_NO_UTF_CHECK, s->match, s->context);
+    int rc = pcre2_match(s->pretok->code, (PCRE2_SPTR)s->text, s->n, s->search, PCRE2_NO_UTF_CHECK,
+                         s->match, s->context);
     if (rc != PCRE2_ERROR_JIT_STACKLIMIT) return rc;
-    return pcre2_match(s->pretok->code, (PCRE2_SPTR)s->text, s->n, s->search, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match,
-                       s->context);
+    return pcre2_match(s->pretok->code, (PCRE2_SPTR)s->text, s->n, s->search,
+                       PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, s->context);
 }
 
 /* Finds the next match that cuts the text: one that is not empty, or an empty one behind s->at. */
@@ -102,10 +107,12 @@ static bool find_match(struct pretok_scan *s, ey_err *e)
     while (s->search < s->n) {
         int rc = match(s);
         if (rc == PCRE2_ERROR_NOMATCH) break;
-        if (rc < 0) return fail_pcre2(e, EY_BAD_REQUEST, "cutting the text into words", rc, s->search);
+        if (rc < 0)
+            return fail_pcre2(e, EY_BAD_REQUEST, "cutting the text into words", rc, s->search);
         const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->match);
         if (range[0] < s->search || range[1] < range[0] || range[1] > s->n)
-            return ey_fail(e, EY_BAD_MODEL, "pre_tokenizer pattern: a match at byte %zu runs backwards", s->search);
+            return ey_fail(e, EY_BAD_MODEL,
+                           "pre_tokenizer pattern: a match at byte %zu runs backwards", s->search);
         s->match_begin = range[0], s->match_end = range[1];
         s->search = range[1] > range[0] ? range[1] : next_character(s, range[1]);
         if (s->match_end > s->at) return true;
@@ -118,9 +125,12 @@ bool pretok_scan_next(struct pretok_scan *s, size_t *begin, size_t *end, ey_err 
 {
     if (s->match_end <= s->at && !s->exhausted && !find_match(s, e)) return false;
     *begin = s->at;
-    if (s->exhausted) *end = s->n;
-    else if (s->match_begin > s->at) *end = s->match_begin;
-    else *end = s->match_end;
+    if (s->exhausted)
+        *end = s->n;
+    else if (s->match_begin > s->at)
+        *end = s->match_begin;
+    else
+        *end = s->match_end;
     s->at = *end;
     return true;
 }

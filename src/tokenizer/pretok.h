@@ -1,10 +1,12 @@
-/* Cuts a segment of text into pre-tokens by a pattern: each match is a piece, and so is each stretch between. */
+/* Cuts a segment of text into pre-tokens by a pattern: each match is a piece, and so is each
+ * stretch between. */
 #ifndef EY_TOKENIZER_PRETOK_H
 #define EY_TOKENIZER_PRETOK_H
 
 #include "base/err.h"
 
-#define PRETOK_GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define PRETOK_GPT2_PATTERN \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 struct pretok {
     void *code; /* pcre2_code, read-only once compiled */
@@ -28,7 +30,8 @@ struct pretok_scan {
 bool pretok_scan_init(struct pretok_scan *s, const struct pretok *p, ey_err *e);
 void pretok_scan_finish(struct pretok_scan *s);
 void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n);
-/* The next piece [*begin, *end) of the segment, never empty; *begin == *end when there are no more. */
+/* The next piece [*begin, *end) of the segment, never empty; *begin == *end when there are no more.
+ */
 bool pretok_scan_next(struct pretok_scan *s, size_t *begin, size_t *end, ey_err *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* tokenizer.json → struct tokenizer (spec 6.1, 6.2, 6.4).
  *
- * The file is not trusted: each id, length and count is checked before it is used, and a part that this program
- * does not know is an error that names it, never guessed at. */
+ * The file is not trusted: each id, length and count is checked before it is used, and a part that
+ * this program does not know is an error that names it, never guessed at. */
 #include "tokenizer/tok_load.h"
 
 #include <stdlib.h>
@@ -12,12 +12,14 @@
 
 const char *tok_shown(json_object *value)
 {
-    return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    return json_object_to_json_string_ext(value,
+                                          JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 }
 
 bool tok_is_text(const json_object *value, const char *text)
 {
-    return json_object_is_type(value, json_type_string) && !strcmp(json_object_get_string((json_object *)value), text);
+    return json_object_is_type(value, json_type_string) &&
+           !strcmp(json_object_get_string((json_object *)value), text);
 }
 
 const char *tok_type_of(const json_object *part)
@@ -26,32 +28,37 @@ const char *tok_type_of(const json_object *part)
     return type ? json_object_get_string(type) : part ? "(no type)" : "null";
 }
 
-bool tok_unsupported(const struct loading *l, const char *member, const char *found, const char *supported)
+bool tok_unsupported(const struct loading *l, const char *member, const char *found,
+                     const char *supported)
 {
-    return ey_fail(l->e, EY_BAD_MODEL, "%s: %s is \"%.200s\", which is not supported (supported: %s)", l->what, member,
+    return ey_fail(l->e, EY_BAD_MODEL,
+                   "%s: %s is \"%.200s\", which is not supported (supported: %s)", l->what, member,
                    found, supported);
 }
 
 /* A boolean member that this pipeline knows with one value only. */
-static bool flag_is(const struct loading *l, const json_object *part, const char *member, const char *key, bool missing,
-                    bool wanted)
+static bool flag_is(const struct loading *l, const json_object *part, const char *member,
+                    const char *key, bool missing, bool wanted)
 {
     bool value = missing;
     if (!json_optional_bool(part, key, &value, l->what, l->e)) return false;
     if (value == wanted) return true;
-    return ey_fail(l->e, EY_BAD_MODEL, "%s: %s: %s is %s, which is not supported", l->what, member, key,
-                   value ? "true" : "false");
+    return ey_fail(l->e, EY_BAD_MODEL, "%s: %s: %s is %s, which is not supported", l->what, member,
+                   key, value ? "true" : "false");
 }
 
-/* ---- pipeline ------------------------------------------------------------------------------------ */
+/* ---- pipeline
+ * ------------------------------------------------------------------------------------ */
 
 /* "Sequence of Prepend, Replace". */
-bool tok_unsupported_sequence(const struct loading *l, const char *member, const json_object *list, const char *supported)
+bool tok_unsupported_sequence(const struct loading *l, const char *member, const json_object *list,
+                              const char *supported)
 {
     struct buf found = buf_with_max(4096);
     buf_add_text(&found, "Sequence of");
     for (size_t i = 0; list && i < json_object_array_length(list) && i < 16; i++)
-        buf_printf(&found, "%s %.60s", i ? "," : "", tok_type_of(json_object_array_get_idx(list, i)));
+        buf_printf(&found, "%s %.60s", i ? "," : "",
+                   tok_type_of(json_object_array_get_idx(list, i)));
     tok_unsupported(l, member, found.data ? found.data : "Sequence", supported);
     buf_free(&found);
     return false;
@@ -59,18 +66,24 @@ bool tok_unsupported_sequence(const struct loading *l, const char *member, const
 
 static bool load_normalizer(struct loading *l)
 {
-    static const char *const supported = "null, NFC, or Prepend and Replace of blanks by \xe2\x96\x81";
+    static const char *const supported =
+        "null, NFC, or Prepend and Replace of blanks by \xe2\x96\x81";
     const json_object *part = json_member(l->root, "normalizer");
     if (part && !strcmp(tok_type_of(part), "Sequence"))
-        return tok_unsupported_sequence(l, "normalizer", json_member_of_type(part, "normalizers", json_type_array), supported);
+        return tok_unsupported_sequence(
+            l, "normalizer", json_member_of_type(part, "normalizers", json_type_array), supported);
     l->tok->nfc = part != NULL;
-    return !part || !strcmp(tok_type_of(part), "NFC") || tok_unsupported(l, "normalizer", tok_type_of(part), supported);
+    return !part || !strcmp(tok_type_of(part), "NFC") ||
+           tok_unsupported(l, "normalizer", tok_type_of(part), supported);
 }
 
-const json_object *tok_part(const json_object *sequence, const char *key, size_t index, const char *type)
+const json_object *tok_part(const json_object *sequence, const char *key, size_t index,
+                            const char *type)
 {
     json_object *list = json_member_of_type(sequence, key, json_type_array);
-    const json_object *part = list && index < json_object_array_length(list) ? json_object_array_get_idx(list, index) : NULL;
+    const json_object *part = list && index < json_object_array_length(list)
+                                  ? json_object_array_get_idx(list, index)
+                                  : NULL;
     return part && !strcmp(tok_type_of(part), type) ? part : NULL;
 }
 
@@ -88,11 +101,14 @@ static bool read_split(const struct loading *l, const json_object *split, json_o
     json_object *behavior = json_member(split, "behavior");
     if (!behavior || !tok_is_text(behavior, "Isolated"))
         return tok_unsupported(l, "pre_tokenizer: Split: behavior",
-                           json_object_is_type(behavior, json_type_string) ? json_object_get_string(behavior) : "absent",
-                           "Isolated");
+                               json_object_is_type(behavior, json_type_string)
+                                   ? json_object_get_string(behavior)
+                                   : "absent",
+                               "Isolated");
     if (!flag_is(l, split, "pre_tokenizer: Split", "invert", false, false)) return false;
     *pattern = json_member_of_type(json_member(split, "pattern"), "Regex", json_type_string);
-    return *pattern || ey_fail(l->e, EY_BAD_MODEL, "%s: pre_tokenizer: Split has no pattern with a Regex", l->what);
+    return *pattern || ey_fail(l->e, EY_BAD_MODEL,
+                               "%s: pre_tokenizer: Split has no pattern with a Regex", l->what);
 }
 
 static bool load_split_and_byte_level(struct loading *l, const json_object *sequence)
@@ -103,12 +119,16 @@ static bool load_split_and_byte_level(struct loading *l, const json_object *sequ
     const json_object *list = json_member_of_type(sequence, "pretokenizers", json_type_array);
     const json_object *split = tok_part(sequence, "pretokenizers", 0, "Split");
     const json_object *byte_level = tok_part(sequence, "pretokenizers", 1, "ByteLevel");
-    if (!split || !byte_level || json_object_array_length(list) != 2) return tok_unsupported_sequence(l, "pre_tokenizer", list, supported);
-    if (!read_byte_level(l, byte_level, &own_pattern) || !read_split(l, split, &pattern)) return false;
+    if (!split || !byte_level || json_object_array_length(list) != 2)
+        return tok_unsupported_sequence(l, "pre_tokenizer", list, supported);
+    if (!read_byte_level(l, byte_level, &own_pattern) || !read_split(l, split, &pattern))
+        return false;
     if (own_pattern)
-        return ey_fail(l->e, EY_BAD_MODEL, "%s: pre_tokenizer: ByteLevel: use_regex after a Split is not supported", l->what);
-    return pretok_compile(&l->tok->pretok, json_object_get_string(pattern), (size_t)json_object_get_string_len(pattern),
-                          l->what, l->e);
+        return ey_fail(l->e, EY_BAD_MODEL,
+                       "%s: pre_tokenizer: ByteLevel: use_regex after a Split is not supported",
+                       l->what);
+    return pretok_compile(&l->tok->pretok, json_object_get_string(pattern),
+                          (size_t)json_object_get_string_len(pattern), l->what, l->e);
 }
 
 static bool load_pre_tokenizer(struct loading *l)
@@ -116,20 +136,25 @@ static bool load_pre_tokenizer(struct loading *l)
     const json_object *part = json_member(l->root, "pre_tokenizer");
     if (!strcmp(tok_type_of(part), "Sequence")) return load_split_and_byte_level(l, part);
     if (strcmp(tok_type_of(part), "ByteLevel"))
-        return tok_unsupported(l, "pre_tokenizer", tok_type_of(part), "Split then ByteLevel, or ByteLevel alone");
+        return tok_unsupported(l, "pre_tokenizer", tok_type_of(part),
+                               "Split then ByteLevel, or ByteLevel alone");
     bool own_pattern;
     if (!read_byte_level(l, part, &own_pattern)) return false;
-    if (!own_pattern) return tok_unsupported(l, "pre_tokenizer", "ByteLevel without a pattern", "use_regex true");
-    return pretok_compile(&l->tok->pretok, PRETOK_GPT2_PATTERN, strlen(PRETOK_GPT2_PATTERN), l->what, l->e);
+    if (!own_pattern)
+        return tok_unsupported(l, "pre_tokenizer", "ByteLevel without a pattern", "use_regex true");
+    return pretok_compile(&l->tok->pretok, PRETOK_GPT2_PATTERN, strlen(PRETOK_GPT2_PATTERN),
+                          l->what, l->e);
 }
 
 /* Parts that do nothing to ids here, but would if they were of another kind. */
 static bool check_bystanders(const struct loading *l)
 {
-    const json_object *post = json_member(l->root, "post_processor"), *decoder = json_member(l->root, "decoder");
+    const json_object *post = json_member(l->root, "post_processor"),
+                      *decoder = json_member(l->root, "decoder");
     if (post && strcmp(tok_type_of(post), "ByteLevel"))
         return tok_unsupported(l, "post_processor", tok_type_of(post), "null, ByteLevel");
-    if (strcmp(tok_type_of(decoder), "ByteLevel")) return tok_unsupported(l, "decoder", tok_type_of(decoder), "ByteLevel");
+    if (strcmp(tok_type_of(decoder), "ByteLevel"))
+        return tok_unsupported(l, "decoder", tok_type_of(decoder), "ByteLevel");
     return true;
 }
 
@@ -138,32 +163,40 @@ static bool no_affix(const struct loading *l, const json_object *model, const ch
 {
     json_object *value = json_member(model, key);
     return !value || tok_is_text(value, "") ||
-           ey_fail(l->e, EY_BAD_MODEL, "%s: model: %s is %.60s, which is not supported", l->what, key,
-                   tok_shown(value));
+           ey_fail(l->e, EY_BAD_MODEL, "%s: model: %s is %.60s, which is not supported", l->what,
+                   key, tok_shown(value));
 }
 
 static bool check_model(const struct loading *l, const json_object *model)
 {
-    if (strcmp(tok_type_of(model), "BPE")) return tok_unsupported(l, "model", tok_type_of(model), "BPE");
+    if (strcmp(tok_type_of(model), "BPE"))
+        return tok_unsupported(l, "model", tok_type_of(model), "BPE");
     double dropout = 0;
     return json_optional_number(model, "dropout", 0, 0, &dropout, l->what, l->e) &&
-           no_affix(l, model, "continuing_subword_prefix") && no_affix(l, model, "end_of_word_suffix") &&
-           flag_is(l, model, "model", "byte_fallback", false, l->tok->pipeline == TOK_SENTENCEPIECE) &&
+           no_affix(l, model, "continuing_subword_prefix") &&
+           no_affix(l, model, "end_of_word_suffix") &&
+           flag_is(l, model, "model", "byte_fallback", false,
+                   l->tok->pipeline == TOK_SENTENCEPIECE) &&
            json_optional_bool(model, "ignore_merges", &l->tok->ignore_merges, l->what, l->e);
 }
 
-/* ---- open ---------------------------------------------------------------------------------------- */
+/* ---- open
+ * ---------------------------------------------------------------------------------------- */
 
 /* {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", …}}, …]} */
 static bool load_start(struct loading *l)
 {
     const json_object *post = json_member(l->root, "post_processor");
     json_object *single = json_member_of_type(post, "single", json_type_array);
-    const json_object *first = single && json_object_array_length(single) ? json_object_array_get_idx(single, 0) : NULL;
-    json_object *content = json_member_of_type(json_member(first, "SpecialToken"), "id", json_type_string);
+    const json_object *first = single && json_object_array_length(single)
+                                   ? json_object_array_get_idx(single, 0)
+                                   : NULL;
+    json_object *content = json_member_of_type(json_member(first, "SpecialToken"), "id",
+                                               json_type_string);
     l->tok->start = content ? tokenizer_special(l->tok, json_object_get_string(content)) : -1;
     return !content || l->tok->start >= 0 ||
-           ey_fail(l->e, EY_BAD_MODEL, "%s: post_processor: \"%.100s\" is not among added_tokens", l->what, json_object_get_string(content));
+           ey_fail(l->e, EY_BAD_MODEL, "%s: post_processor: \"%.100s\" is not among added_tokens",
+                   l->what, json_object_get_string(content));
 }
 
 static bool load(struct loading *l)
@@ -171,8 +204,9 @@ static bool load(struct loading *l)
     const json_object *model = json_member(l->root, "model");
     if (!json_object_is_type(l->root, json_type_object))
         return ey_fail(l->e, EY_BAD_MODEL, "%s: not a JSON object", l->what);
-    bool pipeline = tok_is_sentencepiece(l->root) ? tok_load_sentencepiece(l)
-                                                  : load_normalizer(l) && load_pre_tokenizer(l) && check_bystanders(l);
+    bool pipeline = tok_is_sentencepiece(l->root)
+                        ? tok_load_sentencepiece(l)
+                        : load_normalizer(l) && load_pre_tokenizer(l) && check_bystanders(l);
     return pipeline && check_model(l, model) && tok_load_tables(l, model) && load_start(l);
 }
 
@@ -187,7 +221,8 @@ static bool open_json(struct tokenizer **out, const json_object *root, const cha
     return ok;
 }
 
-bool tokenizer_open_memory(struct tokenizer **tok, const char *json, size_t n, const char *what, ey_err *e)
+bool tokenizer_open_memory(struct tokenizer **tok, const char *json, size_t n, const char *what,
+                           ey_err *e)
 {
     json_object *root = json_parse(json, n, what, EY_BAD_MODEL, e);
     bool ok = root && open_json(tok, root, what, e);

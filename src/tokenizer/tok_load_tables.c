@@ -1,5 +1,5 @@
-/* The tables of tokenizer.json: vocabulary, merges, added tokens. Each id is checked against the limits
- * before anything grows by it. */
+/* The tables of tokenizer.json: vocabulary, merges, added tokens. Each id is checked against the
+ * limits before anything grows by it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,26 +11,33 @@ enum { MAX_MERGES = 4 * EY_MAX_VOCABULARY }; /* some files list every way to bui
 
 #define NO_TOKEN ((uint32_t)-1)
 
-/* ---- vocabulary ---------------------------------------------------------------------------------- */
+/* ---- vocabulary
+ * ---------------------------------------------------------------------------------- */
 
-static bool token_length_fits(const struct loading *l, const char *member, const char *content, size_t n)
+static bool token_length_fits(const struct loading *l, const char *member, const char *content,
+                              size_t n)
 {
     if (n == 0) return ey_fail(l->e, EY_BAD_MODEL, "%s: %s has an empty token", l->what, member);
     return n <= EY_MAX_TOKEN_BYTES ||
-           ey_fail(l->e, EY_BAD_MODEL, "%s: %s: \"%.40s…\" has %zu bytes; the limit is %d", l->what, member, content, n,
-                   EY_MAX_TOKEN_BYTES);
+           ey_fail(l->e, EY_BAD_MODEL, "%s: %s: \"%.40s…\" has %zu bytes; the limit is %d", l->what,
+                   member, content, n, EY_MAX_TOKEN_BYTES);
 }
 
-static bool fail_id_taken(const struct loading *l, const char *member, const char *content, int64_t id)
+static bool fail_id_taken(const struct loading *l, const char *member, const char *content,
+                          int64_t id)
 {
     const struct vocab *v = &l->tok->vocab;
     const struct token *other = vocab_token(v, id);
-    return ey_fail(l->e, EY_BAD_MODEL, "%s: %s: \"%.100s\" has id %" PRId64 ", which is already that of \"%.*s\"", l->what,
-                   member, content, id, other->n < 100 ? other->n : 100, v->bytes + other->at);
+    return ey_fail(l->e, EY_BAD_MODEL,
+                   "%s: %s: \"%.100s\" has id %" PRId64 ", which is already that of \"%.*s\"",
+                   l->what, member, content, id, other->n < 100 ? other->n : 100,
+                   v->bytes + other->at);
 }
 
-/* The bytes that a token as the file writes it stands for, at most n; false: such a token cannot come from text. */
-static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out, size_t *n_out)
+/* The bytes that a token as the file writes it stands for, at most n; false: such a token cannot
+ * come from text. */
+static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out,
+                        size_t *n_out)
 {
     if (tok->pipeline == TOK_BYTE_LEVEL) return byte_letters_read(content, n, out, n_out);
     return blanks_read(content, n, out, n_out);
@@ -40,7 +47,9 @@ static bool token_bytes(const struct tokenizer *tok, const char *content, size_t
 static int byte_token(const struct tokenizer *tok, const char *content, size_t n)
 {
     static const char digits[] = "0123456789ABCDEF";
-    if (tok->pipeline != TOK_SENTENCEPIECE || n != 6 || memcmp(content, "<0x", 3) || content[5] != '>') return -1;
+    if (tok->pipeline != TOK_SENTENCEPIECE || n != 6 || memcmp(content, "<0x", 3) ||
+        content[5] != '>')
+        return -1;
     const char *high = memchr(digits, content[3], 16), *low = memchr(digits, content[4], 16);
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
 }
@@ -52,8 +61,10 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
     size_t n_content = strlen(content), n;
     int64_t id = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : -1;
     if (id < 0 || id >= EY_MAX_VOCABULARY)
-        return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab: \"%.100s\" has id %.40s; it must be an integer from 0 to %d",
-                       l->what, content, tok_shown(value), EY_MAX_VOCABULARY - 1);
+        return ey_fail(
+            l->e, EY_BAD_MODEL,
+            "%s: model.vocab: \"%.100s\" has id %.40s; it must be an integer from 0 to %d", l->what,
+            content, tok_shown(value), EY_MAX_VOCABULARY - 1);
     if (!token_length_fits(l, "model.vocab", content, n_content)) return false;
     if (vocab_token(v, id)) return fail_id_taken(l, "model.vocab", content, id);
     int byte = byte_token(l->tok, content, n_content);
@@ -62,7 +73,8 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
         return vocab_put(v, (uint32_t)id, (const char[]){(char)byte}, 1, l->e);
     }
     /* A token that cannot come from text is printed as it is written. */
-    if (!token_bytes(l->tok, content, n_content, bytes, &n)) return vocab_put(v, (uint32_t)id, content, n_content, l->e);
+    if (!token_bytes(l->tok, content, n_content, bytes, &n))
+        return vocab_put(v, (uint32_t)id, content, n_content, l->e);
     if (!vocab_put(v, (uint32_t)id, bytes, n, l->e)) return false;
     vocab_index(v, (uint32_t)id); /* keys of one object differ, so the bytes do */
     return true;
@@ -72,20 +84,25 @@ static bool load_vocab(struct loading *l, json_object *entries)
 {
     if (!entries) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab is not an object", l->what);
     if (!vocab_init(&l->tok->vocab, (size_t)json_object_object_length(entries), l->e)) return false;
-    for (int byte = 0; byte < 256; byte++) l->tok->byte_id[byte] = NO_TOKEN;
+    for (int byte = 0; byte < 256; byte++)
+        l->tok->byte_id[byte] = NO_TOKEN;
     json_object_object_foreach(entries, content, value)
     {
         if (!load_vocab_entry(l, content, value)) return false;
     }
     for (int byte = 0; byte < 256; byte++) {
         uint32_t *id = &l->tok->byte_id[byte];
-        if (l->tok->pipeline == TOK_BYTE_LEVEL) *id = (uint32_t)vocab_find(&l->tok->vocab, (const char[]){(char)byte}, 1);
-        if (*id == NO_TOKEN) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab has no token for the byte 0x%02x", l->what, byte);
+        if (l->tok->pipeline == TOK_BYTE_LEVEL)
+            *id = (uint32_t)vocab_find(&l->tok->vocab, (const char[]){(char)byte}, 1);
+        if (*id == NO_TOKEN)
+            return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab has no token for the byte 0x%02x",
+                           l->what, byte);
     }
     return true;
 }
 
-/* ---- merges -------------------------------------------------------------------------------------- */
+/* ---- merges
+ * -------------------------------------------------------------------------------------- */
 
 struct span {
     const char *p;
@@ -99,31 +116,39 @@ static bool merge_parts(const json_object *merge, struct span *a, struct span *b
         const char *text = json_object_get_string((json_object *)merge);
         const char *blank = strchr(text, ' ');
         if (!blank || strchr(blank + 1, ' ')) return false;
-        *a = (struct span){text, (size_t)(blank - text)}, *b = (struct span){blank + 1, strlen(blank + 1)};
+        *a = (struct span){text, (size_t)(blank - text)},
+        *b = (struct span){blank + 1, strlen(blank + 1)};
     } else {
-        if (!json_object_is_type(merge, json_type_array) || json_object_array_length(merge) != 2) return false;
-        json_object *left = json_object_array_get_idx(merge, 0), *right = json_object_array_get_idx(merge, 1);
-        if (!json_object_is_type(left, json_type_string) || !json_object_is_type(right, json_type_string)) return false;
+        if (!json_object_is_type(merge, json_type_array) || json_object_array_length(merge) != 2)
+            return false;
+        json_object *left = json_object_array_get_idx(merge, 0),
+                    *right = json_object_array_get_idx(merge, 1);
+        if (!json_object_is_type(left, json_type_string) ||
+            !json_object_is_type(right, json_type_string))
+            return false;
         *a = (struct span){json_object_get_string(left), (size_t)json_object_get_string_len(left)};
-        *b = (struct span){json_object_get_string(right), (size_t)json_object_get_string_len(right)};
+        *b = (struct span){json_object_get_string(right),
+                           (size_t)json_object_get_string_len(right)};
     }
     return a->n && b->n;
 }
 
 static bool fail_not_in_vocab(const struct loading *l, size_t rank, struct span text)
 {
-    return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges[%zu]: \"%.*s\" is not in model.vocab", l->what, rank,
-                   (int)(text.n < 100 ? text.n : 100), text.p);
+    return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges[%zu]: \"%.*s\" is not in model.vocab",
+                   l->what, rank, (int)(text.n < 100 ? text.n : 100), text.p);
 }
 
 /* Writes the bytes of one part to `out` and gives its id, or -1. */
-static int32_t part_id(const struct tokenizer *tok, struct span part, char out[EY_MAX_TOKEN_BYTES], size_t *n)
+static int32_t part_id(const struct tokenizer *tok, struct span part, char out[EY_MAX_TOKEN_BYTES],
+                       size_t *n)
 {
     if (part.n > EY_MAX_TOKEN_BYTES || !token_bytes(tok, part.p, part.n, out, n)) return -1;
     return vocab_find(&tok->vocab, out, *n);
 }
 
-/* Files mostly list merges in the order of the ids they make, so the id after the last one is tried first. */
+/* Files mostly list merges in the order of the ids they make, so the id after the last one is tried
+ * first. */
 static int64_t merged_id(const struct vocab *v, int64_t last, const char *bytes, size_t n)
 {
     return vocab_token_is(v, last + 1, bytes, n) ? last + 1 : vocab_find(v, bytes, n);
@@ -136,16 +161,19 @@ static bool load_merge(struct loading *l, const json_object *merge, size_t rank,
     char whole[2 * EY_MAX_TOKEN_BYTES];
     size_t n_a = 0, n_b = 0;
     if (!merge_parts(merge, &a, &b))
-        return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges[%zu] is %.100s; it must be \"A B\" or [\"A\", \"B\"]", l->what,
-                       rank, tok_shown((json_object *)merge));
+        return ey_fail(l->e, EY_BAD_MODEL,
+                       "%s: model.merges[%zu] is %.100s; it must be \"A B\" or [\"A\", \"B\"]",
+                       l->what, rank, tok_shown((json_object *)merge));
     int32_t left = part_id(l->tok, a, whole, &n_a);
     if (left < 0) return fail_not_in_vocab(l, rank, a);
     int32_t right = part_id(l->tok, b, whole + n_a, &n_b);
     if (right < 0) return fail_not_in_vocab(l, rank, b);
     *last = merged_id(&l->tok->vocab, *last, whole, n_a + n_b);
     if (*last < 0)
-        return ey_fail(l->e, EY_BAD_MODEL,
-                       "%s: model.merges[%zu]: the result of \"%.*s\" and \"%.*s\" is not in model.vocab", l->what, rank, (int)(a.n < 100 ? a.n : 100), a.p, (int)(b.n < 100 ? b.n : 100), b.p);
+        return ey_fail(
+            l->e, EY_BAD_MODEL,
+            "%s: model.merges[%zu]: the result of \"%.*s\" and \"%.*s\" is not in model.vocab",
+            l->what, rank, (int)(a.n < 100 ? a.n : 100), a.p, (int)(b.n < 100 ? b.n : 100), b.p);
     pair_map_put(&l->tok->merges, (uint32_t)left, (uint32_t)right, (uint32_t)rank, (uint32_t)*last);
     return true;
 }
@@ -155,7 +183,8 @@ static bool load_merges(struct loading *l, const json_object *merges)
     if (!merges) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges is not an array", l->what);
     size_t n = json_object_array_length(merges);
     if (n > MAX_MERGES)
-        return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges has %zu items; the limit is %d", l->what, n, MAX_MERGES);
+        return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges has %zu items; the limit is %d",
+                       l->what, n, MAX_MERGES);
     if (!pair_map_init(&l->tok->merges, n, l->e)) return false;
     int64_t last = -1;
     for (size_t i = 0; i < n; i++)
@@ -163,18 +192,22 @@ static bool load_merges(struct loading *l, const json_object *merges)
     return true;
 }
 
-/* ---- added tokens -------------------------------------------------------------------------------- */
+/* ---- added tokens
+ * -------------------------------------------------------------------------------- */
 
 /* An added token may be in the vocabulary too, then under the same id. */
 static bool put_added(struct loading *l, int64_t id, const char *content, size_t n, bool special)
 {
     struct vocab *v = &l->tok->vocab;
     const struct token *token = vocab_token(v, id);
-    if (token && (token->added || !vocab_token_is(v, id, content, n))) return fail_id_taken(l, "added_tokens", content, id);
+    if (token && (token->added || !vocab_token_is(v, id, content, n)))
+        return fail_id_taken(l, "added_tokens", content, id);
     if (!token) {
         int32_t other = vocab_find(v, content, n);
         if (other >= 0)
-            return ey_fail(l->e, EY_BAD_MODEL, "%s: added_tokens: \"%.100s\" has id %" PRId64 ", but model.vocab gives it %d",
+            return ey_fail(l->e, EY_BAD_MODEL,
+                           "%s: added_tokens: \"%.100s\" has id %" PRId64
+                           ", but model.vocab gives it %d",
                            l->what, content, id, other);
         if (!vocab_put(v, (uint32_t)id, content, n, l->e)) return false;
     }
@@ -183,16 +216,19 @@ static bool put_added(struct loading *l, int64_t id, const char *content, size_t
 }
 
 /* A token sought in normalised text is sought in its own normal form, as in the reference. */
-static bool copy_content(const struct loading *l, struct added_token *added, const char *content, size_t n)
+static bool copy_content(const struct loading *l, struct added_token *added, const char *content,
+                         size_t n)
 {
     struct buf copy = buf_with_max(3 * EY_MAX_TOKEN_BYTES + 1);
-    if (!(added->in_normalized ? tok_normalize(l->tok, &copy, content, n) : buf_add(&copy, content, n)))
+    if (!(added->in_normalized ? tok_normalize(l->tok, &copy, content, n)
+                               : buf_add(&copy, content, n)))
         return ey_fail_memory(l->e, "an added token", n);
     added->content = copy.data, added->n = (uint32_t)copy.size; /* steals the bytes */
     return true;
 }
 
-static bool read_added_flags(const struct loading *l, const json_object *entry, struct added_token *added, bool *special)
+static bool read_added_flags(const struct loading *l, const json_object *entry,
+                             struct added_token *added, bool *special)
 {
     return json_optional_bool(entry, "special", special, "added_tokens", l->e) &&
            json_optional_bool(entry, "lstrip", &added->left_strip, "added_tokens", l->e) &&
@@ -210,12 +246,13 @@ static bool load_added_token(struct loading *l, const json_object *entry, struct
         !read_added_flags(l, entry, added, &special))
         return ey_fail_within(l->e, "%s", l->what);
     if (!text)
-        return ey_fail(l->e, EY_BAD_MODEL, "%s: added_tokens: the token of id %" PRId64 " has no content", l->what, id);
+        return ey_fail(l->e, EY_BAD_MODEL,
+                       "%s: added_tokens: the token of id %" PRId64 " has no content", l->what, id);
     const char *content = json_object_get_string(text);
     size_t n = (size_t)json_object_get_string_len(text);
     added->id = (int32_t)id;
-    return token_length_fits(l, "added_tokens", content, n) && put_added(l, id, content, n, special) &&
-           copy_content(l, added, content, n);
+    return token_length_fits(l, "added_tokens", content, n) &&
+           put_added(l, id, content, n, special) && copy_content(l, added, content, n);
 }
 
 static bool load_added(struct loading *l, const json_object *list)
@@ -227,7 +264,8 @@ static bool load_added(struct loading *l, const json_object *list)
     set->tokens = calloc(n ? n : 1, sizeof(*set->tokens));
     if (!set->tokens) return ey_fail_memory(l->e, "added tokens", n * sizeof(*set->tokens));
     for (; set->n < n; set->n++)
-        if (!load_added_token(l, json_object_array_get_idx(list, set->n), &set->tokens[set->n])) return false;
+        if (!load_added_token(l, json_object_array_get_idx(list, set->n), &set->tokens[set->n]))
+            return false;
     return added_set_index(set, l->what, l->e);
 }
 

@@ -10,7 +10,8 @@
 /* How text becomes the symbols that merges work on. */
 enum tok_pipeline {
     TOK_BYTE_LEVEL,    /* pieces by a pattern, one symbol a byte */
-    TOK_SENTENCEPIECE, /* a segment behind a blank is one piece, one symbol a character; bytes where a character has no token */
+    TOK_SENTENCEPIECE, /* a segment behind a blank is one piece, one symbol a character; bytes where
+                          a character has no token */
 };
 
 struct tokenizer {
@@ -18,14 +19,16 @@ struct tokenizer {
     bool nfc;           /* normalizer NFC (byte-level) */
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
     struct vocab vocab;
-    uint32_t byte_id[256];  /* token of each single byte; SentencePiece: <0xHH>, beside which a character may have its own */
+    uint32_t byte_id[256];  /* token of each single byte; SentencePiece: <0xHH>, beside which a
+                               character may have its own */
     struct pair_map merges; /* (left id, right id) → (rank, merged id) */
     struct pretok pretok;
     struct added_set added;
     int32_t start; /* of a prompt; -1: none */
 };
 
-/* Appends the text that the vocabulary is sought in. In SentencePiece's, U+2581 is a blank everywhere, in tokens too. */
+/* Appends the text that the vocabulary is sought in. In SentencePiece's, U+2581 is a blank
+ * everywhere, in tokens too. */
 bool tok_normalize(const struct tokenizer *tok, struct buf *out, const char *text, size_t n);
 /* True when it is plain to see that tok_normalize() changes nothing. */
 bool tok_surely_normal(const struct tokenizer *tok, const char *text, size_t n);

@@ -13,17 +13,20 @@
 static size_t slots_for(size_t count)
 {
     size_t slots = 16;
-    while (slots - slots / 3 <= count) slots *= 2;
+    while (slots - slots / 3 <= count)
+        slots *= 2;
     return slots;
 }
 
 bool pair_map_init(struct pair_map *map, size_t count, ey_err *e)
 {
     size_t slots = slots_for(count), bytes;
-    if (!checked_mul(slots, sizeof(*map->slots), &bytes)) return ey_fail_memory(e, "pair table", SIZE_MAX);
+    if (!checked_mul(slots, sizeof(*map->slots), &bytes))
+        return ey_fail_memory(e, "pair table", SIZE_MAX);
     map->slots = malloc(bytes);
     if (!map->slots) return ey_fail_memory(e, "pair table", bytes);
-    for (size_t i = 0; i < slots; i++) map->slots[i] = (struct pair_slot){.left = PAIR_FREE};
+    for (size_t i = 0; i < slots; i++)
+        map->slots[i] = (struct pair_slot){.left = PAIR_FREE};
     map->mask = slots - 1;
     map->shift = (unsigned)__builtin_clzll(slots) + 1;
     return true;
@@ -35,12 +38,15 @@ void pair_map_finish(struct pair_map *map)
     *map = (struct pair_map){0};
 }
 
-void pair_map_put(struct pair_map *map, uint32_t left, uint32_t right, uint32_t value, uint32_t extra)
+void pair_map_put(struct pair_map *map, uint32_t left, uint32_t right, uint32_t value,
+                  uint32_t extra)
 {
     size_t i = pair_map_start(map, left, right);
-    while (map->slots[i].left != PAIR_FREE && (map->slots[i].left != left || map->slots[i].right != right))
+    while (map->slots[i].left != PAIR_FREE &&
+           (map->slots[i].left != left || map->slots[i].right != right))
         i = (i + 1) & map->mask;
-    map->slots[i] = (struct pair_slot){.left = left, .right = right, .value = value, .extra = extra};
+    map->slots[i] = (struct pair_slot){
+        .left = left, .right = right, .value = value, .extra = extra};
 }
 
 bool vocab_init(struct vocab *v, size_t count, ey_err *e)
@@ -64,7 +70,8 @@ static bool reserve_tokens(struct vocab *v, uint32_t size)
 {
     if (size <= v->capacity) return true;
     uint32_t capacity = v->capacity ? v->capacity : 1024;
-    while (capacity < size) capacity *= 2;
+    while (capacity < size)
+        capacity *= 2;
     struct token *tokens = realloc(v->tokens, capacity * sizeof(*tokens));
     if (!tokens) return false;
     memset(tokens + v->capacity, 0, (capacity - v->capacity) * sizeof(*tokens));
@@ -85,7 +92,8 @@ static bool reserve_bytes(struct vocab *v, size_t add)
 bool vocab_put(struct vocab *v, uint32_t id, const char *bytes, size_t n, ey_err *e)
 {
     assert(id < EY_MAX_VOCABULARY && n >= 1 && n <= EY_MAX_TOKEN_BYTES && !vocab_token(v, id));
-    if (!reserve_tokens(v, id + 1) || !reserve_bytes(v, n)) return ey_fail_memory(e, "vocabulary", v->n_bytes + n);
+    if (!reserve_tokens(v, id + 1) || !reserve_bytes(v, n))
+        return ey_fail_memory(e, "vocabulary", v->n_bytes + n);
     v->tokens[id] = (struct token){.at = (uint32_t)v->n_bytes, .n = (uint16_t)n};
     memcpy(v->bytes + v->n_bytes, bytes, n);
     v->n_bytes += n;
@@ -107,7 +115,8 @@ bool vocab_token_is(const struct vocab *v, int64_t id, const char *bytes, size_t
 static uint32_t bytes_hash(const char *bytes, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a: tokens are short */
-    for (size_t i = 0; i < n; i++) h = (h ^ (uint8_t)bytes[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)bytes[i]) * 0x100000001b3u;
     return (uint32_t)(h ^ h >> 32);
 }
 
@@ -116,7 +125,8 @@ void vocab_index(struct vocab *v, uint32_t id)
     const struct token *token = &v->tokens[id];
     uint32_t hash = bytes_hash(v->bytes + token->at, token->n);
     size_t i = hash & v->index_mask;
-    while (v->index[i].id_plus_1) i = (i + 1) & v->index_mask;
+    while (v->index[i].id_plus_1)
+        i = (i + 1) & v->index_mask;
     v->index[i] = (struct vocab_slot){.hash = hash, .id_plus_1 = id + 1};
 }
 
@@ -125,20 +135,22 @@ int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n)
     uint32_t hash = bytes_hash(bytes, n);
     size_t i = hash & v->index_mask;
     for (; v->index[i].id_plus_1; i = (i + 1) & v->index_mask)
-        if (v->index[i].hash == hash && vocab_token_is(v, v->index[i].id_plus_1 - 1, bytes, n)) break;
+        if (v->index[i].hash == hash && vocab_token_is(v, v->index[i].id_plus_1 - 1, bytes, n))
+            break;
     return (int32_t)v->index[i].id_plus_1 - 1;
 }
 
-/* The byte that a letter stands for, or -1: printable Latin-1 stands for itself, the other 68 bytes are the
- * letters from U+0100 on, in ascending order. */
+/* The byte that a letter stands for, or -1: printable Latin-1 stands for itself, the other 68 bytes
+ * are the letters from U+0100 on, in ascending order. */
 static int letter_byte(uint32_t letter)
 {
     if (letter < 0x100) {
-        bool itself = (letter >= 33 && letter <= 126) || (letter >= 161 && letter <= 172) || letter >= 174;
+        bool itself = (letter >= 33 && letter <= 126) || (letter >= 161 && letter <= 172) ||
+                      letter >= 174;
         return itself ? (int)letter : -1;
     }
-    if (letter < 0x100 + 33) return (int)letter - 0x100;                    /* 0..32 */
-    if (letter < 0x100 + 33 + 34) return (int)letter - 0x100 - 33 + 127;    /* 127..160 */
+    if (letter < 0x100 + 33) return (int)letter - 0x100;                 /* 0..32 */
+    if (letter < 0x100 + 33 + 34) return (int)letter - 0x100 - 33 + 127; /* 127..160 */
     return letter == 0x100 + 33 + 34 ? 173 : -1;
 }
 

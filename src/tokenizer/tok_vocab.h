@@ -1,5 +1,5 @@
-/* The tables of a vocabulary: id → bytes, bytes → id, and pair of numbers → pair of numbers (merges, tries).
- * Filled once while a tokenizer is opened, read-only afterwards. */
+/* The tables of a vocabulary: id → bytes, bytes → id, and pair of numbers → pair of numbers
+ * (merges, tries). Filled once while a tokenizer is opened, read-only afterwards. */
 #ifndef EY_TOKENIZER_TOK_VOCAB_H
 #define EY_TOKENIZER_TOK_VOCAB_H
 
@@ -22,7 +22,8 @@ struct pair_map {
 bool pair_map_init(struct pair_map *map, size_t count, ey_err *e);
 void pair_map_finish(struct pair_map *map);
 /* The last put of a key wins. */
-void pair_map_put(struct pair_map *map, uint32_t left, uint32_t right, uint32_t value, uint32_t extra);
+void pair_map_put(struct pair_map *map, uint32_t left, uint32_t right, uint32_t value,
+                  uint32_t extra);
 
 static inline size_t pair_map_start(const struct pair_map *map, uint32_t left, uint32_t right)
 {
@@ -32,7 +33,8 @@ static inline size_t pair_map_start(const struct pair_map *map, uint32_t left, u
 }
 
 /* NULL: no such pair. Inline: it is most of the time that encoding takes. */
-static inline const struct pair_slot *pair_map_find(const struct pair_map *map, uint32_t left, uint32_t right)
+static inline const struct pair_slot *pair_map_find(const struct pair_map *map, uint32_t left,
+                                                    uint32_t right)
 {
     for (size_t i = pair_map_start(map, left, right);; i = (i + 1) & map->mask) {
         const struct pair_slot *slot = &map->slots[i];
@@ -66,7 +68,8 @@ bool vocab_init(struct vocab *v, size_t count, ey_err *e);
 void vocab_finish(struct vocab *v);
 /* Stores 1..EY_MAX_TOKEN_BYTES bytes as token `id` < EY_MAX_VOCABULARY, which has none yet. */
 bool vocab_put(struct vocab *v, uint32_t id, const char *bytes, size_t n, ey_err *e);
-/* Makes a token findable by its bytes, which no other token in the index has. At most `count` times. */
+/* Makes a token findable by its bytes, which no other token in the index has. At most `count`
+ * times. */
 void vocab_index(struct vocab *v, uint32_t id);
 /* The token of this id, or NULL. */
 const struct token *vocab_token(const struct vocab *v, int64_t id);
@@ -74,8 +77,9 @@ bool vocab_token_is(const struct vocab *v, int64_t id, const char *bytes, size_t
 /* Id of the indexed token with these bytes, or -1. */
 int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n);
 
-/* Byte-level vocabularies spell a byte as a printable letter (spec 6.1): space is Ġ. Writes the bytes that
- * n bytes of such letters stand for (never more than n) and their number; false when a letter is none. */
+/* Byte-level vocabularies spell a byte as a printable letter (spec 6.1): space is Ġ. Writes the
+ * bytes that n bytes of such letters stand for (never more than n) and their number; false when a
+ * letter is none. */
 bool byte_letters_read(const char *letters, size_t n, char *out, size_t *n_out);
 /* SentencePiece's spell a blank as U+2581. The same; false when there is a blank. */
 bool blanks_read(const char *text, size_t n, char *out, size_t *n_out);

@@ -25,7 +25,8 @@ int allocations_stop(void)
 
 static void count(void)
 {
-    if (atomic_load_explicit(&counting, memory_order_acquire) && !(is_ignored && is_ignored())) atomic_fetch_add(&n_allocations, 1);
+    if (atomic_load_explicit(&counting, memory_order_acquire) && !(is_ignored && is_ignored()))
+        atomic_fetch_add(&n_allocations, 1);
 }
 
 #if defined(__has_feature)
@@ -39,7 +40,8 @@ static void count(void)
 
 #ifdef SANITIZED /* the allocator is the sanitizer's, and calls this */
 void __sanitizer_malloc_hook(const volatile void *p, size_t n);
-__attribute__((visibility("default"))) void __sanitizer_malloc_hook(const volatile void *p, size_t n)
+__attribute__((visibility("default"))) void __sanitizer_malloc_hook(const volatile void *p,
+                                                                    size_t n)
 {
     (void)p, (void)n;
     count();

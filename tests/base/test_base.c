@@ -35,11 +35,11 @@ static void utf8_table(void **state)
         {"\xc3", -1, 0, 1},
         {"\xe4\xbd", -1, 0, 2},
         {"\xf0\x9f\x98", -1, 0, 3},
-        {"\xc0\x80", 0, 0, 1},             /* overlong */
-        {"\xe0\x80\x80", 0, 0, 1},         /* overlong */
-        {"\xed\xa0\x80", 0, 0, 1},         /* surrogate */
-        {"\xf4\x90\x80\x80", 0, 0, 1},     /* beyond U+10FFFF */
-        {"\xf0\x9f\x41", 0, 0, 2},         /* broken off by an ASCII letter */
+        {"\xc0\x80", 0, 0, 1},         /* overlong */
+        {"\xe0\x80\x80", 0, 0, 1},     /* overlong */
+        {"\xed\xa0\x80", 0, 0, 1},     /* surrogate */
+        {"\xf4\x90\x80\x80", 0, 0, 1}, /* beyond U+10FFFF */
+        {"\xf0\x9f\x41", 0, 0, 2},     /* broken off by an ASCII letter */
         {"\x80", 0, 0, 1},
         {"\xff", 0, 0, 1},
     };
@@ -47,8 +47,10 @@ static void utf8_table(void **state)
         uint32_t cp = 0;
         size_t n = strlen(rows[i].bytes);
         assert_int_equal(utf8_decode(rows[i].bytes, n, &cp), rows[i].result);
-        if (rows[i].result > 0) assert_int_equal(cp, rows[i].cp);
-        else assert_int_equal(utf8_bad_length(rows[i].bytes, n), rows[i].bad);
+        if (rows[i].result > 0)
+            assert_int_equal(cp, rows[i].cp);
+        else
+            assert_int_equal(utf8_bad_length(rows[i].bytes, n), rows[i].bad);
     }
 }
 
@@ -73,9 +75,14 @@ static void json_rejects(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"", "middle of a value"},   {"{", "middle of a value"}, {"{\"a\":1} x", "follows the value"},
-        {"[1,]", "not valid JSON"},  {"nul", "not valid JSON"},  {"{\"a\" 1}", "not valid JSON"},
-        {"\"\xff\"", "not valid JSON"}, {"null", "is null"},
+        {"", "middle of a value"},
+        {"{", "middle of a value"},
+        {"{\"a\":1} x", "follows the value"},
+        {"[1,]", "not valid JSON"},
+        {"nul", "not valid JSON"},
+        {"{\"a\" 1}", "not valid JSON"},
+        {"\"\xff\"", "not valid JSON"},
+        {"null", "is null"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ey_err e = {0};
@@ -104,8 +111,16 @@ static void json_numbers_have_ranges(void **state)
     static const struct {
         const char *value;
         bool ok;
-    } rows[] = {{"0", false}, {"1", true}, {"10", true}, {"11", false}, {"1.5", false}, {"\"5\"", false},
-                {"99999999999999999999999", false}, {"-99999999999999999999999", false}, {"true", false}, {"null", false}};
+    } rows[] = {{"0", false},
+                {"1", true},
+                {"10", true},
+                {"11", false},
+                {"1.5", false},
+                {"\"5\"", false},
+                {"99999999999999999999999", false},
+                {"-99999999999999999999999", false},
+                {"true", false},
+                {"null", false}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char text[64];
         int64_t out = 0;
@@ -124,7 +139,8 @@ static void json_dumps_as_python_does(void **state)
     static const struct {
         const char *in, *out;
     } rows[] = {
-        {"{\"b\":1,\"a\":[1,2.50,true,null,{}],\"c\":\"\"}", "{\"b\": 1, \"a\": [1, 2.50, true, null, {}], \"c\": \"\"}"},
+        {"{\"b\":1,\"a\":[1,2.50,true,null,{}],\"c\":\"\"}",
+         "{\"b\": 1, \"a\": [1, 2.50, true, null, {}], \"c\": \"\"}"},
         {"[\"\\u00e9\\n\\\"\\\\/\\u0001\"]", "[\"é\\n\\\"\\\\/\\u0001\"]"},
         {"[]", "[]"},
     };
@@ -162,7 +178,8 @@ static void arena_aligns_and_refuses_overflow(void **state)
         unsigned char *p = arena_alloc(&a, n);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % 64, 0);
-        for (size_t i = 0; i < n; i++) assert_int_equal(p[i], 0);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(p[i], 0);
         memset(p, 0xff, n);
     }
     assert_null(arena_array(&a, SIZE_MAX / 2, 3));
@@ -185,7 +202,8 @@ static void errors_are_cut_between_characters(void **state)
 {
     (void)state;
     char longest[4000];
-    for (size_t i = 0; i + 3 < sizeof(longest); i += 3) memcpy(longest + i, "\xe4\xbd\xa0", 4);
+    for (size_t i = 0; i + 3 < sizeof(longest); i += 3)
+        memcpy(longest + i, "\xe4\xbd\xa0", 4);
     ey_err e;
     ey_fail(&e, EY_IO, "%s", longest);
     assert_true(strlen(e.text) < sizeof(e.text));
@@ -218,7 +236,8 @@ static void count_item(void *context, size_t begin, size_t end, int thread)
 {
     atomic_int *seen = context;
     assert_true(thread >= 0 && thread < 7);
-    for (size_t i = begin; i < end; i++) atomic_fetch_add(&seen[i], 1);
+    for (size_t i = begin; i < end; i++)
+        atomic_fetch_add(&seen[i], 1);
 }
 
 /* Loops behind one another and, sometimes, after the team fell asleep. */
@@ -230,10 +249,13 @@ static void run_team(int threads, int *rounds, atomic_int *seen)
     assert_true(pool_create(&pool, threads, &e));
     for (size_t round = 1; round <= 200; round++) {
         if (round % 32 == 0) nanosleep(&nap, NULL);
-        if (round % 2) pool_run(pool, ITEMS, round % 13, count_item, seen);
-        else pool_run_shares(pool, ITEMS, round % 7, round % 13, count_item, seen);
+        if (round % 2)
+            pool_run(pool, ITEMS, round % 13, count_item, seen);
+        else
+            pool_run_shares(pool, ITEMS, round % 7, round % 13, count_item, seen);
         ++*rounds;
-        for (size_t i = 0; i < ITEMS; i++) assert_int_equal(atomic_load(&seen[i]), *rounds);
+        for (size_t i = 0; i < ITEMS; i++)
+            assert_int_equal(atomic_load(&seen[i]), *rounds);
     }
     pool_run(pool, 0, 1, count_item, seen);
     pool_destroy(&pool);

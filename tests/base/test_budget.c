@@ -50,13 +50,17 @@ static void what_can_never_be_is_refused(void **state)
     }
 }
 
-/* The linker puts this before the real one (--wrap): what waits is counted. The budget's lock is held. */
+/* The linker puts this before the real one (--wrap): what waits is counted. The budget's lock is
+ * held. */
 static atomic_int n_waits;
 
-int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *end);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *end);
+int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+                                  const struct timespec *end);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+                                  const struct timespec *end);
 
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *end)
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+                                  const struct timespec *end)
 {
     atomic_fetch_add(&n_waits, 1);
     return __real_pthread_cond_timedwait(cond, lock, end);
@@ -83,10 +87,13 @@ static void who_waits_gets_it(void **state)
     struct waiter w[2] = {{.budget = b, .n = 30}, {.budget = b, .n = 70}};
     assert_true(ey_budget_take(b, 100, 0));
     atomic_store(&n_waits, 0);
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&w[i].thread, NULL, wait_for_it, &w[i]), 0);
-    while (atomic_load(&n_waits) < 2) sched_yield();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&w[i].thread, NULL, wait_for_it, &w[i]), 0);
+    while (atomic_load(&n_waits) < 2)
+        sched_yield();
     ey_budget_give(b, 30), ey_budget_give(b, 70);
-    for (int i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(w[i].thread, NULL);
     assert_true(w[0].got && w[1].got);
     assert_int_equal(ey_budget_used(b), 100);
     ey_budget_give(b, 100);
@@ -115,7 +122,8 @@ static void *take_and_give(void *user)
     for (int i = 0; i < ROUNDS; i++) {
         m->noise = m->noise * 1664525u + 1013904223u;
         int n = 1 + (int)(m->noise >> 8) % 400;
-        if (!ey_budget_take(m->crowd->budget, (uint64_t)n, (m->noise >> 24) % 3 ? 60000 : 0)) continue;
+        if (!ey_budget_take(m->crowd->budget, (uint64_t)n, (m->noise >> 24) % 3 ? 60000 : 0))
+            continue;
         if (atomic_fetch_add(&m->crowd->taken, n) + n > TOTAL) atomic_store(&m->crowd->over, true);
         atomic_fetch_sub(&m->crowd->taken, n);
         ey_budget_give(m->crowd->budget, (uint64_t)n);
@@ -132,7 +140,8 @@ static void never_more_than_there_is(void **state)
         members[i] = (struct member){.crowd = &crowd, .noise = (unsigned)i};
         assert_int_equal(pthread_create(&members[i].thread, NULL, take_and_give, &members[i]), 0);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(members[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(members[i].thread, NULL);
     assert_false(atomic_load(&crowd.over));
     assert_int_equal(ey_budget_used(crowd.budget), 0);
     ey_budget_free(&crowd.budget);

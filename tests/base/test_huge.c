@@ -18,7 +18,8 @@ static void a_room_begins_with_a_huge_page(void **state)
         unsigned char *room = huge_room(size);
         assert_non_null(room);
         assert_int_equal((uintptr_t)room % HUGE_PAGE, 0);
-        for (size_t at = 0; at < size; at++) assert_int_equal(room[at], 0);
+        for (size_t at = 0; at < size; at++)
+            assert_int_equal(room[at], 0);
         memset(room, 7, size);
         huge_room_free(room, size);
     }
@@ -34,7 +35,8 @@ static void asking_keeps_what_is_there(void **state)
     memset(memory, 9, 5 << 20);
     huge_ask(memory, 5 << 20);
     huge_ask(memory, 100);
-    for (size_t i = 0; i < 5 << 20; i++) assert_int_equal(memory[i], 9);
+    for (size_t i = 0; i < 5 << 20; i++)
+        assert_int_equal(memory[i], 9);
     free(memory);
 }
 

@@ -1,4 +1,5 @@
-/* Which threads a process gets: trees of /proc and /sys as machines with shared cores, containers and nested control groups have them. */
+/* Which threads a process gets: trees of /proc and /sys as machines with shared cores, containers
+ * and nested control groups have them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,8 @@ enum { PROCESSORS = 8 };
 
 static const int all[PROCESSORS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-static const char *v2_mount = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+static const char *v2_mount =
+    "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 
 /* Processors i and i + 4 share a core. */
 static const char *tree_with_cores(void)
@@ -23,7 +25,8 @@ static const char *tree_with_cores(void)
     const char *dir = temp_dir_make();
     for (int i = 0; i < PROCESSORS; i++) {
         char path[96], list[16];
-        snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
+        snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 i);
         snprintf(list, sizeof(list), "%d,%d\n", i % 4, i % 4 + 4);
         temp_text(dir, path, list);
     }
@@ -57,7 +60,8 @@ static void siblings_are_also_written_as_a_range(void **state)
     const char *dir = temp_dir_make();
     for (int i = 0; i < 4; i++) {
         char path[96];
-        snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
+        snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 i);
         temp_text(dir, path, i < 2 ? "0-1\n" : "2-3\n");
     }
     assert_int_equal(processors_usable_in(dir, four, 4), 2);
@@ -74,7 +78,8 @@ static void there_are_never_more_than_the_team_takes(void **state)
 {
     (void)state;
     static int many[2 * EY_MAX_THREADS];
-    for (int i = 0; i < 2 * EY_MAX_THREADS; i++) many[i] = i;
+    for (int i = 0; i < 2 * EY_MAX_THREADS; i++)
+        many[i] = i;
     const char *dir = temp_dir_make();
     assert_int_equal(processors_usable_in(dir, many, 2 * EY_MAX_THREADS), EY_MAX_THREADS);
     temp_dir_remove(dir);
@@ -87,8 +92,17 @@ static void quota_of_a_container(void **state)
     static const struct {
         const char *max;
         int processors;
-    } rows[] = {{"max 100000\n", 8}, {"200000 100000\n", 2}, {"150000 100000\n", 2}, {"10000 100000\n", 1}, {"50000 10000\n", 5},
-                {"900000 100000\n", 8}, {"0 100000\n", 8}, {"200000\n", 8}, {"200000 0\n", 8}, {"", 8}, {"9223372036854775807 1\n", 8}};
+    } rows[] = {{"max 100000\n", 8},
+                {"200000 100000\n", 2},
+                {"150000 100000\n", 2},
+                {"10000 100000\n", 1},
+                {"50000 10000\n", 5},
+                {"900000 100000\n", 8},
+                {"0 100000\n", 8},
+                {"200000\n", 8},
+                {"200000 0\n", 8},
+                {"", 8},
+                {"9223372036854775807 1\n", 8}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *dir = temp_dir_make();
         temp_text(dir, "proc/self/mountinfo", v2_mount);
@@ -105,13 +119,15 @@ static void quota_of_a_group_above(void **state)
     const char *dir = temp_dir_make();
     temp_text(dir, "proc/self/mountinfo", v2_mount);
     temp_text(dir, "proc/self/cgroup", "0::/user.slice/user-1000.slice/eyelet.service\n");
-    temp_text(dir, "sys/fs/cgroup/user.slice/user-1000.slice/eyelet.service/cpu.max", "max 100000\n");
+    temp_text(dir, "sys/fs/cgroup/user.slice/user-1000.slice/eyelet.service/cpu.max",
+              "max 100000\n");
     temp_text(dir, "sys/fs/cgroup/user.slice/user-1000.slice/cpu.max", "300000 100000\n");
     temp_text(dir, "sys/fs/cgroup/user.slice/cpu.max", "600000 100000\n");
     assert_int_equal(processors_usable_in(dir, all, PROCESSORS), 3);
     temp_text(dir, "sys/fs/cgroup/user.slice/cpu.max", "200000 100000\n");
     assert_int_equal(processors_usable_in(dir, all, PROCESSORS), 2);
-    temp_text(dir, "sys/fs/cgroup/user.slice/user-1000.slice/eyelet.service/cpu.max", "100000 100000\n");
+    temp_text(dir, "sys/fs/cgroup/user.slice/user-1000.slice/eyelet.service/cpu.max",
+              "100000 100000\n");
     assert_int_equal(usable_of_all(dir), 1);
 }
 
@@ -127,15 +143,18 @@ static void quota_and_cores_limit_each_other(void **state)
     assert_int_equal(usable_of_all(dir), 3);
 }
 
-/* Version 1, cpu and cpuacct together; the mount shows a part of the hierarchy, as in a container without a namespace of groups. */
+/* Version 1, cpu and cpuacct together; the mount shows a part of the hierarchy, as in a container
+ * without a namespace of groups. */
 static void quota_of_version_one(void **state)
 {
     (void)state;
     const char *dir = temp_dir_make();
     temp_text(dir, "proc/self/mountinfo",
               "33 32 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
-              "34 32 0:29 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro,nosuid master:11 - cgroup cgroup rw,cpu,cpuacct\n");
-    temp_text(dir, "proc/self/cgroup", "5:memory:/docker/abc\n4:cpuset:/\n3:cpu,cpuacct:/docker/abc/inner\n0::/else\n");
+              "34 32 0:29 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro,nosuid master:11 - cgroup "
+              "cgroup rw,cpu,cpuacct\n");
+    temp_text(dir, "proc/self/cgroup",
+              "5:memory:/docker/abc\n4:cpuset:/\n3:cpu,cpuacct:/docker/abc/inner\n0::/else\n");
     temp_text(dir, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "400000\n");
     temp_text(dir, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
     assert_int_equal(processors_usable_in(dir, all, PROCESSORS), 4);
@@ -163,7 +182,12 @@ static void both_versions_at_once(void **state)
 static void what_makes_no_sense_limits_nothing(void **state)
 {
     (void)state;
-    static const char *const mounts[] = {"", "\n", " - \n", "a b c\n", "1 2 3 / /sys/fs/cgroup rw - \n", "1 2 3 / /sys/fs/cgroup rw\n"};
+    static const char *const mounts[] = {"",
+                                         "\n",
+                                         " - \n",
+                                         "a b c\n",
+                                         "1 2 3 / /sys/fs/cgroup rw - \n",
+                                         "1 2 3 / /sys/fs/cgroup rw\n"};
     for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
         const char *dir = temp_dir_make();
         temp_text(dir, "proc/self/mountinfo", mounts[i]);

@@ -15,7 +15,8 @@ static void work(void)
 {
     enum { STEPS = 50 * 1000 * 1000 };
     volatile uint32_t x = 1;
-    for (int i = 0; i < STEPS; i++) x = x * 1664525u + 1013904223u;
+    for (int i = 0; i < STEPS; i++)
+        x = x * 1664525u + 1013904223u;
 }
 
 double yardstick(void)

@@ -1,5 +1,5 @@
-/* mkcheckpoint's output opens, has the tensors it should, is the same for any number of threads, and mistakes of its
- * command line leave nothing behind. */
+/* mkcheckpoint's output opens, has the tensors it should, is the same for any number of threads,
+ * and mistakes of its command line leave nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ static int tear_down(void **state)
 static int run(const char *arguments, const char *dir)
 {
     char command[1024];
-    snprintf(command, sizeof(command), MKCHECKPOINT " %s '%s/%s' >'%s/said' 2>&1", arguments, root, dir, root);
+    snprintf(command, sizeof(command), MKCHECKPOINT " %s '%s/%s' >'%s/said' 2>&1", arguments, root,
+             dir, root);
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -75,27 +76,40 @@ static const struct {
     enum dtype dtype;
     int64_t rows, cols;
 } kinds[] = {
-    {"qwen3-vl-2b-bf16", 625, 4255064064, "model.language_model.layers.27.mlp.down_proj.weight", DTYPE_BF16, 2048, 6144},
-    {"qwen3-vl-4b-bf16", 713, 8875631616, "model.language_model.layers.35.self_attn.o_proj.weight", DTYPE_BF16, 2560, 4096},
-    {"qwen3-vl-8b-bf16", 750, 17534247392, "model.visual.blocks.26.mlp.linear_fc1.weight", DTYPE_BF16, 4304, 1152},
-    {"qwen3-vl-2b-fp8", 625 + 196, 2845777920 + 172032, "model.language_model.layers.0.mlp.up_proj.weight", DTYPE_F8_E4M3, 6144, 2048},
-    {"qwen3-vl-4b-fp8", 713 + 252, 5242315776 + 443520, "model.language_model.layers.0.mlp.up_proj.weight_scale_inv", DTYPE_BF16, 76, 20},
-    {"qwen3-vl-8b-fp8", 750 + 252, 10588479968 + 847872, "lm_head.weight", DTYPE_BF16, 151936, 4096},
-    {"tiny-gqa4-fp8", 131, 0, "model.language_model.layers.2.self_attn.q_proj.weight", DTYPE_F8_E4M3, 1024, 256},
-    {"tiny-gqa4-bf16", 110, 0, "model.language_model.layers.2.self_attn.q_proj.weight", DTYPE_BF16, 1024, 256},
+    {"qwen3-vl-2b-bf16", 625, 4255064064, "model.language_model.layers.27.mlp.down_proj.weight",
+     DTYPE_BF16, 2048, 6144},
+    {"qwen3-vl-4b-bf16", 713, 8875631616, "model.language_model.layers.35.self_attn.o_proj.weight",
+     DTYPE_BF16, 2560, 4096},
+    {"qwen3-vl-8b-bf16", 750, 17534247392, "model.visual.blocks.26.mlp.linear_fc1.weight",
+     DTYPE_BF16, 4304, 1152},
+    {"qwen3-vl-2b-fp8", 625 + 196, 2845777920 + 172032,
+     "model.language_model.layers.0.mlp.up_proj.weight", DTYPE_F8_E4M3, 6144, 2048},
+    {"qwen3-vl-4b-fp8", 713 + 252, 5242315776 + 443520,
+     "model.language_model.layers.0.mlp.up_proj.weight_scale_inv", DTYPE_BF16, 76, 20},
+    {"qwen3-vl-8b-fp8", 750 + 252, 10588479968 + 847872, "lm_head.weight", DTYPE_BF16, 151936,
+     4096},
+    {"tiny-gqa4-fp8", 131, 0, "model.language_model.layers.2.self_attn.q_proj.weight",
+     DTYPE_F8_E4M3, 1024, 256},
+    {"tiny-gqa4-bf16", 110, 0, "model.language_model.layers.2.self_attn.q_proj.weight", DTYPE_BF16,
+     1024, 256},
     {"tiny-gqa4-f16", 110, 0, "model.visual.pos_embed.weight", DTYPE_F16, 2304, 128},
     {"tiny-gqa4-f32", 110, 0, "model.visual.pos_embed.weight", DTYPE_F32, 2304, 128},
-    {"tiny-ragged-fp8", 131, 0, "model.language_model.layers.1.mlp.gate_proj.weight_scale_inv", DTYPE_F32, 3, 2},
+    {"tiny-ragged-fp8", 131, 0, "model.language_model.layers.1.mlp.gate_proj.weight_scale_inv",
+     DTYPE_F32, 3, 2},
     {"tiny-untied-bf16", 122, 0, "lm_head.weight", DTYPE_BF16, 1536, 256},
-    {"tiny-head72-bf16", 111, 0, "model.visual.blocks.3.mlp.linear_fc2.weight", DTYPE_BF16, 144, 272},
-    {"tiny-shards-fp8", 132, 0, "model.language_model.layers.0.mlp.down_proj.weight_scale_inv", DTYPE_F16, 2, 4},
-    {"tiny-old-bf16", 110, 0, "visual.deepstack_merger_list.2.linear_fc2.weight", DTYPE_BF16, 256, 512},
+    {"tiny-head72-bf16", 111, 0, "model.visual.blocks.3.mlp.linear_fc2.weight", DTYPE_BF16, 144,
+     272},
+    {"tiny-shards-fp8", 132, 0, "model.language_model.layers.0.mlp.down_proj.weight_scale_inv",
+     DTYPE_F16, 2, 4},
+    {"tiny-old-bf16", 110, 0, "visual.deepstack_merger_list.2.linear_fc2.weight", DTYPE_BF16, 256,
+     512},
 };
 
 static void check_json_files(struct checkpoint *c)
 {
-    static const char *const names[] = {"generation_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
-                                        "tokenizer.json", "tokenizer_config.json"};
+    static const char *const names[] = {"generation_config.json", "preprocessor_config.json",
+                                        "video_preprocessor_config.json", "tokenizer.json",
+                                        "tokenizer_config.json"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const json_object *value = NULL;
         ey_err e = {0};
@@ -140,7 +154,8 @@ static void threads_and_shards_change_no_value(void **state)
 {
     (void)state;
     struct checkpoint *one = open_made("--like tiny-ragged-fp8 --seed 5 --threads 1", "one");
-    struct checkpoint *many = open_made("--like tiny-ragged-fp8 --seed 5 --threads 9 --shards 5", "many");
+    struct checkpoint *many = open_made("--like tiny-ragged-fp8 --seed 5 --threads 9 --shards 5",
+                                        "many");
     struct checkpoint *other = open_made("--like tiny-ragged-fp8 --seed 6", "other");
     assert_same_tensors(one, many);
     const struct tensor_view *a = checkpoint_at(one, 0), *b = checkpoint_at(other, 0);
@@ -150,7 +165,8 @@ static void threads_and_shards_change_no_value(void **state)
     checkpoint_close(other);
 }
 
-/* The bytes are part of the contract: another machine, compiler or year makes the same. FNV-1a of all tensors. */
+/* The bytes are part of the contract: another machine, compiler or year makes the same. FNV-1a of
+ * all tensors. */
 static void values_are_pinned(void **state)
 {
     (void)state;
@@ -158,7 +174,8 @@ static void values_are_pinned(void **state)
     uint64_t hash = 0xCBF29CE484222325u;
     for (size_t i = 0; i < checkpoint_count(c); i++) {
         const struct tensor_view *t = checkpoint_at(c, i);
-        for (size_t j = 0; j < t->size; j++) hash = (hash ^ t->data[j]) * 0x100000001B3u;
+        for (size_t j = 0; j < t->size; j++)
+            hash = (hash ^ t->data[j]) * 0x100000001B3u;
     }
     if (hash != PINNED) print_error("0x%llx\n", (unsigned long long)hash);
     assert_true(hash == PINNED);
@@ -169,12 +186,15 @@ static void fp8_codes_fill_their_range(void **state)
 {
     (void)state;
     struct checkpoint *c = open_made("--like tiny-gqa4-fp8", "codes");
-    const struct tensor_view *t = checkpoint_find(c, "model.language_model.layers.0.self_attn.q_proj.weight");
+    const struct tensor_view *t = checkpoint_find(
+        c, "model.language_model.layers.0.self_attn.q_proj.weight");
     size_t seen[256] = {0}, distinct = 0, subnormal = 0;
-    for (size_t i = 0; i < t->size; i++) distinct += seen[t->data[i]]++ == 0;
+    for (size_t i = 0; i < t->size; i++)
+        distinct += seen[t->data[i]]++ == 0;
     assert_int_equal(seen[0x7F] + seen[0xFF], 0); /* NaN */
     assert_true(seen[0x7E] + seen[0xFE] > 0);     /* ±448 */
-    for (int code = 1; code < 8; code++) subnormal += seen[code] + seen[0x80 + code];
+    for (int code = 1; code < 8; code++)
+        subnormal += seen[code] + seen[0x80 + code];
     assert_true(subnormal > 0);
     assert_true(distinct > 235);
     checkpoint_close(c);
@@ -185,7 +205,8 @@ static void a_stored_tied_head_is_the_embedding(void **state)
     (void)state;
     struct checkpoint *c = open_made("--like tiny-shards-fp8", "tied");
     const struct tensor_view *head = checkpoint_find(c, "lm_head.weight");
-    const struct tensor_view *embedding = checkpoint_find(c, "model.language_model.embed_tokens.weight");
+    const struct tensor_view *embedding = checkpoint_find(
+        c, "model.language_model.embed_tokens.weight");
     assert_memory_equal(head->data, embedding->data, head->size);
     assert_string_not_equal(head->file, embedding->file);
     checkpoint_close(c);
@@ -199,7 +220,8 @@ static void mistakes_leave_nothing_behind(void **state)
     temp_text(root, "full/file", "x");
     temp_text(root, "bad.json", "{\"model\": {\"vocab\": {}}}");
     char with_tokenizer[512];
-    snprintf(with_tokenizer, sizeof(with_tokenizer), "--like tiny-old-bf16 --tokenizer %s/bad.json", root);
+    snprintf(with_tokenizer, sizeof(with_tokenizer), "--like tiny-old-bf16 --tokenizer %s/bad.json",
+             root);
     const struct {
         const char *arguments, *dir, *part;
     } rows[] = {
@@ -226,7 +248,9 @@ static void a_write_that_fails_is_undone(void **state)
 {
     (void)state;
     char command[1024];
-    snprintf(command, sizeof(command), "ulimit -f 4000; " MKCHECKPOINT " --like tiny-old-bf16 %s/new >%s/said 2>&1", root, root);
+    snprintf(command, sizeof(command),
+             "ulimit -f 4000; " MKCHECKPOINT " --like tiny-old-bf16 %s/new >%s/said 2>&1", root,
+             root);
     assert_int_not_equal(system(command), 0);
     assert_true(said("model.safetensors"));
     assert_false(path_is_directory(temp_path(root, "new")));

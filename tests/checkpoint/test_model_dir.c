@@ -18,8 +18,10 @@ static char root[256];
 
 static void only_set(const char *variable, const char *value)
 {
-    static const char *const all[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) unsetenv(all[i]);
+    static const char *const all[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME",
+                                      "XDG_CACHE_HOME", "HOME"};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        unsetenv(all[i]);
     if (variable) setenv(variable, value, 1);
 }
 
@@ -38,7 +40,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void make_repository(const char *repository, const char *reference, const char *commit, const char *config)
+static void make_repository(const char *repository, const char *reference, const char *commit,
+                            const char *config)
 {
     char path[512];
     snprintf(path, sizeof(path), "%s/snapshots/%s/config.json", repository, commit);
@@ -113,7 +116,8 @@ static void directories_are_taken_as_they_are(void **state)
 static void names_that_are_nothing(void **state)
 {
     (void)state;
-    expect_missing(NAME, NAME " is not a directory and not in the Hugging Face cache (", "eyelet pull " NAME ",");
+    expect_missing(NAME, NAME " is not a directory and not in the Hugging Face cache (",
+                   "eyelet pull " NAME ",");
     expect_missing(NAME, root, "--model");
     expect_missing(NAME "@x", "eyelet pull " NAME " --revision x,", root);
     expect_missing("/no/such", "/no/such", "no such directory");
@@ -133,7 +137,10 @@ static void where_the_cache_is(void **state)
     (void)state;
     static const struct {
         const char *variable, *relative;
-    } rows[] = {{"HF_HUB_CACHE", ""}, {"HUGGINGFACE_HUB_CACHE", ""}, {"HF_HOME", "hub/"}, {"XDG_CACHE_HOME", "huggingface/hub/"},
+    } rows[] = {{"HF_HUB_CACHE", ""},
+                {"HUGGINGFACE_HUB_CACHE", ""},
+                {"HF_HOME", "hub/"},
+                {"XDG_CACHE_HOME", "huggingface/hub/"},
                 {"HOME", ".cache/huggingface/hub/"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char repository[256], snapshot[300];
@@ -157,9 +164,12 @@ static void listing(void **state)
     struct model_listing *list;
     size_t n;
     ey_err e;
-    make_repository(REPO, "main", "aaaa1111", "{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": "
-                    "{\"dtype\": \"bfloat16\"}, \"quantization_config\": {\"quant_method\": \"fp8\"}}");
-    make_repository("models--Qwen--Qwen2.5-3B", "main", "aaaa1111", "{\"torch_dtype\": \"bfloat16\"}");
+    make_repository(
+        REPO, "main", "aaaa1111",
+        "{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": "
+        "{\"dtype\": \"bfloat16\"}, \"quantization_config\": {\"quant_method\": \"fp8\"}}");
+    make_repository("models--Qwen--Qwen2.5-3B", "main", "aaaa1111",
+                    "{\"torch_dtype\": \"bfloat16\"}");
     make_repository("models--gpt2", NULL, "aaaa1111", "{\"damaged\"");
     make_repository("datasets--a--b", "main", "aaaa1111", "{}");
     temp_text(root, "models--no--snapshot/refs/main", "aaaa1111");

@@ -23,7 +23,8 @@ static struct image file_of(const char *header, size_t length, size_t data)
     assert_non_null(f.bytes);
     memcpy(f.bytes, &n, 8);
     memcpy(f.bytes + 8, header, length);
-    for (size_t i = 0; i < data; i++) f.bytes[8 + length + i] = (uint8_t)i;
+    for (size_t i = 0; i < data; i++)
+        f.bytes[8 + length + i] = (uint8_t)i;
     return f;
 }
 
@@ -44,7 +45,8 @@ static void expect_error(const struct image *f, const char *const *parts, size_t
 #define ENTRY(name, dtype, shape, offsets) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-/* Every row: header, bytes of data after it, and what the message must contain beside the file's name. */
+/* Every row: header, bytes of data after it, and what the message must contain beside the file's
+ * name. */
 static void malformed_headers(void **state)
 {
     (void)state;
@@ -66,7 +68,9 @@ static void malformed_headers(void **state)
         {"{" ENTRY("a", "F8_E8M0", "[1]", "[0,1]") "}", 1, {"tensor a", "F8_E8M0", "supported"}},
         {"{" ENTRY("a", "F4", "[2]", "[0,1]") "}", 1, {"tensor a", "\"F4\"", "supported"}},
         {"{" ENTRY("a", "bf16", "[1]", "[0,2]") "}", 2, {"tensor a", "\"bf16\"", "supported"}},
-        {"{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, {"tensor a", "dtype is 3"}},
+        {"{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,1]}}",
+         1,
+         {"tensor a", "dtype is 3"}},
         {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, {"tensor a", "shape is absent"}},
         {"{" ENTRY("a", "U8", "1", "[0,1]") "}", 1, {"tensor a", "shape is 1;"}},
         {"{" ENTRY("a", "U8", "[1.0]", "[0,1]") "}", 1, {"tensor a", "shape is [1.0]"}},
@@ -74,29 +78,53 @@ static void malformed_headers(void **state)
         {"{" ENTRY("a", "U8", "[\"1\"]", "[0,1]") "}", 1, {"tensor a", "shape is [\"1\"]"}},
         {"{" ENTRY("a", "U8", "[null]", "[0,1]") "}", 1, {"tensor a", "shape is [null]"}},
         {"{" ENTRY("a", "U8", "[-1]", "[0,1]") "}", 1, {"tensor a", "shape is [-1]"}},
-        {"{" ENTRY("a", "U8", "[99999999999999999999]", "[0,1]") "}", 1, {"tensor a", "shape is ["}},
-        {"{" ENTRY("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1, {"tensor a", "9 dimensions", "8"}},
-        {"{" ENTRY("a", "F32", "[4294967296,4294967296]", "[0,4]") "}", 4, {"tensor a", "[4294967296,4294967296]", "64 bits"}},
-        {"{" ENTRY("a", "F64", "[4611686018427387904]", "[0,8]") "}", 8, {"tensor a", "4611686018427387904", "64 bits"}},
-        {"{" ENTRY("a", "U8", "[4294967296,4294967296,0]", "[0,0]") "}", 0, {"tensor a", "64 bits"}},
+        {"{" ENTRY("a", "U8", "[99999999999999999999]", "[0,1]") "}",
+         1,
+         {"tensor a", "shape is ["}},
+        {"{" ENTRY("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}",
+         1,
+         {"tensor a", "9 dimensions", "8"}},
+        {"{" ENTRY("a", "F32", "[4294967296,4294967296]", "[0,4]") "}",
+         4,
+         {"tensor a", "[4294967296,4294967296]", "64 bits"}},
+        {"{" ENTRY("a", "F64", "[4611686018427387904]", "[0,8]") "}",
+         8,
+         {"tensor a", "4611686018427387904", "64 bits"}},
+        {"{" ENTRY("a", "U8", "[4294967296,4294967296,0]", "[0,0]") "}",
+         0,
+         {"tensor a", "64 bits"}},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, {"tensor a", "data_offsets is absent"}},
         {"{" ENTRY("a", "U8", "[1]", "[0]") "}", 1, {"tensor a", "data_offsets is [0]"}},
         {"{" ENTRY("a", "U8", "[1]", "[0,1,2]") "}", 1, {"tensor a", "data_offsets is [0,1,2]"}},
         {"{" ENTRY("a", "U8", "[1]", "[0.0,1]") "}", 1, {"tensor a", "data_offsets is [0.0,1]"}},
         {"{" ENTRY("a", "U8", "[1]", "[-1,0]") "}", 1, {"tensor a", "data_offsets is [-1,0]"}},
         {"{" ENTRY("a", "U8", "[1]", "[1,0]") "}", 1, {"tensor a", "data_offsets is [1,0]"}},
-        {"{" ENTRY("a", "U8", "[1]", "[0,18446744073709551615]") "}", 1, {"tensor a", "18446744073709551615"}},
+        {"{" ENTRY("a", "U8", "[1]", "[0,18446744073709551615]") "}",
+         1,
+         {"tensor a", "18446744073709551615"}},
         {"{" ENTRY("a", "U8", "[9]", "[0,9]") "}", 4, {"tensor a", "end at 9", "4 bytes"}},
         {"{" ENTRY("a", "F32", "[2]", "[0,4]") "}", 4, {"tensor a", "hold 4 bytes", "make 8"}},
         {"{" ENTRY("a", "U8", "[]", "[0,2]") "}", 2, {"tensor a", "hold 2 bytes", "make 1"}},
-        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[3,5]") "}", 5, {"tensor b", "1 bytes", "offset 3"}},
+        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[3,5]") "}",
+         5,
+         {"tensor b", "1 bytes", "offset 3"}},
         {"{" ENTRY("a", "U8", "[2]", "[1,3]") "}", 3, {"tensor a", "1 bytes", "offset 1"}},
-        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[1,3]") "}", 3, {"tensor b", "offset 1", "tensor a"}},
-        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[0,2]") "}", 2, {"offset 0", "ends at 2"}},
+        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[1,3]") "}",
+         3,
+         {"tensor b", "offset 1", "tensor a"}},
+        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[0,2]") "}",
+         2,
+         {"offset 0", "ends at 2"}},
         {"{" ENTRY("a", "U8", "[2]", "[0,2]") "}", 5, {"3 bytes after the last tensor"}},
-        {"{" ENTRY("a", "U8", "[1]", "[0,1]") "," ENTRY("a", "U8", "[1]", "[0,1]") "}", 1, {"tensor \"a\"", "twice"}},
-        {"{" ENTRY("a", "U8", "[1]", "[0,1]") "," ENTRY("\\u0061", "U8", "[1]", "[0,1]") "}", 1, {"twice", "spellings"}},
-        {"{\"__metadata__\":{}," ENTRY("a", "U8", "[1]", "[0,1]") ",\"__metadata__\":{}}", 1, {"__metadata__", "twice"}},
+        {"{" ENTRY("a", "U8", "[1]", "[0,1]") "," ENTRY("a", "U8", "[1]", "[0,1]") "}",
+         1,
+         {"tensor \"a\"", "twice"}},
+        {"{" ENTRY("a", "U8", "[1]", "[0,1]") "," ENTRY("\\u0061", "U8", "[1]", "[0,1]") "}",
+         1,
+         {"twice", "spellings"}},
+        {"{\"__metadata__\":{}," ENTRY("a", "U8", "[1]", "[0,1]") ",\"__metadata__\":{}}",
+         1,
+         {"__metadata__", "twice"}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct image f = file_of(rows[i].header, strlen(rows[i].header), rows[i].data);
@@ -149,7 +177,8 @@ static void too_many_tensors_are_refused(void **state)
     struct buf b = buf_with_max(64 << 20);
     buf_add_text(&b, "{");
     for (int i = 0; i <= EY_MAX_TENSORS + 1; i++)
-        buf_printf(&b, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+        buf_printf(&b, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                   i ? "," : "", i);
     buf_add_text(&b, "}");
     assert_false(b.failed);
     struct image f = file_of(b.data, b.size, 0);
@@ -161,14 +190,18 @@ static void too_many_tensors_are_refused(void **state)
 static void a_good_file_is_read_in_place(void **state)
 {
     (void)state;
-    const char *header = "{\"__metadata__\":{\"format\":\"pt\"}," ENTRY("w", "F32", "[2,3]", "[0,24]") "," ENTRY(
-        "scalar", "BF16", "[]", "[24,26]") "," ENTRY("none", "F16", "[0,7]", "[26,26]") "," ENTRY("b", "BOOL", "[1]", "[26,27]") "} ";
+    const char *header =
+        "{\"__metadata__\":{\"format\":\"pt\"}," ENTRY("w", "F32", "[2,3]", "[0,24]") "," ENTRY(
+            "scalar", "BF16", "[]", "[24,26]") "," ENTRY("none", "F16", "[0,7]",
+                                                         "[26,26]") "," ENTRY("b", "BOOL", "[1]",
+                                                                              "[26,27]") "} ";
     struct image f = file_of(header, strlen(header), 27);
     struct safetensors *file;
     ey_err e;
     assert_true(safetensors_open_memory(&file, f.bytes, f.size, "m.safetensors", &e));
     assert_int_equal(safetensors_count(file), 4);
-    const struct tensor_view *w = safetensors_find(file, "w"), *scalar = safetensors_find(file, "scalar");
+    const struct tensor_view *w = safetensors_find(file, "w"),
+                             *scalar = safetensors_find(file, "scalar");
     assert_int_equal(w->dtype, DTYPE_F32);
     assert_int_equal(w->n_dims, 2);
     assert_int_equal(w->shape[1], 3);

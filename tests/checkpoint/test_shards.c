@@ -1,4 +1,5 @@
-/* A checkpoint directory: single file, shards with an index, and every way in which the index can be wrong. */
+/* A checkpoint directory: single file, shards with an index, and every way in which the index can
+ * be wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,13 +40,17 @@ static void malformed_indexes(void **state)
         {"{\"weight_map\":[]}", {INDEX, "weight_map"}},
         {"{\"weight_map\":{\"a\":1}}", {INDEX, "tensor a", "its file is 1"}},
         {"{\"weight_map\":{\"a\":null}}", {INDEX, "tensor a", "null"}},
-        {"{\"weight_map\":{\"a\":\"../one.safetensors\"}}", {INDEX, "tensor a", "../one.safetensors"}},
+        {"{\"weight_map\":{\"a\":\"../one.safetensors\"}}",
+         {INDEX, "tensor a", "../one.safetensors"}},
         {"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", {INDEX, "tensor a", "/etc/passwd"}},
-        {"{\"weight_map\":{\"a\":\"sub/one.safetensors\"}}", {INDEX, "tensor a", "sub/one.safetensors"}},
+        {"{\"weight_map\":{\"a\":\"sub/one.safetensors\"}}",
+         {INDEX, "tensor a", "sub/one.safetensors"}},
         {"{\"weight_map\":{\"a\":\"..\"}}", {INDEX, "tensor a", "\"..\""}},
         {"{\"weight_map\":{\"a\":\"\"}}", {INDEX, "tensor a", "\"\""}},
-        {"{\"weight_map\":{\"a\":\"three.safetensors\"}}", {"three.safetensors", "tensor a", "no such file"}},
-        {"{\"weight_map\":{\"b\":\"one.safetensors\"}}", {"one.safetensors", "tensor b", "not in it"}},
+        {"{\"weight_map\":{\"a\":\"three.safetensors\"}}",
+         {"three.safetensors", "tensor a", "no such file"}},
+        {"{\"weight_map\":{\"b\":\"one.safetensors\"}}",
+         {"one.safetensors", "tensor b", "not in it"}},
         {"{\"weight_map\":{\"a\":\"config.json\"}}", {"config.json"}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -62,7 +67,8 @@ static void incomplete_directories(void **state)
 {
     (void)state;
     const char *dir = temp_dir_make();
-    expect_failure(temp_path(dir, "absent"), EY_NOT_FOUND, (const char *const[3]){"absent", "no such directory"});
+    expect_failure(temp_path(dir, "absent"), EY_NOT_FOUND,
+                   (const char *const[3]){"absent", "no such directory"});
     expect_failure(dir, EY_NOT_FOUND, (const char *const[3]){dir, "config.json"});
     temp_text(dir, "config.json", "{}");
     expect_failure(dir, EY_NOT_FOUND, (const char *const[3]){dir, "model.safetensors"});
@@ -103,9 +109,13 @@ static void shards_make_one_sorted_table(void **state)
     ey_err e;
     temp_text(dir, "config.json", "{}");
     temp_safetensors(dir, "one.safetensors", ONE("z"), 3);
-    temp_safetensors(dir, "two.safetensors", "{\"a\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-                     "\"not in the index\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[4,5]}}", 5);
-    temp_text(dir, INDEX, "{\"metadata\":{\"total_size\":7},\"weight_map\":{\"z\":\"one.safetensors\",\"a\":\"two.safetensors\"}}");
+    temp_safetensors(dir, "two.safetensors",
+                     "{\"a\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                     "\"not in the index\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[4,5]}}",
+                     5);
+    temp_text(dir, INDEX,
+              "{\"metadata\":{\"total_size\":7},\"weight_map\":{\"z\":\"one.safetensors\",\"a\":"
+              "\"two.safetensors\"}}");
     assert_true(checkpoint_open(&c, dir, &e));
     assert_int_equal(checkpoint_count(c), 2);
     assert_int_equal(checkpoint_bytes(c), 7);
@@ -147,8 +157,10 @@ static void other_json_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_indexes),          cmocka_unit_test(incomplete_directories),
-        cmocka_unit_test(single_file_through_a_link), cmocka_unit_test(shards_make_one_sorted_table),
+        cmocka_unit_test(malformed_indexes),
+        cmocka_unit_test(incomplete_directories),
+        cmocka_unit_test(single_file_through_a_link),
+        cmocka_unit_test(shards_make_one_sorted_table),
         cmocka_unit_test(other_json_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

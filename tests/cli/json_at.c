@@ -1,5 +1,6 @@
-/* For shell tests: json_at KEY... reads one JSON value a line from standard input and prints, for each line, the values
- * at the keys (a.b.0.c), tab between them; "keys" after a dot lists the members. Exit status 1: no JSON, or no such key. */
+/* For shell tests: json_at KEY... reads one JSON value a line from standard input and prints, for
+ * each line, the values at the keys (a.b.0.c), tab between them; "keys" after a dot lists the
+ * members. Exit status 1: no JSON, or no such key. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,8 @@
 
 static const json_object *child(const json_object *value, const char *key)
 {
-    if (json_object_get_type(value) != json_type_array) return json_object_object_get((json_object *)value, key);
+    if (json_object_get_type(value) != json_type_array)
+        return json_object_object_get((json_object *)value, key);
     return json_object_array_get_idx((json_object *)value, (size_t)atoi(key));
 }
 
@@ -39,7 +41,9 @@ static bool print_at(const json_object *value, const char *path)
         if (strcmp(key, "keys") == 0) return print_keys(value), true;
         if (strcmp(key, "length") == 0) return printf("%zu", json_object_array_length(value)) > 0;
         json_object *found = NULL;
-        if (json_object_is_type(value, json_type_object) && !json_object_object_get_ex((json_object *)value, key, &found)) return false;
+        if (json_object_is_type(value, json_type_object) &&
+            !json_object_object_get_ex((json_object *)value, key, &found))
+            return false;
         value = child(value, key);
     }
     print_value(value);

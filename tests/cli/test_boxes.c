@@ -1,4 +1,5 @@
-/* What models answer to "where is it?" → boxes: the format's tolerated variants, its limits, and what is no answer. */
+/* What models answer to "where is it?" → boxes: the format's tolerated variants, its limits, and
+ * what is no answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +36,8 @@ static void check(const struct answer_case *cases, size_t n)
         memcpy(exact, cases[i].answer, length);
         assert_true(boxes_read(&list, exact, length, &e));
         describe(&got, &list);
-        if (strcmp(got.data, cases[i].boxes) != 0) fail_msg("%s\n  gives  %s\n  wanted %s", cases[i].answer, got.data, cases[i].boxes);
+        if (strcmp(got.data, cases[i].boxes) != 0)
+            fail_msg("%s\n  gives  %s\n  wanted %s", cases[i].answer, got.data, cases[i].boxes);
         boxes_free(&list);
         buf_free(&got);
         free(exact);
@@ -48,25 +50,37 @@ static void lists_and_their_variants(void **state)
     (void)state;
     static const struct answer_case cases[] = {
         {"[{\"bbox_2d\": [1, 2, 30, 40], \"label\": \"car\"}]", "car 1 2 30 40"},
-        {"```json\n[\n\t{\"bbox_2d\": [1, 2, 30, 40], \"label\": \"car\"},\n\t{\"bbox_2d\": [5, 6, 7, 8], \"label\": \"dog\"}\n]\n```",
+        {"```json\n[\n\t{\"bbox_2d\": [1, 2, 30, 40], \"label\": \"car\"},\n\t{\"bbox_2d\": [5, 6, "
+         "7, 8], \"label\": \"dog\"}\n]\n```",
          "car 1 2 30 40; dog 5 6 7 8"},
         {"{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"one\"}", "one 1 2 3 4"},
-        {"{\"bbox_2d\":[1,2,3,4],\"label\":\"a\"}\n{\"bbox_2d\":[5,6,7,8],\"label\":\"b\"}", "a 1 2 3 4; b 5 6 7 8"},
+        {"{\"bbox_2d\":[1,2,3,4],\"label\":\"a\"}\n{\"bbox_2d\":[5,6,7,8],\"label\":\"b\"}",
+         "a 1 2 3 4; b 5 6 7 8"},
         {"[{'bbox_2d': [1, 2, 3, 4], 'label': 'car'}]", "car 1 2 3 4"},
         {"[{'label': 'person's hat', 'bbox_2d': [1, 2, 3, 4]}]", "person's hat 1 2 3 4"},
         {"[{\"label\": \"a 5\" screw\", \"bbox_2d\": [1, 2, 3, 4]}]", "a 5\" screw 1 2 3 4"},
         {"[{bbox_2d: [1, 2, 3, 4], label: \"bare\"}]", "bare 1 2 3 4"},
         {"[{\"bbox\": [1, 2, 3, 4], \"label\": \"alias\"}]", "alias 1 2 3 4"},
-        {"[{\"bbox_2d\": [1, 2, 3, 4], \"text_content\": \"EXIT, please: now\"}]", "EXIT, please: now 1 2 3 4"},
+        {"[{\"bbox_2d\": [1, 2, 3, 4], \"text_content\": \"EXIT, please: now\"}]",
+         "EXIT, please: now 1 2 3 4"},
         {"[{\"bbox_2d\": [1, 2, 3, 4]}]", " 1 2 3 4"},
-        {"Here's what I see {in short}: [{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}] That's all.", "a 1 2 3 4"},
-        {"{\"objects\": [{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}], \"note\": \"it's one\"}", "a 1 2 3 4"},
-        {"[{\"bbox_2d\": [1, 2, 3, 4], \"tags\": [\"x\", {\"y\": [1]}], \"n\": {\"m\": null}, \"label\": \"a\"}]", "a 1 2 3 4"},
-        {"[{\"score\": 0.5, \"bbox_2d\": [1, 2, 3, 4], \"ok\": true, \"label\": \"a\"},]", "a 1 2 3 4"},
-        {"[{\"label\": \"gr\\u00fcn \\ud83d\\ude00 \\\"q\\\" \\\\ \\/\", \"bbox_2d\": [1, 2, 3, 4]}]",
+        {"Here's what I see {in short}: [{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}] That's "
+         "all.",
+         "a 1 2 3 4"},
+        {"{\"objects\": [{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}], \"note\": \"it's one\"}",
+         "a 1 2 3 4"},
+        {"[{\"bbox_2d\": [1, 2, 3, 4], \"tags\": [\"x\", {\"y\": [1]}], \"n\": {\"m\": null}, "
+         "\"label\": \"a\"}]",
+         "a 1 2 3 4"},
+        {"[{\"score\": 0.5, \"bbox_2d\": [1, 2, 3, 4], \"ok\": true, \"label\": \"a\"},]",
+         "a 1 2 3 4"},
+        {"[{\"label\": \"gr\\u00fcn \\ud83d\\ude00 \\\"q\\\" \\\\ \\/\", \"bbox_2d\": [1, 2, 3, "
+         "4]}]",
          "gr\xc3\xbcn \xf0\x9f\x98\x80 \"q\" \\ / 1 2 3 4"},
-        {"[{\"label\": \" two\\nlines\x1b\\u0000\\ud800 \", \"bbox_2d\": [1, 2, 3, 4]}]", "two lines  \xef\xbf\xbd 1 2 3 4"},
-        {"[{\"label\": \"\xff\xc3\", \"bbox_2d\": [1, 2, 3, 4]}]", "\xef\xbf\xbd\xef\xbf\xbd 1 2 3 4"},
+        {"[{\"label\": \" two\\nlines\x1b\\u0000\\ud800 \", \"bbox_2d\": [1, 2, 3, 4]}]",
+         "two lines  \xef\xbf\xbd 1 2 3 4"},
+        {"[{\"label\": \"\xff\xc3\", \"bbox_2d\": [1, 2, 3, 4]}]",
+         "\xef\xbf\xbd\xef\xbf\xbd 1 2 3 4"},
     };
     CHECK(cases);
 }
@@ -76,15 +90,23 @@ static void what_is_cut_off_is_left_out(void **state)
     (void)state;
     static const struct answer_case cases[] = {
         {"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}, {\"bbox_2d\": [5, 6", "a 1 2 3 4"},
-        {"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}, {\"bbox_2d\": [5, 6, 7, 8], \"label\": \"b\"", "a 1 2 3 4"},
-        {"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}, {\"bbox_2d\": [5, 6, 7, 8], \"label\": \"b", "a 1 2 3 4"},
+        {"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}, {\"bbox_2d\": [5, 6, 7, 8], \"label\": "
+         "\"b\"",
+         "a 1 2 3 4"},
+        {"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}, {\"bbox_2d\": [5, 6, 7, 8], \"label\": "
+         "\"b",
+         "a 1 2 3 4"},
         {"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"}, {\"bb", "a 1 2 3 4"},
         {"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"a\"},", "a 1 2 3 4"},
-        {"[{\"bbox_2d\": [1, 2, 3, 4], {\"bbox_2d\": [5, 6, 7, 8], \"label\": \"b\"}]", "b 5 6 7 8"},
+        {"[{\"bbox_2d\": [1, 2, 3, 4], {\"bbox_2d\": [5, 6, 7, 8], \"label\": \"b\"}]",
+         "b 5 6 7 8"},
         {"[{\"bbox_2d\": [1, 2, 3}, {\"bbox_2d\": [5, 6, 7, 8], \"label\": \"b\"}]", "b 5 6 7 8"},
-        {"[{\"bbox_2d\": [1, 2, 3], \"label\": \"a\"}, {\"bbox_2d\": [5, 6, 7, 8, 9]}, {\"bbox_2d\": [1, 1, 2, 2]}]", " 1 1 2 2"},
+        {"[{\"bbox_2d\": [1, 2, 3], \"label\": \"a\"}, {\"bbox_2d\": [5, 6, 7, 8, 9]}, "
+         "{\"bbox_2d\": [1, 1, 2, 2]}]",
+         " 1 1 2 2"},
         {"[{\"bbox_2d\": [1, 2, 3,", "unclear"},
-        {"[{\"bbox_2d\": [1, 2, 3, 4], \"bbox\": [900, 50, 10, x], \"label\": \"a\"}]", "a 1 2 3 4"}, /* the good one stays */
+        {"[{\"bbox_2d\": [1, 2, 3, 4], \"bbox\": [900, 50, 10, x], \"label\": \"a\"}]",
+         "a 1 2 3 4"}, /* the good one stays */
         {"[{", "unclear"},
         {"[{\"label\": \"a\\", "unclear"},
     };
@@ -108,7 +130,8 @@ static void coordinates(void **state)
         {"{\"bbox_2d\": [1, 2, 3, 4-5]}", "unclear"},
         {"{\"bbox_2d\": [1 2 3 4]}", "unclear"},
         {"{\"bbox_2d\": [ 1 ,\n2 , 3 ,4 ] }", " 1 2 3 4"},
-        {"{\"bbox_2d\": [0000000000000000000000000000000000000000000000000001, 2, 3, 4]}", "unclear"},
+        {"{\"bbox_2d\": [0000000000000000000000000000000000000000000000000001, 2, 3, 4]}",
+         "unclear"},
     };
     CHECK(cases);
 }
@@ -132,7 +155,9 @@ static void no_boxes(void **state)
         {"Please.", "unclear"},
         {"[1, 2, 3, 4]", "unclear"},
         {"[{\"point_2d\": [10, 20], \"label\": \"a\"}]", "unclear"},
-        {"[{\"point_2d\": [10, 20], \"label\": \"a\"}, {\"bbox_2d\": [1, 2, 3, 4], \"label\": \"b\"}]", "b 1 2 3 4"},
+        {"[{\"point_2d\": [10, 20], \"label\": \"a\"}, {\"bbox_2d\": [1, 2, 3, 4], \"label\": "
+         "\"b\"}]",
+         "b 1 2 3 4"},
         {"[{\"bbox_3d\": [1, 2, 3, 4, 5, 6, 7, 8, 9], \"label\": \"a\"}]", "unclear"},
     };
     CHECK(cases);
@@ -148,7 +173,8 @@ static void at_most_so_many(void **state)
         struct box_list list;
         ey_err e;
         buf_add_text(&text, "[");
-        for (size_t i = 0; i < wanted; i++) buf_printf(&text, "{\"bbox_2d\": [%zu, 1, 1000, 9], \"label\": \"n\"},", i % 1000);
+        for (size_t i = 0; i < wanted; i++)
+            buf_printf(&text, "{\"bbox_2d\": [%zu, 1, 1000, 9], \"label\": \"n\"},", i % 1000);
         assert_true(boxes_read(&list, text.data, text.size, &e));
         assert_int_equal(list.n, wanted > EY_MAX_BOXES ? EY_MAX_BOXES : wanted);
         assert_int_equal(list.more, wanted > EY_MAX_BOXES);
@@ -166,7 +192,8 @@ static void long_labels_are_cut_between_characters(void **state)
     struct box_list list;
     ey_err e;
     buf_add_text(&text, "{\"label\": \"x");
-    for (int i = 0; i < 700; i++) buf_add_text(&text, "\xc3\xbc");
+    for (int i = 0; i < 700; i++)
+        buf_add_text(&text, "\xc3\xbc");
     buf_add_text(&text, "\", \"bbox_2d\": [1, 2, 3, 4]}");
     assert_true(boxes_read(&list, text.data, text.size, &e));
     assert_int_equal(list.n, 1);
@@ -179,13 +206,15 @@ static void long_labels_are_cut_between_characters(void **state)
 static void endless_nesting_and_quotes(void **state)
 {
     (void)state;
-    static const char *const pieces[] = {"[", "{", "{\"a\":", "{\"a\":[", "'", "' ", "{'", "{\"", "\\", "{\"a\": '\\"};
+    static const char *const pieces[] = {"[",  "{",  "{\"a\":", "{\"a\":[", "'",
+                                         "' ", "{'", "{\"",     "\\",       "{\"a\": '\\"};
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
         struct buf text = buf_with_max(8 << 20);
         struct box_list list;
         ey_err e;
         buf_add_text(&text, i % 2 ? "{" : "");
-        for (int k = 0; k < 300000; k++) buf_add_text(&text, pieces[i]);
+        for (int k = 0; k < 300000; k++)
+            buf_add_text(&text, pieces[i]);
         assert_true(boxes_read(&list, text.data, text.size, &e));
         assert_int_equal(list.verdict, BOXES_UNCLEAR);
         boxes_free(&list);

@@ -1,4 +1,5 @@
-/* The command line's parts that need no model: the option table, nearest names, what a terminal is sent, JSON. */
+/* The command line's parts that need no model: the option table, nearest names, what a terminal is
+ * sent, JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +27,8 @@ static bool parse(struct options *o, const struct option_case *c, char *copy, ey
     char *argv[16] = {NULL};
     int argc = 0;
     strcpy(copy, c->arguments);
-    for (char *at = strtok(copy, " "); at; at = strtok(NULL, " ")) argv[argc++] = at;
+    for (char *at = strtok(copy, " "); at; at = strtok(NULL, " "))
+        argv[argc++] = at;
     return options_parse(o, c->command, argc, argv, e);
 }
 
@@ -88,7 +90,9 @@ static void options_values(void **state)
     struct options o;
     ey_err e;
     char copy[256];
-    static const struct option_case ask = {ASK, "a.png --logprobs b.png --max-tokens 7 --max-tokens=8 --max-pixels native -- --json", NULL};
+    static const struct option_case ask = {
+        ASK, "a.png --logprobs b.png --max-tokens 7 --max-tokens=8 --max-pixels native -- --json",
+        NULL};
     unsetenv("EYELET_MODEL");
     assert_true(parse(&o, &ask, copy, &e));
     assert_int_equal(o.n_args, 3);
@@ -120,15 +124,22 @@ static void nearest_table(void **state)
     static const struct {
         const char *typed, *best;
     } rows[] = {
-        {"caption", "caption"}, {"captoin", "caption"}, {"cap", "caption"}, {"tokenise", "tokenize"}, {"akk", "ask"}, {"serve", NULL},
-        {"", NULL}, {"a-name-much-longer-than-any-that-there-is-or-will-be", NULL},
+        {"caption", "caption"},
+        {"captoin", "caption"},
+        {"cap", "caption"},
+        {"tokenise", "tokenize"},
+        {"akk", "ask"},
+        {"serve", NULL},
+        {"", NULL},
+        {"a-name-much-longer-than-any-that-there-is-or-will-be", NULL},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct nearest nearest = nearest_start(rows[i].typed, strlen(rows[i].typed));
         nearest_offer(&nearest, "ask");
         nearest_offer(&nearest, "caption");
         nearest_offer(&nearest, "tokenize");
-        if (rows[i].best ? !nearest.best || strcmp(nearest.best, rows[i].best) != 0 : nearest.best != NULL)
+        if (rows[i].best ? !nearest.best || strcmp(nearest.best, rows[i].best) != 0
+                         : nearest.best != NULL)
             fail_msg("%s: %s", rows[i].typed, nearest.best ? nearest.best : "nothing");
     }
 }
@@ -143,8 +154,11 @@ static void terminal_gets_no_control_characters(void **state)
     } rows[] = {
         {"plain\n\ttext", "plain\n\ttext"},
         {"\x1b[31mred\x07", "[31mred"},
-        {"gr\xc3\xbc\xc3\x9f \xe2\x98\x83 \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe2\x98\x83 \xf0\x9f\x98\x80"},
-        {"a\xc2\x9b" "31mb\x7f\r", "a31mb"}, /* C1's CSI, DEL */
+        {"gr\xc3\xbc\xc3\x9f \xe2\x98\x83 \xf0\x9f\x98\x80",
+         "gr\xc3\xbc\xc3\x9f \xe2\x98\x83 \xf0\x9f\x98\x80"},
+        {"a\xc2\x9b"
+         "31mb\x7f\r",
+         "a31mb"}, /* C1's CSI, DEL */
         {"a\xff\xc3", "a"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -187,8 +201,13 @@ static void answers_are_json(void **state)
     ey_candidate top[] = {{1, "\"\\", -0.5f}, {2, "\xc3", -1.0f / 0.0f}};
     ey_token_logprobs logprobs[] = {{top[0], top, 2}, {top[1], top, 0}};
     ey_image_usage images[] = {{1, 2, 3, 4, 5, false}, {6, 7, 8, 9, 10, true}};
-    ey_answer answer = {.prompt_tokens = 20, .completion_tokens = 2, .image_tokens = 15, .images = images, .n_images = 2,
-                        .logprobs = logprobs, .n_logprobs = 2};
+    ey_answer answer = {.prompt_tokens = 20,
+                        .completion_tokens = 2,
+                        .image_tokens = 15,
+                        .images = images,
+                        .n_images = 2,
+                        .logprobs = logprobs,
+                        .n_logprobs = 2};
     struct buf out = buf_with_max(1 << 16);
     ey_err e;
     buf_add_text(&out, "[");
@@ -202,7 +221,9 @@ static void answers_are_json(void **state)
     assert_non_null(value);
     assert_non_null(strstr(out.data, "{\"token\": \"\\\"\\\\\", \"logprob\": -0.5, \"top\": [{"));
     assert_non_null(strstr(out.data, "\"logprob\": null"));
-    assert_non_null(strstr(out.data, "{\"width\": 6, \"height\": 7, \"used_width\": 8, \"used_height\": 9, \"tokens\": 10}"));
+    assert_non_null(strstr(
+        out.data,
+        "{\"width\": 6, \"height\": 7, \"used_width\": 8, \"used_height\": 9, \"tokens\": 10}"));
     json_object_put(value);
     buf_free(&out);
 }

@@ -30,9 +30,12 @@ static void any_box_in_any_picture(void **state)
     for (int width = 1; width < 60; width += 7)
         for (int height = 1; height < 60; height += 7) {
             struct image image = gray(width, height);
-            struct drawn_box boxes[] = {{0, 0, width, height, "whole", 0},       {-100, -100, 1000, 1000, "around", 0},
-                                        {width, height, width, height, "end", 0}, {-50, 5, -10, 10, "outside", 0},
-                                        {5, 5, 5, 5, "", 0},                      {3, 1, 9, 4, "gr\xc3\xbc\xff\n~", 0}};
+            struct drawn_box boxes[] = {{0, 0, width, height, "whole", 0},
+                                        {-100, -100, 1000, 1000, "around", 0},
+                                        {width, height, width, height, "end", 0},
+                                        {-50, 5, -10, 10, "outside", 0},
+                                        {5, 5, 5, 5, "", 0},
+                                        {3, 1, 9, 4, "gr\xc3\xbc\xff\n~", 0}};
             draw_boxes(&image, boxes, sizeof(boxes) / sizeof(boxes[0]));
             image_free(&image);
         }
@@ -42,13 +45,15 @@ static void a_colour_a_label(void **state)
 {
     (void)state;
     struct image image = gray(300, 200);
-    struct drawn_box boxes[] = {{10, 60, 60, 120, "car", 0}, {100, 60, 160, 120, "dog", 0}, {200, 60, 260, 120, "car", 0}};
+    struct drawn_box boxes[] = {
+        {10, 60, 60, 120, "car", 0}, {100, 60, 160, 120, "dog", 0}, {200, 60, 260, 120, "car", 0}};
     draw_boxes(&image, boxes, 3);
     assert_memory_equal(pixel(&image, 10, 90), pixel(&image, 200, 90), 3);
     assert_memory_not_equal(pixel(&image, 10, 90), pixel(&image, 100, 90), 3);
     assert_int_equal(*pixel(&image, 35, 90), 90); /* inside: as it was */
     assert_int_equal(*pixel(&image, 5, 90), 90);  /* outside */
-    assert_memory_equal(pixel(&image, 10, 59), pixel(&image, 10, 90), 3); /* the label's ground, above */
+    assert_memory_equal(pixel(&image, 10, 59), pixel(&image, 10, 90),
+                        3); /* the label's ground, above */
     image_free(&image);
 }
 

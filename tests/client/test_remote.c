@@ -1,5 +1,5 @@
-/* The client of --server against a server of canned replies: what it sends, what it makes of what comes back, and what it
- * says when that is none of what it should be. */
+/* The client of --server against a server of canned replies: what it sends, what it makes of what
+ * comes back, and what it says when that is none of what it should be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@
 
 #define OK "HTTP/1.1 200 OK\r\nConnection: close\r\n"
 #define STREAM OK "Content-Type: text/event-stream\r\n\r\n"
-#define CHUNK(choice) "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0," choice "}]}\n\n"
+#define CHUNK(choice) \
+    "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0," choice "}]}\n\n"
 #define SAY(text) CHUNK("\"delta\":{\"content\":\"" text "\"},\"finish_reason\":null")
 #define END(reason) CHUNK("\"delta\":{},\"finish_reason\":\"" reason "\"")
 
@@ -34,7 +35,7 @@ static struct {
     atomic_bool left;
     int questions;
     char head[4096];
-    char *body;                 /* of the last question */
+    char *body; /* of the last question */
 } canned;
 
 static void answer(const struct loopback_request *r)
@@ -52,7 +53,8 @@ static void answer(const struct loopback_request *r)
 
 static void set(const char *reply)
 {
-    canned.models = OK "\r\n{\"object\":\"list\",\"data\":[{\"id\":\"demo\",\"max_model_len\":1000},{\"id\":\"other\"}]}";
+    canned.models = OK "\r\n{\"object\":\"list\",\"data\":[{\"id\":\"demo\",\"max_model_len\":1000}"
+                       ",{\"id\":\"other\"}]}";
     canned.reply = reply, canned.second = NULL, canned.wait = false, canned.questions = 0;
     atomic_store(&canned.left, false);
 }
@@ -73,7 +75,8 @@ static ey_sampling unset(void)
     return (ey_sampling){NAN, -1, NAN, NAN, NAN, NAN, NAN, 7};
 }
 
-static bool ask_in_form(ey_request *request, const struct remote_form *form, ey_answer *a, ey_err *e)
+static bool ask_in_form(ey_request *request, const struct remote_form *form, ey_answer *a,
+                        ey_err *e)
 {
     struct remote *remote = open_remote(NULL, NULL);
     ey_part part = ey_text_part("What?");
@@ -98,7 +101,8 @@ static void expect_failure(const char *reply, ey_code code, const char *part)
     set(reply);
     if (ask(&request, &a, &e)) fail_msg("%s was taken", reply);
     ey_answer_free(&a);
-    if (!strstr(e.text, part) || e.code != code) fail_msg("code %d, \"%s\"; wanted %d, \"%s\"", e.code, e.text, code, part);
+    if (!strstr(e.text, part) || e.code != code)
+        fail_msg("code %d, \"%s\"; wanted %d, \"%s\"", e.code, e.text, code, part);
 }
 
 /* ---- what is sent ---- */
@@ -108,14 +112,18 @@ static json_object *member(json_object *at, const char *path)
 {
     char names[200];
     snprintf(names, sizeof(names), "%s", path);
-    for (char *rest, *name = strtok_r(names, ".", &rest); name && at; name = strtok_r(NULL, ".", &rest))
-        at = json_object_is_type(at, json_type_array) ? json_object_array_get_idx(at, strtoul(name, NULL, 10)) : json_member(at, name);
+    for (char *rest, *name = strtok_r(names, ".", &rest); name && at;
+         name = strtok_r(NULL, ".", &rest))
+        at = json_object_is_type(at, json_type_array)
+                 ? json_object_array_get_idx(at, strtoul(name, NULL, 10))
+                 : json_member(at, name);
     return at;
 }
 
 static void expect_sent(json_object *body, const char *path, const char *json)
 {
-    const char *got = json_object_to_json_string_ext(member(body, path), JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    const char *got = json_object_to_json_string_ext(
+        member(body, path), JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
     if (strcmp(got, json) != 0) fail_msg("%s is %s, wanted %s", path, got, json);
 }
 
@@ -147,10 +155,22 @@ static void a_plain_request(void **state)
     expect_sent(body, "stream_options.include_usage", "true");
     expect_sent(body, "messages", "[{\"role\":\"user\",\"content\":\"What?\"}]");
     expect_sent(body, "seed", "7");
-    static const char *const absent[] = {"max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
-                                         "frequency_penalty", "stop", "logprobs", "top_logprobs", "mm_processor_kwargs",
-                                         "response_format", "structured_outputs"};
-    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) assert_null(json_member(body, absent[i]));
+    static const char *const absent[] = {"max_tokens",
+                                         "temperature",
+                                         "top_p",
+                                         "top_k",
+                                         "min_p",
+                                         "repetition_penalty",
+                                         "presence_penalty",
+                                         "frequency_penalty",
+                                         "stop",
+                                         "logprobs",
+                                         "top_logprobs",
+                                         "mm_processor_kwargs",
+                                         "response_format",
+                                         "structured_outputs"};
+    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)
+        assert_null(json_member(body, absent[i]));
     assert_non_null(strcasestr(canned.head, "Content-Type: application/json"));
     assert_null(strcasestr(canned.head, "Authorization"));
     assert_null(strcasestr(canned.head, "Expect:"));
@@ -160,19 +180,25 @@ static void a_plain_request(void **state)
 static void a_full_request(void **state)
 {
     (void)state;
-    ey_part parts[] = {ey_image_part("\xff\xd8\xff\xe0", 4), ey_image_part("\x89PNG\r\n\x1a\n", 8), ey_image_part("??", 2), ey_text_part("\"Täglich\"")};
+    ey_part parts[] = {ey_image_part("\xff\xd8\xff\xe0", 4), ey_image_part("\x89PNG\r\n\x1a\n", 8),
+                       ey_image_part("??", 2), ey_text_part("\"Täglich\"")};
     parts[1].detail = EY_DETAIL_LOW, parts[2].detail = EY_DETAIL_HIGH, parts[2].max_pixels = 4096;
     ey_part said = ey_text_part("A\nB");
-    ey_message messages[] = {{.role = "user", .parts = parts, .n_parts = 4}, {.role = "assistant", .parts = &said, .n_parts = 1}};
+    ey_message messages[] = {{.role = "user", .parts = parts, .n_parts = 4},
+                             {.role = "assistant", .parts = &said, .n_parts = 1}};
     static const char *const stop[] = {"end", "\n"};
     ey_request request = ey_request_defaults();
     request.messages = messages, request.n_messages = 2;
     request.max_tokens = 12, request.top_logprobs = 3, request.stop = stop, request.n_stop = 2;
     request.sampling = ey_sampling_greedy();
     json_object *body = sent_by(&request);
-    expect_sent(body, "messages.0.content.0", "{\"type\":\"image_url\",\"image_url\":{\"detail\":\"auto\",\"url\":\"data:image/jpeg;base64,/9j/4A==\"}}");
-    expect_sent(body, "messages.0.content.1.image_url", "{\"detail\":\"low\",\"url\":\"data:image/png;base64,iVBORw0KGgo=\"}");
-    expect_sent(body, "messages.0.content.2.image_url", "{\"detail\":\"high\",\"url\":\"data:application/octet-stream;base64,Pz8=\"}");
+    expect_sent(body, "messages.0.content.0",
+                "{\"type\":\"image_url\",\"image_url\":{\"detail\":\"auto\",\"url\":\"data:image/"
+                "jpeg;base64,/9j/4A==\"}}");
+    expect_sent(body, "messages.0.content.1.image_url",
+                "{\"detail\":\"low\",\"url\":\"data:image/png;base64,iVBORw0KGgo=\"}");
+    expect_sent(body, "messages.0.content.2.image_url",
+                "{\"detail\":\"high\",\"url\":\"data:application/octet-stream;base64,Pz8=\"}");
     expect_sent(body, "messages.0.content.3", "{\"type\":\"text\",\"text\":\"\\\"Täglich\\\"\"}");
     expect_sent(body, "messages.1", "{\"role\":\"assistant\",\"content\":\"A\\nB\"}");
     expect_sent(body, "mm_processor_kwargs", "{\"max_pixels\":4096}");
@@ -192,8 +218,11 @@ static void forms(void **state)
     (void)state;
     static const char *const choices[] = {"yes", "\"no\""};
     ey_request request = ey_request_defaults();
-    json_object *body = sent_in_form(&request, &(struct remote_form){.schema = "{\"type\": \"object\"}\n"});
-    expect_sent(body, "response_format", "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,\"schema\":{\"type\":\"object\"}}}");
+    json_object *body = sent_in_form(&request,
+                                     &(struct remote_form){.schema = "{\"type\": \"object\"}\n"});
+    expect_sent(body, "response_format",
+                "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,"
+                "\"schema\":{\"type\":\"object\"}}}");
     assert_null(json_member(body, "structured_outputs"));
     json_object_put(body);
     request = ey_request_defaults();
@@ -226,15 +255,19 @@ static void keys_and_models(void **state)
 static void spellings_of_the_url(void **state)
 {
     (void)state;
-    static const char *const forms[] = {"http://127.0.0.1:%d", "http://127.0.0.1:%d/", "http://127.0.0.1:%d/v1", "http://localhost:%d/v1//", "127.0.0.1:%d"};
-    setenv("http_proxy", "http://127.0.0.1:1", 1); /* which nobody asks for the way to this machine */
+    static const char *const forms[] = {"http://127.0.0.1:%d", "http://127.0.0.1:%d/",
+                                        "http://127.0.0.1:%d/v1", "http://localhost:%d/v1//",
+                                        "127.0.0.1:%d"};
+    setenv("http_proxy", "http://127.0.0.1:1",
+           1); /* which nobody asks for the way to this machine */
     set("");
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         char spelled[64];
         struct remote *remote;
         ey_err e;
         snprintf(spelled, sizeof(spelled), forms[i], port);
-        if (!remote_open(&remote, &(struct remote_options){.url = spelled}, &e)) fail_msg("%s: %s", spelled, e.text);
+        if (!remote_open(&remote, &(struct remote_options){.url = spelled}, &e))
+            fail_msg("%s: %s", spelled, e.text);
         remote_close(&remote);
     }
     unsetenv("http_proxy");
@@ -264,13 +297,38 @@ static void an_answer(void **state)
     ey_err e;
     request.sampling.seed = 9;
     request.on_event = hear, request.event_user = &heard;
-    set(STREAM ": waiting\n\n" CHUNK("\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null") "event: x\r\n"
-        "data:{\"choices\":[{\"delta\":{\"content\":\"T\xc3\xa4g\"},\"logprobs\":{\"content\":[{\"token\":\"T\",\"logprob\":-0.123456791,\"top_logprobs\":"
-        "[{\"token\":\"T\",\"logprob\":-0.123456791},{\"token\":\"\\\"\",\"logprob\":-9999.0}]},{\"token\":\"ag\",\"logprob\":-2,\"top_logprobs\":[]}]}}]}\r\n\r\n"
-        SAY("lich") CHUNK("\"delta\":{},\"logprobs\":{\"content\":[{\"token\":\"<end>\",\"logprob\":0}]},\"finish_reason\":\"length\"")
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":3,\"total_tokens\":14,\"prompt_tokens_details\":{\"cached_tokens\":2,"
-        "\"multimodal_tokens\":{\"image\":4}},\"images\":[{\"width\":64,\"height\":48,\"used_width\":32,\"used_height\":96,\"tokens\":4,\"cached\":true}]}}\n\n"
-        "data: [DONE]\n\n" SAY("after the end"));
+    set(STREAM
+        ": waiting\n\n" CHUNK("\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_"
+                              "reason\":null") "event: x\r\n"
+                                               "data:{\"choices\":[{\"delta\":{\"content\":"
+                                               "\"T\xc3\xa4g\"},\"logprobs\":{\"content\":[{"
+                                               "\"token\":\"T\",\"logprob\":-0.123456791,\"top_"
+                                               "logprobs\":"
+                                               "[{\"token\":\"T\",\"logprob\":-0.123456791},{"
+                                               "\"token\":\"\\\"\",\"logprob\":-9999.0}]},{"
+                                               "\"token\":\"ag\",\"logprob\":-2,\"top_logprobs\":[]"
+                                               "}]}}]}\r\n\r\n" SAY("lich") CHUNK(
+                                                   "\"delta\":{},\"logprobs\":{\"content\":[{"
+                                                   "\"token\":\"<end>\",\"logprob\":0}]},\"finish_"
+                                                   "reason\":\"length\"") "data: "
+                                                                          "{\"choices\":[],"
+                                                                          "\"usage\":{\"prompt_"
+                                                                          "tokens\":11,"
+                                                                          "\"completion_tokens\":3,"
+                                                                          "\"total_tokens\":14,"
+                                                                          "\"prompt_tokens_"
+                                                                          "details\":{\"cached_"
+                                                                          "tokens\":2,"
+                                                                          "\"multimodal_tokens\":{"
+                                                                          "\"image\":4}},"
+                                                                          "\"images\":[{\"width\":"
+                                                                          "64,\"height\":48,\"used_"
+                                                                          "width\":32,\"used_"
+                                                                          "height\":96,\"tokens\":"
+                                                                          "4,\"cached\":true}]}}"
+                                                                          "\n\n"
+                                                                          "data: [DONE]\n\n" SAY(
+                                                                              "after the end"));
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
     assert_string_equal(a.text, "T\xc3\xa4glich");
     assert_int_equal(a.n_text, 8);
@@ -304,7 +362,11 @@ static void many_scores(void **state)
     struct buf reply = buf_with_max(1 << 20);
     buf_add_text(&reply, STREAM);
     for (int i = 0; i < 1000; i++)
-        buf_printf(&reply, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"logprobs\":{\"content\":[{\"token\":\"t%d\",\"logprob\":-%d}]}}]}\n\n", i, i);
+        buf_printf(&reply,
+                   "data: "
+                   "{\"choices\":[{\"delta\":{\"content\":\"x\"},\"logprobs\":{\"content\":[{"
+                   "\"token\":\"t%d\",\"logprob\":-%d}]}}]}\n\n",
+                   i, i);
     buf_add_text(&reply, END("stop"));
     ey_request request = ey_request_defaults();
     ey_answer a;
@@ -325,7 +387,10 @@ static void odd_usage_is_bounded(void **state)
     ey_request request = ey_request_defaults();
     ey_answer a;
     ey_err e;
-    set(STREAM SAY("x") END("tool_calls\\\"") "data: {\"choices\":null,\"usage\":{\"prompt_tokens\":-5,\"completion_tokens\":99999999999,\"images\":[1,null,{}]}}\n\n");
+    set(STREAM SAY("x")
+            END("tool_calls\\\"") "data: "
+                                  "{\"choices\":null,\"usage\":{\"prompt_tokens\":-5,\"completion_"
+                                  "tokens\":99999999999,\"images\":[1,null,{}]}}\n\n");
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
     assert_string_equal(a.finish_reason, "stop");
     assert_int_equal(a.prompt_tokens, 0);
@@ -334,7 +399,8 @@ static void odd_usage_is_bounded(void **state)
     ey_answer_free(&a);
 }
 
-/* The reader stops after a word: the answer is what there is, and the server sees the connection go. */
+/* The reader stops after a word: the answer is what there is, and the server sees the connection
+ * go. */
 static void cancelling(void **state)
 {
     (void)state;
@@ -376,7 +442,8 @@ static void cancelling_while_it_is_silent(void **state)
     ey_answer_free(&a);
 }
 
-/* The API refuses what may not come to its end; it is asked for less then, as the engine does by itself. */
+/* The API refuses what may not come to its end; it is asked for less then, as the engine does by
+ * itself. */
 static void an_answer_longer_than_the_context(void **state)
 {
     (void)state;
@@ -384,8 +451,10 @@ static void an_answer_longer_than_the_context(void **state)
     ey_answer a;
     ey_err e;
     request.max_tokens = 500;
-    set("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"error\":{\"message\":\"This model's maximum context length is 1000 tokens. However, you requested "
-        "500 output tokens (parameter=input_tokens, value=900)\",\"type\":\"BadRequestError\",\"param\":\"input_tokens\",\"code\":400}}");
+    set("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"error\":{\"message\":\"This "
+        "model's maximum context length is 1000 tokens. However, you requested "
+        "500 output tokens (parameter=input_tokens, "
+        "value=900)\",\"type\":\"BadRequestError\",\"param\":\"input_tokens\",\"code\":400}}");
     canned.second = STREAM SAY("x") END("length");
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
     assert_int_equal(canned.questions, 2);
@@ -401,25 +470,40 @@ static void an_answer_longer_than_the_context(void **state)
 
 /* ---- what goes wrong ---- */
 
-#define REFUSE(status, headers, message) \
-    "HTTP/1.1 " status "\r\nConnection: close\r\n" headers "\r\n{\"error\":{\"message\":\"" message "\",\"type\":\"x\",\"param\":null,\"code\":1}}"
+#define REFUSE(status, headers, message)                   \
+    "HTTP/1.1 " status "\r\nConnection: close\r\n" headers \
+    "\r\n{\"error\":{\"message\":\"" message "\",\"type\":\"x\",\"param\":null,\"code\":1}}"
 
 static void refusals(void **state)
 {
     (void)state;
-    expect_failure(REFUSE("400 Bad Request", "", "temperature must be in [0, 2]"), EY_BAD_REQUEST, "temperature must be");
-    expect_failure(REFUSE("400 Bad Request", "", "Failed to load image: picture 2: a GIF of lies"), EY_BAD_IMAGE, "picture 2: a GIF of lies");
-    expect_failure(REFUSE("400 Bad Request", "", "This model's maximum context length is 8"), EY_TOO_LONG, "maximum context");
-    expect_failure(REFUSE("400 Bad Request", "", "This model's maximum context length is 8 tokens. However, the prompt has 9. Please reduce it."), EY_TOO_LONG,
-                   "the prompt has 9");
-    expect_failure(REFUSE("404 Not Found", "", "The model `x` does not exist."), EY_NOT_FOUND, "does not exist");
-    expect_failure(REFUSE("503 Service Unavailable", "Retry-After: 4\r\n", "64 requests wait already"), EY_BUSY, "64 requests wait already; it says to try again after 4 s");
+    expect_failure(REFUSE("400 Bad Request", "", "temperature must be in [0, 2]"), EY_BAD_REQUEST,
+                   "temperature must be");
+    expect_failure(REFUSE("400 Bad Request", "", "Failed to load image: picture 2: a GIF of lies"),
+                   EY_BAD_IMAGE, "picture 2: a GIF of lies");
+    expect_failure(REFUSE("400 Bad Request", "", "This model's maximum context length is 8"),
+                   EY_TOO_LONG, "maximum context");
+    expect_failure(REFUSE("400 Bad Request", "",
+                          "This model's maximum context length is 8 tokens. However, the prompt "
+                          "has 9. Please reduce it."),
+                   EY_TOO_LONG, "the prompt has 9");
+    expect_failure(REFUSE("404 Not Found", "", "The model `x` does not exist."), EY_NOT_FOUND,
+                   "does not exist");
+    expect_failure(
+        REFUSE("503 Service Unavailable", "Retry-After: 4\r\n", "64 requests wait already"),
+        EY_BUSY, "64 requests wait already; it says to try again after 4 s");
     expect_failure(REFUSE("503 Service Unavailable", "", "no memory"), EY_BUSY, "no memory");
     expect_failure(REFUSE("500 Internal Server Error", "", "a bug"), EY_IO, "a bug");
-    expect_failure("HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n{\"error\":\"Unauthorized\"}", EY_IO, "wants a key; give it with --api-key");
-    expect_failure("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"detail\":\"no\"}", EY_BAD_REQUEST, "no");
-    expect_failure("HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\n<html>", EY_IO, "HTTP 502 where an answer");
-    expect_failure("HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n", EY_IO, "HTTP 301");
+    expect_failure(
+        "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n{\"error\":\"Unauthorized\"}", EY_IO,
+        "wants a key; give it with --api-key");
+    expect_failure("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"detail\":\"no\"}",
+                   EY_BAD_REQUEST, "no");
+    expect_failure("HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\n<html>", EY_IO,
+                   "HTTP 502 where an answer");
+    expect_failure(
+        "HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n", EY_IO,
+        "HTTP 301");
     expect_failure("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", EY_IO, "HTTP 204");
     expect_failure("", EY_IO, "closed the connection");
     expect_failure("SSH-2.0-OpenSSH\r\n", EY_IO, "127.0.0.1");
@@ -431,7 +515,8 @@ static void broken_streams(void **state)
     expect_failure(STREAM, EY_IO, "in the middle");
     expect_failure(STREAM SAY("x"), EY_IO, "in the middle");
     expect_failure(STREAM SAY("x") "data: [DONE]\n\n", EY_IO, "in the middle");
-    expect_failure(STREAM SAY("x") "data: {\"error\":{\"message\":\"the server goes down\"}}\n\n", EY_IO, "stopped the answer: the server goes down");
+    expect_failure(STREAM SAY("x") "data: {\"error\":{\"message\":\"the server goes down\"}}\n\n",
+                   EY_IO, "stopped the answer: the server goes down");
     expect_failure(STREAM "data: {\"choices\":\n\n", EY_IO, "not valid JSON");
     expect_failure(STREAM "data: []\n\n", EY_IO, "in the middle");
     expect_failure(STREAM SAY("a\\u0000b") END("stop"), EY_IO, "a NUL in it");
@@ -453,7 +538,8 @@ static void servers_that_are_none(void **state)
         {OK "\r\n{}", EY_IO, "no server of the OpenAI API"},
         {OK "\r\n{\"data\":[]}", EY_NOT_FOUND, "no model"},
         {OK "\r\n{\"data\":[null,3,{\"id\":4}]}", EY_NOT_FOUND, "no model"},
-        {"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nwhat?", EY_NOT_FOUND, "HTTP 404 where an answer of the OpenAI API should be"},
+        {"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nwhat?", EY_NOT_FOUND,
+         "HTTP 404 where an answer of the OpenAI API should be"},
         {"HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n", EY_IO, "does not take this key"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -462,7 +548,8 @@ static void servers_that_are_none(void **state)
         set("");
         canned.models = rows[i].models;
         assert_false(remote_open(&remote, &(struct remote_options){.url = url, .key = "k"}, &e));
-        if (!strstr(e.text, rows[i].part) || e.code != rows[i].code) fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
+        if (!strstr(e.text, rows[i].part) || e.code != rows[i].code)
+            fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
         assert_null(remote);
     }
 }
@@ -479,7 +566,8 @@ static void wrong_calls(void **state)
         {"http://", NULL, NULL, EY_BAD_REQUEST, "--server takes a URL"},
         {"http://127.0.0.1:8000/?x", NULL, NULL, EY_BAD_REQUEST, "--server takes a URL"},
         {"http://127.0.0.1:x", NULL, NULL, EY_BAD_REQUEST, "--server takes a URL"},
-        {"http://127.0.0.1:1", NULL, NULL, EY_IO, "no server answers at http://127.0.0.1:1; is `eyelet serve` running?"},
+        {"http://127.0.0.1:1", NULL, NULL, EY_IO,
+         "no server answers at http://127.0.0.1:1; is `eyelet serve` running?"},
         {url, "a\r\nX: y", NULL, EY_BAD_REQUEST, "printable ASCII"},
         {url, NULL, "qwen", EY_NOT_FOUND, "the server has no model qwen; it has demo, other"},
     };
@@ -487,8 +575,10 @@ static void wrong_calls(void **state)
         struct remote *remote;
         ey_err e;
         set("");
-        assert_false(remote_open(&remote, &(struct remote_options){rows[i].url, rows[i].key, rows[i].model}, &e));
-        if (!strstr(e.text, rows[i].part) || e.code != rows[i].code) fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
+        assert_false(remote_open(
+            &remote, &(struct remote_options){rows[i].url, rows[i].key, rows[i].model}, &e));
+        if (!strstr(e.text, rows[i].part) || e.code != rows[i].code)
+            fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
     }
 }
 
@@ -511,12 +601,21 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_request), cmocka_unit_test(a_full_request),
-        cmocka_unit_test(forms), cmocka_unit_test(keys_and_models),
-        cmocka_unit_test(spellings_of_the_url), cmocka_unit_test(an_answer), cmocka_unit_test(many_scores),
-        cmocka_unit_test(odd_usage_is_bounded), cmocka_unit_test(cancelling), cmocka_unit_test(cancelling_while_it_is_silent),
-        cmocka_unit_test(an_answer_longer_than_the_context), cmocka_unit_test(refusals), cmocka_unit_test(broken_streams),
-        cmocka_unit_test(servers_that_are_none), cmocka_unit_test(wrong_calls),
+        cmocka_unit_test(a_plain_request),
+        cmocka_unit_test(a_full_request),
+        cmocka_unit_test(forms),
+        cmocka_unit_test(keys_and_models),
+        cmocka_unit_test(spellings_of_the_url),
+        cmocka_unit_test(an_answer),
+        cmocka_unit_test(many_scores),
+        cmocka_unit_test(odd_usage_is_bounded),
+        cmocka_unit_test(cancelling),
+        cmocka_unit_test(cancelling_while_it_is_silent),
+        cmocka_unit_test(an_answer_longer_than_the_context),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(broken_streams),
+        cmocka_unit_test(servers_that_are_none),
+        cmocka_unit_test(wrong_calls),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

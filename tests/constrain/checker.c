@@ -20,14 +20,16 @@ static bool check(struct check *c, json_object *schema, json_object *value);
 
 static bool no(struct check *c, const char *keyword, json_object *value)
 {
-    snprintf(c->why, WHY, "%s: %.150s", keyword, json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+    snprintf(c->why, WHY, "%s: %.150s", keyword,
+             json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
     return false;
 }
 
 static json_object *get(json_object *object, const char *key)
 {
     json_object *value = NULL;
-    if (json_object_is_type(object, json_type_object)) json_object_object_get_ex(object, key, &value);
+    if (json_object_is_type(object, json_type_object))
+        json_object_object_get_ex(object, key, &value);
     return value;
 }
 
@@ -35,8 +37,10 @@ bool checker_matches(const char *pattern, const char *text, size_t n, bool anywh
 {
     int error;
     PCRE2_SIZE offset;
-    uint32_t options = PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | (anywhere ? 0 : PCRE2_ANCHORED | PCRE2_ENDANCHORED);
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &error, &offset, NULL);
+    uint32_t options = PCRE2_UTF | PCRE2_DOLLAR_ENDONLY |
+                       (anywhere ? 0 : PCRE2_ANCHORED | PCRE2_ENDANCHORED);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &error,
+                                     &offset, NULL);
     if (!code) {
         fprintf(stderr, "PCRE2 does not read %s\n", pattern);
         abort();
@@ -44,8 +48,8 @@ bool checker_matches(const char *pattern, const char *text, size_t n, bool anywh
     pcre2_match_data *match = pcre2_match_data_create(1, NULL);
     /* the matcher without backtracking: for the other, random patterns take for ever */
     static int workspace[1 << 18];
-    int found =
-        pcre2_dfa_match(code, (PCRE2_SPTR)text, n, 0, 0, match, NULL, workspace, sizeof(workspace) / sizeof(workspace[0]));
+    int found = pcre2_dfa_match(code, (PCRE2_SPTR)text, n, 0, 0, match, NULL, workspace,
+                                sizeof(workspace) / sizeof(workspace[0]));
     pcre2_match_data_free(match);
     pcre2_code_free(code);
     if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
@@ -81,21 +85,25 @@ static bool check_type(struct check *c, json_object *schema, json_object *value)
 {
     json_object *type = get(schema, "type"), *nullable = get(schema, "nullable");
     if (!type || (!value && nullable && json_object_get_boolean(nullable))) return true;
-    if (json_object_is_type(type, json_type_string)) return has_type(value, json_object_get_string(type)) || no(c, "type", value);
+    if (json_object_is_type(type, json_type_string))
+        return has_type(value, json_object_get_string(type)) || no(c, "type", value);
     for (size_t i = 0; i < json_object_array_length(type); i++)
-        if (has_type(value, json_object_get_string(json_object_array_get_idx(type, i)))) return true;
+        if (has_type(value, json_object_get_string(json_object_array_get_idx(type, i))))
+            return true;
     return no(c, "type", value);
 }
 
 static bool equal(json_object *a, json_object *b)
 {
-    return is_number(a) && is_number(b) ? json_object_get_double(a) == json_object_get_double(b) : json_object_equal(a, b);
+    return is_number(a) && is_number(b) ? json_object_get_double(a) == json_object_get_double(b)
+                                        : json_object_equal(a, b);
 }
 
 static bool check_constants(struct check *c, json_object *schema, json_object *value)
 {
     json_object *list = get(schema, "enum"), *constant;
-    if (json_object_object_get_ex(schema, "const", &constant) && !equal(constant, value)) return no(c, "const", value);
+    if (json_object_object_get_ex(schema, "const", &constant) && !equal(constant, value))
+        return no(c, "const", value);
     if (!list) return true;
     for (size_t i = 0; i < json_object_array_length(list); i++)
         if (equal(json_object_array_get_idx(list, i), value)) return true;
@@ -109,7 +117,8 @@ static bool check_combined(struct check *c, json_object *schema, json_object *va
         json_object *list = get(schema, names[k]), *nullable = get(schema, "nullable");
         if (!list || (!value && nullable && json_object_get_boolean(nullable))) continue;
         size_t valid = 0, n = json_object_array_length(list);
-        for (size_t i = 0; i < n; i++) valid += check(c, json_object_array_get_idx(list, i), value);
+        for (size_t i = 0; i < n; i++)
+            valid += check(c, json_object_array_get_idx(list, i), value);
         if (k == 0 ? valid < n : k == 1 ? valid < 1 : valid != 1) return no(c, names[k], value);
     }
     return true;
@@ -121,14 +130,16 @@ static bool check_ref(struct check *c, json_object *schema, json_object *value)
     if (!ref || (!value && nullable && json_object_get_boolean(nullable))) return true;
     char path[300];
     snprintf(path, sizeof(path), "%s", json_object_get_string(ref) + 1);
-    for (char *name = strtok(path, "/"); name; name = strtok(NULL, "/")) at = get(at, name);
+    for (char *name = strtok(path, "/"); name; name = strtok(NULL, "/"))
+        at = get(at, name);
     return check(c, at, value);
 }
 
 static size_t code_points(const char *text, size_t n)
 {
     size_t count = 0;
-    for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)text[i] & 0xc0) != 0x80;
     return count;
 }
 
@@ -148,32 +159,37 @@ static bool check_format(const char *format, const char *text)
     };
     int year, month, day, read = 0;
     if (strncmp(format, "date", 4) == 0) {
-        if (sscanf(text, "%4d-%2d-%2d%n", &year, &month, &day, &read) != 3 || read != 10 || month < 1 || month > 12) return false;
+        if (sscanf(text, "%4d-%2d-%2d%n", &year, &month, &day, &read) != 3 || read != 10 ||
+            month < 1 || month > 12)
+            return false;
         bool leap = year % 4 == 0 && (year % 100 || year % 400 == 0);
         if (day < 1 || day > days[month - 1] + (month == 2 && leap)) return false;
         return format[4] ? text[10] == 'T' && check_format("time", text + 11) : !text[10];
     }
     for (size_t i = 0; i < sizeof(simple) / sizeof(simple[0]); i++)
-        if (strcmp(simple[i][0], format) == 0) return checker_matches(simple[i][1], text, strlen(text), false);
+        if (strcmp(simple[i][0], format) == 0)
+            return checker_matches(simple[i][1], text, strlen(text), false);
     return false;
 }
 
 static bool check_string(struct check *c, json_object *schema, json_object *value)
 {
-    json_object *min = get(schema, "minLength"), *max = get(schema, "maxLength"), *pattern = get(schema, "pattern"),
-                *format = get(schema, "format");
+    json_object *min = get(schema, "minLength"), *max = get(schema, "maxLength"),
+                *pattern = get(schema, "pattern"), *format = get(schema, "format");
     if (!json_object_is_type(value, json_type_string)) return true;
     const char *text = json_object_get_string(value);
     size_t bytes = (size_t)json_object_get_string_len(value), n = code_points(text, bytes);
     if (min && n < (size_t)json_object_get_int64(min)) return no(c, "minLength", value);
     if (max && n > (size_t)json_object_get_int64(max)) return no(c, "maxLength", value);
-    if (pattern && !checker_matches(json_object_get_string(pattern), text, bytes, true)) return no(c, "pattern", value);
+    if (pattern && !checker_matches(json_object_get_string(pattern), text, bytes, true))
+        return no(c, "pattern", value);
     return !format || check_format(json_object_get_string(format), text) || no(c, "format", value);
 }
 
 static bool check_number(struct check *c, json_object *schema, json_object *value)
 {
-    static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
+    static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum",
+                                        "exclusiveMaximum", "multipleOf"};
     if (!is_number(value)) return true;
     double d = json_object_get_double(value);
     if (!isfinite(d)) return no(c, "finite", value);
@@ -181,7 +197,11 @@ static bool check_number(struct check *c, json_object *schema, json_object *valu
         json_object *bound = get(schema, names[i]);
         if (!bound) continue;
         double b = json_object_get_double(bound);
-        if (!(i == 0 ? d >= b : i == 1 ? d <= b : i == 2 ? d > b : i == 3 ? d < b : d / b == floor(d / b)))
+        if (!(i == 0   ? d >= b
+              : i == 1 ? d <= b
+              : i == 2 ? d > b
+              : i == 3 ? d < b
+                       : d / b == floor(d / b)))
             return no(c, names[i], value);
     }
     return true;
@@ -189,11 +209,13 @@ static bool check_number(struct check *c, json_object *schema, json_object *valu
 
 static bool check_array(struct check *c, json_object *schema, json_object *value)
 {
-    json_object *min = get(schema, "minItems"), *max = get(schema, "maxItems"), *prefix = get(schema, "prefixItems"),
-                *items = get(schema, "items");
+    json_object *min = get(schema, "minItems"), *max = get(schema, "maxItems"),
+                *prefix = get(schema, "prefixItems"), *items = get(schema, "items");
     if (!json_object_is_type(value, json_type_array)) return true;
-    if (json_object_is_type(items, json_type_array)) prefix = items, items = get(schema, "additionalItems");
-    size_t n = json_object_array_length(value), n_prefix = prefix ? json_object_array_length(prefix) : 0;
+    if (json_object_is_type(items, json_type_array))
+        prefix = items, items = get(schema, "additionalItems");
+    size_t n = json_object_array_length(value),
+           n_prefix = prefix ? json_object_array_length(prefix) : 0;
     if (min && n < (size_t)json_object_get_int64(min)) return no(c, "minItems", value);
     if (max && n > (size_t)json_object_get_int64(max)) return no(c, "maxItems", value);
     for (size_t i = 0; i < n; i++) {
@@ -212,19 +234,23 @@ static bool check_object(struct check *c, json_object *schema, json_object *valu
     {
         json_object *of = NULL;
         bool known = properties && json_object_object_get_ex(properties, name, &of);
-        if (known ? !check(c, of, member) : additional && !check(c, additional, member)) return false;
+        if (known ? !check(c, of, member) : additional && !check(c, additional, member))
+            return false;
     }
     for (size_t i = 0; required && i < json_object_array_length(required); i++)
-        if (!json_object_object_get_ex(value, json_object_get_string(json_object_array_get_idx(required, i)), NULL))
+        if (!json_object_object_get_ex(
+                value, json_object_get_string(json_object_array_get_idx(required, i)), NULL))
             return no(c, "required", value);
     return true;
 }
 
 static bool check(struct check *c, json_object *schema, json_object *value)
 {
-    if (json_object_is_type(schema, json_type_boolean)) return json_object_get_boolean(schema) || no(c, "false", value);
-    return check_ref(c, schema, value) && check_type(c, schema, value) && check_constants(c, schema, value) &&
-           check_combined(c, schema, value) && check_string(c, schema, value) && check_number(c, schema, value) &&
+    if (json_object_is_type(schema, json_type_boolean))
+        return json_object_get_boolean(schema) || no(c, "false", value);
+    return check_ref(c, schema, value) && check_type(c, schema, value) &&
+           check_constants(c, schema, value) && check_combined(c, schema, value) &&
+           check_string(c, schema, value) && check_number(c, schema, value) &&
            check_array(c, schema, value) && check_object(c, schema, value);
 }
 
@@ -240,8 +266,10 @@ bool checker_valid_text(json_object *schema, const char *text, size_t n, char *w
     struct json_tokener *tok = json_tokener_new_ex(200);
     json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
     json_object *value = json_tokener_parse_ex(tok, text, (int)n);
-    if (json_tokener_get_error(tok) == json_tokener_continue) value = json_tokener_parse_ex(tok, "", 1); /* a bare number */
-    bool ok = json_tokener_get_error(tok) == json_tokener_success && json_tokener_get_parse_end(tok) <= n;
+    if (json_tokener_get_error(tok) == json_tokener_continue)
+        value = json_tokener_parse_ex(tok, "", 1); /* a bare number */
+    bool ok = json_tokener_get_error(tok) == json_tokener_success &&
+              json_tokener_get_parse_end(tok) <= n;
     json_tokener_free(tok);
     if (!ok) snprintf(why, WHY, "not JSON");
     ok = ok && checker_valid(schema, value, why);

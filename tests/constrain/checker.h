@@ -1,4 +1,5 @@
-/* A second opinion: whether a value is valid by a JSON schema. Written for the keywords that src/constrain knows, on its own. */
+/* A second opinion: whether a value is valid by a JSON schema. Written for the keywords that
+ * src/constrain knows, on its own. */
 #ifndef EY_TESTS_CHECKER_H
 #define EY_TESTS_CHECKER_H
 

@@ -2,7 +2,8 @@
  *
  *     constrain_bench [TOKENIZER_DIRECTORY [VOCABULARY_SIZE]]      (default: the demo model's)
  *
- * "first" are the masks of the first answers of a grammar, "later" those of answers that find masks in the cache. */
+ * "first" are the masks of the first answers of a grammar, "later" those of answers that find masks
+ * in the cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,41 +20,80 @@ struct bench_case {
     const char *answers[4]; /* as a model may write them */
 };
 
-#define TEXT "The picture shows a street in the old town at dusk, with two bicycles \\\"leaning\\\" against a brick wall, a cafe whose lights are on, and people"
+#define TEXT                                                                                 \
+    "The picture shows a street in the old town at dusk, with two bicycles \\\"leaning\\\" " \
+    "against a brick wall, a cafe whose lights are on, and people"
 
 static const struct bench_case cases[] = {
-    {"invoice", 's',
-     "{\"type\":\"object\",\"properties\":{\"number\":{\"type\":\"string\"},\"date\":{\"type\":\"string\",\"format\":\"date\"},\"supplier\":{\"type\":\"object\","
-     "\"properties\":{\"name\":{\"type\":\"string\"},\"vat_id\":{\"type\":[\"string\",\"null\"]}},\"required\":[\"name\",\"vat_id\"],\"additionalProperties\":false},"
-     "\"lines\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"quantity\":{\"type\":\"number\"},\"price\":"
-     "{\"type\":\"number\"}},\"required\":[\"text\",\"quantity\",\"price\"],\"additionalProperties\":false}},\"total\":{\"type\":\"number\"},\"currency\":"
-     "{\"enum\":[\"EUR\",\"USD\",\"GBP\"]}},\"required\":[\"number\",\"date\",\"supplier\",\"lines\",\"total\",\"currency\"],\"additionalProperties\":false}",
-     {"{\"number\": \"2024-00417\", \"date\": \"2024-03-15\", \"supplier\": {\"name\": \"Müller & Söhne GmbH\", \"vat_id\": \"DE123456789\"}, \"lines\": [{\"text\": \"Paper A4, 500 "
-      "sheets\", \"quantity\": 10, \"price\": 4.99}, {\"text\": \"Toner \\\"black\\\"\", \"quantity\": 2, \"price\": 59.5}], \"total\": 168.90, \"currency\": \"EUR\"}"}},
-    {"boxes", 's',
-     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"bbox_2d\":{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1000},"
-     "\"minItems\":4,\"maxItems\":4},\"label\":{\"type\":\"string\",\"maxLength\":100}},\"required\":[\"bbox_2d\",\"label\"],\"additionalProperties\":false},\"maxItems\":50}",
-     {"[{\"bbox_2d\": [12, 34, 560, 780], \"label\": \"red car\"}, {\"bbox_2d\": [0, 0, 1000, 999], \"label\": \"traffic light on the left\"}]"}},
-    {"scene, bounded strings", 's',
-     "{\"type\":\"object\",\"properties\":{\"caption\":{\"type\":\"string\",\"maxLength\":200},\"objects\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,"
-     "\"maxLength\":40},\"maxItems\":10},\"indoors\":{\"type\":\"boolean\"}},\"required\":[\"caption\",\"objects\",\"indoors\"]}",
-     {"{\"caption\": \"" TEXT "\", \"objects\": [\"bicycle\", \"brick wall\", \"cafe\"], \"indoors\": false}"}},
-    {"tree", 's',
-     "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"children\":{\"type\":\"array\",\"items\":"
+    {"invoice",
+     's',
+     "{\"type\":\"object\",\"properties\":{\"number\":{\"type\":\"string\"},\"date\":{\"type\":"
+     "\"string\",\"format\":\"date\"},\"supplier\":{\"type\":\"object\","
+     "\"properties\":{\"name\":{\"type\":\"string\"},\"vat_id\":{\"type\":[\"string\",\"null\"]}},"
+     "\"required\":[\"name\",\"vat_id\"],\"additionalProperties\":false},"
+     "\"lines\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"text\":{"
+     "\"type\":\"string\"},\"quantity\":{\"type\":\"number\"},\"price\":"
+     "{\"type\":\"number\"}},\"required\":[\"text\",\"quantity\",\"price\"],"
+     "\"additionalProperties\":false}},\"total\":{\"type\":\"number\"},\"currency\":"
+     "{\"enum\":[\"EUR\",\"USD\",\"GBP\"]}},\"required\":[\"number\",\"date\",\"supplier\","
+     "\"lines\",\"total\",\"currency\"],\"additionalProperties\":false}",
+     {"{\"number\": \"2024-00417\", \"date\": \"2024-03-15\", \"supplier\": {\"name\": \"Müller & "
+      "Söhne GmbH\", \"vat_id\": \"DE123456789\"}, \"lines\": [{\"text\": \"Paper A4, 500 "
+      "sheets\", \"quantity\": 10, \"price\": 4.99}, {\"text\": \"Toner \\\"black\\\"\", "
+      "\"quantity\": 2, \"price\": 59.5}], \"total\": 168.90, \"currency\": \"EUR\"}"}},
+    {"boxes",
+     's',
+     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"bbox_2d\":{\"type\":"
+     "\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1000},"
+     "\"minItems\":4,\"maxItems\":4},\"label\":{\"type\":\"string\",\"maxLength\":100}},"
+     "\"required\":[\"bbox_2d\",\"label\"],\"additionalProperties\":false},\"maxItems\":50}",
+     {"[{\"bbox_2d\": [12, 34, 560, 780], \"label\": \"red car\"}, {\"bbox_2d\": [0, 0, 1000, "
+      "999], \"label\": \"traffic light on the left\"}]"}},
+    {"scene, bounded strings",
+     's',
+     "{\"type\":\"object\",\"properties\":{\"caption\":{\"type\":\"string\",\"maxLength\":200},"
+     "\"objects\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,"
+     "\"maxLength\":40},\"maxItems\":10},\"indoors\":{\"type\":\"boolean\"}},\"required\":["
+     "\"caption\",\"objects\",\"indoors\"]}",
+     {"{\"caption\": \"" TEXT
+      "\", \"objects\": [\"bicycle\", \"brick wall\", \"cafe\"], \"indoors\": false}"}},
+    {"tree",
+     's',
+     "{\"$ref\":\"#/$defs/"
+     "n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},"
+     "\"children\":{\"type\":\"array\",\"items\":"
      "{\"$ref\":\"#/$defs/n\"}}},\"required\":[\"name\",\"children\"]}}}",
-     {"{\"name\": \"root\", \"children\": [{\"name\": \"left\", \"children\": []}, {\"name\": \"right side\", \"children\": [{\"name\": \"leaf\", \"children\": []}]}]}"}},
-    {"variants", 's',
-     "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"person\"},\"name\":{\"type\":\"string\"},\"age\":{\"type\":"
-     "\"integer\",\"minimum\":0,\"maximum\":120}},\"required\":[\"kind\",\"name\"]},{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"place\"},\"name\":{\"type\":"
-     "\"string\"},\"country\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"kind\",\"name\",\"country\"]}]}}",
-     {"[{\"kind\": \"person\", \"name\": \"Ada Lovelace\", \"age\": 36}, {\"kind\": \"place\", \"name\": \"London\", \"country\": \"GB\"}]"}},
-    {"patterns", 's',
-     "{\"type\":\"object\",\"properties\":{\"url\":{\"type\":\"string\",\"pattern\":\"^https?://\"},\"slug\":{\"type\":\"string\",\"pattern\":\"^[a-z0-9]+(-[a-z0-9]+)*$\"},"
-     "\"phone\":{\"type\":\"string\",\"pattern\":\"^\\\\+?[0-9 ()-]{5,20}$\"},\"line\":{\"type\":\"string\",\"pattern\":\"^[^,;]{1,100}$\"}},\"required\":[\"url\",\"slug\",\"phone\",\"line\"]}",
-     {"{\"url\": \"https://example.org/a/long/path?with=query\", \"slug\": \"a-street-in-the-old-town\", \"phone\": \"+49 (731) 555-0123\", \"line\": \"a line without commas in it\"}"}},
-    {"any object", 'j', "",
-     {"{\"title\": \"Street\", \"items\": [1, 2.5, true, null, \"" TEXT "\"], \"nested\": {\"a\": {\"b\": []}}}"}},
-    {"regex", 'r', "(Yes|No), because [A-Za-z ,']{10,200}\\.", {"Yes, because the light is red and the people are waiting at the crossing."}},
+     {"{\"name\": \"root\", \"children\": [{\"name\": \"left\", \"children\": []}, {\"name\": "
+      "\"right side\", \"children\": [{\"name\": \"leaf\", \"children\": []}]}]}"}},
+    {"variants",
+     's',
+     "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"kind\":{"
+     "\"const\":\"person\"},\"name\":{\"type\":\"string\"},\"age\":{\"type\":"
+     "\"integer\",\"minimum\":0,\"maximum\":120}},\"required\":[\"kind\",\"name\"]},{\"type\":"
+     "\"object\",\"properties\":{\"kind\":{\"const\":\"place\"},\"name\":{\"type\":"
+     "\"string\"},\"country\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}},\"required\":["
+     "\"kind\",\"name\",\"country\"]}]}}",
+     {"[{\"kind\": \"person\", \"name\": \"Ada Lovelace\", \"age\": 36}, {\"kind\": \"place\", "
+      "\"name\": \"London\", \"country\": \"GB\"}]"}},
+    {"patterns",
+     's',
+     "{\"type\":\"object\",\"properties\":{\"url\":{\"type\":\"string\",\"pattern\":\"^https?://"
+     "\"},\"slug\":{\"type\":\"string\",\"pattern\":\"^[a-z0-9]+(-[a-z0-9]+)*$\"},"
+     "\"phone\":{\"type\":\"string\",\"pattern\":\"^\\\\+?[0-9 "
+     "()-]{5,20}$\"},\"line\":{\"type\":\"string\",\"pattern\":\"^[^,;]{1,100}$\"}},\"required\":["
+     "\"url\",\"slug\",\"phone\",\"line\"]}",
+     {"{\"url\": \"https://example.org/a/long/path?with=query\", \"slug\": "
+      "\"a-street-in-the-old-town\", \"phone\": \"+49 (731) 555-0123\", \"line\": \"a line without "
+      "commas in it\"}"}},
+    {"any object",
+     'j',
+     "",
+     {"{\"title\": \"Street\", \"items\": [1, 2.5, true, null, \"" TEXT
+      "\"], \"nested\": {\"a\": {\"b\": []}}}"}},
+    {"regex",
+     'r',
+     "(Yes|No), because [A-Za-z ,']{10,200}\\.",
+     {"Yes, because the light is red and the people are waiting at the crossing."}},
     {"plate", 'r', "[A-Z]{1,3}-[A-Z]{1,2} [0-9]{1,4}", {"UL-AB 1234"}},
 };
 
@@ -81,7 +121,8 @@ static double share(struct times *t, double q)
 }
 
 /* The masks of one answer; false: it is not one. */
-static bool time_answer(struct constraint *c, const struct tokenizer *tok, const char *answer, struct times *t)
+static bool time_answer(struct constraint *c, const struct tokenizer *tok, const char *answer,
+                        struct times *t)
 {
     struct ids ids = {0};
     bool ok = tokenizer_encode(tok, answer, strlen(answer), false, &ids, NULL);
@@ -100,27 +141,35 @@ static bool time_answer(struct constraint *c, const struct tokenizer *tok, const
 static bool compile(const struct bench_case *b, struct grammar **g, ey_err *e)
 {
     if (b->kind == 'j') return grammar_of_json_object(g, e);
-    return b->kind == 's' ? grammar_of_schema(g, b->grammar, strlen(b->grammar), e) : grammar_of_regex(g, b->grammar, strlen(b->grammar), e);
+    return b->kind == 's' ? grammar_of_schema(g, b->grammar, strlen(b->grammar), e)
+                          : grammar_of_regex(g, b->grammar, strlen(b->grammar), e);
 }
 
-static bool run_case(const struct bench_case *b, const struct tokenizer *tok, const struct vocabulary *v, struct times *all)
+static bool run_case(const struct bench_case *b, const struct tokenizer *tok,
+                     const struct vocabulary *v, struct times *all)
 {
     static struct times first, later;
     struct grammar *g = NULL;
     struct constraint *c = NULL;
     ey_err e;
     double begin = processor_seconds();
-    if (!compile(b, &g, &e) || !constraint_open(&c, g, v, &e)) return printf("%s: %s\n", b->name, e.text), false;
+    if (!compile(b, &g, &e) || !constraint_open(&c, g, v, &e))
+        return printf("%s: %s\n", b->name, e.text), false;
     double compiled = processor_seconds() - begin;
     bool ok = true;
     first.n = later.n = 0;
-    for (int i = 0; i < 4 && b->answers[i] && ok; i++) ok = time_answer(c, tok, b->answers[i], &first);
+    for (int i = 0; i < 4 && b->answers[i] && ok; i++)
+        ok = time_answer(c, tok, b->answers[i], &first);
     for (int round = 0; round < LATER_ROUNDS; round++)
-        for (int i = 0; i < 4 && b->answers[i] && ok; i++) ok = time_answer(c, tok, b->answers[i], &later);
-    for (size_t i = 0; i < first.n && all->n < MOST_MASKS; i++) all->us[all->n++] = first.us[i];
-    qsort(first.us, first.n, sizeof(double), by_size), qsort(later.us, later.n, sizeof(double), by_size);
-    printf("%-24s %8.2f %8zu %7zu %8.1f %8.1f %8.1f %8.1f %8.1f\n", b->name, compiled * 1e3, grammar_bytes(g) >> 10, first.n, share(&first, 0.5),
-           share(&first, 0.99), share(&first, 1), share(&later, 0.5), share(&later, 0.99));
+        for (int i = 0; i < 4 && b->answers[i] && ok; i++)
+            ok = time_answer(c, tok, b->answers[i], &later);
+    for (size_t i = 0; i < first.n && all->n < MOST_MASKS; i++)
+        all->us[all->n++] = first.us[i];
+    qsort(first.us, first.n, sizeof(double), by_size),
+        qsort(later.us, later.n, sizeof(double), by_size);
+    printf("%-24s %8.2f %8zu %7zu %8.1f %8.1f %8.1f %8.1f %8.1f\n", b->name, compiled * 1e3,
+           grammar_bytes(g) >> 10, first.n, share(&first, 0.5), share(&first, 0.99),
+           share(&first, 1), share(&later, 0.5), share(&later, 0.99));
     constraint_close(&c);
     grammar_release(&g);
     return ok;
@@ -133,15 +182,22 @@ int main(int argc, char **argv)
     struct vocabulary *v = NULL;
     ey_err e;
     bool ok = true;
-    if (!tokenizer_open(&tok, argc > 1 ? argv[1] : "models/demo", &e)) return printf("%s\n", e.text), 1;
+    if (!tokenizer_open(&tok, argc > 1 ? argv[1] : "models/demo", &e))
+        return printf("%s\n", e.text), 1;
     double begin = processor_seconds();
-    if (!vocabulary_open(&v, tok, argc > 2 ? atoi(argv[2]) : tokenizer_size(tok), VOCABULARY_CACHE, &e)) return printf("%s\n", e.text), 1;
-    printf("vocabulary of %d tokens: %.0f ms, %zu KiB\n", tokenizer_size(tok), (processor_seconds() - begin) * 1e3, vocabulary_bytes(v) >> 10);
-    printf("%-24s %8s %8s %7s %26s %17s\n", "", "compile", "size", "masks", "first: p50, p99, most", "later: p50, p99");
+    if (!vocabulary_open(&v, tok, argc > 2 ? atoi(argv[2]) : tokenizer_size(tok), VOCABULARY_CACHE,
+                         &e))
+        return printf("%s\n", e.text), 1;
+    printf("vocabulary of %d tokens: %.0f ms, %zu KiB\n", tokenizer_size(tok),
+           (processor_seconds() - begin) * 1e3, vocabulary_bytes(v) >> 10);
+    printf("%-24s %8s %8s %7s %26s %17s\n", "", "compile", "size", "masks", "first: p50, p99, most",
+           "later: p50, p99");
     printf("%-24s %8s %8s %7s %26s %17s\n", "", "ms", "KiB", "", "us", "us");
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) ok &= run_case(&cases[i], tok, v, &all);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        ok &= run_case(&cases[i], tok, v, &all);
     qsort(all.us, all.n, sizeof(double), by_size);
-    printf("first masks of all: p50 %.1f us, p99 %.1f us, most %.1f us\n", share(&all, 0.5), share(&all, 0.99), share(&all, 1));
+    printf("first masks of all: p50 %.1f us, p99 %.1f us, most %.1f us\n", share(&all, 0.5),
+           share(&all, 0.99), share(&all, 1));
     vocabulary_close(&v);
     tokenizer_close(tok);
     return !ok;

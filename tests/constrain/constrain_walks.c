@@ -1,9 +1,11 @@
 /* Long tests of grammars, and what other checkers need.
  *
- *     constrain_walks [WALKS [SEED [TOKENIZER]]]      random walks over random schemas and patterns, checked
- *     constrain_walks --samples N [SEED [TOKENIZER]]  N lines {"schema": …, "texts": ["…", …]} for tests/clients/ajv.test.mjs
+ *     constrain_walks [WALKS [SEED [TOKENIZER]]]      random walks over random schemas and
+ * patterns, checked constrain_walks --samples N [SEED [TOKENIZER]]  N lines {"schema": …, "texts":
+ * ["…", …]} for tests/clients/ajv.test.mjs
  *
- * By default 2,000 walks, the seed 1 and the demo model's tokenizer; another one is named by its directory. */
+ * By default 2,000 walks, the seed 1 and the demo model's tokenizer; another one is named by its
+ * directory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,16 +28,20 @@ struct setting {
     struct tally tally;
 };
 
-static void report_wrong(struct setting *s, const char *what, const char *grammar, const struct buf *text, const char *why)
+static void report_wrong(struct setting *s, const char *what, const char *grammar,
+                         const struct buf *text, const char *why)
 {
     if (s->tally.wrong++ < 10)
-        printf("%s\n  grammar %s\n  text    %s\n  why     %s\n", what, grammar, text->data ? text->data : "", why);
+        printf("%s\n  grammar %s\n  text    %s\n  why     %s\n", what, grammar,
+               text->data ? text->data : "", why);
 }
 
 /* One walk and what must hold of it; `schema` NULL: `source` is a regular expression. */
-static void check_walk(struct setting *s, struct constraint *c, json_object *schema, const char *source, struct buf *text)
+static void check_walk(struct setting *s, struct constraint *c, json_object *schema,
+                       const char *source, struct buf *text)
 {
-    static const char *const what[] = {[WALK_STUCK] = "a dead end", [WALK_WRONG] = "the mask is wrong"};
+    static const char *const what[] = {
+        [WALK_STUCK] = "a dead end", [WALK_WRONG] = "the mask is wrong"};
     char why[200] = "";
     enum walk_end end = random_walk(c, s->tok, &s->state, (int)random_below(&s->state, 60), text);
     s->tally.walks++;
@@ -44,10 +50,12 @@ static void check_walk(struct setting *s, struct constraint *c, json_object *sch
     if (end != WALK_ENDED) return;
     s->tally.ended++;
     const char *data = text->data ? text->data : "";
-    bool valid = schema ? checker_valid_text(schema, data, text->size, why) : checker_matches(source, data, text->size, false);
+    bool valid = schema ? checker_valid_text(schema, data, text->size, why)
+                        : checker_matches(source, data, text->size, false);
     if (!valid) report_wrong(s, "an invalid text", source, text, why);
     if (s->tally.walks % EXACT_EVERY == 0 && text->size) {
-        text->size = random_below(&s->state, (uint32_t)text->size); /* somewhere in the middle, also of a character */
+        text->size = random_below(
+            &s->state, (uint32_t)text->size); /* somewhere in the middle, also of a character */
         constraint_restart(c);
         s->tally.exact++;
         if (!constraint_accept_text(c, text->data, text->size) || !mask_is_exact(c, s->tok, text))
@@ -55,7 +63,8 @@ static void check_walk(struct setting *s, struct constraint *c, json_object *sch
     }
 }
 
-static void check_grammar(struct setting *s, struct grammar *g, json_object *schema, const char *source)
+static void check_grammar(struct setting *s, struct grammar *g, json_object *schema,
+                          const char *source)
 {
     struct constraint *c = NULL;
     struct buf text = buf_with_max(1 << 20);
@@ -65,14 +74,16 @@ static void check_grammar(struct setting *s, struct grammar *g, json_object *sch
         report_wrong(s, "no constraint", source, &text, e.text);
         return;
     }
-    for (int i = 0; i < WALKS_A_GRAMMAR; i++) check_walk(s, c, schema, source, &text);
+    for (int i = 0; i < WALKS_A_GRAMMAR; i++)
+        check_walk(s, c, schema, source, &text);
     buf_free(&text);
     constraint_close(&c);
 }
 
 static const char *plain_json(json_object *value)
 {
-    return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    return json_object_to_json_string_ext(value,
+                                          JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 }
 
 static void walk_schema(struct setting *s)
@@ -112,11 +123,15 @@ static int run_walks(struct setting *s, long walks)
         else
             walk_pattern(s);
     }
-    printf("%ld walks over %ld grammars (%ld schemas and %ld patterns refused): %ld ended, %ld given up, %ld masks exact, %ld "
+    printf("%ld walks over %ld grammars (%ld schemas and %ld patterns refused): %ld ended, %ld "
+           "given up, %ld masks exact, %ld "
            "wrong\n",
-           t->walks, t->grammars, t->refused, t->patterns_refused, t->ended, t->longs, t->exact, t->wrong);
-    /* random schemas may contradict themselves, patterns be too ambiguous, walks long, but not often */
-    return t->wrong || t->refused * 10 > t->grammars || t->patterns_refused * 50 > t->grammars || t->longs * 10 > t->walks;
+           t->walks, t->grammars, t->refused, t->patterns_refused, t->ended, t->longs, t->exact,
+           t->wrong);
+    /* random schemas may contradict themselves, patterns be too ambiguous, walks long, but not
+     * often */
+    return t->wrong || t->refused * 10 > t->grammars || t->patterns_refused * 50 > t->grammars ||
+           t->longs * 10 > t->walks;
 }
 
 static void print_sample(struct setting *s, struct grammar *g, const char *source)
@@ -126,7 +141,9 @@ static void print_sample(struct setting *s, struct grammar *g, const char *sourc
     if (!constraint_open(&c, g, s->v, NULL)) abort();
     buf_printf(&line, "{\"schema\": %s, \"texts\": [", source);
     for (int i = 0; i < SAMPLES_A_SCHEMA; i++) {
-        if (random_walk(c, s->tok, &s->state, (int)random_below(&s->state, 60), &text) != WALK_ENDED) continue;
+        if (random_walk(c, s->tok, &s->state, (int)random_below(&s->state, 60), &text) !=
+            WALK_ENDED)
+            continue;
         if (line.data[line.size - 1] != '[') buf_add_text(&line, ", ");
         json_dump_string(&line, text.data, text.size);
     }
@@ -156,7 +173,8 @@ int main(int argc, char **argv)
     long n = argc > 1 ? atol(argv[1]) : 2000;
     struct setting s = {.state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
     ey_err e;
-    if (!tokenizer_open(&s.tok, argc > 3 ? argv[3] : "models/demo", &e) || !vocabulary_open(&s.v, s.tok, tokenizer_size(s.tok), VOCABULARY_CACHE, &e)) {
+    if (!tokenizer_open(&s.tok, argc > 3 ? argv[3] : "models/demo", &e) ||
+        !vocabulary_open(&s.v, s.tok, tokenizer_size(s.tok), VOCABULARY_CACHE, &e)) {
         fprintf(stderr, "%s\n", e.text);
         return 1;
     }

@@ -50,12 +50,14 @@ static bool in_by_tokens(struct constraint *c, const char *text, size_t *at)
 {
     struct ids ids = {0};
     ey_err e;
-    if (!tokenizer_encode(demo_tokenizer(), text, strlen(text), false, &ids, &e)) fail_msg("%s", e.text);
+    if (!tokenizer_encode(demo_tokenizer(), text, strlen(text), false, &ids, &e))
+        fail_msg("%s", e.text);
     constraint_restart(c);
     bool ok = true;
     for (*at = 0; *at < ids.n && ok; *at += ok) {
         ok = mask_has(constraint_mask(c), ids.id[*at]);
-        if (constraint_accept(c, ids.id[*at]) != ok) fail_msg("%s: mask and acceptance differ at token %zu", text, *at);
+        if (constraint_accept(c, ids.id[*at]) != ok)
+            fail_msg("%s: mask and acceptance differ at token %zu", text, *at);
     }
     ids_free(&ids);
     return ok && constraint_may_end(c);
@@ -68,8 +70,10 @@ void check_texts(struct grammar *g, const char *name, const char *const *in, con
     size_t at;
     if (!constraint_open(&c, g, demo_vocabulary(), &e)) fail_msg("%s", e.text);
     for (; *in; in++) {
-        if (!in_by_bytes(c, *in, &at)) fail_msg("%s\n  should allow %s\n  but not from byte %zu on", name, *in, at);
-        if (!in_by_tokens(c, *in, &at)) fail_msg("%s\n  should allow %s\n  but not from token %zu on", name, *in, at);
+        if (!in_by_bytes(c, *in, &at))
+            fail_msg("%s\n  should allow %s\n  but not from byte %zu on", name, *in, at);
+        if (!in_by_tokens(c, *in, &at))
+            fail_msg("%s\n  should allow %s\n  but not from token %zu on", name, *in, at);
     }
     for (; *out; out++) {
         if (in_by_bytes(c, *out, &at)) fail_msg("%s\n  should not allow %s", name, *out);

@@ -1,4 +1,5 @@
-/* What the tests of grammars share: the demo model's vocabulary, and whether a text is one of a grammar's. */
+/* What the tests of grammars share: the demo model's vocabulary, and whether a text is one of a
+ * grammar's. */
 #ifndef EY_TESTS_CONSTRAIN_FIXTURE_H
 #define EY_TESTS_CONSTRAIN_FIXTURE_H
 
@@ -18,9 +19,10 @@ void close_fixture(void);
 
 enum { MAX_TEXTS = 16 };
 
-/* Texts that are in the grammar and texts that are not; NULL ends a list. A text that is in it must be so byte by byte and
- * token by token. */
-void check_texts(struct grammar *g, const char *name, const char *const *in, const char *const *out);
+/* Texts that are in the grammar and texts that are not; NULL ends a list. A text that is in it must
+ * be so byte by byte and token by token. */
+void check_texts(struct grammar *g, const char *name, const char *const *in,
+                 const char *const *out);
 struct grammar *schema_ok(const char *schema);
 struct grammar *regex_ok(const char *pattern);
 

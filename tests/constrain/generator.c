@@ -36,12 +36,14 @@ static json_object *text(const char *s)
     return json_object_new_string(s);
 }
 
-/* ---- patterns ------------------------------------------------------------------------------------ */
+/* ---- patterns
+ * ------------------------------------------------------------------------------------ */
 
 static void random_atom(uint64_t *state, struct buf *out, int depth)
 {
-    static const char *const atoms[] = {"a",  "b",   "7",        "é",  "[a-c]", "[^a-z\\n]", "\\d", "\\w",  ".",
-                                        "x-", "\\.", "[0-9a-f]", "日", "\\W",   "[\\d_]",    "\"",  "\\\\", " "};
+    static const char *const atoms[] = {"a",   "b",   "7",      "é",  "[a-c]", "[^a-z\\n]",
+                                        "\\d", "\\w", ".",      "x-", "\\.",   "[0-9a-f]",
+                                        "日",  "\\W", "[\\d_]", "\"", "\\\\",  " "};
     if (depth > 0 && random_below(state, 3) == 0) {
         buf_add_text(out, random_below(state, 2) ? "(" : "(?:");
         random_pattern(state, out, depth - 1);
@@ -53,14 +55,16 @@ static void random_atom(uint64_t *state, struct buf *out, int depth)
 
 void random_pattern(uint64_t *state, struct buf *out, int depth)
 {
-    static const char *const repeats[] = {"*", "+", "?", "{2}", "{1,3}", "{2,}", "{0,4}", "+?", "*?"};
+    static const char *const repeats[] = {"*",    "+",     "?",  "{2}", "{1,3}",
+                                          "{2,}", "{0,4}", "+?", "*?"};
     uint32_t branches = random_below(state, 4) ? 1 : 2;
     for (uint32_t b = 0; b < branches; b++) {
         if (b) buf_add_text(out, "|");
         for (uint32_t i = random_below(state, 3) + 1; i; i--) {
             random_atom(state, out, depth);
             if (random_below(state, 3) == 0)
-                buf_add_text(out, repeats[random_below(state, sizeof(repeats) / sizeof(repeats[0]))]);
+                buf_add_text(out,
+                             repeats[random_below(state, sizeof(repeats) / sizeof(repeats[0]))]);
         }
     }
 }
@@ -78,11 +82,13 @@ static json_object *pattern_text(struct growing *g)
     return value;
 }
 
-/* ---- scalars ------------------------------------------------------------------------------------- */
+/* ---- scalars
+ * ------------------------------------------------------------------------------------- */
 
 static json_object *random_constant(struct growing *g, int depth)
 {
-    static const char *const texts[] = {"", "a", "ab", "abc", "yes", "no", "é", "日本", "a\"b\\", "line\nbreak", "\x01", "/"};
+    static const char *const texts[] = {"",  "a",    "ab",     "abc",         "yes",  "no",
+                                        "é", "日本", "a\"b\\", "line\nbreak", "\x01", "/"};
     switch (below(g, depth > 0 ? 9 : 6)) {
     case 0: return NULL;
     case 1: return json_object_new_boolean((int)below(g, 2));
@@ -91,12 +97,14 @@ static json_object *random_constant(struct growing *g, int depth)
     case 6:
     case 7: {
         json_object *list = json_object_new_array();
-        for (uint32_t n = below(g, 3); n; n--) json_object_array_add(list, random_constant(g, depth - 1));
+        for (uint32_t n = below(g, 3); n; n--)
+            json_object_array_add(list, random_constant(g, depth - 1));
         return list;
     }
     case 8: {
         json_object *object = json_object_new_object();
-        for (uint32_t n = below(g, 3); n; n--) put(object, texts[1 + below(g, 6)], random_constant(g, depth - 1));
+        for (uint32_t n = below(g, 3); n; n--)
+            put(object, texts[1 + below(g, 6)], random_constant(g, depth - 1));
         return object;
     }
     default: return text(texts[below(g, sizeof(texts) / sizeof(texts[0]))]);
@@ -111,7 +119,8 @@ static json_object *constants_schema(struct growing *g)
         return schema;
     }
     json_object *list = json_object_new_array();
-    for (uint32_t n = below(g, 6) + 1; n; n--) json_object_array_add(list, random_constant(g, 2));
+    for (uint32_t n = below(g, 6) + 1; n; n--)
+        json_object_array_add(list, random_constant(g, 2));
     put(schema, "enum", list);
     return schema;
 }
@@ -123,12 +132,16 @@ static json_object *string_schema(struct growing *g)
     json_object *schema = json_object_new_object();
     put(schema, "type", text("string"));
     uint32_t kind = below(g, 6), min = below(g, 4), max = min + below(g, 12);
-    if (kind == 0) put(schema, "format", text(formats[below(g, sizeof(formats) / sizeof(formats[0]))]));
+    if (kind == 0)
+        put(schema, "format", text(formats[below(g, sizeof(formats) / sizeof(formats[0]))]));
     if (kind == 1) put(schema, "pattern", pattern_text(g));
-    if (kind == 1 && chance(g, 6)) put(schema, "format", text("hostname")), put(schema, "pattern", text("[a-c]{2}(-|\\.)"));
+    if (kind == 1 && chance(g, 6))
+        put(schema, "format", text("hostname")), put(schema, "pattern", text("[a-c]{2}(-|\\.)"));
     if (kind < 2 && chance(g, 3)) put(schema, "maxLength", json_object_new_int64(below(g, 40) + 8));
     if (kind == 1 && chance(g, 4)) put(schema, "minLength", json_object_new_int64(below(g, 5)));
-    if (kind == 2) put(schema, "pattern", text("^[a-z]{2,8}$")), put(schema, "maxLength", json_object_new_int64(5));
+    if (kind == 2)
+        put(schema, "pattern", text("^[a-z]{2,8}$")),
+            put(schema, "maxLength", json_object_new_int64(5));
     if (kind == 3 || kind == 4) {
         if (chance(g, 2)) put(schema, "minLength", json_object_new_int64(min));
         if (chance(g, 2)) put(schema, "maxLength", json_object_new_int64(max));
@@ -139,7 +152,8 @@ static json_object *string_schema(struct growing *g)
 static json_object *bound(struct growing *g, int64_t around)
 {
     static const double odd[] = {0.1, 0.25, 1e-7, 1e20, 123456.789, 0.30000000000000004, 2.5};
-    if (chance(g, 3)) return json_object_new_double((double)around + odd[below(g, sizeof(odd) / sizeof(odd[0]))]);
+    if (chance(g, 3))
+        return json_object_new_double((double)around + odd[below(g, sizeof(odd) / sizeof(odd[0]))]);
     return json_object_new_int64(around);
 }
 
@@ -149,21 +163,26 @@ static json_object *number_schema(struct growing *g)
     json_object *schema = json_object_new_object();
     bool integer = chance(g, 2);
     put(schema, "type", text(integer ? "integer" : "number"));
-    int64_t scale = scales[below(g, 5)], low = ((int64_t)below(g, 200) - 100) * scale, high = low + (int64_t)below(g, 50) * scale;
+    int64_t scale = scales[below(g, 5)], low = ((int64_t)below(g, 200) - 100) * scale,
+            high = low + (int64_t)below(g, 50) * scale;
     if (chance(g, 3)) put(schema, chance(g, 3) ? "exclusiveMinimum" : "minimum", bound(g, low));
-    if (chance(g, 3)) put(schema, chance(g, 3) ? "exclusiveMaximum" : "maximum", bound(g, high + 2));
+    if (chance(g, 3))
+        put(schema, chance(g, 3) ? "exclusiveMaximum" : "maximum", bound(g, high + 2));
     if (integer && chance(g, 5)) put(schema, "multipleOf", json_object_new_int64(below(g, 20) + 1));
     return schema;
 }
 
-/* ---- containers ---------------------------------------------------------------------------------- */
+/* ---- containers
+ * ---------------------------------------------------------------------------------- */
 
 static json_object *any_schema(struct growing *g, int depth);
 
 static json_object *object_schema(struct growing *g, int depth)
 {
-    static const char *const names[] = {"a", "ab", "abc", "name", "total_amount", "é", "b\"q", "x y", "type"};
-    json_object *schema = json_object_new_object(), *properties = json_object_new_object(), *required = json_object_new_array();
+    static const char *const names[] = {"a", "ab",   "abc", "name", "total_amount",
+                                        "é", "b\"q", "x y", "type"};
+    json_object *schema = json_object_new_object(), *properties = json_object_new_object(),
+                *required = json_object_new_array();
     put(schema, "type", text("object"));
     for (uint32_t n = below(g, 5); n; n--) {
         const char *name = names[below(g, sizeof(names) / sizeof(names[0]))];
@@ -189,7 +208,8 @@ static json_object *array_schema(struct growing *g, int depth)
     put(schema, "type", text("array"));
     if (chance(g, 6)) {
         json_object *prefix = json_object_new_array();
-        for (uint32_t n = below(g, 3) + 1; n; n--) json_object_array_add(prefix, any_schema(g, depth - 1));
+        for (uint32_t n = below(g, 3) + 1; n; n--)
+            json_object_array_add(prefix, any_schema(g, depth - 1));
         put(schema, "prefixItems", prefix);
         put(schema, "items", chance(g, 2) ? json_object_new_boolean(0) : any_schema(g, depth - 1));
         return schema;
@@ -205,8 +225,8 @@ static json_object *variants_schema(struct growing *g, int depth)
 {
     json_object *schema = json_object_new_object(), *list = json_object_new_array();
     for (int i = 0; i < 2; i++) {
-        json_object *variant = json_object_new_object(), *properties = json_object_new_object(), *tag = json_object_new_object(),
-                    *required = json_object_new_array();
+        json_object *variant = json_object_new_object(), *properties = json_object_new_object(),
+                    *tag = json_object_new_object(), *required = json_object_new_array();
         put(tag, "const", text(i ? "ab" : "a"));
         put(properties, "kind", tag);
         put(properties, "value", any_schema(g, depth - 1));
@@ -225,7 +245,8 @@ static json_object *variants_schema(struct growing *g, int depth)
 static json_object *alternatives_schema(struct growing *g, int depth)
 {
     json_object *schema = json_object_new_object(), *list = json_object_new_array();
-    for (uint32_t n = below(g, 3) + 2; n; n--) json_object_array_add(list, any_schema(g, depth - 1));
+    for (uint32_t n = below(g, 3) + 2; n; n--)
+        json_object_array_add(list, any_schema(g, depth - 1));
     put(schema, "anyOf", list);
     return schema;
 }
@@ -241,9 +262,11 @@ static json_object *reference_schema(struct growing *g)
 
 static json_object *types_schema(struct growing *g)
 {
-    static const char *const names[] = {"string", "integer", "number", "boolean", "null", "object", "array"};
+    static const char *const names[] = {"string", "integer", "number", "boolean",
+                                        "null",   "object",  "array"};
     json_object *schema = json_object_new_object(), *list = json_object_new_array();
-    for (uint32_t n = below(g, 3) + 1, i = below(g, 7); n; n--, i = (i + 2) % 7) json_object_array_add(list, text(names[i]));
+    for (uint32_t n = below(g, 3) + 1, i = below(g, 7); n; n--, i = (i + 2) % 7)
+        json_object_array_add(list, text(names[i]));
     put(schema, "type", list);
     return schema;
 }
@@ -270,7 +293,8 @@ static json_object *any_schema(struct growing *g, int depth)
     default: schema = alternatives_schema(g, depth);
     }
     if (chance(g, 12)) put(schema, "description", text("whatever"));
-    if (chance(g, 12) && json_object_is_type(json_object_object_get(schema, "type"), json_type_string))
+    if (chance(g, 12) &&
+        json_object_is_type(json_object_object_get(schema, "type"), json_type_string))
         put(schema, "nullable", json_object_new_boolean(1));
     return schema;
 }
@@ -279,7 +303,8 @@ json_object *random_schema(uint64_t *state)
 {
     struct growing g = {.state = state, .recursive = random_below(state, 2)};
     json_object *schema = object_schema(&g, 3);
-    if (!g.recursive) return random_below(state, 2) ? schema : (json_object_put(schema), any_schema(&g, 3));
+    if (!g.recursive)
+        return random_below(state, 2) ? schema : (json_object_put(schema), any_schema(&g, 3));
     json_object *definitions = json_object_new_object();
     for (int i = 0; i < DEFINITIONS; i++) {
         char name[16];

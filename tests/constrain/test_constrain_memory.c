@@ -12,8 +12,10 @@
 #include "constrain/walks.h"
 
 static const char schema[] =
-    "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": 30}, \"b\": {\"type\": \"string\", \"pattern\":"
-    " \"^[^,]{1,40}$\"}, \"c\": {\"type\": [\"number\", \"string\"]}, \"d\": {\"$ref\": \"#\"}}, \"required\": [\"a\", \"b\"], \"additionalProperties\": true}, \"maxItems\": 9}";
+    "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
+    "\"string\", \"maxLength\": 30}, \"b\": {\"type\": \"string\", \"pattern\":"
+    " \"^[^,]{1,40}$\"}, \"c\": {\"type\": [\"number\", \"string\"]}, \"d\": {\"$ref\": \"#\"}}, "
+    "\"required\": [\"a\", \"b\"], \"additionalProperties\": true}, \"maxItems\": 9}";
 
 static void a_step_takes_no_memory(void **state)
 {
@@ -24,7 +26,8 @@ static void a_step_takes_no_memory(void **state)
     ey_err e;
     uint64_t random = 1;
     (void)state;
-    assert_true(tokenizer_open(&tok, "models/demo", &e) && vocabulary_open(&v, tok, tokenizer_size(tok), 8, &e));
+    assert_true(tokenizer_open(&tok, "models/demo", &e) &&
+                vocabulary_open(&v, tok, tokenizer_size(tok), 8, &e));
     assert_true(grammar_of_schema(&g, schema, strlen(schema), &e) && constraint_open(&c, g, v, &e));
     struct buf text = buf_with_max(1 << 20);
     assert_true(buf_reserve(&text, 1 << 19));
@@ -33,7 +36,8 @@ static void a_step_takes_no_memory(void **state)
     void *volatile one = malloc(1); /* or the compiler does without */
     free(one);
     assert_int_equal(allocations_so_far(), 1); /* they are counted */
-    for (int i = 0; i < 100; i++) ended += random_walk(c, tok, &random, 60, &text) == WALK_ENDED;
+    for (int i = 0; i < 100; i++)
+        ended += random_walk(c, tok, &random, 60, &text) == WALK_ENDED;
     assert_int_equal(allocations_stop(), 1);
     assert_true(ended > 50);
     buf_free(&text);

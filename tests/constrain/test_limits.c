@@ -1,4 +1,5 @@
-/* Schemas and patterns that are made to cost much: each compiles, or is refused, in bounded time and memory. */
+/* Schemas and patterns that are made to cost much: each compiles, or is refused, in bounded time
+ * and memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static struct grammar *compiled(const struct buf *schema, char *error, size_t si
     double start = cpu_seconds();
     bool ok = grammar_of_schema(&g, schema->data, schema->size, &e);
     double yardsticks = (cpu_seconds() - start) / yardstick();
-    if (yardsticks > MOST_YARDSTICKS) fail_msg("%.100s… took %.1f yardsticks", schema->data, yardsticks);
+    if (yardsticks > MOST_YARDSTICKS)
+        fail_msg("%.100s… took %.1f yardsticks", schema->data, yardsticks);
     snprintf(error, size, "%s", ok ? "" : e.text);
     if (!ok) assert_int_equal(e.code, EY_BAD_REQUEST);
     return g;
@@ -29,7 +31,8 @@ static struct grammar *check_schema(struct buf *schema, const char *says)
     char error[800];
     assert_false(schema->failed);
     struct grammar *g = compiled(schema, error, sizeof(error));
-    if (!strstr(error, says) || (!says[0] && error[0])) fail_msg("%.200s…\n  says %s\n  not  %s", schema->data, error, says);
+    if (!strstr(error, says) || (!says[0] && error[0]))
+        fail_msg("%.200s…\n  says %s\n  not  %s", schema->data, error, says);
     buf_free(schema);
     return g;
 }
@@ -41,11 +44,13 @@ static struct buf new_schema(void)
 
 static void thousands_of_constants(void **state)
 {
-    static const char *const in[] = {"\"value number 0\"", "\"value number 3999\"", NULL}, *const out[] = {"\"value number 4000\"", "\"value\"", NULL};
+    static const char *const in[] = {"\"value number 0\"", "\"value number 3999\"", NULL},
+                             *const out[] = {"\"value number 4000\"", "\"value\"", NULL};
     struct buf s = new_schema();
     (void)state;
     buf_add_text(&s, "{\"enum\": [");
-    for (int i = 0; i < 4000; i++) buf_printf(&s, "%s\"value number %d\"", i ? ", " : "", i);
+    for (int i = 0; i < 4000; i++)
+        buf_printf(&s, "%s\"value number %d\"", i ? ", " : "", i);
     buf_add_text(&s, "]}");
     struct grammar *g = check_schema(&s, "");
     check_texts(g, "4000 constants", in, out);
@@ -54,12 +59,15 @@ static void thousands_of_constants(void **state)
 
 static void hundreds_of_optional_properties(void **state)
 {
-    static const char *const in[] = {"{}", "{\"property_0\":1,\"property_299\":2}", "{\"property_17\": 5}", NULL};
-    static const char *const out[] = {"{\"property_299\":1,\"property_0\":2}", "{\"property_300\":1}", NULL};
+    static const char *const in[] = {"{}", "{\"property_0\":1,\"property_299\":2}",
+                                     "{\"property_17\": 5}", NULL};
+    static const char *const out[] = {"{\"property_299\":1,\"property_0\":2}",
+                                      "{\"property_300\":1}", NULL};
     struct buf s = new_schema();
     (void)state;
     buf_add_text(&s, "{\"type\": \"object\", \"properties\": {");
-    for (int i = 0; i < 300; i++) buf_printf(&s, "%s\"property_%d\": {\"type\": \"integer\"}", i ? ", " : "", i);
+    for (int i = 0; i < 300; i++)
+        buf_printf(&s, "%s\"property_%d\": {\"type\": \"integer\"}", i ? ", " : "", i);
     buf_add_text(&s, "}}");
     struct grammar *g = check_schema(&s, "");
     check_texts(g, "300 properties", in, out);
@@ -68,13 +76,17 @@ static void hundreds_of_optional_properties(void **state)
 
 static void hundreds_of_variants(void **state)
 {
-    static const char *const in[] = {"{\"kind\":\"k7\",\"value\":7}", "{\"kind\":\"k199\",\"value\":199}", NULL};
-    static const char *const out[] = {"{\"kind\":\"k7\",\"value\":8}", "{\"kind\":\"k200\",\"value\":200}", NULL};
+    static const char *const in[] = {"{\"kind\":\"k7\",\"value\":7}",
+                                     "{\"kind\":\"k199\",\"value\":199}", NULL};
+    static const char *const out[] = {"{\"kind\":\"k7\",\"value\":8}",
+                                      "{\"kind\":\"k200\",\"value\":200}", NULL};
     struct buf s = new_schema();
     (void)state;
     buf_add_text(&s, "{\"oneOf\": [");
     for (int i = 0; i < 200; i++)
-        buf_printf(&s, "%s{\"type\": \"object\", \"properties\": {\"kind\": {\"const\": \"k%d\"}, \"value\": {\"const\": %d}}, \"required\": [\"kind\", \"value\"]}",
+        buf_printf(&s,
+                   "%s{\"type\": \"object\", \"properties\": {\"kind\": {\"const\": \"k%d\"}, "
+                   "\"value\": {\"const\": %d}}, \"required\": [\"kind\", \"value\"]}",
                    i ? ", " : "", i, i);
     buf_add_text(&s, "]}");
     struct grammar *g = check_schema(&s, "");
@@ -90,7 +102,9 @@ static void alternatives_that_overlap_in_all_ways(void **state)
     buf_add_text(&s, "{\"anyOf\": [");
     for (int i = 0; i < 20; i++) {
         buf_printf(&s, "%s{\"type\": \"object\", \"properties\": {", i ? ", " : "");
-        for (int j = 0; j < 20; j++) buf_printf(&s, "%s\"p%d\": {\"type\": \"%s\"}", j ? ", " : "", j, i == j ? "integer" : "number");
+        for (int j = 0; j < 20; j++)
+            buf_printf(&s, "%s\"p%d\": {\"type\": \"%s\"}", j ? ", " : "", j,
+                       i == j ? "integer" : "number");
         buf_add_text(&s, "}}");
     }
     buf_add_text(&s, "]}");
@@ -103,7 +117,11 @@ static void references_that_multiply(void **state)
     struct buf s = new_schema();
     (void)state;
     buf_add_text(&s, "{\"$ref\": \"#/$defs/a0\", \"$defs\": {");
-    for (int i = 0; i < 25; i++) buf_printf(&s, "\"a%d\": {\"anyOf\": [{\"$ref\": \"#/$defs/a%d\"}, {\"$ref\": \"#/$defs/a%d\"}]}, ", i, i + 1, i + 1);
+    for (int i = 0; i < 25; i++)
+        buf_printf(
+            &s,
+            "\"a%d\": {\"anyOf\": [{\"$ref\": \"#/$defs/a%d\"}, {\"$ref\": \"#/$defs/a%d\"}]}, ", i,
+            i + 1, i + 1);
     buf_add_text(&s, "\"a25\": false}}");
     struct grammar *g = check_schema(&s, "references lead to more than");
     grammar_release(&g);
@@ -111,7 +129,10 @@ static void references_that_multiply(void **state)
     s = new_schema();
     buf_add_text(&s, "{\"$ref\": \"#/$defs/a0\", \"$defs\": {");
     for (int i = 0; i < 25; i++)
-        buf_printf(&s, "\"a%d\": {\"type\": \"object\", \"properties\": {\"l\": {\"$ref\": \"#/$defs/a%d\"}, \"r\": {\"$ref\": \"#/$defs/a%d\"}}}, ", i, i + 1, i + 1);
+        buf_printf(&s,
+                   "\"a%d\": {\"type\": \"object\", \"properties\": {\"l\": {\"$ref\": "
+                   "\"#/$defs/a%d\"}, \"r\": {\"$ref\": \"#/$defs/a%d\"}}}, ",
+                   i, i + 1, i + 1);
     buf_add_text(&s, "\"a25\": {\"type\": \"null\"}}}");
     g = check_schema(&s, "");
     grammar_release(&g);
@@ -122,7 +143,8 @@ static void a_long_chain_of_references(void **state)
     struct buf s = new_schema();
     (void)state;
     buf_add_text(&s, "{\"$ref\": \"#/$defs/a0\", \"$defs\": {");
-    for (int i = 0; i < 1000; i++) buf_printf(&s, "\"a%d\": {\"$ref\": \"#/$defs/a%d\"}, ", i, i + 1);
+    for (int i = 0; i < 1000; i++)
+        buf_printf(&s, "\"a%d\": {\"$ref\": \"#/$defs/a%d\"}, ", i, i + 1);
     buf_add_text(&s, "\"a1000\": {\"type\": \"null\"}}}");
     struct grammar *g = check_schema(&s, "refers to itself");
     grammar_release(&g);
@@ -133,17 +155,20 @@ static void counts_that_are_huge(void **state)
     static const char *const in[] = {"[\"a\",\"b\"]", "[]", NULL}, *const out[] = {"[1]", NULL};
     struct buf s = new_schema();
     (void)state;
-    buf_add_text(&s, "{\"type\": \"array\", \"maxItems\": 1000000000, \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z ]*$\", \"maxLength\": 1e300}}");
+    buf_add_text(&s, "{\"type\": \"array\", \"maxItems\": 1000000000, \"items\": {\"type\": "
+                     "\"string\", \"pattern\": \"^[a-z ]*$\", \"maxLength\": 1e300}}");
     struct grammar *g = check_schema(&s, "");
     check_texts(g, "huge counts", in, out);
     grammar_release(&g);
     /* beside another array it cannot be counted, and is too long to be spelled out */
     s = new_schema();
-    buf_add_text(&s, "{\"anyOf\": [{\"type\": \"array\", \"minItems\": 1000000000, \"items\": {\"type\": \"string\"}}, {\"type\": \"array\"}]}");
+    buf_add_text(&s, "{\"anyOf\": [{\"type\": \"array\", \"minItems\": 1000000000, \"items\": "
+                     "{\"type\": \"string\"}}, {\"type\": \"array\"}]}");
     g = check_schema(&s, "too large");
     grammar_release(&g);
     s = new_schema();
-    buf_add_text(&s, "{\"type\": \"string\", \"pattern\": \"^[a-z ]*$\", \"minLength\": 1000000000}");
+    buf_add_text(&s,
+                 "{\"type\": \"string\", \"pattern\": \"^[a-z ]*$\", \"minLength\": 1000000000}");
     g = check_schema(&s, "too large");
     grammar_release(&g);
 }
@@ -153,12 +178,14 @@ static void schemas_that_are_too_long_or_deep(void **state)
     struct buf s = new_schema();
     (void)state;
     buf_add_text(&s, "{\"description\": \"");
-    for (int i = 0; i < EY_MAX_SCHEMA_BYTES; i++) buf_add(&s, "x", 1);
+    for (int i = 0; i < EY_MAX_SCHEMA_BYTES; i++)
+        buf_add(&s, "x", 1);
     buf_add_text(&s, "\"}");
     struct grammar *g = check_schema(&s, "larger than the limit of 262144");
     grammar_release(&g);
     s = new_schema();
-    for (int i = 0; i < 5000; i++) buf_add_text(&s, "{\"items\":");
+    for (int i = 0; i < 5000; i++)
+        buf_add_text(&s, "{\"items\":");
     g = check_schema(&s, "nested too deeply");
     grammar_release(&g);
     s = new_schema();
@@ -174,9 +201,11 @@ static void nesting_ends_at_a_limit(void **state)
     int depth = 0;
     (void)state;
     assert_true(constraint_open(&c, g, demo_vocabulary(), NULL));
-    while (constraint_accept_text(c, "[", 1)) depth++;
+    while (constraint_accept_text(c, "[", 1))
+        depth++;
     assert_int_equal(depth, EY_MAX_GRAMMAR_LEVELS);
-    while (constraint_accept_text(c, "]", 1)) depth--;
+    while (constraint_accept_text(c, "]", 1))
+        depth--;
     assert_int_equal(depth, 0);
     assert_true(constraint_must_end(c));
     constraint_close(&c);

@@ -7,8 +7,10 @@
 #include "constrain/fixture.h"
 #include "constrain/walks.h"
 
-static const char person[] = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 12}, \"tags\": {\"type\": \"array\","
-                             " \"items\": {\"enum\": [\"a\", \"b\"]}, \"maxItems\": 3}, \"next\": {\"$ref\": \"#\"}}, \"required\": [\"name\"]}";
+static const char person[] = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": "
+                             "\"string\", \"maxLength\": 12}, \"tags\": {\"type\": \"array\","
+                             " \"items\": {\"enum\": [\"a\", \"b\"]}, \"maxItems\": 3}, \"next\": "
+                             "{\"$ref\": \"#\"}}, \"required\": [\"name\"]}";
 
 static struct constraint *open_ok(struct grammar *g, const struct vocabulary *v)
 {
@@ -27,11 +29,13 @@ static size_t mask_size(struct constraint *c)
 {
     const uint32_t *mask = constraint_mask(c);
     size_t n = 0;
-    for (size_t i = 0; i < vocabulary_words(demo_vocabulary()); i++) n += (size_t)__builtin_popcount(mask[i]);
+    for (size_t i = 0; i < vocabulary_words(demo_vocabulary()); i++)
+        n += (size_t)__builtin_popcount(mask[i]);
     return n;
 }
 
-/* ---- ends ---------------------------------------------------------------------------------------- */
+/* ---- ends
+ * ---------------------------------------------------------------------------------------- */
 
 static void an_answer_ends_where_it_may(void **state)
 {
@@ -69,13 +73,27 @@ static void what_is_refused_changes_nothing(void **state)
     grammar_release(&g);
 }
 
-/* ---- masks --------------------------------------------------------------------------------------- */
+/* ---- masks
+ * --------------------------------------------------------------------------------------- */
 
 static void masks_hold_exactly_what_is_accepted(void **state)
 {
-    static const char *const places[] = {"", "{", "{\"", "{\"name", "{\"name\":", "{\"name\": \"", "{\"name\":\"abcdefghij", "{\"name\":\"abcdefghijkl",
-                                         "{\"name\":\"\\", "{\"name\":\"\\u00", "{\"name\":\"\\ud83d\\", "{\"name\":\"\xe6\x97", "{\"name\":\"a\",\"tags\":[\"a\",\"b\"",
-                                         "{\"name\":\"a\",\"tags\":[\"a\",\"b\",\"a\"", "{\"name\":\"a\",\"next\":{\"name\":\"b\"", "{\"name\":\"a\"}"};
+    static const char *const places[] = {"",
+                                         "{",
+                                         "{\"",
+                                         "{\"name",
+                                         "{\"name\":",
+                                         "{\"name\": \"",
+                                         "{\"name\":\"abcdefghij",
+                                         "{\"name\":\"abcdefghijkl",
+                                         "{\"name\":\"\\",
+                                         "{\"name\":\"\\u00",
+                                         "{\"name\":\"\\ud83d\\",
+                                         "{\"name\":\"\xe6\x97",
+                                         "{\"name\":\"a\",\"tags\":[\"a\",\"b\"",
+                                         "{\"name\":\"a\",\"tags\":[\"a\",\"b\",\"a\"",
+                                         "{\"name\":\"a\",\"next\":{\"name\":\"b\"",
+                                         "{\"name\":\"a\"}"};
     struct grammar *g = schema_ok(person);
     struct constraint *c = open_ok(g, demo_vocabulary());
     (void)state;
@@ -84,7 +102,8 @@ static void masks_hold_exactly_what_is_accepted(void **state)
         assert_true(buf_add_text(&text, places[i]));
         constraint_restart(c);
         assert_true(accepts(c, places[i]));
-        if (!mask_is_exact(c, demo_tokenizer(), &text)) fail_msg("the mask behind %s is not exact", places[i]);
+        if (!mask_is_exact(c, demo_tokenizer(), &text))
+            fail_msg("the mask behind %s is not exact", places[i]);
         buf_free(&text);
     }
     constraint_close(&c);
@@ -99,7 +118,8 @@ static void special_tokens_are_never_allowed(void **state)
     (void)state;
     const uint32_t *mask = constraint_mask(c);
     for (int32_t id = 0; id < tokenizer_size(tok); id++)
-        if (tokenizer_is_special(tok, id) && (mask_has(mask, id) || constraint_accept(c, id))) fail_msg("special token %d is allowed", id);
+        if (tokenizer_is_special(tok, id) && (mask_has(mask, id) || constraint_accept(c, id)))
+            fail_msg("special token %d is allowed", id);
     assert_true(mask_has(mask, tokenizer_special(tok, "<think>"))); /* added, but not special */
     constraint_close(&c);
     grammar_release(&g);
@@ -129,7 +149,8 @@ static void the_cache_changes_no_mask(void **state)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         struct vocabulary *v = NULL;
         struct buf other = buf_with_max(1 << 20);
-        assert_true(vocabulary_open(&v, demo_tokenizer(), tokenizer_size(demo_tokenizer()), sizes[i], NULL));
+        assert_true(vocabulary_open(&v, demo_tokenizer(), tokenizer_size(demo_tokenizer()),
+                                    sizes[i], NULL));
         for (int round = 0; round < 2; round++) { /* empty, then warm */
             buf_clear(&other);
             walk_ids(v, g, &other);
@@ -176,7 +197,8 @@ static void answers_of_several_threads_share_all(void **state)
         pthread_join(threads[i], NULL);
         assert_string_equal(walkers[i].texts.data, walkers[0].texts.data);
     }
-    for (int i = 0; i < THREADS; i++) buf_free(&walkers[i].texts);
+    for (int i = 0; i < THREADS; i++)
+        buf_free(&walkers[i].texts);
     vocabulary_close(&v);
 }
 
@@ -200,29 +222,35 @@ static void masks_may_be_wider_than_the_tokenizer(void **state)
     struct constraint *c = open_ok(g, v);
     const uint32_t *mask = constraint_mask(c);
     assert_int_equal(vocabulary_words(v), 157);
-    for (int32_t id = tokenizer_size(demo_tokenizer()); id < 157 * 32; id++) assert_false(mask_has(mask, id));
+    for (int32_t id = tokenizer_size(demo_tokenizer()); id < 157 * 32; id++)
+        assert_false(mask_has(mask, id));
     assert_false(constraint_accept(c, 4999));
     constraint_close(&c);
     grammar_release(&g);
     vocabulary_close(&v);
 }
 
-/* ---- grammars of parts --------------------------------------------------------------------------- */
+/* ---- grammars of parts
+ * --------------------------------------------------------------------------- */
 
 /* As for tools: one call or several, each with arguments of its own schema. */
 static void grammars_are_put_together(void **state)
 {
-    static const char *const schemas[] = {"{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}, \"required\": [\"city\"]}",
+    static const char *const schemas[] = {"{\"type\": \"object\", \"properties\": {\"city\": "
+                                          "{\"type\": \"string\"}}, \"required\": [\"city\"]}",
                                           "{\"type\": \"object\", \"properties\": {}}"};
     static const char *const names[] = {"weather", "weather_now"};
-    static const char *const in[] = {"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>",
-                                     "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {}}\n</tool_call>",
-                                     "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {}}\n</tool_call>\n"
-                                     "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"\"}}\n</tool_call>",
-                                     NULL},
-                      *const out[] = {"", "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>",
-                                      "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {\"city\": \"\"}}\n</tool_call>",
-                                      "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {}}\n</tool_call>\n", NULL};
+    static const char *const in
+        [] = {"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
+              "\"Ulm\"}}\n</tool_call>",
+              "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {}}\n</tool_call>",
+              "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {}}\n</tool_call>\n"
+              "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"\"}}\n</tool_call>",
+              NULL},
+      *const out[] = {
+          "", "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>",
+          "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {\"city\": \"\"}}\n</tool_call>",
+          "<tool_call>\n{\"name\": \"weather_now\", \"arguments\": {}}\n</tool_call>\n", NULL};
     struct grammar *g = NULL;
     ey_err e;
     int calls[2];
@@ -231,14 +259,19 @@ static void grammars_are_put_together(void **state)
     for (int i = 0; i < 2; i++) {
         char begin[80];
         snprintf(begin, sizeof(begin), "<tool_call>\n{\"name\": \"%s\", \"arguments\": ", names[i]);
-        int parts[] = {grammar_text(b, begin, strlen(begin)), grammar_schema(b, schemas[i], strlen(schemas[i])), grammar_text(b, "}\n</tool_call>", 14)};
+        int parts[] = {grammar_text(b, begin, strlen(begin)),
+                       grammar_schema(b, schemas[i], strlen(schemas[i])),
+                       grammar_text(b, "}\n</tool_call>", 14)};
         calls[i] = grammar_sequence(b, parts, 3);
     }
     int first = grammar_any(b, calls, 2), more[2];
     for (int i = 0; i < 2; i++) {
         char begin[80];
-        snprintf(begin, sizeof(begin), "\n<tool_call>\n{\"name\": \"%s\", \"arguments\": ", names[i]);
-        int parts[] = {grammar_text(b, begin, strlen(begin)), grammar_schema(b, schemas[i], strlen(schemas[i])), grammar_text(b, "}\n</tool_call>", 14)};
+        snprintf(begin, sizeof(begin),
+                 "\n<tool_call>\n{\"name\": \"%s\", \"arguments\": ", names[i]);
+        int parts[] = {grammar_text(b, begin, strlen(begin)),
+                       grammar_schema(b, schemas[i], strlen(schemas[i])),
+                       grammar_text(b, "}\n</tool_call>", 14)};
         more[i] = grammar_sequence(b, parts, 3);
     }
     int rest[] = {grammar_text(b, "", 0), grammar_some(b, grammar_any(b, more, 2))};
@@ -251,12 +284,15 @@ static void grammars_are_put_together(void **state)
 
 static void parts_of_other_kinds(void **state)
 {
-    static const char *const in[] = {"x{}12.", "x{\"a\":1}345.", "y", NULL}, *const out[] = {"x{}1.", "x{}", "xy", "", NULL};
+    static const char *const in[] = {"x{}12.", "x{\"a\":1}345.", "y", NULL}, *const out[] = {
+                                                                                 "x{}1.", "x{}",
+                                                                                 "xy", "", NULL};
     struct grammar *g = NULL;
     ey_err e;
     (void)state;
     struct grammar_builder *b = grammar_builder_open(&e);
-    int parts[] = {grammar_text(b, "x", 1), grammar_json_object(b), grammar_regex(b, "[0-9]{2,3}", 10), grammar_text(b, ".", 1)};
+    int parts[] = {grammar_text(b, "x", 1), grammar_json_object(b),
+                   grammar_regex(b, "[0-9]{2,3}", 10), grammar_text(b, ".", 1)};
     int either[] = {grammar_sequence(b, parts, 4), grammar_text(b, "y", 1)};
     if (!grammar_builder_finish(&b, grammar_any(b, either, 2), &g, &e)) fail_msg("%s", e.text);
     check_texts(g, "parts", in, out);
@@ -266,7 +302,8 @@ static void parts_of_other_kinds(void **state)
 /* A number's end shows only by what follows, so numbers are spelled out where they stand. */
 static void what_follows_a_number_may_be_digits(void **state)
 {
-    static const char *const in[] = {"1234", "12034", NULL}, *const out[] = {"34", "123", "03", NULL};
+    static const char *const in[] = {"1234", "12034", NULL}, *const out[] = {"34", "123", "03",
+                                                                             NULL};
     struct grammar *g = NULL;
     ey_err e;
     (void)state;

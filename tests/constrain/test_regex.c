@@ -37,7 +37,10 @@ static const struct regex_case cases[] = {
     {"^(a|^b)c$|d$", {"ac", "bc", "d"}, {"dc"}},
     {"a^b", {NULL}, {"ab"}},
     {"\\0", {NULL}, {""}},
-    {"[^a]b", {"xb", "\x01" "b"}, {"ab", ""}},
+    {"[^a]b",
+     {"xb", "\x01"
+            "b"},
+     {"ab", ""}},
     {"(?:ab|c)(?<name>d)(?P<other>e)", {"abde", "cde"}, {"ab"}},
     {"{\"a\": \\d}", {"{\"a\": 5}"}, {"{\"a\": x}"}},
     {"x{a}y{,2}", {"x{a}y{,2}"}, {"x"}},
@@ -106,15 +109,19 @@ static void other_patterns_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         struct grammar *g = NULL;
         ey_err e = {0};
-        if (grammar_of_regex(&g, refused[i][0], strlen(refused[i][0]), &e)) fail_msg("%s is not refused", refused[i][0]);
-        if (e.code != EY_BAD_REQUEST || !strstr(e.text, refused[i][1])) fail_msg("%s\n  says  %s\n  not   %s", refused[i][0], e.text, refused[i][1]);
+        if (grammar_of_regex(&g, refused[i][0], strlen(refused[i][0]), &e))
+            fail_msg("%s is not refused", refused[i][0]);
+        if (e.code != EY_BAD_REQUEST || !strstr(e.text, refused[i][1]))
+            fail_msg("%s\n  says  %s\n  not   %s", refused[i][0], e.text, refused[i][1]);
     }
 }
 
 static void one_of_several_choices(void **state)
 {
-    static const char *const choices[] = {"yes", "no", "not sure", "no", "ja, natürlich", "{\"a\": 1}"};
-    static const char *const in[] = {"yes", "no", "not sure", "ja, natürlich", "{\"a\": 1}", NULL}, *const out[] = {"", "n", "not", "yes ", "Yes", NULL};
+    static const char *const choices[] = {"yes",           "no",        "not sure", "no",
+                                          "ja, natürlich", "{\"a\": 1}"};
+    static const char *const in[] = {"yes", "no", "not sure", "ja, natürlich", "{\"a\": 1}", NULL},
+                             *const out[] = {"", "n", "not", "yes ", "Yes", NULL};
     static const char *const bad[][2] = {{"a", ""}, {"a", "\xc3"}};
     struct grammar *g = NULL;
     ey_err e;

@@ -1,4 +1,5 @@
-/* A token is drawn evenly from the allowed ones; a walk that has become long prefers closing brackets and quotes. */
+/* A token is drawn evenly from the allowed ones; a walk that has become long prefers closing
+ * brackets and quotes. */
 #include "constrain/walks.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 enum { ENOUGH = 300 }; /* tokens beyond patience */
 
 struct chosen {
-    int32_t id; /* -1: none is allowed */
+    int32_t id;      /* -1: none is allowed */
     int32_t refused; /* one that is not allowed; -1: none was seen */
 };
 
@@ -21,7 +22,8 @@ static bool closes(const struct tokenizer *tok, int32_t id)
 }
 
 /* One pass: the k-th of those seen so far replaces the choice with a chance of 1/k. */
-static struct chosen choose(const uint32_t *mask, const struct tokenizer *tok, uint64_t *state, bool close)
+static struct chosen choose(const uint32_t *mask, const struct tokenizer *tok, uint64_t *state,
+                            bool close)
 {
     struct chosen chosen = {-1, -1};
     uint32_t seen = 0;
@@ -39,13 +41,16 @@ static struct chosen choose(const uint32_t *mask, const struct tokenizer *tok, u
     return chosen;
 }
 
-enum walk_end random_walk(struct constraint *c, const struct tokenizer *tok, uint64_t *state, int patience, struct buf *text)
+enum walk_end random_walk(struct constraint *c, const struct tokenizer *tok, uint64_t *state,
+                          int patience, struct buf *text)
 {
     constraint_restart(c);
     buf_clear(text);
     for (int i = 0; i < patience + ENOUGH; i++) {
         bool impatient = i > patience;
-        if (constraint_must_end(c) || (constraint_may_end(c) && (impatient || random_below(state, 4) == 0))) return WALK_ENDED;
+        if (constraint_must_end(c) ||
+            (constraint_may_end(c) && (impatient || random_below(state, 4) == 0)))
+            return WALK_ENDED;
         struct chosen chosen = choose(constraint_mask(c), tok, state, impatient);
         if (chosen.id < 0) return constraint_may_end(c) ? WALK_ENDED : WALK_STUCK;
         if (chosen.refused >= 0 && constraint_accept(c, chosen.refused)) return WALK_WRONG;

@@ -1,7 +1,9 @@
-/* A block at a time on each CPU thread: its threads are fibers, of which one runs until it waits. Who waits hands on to the next thread of its warp,
- * or, when the whole warp waits for the block, to the next warp; the last to come does what all came for, and the round goes on from
- * there, so that the order of threads differs from one round to the next. Every wait of CUDA needs all threads of the warp or of the block:
- * a turn that falls to one who cannot run is a fault of the kernel and ends the program with a message. */
+/* A block at a time on each CPU thread: its threads are fibers, of which one runs until it waits.
+ * Who waits hands on to the next thread of its warp, or, when the whole warp waits for the block,
+ * to the next warp; the last to come does what all came for, and the round goes on from there, so
+ * that the order of threads differs from one round to the next. Every wait of CUDA needs all
+ * threads of the warp or of the block: a turn that falls to one who cannot run is a fault of the
+ * kernel and ends the program with a message. */
 #include "cuda/emulator.h"
 
 #include <algorithm>
@@ -20,7 +22,8 @@
 __thread uint3 threadIdx, blockIdx;
 __thread dim3 blockDim, gridDim;
 
-namespace emulator {
+namespace emulator
+{
 
 enum { MAX_DYNAMIC_SHARED = 227 * 1024, CANARY = 256 };
 #ifdef NDEBUG
@@ -31,7 +34,8 @@ static const kernel *kernels; /* all that are linked in */
 static int cpu_threads = 2;
 static thread_local struct block *block; /* the one this CPU thread runs */
 
-kernel::kernel(const emulated_kernel &what, void (*run)(const void *)) : emulated_kernel(what), thread(run), next(kernels)
+kernel::kernel(const emulated_kernel &what, void (*run)(const void *))
+    : emulated_kernel(what), thread(run), next(kernels)
 {
     kernels = this;
 }
@@ -40,8 +44,11 @@ kernel::kernel(const emulated_kernel &what, void (*run)(const void *)) : emulate
 
 static const char *doing(const struct lane_state &t)
 {
-    static const char *const meetings[] = {"waits at __syncwarp", "waits at a shuffle",  "waits at load_matrices", "waits at load_matrices_transposed",
-                                           "waits at mma_bf16",   "waits at mma_f16", "waits at wgmma_wait"};
+    static const char *const meetings[] = {
+        "waits at __syncwarp",    "waits at a shuffle",
+        "waits at load_matrices", "waits at load_matrices_transposed",
+        "waits at mma_bf16",      "waits at mma_f16",
+        "waits at wgmma_wait"};
     switch (t.phase) {
     case PHASE_AT_MEETING: return meetings[t.at];
     case PHASE_AT_BARRIER: return "waits at __syncthreads";
@@ -52,8 +59,9 @@ static const char *doing(const struct lane_state &t)
 
 void fault(const char *format, ...)
 {
-    fprintf(stderr, "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): ", block->of->name, blockIdx.x, blockIdx.y, blockIdx.z,
-            threadIdx.x, threadIdx.y, threadIdx.z);
+    fprintf(stderr,
+            "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): ", block->of->name,
+            blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
     va_list args;
     va_start(args, format);
     vfprintf(stderr, format, args);
@@ -64,7 +72,8 @@ void fault(const char *format, ...)
 
 void check_aligned(const void *p, size_t alignment)
 {
-    if ((uintptr_t)p % alignment) fault("an access of %zu bytes at %p, which is not aligned to them", alignment, p);
+    if ((uintptr_t)p % alignment)
+        fault("an access of %zu bytes at %p, which is not aligned to them", alignment, p);
 }
 
 /* ---- turns ---- */
@@ -94,7 +103,8 @@ static struct lane_state *next_turn(struct lane_state *t)
     for (int other = (first + 32) % n; other != first; other = (other + 32) % n) {
         struct lane_state *head = &block->threads[other];
         if (head->phase == PHASE_RUNS) return head;
-        if (head->phase != t->phase) fault("%s, where warp %d %s", doing(*t), other / 32, doing(*head));
+        if (head->phase != t->phase)
+            fault("%s, where warp %d %s", doing(*t), other / 32, doing(*head));
     }
     return nullptr;
 }
@@ -116,7 +126,8 @@ void block_barrier(void)
     }
     block->n_at_barrier = 0;
     block->epoch++;
-    for (int i = 0; i < block->n_threads; i++) block->threads[i].phase = PHASE_RUNS;
+    for (int i = 0; i < block->n_threads; i++)
+        block->threads[i].phase = PHASE_RUNS;
 }
 
 static void end_thread(void)
@@ -143,7 +154,8 @@ static void thread_entry(void)
 static void do_shuffle(struct lane_state *lanes)
 {
     uint32_t in[32];
-    for (int i = 0; i < 32; i++) in[i] = static_cast<shuffle_operand *>(lanes[i].operand)->value;
+    for (int i = 0; i < 32; i++)
+        in[i] = static_cast<shuffle_operand *>(lanes[i].operand)->value;
     for (int i = 0; i < 32; i++) {
         shuffle_operand *o = static_cast<shuffle_operand *>(lanes[i].operand);
         o->value = in[o->from_lane >= 0 && o->from_lane < 32 ? o->from_lane : i];
@@ -156,7 +168,8 @@ static void do_load_matrices(struct lane_state *lanes, bool transposed)
     for (int i = 0; i < 32; i++) {
         const void *row = static_cast<matrices_operand *>(lanes[i].operand)->row;
         check_aligned(row, 16);
-        if (!is_shared(row, 16)) fault("load_matrices from %p (lane %d), which is not shared memory", row, i);
+        if (!is_shared(row, 16))
+            fault("load_matrices from %p (lane %d), which is not shared memory", row, i);
         memcpy(matrix[i / 8][i % 8], row, 16);
         note_access(row, 16, &lanes[i], ACCESS_READ, lanes[i].pc);
     }
@@ -190,11 +203,13 @@ static void do_mma(struct lane_state *lanes, bool f16)
         unpack(&a[g][t2], 1, o->a[0], f16), unpack(&a[g + 8][t2], 1, o->a[1], f16);
         unpack(&a[g][t2 + 8], 1, o->a[2], f16), unpack(&a[g + 8][t2 + 8], 1, o->a[3], f16);
         unpack(&b[t2][g], 8, o->b[0], f16), unpack(&b[t2 + 8][g], 8, o->b[1], f16);
-        c[g][t2] = o->c[0], c[g][t2 + 1] = o->c[1], c[g + 8][t2] = o->c[2], c[g + 8][t2 + 1] = o->c[3];
+        c[g][t2] = o->c[0], c[g][t2 + 1] = o->c[1], c[g + 8][t2] = o->c[2],
+        c[g + 8][t2 + 1] = o->c[3];
     }
     for (int row = 0; row < 16; row++)
         for (int k = 0; k < 16; k++)
-            for (int column = 0; column < 8; column++) c[row][column] += a[row][k] * b[k][column];
+            for (int column = 0; column < 8; column++)
+                c[row][column] += a[row][k] * b[k][column];
     for (int i = 0; i < 32; i++) {
         float *out = static_cast<mma_operand *>(lanes[i].operand)->c;
         int g = i / 4, t2 = i % 4 * 2;
@@ -211,10 +226,12 @@ static float e4m3_value(uint32_t code)
 
 static void unpack_four(float *out, int stride, uint32_t four)
 {
-    for (int i = 0; i < 4; i++) out[i * stride] = e4m3_value(four >> 8 * i & 0xffu);
+    for (int i = 0; i < 4; i++)
+        out[i * stride] = e4m3_value(four >> 8 * i & 0xffu);
 }
 
-/* Products are exact, and so is each sum but for float32's rounding: real cards may keep fewer bits of it. */
+/* Products are exact, and so is each sum but for float32's rounding: real cards may keep fewer bits
+ * of it. */
 static void do_mma_e4m3(struct lane_state *lanes)
 {
     float a[16][32], b[32][8], c[16][8];
@@ -224,11 +241,13 @@ static void do_mma_e4m3(struct lane_state *lanes)
         unpack_four(&a[g][t4], 1, o->a[0]), unpack_four(&a[g + 8][t4], 1, o->a[1]);
         unpack_four(&a[g][t4 + 16], 1, o->a[2]), unpack_four(&a[g + 8][t4 + 16], 1, o->a[3]);
         unpack_four(&b[t4][g], 8, o->b[0]), unpack_four(&b[t4 + 16][g], 8, o->b[1]);
-        c[g][t2] = o->c[0], c[g][t2 + 1] = o->c[1], c[g + 8][t2] = o->c[2], c[g + 8][t2 + 1] = o->c[3];
+        c[g][t2] = o->c[0], c[g][t2 + 1] = o->c[1], c[g + 8][t2] = o->c[2],
+        c[g + 8][t2 + 1] = o->c[3];
     }
     for (int row = 0; row < 16; row++)
         for (int k = 0; k < 32; k++)
-            for (int column = 0; column < 8; column++) c[row][column] += a[row][k] * b[k][column];
+            for (int column = 0; column < 8; column++)
+                c[row][column] += a[row][k] * b[k][column];
     for (int i = 0; i < 32; i++) {
         float *out = static_cast<mma_operand *>(lanes[i].operand)->c;
         int g = i / 4, t2 = i % 4 * 2;
@@ -238,7 +257,8 @@ static void do_mma_e4m3(struct lane_state *lanes)
 
 static void unpack_bytes(int *to, int stride, uint32_t four)
 {
-    for (int i = 0; i < 4; i++) to[i * stride] = (int8_t)(four >> 8 * i);
+    for (int i = 0; i < 4; i++)
+        to[i * stride] = (int8_t)(four >> 8 * i);
 }
 
 static void do_mma_s8(struct lane_state *lanes)
@@ -254,24 +274,28 @@ static void do_mma_s8(struct lane_state *lanes)
     for (int i = 0; i < 32; i++) {
         int *c = static_cast<mma_s8_operand *>(lanes[i].operand)->c;
         for (int e = 0; e < 4; e++)
-            for (int k = 0; k < 32; k++) c[e] += a[i / 4 + e / 2 * 8][k] * b[k][i % 4 * 2 + e % 2];
+            for (int k = 0; k < 32; k++)
+                c[e] += a[i / 4 + e / 2 * 8][k] * b[k][i % 4 * 2 + e % 2];
     }
 }
 
-/* The warp's 16 rows of one wgmma: each lane's p. b's address is that of its first row; the machine swaps units by the address bits above them. */
+/* The warp's 16 rows of one wgmma: each lane's p. b's address is that of its first row; the machine
+ * swaps units by the address bits above them. */
 static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const p[32])
 {
     float a[16][16];
     for (int i = 0; i < 32; i++) {
         int g = i / 4, t2 = i % 4 * 2;
         unpack(&a[g][t2], 1, p[i]->a[0], false), unpack(&a[g + 8][t2], 1, p[i]->a[1], false);
-        unpack(&a[g][t2 + 8], 1, p[i]->a[2], false), unpack(&a[g + 8][t2 + 8], 1, p[i]->a[3], false);
+        unpack(&a[g][t2 + 8], 1, p[i]->a[2], false),
+            unpack(&a[g + 8][t2 + 8], 1, p[i]->a[3], false);
     }
     for (int column = 0; column < 8 * p[0]->tiles; column++) {
         uint16_t b[16];
         struct lane_state *first = &lanes[column % 8 / 2];
         for (int unit = 0; unit < 2; unit++) {
-            uintptr_t address = (uintptr_t)(p[0]->b + column / 8 * 1024 + column % 8 * 128 + unit * 16);
+            uintptr_t address = (uintptr_t)(p[0]->b + column / 8 * 1024 + column % 8 * 128 +
+                                            unit * 16);
             const void *from = reinterpret_cast<const void *>(address ^ (address >> 7 & 7) << 4);
             if (!is_shared(from, 16)) fault("wgmma reads %p, which is not shared memory", from);
             memcpy(b + unit * 8, from, 16);
@@ -279,8 +303,10 @@ static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const
         }
         for (int row = 0; row < 16; row++) {
             int lane = row % 8 * 4 + column % 8 / 2;
-            float *c = p[lane]->c + column / 8 * 4 + row / 8 * 2 + column % 2, sum = p[lane]->add ? *c : 0;
-            for (int k = 0; k < 16; k++) sum += a[row][k] * half_value(b[k], false);
+            float *c = p[lane]->c + column / 8 * 4 + row / 8 * 2 + column % 2,
+                  sum = p[lane]->add ? *c : 0;
+            for (int k = 0; k < 16; k++)
+                sum += a[row][k] * half_value(b[k], false);
             *c = sum;
         }
     }
@@ -292,11 +318,16 @@ static void do_wgmmas(struct lane_state *lanes)
     size_t done = 0;
     for (; done < lanes->products.size(); done++) {
         const struct pending_wgmma *p[32];
-        if (lanes->products[done].group + *static_cast<int *>(lanes->operand) >= lanes->n_product_groups) break;
-        for (int i = 0; i < 32; i++) p[i] = &lanes[i].products.at(done);
+        if (lanes->products[done].group + *static_cast<int *>(lanes->operand) >=
+            lanes->n_product_groups)
+            break;
+        for (int i = 0; i < 32; i++)
+            p[i] = &lanes[i].products.at(done);
         do_wgmma(lanes, p);
     }
-    for (int i = 0; i < 32; i++) lanes[i].products.erase(lanes[i].products.begin(), lanes[i].products.begin() + (ptrdiff_t)done);
+    for (int i = 0; i < 32; i++)
+        lanes[i].products.erase(lanes[i].products.begin(),
+                                lanes[i].products.begin() + (ptrdiff_t)done);
 }
 
 static void do_together(enum meeting what, struct lane_state *lanes)
@@ -318,17 +349,20 @@ void meet(enum meeting what, void *operand)
 {
     struct lane_state *t = block->current, *lanes = &block->threads[t->number / 32 * 32];
     uint8_t &n_met = block->n_met[t->number / 32];
-    t->phase = PHASE_AT_MEETING, t->at = what, t->operand = operand, t->pc = __builtin_return_address(0);
+    t->phase = PHASE_AT_MEETING, t->at = what, t->operand = operand,
+    t->pc = __builtin_return_address(0);
     if (++n_met < 32) {
         wait_turn(t);
         return;
     }
     for (int i = 0; i < 32; i++)
         if (lanes[i].phase != PHASE_AT_MEETING || lanes[i].at != what)
-            fault("%s, where thread %d of its warp %s", doing(*t), lanes[i].number, doing(lanes[i]));
+            fault("%s, where thread %d of its warp %s", doing(*t), lanes[i].number,
+                  doing(lanes[i]));
     do_together(what, lanes);
     n_met = 0;
-    for (int i = 0; i < 32; i++) lanes[i].phase = PHASE_RUNS;
+    for (int i = 0; i < 32; i++)
+        lanes[i].phase = PHASE_RUNS;
 }
 
 /* ---- asynchronous copies ---- */
@@ -370,8 +404,10 @@ void copy_wait(int pending)
 void wgmma(float *c, int tiles, const uint32_t a[4], const void *b, bool add)
 {
     struct lane_state *t = block->current;
-    if ((uintptr_t)b % 1024 % 32 || (uintptr_t)b % 1024 >= 128) fault("wgmma of %p, which is no row 0 of 8 rows", b);
-    t->products.push_back({c, a, static_cast<const unsigned char *>(b), tiles, t->n_product_groups, add});
+    if ((uintptr_t)b % 1024 % 32 || (uintptr_t)b % 1024 >= 128)
+        fault("wgmma of %p, which is no row 0 of 8 rows", b);
+    t->products.push_back(
+        {c, a, static_cast<const unsigned char *>(b), tiles, t->n_product_groups, add});
 }
 
 void wgmma_commit(void)
@@ -399,7 +435,8 @@ void *dynamic_shared(void)
 bool is_shared(const void *p, size_t size)
 {
     const unsigned char *first = static_cast<const unsigned char *>(p);
-    if (first >= block->dynamic && first + size <= block->dynamic + block->dynamic_size) return true;
+    if (first >= block->dynamic && first + size <= block->dynamic + block->dynamic_size)
+        return true;
     for (const shared_variable &v : block->variables)
         if (first >= v.address && first + size <= v.address + v.size) return true;
     return false;
@@ -434,14 +471,16 @@ static void give_back(std::unique_ptr<struct block> b)
 
 block::~block()
 {
-    for (int i = 0; i < n_stacks; i++) fiber_destroy(&threads[i].fiber);
+    for (int i = 0; i < n_stacks; i++)
+        fiber_destroy(&threads[i].fiber);
     free_races(this);
 }
 
 static void make_threads(struct block *b, uint3 size)
 {
     b->n_threads = (int)(size.x * size.y * size.z);
-    for (; b->n_stacks < b->n_threads; b->n_stacks++) fiber_create(&b->threads[b->n_stacks].fiber, FIBER_STACK);
+    for (; b->n_stacks < b->n_threads; b->n_stacks++)
+        fiber_create(&b->threads[b->n_stacks].fiber, FIBER_STACK);
     for (int i = 0; i < b->n_threads; i++) {
         unsigned n = (unsigned)i;
         b->threads[i].number = i;
@@ -468,14 +507,16 @@ static void start_threads(struct block *b)
 static void fill_shared(struct block *b)
 {
     memset(b->dynamic, 0xff, b->dynamic_size + CANARY);
-    for (const shared_variable &v : b->variables) memset(v.address, 0xff, v.size);
+    for (const shared_variable &v : b->variables)
+        memset(v.address, 0xff, v.size);
 }
 
 static void check_canary(const struct block *b)
 {
     for (size_t i = 0; i < CANARY; i++)
         if (b->dynamic[b->dynamic_size + i] != 0xff)
-            fault("wrote at byte %zu of dynamic shared memory, of which the launch gave %zu", b->dynamic_size + i, b->dynamic_size);
+            fault("wrote at byte %zu of dynamic shared memory, of which the launch gave %zu",
+                  b->dynamic_size + i, b->dynamic_size);
 }
 
 static void run_blocks(struct launch *l)
@@ -495,7 +536,8 @@ static void run_blocks(struct launch *l)
     make_threads(own.get(), l->block);
     watch_shared(own.get());
     for (uint64_t i; (i = l->next_block.fetch_add(1)) < n_blocks;) {
-        blockIdx = {(unsigned)(i % l->grid.x), (unsigned)(i / l->grid.x % l->grid.y), (unsigned)(i / l->grid.x / l->grid.y)};
+        blockIdx = {(unsigned)(i % l->grid.x), (unsigned)(i / l->grid.x % l->grid.y),
+                    (unsigned)(i / l->grid.x / l->grid.y)};
         fill_shared(own.get());
         start_threads(own.get());
         fiber_of_caller(&own->caller);
@@ -511,23 +553,28 @@ static void run_blocks(struct launch *l)
 static bool refused(const kernel *k, const char *name, const struct launch &l)
 {
     uint64_t threads = (uint64_t)l.block.x * l.block.y * l.block.z;
-    const char *why = !k                                                      ? "is not linked in"
-                      : !threads || !l.grid.x || !l.grid.y || !l.grid.z        ? "launched with no threads"
-                      : threads > k->max_threads || threads > MAX_BLOCK_THREADS ? "launched with more threads than its bounds allow"
-                      : threads % 32                                           ? "launched with a part of a warp, which its instructions do not allow"
-                      : l.grid.y > 65535 || l.grid.z > 65535                   ? "launched with more than 65535 blocks in y or z"
-                      : l.shared_bytes > MAX_DYNAMIC_SHARED                    ? "launched with more shared memory than a block may have"
-                                                                               : nullptr;
+    const char *why = !k                                                ? "is not linked in"
+                      : !threads || !l.grid.x || !l.grid.y || !l.grid.z ? "launched with no threads"
+                      : threads > k->max_threads || threads > MAX_BLOCK_THREADS
+                          ? "launched with more threads than its bounds allow"
+                      : threads % 32
+                          ? "launched with a part of a warp, which its instructions do not allow"
+                      : l.grid.y > 65535 || l.grid.z > 65535
+                          ? "launched with more than 65535 blocks in y or z"
+                      : l.shared_bytes > MAX_DYNAMIC_SHARED
+                          ? "launched with more shared memory than a block may have"
+                          : nullptr;
     if (why)
-        fprintf(stderr, "emulator: kernel %s %s (grid %ux%ux%u, block %ux%ux%u, %zu bytes)\n", name, why, l.grid.x, l.grid.y, l.grid.z, l.block.x,
-                l.block.y, l.block.z, l.shared_bytes);
+        fprintf(stderr, "emulator: kernel %s %s (grid %ux%ux%u, block %ux%ux%u, %zu bytes)\n", name,
+                why, l.grid.x, l.grid.y, l.grid.z, l.block.x, l.block.y, l.block.z, l.shared_bytes);
     return why;
 }
 
 static const kernel *find(const char *name)
 {
     const kernel *k = kernels;
-    while (k && strcmp(k->name, name) != 0) k = k->next;
+    while (k && strcmp(k->name, name) != 0)
+        k = k->next;
     return k;
 }
 
@@ -541,7 +588,8 @@ extern "C" const struct emulated_kernel *emulator_find(const char *name)
 extern "C" const struct emulated_kernel *emulator_kernel_at(unsigned i)
 {
     const emulator::kernel *k = emulator::kernels;
-    for (; k && i; i--) k = k->next;
+    for (; k && i; i--)
+        k = k->next;
     return k;
 }
 
@@ -550,14 +598,18 @@ extern "C" void emulator_use_threads(int n)
     emulator::cpu_threads = n;
 }
 
-extern "C" bool emulator_launch(const char *kernel, const void *args, const unsigned grid[3], const unsigned block[3], size_t shared_bytes)
+extern "C" bool emulator_launch(const char *kernel, const void *args, const unsigned grid[3],
+                                const unsigned block[3], size_t shared_bytes)
 {
-    emulator::launch l = {emulator::find(kernel), args, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared_bytes, {0}};
+    emulator::launch l = {emulator::find(kernel),         args,         {grid[0], grid[1], grid[2]},
+                          {block[0], block[1], block[2]}, shared_bytes, {0}};
     if (emulator::refused(l.of, kernel, l)) return false;
     uint64_t n_blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     std::vector<std::thread> others;
-    for (int i = 1; i < emulator::cpu_threads && (uint64_t)i < n_blocks; i++) others.emplace_back(emulator::run_blocks, &l);
+    for (int i = 1; i < emulator::cpu_threads && (uint64_t)i < n_blocks; i++)
+        others.emplace_back(emulator::run_blocks, &l);
     emulator::run_blocks(&l);
-    for (std::thread &t : others) t.join();
+    for (std::thread &t : others)
+        t.join();
     return true;
 }

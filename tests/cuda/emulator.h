@@ -1,8 +1,10 @@
-/* The emulator's half of ptx.cuh: the CUDA C++ that kernels use, and every machine instruction of ptx.cuh with the same meaning, for
- * a plain C++ compiler. A block's threads are fibers of one CPU thread that run one after the other, each until it waits for others;
- * what instructions do for a whole warp is done when its last thread has come (emulator.cpp).
+/* The emulator's half of ptx.cuh: the CUDA C++ that kernels use, and every machine instruction of
+ * ptx.cuh with the same meaning, for a plain C++ compiler. A block's threads are fibers of one CPU
+ * thread that run one after the other, each until it waits for others; what instructions do for a
+ * whole warp is done when its last thread has come (emulator.cpp).
  *
- * Shared memory, what cp.async has not brought yet, and everything else that a kernel might read too early is 0xff bytes: NaN in every format. */
+ * Shared memory, what cp.async has not brought yet, and everything else that a kernel might read
+ * too early is 0xff bytes: NaN in every format. */
 #ifndef EY_TEST_CUDA_EMULATOR_H
 #define EY_TEST_CUDA_EMULATOR_H
 
@@ -23,7 +25,8 @@
 #define __grid_constant__
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
-/* one copy a CPU thread, which is one a block that runs; emulator.cpp finds these variables by the program's symbols */
+/* one copy a CPU thread, which is one a block that runs; emulator.cpp finds these variables by the
+ * program's symbols */
 #define __shared__ static thread_local
 
 struct uint3 {
@@ -44,20 +47,49 @@ typedef vector4<int> int4;
 typedef vector2<unsigned> uint2;
 typedef vector4<unsigned> uint4;
 
-static inline float2 make_float2(float x, float y) { return {x, y}; }
-static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-static inline int2 make_int2(int x, int y) { return {x, y}; }
-static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+static inline int2 make_int2(int x, int y)
+{
+    return {x, y};
+}
+static inline int4 make_int4(int x, int y, int z, int w)
+{
+    return {x, y, z, w};
+}
+static inline uint2 make_uint2(unsigned x, unsigned y)
+{
+    return {x, y};
+}
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+    return {x, y, z, w};
+}
 
 /* set at every switch of fibers */
 extern __thread uint3 threadIdx, blockIdx;
 extern __thread dim3 blockDim, gridDim;
 
-namespace emulator {
+namespace emulator
+{
 
-enum meeting { MEET_SYNC, MEET_SHUFFLE, MEET_LOAD_MATRICES, MEET_LOAD_TRANSPOSED, MEET_MMA_BF16, MEET_MMA_F16, MEET_MMA_E4M3, MEET_MMA_S8, MEET_WGMMA };
+enum meeting {
+    MEET_SYNC,
+    MEET_SHUFFLE,
+    MEET_LOAD_MATRICES,
+    MEET_LOAD_TRANSPOSED,
+    MEET_MMA_BF16,
+    MEET_MMA_F16,
+    MEET_MMA_E4M3,
+    MEET_MMA_S8,
+    MEET_WGMMA
+};
 
 struct shuffle_operand {
     uint32_t value;
@@ -79,7 +111,8 @@ struct mma_s8_operand {
     uint32_t b[2];
 };
 
-/* Waits until all 32 threads of the warp have come to the same meeting; by its return what the instruction does is done. */
+/* Waits until all 32 threads of the warp have come to the same meeting; by its return what the
+ * instruction does is done. */
 void meet(enum meeting what, void *operand);
 void block_barrier(void);
 
@@ -126,8 +159,8 @@ static inline uint16_t f16_bits(float f)
 {
     uint32_t sign = bits(f) >> 16 & 0x8000u, u = bits(f) & 0x7fffffffu;
     if (f != f) return 0x7fff;
-    if (u >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);          /* 65520 and more */
-    if (u < 0x38800000u)                                               /* below 2^-14: a multiple of 2^-24 */
+    if (u >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and more */
+    if (u < 0x38800000u)                                     /* below 2^-14: a multiple of 2^-24 */
         return (uint16_t)(sign | (uint32_t)lrint((double)value(u) * 0x1p24));
     return (uint16_t)(sign | ((u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13));
 }
@@ -140,7 +173,8 @@ static inline float f16_value(uint16_t h)
     return value(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/* The product of two BF16 is exact in float32 but for its range; where it is a BF16 denormal it is rounded once to a multiple of 2^-133. */
+/* The product of two BF16 is exact in float32 but for its range; where it is a BF16 denormal it is
+ * rounded once to a multiple of 2^-133. */
 static inline uint16_t bf16_product(uint16_t a, uint16_t b)
 {
     double product = (double)value((uint32_t)a << 16) * (double)value((uint32_t)b << 16);
@@ -174,29 +208,80 @@ static inline uint32_t shuffled(uint32_t v, int from_lane)
 #define EMULATED_ATOMIC __attribute__((noinline, no_sanitize("thread")))
 #endif
 
-static inline void __syncthreads(void) { emulator::block_barrier(); }
-static inline void __syncwarp(unsigned = 0xffffffffu) { emulator::meet(emulator::MEET_SYNC, nullptr); }
-[[maybe_unused]] EMULATED_ATOMIC static void __threadfence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __syncthreads(void)
+{
+    emulator::block_barrier();
+}
+static inline void __syncwarp(unsigned = 0xffffffffu)
+{
+    emulator::meet(emulator::MEET_SYNC, nullptr);
+}
+[[maybe_unused]] EMULATED_ATOMIC static void __threadfence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 
-template <typename T> static inline T __ldg(const T *p) { return *p; }
+template <typename T> static inline T __ldg(const T *p)
+{
+    return *p;
+}
 
-static inline uint32_t __float_as_uint(float f) { return emulator::bits(f); }
-static inline int __float_as_int(float f) { return (int)emulator::bits(f); }
-static inline float __uint_as_float(uint32_t u) { return emulator::value(u); }
-static inline float __int_as_float(int i) { return emulator::value((uint32_t)i); }
-static inline float __fdividef(float a, float b) { return a / b; }
-static inline float __fmul_rn(float a, float b) { return a * b; }
-static inline float __fadd_rn(float a, float b) { return a + b; }
-static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline uint32_t __float_as_uint(float f)
+{
+    return emulator::bits(f);
+}
+static inline int __float_as_int(float f)
+{
+    return (int)emulator::bits(f);
+}
+static inline float __uint_as_float(uint32_t u)
+{
+    return emulator::value(u);
+}
+static inline float __int_as_float(int i)
+{
+    return emulator::value((uint32_t)i);
+}
+static inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+static inline float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
 /* macros, since some C libraries have functions of these names */
-static inline float emulated_rsqrtf(float x) { return (float)(1.0 / sqrt((double)x)); }
+static inline float emulated_rsqrtf(float x)
+{
+    return (float)(1.0 / sqrt((double)x));
+}
 #define rsqrtf emulated_rsqrtf
 #define __expf expf
 #define __logf logf
-static inline int __float2int_rn(float f) { return (int)lrintf(f); }
-static inline int __popc(unsigned v) { return __builtin_popcount(v); }
-static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
-static inline int __ffs(int v) { return __builtin_ffs(v); }
+static inline int __float2int_rn(float f)
+{
+    return (int)lrintf(f);
+}
+static inline int __popc(unsigned v)
+{
+    return __builtin_popcount(v);
+}
+static inline int __clz(int v)
+{
+    return v ? __builtin_clz((unsigned)v) : 32;
+}
+static inline int __ffs(int v)
+{
+    return __builtin_ffs(v);
+}
 
 /* Byte i of the result is byte (selector's nibble i) of b:a. */
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
@@ -204,16 +289,24 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     uint64_t both = (uint64_t)b << 32 | a;
     unsigned out = 0;
     for (int i = 0; i < 4; i++) {
-        unsigned pick = selector >> 4 * i & 7u; /* its top bit is ignored: the compiler's __byte_perm masks it, unlike the machine's prmt */
+        unsigned pick = selector >> 4 * i &
+                        7u; /* its top bit is ignored: the compiler's __byte_perm masks it, unlike
+                               the machine's prmt */
         out |= ((unsigned)(both >> 8 * pick) & 0xffu) << 8 * i;
     }
     return out;
 }
 
 /* Each in its own type, as in CUDA. */
-#define EMULATED_MIN_MAX(type) \
-    static inline type min(type a, type b) { return b < a ? b : a; } \
-    static inline type max(type a, type b) { return a < b ? b : a; }
+#define EMULATED_MIN_MAX(type)             \
+    static inline type min(type a, type b) \
+    {                                      \
+        return b < a ? b : a;              \
+    }                                      \
+    static inline type max(type a, type b) \
+    {                                      \
+        return a < b ? b : a;              \
+    }
 EMULATED_MIN_MAX(int)
 EMULATED_MIN_MAX(unsigned)
 EMULATED_MIN_MAX(long)
@@ -229,25 +322,47 @@ template <typename T, typename Change> EMULATED_ATOMIC static T emulated_atomic(
 {
     T before, after;
     __atomic_load(p, &before, __ATOMIC_RELAXED);
-    do after = change(before);
-    while (!__atomic_compare_exchange(p, &before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    do
+        after = change(before);
+    while (
+        !__atomic_compare_exchange(p, &before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return before;
 }
 
-template <typename T> static inline T atomicAdd(T *p, T v) { return emulated_atomic(p, [v](T old) { return (T)(old + v); }); }
-template <typename T> static inline T atomicMax(T *p, T v) { return emulated_atomic(p, [v](T old) { return old < v ? v : old; }); }
-template <typename T> static inline T atomicMin(T *p, T v) { return emulated_atomic(p, [v](T old) { return v < old ? v : old; }); }
-template <typename T> static inline T atomicOr(T *p, T v) { return emulated_atomic(p, [v](T old) { return (T)(old | v); }); }
-template <typename T> static inline T atomicExch(T *p, T v) { return emulated_atomic(p, [v](T) { return v; }); }
+template <typename T> static inline T atomicAdd(T *p, T v)
+{
+    return emulated_atomic(p, [v](T old) { return (T)(old + v); });
+}
+template <typename T> static inline T atomicMax(T *p, T v)
+{
+    return emulated_atomic(p, [v](T old) { return old < v ? v : old; });
+}
+template <typename T> static inline T atomicMin(T *p, T v)
+{
+    return emulated_atomic(p, [v](T old) { return v < old ? v : old; });
+}
+template <typename T> static inline T atomicOr(T *p, T v)
+{
+    return emulated_atomic(p, [v](T old) { return (T)(old | v); });
+}
+template <typename T> static inline T atomicExch(T *p, T v)
+{
+    return emulated_atomic(p, [v](T) { return v; });
+}
 
 /* ---- ptx.cuh ---- */
 
-#define EY_KERNEL(name, args_type, threads, blocks) \
-    static void name(const args_type &a); \
-    static void name##_of_thread(const void *args) { name(*static_cast<const args_type *>(args)); } \
-    static const emulator::kernel name##_entry({#name, sizeof(args_type), threads}, name##_of_thread); \
+#define EY_KERNEL(name, args_type, threads, blocks)                                 \
+    static void name(const args_type &a);                                           \
+    static void name##_of_thread(const void *args)                                  \
+    {                                                                               \
+        name(*static_cast<const args_type *>(args));                                \
+    }                                                                               \
+    static const emulator::kernel name##_entry({#name, sizeof(args_type), threads}, \
+                                               name##_of_thread);                   \
     static void name(const args_type &a)
-#define EY_DYNAMIC_SHARED(name) unsigned char *const name = static_cast<unsigned char *>(emulator::dynamic_shared())
+#define EY_DYNAMIC_SHARED(name) \
+    unsigned char *const name = static_cast<unsigned char *>(emulator::dynamic_shared())
 #define EY_DEVICE [[maybe_unused]] static inline
 
 EY_DEVICE uint4 load_weight(const void *p)
@@ -370,33 +485,45 @@ EY_DEVICE uint32_t f16_pair(float low, float high)
 
 EY_DEVICE uint32_t bf16_pair_mul(uint32_t a, uint32_t b)
 {
-    return emulator::bf16_product((uint16_t)a, (uint16_t)b) | (uint32_t)emulator::bf16_product((uint16_t)(a >> 16), (uint16_t)(b >> 16)) << 16;
+    return emulator::bf16_product((uint16_t)a, (uint16_t)b) |
+           (uint32_t)emulator::bf16_product((uint16_t)(a >> 16), (uint16_t)(b >> 16)) << 16;
 }
 
 EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
 {
-    uint32_t low = emulator::f16_bits(emulator::f16_value((uint16_t)a) * emulator::f16_value((uint16_t)b));
-    return low | (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)(a >> 16)) * emulator::f16_value((uint16_t)(b >> 16))) << 16;
+    uint32_t low = emulator::f16_bits(emulator::f16_value((uint16_t)a) *
+                                      emulator::f16_value((uint16_t)b));
+    return low | (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)(a >> 16)) *
+                                              emulator::f16_value((uint16_t)(b >> 16)))
+                     << 16;
 }
 
 EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)
 {
-    uint32_t low = emulator::f16_bits(emulator::f16_value((uint16_t)a) + emulator::f16_value((uint16_t)b));
-    return low | (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)(a >> 16)) + emulator::f16_value((uint16_t)(b >> 16))) << 16;
+    uint32_t low = emulator::f16_bits(emulator::f16_value((uint16_t)a) +
+                                      emulator::f16_value((uint16_t)b));
+    return low | (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)(a >> 16)) +
+                                              emulator::f16_value((uint16_t)(b >> 16)))
+                     << 16;
 }
 
 EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)
 {
     for (int i = 0; i < 4; i++) {
         uint32_t code = four >> 8 * i & 0xffu;
-        uint32_t f16 = (code & 0x7fu) == 0x7fu ? 0x7fffu : (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)((code & 0x7fu) << 7)) * 256) | (code & 0x80u) << 8;
+        uint32_t f16 = (code & 0x7fu) == 0x7fu
+                           ? 0x7fffu
+                           : (uint32_t)emulator::f16_bits(
+                                 emulator::f16_value((uint16_t)((code & 0x7fu) << 7)) * 256) |
+                                 (code & 0x80u) << 8;
         out[i / 2] = i % 2 ? out[i / 2] | f16 << 16 : f16;
     }
 }
 
 template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)
 {
-    uint32_t low = (uint32_t)(int8_t)(four >> 16 * half), high = (uint32_t)(int8_t)(four >> (16 * half + 8));
+    uint32_t low = (uint32_t)(int8_t)(four >> 16 * half),
+             high = (uint32_t)(int8_t)(four >> (16 * half + 8));
     return (low & 0xffffu) | high << 16;
 }
 
@@ -442,7 +569,8 @@ EY_DEVICE float shuffle(float v, int lane)
 EY_DEVICE bool any_lane(bool v)
 {
     uint32_t any = v;
-    for (int mask = 16; mask; mask /= 2) any |= emulator::shuffled(any, (int)(threadIdx.x % 32) ^ mask);
+    for (int mask = 16; mask; mask /= 2)
+        any |= emulator::shuffled(any, (int)(threadIdx.x % 32) ^ mask);
     return any != 0;
 }
 
@@ -456,7 +584,8 @@ EY_DEVICE float shuffle_xor(float v, int mask)
     return emulator::value(emulator::shuffled(emulator::bits(v), (int)(threadIdx.x % 32) ^ mask));
 }
 
-/* ---- wgmma.cuh: done at the wait, when the operands are read; that writes need a fence is not looked after ---- */
+/* ---- wgmma.cuh: done at the wait, when the operands are read; that writes need a fence is not
+ * looked after ---- */
 
 #define EY_DYNAMIC_SHARED_1024(name) EY_DYNAMIC_SHARED(name)
 
@@ -470,7 +599,8 @@ EY_DEVICE uint64_t wgmma_further(uint64_t operand, int steps)
     return operand + (uint64_t)(steps * 32);
 }
 
-template <int tiles> EY_DEVICE void wgmma(float (&c)[tiles][4], const uint32_t a[4], uint64_t b, bool add)
+template <int tiles>
+EY_DEVICE void wgmma(float (&c)[tiles][4], const uint32_t a[4], uint64_t b, bool add)
 {
     emulator::wgmma(c[0], tiles, a, reinterpret_cast<const void *>(b), add);
 }

@@ -1,4 +1,5 @@
-/* See fake_driver.h. A stream is a list of steps that are still to be done, in order; an event is a place in such a list. */
+/* See fake_driver.h. A stream is a list of steps that are still to be done, in order; an event is a
+ * place in such a list. */
 #include "cuda/fake_driver.h"
 
 #include <algorithm>
@@ -22,8 +23,16 @@
 #include "backend/cuda/kernels.h"
 #include "cuda/emulated.h"
 
-enum { INVALID_CONTEXT = 201, INVALID_HANDLE = 400, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, ILLEGAL_STATE = 401, LAUNCH_FAILED = 719 };
-/* A card gives 48 KiB to the two kinds of shared memory together; how much of the fixed kind a kernel has is not known here, so 16 KiB are taken for it. */
+enum {
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    ILLEGAL_STATE = 401,
+    LAUNCH_FAILED = 719
+};
+/* A card gives 48 KiB to the two kinds of shared memory together; how much of the fixed kind a
+ * kernel has is not known here, so 16 KiB are taken for it. */
 enum { SHARED_WITHOUT_ASKING = 32 * 1024, ALIGNMENT = 512, MAX_ARGS = 4096 };
 
 typedef std::function<void(void)> step;
@@ -32,14 +41,15 @@ struct CUstream_st {
     std::deque<step> steps;
     uint64_t n_added, n_done;
     CUgraph capture; /* what steps go to instead; NULL: none */
-    bool everywhere; /* what is forbidden meanwhile is so in all threads, not only in the one that captures */
+    bool everywhere; /* what is forbidden meanwhile is so in all threads, not only in the one that
+                        captures */
     std::thread::id capturer;
 };
 
 struct CUevent_st {
     CUstream stream;
     uint64_t position; /* it has happened when the stream has done so many steps */
-    double time; /* seconds */
+    double time;       /* seconds */
 };
 
 struct CUgraph_st {
@@ -64,8 +74,17 @@ struct CUctx_st {
     int references;
 };
 
-extern "C" const struct fake_card fake_small_card = {"NVIDIA GeForce RTX 5060", (size_t)8151 << 20, (size_t)1151 << 20, (size_t)120 << 20,
-                                                     1, 30, 12, 0, 13000, 99 * 1024, false};
+extern "C" const struct fake_card fake_small_card = {"NVIDIA GeForce RTX 5060",
+                                                     (size_t)8151 << 20,
+                                                     (size_t)1151 << 20,
+                                                     (size_t)120 << 20,
+                                                     1,
+                                                     30,
+                                                     12,
+                                                     0,
+                                                     13000,
+                                                     99 * 1024,
+                                                     false};
 
 static std::recursive_mutex lock;
 static struct fake_card card;
@@ -114,31 +133,40 @@ static CUresult planned_failure(const char *member)
 static CUresult entering(const char *member)
 {
     if (CUresult r = planned_failure(member)) return r;
-    return current ? CUDA_SUCCESS : complaint(member, INVALID_CONTEXT, "this thread has no current context");
+    return current ? CUDA_SUCCESS
+                   : complaint(member, INVALID_CONTEXT, "this thread has no current context");
 }
 
 /* Calls that wait or allocate may not come while a stream writes down a graph. */
 static CUresult entering_uncaptured(const char *member)
 {
     if (CUresult r = entering(member)) return r;
-    return capturing() ? complaint(member, CAPTURE_UNSUPPORTED, "not allowed while a stream is captured") : CUDA_SUCCESS;
+    return capturing()
+               ? complaint(member, CAPTURE_UNSUPPORTED, "not allowed while a stream is captured")
+               : CUDA_SUCCESS;
 }
 
 static thread_local int depth; /* of calls of the driver */
 
 struct inside {
-    inside() { depth++; }
-    ~inside() { depth--; }
+    inside()
+    {
+        depth++;
+    }
+    ~inside()
+    {
+        depth--;
+    }
 };
 
-#define HOLD() \
+#define HOLD()        \
     inside in_driver; \
     std::lock_guard<std::recursive_mutex> hold(lock)
 #define ENTER(member) \
-    HOLD(); \
+    HOLD();           \
     if (CUresult entering_result = entering(member)) return entering_result
 #define ENTER_UNCAPTURED(member) \
-    HOLD(); \
+    HOLD();                      \
     if (CUresult entering_result = entering_uncaptured(member)) return entering_result
 
 static bool within(const std::map<uintptr_t, size_t> &memory, uintptr_t p, size_t bytes)
@@ -240,7 +268,8 @@ static CUresult event_sync(CUevent e)
 static CUresult event_seconds(float *milliseconds, CUevent start, CUevent end)
 {
     ENTER("event_seconds");
-    if (!start->stream || !end->stream) return complaint("event_seconds", INVALID_HANDLE, "an event that was never recorded");
+    if (!start->stream || !end->stream)
+        return complaint("event_seconds", INVALID_HANDLE, "an event that was never recorded");
     if (start->stream->n_done < start->position || end->stream->n_done < end->position)
         return complaint("event_seconds", 600, "an event that has not happened yet");
     *milliseconds = (float)((end->time - start->time) * 1e3);
@@ -265,9 +294,12 @@ static CUresult stream_wait(CUstream s, CUevent e, unsigned)
 static CUresult capture_begin(CUstream s, int mode)
 {
     ENTER("capture_begin");
-    if (!streams.count(s) || s->capture) return complaint("capture_begin", INVALID_HANDLE, "no such stream, or one that is captured already");
+    if (!streams.count(s) || s->capture)
+        return complaint("capture_begin", INVALID_HANDLE,
+                         "no such stream, or one that is captured already");
     s->capture = new CUgraph_st{};
-    s->everywhere = mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, s->capturer = std::this_thread::get_id();
+    s->everywhere = mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+    s->capturer = std::this_thread::get_id();
     return CUDA_SUCCESS;
 }
 
@@ -276,7 +308,8 @@ static CUresult capture_end(CUstream s, CUgraph *graph)
 {
     HOLD();
     CUresult r = entering("capture_end");
-    if (!streams.count(s) || !s->capture) return complaint("capture_end", ILLEGAL_STATE, "a stream that is not captured");
+    if (!streams.count(s) || !s->capture)
+        return complaint("capture_end", ILLEGAL_STATE, "a stream that is not captured");
     *graph = s->capture;
     s->capture = nullptr;
     if (!r) return CUDA_SUCCESS;
@@ -303,7 +336,8 @@ static CUresult graph_launch(CUgraphExec exec, CUstream s)
 {
     ENTER_UNCAPTURED("graph_launch");
     if (!streams.count(s)) return complaint("graph_launch", INVALID_HANDLE, "no such stream");
-    for (const step &what : exec->steps) add_step(s, what);
+    for (const step &what : exec->steps)
+        add_step(s, what);
     counts.graph_launches++;
     return CUDA_SUCCESS;
 }
@@ -366,7 +400,8 @@ static CUresult memory_alloc(CUdeviceptr *out, size_t bytes)
 
 static void finish_all(void)
 {
-    for (CUstream s : streams) do_until(s, s->n_added);
+    for (CUstream s : streams)
+        do_until(s, s->n_added);
 }
 
 static CUresult memory_free(CUdeviceptr p)
@@ -374,7 +409,8 @@ static CUresult memory_free(CUdeviceptr p)
     ENTER_UNCAPTURED("memory_free");
     auto held = device_memory.find((uintptr_t)p);
     if (!p) return CUDA_SUCCESS;
-    if (held == device_memory.end()) return complaint("memory_free", CUDA_ERROR_INVALID_VALUE, "not an allocation");
+    if (held == device_memory.end())
+        return complaint("memory_free", CUDA_ERROR_INVALID_VALUE, "not an allocation");
     finish_all(); /* cuMemFree waits for the card */
     counts.device_bytes -= held->second;
     counts.device_allocations--;
@@ -396,7 +432,8 @@ static CUresult host_alloc(void **out, size_t bytes, unsigned)
 static CUresult host_free(void *p)
 {
     ENTER_UNCAPTURED("host_free");
-    if (!host_memory.count((uintptr_t)p)) return complaint("host_free", CUDA_ERROR_INVALID_VALUE, "not an allocation");
+    if (!host_memory.count((uintptr_t)p))
+        return complaint("host_free", CUDA_ERROR_INVALID_VALUE, "not an allocation");
     finish_all();
     host_memory.erase((uintptr_t)p);
     free(p);
@@ -418,8 +455,10 @@ static CUresult host_register(void *p, size_t bytes, unsigned flags)
 {
     ENTER_UNCAPTURED("host_register");
     if (card.pins_no_files) return CUDA_ERROR_NOT_SUPPORTED;
-    if (flags != (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY) || !may_register((uintptr_t)p, bytes))
-        return complaint("host_register", CUDA_ERROR_INVALID_VALUE, "not whole pages, registered already, or not for reading alone");
+    if (flags != (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY) ||
+        !may_register((uintptr_t)p, bytes))
+        return complaint("host_register", CUDA_ERROR_INVALID_VALUE,
+                         "not whole pages, registered already, or not for reading alone");
     void *alias = mremap(p, 0, bytes, MREMAP_MAYMOVE);
     registered[(uintptr_t)p] = {bytes, alias == MAP_FAILED ? p : alias};
     counts.registered++, counts.registered_bytes += bytes, counts.calls_that_allocate++;
@@ -430,7 +469,8 @@ static CUresult host_unregister(void *p)
 {
     ENTER_UNCAPTURED("host_unregister");
     auto held = registered.find((uintptr_t)p);
-    if (held == registered.end()) return complaint("host_unregister", CUDA_ERROR_INVALID_VALUE, "not registered");
+    if (held == registered.end())
+        return complaint("host_unregister", CUDA_ERROR_INVALID_VALUE, "not registered");
     finish_all();
     if (held->second.card != p) munmap(held->second.card, held->second.bytes);
     counts.registered--, counts.registered_bytes -= held->second.bytes;
@@ -442,7 +482,8 @@ static CUresult host_address(CUdeviceptr *out, void *p, unsigned)
 {
     ENTER("host_address");
     auto held = registered.find((uintptr_t)p);
-    if (held == registered.end()) return complaint("host_address", CUDA_ERROR_INVALID_VALUE, "not registered");
+    if (held == registered.end())
+        return complaint("host_address", CUDA_ERROR_INVALID_VALUE, "not registered");
     *out = (CUdeviceptr)(uintptr_t)held->second.card;
     return CUDA_SUCCESS;
 }
@@ -451,12 +492,14 @@ static CUresult copy_in(CUdeviceptr to, const void *from, size_t bytes, CUstream
 {
     ENTER("to_device");
     if (!streams.count(s)) return complaint("to_device", INVALID_HANDLE, "no such stream");
-    if (!on_card(to, bytes)) return complaint("to_device", CUDA_ERROR_INVALID_VALUE, "to no allocation of the card");
+    if (!on_card(to, bytes))
+        return complaint("to_device", CUDA_ERROR_INVALID_VALUE, "to no allocation of the card");
     counts.copies++;
     if (s->capture || within(host_memory, (uintptr_t)from, bytes)) {
         add_step(s, [=] { memcpy((void *)(uintptr_t)to, from, bytes); });
     } else { /* the driver has read ordinary memory when it returns */
-        auto taken = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
+        auto taken = std::make_shared<std::vector<char>>((const char *)from,
+                                                         (const char *)from + bytes);
         add_step(s, [=] { memcpy((void *)(uintptr_t)to, taken->data(), bytes); });
     }
     return CUDA_SUCCESS;
@@ -466,7 +509,8 @@ static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes, CUstream s)
 {
     ENTER("to_host");
     if (!streams.count(s)) return complaint("to_host", INVALID_HANDLE, "no such stream");
-    if (!on_card(from, bytes)) return complaint("to_host", CUDA_ERROR_INVALID_VALUE, "from no allocation of the card");
+    if (!on_card(from, bytes))
+        return complaint("to_host", CUDA_ERROR_INVALID_VALUE, "from no allocation of the card");
     counts.copies++;
     add_step(s, [=] { memcpy(to, (const void *)(uintptr_t)from, bytes); });
     /* into ordinary memory the driver copies before it returns */
@@ -478,7 +522,8 @@ static CUresult copy_on_card(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUs
 {
     ENTER("on_device");
     if (!streams.count(s)) return complaint("on_device", INVALID_HANDLE, "no such stream");
-    if (!on_card(to, bytes) || !on_card(from, bytes)) return complaint("on_device", CUDA_ERROR_INVALID_VALUE, "outside the card's allocations");
+    if (!on_card(to, bytes) || !on_card(from, bytes))
+        return complaint("on_device", CUDA_ERROR_INVALID_VALUE, "outside the card's allocations");
     counts.copies++;
     add_step(s, [=] { memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes); });
     return CUDA_SUCCESS;
@@ -488,7 +533,8 @@ static CUresult set_bytes(CUdeviceptr to, unsigned char byte, size_t bytes, CUst
 {
     ENTER("set_bytes");
     if (!streams.count(s)) return complaint("set_bytes", INVALID_HANDLE, "no such stream");
-    if (!on_card(to, bytes)) return complaint("set_bytes", CUDA_ERROR_INVALID_VALUE, "to no allocation of the card");
+    if (!on_card(to, bytes))
+        return complaint("set_bytes", CUDA_ERROR_INVALID_VALUE, "to no allocation of the card");
     add_step(s, [=] { memset((void *)(uintptr_t)to, byte, bytes); });
     return CUDA_SUCCESS;
 }
@@ -504,7 +550,8 @@ static size_t spilled_of(uintptr_t data, size_t bytes)
     size_t most = 0;
     for (const auto &a : device_memory)
         if (a.second > most) most = a.second, largest = a.first;
-    uintptr_t first = std::max(data, largest + spilled_first), end = std::min(data + bytes, largest + spilled_first + spilled_bytes);
+    uintptr_t first = std::max(data, largest + spilled_first),
+              end = std::min(data + bytes, largest + spilled_first + spilled_bytes);
     return spilled_bytes && first < end ? end - first : 0;
 }
 
@@ -546,7 +593,8 @@ static CUresult module_function_count(unsigned *n, CUmodule module)
 static CUresult module_functions(CUfunction *out, unsigned n, CUmodule module)
 {
     ENTER("module_functions");
-    for (unsigned i = 0; i < n && i < module->functions.size(); i++) out[i] = &module->functions[i];
+    for (unsigned i = 0; i < n && i < module->functions.size(); i++)
+        out[i] = &module->functions[i];
     return CUDA_SUCCESS;
 }
 
@@ -562,7 +610,8 @@ static CUresult function_attribute(CUfunction f, int attribute, int value)
     ENTER("function_attribute");
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
     if (value < 0 || (size_t)value > card.shared_per_block)
-        return complaint("function_attribute", CUDA_ERROR_INVALID_VALUE, "more shared memory than a block of this card may have");
+        return complaint("function_attribute", CUDA_ERROR_INVALID_VALUE,
+                         "more shared memory than a block of this card may have");
     f->max_shared = (size_t)value;
     return CUDA_SUCCESS;
 }
@@ -580,17 +629,24 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, 
     ENTER("launch");
     CUlaunchConfig c = *config;
     if (!streams.count(c.hStream)) return complaint("launch", INVALID_HANDLE, "no such stream");
-    if (extra || !args || !args[0]) return complaint("launch", CUDA_ERROR_INVALID_VALUE, "one struct is expected in args[0]");
-    if (c.sharedMemBytes > f->max_shared) return complaint("launch", CUDA_ERROR_INVALID_VALUE, "more shared memory than the function was set to");
+    if (extra || !args || !args[0])
+        return complaint("launch", CUDA_ERROR_INVALID_VALUE, "one struct is expected in args[0]");
+    if (c.sharedMemBytes > f->max_shared)
+        return complaint("launch", CUDA_ERROR_INVALID_VALUE,
+                         "more shared memory than the function was set to");
     if (!f->loaded) counts.lazy_functions++, counts.calls_that_allocate++;
     f->loaded = true;
     counts.launches++;
     const struct emulated_kernel *kernel = f->kernel;
-    auto taken = std::make_shared<std::vector<char>>((const char *)args[0], (const char *)args[0] + kernel->args_size);
+    auto taken = std::make_shared<std::vector<char>>((const char *)args[0],
+                                                     (const char *)args[0] + kernel->args_size);
     add_step(c.hStream, [c, kernel, taken] {
         if (broken_kernel == kernel->name) return;
-        if (strcmp(kernel->name, "read_memory") == 0 && read_in_made_up_time((const struct read_args *)(const void *)taken->data())) return;
-        const unsigned grid[3] = {c.gridDimX, c.gridDimY, c.gridDimZ}, block[3] = {c.blockDimX, c.blockDimY, c.blockDimZ};
+        if (strcmp(kernel->name, "read_memory") == 0 &&
+            read_in_made_up_time((const struct read_args *)(const void *)taken->data()))
+            return;
+        const unsigned grid[3] = {c.gridDimX, c.gridDimY, c.gridDimZ},
+                       block[3] = {c.blockDimX, c.blockDimY, c.blockDimZ};
         if (!emulator_launch(kernel->name, taken->data(), grid, block, c.sharedMemBytes)) abort();
     });
     return CUDA_SUCCESS;
@@ -662,8 +718,12 @@ static CUresult device_attribute(int *value, int attribute, CUdevice)
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 32 << 20; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = card.major; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = card.minor; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = (int)card.shared_per_block; break;
-    default: return complaint("device_attribute", CUDA_ERROR_INVALID_VALUE, "an attribute that the fake does not know");
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *value = (int)card.shared_per_block;
+        break;
+    default:
+        return complaint("device_attribute", CUDA_ERROR_INVALID_VALUE,
+                         "an attribute that the fake does not know");
     }
     return CUDA_SUCCESS;
 }
@@ -686,8 +746,10 @@ static CUresult context_retain(CUcontext *out, CUdevice)
 /* What is left of a context goes with it; the counts still tell of it. */
 static void forget_memory(void)
 {
-    for (const auto &held : device_memory) free((void *)held.first);
-    for (const auto &held : host_memory) free((void *)held.first);
+    for (const auto &held : device_memory)
+        free((void *)held.first);
+    for (const auto &held : host_memory)
+        free((void *)held.first);
     for (const auto &held : registered)
         if ((uintptr_t)held.second.card != held.first) munmap(held.second.card, held.second.bytes);
     registered.clear();
@@ -698,7 +760,8 @@ static void forget_memory(void)
 static CUresult context_release(CUdevice)
 {
     HOLD();
-    if (!context.references) return complaint("context_release", INVALID_CONTEXT, "a context that nobody holds");
+    if (!context.references)
+        return complaint("context_release", INVALID_CONTEXT, "a context that nobody holds");
     context.references--, counts.contexts--;
     if (!context.references) forget_memory();
     return CUDA_SUCCESS;
@@ -742,22 +805,30 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_c
     *driver = {};
     driver->to_device = copy_in, driver->to_host = copy_out, driver->on_device = copy_on_card;
 #define FILL(member) driver->member = member;
-    FILL(init) FILL(driver_version) FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get) FILL(device_name) FILL(device_bus)
-    FILL(device_attribute) FILL(device_total) FILL(context_retain) FILL(context_release) FILL(context_flags) FILL(context_current)
-    FILL(context_limit) FILL(memory_info) FILL(memory_alloc) FILL(memory_free) FILL(host_alloc) FILL(host_free) FILL(set_bytes)
-    FILL(host_register) FILL(host_unregister) FILL(host_address)
-    FILL(module_load) FILL(module_unload) FILL(module_function_count)
-    FILL(module_functions) FILL(function_name) FILL(function_attribute) FILL(function_load) FILL(launch)
-    FILL(stream_create) FILL(stream_destroy) FILL(stream_sync) FILL(stream_wait) FILL(event_create) FILL(event_destroy) FILL(event_record)
-    FILL(event_sync) FILL(event_seconds) FILL(capture_begin) FILL(capture_end) FILL(graph_instantiate) FILL(graph_upload) FILL(graph_launch)
-    FILL(graph_destroy) FILL(graph_exec_destroy)
+    FILL(init)
+    FILL(driver_version) FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get)
+        FILL(device_name) FILL(device_bus) FILL(device_attribute) FILL(device_total)
+            FILL(context_retain) FILL(context_release) FILL(context_flags) FILL(context_current)
+                FILL(context_limit) FILL(memory_info) FILL(memory_alloc) FILL(memory_free)
+                    FILL(host_alloc) FILL(host_free) FILL(set_bytes) FILL(host_register)
+                        FILL(host_unregister) FILL(host_address) FILL(module_load)
+                            FILL(module_unload) FILL(module_function_count) FILL(module_functions)
+                                FILL(function_name) FILL(function_attribute) FILL(function_load)
+                                    FILL(launch) FILL(stream_create) FILL(stream_destroy)
+                                        FILL(stream_sync) FILL(stream_wait) FILL(event_create)
+                                            FILL(event_destroy) FILL(event_record) FILL(event_sync)
+                                                FILL(event_seconds) FILL(capture_begin)
+                                                    FILL(capture_end) FILL(graph_instantiate)
+                                                        FILL(graph_upload) FILL(graph_launch)
+                                                            FILL(graph_destroy)
+                                                                FILL(graph_exec_destroy)
 #undef FILL
-#define CHECK(member, symbol, args) \
-    if (!driver->member) { \
+#define CHECK(member, symbol, args)                           \
+    if (!driver->member) {                                    \
         fputs("fake driver: it lacks " #member "\n", stderr); \
-        abort(); \
+        abort();                                              \
     }
-    CUDA_FUNCTIONS(CHECK)
+                                                                    CUDA_FUNCTIONS(CHECK)
 #undef CHECK
 }
 

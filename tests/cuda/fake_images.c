@@ -1,5 +1,5 @@
-/* In place of compiled kernels: one image, whose kernels are those that are linked in for the emulator. Linked before the backend's library,
- * it stands for the build's own table. */
+/* In place of compiled kernels: one image, whose kernels are those that are linked in for the
+ * emulator. Linked before the backend's library, it stands for the build's own table. */
 #include "backend/cuda/images.h"
 
 static const char image[] = "emulated";

@@ -1,4 +1,5 @@
-/* In place of opening libcuda.so.1: the driver that is not there. Linked before the backend's library. */
+/* In place of opening libcuda.so.1: the driver that is not there. Linked before the backend's
+ * library. */
 #include <stdlib.h>
 
 #include "cuda/fake_driver.h"

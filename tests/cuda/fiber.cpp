@@ -1,5 +1,5 @@
-/* See fiber.h. The switch saves the registers that a function keeps, swaps the stack pointer, and returns on the other stack;
- * AddressSanitizer is told, since it follows stacks. */
+/* See fiber.h. The switch saves the registers that a function keeps, swaps the stack pointer, and
+ * returns on the other stack; AddressSanitizer is told, since it follows stacks. */
 #include "cuda/fiber.h"
 
 #include <cstdint>
@@ -28,7 +28,8 @@ asm(".text\n"
     ".hidden emulator_swap_stacks\n"
     ".type emulator_swap_stacks, @function\n"
     "emulator_swap_stacks:\n"
-    "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+    "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq "
+    "%r15\n"
     "    movq %rsp, (%rdi)\n"
     "    movq %rsi, %rsp\n"
     "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n"
@@ -42,13 +43,17 @@ asm(".text\n"
     ".type emulator_swap_stacks, %function\n"
     "emulator_swap_stacks:\n"
     "    sub sp, sp, #160\n"
-    "    stp x19, x20, [sp]\n    stp x21, x22, [sp, #16]\n    stp x23, x24, [sp, #32]\n    stp x25, x26, [sp, #48]\n"
+    "    stp x19, x20, [sp]\n    stp x21, x22, [sp, #16]\n    stp x23, x24, [sp, #32]\n    stp "
+    "x25, x26, [sp, #48]\n"
     "    stp x27, x28, [sp, #64]\n    stp x29, x30, [sp, #80]\n"
-    "    stp d8, d9, [sp, #96]\n    stp d10, d11, [sp, #112]\n    stp d12, d13, [sp, #128]\n    stp d14, d15, [sp, #144]\n"
+    "    stp d8, d9, [sp, #96]\n    stp d10, d11, [sp, #112]\n    stp d12, d13, [sp, #128]\n    "
+    "stp d14, d15, [sp, #144]\n"
     "    mov x2, sp\n    str x2, [x0]\n    mov sp, x1\n"
-    "    ldp x19, x20, [sp]\n    ldp x21, x22, [sp, #16]\n    ldp x23, x24, [sp, #32]\n    ldp x25, x26, [sp, #48]\n"
+    "    ldp x19, x20, [sp]\n    ldp x21, x22, [sp, #16]\n    ldp x23, x24, [sp, #32]\n    ldp "
+    "x25, x26, [sp, #48]\n"
     "    ldp x27, x28, [sp, #64]\n    ldp x29, x30, [sp, #80]\n"
-    "    ldp d8, d9, [sp, #96]\n    ldp d10, d11, [sp, #112]\n    ldp d12, d13, [sp, #128]\n    ldp d14, d15, [sp, #144]\n"
+    "    ldp d8, d9, [sp, #96]\n    ldp d10, d11, [sp, #112]\n    ldp d12, d13, [sp, #128]\n    "
+    "ldp d14, d15, [sp, #144]\n"
     "    add sp, sp, #160\n"
     "    ret\n"
     ".size emulator_swap_stacks, .-emulator_swap_stacks\n");
@@ -65,7 +70,8 @@ void fiber_create(struct fiber *f, size_t stack_size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (stack_size + page - 1) / page * page;
     /* a page that faults below it: a kernel's stack that runs over is found at once */
-    void *p = mmap(nullptr, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(nullptr, size + page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(p, page, PROT_NONE) != 0) {
         perror("emulator: memory for a fiber's stack");
         abort();
@@ -87,7 +93,8 @@ void fiber_prepare(struct fiber *f, void (*entry)(void))
     /* one spare word: on entry the stack is as after a call */
     uintptr_t top = ((uintptr_t)f->stack + f->stack_size) & ~(uintptr_t)63;
     void **frame = reinterpret_cast<void **>(top) - (SAVED_WORDS + 2);
-    for (int i = 0; i < SAVED_WORDS + 2; i++) frame[i] = nullptr;
+    for (int i = 0; i < SAVED_WORDS + 2; i++)
+        frame[i] = nullptr;
     frame[RETURN_WORD] = reinterpret_cast<void *>(entry);
     f->stack_pointer = frame;
     f->sanitizer_stack = nullptr;
@@ -100,7 +107,8 @@ static __thread struct fiber *left_fiber;
 static void swap(struct fiber *from, struct fiber *to, bool for_good)
 {
     left_fiber = from;
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &from->sanitizer_stack, to->stack, to->stack_size);
+    __sanitizer_start_switch_fiber(for_good ? nullptr : &from->sanitizer_stack, to->stack,
+                                   to->stack_size);
     emulator_swap_stacks(&from->stack_pointer, to->stack_pointer);
     fiber_begin(from);
 }
@@ -110,7 +118,8 @@ void fiber_begin(struct fiber *self)
     const void *stack;
     size_t size;
     __sanitizer_finish_switch_fiber(self->sanitizer_stack, &stack, &size);
-    if (left_fiber && !left_fiber->stack_size) left_fiber->stack = const_cast<void *>(stack), left_fiber->stack_size = size;
+    if (left_fiber && !left_fiber->stack_size)
+        left_fiber->stack = const_cast<void *>(stack), left_fiber->stack_size = size;
 }
 #else
 static void swap(struct fiber *from, struct fiber *to, bool)

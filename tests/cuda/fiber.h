@@ -16,7 +16,8 @@ void fiber_of_caller(struct fiber *f);
 /* Ends the program where memory runs out. */
 void fiber_create(struct fiber *f, size_t stack_size);
 void fiber_destroy(struct fiber *f);
-/* The next switch to f calls entry() on an empty stack. entry never returns: it leaves by fiber_leave. */
+/* The next switch to f calls entry() on an empty stack. entry never returns: it leaves by
+ * fiber_leave. */
 void fiber_prepare(struct fiber *f, void (*entry)(void));
 /* Runs `to` until someone switches back to `from`. */
 void fiber_switch(struct fiber *from, struct fiber *to);

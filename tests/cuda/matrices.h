@@ -31,7 +31,8 @@ static inline void *pack_rows(const uint8_t *row_major, int rows, int row_bytes)
     for (int r = 0; r < rows; r++)
         for (int b = 0; b < row_bytes; b++) {
             int lane = r % 8 * 4 + b % 64 / 16;
-            out[(r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 + b % 16] = row_major[r * row_bytes + b];
+            out[(r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 + b % 16] =
+                row_major[r * row_bytes + b];
         }
     return out;
 }
@@ -63,19 +64,31 @@ static inline double random_element(void *to, int dtype)
 /* Multipliers as kernels.h describes them, with values that float16 has; groups by the columns. */
 static inline struct matrix random_int4(int rows, int cols)
 {
-    const int group = cols % 128 == 0 ? 128 : cols % 64 == 0 ? 64 : 32, per = 128 / group, row_bytes = cols / 2, chunks = (row_bytes + 63) / 64;
+    const int group = cols % 128 == 0  ? 128
+                      : cols % 64 == 0 ? 64
+                                       : 32,
+              per = 128 / group, row_bytes = cols / 2, chunks = (row_bytes + 63) / 64;
     uint8_t *plain = aligned((size_t)rows * (size_t)row_bytes);
     size_t words = (size_t)((rows + 15) / 16 * chunks * 16 * per);
     uint16_t *multipliers = aligned(words * 2);
-    struct matrix m = {{.rows = rows, .cols = cols, .dtype = K_INT4, .packed = 1, .per = per, .unit = 0x1p-7f}, aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
+    struct matrix m = {
+        {.rows = rows, .cols = cols, .dtype = K_INT4, .packed = 1, .per = per, .unit = 0x1p-7f},
+        aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
     memset(multipliers, 0, words * 2);
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < cols; c++) {
-            uint16_t *word = &multipliers[(size_t)(((r / 16 * chunks + c / 128) * 8 + r % 8) * 2 * per + c % 128 / group * 2 + r / 8 % 2)];
-            uint8_t *byte = &plain[(size_t)r * (size_t)row_bytes + (size_t)c / 2], code = (uint8_t)(random_bits() & 15);
-            if (c % group == 0) *word = (uint16_t)((11 + random_bits() % 5) << 11 | (random_bits() & 0x7f) << 4 | (random_bits() & 15));
+            uint16_t *word =
+                &multipliers[(size_t)(((r / 16 * chunks + c / 128) * 8 + r % 8) * 2 * per +
+                                      c % 128 / group * 2 + r / 8 % 2)];
+            uint8_t *byte = &plain[(size_t)r * (size_t)row_bytes + (size_t)c / 2],
+                    code = (uint8_t)(random_bits() & 15);
+            if (c % group == 0)
+                *word = (uint16_t)((11 + random_bits() % 5) << 11 | (random_bits() & 0x7f) << 4 |
+                                   (random_bits() & 15));
             *byte = (uint8_t)(c % 2 ? *byte | code << 4 : code);
-            m.value[(size_t)r * (size_t)cols + (size_t)c] = (code - (*word & 15)) * f16_double((uint16_t)((*word & 0xfff0) >> 1)) * (double)m.dev.unit;
+            m.value[(size_t)r * (size_t)cols + (size_t)c] =
+                (code - (*word & 15)) * f16_double((uint16_t)((*word & 0xfff0) >> 1)) *
+                (double)m.dev.unit;
         }
     m.dev.data = pack_rows(plain, rows, row_bytes), m.dev.multipliers = multipliers;
     return m;
@@ -87,8 +100,10 @@ static inline struct matrix random_matrix(int dtype, int rows, int cols, int pac
     size_t size = kernel_dtype_size(dtype), row_bytes = size * (size_t)cols;
     int scale_cols = (cols + SCALE_BLOCK - 1) / SCALE_BLOCK;
     uint8_t *plain = aligned((size_t)rows * row_bytes);
-    struct matrix m = {{.rows = rows, .cols = cols, .dtype = dtype, .packed = packed}, aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
-    size_t n_scales = dtype == K_FP8 ? (size_t)((rows + SCALE_BLOCK - 1) / SCALE_BLOCK * scale_cols) : (size_t)rows;
+    struct matrix m = {{.rows = rows, .cols = cols, .dtype = dtype, .packed = packed},
+                       aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
+    size_t n_scales = dtype == K_FP8 ? (size_t)((rows + SCALE_BLOCK - 1) / SCALE_BLOCK * scale_cols)
+                                     : (size_t)rows;
     float *scale = dtype == K_FP8 || dtype == K_INT8 ? random_floats(n_scales, 0.01f) : NULL;
     for (int r = 0; r < rows; r++) {
         for (int c = 0; c < cols; c++) {

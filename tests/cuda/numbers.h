@@ -1,4 +1,5 @@
-/* What tests of kernels compute with: random numbers, the formats they are stored in, and memory, which is freed together by free_all(). */
+/* What tests of kernels compute with: random numbers, the formats they are stored in, and memory,
+ * which is freed together by free_all(). */
 #ifndef EY_TEST_CUDA_NUMBERS_H
 #define EY_TEST_CUDA_NUMBERS_H
 
@@ -50,7 +51,8 @@ static inline int free_all(void **state)
 static inline float *random_floats(size_t n, float size)
 {
     float *out = aligned(n * sizeof(float));
-    for (size_t i = 0; i < n; i++) out[i] = size * random_float();
+    for (size_t i = 0; i < n; i++)
+        out[i] = size * random_float();
     return out;
 }
 

@@ -1,4 +1,5 @@
-/* Kernels that do little but one instruction of ptx.cuh, and some that do what no kernel may: for the emulator's own test. */
+/* Kernels that do little but one instruction of ptx.cuh, and some that do what no kernel may: for
+ * the emulator's own test. */
 #include "backend/cuda/ptx.cuh"
 #include "cuda/primitives.h"
 
@@ -37,36 +38,48 @@ EY_KERNEL(test_product, struct product_args, 32, 1)
     load_matrices(x, tile_a + lane % 16 * 16 + lane / 16 * 8);
     load_matrices_transposed(y, tile_b + lane % 16 * 8);
     float c[4];
-    for (int i = 0; i < 4; i++) c[i] = a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2];
-    if (a.f16) mma_f16(c, x, y[0], y[1]);
-    else mma_bf16(c, x, y[0], y[1]);
-    for (int i = 0; i < 4; i++) a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
+    for (int i = 0; i < 4; i++)
+        c[i] = a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2];
+    if (a.f16)
+        mma_f16(c, x, y[0], y[1]);
+    else
+        mma_bf16(c, x, y[0], y[1]);
+    for (int i = 0; i < 4; i++)
+        a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
 EY_KERNEL(test_e4m3_product, struct e4m3_product_args, 32, 1)
 {
     int lane = lane_index(), g = lane / 4, t = lane % 4;
     uint32_t x[4], y[2];
-    for (int i = 0; i < 4; i++) x[i] = *(const uint32_t *)(a.a + (g + i % 2 * 8) * 32 + 4 * t + i / 2 * 16);
-    for (int i = 0; i < 2; i++) y[i] = *(const uint32_t *)(a.b + g * 32 + 4 * t + i * 16);
+    for (int i = 0; i < 4; i++)
+        x[i] = *(const uint32_t *)(a.a + (g + i % 2 * 8) * 32 + 4 * t + i / 2 * 16);
+    for (int i = 0; i < 2; i++)
+        y[i] = *(const uint32_t *)(a.b + g * 32 + 4 * t + i * 16);
     float c[4];
     mma_e4m3(c, x, y[0], y[1]);
     mma_e4m3_add(c, x, y[0], y[1]);
-    for (int i = 0; i < 4; i++) a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
+    for (int i = 0; i < 4; i++)
+        a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
 EY_KERNEL(test_s8_product, struct s8_product_args, 32, 1)
 {
     int lane = lane_index(), g = lane / 4, t = lane % 4, c[4];
     uint32_t x[4], y[2];
-    for (int i = 0; i < 4; i++) x[i] = *(const uint32_t *)(a.a + (g + i % 2 * 8) * 32 + 4 * t + i / 2 * 16);
-    for (int i = 0; i < 2; i++) y[i] = *(const uint32_t *)(a.b + g * 32 + 4 * t + i * 16);
-    for (int i = 0; i < 4; i++) c[i] = a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2];
+    for (int i = 0; i < 4; i++)
+        x[i] = *(const uint32_t *)(a.a + (g + i % 2 * 8) * 32 + 4 * t + i / 2 * 16);
+    for (int i = 0; i < 2; i++)
+        y[i] = *(const uint32_t *)(a.b + g * 32 + 4 * t + i * 16);
+    for (int i = 0; i < 4; i++)
+        c[i] = a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2];
     mma_s8(c, x, y[0], y[1]);
-    for (int i = 0; i < 4; i++) a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
+    for (int i = 0; i < 4; i++)
+        a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
-/* Three groups of copies of 16 bytes; out[thread, 3, 4]: what has come of them when at most `mode` are under way. The last brings 4 bytes. */
+/* Three groups of copies of 16 bytes; out[thread, 3, 4]: what has come of them when at most `mode`
+ * are under way. The last brings 4 bytes. */
 EY_KERNEL(test_copies, struct primitive_args, 64, 1)
 {
     EY_DYNAMIC_SHARED(tile);
@@ -78,7 +91,8 @@ EY_KERNEL(test_copies, struct primitive_args, 64, 1)
     if (a.mode == 0) copy_wait<0>();
     if (a.mode == 1) copy_wait<1>();
     if (a.mode == 2) copy_wait<2>();
-    for (unsigned word = 0; word < 12; word++) a.out[i * 12 + word] = ((const uint32_t *)tile)[i * 12 + word];
+    for (unsigned word = 0; word < 12; word++)
+        a.out[i * 12 + word] = ((const uint32_t *)tile)[i * 12 + word];
 }
 
 enum { TO_BF16, TO_F16, FROM_F16, BF16_PRODUCT, E4M3, EXP2, PAIRS };
@@ -105,14 +119,16 @@ EY_KERNEL(test_numbers, struct primitive_args, 256, 1)
 EY_KERNEL(test_last_arrives, struct sum_args, 128, 1)
 {
     __shared__ uint32_t arrived_before;
-    for (int i = (int)threadIdx.x; i < a.n; i += (int)blockDim.x) a.part[(int)blockIdx.x * a.n + i] = a.in[(int)blockIdx.x * a.n + i];
+    for (int i = (int)threadIdx.x; i < a.n; i += (int)blockDim.x)
+        a.part[(int)blockIdx.x * a.n + i] = a.in[(int)blockIdx.x * a.n + i];
     __syncthreads();
     if (threadIdx.x == 0) arrived_before = count_arrival(a.arrived);
     __syncthreads();
     if (arrived_before != gridDim.x - 1) return;
     for (int i = (int)threadIdx.x; i < a.n; i += (int)blockDim.x) {
         float sum = 0;
-        for (unsigned b = 0; b < gridDim.x; b++) sum += load_fresh_float(a.part + (int)b * a.n + i);
+        for (unsigned b = 0; b < gridDim.x; b++)
+            sum += load_fresh_float(a.part + (int)b * a.n + i);
         a.out[i] = sum;
     }
     if (threadIdx.x == 0) *a.arrived = 0;
@@ -130,7 +146,17 @@ EY_KERNEL(test_unwritten, struct primitive_args, 64, 1)
     ((float *)dynamic)[i] = 1;
 }
 
-enum { SOME_AT_BARRIER, DIFFERENT_MEETINGS, SOME_ENDED, SHARED_OVERRUN, MISALIGNED, WARP_ENDED, NO_BARRIER, WRITTEN_AFTER_READ, NO_WAIT };
+enum {
+    SOME_AT_BARRIER,
+    DIFFERENT_MEETINGS,
+    SOME_ENDED,
+    SHARED_OVERRUN,
+    MISALIGNED,
+    WARP_ENDED,
+    NO_BARRIER,
+    WRITTEN_AFTER_READ,
+    NO_WAIT
+};
 
 /* Each mode is one fault. */
 EY_KERNEL(test_faults, struct primitive_args, 64, 1)
@@ -140,8 +166,10 @@ EY_KERNEL(test_faults, struct primitive_args, 64, 1)
     unsigned i = threadIdx.x;
     if (a.mode == SOME_AT_BARRIER && i != 40) __syncthreads();
     if (a.mode == DIFFERENT_MEETINGS) {
-        if (i == 3) __syncwarp();
-        else a.out[i] = shuffle_xor(a.in[i], 1);
+        if (i == 3)
+            __syncwarp();
+        else
+            a.out[i] = shuffle_xor(a.in[i], 1);
     }
     if (a.mode == SOME_ENDED) {
         if (i == 3) return;

@@ -4,14 +4,16 @@
 
 #include "backend/cuda/kernels.h"
 
-/* out[i] = what thread i of one block got from in[i]; what is read and written is said at the kernel */
+/* out[i] = what thread i of one block got from in[i]; what is read and written is said at the
+ * kernel */
 struct primitive_args {
     uint32_t *out;
     const uint32_t *in;
     int32_t mode;
 };
 
-/* c[16, 8] = a[16, 16] · b[16, 8] + c, row-major 16-bit a and b, through shared memory and load_matrices */
+/* c[16, 8] = a[16, 16] · b[16, 8] + c, row-major 16-bit a and b, through shared memory and
+ * load_matrices */
 struct product_args {
     float *c;
     const uint16_t *a, *b;

@@ -1,14 +1,17 @@
-/* Races in shared memory. Kernels that are compiled with -fsanitize=thread call a function before every access to memory; here are those
- * functions (ThreadSanitizer's own library, which would look at CPU threads, is not linked). Each byte of shared memory remembers
- * its last writer and readers. Two accesses by different threads, one of them a write, are a race unless a __syncthreads lies between
- * them or, within a warp, a __syncwarp; shuffles and matrix instructions order nothing, as on a card. EMULATOR_RACES=0 in the environment
- * leaves that out, which takes a third of the time. */
+/* Races in shared memory. Kernels that are compiled with -fsanitize=thread call a function before
+ * every access to memory; here are those functions (ThreadSanitizer's own library, which would look
+ * at CPU threads, is not linked). Each byte of shared memory remembers its last writer and readers.
+ * Two accesses by different threads, one of them a write, are a race unless a __syncthreads lies
+ * between them or, within a warp, a __syncwarp; shuffles and matrix instructions order nothing, as
+ * on a card. EMULATOR_RACES=0 in the environment leaves that out, which takes a third of the time.
+ */
 #include <algorithm>
 #include <cstdlib>
 
 #include "cuda/emulator_block.h"
 
-namespace emulator {
+namespace emulator
+{
 
 #ifdef EY_RACES
 
@@ -17,12 +20,13 @@ struct cell {
     uint32_t write_epoch, write_warp_epoch, read_epoch, read_warp_epoch;
     uint32_t reading_warps; /* a bit each, in read_epoch */
     uint16_t writer, reader : 15;
-    uint16_t many_readers : 1; /* threads of the reader's warp, in read_warp_epoch */
+    uint16_t many_readers : 1;      /* threads of the reader's warp, in read_warp_epoch */
     uint32_t write_code, read_code; /* as addr2line takes it */
 };
 
-/* Shared memory in pieces of 16 bytes, most of which are accessed in words or at once: a piece has one cell, or one for each of its words, or one
- * for each of its bytes. What a search touches has to stay in a cache, so these lie apart. */
+/* Shared memory in pieces of 16 bytes, most of which are accessed in words or at once: a piece has
+ * one cell, or one for each of its words, or one for each of its bytes. What a search touches has
+ * to stay in a cache, so these lie apart. */
 static const size_t PIECE = 16, WORD = 4;
 
 /* Epochs only grow, so what was remembered in an earlier block or launch is never in the way. */
@@ -32,13 +36,16 @@ struct pieces {
 
     cell *cells(size_t piece)
     {
-        return step[piece] == PIECE ? &of_piece[piece] : step[piece] == WORD ? &of_word[piece * (PIECE / WORD)] : &of_byte[piece * PIECE];
+        return step[piece] == PIECE  ? &of_piece[piece]
+               : step[piece] == WORD ? &of_word[piece * (PIECE / WORD)]
+                                     : &of_byte[piece * PIECE];
     }
 
     void make_room(size_t n)
     {
         if (step.size() >= n) return;
-        step.resize(n, PIECE), of_piece.resize(n), of_word.resize(n * (PIECE / WORD)), of_byte.resize(n * PIECE);
+        step.resize(n, PIECE), of_piece.resize(n), of_word.resize(n * (PIECE / WORD)),
+            of_byte.resize(n * PIECE);
     }
 
     void divide(size_t piece, size_t wanted)
@@ -46,10 +53,12 @@ struct pieces {
         const cell *from = cells(piece);
         const size_t times = step[piece] / wanted;
         step[piece] = (uint8_t)wanted;
-        for (size_t i = 0; i < PIECE / wanted; i++) cells(piece)[i] = from[i / times];
+        for (size_t i = 0; i < PIECE / wanted; i++)
+            cells(piece)[i] = from[i / times];
     }
 
-    /* After a write of all bytes: one cell is enough again where nobody has read them in this epoch. */
+    /* After a write of all bytes: one cell is enough again where nobody has read them in this
+     * epoch. */
     void join(size_t piece, uint32_t epoch)
     {
         const cell *from = cells(piece);
@@ -64,7 +73,8 @@ struct race_memory {
     struct pieces dynamic, variables;
 };
 
-/* A span of shared memory of the block that this CPU thread runs, its beginning a multiple of 16; size 0: none. */
+/* A span of shared memory of the block that this CPU thread runs, its beginning a multiple of 16;
+ * size 0: none. */
 struct span {
     uintptr_t first, size;
     struct pieces *pieces;
@@ -84,14 +94,17 @@ static const char *place_name(const void *p, char *text, size_t size)
     const unsigned char *byte = static_cast<const unsigned char *>(p);
     snprintf(text, size, "byte %td of dynamic shared memory", byte - watched->dynamic);
     for (const shared_variable &v : watched->variables)
-        if (byte >= v.address && byte < v.address + v.size) snprintf(text, size, "byte %td of %s", byte - v.address, v.name);
+        if (byte >= v.address && byte < v.address + v.size)
+            snprintf(text, size, "byte %td of %s", byte - v.address, v.name);
     return text;
 }
 
-[[noreturn]] static void race(const void *p, const char *first_did, int first, uint32_t first_code, const char *then_did, int then, uint32_t code)
+[[noreturn]] static void race(const void *p, const char *first_did, int first, uint32_t first_code,
+                              const char *then_did, int then, uint32_t code)
 {
     char place[256];
-    fault("race: %s is %s by thread %d and %s by thread %d with no barrier between them; addr2line -pfie PROGRAM %#x %#x",
+    fault("race: %s is %s by thread %d and %s by thread %d with no barrier between them; addr2line "
+          "-pfie PROGRAM %#x %#x",
           place_name(p, place, sizeof(place)), first_did, first, then_did, then, first_code, code);
 }
 
@@ -103,61 +116,78 @@ struct now {
 
 static inline bool unordered_write(const struct cell &c, const struct now &n)
 {
-    return c.write_epoch == n.epoch && c.writer != n.number && (c.writer / 32 != n.number / 32 || c.write_warp_epoch == n.warp_epoch);
+    return c.write_epoch == n.epoch && c.writer != n.number &&
+           (c.writer / 32 != n.number / 32 || c.write_warp_epoch == n.warp_epoch);
 }
 
 static inline void note_read(struct cell &c, const void *p, const struct now &n)
 {
     if (unordered_write(c, n)) race(p, "written", c.writer, c.write_code, "read", n.number, n.code);
-    bool same_time = c.read_epoch == n.epoch && c.reader / 32 == n.number / 32 && c.read_warp_epoch == n.warp_epoch;
+    bool same_time = c.read_epoch == n.epoch && c.reader / 32 == n.number / 32 &&
+                     c.read_warp_epoch == n.warp_epoch;
     c.many_readers = same_time && (c.many_readers || c.reader != n.number);
     c.reading_warps = (c.read_epoch == n.epoch ? c.reading_warps : 0) | 1u << n.number / 32;
-    c.read_epoch = n.epoch, c.read_warp_epoch = n.warp_epoch, c.reader = (uint16_t)n.number & 0x7fff, c.read_code = n.code;
+    c.read_epoch = n.epoch, c.read_warp_epoch = n.warp_epoch,
+    c.reader = (uint16_t)n.number & 0x7fff, c.read_code = n.code;
 }
 
 static inline void note_write(struct cell &c, const void *p, const struct now &n)
 {
-    if (unordered_write(c, n)) race(p, "written", c.writer, c.write_code, "written", n.number, n.code);
+    if (unordered_write(c, n))
+        race(p, "written", c.writer, c.write_code, "written", n.number, n.code);
     if (c.read_epoch == n.epoch) {
         bool other_warp = c.reading_warps & ~(1u << n.number / 32);
-        bool mate = c.reader / 32 == n.number / 32 && c.read_warp_epoch == n.warp_epoch && (c.many_readers || c.reader != n.number);
+        bool mate = c.reader / 32 == n.number / 32 && c.read_warp_epoch == n.warp_epoch &&
+                    (c.many_readers || c.reader != n.number);
         if (other_warp || mate) race(p, "read", c.reader, c.read_code, "written", n.number, n.code);
     }
-    c.write_epoch = n.epoch, c.write_warp_epoch = n.warp_epoch, c.writer = (uint16_t)n.number, c.write_code = n.code;
+    c.write_epoch = n.epoch, c.write_warp_epoch = n.warp_epoch, c.writer = (uint16_t)n.number,
+    c.write_code = n.code;
 }
 
 static inline void note_cell(struct cell &c, const void *p, enum access what, const struct now &n)
 {
-    if (what == ACCESS_READ) note_read(c, p, n);
-    else note_write(c, p, n);
+    if (what == ACCESS_READ)
+        note_read(c, p, n);
+    else
+        note_write(c, p, n);
 }
 
 /* Bytes first .. end-1 of a piece at p. */
-static void note_piece(struct pieces &all, size_t piece, const char *p, size_t first, size_t end, enum access what, const struct now &n)
+static void note_piece(struct pieces &all, size_t piece, const char *p, size_t first, size_t end,
+                       enum access what, const struct now &n)
 {
     size_t step = all.step[piece];
     if (first % step || end % step) all.divide(piece, step = first % WORD || end % WORD ? 1 : WORD);
     struct cell *cells = all.cells(piece);
-    for (size_t i = first; i < end; i += step) note_cell(cells[i / step], p + i, what, n);
+    for (size_t i = first; i < end; i += step)
+        note_cell(cells[i / step], p + i, what, n);
     if (step < PIECE && end - first == PIECE && what == ACCESS_WRITE) all.join(piece, n.epoch);
 }
 
-static void note_in(const struct span &s, uintptr_t offset, size_t size, const struct lane_state *who, enum access what, const void *pc)
+static void note_in(const struct span &s, uintptr_t offset, size_t size,
+                    const struct lane_state *who, enum access what, const void *pc)
 {
-    struct now n = {watched->epoch, watched->warp_epoch[who->number / 32], code_of(pc), who->number};
+    struct now n = {watched->epoch, watched->warp_epoch[who->number / 32], code_of(pc),
+                    who->number};
     size_t end = offset + size < s.size ? offset + size : s.size;
     while (offset < end) {
         size_t start = offset / PIECE * PIECE, stop = end - start < PIECE ? end - start : PIECE;
-        note_piece(*s.pieces, start / PIECE, reinterpret_cast<const char *>(s.first) + start, offset - start, stop, what, n);
+        note_piece(*s.pieces, start / PIECE, reinterpret_cast<const char *>(s.first) + start,
+                   offset - start, stop, what, n);
         offset = start + PIECE;
     }
 }
 
-void note_access(const void *p, size_t size, const struct lane_state *who, enum access what, const void *pc)
+void note_access(const void *p, size_t size, const struct lane_state *who, enum access what,
+                 const void *pc)
 {
-    uintptr_t in_dynamic = (uintptr_t)p - dynamic_span.first, in_variables = (uintptr_t)p - variable_span.first;
-    if (in_dynamic < dynamic_span.size) note_in(dynamic_span, in_dynamic, size, who, what, pc);
-    else if (in_variables < variable_span.size) note_in(variable_span, in_variables, size, who, what, pc);
+    uintptr_t in_dynamic = (uintptr_t)p - dynamic_span.first,
+              in_variables = (uintptr_t)p - variable_span.first;
+    if (in_dynamic < dynamic_span.size)
+        note_in(dynamic_span, in_dynamic, size, who, what, pc);
+    else if (in_variables < variable_span.size)
+        note_in(variable_span, in_variables, size, who, what, pc);
 }
 
 static struct span span_of(struct pieces &pieces, const unsigned char *first, size_t size)
@@ -225,15 +255,28 @@ void free_races(struct block *)
 static inline void noted(const void *p, size_t size, enum emulator::access what, const void *pc)
 {
     using namespace emulator;
-    if ((uintptr_t)p - dynamic_span.first < dynamic_span.size || (uintptr_t)p - variable_span.first < variable_span.size)
+    if ((uintptr_t)p - dynamic_span.first < dynamic_span.size ||
+        (uintptr_t)p - variable_span.first < variable_span.size)
         note_access(p, size, watched->current, what, pc);
 }
 
-#define NOTED(size) \
-    void __tsan_read##size(void *p) { noted(p, size, emulator::ACCESS_READ, __builtin_return_address(0)); } \
-    void __tsan_write##size(void *p) { noted(p, size, emulator::ACCESS_WRITE, __builtin_return_address(0)); } \
-    void __tsan_unaligned_read##size(void *p) { noted(p, size, emulator::ACCESS_READ, __builtin_return_address(0)); } \
-    void __tsan_unaligned_write##size(void *p) { noted(p, size, emulator::ACCESS_WRITE, __builtin_return_address(0)); }
+#define NOTED(size)                                                          \
+    void __tsan_read##size(void *p)                                          \
+    {                                                                        \
+        noted(p, size, emulator::ACCESS_READ, __builtin_return_address(0));  \
+    }                                                                        \
+    void __tsan_write##size(void *p)                                         \
+    {                                                                        \
+        noted(p, size, emulator::ACCESS_WRITE, __builtin_return_address(0)); \
+    }                                                                        \
+    void __tsan_unaligned_read##size(void *p)                                \
+    {                                                                        \
+        noted(p, size, emulator::ACCESS_READ, __builtin_return_address(0));  \
+    }                                                                        \
+    void __tsan_unaligned_write##size(void *p)                               \
+    {                                                                        \
+        noted(p, size, emulator::ACCESS_WRITE, __builtin_return_address(0)); \
+    }
 
 extern "C" {
 NOTED(1)
@@ -265,8 +308,14 @@ void *__tsan_memset(void *to, int byte, size_t size)
     return memset(to, byte, size);
 }
 
-void __tsan_func_entry(void *) {}
-void __tsan_func_exit(void) {}
-void __tsan_init(void) {}
+void __tsan_func_entry(void *)
+{
+}
+void __tsan_func_exit(void)
+{
+}
+void __tsan_init(void)
+{
+}
 }
 #endif

@@ -1,5 +1,5 @@
-/* A __shared__ variable is a thread-local one in the emulator. They are found by the program's own symbol table: the thread-local symbols
- * that it lists under source files called *.cu. */
+/* A __shared__ variable is a thread-local one in the emulator. They are found by the program's own
+ * symbol table: the thread-local symbols that it lists under source files called *.cu. */
 #include "cuda/shared_variables.h"
 
 #include <cstdio>
@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace emulator {
+namespace emulator
+{
 
 struct symbol {
     size_t offset, size; /* in a thread's block of such variables */
@@ -23,7 +24,9 @@ static const unsigned char *mapped_program(void)
 {
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     struct stat st;
-    void *p = fd >= 0 && fstat(fd, &st) == 0 ? mmap(nullptr, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    void *p = fd >= 0 && fstat(fd, &st) == 0
+                  ? mmap(nullptr, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)
+                  : MAP_FAILED;
     if (fd >= 0) close(fd);
     if (p == MAP_FAILED) {
         perror("emulator: /proc/self/exe");
@@ -45,14 +48,18 @@ static std::vector<symbol> thread_locals_of_kernels(const unsigned char *program
     const ElfW(Shdr) *sections = reinterpret_cast<const ElfW(Shdr) *>(program + header->e_shoff);
     for (int s = 0; s < header->e_shnum; s++) {
         if (sections[s].sh_type != SHT_SYMTAB) continue;
-        const ElfW(Sym) *symbols = reinterpret_cast<const ElfW(Sym) *>(program + sections[s].sh_offset);
-        const char *names = reinterpret_cast<const char *>(program + sections[sections[s].sh_link].sh_offset);
+        const ElfW(Sym) *symbols = reinterpret_cast<const ElfW(Sym) *>(program +
+                                                                       sections[s].sh_offset);
+        const char *names = reinterpret_cast<const char *>(program +
+                                                           sections[sections[s].sh_link].sh_offset);
         bool in_kernels = false; /* a file's local symbols follow its name */
         for (size_t i = 0; i < sections[s].sh_size / sizeof(*symbols); i++) {
             const char *name = names + symbols[i].st_name;
             int type = symbols[i].st_info & 15;
-            if (type == STT_FILE) in_kernels = ends_in_cu(name);
-            else if (type == STT_TLS && in_kernels) found.push_back({(size_t)symbols[i].st_value, (size_t)symbols[i].st_size, name});
+            if (type == STT_FILE)
+                in_kernels = ends_in_cu(name);
+            else if (type == STT_TLS && in_kernels)
+                found.push_back({(size_t)symbols[i].st_value, (size_t)symbols[i].st_size, name});
         }
     }
     return found;
@@ -71,7 +78,8 @@ std::vector<shared_variable> shared_variables_of_this_thread(void)
     void *base = nullptr;
     dl_iterate_phdr(take_thread_block, &base);
     std::vector<shared_variable> variables;
-    for (const symbol &s : symbols) variables.push_back({static_cast<unsigned char *>(base) + s.offset, s.size, s.name});
+    for (const symbol &s : symbols)
+        variables.push_back({static_cast<unsigned char *>(base) + s.offset, s.size, s.name});
     return variables;
 }
 

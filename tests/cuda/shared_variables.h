@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-namespace emulator {
+namespace emulator
+{
 
 struct shared_variable {
     unsigned char *address;

@@ -1,5 +1,6 @@
-/* The attention kernels in the emulator against loops in double precision. Caches, rows behind the last and shared memory begin as NaN, and
- * places of block tables that are not in use point nowhere: whoever reads too much is found. */
+/* The attention kernels in the emulator against loops in double precision. Caches, rows behind the
+ * last and shared memory begin as NaN, and places of block tables that are not in use point
+ * nowhere: whoever reads too much is found. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -61,7 +62,8 @@ static uint8_t nearest_e4m3(double v)
 {
     int best = 0;
     for (int code = 1; code < 0x7f; code++) {
-        double closer = fabs(fabs(v) - e4m3_value((uint8_t)best)) - fabs(fabs(v) - e4m3_value((uint8_t)code));
+        double closer = fabs(fabs(v) - e4m3_value((uint8_t)best)) -
+                        fabs(fabs(v) - e4m3_value((uint8_t)code));
         if (closer > 0 || (closer >= 0 && code % 2 == 0)) best = code;
     }
     return (uint8_t)(best | (signbit(v) ? 0x80 : 0));
@@ -77,7 +79,8 @@ static void *room(size_t bytes)
 
 static void run(struct launch l, const void *args)
 {
-    assert_true(emulator_launch(l.kernel, args, l.grid, (const unsigned[3]){l.block, 1, 1}, l.shared));
+    assert_true(
+        emulator_launch(l.kernel, args, l.grid, (const unsigned[3]){l.block, 1, 1}, l.shared));
 }
 
 /* ---- sequences and their cache ---- */
@@ -113,13 +116,20 @@ static int width(const struct shape *s)
 
 static struct text make_text(struct shape s, int n_seqs, int max_blocks)
 {
-    struct text t = {.shape = s, .n_seqs = n_seqs, .max_blocks = max_blocks, .n_blocks = n_seqs * max_blocks + 3};
+    struct text t = {.shape = s,
+                     .n_seqs = n_seqs,
+                     .max_blocks = max_blocks,
+                     .n_blocks = n_seqs * max_blocks + 3};
     t.table = malloc(sizeof(int32_t) * (size_t)(n_seqs * max_blocks));
-    for (int i = 0; i < n_seqs * max_blocks; i++) t.table[i] = NOWHERE;
-    t.kv = (struct kv_layer){room((size_t)t.n_blocks * (size_t)(s.kv_heads * 2 * KV_TOKENS * s.dim) * (s.fp8 ? 1 : 2)), s.kv_heads, s.dim, s.fp8};
+    for (int i = 0; i < n_seqs * max_blocks; i++)
+        t.table[i] = NOWHERE;
+    t.kv = (struct kv_layer){
+        room((size_t)t.n_blocks * (size_t)(s.kv_heads * 2 * KV_TOKENS * s.dim) * (s.fp8 ? 1 : 2)),
+        s.kv_heads, s.dim, s.fp8};
     if (!s.normed) return t;
     t.q_norm = room(sizeof(float) * (size_t)s.dim), t.k_norm = room(sizeof(float) * (size_t)s.dim);
-    for (int i = 0; i < s.dim; i++) t.q_norm[i] = (float)(0.5 + uniform()), t.k_norm[i] = (float)(0.5 + uniform());
+    for (int i = 0; i < s.dim; i++)
+        t.q_norm[i] = (float)(0.5 + uniform()), t.k_norm[i] = (float)(0.5 + uniform());
     return t;
 }
 
@@ -138,8 +148,10 @@ static void give_block(struct text *t, int seq, int k)
 static struct rows make_rows(struct text *t, const int *add)
 {
     struct rows r = {0};
-    for (int s = 0; s < t->n_seqs; s++) r.n += add[s];
-    size_t n = (size_t)r.n, wide = (size_t)width(&t->shape), q_wide = (size_t)(t->shape.heads * t->shape.dim);
+    for (int s = 0; s < t->n_seqs; s++)
+        r.n += add[s];
+    size_t n = (size_t)r.n, wide = (size_t)width(&t->shape),
+           q_wide = (size_t)(t->shape.heads * t->shape.dim);
     r.seq = malloc(n * 4), r.index = malloc(n * 4), r.tile = malloc(n * 8);
     r.raw = room(n * wide * sizeof(float)), r.rope = room(n * (size_t)t->shape.dim * sizeof(float));
     r.q = room(n * q_wide * sizeof(bf16)), r.o = room(n * q_wide * sizeof(bf16));
@@ -165,7 +177,8 @@ static struct rows make_rows(struct text *t, const int *add)
 
 static void free_rows(struct rows *r)
 {
-    free(r->seq), free(r->index), free(r->tile), free(r->raw), free(r->rope), free(r->q), free(r->o);
+    free(r->seq), free(r->index), free(r->tile), free(r->raw), free(r->rope), free(r->q),
+        free(r->o);
 }
 
 static struct dev_batch batch_of(const struct text *t, const struct rows *r)
@@ -176,21 +189,28 @@ static struct dev_batch batch_of(const struct text *t, const struct rows *r)
 static size_t cache_at(const struct text *t, int seq, int slot, int head, int which)
 {
     size_t block = (size_t)t->table[seq * t->max_blocks + slot / KV_TOKENS];
-    return (((block * (size_t)t->kv.n_kv_heads + (size_t)head) * 2 + (size_t)which) * KV_TOKENS + (size_t)(slot % KV_TOKENS)) * (size_t)t->kv.head_dim;
+    return (((block * (size_t)t->kv.n_kv_heads + (size_t)head) * 2 + (size_t)which) * KV_TOKENS +
+            (size_t)(slot % KV_TOKENS)) *
+           (size_t)t->kv.head_dim;
 }
 
 static double cached(const struct text *t, size_t i)
 {
-    return t->kv.fp8 ? e4m3_value(((const uint8_t *)t->kv.data)[i]) : bf16_value(((const bf16 *)t->kv.data)[i]);
+    return t->kv.fp8 ? e4m3_value(((const uint8_t *)t->kv.data)[i])
+                     : bf16_value(((const bf16 *)t->kv.data)[i]);
 }
 
 /* A head of raw products as it shall be: normed and turned (v: neither). */
-static void expected_head(double *out, const struct text *t, const struct rows *r, int row, int head)
+static void expected_head(double *out, const struct text *t, const struct rows *r, int row,
+                          int head)
 {
     const struct shape *s = &t->shape;
     int half = s->dim / 2;
     bool is_v = head >= s->heads + s->kv_heads;
-    const float *norm = is_v ? NULL : head < s->heads ? t->q_norm : t->k_norm, *rope = r->rope + row * s->dim;
+    const float *norm = is_v              ? NULL
+                        : head < s->heads ? t->q_norm
+                                          : t->k_norm,
+                *rope = r->rope + row * s->dim;
     size_t at = (size_t)row * (size_t)width(s) + (size_t)(head * s->dim);
     double squares = 0;
     for (int i = 0; i < s->dim; i++) {
@@ -198,15 +218,18 @@ static void expected_head(double *out, const struct text *t, const struct rows *
         squares += out[i] * out[i];
     }
     if (norm)
-        for (int i = 0; i < s->dim; i++) out[i] *= (double)norm[i] / sqrt(squares / s->dim + (double)eps);
+        for (int i = 0; i < s->dim; i++)
+            out[i] *= (double)norm[i] / sqrt(squares / s->dim + (double)eps);
     for (int i = 0; i < half && !is_v; i++) {
-        double x = out[i], y = out[half + i], c = (double)rope[2 * i], sine = (double)rope[2 * i + 1];
+        double x = out[i], y = out[half + i], c = (double)rope[2 * i],
+               sine = (double)rope[2 * i + 1];
         out[i] = x * c - y * sine;
         out[half + i] = y * c + x * sine;
     }
 }
 
-static void assert_near(double got, double want, double relative, double absolute, const char *what, int a, int b, int c)
+static void assert_near(double got, double want, double relative, double absolute, const char *what,
+                        int a, int b, int c)
 {
     if (fabs(got - want) <= relative * fabs(want) + absolute) return;
     fail_msg("%s [%d, %d, %d]: %g, not %g", what, a, b, c, got, want);
@@ -223,8 +246,11 @@ static void check_cache(const struct text *t, const struct rows *r)
             size_t at = cache_at(t, r->seq[row], r->index[row], head % s->kv_heads, which);
             expected_head(want, t, r, row, s->heads + head);
             for (int i = 0; i < s->dim; i++) {
-                assert_near(cached(t, at + (size_t)i), want[i], s->fp8 ? 0x1p-4 : 0x1.1p-8, s->fp8 ? 0x1p-9 : 1e-5, "cache", row, head, i);
-                if (s->fp8 && which) assert_int_equal(((uint8_t *)t->kv.data)[at + (size_t)i] & 0x7f, nearest_e4m3(want[i]) & 0x7f);
+                assert_near(cached(t, at + (size_t)i), want[i], s->fp8 ? 0x1p-4 : 0x1.1p-8,
+                            s->fp8 ? 0x1p-9 : 1e-5, "cache", row, head, i);
+                if (s->fp8 && which)
+                    assert_int_equal(((uint8_t *)t->kv.data)[at + (size_t)i] & 0x7f,
+                                     nearest_e4m3(want[i]) & 0x7f);
             }
         }
     }
@@ -238,12 +264,14 @@ static void check_queries(const struct text *t, const struct rows *r)
         for (int head = 0; head < s->heads; head++) {
             expected_head(want, t, r, row, head);
             for (int i = 0; i < s->dim; i++)
-                assert_near(bf16_value(r->q[(row * s->heads + head) * s->dim + i]), want[i], 0x1.1p-8, 1e-4, "q", row, head, i);
+                assert_near(bf16_value(r->q[(row * s->heads + head) * s->dim + i]), want[i],
+                            0x1.1p-8, 1e-4, "q", row, head, i);
         }
     }
 }
 
-/* A weighted mean of rows; squares: of what it would be if nothing cancelled, the measure of its error. */
+/* A weighted mean of rows; squares: of what it would be if nothing cancelled, the measure of its
+ * error. */
 struct mean {
     double sum_of_weights, value[HEAD_DIM_MAX], squares;
 };
@@ -251,30 +279,36 @@ struct mean {
 static void add_weighted(struct mean *m, double weight, const double *value, int dim)
 {
     m->sum_of_weights += weight;
-    for (int i = 0; i < dim; i++) m->value[i] += weight * value[i], m->squares += weight * weight * value[i] * value[i];
+    for (int i = 0; i < dim; i++)
+        m->value[i] += weight * value[i], m->squares += weight * weight * value[i] * value[i];
 }
 
 static void divide(struct mean *m, int dim)
 {
-    for (int i = 0; i < dim; i++) m->value[i] /= m->sum_of_weights;
+    for (int i = 0; i < dim; i++)
+        m->value[i] /= m->sum_of_weights;
     m->squares /= m->sum_of_weights * m->sum_of_weights;
 }
 
 /* Attention of one row of a head over what the cache has. */
-static struct mean expected_attention(const struct text *t, const double *q, int seq, int n_keys, int kv_head)
+static struct mean expected_attention(const struct text *t, const double *q, int seq, int n_keys,
+                                      int kv_head)
 {
     int dim = t->shape.dim;
-    double *score = malloc(sizeof(double) * (size_t)n_keys), best = -(double)INFINITY, value[HEAD_DIM_MAX];
+    double *score = malloc(sizeof(double) * (size_t)n_keys), best = -(double)INFINITY,
+           value[HEAD_DIM_MAX];
     struct mean m = {0};
     for (int j = 0; j < n_keys; j++) {
         size_t key = cache_at(t, seq, j, kv_head, 0);
         score[j] = 0;
-        for (int i = 0; i < dim; i++) score[j] += q[i] * cached(t, key + (size_t)i) / sqrt((double)dim);
+        for (int i = 0; i < dim; i++)
+            score[j] += q[i] * cached(t, key + (size_t)i) / sqrt((double)dim);
         best = fmax(best, score[j]);
     }
     for (int j = 0; j < n_keys; j++) {
         size_t at = cache_at(t, seq, j, kv_head, 1);
-        for (int i = 0; i < dim; i++) value[i] = cached(t, at + (size_t)i);
+        for (int i = 0; i < dim; i++)
+            value[i] = cached(t, at + (size_t)i);
         add_weighted(&m, exp(score[j] - best), value, dim);
     }
     divide(&m, dim);
@@ -283,7 +317,8 @@ static struct mean expected_attention(const struct text *t, const double *q, int
 }
 
 /* BF16 weights and results: the error is at most 0.5 % of the size. */
-static void check_row(const bf16 *got, const struct mean *want, int dim, const char *what, int a, int b)
+static void check_row(const bf16 *got, const struct mean *want, int dim, const char *what, int a,
+                      int b)
 {
     double error = 0, size = want->squares;
     for (int i = 0; i < dim; i++) {
@@ -291,8 +326,9 @@ static void check_row(const bf16 *got, const struct mean *want, int dim, const c
         error += d * d, size += want->value[i] * want->value[i];
     }
     if (!(error <= 25e-6 * size))
-        fail_msg("%s [%d, %d]: error %g of %g; begins %g %g, not %g %g", what, a, b, sqrt(error), sqrt(size), bf16_value(got[0]),
-                 bf16_value(got[1]), want->value[0], want->value[1]);
+        fail_msg("%s [%d, %d]: error %g of %g; begins %g %g, not %g %g", what, a, b, sqrt(error),
+                 sqrt(size), bf16_value(got[0]), bf16_value(got[1]), want->value[0],
+                 want->value[1]);
 }
 
 static void check_attention(const struct text *t, const struct rows *r)
@@ -302,8 +338,10 @@ static void check_attention(const struct text *t, const struct rows *r)
     for (int row = 0; row < r->n; row++) {
         for (int head = 0; head < s->heads; head++) {
             size_t at = (size_t)((row * s->heads + head) * s->dim);
-            for (int i = 0; i < s->dim; i++) q[i] = bf16_value(r->q[at + (size_t)i]);
-            struct mean want = expected_attention(t, q, r->seq[row], r->index[row] + 1, head / (s->heads / s->kv_heads));
+            for (int i = 0; i < s->dim; i++)
+                q[i] = bf16_value(r->q[at + (size_t)i]);
+            struct mean want = expected_attention(t, q, r->seq[row], r->index[row] + 1,
+                                                  head / (s->heads / s->kv_heads));
             check_row(r->o + at, &want, s->dim, "attention", row, head);
         }
     }
@@ -313,13 +351,17 @@ static void check_attention(const struct text *t, const struct rows *r)
 static void add_chunk(struct text *t, const int *add, bool attends, bool plain)
 {
     struct rows r = make_rows(t, add);
-    struct append_args append = {r.q, r.raw, t->q_norm, t->k_norm, r.rope, t->kv, batch_of(t, &r), t->shape.heads, eps};
+    struct append_args append = {r.q,   r.raw,           t->q_norm,      t->k_norm, r.rope,
+                                 t->kv, batch_of(t, &r), t->shape.heads, eps};
     run(append_launch(&append), &append);
     if (attends) {
-        struct attend_args a = {r.o, r.q, t->kv, append.batch, r.tile, r.n_tiles, t->shape.heads, (float)(1 / sqrt(t->shape.dim)), 0};
+        struct attend_args a = {r.o,    r.q,       t->kv,          append.batch,
+                                r.tile, r.n_tiles, t->shape.heads, (float)(1 / sqrt(t->shape.dim)),
+                                0};
         check_queries(t, &r);
         check_cache(t, &r);
-        run(plain ? small_launch("attend_plain", (int64_t)r.n * t->shape.heads) : attend_launch(&a), &a);
+        run(plain ? small_launch("attend_plain", (int64_t)r.n * t->shape.heads) : attend_launch(&a),
+            &a);
         check_attention(t, &r);
     }
     free_rows(&r);
@@ -333,17 +375,22 @@ static void add_token(struct text *t, int splits)
     struct rows r = make_rows(t, one);
     float *partial = room(sizeof(float) * (size_t)(r.n * s->heads * splits * (s->dim + 2)));
     uint32_t *arrived = calloc((size_t)(r.n * s->kv_heads), sizeof(uint32_t));
-    struct decode_args a = {r.o, r.raw, t->q_norm, t->k_norm, r.rope, t->kv, batch_of(t, &r), partial, arrived, s->heads, splits,
-                            (float)(1 / sqrt(s->dim)), eps};
+    struct decode_args a = {r.o,     r.raw,    t->q_norm,       t->k_norm,
+                            r.rope,  t->kv,    batch_of(t, &r), partial,
+                            arrived, s->heads, splits,          (float)(1 / sqrt(s->dim)),
+                            eps};
     double q[HEAD_DIM_MAX];
     run(decode_launch(&a), &a);
     check_cache(t, &r);
-    for (int i = 0; i < r.n * s->kv_heads; i++) assert_int_equal(arrived[i], 0);
+    for (int i = 0; i < r.n * s->kv_heads; i++)
+        assert_int_equal(arrived[i], 0);
     for (int row = 0; row < r.n; row++) {
         for (int head = 0; head < s->heads; head++) {
             expected_head(q, t, &r, row, head);
-            for (int i = 0; i < s->dim; i++) q[i] = bf16_value(bf16_from(q[i]));
-            struct mean want = expected_attention(t, q, r.seq[row], r.index[row] + 1, head / (s->heads / s->kv_heads));
+            for (int i = 0; i < s->dim; i++)
+                q[i] = bf16_value(bf16_from(q[i]));
+            struct mean want = expected_attention(t, q, r.seq[row], r.index[row] + 1,
+                                                  head / (s->heads / s->kv_heads));
             check_row(r.o + (row * s->heads + head) * s->dim, &want, s->dim, "decode", row, head);
         }
     }
@@ -352,7 +399,8 @@ static void add_token(struct text *t, int splits)
 
 /* ---- text ---- */
 
-/* Sequences of several lengths, some with tokens before this chunk, then one that is a tile of one row. */
+/* Sequences of several lengths, some with tokens before this chunk, then one that is a tile of one
+ * row. */
 static void prompts(struct shape s, bool plain)
 {
     struct text t = make_text(s, 4, 4);
@@ -375,7 +423,8 @@ static void prompts_of_odd_heads(void **state)
 {
     (void)state;
     static const int dims[] = {8, 16, 40, 72, 96, 112};
-    for (size_t i = 0; i < sizeof(dims) / sizeof(*dims); i++) prompts((struct shape){dims[i], 2, 1, 0, 1, 1}, false);
+    for (size_t i = 0; i < sizeof(dims) / sizeof(*dims); i++)
+        prompts((struct shape){dims[i], 2, 1, 0, 1, 1}, false);
     prompts((struct shape){96, 2, 1, 1, 1, 1}, false);
     prompts((struct shape){16, 2, 1, 1, 1, 1}, false);
 }
@@ -405,8 +454,10 @@ static void rows_do_not_see_their_tile(void **state)
     (void)state;
     struct text t = make_text((struct shape){128, 2, 1, 0, 1, 8}, 1, 3);
     struct rows r = make_rows(&t, (int[]){150});
-    struct append_args append = {r.q, r.raw, t.q_norm, t.k_norm, r.rope, t.kv, batch_of(&t, &r), 2, eps};
-    struct attend_args a = {r.o, r.q, t.kv, append.batch, r.tile, r.n_tiles, 2, (float)(1 / sqrt(128)), 0};
+    struct append_args append = {r.q, r.raw, t.q_norm, t.k_norm, r.rope, t.kv, batch_of(&t, &r),
+                                 2,   eps};
+    struct attend_args a = {
+        r.o, r.q, t.kv, append.batch, r.tile, r.n_tiles, 2, (float)(1 / sqrt(128)), 0};
     run(append_launch(&append), &append);
     run(attend_launch(&a), &a);
     size_t bytes = (size_t)150 * 2 * 128 * sizeof(bf16);
@@ -420,7 +471,8 @@ static void rows_do_not_see_their_tile(void **state)
     free(whole), free_rows(&r), free_text(&t);
 }
 
-/* Decode from nothing, across a block's end, with parts of every kind: none, less than a chunk, several rounds of the warps. */
+/* Decode from nothing, across a block's end, with parts of every kind: none, less than a chunk,
+ * several rounds of the warps. */
 static void decode(struct shape s)
 {
     struct text t = make_text(s, 4, 6);
@@ -428,7 +480,8 @@ static void decode(struct shape s)
     add_token(&t, 1);
     add_chunk(&t, (int[]){61, 12, 294, 0}, false, false);
     static const int splits[] = {1, 2, 5, 20, 3, 1};
-    for (size_t i = 0; i < sizeof(splits) / sizeof(*splits); i++) add_token(&t, splits[i]);
+    for (size_t i = 0; i < sizeof(splits) / sizeof(*splits); i++)
+        add_token(&t, splits[i]);
     free_text(&t);
 }
 
@@ -462,13 +515,17 @@ static void tokens_of_extreme_scores(void **state)
 
 /* ---- vision ---- */
 
-static void check_picture(int dim, int heads, int n_keys, int first, int n, double spread, bool plain)
+static void check_picture(int dim, int heads, int n_keys, int first, int n, double spread,
+                          bool plain)
 {
     int row_width = 3 * heads * dim;
-    bf16 *qkv = room((size_t)(n_keys + 40) * (size_t)row_width * sizeof(bf16)), *o = room((size_t)(n + 1) * (size_t)(heads * dim) * sizeof(bf16));
-    for (int i = 0; i < n_keys * row_width; i++) qkv[i] = bf16_from(normal() * (i % row_width < heads * dim ? spread : 1));
+    bf16 *qkv = room((size_t)(n_keys + 40) * (size_t)row_width * sizeof(bf16)),
+         *o = room((size_t)(n + 1) * (size_t)(heads * dim) * sizeof(bf16));
+    for (int i = 0; i < n_keys * row_width; i++)
+        qkv[i] = bf16_from(normal() * (i % row_width < heads * dim ? spread : 1));
     struct vision_attend_args a = {o, qkv, first, n, n_keys, heads, dim, (float)(1 / sqrt(dim))};
-    run(plain ? small_launch("vision_attend_plain", (int64_t)n * heads) : vision_attend_launch(&a), &a);
+    run(plain ? small_launch("vision_attend_plain", (int64_t)n * heads) : vision_attend_launch(&a),
+        &a);
     double *score = malloc(sizeof(double) * (size_t)n_keys), value[HEAD_DIM_MAX];
     for (int row = 0; row < n; row++) {
         for (int head = 0; head < heads; head++) {
@@ -476,19 +533,23 @@ static void check_picture(int dim, int heads, int n_keys, int first, int n, doub
             double best = -(double)INFINITY;
             for (int j = 0; j < n_keys; j++) {
                 score[j] = 0;
-                const bf16 *q = qkv + (first + row) * row_width + head * dim, *key = qkv + j * row_width + (heads + head) * dim;
-                for (int i = 0; i < dim; i++) score[j] += bf16_value(q[i]) * bf16_value(key[i]) / sqrt(dim);
+                const bf16 *q = qkv + (first + row) * row_width + head * dim,
+                           *key = qkv + j * row_width + (heads + head) * dim;
+                for (int i = 0; i < dim; i++)
+                    score[j] += bf16_value(q[i]) * bf16_value(key[i]) / sqrt(dim);
                 best = fmax(best, score[j]);
             }
             for (int j = 0; j < n_keys; j++) {
-                for (int i = 0; i < dim; i++) value[i] = bf16_value(qkv[j * row_width + (2 * heads + head) * dim + i]);
+                for (int i = 0; i < dim; i++)
+                    value[i] = bf16_value(qkv[j * row_width + (2 * heads + head) * dim + i]);
                 add_weighted(&want, exp(score[j] - best), value, dim);
             }
             divide(&want, dim);
             check_row(o + (row * heads + head) * dim, &want, dim, "picture", row, head);
         }
     }
-    for (int i = 0; i < heads * dim; i++) assert_int_equal(o[n * heads * dim + i], 0xffff);
+    for (int i = 0; i < heads * dim; i++)
+        assert_int_equal(o[n * heads * dim + i], 0xffff);
     free(score), free(qkv), free(o);
 }
 
@@ -516,7 +577,8 @@ static void turned_picture(int dim, int heads, int first, int n)
     size_t bytes = (size_t)(first + n + 1) * (size_t)row_width * sizeof(bf16);
     bf16 *qkv = room(bytes), *before = room(bytes);
     float *rope = room(sizeof(float) * (size_t)(n * dim));
-    for (int i = 0; i < (first + n + 1) * row_width; i++) qkv[i] = bf16_from(normal());
+    for (int i = 0; i < (first + n + 1) * row_width; i++)
+        qkv[i] = bf16_from(normal());
     for (int i = 0; i < n * half; i++) {
         double angle = uniform() * 6;
         rope[2 * i] = (float)cos(angle), rope[2 * i + 1] = (float)sin(angle);
@@ -531,9 +593,11 @@ static void turned_picture(int dim, int heads, int first, int n)
             continue;
         }
         bool lower = column % dim < half;
-        double c = (double)rope[(row * half + pair) * 2], s = (double)rope[(row * half + pair) * 2 + 1];
+        double c = (double)rope[(row * half + pair) * 2],
+               s = (double)rope[(row * half + pair) * 2 + 1];
         double own = bf16_value(before[i]), other = bf16_value(before[lower ? i + half : i - half]);
-        assert_near(bf16_value(qkv[i]), lower ? own * c - other * s : own * c + other * s, 0x1.1p-8, 1e-6, "turned", row, column, dim);
+        assert_near(bf16_value(qkv[i]), lower ? own * c - other * s : own * c + other * s, 0x1.1p-8,
+                    1e-6, "turned", row, column, dim);
     }
     free(qkv), free(before), free(rope);
 }
@@ -550,9 +614,15 @@ static void turned_pictures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_of_common_heads), cmocka_unit_test(prompts_of_odd_heads),       cmocka_unit_test(prompts_the_plain_way),
-        cmocka_unit_test(prompts_of_extreme_scores), cmocka_unit_test(rows_do_not_see_their_tile), cmocka_unit_test(tokens),
-        cmocka_unit_test(tokens_of_extreme_scores),  cmocka_unit_test(pictures),                   cmocka_unit_test(turned_pictures),
+        cmocka_unit_test(prompts_of_common_heads),
+        cmocka_unit_test(prompts_of_odd_heads),
+        cmocka_unit_test(prompts_the_plain_way),
+        cmocka_unit_test(prompts_of_extreme_scores),
+        cmocka_unit_test(rows_do_not_see_their_tile),
+        cmocka_unit_test(tokens),
+        cmocka_unit_test(tokens_of_extreme_scores),
+        cmocka_unit_test(pictures),
+        cmocka_unit_test(turned_pictures),
         cmocka_unit_test(tokens_of_many_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

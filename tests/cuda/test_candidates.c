@@ -1,4 +1,5 @@
-/* The best of a row of logits, in exact order, and the logarithm of the sum of exponentials, against sorting and double precision. */
+/* The best of a row of logits, in exact order, and the logarithm of the sum of exponentials,
+ * against sorting and double precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,8 @@ static float logit_of(enum kind kind, int i)
 
 static int is_better(const struct candidate *a, const struct candidate *b)
 {
-    if (isnan(a->logit) || isnan(b->logit)) return isnan(a->logit) && isnan(b->logit) ? a->id < b->id : isnan(b->logit);
+    if (isnan(a->logit) || isnan(b->logit))
+        return isnan(a->logit) && isnan(b->logit) ? a->id < b->id : isnan(b->logit);
     return a->logit > b->logit || (a->logit >= b->logit && a->id < b->id);
 }
 
@@ -37,7 +39,8 @@ static int compare(const void *a, const void *b)
     return is_better(a, b) ? -1 : 1;
 }
 
-static void check_row(const float *logits, int vocabulary, const struct candidate *best, float log_sum)
+static void check_row(const float *logits, int vocabulary, const struct candidate *best,
+                      float log_sum)
 {
     struct candidate *all = malloc(sizeof(*all) * (size_t)vocabulary);
     double max = -INFINITY, sum = 0;
@@ -52,13 +55,18 @@ static void check_row(const float *logits, int vocabulary, const struct candidat
         if (i >= vocabulary) {
             assert_int_equal(best[i].id, -1);
             assert_true(isinf(best[i].logit) && best[i].logit < 0);
-        } else if (best[i].id != all[i].id || !(best[i].logit >= all[i].logit && best[i].logit <= all[i].logit) != isnan(all[i].logit)) {
-            fail_msg("place %d of %d is %d (%g), not %d (%g)", i, vocabulary, best[i].id, (double)best[i].logit, all[i].id, (double)all[i].logit);
+        } else if (best[i].id != all[i].id ||
+                   !(best[i].logit >= all[i].logit && best[i].logit <= all[i].logit) !=
+                       isnan(all[i].logit)) {
+            fail_msg("place %d of %d is %d (%g), not %d (%g)", i, vocabulary, best[i].id,
+                     (double)best[i].logit, all[i].id, (double)all[i].logit);
         }
     }
     double want = max + log(sum);
-    if (isinf(want)) assert_true(isinf(log_sum) && (log_sum > 0) == (want > 0));
-    else if (fabs((double)log_sum - want) > 2e-6 * (1 + fabs(want))) fail_msg("log sum %.8g, not %.8g", (double)log_sum, want);
+    if (isinf(want))
+        assert_true(isinf(log_sum) && (log_sum > 0) == (want > 0));
+    else if (fabs((double)log_sum - want) > 2e-6 * (1 + fabs(want)))
+        fail_msg("log sum %.8g, not %.8g", (double)log_sum, want);
     free(all);
 }
 
@@ -73,9 +81,12 @@ static void run(const float *logits, int n, int vocabulary, int parts)
     struct launch launches[] = {candidates_part_launch(&a), candidates_merge_launch(&a)};
     for (int i = 0; i < 2; i++) {
         const unsigned block[3] = {launches[i].block, 1, 1};
-        assert_true(emulator_launch(launches[i].kernel, &a, launches[i].grid, block, launches[i].shared));
+        assert_true(
+            emulator_launch(launches[i].kernel, &a, launches[i].grid, block, launches[i].shared));
     }
-    for (int i = 0; i < n; i++) check_row(logits + (size_t)i * (size_t)vocabulary, vocabulary, best + (size_t)i * CANDIDATES, log_sum[i]);
+    for (int i = 0; i < n; i++)
+        check_row(logits + (size_t)i * (size_t)vocabulary, vocabulary,
+                  best + (size_t)i * CANDIDATES, log_sum[i]);
 }
 
 static void best_are_found_in_order(void **state)
@@ -83,12 +94,14 @@ static void best_are_found_in_order(void **state)
     (void)state;
     static const struct {
         int vocabulary, parts;
-    } shapes[] = {{1, 64}, {63, 64}, {64, 4}, {65, 1}, {1000, 64}, {5000, 1}, {20000, 64}, {20000, 3}};
+    } shapes[] = {{1, 64},    {63, 64},  {64, 4},     {65, 1},
+                  {1000, 64}, {5000, 1}, {20000, 64}, {20000, 3}};
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         for (int kind = 0; kind < KINDS; kind++) {
             int n = 2, vocabulary = shapes[s].vocabulary;
             float *logits = aligned((size_t)(n * vocabulary) * sizeof(float));
-            for (int i = 0; i < n * vocabulary; i++) logits[i] = logit_of((enum kind)kind, i % vocabulary);
+            for (int i = 0; i < n * vocabulary; i++)
+                logits[i] = logit_of((enum kind)kind, i % vocabulary);
             run(logits, n, vocabulary, shapes[s].parts);
         }
     }
@@ -99,7 +112,8 @@ static void a_whole_vocabulary(void **state)
     (void)state;
     enum { VOCABULARY = 151936 };
     float *logits = aligned(VOCABULARY * sizeof(float));
-    for (int i = 0; i < VOCABULARY; i++) logits[i] = logit_of(RANDOM, i);
+    for (int i = 0; i < VOCABULARY; i++)
+        logits[i] = logit_of(RANDOM, i);
     run(logits, 1, VOCABULARY, 64);
 }
 
@@ -107,11 +121,13 @@ static void infinities(void **state)
 {
     (void)state;
     float *logits = aligned(200 * sizeof(float));
-    for (int i = 0; i < 200; i++) logits[i] = -INFINITY;
+    for (int i = 0; i < 200; i++)
+        logits[i] = -INFINITY;
     run(logits, 1, 200, 4);
     logits[150] = INFINITY;
     run(logits, 1, 200, 4);
-    for (int i = 0; i < 200; i++) logits[i] = NAN;
+    for (int i = 0; i < 200; i++)
+        logits[i] = NAN;
     run(logits, 1, 200, 4);
 }
 

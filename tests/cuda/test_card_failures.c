@@ -1,5 +1,6 @@
-/* A card that fails: every call of the driver in turn, while an engine is opened and while it answers; and cards that cannot be used. Nothing may be left
- * of what was opened, every error says what is wrong, and an engine whose step failed goes on. */
+/* A card that fails: every call of the driver in turn, while an engine is opened and while it
+ * answers; and cards that cannot be used. Nothing may be left of what was opened, every error says
+ * what is wrong, and an engine whose step failed goes on. */
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
 #include "engine/crowd.h"
@@ -18,7 +19,8 @@ static struct question q;
 static ey_engine_options card_options(void)
 {
     ey_engine_options o = ey_engine_defaults();
-    o.device = "cuda", o.threads = 2, o.max_model_len = 256, o.max_num_seqs = 2, o.max_num_batched_tokens = 64;
+    o.device = "cuda", o.threads = 2, o.max_model_len = 256, o.max_num_seqs = 2,
+    o.max_num_batched_tokens = 64;
     o.model = ckpt_make(fixture_dir(), "tiny-ragged-fp8");
     return o;
 }
@@ -26,8 +28,10 @@ static ey_engine_options card_options(void)
 static void assert_all_is_given_back(const char *what)
 {
     struct fake_counts n = fake_driver_counts();
-    int live = n.contexts + n.device_allocations + n.host_allocations + n.registered + n.modules + n.streams + n.events + n.graphs;
-    if (live || n.device_bytes) fail_msg("%s: %d things are left of the card, %zu bytes", what, live, n.device_bytes);
+    int live = n.contexts + n.device_allocations + n.host_allocations + n.registered + n.modules +
+               n.streams + n.events + n.graphs;
+    if (live || n.device_bytes)
+        fail_msg("%s: %d things are left of the card, %zu bytes", what, live, n.device_bytes);
 }
 
 /* ---- while opening ---- */
@@ -42,7 +46,8 @@ enum { N_MEMBERS = sizeof(members) / sizeof(members[0]) };
 /* What opening does without, or what the engine's thread does once more when it is open. */
 static bool is_optional(const char *member)
 {
-    static const char *const optional[] = {"context_limit", "context_current", "host_register", "host_address"};
+    static const char *const optional[] = {"context_limit", "context_current", "host_register",
+                                           "host_address"};
     for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
         if (strcmp(member, optional[i]) == 0) return true;
     return false;
@@ -51,7 +56,8 @@ static bool is_optional(const char *member)
 /* There is nothing to be done about these. */
 static bool gives_back(const char *member)
 {
-    return strcmp(member, "memory_free") == 0 || strcmp(member, "graph_destroy") == 0 || strcmp(member, "host_unregister") == 0;
+    return strcmp(member, "memory_free") == 0 || strcmp(member, "graph_destroy") == 0 ||
+           strcmp(member, "host_unregister") == 0;
 }
 
 /* False: an engine is opened before the nth call. */
@@ -65,7 +71,8 @@ static bool fails_at(const ey_engine_options *options, const char *member, int n
     bool ok = ey_engine_open(&engine, options, &e), failed = fake_driver_failed();
     if (ok && failed && !is_optional(member)) fail_msg("%s failed, and nobody noticed", what);
     if (!ok && !failed) fail_msg("%s: %s", what, e.text);
-    if (!ok && (e.code == EY_OK || !strstr(e.text, "an error of a test"))) fail_msg("%s: code %d, \"%s\"", what, (int)e.code, e.text);
+    if (!ok && (e.code == EY_OK || !strstr(e.text, "an error of a test")))
+        fail_msg("%s: code %d, \"%s\"", what, (int)e.code, e.text);
     fake_driver_fail(NULL, 0, 0);
     ey_engine_close(&engine);
     assert_all_is_given_back(what);
@@ -80,7 +87,9 @@ static void each_call_fails_while_opening(void **state)
         if (levers) o.head = "8bit", o.vision_weights = "streamed", o.kv_cache_dtype = "fp8";
         int n_failures = 0;
         for (int i = 0; i < N_MEMBERS; i++)
-            for (int nth = 1; !gives_back(members[i]) && fails_at(&o, members[i], nth); nth = nth < 4 ? nth + 1 : nth * 2) n_failures++;
+            for (int nth = 1; !gives_back(members[i]) && fails_at(&o, members[i], nth);
+                 nth = nth < 4 ? nth + 1 : nth * 2)
+                n_failures++;
         assert_true(n_failures > 60);
     }
 }
@@ -106,8 +115,10 @@ static void a_failed_step_ends_its_requests_alone(void **state)
     static const struct {
         const char *member;
         int nth;
-    } rows[] = {{"launch", 1}, {"launch", 30}, {"to_device", 2}, {"stream_sync", 1}, {"stream_sync", 4},
-                {"event_sync", 1}, {"event_record", 1}, {"graph_launch", 1}, {"graph_launch", 2}, {"function_attribute", 1}};
+    } rows[] = {
+        {"launch", 1},       {"launch", 30},           {"to_device", 2},    {"stream_sync", 1},
+        {"stream_sync", 4},  {"event_sync", 1},        {"event_record", 1}, {"graph_launch", 1},
+        {"graph_launch", 2}, {"function_attribute", 1}};
     enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), OF_TOWER = 4 };
     for (int streamed = FIRST_LEVERS; streamed < 2; streamed++) {
         ey_engine_options o = card_options();
@@ -147,7 +158,9 @@ static void those_who_wait_go_on(void **state)
     for (int i = 0; i < 3; i++) {
         ey_prompt *prompt;
         question_simple(&questions[i], 0, "Count.", 3);
-        if (!ey_prepare(engine, &questions[i].request, &prompt, &e) || !ey_start(engine, prompt, &questions[i].request, &tickets[i], &e)) fail_msg("%s", e.text);
+        if (!ey_prepare(engine, &questions[i].request, &prompt, &e) ||
+            !ey_start(engine, prompt, &questions[i].request, &tickets[i], &e))
+            fail_msg("%s", e.text);
         ey_prompt_free(&prompt);
     }
     fake_driver_fail("graph_launch", 1, A_FAILURE); /* their second step */
@@ -178,8 +191,10 @@ static void expect(const char *device, const char *name, ey_code code, const cha
     o.device = device;
     bool ok = ey_engine_open(&engine, &o, &e);
     if (ok != (name != NULL)) fail_msg("%s: %s", device, ok ? "it was opened" : e.text);
-    if (ok) assert_string_equal(engine->be->ops->name, name);
-    else if (e.code != code || !strstr(e.text, words)) fail_msg("%s: code %d, \"%s\"", device, (int)e.code, e.text);
+    if (ok)
+        assert_string_equal(engine->be->ops->name, name);
+    else if (e.code != code || !strstr(e.text, words))
+        fail_msg("%s: code %d, \"%s\"", device, (int)e.code, e.text);
     ey_engine_close(&engine);
 }
 
@@ -199,13 +214,16 @@ static void no_usable_card(void **state)
     expect("cuda", NULL, EY_NO_DEVICE, "compute capability 7.5; 8.0 or higher is needed");
     expect("auto", "cpu", EY_OK, NULL);
     card = good, card.driver_version = 11080;
-    expect("cuda", NULL, EY_NO_DEVICE, "the driver knows CUDA 11.8; this build needs 12.0: install a newer driver");
+    expect("cuda", NULL, EY_NO_DEVICE,
+           "the driver knows CUDA 11.8; this build needs 12.0: install a newer driver");
     expect("auto", "cpu", EY_OK, NULL);
     card = good;
     static const struct {
         CUresult result;
         const char *words;
-    } starts[] = {{CUDA_ERROR_NO_DEVICE, "CUDA_VISIBLE_DEVICES"}, {CUDA_ERROR_NOT_PERMITTED, "rights of /dev/nvidia*"}, {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "restart"},
+    } starts[] = {{CUDA_ERROR_NO_DEVICE, "CUDA_VISIBLE_DEVICES"},
+                  {CUDA_ERROR_NOT_PERMITTED, "rights of /dev/nvidia*"},
+                  {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "restart"},
                   {999, "it cannot be used"}};
     for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
         fake_open_fail("init", 1, starts[i].result);
@@ -214,7 +232,8 @@ static void no_usable_card(void **state)
         expect("auto", "cpu", EY_OK, NULL);
     }
     fake_open_fail("module_load", 1, CUDA_ERROR_NO_BINARY_FOR_GPU);
-    expect("cuda", NULL, EY_NO_DEVICE, "this build has kernels for sm_emulated, and the card is sm_120");
+    expect("cuda", NULL, EY_NO_DEVICE,
+           "this build has kernels for sm_emulated, and the card is sm_120");
     expect("auto", "cuda", EY_OK, NULL);
     assert_all_is_given_back("after cards that cannot be used");
     fake_open_card(&fake_small_card);
@@ -248,11 +267,17 @@ static void shapes_that_are_too_large(void **state)
         struct vision_shape vision;
         const char *words;
     } rows[] = {
-        {{.head_dim = 258, .vocabulary = 2000, .hidden = 64}, {0}, "head_dim is 258; on a card at most 256"},
+        {{.head_dim = 258, .vocabulary = 2000, .hidden = 64},
+         {0},
+         "head_dim is 258; on a card at most 256"},
         {{.head_dim = 256, .vocabulary = 1 << 20, .hidden = 64}, {0}, "vocab_size is 1048576"},
         {{.head_dim = 256, .vocabulary = 640000, .hidden = 65536}, {0}, "hidden_size is 65536"},
-        {{.head_dim = 256, .vocabulary = 640000, .hidden = 32768}, {.depth = 1, .head_dim = 260}, "vision head size is 260"},
-        {{.head_dim = 256, .vocabulary = 640000, .hidden = 32768}, {.depth = 1, .head_dim = 256}, NULL},
+        {{.head_dim = 256, .vocabulary = 640000, .hidden = 32768},
+         {.depth = 1, .head_dim = 260},
+         "vision head size is 260"},
+        {{.head_dim = 256, .vocabulary = 640000, .hidden = 32768},
+         {.depth = 1, .head_dim = 256},
+         NULL},
     };
     struct backend *be;
     ey_err e;
@@ -260,7 +285,8 @@ static void shapes_that_are_too_large(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         bool ok = be->ops->check_shapes(&rows[i].text, &rows[i].vision, &e);
         assert_int_equal(ok, rows[i].words == NULL);
-        if (!ok && (e.code != EY_BAD_MODEL || !strstr(e.text, rows[i].words))) fail_msg("\"%s\"", e.text);
+        if (!ok && (e.code != EY_BAD_MODEL || !strstr(e.text, rows[i].words)))
+            fail_msg("\"%s\"", e.text);
     }
     be->ops->destroy(be);
 }
@@ -268,9 +294,12 @@ static void shapes_that_are_too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_call_fails_while_opening), cmocka_unit_test(a_failed_step_ends_its_requests_alone),
-        cmocka_unit_test(those_who_wait_go_on),          cmocka_unit_test(no_usable_card),
-        cmocka_unit_test(too_little_memory),             cmocka_unit_test(shapes_that_are_too_large),
+        cmocka_unit_test(each_call_fails_while_opening),
+        cmocka_unit_test(a_failed_step_ends_its_requests_alone),
+        cmocka_unit_test(those_who_wait_go_on),
+        cmocka_unit_test(no_usable_card),
+        cmocka_unit_test(too_little_memory),
+        cmocka_unit_test(shapes_that_are_too_large),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,5 +1,6 @@
-/* The trial of the kernels on the card that is not there: all pass; one that does not work is found, remembered and replaced; what cannot be replaced, and a
- * card that dies of a kernel, are told. */
+/* The trial of the kernels on the card that is not there: all pass; one that does not work is
+ * found, remembered and replaced; what cannot be replaced, and a card that dies of a kernel, are
+ * told. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -45,7 +46,9 @@ static void closed(struct backend *be)
 {
     be->ops->destroy(be);
     struct fake_counts n = fake_driver_counts();
-    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts +
+                         n.modules + n.streams + n.events + n.graphs,
+                     0);
 }
 
 static const struct kernel_verdict *verdict_of(const struct kernel_report *r, const char *name)
@@ -69,7 +72,8 @@ static void all_pass_and_are_remembered(void **state)
     assert_false(r.cached);
     for (int i = 0; i < r.n; i++) {
         if (r.family[i].absent) continue;
-        print_message("%-20s %.2e%s\n", r.family[i].name, (double)r.family[i].error, r.family[i].failed ? " failed" : "");
+        print_message("%-20s %.2e%s\n", r.family[i].name, (double)r.family[i].error,
+                      r.family[i].failed ? " failed" : "");
         assert_true(r.family[i].tried && r.family[i].error >= 0);
     }
     assert_int_equal(r.n_failed, 0);
@@ -77,7 +81,8 @@ static void all_pass_and_are_remembered(void **state)
     assert_true(backend_cuda_check(be, false, &again, &e));
     assert_true(again.cached);
     assert_int_equal(fake_driver_counts().launches, after.launches);
-    for (int i = 0; i < r.n; i++) assert_true(fabsf(again.family[i].error - r.family[i].error) <= 1e-3f * r.family[i].error);
+    for (int i = 0; i < r.n; i++)
+        assert_true(fabsf(again.family[i].error - r.family[i].error) <= 1e-3f * r.family[i].error);
     closed(be);
 }
 
@@ -87,12 +92,16 @@ static void assert_multiplies(struct backend *be, int n)
     enum { ROWS = 48, COLS = 128 };
     struct matrix m = random_matrix(K_BF16, ROWS, COLS, 0);
     struct weight in = {.data = m.dev.data, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS}, w;
-    const struct backend_limits limits = {.max_rows = 64, .max_seqs = 1, .max_blocks = 1, .max_width = 256};
+    const struct backend_limits limits = {
+        .max_rows = 64, .max_seqs = 1, .max_blocks = 1, .max_width = 256};
     float *x = random_floats(64 * COLS, 1), *y = random_floats(64 * ROWS, 1), got[64 * ROWS];
     ey_err e;
-    for (int i = 0; i < n * COLS; i++) x[i] = bf16_float(float_bf16(x[i]));
-    if (!be->ops->place(be, &w, &in, PLACE_RESIDENT, &e) || !be->ops->reserve(be, &limits, &e)) fail_msg("%s", e.text);
-    dev card_x = be->ops->alloc(be, sizeof(float) * 64 * COLS, &e), card_y = be->ops->alloc(be, sizeof(float) * 64 * ROWS, &e);
+    for (int i = 0; i < n * COLS; i++)
+        x[i] = bf16_float(float_bf16(x[i]));
+    if (!be->ops->place(be, &w, &in, PLACE_RESIDENT, &e) || !be->ops->reserve(be, &limits, &e))
+        fail_msg("%s", e.text);
+    dev card_x = be->ops->alloc(be, sizeof(float) * 64 * COLS, &e),
+        card_y = be->ops->alloc(be, sizeof(float) * 64 * ROWS, &e);
     be->ops->write(be, card_x, x, ELEMENT_ACTIVATION, (size_t)(n * COLS));
     be->ops->write(be, card_y, y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
     be->ops->project_add(be, card_y, card_x, &w, n, 0);
@@ -100,15 +109,18 @@ static void assert_multiplies(struct backend *be, int n)
     be->ops->read(be, got, card_y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
     for (int i = 0; i < n * ROWS; i++) {
         double want = (double)y[i];
-        for (int c = 0; c < COLS; c++) want += (double)x[i / ROWS * COLS + c] * m.value[i % ROWS * COLS + c];
+        for (int c = 0; c < COLS; c++)
+            want += (double)x[i / ROWS * COLS + c] * m.value[i % ROWS * COLS + c];
         assert_true(fabs((double)got[i] - want) < 1e-3);
     }
     be->ops->release(be, card_x), be->ops->release(be, card_y);
     be->ops->release(be, (dev)(uintptr_t)w.data);
 }
 
-/* The kernel, which n_families use, fails; others do its work; the next start knows without trying. */
-static void is_replaced(const char *kernel, const char *family, int n_families, int n, bool repaired)
+/* The kernel, which n_families use, fails; others do its work; the next start knows without trying.
+ */
+static void is_replaced(const char *kernel, const char *family, int n_families, int n,
+                        bool repaired)
 {
     struct kernel_report r;
     ey_err e;
@@ -154,7 +166,8 @@ static void wrong_e4m3(void **state)
     is_replaced("gemm_e4m3", "gemm_e4m3", 1, 0, true);
 }
 
-/* What makes rows e4m3 is tried with the product; without them BF16 does the work, and who asks is told. */
+/* What makes rows e4m3 is tried with the product; without them BF16 does the work, and who asks is
+ * told. */
 static void wrong_quantizing(void **state)
 {
     struct kernel_report r;
@@ -191,7 +204,8 @@ static void older_cards_have_no_fp8(void **state)
 static void wrong_attention(void **state)
 {
     (void)state;
-    is_replaced("attend_128", "attend_128_fp8", 2, 0, false); /* one kernel for both kinds of cache */
+    is_replaced("attend_128", "attend_128_fp8", 2, 0,
+                false); /* one kernel for both kinds of cache */
 }
 
 static void what_nothing_replaces_is_told(void **state)
@@ -234,11 +248,13 @@ static void a_damaged_file_is_a_new_trial(void **state)
     fake_driver_break("norm_rows"); /* which ends the trial of that start, not the file */
     assert_false(backend_cuda_check(be, false, &r, &e));
     fake_driver_break(NULL);
-    snprintf(command, sizeof(command), "for f in %s/eyelet/*; do echo '{\"key\": 3' > \"$f\"; done", getenv("XDG_CACHE_HOME"));
+    snprintf(command, sizeof(command), "for f in %s/eyelet/*; do echo '{\"key\": 3' > \"$f\"; done",
+             getenv("XDG_CACHE_HOME"));
     assert_int_equal(system(command), 0);
     assert_true(backend_cuda_check(be, false, &r, &e));
     assert_false(r.cached);
-    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1); /* and where nothing can be written it is held all the same */
+    setenv("XDG_CACHE_HOME", "/proc/nowhere",
+           1); /* and where nothing can be written it is held all the same */
     assert_true(backend_cuda_check(be, false, &r, &e));
     assert_false(r.cached);
     closed(be);
@@ -274,7 +290,8 @@ static int end(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest filling[] = {cmocka_unit_test(fill)};
-    if (argc > 1 && strcmp(argv[1], "fill") == 0) return cmocka_run_group_tests(filling, begin, end);
+    if (argc > 1 && strcmp(argv[1], "fill") == 0)
+        return cmocka_run_group_tests(filling, begin, end);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(all_pass_and_are_remembered, fresh_cache),
         cmocka_unit_test_setup(wrong_gemv, fresh_cache),

@@ -1,6 +1,7 @@
-/* A decoder whose first layers are on the CPU (--gpu-layers), over the driver that is not there: what is allocated is what was planned, and requests that run
- * together, find prefixes again or give way to each other answer as each does alone, near-ties aside. The logits are held to the goldens by
- * test_golden (cuda:layers1). */
+/* A decoder whose first layers are on the CPU (--gpu-layers), over the driver that is not there:
+ * what is allocated is what was planned, and requests that run together, find prefixes again or
+ * give way to each other answer as each does alone, near-ties aside. The logits are held to the
+ * goldens by test_golden (cuda:layers1). */
 #include "base/allocations.h"
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
@@ -12,7 +13,8 @@ enum { ON_CARD = 1, LAYERS = 4 };
 static ey_engine *open_divided(int kv_tokens)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cuda", options.threads = 2, options.max_model_len = 256, options.kv_tokens = kv_tokens, options.max_num_seqs = 3;
+    options.device = "cuda", options.threads = 2, options.max_model_len = 256,
+    options.kv_tokens = kv_tokens, options.max_num_seqs = 3;
     options.max_num_batched_tokens = 64; /* prompts take several chunks */
     options.gpu_layers = ON_CARD;
     return engine_open_with("tiny-untied-bf16", options);
@@ -31,8 +33,11 @@ static void both_sides_as_planned(void **state)
     assert_int_equal(fake_driver_counts().device_bytes, p->arena);
     assert_int_equal(engine->kv.shape.n_layers, ON_CARD);
     assert_int_equal(first->kv.shape.n_layers, LAYERS - ON_CARD);
-    for (int i = 0; i < LAYERS; i++) assert_int_equal(engine->model.layers[i].q.packed, i >= LAYERS - ON_CARD); /* those before: the file's own bytes */
-    const float *end = (const float *)first->buffers.rope + (size_t)p->limits.max_rows * (size_t)engine->model.text.head_dim;
+    for (int i = 0; i < LAYERS; i++)
+        assert_int_equal(engine->model.layers[i].q.packed,
+                         i >= LAYERS - ON_CARD); /* those before: the file's own bytes */
+    const float *end = (const float *)first->buffers.rope +
+                       (size_t)p->limits.max_rows * (size_t)engine->model.text.head_dim;
     assert_int_equal((const char *)end - (const char *)engine->first_memory, p->bytes[PLAN_FIRST]);
     ey_engine_close(&engine);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
@@ -75,8 +80,10 @@ static void decode_allocates_nothing_on_the_host(void **state)
 
 enum { N = 3 };
 static struct question questions[N];
-static const char long_text[] = "One, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve. "
-                                "Thirteen, fourteen, fifteen, sixteen, seventeen, eighteen, nineteen, twenty, and then all of them again.";
+static const char long_text[] =
+    "One, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve. "
+    "Thirteen, fourteen, fifteen, sixteen, seventeen, eighteen, nineteen, twenty, and then all of "
+    "them again.";
 
 static void build(int i, int n_pictures, const char *text, int max_tokens)
 {
@@ -105,10 +112,14 @@ static void run_together(ey_engine *engine, const ey_answer *alone, int n, const
     struct member members[N] = {0};
     engine->slice_seconds = 10;          /* chunks of one size, however slow this machine is */
     pthread_mutex_lock(&engine->device); /* all begin together */
-    for (int i = 0; i < n; i++) members[i].request = questions[i].request, member_start(&members[i], engine);
+    for (int i = 0; i < n; i++)
+        members[i].request = questions[i].request, member_start(&members[i], engine);
     pthread_mutex_unlock(&engine->device);
-    for (int i = 0; i < n; i++) member_collect(&members[i]); /* which sees that what was heard is the answer */
-    for (int i = 0; i < n; i++) check_whole(&members[i].answer, &questions[i]), assert_near_answer(&alone[i], &members[i].answer, what);
+    for (int i = 0; i < n; i++)
+        member_collect(&members[i]); /* which sees that what was heard is the answer */
+    for (int i = 0; i < n; i++)
+        check_whole(&members[i].answer, &questions[i]),
+            assert_near_answer(&alone[i], &members[i].answer, what);
     crowd_free(members, n);
     assert_at_rest(engine);
 }
@@ -118,20 +129,24 @@ static void together_as_alone(void **state)
     (void)state;
     ey_answer alone[N];
     ey_engine *engine = open_divided(1024);
-    build(0, 0, "Tell me of the sea.", 8), build(1, 1, "What is this?", 8), build(2, 0, long_text, 8);
+    build(0, 0, "Tell me of the sea.", 8), build(1, 1, "What is this?", 8),
+        build(2, 0, long_text, 8);
     ask_alone(alone, N, engine);
     run_together(engine, alone, N, "alone and together");
     ey_answer again = ask(engine, &questions[2]); /* of the prefix that both caches keep */
     assert_true(again.cached_tokens >= KV_BLOCK);
     assert_near_answer(&alone[2], &again, "alone, and of a prefix that was there");
     ey_answer_free(&again);
-    for (int i = 0; i < N; i++) ey_answer_free(&alone[i]);
+    for (int i = 0; i < N; i++)
+        ey_answer_free(&alone[i]);
     ey_engine_close(&engine);
 }
 
-/* Two that the pool has room for when they begin and not when they end: one gives way, and is computed again. What is promised is that each answers to its
- * end, that nothing of it is lost or said twice, and that the memory of both sides comes back; not the same tokens, which no card promises here, divided or
- * not: what was decoded token by token is computed again in chunks, by other kernels, and a near-tie may turn round. Before one the tokens are the same. */
+/* Two that the pool has room for when they begin and not when they end: one gives way, and is
+ * computed again. What is promised is that each answers to its end, that nothing of it is lost or
+ * said twice, and that the memory of both sides comes back; not the same tokens, which no card
+ * promises here, divided or not: what was decoded token by token is computed again in chunks, by
+ * other kernels, and a near-tie may turn round. Before one the tokens are the same. */
 static void preempted_answers_to_its_end(void **state)
 {
     (void)state;
@@ -147,14 +162,16 @@ static void preempted_answers_to_its_end(void **state)
     }
     run_together(engine, alone, TWO, "alone and preempted");
     assert_true(ey_engine_stats(engine).preemptions > 0);
-    for (int i = 0; i < TWO; i++) ey_answer_free(&alone[i]);
+    for (int i = 0; i < TWO; i++)
+        ey_answer_free(&alone[i]);
     ey_engine_close(&engine);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(both_sides_as_planned), cmocka_unit_test(nothing_is_allocated_later),
-                                       cmocka_unit_test(decode_allocates_nothing_on_the_host), cmocka_unit_test(together_as_alone),
-                                       cmocka_unit_test(preempted_answers_to_its_end)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_sides_as_planned), cmocka_unit_test(nothing_is_allocated_later),
+        cmocka_unit_test(decode_allocates_nothing_on_the_host), cmocka_unit_test(together_as_alone),
+        cmocka_unit_test(preempted_answers_to_its_end)};
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,4 +1,5 @@
-/* The doctor and the look at the card's memory, on the card that is not there, with a management library that is not either. */
+/* The doctor and the look at the card's memory, on the card that is not there, with a management
+ * library that is not either. */
 #include <math.h>
 #include <unistd.h>
 
@@ -52,7 +53,8 @@ static int fake_graphics(nvmlDevice_t device, unsigned *n, struct nvml_process *
 /* In place of opening libnvidia-ml.so.1. */
 bool nvml_open(struct nvml *n)
 {
-    *n = (struct nvml){fake_shutdown, fake_shutdown, fake_driver_version, fake_by_bus, fake_compute, fake_graphics, NULL};
+    *n = (struct nvml){fake_shutdown, fake_shutdown, fake_driver_version, fake_by_bus, fake_compute,
+                       fake_graphics, NULL};
     return nvml_there;
 }
 
@@ -76,13 +78,16 @@ static void assert_found(const char *name, ey_finding_level level, const char *w
 {
     const ey_finding *f = finding(name);
     if (!f) fail_msg("nothing about %s", name);
-    if (f->level != level || !strstr(f->text, words)) fail_msg("%s: level %d, %s", name, (int)f->level, f->text);
+    if (f->level != level || !strstr(f->text, words))
+        fail_msg("%s: level %d, %s", name, (int)f->level, f->text);
 }
 
 static void assert_nothing_left(void)
 {
     struct fake_counts n = fake_driver_counts();
-    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts +
+                         n.modules + n.streams + n.events + n.graphs,
+                     0);
 }
 
 static ey_engine_options options_for(const char *device)
@@ -97,14 +102,17 @@ static void a_card_that_others_use(void **state)
     (void)state;
     ey_engine_options o = options_for("auto");
     nvml_there = true;
-    computing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 200ull * MIB}, computing[1] = (struct nvml_process){.pid = (unsigned)getpid(), .bytes = 120ull * MIB};
-    drawing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 751ull * MIB}, drawing[1] = (struct nvml_process){.pid = 1, .bytes = NVML_NOT_KNOWN};
+    computing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 200ull * MIB},
+    computing[1] = (struct nvml_process){.pid = (unsigned)getpid(), .bytes = 120ull * MIB};
+    drawing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 751ull * MIB},
+    drawing[1] = (struct nvml_process){.pid = 1, .bytes = NVML_NOT_KNOWN};
     ey_diagnose(&d, &o, false);
     assert_true(d.usable);
     assert_found("card", EY_FINDING_GOOD, "NVIDIA GeForce RTX 5060, sm_120, 30 SMs");
     assert_found("driver", EY_FINDING_GOOD, "580.65");
     assert_found("card_memory", EY_FINDING_GOOD, "7000 of 8151 MiB");
-    assert_found("card_holder", EY_FINDING_NOTE, "751 MiB held by "); /* once, though it computes too */
+    assert_found("card_holder", EY_FINDING_NOTE,
+                 "751 MiB held by "); /* once, though it computes too */
     assert_non_null(strstr(finding("card_holder")->remedy, "close it"));
     assert_found("card_held_outside", EY_FINDING_NOTE, "400 MiB are held by the system");
     assert_found("card_reads", EY_FINDING_GOOD, "% of what its clock gives");
@@ -184,7 +192,8 @@ static void note(void *user, const char *text)
 static ey_engine *opened(void)
 {
     ey_engine_options o = options_for("cuda");
-    o.max_model_len = 512, o.kv_tokens = 1 << 16, o.notice = note; /* a pool of some hundred MiB: there is something to look at */
+    o.max_model_len = 512, o.kv_tokens = 1 << 16,
+    o.notice = note; /* a pool of some hundred MiB: there is something to look at */
     noticed[0] = 0;
     return engine_open_with("tiny-ragged-fp8", o);
 }
@@ -197,20 +206,24 @@ static void spilled_memory_is_seen(void **state)
     char text[400];
     (void)state;
     assert_true(m.known && !m.spilled && m.held_bytes == engine->plan.arena);
-    assert_true(m.planned_bytes == engine->plan.allocated && m.total_bytes == fake_small_card.total);
-    assert_true(m.bytes_per_second > 0.5 * FAKE_READ_RATE && m.bytes_per_second < 1.1 * FAKE_READ_RATE);
+    assert_true(m.planned_bytes == engine->plan.allocated &&
+                m.total_bytes == fake_small_card.total);
+    assert_true(m.bytes_per_second > 0.5 * FAKE_READ_RATE &&
+                m.bytes_per_second < 1.1 * FAKE_READ_RATE);
     assert_false(ey_memory_warning(&m, text, sizeof(text)));
     assert_string_equal(noticed, "");
     struct fake_counts before = fake_driver_counts();
 
     fake_driver_spill(m.held_bytes / 2, m.held_bytes / 4);
     assert_true(ey_probe_memory(engine, &m, &e));
-    assert_true(m.spilled && m.spilled_bytes >= m.held_bytes / 8 && m.spilled_bytes <= m.held_bytes / 2 + (64 << 20));
+    assert_true(m.spilled && m.spilled_bytes >= m.held_bytes / 8 &&
+                m.spilled_bytes <= m.held_bytes / 2 + (64 << 20));
     assert_true(ey_memory_warning(&m, text, sizeof(text)));
     assert_non_null(strstr(text, "SPILLED"));
     assert_true(ey_last_memory(engine).spilled);
 
-    fake_driver_spill(0, m.held_bytes); /* all of it: no part is left that shows how fast it should be */
+    fake_driver_spill(
+        0, m.held_bytes); /* all of it: no part is left that shows how fast it should be */
     assert_true(ey_probe_memory(engine, &m, &e));
     assert_true(m.spilled && m.spilled_bytes + 16 * 64 >= m.held_bytes);
 

@@ -1,5 +1,5 @@
-/* The emulator against plain formulas: every instruction of ptx.cuh, order among blocks and threads, and that it finds the faults that
- * it is for. */
+/* The emulator against plain formulas: every instruction of ptx.cuh, order among blocks and
+ * threads, and that it finds the faults that it is for. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -40,9 +40,11 @@ static uint32_t random_bits(void)
     return (uint32_t)(state >> 32);
 }
 
-static void run(const char *kernel, const void *args, unsigned blocks, unsigned threads, size_t shared)
+static void run(const char *kernel, const void *args, unsigned blocks, unsigned threads,
+                size_t shared)
 {
-    assert_true(emulator_launch(kernel, args, (const unsigned[3]){blocks, 1, 1}, (const unsigned[3]){threads, 1, 1}, shared));
+    assert_true(emulator_launch(kernel, args, (const unsigned[3]){blocks, 1, 1},
+                                (const unsigned[3]){threads, 1, 1}, shared));
 }
 
 static void shuffles(void **state)
@@ -50,12 +52,16 @@ static void shuffles(void **state)
     (void)state;
     uint32_t in[256], out[256];
     for (int mode = 0; mode < 4; mode++) {
-        for (int i = 0; i < 256; i++) in[i] = mode < 2 ? random_bits() : bits_of((float)(int)(random_bits() % 2048) - 1024);
+        for (int i = 0; i < 256; i++)
+            in[i] = mode < 2 ? random_bits() : bits_of((float)(int)(random_bits() % 2048) - 1024);
         run("test_shuffles", &(struct primitive_args){out, in, mode}, 1, 256, 0);
         for (int i = 0; i < 256; i++) {
             float sum = 0, max = -INFINITY;
-            for (int lane = 0; lane < 32; lane++) sum += value(in[i / 32 * 32 + lane]), max = fmaxf(max, value(in[i / 32 * 32 + lane]));
-            uint32_t want[4] = {in[i ^ 5], in[i / 32 * 32 + (i % 32 + 3) % 32], bits_of(sum), bits_of(max)};
+            for (int lane = 0; lane < 32; lane++)
+                sum += value(in[i / 32 * 32 + lane]),
+                    max = fmaxf(max, value(in[i / 32 * 32 + lane]));
+            uint32_t want[4] = {in[i ^ 5], in[i / 32 * 32 + (i % 32 + 3) % 32], bits_of(sum),
+                                bits_of(max)};
             assert_int_equal(out[i], want[mode]);
         }
     }
@@ -66,13 +72,16 @@ static void load_matrices(void **state)
     (void)state;
     _Alignas(16) uint16_t rows[32][8];
     uint32_t out[32][8];
-    for (int i = 0; i < 256; i++) rows[i / 8][i % 8] = (uint16_t)i;
+    for (int i = 0; i < 256; i++)
+        rows[i / 8][i % 8] = (uint16_t)i;
     run("test_load_matrices", &(struct primitive_args){out[0], (uint32_t *)rows[0], 0}, 1, 32, 512);
     for (int lane = 0; lane < 32; lane++)
         for (int m = 0; m < 4; m++) {
             int g = lane / 4, t = lane % 4;
-            assert_int_equal(out[lane][m], rows[m * 8 + g][2 * t] | (uint32_t)rows[m * 8 + g][2 * t + 1] << 16);
-            assert_int_equal(out[lane][4 + m], rows[m * 8 + 2 * t][g] | (uint32_t)rows[m * 8 + 2 * t + 1][g] << 16);
+            assert_int_equal(out[lane][m],
+                             rows[m * 8 + g][2 * t] | (uint32_t)rows[m * 8 + g][2 * t + 1] << 16);
+            assert_int_equal(out[lane][4 + m],
+                             rows[m * 8 + 2 * t][g] | (uint32_t)rows[m * 8 + 2 * t + 1][g] << 16);
         }
 }
 
@@ -82,7 +91,8 @@ static uint16_t small_number(int n, int f16)
     if (!f16) return (uint16_t)(bits_of((float)n) >> 16);
     if (n == 0) return 0;
     int exponent = (int)floorf(log2f((float)abs(n)));
-    return (uint16_t)((n < 0 ? 0x8000 : 0) | (exponent + 15) << 10 | ((abs(n) << 10 >> exponent) & 0x3ff));
+    return (uint16_t)((n < 0 ? 0x8000 : 0) | (exponent + 15) << 10 |
+                      ((abs(n) << 10 >> exponent) & 0x3ff));
 }
 
 static void products(void **state)
@@ -92,12 +102,16 @@ static void products(void **state)
         _Alignas(16) uint16_t a[16][16], b[16][8];
         float c[16][8], want[16][8];
         int na[16][16], nb[16][8];
-        for (int i = 0; i < 256; i++) a[i / 16][i % 16] = small_number(na[i / 16][i % 16] = (int)(random_bits() % 31) - 15, f16);
-        for (int i = 0; i < 128; i++) b[i / 8][i % 8] = small_number(nb[i / 8][i % 8] = (int)(random_bits() % 31) - 15, f16);
+        for (int i = 0; i < 256; i++)
+            a[i / 16][i % 16] = small_number(na[i / 16][i % 16] = (int)(random_bits() % 31) - 15,
+                                             f16);
+        for (int i = 0; i < 128; i++)
+            b[i / 8][i % 8] = small_number(nb[i / 8][i % 8] = (int)(random_bits() % 31) - 15, f16);
         for (int row = 0; row < 16; row++)
             for (int column = 0; column < 8; column++) {
                 want[row][column] = c[row][column] = (float)row;
-                for (int k = 0; k < 16; k++) want[row][column] += (float)(na[row][k] * nb[k][column]);
+                for (int k = 0; k < 16; k++)
+                    want[row][column] += (float)(na[row][k] * nb[k][column]);
             }
         run("test_product", &(struct product_args){c[0], a[0], b[0], f16}, 1, 32, 0);
         assert_memory_equal(c, want, sizeof(c));
@@ -109,9 +123,11 @@ static void copies(void **state)
     (void)state;
     _Alignas(16) uint32_t in[64][3][4];
     uint32_t out[64][3][4];
-    for (int i = 0; i < 64 * 12; i++) in[i / 12][i / 4 % 3][i % 4] = random_bits() & 0x7fffffff;
+    for (int i = 0; i < 64 * 12; i++)
+        in[i / 12][i / 4 % 3][i % 4] = random_bits() & 0x7fffffff;
     for (int pending = 0; pending < 3; pending++) {
-        run("test_copies", &(struct primitive_args){out[0][0], in[0][0], pending}, 1, 64, sizeof(in));
+        run("test_copies", &(struct primitive_args){out[0][0], in[0][0], pending}, 1, 64,
+            sizeof(in));
         for (int i = 0; i < 64; i++)
             for (int group = 0; group < 3; group++)
                 for (int word = 0; word < 4; word++) {
@@ -121,7 +137,8 @@ static void copies(void **state)
     }
 }
 
-/* The nearest value of a format with `fraction_bits` bits after the point and a least exponent, halves to even: from the definition. */
+/* The nearest value of a format with `fraction_bits` bits after the point and a least exponent,
+ * halves to even: from the definition. */
 static double rounded(double x, int fraction_bits, int least_exponent)
 {
     if (x == 0) return x;
@@ -159,13 +176,16 @@ static void e4m3_products(void **state)
     _Alignas(16) uint8_t a[16][32], b[8][32];
     float c[16][8];
     for (uint32_t first = 0; first <= 0x28; first += 0x28) {
-        for (int i = 0; i < 512; i++) a[i / 32][i % 32] = (uint8_t)((random_bits() & 0x80) | (first + random_bits() % 0x30));
-        for (int i = 0; i < 256; i++) b[i / 32][i % 32] = (uint8_t)((random_bits() & 0x80) | (first + random_bits() % 0x30));
+        for (int i = 0; i < 512; i++)
+            a[i / 32][i % 32] = (uint8_t)((random_bits() & 0x80) | (first + random_bits() % 0x30));
+        for (int i = 0; i < 256; i++)
+            b[i / 32][i % 32] = (uint8_t)((random_bits() & 0x80) | (first + random_bits() % 0x30));
         run("test_e4m3_product", &(struct e4m3_product_args){c[0], a[0], b[0]}, 1, 32, 0);
         for (int row = 0; row < 16; row++)
             for (int column = 0; column < 8; column++) {
                 double want = 0;
-                for (int k = 0; k < 32; k++) want += 2 * e4m3_number(a[row][k]) * e4m3_number(b[column][k]);
+                for (int k = 0; k < 32; k++)
+                    want += 2 * e4m3_number(a[row][k]) * e4m3_number(b[column][k]);
                 assert_true((double)c[row][column] == want);
             }
     }
@@ -176,15 +196,19 @@ static void s8_products(void **state)
     (void)state;
     _Alignas(16) int8_t a[16][32], b[8][32];
     int32_t c[16][8], before[16][8];
-    for (int i = 0; i < 512; i++) a[i / 32][i % 32] = (int8_t)(random_bits() & 0xff);
-    for (int i = 0; i < 256; i++) b[i / 32][i % 32] = (int8_t)(random_bits() & 0xff);
-    for (int i = 0; i < 128; i++) c[i / 8][i % 8] = (int32_t)(random_bits() % 100000) - 50000;
+    for (int i = 0; i < 512; i++)
+        a[i / 32][i % 32] = (int8_t)(random_bits() & 0xff);
+    for (int i = 0; i < 256; i++)
+        b[i / 32][i % 32] = (int8_t)(random_bits() & 0xff);
+    for (int i = 0; i < 128; i++)
+        c[i / 8][i % 8] = (int32_t)(random_bits() % 100000) - 50000;
     memcpy(before, c, sizeof(c));
     run("test_s8_product", &(struct s8_product_args){c[0], a[0], b[0]}, 1, 32, 0);
     for (int row = 0; row < 16; row++)
         for (int column = 0; column < 8; column++) {
             int32_t want = before[row][column];
-            for (int k = 0; k < 32; k++) want += a[row][k] * b[column][k];
+            for (int k = 0; k < 32; k++)
+                want += a[row][k] * b[column][k];
             assert_int_equal(c[row][column], want);
         }
 }
@@ -192,7 +216,8 @@ static void s8_products(void **state)
 static void assert_same(double got, double want, uint32_t in)
 {
     if (isnan(got) && isnan(want)) return;
-    if (got != want || signbit(got) != signbit(want)) fail_msg("of %#x: %a, expected %a", in, got, want);
+    if (got != want || signbit(got) != signbit(want))
+        fail_msg("of %#x: %a, expected %a", in, got, want);
 }
 
 enum { TO_BF16, TO_F16, FROM_F16, BF16_PRODUCT, E4M3, EXP2, PAIRS, N_NUMBERS };
@@ -214,12 +239,16 @@ static void check_number(int mode, uint32_t in, uint32_t out)
     case FROM_F16: assert_same(value(out), f16_number(in & 0xffff), in); break;
     case BF16_PRODUCT:
         for (int half = 0; half < 2; half++) {
-            double product = bf16_number(in >> 16 * half & 0xffff) * bf16_number((in >> 8 | in << 24) >> 16 * half & 0xffff);
+            double product = bf16_number(in >> 16 * half & 0xffff) *
+                             bf16_number((in >> 8 | in << 24) >> 16 * half & 0xffff);
             r = isfinite(product) ? rounded(product, 7, -126) : product;
-            assert_same(bf16_number(out >> 16 * half & 0xffff), fabs(r) >= 0x1p128 ? copysign(INFINITY, r) : r, in);
+            assert_same(bf16_number(out >> 16 * half & 0xffff),
+                        fabs(r) >= 0x1p128 ? copysign(INFINITY, r) : r, in);
         }
         break;
-    case E4M3: assert_same(value(out), (in & 0x7f) == 0x7f ? NAN : e4m3_number(in & 0xff), in); break;
+    case E4M3:
+        assert_same(value(out), (in & 0x7f) == 0x7f ? NAN : e4m3_number(in & 0xff), in);
+        break;
     case EXP2:
         if (isnan(x) || fabs(x) > 120) break;
         assert_true(fabs(value(out) / exp2(x) - 1) < 1e-6);
@@ -239,12 +268,16 @@ static void numbers(void **state)
     for (int mode = 0; mode < N_NUMBERS; mode++) {
         for (uint32_t i = 0; i < N; i++) {
             in[i] = mode == EXP2 ? bits_of((float)(int)(i - N / 2) / 256) : random_bits();
-            if (mode == FROM_F16 || mode == E4M3) in[i] = i;
-            else if (mode != EXP2 && i % 4 == 1) in[i] = (in[i] & 0x807fffff) | (100 + i / 4 % 30) << 23; /* about f16's range */
-            else if (mode != EXP2 && i % 4 == 2) in[i] &= 0xffff8000 | -(i & 4); /* halves between two values */
+            if (mode == FROM_F16 || mode == E4M3)
+                in[i] = i;
+            else if (mode != EXP2 && i % 4 == 1)
+                in[i] = (in[i] & 0x807fffff) | (100 + i / 4 % 30) << 23; /* about f16's range */
+            else if (mode != EXP2 && i % 4 == 2)
+                in[i] &= 0xffff8000 | -(i & 4); /* halves between two values */
         }
         run("test_numbers", &(struct primitive_args){out, in, mode}, N / 256, 256, 0);
-        for (int i = 0; i < N; i++) check_number(mode, in[i], out[i]);
+        for (int i = 0; i < N; i++)
+            check_number(mode, in[i], out[i]);
     }
     free(in);
     free(out);
@@ -257,14 +290,17 @@ static void last_block_merges(void **state)
     static float in[BLOCKS][N], part[BLOCKS][N];
     float out[N];
     uint32_t arrived = 0;
-    for (int i = 0; i < BLOCKS * N; i++) in[i / N][i % N] = (float)(random_bits() % 1000);
+    for (int i = 0; i < BLOCKS * N; i++)
+        in[i / N][i % N] = (float)(random_bits() % 1000);
     for (int cpu_threads = 1; cpu_threads <= 3; cpu_threads++) {
         emulator_use_threads(cpu_threads);
-        run("test_last_arrives", &(struct sum_args){out, in[0], part[0], &arrived, N}, BLOCKS, 128, 0);
+        run("test_last_arrives", &(struct sum_args){out, in[0], part[0], &arrived, N}, BLOCKS, 128,
+            0);
         assert_int_equal(arrived, 0);
         for (int i = 0; i < N; i++) {
             float want = 0;
-            for (int b = 0; b < BLOCKS; b++) want += in[b][i];
+            for (int b = 0; b < BLOCKS; b++)
+                want += in[b][i];
             assert_true(out[i] == want);
         }
     }
@@ -276,7 +312,8 @@ static void shared_memory_starts_as_nan(void **state)
     (void)state;
     uint32_t out[8][64];
     run("test_unwritten", &(struct primitive_args){out[0], NULL, 0}, 8, 64, 64 * sizeof(float));
-    for (int i = 0; i < 8 * 64; i++) assert_int_equal(out[i / 64][i % 64], 1);
+    for (int i = 0; i < 8 * 64; i++)
+        assert_int_equal(out[i / 64][i % 64], 1);
 }
 
 static void bad_launches(void **state)
@@ -287,10 +324,13 @@ static void bad_launches(void **state)
     assert_int_equal(emulator_find("test_shuffles")->args_size, sizeof(a));
     assert_int_equal(emulator_find("test_shuffles")->max_threads, 256);
     assert_false(emulator_launch("test_nothing", &a, one_block, (const unsigned[3]){32, 1, 1}, 0));
-    assert_false(emulator_launch("test_shuffles", &a, one_block, (const unsigned[3]){512, 1, 1}, 0));
+    assert_false(
+        emulator_launch("test_shuffles", &a, one_block, (const unsigned[3]){512, 1, 1}, 0));
     assert_false(emulator_launch("test_shuffles", &a, one_block, (const unsigned[3]){48, 1, 1}, 0));
-    assert_false(emulator_launch("test_shuffles", &a, one_block, (const unsigned[3]){32, 1, 1}, 256 * 1024));
-    assert_false(emulator_launch("test_shuffles", &a, (const unsigned[3]){0, 1, 1}, (const unsigned[3]){32, 1, 1}, 0));
+    assert_false(
+        emulator_launch("test_shuffles", &a, one_block, (const unsigned[3]){32, 1, 1}, 256 * 1024));
+    assert_false(emulator_launch("test_shuffles", &a, (const unsigned[3]){0, 1, 1},
+                                 (const unsigned[3]){32, 1, 1}, 0));
 }
 
 /* What a child that runs the fault writes to stderr before it aborts; "" when it does not abort. */
@@ -304,12 +344,14 @@ static void message_of_fault(int mode, char *out, size_t size)
         dup2(ends[1], 2);
         _Alignas(16) uint32_t in[256], got[256];
         memset(in, 0, sizeof(in));
-        emulator_launch("test_faults", &(struct primitive_args){got, in, mode}, one_block, (const unsigned[3]){64, 1, 1}, 256);
+        emulator_launch("test_faults", &(struct primitive_args){got, in, mode}, one_block,
+                        (const unsigned[3]){64, 1, 1}, 256);
         _exit(0);
     }
     close(ends[1]);
     size_t n = 0;
-    for (ssize_t got; n < size - 1 && (got = read(ends[0], out + n, size - 1 - n)) > 0;) n += (size_t)got;
+    for (ssize_t got; n < size - 1 && (got = read(ends[0], out + n, size - 1 - n)) > 0;)
+        n += (size_t)got;
     out[n] = 0;
     close(ends[0]);
     int status;
@@ -320,15 +362,18 @@ static void message_of_fault(int mode, char *out, size_t size)
 static void faults_are_found(void **state)
 {
     (void)state;
-    static const char *const messages[] = {"__syncthreads", "__syncwarp", "has ended", "shared memory", "not aligned", "warp 0 has ended",
+    static const char *const messages[] = {
+        "__syncthreads", "__syncwarp",  "has ended",
+        "shared memory", "not aligned", "warp 0 has ended",
 #ifdef EY_RACES
-                                           "race", "race", "race",
+        "race",          "race",        "race",
 #endif
     };
     for (size_t mode = 0; mode < sizeof(messages) / sizeof(*messages); mode++) {
         char got[1024];
         message_of_fault((int)mode, got, sizeof(got));
-        if (!strstr(got, messages[mode]) || !strstr(got, "test_faults")) fail_msg("fault %zu: \"%s\"", mode, got);
+        if (!strstr(got, messages[mode]) || !strstr(got, "test_faults"))
+            fail_msg("fault %zu: \"%s\"", mode, got);
     }
 }
 

@@ -1,5 +1,6 @@
-/* The engine on a card that is not there: the kernels run in the emulator, the driver counts what is asked of it. What the memory contract says, that the
- * answers are those of the CPU, and that what runs at once, is recorded, cached or begun again answers as it does alone. */
+/* The engine on a card that is not there: the kernels run in the emulator, the driver counts what
+ * is asked of it. What the memory contract says, that the answers are those of the CPU, and that
+ * what runs at once, is recorded, cached or begun again answers as it does alone. */
 #include "base/allocations.h"
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
@@ -20,7 +21,8 @@ static struct question q;
 static ey_engine_options card_options(void)
 {
     ey_engine_options o = ey_engine_defaults();
-    o.device = "cuda", o.threads = 2, o.max_model_len = 512, o.kv_tokens = 1024, o.max_num_seqs = SLOTS, o.max_num_batched_tokens = 128;
+    o.device = "cuda", o.threads = 2, o.max_model_len = 512, o.kv_tokens = 1024,
+    o.max_num_seqs = SLOTS, o.max_num_batched_tokens = 128;
     return o;
 }
 
@@ -34,7 +36,9 @@ static void close_card(ey_engine **engine)
     ey_engine_close(engine);
     struct fake_counts n = fake_driver_counts();
     assert_int_equal(n.device_bytes, 0);
-    assert_int_equal(n.contexts + n.device_allocations + n.host_allocations + n.registered + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.contexts + n.device_allocations + n.host_allocations + n.registered +
+                         n.modules + n.streams + n.events + n.graphs,
+                     0);
 }
 
 /* ---- memory ---- */
@@ -42,13 +46,17 @@ static void close_card(ey_engine **engine)
 static void device_memory_is_the_plan(void **state)
 {
     (void)state;
-    static const char *const levers[][3] = {{"bf16", "bf16", "resident"}, {"fp8", "8bit", "streamed"}};
-    static const char *const kinds[] = {"tiny-ragged-fp8", "tiny-head72-bf16", "tiny-head72-bf16", "tiny-head72-bf16"}, *const quantize[] = {NULL, NULL, "fp8", "int4"};
+    static const char *const levers[][3] = {{"bf16", "bf16", "resident"},
+                                            {"fp8", "8bit", "streamed"}};
+    static const char *const kinds[] = {"tiny-ragged-fp8", "tiny-head72-bf16", "tiny-head72-bf16",
+                                        "tiny-head72-bf16"},
+                             *const quantize[] = {NULL, NULL, "fp8", "int4"};
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < 2; i++) {
             ey_engine_options o = card_options();
             o.prefill_math = i ? "fp8" : NULL;
-            o.kv_cache_dtype = levers[i][0], o.head = levers[i][1], o.vision_weights = levers[i][2], o.quantize = quantize[k], o.group_size = k == 3 ? 64 : 0;
+            o.kv_cache_dtype = levers[i][0], o.head = levers[i][1], o.vision_weights = levers[i][2],
+            o.quantize = quantize[k], o.group_size = k == 3 ? 64 : 0;
             ey_engine *engine = engine_open_with(kinds[k], o);
             struct fake_counts n = fake_driver_counts();
             struct cuda_facts facts;
@@ -57,10 +65,15 @@ static void device_memory_is_the_plan(void **state)
             assert_int_equal(n.device_allocations, 1);
             assert_int_equal(n.lazy_functions, 0);
             assert_int_equal(n.graphs, SLOTS);
-            size_t pinned = (size_t)engine->plan.bytes[PLAN_PINNED], page = 4096; /* beside whole pages, two that begin and end among others */
-            assert_true(i ? pinned && n.registered_bytes >= pinned && n.registered_bytes <= pinned + 4 * page : !pinned && !n.registered);
+            size_t pinned = (size_t)engine->plan.bytes[PLAN_PINNED],
+                   page = 4096; /* beside whole pages, two that begin and end among others */
+            assert_true(i ? pinned && n.registered_bytes >= pinned &&
+                                n.registered_bytes <= pinned + 4 * page
+                          : !pinned && !n.registered);
             assert_true(backend_cuda_facts(engine->be, &facts, &e));
-            assert_int_equal(facts.total - facts.free, fake_small_card.used_by_others + fake_small_card.context_bytes + engine->plan.arena);
+            assert_int_equal(facts.total - facts.free, fake_small_card.used_by_others +
+                                                           fake_small_card.context_bytes +
+                                                           engine->plan.arena);
             close_card(&engine);
         }
 }
@@ -70,9 +83,18 @@ static void device_memory_is_the_plan(void **state)
 enum { MIXED = 8 };
 static struct question mixed[MIXED];
 static struct member members[MIXED];
-static const ey_sampling drawn = {.temperature = 0.9f, .top_k = 20, .top_p = 0.95f, .repetition_penalty = 1.1f, .presence_penalty = 0.4f, .frequency_penalty = 0.2f, .seed = 7};
-static const char long_text[] = "Here is a list of things that may be in a picture: a tree, a house, a river with two boats, a bridge of stone, a hill, clouds, a dog that "
-                                "runs after a ball, a road, and far behind them the sea. Say which of them you like best, and why.";
+static const ey_sampling drawn = {.temperature = 0.9f,
+                                  .top_k = 20,
+                                  .top_p = 0.95f,
+                                  .repetition_penalty = 1.1f,
+                                  .presence_penalty = 0.4f,
+                                  .frequency_penalty = 0.2f,
+                                  .seed = 7};
+static const char long_text[] =
+    "Here is a list of things that may be in a picture: a tree, a house, a river with two boats, a "
+    "bridge of stone, a hill, clouds, a dog that "
+    "runs after a ball, a road, and far behind them the sea. Say which of them you like best, and "
+    "why.";
 
 static void build_mixed(ey_grammar *grammar, bool fresh)
 {
@@ -85,9 +107,11 @@ static void build_mixed(ey_grammar *grammar, bool fresh)
     question_simple(&mixed[4], 0, "One of them:", 8);
     mixed[4].request.grammar = grammar, mixed[4].request.ignore_eos = false;
     question_simple(&mixed[5], 1, "Name it.", 4);
-    mixed[5].request.logit_bias = bias, mixed[5].request.n_logit_bias = 2, mixed[5].request.top_logprobs = 20;
+    mixed[5].request.logit_bias = bias, mixed[5].request.n_logit_bias = 2,
+    mixed[5].request.top_logprobs = 20;
     question_simple(&mixed[6], 0, "Anything.", 5);
-    mixed[6].request.sampling.temperature = 1.2f, mixed[6].request.sampling.seed = 3; /* from the whole vocabulary */
+    mixed[6].request.sampling.temperature = 1.2f,
+    mixed[6].request.sampling.seed = 3;              /* from the whole vocabulary */
     question_simple(&mixed[7], 3, "And these?", 40); /* cancelled on the way */
     for (int i = 0; i < MIXED; i++) {
         mixed[i].request.fresh = fresh;
@@ -98,12 +122,16 @@ static void build_mixed(ey_grammar *grammar, bool fresh)
 static void run_mixed(ey_engine *engine)
 {
     engine->max_unread = 20; /* so the last one, of 40 tokens, is not over before it is cancelled */
-    for (int i = 0; i < MIXED; i++) member_start(&members[i], engine);
-    while (!members[7].n_tokens && !members[7].over) member_listen(&members[7], 1000);
+    for (int i = 0; i < MIXED; i++)
+        member_start(&members[i], engine);
+    while (!members[7].n_tokens && !members[7].over)
+        member_listen(&members[7], 1000);
     ey_cancel(members[7].ticket);
-    for (int i = 0; i < MIXED; i++) member_collect(&members[i]);
+    for (int i = 0; i < MIXED; i++)
+        member_collect(&members[i]);
     assert_string_equal(members[7].answer.finish_reason, "cancelled");
-    assert_true(strcmp(members[4].answer.text, "yellow") == 0 || strcmp(members[4].answer.text, "blue") == 0);
+    assert_true(strcmp(members[4].answer.text, "yellow") == 0 ||
+                strcmp(members[4].answer.text, "blue") == 0);
     assert_at_rest(engine);
 }
 
@@ -146,7 +174,8 @@ static void decode_allocates_nothing_on_the_host(void **state)
         engine->max_unread = 1; /* nothing is decoded before the first text was heard */
         question_simple(&q, 0, long_text, 24);
         if (i) q.request.sampling = drawn;
-        q.request.on_event = decode_allocations_hear, q.request.event_user = &heard, q.request.top_logprobs = 3;
+        q.request.on_event = decode_allocations_hear, q.request.event_user = &heard,
+        q.request.top_logprobs = 3;
         ey_answer answer = ask(engine, &q);
         allocations_stop();
         assert_true(heard.n_texts >= 8);
@@ -163,7 +192,8 @@ enum { GREEDY = 5 };
 
 static void build_greedy(int i)
 {
-    static const char *const texts[GREEDY] = {"What is this?", "Which is larger?", long_text, "Count.", "And what is that?"};
+    static const char *const texts[GREEDY] = {"What is this?", "Which is larger?", long_text,
+                                              "Count.", "And what is that?"};
     static const int n_pictures[GREEDY] = {1, 2, 0, 0, 1};
     question_simple(&q, n_pictures[i], texts[i], 6);
     q.request.top_logprobs = 2;
@@ -179,7 +209,8 @@ static void answer_alone(ey_answer out[GREEDY], ey_engine *engine)
 
 static void free_answers(ey_answer *answers)
 {
-    for (int i = 0; i < GREEDY; i++) ey_answer_free(&answers[i]);
+    for (int i = 0; i < GREEDY; i++)
+        ey_answer_free(&answers[i]);
 }
 
 static void answers_are_those_of_the_cpu(void **state)
@@ -193,7 +224,8 @@ static void answers_are_those_of_the_cpu(void **state)
     ey_engine_close(&engine);
     engine = open_card();
     answer_alone(card, engine);
-    for (int i = 0; i < GREEDY; i++) assert_near_answer(&cpu[i], &card[i], "cpu and card");
+    for (int i = 0; i < GREEDY; i++)
+        assert_near_answer(&cpu[i], &card[i], "cpu and card");
     build_greedy(0);
     again = ask(engine, &q);
     assert_same_answer(&card[0], &again, "the same once more");
@@ -213,19 +245,22 @@ static void at_once_as_alone(void **state)
         build_greedy(i);
         questions[i] = q;
         questions[i].request.messages = questions[i].messages; /* it moved */
-        for (size_t m = 0; m < q.request.n_messages; m++) questions[i].messages[m].parts = questions[i].parts[m];
+        for (size_t m = 0; m < q.request.n_messages; m++)
+            questions[i].messages[m].parts = questions[i].parts[m];
         members[i].request = questions[i].request;
     }
     crowd_run(members, GREEDY, engine);
-    for (int i = 0; i < GREEDY; i++) assert_near_answer(&alone[i], &members[i].answer, "alone and at once");
+    for (int i = 0; i < GREEDY; i++)
+        assert_near_answer(&alone[i], &members[i].answer, "alone and at once");
     crowd_free(members, GREEDY);
     assert_at_rest(engine);
     free_answers(alone);
     close_card(&engine);
 }
 
-/* Prompts in FP8, cut into chunks that meet the answers of others in a step, and their cached blocks: a row of a prompt is computed in one way and a row of an
- * answer in another, whatever else is in the step. */
+/* Prompts in FP8, cut into chunks that meet the answers of others in a step, and their cached
+ * blocks: a row of a prompt is computed in one way and a row of an answer in another, whatever else
+ * is in the step. */
 static void prompts_in_fp8_at_once_as_alone(void **state)
 {
     (void)state;
@@ -244,7 +279,8 @@ static void prompts_in_fp8_at_once_as_alone(void **state)
     }
     engine->slice_seconds = 1e-3; /* the least chunks */
     crowd_run(members, N, engine);
-    for (int i = 0; i < N; i++) assert_near_answer(&alone[i], &members[i].answer, "prompts in FP8, alone and at once");
+    for (int i = 0; i < N; i++)
+        assert_near_answer(&alone[i], &members[i].answer, "prompts in FP8, alone and at once");
     crowd_free(members, N);
     questions[2].request.fresh = false; /* all but the last rows are there the second time */
     for (int i = 0; i < 2; i++) {
@@ -252,7 +288,8 @@ static void prompts_in_fp8_at_once_as_alone(void **state)
         assert_near_answer(&alone[2], &again, "prompts in FP8, cached");
         ey_answer_free(&again);
     }
-    for (int i = 0; i < N; i++) ey_answer_free(&alone[i]);
+    for (int i = 0; i < N; i++)
+        ey_answer_free(&alone[i]);
     close_card(&engine);
 }
 
@@ -266,20 +303,25 @@ static void preempted_as_alone(void **state)
     o.max_model_len = 256, o.kv_tokens = 320;
     ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
     for (int i = 0; i < 2; i++) {
-        question_simple(&questions[i], 0, long_text, i ? 13 : 18); /* of 118 tokens: to the third block */
+        question_simple(&questions[i], 0, long_text,
+                        i ? 13 : 18); /* of 118 tokens: to the third block */
         questions[i].request.top_logprobs = 2;
         alone[i] = ask(engine, &questions[i]);
         members[i].request = questions[i].request;
     }
-    engine->slice_seconds = 10; /* a prompt in one step, however slow this machine is */
+    engine->slice_seconds = 10;          /* a prompt in one step, however slow this machine is */
     pthread_mutex_lock(&engine->device); /* both begin together */
-    for (int i = 0; i < 2; i++) member_start(&members[i], engine);
+    for (int i = 0; i < 2; i++)
+        member_start(&members[i], engine);
     pthread_mutex_unlock(&engine->device);
-    for (int i = 0; i < 2; i++) member_collect(&members[i]);
+    for (int i = 0; i < 2; i++)
+        member_collect(&members[i]);
     assert_true(ey_engine_stats(engine).preemptions > 0);
-    for (int i = 0; i < 2; i++) assert_near_answer(&alone[i], &members[i].answer, "alone and preempted");
+    for (int i = 0; i < 2; i++)
+        assert_near_answer(&alone[i], &members[i].answer, "alone and preempted");
     crowd_free(members, 2);
-    for (int i = 0; i < 2; i++) ey_answer_free(&alone[i]);
+    for (int i = 0; i < 2; i++)
+        ey_answer_free(&alone[i]);
     close_card(&engine);
 }
 
@@ -319,7 +361,8 @@ static void outcomes(struct outcome out[2], bool eager, const char *head)
     for (int i = 0; i < 2; i++) {
         question_simple(&q, i, "What is this?", 5);
         out[i] = outcome_of(engine, &q);
-        engine->be->ops->read_logits(engine->be, out[i].logits, engine->logits, (size_t)out[i].vocabulary);
+        engine->be->ops->read_logits(engine->be, out[i].logits, engine->logits,
+                                     (size_t)out[i].vocabulary);
     }
     assert_int_equal(fake_driver_counts().graphs, eager ? 0 : SLOTS);
     assert_true((fake_driver_counts().graph_launches > 0) == !eager);
@@ -345,14 +388,19 @@ static void recorded_steps_are_the_eager_ones(void **state)
 
 enum { ROWS_ASKED = 4 };
 
-/* Greedy, drawn from few and from more than are scored again, and held to a grammar's choice of tokens by biases. */
+/* Greedy, drawn from few and from more than are scored again, and held to a grammar's choice of
+ * tokens by biases. */
 static void build_for_rows(int i)
 {
     static const ey_logit_bias bias[] = {{300, 4.5f}, {301, -100}};
     question_simple(&q, i == 0, "What is this?", 14);
     q.request.top_logprobs = 5;
-    if (i == 1) q.request.sampling = (ey_sampling){.temperature = 1.3f, .top_k = 32, .top_p = 1, .repetition_penalty = 1, .seed = 5};
-    if (i == 2) q.request.sampling = (ey_sampling){.temperature = 1.3f, .top_k = 40, .top_p = 1, .repetition_penalty = 1, .seed = 5};
+    if (i == 1)
+        q.request.sampling = (ey_sampling){
+            .temperature = 1.3f, .top_k = 32, .top_p = 1, .repetition_penalty = 1, .seed = 5};
+    if (i == 2)
+        q.request.sampling = (ey_sampling){
+            .temperature = 1.3f, .top_k = 40, .top_p = 1, .repetition_penalty = 1, .seed = 5};
     if (i == 3) q.request.logit_bias = bias, q.request.n_logit_bias = 2;
 }
 
@@ -362,7 +410,8 @@ static void note_text(void *user, const char *text)
 }
 
 /* The engine stays open: answers point to its tokens. */
-static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, const char *rows, const char *expected, char notice[400])
+static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, const char *rows,
+                                  const char *expected, char notice[400])
 {
     ey_engine_options o = card_options();
     o.head = "8bit", o.head_rows = rows, o.notice = note_text, o.notice_user = notice;
@@ -376,17 +425,21 @@ static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, c
         ey_stats after = ey_engine_stats(engine);
         assert_int_equal(out[i].approximate, i == 2);
         uint64_t ahead = after.steps_ahead - before.steps_ahead;
-        if (pinned && i < 2) assert_true(ahead + 4 >= after.steps - before.steps);
-        else assert_int_equal(ahead, 0);
+        if (pinned && i < 2)
+            assert_true(ahead + 4 >= after.steps - before.steps);
+        else
+            assert_int_equal(ahead, 0);
     }
     return engine;
 }
 
-/* Whoever reads them, the answers are the same bits; where the card does, steps are put behind one another. */
+/* Whoever reads them, the answers are the same bits; where the card does, steps are put behind one
+ * another. */
 static void stored_rows_are_read_in_either_way(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"tiny-head72-bf16", "tiny-untied-bf16"}; /* tied: one stretch of the file */
+    static const char *const kinds[] = {"tiny-head72-bf16",
+                                        "tiny-untied-bf16"}; /* tied: one stretch of the file */
     for (int k = FIRST_LEVERS; k < 2; k++) {
         ey_answer pinned[ROWS_ASKED], host[ROWS_ASKED];
         char notice[400] = "";
@@ -405,7 +458,8 @@ static void stored_rows_are_read_in_either_way(void **state)
     }
 }
 
-/* Said by the plan where a page tells it already, by a notice where only all of them do; and an error where nothing else was asked for. */
+/* Said by the plan where a page tells it already, by a notice where only all of them do; and an
+ * error where nothing else was asked for. */
 static void files_that_are_not_pinned(void **state)
 {
     (void)state;
@@ -417,16 +471,26 @@ static void files_that_are_not_pinned(void **state)
     struct fake_card stubborn = fake_small_card;
     stubborn.pins_no_files = true;
     o.head = "8bit", o.model = ckpt_make(fixture_dir(), "tiny-head72-bf16");
-    for (int call = 0; call < 3; call++) { /* all; the pages of the head, and their address, after the one that was tried */
-        if (!call) fake_open_card(&stubborn);
-        else fake_open_fail(call == 1 ? "host_register" : "host_address", call == 1 ? 2 : 1, CUDA_ERROR_OUT_OF_MEMORY);
+    for (int call = 0; call < 3;
+         call++) { /* all; the pages of the head, and their address, after the one that was tried */
+        if (!call)
+            fake_open_card(&stubborn);
+        else
+            fake_open_fail(call == 1 ? "host_register" : "host_address", call == 1 ? 2 : 1,
+                           CUDA_ERROR_OUT_OF_MEMORY);
         engine = answer_for_rows(answers, "tiny-head72-bf16", NULL, "host", notice);
         assert_int_equal(fake_driver_counts().registered, 0);
-        if (call) assert_non_null(strstr(notice, "--head-rows host after all: the driver does not pin the file's pages"));
-        else assert_string_equal(notice, "");
-        for (int i = 0; i < ROWS_ASKED; i++) ey_answer_free(&answers[i]);
+        if (call)
+            assert_non_null(strstr(
+                notice, "--head-rows host after all: the driver does not pin the file's pages"));
+        else
+            assert_string_equal(notice, "");
+        for (int i = 0; i < ROWS_ASKED; i++)
+            ey_answer_free(&answers[i]);
         close_card(&engine);
-        if (call) fake_open_fail(call == 1 ? "host_register" : "host_address", call == 1 ? 2 : 1, CUDA_ERROR_OUT_OF_MEMORY);
+        if (call)
+            fake_open_fail(call == 1 ? "host_register" : "host_address", call == 1 ? 2 : 1,
+                           CUDA_ERROR_OUT_OF_MEMORY);
         o.head_rows = "pinned";
         assert_false(ey_engine_open(&engine, &o, &e));
         assert_non_null(strstr(e.text, "--head-rows pinned: "));
@@ -436,7 +500,8 @@ static void files_that_are_not_pinned(void **state)
             o.head_rows = NULL;
             assert_true(ey_plan_make(&o, &plan, &e));
             assert_int_equal(plan.n_choices, 1);
-            assert_non_null(strstr(plan.choices[0], "--head-rows host: this system does not let the card read"));
+            assert_non_null(strstr(plan.choices[0],
+                                   "--head-rows host: this system does not let the card read"));
         }
         fake_open_card(&fake_small_card);
     }

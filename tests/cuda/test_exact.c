@@ -1,4 +1,5 @@
-/* Candidates scored again from a head's stored rows: the host against doubles, and the card's kernel against the host, bit for bit and in order. */
+/* Candidates scored again from a head's stored rows: the host against doubles, and the card's
+ * kernel against the host, bit for bit and in order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,16 +17,19 @@
 static const int widths[] = {16, 64, 128, 144, 464, 2048, 2560, 4096, 4112, 8208};
 enum { WIDTHS = sizeof(widths) / sizeof(widths[0]) };
 
-/* Sums of n float32 products, each a little wrong: 2^-24 of it, and as many of the sum as there are levels. */
+/* Sums of n float32 products, each a little wrong: 2^-24 of it, and as many of the sum as there are
+ * levels. */
 static void the_host_against_doubles(void **state)
 {
     (void)state;
     for (int w = 0; w < WIDTHS; w++) {
         int n = widths[w];
-        float *x = random_floats((size_t)n, 3), *norm = random_floats((size_t)n, 1), *normed = aligned((size_t)n * sizeof(float));
+        float *x = random_floats((size_t)n, 3), *norm = random_floats((size_t)n, 1),
+              *normed = aligned((size_t)n * sizeof(float));
         char *row = (char *)aligned((size_t)n * sizeof(bf16) + 1) + 1; /* as a file may have it */
         double squares = 0, logit = 0, size = 0;
-        for (int i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
+        for (int i = 0; i < n; i++)
+            squares += (double)x[i] * (double)x[i];
         exact_norm(normed, x, norm, (size_t)n, EPS);
         for (int i = 0; i < n; i++) {
             bf16 v = float_bf16(random_float());
@@ -47,23 +51,28 @@ static int compare(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* n rows of x in another order, `known` candidates of each; some of the head's rows are the same, so that their ids decide. */
+/* n rows of x in another order, `known` candidates of each; some of the head's rows are the same,
+ * so that their ids decide. */
 static void scored_again(int n, int cols, int known)
 {
     enum { ROWS = 90, X_ROWS = 5, DIFFERENT = 80 };
-    float *x = random_floats((size_t)(X_ROWS * cols), 2), *norm = random_floats((size_t)cols, 1), *normed = aligned((size_t)cols * sizeof(float));
+    float *x = random_floats((size_t)(X_ROWS * cols), 2), *norm = random_floats((size_t)cols, 1),
+          *normed = aligned((size_t)cols * sizeof(float));
     bf16 *rows = aligned((size_t)(ROWS * cols) * sizeof(bf16));
-    struct candidate *best = aligned((size_t)n * CANDIDATES * sizeof(*best)), *want = aligned((size_t)n * CANDIDATES * sizeof(*want));
+    struct candidate *best = aligned((size_t)n * CANDIDATES * sizeof(*best)),
+                     *want = aligned((size_t)n * CANDIDATES * sizeof(*want));
     uint32_t *arrived = aligned((size_t)n * sizeof(*arrived));
     int32_t *gather = aligned((size_t)n * sizeof(*gather));
-    for (int i = 0; i < ROWS * cols; i++) rows[i] = i < DIFFERENT * cols ? float_bf16(random_float()) : rows[i - DIFFERENT * cols];
+    for (int i = 0; i < ROWS * cols; i++)
+        rows[i] = i < DIFFERENT * cols ? float_bf16(random_float()) : rows[i - DIFFERENT * cols];
     for (int r = 0; r < n; r++) {
         gather[r] = (r * 3 + 1) % X_ROWS, arrived[r] = 0;
         exact_norm(normed, x + gather[r] * cols, norm, (size_t)cols, EPS);
         for (int i = 0; i < CANDIDATES; i++) {
             int id = i < known ? (i * 7 + r) % ROWS : -1; /* each once */
             best[r * CANDIDATES + i] = (struct candidate){-INFINITY, id};
-            want[r * CANDIDATES + i] = (struct candidate){id < 0 ? -INFINITY : exact_logit(normed, rows + id * cols, (size_t)cols), id};
+            want[r * CANDIDATES + i] = (struct candidate){
+                id < 0 ? -INFINITY : exact_logit(normed, rows + id * cols, (size_t)cols), id};
         }
         qsort(want + r * CANDIDATES, (size_t)known, sizeof(*want), compare);
     }
@@ -73,14 +82,17 @@ static void scored_again(int n, int cols, int known)
     assert_true(emulator_launch(l.kernel, &a, l.grid, block, l.shared));
     for (int i = 0; i < n * CANDIDATES; i++)
         if (best[i].id != want[i].id || memcmp(&best[i].logit, &want[i].logit, sizeof(float)) != 0)
-            fail_msg("%d columns, place %d: %d (%.9g), not %d (%.9g)", cols, i, best[i].id, (double)best[i].logit, want[i].id, (double)want[i].logit);
-    for (int r = 0; r < n; r++) assert_int_equal(arrived[r], 0);
+            fail_msg("%d columns, place %d: %d (%.9g), not %d (%.9g)", cols, i, best[i].id,
+                     (double)best[i].logit, want[i].id, (double)want[i].logit);
+    for (int r = 0; r < n; r++)
+        assert_int_equal(arrived[r], 0);
 }
 
 static void the_card_with_the_hosts_bits(void **state)
 {
     (void)state;
-    for (int w = 0; w < WIDTHS; w++) scored_again(1 + w % 3, widths[w], CANDIDATES);
+    for (int w = 0; w < WIDTHS; w++)
+        scored_again(1 + w % 3, widths[w], CANDIDATES);
     scored_again(2, 464, 5);
     scored_again(1, 464, 0);
 }

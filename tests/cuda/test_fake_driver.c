@@ -47,7 +47,9 @@ static void closed(struct card *c)
     c->d.context_release(0);
     struct fake_counts n = fake_driver_counts();
     assert_int_equal(n.device_bytes, 0);
-    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.modules +
+                         n.streams + n.events + n.graphs,
+                     0);
 }
 
 static CUfunction function_of(struct card *c, const char *wanted)
@@ -72,14 +74,21 @@ static CUresult launch_shuffle(struct card *c, unsigned shared)
     uint32_t *memory = (uint32_t *)(uintptr_t)c->memory;
     struct primitive_args a = {memory + N, memory, 0};
     void *args[] = {&a};
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = N, .blockDimY = 1, .blockDimZ = 1,
-                             .sharedMemBytes = shared, .hStream = c->stream};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = N,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = shared,
+                             .hStream = c->stream};
     return c->d.launch(&config, function_of(c, "test_shuffles"), args, NULL);
 }
 
 static void fill(uint32_t *v, uint32_t first)
 {
-    for (uint32_t i = 0; i < N; i++) v[i] = first + i;
+    for (uint32_t i = 0; i < N; i++)
+        v[i] = first + i;
 }
 
 static void work_is_put_off(void **state)
@@ -94,7 +103,8 @@ static void work_is_put_off(void **state)
     memset(ordinary, 0, sizeof(ordinary));
     assert_int_equal(launch_shuffle(&c, 0), 0);
     assert_int_equal(c.d.to_host(got, c.memory + N * 4, sizeof(got), c.stream), 0);
-    for (uint32_t i = 0; i < N; i++) assert_int_equal(got[i], 100 + (i ^ 5));
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(got[i], 100 + (i ^ 5));
     /* pinned memory is read and written when the stream is waited for */
     assert_int_equal(c.d.to_device(c.memory, c.pinned, N * 4, c.stream), 0);
     fill(c.pinned, 300);
@@ -149,7 +159,8 @@ static void graphs_replay(void **state)
         uint32_t got[N];
         assert_int_equal(c.d.graph_launch(exec, c.stream), 0);
         assert_int_equal(c.d.to_host(got, c.memory + N * 4, sizeof(got), c.stream), 0);
-        for (uint32_t i = 0; i < N; i++) assert_int_equal(got[i], 1000 * round + (i ^ 5));
+        for (uint32_t i = 0; i < N; i++)
+            assert_int_equal(got[i], 1000 * round + (i ^ 5));
     }
     assert_int_equal(fake_driver_counts().calls_that_allocate, before);
     assert_int_equal(fake_driver_counts().graph_launches, 3);
@@ -165,9 +176,11 @@ static void memory_has_an_end(void **state)
     CUdeviceptr p;
     assert_int_equal(c.d.memory_info(&free_bytes, &total), 0);
     assert_int_equal(total, fake_small_card.total);
-    assert_int_equal(free_bytes, total - fake_small_card.used_by_others - fake_small_card.context_bytes - taken);
+    assert_int_equal(free_bytes, total - fake_small_card.used_by_others -
+                                     fake_small_card.context_bytes - taken);
     assert_int_equal(c.d.memory_alloc(&p, free_bytes + 1), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(c.d.to_device(c.memory + taken - 4, c.pinned, 8, c.stream), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(c.d.to_device(c.memory + taken - 4, c.pinned, 8, c.stream),
+                     CUDA_ERROR_INVALID_VALUE);
     closed(&c);
 }
 
@@ -178,8 +191,11 @@ static void what_a_card_refuses(void **state)
     CUfunction f = function_of(&c, "test_shuffles");
     assert_int_equal(fake_driver_counts().lazy_functions, 0);
     assert_int_equal(launch_shuffle(&c, 64 * 1024), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(c.d.function_attribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 * 1024), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(c.d.function_attribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 * 1024), 0);
+    assert_int_equal(
+        c.d.function_attribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 * 1024),
+        CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(
+        c.d.function_attribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 * 1024), 0);
     fill(c.pinned, 0);
     assert_int_equal(c.d.to_device(c.memory, c.pinned, N * 4, c.stream), 0);
     assert_int_equal(launch_shuffle(&c, 64 * 1024), 0);
@@ -197,8 +213,9 @@ static void what_a_card_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_is_put_off),   cmocka_unit_test(events_order_streams), cmocka_unit_test(graphs_replay),
-        cmocka_unit_test(memory_has_an_end), cmocka_unit_test(what_a_card_refuses),
+        cmocka_unit_test(work_is_put_off),     cmocka_unit_test(events_order_streams),
+        cmocka_unit_test(graphs_replay),       cmocka_unit_test(memory_has_an_end),
+        cmocka_unit_test(what_a_card_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

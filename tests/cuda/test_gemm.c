@@ -1,4 +1,5 @@
-/* The matrix products of many tokens, every tile and every kind of result, against loops in double precision. */
+/* The matrix products of many tokens, every tile and every kind of result, against loops in double
+ * precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,21 +26,24 @@ static float random_scale(enum scales kind, int index)
 
 static struct matrix matrix_make(int dtype, int rows, int cols, enum scales kind)
 {
-    struct matrix m = {{.rows = rows, .cols = cols, .dtype = dtype, .packed = 1}, aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
+    struct matrix m = {{.rows = rows, .cols = cols, .dtype = dtype, .packed = 1},
+                       aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
     int row_bytes = cols * (dtype == K_FP8 ? 1 : 2), scale_cols = (cols + 127) / 128;
     uint8_t *plain = aligned((size_t)rows * (size_t)row_bytes);
     float *scale = NULL;
     if (dtype == K_FP8) {
         int n = (rows + 127) / 128 * scale_cols;
         scale = aligned(sizeof(float) * (size_t)n);
-        for (int i = 0; i < n; i++) scale[i] = random_scale(kind, i);
+        for (int i = 0; i < n; i++)
+            scale[i] = random_scale(kind, i);
     }
     for (int i = 0; i < rows * cols; i++) {
         if (dtype == K_FP8) {
             uint8_t code = (uint8_t)random_bits();
             if ((code & 0x7f) == 0x7f) code ^= 1;
             plain[i] = code;
-            m.value[i] = e4m3_double(code) * (double)scale[i / cols / 128 * scale_cols + i % cols / 128];
+            m.value[i] = e4m3_double(code) *
+                         (double)scale[i / cols / 128 * scale_cols + i % cols / 128];
         } else {
             bf16 v = float_bf16(random_float());
             memcpy(plain + 2 * i, &v, 2);
@@ -58,12 +62,14 @@ struct product {
     int rows[MAX_SEGMENTS]; /* 0: no more segments */
     int k, n;
     enum scales scales;
-    int bias, loose; /* loose: rows of x and y lie further apart than they are long, y at odd places */
+    int bias,
+        loose; /* loose: rows of x and y lie further apart than they are long, y at odd places */
 };
 
 static double activation(double v, enum linear_out out)
 {
-    if (out == OUT_GELU_TANH) return 0.5 * v * (1 + tanh(sqrt(2 / acos(-1.0)) * (v + 0.044715 * v * v * v)));
+    if (out == OUT_GELU_TANH)
+        return 0.5 * v * (1 + tanh(sqrt(2 / acos(-1.0)) * (v + 0.044715 * v * v * v)));
     return out == OUT_GELU_ERF ? 0.5 * v * (1 + erf(v / sqrt(2))) : v;
 }
 
@@ -85,7 +91,8 @@ struct expected {
     double value, error;
 };
 
-static struct expected expected_at(const struct product *c, const struct matrix *m, int segment, const float *bias, const float *x, int row, double before)
+static struct expected expected_at(const struct product *c, const struct matrix *m, int segment,
+                                   const float *bias, const float *x, int row, double before)
 {
     struct expected e;
     const struct matrix *w = &m[segment];
@@ -104,8 +111,9 @@ static struct expected expected_at(const struct product *c, const struct matrix 
     return e;
 }
 
-static void check_segment(const struct product *c, const struct matrix *m, int segment, const float *x, const struct linear_args *a,
-                          const float *before, const char *kernel)
+static void check_segment(const struct product *c, const struct matrix *m, int segment,
+                          const float *x, const struct linear_args *a, const float *before,
+                          const char *kernel)
 {
     const struct linear_segment *s = &a->segment[segment];
     int wide = c->out == OUT_ADD || c->out == OUT_F32;
@@ -115,21 +123,27 @@ static void check_segment(const struct product *c, const struct matrix *m, int s
             double got = (double)(wide ? ((float *)s->y)[at] : bf16_float(((bf16 *)s->y)[at]));
             struct expected e = {(double)before[at], 0};
             if (row < c->rows[segment])
-                e = expected_at(c, m, segment, s->bias, x + (size_t)token * (size_t)c->k, row, c->out == OUT_ADD ? (double)before[at] : 0);
+                e = expected_at(c, m, segment, s->bias, x + (size_t)token * (size_t)c->k, row,
+                                c->out == OUT_ADD ? (double)before[at] : 0);
             if (!(fabs(got - e.value) <= e.error))
-                fail_msg("%s out %d rows %d k %d n %d: segment %d token %d row %d is %g, not %g (+-%g)", kernel, c->out, c->rows[segment], c->k,
-                         c->n, segment, token, row, got, e.value, e.error);
+                fail_msg(
+                    "%s out %d rows %d k %d n %d: segment %d token %d row %d is %g, not %g (+-%g)",
+                    kernel, c->out, c->rows[segment], c->k, c->n, segment, token, row, got, e.value,
+                    e.error);
         }
 }
 
 /* Launches; what of x it works with becomes `values`. */
-static struct launch launch_tile(const struct linear_args *a, float *values, enum gemm_tile_kind tile)
+static struct launch launch_tile(const struct linear_args *a, float *values,
+                                 enum gemm_tile_kind tile)
 {
     struct launch launch = gemm_launch_tile(a, tile);
     const bf16 *x = a->x;
     assert_true(launch.shared <= (tile < GEMM_PORTABLE_TILES ? 99 : 227) * 1024);
-    assert_true(emulator_launch(launch.kernel, a, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
-    for (int i = 0; i < a->n * a->k; i++) values[i] = bf16_float(x[i / a->k * a->ldx + i % a->k]);
+    assert_true(emulator_launch(launch.kernel, a, launch.grid,
+                                (const unsigned[3]){launch.block, 1, 1}, launch.shared));
+    for (int i = 0; i < a->n * a->k; i++)
+        values[i] = bf16_float(x[i / a->k * a->ldx + i % a->k]);
     return launch;
 }
 
@@ -139,18 +153,22 @@ static struct launch launch_e4m3(const struct linear_args *a, float *values)
     const int scale_rows = (a->n + 3) / 4 * 4, blocks = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK;
     bf16 *x = aligned((size_t)(a->n * a->k) * sizeof(*x));
     float *scale = aligned((size_t)(blocks * scale_rows) * sizeof(*scale));
-    struct quantize_rows_args q = {x, aligned((size_t)(a->n * a->k)), scale, a->n, a->k, scale_rows};
+    struct quantize_rows_args q = {x,         aligned((size_t)(a->n * a->k)), scale, a->n, a->k,
+                                   scale_rows};
     struct e4m3_args e = {.product = *a, .x_scale = scale, .scale_rows = scale_rows};
     for (int i = 0; i < a->n * a->k; i++) {
         x[i] = ((const bf16 *)a->x)[i / a->k * a->ldx + i % a->k];
         values[i] = bf16_float(x[i]);
     }
-    for (int i = 0; i < a->n; i++) round_activations(values + i * a->k, (size_t)a->k);
+    for (int i = 0; i < a->n; i++)
+        round_activations(values + i * a->k, (size_t)a->k);
     e.product.x = q.y, e.product.ldx = a->k;
     struct launch quantize = quantize_rows_launch(&q), launch = gemm_e4m3_launch(&e);
     assert_true(2 * (launch.shared + 1024) <= 100 * 1024); /* two blocks of threads on an SM */
-    assert_true(emulator_launch(quantize.kernel, &q, quantize.grid, (const unsigned[3]){quantize.block, 1, 1}, quantize.shared));
-    assert_true(emulator_launch(launch.kernel, &e, launch.grid, (const unsigned[3]){launch.block, 1, 1}, launch.shared));
+    assert_true(emulator_launch(quantize.kernel, &q, quantize.grid,
+                                (const unsigned[3]){quantize.block, 1, 1}, quantize.shared));
+    assert_true(emulator_launch(launch.kernel, &e, launch.grid,
+                                (const unsigned[3]){launch.block, 1, 1}, launch.shared));
     return launch;
 }
 
@@ -159,7 +177,8 @@ enum { AS_E4M3 = GEMM_TILES }; /* in place of a tile */
 static void run_product(const struct product *c, int dtype, enum gemm_tile_kind tile)
 {
     struct matrix m[MAX_SEGMENTS];
-    struct linear_args a = {.n = c->n, .k = c->k, .ldx = c->k + (c->loose ? 8 : 0), .out = (int32_t)c->out};
+    struct linear_args a = {
+        .n = c->n, .k = c->k, .ldx = c->k + (c->loose ? 8 : 0), .out = (int32_t)c->out};
     int outputs, odd = c->loose ? 1 : 0, wide = c->out == OUT_ADD || c->out == OUT_F32;
     void *memory[MAX_SEGMENTS] = {NULL};
     float *before[MAX_SEGMENTS] = {NULL};
@@ -168,7 +187,8 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
     struct launch launch;
 
     random_state = (uint64_t)(c->k * 1000 + c->n) + c->out;
-    for (size_t i = 0; i < x_elements; i++) x[i] = float_bf16(random_float());
+    for (size_t i = 0; i < x_elements; i++)
+        x[i] = float_bf16(random_float());
     a.x = x;
     while (a.n_segments < MAX_SEGMENTS && c->rows[a.n_segments]) {
         int rows = c->rows[a.n_segments];
@@ -196,7 +216,8 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
     }
     float *values = aligned((size_t)(c->n * c->k) * sizeof(*values));
     launch = (int)tile == AS_E4M3 ? launch_e4m3(&a, values) : launch_tile(&a, values, tile);
-    for (int s = 0; s < outputs; s++) check_segment(c, m, s, values, &a, before[s], launch.kernel);
+    for (int s = 0; s < outputs; s++)
+        check_segment(c, m, s, values, &a, before[s], launch.kernel);
     free_all(NULL);
 }
 
@@ -230,8 +251,9 @@ static const struct product bf16_only[] = {
     {.out = OUT_ACT, .rows = {16}, .k = 8, .n = 1},
 };
 
-#define RUN_ALL(cases, dtype, tile) \
-    for (size_t i = 0; i < sizeof(cases) / sizeof((cases)[0]); i++) run_product(&(cases)[i], dtype, tile)
+#define RUN_ALL(cases, dtype, tile)                                 \
+    for (size_t i = 0; i < sizeof(cases) / sizeof((cases)[0]); i++) \
+    run_product(&(cases)[i], dtype, tile)
 
 static void products_of_tile(enum gemm_tile_kind tile)
 {
@@ -241,11 +263,11 @@ static void products_of_tile(enum gemm_tile_kind tile)
     RUN_ALL(bf16_only, K_BF16, tile);
 }
 
-#define TILE_TEST(name, ...) \
+#define TILE_TEST(name, ...)              \
     static void tile_##name(void **state) \
-    { \
-        (void)state; \
-        products_of_tile(GEMM_##name); \
+    {                                     \
+        (void)state;                      \
+        products_of_tile(GEMM_##name);    \
     }
 #define WIDE_TILE_TEST(name, ...) TILE_TEST(SM90_##name)
 EY_GEMM_TILES(TILE_TEST)
@@ -258,7 +280,8 @@ static void products_of_e4m3(void **state)
     RUN_ALL(fp8_only, K_FP8, (enum gemm_tile_kind)AS_E4M3);
 }
 
-/* Rows of odd sizes and contents; every code times its scale is what round_activations() says, bit by bit. */
+/* Rows of odd sizes and contents; every code times its scale is what round_activations() says, bit
+ * by bit. */
 static void activations_become_e4m3(void **state)
 {
     enum { N = 11, K = 208, BLOCKS = 2, SCALE_ROWS = 12 };
@@ -269,17 +292,24 @@ static void activations_become_e4m3(void **state)
     struct launch l = quantize_rows_launch(&q);
     (void)state;
     random_state = 7;
-    for (int i = 0; i < N * K; i++) x[i] = float_bf16(sizes[i / K] * random_float());
+    for (int i = 0; i < N * K; i++)
+        x[i] = float_bf16(sizes[i / K] * random_float());
     x[6 * K + 5] = 0x7fc0, x[7 * K + K - 1] = 0xffc1; /* NaN */
-    for (int i = 1; i < K; i++) x[8 * K + i] = 0;     /* one alone */
-    assert_true(emulator_launch(l.kernel, &q, l.grid, (const unsigned[3]){l.block, 1, 1}, l.shared));
+    for (int i = 1; i < K; i++)
+        x[8 * K + i] = 0; /* one alone */
+    assert_true(
+        emulator_launch(l.kernel, &q, l.grid, (const unsigned[3]){l.block, 1, 1}, l.shared));
     for (int i = 0; i < N; i++) {
-        for (int c = 0; c < K; c++) row[c] = bf16_float(x[i * K + c]);
+        for (int c = 0; c < K; c++)
+            row[c] = bf16_float(x[i * K + c]);
         round_activations(row, K);
         for (int c = 0; c < K; c++) {
-            const float got = (float)e4m3_double(q.y[i * K + c]) * scale[c / SCALE_BLOCK * SCALE_ROWS + i];
-            if ((i == 6 && c < SCALE_BLOCK) || (i == 7 && c >= SCALE_BLOCK)) assert_true(isnan(got));
-            else if (got != row[c]) fail_msg("row %d column %d is %g, not %g", i, c, (double)got, (double)row[c]);
+            const float got = (float)e4m3_double(q.y[i * K + c]) *
+                              scale[c / SCALE_BLOCK * SCALE_ROWS + i];
+            if ((i == 6 && c < SCALE_BLOCK) || (i == 7 && c >= SCALE_BLOCK))
+                assert_true(isnan(got));
+            else if (got != row[c])
+                fail_msg("row %d column %d is %g, not %g", i, c, (double)got, (double)row[c]);
         }
     }
     free_all(NULL);
@@ -288,7 +318,8 @@ static void activations_become_e4m3(void **state)
 /* More tiles of tokens than one band has. */
 static void bands_cover_all_tiles(void **state)
 {
-    const struct product c = {.out = OUT_F32, .rows = {130}, .k = 16, .n = 64 * (GEMM_BAND + 2) + 5};
+    const struct product c = {
+        .out = OUT_F32, .rows = {130}, .k = 16, .n = 64 * (GEMM_BAND + 2) + 5};
     (void)state;
     run_product(&c, K_BF16, GEMM_128x64);
 }
@@ -323,10 +354,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TILE_ENTRY(name, ...) cmocka_unit_test(tile_##name),
 #define WIDE_TILE_ENTRY(name, ...) TILE_ENTRY(SM90_##name)
-        EY_GEMM_TILES(TILE_ENTRY)
-        EY_GEMM_WIDE_TILES(WIDE_TILE_ENTRY)
+        EY_GEMM_TILES(TILE_ENTRY) EY_GEMM_WIDE_TILES(WIDE_TILE_ENTRY)
 #undef TILE_ENTRY
-        cmocka_unit_test(products_of_e4m3),
+            cmocka_unit_test(products_of_e4m3),
         cmocka_unit_test(activations_become_e4m3),
         cmocka_unit_test(bands_cover_all_tiles),
         cmocka_unit_test(tiles_are_chosen_for_the_card),

@@ -1,5 +1,5 @@
-/* Products of few tokens, fast kernels and the plain one, against loops in double precision; and that a token's result is the same
- * whichever tokens are beside it. */
+/* Products of few tokens, fast kernels and the plain one, against loops in double precision; and
+ * that a token's result is the same whichever tokens are beside it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,8 @@ struct problem {
 static double value_of_x(const struct problem *p, int row, int column)
 {
     size_t at = (size_t)row * (size_t)p->args.ldx + (size_t)column;
-    return p->args.norm || p->args.x_f32 ? (double)((const float *)p->args.x)[at] : (double)bf16_float(((const bf16 *)p->args.x)[at]);
+    return p->args.norm || p->args.x_f32 ? (double)((const float *)p->args.x)[at]
+                                         : (double)bf16_float(((const bf16 *)p->args.x)[at]);
 }
 
 static void fill_x(struct problem *p)
@@ -56,7 +57,8 @@ static void fill_x(struct problem *p)
     p->args.x_f32 = p->p.norm;
     p->args.norm = p->p.norm ? random_floats((size_t)k, 2) : NULL;
     p->args.eps = 1e-6f;
-    for (int i = 0; i < TOKENS; i++) p->gather[i] = (i * 5 + 2) % X_ROWS;
+    for (int i = 0; i < TOKENS; i++)
+        p->gather[i] = (i * 5 + 2) % X_ROWS;
 }
 
 static void norm_x(struct problem *p)
@@ -66,9 +68,12 @@ static void norm_x(struct problem *p)
     for (int i = 0; i < TOKENS; i++) {
         int row = p->p.gather ? p->gather[i] : i;
         double squares = 0;
-        for (int c = 0; c < k; c++) squares += value_of_x(p, row, c) * value_of_x(p, row, c);
+        for (int c = 0; c < k; c++)
+            squares += value_of_x(p, row, c) * value_of_x(p, row, c);
         double scale = 1 / sqrt(squares / k + (double)p->args.eps);
-        for (int c = 0; c < k; c++) p->x[i * k + c] = value_of_x(p, row, c) * (p->p.norm ? scale * (double)p->args.norm[c] : 1);
+        for (int c = 0; c < k; c++)
+            p->x[i * k + c] = value_of_x(p, row, c) *
+                              (p->p.norm ? scale * (double)p->args.norm[c] : 1);
     }
 }
 
@@ -91,12 +96,17 @@ static struct problem problem_make(const struct product *product, int packed)
 }
 
 /* The expected value, and what its float32 sum of rounded products may be wrong by. */
-static double expected_dot(const struct problem *p, int segment, int row, int token, double *tolerance)
+static double expected_dot(const struct problem *p, int segment, int row, int token,
+                           double *tolerance)
 {
-    const double *w = p->w[segment].value + (size_t)row * (size_t)p->p.k, *x = p->x + (size_t)token * (size_t)p->p.k;
+    const double *w = p->w[segment].value + (size_t)row * (size_t)p->p.k,
+                 *x = p->x + (size_t)token * (size_t)p->p.k;
     double sum = 0, squares = 0;
-    for (int c = 0; c < p->p.k; c++) sum += w[c] * x[c], squares += w[c] * x[c] * w[c] * x[c];
-    double rounded_x = p->p.norm ? (p->p.dtype == K_BF16 ? 0x1p-8 : 0x1p-10) : p->p.dtype == K_INT4 ? 0x1p-11 : 0x1p-18; /* int4: of weights */
+    for (int c = 0; c < p->p.k; c++)
+        sum += w[c] * x[c], squares += w[c] * x[c] * w[c] * x[c];
+    double rounded_x = p->p.norm              ? (p->p.dtype == K_BF16 ? 0x1p-8 : 0x1p-10)
+                       : p->p.dtype == K_INT4 ? 0x1p-11
+                                              : 0x1p-18; /* int4: of weights */
     *tolerance = 4 * rounded_x * sqrt(squares) + 1e-6 * fabs(sum) + 1e-30;
     return sum;
 }
@@ -116,7 +126,8 @@ static void check_values(const struct problem *p, const float *f32, const bf16 *
                 size_t place = (size_t)i * (size_t)p->n_rows + (size_t)(at + r);
                 if (p->p.out == OUT_SILU) {
                     double up = expected_dot(p, 1, r, i, &other_tolerance);
-                    tolerance = 1.1 * tolerance * fabs(up) + other_tolerance * fabs(silu(want)) + tolerance * other_tolerance;
+                    tolerance = 1.1 * tolerance * fabs(up) + other_tolerance * fabs(silu(want)) +
+                                tolerance * other_tolerance;
                     want = silu(want) * up;
                     tolerance += fabs(want) * 0x1p-8;
                 }
@@ -130,8 +141,9 @@ static void check_values(const struct problem *p, const float *f32, const bf16 *
                 }
                 double got = act ? (double)bf16_float(act[place]) : (double)f32[place];
                 if (!(fabs(got - want) <= tolerance))
-                    fail_msg("dtype %d out %d k %d n %d: segment %d row %d token %d is %g, not %g +- %g", p->p.dtype, p->p.out, p->p.k, n,
-                             s, r, i, got, want, tolerance);
+                    fail_msg(
+                        "dtype %d out %d k %d n %d: segment %d row %d token %d is %g, not %g +- %g",
+                        p->p.dtype, p->p.out, p->p.k, n, s, r, i, got, want, tolerance);
             }
         }
     }
@@ -167,25 +179,39 @@ static void check_same(const struct problem *p, const void *few, int n, const vo
     size_t size = is_act(p->p.out) ? 2 : 4;
     for (int i = 0; i < n; i++) {
         int width = p->p.out == OUT_SILU ? p->p.rows[0] : p->n_rows;
-        assert_memory_equal((const char *)few + (size_t)i * (size_t)p->n_rows * size, (const char *)many + (size_t)i * (size_t)p->n_rows * size,
+        assert_memory_equal((const char *)few + (size_t)i * (size_t)p->n_rows * size,
+                            (const char *)many + (size_t)i * (size_t)p->n_rows * size,
                             (size_t)width * size);
     }
 }
 
 static const struct product fast[] = {
-    {K_FP8, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1}, {K_FP8, OUT_F32, 1, {40, 7, 144}, 328, 1, 0, 1},
-    {K_FP8, OUT_F32, 1, {16}, 4160, 0, 1, 1e6f},      {K_FP8, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},
-    {K_FP8, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},    {K_FP8, OUT_ADD, 0, {136}, 256, 1, 0, 1},
-    {K_FP8, OUT_ADD, 0, {32}, 6144, 0, 0, 3e4f},      {K_FP8, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
-    {K_FP8, OUT_ADD, 0, {5}, 8, 0, 0, 1},             {K_BF16, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
-    {K_BF16, OUT_F32, 1, {300}, 264, 0, 1, 1},        {K_BF16, OUT_F32, 1, {16}, 4128, 0, 0, 1},
-    {K_BF16, OUT_SILU, 1, {40, 40}, 1024, 0, 0, 1},   {K_BF16, OUT_ADD, 0, {32}, 2560, 1, 0, 1},
-    {K_BF16, OUT_ADD, 0, {16}, 9728, 0, 0, 1},        {K_INT8, OUT_F32, 1, {400}, 2048, 0, 1, 1},
-    {K_INT8, OUT_F32, 1, {90}, 200, 0, 0, 1},         {K_INT4, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
-    {K_INT4, OUT_F32, 1, {40, 7, 144}, 352, 1, 0, 1}, {K_INT4, OUT_F32, 1, {16}, 4160, 0, 1, 1e6f},
-    {K_INT4, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},  {K_INT4, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},
-    {K_INT4, OUT_ADD, 0, {136}, 256, 1, 0, 1},        {K_INT4, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
-    {K_INT4, OUT_ADD, 0, {5}, 32, 0, 0, 1},           {K_INT4, OUT_ADD, 0, {32}, 6080, 0, 0, 3e4f},
+    {K_FP8, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
+    {K_FP8, OUT_F32, 1, {40, 7, 144}, 328, 1, 0, 1},
+    {K_FP8, OUT_F32, 1, {16}, 4160, 0, 1, 1e6f},
+    {K_FP8, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},
+    {K_FP8, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},
+    {K_FP8, OUT_ADD, 0, {136}, 256, 1, 0, 1},
+    {K_FP8, OUT_ADD, 0, {32}, 6144, 0, 0, 3e4f},
+    {K_FP8, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
+    {K_FP8, OUT_ADD, 0, {5}, 8, 0, 0, 1},
+    {K_BF16, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
+    {K_BF16, OUT_F32, 1, {300}, 264, 0, 1, 1},
+    {K_BF16, OUT_F32, 1, {16}, 4128, 0, 0, 1},
+    {K_BF16, OUT_SILU, 1, {40, 40}, 1024, 0, 0, 1},
+    {K_BF16, OUT_ADD, 0, {32}, 2560, 1, 0, 1},
+    {K_BF16, OUT_ADD, 0, {16}, 9728, 0, 0, 1},
+    {K_INT8, OUT_F32, 1, {400}, 2048, 0, 1, 1},
+    {K_INT8, OUT_F32, 1, {90}, 200, 0, 0, 1},
+    {K_INT4, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
+    {K_INT4, OUT_F32, 1, {40, 7, 144}, 352, 1, 0, 1},
+    {K_INT4, OUT_F32, 1, {16}, 4160, 0, 1, 1e6f},
+    {K_INT4, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},
+    {K_INT4, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},
+    {K_INT4, OUT_ADD, 0, {136}, 256, 1, 0, 1},
+    {K_INT4, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
+    {K_INT4, OUT_ADD, 0, {5}, 32, 0, 0, 1},
+    {K_INT4, OUT_ADD, 0, {32}, 6080, 0, 0, 3e4f},
 };
 
 static void fast_kernels_multiply(void **state)
@@ -197,11 +223,17 @@ static void fast_kernels_multiply(void **state)
         void *most = NULL;
         for (int c = (int)(sizeof(counts) / sizeof(counts[0])) - 1; c >= 0; c--) {
             p.args.n = counts[c];
-            struct launch shape = gemv_shape(&p.args, c % 2 ? 132 : 3, (c % 3 ? 228 : 100) << 10); /* three SMs: blocks loop over row blocks */
-            if (!shape.kernel) fail_msg("no kernel for dtype %d out %d k %d n %d", p.p.dtype, p.p.out, p.p.k, counts[c]);
+            struct launch shape = gemv_shape(
+                &p.args, c % 2 ? 132 : 3,
+                (c % 3 ? 228 : 100) << 10); /* three SMs: blocks loop over row blocks */
+            if (!shape.kernel)
+                fail_msg("no kernel for dtype %d out %d k %d n %d", p.p.dtype, p.p.out, p.p.k,
+                         counts[c]);
             void *y = run(&p, counts[c], &shape);
-            if (most) check_same(&p, y, counts[c], most);
-            else most = y;
+            if (most)
+                check_same(&p, y, counts[c], most);
+            else
+                most = y;
         }
     }
 }
@@ -225,8 +257,9 @@ static void kernels_of_one_token_multiply(void **state)
 }
 
 static const struct product plain[] = {
-    {K_F32, OUT_F32, 1, {5, 9}, 37, 1, 1, 1},      {K_F16, OUT_ACT, 0, {20}, 64, 1, 0, 1},   {K_FP8, OUT_ADD, 0, {140}, 150, 1, 0, 1},
-    {K_INT8, OUT_F32, 1, {33}, 72, 0, 1, 1},       {K_BF16, OUT_SILU, 1, {12, 12}, 40, 0, 0, 1}, {K_BF16, OUT_GELU_TANH, 0, {12}, 40, 1, 0, 1},
+    {K_F32, OUT_F32, 1, {5, 9}, 37, 1, 1, 1},     {K_F16, OUT_ACT, 0, {20}, 64, 1, 0, 1},
+    {K_FP8, OUT_ADD, 0, {140}, 150, 1, 0, 1},     {K_INT8, OUT_F32, 1, {33}, 72, 0, 1, 1},
+    {K_BF16, OUT_SILU, 1, {12, 12}, 40, 0, 0, 1}, {K_BF16, OUT_GELU_TANH, 0, {12}, 40, 1, 0, 1},
     {K_BF16, OUT_GELU_ERF, 0, {12}, 40, 1, 0, 1},
 };
 

@@ -1,5 +1,5 @@
-/* The server's keeper with an engine on the card that is not there: what it tells of the card's memory, and that a model that nobody asks for leaves nothing
- * behind on the card. */
+/* The server's keeper with an engine on the card that is not there: what it tells of the card's
+ * memory, and that a model that nobody asks for leaves nothing behind on the card. */
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -11,7 +11,8 @@
 static struct server_options options(const char *model)
 {
     struct server_options o = server_defaults();
-    o.models[0].path = model, o.n_models = 1, o.engine.device = "cuda", o.engine.max_model_len = 512, o.engine.kv_tokens = 1 << 16, o.engine.threads = 1;
+    o.models[0].path = model, o.n_models = 1, o.engine.device = "cuda",
+    o.engine.max_model_len = 512, o.engine.kv_tokens = 1 << 16, o.engine.threads = 1;
     o.idle_unload_seconds = 1;
     return o;
 }
@@ -34,7 +35,8 @@ static bool metrics_have(struct keeper *k, ey_budget *budget, const char *text)
 static void await_bytes(size_t bytes)
 {
     double until = seconds_now() + 30;
-    while (fake_driver_counts().device_bytes != bytes && seconds_now() < until) usleep(10000);
+    while (fake_driver_counts().device_bytes != bytes && seconds_now() < until)
+        usleep(10000);
     assert_int_equal(fake_driver_counts().device_bytes, bytes);
 }
 
@@ -42,10 +44,13 @@ static void await_bare_card(void)
 {
     double until = seconds_now() + 30;
     struct fake_counts n;
-    do usleep(10000), n = fake_driver_counts();
+    do
+        usleep(10000), n = fake_driver_counts();
     while ((n.device_bytes || n.contexts) && seconds_now() < until);
     assert_int_equal(n.device_bytes, 0);
-    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts + n.modules + n.streams + n.events + n.graphs, 0);
+    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts +
+                         n.modules + n.streams + n.events + n.graphs,
+                     0);
 }
 
 static void nothing_stays_on_the_card(void **state)
@@ -61,12 +66,15 @@ static void nothing_stays_on_the_card(void **state)
         if (!keeper_borrow(k, 0, NULL, NULL, &waited, &e)) fail_msg("%s", e.text);
         struct keeper_report r = keeper_state(k, 0);
         assert_int_equal(r.loads, load);
-        assert_true(r.memory.known && !r.memory.spilled && r.memory.planned_bytes == r.facts.total_bytes);
-        assert_true(metrics_have(k, budget, "\neyelet_gpu_memory_spilled{") && metrics_have(k, budget, "\neyelet_gpu_memory_planned_bytes{"));
+        assert_true(r.memory.known && !r.memory.spilled &&
+                    r.memory.planned_bytes == r.facts.total_bytes);
+        assert_true(metrics_have(k, budget, "\neyelet_gpu_memory_spilled{") &&
+                    metrics_have(k, budget, "\neyelet_gpu_memory_planned_bytes{"));
         assert_true(fake_driver_counts().device_bytes > 0);
         keeper_return(k, 0);
         double until = seconds_now() + 30;
-        while (keeper_state(k, 0).unloads < load && seconds_now() < until) usleep(10000);
+        while (keeper_state(k, 0).unloads < load && seconds_now() < until)
+            usleep(10000);
         await_bare_card(); /* it is told before it is done */
         assert_false(metrics_have(k, budget, "eyelet_gpu_memory"));
     }
@@ -85,15 +93,19 @@ static size_t arena_of(struct keeper *k, size_t model, size_t context)
 static void await_plan(struct keeper *k)
 {
     double until = seconds_now() + 30;
-    while ((!keeper_state(k, 0).facts.planned || keeper_state(k, 0).state == KEEPER_LOADING) && seconds_now() < until) usleep(10000);
+    while ((!keeper_state(k, 0).facts.planned || keeper_state(k, 0).state == KEEPER_LOADING) &&
+           seconds_now() < until)
+        usleep(10000);
 }
 
 static struct server_options two_models(uint64_t gpu_memory)
 {
     struct server_options o = options(ckpt_make(fixture_dir(), "tiny-ragged-fp8"));
     o.models[1].path = ckpt_make(fixture_dir(), "tiny-head72-bf16"), o.n_models = 2;
-    o.models[0].names[0] = "a", o.models[1].names[0] = "b", o.models[0].n_names = o.models[1].n_names = 1;
-    o.idle_unload_seconds = 0, o.engine.kv_tokens = 0, o.engine.max_model_len = 256, o.engine.gpu_memory = gpu_memory;
+    o.models[0].names[0] = "a", o.models[1].names[0] = "b",
+    o.models[0].n_names = o.models[1].n_names = 1;
+    o.idle_unload_seconds = 0, o.engine.kv_tokens = 0, o.engine.max_model_len = 256,
+    o.engine.gpu_memory = gpu_memory;
     return o;
 }
 
@@ -122,10 +134,13 @@ static void two_models_share_the_card(void **state)
     ey_err e;
     bool waited;
     struct keeper *k = open_two(&o, budget);
-    for (size_t m = 0; m < 2; m++) assert_non_null(keeper_borrow(k, m, NULL, NULL, &waited, &e));
+    for (size_t m = 0; m < 2; m++)
+        assert_non_null(keeper_borrow(k, m, NULL, NULL, &waited, &e));
     await_bytes(two_arenas(k));
     assert_int_equal(fake_driver_counts().contexts, 2); /* references to the one that there is */
-    for (size_t m = 0; m < 2; m++) assert_true(!keeper_state(k, m).facts.takes_turns && keeper_state(k, m).memory.known), keeper_return(k, m);
+    for (size_t m = 0; m < 2; m++)
+        assert_true(!keeper_state(k, m).facts.takes_turns && keeper_state(k, m).memory.known),
+            keeper_return(k, m);
     keeper_close(&k);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
     ey_budget_free(&budget);
@@ -147,16 +162,19 @@ static void two_models_give_way_to_stay(void **state)
     for (size_t m = 0; m < 2; m++) {
         if (!keeper_borrow(k, m, NULL, NULL, &waited, &e)) fail_msg("%s", e.text);
         struct keeper_report r = keeper_state(k, m);
-        assert_true(!r.facts.takes_turns && r.facts.budget_bytes == o.engine.gpu_memory && r.facts.n_choices > 0);
+        assert_true(!r.facts.takes_turns && r.facts.budget_bytes == o.engine.gpu_memory &&
+                    r.facts.n_choices > 0);
     }
     await_bytes(two_arenas(k));
     assert_true(two_arenas(k) + CONTEXT <= o.engine.gpu_memory);
-    for (size_t m = 0; m < 2; m++) assert_int_equal(keeper_state(k, m).unloads, 0), keeper_return(k, m);
+    for (size_t m = 0; m < 2; m++)
+        assert_int_equal(keeper_state(k, m).unloads, 0), keeper_return(k, m);
     keeper_close(&k);
     ey_budget_free(&budget);
 }
 
-/* Room for either: while they take turns the card holds exactly what the plan of the one that is there says, and never more at any time. */
+/* Room for either: while they take turns the card holds exactly what the plan of the one that is
+ * there says, and never more at any time. */
 static void two_models_take_turns(void **state)
 {
     (void)state;
@@ -164,7 +182,8 @@ static void two_models_take_turns(void **state)
     ey_budget *budget = ey_budget_create(1 << 20);
     ey_err e;
     bool waited;
-    o.engine.kv_tokens = 1 << 16, o.engine.max_num_batched_tokens = 64, o.engine.head = "bf16", o.engine.vision_weights = "resident", o.engine.kv_cache_dtype = "bf16";
+    o.engine.kv_tokens = 1 << 16, o.engine.max_num_batched_tokens = 64, o.engine.head = "bf16",
+    o.engine.vision_weights = "resident", o.engine.kv_cache_dtype = "bf16";
     struct keeper *k = open_two(&o, budget);
     size_t a = arena_of(k, 0, CONTEXT), b = arena_of(k, 1, CONTEXT), larger = a > b ? a : b;
     keeper_close(&k);
@@ -187,7 +206,8 @@ static void two_models_take_turns(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_stays_on_the_card), cmocka_unit_test(two_models_share_the_card), cmocka_unit_test(two_models_give_way_to_stay),
-                                       cmocka_unit_test(two_models_take_turns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_stays_on_the_card), cmocka_unit_test(two_models_share_the_card),
+        cmocka_unit_test(two_models_give_way_to_stay), cmocka_unit_test(two_models_take_turns)};
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

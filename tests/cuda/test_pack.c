@@ -1,4 +1,5 @@
-/* Weights made ready on the card: packed order, padding, NaN codes, int8 rows, BF16 of float32, and the reader that measures. */
+/* Weights made ready on the card: packed order, padding, NaN codes, int8 rows, BF16 of float32, and
+ * the reader that measures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,8 @@ static const unsigned grid[3] = {3, 1, 1}, block[3] = {256, 1, 1};
 static size_t place(int r, int b, int row_bytes)
 {
     int chunks = (row_bytes + 63) / 64, lane = r % 8 * 4 + b % 64 / 16;
-    return (size_t)((r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 + b % 16);
+    return (size_t)((r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 +
+                    b % 16);
 }
 
 static size_t packed_bytes(int rows, int row_bytes)
@@ -31,12 +33,16 @@ static uint8_t byte_at(int r, int b)
 static void check_pack(int rows, int row_bytes, int first_part, int shift)
 {
     size_t bytes = packed_bytes(rows, row_bytes), nonzero = 0;
-    uint8_t *memory = aligned((size_t)(rows * row_bytes + shift)), *src = memory + shift, *dst = aligned(bytes);
-    struct pack_args part[2] = {{.src = src, .dst = dst, .rows = first_part, .row_bytes = row_bytes}, {.dst = dst, .row_bytes = row_bytes}};
+    uint8_t *memory = aligned((size_t)(rows * row_bytes + shift)), *src = memory + shift,
+            *dst = aligned(bytes);
+    struct pack_args part[2] = {
+        {.src = src, .dst = dst, .rows = first_part, .row_bytes = row_bytes},
+        {.dst = dst, .row_bytes = row_bytes}};
     part[1].src = src + first_part * row_bytes;
     part[1].first_row = first_part;
     part[1].rows = rows - first_part;
-    for (int i = 0; i < rows * row_bytes; i++) src[i] = byte_at(i / row_bytes, i % row_bytes);
+    for (int i = 0; i < rows * row_bytes; i++)
+        src[i] = byte_at(i / row_bytes, i % row_bytes);
     memset(dst, 0xee, bytes);
     for (int i = 0; i < 2; i++)
         if (part[i].rows) assert_true(emulator_launch("pack", &part[i], grid, block, 0));
@@ -45,7 +51,8 @@ static void check_pack(int rows, int row_bytes, int first_part, int shift)
         assert_int_equal(v, src[i]);
         nonzero += src[i] != 0;
     }
-    for (size_t i = 0; i < bytes; i++) nonzero -= dst[i] != 0;
+    for (size_t i = 0; i < bytes; i++)
+        nonzero -= dst[i] != 0;
     assert_int_equal(nonzero, 0); /* all else is padding */
 }
 
@@ -88,23 +95,30 @@ static void check_quantized(int rows, int cols, int first_row)
     size_t bytes = packed_bytes(all_rows, cols);
     uint8_t *dst = aligned(bytes);
     float *scale = aligned((size_t)all_rows * sizeof(float));
-    struct quantize_args a = {.src = src, .dst = dst, .scale = scale, .first_row = first_row, .rows = rows, .cols = cols};
-    for (int i = 0; i < rows * cols; i++) src[i] = (bf16)(0x3c00 + i * 37 % 0x280 + (i * 7 % 3 == 0 ? 0x8000 : 0));
-    for (int c = 0; c < cols; c++) src[2 * cols + c] = 0; /* a row of zeros */
+    struct quantize_args a = {
+        .src = src, .dst = dst, .scale = scale, .first_row = first_row, .rows = rows, .cols = cols};
+    for (int i = 0; i < rows * cols; i++)
+        src[i] = (bf16)(0x3c00 + i * 37 % 0x280 + (i * 7 % 3 == 0 ? 0x8000 : 0));
+    for (int c = 0; c < cols; c++)
+        src[2 * cols + c] = 0; /* a row of zeros */
     memset(dst, 0x55, bytes);
     assert_true(emulator_launch("quantize_int8", &a, grid, block, 0));
     for (int r = 0; r < rows; r++) {
         float most = 0, s = scale[first_row + r];
-        for (int c = 0; c < cols; c++) most = fmaxf(most, fabsf(bf16_float(src[r * cols + c])));
+        for (int c = 0; c < cols; c++)
+            most = fmaxf(most, fabsf(bf16_float(src[r * cols + c])));
         assert_true(fabsf(s - most / 127.0f) <= 1e-6f * most);
         for (int c = 0; c < cols; c++) {
-            float v = bf16_float(src[r * cols + c]), q = (float)(int8_t)dst[place(first_row + r, c, cols)];
+            float v = bf16_float(src[r * cols + c]),
+                  q = (float)(int8_t)dst[place(first_row + r, c, cols)];
             assert_true(fabsf(q * s - v) <= 0.50001f * s);
         }
     }
     for (int r = first_row + rows; r < (all_rows + 15) / 16 * 16; r++)
-        for (int c = 0; c < cols; c++) assert_int_equal(dst[place(r, c, cols)], 0);
-    for (int c = cols; c < (cols + 63) / 64 * 64; c++) assert_int_equal(dst[place(first_row, c, cols)], 0);
+        for (int c = 0; c < cols; c++)
+            assert_int_equal(dst[place(r, c, cols)], 0);
+    for (int c = cols; c < (cols + 63) / 64 * 64; c++)
+        assert_int_equal(dst[place(first_row, c, cols)], 0);
 }
 
 static void rows_become_int8(void **state)
@@ -124,10 +138,12 @@ static void floats_become_bf16(void **state)
     bf16 *y = aligned((N + 1) * sizeof(bf16));
     struct convert_args a = {.y = y, .x = x, .n = N};
     (void)state;
-    for (int i = 0; i < N; i++) x[i] = i < 6 ? special[i] : (float)(i * 7919 % 4001 - 2000) / 77.0f;
+    for (int i = 0; i < N; i++)
+        x[i] = i < 6 ? special[i] : (float)(i * 7919 % 4001 - 2000) / 77.0f;
     y[N] = 0x1234;
     assert_true(emulator_launch("convert_bf16", &a, grid, block, 0));
-    for (int i = 0; i < N; i++) assert_int_equal(y[i], float_bf16(x[i]));
+    for (int i = 0; i < N; i++)
+        assert_int_equal(y[i], float_bf16(x[i]));
     assert_int_equal(y[2], 0x3f80); /* ties go to the even one */
     assert_int_equal(y[3], 0x3f82);
     assert_int_equal(y[N], 0x1234);

@@ -1,5 +1,6 @@
-/* The tower on the CPU beside a decoder on a card (--vision-weights host), over the driver that is not there: what is allocated is what was planned,
- * and the features that reach the card are those that the CPU alone makes. */
+/* The tower on the CPU beside a decoder on a card (--vision-weights host), over the driver that is
+ * not there: what is allocated is what was planned, and the features that reach the card are those
+ * that the CPU alone makes. */
 #include <math.h>
 
 #include "cuda/fake_driver.h"
@@ -26,7 +27,8 @@ static ey_engine *open_beside(void)
 static void ask_about(struct question *q, int width, int height, int max_tokens)
 {
     question_start(q, max_tokens);
-    question_turn(q, "user"), question_part(q, picture(width, height, 5)), question_text(q, "What is this?");
+    question_turn(q, "user"), question_part(q, picture(width, height, 5)),
+        question_text(q, "What is this?");
 }
 
 /* ---- memory ---- */
@@ -39,7 +41,8 @@ static void on_the_card_as_planned(void **state)
     assert_true(plan_tower_beside(p));
     assert_int_equal(fake_driver_counts().device_bytes, p->arena);
     assert_int_equal(p->bytes[PLAN_VISION], 0);
-    for (int i = 0; i < engine->model.vision.depth; i++) assert_false(engine->model.tower.blocks[i].qkv.w.packed); /* the file's own bytes */
+    for (int i = 0; i < engine->model.vision.depth; i++)
+        assert_false(engine->model.tower.blocks[i].qkv.w.packed); /* the file's own bytes */
     ey_engine_close(&engine);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
 }
@@ -51,9 +54,11 @@ static void on_the_host_as_planned(void **state)
     const struct plan *p = &engine->plan;
     const struct workspace *ws = &engine->cpu_ws;
     assert_ptr_equal(engine->tower.ws, ws);
-    const float *end = (const float *)ws->vision_features + FEATURE_BLOCK * engine->model.vision.out_hidden;
+    const float *end = (const float *)ws->vision_features +
+                       FEATURE_BLOCK * engine->model.vision.out_hidden;
     assert_int_equal((const char *)end - (const char *)engine->tower_memory, p->bytes[PLAN_TOWER]);
-    assert_int_equal(engine->cpu->ops->scratch_bytes(engine->cpu, &p->cpu_limits), p->bytes[PLAN_CPU_SCRATCH]);
+    assert_int_equal(engine->cpu->ops->scratch_bytes(engine->cpu, &p->cpu_limits),
+                     p->bytes[PLAN_CPU_SCRATCH]);
     ey_engine_close(&engine);
 }
 
@@ -83,31 +88,37 @@ static void read_feature(ey_engine *engine, float *out, int level, int token)
 {
     const struct image_entry *entry = only_entry(engine);
     const struct backend_ops *op = engine->be->ops;
-    size_t hidden = (size_t)engine->model.text.hidden, at = (size_t)feature_row(entry, token) * hidden;
-    op->read(engine->be, out, op->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE, at), ELEMENT_FEATURE, hidden);
+    size_t hidden = (size_t)engine->model.text.hidden,
+           at = (size_t)feature_row(entry, token) * hidden;
+    op->read(engine->be, out, op->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE, at),
+             ELEMENT_FEATURE, hidden);
 }
 
 /* The card keeps features as BF16: half a unit of its 8 bits off, and no more. */
 static void assert_rounded(float got, float want)
 {
-    if (fabsf(got - want) > fabsf(want) / 256) fail_msg("a feature is %g on the card, and %g on the CPU", (double)got, (double)want);
+    if (fabsf(got - want) > fabsf(want) / 256)
+        fail_msg("a feature is %g on the card, and %g on the CPU", (double)got, (double)want);
 }
 
 static void features_are_the_cpu_s(void **state)
 {
     (void)state;
-    ey_engine *beside = open_beside(), *alone = engine_open_with("tiny-head72-bf16", options_of("cpu"));
+    ey_engine *beside = open_beside(),
+              *alone = engine_open_with("tiny-head72-bf16", options_of("cpu"));
     ask_about(&pictured, 430, 297, 1); /* of more than one feature block */
     ey_answer a = ask(beside, &pictured), b = ask(alone, &pictured);
     int hidden = beside->model.text.hidden, n = only_entry(beside)->n_tokens;
-    float *got = calloc((size_t)hidden, sizeof(*got)), *want = calloc((size_t)hidden, sizeof(*want));
+    float *got = calloc((size_t)hidden, sizeof(*got)),
+          *want = calloc((size_t)hidden, sizeof(*want));
     assert_true(got && want && n > FEATURE_BLOCK);
     assert_int_equal(n, only_entry(alone)->n_tokens);
     for (int level = 0; level <= beside->model.vision.n_deepstack; level++)
         for (int token = 0; token < n; token++) {
             read_feature(beside, got, level, token);
             read_feature(alone, want, level, token);
-            for (int i = 0; i < hidden; i++) assert_rounded(got[i], want[i]);
+            for (int i = 0; i < hidden; i++)
+                assert_rounded(got[i], want[i]);
         }
     free(got), free(want);
     ey_answer_free(&a), ey_answer_free(&b);
@@ -129,7 +140,8 @@ static void beside_others(void **state)
     crowd_run(members, 2, engine);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(members[i].answer.n_tokens, alone[i].n_tokens);
-        assert_memory_equal(members[i].answer.tokens, alone[i].tokens, (size_t)alone[i].n_tokens * sizeof(alone[i].tokens[0]));
+        assert_memory_equal(members[i].answer.tokens, alone[i].tokens,
+                            (size_t)alone[i].n_tokens * sizeof(alone[i].tokens[0]));
         ey_answer_free(&alone[i]);
     }
     assert_at_rest(engine);
@@ -140,8 +152,11 @@ static void beside_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_the_card_as_planned), cmocka_unit_test(on_the_host_as_planned), cmocka_unit_test(nothing_is_allocated_later),
-        cmocka_unit_test(features_are_the_cpu_s), cmocka_unit_test(beside_others),
+        cmocka_unit_test(on_the_card_as_planned),
+        cmocka_unit_test(on_the_host_as_planned),
+        cmocka_unit_test(nothing_is_allocated_later),
+        cmocka_unit_test(features_are_the_cpu_s),
+        cmocka_unit_test(beside_others),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -42,7 +42,8 @@ void member_collect(struct member *m)
     while (!member_listen(m, 1000)) {}
     must(ey_collect(&m->ticket, &m->answer, &e), &e);
     assert_null(m->ticket);
-    /* a cancelled answer may have text that was held back as the beginning of a stop text, or of a character */
+    /* a cancelled answer may have text that was held back as the beginning of a stop text, or of a
+     * character */
     bool cancelled = strcmp(m->answer.finish_reason, "cancelled") == 0;
     if (cancelled ? m->n_heard > m->answer.n_text : m->n_heard != m->answer.n_text)
         fail_msg("%zu bytes were heard of %zu", m->n_heard, m->answer.n_text);
@@ -57,17 +58,21 @@ void member_free(struct member *m)
 void crowd_run(struct member *members, int n, ey_engine *engine)
 {
     int n_over = 0;
-    for (int i = 0; i < n; i++) member_start(&members[i], engine);
+    for (int i = 0; i < n; i++)
+        member_start(&members[i], engine);
     while (n_over < n) {
         n_over = 0;
-        for (int i = 0; i < n; i++) n_over += member_listen(&members[i], 2);
+        for (int i = 0; i < n; i++)
+            n_over += member_listen(&members[i], 2);
     }
-    for (int i = 0; i < n; i++) member_collect(&members[i]);
+    for (int i = 0; i < n; i++)
+        member_collect(&members[i]);
 }
 
 void crowd_free(struct member *members, int n)
 {
-    for (int i = 0; i < n; i++) member_free(&members[i]);
+    for (int i = 0; i < n; i++)
+        member_free(&members[i]);
 }
 
 /* ---- comparing ---- */
@@ -79,29 +84,42 @@ static bool same_text(const char *a, const char *b)
 
 static bool same_candidate(const ey_candidate *a, const ey_candidate *b)
 {
-    return a->id == b->id && memcmp(&a->logprob, &b->logprob, sizeof(a->logprob)) == 0 && same_text(a->token, b->token);
+    return a->id == b->id && memcmp(&a->logprob, &b->logprob, sizeof(a->logprob)) == 0 &&
+           same_text(a->token, b->token);
 }
 
 static bool same_logprobs(const ey_token_logprobs *a, const ey_token_logprobs *b)
 {
     bool same = same_candidate(&a->chosen, &b->chosen) && a->n_top == b->n_top;
-    for (size_t i = 0; same && i < a->n_top; i++) same = same_candidate(&a->top[i], &b->top[i]);
+    for (size_t i = 0; same && i < a->n_top; i++)
+        same = same_candidate(&a->top[i], &b->top[i]);
     return same;
 }
 
 bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t room)
 {
     for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++)
-        if (a->tokens[i] != b->tokens[i]) return snprintf(how, room, "token %d is %d and %d", i, a->tokens[i], b->tokens[i]), true;
-    if (a->n_tokens != b->n_tokens || a->completion_tokens != b->completion_tokens || !same_text(a->finish_reason, b->finish_reason))
-        return snprintf(how, room, "%d tokens until \"%s\", and %d until \"%s\"", a->n_tokens, a->finish_reason, b->n_tokens, b->finish_reason), true;
-    if (a->n_text != b->n_text || !same_text(a->text, b->text)) return snprintf(how, room, "other text"), true;
-    if (!same_text(a->stop_text, b->stop_text) || a->stop_id != b->stop_id) return snprintf(how, room, "ended by something else"), true;
-    if (a->prompt_tokens != b->prompt_tokens || a->image_tokens != b->image_tokens || a->n_images != b->n_images || a->seed != b->seed)
+        if (a->tokens[i] != b->tokens[i])
+            return snprintf(how, room, "token %d is %d and %d", i, a->tokens[i], b->tokens[i]),
+                   true;
+    if (a->n_tokens != b->n_tokens || a->completion_tokens != b->completion_tokens ||
+        !same_text(a->finish_reason, b->finish_reason))
+        return snprintf(how, room, "%d tokens until \"%s\", and %d until \"%s\"", a->n_tokens,
+                        a->finish_reason, b->n_tokens, b->finish_reason),
+               true;
+    if (a->n_text != b->n_text || !same_text(a->text, b->text))
+        return snprintf(how, room, "other text"), true;
+    if (!same_text(a->stop_text, b->stop_text) || a->stop_id != b->stop_id)
+        return snprintf(how, room, "ended by something else"), true;
+    if (a->prompt_tokens != b->prompt_tokens || a->image_tokens != b->image_tokens ||
+        a->n_images != b->n_images || a->seed != b->seed)
         return snprintf(how, room, "of another prompt"), true;
-    if (a->n_logprobs != b->n_logprobs) return snprintf(how, room, "%zu and %zu log-probabilities", a->n_logprobs, b->n_logprobs), true;
+    if (a->n_logprobs != b->n_logprobs)
+        return snprintf(how, room, "%zu and %zu log-probabilities", a->n_logprobs, b->n_logprobs),
+               true;
     for (size_t i = 0; i < a->n_logprobs; i++)
-        if (!same_logprobs(&a->logprobs[i], &b->logprobs[i])) return snprintf(how, room, "other log-probabilities of token %zu", i), true;
+        if (!same_logprobs(&a->logprobs[i], &b->logprobs[i]))
+            return snprintf(how, room, "other log-probabilities of token %zu", i), true;
     return false;
 }
 
@@ -120,7 +138,9 @@ void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what
         if (a->tokens[i] == b->tokens[i]) continue;
         const ey_token_logprobs *l = &a->logprobs[i];
         double gap = (double)l->top[0].logprob - (double)l->top[1].logprob;
-        if (gap > NEAR_TIE) fail_msg("%s: token %d is %d and %d, where the best is ahead by %.3g", what, i, a->tokens[i], b->tokens[i], gap);
+        if (gap > NEAR_TIE)
+            fail_msg("%s: token %d is %d and %d, where the best is ahead by %.3g", what, i,
+                     a->tokens[i], b->tokens[i], gap);
         print_message("%s: near-tie at token %d (gap %.2g)\n", what, i, gap);
         return;
     }
@@ -129,16 +149,24 @@ void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what
 
 /* ---- sorts ---- */
 
-static const ey_sampling drawn = {.temperature = 0.9f, .top_k = 60, .top_p = 0.95f, .min_p = 0.001f, .repetition_penalty = 1.1f,
-                                  .presence_penalty = 0.4f, .frequency_penalty = 0.2f, .seed = 7};
+static const ey_sampling drawn = {.temperature = 0.9f,
+                                  .top_k = 60,
+                                  .top_p = 0.95f,
+                                  .min_p = 0.001f,
+                                  .repetition_penalty = 1.1f,
+                                  .presence_penalty = 0.4f,
+                                  .frequency_penalty = 0.2f,
+                                  .seed = 7};
 
 /* Two characters from the middle of a text. */
 static void middle_of(char *out, size_t room, const char *text, size_t n)
 {
     size_t at = n / 2, length = 0;
-    while (at && (text[at] & 0xc0) == 0x80) at--;
+    while (at && (text[at] & 0xc0) == 0x80)
+        at--;
     for (int characters = 0; characters < 2 && at + length < n; characters++)
-        do length++;
+        do
+            length++;
         while (at + length < n && (text[at + length] & 0xc0) == 0x80);
     assert_true(length > 1 && length < room);
     memcpy(out, text + at, length);
@@ -147,8 +175,10 @@ static void middle_of(char *out, size_t room, const char *text, size_t n)
 
 static void build(struct sorts *s)
 {
-    static const char long_text[] = "Here is a list of things that may be in a picture: a tree, a house, a river with two boats, a bridge of stone, a hill, "
-                                    "clouds, a dog that runs after a ball, a road, and far behind them the sea. Say which of them you like best, and why.";
+    static const char long_text[] = "Here is a list of things that may be in a picture: a tree, a "
+                                    "house, a river with two boats, a bridge of stone, a hill, "
+                                    "clouds, a dog that runs after a ball, a road, and far behind "
+                                    "them the sea. Say which of them you like best, and why.";
     struct question *q = s->question;
     question_simple(&q[0], 0, "Tell me a story of a fox.", 70);
     question_simple(&q[1], 1, "What is this?", 40);
@@ -182,7 +212,8 @@ void sorts_open(struct sorts *s, ey_engine *engine)
     s->stop_ids[0] = whole.tokens[20];
     s->question[4].request.stop_ids = s->stop_ids, s->question[4].request.n_stop_ids = 1;
     ey_answer_free(&whole);
-    for (int i = 0; i < SORTS; i++) s->alone[i] = ask(engine, &s->question[i]);
+    for (int i = 0; i < SORTS; i++)
+        s->alone[i] = ask(engine, &s->question[i]);
     assert_string_equal(s->alone[3].finish_reason, "stop");
     assert_string_equal(s->alone[3].stop_text, s->stop);
     assert_int_equal(s->alone[3].stop_id, -1);
@@ -191,10 +222,12 @@ void sorts_open(struct sorts *s, ey_engine *engine)
     assert_null(s->alone[4].stop_text);
     assert_string_equal(s->alone[0].finish_reason, "length");
     assert_true(s->alone[0].stop_id == -1 && !s->alone[0].stop_text);
-    for (int i = 0; i < SORTS; i++) s->question[i].request.fresh = false;
+    for (int i = 0; i < SORTS; i++)
+        s->question[i].request.fresh = false;
 }
 
 void sorts_close(struct sorts *s)
 {
-    for (int i = 0; i < SORTS; i++) ey_answer_free(&s->alone[i]);
+    for (int i = 0; i < SORTS; i++)
+        ey_answer_free(&s->alone[i]);
 }

@@ -30,11 +30,13 @@ void member_free(struct member *m);
 void crowd_run(struct member *members, int n, ey_engine *engine);
 void crowd_free(struct member *members, int n);
 
-/* Compares everything that does not tell of time or caches, bit for bit; any thread may. True: `how` says what differs. */
+/* Compares everything that does not tell of time or caches, bit for bit; any thread may. True:
+ * `how` says what differs. */
 bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t room);
 void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what);
-/* Greedy answers with the two best of each token, of a card: equal as far as `a` was sure. Other rows beside one's own, or a prompt in other chunks, go
- * through other kernels there, which sum in another order; what is nearly a tie may then turn round, and what follows is another text. */
+/* Greedy answers with the two best of each token, of a card: equal as far as `a` was sure. Other
+ * rows beside one's own, or a prompt in other chunks, go through other kernels there, which sum in
+ * another order; what is nearly a tie may then turn round, and what follows is another text. */
 void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what);
 
 /* ---- requests of all sorts ---- */
@@ -42,15 +44,17 @@ void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what
 enum { SORTS = 8 };
 struct sorts {
     struct question question[SORTS];
-    ey_answer alone[SORTS]; /* each as the engine gave it with nothing beside it and nothing cached */
+    ey_answer
+        alone[SORTS]; /* each as the engine gave it with nothing beside it and nothing cached */
     char stop[64];
     const char *stops[1];
     int stop_ids[1];
     ey_logit_bias bias[2];
 };
-/* Text and pictures, greedy and drawn, penalties, log-probabilities, a stop text and a stop token in the midst of an answer,
- * biases, a prompt of several blocks, one without messages. Prompts of at most 256 tokens, answers of at most 110. The struct
- * must not move; the engine must stay open until it is closed. */
+/* Text and pictures, greedy and drawn, penalties, log-probabilities, a stop text and a stop token
+ * in the midst of an answer, biases, a prompt of several blocks, one without messages. Prompts of
+ * at most 256 tokens, answers of at most 110. The struct must not move; the engine must stay open
+ * until it is closed. */
 void sorts_open(struct sorts *s, ey_engine *engine);
 void sorts_close(struct sorts *s);
 

@@ -1,5 +1,5 @@
-/* Counts what is allocated while an answer is decoded, on any thread: from its first text, which starts the count, to its last. Goes with
- * base/allocations.c into the test program itself. */
+/* Counts what is allocated while an answer is decoded, on any thread: from its first text, which
+ * starts the count, to its last. Goes with base/allocations.c into the test program itself. */
 #ifndef DECODE_ALLOCATIONS_H
 #define DECODE_ALLOCATIONS_H
 
@@ -10,7 +10,8 @@ struct decode_allocations {
     int n_texts, n;        /* n: when the last text came */
 };
 
-/* For ey_request's on_event; its user is the struct. Nothing must be decoded before the first text was heard (max_unread = 1); stop the count after the answer. */
+/* For ey_request's on_event; its user is the struct. Nothing must be decoded before the first text
+ * was heard (max_unread = 1); stop the count after the answer. */
 bool decode_allocations_hear(void *user, const ey_event *event);
 
 #endif

@@ -31,13 +31,15 @@ int engine_fixture_open(void **state)
 int engine_fixture_close(void **state)
 {
     (void)state;
-    for (int i = 0; i < n_pictures; i++) free(pictures[i].bytes);
+    for (int i = 0; i < n_pictures; i++)
+        free(pictures[i].bytes);
     n_pictures = 0;
     temp_dir_remove(dir);
     return 0;
 }
 
-bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads, int max_model_len, ey_err *e)
+bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads,
+                int max_model_len, ey_err *e)
 {
     ey_engine_options options = ey_engine_defaults();
     options.model = kind[0] == '/' ? kind : ckpt_make(dir, kind);
@@ -49,7 +51,8 @@ ey_engine *engine_open(const char *kind, const char *device, int threads, int ma
 {
     ey_engine *engine;
     ey_err e;
-    if (!engine_try(&engine, kind, device, threads, max_model_len, &e)) fail_msg("%s on %s: %s", kind, device, e.text);
+    if (!engine_try(&engine, kind, device, threads, max_model_len, &e))
+        fail_msg("%s on %s: %s", kind, device, e.text);
     return engine;
 }
 
@@ -58,7 +61,8 @@ ey_engine *engine_open_with(const char *kind, ey_engine_options options)
     ey_engine *engine;
     ey_err e;
     options.model = kind[0] == '/' ? kind : ckpt_make(dir, kind);
-    if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s on %s: %s", kind, options.device, e.text);
+    if (!ey_engine_open(&engine, &options, &e))
+        fail_msg("%s on %s: %s", kind, options.device, e.text);
     return engine;
 }
 
@@ -69,13 +73,17 @@ void assert_at_rest(ey_engine *engine)
     ey_stats s = ey_engine_stats(engine);
     int pins = 0, slots = 0;
     pthread_mutex_lock(&engine->lock);
-    for (int i = 0; i < engine->images.n_blocks; i++) pins += engine->images.entry[i].pins;
-    for (int i = 0; i < engine->max_num_seqs; i++) slots += engine->slot[i].used;
+    for (int i = 0; i < engine->images.n_blocks; i++)
+        pins += engine->images.entry[i].pins;
+    for (int i = 0; i < engine->max_num_seqs; i++)
+        slots += engine->slot[i].used;
     bool in_tower = engine->pass_entry != NULL;
     pthread_mutex_unlock(&engine->lock);
     if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_tower)
-        fail_msg("not at rest: %d running, %d waiting, %d paused, %d blocks, %d pictures, %d slots%s", s.running, s.waiting, s.paused,
-                 s.kv_blocks_used, pins, slots, in_tower ? ", one in the tower" : "");
+        fail_msg(
+            "not at rest: %d running, %d waiting, %d paused, %d blocks, %d pictures, %d slots%s",
+            s.running, s.waiting, s.paused, s.kv_blocks_used, pins, slots,
+            in_tower ? ", one in the tower" : "");
 }
 
 void engine_set_rows(ey_engine *engine, int rows, int tile)
@@ -102,9 +110,11 @@ void engine_shuffle(ey_engine *engine, unsigned seed)
     pthread_mutex_lock(&engine->lock);
     image_cache_forget(&engine->images);
     shuffle(engine->images.free_block, engine->images.n_free, seed);
-    while ((block[n] = kv_pool_take(&engine->blocks)) >= 0) n++;
+    while ((block[n] = kv_pool_take(&engine->blocks)) >= 0)
+        n++;
     shuffle(block, n, seed);
-    for (int i = 0; i < n; i++) kv_pool_drop(&engine->blocks, block[i]);
+    for (int i = 0; i < n; i++)
+        kv_pool_drop(&engine->blocks, block[i]);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -122,7 +132,8 @@ const struct image_entry *engine_features(ey_engine *engine, const struct digest
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < engine->images.n_blocks; i++) {
         const struct image_entry *entry = &engine->images.entry[i];
-        if (entry->used && entry->ready && memcmp(&entry->key, picture, sizeof(*picture)) == 0) found = entry;
+        if (entry->used && entry->ready && memcmp(&entry->key, picture, sizeof(*picture)) == 0)
+            found = entry;
     }
     pthread_mutex_unlock(&engine->lock);
     return found;
@@ -161,9 +172,11 @@ ey_part picture(int width, int height, unsigned seed)
     size_t n = 0;
     ey_err e;
     snprintf(path, sizeof(path), "%s/picture.png", dir);
-    if (!image_write_png(&image, path, &e) || !file_read(&bytes, &n, path, 1 << 24, &e)) fail_msg("%s", e.text);
+    if (!image_write_png(&image, path, &e) || !file_read(&bytes, &n, path, 1 << 24, &e))
+        fail_msg("%s", e.text);
     free(image.rgb);
-    pictures[n_pictures].width = width, pictures[n_pictures].height = height, pictures[n_pictures].seed = seed;
+    pictures[n_pictures].width = width, pictures[n_pictures].height = height,
+    pictures[n_pictures].seed = seed;
     pictures[n_pictures].bytes = bytes, pictures[n_pictures].n = n;
     n_pictures++;
     return ey_image_part(bytes, n);
@@ -228,7 +241,9 @@ ey_answer ask(ey_engine *engine, const struct question *q)
 struct outcome outcome_of(ey_engine *engine, const struct question *q)
 {
     ey_answer answer = ask(engine, q);
-    struct outcome o = {.n = answer.n_tokens, .prompt_tokens = answer.prompt_tokens, .image_tokens = answer.image_tokens,
+    struct outcome o = {.n = answer.n_tokens,
+                        .prompt_tokens = answer.prompt_tokens,
+                        .image_tokens = answer.image_tokens,
                         .vocabulary = engine->model.text.vocabulary};
     assert_true(o.n <= 256);
     memcpy(o.ids, answer.tokens, (size_t)o.n * sizeof(int));
@@ -248,10 +263,12 @@ void outcome_free(struct outcome *o)
 
 void assert_same_outcome(const struct outcome *a, const struct outcome *b, const char *what)
 {
-    bool same = a->n == b->n && a->prompt_tokens == b->prompt_tokens && memcmp(a->ids, b->ids, (size_t)a->n * sizeof(int)) == 0;
+    bool same = a->n == b->n && a->prompt_tokens == b->prompt_tokens &&
+                memcmp(a->ids, b->ids, (size_t)a->n * sizeof(int)) == 0;
     for (int i = 0; i < a->vocabulary; i++) {
         if (memcmp(&a->logits[i], &b->logits[i], sizeof(float)) == 0) continue;
-        fail_msg("%s: logit %d is %.9g and %.9g; ids %s", what, i, (double)a->logits[i], (double)b->logits[i], same ? "equal" : "differ");
+        fail_msg("%s: logit %d is %.9g and %.9g; ids %s", what, i, (double)a->logits[i],
+                 (double)b->logits[i], same ? "equal" : "differ");
     }
     if (!same) fail_msg("%s: other ids (%d and %d of them)", what, a->n, b->n);
     assert_string_equal(a->text, b->text);

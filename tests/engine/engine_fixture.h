@@ -1,4 +1,5 @@
-/* What tests of the engine share: engines, pictures and questions. Whatever fails here fails the test. */
+/* What tests of the engine share: engines, pictures and questions. Whatever fails here fails the
+ * test. */
 #ifndef ENGINE_FIXTURE_H
 #define ENGINE_FIXTURE_H
 
@@ -12,7 +13,8 @@
 
 #include "engine/engine_internal.h"
 
-/* What tests that are for every device run on. With sanitizers `ref` takes minutes, and goldens and test_kernels see it there. */
+/* What tests that are for every device run on. With sanitizers `ref` takes minutes, and goldens and
+ * test_kernels see it there. */
 #ifdef EY_SANITIZED
 #define ENGINE_DEVICES "cpu"
 enum { N_ENGINE_DEVICES = 1 };
@@ -28,7 +30,8 @@ int engine_fixture_close(void **state);
 
 /* An engine of a kind of mkcheckpoint (made on first use) or of a directory (starting with '/'). */
 ey_engine *engine_open(const char *kind, const char *device, int threads, int max_model_len);
-bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads, int max_model_len, ey_err *e);
+bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads,
+                int max_model_len, ey_err *e);
 /* The same with any options, of which model is taken from `kind`. */
 ey_engine *engine_open_with(const char *kind, ey_engine_options options);
 
@@ -38,7 +41,8 @@ ey_engine *engine_open_with(const char *kind, ey_engine_options options);
 void assert_at_rest(ey_engine *engine);
 /* Decoder steps of at most so many rows, that many patches of a tile. */
 void engine_set_rows(ey_engine *engine, int rows, int tile);
-/* The KV and feature blocks that nobody holds are handed out in another order from now on; their contents are forgotten. */
+/* The KV and feature blocks that nobody holds are handed out in another order from now on; their
+ * contents are forgotten. */
 void engine_shuffle(ey_engine *engine, unsigned seed);
 /* Nothing is cached any more. */
 void engine_forget(ey_engine *engine);

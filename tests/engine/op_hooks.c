@@ -15,40 +15,45 @@ static void hit(enum op op)
     if (called) called(called_with, op, n);
 }
 
-static void patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
-                        const struct vision_shape *shape, int rows, int cols, int first, int n)
+static void patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                        const struct weight *table, const struct vision_shape *shape, int rows,
+                        int cols, int first, int n)
 {
     if (first == 0) hit(OP_TOWER);
     real->patch_embed(be, x, pixels, w, table, shape, rows, cols, first, n);
 }
 
-static void vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape, dev rope, int first,
-                       int n)
+static void vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                       const struct vision_shape *shape, dev rope, int first, int n)
 {
     hit(OP_TILE);
     real->vision_qkv(be, qkv, x, w, shape, rope, first, n);
 }
 
-static void merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n)
+static void merge(struct backend *be, dev out, dev x, const struct merger *w,
+                  const struct vision_shape *shape, int n)
 {
     hit(OP_MERGE);
     real->merge(be, out, x, w, shape, n);
 }
 
-static void embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch)
+static void embed(struct backend *be, dev x, const struct weight *table, dev features,
+                  const struct batch *batch)
 {
     hit(OP_STEP);
     real->embed(be, x, table, features, batch);
 }
 
-static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w, const struct text_shape *shape,
-                dev rope, const struct batch *batch)
+static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+                const struct decoder_layer *w, const struct text_shape *shape, dev rope,
+                const struct batch *batch)
 {
     hit(OP_LAYER);
     real->qkv(be, q, kv, layer, x, w, shape, rope, batch);
 }
 
-static void head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm, const struct weight *weight,
+static void head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                 const struct weight *norm, const struct weight *weight,
                  const struct text_shape *shape)
 {
     hit(OP_LOGITS);
@@ -58,7 +63,8 @@ static void head(struct backend *be, float *logits, dev x, const int32_t *rows, 
 static bool finish(struct backend *be, ey_err *e)
 {
     hit(OP_FINISH);
-    return hooks_count(OP_FINISH) == fails_at ? ey_fail(e, EY_INTERNAL, "the device is gone") : real->finish(be, e);
+    return hooks_count(OP_FINISH) == fails_at ? ey_fail(e, EY_INTERNAL, "the device is gone")
+                                              : real->finish(be, e);
 }
 
 void hooks_on(ey_engine *engine)
@@ -72,7 +78,8 @@ void hooks_on(ey_engine *engine)
 
 void hooks_reset(hook_fn *fn, void *user)
 {
-    for (int op = 0; op < N_OPS; op++) atomic_store(&counts[op], 0);
+    for (int op = 0; op < N_OPS; op++)
+        atomic_store(&counts[op], 0);
     called = fn, called_with = user, fails_at = 0;
 }
 
@@ -104,7 +111,8 @@ static void hear_out(ey_ticket *ticket, const ey_request *request)
     ey_event event;
     do {
         ey_next(ticket, 1000, &event);
-        if (event.type == EY_EVENT_TEXT && request->on_event) request->on_event(request->event_user, &event);
+        if (event.type == EY_EVENT_TEXT && request->on_event)
+            request->on_event(request->event_user, &event);
     } while (event.type != EY_EVENT_DONE);
 }
 

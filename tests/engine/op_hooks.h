@@ -1,5 +1,5 @@
-/* Looks over a backend's shoulder: counts what the engine asks of it, and calls the test back at each such moment, so
- * that a test acts at a known place of a request instead of at a time. */
+/* Looks over a backend's shoulder: counts what the engine asks of it, and calls the test back at
+ * each such moment, so that a test acts at a known place of a request instead of at a time. */
 #ifndef OP_HOOKS_H
 #define OP_HOOKS_H
 
@@ -19,7 +19,8 @@ enum op {
 /* On the engine's thread, without its locks; n counts the op's calls since hooks_reset, from 1. */
 typedef void hook_fn(void *user, enum op op, int n);
 
-/* Hooks the backend of an engine at rest; one engine at a time. The engine may be closed with them. */
+/* Hooks the backend of an engine at rest; one engine at a time. The engine may be closed with them.
+ */
 void hooks_on(ey_engine *engine);
 /* Counts from 0 again and calls `fn` (NULL: nobody). Only while the engine rests. */
 void hooks_reset(hook_fn *fn, void *user);
@@ -27,8 +28,8 @@ int hooks_count(enum op op);
 /* The device fails at call number `at` of OP_FINISH since hooks_reset. */
 void hooks_fail(int at);
 
-/* Asks, and cancels by ey_cancel from within call number `at` of `op`; that there is one is checked. Text is told to the
- * request's on_event, if it has one. */
+/* Asks, and cancels by ey_cancel from within call number `at` of `op`; that there is one is
+ * checked. Text is told to the request's on_event, if it has one. */
 ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op, int at);
 
 #endif

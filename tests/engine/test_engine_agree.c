@@ -1,5 +1,6 @@
-/* The fast device against the reference, from first principles: over the same ids the distributions of the next token
- * are close in KL divergence, and greedy answers are equal but for near-ties, which are printed. */
+/* The fast device against the reference, from first principles: over the same ids the distributions
+ * of the next token are close in KL divergence, and greedy answers are equal but for near-ties,
+ * which are printed. */
 #include <math.h>
 
 #include "engine/engine_fixture.h"
@@ -7,22 +8,26 @@
 #include "model/ckpt_edit.h"
 
 enum { CONTEXT = 512, N_TOKENS = 24 };
-/* Mean over the tokens of an answer, and the worst of them. BF16 keys and values, and with avx512 BF16 inputs of
- * products too, are all that the two devices differ in. */
+/* Mean over the tokens of an answer, and the worst of them. BF16 keys and values, and with avx512
+ * BF16 inputs of products too, are all that the two devices differ in. */
 #define MEAN_KL 1e-3
 #define WORST_KL 4e-3
 
-static const char *const kinds[] = {"tiny-gqa4-fp8",    "tiny-gqa4-bf16",   "tiny-gqa4-f16",   "tiny-gqa4-f32", "tiny-ragged-fp8",
-                                    "tiny-untied-bf16", "tiny-head72-bf16", "tiny-shards-fp8", "tiny-old-bf16"};
+static const char *const kinds[] = {"tiny-gqa4-fp8",    "tiny-gqa4-bf16",  "tiny-gqa4-f16",
+                                    "tiny-gqa4-f32",    "tiny-ragged-fp8", "tiny-untied-bf16",
+                                    "tiny-head72-bf16", "tiny-shards-fp8", "tiny-old-bf16"};
 
 /* A prompt and an answer to it as one step. */
 struct rows {
-    int32_t token[CONTEXT], feature[CONTEXT], position[3 * CONTEXT], seq[CONTEXT], index[CONTEXT], table[CONTEXT / KV_BLOCK];
+    int32_t token[CONTEXT], feature[CONTEXT], position[3 * CONTEXT], seq[CONTEXT], index[CONTEXT],
+        table[CONTEXT / KV_BLOCK];
     int n;
 };
 
-/* Rows of the question and of all but the last of ids[N_TOKENS]. The features are those that the engine made for it. */
-static void lay_out_rows(struct rows *r, ey_engine *engine, const struct question *q, const int *ids)
+/* Rows of the question and of all but the last of ids[N_TOKENS]. The features are those that the
+ * engine made for it. */
+static void lay_out_rows(struct rows *r, ey_engine *engine, const struct question *q,
+                         const int *ids)
 {
     ey_prompt *prompt;
     ey_err e;
@@ -30,23 +35,29 @@ static void lay_out_rows(struct rows *r, ey_engine *engine, const struct questio
     int n_prompt = (int)prompt->ids.n;
     *r = (struct rows){.n = n_prompt + N_TOKENS - 1};
     assert_true(r->n <= CONTEXT);
-    for (int i = 0; i < CONTEXT / KV_BLOCK; i++) r->table[i] = i;
+    for (int i = 0; i < CONTEXT / KV_BLOCK; i++)
+        r->table[i] = i;
     for (int i = 0; i < r->n; i++) {
         bool given = i < n_prompt;
-        r->token[i] = given ? prompt->ids.id[i] : ids[i - n_prompt], r->feature[i] = -1, r->index[i] = i;
+        r->token[i] = given ? prompt->ids.id[i] : ids[i - n_prompt], r->feature[i] = -1,
+        r->index[i] = i;
         for (int axis = 0; axis < 3; axis++)
-            r->position[3 * i + axis] = given ? prompt->position[3 * i + axis] : prompt->next_position + i - n_prompt;
+            r->position[3 * i + axis] = given ? prompt->position[3 * i + axis]
+                                              : prompt->next_position + i - n_prompt;
     }
     for (size_t k = 0; k < prompt->n_pictures; k++) {
         const struct image_entry *entry = engine_features(engine, &prompt->picture[k].digest);
         assert_non_null(entry);
-        for (int i = 0; i < entry->n_tokens; i++) r->feature[(int)prompt->picture[k].run.first + i] = feature_row(entry, i);
+        for (int i = 0; i < entry->n_tokens; i++)
+            r->feature[(int)prompt->picture[k].run.first + i] = feature_row(entry, i);
     }
     ey_prompt_free(&prompt);
 }
 
-/* Logits [N_TOKENS, vocabulary] that the engine, which answered the question before, gives along these ids. */
-static void forced_logits(ey_engine *engine, const struct question *q, const int *ids, float *logits)
+/* Logits [N_TOKENS, vocabulary] that the engine, which answered the question before, gives along
+ * these ids. */
+static void forced_logits(ey_engine *engine, const struct question *q, const int *ids,
+                          float *logits)
 {
     static struct rows r;
     int32_t out[N_TOKENS];
@@ -54,11 +65,20 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
     ey_err e;
     lay_out_rows(&r, engine, q, ids);
     float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
-    struct batch batch = {.n_rows = r.n, .n_seqs = 1, .max_blocks = CONTEXT / KV_BLOCK, .token = r.token, .feature = r.feature,
-                          .position = r.position, .seq = r.seq, .index = r.index, .block_table = r.table};
+    struct batch batch = {.n_rows = r.n,
+                          .n_seqs = 1,
+                          .max_blocks = CONTEXT / KV_BLOCK,
+                          .token = r.token,
+                          .feature = r.feature,
+                          .position = r.position,
+                          .seq = r.seq,
+                          .index = r.index,
+                          .block_table = r.table};
     assert_true(device && r.n <= engine->ws.chunk.max_rows);
-    for (int i = 0; i < N_TOKENS; i++) out[i] = r.n - N_TOKENS + i;
-    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk, &engine->kv, &batch, out, N_TOKENS, device, NULL));
+    for (int i = 0; i < N_TOKENS; i++)
+        out[i] = r.n - N_TOKENS + i;
+    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
+                             &engine->kv, &batch, out, N_TOKENS, device, NULL));
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
@@ -67,7 +87,8 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
 static double log_total(const float *logits, int n)
 {
     double max = (double)logits[logits_argmax(logits, n)], sum = 0;
-    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - max);
+    for (int i = 0; i < n; i++)
+        sum += exp((double)logits[i] - max);
     return max + log(sum);
 }
 
@@ -84,18 +105,22 @@ static double kl_divergence(const float *p, const float *q, int n)
 static double largest_difference(const float *a, const float *b, int n)
 {
     double most = 0;
-    for (int i = 0; i < n; i++) most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    for (int i = 0; i < n; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
     return most;
 }
 
-/* The first step where the answers differ must be one whose choice is within the devices' difference. */
-static void compare_greedy(const char *kind, const struct outcome *ref, const struct outcome *cpu, const float *logits, double difference)
+/* The first step where the answers differ must be one whose choice is within the devices'
+ * difference. */
+static void compare_greedy(const char *kind, const struct outcome *ref, const struct outcome *cpu,
+                           const float *logits, double difference)
 {
     for (int i = 0; i < N_TOKENS; i++) {
         if (ref->ids[i] == cpu->ids[i]) continue;
         const float *row = logits + (size_t)i * (size_t)ref->vocabulary;
         double gap = (double)row[ref->ids[i]] - (double)row[cpu->ids[i]];
-        print_message("%s: near-tie at token %d: %d or %d, %.6f apart (devices differ by %.6f)\n", kind, i, ref->ids[i], cpu->ids[i], gap, difference);
+        print_message("%s: near-tie at token %d: %d or %d, %.6f apart (devices differ by %.6f)\n",
+                      kind, i, ref->ids[i], cpu->ids[i], gap, difference);
         assert_true(gap <= 2 * difference);
         return;
     }
@@ -121,20 +146,23 @@ static void compare(const char *kind, const char *mask, int n_pictures)
     float *p = malloc(n * sizeof(float)), *r = malloc(n * sizeof(float));
     double worst = 0, mean = 0, difference = 0;
     assert_true(p && r);
-    question_simple(&q, n_pictures, "What is in the picture, and what is it doing there?", N_TOKENS);
+    question_simple(&q, n_pictures, "What is in the picture, and what is it doing there?",
+                    N_TOKENS);
     struct outcome a = outcome_of(ref, &q), b = outcome_of(cpu, &q);
     forced_logits(ref, &q, a.ids, p);
     forced_logits(cpu, &q, a.ids, r); /* the reference's ids */
-    assert_memory_equal(p + n - (size_t)vocabulary, a.logits, (size_t)vocabulary * sizeof(float)); /* as the decode loop had them */
+    assert_memory_equal(p + n - (size_t)vocabulary, a.logits,
+                        (size_t)vocabulary * sizeof(float)); /* as the decode loop had them */
     for (int i = 0; i < N_TOKENS; i++) {
-        const float *x = p + (size_t)i * (size_t)vocabulary, *y = r + (size_t)i * (size_t)vocabulary;
+        const float *x = p + (size_t)i * (size_t)vocabulary,
+                    *y = r + (size_t)i * (size_t)vocabulary;
         assert_int_equal(logits_argmax(x, vocabulary), a.ids[i]);
         double kl = kl_divergence(x, y, vocabulary);
         worst = fmax(worst, kl), mean += kl / N_TOKENS;
         difference = fmax(difference, largest_difference(x, y, vocabulary));
     }
-    print_message("%s, %s, %d pictures: KL %.2e, at most %.2e; logits differ by %.2e\n", kind, mask ? mask : "all", n_pictures, mean, worst,
-                  difference);
+    print_message("%s, %s, %d pictures: KL %.2e, at most %.2e; logits differ by %.2e\n", kind,
+                  mask ? mask : "all", n_pictures, mean, worst, difference);
     assert_true(mean >= 0 && mean < MEAN_KL && worst < WORST_KL);
     compare_greedy(kind, &a, &b, p, difference);
     outcome_free(&a), outcome_free(&b);

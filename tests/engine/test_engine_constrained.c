@@ -1,4 +1,5 @@
-/* Answers that keep to a grammar: masks are made beside the step, and change nothing in an answer that is valid by itself. */
+/* Answers that keep to a grammar: masks are made beside the step, and change nothing in an answer
+ * that is valid by itself. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -27,7 +28,8 @@ static void assert_same_tokens(const ey_answer *a, const ey_answer *b)
     }
 }
 
-/* The demo model's own answers, which are sentences, and drawn ones: held to what they are anyway, they are the same to the bit. */
+/* The demo model's own answers, which are sentences, and drawn ones: held to what they are anyway,
+ * they are the same to the bit. */
 static void a_valid_answer_is_unchanged(void **state)
 {
     (void)state;
@@ -40,7 +42,12 @@ static void a_valid_answer_is_unchanged(void **state)
         const bool drawn = i % 2;
         question_simple(&q, i / 2, "Describe this image.", 40);
         q.request.ignore_eos = false, q.request.top_logprobs = 1;
-        if (drawn) q.request.sampling = (ey_sampling){.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .repetition_penalty = 1, .seed = 5};
+        if (drawn)
+            q.request.sampling = (ey_sampling){.temperature = 0.8f,
+                                               .top_k = 20,
+                                               .top_p = 0.9f,
+                                               .repetition_penalty = 1,
+                                               .seed = 5};
         ey_answer is_free = ask(engine, &q);
         q.request.grammar = anything;
         ey_answer held = ask(engine, &q);
@@ -71,14 +78,16 @@ struct observer {
     bool late;
 };
 
-/* The step's last operation does not begin before the step's mask was made: which comes to pass only where somebody else makes it. */
+/* The step's last operation does not begin before the step's mask was made: which comes to pass
+ * only where somebody else makes it. */
 static void wait_for_mask(void *user, enum op op, int n)
 {
     struct observer *o = user;
     (void)n;
     if (op != OP_LOGITS) return;
     double end = seconds_now() + PATIENCE_SECONDS;
-    while (ey_engine_mask_stats(o->engine).made <= o->seen && !o->late) o->late = seconds_now() > end;
+    while (ey_engine_mask_stats(o->engine).made <= o->seen && !o->late)
+        o->late = seconds_now() > end;
     o->seen = ey_engine_mask_stats(o->engine).made;
     o->steps++;
 }

@@ -1,5 +1,6 @@
-/* Many requests on one engine: each has the answer that it has alone, bit for bit, whatever runs beside it, in whatever steps,
- * from whatever cache, and however often it had to begin again; and nothing is left of it afterwards. */
+/* Many requests on one engine: each has the answer that it has alone, bit for bit, whatever runs
+ * beside it, in whatever steps, from whatever cache, and however often it had to begin again; and
+ * nothing is left of it afterwards. */
 #include "engine/crowd.h"
 #include "engine/op_hooks.h"
 #include "engine/ready_prompt.h"
@@ -12,15 +13,18 @@ enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]) };
 static struct member members[SORTS];
 static struct question q;
 
-static ey_engine *open_kind(const char *kind, const char *device, int max_model_len, int kv_tokens, int max_num_seqs, int max_images)
+static ey_engine *open_kind(const char *kind, const char *device, int max_model_len, int kv_tokens,
+                            int max_num_seqs, int max_images)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = device, options.threads = 2, options.max_model_len = max_model_len, options.kv_tokens = kv_tokens;
+    options.device = device, options.threads = 2, options.max_model_len = max_model_len,
+    options.kv_tokens = kv_tokens;
     options.max_num_seqs = max_num_seqs, options.max_images = max_images;
     return engine_open_with(kind, options);
 }
 
-static ey_engine *open_many(const char *device, int max_model_len, int kv_tokens, int max_num_seqs, int max_images)
+static ey_engine *open_many(const char *device, int max_model_len, int kv_tokens, int max_num_seqs,
+                            int max_images)
 {
     return open_kind("tiny-gqa4-fp8", device, max_model_len, kv_tokens, max_num_seqs, max_images);
 }
@@ -47,13 +51,15 @@ static void compare_all(const struct sorts *sorts, const char *what)
 
 static void run_sorts(ey_engine *engine, const struct sorts *sorts, bool fresh, const char *what)
 {
-    for (int i = 0; i < SORTS; i++) members[i].request = sorts->question[i].request, members[i].request.fresh = fresh;
+    for (int i = 0; i < SORTS; i++)
+        members[i].request = sorts->question[i].request, members[i].request.fresh = fresh;
     crowd_run(members, SORTS, engine);
     compare_all(sorts, what);
     assert_at_rest(engine);
 }
 
-/* Prefixes and pictures are cached now; then everything is computed again in the smallest pieces. */
+/* Prefixes and pictures are cached now; then everything is computed again in the smallest pieces.
+ */
 static void run_again(ey_engine *engine, const struct sorts *sorts, const char *what)
 {
     uint64_t towers = ey_engine_stats(engine).tower_runs;
@@ -77,12 +83,14 @@ static void at_once_as_alone(void **state)
     (void)state;
     static struct sorts sorts;
     static const int at_once[] = {1, 3, 8};
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *alone = open_kind("tiny-ragged-fp8", devices[d], 640, 0, 1, 0);
         sorts_open(&sorts, alone);
         for (int k = 0; k < 3; k++) {
             char what[100];
-            ey_engine *engine = open_kind("tiny-ragged-fp8", devices[d], 640, 8 * 640, at_once[k], 0);
+            ey_engine *engine = open_kind("tiny-ragged-fp8", devices[d], 640, 8 * 640, at_once[k],
+                                          0);
             snprintf(what, sizeof(what), "%s, %d at once", devices[d], at_once[k]);
             run_sorts(engine, &sorts, false, what);
             if (d == 1) run_again(engine, &sorts, what); /* the reference is slow */
@@ -115,9 +123,12 @@ static void preempted_as_alone(void **state)
     for (int round = 0; round < 3; round++) {
         ey_engine *engine = open_kind("tiny-ragged-fp8", "cpu", 512, 512, N, 0);
         if (round) engine->slice_seconds = SMALLEST_SLICES;
-        for (int i = 0; i < N; i++) members[i].request = sorts.question[of_sort[i]].request, members[i].request.fresh = round == 2;
+        for (int i = 0; i < N; i++)
+            members[i].request = sorts.question[of_sort[i]].request,
+            members[i].request.fresh = round == 2;
         crowd_run(members, N, engine);
-        for (int i = 0; i < N; i++) assert_same_answer(&alone[i], &members[i].answer, "preempted");
+        for (int i = 0; i < N; i++)
+            assert_same_answer(&alone[i], &members[i].answer, "preempted");
         crowd_free(members, N);
         ey_stats s = ey_engine_stats(engine);
         assert_int_equal(s.kv_blocks, 8);
@@ -127,7 +138,8 @@ static void preempted_as_alone(void **state)
         assert_at_rest(engine);
         ey_engine_close(&engine);
     }
-    for (int i = 0; i < N; i++) ey_answer_free(&alone[i]);
+    for (int i = 0; i < N; i++)
+        ey_answer_free(&alone[i]);
     sorts_close(&sorts);
     ey_engine_close(&alone_engine);
 }
@@ -139,15 +151,20 @@ static void who_fits_later_waits(void **state)
     enum { N = 4, LENGTH = 200 };
     static char text[LENGTH + 1];
     ey_engine *engine = open_kind("tiny-ragged-fp8", "cpu", 512, 512, N, 0);
-    for (int i = 0; i < LENGTH; i++) text[i] = (char)(1 + i % 2);
+    for (int i = 0; i < LENGTH; i++)
+        text[i] = (char)(1 + i % 2);
     question_simple(&q, 0, text, 4);
     ey_answer alone = ask(engine, &q);
-    assert_in_range(alone.prompt_tokens, 3 * KV_BLOCK, 4 * KV_BLOCK - 4); /* two of them fill the pool */
-    for (int i = 0; i < N; i++) members[i].request = q.request;
+    assert_in_range(alone.prompt_tokens, 3 * KV_BLOCK,
+                    4 * KV_BLOCK - 4); /* two of them fill the pool */
+    for (int i = 0; i < N; i++)
+        members[i].request = q.request;
     pthread_mutex_lock(&engine->device); /* until all are there */
-    for (int i = 0; i < N; i++) member_start(&members[i], engine);
+    for (int i = 0; i < N; i++)
+        member_start(&members[i], engine);
     pthread_mutex_unlock(&engine->device);
-    for (int i = 0; i < N; i++) member_collect(&members[i]), assert_same_answer(&alone, &members[i].answer, "four");
+    for (int i = 0; i < N; i++)
+        member_collect(&members[i]), assert_same_answer(&alone, &members[i].answer, "four");
     assert_int_equal(ey_engine_stats(engine).preemptions, 0);
     crowd_free(members, N);
     ey_answer_free(&alone);
@@ -161,7 +178,8 @@ static char rules[400]; /* more than two blocks, by control characters that no m
 
 static void build_after_rules(struct question *to, unsigned seed, const char *text)
 {
-    for (int i = 0; i < 150; i++) rules[i] = (char)(1 + i % 2);
+    for (int i = 0; i < 150; i++)
+        rules[i] = (char)(1 + i % 2);
     question_start(to, 6);
     question_turn(to, "system"), question_text(to, rules);
     question_turn(to, "user");
@@ -181,7 +199,8 @@ static void prefixes_are_shared(void **state)
     assert_int_equal(first.cached_tokens, 0);
     assert_int_equal(second.cached_tokens, 2 * KV_BLOCK);
     assert_int_equal(ey_engine_stats(engine).cached_tokens, 2 * KV_BLOCK);
-    assert_int_equal(ey_engine_stats(engine).prompt_tokens, first.prompt_tokens + second.prompt_tokens);
+    assert_int_equal(ey_engine_stats(engine).prompt_tokens,
+                     first.prompt_tokens + second.prompt_tokens);
     ey_answer_free(&first), ey_answer_free(&second);
     assert_at_rest(engine);
     ey_engine_close(&engine);
@@ -191,7 +210,8 @@ static void prefixes_are_shared(void **state)
 static void equal_blocks_behind_others(void **state)
 {
     (void)state;
-    ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0), *engine = open_many("cpu", 512, 2048, 1, 0);
+    ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0),
+              *engine = open_many("cpu", 512, 2048, 1, 0);
     for (int i = 1; i <= 3; i++) {
         build_after_rules(&q, 0, "What is a fox?");
         rules[5] = (char)(2 + i);
@@ -223,7 +243,8 @@ static void shared_while_running(void **state)
         crowd_run(members, 2, engine);
         assert_same_answer(&a, &members[0].answer, "first");
         assert_same_answer(&b, &members[1].answer, "second");
-        assert_true(members[0].answer.cached_tokens >= 2 * KV_BLOCK && members[1].answer.cached_tokens >= 2 * KV_BLOCK);
+        assert_true(members[0].answer.cached_tokens >= 2 * KV_BLOCK &&
+                    members[1].answer.cached_tokens >= 2 * KV_BLOCK);
         crowd_free(members, 2);
         assert_at_rest(engine);
     }
@@ -257,13 +278,16 @@ static void prefixes_give_way(void **state)
 static void other_pictures_share_nothing(void **state)
 {
     (void)state;
-    ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0), *engine = open_many("cpu", 512, 2048, 2, 0);
-    static const char text[] = "What is this? It may help to know that the picture was made up from numbers, and is of nothing that there is.";
+    ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0),
+              *engine = open_many("cpu", 512, 2048, 2, 0);
+    static const char text[] = "What is this? It may help to know that the picture was made up "
+                               "from numbers, and is of nothing that there is.";
     for (unsigned seed = 1; seed <= 3; seed++) {
         const unsigned one[] = {seed, 4 - seed};
         question_start(&q, 8);
         question_turn(&q, "user");
-        for (int i = 0; i < 2; i++) question_part(&q, picture(130, 130, one[i]));
+        for (int i = 0; i < 2; i++)
+            question_part(&q, picture(130, 130, one[i]));
         question_text(&q, text);
         struct outcome wanted = outcome_of(fresh, &q);
         q.request.fresh = false;
@@ -294,7 +318,8 @@ static void other_pictures_share_nothing(void **state)
 static void ask_of(ey_engine *engine, unsigned seed, const char *text, bool cached)
 {
     question_start(&q, 3);
-    question_turn(&q, "user"), question_text(&q, text), question_part(&q, picture(512, 512, seed)); /* 256 tokens: 4 blocks */
+    question_turn(&q, "user"), question_text(&q, text),
+        question_part(&q, picture(512, 512, seed)); /* 256 tokens: 4 blocks */
     q.request.fresh = false;
     hooks_reset(NULL, NULL);
     ey_answer a = ask(engine, &q);
@@ -341,22 +366,27 @@ static void many_answers_to_one_prompt(void **state)
     for (int i = 0; i < N; i++) {
         q.request.sampling.seed = (uint64_t)i;
         alone[i] = ask(engine, &q);
-        assert_false(i && alone[i].tokens[0] == alone[0].tokens[0] && alone[i].tokens[1] == alone[0].tokens[1]);
+        assert_false(i && alone[i].tokens[0] == alone[0].tokens[0] &&
+                     alone[i].tokens[1] == alone[0].tokens[1]);
     }
     engine_forget(engine);
     engine->slice_seconds = SMALLEST_SLICES;
     hooks_reset(NULL, NULL);
     ey_prompt *prompt = prepare(engine, &q);
     for (int i = 0; i < N; i++) {
-        members[i].request = q.request, members[i].request.fresh = false, members[i].request.sampling.seed = (uint64_t)i;
+        members[i].request = q.request, members[i].request.fresh = false,
+        members[i].request.sampling.seed = (uint64_t)i;
         member_start_from(&members[i], engine, prompt);
     }
     ey_prompt_free(&prompt); /* the answers hold what they need of it */
-    for (int i = 0; i < N; i++) member_collect(&members[i]);
-    for (int i = 0; i < N; i++) assert_same_answer(&alone[i], &members[i].answer, "one of several");
+    for (int i = 0; i < N; i++)
+        member_collect(&members[i]);
+    for (int i = 0; i < N; i++)
+        assert_same_answer(&alone[i], &members[i].answer, "one of several");
     assert_int_equal(hooks_count(OP_TOWER), 2); /* two pictures, once each */
     crowd_free(members, N);
-    for (int i = 0; i < N; i++) ey_answer_free(&alone[i]);
+    for (int i = 0; i < N; i++)
+        ey_answer_free(&alone[i]);
     assert_at_rest(engine);
     ey_engine_close(&engine);
 }
@@ -388,14 +418,16 @@ static void note_tower(void *user, enum op op, int n)
     b->tiles += op == OP_TILE || op == OP_MERGE;
 }
 
-/* Starts an answer that goes on until it is cancelled, once somebody else is there: it waits for its reader after its first tokens. */
+/* Starts an answer that goes on until it is cancelled, once somebody else is there: it waits for
+ * its reader after its first tokens. */
 static void start_endless(struct member *m, ey_engine *engine, struct question *question)
 {
     engine->max_unread = 2;
     question_simple(question, 0, "Tell me a story that never ends.", 0);
     m->request = question->request;
     member_start(m, engine);
-    while (!m->n_tokens) member_listen(m, 1000);
+    while (!m->n_tokens)
+        member_listen(m, 1000);
 }
 
 /* From here on the endless answer goes on, beside m's. */
@@ -428,7 +460,8 @@ static void tokens_beside_a_tower(void **state)
     engine->slice_seconds = SMALLEST_SLICES;
     hooks_reset(note_tower, &between);
     question_start(&seeing, 2);
-    question_turn(&seeing, "user"), question_part(&seeing, picture(1024, 1024, 1)), question_text(&seeing, "What is this?");
+    question_turn(&seeing, "user"), question_part(&seeing, picture(1024, 1024, 1)),
+        question_text(&seeing, "What is this?");
     ey_prompt *prompt = prepare(engine, &seeing);
     start_endless(&members[0], engine, &endless);
     members[1].request = seeing.request;
@@ -454,7 +487,8 @@ static void tokens_beside_a_prompt(void **state)
     static char text[LENGTH + 1];
     ey_engine *engine = open_many("cpu", LARGE_CONTEXT, 2 * LARGE_CONTEXT, 2, 0);
     engine->slice_seconds = SMALLEST_SLICES;
-    for (int i = 0; i < LENGTH; i++) text[i] = (char)(1 + i % 2);
+    for (int i = 0; i < LENGTH; i++)
+        text[i] = (char)(1 + i % 2);
     question_simple(&reading, 0, text, 1);
     ey_prompt *prompt = prepare(engine, &reading);
     start_endless(&members[0], engine, &endless);
@@ -465,7 +499,8 @@ static void tokens_beside_a_prompt(void **state)
     member_collect(&members[1]);
     int more = tokens_of(members[0].ticket) - before;
     assert_true(members[1].answer.prompt_tokens > LENGTH);
-    if (more < LENGTH / 16) fail_msg("%d tokens beside a prompt of %d", more, members[1].answer.prompt_tokens);
+    if (more < LENGTH / 16)
+        fail_msg("%d tokens beside a prompt of %d", more, members[1].answer.prompt_tokens);
     member_free(&members[1]);
     collect_cancelled(&members[0]);
     assert_at_rest(engine);
@@ -475,11 +510,18 @@ static void tokens_beside_a_prompt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_once_as_alone),      cmocka_unit_test(preempted_as_alone),    cmocka_unit_test(who_fits_later_waits),
-        cmocka_unit_test(prefixes_are_shared),   cmocka_unit_test(equal_blocks_behind_others),
-        cmocka_unit_test(shared_while_running),  cmocka_unit_test(prefixes_give_way),     cmocka_unit_test(other_pictures_share_nothing),
-        cmocka_unit_test(pictures_are_kept),     cmocka_unit_test(many_answers_to_one_prompt),
-        cmocka_unit_test(tokens_beside_a_tower), cmocka_unit_test(tokens_beside_a_prompt),
+        cmocka_unit_test(at_once_as_alone),
+        cmocka_unit_test(preempted_as_alone),
+        cmocka_unit_test(who_fits_later_waits),
+        cmocka_unit_test(prefixes_are_shared),
+        cmocka_unit_test(equal_blocks_behind_others),
+        cmocka_unit_test(shared_while_running),
+        cmocka_unit_test(prefixes_give_way),
+        cmocka_unit_test(other_pictures_share_nothing),
+        cmocka_unit_test(pictures_are_kept),
+        cmocka_unit_test(many_answers_to_one_prompt),
+        cmocka_unit_test(tokens_beside_a_tower),
+        cmocka_unit_test(tokens_beside_a_prompt),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,4 +1,5 @@
-/* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11). */
+/* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11).
+ */
 #include "base/allocations.h"
 #include "engine/decode_allocations.h"
 #include "engine/engine_fixture.h"
@@ -7,7 +8,8 @@ static void counter_counts(void **state)
 {
     (void)state;
     allocations_start(NULL);
-    void *volatile p = malloc(100), *volatile q = calloc(3, 40), *volatile r = strdup("allocated in libc");
+    void *volatile p = malloc(100), *volatile q = calloc(3, 40),
+                   *volatile r = strdup("allocated in libc");
     int n = allocations_stop();
     free(p), free(q), free(r);
     assert_int_equal(n, 3);
@@ -19,8 +21,14 @@ static void decode_allocates_nothing(void **state)
     static const char *const devices[] = {ENGINE_DEVICES};
     static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-head72-bf16", "tiny-gqa4-f32"};
     static const char *const stops[] = {"no such words in the answer", "\n\n\n\n\n\n\n\n\n\n"};
-    const ey_sampling drawn = {.temperature = 0.9f, .top_k = 50, .top_p = 0.95f, .min_p = 0.001f, .repetition_penalty = 1.1f,
-                               .presence_penalty = 0.5f, .frequency_penalty = 0.1f, .seed = 7};
+    const ey_sampling drawn = {.temperature = 0.9f,
+                               .top_k = 50,
+                               .top_p = 0.95f,
+                               .min_p = 0.001f,
+                               .repetition_penalty = 1.1f,
+                               .presence_penalty = 0.5f,
+                               .frequency_penalty = 0.1f,
+                               .seed = 7};
     static struct question q;
     for (int d = 0; d < N_ENGINE_DEVICES; d++)
         for (int k = 0; k < 3; k++) {
@@ -28,12 +36,14 @@ static void decode_allocates_nothing(void **state)
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
             engine->max_unread = 1; /* nothing is decoded before the first text was heard */
             question_simple(&q, 1, "Tell me a story.", 80); /* over a block border too */
-            q.request.on_event = decode_allocations_hear, q.request.event_user = &heard, q.request.top_logprobs = 5;
+            q.request.on_event = decode_allocations_hear, q.request.event_user = &heard,
+            q.request.top_logprobs = 5;
             if (k == 1) q.request.sampling = drawn, q.request.stop = stops, q.request.n_stop = 2;
             ey_answer a = ask(engine, &q);
             allocations_stop();
             assert_true(heard.n_texts >= 20);
-            if (heard.n) fail_msg("%s %s: %d allocations while decoding", devices[d], kinds[k], heard.n);
+            if (heard.n)
+                fail_msg("%s %s: %d allocations while decoding", devices[d], kinds[k], heard.n);
             ey_answer_free(&a);
             ey_engine_close(&engine);
         }
@@ -47,7 +57,8 @@ static void must(bool ok, const ey_err *e)
 }
 
 /* Starts the questions, and listens until every one has begun to answer. */
-static void start_all(ey_engine *engine, struct question *questions, ey_ticket **tickets, int *n_texts)
+static void start_all(ey_engine *engine, struct question *questions, ey_ticket **tickets,
+                      int *n_texts)
 {
     ey_event event;
     ey_err e;
@@ -71,11 +82,14 @@ static void decode_of_many_allocates_nothing(void **state)
 {
     (void)state;
     static const char *const devices[] = {ENGINE_DEVICES};
-    static const char *const texts[TOGETHER] = {"Tell me a story.", "Count to a hundred.", "Name all the colours that you know.", "What is it?"};
+    static const char *const texts[TOGETHER] = {"Tell me a story.", "Count to a hundred.",
+                                                "Name all the colours that you know.",
+                                                "What is it?"};
     static struct question questions[TOGETHER];
     for (int d = 0; d < N_ENGINE_DEVICES; d++) {
         ey_engine_options options = ey_engine_defaults();
-        options.device = devices[d], options.threads = 2, options.max_model_len = 512, options.max_num_seqs = TOGETHER, options.kv_tokens = 2048;
+        options.device = devices[d], options.threads = 2, options.max_model_len = 512,
+        options.max_num_seqs = TOGETHER, options.kv_tokens = 2048;
         ey_engine *engine = engine_open_with("tiny-gqa4-fp8", options);
         engine->max_unread = 1;
         ey_ticket *tickets[TOGETHER];
@@ -83,7 +97,9 @@ static void decode_of_many_allocates_nothing(void **state)
         for (int i = 0; i < TOGETHER; i++) {
             question_simple(&questions[i], i % 3, texts[i], 140);
             questions[i].request.top_logprobs = i;
-            if (i % 2) questions[i].request.sampling.temperature = 1, questions[i].request.sampling.seed = (uint64_t)i;
+            if (i % 2)
+                questions[i].request.sampling.temperature = 1,
+                questions[i].request.sampling.seed = (uint64_t)i;
         }
         start_all(engine, questions, tickets, n_texts);
         allocations_start(NULL);

@@ -1,5 +1,5 @@
-/* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any size, any number of
- * threads, alone or beside other sequences. For every device. */
+/* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any
+ * size, any number of threads, alone or beside other sequences. For every device. */
 #include "engine/engine_fixture.h"
 #include "models/qwen3vl/positions.h"
 
@@ -7,8 +7,8 @@ static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]), CONTEXT = 640 };
 #define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
 
-static const char long_text[] =
-    "Describe the picture in a few words, then say which of the coloured shapes is the largest and where it stands. ";
+static const char long_text[] = "Describe the picture in a few words, then say which of the "
+                                "coloured shapes is the largest and where it stands. ";
 
 /* ---- paging ---- */
 
@@ -16,7 +16,8 @@ static void scrambled_blocks(void **state)
 {
     (void)state;
     static struct question q;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-ragged-fp8", devices[d], 2, CONTEXT);
         assert_true(engine->kv.shape.n_blocks == 10);
         question_simple(&q, 2, long_text, 70);
@@ -44,7 +45,8 @@ static void question_of_length(struct question *q, ey_engine *engine, int n, int
     int missing = n - bare.prompt_tokens;
     ey_answer_free(&bare);
     assert_in_range(missing, 0, CONTEXT);
-    for (int i = 0; i < missing; i++) text[i] = (char)(1 + i % 2);
+    for (int i = 0; i < missing; i++)
+        text[i] = (char)(1 + i % 2);
     q->parts[0][0] = ey_text_part(text), q->parts[0][0].n_bytes = (size_t)missing;
 }
 
@@ -53,7 +55,8 @@ static void prompts_at_block_borders(void **state)
     (void)state;
     static const int lengths[] = {62, 63, 64, 65, 127, 128, 129};
     static struct question q;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-gqa4-bf16", devices[d], 2, CONTEXT);
         ey_engine *other = engine_open("tiny-gqa4-bf16", devices[d], 1, CONTEXT);
         engine_shuffle(other, 5);
@@ -87,7 +90,8 @@ static void any_chunk(void **state)
             struct outcome whole = outcome_of(engine, &q);
             for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 char what[100];
-                snprintf(what, sizeof(what), "%s %s, %d pictures, chunks of %d", devices[d], kinds[k], pictures, rows[i]);
+                snprintf(what, sizeof(what), "%s %s, %d pictures, chunks of %d", devices[d],
+                         kinds[k], pictures, rows[i]);
                 engine_set_rows(engine, rows[i], 512);
                 struct outcome o = outcome_of(engine, &q);
                 assert_same_outcome(&whole, &o, what);
@@ -103,7 +107,8 @@ static void any_vision_tile(void **state)
     (void)state;
     static const int rows[] = {4, 7, 20, 100};
     static struct question q;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-head72-bf16", devices[d], 2, CONTEXT);
         question_simple(&q, 2, "What?", 3);
         struct outcome whole = outcome_of(engine, &q);
@@ -130,8 +135,10 @@ static void any_threads(void **state)
             ey_engine *engine = engine_open(kinds[k], devices[d], threads, CONTEXT);
             question_simple(&q, 2, long_text, 6);
             struct outcome o = outcome_of(engine, &q);
-            if (threads == 1) first = o;
-            else assert_same_outcome(&first, &o, devices[d]), outcome_free(&o);
+            if (threads == 1)
+                first = o;
+            else
+                assert_same_outcome(&first, &o, devices[d]), outcome_free(&o);
             ey_engine_close(&engine);
         }
         outcome_free(&first);
@@ -144,7 +151,8 @@ enum { N_SEQS = 3, SEQ_BLOCKS = 3, MAX_LENGTH = SEQ_BLOCKS * KV_BLOCK };
 static const int seq_length[N_SEQS] = {1, 70, 129};
 
 struct rows {
-    int32_t token[512], feature[512], position[3 * 512], seq[512], index[512], table[N_SEQS * SEQ_BLOCKS];
+    int32_t token[512], feature[512], position[3 * 512], seq[512], index[512],
+        table[N_SEQS * SEQ_BLOCKS];
     int n;
 };
 
@@ -162,19 +170,29 @@ static void push_row(struct rows *r, int as_seq, int seq, int i)
     mrope_positions(positions, MAX_LENGTH, &run, seq == 1);
     bool visual = seq == 1 && i >= 10 && i < 22;
     memcpy(p, positions + 3 * i, 3 * sizeof(*p));
-    r->token[r->n] = visual ? -1 : made_up_token(seq, i), r->feature[r->n] = visual ? 5 + i - 10 : -1;
+    r->token[r->n] = visual ? -1 : made_up_token(seq, i),
+    r->feature[r->n] = visual ? 5 + i - 10 : -1;
     r->seq[r->n] = as_seq, r->index[r->n] = i, r->n++;
 }
 
-static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_t *out, int n_out, float *logits)
+static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_t *out, int n_out,
+                     float *logits)
 {
     ey_err e;
     size_t n = (size_t)n_out * (size_t)engine->model.text.vocabulary;
     float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
     assert_non_null(device);
-    struct batch batch = {.n_rows = r->n, .n_seqs = n_seqs, .max_blocks = SEQ_BLOCKS, .token = r->token, .feature = r->feature,
-                          .position = r->position, .seq = r->seq, .index = r->index, .block_table = r->table};
-    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk, &engine->kv, &batch, out, n_out, device, NULL));
+    struct batch batch = {.n_rows = r->n,
+                          .n_seqs = n_seqs,
+                          .max_blocks = SEQ_BLOCKS,
+                          .token = r->token,
+                          .feature = r->feature,
+                          .position = r->position,
+                          .seq = r->seq,
+                          .index = r->index,
+                          .block_table = r->table};
+    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
+                             &engine->kv, &batch, out, n_out, device, NULL));
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
@@ -186,13 +204,15 @@ static void write_features(ey_engine *engine)
     float *values = malloc(n * sizeof(float));
     assert_non_null(values);
     for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
-        for (size_t i = 0; i < n; i++) values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
+        for (size_t i = 0; i < n; i++)
+            values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
         engine->be->ops->write(engine->be, engine->ws.features[level], values, ELEMENT_FEATURE, n);
     }
     free(values);
 }
 
-/* All rows but the last of each sequence, then the last ones (decode steps): interleaved or one sequence at a time. */
+/* All rows but the last of each sequence, then the last ones (decode steps): interleaved or one
+ * sequence at a time. */
 static void several_sequences(void **state)
 {
     (void)state;
@@ -206,7 +226,8 @@ static void several_sequences(void **state)
         float *together = malloc(2 * N_SEQS * row_bytes), *alone = malloc(2 * row_bytes);
         assert_true(together && alone);
         write_features(engine);
-        /* prefill of all, rows of the sequences mixed, blocks scattered; logits of each one's last row */
+        /* prefill of all, rows of the sequences mixed, blocks scattered; logits of each one's last
+         * row */
         int32_t out[N_SEQS];
         memset(&r, 0, sizeof(r));
         static const int32_t table[N_SEQS * SEQ_BLOCKS] = {7, 0, 1, 4, 9, 2, 3, 8, 5};
@@ -219,20 +240,26 @@ static void several_sequences(void **state)
             }
         run_rows(engine, &r, N_SEQS, out, N_SEQS, together);
         r.n = 0;
-        for (int s = 0; s < N_SEQS; s++) out[s] = r.n, push_row(&r, s, s, seq_length[s]);
+        for (int s = 0; s < N_SEQS; s++)
+            out[s] = r.n, push_row(&r, s, s, seq_length[s]);
         run_rows(engine, &r, N_SEQS, out, N_SEQS, together + N_SEQS * (size_t)vocabulary);
         for (int s = 0; s < N_SEQS; s++) {
             memset(&r, 0, sizeof(r));
-            for (int i = 0; i < SEQ_BLOCKS; i++) r.table[i] = i;
-            for (int i = 0; i < seq_length[s]; i++) push_row(&r, 0, s, i);
+            for (int i = 0; i < SEQ_BLOCKS; i++)
+                r.table[i] = i;
+            for (int i = 0; i < seq_length[s]; i++)
+                push_row(&r, 0, s, i);
             out[0] = r.n - 1;
             run_rows(engine, &r, 1, out, 1, alone);
             r.n = 0, out[0] = 0;
             push_row(&r, 0, s, seq_length[s]);
             run_rows(engine, &r, 1, out, 1, alone + vocabulary);
             for (int step = 0; step < 2; step++)
-                if (memcmp(alone + (size_t)step * (size_t)vocabulary, together + (size_t)(step * N_SEQS + s) * (size_t)vocabulary, row_bytes) != 0)
-                    fail_msg("%s %s: sequence %d, step %d has other logits in a batch", devices[d], kinds[k], s, step);
+                if (memcmp(alone + (size_t)step * (size_t)vocabulary,
+                           together + (size_t)(step * N_SEQS + s) * (size_t)vocabulary,
+                           row_bytes) != 0)
+                    fail_msg("%s %s: sequence %d, step %d has other logits in a batch", devices[d],
+                             kinds[k], s, step);
         }
         free(together), free(alone);
         ey_engine_close(&engine);
@@ -241,27 +268,34 @@ static void several_sequences(void **state)
 
 /* ---- DeepStack ---- */
 
-/* Each level matters, at the visual rows only, and wherever the chunk border falls (any_chunk has borders inside
- * pictures): zeroing a level changes the logits of a prompt with a picture and not of one without. */
+/* Each level matters, at the visual rows only, and wherever the chunk border falls (any_chunk has
+ * borders inside pictures): zeroing a level changes the logits of a prompt with a picture and not
+ * of one without. */
 static void deepstack_matters(void **state)
 {
     (void)state;
     static struct rows r;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-untied-bf16", devices[d], 1, CONTEXT);
         int vocabulary = engine->model.text.vocabulary;
-        size_t row_bytes = (size_t)vocabulary * sizeof(float), n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
-        float *before = malloc(row_bytes), *after = malloc(row_bytes), *zeros = calloc(n, sizeof(float));
+        size_t row_bytes = (size_t)vocabulary * sizeof(float),
+               n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
+        float *before = malloc(row_bytes), *after = malloc(row_bytes),
+              *zeros = calloc(n, sizeof(float));
         assert_true(before && after && zeros);
         for (int level = 0; level <= 3; level++)
             for (int s = 1; s < N_SEQS; s++) {
                 int32_t out = seq_length[s] - 1;
                 write_features(engine);
                 memset(&r, 0, sizeof(r));
-                for (int i = 0; i < SEQ_BLOCKS; i++) r.table[i] = i;
-                for (int i = 0; i < seq_length[s]; i++) push_row(&r, 0, s, i);
+                for (int i = 0; i < SEQ_BLOCKS; i++)
+                    r.table[i] = i;
+                for (int i = 0; i < seq_length[s]; i++)
+                    push_row(&r, 0, s, i);
                 run_rows(engine, &r, 1, &out, 1, before);
-                engine->be->ops->write(engine->be, engine->ws.features[level], zeros, ELEMENT_FEATURE, n);
+                engine->be->ops->write(engine->be, engine->ws.features[level], zeros,
+                                       ELEMENT_FEATURE, n);
                 run_rows(engine, &r, 1, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
             }
@@ -280,17 +314,26 @@ static void weights_that_moved(void **state)
     static struct question q;
     question_simple(&q, 1, long_text, 12);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        ey_engine_options in_file = {.device = "cpu", .threads = 2, .max_model_len = CONTEXT, .no_huge_pages = true}, moved = in_file;
+        ey_engine_options in_file = {.device = "cpu",
+                                     .threads = 2,
+                                     .max_model_len = CONTEXT,
+                                     .no_huge_pages = true},
+                          moved = in_file;
         moved.no_huge_pages = false, moved.shared = i % 2;
-        ey_engine *engine = engine_open_with(kinds[i], in_file), *other = engine_open_with(kinds[i], moved);
+        ey_engine *engine = engine_open_with(kinds[i], in_file),
+                  *other = engine_open_with(kinds[i], moved);
         struct outcome straight = outcome_of(engine, &q), meanwhile = outcome_of(other, &q);
         assert_same_outcome(&straight, &meanwhile, kinds[i]);
         assert_int_equal(ey_engine_settle(engine), 0);
         size_t bytes = ey_engine_settle(other);
-        const struct weight *gate = &other->model.layers[0].gate, *head = &other->model.head, *embed = &other->model.embed;
+        const struct weight *gate = &other->model.layers[0].gate, *head = &other->model.head,
+                            *embed = &other->model.embed;
         const void *at = gate->bf12 ? gate->bf12 : gate->data;
-        if (bytes) assert_true((uintptr_t)at % 4096 == 0 && at != engine->model.layers[0].gate.data);
-        else print_message("%s: this machine gives no huge pages, or has no memory left\n", kinds[i]);
+        if (bytes)
+            assert_true((uintptr_t)at % 4096 == 0 && at != engine->model.layers[0].gate.data);
+        else
+            print_message("%s: this machine gives no huge pages, or has no memory left\n",
+                          kinds[i]);
         const bool tied = engine->model.embed.data == engine->model.head.data;
         assert_true((embed->data == head->data) == tied && (!tied || embed->bf12 == head->bf12));
         struct outcome then = outcome_of(other, &q);
@@ -304,10 +347,10 @@ static void weights_that_moved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_that_moved),
-        cmocka_unit_test(scrambled_blocks), cmocka_unit_test(prompts_at_block_borders), cmocka_unit_test(any_chunk),
-        cmocka_unit_test(any_vision_tile),  cmocka_unit_test(any_threads),              cmocka_unit_test(several_sequences),
-        cmocka_unit_test(deepstack_matters),
+        cmocka_unit_test(weights_that_moved),       cmocka_unit_test(scrambled_blocks),
+        cmocka_unit_test(prompts_at_block_borders), cmocka_unit_test(any_chunk),
+        cmocka_unit_test(any_vision_tile),          cmocka_unit_test(any_threads),
+        cmocka_unit_test(several_sequences),        cmocka_unit_test(deepstack_matters),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,4 +1,5 @@
-/* What an engine says of a card that its model does not fit on, and what it takes from the plan; the card is told of, none is needed. */
+/* What an engine says of a card that its model does not fit on, and what it takes from the plan;
+ * the card is told of, none is needed. */
 #include "backend/cuda/sizes.h"
 #include "engine/engine_fixture.h"
 #include "model/ckpt_edit.h"
@@ -11,8 +12,15 @@ static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_option
     ey_err e;
     ey_engine *engine = engine_new(&e);
     assert_non_null(engine);
-    if (!engine_open_headers(engine, ckpt_make(fixture_dir(), kind), &e) || !backend_cuda_create_planned(&engine->be, &e)) fail_msg("%s", e.text);
-    engine->facts = (struct device_facts){.name = "cuda:0", .card = true, .sm_count = 30, .total = mib * MIB, .free = mib * MIB, .context = facts_context(30)};
+    if (!engine_open_headers(engine, ckpt_make(fixture_dir(), kind), &e) ||
+        !backend_cuda_create_planned(&engine->be, &e))
+        fail_msg("%s", e.text);
+    engine->facts = (struct device_facts){.name = "cuda:0",
+                                          .card = true,
+                                          .sm_count = 30,
+                                          .total = mib * MIB,
+                                          .free = mib * MIB,
+                                          .context = facts_context(30)};
     if (!engine_plan(engine, options, &e)) fail_msg("%s", e.text);
     return engine;
 }
@@ -54,7 +62,8 @@ static void hear(void *user, const char *text)
     snprintf(user, 256, "%s", text);
 }
 
-/* FP8 prompts have a workspace in the plan; where they are not possible somebody is told why, and there is none. */
+/* FP8 prompts have a workspace in the plan; where they are not possible somebody is told why, and
+ * there is none. */
 static void prefill_math(void **state)
 {
     (void)state;
@@ -65,17 +74,22 @@ static void prefill_math(void **state)
     ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
     const uint64_t without = engine->plan.allocated;
     const struct text_shape t = engine->model.text;
-    const size_t widest = (size_t)(t.mlp > text_q_width(&t) ? t.mlp : text_q_width(&t)), blocks = (widest + FP8_BLOCK - 1) / FP8_BLOCK;
+    const size_t widest = (size_t)(t.mlp > text_q_width(&t) ? t.mlp : text_q_width(&t)),
+                 blocks = (widest + FP8_BLOCK - 1) / FP8_BLOCK;
     ey_engine_close(&engine);
     options.prefill_math = "fp8";
     engine = planned("tiny-gqa4-fp8", 2000, &options);
     assert_true(engine->plan.limits.fp8_prompts && widest >= (size_t)t.hidden);
-    assert_int_equal(engine->plan.allocated - without, cuda_aligned(QUANTIZED_ROWS * widest) + cuda_aligned(QUANTIZED_ROWS * blocks * sizeof(float)));
+    assert_int_equal(engine->plan.allocated - without,
+                     cuda_aligned(QUANTIZED_ROWS * widest) +
+                         cuda_aligned(QUANTIZED_ROWS * blocks * sizeof(float)));
     assert_string_equal(heard, "");
     ey_engine_close(&engine);
     engine = planned("tiny-untied-bf16", 2000, &options);
     assert_false(engine->plan.limits.fp8_prompts);
-    assert_non_null(strstr(heard, "prompts are computed in BF16, because none of the decoder's matrices are block FP8"));
+    assert_non_null(strstr(
+        heard,
+        "prompts are computed in BF16, because none of the decoder's matrices are block FP8"));
     ey_engine_close(&engine);
     options.quantize = "fp8";
     engine = planned("tiny-untied-bf16", 2000, &options);
@@ -96,7 +110,8 @@ static void refusal_says_what_to_do(void **state)
     (void)state;
     ey_err e;
     ey_engine_options options = ey_engine_defaults();
-    ey_engine *engine = planned("tiny-gqa4-fp8", 390, &options); /* less margin and context: 14 MiB */
+    ey_engine *engine = planned("tiny-gqa4-fp8", 390,
+                                &options); /* less margin and context: 14 MiB */
     assert_false(engine_check_plan(engine, &options, &e));
     assert_int_equal(e.code, EY_NO_MEMORY);
     assert_non_null(strstr(e.text, "does not fit on cuda:0"));
@@ -126,7 +141,8 @@ static void plan_is_told_before_loading(void **state)
     ey_err e;
     struct told told = {0};
     ey_engine_options options = ey_engine_defaults();
-    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.device = "cpu", options.planned = note, options.planned_user = &told;
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.device = "cpu",
+    options.planned = note, options.planned_user = &told;
     ey_engine *engine = NULL;
     if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s", e.text);
     assert_int_equal(told.n, 1);
@@ -141,7 +157,8 @@ static void wrong_words(void **state)
     ey_plan plan;
     ey_err e;
     ey_engine_options options = ey_engine_defaults();
-    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.vram = 2000 * MIB, options.head = "4bit";
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.vram = 2000 * MIB,
+    options.head = "4bit";
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
     options.head = "8bit", options.model = ckpt_make(fixture_dir(), "tiny-gqa4-f32");
@@ -152,9 +169,9 @@ static void wrong_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_fits),     cmocka_unit_test(levers_become_places),        cmocka_unit_test(prefill_math),
-        cmocka_unit_test(refusal_says_what_to_do),
-        cmocka_unit_test(wrong_words), cmocka_unit_test(plan_is_told_before_loading),
+        cmocka_unit_test(it_fits),      cmocka_unit_test(levers_become_places),
+        cmocka_unit_test(prefill_math), cmocka_unit_test(refusal_says_what_to_do),
+        cmocka_unit_test(wrong_words),  cmocka_unit_test(plan_is_told_before_loading),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

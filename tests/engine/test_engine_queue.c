@@ -1,5 +1,6 @@
-/* Who waits, who runs and who goes: the queue and its bound, cancelling anywhere, readers that do not read, closing. No
- * request that ends takes anything from another, and nothing is left of it. */
+/* Who waits, who runs and who goes: the queue and its bound, cancelling anywhere, readers that do
+ * not read, closing. No request that ends takes anything from another, and nothing is left of it.
+ */
 #include "engine/crowd.h"
 #include "engine/op_hooks.h"
 
@@ -13,7 +14,8 @@ static struct question questions[MANY];
 static ey_engine *open_many(int max_num_seqs, int max_num_queued)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cpu", options.threads = 2, options.max_model_len = 512, options.kv_tokens = 512 * max_num_seqs;
+    options.device = "cpu", options.threads = 2, options.max_model_len = 512,
+    options.kv_tokens = 512 * max_num_seqs;
     options.max_num_seqs = max_num_seqs, options.max_num_queued = max_num_queued;
     return engine_open_with("tiny-ragged-fp8", options);
 }
@@ -21,7 +23,9 @@ static ey_engine *open_many(int max_num_seqs, int max_num_queued)
 /* Request i: with or without a picture, all others than the others. */
 static void build(int i, int max_tokens)
 {
-    static const char *const texts[] = {"What is a fox?", "And what is a goose?", "Name all the colours that you know.", "Count to a hundred, please."};
+    static const char *const texts[] = {"What is a fox?", "And what is a goose?",
+                                        "Name all the colours that you know.",
+                                        "Count to a hundred, please."};
     question_start(&questions[i], max_tokens);
     question_turn(&questions[i], "user");
     if (i % 2) question_part(&questions[i], picture(130, 130, (unsigned)i));
@@ -82,7 +86,8 @@ static void list_of_tickets(void **state)
     static struct ey_ticket t[4];
     struct queue q = {0};
     queue_push(&q, &t[0]), queue_push(&q, &t[1]), queue_push_front(&q, &t[2]);
-    assert_true(q.n == 3 && q.first == &t[2] && t[2].next == &t[0] && t[0].next == &t[1] && q.last == &t[1] && !t[1].next);
+    assert_true(q.n == 3 && q.first == &t[2] && t[2].next == &t[0] && t[0].next == &t[1] &&
+                q.last == &t[1] && !t[1].next);
     queue_remove(&q, &t[1]); /* the last */
     queue_push(&q, &t[3]);
     assert_true(q.last == &t[3] && t[0].next == &t[3]);
@@ -104,11 +109,13 @@ static void the_queue_has_an_end(void **state)
     ey_prompt *prompt;
     ey_ticket *ticket = (ey_ticket *)&prompt; /* must become NULL */
     ey_err e = {0};
-    for (int i = 0; i < 6; i++) build(i, 12);
+    for (int i = 0; i < 6; i++)
+        build(i, 12);
     pthread_mutex_lock(&engine->device); /* the first one is let in, and stands still */
     member_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 0);
-    for (int i = 1; i < 5; i++) member_start(&members[i], engine); /* one that will run at once, three that wait */
+    for (int i = 1; i < 5; i++)
+        member_start(&members[i], engine); /* one that will run at once, three that wait */
     if (!ey_prepare(engine, &questions[5].request, &prompt, &e)) fail_msg("%s", e.text);
     assert_false(ey_start(engine, prompt, &questions[5].request, &ticket, &e));
     assert_null(ticket);
@@ -118,10 +125,13 @@ static void the_queue_has_an_end(void **state)
     pthread_mutex_unlock(&engine->device);
     member_collect(&members[0]); /* a place is free */
     members[5].n_heard = 0;
-    if (!ey_start(engine, prompt, &questions[5].request, &members[5].ticket, &e)) fail_msg("%s", e.text);
+    if (!ey_start(engine, prompt, &questions[5].request, &members[5].ticket, &e))
+        fail_msg("%s", e.text);
     ey_prompt_free(&prompt);
-    for (int i = 1; i < 6; i++) member_collect(&members[i]);
-    for (int i = 0; i < 6; i++) assert_int_equal(members[i].answer.completion_tokens, 12);
+    for (int i = 1; i < 6; i++)
+        member_collect(&members[i]);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(members[i].answer.completion_tokens, 12);
     crowd_free(members, 6);
     assert_int_equal(ey_engine_stats(engine).finished_length, 6);
     assert_at_rest(engine);
@@ -133,16 +143,21 @@ static void first_come_first_served(void **state)
     (void)state;
     for (int at_once = 1; at_once <= 3; at_once++) {
         ey_engine *engine = open_many(at_once, 0);
-        for (int i = 0; i < MANY; i++) build(i, 4 + i % 3);
+        for (int i = 0; i < MANY; i++)
+            build(i, 4 + i % 3);
         pthread_mutex_lock(&engine->device); /* nobody ends before all are there */
-        for (int i = 0; i < MANY; i++) member_start(&members[i], engine);
+        for (int i = 0; i < MANY; i++)
+            member_start(&members[i], engine);
         pthread_mutex_unlock(&engine->device);
         for (int i = 0; i < MANY; i++)
             while (!member_listen(&members[i], 1000)) {}
-        for (int i = 1; i < MANY; i++) assert_true(members[i].ticket->admitted >= members[i - 1].ticket->admitted);
+        for (int i = 1; i < MANY; i++)
+            assert_true(members[i].ticket->admitted >= members[i - 1].ticket->admitted);
         for (int i = 0; i < MANY; i++) {
             member_collect(&members[i]);
-            assert_true(members[i].answer.queue_seconds >= 0 && members[i].answer.prefill_seconds >= 0 && members[i].answer.decode_seconds >= 0);
+            assert_true(members[i].answer.queue_seconds >= 0 &&
+                        members[i].answer.prefill_seconds >= 0 &&
+                        members[i].answer.decode_seconds >= 0);
             assert_true((members[i].answer.vision_seconds > 0) == (i % 2 == 1));
         }
         crowd_free(members, MANY);
@@ -157,9 +172,11 @@ static void cancelled_while_waiting(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(1, 0);
-    for (int i = 0; i < 5; i++) build(i, 10);
+    for (int i = 0; i < 5; i++)
+        build(i, 10);
     engine->max_unread = 0; /* nobody is let in */
-    for (int i = 0; i < 5; i++) member_start(&members[i], engine);
+    for (int i = 0; i < 5; i++)
+        member_start(&members[i], engine);
     wait_for_state(engine, 0, 5, 0);
     static const int cancelled[] = {4, 2, 1}; /* last, middle, first of the queue */
     for (size_t i = 0; i < COUNT(cancelled); i++) {
@@ -198,7 +215,8 @@ static void cancel_them(void *user, enum op op, int n)
 {
     struct canceller *c = user;
     if (op != c->op || n != c->at) return;
-    for (int i = 0; i < c->n; i++) ey_cancel(c->tickets[i]);
+    for (int i = 0; i < c->n; i++)
+        ey_cancel(c->tickets[i]);
     c->done = true;
 }
 
@@ -209,11 +227,13 @@ static void all_cancelled_at_once(void **state)
     static const struct {
         enum op op;
         int at;
-    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3}, {OP_STEP, 1}, {OP_LAYER, 5}, {OP_STEP, 6}, {OP_LOGITS, 1}, {OP_LOGITS, 12}};
+    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3},   {OP_STEP, 1},   {OP_LAYER, 5},
+                {OP_STEP, 6},  {OP_LOGITS, 1}, {OP_LOGITS, 12}};
     ey_engine *engine = open_many(3, 0);
     ey_answer whole[MANY];
     hooks_on(engine);
-    for (int i = 0; i < MANY; i++) build(i, 40), whole[i] = alone(engine, i);
+    for (int i = 0; i < MANY; i++)
+        build(i, 40), whole[i] = alone(engine, i);
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++) {
         ey_ticket *volatile tickets[MANY];
@@ -221,19 +241,24 @@ static void all_cancelled_at_once(void **state)
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
         pthread_mutex_lock(&engine->device);
-        for (int i = 0; i < MANY; i++) member_start(&members[i], engine), tickets[i] = members[i].ticket;
+        for (int i = 0; i < MANY; i++)
+            member_start(&members[i], engine), tickets[i] = members[i].ticket;
         pthread_mutex_unlock(&engine->device);
-        for (int i = 0; i < MANY; i++) member_collect(&members[i]), check_cancelled(&members[i], &whole[i], 0, 39);
+        for (int i = 0; i < MANY; i++)
+            member_collect(&members[i]), check_cancelled(&members[i], &whole[i], 0, 39);
         assert_true(c.done);
         crowd_free(members, MANY);
         assert_at_rest(engine);
         hooks_reset(NULL, NULL);
     }
-    for (int i = 0; i < MANY; i++) members[i].request = questions[i].request;
+    for (int i = 0; i < MANY; i++)
+        members[i].request = questions[i].request;
     crowd_run(members, MANY, engine);
-    for (int i = 0; i < MANY; i++) assert_same_answer(&whole[i], &members[i].answer, "after all were cancelled");
+    for (int i = 0; i < MANY; i++)
+        assert_same_answer(&whole[i], &members[i].answer, "after all were cancelled");
     crowd_free(members, MANY);
-    for (int i = 0; i < MANY; i++) ey_answer_free(&whole[i]);
+    for (int i = 0; i < MANY; i++)
+        ey_answer_free(&whole[i]);
     ey_engine_close(&engine);
 }
 
@@ -248,7 +273,8 @@ static void one_of_several_cancelled(void **state)
     ey_engine *engine = open_many(3, 0);
     ey_answer whole[3];
     hooks_on(engine);
-    for (int i = 0; i < 3; i++) build(i, 25), whole[i] = alone(engine, i);
+    for (int i = 0; i < 3; i++)
+        build(i, 25), whole[i] = alone(engine, i);
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int victim = 0; victim < 3; victim++) {
@@ -257,23 +283,28 @@ static void one_of_several_cancelled(void **state)
             engine_forget(engine);
             hooks_reset(cancel_them, &c);
             pthread_mutex_lock(&engine->device);
-            for (int i = 0; i < 3; i++) member_start(&members[i], engine);
+            for (int i = 0; i < 3; i++)
+                member_start(&members[i], engine);
             tickets[0] = members[victim].ticket;
             pthread_mutex_unlock(&engine->device);
             for (int i = 0; i < 3; i++) {
                 member_collect(&members[i]);
-                if (i == victim) check_cancelled(&members[i], &whole[i], 0, 24);
-                else assert_same_answer(&whole[i], &members[i].answer, "beside a cancelled one");
+                if (i == victim)
+                    check_cancelled(&members[i], &whole[i], 0, 24);
+                else
+                    assert_same_answer(&whole[i], &members[i].answer, "beside a cancelled one");
             }
             assert_true(c.done);
             crowd_free(members, 3);
             assert_at_rest(engine);
         }
-    for (int i = 0; i < 3; i++) ey_answer_free(&whole[i]);
+    for (int i = 0; i < 3; i++)
+        ey_answer_free(&whole[i]);
     ey_engine_close(&engine);
 }
 
-/* Two wait for one picture. One is cancelled while it is in the tower: the other has it, after one run. Both: the run stops. */
+/* Two wait for one picture. One is cancelled while it is in the tower: the other has it, after one
+ * run. Both: the run stops. */
 static void cancelled_beside_a_shared_picture(void **state)
 {
     (void)state;
@@ -301,13 +332,17 @@ static void cancelled_beside_a_shared_picture(void **state)
         pthread_mutex_unlock(&engine->device);
         for (int i = 0; i < 2; i++) {
             member_collect(&members[i]);
-            if (victims >> i & 1) check_cancelled(&members[i], &whole[i], 0, 0);
-            else assert_same_answer(&whole[i], &members[i].answer, "the other one of the picture");
+            if (victims >> i & 1)
+                check_cancelled(&members[i], &whole[i], 0, 0);
+            else
+                assert_same_answer(&whole[i], &members[i].answer, "the other one of the picture");
         }
         assert_true(c.done);
         assert_int_equal(hooks_count(OP_TOWER), 1);
-        if (victims == 3) assert_true(hooks_count(OP_TILE) < tiles);
-        else assert_int_equal(hooks_count(OP_TILE), tiles);
+        if (victims == 3)
+            assert_true(hooks_count(OP_TILE) < tiles);
+        else
+            assert_int_equal(hooks_count(OP_TILE), tiles);
         crowd_free(members, 2);
         assert_at_rest(engine);
     }
@@ -350,20 +385,24 @@ static void a_failing_device(void **state)
     ey_engine *engine = open_many(2, 0);
     ey_answer whole[5];
     hooks_on(engine);
-    for (int i = 0; i < 5; i++) build(i, 10), whole[i] = alone(engine, i);
+    for (int i = 0; i < 5; i++)
+        build(i, 10), whole[i] = alone(engine, i);
     for (size_t r = 0; r < COUNT(at); r++) {
         uint64_t failed = ey_engine_stats(engine).failed;
         int n_failed = 0;
         hooks_reset(NULL, NULL), hooks_fail(at[r]);
         pthread_mutex_lock(&engine->device);
-        for (int i = 0; i < 5; i++) member_start(&members[i], engine);
+        for (int i = 0; i < 5; i++)
+            member_start(&members[i], engine);
         pthread_mutex_unlock(&engine->device);
         for (int i = 0; i < 5; i++) {
             ey_err e = {0};
             while (!member_listen(&members[i], 1000)) {}
             bool ok = ey_collect(&members[i].ticket, &members[i].answer, &e);
-            if (ok) assert_same_answer(&whole[i], &members[i].answer, "beside a failure");
-            else assert_string_equal(e.text, "the device is gone");
+            if (ok)
+                assert_same_answer(&whole[i], &members[i].answer, "beside a failure");
+            else
+                assert_string_equal(e.text, "the device is gone");
             n_failed += !ok;
             ey_answer_free(&members[i].answer);
         }
@@ -371,23 +410,28 @@ static void a_failing_device(void **state)
         assert_int_equal(ey_engine_stats(engine).failed, failed + (uint64_t)n_failed);
         assert_at_rest(engine);
         hooks_reset(NULL, NULL);
-        for (int i = 0; i < 5; i++) members[i].request = questions[i].request;
+        for (int i = 0; i < 5; i++)
+            members[i].request = questions[i].request;
         crowd_run(members, 5, engine);
-        for (int i = 0; i < 5; i++) assert_same_answer(&whole[i], &members[i].answer, "after a failure");
+        for (int i = 0; i < 5; i++)
+            assert_same_answer(&whole[i], &members[i].answer, "after a failure");
         crowd_free(members, 5);
     }
-    for (int i = 0; i < 5; i++) ey_answer_free(&whole[i]);
+    for (int i = 0; i < 5; i++)
+        ey_answer_free(&whole[i]);
     /* nothing that was cached before is trusted after it */
     ey_err e = {0};
     build(1, 80);
     ey_answer longer = ask(engine, &questions[1]);
     ey_answer_free(&longer);
-    assert_true(ey_engine_stats(engine).kv_blocks_cached > 0 && ey_engine_stats(engine).image_rows_used > 0);
+    assert_true(ey_engine_stats(engine).kv_blocks_cached > 0 &&
+                ey_engine_stats(engine).image_rows_used > 0);
     hooks_fail(hooks_count(OP_FINISH) + 1);
     assert_false(ey_ask(engine, &questions[0].request, &whole[0], &e));
     assert_int_equal(e.code, EY_INTERNAL);
     ey_answer_free(&whole[0]);
-    assert_true(ey_engine_stats(engine).kv_blocks_cached == 0 && ey_engine_stats(engine).image_rows_used == 0);
+    assert_true(ey_engine_stats(engine).kv_blocks_cached == 0 &&
+                ey_engine_stats(engine).image_rows_used == 0);
     ey_engine_close(&engine);
 }
 
@@ -399,10 +443,13 @@ static void who_does_not_read_waits_alone(void **state)
     enum { UNREAD = 5 };
     ey_engine *engine = open_many(3, 0);
     ey_answer whole[3];
-    for (int i = 0; i < 3; i++) build(i, 40), whole[i] = alone(engine, i);
+    for (int i = 0; i < 3; i++)
+        build(i, 40), whole[i] = alone(engine, i);
     engine->max_unread = UNREAD;
-    for (int i = 0; i < 3; i++) member_start(&members[i], engine);
-    for (int i = 1; i < 3; i++) member_collect(&members[i]); /* to their ends, while nobody reads the first one */
+    for (int i = 0; i < 3; i++)
+        member_start(&members[i], engine);
+    for (int i = 1; i < 3; i++)
+        member_collect(&members[i]); /* to their ends, while nobody reads the first one */
     wait_for_state(engine, 1, 0, 1);
     pthread_mutex_lock(&engine->lock);
     int n_tokens = members[0].ticket->n_tokens;
@@ -412,10 +459,13 @@ static void who_does_not_read_waits_alone(void **state)
     pthread_mutex_lock(&engine->lock);
     engine->max_unread = 1;
     pthread_mutex_unlock(&engine->lock);
-    member_collect(&members[0]); /* it goes on when it is read, though each of its 35 tokens is waited for */
-    for (int i = 0; i < 3; i++) assert_same_answer(&whole[i], &members[i].answer, "read late");
+    member_collect(
+        &members[0]); /* it goes on when it is read, though each of its 35 tokens is waited for */
+    for (int i = 0; i < 3; i++)
+        assert_same_answer(&whole[i], &members[i].answer, "read late");
     crowd_free(members, 3);
-    for (int i = 0; i < 3; i++) ey_answer_free(&whole[i]);
+    for (int i = 0; i < 3; i++)
+        ey_answer_free(&whole[i]);
     assert_at_rest(engine);
     ey_engine_close(&engine);
 }
@@ -425,7 +475,8 @@ static void who_does_not_read_makes_room(void **state)
     (void)state;
     ey_engine *engine = open_many(1, 0);
     ey_answer whole[2];
-    for (int i = 0; i < 2; i++) build(i, 40), whole[i] = alone(engine, i);
+    for (int i = 0; i < 2; i++)
+        build(i, 40), whole[i] = alone(engine, i);
     engine->max_unread = 5;
     member_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
@@ -436,7 +487,8 @@ static void who_does_not_read_makes_room(void **state)
     member_collect(&members[0]); /* it comes back when it is read */
     assert_same_answer(&whole[0], &members[0].answer, "read late");
     crowd_free(members, 2);
-    for (int i = 0; i < 2; i++) ey_answer_free(&whole[i]);
+    for (int i = 0; i < 2; i++)
+        ey_answer_free(&whole[i]);
     assert_at_rest(engine);
     ey_engine_close(&engine);
 }
@@ -470,10 +522,12 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
     member_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
     member_start(&members[2], engine);
-    while (!members[2].n_tokens) member_listen(&members[2], 1000);
+    while (!members[2].n_tokens)
+        member_listen(&members[2], 1000);
     assert_int_equal(ey_engine_stats(engine).preemptions, 1);
     pthread_mutex_lock(&engine->lock);
-    engine->unread_seconds = 0.05, engine->max_unread = 1000; /* the other one needs nobody to read it */
+    engine->unread_seconds = 0.05,
+    engine->max_unread = 1000; /* the other one needs nobody to read it */
     members[0].ticket->unread = 1000;
     pthread_mutex_unlock(&engine->lock);
     wait_for_drop(engine);
@@ -498,12 +552,17 @@ static void closing_ends_all(void **state)
         ey_prompt *prompt;
         ey_ticket *ticket;
         ey_err e;
-        for (int i = 0; i < 4; i++) build(i, 400), whole[i] = alone(engine, i);
-        engine->max_unread = 100; /* nobody's answer is whole before the engine stops, for nobody reads it */
-        for (int i = 0; i < 4; i++) member_start(&members[i], engine);
-        while (listen && members[0].n_tokens < 3) member_listen(&members[0], 1000);
+        for (int i = 0; i < 4; i++)
+            build(i, 400), whole[i] = alone(engine, i);
+        engine->max_unread =
+            100; /* nobody's answer is whole before the engine stops, for nobody reads it */
+        for (int i = 0; i < 4; i++)
+            member_start(&members[i], engine);
+        while (listen && members[0].n_tokens < 3)
+            member_listen(&members[0], 1000);
         if (!ey_prepare(engine, &questions[0].request, &prompt, &e)) fail_msg("%s", e.text);
-        scheduler_stop(engine); /* as ey_engine_close begins; tickets are to be collected before it */
+        scheduler_stop(
+            engine); /* as ey_engine_close begins; tickets are to be collected before it */
         for (int i = 0; i < 4; i++) {
             member_collect(&members[i]);
             check_cancelled(&members[i], &whole[i], i == 0 && listen ? 3 : 0, 400);
@@ -514,7 +573,8 @@ static void closing_ends_all(void **state)
         ey_prompt_free(&prompt);
         assert_at_rest(engine);
         crowd_free(members, 4);
-        for (int i = 0; i < 4; i++) ey_answer_free(&whole[i]);
+        for (int i = 0; i < 4; i++)
+            ey_answer_free(&whole[i]);
         ey_engine_close(&engine);
     }
 }
@@ -525,7 +585,10 @@ static void closing_with_nothing_left(void **state)
     (void)state;
     for (int i = 0; i < 5; i++) {
         ey_engine *engine = open_many(2, 0);
-        if (i % 2) build(1, 3), members[1].request = questions[1].request, member_start(&members[1], engine), member_collect(&members[1]), member_free(&members[1]);
+        if (i % 2)
+            build(1, 3), members[1].request = questions[1].request,
+                         member_start(&members[1], engine), member_collect(&members[1]),
+                         member_free(&members[1]);
         ey_engine_close(&engine);
         assert_null(engine);
         ey_engine_close(&engine);
@@ -535,13 +598,21 @@ static void closing_with_nothing_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_of_tickets),          cmocka_unit_test(the_queue_has_an_end),
-        cmocka_unit_test(first_come_first_served),  cmocka_unit_test(cancelled_while_waiting),
-        cmocka_unit_test(all_cancelled_at_once),    cmocka_unit_test(one_of_several_cancelled),
-        cmocka_unit_test(cancelled_beside_a_shared_picture), cmocka_unit_test(cancelled_too_late),
-        cmocka_unit_test(a_failing_device),         cmocka_unit_test(who_does_not_read_waits_alone), cmocka_unit_test(who_does_not_read_makes_room),
-        cmocka_unit_test(who_never_reads_is_dropped), cmocka_unit_test(who_never_reads_is_dropped_from_the_queue),
-        cmocka_unit_test(closing_ends_all),         cmocka_unit_test(closing_with_nothing_left),
+        cmocka_unit_test(list_of_tickets),
+        cmocka_unit_test(the_queue_has_an_end),
+        cmocka_unit_test(first_come_first_served),
+        cmocka_unit_test(cancelled_while_waiting),
+        cmocka_unit_test(all_cancelled_at_once),
+        cmocka_unit_test(one_of_several_cancelled),
+        cmocka_unit_test(cancelled_beside_a_shared_picture),
+        cmocka_unit_test(cancelled_too_late),
+        cmocka_unit_test(a_failing_device),
+        cmocka_unit_test(who_does_not_read_waits_alone),
+        cmocka_unit_test(who_does_not_read_makes_room),
+        cmocka_unit_test(who_never_reads_is_dropped),
+        cmocka_unit_test(who_never_reads_is_dropped_from_the_queue),
+        cmocka_unit_test(closing_ends_all),
+        cmocka_unit_test(closing_with_nothing_left),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,5 +1,5 @@
-/* Requests from outside: limits and errors, events, cancelling, log-probabilities, special tokens that people type,
- * pixel budgets, several threads at once. */
+/* Requests from outside: limits and errors, events, cancelling, log-probabilities, special tokens
+ * that people type, pixel budgets, several threads at once. */
 #include <math.h>
 #include <pthread.h>
 
@@ -18,7 +18,8 @@ static struct question q;
 static void expect_error(bool ok, const ey_err *e, ey_code code, const char *says, const char *what)
 {
     if (ok) fail_msg("%s: was accepted", what);
-    if (e->code != code || !strstr(e->text, says)) fail_msg("%s: code %d, %s", what, (int)e->code, e->text);
+    if (e->code != code || !strstr(e->text, says))
+        fail_msg("%s: code %d, %s", what, (int)e->code, e->text);
 }
 
 /* ---- opening ---- */
@@ -38,20 +39,36 @@ static void open_errors(void **state)
         const char *says;
     } rows[] = {
         {"no model", {.device = "ref"}, EY_BAD_REQUEST, "model"},
-        {"no such directory", {.model = "/nowhere/at/all", .device = "ref"}, EY_NOT_FOUND, "/nowhere/at/all"},
-        {"no such repository", {.model = "nobody/nothing", .device = "ref"}, EY_NOT_FOUND, "nobody/nothing"},
+        {"no such directory",
+         {.model = "/nowhere/at/all", .device = "ref"},
+         EY_NOT_FOUND,
+         "/nowhere/at/all"},
+        {"no such repository",
+         {.model = "nobody/nothing", .device = "ref"},
+         EY_NOT_FOUND,
+         "nobody/nothing"},
         {"unknown device", {.model = good, .device = "abacus"}, EY_BAD_REQUEST, "abacus"},
-        {"unknown mask", {.model = good, .device = "cpu", .cpu_mask = "mmx"}, EY_BAD_REQUEST, "mmx"},
+        {"unknown mask",
+         {.model = good, .device = "cpu", .cpu_mask = "mmx"},
+         EY_BAD_REQUEST,
+         "mmx"},
         {"threads -1", {.model = good, .device = "ref", .threads = -1}, EY_BAD_REQUEST, "-1"},
         {"threads 257", {.model = good, .device = "cpu", .threads = 257}, EY_BAD_REQUEST, "257"},
         {"context -1", {.model = good, .device = "ref", .max_model_len = -1}, EY_BAD_REQUEST, "-1"},
-        {"context 257 of 256", {.model = short_model, .device = "ref", .max_model_len = 257}, EY_BAD_REQUEST, "257"},
-        {"context 2^31-1", {.model = good, .device = "cpu", .max_model_len = 2147483647}, EY_BAD_REQUEST, "2147483647"},
+        {"context 257 of 256",
+         {.model = short_model, .device = "ref", .max_model_len = 257},
+         EY_BAD_REQUEST,
+         "257"},
+        {"context 2^31-1",
+         {.model = good, .device = "cpu", .max_model_len = 2147483647},
+         EY_BAD_REQUEST,
+         "2147483647"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         ey_engine *engine = (ey_engine *)&rows; /* must become NULL */
         ey_err e = {0};
-        expect_error(ey_engine_open(&engine, &rows[i].options, &e), &e, rows[i].code, rows[i].says, rows[i].what);
+        expect_error(ey_engine_open(&engine, &rows[i].options, &e), &e, rows[i].code, rows[i].says,
+                     rows[i].what);
         assert_null(engine);
         ey_engine_close(&engine);
     }
@@ -64,7 +81,8 @@ static void open_errors(void **state)
             ey_answer answer;
             ey_err e;
             question_simple(&q, 1, "Hello", 1);
-            expect_error(ey_ask(engine, &q.request, &answer, &e), &e, EY_TOO_LONG, "--max-model-len", "tiny context");
+            expect_error(ey_ask(engine, &q.request, &answer, &e), &e, EY_TOO_LONG,
+                         "--max-model-len", "tiny context");
             ey_answer_free(&answer);
         }
         ey_engine_close(&engine);
@@ -73,12 +91,30 @@ static void open_errors(void **state)
 
 /* ---- bad requests ---- */
 
-static void no_messages(void) { q.request.n_messages = 0; }
-static void negative_tokens(void) { q.request.max_tokens = -7; }
-static void many_logprobs(void) { q.request.top_logprobs = 21; }
-static void unknown_role(void) { q.messages[0].role = "robot"; }
-static void not_a_picture(void) { question_part(&q, ey_image_part("GIF89a, not", 11)); }
-static void empty_picture(void) { question_part(&q, ey_image_part("", 0)); }
+static void no_messages(void)
+{
+    q.request.n_messages = 0;
+}
+static void negative_tokens(void)
+{
+    q.request.max_tokens = -7;
+}
+static void many_logprobs(void)
+{
+    q.request.top_logprobs = 21;
+}
+static void unknown_role(void)
+{
+    q.messages[0].role = "robot";
+}
+static void not_a_picture(void)
+{
+    question_part(&q, ey_image_part("GIF89a, not", 11));
+}
+static void empty_picture(void)
+{
+    question_part(&q, ey_image_part("", 0));
+}
 static void bad_detail(void)
 {
     ey_part part = picture(64, 64, 1);
@@ -87,13 +123,18 @@ static void bad_detail(void)
 }
 static void many_pictures(void)
 {
-    for (int i = 0; i < 65; i++) question_part(&q, picture(64, 64, 1));
+    for (int i = 0; i < 65; i++)
+        question_part(&q, picture(64, 64, 1));
 }
 static void pictures_beyond_context(void)
 {
-    for (int i = 0; i < 64; i++) question_part(&q, picture(8, 1200, 1));
+    for (int i = 0; i < 64; i++)
+        question_part(&q, picture(8, 1200, 1));
 }
-static void thin_picture(void) { question_part(&q, picture(1, 300, 1)); }
+static void thin_picture(void)
+{
+    question_part(&q, picture(1, 300, 1));
+}
 static void long_text(void)
 {
     static char text[4000];
@@ -130,9 +171,11 @@ static const struct {
 static void bad_requests(void **state)
 {
     (void)state;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine_options options = ey_engine_defaults();
-        options.device = devices[d], options.threads = 2, options.max_model_len = 512, options.max_images = EY_MAX_IMAGES;
+        options.device = devices[d], options.threads = 2, options.max_model_len = 512,
+        options.max_images = EY_MAX_IMAGES;
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
         question_simple(&q, 1, "Hello there", 4);
         struct outcome fresh = outcome_of(engine, &q);
@@ -141,7 +184,8 @@ static void bad_requests(void **state)
             ey_err e = {0};
             question_simple(&q, 0, "Hello", 4);
             bad_rows[i].change();
-            expect_error(ey_ask(engine, &q.request, &answer, &e), &e, bad_rows[i].code, bad_rows[i].says, bad_rows[i].what);
+            expect_error(ey_ask(engine, &q.request, &answer, &e), &e, bad_rows[i].code,
+                         bad_rows[i].says, bad_rows[i].what);
             ey_answer_free(&answer);
             ey_answer_free(&answer);
             question_simple(&q, 1, "Hello there", 4);
@@ -169,7 +213,8 @@ static void lengths(void **state)
     int prompt = a.prompt_tokens;
     ey_answer_free(&a);
     ey_engine_close(&engine);
-    static const int rooms[][3] = {{1, 0, 1}, {2, 0, 2}, {5, 5, 5}, {5, 9, 5}, {5, 4, 4}, {40, 0, 40}}; /* room, max_tokens, given */
+    static const int rooms[][3] = {{1, 0, 1}, {2, 0, 2}, {5, 5, 5},
+                                   {5, 9, 5}, {5, 4, 4}, {40, 0, 40}}; /* room, max_tokens, given */
     EACH_DEVICE(d)
     for (size_t i = 0; i < COUNT(rooms); i++) {
         engine = engine_open("tiny-gqa4-bf16", devices[d], 2, prompt + rooms[i][0]);
@@ -185,7 +230,8 @@ static void lengths(void **state)
     }
     ey_err e;
     engine = engine_open("tiny-gqa4-bf16", "cpu", 2, prompt);
-    expect_error(ey_ask(engine, &q.request, &a, &e), &e, EY_TOO_LONG, "leaves no room", "a prompt as long as the context");
+    expect_error(ey_ask(engine, &q.request, &a, &e), &e, EY_TOO_LONG, "leaves no room",
+                 "a prompt as long as the context");
     ey_answer_free(&a);
     ey_engine_close(&engine);
 }
@@ -193,7 +239,8 @@ static void lengths(void **state)
 static int first_place(const int *ids, int n, int id)
 {
     int i = 0;
-    while (i < n && ids[i] != id) i++;
+    while (i < n && ids[i] != id)
+        i++;
     return i;
 }
 
@@ -238,7 +285,8 @@ struct heard {
     const char *last_phase;
     bool bad;
     /* cancelling */
-    bool at_text;  /* at the text event number `cancel_at`, else at the first event of so many tokens */
+    bool at_text; /* at the text event number `cancel_at`, else at the first event of so many tokens
+                   */
     int cancel_at; /* -1: never */
     int n_texts;
     bool refused;
@@ -256,9 +304,11 @@ static int phase_rank(const char *phase)
 static void hear_phase(struct heard *h, const ey_event *event)
 {
     bool same = h->last_phase && strcmp(h->last_phase, event->phase) == 0;
-    h->bad |= phase_rank(event->phase) < 0 || event->done < 0 || event->done > event->total || (same && event->done < h->last_done);
+    h->bad |= phase_rank(event->phase) < 0 || event->done < 0 || event->done > event->total ||
+              (same && event->done < h->last_done);
     h->bad |= h->last_phase && phase_rank(event->phase) < phase_rank(h->last_phase);
-    h->bad |= (event->n_tokens > 0) != (strcmp(event->phase, "decode") == 0) || (event->n_tokens && event->n_tokens != event->done);
+    h->bad |= (event->n_tokens > 0) != (strcmp(event->phase, "decode") == 0) ||
+              (event->n_tokens && event->n_tokens != event->done);
     h->last_phase = event->phase, h->last_done = event->done;
 }
 
@@ -268,11 +318,13 @@ static bool hear(void *user, const ey_event *event)
     bool is_text = event->type == EY_EVENT_TEXT;
     h->after += h->refused;
     h->bad |= event->n_tokens < h->n_tokens || (!is_text && event->type != EY_EVENT_PHASE);
-    if (event->n_tokens - h->n_tokens > h->most_at_once) h->most_at_once = event->n_tokens - h->n_tokens;
+    if (event->n_tokens - h->n_tokens > h->most_at_once)
+        h->most_at_once = event->n_tokens - h->n_tokens;
     h->n_tokens = event->n_tokens;
     if (is_text) {
         h->bad |= event->n_text == 0 || h->n_text + event->n_text > sizeof(h->text);
-        if (!h->bad) memcpy(h->text + h->n_text, event->text, event->n_text), h->n_text += event->n_text;
+        if (!h->bad)
+            memcpy(h->text + h->n_text, event->text, event->n_text), h->n_text += event->n_text;
     } else {
         hear_phase(h, event);
     }
@@ -290,7 +342,8 @@ static void events_are_the_answer(void **state)
     for (size_t k = 0; k < COUNT(kinds); k++)
         for (int unread = 0; unread <= 1; unread++) {
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
-            if (unread) engine->max_unread = unread; /* no token comes before the one before it was heard */
+            if (unread)
+                engine->max_unread = unread; /* no token comes before the one before it was heard */
             question_simple(&q, (int)k, "Tell me.", 60);
             h = (struct heard){.cancel_at = -1};
             q.request.on_event = hear, q.request.event_user = &h;
@@ -306,12 +359,16 @@ static void events_are_the_answer(void **state)
         }
 }
 
-/* The text heard so far and the tokens so far are the beginning of the whole answer; the next request is as if nothing had been. Where one more token is possible
- * (most > least), that may be the last one: then the answer had ended before its caller's refusal was heard. */
-static void check_cancelled(ey_answer *a, const struct heard *h, const struct outcome *whole, int least, int most, const char *what)
+/* The text heard so far and the tokens so far are the beginning of the whole answer; the next
+ * request is as if nothing had been. Where one more token is possible (most > least), that may be
+ * the last one: then the answer had ended before its caller's refusal was heard. */
+static void check_cancelled(ey_answer *a, const struct heard *h, const struct outcome *whole,
+                            int least, int most, const char *what)
 {
-    const bool had_ended = most > least && a->n_tokens == whole->n && strcmp(a->finish_reason, "length") == 0;
-    if ((!had_ended && strcmp(a->finish_reason, "cancelled") != 0) || a->n_tokens < least || a->n_tokens > most)
+    const bool had_ended = most > least && a->n_tokens == whole->n &&
+                           strcmp(a->finish_reason, "length") == 0;
+    if ((!had_ended && strcmp(a->finish_reason, "cancelled") != 0) || a->n_tokens < least ||
+        a->n_tokens > most)
         fail_msg("%s: ended by \"%s\" after %d tokens", what, a->finish_reason, a->n_tokens);
     assert_int_equal(h->after, 0);
     assert_memory_equal(a->tokens, whole->ids, (size_t)a->n_tokens * sizeof(int));
@@ -321,7 +378,10 @@ static void check_cancelled(ey_answer *a, const struct heard *h, const struct ou
 
 static void ask_something_else(struct question *other)
 {
-    question_simple(other, 2, "Something else entirely, with a longer text so that more of the cache is overwritten.", 20);
+    question_simple(
+        other, 2,
+        "Something else entirely, with a longer text so that more of the cache is overwritten.",
+        20);
 }
 
 static void check_next(ey_engine *engine, const struct outcome *wanted, const char *what)
@@ -343,7 +403,8 @@ static void refused_events(void **state)
     } rows[] = {{true, 0}, {true, 4}, {false, 0}, {false, 1}, {false, 10}, {false, 19}};
     static struct question other;
     static struct heard h;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-shards-fp8", devices[d], 2, 512);
         engine->max_unread = 1;
         question_simple(&q, 2, "What is this? Answer with one word.", 20);
@@ -353,7 +414,8 @@ static void refused_events(void **state)
         other.request.on_event = hear, other.request.event_user = &h;
         for (size_t i = 0; i < COUNT(rows); i++) {
             char what[64];
-            snprintf(what, sizeof(what), "%s, at %s %d", devices[d], rows[i].at_text ? "text" : "token", rows[i].at);
+            snprintf(what, sizeof(what), "%s, at %s %d", devices[d],
+                     rows[i].at_text ? "text" : "token", rows[i].at);
             h = (struct heard){.at_text = rows[i].at_text, .cancel_at = rows[i].at};
             engine_set_rows(engine, 16, 16); /* several chunks */
             ey_answer a = ask(engine, &other);
@@ -376,12 +438,15 @@ static void cancelling(void **state)
         enum op op;
         int at, tokens; /* of the answer */
         const char *what;
-    } rows[] = {{OP_TOWER, 1, 0, "first picture"},    {OP_TILE, 2, 0, "a tile"},           {OP_MERGE, 1, 0, "a merger"},
-                {OP_TOWER, 2, 0, "second picture"},   {OP_STEP, 1, 0, "first chunk"},      {OP_LAYER, 3, 0, "a layer of a chunk"},
-                {OP_STEP, 3, 0, "third chunk"},       {OP_LOGITS, 1, 1, "first token"},    {OP_LOGITS, 10, 10, "tenth token"}};
+    } rows[] = {{OP_TOWER, 1, 0, "first picture"}, {OP_TILE, 2, 0, "a tile"},
+                {OP_MERGE, 1, 0, "a merger"},      {OP_TOWER, 2, 0, "second picture"},
+                {OP_STEP, 1, 0, "first chunk"},    {OP_LAYER, 3, 0, "a layer of a chunk"},
+                {OP_STEP, 3, 0, "third chunk"},    {OP_LOGITS, 1, 1, "first token"},
+                {OP_LOGITS, 10, 10, "tenth token"}};
     static struct question other;
     static struct heard h;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-shards-fp8", devices[d], 2, 512);
         hooks_on(engine);
         question_simple(&q, 2, "What is this? Answer with one word.", 20);
@@ -417,7 +482,8 @@ static void check_logprobs(const ey_answer *a, int n_top)
             sum += exp((double)l->top[k].logprob);
             assert_true(l->top[k].logprob <= 0);
             if (k) assert_true(l->top[k].logprob <= l->top[k - 1].logprob);
-            for (int j = 0; j < k; j++) assert_int_not_equal(l->top[k].id, l->top[j].id);
+            for (int j = 0; j < k; j++)
+                assert_int_not_equal(l->top[k].id, l->top[j].id);
         }
         assert_true(sum <= 1 + 1e-5);
         if (!n_top) continue;
@@ -433,13 +499,15 @@ static void last_logprobs_by_hand(const ey_engine *engine, const ey_answer *a)
     const ey_token_logprobs *last = &a->logprobs[a->n_logprobs - 1];
     long double sum = 0;
     int n = engine->model.text.vocabulary;
-    for (int i = 0; i < n; i++) sum += expl((long double)logits[i]);
+    for (int i = 0; i < n; i++)
+        sum += expl((long double)logits[i]);
     for (size_t k = 0; k < last->n_top; k++) {
         double wanted = (double)((long double)logits[last->top[k].id] - logl(sum));
         assert_true(fabs(wanted - (double)last->top[k].logprob) < 2e-6 * (1 + fabs(wanted)));
         int better = 0; /* logits above it, or equal with a lower id */
         for (int i = 0; i < n; i++)
-            better += logits[i] > logits[last->top[k].id] || (logits[i] == logits[last->top[k].id] && i < last->top[k].id);
+            better += logits[i] > logits[last->top[k].id] ||
+                      (logits[i] == logits[last->top[k].id] && i < last->top[k].id);
         assert_int_equal(better, k);
     }
 }
@@ -448,14 +516,17 @@ static void log_probabilities(void **state)
 {
     (void)state;
     static const int tops[] = {-1, 0, 1, 5, 20};
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-ragged-fp8", devices[d], 2, 512);
         for (size_t i = 0; i < COUNT(tops); i++) {
             question_simple(&q, 1, "Hello", 8);
             q.request.top_logprobs = tops[i];
             ey_answer a = ask(engine, &q);
-            if (tops[i] < 0) assert_int_equal(a.n_logprobs, 0);
-            else check_logprobs(&a, tops[i]), last_logprobs_by_hand(engine, &a);
+            if (tops[i] < 0)
+                assert_int_equal(a.n_logprobs, 0);
+            else
+                check_logprobs(&a, tops[i]), last_logprobs_by_hand(engine, &a);
             ey_answer_free(&a);
         }
         ey_engine_close(&engine);
@@ -470,7 +541,8 @@ static void scores_of_made_up_logits(void **state)
     assert_int_equal(logits_argmax(logits, 7), 1);
     logits_score(logits, 7, 5, 6, &chosen, top);
     static const int ids[] = {1, 3, 5, 0, 2, 4};
-    for (int i = 0; i < 6; i++) assert_int_equal(top[i].id, ids[i]);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(top[i].id, ids[i]);
     double total = 88.0 + log(2 + exp(-0.5) + exp(-87.0) + exp(-91.0));
     assert_true(fabs((double)chosen.logprob - (87.5 - total)) < 1e-6);
     assert_true(fabs((double)top[3].logprob - (1 - total)) < 1e-5);
@@ -481,7 +553,9 @@ static void scores_of_made_up_logits(void **state)
 static void typed_special_tokens(void **state)
 {
     (void)state;
-    static const char *const typed[] = {"<|image_pad|>", "<|im_start|>system\n", "<|vision_start|><|image_pad|><|vision_end|>", "<|im_end|>"};
+    static const char *const typed[] = {"<|image_pad|>", "<|im_start|>system\n",
+                                        "<|vision_start|><|image_pad|><|vision_end|>",
+                                        "<|im_end|>"};
     ey_engine *engine = engine_open("tiny-ragged-fp8", "cpu", 1, 512);
     for (size_t i = 0; i < COUNT(typed); i++) {
         int *ids;
@@ -501,14 +575,16 @@ static void typed_special_tokens(void **state)
         assert_true(ey_tokenize(engine, typed[i], strlen(typed[i]), false, &ids, &n, &e));
         /* the text stands after "user\n", of which nothing merges with "<" */
         assert_int_equal(text.prompt_tokens, empty.prompt_tokens + (int)n);
-        for (size_t k = 0; k < n; k++) assert_false(tokenizer_is_special(engine->tok, ids[k]));
+        for (size_t k = 0; k < n; k++)
+            assert_false(tokenizer_is_special(engine->tok, ids[k]));
         free(ids);
         assert_true(ey_tokenize(engine, typed[i], strlen(typed[i]), true, &ids, &n, &e));
         assert_int_equal(parsed.prompt_tokens, empty.prompt_tokens + (int)n);
         assert_true(parsed.prompt_tokens < text.prompt_tokens);
         assert_true(tokenizer_is_special(engine->tok, ids[0]));
         free(ids);
-        ey_answer_free(&empty), ey_answer_free(&text), ey_answer_free(&parsed), ey_answer_free(&beside);
+        ey_answer_free(&empty), ey_answer_free(&text), ey_answer_free(&parsed),
+            ey_answer_free(&beside);
     }
     assert_string_equal(ey_token_text(engine, -1), "");
     assert_string_equal(ey_token_text(engine, 1 << 30), "");
@@ -526,7 +602,11 @@ static float *features_of(ey_engine *engine, const struct image_entry *entry)
     assert_non_null(out);
     for (int level = 0; level < levels; level++)
         for (int i = 0; i < entry->n_tokens; i++, to += hidden)
-            engine->be->ops->read(engine->be, to, engine->be->ops->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE, (size_t)feature_row(entry, i) * hidden), ELEMENT_FEATURE, hidden);
+            engine->be->ops->read(engine->be, to,
+                                  engine->be->ops->at(engine->be, engine->ws.features[level],
+                                                      ELEMENT_FEATURE,
+                                                      (size_t)feature_row(entry, i) * hidden),
+                                  ELEMENT_FEATURE, hidden);
     return out;
 }
 
@@ -545,20 +625,23 @@ static const struct image_entry *only_entry(ey_engine *engine)
 static void same_picture_twice(void **state)
 {
     (void)state;
-    EACH_DEVICE(d) {
+    EACH_DEVICE(d)
+    {
         ey_engine *engine = engine_open("tiny-head72-bf16", devices[d], 2, 512);
         ey_part p = picture(430, 297, 3); /* of several feature blocks */
         question_start(&q, 5);
         question_turn(&q, "system"), question_text(&q, "Be brief.");
         question_turn(&q, "user"), question_part(&q, p), question_text(&q, "What is this?");
         question_turn(&q, "assistant"), question_text(&q, "A square.");
-        question_turn(&q, "user"), question_text(&q, "And this:"), question_part(&q, p), question_text(&q, "?");
+        question_turn(&q, "user"), question_text(&q, "And this:"), question_part(&q, p),
+            question_text(&q, "?");
         ey_answer a = ask(engine, &q);
         assert_int_equal(a.n_images, 2);
         for (size_t i = 0; i < 2; i++) {
             assert_int_equal(a.images[i].width, 430);
             assert_int_equal(a.images[i].height, 297);
-            assert_int_equal(a.images[i].tokens, a.images[i].used_width / 32 * (a.images[i].used_height / 32));
+            assert_int_equal(a.images[i].tokens,
+                             a.images[i].used_width / 32 * (a.images[i].used_height / 32));
             assert_int_equal(a.images[i].tokens, a.images[0].tokens);
             assert_false(a.images[i].cached);
         }
@@ -568,7 +651,8 @@ static void same_picture_twice(void **state)
         assert_int_equal(ey_engine_stats(engine).tower_runs, 1);
         assert_int_equal(only_entry(engine)->n_tokens, tokens);
         /* wherever its blocks lie, they are the same */
-        size_t bytes = (size_t)(1 + engine->model.vision.n_deepstack) * (size_t)tokens * (size_t)engine->model.text.hidden * sizeof(float);
+        size_t bytes = (size_t)(1 + engine->model.vision.n_deepstack) * (size_t)tokens *
+                       (size_t)engine->model.text.hidden * sizeof(float);
         float *first = features_of(engine, only_entry(engine));
         int32_t block = only_entry(engine)->block[0];
         engine_shuffle(engine, 3);
@@ -584,7 +668,8 @@ static void same_picture_twice(void **state)
     }
 }
 
-/* Sizes by spec 5.1 under min(checkpoint's, detail's, the share of half the context), calculated by hand. */
+/* Sizes by spec 5.1 under min(checkpoint's, detail's, the share of half the context), calculated by
+ * hand. */
 static void pixel_budgets(void **state)
 {
     (void)state;
@@ -601,23 +686,29 @@ static void pixel_budgets(void **state)
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_HIGH, 0, 1, 1984, 1504},
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_NATIVE, 0, 1, 1984, 1504},
         {"tiny-gqa4-bf16", 8192, 2400, 2100, EY_DETAIL_HIGH, 0, 1, 2176, 1888},
-        {"tiny-gqa4-bf16", 8192, 2400, 2100, EY_DETAIL_NATIVE, 0, 1, 2176, 1888}, /* the context, not the checkpoint */
-        {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_LOW, 1310720, 1, 1312, 960}, /* max_pixels wins over detail */
+        {"tiny-gqa4-bf16", 8192, 2400, 2100, EY_DETAIL_NATIVE, 0, 1, 2176,
+         1888}, /* the context, not the checkpoint */
+        {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_LOW, 1310720, 1, 1312,
+         960}, /* max_pixels wins over detail */
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_HIGH, 262144, 1, 576, 416},
-        {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 0, 1, 256, 256},           /* enlarged to the checkpoint's least */
+        {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 0, 1, 256,
+         256}, /* enlarged to the checkpoint's least */
         {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 65536, 1, 256, 256},
-        {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 10000, 1, 64, 64},         /* 128 x 128 would be too much */
+        {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 10000, 1, 64,
+         64}, /* 128 x 128 would be too much */
         {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 1, 1, 32, 32},
-        {"tiny-gqa4-bf16", 2048, 2000, 1500, EY_DETAIL_AUTO, 0, 1, 1152, 864},      /* 1,024 tokens */
-        {"tiny-gqa4-bf16", 2048, 2000, 1500, EY_DETAIL_AUTO, 0, 4, 576, 416},       /* 256 each */
-        {"tiny-untied-bf16", 8192, 2000, 1500, EY_DETAIL_NATIVE, 0, 1, 576, 416},   /* the checkpoint's 262,144 */
+        {"tiny-gqa4-bf16", 2048, 2000, 1500, EY_DETAIL_AUTO, 0, 1, 1152, 864}, /* 1,024 tokens */
+        {"tiny-gqa4-bf16", 2048, 2000, 1500, EY_DETAIL_AUTO, 0, 4, 576, 416},  /* 256 each */
+        {"tiny-untied-bf16", 8192, 2000, 1500, EY_DETAIL_NATIVE, 0, 1, 576,
+         416}, /* the checkpoint's 262,144 */
         {"tiny-untied-bf16", 8192, 2000, 1500, EY_DETAIL_NATIVE, UINT64_MAX, 1, 576, 416},
         {"tiny-untied-bf16", 64, 50, 50, EY_DETAIL_AUTO, 0, 4, 64, 64},
         {"tiny-untied-bf16", 64, 50, 50, EY_DETAIL_AUTO, 0, 32, 32, 32},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         ey_engine_options options = ey_engine_defaults();
-        options.device = "ref", options.threads = 1, options.max_model_len = rows[i].context, options.max_images = EY_MAX_IMAGES;
+        options.device = "ref", options.threads = 1, options.max_model_len = rows[i].context,
+        options.max_images = EY_MAX_IMAGES;
         ey_engine *engine = engine_open_with(rows[i].kind, options);
         struct ey_prompt prompt = {0};
         ey_err e = {0};
@@ -625,12 +716,14 @@ static void pixel_budgets(void **state)
         question_turn(&q, "user");
         ey_part part = picture(rows[i].width, rows[i].height, 0);
         part.detail = rows[i].detail, part.max_pixels = rows[i].max_pixels;
-        for (int k = 0; k < rows[i].copies; k++) question_part(&q, part);
+        for (int k = 0; k < rows[i].copies; k++)
+            question_part(&q, part);
         if (!pictures_open(&prompt, engine, &q.request, &e)) fail_msg("row %zu: %s", i, e.text);
         assert_int_equal(prompt.n_pictures, rows[i].copies);
         for (int k = 0; k < rows[i].copies; k++) {
             const ey_image_usage *usage = &prompt.usage[k];
-            if (usage->used_width != rows[i].used_width || usage->used_height != rows[i].used_height)
+            if (usage->used_width != rows[i].used_width ||
+                usage->used_height != rows[i].used_height)
                 fail_msg("row %zu: %d x %d", i, usage->used_width, usage->used_height);
             assert_int_equal(usage->tokens, rows[i].used_width / 32 * (rows[i].used_height / 32));
             assert_int_equal(usage->width, rows[i].width);
@@ -659,7 +752,8 @@ static void *ask_thrice(void *user)
         ey_answer answer;
         ey_err e;
         bool ok = ey_ask(a->engine, &a->question.request, &answer, &e);
-        a->same = a->same && ok && answer.n_tokens == a->wanted.n && strcmp(answer.text, a->wanted.text) == 0 &&
+        a->same = a->same && ok && answer.n_tokens == a->wanted.n &&
+                  strcmp(answer.text, a->wanted.text) == 0 &&
                   memcmp(answer.tokens, a->wanted.ids, (size_t)a->wanted.n * sizeof(int)) == 0;
         if (ok) a->same = a->same && ey_token_text(a->engine, answer.tokens[0])[0] != 0;
         ey_answer_free(&answer);
@@ -675,17 +769,21 @@ static void several_threads(void **state)
     EACH_DEVICE(d)
     for (int at_once = 1; at_once <= ASKERS; at_once++) {
         ey_engine_options options = ey_engine_defaults();
-        options.device = devices[d], options.threads = 2, options.max_model_len = 512, options.max_num_seqs = at_once;
+        options.device = devices[d], options.threads = 2, options.max_model_len = 512,
+        options.max_num_seqs = at_once;
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
         for (int i = 0; i < ASKERS; i++) {
-            static const char *const texts[ASKERS] = {"What is this?", "Count to three.", "Name a colour, please, and no more."};
+            static const char *const texts[ASKERS] = {"What is this?", "Count to three.",
+                                                      "Name a colour, please, and no more."};
             askers[i].engine = engine;
             question_simple(&askers[i].question, i, texts[i], 10);
             askers[i].question.request.top_logprobs = i;
             askers[i].wanted = outcome_of(engine, &askers[i].question);
         }
-        for (int i = 0; i < ASKERS; i++) assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_thrice, &askers[i]), 0);
-        for (int i = 0; i < ASKERS; i++) pthread_join(askers[i].thread, NULL);
+        for (int i = 0; i < ASKERS; i++)
+            assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_thrice, &askers[i]), 0);
+        for (int i = 0; i < ASKERS; i++)
+            pthread_join(askers[i].thread, NULL);
         for (int i = 0; i < ASKERS; i++) {
             assert_true(askers[i].same);
             outcome_free(&askers[i].wanted);
@@ -698,10 +796,18 @@ static void several_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_errors),          cmocka_unit_test(bad_requests),       cmocka_unit_test(lengths),
-        cmocka_unit_test(stop_token),           cmocka_unit_test(events_are_the_answer), cmocka_unit_test(refused_events),
-        cmocka_unit_test(cancelling),           cmocka_unit_test(log_probabilities),  cmocka_unit_test(scores_of_made_up_logits),
-        cmocka_unit_test(typed_special_tokens), cmocka_unit_test(same_picture_twice), cmocka_unit_test(pixel_budgets),
+        cmocka_unit_test(open_errors),
+        cmocka_unit_test(bad_requests),
+        cmocka_unit_test(lengths),
+        cmocka_unit_test(stop_token),
+        cmocka_unit_test(events_are_the_answer),
+        cmocka_unit_test(refused_events),
+        cmocka_unit_test(cancelling),
+        cmocka_unit_test(log_probabilities),
+        cmocka_unit_test(scores_of_made_up_logits),
+        cmocka_unit_test(typed_special_tokens),
+        cmocka_unit_test(same_picture_twice),
+        cmocka_unit_test(pixel_budgets),
         cmocka_unit_test(several_threads),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

@@ -1,5 +1,5 @@
-/* What a request takes over from those before it: the same bits as computing it all, in whole blocks of 64 tokens, without
- * the vision tower for pictures whose features are there. */
+/* What a request takes over from those before it: the same bits as computing it all, in whole
+ * blocks of 64 tokens, without the vision tower for pictures whose features are there. */
 #include "engine/engine_fixture.h"
 #include "engine/op_hooks.h"
 
@@ -8,7 +8,8 @@ static void build(struct question *q, const unsigned *seeds, const char *text, i
 {
     question_start(q, max_tokens);
     question_turn(q, "user");
-    for (; *seeds; seeds++) question_part(q, picture(90 + (int)*seeds, 64, *seeds));
+    for (; *seeds; seeds++)
+        question_part(q, picture(90 + (int)*seeds, 64, *seeds));
     question_text(q, text);
     q->request.fresh = false;
 }
@@ -23,7 +24,8 @@ static void same_bits_and_fewer_towers(void **state)
 {
     (void)state;
     /* each row follows the one before it on the same engine */
-    static const char question[] = "What is this? Answer in a few words, and say how sure you are of it.";
+    static const char question[] =
+        "What is this? Answer in a few words, and say how sure you are of it.";
     static const struct {
         unsigned seeds[4];
         const char *text;
@@ -43,7 +45,8 @@ static void same_bits_and_fewer_towers(void **state)
     };
     static const char *const devices[] = {ENGINE_DEVICES};
     for (size_t d = 0; d < N_ENGINE_DEVICES; d++) {
-        ey_engine *fresh = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024), *kept = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024);
+        ey_engine *fresh = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024),
+                  *kept = engine_open("tiny-gqa4-fp8", devices[d], 2, 1024);
         hooks_on(kept);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
             static struct question q;
@@ -54,7 +57,8 @@ static void same_bits_and_fewer_towers(void **state)
             ey_answer answer = ask(kept, &q); /* once more: all of it is there */
             assert_int_equal(answer.cached_tokens, most_cached(&answer));
             assert_int_equal(hooks_count(OP_TOWER), rows[i].towers);
-            for (size_t k = 0; k < answer.n_images; k++) assert_true(answer.images[k].cached);
+            for (size_t k = 0; k < answer.n_images; k++)
+                assert_true(answer.images[k].cached);
             ey_answer_free(&answer);
             q.request.fresh = true;
             struct outcome a = outcome_of(fresh, &q);
@@ -99,7 +103,10 @@ static void a_conversation_reuses_its_turns(void **state)
     static struct question q;
     const unsigned one[] = {1, 0};
     hooks_on(engine);
-    build(&q, one, "What is this? It may help to know that the picture was made up from numbers, and is of nothing that there is.", 6);
+    build(&q, one,
+          "What is this? It may help to know that the picture was made up from numbers, and is of "
+          "nothing that there is.",
+          6);
     ey_answer first = ask(engine, &q);
     assert_true(first.prompt_tokens > KV_BLOCK);
     question_turn(&q, "assistant");
@@ -122,15 +129,19 @@ static void what_a_cancelled_request_left_is_right(void **state)
     static const struct {
         enum op op;
         int at;
-    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3}, {OP_TOWER, 2}, {OP_STEP, 1}, {OP_LAYER, 2}, {OP_STEP, 5}, {OP_LAYER, 9}, {OP_STEP, 9}, {OP_LOGITS, 2}};
-    ey_engine *fresh = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024), *kept = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024);
+    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3},  {OP_TOWER, 2}, {OP_STEP, 1},  {OP_LAYER, 2},
+                {OP_STEP, 5},  {OP_LAYER, 9}, {OP_STEP, 9},  {OP_LOGITS, 2}};
+    ey_engine *fresh = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024),
+              *kept = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024);
     hooks_on(kept);
     engine_set_rows(kept, 16, 16);
     static struct question q, cancelled, other;
     static char long_text[900];
-    for (size_t i = 0; i + 1 < sizeof(long_text); i++) long_text[i] = (char)(1 + i % 2);
+    for (size_t i = 0; i + 1 < sizeof(long_text); i++)
+        long_text[i] = (char)(1 + i % 2);
     question_simple(&other, 0, long_text, 1);
-    static const char text[] = "What is this? It may help to know that the picture was made up from numbers, and is of nothing that there is.";
+    static const char text[] = "What is this? It may help to know that the picture was made up "
+                               "from numbers, and is of nothing that there is.";
     const unsigned two[] = {5, 6, 0};
     build(&q, two, text, 6);
     struct outcome want = outcome_of(fresh, &q);
@@ -138,7 +149,8 @@ static void what_a_cancelled_request_left_is_right(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char what[32];
         snprintf(what, sizeof(what), "row %zu", i);
-        struct outcome overwritten = outcome_of(kept, &other); /* or the blocks would hold what they should by chance */
+        struct outcome overwritten = outcome_of(
+            kept, &other); /* or the blocks would hold what they should by chance */
         outcome_free(&overwritten);
         build(&cancelled, two, text, 6);
         engine_forget(kept);

@@ -1,12 +1,21 @@
-/* Many threads that ask, hang up, do not read, and come back, on an engine with too little of everything: every answer is the
- * one given alone or a beginning of it, and in the end nothing is held. */
+/* Many threads that ask, hang up, do not read, and come back, on an engine with too little of
+ * everything: every answer is the one given alone or a beginning of it, and in the end nothing is
+ * held. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "engine/crowd.h"
 
-enum { THREADS = 16, ROUNDS = 12, LARGE = 4, KINDS = SORTS + LARGE, AT_ONCE = 4, QUEUED = 9, CONTEXT = 512 };
+enum {
+    THREADS = 16,
+    ROUNDS = 12,
+    LARGE = 4,
+    KINDS = SORTS + LARGE,
+    AT_ONCE = 4,
+    QUEUED = 9,
+    CONTEXT = 512
+};
 
 static struct sorts sorts;
 static struct question large[LARGE];
@@ -40,7 +49,8 @@ static void sleep_ms(int ms)
 
 static bool begins(const ey_answer *part, const ey_answer *whole)
 {
-    return part->n_tokens <= whole->n_tokens && memcmp(part->tokens, whole->tokens, (size_t)part->n_tokens * sizeof(int)) == 0;
+    return part->n_tokens <= whole->n_tokens &&
+           memcmp(part->tokens, whole->tokens, (size_t)part->n_tokens * sizeof(int)) == 0;
 }
 
 /* An answer of request `kind`, which was asked to end early or not. */
@@ -48,8 +58,10 @@ static void check(struct asker *a, int kind, ey_answer *answer, bool hung_up)
 {
     char how[200];
     bool cancelled = strcmp(answer->finish_reason, "cancelled") == 0;
-    if (cancelled && (!hung_up || !begins(answer, &alone[kind]))) snprintf(a->wrong, sizeof(a->wrong), "request %d: another beginning", kind);
-    if (!cancelled && answers_differ(&alone[kind], answer, how, sizeof(how))) snprintf(a->wrong, sizeof(a->wrong), "request %d: %s", kind, how);
+    if (cancelled && (!hung_up || !begins(answer, &alone[kind])))
+        snprintf(a->wrong, sizeof(a->wrong), "request %d: another beginning", kind);
+    if (!cancelled && answers_differ(&alone[kind], answer, how, sizeof(how)))
+        snprintf(a->wrong, sizeof(a->wrong), "request %d: %s", kind, how);
     atomic_fetch_add(cancelled ? &a->crowd->n_cancelled : &a->crowd->n_whole, 1);
 }
 
@@ -61,14 +73,16 @@ static void hear(struct asker *a, int kind, ey_ticket *ticket, int until)
     while (event.type != EY_EVENT_DONE && event.n_tokens < until) {
         ey_next(ticket, random_of(a, 4), &event);
         if (event.type != EY_EVENT_TEXT) continue;
-        if (n + event.n_text > alone[kind].n_text || memcmp(alone[kind].text + n, event.text, event.n_text) != 0)
+        if (n + event.n_text > alone[kind].n_text ||
+            memcmp(alone[kind].text + n, event.text, event.n_text) != 0)
             snprintf(a->wrong, sizeof(a->wrong), "request %d: other text at byte %zu", kind, n);
         n += event.n_text;
         if (random_of(a, 40) == 0) sleep_ms(5);
     }
 }
 
-/* Comes again for as long as the engine is too busy, for want of a place or of memory for the picture. */
+/* Comes again for as long as the engine is too busy, for want of a place or of memory for the
+ * picture. */
 static bool start(struct asker *a, int kind, ey_ticket **ticket)
 {
     ey_prompt *prompt = NULL;
@@ -77,7 +91,8 @@ static bool start(struct asker *a, int kind, ey_ticket **ticket)
     bool ok = true;
     r.fresh = random_of(a, 4) == 0;
     while (ok && !*ticket) {
-        ok = (prompt || ey_prepare(a->crowd->engine, &r, &prompt, &e)) && ey_start(a->crowd->engine, prompt, &r, ticket, &e);
+        ok = (prompt || ey_prepare(a->crowd->engine, &r, &prompt, &e)) &&
+             ey_start(a->crowd->engine, prompt, &r, ticket, &e);
         if (ok || e.code != EY_BUSY) continue;
         ok = true;
         atomic_fetch_add(&a->crowd->n_busy, 1);
@@ -101,15 +116,18 @@ static void ask_once(struct asker *a)
     if (manner <= 1) ey_cancel(ticket);
     if (manner == 2) sleep_ms(random_of(a, 60));
     if (manner >= 3) hear(a, kind, ticket, 1 << 30);
-    if (ey_collect(&ticket, &answer, &e)) check(a, kind, &answer, manner <= 1);
-    else snprintf(a->wrong, sizeof(a->wrong), "request %d: %.200s", kind, e.text);
+    if (ey_collect(&ticket, &answer, &e))
+        check(a, kind, &answer, manner <= 1);
+    else
+        snprintf(a->wrong, sizeof(a->wrong), "request %d: %.200s", kind, e.text);
     ey_answer_free(&answer);
 }
 
 static void *ask_often(void *user)
 {
     struct asker *a = user;
-    for (int i = 0; i < ROUNDS && !a->wrong[0]; i++) ask_once(a);
+    for (int i = 0; i < ROUNDS && !a->wrong[0]; i++)
+        ask_once(a);
     return NULL;
 }
 
@@ -119,10 +137,13 @@ static void *look_on(void *user)
     struct asker *a = user;
     while (!atomic_load(&a->crowd->over)) {
         ey_stats s = ey_engine_stats(a->crowd->engine);
-        if (s.running > AT_ONCE || s.paused > s.running || s.waiting > QUEUED + AT_ONCE || s.kv_blocks_used > s.kv_blocks ||
-            s.kv_blocks_used + s.kv_blocks_cached > s.kv_blocks || s.image_rows_used > s.image_rows)
-            snprintf(a->wrong, sizeof(a->wrong), "%d running, %d paused, %d waiting, %d and %d of %d blocks, %d of %d rows", s.running, s.paused,
-                     s.waiting, s.kv_blocks_used, s.kv_blocks_cached, s.kv_blocks, s.image_rows_used, s.image_rows);
+        if (s.running > AT_ONCE || s.paused > s.running || s.waiting > QUEUED + AT_ONCE ||
+            s.kv_blocks_used > s.kv_blocks || s.kv_blocks_used + s.kv_blocks_cached > s.kv_blocks ||
+            s.image_rows_used > s.image_rows)
+            snprintf(a->wrong, sizeof(a->wrong),
+                     "%d running, %d paused, %d waiting, %d and %d of %d blocks, %d of %d rows",
+                     s.running, s.paused, s.waiting, s.kv_blocks_used, s.kv_blocks_cached,
+                     s.kv_blocks, s.image_rows_used, s.image_rows);
         sleep_ms(1);
     }
     return NULL;
@@ -131,18 +152,24 @@ static void *look_on(void *user)
 static ey_engine *open_engine(int kv_tokens, int at_once, ey_budget *budget)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cpu", options.threads = 2, options.max_model_len = CONTEXT, options.kv_tokens = kv_tokens;
-    options.max_num_seqs = at_once, options.max_num_queued = QUEUED, options.max_images = 2, options.budget = budget;
+    options.device = "cpu", options.threads = 2, options.max_model_len = CONTEXT,
+    options.kv_tokens = kv_tokens;
+    options.max_num_seqs = at_once, options.max_num_queued = QUEUED, options.max_images = 2,
+    options.budget = budget;
     return engine_open_with("tiny-ragged-fp8", options);
 }
 
 static void open_requests(ey_engine *engine)
 {
     sorts_open(&sorts, engine);
-    for (int i = 0; i < SORTS; i++) requests[i] = &sorts.question[i].request, alone[i] = sorts.alone[i];
-    for (int i = 0; i < LARGE; i++) { /* four of the six blocks that the image cache has for pictures */
+    for (int i = 0; i < SORTS; i++)
+        requests[i] = &sorts.question[i].request, alone[i] = sorts.alone[i];
+    for (int i = 0; i < LARGE;
+         i++) { /* four of the six blocks that the image cache has for pictures */
         question_start(&large[i], 6 + i);
-        question_turn(&large[i], "user"), question_part(&large[i], picture(512, 512, (unsigned)i % 3)), question_text(&large[i], i % 2 ? "Well?" : "And?");
+        question_turn(&large[i], "user"),
+            question_part(&large[i], picture(512, 512, (unsigned)i % 3)),
+            question_text(&large[i], i % 2 ? "Well?" : "And?");
         requests[SORTS + i] = &large[i].request, alone[SORTS + i] = ask(engine, &large[i]);
         assert_int_equal(alone[SORTS + i].image_tokens, 256);
     }
@@ -160,24 +187,31 @@ static void many_threads(void **state)
     engine->max_unread = 30;
     for (int i = 0; i <= THREADS; i++) {
         askers[i] = (struct asker){.crowd = &crowd, .noise = (unsigned)i * 7919};
-        assert_int_equal(pthread_create(&askers[i].thread, NULL, i < THREADS ? ask_often : look_on, &askers[i]), 0);
+        assert_int_equal(
+            pthread_create(&askers[i].thread, NULL, i < THREADS ? ask_often : look_on, &askers[i]),
+            0);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(askers[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(askers[i].thread, NULL);
     atomic_store(&crowd.over, true);
     pthread_join(askers[THREADS].thread, NULL);
     for (int i = 0; i <= THREADS; i++)
         if (askers[i].wrong[0]) fail_msg("thread %d: %s", i, askers[i].wrong);
     ey_stats s = ey_engine_stats(engine);
-    print_message("%d whole, %d cancelled, %d times busy, %d preemptions, %d towers for %d pictures, %d of %d prompt tokens cached\n",
-                  atomic_load(&crowd.n_whole), atomic_load(&crowd.n_cancelled), atomic_load(&crowd.n_busy), (int)s.preemptions, (int)s.tower_runs,
-                  (int)s.images, (int)s.cached_tokens, (int)s.prompt_tokens);
-    assert_int_equal(atomic_load(&crowd.n_whole) + atomic_load(&crowd.n_cancelled), THREADS * ROUNDS);
+    print_message("%d whole, %d cancelled, %d times busy, %d preemptions, %d towers for %d "
+                  "pictures, %d of %d prompt tokens cached\n",
+                  atomic_load(&crowd.n_whole), atomic_load(&crowd.n_cancelled),
+                  atomic_load(&crowd.n_busy), (int)s.preemptions, (int)s.tower_runs, (int)s.images,
+                  (int)s.cached_tokens, (int)s.prompt_tokens);
+    assert_int_equal(atomic_load(&crowd.n_whole) + atomic_load(&crowd.n_cancelled),
+                     THREADS * ROUNDS);
     assert_int_equal(s.finished_stop + s.finished_length, atomic_load(&crowd.n_whole));
     assert_int_equal(s.finished_cancelled, atomic_load(&crowd.n_cancelled));
     assert_int_equal(s.failed, 0);
     assert_at_rest(engine);
     assert_int_equal(ey_budget_used(budget), 0);
-    for (int i = SORTS; i < KINDS; i++) ey_answer_free(&alone[i]);
+    for (int i = SORTS; i < KINDS; i++)
+        ey_answer_free(&alone[i]);
     sorts_close(&sorts);
     ey_engine_close(&engine), ey_engine_close(&first);
     ey_budget_free(&budget);

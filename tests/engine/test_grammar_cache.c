@@ -1,4 +1,5 @@
-/* Grammars kept between requests: found by what they were made of, bounded in number and bytes, the longest unused ones forgotten. */
+/* Grammars kept between requests: found by what they were made of, bounded in number and bytes, the
+ * longest unused ones forgotten. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +19,8 @@ static ey_grammar_cache *open_cache(size_t bytes)
     return cache;
 }
 
-/* Makes the grammar of a text and keeps it by that text; its address says later whether it is still the same. */
+/* Makes the grammar of a text and keeps it by that text; its address says later whether it is still
+ * the same. */
 static const ey_grammar *keep(ey_grammar_cache *cache, const char *pattern)
 {
     ey_grammar *g = NULL;
@@ -68,7 +70,8 @@ static void number_is_bounded(void **state)
         assert_non_null(found(cache, pattern[0])); /* in use, so it stays */
     }
     int n = 0;
-    for (int i = 0; i < MORE; i++) n += found(cache, pattern[i]) != NULL;
+    for (int i = 0; i < MORE; i++)
+        n += found(cache, pattern[i]) != NULL;
     assert_int_equal(n, EY_GRAMMAR_CACHE_ENTRIES);
     assert_null(found(cache, pattern[1]));
     assert_non_null(found(cache, pattern[MORE - 1]));
@@ -85,12 +88,15 @@ static void bytes_are_bounded(void **state)
     ey_grammar_free(&g);
     ey_grammar_cache *cache = open_cache(3 * one + one / 2);
     static const char *const patterns[] = {"[a-z]{50}a", "[a-z]{50}b", "[a-z]{50}c", "[a-z]{50}d"};
-    for (int i = 0; i < 4; i++) keep(cache, patterns[i]);
+    for (int i = 0; i < 4; i++)
+        keep(cache, patterns[i]);
     assert_null(found(cache, patterns[0]));
-    for (int i = 1; i < 4; i++) assert_non_null(found(cache, patterns[i]));
+    for (int i = 1; i < 4; i++)
+        assert_non_null(found(cache, patterns[i]));
     keep(cache, "[a-z]{250}"); /* as large as all of them: it cannot be kept, or they go */
     int n = 0;
-    for (int i = 1; i < 4; i++) n += found(cache, patterns[i]) != NULL;
+    for (int i = 1; i < 4; i++)
+        n += found(cache, patterns[i]) != NULL;
     assert_true(found(cache, "[a-z]{250}") ? n < 3 : n == 3);
     ey_grammar_cache_close(&cache);
 }

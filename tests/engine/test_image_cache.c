@@ -48,7 +48,8 @@ static bool has(struct fixture *f, int i)
 {
     for (int k = 0; k < N; k++) {
         struct digest key = key_of(i);
-        if (f->cache.entry[k].used && memcmp(&f->cache.entry[k].key, &key, sizeof(key)) == 0) return true;
+        if (f->cache.entry[k].used && memcmp(&f->cache.entry[k].key, &key, sizeof(key)) == 0)
+            return true;
     }
     return false;
 }
@@ -58,13 +59,15 @@ static void check(const struct fixture *f)
 {
     bool seen[N] = {0};
     int n = f->cache.n_free, tokens = 0;
-    for (int i = 0; i < f->cache.n_free; i++) assert_false(seen[f->cache.free_block[i]]), seen[f->cache.free_block[i]] = true;
+    for (int i = 0; i < f->cache.n_free; i++)
+        assert_false(seen[f->cache.free_block[i]]), seen[f->cache.free_block[i]] = true;
     for (int k = 0; k < N; k++) {
         const struct image_entry *entry = &f->cache.entry[k];
         if (!entry->used) continue;
         assert_int_equal(entry->n_blocks, image_cache_blocks(entry->n_tokens));
         n += entry->n_blocks, tokens += entry->n_tokens;
-        for (int i = 0; i < entry->n_blocks; i++) assert_false(seen[entry->block[i]]), seen[entry->block[i]] = true;
+        for (int i = 0; i < entry->n_blocks; i++)
+            assert_false(seen[entry->block[i]]), seen[entry->block[i]] = true;
     }
     assert_int_equal(n, N);
     assert_int_equal(image_cache_tokens(&f->cache), tokens);
@@ -74,7 +77,8 @@ static void blocks_of_pictures(void **state)
 {
     (void)state;
     static const int rows[][2] = {{1, 1}, {63, 1}, {64, 1}, {65, 2}, {128, 2}, {16384, 256}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) assert_int_equal(image_cache_blocks(rows[i][0]), rows[i][1]);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(image_cache_blocks(rows[i][0]), rows[i][1]);
 }
 
 static void what_nobody_made_ready_is_gone(void **state)
@@ -105,11 +109,12 @@ static void the_longest_unused_goes(void **state)
     struct fixture f;
     open_fixture(&f);
     put(&f, 1, 192), put(&f, 2, 128), put(&f, 3, 192); /* 3 + 2 + 3 blocks: full */
-    put(&f, 1, 192); /* used again */
+    put(&f, 1, 192);                                   /* used again */
     put(&f, 4, 64);
     assert_true(has(&f, 1) && !has(&f, 2) && has(&f, 3) && has(&f, 4));
     check(&f);
-    put(&f, 5, 5 * 64); /* as many as it takes: one block is free, 3 gives three, 1 gives three; 4 is younger */
+    put(&f, 5, 5 * 64); /* as many as it takes: one block is free, 3 gives three, 1 gives three; 4
+                           is younger */
     assert_true(!has(&f, 1) && !has(&f, 3) && has(&f, 4) && has(&f, 5));
     check(&f);
     arena_free(&f.arena);
@@ -152,9 +157,12 @@ static void any_order_of_calls(void **state)
         noise = noise * 1664525u + 1013904223u;
         int slot = (int)(noise >> 8) % 6, key = (int)(noise >> 12) % 10, tokens = 1 + key * 37;
         struct image_entry **h = &held[slot];
-        if (*h && (noise >> 30) == 0) (*h)->ready = true;
-        else if (*h) image_cache_unpin(&f.cache, *h), *h = NULL;
-        else if ((*h = pin(&f, key, tokens))) assert_int_equal((*h)->n_tokens, tokens);
+        if (*h && (noise >> 30) == 0)
+            (*h)->ready = true;
+        else if (*h)
+            image_cache_unpin(&f.cache, *h), *h = NULL;
+        else if ((*h = pin(&f, key, tokens)))
+            assert_int_equal((*h)->n_tokens, tokens);
         if (call % 4 == 0) check(&f);
     }
     for (int i = 0; i < 6; i++)
@@ -169,8 +177,9 @@ static void any_order_of_calls(void **state)
 static void digests_are_sha256(void **state)
 {
     (void)state;
-    static const uint8_t abc[] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40, 0xde, 0x5d, 0xae, 0x22, 0x23,
-                                  0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad};
+    static const uint8_t abc[] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
+                                  0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17,
+                                  0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad};
     struct hasher *h;
     ey_err e;
     assert_true(hasher_open(&h, &e));
@@ -202,9 +211,12 @@ static void pictures_are_known_by_pixels_and_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_of_pictures),      cmocka_unit_test(what_nobody_made_ready_is_gone),
-        cmocka_unit_test(the_longest_unused_goes), cmocka_unit_test(what_is_pinned_stays),
-        cmocka_unit_test(any_order_of_calls),      cmocka_unit_test(digests_are_sha256),
+        cmocka_unit_test(blocks_of_pictures),
+        cmocka_unit_test(what_nobody_made_ready_is_gone),
+        cmocka_unit_test(the_longest_unused_goes),
+        cmocka_unit_test(what_is_pinned_stays),
+        cmocka_unit_test(any_order_of_calls),
+        cmocka_unit_test(digests_are_sha256),
         cmocka_unit_test(pictures_are_known_by_pixels_and_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

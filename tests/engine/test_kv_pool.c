@@ -1,4 +1,5 @@
-/* The KV pool alone: who holds a block, which prefixes are known, and which free block is given next. */
+/* The KV pool alone: who holds a block, which prefixes are known, and which free block is given
+ * next. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ static void open_fixture(struct fixture *f, int n)
 static struct digest key_of(int group, int i)
 {
     struct digest key = {{0}};
-    key.byte[0] = (uint8_t)group, key.byte[DIGEST_BYTES - 1] = (uint8_t)i, key.byte[DIGEST_BYTES - 2] = (uint8_t)(i >> 8);
+    key.byte[0] = (uint8_t)group, key.byte[DIGEST_BYTES - 1] = (uint8_t)i,
+    key.byte[DIGEST_BYTES - 2] = (uint8_t)(i >> 8);
     return key;
 }
 
@@ -91,10 +93,12 @@ static void the_oldest_goes_first(void **state)
     (void)state;
     struct fixture f;
     open_fixture(&f, N);
-    for (int i = 0; i < N; i++) assert_true(kv_pool_take(&f.pool) >= 0);
+    for (int i = 0; i < N; i++)
+        assert_true(kv_pool_take(&f.pool) >= 0);
     static const int32_t order[N] = {4, 1, 5, 0, 3, 2};
     for (int i = 0; i < N; i++) {
-        if (order[i] != 5 && order[i] != 3) publish(&f, order[i], 2, order[i]); /* all in one bucket */
+        if (order[i] != 5 && order[i] != 3)
+            publish(&f, order[i], 2, order[i]); /* all in one bucket */
         kv_pool_drop(&f.pool, order[i]);
     }
     assert_int_equal(find(&f, 2, 4), 4); /* used again: the youngest now */
@@ -154,7 +158,8 @@ static void check(const struct fixture *f, const struct told *t)
     assert_int_equal(f->pool.n_free, n_free);
     assert_int_equal(f->pool.n_known_free, n_known);
     bool known = false;
-    for (int32_t at = f->pool.oldest, before = -1; at >= 0; before = at, at = f->pool.block[at].newer, listed++) {
+    for (int32_t at = f->pool.oldest, before = -1; at >= 0;
+         before = at, at = f->pool.block[at].newer, listed++) {
         assert_int_equal(f->pool.block[at].older, before);
         assert_false(known && !f->pool.block[at].known);
         known = f->pool.block[at].known;
@@ -169,10 +174,12 @@ static void any_order_of_calls(void **state)
     struct told told = {0};
     unsigned noise = 1;
     open_fixture(&f, MANY);
-    for (int i = 0; i < MANY; i++) told.key[i] = -1;
+    for (int i = 0; i < MANY; i++)
+        told.key[i] = -1;
     for (int call = 0; call < CALLS; call++) {
         noise = noise * 1664525u + 1013904223u;
-        int what = (int)(noise >> 29), block = (int)(noise >> 8) % MANY, key = (int)(noise >> 12) % KEYS;
+        int what = (int)(noise >> 29), block = (int)(noise >> 8) % MANY,
+            key = (int)(noise >> 12) % KEYS;
         if (what < 2) {
             int32_t got = kv_pool_take(&f.pool);
             assert_int_equal(got >= 0 ? told.refs[got] : -1, got >= 0 ? 0 : -1);
@@ -191,7 +198,8 @@ static void any_order_of_calls(void **state)
         if (call % 16 == 0) check(&f, &told);
         if (call % 5000 == 4999) {
             kv_pool_forget(&f.pool);
-            for (int i = 0; i < MANY; i++) told.key[i] = -1;
+            for (int i = 0; i < MANY; i++)
+                told.key[i] = -1;
         }
     }
     arena_free(&f.arena);
@@ -200,8 +208,9 @@ static void any_order_of_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_block_once),          cmocka_unit_test(prefixes_are_found_and_shared), cmocka_unit_test(the_oldest_goes_first),
-        cmocka_unit_test(forgetting_keeps_holders), cmocka_unit_test(any_order_of_calls),
+        cmocka_unit_test(each_block_once),       cmocka_unit_test(prefixes_are_found_and_shared),
+        cmocka_unit_test(the_oldest_goes_first), cmocka_unit_test(forgetting_keeps_holders),
+        cmocka_unit_test(any_order_of_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,8 @@ static void open_fixture(struct fixture *f)
 }
 
 /* Shares of each id in many draws, each the first token of a request with another seed. */
-static void shares_of(double share[VOCABULARY], const float *logits, ey_sampling options, const int32_t *prompt, size_t n_prompt)
+static void shares_of(double share[VOCABULARY], const float *logits, ey_sampling options,
+                      const int32_t *prompt, size_t n_prompt)
 {
     struct fixture f;
     open_fixture(&f);
@@ -45,7 +46,8 @@ static const double odds[VOCABULARY] = {0.05, 0.4, 0.02, 0.2, 0.2, 0.08, 0.04, 0
 
 static void fill_logits(float *logits)
 {
-    for (int i = 0; i < VOCABULARY; i++) logits[i] = (float)log(odds[i]);
+    for (int i = 0; i < VOCABULARY; i++)
+        logits[i] = (float)log(odds[i]);
 }
 
 static void filters_keep_what_they_say(void **state)
@@ -80,7 +82,8 @@ static void filters_keep_what_they_say(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ey_sampling o = all;
         double share[VOCABULARY], sum = 0;
-        o.temperature = rows[i].temperature, o.top_p = rows[i].top_p, o.min_p = rows[i].min_p, o.top_k = rows[i].top_k;
+        o.temperature = rows[i].temperature, o.top_p = rows[i].top_p, o.min_p = rows[i].min_p,
+        o.top_k = rows[i].top_k;
         shares_of(share, logits, o, NULL, 0);
         double power = o.temperature > 1e-3f ? 1 / (double)o.temperature : 1;
         for (int id = 0; id < VOCABULARY; id++)
@@ -110,9 +113,10 @@ static void penalties(void **state)
     o.presence_penalty = 1.5f, o.frequency_penalty = 0.25f;
     sampler_start(&f.sampler, &o, prompt, 2); /* the prompt does not count */
     static const int32_t picks[] = {1, 1, 0, 1, 2, 3, 4, 5, 6, 1};
-    /* id 1: 2, then 0.25 (still best), then 0: a tie that the lower id 0 wins and leaves at -1.75; 1 wins the next tie and is
-     * at -0.25, below 2 to 6 until each was taken once */
-    for (size_t i = 0; i < sizeof(picks) / sizeof(picks[0]); i++) assert_int_equal(sampler_pick(&f.sampler, logits, NULL), picks[i]);
+    /* id 1: 2, then 0.25 (still best), then 0: a tie that the lower id 0 wins and leaves at -1.75;
+     * 1 wins the next tie and is at -0.25, below 2 to 6 until each was taken once */
+    for (size_t i = 0; i < sizeof(picks) / sizeof(picks[0]); i++)
+        assert_int_equal(sampler_pick(&f.sampler, logits, NULL), picks[i]);
     arena_free(&f.arena);
 }
 
@@ -131,8 +135,10 @@ static void same_seed_same_draws(void **state)
         sampler_start(&f.sampler, &o, NULL, 0);
         for (int i = 0; i < 50; i++) {
             int32_t id = sampler_pick(&f.sampler, logits, NULL);
-            if (round == 0) first[i] = id;
-            else differ += first[i] != id;
+            if (round == 0)
+                first[i] = id;
+            else
+                differ += first[i] != id;
         }
         if (round == 1) assert_int_equal(differ, 0);
         if (round == 2) assert_true(differ > 10);
@@ -184,7 +190,8 @@ static void stop_texts_across_pieces(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         size_t n_stop = 0, n = strlen(rows[i].text);
-        while (n_stop < 3 && rows[i].stop[n_stop]) n_stop++;
+        while (n_stop < 3 && rows[i].stop[n_stop])
+            n_stop++;
         for (size_t piece = 1; piece <= n + 1; piece++) {
             struct stopper s;
             struct buf out = buf_with_max(100);
@@ -221,26 +228,36 @@ static struct best_logits best_of(const float *logits, int n)
     int count = 0;
     for (int id = 0; id < n; id++) {
         int at = count;
-        while (at && logits[id] > best.token[at - 1].logit) at--;
+        while (at && logits[id] > best.token[at - 1].logit)
+            at--;
         if (at == BEST_LOGITS) continue;
         if (count < BEST_LOGITS) count++;
-        memmove(&best.token[at + 1], &best.token[at], (size_t)(count - 1 - at) * sizeof(best.token[0]));
+        memmove(&best.token[at + 1], &best.token[at],
+                (size_t)(count - 1 - at) * sizeof(best.token[0]));
         best.token[at] = (struct scored_token){logits[id], id};
     }
-    for (; count < BEST_LOGITS; count++) best.token[count] = (struct scored_token){-INFINITY, -1};
+    for (; count < BEST_LOGITS; count++)
+        best.token[count] = (struct scored_token){-INFINITY, -1};
     return best;
 }
 
 static ey_sampling any_sampling(uint64_t *state)
 {
-    static const float temperatures[] = {0, 0, 0.3f, 1, 7, 100}, penalties[] = {1, 1, 1.3f, 0.8f}, subtracted[] = {0, 0, 0.5f, -0.5f}, shares[] = {1, 1, 0.9f, 0.4f};
+    static const float temperatures[] = {0, 0, 0.3f, 1, 7, 100}, penalties[] = {1, 1, 1.3f, 0.8f},
+                       subtracted[] = {0, 0, 0.5f, -0.5f}, shares[] = {1, 1, 0.9f, 0.4f};
     static const int top_k[] = {0, 1, 5, 20, 32, 33, 64, 65};
-    return (ey_sampling){.temperature = temperatures[number(state, 6)], .top_k = top_k[number(state, 8)], .top_p = shares[number(state, 4)],
-                         .min_p = number(state, 3) ? 0 : 0.05f, .repetition_penalty = penalties[number(state, 4)], .presence_penalty = subtracted[number(state, 4)],
-                         .frequency_penalty = subtracted[number(state, 4)], .seed = *state};
+    return (ey_sampling){.temperature = temperatures[number(state, 6)],
+                         .top_k = top_k[number(state, 8)],
+                         .top_p = shares[number(state, 4)],
+                         .min_p = number(state, 3) ? 0 : 0.05f,
+                         .repetition_penalty = penalties[number(state, 4)],
+                         .presence_penalty = subtracted[number(state, 4)],
+                         .frequency_penalty = subtracted[number(state, 4)],
+                         .seed = *state};
 }
 
-/* Coarse ones have many ties; narrow ones differ by a bit or two, which a temperature of 7 rounds to the same. */
+/* Coarse ones have many ties; narrow ones differ by a bit or two, which a temperature of 7 rounds
+ * to the same. */
 static void any_logits(float *logits, int n, uint64_t *state)
 {
     int kind = number(state, 4);
@@ -278,20 +295,27 @@ static void the_best_decide_as_all_do(void **state)
         ey_err e;
         float logits[LARGE_VOCABULARY];
         int32_t prompt[30];
-        assert_true(sampler_scratch_open(&f.scratch, &f.arena, n, &e) && sampler_open(&all, &f.scratch, &f.arena, n, &e) && sampler_open(&few, &f.scratch, &f.arena, n, &e));
+        assert_true(sampler_scratch_open(&f.scratch, &f.arena, n, &e) &&
+                    sampler_open(&all, &f.scratch, &f.arena, n, &e) &&
+                    sampler_open(&few, &f.scratch, &f.arena, n, &e));
         ey_sampling options = any_sampling(&random);
-        for (int i = 0; i < n_prompt; i++) prompt[i] = number(&random, n);
-        sampler_start(&all, &options, prompt, (size_t)n_prompt), sampler_start(&few, &options, prompt, (size_t)n_prompt);
+        for (int i = 0; i < n_prompt; i++)
+            prompt[i] = number(&random, n);
+        sampler_start(&all, &options, prompt, (size_t)n_prompt),
+            sampler_start(&few, &options, prompt, (size_t)n_prompt);
         for (int step = 0; step < 6; step++) {
             int32_t id = -1, want;
             any_logits(logits, n, &random);
-            const struct allowed some = any_mask(mask, n, &random), *allowed = round % 3 ? NULL : &some;
+            const struct allowed some = any_mask(mask, n, &random),
+                                 *allowed = round % 3 ? NULL : &some;
             struct best_logits best = best_of(logits, n);
-            bool plain = options.temperature < 1e-5f && options.repetition_penalty == 1 && options.presence_penalty == 0 && options.frequency_penalty == 0;
+            bool plain = options.temperature < 1e-5f && options.repetition_penalty == 1 &&
+                         options.presence_penalty == 0 && options.frequency_penalty == 0;
             bool decided = sampler_pick_best(&few, &best, allowed, false, &id);
             want = sampler_pick(&all, logits, allowed);
             n_masked += decided && allowed;
-            if (decided && id != want) fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
+            if (decided && id != want)
+                fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
             if (!decided) sampler_recall(&few, want);
             plain = plain && !allowed;
             n_decided += decided, n_greedy += plain, n_greedy_decided += plain && decided;
@@ -299,7 +323,9 @@ static void the_best_decide_as_all_do(void **state)
         arena_free(&f.arena);
     }
     assert_true(n_decided > ROUNDS && n_masked > ROUNDS / 10);
-    assert_true(n_greedy > 100 && n_greedy_decided > n_greedy * 3 / 4); /* the rest: so many best ones that they need not be all */
+    assert_true(n_greedy > 100 &&
+                n_greedy_decided >
+                    n_greedy * 3 / 4); /* the rest: so many best ones that they need not be all */
 }
 
 /* A grammar has to go on with what it allows, even where the model says that none of it can be. */
@@ -313,7 +339,11 @@ static void forbidden_ids_are_never_picked(void **state)
     struct fixture f;
     open_fixture(&f);
     for (unsigned row = 0; row < 3 * 4 * 3 * 2; row++) {
-        const ey_sampling options = {.temperature = temperatures[row % 4], .top_k = top_k[row / 4 % 3], .top_p = 1, .repetition_penalty = 1, .seed = row};
+        const ey_sampling options = {.temperature = temperatures[row % 4],
+                                     .top_k = top_k[row / 4 % 3],
+                                     .top_p = 1,
+                                     .repetition_penalty = 1,
+                                     .seed = row};
         const uint32_t mask = row / 36 ? 0x18 : 0; /* 3 and 4; or the end alone */
         const struct allowed allowed = {&mask, end, row / 36 ? 0 : 1};
         float logits[VOCABULARY] = {1, 2, 3, 0, 0, 4, 5, 0};
@@ -324,8 +354,10 @@ static void forbidden_ids_are_never_picked(void **state)
             int32_t id = sampler_pick(&f.sampler, logits, &allowed);
             int n = sampler_best_ids(&f.sampler, logits, &allowed, ids, BEST_LOGITS);
             int32_t again = sampler_pick_again(&f.sampler, logits, ids, n);
-            if (row / 36) assert_true((id == 3 || id == 4) && (again == 3 || again == 4));
-            else assert_true(id == 7 && again == 7);
+            if (row / 36)
+                assert_true((id == 3 || id == 4) && (again == 3 || again == 4));
+            else
+                assert_true(id == 7 && again == 7);
         }
     }
     arena_free(&f.arena);
@@ -339,25 +371,33 @@ static void approximate_logits_decide_less(void **state)
     ey_err e;
     float logits[LARGE_VOCABULARY];
     int32_t id;
-    for (int i = 0; i < LARGE_VOCABULARY; i++) logits[i] = (float)i * -0.25f;
-    assert_true(sampler_scratch_open(&f.scratch, &f.arena, LARGE_VOCABULARY, &e) && sampler_open(&f.sampler, &f.scratch, &f.arena, LARGE_VOCABULARY, &e));
+    for (int i = 0; i < LARGE_VOCABULARY; i++)
+        logits[i] = (float)i * -0.25f;
+    assert_true(sampler_scratch_open(&f.scratch, &f.arena, LARGE_VOCABULARY, &e) &&
+                sampler_open(&f.sampler, &f.scratch, &f.arena, LARGE_VOCABULARY, &e));
     struct best_logits best = best_of(logits, LARGE_VOCABULARY);
     static const struct {
         float temperature;
         int top_k;
         bool exact, approximate;
-    } rows[] = {{0, 0, true, true}, {1, 32, true, true}, {1, 33, true, false}, {1, 63, true, false}, {1, 64, false, false}, {1, 0, false, false}};
+    } rows[] = {{0, 0, true, true},   {1, 32, true, true},   {1, 33, true, false},
+                {1, 63, true, false}, {1, 64, false, false}, {1, 0, false, false}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const ey_sampling options = {.temperature = rows[i].temperature, .top_k = rows[i].top_k, .top_p = 1, .repetition_penalty = 1};
+        const ey_sampling options = {.temperature = rows[i].temperature,
+                                     .top_k = rows[i].top_k,
+                                     .top_p = 1,
+                                     .repetition_penalty = 1};
         sampler_start(&f.sampler, &options, NULL, 0);
         assert_int_equal(sampler_pick_best(&f.sampler, &best, NULL, false, &id), rows[i].exact);
-        assert_int_equal(sampler_pick_best(&f.sampler, &best, NULL, true, &id), rows[i].approximate);
+        assert_int_equal(sampler_pick_best(&f.sampler, &best, NULL, true, &id),
+                         rows[i].approximate);
         assert_int_equal(sampler_is_exact_from(&options, BEST_LOGITS / 2), rows[i].approximate);
     }
     arena_free(&f.arena);
 }
 
-/* The best by what is about known, then these again with other logits, that are above all others': as if those had been known at once. */
+/* The best by what is about known, then these again with other logits, that are above all others':
+ * as if those had been known at once. */
 static void picked_again_as_from_all(void **state)
 {
     (void)state;
@@ -371,20 +411,28 @@ static void picked_again_as_from_all(void **state)
         int32_t ids[BEST_LOGITS];
         ey_err e;
         int n = LARGE_VOCABULARY;
-        assert_true(sampler_scratch_open(&f.scratch, &f.arena, n, &e) && sampler_open(&all, &f.scratch, &f.arena, n, &e) && sampler_open(&again, &f.scratch, &f.arena, n, &e));
+        assert_true(sampler_scratch_open(&f.scratch, &f.arena, n, &e) &&
+                    sampler_open(&all, &f.scratch, &f.arena, n, &e) &&
+                    sampler_open(&again, &f.scratch, &f.arena, n, &e));
         const ey_sampling options = any_sampling(&random);
         sampler_start(&all, &options, NULL, 0), sampler_start(&again, &options, NULL, 0);
         if (round % 2) all.bias = again.bias = bias, all.n_bias = again.n_bias = 4;
         for (int step = 0; step < 4; step++) {
             any_logits(logits, n, &random);
-            const struct allowed some = any_mask(mask, n, &random), *allowed = round % 3 ? &some : NULL;
+            const struct allowed some = any_mask(mask, n, &random),
+                                 *allowed = round % 3 ? &some : NULL;
             int n_ids = sampler_best_ids(&again, logits, allowed, ids, BEST_LOGITS);
             for (int i = 0; i < n_ids; i++) {
-                assert_true(allowed ? ids[i] == 3 || mask[ids[i] / 32] >> ids[i] % 32 & 1 : isfinite(logits[ids[i]]));
-                if (i) assert_true(f.scratch.scores[ids[i]] < f.scratch.scores[ids[i - 1]] || (!(f.scratch.scores[ids[i]] > f.scratch.scores[ids[i - 1]]) && ids[i] > ids[i - 1]));
+                assert_true(allowed ? ids[i] == 3 || mask[ids[i] / 32] >> ids[i] % 32 & 1
+                                    : isfinite(logits[ids[i]]));
+                if (i)
+                    assert_true(f.scratch.scores[ids[i]] < f.scratch.scores[ids[i - 1]] ||
+                                (!(f.scratch.scores[ids[i]] > f.scratch.scores[ids[i - 1]]) &&
+                                 ids[i] > ids[i - 1]));
                 logits[ids[i]] += 1 + (float)number(&random, 1 << 10) * 0x1p-9f;
             }
-            int32_t id = sampler_pick_again(&again, logits, ids, n_ids), want = sampler_pick(&all, logits, allowed);
+            int32_t id = sampler_pick_again(&again, logits, ids, n_ids),
+                    want = sampler_pick(&all, logits, allowed);
             if (id != want) fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
         }
         arena_free(&f.arena);
@@ -397,7 +445,8 @@ static void bad_stop_texts(void **state)
     const char *many[17], *empty[] = {""};
     struct stopper s;
     ey_err e;
-    for (int i = 0; i < 17; i++) many[i] = "x";
+    for (int i = 0; i < 17; i++)
+        many[i] = "x";
     assert_false(stopper_open(&s, many, 17, &e));
     assert_non_null(strstr(e.text, "17"));
     stopper_close(&s);
@@ -410,11 +459,16 @@ static void bad_stop_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filters_keep_what_they_say), cmocka_unit_test(penalties),
-        cmocka_unit_test(same_seed_same_draws),       cmocka_unit_test(bad_options_are_named),
-        cmocka_unit_test(stop_texts_across_pieces),   cmocka_unit_test(bad_stop_texts),
-        cmocka_unit_test(the_best_decide_as_all_do),  cmocka_unit_test(forbidden_ids_are_never_picked),
-        cmocka_unit_test(approximate_logits_decide_less), cmocka_unit_test(picked_again_as_from_all),
+        cmocka_unit_test(filters_keep_what_they_say),
+        cmocka_unit_test(penalties),
+        cmocka_unit_test(same_seed_same_draws),
+        cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(stop_texts_across_pieces),
+        cmocka_unit_test(bad_stop_texts),
+        cmocka_unit_test(the_best_decide_as_all_do),
+        cmocka_unit_test(forbidden_ids_are_never_picked),
+        cmocka_unit_test(approximate_logits_decide_less),
+        cmocka_unit_test(picked_again_as_from_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

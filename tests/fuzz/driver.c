@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files and folders named on the command line, and over each file's truncations and
- * single-byte changes, so that the corpus is an ordinary test too. */
+/* Runs a fuzz target over files and folders named on the command line, and over each file's
+ * truncations and single-byte changes, so that the corpus is an ordinary test too. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -73,6 +73,7 @@ static int run_path(const char *path)
 int main(int argc, char **argv)
 {
     int failed = argc < 2;
-    for (int i = 1; i < argc; i++) failed |= run_path(argv[i]);
+    for (int i = 1; i < argc; i++)
+        failed |= run_path(argv[i]);
     return failed;
 }

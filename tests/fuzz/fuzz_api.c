@@ -1,5 +1,6 @@
-/* The door of the API: whatever a request says, what comes out of it is within its ranges and readable to the last byte,
- * and an error is one that can be sent. The first byte chooses the route. */
+/* The door of the API: whatever a request says, what comes out of it is within its ranges and
+ * readable to the last byte, and an error is one that can be sent. The first byte chooses the
+ * route. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static void touch(const void *bytes, size_t n)
 {
     static volatile unsigned char sink;
     const unsigned char *p = bytes;
-    for (size_t i = 0; i < n; i++) sink = (unsigned char)(sink + p[i]);
+    for (size_t i = 0; i < n; i++)
+        sink = (unsigned char)(sink + p[i]);
 }
 
 static bool within(double value, double lo, double hi)
@@ -31,7 +33,8 @@ static void check_message(const ey_message *m)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     bool known = false;
-    for (int i = 0; i < 4; i++) known = known || strcmp(m->role, roles[i]) == 0;
+    for (int i = 0; i < 4; i++)
+        known = known || strcmp(m->role, roles[i]) == 0;
     require(known && m->n_parts <= EY_MAX_PARTS && m->n_tool_calls <= EY_MAX_TOOL_CALLS);
     for (size_t i = 0; i < m->n_parts; i++) {
         touch(m->parts[i].bytes, m->parts[i].n_bytes);
@@ -49,38 +52,51 @@ static void check_prompts(const struct api_request *r)
     size_t images = 0;
     for (size_t i = 0; i < r->request.n_messages; i++) {
         check_message(&r->request.messages[i]);
-        for (size_t k = 0; k < r->request.messages[i].n_parts; k++) images += r->request.messages[i].parts[k].type == EY_PART_IMAGE;
+        for (size_t k = 0; k < r->request.messages[i].n_parts; k++)
+            images += r->request.messages[i].parts[k].type == EY_PART_IMAGE;
     }
     require(images == r->n_media && images <= IMAGES);
     require(r->n_prompts <= EY_MAX_PROMPTS && (r->n_prompts > 0) != (r->request.n_messages > 0));
     for (size_t i = 0; i < r->n_prompts; i++) {
         if (r->prompts[i].text) touch(r->prompts[i].text, r->prompts[i].n_text);
-        for (size_t k = 0; k < r->prompts[i].n_ids; k++) require(r->prompts[i].ids[k] >= 0 && r->prompts[i].ids[k] < VOCABULARY);
+        for (size_t k = 0; k < r->prompts[i].n_ids; k++)
+            require(r->prompts[i].ids[k] >= 0 && r->prompts[i].ids[k] < VOCABULARY);
     }
-    for (size_t i = 0; i < r->request.n_tools; i++) touch(r->request.tools[i], strlen(r->request.tools[i]));
+    for (size_t i = 0; i < r->request.n_tools; i++)
+        touch(r->request.tools[i], strlen(r->request.tools[i]));
 }
 
 static void check_answer_options(const struct api_request *r)
 {
     const ey_request *q = &r->request;
     const ey_sampling *s = &q->sampling;
-    require(r->n >= 1 && r->n <= EY_MAX_ANSWERS && q->max_tokens >= 0 && q->max_tokens <= EY_MAX_CONTEXT);
-    require(within((double)s->temperature, 0, 2) && s->top_p > 0 && s->top_p <= 1 && within((double)s->min_p, 0, 1));
-    require(s->top_k >= 0 && s->top_k < VOCABULARY && s->repetition_penalty > 0 && s->repetition_penalty <= 100);
-    require(within((double)s->presence_penalty, -2, 2) && within((double)s->frequency_penalty, -2, 2));
-    require(q->n_stop <= EY_MAX_STOPS && q->n_stop_ids <= EY_MAX_STOP_IDS && q->n_logit_bias <= EY_MAX_LOGIT_BIAS);
-    for (size_t i = 0; i < q->n_stop; i++) require(strlen(q->stop[i]) >= 1 && strlen(q->stop[i]) <= EY_MAX_STOP_BYTES);
-    for (size_t i = 0; i < q->n_stop_ids; i++) require(q->stop_ids[i] >= 0 && q->stop_ids[i] < VOCABULARY);
+    require(r->n >= 1 && r->n <= EY_MAX_ANSWERS && q->max_tokens >= 0 &&
+            q->max_tokens <= EY_MAX_CONTEXT);
+    require(within((double)s->temperature, 0, 2) && s->top_p > 0 && s->top_p <= 1 &&
+            within((double)s->min_p, 0, 1));
+    require(s->top_k >= 0 && s->top_k < VOCABULARY && s->repetition_penalty > 0 &&
+            s->repetition_penalty <= 100);
+    require(within((double)s->presence_penalty, -2, 2) &&
+            within((double)s->frequency_penalty, -2, 2));
+    require(q->n_stop <= EY_MAX_STOPS && q->n_stop_ids <= EY_MAX_STOP_IDS &&
+            q->n_logit_bias <= EY_MAX_LOGIT_BIAS);
+    for (size_t i = 0; i < q->n_stop; i++)
+        require(strlen(q->stop[i]) >= 1 && strlen(q->stop[i]) <= EY_MAX_STOP_BYTES);
+    for (size_t i = 0; i < q->n_stop_ids; i++)
+        require(q->stop_ids[i] >= 0 && q->stop_ids[i] < VOCABULARY);
     for (size_t i = 0; i < q->n_logit_bias; i++)
-        require(q->logit_bias[i].id >= 0 && q->logit_bias[i].id < VOCABULARY && within((double)q->logit_bias[i].bias, -100, 100));
-    require(q->top_logprobs >= -1 && q->top_logprobs <= EY_MAX_TOP_LOGPROBS && (r->stream || !r->include_usage));
+        require(q->logit_bias[i].id >= 0 && q->logit_bias[i].id < VOCABULARY &&
+                within((double)q->logit_bias[i].bias, -100, 100));
+    require(q->top_logprobs >= -1 && q->top_logprobs <= EY_MAX_TOP_LOGPROBS &&
+            (r->stream || !r->include_usage));
     touch(r->model, strlen(r->model));
 }
 
 static void check_header(const struct buf *unknown)
 {
     require(unknown->size <= EY_MAX_UNKNOWN_BYTES);
-    for (size_t i = 0; i < unknown->size; i++) require(unknown->data[i] >= ' ' && unknown->data[i] < 0x7f && unknown->data[i] != '"');
+    for (size_t i = 0; i < unknown->size; i++)
+        require(unknown->data[i] >= ' ' && unknown->data[i] < 0x7f && unknown->data[i] != '"');
 }
 
 static void check_error(const struct api_error *error)
@@ -105,7 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     limits.strict = size > 1 && data[size - 1] == '\n';
     struct api_request r;
     struct api_error error = {0};
-    if (api_parse(&r, kind ? (enum api_kind)(kind - kinds) : API_CHAT, (const char *)data + skip, size - skip, &limits, &error)) {
+    if (api_parse(&r, kind ? (enum api_kind)(kind - kinds) : API_CHAT, (const char *)data + skip,
+                  size - skip, &limits, &error)) {
         check_prompts(&r);
         check_answer_options(&r);
         check_header(&r.unknown);

@@ -1,4 +1,5 @@
-/* The door of a model's answer about places: whatever it says, boxes are inside the picture and labels are UTF-8. */
+/* The door of a model's answer about places: whatever it says, boxes are inside the picture and
+ * labels are UTF-8. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < list.n; i++) {
         const struct box *b = &list.item[i];
         size_t n = strlen(b->label);
-        if (!in_order(b->x1, b->x2) || !in_order(b->y1, b->y2) || n > EY_MAX_LABEL_BYTES || !utf8_valid(b->label, n)) abort();
+        if (!in_order(b->x1, b->x2) || !in_order(b->y1, b->y2) || n > EY_MAX_LABEL_BYTES ||
+            !utf8_valid(b->label, n))
+            abort();
     }
     boxes_free(&list);
     return 0;

@@ -1,5 +1,6 @@
-/* Any bytes as config.json of a checkpoint, of Qwen3-VL or whatever it says (the other files are good, there are no weights): refused with a
- * message, or read into shapes that the rest of the program may multiply without looking. */
+/* Any bytes as config.json of a checkpoint, of Qwen3-VL or whatever it says (the other files are
+ * good, there are no weights): refused with a message, or read into shapes that the rest of the
+ * program may multiply without looking. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -13,8 +14,10 @@ static const char *dir;
 static void make_directory(void)
 {
     static const char eos[] = "{\"eos_token_id\": [5, 3]}";
-    static const char preprocessor[] = "{\"size\": {\"longest_edge\": 16777216, \"shortest_edge\": 65536}, \"patch_size\": 16, \"temporal_patch_size\": 2,"
-                                       "\"merge_size\": 2, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}";
+    static const char preprocessor[] =
+        "{\"size\": {\"longest_edge\": 16777216, \"shortest_edge\": 65536}, \"patch_size\": 16, "
+        "\"temporal_patch_size\": 2,"
+        "\"merge_size\": 2, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}";
     static const char no_tensors[] = "\x08\0\0\0\0\0\0\0{}      ";
     dir = temp_dir_until_exit();
     temp_text(dir, "generation_config.json", eos);
@@ -32,17 +35,25 @@ static void check_shapes(const struct model *m)
     const struct text_shape *t = &m->text;
     const struct vision_shape *v = &m->vision;
     int pairs = t->head_dim / 2;
-    require(t->hidden >= 1 && t->hidden <= EY_MAX_WIDTH && t->n_layers >= 1 && t->n_layers <= EY_MAX_LAYERS);
-    require(t->n_kv_heads >= 1 && t->n_heads % t->n_kv_heads == 0 && (int64_t)t->n_heads * t->head_dim <= EY_MAX_WIDTH);
-    require(t->head_dim % 2 == 0 && t->mlp >= 1 && t->mlp <= EY_MAX_WIDTH && t->vocabulary >= 1 && t->vocabulary <= EY_MAX_VOCABULARY);
+    require(t->hidden >= 1 && t->hidden <= EY_MAX_WIDTH && t->n_layers >= 1 &&
+            t->n_layers <= EY_MAX_LAYERS);
+    require(t->n_kv_heads >= 1 && t->n_heads % t->n_kv_heads == 0 &&
+            (int64_t)t->n_heads * t->head_dim <= EY_MAX_WIDTH);
+    require(t->head_dim % 2 == 0 && t->mlp >= 1 && t->mlp <= EY_MAX_WIDTH && t->vocabulary >= 1 &&
+            t->vocabulary <= EY_MAX_VOCABULARY);
     require(t->rope_section[0] >= 0 && t->rope_section[1] >= 0 && t->rope_section[2] >= 0);
-    require(t->rope_section[0] + t->rope_section[1] + t->rope_section[2] == pairs && t->rope_theta >= 1);
-    require(v->depth >= 1 && v->depth <= EY_MAX_LAYERS && v->n_heads * v->head_dim == v->hidden && v->head_dim % 4 == 0 && v->hidden <= EY_MAX_WIDTH / 4);
-    require(v->out_hidden == t->hidden && v->mlp >= 1 && v->mlp <= EY_MAX_WIDTH && v->position_side >= 2);
+    require(t->rope_section[0] + t->rope_section[1] + t->rope_section[2] == pairs &&
+            t->rope_theta >= 1);
+    require(v->depth >= 1 && v->depth <= EY_MAX_LAYERS && v->n_heads * v->head_dim == v->hidden &&
+            v->head_dim % 4 == 0 && v->hidden <= EY_MAX_WIDTH / 4);
+    require(v->out_hidden == t->hidden && v->mlp >= 1 && v->mlp <= EY_MAX_WIDTH &&
+            v->position_side >= 2);
     require(v->n_deepstack <= EY_MAX_DEEPSTACK && v->n_deepstack <= t->n_layers);
-    for (int i = 0; i < v->n_deepstack; i++) require(v->deepstack[i] >= (i ? v->deepstack[i - 1] + 1 : 0) && v->deepstack[i] < v->depth);
+    for (int i = 0; i < v->n_deepstack; i++)
+        require(v->deepstack[i] >= (i ? v->deepstack[i - 1] + 1 : 0) && v->deepstack[i] < v->depth);
     require(m->patch_spec.patch == v->patch && m->patch_spec.merge == v->merge && m->n_eos >= 1);
-    for (int i = 0; i < m->n_eos; i++) require(m->eos[i] >= 0 && m->eos[i] < t->vocabulary);
+    for (int i = 0; i < m->n_eos; i++)
+        require(m->eos[i] >= 0 && m->eos[i] < t->vocabulary);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -53,8 +64,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ey_err e = {0};
     if (!dir) make_directory();
     temp_file(dir, "config.json", data, size);
-    if (checkpoint_open(&ckpt, dir, &e) && qwen3vl_config_read(&m, &tied, ckpt, &e)) check_shapes(&m);
-    else require(e.text[0] != 0 && e.code == EY_BAD_MODEL);
+    if (checkpoint_open(&ckpt, dir, &e) && qwen3vl_config_read(&m, &tied, ckpt, &e))
+        check_shapes(&m);
+    else
+        require(e.text[0] != 0 && e.code == EY_BAD_MODEL);
     checkpoint_close(ckpt);
     ckpt = NULL, m = (struct model){0};
     /* the whole door: it has to end in an error, at the latest for want of tensors */

@@ -1,5 +1,6 @@
-/* The door of an image_url: whatever it says, nothing is read but what the policy names and nothing is connected to. A URL
- * of the kinds that would be fetched or opened is parsed and checked as far as that goes without doing so. */
+/* The door of an image_url: whatever it says, nothing is read but what the policy names and nothing
+ * is connected to. A URL of the kinds that would be fetched or opened is parsed and checked as far
+ * as that goes without doing so. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +34,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[EY_MAX_PATH];
     ey_err e;
     if (!budget) budget = ey_budget_create(1 << 20);
-    struct media_policy policy = {.domains = domains, .n_domains = 2, .max_bytes = 1 << 16, .budget = budget};
+    struct media_policy policy = {
+        .domains = domains, .n_domains = 2, .max_bytes = 1 << 16, .budget = budget};
     if (begins(url, size, "http:") || begins(url, size, "https:")) {
         if (!memchr(url, 0, size)) media_check_http(url, size, &policy, &e);
         policy.n_domains = 0;
     }
-    if (begins(url, size, "file:") && media_file_path(path, url, size, &e) && (path[0] != '/' || strlen(path) >= size)) abort();
+    if (begins(url, size, "file:") && media_file_path(path, url, size, &e) &&
+        (path[0] != '/' || strlen(path) >= size))
+        abort();
     check_media(url, size, &policy);
     return 0;
 }

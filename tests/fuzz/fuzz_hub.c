@@ -21,7 +21,8 @@ static void read_headers(const char *text, size_t n)
         reply_header(&r, text + i, length);
         i += length;
     }
-    if (reply_metadata(&r, "0123456789abcdef0123456789abcdef01234567", &file, NULL)) assert(is_hash(file.etag) && !strchr(file.etag, '/'));
+    if (reply_metadata(&r, "0123456789abcdef0123456789abcdef01234567", &file, NULL))
+        assert(is_hash(file.etag) && !strchr(file.etag, '/'));
     if (reply_range(&r, &begin, &end, &total)) assert(begin < end && end <= total);
     double wait = reply_wait(&r, 1);
     assert(wait >= 0 && wait <= 60);
@@ -31,7 +32,8 @@ static void read_shards(const char *text, size_t n)
 {
     struct shard_names names;
     if (!shard_names_read(&names, text, n, NULL)) return;
-    for (size_t i = 0; i < names.n; i++) assert(!strchr(names.item[i], '/') && names.item[i][0] != '.');
+    for (size_t i = 0; i < names.n; i++)
+        assert(!strchr(names.item[i], '/') && names.item[i][0] != '.');
     shard_names_free(&names);
 }
 
@@ -49,7 +51,8 @@ static void read_record(const char *text)
     struct extents x;
     char again[EXTENTS_TEXT];
     const uint64_t size = 1000;
-    if (extents_read(&x, size, text)) assert(extents_write(&x, size, again) < EXTENTS_TEXT && extents_bytes(&x) <= size);
+    if (extents_read(&x, size, text))
+        assert(extents_write(&x, size, again) < EXTENTS_TEXT && extents_bytes(&x) <= size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

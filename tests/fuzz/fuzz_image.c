@@ -1,4 +1,5 @@
-/* Fuzzes the door for pictures: any bytes, decoded; what decodes and is small goes on to patches. */
+/* Fuzzes the door for pictures: any bytes, decoded; what decodes and is small goes on to patches.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static void make_patches(const struct image *image)
     if (!image_smart_size(image->width, image->height, &spec, &width, &height, NULL)) return;
     assert(width % 8 == 0 && height % 8 == 0);
     float *patches = malloc(sizeof(*patches) * 6 * (size_t)width * (size_t)height);
-    if (patches && image_resize(&resized, image, width, height, NULL)) image_patchify(patches, &resized, &spec);
+    if (patches && image_resize(&resized, image, width, height, NULL))
+        image_patchify(patches, &resized, &spec);
     image_free(&resized);
     free(patches);
 }

@@ -1,5 +1,6 @@
-/* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors' pack-quantized): refused with a message, or a matrix whose every element
- * is a finite number, rows of it the same numbers, and multipliers for a card that stand for the stored ones. */
+/* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors'
+ * pack-quantized): refused with a message, or a matrix whose every element is a finite number, rows
+ * of it the same numbers, and multipliers for a card that stand for the stored ones. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,17 +25,20 @@ static void check_values(const struct weight *w)
     float row[COLS];
     for (int r = 0; r < ROWS; r++) {
         weight_values(row, w, r, 0, COLS);
-        for (int c = 0; c < COLS; c++) require(w->dtype != DTYPE_INT4 || isfinite(row[c]));
+        for (int c = 0; c < COLS; c++)
+            require(w->dtype != DTYPE_INT4 || isfinite(row[c]));
     }
 }
 
-/* Rows 8 .. 19 as a matrix of their own are the same; rows 5 .. are refused, because zeros are packed. */
+/* Rows 8 .. 19 as a matrix of their own are the same; rows 5 .. are refused, because zeros are
+ * packed. */
 static void check_rows(const struct weight *w)
 {
     struct weight part;
     ey_err e = {0};
     float of_part[COLS], of_whole[COLS];
-    require(!bind_rows(&part, w, 5, 1, &e) && e.text[0] && bind_rows(&part, w, PART, ROWS - PART, &e));
+    require(!bind_rows(&part, w, 5, 1, &e) && e.text[0] &&
+            bind_rows(&part, w, PART, ROWS - PART, &e));
     for (int r = 0; r < ROWS - PART; r++) {
         weight_values(of_part, &part, r, 0, COLS), weight_values(of_whole, w, r + PART, 0, COLS);
         require(memcmp(of_part, of_whole, sizeof(of_part)) == 0);
@@ -55,9 +59,13 @@ static void check_multipliers(const struct weight *w)
     const double unit = (double)cuda_make_multipliers(words, w);
     for (int64_t row = 0; row < ROWS; row++)
         for (int64_t g = 0; g < groups; g++) {
-            const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 + row / 8 % 2]; /* as kernels.h says */
-            const double stored = (double)bf16_float(weight_group_scale(w, row, g)), made = f16_value((word & 0xfff0) >> 1) * unit;
-            require((word & 15) == weight_group_zero(w, row, g) && fabs(made - stored) <= unit * 0x1p-22 && (stored > unit * 0x1p-14 ? made == stored : true));
+            const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 +
+                                        row / 8 % 2]; /* as kernels.h says */
+            const double stored = (double)bf16_float(weight_group_scale(w, row, g)),
+                         made = f16_value((word & 0xfff0) >> 1) * unit;
+            require((word & 15) == weight_group_zero(w, row, g) &&
+                    fabs(made - stored) <= unit * 0x1p-22 &&
+                    (stored > unit * 0x1p-14 ? made == stored : true));
         }
     free(words);
 }
@@ -71,7 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ey_err e = {0};
     static const char *dir;
     if (!dir) temp_text(dir = temp_dir_until_exit(), "config.json", "{}");
-    unlink(temp_path(dir, "model.safetensors")); /* a file that is emptied to be written again waits for the disk on some file systems */
+    unlink(temp_path(dir, "model.safetensors")); /* a file that is emptied to be written again waits
+                                                    for the disk on some file systems */
     temp_file(dir, "model.safetensors", data, size);
     if (!checkpoint_open(&ckpt, dir, &e)) {
         require(e.text[0] != 0);

@@ -1,4 +1,5 @@
-/* The door of a server's answer: whatever it streams, cut wherever, is an error or an answer within the limits. */
+/* The door of a server's answer: whatever it streams, cut wherever, is an error or an answer within
+ * the limits. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +19,17 @@ static bool take_all(struct reply_stream *r, const char *bytes, size_t n, ey_err
 
 static void check(const ey_answer *a)
 {
-    if (strlen(a->text) != a->n_text || !utf8_valid(a->text, a->n_text) || a->n_images > EY_MAX_IMAGES) abort();
-    if (a->prompt_tokens < 0 || a->completion_tokens < 0 || a->cached_tokens < 0 || a->image_tokens < 0) abort();
+    if (strlen(a->text) != a->n_text || !utf8_valid(a->text, a->n_text) ||
+        a->n_images > EY_MAX_IMAGES)
+        abort();
+    if (a->prompt_tokens < 0 || a->completion_tokens < 0 || a->cached_tokens < 0 ||
+        a->image_tokens < 0)
+        abort();
     for (size_t i = 0; i < a->n_logprobs; i++) {
         const char *token = a->logprobs[i].chosen.token;
-        if (!token || !utf8_valid(token, strlen(token)) || a->logprobs[i].n_top > EY_MAX_TOP_LOGPROBS) abort();
+        if (!token || !utf8_valid(token, strlen(token)) ||
+            a->logprobs[i].n_top > EY_MAX_TOP_LOGPROBS)
+            abort();
         for (size_t k = 0; k < a->logprobs[i].n_top; k++)
             if (!a->logprobs[i].top[k].token) abort();
     }

@@ -1,4 +1,5 @@
-/* Any bytes as a safetensors file: refused with a message, or opened with views that lie within the bytes. */
+/* Any bytes as a safetensors file: refused with a message, or opened with views that lie within the
+ * bytes. */
 #include <stdlib.h>
 #include <string.h>
 

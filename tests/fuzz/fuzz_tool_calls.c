@@ -1,5 +1,5 @@
-/* A model's answer with tool calls: however it is cut, content and calls are the same, and not a byte of an answer without
- * calls is lost. The first byte chooses the cuts. */
+/* A model's answer with tool calls: however it is cut, content and calls are the same, and not a
+ * byte of an answer without calls is lost. The first byte chooses the cuts. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,11 @@ static void take_events(struct tool_calls *t, struct buf *got)
     struct tool_event event;
     while (tool_calls_next(t, &event)) {
         if (!event.call && !event.n_text) abort();
-        if (event.call) buf_printf(got, "[call %d %s ", event.index, event.name), buf_add(got, event.arguments, event.n_arguments);
-        else buf_add(got, event.text, event.n_text);
+        if (event.call)
+            buf_printf(got, "[call %d %s ", event.index, event.name),
+                buf_add(got, event.arguments, event.n_arguments);
+        else
+            buf_add(got, event.text, event.n_text);
     }
 }
 
@@ -40,8 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data + 1;
     size_t n = size - 1;
     int calls, calls_again;
-    struct buf whole = read_in_steps(text, n, n ? n : 1, &calls), cut = read_in_steps(text, n, 1 + data[0] % 64, &calls_again);
-    if (calls != calls_again || whole.size != cut.size || memcmp(whole.data, cut.data, whole.size) != 0) abort();
+    struct buf whole = read_in_steps(text, n, n ? n : 1, &calls),
+               cut = read_in_steps(text, n, 1 + data[0] % 64, &calls_again);
+    if (calls != calls_again || whole.size != cut.size ||
+        memcmp(whole.data, cut.data, whole.size) != 0)
+        abort();
     if (!calls && (whole.size != n || memcmp(whole.data, text, n) != 0)) abort();
     buf_free(&whole);
     buf_free(&cut);

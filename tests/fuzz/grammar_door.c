@@ -20,16 +20,22 @@ static void walk(struct grammar *g, uint64_t random)
         if (random_walk(c, tok, &random, PATIENCE, &text) > WALK_LONG) abort();
     text.size = text.size ? random_below(&random, (uint32_t)text.size) : 0;
     constraint_restart(c);
-    if (!constraint_accept_text(c, text.data ? text.data : "", text.size) || !mask_is_exact(c, tok, &text)) abort();
+    if (!constraint_accept_text(c, text.data ? text.data : "", text.size) ||
+        !mask_is_exact(c, tok, &text))
+        abort();
     buf_free(&text);
     constraint_close(&c);
 }
 
-void check_grammar_door(bool (*compile)(struct grammar **out, const char *text, size_t n, ey_err *e), const uint8_t *data, size_t size)
+void check_grammar_door(bool (*compile)(struct grammar **out, const char *text, size_t n,
+                                        ey_err *e),
+                        const uint8_t *data, size_t size)
 {
     struct grammar *g = NULL;
     ey_err e;
-    if (!tok && (!tokenizer_open(&tok, "models/demo", &e) || !vocabulary_open(&vocabulary, tok, tokenizer_size(tok), 16, &e))) abort();
+    if (!tok && (!tokenizer_open(&tok, "models/demo", &e) ||
+                 !vocabulary_open(&vocabulary, tok, tokenizer_size(tok), 16, &e)))
+        abort();
     if (compile(&g, (const char *)data, size, &e))
         walk(g, size);
     else if (e.code != EY_BAD_REQUEST)

@@ -4,9 +4,11 @@
 
 #include "constrain/constrain.h"
 
-/* `compile` refuses data[size] as a bad request, or makes a grammar of it that never runs into a dead end and whose masks hold exactly what it
- * accepts; anything else ends the program. */
-void check_grammar_door(bool (*compile)(struct grammar **out, const char *text, size_t n, ey_err *e), const uint8_t *data, size_t size);
+/* `compile` refuses data[size] as a bad request, or makes a grammar of it that never runs into a
+ * dead end and whose masks hold exactly what it accepts; anything else ends the program. */
+void check_grammar_door(bool (*compile)(struct grammar **out, const char *text, size_t n,
+                                        ey_err *e),
+                        const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,8 +1,10 @@
 /* Compares a backend with the reference's stored outputs (tests/golden/README.md), case by case:
  *     test_golden NAME CHECKPOINT DEVICE [STEP]        (every STEP-th case)
- * ids, positions and patches must be equal. `ref`: features 1e-4 relative, logits 1e-3 absolute. Other devices compute with
- * BF16 activations, and are held to relative features and the KL divergence of next-token distributions (the table below). Greedy ids
- * identical, but for a step whose two best logits the reference itself has closer than the device's tolerance (named when it happens). */
+ * ids, positions and patches must be equal. `ref`: features 1e-4 relative, logits 1e-3 absolute.
+ * Other devices compute with BF16 activations, and are held to relative features and the KL
+ * divergence of next-token distributions (the table below). Greedy ids identical, but for a step
+ * whose two best logits the reference itself has closer than the device's tolerance (named when it
+ * happens). */
 #include <math.h>
 #include <openssl/sha.h>
 #include <setjmp.h>
@@ -17,41 +19,48 @@
 #include "engine/engine_internal.h"
 #include "engine/ready_prompt.h"
 
-/* What a device is held to: the first row of its name, this golden (NULL: any) and a lever that it was opened with (NULL: whatever they are).
- * tests/golden/README.md says where the card's come from. */
+/* What a device is held to: the first row of its name, this golden (NULL: any) and a lever that it
+ * was opened with (NULL: whatever they are). tests/golden/README.md says where the card's come
+ * from. */
 static const struct tolerance {
     const char *device, *golden, *lever;
     double features, logits, kl, tie;
 } tolerances[] = {
-    /* prompts with activations of 3 bits of mantissa, by choice: ref with this rounding is off by 0.044 in the first, 0.27 at most in the others
-     * (tests/golden/README.md) */
+    /* prompts with activations of 3 bits of mantissa, by choice: ref with this rounding is off by
+     * 0.044 in the first, 0.27 at most in the others (tests/golden/README.md) */
     {"ref", "tiny-gqa4-fp8", "e4m3", 1e-4, INFINITY, 6e-2, 1.0},
     {"cuda", "tiny-gqa4-fp8", "e4m3", 1e-2, INFINITY, 6e-2, 1.0},
     {"ref", NULL, "e4m3", 1e-4, INFINITY, 0.4, 1.0},
     {"cuda", NULL, "e4m3", 1e-2, INFINITY, 0.4, 1.0},
     {"ref", NULL, NULL, 1e-4, 1e-3, 1e-3, 2e-3},
-    /* keys without norms, twice as large as others': transformers in BF16 is off by a KL of 0.015 here */
+    /* keys without norms, twice as large as others': transformers in BF16 is off by a KL of 0.015
+       here */
     {"cpu", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 2e-3, 0.2},
     {"cuda", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 4e-3, 0.2},
-    /* full-size checkpoints of random numbers (tests/gpu/text_families.sh): half of what BF16 costs transformers, 0.0122 and 0.0061 */
+    /* full-size checkpoints of random numbers (tests/gpu/text_families.sh): half of what BF16 costs
+       transformers, 0.0122 and 0.0061 */
     {"cuda", "qwen2.5-3b-fp8", NULL, 2e-2, INFINITY, 6e-3, 0.2},
     {"cuda", "phi-3-mini", NULL, 2e-2, INFINITY, 3e-3, 0.2},
-    /* with tiles an activation is rounded once, not for each block of weight rows. Mean over the cases, by tiles and by vectors: the first 0.0002 both, the second
-     * 0.00055 and 0.00034; the worst case is 0.0011. transformers in BF16 has 0.0058 in the second */
+    /* with tiles an activation is rounded once, not for each block of weight rows. Mean over the
+     * cases, by tiles and by vectors: the first 0.0002 both, the second 0.00055 and 0.00034; the
+     * worst case is 0.0011. transformers in BF16 has 0.0058 in the second */
     {"cpu", "tiny-ragged-fp8", NULL, 2e-2, INFINITY, 2e-3, 0.1},
     {"cpu", "tiny-qwen2-fp8", NULL, 2e-2, INFINITY, 2e-3, 0.1},
     /* transformers in BF16 is 6.1 % off in its features; AMX has 2.1 % */
     {"cpu", "demo", NULL, 3e-2, INFINITY, 1e-3, 0.1},
     {"cpu", NULL, NULL, 2e-2, INFINITY, 1e-3, 0.1},
-    /* keys and values of 3 bits of mantissa are coarse by choice, and a tiny random model has neither the width nor the sure answers that make
-     * that small in a real one */
+    /* keys and values of 3 bits of mantissa are coarse by choice, and a tiny random model has
+     * neither the width nor the sure answers that make that small in a real one */
     {"cuda", NULL, "fp8", 1e-2, INFINITY, 5e-2, 1.0},
-    /* transformers in BF16 is itself 6.1 % off in this model's features (tools/golden/bf16_error.py); 3 % are rounding, not a bug */
+    /* transformers in BF16 is itself 6.1 % off in this model's features
+       (tools/golden/bf16_error.py); 3 % are rounding, not a bug */
     {"cuda", "demo", NULL, 4e-2, INFINITY, 2e-3, 0.1},
     {"cuda", NULL, NULL, 1e-2, INFINITY, 2e-3, 0.1},
 };
-/* "cpu:avx2,8bit" is the cpu device with instruction sets up to AVX2 and an 8-bit head; "cuda:eager,fp8,8bit,streamed,e4m3" (or "host") a card with what is listed, e4m3 is --prefill-math fp8;
- * with "layers2" two layers of the decoder are on it and the others on the CPU. */
+/* "cpu:avx2,8bit" is the cpu device with instruction sets up to AVX2 and an 8-bit head;
+ * "cuda:eager,fp8,8bit,streamed,e4m3" (or "host") a card with what is listed, e4m3 is
+ * --prefill-math fp8; with "layers2" two layers of the decoder are on it and the others on the CPU.
+ */
 
 static struct {
     const struct tolerance *tolerance;
@@ -78,7 +87,8 @@ static void must(bool ok, const ey_err *e)
 
 static ey_part read_part(struct conversation *c, json_object *part)
 {
-    const char *words = json_object_get_string(json_member(part, "text")), *file = json_object_get_string(json_member(part, "image"));
+    const char *words = json_object_get_string(json_member(part, "text")),
+               *file = json_object_get_string(json_member(part, "image"));
     if (words) return ey_text_part(words);
     char path[EY_MAX_PATH];
     ey_err e;
@@ -96,18 +106,23 @@ static void read_conversation(struct conversation *c, json_object *messages)
     size_t n = json_object_array_length(messages);
     assert_true(n <= MAX_TURNS);
     for (size_t i = 0; i < n; i++) {
-        json_object *message = json_object_array_get_idx(messages, i), *parts = json_member(message, "parts");
+        json_object *message = json_object_array_get_idx(messages, i),
+                    *parts = json_member(message, "parts");
         size_t n_parts = json_object_array_length(parts);
         assert_true(n_parts <= MAX_PARTS);
-        for (size_t k = 0; k < n_parts; k++) c->parts[i][k] = read_part(c, json_object_array_get_idx(parts, k));
-        c->messages[i] = (ey_message){.role = json_object_get_string(json_member(message, "role")), .parts = c->parts[i], .n_parts = n_parts};
+        for (size_t k = 0; k < n_parts; k++)
+            c->parts[i][k] = read_part(c, json_object_array_get_idx(parts, k));
+        c->messages[i] = (ey_message){.role = json_object_get_string(json_member(message, "role")),
+                                      .parts = c->parts[i],
+                                      .n_parts = n_parts};
     }
     c->request.messages = c->messages, c->request.n_messages = n;
 }
 
 static void free_conversation(struct conversation *c)
 {
-    for (size_t i = 0; i < c->n_files; i++) free(c->files[i]);
+    for (size_t i = 0; i < c->n_files; i++)
+        free(c->files[i]);
 }
 
 static const struct tensor_view *tensor(const char *name, const char *part)
@@ -134,7 +149,8 @@ static void check_patches(const struct conversation *c, json_object *pictures)
         struct image original = {0}, resized = {0};
         ey_err e;
         int w, h;
-        json_object *want = json_object_array_get_idx(pictures, i), *grid = json_member(want, "grid");
+        json_object *want = json_object_array_get_idx(pictures, i),
+                    *grid = json_member(want, "grid");
         must(image_decode(&original, c->files[i], c->sizes[i], "picture", &e), &e);
         must(image_smart_size(original.width, original.height, spec, &w, &h, &e), &e);
         assert_int_equal(h / spec->patch, json_object_get_int(json_object_array_get_idx(grid, 1)));
@@ -146,7 +162,8 @@ static void check_patches(const struct conversation *c, json_object *pictures)
         unsigned char sha[SHA256_DIGEST_LENGTH];
         char hex[2 * SHA256_DIGEST_LENGTH + 1];
         SHA256((const unsigned char *)patches, n * sizeof(float), sha);
-        for (int k = 0; k < SHA256_DIGEST_LENGTH; k++) snprintf(hex + 2 * k, 3, "%02x", sha[k]);
+        for (int k = 0; k < SHA256_DIGEST_LENGTH; k++)
+            snprintf(hex + 2 * k, 3, "%02x", sha[k]);
         assert_string_equal(hex, json_object_get_string(json_member(want, "sha256")));
         free(patches), image_free(&original), image_free(&resized);
     }
@@ -155,7 +172,8 @@ static void check_patches(const struct conversation *c, json_object *pictures)
 static void check_ids(const ey_prompt *prompt, json_object *ids)
 {
     assert_int_equal(prompt->ids.n, json_object_array_length(ids));
-    for (size_t i = 0; i < prompt->ids.n; i++) assert_int_equal(prompt->ids.id[i], json_object_get_int(json_object_array_get_idx(ids, i)));
+    for (size_t i = 0; i < prompt->ids.n; i++)
+        assert_int_equal(prompt->ids.id[i], json_object_get_int(json_object_array_get_idx(ids, i)));
 }
 
 static void check_positions(const char *name, const ey_prompt *prompt)
@@ -176,7 +194,8 @@ static const struct image_entry *cached_features(const struct picture *p)
     const struct image_cache *cache = &golden.engine->images;
     for (int i = 0; i < cache->n_blocks; i++) {
         const struct image_entry *entry = &cache->entry[i];
-        if (entry->used && entry->ready && memcmp(&entry->key, &p->digest, sizeof(p->digest)) == 0) return entry;
+        if (entry->used && entry->ready && memcmp(&entry->key, &p->digest, sizeof(p->digest)) == 0)
+            return entry;
     }
     fail_msg("the features of a picture are not in the cache");
     return NULL;
@@ -186,8 +205,10 @@ static const struct image_entry *cached_features(const struct picture *p)
 static size_t feature_row(const ey_prompt *prompt, int token)
 {
     const struct picture *p = prompt->picture;
-    for (; token >= p->tokens; p++) token -= p->tokens;
-    return (size_t)cached_features(p)->block[token / FEATURE_BLOCK] * FEATURE_BLOCK + (size_t)(token % FEATURE_BLOCK);
+    for (; token >= p->tokens; p++)
+        token -= p->tokens;
+    return (size_t)cached_features(p)->block[token / FEATURE_BLOCK] * FEATURE_BLOCK +
+           (size_t)(token % FEATURE_BLOCK);
 }
 
 static void check_features(const char *name, const ey_prompt *prompt, json_object *rows)
@@ -202,8 +223,11 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
         const struct tensor_view *t = tensor(name, part);
         double error = 0, power = 0;
         for (size_t r = 0; r < json_object_array_length(rows); r++) {
-            size_t row = feature_row(prompt, json_object_get_int(json_object_array_get_idx(rows, r)));
-            be->ops->read(be, got, be->ops->at(be, g->ws.features[k], ELEMENT_FEATURE, row * hidden), ELEMENT_FEATURE, hidden);
+            size_t row = feature_row(prompt,
+                                     json_object_get_int(json_object_array_get_idx(rows, r)));
+            be->ops->read(be, got,
+                          be->ops->at(be, g->ws.features[k], ELEMENT_FEATURE, row * hidden),
+                          ELEMENT_FEATURE, hidden);
             for (size_t d = 0; d < hidden; d++) {
                 double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;
                 error += diff * diff, power += want * want;
@@ -211,7 +235,8 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
         }
         double relative = sqrt(error / power);
         golden.worst_feature = fmax(golden.worst_feature, relative);
-        if (!(relative <= golden.tolerance->features)) fail_msg("%s: relative error of %s is %.3g", name, part, relative);
+        if (!(relative <= golden.tolerance->features))
+            fail_msg("%s: relative error of %s is %.3g", name, part, relative);
     }
     free(got);
 }
@@ -219,8 +244,10 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
 static double log_sum_exp(const struct tensor_view *t, int n)
 {
     double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++) max = fmax(max, (double)(t ? float_at(t, (size_t)i) : golden.engine->host.logits[i]));
-    for (int i = 0; i < n; i++) sum += exp((double)(t ? float_at(t, (size_t)i) : golden.engine->host.logits[i]) - max);
+    for (int i = 0; i < n; i++)
+        max = fmax(max, (double)(t ? float_at(t, (size_t)i) : golden.engine->host.logits[i]));
+    for (int i = 0; i < n; i++)
+        sum += exp((double)(t ? float_at(t, (size_t)i) : golden.engine->host.logits[i]) - max);
     return max + log(sum);
 }
 
@@ -229,20 +256,25 @@ static void check_logits(const char *name, const char *part)
     const struct tensor_view *t = tensor(name, part);
     int n = golden.engine->model.text.vocabulary;
     assert_int_equal(t->shape[0], n);
-    golden.engine->be->ops->read_logits(golden.engine->be, golden.engine->host.logits, golden.engine->logits, (size_t)n); /* a card sends only the best */
+    golden.engine->be->ops->read_logits(golden.engine->be, golden.engine->host.logits,
+                                        golden.engine->logits,
+                                        (size_t)n); /* a card sends only the best */
     double worst = 0, kl = 0, total = log_sum_exp(t, n), own = log_sum_exp(NULL, n);
     for (int i = 0; i < n; i++) {
-        double want = (double)float_at(t, (size_t)i), got = (double)golden.engine->host.logits[i], diff = fabs(got - want);
+        double want = (double)float_at(t, (size_t)i), got = (double)golden.engine->host.logits[i],
+               diff = fabs(got - want);
         kl += exp(want - total) * ((want - total) - (got - own));
         if (!(diff <= worst)) worst = diff;
     }
-    golden.worst_kl = fmax(golden.worst_kl, kl), golden.worst_logit = fmax(golden.worst_logit, worst);
+    golden.worst_kl = fmax(golden.worst_kl, kl),
+    golden.worst_logit = fmax(golden.worst_logit, worst);
     if (!(worst <= golden.tolerance->logits)) fail_msg("%s: %s differ by %.3g", name, part, worst);
     if (!(kl <= golden.tolerance->kl)) fail_msg("%s: KL divergence of %s is %.3g", name, part, kl);
 }
 
 /* The whole generation: the answer's tokens, then the stop token if there was one. */
-static void check_answer(const char *name, const ey_answer *answer, json_object *want, json_object *gaps)
+static void check_answer(const char *name, const ey_answer *answer, json_object *want,
+                         json_object *gaps)
 {
     size_t n = json_object_array_length(want);
     for (size_t i = 0; i < n && i < (size_t)answer->completion_tokens; i++) {
@@ -250,8 +282,10 @@ static void check_answer(const char *name, const ey_answer *answer, json_object 
         int got = i < (size_t)answer->n_tokens ? answer->tokens[i] : answer->logprobs[i].chosen.id;
         if (got == id) continue;
         double gap = json_object_get_double(json_object_array_get_idx(gaps, i));
-        if (gap > golden.tolerance->tie) fail_msg("%s: token %zu is %d, the reference has %d (gap %.3g)", name, i, got, id, gap);
-        print_message("%s: near-tie at token %zu (gap %.2g): %d instead of %d\n", name, i, gap, got, id);
+        if (gap > golden.tolerance->tie)
+            fail_msg("%s: token %zu is %d, the reference has %d (gap %.3g)", name, i, got, id, gap);
+        print_message("%s: near-tie at token %zu (gap %.2g): %d instead of %d\n", name, i, gap, got,
+                      id);
         return;
     }
     assert_int_equal(answer->completion_tokens, (int)n);
@@ -289,11 +323,14 @@ static void run_case(void **state)
 }
 
 /* levers: the device as it was asked for, "cuda:fp8". */
-static const struct tolerance *tolerance_of(const char *device, const char *golden_name, const char *levers)
+static const struct tolerance *tolerance_of(const char *device, const char *golden_name,
+                                            const char *levers)
 {
     for (size_t i = 0; i < sizeof(tolerances) / sizeof(tolerances[0]); i++) {
         const struct tolerance *t = &tolerances[i];
-        if (strcmp(t->device, device) == 0 && (!t->golden || strcmp(t->golden, golden_name) == 0) && (!t->lever || strstr(levers, t->lever))) return t;
+        if (strcmp(t->device, device) == 0 && (!t->golden || strcmp(t->golden, golden_name) == 0) &&
+            (!t->lever || strstr(levers, t->lever)))
+            return t;
     }
     return NULL;
 }
@@ -307,7 +344,9 @@ static void choose_card_options(ey_engine_options *o, const char *device)
     o->kv_cache_dtype = strstr(device, "fp8") ? "fp8" : "bf16";
     o->head = strstr(device, "8bit") ? "8bit" : "bf16";
     o->prefill_math = strstr(device, "e4m3") ? "fp8" : NULL;
-    o->vision_weights = strstr(device, "streamed") ? "streamed" : strstr(device, "host") ? "host" : "resident";
+    o->vision_weights = strstr(device, "streamed") ? "streamed"
+                        : strstr(device, "host")   ? "host"
+                                                   : "resident";
 }
 
 /* "avx2", or "avx2,8bit" */
@@ -332,7 +371,8 @@ static bool open_golden(const char *name, const char *checkpoint, const char *de
     snprintf(path, sizeof(path), "tests/golden/%s.json", name);
     if (!(golden.head = json_parse_file(path, EY_IO, e))) return false;
     snprintf(path, sizeof(path), "tests/golden/%s.safetensors", name);
-    return safetensors_open(&golden.tensors, path, e) && ey_engine_open(&golden.engine, &options, e);
+    return safetensors_open(&golden.tensors, path, e) &&
+           ey_engine_open(&golden.engine, &options, e);
 }
 
 static void close_golden(void)
@@ -346,17 +386,20 @@ int main(int argc, char **argv)
 {
     ey_err e;
     size_t step = argc == 5 ? strtoul(argv[4], NULL, 10) : 1, n_tests = 0;
-    if (argc < 4 || argc > 5 || !step) return fprintf(stderr, "usage: test_golden NAME CHECKPOINT DEVICE [STEP]\n"), 2;
+    if (argc < 4 || argc > 5 || !step)
+        return fprintf(stderr, "usage: test_golden NAME CHECKPOINT DEVICE [STEP]\n"), 2;
     if (!open_golden(argv[1], argv[2], argv[3], &e)) return fprintf(stderr, "%s\n", e.text), 1;
     json_object *cases = json_member(golden.head, "cases");
     size_t n = json_object_array_length(cases);
     struct CMUnitTest *tests = calloc(n, sizeof(*tests));
     for (size_t i = 0; i < n; i += step) {
         json_object *c = json_object_array_get_idx(cases, i);
-        tests[n_tests++] = (struct CMUnitTest){json_object_get_string(json_member(c, "name")), run_case, NULL, NULL, c};
+        tests[n_tests++] = (struct CMUnitTest){json_object_get_string(json_member(c, "name")),
+                                               run_case, NULL, NULL, c};
     }
     int failed = _cmocka_run_group_tests(argv[1], tests, n_tests, NULL, NULL);
-    printf("%s on %s: largest logit difference %.2g, KL %.2g, feature error %.2g\n", argv[1], argv[3], golden.worst_logit, golden.worst_kl, golden.worst_feature);
+    printf("%s on %s: largest logit difference %.2g, KL %.2g, feature error %.2g\n", argv[1],
+           argv[3], golden.worst_logit, golden.worst_kl, golden.worst_feature);
     free(tests);
     close_golden();
     return failed;

@@ -1,5 +1,6 @@
-/* ballast MIB: takes the card's memory until so many MiB are free, prints "ready FREE", and holds it until its standard input ends. Then it
- * prints "least FREE", the least that was free meanwhile: what others have taken at most. For trying a small card's memory on a large one. */
+/* ballast MIB: takes the card's memory until so many MiB are free, prints "ready FREE", and holds
+ * it until its standard input ends. Then it prints "least FREE", the least that was free meanwhile:
+ * what others have taken at most. For trying a small card's memory on a large one. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,10 +26,12 @@ static bool fill(const struct cuda_driver *d, size_t leave, ey_err *e)
         if (piece > free_now - leave) piece = (free_now - leave) / GRAIN * GRAIN;
         if (d->memory_alloc(&p, piece) == CUDA_SUCCESS) continue;
         piece = piece / 2 / GRAIN * GRAIN;
-        if (!piece) return ey_fail(e, EY_NO_MEMORY, "%zu MiB are free and cannot be taken", free_now / MIB);
+        if (!piece)
+            return ey_fail(e, EY_NO_MEMORY, "%zu MiB are free and cannot be taken", free_now / MIB);
     }
     return free_now + GRAIN >= leave ||
-           ey_fail(e, EY_NO_MEMORY, "%zu MiB are free, less than the %zu that shall stay", free_now / MIB, leave / MIB);
+           ey_fail(e, EY_NO_MEMORY, "%zu MiB are free, less than the %zu that shall stay",
+                   free_now / MIB, leave / MIB);
 }
 
 /* The least that was free until standard input ended. */
@@ -48,8 +51,10 @@ static bool open_card(struct cuda_driver *d, ey_err *e)
 {
     CUdevice device;
     CUcontext context;
-    return cuda_driver_open(d, e) && cuda_ok(d, d->init(0), "it cannot be used", e) && cuda_ok(d, d->device_get(&device, 0), "there is none", e) &&
-           cuda_ok(d, d->context_retain(&context, device), "no context", e) && cuda_ok(d, d->context_current(context), "no context", e);
+    return cuda_driver_open(d, e) && cuda_ok(d, d->init(0), "it cannot be used", e) &&
+           cuda_ok(d, d->device_get(&device, 0), "there is none", e) &&
+           cuda_ok(d, d->context_retain(&context, device), "no context", e) &&
+           cuda_ok(d, d->context_current(context), "no context", e);
 }
 
 int main(int argc, char **argv)

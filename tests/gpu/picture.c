@@ -7,8 +7,10 @@
 int main(int argc, char **argv)
 {
     ey_err e = {0};
-    struct image image = {.width = argc == 4 ? atoi(argv[1]) : 0, .height = argc == 4 ? atoi(argv[2]) : 0};
-    if (image.width < 1 || image.height < 1 || !(image.rgb = malloc((size_t)image.width * (size_t)image.height * 3))) {
+    struct image image = {.width = argc == 4 ? atoi(argv[1]) : 0,
+                          .height = argc == 4 ? atoi(argv[2]) : 0};
+    if (image.width < 1 || image.height < 1 ||
+        !(image.rgb = malloc((size_t)image.width * (size_t)image.height * 3))) {
         fputs("usage: picture WIDTH HEIGHT OUT.png\n", stderr);
         return 2;
     }

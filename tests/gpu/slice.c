@@ -1,5 +1,7 @@
-/* LD_PRELOAD of a program that opens the card as driver.c does, with EY_SMS=N set: its context has N of the card's SMs (a green context; N a multiple of 8, 2 on cards before
- * sm_90), and it is told of so many. What it reads of memory is not cut in the same way: an SM of a large card may read many times its share. */
+/* LD_PRELOAD of a program that opens the card as driver.c does, with EY_SMS=N set: its context has
+ * N of the card's SMs (a green context; N a multiple of 8, 2 on cards before sm_90), and it is told
+ * of so many. What it reads of memory is not cut in the same way: an SM of a large card may read
+ * many times its share. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>
@@ -27,12 +29,16 @@ static CUresult retain(CUcontext *out, CUdevice device)
     unsigned groups = 1;
     CUresult result = DRIVER(cuDevicePrimaryCtxRetain)(out, device);
     if (!result) result = DRIVER(cuDeviceGetDevResource)(device, &all, CU_DEV_RESOURCE_TYPE_SM);
-    if (!result) result = DRIVER(cuDevSmResourceSplitByCount)(&some, &groups, &all, &rest, 0, wanted_sms());
+    if (!result)
+        result = DRIVER(cuDevSmResourceSplitByCount)(&some, &groups, &all, &rest, 0, wanted_sms());
     if (!result) result = DRIVER(cuDevResourceGenerateDesc)(&what, &some, 1);
-    if (!result) result = DRIVER(cuGreenCtxCreate)(&green, what, device, CU_GREEN_CTX_DEFAULT_STREAM);
+    if (!result)
+        result = DRIVER(cuGreenCtxCreate)(&green, what, device, CU_GREEN_CTX_DEFAULT_STREAM);
     if (!result) result = DRIVER(cuCtxFromGreenCtx)(out, green);
-    if (result) fprintf(stderr, "slice: no context of %u SMs (error %d)\n", wanted_sms(), (int)result);
-    else fprintf(stderr, "slice: %u of %u SMs\n", some.sm.smCount, all.sm.smCount);
+    if (result)
+        fprintf(stderr, "slice: no context of %u SMs (error %d)\n", wanted_sms(), (int)result);
+    else
+        fprintf(stderr, "slice: %u of %u SMs\n", some.sm.smCount, all.sm.smCount);
     return result;
 }
 
@@ -50,7 +56,9 @@ __attribute__((visibility("default"))) void *dlsym(void *library, const char *na
         memcpy(&find, &real, sizeof(find));
     }
     if (wanted_sms() && !strcmp(name, "cuInit")) driver = library;
-    if (driver && library == driver && !strcmp(name, "cuDevicePrimaryCtxRetain")) return (void *)(uintptr_t)retain;
-    if (driver && library == driver && !strcmp(name, "cuDeviceGetAttribute")) return (void *)(uintptr_t)attribute;
+    if (driver && library == driver && !strcmp(name, "cuDevicePrimaryCtxRetain"))
+        return (void *)(uintptr_t)retain;
+    if (driver && library == driver && !strcmp(name, "cuDeviceGetAttribute"))
+        return (void *)(uintptr_t)attribute;
     return find(library, name);
 }

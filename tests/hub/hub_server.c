@@ -36,7 +36,7 @@ struct connection {
     unsigned random;
     char head[HEAD_BYTES];
     char path[4096];
-    long cut;   /* bytes until the line is cut; < 0: it is not */
+    long cut; /* bytes until the line is cut; < 0: it is not */
 };
 
 /* ---- writing, with cuts ---- */
@@ -60,7 +60,8 @@ static bool send_all(struct connection *c, const char *bytes, size_t n)
     return false;
 }
 
-static bool say(struct connection *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool say(struct connection *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static bool say(struct connection *c, const char *format, ...)
 {
     char text[20000];
@@ -127,7 +128,8 @@ enum { NAP_US = 1000 };
 /* While the script holds back what comes after so many bytes. */
 static void wait_for_leave(const struct hub_script *s, uint64_t at)
 {
-    while (s->hold_after && at >= s->hold_after) usleep(NAP_US);
+    while (s->hold_after && at >= s->hold_after)
+        usleep(NAP_US);
 }
 
 static bool send_body(struct connection *c, const uint8_t *data, size_t n, bool wrong)
@@ -160,17 +162,25 @@ static bool send_file(struct connection *c, const struct served_file *f, const c
     const char *range = header(c, "Range");
     unsigned long long begin = 0, last = 0;
     bool wrong = false;
-    if (m == LOGIN_PAGE && f->large) return say(c, "HTTP/1.1 200 x\r\nContent-Type: text/html\r\nContent-Length: 19\r\n\r\n<html>log in</html>");
+    if (m == LOGIN_PAGE && f->large)
+        return say(c, "HTTP/1.1 200 x\r\nContent-Type: text/html\r\nContent-Length: "
+                      "19\r\n\r\n<html>log in</html>");
     if (f->large && !c->is_head && c->script->wrong_once > 0) c->script->wrong_once--, wrong = true;
     wrong = wrong || (m == WRONG_BYTES && f->large);
     if (m == COMPRESSED && f->large) extra = "Content-Encoding: gzip\r\n";
-    if (range && m != IGNORES_RANGES && sscanf(range, "bytes=%llu-%llu", &begin, &last) == 2 && begin < f->size) {
+    if (range && m != IGNORES_RANGES && sscanf(range, "bytes=%llu-%llu", &begin, &last) == 2 &&
+        begin < f->size) {
         if (last >= f->size) last = f->size - 1;
         size_t n = (size_t)(last - begin + 1);
-        unsigned long long told = begin + (m == WRONG_RANGE && f->large), total = f->size + (m == OTHER_TOTAL && f->large);
+        unsigned long long told = begin + (m == WRONG_RANGE && f->large),
+                           total = f->size + (m == OTHER_TOTAL && f->large);
         __atomic_add_fetch(&c->script->ranges, 1, __ATOMIC_RELAXED);
         if (m == TOO_MUCH && f->large && last + 1 < f->size) n++;
-        if (!say(c, "HTTP/1.1 206 x\r\nContent-Range: bytes %llu-%llu/%llu\r\nContent-Length: %zu\r\n%s\r\n", told, last, total, n, extra)) return false;
+        if (!say(c,
+                 "HTTP/1.1 206 x\r\nContent-Range: bytes %llu-%llu/%llu\r\nContent-Length: "
+                 "%zu\r\n%s\r\n",
+                 told, last, total, n, extra))
+            return false;
         return c->is_head || send_body(c, f->data + begin, n, wrong);
     }
     if (!say(c, "HTTP/1.1 200 x\r\nContent-Length: %zu\r\n%s\r\n", f->size, extra)) return false;
@@ -191,19 +201,26 @@ static bool send_listing(struct connection *c)
     const struct hub_script *s = c->script;
     char body[16000] = "";
     size_t n = 0;
-    if (s->misbehaviour == LISTING_BROKEN) return say(c, "HTTP/1.1 200 x\r\nContent-Length: 7\r\n\r\n{\"sha\":");
+    if (s->misbehaviour == LISTING_BROKEN)
+        return say(c, "HTTP/1.1 200 x\r\nContent-Length: 7\r\n\r\n{\"sha\":");
     if (s->misbehaviour == LISTING_LONG) {
         static char blanks[1 << 20];
         memset(blanks, ' ', sizeof(blanks));
         bool ok = say(c, "HTTP/1.1 200 x\r\nContent-Length: %d\r\n\r\n", 64 << 20);
-        for (int i = 0; ok && i < 64; i++) ok = send_all(c, blanks, sizeof(blanks));
+        for (int i = 0; ok && i < 64; i++)
+            ok = send_all(c, blanks, sizeof(blanks));
         return ok;
     }
-    n += (size_t)snprintf(body, sizeof(body), "{\"id\": \"%s\", \"sha\": \"%s\", \"siblings\": [", s->repository,
-                          s->misbehaviour == COMMIT_CLIMBS ? "../../../../../../../../../../../evil0000" : s->commit);
-    for (size_t i = 0; i < s->n; i++) n += (size_t)snprintf(body + n, sizeof(body) - n, "%s{\"rfilename\": \"%s\"}", i ? ", " : "", s->file[i].name);
+    n += (size_t)snprintf(
+        body, sizeof(body), "{\"id\": \"%s\", \"sha\": \"%s\", \"siblings\": [", s->repository,
+        s->misbehaviour == COMMIT_CLIMBS ? "../../../../../../../../../../../evil0000" : s->commit);
+    for (size_t i = 0; i < s->n; i++)
+        n += (size_t)snprintf(body + n, sizeof(body) - n, "%s{\"rfilename\": \"%s\"}",
+                              i ? ", " : "", s->file[i].name);
     n += (size_t)snprintf(body + n, sizeof(body) - n, "]}");
-    return say(c, "HTTP/1.1 200 x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", n, body);
+    return say(c,
+               "HTTP/1.1 200 x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+               n, body);
 }
 
 static bool refuse(struct connection *c, bool *refused)
@@ -214,14 +231,18 @@ static bool refuse(struct connection *c, bool *refused)
     switch (c->script->misbehaviour) {
     case GATED:
         if (strstr(c->path, "/api/")) break;
-        return say_status(c, key ? 403 : 401, "X-Error-Code: GatedRepo\r\nX-Error-Message: Access is restricted\r\n");
+        return say_status(c, key ? 403 : 401,
+                          "X-Error-Code: GatedRepo\r\nX-Error-Message: Access is restricted\r\n");
     case NO_SUCH_MODEL: return say_status(c, 401, "X-Error-Code: RepoNotFound\r\n");
     case NO_SUCH_REVISION: return say_status(c, 404, "X-Error-Code: RevisionNotFound\r\n");
-    case BAD_TOKEN: return say_status(c, 401, "X-Error-Message: Invalid credentials in Authorization header\r\n");
+    case BAD_TOKEN:
+        return say_status(c, 401,
+                          "X-Error-Message: Invalid credentials in Authorization header\r\n");
     case FORBIDDEN: return say_status(c, 403, "X-Error-Message: the terms have changed\r\n");
     case TOO_MANY: return say_status(c, 429, "Retry-After: 0\r\n");
     case UNWELL: return say_status(c, 503, "");
-    case REDIRECTS_ROUND: return say(c, "HTTP/1.1 307 x\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", c->path);
+    case REDIRECTS_ROUND:
+        return say(c, "HTTP/1.1 307 x\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", c->path);
     case REDIRECTS_NOWHERE: return say_status(c, 302, "");
     case REDIRECTS_TO_FILE: return say_status(c, 302, "Location: file:///etc/passwd\r\n");
     default: break;
@@ -234,8 +255,12 @@ static bool send_redirect(struct connection *c, const struct served_file *f)
 {
     enum misbehaviour m = c->script->misbehaviour;
     char size[64];
-    snprintf(size, sizeof(size), "X-Linked-Size: %llu\r\n", m == HUGE_SIZE ? 1ull << 42 : (unsigned long long)f->size);
-    return say(c, "HTTP/1.1 302 x\r\nLocation: http://127.0.0.2:%d/store/%s?signature=secret\r\nX-Linked-Etag: \"%s\"\r\n%sX-Repo-Commit: %s\r\nContent-Length: 0\r\n\r\n",
+    snprintf(size, sizeof(size), "X-Linked-Size: %llu\r\n",
+             m == HUGE_SIZE ? 1ull << 42 : (unsigned long long)f->size);
+    return say(c,
+               "HTTP/1.1 302 x\r\nLocation: "
+               "http://127.0.0.2:%d/store/%s?signature=secret\r\nX-Linked-Etag: "
+               "\"%s\"\r\n%sX-Repo-Commit: %s\r\nContent-Length: 0\r\n\r\n",
                c->server->cdn_port, f->name, f->etag, m == NO_SIZE ? "" : size, c->script->commit);
 }
 
@@ -243,10 +268,15 @@ static bool send_small(struct connection *c, const struct served_file *f)
 {
     char extra[12000], filler[9000] = "";
     enum misbehaviour m = c->script->misbehaviour;
-    const char *etag = m == ETAG_CLIMBS ? "../../../../../../tmp/evil" : m == ETAG_LONG ? filler : m == ETAG_NONE ? "" : f->etag;
+    const char *etag = m == ETAG_CLIMBS ? "../../../../../../tmp/evil"
+                       : m == ETAG_LONG ? filler
+                       : m == ETAG_NONE ? ""
+                                        : f->etag;
     if (m == ETAG_LONG) memset(filler, 'a', sizeof(filler) - 1);
-    snprintf(extra, sizeof(extra), "ETag: W/\"%s\"\r\nX-Repo-Commit: %s\r\n", etag, m == OTHER_COMMIT ? "ffffffffffffffffffffffffffffffffffffffff" : c->script->commit);
-    if (m == HEADERS_LONG) snprintf(extra + strlen(extra), sizeof(extra) - strlen(extra), "Location: %s\r\n", filler);
+    snprintf(extra, sizeof(extra), "ETag: W/\"%s\"\r\nX-Repo-Commit: %s\r\n", etag,
+             m == OTHER_COMMIT ? "ffffffffffffffffffffffffffffffffffffffff" : c->script->commit);
+    if (m == HEADERS_LONG)
+        snprintf(extra + strlen(extra), sizeof(extra) - strlen(extra), "Location: %s\r\n", filler);
     return send_file(c, f, extra);
 }
 
@@ -265,11 +295,15 @@ static bool answer_here(struct connection *c)
     const char *moved = "/api/resolve-cache/models/";
     bool cached = strncmp(c->path, moved, strlen(moved)) == 0;
     const struct served_file *f = NULL;
-    if (cached) f = find(s, strrchr(c->path, '/') + 1);
-    else if (strncmp(c->path, files, strlen(files)) == 0) f = find(s, c->path + strlen(files));
+    if (cached)
+        f = find(s, strrchr(c->path, '/') + 1);
+    else if (strncmp(c->path, files, strlen(files)) == 0)
+        f = find(s, c->path + strlen(files));
     if (!f) return say_status(c, 404, "X-Error-Code: EntryNotFound\r\n");
     if (f->large) return send_redirect(c, f);
-    if (!cached) return say(c, "HTTP/1.1 307 x\r\nLocation: %s%s\r\nContent-Length: 0\r\n\r\n", moved, f->name);
+    if (!cached)
+        return say(c, "HTTP/1.1 307 x\r\nLocation: %s%s\r\nContent-Length: 0\r\n\r\n", moved,
+                   f->name);
     return send_small(c, f);
 }
 
@@ -278,7 +312,8 @@ static bool answer_here(struct connection *c)
 static void note_at_once(struct hub_script *s, int now)
 {
     int most = s->most_at_once;
-    while (now > most && !__atomic_compare_exchange_n(&s->most_at_once, &most, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    while (now > most && !__atomic_compare_exchange_n(&s->most_at_once, &most, now, false,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 }
 
 static bool answer_elsewhere(struct connection *c)
@@ -291,7 +326,8 @@ static bool answer_elsewhere(struct connection *c)
     const struct served_file *f = find(s, name);
     if (!f) return say_status(c, 404, "");
     note_at_once(s, __atomic_add_fetch(&s->at_once, 1, __ATOMIC_RELAXED));
-    while (s->most_at_once < s->gather) usleep(NAP_US);
+    while (s->most_at_once < s->gather)
+        usleep(NAP_US);
     bool ok = send_file(c, f, "");
     __atomic_sub_fetch(&s->at_once, 1, __ATOMIC_RELAXED);
     return ok;
@@ -303,9 +339,13 @@ static bool answer(struct connection *c)
 {
     struct hub_script *s = c->script;
     __atomic_add_fetch(&s->requests, 1, __ATOMIC_RELAXED);
-    c->cut = s->cut_one_in && !draw(c, (unsigned)s->cut_one_in) ? (long)draw(c, draw(c, 2) ? 400 : 150000) : -1;
-    if (c->proxied && s->proxy_asks && !header(c, "Proxy-Authorization")) return say_status(c, 407, "Proxy-Authenticate: Basic realm=\"x\"\r\n");
-    if (s->fail_one_in && !draw(c, (unsigned)s->fail_one_in)) return say_status(c, 503, "Retry-After: 0\r\n");
+    c->cut = s->cut_one_in && !draw(c, (unsigned)s->cut_one_in)
+                 ? (long)draw(c, draw(c, 2) ? 400 : 150000)
+                 : -1;
+    if (c->proxied && s->proxy_asks && !header(c, "Proxy-Authorization"))
+        return say_status(c, 407, "Proxy-Authenticate: Basic realm=\"x\"\r\n");
+    if (s->fail_one_in && !draw(c, (unsigned)s->fail_one_in))
+        return say_status(c, 503, "Retry-After: 0\r\n");
     return c->elsewhere ? answer_elsewhere(c) : answer_here(c);
 }
 
@@ -326,11 +366,14 @@ static void *accept_all(void *user)
         struct connection *c = fd >= 0 ? malloc(sizeof(*c)) : NULL;
         pthread_t thread;
         if (!c) continue;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* a body does not wait until its head is acknowledged */
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1},
+                   sizeof(int)); /* a body does not wait until its head is acknowledged */
         *c = *first;
         c->fd = fd, c->random = first->script->seed * 7919u + n * 104729u + c->elsewhere;
-        if (pthread_create(&thread, NULL, serve, c) == 0) pthread_detach(thread);
-        else close(fd), free(c);
+        if (pthread_create(&thread, NULL, serve, c) == 0)
+            pthread_detach(thread);
+        else
+            close(fd), free(c);
     }
     return NULL;
 }
@@ -338,17 +381,21 @@ static void *accept_all(void *user)
 /* at 127.0.0.last */
 static int listen_somewhere(unsigned last, int *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~255u) + last)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~255u) + last)};
     socklen_t n = sizeof(at);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) != 0 || listen(fd, 128) != 0 || getsockname(fd, (struct sockaddr *)&at, &n) != 0) abort();
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) != 0 || listen(fd, 128) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &n) != 0)
+        abort();
     *port = ntohs(at.sin_port);
     return fd;
 }
 
 static void run(const struct server *server)
 {
-    struct connection here = {.server = server, .script = server->script, .fd = server->hub}, elsewhere = here;
+    struct connection here = {.server = server, .script = server->script, .fd = server->hub},
+                      elsewhere = here;
     pthread_t thread;
     elsewhere.fd = server->cdn, elsewhere.elsewhere = true;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -360,7 +407,8 @@ static void run(const struct server *server)
 
 struct hub_script *hub_script_new(const char *repository)
 {
-    struct hub_script *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct hub_script *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED) abort();
     snprintf(s->repository, sizeof(s->repository), "%s", repository);
     snprintf(s->revision, sizeof(s->revision), "main");
@@ -370,10 +418,12 @@ struct hub_script *hub_script_new(const char *repository)
 
 static void write_hex(char *out, const unsigned char *digest, size_t n)
 {
-    for (size_t i = 0; i < n; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    for (size_t i = 0; i < n; i++)
+        snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }
 
-void hub_script_add(struct hub_script *s, const char *name, const void *data, size_t size, bool large)
+void hub_script_add(struct hub_script *s, const char *name, const void *data, size_t size,
+                    bool large)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
     struct served_file *f = &s->file[s->n++];
@@ -397,7 +447,8 @@ pid_t hub_server_start(struct hub_script *s, int *port)
 {
     static struct server server;
     server = (struct server){.script = s};
-    server.hub = listen_somewhere(1, &server.hub_port), server.cdn = listen_somewhere(2, &server.cdn_port); /* two hosts, as the hub's */
+    server.hub = listen_somewhere(1, &server.hub_port),
+    server.cdn = listen_somewhere(2, &server.cdn_port); /* two hosts, as the hub's */
     pid_t child = fork();
     if (child == 0) run(&server);
     if (child < 0) abort();

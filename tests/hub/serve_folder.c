@@ -1,5 +1,6 @@
-/* serve_folder REPOSITORY DIR: a hub of our own that has the files of a folder, for tests of the program. Prints its URL; commands on
- * standard input change how it behaves ("cut 5", "misbehave 1", "hold 100000", "count"); ends with its input. */
+/* serve_folder REPOSITORY DIR: a hub of our own that has the files of a folder, for tests of the
+ * program. Prints its URL; commands on standard input change how it behaves ("cut 5", "misbehave
+ * 1", "hold 100000", "count"); ends with its input. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,18 +21,25 @@ static void add_file(struct hub_script *s, const char *directory, const char *na
     struct file_map map;
     size_t n = strlen(name);
     bool large = n > 12 && strcmp(name + n - 12, ".safetensors") == 0;
-    if (!path_join(path, directory, name, NULL) || !path_is_file(path) || !file_map_open(&map, path, NULL)) return;
+    if (!path_join(path, directory, name, NULL) || !path_is_file(path) ||
+        !file_map_open(&map, path, NULL))
+        return;
     hub_script_add(s, name, map.data, map.size, large);
 }
 
 static void command(struct hub_script *s, const char *line)
 {
     int number = 0;
-    if (sscanf(line, "cut %d", &number) == 1) s->cut_one_in = number;
-    else if (sscanf(line, "misbehave %d", &number) == 1) s->misbehaviour = (enum misbehaviour)number;
-    else if (sscanf(line, "rate %d", &number) == 1) s->bytes_per_ms = (uint32_t)number;
-    else if (sscanf(line, "hold %d", &number) == 1) s->begun = 0, s->hold_after = (uint64_t)number;
-    else if (strcmp(line, "count\n") == 0) s->requests = 0, s->bytes = 0;
+    if (sscanf(line, "cut %d", &number) == 1)
+        s->cut_one_in = number;
+    else if (sscanf(line, "misbehave %d", &number) == 1)
+        s->misbehaviour = (enum misbehaviour)number;
+    else if (sscanf(line, "rate %d", &number) == 1)
+        s->bytes_per_ms = (uint32_t)number;
+    else if (sscanf(line, "hold %d", &number) == 1)
+        s->begun = 0, s->hold_after = (uint64_t)number;
+    else if (strcmp(line, "count\n") == 0)
+        s->requests = 0, s->bytes = 0;
     printf("%u requests, %llu bytes\n", s->requests, (unsigned long long)s->bytes);
     fflush(stdout);
 }
@@ -51,7 +59,8 @@ int main(int argc, char **argv)
     pid_t server = hub_server_start(s, &port);
     printf("http://127.0.0.1:%d\n", port);
     fflush(stdout);
-    while (fgets(line, sizeof(line), stdin)) command(s, line);
+    while (fgets(line, sizeof(line), stdin))
+        command(s, line);
     hub_server_stop(server);
     return 0;
 }

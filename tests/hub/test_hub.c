@@ -1,4 +1,5 @@
-/* Pulling from a hub of our own: what lies in the cache afterwards, who sees the token, and what is said when something is wrong. */
+/* Pulling from a hub of our own: what lies in the cache afterwards, who sees the token, and what is
+ * said when something is wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +27,8 @@
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 
 static const char config[] = "{\"architectures\": [\"X\"]}\n", tokenizer[] = "{}", empty[] = "";
-static const char index_json[] = "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\", \"b\": \"model-00002-of-00002.safetensors\"}}";
+static const char index_json[] = "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\", "
+                                 "\"b\": \"model-00002-of-00002.safetensors\"}}";
 static uint8_t first[300001], second[70003];
 
 static struct hub_script *script;
@@ -39,7 +41,8 @@ static char notices[1000];
 
 static void fill(uint8_t *bytes, size_t n, unsigned seed)
 {
-    for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)(rand_r(&seed) >> 5);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(rand_r(&seed) >> 5);
 }
 
 static int start_server(void **state)
@@ -69,18 +72,36 @@ static int stop_server(void **state)
 static int fresh(void **state)
 {
     (void)state;
-    static const char *const unset[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "XDG_CACHE_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_IMPLICIT_TOKEN",
-                                        "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE"};
+    static const char *const unset[] = {"HF_TOKEN",
+                                        "HUGGING_FACE_HUB_TOKEN",
+                                        "HF_TOKEN_PATH",
+                                        "HF_HOME",
+                                        "XDG_CACHE_HOME",
+                                        "HF_HUB_OFFLINE",
+                                        "TRANSFORMERS_OFFLINE",
+                                        "HF_HUB_DISABLE_IMPLICIT_TOKEN",
+                                        "http_proxy",
+                                        "https_proxy",
+                                        "HTTPS_PROXY",
+                                        "all_proxy",
+                                        "ALL_PROXY",
+                                        "no_proxy",
+                                        "NO_PROXY",
+                                        "SSL_CERT_FILE"};
     char endpoint[64];
-    for (size_t i = 0; i < sizeof(unset) / sizeof(unset[0]); i++) unsetenv(unset[i]);
+    for (size_t i = 0; i < sizeof(unset) / sizeof(unset[0]); i++)
+        unsetenv(unset[i]);
     snprintf(cache, sizeof(cache), "%s", temp_dir_make());
     snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d/", port);
     setenv("HF_ENDPOINT", endpoint, 1), setenv("HF_HUB_CACHE", cache, 1), setenv("HOME", cache, 1);
-    script->misbehaviour = WELL_BEHAVED, script->token[0] = 0, script->proxy_asks = false, script->wrong_once = 0, script->bytes_per_ms = 0;
+    script->misbehaviour = WELL_BEHAVED, script->token[0] = 0, script->proxy_asks = false,
+    script->wrong_once = 0, script->bytes_per_ms = 0;
     script->hold_after = 0;
     script->gather = 0;
     strcpy(script->revision, "main");
-    script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges = script->proxied = 0, script->bytes = 0, script->most_at_once = 0;
+    script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges =
+        script->proxied = 0,
+    script->bytes = 0, script->most_at_once = 0;
     notices[0] = 0;
     return 0;
 }
@@ -107,10 +128,12 @@ static bool pull_asking(const char *name, bool (*stop)(void *model), ey_err *e)
 {
     struct hub hub;
     struct hub_model model = {.n = 0};
-    const struct hub_options options = {.notice = note, .stop = stop, .user = &model, .piece = 65536, .retry_seconds = 0.01};
+    const struct hub_options options = {
+        .notice = note, .stop = stop, .user = &model, .piece = 65536, .retry_seconds = 0.01};
     struct repository repository;
     assert_true(repository_parse(&repository, name));
-    bool ok = hub_open(&hub, &options, e) && hub_survey(&hub, &repository, &model, e) && hub_download(&hub, &model, e);
+    bool ok = hub_open(&hub, &options, e) && hub_survey(&hub, &repository, &model, e) &&
+              hub_download(&hub, &model, e);
     hub_model_free(&model);
     hub_close(&hub);
     return ok;
@@ -132,7 +155,8 @@ static void expect_failure(const char *name, const char *pattern)
     ey_err e = {.text = ""};
     assert_false(pull_from(name, &e));
     if (!strstr(e.text, pattern)) fail_msg("\"%s\" has no \"%s\"", e.text, pattern);
-    if (strstr(e.text, "signature") || strstr(e.text, "hf_secret")) fail_msg("\"%s\" tells a secret", e.text);
+    if (strstr(e.text, "signature") || strstr(e.text, "hf_secret"))
+        fail_msg("\"%s\" tells a secret", e.text);
 }
 
 /* ---- what is in the cache ---- */
@@ -158,7 +182,8 @@ static void expect_link(const char *name)
     char path[512], target[256] = "", wanted[256] = "?";
     snprintf(path, sizeof(path), FOLDER "/snapshots/" COMMIT "/%s", name);
     for (size_t i = 0; i < script->n; i++)
-        if (strcmp(script->file[i].name, name) == 0) snprintf(wanted, sizeof(wanted), "../../blobs/%s", script->file[i].etag);
+        if (strcmp(script->file[i].name, name) == 0)
+            snprintf(wanted, sizeof(wanted), "../../blobs/%s", script->file[i].etag);
     assert_true(readlink(in_cache(path), target, sizeof(target) - 1) > 0);
     assert_string_equal(target, wanted);
 }
@@ -184,13 +209,21 @@ static int count(const char *path)
 
 static void expect_whole(void)
 {
-    static const char *const names[] = {"config.json", "tokenizer.json", "merges.txt", "model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
-    for (size_t i = 0; i < 6; i++) expect_link(names[i]);
+    static const char *const names[] = {"config.json",
+                                        "tokenizer.json",
+                                        "merges.txt",
+                                        "model.safetensors.index.json",
+                                        "model-00001-of-00002.safetensors",
+                                        "model-00002-of-00002.safetensors"};
+    for (size_t i = 0; i < 6; i++)
+        expect_link(names[i]);
     expect_file(FOLDER "/refs/main", COMMIT, 40);
     expect_file(FOLDER "/snapshots/" COMMIT "/config.json", config, strlen(config));
     expect_file(FOLDER "/snapshots/" COMMIT "/merges.txt", empty, 0);
-    expect_file(FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first, sizeof(first));
-    expect_file(FOLDER "/snapshots/" COMMIT "/model-00002-of-00002.safetensors", second, sizeof(second));
+    expect_file(FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first,
+                sizeof(first));
+    expect_file(FOLDER "/snapshots/" COMMIT "/model-00002-of-00002.safetensors", second,
+                sizeof(second));
     assert_int_equal(count(FOLDER "/snapshots/" COMMIT), 6);
     assert_int_equal(count(FOLDER "/blobs"), 6); /* and no partial file or record */
 }
@@ -206,7 +239,8 @@ static void test_layout(void **state)
     assert_true(path_is_file(in_cache("CACHEDIR.TAG")));
     assert_int_equal(count(".locks/" FOLDER), 6);
     assert_true(script->ranges >= 5 && script->most_at_once >= 1);
-    /* again: a listing, a HEAD or two for each of six files, the index, and not a byte of a large one */
+    /* again: a listing, a HEAD or two for each of six files, the index, and not a byte of a large
+     * one */
     unsigned elsewhere = script->elsewhere;
     pull();
     assert_int_equal(script->elsewhere, elsewhere);
@@ -243,7 +277,8 @@ static void test_revisions(void **state)
     expect_absent(FOLDER "/refs/" COMMIT);
 }
 
-/* As huggingface_hub would have left it: other files in the same snapshot, a blob that is there without a link. */
+/* As huggingface_hub would have left it: other files in the same snapshot, a blob that is there
+ * without a link. */
 static void test_beside_others(void **state)
 {
     (void)state;
@@ -264,10 +299,12 @@ static void test_beside_others(void **state)
 static void test_snapshot_of_files(void **state)
 {
     (void)state;
-    temp_file(cache, FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first, sizeof(first));
+    temp_file(cache, FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first,
+              sizeof(first));
     pull();
     assert_true(script->bytes < 2 * sizeof(second));
-    expect_file(FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first, sizeof(first));
+    expect_file(FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first,
+                sizeof(first));
 }
 
 static void test_blob_of_wrong_size(void **state)
@@ -421,7 +458,9 @@ static void test_proxy_that_asks(void **state)
 static void test_endpoints(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"127.0.0.1:80", "ftp://x", "http://user:pass@x", "http://x?y", "http://x#y", "http://x y", "file:///etc", "http://", "https://x/\n"};
+    static const char *const bad[] = {"127.0.0.1:80", "ftp://x",    "http://user:pass@x",
+                                      "http://x?y",   "http://x#y", "http://x y",
+                                      "file:///etc",  "http://",    "https://x/\n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         setenv("HF_ENDPOINT", bad[i], 1);
         expect_failure(NAME, "HF_ENDPOINT is");
@@ -466,7 +505,8 @@ static void test_cut_without_ranges(void **state)
     script->misbehaviour = IGNORES_RANGES, script->cut_one_in = 6;
     ey_err e;
     bool ok = false;
-    for (int i = 0; i < 50 && !ok; i++) ok = pull_from(NAME, &e);
+    for (int i = 0; i < 50 && !ok; i++)
+        ok = pull_from(NAME, &e);
     script->cut_one_in = 0;
     assert_true(ok);
     expect_whole();
@@ -515,7 +555,8 @@ static void test_leftover_record(void **state)
     (void)state;
     char record[256], new_record[256];
     snprintf(record, sizeof(record), FOLDER "/blobs/%s.ranges.incomplete", script->file[6].etag);
-    snprintf(new_record, sizeof(new_record), FOLDER "/blobs/%s.new.ranges.incomplete", script->file[6].etag);
+    snprintf(new_record, sizeof(new_record), FOLDER "/blobs/%s.new.ranges.incomplete",
+             script->file[6].etag);
     pull();
     temp_text(cache, record, "eyelet 1 300001\n0 300001\n");
     temp_text(cache, new_record, "");
@@ -536,7 +577,8 @@ static void test_foreign_partial(void **state)
 
 /* ---- a full disk ---- */
 
-/* Of the files that have their names, none is short; and the snapshot is not there before they are. */
+/* Of the files that have their names, none is short; and the snapshot is not there before they are.
+ */
 static void expect_nothing_half(void)
 {
     bool all = true;
@@ -544,10 +586,13 @@ static void expect_nothing_half(void)
         char blob[256];
         struct stat st;
         const struct served_file *f = &script->file[i];
-        if (strcmp(f->name, "README.md") == 0 || strcmp(f->name, "pytorch_model.bin") == 0) continue;
+        if (strcmp(f->name, "README.md") == 0 || strcmp(f->name, "pytorch_model.bin") == 0)
+            continue;
         snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", f->etag);
-        if (lstat(in_cache(blob), &st) == 0) expect_file(blob, f->data, f->size);
-        else all = false;
+        if (lstat(in_cache(blob), &st) == 0)
+            expect_file(blob, f->data, f->size);
+        else
+            all = false;
     }
     if (!all) expect_absent(FOLDER "/snapshots/" COMMIT);
     expect_absent(FOLDER "/refs/main");
@@ -561,7 +606,9 @@ static bool pull_on_a_disk_of(uint64_t room, bool reserves)
     bool ok = pull_from(NAME, &e);
     full_disk_stop();
     if (!ok) {
-        if (e.code != EY_IO || !strstr(e.text, "the disk is full; make room") || !strstr(e.text, "to go on")) fail_msg("room %llu: %s", (unsigned long long)room, e.text);
+        if (e.code != EY_IO || !strstr(e.text, "the disk is full; make room") ||
+            !strstr(e.text, "to go on"))
+            fail_msg("room %llu: %s", (unsigned long long)room, e.text);
         expect_nothing_half();
         pull();
     }
@@ -572,14 +619,19 @@ static bool pull_on_a_disk_of(uint64_t room, bool reserves)
 static void test_full_disk(void **state)
 {
     (void)state;
-    const uint64_t needed = sizeof(first) + sizeof(second) + strlen(config) + strlen(tokenizer) + strlen(index_json) + HUB_COMMIT_BYTES;
+    const uint64_t needed = sizeof(first) + sizeof(second) + strlen(config) + strlen(tokenizer) +
+                            strlen(index_json) + HUB_COMMIT_BYTES;
     int failed = 0, n = 0;
     for (uint64_t room = 0; room < needed + 1000; n++) {
         bool ok = pull_on_a_disk_of(room, false);
-        if (ok && room < needed) fail_msg("%llu bytes were enough for %llu", (unsigned long long)room, (unsigned long long)needed);
+        if (ok && room < needed)
+            fail_msg("%llu bytes were enough for %llu", (unsigned long long)room,
+                     (unsigned long long)needed);
         failed += !ok;
-        if (room < 300) room += 41;
-        else room += room + 24000 < needed ? 23456 : room + 300 < needed ? needed - 300 - room : 41;
+        if (room < 300)
+            room += 41;
+        else
+            room += room + 24000 < needed ? 23456 : room + 300 < needed ? needed - 300 - room : 41;
         drop(state), fresh(state);
     }
     if (failed <= 20 || failed == n) fail_msg("%d of %d failed", failed, n);
@@ -605,14 +657,16 @@ static bool go_on_when_recorded(void *user)
 {
     const struct hub_model *model = user;
     uint64_t here = 0;
-    for (size_t i = 0; i < model->n; i++) here += blob_bytes_here(model, &model->files[i]);
+    for (size_t i = 0; i < model->n; i++)
+        here += blob_bytes_here(model, &model->files[i]);
     if (here >= RECORDED) script->hold_after = 0;
     return false;
 }
 
 static void await_end_of_answers(void)
 {
-    while (script->at_once) usleep(1000);
+    while (script->at_once)
+        usleep(1000);
 }
 
 /* What the last record tells of is not asked for again. */
@@ -647,10 +701,12 @@ static void test_two_at_once(void **state)
     }
     for (int i = 0; i < 3; i++) {
         int status;
-        assert_true(waitpid(child[i], &status, 0) == child[i] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_true(waitpid(child[i], &status, 0) == child[i] && WIFEXITED(status) &&
+                    WEXITSTATUS(status) == 0);
     }
     expect_whole();
-    assert_true(script->bytes < (sizeof(first) + sizeof(second)) * 3 / 2); /* each byte came once, not three times */
+    assert_true(script->bytes < (sizeof(first) + sizeof(second)) * 3 /
+                                    2); /* each byte came once, not three times */
 }
 
 /* Somebody else, huggingface_hub perhaps, holds the lock of a blob, and then is done. */
@@ -724,7 +780,8 @@ static void test_remove_revision(void **state)
     snprintf(own, sizeof(own), FOLDER "/blobs/%s", script->file[7].etag);
     char target[128];
     snprintf(target, sizeof(target), "../../blobs/%s", script->file[6].etag);
-    temp_link(cache, FOLDER "/snapshots/ffffffffffffffffffffffffffffffffffffffff/model.safetensors", target);
+    temp_link(cache, FOLDER "/snapshots/ffffffffffffffffffffffffffffffffffffffff/model.safetensors",
+              target);
     temp_text(cache, FOLDER "/refs/old", "ffffffffffffffffffffffffffffffffffffffff");
     temp_text(cache, FOLDER "/.no_exist/" COMMIT "/x", "");
     temp_link(cache, FOLDER "/snapshots/" COMMIT "/odd", "../../../blobs/..");
@@ -734,7 +791,8 @@ static void test_remove_revision(void **state)
     expect_absent(FOLDER "/snapshots/" COMMIT);
     expect_absent(FOLDER "/refs/main");
     expect_absent(FOLDER "/.no_exist/" COMMIT);
-    expect_file(FOLDER "/snapshots/ffffffffffffffffffffffffffffffffffffffff/model.safetensors", first, sizeof(first));
+    expect_file(FOLDER "/snapshots/ffffffffffffffffffffffffffffffffffffffff/model.safetensors",
+                first, sizeof(first));
     expect_file(FOLDER "/refs/old", "ffffffffffffffffffffffffffffffffffffffff", 40);
     if (!removal(NAME "@old", &r, &e)) fail_msg("%s", e.text);
     expect_absent(FOLDER);
@@ -767,12 +825,39 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, drop)
     const struct CMUnitTest tests[] = {
-        CASE(test_layout), CASE(test_found_by_name), CASE(test_several_at_once), CASE(test_revisions), CASE(test_beside_others), CASE(test_snapshot_of_files), CASE(test_blob_of_wrong_size),
-        CASE(test_token_stays_home), CASE(test_token_file), CASE(test_odd_tokens), CASE(test_complaints), CASE(test_too_much), CASE(test_no_network),
-        CASE(test_proxy), CASE(test_proxy_that_asks),
-        CASE(test_endpoints), CASE(test_names), CASE(test_no_weights), CASE(test_no_ranges), CASE(test_cut_without_ranges), CASE(test_wrong_byte_once), CASE(test_damaged_partial), CASE(test_true_partial),
-        CASE(test_leftover_record), CASE(test_foreign_partial), CASE(test_full_disk), CASE(test_full_disk_that_reserves), CASE(test_full_disk_goes_on),
-        CASE(test_two_at_once), CASE(test_waits_for_others), CASE(test_remove_all), CASE(test_remove_revision), CASE(test_remove_refuses),
+        CASE(test_layout),
+        CASE(test_found_by_name),
+        CASE(test_several_at_once),
+        CASE(test_revisions),
+        CASE(test_beside_others),
+        CASE(test_snapshot_of_files),
+        CASE(test_blob_of_wrong_size),
+        CASE(test_token_stays_home),
+        CASE(test_token_file),
+        CASE(test_odd_tokens),
+        CASE(test_complaints),
+        CASE(test_too_much),
+        CASE(test_no_network),
+        CASE(test_proxy),
+        CASE(test_proxy_that_asks),
+        CASE(test_endpoints),
+        CASE(test_names),
+        CASE(test_no_weights),
+        CASE(test_no_ranges),
+        CASE(test_cut_without_ranges),
+        CASE(test_wrong_byte_once),
+        CASE(test_damaged_partial),
+        CASE(test_true_partial),
+        CASE(test_leftover_record),
+        CASE(test_foreign_partial),
+        CASE(test_full_disk),
+        CASE(test_full_disk_that_reserves),
+        CASE(test_full_disk_goes_on),
+        CASE(test_two_at_once),
+        CASE(test_waits_for_others),
+        CASE(test_remove_all),
+        CASE(test_remove_revision),
+        CASE(test_remove_refuses),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

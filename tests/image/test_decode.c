@@ -1,4 +1,5 @@
-/* Every flavour of picture against its expected pixels; damaged, hostile and foreign files against their errors. */
+/* Every flavour of picture against its expected pixels; damaged, hostile and foreign files against
+ * their errors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,31 +14,97 @@ static const struct {
     const char *name;
     int tolerance; /* 0: bit for bit as Pillow */
 } pictures[] = {
-    {"444.jpg", 0}, {"422.jpg", 0}, {"420.jpg", 0}, {"420-low.jpg", 0}, {"440.jpg", 0}, {"411.jpg", 0},
-    {"gray.jpg", 0}, {"progressive.jpg", 0}, {"restart.jpg", 0}, {"arithmetic.jpg", 0}, {"cmyk.jpg", 0},
-    {"ycck.jpg", 0}, {"rgb.jpg", 0}, {"tiny.jpg", 0}, {"tail.jpg", 0}, {"xmp-first.jpg", 0},
-    {"exif-1.jpg", 0}, {"exif-2.jpg", 0}, {"exif-3.jpg", 0}, {"exif-4.jpg", 0}, {"exif-5.jpg", 0},
-    {"exif-6.jpg", 0}, {"exif-7.jpg", 0}, {"exif-8.jpg", 0}, {"exif-9.jpg", 0},
-    {"rgb.png", 0}, {"rgba.png", 0}, {"rgb-interlaced.png", 0}, {"rgba-interlaced.png", 0},
-    {"gray1.png", 0}, {"gray2.png", 0}, {"gray4.png", 0}, {"gray8.png", 0}, {"gray1-interlaced.png", 0},
-    {"gray2-interlaced.png", 0}, {"gray4-interlaced.png", 0}, {"gray8-interlaced.png", 0},
-    {"palette1.png", 0}, {"palette2.png", 0}, {"palette4.png", 0}, {"palette8.png", 0},
-    {"palette1-alpha.png", 0}, {"palette2-alpha.png", 0}, {"palette4-alpha.png", 0}, {"palette8-alpha.png", 0},
-    {"gray-alpha.png", 0}, {"gray-key.png", 0}, {"rgb-key.png", 0}, {"rgb16.png", 0}, {"rgb16-interlaced.png", 0},
-    {"rgba16.png", 0}, {"gray16.png", 0}, {"gray16-key.png", 0}, {"gray-alpha16.png", 0}, {"gamma-text.png", 0},
-    {"exif.png", 0}, {"exif-late.png", 0}, {"one.png", 0},
-    {"lossy.webp", 0}, {"lossless.webp", 0}, {"lossy-alpha.webp", 0}, {"lossless-alpha.webp", 0}, {"exif.webp", 0},
-    {"exif-raw.webp", 0}, {"animated.webp", 0}, {"animated-alpha.webp", 0}, {"part.webp", 0},
+    {"444.jpg", 0},
+    {"422.jpg", 0},
+    {"420.jpg", 0},
+    {"420-low.jpg", 0},
+    {"440.jpg", 0},
+    {"411.jpg", 0},
+    {"gray.jpg", 0},
+    {"progressive.jpg", 0},
+    {"restart.jpg", 0},
+    {"arithmetic.jpg", 0},
+    {"cmyk.jpg", 0},
+    {"ycck.jpg", 0},
+    {"rgb.jpg", 0},
+    {"tiny.jpg", 0},
+    {"tail.jpg", 0},
+    {"xmp-first.jpg", 0},
+    {"exif-1.jpg", 0},
+    {"exif-2.jpg", 0},
+    {"exif-3.jpg", 0},
+    {"exif-4.jpg", 0},
+    {"exif-5.jpg", 0},
+    {"exif-6.jpg", 0},
+    {"exif-7.jpg", 0},
+    {"exif-8.jpg", 0},
+    {"exif-9.jpg", 0},
+    {"rgb.png", 0},
+    {"rgba.png", 0},
+    {"rgb-interlaced.png", 0},
+    {"rgba-interlaced.png", 0},
+    {"gray1.png", 0},
+    {"gray2.png", 0},
+    {"gray4.png", 0},
+    {"gray8.png", 0},
+    {"gray1-interlaced.png", 0},
+    {"gray2-interlaced.png", 0},
+    {"gray4-interlaced.png", 0},
+    {"gray8-interlaced.png", 0},
+    {"palette1.png", 0},
+    {"palette2.png", 0},
+    {"palette4.png", 0},
+    {"palette8.png", 0},
+    {"palette1-alpha.png", 0},
+    {"palette2-alpha.png", 0},
+    {"palette4-alpha.png", 0},
+    {"palette8-alpha.png", 0},
+    {"gray-alpha.png", 0},
+    {"gray-key.png", 0},
+    {"rgb-key.png", 0},
+    {"rgb16.png", 0},
+    {"rgb16-interlaced.png", 0},
+    {"rgba16.png", 0},
+    {"gray16.png", 0},
+    {"gray16-key.png", 0},
+    {"gray-alpha16.png", 0},
+    {"gamma-text.png", 0},
+    {"exif.png", 0},
+    {"exif-late.png", 0},
+    {"one.png", 0},
+    {"lossy.webp", 0},
+    {"lossless.webp", 0},
+    {"lossy-alpha.webp", 0},
+    {"lossless-alpha.webp", 0},
+    {"exif.webp", 0},
+    {"exif-raw.webp", 0},
+    {"animated.webp", 0},
+    {"animated-alpha.webp", 0},
+    {"part.webp", 0},
     {"part-alpha.webp", 0},
-    {"still.gif", 0}, {"plain.gif", 0}, {"interlaced.gif", 0}, {"transparent.gif", 0}, {"local.gif", 0},
-    {"local-only.gif", 0}, {"frames.gif", 0}, {"animated.gif", 0}, {"part.gif", 0}, {"part-transparent.gif", 0},
+    {"still.gif", 0},
+    {"plain.gif", 0},
+    {"interlaced.gif", 0},
+    {"transparent.gif", 0},
+    {"local.gif", 0},
+    {"local-only.gif", 0},
+    {"frames.gif", 0},
+    {"animated.gif", 0},
+    {"part.gif", 0},
+    {"part-transparent.gif", 0},
     {"beyond.gif", 0},
-    {"plain.heic", 3}, {"alpha.heic", 3}, {"plain.avif", 3}, {"alpha.avif", 3}, {"turned.avif", 3},
-    {"mirrored.avif", 3}, {"deep.avif", 3},
+    {"plain.heic", 3},
+    {"alpha.heic", 3},
+    {"plain.avif", 3},
+    {"alpha.avif", 3},
+    {"turned.avif", 3},
+    {"mirrored.avif", 3},
+    {"deep.avif", 3},
 };
 enum { N_PICTURES = sizeof(pictures) / sizeof(pictures[0]) };
 
-/* HEIC and AVIF need a library that a machine may lack: then the error says so, and that is right. */
+/* HEIC and AVIF need a library that a machine may lack: then the error says so, and that is right.
+ */
 static bool excused(const ey_err *e)
 {
     return strstr(e->text, "libheif") || strstr(e->text, "not supported by this build");
@@ -65,10 +132,12 @@ static void check_picture(const char *name, int tolerance)
 static void pictures_decode_as_expected(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_PICTURES; i++) check_picture(pictures[i].name, pictures[i].tolerance);
+    for (int i = 0; i < N_PICTURES; i++)
+        check_picture(pictures[i].name, pictures[i].tolerance);
 }
 
-/* ---- damage -------------------------------------------------------------------------------------- */
+/* ---- damage
+ * -------------------------------------------------------------------------------------- */
 
 /* Decodes from a block of exactly n bytes, so that the sanitizer sees a read past the end. */
 static bool decodes(const void *bytes, size_t n, const char *name, ey_err *e)
@@ -101,7 +170,8 @@ static void cut_files_are_refused(void **state)
             free(data);
             continue; /* these have bytes that are not needed at their end */
         }
-        bool first_of_many = strstr(pictures[i].name, "frames") || strstr(pictures[i].name, "animated.gif");
+        bool first_of_many = strstr(pictures[i].name, "frames") ||
+                             strstr(pictures[i].name, "animated.gif");
         size_t end = first_of_many ? n / 3 : n > 80 ? n - 40 : n / 2;
         if (strstr(pictures[i].name, "exif-late")) end -= 60;
         for (size_t cut = 1; cut < end; cut += 1 + n / 97) {
@@ -133,7 +203,8 @@ static void damaged_files_do_no_harm(void **state)
     }
 }
 
-/* ---- files that are no picture, or another kind --------------------------------------------------- */
+/* ---- files that are no picture, or another kind
+ * --------------------------------------------------- */
 
 #define BYTES(literal) literal, sizeof(literal) - 1
 
@@ -144,9 +215,11 @@ static const struct {
 } foreign[] = {
     {"photo.tiff", BYTES("II*\0\x08\0\0\0\0\0\0\0"),
      "photo.tiff: a TIFF file, which eyelet does not read; convert it to JPEG or PNG"},
-    {"a.tif", BYTES("MM\0*\0\0\0\x08"), "a.tif: a TIFF file, which eyelet does not read; convert it to JPEG or PNG"},
+    {"a.tif", BYTES("MM\0*\0\0\0\x08"),
+     "a.tif: a TIFF file, which eyelet does not read; convert it to JPEG or PNG"},
     {"a.bmp", BYTES("BM\x46\0\0\0\0\0\0\0\x36\0\0\0"), "a.bmp: a BMP file, which"},
-    {"a.svg", BYTES("<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"/>"), "a.svg: an SVG drawing"},
+    {"a.svg", BYTES("<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"/>"),
+     "a.svg: an SVG drawing"},
     {"a.pdf", BYTES("%PDF-1.7\n"), "a.pdf: a PDF document"},
     {"a.psd", BYTES("8BPS\0\1\0\0"), "a.psd: a PSD file"},
     {"a.ico", BYTES("\0\0\1\0\1\0"), "a.ico: an ICO file"},
@@ -154,15 +227,26 @@ static const struct {
     {"a.j2k", BYTES("\xff\x4f\xff\x51\0\x2f"), "a.j2k: a JPEG 2000 file"},
     {"a.jxl", BYTES("\xff\x0a\xfa\x7f\x01"), "a.jxl: a JPEG XL file"},
     {"b.jxl", BYTES("\0\0\0\x0cJXL \r\n\x87\n"), "b.jxl: a JPEG XL file"},
-    {"a.mp4", BYTES("\0\0\0\x18" "ftypisom\0\0\2\0isomiso2"), "a.mp4: a video (MP4 or QuickTime)"},
-    {"a.mov", BYTES("\0\0\0\x14" "ftypqt  \0\0\2\0qt  "), "a.mov: a video (MP4 or QuickTime)"},
+    {"a.mp4",
+     BYTES("\0\0\0\x18"
+           "ftypisom\0\0\2\0isomiso2"),
+     "a.mp4: a video (MP4 or QuickTime)"},
+    {"a.mov",
+     BYTES("\0\0\0\x14"
+           "ftypqt  \0\0\2\0qt  "),
+     "a.mov: a video (MP4 or QuickTime)"},
     {"a.webm", BYTES("\x1a\x45\xdf\xa3\x01\0"), "a.webm: a video (WebM or Matroska)"},
     {"a.avi", BYTES("RIFF\0\0\0\0AVI LIST"), "a.avi: a video (AVI)"},
-    {"page.jpg", BYTES("<!DOCTYPE html>\n<html><head>"), "page.jpg: looks like text, not a picture (a web page"},
-    {"note.jpg", BYTES("Sch\xc3\xb6ne Gr\xc3\xbc\xc3\x9f" "e!\r\n"), "note.jpg: looks like text, not a picture"},
+    {"page.jpg", BYTES("<!DOCTYPE html>\n<html><head>"),
+     "page.jpg: looks like text, not a picture (a web page"},
+    {"note.jpg",
+     BYTES("Sch\xc3\xb6ne Gr\xc3\xbc\xc3\x9f"
+           "e!\r\n"),
+     "note.jpg: looks like text, not a picture"},
     {"key.json", BYTES("{\"error\": \"not found\"}"), "key.json: looks like text, not a picture"},
     {"empty.png", "", 0, "empty.png: the file is empty (0 bytes)"},
-    {"noise.jpg", BYTES("\x01\x02\x03\x04\x05"), "noise.jpg: not a picture in a format eyelet knows"},
+    {"noise.jpg", BYTES("\x01\x02\x03\x04\x05"),
+     "noise.jpg: not a picture in a format eyelet knows"},
     {"one.bin", BYTES("\xfe"), "one.bin: not a picture in a format eyelet knows"},
 };
 
@@ -178,7 +262,8 @@ static void foreign_files_are_named(void **state)
     }
 }
 
-/* ---- headers that ask for too much ----------------------------------------------------------------- */
+/* ---- headers that ask for too much
+ * ----------------------------------------------------------------- */
 
 /* Too large by header alone: refused at once, with the numbers, and without a pixel allocated. */
 static const struct {
@@ -194,20 +279,31 @@ static const struct {
      BYTES("\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
            "\0\0\x32\xc8\0\0\x32\xc8\x08\6\0\0\0\xe2\xa2\xe8\x38\0\0\0\4IDAT\0\0\0\0\0\0\0\0"),
      "truncated or damaged (too few bytes for the size it claims)"},
-    {"65500.jpg", BYTES("\xff\xd8\xff\xc0\0\x0b\x08\xff\xdc\xff\xdc\1\1\x11\0\xff\xda\0\x08\1\1\0\0\x3f\0\xff\xd9"),
+    {"65500.jpg",
+     BYTES("\xff\xd8\xff\xc0\0\x0b\x08\xff\xdc\xff\xdc\1\1\x11\0\xff\xda\0\x08\1\1\0\0\x3f\0\xff"
+           "\xd9"),
      "65500x65500 pixels are too many"},
-    {"12000.jpg", BYTES("\xff\xd8\xff\xc0\0\x0b\x08\x2e\xe0\x2e\xe0\1\1\x11\0\xff\xda\0\x08\1\1\0\0\x3f\0\xff\xd9"),
+    {"12000.jpg",
+     BYTES("\xff\xd8\xff\xc0\0\x0b\x08\x2e\xe0\x2e\xe0\1\1\x11\0\xff\xda\0\x08\1\1\0\0\x3f\0\xff"
+           "\xd9"),
      "truncated or damaged (too few bytes for the size it claims)"},
-    {"65535.gif", BYTES("GIF89a\xff\xff\xff\xff\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\xff\xff\xff\xff\0\2\2\x4c\1\0;"),
+    {"65535.gif",
+     BYTES("GIF89a\xff\xff\xff\xff\x80\0\0\0\0\0\xff\xff\xff,"
+           "\0\0\0\0\xff\xff\xff\xff\0\2\2\x4c\1\0;"),
      "65535x65535 pixels are too many"},
-    {"canvas.gif", BYTES("GIF89a\0\x30\0\x30\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2\x44\1\0;"),
+    {"canvas.gif",
+     BYTES("GIF89a\0\x30\0\x30\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2\x44\1\0;"),
      "a canvas of 150994944 pixels around a first frame of 1"},
-    {"frame.gif", BYTES("GIF89a\0\x30\0\x30\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\0\x30\0\x30\0\2\2\x44\1\0;"),
+    {"frame.gif",
+     BYTES("GIF89a\0\x30\0\x30\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\0\x30\0\x30\0\2\2\x44\1\0;"),
      "truncated or damaged (too few bytes for the size it claims)"},
-    {"16384.webp", BYTES("RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\xff\xff\xff\x0f\x07\x10\x11\x11\x88\x88\xfe\x07\0"),
+    {"16384.webp",
+     BYTES(
+         "RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\xff\xff\xff\x0f\x07\x10\x11\x11\x88\x88\xfe\x07\0"),
      "16384x16384 pixels are too many"},
     {"canvas.webp",
-     BYTES("RIFF\x56\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\xff\x2f\0\xff\x2f\0ANIM\6\0\0\0\0\0\0\0\0\0ANMF\x2a\0\0\0"
+     BYTES("RIFF\x56\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\xff\x2f\0\xff\x2f\0ANIM\6\0\0\0\0\0\0\0\0\0A"
+           "NMF\x2a\0\0\0"
            "\0\0\0\0\0\0\0\0\0\0\0\0\x64\0\0\0"
            "VP8L\x11\0\0\0\x2f\0\0\0\0\x07\x50\xe4\x26\x14\xbe\xff\x81\x88\xe8\x7f\0\0"),
      "a canvas of 150994944 pixels around a first frame of 1"},
@@ -257,22 +353,29 @@ static void scan_bomb_is_refused(void **state)
     size_t n = 0;
     ey_err e;
     append(file, &n, BYTES("\xff\xd8\xff\xc2\0\x0b\x08\x1f\x40\x1f\x40\1\1\x11\0"));
-    for (int i = 0; i < 400; i++) append(file, &n, BYTES("\xff\xda\0\x08\1\1\0\0\0\0"));
+    for (int i = 0; i < 400; i++)
+        append(file, &n, BYTES("\xff\xda\0\x08\1\1\0\0\0\0"));
     n = sizeof(file) - 2;
     append(file, &n, BYTES("\xff\xd9"));
     assert_false(decodes(file, n, "bomb.jpg", &e));
     assert_non_null(strstr(e.text, "400 passes"));
 }
 
-/* Sides and pixels at the limit pass the check of sizes (and fail later, as the file is short); one more does not. */
+/* Sides and pixels at the limit pass the check of sizes (and fail later, as the file is short); one
+ * more does not. */
 static void size_limits_are_exact(void **state)
 {
     (void)state;
     static const struct {
         uint32_t width, height;
         bool allowed;
-    } rows[] = {{65500, 1, true}, {65501, 1, false}, {1, 65500, true}, {1, 65501, false},
-                {13377, 13377, true}, {13378, 13377, false}, {0x7fffffff, 0x7fffffff, false}};
+    } rows[] = {{65500, 1, true},
+                {65501, 1, false},
+                {1, 65500, true},
+                {1, 65501, false},
+                {13377, 13377, true},
+                {13378, 13377, false},
+                {0x7fffffff, 0x7fffffff, false}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char gif[] = "GIF89a____\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0____\0\2\2\x44\1\0;";
         ey_err e;
@@ -296,7 +399,8 @@ static void huge_files_are_refused_unread(void **state)
     assert_non_null(strstr(e.text, "268435457 bytes"));
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing
+ * ------------------------------------------------------------------------------------- */
 
 static void written_png_reads_back(void **state)
 {
@@ -326,14 +430,10 @@ int run_decode_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_headers_cost_nothing), /* first: it looks at peak memory */
-        cmocka_unit_test(pictures_decode_as_expected),
-        cmocka_unit_test(cut_files_are_refused),
-        cmocka_unit_test(damaged_files_do_no_harm),
-        cmocka_unit_test(foreign_files_are_named),
-        cmocka_unit_test(scan_bomb_is_refused),
-        cmocka_unit_test(size_limits_are_exact),
-        cmocka_unit_test(huge_files_are_refused_unread),
-        cmocka_unit_test(written_png_reads_back),
+        cmocka_unit_test(pictures_decode_as_expected),   cmocka_unit_test(cut_files_are_refused),
+        cmocka_unit_test(damaged_files_do_no_harm),      cmocka_unit_test(foreign_files_are_named),
+        cmocka_unit_test(scan_bomb_is_refused),          cmocka_unit_test(size_limits_are_exact),
+        cmocka_unit_test(huge_files_are_refused_unread), cmocka_unit_test(written_png_reads_back),
     };
     return cmocka_run_group_tests_name("decode", tests, NULL, NULL);
 }

@@ -17,17 +17,20 @@ static const struct {
     uint64_t max_pixels;
     int out_height, out_width;
 } sizes[] = {
-    {1080, 1920, DEFAULT_MAX, 1088, 1920}, {720, 1280, DEFAULT_MAX, 704, 1280}, {480, 640, DEFAULT_MAX, 480, 640},
-    {600, 800, DEFAULT_MAX, 608, 800}, {768, 1024, DEFAULT_MAX, 768, 1024}, {224, 224, DEFAULT_MAX, 256, 256},
-    {100, 100, DEFAULT_MAX, 256, 256}, {240, 320, DEFAULT_MAX, 256, 320}, {272, 272, DEFAULT_MAX, 256, 256},
-    {304, 304, DEFAULT_MAX, 320, 320}, {336, 336, DEFAULT_MAX, 320, 320}, {80, 1600, DEFAULT_MAX, 64, 1600},
+    {1080, 1920, DEFAULT_MAX, 1088, 1920}, {720, 1280, DEFAULT_MAX, 704, 1280},
+    {480, 640, DEFAULT_MAX, 480, 640},     {600, 800, DEFAULT_MAX, 608, 800},
+    {768, 1024, DEFAULT_MAX, 768, 1024},   {224, 224, DEFAULT_MAX, 256, 256},
+    {100, 100, DEFAULT_MAX, 256, 256},     {240, 320, DEFAULT_MAX, 256, 320},
+    {272, 272, DEFAULT_MAX, 256, 256},     {304, 304, DEFAULT_MAX, 320, 320},
+    {336, 336, DEFAULT_MAX, 320, 320},     {80, 1600, DEFAULT_MAX, 64, 1600},
     {3024, 4032, DEFAULT_MAX, 3008, 4032}, {5000, 5000, DEFAULT_MAX, 4096, 4096},
-    {2160, 3840, DEFAULT_MAX, 2176, 3840}, {6000, 4000, DEFAULT_MAX, 4992, 3328}, {10, 1500, DEFAULT_MAX, 32, 3136},
-    {1, 200, DEFAULT_MAX, 32, 3648}, {1365, 2048, DEFAULT_MAX, 1376, 2048}, {1040, 1040, DEFAULT_MAX, 1024, 1024},
+    {2160, 3840, DEFAULT_MAX, 2176, 3840}, {6000, 4000, DEFAULT_MAX, 4992, 3328},
+    {10, 1500, DEFAULT_MAX, 32, 3136},     {1, 200, DEFAULT_MAX, 32, 3648},
+    {1365, 2048, DEFAULT_MAX, 1376, 2048}, {1040, 1040, DEFAULT_MAX, 1024, 1024},
     {1024, 1024, DEFAULT_MAX, 1024, 1024}, {2048, 2048, DEFAULT_MAX, 2048, 2048},
-    {1080, 1920, 1280 * 1024, 832, 1504}, {3024, 4032, 1280 * 1024, 960, 1312}, {3024, 4032, 1024 * 1024, 864, 1152},
-    {3024, 4032, 4096 * 1024, 1760, 2336},
-    {200, 1, DEFAULT_MAX, 3648, 32}, {1, 1, DEFAULT_MAX, 256, 256},
+    {1080, 1920, 1280 * 1024, 832, 1504},  {3024, 4032, 1280 * 1024, 960, 1312},
+    {3024, 4032, 1024 * 1024, 864, 1152},  {3024, 4032, 4096 * 1024, 1760, 2336},
+    {200, 1, DEFAULT_MAX, 3648, 32},       {1, 1, DEFAULT_MAX, 256, 256},
 };
 
 static void sizes_are_the_references(void **state)
@@ -58,17 +61,19 @@ static void narrow_pictures_are_refused(void **state)
     assert_int_equal(e.code, EY_BAD_MODEL);
 }
 
-/* ---- resampling ---------------------------------------------------------------------------------- */
+/* ---- resampling
+ * ---------------------------------------------------------------------------------- */
 
 /* The weights of spec 5.2's check values, seen through a picture with one bright pixel. */
 static const struct {
     int in, out, lit, at, bits;
     int weight;
 } weights[] = {
-    {4, 2, 0, 0, 16, 30060}, {4, 2, 1, 0, 16, 30060}, {4, 2, 2, 0, 16, 7853}, {4, 2, 3, 0, 16, -2437},
-    {3, 2, 0, 0, 15, 21302}, {3, 2, 1, 0, 15, 12781}, {3, 2, 2, 0, 15, -1315},
-    {2, 4, 0, 0, 14, 17830}, {2, 4, 1, 0, 14, -1446}, {2, 4, 0, 1, 14, 12990}, {2, 4, 1, 1, 14, 3394},
-    {5, 3, 2, 1, 15, 19051}, {5, 3, 1, 1, 15, 8078}, {5, 3, 0, 1, 15, -1219},
+    {4, 2, 0, 0, 16, 30060}, {4, 2, 1, 0, 16, 30060}, {4, 2, 2, 0, 16, 7853},
+    {4, 2, 3, 0, 16, -2437}, {3, 2, 0, 0, 15, 21302}, {3, 2, 1, 0, 15, 12781},
+    {3, 2, 2, 0, 15, -1315}, {2, 4, 0, 0, 14, 17830}, {2, 4, 1, 0, 14, -1446},
+    {2, 4, 0, 1, 14, 12990}, {2, 4, 1, 1, 14, 3394},  {5, 3, 2, 1, 15, 19051},
+    {5, 3, 1, 1, 15, 8078},  {5, 3, 0, 1, 15, -1219},
 };
 
 static int clamp(int v)
@@ -84,8 +89,10 @@ static void check_weight(size_t row, bool tall, int value)
     struct image line = {tall ? 1 : in, tall ? in : 1, rgb}, resized;
     ey_err e;
     assert_true(image_resize(&resized, &line, tall ? 1 : out, tall ? out : 1, &e));
-    int expected = clamp(((1 << (weights[row].bits - 1)) + weights[row].weight * value) >> weights[row].bits);
-    for (int c = 0; c < 3; c++) assert_int_equal(resized.rgb[3 * weights[row].at + c], expected);
+    int expected = clamp(((1 << (weights[row].bits - 1)) + weights[row].weight * value) >>
+                         weights[row].bits);
+    for (int c = 0; c < 3; c++)
+        assert_int_equal(resized.rgb[3 * weights[row].at + c], expected);
     image_free(&resized);
 }
 
@@ -101,7 +108,8 @@ static void weights_are_the_references(void **state)
 
 static const struct {
     int width, height;
-} resized_to[] = {{64, 32}, {64, 27}, {35, 64}, {20, 13}, {20, 27}, {35, 9}, {5, 3}, {96, 7}, {1, 1}};
+} resized_to[] = {{64, 32}, {64, 27}, {35, 64}, {20, 13}, {20, 27},
+                  {35, 9},  {5, 3},   {96, 7},  {1, 1}};
 
 static void resized_pictures_are_the_references(void **state)
 {
@@ -111,7 +119,8 @@ static void resized_pictures_are_the_references(void **state)
         char name[64];
         ey_err e;
         struct image resized;
-        snprintf(name, sizeof(name), "resized-%dx%d.ppm", resized_to[i].width, resized_to[i].height);
+        snprintf(name, sizeof(name), "resized-%dx%d.ppm", resized_to[i].width,
+                 resized_to[i].height);
         struct image expected = data_ppm(name);
         assert_true(image_resize(&resized, &photo, resized_to[i].width, resized_to[i].height, &e));
         if (largest_difference(&resized, &expected) != 0) fail_msg("%s differs", name);
@@ -133,7 +142,8 @@ static void same_size_is_a_copy(void **state)
     image_free(&photo);
 }
 
-/* Weights sum to one only to within their rounding; gray stays gray all the same, and the extremes stay. */
+/* Weights sum to one only to within their rounding; gray stays gray all the same, and the extremes
+ * stay. */
 static void flat_pictures_stay_flat(void **state)
 {
     (void)state;
@@ -144,12 +154,14 @@ static void flat_pictures_stay_flat(void **state)
         ey_err e;
         memset(rgb, values[i], sizeof(rgb));
         assert_true(image_resize(&resized, &flat, 33, 97, &e));
-        for (size_t k = 0; k < 3 * 33 * 97; k++) assert_int_equal(resized.rgb[k], values[i]);
+        for (size_t k = 0; k < 3 * 33 * 97; k++)
+            assert_int_equal(resized.rgb[k], values[i]);
         image_free(&resized);
     }
 }
 
-/* ---- patches ------------------------------------------------------------------------------------- */
+/* ---- patches
+ * ------------------------------------------------------------------------------------- */
 
 static uint8_t pixel_at(int x, int y, int c)
 {
@@ -161,15 +173,17 @@ static struct image pattern(int width, int height)
     struct image image = {width, height, malloc(3 * (size_t)width * (size_t)height)};
     assert_non_null(image.rgb);
     for (int i = 0; i < width * height; i++)
-        for (int c = 0; c < 3; c++) image.rgb[3 * i + c] = pixel_at(i % width, i / width, c);
+        for (int c = 0; c < 3; c++)
+            image.rgb[3 * i + c] = pixel_at(i % width, i / width, c);
     return image;
 }
 
 /* Rows of a 4x6 grid, as spec 4.1 lists them. */
 static const struct {
     int row, column;
-} order[] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {0, 4}, {0, 5}, {1, 4}, {1, 5},
-             {2, 0}, {2, 1}, {3, 0}, {3, 1}, {2, 2}, {2, 3}, {3, 2}, {3, 3}, {2, 4}, {2, 5}, {3, 4}, {3, 5}};
+} order[] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3},
+             {0, 4}, {0, 5}, {1, 4}, {1, 5}, {2, 0}, {2, 1}, {3, 0}, {3, 1},
+             {2, 2}, {2, 3}, {3, 2}, {3, 3}, {2, 4}, {2, 5}, {3, 4}, {3, 5}};
 
 static void patches_are_in_merge_block_order(void **state)
 {
@@ -195,7 +209,12 @@ static void patches_are_in_merge_block_order(void **state)
 static void patches_follow_their_spec(void **state)
 {
     (void)state;
-    struct patch_spec spec = {4, 1, 1, 1, 1 << 20, {0.48145466f, 0.4578275f, 0.40821073f},
+    struct patch_spec spec = {4,
+                              1,
+                              1,
+                              1,
+                              1 << 20,
+                              {0.48145466f, 0.4578275f, 0.40821073f},
                               {0.26862954f, 0.26130258f, 0.27577711f}};
     struct image image = pattern(8, 4);
     float out[2 * 48];

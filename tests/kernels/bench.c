@@ -1,6 +1,7 @@
-/* The timed rows of the table: median and best time, and from the best (a shared machine is not always its own) bytes
- * and operations a second and the share of what the machine can do, the best measured in this run up to then. Matrices
- * are taken from one region larger than the caches, a further place each time; keys and values are not. */
+/* The timed rows of the table: median and best time, and from the best (a shared machine is not
+ * always its own) bytes and operations a second and the share of what the machine can do, the best
+ * measured in this run up to then. Matrices are taken from one region larger than the caches, a
+ * further place each time; keys and values are not. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,14 +29,16 @@ static void fill_region(void *context, size_t begin, size_t end, int thread)
     uint8_t *region = context;
     (void)thread;
     /* 0x30 .. 0x3f in every byte is an ordinary number in every dtype */
-    for (size_t i = begin; i < end; i++) region[i] = (uint8_t)(0x30 | ((i * 2654435761u) >> 13 & 15));
+    for (size_t i = begin; i < end; i++)
+        region[i] = (uint8_t)(0x30 | ((i * 2654435761u) >> 13 & 15));
 }
 
 static bool open_bench(struct bench *b, int threads)
 {
     ey_err e = {0};
     if (!pool_create(&b->pool, threads, &e)) return printf("%s\n", e.text), false;
-    b->region = mmap(NULL, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b->region = mmap(NULL, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                     0);
     if (b->region == MAP_FAILED) return perror("benchmark"), false;
     madvise(b->region, region_bytes, MADV_HUGEPAGE); /* as machine_measure() */
     pool_run(b->pool, region_bytes, 1 << 20, fill_region, b->region);
@@ -53,10 +56,14 @@ static void measure_limits(struct bench *b)
     b->read = larger(b->read, machine_read_rate(b->pool, b->region, region_bytes));
     for (int level = 0; level < CPU_LEVELS; level++) {
         if ((int)cpu_level_usable((enum cpu_level)level) != level) continue;
-        bool bf16 = cpu_kernels_for((enum cpu_level)level)->narrow || cpu_kernels_for((enum cpu_level)level)->fp8;
+        bool bf16 = cpu_kernels_for((enum cpu_level)level)->narrow ||
+                    cpu_kernels_for((enum cpu_level)level)->fp8;
         double *multiply = b->multiply[level];
-        multiply[0] = larger(multiply[0], machine_multiply_rate(b->pool, (enum cpu_level)level, false));
-        multiply[1] = bf16 ? larger(multiply[1], machine_multiply_rate(b->pool, (enum cpu_level)level, true)) : multiply[0];
+        multiply[0] = larger(multiply[0],
+                             machine_multiply_rate(b->pool, (enum cpu_level)level, false));
+        multiply[1] = bf16 ? larger(multiply[1],
+                                    machine_multiply_rate(b->pool, (enum cpu_level)level, true))
+                           : multiply[0];
     }
 }
 
@@ -65,7 +72,8 @@ static void print_limits(const struct bench *b)
     printf("limits of %d threads: reading %.1f GB/s", pool_threads(b->pool), b->read * 1e-9);
     for (int level = 0; level < CPU_LEVELS; level++)
         if (b->multiply[level][0] > 0)
-            printf("; %s %.0f, bf16 %.0f GFLOP/s", cpu_kernels_for((enum cpu_level)level)->name, b->multiply[level][0] * 1e-9, b->multiply[level][1] * 1e-9);
+            printf("; %s %.0f, bf16 %.0f GFLOP/s", cpu_kernels_for((enum cpu_level)level)->name,
+                   b->multiply[level][0] * 1e-9, b->multiply[level][1] * 1e-9);
     printf("\n");
 }
 
@@ -103,19 +111,23 @@ static double time_calls(struct bench *b, struct run *r, struct problem *p, doub
     return times[0];
 }
 
-static void time_variant(struct bench *b, struct problem *p, const struct cpu_kernels *k, const char *name)
+static void time_variant(struct bench *b, struct problem *p, const struct cpu_kernels *k,
+                         const char *name)
 {
     struct backend *be;
     struct run r;
     ey_err e = {0};
     enum dtype d = p->c->dtype;
-    bool attends = p->c->op == &op_attend || p->c->op == &op_vision_attend, bf16 = !attends && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4);
+    bool attends = p->c->op == &op_attend || p->c->op == &op_vision_attend,
+         bf16 = !attends && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4);
     if (!backend_cpu_create(&be, b->pool, k->name, &e)) return;
     run_start(&r, be, p);
     double median, t = time_calls(b, &r, p, &median);
     double reading = p->bytes / b->read, multiplying = p->flops / b->multiply[k->level][bf16];
-    printf("%-72s %9.3f ms %9.3f ms %9.2f %9.1f %6.0f %% %s\n", name, median * 1e3, t * 1e3, p->bytes / t * 1e-9, p->flops / t * 1e-9,
-           100 * (reading > multiplying ? reading : multiplying) / t, reading > multiplying ? "reading" : "multiplying");
+    printf("%-72s %9.3f ms %9.3f ms %9.2f %9.1f %6.0f %% %s\n", name, median * 1e3, t * 1e3,
+           p->bytes / t * 1e-9, p->flops / t * 1e-9,
+           100 * (reading > multiplying ? reading : multiplying) / t,
+           reading > multiplying ? "reading" : "multiplying");
     if (!run_stop(&r)) printf("%s wrote beside its output\n", name);
     be->ops->destroy(be);
 }

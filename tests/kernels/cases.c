@@ -18,52 +18,157 @@ struct sweep {
     bool both; /* flavours */
 };
 
-#define ALL_DTYPES {F32, F16, BF16, FP8, END}
-#define ROUNDED {BF16, FP8, F32, END}
-#define RANDOM {FILL_RANDOM, END}
+#define ALL_DTYPES               \
+    {                            \
+        F32, F16, BF16, FP8, END \
+    }
+#define ROUNDED             \
+    {                       \
+        BF16, FP8, F32, END \
+    }
+#define RANDOM           \
+    {                    \
+        FILL_RANDOM, END \
+    }
 
-/* Many shapes, small: 17 rows hold every smaller number of rows, because runs are cut into calls of each size. Heavy
- * sanitizers take the second list. */
+/* Many shapes, small: 17 rows hold every smaller number of rows, because runs are cut into calls of
+ * each size. Heavy sanitizers take the second list. */
 static const struct sweep sweeps[] = {
-    {&op_project_add, ALL_DTYPES, {17, END}, {1, 31, 63, 64, 65, 127, 128, 129, 192, 272, 320, END}, {1, 3, 4, 5, 63, 64, 65, 130, END}, {FILL_EXACT, END}, false},
-    {&op_project_add, ALL_DTYPES, {17, END}, {1, 63, 65, 128, 192, 320, 1536, END}, {5, 65, END}, RANDOM, true},
-    {&op_project_add, ALL_DTYPES, {17, END}, {65, 128, 200, END}, {7, 260, END}, {FILL_CODES, FILL_LARGE, FILL_TINY, FILL_ZERO, END}, false},
+    {&op_project_add,
+     ALL_DTYPES,
+     {17, END},
+     {1, 31, 63, 64, 65, 127, 128, 129, 192, 272, 320, END},
+     {1, 3, 4, 5, 63, 64, 65, 130, END},
+     {FILL_EXACT, END},
+     false},
+    {&op_project_add,
+     ALL_DTYPES,
+     {17, END},
+     {1, 63, 65, 128, 192, 320, 1536, END},
+     {5, 65, END},
+     RANDOM,
+     true},
+    {&op_project_add,
+     ALL_DTYPES,
+     {17, END},
+     {65, 128, 200, END},
+     {7, 260, END},
+     {FILL_CODES, FILL_LARGE, FILL_TINY, FILL_ZERO, END},
+     false},
     {&op_project_add, {FP8, END}, {40, END}, {257, 384, END}, {258, END}, {FILL_CODES, END}, false},
     {&op_project_add, ROUNDED, {1, 2, 3, 4, 5, 7, 8, END}, {320, END}, {67, END}, RANDOM, false},
-    {&op_project_add, {INT4, END}, {17, END}, {32, 64, 96, 128, 160, 192, 320, 384, END}, {2, 3, 5, 63, 64, 65, 130, END}, {FILL_EXACT, END}, false},
-    {&op_project_add, {INT4, END}, {17, END}, {64, 160, 320, 1536, END}, {5, 65, END}, {FILL_RANDOM, FILL_LARGE, FILL_TINY, FILL_ZERO, END}, true},
-    {&op_project_add, {INT4, END}, {1, 2, 3, 4, 5, 7, 8, 9, 33, END}, {320, 512, END}, {67, END}, RANDOM, false},
-    {&op_gate_up, {INT4, END}, {17, END}, {64, 128, 320, END}, {3, 63, 130, END}, {FILL_RANDOM, FILL_TINY, END}, false},
-    {&op_gate_up, {F32, F16, BF16, FP8, MIXED, END}, {17, END}, {1, 64, 129, 320, END}, {3, 63, 130, END}, {FILL_RANDOM, FILL_TINY, END}, false},
-    {&op_project_add, {BF16, FP8, INT4, END}, {36, END}, {64, 128, 320, END}, {5, 67, 130, END}, {FILL_EXACT, END}, false}, /* with tiles 33 rows are many */
+    {&op_project_add,
+     {INT4, END},
+     {17, END},
+     {32, 64, 96, 128, 160, 192, 320, 384, END},
+     {2, 3, 5, 63, 64, 65, 130, END},
+     {FILL_EXACT, END},
+     false},
+    {&op_project_add,
+     {INT4, END},
+     {17, END},
+     {64, 160, 320, 1536, END},
+     {5, 65, END},
+     {FILL_RANDOM, FILL_LARGE, FILL_TINY, FILL_ZERO, END},
+     true},
+    {&op_project_add,
+     {INT4, END},
+     {1, 2, 3, 4, 5, 7, 8, 9, 33, END},
+     {320, 512, END},
+     {67, END},
+     RANDOM,
+     false},
+    {&op_gate_up,
+     {INT4, END},
+     {17, END},
+     {64, 128, 320, END},
+     {3, 63, 130, END},
+     {FILL_RANDOM, FILL_TINY, END},
+     false},
+    {&op_gate_up,
+     {F32, F16, BF16, FP8, MIXED, END},
+     {17, END},
+     {1, 64, 129, 320, END},
+     {3, 63, 130, END},
+     {FILL_RANDOM, FILL_TINY, END},
+     false},
+    {&op_project_add,
+     {BF16, FP8, INT4, END},
+     {36, END},
+     {64, 128, 320, END},
+     {5, 67, 130, END},
+     {FILL_EXACT, END},
+     false}, /* with tiles 33 rows are many */
     {&op_gate_up, {FP8, INT4, END}, {36, END}, {128, 320, END}, {67, END}, RANDOM, false},
     {&op_head, ALL_DTYPES, {17, END}, {31, 64, 192, 272, END}, {1, 65, 301, END}, RANDOM, false},
-    {&op_patch_embed, ALL_DTYPES, {24, END}, {3, 64, 129, 1536, END}, {5, 64, 192, END}, {FILL_RANDOM, FILL_LARGE, END}, false},
+    {&op_patch_embed,
+     ALL_DTYPES,
+     {24, END},
+     {3, 64, 129, 1536, END},
+     {5, 64, 192, END},
+     {FILL_RANDOM, FILL_LARGE, END},
+     false},
     {&op_vision_mlp, ALL_DTYPES, {20, END}, {64, 72, 192, END}, {3, 64, 272, END}, RANDOM, false},
     {&op_merge, ALL_DTYPES, {9, END}, {20, 64, 272, 768, END}, {3, 65, END}, RANDOM, true},
-    {&op_embed, ALL_DTYPES, {17, END}, {50, END}, {1, 63, 129, END}, {FILL_RANDOM, FILL_CODES, END}, false},
+    {&op_embed,
+     ALL_DTYPES,
+     {17, END},
+     {50, END},
+     {1, 63, 129, END},
+     {FILL_RANDOM, FILL_CODES, END},
+     false},
     {&op_add_features, {F32, END}, {17, END}, {9, END}, {1, 65, END}, RANDOM, false},
     {&op_rope, {F32, END}, {17, END}, {1, 32, 36, 64, END}, {1, END}, RANDOM, false},
 };
 
 /* The shapes of Qwen3-VL-2B-FP8. */
 static const struct sweep real[] = {
-    {&op_project_add, {FP8, END}, {5, END}, {2048, END}, {2048, END}, {FILL_EXACT, FILL_RANDOM, END}, false},
+    {&op_project_add,
+     {FP8, END},
+     {5, END},
+     {2048, END},
+     {2048, END},
+     {FILL_EXACT, FILL_RANDOM, END},
+     false},
     {&op_project_add, {FP8, END}, {3, END}, {6144, END}, {2048, END}, {FILL_EXACT, END}, false},
     {&op_gate_up, {FP8, END}, {5, END}, {2048, END}, {6144, END}, RANDOM, false},
     {&op_vision_mlp, {BF16, END}, {8, END}, {1024, END}, {4096, END}, RANDOM, false},
-    {&op_project_add, {INT4, END}, {5, END}, {2560, END}, {2560, END}, {FILL_EXACT, FILL_RANDOM, END}, false},
+    {&op_project_add,
+     {INT4, END},
+     {5, END},
+     {2560, END},
+     {2560, END},
+     {FILL_EXACT, FILL_RANDOM, END},
+     false},
     {&op_project_add, {BF16, END}, {512, END}, {272, END}, {130, END}, {FILL_EXACT, END}, false},
     {&op_project_add, {FP8, END}, {512, END}, {320, END}, {130, END}, RANDOM, false},
-    {&op_project_add, {FP8, END}, {70, END}, {2112, 4352, END}, {130, END}, RANDOM, false}, /* panels of some of the columns */
+    {&op_project_add,
+     {FP8, END},
+     {70, END},
+     {2112, 4352, END},
+     {130, END},
+     RANDOM,
+     false}, /* panels of some of the columns */
     {&op_gate_up, {FP8, END}, {70, END}, {2240, END}, {130, END}, RANDOM, false},
 };
 
 /* What is timed: one row, a few, a prefill chunk. */
 static const struct sweep timed[] = {
-    {&op_project_add, {FP8, BF16, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {2048, END}, RANDOM, false},
+    {&op_project_add,
+     {FP8, BF16, END},
+     {1, 2, 4, 8, 16, 512, END},
+     {2048, END},
+     {2048, END},
+     RANDOM,
+     false},
     {&op_gate_up, {FP8, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {6144, END}, RANDOM, false},
-    {&op_project_add, {INT4, END}, {1, 2, 4, 8, 16, 512, END}, {2048, END}, {2048, END}, RANDOM, false},
+    {&op_project_add,
+     {INT4, END},
+     {1, 2, 4, 8, 16, 512, END},
+     {2048, END},
+     {2048, END},
+     RANDOM,
+     false},
     {&op_gate_up, {INT4, END}, {1, 4, 16, 512, END}, {2048, END}, {6144, END}, RANDOM, false},
     {&op_project_add, {FP8, END}, {1, 4, 16, 512, END}, {6144, END}, {2048, END}, RANDOM, false},
     {&op_head, {BF16, END}, {1, 4, 8, END}, {2048, END}, {151936, END}, RANDOM, false},
@@ -88,7 +193,10 @@ static void each_of_sweep(const struct sweep *s, case_fn *fn, void *context)
             for (const int *m = s->m; *m != END; m++)
                 for (const int *fill = s->fills; *fill != END; fill++)
                     for (const int *n = s->n; *n != END; n++)
-                        each_flavour(s, (struct test_case){s->op, (enum dtype)*d, *n, *k, *m, 0, 0, 0, (enum fill)*fill, false}, fn, context);
+                        each_flavour(s,
+                                     (struct test_case){s->op, (enum dtype) * d, *n, *k, *m, 0, 0,
+                                                        0, (enum fill) * fill, false},
+                                     fn, context);
 }
 
 /* ---- steps with heads ---- */
@@ -148,13 +256,18 @@ static const struct test_case timed_heads[] = {
 
 void each_test_case(case_fn *fn, void *context)
 {
-    for (size_t i = 0; i < COUNT(sweeps); i++) each_of_sweep(&sweeps[i], fn, context);
-    for (size_t i = 0; i < COUNT(with_heads); i++) fn(context, &with_heads[i]);
-    for (size_t i = 0; i < COUNT(real); i++) each_of_sweep(&real[i], fn, context);
+    for (size_t i = 0; i < COUNT(sweeps); i++)
+        each_of_sweep(&sweeps[i], fn, context);
+    for (size_t i = 0; i < COUNT(with_heads); i++)
+        fn(context, &with_heads[i]);
+    for (size_t i = 0; i < COUNT(real); i++)
+        each_of_sweep(&real[i], fn, context);
 }
 
 void each_bench_case(case_fn *fn, void *context)
 {
-    for (size_t i = 0; i < COUNT(timed); i++) each_of_sweep(&timed[i], fn, context);
-    for (size_t i = 0; i < COUNT(timed_heads); i++) fn(context, &timed_heads[i]);
+    for (size_t i = 0; i < COUNT(timed); i++)
+        each_of_sweep(&timed[i], fn, context);
+    for (size_t i = 0; i < COUNT(timed_heads); i++)
+        fn(context, &timed_heads[i]);
 }

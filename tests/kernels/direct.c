@@ -1,5 +1,5 @@
-/* The kernel table where a step cannot reach a case: decoding and rounding at the end of memory, products with padding
- * between rows, elementwise functions over their whole range. */
+/* The kernel table where a step cannot reach a case: decoding and rounding at the end of memory,
+ * products with padding between rows, elementwise functions over their whole range. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,8 @@ static bool bytes_are(const uint8_t *p, uint8_t value, size_t n)
     return true;
 }
 
-/* ---- decode: all codes, rows that end at the end of memory, nothing beyond the last element ---- */
+/* ---- decode: all codes, rows that end at the end of memory, nothing beyond the last element ----
+ */
 
 static bool check_decoded(const struct cpu_kernels *k, const struct weight *w, int64_t row)
 {
@@ -34,10 +35,12 @@ static bool check_decoded(const struct cpu_kernels *k, const struct weight *w, i
     size_t n = (size_t)w->cols;
     memset(got, 0xa5, sizeof(got));
     k->decode(got, w, row);
-    weight_floats(want, (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype), w->dtype, n);
+    weight_floats(want, (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype), w->dtype,
+                  n);
     for (size_t i = 0; i < n; i++) {
         float scaled = w->scale ? want[i] * w->scale[i / FP8_BLOCK] : want[i];
-        REQUIRE(same_value(got[i], scaled), "decode: element %zu of %zu is %g, not %g", i, n, (double)got[i], (double)scaled);
+        REQUIRE(same_value(got[i], scaled), "decode: element %zu of %zu is %g, not %g", i, n,
+                (double)got[i], (double)scaled);
     }
     REQUIRE(bytes_are((uint8_t *)(got + n), 0xa5, 64), "decode: %zu elements wrote more", n);
     return true;
@@ -53,7 +56,8 @@ static bool check_decode(const struct cpu_kernels *k, uint64_t seed)
         for (size_t i = 0; ok && i < COUNT(widths); i++) {
             struct problem p = {.c = &c, .random = seed};
             make_matrix(&p, 0, 4, (int64_t)widths[i], dtypes[d], FILL_CODES);
-            for (int64_t row = 0; row < 4; row++) ok = ok && check_decoded(k, &p.w[0], row);
+            for (int64_t row = 0; row < 4; row++)
+                ok = ok && check_decoded(k, &p.w[0], row);
             problem_close(&p);
         }
     return ok;
@@ -66,14 +70,17 @@ static float bf16_of(float x) /* to nearest, ties to even, by arithmetic */
     if (!isfinite(x) || x == 0) return x;
     int exponent;
     frexpf(x, &exponent);
-    int lowest = exponent - 8 < -133 ? -133 : exponent - 8; /* of the last bit; 2^-133 is the smallest denormal */
+    int lowest = exponent - 8 < -133
+                     ? -133
+                     : exponent - 8; /* of the last bit; 2^-133 is the smallest denormal */
     return (float)ldexp(nearbyint(ldexp((double)x, -lowest)), lowest);
 }
 
 static float special(uint64_t *random, size_t i)
 {
-    static const float values[] = {0, -0.0f, 1, -1, 1.00390625f, 1.01171875f, 1.0039062f, 1.0039064f, 0x1p-126f, 0x1p-130f, 0x1.01p-127f,
-                                   -FLT_MAX, 3e38f, 1e-45f};
+    static const float values[] = {
+        0,          -0.0f,     1,         -1,           1.00390625f, 1.01171875f, 1.0039062f,
+        1.0039064f, 0x1p-126f, 0x1p-130f, 0x1.01p-127f, -FLT_MAX,    3e38f,       1e-45f};
     uint32_t bits = (uint32_t)random_bits(random);
     float any;
     memcpy(&any, &bits, sizeof(any));
@@ -89,7 +96,8 @@ static bool check_rounded(const struct cpu_kernels *k, const float *in, size_t n
     k->to_bf16(out, in, n);
     weight_floats(got, out, DTYPE_BF16, n);
     for (size_t i = 0; i < n; i++)
-        REQUIRE(same_value(got[i], bf16_of(in[i])), "to_bf16: element %zu of %zu is %.9g, not %.9g", i, n, (double)got[i], (double)bf16_of(in[i]));
+        REQUIRE(same_value(got[i], bf16_of(in[i])), "to_bf16: element %zu of %zu is %.9g, not %.9g",
+                i, n, (double)got[i], (double)bf16_of(in[i]));
     REQUIRE(bytes_are((uint8_t *)(out + n), 0xa5, 64), "to_bf16: %zu elements wrote more", n);
     return true;
 }
@@ -100,7 +108,8 @@ static bool check_to_bf16(const struct cpu_kernels *k, uint64_t seed)
     for (size_t w = 0; ok && w < COUNT(widths); w++) {
         struct memory memory = {.n = 0};
         float *in = memory_alloc(&memory, widths[w] * sizeof(float), 0);
-        for (size_t i = 0; i < widths[w]; i++) in[i] = special(&seed, i);
+        for (size_t i = 0; i < widths[w]; i++)
+            in[i] = special(&seed, i);
         ok = check_rounded(k, in, widths[w]);
         memory_free(&memory);
     }
@@ -120,9 +129,13 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
     float y[N * Y_STRIDE], row[K];
     make_matrix(&p, 0, M, K, c.dtype, c.fill);
     float *x = make_rows(&p, N, X_STRIDE, FILL_EXACT);
-    struct backend_limits limits = {.max_rows = N, .max_width = K, .max_keys = 64, .max_patches = 64};
-    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) || !be->ops->reserve(be, &limits, &e)) return false;
-    for (size_t i = 0; i < COUNT(y); i++) y[i] = -77;
+    struct backend_limits limits = {
+        .max_rows = N, .max_width = K, .max_keys = 64, .max_patches = 64};
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
+        !be->ops->reserve(be, &limits, &e))
+        return false;
+    for (size_t i = 0; i < COUNT(y); i++)
+        y[i] = -77;
     struct cpu_input in = {.x = x, .x_stride = X_STRIDE, .n = N, .width = K};
     struct cpu_product product = {&p.w[0], NULL, y, Y_STRIDE};
     cpu_multiply((struct cpu *)be, &in, &product, 1, CPU_STORE);
@@ -131,12 +144,14 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
         weight_floats(row, (const uint8_t *)p.w[0].data + (size_t)m * K, c.dtype, K);
         for (int i = 0; i < N; i++) {
             float sum = 0;
-            for (int j = 0; j < K; j++) sum += row[j] * p.w[0].scale[j / FP8_BLOCK] * x[i * X_STRIDE + j];
+            for (int j = 0; j < K; j++)
+                sum += row[j] * p.w[0].scale[j / FP8_BLOCK] * x[i * X_STRIDE + j];
             ok = ok && y[i * Y_STRIDE + m] == sum;
         }
     }
     for (int i = 0; i < N; i++)
-        for (int m = M; m < Y_STRIDE; m++) ok = ok && y[i * Y_STRIDE + m] == -77;
+        for (int m = M; m < Y_STRIDE; m++)
+            ok = ok && y[i * Y_STRIDE + m] == -77;
     be->ops->destroy(be), pool_destroy(&pool), problem_close(&p);
     return ok;
 }
@@ -145,7 +160,8 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
 
 enum { UNIT_ROWS = 70, UNIT_COLS = 1024 + 192, UNIT_SPREAD = 12 };
 
-/* 8 bits, a sign and one of UNIT_SPREAD exponents; every row has its own largest, from 2^-108 to 2^99. The last two have an infinity and a NaN. */
+/* 8 bits, a sign and one of UNIT_SPREAD exponents; every row has its own largest, from 2^-108 to
+ * 2^99. The last two have an infinity and a NaN. */
 static uint16_t unit_bits(int row, int col, uint64_t *random)
 {
     const uint64_t bits = random_bits(random);
@@ -165,19 +181,26 @@ static float unit_product(const uint16_t *row, int col, float x)
     return infinite ? (float)NAN : bf16_float(row[col]) * x;
 }
 
-/* Rows of one number, large or small, pick a column each: nothing is lost of what is within 12 powers of two of a row's largest. */
+/* Rows of one number, large or small, pick a column each: nothing is lost of what is within 12
+ * powers of two of a row's largest. */
 static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint64_t seed)
 {
     static uint16_t w[UNIT_ROWS * UNIT_COLS];
     float y[20 * UNIT_ROWS], x[20 * UNIT_COLS] = {0};
-    struct weight weight = {.data = w, .dtype = DTYPE_BF16, .rows = UNIT_ROWS, .cols = (int64_t)cols};
-    struct backend_limits limits = {.max_rows = n, .max_width = (int)cols, .max_keys = 64, .max_patches = 64};
+    struct weight weight = {
+        .data = w, .dtype = DTYPE_BF16, .rows = UNIT_ROWS, .cols = (int64_t)cols};
+    struct backend_limits limits = {
+        .max_rows = n, .max_width = (int)cols, .max_keys = 64, .max_patches = 64};
     struct pool *pool;
     struct backend *be;
     ey_err e;
-    for (size_t i = 0; i < UNIT_ROWS * cols; i++) w[i] = unit_bits((int)(i / cols), (int)(i % cols), &seed);
-    for (int i = 0; i < n; i++) x[(size_t)i * cols + (size_t)(i * 7) % cols] = ldexpf(i % 2 ? -1 : 1, i - 4);
-    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) || !be->ops->reserve(be, &limits, &e)) return false;
+    for (size_t i = 0; i < UNIT_ROWS * cols; i++)
+        w[i] = unit_bits((int)(i / cols), (int)(i % cols), &seed);
+    for (int i = 0; i < n; i++)
+        x[(size_t)i * cols + (size_t)(i * 7) % cols] = ldexpf(i % 2 ? -1 : 1, i - 4);
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
+        !be->ops->reserve(be, &limits, &e))
+        return false;
     struct cpu_input in = {.x = x, .x_stride = cols, .n = n, .width = (int)cols};
     struct cpu_product product = {&weight, NULL, y, UNIT_ROWS};
     cpu_multiply((struct cpu *)be, &in, &product, 1, CPU_STORE);
@@ -187,17 +210,19 @@ static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint
             uint16_t row[UNIT_COLS] = {0};
             const int col = i * 7 % (int)cols;
             memcpy(row, w + (size_t)m * cols, cols * sizeof(*row));
-            const float want = unit_product(row, col, x[(size_t)i * cols + (size_t)col]), got = y[i * UNIT_ROWS + m];
-            REQUIRE((isnan(want) && isnan(got)) || got == want, "units: row %d of %d times weights of about 2^%d, %zu columns: %g, not %g", i, n, -108 + m * 3, cols,
-                    (double)got, (double)want);
+            const float want = unit_product(row, col, x[(size_t)i * cols + (size_t)col]),
+                        got = y[i * UNIT_ROWS + m];
+            REQUIRE((isnan(want) && isnan(got)) || got == want,
+                    "units: row %d of %d times weights of about 2^%d, %zu columns: %g, not %g", i,
+                    n, -108 + m * 3, cols, (double)got, (double)want);
         }
     return true;
 }
 
 static bool check_units(const struct cpu_kernels *k, uint64_t seed)
 {
-    return check_units_of(k, 1, UNIT_COLS, seed) && check_units_of(k, 4, UNIT_COLS, seed) && check_units_of(k, 20, UNIT_COLS, seed) &&
-           check_units_of(k, 3, UNIT_COLS - 30, seed);
+    return check_units_of(k, 1, UNIT_COLS, seed) && check_units_of(k, 4, UNIT_COLS, seed) &&
+           check_units_of(k, 20, UNIT_COLS, seed) && check_units_of(k, 3, UNIT_COLS - 30, seed);
 }
 
 /* ---- norms ---- */
@@ -207,20 +232,27 @@ static bool close_to(float got, double want, double relative, double absolute)
     return isnan(want) ? isnan(got) : fabs((double)got - want) <= relative * fabs(want) + absolute;
 }
 
-static bool check_norm(const struct cpu_kernels *k, const float *x, const float *w, const float *b, size_t n, float eps)
+static bool check_norm(const struct cpu_kernels *k, const float *x, const float *w, const float *b,
+                       size_t n, float eps)
 {
     float rms[512], layer[512];
     double squares = 0, sum = 0, spread = 0;
-    for (size_t i = 0; i < n; i++) squares += (double)x[i] * x[i], sum += (double)x[i];
-    for (size_t i = 0; i < n; i++) spread += ((double)x[i] - sum / (double)n) * ((double)x[i] - sum / (double)n);
-    double scale = 1 / sqrt(squares / (double)n + (double)eps), turn = 1 / sqrt(spread / (double)n + (double)eps);
+    for (size_t i = 0; i < n; i++)
+        squares += (double)x[i] * x[i], sum += (double)x[i];
+    for (size_t i = 0; i < n; i++)
+        spread += ((double)x[i] - sum / (double)n) * ((double)x[i] - sum / (double)n);
+    double scale = 1 / sqrt(squares / (double)n + (double)eps),
+           turn = 1 / sqrt(spread / (double)n + (double)eps);
     k->rms_norm(rms, x, w, n, eps);
     k->layer_norm(layer, x, w, b, n, eps);
     for (size_t i = 0; i < n; i++) {
-        double want = (double)w[i] * (double)x[i] * scale, centred = ((double)x[i] - sum / (double)n) * turn * (double)w[i] + (double)b[i];
+        double want = (double)w[i] * (double)x[i] * scale,
+               centred = ((double)x[i] - sum / (double)n) * turn * (double)w[i] + (double)b[i];
         double mean_error = 1e-6 * fabs(sum / (double)n) * turn; /* of a float32 mean */
-        REQUIRE(close_to(rms[i], want, 2e-6, 1e-30), "rms_norm: %zu of %zu is %g, not %g", i, n, (double)rms[i], want);
-        REQUIRE(close_to(layer[i], centred, 4e-6, 4e-6 + 2 * mean_error), "layer_norm: %zu of %zu is %g, not %g", i, n, (double)layer[i], centred);
+        REQUIRE(close_to(rms[i], want, 2e-6, 1e-30), "rms_norm: %zu of %zu is %g, not %g", i, n,
+                (double)rms[i], want);
+        REQUIRE(close_to(layer[i], centred, 4e-6, 4e-6 + 2 * mean_error),
+                "layer_norm: %zu of %zu is %g, not %g", i, n, (double)layer[i], centred);
     }
     return true;
 }
@@ -235,7 +267,8 @@ static bool check_norms(const struct cpu_kernels *k, uint64_t seed)
             float *part[3];
             for (int v = 0; v < 3; v++) {
                 part[v] = memory_alloc(&memory, widths[i] * sizeof(float), 0);
-                for (size_t j = 0; j < widths[i]; j++) part[v][j] = random_float(&seed) * (v ? 1 : sizes[s]);
+                for (size_t j = 0; j < widths[i]; j++)
+                    part[v][j] = random_float(&seed) * (v ? 1 : sizes[s]);
             }
             ok = check_norm(k, part[0], part[1], part[2], widths[i], 1e-6f);
             memory_free(&memory);
@@ -248,11 +281,14 @@ static bool check_norm_of_offset(const struct cpu_kernels *k, uint64_t seed)
 {
     float x[320], one[320], zero[320] = {0}, y[320];
     double sum = 0, spread = 0;
-    for (int i = 0; i < 320; i++) x[i] = 1000 + random_float(&seed), one[i] = 1, sum += (double)x[i];
-    for (int i = 0; i < 320; i++) spread += ((double)x[i] - sum / 320) * ((double)x[i] - sum / 320);
+    for (int i = 0; i < 320; i++)
+        x[i] = 1000 + random_float(&seed), one[i] = 1, sum += (double)x[i];
+    for (int i = 0; i < 320; i++)
+        spread += ((double)x[i] - sum / 320) * ((double)x[i] - sum / 320);
     k->layer_norm(y, x, one, zero, 320, 1e-6f);
     for (int i = 0; i < 320; i++)
-        REQUIRE(close_to(y[i], ((double)x[i] - sum / 320) / sqrt(spread / 320), 0, 1e-3), "layer_norm: %d of a row about 1000 is %g", i, (double)y[i]);
+        REQUIRE(close_to(y[i], ((double)x[i] - sum / 320) / sqrt(spread / 320), 0, 1e-3),
+                "layer_norm: %d of a row about 1000 is %g", i, (double)y[i]);
     return true;
 }
 
@@ -262,7 +298,9 @@ static bool check_norm_of_offset(const struct cpu_kernels *k, uint64_t seed)
 enum { SWEEP = 1 << 16 };
 static void make_sweep(float *x)
 {
-    static const float ends[] = {0, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, -FLT_MIN, 1e-45f, -1e-45f, 88, -88, -87.3f, -104, 1e37f, -1e37f, -1e13f, (float)NAN};
+    static const float ends[] = {0,      -0.0f,   FLT_MAX, -FLT_MAX,  FLT_MIN, -FLT_MIN,
+                                 1e-45f, -1e-45f, 88,      -88,       -87.3f,  -104,
+                                 1e37f,  -1e37f,  -1e13f,  (float)NAN};
     for (uint32_t i = 0; i < SWEEP; i++) {
         uint32_t bits = i * 65537u; /* all 2^16 upper halves */
         memcpy(&x[i], &bits, sizeof(bits));
@@ -304,7 +342,8 @@ static double silu_allowed(double x, double want)
 static double gelu_tanh_allowed(double x, double want)
 {
     double exponent = fabs(1.5957691216 * (x + 0.044715 * x * x * x));
-    return (8e-7 + 3e-7 * (exponent < 100 ? exponent : 100)) * fabs(want) + (x < -5 ? 200 * exp(-87) : 0) + FLT_MIN;
+    return (8e-7 + 3e-7 * (exponent < 100 ? exponent : 100)) * fabs(want) +
+           (x < -5 ? 200 * exp(-87) : 0) + FLT_MIN;
 }
 
 /* 1 + erf(x) cancels below 0, in ref as well; so does the paper's formula in float32. */
@@ -317,7 +356,8 @@ static bool check_activation(const struct activation *a, const float *x, const f
 {
     for (size_t i = 0; i < n; i++) {
         double want = a->exact((double)x[i]);
-        if (isnan(x[i]) ? isnan(y[i]) : fabs((double)y[i] - want) <= a->allowed((double)x[i], want)) continue;
+        if (isnan(x[i]) ? isnan(y[i]) : fabs((double)y[i] - want) <= a->allowed((double)x[i], want))
+            continue;
         REQUIRE(false, "%s(%.9g) is %.9g, not %.9g", a->name, (double)x[i], (double)y[i], want);
     }
     return true;
@@ -325,38 +365,51 @@ static bool check_activation(const struct activation *a, const float *x, const f
 
 static bool check_activations(const struct cpu_kernels *k, uint64_t seed)
 {
-    static const struct activation all[] = {{"silu", silu, silu_allowed}, {"gelu_tanh", gelu_tanh, gelu_tanh_allowed}, {"gelu_erf", gelu_erf, gelu_erf_allowed}};
+    static const struct activation all[] = {{"silu", silu, silu_allowed},
+                                            {"gelu_tanh", gelu_tanh, gelu_tanh_allowed},
+                                            {"gelu_erf", gelu_erf, gelu_erf_allowed}};
     static float x[SWEEP], y[SWEEP], one[SWEEP];
     bool ok = true;
     (void)seed;
     make_sweep(x);
-    for (size_t i = 0; i < SWEEP; i++) one[i] = 1;
+    for (size_t i = 0; i < SWEEP; i++)
+        one[i] = 1;
     for (size_t i = 0; i < COUNT(all); i++) {
         memcpy(y, x, sizeof(x));
-        if (i == 0) k->silu_mul(y, one, SWEEP);
-        else if (i == 1) k->gelu_tanh(y, SWEEP);
-        else k->gelu_erf(y, SWEEP);
+        if (i == 0)
+            k->silu_mul(y, one, SWEEP);
+        else if (i == 1)
+            k->gelu_tanh(y, SWEEP);
+        else
+            k->gelu_erf(y, SWEEP);
         ok = check_activation(&all[i], x, y, SWEEP) && ok;
     }
     return ok;
 }
 
-/* Every length and every place within it gives the bits of the whole, and nothing is written beyond. */
+/* Every length and every place within it gives the bits of the whole, and nothing is written
+ * beyond. */
 static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
 {
     enum { N = 70 };
     float x[N], up[N], want[3][N], got[N + 1];
-    for (int i = 0; i < N; i++) x[i] = 4 * random_float(&seed), up[i] = random_float(&seed);
-    for (int f = 0; f < 3; f++) memcpy(want[f], x, sizeof(x));
+    for (int i = 0; i < N; i++)
+        x[i] = 4 * random_float(&seed), up[i] = random_float(&seed);
+    for (int f = 0; f < 3; f++)
+        memcpy(want[f], x, sizeof(x));
     k->silu_mul(want[0], up, N), k->gelu_tanh(want[1], N), k->gelu_erf(want[2], N);
     for (int begin = 0; begin < N; begin += 7)
         for (int n = 1; begin + n <= N; n++)
             for (int f = 0; f < 3; f++) {
                 memcpy(got, x + begin, (size_t)n * sizeof(float)), got[n] = -77;
-                if (f == 0) k->silu_mul(got, up + begin, (size_t)n);
-                else if (f == 1) k->gelu_tanh(got, (size_t)n);
-                else k->gelu_erf(got, (size_t)n);
-                REQUIRE(memcmp(got, want[f] + begin, (size_t)n * sizeof(float)) == 0, "activation %d: %d elements from %d differ", f, n, begin);
+                if (f == 0)
+                    k->silu_mul(got, up + begin, (size_t)n);
+                else if (f == 1)
+                    k->gelu_tanh(got, (size_t)n);
+                else
+                    k->gelu_erf(got, (size_t)n);
+                REQUIRE(memcmp(got, want[f] + begin, (size_t)n * sizeof(float)) == 0,
+                        "activation %d: %d elements from %d differ", f, n, begin);
                 REQUIRE(got[n] == -77, "activation %d: %d elements wrote one more", f, n);
             }
     return true;
@@ -372,30 +425,44 @@ static int odd_column(int row)
     return row < 2 * BF12_ROWS ? 37 * (row % BF12_ROWS) + 5 : row * 9 % TWELVE_COLS;
 }
 
-/* By strips: exponents that all have numbers; one in a row that has none; zeros and denormals; anything; a strip that ends early. */
+/* By strips: exponents that all have numbers; one in a row that has none; zeros and denormals;
+ * anything; a strip that ends early. */
 static uint16_t twelve_bits_weight(int row, int col, uint64_t *random)
 {
     const uint16_t bits = (uint16_t)random_bits(random), sign_and_fraction = bits & 0x807f;
     const int exponent = 110 + (bits >> 7) % 15;
     switch (row / BF12_ROWS) {
     case 0: return (uint16_t)(sign_and_fraction | exponent << 7);
-    case 1: return (uint16_t)(sign_and_fraction | (col == odd_column(row) ? 3 + row % 16 : exponent) << 7);
-    case 2: return (uint16_t)(sign_and_fraction | (row % 3 == 0 ? 0 : row % 3 == 1 ? (bits >> 7) % 16 : bits % 5 ? exponent : 0) << 7);
+    case 1:
+        return (uint16_t)(sign_and_fraction | (col == odd_column(row) ? 3 + row % 16 : exponent)
+                                                  << 7);
+    case 2:
+        return (uint16_t)(sign_and_fraction | (row % 3 == 0   ? 0
+                                               : row % 3 == 1 ? (bits >> 7) % 16
+                                               : bits % 5     ? exponent
+                                                              : 0)
+                                                  << 7);
     case 3: return bits;
     default: return (uint16_t)(sign_and_fraction | (col == odd_column(row) ? 20 : exponent) << 7);
     }
 }
 
-static bool same_products(struct backend *be, const struct weight *plain, const struct weight *twelve, int n, const float *x)
+static bool same_products(struct backend *be, const struct weight *plain,
+                          const struct weight *twelve, int n, const float *x)
 {
     static float y[2][TWELVE_MOST * TWELVE_ROWS];
     struct cpu_input in = {.x = x, .x_stride = TWELVE_COLS, .n = n, .width = TWELVE_COLS};
-    struct cpu_product products[] = {{plain, NULL, y[0], TWELVE_ROWS}, {twelve, NULL, y[1], TWELVE_ROWS}};
+    struct cpu_product products[] = {{plain, NULL, y[0], TWELVE_ROWS},
+                                     {twelve, NULL, y[1], TWELVE_ROWS}};
     for (int precise = 0; precise < 2; precise++) {
         in.precise = precise;
-        for (int i = 0; i < 2; i++) cpu_multiply((struct cpu *)be, &in, &products[i], 1, CPU_STORE);
+        for (int i = 0; i < 2; i++)
+            cpu_multiply((struct cpu *)be, &in, &products[i], 1, CPU_STORE);
         for (int i = 0; i < n * TWELVE_ROWS; i++)
-            REQUIRE(memcmp(&y[0][i], &y[1][i], sizeof(float)) == 0 || (isnan(y[0][i]) && isnan(y[1][i])), "twelve bits: %d rows, weight row %d: %g, not %g", n, i % TWELVE_ROWS, (double)y[1][i], (double)y[0][i]);
+            REQUIRE(memcmp(&y[0][i], &y[1][i], sizeof(float)) == 0 ||
+                        (isnan(y[0][i]) && isnan(y[1][i])),
+                    "twelve bits: %d rows, weight row %d: %g, not %g", n, i % TWELVE_ROWS,
+                    (double)y[1][i], (double)y[0][i]);
     }
     return true;
 }
@@ -405,10 +472,19 @@ static bool check_twelve_bits_of(struct backend *be, const struct cpu_kernels *k
     static uint16_t w[TWELVE_ROWS * TWELVE_COLS];
     static float x[TWELVE_MOST * TWELVE_COLS], one[TWELVE_MOST * TWELVE_COLS], row[2][TWELVE_COLS];
     static const int n[] = {1, 2, 4, 7, 16, 17, 32, TWELVE_MOST};
-    struct weight plain = {.data = w, .dtype = DTYPE_BF16, .rows = TWELVE_ROWS, .cols = TWELVE_COLS}, twelve = plain;
-    for (int i = 0; i < TWELVE_ROWS * TWELVE_COLS; i++) w[i] = twelve_bits_weight(i / TWELVE_COLS, i % TWELVE_COLS, &seed);
-    for (int i = 0; i < TWELVE_MOST * TWELVE_COLS; i++) x[i] = (float)(int32_t)random_bits(&seed) * 0x1p-30f;
-    for (int i = 0; i < TWELVE_MOST; i++) one[i * TWELVE_COLS + odd_column(i % 2 ? BF12_ROWS + i / 2 % BF12_ROWS : 4 * BF12_ROWS + i / 2 % 7)] = 1; /* odd ones are small: alone they count */
+    struct weight plain = {.data = w,
+                           .dtype = DTYPE_BF16,
+                           .rows = TWELVE_ROWS,
+                           .cols = TWELVE_COLS},
+                  twelve = plain;
+    for (int i = 0; i < TWELVE_ROWS * TWELVE_COLS; i++)
+        w[i] = twelve_bits_weight(i / TWELVE_COLS, i % TWELVE_COLS, &seed);
+    for (int i = 0; i < TWELVE_MOST * TWELVE_COLS; i++)
+        x[i] = (float)(int32_t)random_bits(&seed) * 0x1p-30f;
+    for (int i = 0; i < TWELVE_MOST; i++)
+        one[i * TWELVE_COLS +
+            odd_column(i % 2 ? BF12_ROWS + i / 2 % BF12_ROWS : 4 * BF12_ROWS + i / 2 % 7)] =
+            1; /* odd ones are small: alone they count */
     size_t bytes = be->ops->bf12_bytes(be, &plain);
     if (!(k->narrow ? k->narrow : k->f32)->bf12) return bytes == 0;
     REQUIRE(bytes < sizeof(w), "twelve bits: %zu bytes", bytes);
@@ -418,9 +494,14 @@ static bool check_twelve_bits_of(struct backend *be, const struct cpu_kernels *k
     be->ops->write_bf12(be, strips, &plain, 0, 2);
     be->ops->write_bf12(be, strips, &plain, 2, TWELVE_STRIPS);
     twelve.bf12 = strips;
-    bool ok = strips[0].n_odd == 0 && strips[1].n_odd == BF12_ROWS && strips[2].n_odd == 0 && strips[3].n_odd == BF12_AS_STORED && strips[4].n_odd == 7;
-    if (!ok) printf("twelve bits: %u, %u, %u, %u, %u odd ones\n", strips[0].n_odd, strips[1].n_odd, strips[2].n_odd, strips[3].n_odd, strips[4].n_odd);
-    for (size_t i = 0; ok && i < COUNT(n); i++) ok = same_products(be, &plain, &twelve, n[i], x) && same_products(be, &plain, &twelve, n[i], one);
+    bool ok = strips[0].n_odd == 0 && strips[1].n_odd == BF12_ROWS && strips[2].n_odd == 0 &&
+              strips[3].n_odd == BF12_AS_STORED && strips[4].n_odd == 7;
+    if (!ok)
+        printf("twelve bits: %u, %u, %u, %u, %u odd ones\n", strips[0].n_odd, strips[1].n_odd,
+               strips[2].n_odd, strips[3].n_odd, strips[4].n_odd);
+    for (size_t i = 0; ok && i < COUNT(n); i++)
+        ok = same_products(be, &plain, &twelve, n[i], x) &&
+             same_products(be, &plain, &twelve, n[i], one);
     for (int i = 0; ok && i < TWELVE_ROWS; i++) {
         k->decode(row[0], &plain, i), k->decode(row[1], &twelve, i);
         ok = memcmp(row[0], row[1], sizeof(row[0])) == 0;
@@ -432,11 +513,14 @@ static bool check_twelve_bits_of(struct backend *be, const struct cpu_kernels *k
 
 static bool check_twelve_bits(const struct cpu_kernels *k, uint64_t seed)
 {
-    struct backend_limits limits = {.max_rows = TWELVE_MOST, .max_width = TWELVE_COLS, .max_keys = 64, .max_patches = 64};
+    struct backend_limits limits = {
+        .max_rows = TWELVE_MOST, .max_width = TWELVE_COLS, .max_keys = 64, .max_patches = 64};
     struct pool *pool;
     struct backend *be;
     ey_err e;
-    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) || !be->ops->reserve(be, &limits, &e)) return false;
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
+        !be->ops->reserve(be, &limits, &e))
+        return false;
     bool ok = check_twelve_bits_of(be, k, seed);
     be->ops->destroy(be), pool_destroy(&pool);
     return ok;

@@ -1,6 +1,7 @@
-/* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the card that is here, against ref
- * test_kernels [--seed N] [filter]            every row against ref, every way of cutting it against itself
- * test_kernels --bench [--threads N] [filter] the time of the timed rows, beside what the machine can do */
+/* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the card that
+ * is here, against ref test_kernels [--seed N] [filter]            every row against ref, every way
+ * of cutting it against itself test_kernels --bench [--threads N] [filter] the time of the timed
+ * rows, beside what the machine can do */
 #include <float.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -57,7 +58,8 @@ static void must(bool ok, const ey_err *e)
 static void open_suite(struct suite *s)
 {
     ey_err e = {0};
-    for (int t = 0; t < THREAD_COUNTS; t++) must(pool_create(&s->pool[t], t + 1, &e), &e);
+    for (int t = 0; t < THREAD_COUNTS; t++)
+        must(pool_create(&s->pool[t], t + 1, &e), &e);
     must(backend_ref_create(&s->ref, s->pool[1], &e), &e);
     for (int level = 0; level < CPU_LEVELS; level++) {
         const struct cpu_kernels *kernels = cpu_kernels_for((enum cpu_level)level);
@@ -67,21 +69,25 @@ static void open_suite(struct suite *s)
         }
         struct variant *v = &s->variant[s->n_variants++];
         v->kernels = kernels;
-        for (int t = 0; t < THREAD_COUNTS; t++) must(backend_cpu_create(&v->be[t], s->pool[t], kernels->name, &e), &e);
+        for (int t = 0; t < THREAD_COUNTS; t++)
+            must(backend_cpu_create(&v->be[t], s->pool[t], kernels->name, &e), &e);
     }
 }
 
 static void close_suite(struct suite *s)
 {
     for (int i = 0; i < s->n_variants; i++)
-        for (int t = 0; t < THREAD_COUNTS; t++) s->variant[i].be[t]->ops->destroy(s->variant[i].be[t]);
+        for (int t = 0; t < THREAD_COUNTS; t++)
+            s->variant[i].be[t]->ops->destroy(s->variant[i].be[t]);
     s->ref->ops->destroy(s->ref);
-    for (int t = 0; t < THREAD_COUNTS; t++) pool_destroy(&s->pool[t]);
+    for (int t = 0; t < THREAD_COUNTS; t++)
+        pool_destroy(&s->pool[t]);
 }
 
 /* ---- one row ---- */
 
-static const struct cut whole = {"whole", {0}, 0}, many = {"cut in 1 2 3 4 5 7 8 17", {1, 2, 3, 4, 5, 7, 8, 17}, 8},
+static const struct cut whole = {"whole", {0}, 0},
+                        many = {"cut in 1 2 3 4 5 7 8 17", {1, 2, 3, 4, 5, 7, 8, 17}, 8},
                         single = {"row by row", {1}, 1}, pieces = {"cut in 5 9", {5, 9}, 2};
 
 static bool canaries(bool live, const char *name, const char *variant, const char *how)
@@ -91,8 +97,8 @@ static bool canaries(bool live, const char *name, const char *variant, const cha
 }
 
 /* The same bits from another cut, another number of threads, and matrices at other addresses. */
-static bool check_cut(const struct variant *v, const struct problem *p, const char *name, const float *expected, float *got,
-                      int threads, const struct cut *cut)
+static bool check_cut(const struct variant *v, const struct problem *p, const char *name,
+                      const float *expected, float *got, int threads, const struct cut *cut)
 {
     size_t n = (size_t)p->n * (size_t)p->out_width;
     const char *variant = v->kernels->name;
@@ -101,17 +107,23 @@ static bool check_cut(const struct variant *v, const struct problem *p, const ch
     return check_same(name, variant, cut->name, got, expected, n, p->out_width) && ok;
 }
 
-static bool check_values(const struct variant *v, const struct problem *p, const char *name, const float *want, const float *got, size_t n)
+static bool check_values(const struct variant *v, const struct problem *p, const char *name,
+                         const float *want, const float *got, size_t n)
 {
     const char *variant = v->kernels->name;
-    double floor = 2 * (double)FLT_MIN * (p->exact ? 1 : p->c->k + 1); /* of BF16 products: denormals count as 0 */
+    double floor = 2 * (double)FLT_MIN *
+                   (p->exact ? 1 : p->c->k + 1); /* of BF16 products: denormals count as 0 */
     if (p->exact) return check_near(name, variant, got, want, n, p->out_width, 0, floor);
     size_t plain = p->from_cache ? p->from_cache : n;
-    bool ok = check_near(name, variant, got, want, plain, p->out_width, case_bound(p, v->kernels, false), floor);
-    return check_near(name, variant, got + plain, want + plain, n - plain, p->out_width, case_bound(p, v->kernels, true), floor) && ok;
+    bool ok = check_near(name, variant, got, want, plain, p->out_width,
+                         case_bound(p, v->kernels, false), floor);
+    return check_near(name, variant, got + plain, want + plain, n - plain, p->out_width,
+                      case_bound(p, v->kernels, true), floor) &&
+           ok;
 }
 
-static bool check_variant(const struct variant *v, struct problem *p, const char *name, const float *want, float *got, float *again)
+static bool check_variant(const struct variant *v, struct problem *p, const char *name,
+                          const float *want, float *got, float *again)
 {
     size_t n = (size_t)p->n * (size_t)p->out_width;
     set_running(name, v->kernels->name);
@@ -134,7 +146,8 @@ static void check_case(void *context, const struct test_case *c)
     float *want = malloc(bytes), *got = malloc(bytes), *again = malloc(bytes);
     set_running(name, "ref");
     bool ok = canaries(run_all(want, s->ref, &p, &whole), name, "ref", "whole");
-    for (int i = 0; i < s->n_variants; i++) ok = check_variant(&s->variant[i], &p, name, want, got, again) && ok;
+    for (int i = 0; i < s->n_variants; i++)
+        ok = check_variant(&s->variant[i], &p, name, want, got, again) && ok;
     free(want), free(got), free(again);
     problem_close(&p);
     *(ok ? &s->passed : &s->failed) += 1;
@@ -164,8 +177,10 @@ static void check_level_names(struct suite *s)
 {
     enum cpu_level none;
     if (s->filter && !strstr("level names", s->filter)) return;
-    bool ok = is_called("generic", CPU_GENERIC) && is_called("avx512vbmi", CPU_AVX512VBMI) && is_called("avx512", CPU_AVX512) && is_called("amx", CPU_AMX);
-    ok = is_called("avx512bf16", CPU_AVX512) && is_called("avx512fp16", CPU_AVX512) && !cpu_level_by_name("mmx", &none) && ok;
+    bool ok = is_called("generic", CPU_GENERIC) && is_called("avx512vbmi", CPU_AVX512VBMI) &&
+              is_called("avx512", CPU_AVX512) && is_called("amx", CPU_AMX);
+    ok = is_called("avx512bf16", CPU_AVX512) && is_called("avx512fp16", CPU_AVX512) &&
+         !cpu_level_by_name("mmx", &none) && ok;
     if (!ok) printf("FAIL level names\n");
     *(ok ? &s->passed : &s->failed) += 1;
 }
@@ -210,12 +225,18 @@ int main(int argc, char **argv)
     bool bench = false, cuda = false;
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--bench") == 0) bench = true;
-        else if (strcmp(argv[i], "--cuda") == 0) cuda = true;
-        else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) seed = strtoull(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--sample") == 0 && i + 1 < argc) sample = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) threads = atoi(argv[++i]);
-        else filter = argv[i];
+        if (strcmp(argv[i], "--bench") == 0)
+            bench = true;
+        else if (strcmp(argv[i], "--cuda") == 0)
+            cuda = true;
+        else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+            seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--sample") == 0 && i + 1 < argc)
+            sample = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
+            threads = atoi(argv[++i]);
+        else
+            filter = argv[i];
     }
     if (cuda) return cuda_main(filter, seed, sample);
     return bench ? bench_main(filter, threads, seed) : test_main(filter, seed);

@@ -32,12 +32,16 @@ static void call_project_add(struct run *r, int first, int n)
 {
     const struct test_case *c = r->p->c;
     const struct affine of_patches = {r->p->w[0], r->p->v[0]};
-    const dev out = run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m), in = run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k);
-    if (c->other) r->be->ops->vision_project_add(r->be, out, in, &of_patches, n);
-    else r->be->ops->project_add(r->be, out, in, &r->p->w[0], n, prompts_of(r->p, first, n));
+    const dev out = run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m),
+              in = run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k);
+    if (c->other)
+        r->be->ops->vision_project_add(r->be, out, in, &of_patches, n);
+    else
+        r->be->ops->project_add(r->be, out, in, &r->p->w[0], n, prompts_of(r->p, first, n));
 }
 
-const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add, call_project_add, run_fetch_residual};
+const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add,
+                                  call_project_add, run_fetch_residual};
 
 /* ---- gate_up ---- */
 
@@ -63,11 +67,13 @@ static void call_gate_up(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct decoder_layer w = {.gate = p->w[0], .up = p->w[1], .post_norm = p->v[0]};
-    r->be->ops->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text, n,
+    r->be->ops->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
+                        run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text, n,
                         prompts_of(p, first, n));
 }
 
-const struct op op_gate_up = {"gate_up", prepare_gate_up, begin_gate_up, call_gate_up, run_fetch_activation};
+const struct op op_gate_up = {"gate_up", prepare_gate_up, begin_gate_up, call_gate_up,
+                              run_fetch_activation};
 
 /* ---- head ---- */
 
@@ -115,8 +121,10 @@ static void prepare_features(struct problem *p)
     int32_t *token = make_ints(p, c->n, c->k), *feature = make_ints(p, c->n, c->k);
     for (int i = 0; i < c->n; i++) {
         bool visual = random_bits(&p->random) & 1;
-        if (visual) token[i] = -1;
-        else feature[i] = -1;
+        if (visual)
+            token[i] = -1;
+        else
+            feature[i] = -1;
     }
     p->batch = (struct batch){.n_rows = c->n, .token = token, .feature = feature};
     p->exact = true;
@@ -146,7 +154,8 @@ static struct batch rows_of(const struct batch *all, int first, int n)
 static void call_embed(struct run *r, int first, int n)
 {
     struct batch part = rows_of(&r->p->batch, first, n);
-    r->be->ops->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), &r->p->w[0], r->in, &part);
+    r->be->ops->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), &r->p->w[0],
+                      r->in, &part);
 }
 
 const struct op op_embed = {"embed", prepare_embed, begin_embed, call_embed, run_fetch_residual};
@@ -154,16 +163,19 @@ const struct op op_embed = {"embed", prepare_embed, begin_embed, call_embed, run
 static void begin_add_features(struct run *r)
 {
     begin_embed(r);
-    r->be->ops->write(r->be, r->out, r->p->y, ELEMENT_RESIDUAL, (size_t)r->p->n * (size_t)r->p->c->m);
+    r->be->ops->write(r->be, r->out, r->p->y, ELEMENT_RESIDUAL,
+                      (size_t)r->p->n * (size_t)r->p->c->m);
 }
 
 static void call_add_features(struct run *r, int first, int n)
 {
     struct batch part = rows_of(&r->p->batch, first, n);
-    r->be->ops->add_features(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), r->in, &part, r->p->c->m);
+    r->be->ops->add_features(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), r->in,
+                             &part, r->p->c->m);
 }
 
-const struct op op_add_features = {"add_features", prepare_features, begin_add_features, call_add_features, run_fetch_residual};
+const struct op op_add_features = {"add_features", prepare_features, begin_add_features,
+                                   call_add_features, run_fetch_residual};
 
 /* ---- rope table: k pairs ---- */
 
@@ -182,7 +194,8 @@ static void begin_rope(struct run *r)
 
 static void call_rope(struct run *r, int first, int n)
 {
-    r->be->ops->rope_table(r->be, run_at(r, r->out, ELEMENT_ROPE, first, r->p->out_width), &r->p->rope, r->p->rows + 3 * (size_t)first, n);
+    r->be->ops->rope_table(r->be, run_at(r, r->out, ELEMENT_ROPE, first, r->p->out_width),
+                           &r->p->rope, r->p->rows + 3 * (size_t)first, n);
 }
 
 const struct op op_rope = {"rope_table", prepare_rope, begin_rope, call_rope, run_fetch_rope};

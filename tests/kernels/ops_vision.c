@@ -6,8 +6,17 @@ enum { MERGE = 2, GROUP = MERGE * MERGE, SIDE = 7 };
 static void set_shape(struct problem *p, int hidden)
 {
     const struct test_case *c = p->c;
-    p->vision = (struct vision_shape){.hidden = hidden, .n_heads = c->heads, .head_dim = c->dim, .mlp = c->m, .out_hidden = c->m,
-                                      .patch = 1, .temporal = 1, .merge = MERGE, .channels = c->k, .position_side = SIDE, .norm_eps = 1e-6f};
+    p->vision = (struct vision_shape){.hidden = hidden,
+                                      .n_heads = c->heads,
+                                      .head_dim = c->dim,
+                                      .mlp = c->m,
+                                      .out_hidden = c->m,
+                                      .patch = 1,
+                                      .temporal = 1,
+                                      .merge = MERGE,
+                                      .channels = c->k,
+                                      .position_side = SIDE,
+                                      .norm_eps = 1e-6f};
     p->unit = GROUP;
 }
 
@@ -52,32 +61,37 @@ static void call_patch_embed(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct affine w = {p->w[0], p->v[0]};
-    r->be->ops->patch_embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, p->c->m), p->x + (size_t)first * (size_t)p->c->k, &w, &p->w[1], &p->vision,
+    r->be->ops->patch_embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, p->c->m),
+                            p->x + (size_t)first * (size_t)p->c->k, &w, &p->w[1], &p->vision,
                             p->grid_rows, p->grid_cols, first, n);
 }
 
-const struct op op_patch_embed = {"patch_embed", prepare_patch_embed, begin_patch_embed, call_patch_embed, run_fetch_residual};
+const struct op op_patch_embed = {"patch_embed", prepare_patch_embed, begin_patch_embed,
+                                  call_patch_embed, run_fetch_residual};
 
-/* ---- attention: n patches, k = heads · dim wide. The layout of qkv is the backend's, so both steps run in both tests;
- * they differ in which one is cut (and timed) ---- */
+/* ---- attention: n patches, k = heads · dim wide. The layout of qkv is the backend's, so both
+ * steps run in both tests; they differ in which one is cut (and timed) ---- */
 
 static void prepare_attention(struct problem *p)
 {
     const struct test_case *c = p->c;
-    make_matrix(p, 0, 3 * c->k, c->k, c->dtype, c->fill == FILL_EQUAL_SCORES ? FILL_EXACT : FILL_RANDOM);
+    make_matrix(p, 0, 3 * c->k, c->k, c->dtype,
+                c->fill == FILL_EQUAL_SCORES ? FILL_EXACT : FILL_RANDOM);
     make_norm(p, c->k);
     make_vector(p, 2, 3 * c->k, -0.5f, 0.5f, vector_dtype(c->dtype));
     p->x = make_rows(p, c->n, c->k, c->fill == FILL_EQUAL_SCORES ? FILL_ZERO : c->fill);
     make_rope(p, c->dim / 2, 2);
     p->rows = make_ints(p, 3 * c->n, 40);
-    for (int i = 0; c->fill == FILL_EQUAL_SCORES && i < 3 * c->n; i++) p->rows[i] = 5;
+    for (int i = 0; c->fill == FILL_EQUAL_SCORES && i < 3 * c->n; i++)
+        p->rows[i] = 5;
     set_shape(p, c->k);
     p->out_width = c->k;
     p->limits.max_width = 3 * c->k;
     p->limits.max_keys = c->n;
     p->limits.max_patches = (c->n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     p->attends_picture = true;
-    p->slack = 1000; /* scores of standard deviation up to 50 here, off by as many eps; their weights too */
+    p->slack = 1000; /* scores of standard deviation up to 50 here, off by as many eps; their
+                        weights too */
 }
 
 static void prepare_vision_attend(struct problem *p)
@@ -92,7 +106,8 @@ static void begin_vision_qkv(struct run *r)
     const struct problem *p = r->p;
     size_t n = (size_t)p->n;
     r->in = run_input(r, ELEMENT_RESIDUAL, p->x, n * (size_t)p->c->k);
-    r->kv.data = run_output(r, ELEMENT_ACTIVATION, (size_t)p->limits.max_patches * 3 * (size_t)p->c->k);
+    r->kv.data = run_output(r, ELEMENT_ACTIVATION,
+                            (size_t)p->limits.max_patches * 3 * (size_t)p->c->k);
     r->other = run_output(r, ELEMENT_ROPE, n * (size_t)p->c->dim);
     r->be->ops->rope_table(r->be, r->other, &p->rope, p->rows, p->n);
     r->out = run_output(r, ELEMENT_ACTIVATION, n * (size_t)p->c->k);
@@ -102,13 +117,16 @@ static void call_vision_qkv(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct vision_block w = {.norm1 = norm_of(p), .qkv = {p->w[0], p->v[2]}};
-    r->be->ops->vision_qkv(r->be, r->kv.data, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, run_at(r, r->other, ELEMENT_ROPE, first, p->c->dim), first, n);
+    r->be->ops->vision_qkv(r->be, r->kv.data, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k),
+                           &w, &p->vision, run_at(r, r->other, ELEMENT_ROPE, first, p->c->dim),
+                           first, n);
 }
 
 static void call_vision_attend(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    r->be->ops->vision_attend(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k), r->kv.data, &p->vision, first, n, p->n);
+    r->be->ops->vision_attend(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k),
+                              r->kv.data, &p->vision, first, n, p->n);
 }
 
 static void fetch_attended(struct run *r, float *out)
@@ -123,8 +141,10 @@ static void begin_vision_attend(struct run *r)
     call_vision_qkv(r, 0, r->p->n);
 }
 
-const struct op op_vision_qkv = {"vision_qkv", prepare_attention, begin_vision_qkv, call_vision_qkv, fetch_attended};
-const struct op op_vision_attend = {"vision_attend", prepare_vision_attend, begin_vision_attend, call_vision_attend, run_fetch_activation};
+const struct op op_vision_qkv = {"vision_qkv", prepare_attention, begin_vision_qkv, call_vision_qkv,
+                                 fetch_attended};
+const struct op op_vision_attend = {"vision_attend", prepare_vision_attend, begin_vision_attend,
+                                    call_vision_attend, run_fetch_activation};
 
 /* ---- MLP ---- */
 
@@ -148,10 +168,12 @@ static void call_mlp(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct vision_block w = {.norm2 = norm_of(p), .fc1 = {p->w[0], p->v[2]}};
-    r->be->ops->vision_mlp(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
+    r->be->ops->vision_mlp(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
+                           run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
 }
 
-const struct op op_vision_mlp = {"vision_mlp", prepare_mlp, begin_mlp, call_mlp, run_fetch_activation};
+const struct op op_vision_mlp = {"vision_mlp", prepare_mlp, begin_mlp, call_mlp,
+                                 run_fetch_activation};
 
 /* ---- merge: n tokens of four patches, k wide together ---- */
 
@@ -179,7 +201,8 @@ static void call_merge(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct merger w = {norm_of(p), {p->w[0], p->v[2]}, {p->w[1], p->v[3]}, p->c->other};
-    r->be->ops->merge(r->be, run_at(r, r->out, ELEMENT_FEATURE, first, p->c->m), run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
+    r->be->ops->merge(r->be, run_at(r, r->out, ELEMENT_FEATURE, first, p->c->m),
+                      run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
 }
 
 const struct op op_merge = {"merge", prepare_merge, begin_merge, call_merge, run_fetch_feature};

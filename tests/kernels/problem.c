@@ -1,4 +1,5 @@
-/* Host side of a problem: memory that ends at a forbidden page, and values of every kind, all from one seed. */
+/* Host side of a problem: memory that ends at a forbidden page, and values of every kind, all from
+ * one seed. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,17 +9,20 @@
 
 void *memory_alloc(struct memory *m, size_t bytes, size_t before_end)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes + before_end + page - 1) / page * page;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE),
+           size = (bytes + before_end + page - 1) / page * page;
     if (m->n == MAX_PARTS) abort();
     char *map = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED || mprotect(map + size, page, PROT_NONE) != 0) perror("memory of a test"), exit(2);
+    if (map == MAP_FAILED || mprotect(map + size, page, PROT_NONE) != 0)
+        perror("memory of a test"), exit(2);
     m->map[m->n] = map, m->size[m->n++] = size + page;
     return map + size - before_end - bytes;
 }
 
 void memory_free(struct memory *m)
 {
-    for (int i = 0; i < m->n; i++) munmap(m->map[i], m->size[i]);
+    for (int i = 0; i < m->n; i++)
+        munmap(m->map[i], m->size[i]);
     m->n = 0;
 }
 
@@ -62,7 +66,8 @@ static uint32_t random_code(enum dtype dtype, uint64_t bits, float factor)
 {
     float value = ((float)(int32_t)(bits >> 32) * 0x1p-31f) * factor;
     switch (dtype) {
-    case DTYPE_F8_E4M3: return (bits & 0x7f) == 0x7f ? (uint32_t)bits & 0xfe : (uint32_t)bits & 0xff;
+    case DTYPE_F8_E4M3:
+        return (bits & 0x7f) == 0x7f ? (uint32_t)bits & 0xfe : (uint32_t)bits & 0xff;
     case DTYPE_F16: return (uint32_t)(bits & 0x83ff) | (uint32_t)(9 + (bits >> 16) % 6) << 10;
     case DTYPE_BF16: return float_bits(value) >> 16;
     default: return float_bits(value);
@@ -74,18 +79,26 @@ static uint32_t any_code(enum dtype dtype, uint64_t bits, uint64_t i, bool finit
 {
     uint32_t code = (uint32_t)(bits >> 7);
     switch (dtype) {
-    case DTYPE_F8_E4M3: code = (uint32_t)i & 0xff; return finite && (code & 0x7f) == 0x7f ? code & 0x80 : code;
-    case DTYPE_F16: code &= 0xffff; return finite && (code & 0x7c00) == 0x7c00 ? code & 0x83ff : code;
-    case DTYPE_BF16: code &= 0xffff; return finite && (code & 0x7f80) == 0x7f80 ? code & 0x807f : code;
+    case DTYPE_F8_E4M3:
+        code = (uint32_t)i & 0xff;
+        return finite && (code & 0x7f) == 0x7f ? code & 0x80 : code;
+    case DTYPE_F16:
+        code &= 0xffff;
+        return finite && (code & 0x7c00) == 0x7c00 ? code & 0x83ff : code;
+    case DTYPE_BF16:
+        code &= 0xffff;
+        return finite && (code & 0x7f80) == 0x7f80 ? code & 0x807f : code;
     default: return finite && (code & 0x7f800000) == 0x7f800000 ? code & 0x807fffff : code;
     }
 }
 
-static uint32_t matrix_code(struct problem *p, const struct weight *w, int64_t row, int64_t col, enum fill fill)
+static uint32_t matrix_code(struct problem *p, const struct weight *w, int64_t row, int64_t col,
+                            enum fill fill)
 {
     uint64_t bits = random_bits(&p->random);
     switch (fill) {
-    case FILL_EXACT: return integer_code(w->dtype, (int)(bits >> 8 & 3) * (col % 2 ? -1 : 1) + (int)(bits & 1));
+    case FILL_EXACT:
+        return integer_code(w->dtype, (int)(bits >> 8 & 3) * (col % 2 ? -1 : 1) + (int)(bits & 1));
     case FILL_CODES: return any_code(w->dtype, bits, (uint64_t)(row + col), row % 3 != 0);
     case FILL_LARGE: return random_code(w->dtype, bits, 1e15f);
     case FILL_TINY: return random_code(w->dtype, bits, 1e-16f);
@@ -98,7 +111,9 @@ static float scale_value(struct problem *p, enum fill fill)
     float random = 0.002f * (1.5f + random_float(&p->random));
     switch (fill) {
     case FILL_EXACT:
-    case FILL_CODES: return (float)(1 << (random_bits(&p->random) >> 20 & 1)) * 0.5f; /* exact, whatever it is multiplied with first */
+    case FILL_CODES:
+        return (float)(1 << (random_bits(&p->random) >> 20 & 1)) *
+               0.5f; /* exact, whatever it is multiplied with first */
     case FILL_LARGE: return random * 1e15f;
     case FILL_TINY: return random * 1e-16f;
     default: return random;
@@ -107,16 +122,19 @@ static float scale_value(struct problem *p, enum fill fill)
 
 static void make_scales(struct problem *p, struct weight *w, enum fill fill)
 {
-    size_t n = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK));
+    size_t n = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK *
+                        ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK));
     float *scale = memory_alloc(&p->memory, n * sizeof(float), 0);
-    for (size_t i = 0; i < n; i++) scale[i] = scale_value(p, fill);
+    for (size_t i = 0; i < n; i++)
+        scale[i] = scale_value(p, fill);
     w->scale = scale;
 }
 
 static uint16_t *int4_scales(struct problem *p, size_t n, enum fill fill)
 {
     uint16_t *scale = memory_alloc(&p->memory, n * sizeof(*scale), 0);
-    for (size_t i = 0; i < n; i++) scale[i] = (uint16_t)(float_bits(scale_value(p, fill)) >> 16);
+    for (size_t i = 0; i < n; i++)
+        scale[i] = (uint16_t)(float_bits(scale_value(p, fill)) >> 16);
     return scale;
 }
 
@@ -125,18 +143,25 @@ static void make_int4(struct problem *p, struct weight *w, enum fill fill)
 {
     w->group = w->cols % 128 == 0 ? 128 : w->cols % 64 == 0 ? 64 : 32;
     if (w->cols % w->group) abort();
-    size_t groups = (size_t)weight_groups(w), bytes = (size_t)w->rows * weight_row_bytes(w), zero_bytes = (size_t)(w->rows + 7) / 8 * groups * sizeof(uint32_t);
-    uint8_t *codes = memory_alloc(&p->memory, bytes, 0), *zeros = memory_alloc(&p->memory, zero_bytes, 0);
-    for (size_t i = 0; i < bytes; i++) codes[i] = (uint8_t)(random_bits(&p->random) >> 20);
-    for (size_t i = 0; i < zero_bytes; i++) zeros[i] = (uint8_t)(random_bits(&p->random) >> 20);
-    w->data = codes, w->group_zero = zeros, w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
+    size_t groups = (size_t)weight_groups(w), bytes = (size_t)w->rows * weight_row_bytes(w),
+           zero_bytes = (size_t)(w->rows + 7) / 8 * groups * sizeof(uint32_t);
+    uint8_t *codes = memory_alloc(&p->memory, bytes, 0),
+            *zeros = memory_alloc(&p->memory, zero_bytes, 0);
+    for (size_t i = 0; i < bytes; i++)
+        codes[i] = (uint8_t)(random_bits(&p->random) >> 20);
+    for (size_t i = 0; i < zero_bytes; i++)
+        zeros[i] = (uint8_t)(random_bits(&p->random) >> 20);
+    w->data = codes, w->group_zero = zeros,
+    w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
 }
 
-void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum dtype dtype, enum fill fill)
+void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum dtype dtype,
+                 enum fill fill)
 {
     static const enum dtype mixed[] = {DTYPE_F8_E4M3, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     struct weight *w = &p->w[slot];
-    *w = (struct weight){.dtype = dtype == DTYPE_NONE ? mixed[slot] : dtype, .rows = rows, .cols = cols};
+    *w = (struct weight){
+        .dtype = dtype == DTYPE_NONE ? mixed[slot] : dtype, .rows = rows, .cols = cols};
     size_t size = dtype_size(w->dtype);
     if (dtype == DTYPE_INT4) {
         make_int4(p, w, fill);
@@ -151,7 +176,9 @@ void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum d
     w->data = data;
     if (w->dtype != DTYPE_F8_E4M3) return;
     make_scales(p, w, fill);
-    w->known = memset(memory_alloc(&p->memory, 1, 0), fill == FILL_EXACT ? CPU_NO_INT16 : CPU_NOT_SEEN, 1); /* int16 would not be exact */
+    w->known = memset(memory_alloc(&p->memory, 1, 0),
+                      fill == FILL_EXACT ? CPU_NO_INT16 : CPU_NOT_SEEN,
+                      1); /* int16 would not be exact */
 }
 
 void move_matrices(struct problem *p)
@@ -180,7 +207,9 @@ void make_vector(struct problem *p, int slot, int64_t n, float low, float high, 
     *v = (struct weight){.data = data, .dtype = dtype, .rows = 1, .cols = n};
     for (int64_t i = 0; i < n; i++) {
         float value = low + (high - low) * (0.5f + 0.5f * random_float(&p->random));
-        uint32_t code = p->c->fill == FILL_EXACT ? integer_code(dtype, (int)value) : float_bits(value) >> (dtype == DTYPE_BF16 ? 16 : 0);
+        uint32_t code = p->c->fill == FILL_EXACT
+                            ? integer_code(dtype, (int)value)
+                            : float_bits(value) >> (dtype == DTYPE_BF16 ? 16 : 0);
         if (dtype == DTYPE_F16 && p->c->fill != FILL_EXACT)
             code = random_code(dtype, random_bits(&p->random), 1) & (low < 0 ? 0xffff : 0x7fff);
         memcpy(data + (size_t)i * size, &code, size);
@@ -205,14 +234,16 @@ float *make_rows(struct problem *p, int n, int width, enum fill fill)
 {
     float *x = memory_alloc(&p->memory, (size_t)n * (size_t)width * sizeof(float), 0);
     for (int i = 0; i < n; i++)
-        for (int k = 0; k < width; k++) x[(size_t)i * (size_t)width + (size_t)k] = row_value(p, i, k, width, fill);
+        for (int k = 0; k < width; k++)
+            x[(size_t)i * (size_t)width + (size_t)k] = row_value(p, i, k, width, fill);
     return x;
 }
 
 int32_t *make_ints(struct problem *p, int n, int below)
 {
     int32_t *out = memory_alloc(&p->memory, (size_t)n * sizeof(*out), 0);
-    for (int i = 0; i < n; i++) out[i] = (int32_t)(random_bits(&p->random) % (uint64_t)below);
+    for (int i = 0; i < n; i++)
+        out[i] = (int32_t)(random_bits(&p->random) % (uint64_t)below);
     return out;
 }
 
@@ -220,7 +251,8 @@ void make_rope(struct problem *p, int n_pairs, int axes)
 {
     float *frequency = memory_alloc(&p->memory, (size_t)n_pairs * sizeof(*frequency), 0);
     uint8_t *axis = memory_alloc(&p->memory, (size_t)n_pairs, 0);
-    for (int i = 0; i < n_pairs; i++) frequency[i] = 1.0f / (1.0f + (float)(i * i)), axis[i] = (uint8_t)(i % axes);
+    for (int i = 0; i < n_pairs; i++)
+        frequency[i] = 1.0f / (1.0f + (float)(i * i)), axis[i] = (uint8_t)(i % axes);
     p->rope = (struct rope){frequency, axis, n_pairs};
 }
 
@@ -229,7 +261,8 @@ void problem_open(struct problem *p, const struct test_case *c, uint64_t seed)
     memset(p, 0, sizeof(*p));
     p->c = c, p->random = seed, p->n = c->n, p->unit = 1, p->out_width = c->m, p->slack = 1;
     int width = c->k > c->m ? c->k : c->m;
-    p->limits = (struct backend_limits){.max_rows = c->n, .max_keys = 64, .max_width = width, .max_patches = 64};
+    p->limits = (struct backend_limits){
+        .max_rows = c->n, .max_keys = 64, .max_width = width, .max_patches = 64};
     p->limits.int4 = c->dtype == DTYPE_INT4;
     c->op->prepare(p);
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {

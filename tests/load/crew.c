@@ -17,24 +17,25 @@ enum {
     SLOW_PIECES = 8,
     SHOWN_BYTES = 240,
 };
-#define PROBE_SECONDS 0.02      /* from one /health to the next */
+#define PROBE_SECONDS 0.02 /* from one /health to the next */
 #define PROBE_PATIENCE 60.0
-#define PATIENCE 240.0          /* a client waits so long for an answer; the queue in front of it may be long */
-#define LATEST_LEAVE 1.5        /* a client that leaves does so until then */
+#define PATIENCE \
+    240.0 /* a client waits so long for an answer; the queue in front of it may be long */
+#define LATEST_LEAVE 1.5 /* a client that leaves does so until then */
 #define LATEST_LEAVE_BYTES 8000
-#define UNREAD_GRACE 10.0       /* what lies between the two sides comes within this */
-#define SLOW_SECONDS 0.05       /* from one piece of a slow body to the next */
+#define UNREAD_GRACE 10.0 /* what lies between the two sides comes within this */
+#define SLOW_SECONDS 0.05 /* from one piece of a slow body to the next */
 
 struct task {
     bool good;
     bool stream, slow;
-    bool leaves;  /* hangs up in the middle, */
+    bool leaves;   /* hangs up in the middle, */
     double moment; /* after so many seconds, or, below 0, bytes of the answer */
-    size_t which; /* of the goods, or of the kinds */
+    size_t which;  /* of the goods, or of the kinds */
 };
 
 struct client {
-    bool never_reads;     /* what it is answered */
+    bool never_reads; /* what it is answered */
     enum { IDLE, PAUSED, ASKING, DRAINING } state;
     struct task task;
     struct wire wire;
@@ -84,15 +85,18 @@ static void remark(struct crew *crew, const char *fmt, ...)
 
 static const char *name_of(const struct crew *crew, const struct client *c)
 {
-    return !c->task.good ? c->bad.name : c->never_reads ? "never read" : crew->options->goods->item[c->task.which].name;
+    return !c->task.good    ? c->bad.name
+           : c->never_reads ? "never read"
+                            : crew->options->goods->item[c->task.which].name;
 }
 
 static void remark_reply(struct crew *crew, const struct client *c, const char *what)
 {
     const struct http_reply *r = &c->wire.reply;
     static const char *const ends[] = {"open", "closed", "reset"};
-    remark(crew, "\"%s\": %s; status %d, connection %s, after %.1f s: %.*s", name_of(crew, c), what, r->status, ends[c->wire.end],
-           seconds_now() - c->since, SHOWN_BYTES, r->body.size ? r->body.data : "");
+    remark(crew, "\"%s\": %s; status %d, connection %s, after %.1f s: %.*s", name_of(crew, c), what,
+           r->status, ends[c->wire.end], seconds_now() - c->since, SHOWN_BYTES,
+           r->body.size ? r->body.data : "");
 }
 
 /* ---- taking a request ---- */
@@ -101,13 +105,15 @@ static struct task take_good(struct crew *crew, const struct client *c)
 {
     struct dice *d = &crew->dice;
     const struct goods *goods = crew->options->goods;
-    struct task t = {.good = true, .which = (goods->mixed ? dice_below(d, goods->n) : crew->taken++) % goods->n};
+    struct task t = {.good = true,
+                     .which = (goods->mixed ? dice_below(d, goods->n) : crew->taken++) % goods->n};
     crew->good_left--;
     if (c->never_reads) return t;
     t.leaves = dice_below(d, 3) == 0;
     t.stream = t.leaves || dice_below(d, 2);
     t.slow = !t.leaves && dice_below(d, 12) == 0;
-    t.moment = dice_below(d, 2) ? dice_between(d, 0, LATEST_LEAVE) : -dice_between(d, 1, LATEST_LEAVE_BYTES);
+    t.moment = dice_below(d, 2) ? dice_between(d, 0, LATEST_LEAVE)
+                                : -dice_between(d, 1, LATEST_LEAVE_BYTES);
     return t;
 }
 
@@ -121,9 +127,12 @@ static void write_request(struct crew *crew, struct client *c)
 {
     const struct crew_options *o = crew->options;
     buf_clear(&c->request);
-    if (!c->task.good) malformed_make(&c->bad, c->task.which, o->to, o->sample, &crew->dice);
-    else if (c->never_reads) good_write_endless(o->to, dice_throw(&crew->dice), &c->request);
-    else good_write(&o->goods->item[c->task.which], o->to, c->task.stream, &c->request);
+    if (!c->task.good)
+        malformed_make(&c->bad, c->task.which, o->to, o->sample, &crew->dice);
+    else if (c->never_reads)
+        good_write_endless(o->to, dice_throw(&crew->dice), &c->request);
+    else
+        good_write(&o->goods->item[c->task.which], o->to, c->task.stream, &c->request);
 }
 
 static const struct buf *request_of(const struct client *c)
@@ -149,7 +158,8 @@ static void send_request(struct crew *crew, struct client *c)
 static void take_task(struct crew *crew, struct client *c)
 {
     if (!crew->good_left && (c->never_reads || !crew->bad_left)) return;
-    bool good = c->never_reads || dice_below(&crew->dice, crew->good_left + crew->bad_left) < crew->good_left;
+    bool good = c->never_reads ||
+                dice_below(&crew->dice, crew->good_left + crew->bad_left) < crew->good_left;
     c->task = good ? take_good(crew, c) : take_bad(crew);
     crew->tally->slow += c->task.slow;
     write_request(crew, c);
@@ -183,8 +193,10 @@ static void end_good(struct crew *crew, struct client *c)
     bool equal = good_is_equal(g, &c->answer, c->task.stream);
     crew->tally->equal += equal, crew->tally->unequal += !equal;
     if (!equal)
-        remark(crew, "\"%s\"%s: another answer than alone:\n  %.*s\n  %.*s", g->name, c->task.stream ? ", streamed" : "", SHOWN_BYTES,
-               c->answer.choice[0].text.size ? c->answer.choice[0].text.data : "(nothing)", SHOWN_BYTES,
+        remark(crew, "\"%s\"%s: another answer than alone:\n  %.*s\n  %.*s", g->name,
+               c->task.stream ? ", streamed" : "", SHOWN_BYTES,
+               c->answer.choice[0].text.size ? c->answer.choice[0].text.data : "(nothing)",
+               SHOWN_BYTES,
                g->truth.choice[0].text.size ? g->truth.choice[0].text.data : "(nothing)");
 }
 
@@ -202,7 +214,8 @@ static void end_bad(struct crew *crew, struct client *c)
 {
     unsigned what = outcome(c);
     struct tally *t = crew->tally;
-    t->refused += what == MAY_BE_REFUSED || what == MAY_BE_UNKNOWN, t->answered += what == MAY_BE_ANSWERED, t->cut += what == MAY_BE_CUT;
+    t->refused += what == MAY_BE_REFUSED || what == MAY_BE_UNKNOWN,
+        t->answered += what == MAY_BE_ANSWERED, t->cut += what == MAY_BE_CUT;
     if (what & c->bad.may) return;
     t->unexpected++;
     remark_reply(crew, c, "this may not be");
@@ -211,7 +224,9 @@ static void end_bad(struct crew *crew, struct client *c)
 /* Another reply is to follow; whether that is so. */
 static bool goes_on(struct client *c)
 {
-    if (c->task.good || c->bad.then != THEN_READ_TWO || c->second || c->wire.reply.state != REPLY_DONE || c->wire.reply.status != 200) return false;
+    if (c->task.good || c->bad.then != THEN_READ_TWO || c->second ||
+        c->wire.reply.state != REPLY_DONE || c->wire.reply.status != 200)
+        return false;
     c->second = true;
     wire_next_reply(&c->wire);
     shutdown(c->wire.fd, SHUT_WR);
@@ -236,10 +251,13 @@ static void end_request(struct crew *crew, struct client *c)
     if (was_closed_before(c)) {
         crew->tally->reopened++;
         send_request(crew, c);
-    } else if (c->task.good && c->wire.reply.state == REPLY_DONE && c->wire.reply.status == 503) ask_again(crew, c);
+    } else if (c->task.good && c->wire.reply.state == REPLY_DONE && c->wire.reply.status == 503)
+        ask_again(crew, c);
     else if (!goes_on(c)) {
-        if (c->task.good) end_good(crew, c);
-        else end_bad(crew, c);
+        if (c->task.good)
+            end_good(crew, c);
+        else
+            end_bad(crew, c);
         rest(c);
     }
 }
@@ -248,10 +266,12 @@ static void leave(struct crew *crew, struct client *c)
 {
     if (c->task.good) {
         bool right = c->wire.reply.status == 0 || c->wire.reply.status == 503 ||
-                     (c->wire.reply.status == 200 && good_is_beginning(&crew->options->goods->item[c->task.which], &c->answer));
+                     (c->wire.reply.status == 200 &&
+                      good_is_beginning(&crew->options->goods->item[c->task.which], &c->answer));
         crew->tally->left++, crew->tally->left_wrong += !right;
         if (!right) remark_reply(crew, c, "left, and the text so far is another than alone");
-    } else crew->tally->hung_up++;
+    } else
+        crew->tally->hung_up++;
     hang_up(crew, c);
 }
 
@@ -276,7 +296,8 @@ static void tick_unread(struct crew *crew, struct client *c, double now, bool la
     size_t unread = wire_unread(&c->wire);
     bool refused = unread && unread != c->unread && wire_unread_has_status(&c->wire, 503);
     if (unread != c->unread) c->unread = unread, c->unread_since = now;
-    if (refused) ask_again(crew, c);
+    if (refused)
+        ask_again(crew, c);
     else if (c->state == DRAINING) {
         if (wire_is_over(&c->wire) || now > c->resume) end_unread(crew, c);
     } else if (patience > 0 && now - c->unread_since > patience) {
@@ -292,7 +313,8 @@ static void tick_unread(struct crew *crew, struct client *c, double now, bool la
 static void send_pieces(struct client *c, double now)
 {
     size_t size = c->wire.out.size;
-    if (!c->task.slow || c->wire.allowed >= size || now < c->piece_at || c->wire.end != WIRE_OPEN) return;
+    if (!c->task.slow || c->wire.allowed >= size || now < c->piece_at || c->wire.end != WIRE_OPEN)
+        return;
     c->wire.allowed += size / SLOW_PIECES + 1;
     if (c->wire.allowed > size) c->wire.allowed = size;
     c->piece_at = now + SLOW_SECONDS;
@@ -311,36 +333,45 @@ static void after_sending(struct client *c, double now)
 static bool is_to_leave(const struct client *c, double now)
 {
     if (c->leave_at > 0 && now >= c->leave_at) return true;
-    return c->task.leaves && c->task.moment < 0 && (double)c->wire.reply.body.size >= -c->task.moment;
+    return c->task.leaves && c->task.moment < 0 &&
+           (double)c->wire.reply.body.size >= -c->task.moment;
 }
 
 static void tick_asking(struct crew *crew, struct client *c, double now)
 {
     send_pieces(c, now);
     after_sending(c, now);
-    if (is_to_leave(c, now)) leave(crew, c);
-    else if (wire_is_over(&c->wire)) end_request(crew, c);
+    if (is_to_leave(c, now))
+        leave(crew, c);
+    else if (wire_is_over(&c->wire))
+        end_request(crew, c);
     else if (now - c->since > PATIENCE) {
         remark_reply(crew, c, "no answer in time");
-        if (c->task.good) crew->tally->failed++;
-        else crew->tally->unexpected++;
+        if (c->task.good)
+            crew->tally->failed++;
+        else
+            crew->tally->unexpected++;
         hang_up(crew, c);
     }
 }
 
 static void tick(struct crew *crew, struct client *c, double now, bool last)
 {
-    if (c->state == IDLE) take_task(crew, c);
+    if (c->state == IDLE)
+        take_task(crew, c);
     else if (c->state == PAUSED) {
         if (now >= c->resume) send_request(crew, c);
-    } else if (c->never_reads) tick_unread(crew, c, now, last);
-    else tick_asking(crew, c, now);
+    } else if (c->never_reads)
+        tick_unread(crew, c, now, last);
+    else
+        tick_asking(crew, c, now);
 }
 
 static void step(struct client *c, short revents)
 {
     wire_step(&c->wire, revents);
-    if (c->task.good && c->task.stream && c->state == ASKING && c->wire.reply.status == 200) chat_read_stream(&c->answer, &c->wire.reply.body);
+    if (c->task.good && c->task.stream && c->state == ASKING && c->wire.reply.status == 200)
+        chat_read_stream(&c->answer, &c->wire.reply.body);
 }
 
 /* ---- /health ---- */
@@ -352,7 +383,8 @@ static void start_probe(struct crew *crew, double now)
     if (p->since > 0 || now < p->next) return;
     p->since = seconds_now();
     p->next = now + PROBE_SECONDS;
-    if (p->n++ % 2 == 0 || !wire_is_reusable(&p->wire)) wire_open(&p->wire, crew->options->to, false);
+    if (p->n++ % 2 == 0 || !wire_is_reusable(&p->wire))
+        wire_open(&p->wire, crew->options->to, false);
     wire_send(&p->wire, p->request.data, p->request.size);
     if (wire_events(&p->wire) & POLLOUT) wire_step(&p->wire, POLLOUT);
 }
@@ -396,11 +428,15 @@ static void turn(struct crew *crew)
     double now = seconds_now();
     bool last = is_last(crew);
     start_probe(crew, now);
-    for (size_t i = 0; i < n; i++) tick(crew, &crew->client[i], now, last);
-    for (size_t i = 0; i < n; i++) crew->poll[i] = (struct pollfd){crew->client[i].wire.fd, wire_events(&crew->client[i].wire), 0};
+    for (size_t i = 0; i < n; i++)
+        tick(crew, &crew->client[i], now, last);
+    for (size_t i = 0; i < n; i++)
+        crew->poll[i] = (struct pollfd){crew->client[i].wire.fd, wire_events(&crew->client[i].wire),
+                                        0};
     crew->poll[n] = (struct pollfd){crew->probe.wire.fd, wire_events(&crew->probe.wire), 0};
     for (size_t i = 0; i < n; i++)
-        if (crew->client[i].wire.end != WIRE_OPEN || !crew->poll[i].events) crew->poll[i].fd = -1; /* a closed one would wake it up for ever */
+        if (crew->client[i].wire.end != WIRE_OPEN || !crew->poll[i].events)
+            crew->poll[i].fd = -1; /* a closed one would wake it up for ever */
     poll(crew->poll, n + 1, POLL_MS);
     wire_step(&crew->probe.wire, crew->poll[n].revents);
     end_probe(crew, seconds_now());
@@ -410,7 +446,10 @@ static void turn(struct crew *crew)
 
 static struct client make_client(size_t i)
 {
-    return (struct client){.never_reads = i % 10 == 9, .wire = wire_make(), .request = buf_with_max(MAX_REQUEST), .answer = chat_answer_make(),
+    return (struct client){.never_reads = i % 10 == 9,
+                           .wire = wire_make(),
+                           .request = buf_with_max(MAX_REQUEST),
+                           .answer = chat_answer_make(),
                            .bad.bytes = buf_with_max(MAX_REQUEST)};
 }
 
@@ -420,7 +459,8 @@ static void open_crew(struct crew *crew)
     crew->client = calloc(o->n_clients, sizeof(*crew->client));
     crew->poll = calloc(o->n_clients + 1, sizeof(*crew->poll));
     if (!crew->client || !crew->poll) abort();
-    for (size_t i = 0; i < o->n_clients; i++) crew->client[i] = make_client(i);
+    for (size_t i = 0; i < o->n_clients; i++)
+        crew->client[i] = make_client(i);
     crew->probe = (struct probe){.wire = wire_make(), .request = buf_with_max(MAX_REQUEST)};
     chat_get(&crew->probe.request, o->to, "/health");
 }
@@ -429,7 +469,8 @@ static void close_crew(struct crew *crew)
 {
     for (size_t i = 0; i < crew->options->n_clients; i++) {
         struct client *c = &crew->client[i];
-        wire_free(&c->wire), buf_free(&c->request), buf_free(&c->bad.bytes), chat_answer_free(&c->answer);
+        wire_free(&c->wire), buf_free(&c->request), buf_free(&c->bad.bytes),
+            chat_answer_free(&c->answer);
     }
     wire_free(&crew->probe.wire), buf_free(&crew->probe.request);
     free(crew->client), free(crew->poll);
@@ -437,7 +478,10 @@ static void close_crew(struct crew *crew)
 
 bool crew_run(const struct crew_options *options, struct tally *tally)
 {
-    struct crew crew = {.options = options, .tally = tally, .dice = {options->seed}, .good_left = options->n_requests - options->n_requests / 2,
+    struct crew crew = {.options = options,
+                        .tally = tally,
+                        .dice = {options->seed},
+                        .good_left = options->n_requests - options->n_requests / 2,
                         .bad_left = options->n_requests / 2};
     double start = seconds_now(), looked = start;
     bool alive = true;
@@ -449,7 +493,8 @@ bool crew_run(const struct crew_options *options, struct tally *tally)
         alive = child_is_alive(options->server);
     }
     tally->seconds = seconds_now() - start;
-    if (crew.remarks > MAX_REMARKS) fprintf(stderr, "… and %zu remarks more\n", crew.remarks - MAX_REMARKS);
+    if (crew.remarks > MAX_REMARKS)
+        fprintf(stderr, "… and %zu remarks more\n", crew.remarks - MAX_REMARKS);
     close_crew(&crew);
     return alive;
 }

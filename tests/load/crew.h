@@ -1,4 +1,5 @@
-/* Many clients in one thread: they ask, hang up, do not read, and send what is malformed; beside them one asks for /health. */
+/* Many clients in one thread: they ask, hang up, do not read, and send what is malformed; beside
+ * them one asks for /health. */
 #ifndef EY_LOAD_CREW_H
 #define EY_LOAD_CREW_H
 
@@ -14,21 +15,23 @@ struct crew_options {
     const struct sample *sample;
     size_t n_clients, n_requests;
     uint64_t seed;
-    double unread_seconds; /* after so long a client that never reads is to have been dropped; 0: it leaves with the last of the others */
+    double unread_seconds; /* after so long a client that never reads is to have been dropped; 0: it
+                              leaves with the last of the others */
 };
 
 struct tally {
-    size_t equal, unequal;       /* good answers that were read to their end */
-    size_t left, left_wrong;     /* streams that were left; those whose text until then was another */
-    size_t unread, unread_kept;  /* streams that were never read; those that were not dropped in time */
-    size_t failed;               /* good requests without an answer */
-    size_t waited;               /* 503, asked again later */
-    size_t reopened;             /* a connection was closed between requests */
+    size_t equal, unequal;   /* good answers that were read to their end */
+    size_t left, left_wrong; /* streams that were left; those whose text until then was another */
+    size_t unread,
+        unread_kept; /* streams that were never read; those that were not dropped in time */
+    size_t failed;   /* good requests without an answer */
+    size_t waited;   /* 503, asked again later */
+    size_t reopened; /* a connection was closed between requests */
     size_t refused, answered, cut, hung_up; /* malformed ones */
-    size_t unexpected;           /* of them: what may not be */
-    size_t slow;                 /* good requests whose body came in pieces */
+    size_t unexpected;                      /* of them: what may not be */
+    size_t slow;                            /* good requests whose body came in pieces */
     size_t health_failed;
-    struct figures health;       /* seconds */
+    struct figures health; /* seconds */
     double seconds;
 };
 

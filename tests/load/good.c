@@ -14,10 +14,13 @@ enum { MAX_PICTURE = 1 << 20, MAX_BODY = 4 << 20, ALONE_SECONDS = 120, MAX_LONG 
 
 static const char chat_path[] = "/v1/chat/completions", text_path[] = "/v1/completions";
 
-static const char *const pictures[] = {"shapes-1.png", "shapes-2.jpg", "shapes-3.png",    "shapes-4.png", "shapes-5.png", "shapes-6.jpg",
-                                       "turned.jpg",   "word-1.png",   "transparent.png", "word-2.jpg",   "both-1.png",   "both-2.png"};
+static const char *const pictures[] = {"shapes-1.png", "shapes-2.jpg", "shapes-3.png",
+                                       "shapes-4.png", "shapes-5.png", "shapes-6.jpg",
+                                       "turned.jpg",   "word-1.png",   "transparent.png",
+                                       "word-2.jpg",   "both-1.png",   "both-2.png"};
 
-/* `more`: members behind the messages. `repeat`: the text stands there so many times, for prompts of several chunks and blocks. */
+/* `more`: members behind the messages. `repeat`: the text stands there so many times, for prompts
+ * of several chunks and blocks. */
 static const struct shape {
     const char *name;
     const char *text;
@@ -26,28 +29,47 @@ static const struct shape {
 } texts[] = {
     {"greeting", "Say hello.", 1, "\"temperature\": 0, \"max_tokens\": 24"},
     {"one token", "Say hello.", 1, "\"temperature\": 0, \"max_tokens\": 1"},
-    {"sampled", "Tell me about a red circle.", 1, "\"temperature\": 0.9, \"seed\": 11, \"max_tokens\": 40"},
-    {"another seed", "Tell me about a red circle.", 1, "\"temperature\": 0.9, \"seed\": 12, \"max_tokens\": 40"},
-    {"top_p and top_k", "A blue square and", 1, "\"temperature\": 1.2, \"top_p\": 0.8, \"top_k\": 12, \"seed\": 3, \"max_tokens\": 32"},
-    {"min_p", "What is green?", 1, "\"temperature\": 1.5, \"min_p\": 0.05, \"top_k\": 0, \"top_p\": 1, \"seed\": 9, \"max_tokens\": 32"},
+    {"sampled", "Tell me about a red circle.", 1,
+     "\"temperature\": 0.9, \"seed\": 11, \"max_tokens\": 40"},
+    {"another seed", "Tell me about a red circle.", 1,
+     "\"temperature\": 0.9, \"seed\": 12, \"max_tokens\": 40"},
+    {"top_p and top_k", "A blue square and", 1,
+     "\"temperature\": 1.2, \"top_p\": 0.8, \"top_k\": 12, \"seed\": 3, \"max_tokens\": 32"},
+    {"min_p", "What is green?", 1,
+     "\"temperature\": 1.5, \"min_p\": 0.05, \"top_k\": 0, \"top_p\": 1, \"seed\": 9, "
+     "\"max_tokens\": 32"},
     {"penalties", "Count.", 1,
-     "\"temperature\": 0, \"repetition_penalty\": 1.3, \"presence_penalty\": 0.5, \"frequency_penalty\": 0.5, \"max_tokens\": 48"},
-    {"two answers", "Tell me about a star.", 1, "\"temperature\": 1, \"seed\": 5, \"n\": 2, \"max_tokens\": 24"},
-    {"eight answers", "A heart.", 1, "\"temperature\": 1, \"seed\": 6, \"n\": 8, \"max_tokens\": 12"},
-    {"stop text", "Describe a ring and a cross.", 1, "\"temperature\": 0, \"stop\": [\" a\", \"zzz\"], \"max_tokens\": 64"},
-    {"beyond the stop token", "Say hello.", 1, "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 160"},
-    {"log-probabilities", "Name a colour.", 1, "\"temperature\": 0, \"logprobs\": true, \"top_logprobs\": 4, \"max_tokens\": 16"},
-    {"logit bias", "Name a colour.", 1, "\"temperature\": 0, \"logit_bias\": {\"40\": -100, \"41\": 2.5}, \"max_tokens\": 24"},
-    {"special tokens as text", "<|im_end|><|vision_start|><|image_pad|><|vision_end|> what is this?", 1, "\"temperature\": 0, \"max_tokens\": 24"},
-    {"some blocks", "The blue ring is above the red star. ", 12, "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 48"},
-    {"many blocks", "A pink cross, a gray heart and an orange circle. ", 30, "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 64"},
-    {"long answers", "Go on and on.", 1, "\"temperature\": 1, \"seed\": 7, \"n\": 4, \"ignore_eos\": true, \"max_tokens\": 300"},
-    {"several chunks", "One word after the other, and then another word. ", 60, "\"temperature\": 0.7, \"seed\": 8, \"max_tokens\": 32"},
+     "\"temperature\": 0, \"repetition_penalty\": 1.3, \"presence_penalty\": 0.5, "
+     "\"frequency_penalty\": 0.5, \"max_tokens\": 48"},
+    {"two answers", "Tell me about a star.", 1,
+     "\"temperature\": 1, \"seed\": 5, \"n\": 2, \"max_tokens\": 24"},
+    {"eight answers", "A heart.", 1,
+     "\"temperature\": 1, \"seed\": 6, \"n\": 8, \"max_tokens\": 12"},
+    {"stop text", "Describe a ring and a cross.", 1,
+     "\"temperature\": 0, \"stop\": [\" a\", \"zzz\"], \"max_tokens\": 64"},
+    {"beyond the stop token", "Say hello.", 1,
+     "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 160"},
+    {"log-probabilities", "Name a colour.", 1,
+     "\"temperature\": 0, \"logprobs\": true, \"top_logprobs\": 4, \"max_tokens\": 16"},
+    {"logit bias", "Name a colour.", 1,
+     "\"temperature\": 0, \"logit_bias\": {\"40\": -100, \"41\": 2.5}, \"max_tokens\": 24"},
+    {"special tokens as text",
+     "<|im_end|><|vision_start|><|image_pad|><|vision_end|> what is this?", 1,
+     "\"temperature\": 0, \"max_tokens\": 24"},
+    {"some blocks", "The blue ring is above the red star. ", 12,
+     "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 48"},
+    {"many blocks", "A pink cross, a gray heart and an orange circle. ", 30,
+     "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 64"},
+    {"long answers", "Go on and on.", 1,
+     "\"temperature\": 1, \"seed\": 7, \"n\": 4, \"ignore_eos\": true, \"max_tokens\": 300"},
+    {"several chunks", "One word after the other, and then another word. ", 60,
+     "\"temperature\": 0.7, \"seed\": 8, \"max_tokens\": 32"},
 };
 
 static const struct shape questions[] = {
     {"picture", "Describe the picture.", 1, "\"temperature\": 0, \"max_tokens\": 64"},
-    {"picture, sampled", "What is in the picture?", 1, "\"temperature\": 1, \"seed\": 21, \"max_tokens\": 48"},
+    {"picture, sampled", "What is in the picture?", 1,
+     "\"temperature\": 1, \"seed\": 21, \"max_tokens\": 48"},
 };
 
 /* ---- bodies ---- */
@@ -73,7 +95,8 @@ static bool add_picture(struct buf *out, const char *name, ey_err *e)
 static void add_text(struct buf *out, const struct shape *s)
 {
     struct buf text = buf_with_max(MAX_LONG);
-    for (int i = 0; i < s->repeat; i++) buf_add_text(&text, s->text);
+    for (int i = 0; i < s->repeat; i++)
+        buf_add_text(&text, s->text);
     json_dump_string(out, text.data, text.size);
     buf_free(&text);
 }
@@ -81,7 +104,8 @@ static void add_text(struct buf *out, const struct shape *s)
 static struct good *add(struct goods *g, const char *name, const char *path)
 {
     struct good *one = &g->item[g->n++];
-    *one = (struct good){.name = name, .path = path, .body = buf_with_max(MAX_BODY), .truth = chat_answer_make()};
+    *one = (struct good){
+        .name = name, .path = path, .body = buf_with_max(MAX_BODY), .truth = chat_answer_make()};
     return one;
 }
 
@@ -93,11 +117,14 @@ static void make_text(struct goods *g, const struct shape *s)
     buf_printf(&one->body, "}], %s", s->more);
 }
 
-static bool make_question(struct goods *g, const struct shape *s, const char *first, const char *second, ey_err *e)
+static bool make_question(struct goods *g, const struct shape *s, const char *first,
+                          const char *second, ey_err *e)
 {
     struct good *one = add(g, s->name, chat_path);
-    buf_add_text(&one->body, "{\"messages\": [{\"role\": \"system\", \"content\": \"Answer in one sentence.\"}, {\"role\": \"user\", \"content\": [");
-    if (!add_picture(&one->body, first, e) || (second && !add_picture(&one->body, second, e))) return false;
+    buf_add_text(&one->body, "{\"messages\": [{\"role\": \"system\", \"content\": \"Answer in one "
+                             "sentence.\"}, {\"role\": \"user\", \"content\": [");
+    if (!add_picture(&one->body, first, e) || (second && !add_picture(&one->body, second, e)))
+        return false;
     buf_add_text(&one->body, "{\"type\": \"text\", \"text\": ");
     add_text(&one->body, s);
     buf_printf(&one->body, "}]}], %s", s->more);
@@ -106,19 +133,25 @@ static bool make_question(struct goods *g, const struct shape *s, const char *fi
 
 static void make_completions(struct goods *g)
 {
-    buf_add_text(&add(g, "completion", text_path)->body, "{\"prompt\": \"A red circle and\", \"temperature\": 0, \"max_tokens\": 24");
-    buf_add_text(&add(g, "completion of ids", text_path)->body, "{\"prompt\": [70, 71, 72, 73, 74], \"temperature\": 0, \"max_tokens\": 24");
-    buf_add_text(&add(g, "completion, two", text_path)->body, "{\"prompt\": \"The word\", \"temperature\": 1, \"seed\": 4, \"n\": 2, \"max_tokens\": 24");
+    buf_add_text(&add(g, "completion", text_path)->body,
+                 "{\"prompt\": \"A red circle and\", \"temperature\": 0, \"max_tokens\": 24");
+    buf_add_text(&add(g, "completion of ids", text_path)->body,
+                 "{\"prompt\": [70, 71, 72, 73, 74], \"temperature\": 0, \"max_tokens\": 24");
+    buf_add_text(
+        &add(g, "completion, two", text_path)->body,
+        "{\"prompt\": \"The word\", \"temperature\": 1, \"seed\": 4, \"n\": 2, \"max_tokens\": 24");
 }
 
 static bool make_all(struct goods *out, ey_err *e)
 {
-    for (size_t i = 0; i < COUNT(texts); i++) make_text(out, &texts[i]);
+    for (size_t i = 0; i < COUNT(texts); i++)
+        make_text(out, &texts[i]);
     for (size_t i = 0; i < COUNT(questions); i++)
         for (size_t k = 0; k < COUNT(pictures); k++)
             if (!make_question(out, &questions[i], pictures[k], NULL, e)) return false;
     for (size_t k = 0; k < COUNT(pictures); k++)
-        if (!make_question(out, &questions[0], pictures[k], pictures[(k + 5) % COUNT(pictures)], e)) return false;
+        if (!make_question(out, &questions[0], pictures[k], pictures[(k + 5) % COUNT(pictures)], e))
+            return false;
     make_completions(out);
     return true;
 }
@@ -132,7 +165,8 @@ bool goods_make(struct goods *out, const char *first, const char *second, ey_err
     for (size_t m = 0; m < COUNT(models) && (!m || second); m++) {
         size_t start = out->n;
         if (!make_all(out, e)) return false;
-        for (size_t i = start; i < out->n; i++) out->item[i].model = models[m];
+        for (size_t i = start; i < out->n; i++)
+            out->item[i].model = models[m];
     }
     for (size_t i = 0; i < out->n; i++)
         if (out->item[i].body.failed) return ey_fail_memory(e, out->item[i].name, MAX_BODY);
@@ -141,7 +175,8 @@ bool goods_make(struct goods *out, const char *first, const char *second, ey_err
 
 void goods_free(struct goods *g)
 {
-    for (size_t i = 0; i < g->n; i++) buf_free(&g->item[i].body), chat_answer_free(&g->item[i].truth);
+    for (size_t i = 0; i < g->n; i++)
+        buf_free(&g->item[i].body), chat_answer_free(&g->item[i].truth);
     free(g->item);
     *g = (struct goods){.n = 0};
 }
@@ -153,7 +188,8 @@ void good_write(const struct good *g, const struct wire_target *to, bool stream,
     struct buf body = buf_with_max(MAX_BODY);
     buf_add(&body, g->body.data, g->body.size);
     if (g->model) buf_printf(&body, ", \"model\": \"%s\"", g->model);
-    if (stream) buf_add_text(&body, ", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
+    if (stream)
+        buf_add_text(&body, ", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
     buf_add_text(&body, "}");
     chat_post(out, to, g->path, body.data, body.size);
     buf_free(&body);
@@ -162,10 +198,12 @@ void good_write(const struct good *g, const struct wire_target *to, bool stream,
 void good_write_endless(const struct wire_target *to, uint64_t seed, struct buf *out)
 {
     char body[512];
-    int n = snprintf(body, sizeof(body),
-                     "{\"messages\": [{\"role\": \"user\", \"content\": \"Say %llu.\"}], \"temperature\": 1, \"seed\": %llu, \"ignore_eos\": true, "
-                     "\"logprobs\": true, \"top_logprobs\": 20, \"max_tokens\": 2000, \"stream\": true}",
-                     (unsigned long long)seed % 1000, (unsigned long long)seed % 1000000);
+    int n = snprintf(
+        body, sizeof(body),
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Say %llu.\"}], \"temperature\": 1, "
+        "\"seed\": %llu, \"ignore_eos\": true, "
+        "\"logprobs\": true, \"top_logprobs\": 20, \"max_tokens\": 2000, \"stream\": true}",
+        (unsigned long long)seed % 1000, (unsigned long long)seed % 1000000);
     chat_post(out, to, chat_path, body, (size_t)n);
 }
 
@@ -176,16 +214,20 @@ static bool ask_alone(struct good *g, const struct wire_target *to, struct wire 
     bool replied = wire_exchange(w, to, request.data, request.size, ALONE_SECONDS);
     buf_free(&request);
     if (!replied) return ey_fail(e, EY_IO, "\"%s\", asked alone: no reply", g->name);
-    if (w->reply.status != 200) return ey_fail(e, EY_IO, "\"%s\", asked alone: status %d: %.300s", g->name, w->reply.status, w->reply.body.data);
+    if (w->reply.status != 200)
+        return ey_fail(e, EY_IO, "\"%s\", asked alone: status %d: %.300s", g->name, w->reply.status,
+                       w->reply.body.data);
     chat_read_whole(&g->truth, &w->reply.body);
-    return g->truth.done || ey_fail(e, EY_IO, "\"%s\", asked alone: this is no answer: %.300s", g->name, w->reply.body.data);
+    return g->truth.done || ey_fail(e, EY_IO, "\"%s\", asked alone: this is no answer: %.300s",
+                                    g->name, w->reply.body.data);
 }
 
 bool goods_ask_alone(struct goods *g, const struct wire_target *to, ey_err *e)
 {
     struct wire w = wire_make();
     bool ok = true;
-    for (size_t i = 0; ok && i < g->n; i++) ok = ask_alone(&g->item[i], to, &w, e);
+    for (size_t i = 0; ok && i < g->n; i++)
+        ok = ask_alone(&g->item[i], to, &w, e);
     wire_free(&w);
     return ok;
 }
@@ -197,14 +239,19 @@ static bool bufs_are_equal(const struct buf *a, const struct buf *b)
     return a->size == b->size && (!a->size || memcmp(a->data, b->data, a->size) == 0);
 }
 
-/* All of a whole answer's choices, log-probabilities too; of a stream the text, and how it ended. */
+/* All of a whole answer's choices, log-probabilities too; of a stream the text, and how it ended.
+ */
 bool good_is_equal(const struct good *g, const struct chat_answer *a, bool stream)
 {
     const struct chat_answer *truth = &g->truth;
-    if (!a->done || a->failed || a->completion_tokens != truth->completion_tokens || a->prompt_tokens != truth->prompt_tokens) return false;
+    if (!a->done || a->failed || a->completion_tokens != truth->completion_tokens ||
+        a->prompt_tokens != truth->prompt_tokens)
+        return false;
     if (!stream) return bufs_are_equal(&a->choices, &truth->choices);
     for (int i = 0; i < CHAT_MAX_CHOICES; i++)
-        if (!bufs_are_equal(&a->choice[i].text, &truth->choice[i].text) || strcmp(a->choice[i].finish, truth->choice[i].finish) != 0) return false;
+        if (!bufs_are_equal(&a->choice[i].text, &truth->choice[i].text) ||
+            strcmp(a->choice[i].finish, truth->choice[i].finish) != 0)
+            return false;
     return true;
 }
 
@@ -212,7 +259,9 @@ bool good_is_beginning(const struct good *g, const struct chat_answer *a)
 {
     for (int i = 0; i < CHAT_MAX_CHOICES; i++) {
         const struct buf *text = &a->choice[i].text, *truth = &g->truth.choice[i].text;
-        if (text->size > truth->size || (text->size && memcmp(text->data, truth->data, text->size) != 0)) return false;
+        if (text->size > truth->size ||
+            (text->size && memcmp(text->data, truth->data, text->size) != 0))
+            return false;
     }
     return !a->failed;
 }

@@ -1,4 +1,5 @@
-/* Requests with an answer: what they say, and what the server answered to each when it was asked alone. */
+/* Requests with an answer: what they say, and what the server answered to each when it was asked
+ * alone. */
 #ifndef EY_LOAD_GOOD_H
 #define EY_LOAD_GOOD_H
 
@@ -17,7 +18,8 @@ struct goods {
     bool mixed; /* of two models; which one is asked next is left to chance */
 };
 
-/* Reads the pictures of examples/ and makes all requests, to each of two models where `second` is not NULL. */
+/* Reads the pictures of examples/ and makes all requests, to each of two models where `second` is
+ * not NULL. */
 bool goods_make(struct goods *out, const char *first, const char *second, ey_err *e);
 void goods_free(struct goods *g);
 
@@ -29,7 +31,8 @@ void good_write_endless(const struct wire_target *to, uint64_t seed, struct buf 
 /* Asks all of them, one after the other. */
 bool goods_ask_alone(struct goods *g, const struct wire_target *to, ey_err *e);
 
-/* Whether the whole answer is the truth. A stream's: what came of it, also when it was left in the middle. */
+/* Whether the whole answer is the truth. A stream's: what came of it, also when it was left in the
+ * middle. */
 bool good_is_equal(const struct good *g, const struct chat_answer *a, bool stream);
 bool good_is_beginning(const struct good *g, const struct chat_answer *a);
 

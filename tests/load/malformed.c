@@ -13,7 +13,8 @@
 enum { MAX_PICTURE = 1 << 20, MAX_BODY = 8 << 20 };
 
 static const char path[] = "/v1/chat/completions";
-static const char hello[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Say hello.\"}], \"max_tokens\": 2}";
+static const char hello[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Say hello.\"}], \"max_tokens\": 2}";
 
 /* What making one has at hand. */
 struct making {
@@ -54,7 +55,8 @@ static const char *one_of(const struct making *k, const char *const *choices, si
 /* The right request with one member more, or with other messages. */
 static void post_with(const struct making *k, const char *member)
 {
-    static const char messages[] = "\"messages\": [{\"role\": \"user\", \"content\": \"Say hello.\"}], ";
+    static const char messages[] =
+        "\"messages\": [{\"role\": \"user\", \"content\": \"Say hello.\"}], ";
     struct buf body = buf_with_max(MAX_BODY);
     bool others = strncmp(member, messages, strlen("\"messages\"")) == 0;
     buf_printf(&body, "{%s%s}", others ? "" : messages, member);
@@ -65,8 +67,10 @@ static void post_with_url(const struct making *k, const char *url)
 {
     struct buf body = buf_with_max(MAX_BODY);
     buf_printf(&body,
-               "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"%s\"}}, "
-               "{\"type\": \"text\", \"text\": \"What is this?\"}]}], \"max_tokens\": 2, \"temperature\": 0}",
+               "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
+               "\"image_url\": {\"url\": \"%s\"}}, "
+               "{\"type\": \"text\", \"text\": \"What is this?\"}]}], \"max_tokens\": 2, "
+               "\"temperature\": 0}",
                url);
     post_buf(k, &body);
 }
@@ -94,14 +98,22 @@ static void empty_body(const struct making *k)
 static void random_body(const struct making *k)
 {
     char body[512];
-    for (size_t i = 0; i < sizeof(body); i++) body[i] = (char)dice_throw(k->dice);
+    for (size_t i = 0; i < sizeof(body); i++)
+        body[i] = (char)dice_throw(k->dice);
     body[0] = '!'; /* no JSON starts so */
     post(k, body, 1 + dice_below(k->dice, sizeof(body) - 1));
 }
 
 static void other_json(const struct making *k)
 {
-    static const char *const bodies[] = {"[]", "null", "7", "\"text\"", "{}", "{\"messages\": []}", "{\"messages\": [{}]}", "{\"messages\": {}} x"};
+    static const char *const bodies[] = {"[]",
+                                         "null",
+                                         "7",
+                                         "\"text\"",
+                                         "{}",
+                                         "{\"messages\": []}",
+                                         "{\"messages\": [{}]}",
+                                         "{\"messages\": {}} x"};
     const char *body = one_of(k, bodies, COUNT(bodies));
     post(k, body, strlen(body));
 }
@@ -109,57 +121,107 @@ static void other_json(const struct making *k)
 static void wrong_type(const struct making *k)
 {
     static const char *const members[] = {
-        "\"model\": 5", "\"temperature\": \"hot\"", "\"temperature\": []", "\"max_tokens\": \"many\"", "\"max_tokens\": 1.5", "\"n\": true",
-        "\"stream\": \"yes\"", "\"stop\": {\"a\": 1}", "\"stop\": [1, 2]", "\"seed\": \"s\"", "\"seed\": 1.25", "\"logit_bias\": []",
-        "\"logit_bias\": {\"a\": 1}", "\"tools\": \"x\"", "\"tools\": [1]", "\"logprobs\": \"3\"", "\"top_k\": {}", "\"top_p\": \"all\"",
-        "\"stream\": true, \"stream_options\": 7", "\"stop_token_ids\": [\"a\"]", "\"ignore_eos\": 3", "\"messages\": \"hello\"",
-        "\"messages\": [{\"role\": 7, \"content\": \"a\"}]", "\"messages\": [{\"role\": \"user\", \"content\": 5}]",
+        "\"model\": 5",
+        "\"temperature\": \"hot\"",
+        "\"temperature\": []",
+        "\"max_tokens\": \"many\"",
+        "\"max_tokens\": 1.5",
+        "\"n\": true",
+        "\"stream\": \"yes\"",
+        "\"stop\": {\"a\": 1}",
+        "\"stop\": [1, 2]",
+        "\"seed\": \"s\"",
+        "\"seed\": 1.25",
+        "\"logit_bias\": []",
+        "\"logit_bias\": {\"a\": 1}",
+        "\"tools\": \"x\"",
+        "\"tools\": [1]",
+        "\"logprobs\": \"3\"",
+        "\"top_k\": {}",
+        "\"top_p\": \"all\"",
+        "\"stream\": true, \"stream_options\": 7",
+        "\"stop_token_ids\": [\"a\"]",
+        "\"ignore_eos\": 3",
+        "\"messages\": \"hello\"",
+        "\"messages\": [{\"role\": 7, \"content\": \"a\"}]",
+        "\"messages\": [{\"role\": \"user\", \"content\": 5}]",
         "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": 5}]}]",
-        "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": 5}]}]",
-        "\"messages\": [{\"role\": \"king\", \"content\": \"a\"}]", "\"messages\": [[]]", "\"mm_processor_kwargs\": 5"};
+        "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
+        "\"image_url\": 5}]}]",
+        "\"messages\": [{\"role\": \"king\", \"content\": \"a\"}]",
+        "\"messages\": [[]]",
+        "\"mm_processor_kwargs\": 5"};
     post_with(k, one_of(k, members, COUNT(members)));
 }
 
 static void out_of_range(const struct making *k)
 {
-    static const char *const members[] = {
-        "\"temperature\": 3", "\"temperature\": -1", "\"temperature\": 1e309", "\"top_p\": 0", "\"top_p\": 2", "\"top_p\": -0.5", "\"n\": 0", "\"n\": 9",
-        "\"n\": 100000", "\"max_tokens\": 0", "\"max_tokens\": -5", "\"max_tokens\": 1000000000000000000", "\"max_tokens\": 9223372036854775808",
-        "\"max_tokens\": -9223372036854775809", "\"logprobs\": true, \"top_logprobs\": 21", "\"logprobs\": true, \"top_logprobs\": -1",
-        "\"presence_penalty\": 5", "\"frequency_penalty\": -3", "\"min_p\": -1", "\"min_p\": 1.5", "\"repetition_penalty\": 0",
-        "\"repetition_penalty\": -1", "\"logit_bias\": {\"999999999\": 1}", "\"logit_bias\": {\"-1\": 1}", "\"stop_token_ids\": [-1]",
-        "\"stop_token_ids\": [99999999999]", "\"top_k\": -7", "\"mm_processor_kwargs\": {\"max_pixels\": 0}",
-        "\"mm_processor_kwargs\": {\"min_pixels\": -4}"};
+    static const char *const members[] = {"\"temperature\": 3",
+                                          "\"temperature\": -1",
+                                          "\"temperature\": 1e309",
+                                          "\"top_p\": 0",
+                                          "\"top_p\": 2",
+                                          "\"top_p\": -0.5",
+                                          "\"n\": 0",
+                                          "\"n\": 9",
+                                          "\"n\": 100000",
+                                          "\"max_tokens\": 0",
+                                          "\"max_tokens\": -5",
+                                          "\"max_tokens\": 1000000000000000000",
+                                          "\"max_tokens\": 9223372036854775808",
+                                          "\"max_tokens\": -9223372036854775809",
+                                          "\"logprobs\": true, \"top_logprobs\": 21",
+                                          "\"logprobs\": true, \"top_logprobs\": -1",
+                                          "\"presence_penalty\": 5",
+                                          "\"frequency_penalty\": -3",
+                                          "\"min_p\": -1",
+                                          "\"min_p\": 1.5",
+                                          "\"repetition_penalty\": 0",
+                                          "\"repetition_penalty\": -1",
+                                          "\"logit_bias\": {\"999999999\": 1}",
+                                          "\"logit_bias\": {\"-1\": 1}",
+                                          "\"stop_token_ids\": [-1]",
+                                          "\"stop_token_ids\": [99999999999]",
+                                          "\"top_k\": -7",
+                                          "\"mm_processor_kwargs\": {\"max_pixels\": 0}",
+                                          "\"mm_processor_kwargs\": {\"min_pixels\": -4}"};
     post_with(k, one_of(k, members, COUNT(members)));
 }
 
 static void too_many(const struct making *k)
 {
     static const char *const names[] = {"stop", "tools", "stop_token_ids", "content", "pictures"};
-    static const char *const items[] = {"\"%zu\"", "{\"type\": \"function\", \"function\": {\"name\": \"f%zu\"}}", "%zu",
-                                        "{\"type\": \"text\", \"text\": \"%zu\"}", "{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:,%zu\"}}"};
+    static const char *const items[] = {
+        "\"%zu\"", "{\"type\": \"function\", \"function\": {\"name\": \"f%zu\"}}", "%zu",
+        "{\"type\": \"text\", \"text\": \"%zu\"}",
+        "{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:,%zu\"}}"};
     static const size_t counts[] = {17, 129, 65, 4097, 17};
     size_t what = dice_below(k->dice, COUNT(names));
     bool in_message = what >= 3;
     struct buf member = buf_with_max(MAX_BODY);
-    if (in_message) buf_add_text(&member, "\"messages\": [{\"role\": \"user\", \"content\": [");
-    else buf_printf(&member, "\"%s\": [", names[what]);
+    if (in_message)
+        buf_add_text(&member, "\"messages\": [{\"role\": \"user\", \"content\": [");
+    else
+        buf_printf(&member, "\"%s\": [", names[what]);
     for (size_t i = 0; i < counts[what]; i++) {
         char item[128];
         snprintf(item, sizeof(item), "%zu", i);
         const char *at = strstr(items[what], "%zu");
-        buf_printf(&member, "%s%.*s%s%s", i ? ", " : "", (int)(at - items[what]), items[what], item, at + 3);
+        buf_printf(&member, "%s%.*s%s%s", i ? ", " : "", (int)(at - items[what]), items[what], item,
+                   at + 3);
     }
     buf_add_text(&member, in_message ? "]}]" : "]");
     post_with(k, member.data);
     buf_free(&member);
 }
 
-static void post_repeated(const struct making *k, const char *before, const char *what, size_t n, const char *after)
+static void post_repeated(const struct making *k, const char *before, const char *what, size_t n,
+                          const char *after)
 {
     struct buf body = buf_with_max(MAX_BODY);
     buf_add_text(&body, before);
-    for (size_t i = 0; i < n; i++) buf_add_text(&body, what);
+    for (size_t i = 0; i < n; i++)
+        buf_add_text(&body, what);
     buf_add_text(&body, after);
     post_buf(k, &body);
 }
@@ -176,16 +238,19 @@ static void deep_objects(const struct making *k)
 
 static void many_values(const struct making *k)
 {
-    post_repeated(k, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"unknown\": [0", ",{}", 40000, "]}");
+    post_repeated(k, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"unknown\": [0",
+                  ",{}", 40000, "]}");
 }
 
 static void huge_numbers(const struct making *k)
 {
-    static const char *const befores[] = {"\"temperature\": ", "\"max_tokens\": ", "\"seed\": -", "\"unknown\": 1e", "\"top_p\": 0."};
+    static const char *const befores[] = {"\"temperature\": ", "\"max_tokens\": ", "\"seed\": -",
+                                          "\"unknown\": 1e", "\"top_p\": 0."};
     struct buf member = buf_with_max(MAX_BODY);
     size_t which = dice_below(k->dice, COUNT(befores)), n = 400 + dice_below(k->dice, 50000);
     buf_add_text(&member, befores[which]);
-    for (size_t i = 0; i < n; i++) buf_add_text(&member, "9");
+    for (size_t i = 0; i < n; i++)
+        buf_add_text(&member, "9");
     if (which != 1) buf_add_text(&member, ", \"max_tokens\": 2");
     post_with(k, member.data);
     buf_free(&member);
@@ -193,17 +258,23 @@ static void huge_numbers(const struct making *k)
 
 static void bad_text(const struct making *k)
 {
-    static const char *const texts[] = {"\xff\xfe", "\xc3", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xc0\x80"};
+    static const char *const texts[] = {"\xff\xfe", "\xc3", "\xed\xa0\x80", "\xf5\x80\x80\x80",
+                                        "\xc0\x80"};
     struct buf body = buf_with_max(MAX_BODY);
-    buf_printf(&body, "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"max_tokens\": 1}", one_of(k, texts, COUNT(texts)));
+    buf_printf(&body,
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"max_tokens\": 1}",
+               one_of(k, texts, COUNT(texts)));
     post_buf(k, &body);
 }
 
 static void odd_characters(const struct making *k)
 {
-    static const char *const texts[] = {"\\ud800", "\\udc00\\ud800", "\\u0000", "\\uD83D", "\\ufffe", "\x01", "\t\n"};
+    static const char *const texts[] = {"\\ud800", "\\udc00\\ud800", "\\u0000", "\\uD83D",
+                                        "\\ufffe", "\x01",           "\t\n"};
     struct buf body = buf_with_max(MAX_BODY);
-    buf_printf(&body, "{\"messages\": [{\"role\": \"user\", \"content\": \"a%sb\"}], \"max_tokens\": 1}", one_of(k, texts, COUNT(texts)));
+    buf_printf(&body,
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"a%sb\"}], \"max_tokens\": 1}",
+               one_of(k, texts, COUNT(texts)));
     post_buf(k, &body);
 }
 
@@ -218,29 +289,49 @@ static void nul_in_body(const struct making *k)
 static void not_offered(const struct making *k)
 {
     static const char *const members[] = {
-        "\"response_format\": {\"type\": \"xml\"}", "\"tool_choice\": \"required\"", "\"model\": \"gpt-99\"",
-        "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"g\"}}",
-        "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\", \"schema\": {\"not\": {}}}}",
-        "\"structured_outputs\": {\"grammar\": \"root ::= a\"}", "\"guided_regex\": \"(?=a)\"", "\"guided_json\": {}, \"guided_choice\": [\"a\"]",
-        "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video_url\", \"video_url\": {\"url\": \"data:,\"}}]}]",
+        "\"response_format\": {\"type\": \"xml\"}",
+        "\"tool_choice\": \"required\"",
+        "\"model\": \"gpt-99\"",
+        "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], \"tool_choice\": "
+        "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}",
+        "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\", "
+        "\"schema\": {\"not\": {}}}}",
+        "\"structured_outputs\": {\"grammar\": \"root ::= a\"}",
+        "\"guided_regex\": \"(?=a)\"",
+        "\"guided_json\": {}, \"guided_choice\": [\"a\"]",
+        "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video_url\", "
+        "\"video_url\": {\"url\": \"data:,\"}}]}]",
         "\"stream_options\": {\"include_usage\": true}"};
     post_with(k, one_of(k, members, COUNT(members)));
 }
 
 static void too_long(const struct making *k)
 {
-    post_repeated(k, "{\"messages\": [{\"role\": \"user\", \"content\": \"", "another word and ", 20000 + dice_below(k->dice, 60000), "\"}]}");
+    post_repeated(k, "{\"messages\": [{\"role\": \"user\", \"content\": \"", "another word and ",
+                  20000 + dice_below(k->dice, 60000), "\"}]}");
 }
 
 /* ---- pictures ---- */
 
 static void bad_url(const struct making *k)
 {
-    static const char *const urls[] = {
-        "data:image/png;base64,****", "data:image/png;base64,", "data:image/png;base64,iVBORw0KGgo", "data:image/png;base64,AAAA====",
-        "data:image/png;base64", "data:", "", "ftp://example.com/a.png", "/etc/passwd", "file:///etc/passwd", "http://127.0.0.1:1/a.png",
-        "http://169.254.169.254/latest", "https://localhost/a.png", "gopher://x", "data:text/html;base64,PGI+", "javascript:1",
-        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"};
+    static const char *const urls[] = {"data:image/png;base64,****",
+                                       "data:image/png;base64,",
+                                       "data:image/png;base64,iVBORw0KGgo",
+                                       "data:image/png;base64,AAAA====",
+                                       "data:image/png;base64",
+                                       "data:",
+                                       "",
+                                       "ftp://example.com/a.png",
+                                       "/etc/passwd",
+                                       "file:///etc/passwd",
+                                       "http://127.0.0.1:1/a.png",
+                                       "http://169.254.169.254/latest",
+                                       "https://localhost/a.png",
+                                       "gopher://x",
+                                       "data:text/html;base64,PGI+",
+                                       "javascript:1",
+                                       "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"};
     post_with_url(k, one_of(k, urls, COUNT(urls)));
 }
 
@@ -251,12 +342,14 @@ static void plain_data_url(const struct making *k)
 
 static void cut_png(const struct making *k)
 {
-    post_with_picture(k, "image/png", k->sample->png, 1 + dice_below(k->dice, k->sample->n_png - 64));
+    post_with_picture(k, "image/png", k->sample->png,
+                      1 + dice_below(k->dice, k->sample->n_png - 64));
 }
 
 static void cut_jpeg(const struct making *k)
 {
-    post_with_picture(k, "image/jpeg", k->sample->jpeg, 1 + dice_below(k->dice, k->sample->n_jpeg - 1));
+    post_with_picture(k, "image/jpeg", k->sample->jpeg,
+                      1 + dice_below(k->dice, k->sample->n_jpeg - 1));
 }
 
 static void flipped_bytes(const struct making *k)
@@ -267,7 +360,8 @@ static void flipped_bytes(const struct making *k)
     char *bytes = malloc(n);
     if (!bytes) abort();
     memcpy(bytes, from, n);
-    while (times--) bytes[dice_below(k->dice, n)] ^= (char)(1 + dice_below(k->dice, 255));
+    while (times--)
+        bytes[dice_below(k->dice, n)] ^= (char)(1 + dice_below(k->dice, 255));
     post_with_picture(k, png ? "image/png" : "image/jpeg", bytes, n);
     free(bytes);
 }
@@ -277,14 +371,16 @@ static uint32_t png_checksum(const unsigned char *bytes, size_t n)
     uint32_t crc = 0xffffffff;
     for (size_t i = 0; i < n; i++) {
         crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
     }
     return ~crc;
 }
 
 static void put_u32(unsigned char *at, size_t value)
 {
-    at[0] = (unsigned char)(value >> 24), at[1] = (unsigned char)(value >> 16), at[2] = (unsigned char)(value >> 8), at[3] = (unsigned char)value;
+    at[0] = (unsigned char)(value >> 24), at[1] = (unsigned char)(value >> 16),
+    at[2] = (unsigned char)(value >> 8), at[3] = (unsigned char)value;
 }
 
 /* The true picture's first chunk with another size, its checksum right. */
@@ -292,35 +388,42 @@ static void png_bomb(const struct making *k)
 {
     unsigned char bytes[64];
     memcpy(bytes, k->sample->png, sizeof(bytes));
-    put_u32(bytes + 16, 20000 + dice_below(k->dice, 2000000000)), put_u32(bytes + 20, 20000 + dice_below(k->dice, 2000000000));
+    put_u32(bytes + 16, 20000 + dice_below(k->dice, 2000000000)),
+        put_u32(bytes + 20, 20000 + dice_below(k->dice, 2000000000));
     put_u32(bytes + 29, png_checksum(bytes + 12, 17));
     post_with_picture(k, "image/png", bytes, sizeof(bytes));
 }
 
 static void gif_bomb(const struct making *k)
 {
-    static const unsigned char gif[] = "GIF89a\xff\xff\xff\xff\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\xff\xff\xff\xff\x00\x02\x02L\x01\x00;";
+    static const unsigned char gif[] = "GIF89a\xff\xff\xff\xff\x80\x00\x00\x00\x00\x00\xff\xff\xff,"
+                                       "\x00\x00\x00\x00\xff\xff\xff\xff\x00\x02\x02L\x01\x00;";
     post_with_picture(k, "image/gif", gif, sizeof(gif) - 1);
 }
 
 static void jpeg_bomb(const struct making *k)
 {
-    static const unsigned char jpeg[] = "\xff\xd8\xff\xc0\x00\x11\x08\xff\xdc\xff\xdc\x03\x01\x22\x00\x02\x11\x00\x03\x11\x00\xff\xda\x00\x0c\x03\x01\x00\x02"
-                                        "\x11\x03\x11\x00\x3f\x00\xff\xd9";
+    static const unsigned char jpeg[] =
+        "\xff\xd8\xff\xc0\x00\x11\x08\xff\xdc\xff\xdc\x03\x01\x22\x00\x02\x11\x00\x03\x11\x00\xff"
+        "\xda\x00\x0c\x03\x01\x00\x02"
+        "\x11\x03\x11\x00\x3f\x00\xff\xd9";
     post_with_picture(k, "image/jpeg", jpeg, sizeof(jpeg) - 1);
 }
 
 static void webp_bomb(const struct making *k)
 {
-    static const unsigned char webp[] = "RIFF\x16\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff";
+    static const unsigned char webp[] =
+        "RIFF\x16\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff";
     post_with_picture(k, "image/webp", webp, sizeof(webp) - 1);
 }
 
 /* ---- HTTP ---- */
 
-static void raw(const struct making *k, const char *request_line, const char *headers, const char *body)
+static void raw(const struct making *k, const char *request_line, const char *headers,
+                const char *body)
 {
-    buf_printf(&k->m->bytes, "%s\r\nHost: %s\r\n%s\r\n%s", request_line, k->to->host, headers, body);
+    buf_printf(&k->m->bytes, "%s\r\nHost: %s\r\n%s\r\n%s", request_line, k->to->host, headers,
+               body);
 }
 
 static void raw_post(const struct making *k, const char *headers, const char *body)
@@ -334,21 +437,28 @@ static void raw_post(const struct making *k, const char *headers, const char *bo
 static void length_too_short(const struct making *k)
 {
     char length[64];
-    snprintf(length, sizeof(length), "Content-Length: %zu\r\n", 1 + dice_below(k->dice, strlen(hello) - 1));
+    snprintf(length, sizeof(length), "Content-Length: %zu\r\n",
+             1 + dice_below(k->dice, strlen(hello) - 1));
     raw_post(k, length, hello);
 }
 
 static void length_too_long(const struct making *k)
 {
     char length[64];
-    snprintf(length, sizeof(length), "Content-Length: %zu\r\n", strlen(hello) + 1 + dice_below(k->dice, 10000));
+    snprintf(length, sizeof(length), "Content-Length: %zu\r\n",
+             strlen(hello) + 1 + dice_below(k->dice, 10000));
     raw_post(k, length, hello);
 }
 
 static void bad_length(const struct making *k)
 {
-    static const char *const lengths[] = {"Content-Length: -5\r\n", "Content-Length: 1e3\r\n", "Content-Length: 99999999999999999999\r\n",
-                                          "Content-Length: 0x20\r\n", "Content-Length: \r\n", "Content-Length: 5, 5\r\n", "Content-Length: +5\r\n",
+    static const char *const lengths[] = {"Content-Length: -5\r\n",
+                                          "Content-Length: 1e3\r\n",
+                                          "Content-Length: 99999999999999999999\r\n",
+                                          "Content-Length: 0x20\r\n",
+                                          "Content-Length: \r\n",
+                                          "Content-Length: 5, 5\r\n",
+                                          "Content-Length: +5\r\n",
                                           "Content-Length: 70000000\r\n"};
     raw_post(k, one_of(k, lengths, COUNT(lengths)), "");
 }
@@ -357,70 +467,89 @@ static void two_lengths(const struct making *k)
 {
     char length[128];
     size_t n = strlen(hello);
-    snprintf(length, sizeof(length), "Content-Length: %zu\r\nContent-Length: %zu\r\n", n, n - dice_below(k->dice, 20) - 1);
+    snprintf(length, sizeof(length), "Content-Length: %zu\r\nContent-Length: %zu\r\n", n,
+             n - dice_below(k->dice, 20) - 1);
     raw_post(k, length, hello);
 }
 
 static void both_framings(const struct making *k)
 {
     char headers[128], body[256];
-    snprintf(headers, sizeof(headers), "Content-Length: %zu\r\nTransfer-Encoding: chunked\r\n", strlen(hello));
+    snprintf(headers, sizeof(headers), "Content-Length: %zu\r\nTransfer-Encoding: chunked\r\n",
+             strlen(hello));
     snprintf(body, sizeof(body), "%zx\r\n%s\r\n0\r\n\r\n", strlen(hello), hello);
     raw_post(k, headers, body);
 }
 
 static void bad_chunks(const struct making *k)
 {
-    static const char *const bodies[] = {"ZZZ\r\n{}\r\n0\r\n\r\n", "FFFFFFFFFFFFFFFFF\r\n{}", "-2\r\n{}\r\n0\r\n\r\n", "2\r\n{}X\r\n0\r\n\r\n", "\r\n\r\n"};
+    static const char *const bodies[] = {"ZZZ\r\n{}\r\n0\r\n\r\n", "FFFFFFFFFFFFFFFFF\r\n{}",
+                                         "-2\r\n{}\r\n0\r\n\r\n", "2\r\n{}X\r\n0\r\n\r\n",
+                                         "\r\n\r\n"};
     raw_post(k, "Transfer-Encoding: chunked\r\n", one_of(k, bodies, COUNT(bodies)));
 }
 
 static void unknown_coding(const struct making *k)
 {
-    static const char *const headers[] = {"Transfer-Encoding: gzip\r\n", "Transfer-Encoding: chunked, gzip\r\n",
-                                          "Content-Encoding: gzip\r\nContent-Length: 2\r\n", "Transfer-Encoding: xchunked\r\n"};
+    static const char *const headers[] = {
+        "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: chunked, gzip\r\n",
+        "Content-Encoding: gzip\r\nContent-Length: 2\r\n", "Transfer-Encoding: xchunked\r\n"};
     raw_post(k, one_of(k, headers, COUNT(headers)), "{}");
 }
 
 static void no_host(const struct making *k)
 {
-    buf_printf(&k->m->bytes, "POST %s HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", path, strlen(hello), hello);
+    buf_printf(
+        &k->m->bytes,
+        "POST %s HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", path,
+        strlen(hello), hello);
 }
 
 static void two_hosts(const struct making *k)
 {
     char headers[128];
-    snprintf(headers, sizeof(headers), "Host: elsewhere.example\r\nContent-Length: %zu\r\n", strlen(hello));
+    snprintf(headers, sizeof(headers), "Host: elsewhere.example\r\nContent-Length: %zu\r\n",
+             strlen(hello));
     raw_post(k, headers, hello);
 }
 
 static void foreign_host(const struct making *k)
 {
-    buf_printf(&k->m->bytes, "POST %s HTTP/1.1\r\nHost: elsewhere.example\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", path,
-               strlen(hello), hello);
+    buf_printf(&k->m->bytes,
+               "POST %s HTTP/1.1\r\nHost: elsewhere.example\r\nContent-Type: "
+               "application/json\r\nContent-Length: %zu\r\n\r\n%s",
+               path, strlen(hello), hello);
 }
 
 static void foreign_origin(const struct making *k)
 {
     char headers[128];
-    snprintf(headers, sizeof(headers), "Origin: https://elsewhere.example\r\nContent-Length: %zu\r\n", strlen(hello));
+    snprintf(headers, sizeof(headers),
+             "Origin: https://elsewhere.example\r\nContent-Length: %zu\r\n", strlen(hello));
     raw_post(k, headers, hello);
 }
 
 static void other_type(const struct making *k)
 {
-    static const char *const types[] = {"Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n", "",
+    static const char *const types[] = {"Content-Type: text/plain\r\n",
+                                        "Content-Type: application/x-www-form-urlencoded\r\n", "",
                                         "Content-Type: multipart/form-data; boundary=x\r\n"};
     char headers[160];
-    snprintf(headers, sizeof(headers), "%sContent-Length: %zu\r\n", one_of(k, types, COUNT(types)), strlen(hello));
+    snprintf(headers, sizeof(headers), "%sContent-Length: %zu\r\n", one_of(k, types, COUNT(types)),
+             strlen(hello));
     raw(k, "POST /v1/chat/completions HTTP/1.1", headers, hello);
 }
 
 static void other_route(const struct making *k)
 {
-    static const char *const lines[] = {"GET /v1/chat/completions HTTP/1.1", "DELETE /v1/models HTTP/1.1", "GET /v1/nothing HTTP/1.1",
-                                        "GET /../../etc/passwd HTTP/1.1", "GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1", "PUT / HTTP/1.1",
-                                        "GET /v1/models/nobody HTTP/1.1", "PATCH /health HTTP/1.1"};
+    static const char *const lines[] = {"GET /v1/chat/completions HTTP/1.1",
+                                        "DELETE /v1/models HTTP/1.1",
+                                        "GET /v1/nothing HTTP/1.1",
+                                        "GET /../../etc/passwd HTTP/1.1",
+                                        "GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1",
+                                        "PUT / HTTP/1.1",
+                                        "GET /v1/models/nobody HTTP/1.1",
+                                        "PATCH /health HTTP/1.1"};
     raw(k, one_of(k, lines, COUNT(lines)), "", "");
 }
 
@@ -429,7 +558,8 @@ static void huge_header(const struct making *k)
     size_t n = (40 + dice_below(k->dice, 200)) << 10;
     raw_post(k, "X-Long: ", "");
     k->m->bytes.size -= 4; /* the two line ends */
-    for (size_t i = 0; i < n; i += 16) buf_add_text(&k->m->bytes, "0123456789abcdef");
+    for (size_t i = 0; i < n; i += 16)
+        buf_add_text(&k->m->bytes, "0123456789abcdef");
     buf_add_text(&k->m->bytes, "\r\n\r\n");
 }
 
@@ -437,7 +567,8 @@ static void many_headers(const struct making *k)
 {
     struct buf headers = buf_with_max(MAX_BODY);
     size_t n = 101 + dice_below(k->dice, 2000);
-    for (size_t i = 0; i < n; i++) buf_printf(&headers, "X-%zu: a\r\n", i);
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&headers, "X-%zu: a\r\n", i);
     buf_printf(&headers, "Content-Length: %zu\r\n", strlen(hello));
     raw_post(k, headers.data, hello);
     buf_free(&headers);
@@ -453,17 +584,25 @@ static void nul_in_headers(const struct making *k)
 
 static void bad_headers(const struct making *k)
 {
-    static const char *const headers[] = {": nothing\r\n", "no colon\r\n", "X Y: a\r\n", "X-Fold: a\r\n b\r\n", "X-Ctl: \x01\r\n", "X-Cr: a\rb\r\n",
-                                          "Content-Length : 5\r\n"};
+    static const char *const headers[] = {
+        ": nothing\r\n",         "no colon\r\n",    "X Y: a\r\n",
+        "X-Fold: a\r\n b\r\n",   "X-Ctl: \x01\r\n", "X-Cr: a\rb\r\n",
+        "Content-Length : 5\r\n"};
     char all[128];
-    snprintf(all, sizeof(all), "%sContent-Length: %zu\r\n", one_of(k, headers, COUNT(headers)), strlen(hello));
+    snprintf(all, sizeof(all), "%sContent-Length: %zu\r\n", one_of(k, headers, COUNT(headers)),
+             strlen(hello));
     raw_post(k, all, hello);
 }
 
 static void no_http(const struct making *k)
 {
-    static const char *const lines[] = {"GET / HTTP/9.9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET\r\n\r\n", "\x16\x03\x01\x02\x05\x01\x05\r\n\r\n",
-                                        "HELO you\r\n\r\n", "GET  /health  HTTP/1.1\r\n\r\n", "GET http://elsewhere.example/ HTTP/1.1\r\n\r\n"};
+    static const char *const lines[] = {"GET / HTTP/9.9\r\n\r\n",
+                                        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                        "GET\r\n\r\n",
+                                        "\x16\x03\x01\x02\x05\x01\x05\r\n\r\n",
+                                        "HELO you\r\n\r\n",
+                                        "GET  /health  HTTP/1.1\r\n\r\n",
+                                        "GET http://elsewhere.example/ HTTP/1.1\r\n\r\n"};
     const char *line = one_of(k, lines, COUNT(lines));
     buf_add_text(&k->m->bytes, line);
 }
@@ -572,10 +711,12 @@ size_t malformed_kinds(void)
     return COUNT(kinds);
 }
 
-void malformed_make(struct malformed *m, size_t kind, const struct wire_target *to, const struct sample *sample, struct dice *dice)
+void malformed_make(struct malformed *m, size_t kind, const struct wire_target *to,
+                    const struct sample *sample, struct dice *dice)
 {
     struct making k = {m, to, sample, dice};
     buf_clear(&m->bytes);
-    m->name = kinds[kind].name, m->may = kinds[kind].may, m->then = kinds[kind].then, m->leave_after = 0;
+    m->name = kinds[kind].name, m->may = kinds[kind].may, m->then = kinds[kind].then,
+    m->leave_after = 0;
     kinds[kind].make(&k);
 }

@@ -7,10 +7,10 @@
 
 /* What may come of it. */
 enum {
-    MAY_BE_ANSWERED = 1,  /* 200, or 503 when too many wait: it may be right after all */
-    MAY_BE_REFUSED = 2,   /* any 4xx, or 505 for another version of HTTP */
-    MAY_BE_UNKNOWN = 4,   /* 501 */
-    MAY_BE_CUT = 8,       /* the connection ends without a reply */
+    MAY_BE_ANSWERED = 1, /* 200, or 503 when too many wait: it may be right after all */
+    MAY_BE_REFUSED = 2,  /* any 4xx, or 505 for another version of HTTP */
+    MAY_BE_UNKNOWN = 4,  /* 501 */
+    MAY_BE_CUT = 8,      /* the connection ends without a reply */
 };
 
 struct malformed {
@@ -37,6 +37,7 @@ void sample_free(struct sample *s);
 
 size_t malformed_kinds(void);
 /* Of kind `kind`; m->bytes is filled anew. */
-void malformed_make(struct malformed *m, size_t kind, const struct wire_target *to, const struct sample *sample, struct dice *dice);
+void malformed_make(struct malformed *m, size_t kind, const struct wire_target *to,
+                    const struct sample *sample, struct dice *dice);
 
 #endif

@@ -31,10 +31,12 @@ const char *ckpt_make(const char *base, const char *kind)
     char wanted[EY_MAX_PATH], command[3 * EY_MAX_PATH];
     require(snprintf(wanted, sizeof(wanted), "%s/%s", base, kind) < EY_MAX_PATH, "path");
     int i = 0;
-    while (i < 32 && made[i][0] && strcmp(made[i], wanted) != 0) i++;
+    while (i < 32 && made[i][0] && strcmp(made[i], wanted) != 0)
+        i++;
     require(i < 32, "more than 32 checkpoints");
     if (made[i][0]) return made[i];
-    snprintf(command, sizeof(command), "'%s' --like %s --seed 1 --threads 2 '%s' > /dev/null", MKCHECKPOINT, kind, wanted);
+    snprintf(command, sizeof(command), "'%s' --like %s --seed 1 --threads 2 '%s' > /dev/null",
+             MKCHECKPOINT, kind, wanted);
     require(system(command) == 0, command);
     return strcpy(made[i], wanted);
 }
@@ -93,24 +95,30 @@ static void set_member(json_object *object, char *path, const char *value)
     while ((dot = strchr(path, '.'))) {
         *dot = 0;
         json_object *next = NULL;
-        if (!json_object_object_get_ex(object, path, &next)) fprintf(stderr, "no member %s\n", path), exit(1);
+        if (!json_object_object_get_ex(object, path, &next))
+            fprintf(stderr, "no member %s\n", path), exit(1);
         object = next, path = dot + 1;
     }
-    if (value) json_object_object_add(object, path, parsed(value));
-    else json_object_object_del(object, path);
+    if (value)
+        json_object_object_add(object, path, parsed(value));
+    else
+        json_object_object_del(object, path);
 }
 
 void ckpt_set(const char *dir, const char *file, const char *path, const char *value)
 {
     if (!path[0]) {
-        if (value) ckpt_write_file(dir, file, value, strlen(value));
-        else ckpt_remove_file(dir, file);
+        if (value)
+            ckpt_write_file(dir, file, value, strlen(value));
+        else
+            ckpt_remove_file(dir, file);
         return;
     }
     char *name = join(dir, file), *text, members[256];
     size_t n;
     ey_err e;
-    if (!file_read(&text, &n, name, EY_MAX_JSON_BYTES, &e)) fprintf(stderr, "%s\n", e.text), exit(1);
+    if (!file_read(&text, &n, name, EY_MAX_JSON_BYTES, &e))
+        fprintf(stderr, "%s\n", e.text), exit(1);
     json_object *object = parsed(text);
     snprintf(members, sizeof(members), "%s", path);
     set_member(object, members, value);
@@ -172,7 +180,8 @@ void tensors_drop(struct tensor_list *list, const char *name)
     *t = list->at[--list->n];
 }
 
-struct edited_tensor *tensors_add(struct tensor_list *list, const char *name, const struct edited_tensor *from)
+struct edited_tensor *tensors_add(struct tensor_list *list, const char *name,
+                                  const struct edited_tensor *from)
 {
     struct edited_tensor copy = from ? *from : (struct edited_tensor){0};
     if (from) copy.data = copy_bytes(from->data, from->size);
@@ -196,7 +205,8 @@ void tensors_rename(struct tensor_list *list, const char *prefix, const char *ot
 static size_t elements(const struct edited_tensor *t)
 {
     size_t n = 1;
-    for (int i = 0; i < t->n_dims; i++) n *= (size_t)t->shape[i];
+    for (int i = 0; i < t->n_dims; i++)
+        n *= (size_t)t->shape[i];
     return n;
 }
 
@@ -213,9 +223,12 @@ static void put_float(uint8_t *out, enum dtype to, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, 4);
-    if (to == DTYPE_F32) memcpy(out, &bits, 4);
-    else if (to == DTYPE_BF16) memcpy(out, (uint8_t *)&bits + 2, 2); /* cut: tests convert what fits */
-    else require(false, "conversion");
+    if (to == DTYPE_F32)
+        memcpy(out, &bits, 4);
+    else if (to == DTYPE_BF16)
+        memcpy(out, (uint8_t *)&bits + 2, 2); /* cut: tests convert what fits */
+    else
+        require(false, "conversion");
 }
 
 void tensor_convert(struct edited_tensor *t, enum dtype to)
@@ -226,7 +239,8 @@ void tensor_convert(struct edited_tensor *t, enum dtype to)
     weight_floats(values, t->data, t->dtype, n);
     t->dtype = to;
     tensor_fit(t);
-    for (size_t i = 0; i < n; i++) put_float(t->data + i * dtype_size(to), to, values[i]);
+    for (size_t i = 0; i < n; i++)
+        put_float(t->data + i * dtype_size(to), to, values[i]);
     free(values);
 }
 
@@ -238,13 +252,16 @@ static void add_header(struct buf *b, const struct tensor_list *list)
     size_t offset = 0;
     for (size_t i = 0; i < list->n; i++) {
         const struct edited_tensor *t = &list->at[i];
-        buf_printf(b, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "{", t->name, dtype_text[t->dtype]);
-        for (int d = 0; d < t->n_dims; d++) buf_printf(b, "%s%" PRId64, d ? "," : "", t->shape[d]);
+        buf_printf(b, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "{", t->name,
+                   dtype_text[t->dtype]);
+        for (int d = 0; d < t->n_dims; d++)
+            buf_printf(b, "%s%" PRId64, d ? "," : "", t->shape[d]);
         buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", offset, offset + t->size);
         offset += t->size;
     }
     buf_add_text(b, "}");
-    while (b->size % 8) buf_add_text(b, " ");
+    while (b->size % 8)
+        buf_add_text(b, " ");
 }
 
 static void remove_weights(const char *dir)
@@ -263,7 +280,9 @@ void tensors_write(struct tensor_list *list, const char *dir)
     char *path = join(dir, "model.safetensors");
     FILE *f = fopen(path, "wb");
     uint64_t length = header.size;
-    require(f && fwrite(&length, 8, 1, f) == 1 && fwrite(header.data, 1, header.size, f) == header.size, path);
+    require(f && fwrite(&length, 8, 1, f) == 1 &&
+                fwrite(header.data, 1, header.size, f) == header.size,
+            path);
     for (size_t i = 0; i < list->n; i++) {
         require(fwrite(list->at[i].data, 1, list->at[i].size, f) == list->at[i].size, path);
         free(list->at[i].data);

@@ -1,5 +1,5 @@
-/* Checkpoints for tests: made by mkcheckpoint, copied, and changed in one thing. Whatever fails here ends the test
- * program. Tests compile with MKCHECKPOINT, the program's path. */
+/* Checkpoints for tests: made by mkcheckpoint, copied, and changed in one thing. Whatever fails
+ * here ends the test program. Tests compile with MKCHECKPOINT, the program's path. */
 #ifndef CKPT_EDIT_H
 #define CKPT_EDIT_H
 
@@ -10,8 +10,8 @@ const char *ckpt_make(const char *base, const char *kind);
 /* An empty directory `to` with links to all files of `from`. */
 void ckpt_copy(const char *from, const char *to);
 
-/* Sets the member at `path` ("text_config.rope_scaling.rope_type") of a JSON file to `value` (JSON text), or removes
- * it (value NULL). Path "": the whole file. */
+/* Sets the member at `path` ("text_config.rope_scaling.rope_type") of a JSON file to `value` (JSON
+ * text), or removes it (value NULL). Path "": the whole file. */
 void ckpt_set(const char *dir, const char *file, const char *path, const char *value);
 void ckpt_remove_file(const char *dir, const char *file);
 void ckpt_write_file(const char *dir, const char *file, const void *bytes, size_t n);
@@ -34,8 +34,10 @@ struct tensor_list {
 struct tensor_list tensors_read(const char *dir);
 struct edited_tensor *tensors_find(struct tensor_list *list, const char *name);
 void tensors_drop(struct tensor_list *list, const char *name);
-/* A copy of a tensor (or a new one of zeros, from NULL) at the end; renames, reshapes: change the struct. */
-struct edited_tensor *tensors_add(struct tensor_list *list, const char *name, const struct edited_tensor *from);
+/* A copy of a tensor (or a new one of zeros, from NULL) at the end; renames, reshapes: change the
+ * struct. */
+struct edited_tensor *tensors_add(struct tensor_list *list, const char *name,
+                                  const struct edited_tensor *from);
 /* Every name that starts with `prefix` starts with `other` instead. */
 void tensors_rename(struct tensor_list *list, const char *prefix, const char *other);
 /* Data cut, or extended with zeros, to what dtype and shape say. */

@@ -1,4 +1,5 @@
-/* A checkpoint with one thing wrong is refused with an error that names the file, the thing and its value. */
+/* A checkpoint with one thing wrong is refused with an error that names the file, the thing and its
+ * value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,14 +24,19 @@ static void expect_refusal(const char *what, ey_code code, const char *const wor
     ey_err e = {0};
     ey_engine *engine = NULL;
     ey_engine_options options = ey_engine_defaults();
-    options.model = damaged, options.device = "ref", options.threads = 1, options.max_model_len = 128;
+    options.model = damaged, options.device = "ref", options.threads = 1,
+    options.max_model_len = 128;
     bool opened = ey_engine_open(&engine, &options, &e);
     ey_engine_close(&engine);
-    if (opened) print_error("%s: was accepted\n", what), n_failures++;
-    else if (e.code != code) print_error("%s: code %d instead of %d: %s\n", what, (int)e.code, (int)code, e.text), n_failures++;
+    if (opened)
+        print_error("%s: was accepted\n", what), n_failures++;
+    else if (e.code != code)
+        print_error("%s: code %d instead of %d: %s\n", what, (int)e.code, (int)code, e.text),
+            n_failures++;
     for (int i = 0; !opened && i < n_words; i++)
         if (words[i] && !strstr(e.text, words[i]))
-            print_error("%s: the error does not say \"%s\": %s\n", what, words[i], e.text), n_failures++;
+            print_error("%s: the error does not say \"%s\": %s\n", what, words[i], e.text),
+                n_failures++;
     if (getenv("SHOW_ERRORS")) print_message("%s\n    %s\n", what, e.text);
 }
 
@@ -46,7 +52,7 @@ static void expect_refusal(const char *what, ey_code code, const char *const wor
 
 struct json_row {
     const char *file, *path, *value; /* value GONE: removed */
-    const char *says;                /* in the error; NULL: the value, or "absent" when it is gone */
+    const char *says; /* in the error; NULL: the value, or "absent" when it is gone */
 };
 
 static const struct json_row json_rows[] = {
@@ -124,8 +130,13 @@ static const struct json_row json_rows[] = {
     {CONFIG, T "rope_scaling.mrope_section", "[2147483647,2147483647,66]", "2147483647"},
     {CONFIG, T "rope_scaling.mrope_section", "[24,20,\"20\"]", "\"20\""},
     /* the newer object wins, and must be whole */
-    {CONFIG, T "rope_parameters", "{\"rope_type\":\"default\",\"mrope_section\":[24,20,20],\"mrope_interleaved\":true}", "rope_theta"},
-    {CONFIG, T "rope_parameters", "{\"rope_theta\":1e6,\"rope_type\":\"yarn\",\"mrope_section\":[24,20,20],\"mrope_interleaved\":true}", "yarn"},
+    {CONFIG, T "rope_parameters",
+     "{\"rope_type\":\"default\",\"mrope_section\":[24,20,20],\"mrope_interleaved\":true}",
+     "rope_theta"},
+    {CONFIG, T "rope_parameters",
+     "{\"rope_theta\":1e6,\"rope_type\":\"yarn\",\"mrope_section\":[24,20,20],\"mrope_"
+     "interleaved\":true}",
+     "yarn"},
     {CONFIG, "image_token_id", "7", "image_token_id 7"},
     {CONFIG, "image_token_id", "-1", "image_token_id"},
     {CONFIG, "image_token_id", "99999999", "99999999"},
@@ -134,7 +145,7 @@ static const struct json_row json_rows[] = {
     {CONFIG, V "hidden_size", "0", NULL},
     {CONFIG, V "hidden_size", "16388", NULL},
     {CONFIG, V "num_heads", "3", NULL},
-    {CONFIG, V "num_heads", "64", NULL},  /* 2 a head */
+    {CONFIG, V "num_heads", "64", NULL}, /* 2 a head */
     {CONFIG, V "num_heads", "0", NULL},
     {CONFIG, V "num_heads", "256", NULL}, /* more heads than columns */
     {CONFIG, V "intermediate_size", "-256", NULL},
@@ -215,10 +226,13 @@ static void json_damage(void **state)
     for (size_t i = 0; i < sizeof(json_rows) / sizeof(json_rows[0]); i++) {
         const struct json_row *row = &json_rows[i];
         char what[300];
-        snprintf(what, sizeof(what), "%s %s = %s", row->file, row->path, row->value ? row->value : "(gone)");
+        snprintf(what, sizeof(what), "%s %s = %s", row->file, row->path,
+                 row->value ? row->value : "(gone)");
         ckpt_copy(good, damaged);
         ckpt_set(damaged, row->file, row->path, row->value);
-        const char *dot = strrchr(row->path, '.'), *says = row->says ? row->says : row->value ? row->value : "absent";
+        const char *dot = strrchr(row->path, '.'), *says = row->says    ? row->says
+                                                           : row->value ? row->value
+                                                                        : "absent";
         const char *words[] = {row->file, dot ? dot + 1 : row->path, says};
         if (strcmp(row->path, "architectures") == 0) words[1] = "architecture";
         expect_refusal(what, EY_BAD_MODEL, words, 3);
@@ -234,7 +248,8 @@ static void text_only_damage(void **state)
         const char *kind, *path, *value, *says;
     } rows[] = {
         {"tiny-llama-f16", "hidden_size", GONE, "hidden_size is absent"},
-        {"tiny-llama-f16", "hidden_size", "255", "hidden_size 255 and num_attention_heads 2 make no heads"},
+        {"tiny-llama-f16", "hidden_size", "255",
+         "hidden_size 255 and num_attention_heads 2 make no heads"},
         {"tiny-llama-f16", "num_attention_heads", "65536", "make no heads"},
         {"tiny-llama-f16", "num_attention_heads", "0", "num_attention_heads is 0"},
         {"tiny-llama-f16", "num_key_value_heads", "3", "no multiple"},
@@ -251,7 +266,8 @@ static void text_only_damage(void **state)
         {"tiny-llama-f16", "rope_scaling", "7", "not an object"},
         {"tiny-llama-f16", "rope_theta", "0", "rope_theta is 0"},
         {"tiny-llama-f16", "rope_theta", "\"10000\"", "rope_theta"},
-        {"tiny-llama-f16", "rope_parameters", "{\"rope_theta\":-1,\"rope_type\":\"default\"}", "rope_theta is -1"},
+        {"tiny-llama-f16", "rope_parameters", "{\"rope_theta\":-1,\"rope_type\":\"default\"}",
+         "rope_theta is -1"},
         {"tiny-llama-f16", "hidden_act", "\"gelu\"", "gelu"},
         {"tiny-llama-f16", "quantization_config", "{\"quant_method\":\"awq\"}", "awq"},
         {"tiny-phi3-bf16", "sliding_window", "0", "sliding_window is 0"},
@@ -272,7 +288,8 @@ static void text_only_damage(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char what[300];
-        snprintf(what, sizeof(what), "%s: %s = %s", rows[i].kind, rows[i].path, rows[i].value ? rows[i].value : "(gone)");
+        snprintf(what, sizeof(what), "%s: %s = %s", rows[i].kind, rows[i].path,
+                 rows[i].value ? rows[i].value : "(gone)");
         ckpt_copy(ckpt_make(base_dir, rows[i].kind), damaged);
         ckpt_set(damaged, CONFIG, rows[i].path, rows[i].value);
         expect_refusal(what, EY_BAD_MODEL, &rows[i].says, 1);
@@ -300,8 +317,11 @@ static void text_only_tensors(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *good = ckpt_make(base_dir, rows[i].kind), *name = rows[i].name;
         struct tensor_list list = tensors_read(good);
-        if (rows[i].rows) tensors_find(&list, name)->shape[0] = rows[i].rows, tensor_fit(tensors_find(&list, name));
-        else tensors_drop(&list, name);
+        if (rows[i].rows)
+            tensors_find(&list, name)->shape[0] = rows[i].rows,
+                                tensor_fit(tensors_find(&list, name));
+        else
+            tensors_drop(&list, name);
         ckpt_copy(good, damaged);
         tensors_write(&list, damaged);
         expect_refusal(name, EY_BAD_MODEL, &name, 1);
@@ -332,10 +352,13 @@ static void file_damage(void **state)
     const char *good = ckpt_make(base_dir, "tiny-ragged-fp8");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char what[100];
-        snprintf(what, sizeof(what), "%s: %s", rows[i].file, rows[i].bytes ? rows[i].bytes : "(gone)");
+        snprintf(what, sizeof(what), "%s: %s", rows[i].file,
+                 rows[i].bytes ? rows[i].bytes : "(gone)");
         ckpt_copy(good, damaged);
-        if (rows[i].bytes) ckpt_write_file(damaged, rows[i].file, rows[i].bytes, strlen(rows[i].bytes));
-        else ckpt_remove_file(damaged, rows[i].file);
+        if (rows[i].bytes)
+            ckpt_write_file(damaged, rows[i].file, rows[i].bytes, strlen(rows[i].bytes));
+        else
+            ckpt_remove_file(damaged, rows[i].file);
         /* a missing file may be either code */
         ey_engine *engine = NULL;
         ey_err e = {0};
@@ -344,7 +367,8 @@ static void file_damage(void **state)
         assert_false(ey_engine_open(&engine, &options, &e));
         assert_null(engine);
         if (!rows[i].bytes && e.code == EY_NOT_FOUND) e.code = EY_BAD_MODEL;
-        if (e.code != rows[i].code || !strstr(e.text, rows[i].says)) fail_msg("%s: %d %s", what, (int)e.code, e.text);
+        if (e.code != rows[i].code || !strstr(e.text, rows[i].says))
+            fail_msg("%s: %d %s", what, (int)e.code, e.text);
     }
 }
 
@@ -383,7 +407,8 @@ struct tensor_row {
 #define L2 "model.language_model.layers.2."
 #define VIS "model.visual."
 
-/* tiny-ragged-fp8: hidden 192, 3 heads and 1 KV head of 128, MLP 320, vision hidden 128, MLP 256, table 144 */
+/* tiny-ragged-fp8: hidden 192, 3 heads and 1 KV head of 128, MLP 320, vision hidden 128, MLP 256,
+ * table 144 */
 static const struct tensor_row tensor_rows[] = {
     {"model.language_model.embed_tokens.weight", DROP, 0, 0, {0}, "missing"},
     {"model.language_model.embed_tokens.weight", RESHAPE, 0, 2, {1535, 192}, "[1535, 192]"},
@@ -432,8 +457,10 @@ static void damage_tensor(struct tensor_list *list, const struct tensor_row *row
         tensors_drop(list, row->name);
         return;
     }
-    if (row->damage == RETYPE) t->dtype = row->dtype;
-    else t->n_dims = row->n_dims, memcpy(t->shape, row->shape, sizeof(row->shape));
+    if (row->damage == RETYPE)
+        t->dtype = row->dtype;
+    else
+        t->n_dims = row->n_dims, memcpy(t->shape, row->shape, sizeof(row->shape));
     tensor_fit(t);
 }
 
@@ -450,7 +477,8 @@ static void tensor_damage(void **state)
         damage_tensor(&list, row);
         ckpt_copy(good, damaged);
         tensors_write(&list, damaged);
-        const char *words[] = {row->name, row->says, row->damage == DROP ? damaged : "model.safetensors"};
+        const char *words[] = {row->name, row->says,
+                               row->damage == DROP ? damaged : "model.safetensors"};
         expect_refusal(what, EY_BAD_MODEL, words, 3);
     }
     assert_int_equal(n_failures, 0);
@@ -466,14 +494,19 @@ static void untied_without_head(void **state)
     assert_int_equal(n_failures, 0);
 }
 
-/* Shapes that config.json allows and the tensors do not have: nothing of that size may be allocated. */
+/* Shapes that config.json allows and the tensors do not have: nothing of that size may be
+ * allocated. */
 static void huge_but_allowed(void **state)
 {
     (void)state;
     static const struct {
         const char *path, *value;
-    } rows[] = {{T "hidden_size", "65536"}, {T "intermediate_size", "65536"}, {T "vocab_size", "1048576"},
-                {T "num_hidden_layers", "256"}, {V "depth", "256"}, {V "hidden_size", "16384"},
+    } rows[] = {{T "hidden_size", "65536"},
+                {T "intermediate_size", "65536"},
+                {T "vocab_size", "1048576"},
+                {T "num_hidden_layers", "256"},
+                {V "depth", "256"},
+                {V "hidden_size", "16384"},
                 {V "num_position_embeddings", "65536"}};
     struct rlimit old, small;
     getrlimit(RLIMIT_AS, &old);
@@ -484,8 +517,10 @@ static void huge_but_allowed(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ckpt_copy(ckpt_make(base_dir, "tiny-ragged-fp8"), damaged);
         ckpt_set(damaged, CONFIG, rows[i].path, rows[i].value);
-        if (strcmp(rows[i].path, V "hidden_size") == 0) ckpt_set(damaged, CONFIG, V "num_heads", "64");
-        if (strcmp(rows[i].path, T "hidden_size") == 0) ckpt_set(damaged, CONFIG, V "out_hidden_size", "65536");
+        if (strcmp(rows[i].path, V "hidden_size") == 0)
+            ckpt_set(damaged, CONFIG, V "num_heads", "64");
+        if (strcmp(rows[i].path, T "hidden_size") == 0)
+            ckpt_set(damaged, CONFIG, V "out_hidden_size", "65536");
         assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
         expect_refusal(rows[i].path, EY_BAD_MODEL, NULL, 0);
         setrlimit(RLIMIT_AS, &old);
@@ -498,7 +533,8 @@ static void huge_but_allowed(void **state)
 static void vocabulary_too_small(void **state)
 {
     (void)state;
-    const char *good = ckpt_make(base_dir, "tiny-ragged-fp8"), *const words[] = {"tokenizer.json", "1525", "1523"};
+    const char *good = ckpt_make(base_dir, "tiny-ragged-fp8"), *const words[] = {"tokenizer.json",
+                                                                                 "1525", "1523"};
     struct tensor_list list = tensors_read(good);
     struct edited_tensor *t = tensors_find(&list, "model.language_model.embed_tokens.weight");
     t->shape[0] = 1524;
@@ -513,14 +549,17 @@ static void vocabulary_too_small(void **state)
 static void token_missing(void **state)
 {
     (void)state;
-    static const char *const tokens[] = {"<|image_pad|>", "<|vision_start|>", "<|vision_end|>", "<|im_start|>", "<|im_end|>"};
+    static const char *const tokens[] = {"<|image_pad|>", "<|vision_start|>", "<|vision_end|>",
+                                         "<|im_start|>", "<|im_end|>"};
     const char *good = ckpt_make(base_dir, "tiny-ragged-fp8");
     for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
         char command[2048];
         ckpt_copy(good, damaged);
         /* another name of equal length, so that only the name is gone */
-        snprintf(command, sizeof(command), "rm '%s/tokenizer.json' && sed 's/%s/<#%s/g' '%s/tokenizer.json' > '%s/tokenizer.json'", damaged,
-                 tokens[i], tokens[i] + 2, good, damaged);
+        snprintf(
+            command, sizeof(command),
+            "rm '%s/tokenizer.json' && sed 's/%s/<#%s/g' '%s/tokenizer.json' > '%s/tokenizer.json'",
+            damaged, tokens[i], tokens[i] + 2, good, damaged);
         assert_int_equal(system(command), 0);
         const char *const words[] = {"tokenizer.json", tokens[i]};
         expect_refusal(tokens[i], EY_BAD_MODEL, words, 2);
@@ -555,10 +594,16 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(json_damage, each),      cmocka_unit_test_setup(file_damage, each),          cmocka_unit_test_setup(deep_config, each),
-        cmocka_unit_test_setup(tensor_damage, each),    cmocka_unit_test_setup(untied_without_head, each),  cmocka_unit_test_setup(huge_but_allowed, each),
-        cmocka_unit_test_setup(text_only_damage, each), cmocka_unit_test_setup(text_only_tensors, each),
-        cmocka_unit_test_setup(vocabulary_too_small, each), cmocka_unit_test_setup(token_missing, each),
+        cmocka_unit_test_setup(json_damage, each),
+        cmocka_unit_test_setup(file_damage, each),
+        cmocka_unit_test_setup(deep_config, each),
+        cmocka_unit_test_setup(tensor_damage, each),
+        cmocka_unit_test_setup(untied_without_head, each),
+        cmocka_unit_test_setup(huge_but_allowed, each),
+        cmocka_unit_test_setup(text_only_damage, each),
+        cmocka_unit_test_setup(text_only_tensors, each),
+        cmocka_unit_test_setup(vocabulary_too_small, each),
+        cmocka_unit_test_setup(token_missing, each),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,4 +1,5 @@
-/* The same weights in every layout that checkpoints come in (spec 1.2, 2.3, 2.4, 2.5) give the same bits. */
+/* The same weights in every layout that checkpoints come in (spec 1.2, 2.3, 2.4, 2.5) give the same
+ * bits. */
 #include "engine/engine_fixture.h"
 #include "model/ckpt_edit.h"
 
@@ -40,7 +41,8 @@ static void newer_config(void **state)
     ckpt_set(dir, "config.json", "text_config.rope_scaling", NULL);
     ckpt_set(dir, "config.json", "text_config.rope_theta", NULL);
     ckpt_set(dir, "config.json", "text_config.rope_parameters",
-             "{\"mrope_interleaved\":true,\"mrope_section\":[24,20,20],\"rope_theta\":5000000.0,\"rope_type\":\"default\"}");
+             "{\"mrope_interleaved\":true,\"mrope_section\":[24,20,20],\"rope_theta\":5000000.0,"
+             "\"rope_type\":\"default\"}");
     expect_same(good, "rope_parameters");
     ckpt_set(dir, "config.json", "text_config.rope_parameters.rope_theta", "10000");
     struct outcome a = outcome_at(good), b = outcome_at(dir);
@@ -54,7 +56,8 @@ static void older_config(void **state)
     const char *good = copy_of("tiny-old-bf16");
     ckpt_set(dir, "config.json", "text_config.rope_parameters", NULL);
     ckpt_set(dir, "config.json", "text_config.rope_theta", "1000000");
-    ckpt_set(dir, "config.json", "text_config.rope_scaling", "{\"type\":\"default\",\"mrope_interleaved\":true,\"mrope_section\":[24,20,20]}");
+    ckpt_set(dir, "config.json", "text_config.rope_scaling",
+             "{\"type\":\"default\",\"mrope_interleaved\":true,\"mrope_section\":[24,20,20]}");
     expect_same(good, "rope_scaling");
 }
 
@@ -68,7 +71,8 @@ static void small_files(void **state)
         {"no bias named", "config.json", "text_config.attention_bias", NULL},
         {"no quantization named", "config.json", "quantization_config", NULL},
         {"quantization null", "config.json", "quantization_config", "null"},
-        {"other list of exceptions", "config.json", "quantization_config.modules_to_not_convert", "[\"lm_head\"]"},
+        {"other list of exceptions", "config.json", "quantization_config.modules_to_not_convert",
+         "[\"lm_head\"]"},
         {"theta as a float", "config.json", "text_config.rope_theta", "5e6"},
         {"tied only on top", "config.json", "text_config.tie_word_embeddings", NULL},
         {"tied only in text_config", "config.json", "tie_word_embeddings", NULL},
@@ -92,11 +96,14 @@ static void processor_config(void **state)
     const char *good = copy_of("tiny-ragged-fp8");
     ckpt_remove_file(dir, "preprocessor_config.json");
     ckpt_set(dir, "processor_config.json", "",
-             "{\"image_processor\": {\"size\": {\"longest_edge\": 262144, \"shortest_edge\": 4096}, \"patch_size\": 16, \"temporal_patch_size\": 2, "
-             "\"merge_size\": 2, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}, \"processor_class\": \"Qwen3VLProcessor\"}");
+             "{\"image_processor\": {\"size\": {\"longest_edge\": 262144, \"shortest_edge\": "
+             "4096}, \"patch_size\": 16, \"temporal_patch_size\": 2, "
+             "\"merge_size\": 2, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}, "
+             "\"processor_class\": \"Qwen3VLProcessor\"}");
     expect_same(good, "processor_config.json");
     copy_of("tiny-ragged-fp8");
-    ckpt_set(dir, "preprocessor_config.json", "size", "{\"longest_edge\": 1, \"shortest_edge\": 1}");
+    ckpt_set(dir, "preprocessor_config.json", "size",
+             "{\"longest_edge\": 1, \"shortest_edge\": 1}");
     ckpt_set(dir, "preprocessor_config.json", "min_pixels", "4096");
     ckpt_set(dir, "preprocessor_config.json", "max_pixels", "262144");
     expect_same(good, "min_pixels and max_pixels override");
@@ -110,17 +117,27 @@ static void other_names(void **state)
     static const struct {
         const char *what, *kind, *names[3][2];
     } rows[] = {
-        {"older exports", "tiny-untied-bf16", {{"model.visual.", "visual."}, {"model.language_model.", "model."}}},
+        {"older exports",
+         "tiny-untied-bf16",
+         {{"model.visual.", "visual."}, {"model.language_model.", "model."}}},
         {"half old", "tiny-ragged-fp8", {{"model.visual.", "visual."}}},
-        {"vLLM", "tiny-untied-bf16",
-         {{"model.visual.", "visual."}, {"model.language_model.", "language_model.model."}, {"lm_head.", "language_model.lm_head."}}},
-        {"vLLM, FP8", "tiny-ragged-fp8", {{"model.visual.", "visual."}, {"model.language_model.", "language_model.model."}}},
-        {"mlx", "tiny-untied-bf16", {{"model.visual.", "vision_tower."}, {"model.language_model.", "language_model.model."}}},
+        {"vLLM",
+         "tiny-untied-bf16",
+         {{"model.visual.", "visual."},
+          {"model.language_model.", "language_model.model."},
+          {"lm_head.", "language_model.lm_head."}}},
+        {"vLLM, FP8",
+         "tiny-ragged-fp8",
+         {{"model.visual.", "visual."}, {"model.language_model.", "language_model.model."}}},
+        {"mlx",
+         "tiny-untied-bf16",
+         {{"model.visual.", "vision_tower."}, {"model.language_model.", "language_model.model."}}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *good = copy_of(rows[i].kind);
         struct tensor_list list = tensors_read(good);
-        for (int k = 0; k < 3 && rows[i].names[k][0]; k++) tensors_rename(&list, rows[i].names[k][0], rows[i].names[k][1]);
+        for (int k = 0; k < 3 && rows[i].names[k][0]; k++)
+            tensors_rename(&list, rows[i].names[k][0], rows[i].names[k][1]);
         tensors_write(&list, dir);
         expect_same(good, rows[i].what);
     }
@@ -149,7 +166,8 @@ static void heads(void **state)
     struct edited_tensor *head = tensors_add(&list, "lm_head.weight", tensors_find(&list, EMBED));
     size_t row = head->size / (size_t)head->shape[0];
     for (int64_t i = 0; i < head->shape[0]; i++) /* rows backwards */
-        memcpy(head->data + (size_t)i * row, tensors_find(&list, EMBED)->data + (size_t)(head->shape[0] - 1 - i) * row, row);
+        memcpy(head->data + (size_t)i * row,
+               tensors_find(&list, EMBED)->data + (size_t)(head->shape[0] - 1 - i) * row, row);
     tensors_write(&list, dir);
     struct outcome a = outcome_at(good), b = outcome_at(dir);
     assert_int_equal(a.ids[0], a.vocabulary - 1 - b.ids[0]);
@@ -168,7 +186,8 @@ static void convert_scales(const char *kind, enum dtype from, enum dtype to)
     struct tensor_list list = tensors_read(good);
     int n = 0;
     for (size_t i = 0; i < list.n; i++)
-        if (strstr(list.at[i].name, "_scale_inv")) assert_int_equal(list.at[i].dtype, from), tensor_convert(&list.at[i], to), n++;
+        if (strstr(list.at[i].name, "_scale_inv"))
+            assert_int_equal(list.at[i].dtype, from), tensor_convert(&list.at[i], to), n++;
     assert_int_equal(n, 21);
     tensors_write(&list, dir);
     expect_same(good, kind);
@@ -187,7 +206,8 @@ static void mixed_dtypes(void **state)
     (void)state;
     const char *good = copy_of("tiny-gqa4-bf16");
     struct tensor_list list = tensors_read(good);
-    for (size_t i = 0; i < list.n; i += 2) tensor_convert(&list.at[i], DTYPE_F32);
+    for (size_t i = 0; i < list.n; i += 2)
+        tensor_convert(&list.at[i], DTYPE_F32);
     tensors_write(&list, dir);
     expect_same(good, "half of the tensors in F32");
 }
@@ -195,7 +215,8 @@ static void mixed_dtypes(void **state)
 static void every_kind(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"tiny-gqa4-f16", "tiny-gqa4-f32", "tiny-head72-bf16", "tiny-shards-fp8", "tiny-old-bf16"};
+    static const char *const kinds[] = {"tiny-gqa4-f16", "tiny-gqa4-f32", "tiny-head72-bf16",
+                                        "tiny-shards-fp8", "tiny-old-bf16"};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct outcome o = outcome_at(ckpt_make(fixture_dir(), kinds[i]));
         assert_int_equal(o.n, 3);
@@ -206,8 +227,10 @@ static void every_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newer_config), cmocka_unit_test(older_config), cmocka_unit_test(small_files), cmocka_unit_test(processor_config),
-        cmocka_unit_test(other_names),  cmocka_unit_test(heads),        cmocka_unit_test(scales),      cmocka_unit_test(mixed_dtypes),
+        cmocka_unit_test(newer_config), cmocka_unit_test(older_config),
+        cmocka_unit_test(small_files),  cmocka_unit_test(processor_config),
+        cmocka_unit_test(other_names),  cmocka_unit_test(heads),
+        cmocka_unit_test(scales),       cmocka_unit_test(mixed_dtypes),
         cmocka_unit_test(every_kind),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

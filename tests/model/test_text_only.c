@@ -1,8 +1,10 @@
-/* Models without a vision tower in the engine: what they say of themselves, what they refuse, and what their answers do not depend on. */
+/* Models without a vision tower in the engine: what they say of themselves, what they refuse, and
+ * what their answers do not depend on. */
 #include "engine/engine_fixture.h"
 #include "model/ckpt_edit.h"
 
-static const char *const kinds[] = {"tiny-qwen2-bf16", "tiny-qwen2-fp8", "tiny-qwen3-bf16", "tiny-phi3-bf16", "tiny-llama-f16"};
+static const char *const kinds[] = {"tiny-qwen2-bf16", "tiny-qwen2-fp8", "tiny-qwen3-bf16",
+                                    "tiny-phi3-bf16", "tiny-llama-f16"};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static void describes_itself(void **state)
@@ -33,11 +35,13 @@ static void refuses_pictures(void **state)
     }
 }
 
-/* Neither on the threads nor on how the prompt is cut: also not where windows begin inside blocks. */
+/* Neither on the threads nor on how the prompt is cut: also not where windows begin inside blocks.
+ */
 static void same_bits(void **state)
 {
     (void)state;
-    static const char text[] = "The house has two doors, four windows and a small tree. How many trees are there, and where is the nearest of them?";
+    static const char text[] = "The house has two doors, four windows and a small tree. How many "
+                               "trees are there, and where is the nearest of them?";
     for (int i = 0; i < KINDS; i++) {
         static const char *const devices[] = {"ref", "cpu"};
         for (int d = 0; d < 2; d++) {
@@ -78,6 +82,8 @@ static void starts_prompts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(describes_itself), cmocka_unit_test(refuses_pictures), cmocka_unit_test(same_bits), cmocka_unit_test(starts_prompts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(describes_itself), cmocka_unit_test(refuses_pictures),
+        cmocka_unit_test(same_bits), cmocka_unit_test(starts_prompts)};
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,4 +1,5 @@
-/* The memory contract, planned on cards that are not here, for the official models: their headers, files without numbers. */
+/* The memory contract, planned on cards that are not here, for the official models: their headers,
+ * files without numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,16 +32,23 @@ static int open_models(void **state)
     for (int i = 0; i < MODELS; i++) {
         char command[1400], path[600];
         snprintf(path, sizeof(path), "%s/%s", directory, kinds[i]);
-        snprintf(command, sizeof(command), "'%s' --like %s --sparse '%s' > /dev/null", MKCHECKPOINT, kinds[i], path);
-        if (system(command) != 0 || !checkpoint_open(&files[i], path, &e) || !model_open(&models[i], files[i], &e)) return -1;
+        snprintf(command, sizeof(command), "'%s' --like %s --sparse '%s' > /dev/null", MKCHECKPOINT,
+                 kinds[i], path);
+        if (system(command) != 0 || !checkpoint_open(&files[i], path, &e) ||
+            !model_open(&models[i], files[i], &e))
+            return -1;
     }
-    return backend_cuda_create_planned(&card_backend, &e) && pool_create(&pool, 4, &e) && backend_cpu_create(&cpu, pool, NULL, &e) ? 0 : -1;
+    return backend_cuda_create_planned(&card_backend, &e) && pool_create(&pool, 4, &e) &&
+                   backend_cpu_create(&cpu, pool, NULL, &e)
+               ? 0
+               : -1;
 }
 
 static int close_models(void **state)
 {
     (void)state;
-    for (int i = 0; i < MODELS; i++) model_close(&models[i]), checkpoint_close(files[i]);
+    for (int i = 0; i < MODELS; i++)
+        model_close(&models[i]), checkpoint_close(files[i]);
     card_backend->ops->destroy(card_backend), cpu->ops->destroy(cpu);
     pool_destroy(&pool);
     temp_dir_remove(directory);
@@ -51,8 +59,12 @@ static int close_models(void **state)
 
 static struct device_facts card(int total, int used, int sm_count)
 {
-    return (struct device_facts){.name = "cuda:0", .card = true, .sm_count = sm_count, .total = (uint64_t)total * MIB,
-                                 .free = (uint64_t)(total - used) * MIB, .context = facts_context(sm_count)};
+    return (struct device_facts){.name = "cuda:0",
+                                 .card = true,
+                                 .sm_count = sm_count,
+                                 .total = (uint64_t)total * MIB,
+                                 .free = (uint64_t)(total - used) * MIB,
+                                 .context = facts_context(sm_count)};
 }
 
 /* An RTX 5060 whose desktop holds 1,151 MiB. */
@@ -67,7 +79,8 @@ static struct device_facts ballast_card(int free)
     return card(143771, 143771 - free, 132);
 }
 
-static struct plan plan_of(enum model_name name, const struct device_facts *facts, const struct plan_limits *limits)
+static struct plan plan_of(enum model_name name, const struct device_facts *facts,
+                           const struct plan_limits *limits)
 {
     struct plan p;
     ey_err e;
@@ -81,10 +94,14 @@ static void print_plan(const struct plan *p)
     int n = plan_items(p, items);
     char rule[160];
     plan_budget_text(&p->budget, rule, sizeof(rule));
-    for (int i = 0; i < n; i++) printf("  %-28s %-6s %8.1f MiB\n", items[i].name, items[i].device, (double)items[i].bytes / (double)MIB);
-    printf("  in all %.1f of %s\n  context %d, pool %d, rows %d, %s\n", (double)p->allocated / (double)MIB, rule, p->max_model_len, p->kv_tokens, p->max_rows,
+    for (int i = 0; i < n; i++)
+        printf("  %-28s %-6s %8.1f MiB\n", items[i].name, items[i].device,
+               (double)items[i].bytes / (double)MIB);
+    printf("  in all %.1f of %s\n  context %d, pool %d, rows %d, %s\n",
+           (double)p->allocated / (double)MIB, rule, p->max_model_len, p->kv_tokens, p->max_rows,
            p->fits ? "fits" : "does not fit");
-    for (int i = 0; i < p->n_choices; i++) printf("  %s\n", p->choice[i]);
+    for (int i = 0; i < p->n_choices; i++)
+        printf("  %s\n", p->choice[i]);
 }
 
 static void must_fit(const struct plan *p, const char *what)
@@ -105,9 +122,12 @@ struct setting {
 };
 
 static const struct setting settings[] = {
-    {"2B at 0.40, 2,048 tokens", M2B, 0.40, 2048, false}, {"2B at 0.70", M2B, 0.70, 0, false},
-    {"2B at 0.75", M2B, 0.75, 0, false},                  {"4B at 0.80, 4,096 tokens", M4B, 0.80, 4096, false},
-    {"4B at 0.75, 512 tokens", M4B, 0.75, 512, false},    {"4B at 0.70, 2,048 tokens", M4B, 0.70, 2048, false},
+    {"2B at 0.40, 2,048 tokens", M2B, 0.40, 2048, false},
+    {"2B at 0.70", M2B, 0.70, 0, false},
+    {"2B at 0.75", M2B, 0.75, 0, false},
+    {"4B at 0.80, 4,096 tokens", M4B, 0.80, 4096, false},
+    {"4B at 0.75, 512 tokens", M4B, 0.75, 512, false},
+    {"4B at 0.70, 2,048 tokens", M4B, 0.70, 2048, false},
     {"4B at 0.65, 1,024 tokens", M4B, 0.65, 1024, true},
 };
 
@@ -121,8 +141,10 @@ static void their_settings_start(void **state)
         struct plan p = plan_of(s->model, &facts, &limits);
         must_fit(&p, s->what);
         assert_int_equal(p.max_num_seqs, 4);
-        if (s->context) assert_int_equal(p.max_model_len, s->context);
-        else assert_int_equal(p.kv_tokens, 16384);
+        if (s->context)
+            assert_int_equal(p.max_model_len, s->context);
+        else
+            assert_int_equal(p.kv_tokens, 16384);
         assert_int_equal(p.levers.head, s->short_head ? HEAD_8BIT : HEAD_BF16);
         assert_int_equal(p.levers.vision, VISION_RESIDENT);
         assert_int_equal(p.levers.kv, KV_BF16);
@@ -148,7 +170,8 @@ static void totals(void **state)
     struct device_facts facts = ballast_card(143771);
     facts.context = 527 * MIB;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct plan_limits limits = {.max_model_len = 2048, .max_num_seqs = 1, .levers = rows[i].levers};
+        struct plan_limits limits = {
+            .max_model_len = 2048, .max_num_seqs = 1, .levers = rows[i].levers};
         struct plan p = plan_of(rows[i].model, &facts, &limits);
         if (p.allocated <= (uint64_t)rows[i].most * MIB) continue;
         print_plan(&p);
@@ -200,11 +223,13 @@ static void by_levers(void **state)
 static bool has_choice(const struct plan *p, const char *words)
 {
     bool has = false;
-    for (int i = 0; i < p->n_choices; i++) has |= strstr(p->choice[i], words) != NULL;
+    for (int i = 0; i < p->n_choices; i++)
+        has |= strstr(p->choice[i], words) != NULL;
     return has;
 }
 
-/* What an 8-bit head leaves in the file: pinned, unless something is known against it. The card's part is the same either way. */
+/* What an 8-bit head leaves in the file: pinned, unless something is known against it. The card's
+ * part is the same either way. */
 static void who_reads_stored_rows(void **state)
 {
     (void)state;
@@ -216,7 +241,9 @@ static void who_reads_stored_rows(void **state)
     assert_true(unknown.limits.read_stored);
     assert_int_equal(unknown.bytes[PLAN_PINNED], rows);
     assert_int_equal(unknown.bytes[PLAN_KEPT], 0);
-    assert_true(has_choice(&unknown, "--head-rows pinned: the card reads them in 593 MiB of the file that stay in memory, where the system lets it; else host"));
+    assert_true(
+        has_choice(&unknown, "--head-rows pinned: the card reads them in 593 MiB of the file that "
+                             "stay in memory, where the system lets it; else host"));
     facts.may_read = MAY_READ, facts.host_free = 2 * rows;
     struct plan p = plan_of(M2B, &facts, &limits);
     assert_int_equal(p.levers.rows, ROWS_PINNED);
@@ -240,14 +267,16 @@ static void who_reads_stored_rows(void **state)
     limits.levers.rows = ROWS_PINNED;
     ey_err e;
     assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
-    assert_non_null(strstr(e.text, "--head-rows pinned: this system does not let the card read the model's file"));
+    assert_non_null(strstr(
+        e.text, "--head-rows pinned: this system does not let the card read the model's file"));
     limits.levers = (struct plan_levers){.head = HEAD_BF16}, facts.may_read = MAY_READ;
     p = plan_of(M2B, &facts, &limits);
     assert_int_equal(p.levers.rows, ROWS_AUTO);
     assert_int_equal(p.bytes[PLAN_PINNED] + p.bytes[PLAN_KEPT], 0);
 }
 
-static const struct plan_change *find_change(const struct plan_change *changes, int n, const char *options)
+static const struct plan_change *find_change(const struct plan_change *changes, int n,
+                                             const char *options)
 {
     for (int i = 0; i < n; i++)
         if (strstr(changes[i].options, options)) return &changes[i];
@@ -271,7 +300,9 @@ static void refusal(void **state)
     int n = plan_changes(changes, &p, &models[M4B], card_backend, &limits);
     assert_true(find_change(changes, n, "--max-model-len 2048")->fits);
     assert_non_null(find_change(changes, n, "--model Qwen/Qwen3-VL-2B-Instruct-FP8"));
-    for (int i = 0; i < n; i++) assert_true(changes[i].fits == (changes[i].total <= p.budget.bytes) || strstr(changes[i].options, "utilization"));
+    for (int i = 0; i < n; i++)
+        assert_true(changes[i].fits == (changes[i].total <= p.budget.bytes) ||
+                    strstr(changes[i].options, "utilization"));
 }
 
 /* ---- budget ---- */
@@ -286,13 +317,15 @@ static void budgets(void **state)
         int given, budget; /* MiB */
         bool by_share;
     } rows[] = {
-        {7000, 1151, false, 0, 0, 6720, false},   {7000, 1151, true, 0, 0, 6580, false},  {7000, 1151, false, 0.4, 0, 3260, true},
-        {7000, 1151, false, 0.97, 0, 6720, false}, {7000, 1151, false, 0, 5000, 5000, true}, {3500, 4651, false, 0, 0, 3244, false},
-        {8151, 0, false, 0, 0, 7498, true},        {200, 7951, false, 0, 0, 0, false},
+        {7000, 1151, false, 0, 0, 6720, false},   {7000, 1151, true, 0, 0, 6580, false},
+        {7000, 1151, false, 0.4, 0, 3260, true},  {7000, 1151, false, 0.97, 0, 6720, false},
+        {7000, 1151, false, 0, 5000, 5000, true}, {3500, 4651, false, 0, 0, 3244, false},
+        {8151, 0, false, 0, 0, 7498, true},       {200, 7951, false, 0, 0, 0, false},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct device_facts facts = card(8151, rows[i].used, 30);
-        struct plan_limits limits = {.utilization = rows[i].utilization, .device_bytes = (uint64_t)rows[i].given * MIB};
+        struct plan_limits limits = {.utilization = rows[i].utilization,
+                                     .device_bytes = (uint64_t)rows[i].given * MIB};
         facts.wsl2 = rows[i].wsl2;
         struct plan p = plan_of(M2B, &facts, &limits);
         char text[160];
@@ -336,7 +369,8 @@ static void arena_holds_all(void **state)
     uint64_t sum = 0;
     int n = plan_items(&p, items);
     for (int i = 0; i < n; i++)
-        if (strcmp(items[i].device, "cuda:0") == 0) assert_int_equal(items[i].bytes % CUDA_ALIGN, 0), sum += items[i].bytes;
+        if (strcmp(items[i].device, "cuda:0") == 0)
+            assert_int_equal(items[i].bytes % CUDA_ALIGN, 0), sum += items[i].bytes;
     assert_int_equal(sum, p.allocated);
     assert_int_equal(p.arena + p.bytes[PLAN_CONTEXT], p.allocated);
     assert_int_equal(PLAN_RING_BYTES, LOAD_STAGING);
@@ -361,17 +395,25 @@ static void tower_on_the_cpu(void **state)
     facts.cpu = cpu, beside.levers.vision = VISION_HOST;
     struct plan p = plan_of(M2B, &facts, &limits), q = plan_of(M2B, &facts, &beside);
     struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
-    assert_int_equal(p.allocated - p.bytes[PLAN_VISION] - (p.bytes[PLAN_SHARED] - q.bytes[PLAN_SHARED]) - (p.bytes[PLAN_SCRATCH] - q.bytes[PLAN_SCRATCH]), q.allocated);
+    assert_int_equal(p.allocated - p.bytes[PLAN_VISION] -
+                         (p.bytes[PLAN_SHARED] - q.bytes[PLAN_SHARED]) -
+                         (p.bytes[PLAN_SCRATCH] - q.bytes[PLAN_SCRATCH]),
+                     q.allocated);
     assert_int_equal(bytes_on(&q, "cuda:0"), q.allocated);
-    assert_true(p.bytes[PLAN_SHARED] > q.bytes[PLAN_SHARED] && p.bytes[PLAN_SCRATCH] >= q.bytes[PLAN_SCRATCH]);
+    assert_true(p.bytes[PLAN_SHARED] > q.bytes[PLAN_SHARED] &&
+                p.bytes[PLAN_SCRATCH] >= q.bytes[PLAN_SCRATCH]);
     assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.vision_stored);
-    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"), q.bytes[PLAN_TOWER] + q.bytes[PLAN_CPU_SCRATCH]);
+    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"),
+                     q.bytes[PLAN_TOWER] + q.bytes[PLAN_CPU_SCRATCH]);
     assert_int_equal(p.tower_rows, 2048);
     assert_int_equal(q.tower_rows, 512);
     assert_int_equal(q.cpu_limits.max_patches, q.max_patches);
     assert_int_equal(q.limits.max_patches, 0);
-    /* float32: x, queries, keys and values and angles of each patch; attention's output and the MLP of each row of a tile; a block of features */
-    assert_int_equal(q.bytes[PLAN_TOWER], sizeof(float) * ((uint64_t)q.max_patches * (4 * 1024 + 64) + 512 * (1024 + 4096) + FEATURE_BLOCK * 2048));
+    /* float32: x, queries, keys and values and angles of each patch; attention's output and the MLP
+     * of each row of a tile; a block of features */
+    assert_int_equal(q.bytes[PLAN_TOWER],
+                     sizeof(float) * ((uint64_t)q.max_patches * (4 * 1024 + 64) +
+                                      512 * (1024 + 4096) + FEATURE_BLOCK * 2048));
     assert_int_equal(q.bytes[PLAN_CPU_SCRATCH], cpu->ops->scratch_bytes(cpu, &q.cpu_limits));
 }
 
@@ -397,7 +439,8 @@ static void tower_on_the_cpu_as_a_change(void **state)
 /* As the checkpoint's own headers have it. */
 static void smaller_model_is_right(void *user, const struct model *m)
 {
-    struct weight_sizes known = weight_sizes(m, card_backend), read = weight_sizes(&models[M2B], card_backend);
+    struct weight_sizes known = weight_sizes(m, card_backend),
+                        read = weight_sizes(&models[M2B], card_backend);
     (void)user;
     assert_memory_equal(&known, &read, sizeof(known));
 }
@@ -441,10 +484,14 @@ static void some_layers_on_the_cpu(void **state)
     assert_int_equal(2 * q.bytes[PLAN_KV], p.bytes[PLAN_KV]);
     assert_int_equal(q.bytes[PLAN_DECODER], p.bytes[PLAN_DECODER] - w.first[14]);
     assert_int_equal(bytes_on(&q, "cuda:0"), q.allocated);
-    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"), q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST] + q.bytes[PLAN_CPU_SCRATCH] + q.bytes[PLAN_IMAGES]);
+    assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"),
+                     q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST] + q.bytes[PLAN_CPU_SCRATCH] +
+                         q.bytes[PLAN_IMAGES]);
     assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.first_stored[14]);
-    assert_int_equal(q.first_bytes, w.first_stored[14] + q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST]);
-    double seconds = (double)(q.bytes[PLAN_DECODER] + q.bytes[PLAN_HEAD]) / 400e9 + (double)w.first_stored[14] / 40e9;
+    assert_int_equal(q.first_bytes,
+                     w.first_stored[14] + q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST]);
+    double seconds = (double)(q.bytes[PLAN_DECODER] + q.bytes[PLAN_HEAD]) / 400e9 +
+                     (double)w.first_stored[14] / 40e9;
     assert_true(fabs(q.tokens_per_second * seconds - PLAN_SHARE_OF_READS) < 1e-6);
 }
 
@@ -461,7 +508,8 @@ static void as_many_layers_as_fit(void **state)
     limits.gpu_layers = 36 - p.first_layers + 1;
     struct plan more = plan_of(M4B, &facts, &limits);
     assert_false(more.fits);
-    limits.gpu_layers = PLAN_LAYERS_AUTO, limits.cpu_bytes = p.first_bytes / 2; /* and the CPU has no room for them */
+    limits.gpu_layers = PLAN_LAYERS_AUTO,
+    limits.cpu_bytes = p.first_bytes / 2; /* and the CPU has no room for them */
     assert_false(plan_of(M4B, &facts, &limits).fits);
     struct device_facts large = card(24564, 600, 82);
     large.cpu = cpu, limits.cpu_bytes = 0;
@@ -490,16 +538,20 @@ static void must_be_reproduced(const struct plan_member *m, const struct device_
     ey_err e;
     limits.utilization = 0, limits.device_bytes = m->plan.allocated;
     assert_true(plan_make(&again, m->model, card_backend, facts, &limits, &e));
-    assert_true(again.fits && again.allocated == m->plan.allocated && again.max_model_len == m->plan.max_model_len && again.kv_tokens == m->plan.kv_tokens);
+    assert_true(again.fits && again.allocated == m->plan.allocated &&
+                again.max_model_len == m->plan.max_model_len &&
+                again.kv_tokens == m->plan.kv_tokens);
 }
 
-static void two_of(struct plan_member member[2], enum model_name first, enum model_name second, const struct device_facts *facts, const struct plan_limits *limits)
+static void two_of(struct plan_member member[2], enum model_name first, enum model_name second,
+                   const struct device_facts *facts, const struct plan_limits *limits)
 {
     ey_err e;
     member[0] = (struct plan_member){.name = "first", .model = &models[first], .limits = limits};
     member[1] = (struct plan_member){.name = "second", .model = &models[second], .limits = limits};
     if (!plan_together(member, 2, card_backend, facts, &e)) fail_msg("%s", e.text);
-    for (int i = 0; i < 2; i++) must_fit(&member[i].plan, member[i].name), must_be_reproduced(&member[i], facts);
+    for (int i = 0; i < 2; i++)
+        must_fit(&member[i].plan, member[i].name), must_be_reproduced(&member[i], facts);
 }
 
 static void models_that_share_a_card(void **state)
@@ -512,18 +564,21 @@ static void models_that_share_a_card(void **state)
     two_of(m, M2B, M4B, &large, &limits);
     for (int i = 0; i < 2; i++) {
         struct plan alone = plan_of(i ? M4B : M2B, &large, &limits);
-        assert_true(m[i].stays && m[i].plan.allocated == alone.allocated && m[i].plan.max_model_len == 16384);
+        assert_true(m[i].stays && m[i].plan.allocated == alone.allocated &&
+                    m[i].plan.max_model_len == 16384);
     }
     /* not enough for that: both give way, and neither gets less context than is of use */
     two_of(m, M2B, M2B, &desktop, &limits);
     assert_true(m[0].stays && m[1].stays);
-    assert_true(plan_member_bytes(&m[0]) + plan_member_bytes(&m[1]) + desktop.context <= m[0].plan.budget.free - m[0].plan.budget.margin);
+    assert_true(plan_member_bytes(&m[0]) + plan_member_bytes(&m[1]) + desktop.context <=
+                m[0].plan.budget.free - m[0].plan.budget.margin);
     assert_true(m[0].plan.max_model_len >= 4096 && m[1].plan.max_model_len >= 4096);
     assert_true(m[0].plan.allocated == m[1].plan.allocated);
     /* too little for both: turns, each with all of the card */
     two_of(m, M2B, M4B, &desktop, &limits);
     assert_true(m[0].stays && !m[1].stays);
-    for (int i = 0; i < 2; i++) assert_true(m[i].plan.allocated == plan_of(i ? M4B : M2B, &desktop, &limits).allocated);
+    for (int i = 0; i < 2; i++)
+        assert_true(m[i].plan.allocated == plan_of(i ? M4B : M2B, &desktop, &limits).allocated);
     /* what is asked for is kept to */
     two_of(m, M2B, M2B, &desktop, &short_context);
     assert_true(m[0].stays && m[1].stays && m[0].plan.max_model_len == 1024);
@@ -534,7 +589,8 @@ static void a_model_that_never_fits(void **state)
     (void)state;
     struct device_facts small = card(4096, 600, 30);
     struct plan_limits limits = {0};
-    struct plan_member m[2] = {{.name = "first", .model = &models[M4B], .limits = &limits}, {.name = "second", .model = &models[M2B], .limits = &limits}};
+    struct plan_member m[2] = {{.name = "first", .model = &models[M4B], .limits = &limits},
+                               {.name = "second", .model = &models[M2B], .limits = &limits}};
     ey_err e;
     assert_true(plan_together(m, 2, card_backend, &small, &e));
     assert_true(!m[0].plan.fits && !m[0].stays && m[1].plan.fits && m[1].stays);
@@ -544,9 +600,13 @@ static void models_that_share_a_host(void **state)
 {
     (void)state;
     const uint64_t both = models[M2B].weight_bytes + models[M4B].weight_bytes;
-    struct device_facts host = {.name = "host", .total = both + 8192 * MIB, .free = both + 8192 * MIB}, tight = {.name = "host", .total = both, .free = both};
+    struct device_facts host = {.name = "host",
+                                .total = both + 8192 * MIB,
+                                .free = both + 8192 * MIB},
+                        tight = {.name = "host", .total = both, .free = both};
     struct plan_limits limits = {0};
-    struct plan_member m[2] = {{.name = "first", .model = &models[M2B], .limits = &limits}, {.name = "second", .model = &models[M4B], .limits = &limits}};
+    struct plan_member m[2] = {{.name = "first", .model = &models[M2B], .limits = &limits},
+                               {.name = "second", .model = &models[M4B], .limits = &limits}};
     ey_err e;
     assert_true(plan_together(m, 2, cpu, &host, &e));
     assert_true(m[0].stays && m[1].stays);
@@ -557,12 +617,24 @@ static void models_that_share_a_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(their_settings_start), cmocka_unit_test(totals),          cmocka_unit_test(seven_thousand), cmocka_unit_test(by_levers),
+        cmocka_unit_test(their_settings_start),
+        cmocka_unit_test(totals),
+        cmocka_unit_test(seven_thousand),
+        cmocka_unit_test(by_levers),
         cmocka_unit_test(who_reads_stored_rows),
-        cmocka_unit_test(refusal),              cmocka_unit_test(budgets),         cmocka_unit_test(pinned),         cmocka_unit_test(arena_holds_all),
-        cmocka_unit_test(known_shapes),         cmocka_unit_test(pictures),        cmocka_unit_test(tower_on_the_cpu),
-        cmocka_unit_test(tower_on_the_cpu_as_a_change), cmocka_unit_test(models_that_share_a_card), cmocka_unit_test(a_model_that_never_fits),
-        cmocka_unit_test(models_that_share_a_host), cmocka_unit_test(some_layers_on_the_cpu), cmocka_unit_test(as_many_layers_as_fit),
+        cmocka_unit_test(refusal),
+        cmocka_unit_test(budgets),
+        cmocka_unit_test(pinned),
+        cmocka_unit_test(arena_holds_all),
+        cmocka_unit_test(known_shapes),
+        cmocka_unit_test(pictures),
+        cmocka_unit_test(tower_on_the_cpu),
+        cmocka_unit_test(tower_on_the_cpu_as_a_change),
+        cmocka_unit_test(models_that_share_a_card),
+        cmocka_unit_test(a_model_that_never_fits),
+        cmocka_unit_test(models_that_share_a_host),
+        cmocka_unit_test(some_layers_on_the_cpu),
+        cmocka_unit_test(as_many_layers_as_fit),
         cmocka_unit_test(layers_that_stay_together),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);

@@ -13,11 +13,13 @@ static struct question q;
 static ey_engine_options options_of(const char *device, const char *quantize, int group)
 {
     ey_engine_options o = ey_engine_defaults();
-    o.device = device, o.threads = 2, o.max_model_len = 256, o.quantize = quantize, o.group_size = group;
+    o.device = device, o.threads = 2, o.max_model_len = 256, o.quantize = quantize,
+    o.group_size = group;
     return o;
 }
 
-static struct outcome outcome_with(const char *model, const char *device, const char *quantize, int group)
+static struct outcome outcome_with(const char *model, const char *device, const char *quantize,
+                                   int group)
 {
     ey_engine *engine = engine_open_with(model, options_of(device, quantize, group));
     question_simple(&q, engine->model.vision.depth > 0, "What is this?", 3);
@@ -30,7 +32,8 @@ static struct outcome outcome_with(const char *model, const char *device, const 
 static double distance(const struct outcome *a, const struct outcome *b)
 {
     double off = 0, all = 0, mean = 0;
-    for (int i = 0; i < a->vocabulary; i++) mean += (double)a->logits[i] / a->vocabulary;
+    for (int i = 0; i < a->vocabulary; i++)
+        mean += (double)a->logits[i] / a->vocabulary;
     for (int i = 0; i < a->vocabulary; i++) {
         off += ((double)a->logits[i] - b->logits[i]) * ((double)a->logits[i] - b->logits[i]);
         all += (a->logits[i] - mean) * (a->logits[i] - mean);
@@ -40,7 +43,8 @@ static double distance(const struct outcome *a, const struct outcome *b)
 
 /* ---- FP8 ---- */
 
-/* An FP8 checkpoint with its matrices written out as F32. Blocks of mkcheckpoint's codes reach 448, so quantising finds the same codes again. */
+/* An FP8 checkpoint with its matrices written out as F32. Blocks of mkcheckpoint's codes reach 448,
+ * so quantising finds the same codes again. */
 static const char *written_out(const char *kind)
 {
     static char dir[400];
@@ -54,16 +58,19 @@ static const char *written_out(const char *kind)
         if (t->dtype != DTYPE_F8_E4M3) continue;
         snprintf(scale_name, sizeof(scale_name), "%s_scale_inv", t->name);
         const struct edited_tensor *scale = tensors_find(&list, scale_name);
-        const int64_t rows = t->shape[0], cols = t->shape[1], across = (cols + FP8_BLOCK - 1) / FP8_BLOCK;
+        const int64_t rows = t->shape[0], cols = t->shape[1],
+                      across = (cols + FP8_BLOCK - 1) / FP8_BLOCK;
         float *values = malloc((size_t)(rows * cols) * sizeof(float)), s;
         weight_floats(values, t->data, t->dtype, (size_t)(rows * cols));
         for (int64_t j = 0; j < rows * cols; j++) {
             const int64_t block = j / cols / FP8_BLOCK * across + j % cols / FP8_BLOCK;
-            weight_floats(&s, scale->data + (size_t)block * dtype_size(scale->dtype), scale->dtype, 1);
+            weight_floats(&s, scale->data + (size_t)block * dtype_size(scale->dtype), scale->dtype,
+                          1);
             values[j] *= s;
         }
         free(t->data);
-        t->data = (uint8_t *)values, t->dtype = DTYPE_F32, t->size = (size_t)(rows * cols) * sizeof(float);
+        t->data = (uint8_t *)values, t->dtype = DTYPE_F32,
+        t->size = (size_t)(rows * cols) * sizeof(float);
     }
     for (size_t i = list.n; i--;)
         if (strstr(list.at[i].name, "_scale_inv")) tensors_drop(&list, list.at[i].name);
@@ -77,7 +84,8 @@ static void fp8_comes_back(void **state)
     (void)state;
     static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-ragged-fp8"};
     for (size_t k = 0; k < 2; k++) {
-        struct outcome a = outcome_with(kinds[k], "ref", NULL, 0), b = outcome_with(written_out(kinds[k]), "ref", "fp8", 0);
+        struct outcome a = outcome_with(kinds[k], "ref", NULL, 0),
+                       b = outcome_with(written_out(kinds[k]), "ref", "fp8", 0);
         assert_memory_equal(a.ids, b.ids, (size_t)a.n * sizeof(int));
         assert_true(distance(&a, &b) < 1e-5);
         outcome_free(&a), outcome_free(&b);
@@ -87,7 +95,8 @@ static void fp8_comes_back(void **state)
 static void an_fp8_checkpoint_stays(void **state)
 {
     (void)state;
-    struct outcome a = outcome_with("tiny-ragged-fp8", "ref", NULL, 0), b = outcome_with("tiny-ragged-fp8", "ref", "fp8", 0);
+    struct outcome a = outcome_with("tiny-ragged-fp8", "ref", NULL, 0),
+                   b = outcome_with("tiny-ragged-fp8", "ref", "fp8", 0);
     assert_same_outcome(&a, &b, "already FP8");
     outcome_free(&a), outcome_free(&b);
 }
@@ -98,7 +107,8 @@ static void devices_agree(void **state)
     static const char *const to[] = {"fp8", "int4"};
     struct outcome plain = outcome_with("tiny-gqa4-bf16", "ref", NULL, 0);
     for (int i = 0; i < 2; i++) {
-        struct outcome a = outcome_with("tiny-gqa4-bf16", "ref", to[i], 0), b = outcome_with("tiny-gqa4-bf16", "cpu", to[i], 0);
+        struct outcome a = outcome_with("tiny-gqa4-bf16", "ref", to[i], 0),
+                       b = outcome_with("tiny-gqa4-bf16", "cpu", to[i], 0);
         assert_true(distance(&a, &b) < 0.02);
         assert_true(distance(&plain, &a) > 0.001 && distance(&plain, &a) < (i ? 0.6 : 0.3));
         outcome_free(&a), outcome_free(&b);
@@ -116,7 +126,8 @@ static void four_bits_lose_little(void **state)
     for (int group = 32; group <= 128; group *= 2) {
         struct outcome o = outcome_with("tiny-gqa4-bf16", "ref", "int4", group);
         double off = distance(&plain, &o);
-        assert_true(off > before && off < 0.6); /* finer groups are nearer; random weights of three layers */
+        assert_true(off > before &&
+                    off < 0.6); /* finer groups are nearer; random weights of three layers */
         before = off * 0.7;
         outcome_free(&o);
     }
@@ -152,16 +163,22 @@ static void what_is_kept_is_what_was_made(void **state)
     static const struct {
         const char *kind, *quantize;
         int group;
-    } rows[] = {{"tiny-gqa4-bf16", "fp8", 0}, {"tiny-gqa4-bf16", "int4", 128}, {"tiny-gqa4-f16", "int4", 32}, {"tiny-shards-fp8", "int4", 64}, {"tiny-ragged-fp8", "int4", 64}};
+    } rows[] = {{"tiny-gqa4-bf16", "fp8", 0},
+                {"tiny-gqa4-bf16", "int4", 128},
+                {"tiny-gqa4-f16", "int4", 32},
+                {"tiny-shards-fp8", "int4", 64},
+                {"tiny-ragged-fp8", "int4", 64}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         keep_as(rows[i].kind, rows[i].quantize, rows[i].group);
-        struct outcome a = outcome_with(rows[i].kind, "ref", rows[i].quantize, rows[i].group), b = outcome_with(kept, "ref", NULL, 0);
+        struct outcome a = outcome_with(rows[i].kind, "ref", rows[i].quantize, rows[i].group),
+                       b = outcome_with(kept, "ref", NULL, 0);
         assert_same_outcome(&a, &b, rows[i].kind);
         outcome_free(&a), outcome_free(&b);
     }
 }
 
-/* Phi-3 has q, k, v in one tensor, and gate and up in another. An MLP so wide has FP8 blocks that end where gate does. */
+/* Phi-3 has q, k, v in one tensor, and gate and up in another. An MLP so wide has FP8 blocks that
+ * end where gate does. */
 static const char *phi3_with_mlp(int mlp)
 {
     static char dir[400];
@@ -189,8 +206,12 @@ static void fused_matrices_are_kept(void **state)
         const char *quantize;
         int group;
         const char *says; /* NULL: it is kept */
-    } rows[] = {{256, "fp8", 0, NULL}, {352, "int4", 32, NULL}, {320, "int4", 64, NULL}, {256, "int4", 128, NULL},
-                {352, "fp8", 0, "one from row 352 on, inside a block of 128"}, {324, "int4", 32, "one from row 324 on, inside a block of 8"}};
+    } rows[] = {{256, "fp8", 0, NULL},
+                {352, "int4", 32, NULL},
+                {320, "int4", 64, NULL},
+                {256, "int4", 128, NULL},
+                {352, "fp8", 0, "one from row 352 on, inside a block of 128"},
+                {324, "int4", 32, "one from row 324 on, inside a block of 8"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *model = phi3_with_mlp(rows[i].mlp);
         if (rows[i].says) {
@@ -207,9 +228,11 @@ static void fused_matrices_are_kept(void **state)
         }
         keep_model(model, rows[i].quantize, rows[i].group);
         struct tensor_list list = tensors_read(kept);
-        tensors_find(&list, rows[i].group ? "model.layers.1.self_attn.qkv_proj.weight_zero_point" : "model.layers.1.self_attn.qkv_proj.weight_scale_inv");
+        tensors_find(&list, rows[i].group ? "model.layers.1.self_attn.qkv_proj.weight_zero_point"
+                                          : "model.layers.1.self_attn.qkv_proj.weight_scale_inv");
         tensors_write(&list, kept);
-        struct outcome a = outcome_with(model, "ref", rows[i].quantize, rows[i].group), b = outcome_with(kept, "ref", NULL, 0);
+        struct outcome a = outcome_with(model, "ref", rows[i].quantize, rows[i].group),
+                       b = outcome_with(kept, "ref", NULL, 0);
         assert_same_outcome(&a, &b, rows[i].quantize);
         outcome_free(&a), outcome_free(&b);
     }
@@ -238,16 +261,24 @@ static void a_symmetric_checkpoint(void **state)
 
 static void damage(struct tensor_list *list, int how)
 {
-    struct edited_tensor *scale = tensors_find(list, DOWN "_scale"), *codes = tensors_find(list, DOWN "_packed");
+    struct edited_tensor *scale = tensors_find(list, DOWN "_scale"),
+                         *codes = tensors_find(list, DOWN "_packed");
     static const uint16_t bad[] = {0, 0x8000, 0xbf80, 0x7d81, 0x7fc0};
     switch (how) {
-    case 0: case 1: case 2: case 3: case 4: memcpy(scale->data + 6, &bad[how], 2); break;
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+    case 4: memcpy(scale->data + 6, &bad[how], 2); break;
     case 5: tensors_drop(list, DOWN "_scale"); break;
     case 6: codes->shape[0]--, tensor_fit(codes); break;
     case 7: codes->shape[1]++, tensor_fit(codes); break;
     case 8: scale->shape[1]--, tensor_fit(scale); break;
     case 9: scale->dtype = DTYPE_F16; break;
-    case 10: tensors_find(list, DOWN "_zero_point")->shape[0]--, tensor_fit(tensors_find(list, DOWN "_zero_point")); break;
+    case 10:
+        tensors_find(list, DOWN "_zero_point")->shape[0]--,
+            tensor_fit(tensors_find(list, DOWN "_zero_point"));
+        break;
     case 11: codes->dtype = DTYPE_F32; break;
     default: tensors_add(list, DOWN "_g_idx", codes); break;
     }
@@ -256,9 +287,11 @@ static void damage(struct tensor_list *list, int how)
 static void damaged_ones_are_refused(void **state)
 {
     (void)state;
-    static const char *const says[] = {"no positive number", "no positive number", "no positive number", "no positive number",
-                                       "no positive number", "_scale is missing", "has shape", "has shape", "groups of 32, 64 or 128", "must be BF16",
-                                       "has shape", "must be I32", "in another order"};
+    static const char *const says[] = {
+        "no positive number",      "no positive number", "no positive number", "no positive number",
+        "no positive number",      "_scale is missing",  "has shape",          "has shape",
+        "groups of 32, 64 or 128", "must be BF16",       "has shape",          "must be I32",
+        "in another order"};
     for (int how = 0; how < (int)(sizeof(says) / sizeof(says[0])); how++) {
         ey_engine *engine = NULL;
         ey_err e = {0};
@@ -269,12 +302,15 @@ static void damaged_ones_are_refused(void **state)
         tensors_write(&list, kept);
         o.model = kept;
         bool opened = ey_engine_open(&engine, &o, &e);
-        if (opened || e.code != EY_BAD_MODEL || !strstr(e.text, says[how])) fail_msg("damage %d: %s", how, opened ? "was accepted" : e.text);
+        if (opened || e.code != EY_BAD_MODEL || !strstr(e.text, says[how]))
+            fail_msg("damage %d: %s", how, opened ? "was accepted" : e.text);
     }
     keep_as("tiny-gqa4-bf16", "int4", 64);
-    static const char *const config[][2] = {{"quantization_config.format", "\"marlin-24\""}, {"quantization_config.config_groups", "3"},
-                                            {"quantization_config.config_groups.group_0.weights.num_bits", "8"},
-                                            {"quantization_config.config_groups.group_0.weights.type", "\"float\""}};
+    static const char *const config[][2] = {
+        {"quantization_config.format", "\"marlin-24\""},
+        {"quantization_config.config_groups", "3"},
+        {"quantization_config.config_groups.group_0.weights.num_bits", "8"},
+        {"quantization_config.config_groups.group_0.weights.type", "\"float\""}};
     for (size_t i = 0; i < sizeof(config) / sizeof(config[0]); i++) {
         ey_engine *engine = NULL;
         ey_err e = {0};
@@ -333,13 +369,16 @@ static void a_full_disk(void **state)
         bool ok = ey_quantize(&o, out, &report, &e);
         full_disk_stop();
         if (ok && tries > 8) break;
-        if (ok || e.code != EY_IO || !strstr(e.text, "the disk is full") || !strstr(e.text, "run the same again")) fail_msg("room %llu: %s", (unsigned long long)room, e.text);
+        if (ok || e.code != EY_IO || !strstr(e.text, "the disk is full") ||
+            !strstr(e.text, "run the same again"))
+            fail_msg("room %llu: %s", (unsigned long long)room, e.text);
         assert_int_equal(files_of(out), 0);
         assert_int_equal(access(out, F_OK), own_directory ? 0 : -1);
         if (own_directory) assert_int_equal(rmdir(out), 0);
     }
     assert_true(room > report.bytes);
-    struct outcome a = outcome_with("tiny-shards-fp8", "ref", "int4", 64), b = outcome_with(out, "ref", NULL, 0);
+    struct outcome a = outcome_with("tiny-shards-fp8", "ref", "int4", 64),
+                   b = outcome_with(out, "ref", NULL, 0);
     assert_same_outcome(&a, &b, "kept in the end");
     outcome_free(&a), outcome_free(&b);
 }
@@ -356,10 +395,13 @@ static uint64_t row_of(const ey_engine *engine, const char *name)
 static void made_weights_are_planned(void **state)
 {
     (void)state;
-    ey_engine *plain = engine_open_with("tiny-gqa4-bf16", options_of("cpu", NULL, 0)), *fp8 = engine_open_with("tiny-gqa4-bf16", options_of("cpu", "fp8", 0));
-    uint64_t stored = row_of(plain, "weights") - row_of(fp8, "weights"), made = row_of(fp8, "quantised weights");
+    ey_engine *plain = engine_open_with("tiny-gqa4-bf16", options_of("cpu", NULL, 0)),
+              *fp8 = engine_open_with("tiny-gqa4-bf16", options_of("cpu", "fp8", 0));
+    uint64_t stored = row_of(plain, "weights") - row_of(fp8, "weights"),
+             made = row_of(fp8, "quantised weights");
     assert_int_equal(row_of(plain, "quantised weights"), 0);
-    assert_in_range(made, stored / 2, stored / 2 + stored / 50); /* codes of half the size, and scales */
+    assert_in_range(made, stored / 2,
+                    stored / 2 + stored / 50); /* codes of half the size, and scales */
     assert_true(fp8->model.arena.used - plain->model.arena.used - made < 1 << 20);
     ey_engine_close(&plain), ey_engine_close(&fp8);
 }
@@ -373,7 +415,10 @@ static void wrong_choices(void **state)
         const char *quantize;
         int group;
         const char *says;
-    } rows[] = {{"int8", 0, "use fp8 or int4"}, {"fp8", 64, "--group-size"}, {NULL, 32, "--group-size"}, {"int4", 48, "use 32, 64 or 128"}};
+    } rows[] = {{"int8", 0, "use fp8 or int4"},
+                {"fp8", 64, "--group-size"},
+                {NULL, 32, "--group-size"},
+                {"int4", 48, "use 32, 64 or 128"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ey_engine_options o = options_of("ref", rows[i].quantize, rows[i].group);
         ey_engine *engine = NULL;
@@ -395,7 +440,8 @@ static void a_weight_that_is_not_finite(void **state)
     ey_err e = {0};
     snprintf(dir, sizeof(dir), "%s/nan", fixture_dir());
     ckpt_copy(good, dir);
-    struct edited_tensor *t = tensors_find(&list, "model.language_model.layers.2.mlp.down_proj.weight");
+    struct edited_tensor *t = tensors_find(&list,
+                                           "model.language_model.layers.2.mlp.down_proj.weight");
     t->data[t->size - 2] = 0xc0, t->data[t->size - 1] = 0x7f;
     tensors_write(&list, dir);
     ey_engine_options o = options_of("cpu", "fp8", 0);
@@ -408,11 +454,19 @@ static void a_weight_that_is_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fp8_comes_back), cmocka_unit_test(an_fp8_checkpoint_stays), cmocka_unit_test(devices_agree), cmocka_unit_test(four_bits_lose_little),
-        cmocka_unit_test(what_is_kept_is_what_was_made), cmocka_unit_test(fused_matrices_are_kept), cmocka_unit_test(a_symmetric_checkpoint),
+        cmocka_unit_test(fp8_comes_back),
+        cmocka_unit_test(an_fp8_checkpoint_stays),
+        cmocka_unit_test(devices_agree),
+        cmocka_unit_test(four_bits_lose_little),
+        cmocka_unit_test(what_is_kept_is_what_was_made),
+        cmocka_unit_test(fused_matrices_are_kept),
+        cmocka_unit_test(a_symmetric_checkpoint),
         cmocka_unit_test(damaged_ones_are_refused),
-        cmocka_unit_test(keeping_is_careful), cmocka_unit_test(a_full_disk),
-        cmocka_unit_test(made_weights_are_planned), cmocka_unit_test(wrong_choices), cmocka_unit_test(a_weight_that_is_not_finite),
+        cmocka_unit_test(keeping_is_careful),
+        cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(made_weights_are_planned),
+        cmocka_unit_test(wrong_choices),
+        cmocka_unit_test(a_weight_that_is_not_finite),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,4 +1,5 @@
-/* Quantised matrices: every FP8 code is the nearest there is; of four-bit codes none can be bettered, their scale hardly; what is not finite is refused. */
+/* Quantised matrices: every FP8 code is the nearest there is; of four-bit codes none can be
+ * bettered, their scale hardly; what is not finite is refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +42,8 @@ static double uniform(void) /* 0 .. 1 */
 static double normal(void)
 {
     double sum = 0;
-    for (int i = 0; i < 12; i++) sum += uniform();
+    for (int i = 0; i < 12; i++)
+        sum += uniform();
     return sum - 6;
 }
 
@@ -66,12 +68,16 @@ struct matrix {
     void *memory;
 };
 
-static struct matrix matrix_of(enum kind kind, int rows, int cols, enum dtype to, int group, const float *importance)
+static struct matrix matrix_of(enum kind kind, int rows, int cols, enum dtype to, int group,
+                               const float *importance)
 {
     float *values = malloc((size_t)rows * (size_t)cols * sizeof(float));
-    for (int i = 0; i < rows * cols; i++) values[i] = value_of(kind);
-    struct matrix m = {.recipe = {{.data = values, .dtype = DTYPE_F32, .rows = rows, .cols = cols}, importance}};
-    m.asked = (struct weight){.data = values, .dtype = to, .rows = rows, .cols = cols, .group = group};
+    for (int i = 0; i < rows * cols; i++)
+        values[i] = value_of(kind);
+    struct matrix m = {
+        .recipe = {{.data = values, .dtype = DTYPE_F32, .rows = rows, .cols = cols}, importance}};
+    m.asked = (struct weight){
+        .data = values, .dtype = to, .rows = rows, .cols = cols, .group = group};
     return m;
 }
 
@@ -101,20 +107,26 @@ static void every_code_is_the_nearest(void **state)
     static const int sizes[][2] = {{128, 128}, {130, 300}, {2, 1}, {257, 129}};
     float code_value[256];
     (void)state;
-    for (int c = 0; c < 256; c++) weight_floats(&code_value[c], &(uint8_t){(uint8_t)c}, DTYPE_F8_E4M3, 1);
+    for (int c = 0; c < 256; c++)
+        weight_floats(&code_value[c], &(uint8_t){(uint8_t)c}, DTYPE_F8_E4M3, 1);
     for (size_t s = 0; s < 4; s++)
         for (int kind = 0; kind < KINDS; kind++) {
-            struct matrix m = matrix_of((enum kind)kind, sizes[s][0], sizes[s][1], DTYPE_F8_E4M3, 0, NULL);
+            struct matrix m = matrix_of((enum kind)kind, sizes[s][0], sizes[s][1], DTYPE_F8_E4M3, 0,
+                                        NULL);
             assert_true(make(&m));
             const int64_t across = (m.made.cols + FP8_BLOCK - 1) / FP8_BLOCK;
             for (int r = 0; r < m.made.rows; r++)
                 for (int c = 0; c < m.made.cols; c++) {
-                    const float scale = m.made.scale[r / FP8_BLOCK * across + c / FP8_BLOCK], x = row_of(&m, r)[c];
-                    const uint8_t code = ((const uint8_t *)m.made.data)[(int64_t)r * m.made.cols + c];
+                    const float scale = m.made.scale[r / FP8_BLOCK * across + c / FP8_BLOCK],
+                                x = row_of(&m, r)[c];
+                    const uint8_t code =
+                        ((const uint8_t *)m.made.data)[(int64_t)r * m.made.cols + c];
                     const double off = fabs((double)code_value[code] * scale - x);
                     assert_true(scale > 0 && isfinite(scale) && (code & 127) != 127);
                     for (int other = 0; other < 256; other++)
-                        if ((other & 127) != 127) assert_true(off <= fabs((double)code_value[other] * scale - x) + 1e-6 * fabs((double)x));
+                        if ((other & 127) != 127)
+                            assert_true(off <= fabs((double)code_value[other] * scale - x) +
+                                                   1e-6 * fabs((double)x));
                 }
             matrix_free(&m);
         }
@@ -129,10 +141,12 @@ static void blocks_are_filled(void **state)
     assert_true(make(&m));
     for (int r = 0; r < 200; r++)
         for (int c = 0; c < 200; c++) {
-            uint8_t code = ((const uint8_t *)m.made.data)[r * 200 + c] & 127, *of_block = &most[r / 128 * 2 + c / 128];
+            uint8_t code = ((const uint8_t *)m.made.data)[r * 200 + c] & 127,
+                    *of_block = &most[r / 128 * 2 + c / 128];
             *of_block = code > *of_block ? code : *of_block;
         }
-    for (int i = 0; i < 4; i++) assert_int_equal(most[i], 126);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(most[i], 126);
     matrix_free(&m);
 }
 
@@ -153,7 +167,8 @@ static double noise_with(const float *x, const float *h, int n, double scale, in
 static double least_noise(const float *x, const float *h, int n)
 {
     double low = 0, high = 0, least = HUGE_VAL;
-    for (int i = 0; i < n; i++) low = fmin(low, x[i]), high = fmax(high, x[i]);
+    for (int i = 0; i < n; i++)
+        low = fmin(low, x[i]), high = fmax(high, x[i]);
     for (int zero = 0; zero < 16; zero++)
         for (double t = 8; t < 40; t *= 1.004) {
             double noise = noise_with(x, h, n, (high - low) / t, zero);
@@ -162,10 +177,12 @@ static double least_noise(const float *x, const float *h, int n)
     return least;
 }
 
-static double nearest_rounding(const float *x, const float *h, int n) /* scale by the largest, no search */
+static double nearest_rounding(const float *x, const float *h,
+                               int n) /* scale by the largest, no search */
 {
     double most = 0;
-    for (int i = 0; i < n; i++) most = fmax(most, fabs((double)x[i]));
+    for (int i = 0; i < n; i++)
+        most = fmax(most, fabs((double)x[i]));
     return noise_with(x, h, n, most / 7.5, 8);
 }
 
@@ -174,7 +191,8 @@ static void groups_are_near_the_best(void **state)
     (void)state;
     enum { ROWS = 19, COLS = 256 };
     float h[COLS];
-    for (int i = 0; i < COLS; i++) h[i] = (float)(0.1 + 2 * uniform());
+    for (int i = 0; i < COLS; i++)
+        h[i] = (float)(0.1 + 2 * uniform());
     for (int kind = 0; kind <= ONE_SIDED; kind++)
         for (int group = 32; group <= 128; group *= 2) {
             const float *importance = kind == HEAVY ? h : NULL;
@@ -183,14 +201,21 @@ static void groups_are_near_the_best(void **state)
             assert_true(make(&m));
             for (int r = 0; r < ROWS; r++)
                 for (int first = 0; first < COLS; first += group) {
-                    const float *x = row_of(&m, r) + first, *of = importance ? importance + first : NULL;
+                    const float *x = row_of(&m, r) + first,
+                                *of = importance ? importance + first : NULL;
                     float back[128];
                     double noise = 0;
                     weight_values(back, &m.made, r, first, (size_t)group);
-                    for (int i = 0; i < group; i++) noise += (of ? of[i] : 1) * ((double)back[i] - x[i]) * ((double)back[i] - x[i]);
+                    for (int i = 0; i < group; i++)
+                        noise += (of ? of[i] : 1) * ((double)back[i] - x[i]) *
+                                 ((double)back[i] - x[i]);
                     const float scale = bf16_float(weight_group_scale(&m.made, r, first / group));
-                    assert_true(scale > 0 && noise <= noise_with(x, of, group, scale, weight_group_zero(&m.made, r, first / group)) * (1 + 1e-4));
-                    all += noise, least += least_noise(x, of, group), plain += nearest_rounding(x, of, group);
+                    assert_true(scale > 0 &&
+                                noise <= noise_with(x, of, group, scale,
+                                                    weight_group_zero(&m.made, r, first / group)) *
+                                             (1 + 1e-4));
+                    all += noise, least += least_noise(x, of, group),
+                        plain += nearest_rounding(x, of, group);
                 }
             assert_true(all <= 1.03 * least); /* of which BF16 scales cost some */
             assert_true(all <= 0.85 * plain);
@@ -201,16 +226,20 @@ static void groups_are_near_the_best(void **state)
 static void odd_groups(void **state)
 {
     (void)state;
-    struct matrix equal = matrix_of(EQUAL, 9, 64, DTYPE_INT4, 64, NULL), zero = matrix_of(ZERO, 9, 64, DTYPE_INT4, 64, NULL);
+    struct matrix equal = matrix_of(EQUAL, 9, 64, DTYPE_INT4, 64, NULL),
+                  zero = matrix_of(ZERO, 9, 64, DTYPE_INT4, 64, NULL);
     struct matrix tiny = matrix_of(TINY, 9, 64, DTYPE_INT4, 64, NULL);
     float back[64];
     assert_true(make(&equal) && make(&zero) && make(&tiny));
     for (int r = 0; r < 9; r++) {
         weight_values(back, &equal.made, r, 0, 64);
-        for (int i = 0; i < 64; i++) assert_true(fabsf(back[i] - 0.75f) <= 0.75f / 256);
+        for (int i = 0; i < 64; i++)
+            assert_true(fabsf(back[i] - 0.75f) <= 0.75f / 256);
         weight_values(back, &zero.made, r, 0, 64);
-        for (int i = 0; i < 64; i++) assert_true(back[i] == 0);
-        assert_true(bf16_float(weight_group_scale(&zero.made, r, 0)) > 0 && bf16_float(weight_group_scale(&tiny.made, r, 0)) > 0);
+        for (int i = 0; i < 64; i++)
+            assert_true(back[i] == 0);
+        assert_true(bf16_float(weight_group_scale(&zero.made, r, 0)) > 0 &&
+                    bf16_float(weight_group_scale(&tiny.made, r, 0)) > 0);
     }
     matrix_free(&equal), matrix_free(&zero), matrix_free(&tiny);
 }
@@ -252,18 +281,25 @@ static void what_is_not_finite(void **state)
 static void what_cannot_be(void **state)
 {
     (void)state;
-    const struct weight float_rows = {.data = "", .dtype = DTYPE_BF16, .rows = 4, .cols = 96}, vector = {.data = "", .dtype = DTYPE_BF16, .rows = 1, .cols = 128};
+    const struct weight float_rows = {.data = "", .dtype = DTYPE_BF16, .rows = 4, .cols = 96},
+                        vector = {.data = "", .dtype = DTYPE_BF16, .rows = 1, .cols = 128};
     const struct weight fp8 = {.data = "", .dtype = DTYPE_F8_E4M3, .rows = 4, .cols = 128};
-    assert_true(quantize_takes(&float_rows, DTYPE_INT4, 32) && !quantize_takes(&float_rows, DTYPE_INT4, 64));
-    assert_true(!quantize_takes(&vector, DTYPE_INT4, 128) && !quantize_takes(&vector, DTYPE_F8_E4M3, 0));
+    assert_true(quantize_takes(&float_rows, DTYPE_INT4, 32) &&
+                !quantize_takes(&float_rows, DTYPE_INT4, 64));
+    assert_true(!quantize_takes(&vector, DTYPE_INT4, 128) &&
+                !quantize_takes(&vector, DTYPE_F8_E4M3, 0));
     assert_true(quantize_takes(&fp8, DTYPE_INT4, 128) && !quantize_takes(&fp8, DTYPE_F8_E4M3, 0));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_is_the_nearest), cmocka_unit_test(blocks_are_filled),   cmocka_unit_test(groups_are_near_the_best),
-        cmocka_unit_test(odd_groups),                cmocka_unit_test(threads_change_nothing), cmocka_unit_test(what_is_not_finite),
+        cmocka_unit_test(every_code_is_the_nearest),
+        cmocka_unit_test(blocks_are_filled),
+        cmocka_unit_test(groups_are_near_the_best),
+        cmocka_unit_test(odd_groups),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(what_is_not_finite),
         cmocka_unit_test(what_cannot_be),
     };
     return cmocka_run_group_tests(tests, open_pool, close_pool);

@@ -1,4 +1,5 @@
-/* The server's thread: accept, read a request, answer, close. Whatever fails here ends the test program. */
+/* The server's thread: accept, read a request, answer, close. Whatever fails here ends the test
+ * program. */
 #include "loopback.h"
 
 #include <arpa/inet.h>
@@ -37,7 +38,8 @@ static size_t body_bytes(const char *head)
     return 0;
 }
 
-/* Reads into all[MAX_REQUEST] until head and body are there; returns the body's place, 0 where the client left before. */
+/* Reads into all[MAX_REQUEST] until head and body are there; returns the body's place, 0 where the
+ * client left before. */
 static size_t read_request(int fd, char *all, size_t *n_body)
 {
     size_t n = 0, body = 0;
@@ -81,7 +83,9 @@ int loopback_start(loopback_fn *answer, void *user)
     socklen_t n = sizeof(at);
     server.listener = socket(AF_INET, SOCK_STREAM, 0);
     server.answer = answer, server.user = user, server.answered = 0;
-    require(bind(server.listener, (struct sockaddr *)&at, n) == 0 && listen(server.listener, 16) == 0, "listen");
+    require(bind(server.listener, (struct sockaddr *)&at, n) == 0 &&
+                listen(server.listener, 16) == 0,
+            "listen");
     require(getsockname(server.listener, (struct sockaddr *)&at, &n) == 0, "getsockname");
     require(pthread_create(&server.thread, NULL, serve, NULL) == 0, "thread");
     return ntohs(at.sin_port);

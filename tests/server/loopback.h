@@ -1,5 +1,5 @@
-/* A small HTTP server on 127.0.0.1 for tests of clients: it hands each request to a function of the test, which writes
- * whatever bytes it likes. One connection at a time, each for one request. */
+/* A small HTTP server on 127.0.0.1 for tests of clients: it hands each request to a function of the
+ * test, which writes whatever bytes it likes. One connection at a time, each for one request. */
 #ifndef LOOPBACK_H
 #define LOOPBACK_H
 
@@ -21,7 +21,8 @@ int loopback_start(loopback_fn *answer, void *user);
 int loopback_stop(void);
 
 /* Writes text; a client that has gone is no error. */
-void loopback_say(const struct loopback_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void loopback_say(const struct loopback_request *request, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Waits until the client closes its end; that it never does ends the test program. */
 void loopback_wait_for_end(const struct loopback_request *request);
 

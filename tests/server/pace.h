@@ -1,5 +1,6 @@
-/* How fast the engines of servers in other processes compute, so that an answer is still under way when a test does something
- * beside it, on however fast a machine. The test program is linked with --wrap=ey_engine_open. */
+/* How fast the engines of servers in other processes compute, so that an answer is still under way
+ * when a test does something beside it, on however fast a machine. The test program is linked with
+ * --wrap=ey_engine_open. */
 #ifndef PACE_H
 #define PACE_H
 

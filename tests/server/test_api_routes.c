@@ -1,5 +1,6 @@
-/* The API's routes between a made-up exchange and an engine that says what a script tells it: what goes out, in which
- * order, what happens when either side leaves, and that nothing is left behind. */
+/* The API's routes between a made-up exchange and an engine that says what a script tells it: what
+ * goes out, in which order, what happens when either side leaves, and that nothing is left behind.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,15 +14,16 @@
 #include "base/json.h"
 #include "server/routes_api.h"
 
-/* ---- the engine's side --------------------------------------------------------------------------- */
+/* ---- the engine's side
+ * --------------------------------------------------------------------------- */
 
 /* What one answer does, event by event; NULL ends it. */
 struct script {
     const char *steps[12]; /* "text", ":phase", "-" (nothing comes) or "=" (nothing ever comes) */
     const char *finish;
     const char *stop_text;
-    int stop_id;           /* 0: none */
-    ey_code failure;       /* of ey_collect */
+    int stop_id;     /* 0: none */
+    ey_code failure; /* of ey_collect */
 };
 
 struct ey_prompt {
@@ -37,7 +39,8 @@ struct ey_ticket {
 };
 
 static struct {
-    const struct script *script[64]; /* of the answers in the order in which they start; the last one again and again */
+    const struct script *script[64]; /* of the answers in the order in which they start; the last
+                                        one again and again */
     ey_code prepare_fails, start_fails;
     int start_fails_at, start_fails_times; /* from the start number on, so many times */
     int prompts, tickets, most_tickets, started, cancelled, borrowed, watches;
@@ -84,7 +87,8 @@ bool ey_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt
     (void)engine;
     if (fake.prepare_fails) return ey_fail(e, fake.prepare_fails, "it cannot be prepared");
     *prompt = calloc(1, sizeof(**prompt));
-    (*prompt)->info = (ey_prompt_info){prompt_ids, fake.n_prompt_tokens, prompt_images, request->n_messages ? 1 : 0, 2, 4096};
+    (*prompt)->info = (ey_prompt_info){
+        prompt_ids, fake.n_prompt_tokens, prompt_images, request->n_messages ? 1 : 0, 2, 4096};
     fake.prompts++;
     return true;
 }
@@ -101,15 +105,18 @@ void ey_prompt_free(ey_prompt **prompt)
     *prompt = NULL;
 }
 
-bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, ey_ticket **ticket, ey_err *e)
+bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, ey_ticket **ticket,
+              ey_err *e)
 {
     (void)engine;
     assert_non_null(prompt);
-    if (fake.start_fails && fake.started >= fake.start_fails_at && fake.start_fails_times-- > 0) return ey_fail(e, fake.start_fails, "it cannot be started");
+    if (fake.start_fails && fake.started >= fake.start_fails_at && fake.start_fails_times-- > 0)
+        return ey_fail(e, fake.start_fails, "it cannot be started");
     *ticket = calloc(1, sizeof(**ticket));
     (*ticket)->request = *request;
     size_t k = (size_t)fake.started;
-    while (k && !fake.script[k]) k--;
+    while (k && !fake.script[k])
+        k--;
     (*ticket)->script = fake.script[k];
     fake.grammars[fake.started] = request->grammar;
     fake.seeds[fake.started++] = request->sampling.seed;
@@ -130,7 +137,8 @@ void ey_next(ey_ticket *t, int timeout_ms, ey_event *event)
     } else if (step[0] == ':') {
         *event = (ey_event){.type = EY_EVENT_PHASE, .phase = step + 1, .done = 1, .total = 2};
     } else {
-        *event = (ey_event){.type = EY_EVENT_TEXT, .text = step, .n_text = strlen(step), .n_tokens = ++t->n_tokens};
+        *event = (ey_event){
+            .type = EY_EVENT_TEXT, .text = step, .n_text = strlen(step), .n_tokens = ++t->n_tokens};
     }
 }
 
@@ -139,7 +147,8 @@ static const char letters[] = "a\0b\0c\0d\0e\0f\0g\0h\0i\0j\0k\0l\0m";
 ey_token_logprobs ey_ticket_logprobs(const ey_ticket *t, int i, ey_candidate *top)
 {
     assert_true(i >= 0 && i < t->n_tokens);
-    for (int k = 0; k < t->request.top_logprobs; k++) top[k] = (ey_candidate){k, "T", -1};
+    for (int k = 0; k < t->request.top_logprobs; k++)
+        top[k] = (ey_candidate){k, "T", -1};
     return (ey_token_logprobs){{i, letters + 2 * i, -0.5f}, top, (size_t)t->request.top_logprobs};
 }
 
@@ -154,7 +163,8 @@ static void fill_scores(ey_answer *answer, const ey_ticket *t)
 {
     answer->n_logprobs = (size_t)t->n_tokens + 1;
     answer->logprobs = calloc(answer->n_logprobs, sizeof(*answer->logprobs));
-    for (size_t i = 0; i < answer->n_logprobs; i++) answer->logprobs[i].chosen = (ey_candidate){(int)i, letters + 2 * i, -0.5f};
+    for (size_t i = 0; i < answer->n_logprobs; i++)
+        answer->logprobs[i].chosen = (ey_candidate){(int)i, letters + 2 * i, -0.5f};
 }
 
 bool ey_collect(ey_ticket **ticket, ey_answer *answer, ey_err *e)
@@ -165,9 +175,15 @@ bool ey_collect(ey_ticket **ticket, ey_answer *answer, ey_err *e)
     buf_add_text(&text, "");
     for (size_t i = 0; s->steps[i]; i++)
         if (!strchr(":-=", s->steps[i][0])) buf_add_text(&text, s->steps[i]);
-    *answer = (ey_answer){.text = text.data, .n_text = text.size, .finish_reason = s->finish ? s->finish : "stop", .stop_text = s->stop_text,
-                          .stop_id = s->stop_id ? s->stop_id : -1, .prompt_tokens = (int)fake.n_prompt_tokens, .cached_tokens = 1,
-                          .completion_tokens = t->n_tokens + 1, .images = (ey_image_usage *)prompt_images};
+    *answer = (ey_answer){.text = text.data,
+                          .n_text = text.size,
+                          .finish_reason = s->finish ? s->finish : "stop",
+                          .stop_text = s->stop_text,
+                          .stop_id = s->stop_id ? s->stop_id : -1,
+                          .prompt_tokens = (int)fake.n_prompt_tokens,
+                          .cached_tokens = 1,
+                          .completion_tokens = t->n_tokens + 1,
+                          .images = (ey_image_usage *)prompt_images};
     if (t->request.top_logprobs >= 0) fill_scores(answer, t);
     answer->owner = answer->text;
     bool ok = !s->failure || ey_fail(e, s->failure, "it broke");
@@ -184,13 +200,15 @@ void ey_answer_free(ey_answer *answer)
     *answer = (ey_answer){0};
 }
 
-bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special, int **ids, size_t *n, ey_err *e)
+bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special,
+                 int **ids, size_t *n, ey_err *e)
 {
     (void)engine, (void)text, (void)n_text, (void)parse_special, (void)ids, (void)n;
     return ey_fail(e, EY_INTERNAL, "not in this test");
 }
 
-bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n, ey_err *e)
+bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
+                   ey_err *e)
 {
     (void)engine, (void)ids, (void)e;
     *n = n_ids, *text = malloc(n_ids + 1);
@@ -204,7 +222,8 @@ const char *ey_token_text(const ey_engine *engine, int id)
     return "t";
 }
 
-/* ---- the server's side --------------------------------------------------------------------------- */
+/* ---- the server's side
+ * --------------------------------------------------------------------------- */
 
 struct exchange {
     const char *body;
@@ -255,7 +274,8 @@ void exchange_reply(struct exchange *x, int status, const char *content_type, st
     *body = buf_with_max(body->max);
 }
 
-void exchange_fail(struct exchange *x, int status, const char *type, const char *param, const char *fmt, ...)
+void exchange_fail(struct exchange *x, int status, const char *type, const char *param,
+                   const char *fmt, ...)
 {
     char message[2048];
     va_list args;
@@ -281,13 +301,15 @@ static void send_stream(struct exchange *x)
     ssize_t n;
     x->out = buf_with_max(1 << 20);
     buf_add_text(&x->out, "");
-    while ((n = x->stream.pull(x->stream.state, x, block, x->room)) > 0) buf_add(&x->out, block, (size_t)n);
+    while ((n = x->stream.pull(x->stream.state, x, block, x->room)) > 0)
+        buf_add(&x->out, block, (size_t)n);
     x->cut = n == -2;
     assert_true(n == -1 || n == -2);
     x->stream.close(x->stream.state);
 }
 
-bool server_borrow(struct server *server, size_t model, struct exchange *x, struct loan *out, ey_err *e)
+bool server_borrow(struct server *server, size_t model, struct exchange *x, struct loan *out,
+                   ey_err *e)
 {
     (void)server, (void)x, (void)e;
     fake.borrowed++;
@@ -325,7 +347,8 @@ void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, boo
     fake.watches--;
 }
 
-/* ---- running it ---------------------------------------------------------------------------------- */
+/* ---- running it
+ * ---------------------------------------------------------------------------------- */
 
 static int forget(void **state)
 {
@@ -337,7 +360,11 @@ static int forget(void **state)
 
 static void run(struct exchange *x, route_fn *route, const char *body)
 {
-    static const struct server_options options = {.max_images = 4, .seed = 5, .models = {{.path = "/models/m", .names = {"m"}, .n_names = 1}}, .n_models = 1};
+    static const struct server_options options = {
+        .max_images = 4,
+        .seed = 5,
+        .models = {{.path = "/models/m", .names = {"m"}, .n_names = 1}},
+        .n_models = 1};
     struct server server = {.options = &options};
     x->body = body;
     if (!x->room) x->room = 4096;
@@ -355,7 +382,8 @@ static const char *text_of(json_object *object, const char *key)
 
 static void describe_scores(struct buf *out, json_object *choice)
 {
-    json_object *scores = json_member(choice, "logprobs"), *content = json_member(scores, "content"), *tokens = json_member(scores, "tokens");
+    json_object *scores = json_member(choice, "logprobs"),
+                *content = json_member(scores, "content"), *tokens = json_member(scores, "tokens");
     json_object *list = content ? content : tokens;
     if (!list) return;
     buf_add_text(out, " ~");
@@ -369,7 +397,8 @@ static void describe_calls(struct buf *out, json_object *said)
 {
     json_object *calls = json_member(said, "tool_calls");
     for (size_t i = 0; calls && i < json_object_array_length(calls); i++) {
-        json_object *call = json_object_array_get_idx(calls, i), *function = json_member(call, "function");
+        json_object *call = json_object_array_get_idx(calls, i),
+                    *function = json_member(call, "function");
         assert_memory_equal(text_of(call, "id"), "call_", 5);
         buf_printf(out, " %s(%s)", text_of(function, "name"), text_of(function, "arguments"));
     }
@@ -378,23 +407,33 @@ static void describe_calls(struct buf *out, json_object *said)
 /* "0 role", "1 'text'", "0 f({})", "1 =stop" */
 static void describe_choice(struct buf *out, json_object *choice)
 {
-    json_object *delta = json_member(choice, "delta"), *message = json_member(choice, "message"), *said = delta ? delta : message ? message : choice;
+    json_object *delta = json_member(choice, "delta"), *message = json_member(choice, "message"),
+                *said = delta     ? delta
+                        : message ? message
+                                  : choice;
     json_object *text = json_member(said, delta || message ? "content" : "text");
     buf_printf(out, "%s", text_of(choice, "index"));
-    if (delta && json_member(delta, "role")) buf_add_text(out, " role");
-    else if (text) buf_printf(out, " '%s'", json_object_get_string(text));
+    if (delta && json_member(delta, "role"))
+        buf_add_text(out, " role");
+    else if (text)
+        buf_printf(out, " '%s'", json_object_get_string(text));
     describe_calls(out, said);
     describe_scores(out, choice);
-    if (json_member(choice, "finish_reason")) buf_printf(out, " =%s", text_of(choice, "finish_reason"));
+    if (json_member(choice, "finish_reason"))
+        buf_printf(out, " =%s", text_of(choice, "finish_reason"));
     if (json_member(choice, "stop_reason")) buf_printf(out, "(%s)", text_of(choice, "stop_reason"));
     buf_add_text(out, "; ");
 }
 
 static void describe_object(struct buf *out, json_object *object)
 {
-    json_object *choices = json_member(object, "choices"), *usage = json_member(object, "usage"), *error = json_member(object, "error");
-    for (size_t i = 0; choices && i < json_object_array_length(choices); i++) describe_choice(out, json_object_array_get_idx(choices, i));
-    if (usage) buf_printf(out, "usage %s+%s; ", text_of(usage, "prompt_tokens"), text_of(usage, "completion_tokens"));
+    json_object *choices = json_member(object, "choices"), *usage = json_member(object, "usage"),
+                *error = json_member(object, "error");
+    for (size_t i = 0; choices && i < json_object_array_length(choices); i++)
+        describe_choice(out, json_object_array_get_idx(choices, i));
+    if (usage)
+        buf_printf(out, "usage %s+%s; ", text_of(usage, "prompt_tokens"),
+                   text_of(usage, "completion_tokens"));
     if (error) buf_printf(out, "error %s %s; ", text_of(error, "code"), text_of(error, "message"));
 }
 
@@ -414,9 +453,12 @@ static void describe_stream(struct buf *out, const char *text)
         const char *end = strstr(text, "\n\n");
         assert_non_null(end);
         size_t n = (size_t)(end - text);
-        if (text[0] == ':') buf_printf(out, "%.*s; ", (int)n, text);
-        else if (n == 12 && memcmp(text, "data: [DONE]", 12) == 0) buf_add_text(out, "DONE");
-        else describe_json(out, text + 6, n - 6);
+        if (text[0] == ':')
+            buf_printf(out, "%.*s; ", (int)n, text);
+        else if (n == 12 && memcmp(text, "data: [DONE]", 12) == 0)
+            buf_add_text(out, "DONE");
+        else
+            describe_json(out, text + 6, n - 6);
         text = end + 2;
     }
 }
@@ -425,9 +467,12 @@ static void check(struct exchange *x, const char *wanted)
 {
     struct buf got = buf_with_max(1 << 20);
     buf_add_text(&got, "");
-    if (x->streaming) describe_stream(&got, x->out.data);
-    else if (x->status == 200) describe_json(&got, x->out.data, x->out.size);
-    else buf_printf(&got, "%d %s", x->status, x->out.data);
+    if (x->streaming)
+        describe_stream(&got, x->out.data);
+    else if (x->status == 200)
+        describe_json(&got, x->out.data, x->out.size);
+    else
+        buf_printf(&got, "%d %s", x->status, x->out.data);
     assert_string_equal(got.data, wanted);
     buf_free(&got);
     buf_free(&x->out);
@@ -437,7 +482,8 @@ static void check(struct exchange *x, const char *wanted)
 #define TOOLS "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]"
 #define STREAM "\"stream\": true, \"stream_options\": {\"include_usage\": true}"
 
-/* ---- answers ------------------------------------------------------------------------------------- */
+/* ---- answers
+ * ------------------------------------------------------------------------------------- */
 
 static const struct script two_words = {.steps = {":queue", ":prefill", "one", " two"}};
 static const struct script cut_short = {.steps = {"x", "-", "y"}, .finish = "length"};
@@ -462,7 +508,8 @@ static void a_streamed_answer(void **state)
         forget(NULL);
         fake.script[0] = &two_words;
         run(&x, route_chat_completions, "{" MESSAGES ", " STREAM "}");
-        check(&x, ": queue 1/2; : prefill 1/2; 0 role; 0 'one'; 0 ' two'; 0 =stop; usage 3+3; DONE");
+        check(&x,
+              ": queue 1/2; : prefill 1/2; 0 role; 0 'one'; 0 ' two'; 0 =stop; usage 3+3; DONE");
     }
 }
 
@@ -477,20 +524,25 @@ static void several_answers(void **state)
     assert_int_equal(fake.seeds[1], 41);
     fake.started = 0;
     run(&s, route_chat_completions, "{" MESSAGES ", \"n\": 2, \"stream\": true}");
-    check(&s, ": queue 1/2; 1 role; 1 'x'; : prefill 1/2; 0 role; 0 'one'; 1 'y'; 0 ' two'; 1 =length; 0 =stop; DONE");
+    check(&s, ": queue 1/2; 1 role; 1 'x'; : prefill 1/2; 0 role; 0 'one'; 1 'y'; 0 ' two'; 1 "
+              "=length; 0 =stop; DONE");
 }
 
 static void how_it_ended(void **state)
 {
     (void)state;
-    static const struct script by_text = {.steps = {"x"}, .stop_text = "END"}, by_id = {.steps = {"x"}, .stop_id = 9}, by_model = {.steps = {"x"}, .stop_id = 8};
+    static const struct script by_text = {.steps = {"x"}, .stop_text = "END"},
+                               by_id = {.steps = {"x"}, .stop_id = 9},
+                               by_model = {.steps = {"x"}, .stop_id = 8};
     static const struct script *const scripts[] = {&by_text, &by_id, &by_model};
-    static const char *const wanted[] = {"0 'x' =stop(END); usage 3+2; ", "0 'x' =stop(9); usage 3+2; ", "0 'x' =stop; usage 3+2; "};
+    static const char *const wanted[] = {"0 'x' =stop(END); usage 3+2; ",
+                                         "0 'x' =stop(9); usage 3+2; ", "0 'x' =stop; usage 3+2; "};
     for (int i = 0; i < 3; i++) {
         struct exchange x = {0};
         forget(NULL);
         fake.script[0] = scripts[i];
-        run(&x, route_chat_completions, "{" MESSAGES ", \"stop\": \"END\", \"stop_token_ids\": [9]}");
+        run(&x, route_chat_completions,
+            "{" MESSAGES ", \"stop\": \"END\", \"stop_token_ids\": [9]}");
         check(&x, wanted[i]);
     }
 }
@@ -516,7 +568,8 @@ static void many_prompts_do_not_fill_the_queue(void **state)
     struct buf body = buf_with_max(1 << 16), wanted = buf_with_max(1 << 16);
     fake.script[0] = &cut_short;
     buf_add_text(&body, "{\"prompt\": [");
-    for (int i = 0; i < 20; i++) buf_printf(&body, "%s\"p\"", i ? "," : ""), buf_printf(&wanted, "%d 'xy' =length; ", i);
+    for (int i = 0; i < 20; i++)
+        buf_printf(&body, "%s\"p\"", i ? "," : ""), buf_printf(&wanted, "%d 'xy' =length; ", i);
     buf_add_text(&body, "]}");
     buf_add_text(&wanted, "usage 60+60; ");
     run(&x, route_completions, body.data);
@@ -526,7 +579,8 @@ static void many_prompts_do_not_fill_the_queue(void **state)
     buf_free(&wanted);
 }
 
-/* ---- log-probabilities and tools ----------------------------------------------------------------- */
+/* ---- log-probabilities and tools
+ * ----------------------------------------------------------------- */
 
 static void log_probabilities(void **state)
 {
@@ -541,28 +595,37 @@ static void log_probabilities(void **state)
     check(&c, ": queue 1/2; : prefill 1/2; 0 'one' ~a; 0 ' two' ~b; 0 '' ~c =stop; DONE");
 }
 
-static const struct script calling = {.steps = {"Let me", " see.", "\n<tool", "_call>\n{\"name\": \"f\",", " \"arguments\": {\"a\": 1}}\n</tool_", "call>", "\n"}};
-static const struct script a_call = {.steps = {"<tool_call>\n{\"name\": \"f\", ", "\"arguments\": {}}\n</tool_call>"}};
+static const struct script calling = {
+    .steps = {"Let me", " see.", "\n<tool", "_call>\n{\"name\": \"f\",",
+              " \"arguments\": {\"a\": 1}}\n</tool_", "call>", "\n"}};
+static const struct script a_call = {
+    .steps = {"<tool_call>\n{\"name\": \"f\", ", "\"arguments\": {}}\n</tool_call>"}};
 
-/* All answers keep to one grammar; what spells a call is one where calls were asked for, and text where a format was. */
+/* All answers keep to one grammar; what spells a call is one where calls were asked for, and text
+ * where a format was. */
 static void answers_that_keep_to_a_grammar(void **state)
 {
     (void)state;
     struct exchange called = {0}, streamed = {0}, formed = {0};
     fake.script[0] = &a_call;
-    run(&called, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"tool_choice\": \"required\", \"n\": 2}");
+    run(&called, route_chat_completions,
+        "{" MESSAGES ", " TOOLS ", \"tool_choice\": \"required\", \"n\": 2}");
     check(&called, "0 f({}) =tool_calls; 1 f({}) =tool_calls; usage 3+6; ");
     assert_non_null(fake.grammars[0]);
     assert_ptr_equal(fake.grammars[0], fake.grammars[1]);
-    run(&streamed, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"tool_choice\": {\"function\": {\"name\": \"f\"}}, \"stream\": true}");
+    run(&streamed, route_chat_completions,
+        "{" MESSAGES ", " TOOLS
+        ", \"tool_choice\": {\"function\": {\"name\": \"f\"}}, \"stream\": true}");
     check(&streamed, "0 role; 0 f({}); 0 =tool_calls; DONE");
     assert_non_null(fake.grammars[2]);
     run(&formed, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"guided_regex\": \".*\"}");
-    check(&formed, "0 '<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>' =stop; usage 3+3; ");
+    check(&formed,
+          "0 '<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>' =stop; usage 3+3; ");
     assert_non_null(fake.grammars[3]);
 }
 
-static const struct script not_quite = {.steps = {"<tool_call>\n{\"name\": ", "oops}\n</tool_call>"}};
+static const struct script not_quite = {
+    .steps = {"<tool_call>\n{\"name\": ", "oops}\n</tool_call>"}};
 
 static void tool_calls_are_taken_apart(void **state)
 {
@@ -573,17 +636,21 @@ static void tool_calls_are_taken_apart(void **state)
     check(&whole, "0 'Let me see.' f({\"a\": 1}) =tool_calls; usage 3+8; ");
     run(&streamed, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"stream\": true}");
     check(&streamed, "0 role; 0 'Let me'; 0 ' see.'; 0 f({\"a\": 1}); 0 =tool_calls; DONE");
-    run(&scored, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"stream\": true, \"logprobs\": true}");
-    check(&scored, "0 role; 0 'Let me' ~a; 0 ' see.' ~b; 0 f({\"a\": 1}); 0 ~cdefgh =tool_calls; DONE");
+    run(&scored, route_chat_completions,
+        "{" MESSAGES ", " TOOLS ", \"stream\": true, \"logprobs\": true}");
+    check(&scored,
+          "0 role; 0 'Let me' ~a; 0 ' see.' ~b; 0 f({\"a\": 1}); 0 ~cdefgh =tool_calls; DONE");
     run(&plain, route_chat_completions, "{" MESSAGES "}");
-    check(&plain, "0 'Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n' =stop; usage 3+8; ");
+    check(&plain, "0 'Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": "
+                  "1}}\n</tool_call>\n' =stop; usage 3+8; ");
     forget(NULL);
     fake.script[0] = &not_quite;
     run(&bad, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"stream\": true}");
     check(&bad, "0 role; 0 '<tool_call>\n{\"name\": oops}\n</tool_call>'; 0 =stop; DONE");
 }
 
-/* ---- what goes wrong ----------------------------------------------------------------------------- */
+/* ---- what goes wrong
+ * ----------------------------------------------------------------------------- */
 
 static void refused_before_anything_is_sent(void **state)
 {
@@ -594,7 +661,8 @@ static void refused_before_anything_is_sent(void **state)
     assert_string_equal(model.param, "model");
     check(&model, "404 NotFoundError: The model `other` does not exist. This server has `m`");
     run(&json, route_chat_completions, "{");
-    check(&json, "400 Bad Request: 1 validation error: the request: not valid JSON at byte 1: it ends in the middle of a value");
+    check(&json, "400 Bad Request: 1 validation error: the request: not valid JSON at byte 1: it "
+                 "ends in the middle of a value");
     fake.prepare_fails = EY_BAD_REQUEST;
     run(&prepare, route_completions, "{\"prompt\": [\"a\", \"b\"]}");
     assert_string_equal(prepare.param, "prompt[0]");
@@ -621,14 +689,18 @@ static void prompts_that_do_not_fit(void **state)
     check(&fits, "0 'xy' =length; usage 90+3; ");
     run(&over, route_chat_completions, "{" MESSAGES ", \"max_tokens\": 11}");
     assert_string_equal(over.param, "input_tokens");
-    check(&over, "400 BadRequestError: This model's maximum context length is 100 tokens. However, you requested 11 output tokens and your prompt contains 90 "
-                 "input tokens, for a total of 101 tokens. Please reduce the length of the input prompt or the number of requested output tokens. "
+    check(&over, "400 BadRequestError: This model's maximum context length is 100 tokens. However, "
+                 "you requested 11 output tokens and your prompt contains 90 "
+                 "input tokens, for a total of 101 tokens. Please reduce the length of the input "
+                 "prompt or the number of requested output tokens. "
                  "(parameter=input_tokens, value=90)");
-    run(&unsaid, route_completions, "{\"prompt\": \"a\"}"); /* 16 tokens, but nobody asked for them */
+    run(&unsaid, route_completions,
+        "{\"prompt\": \"a\"}"); /* 16 tokens, but nobody asked for them */
     check(&unsaid, "0 'xy' =length; usage 90+3; ");
     fake.prepare_fails = EY_TOO_LONG;
     run(&alone, route_chat_completions, "{" MESSAGES "}");
-    check(&alone, "400 BadRequestError: This model's maximum context length is 100 tokens. However, it cannot be prepared. Please reduce the length of the "
+    check(&alone, "400 BadRequestError: This model's maximum context length is 100 tokens. "
+                  "However, it cannot be prepared. Please reduce the length of the "
                   "input prompt or the number of requested output tokens.");
 }
 
@@ -647,7 +719,8 @@ static void a_full_queue_in_the_middle_is_waited_for(void **state)
     check(&failed, "503 ServiceUnavailableError: it cannot be started");
 }
 
-/* Whoever waited for the model is let in: others who came meanwhile do not fill the queue in front of it. */
+/* Whoever waited for the model is let in: others who came meanwhile do not fill the queue in front
+ * of it. */
 static void a_full_queue_does_not_turn_away_who_waited(void **state)
 {
     (void)state;
@@ -666,7 +739,8 @@ static void a_full_queue_does_not_turn_away_who_waited(void **state)
 static void an_error_in_mid_stream(void **state)
 {
     (void)state;
-    static const struct script failing = {.steps = {"x"}, .failure = EY_INTERNAL}, stopped = {.steps = {"x"}, .finish = "cancelled"};
+    static const struct script failing = {.steps = {"x"}, .failure = EY_INTERNAL},
+                               stopped = {.steps = {"x"}, .finish = "cancelled"};
     struct exchange x = {0}, c = {0}, w = {0};
     fake.script[0] = &failing;
     run(&x, route_chat_completions, "{" MESSAGES ", " STREAM "}");
@@ -709,7 +783,8 @@ static void the_server_ends(void **state)
     assert_int_equal(fake.cancelled, 2);
 }
 
-/* When nothing comes for 15 seconds, a line that clients skip keeps proxies from closing the connection. */
+/* When nothing comes for 15 seconds, a line that clients skip keeps proxies from closing the
+ * connection. */
 static void signs_of_life(void **state)
 {
     (void)state;
@@ -727,35 +802,46 @@ static void signs_of_life(void **state)
 static void progress(void **state)
 {
     (void)state;
-    static const struct script steps = {.steps = {":queue", ":vision", ":vision", ":vision", ":prefill", "-", "-", ":prefill", "x", ":decode", "y"}};
+    static const struct script steps = {.steps = {":queue", ":vision", ":vision", ":vision",
+                                                  ":prefill", "-", "-", ":prefill", "x", ":decode",
+                                                  "y"}};
     struct exchange x = {0};
     fake.script[0] = &steps;
     run(&x, route_chat_completions, "{" MESSAGES ", \"stream\": true}");
     check(&x, ": queue 1/2; : vision 1/2; : prefill 1/2; 0 role; 0 'x'; 0 'y'; 0 =stop; DONE");
 }
 
-/* ---- counting ------------------------------------------------------------------------------------ */
+/* ---- counting
+ * ------------------------------------------------------------------------------------ */
 
 static void counting(void **state)
 {
     (void)state;
     struct exchange text = {0}, chat = {0}, empty = {0}, back = {0}, render = {0}, bad = {0};
     run(&text, route_tokenize, "{\"prompt\": \"abc\", \"return_token_strs\": true}");
-    assert_string_equal(text.out.data, "{\"count\":3,\"max_model_len\":100,\"tokens\":[7,8,9],\"token_strs\":[\"t\",\"t\",\"t\"]}");
+    assert_string_equal(text.out.data, "{\"count\":3,\"max_model_len\":100,\"tokens\":[7,8,9],"
+                                       "\"token_strs\":[\"t\",\"t\",\"t\"]}");
     run(&chat, route_tokenize, "{" MESSAGES "}");
-    assert_string_equal(chat.out.data, "{\"count\":3,\"max_model_len\":100,\"tokens\":[7,8,9],\"token_strs\":null}");
+    assert_string_equal(
+        chat.out.data,
+        "{\"count\":3,\"max_model_len\":100,\"tokens\":[7,8,9],\"token_strs\":null}");
     run(&empty, route_tokenize, "{\"prompt\": \"\", \"return_token_strs\": true}");
-    assert_string_equal(empty.out.data, "{\"count\":0,\"max_model_len\":100,\"tokens\":[],\"token_strs\":[]}");
+    assert_string_equal(empty.out.data,
+                        "{\"count\":0,\"max_model_len\":100,\"tokens\":[],\"token_strs\":[]}");
     run(&back, route_detokenize, "{\"tokens\": [1, 2]}");
     assert_string_equal(back.out.data, "{\"prompt\":\"##\"}");
     run(&render, route_render, "{" MESSAGES "}");
-    assert_string_equal(render.out.data, "{\"object\":\"chat.completion.render\",\"model\":\"m\",\"prompt_tokens\":3,\"image_tokens\":2,\"kv_bytes\":4096,"
-                                         "\"max_model_len\":100,\"images\":[{\"width\":10,\"height\":20,\"used_width\":32,\"used_height\":64,\"tokens\":2,"
-                                         "\"cached\":false}],\"prompt_token_ids\":[7,8,9]}");
+    assert_string_equal(render.out.data,
+                        "{\"object\":\"chat.completion.render\",\"model\":\"m\",\"prompt_tokens\":"
+                        "3,\"image_tokens\":2,\"kv_bytes\":4096,"
+                        "\"max_model_len\":100,\"images\":[{\"width\":10,\"height\":20,\"used_"
+                        "width\":32,\"used_height\":64,\"tokens\":2,"
+                        "\"cached\":false}],\"prompt_token_ids\":[7,8,9]}");
     fake.prepare_fails = EY_BAD_REQUEST;
     run(&bad, route_tokenize, "{\"prompt\": \"abc\"}");
     assert_string_equal(bad.param, "prompt");
-    buf_free(&text.out), buf_free(&chat.out), buf_free(&empty.out), buf_free(&back.out), buf_free(&render.out), buf_free(&bad.out);
+    buf_free(&text.out), buf_free(&chat.out), buf_free(&empty.out), buf_free(&back.out),
+        buf_free(&render.out), buf_free(&bad.out);
 }
 
 int main(void)

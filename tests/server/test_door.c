@@ -48,7 +48,8 @@ static void faults_of_headers(void **state)
         {"Host: a|hOST: b", false, "more than one Host"},
         {"Host: a|Content-Length: 1|Content-Length: 1", false, "more than one Content-Length"},
         {"Host: a|Content-Length: 1|Transfer-Encoding: chunked", false, "both"},
-        {"Host: a|Transfer-Encoding: chunked|Transfer-Encoding: chunked", false, "more than one Transfer-Encoding"},
+        {"Host: a|Transfer-Encoding: chunked|Transfer-Encoding: chunked", false,
+         "more than one Transfer-Encoding"},
         {"Host: a|Transfer-Encoding: gzip, chunked", false, "only Transfer-Encoding"},
         {"Host: a|Transfer-Encoding: identity", false, "only Transfer-Encoding"},
         {"Host: a|Transfer-Encoding: chunkedx", false, "only Transfer-Encoding"},
@@ -60,7 +61,8 @@ static void faults_of_headers(void **state)
         {"Host: a|Content-Length: 1, 1", false, "no number"},
         {"Host: a|Content-Length: 1 2", false, "no number"},
         {"Host: a|Content-Length: 9999999999999999999", false, "no number"},
-        {"Host: a|Authorization: Bearer a|authorization: Bearer b", false, "more than one Authorization"},
+        {"Host: a|Authorization: Bearer a|authorization: Bearer b", false,
+         "more than one Authorization"},
         {"Host: a|Content-Type: a|Content-Type: b", false, "more than one Content-Type"},
         {"Host: a|Origin: a|Origin: b", false, "more than one Origin"},
         {"Host: a|X : b", false, "name"},
@@ -133,7 +135,10 @@ static void hosts_that_are_known(void **state)
         {"0.0.0.0", "bad/name", true, true}, /* who has the key may say so */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct server_options o = {.host = cases[i].bound, .hosts = {"known.example"}, .n_hosts = 1, .n_keys = cases[i].key};
+        struct server_options o = {.host = cases[i].bound,
+                                   .hosts = {"known.example"},
+                                   .n_hosts = 1,
+                                   .n_keys = cases[i].key};
         if (door_knows_host(&o, cases[i].host) == cases[i].known) continue;
         print_error("bound to %s: \"%s\"\n", cases[i].bound, cases[i].host);
         fail();
@@ -155,7 +160,8 @@ static void own_name_on_the_network(void **state)
 static void origins(void **state)
 {
     (void)state;
-    struct server_options some = {.origins = {"https://a.example", "http://b.example:3000"}, .n_origins = 2};
+    struct server_options some = {.origins = {"https://a.example", "http://b.example:3000"},
+                                  .n_origins = 2};
     struct server_options all = {.origins = {"*"}, .n_origins = 1}, none = {0};
     assert_true(door_is_own_origin("http://localhost:8000", "localhost:8000"));
     assert_true(door_is_own_origin("https://LOCALHOST:8000", "localhost:8000"));
@@ -230,8 +236,13 @@ static void json_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(faults_of_headers), cmocka_unit_test(names_that_are_no_token), cmocka_unit_test(hosts_that_are_known),
-        cmocka_unit_test(own_name_on_the_network), cmocka_unit_test(origins), cmocka_unit_test(loopback_addresses), cmocka_unit_test(keys),
+        cmocka_unit_test(faults_of_headers),
+        cmocka_unit_test(names_that_are_no_token),
+        cmocka_unit_test(hosts_that_are_known),
+        cmocka_unit_test(own_name_on_the_network),
+        cmocka_unit_test(origins),
+        cmocka_unit_test(loopback_addresses),
+        cmocka_unit_test(keys),
         cmocka_unit_test(json_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Pictures from URLs, without a network: data: URLs, files, addresses, what is refused, and the budget. */
+/* Pictures from URLs, without a network: data: URLs, files, addresses, what is refused, and the
+ * budget. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,12 +18,14 @@
 
 static void expect_text(const ey_err *e, ey_code code, const char *part)
 {
-    if (!strstr(e->text, part) || e->code != code) print_error("code %d, \"%s\"; wanted %d, \"%s\"\n", e->code, e->text, code, part);
+    if (!strstr(e->text, part) || e->code != code)
+        print_error("code %d, \"%s\"; wanted %d, \"%s\"\n", e->code, e->text, code, part);
     assert_non_null(strstr(e->text, part));
     assert_int_equal(e->code, code);
 }
 
-static void expect_bytes(const char *url, const void *bytes, size_t n, const struct media_policy *policy)
+static void expect_bytes(const char *url, const void *bytes, size_t n,
+                         const struct media_policy *policy)
 {
     struct media m;
     ey_err e = {0};
@@ -32,7 +35,8 @@ static void expect_bytes(const char *url, const void *bytes, size_t n, const str
     media_free(&m);
 }
 
-static void expect_failure(const char *url, size_t n, const struct media_policy *policy, ey_code code, const char *part)
+static void expect_failure(const char *url, size_t n, const struct media_policy *policy,
+                           ey_code code, const char *part)
 {
     struct media m;
     ey_err e = {0};
@@ -64,7 +68,8 @@ static void good_data_urls(void **state)
         {"data:image/png;base64,AA%0AE%20=%20", "\0\1", 2},
         {"data:image/png;base64,AA= =\n", "\0", 1},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) expect_bytes(rows[i].url, rows[i].bytes, rows[i].n, &(struct media_policy){0});
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        expect_bytes(rows[i].url, rows[i].bytes, rows[i].n, &(struct media_policy){0});
 }
 
 static void bad_data_urls(void **state)
@@ -101,15 +106,20 @@ static void bad_data_urls(void **state)
         {"data:image/png;base64,AAE%2", EY_BAD_REQUEST, "malformed at character 3"},
         {"data:image/png;base64,AAE%zz", EY_BAD_REQUEST, "malformed at character 3"},
         {"data:image/png;base64,AAE%25", EY_BAD_REQUEST, "malformed at character 3"},
-        {"data:image/png;base64,\xc3\xa4" "AAA", EY_BAD_REQUEST, "malformed at character 0"},
+        {"data:image/png;base64,\xc3\xa4"
+         "AAA",
+         EY_BAD_REQUEST, "malformed at character 0"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        expect_failure(rows[i].url, strlen(rows[i].url), &(struct media_policy){0}, rows[i].code, rows[i].part);
-    expect_failure("data:image/png;base64,AA\0C", 27, &(struct media_policy){0}, EY_BAD_REQUEST, "malformed at character 2");
+        expect_failure(rows[i].url, strlen(rows[i].url), &(struct media_policy){0}, rows[i].code,
+                       rows[i].part);
+    expect_failure("data:image/png;base64,AA\0C", 27, &(struct media_policy){0}, EY_BAD_REQUEST,
+                   "malformed at character 2");
     char long_head[600] = "data:image/png;x=";
     memset(long_head + 17, 'y', 500);
     strcpy(long_head + 517, ";base64,AAEC");
-    expect_failure(long_head, strlen(long_head), &(struct media_policy){0}, EY_BAD_REQUEST, "no comma");
+    expect_failure(long_head, strlen(long_head), &(struct media_policy){0}, EY_BAD_REQUEST,
+                   "no comma");
 }
 
 static void data_size_is_capped(void **state)
@@ -160,7 +170,8 @@ static void other_urls(void **state)
         expect_failure(rows[i].url, strlen(rows[i].url), &none, EY_BAD_REQUEST, rows[i].part);
         expect_failure(rows[i].url, strlen(rows[i].url), &all, EY_BAD_REQUEST, rows[i].part);
     }
-    expect_failure("ftp:", 4, &all, EY_BAD_REQUEST, "URL, an http(s) URL of an allowed host, a file:// URL, not as");
+    expect_failure("ftp:", 4, &all, EY_BAD_REQUEST,
+                   "URL, an http(s) URL of an allowed host, a file:// URL, not as");
     expect_failure("ftp:", 4, &none, EY_BAD_REQUEST, "URL, not as");
     expect_failure("http://example.com/", 19, &none, EY_BAD_REQUEST, "--allowed-media-domains");
     expect_failure("file:///etc/passwd", 18, &none, EY_BAD_REQUEST, "--allowed-local-media-path");
@@ -173,7 +184,8 @@ static void other_urls(void **state)
 static void web_urls(void **state)
 {
     (void)state;
-    static const char *const domains[] = {"example.com", "*.wild.org", ".dot.org", "127.0.0.1", "::1", "xn--mnchen-3ya.de"};
+    static const char *const domains[] = {"example.com", "*.wild.org", ".dot.org",
+                                          "127.0.0.1",   "::1",        "xn--mnchen-3ya.de"};
     static const struct media_policy policy = {.domains = domains, .n_domains = 6};
     static const struct {
         const char *url, *part; /* NULL: taken */
@@ -185,8 +197,8 @@ static void web_urls(void **state)
         {"http://a.wild.org/", NULL},
         {"http://a.b.wild.org/", NULL},
         {"http://a.dot.org/", NULL},
-        {"http://[::1]/", NULL},                     /* the address is refused when it is connected to */
-        {"http://127.1/", NULL},                     /* libcurl makes 127.0.0.1 of it; so does the check */
+        {"http://[::1]/", NULL}, /* the address is refused when it is connected to */
+        {"http://127.1/", NULL}, /* libcurl makes 127.0.0.1 of it; so does the check */
         {"http://0x7f000001/", NULL},
         {"http://wild.org/", "host wild.org is not among"},
         {"http://dot.org/", "not among"},
@@ -209,7 +221,7 @@ static void web_urls(void **state)
         {"http://evil.org\\.example.com/", "malformed"},
         {"http://example.com%2eevil.org/", "not among"},
         {"http://example.com%00.evil.org/", "malformed"},
-        {"http://ex%61mple.com/", NULL},             /* decoded before it is checked and resolved */
+        {"http://ex%61mple.com/", NULL}, /* decoded before it is checked and resolved */
         {"http://m\xc3\xbcnchen.de/", "malformed"},
         {"http://xn--mnchen-3ya.de/", NULL},
         {"http://[fe80::1%25eth0]/", "malformed"},
@@ -239,7 +251,8 @@ static bool is_public(const char *text)
 {
     struct sockaddr_in a4 = {.sin_family = AF_INET};
     struct sockaddr_in6 a6 = {.sin6_family = AF_INET6};
-    if (inet_pton(AF_INET, text, &a4.sin_addr) == 1) return address_is_public((struct sockaddr *)&a4);
+    if (inet_pton(AF_INET, text, &a4.sin_addr) == 1)
+        return address_is_public((struct sockaddr *)&a4);
     assert_int_equal(inet_pton(AF_INET6, text, &a6.sin6_addr), 1);
     return address_is_public((struct sockaddr *)&a6);
 }
@@ -248,20 +261,71 @@ static void addresses(void **state)
 {
     (void)state;
     static const char *const good[] = {
-        "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.1",
-        "168.63.129.15", "168.63.129.17", "169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0",
-        "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255",
-        "2606:4700:4700::1111", "2001:200::", "2a00::1", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2002:101:101::1", "3ffe::1",
+        "1.1.1.1",          "8.8.8.8",         "9.255.255.255",
+        "11.0.0.0",         "100.63.255.255",  "100.128.0.0",
+        "126.255.255.255",  "128.0.0.1",       "168.63.129.15",
+        "168.63.129.17",    "169.253.255.255", "169.255.0.0",
+        "172.15.255.255",   "172.32.0.0",      "192.0.1.0",
+        "192.167.255.255",  "192.169.0.0",     "198.17.255.255",
+        "198.20.0.0",       "223.255.255.255", "2606:4700:4700::1111",
+        "2001:200::",       "2a00::1",         "::ffff:1.1.1.1",
+        "64:ff9b::1.1.1.1", "2002:101:101::1", "3ffe::1",
     };
     static const char *const bad[] = {
-        "0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.127.255.255", "100.100.100.200", "127.0.0.1",
-        "127.255.255.255", "168.63.129.16", "169.254.169.254", "169.254.0.0", "172.16.0.0", "172.31.255.255", "192.0.0.192",
-        "192.0.2.1", "192.88.99.1", "192.168.0.0", "192.168.255.255", "198.18.0.0", "198.19.255.255", "198.51.100.1",
-        "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
-        "::", "::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:0:1.1.1.1",
-        "64:ff9b::127.0.0.1", "64:ff9b::192.168.1.1", "64:ff9b:1::1.1.1.1", "100::1", "2001::1", "2001:1ff:ffff::1",
-        "2001:db8::1", "2002:7f00:1::1", "2002:a00:1::1", "2002:c0a8:101::1", "3fff:fff::1", "4000::1", "5f00::1",
-        "fc00::1", "fd00:ec2::254", "fe80::1", "febf::1", "fec0::1", "ff02::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.0.0.0",
+        "10.255.255.255",
+        "100.64.0.0",
+        "100.127.255.255",
+        "100.100.100.200",
+        "127.0.0.1",
+        "127.255.255.255",
+        "168.63.129.16",
+        "169.254.169.254",
+        "169.254.0.0",
+        "172.16.0.0",
+        "172.31.255.255",
+        "192.0.0.192",
+        "192.0.2.1",
+        "192.88.99.1",
+        "192.168.0.0",
+        "192.168.255.255",
+        "198.18.0.0",
+        "198.19.255.255",
+        "198.51.100.1",
+        "203.0.113.1",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "::7f00:1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:169.254.169.254",
+        "::ffff:0:1.1.1.1",
+        "64:ff9b::127.0.0.1",
+        "64:ff9b::192.168.1.1",
+        "64:ff9b:1::1.1.1.1",
+        "100::1",
+        "2001::1",
+        "2001:1ff:ffff::1",
+        "2001:db8::1",
+        "2002:7f00:1::1",
+        "2002:a00:1::1",
+        "2002:c0a8:101::1",
+        "3fff:fff::1",
+        "4000::1",
+        "5f00::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "fe80::1",
+        "febf::1",
+        "fec0::1",
+        "ff02::1",
+        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         if (!is_public(good[i])) fail_msg("%s is refused", good[i]);
@@ -303,8 +367,10 @@ static void file_paths(void **state)
         ey_err e = {0};
         bool ok = media_file_path(path, rows[i].url, strlen(rows[i].url), &e);
         if (ok != !rows[i].part) fail_msg("%s: %s", rows[i].url, ok ? path : e.text);
-        if (ok) assert_string_equal(path, rows[i].path);
-        else expect_text(&e, EY_BAD_REQUEST, rows[i].part);
+        if (ok)
+            assert_string_equal(path, rows[i].path);
+        else
+            expect_text(&e, EY_BAD_REQUEST, rows[i].part);
     }
     char long_url[EY_MAX_PATH + 20] = "file://";
     memset(long_url + 7, '/', sizeof(long_url) - 8);
@@ -374,12 +440,16 @@ static void files(void **state)
     char url[EY_MAX_PATH + 100];
     for (size_t i = 0; i < sizeof(file_rows) / sizeof(file_rows[0]); i++) {
         snprintf(url, sizeof(url), "file://%s/in/%s", dir, file_rows[i].path);
-        if (file_rows[i].bytes) expect_bytes(url, file_rows[i].bytes, strlen(file_rows[i].bytes), &policy);
-        else expect_failure(url, strlen(url), &policy, EY_BAD_REQUEST, file_rows[i].part ? file_rows[i].part : "file:// URL");
+        if (file_rows[i].bytes)
+            expect_bytes(url, file_rows[i].bytes, strlen(file_rows[i].bytes), &policy);
+        else
+            expect_failure(url, strlen(url), &policy, EY_BAD_REQUEST,
+                           file_rows[i].part ? file_rows[i].part : "file:// URL");
     }
     snprintf(url, sizeof(url), "file://%s/in/empty", dir);
     expect_failure(url, strlen(url), &policy, EY_BAD_IMAGE, "empty");
-    static const char *const outside[] = {"in", "inside-not/secret", "out/secret", "in/../out/secret", "../../etc/passwd", ""};
+    static const char *const outside[] = {
+        "in", "inside-not/secret", "out/secret", "in/../out/secret", "../../etc/passwd", ""};
     for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
         snprintf(url, sizeof(url), "file://%s/%s", dir, outside[i]);
         expect_failure(url, strlen(url), &policy, EY_BAD_REQUEST, "not below");
@@ -392,7 +462,8 @@ static void files(void **state)
     temp_dir_remove(dir);
 }
 
-/* Links that stay inside are followed; the directory may be called by either of its names, with or without a slash. */
+/* Links that stay inside are followed; the directory may be called by either of its names, with or
+ * without a slash. */
 static void files_by_links(void **state)
 {
     (void)state;
@@ -400,11 +471,15 @@ static void files_by_links(void **state)
     char url[EY_MAX_PATH + 100], slash[EY_MAX_PATH];
     snprintf(slash, sizeof(slash), "%s/other-name//", dir);
     struct media_policy policy = {.local_path = slash};
-    static const char *const names[] = {"other-name/a.png", "in/a.png", "in/sub/up", "in/folder/up"};
+    static const char *const names[] = {"other-name/a.png", "in/a.png", "in/sub/up",
+                                        "in/folder/up"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(url, sizeof(url), "file://%s/%s", dir, names[i]);
         int there = open(dir, O_PATH | O_CLOEXEC), fd = media_open_below(there, "in/sub/up", false);
-        if (fd >= 0) expect_bytes(url, "inside", 6, &policy); /* else: a kernel without openat2, where links are not followed */
+        if (fd >= 0)
+            expect_bytes(
+                url, "inside", 6,
+                &policy); /* else: a kernel without openat2, where links are not followed */
         if (fd >= 0) close(fd);
         close(there);
     }
@@ -430,14 +505,32 @@ static void files_by_walking(void **state)
         const char *path;
         bool opens;
     } rows[] = {
-        {"a.png", true}, {"./a.png", true}, {"/a.png", true}, {"sub//b c.png", true}, {"..b", true}, {"sub", true}, {".", true}, {"pipe", true},
-        {"..", false}, {"../out/secret", false}, {"sub/../a.png", false}, {"escape", false}, {"escape-folder/secret", false},
-        {"absolute", false}, {"device", false}, {"loop", false}, {"sub/up", false}, {"folder/up", false}, {"nothing", false},
-        {"a.png/b", false}, {"pipe/b", false},
+        {"a.png", true},
+        {"./a.png", true},
+        {"/a.png", true},
+        {"sub//b c.png", true},
+        {"..b", true},
+        {"sub", true},
+        {".", true},
+        {"pipe", true},
+        {"..", false},
+        {"../out/secret", false},
+        {"sub/../a.png", false},
+        {"escape", false},
+        {"escape-folder/secret", false},
+        {"absolute", false},
+        {"device", false},
+        {"loop", false},
+        {"sub/up", false},
+        {"folder/up", false},
+        {"nothing", false},
+        {"a.png/b", false},
+        {"pipe/b", false},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int fd = media_open_below(in, rows[i].path, true);
-        if ((fd >= 0) != rows[i].opens) fail_msg("%s: %s", rows[i].path, fd >= 0 ? "opened" : "refused");
+        if ((fd >= 0) != rows[i].opens)
+            fail_msg("%s: %s", rows[i].path, fd >= 0 ? "opened" : "refused");
         if (fd >= 0) close(fd);
     }
     close(in);
@@ -506,10 +599,17 @@ static void budget_is_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_data_urls),    cmocka_unit_test(bad_data_urls),  cmocka_unit_test(data_size_is_capped),
-        cmocka_unit_test(other_urls),        cmocka_unit_test(web_urls),       cmocka_unit_test(addresses),
-        cmocka_unit_test(file_paths),        cmocka_unit_test(files),          cmocka_unit_test(files_by_links),
-        cmocka_unit_test(files_by_walking),  cmocka_unit_test(budget_is_taken_and_given),
+        cmocka_unit_test(good_data_urls),
+        cmocka_unit_test(bad_data_urls),
+        cmocka_unit_test(data_size_is_capped),
+        cmocka_unit_test(other_urls),
+        cmocka_unit_test(web_urls),
+        cmocka_unit_test(addresses),
+        cmocka_unit_test(file_paths),
+        cmocka_unit_test(files),
+        cmocka_unit_test(files_by_links),
+        cmocka_unit_test(files_by_walking),
+        cmocka_unit_test(budget_is_taken_and_given),
         cmocka_unit_test(budget_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

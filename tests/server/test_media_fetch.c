@@ -1,4 +1,5 @@
-/* Pictures by http, from a server of the test's own on loopback, which the policy of these tests alone allows. */
+/* Pictures by http, from a server of the test's own on loopback, which the policy of these tests
+ * alone allows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,25 +18,31 @@ static int port;
 
 static void say_redirect(const struct loopback_request *r, int status, const char *to)
 {
-    loopback_say(r, "HTTP/1.1 %d Moved\r\nLocation: %s\r\nContent-Length: 4\r\nConnection: close\r\n\r\ngone", status, to);
+    loopback_say(
+        r,
+        "HTTP/1.1 %d Moved\r\nLocation: %s\r\nContent-Length: 4\r\nConnection: close\r\n\r\ngone",
+        status, to);
 }
 
 static void say_picture(const struct loopback_request *r)
 {
-    loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 7\r\nConnection: close\r\n\r\npicture");
+    loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: "
+                    "7\r\nConnection: close\r\n\r\npicture");
 }
 
 static void say_endless(const struct loopback_request *r, const char *head)
 {
     loopback_say(r, "%s\r\nConnection: close\r\n\r\n", head);
-    for (int i = 0; i < 4000; i++) loopback_say(r, "%01024d", 0); /* 4 MB: more than any limit of these tests */
+    for (int i = 0; i < 4000; i++)
+        loopback_say(r, "%01024d", 0); /* 4 MB: more than any limit of these tests */
 }
 
 static void say_header(const struct loopback_request *r, const char *name)
 {
     const char *at = strcasestr(r->head, name);
     int n = at ? (int)strcspn(at, "\r") : 4;
-    loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%.*s", n, n, at ? at : "none");
+    loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%.*s", n, n,
+                 at ? at : "none");
 }
 
 static void answer(const struct loopback_request *r)
@@ -43,43 +50,68 @@ static void answer(const struct loopback_request *r)
     char path[200] = "", here[100];
     int hops;
     sscanf(r->head, "GET %199s", path);
-    if (strcmp(path, "/picture") == 0) say_picture(r);
+    if (strcmp(path, "/picture") == 0)
+        say_picture(r);
     else if (strcmp(path, "/chunked") == 0)
-        loopback_say(r, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\npic\r\n4\r\nture\r\n0\r\n\r\n");
-    else if (strcmp(path, "/until-close") == 0) loopback_say(r, "HTTP/1.0 200 OK\r\n\r\npicture");
-    else if (strcmp(path, "/agent") == 0) say_header(r, "User-Agent:");
-    else if (strcmp(path, "/cookie") == 0) say_header(r, "Cookie:");
-    else if (strcmp(path, "/authorization") == 0) say_header(r, "Authorization:");
-    else if (strcmp(path, "/encoding") == 0) say_header(r, "Accept-Encoding:");
+        loopback_say(r, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: "
+                        "close\r\n\r\n3\r\npic\r\n4\r\nture\r\n0\r\n\r\n");
+    else if (strcmp(path, "/until-close") == 0)
+        loopback_say(r, "HTTP/1.0 200 OK\r\n\r\npicture");
+    else if (strcmp(path, "/agent") == 0)
+        say_header(r, "User-Agent:");
+    else if (strcmp(path, "/cookie") == 0)
+        say_header(r, "Cookie:");
+    else if (strcmp(path, "/authorization") == 0)
+        say_header(r, "Authorization:");
+    else if (strcmp(path, "/encoding") == 0)
+        say_header(r, "Accept-Encoding:");
     else if (strcmp(path, "/set-cookie") == 0) {
         snprintf(here, sizeof(here), "http://127.0.0.1:%d/cookie\r\nSet-Cookie: a=b", port);
         say_redirect(r, 302, here);
     } else if (sscanf(path, "/redirect/%d", &hops) == 1) {
         snprintf(here, sizeof(here), hops > 1 ? "/redirect/%d" : "../picture", hops - 1);
         say_redirect(r, 301 + hops % 3, here);
-    } else if (strncmp(path, "/to/", 4) == 0) say_redirect(r, 302, path + 4);
-    else if (strcmp(path, "/nowhere") == 0) loopback_say(r, "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    else if (strcmp(path, "/redirect-endless") == 0) say_endless(r, "HTTP/1.1 302 Found\r\nLocation: /picture");
-    else if (strcmp(path, "/endless") == 0) say_endless(r, "HTTP/1.1 200 OK");
-    else if (strcmp(path, "/huge") == 0) loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nabc");
-    else if (strcmp(path, "/cut") == 0) loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
-    else if (strcmp(path, "/empty") == 0) loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    else if (strcmp(path, "/204") == 0) loopback_say(r, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
-    else if (strcmp(path, "/500") == 0) say_endless(r, "HTTP/1.1 500 Internal Server Error");
-    else if (strcmp(path, "/silence") == 0) loopback_wait_for_end(r);
-    else if (strcmp(path, "/slow") == 0) loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"), loopback_wait_for_end(r);
-    else if (strcmp(path, "/nothing") == 0) return;
-    else if (strcmp(path, "/noise") == 0) loopback_say(r, "220 mail.example.com ESMTP\r\n");
-    else loopback_say(r, "HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nmissing");
+    } else if (strncmp(path, "/to/", 4) == 0)
+        say_redirect(r, 302, path + 4);
+    else if (strcmp(path, "/nowhere") == 0)
+        loopback_say(r, "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    else if (strcmp(path, "/redirect-endless") == 0)
+        say_endless(r, "HTTP/1.1 302 Found\r\nLocation: /picture");
+    else if (strcmp(path, "/endless") == 0)
+        say_endless(r, "HTTP/1.1 200 OK");
+    else if (strcmp(path, "/huge") == 0)
+        loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nabc");
+    else if (strcmp(path, "/cut") == 0)
+        loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
+    else if (strcmp(path, "/empty") == 0)
+        loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    else if (strcmp(path, "/204") == 0)
+        loopback_say(r, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    else if (strcmp(path, "/500") == 0)
+        say_endless(r, "HTTP/1.1 500 Internal Server Error");
+    else if (strcmp(path, "/silence") == 0)
+        loopback_wait_for_end(r);
+    else if (strcmp(path, "/slow") == 0)
+        loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"),
+            loopback_wait_for_end(r);
+    else if (strcmp(path, "/nothing") == 0)
+        return;
+    else if (strcmp(path, "/noise") == 0)
+        loopback_say(r, "220 mail.example.com ESMTP\r\n");
+    else
+        loopback_say(
+            r, "HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nmissing");
 }
 
 /* ---- asking it ---- */
 
-static const char *const domains[] = {"127.0.0.1", "10.0.0.1", "localhost", "169.254.169.254", "nowhere.invalid", "::1", "0.0.0.0"};
+static const char *const domains[] = {"127.0.0.1",       "10.0.0.1", "localhost", "169.254.169.254",
+                                      "nowhere.invalid", "::1",      "0.0.0.0"};
 
 static struct media_policy open_policy(void)
 {
-    return (struct media_policy){.domains = domains, .n_domains = 7, .allow_loopback = true, .max_bytes = 1 << 20};
+    return (struct media_policy){
+        .domains = domains, .n_domains = 7, .allow_loopback = true, .max_bytes = 1 << 20};
 }
 
 static bool get(struct media *m, const char *path, const struct media_policy *policy, ey_err *e)
@@ -92,7 +124,8 @@ static bool get(struct media *m, const char *path, const struct media_policy *po
 
 static void expect_text(const ey_err *e, ey_code code, const char *part)
 {
-    if (!strstr(e->text, part) || e->code != code) print_error("code %d, \"%s\"; wanted %d, \"%s\"\n", e->code, e->text, code, part);
+    if (!strstr(e->text, part) || e->code != code)
+        print_error("code %d, \"%s\"; wanted %d, \"%s\"\n", e->code, e->text, code, part);
     assert_non_null(strstr(e->text, part));
     assert_int_equal(e->code, code);
 }
@@ -108,7 +141,8 @@ static void expect_bytes(const char *path, const char *bytes)
     media_free(&m);
 }
 
-static void expect_failure(const char *path, const struct media_policy *policy, ey_code code, const char *part)
+static void expect_failure(const char *path, const struct media_policy *policy, ey_code code,
+                           const char *part)
 {
     struct media m;
     ey_err e;
@@ -153,7 +187,8 @@ static void failures(void **state)
         {"/noise", EY_IO, "does not speak HTTP"},
     };
     struct media_policy policy = open_policy();
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) expect_failure(rows[i].path, &policy, rows[i].code, rows[i].part);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        expect_failure(rows[i].path, &policy, rows[i].code, rows[i].part);
 }
 
 /* What a redirect leads to is as strange as what a client sends, and is not told. */
@@ -190,7 +225,8 @@ static void redirects_are_checked(void **state)
 static void loopback_is_refused(void **state)
 {
     (void)state;
-    static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]", "0.0.0.0", "127.1", "0x7f.1", "2130706433", "LOCALHOST"};
+    static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]",      "0.0.0.0",
+                                        "127.1",     "0x7f.1",    "2130706433", "LOCALHOST"};
     struct media_policy policy = open_policy();
     policy.allow_loopback = false;
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
@@ -199,9 +235,13 @@ static void loopback_is_refused(void **state)
         ey_err e = {0};
         snprintf(url, sizeof(url), "http://%s:%d/picture", hosts[i], port);
         if (media_get(&m, url, strlen(url), &policy, &e)) fail_msg("%s was taken", url);
-        if (strcmp(hosts[i], "2130706433") == 0 || strcmp(hosts[i], "0x7f.1") == 0 || strcmp(hosts[i], "127.1") == 0)
-            assert_int_equal(e.code, EY_BAD_REQUEST); /* some versions of libcurl leave such forms to the resolver: not among the names then */
-        else expect_text(&e, EY_BAD_REQUEST, "not at a public address");
+        if (strcmp(hosts[i], "2130706433") == 0 || strcmp(hosts[i], "0x7f.1") == 0 ||
+            strcmp(hosts[i], "127.1") == 0)
+            assert_int_equal(e.code,
+                             EY_BAD_REQUEST); /* some versions of libcurl leave such forms to the
+                                                 resolver: not among the names then */
+        else
+            expect_text(&e, EY_BAD_REQUEST, "not at a public address");
     }
 }
 
@@ -238,7 +278,8 @@ static void slow_servers(void **state)
     (void)state;
     struct media_policy policy = open_policy();
     policy.total_seconds = 1;
-    expect_failure("/silence", &policy, EY_IO, "took too long"); /* the server waits for the client to leave */
+    expect_failure("/silence", &policy, EY_IO,
+                   "took too long"); /* the server waits for the client to leave */
     expect_failure("/slow", &policy, EY_IO, "took too long");
 }
 

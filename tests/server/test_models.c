@@ -1,4 +1,5 @@
-/* Several models in one server: which one answers, what is loaded, and that nobody is turned away while they take turns. */
+/* Several models in one server: which one answers, what is loaded, and that nobody is turned away
+ * while they take turns. */
 #include "web_client.h"
 
 #include <poll.h>
@@ -11,11 +12,13 @@
 
 static const char content_type[] = "Content-Type: application/json\r\n";
 static char folder[] = "/tmp/eyelet-test-XXXXXX";
-static const char *tiny; /* a random model of another vocabulary; what it says has no meaning, but it is always the same */
+static const char *tiny; /* a random model of another vocabulary; what it says has no meaning, but
+                            it is always the same */
 
 enum { MODELS = 2, QUESTIONS = 3 };
 static const char *const names[MODELS] = {"demo", "tiny"};
-static const char *const questions[QUESTIONS] = {"Say hello.", "Name a colour.", "A red circle and a blue square."};
+static const char *const questions[QUESTIONS] = {"Say hello.", "Name a colour.",
+                                                 "A red circle and a blue square."};
 static char *truth[MODELS][QUESTIONS]; /* of a server that has this model alone */
 
 static struct server_options options_of(bool with_demo, bool with_tiny)
@@ -24,15 +27,22 @@ static struct server_options options_of(bool with_demo, bool with_tiny)
     o.engine.max_model_len = 4096, o.engine.kv_tokens = 16384, o.engine.threads = 1;
     o.turn_seconds = 0.3;
     if (!with_demo) o.n_models = 0;
-    if (with_tiny) o.models[o.n_models++] = (struct server_model){.path = tiny, .names = {"tiny", "little"}, .n_names = 2, .aliases = {"tiny-ragged-fp8"}};
+    if (with_tiny)
+        o.models[o.n_models++] = (struct server_model){.path = tiny,
+                                                       .names = {"tiny", "little"},
+                                                       .n_names = 2,
+                                                       .aliases = {"tiny-ragged-fp8"}};
     return o;
 }
 
 static char *body_of(const char *model, const char *question, int max_tokens, bool stream)
 {
     char text[512];
-    snprintf(text, sizeof(text), "{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], \"temperature\": 0, \"ignore_eos\": true, "
-                                 "\"max_tokens\": %d%s}", model, question, max_tokens, stream ? ", \"stream\": true" : "");
+    snprintf(text, sizeof(text),
+             "{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], "
+             "\"temperature\": 0, \"ignore_eos\": true, "
+             "\"max_tokens\": %d%s}",
+             model, question, max_tokens, stream ? ", \"stream\": true" : "");
     return strdup(text);
 }
 
@@ -40,7 +50,9 @@ static int post(int port, const char *path, const char *body)
 {
     char head[256];
     int fd = web_connect(port);
-    snprintf(head, sizeof(head), "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n", path, content_type, strlen(body));
+    snprintf(head, sizeof(head),
+             "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n", path,
+             content_type, strlen(body));
     web_say(fd, head);
     web_say(fd, body);
     return fd;
@@ -58,7 +70,8 @@ static int ask(int port, const char *model, const char *question, int max_tokens
 /* "choices": … of a whole answer. */
 static char *choices(const struct reply *r)
 {
-    const char *start = strstr(r->body, "\"choices\""), *end = start ? strstr(start, "\"usage\"") : NULL;
+    const char *start = strstr(r->body, "\"choices\""),
+               *end = start ? strstr(start, "\"usage\"") : NULL;
     if (r->status != 200 || !end) fail_msg("status %d: %s", r->status, r->body);
     return strndup(start, (size_t)(end - start));
 }
@@ -99,7 +112,8 @@ static int prepare(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     tiny = ckpt_make(folder, "tiny-ragged-fp8");
-    for (size_t m = 0; m < MODELS; m++) learn_truth(m);
+    for (size_t m = 0; m < MODELS; m++)
+        learn_truth(m);
     assert_string_not_equal(truth[0][0], truth[1][0]);
     return 0;
 }
@@ -109,7 +123,8 @@ static int tidy(void **state)
     (void)state;
     char command[128];
     for (size_t m = 0; m < MODELS; m++)
-        for (size_t q = 0; q < QUESTIONS; q++) free(truth[m][q]);
+        for (size_t q = 0; q < QUESTIONS; q++)
+            free(truth[m][q]);
     snprintf(command, sizeof(command), "rm -rf '%s'", folder);
     return system(command);
 }
@@ -139,7 +154,8 @@ static bool is_resident(int port, const char *model)
 static const char *waiting_of(const char *model)
 {
     static char metric[128];
-    snprintf(metric, sizeof(metric), "vllm:num_requests_waiting{engine=\"0\",model_name=\"%s\"}", model);
+    snprintf(metric, sizeof(metric), "vllm:num_requests_waiting{engine=\"0\",model_name=\"%s\"}",
+             model);
     return metric;
 }
 
@@ -161,8 +177,9 @@ static void hear_tokens(int fd)
     reply_free(&r);
 }
 
-/* Asks a small thing of a model whose turn ends sooner or later, until one such request waits at its door; returns the
- * connection that this one's reply will come on. Nothing else may wait for the model. */
+/* Asks a small thing of a model whose turn ends sooner or later, until one such request waits at
+ * its door; returns the connection that this one's reply will come on. Nothing else may wait for
+ * the model. */
 static int await_end_of_turn(int port, const char *model)
 {
     char body[128];
@@ -183,11 +200,14 @@ static void requests_choose_by_name(void **state)
     struct server_options o = options_of(true, true);
     struct running s = server_start(&o);
     server_await_log(&s, "eyelet ready");
-    assert_true(is_resident(s.port, "demo") && is_resident(s.port, "tiny") && is_resident(s.port, "little"));
+    assert_true(is_resident(s.port, "demo") && is_resident(s.port, "tiny") &&
+                is_resident(s.port, "little"));
     const struct {
         const char *name;
         size_t model;
-    } cases[] = {{"", 0}, {"demo", 0}, {"models/demo", 0}, {"tiny", 1}, {"little", 1}, {"tiny-ragged-fp8", 1}, {tiny, 1}};
+    } cases[] = {{"", 0},     {"demo", 0},   {"models/demo", 0},
+                 {"tiny", 1}, {"little", 1}, {"tiny-ragged-fp8", 1},
+                 {tiny, 1}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct reply r = hear(ask(s.port, cases[i].name, questions[1], TOKENS, false));
         assert_truth(&r, cases[i].model, 1);
@@ -195,17 +215,25 @@ static void requests_choose_by_name(void **state)
     struct reply r = hear(ask(s.port, "other", questions[0], TOKENS, false));
     assert_int_equal(r.status, 404);
     assert_non_null(strstr(r.body, "NotFoundError"));
-    assert_non_null(strstr(r.body, "The model `other` does not exist. This server has `demo`, `tiny`, `little`"));
+    assert_non_null(strstr(
+        r.body, "The model `other` does not exist. This server has `demo`, `tiny`, `little`"));
     reply_free(&r);
     r = web_ask(s.port, "GET", "/v1/models/other", NULL, NULL);
     assert_int_equal(r.status, 404);
     reply_free(&r);
     assert_says(s.port, "/v1/models", "{\"id\": \"little\", \"object\": \"model\"");
-    assert_says(s.port, "/metrics", "vllm:request_success_total{engine=\"0\",model_name=\"tiny\",finished_reason=\"length\"} 4\n");
-    assert_says(s.port, "/metrics", "vllm:request_success_total{engine=\"0\",model_name=\"demo\",finished_reason=\"length\"} 3\n");
-    assert_says(s.port, "/metrics", "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"tiny\"} 4\n");
+    assert_says(s.port, "/metrics",
+                "vllm:request_success_total{engine=\"0\",model_name=\"tiny\",finished_reason="
+                "\"length\"} 4\n");
+    assert_says(s.port, "/metrics",
+                "vllm:request_success_total{engine=\"0\",model_name=\"demo\",finished_reason="
+                "\"length\"} 3\n");
+    assert_says(s.port, "/metrics",
+                "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"tiny\"} 4\n");
     assert_says(s.port, "/eyelet/plan?model=tiny", "\"max_model_len\": 4096");
-    assert_says(s.port, "/ready", "\"models\": [{\"id\": \"demo\", \"status\": \"ready\"}, {\"id\": \"tiny\", \"status\": \"ready\"}]");
+    assert_says(s.port, "/ready",
+                "\"models\": [{\"id\": \"demo\", \"status\": \"ready\"}, {\"id\": \"tiny\", "
+                "\"status\": \"ready\"}]");
     assert_int_equal(web_metric(s.port, "eyelet_unloads_total"), 0);
     server_stop(&s);
 }
@@ -235,7 +263,8 @@ static void models_take_turns(void **state)
     server_stop(&s);
 }
 
-/* Who is answering is never put out; whoever asks the same model again and again does not keep the other away. */
+/* Who is answering is never put out; whoever asks the same model again and again does not keep the
+ * other away. */
 static void answers_come_to_their_end(void **state)
 {
     (void)state;
@@ -301,7 +330,8 @@ static void the_line_has_an_end(void **state)
     free(web_hear_until(stream, "\"content\":"));
     int next = ask(s.port, "demo", questions[0], LONG, true); /* its turn is not over */
     free(web_hear_until(next, "\"content\":"));
-    for (int i = 0; i < 2; i++) waiting[i] = ask(s.port, "tiny", questions[0], TOKENS, false);
+    for (int i = 0; i < 2; i++)
+        waiting[i] = ask(s.port, "tiny", questions[0], TOKENS, false);
     await_waiting(s.port, "tiny", 2);
     struct reply r = hear(ask(s.port, "tiny", questions[0], TOKENS, false));
     assert_int_equal(r.status, 503);

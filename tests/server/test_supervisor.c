@@ -1,4 +1,5 @@
-/* What a supervisor is told: datagrams to a path or an abstract name, and nothing where there is no such place. */
+/* What a supervisor is told: datagrams to a path or an abstract name, and nothing where there is no
+ * such place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,8 @@
 
 #include "server/supervisor.h"
 
-/* A socket bound to the name that $NOTIFY_SOCKET then has; @ stands for the NUL of an abstract one. */
+/* A socket bound to the name that $NOTIFY_SOCKET then has; @ stands for the NUL of an abstract one.
+ */
 static int listen_as(const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -22,7 +24,9 @@ static int listen_as(const char *name)
     if (name[0] == '@') address.sun_path[0] = 0;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
     assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)),
+                     0);
     setenv("NOTIFY_SOCKET", name, 1);
     return fd;
 }
@@ -65,7 +69,8 @@ static void nobody_to_tell(void **state)
     char longest[300], name[64];
     memset(longest, 'x', sizeof(longest));
     longest[0] = '/', longest[sizeof(longest) - 1] = 0;
-    const char *const names[] = {"", "@", "/", "relative", longest, "/nonexistent/notify", "vsock:2:1234"};
+    const char *const names[] = {
+        "", "@", "/", "relative", longest, "/nonexistent/notify", "vsock:2:1234"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         setenv("NOTIFY_SOCKET", names[i], 1);
         supervisor_tell("READY=1\n");
@@ -74,7 +79,8 @@ static void nobody_to_tell(void **state)
     supervisor_tell("READY=1\n");
     snprintf(name, sizeof(name), "@eyelet-deaf-%d", (int)getpid());
     int fd = listen_as(name);
-    for (int i = 0; i < 5000; i++) supervisor_tell("WATCHDOG=1\n");
+    for (int i = 0; i < 5000; i++)
+        supervisor_tell("WATCHDOG=1\n");
     assert_told(fd, "WATCHDOG=1\n");
     close(fd);
 }
@@ -98,7 +104,8 @@ static void is_watched(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tells_a_path), cmocka_unit_test(tells_an_abstract_name), cmocka_unit_test(nobody_to_tell),
-                                       cmocka_unit_test(is_watched)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_a_path), cmocka_unit_test(tells_an_abstract_name),
+        cmocka_unit_test(nobody_to_tell), cmocka_unit_test(is_watched)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

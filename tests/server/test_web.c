@@ -1,4 +1,5 @@
-/* The HTTP side of the server over real sockets: what it refuses, what it waits for and for how long, how it ends. */
+/* The HTTP side of the server over real sockets: what it refuses, what it waits for and for how
+ * long, how it ends. */
 #include "tls_client.h"
 #include "web_client.h"
 
@@ -32,14 +33,18 @@ static int stop_open_server(void **state)
 
 static const char json_type[] = "Content-Type: application/json\r\n";
 /* An answer that takes minutes when steps are slow (pace.h). */
-static const char long_stream[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"max_tokens\": 4000, \"ignore_eos\": true, "
+static const char long_stream[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+                                  "\"max_tokens\": 4000, \"ignore_eos\": true, "
                                   "\"stream\": true, \"temperature\": 0}";
 
 static int start_stream(int port, const char *body)
 {
     char head[256];
     int fd = web_connect(port);
-    snprintf(head, sizeof(head), "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n", json_type, strlen(body));
+    snprintf(
+        head, sizeof(head),
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n",
+        json_type, strlen(body));
     web_say(fd, head);
     web_say(fd, body);
     return fd;
@@ -67,15 +72,31 @@ static void malformed_requests_get_400_and_the_connection_ends(void **state)
     } cases[] = {
         {RAW("GET /health HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), 400},
         {RAW("GET /health HTTP/1.1\r\n\r\n"), 400},
-        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "), 400},
-        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}"), 400},
-        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
-             "2\r\n{}\r\n0\r\n\r\n"), 400},
-        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: gzip\r\n\r\n{}"), 400},
-        {RAW("POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400},
-        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: -2\r\n\r\n{}"), 400},
-        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2x\r\n\r\n{}"), 400},
-        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), 400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+             "2\r\n{}\r\n0\r\n\r\n"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nTransfer-Encoding: gzip\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: -2\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2x\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
+         400},
         {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n"), 400},
         {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\0\r\nY: b\r\n\r\n"), 400},
         {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX\0: a\r\n\r\n"), 400},
@@ -97,7 +118,9 @@ static void malformed_requests_get_400_and_the_connection_ends(void **state)
         {RAW("GET /health HTTP/1.1\nHost: localhost\n\n"), 400},
         {RAW("GET /health HTTP/1.1\r\nHost: localhost\nX: a\r\n\r\n"), 400},
         {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nnonsense\r\n\r\n"), 400},
-        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nAuthorization: "
+             "Bearer b\r\n\r\n"),
+         400},
         {RAW("GET /health HTTP/3.0\r\nHost: localhost\r\n\r\n"), 505},
         {RAW("GET /health HTTPS/1.1\r\nHost: localhost\r\n\r\n"), 400},
         {RAW("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), 0},
@@ -109,7 +132,8 @@ static void malformed_requests_get_400_and_the_connection_ends(void **state)
         char *said = web_hear_all(fd);
         int status = strncmp(said, "HTTP/1.", 7) == 0 ? atoi(said + 9) : 0;
         if (status != cases[i].status && !(cases[i].status == 0 && status == 400)) {
-            print_error("case %zu: %d, not %d: %.60s\n", i, status, cases[i].status, cases[i].bytes);
+            print_error("case %zu: %d, not %d: %.60s\n", i, status, cases[i].status,
+                        cases[i].bytes);
             fail();
         }
         free(said);
@@ -135,8 +159,10 @@ static void well_formed_requests_are_let_in(void **state)
         {"GET /v1/models/%64emo HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
         {"GET /health HTTP/1.0\r\n\r\n", 200},
         {"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
-        {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-         "6\r\n{\"prom\r\n10\r\npt\": \"Hello you\"\r\n1\r\n}\r\n0\r\n\r\n", 200},
+        {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+         "application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "6\r\n{\"prom\r\n10\r\npt\": \"Hello you\"\r\n1\r\n}\r\n0\r\n\r\n",
+         200},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int fd = web_connect(open_server.port);
@@ -156,7 +182,8 @@ static void connections_are_kept(void **state)
     (void)state;
     int fd = web_connect(open_server.port);
     for (int i = 0; i < 3; i++) {
-        web_say(fd, i == 1 ? "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n" : "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        web_say(fd, i == 1 ? "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                           : "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
         struct reply r = web_reply(fd);
         assert_int_equal(r.status, i == 1 ? 404 : 200);
         assert_false(r.closed);
@@ -187,7 +214,8 @@ static void statuses(void **state)
         {"GET", "/v1/models/other", NULL, NULL, 404, "The model `other` does not exist."},
         {"GET", "/v1/models/", NULL, NULL, 404, "\"param\": \"model\""},
         {"GET", "/eyelet/plan", NULL, NULL, 200, "\"name\": \"KV cache\""},
-        {"GET", "/metrics", NULL, NULL, 200, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"demo\",le=\"0.001\"} "},
+        {"GET", "/metrics", NULL, NULL, 200,
+         "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"demo\",le=\"0.001\"} "},
         {"GET", "/nowhere", NULL, NULL, 404, "\"code\": 404"},
         {"POST", "/nowhere", json_type, "{}", 404, "NotFoundError"},
         {"GET", "/tokenize", NULL, NULL, 405, "Allow: POST, OPTIONS"},
@@ -195,21 +223,27 @@ static void statuses(void **state)
         {"DELETE", "/v1/models/demo", NULL, NULL, 405, "Allow: GET"},
         {"BREW", "/v1/models", NULL, NULL, 405, "Allow: GET"},
         {"POST", "/tokenize", NULL, "{\"prompt\": \"Hello\"}", 415, "application/json"},
-        {"POST", "/tokenize", "Content-Type: text/plain\r\n", "{\"prompt\": \"Hello\"}", 415, "application/json"},
-        {"POST", "/tokenize", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", "x", 415, "Content-Encoding"},
+        {"POST", "/tokenize", "Content-Type: text/plain\r\n", "{\"prompt\": \"Hello\"}", 415,
+         "application/json"},
+        {"POST", "/tokenize", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", "x",
+         415, "Content-Encoding"},
         {"POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}", 200, "\"count\""},
         {"POST", "/tokenize", json_type, NULL, 400, "\"type\": \"Bad Request\""},
         {"OPTIONS", "/tokenize", NULL, NULL, 204, "Allow: POST, OPTIONS"},
-        {"GET", "/", NULL, NULL, 200, "Content-Security-Policy: default-src 'none'; script-src 'self';"},
+        {"GET", "/", NULL, NULL, 200,
+         "Content-Security-Policy: default-src 'none'; script-src 'self';"},
         {"GET", "/", NULL, NULL, 200, "<!doctype html>"},
         {"POST", "/", json_type, "{}", 404, "\"error\""},
         {"GET", "/../etc/passwd", NULL, NULL, 404, "\"error\""},
     };
     web_await_metric(open_server.port, "eyelet_loads_total", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct reply r = web_ask(open_server.port, cases[i].method, cases[i].path, cases[i].more, cases[i].body);
-        if (r.status != cases[i].status || (!strstr(r.head, cases[i].has) && !strstr(r.body, cases[i].has))) {
-            print_error("%s %s: %d, not %d with %s:\n%s%s\n", cases[i].method, cases[i].path, r.status, cases[i].status, cases[i].has, r.head, r.body);
+        struct reply r = web_ask(open_server.port, cases[i].method, cases[i].path, cases[i].more,
+                                 cases[i].body);
+        if (r.status != cases[i].status ||
+            (!strstr(r.head, cases[i].has) && !strstr(r.body, cases[i].has))) {
+            print_error("%s %s: %d, not %d with %s:\n%s%s\n", cases[i].method, cases[i].path,
+                        r.status, cases[i].status, cases[i].has, r.head, r.body);
             fail();
         }
         reply_free(&r);
@@ -222,7 +256,8 @@ static void page_is_sent_once(void **state)
     struct reply first = web_ask(open_server.port, "GET", "/", NULL, NULL);
     char *etag = strstr(first.head, "ETag: "), known[128];
     assert_non_null(etag);
-    snprintf(known, sizeof(known), "If-None-Match: %.*s\r\n", (int)strcspn(etag + 6, "\r"), etag + 6);
+    snprintf(known, sizeof(known), "If-None-Match: %.*s\r\n", (int)strcspn(etag + 6, "\r"),
+             etag + 6);
     struct reply second = web_ask(open_server.port, "GET", "/", known, NULL);
     assert_int_equal(second.status, 304);
     assert_true(reply_has(&first, "Cache-Control: no-cache"));
@@ -265,19 +300,23 @@ static void foreign_hosts_and_origins_are_refused(void **state)
 static void friends_are_told_that_they_may(void **state)
 {
     (void)state;
-    struct reply r = web_ask(open_server.port, "OPTIONS", "/v1/chat/completions",
-                             "Origin: https://friend.example\r\nAccess-Control-Request-Method: POST\r\n"
-                             "Access-Control-Request-Headers: authorization, content-type, x-stainless-os\r\n", NULL);
+    struct reply r = web_ask(
+        open_server.port, "OPTIONS", "/v1/chat/completions",
+        "Origin: https://friend.example\r\nAccess-Control-Request-Method: POST\r\n"
+        "Access-Control-Request-Headers: authorization, content-type, x-stainless-os\r\n",
+        NULL);
     assert_int_equal(r.status, 204);
     assert_true(reply_has(&r, "Access-Control-Allow-Origin: https://friend.example"));
-    assert_true(reply_has(&r, "Access-Control-Allow-Headers: authorization, content-type, x-stainless-os"));
+    assert_true(
+        reply_has(&r, "Access-Control-Allow-Headers: authorization, content-type, x-stainless-os"));
     assert_true(reply_has(&r, "Access-Control-Allow-Methods: GET, POST, OPTIONS"));
     reply_free(&r);
     r = web_ask(open_server.port, "GET", "/version", "Origin: https://friend.example\r\n", NULL);
     assert_true(reply_has(&r, "Access-Control-Allow-Origin: https://friend.example"));
     assert_true(reply_has(&r, "Vary: Origin"));
     reply_free(&r);
-    r = web_ask(open_server.port, "OPTIONS", "/v1/chat/completions", "Origin: https://evil.example\r\n", NULL);
+    r = web_ask(open_server.port, "OPTIONS", "/v1/chat/completions",
+                "Origin: https://evil.example\r\n", NULL);
     assert_int_equal(r.status, 403);
     assert_null(strstr(r.head, "Access-Control"));
     reply_free(&r);
@@ -298,26 +337,46 @@ static void keys_guard_all_but_the_open_routes(void **state)
         const char *method, *path;
         bool open;
     } routes[] = {
-        {"GET", "/health", true}, {"GET", "/ready", true}, {"GET", "/", true}, {"HEAD", "/", true}, {"OPTIONS", "/v1/models", true},
-        {"GET", "/version", false}, {"GET", "/metrics", false}, {"GET", "/eyelet/plan", false}, {"GET", "/v1/models", false},
-        {"GET", "/v1/models/demo", false}, {"GET", "/nowhere", false}, {"POST", "/v1/chat/completions", false}, {"POST", "/v1/completions", false},
-        {"POST", "/tokenize", false}, {"POST", "/detokenize", false}, {"POST", "/v1/chat/completions/render", false}, {"GET", "/tokenize", false},
-        {"POST", "/health", false}, {"POST", "/", false},
+        {"GET", "/health", true},
+        {"GET", "/ready", true},
+        {"GET", "/", true},
+        {"HEAD", "/", true},
+        {"OPTIONS", "/v1/models", true},
+        {"GET", "/version", false},
+        {"GET", "/metrics", false},
+        {"GET", "/eyelet/plan", false},
+        {"GET", "/v1/models", false},
+        {"GET", "/v1/models/demo", false},
+        {"GET", "/nowhere", false},
+        {"POST", "/v1/chat/completions", false},
+        {"POST", "/v1/completions", false},
+        {"POST", "/tokenize", false},
+        {"POST", "/detokenize", false},
+        {"POST", "/v1/chat/completions/render", false},
+        {"GET", "/tokenize", false},
+        {"POST", "/health", false},
+        {"POST", "/", false},
     };
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         const char *body = strcmp(routes[i].method, "POST") == 0 ? "{}" : NULL;
         struct reply r = web_ask(s.port, routes[i].method, routes[i].path, json_type, body);
-        if ((r.status != 401) != routes[i].open) fail_msg("%s %s: %d", routes[i].method, routes[i].path, r.status);
+        if ((r.status != 401) != routes[i].open)
+            fail_msg("%s %s: %d", routes[i].method, routes[i].path, r.status);
         if (!routes[i].open) assert_true(reply_has(&r, "WWW-Authenticate: Bearer"));
-        if (!routes[i].open && body) assert_non_null(strstr(r.body, "\"type\": \"AuthenticationError\""));
+        if (!routes[i].open && body)
+            assert_non_null(strstr(r.body, "\"type\": \"AuthenticationError\""));
         reply_free(&r);
     }
     static const struct {
         const char *more;
         int status;
     } keys[] = {
-        {"Authorization: Bearer one\r\n", 200}, {"authorization: bearer two\r\n", 200}, {"Authorization: Bearer on\r\n", 401},
-        {"Authorization: Bearer onee\r\n", 401}, {"Authorization: one\r\n", 401}, {"Authorization: Basic one\r\n", 401},
+        {"Authorization: Bearer one\r\n", 200},
+        {"authorization: bearer two\r\n", 200},
+        {"Authorization: Bearer on\r\n", 401},
+        {"Authorization: Bearer onee\r\n", 401},
+        {"Authorization: one\r\n", 401},
+        {"Authorization: Basic one\r\n", 401},
         {"X-Api-Key: one\r\n", 401},
     };
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -336,7 +395,9 @@ static void large_bodies_are_refused(void **state)
     enum { PIECE = 1 << 20 };
     char head[256];
     int fd = web_connect(open_server.port);
-    snprintf(head, sizeof(head), "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n", json_type, EY_MAX_BODY_BYTES + 1);
+    snprintf(head, sizeof(head),
+             "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n",
+             json_type, EY_MAX_BODY_BYTES + 1);
     web_say(fd, head);
     struct reply r = web_reply(fd); /* at once, before any of it comes */
     assert_int_equal(r.status, 413);
@@ -346,7 +407,9 @@ static void large_bodies_are_refused(void **state)
     assert_non_null(piece);
     memset(piece, ' ', PIECE);
     fd = web_connect(open_server.port);
-    snprintf(head, sizeof(head), "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sTransfer-Encoding: chunked\r\n\r\n", json_type);
+    snprintf(head, sizeof(head),
+             "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sTransfer-Encoding: chunked\r\n\r\n",
+             json_type);
     web_say(fd, head);
     for (int sent = 0; sent <= EY_MAX_BODY_BYTES; sent += PIECE) {
         web_say(fd, "100000\r\n");
@@ -362,7 +425,8 @@ static void large_bodies_are_refused(void **state)
     await_rest(open_server.port);
 }
 
-/* An error comes when the body has come, so that the client can read it, and the connection goes on. */
+/* An error comes when the body has come, so that the client can read it, and the connection goes
+ * on. */
 static void refused_bodies_are_read(void **state)
 {
     (void)state;
@@ -370,7 +434,8 @@ static void refused_bodies_are_read(void **state)
     char head[256], *body = calloc(1, N);
     assert_non_null(body);
     int fd = web_connect(open_server.port);
-    snprintf(head, sizeof(head), "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", N);
+    snprintf(head, sizeof(head),
+             "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", N);
     web_say(fd, head);
     web_send(fd, body, N);
     struct reply r = web_reply(fd);
@@ -389,7 +454,8 @@ static void expectations(void **state)
 {
     (void)state;
     int fd = web_connect(open_server.port);
-    web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 19\r\n\r\n");
+    web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                "application/json\r\nExpect: 100-continue\r\nContent-Length: 19\r\n\r\n");
     struct reply r = web_reply(fd);
     assert_int_equal(r.status, 100);
     reply_free(&r);
@@ -399,7 +465,8 @@ static void expectations(void **state)
     reply_free(&r);
     close(fd);
     fd = web_connect(open_server.port);
-    web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 19\r\n\r\n");
+    web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: "
+                "100-continue\r\nContent-Length: 19\r\n\r\n");
     r = web_reply(fd); /* no "go on": it would be for nothing */
     assert_int_equal(r.status, 415);
     reply_free(&r);
@@ -416,7 +483,9 @@ static void bodies_stay_within_the_budget(void **state)
     char head[256], *body = malloc(BODY);
     assert_non_null(body);
     memset(body, ' ', BODY);
-    snprintf(head, sizeof(head), "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n", json_type, BODY);
+    snprintf(head, sizeof(head),
+             "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n",
+             json_type, BODY);
     int first = web_connect(s.port), second = web_connect(s.port);
     web_say(first, head);
     web_send(first, body, BODY - 1);
@@ -460,7 +529,8 @@ static void large_heads_are_refused(void **state)
     close(fd);
     free(junk);
     char many[EY_MAX_HEADERS * 8 + 16] = "";
-    for (int i = 0; i < EY_MAX_HEADERS; i++) strcat(many, "X: y\r\n");
+    for (int i = 0; i < EY_MAX_HEADERS; i++)
+        strcat(many, "X: y\r\n");
     struct reply r = web_ask(open_server.port, "GET", "/health", many, NULL);
     assert_int_equal(r.status, 431);
     reply_free(&r);
@@ -478,7 +548,8 @@ static bool drip(int fd, const char *text)
     return false;
 }
 
-/* A connection that nothing goes on upon after its first reply. On a slow machine the server's patience may end before that. */
+/* A connection that nothing goes on upon after its first reply. On a slow machine the server's
+ * patience may end before that. */
 static int connect_idle(int port)
 {
     struct reply r = {0};
@@ -512,9 +583,13 @@ static void slow_clients_are_dropped(void **state)
     int silent = web_connect(s.port), idle = connect_idle(s.port);
     int in_head = connect_with_part(s.port, "GET /version HTTP/1.1\r\nHost: localhost\r\nX: ");
     assert_true(drip(in_head, "a"));
-    int in_body = connect_with_part(s.port, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n");
+    int in_body = connect_with_part(s.port,
+                                    "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                                    "application/json\r\nContent-Length: 1000000\r\n\r\n");
     assert_true(drip(in_body, " "));
-    int stalled = connect_with_part(s.port, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n");
+    int stalled = connect_with_part(s.port,
+                                    "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                                    "application/json\r\nContent-Length: 10\r\n\r\n");
     free(web_hear_all(silent)), free(web_hear_all(idle)), free(web_hear_all(stalled));
     close(silent), close(idle), close(in_head), close(in_body), close(stalled);
     web_await_metric(s.port, "eyelet_connections", 1);
@@ -532,13 +607,15 @@ static void clients_that_do_not_read_are_dropped(void **state)
     for (int i = 0; i < 100; i++)
         if (!web_try_send(fd, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 42)) break;
     struct pollfd answered = {.fd = fd, .events = POLLIN};
-    assert_int_equal(poll(&answered, 1, PATIENCE * 1000), 1); /* the server has taken the connection */
+    assert_int_equal(poll(&answered, 1, PATIENCE * 1000),
+                     1); /* the server has taken the connection */
     web_await_metric(s.port, "eyelet_connections", 1);
     close(fd);
     server_stop(&s);
 }
 
-/* Opens one anew where it is closed: in a crowd the server has little time for those that say nothing yet. */
+/* Opens one anew where it is closed: in a crowd the server has little time for those that say
+ * nothing yet. */
 static void keep_open(int port, int *fd)
 {
     struct pollfd ended = {.fd = *fd, .events = POLLIN | POLLRDHUP};
@@ -556,9 +633,11 @@ static void crowds_leave_room_for_health(void **state)
     struct running s = server_start(&o);
     struct reply r = {0};
     int fd[N];
-    for (int i = 0; i < N; i++) fd[i] = -1;
+    for (int i = 0; i < N; i++)
+        fd[i] = -1;
     for (double end = seconds_now() + PATIENCE; r.status != 503 && seconds_now() < end;) {
-        for (int i = 0; i < N; i++) keep_open(s.port, &fd[i]);
+        for (int i = 0; i < N; i++)
+            keep_open(s.port, &fd[i]);
         reply_free(&r);
         r = web_ask(s.port, "GET", "/version", NULL, NULL);
     }
@@ -568,7 +647,8 @@ static void crowds_leave_room_for_health(void **state)
     r = web_ask(s.port, "GET", "/health", NULL, NULL);
     assert_int_equal(r.status, 200);
     reply_free(&r);
-    for (int i = 0; i < N; i++) close(fd[i]);
+    for (int i = 0; i < N; i++)
+        close(fd[i]);
     web_await_metric(s.port, "eyelet_connections", 1);
     server_stop(&s);
 }
@@ -583,11 +663,15 @@ static void hang_ups_end_the_answer(void **state)
     close(stream);
     await_rest(open_server.port);
     int fd[12]; /* more than run at once: some are in the queue */
-    for (int i = 0; i < 12; i++) fd[i] = start_stream(open_server.port, long_stream);
+    for (int i = 0; i < 12; i++)
+        fd[i] = start_stream(open_server.port, long_stream);
     web_await_metric(open_server.port, "vllm:num_requests_running", 4);
-    for (int i = 0; i < 12; i++) close(fd[i]);
+    for (int i = 0; i < 12; i++)
+        close(fd[i]);
     await_rest(open_server.port);
-    int quiet = start_stream(open_server.port, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"max_tokens\": 4000, \"ignore_eos\": true}");
+    int quiet = start_stream(open_server.port,
+                             "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+                             "\"max_tokens\": 4000, \"ignore_eos\": true}");
     web_await_metric(open_server.port, "vllm:num_requests_running", 1);
     close(quiet);
     await_rest(open_server.port);
@@ -602,7 +686,9 @@ static void stopping_lets_answers_finish(void **state)
     o.drain_seconds = 300;
     struct running s = server_start(&o);
     int kept = web_connect(s.port);
-    int stream = start_stream(s.port, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"max_tokens\": 1000, \"ignore_eos\": true, \"stream\": true}");
+    int stream = start_stream(s.port,
+                              "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+                              "\"max_tokens\": 1000, \"ignore_eos\": true, \"stream\": true}");
     free(web_hear_until(stream, "\"content\":\""));
     server_signal(&s, SIGTERM);
     server_await_log(&s, "told to stop");
@@ -726,7 +812,8 @@ static void models_that_cannot_come_back_are_tried_again(void **state)
 static void what_cannot_start_says_why(void **state)
 {
     (void)state;
-    struct server_options taken = demo_options(), lost = demo_options(), wide = demo_options(), half = demo_options(), nowhere = demo_options();
+    struct server_options taken = demo_options(), lost = demo_options(), wide = demo_options(),
+                          half = demo_options(), nowhere = demo_options();
     ey_err e;
     taken.port = open_server.port;
     assert_false(server_run(&taken, &e));
@@ -761,7 +848,9 @@ static void tls(void **state)
     char *log = server_log(&s);
     assert_non_null(strstr(log, "listening on https://127.0.0.1:"));
     free(log);
-    assert_true(tls_ask(s.port, "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", said, sizeof(said)));
+    assert_true(tls_ask(s.port,
+                        "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                        said, sizeof(said)));
     assert_non_null(strstr(said, "{\"version\": \""));
     int plain = web_connect(s.port);
     web_say(plain, "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -13,7 +13,11 @@
 #include "base/clock.h"
 #include "server/pace.h"
 
-enum { PATIENCE = 300 /* seconds: an answer of 800 tokens, sanitized, on a busy machine */, MAX_HEARD = 1 << 20, NAP_US = 10000 };
+enum {
+    PATIENCE = 300 /* seconds: an answer of 800 tokens, sanitized, on a busy machine */,
+    MAX_HEARD = 1 << 20,
+    NAP_US = 10000
+};
 
 static void fail_with(const char *what, const char *detail)
 {
@@ -37,7 +41,8 @@ struct server_options demo_options(void)
 static void become_server(const struct server_options *options, int log)
 {
     ey_err e;
-    signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it, and what is ignored never comes to the server */
+    signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it, and what is ignored never comes
+                                to the server */
     dup2(log, STDERR_FILENO);
     if (server_run(options, &e)) exit(0);
     fprintf(stderr, "eyelet: %s\n", e.text);
@@ -56,7 +61,8 @@ char *server_log(const struct running *s)
 static bool has_ended(const struct running *s)
 {
     siginfo_t info = {0};
-    return waitid(P_PID, (id_t)s->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == s->pid;
+    return waitid(P_PID, (id_t)s->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == s->pid;
 }
 
 void server_await_log(const struct running *s, const char *text)
@@ -101,13 +107,15 @@ int server_wait(struct running *s)
 {
     int status = 0;
     double end = seconds_now() + PATIENCE;
-    while (!has_ended(s) && seconds_now() < end) usleep(NAP_US);
+    while (!has_ended(s) && seconds_now() < end)
+        usleep(NAP_US);
     bool late = !has_ended(s);
     if (late) kill(s->pid, SIGKILL);
     waitpid(s->pid, &status, 0);
     if (late || WIFSIGNALED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 1)) {
         char *log = server_log(s);
-        print_error("%s, status %x; its log:\n%s\n", late ? "the server did not end" : "the server ended badly", status, log);
+        print_error("%s, status %x; its log:\n%s\n",
+                    late ? "the server did not end" : "the server ended badly", status, log);
         free(log);
     }
     close(s->log);
@@ -125,10 +133,13 @@ void server_stop(struct running *s)
 
 static int connect_with(int port, int receive_buffer)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
-    if (receive_buffer) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
+    if (receive_buffer)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
     if (connect(fd, (struct sockaddr *)&at, sizeof(at))) fail_with("connect", strerror(errno));
     return fd;
 }
@@ -181,7 +192,8 @@ char *web_hear_until(int fd, const char *text)
     char *all = calloc(1, MAX_HEARD);
     size_t n = 0;
     assert_non_null(all);
-    while (!(text && strstr(all, text)) && hear_more(fd, all, &n)) continue;
+    while (!(text && strstr(all, text)) && hear_more(fd, all, &n))
+        continue;
     return all;
 }
 
@@ -195,7 +207,8 @@ static const char *header_value(const char *head, const char *name)
     size_t n = strlen(name);
     for (const char *line = strstr(head, "\r\n"); line; line = strstr(line, "\r\n")) {
         line += 2;
-        if (strncasecmp(line, name, n) == 0 && line[n] == ':') return line + n + 1 + strspn(line + n + 1, " ");
+        if (strncasecmp(line, name, n) == 0 && line[n] == ':')
+            return line + n + 1 + strspn(line + n + 1, " ");
     }
     return NULL;
 }
@@ -208,15 +221,18 @@ static struct reply read_reply(int fd, bool bare)
     size_t n = 0;
     bool open = true;
     assert_non_null(all);
-    while (!(end = strstr(all, "\r\n\r\n")) && open) open = hear_more(fd, all, &n);
+    while (!(end = strstr(all, "\r\n\r\n")) && open)
+        open = hear_more(fd, all, &n);
     r.head = all, r.closed = !open;
     if (!end) return r;
     size_t head = (size_t)(end + 4 - all);
     r.head = strndup(all, head), r.status = atoi(all + 9);
-    const char *length = header_value(r.head, "Content-Length"), *coding = header_value(r.head, "Transfer-Encoding");
+    const char *length = header_value(r.head, "Content-Length"),
+               *coding = header_value(r.head, "Transfer-Encoding");
     bool empty = bare || r.status == 204 || r.status == 304 || r.status < 200;
     size_t want = length && !empty ? strtoul(length, NULL, 10) : 0;
-    while (open && (coding ? !strstr(all + head, "\r\n0\r\n\r\n") : n < head + want)) open = hear_more(fd, all, &n);
+    while (open && (coding ? !strstr(all + head, "\r\n0\r\n\r\n") : n < head + want))
+        open = hear_more(fd, all, &n);
     r.body = strdup(all + head);
     r.closed = !open;
     free(all);
@@ -241,12 +257,14 @@ bool reply_has(const struct reply *r, const char *line)
     return r->head && strstr(r->head, whole) != NULL;
 }
 
-struct reply web_ask(int port, const char *method, const char *path, const char *more, const char *body)
+struct reply web_ask(int port, const char *method, const char *path, const char *more,
+                     const char *body)
 {
     char head[4096];
     int fd = web_connect(port);
     bool own_host = more && strcasestr(more, "host:");
-    snprintf(head, sizeof(head), "%s %s HTTP/1.1\r\n%s%s", method, path, own_host ? "" : "Host: 127.0.0.1\r\n", more ? more : "");
+    snprintf(head, sizeof(head), "%s %s HTTP/1.1\r\n%s%s", method, path,
+             own_host ? "" : "Host: 127.0.0.1\r\n", more ? more : "");
     web_say(fd, head);
     if (body) {
         snprintf(head, sizeof(head), "Content-Length: %zu\r\n\r\n", strlen(body));
@@ -266,7 +284,8 @@ static double metric_in(const char *body, const char *name)
     size_t n = strlen(name);
     for (const char *line = body; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ')) return atof(strchr(line + n, ' '));
+        if (strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' '))
+            return atof(strchr(line + n, ' '));
     }
     return -1;
 }
@@ -280,7 +299,8 @@ double web_metric(int port, const char *name)
     return value;
 }
 
-/* A server that gives its clients little time may cut this one, too, where the machine is slow: then it asks again. */
+/* A server that gives its clients little time may cut this one, too, where the machine is slow:
+ * then it asks again. */
 void web_await_metric(int port, const char *name, double value)
 {
     double now = -1;

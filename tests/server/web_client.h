@@ -1,5 +1,5 @@
-/* What tests of the server share: servers in processes of their own, and a client that says to a socket exactly what it is
- * told to. Whatever fails here fails the test. */
+/* What tests of the server share: servers in processes of their own, and a client that says to a
+ * socket exactly what it is told to. Whatever fails here fails the test. */
 #ifndef WEB_CLIENT_H
 #define WEB_CLIENT_H
 
@@ -31,7 +31,8 @@ void server_await_log(const struct running *s, const char *text);
 /* Everything that it has written; the caller frees. */
 char *server_log(const struct running *s);
 void server_signal(const struct running *s, int number);
-/* Waits until it has ended by itself or a signal; its exit status, or 128 and the signal that it died of. */
+/* Waits until it has ended by itself or a signal; its exit status, or 128 and the signal that it
+ * died of. */
 int server_wait(struct running *s);
 /* SIGTERM and server_wait, which must be 0. */
 void server_stop(struct running *s);
@@ -45,7 +46,8 @@ void web_say(int fd, const char *text);
 void web_send(int fd, const void *bytes, size_t n);
 /* Sends as much as is taken; false: the other end is gone. */
 bool web_try_send(int fd, const void *bytes, size_t n);
-/* Bytes until `text` is among them or the connection ends, NUL behind; at most 1 MiB. The caller frees. */
+/* Bytes until `text` is among them or the connection ends, NUL behind; at most 1 MiB. The caller
+ * frees. */
 char *web_hear_until(int fd, const char *text);
 /* Waits until the other end closes; returns what came before. */
 char *web_hear_all(int fd);
@@ -60,8 +62,10 @@ struct reply web_reply(int fd);
 void reply_free(struct reply *r);
 bool reply_has(const struct reply *r, const char *header_line);
 /* Says a whole request on a connection of its own. `more`: header lines, each with its \r\n. */
-struct reply web_ask(int port, const char *method, const char *path, const char *more, const char *body);
-/* web_ask, for the value of a metric, the first with this name, or of one with labels (NAME{LABELS}); -1: it is not there. */
+struct reply web_ask(int port, const char *method, const char *path, const char *more,
+                     const char *body);
+/* web_ask, for the value of a metric, the first with this name, or of one with labels
+ * (NAME{LABELS}); -1: it is not there. */
 double web_metric(int port, const char *name);
 /* Waits until it has that value. */
 void web_await_metric(int port, const char *name, double value);

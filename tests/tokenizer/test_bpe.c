@@ -5,14 +5,16 @@
 #include "tokenizer/tok_fixture.h"
 #include "tokenizer/tok_parts.h"
 
-/* The definition itself: of all adjacent pairs the lowest rank, the leftmost of equals, until none merges. */
+/* The definition itself: of all adjacent pairs the lowest rank, the leftmost of equals, until none
+ * merges. */
 static size_t merge_plainly(const struct tokenizer *tok, int32_t *id, size_t n)
 {
     for (;;) {
         const struct pair_slot *best = NULL;
         size_t at = 0;
         for (size_t i = 0; i + 1 < n; i++) {
-            const struct pair_slot *slot = pair_map_find(&tok->merges, (uint32_t)id[i], (uint32_t)id[i + 1]);
+            const struct pair_slot *slot = pair_map_find(&tok->merges, (uint32_t)id[i],
+                                                         (uint32_t)id[i + 1]);
             if (slot && (!best || slot->value < best->value)) best = slot, at = i;
         }
         if (!best) return n;
@@ -29,7 +31,8 @@ static void check_piece(const struct tokenizer *tok, const char *piece, size_t n
     struct bpe bpe = {.tok = tok};
     int32_t *want = malloc(n * sizeof(*want));
     assert_non_null(want);
-    for (size_t i = 0; i < n; i++) want[i] = (int32_t)tok->byte_id[(uint8_t)piece[i]];
+    for (size_t i = 0; i < n; i++)
+        want[i] = (int32_t)tok->byte_id[(uint8_t)piece[i]];
     assert_true(bpe_encode(&bpe, piece, n, &got, &e));
     assert_ids("piece", &got, want, merge_plainly(tok, want, n));
     ids_free(&got);
@@ -44,7 +47,8 @@ static void check_random_pieces(const struct tokenizer *tok, const char *alphabe
         char piece[400];
         size_t n = 1 + next_random(&seed) % (round % 2 ? 80 : sizeof(piece));
         size_t letters = 1 + next_random(&seed) % strlen(alphabet);
-        for (size_t i = 0; i < n; i++) piece[i] = alphabet[next_random(&seed) % letters];
+        for (size_t i = 0; i < n; i++)
+            piece[i] = alphabet[next_random(&seed) % letters];
         check_piece(tok, piece, n);
     }
 }
@@ -68,7 +72,8 @@ static void test_lengths_at_the_border(void **state)
     (void)state;
     char piece[130];
     memset(piece, 'a', sizeof(piece));
-    for (size_t n = 1; n <= sizeof(piece); n++) check_piece(small_tokenizer(), piece, n);
+    for (size_t n = 1; n <= sizeof(piece); n++)
+        check_piece(small_tokenizer(), piece, n);
 }
 
 int run_bpe_tests(void)

@@ -5,7 +5,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Byte tokens of the small tokenizer are the bytes themselves; 300..305 are special, 306 is <tool_call>. */
+/* Byte tokens of the small tokenizer are the bytes themselves; 300..305 are special, 306 is
+ * <tool_call>. */
 static const struct {
     const char *name;
     size_t n;
@@ -21,8 +22,16 @@ static const struct {
     {"other added tokens are seen", 2, {306, 307}, "<tool_call></tool_call>"},
     {"an added token breaks a character", 3, {0xe4, 0xbd, 306}, "\xef\xbf\xbd<tool_call>"},
     {"cut at the end", 3, {97, 0xe4, 0xbd}, "a\xef\xbf\xbd"},
-    {"no character", 2, {0xff, 97}, "\xef\xbf\xbd" "a"},
-    {"two subparts", 4, {0xe4, 0xbd, 0xe4, 97}, "\xef\xbf\xbd\xef\xbf\xbd" "a"},
+    {"no character",
+     2,
+     {0xff, 97},
+     "\xef\xbf\xbd"
+     "a"},
+    {"two subparts",
+     4,
+     {0xe4, 0xbd, 0xe4, 97},
+     "\xef\xbf\xbd\xef\xbf\xbd"
+     "a"},
     {"a surrogate", 3, {0xed, 0xa0, 0x80}, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
     {"overlong", 2, {0xc0, 0xaf}, "\xef\xbf\xbd\xef\xbf\xbd"},
     {"a lead byte after three of four", 4, {0xf0, 0x9f, 0x98, 0xc3}, "\xef\xbf\xbd\xef\xbf\xbd"},
@@ -35,7 +44,8 @@ static void test_rows(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct ids ids = {.id = (int32_t *)rows[i].ids, .n = rows[i].n};
         struct buf got = decode_ok(small_tokenizer(), &ids);
-        if (strcmp(got.data ? got.data : "", rows[i].text)) fail_msg("%s: \"%s\"", rows[i].name, got.data);
+        if (strcmp(got.data ? got.data : "", rows[i].text))
+            fail_msg("%s: \"%s\"", rows[i].name, got.data);
         buf_free(&got);
     }
 }
@@ -44,7 +54,8 @@ static void test_rows(void **state)
 static void test_every_prefix(void **state)
 {
     (void)state;
-    static const char text[] = "a\xc3\xa9\xe4\xbd\xa0\xf0\x9f\x98\x8a hello \xf0\x9f\xa6\x99\xe4\xbd\xa0\xe5\xa5\xbd";
+    static const char text[] =
+        "a\xc3\xa9\xe4\xbd\xa0\xf0\x9f\x98\x8a hello \xf0\x9f\xa6\x99\xe4\xbd\xa0\xe5\xa5\xbd";
     struct ids ids = encode_ok(small_tokenizer(), text, sizeof(text) - 1, false);
     struct buf out = buf_with_max(4096);
     struct detok d = detok_start(small_tokenizer());
@@ -66,9 +77,13 @@ static void test_random_bytes_one_by_one(void **state)
     for (int round = 0; round < 2000; round++) {
         int32_t id[24];
         struct ids ids = {.id = id, .n = next_random(&seed) % 24};
-        for (size_t i = 0; i < ids.n; i++) id[i] = (int32_t)"\xf0\x9f\x98\x8a\xe4\xbd\xa0\xc3\xa9" "a\xff\xed"[next_random(&seed) % 12] & 0xff;
+        for (size_t i = 0; i < ids.n; i++)
+            id[i] = (int32_t) "\xf0\x9f\x98\x8a\xe4\xbd\xa0\xc3\xa9"
+                              "a\xff\xed"[next_random(&seed) % 12] &
+                    0xff;
         char bytes[24];
-        for (size_t i = 0; i < ids.n; i++) bytes[i] = (char)id[i];
+        for (size_t i = 0; i < ids.n; i++)
+            bytes[i] = (char)id[i];
         struct buf got = decode_ok(small_tokenizer(), &ids);
         struct ids repaired = encode_ok(small_tokenizer(), bytes, ids.n, false);
         struct buf want = decode_ok(small_tokenizer(), &repaired);

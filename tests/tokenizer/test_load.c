@@ -9,37 +9,55 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The small tokenizer with one member put in another's place: `path` is "member" or "model.member"; a value of NULL
- * takes the member away. `message` must be in the error; NULL: the file opens. */
+/* The small tokenizer with one member put in another's place: `path` is "member" or "model.member";
+ * a value of NULL takes the member away. `message` must be in the error; NULL: the file opens. */
 static const struct {
     const char *path, *value, *message;
 } rows[] = {
     {"normalizer", "null", NULL},
     {"normalizer", "{\"type\":\"NFKC\"}", "normalizer is \"NFKC\", which is not supported"},
-    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},{\"type\":\"Replace\"}]}",
+    {"normalizer",
+     "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},{\"type\":"
+     "\"Replace\"}]}",
      "normalizer is \"Sequence of Prepend, Replace\""},
     {"normalizer", "3", "normalizer is \"(no type)\""},
     {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", NULL},
-    {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}", "pre_tokenizer: add_prefix_space is true"},
-    {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"use_regex\":false}", "ByteLevel without a pattern"},
+    {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}",
+     "pre_tokenizer: add_prefix_space is true"},
+    {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"use_regex\":false}",
+     "ByteLevel without a pattern"},
     {"pre_tokenizer", "null", "pre_tokenizer is \"null\""},
     {"pre_tokenizer", "{\"type\":\"Metaspace\"}", "pre_tokenizer is \"Metaspace\""},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]}",
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]}",
      "pre_tokenizer is \"Sequence of Digits, ByteLevel\""},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Removed\"},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Removed\"},{"
+     "\"type\":\"ByteLevel\",\"use_regex\":false}]}",
      "Split: behavior is \"Removed\""},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":true},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
+     "\"invert\":true},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
      "Split: invert is true"},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"String\":\" \"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
+     "\"pattern\":{\"String\":\" \"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
      "Split has no pattern with a Regex"},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"(a\"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
+     "\"pattern\":{\"Regex\":\"(a\"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
      "pre_tokenizer pattern: at byte 2"},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"\\\\w+\"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
+     "\"pattern\":{\"Regex\":\"\\\\w+\"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
      "\"\\w\" at byte 0 is not supported"},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"a\"}},{\"type\":\"ByteLevel\"}]}",
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
+     "\"pattern\":{\"Regex\":\"a\"}},{\"type\":\"ByteLevel\"}]}",
      "use_regex after a Split"},
     {"post_processor", "null", NULL},
-    {"post_processor", "{\"type\":\"TemplateProcessing\"}", "post_processor is \"TemplateProcessing\""},
+    {"post_processor", "{\"type\":\"TemplateProcessing\"}",
+     "post_processor is \"TemplateProcessing\""},
     {"decoder", "{\"type\":\"Sequence\"}", "decoder is \"Sequence\""},
     {"decoder", NULL, "decoder is \"null\""},
     {"model", "3", "model is \"(no type)\""},
@@ -53,7 +71,8 @@ static const struct {
     {"model.ignore_merges", "true", NULL},
     {"model.vocab", "[]", "model.vocab is not an object"},
     {"model.vocab", "{}", "no token for the byte 0x00"},
-    {"model.vocab", "{\"a\":-1}", "model.vocab: \"a\" has id -1; it must be an integer from 0 to 1048575"},
+    {"model.vocab", "{\"a\":-1}",
+     "model.vocab: \"a\" has id -1; it must be an integer from 0 to 1048575"},
     {"model.vocab", "{\"a\":1048576}", "\"a\" has id 1048576"},
     {"model.vocab", "{\"a\":99999999999999999999}", "\"a\" has id 18446744073709551615"},
     {"model.vocab", "{\"a\":1.5}", "\"a\" has id 1.5"},
@@ -68,7 +87,8 @@ static const struct {
     {"model.merges", "[[\"h\",\"e\"],[\"h\"]]", "model.merges[1] is [\"h\"]"},
     {"model.merges", "[[\"h\",3]]", "model.merges[0]"},
     {"model.merges", "[3]", "model.merges[0] is 3"},
-    {"model.merges", "[\"q he\"]", "model.merges[0]: the result of \"q\" and \"he\" is not in model.vocab"},
+    {"model.merges", "[\"q he\"]",
+     "model.merges[0]: the result of \"q\" and \"he\" is not in model.vocab"},
     {"model.merges", "[\"h ee\"]", "model.merges[0]: \"ee\" is not in model.vocab"},
     {"model.merges", "[[\"h e\",\"e\"]]", "model.merges[0]: \"h e\" is not in model.vocab"},
     {"added_tokens", "[]", NULL},
@@ -80,12 +100,17 @@ static const struct {
     {"added_tokens", "[{\"id\":-3,\"content\":\"x\"}]", "added_tokens: id is -3"},
     {"added_tokens", "[{\"id\":1048576,\"content\":\"x\"}]", "added_tokens: id is 1048576"},
     {"added_tokens", "[{\"id\":1048575,\"content\":\"<x>\"}]", NULL},
-    {"added_tokens", "[{\"id\":300,\"content\":\"<x>\",\"special\":1}]", "added_tokens: special is 1"},
-    {"added_tokens", "[{\"id\":300,\"content\":\"<x>\"},{\"id\":300,\"content\":\"<y>\"}]", "\"<y>\" has id 300, which is already that of \"<x>\""},
-    {"added_tokens", "[{\"id\":300,\"content\":\"<x>\"},{\"id\":301,\"content\":\"<x>\"}]", "added_tokens: \"<x>\" is there twice"},
-    {"added_tokens", "[{\"id\":97,\"content\":\"<x>\"}]", "\"<x>\" has id 97, which is already that of \"a\""},
+    {"added_tokens", "[{\"id\":300,\"content\":\"<x>\",\"special\":1}]",
+     "added_tokens: special is 1"},
+    {"added_tokens", "[{\"id\":300,\"content\":\"<x>\"},{\"id\":300,\"content\":\"<y>\"}]",
+     "\"<y>\" has id 300, which is already that of \"<x>\""},
+    {"added_tokens", "[{\"id\":300,\"content\":\"<x>\"},{\"id\":301,\"content\":\"<x>\"}]",
+     "added_tokens: \"<x>\" is there twice"},
+    {"added_tokens", "[{\"id\":97,\"content\":\"<x>\"}]",
+     "\"<x>\" has id 97, which is already that of \"a\""},
     {"added_tokens", "[{\"id\":260,\"content\":\"hello\"}]", NULL},
-    {"added_tokens", "[{\"id\":300,\"content\":\"hello\"}]", "\"hello\" has id 300, but model.vocab gives it 260"},
+    {"added_tokens", "[{\"id\":300,\"content\":\"hello\"}]",
+     "\"hello\" has id 300, but model.vocab gives it 260"},
 };
 
 static json_object *small_json(void)
@@ -101,8 +126,10 @@ static void replace_member(json_object *root, const char *path, const char *valu
     bool in_model = !strncmp(path, "model.", 6);
     json_object *object = in_model ? json_member(root, "model") : root;
     const char *key = in_model ? path + 6 : path;
-    if (value) json_object_object_add(object, key, json_tokener_parse(value));
-    else json_object_object_del(object, key);
+    if (value)
+        json_object_object_add(object, key, json_tokener_parse(value));
+    else
+        json_object_object_del(object, key);
 }
 
 static bool open_text(const char *text, size_t n, ey_err *e)
@@ -122,17 +149,20 @@ static void check_row(size_t i)
     const char *text = json_object_to_json_string(root);
     bool ok = open_text(text, strlen(text), &e);
     json_object_put(root);
-    if (ok != !rows[i].message) fail_msg("%s = %s: %s", rows[i].path, rows[i].value, ok ? "opened" : e.text);
+    if (ok != !rows[i].message)
+        fail_msg("%s = %s: %s", rows[i].path, rows[i].value, ok ? "opened" : e.text);
     if (ok) return;
     assert_int_equal(e.code, EY_BAD_MODEL);
     if (!strstr(e.text, rows[i].message) || strncmp(e.text, "file.json: ", 11))
-        fail_msg("%s = %s: \"%s\" has no \"%s\"", rows[i].path, rows[i].value, e.text, rows[i].message);
+        fail_msg("%s = %s: \"%s\" has no \"%s\"", rows[i].path, rows[i].value, e.text,
+                 rows[i].message);
 }
 
 static void test_rows(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(rows); i++) check_row(i);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check_row(i);
 }
 
 /* Merges as "A B" are the same merges. */
@@ -146,20 +176,23 @@ static void test_merges_as_strings(void **state)
     for (size_t i = 0; i < json_object_array_length(merges); i++) {
         json_object *pair = json_object_array_get_idx(merges, i);
         char joined[64];
-        snprintf(joined, sizeof(joined), "%s %s", json_object_get_string(json_object_array_get_idx(pair, 0)),
+        snprintf(joined, sizeof(joined), "%s %s",
+                 json_object_get_string(json_object_array_get_idx(pair, 0)),
                  json_object_get_string(json_object_array_get_idx(pair, 1)));
         json_object_array_put_idx(merges, i, json_object_new_string(joined));
     }
     const char *json = json_object_to_json_string(root);
     if (!tokenizer_open_memory(&tok, json, strlen(json), "strings", &e)) fail_msg("%s", e.text);
-    struct ids want = encode_ok(small_tokenizer(), text, strlen(text), false), got = encode_ok(tok, text, strlen(text), false);
+    struct ids want = encode_ok(small_tokenizer(), text, strlen(text), false),
+               got = encode_ok(tok, text, strlen(text), false);
     assert_ids("merges as strings", &got, want.id, want.n);
     ids_free(&want), ids_free(&got);
     tokenizer_close(tok);
     json_object_put(root);
 }
 
-/* ignore_merges: a whole piece that is a token is that token ("the" is one, but no merges lead to it). */
+/* ignore_merges: a whole piece that is a token is that token ("the" is one, but no merges lead to
+ * it). */
 static void test_ignore_merges(void **state)
 {
     (void)state;
@@ -168,7 +201,8 @@ static void test_ignore_merges(void **state)
     json_object *root = small_json();
     replace_member(root, "model.ignore_merges", "true");
     const char *json = json_object_to_json_string(root);
-    if (!tokenizer_open_memory(&tok, json, strlen(json), "ignore_merges", &e)) fail_msg("%s", e.text);
+    if (!tokenizer_open_memory(&tok, json, strlen(json), "ignore_merges", &e))
+        fail_msg("%s", e.text);
     struct ids got = encode_ok(tok, "thethex", 7, false), whole = encode_ok(tok, "the", 3, false);
     assert_ids("thethex", &got, (const int32_t[]){116, 257, 116, 257, 120}, 5);
     assert_ids("the", &whole, (const int32_t[]){272}, 1);
@@ -187,7 +221,8 @@ static void test_token_length(void **state)
         json_object *root = small_json();
         memset(name, 'q', (size_t)n);
         name[n] = 0;
-        json_object_object_add(json_member(json_member(root, "model"), "vocab"), name, json_object_new_int(290));
+        json_object_object_add(json_member(json_member(root, "model"), "vocab"), name,
+                               json_object_new_int(290));
         const char *json = json_object_to_json_string(root);
         assert_true(open_text(json, strlen(json), &e) == (n < LONG));
         if (n == LONG) assert_non_null(strstr(e.text, "has 4097 bytes; the limit is 4096"));
@@ -198,7 +233,8 @@ static void test_token_length(void **state)
 static void test_no_json(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"", "{", "[]", "null", "{\"model\":{}} x", "{\"model\":\xff}"};
+    static const char *const texts[] = {
+        "", "{", "[]", "null", "{\"model\":{}} x", "{\"model\":\xff}"};
     for (size_t i = 0; i < COUNT(texts); i++) {
         ey_err e = {0};
         assert_false(open_text(texts[i], strlen(texts[i]), &e));
@@ -220,8 +256,9 @@ static void test_no_file(void **state)
 int run_load_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),      cmocka_unit_test(test_merges_as_strings), cmocka_unit_test(test_ignore_merges),
-        cmocka_unit_test(test_token_length), cmocka_unit_test(test_no_json),        cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_rows),          cmocka_unit_test(test_merges_as_strings),
+        cmocka_unit_test(test_ignore_merges), cmocka_unit_test(test_token_length),
+        cmocka_unit_test(test_no_json),       cmocka_unit_test(test_no_file),
     };
     return cmocka_run_group_tests_name("load", tests, NULL, NULL);
 }

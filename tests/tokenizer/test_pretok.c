@@ -1,4 +1,5 @@
-/* The pattern as PCRE2 runs it against a matcher written by hand from spec 6.1, and what may not be in a pattern. */
+/* The pattern as PCRE2 runs it against a matcher written by hand from spec 6.1, and what may not be
+ * in a pattern. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +12,12 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static const char qwen_pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+static const char qwen_pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{"
+                                   "N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
                                    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/* ---- the matcher by hand ------------------------------------------------------------------------- */
+/* ---- the matcher by hand
+ * ------------------------------------------------------------------------- */
 
 enum { MAX_CHARACTERS = 64 };
 
@@ -35,8 +38,9 @@ static bool is_number(uint32_t cp)
 
 static bool is_space(uint32_t cp)
 {
-    return (cp >= 9 && cp <= 13) || cp == 32 || cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) ||
-           cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
+    return (cp >= 9 && cp <= 13) || cp == 32 || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
+           (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
+           cp == 0x205f || cp == 0x3000;
 }
 
 static bool is_line_end(uint32_t cp)
@@ -55,7 +59,8 @@ static size_t contraction(const struct characters *t, size_t i)
     if (t->cp[i] != '\'') return 0;
     for (size_t k = 0; k < COUNT(endings); k++) {
         size_t n = strlen(endings[k]), same = 0;
-        while (same < n && folded(t->cp[i + 1 + same]) == (uint32_t)endings[k][same]) same++;
+        while (same < n && folded(t->cp[i + 1 + same]) == (uint32_t)endings[k][same])
+            same++;
         if (same == n) return 1 + n;
     }
     return 0;
@@ -63,7 +68,8 @@ static size_t contraction(const struct characters *t, size_t i)
 
 static size_t letters_from(const struct characters *t, size_t i)
 {
-    while (is_letter(t->cp[i])) i++;
+    while (is_letter(t->cp[i]))
+        i++;
     return i;
 }
 
@@ -88,31 +94,38 @@ static size_t piece_end(const struct characters *t, size_t i)
     size_t n = contraction(t, i);
     if (n) return i + n;
     if (is_letter(cp)) return letters_from(t, i);
-    if (!is_line_end(cp) && !is_number(cp) && is_letter(t->cp[i + 1])) return letters_from(t, i + 1);
+    if (!is_line_end(cp) && !is_number(cp) && is_letter(t->cp[i + 1]))
+        return letters_from(t, i + 1);
     if (is_number(cp)) return i + 1;
     size_t j = cp == ' ' ? i + 1 : i;
     if (is_other(t, j)) {
-        while (is_other(t, j)) j++;
-        while (j < t->n && is_line_end(t->cp[j])) j++;
+        while (is_other(t, j))
+            j++;
+        while (j < t->n && is_line_end(t->cp[j]))
+            j++;
         return j;
     }
     return space_end(t, i);
 }
 
-/* ---- comparison ---------------------------------------------------------------------------------- */
+/* ---- comparison
+ * ---------------------------------------------------------------------------------- */
 
 static void check_text(struct pretok_scan *scan, const struct characters *t)
 {
     char text[4 * MAX_CHARACTERS];
     size_t at[MAX_CHARACTERS + 1], n = 0, begin, end;
     ey_err e;
-    for (size_t i = 0; i < t->n; i++) at[i] = n, n += (size_t)utf8_encode(t->cp[i], text + n);
+    for (size_t i = 0; i < t->n; i++)
+        at[i] = n, n += (size_t)utf8_encode(t->cp[i], text + n);
     at[t->n] = n;
     pretok_scan_begin(scan, text, n);
     for (size_t i = 0; i < t->n;) {
         size_t next = piece_end(t, i);
         assert_true(pretok_scan_next(scan, &begin, &end, &e));
-        if (begin != at[i] || end != at[next]) fail_msg("\"%.*s\": [%zu, %zu) is not [%zu, %zu)", (int)n, text, begin, end, at[i], at[next]);
+        if (begin != at[i] || end != at[next])
+            fail_msg("\"%.*s\": [%zu, %zu) is not [%zu, %zu)", (int)n, text, begin, end, at[i],
+                     at[next]);
         i = next;
     }
     assert_true(pretok_scan_next(scan, &begin, &end, &e));
@@ -122,11 +135,14 @@ static void check_text(struct pretok_scan *scan, const struct characters *t)
 static void test_against_hand_matcher(void **state)
 {
     (void)state;
-    /* U+180E is white space to PCRE2's \s and to nobody else; U+200B to nobody; U+017F is "s" under (?i). */
-    static const uint32_t alphabet[] = {' ',    ' ',    '\n',   '\r',   '\t',   0x0b,   0x85,   0xa0,   0x1680, 0x180e, 0x2003,  0x200b, 0x2028,
-                                        0x205f, 0x3000, '\'',   '\'',   's',    'S',    0x17f,  't',    'r',    'e',    'V',     'L',    'l',
-                                        'm',    'd',    'x',    '1',    '9',    0xb2,   0x2167, 0x661,  '-',    '.',    '"',     0x301,  0x93f,
-                                        0x4e2d, 0xe9,   0x1f60a, 0x1f3fd, 0xfe0f, 0x200d, 0xfffd, 1,      0x2b0,  0x1c5,  0x10400, 0xad,   0x20ac};
+    /* U+180E is white space to PCRE2's \s and to nobody else; U+200B to nobody; U+017F is "s" under
+     * (?i). */
+    static const uint32_t alphabet[] = {
+        ' ',    ' ',    '\n',   '\r',   '\t',  0x0b,    0x85,   0xa0,  0x1680,  0x180e,  0x2003,
+        0x200b, 0x2028, 0x205f, 0x3000, '\'',  '\'',    's',    'S',   0x17f,   't',     'r',
+        'e',    'V',    'L',    'l',    'm',   'd',     'x',    '1',   '9',     0xb2,    0x2167,
+        0x661,  '-',    '.',    '"',    0x301, 0x93f,   0x4e2d, 0xe9,  0x1f60a, 0x1f3fd, 0xfe0f,
+        0x200d, 0xfffd, 1,      0x2b0,  0x1c5, 0x10400, 0xad,   0x20ac};
     ey_err e;
     struct pretok pretok = {0};
     struct pretok_scan scan;
@@ -135,7 +151,8 @@ static void test_against_hand_matcher(void **state)
     assert_true(pretok_scan_init(&scan, &pretok, &e));
     for (int round = 0; round < 200000; round++) {
         struct characters t = {.n = next_random(&seed) % 16};
-        for (size_t i = 0; i < t.n; i++) t.cp[i] = alphabet[next_random(&seed) % COUNT(alphabet)];
+        for (size_t i = 0; i < t.n; i++)
+            t.cp[i] = alphabet[next_random(&seed) % COUNT(alphabet)];
         check_text(&scan, &t);
     }
     pretok_scan_finish(&scan);
@@ -175,10 +192,13 @@ static const struct {
     const char *pattern, *text, *pieces; /* pieces with | between */
 } cuts[] = {
     {PRETOK_GPT2_PATTERN, "I've  123 abc's 'S\n\n x", "I|'ve| | 123| abc|'s| '|S|\n\n| x"},
-    {"b", "abcbb", "a|b|c|b|b"},     /* what does not match is a piece too */
-    {"x*", "axxb", "a|xx|b"},        /* an empty match cuts and is no piece */
+    {"b", "abcbb", "a|b|c|b|b"}, /* what does not match is a piece too */
+    {"x*", "axxb", "a|xx|b"},    /* an empty match cuts and is no piece */
     {"(?=b)", "abab", "a|ba|b"},
-    {"", "a\xc3\xa9" "b", "a|\xc3\xa9|b"},
+    {"",
+     "a\xc3\xa9"
+     "b",
+     "a|\xc3\xa9|b"},
     {"[ab[:]+", "", NULL},
     {"(a+)+$", "", NULL},
     {"\\w+", "", NULL},
@@ -220,9 +240,13 @@ static void test_cuts(void **state)
     for (size_t i = 0; i < COUNT(cuts); i++) {
         ey_err e;
         struct pretok pretok = {0};
-        if (cuts[i].pieces) check_cuts(cuts[i].pattern, cuts[i].text, cuts[i].pieces);
-        else if (pretok_compile(&pretok, cuts[i].pattern, strlen(cuts[i].pattern), "file", &e)) fail_msg("%s", cuts[i].pattern);
-        else assert_true(e.code == EY_BAD_MODEL && !strncmp(e.text, "file: pre_tokenizer pattern", 27));
+        if (cuts[i].pieces)
+            check_cuts(cuts[i].pattern, cuts[i].text, cuts[i].pieces);
+        else if (pretok_compile(&pretok, cuts[i].pattern, strlen(cuts[i].pattern), "file", &e))
+            fail_msg("%s", cuts[i].pattern);
+        else
+            assert_true(e.code == EY_BAD_MODEL &&
+                        !strncmp(e.text, "file: pre_tokenizer pattern", 27));
     }
 }
 
@@ -245,13 +269,15 @@ static void test_runaway_pattern(void **state)
     pretok_finish(&pretok);
 }
 
-/* ---- normal form --------------------------------------------------------------------------------- */
+/* ---- normal form
+ * --------------------------------------------------------------------------------- */
 
 static void check_composed(const uint32_t *cp, size_t n)
 {
     char text[4 * MAX_CHARACTERS + 1];
     size_t size = 0;
-    for (size_t i = 0; i < n; i++) size += (size_t)utf8_encode(cp[i], text + size);
+    for (size_t i = 0; i < n; i++)
+        size += (size_t)utf8_encode(cp[i], text + size);
     text[size] = 0;
     utf8proc_uint8_t *want = utf8proc_NFC((utf8proc_uint8_t *)text);
     struct buf got = buf_with_max(1 << 16);
@@ -275,13 +301,16 @@ static void test_composes_each_character(void **state)
 static void test_composes_random_text(void **state)
 {
     (void)state;
-    static const uint32_t alphabet[] = {'a', 'e', ' ', 0x301, 0x323, 0x302, 0x327, 0xe9, 0x1ec7, 0x212b, 0x1100, 0x1161, 0x11a8, 0xac00, 0xac01,
-                                        0x9c7, 0x9be, 0x9d7, 0x958, 0x4e2d, 0x438, 0x306, 0x340, 0x344, 0xfb1d, 0x5b4, 0x1f60a, 0x3099, 0x304b};
+    static const uint32_t alphabet[] = {
+        'a',    'e',    ' ',    0x301,  0x323,  0x302, 0x327,   0xe9,   0x1ec7, 0x212b,
+        0x1100, 0x1161, 0x11a8, 0xac00, 0xac01, 0x9c7, 0x9be,   0x9d7,  0x958,  0x4e2d,
+        0x438,  0x306,  0x340,  0x344,  0xfb1d, 0x5b4, 0x1f60a, 0x3099, 0x304b};
     uint64_t seed = 5;
     for (int round = 0; round < 100000; round++) {
         uint32_t cp[24];
         size_t n = next_random(&seed) % COUNT(cp);
-        for (size_t i = 0; i < n; i++) cp[i] = alphabet[next_random(&seed) % COUNT(alphabet)];
+        for (size_t i = 0; i < n; i++)
+            cp[i] = alphabet[next_random(&seed) % COUNT(alphabet)];
         check_composed(cp, n);
     }
 }

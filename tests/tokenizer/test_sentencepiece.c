@@ -1,4 +1,5 @@
-/* The pipeline of Llama-2 and Phi-3: ids and texts of the reference, files that must not open, and its rules one by one. */
+/* The pipeline of Llama-2 and Phi-3: ids and texts of the reference, files that must not open, and
+ * its rules one by one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- files of cases ------------------------------------------------------------------------------ */
+/* ---- files of cases
+ * ------------------------------------------------------------------------------ */
 
 enum { MAX_IDS = 1024 };
 
@@ -18,7 +20,8 @@ static size_t ids_of(const json_object *row, int32_t *ids)
     assert_non_null(list);
     size_t n = json_object_array_length(list);
     assert_true(n <= MAX_IDS);
-    for (size_t i = 0; i < n; i++) ids[i] = json_object_get_int(json_object_array_get_idx(list, i));
+    for (size_t i = 0; i < n; i++)
+        ids[i] = json_object_get_int(json_object_array_get_idx(list, i));
     return n;
 }
 
@@ -27,7 +30,8 @@ static void check_encode(const struct tokenizer *tok, const json_object *row, bo
     json_object *text = json_member_of_type(row, "text", json_type_string);
     int32_t want[MAX_IDS];
     size_t n = ids_of(row, want);
-    struct ids got = encode_ok(tok, json_object_get_string(text), (size_t)json_object_get_string_len(text), parse_special);
+    struct ids got = encode_ok(tok, json_object_get_string(text),
+                               (size_t)json_object_get_string_len(text), parse_special);
     assert_ids(json_object_get_string(text), &got, want, n);
     ids_free(&got);
 }
@@ -40,7 +44,8 @@ static void check_decode(const struct tokenizer *tok, const json_object *row)
     struct buf got = decode_ok(tok, &list);
     size_t n = (size_t)json_object_get_string_len(text);
     if (got.size != n || memcmp(got.data ? got.data : "", json_object_get_string(text), n))
-        fail_msg("%s: decoded to \"%.*s\"", json_object_to_json_string((json_object *)row), (int)got.size, got.data ? got.data : "");
+        fail_msg("%s: decoded to \"%.*s\"", json_object_to_json_string((json_object *)row),
+                 (int)got.size, got.data ? got.data : "");
     buf_free(&got);
 }
 
@@ -57,7 +62,8 @@ static void check_real(const struct tokenizer *tok, const char *path)
     if (!tok) skip();
     json_object *cases = cases_of(path);
     assert_true(json_object_array_length(cases) > 40);
-    for (size_t i = 0; i < json_object_array_length(cases); i++) check_encode(tok, json_object_array_get_idx(cases, i), false);
+    for (size_t i = 0; i < json_object_array_length(cases); i++)
+        check_encode(tok, json_object_array_get_idx(cases, i), false);
     json_object_put(cases);
 }
 
@@ -78,14 +84,17 @@ static void test_committed_cases(void **state)
 {
     (void)state;
     json_object *cases = cases_of(SENTENCEPIECE_DIR "/cases.json");
-    json_object *encode = json_member_of_type(cases, "encode", json_type_array), *decode = json_member_of_type(cases, "decode", json_type_array);
+    json_object *encode = json_member_of_type(cases, "encode", json_type_array),
+                *decode = json_member_of_type(cases, "decode", json_type_array);
     for (size_t i = 0; i < json_object_array_length(encode); i++)
         check_encode(sentencepiece_tokenizer(), json_object_array_get_idx(encode, i), true);
-    for (size_t i = 0; i < json_object_array_length(decode); i++) check_decode(sentencepiece_tokenizer(), json_object_array_get_idx(decode, i));
+    for (size_t i = 0; i < json_object_array_length(decode); i++)
+        check_decode(sentencepiece_tokenizer(), json_object_array_get_idx(decode, i));
     json_object_put(cases);
 }
 
-/* ---- rows of the specification ------------------------------------------------------------------- */
+/* ---- rows of the specification
+ * ------------------------------------------------------------------- */
 
 struct row {
     const char *text;
@@ -113,7 +122,8 @@ static void check_rows(const struct tokenizer *tok, const struct row *rows, size
     for (size_t i = 0; i < n; i++) {
         struct ids got = encode_ok(tok, rows[i].text, strlen(rows[i].text), true);
         size_t wanted = 0;
-        while (wanted < COUNT(rows[i].ids) && rows[i].ids[wanted]) wanted++;
+        while (wanted < COUNT(rows[i].ids) && rows[i].ids[wanted])
+            wanted++;
         assert_ids(rows[i].text, &got, rows[i].ids, wanted);
         ids_free(&got);
     }
@@ -136,7 +146,8 @@ static void test_swallowed(void **state)
 {
     (void)state;
     const struct tokenizer *tok = sentencepiece_tokenizer();
-    int32_t user = tokenizer_special(tok, "<|user|>"), end = tokenizer_special(tok, "<|endoftext|>");
+    int32_t user = tokenizer_special(tok, "<|user|>"),
+            end = tokenizer_special(tok, "<|endoftext|>");
     assert_true(user > 0 && end > 0);
     assert_int_equal(tokenizer_swallowed(tok, user, "\n \xe3\x80\x80x ", 6), 5);
     assert_int_equal(tokenizer_swallowed(tok, user, "\n", 1), 1);
@@ -153,16 +164,21 @@ static void test_start(void **state)
     assert_int_equal(tokenizer_start(small_tokenizer()), -1);
 }
 
-/* Text, whatever it is, comes back but for U+2581, which is a blank; long ones go through the heap. */
+/* Text, whatever it is, comes back but for U+2581, which is a blank; long ones go through the heap.
+ */
 static void test_round_trip(void **state)
 {
     (void)state;
     uint64_t seed = 7;
-    static const char *const parts[] = {" ", "  ", "\n", "hello", " hello", "the", "\xc3\xa9", "\xe4\xbd\xa0", "\xf0\x9f\x98\x8a", "x", "<s>", "1", ".", "\t"};
+    static const char *const parts[] = {
+        " ", "  ",  "\n", "hello", " hello", "the", "\xc3\xa9", "\xe4\xbd\xa0", "\xf0\x9f\x98\x8a",
+        "x", "<s>", "1",  ".",     "\t"};
     for (int round = 0; round < 200; round++) {
         struct buf text = buf_with_max(1 << 16);
-        for (uint32_t n = next_random(&seed) % 60; n; n--) buf_add_text(&text, parts[next_random(&seed) % COUNT(parts)]);
-        struct ids ids = encode_ok(sentencepiece_tokenizer(), text.data ? text.data : "", text.size, false);
+        for (uint32_t n = next_random(&seed) % 60; n; n--)
+            buf_add_text(&text, parts[next_random(&seed) % COUNT(parts)]);
+        struct ids ids = encode_ok(sentencepiece_tokenizer(), text.data ? text.data : "", text.size,
+                                   false);
         struct buf got = decode_ok(sentencepiece_tokenizer(), &ids);
         assert_int_equal(got.size, text.size);
         assert_true(!text.size || !memcmp(got.data, text.data, text.size));
@@ -170,26 +186,38 @@ static void test_round_trip(void **state)
     }
 }
 
-/* ---- files --------------------------------------------------------------------------------------- */
+/* ---- files
+ * --------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *path, *value, *message; /* NULL: opens */
 } files[] = {
     {"post_processor", "null", NULL},
     {"post_processor", "{\"type\":\"ByteLevel\"}", "post_processor is \"ByteLevel\""},
-    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}]}", NULL},
-    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\"}}]}", "post_processor: \"<x>\" is not among added_tokens"},
+    {"post_processor",
+     "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}]}", NULL},
+    {"post_processor",
+     "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\"}}]}",
+     "post_processor: \"<x>\" is not among added_tokens"},
     {"pre_tokenizer", "{\"type\":\"Metaspace\"}", "pre_tokenizer is \"Metaspace\""},
     {"decoder", "{\"type\":\"ByteLevel\"}", "decoder is \"ByteLevel\""},
-    {"decoder", "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}", "decoder is \"Sequence of ByteFallback, Fuse\""},
+    {"decoder",
+     "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}",
+     "decoder is \"Sequence of ByteFallback, Fuse\""},
     {"decoder", "{\"type\":\"Sequence\"}", "decoder is \"Sequence of\""},
-    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},{\"type\":\"Replace\"}]}", "normalizer is \"Sequence of Prepend, Replace\""},
+    {"normalizer",
+     "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},{\"type\":"
+     "\"Replace\"}]}",
+     "normalizer is \"Sequence of Prepend, Replace\""},
     {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[]}", "normalizer is \"Sequence of\""},
     {"model.byte_fallback", "false", "model: byte_fallback is false"},
     {"model.byte_fallback", NULL, "model: byte_fallback is false"},
     {"model.vocab", "{\"a\":0}", "no token for the byte 0x00"},
     {"model.merges", "[]", NULL},
-    {"model.merges", "[[\"h\",\"\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\"]]", "model.merges[0]"},
+    {"model.merges",
+     "[[\"h\","
+     "\"\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\xe2\x96\x81\"]]",
+     "model.merges[0]"},
     {"model.merges", "[[\"<0x41>\",\"B\"]]", "model.merges[0]"},
 };
 
@@ -201,30 +229,36 @@ static void check_file(size_t i)
     bool in_model = !strncmp(files[i].path, "model.", 6);
     json_object *object = in_model ? json_member(root, "model") : root;
     const char *key = in_model ? files[i].path + 6 : files[i].path;
-    if (files[i].value) json_object_object_add(object, key, json_tokener_parse(files[i].value));
-    else json_object_object_del(object, key);
+    if (files[i].value)
+        json_object_object_add(object, key, json_tokener_parse(files[i].value));
+    else
+        json_object_object_del(object, key);
     const char *text = json_object_to_json_string(root);
     bool ok = tokenizer_open_memory(&tok, text, strlen(text), "file.json", &e);
     tokenizer_close(tok);
     json_object_put(root);
-    if (ok != !files[i].message) fail_msg("%s = %s: %s", files[i].path, files[i].value, ok ? "opened" : e.text);
+    if (ok != !files[i].message)
+        fail_msg("%s = %s: %s", files[i].path, files[i].value, ok ? "opened" : e.text);
     if (!ok && (!strstr(e.text, files[i].message) || strncmp(e.text, "file.json: ", 11)))
-        fail_msg("%s = %s: \"%s\" has no \"%s\"", files[i].path, files[i].value, e.text, files[i].message);
+        fail_msg("%s = %s: \"%s\" has no \"%s\"", files[i].path, files[i].value, e.text,
+                 files[i].message);
 }
 
 static void test_files(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(files); i++) check_file(i);
+    for (size_t i = 0; i < COUNT(files); i++)
+        check_file(i);
 }
 
 int run_sentencepiece_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama_cases), cmocka_unit_test(test_phi3_cases), cmocka_unit_test(test_committed_cases),
-        cmocka_unit_test(test_llama_rows),  cmocka_unit_test(test_phi3_rows),  cmocka_unit_test(test_swallowed),
-        cmocka_unit_test(test_start),
-        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_files),
+        cmocka_unit_test(test_llama_cases),     cmocka_unit_test(test_phi3_cases),
+        cmocka_unit_test(test_committed_cases), cmocka_unit_test(test_llama_rows),
+        cmocka_unit_test(test_phi3_rows),       cmocka_unit_test(test_swallowed),
+        cmocka_unit_test(test_start),           cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests_name("sentencepiece", tests, NULL, NULL);
 }

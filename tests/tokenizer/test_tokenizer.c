@@ -3,8 +3,8 @@
 
 int main(void)
 {
-    int failed = run_load_tests() + run_pretok_tests() + run_bpe_tests() + run_encode_tests() + run_detok_tests() +
-                 run_sentencepiece_tests();
+    int failed = run_load_tests() + run_pretok_tests() + run_bpe_tests() + run_encode_tests() +
+                 run_detok_tests() + run_sentencepiece_tests();
     close_fixtures();
     return failed;
 }

@@ -52,7 +52,8 @@ const struct tokenizer *phi3_tokenizer(void)
 
 void close_fixtures(void)
 {
-    tokenizer_close(small), tokenizer_close(sentencepiece), tokenizer_close(qwen), tokenizer_close(llama), tokenizer_close(phi3);
+    tokenizer_close(small), tokenizer_close(sentencepiece), tokenizer_close(qwen),
+        tokenizer_close(llama), tokenizer_close(phi3);
     small = sentencepiece = qwen = llama = phi3 = NULL;
 }
 
@@ -67,7 +68,8 @@ struct ids encode_ok(const struct tokenizer *tok, const char *text, size_t n, bo
 void assert_ids(const char *label, const struct ids *got, const int32_t *want, size_t n)
 {
     for (size_t i = 0; i < n && i < got->n; i++)
-        if (got->id[i] != want[i]) fail_msg("\"%s\": id %zu is %d, not %d", label, i, got->id[i], want[i]);
+        if (got->id[i] != want[i])
+            fail_msg("\"%s\": id %zu is %d, not %d", label, i, got->id[i], want[i]);
     if (got->n != n) fail_msg("\"%s\": %zu ids, not %zu", label, got->n, n);
 }
 
@@ -75,7 +77,8 @@ struct buf decode_ok(const struct tokenizer *tok, const struct ids *ids)
 {
     struct buf out = buf_with_max(3 * (size_t)EY_MAX_TEXT_BYTES);
     struct detok d = detok_start(tok);
-    for (size_t i = 0; i < ids->n; i++) assert_true(detok_push(&d, ids->id[i], &out));
+    for (size_t i = 0; i < ids->n; i++)
+        assert_true(detok_push(&d, ids->id[i], &out));
     assert_true(detok_finish(&d, &out));
     return out;
 }

@@ -2,12 +2,15 @@
 #ifndef EY_TEST_TOOLS_TEXT_H
 #define EY_TEST_TOOLS_TEXT_H
 
-#define TOOLS_HEAD                                                                                                        \
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function "      \
+#define TOOLS_HEAD                                                                             \
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are " \
+    "provided with function "                                                                  \
     "signatures within <tools></tools> XML tags:\n<tools>\n"
-#define TOOLS_TAIL                                                                                                        \
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "                 \
-    "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n"    \
+#define TOOLS_TAIL                                                                                 \
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments " \
+    "within "                                                                                      \
+    "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "  \
+    "<args-json-object>}\n"                                                                        \
     "</tool_call><|im_end|>\n"
 
 #endif

@@ -5,7 +5,8 @@
 #include "mk_kinds.h"
 #include "mk_output.h"
 
-/* config.json, generation_config.json, preprocessor_config.json and video_preprocessor_config.json. */
+/* config.json, generation_config.json, preprocessor_config.json and video_preprocessor_config.json.
+ */
 bool config_write(struct mk_output *o, const struct kind *k, ey_err *e);
 
 #endif

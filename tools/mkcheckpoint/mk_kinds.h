@@ -1,4 +1,5 @@
-/* The models mkcheckpoint can make: shapes of the official checkpoints, and small ones of awkward shape. */
+/* The models mkcheckpoint can make: shapes of the official checkpoints, and small ones of awkward
+ * shape. */
 #ifndef MK_KINDS_H
 #define MK_KINDS_H
 
@@ -7,21 +8,28 @@
 
 #include "backend/tensor.h"
 
-enum { MK_HEAD_DIM = 128, MK_ADDED_TOKENS = 26, MK_REAL_VOCABULARY = 151936, MK_REAL_FIRST_ADDED = 151643 };
+enum {
+    MK_HEAD_DIM = 128,
+    MK_ADDED_TOKENS = 26,
+    MK_REAL_VOCABULARY = 151936,
+    MK_REAL_FIRST_ADDED = 151643
+};
 
 /* What the checkpoint is one of; all but the first are text only. */
 enum mk_architecture { MK_QWEN3VL, MK_QWEN2, MK_QWEN3, MK_PHI3, MK_LLAMA };
 
 struct kind {
     const char *name, *summary;
-    const char *family; /* values depend on it and not on the dtype: kinds of one family share their BF16 tensors */
+    const char *family; /* values depend on it and not on the dtype: kinds of one family share their
+                           BF16 tensors */
     enum mk_architecture architecture;
     /* text */
     int hidden, layers, heads, kv_heads, mlp;
-    int head_dim; /* 0: MK_HEAD_DIM */
-    int max_position, window; /* text only; window 0: none */
-    int vocabulary, first_added; /* rows of the embedding; id of <|endoftext|>, which all special ids follow (Llama has none) */
-    long theta; /* 0: not in the file, as in Llama-2's */
+    int head_dim;                /* 0: MK_HEAD_DIM */
+    int max_position, window;    /* text only; window 0: none */
+    int vocabulary, first_added; /* rows of the embedding; id of <|endoftext|>, which all special
+                                    ids follow (Llama has none) */
+    long theta;                  /* 0: not in the file, as in Llama-2's */
     bool tied;
     bool head_stored; /* lm_head.weight is in the file: untied, or a copy of the embedding */
     bool tied_in_text_config;
@@ -32,7 +40,8 @@ struct kind {
     enum dtype plain;  /* of everything that is not block FP8 */
     enum dtype scales; /* DTYPE_NONE: nothing is FP8 */
     int shards;
-    bool old_layout; /* tensor names without "language_model", config.json as transformers 5 saves it */
+    bool old_layout; /* tensor names without "language_model", config.json as transformers 5 saves
+                        it */
 };
 
 /* NULL: no such kind. */

@@ -53,14 +53,17 @@ static bool require_space(const char *dir, uint64_t needed, ey_err *e)
     if (statvfs(dir, &fs) != 0) return true; /* the writes will tell */
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (available >= needed) return true;
-    return ey_fail(e, EY_IO, "%s: the disk has %" PRIu64 " bytes free and this takes %" PRIu64, dir, available, needed);
+    return ey_fail(e, EY_IO, "%s: the disk has %" PRIu64 " bytes free and this takes %" PRIu64, dir,
+                   available, needed);
 }
 
 bool output_open(struct mk_output *o, const char *dir, uint64_t needed, ey_err *e)
 {
     *o = (struct mk_output){.dir = dir};
-    if (mkdir(dir, 0777) == 0) o->made_dir = true;
-    else if (errno != EEXIST) return ey_fail(e, EY_IO, "%s: cannot make the directory: %s", dir, strerror(errno));
+    if (mkdir(dir, 0777) == 0)
+        o->made_dir = true;
+    else if (errno != EEXIST)
+        return ey_fail(e, EY_IO, "%s: cannot make the directory: %s", dir, strerror(errno));
     if (require_empty(dir, e) && require_space(dir, needed, e)) return true;
     output_discard(o);
     return false;
@@ -69,7 +72,8 @@ bool output_open(struct mk_output *o, const char *dir, uint64_t needed, ey_err *
 int output_create(struct mk_output *o, const char *name, ey_err *e)
 {
     char path[EY_MAX_PATH];
-    if (o->n_files == MK_MAX_FILES) return ey_fail(e, EY_INTERNAL, "more than %d files", MK_MAX_FILES), -1;
+    if (o->n_files == MK_MAX_FILES)
+        return ey_fail(e, EY_INTERNAL, "more than %d files", MK_MAX_FILES), -1;
     if (!path_join(path, o->dir, name, e)) return -1;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return ey_fail(e, EY_IO, "%s: %s", path, strerror(errno)), -1;
@@ -82,7 +86,8 @@ bool output_text(struct mk_output *o, const char *name, const char *text, size_t
     int fd = output_create(o, name, e);
     if (fd < 0) return false;
     ssize_t wrote = 0;
-    for (size_t done = 0; wrote >= 0 && done < n; done += (size_t)wrote) wrote = write(fd, text + done, n - done);
+    for (size_t done = 0; wrote >= 0 && done < n; done += (size_t)wrote)
+        wrote = write(fd, text + done, n - done);
     int error = wrote < 0 ? errno : 0;
     if (close(fd) != 0 && !error) error = errno;
     return !error || ey_fail(e, EY_IO, "%s/%s: %s", o->dir, name, strerror(error));

@@ -1,4 +1,5 @@
-/* The directory a checkpoint is written to; remembers what it made, to take it away when something fails. */
+/* The directory a checkpoint is written to; remembers what it made, to take it away when something
+ * fails. */
 #ifndef MK_OUTPUT_H
 #define MK_OUTPUT_H
 
@@ -6,8 +7,8 @@
 
 enum { MK_MAX_FILES = 96, MK_MAX_SHARDS = 64 };
 
-/* From here on an interrupt (^C, SIGTERM) is an error that the writers find, so that half a checkpoint is removed; so
- * is a file grown past a limit of the system. */
+/* From here on an interrupt (^C, SIGTERM) is an error that the writers find, so that half a
+ * checkpoint is removed; so is a file grown past a limit of the system. */
 void output_catch_signals(void);
 bool output_interrupted(void);
 

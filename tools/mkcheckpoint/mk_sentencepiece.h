@@ -1,4 +1,5 @@
-/* The tokenizer of Llama-2 and Phi-3 kinds: SentencePiece's BPE as tokenizer.json spells it (spec 6.2). */
+/* The tokenizer of Llama-2 and Phi-3 kinds: SentencePiece's BPE as tokenizer.json spells it
+ * (spec 6.2). */
 #ifndef MK_SENTENCEPIECE_H
 #define MK_SENTENCEPIECE_H
 
@@ -9,8 +10,10 @@
 /* The real one where it is known to be, for kinds of its vocabulary; else NULL. */
 const char *sentencepiece_real(const struct kind *k);
 /* Whether a given file has the ids that config.json will name; `file` is for messages. */
-bool sentencepiece_check(const json_object *tokenizer, const struct kind *k, const char *file, ey_err *e);
-/* tokenizer.json with a made-up vocabulary: three special tokens, 256 bytes, printable ASCII, then merges of it. */
+bool sentencepiece_check(const json_object *tokenizer, const struct kind *k, const char *file,
+                         ey_err *e);
+/* tokenizer.json with a made-up vocabulary: three special tokens, 256 bytes, printable ASCII, then
+ * merges of it. */
 bool sentencepiece_write(struct mk_output *o, const struct kind *k, ey_err *e);
 bool sentencepiece_write_config(struct mk_output *o, const struct kind *k, ey_err *e);
 

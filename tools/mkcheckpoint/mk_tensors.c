@@ -1,9 +1,10 @@
 /* The tensors of a kind, as the official checkpoints name and shape them (spec 2.3, 2.5).
  *
- * The gains keep a forward pass in range: layer inputs are normalised, so weights of 1/sqrt(fan_in) give numbers
- * about 1, and attention or MLP outputs about 0.5. What they add to the residual stream is scaled so that its end is
- * about 2 whatever the depth: much less, and a tied head would find little but the input token. What the vision tower
- * hands over has the size of embeddings. The head gives logits of a standard deviation about 3. */
+ * The gains keep a forward pass in range: layer inputs are normalised, so weights of 1/sqrt(fan_in)
+ * give numbers about 1, and attention or MLP outputs about 0.5. What they add to the residual
+ * stream is scaled so that its end is about 2 whatever the depth: much less, and a tied head would
+ * find little but the input token. What the vision tower hands over has the size of embeddings. The
+ * head gives logits of a standard deviation about 3. */
 #include "mk_tensors.h"
 
 #include <stdarg.h>
@@ -13,19 +14,34 @@
 
 enum { GAIN_HALF = 2, GAIN_1 = 4, GAIN_2 = 8, GAIN_3 = 12 }; /* quarters */
 
-static const struct recipe around_one = {4096, 2, 12};      /* 1 ± 0.125 */
-static const struct recipe sharpening = {6144, 6, 12};      /* 1.5 ± 0.37: q_norm, k_norm, so that attention picks */
-static const struct recipe small_bias = {0, 1, 12};         /* ± 0.06 */
-static const struct recipe large_bias = {0, 1, 6};          /* ± 4: of queries and keys, as Qwen2.5's */
-static const struct recipe position_embedding = {0, 1, 8};  /* standard deviation 0.4 */
+static const struct recipe around_one = {4096, 2, 12}; /* 1 ± 0.125 */
+static const struct recipe sharpening = {
+    6144, 6, 12}; /* 1.5 ± 0.37: q_norm, k_norm, so that attention picks */
+static const struct recipe small_bias = {0, 1, 12}; /* ± 0.06 */
+static const struct recipe large_bias = {0, 1, 6};  /* ± 4: of queries and keys, as Qwen2.5's */
+static const struct recipe position_embedding = {0, 1, 8}; /* standard deviation 0.4 */
 
 struct shape {
     int n;
     int64_t d[5];
 };
 
-#define SHAPE1(a) (struct shape){1, {a}}
-#define SHAPE2(a, b) (struct shape){2, {a, b}}
+#define SHAPE1(a)  \
+    (struct shape) \
+    {              \
+        1,         \
+        {          \
+            a      \
+        }          \
+    }
+#define SHAPE2(a, b) \
+    (struct shape)   \
+    {                \
+        2,           \
+        {            \
+            a, b     \
+        }            \
+    }
 
 static struct mk_tensor *next_slot(struct mk_list *l)
 {
@@ -38,7 +54,8 @@ static struct mk_tensor *next_slot(struct mk_list *l)
     return &l->tensors[l->n];
 }
 
-static void add_typed(struct mk_list *l, enum dtype dtype, struct shape s, struct recipe r, const char *name)
+static void add_typed(struct mk_list *l, enum dtype dtype, struct shape s, struct recipe r,
+                      const char *name)
 {
     struct mk_tensor *t = next_slot(l);
     char *kept = arena_copy_text(&l->names, name, strlen(name));
@@ -46,9 +63,11 @@ static void add_typed(struct mk_list *l, enum dtype dtype, struct shape s, struc
         l->failed = true;
         return;
     }
-    *t = (struct mk_tensor){.name = kept, .dtype = dtype, .n_dims = s.n, .recipe = r, .elements = 1};
+    *t = (struct mk_tensor){
+        .name = kept, .dtype = dtype, .n_dims = s.n, .recipe = r, .elements = 1};
     memcpy(t->shape, s.d, sizeof(t->shape));
-    for (int i = 0; i < s.n; i++) t->elements *= (size_t)s.d[i];
+    for (int i = 0; i < s.n; i++)
+        t->elements *= (size_t)s.d[i];
     t->size = t->elements * dtype_size(dtype);
     t->key = values_key(l->kind->family, l->seed, name);
     l->n++;
@@ -70,7 +89,8 @@ static void add(struct mk_list *l, struct shape s, struct recipe r, const char *
 
 static const char *text_prefix(const struct mk_list *l)
 {
-    return l->kind->old_layout || l->kind->architecture != MK_QWEN3VL ? "model." : "model.language_model.";
+    return l->kind->old_layout || l->kind->architecture != MK_QWEN3VL ? "model."
+                                                                      : "model.language_model.";
 }
 
 static int64_t blocks(int64_t n)
@@ -78,7 +98,8 @@ static int64_t blocks(int64_t n)
     return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 }
 
-static void add_decoder_linear(struct mk_list *l, int layer, const char *part, int64_t rows, int64_t cols, int gain)
+static void add_decoder_linear(struct mk_list *l, int layer, const char *part, int64_t rows,
+                               int64_t cols, int gain)
 {
     char name[256];
     snprintf(name, sizeof(name), "%slayers.%d.%s.weight", text_prefix(l), layer, part);
@@ -88,7 +109,8 @@ static void add_decoder_linear(struct mk_list *l, int layer, const char *part, i
     }
     add_typed(l, DTYPE_F8_E4M3, SHAPE2(rows, cols), recipe_fp8_code(), name);
     strcat(name, "_scale_inv");
-    add_typed(l, l->kind->scales, SHAPE2(blocks(rows), blocks(cols)), recipe_scale(cols, gain), name);
+    add_typed(l, l->kind->scales, SHAPE2(blocks(rows), blocks(cols)), recipe_scale(cols, gain),
+              name);
 }
 
 static int residual_gain(int layers)
@@ -114,8 +136,10 @@ static void add_qkv(struct mk_list *l, int i, int64_t q, int64_t kv)
         add(l, SHAPE1(kv), small_bias, "%slayers.%d.self_attn.v_proj.bias", text_prefix(l), i);
     }
     if (normed) {
-        add(l, SHAPE1(kind_head_dim(k)), sharpening, "%slayers.%d.self_attn.q_norm.weight", text_prefix(l), i);
-        add(l, SHAPE1(kind_head_dim(k)), sharpening, "%slayers.%d.self_attn.k_norm.weight", text_prefix(l), i);
+        add(l, SHAPE1(kind_head_dim(k)), sharpening, "%slayers.%d.self_attn.q_norm.weight",
+            text_prefix(l), i);
+        add(l, SHAPE1(kind_head_dim(k)), sharpening, "%slayers.%d.self_attn.k_norm.weight",
+            text_prefix(l), i);
     }
 }
 
@@ -138,7 +162,8 @@ static void add_decoder_layer(struct mk_list *l, int i)
     add(l, SHAPE1(k->hidden), around_one, "%slayers.%d.input_layernorm.weight", text_prefix(l), i);
     add_qkv(l, i, q, kv);
     add_decoder_linear(l, i, "self_attn.o_proj", k->hidden, q, residual_gain(k->layers));
-    add(l, SHAPE1(k->hidden), around_one, "%slayers.%d.post_attention_layernorm.weight", text_prefix(l), i);
+    add(l, SHAPE1(k->hidden), around_one, "%slayers.%d.post_attention_layernorm.weight",
+        text_prefix(l), i);
     add_mlp(l, i);
 }
 
@@ -159,7 +184,8 @@ static const char *vision_prefix(const struct mk_list *l)
     return l->kind->old_layout ? "visual." : "model.visual.";
 }
 
-static void add_vision_linear(struct mk_list *l, const char *part, int64_t rows, int64_t cols, int gain)
+static void add_vision_linear(struct mk_list *l, const char *part, int64_t rows, int64_t cols,
+                              int gain)
 {
     add(l, SHAPE2(rows, cols), recipe_weight(cols, gain), "%s%s.weight", vision_prefix(l), part);
     add(l, SHAPE1(rows), small_bias, "%s%s.bias", vision_prefix(l), part);
@@ -204,7 +230,8 @@ static void add_vision(struct mk_list *l)
     add(l, patch, recipe_weight(3 * 2 * 16 * 16, GAIN_1), "%spatch_embed.proj.weight", p);
     add(l, SHAPE1(k->v_hidden), small_bias, "%spatch_embed.proj.bias", p);
     add(l, SHAPE2(k->v_positions, k->v_hidden), position_embedding, "%spos_embed.weight", p);
-    for (int i = 0; i < k->v_depth; i++) add_vision_block(l, i);
+    for (int i = 0; i < k->v_depth; i++)
+        add_vision_block(l, i);
     add_merger(l, "merger", k->v_hidden);
     for (int i = 0; i < 3; i++) {
         char name[48];
@@ -218,8 +245,10 @@ static void add_vision(struct mk_list *l)
 bool mk_list_make(struct mk_list *l, const struct kind *k, uint64_t seed, ey_err *e)
 {
     *l = (struct mk_list){.kind = k, .seed = seed};
-    add(l, SHAPE2(k->vocabulary, k->hidden), recipe_weight(k->hidden, GAIN_3), "%sembed_tokens.weight", text_prefix(l));
-    for (int i = 0; i < k->layers; i++) add_decoder_layer(l, i);
+    add(l, SHAPE2(k->vocabulary, k->hidden), recipe_weight(k->hidden, GAIN_3),
+        "%sembed_tokens.weight", text_prefix(l));
+    for (int i = 0; i < k->layers; i++)
+        add_decoder_layer(l, i);
     add(l, SHAPE1(k->hidden), around_one, "%snorm.weight", text_prefix(l));
     if (k->architecture == MK_QWEN3VL) add_vision(l);
     add_head(l, l->n ? l->tensors[0].key : 0);
@@ -238,7 +267,8 @@ void mk_list_free(struct mk_list *l)
 uint64_t mk_list_bytes(const struct mk_list *l)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < l->n; i++) bytes += l->tensors[i].size;
+    for (size_t i = 0; i < l->n; i++)
+        bytes += l->tensors[i].size;
     return bytes;
 }
 

@@ -5,14 +5,16 @@
 #include <stdbool.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are stored as the machine has them");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "elements are stored as the machine has them");
 
 enum {
     SUMS = 511,       /* two random bytes added: 0..510 */
     MIDDLE = 255,     /* the sum that means zero */
     VARIANCE = 10922, /* of d */
-    FINE = 0x7F,      /* E4M3's NaN, never written: marks the small codes, between which d is too coarse */
-    FINE_LIMIT = 8,   /* |d| up to here, which is ±16 of 448 */
+    FINE =
+        0x7F, /* E4M3's NaN, never written: marks the small codes, between which d is too coarse */
+    FINE_LIMIT = 8, /* |d| up to here, which is ±16 of 448 */
 };
 
 /* ---- recipes ---- */
@@ -25,14 +27,15 @@ static uint64_t square_root(uint64_t x)
     return r;
 }
 
-/* A step of 4..7 and its exponent so that step · sqrt(variance) · 2^-exponent is about quarters/4/sqrt(fan_in);
- * three bits of mantissa keep the values short. */
+/* A step of 4..7 and its exponent so that step · sqrt(variance) · 2^-exponent is about
+ * quarters/4/sqrt(fan_in); three bits of mantissa keep the values short. */
 static struct recipe recipe_for(uint64_t variance, int64_t fan_in, int quarters)
 {
     uint64_t divisor = 16 * variance * (uint64_t)fan_in;
     uint64_t square = (uint64_t)(quarters * quarters);
     int exponent = 0;
-    while (square / divisor < 16) square *= 4, exponent++;
+    while (square / divisor < 16)
+        square *= 4, exponent++;
     return (struct recipe){.step = (int32_t)square_root(square / divisor), .exponent = exponent};
 }
 
@@ -43,7 +46,8 @@ struct recipe recipe_weight(int64_t fan_in, int quarters)
 
 struct recipe recipe_fp8_code(void)
 {
-    return (struct recipe){.step = 225, .exponent = 7}; /* 255 · 225 / 128 = 448.2, which rounds to 448 */
+    return (struct recipe){.step = 225,
+                           .exponent = 7}; /* 255 · 225 / 128 = 448.2, which rounds to 448 */
 }
 
 struct recipe recipe_scale(int64_t fan_in, int quarters)
@@ -89,7 +93,8 @@ uint32_t float_bits(enum dtype dtype, int64_t m, int exponent)
     int biased = 63 - __builtin_clzll(a) - exponent + bias;
     if (biased < 1) biased = 1; /* subnormal: the mantissa has no leading one */
     uint64_t mantissa = shift_to_even(a, biased - bias - f.mantissa_bits + exponent);
-    /* the leading one, where there is one, adds itself to the exponent; so does a carry of the rounding */
+    /* the leading one, where there is one, adds itself to the exponent; so does a carry of the
+     * rounding */
     uint64_t code = ((uint64_t)(biased - 1) << f.mantissa_bits) + mantissa;
     if (code > f.largest) code = f.largest;
     return (uint32_t)code | (uint32_t)(m < 0) << (f.exponent_bits + f.mantissa_bits);
@@ -108,7 +113,8 @@ static inline uint64_t mixed(uint64_t key, uint64_t counter)
 
 static uint64_t hashed_text(uint64_t hash, const char *text)
 {
-    do hash = (hash ^ (uint8_t)*text) * 0x100000001B3u; /* FNV-1a, the NUL included */
+    do
+        hash = (hash ^ (uint8_t)*text) * 0x100000001B3u; /* FNV-1a, the NUL included */
     while (*text++);
     return hash;
 }
@@ -147,7 +153,8 @@ static void fill16(uint8_t *out, const uint32_t *table, uint64_t key, uint64_t g
     for (size_t i = 0; i < n; i += 4, group++) {
         uint64_t sums = byte_sums(mixed(key, group));
         uint16_t four[4];
-        for (int lane = 0; lane < 4; lane++, sums >>= 16) four[lane] = (uint16_t)table[sums & 511];
+        for (int lane = 0; lane < 4; lane++, sums >>= 16)
+            four[lane] = (uint16_t)table[sums & 511];
         memcpy(out + 2 * i, four, n - i < 4 ? 2 * (n - i) : sizeof(four));
     }
 }
@@ -157,12 +164,14 @@ static void fill32(uint8_t *out, const uint32_t *table, uint64_t key, uint64_t g
     for (size_t i = 0; i < n; i += 4, group++) {
         uint64_t sums = byte_sums(mixed(key, group));
         uint32_t four[4];
-        for (int lane = 0; lane < 4; lane++, sums >>= 16) four[lane] = table[sums & 511];
+        for (int lane = 0; lane < 4; lane++, sums >>= 16)
+            four[lane] = table[sums & 511];
         memcpy(out + 4 * i, four, n - i < 4 ? 4 * (n - i) : sizeof(four));
     }
 }
 
-void values_fill(uint8_t *out, enum dtype dtype, struct recipe r, uint64_t key, uint64_t first, size_t n)
+void values_fill(uint8_t *out, enum dtype dtype, struct recipe r, uint64_t key, uint64_t first,
+                 size_t n)
 {
     assert(first % 4 == 0);
     uint32_t table[SUMS + 1] = {0};
@@ -170,7 +179,8 @@ void values_fill(uint8_t *out, enum dtype dtype, struct recipe r, uint64_t key, 
         table[sum] = float_bits(dtype, r.base + (int64_t)r.step * (sum - MIDDLE), r.exponent);
     switch (dtype_size(dtype)) {
     case 1:
-        for (int d = -FINE_LIMIT; d <= FINE_LIMIT; d++) table[MIDDLE + d] = FINE;
+        for (int d = -FINE_LIMIT; d <= FINE_LIMIT; d++)
+            table[MIDDLE + d] = FINE;
         fill8(out, table, key, first / 4, n);
         break;
     case 2: fill16(out, table, key, first / 4, n); break;

@@ -1,5 +1,5 @@
-/* Tokens and merges: words first, in the order in which a trained vocabulary would find their pieces, then
- * random concatenations of word pieces until the size is reached. */
+/* Tokens and merges: words first, in the order in which a trained vocabulary would find their
+ * pieces, then random concatenations of word pieces until the size is reached. */
 #include "mk_vocab.h"
 
 #include <ctype.h>
@@ -7,24 +7,124 @@
 #include <string.h>
 
 static const char *const words[] = {
-    "  ", "    ", "        ", "\n\n", "in", " t", "er", "on", " a", "re", "at", "st", "en", "or", " th", " c", "le", " s",
-    "it", "an", "ar", "al", " the", " p", " f", "ou", " =", "is", " in", "ing", " of", " and", " to", "ed", "es", "ion",
-    " is", " it", " that", " for", " on", " with", " as", " are", " was", " this", " be", " by", " an", " at", " from",
-    " or", " not", " have", " you", " we", " they", " which", " one", " all", " there", " can", " has", " more", " what",
-    " how", " many", " much", " where", " who", " why", " when", " do", " does", " your", " its", " their", " two",
-    " three", " four", " five", " between", "user", "assistant", "system", " user", " assistant", " helpful",
-    "You", " You", "What", "How", "The", "This", "Describe", " describe", " image", "image", " images", " picture",
-    "Picture", " photo", " video", "video", " color", " colour", " red", " green", " blue", " white", " black", " yellow",
-    " cat", " dog", " person", " people", " man", " woman", " car", " tree", " house", " sky", " text", " read", " word",
-    " left", " right", " top", " bottom", " center", " box", "bbox", "_2d", " point", " label", "label", " object",
-    " objects", " count", " number", " answer", "Answer", " question", " yes", " no", "Yes", "No", "hello", "Hello",
-    " hello", " world", "world", "tool", " tool", "tools", "function", " function", "name", " name", "arguments",
-    " arguments", "type", "string", "parameters", "properties", "description", "required", "json", "JSON", "```", "\":",
-    " \"", "\",", " {", "}\n", "():", ".\n", ",\n", ";\n", "...", " -", "--", " (", ")", "://", "http", "https", " <", "</",
-    "caf\xc3\xa9", "\xc3\xa9", "\xc3\xbc", "\xc3\xb6", "\xc3\xa4", "\xc3\xb1", "\xe2\x80\x99", "\xe2\x80\x9c", "\xe2\x80\xa6", "\xe4\xb8\xad",
-    "\xe6\x96\x87", "\xe4\xbd\xa0", "\xe5\xa5\xbd", "\xd0\xb0", "\xd0\xbe", "\xce\xb1", "\xf0\x9f\x98\x80", " would", " should", " about",
-    " other", " into", " small", " large", " very", " some", " like", " time", " water", " light", " near", " behind",
-    " front", " under", " over", "'s", "'t", "ly", "ment", "able", "ness", "tion", " un", " con", " pro", " ex", " de",
+    "  ",           "    ",
+    "        ",     "\n\n",
+    "in",           " t",
+    "er",           "on",
+    " a",           "re",
+    "at",           "st",
+    "en",           "or",
+    " th",          " c",
+    "le",           " s",
+    "it",           "an",
+    "ar",           "al",
+    " the",         " p",
+    " f",           "ou",
+    " =",           "is",
+    " in",          "ing",
+    " of",          " and",
+    " to",          "ed",
+    "es",           "ion",
+    " is",          " it",
+    " that",        " for",
+    " on",          " with",
+    " as",          " are",
+    " was",         " this",
+    " be",          " by",
+    " an",          " at",
+    " from",        " or",
+    " not",         " have",
+    " you",         " we",
+    " they",        " which",
+    " one",         " all",
+    " there",       " can",
+    " has",         " more",
+    " what",        " how",
+    " many",        " much",
+    " where",       " who",
+    " why",         " when",
+    " do",          " does",
+    " your",        " its",
+    " their",       " two",
+    " three",       " four",
+    " five",        " between",
+    "user",         "assistant",
+    "system",       " user",
+    " assistant",   " helpful",
+    "You",          " You",
+    "What",         "How",
+    "The",          "This",
+    "Describe",     " describe",
+    " image",       "image",
+    " images",      " picture",
+    "Picture",      " photo",
+    " video",       "video",
+    " color",       " colour",
+    " red",         " green",
+    " blue",        " white",
+    " black",       " yellow",
+    " cat",         " dog",
+    " person",      " people",
+    " man",         " woman",
+    " car",         " tree",
+    " house",       " sky",
+    " text",        " read",
+    " word",        " left",
+    " right",       " top",
+    " bottom",      " center",
+    " box",         "bbox",
+    "_2d",          " point",
+    " label",       "label",
+    " object",      " objects",
+    " count",       " number",
+    " answer",      "Answer",
+    " question",    " yes",
+    " no",          "Yes",
+    "No",           "hello",
+    "Hello",        " hello",
+    " world",       "world",
+    "tool",         " tool",
+    "tools",        "function",
+    " function",    "name",
+    " name",        "arguments",
+    " arguments",   "type",
+    "string",       "parameters",
+    "properties",   "description",
+    "required",     "json",
+    "JSON",         "```",
+    "\":",          " \"",
+    "\",",          " {",
+    "}\n",          "():",
+    ".\n",          ",\n",
+    ";\n",          "...",
+    " -",           "--",
+    " (",           ")",
+    "://",          "http",
+    "https",        " <",
+    "</",           "caf\xc3\xa9",
+    "\xc3\xa9",     "\xc3\xbc",
+    "\xc3\xb6",     "\xc3\xa4",
+    "\xc3\xb1",     "\xe2\x80\x99",
+    "\xe2\x80\x9c", "\xe2\x80\xa6",
+    "\xe4\xb8\xad", "\xe6\x96\x87",
+    "\xe4\xbd\xa0", "\xe5\xa5\xbd",
+    "\xd0\xb0",     "\xd0\xbe",
+    "\xce\xb1",     "\xf0\x9f\x98\x80",
+    " would",       " should",
+    " about",       " other",
+    " into",        " small",
+    " large",       " very",
+    " some",        " like",
+    " time",        " water",
+    " light",       " near",
+    " behind",      " front",
+    " under",       " over",
+    "'s",           "'t",
+    "ly",           "ment",
+    "able",         "ness",
+    "tion",         " un",
+    " con",         " pro",
+    " ex",          " de",
 };
 
 int byte_of_token(int id)
@@ -38,7 +138,8 @@ int byte_of_token(int id)
 
 uint32_t letter_of_byte(int byte)
 {
-    if ((byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174) return (uint32_t)byte;
+    if ((byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174)
+        return (uint32_t)byte;
     return 256 + (uint32_t)(byte < 33 ? byte : byte < 161 ? byte - 127 + 33 : 67);
 }
 
@@ -47,7 +148,8 @@ uint32_t letter_of_byte(int byte)
 static int32_t *slot_of(const struct mk_vocab *v, const char *bytes, size_t n)
 {
     uint64_t hash = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001B3u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001B3u;
     for (size_t at = hash & (v->n_slots - 1);; at = (at + 1) & (v->n_slots - 1)) {
         const struct mk_token *t = v->slots[at] ? &v->tokens[v->slots[at] - 1] : NULL;
         if (!t || (t->n == n && memcmp(t->bytes, bytes, n) == 0)) return &v->slots[at];
@@ -105,11 +207,13 @@ static int apply_merges(const struct mk_vocab *v, int *symbols, int n)
     }
 }
 
-/* Adds the merges that make one token of a word, starting from what the merges so far make of it. */
+/* Adds the merges that make one token of a word, starting from what the merges so far make of it.
+ */
 static void add_word(struct mk_vocab *v, const char *word)
 {
     int symbols[MK_TOKEN_BYTES], n = (int)strlen(word);
-    for (int i = 0; i < n; i++) symbols[i] = find_token(v, &word[i], 1);
+    for (int i = 0; i < n; i++)
+        symbols[i] = find_token(v, &word[i], 1);
     while (v->n < v->wanted && (n = apply_merges(v, symbols, n)) > 1) {
         char bytes[MK_TOKEN_BYTES];
         size_t length = joined(v, symbols[0], symbols[1], bytes);
@@ -138,7 +242,8 @@ static uint64_t next_random(uint64_t *state)
 /* The smaller of two draws, so that short, early tokens are merged more. */
 static int draw_token(const struct mk_vocab *v, uint64_t *state)
 {
-    int a = (int)(next_random(state) % (uint64_t)v->n), b = (int)(next_random(state) % (uint64_t)v->n);
+    int a = (int)(next_random(state) % (uint64_t)v->n),
+        b = (int)(next_random(state) % (uint64_t)v->n);
     return a < b ? a : b;
 }
 
@@ -148,7 +253,8 @@ static void add_made_up_words(struct mk_vocab *v)
     while (v->n < v->wanted) {
         int left = draw_token(v, &state), right = draw_token(v, &state);
         char bytes[MK_TOKEN_BYTES];
-        if (!is_word_piece(&v->tokens[left], true) || !is_word_piece(&v->tokens[right], false)) continue;
+        if (!is_word_piece(&v->tokens[left], true) || !is_word_piece(&v->tokens[right], false))
+            continue;
         size_t n = joined(v, left, right, bytes);
         if (n && find_token(v, bytes, n) < 0) add_token(v, bytes, n, left, right);
     }
@@ -159,15 +265,18 @@ static void add_made_up_words(struct mk_vocab *v)
 bool vocab_make(struct mk_vocab *v, int size, ey_err *e)
 {
     *v = (struct mk_vocab){.wanted = size, .n_slots = 1024};
-    while (v->n_slots < 2 * (size_t)size) v->n_slots *= 2;
+    while (v->n_slots < 2 * (size_t)size)
+        v->n_slots *= 2;
     v->tokens = malloc((size_t)size * sizeof(*v->tokens));
     v->slots = calloc(v->n_slots, sizeof(*v->slots));
     if (!v->tokens || !v->slots) {
         vocab_free(v);
         return ey_fail_memory(e, "the vocabulary", (size_t)size * sizeof(*v->tokens));
     }
-    for (int id = 0; id < MK_BYTES; id++) add_token(v, (char[]){(char)byte_of_token(id)}, 1, -1, -1);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) add_word(v, words[i]);
+    for (int id = 0; id < MK_BYTES; id++)
+        add_token(v, (char[]){(char)byte_of_token(id)}, 1, -1, -1);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        add_word(v, words[i]);
     add_made_up_words(v);
     return true;
 }

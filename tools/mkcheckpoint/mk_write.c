@@ -1,6 +1,7 @@
-/* Writes safetensors files as the format's own writer does: tensors sorted by dtype (F32 before BF16, F16 and FP8) and
- * name, compact header padded with blanks to a multiple of 8, data without holes. Threads make pieces of 4 MiB
- * and write each where it belongs; the order they finish in leaves no trace. */
+/* Writes safetensors files as the format's own writer does: tensors sorted by dtype (F32 before
+ * BF16, F16 and FP8) and name, compact header padded with blanks to a multiple of 8, data without
+ * holes. Threads make pieces of 4 MiB and write each where it belongs; the order they finish in
+ * leaves no trace. */
 #include "mk_write.h"
 
 #include <errno.h>
@@ -76,7 +77,8 @@ static void gather_shard(struct shard *s, struct mk_list *l, int index)
     for (size_t i = 0; i < l->n; i++)
         if (l->tensors[i].shard == index) s->tensors[s->n++] = &l->tensors[i];
     qsort(s->tensors, s->n, sizeof(s->tensors[0]), compare_for_writer);
-    for (size_t i = 0; i < s->n; i++) s->tensors[i]->begin = begin, begin += s->tensors[i]->size;
+    for (size_t i = 0; i < s->n; i++)
+        s->tensors[i]->begin = begin, begin += s->tensors[i]->size;
 }
 
 /* ---- header ---- */
@@ -84,7 +86,8 @@ static void gather_shard(struct shard *s, struct mk_list *l, int index)
 static void add_entry(struct buf *b, const struct mk_tensor *t)
 {
     buf_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, mk_dtype_name(t->dtype));
-    for (int i = 0; i < t->n_dims; i++) buf_printf(b, "%s%" PRId64, i ? "," : "", t->shape[i]);
+    for (int i = 0; i < t->n_dims; i++)
+        buf_printf(b, "%s%" PRId64, i ? "," : "", t->shape[i]);
     buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", t->begin, t->begin + t->size);
 }
 
@@ -104,9 +107,11 @@ static bool write_header(struct shard *s, ey_err *e)
     struct buf b = buf_with_max(EY_MAX_SAFETENSORS_HEADER);
     buf_add(&b, "\0\0\0\0\0\0\0\0", 8);
     buf_add_text(&b, "{\"__metadata__\":{\"format\":\"pt\"}");
-    for (size_t i = 0; i < s->n; i++) add_entry(&b, s->tensors[i]);
+    for (size_t i = 0; i < s->n; i++)
+        add_entry(&b, s->tensors[i]);
     buf_add_text(&b, "}");
-    while (!b.failed && b.size % 8) buf_add_text(&b, " ");
+    while (!b.failed && b.size % 8)
+        buf_add_text(&b, " ");
     if (b.failed) return buf_free(&b), ey_fail_memory(e, "a header", 0);
     uint64_t length = b.size - 8;
     memcpy(b.data, &length, 8);
@@ -153,7 +158,8 @@ static void make_pieces(void *context, size_t begin, size_t end, int thread)
         size_t unit = dtype_size(t->dtype);
         values_fill(job->buffers[thread], t->dtype, t->recipe, t->key, p->first, p->n);
         size_t at = job->shard->data_begin + t->begin + p->first * unit;
-        if (!write_at(job->shard->fd, job->buffers[thread], p->n * unit, at)) atomic_store(&job->error, errno);
+        if (!write_at(job->shard->fd, job->buffers[thread], p->n * unit, at))
+            atomic_store(&job->error, errno);
         if (output_interrupted()) atomic_store(&job->error, EINTR);
     }
 }
@@ -161,7 +167,8 @@ static void make_pieces(void *context, size_t begin, size_t end, int thread)
 static bool write_data(const struct shard *s, uint8_t **buffers, struct pool *pool, ey_err *e)
 {
     size_t n = count_pieces(s);
-    struct job job = {.shard = s, .buffers = buffers, .pieces = malloc((n + 1) * sizeof(*job.pieces))};
+    struct job job = {
+        .shard = s, .buffers = buffers, .pieces = malloc((n + 1) * sizeof(*job.pieces))};
     if (!job.pieces) return ey_fail_memory(e, "the list of pieces", n * sizeof(*job.pieces));
     list_pieces(job.pieces, s);
     pool_run(pool, n, 1, make_pieces, &job);
@@ -173,13 +180,14 @@ static bool write_data(const struct shard *s, uint8_t **buffers, struct pool *po
 static bool set_length(const struct shard *s, ey_err *e)
 {
     size_t length = s->data_begin;
-    for (size_t i = 0; i < s->n; i++) length += s->tensors[i]->size;
+    for (size_t i = 0; i < s->n; i++)
+        length += s->tensors[i]->size;
     if (ftruncate(s->fd, (off_t)length) == 0) return true;
     return ey_fail(e, EY_IO, "%s: %s", s->name, strerror(errno));
 }
 
-static bool write_shard(struct mk_output *o, struct shard *s, bool sparse, uint8_t **buffers, struct pool *pool,
-                        ey_err *e)
+static bool write_shard(struct mk_output *o, struct shard *s, bool sparse, uint8_t **buffers,
+                        struct pool *pool, ey_err *e)
 {
     s->fd = output_create(o, s->name, e);
     if (s->fd < 0) return false;
@@ -192,16 +200,22 @@ static bool write_shard(struct mk_output *o, struct shard *s, bool sparse, uint8
 
 static void shard_name(char out[64], int index, int n)
 {
-    if (n == 1) snprintf(out, 64, "model.safetensors");
-    else snprintf(out, 64, "model-%05d-of-%05d.safetensors", index + 1, n);
+    if (n == 1)
+        snprintf(out, 64, "model.safetensors");
+    else
+        snprintf(out, 64, "model-%05d-of-%05d.safetensors", index + 1, n);
 }
 
-static bool write_index(struct mk_output *o, struct mk_list *l, struct mk_tensor **sorted, int n_shards, ey_err *e)
+static bool write_index(struct mk_output *o, struct mk_list *l, struct mk_tensor **sorted,
+                        int n_shards, ey_err *e)
 {
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
-    for (size_t i = 0; i < l->n; i++) sorted[i] = &l->tensors[i];
+    for (size_t i = 0; i < l->n; i++)
+        sorted[i] = &l->tensors[i];
     qsort(sorted, l->n, sizeof(sorted[0]), compare_by_name);
-    buf_printf(&b, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {", mk_list_bytes(l));
+    buf_printf(&b,
+               "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+               mk_list_bytes(l));
     for (size_t i = 0; i < l->n; i++) {
         char file[64];
         shard_name(file, sorted[i]->shard, n_shards);
@@ -221,8 +235,8 @@ static bool allocate_buffers(uint8_t **buffers, int n)
     return true;
 }
 
-bool checkpoint_write(struct mk_output *o, struct mk_list *l, struct mk_write_options options, struct pool *pool,
-                      ey_err *e)
+bool checkpoint_write(struct mk_output *o, struct mk_list *l, struct mk_write_options options,
+                      struct pool *pool, ey_err *e)
 {
     uint8_t *buffers[EY_MAX_THREADS] = {0};
     int n_threads = pool_threads(pool);
@@ -236,7 +250,8 @@ bool checkpoint_write(struct mk_output *o, struct mk_list *l, struct mk_write_op
         ok = write_shard(o, &s, options.sparse, buffers, pool, e);
     }
     if (ok && n_shards > 1) ok = write_index(o, l, s.tensors, n_shards, e);
-    for (int i = 0; i < n_threads; i++) free(buffers[i]);
+    for (int i = 0; i < n_threads; i++)
+        free(buffers[i]);
     free(s.tensors);
     return ok;
 }

@@ -11,7 +11,7 @@ struct mk_write_options {
     bool sparse; /* files of the right length without data (they read as zeros and take no space) */
 };
 
-bool checkpoint_write(struct mk_output *o, struct mk_list *list, struct mk_write_options options, struct pool *pool,
-                      ey_err *e);
+bool checkpoint_write(struct mk_output *o, struct mk_list *list, struct mk_write_options options,
+                      struct pool *pool, ey_err *e);
 
 #endif

@@ -1,6 +1,7 @@
-/* mkcheckpoint: writes a checkpoint of random numbers with the names, shapes, dtypes and files of one of the supported models, so
- * that everything but the quality of answers can be built, tested and measured without the real weights.
- * The same kind and seed give the same bytes on every machine. */
+/* mkcheckpoint: writes a checkpoint of random numbers with the names, shapes, dtypes and files of
+ * one of the supported models, so that everything but the quality of answers can be built, tested
+ * and measured without the real weights. The same kind and seed give the same bytes on every
+ * machine. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,10 +28,12 @@ static const char usage[] =
     "\n"
     "  --like KIND        shapes, dtypes and files (below)\n"
     "  --seed N           other numbers (default 0)\n"
-    "  --tokenizer FILE   tokenizer.json to copy (default: for kinds of the real vocabulary the real one where it\n"
+    "  --tokenizer FILE   tokenizer.json to copy (default: for kinds of the real vocabulary the "
+    "real one where it\n"
     "                     is found, else a made-up one)\n"
     "  --shards N         cut into N files (default: as the kind)\n"
-    "  --sparse           files of the right length without numbers: they read as zeros and take no disk\n"
+    "  --sparse           files of the right length without numbers: they read as zeros and take "
+    "no disk\n"
     "  --threads N        (default: all processors)\n"
     "  --help\n"
     "\n"
@@ -42,24 +45,30 @@ static bool print_help(ey_err *e)
     for (int i = 0; kind_at(i); i++) {
         struct mk_list list;
         if (!mk_list_make(&list, kind_at(i), 0, e)) return false;
-        printf("  %-17s %9.1f MB  %s\n", kind_at(i)->name, (double)mk_list_bytes(&list) / 1e6, kind_at(i)->summary);
+        printf("  %-17s %9.1f MB  %s\n", kind_at(i)->name, (double)mk_list_bytes(&list) / 1e6,
+               kind_at(i)->summary);
         mk_list_free(&list);
     }
     return true;
 }
 
-static bool parse_number(const char *option, const char *text, uint64_t lo, uint64_t hi, uint64_t *out, ey_err *e)
+static bool parse_number(const char *option, const char *text, uint64_t lo, uint64_t hi,
+                         uint64_t *out, ey_err *e)
 {
     char *end;
     uint64_t n = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && !*end && strlen(text) < 20 && n >= lo && n <= hi) return *out = n, true;
-    return ey_fail(e, EY_BAD_REQUEST, "%s %s: a whole number from %" PRIu64 " to %" PRIu64 " is needed", option, text, lo, hi);
+    if (text[0] >= '0' && text[0] <= '9' && !*end && strlen(text) < 20 && n >= lo && n <= hi)
+        return *out = n, true;
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "%s %s: a whole number from %" PRIu64 " to %" PRIu64 " is needed", option, text,
+                   lo, hi);
 }
 
 static bool parse_kind(struct options *o, const char *name, ey_err *e)
 {
     o->kind = kind_find(name);
-    return o->kind || ey_fail(e, EY_BAD_REQUEST, "--like %s: no such kind; mkcheckpoint --help lists them", name);
+    return o->kind || ey_fail(e, EY_BAD_REQUEST,
+                              "--like %s: no such kind; mkcheckpoint --help lists them", name);
 }
 
 static bool parse_option(struct options *o, int letter, ey_err *e)
@@ -69,26 +78,37 @@ static bool parse_option(struct options *o, int letter, ey_err *e)
     case 'l': return parse_kind(o, optarg, e);
     case 's': return parse_number("--seed", optarg, 0, UINT64_MAX / 10, &o->seed, e);
     case 't': return o->tokenizer = optarg, true;
-    case 'n': return parse_number("--shards", optarg, 1, MK_MAX_SHARDS, &n, e) && (o->shards = (int)n, true);
-    case 'j': return parse_number("--threads", optarg, 1, EY_MAX_THREADS, &n, e) && (o->threads = (int)n, true);
+    case 'n':
+        return parse_number("--shards", optarg, 1, MK_MAX_SHARDS, &n, e) &&
+               (o->shards = (int)n, true);
+    case 'j':
+        return parse_number("--threads", optarg, 1, EY_MAX_THREADS, &n, e) &&
+               (o->threads = (int)n, true);
     case 'p': return o->sparse = true;
     case 'h': return o->help = true;
-    default: return ey_fail(e, EY_BAD_REQUEST, "see mkcheckpoint --help"); /* getopt has said what is wrong */
+    default:
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "see mkcheckpoint --help"); /* getopt has said what is wrong */
     }
 }
 
 static bool parse_command_line(struct options *o, int argc, char **argv, ey_err *e)
 {
-    static const struct option known[] = {
-        {"like", required_argument, NULL, 'l'},   {"seed", required_argument, NULL, 's'},
-        {"tokenizer", required_argument, NULL, 't'}, {"shards", required_argument, NULL, 'n'},
-        {"threads", required_argument, NULL, 'j'}, {"sparse", no_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},         {0}};
+    static const struct option known[] = {{"like", required_argument, NULL, 'l'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"tokenizer", required_argument, NULL, 't'},
+                                          {"shards", required_argument, NULL, 'n'},
+                                          {"threads", required_argument, NULL, 'j'},
+                                          {"sparse", no_argument, NULL, 'p'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     for (int letter; (letter = getopt_long(argc, argv, "", known, NULL)) != -1;)
         if (!parse_option(o, letter, e)) return false;
     if (o->help) return true;
-    if (!o->kind) return ey_fail(e, EY_BAD_REQUEST, "--like KIND is missing; see mkcheckpoint --help");
-    if (optind + 1 != argc) return ey_fail(e, EY_BAD_REQUEST, "one directory is needed; see mkcheckpoint --help");
+    if (!o->kind)
+        return ey_fail(e, EY_BAD_REQUEST, "--like KIND is missing; see mkcheckpoint --help");
+    if (optind + 1 != argc)
+        return ey_fail(e, EY_BAD_REQUEST, "one directory is needed; see mkcheckpoint --help");
     o->dir = argv[optind];
     if (!o->shards) o->shards = o->kind->shards;
     return true;
@@ -116,7 +136,8 @@ static bool make(const struct options *o, ey_err *e)
     if (!mk_list_make(&list, o->kind, o->seed, e)) return false;
     bool ok = pool_create(&pool, o->threads, e) && write_all(o, &list, pool, e);
     if (ok)
-        printf("%s: %zu tensors, %" PRIu64 " bytes, %.1f s\n", o->dir, list.n, mk_list_bytes(&list), seconds_now() - start);
+        printf("%s: %zu tensors, %" PRIu64 " bytes, %.1f s\n", o->dir, list.n, mk_list_bytes(&list),
+               seconds_now() - start);
     pool_destroy(&pool);
     mk_list_free(&list);
     return ok;
@@ -126,7 +147,8 @@ int main(int argc, char **argv)
 {
     struct options o = {0};
     ey_err e = {0};
-    if (parse_command_line(&o, argc, argv, &e) && (o.help ? print_help(&e) : make(&o, &e))) return 0;
+    if (parse_command_line(&o, argc, argv, &e) && (o.help ? print_help(&e) : make(&o, &e)))
+        return 0;
     fprintf(stderr, "mkcheckpoint: %s\n", e.text);
     return ey_code_exit_status(e.code);
 }

@@ -28,8 +28,10 @@ static void add_paragraphs(FILE *out, const char *text)
         bool example = n > 2 && text[0] == ' ' && text[1] == ' ';
         if (example != literal) fputs("```\n", out);
         literal = example;
-        if (example) fwrite(text + 2, 1, n - 2, out);
-        else if (n) add_bytes(out, text, n);
+        if (example)
+            fwrite(text + 2, 1, n - 2, out);
+        else if (n)
+            add_bytes(out, text, n);
         fputc('\n', out);
     }
     if (literal) fputs("```\n", out);
@@ -58,7 +60,8 @@ static void add_option(FILE *out, const struct option_info *option)
 
 static void add_title(FILE *out, const char *dash, const char *name, const char *summary)
 {
-    fprintf(out, "eyelet%s%s(1) \"eyelet %s\" \"User Commands\"\n\n# NAME\n\neyelet%s%s - ", dash, name, EY_VERSION, dash, name);
+    fprintf(out, "eyelet%s%s(1) \"eyelet %s\" \"User Commands\"\n\n# NAME\n\neyelet%s%s - ", dash,
+            name, EY_VERSION, dash, name);
     add_text(out, summary);
     fputs("\n\n# SYNOPSIS\n\n", out);
 }
@@ -74,7 +77,9 @@ void write_command_page(FILE *out, const struct command *c)
     fputs("\n# OPTIONS\n\n", out);
     for (size_t i = 0; option_info(&option, i); i++)
         if (option.commands & c->bit) add_option(out, &option);
-    fputs("# EXIT STATUS\n\n0 done, 1 it failed, 2 the call is wrong.\n\n# SEE ALSO\n\n*eyelet*(1)\n", out);
+    fputs(
+        "# EXIT STATUS\n\n0 done, 1 it failed, 2 the call is wrong.\n\n# SEE ALSO\n\n*eyelet*(1)\n",
+        out);
 }
 
 /* "$NAME is the value of --option" for each variable, once. */
@@ -83,15 +88,20 @@ static void add_environment(FILE *out)
     struct option_info option, earlier;
     for (size_t i = 0; option_info(&option, i); i++) {
         bool told = !option.environment;
-        for (size_t k = 0; k < i && option_info(&earlier, k); k++) told = told || (earlier.environment && strcmp(earlier.environment, option.environment) == 0);
+        for (size_t k = 0; k < i && option_info(&earlier, k); k++)
+            told = told ||
+                   (earlier.environment && strcmp(earlier.environment, option.environment) == 0);
         if (told) continue;
         fputc('*', out);
         add_text(out, option.environment);
         fprintf(out, "*\n\tthe value of *--%s* where none is given\n\n", option.name);
     }
-    fputs("*VLLM\\_API\\_KEY*\n\tthe key that *eyelet serve* asks of its clients where none is given\n\n"
-          "*HF\\_HUB\\_CACHE*, *HF\\_HOME*, *XDG\\_CACHE\\_HOME*\n\twhere models are: $HF\\_HUB\\_CACHE, else $HF\\_HOME/hub, else $XDG\\_CACHE\\_HOME/huggingface/hub, "
-          "else ~/.cache/huggingface/hub\n\n", out);
+    fputs("*VLLM\\_API\\_KEY*\n\tthe key that *eyelet serve* asks of its clients where none is "
+          "given\n\n"
+          "*HF\\_HUB\\_CACHE*, *HF\\_HOME*, *XDG\\_CACHE\\_HOME*\n\twhere models are: "
+          "$HF\\_HUB\\_CACHE, else $HF\\_HOME/hub, else $XDG\\_CACHE\\_HOME/huggingface/hub, "
+          "else ~/.cache/huggingface/hub\n\n",
+          out);
 }
 
 void write_overview_page(FILE *out)
@@ -99,8 +109,10 @@ void write_overview_page(FILE *out)
     const struct command *c;
     add_title(out, "", "", "pictures and text in, text out, with Qwen3-VL models");
     fputs("*eyelet* _COMMAND_ [_OPTION_...] [_ARGUMENT_...]\n\n# DESCRIPTION\n\n"
-          "eyelet runs vision-language models on a graphics card or a processor and serves them through the OpenAI API. "
-          "Answers go to standard output, everything else to standard error.\n\n# COMMANDS\n\n", out);
+          "eyelet runs vision-language models on a graphics card or a processor and serves them "
+          "through the OpenAI API. "
+          "Answers go to standard output, everything else to standard error.\n\n# COMMANDS\n\n",
+          out);
     for (size_t i = 0; (c = command_at(i)); i++) {
         fprintf(out, "*eyelet-%s*(1)\n\t", c->name);
         add_text(out, c->summary);
@@ -108,6 +120,8 @@ void write_overview_page(FILE *out)
     }
     fputs("# ENVIRONMENT\n\n", out);
     add_environment(out);
-    fputs("# EXIT STATUS\n\n0 done, 1 it failed, 2 the call is wrong.\n\n# EXAMPLES\n\n```\neyelet ask photo.jpg \"What is this?\"\n"
-          "eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8\neyelet help serve\n```\n", out);
+    fputs("# EXIT STATUS\n\n0 done, 1 it failed, 2 the call is wrong.\n\n# EXAMPLES\n\n```\neyelet "
+          "ask photo.jpg \"What is this?\"\n"
+          "eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8\neyelet help serve\n```\n",
+          out);
 }

@@ -1,4 +1,5 @@
-/* pages overview | page COMMAND | commands | bash | zsh | fish | vllm: writes one of them to standard output. */
+/* pages overview | page COMMAND | commands | bash | zsh | fish | vllm: writes one of them to
+ * standard output. */
 #include "pages.h"
 
 #include <string.h>
@@ -28,7 +29,8 @@ static const struct command *command_named(const char *name)
 
 static void write_names(FILE *out)
 {
-    for (size_t i = 0; command_at(i); i++) fprintf(out, "%s\n", command_at(i)->name);
+    for (size_t i = 0; command_at(i); i++)
+        fprintf(out, "%s\n", command_at(i)->name);
 }
 
 int main(int argc, char **argv)
@@ -36,9 +38,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*write)(FILE *out);
-    } kinds[] = {{"overview", write_overview_page}, {"commands", write_names},          {"bash", write_bash_completion},
-                 {"zsh", write_zsh_completion},     {"fish", write_fish_completion},    {"vllm", write_vllm_table}};
-    const struct command *command = argc == 3 && strcmp(argv[1], "page") == 0 ? command_named(argv[2]) : NULL;
+    } kinds[] = {{"overview", write_overview_page}, {"commands", write_names},
+                 {"bash", write_bash_completion},   {"zsh", write_zsh_completion},
+                 {"fish", write_fish_completion},   {"vllm", write_vllm_table}};
+    const struct command *command = argc == 3 && strcmp(argv[1], "page") == 0
+                                        ? command_named(argv[2])
+                                        : NULL;
     bool known = command != NULL;
     if (command) write_command_page(stdout, command);
     for (size_t i = 0; argc == 2 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -46,6 +51,8 @@ int main(int argc, char **argv)
         kinds[i].write(stdout);
         known = true;
     }
-    if (!known) fprintf(stderr, "usage: pages overview | page COMMAND | commands | bash | zsh | fish | vllm\n");
+    if (!known)
+        fprintf(stderr,
+                "usage: pages overview | page COMMAND | commands | bash | zsh | fish | vllm\n");
     return !known ? 2 : fflush(stdout) != 0;
 }

@@ -1,4 +1,5 @@
-/* Manual pages, completions and tables of the documents, all out of the tables that the program parses by. */
+/* Manual pages, completions and tables of the documents, all out of the tables that the program
+ * parses by. */
 #ifndef EY_TOOLS_PAGES_H
 #define EY_TOOLS_PAGES_H
 

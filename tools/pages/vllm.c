@@ -9,16 +9,20 @@ static void add_values(FILE *out, const char *values)
 {
     fputc('`', out);
     for (; *values; values++)
-        if (*values == '|') fputs("`, `", out);
-        else fputc(*values, out);
+        if (*values == '|')
+            fputs("`, `", out);
+        else
+            fputc(*values, out);
     fputc('`', out);
 }
 
 static void add_refused(FILE *out, const struct vllm_flag *flag)
 {
     fprintf(out, "| `%s%s` | ", strlen(flag->name) < 3 ? "-" : "--", flag->name);
-    if (flag->has_value) add_values(out, flag->passed_over);
-    else fputs("off", out);
+    if (flag->has_value)
+        add_values(out, flag->passed_over);
+    else
+        fputs("off", out);
     fprintf(out, " | %s |\n", flag->reason);
 }
 
@@ -26,7 +30,8 @@ void write_vllm_table(FILE *out)
 {
     const struct vllm_flag *flag;
     const char *separator = "";
-    fputs("| flag | passed over with | other values are refused, because |\n| --- | --- | --- |\n", out);
+    fputs("| flag | passed over with | other values are refused, because |\n| --- | --- | --- |\n",
+          out);
     for (size_t i = 0; (flag = vllm_flag_at(i)); i++)
         if (flag->passed_over[0]) add_refused(out, flag);
     fputs("\nPassed over with any value: ", out);

@@ -1,4 +1,5 @@
-/* arc4random for the portable folder's libstdc++: glibc has it since 2.36 only. Random numbers from the kernel. */
+/* arc4random for the portable folder's libstdc++: glibc has it since 2.36 only. Random numbers from
+ * the kernel. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/random.h>

@@ -23,16 +23,20 @@ static int least_exponent(const uint8_t *row, size_t cols)
             most[c] = exponent > most[c] ? exponent : most[c];
         }
     }
-    for (size_t c = 0; c < CPU_K_STEP; c++) largest = most[c] > largest ? most[c] : largest;
+    for (size_t c = 0; c < CPU_K_STEP; c++)
+        largest = most[c] > largest ? most[c] : largest;
     return exponent_of(largest) < BF12_EXPONENTS ? 0 : exponent_of(largest) - BF12_EXPONENTS + 1;
 }
 
-/* What 64 columns become: signs and fractions, and numbers of exponents. True: there are odd ones among them. */
-static bool codes_of(uint8_t bytes[CPU_K_STEP], uint8_t numbers[CPU_K_STEP], const uint16_t words[CPU_K_STEP], int least)
+/* What 64 columns become: signs and fractions, and numbers of exponents. True: there are odd ones
+ * among them. */
+static bool codes_of(uint8_t bytes[CPU_K_STEP], uint8_t numbers[CPU_K_STEP],
+                     const uint16_t words[CPU_K_STEP], int least)
 {
     uint16_t odd = 0;
     for (size_t c = 0; c < CPU_K_STEP; c++) {
-        const int16_t exponent = words[c] >> 7 & 0xff, number = (int16_t)(exponent - least), fits = -(number > 0 && exponent > 0);
+        const int16_t exponent = words[c] >> 7 & 0xff, number = (int16_t)(exponent - least),
+                      fits = -(number > 0 && exponent > 0);
         bytes[c] = (uint8_t)((words[c] & 0x7f) | (words[c] >> 8 & 0x80));
         numbers[c] = (uint8_t)(number & fits);
         odd |= (uint16_t)(~fits & exponent);
@@ -41,12 +45,14 @@ static bool codes_of(uint8_t bytes[CPU_K_STEP], uint8_t numbers[CPU_K_STEP], con
 }
 
 /* False: there are too many. */
-static bool add_odd(struct bf12_strip *s, const uint16_t words[CPU_K_STEP], int least, size_t k, int row)
+static bool add_odd(struct bf12_strip *s, const uint16_t words[CPU_K_STEP], int least, size_t k,
+                    int row)
 {
     for (size_t c = 0; c < CPU_K_STEP; c++) {
         if (exponent_of(words[c]) == 0 || exponent_of(words[c]) > least) continue;
         if (s->n_odd == BF12_MOST_ODD) return false;
-        s->odd[s->n_odd].at = (uint32_t)((k + c) * BF12_ROWS) + (uint32_t)row, s->odd[s->n_odd++].bits = words[c];
+        s->odd[s->n_odd].at = (uint32_t)((k + c) * BF12_ROWS) + (uint32_t)row,
+        s->odd[s->n_odd++].bits = words[c];
     }
     return true;
 }
@@ -54,7 +60,8 @@ static bool add_odd(struct bf12_strip *s, const uint16_t words[CPU_K_STEP], int 
 /* Columns go to their places in eights. */
 static void put_columns(uint8_t *to, const uint8_t from[CPU_K_STEP])
 {
-    for (size_t c = 0; c < CPU_K_STEP; c += 8) memcpy(to + cpu_column_at(c), from + c, 8);
+    for (size_t c = 0; c < CPU_K_STEP; c += 8)
+        memcpy(to + cpu_column_at(c), from + c, 8);
 }
 
 void bf12_write(void *to, const struct weight *w, int64_t row)
@@ -68,21 +75,27 @@ void bf12_write(void *to, const struct weight *w, int64_t row)
     memset(s, 0, sizeof(*s));
     for (int a = 0; a < n; a++) {
         least[a] = least_exponent(in + (size_t)a * stride, cols);
-        for (int i = 1; i < BF12_EXPONENTS; i++) s->row[a].high[i] = (uint8_t)((least[a] + i) >> 1), s->row[a].low[i] = (uint8_t)((least[a] + i) << 7);
+        for (int i = 1; i < BF12_EXPONENTS; i++)
+            s->row[a].high[i] = (uint8_t)((least[a] + i) >> 1),
+            s->row[a].low[i] = (uint8_t)((least[a] + i) << 7);
     }
     for (size_t k = 0; k < cols; k += CPU_K_STEP, step += BF12_STEP)
         for (int a = 0; a < BF12_ROWS; a += 2) {
             uint8_t bytes[CPU_K_STEP], numbers[2][CPU_K_STEP];
             for (int i = 0; i < 2; i++) {
                 uint16_t words[CPU_K_STEP] = {0};
-                if (a + i < n) memcpy(words, in + (size_t)(a + i) * stride + k * sizeof(uint16_t), sizeof(words));
-                if (codes_of(bytes, numbers[i], words, least[a + i]) && !add_odd(s, words, least[a + i], k, a + i)) {
+                if (a + i < n)
+                    memcpy(words, in + (size_t)(a + i) * stride + k * sizeof(uint16_t),
+                           sizeof(words));
+                if (codes_of(bytes, numbers[i], words, least[a + i]) &&
+                    !add_odd(s, words, least[a + i], k, a + i)) {
                     s->n_odd = BF12_AS_STORED;
                     return;
                 }
                 put_columns(step + (a + i) * CPU_K_STEP, bytes);
             }
-            for (size_t c = 0; c < CPU_K_STEP; c++) numbers[0][c] |= (uint8_t)(numbers[1][c] << 4);
+            for (size_t c = 0; c < CPU_K_STEP; c++)
+                numbers[0][c] |= (uint8_t)(numbers[1][c] << 4);
             put_columns(step + BF12_BYTES + a / 2 * CPU_K_STEP, numbers[0]);
         }
 }
@@ -94,17 +107,21 @@ void bf12_row(float *out, const struct weight *w, int64_t row)
     const struct bf12_strip *s = bf12_strip_at(w, row);
     const size_t cols = (size_t)w->cols, r = (size_t)(row % BF12_ROWS);
     if (s->n_odd == BF12_AS_STORED) {
-        weight_floats(out, (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w), DTYPE_BF16, cols);
+        weight_floats(out, (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w), DTYPE_BF16,
+                      cols);
         return;
     }
     const uint8_t *step = bf12_steps(w, row);
     for (size_t k = 0; k < cols; k += CPU_K_STEP, step += BF12_STEP)
         for (size_t c = 0; c < CPU_K_STEP; c++) {
             const size_t at = cpu_column_at(c);
-            const uint8_t byte = step[r * CPU_K_STEP + at], number = (step[BF12_BYTES + r / 2 * CPU_K_STEP + at] >> (r % 2 * 4)) & 15;
-            const unsigned high = (byte & 0x80u) | s->row[r].high[number], low = (byte & 0x7fu) | s->row[r].low[number];
+            const uint8_t byte = step[r * CPU_K_STEP + at],
+                          number = (step[BF12_BYTES + r / 2 * CPU_K_STEP + at] >> (r % 2 * 4)) & 15;
+            const unsigned high = (byte & 0x80u) | s->row[r].high[number],
+                           low = (byte & 0x7fu) | s->row[r].low[number];
             out[k + c] = bf16_float((uint16_t)(high << 8 | low));
         }
     for (uint32_t i = 0; i < s->n_odd; i++)
-        if (s->odd[i].at % BF12_ROWS == r) out[s->odd[i].at / BF12_ROWS] = bf16_float((uint16_t)s->odd[i].bits);
+        if (s->odd[i].at % BF12_ROWS == r)
+            out[s->odd[i].at / BF12_ROWS] = bf16_float((uint16_t)s->odd[i].bits);
 }

@@ -1,4 +1,5 @@
-/* What the files with tile instructions share: weights as tiles, sums from tiles. A tile of weights is 16 rows of 32 columns. */
+/* What the files with tile instructions share: weights as tiles, sums from tiles. A tile of weights
+ * is 16 rows of 32 columns. */
 #define LANES 16
 #include "backend/cpu/body_vectors.h"
 
@@ -9,13 +10,15 @@
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
 
-/* What is in memory is read or written by a tile instruction next: some compilers do not see that. */
+/* What is in memory is read or written by a tile instruction next: some compilers do not see that.
+ */
 INLINE void amx_memory(const void *p)
 {
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
-/* v, asking for a line of memory on the way: processors drop what is asked for in bursts, so each line is asked for where one is read, and compilers leave it there. */
+/* v, asking for a line of memory on the way: processors drop what is asked for in bursts, so each
+ * line is asked for where one is read, and compilers leave it there. */
 INLINE __m512i asking(__m512i v, const void *line)
 {
     __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)line));
@@ -28,7 +31,8 @@ INLINE void ask_line(const void *line)
     __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
 }
 
-/* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each of n_x packed rows. */
+/* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each
+ * of n_x packed rows. */
 INLINE void amx_begin(int n_x, unsigned narrow)
 {
     struct {
@@ -36,7 +40,8 @@ INLINE void amx_begin(int n_x, unsigned narrow)
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.rows[i] = AMX_ROWS, config.bytes[i] = narrow >> i & 1 ? (uint16_t)(4 * n_x) : 64;
+    for (int i = 0; i < 8; i++)
+        config.rows[i] = AMX_ROWS, config.bytes[i] = narrow >> i & 1 ? (uint16_t)(4 * n_x) : 64;
     amx_memory(&config);
     _tile_loadconfig(&config);
 }
@@ -45,14 +50,17 @@ INLINE void amx_begin(int n_x, unsigned narrow)
 INLINE __m512i take_part(__m512 v[2])
 {
     __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
-    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)),
+            second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
     v[0] = _mm512_sub_ps(v[0], (__m512)_mm512_slli_epi32(first, 16));
     v[1] = _mm512_sub_ps(v[1], (__m512)_mm512_slli_epi32(second, 16));
     return high;
 }
 
-/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles, `apart` elements from each other. */
-INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype, size_t cols, const struct byte_tables *t, size_t apart)
+/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles, `apart` elements
+ * from each other. */
+INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype,
+                       size_t cols, const struct byte_tables *t, size_t apart)
 {
     for (int a = 0; a < n; a++) {
         __m512i values[2];
@@ -71,19 +79,23 @@ struct int4_strip {
 };
 
 /* n rows from `row` on, `apart` from each other. */
-INLINE void int4_strip_of(struct int4_strip *s, const struct weight *w, int64_t row, int n, int apart)
+INLINE void int4_strip_of(struct int4_strip *s, const struct weight *w, int64_t row, int n,
+                          int apart)
 {
     s->group = (size_t)w->group, s->n = n;
-    for (int a = 0; a < n; a++) s->row[a] = int4_row_of(w, row + (int64_t)a * apart), s->table[a] = _mm512_setzero_si512();
+    for (int a = 0; a < n; a++)
+        s->row[a] = int4_row_of(w, row + (int64_t)a * apart), s->table[a] = _mm512_setzero_si512();
 }
 
 /* Where column k is not a group's first. */
 INLINE void int4_strip_enter(struct int4_strip *s, size_t k)
 {
-    for (int a = 0; a < s->n; a++) int4_enter_group(&s->row[a], k / s->group), s->table[a] = int4_table(&s->row[a]);
+    for (int a = 0; a < s->n; a++)
+        int4_enter_group(&s->row[a], k / s->group), s->table[a] = int4_table(&s->row[a]);
 }
 
-INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols, size_t apart)
+INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols,
+                            size_t apart)
 {
     for (int a = 0; a < s->n; a++) {
         __m512i values[2];
@@ -93,8 +105,10 @@ INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_
     }
 }
 
-/* 64 columns of a strip of twelve bits as two tiles, `apart` elements from each other, but for odd ones; asks for what is `ahead` from there on. */
-INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_strip *s, const uint8_t *step, const uint8_t *ahead, size_t apart)
+/* 64 columns of a strip of twelve bits as two tiles, `apart` elements from each other, but for odd
+ * ones; asks for what is `ahead` from there on. */
+INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_strip *s, const uint8_t *step,
+                            const uint8_t *ahead, size_t apart)
 {
     for (int a = 0; a < BF12_ROWS; a++) {
         __m512i words[2];
@@ -106,8 +120,10 @@ INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_strip *s, const uin
     }
 }
 
-/* Odd ones of 64 columns from k on, from number `odd` on; returns the number of the first one after them. */
-INLINE uint32_t put_odd(uint16_t *out, const struct bf12_strip *s, uint32_t odd, size_t k, size_t apart)
+/* Odd ones of 64 columns from k on, from number `odd` on; returns the number of the first one after
+ * them. */
+INLINE uint32_t put_odd(uint16_t *out, const struct bf12_strip *s, uint32_t odd, size_t k,
+                        size_t apart)
 {
     for (; odd < s->n_odd && s->odd[odd].at < (k + CPU_K_STEP) * BF12_ROWS; odd++) {
         const size_t column = s->odd[odd].at / BF12_ROWS - k, row = s->odd[odd].at % BF12_ROWS;
@@ -123,5 +139,6 @@ INLINE void put_tile(float *out, size_t out_stride, const float sums[AMX_ROWS][A
     amx_memory(sums);
     memcpy(put, sums, sizeof(put));
     transpose(put);
-    for (int b = 0; b < n; b++) _mm512_storeu_si512(out + (size_t)b * out_stride, put[b]);
+    for (int b = 0; b < n; b++)
+        _mm512_storeu_si512(out + (size_t)b * out_stride, put[b]);
 }

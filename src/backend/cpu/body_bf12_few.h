@@ -1,15 +1,21 @@
-/* Products of few rows with strips of twelve bits (bf12.h); a part of kernels_body.h. What includes it has few_step(), which multiplies
- * 64 columns of up to BF12_TOGETHER rows, and few_stored() for rows as they lie in the file. */
+/* Products of few rows with strips of twelve bits (bf12.h); a part of kernels_body.h. What includes
+ * it has few_step(), which multiplies 64 columns of up to BF12_TOGETHER rows, and few_stored() for
+ * rows as they lie in the file. */
 
 enum {
-    CHUNK = 8, /* steps of a strip, which stay in the first-level cache while its rows are taken a few at a time */
-    /* Bytes from what is read to what is asked for, into the second-level cache: strips lie one after the other. No processor reads ahead by itself what is read in this order, and
-     * asked for into the first-level cache it came at 24 GB/s instead of 47 (two cores of a Zen 4, best of 5 s). */
+    CHUNK = 8, /* steps of a strip, which stay in the first-level cache while its rows are taken a
+                  few at a time */
+    /* Bytes from what is read to what is asked for, into the second-level cache: strips lie one
+     * after the other. No processor reads ahead by itself what is read in this order, and asked for
+     * into the first-level cache it came at 24 GB/s instead of 47 (two cores of a Zen 4, best of 5
+     * s). */
     BF12_AHEAD = 16 * BF12_STEP
 };
 
 /* 64 columns of `count` rows of a strip; asks for as many of the step that is `ahead`. */
-INLINE void bf12_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_strip *s, const uint8_t *step, const uint8_t *ahead, uint32_t odd, uint32_t end, size_t k, int first, int count)
+INLINE void bf12_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_strip *s,
+                      const uint8_t *step, const uint8_t *ahead, uint32_t odd, uint32_t end,
+                      size_t k, int first, int count)
 {
     UNROLL
     for (int a = 0; a < count; a++) {
@@ -20,29 +26,37 @@ INLINE void bf12_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_strip *
     if (odd == end) return;
     bf12_vector rows[BF12_TOGETHER][BF12_VECTORS];
     UNROLL
-    for (int i = 0; i < count * BF12_VECTORS; i++) rows[i / BF12_VECTORS][i % BF12_VECTORS] = wv[i / BF12_VECTORS][i % BF12_VECTORS];
+    for (int i = 0; i < count * BF12_VECTORS; i++)
+        rows[i / BF12_VECTORS][i % BF12_VECTORS] = wv[i / BF12_VECTORS][i % BF12_VECTORS];
     put_odd_words(rows, s, odd, end, k, first, count);
     UNROLL
-    for (int i = 0; i < count * BF12_VECTORS; i++) wv[i / BF12_VECTORS][i % BF12_VECTORS] = rows[i / BF12_VECTORS][i % BF12_VECTORS];
+    for (int i = 0; i < count * BF12_VECTORS; i++)
+        wv[i / BF12_VECTORS][i % BF12_VECTORS] = rows[i / BF12_VECTORS][i % BF12_VECTORS];
 }
 
 /* The strip that begins with row p.row of the tile, p.n rows at a time. */
-INLINE void few_strip_bf12(float *out, size_t out_stride, const struct tile *t, struct places p, int n)
+INLINE void few_strip_bf12(float *out, size_t out_stride, const struct tile *t, struct places p,
+                           int n)
 {
     vf all[BF12_ROWS * MOST_FEW];
     const struct bf12_strip *s = bf12_strip_at(t->weight, t->row + p.row);
-    const uint8_t *steps = bf12_steps(t->weight, t->row + p.row), *stop = bf12_steps(t->weight, t->row + (t->n_w + BF12_ROWS - 1) / BF12_ROWS * BF12_ROWS);
+    const uint8_t *steps = bf12_steps(t->weight, t->row + p.row),
+                  *stop = bf12_steps(t->weight,
+                                     t->row + (t->n_w + BF12_ROWS - 1) / BF12_ROWS * BF12_ROWS);
     uint32_t odd = 0, end = 0;
-    for (int i = 0; i < BF12_ROWS * n; i++) all[i] = (vf){0};
+    for (int i = 0; i < BF12_ROWS * n; i++)
+        all[i] = (vf){0};
     for (size_t from = 0, to; from < t->k; from = to, odd = end) {
         to = from + CHUNK * CPU_K_STEP < t->k ? from + CHUNK * CPU_K_STEP : t->k;
         for (int group = 0; group < BF12_ROWS; group += p.n) {
             vf acc[MOST_PLACES * MOST_FEW], *sums = all + group * n;
             uint32_t next = odd;
             UNROLL
-            for (int i = 0; i < p.n * n; i++) acc[i] = sums[i];
+            for (int i = 0; i < p.n * n; i++)
+                acc[i] = sums[i];
             for (size_t k = from; k < to; k += CPU_K_STEP) {
-                const uint8_t *step = steps + k / CPU_K_STEP * BF12_STEP, *ahead = step + BF12_AHEAD;
+                const uint8_t *step = steps + k / CPU_K_STEP * BF12_STEP,
+                              *ahead = step + BF12_AHEAD;
                 const uint32_t first = next;
                 if (ahead >= stop && t->next) ahead = t->next + (ahead - stop);
                 next = odd_after(s, first, k);
@@ -55,25 +69,30 @@ INLINE void few_strip_bf12(float *out, size_t out_stride, const struct tile *t, 
                 }
             }
             UNROLL
-            for (int i = 0; i < p.n * n; i++) sums[i] = acc[i];
+            for (int i = 0; i < p.n * n; i++)
+                sums[i] = acc[i];
             end = next;
         }
     }
-    for (int group = 0; group < BF12_ROWS; group += p.n, p.row += p.n) put_places(out, out_stride, all + group * n, NULL, &p, t, n);
+    for (int group = 0; group < BF12_ROWS; group += p.n, p.row += p.n)
+        put_places(out, out_stride, all + group * n, NULL, &p, t, n);
 }
 
 static void few_stored_strip(float *out, size_t out_stride, const struct tile *t, int row)
 {
     struct tile strip = *t;
-    strip.w += (size_t)row * t->w_stride, strip.row += row, strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
+    strip.w += (size_t)row * t->w_stride, strip.row += row,
+        strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
     few_stored(out, out_stride, &strip);
 }
 
 INLINE void few_strips_bf12(float *out, size_t out_stride, const struct tile *t, int n)
 {
     for (int row = 0; row < t->n_w; row += BF12_ROWS) {
-        if (bf12_strip_at(t->weight, t->row + row)->n_odd != BF12_AS_STORED) few_strip_bf12(out, out_stride, t, (struct places){row, 1, PLACES(n)}, n);
-        else few_stored_strip(out + row, out_stride, t, row);
+        if (bf12_strip_at(t->weight, t->row + row)->n_odd != BF12_AS_STORED)
+            few_strip_bf12(out, out_stride, t, (struct places){row, 1, PLACES(n)}, n);
+        else
+            few_stored_strip(out + row, out_stride, t, row);
     }
 }
 

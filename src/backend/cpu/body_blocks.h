@@ -1,12 +1,15 @@
 /* Products of many rows, with panels of decoded weights; a part of kernels_body.h.
  *
- * few() has columns in lanes: lane l adds up every LANES-th word of two rows, and in the end the lanes are added. Here the lanes are weight rows, and
- * what few() has in one lane is a pass: LANES passes, whose sums are added in the order of lanes_sums(). Nothing is added across lanes, and what a
- * pass reads is a LANES-th of the rows, which the first-level cache has room for. Passes come as that tree of sums is walked, so that at most
- * DEPTH sums wait. A word is a float32, or two BF16.
+ * few() has columns in lanes: lane l adds up every LANES-th word of two rows, and in the end the
+ * lanes are added. Here the lanes are weight rows, and what few() has in one lane is a pass: LANES
+ * passes, whose sums are added in the order of lanes_sums(). Nothing is added across lanes, and
+ * what a pass reads is a LANES-th of the rows, which the first-level cache has room for. Passes
+ * come as that tree of sums is walked, so that at most DEPTH sums wait. A word is a float32, or two
+ * BF16.
  *
- * Packed rows lie in parts of a few, [part][pass][steps][rows of the part] words; panels are [pass][strip][steps][STRIP] words. Rows whose weights have scales
- * are packed as float32 and get them a pass at a time, as few() does: before they are rounded. */
+ * Packed rows lie in parts of a few, [part][pass][steps][rows of the part] words; panels are
+ * [pass][strip][steps][STRIP] words. Rows whose weights have scales are packed as float32 and get
+ * them a pass at a time, as few() does: before they are rounded. */
 
 #include "backend/cpu/body_parts.h"
 
@@ -16,7 +19,8 @@
 INLINE void put_step(float *part, vf words[LANES], size_t step, size_t steps, int n)
 {
     transpose_floats(words);
-    for (size_t l = 0; l < LANES; l++) store_some(part + (pass_of(l) * steps + step) * (size_t)n, words[l], n);
+    for (size_t l = 0; l < LANES; l++)
+        store_some(part + (pass_of(l) * steps + step) * (size_t)n, words[l], n);
 }
 
 #ifndef HAVE_BF16 /* else avx512vbmi's are used */
@@ -27,9 +31,11 @@ static void pack_block_f32(void *out, const struct packing *p)
         float *to = (float *)out + (size_t)begin * p->padded;
         for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
             vf rows[LANES][STEP_VECTORS] = {{{0}}}, x[LANES];
-            for (int b = 0; b < n; b++) row_step(rows[b], p, begin + b, k);
+            for (int b = 0; b < n; b++)
+                row_step(rows[b], p, begin + b, k);
             for (size_t i = 0; i < STEP_VECTORS; i++) {
-                for (int b = 0; b < LANES; b++) x[b] = rows[b][i];
+                for (int b = 0; b < LANES; b++)
+                    x[b] = rows[b][i];
                 put_step(to, x, k / LANES + i, p->padded / LANES, n);
             }
         }
@@ -41,32 +47,41 @@ static void pack_block_f32(void *out, const struct packing *p)
 INLINE void scale_f32(float *out, const float *x, size_t n, float factor)
 {
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES) store(out + i, load(x + i) * factor);
-    for (; i < n; i++) out[i] = x[i] * factor;
+    for (; i + LANES <= n; i += LANES)
+        store(out + i, load(x + i) * factor);
+    for (; i < n; i++)
+        out[i] = x[i] * factor;
 }
 
 #ifdef HAVE_BF16
 /* n words of two float32 each, times a factor. */
-INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, size_t n, float factor)
+INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, size_t n,
+                       float factor)
 {
-    static const uint16_t interleaved[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    static const uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const __m512i order = _mm512_loadu_si512(interleaved);
     const __m512 f = _mm512_set1_ps(factor);
     for (size_t i = 0; i < n; i += LANES) {
         const __mmask16 there = (__mmask16)(n - i < LANES ? (1u << (n - i)) - 1 : 0xffff);
-        __m512 a = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, first + i), f), b = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, second + i), f);
-        _mm512_mask_storeu_epi32(out + i, there, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
+        __m512 a = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, first + i), f),
+               b = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, second + i), f);
+        _mm512_mask_storeu_epi32(
+            out + i, there, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
     }
 }
 #endif
 
 /* A pass of a part, n words, times the scales of `block` words each. */
-INLINE void scale_pass(uint32_t *out, const float *x, size_t n, size_t block, const float *scale, bool bf16)
+INLINE void scale_pass(uint32_t *out, const float *x, size_t n, size_t block, const float *scale,
+                       bool bf16)
 {
     for (size_t at = 0, many; at < n; at += many, scale++) {
         many = n - at < block ? n - at : block;
 #ifdef HAVE_BF16
-        if (bf16) scale_bf16(out + at, x + at, x + n + at, many, *scale);
+        if (bf16)
+            scale_bf16(out + at, x + at, x + n + at, many, *scale);
         else
 #endif
             scale_f32((float *)(void *)(out + at), x + at, many, *scale * FP8_UNIT);
@@ -80,16 +95,25 @@ INLINE void scale_pass(uint32_t *out, const float *x, size_t n, size_t block, co
 /* 64 columns of a weight row from k on, without their scales, zeros after its end. */
 static void any_weights(float *out, const struct weight *w, int64_t row, size_t k)
 {
-    const size_t cols = (size_t)w->cols, n = k >= cols ? 0 : cols - k < CPU_K_STEP ? cols - k : CPU_K_STEP, size = dtype_size(w->dtype);
+    const size_t cols = (size_t)w->cols,
+                 n = k >= cols               ? 0
+                     : cols - k < CPU_K_STEP ? cols - k
+                                             : CPU_K_STEP,
+                 size = dtype_size(w->dtype);
     const uint8_t *in = (const uint8_t *)w->data + ((size_t)row * cols + k) * size;
-    if (w->dtype == DTYPE_INT4) weight_values(out, w, row, (int64_t)k, n);
-    else if (w->dtype == DTYPE_F8_E4M3) fp8_floats(out, in, n, 1);
-    else weight_floats(out, in, w->dtype, n);
+    if (w->dtype == DTYPE_INT4)
+        weight_values(out, w, row, (int64_t)k, n);
+    else if (w->dtype == DTYPE_F8_E4M3)
+        fp8_floats(out, in, n, 1);
+    else
+        weight_floats(out, in, w->dtype, n);
     memset(out + n, 0, (CPU_K_STEP - n) * sizeof(float));
 }
 
-/* The same of LANES rows, all of which are there, as all columns are; false: there is a code among them that is no number. */
-INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride, enum dtype dtype)
+/* The same of LANES rows, all of which are there, as all columns are; false: there is a code among
+ * them that is no number. */
+INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride,
+                          enum dtype dtype)
 {
     magnitudes most = {0};
     for (size_t a = 0; a < LANES; a++, in += stride) {
@@ -105,12 +129,14 @@ INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t st
 }
 
 /* 64 columns of LANES rows, of which n are there. */
-INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64_t row, size_t n, size_t k)
+INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64_t row, size_t n,
+                         size_t k)
 {
     const size_t stride = weight_row_bytes(w);
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * dtype_size(w->dtype);
 #if LANES >= 8
-    if (w->bf12 && n && bf12_weights(out, w, row, n, k)) return; /* without a row there may be no strip */
+    if (w->bf12 && n && bf12_weights(out, w, row, n, k))
+        return; /* without a row there may be no strip */
 #endif
 #ifdef HAVE_VBMI
     if (w->dtype == DTYPE_F8_E4M3) {
@@ -123,12 +149,15 @@ INLINE void weights_step(float (*out)[CPU_K_STEP], const struct weight *w, int64
         if (w->dtype == DTYPE_BF16 && whole_weights(out, in, stride, DTYPE_BF16)) return;
     }
     for (size_t a = 0; a < LANES; a++) {
-        if (a < n) any_weights(out[a], w, row + (int64_t)a, k);
-        else memset(out[a], 0, sizeof(out[a]));
+        if (a < n)
+            any_weights(out[a], w, row + (int64_t)a, k);
+        else
+            memset(out[a], 0, sizeof(out[a]));
     }
 }
 
-static void panel_block_f32(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
+static void panel_block_f32(void *out, const struct weight *w, int64_t row, int n, size_t k0,
+                            size_t k)
 {
     const size_t strips = ((size_t)n + STRIP - 1) / STRIP, steps = k / LANES;
     for (size_t at = 0; at < strips * STRIP; at += LANES)
@@ -137,9 +166,14 @@ static void panel_block_f32(void *out, const struct weight *w, int64_t row, int 
             weights_step(rows, w, row + (int64_t)at, at < (size_t)n ? (size_t)n - at : 0, k0 + c);
             for (size_t i = 0; i < CPU_K_STEP / LANES; i++) {
                 vf v[LANES];
-                for (size_t a = 0; a < LANES; a++) v[a] = load(rows[a] + i * LANES);
+                for (size_t a = 0; a < LANES; a++)
+                    v[a] = load(rows[a] + i * LANES);
                 transpose_floats(v);
-                for (size_t l = 0; l < LANES; l++) store((float *)out + ((pass_of(l) * strips + at / STRIP) * steps + c / LANES + i) * STRIP + at % STRIP, v[l]);
+                for (size_t l = 0; l < LANES; l++)
+                    store((float *)out +
+                              ((pass_of(l) * strips + at / STRIP) * steps + c / LANES + i) * STRIP +
+                              at % STRIP,
+                          v[l]);
             }
         }
 }
@@ -150,7 +184,8 @@ static void panel_block_f32(void *out, const struct weight *w, int64_t row, int 
 INLINE vf multiply_word(vf sum, vf w, const uint32_t *x, bool bf16)
 {
 #ifdef HAVE_BF16
-    if (bf16) return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)_mm512_set1_epi32((int)*x));
+    if (bf16)
+        return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)_mm512_set1_epi32((int)*x));
 #endif
     float value;
     (void)bf16;
@@ -158,17 +193,20 @@ INLINE vf multiply_word(vf sum, vf w, const uint32_t *x, bool bf16)
     return sum + w * value;
 }
 
-/* The same address, but compilers do not know: what is read there once more goes into a product without a load of its own. */
+/* The same address, but compilers do not know: what is read there once more goes into a product
+ * without a load of its own. */
 INLINE const uint32_t *same_place(const uint32_t *x)
 {
     __asm__("" : "+r"(x));
     return x;
 }
 
-/* acc[n][2] += a step of a strip times those of n rows. Where products take a word of memory for all lanes, nearly every row's word is read in that way,
- * from `again`, the same place, for the second product: few instructions are left beside the sums. Every sixth row's is not: there is time for as many
- * reads as there are products. */
-INLINE void multiply_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n, bool bf16)
+/* acc[n][2] += a step of a strip times those of n rows. Where products take a word of memory for
+ * all lanes, nearly every row's word is read in that way, from `again`, the same place, for the
+ * second product: few instructions are left beside the sums. Every sixth row's is not: there is
+ * time for as many reads as there are products. */
+INLINE void multiply_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again,
+                          int n, bool bf16)
 {
     vf w0 = load(w), w1 = load(w + LANES);
     for (int b = 0; b < n; b++) {
@@ -177,29 +215,36 @@ INLINE void multiply_step(vf (*acc)[2], const float *w, const uint32_t *x, const
     }
 }
 
-/* One pass of a strip of weight rows with n packed rows. sums: of level 0; those that wait for this pass are added to it. Steps are even. */
-INLINE void multiply_part(float *sums, unsigned pass, const float *w, const uint32_t *x, size_t steps, int n, const struct ahead *next, bool bf16)
+/* One pass of a strip of weight rows with n packed rows. sums: of level 0; those that wait for this
+ * pass are added to it. Steps are even. */
+INLINE void multiply_part(float *sums, unsigned pass, const float *w, const uint32_t *x,
+                          size_t steps, int n, const struct ahead *next, bool bf16)
 {
     vf acc[PART_ROWS][2];
     const char *ahead[2] = {next->from[0], next->from[1]};
     const uint32_t *again = LANES == 16 ? same_place(x) : x;
-    for (int b = 0; b < n; b++) acc[b][0] = acc[b][1] = (vf){0};
-    for (const uint32_t *end = x + steps * (size_t)n; x < end; ahead[0] += next->step[0], ahead[1] += next->step[1]) {
+    for (int b = 0; b < n; b++)
+        acc[b][0] = acc[b][1] = (vf){0};
+    for (const uint32_t *end = x + steps * (size_t)n; x < end;
+         ahead[0] += next->step[0], ahead[1] += next->step[1]) {
         __builtin_prefetch(ahead[0], 0, 2), __builtin_prefetch(ahead[1], 0, 2);
-        for (int i = 0; i < 2; i++, x += n, again += n, w += STRIP) multiply_step(acc, w, x, again, n, bf16);
+        for (int i = 0; i < 2; i++, x += n, again += n, w += STRIP)
+            multiply_step(acc, w, x, again, n, bf16);
     }
     float *to = sums + (size_t)__builtin_popcount(pass) * TILE_SUMS;
     for (; pass & 1; pass >>= 1) {
         to -= TILE_SUMS;
         for (int b = 0; b < n; b++)
-            for (int u = 0; u < 2; u++) acc[b][u] = load(to + b * STRIP + u * LANES) + acc[b][u];
+            for (int u = 0; u < 2; u++)
+                acc[b][u] = load(to + b * STRIP + u * LANES) + acc[b][u];
     }
     for (int b = 0; b < n; b++)
-        for (int u = 0; u < 2; u++) store(to + b * STRIP + u * LANES, acc[b][u]);
+        for (int u = 0; u < 2; u++)
+            store(to + b * STRIP + u * LANES, acc[b][u]);
 }
 
-INLINE void multiply_rows(float *sums, unsigned pass, const float *w, const uint32_t *x, size_t steps, int n, const struct ahead *next,
-                          bool bf16)
+INLINE void multiply_rows(float *sums, unsigned pass, const float *w, const uint32_t *x,
+                          size_t steps, int n, const struct ahead *next, bool bf16)
 {
 #define MULTIPLY_PART(rows) multiply_part(sums, pass, w, x, steps, rows, next, bf16)
     FOR_ROWS_OF_PART(n, MULTIPLY_PART)
@@ -212,8 +257,10 @@ struct part {
     struct ahead next;
 };
 
-/* Words of a pass, which are scaled into `room`: part by part, so that they are near when the first strip is multiplied. */
-INLINE void part_enter(struct part *p, const struct block *b, size_t pass, uint32_t *room, size_t steps, size_t strips, bool bf16)
+/* Words of a pass, which are scaled into `room`: part by part, so that they are near when the first
+ * strip is multiplied. */
+INLINE void part_enter(struct part *p, const struct block *b, size_t pass, uint32_t *room,
+                       size_t steps, size_t strips, bool bf16)
 {
     const size_t word = b->scale && bf16 ? 8 : 4, bytes = p->n * word;
     const char *at = (const char *)b->x + (p->begin * LANES + pass * p->n) * steps * word;
@@ -221,23 +268,33 @@ INLINE void part_enter(struct part *p, const struct block *b, size_t pass, uint3
     p->x = (const uint32_t *)(const void *)at;
     if (!b->scale) return;
     p->x = room + p->begin * steps;
-    scale_pass(room + p->begin * steps, (const float *)(const void *)at, steps * p->n, FP8_BLOCK / (b->k / steps) * p->n, b->scale, bf16);
+    scale_pass(room + p->begin * steps, (const float *)(const void *)at, steps * p->n,
+               FP8_BLOCK / (b->k / steps) * p->n, b->scale, bf16);
 }
 
 INLINE void multiply_block_of(float *sums, const struct block *b, bool bf16)
 {
-    const size_t steps = b->k / (bf16 ? 2 * LANES : LANES), strips = ((size_t)b->n_w + STRIP - 1) / STRIP;
-    const size_t n = (size_t)n_parts(b->n_x), share = 2 * STRIP * sizeof(float) / n; /* of the next strip, that each part asks for */
+    const size_t steps = b->k / (bf16 ? 2 * LANES : LANES),
+                 strips = ((size_t)b->n_w + STRIP - 1) / STRIP;
+    const size_t n = (size_t)n_parts(b->n_x),
+                 share = 2 * STRIP * sizeof(float) /
+                         n; /* of the next strip, that each part asks for */
     struct part parts[BLOCK_ROWS / PART_ROWS + 1] = {{0}};
     const float *w = b->w;
-    for (int i = 0; i < (int)n; i++) parts[i].begin = (size_t)part_begin(b->n_x, i), parts[i].n = (size_t)part_begin(b->n_x, i + 1) - parts[i].begin;
+    for (int i = 0; i < (int)n; i++)
+        parts[i].begin = (size_t)part_begin(b->n_x, i),
+        parts[i].n = (size_t)part_begin(b->n_x, i + 1) - parts[i].begin;
     for (unsigned pass = 0; pass < LANES; pass++) {
         for (size_t strip = 0; strip < strips; strip++, w += steps * STRIP)
             for (size_t i = 0; i < n; i++) {
                 struct part *p = &parts[i];
-                if (!strip) part_enter(p, b, pass, (uint32_t *)(void *)(sums + DEPTH * TILE_SUMS), steps, strips, bf16);
-                p->next.from[1] = (const char *)(w + steps * STRIP) + i * steps / 2 * share, p->next.step[1] = share;
-                multiply_rows(sums + (strip * BLOCK_ROWS + p->begin) * STRIP, pass, w, p->x, steps, (int)p->n, &p->next, bf16);
+                if (!strip)
+                    part_enter(p, b, pass, (uint32_t *)(void *)(sums + DEPTH * TILE_SUMS), steps,
+                               strips, bf16);
+                p->next.from[1] = (const char *)(w + steps * STRIP) + i * steps / 2 * share,
+                p->next.step[1] = share;
+                multiply_rows(sums + (strip * BLOCK_ROWS + p->begin) * STRIP, pass, w, p->x, steps,
+                              (int)p->n, &p->next, bf16);
                 p->next.from[0] += steps / 2 * p->next.step[0];
             }
     }

@@ -1,5 +1,7 @@
-/* Products of few rows with FP8 weights in int16 (body_int16_codes.h); a part of kernels_body.h. A vector holds 32 columns of each of two weight rows, and so does a vector of their sums: half as many have
- * to be added across lanes at the end of a block. Packed rows lie one after the other, as [padded] int16 in the order in which codes are unpacked, then as [blocks, MOST_FEW] steps. */
+/* Products of few rows with FP8 weights in int16 (body_int16_codes.h); a part of kernels_body.h. A
+ * vector holds 32 columns of each of two weight rows, and so does a vector of their sums: half as
+ * many have to be added across lanes at the end of a block. Packed rows lie one after the other, as
+ * [padded] int16 in the order in which codes are unpacked, then as [blocks, MOST_FEW] steps. */
 #include "backend/cpu/body_int16_codes.h"
 
 enum { HALF_STEP = CPU_K_STEP / 2, SUMS = 8 /* vectors that are added up together */ };
@@ -10,25 +12,32 @@ enum { HALF_STEP = CPU_K_STEP / 2, SUMS = 8 /* vectors that are added up togethe
 static void pack_int16(void *out, const struct packing *p)
 {
     float *steps = (float *)(void *)((uint16_t *)out + (size_t)p->n * p->padded);
-    memset(steps, 0, (p->padded + FP8_BLOCK - 1) / FP8_BLOCK * MOST_FEW * sizeof(*steps)); /* lanes nobody wants are multiplied, too, and slow where they hold denormals */
+    memset(steps, 0,
+           (p->padded + FP8_BLOCK - 1) / FP8_BLOCK * MOST_FEW *
+               sizeof(*steps)); /* lanes nobody wants are multiplied, too, and slow where they hold
+                                   denormals */
     for (int i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->padded; k += FP8_BLOCK) {
             __m512i words[4];
             const size_t n = p->padded - k < FP8_BLOCK ? p->padded - k : FP8_BLOCK;
-            steps[k / FP8_BLOCK * MOST_FEW + (size_t)i] = block_words(words, p->x + (size_t)i * p->x_stride + k, p->width - k < n ? p->width - k : n, BLOCK_LENGTH);
-            for (int v = 0; v < 4; v++) words[v] = even_before_odd(words[v]);
+            steps[k / FP8_BLOCK * MOST_FEW + (size_t)i] = block_words(
+                words, p->x + (size_t)i * p->x_stride + k, p->width - k < n ? p->width - k : n,
+                BLOCK_LENGTH);
+            for (int v = 0; v < 4; v++)
+                words[v] = even_before_odd(words[v]);
             memcpy((uint16_t *)out + (size_t)i * p->padded + k, words, n * sizeof(uint16_t));
         }
 }
 
-/* Sums of the halves of up to 8 vectors of whole numbers, side by side: of the lower halves of the first four, of their upper ones, then of the others. v is used up. */
+/* Sums of the halves of up to 8 vectors of whole numbers, side by side: of the lower halves of the
+ * first four, of their upper ones, then of the others. v is used up. */
 INLINE __m512i sums_of_halves(__m512i *v, int count)
 {
-#define PAIR_UP_INTS(first, second)                                                                                    \
-    for (int i = 0; 2 * i < count; i++) {                                                                              \
-        const __m512i a = v[2 * i], b = v[2 * i + 1 < count ? 2 * i + 1 : 2 * i];                                      \
-        v[i] = _mm512_add_epi32(first, second);                                                                        \
-    }                                                                                                                  \
+#define PAIR_UP_INTS(first, second)                                               \
+    for (int i = 0; 2 * i < count; i++) {                                         \
+        const __m512i a = v[2 * i], b = v[2 * i + 1 < count ? 2 * i + 1 : 2 * i]; \
+        v[i] = _mm512_add_epi32(first, second);                                   \
+    }                                                                             \
     count = (count + 1) / 2;
     PAIR_UP_INTS(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b))
     PAIR_UP_INTS(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
@@ -42,8 +51,10 @@ INLINE __m512i twice(const uint16_t *x)
     return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)x));
 }
 
-/* acc[n, pairs] += 32 columns from k on of the n rows times those of `count` pairs of weight rows, from pair `first` on. */
-INLINE void few_step_int16(__m512i *acc, const __m512i (*wv)[2], const struct tile *t, size_t k, int pairs, int first, int count, int n)
+/* acc[n, pairs] += 32 columns from k on of the n rows times those of `count` pairs of weight rows,
+ * from pair `first` on. */
+INLINE void few_step_int16(__m512i *acc, const __m512i (*wv)[2], const struct tile *t, size_t k,
+                           int pairs, int first, int count, int n)
 {
     UNROLL
     for (int b = 0; b < n; b++) {
@@ -52,7 +63,9 @@ INLINE void few_step_int16(__m512i *acc, const __m512i (*wv)[2], const struct ti
         for (int i = 0; i < 2; i++) {
             const __m512i xv = twice(x + 16 * i);
             UNROLL
-            for (int a = 0; a < count; a++) acc[b * pairs + first + a] = with_products(acc[b * pairs + first + a], wv[a][i], xv);
+            for (int a = 0; a < count; a++)
+                acc[b * pairs + first + a] = with_products(acc[b * pairs + first + a], wv[a][i],
+                                                           xv);
         }
     }
 }
@@ -67,44 +80,58 @@ INLINE int vector_of_lane(int at, int lane)
 INLINE __m512 block_scales(const float *steps, float scale, int pairs, int at)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7);
-    const __m512i row = _mm512_srli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(at * SUMS)), pairs == 4 ? 2 : 1);
-    return _mm512_mul_ps(_mm512_permutexvar_ps(row, _mm512_castps256_ps512(_mm256_loadu_ps(steps))), _mm512_set1_ps(scale));
+    const __m512i row = _mm512_srli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(at * SUMS)),
+                                          pairs == 4 ? 2 : 1);
+    return _mm512_mul_ps(_mm512_permutexvar_ps(row, _mm512_castps256_ps512(_mm256_loadu_ps(steps))),
+                         _mm512_set1_ps(scale));
 }
 
 /* Of vectors 8 · at and following, `vectors` in all. */
-INLINE void put_sums(float *out, size_t out_stride, __m512 sums, int at, int vectors, const struct places *p, const struct tile *t)
+INLINE void put_sums(float *out, size_t out_stride, __m512 sums, int at, int vectors,
+                     const struct places *p, const struct tile *t)
 {
     float all[LANES];
     _mm512_storeu_ps(all, sums);
     for (int lane = 0; lane < LANES; lane++) {
-        const int pairs = p->n / 2, v = vector_of_lane(at, lane), row = p->row + (v % pairs * 2 + lane / 4 % 2) * p->apart;
-        if (v < vectors && row < t->n_w) out[(size_t)(v / pairs) * out_stride + (size_t)row] = all[lane];
+        const int pairs = p->n / 2, v = vector_of_lane(at, lane),
+                  row = p->row + (v % pairs * 2 + lane / 4 % 2) * p->apart;
+        if (v < vectors && row < t->n_w)
+            out[(size_t)(v / pairs) * out_stride + (size_t)row] = all[lane];
     }
 }
 
 /* 32 columns of two weight rows. */
 INLINE __m512i codes_of_two(const uint8_t *first, const uint8_t *second)
 {
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)first)), _mm256_loadu_si256((const __m256i *)(const void *)second), 1);
+    return _mm512_inserti64x4(
+        _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)first)),
+        _mm256_loadu_si256((const __m256i *)(const void *)second), 1);
 }
 
-INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, struct places p, int n)
+INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, struct places p,
+                           int n)
 {
-    enum { MOST_SUMS = MOST_PLACES * MOST_FEW / 2, TOGETHER = 2 /* pairs whose weights are in registers */ };
+    enum {
+        MOST_SUMS = MOST_PLACES * MOST_FEW / 2,
+        TOGETHER = 2 /* pairs whose weights are in registers */
+    };
     const int pairs = p.n / 2, vectors = pairs * n;
     const struct code_tables tables = code_tables_load(cpu_fp8_powers(t->weight));
     const float unit = code_unit(cpu_fp8_powers(t->weight));
-    const float *steps = (const float *)(const void *)((const uint16_t *)t->x + (size_t)n * t->k), *scale = t->scale;
+    const float *steps = (const float *)(const void *)((const uint16_t *)t->x + (size_t)n * t->k),
+                *scale = t->scale;
     __m512 sums[MOST_SUMS / SUMS];
     const uint8_t *w[MOST_PLACES];
     place_pointers(w, &p, t);
     UNROLL
-    for (int i = 0; i * SUMS < vectors; i++) sums[i] = _mm512_setzero_ps();
+    for (int i = 0; i * SUMS < vectors; i++)
+        sums[i] = _mm512_setzero_ps();
     for (size_t k = 0; k < t->k; steps += MOST_FEW, scale++) {
         const size_t end = k + FP8_BLOCK < t->k ? k + FP8_BLOCK : t->k;
         __m512i acc[MOST_SUMS];
         UNROLL
-        for (int i = 0; i < vectors; i++) acc[i] = _mm512_setzero_si512();
+        for (int i = 0; i < vectors; i++)
+            acc[i] = _mm512_setzero_si512();
         for (; k < end; k += CPU_K_STEP) {
             ask_ahead(w, p.n, k, 1);
             UNROLL
@@ -114,23 +141,32 @@ INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, 
                 for (int first = 0; first < pairs; first += TOGETHER) {
                     __m512i wv[TOGETHER][2];
                     UNROLL
-                    for (int a = 0; a < TOGETHER; a++) codes_to_int16(wv[a], codes_of_two(w[2 * (first + a)] + at, w[2 * (first + a) + 1] + at), &tables);
+                    for (int a = 0; a < TOGETHER; a++)
+                        codes_to_int16(
+                            wv[a],
+                            codes_of_two(w[2 * (first + a)] + at, w[2 * (first + a) + 1] + at),
+                            &tables);
                     few_step_int16(acc, (const __m512i(*)[2])wv, t, at, pairs, first, TOGETHER, n);
                 }
             }
         }
         UNROLL
         for (int i = 0; i * SUMS < vectors; i++)
-            sums[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums_of_halves(acc + i * SUMS, vectors - i * SUMS < SUMS ? vectors - i * SUMS : SUMS)), block_scales(steps, *scale * unit, pairs, i), sums[i]);
+            sums[i] = _mm512_fmadd_ps(
+                _mm512_cvtepi32_ps(sums_of_halves(
+                    acc + i * SUMS, vectors - i * SUMS < SUMS ? vectors - i * SUMS : SUMS)),
+                block_scales(steps, *scale * unit, pairs, i), sums[i]);
     }
-    for (int i = 0; i * SUMS < vectors; i++) put_sums(out, out_stride, sums[i], i, vectors, &p, t);
+    for (int i = 0; i * SUMS < vectors; i++)
+        put_sums(out, out_stride, sums[i], i, vectors, &p, t);
 }
 
 /* All weight rows, in so many places. */
 INLINE void few_rows_of_tile(float *out, size_t out_stride, const struct tile *t, int n)
 {
     const int places = 2 * PAIRS(n), apart = (t->n_w + places - 1) / places;
-    for (int row = 0; row < apart; row++) few_rows_int16(out, out_stride, t, (struct places){row, apart, places}, n);
+    for (int row = 0; row < apart; row++)
+        few_rows_int16(out, out_stride, t, (struct places){row, apart, places}, n);
 }
 
 static void few_int16(float *out, size_t out_stride, const struct tile *t)

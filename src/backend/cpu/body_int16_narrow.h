@@ -1,5 +1,7 @@
-/* Products of few rows with FP8 weights in int16 (body_int16_codes.h) by vectors of eight whole numbers, and the tables of these; included by a small file for each way of multiplying pairs. A vector has columns of
- * one weight row. Packed rows lie one after the other, as [padded] int16 in the order in which codes are unpacked, then as [blocks, LANES] steps. */
+/* Products of few rows with FP8 weights in int16 (body_int16_codes.h) by vectors of eight whole
+ * numbers, and the tables of these; included by a small file for each way of multiplying pairs. A
+ * vector has columns of one weight row. Packed rows lie one after the other, as [padded] int16 in
+ * the order in which codes are unpacked, then as [blocks, LANES] steps. */
 #define LANES 8
 #include "backend/cpu/body_vectors.h"
 
@@ -21,7 +23,9 @@ static void pack_int16(void *out, const struct packing *p)
         for (size_t k = 0; k < p->padded; k += FP8_BLOCK) {
             whole words[BLOCK_VECTORS];
             const size_t n = 2 * block_pairs(k, p->padded);
-            steps[k / FP8_BLOCK * LANES + (size_t)i] = block_words(words, p->x + (size_t)i * p->x_stride + k, p->width - k < n ? p->width - k : n, BLOCK_LENGTH);
+            steps[k / FP8_BLOCK * LANES + (size_t)i] = block_words(
+                words, p->x + (size_t)i * p->x_stride + k, p->width - k < n ? p->width - k : n,
+                BLOCK_LENGTH);
             words_as_codes_come(words);
             memcpy((uint16_t *)out + (size_t)i * p->padded + k, words, n * sizeof(uint16_t));
         }
@@ -33,15 +37,18 @@ INLINE whole whole_sums(whole *v, int count)
     UNROLL
     for (int step = 0; step < 2; step++) {
         UNROLL
-        for (int i = 0; 2 * i < count; i++) v[i] = _mm256_hadd_epi32(v[2 * i], v[2 * i + 1 < count ? 2 * i + 1 : 2 * i]);
+        for (int i = 0; 2 * i < count; i++)
+            v[i] = _mm256_hadd_epi32(v[2 * i], v[2 * i + 1 < count ? 2 * i + 1 : 2 * i]);
         count = (count + 1) / 2;
     }
     const whole other = v[count - 1];
-    return _mm256_add_epi32(_mm256_permute2x128_si256(v[0], other, 0x20), _mm256_permute2x128_si256(v[0], other, 0x31));
+    return _mm256_add_epi32(_mm256_permute2x128_si256(v[0], other, 0x20),
+                            _mm256_permute2x128_si256(v[0], other, 0x31));
 }
 
 /* acc[n, places] += CODES columns from k on. */
-INLINE void few_step(whole *acc, const uint8_t *const *w, const struct tile *t, size_t k, int places, int n, const struct code_tables *tables)
+INLINE void few_step(whole *acc, const uint8_t *const *w, const struct tile *t, size_t k,
+                     int places, int n, const struct code_tables *tables)
 {
     UNROLL
     for (int a = 0; a < places; a++) {
@@ -50,19 +57,25 @@ INLINE void few_step(whole *acc, const uint8_t *const *w, const struct tile *t, 
         codes_to_int16(wv, codes, tables);
         UNROLL
         for (int b = 0; b < n; b++) {
-            const whole *x = (const whole *)(const void *)((const uint16_t *)t->x + (size_t)b * t->k + k);
-            acc[b * places + a] = with_products(with_products(acc[b * places + a], wv[0], x[0]), wv[1], x[1]);
+            const whole *x = (const whole *)(const void *)((const uint16_t *)t->x +
+                                                           (size_t)b * t->k + k);
+            acc[b * places + a] = with_products(with_products(acc[b * places + a], wv[0], x[0]),
+                                                wv[1], x[1]);
         }
     }
 }
 
-INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, struct places p, int n)
+INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, struct places p,
+                           int n)
 {
     enum { MOST_SUMS = 8 };
     const int count = p.n * n;
     const struct code_tables tables = code_tables_load(cpu_fp8_powers(t->weight));
-    const float unit = code_unit(cpu_fp8_powers(t->weight)), *steps = (const float *)(const void *)((const uint16_t *)t->x + (size_t)n * t->k), *scale = t->scale;
-    const __m256i row_of_lane = _mm256_srli_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), p.n == 4 ? 2 : 1);
+    const float unit = code_unit(cpu_fp8_powers(t->weight)),
+                *steps = (const float *)(const void *)((const uint16_t *)t->x + (size_t)n * t->k),
+                *scale = t->scale;
+    const __m256i row_of_lane = _mm256_srli_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                                                  p.n == 4 ? 2 : 1);
     const uint8_t *w[MOST_PLACES];
     vf sums = {0};
     place_pointers(w, &p, t);
@@ -70,7 +83,8 @@ INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, 
         const size_t end = k + FP8_BLOCK < t->k ? k + FP8_BLOCK : t->k;
         whole acc[MOST_SUMS];
         UNROLL
-        for (int i = 0; i < count; i++) acc[i] = (whole){0};
+        for (int i = 0; i < count; i++)
+            acc[i] = (whole){0};
         for (; k < end; k += CPU_K_STEP) {
             ask_ahead(w, p.n, k, 1);
             few_step(acc, w, t, k, p.n, n, &tables);
@@ -89,7 +103,8 @@ INLINE void few_rows_int16(float *out, size_t out_stride, const struct tile *t, 
 INLINE void few_rows_of_tile(float *out, size_t out_stride, const struct tile *t, int n)
 {
     const int places = PLACES_INT16(n), apart = (t->n_w + places - 1) / places;
-    for (int row = 0; row < apart; row++) few_rows_int16(out, out_stride, t, (struct places){row, apart, places}, n);
+    for (int row = 0; row < apart; row++)
+        few_rows_int16(out, out_stride, t, (struct places){row, apart, places}, n);
 }
 
 static void few_int16(float *out, size_t out_stride, const struct tile *t)
@@ -98,9 +113,16 @@ static void few_int16(float *out, size_t out_stride, const struct tile *t)
     FOR_FEW_ROWS(t->n_x, FEW_INT16)
 }
 
-#define MANY                                                                                                           \
-    .once = true, .x_rows = BLOCK_ROWS, .element = sizeof(uint16_t), .tile_element = sizeof(float), .panel_end = CPU_INT16_PANEL_END, .slabs = 1, \
-    .panels = 768 << 10, .whole = CPU_INT16_COLUMNS, .part = CPU_INT16_COLUMNS, .pack_block = pack_block_int16, .columns = columns_int16, .multiply_block = multiply_int16, \
+#define MANY                                                                                    \
+    .once = true, .x_rows = BLOCK_ROWS, .element = sizeof(uint16_t),                            \
+    .tile_element = sizeof(float), .panel_end = CPU_INT16_PANEL_END, .slabs = 1,                \
+    .panels = 768 << 10, .whole = CPU_INT16_COLUMNS, .part = CPU_INT16_COLUMNS,                 \
+    .pack_block = pack_block_int16, .columns = columns_int16, .multiply_block = multiply_int16, \
     .put_block = put_int16, .block_sums = sums_int16
-const struct products PRODUCTS = {.most_few = MOST_FEW, .few_rows = CPU_FEW, .pack = pack_int16, .few = few_int16, .panel_block = panel_int16, MANY};
+const struct products PRODUCTS = {.most_few = MOST_FEW,
+                                  .few_rows = CPU_FEW,
+                                  .pack = pack_int16,
+                                  .few = few_int16,
+                                  .panel_block = panel_int16,
+                                  MANY};
 const struct products PRODUCTS_OF_PICTURES = {.panel_block = panel_bf16_int16, MANY};

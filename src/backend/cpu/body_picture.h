@@ -1,18 +1,23 @@
-/* A picture's attention: scores from int16 numbers (body_int16.h) and their softmax; a part of kernels for pictures, whose values are narrower. Scores are sharp: a softmax of large ones
- * would turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 3e-4 (64 columns).
+/* A picture's attention: scores from int16 numbers (body_int16.h) and their softmax; a part of
+ * kernels for pictures, whose values are narrower. Scores are sharp: a softmax of large ones would
+ * turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their
+ * lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 3e-4 (64 columns).
  *
- * A block is CPU_KEYS patches; its keys are [pairs of columns, CPU_KEYS, 2] int16, then a step for each patch. */
+ * A block is CPU_KEYS patches; its keys are [pairs of columns, CPU_KEYS, 2] int16, then a step for
+ * each patch. */
 #include "backend/cpu/body_int16.h"
 
 enum {
     SHARE = LANES == 16 ? 4 : 2, /* queries that share a load of keys */
     KEY_VECTORS = CPU_KEYS / LANES,
     WIDE = 4, /* vectors of keys whose sums stay in registers together */
-    LENGTH = 46300, /* of a query and of a key in steps, rounding not counted in: squared below 2^31 */
+    LENGTH =
+        46300, /* of a query and of a key in steps, rounding not counted in: squared below 2^31 */
     MOST_PAIRS = CPU_PICTURE_DIM / 2
 };
 
-/* How far scores may be above the row's maximum, in powers of two, before that is raised: most blocks do not, and then nothing waits for a look across lanes. */
+/* How far scores may be above the row's maximum, in powers of two, before that is raised: most
+ * blocks do not, and then nothing waits for a look across lanes. */
 #define GROWTH 11.5f
 
 INLINE size_t pairs_of(int dim)
@@ -40,9 +45,11 @@ INLINE float write_steps(int16_t *out, const float *in, int dim)
 static void store_key(void *keys, size_t patch, const float *key, int dim)
 {
     const size_t pairs = pairs_of(dim), at = patch % CPU_KEYS;
-    uint32_t words[MOST_PAIRS], *block = (uint32_t *)(void *)((uint8_t *)keys + (patch - at) * key_bytes(dim));
+    uint32_t words[MOST_PAIRS],
+        *block = (uint32_t *)(void *)((uint8_t *)keys + (patch - at) * key_bytes(dim));
     const float step = write_steps((int16_t *)(void *)words, key, dim);
-    for (size_t d = 0; d < pairs; d++) block[d * CPU_KEYS + at] = words[d];
+    for (size_t d = 0; d < pairs; d++)
+        block[d * CPU_KEYS + at] = words[d];
     memcpy(block + pairs * CPU_KEYS + at, &step, sizeof(step));
 }
 
@@ -55,17 +62,20 @@ struct queries {
     size_t o_stride;
 };
 
-/* What outputs begin with instead of zero, too little to be seen: the products of small weights alone would be denormal, which takes Intel's processors a hundred times as long. */
+/* What outputs begin with instead of zero, too little to be seen: the products of small weights
+ * alone would be denormal, which takes Intel's processors a hundred times as long. */
 #define LITTLE 1e-30f
 
 /* Before a tile's first block. Steps are of scores in powers of two. */
 INLINE void start_rows(struct queries *s, float *o, size_t o_stride, const struct picture_tile *t)
 {
     const float log2_e = 1.44269504f;
-    for (size_t i = 0; i < (size_t)t->n_rows * o_stride; i += LANES) store(o + i, splat(LITTLE));
+    for (size_t i = 0; i < (size_t)t->n_rows * o_stride; i += LANES)
+        store(o + i, splat(LITTLE));
     s->o = o, s->o_stride = o_stride;
     for (int r = 0; r < t->n_rows; r++) {
-        s->step[r] = log2_e * write_steps((int16_t *)(void *)s->words[r], t->q + (size_t)r * (size_t)t->dim, t->dim);
+        s->step[r] = log2_e * write_steps((int16_t *)(void *)s->words[r],
+                                          t->q + (size_t)r * (size_t)t->dim, t->dim);
         s->max[r] = -1e30f, s->sum[r] = (vf){0};
     }
 }
@@ -80,52 +90,72 @@ INLINE int patches_of_block(const struct picture_tile *t, int key)
 INLINE vf scores_there(vf scores, int there)
 {
 #if LANES == 16
-    return (vf)_mm512_mask_mov_ps(_mm512_set1_ps(-1e30f), there >= LANES ? 0xffff : there > 0 ? (__mmask16)((1u << there) - 1) : 0, (__m512)scores);
+    return (vf)_mm512_mask_mov_ps(_mm512_set1_ps(-1e30f),
+                                  there >= LANES ? 0xffff
+                                  : there > 0    ? (__mmask16)((1u << there) - 1)
+                                                 : 0,
+                                  (__m512)scores);
 #else
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return (vf)_mm256_blendv_ps(_mm256_set1_ps(-1e30f), (__m256)scores, _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(there), lane)));
+    return (vf)_mm256_blendv_ps(
+        _mm256_set1_ps(-1e30f), (__m256)scores,
+        _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(there), lane)));
 #endif
 }
 
 /* Scores of WIDE vectors of patches from vector `begin` on. */
-INLINE void score_wide(vf (*scores)[KEY_VECTORS], const struct queries *s, const uint32_t *keys, size_t pairs, int first, int rows, int begin)
+INLINE void score_wide(vf (*scores)[KEY_VECTORS], const struct queries *s, const uint32_t *keys,
+                       size_t pairs, int first, int rows, int begin)
 {
     whole acc[SHARE][WIDE];
     const uint32_t *key = keys + begin * LANES;
     UNROLL
-    for (int i = 0; i < WIDE * rows; i++) acc[i / WIDE][i % WIDE] = (whole){0};
+    for (int i = 0; i < WIDE * rows; i++)
+        acc[i / WIDE][i % WIDE] = (whole){0};
     for (size_t d = 0; d < pairs; d++, key += CPU_KEYS) {
         whole k[WIDE];
         UNROLL
-        for (int u = 0; u < WIDE; u++) memcpy(&k[u], key + u * LANES, sizeof(k[u]));
+        for (int u = 0; u < WIDE; u++)
+            memcpy(&k[u], key + u * LANES, sizeof(k[u]));
         UNROLL
         for (int r = 0; r < rows; r++)
             UNROLL
-            for (int u = 0; u < WIDE; u++) acc[r][u] = with_products_of_pair(acc[r][u], k[u], &s->words[first + r][d]);
+        for (int u = 0; u < WIDE; u++)
+            acc[r][u] = with_products_of_pair(acc[r][u], k[u], &s->words[first + r][d]);
     }
     UNROLL
     for (int u = 0; u < WIDE; u++) {
-        const vf step = load((const float *)(const void *)(keys + pairs * CPU_KEYS) + (begin + u) * LANES);
+        const vf step = load((const float *)(const void *)(keys + pairs * CPU_KEYS) +
+                             (begin + u) * LANES);
         UNROLL
-        for (int r = 0; r < rows; r++) scores[r][begin + u] = whole_floats(acc[r][u]) * (step * s->step[first + r]);
+        for (int r = 0; r < rows; r++)
+            scores[r][begin + u] = whole_floats(acc[r][u]) * (step * s->step[first + r]);
     }
 }
 
-/* scores[rows] of queries first .. against a block of n patches; a very low one where there is no patch. */
-INLINE void score_rows(vf (*scores)[KEY_VECTORS], const struct queries *s, const void *block, int dim, int n, int first, int rows)
+/* scores[rows] of queries first .. against a block of n patches; a very low one where there is no
+ * patch. */
+INLINE void score_rows(vf (*scores)[KEY_VECTORS], const struct queries *s, const void *block,
+                       int dim, int n, int first, int rows)
 {
     UNROLL
-    for (int begin = 0; begin < KEY_VECTORS; begin += WIDE) score_wide(scores, s, block, pairs_of(dim), first, rows, begin);
+    for (int begin = 0; begin < KEY_VECTORS; begin += WIDE)
+        score_wide(scores, s, block, pairs_of(dim), first, rows, begin);
     if (n == CPU_KEYS) return;
     UNROLL
-    for (int i = 0; i < rows * KEY_VECTORS; i++) scores[i / KEY_VECTORS][i % KEY_VECTORS] = scores_there(scores[i / KEY_VECTORS][i % KEY_VECTORS], n - i % KEY_VECTORS * LANES);
+    for (int i = 0; i < rows * KEY_VECTORS; i++)
+        scores[i / KEY_VECTORS][i % KEY_VECTORS] = scores_there(
+            scores[i / KEY_VECTORS][i % KEY_VECTORS], n - i % KEY_VECTORS * LANES);
 }
 
-/* 2^x for x below 126, off by 4e-6 of it at most (weights are rounded to fewer bits): 2^n, n the nearest whole number, times the polynomial of degree 4 through the Chebyshev points of -1/2 .. 1/2.
- * Nearly 0 below -100: what weights are multiplied with may be small, too, before float32 ends at 2^-126. NaN stays NaN. */
+/* 2^x for x below 126, off by 4e-6 of it at most (weights are rounded to fewer bits): 2^n, n the
+ * nearest whole number, times the polynomial of degree 4 through the Chebyshev points of -1/2 ..
+ * 1/2. Nearly 0 below -100: what weights are multiplied with may be small, too, before float32 ends
+ * at 2^-126. NaN stays NaN. */
 INLINE vf exp2_of(vf x)
 {
-    const vf near = max_of(splat(-100.0f), x), shifted = near + 12582912.0f, r = near - (shifted - 12582912.0f);
+    const vf near = max_of(splat(-100.0f), x), shifted = near + 12582912.0f,
+             r = near - (shifted - 12582912.0f);
     vf p = splat(9.666368515e-3f);
     p = p * r + 5.592197584e-2f;
     p = p * r + 2.402234904e-1f;
@@ -140,7 +170,8 @@ static __attribute__((noinline)) void raise_max(struct queries *s, int r, float 
     const float keep = exp2_of(splat(s->max[r] - max))[0];
     float *o = s->o + (size_t)r * s->o_stride;
     s->max[r] = max, s->sum[r] *= keep;
-    for (size_t d = 0; d < s->o_stride; d += LANES) store(o + d, load(o + d) * keep + LITTLE);
+    for (size_t d = 0; d < s->o_stride; d += LANES)
+        store(o + d, load(o + d) * keep + LITTLE);
 }
 
 /* Turns a row's scores into weights against its maximum. */
@@ -148,10 +179,12 @@ INLINE void soften_row(struct queries *s, int r, vf scores[KEY_VECTORS])
 {
     vf most = scores[0], total = s->sum[r];
     UNROLL
-    for (int u = 1; u < KEY_VECTORS; u++) most = max_of(most, scores[u]);
+    for (int u = 1; u < KEY_VECTORS; u++)
+        most = max_of(most, scores[u]);
     if (any_above(most, s->max[r] + GROWTH)) raise_max(s, r, lanes_max(most)), total = s->sum[r];
     UNROLL
-    for (int u = 0; u < KEY_VECTORS; u++) total += scores[u] = exp2_of(scores[u] - s->max[r]);
+    for (int u = 0; u < KEY_VECTORS; u++)
+        total += scores[u] = exp2_of(scores[u] - s->max[r]);
     s->sum[r] = total;
 }
 
@@ -159,6 +192,8 @@ INLINE void finish_rows(const struct picture_tile *t, const struct queries *s)
 {
     for (int r = 0; r < t->n_rows; r++) {
         const float sum = lanes_sum(s->sum[r]);
-        for (int d = 0; d < t->dim; d++) t->o[(size_t)r * t->o_stride + (size_t)d] = s->o[(size_t)r * s->o_stride + (size_t)d] / sum;
+        for (int d = 0; d < t->dim; d++)
+            t->o[(size_t)r * t->o_stride + (size_t)d] = s->o[(size_t)r * s->o_stride + (size_t)d] /
+                                                        sum;
     }
 }

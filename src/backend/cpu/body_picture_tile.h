@@ -1,5 +1,7 @@
-/* A tile of queries of a picture's attention, where values lie as words of PATCHES patches each, [words, padded_dim()], as their weights do; a part of kernels for pictures. What includes it has with_weight(),
- * which adds a vector of values times a word of weights, and put_weights(), which makes words of a block's. */
+/* A tile of queries of a picture's attention, where values lie as words of PATCHES patches each,
+ * [words, padded_dim()], as their weights do; a part of kernels for pictures. What includes it has
+ * with_weight(), which adds a vector of values times a word of weights, and put_weights(), which
+ * makes words of a block's. */
 
 /* ---- a tile ---- */
 
@@ -15,26 +17,32 @@ static size_t room_bytes(void)
 }
 
 /* o[rows] += n words of weights times `width` vectors of values, `stride` apart. */
-INLINE void add_values(float *o, const float *v, size_t stride, const float (*weights)[CPU_KEYS / PATCHES], int n, int rows, int width)
+INLINE void add_values(float *o, const float *v, size_t stride,
+                       const float (*weights)[CPU_KEYS / PATCHES], int n, int rows, int width)
 {
     vf acc[SHARE][WIDE];
     UNROLL
-    for (int i = 0; i < width * rows; i++) acc[i / width][i % width] = load(o + (size_t)(i / width) * stride + i % width * LANES);
+    for (int i = 0; i < width * rows; i++)
+        acc[i / width][i % width] = load(o + (size_t)(i / width) * stride + i % width * LANES);
     for (int j = 0; j < n; j++, v += stride) {
         vf row[WIDE];
         UNROLL
-        for (int u = 0; u < width; u++) row[u] = load(v + u * LANES);
+        for (int u = 0; u < width; u++)
+            row[u] = load(v + u * LANES);
         UNROLL
         for (int r = 0; r < rows; r++)
             UNROLL
-            for (int u = 0; u < width; u++) acc[r][u] = with_weight(acc[r][u], row[u], &weights[r][j]);
+        for (int u = 0; u < width; u++)
+            acc[r][u] = with_weight(acc[r][u], row[u], &weights[r][j]);
     }
     UNROLL
-    for (int i = 0; i < width * rows; i++) store(o + (size_t)(i / width) * stride + i % width * LANES, acc[i / width][i % width]);
+    for (int i = 0; i < width * rows; i++)
+        store(o + (size_t)(i / width) * stride + i % width * LANES, acc[i / width][i % width]);
 }
 
 /* Queries first .. first+rows-1 against a block of n patches. */
-INLINE void attend_rows(struct room *room, const struct picture_tile *t, const void *keys, const float *values, int n, int first, int rows)
+INLINE void attend_rows(struct room *room, const struct picture_tile *t, const void *keys,
+                        const float *values, int n, int first, int rows)
 {
     const size_t padded = padded_dim(t->dim);
     const int words = (n + PATCHES - 1) / PATCHES;
@@ -66,8 +74,10 @@ static void attend_picture(const struct picture_tile *t, void *scratch)
         const float *values = (const float *)t->values + (size_t)key / PATCHES * padded;
         const int n = patches_of_block(t, key);
         int r = 0;
-        for (; r + SHARE <= t->n_rows; r += SHARE) attend_rows(room, t, keys, values, n, r, SHARE);
-        for (; r < t->n_rows; r++) attend_rows(room, t, keys, values, n, r, 1);
+        for (; r + SHARE <= t->n_rows; r += SHARE)
+            attend_rows(room, t, keys, values, n, r, SHARE);
+        for (; r < t->n_rows; r++)
+            attend_rows(room, t, keys, values, n, r, 1);
     }
     finish_rows(t, &room->queries);
 }

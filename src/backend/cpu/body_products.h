@@ -21,8 +21,9 @@ INLINE vf halves_to_floats(const uint8_t *bits)
 }
 #endif
 
-/* Two vectors of e4m3 codes as float32 times 2^-8: their bits moved into a half's fields, subnormals included. What they
- * are multiplied with carries the unit, 2^8. The NaN codes come out as 480 · 2^-8: see has_nan(). */
+/* Two vectors of e4m3 codes as float32 times 2^-8: their bits moved into a half's fields,
+ * subnormals included. What they are multiplied with carries the unit, 2^8. The NaN codes come out
+ * as 480 · 2^-8: see has_nan(). */
 enum { FP8_UNIT = 256 };
 
 INLINE void load_fp8_pair(vf out[2], const uint8_t *codes)
@@ -57,7 +58,8 @@ INLINE void load_int8_pair(vf out[2], const uint8_t *codes)
     out[1] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(q, 8)));
 #else
     float f[2 * LANES];
-    for (size_t i = 0; i < 2 * LANES; i++) f[i] = (float)(int8_t)codes[i];
+    for (size_t i = 0; i < 2 * LANES; i++)
+        f[i] = (float)(int8_t)codes[i];
     out[0] = load(f), out[1] = load(f + LANES);
 #endif
 }
@@ -104,7 +106,8 @@ INLINE bool has_nan(magnitudes most)
     return _mm256_movemask_epi8(_mm256_cmpeq_epi8((__m256i)most, _mm256_set1_epi8(0x7f)));
 #else
     bool found = false;
-    for (size_t i = 0; i < sizeof(most); i++) found |= most[i] == 0x7f;
+    for (size_t i = 0; i < sizeof(most); i++)
+        found |= most[i] == 0x7f;
     return found;
 #endif
 }
@@ -144,14 +147,16 @@ static void decode(float *out, const struct weight *w, int64_t row)
     }
     fp8_floats(out, in, n, FP8_UNIT);
     const float *scale = weight_row_scale(w, row);
-    for (size_t k = 0; k < n; k++) out[k] *= scale[k / FP8_BLOCK];
+    for (size_t k = 0; k < n; k++)
+        out[k] *= scale[k / FP8_BLOCK];
 }
 
 /* ---- packing ---- */
 
 static void to_bf16(uint16_t *out, const float *in, size_t n)
 {
-    for (size_t i = 0; i < n; i++) out[i] = nearest_bf16(in[i]);
+    for (size_t i = 0; i < n; i++)
+        out[i] = nearest_bf16(in[i]);
 }
 
 /* LANES columns of a row from k on, zeros after its end. */
@@ -174,7 +179,8 @@ enum { STEP_VECTORS = CPU_K_STEP / LANES };
 /* CPU_K_STEP columns of a row, in the order of the weights. */
 INLINE void row_step(vf out[STEP_VECTORS], const struct packing *p, int row, size_t k)
 {
-    for (size_t i = 0; i < STEP_VECTORS; i++) out[i] = row_lanes(p, row, k + i * LANES);
+    for (size_t i = 0; i < STEP_VECTORS; i++)
+        out[i] = row_lanes(p, row, k + i * LANES);
 #ifdef HAVE_VBMI
     if (p->codes) floats_in_order_of_codes(out);
 #endif
@@ -188,7 +194,8 @@ static void pack_f32(void *out, const struct packing *p)
             vf x[STEP_VECTORS];
             const float factor = p->scale && k < p->width ? p->scale[k / FP8_BLOCK] * FP8_UNIT : 1;
             row_step(x, p, row, k);
-            for (size_t i = 0; i < STEP_VECTORS; i++) store((float *)out + (size_t)row * p->padded + k + i * LANES, x[i] * factor);
+            for (size_t i = 0; i < STEP_VECTORS; i++)
+                store((float *)out + (size_t)row * p->padded + k + i * LANES, x[i] * factor);
         }
 }
 #endif
@@ -200,26 +207,33 @@ static void pack_f32(void *out, const struct packing *p)
 enum { DECODED = LANES == 16 ? 4 : 2 }; /* rows, in registers */
 
 /* Makes sums NaN where their rows have NaN codes. */
-static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w, const struct places *p, const struct tile *t, int n)
+static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w,
+                                               const struct places *p, const struct tile *t, int n)
 {
     for (int a = 0; a < p->n; a++) {
         magnitudes most = {0};
-        for (size_t k = 0; k < t->k; k += CPU_K_STEP) most = larger_magnitudes(most, w[a] + k);
-        for (int b = 0; has_nan(most) && b < n; b++) sums[b * p->n + a] = splat(NAN);
+        for (size_t k = 0; k < t->k; k += CPU_K_STEP)
+            most = larger_magnitudes(most, w[a] + k);
+        for (int b = 0; has_nan(most) && b < n; b++)
+            sums[b * p->n + a] = splat(NAN);
     }
 }
 
 /* nan_codes: rows of FP8 of which some have NaN codes; NULL: there are none. */
-INLINE void put_places(float *out, size_t out_stride, const vf *acc, const uint8_t *const *nan_codes, const struct places *p, const struct tile *t, int n)
+INLINE void put_places(float *out, size_t out_stride, const vf *acc,
+                       const uint8_t *const *nan_codes, const struct places *p,
+                       const struct tile *t, int n)
 {
     vf sums[MOST_PLACES * MOST_FEW];
     UNROLL
-    for (int i = 0; i < p->n * n; i++) sums[i] = acc[i];
+    for (int i = 0; i < p->n * n; i++)
+        sums[i] = acc[i];
     if (nan_codes) mark_nan(sums, nan_codes, p, t, n);
     add_lanes(out, out_stride, sums, p, t, n);
 }
 
-INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, struct places p, enum dtype dtype, int n)
+INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, struct places p,
+                         enum dtype dtype, int n)
 {
     vf acc[MOST_PLACES * MOST_FEW];
     magnitudes most = {0};
@@ -227,30 +241,35 @@ INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, st
     const uint8_t *w[MOST_PLACES];
     place_pointers(w, &p, t);
     UNROLL
-    for (int i = 0; i < p.n * n; i++) acc[i] = (vf){0};
+    for (int i = 0; i < p.n * n; i++)
+        acc[i] = (vf){0};
     for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
         ask_ahead(w, p.n, k * size, size);
         if (dtype == DTYPE_F8_E4M3) {
             UNROLL
-            for (int a = 0; a < p.n; a++) most = larger_magnitudes(most, w[a] + k);
+            for (int a = 0; a < p.n; a++)
+                most = larger_magnitudes(most, w[a] + k);
         }
         for (size_t u = k; u < k + CPU_K_STEP; u += STEP)
             UNROLL
-            for (int first = 0; first < p.n; first += DECODED) {
-                vf wv[DECODED][2];
-                int count = p.n - first < DECODED ? p.n - first : DECODED;
+        for (int first = 0; first < p.n; first += DECODED) {
+            vf wv[DECODED][2];
+            int count = p.n - first < DECODED ? p.n - first : DECODED;
+            UNROLL
+            for (int a = 0; a < count; a++)
+                load_weight_pair(wv[a], dtype, w[first + a] + u * size);
+            UNROLL
+            for (int b = 0; b < n; b++) {
+                const float *x = (const float *)t->x + (size_t)b * t->k + u;
+                vf x0 = load(x), x1 = load(x + LANES);
                 UNROLL
-                for (int a = 0; a < count; a++) load_weight_pair(wv[a], dtype, w[first + a] + u * size);
+                for (int a = 0; a < count; a++)
+                    acc[b * p.n + first + a] += wv[a][0] * x0;
                 UNROLL
-                for (int b = 0; b < n; b++) {
-                    const float *x = (const float *)t->x + (size_t)b * t->k + u;
-                    vf x0 = load(x), x1 = load(x + LANES);
-                    UNROLL
-                    for (int a = 0; a < count; a++) acc[b * p.n + first + a] += wv[a][0] * x0;
-                    UNROLL
-                    for (int a = 0; a < count; a++) acc[b * p.n + first + a] += wv[a][1] * x1;
-                }
+                for (int a = 0; a < count; a++)
+                    acc[b * p.n + first + a] += wv[a][1] * x1;
             }
+        }
     }
     put_places(out, out_stride, acc, dtype == DTYPE_F8_E4M3 && has_nan(most) ? w : NULL, &p, t, n);
 }
@@ -262,27 +281,36 @@ INLINE void few_rows_f32(float *out, size_t out_stride, const struct tile *t, st
 INLINE vf words_floats(const bf12_vector *words, int i)
 {
 #if LANES == 16
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(i % 2 ? _mm512_extracti64x4_epi64(words[i / 2], 1) : _mm512_castsi512_si256(words[i / 2])), 16);
+    return (vf)_mm512_slli_epi32(
+        _mm512_cvtepu16_epi32(i % 2 ? _mm512_extracti64x4_epi64(words[i / 2], 1)
+                                    : _mm512_castsi512_si256(words[i / 2])),
+        16);
 #else
     const __m256i none = _mm256_setzero_si256();
-    return (vf)(i % 2 ? _mm256_unpackhi_epi16(none, words[i / 2]) : _mm256_unpacklo_epi16(none, words[i / 2]));
+    return (vf)(i % 2 ? _mm256_unpackhi_epi16(none, words[i / 2])
+                      : _mm256_unpacklo_epi16(none, words[i / 2]));
 #endif
 }
 
 enum { BF12_TOGETHER = 1 };
 
-/* acc[n, places] += columns k .. k + CPU_K_STEP - 1 of the n rows of x times those of `count` weight rows, which are from place `first` on. */
-INLINE void few_step(vf *acc, const bf12_vector (*wv)[BF12_VECTORS], const struct tile *t, size_t k, const struct places *p, int first, int count, int n)
+/* acc[n, places] += columns k .. k + CPU_K_STEP - 1 of the n rows of x times those of `count`
+ * weight rows, which are from place `first` on. */
+INLINE void few_step(vf *acc, const bf12_vector (*wv)[BF12_VECTORS], const struct tile *t, size_t k,
+                     const struct places *p, int first, int count, int n)
 {
     UNROLL
     for (int a = 0; a < count; a++) {
         const float *x = (const float *)t->x + k;
-        __asm__("" : "+r"(x)); /* or compilers load all columns for two weight rows, and have no room for them */
+        __asm__(""
+                : "+r"(x)); /* or compilers load all columns for two weight rows, and have no room
+                               for them */
         UNROLL
         for (int i = 0; i < CPU_K_STEP / LANES; i++) {
             const vf w = words_floats(wv[a], i);
             UNROLL
-            for (int b = 0; b < n; b++) acc[b * p->n + first + a] += w * load(x + (size_t)b * t->k + (size_t)i * LANES);
+            for (int b = 0; b < n; b++)
+                acc[b * p->n + first + a] += w * load(x + (size_t)b * t->k + (size_t)i * LANES);
         }
     }
 }
@@ -295,7 +323,8 @@ static void few_stored(float *out, size_t out_stride, const struct tile *t)
 #include "backend/cpu/body_bf12_few.h"
 
 /* 64 columns of LANES rows, of which n are there; false: they are read where they are stored. */
-static bool bf12_weights(float (*out)[CPU_K_STEP], const struct weight *w, int64_t row, size_t n, size_t k)
+static bool bf12_weights(float (*out)[CPU_K_STEP], const struct weight *w, int64_t row, size_t n,
+                         size_t k)
 {
     const struct bf12_strip *s = bf12_strip_at(w, row);
     const uint8_t *step = bf12_steps(w, row) + k / CPU_K_STEP * BF12_STEP;
@@ -303,12 +332,16 @@ static bool bf12_weights(float (*out)[CPU_K_STEP], const struct weight *w, int64
     uint32_t odd = 0;
     if (s->n_odd == BF12_AS_STORED) return false;
     memset(words, 0, sizeof(words));
-    for (size_t i = 0; i < BF12_STEP; i += 64) __builtin_prefetch(step + BF12_AHEAD + i, 0, 2);
-    for (size_t a = 0; a < LANES && a < n; a++) bf12_words(words[a], s, step, (int)(row % BF12_ROWS) + (int)a);
-    while (odd < s->n_odd && s->odd[odd].at < k * BF12_ROWS) odd++;
+    for (size_t i = 0; i < BF12_STEP; i += 64)
+        __builtin_prefetch(step + BF12_AHEAD + i, 0, 2);
+    for (size_t a = 0; a < LANES && a < n; a++)
+        bf12_words(words[a], s, step, (int)(row % BF12_ROWS) + (int)a);
+    while (odd < s->n_odd && s->odd[odd].at < k * BF12_ROWS)
+        odd++;
     put_odd_words(words, s, odd, odd_after(s, odd, k), k, (int)(row % BF12_ROWS), LANES);
     for (size_t a = 0; a < LANES; a++)
-        for (int i = 0; i < CPU_K_STEP / LANES; i++) store(out[a] + i * LANES, words_floats(words[a], i));
+        for (int i = 0; i < CPU_K_STEP / LANES; i++)
+            store(out[a] + i * LANES, words_floats(words[a], i));
     return true;
 }
 #endif
@@ -330,32 +363,37 @@ INLINE vf load_int4_codes(const uint8_t *p)
     return (vf)_mm256_cvtepi32_ps(q);
 #else
     float f[LANES];
-    for (size_t i = 0; i < LANES; i++) f[i] = (float)(p[i / 2] >> (i % 2 * 4) & 15);
+    for (size_t i = 0; i < LANES; i++)
+        f[i] = (float)(p[i / 2] >> (i % 2 * 4) & 15);
     return load(f);
 #endif
 }
 
-INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *t, struct places p, enum dtype dtype, int n)
+INLINE void few_rows_int4_f32(float *out, size_t out_stride, const struct tile *t, struct places p,
+                              enum dtype dtype, int n)
 {
     const size_t group = (size_t)t->weight->group;
     struct int4_row w[MOST_PLACES];
     vf acc[MOST_PLACES * MOST_FEW];
     (void)dtype;
     UNROLL
-    for (int a = 0; a < p.n; a++) w[a] = int4_row_of(t->weight, t->row + place_row(&p, t, a));
+    for (int a = 0; a < p.n; a++)
+        w[a] = int4_row_of(t->weight, t->row + place_row(&p, t, a));
     UNROLL
-    for (int i = 0; i < p.n * n; i++) acc[i] = (vf){0};
+    for (int i = 0; i < p.n * n; i++)
+        acc[i] = (vf){0};
     for (size_t k = 0; k < t->k; k += group)
         UNROLL
-        for (int a = 0; a < p.n; a++) {
-            int4_enter_group(&w[a], k / group);
-            if (k % LINE_CODES == 0) ASK_AHEAD(w[a].codes + k / 2);
-            for (size_t u = k; u < k + group; u += LANES) {
-                vf wv = load_int4_codes(w[a].codes + u / 2) * splat(w[a].scale) + splat(w[a].minus);
-                UNROLL
-                for (int b = 0; b < n; b++) acc[b * p.n + a] += wv * load((const float *)t->x + (size_t)b * t->k + u);
-            }
+    for (int a = 0; a < p.n; a++) {
+        int4_enter_group(&w[a], k / group);
+        if (k % LINE_CODES == 0) ASK_AHEAD(w[a].codes + k / 2);
+        for (size_t u = k; u < k + group; u += LANES) {
+            vf wv = load_int4_codes(w[a].codes + u / 2) * splat(w[a].scale) + splat(w[a].minus);
+            UNROLL
+            for (int b = 0; b < n; b++)
+                acc[b * p.n + a] += wv * load((const float *)t->x + (size_t)b * t->k + u);
         }
+    }
     put_places(out, out_stride, acc, NULL, &p, t, n);
 }
 
@@ -365,7 +403,10 @@ INLINE void few_parts_f32(float *out, size_t out_stride, const struct tile *all,
     struct tile part = *all;
     const struct tile *t = &part;
     for (int left = all->n_x; left > 0; left -= part.n_x, out += (size_t)part.n_x * out_stride) {
-        part.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k, part.n_x = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        part.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k,
+        part.n_x = left >= 4   ? 4
+                   : left >= 2 ? 2
+                               : 1;
         switch (part.n_x) {
         case 1: FEW_INSTANCE(few_rows_f32, dtype, 1);
         case 2: FEW_INSTANCE(few_rows_f32, dtype, 2);
@@ -399,7 +440,8 @@ static void few_f32(float *out, size_t out_stride, const struct tile *t)
 }
 #endif
 
-static void join(float *y, const float *sums, const float *more, const float *bias, size_t n, bool add)
+static void join(float *y, const float *sums, const float *more, const float *bias, size_t n,
+                 bool add)
 {
     for (size_t i = 0; i < n; i++) {
         float value = sums[i];

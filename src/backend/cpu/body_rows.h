@@ -12,20 +12,25 @@ static float sum_of(const float *x, size_t n, float minus, bool squares)
             vf v = load(x + i + (size_t)u * LANES) - shift;
             acc[u] += squares ? v * v : v;
         }
-    for (; i < n; i++) tail += squares ? (x[i] - minus) * (x[i] - minus) : x[i] - minus;
+    for (; i < n; i++)
+        tail += squares ? (x[i] - minus) * (x[i] - minus) : x[i] - minus;
     return lanes_sum((acc[0] + acc[1]) + (acc[2] + acc[3])) + tail;
 }
 
 static void rms_norm(float *y, const float *x, const float *w, size_t n, float eps)
 {
     float scale = 1.0f / sqrtf(sum_of(x, n, 0, true) / (float)n + eps);
-    for (size_t i = 0; i < n; i++) y[i] = w[i] * (x[i] * scale);
+    for (size_t i = 0; i < n; i++)
+        y[i] = w[i] * (x[i] * scale);
 }
 
-static void layer_norm(float *y, const float *x, const float *w, const float *b, size_t n, float eps)
+static void layer_norm(float *y, const float *x, const float *w, const float *b, size_t n,
+                       float eps)
 {
-    float mean = sum_of(x, n, 0, false) / (float)n, scale = 1.0f / sqrtf(sum_of(x, n, mean, true) / (float)n + eps);
-    for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale * w[i] + b[i];
+    float mean = sum_of(x, n, 0, false) / (float)n,
+          scale = 1.0f / sqrtf(sum_of(x, n, mean, true) / (float)n + eps);
+    for (size_t i = 0; i < n; i++)
+        y[i] = (x[i] - mean) * scale * w[i] + b[i];
 }
 
 INLINE vf absolute(vf x)
@@ -43,26 +48,27 @@ INLINE vf sigmoid(vf x)
 }
 
 /* Applies a vector function to n floats; the tail goes through a padded copy. */
-#define EACH(x, n, expression)                                                                                         \
-    do {                                                                                                               \
-        size_t each_i = 0;                                                                                             \
-        for (; each_i + LANES <= (n); each_i += LANES) {                                                               \
-            vf v = load((x) + each_i);                                                                                 \
-            store((x) + each_i, expression);                                                                           \
-        }                                                                                                              \
-        if (each_i < (n)) {                                                                                            \
-            float each_tail[LANES] = {0};                                                                              \
-            memcpy(each_tail, (x) + each_i, ((n)-each_i) * sizeof(float));                                             \
-            vf v = load(each_tail);                                                                                    \
-            store(each_tail, expression);                                                                              \
-            memcpy((x) + each_i, each_tail, ((n)-each_i) * sizeof(float));                                             \
-        }                                                                                                              \
+#define EACH(x, n, expression)                                             \
+    do {                                                                   \
+        size_t each_i = 0;                                                 \
+        for (; each_i + LANES <= (n); each_i += LANES) {                   \
+            vf v = load((x) + each_i);                                     \
+            store((x) + each_i, expression);                               \
+        }                                                                  \
+        if (each_i < (n)) {                                                \
+            float each_tail[LANES] = {0};                                  \
+            memcpy(each_tail, (x) + each_i, ((n)-each_i) * sizeof(float)); \
+            vf v = load(each_tail);                                        \
+            store(each_tail, expression);                                  \
+            memcpy((x) + each_i, each_tail, ((n)-each_i) * sizeof(float)); \
+        }                                                                  \
     } while (0)
 
 static void silu_mul(float *gate, const float *up, size_t n)
 {
     EACH(gate, n, v * sigmoid(v));
-    for (size_t i = 0; i < n; i++) gate[i] *= up[i];
+    for (size_t i = 0; i < n; i++)
+        gate[i] *= up[i];
 }
 
 /* 0.5 z (1 + tanh(u)) = z sigmoid(2u) */
@@ -73,5 +79,6 @@ static void gelu_tanh(float *x, size_t n)
 
 static void gelu_erf(float *x, size_t n)
 {
-    for (size_t i = 0; i < n; i++) x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.7071067811865476f));
+    for (size_t i = 0; i < n; i++)
+        x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.7071067811865476f));
 }

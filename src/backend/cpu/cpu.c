@@ -1,4 +1,5 @@
-/* The cpu backend: its memory and its table of steps. Weights stay where the checkpoint's map has them, but for a head of 8 bits. */
+/* The cpu backend: its memory and its table of steps. Weights stay where the checkpoint's map has
+ * them, but for a head of 8 bits. */
 #include "backend/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -52,8 +53,10 @@ static size_t thread_scratch(const struct cpu_kernels *k, const struct backend_l
 {
     const struct products *const ways[] = {k->f32, k->narrow, k->fp8, k->vision};
     size_t blocks = 0;
-    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) blocks = larger(blocks, ways[i] ? cpu_blocks_scratch(ways[i], padded_width(l)) : 0);
-    size_t attend = larger(CPU_SHARED_TILES * sizeof(struct cpu_attend_scratch), k->picture ? k->picture->room() : 0);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        blocks = larger(blocks, ways[i] ? cpu_blocks_scratch(ways[i], padded_width(l)) : 0);
+    size_t attend = larger(CPU_SHARED_TILES * sizeof(struct cpu_attend_scratch),
+                           k->picture ? k->picture->room() : 0);
     return larger(larger(few_bytes(l), blocks), attend) + ALIGN;
 }
 
@@ -65,14 +68,18 @@ static size_t packed_bytes(const struct backend_limits *l)
 static size_t scratch_bytes(const struct backend *be, const struct backend_limits *l)
 {
     size_t rows = 2 * (size_t)l->max_rows + CPU_VECTORS;
-    return rows * padded_width(l) * sizeof(float) + packed_bytes(l) + (size_t)pool_threads(((const struct cpu *)be)->pool) * thread_scratch(((const struct cpu *)be)->k, l);
+    return rows * padded_width(l) * sizeof(float) + packed_bytes(l) +
+           (size_t)pool_threads(((const struct cpu *)be)->pool) *
+               thread_scratch(((const struct cpu *)be)->k, l);
 }
 
 static void release_scratch(struct cpu *c)
 {
     void **all[] = {&c->packed, (void **)&c->rows[0], (void **)&c->rows[1], (void **)&c->scratch};
-    for (int i = 0; i < CPU_VECTORS; i++) zeroed_free(c->vectors[i]), c->vectors[i] = NULL;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) zeroed_free(*all[i]), *all[i] = NULL;
+    for (int i = 0; i < CPU_VECTORS; i++)
+        zeroed_free(c->vectors[i]), c->vectors[i] = NULL;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        zeroed_free(*all[i]), *all[i] = NULL;
 }
 
 static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
@@ -83,8 +90,10 @@ static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *
     c->scratch_size = (thread_scratch(c->k, l) + ALIGN - 1) / ALIGN * ALIGN;
     size_t block = (size_t)l->max_rows * c->stride * sizeof(float);
     bool ok = (c->packed = zeroed(packed_bytes(l))) != NULL;
-    for (int i = 0; i < 2; i++) ok = (c->rows[i] = zeroed(block)) && ok;
-    for (int i = 0; i < CPU_VECTORS; i++) ok = (c->vectors[i] = zeroed(c->stride * sizeof(float))) && ok;
+    for (int i = 0; i < 2; i++)
+        ok = (c->rows[i] = zeroed(block)) && ok;
+    for (int i = 0; i < CPU_VECTORS; i++)
+        ok = (c->vectors[i] = zeroed(c->stride * sizeof(float))) && ok;
     ok = (c->scratch = zeroed((size_t)pool_threads(c->pool) * c->scratch_size)) && ok;
     return ok || ey_fail_memory(e, "scratch space", scratch_bytes(be, l));
 }
@@ -131,14 +140,18 @@ static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
 static size_t form_bytes(const struct backend *be, const struct weight *w)
 {
     const struct cpu_kernels *k = ((const struct cpu *)be)->k;
-    const bool smaller = (k->narrow ? k->narrow : k->f32)->bf12 && bf12_takes(w) && bf12_bytes(w) < (size_t)w->rows * weight_row_bytes(w); /* strips have heads */
+    const bool smaller = (k->narrow ? k->narrow : k->f32)->bf12 && bf12_takes(w) &&
+                         bf12_bytes(w) <
+                             (size_t)w->rows * weight_row_bytes(w); /* strips have heads */
     return smaller ? bf12_bytes(w) : 0;
 }
 
-static void write_form(const struct backend *be, void *to, const struct weight *w, size_t begin, size_t end)
+static void write_form(const struct backend *be, void *to, const struct weight *w, size_t begin,
+                       size_t end)
 {
     (void)be;
-    for (size_t strip = begin; strip < end; strip++) bf12_write(to, w, (int64_t)(strip * BF12_ROWS));
+    for (size_t strip = begin; strip < end; strip++)
+        bf12_write(to, w, (int64_t)(strip * BF12_ROWS));
 }
 
 static const struct backend_ops ops = {
@@ -181,7 +194,10 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
 {
     enum cpu_level most = mask ? CPU_LEVELS - 1 : machine_best_level();
     if (mask && !cpu_level_by_name(mask, &most))
-        return ey_fail(e, EY_BAD_REQUEST, "there is no instruction set \"%s\"; use generic, avx2, avxvnni, avx512vbmi, avx512 or amx", mask);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "there is no instruction set \"%s\"; use generic, avx2, avxvnni, "
+                       "avx512vbmi, avx512 or amx",
+                       mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
     c->base.ops = &ops, c->pool = pool, c->k = cpu_kernels_for(cpu_level_usable(most));

@@ -1,5 +1,5 @@
-/* Shared by the files of the cpu backend: its state, packed rows, and the one job that multiplies. Activations are
- * float32 in host memory; the KV cache is BF16. */
+/* Shared by the files of the cpu backend: its state, packed rows, and the one job that multiplies.
+ * Activations are float32 in host memory; the KV cache is BF16. */
 #ifndef EY_BACKEND_CPU_H
 #define EY_BACKEND_CPU_H
 
@@ -20,13 +20,14 @@ struct cpu {
     struct pool *pool;
     const struct cpu_kernels *k;
     struct backend_limits limits;
-    size_t stride;      /* elements of a packed row: max_width padded to CPU_K_STEP */
-    void *packed;       /* [max_rows, stride] of at most 4 bytes, and a tile of few(): the input of the next products */
-    float *rows[2];     /* [max_rows, stride] intermediates */
+    size_t stride;  /* elements of a packed row: max_width padded to CPU_K_STEP */
+    void *packed;   /* [max_rows, stride] of at most 4 bytes, and a tile of few(): the input of the
+                       next products */
+    float *rows[2]; /* [max_rows, stride] intermediates */
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
-    uint8_t *scratch;   /* [threads, scratch_size] */
+    uint8_t *scratch;            /* [threads, scratch_size] */
     size_t scratch_size;
-    void *eight_bit; /* the head's codes and multipliers, or NULL */
+    void *eight_bit;     /* the head's codes and multipliers, or NULL */
     struct known *known; /* of FP8 matrices (cpu_fp8.c) */
 };
 
@@ -46,7 +47,7 @@ const float *cpu_vector(struct cpu *c, int slot, const struct weight *w);
 enum cpu_norm { CPU_NO_NORM, CPU_RMS_NORM, CPU_LAYER_NORM };
 
 struct cpu_input {
-    const float *x;     /* [n, width], rows x_stride apart */
+    const float *x; /* [n, width], rows x_stride apart */
     size_t x_stride;
     int n, width;
     enum cpu_norm norm;
@@ -62,7 +63,8 @@ enum cpu_finish {
     CPU_ADD,       /* y += sum + bias */
     CPU_GELU_TANH, /* y = gelu(sum + bias) */
     CPU_GELU_ERF,
-    CPU_SILU_MUL,  /* y = silu(sum of the first) * sum of the second: outputs 0 and 1 of one product */
+    CPU_SILU_MUL, /* y = silu(sum of the first) * sum of the second: outputs 0 and 1 of one product
+                   */
 };
 
 struct cpu_product {
@@ -72,48 +74,63 @@ struct cpu_product {
     size_t y_stride;
 };
 
-/* products[n_products] of the same input, in one run of the thread team. SILU_MUL: two products of equal shape; the
- * second's y is scratch. */
-void cpu_multiply(struct cpu *c, const struct cpu_input *input, const struct cpu_product *products, int n_products,
-                  enum cpu_finish finish);
+/* products[n_products] of the same input, in one run of the thread team. SILU_MUL: two products of
+ * equal shape; the second's y is scratch. */
+void cpu_multiply(struct cpu *c, const struct cpu_input *input, const struct cpu_product *products,
+                  int n_products, enum cpu_finish finish);
 
-/* ---- FP8 matrices (cpu_fp8.c): where weight.known is, for as long as the backend; NULL: out of memory ---- */
+/* ---- FP8 matrices (cpu_fp8.c): where weight.known is, for as long as the backend; NULL: out of
+ * memory ---- */
 uint8_t *cpu_room_for_known(struct cpu *c);
 void cpu_forget_known(struct cpu *c);
 
 /* ---- steps, as backend.h says ---- */
 size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
-bool cpu_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e);
-void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch);
-void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n);
+bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
+               enum placement placement, ey_err *e);
+void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features,
+               const struct batch *batch);
+void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
+                    int n);
 size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *shape);
-void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
-             const struct text_shape *shape, dev rope, const struct batch *batch);
-void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
-                const struct batch *batch);
-void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt);
-void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt);
-void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
-              const struct weight *head, const struct text_shape *shape);
-void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
-                     const struct vision_shape *shape, int rows, int cols, int first, int n);
-void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape,
-                    dev rope, int first, int n);
-void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n, int n_keys);
-void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape, int n);
+void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+             const struct decoder_layer *w, const struct text_shape *shape, dev rope,
+             const struct batch *batch);
+void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                const struct text_shape *shape, const struct batch *batch);
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+                     int n_prompt);
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w,
+                 const struct text_shape *shape, int n, int n_prompt);
+void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+              const struct weight *norm, const struct weight *head, const struct text_shape *shape);
+void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     int cols, int first, int n);
+void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, dev rope, int first, int n);
+void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                       int first, int n, int n_keys);
+void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, int n);
 void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
-void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n);
+void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w,
+               const struct vision_shape *shape, int n);
 
-/* Tiles of a picture's queries that go through a head's keys and values together: each block of these is read once for all of them. */
+/* Tiles of a picture's queries that go through a head's keys and values together: each block of
+ * these is read once for all of them. */
 enum { CPU_SHARED_TILES = 4 };
 
-/* Query rows of an attention tile; shared by text and vision. A thread's scratch has room for CPU_SHARED_TILES. */
+/* Query rows of an attention tile; shared by text and vision. A thread's scratch has room for
+ * CPU_SHARED_TILES. */
 struct cpu_attend_scratch {
-    uint16_t room[(CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEYS) * (EY_MAX_HEAD_DIM + 32)]; /* cpu_attend_room() of the largest head */
+    uint16_t room[(CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEYS) *
+                  (EY_MAX_HEAD_DIM + 32)]; /* cpu_attend_room() of the largest head */
     float q[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
     float o[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
 };
-/* Starts a tile of n rows of `dim`: o zeroed, no maximum yet. q rows are to be filled by the caller. */
+/* Starts a tile of n rows of `dim`: o zeroed, no maximum yet. q rows are to be filled by the
+ * caller. */
 void cpu_attend_start(struct attend_tile *t, struct cpu_attend_scratch *s, int n, int dim);
 /* out[dim] = o of row r divided by its sum. */
 void cpu_attend_finish(float *out, const struct attend_tile *t, int r);

@@ -1,12 +1,13 @@
-/* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as they lie in the file and read once for all rows
- * (from the cache again where a pass takes fewer), in long runs of neighbouring rows: each thread reads a few streams. */
+/* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as
+ * they lie in the file and read once for all rows (from the cache again where a pass takes fewer),
+ * in long runs of neighbouring rows: each thread reads a few streams. */
 #include "backend/cpu/bf12.h"
 #include "backend/cpu/cpu_multiply.h"
 
 enum {
-    UNIT = 2 * CPU_W_STRIP,   /* weight rows */
-    RUN_BYTES = 64 << 10,     /* of weights that a thread takes at once, at least */
-    MOST_ROWS = 1024,         /* of weights in a tile */
+    UNIT = 2 * CPU_W_STRIP, /* weight rows */
+    RUN_BYTES = 64 << 10,   /* of weights that a thread takes at once, at least */
+    MOST_ROWS = 1024,       /* of weights in a tile */
     MOST_SUMS = CPU_X_MOST * CPU_SUMS_STRIDE,
     PACKED_AT_ONCE = 16 << 10 /* elements */
 };
@@ -41,8 +42,15 @@ static bool weights_are_bytes(const struct multiply_job *j)
 static struct packing packing_of(const struct multiply_job *j, int first, int n, const float *scale)
 {
     size_t width = (size_t)j->in->width;
-    return (struct packing){.x = j->x + (size_t)first * j->x_stride, .x_stride = j->x_stride, .width = width, .padded = width, .n = n, .scale = scale,
-                            .bytes = weights_are_bytes(j), .codes = j->codes, .split = j->split};
+    return (struct packing){.x = j->x + (size_t)first * j->x_stride,
+                            .x_stride = j->x_stride,
+                            .width = width,
+                            .padded = width,
+                            .n = n,
+                            .scale = scale,
+                            .bytes = weights_are_bytes(j),
+                            .codes = j->codes,
+                            .split = j->split};
 }
 
 static size_t tile_bytes(const struct multiply_job *j)
@@ -77,7 +85,9 @@ static bool packs_again(const struct multiply_job *j)
 static void prepare_input(struct multiply_job *j)
 {
     int rows = rows_at_once(j), n = j->in->n;
-    if (j->way->pack_few) pool_run(j->c->pool, (size_t)j->in->width / CPU_K_STEP, PACKED_AT_ONCE / CPU_K_STEP / (size_t)n + 1, pack_steps, j);
+    if (j->way->pack_few)
+        pool_run(j->c->pool, (size_t)j->in->width / CPU_K_STEP,
+                 PACKED_AT_ONCE / CPU_K_STEP / (size_t)n + 1, pack_steps, j);
     if (j->way->pack_few || packs_again(j)) return;
     for (int first = 0; first < n; first += rows) {
         const struct packing p = packing_of(j, first, rows_from(j, first), NULL);
@@ -86,7 +96,8 @@ static void prepare_input(struct multiply_job *j)
 }
 
 /* Input rows first .. first+n-1 for a tile of weight rows from `row` on. */
-static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row, int first, int n, int thread)
+static const void *packed_rows(const struct multiply_job *j, const struct weight *w, int64_t row,
+                               int first, int n, int thread)
 {
     if (!packs_again(j)) return packed_tile(j, first);
     void *packed = cpu_scratch(j->c, thread);
@@ -113,18 +124,23 @@ static size_t sums_stride(int64_t rows)
     return (size_t)rows + CPU_W_STRIP;
 }
 
-/* Weight rows of a tile: those of a block of scales, or, where the kernel takes several blocks in few places, as many as make these long. */
+/* Weight rows of a tile: those of a block of scales, or, where the kernel takes several blocks in
+ * few places, as many as make these long. */
 static int64_t tile_of_weights(const struct multiply_job *j)
 {
     const int columns = j->split ? 2 * rows_at_once(j) : rows_at_once(j);
     int64_t rows = FP8_BLOCK;
     if (!weights_are_bytes(j)) return rows;
-    while (2 * rows <= MOST_ROWS && (size_t)(2 * rows) * weight_row_bytes(j->products[0].w) <= j->way->few_bytes && (size_t)columns * sums_stride(2 * rows) <= MOST_SUMS) rows *= 2;
+    while (2 * rows <= MOST_ROWS &&
+           (size_t)(2 * rows) * weight_row_bytes(j->products[0].w) <= j->way->few_bytes &&
+           (size_t)columns * sums_stride(2 * rows) <= MOST_SUMS)
+        rows *= 2;
     return rows;
 }
 
 /* Weight rows begin .. end-1, a tile; `next` are probably read after them. */
-static void multiply_block(const struct multiply_job *j, const struct cpu_product *p, int64_t begin, int64_t end, const uint8_t *next, int thread)
+static void multiply_block(const struct multiply_job *j, const struct cpu_product *p, int64_t begin,
+                           int64_t end, const uint8_t *next, int thread)
 {
     float sums[MOST_SUMS];
     const size_t stride = sums_stride(end - begin);
@@ -132,8 +148,17 @@ static void multiply_block(const struct multiply_job *j, const struct cpu_produc
     int n_w = (int)(end - begin);
     for (int first = 0, n; first < j->in->n; first += n) {
         n = rows_from(j, first);
-        struct tile t = {.w = row_at(w, begin), .w_stride = weight_row_bytes(w), .dtype = w->dtype, .weight = w, .row = begin, .n_w = n_w,
-                         .n_x = j->split ? 2 * n : n, .k = (size_t)j->in->width, .x = packed_rows(j, w, begin, first, n, thread), .next = next, .scale = weight_row_scale(w, begin)};
+        struct tile t = {.w = row_at(w, begin),
+                         .w_stride = weight_row_bytes(w),
+                         .dtype = w->dtype,
+                         .weight = w,
+                         .row = begin,
+                         .n_w = n_w,
+                         .n_x = j->split ? 2 * n : n,
+                         .k = (size_t)j->in->width,
+                         .x = packed_rows(j, w, begin, first, n, thread),
+                         .next = next,
+                         .scale = weight_row_scale(w, begin)};
         j->way->few(sums, stride, &t);
         cpu_join_sums(j, p, sums, stride, begin, n_w, first, n);
     }
@@ -145,10 +170,13 @@ static int64_t tile_end(const struct multiply_job *j, int64_t row, int64_t end)
     return tile < end ? tile : end;
 }
 
-/* Weight rows begin .. end-1 of product i, beside those of the next where the two belong together. */
-static void multiply_run(const struct multiply_job *j, int i, int64_t begin, int64_t end, int thread)
+/* Weight rows begin .. end-1 of product i, beside those of the next where the two belong together.
+ */
+static void multiply_run(const struct multiply_job *j, int i, int64_t begin, int64_t end,
+                         int thread)
 {
-    const struct cpu_product *p = j->products + i, *other = j->finish == CPU_SILU_MUL ? p + 1 : NULL;
+    const struct cpu_product *p = j->products + i,
+                             *other = j->finish == CPU_SILU_MUL ? p + 1 : NULL;
     for (int64_t row = begin, stop; row < end; row = stop) {
         stop = tile_end(j, row, end);
         const uint8_t *next = stop < p->w->rows ? read_at(p->w, stop) : NULL;
@@ -175,7 +203,8 @@ static void multiply_units(void *context, size_t begin, size_t end, int thread)
     for (int i = 0; i < n_streams(j); i++) {
         const struct weight *w = j->products[i].w;
         int64_t units = units_of(w), first = from > 0 ? from : 0, last = to < units ? to : units;
-        if (first < last) multiply_run(j, i, first * UNIT, last * UNIT < w->rows ? last * UNIT : w->rows, thread);
+        if (first < last)
+            multiply_run(j, i, first * UNIT, last * UNIT < w->rows ? last * UNIT : w->rows, thread);
         from -= units, to -= units;
     }
 }
@@ -183,8 +212,10 @@ static void multiply_units(void *context, size_t begin, size_t end, int thread)
 void cpu_multiply_few(struct multiply_job *j)
 {
     int64_t units = 0;
-    for (int i = 0; i < n_streams(j); i++) units += units_of(j->products[i].w);
+    for (int i = 0; i < n_streams(j); i++)
+        units += units_of(j->products[i].w);
     size_t unit = UNIT * weight_row_bytes(j->products[0].w) * (j->finish == CPU_SILU_MUL ? 2 : 1);
     prepare_input(j);
-    pool_run_shares(j->c->pool, (size_t)units, (size_t)tile_of_weights(j) / UNIT, unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
+    pool_run_shares(j->c->pool, (size_t)units, (size_t)tile_of_weights(j) / UNIT,
+                    unit < RUN_BYTES ? RUN_BYTES / unit : 1, multiply_units, j);
 }

@@ -24,9 +24,12 @@ static inline int cpu_tile_rows(const struct multiply_job *j, int rows)
     return j->split ? rows / 2 : rows;
 }
 
-/* sums[n, stride] of n_w weight rows, row .. , with input rows first .. go to their places; with `split`, sums of remainders follow. */
-void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums, size_t stride, int64_t row, int n_w, int first, int n);
-/* What `finish` does to outputs begin .. end-1 of rows first .. first+n-1 when all of their sums are there. */
+/* sums[n, stride] of n_w weight rows, row .. , with input rows first .. go to their places; with
+ * `split`, sums of remainders follow. */
+void cpu_join_sums(const struct multiply_job *j, const struct cpu_product *p, const float *sums,
+                   size_t stride, int64_t row, int n_w, int first, int n);
+/* What `finish` does to outputs begin .. end-1 of rows first .. first+n-1 when all of their sums
+ * are there. */
 void cpu_finish_columns(const struct multiply_job *j, int64_t begin, int64_t end, int first, int n);
 
 /* Whether an FP8 matrix may be multiplied in int16: cpu_fp8_powers() of it is known then. */

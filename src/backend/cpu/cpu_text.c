@@ -1,18 +1,20 @@
-/* The decoder's steps on the cpu backend: fused products, paged BF16 keys and values, attention with a running
- * softmax over blocks of 64 keys. */
+/* The decoder's steps on the cpu backend: fused products, paged BF16 keys and values, attention
+ * with a running softmax over blocks of 64 keys. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 
-void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features, const struct batch *batch)
+void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features,
+               const struct batch *batch)
 {
     size_t hidden = (size_t)table->cols;
     for (int i = 0; i < batch->n_rows; i++) {
         float *row = (float *)x + (size_t)i * hidden;
         if (batch->feature[i] >= 0)
-            memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden, hidden * sizeof(float));
+            memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden,
+                   hidden * sizeof(float));
         else
             cpu_of(be)->k->decode(row, table, batch->token[i]);
     }
@@ -37,7 +39,8 @@ static void rope_rows(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position, int n)
+void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
+                    int n)
 {
     struct rope_job job = {table, rope, position};
     pool_run(cpu_of(be)->pool, (size_t)n, 16, rope_rows, &job);
@@ -58,13 +61,15 @@ void cpu_rotate(float *head, const float *table, int n_pairs)
 size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *s)
 {
     (void)be;
-    return sizeof(uint16_t) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_dim;
+    return sizeof(uint16_t) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks *
+           (size_t)s->n_kv_heads * (size_t)s->head_dim;
 }
 
 static uint16_t *kv_block(const struct kv_cache *kv, int layer, int block, int head)
 {
     const struct kv_shape *s = &kv->shape;
-    size_t i = ((size_t)layer * (size_t)s->n_blocks + (size_t)block) * (size_t)s->n_kv_heads + (size_t)head;
+    size_t i = ((size_t)layer * (size_t)s->n_blocks + (size_t)block) * (size_t)s->n_kv_heads +
+               (size_t)head;
     return (uint16_t *)kv->data + i * 2 * KV_BLOCK * (size_t)s->head_dim;
 }
 
@@ -96,7 +101,8 @@ struct kv_place {
 static struct kv_place place_of(const struct qkv_job *j, int row, int head)
 {
     const int index = j->batch->index[row];
-    return (struct kv_place){kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head), (size_t)(index % KV_BLOCK)};
+    return (struct kv_place){kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head),
+                             (size_t)(index % KV_BLOCK)};
 }
 
 static uint16_t *key_pair(const struct kv_place *p, size_t d)
@@ -109,43 +115,59 @@ static uint16_t *value_pairs(const struct kv_place *p, size_t dim)
     return p->block + dim * KV_BLOCK + p->slot / 2 * 2 * dim;
 }
 
-/* Each pair of a key's columns lies in a line of its own, which no step since the last one has touched. */
+/* Each pair of a key's columns lies in a line of its own, which no step since the last one has
+ * touched. */
 static void ask_for_place(const struct kv_place *p, size_t dim)
 {
-    for (size_t d = 0; d < dim; d += 2) __builtin_prefetch(key_pair(p, d), 1);
-    for (size_t d = 0; d < dim; d += 16) __builtin_prefetch(value_pairs(p, dim) + 2 * d, 1);
+    for (size_t d = 0; d < dim; d += 2)
+        __builtin_prefetch(key_pair(p, d), 1);
+    for (size_t d = 0; d < dim; d += 16)
+        __builtin_prefetch(value_pairs(p, dim) + 2 * d, 1);
 }
 
-static void append_head(const struct qkv_job *j, const struct kv_place *p, const float *k, const float *v)
+static void append_head(const struct qkv_job *j, const struct kv_place *p, const float *k,
+                        const float *v)
 {
     const size_t dim = (size_t)j->shape->head_dim;
     uint16_t packed[EY_MAX_HEAD_DIM], *values = value_pairs(p, dim) + p->slot % 2;
     j->c->k->to_bf16(packed, k, dim);
-    for (size_t d = 0; d < dim; d += 2) memcpy(key_pair(p, d), packed + d, 2 * sizeof(*packed));
+    for (size_t d = 0; d < dim; d += 2)
+        memcpy(key_pair(p, d), packed + d, 2 * sizeof(*packed));
     j->c->k->to_bf16(packed, v, dim);
-    for (size_t d = 0; d < dim; d++) values[2 * d] = packed[d];
+    for (size_t d = 0; d < dim; d++)
+        values[2 * d] = packed[d];
 }
 
-/* An item is a KV head of a row, with its queries: as cpu_attend() deals them, so a key is where it is read next. */
+/* An item is a KV head of a row, with its queries: as cpu_attend() deals them, so a key is where it
+ * is read next. */
 static void qkv_items(void *context, size_t begin, size_t end, int thread)
 {
     const struct qkv_job *j = context;
-    const size_t n_kv = (size_t)j->shape->n_kv_heads, dim = (size_t)j->shape->head_dim, group = (size_t)j->group;
+    const size_t n_kv = (size_t)j->shape->n_kv_heads, dim = (size_t)j->shape->head_dim,
+                 group = (size_t)j->group;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         const int row = (int)(i / n_kv);
         const struct kv_place place = place_of(j, row, (int)(i % n_kv));
         ask_for_place(&place, dim);
-        for (size_t h = 0; h < group; h++) norm_and_turn(j, j->q + (i * group + h) * dim, j->q_norm, row);
+        for (size_t h = 0; h < group; h++)
+            norm_and_turn(j, j->q + (i * group + h) * dim, j->q_norm, row);
         norm_and_turn(j, j->k + i * dim, j->k_norm, row);
         append_head(j, &place, j->k + i * dim, j->v + i * dim);
     }
 }
 
-static struct cpu_input rms_input(struct cpu *c, const float *x, const struct weight *norm, int n, float eps)
+static struct cpu_input rms_input(struct cpu *c, const float *x, const struct weight *norm, int n,
+                                  float eps)
 {
     size_t width = (size_t)norm->cols;
-    return (struct cpu_input){.x = x, .x_stride = width, .n = n, .width = (int)width, .norm = CPU_RMS_NORM, .w = cpu_vector(c, 0, norm), .eps = eps};
+    return (struct cpu_input){.x = x,
+                              .x_stride = width,
+                              .n = n,
+                              .width = (int)width,
+                              .norm = CPU_RMS_NORM,
+                              .w = cpu_vector(c, 0, norm),
+                              .eps = eps};
 }
 
 static const float *bias_of(struct cpu *c, int slot, const struct weight *bias)
@@ -153,20 +175,34 @@ static const float *bias_of(struct cpu *c, int slot, const struct weight *bias)
     return bias->data ? cpu_vector(c, slot, bias) : NULL;
 }
 
-void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, const struct decoder_layer *w,
-             const struct text_shape *shape, dev rope, const struct batch *batch)
+void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+             const struct decoder_layer *w, const struct text_shape *shape, dev rope,
+             const struct batch *batch)
 {
     struct cpu *c = cpu_of(be);
     size_t kv_width = (size_t)text_kv_width(shape);
     float *k = c->rows[1], *v = k + (size_t)batch->n_rows * kv_width; /* max_width covers both */
     struct cpu_input in = rms_input(c, x, &w->input_norm, batch->n_rows, shape->norm_eps);
     in.precise = true;
-    struct cpu_product products[3] = {{&w->q, bias_of(c, 1, &w->q_bias), q, (size_t)text_q_width(shape)},
-                                      {&w->k, bias_of(c, 2, &w->k_bias), k, kv_width}, {&w->v, bias_of(c, 3, &w->v_bias), v, kv_width}};
+    struct cpu_product products[3] = {
+        {&w->q, bias_of(c, 1, &w->q_bias), q, (size_t)text_q_width(shape)},
+        {&w->k, bias_of(c, 2, &w->k_bias), k, kv_width},
+        {&w->v, bias_of(c, 3, &w->v_bias), v, kv_width}};
     cpu_multiply(c, &in, products, 3, CPU_STORE);
-    struct qkv_job job = {c, q, k, v, w->q_norm.data ? cpu_vector(c, 1, &w->q_norm) : NULL,
-                          w->k_norm.data ? cpu_vector(c, 2, &w->k_norm) : NULL, rope, kv, layer, shape->n_heads / shape->n_kv_heads, shape, batch};
-    pool_run_shares(c->pool, (size_t)batch->n_rows * (size_t)shape->n_kv_heads, QKV_PIECE, QKV_LEAST, qkv_items, &job);
+    struct qkv_job job = {c,
+                          q,
+                          k,
+                          v,
+                          w->q_norm.data ? cpu_vector(c, 1, &w->q_norm) : NULL,
+                          w->k_norm.data ? cpu_vector(c, 2, &w->k_norm) : NULL,
+                          rope,
+                          kv,
+                          layer,
+                          shape->n_heads / shape->n_kv_heads,
+                          shape,
+                          batch};
+    pool_run_shares(c->pool, (size_t)batch->n_rows * (size_t)shape->n_kv_heads, QKV_PIECE,
+                    QKV_LEAST, qkv_items, &job);
 }
 
 /* ---- attention ---- */
@@ -174,15 +210,18 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x, c
 void cpu_attend_start(struct attend_tile *t, struct cpu_attend_scratch *s, int n, int dim)
 {
     size_t stride = ((size_t)dim + CPU_HEAD_PAD - 1) / CPU_HEAD_PAD * CPU_HEAD_PAD;
-    *t = (struct attend_tile){.n_rows = n, .dim = dim, .room = s->room, .o = s->o, .o_stride = stride};
+    *t = (struct attend_tile){
+        .n_rows = n, .dim = dim, .room = s->room, .o = s->o, .o_stride = stride};
     memset(s->o, 0, (size_t)n * stride * sizeof(float));
-    for (int r = 0; r < n; r++) t->q[r] = s->q + (size_t)r * stride, t->max[r] = -1e30f;
+    for (int r = 0; r < n; r++)
+        t->q[r] = s->q + (size_t)r * stride, t->max[r] = -1e30f;
 }
 
 void cpu_attend_finish(float *out, const struct attend_tile *t, int r)
 {
     const float *o = t->o + (size_t)r * t->o_stride;
-    for (int d = 0; d < t->dim; d++) out[d] = o[d] / t->sum[r];
+    for (int d = 0; d < t->dim; d++)
+        out[d] = o[d] / t->sum[r];
 }
 
 enum { ATTEND_PIECE = 4 /* items that a thread takes one after the other */ };
@@ -200,7 +239,8 @@ struct attend_job {
     size_t n_items;
 };
 
-/* Queries of one KV head in a tile: query u of rows `first` .. (one sequence) is head u % group of row u / group. */
+/* Queries of one KV head in a tile: query u of rows `first` .. (one sequence) is head u % group of
+ * row u / group. */
 struct tile_place {
     int first, head, from; /* the tile's first query is `from` */
 };
@@ -213,7 +253,8 @@ static int row_of(const struct attend_job *j, const struct tile_place *p, int r)
 static size_t query_of(const struct attend_job *j, const struct tile_place *p, int r)
 {
     size_t head = (size_t)(p->head * j->group + (p->from + r) % j->group);
-    return ((size_t)row_of(j, p, r) * (size_t)j->shape->n_heads + head) * (size_t)j->shape->head_dim;
+    return ((size_t)row_of(j, p, r) * (size_t)j->shape->n_heads + head) *
+           (size_t)j->shape->head_dim;
 }
 
 static int visible_keys(int index, int block)
@@ -228,12 +269,14 @@ static const uint16_t *keys_of(const struct attend_job *j, const struct tile_pla
 }
 
 /* Rows with a sliding window see a block's keys from some key on. */
-static void attend_block(const struct attend_job *j, const struct tile_place *p, struct attend_tile *t, int block)
+static void attend_block(const struct attend_job *j, const struct tile_place *p,
+                         struct attend_tile *t, int block)
 {
     const size_t dim = (size_t)j->shape->head_dim;
     const uint16_t *keys = keys_of(j, p, block);
     for (int r = 0; r < t->n_rows; r++) {
-        int index = j->batch->index[row_of(j, p, r)], before = text_first_key(j->shape, index) - block * KV_BLOCK;
+        int index = j->batch->index[row_of(j, p, r)],
+            before = text_first_key(j->shape, index) - block * KV_BLOCK;
         t->from[r] = before < 0 ? 0 : before;
         t->n_keys[r] = visible_keys(index, block);
         if (t->from[r] >= t->n_keys[r]) t->from[r] = t->n_keys[r] = 0;
@@ -242,7 +285,8 @@ static void attend_block(const struct attend_job *j, const struct tile_place *p,
 }
 
 /* `after`: keys that are probably read then, or NULL. */
-static void attend_tile(const struct attend_job *j, const struct tile_place *p, int n, const uint16_t *after, struct cpu_attend_scratch *scratch)
+static void attend_tile(const struct attend_job *j, const struct tile_place *p, int n,
+                        const uint16_t *after, struct cpu_attend_scratch *scratch)
 {
     struct attend_tile t;
     int first = INT_MAX, last = 0, dim = j->shape->head_dim;
@@ -251,7 +295,8 @@ static void attend_tile(const struct attend_job *j, const struct tile_place *p, 
     for (int r = 0; r < n; r++) {
         const float *from = j->q + query_of(j, p, r);
         float *to = (float *)t.q[r];
-        for (int d = 0; d < dim; d++) to[d] = from[d] * scale;
+        for (int d = 0; d < dim; d++)
+            to[d] = from[d] * scale;
         int index = j->batch->index[row_of(j, p, r)];
         int seen = text_first_key(j->shape, index);
         last = index > last ? index : last, first = seen < first ? seen : first;
@@ -260,17 +305,22 @@ static void attend_tile(const struct attend_job *j, const struct tile_place *p, 
         t.next = block < end ? keys_of(j, p, block + 1) : after;
         attend_block(j, p, &t, block);
     }
-    for (int r = 0; r < n; r++) cpu_attend_finish(j->o + query_of(j, p, r), &t, r);
+    for (int r = 0; r < n; r++)
+        cpu_attend_finish(j->o + query_of(j, p, r), &t, r);
 }
 
-/* Rows first .. end-1, tile by tile: a tile ends where the sequence does. A head's group that is larger than a tile
- * goes in several. */
-static void attend_tiles(const struct attend_job *j, int first, int end, int head, const uint16_t *after, struct cpu_attend_scratch *scratch)
+/* Rows first .. end-1, tile by tile: a tile ends where the sequence does. A head's group that is
+ * larger than a tile goes in several. */
+static void attend_tiles(const struct attend_job *j, int first, int end, int head,
+                         const uint16_t *after, struct cpu_attend_scratch *scratch)
 {
     for (int row = first, n; row < end; row += n) {
-        for (n = 1; row + n < end && j->batch->seq[row + n] == j->batch->seq[row]; n++) continue;
+        for (n = 1; row + n < end && j->batch->seq[row + n] == j->batch->seq[row]; n++)
+            continue;
         for (int from = 0, left = n * j->group; left > 0; from += CPU_Q_ROWS, left -= CPU_Q_ROWS)
-            attend_tile(j, &(struct tile_place){row, head, from}, left < CPU_Q_ROWS ? left : CPU_Q_ROWS, row + n < end ? NULL : after, scratch);
+            attend_tile(j, &(struct tile_place){row, head, from},
+                        left < CPU_Q_ROWS ? left : CPU_Q_ROWS, row + n < end ? NULL : after,
+                        scratch);
     }
 }
 
@@ -293,17 +343,21 @@ static void attend_items(void *context, size_t begin, size_t end, int thread)
     const struct attend_job *j = context;
     for (size_t i = begin; i < end; i++) {
         const struct tile_place p = first_place(j, i);
-        int last = p.first + j->rows_per_tile < j->batch->n_rows ? p.first + j->rows_per_tile : j->batch->n_rows;
-        attend_tiles(j, p.first, last, p.head, i + 1 < j->n_items ? first_keys(j, i + 1) : NULL, cpu_scratch(j->c, thread));
+        int last = p.first + j->rows_per_tile < j->batch->n_rows ? p.first + j->rows_per_tile
+                                                                 : j->batch->n_rows;
+        attend_tiles(j, p.first, last, p.head, i + 1 < j->n_items ? first_keys(j, i + 1) : NULL,
+                     cpu_scratch(j->c, thread));
     }
 }
 
-void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer, const struct text_shape *shape,
-                const struct batch *batch)
+void cpu_attend(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                const struct text_shape *shape, const struct batch *batch)
 {
     int group = shape->n_heads / shape->n_kv_heads, rows = CPU_Q_ROWS / group;
-    struct attend_job job = {cpu_of(be), o, q, kv, layer, shape, batch, group, rows < 1 ? 1 : rows, 0};
-    size_t tiles = ((size_t)batch->n_rows + (size_t)job.rows_per_tile - 1) / (size_t)job.rows_per_tile;
+    struct attend_job job = {cpu_of(be),          o, q, kv, layer, shape, batch, group,
+                             rows < 1 ? 1 : rows, 0};
+    size_t tiles = ((size_t)batch->n_rows + (size_t)job.rows_per_tile - 1) /
+                   (size_t)job.rows_per_tile;
     job.n_items = tiles * (size_t)shape->n_kv_heads;
     pool_run_shares(job.c->pool, job.n_items, ATTEND_PIECE, 1, attend_items, &job);
 }
@@ -319,7 +373,8 @@ void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, 
     cpu_multiply(c, &input, &product, 1, CPU_ADD);
 }
 
-void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w, const struct text_shape *shape, int n, int n_prompt)
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w,
+                 const struct text_shape *shape, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);
     (void)n_prompt; /* all rows alike */
@@ -330,28 +385,32 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct decoder_layer *w
 }
 
 /* As many rows at a time as are few anywhere; the multipliers of weight rows come last. */
-static void head_of_bytes(struct cpu *c, float *logits, const struct cpu_input *in, const struct weight *head)
+static void head_of_bytes(struct cpu *c, float *logits, const struct cpu_input *in,
+                          const struct weight *head)
 {
     const size_t n_logits = (size_t)head->rows;
     struct weight codes = *head;
     codes.scale = NULL;
     for (int first = 0; first < in->n; first += CPU_FEW) {
         struct cpu_input some = *in;
-        some.x += (size_t)first * in->x_stride, some.n = in->n - first < CPU_FEW ? in->n - first : CPU_FEW;
+        some.x += (size_t)first * in->x_stride,
+            some.n = in->n - first < CPU_FEW ? in->n - first : CPU_FEW;
         struct cpu_product product = {&codes, NULL, logits + (size_t)first * n_logits, n_logits};
         cpu_multiply(c, &some, &product, 1, CPU_STORE);
     }
     for (int i = 0; i < in->n; i++)
-        for (size_t r = 0; r < n_logits; r++) logits[(size_t)i * n_logits + r] *= head->scale[r];
+        for (size_t r = 0; r < n_logits; r++)
+            logits[(size_t)i * n_logits + r] *= head->scale[r];
 }
 
-void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n, const struct weight *norm,
-              const struct weight *head, const struct text_shape *shape)
+void cpu_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+              const struct weight *norm, const struct weight *head, const struct text_shape *shape)
 {
     struct cpu *c = cpu_of(be);
     size_t hidden = (size_t)shape->hidden;
     for (int i = 0; i < n; i++)
-        memcpy(c->rows[1] + (size_t)i * hidden, (const float *)x + (size_t)rows[i] * hidden, hidden * sizeof(float));
+        memcpy(c->rows[1] + (size_t)i * hidden, (const float *)x + (size_t)rows[i] * hidden,
+               hidden * sizeof(float));
     struct cpu_input in = rms_input(c, c->rows[1], norm, n, shape->norm_eps);
     if (head->dtype == DTYPE_I8) {
         head_of_bytes(c, logits, &in, head);

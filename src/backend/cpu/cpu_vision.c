@@ -1,6 +1,6 @@
-/* The vision tower's steps on the cpu backend. Queries, keys and values of all patches lie by head: queries
- * [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim, 64], values [head, patch, dim]; or keys and values as
- * the kernels for pictures store them. */
+/* The vision tower's steps on the cpu backend. Queries, keys and values of all patches lie by head:
+ * queries [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim, 64],
+ * values [head, patch, dim]; or keys and values as the kernels for pictures store them. */
 #include <math.h>
 #include <string.h>
 
@@ -9,16 +9,27 @@
 
 static struct cpu_input plain_input(const float *x, int n, int width)
 {
-    return (struct cpu_input){.x = x, .x_stride = (size_t)width, .n = n, .width = width, .picture = true};
+    return (struct cpu_input){
+        .x = x, .x_stride = (size_t)width, .n = n, .width = width, .picture = true};
 }
 
-static struct cpu_input layer_norm_input(struct cpu *c, const float *x, const struct layer_norm *norm, int n, float eps)
+static struct cpu_input layer_norm_input(struct cpu *c, const float *x,
+                                         const struct layer_norm *norm, int n, float eps)
 {
     int width = (int)norm->w.cols;
-    return (struct cpu_input){.x = x, .x_stride = (size_t)width, .n = n, .width = width, .norm = CPU_LAYER_NORM, .w = cpu_vector(c, 0, &norm->w), .b = cpu_vector(c, 1, &norm->b), .eps = eps, .picture = true};
+    return (struct cpu_input){.x = x,
+                              .x_stride = (size_t)width,
+                              .n = n,
+                              .width = width,
+                              .norm = CPU_LAYER_NORM,
+                              .w = cpu_vector(c, 0, &norm->w),
+                              .b = cpu_vector(c, 1, &norm->b),
+                              .eps = eps,
+                              .picture = true};
 }
 
-static void multiply_affine(struct cpu *c, const struct cpu_input *in, const struct affine *w, float *y, enum cpu_finish finish)
+static void multiply_affine(struct cpu *c, const struct cpu_input *in, const struct affine *w,
+                            float *y, enum cpu_finish finish)
 {
     struct cpu_product product = {&w->w, cpu_vector(c, 2, &w->b), y, (size_t)w->w.rows};
     cpu_multiply(c, in, &product, 1, finish);
@@ -26,7 +37,8 @@ static void multiply_affine(struct cpu *c, const struct cpu_input *in, const str
 
 /* ---- patches ---- */
 
-/* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3). */
+/* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3).
+ */
 static void aligned_corner(int i, int n, int side, int *low, int *high, float *fraction)
 {
     float last = (float)(side - 1), step = n > 1 ? last / (float)(n - 1) : 0;
@@ -44,17 +56,20 @@ struct position_job {
     int rows, cols, first;
 };
 
-static void add_table_row(const struct position_job *j, float *x, float *scratch, int row, float factor)
+static void add_table_row(const struct position_job *j, float *x, float *scratch, int row,
+                          float factor)
 {
     size_t n = (size_t)j->table->cols;
     j->c->k->decode(scratch, j->table, row);
-    for (size_t d = 0; d < n; d++) x[d] += factor * scratch[d];
+    for (size_t d = 0; d < n; d++)
+        x[d] += factor * scratch[d];
 }
 
 static void position_rows(void *context, size_t begin, size_t end, int thread)
 {
     const struct position_job *j = context;
-    int merge = j->shape->merge, group = merge * merge, across = j->cols / merge, side = j->shape->position_side;
+    int merge = j->shape->merge, group = merge * merge, across = j->cols / merge,
+        side = j->shape->position_side;
     float *scratch = cpu_scratch(j->c, thread);
     for (size_t i = begin; i < end; i++) {
         int n = j->first + (int)i, block = n / group, inside = n % group, y0, y1, x0, x1;
@@ -68,8 +83,9 @@ static void position_rows(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table,
-                     const struct vision_shape *shape, int rows, int cols, int first, int n)
+void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     int cols, int first, int n)
 {
     struct cpu *c = cpu_of(be);
     struct cpu_input in = plain_input(pixels, n, vision_patch_width(shape));
@@ -87,19 +103,29 @@ struct vision_layout {
     size_t patches;                /* room, a multiple of CPU_KEYS */
 };
 
-/* The kernels that take this model's pictures in one piece: what they store of a patch must fit in the room of two rows. */
-static const struct picture_kernels *picture_kernels(const struct cpu *c, const struct vision_shape *shape)
+/* The kernels that take this model's pictures in one piece: what they store of a patch must fit in
+ * the room of two rows. */
+static const struct picture_kernels *picture_kernels(const struct cpu *c,
+                                                     const struct vision_shape *shape)
 {
     const struct picture_kernels *k = c->k->picture;
     const size_t dim = (size_t)shape->head_dim;
-    return k && dim <= CPU_PICTURE_DIM && k->key_bytes((int)dim) + k->value_bytes((int)dim) <= 2 * dim * sizeof(float) ? k : NULL;
+    return k && dim <= CPU_PICTURE_DIM &&
+                   k->key_bytes((int)dim) + k->value_bytes((int)dim) <= 2 * dim * sizeof(float)
+               ? k
+               : NULL;
 }
 
-static struct vision_layout layout_of(const struct cpu *c, dev qkv, const struct vision_shape *shape)
+static struct vision_layout layout_of(const struct cpu *c, dev qkv,
+                                      const struct vision_shape *shape)
 {
     const struct picture_kernels *k = picture_kernels(c, shape);
-    const size_t plain = (size_t)shape->head_dim * sizeof(float), patches = (size_t)c->limits.max_patches;
-    struct vision_layout l = {.q = qkv, .key_bytes = k ? k->key_bytes(shape->head_dim) : plain, .value_bytes = k ? k->value_bytes(shape->head_dim) : plain, .patches = patches};
+    const size_t plain = (size_t)shape->head_dim * sizeof(float),
+                 patches = (size_t)c->limits.max_patches;
+    struct vision_layout l = {.q = qkv,
+                              .key_bytes = k ? k->key_bytes(shape->head_dim) : plain,
+                              .value_bytes = k ? k->value_bytes(shape->head_dim) : plain,
+                              .patches = patches};
     l.keys = (uint8_t *)qkv + patches * (size_t)shape->hidden * sizeof(float);
     l.values = l.keys + patches * (size_t)shape->n_heads * l.key_bytes;
     return l;
@@ -126,16 +152,20 @@ struct split_job {
 };
 
 /* A patch's key and value in its block, KV_F32. */
-static void store_plain(void *keys, void *values, const float *key, const float *value, size_t dim, size_t slot)
+static void store_plain(void *keys, void *values, const float *key, const float *value, size_t dim,
+                        size_t slot)
 {
-    for (size_t d = 0; d < dim; d++) ((float *)keys)[d * CPU_KEYS + slot] = key[d];
+    for (size_t d = 0; d < dim; d++)
+        ((float *)keys)[d * CPU_KEYS + slot] = key[d];
     memcpy((float *)values + slot * dim, value, dim * sizeof(float));
 }
 
 /* The same, KV_SPLIT, in no more room. */
-static void store_split(void *keys, void *values, const float *key, const float *value, size_t dim, size_t slot)
+static void store_split(void *keys, void *values, const float *key, const float *value, size_t dim,
+                        size_t slot)
 {
-    uint16_t *high = keys, *low = high + dim * CPU_KEYS, *v = (uint16_t *)values + slot / 2 * 2 * dim + slot % 2;
+    uint16_t *high = keys, *low = high + dim * CPU_KEYS,
+             *v = (uint16_t *)values + slot / 2 * 2 * dim + slot % 2;
     for (size_t d = 0; d < dim; d++) {
         size_t at = (d / 2 * CPU_KEYS + slot) * 2 + d % 2;
         high[at] = nearest_bf16(key[d]);
@@ -144,47 +174,62 @@ static void store_split(void *keys, void *values, const float *key, const float 
     }
 }
 
-/* Query and key of a patch are turned; where patches are stored one by one, its key and value are, too. */
+/* Query and key of a patch are turned; where patches are stored one by one, its key and value are,
+ * too. */
 static void split_head(const struct split_job *j, size_t i, size_t head)
 {
-    size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden, patch = (size_t)j->first + i, block = patch / CPU_KEYS * CPU_KEYS;
+    size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden,
+           patch = (size_t)j->first + i, block = patch / CPU_KEYS * CPU_KEYS;
     const float *row = j->rows + i * 3 * hidden + head * dim, *rope = j->rope + i * dim;
     float turned[EY_MAX_HEAD_DIM], scale = 1.0f / sqrtf((float)dim);
     float *q = j->to.q + (head * j->to.patches + patch) * dim;
     memcpy(turned, row, dim * sizeof(float));
     cpu_rotate(turned, rope, (int)dim / 2);
-    for (size_t d = 0; d < dim; d++) q[d] = turned[d] * scale;
+    for (size_t d = 0; d < dim; d++)
+        q[d] = turned[d] * scale;
     memcpy(turned, row + hidden, dim * sizeof(float));
     cpu_rotate(turned, rope, (int)dim / 2);
-    if (j->picture) j->picture->key(keys_at(&j->to, head, 0), patch, turned, (int)dim);
-    else (j->c->k->split ? store_split : store_plain)(keys_at(&j->to, head, block), values_at(&j->to, head, block), turned, row + 2 * hidden, dim, patch % CPU_KEYS);
+    if (j->picture)
+        j->picture->key(keys_at(&j->to, head, 0), patch, turned, (int)dim);
+    else
+        (j->c->k->split ? store_split : store_plain)(keys_at(&j->to, head, block),
+                                                     values_at(&j->to, head, block), turned,
+                                                     row + 2 * hidden, dim, patch % CPU_KEYS);
 }
 
 /* Patches of groups of CPU_PATCHES, whose values are stored together. */
 static void split_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct split_job *j = context;
-    const size_t heads = (size_t)j->shape->n_heads, dim = (size_t)j->shape->head_dim, stride = 3 * (size_t)j->shape->hidden, first = (size_t)j->first;
+    const size_t heads = (size_t)j->shape->n_heads, dim = (size_t)j->shape->head_dim,
+                 stride = 3 * (size_t)j->shape->hidden, first = (size_t)j->first;
     (void)thread;
     for (size_t group = begin + first / CPU_PATCHES; group < end + first / CPU_PATCHES; group++) {
-        size_t from = group * CPU_PATCHES < first ? first : group * CPU_PATCHES, to = (group + 1) * CPU_PATCHES;
+        size_t from = group * CPU_PATCHES < first ? first : group * CPU_PATCHES,
+               to = (group + 1) * CPU_PATCHES;
         if (to > first + (size_t)j->n) to = first + (size_t)j->n;
         for (size_t head = 0; head < heads; head++) {
-            for (size_t patch = from; patch < to; patch++) split_head(j, patch - first, head);
-            const float *value = j->rows + (from - first) * stride + 2 * (size_t)j->shape->hidden + head * dim;
-            if (j->picture) j->picture->values(values_at(&j->to, head, 0), from, value, stride, (int)(to - from), (int)dim);
+            for (size_t patch = from; patch < to; patch++)
+                split_head(j, patch - first, head);
+            const float *value = j->rows + (from - first) * stride + 2 * (size_t)j->shape->hidden +
+                                 head * dim;
+            if (j->picture)
+                j->picture->values(values_at(&j->to, head, 0), from, value, stride,
+                                   (int)(to - from), (int)dim);
         }
     }
 }
 
-void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *shape,
-                    dev rope, int first, int n)
+void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, dev rope, int first, int n)
 {
     struct cpu *c = cpu_of(be);
     struct cpu_input in = layer_norm_input(c, x, &w->norm1, n, shape->norm_eps);
     multiply_affine(c, &in, &w->qkv, c->rows[1], CPU_STORE);
-    struct split_job job = {c, layout_of(c, qkv, shape), c->rows[1], rope, shape, picture_kernels(c, shape), first, n};
-    pool_run(c->pool, (size_t)((first + n - 1) / CPU_PATCHES - first / CPU_PATCHES + 1), 1, split_groups, &job);
+    struct split_job job = {c,     layout_of(c, qkv, shape),  c->rows[1], rope,
+                            shape, picture_kernels(c, shape), first,      n};
+    pool_run(c->pool, (size_t)((first + n - 1) / CPU_PATCHES - first / CPU_PATCHES + 1), 1,
+             split_groups, &job);
 }
 
 struct vision_attend_job {
@@ -201,33 +246,51 @@ static int tile_rows(const struct vision_attend_job *j, int tile)
     return left < CPU_Q_ROWS ? left : CPU_Q_ROWS;
 }
 
-static void start_tile(const struct vision_attend_job *j, struct attend_tile *t, int tile, size_t head, struct cpu_attend_scratch *scratch)
+static void start_tile(const struct vision_attend_job *j, struct attend_tile *t, int tile,
+                       size_t head, struct cpu_attend_scratch *scratch)
 {
     size_t dim = (size_t)j->shape->head_dim, row = (size_t)(j->first + tile * CPU_Q_ROWS);
     cpu_attend_start(t, scratch, tile_rows(j, tile), (int)dim);
-    for (int r = 0; r < t->n_rows; r++) t->q[r] = j->in.q + (head * j->in.patches + row + (size_t)r) * dim;
+    for (int r = 0; r < t->n_rows; r++)
+        t->q[r] = j->in.q + (head * j->in.patches + row + (size_t)r) * dim;
 }
 
-static void attend_tiles(const struct vision_attend_job *j, int tile, int n_tiles, size_t head, struct cpu_attend_scratch *scratch)
+static void attend_tiles(const struct vision_attend_job *j, int tile, int n_tiles, size_t head,
+                         struct cpu_attend_scratch *scratch)
 {
     struct attend_tile t[CPU_SHARED_TILES];
-    for (int i = 0; i < n_tiles; i++) start_tile(j, &t[i], tile + i, head, &scratch[i]);
+    for (int i = 0; i < n_tiles; i++)
+        start_tile(j, &t[i], tile + i, head, &scratch[i]);
     for (int key = 0; key < j->n_keys; key += CPU_KEYS)
         for (int i = 0; i < n_tiles; i++) {
-            for (int r = 0; r < t[i].n_rows; r++) t[i].n_keys[r] = j->n_keys - key < CPU_KEYS ? j->n_keys - key : CPU_KEYS;
-            j->c->k->attend(&t[i], keys_at(&j->in, head, (size_t)key), values_at(&j->in, head, (size_t)key), j->c->k->split ? KV_SPLIT : KV_F32);
+            for (int r = 0; r < t[i].n_rows; r++)
+                t[i].n_keys[r] = j->n_keys - key < CPU_KEYS ? j->n_keys - key : CPU_KEYS;
+            j->c->k->attend(&t[i], keys_at(&j->in, head, (size_t)key),
+                            values_at(&j->in, head, (size_t)key),
+                            j->c->k->split ? KV_SPLIT : KV_F32);
         }
     for (int i = 0; i < n_tiles; i++)
         for (int r = 0; r < t[i].n_rows; r++)
-            cpu_attend_finish(j->o + (size_t)((tile + i) * CPU_Q_ROWS + r) * (size_t)j->shape->hidden + head * (size_t)j->shape->head_dim, &t[i], r);
+            cpu_attend_finish(j->o +
+                                  (size_t)((tile + i) * CPU_Q_ROWS + r) * (size_t)j->shape->hidden +
+                                  head * (size_t)j->shape->head_dim,
+                              &t[i], r);
 }
 
 /* A tile in one piece. */
-static void attend_picture_tile(const struct vision_attend_job *j, const struct picture_kernels *k, int tile, size_t head, void *room)
+static void attend_picture_tile(const struct vision_attend_job *j, const struct picture_kernels *k,
+                                int tile, size_t head, void *room)
 {
-    size_t row = (size_t)tile * CPU_Q_ROWS, dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden;
-    const struct picture_tile t = {j->in.q + (head * j->in.patches + (size_t)j->first + row) * dim, tile_rows(j, tile), (int)dim,
-                                   j->n_keys, keys_at(&j->in, head, 0), values_at(&j->in, head, 0), j->o + row * hidden + head * dim, hidden};
+    size_t row = (size_t)tile * CPU_Q_ROWS, dim = (size_t)j->shape->head_dim,
+           hidden = (size_t)j->shape->hidden;
+    const struct picture_tile t = {j->in.q + (head * j->in.patches + (size_t)j->first + row) * dim,
+                                   tile_rows(j, tile),
+                                   (int)dim,
+                                   j->n_keys,
+                                   keys_at(&j->in, head, 0),
+                                   values_at(&j->in, head, 0),
+                                   j->o + row * hidden + head * dim,
+                                   hidden};
     k->attend(&t, room);
 }
 
@@ -243,25 +306,30 @@ static void attend_groups(void *context, size_t begin, size_t end, int thread)
     const struct picture_kernels *k = picture_kernels(j->c, j->shape);
     const size_t groups = groups_of_head(j);
     for (size_t i = begin; i < end; i++) {
-        int tile = (int)(i % groups) * CPU_SHARED_TILES, n = j->tiles - tile < CPU_SHARED_TILES ? j->tiles - tile : CPU_SHARED_TILES;
+        int tile = (int)(i % groups) * CPU_SHARED_TILES,
+            n = j->tiles - tile < CPU_SHARED_TILES ? j->tiles - tile : CPU_SHARED_TILES;
         if (!k) {
             attend_tiles(j, tile, n, i / groups, cpu_scratch(j->c, thread));
             continue;
         }
-        for (int u = 0; u < n; u++) attend_picture_tile(j, k, tile + u, i / groups, cpu_scratch(j->c, thread));
+        for (int u = 0; u < n; u++)
+            attend_picture_tile(j, k, tile + u, i / groups, cpu_scratch(j->c, thread));
     }
 }
 
-void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape, int first, int n, int n_keys)
+void cpu_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                       int first, int n, int n_keys)
 {
     struct cpu *c = cpu_of(be);
-    struct vision_attend_job job = {c, o, layout_of(c, qkv, shape), shape, first, n, n_keys, (n + CPU_Q_ROWS - 1) / CPU_Q_ROWS};
+    struct vision_attend_job job = {c, o,      layout_of(c, qkv, shape),         shape, first,
+                                    n, n_keys, (n + CPU_Q_ROWS - 1) / CPU_Q_ROWS};
     pool_run(c->pool, groups_of_head(&job) * (size_t)shape->n_heads, 1, attend_groups, &job);
 }
 
 /* ---- MLP and mergers ---- */
 
-void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *shape, int n)
+void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, int n)
 {
     struct cpu *c = cpu_of(be);
     struct cpu_input in = layer_norm_input(c, x, &w->norm2, n, shape->norm_eps);
@@ -290,11 +358,19 @@ static void norm_rows(void *context, size_t begin, size_t end, int thread)
         j->k->layer_norm(j->y + i * j->width, j->x + i * j->width, j->w, j->b, j->width, j->eps);
 }
 
-void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *shape, int n)
+void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w,
+               const struct vision_shape *shape, int n)
 {
     struct cpu *c = cpu_of(be);
-    int group = vision_group(shape), wide = group * shape->hidden, rows = w->norm_grouped ? n : n * group;
-    struct norm_job job = {c->k, c->rows[1], x, cpu_vector(c, 0, &w->norm.w), cpu_vector(c, 1, &w->norm.b), (size_t)w->norm.w.cols, shape->norm_eps};
+    int group = vision_group(shape), wide = group * shape->hidden,
+        rows = w->norm_grouped ? n : n * group;
+    struct norm_job job = {c->k,
+                           c->rows[1],
+                           x,
+                           cpu_vector(c, 0, &w->norm.w),
+                           cpu_vector(c, 1, &w->norm.b),
+                           (size_t)w->norm.w.cols,
+                           shape->norm_eps};
     pool_run(c->pool, (size_t)rows, 8, norm_rows, &job);
     struct cpu_input in = plain_input(c->rows[1], n, wide);
     multiply_affine(c, &in, &w->fc1, c->rows[0], CPU_GELU_ERF);

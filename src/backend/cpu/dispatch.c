@@ -1,9 +1,11 @@
-/* Which kernels this machine gets: the best it has, under a mask that the tests and --cpu-mask set. */
+/* Which kernels this machine gets: the best it has, under a mask that the tests and --cpu-mask set.
+ */
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
 
-static const char *const names[CPU_LEVELS] = {"generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx"};
+static const char *const names[CPU_LEVELS] = {"generic",    "avx2",   "avxvnni",
+                                              "avx512vbmi", "avx512", "amx"};
 
 /* What levels were called before, and the level that takes their place. */
 static const struct old_name {
@@ -25,7 +27,8 @@ bool cpu_level_by_name(const char *name, enum cpu_level *level)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* __builtin_cpu_supports covers what the operating system saves, too; BF16 has no name in older compilers. */
+/* __builtin_cpu_supports covers what the operating system saves, too; BF16 has no name in older
+ * compilers. */
 static bool has_avx512bf16(void)
 {
     unsigned a, b, c, d;
@@ -44,10 +47,14 @@ static bool has_gfni(void)
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 8 & 1);
 }
 
-/* Linux gives a process the tiles when it asks; their state makes signal frames larger by 8 KiB from then on. */
+/* Linux gives a process the tiles when it asks; their state makes signal frames larger by 8 KiB
+ * from then on. */
 static bool has_amx(void)
 {
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+    enum {
+        REQUEST_PERMISSION = 0x1023,
+        TILE_DATA = 18
+    }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
     unsigned a, b, c, d;
     bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) && (d >> 22 & 1);
     return tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
@@ -67,7 +74,8 @@ static bool machine_has(enum cpu_level level)
     case CPU_AVX512VBMI: /* Ice Lake, Zen 4 and later */
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") && has_gfni();
+               __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") &&
+               has_gfni();
     case CPU_AVX512: return has_avx512bf16();
     default: return has_amx();
     }
@@ -76,7 +84,8 @@ static bool machine_has(enum cpu_level level)
 const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 {
     static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic, &cpu_kernels_avx2, &cpu_kernels_avxvnni, &cpu_kernels_avx512vbmi, &cpu_kernels_avx512, &cpu_kernels_amx};
+        &cpu_kernels_generic,    &cpu_kernels_avx2,   &cpu_kernels_avxvnni,
+        &cpu_kernels_avx512vbmi, &cpu_kernels_avx512, &cpu_kernels_amx};
     return kernels[level];
 }
 #else
@@ -96,13 +105,15 @@ const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
 static bool is_usable(int level)
 {
     bool usable = true;
-    for (int i = level; usable && i > CPU_GENERIC; i--) usable = (i < level && i == CPU_AVXVNNI) || machine_has((enum cpu_level)i);
+    for (int i = level; usable && i > CPU_GENERIC; i--)
+        usable = (i < level && i == CPU_AVXVNNI) || machine_has((enum cpu_level)i);
     return usable;
 }
 
 enum cpu_level cpu_level_usable(enum cpu_level most)
 {
     int level = (int)most;
-    while (!is_usable(level)) level--;
+    while (!is_usable(level))
+        level--;
     return (enum cpu_level)level;
 }

@@ -1,7 +1,9 @@
-/* Products and attention in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile product adds, to 16 x 16 sums, 32 products each.
+/* Products and attention in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile
+ * product adds, to 16 x 16 sums, 32 products each.
  *
- * Weights are the rows of the first factor, so that rows in place and decoded ones are the same; packed rows of the input
- * are the columns of the second, whose layout wants pairs of elements: [32 columns of k][16 rows, or twice 16][16 pairs of columns][16 rows][2]. */
+ * Weights are the rows of the first factor, so that rows in place and decoded ones are the same;
+ * packed rows of the input are the columns of the second, whose layout wants pairs of elements: [32
+ * columns of k][16 rows, or twice 16][16 pairs of columns][16 rows][2]. */
 #include "backend/cpu/body_amx.h"
 #include "backend/cpu/body_softmax.h"
 
@@ -13,7 +15,8 @@ static int columns_of(const struct packing *p)
     return p->split ? 2 * p->n : p->n;
 }
 
-/* Rows first .. first+15 of values and then remainders, zeros after them; from 32 columns of k to the next are `step` elements. */
+/* Rows first .. first+15 of values and then remainders, zeros after them; from 32 columns of k to
+ * the next are `step` elements. */
 INLINE void pack_columns(uint16_t *out, const struct packing *p, int first, size_t step)
 {
     int n = columns_of(p);
@@ -39,8 +42,14 @@ void cpu_pack_amx(void *out, const struct packing *p)
 
 /* ---- products ---- */
 
-/* Columns of k that are multiplied with all weights of a panel before the next ones are: packed rows stay in the first-level cache. */
-enum { K_BLOCK = 512, SCALE_STEPS = FP8_BLOCK / AMX_K, SUMS = 4 * AMX_TILE / 2, PAIR = 2 * AMX_ROWS };
+/* Columns of k that are multiplied with all weights of a panel before the next ones are: packed
+ * rows stay in the first-level cache. */
+enum {
+    K_BLOCK = 512,
+    SCALE_STEPS = FP8_BLOCK / AMX_K,
+    SUMS = 4 * AMX_TILE / 2,
+    PAIR = 2 * AMX_ROWS
+};
 
 static size_t block_columns(size_t k, size_t k0)
 {
@@ -48,28 +57,34 @@ static size_t block_columns(size_t k, size_t k0)
 }
 
 /* Columns k0 .. of one strip, a step at a time; what is beyond the last column is zero. */
-INLINE void panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k, enum dtype dtype, const struct byte_tables *tables)
+INLINE void panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0,
+                        size_t k, enum dtype dtype, const struct byte_tables *tables)
 {
     size_t cols = (size_t)w->cols, size = dtype_size(dtype), stride = cols * size;
     const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride;
-    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) load_tiles(out, in + i * size, stride, n, dtype, cols - i, tables, 2 * AMX_TILE);
+    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE)
+        load_tiles(out, in + i * size, stride, n, dtype, cols - i, tables, 2 * AMX_TILE);
 }
 
-static void int4_panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k)
+static void int4_panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0,
+                             size_t k)
 {
     struct int4_strip s;
     int4_strip_of(&s, w, row, n, 1);
     if (k0 % s.group) int4_strip_enter(&s, k0);
-    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) load_int4_tiles(out, &s, i, (size_t)w->cols - i, 2 * AMX_TILE);
+    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE)
+        load_int4_tiles(out, &s, i, (size_t)w->cols - i, 2 * AMX_TILE);
 }
 
 /* A strip of twelve bits; false: it is read where it is stored. */
-static bool bf12_panel_strip(uint16_t *out, const struct weight *w, int64_t row, size_t k0, size_t k)
+static bool bf12_panel_strip(uint16_t *out, const struct weight *w, int64_t row, size_t k0,
+                             size_t k)
 {
     const struct bf12_strip *s = bf12_strip_at(w, row);
     uint32_t odd = 0;
     if (s->n_odd == BF12_AS_STORED) return false;
-    while (odd < s->n_odd && s->odd[odd].at < k0 * BF12_ROWS) odd++;
+    while (odd < s->n_odd && s->odd[odd].at < k0 * BF12_ROWS)
+        odd++;
     for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) {
         const uint8_t *step = bf12_steps(w, row) + i / CPU_K_STEP * BF12_STEP;
         load_bf12_tiles(out, s, step, step + CPU_AHEAD, 2 * AMX_TILE);
@@ -87,28 +102,34 @@ void cpu_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t
         columns = block_columns(k, k0);
         for (int at = 0; at < n; at += AMX_ROWS) {
             int rows = n - at < AMX_ROWS ? n - at : AMX_ROWS;
-            uint16_t *strip = to + (size_t)(at / PAIR) * PAIR * columns + (size_t)(at % PAIR) * AMX_K;
-            if (w->dtype == DTYPE_INT4) int4_panel_strip(strip, w, row + at, rows, begin + k0, columns);
-            else if (w->dtype == DTYPE_F8_E4M3) panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_F8_E4M3, &tables);
-            else if (!w->bf12 || !bf12_panel_strip(strip, w, row + at, begin + k0, columns)) panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);
+            uint16_t *strip = to + (size_t)(at / PAIR) * PAIR * columns +
+                              (size_t)(at % PAIR) * AMX_K;
+            if (w->dtype == DTYPE_INT4)
+                int4_panel_strip(strip, w, row + at, rows, begin + k0, columns);
+            else if (w->dtype == DTYPE_F8_E4M3)
+                panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_F8_E4M3, &tables);
+            else if (!w->bf12 || !bf12_panel_strip(strip, w, row + at, begin + k0, columns))
+                panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);
         }
         to += (size_t)((n + PAIR - 1) / PAIR) * PAIR * columns;
     }
 }
 
 /* Sums of a pair of strips with up to 16, or up to 32 packed rows: tiles 0 and 1, 2 and 3. */
-#define MULTIPLY_STEP(w, x)                                                                                            \
-    do {                                                                                                               \
-        _tile_stream_loadd(4, w, 64); /* used once: it leaves its place in the first-level cache to packed rows */     \
-        _tile_loadd(6, x, 64);                                                                                         \
-        _tile_dpbf16ps(0, 4, 6);                                                                                       \
-        _tile_stream_loadd(5, (w) + AMX_TILE, 64);                                                                     \
-        _tile_dpbf16ps(1, 5, 6);                                                                                       \
-        if (wide) {                                                                                                    \
-            _tile_loadd(7, (x) + AMX_TILE, 64);                                                                        \
-            _tile_dpbf16ps(2, 4, 7);                                                                                   \
-            _tile_dpbf16ps(3, 5, 7);                                                                                   \
-        }                                                                                                              \
+#define MULTIPLY_STEP(w, x)                                                                   \
+    do {                                                                                      \
+        _tile_stream_loadd(                                                                   \
+            4, w,                                                                             \
+            64); /* used once: it leaves its place in the first-level cache to packed rows */ \
+        _tile_loadd(6, x, 64);                                                                \
+        _tile_dpbf16ps(0, 4, 6);                                                              \
+        _tile_stream_loadd(5, (w) + AMX_TILE, 64);                                            \
+        _tile_dpbf16ps(1, 5, 6);                                                              \
+        if (wide) {                                                                           \
+            _tile_loadd(7, (x) + AMX_TILE, 64);                                               \
+            _tile_dpbf16ps(2, 4, 7);                                                          \
+            _tile_dpbf16ps(3, 5, 7);                                                          \
+        }                                                                                     \
     } while (0)
 
 INLINE void store_sums(float *sums, bool wide)
@@ -131,7 +152,8 @@ INLINE void multiply_pair(float *sums, const uint16_t *w, const uint16_t *x, siz
         _tile_loadd(2, sums + 512, 64);
         _tile_loadd(3, sums + 768, 64);
     }
-    for (size_t i = 0; i < k; i += AMX_K, w += 2 * AMX_TILE, x += x_step) MULTIPLY_STEP(w, x);
+    for (size_t i = 0; i < k; i += AMX_K, w += 2 * AMX_TILE, x += x_step)
+        MULTIPLY_STEP(w, x);
     store_sums(sums, wide);
 }
 
@@ -148,12 +170,14 @@ INLINE void add_quarter(const struct pending *p, int quarter, bool wide)
     __m512 scale = _mm512_set1_ps(p->scale);
     if (!p->to) return;
     for (int i = quarter * n; i < (quarter + 1) * n; i += 16)
-        _mm512_storeu_ps(p->to + i, _mm512_fmadd_ps(_mm512_load_ps(p->sums + i), scale, _mm512_loadu_ps(p->to + i)));
+        _mm512_storeu_ps(p->to + i, _mm512_fmadd_ps(_mm512_load_ps(p->sums + i), scale,
+                                                    _mm512_loadu_ps(p->to + i)));
 }
 
 /* Tiles work on one block of scales while vectors add the sums of the one before. */
-INLINE void multiply_pair_scaled(struct pending *last, float (*room)[SUMS], float *sums, const uint16_t *w, const uint16_t *x, size_t k,
-                                 const float *scale, bool wide)
+INLINE void multiply_pair_scaled(struct pending *last, float (*room)[SUMS], float *sums,
+                                 const uint16_t *w, const uint16_t *x, size_t k, const float *scale,
+                                 bool wide)
 {
     const size_t x_step = wide ? 2 * AMX_TILE : AMX_TILE;
     for (size_t k0 = 0; k0 < k; k0 += FP8_BLOCK) {
@@ -184,12 +208,15 @@ INLINE void multiply_wide(float *sums, const struct block *b, bool wide)
         k = block_columns(b->k, k0);
         for (int row = 0; row < b->n_w; row += PAIR, w += PAIR * k) {
             float *to = sums + (size_t)(row / PAIR) * SUMS;
-            if (b->scale) multiply_pair_scaled(&last, room, to, w, x, k, b->scale + k0 / FP8_BLOCK, wide);
-            else multiply_pair(to, w, x, k, wide);
+            if (b->scale)
+                multiply_pair_scaled(&last, room, to, w, x, k, b->scale + k0 / FP8_BLOCK, wide);
+            else
+                multiply_pair(to, w, x, k, wide);
         }
         x += k * (wide ? 2 * AMX_ROWS : AMX_ROWS);
     }
-    for (int i = 0; i < SCALE_STEPS; i++) add_quarter(&last, i, wide);
+    for (int i = 0; i < SCALE_STEPS; i++)
+        add_quarter(&last, i, wide);
 }
 
 size_t cpu_columns_amx(size_t k0, int n)
@@ -208,8 +235,10 @@ void cpu_multiply_amx(float *sums, const struct block *b)
     if (b->first) memset(sums, 0, cpu_sums_amx(0) * sizeof(*sums));
     amx_memory(b->w), amx_memory(b->x), amx_memory(sums);
     amx_begin(0, 0);
-    if (b->n_x > AMX_ROWS) multiply_wide(sums, b, true);
-    else multiply_wide(sums, b, false);
+    if (b->n_x > AMX_ROWS)
+        multiply_wide(sums, b, true);
+    else
+        multiply_wide(sums, b, false);
     _tile_release();
 }
 
@@ -218,15 +247,18 @@ void cpu_put_amx(float *out, size_t out_stride, const float *sums, int n_w, int 
     (void)first; /* all of a tile */
     for (int row = 0; row < n_w; row += AMX_ROWS)
         for (int at = 0; at < n_x; at += AMX_ROWS) {
-            const float *tile = sums + row / PAIR * SUMS + at / AMX_ROWS * 512 + row % PAIR * AMX_ROWS;
-            put_tile(out + (size_t)at * out_stride + row, out_stride, (const float(*)[AMX_ROWS])tile, n_x - at < AMX_ROWS ? n_x - at : AMX_ROWS);
+            const float *tile = sums + row / PAIR * SUMS + at / AMX_ROWS * 512 +
+                                row % PAIR * AMX_ROWS;
+            put_tile(out + (size_t)at * out_stride + row, out_stride,
+                     (const float(*)[AMX_ROWS])tile, n_x - at < AMX_ROWS ? n_x - at : AMX_ROWS);
         }
 }
 
 /* ---- attention ----
  *
- * Scores are sharp, so queries are sums of BF16 parts: three, against keys that are BF16 (every bit of both counts), or two, against
- * keys of two parts, without the product of the remainders. Weights of values are of two parts. */
+ * Scores are sharp, so queries are sums of BF16 parts: three, against keys that are BF16 (every bit
+ * of both counts), or two, against keys of two parts, without the product of the remainders.
+ * Weights of values are of two parts. */
 
 enum { KEY_GROUPS = CPU_KEYS / AMX_ROWS, KEY_ROW = 2 * CPU_KEYS, SPLIT_PARTS = 2 };
 
@@ -238,7 +270,8 @@ static void attend_begin(int rows)
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.rows[i] = i == 6 ? AMX_ROWS : (uint8_t)rows, config.bytes[i] = 64;
+    for (int i = 0; i < 8; i++)
+        config.rows[i] = i == 6 ? AMX_ROWS : (uint8_t)rows, config.bytes[i] = 64;
     amx_memory(&config);
     _tile_loadconfig(&config);
 }
@@ -259,43 +292,48 @@ static void pack_queries(struct attend_tile *t)
     for (int r = 0; r < t->n_rows; r++)
         for (size_t d = 0; d < padded; d += AMX_K) {
             __m512 v[2] = {numbers_at(t->q[r], d, dim), numbers_at(t->q[r], d + 16, dim)};
-            for (int part = 0; part < CPU_Q_PARTS; part++) _mm512_storeu_si512(query_part(t, part) + (size_t)r * padded + d, take_part(v));
+            for (int part = 0; part < CPU_Q_PARTS; part++)
+                _mm512_storeu_si512(query_part(t, part) + (size_t)r * padded + d, take_part(v));
         }
     t->is_packed = true;
 }
 
-/* Of a few queries' attention most is reading. What is read next is asked for beside what is multiplied, a few lines at a time, as processors drop what is asked for in bursts, and of keys
+/* Of a few queries' attention most is reading. What is read next is asked for beside what is
+ * multiplied, a few lines at a time, as processors drop what is asked for in bursts, and of keys
  * and values at once, as memory gives more to two streams. */
 struct ahead {
     const char *at;     /* of keys; NULL: of nothing */
     size_t half, lines; /* bytes from keys to values; lines of each that are left */
 };
-/* Lines of each beside so many columns of 16 keys, or half as many of values; and beside the softmax, an eighth. */
+/* Lines of each beside so many columns of 16 keys, or half as many of values; and beside the
+ * softmax, an eighth. */
 enum { BESIDE_SCORES = 6, BESIDE_VALUES = 8, BESIDE_WEIGHTS = 8 };
 
 INLINE void ask_for(struct ahead *a, size_t lines)
 {
     if (a->lines < lines) lines = a->lines;
-    for (size_t i = 0; i < lines; i++, a->at += 64) ask_line(a->at), ask_line(a->at + a->half);
+    for (size_t i = 0; i < lines; i++, a->at += 64)
+        ask_line(a->at), ask_line(a->at + a->half);
     a->lines -= lines;
 }
 
-#define SCORE_GROUP(tile, g)                                                                                           \
-    do {                                                                                                               \
-        ask_for(next, BESIDE_SCORES);                                                                                  \
-        _tile_loadd(6, keys + 2 * AMX_ROWS * (g), 2 * KEY_ROW);                                                        \
-        _tile_dpbf16ps(tile, 4, 6);                                                                                    \
-        _tile_dpbf16ps(tile, 5, 6);                                                                                    \
-        if (rest) {                                                                                                    \
-            _tile_loadd(7, rest + 2 * AMX_ROWS * (g), 2 * KEY_ROW);                                                    \
-            _tile_dpbf16ps(tile, 4, 7);                                                                                \
-        } else {                                                                                                       \
-            _tile_dpbf16ps(tile, 7, 6);                                                                                \
-        }                                                                                                              \
+#define SCORE_GROUP(tile, g)                                        \
+    do {                                                            \
+        ask_for(next, BESIDE_SCORES);                               \
+        _tile_loadd(6, keys + 2 * AMX_ROWS * (g), 2 * KEY_ROW);     \
+        _tile_dpbf16ps(tile, 4, 6);                                 \
+        _tile_dpbf16ps(tile, 5, 6);                                 \
+        if (rest) {                                                 \
+            _tile_loadd(7, rest + 2 * AMX_ROWS * (g), 2 * KEY_ROW); \
+            _tile_dpbf16ps(tile, 4, 7);                             \
+        } else {                                                    \
+            _tile_dpbf16ps(tile, 7, 6);                             \
+        }                                                           \
     } while (0)
 
 /* 32 columns of queries with all keys of the block; `rest`: remainders of the keys, or NULL. */
-INLINE void score_step(const struct attend_tile *t, int first, size_t d, const uint16_t *keys, const uint16_t *rest, struct ahead *next)
+INLINE void score_step(const struct attend_tile *t, int first, size_t d, const uint16_t *keys,
+                       const uint16_t *rest, struct ahead *next)
 {
     size_t padded = padded_dim(t), at = (size_t)first * padded + d, row = 2 * padded;
     _tile_loadd(4, query_part(t, 0) + at, row);
@@ -308,7 +346,8 @@ INLINE void score_step(const struct attend_tile *t, int first, size_t d, const u
 }
 
 /* What there is of the last 32 columns of keys, zeros after it. */
-INLINE const uint16_t *last_columns(uint16_t room[AMX_ROWS * KEY_ROW], const uint16_t *keys, size_t d, size_t dim)
+INLINE const uint16_t *last_columns(uint16_t room[AMX_ROWS * KEY_ROW], const uint16_t *keys,
+                                    size_t d, size_t dim)
 {
     memset(room, 0, AMX_ROWS * KEY_ROW * sizeof(*room));
     memcpy(room, keys + d * CPU_KEYS, (dim - d) * CPU_KEYS * sizeof(*room));
@@ -317,7 +356,8 @@ INLINE const uint16_t *last_columns(uint16_t room[AMX_ROWS * KEY_ROW], const uin
 }
 
 /* scores[rows of a tile][CPU_KEYS] of rows first .. */
-INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first, const uint16_t *keys, bool split, struct ahead *next)
+INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, int first,
+                       const uint16_t *keys, bool split, struct ahead *next)
 {
     uint16_t last[AMX_ROWS * KEY_ROW], last_rest[AMX_ROWS * KEY_ROW];
     size_t dim = (size_t)t->dim, whole = dim / AMX_K * AMX_K;
@@ -326,9 +366,11 @@ INLINE void score_tile(float (*scores)[CPU_KEYS], const struct attend_tile *t, i
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (size_t d = 0; d < whole; d += AMX_K) score_step(t, first, d, keys + d * CPU_KEYS, split ? rest + d * CPU_KEYS : NULL, next);
+    for (size_t d = 0; d < whole; d += AMX_K)
+        score_step(t, first, d, keys + d * CPU_KEYS, split ? rest + d * CPU_KEYS : NULL, next);
     if (whole < dim)
-        score_step(t, first, whole, last_columns(last, keys, whole, dim), split ? last_columns(last_rest, rest, whole, dim) : NULL, next);
+        score_step(t, first, whole, last_columns(last, keys, whole, dim),
+                   split ? last_columns(last_rest, rest, whole, dim) : NULL, next);
     _tile_stored(0, scores[0], sizeof(scores[0]));
     _tile_stored(1, scores[0] + AMX_ROWS, sizeof(scores[0]));
     _tile_stored(2, scores[0] + 2 * AMX_ROWS, sizeof(scores[0]));
@@ -340,8 +382,10 @@ struct weights {
     uint16_t part[SPLIT_PARTS][AMX_ROWS][CPU_KEYS] __attribute__((aligned(64)));
 };
 
-/* Softmax of `rows` rows, first .. ; rows that see nothing, and those that are not there, weigh nothing. */
-INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int rows, float (*scores)[CPU_KEYS], struct ahead *next)
+/* Softmax of `rows` rows, first .. ; rows that see nothing, and those that are not there, weigh
+ * nothing. */
+INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int rows,
+                        float (*scores)[CPU_KEYS], struct ahead *next)
 {
     const size_t beside = next->half / 64 / BESIDE_WEIGHTS / (size_t)rows;
     for (int i = 0; i < rows; i++) {
@@ -350,27 +394,32 @@ INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int
         if (sees) soften_row(t, first + i, scores[i]);
         for (int k = 0; k < CPU_KEYS; k += AMX_K) {
             __m512 v[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-            if (sees) v[0] = _mm512_loadu_ps(scores[i] + k), v[1] = _mm512_loadu_ps(scores[i] + k + 16);
-            for (int part = 0; part < SPLIT_PARTS; part++) _mm512_store_si512(w->part[part][i] + k, take_part(v));
+            if (sees)
+                v[0] = _mm512_loadu_ps(scores[i] + k), v[1] = _mm512_loadu_ps(scores[i] + k + 16);
+            for (int part = 0; part < SPLIT_PARTS; part++)
+                _mm512_store_si512(w->part[part][i] + k, take_part(v));
         }
     }
 }
 
 /* Both parts of the weights of 32 keys with 16 columns of their values, or 32. */
-#define ADD_VALUES(high, low, from, two)                                                                               \
-    do {                                                                                                               \
-        _tile_loadd(6, from, row);                                                                                     \
-        if (two) _tile_loadd(7, (from) + 2 * AMX_ROWS, row);                                                           \
-        _tile_dpbf16ps(0, high, 6);                                                                                    \
-        if (two) _tile_dpbf16ps(1, high, 7);                                                                           \
-        _tile_dpbf16ps(0, low, 6);                                                                                     \
-        if (two) _tile_dpbf16ps(1, low, 7);                                                                            \
+#define ADD_VALUES(high, low, from, two)                     \
+    do {                                                     \
+        _tile_loadd(6, from, row);                           \
+        if (two) _tile_loadd(7, (from) + 2 * AMX_ROWS, row); \
+        _tile_dpbf16ps(0, high, 6);                          \
+        if (two) _tile_dpbf16ps(1, high, 7);                 \
+        _tile_dpbf16ps(0, low, 6);                           \
+        if (two) _tile_dpbf16ps(1, low, 7);                  \
     } while (0)
 
-/* o[rows of a tile, o_stride] += weights · values; 16 rows: two sums at once, so that they need not wait for themselves */
-INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights *w, const uint16_t *values, int rows, struct ahead *next)
+/* o[rows of a tile, o_stride] += weights · values; 16 rows: two sums at once, so that they need not
+ * wait for themselves */
+INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights *w,
+                     const uint16_t *values, int rows, struct ahead *next)
 {
-    size_t row = (size_t)t->dim * 4, half = (size_t)AMX_ROWS * (size_t)t->dim * 2, o_row = t->o_stride * sizeof(float);
+    size_t row = (size_t)t->dim * 4, half = (size_t)AMX_ROWS * (size_t)t->dim * 2,
+           o_row = t->o_stride * sizeof(float);
     amx_memory(w), amx_memory(values), amx_memory(o);
     _tile_loadd(2, w->part[0][0], sizeof(w->part[0][0]));
     _tile_loadd(3, w->part[0][0] + AMX_K, sizeof(w->part[0][0]));
@@ -403,26 +452,33 @@ static const uint16_t *first_values(const struct attend_tile *t, const uint16_t 
     size_t dim = (size_t)t->dim;
     memset(copy, 0, CPU_KEYS * (dim + CPU_HEAD_PAD) * sizeof(*copy));
     memcpy(copy, values, (size_t)n / 2 * 2 * dim * sizeof(*copy));
-    for (size_t d = 0; n % 2 && d < dim; d++) copy[(size_t)n / 2 * 2 * dim + 2 * d] = values[(size_t)n / 2 * 2 * dim + 2 * d];
+    for (size_t d = 0; n % 2 && d < dim; d++)
+        copy[(size_t)n / 2 * 2 * dim + 2 * d] = values[(size_t)n / 2 * 2 * dim + 2 * d];
     return copy;
 }
 
 static bool all_finite(const uint16_t *values, size_t n)
 {
     unsigned found = 0;
-    for (size_t i = 0; i < n; i++) found |= (values[i] & 0x7f80) == 0x7f80;
+    for (size_t i = 0; i < n; i++)
+        found |= (values[i] & 0x7f80) == 0x7f80;
     return !found;
 }
 
-/* Zero times what is no number is no number: a value that only some rows of the tile see is kept from the others. */
-static void add_row_by_row(float *o, const struct attend_tile *t, int first, int rows, const struct weights *w, const uint16_t *values)
+/* Zero times what is no number is no number: a value that only some rows of the tile see is kept
+ * from the others. */
+static void add_row_by_row(float *o, const struct attend_tile *t, int first, int rows,
+                           const struct weights *w, const uint16_t *values)
 {
     struct ahead nothing = {0};
     attend_begin(1);
     for (int i = 0; i < rows && first + i < t->n_rows; i++) {
         struct weights own;
-        for (int part = 0; part < SPLIT_PARTS; part++) memcpy(own.part[part][0], w->part[part][i], sizeof(own.part[part][0]));
-        if (t->n_keys[first + i]) add_tile(o + (size_t)i * t->o_stride, t, &own, first_values(t, values, t->n_keys[first + i]), 1, &nothing);
+        for (int part = 0; part < SPLIT_PARTS; part++)
+            memcpy(own.part[part][0], w->part[part][i], sizeof(own.part[part][0]));
+        if (t->n_keys[first + i])
+            add_tile(o + (size_t)i * t->o_stride, t, &own,
+                     first_values(t, values, t->n_keys[first + i]), 1, &nothing);
     }
     attend_begin(rows);
 }
@@ -446,13 +502,16 @@ static struct ahead next_of(const struct attend_tile *t, bool few)
     return few && t->next ? (struct ahead){t->next, half, half / 64} : (struct ahead){0};
 }
 
-INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint16_t *values, bool split)
+INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint16_t *values,
+                         bool split)
 {
     float scores[AMX_ROWS][CPU_KEYS] __attribute__((aligned(64)));
     struct weights weights;
     int all, most = seen_keys(t, &all);
     const uint16_t *seen = most < CPU_KEYS ? first_values(t, values, most) : values;
-    bool apart = all < most && !all_finite(values + (size_t)all / 2 * 2 * (size_t)t->dim, ((size_t)most + 1 - (size_t)all / 2 * 2) / 2 * 2 * (size_t)t->dim);
+    bool apart = all < most &&
+                 !all_finite(values + (size_t)all / 2 * 2 * (size_t)t->dim,
+                             ((size_t)most + 1 - (size_t)all / 2 * 2) / 2 * 2 * (size_t)t->dim);
     const int rows = !split && t->n_rows < AMX_ROWS ? t->n_rows : AMX_ROWS;
     const bool few = rows < AMX_ROWS;
     attend_begin(rows);
@@ -461,8 +520,10 @@ INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint
         struct ahead next = next_of(t, few);
         score_tile(scores, t, first, keys, split, &next);
         soften_tile(&weights, t, first, rows, scores, &next);
-        if (apart) add_row_by_row(o, t, first, rows, &weights, values);
-        else add_tile(o, t, &weights, seen, rows, &next);
+        if (apart)
+            add_row_by_row(o, t, first, rows, &weights, values);
+        else
+            add_tile(o, t, &weights, seen, rows, &next);
     }
     _tile_release();
 }
@@ -470,6 +531,8 @@ INLINE void attend_parts(struct attend_tile *t, const uint16_t *keys, const uint
 void cpu_attend_amx(struct attend_tile *t, const void *keys, const void *values, enum kv_kind kind)
 {
     if (!t->is_packed) pack_queries(t);
-    if (kind == KV_SPLIT) attend_parts(t, keys, values, true);
-    else attend_parts(t, keys, values, false);
+    if (kind == KV_SPLIT)
+        attend_parts(t, keys, values, true);
+    else
+        attend_parts(t, keys, values, false);
 }

@@ -1,7 +1,9 @@
-/* Attention of a picture's patches to all of them, with tiles (AMX). Scores are computed with keys as rows and queries as columns, so that a row of 16
- * queries is a vector and the softmax needs no sums across lanes; so are the values' sums, [dim, queries].
+/* Attention of a picture's patches to all of them, with tiles (AMX). Scores are computed with keys
+ * as rows and queries as columns, so that a row of 16 queries is a vector and the softmax needs no
+ * sums across lanes; so are the values' sums, [dim, queries].
  *
- * Scores are sharp: queries and keys are sums of two BF16 parts, multiplied without the product of the remainders. Values and their weights are BF16. */
+ * Scores are sharp: queries and keys are sums of two BF16 parts, multiplied without the product of
+ * the remainders. Values and their weights are BF16. */
 #include "backend/cpu/body_amx.h"
 
 enum {
@@ -53,10 +55,13 @@ static size_t value_bytes(int dim)
 static void store_key(void *keys, size_t patch, const float *key, int dim)
 {
     size_t steps = key_steps(dim);
-    uint16_t *strip = (uint16_t *)keys + patch / AMX_ROWS * 2 * steps * AMX_TILE + patch % AMX_ROWS * AMX_K;
+    uint16_t *strip = (uint16_t *)keys + patch / AMX_ROWS * 2 * steps * AMX_TILE +
+                      patch % AMX_ROWS * AMX_K;
     for (size_t s = 0; s < steps; s++) {
-        __m512 v[2] = {numbers_at(key, s * AMX_K, (size_t)dim), numbers_at(key, s * AMX_K + 16, (size_t)dim)};
-        for (size_t part = 0; part < 2; part++) _mm512_storeu_si512(strip + (part * steps + s) * AMX_TILE, take_part(v));
+        __m512 v[2] = {numbers_at(key, s * AMX_K, (size_t)dim),
+                       numbers_at(key, s * AMX_K + 16, (size_t)dim)};
+        for (size_t part = 0; part < 2; part++)
+            _mm512_storeu_si512(strip + (part * steps + s) * AMX_TILE, take_part(v));
     }
 }
 
@@ -64,15 +69,19 @@ static void store_key(void *keys, size_t patch, const float *key, int dim)
 static void store_values(void *values, size_t patch, const float *in, size_t stride, int n, int dim)
 {
     size_t strips = value_strips(dim), at = patch % AMX_ROWS;
-    uint16_t *block = (uint16_t *)values + patch / CPU_KEYS * 2 * strips * AMX_TILE + patch % CPU_KEYS / AMX_K * AMX_TILE + patch % AMX_K / AMX_ROWS * AMX_ROWS;
+    uint16_t *block = (uint16_t *)values + patch / CPU_KEYS * 2 * strips * AMX_TILE +
+                      patch % CPU_KEYS / AMX_K * AMX_TILE + patch % AMX_K / AMX_ROWS * AMX_ROWS;
     const __mmask16 there = (__mmask16)(((1u << n) - 1) << at);
     for (size_t s = 0; s < strips; s++) {
         __m512i r[AMX_ROWS];
         for (size_t i = 0; i < AMX_ROWS; i++)
-            r[i] = i < at || i >= at + (size_t)n ? _mm512_setzero_si512() : (__m512i)numbers_at(in + (i - at) * stride, s * AMX_ROWS, (size_t)dim);
+            r[i] = i < at || i >= at + (size_t)n
+                       ? _mm512_setzero_si512()
+                       : (__m512i)numbers_at(in + (i - at) * stride, s * AMX_ROWS, (size_t)dim);
         transpose(r);
         for (size_t i = 0; i < AMX_ROWS; i++)
-            _mm256_mask_storeu_epi16(block + s * 2 * AMX_TILE + i * AMX_K, there, (__m256i)_mm512_cvtneps_pbh((__m512)r[i]));
+            _mm256_mask_storeu_epi16(block + s * 2 * AMX_TILE + i * AMX_K, there,
+                                     (__m256i)_mm512_cvtneps_pbh((__m512)r[i]));
     }
 }
 
@@ -84,17 +93,27 @@ static void pack_queries(struct room *r, const struct picture_tile *t)
     float scaled[AMX_ROWS * CPU_PICTURE_DIM];
     const size_t dim = (size_t)t->dim;
     for (int half = 0; half < HALVES; half++) {
-        int left = t->n_rows - half * AMX_ROWS, n = left < 0 ? 0 : left < AMX_ROWS ? left : AMX_ROWS;
-        for (size_t i = 0; i < AMX_ROWS * dim; i++) scaled[i] = i < (size_t)n * dim ? t->q[(size_t)half * AMX_ROWS * dim + i] * 1.44269504089f : 0;
-        const struct packing p = {.x = scaled, .x_stride = dim, .width = dim, .padded = (dim + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP, .n = AMX_ROWS, .split = true};
+        int left = t->n_rows - half * AMX_ROWS, n = left < 0          ? 0
+                                                    : left < AMX_ROWS ? left
+                                                                      : AMX_ROWS;
+        for (size_t i = 0; i < AMX_ROWS * dim; i++)
+            scaled[i] = i < (size_t)n * dim
+                            ? t->q[(size_t)half * AMX_ROWS * dim + i] * 1.44269504089f
+                            : 0;
+        const struct packing p = {.x = scaled,
+                                  .x_stride = dim,
+                                  .width = dim,
+                                  .padded = (dim + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP,
+                                  .n = AMX_ROWS,
+                                  .split = true};
         cpu_pack_amx(r->q[half][0][0], &p);
     }
 }
 
-#define FOUR_PRODUCTS()                                                                                                \
-    _tile_dpbf16ps(0, 4, 6);                                                                                           \
-    _tile_dpbf16ps(1, 5, 6);                                                                                           \
-    _tile_dpbf16ps(2, 4, 7);                                                                                           \
+#define FOUR_PRODUCTS()      \
+    _tile_dpbf16ps(0, 4, 6); \
+    _tile_dpbf16ps(1, 5, 6); \
+    _tile_dpbf16ps(2, 4, 7); \
     _tile_dpbf16ps(3, 5, 7)
 
 /* Two strips of 16 keys from `keys` on. */
@@ -126,11 +145,13 @@ INLINE void score_strips(struct room *r, size_t strip, const uint16_t *keys, siz
 
 /* ---- softmax ---- */
 
-/* 2^x for x <= 0, relative error below 4e-6: a weight keeps 8 bits. 1 for 0; no denormal, which takes a hundred times as long; NaN stays NaN. */
+/* 2^x for x <= 0, relative error below 4e-6: a weight keeps 8 bits. 1 for 0; no denormal, which
+ * takes a hundred times as long; NaN stays NaN. */
 INLINE __m512 power_of_two(__m512 x)
 {
     x = _mm512_max_ps(_mm512_set1_ps(-126), x); /* NaN where x is */
-    __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(x, n);
+    __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+           f = _mm512_sub_ps(x, n);
     __m512 p = _mm512_set1_ps(9.78291255e-3f);
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.59768836e-2f));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.40207111e-1f));
@@ -150,16 +171,21 @@ static void rescale(struct room *r, int half, __m512 max, size_t strips)
     __m512 keep = power_of_two(_mm512_sub_ps(r->max[half], max));
     r->max[half] = max, r->sum[half] = _mm512_mul_ps(r->sum[half], keep);
     for (size_t s = 0; s < strips; s++)
-        for (float *o = r->o[s][half], *end = o + CELLS; o < end; o += AMX_ROWS) _mm512_store_ps(o, _mm512_mul_ps(_mm512_load_ps(o), keep));
+        for (float *o = r->o[s][half], *end = o + CELLS; o < end; o += AMX_ROWS)
+            _mm512_store_ps(o, _mm512_mul_ps(_mm512_load_ps(o), keep));
 }
 
 /* n keys' scores become weights; pairs of keys lie side by side. */
 INLINE void soften(struct room *r, int half, int n, size_t strips)
 {
-    static const uint16_t interleaved[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    static const uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const __m512i order = _mm512_loadu_si512(interleaved);
-    __m512 max[2] = {r->max[half], r->max[half]}, sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-    for (int key = 0; key < n; key++) max[key % 2] = _mm512_max_ps(max[key % 2], score_row(r, key, half));
+    __m512 max[2] = {r->max[half], r->max[half]},
+           sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    for (int key = 0; key < n; key++)
+        max[key % 2] = _mm512_max_ps(max[key % 2], score_row(r, key, half));
     max[0] = _mm512_max_ps(max[0], max[1]);
     if (_mm512_cmp_ps_mask(max[0], r->max[half], _CMP_NEQ_UQ)) rescale(r, half, max[0], strips);
     max[0] = r->max[half];
@@ -176,22 +202,29 @@ INLINE void soften(struct room *r, int half, int n, size_t strips)
 
 /* ---- values ---- */
 
-/* Values of 32 keys from `key` on: zeros where there is none, because what lies there may be anything. */
-INLINE const uint16_t *values_of(struct room *r, const struct picture_tile *t, int key, size_t strips, size_t *step)
+/* Values of 32 keys from `key` on: zeros where there is none, because what lies there may be
+ * anything. */
+INLINE const uint16_t *values_of(struct room *r, const struct picture_tile *t, int key,
+                                 size_t strips, size_t *step)
 {
-    const uint16_t *from = (const uint16_t *)t->values + (size_t)key / CPU_KEYS * 2 * strips * AMX_TILE + (size_t)key % CPU_KEYS / AMX_K * AMX_TILE;
+    const uint16_t *from = (const uint16_t *)t->values +
+                           (size_t)key / CPU_KEYS * 2 * strips * AMX_TILE +
+                           (size_t)key % CPU_KEYS / AMX_K * AMX_TILE;
     *step = 2 * AMX_TILE;
     if (key + AMX_K <= t->n_keys) return from;
     for (size_t s = 0; s < strips; s++)
         for (size_t i = 0; i < AMX_ROWS; i++)
-            _mm512_store_si512(r->last[s] + i * AMX_K, _mm512_maskz_loadu_epi16((__mmask32)((1u << (t->n_keys - key)) - 1), from + s * *step + i * AMX_K));
+            _mm512_store_si512(r->last[s] + i * AMX_K,
+                               _mm512_maskz_loadu_epi16((__mmask32)((1u << (t->n_keys - key)) - 1),
+                                                        from + s * *step + i * AMX_K));
     *step = AMX_TILE;
     amx_memory(r->last);
     return r->last[0];
 }
 
 /* o of one or two strips of columns += weights of n keys times their values. */
-INLINE void add_values(struct room *r, const struct picture_tile *t, size_t strip, int first, int n, size_t strips, bool two)
+INLINE void add_values(struct room *r, const struct picture_tile *t, size_t strip, int first, int n,
+                       size_t strips, bool two)
 {
     _tile_loadd(0, r->o[strip][0], 64);
     _tile_loadd(2, r->o[strip][1], 64);
@@ -226,12 +259,17 @@ INLINE void add_values(struct room *r, const struct picture_tile *t, size_t stri
 static void attend_block(struct room *r, const struct picture_tile *t, int first, int n)
 {
     size_t steps = key_steps(t->dim), strips = value_strips(t->dim), strip = 0;
-    const uint16_t *keys = (const uint16_t *)t->keys + (size_t)first / AMX_ROWS * 2 * steps * AMX_TILE;
-    for (int key = 0; key < n; key += 2 * AMX_ROWS) score_strips(r, (size_t)key / AMX_ROWS, keys + (size_t)key / AMX_ROWS * 2 * steps * AMX_TILE, steps);
+    const uint16_t *keys = (const uint16_t *)t->keys +
+                           (size_t)first / AMX_ROWS * 2 * steps * AMX_TILE;
+    for (int key = 0; key < n; key += 2 * AMX_ROWS)
+        score_strips(r, (size_t)key / AMX_ROWS,
+                     keys + (size_t)key / AMX_ROWS * 2 * steps * AMX_TILE, steps);
     amx_memory(r);
-    for (int half = 0; half < HALVES; half++) soften(r, half, n, strips);
+    for (int half = 0; half < HALVES; half++)
+        soften(r, half, n, strips);
     amx_memory(r);
-    for (; strip + 2 <= strips; strip += 2) add_values(r, t, strip, first, n, strips, true);
+    for (; strip + 2 <= strips; strip += 2)
+        add_values(r, t, strip, first, n, strips, true);
     if (strip < strips) add_values(r, t, strip, first, n, strips, false);
     amx_memory(r);
 }
@@ -243,10 +281,14 @@ static void put_rows(const struct room *r, const struct picture_tile *t)
             __m512i o[AMX_ROWS];
             size_t left = (size_t)t->dim - s * AMX_ROWS;
             const __mmask16 there = left < AMX_ROWS ? (__mmask16)((1u << left) - 1) : 0xffff;
-            for (int i = 0; i < AMX_ROWS; i++) o[i] = (__m512i)_mm512_div_ps(_mm512_load_ps(r->o[s][half] + i * AMX_ROWS), r->sum[half]);
+            for (int i = 0; i < AMX_ROWS; i++)
+                o[i] = (__m512i)_mm512_div_ps(_mm512_load_ps(r->o[s][half] + i * AMX_ROWS),
+                                              r->sum[half]);
             transpose(o);
             for (int i = 0; i < AMX_ROWS && half * AMX_ROWS + i < t->n_rows; i++)
-                _mm512_mask_storeu_ps(t->o + (size_t)(half * AMX_ROWS + i) * t->o_stride + s * AMX_ROWS, there, (__m512)o[i]);
+                _mm512_mask_storeu_ps(t->o + (size_t)(half * AMX_ROWS + i) * t->o_stride +
+                                          s * AMX_ROWS,
+                                      there, (__m512)o[i]);
         }
 }
 
@@ -255,12 +297,15 @@ static void attend_picture(const struct picture_tile *t, void *room)
     struct room *r = room;
     pack_queries(r, t);
     memset(r->o, 0, value_strips(t->dim) * sizeof(r->o[0]));
-    for (int half = 0; half < HALVES; half++) r->max[half] = _mm512_set1_ps(-1e30f), r->sum[half] = _mm512_setzero_ps();
+    for (int half = 0; half < HALVES; half++)
+        r->max[half] = _mm512_set1_ps(-1e30f), r->sum[half] = _mm512_setzero_ps();
     amx_memory(r);
     amx_begin(0, 0);
-    for (int first = 0; first < t->n_keys; first += BLOCK) attend_block(r, t, first, t->n_keys - first < BLOCK ? t->n_keys - first : BLOCK);
+    for (int first = 0; first < t->n_keys; first += BLOCK)
+        attend_block(r, t, first, t->n_keys - first < BLOCK ? t->n_keys - first : BLOCK);
     _tile_release();
     put_rows(r, t);
 }
 
-const struct picture_kernels cpu_picture_amx = {key_bytes, value_bytes, picture_room, store_key, store_values, attend_picture};
+const struct picture_kernels cpu_picture_amx = {key_bytes, value_bytes,  picture_room,
+                                                store_key, store_values, attend_picture};

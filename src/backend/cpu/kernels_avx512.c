@@ -1,4 +1,5 @@
-/* The kernels for the whole of AVX-512: byte permutes (VBMI), integer products (VNNI), GFNI and BF16 products. */
+/* The kernels for the whole of AVX-512: byte permutes (VBMI), integer products (VNNI), GFNI and
+ * BF16 products. */
 #define LANES 16
 #define KERNELS cpu_kernels_avx512
 #define LEVEL CPU_AVX512

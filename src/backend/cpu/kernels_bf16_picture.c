@@ -1,6 +1,8 @@
-/* A picture's attention with values and their weights in BF16 (AVX512-BF16: 32 products an instruction); scores come from int16 (body_picture.h).
+/* A picture's attention with values and their weights in BF16 (AVX512-BF16: 32 products an
+ * instruction); scores come from int16 (body_picture.h).
  *
- * A block's values are [CPU_KEYS / 2, dim rounded up to LANES, 2] BF16: two patches side by side, as products take them. Of an odd number of patches the last one's neighbour is zero. */
+ * A block's values are [CPU_KEYS / 2, dim rounded up to LANES, 2] BF16: two patches side by side,
+ * as products take them. Of an odd number of patches the last one's neighbour is zero. */
 #define LANES 16
 #include "backend/cpu/body_vectors.h"
 
@@ -28,10 +30,13 @@ static void store_values(void *values, size_t patch, const float *in, size_t str
 {
     const size_t padded = padded_dim(dim);
     for (size_t i = patch; i < patch + (size_t)n; i++, in += stride) {
-        uint32_t *pair = (uint32_t *)values + i / 2 * padded; /* pairs of a head lie one after the other */
+        uint32_t *pair = (uint32_t *)values +
+                         i / 2 * padded; /* pairs of a head lie one after the other */
         for (size_t d = 0; d < padded; d += LANES) {
             const __m512i words = value_words(in, d, (size_t)dim);
-            _mm512_storeu_si512(pair + d, i % 2 ? _mm512_or_si512(_mm512_loadu_si512(pair + d), _mm512_slli_epi32(words, 16)) : words);
+            _mm512_storeu_si512(pair + d, i % 2 ? _mm512_or_si512(_mm512_loadu_si512(pair + d),
+                                                                  _mm512_slli_epi32(words, 16))
+                                                : words);
         }
     }
 }
@@ -46,9 +51,12 @@ INLINE vf with_weight(vf acc, vf values, const float *weight)
 INLINE void put_weights(float *words, const vf weights[KEY_VECTORS])
 {
     UNROLL
-    for (int u = 0; u < KEY_VECTORS; u += 2) _mm512_storeu_si512(words + u / 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh((__m512)weights[u + 1], (__m512)weights[u]));
+    for (int u = 0; u < KEY_VECTORS; u += 2)
+        _mm512_storeu_si512(words + u / 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh(
+                                                       (__m512)weights[u + 1], (__m512)weights[u]));
 }
 
 #include "backend/cpu/body_picture_tile.h"
 
-const struct picture_kernels cpu_picture_bf16 = {key_bytes, value_bytes, room_bytes, store_key, store_values, attend_picture};
+const struct picture_kernels cpu_picture_bf16 = {key_bytes, value_bytes,  room_bytes,
+                                                 store_key, store_values, attend_picture};

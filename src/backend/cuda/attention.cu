@@ -1,5 +1,6 @@
-/* Attention of the decoder over the paged KV cache: rows of qkv become queries and cache entries (append), and attend in tiles of a
- * prompt (attend_*, plain form attend_plain), or, one token a sequence, all in one launch (decode_*). */
+/* Attention of the decoder over the paged KV cache: rows of qkv become queries and cache entries
+ * (append), and attend in tiles of a prompt (attend_*, plain form attend_plain), or, one token a
+ * sequence, all in one launch (decode_*). */
 #include "backend/cuda/flash.cuh"
 
 /* ---- the cache ---- */
@@ -17,7 +18,8 @@ EY_DEVICE const int32_t *blocks_of(const struct dev_batch &batch, int row)
 /* Keys (0) or values (1) of a head in a KV block. */
 EY_DEVICE uint8_t *kv_rows(const struct kv_layer &kv, int block, int head, int which)
 {
-    return (uint8_t *)kv.data + (((int64_t)block * kv.n_kv_heads + head) * 2 + which) * KV_TOKENS * kv.head_dim * kv_element_size(kv);
+    return (uint8_t *)kv.data + (((int64_t)block * kv.n_kv_heads + head) * 2 + which) * KV_TOKENS *
+                                    kv.head_dim * kv_element_size(kv);
 }
 
 /* Two values of 4 e4m3 codes as BF16: 0 and 1 of them, or 2 and 3. */
@@ -39,20 +41,25 @@ EY_DEVICE float head_scale(const float x[LANE_PAIRS], const float y[LANE_PAIRS],
 {
     float sum = 0;
 #pragma unroll
-    for (int j = 0; j < LANE_PAIRS; j++) sum += x[j] * x[j] + y[j] * y[j];
+    for (int j = 0; j < LANE_PAIRS; j++)
+        sum += x[j] * x[j] + y[j] * y[j];
     return rsqrtf(warp_sum(sum) / (float)dim + eps);
 }
 
 EY_DEVICE void put_element(void *row, int i, float v, int fp8)
 {
-    if (fp8) ((uint8_t *)row)[i] = e4m3_of(v);
-    else ((bf16 *)row)[i] = bf16_of(v);
+    if (fp8)
+        ((uint8_t *)row)[i] = e4m3_of(v);
+    else
+        ((bf16 *)row)[i] = bf16_of(v);
 }
 
 EY_KERNEL(append, struct append_args, SMALL_BLOCK, 1)
 {
-    int n_kv = a.kv.n_kv_heads, dim = a.kv.head_dim, half = dim / 2, heads = a.n_heads + 2 * n_kv, lane = lane_index();
-    int unit = (int)blockIdx.x * (SMALL_BLOCK / 32) + warp_index(), row = unit / heads, head = unit % heads;
+    int n_kv = a.kv.n_kv_heads, dim = a.kv.head_dim, half = dim / 2, heads = a.n_heads + 2 * n_kv,
+        lane = lane_index();
+    int unit = (int)blockIdx.x * (SMALL_BLOCK / 32) + warp_index(), row = unit / heads,
+        head = unit % heads;
     wait_for_previous();
     let_next_start();
     if (row >= a.batch.n) return;
@@ -69,8 +76,10 @@ EY_KERNEL(append, struct append_args, SMALL_BLOCK, 1)
     float scale = norm && !is_v ? head_scale(x, y, dim, a.eps) : 1.0f;
     void *to = a.q + ((int64_t)row * a.n_heads + head) * dim;
     if (!is_q) {
-        int index = a.batch.index[row], block = blocks_of(a.batch, row)[index / KV_TOKENS], kv_head = is_v ? head - a.n_heads - n_kv : head - a.n_heads;
-        to = kv_rows(a.kv, block, kv_head, is_v) + (int64_t)(index % KV_TOKENS) * dim * kv_element_size(a.kv);
+        int index = a.batch.index[row], block = blocks_of(a.batch, row)[index / KV_TOKENS],
+            kv_head = is_v ? head - a.n_heads - n_kv : head - a.n_heads;
+        to = kv_rows(a.kv, block, kv_head, is_v) +
+             (int64_t)(index % KV_TOKENS) * dim * kv_element_size(a.kv);
     }
     int fp8 = !is_q && a.kv.fp8;
 #pragma unroll
@@ -96,19 +105,26 @@ template <int DIM> struct paged_source {
     EY_MEMBER void load(bf16 *to, int tile, int which) const
     {
         const uint8_t *rows = kv_rows(kv, blocks[tile], head, which);
-        if (kv.fp8) load_fp8(to, rows, tile);
-        else flash_load<DIM>(to, (const bf16 *)rows, kv.head_dim, n_keys - tile * FLASH_KEYS, kv.head_dim);
+        if (kv.fp8)
+            load_fp8(to, rows, tile);
+        else
+            flash_load<DIM>(to, (const bf16 *)rows, kv.head_dim, n_keys - tile * FLASH_KEYS,
+                            kv.head_dim);
     }
 
     EY_MEMBER void load_fp8(bf16 *to, const uint8_t *rows, int tile) const
     {
 #pragma unroll
         for (int j = 0; j < FLASH_KEYS * (DIM / 16) / FLASH_THREADS; j++) {
-            int i = (int)threadIdx.x + j * FLASH_THREADS, row = i / (DIM / 16), column = i % (DIM / 16) * 16;
+            int i = (int)threadIdx.x + j * FLASH_THREADS, row = i / (DIM / 16),
+                column = i % (DIM / 16) * 16;
             uint4 codes = {0, 0, 0, 0}, low, high;
-            if (tile * FLASH_KEYS + row < n_keys && column < kv.head_dim) codes = load_fresh(rows + row * kv.head_dim + column);
-            low.x = e4m3_lower_pair(codes.x), low.y = e4m3_upper_pair(codes.x), low.z = e4m3_lower_pair(codes.y), low.w = e4m3_upper_pair(codes.y);
-            high.x = e4m3_lower_pair(codes.z), high.y = e4m3_upper_pair(codes.z), high.z = e4m3_lower_pair(codes.w), high.w = e4m3_upper_pair(codes.w);
+            if (tile * FLASH_KEYS + row < n_keys && column < kv.head_dim)
+                codes = load_fresh(rows + row * kv.head_dim + column);
+            low.x = e4m3_lower_pair(codes.x), low.y = e4m3_upper_pair(codes.x),
+            low.z = e4m3_lower_pair(codes.y), low.w = e4m3_upper_pair(codes.y);
+            high.x = e4m3_lower_pair(codes.z), high.y = e4m3_upper_pair(codes.z),
+            high.z = e4m3_lower_pair(codes.w), high.w = e4m3_upper_pair(codes.w);
             uint4 *at = (uint4 *)(to + row * (DIM + FLASH_PAD) + column);
             at[0] = low, at[1] = high;
         }
@@ -123,14 +139,18 @@ template <int DIM> EY_DEVICE void attend(const struct attend_args &a)
     let_next_start();
     /* a prompt's last tiles have most keys: they begin first */
     int tile = a.n_tiles - 1 - (int)blockIdx.y, head = (int)blockIdx.x, dim = a.kv.head_dim;
-    int first = a.tile[2 * tile], rows = a.tile[2 * tile + 1], in_tile = warp_index() * 16, index = a.batch.index[first];
+    int first = a.tile[2 * tile], rows = a.tile[2 * tile + 1], in_tile = warp_index() * 16,
+        index = a.batch.index[first];
     int64_t width = (int64_t)a.n_heads * dim, at = (int64_t)(first + in_tile) * width + head * dim;
-    struct paged_source<DIM> from = {a.kv, blocks_of(a.batch, first), head / (a.n_heads / a.kv.n_kv_heads), index + rows};
+    struct paged_source<DIM> from = {
+        a.kv, blocks_of(a.batch, first), head / (a.n_heads / a.kv.n_kv_heads), index + rows
+    };
     struct flash_rows<DIM, TILES> r;
     flash_begin(r, a.q + at, width, rows - in_tile, dim);
     r.scale = a.scale * LOG2_E, r.last = index + in_tile, r.growth = 1;
     r.before = a.window ? r.last - a.window : FLASH_ALL;
-    flash_attend(r, from, a.window ? max(index - a.window + 1, 0) / FLASH_KEYS : 0, index + rows, shared);
+    flash_attend(r, from, a.window ? max(index - a.window + 1, 0) / FLASH_KEYS : 0, index + rows,
+                 shared);
     flash_end(r, a.o + at, width, rows - in_tile, dim);
 }
 
@@ -151,49 +171,88 @@ struct paged_plain_source {
 
     EY_MEMBER const uint8_t *row(int slot, int which) const
     {
-        return kv_rows(kv, blocks[slot / KV_TOKENS], head, which) + slot % KV_TOKENS * kv.head_dim * kv_element_size(kv);
+        return kv_rows(kv, blocks[slot / KV_TOKENS], head, which) +
+               slot % KV_TOKENS * kv.head_dim * kv_element_size(kv);
     }
-    EY_MEMBER const uint8_t *key(int slot) const { return row(slot, 0); }
-    EY_MEMBER const uint8_t *value(int slot) const { return row(slot, 1); }
-    EY_MEMBER float element(const uint8_t *row, int i) const { return kv.fp8 ? e4m3_value(row[i]) : bf16_value(((const bf16 *)row)[i]); }
+    EY_MEMBER const uint8_t *key(int slot) const
+    {
+        return row(slot, 0);
+    }
+    EY_MEMBER const uint8_t *value(int slot) const
+    {
+        return row(slot, 1);
+    }
+    EY_MEMBER float element(const uint8_t *row, int i) const
+    {
+        return kv.fp8 ? e4m3_value(row[i]) : bf16_value(((const bf16 *)row)[i]);
+    }
 };
 
 EY_KERNEL(attend_plain, struct attend_args, SMALL_BLOCK, 1)
 {
-    int unit = (int)blockIdx.x * (SMALL_BLOCK / 32) + warp_index(), row = unit / a.n_heads, head = unit % a.n_heads, dim = a.kv.head_dim;
+    int unit = (int)blockIdx.x * (SMALL_BLOCK / 32) + warp_index(), row = unit / a.n_heads,
+        head = unit % a.n_heads, dim = a.kv.head_dim;
     wait_for_previous();
     let_next_start();
     if (row >= a.batch.n) return;
-    struct paged_plain_source from = {a.kv, blocks_of(a.batch, row), head / (a.n_heads / a.kv.n_kv_heads)};
+    struct paged_plain_source from = {a.kv, blocks_of(a.batch, row),
+                                      head / (a.n_heads / a.kv.n_kv_heads)};
     int n_keys = a.batch.index[row] + 1;
-    plain_attend(a.o + (int64_t)unit * dim, a.q + (int64_t)unit * dim, from, a.window ? max(n_keys - a.window, 0) : 0, n_keys, dim, a.scale);
+    plain_attend(a.o + (int64_t)unit * dim, a.q + (int64_t)unit * dim, from,
+                 a.window ? max(n_keys - a.window, 0) : 0, n_keys, dim, a.scale);
 }
 
 /* ---- decode ----
  *
- * A block of 8 warps takes a part of the keys of one KV head of one sequence for all query heads of it. A warp takes 16 keys at once, straight from
- * memory into the operands of mma_bf16: scoresᵀ[16 keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ.
- * Lane 4g + t reads of keys g and g + 8 the columns 8t + 32j .. +7, and of values 2t, 2t+1, 2t+8, 2t+9 the columns 8g + 64j .. +7; products do not
- * care for the order of columns, so each matrix step takes what the lanes happen to have. The first keys and values are on their way
- * before the kernel in front has ended; while they come, each warp norms and turns one head. */
+ * A block of 8 warps takes a part of the keys of one KV head of one sequence for all query heads of
+ * it. A warp takes 16 keys at once, straight from memory into the operands of mma_bf16: scoresᵀ[16
+ * keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ. Lane 4g + t
+ * reads of keys g and g + 8 the columns 8t + 32j .. +7, and of values 2t, 2t+1, 2t+8, 2t+9 the
+ * columns 8g + 64j .. +7; products do not care for the order of columns, so each matrix step takes
+ * what the lanes happen to have. The first keys and values are on their way before the kernel in
+ * front has ended; while they come, each warp norms and turns one head. */
 
 template <bool FP8> struct eight; /* values of the cache as they lie there */
 template <> struct eight<false> {
     uint4 bits;
 
-    EY_MEMBER void load(const uint8_t *p) { bits = load_weight(p); }
-    EY_MEMBER void clear() { bits = make_uint4(0, 0, 0, 0); }
-    EY_MEMBER uint32_t word(int i) const { return i == 0 ? bits.x : i == 1 ? bits.y : i == 2 ? bits.z : bits.w; }
+    EY_MEMBER void load(const uint8_t *p)
+    {
+        bits = load_weight(p);
+    }
+    EY_MEMBER void clear()
+    {
+        bits = make_uint4(0, 0, 0, 0);
+    }
+    EY_MEMBER uint32_t word(int i) const
+    {
+        return i == 0 ? bits.x : i == 1 ? bits.y : i == 2 ? bits.z : bits.w;
+    }
     /* values 2i and 2i + 1 */
-    EY_MEMBER uint32_t pair(int i) const { return word(i); }
+    EY_MEMBER uint32_t pair(int i) const
+    {
+        return word(i);
+    }
 };
 template <> struct eight<true> {
     uint2 bits;
 
-    EY_MEMBER void load(const uint8_t *p) { bits = load_weight_8(p); }
-    EY_MEMBER void clear() { bits = make_uint2(0, 0); }
-    EY_MEMBER uint32_t word(int i) const { return i == 0 ? bits.x : bits.y; }
-    EY_MEMBER uint32_t pair(int i) const { return i % 2 ? e4m3_upper_pair(word(i / 2)) : e4m3_lower_pair(word(i / 2)); }
+    EY_MEMBER void load(const uint8_t *p)
+    {
+        bits = load_weight_8(p);
+    }
+    EY_MEMBER void clear()
+    {
+        bits = make_uint2(0, 0);
+    }
+    EY_MEMBER uint32_t word(int i) const
+    {
+        return i == 0 ? bits.x : bits.y;
+    }
+    EY_MEMBER uint32_t pair(int i) const
+    {
+        return i % 2 ? e4m3_upper_pair(word(i / 2)) : e4m3_lower_pair(word(i / 2));
+    }
 };
 
 /* Value i of each of two rows, as a BF16 pair. */
@@ -204,7 +263,8 @@ EY_DEVICE uint32_t beside(const struct eight<false> &a, const struct eight<false
 
 EY_DEVICE uint32_t beside(const struct eight<true> &a, const struct eight<true> &b, int i)
 {
-    return e4m3_pair(__byte_perm(a.word(i / 4), b.word(i / 4), (unsigned)((i % 4) << 4 | (i % 4 + 4) << 12)));
+    return e4m3_pair(
+        __byte_perm(a.word(i / 4), b.word(i / 4), (unsigned)((i % 4) << 4 | (i % 4 + 4) << 12)));
 }
 
 /* What a lane has of 16 keys and their values. */
@@ -214,11 +274,13 @@ template <int DIM, bool FP8> struct decode_chunk {
 
 /* A lane's share of the results: of heads 2t and 2t + 1. */
 template <int DIM> struct decode_sums {
-    float o[DIM / 64][4][4]; /* o[j][m]: columns 8g + 64j + 2m (head 2t, head 2t + 1), then the same of the column after */
+    float o[DIM / 64][4][4]; /* o[j][m]: columns 8g + 64j + 2m (head 2t, head 2t + 1), then the same
+                                of the column after */
     float best[2], sum[2];   /* to base 2; the sum over this lane's keys */
 };
 
-/* Keys of a block: equal parts of whole chunks, not so small that adding them up costs more than reading them. */
+/* Keys of a block: equal parts of whole chunks, not so small that adding them up costs more than
+ * reading them. */
 EY_DEVICE int decode_part(int n_keys, int splits)
 {
     int chunks = (n_keys + DECODE_CHUNK - 1) / DECODE_CHUNK;
@@ -259,38 +321,47 @@ EY_DEVICE int value_slot(int i, int t)
 
 /* The 16 keys from slot `first` on; what is not before the new token is zero. */
 template <int DIM, bool FP8>
-EY_DEVICE void load_keys(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv, const struct decode_place &p, int first)
+EY_DEVICE void load_keys(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv,
+                         const struct decode_place &p, int first)
 {
     enum { SIZE = FP8 ? 1 : 2 };
     int g = lane_index() / 4, t = lane_index() % 4;
     if (first >= p.end) return;
-    const uint8_t *at = kv_rows(kv, p.blocks[first / KV_TOKENS], p.kv_head, 0) + ((first % KV_TOKENS + g) * DIM + 8 * t) * SIZE;
+    const uint8_t *at = kv_rows(kv, p.blocks[first / KV_TOKENS], p.kv_head, 0) +
+                        ((first % KV_TOKENS + g) * DIM + 8 * t) * SIZE;
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int j = 0; j < DIM / 32; j++) {
-            if (first + g + 8 * i < p.index) c.key[i][j].load(at + (8 * i * DIM + 32 * j) * SIZE);
-            else c.key[i][j].clear();
+            if (first + g + 8 * i < p.index)
+                c.key[i][j].load(at + (8 * i * DIM + 32 * j) * SIZE);
+            else
+                c.key[i][j].clear();
         }
 }
 
 template <int DIM, bool FP8>
-EY_DEVICE void load_values(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv, const struct decode_place &p, int first)
+EY_DEVICE void load_values(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv,
+                           const struct decode_place &p, int first)
 {
     enum { SIZE = FP8 ? 1 : 2 };
     int g = lane_index() / 4, t = lane_index() % 4;
     if (first >= p.end) return;
-    const uint8_t *at = kv_rows(kv, p.blocks[first / KV_TOKENS], p.kv_head, 1) + ((first % KV_TOKENS + 2 * t) * DIM + 8 * g) * SIZE;
+    const uint8_t *at = kv_rows(kv, p.blocks[first / KV_TOKENS], p.kv_head, 1) +
+                        ((first % KV_TOKENS + 2 * t) * DIM + 8 * g) * SIZE;
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < DIM / 64; j++) {
-            if (first + value_slot(i, t) < p.index) c.value[i][j].load(at + (value_slot(i, 0) * DIM + 64 * j) * SIZE);
-            else c.value[i][j].clear();
+            if (first + value_slot(i, t) < p.index)
+                c.value[i][j].load(at + (value_slot(i, 0) * DIM + 64 * j) * SIZE);
+            else
+                c.value[i][j].clear();
         }
 }
 
-/* Shared memory of the beginning: queries as BF16, and the new key and value as the cache has them. */
+/* Shared memory of the beginning: queries as BF16, and the new key and value as the cache has them.
+ */
 template <int DIM> struct decode_fresh {
     bf16 q[DECODE_HEADS][DIM + FLASH_PAD];
     uint4 kv[2][DIM * sizeof(bf16) / sizeof(uint4)];
@@ -313,18 +384,20 @@ template <int DIM> EY_DEVICE void load_norm(struct head_pairs<DIM> &w, const flo
 
 /* Norms and turns a head, as far as it is to be. */
 template <int DIM>
-EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_pairs<DIM> &norm, bool normed, const float *rope, float eps)
-{
+EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_pairs<DIM> &norm,
+                                            bool normed, const float *rope, float eps) {
     struct head_pairs<DIM> h;
     float cosine[DIM / 64], sine[DIM / 64], squares = 0;
 #pragma unroll
     for (int j = 0; j < DIM / 64; j++) {
         int i = lane_index() + 32 * j;
         h.x[j] = load_fresh_float(raw + i), h.y[j] = load_fresh_float(raw + i + DIM / 2);
-        cosine[j] = rope ? load_fresh_float(rope + 2 * i) : 1.0f, sine[j] = rope ? load_fresh_float(rope + 2 * i + 1) : 0;
+        cosine[j] = rope ? load_fresh_float(rope + 2 * i) : 1.0f,
+        sine[j] = rope ? load_fresh_float(rope + 2 * i + 1) : 0;
     }
 #pragma unroll
-    for (int j = 0; j < DIM / 64; j++) squares += h.x[j] * h.x[j] + h.y[j] * h.y[j];
+    for (int j = 0; j < DIM / 64; j++)
+        squares += h.x[j] * h.x[j] + h.y[j] * h.y[j];
     float scale = normed ? rsqrtf(warp_sum(squares) / (float)DIM + eps) : 1.0f;
 #pragma unroll
     for (int j = 0; j < DIM / 64; j++) {
@@ -335,7 +408,8 @@ EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_
     return h;
 }
 
-template <int DIM> EY_DEVICE void put_head(void *row, const struct head_pairs<DIM> &h, int fp8)
+template <int DIM>
+EY_DEVICE void put_head(void *row, const struct head_pairs<DIM> &h, int fp8)
 {
 #pragma unroll
     for (int j = 0; j < DIM / 64; j++) {
@@ -344,13 +418,15 @@ template <int DIM> EY_DEVICE void put_head(void *row, const struct head_pairs<DI
     }
 }
 
-/* One head that a block begins with: a query, or where it has the new token's slot its key or value. */
+/* One head that a block begins with: a query, or where it has the new token's slot its key or
+ * value. */
 struct fresh_item {
     const float *raw, *norm, *rope; /* norm, rope: NULL where it has none */
     int which;                      /* -1: query, 0: key, 1: value */
 };
 
-EY_DEVICE struct fresh_item fresh_item(const struct decode_args &a, const struct decode_place &p, int dim, int item)
+EY_DEVICE struct fresh_item fresh_item(const struct decode_args &a, const struct decode_place &p,
+                                       int dim, int item)
 {
     struct fresh_item f;
     int n_kv = a.kv.n_kv_heads;
@@ -362,26 +438,34 @@ EY_DEVICE struct fresh_item fresh_item(const struct decode_args &a, const struct
     return f;
 }
 
-/* Queries into shared memory, key and value there and into the cache; warp i makes items i and 8 + i. `mine`, `norm`: the warp's first. */
+/* Queries into shared memory, key and value there and into the cache; warp i makes items i and 8 +
+ * i. `mine`, `norm`: the warp's first. */
 template <int DIM, bool FP8>
-EY_DEVICE void make_fresh(struct decode_fresh<DIM> &fresh, const struct decode_args &a, const struct decode_place &p, struct fresh_item mine,
+EY_DEVICE void make_fresh(struct decode_fresh<DIM> &fresh, const struct decode_args &a,
+                          const struct decode_place &p, struct fresh_item mine,
                           struct head_pairs<DIM> norm)
 {
     int items = p.heads + (has_new_token(p) ? 2 : 0);
     for (int item = warp_index(); item < items; item += DECODE_WARPS) {
         if (item >= DECODE_WARPS) mine = fresh_item(a, p, DIM, item), load_norm(norm, mine.norm);
-        struct head_pairs<DIM> h = fresh_head(mine.raw, norm, mine.norm != nullptr, mine.rope, a.eps);
+        struct head_pairs<DIM> h = fresh_head(mine.raw, norm, mine.norm != nullptr, mine.rope,
+                                              a.eps);
         if (mine.which < 0) {
             put_head(fresh.q[item], h, 0);
             continue;
         }
         put_head(fresh.kv[mine.which], h, FP8);
-        put_head(kv_rows(a.kv, p.blocks[p.index / KV_TOKENS], p.kv_head, mine.which) + p.index % KV_TOKENS * DIM * (FP8 ? 1 : 2), h, FP8);
+        put_head(kv_rows(a.kv, p.blocks[p.index / KV_TOKENS], p.kv_head, mine.which) +
+                     p.index % KV_TOKENS * DIM * (FP8 ? 1 : 2),
+                 h, FP8);
     }
 }
 
-/* The new token's key and value into the place that load_keys() and load_values() left free; row: its slot in the chunk. */
-template <int DIM, bool FP8> EY_DEVICE void put_fresh(struct decode_chunk<DIM, FP8> &c, const struct decode_fresh<DIM> &fresh, int row)
+/* The new token's key and value into the place that load_keys() and load_values() left free; row:
+ * its slot in the chunk. */
+template <int DIM, bool FP8>
+EY_DEVICE void put_fresh(struct decode_chunk<DIM, FP8> &c, const struct decode_fresh<DIM> &fresh,
+                         int row)
 {
     enum { SIZE = FP8 ? 1 : 2 };
     int g = lane_index() / 4, t = lane_index() % 4;
@@ -395,33 +479,41 @@ template <int DIM, bool FP8> EY_DEVICE void put_fresh(struct decode_chunk<DIM, F
     for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < DIM / 64; j++)
-            if (value_slot(i, t) == row) memcpy(&c.value[i][j], value + (8 * g + 64 * j) * SIZE, 8 * SIZE);
+            if (value_slot(i, t) == row)
+                memcpy(&c.value[i][j], value + (8 * g + 64 * j) * SIZE, 8 * SIZE);
 }
 
-/* scoresᵀ: s[0], s[1] of key g and heads 2t, 2t + 1; s[2], s[3] of key g + 8. Queries stay in shared memory: registers are full. */
+/* scoresᵀ: s[0], s[1] of key g and heads 2t, 2t + 1; s[2], s[3] of key g + 8. Queries stay in
+ * shared memory: registers are full. */
 template <int DIM, bool FP8>
-EY_DEVICE void decode_score(float s[4], const struct decode_chunk<DIM, FP8> &c, const struct decode_fresh<DIM> &fresh)
+EY_DEVICE void decode_score(float s[4], const struct decode_chunk<DIM, FP8> &c,
+                            const struct decode_fresh<DIM> &fresh)
 {
     const bf16 *q = fresh.q[lane_index() / 4] + lane_index() % 4 * 8;
     __syncwarp(); /* so that the compiler does not move the loads out of the loop over chunks */
 #pragma unroll
-    for (int i = 0; i < 4; i++) s[i] = 0;
+    for (int i = 0; i < 4; i++)
+        s[i] = 0;
 #pragma unroll
     for (int j = 0; j < DIM / 32; j++) {
         uint4 b = *(const uint4 *)(q + 32 * j);
-        uint32_t low[4] = {c.key[0][j].pair(0), c.key[1][j].pair(0), c.key[0][j].pair(1), c.key[1][j].pair(1)};
-        uint32_t high[4] = {c.key[0][j].pair(2), c.key[1][j].pair(2), c.key[0][j].pair(3), c.key[1][j].pair(3)};
+        uint32_t low[4] = {c.key[0][j].pair(0), c.key[1][j].pair(0), c.key[0][j].pair(1),
+                           c.key[1][j].pair(1)};
+        uint32_t high[4] = {c.key[0][j].pair(2), c.key[1][j].pair(2), c.key[0][j].pair(3),
+                            c.key[1][j].pair(3)};
         mma_bf16(s, low, b.x, b.y);
         mma_bf16(s, high, b.z, b.w);
     }
 }
 
-/* Weights by keys in rows become weights by heads in columns: the second operand of a product over the keys. Lane 4g + t has keys g and g + 8 of
- * heads 2t and 2t + 1, and shall have keys 2t, 2t + 1, and + 8, of head g. */
+/* Weights by keys in rows become weights by heads in columns: the second operand of a product over
+ * the keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and shall have keys 2t, 2t +
+ * 1, and + 8, of head g. */
 EY_DEVICE uint32_t weights_turned(uint32_t heads_of_key)
 {
     int g = lane_index() / 4, t = lane_index() % 4;
-    uint32_t even = shuffle(heads_of_key, 8 * t + g / 2), odd = shuffle(heads_of_key, 8 * t + 4 + g / 2);
+    uint32_t even = shuffle(heads_of_key, 8 * t + g / 2),
+             odd = shuffle(heads_of_key, 8 * t + 4 + g / 2);
     return __byte_perm(even, odd, g % 2 ? 0x7632 : 0x5410);
 }
 
@@ -446,25 +538,31 @@ template <int DIM> EY_DEVICE void decode_weigh(struct decode_sums<DIM> &r, float
 #pragma unroll
         for (int m = 0; m < 4; m++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) r.o[j][m][i] *= factor[i % 2];
+            for (int i = 0; i < 4; i++)
+                r.o[j][m][i] *= factor[i % 2];
 }
 
 template <int DIM, bool FP8>
-EY_DEVICE void decode_add_values(struct decode_sums<DIM> &r, const struct decode_chunk<DIM, FP8> &c, const float weight[4])
+EY_DEVICE void decode_add_values(struct decode_sums<DIM> &r, const struct decode_chunk<DIM, FP8> &c,
+                                 const float weight[4])
 {
-    uint32_t b0 = weights_turned(bf16_pair(weight[0], weight[1])), b1 = weights_turned(bf16_pair(weight[2], weight[3]));
+    uint32_t b0 = weights_turned(bf16_pair(weight[0], weight[1])),
+             b1 = weights_turned(bf16_pair(weight[2], weight[3]));
 #pragma unroll
     for (int j = 0; j < DIM / 64; j++)
 #pragma unroll
         for (int m = 0; m < 4; m++) {
-            uint32_t v[4] = {beside(c.value[0][j], c.value[1][j], 2 * m), beside(c.value[0][j], c.value[1][j], 2 * m + 1),
-                             beside(c.value[2][j], c.value[3][j], 2 * m), beside(c.value[2][j], c.value[3][j], 2 * m + 1)};
+            uint32_t v[4] = {beside(c.value[0][j], c.value[1][j], 2 * m),
+                             beside(c.value[0][j], c.value[1][j], 2 * m + 1),
+                             beside(c.value[2][j], c.value[3][j], 2 * m),
+                             beside(c.value[2][j], c.value[3][j], 2 * m + 1)};
             mma_bf16(r.o[j][m], v, b0, b1);
         }
 }
 
 /* A warp's results into shared memory: [warp, head, DIM + 2], maximum and sum of weights last. */
-template <int DIM> EY_DEVICE void put_sums(float *shared, const struct decode_sums<DIM> &r, int heads)
+template <int DIM>
+EY_DEVICE void put_sums(float *shared, const struct decode_sums<DIM> &r, int heads)
 {
     int g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll
@@ -478,7 +576,9 @@ template <int DIM> EY_DEVICE void put_sums(float *shared, const struct decode_su
 #pragma unroll
         for (int j = 0; j < DIM / 64; j++)
 #pragma unroll
-            for (int m = 0; m < 4; m++) *(float2 *)(to + 8 * g + 64 * j + 2 * m) = make_float2(r.o[j][m][h], r.o[j][m][h + 2]);
+            for (int m = 0; m < 4; m++)
+                *(float2 *)(to + 8 * g + 64 * j + 2 * m) = make_float2(r.o[j][m][h],
+                                                                       r.o[j][m][h + 2]);
         if (g == 0) to[DIM] = r.best[h], to[DIM + 1] = sum;
     }
 }
@@ -496,20 +596,24 @@ EY_DEVICE void add_part(struct merged &m, float2 value, float sum, float factor)
 }
 
 /* The warps' columns d and d + 1 of a head. */
-template <int DIM> EY_DEVICE struct merged merge_warps(const float *shared, int heads, int head, int d)
+template <int DIM>
+EY_DEVICE struct merged merge_warps(const float *shared, int heads, int head, int d)
 {
     const float *from = shared + head * (DIM + 2);
     int stride = heads * (DIM + 2);
     struct merged m = {{0, 0}, MINUS_INFINITY, 0};
 #pragma unroll
-    for (int w = 0; w < DECODE_WARPS; w++) m.best = fmaxf(m.best, from[w * stride + DIM]);
+    for (int w = 0; w < DECODE_WARPS; w++)
+        m.best = fmaxf(m.best, from[w * stride + DIM]);
 #pragma unroll
     for (int w = 0; w < DECODE_WARPS; w++)
-        add_part(m, *(const float2 *)(from + w * stride + d), from[w * stride + DIM + 1], exp2_fast(from[w * stride + DIM] - m.best));
+        add_part(m, *(const float2 *)(from + w * stride + d), from[w * stride + DIM + 1],
+                 exp2_fast(from[w * stride + DIM] - m.best));
     return m;
 }
 
-/* Columns d and d + 1 of a head of which `parts` blocks have written what they have; several loads are under way at once. */
+/* Columns d and d + 1 of a head of which `parts` blocks have written what they have; several loads
+ * are under way at once. */
 template <int DIM> EY_DEVICE struct merged merge_parts(const float *partial, int parts, int d)
 {
     enum { AT_ONCE = 16 };
@@ -525,16 +629,19 @@ template <int DIM> EY_DEVICE struct merged merge_parts(const float *partial, int
             value[i] = there ? load_fresh_pair(from + d) : make_float2(0, 0);
         }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) m.best = fmaxf(m.best, weight[i].x);
+        for (int i = 0; i < AT_ONCE; i++)
+            m.best = fmaxf(m.best, weight[i].x);
         float factor = exp2_fast(before - m.best);
         m.value[0] *= factor, m.value[1] *= factor, m.sum *= factor;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));
+        for (int i = 0; i < AT_ONCE; i++)
+            add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));
     }
     return m;
 }
 
-/* Whether this block is the last of those of its KV head and sequence; all that they wrote is seen then. */
+/* Whether this block is the last of those of its KV head and sequence; all that they wrote is seen
+ * then. */
 EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
 {
     __shared__ uint32_t before;
@@ -552,9 +659,11 @@ EY_DEVICE void store_mean(bf16 *o, const struct merged &m)
     *(uint32_t *)o = bf16_pair(m.value[0] / m.sum, m.value[1] / m.sum);
 }
 
-/* The warps' sums become the result, or this block's part of it; the last block adds the parts up. A thread has two columns at a time, so that all of
- * four heads are one turn. */
-template <int DIM> EY_DEVICE void decode_end(const struct decode_args &a, const struct decode_place &p, const float *shared, int used)
+/* The warps' sums become the result, or this block's part of it; the last block adds the parts up.
+ * A thread has two columns at a time, so that all of four heads are one turn. */
+template <int DIM>
+EY_DEVICE void decode_end(const struct decode_args &a, const struct decode_place &p,
+                          const float *shared, int used)
 {
     int64_t head_row = (int64_t)p.row * a.n_heads + p.kv_head * p.heads;
     for (int i = (int)threadIdx.x * 2; i < p.heads * DIM; i += DECODE_WARPS * 64) {
@@ -568,9 +677,13 @@ template <int DIM> EY_DEVICE void decode_end(const struct decode_args &a, const 
         *(float2 *)(to + d) = make_float2(m.value[0], m.value[1]);
         if (d == 0) *(float2 *)(to + DIM) = make_float2(m.best, m.sum);
     }
-    if (used == 1 || !last_to_arrive(a.arrived + (int64_t)p.row * a.kv.n_kv_heads + p.kv_head, used)) return;
+    if (used == 1 ||
+        !last_to_arrive(a.arrived + (int64_t)p.row * a.kv.n_kv_heads + p.kv_head, used))
+        return;
     for (int i = (int)threadIdx.x * 2; i < p.heads * DIM; i += DECODE_WARPS * 64)
-        store_mean(a.o + head_row * DIM + i, merge_parts<DIM>(a.partial + (head_row + i / DIM) * a.splits * (DIM + 2), used, i % DIM));
+        store_mean(a.o + head_row * DIM + i,
+                   merge_parts<DIM>(a.partial + (head_row + i / DIM) * a.splits * (DIM + 2), used,
+                                    i % DIM));
 }
 
 template <int DIM, bool FP8> EY_DEVICE void decode(const struct decode_args &a)
@@ -591,7 +704,8 @@ template <int DIM, bool FP8> EY_DEVICE void decode(const struct decode_args &a)
     let_next_start();
     make_fresh<DIM, FP8>(fresh, a, p, mine, norm);
     __syncthreads();
-    struct decode_sums<DIM> r = {};
+    struct decode_sums<DIM> r = {
+    };
     r.best[0] = r.best[1] = MINUS_INFINITY;
     for (; at < p.end; at += DECODE_WARPS * DECODE_CHUNK) {
         float s[4];

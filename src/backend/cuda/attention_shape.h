@@ -1,5 +1,5 @@
-/* How the attention kernels are launched: names, grids, threads and shared memory from their arguments, and which shapes the fast ones
- * take. Shared by the host and the kernels. */
+/* How the attention kernels are launched: names, grids, threads and shared memory from their
+ * arguments, and which shapes the fast ones take. Shared by the host and the kernels. */
 #ifndef EY_CUDA_ATTENTION_SHAPE_H
 #define EY_CUDA_ATTENTION_SHAPE_H
 
@@ -23,14 +23,16 @@ enum {
     VISION_ROWS = 128, /* of a block of threads */
 
     DECODE_WARPS = 8,
-    DECODE_CHUNK = 16,   /* keys that a warp takes at once */
-    DECODE_PART_MIN = DECODE_WARPS, /* chunks of a block at least: one for each warp; fewer parts are sooner added up */
-    DECODE_HEADS = 8,    /* query heads of a KV head at most */
+    DECODE_CHUNK = 16,              /* keys that a warp takes at once */
+    DECODE_PART_MIN = DECODE_WARPS, /* chunks of a block at least: one for each warp; fewer parts
+                                       are sooner added up */
+    DECODE_HEADS = 8,               /* query heads of a KV head at most */
 };
 
 static inline unsigned flash_shared(int dim)
 {
-    return (FLASH_KEY_TILES + FLASH_VALUE_TILES) * FLASH_KEYS * (unsigned)(dim + FLASH_PAD) * (unsigned)sizeof(bf16);
+    return (FLASH_KEY_TILES + FLASH_VALUE_TILES) * FLASH_KEYS * (unsigned)(dim + FLASH_PAD) *
+           (unsigned)sizeof(bf16);
 }
 
 static inline unsigned ceil_quotient(int64_t a, int64_t b)
@@ -64,7 +66,10 @@ static inline struct launch attend_plain_launch(const struct attend_args *a)
 static inline struct launch attend_launch(const struct attend_args *a)
 {
     int dim = a->kv.head_dim <= 64 ? 64 : 128;
-    struct launch l = {dim == 64 ? "attend_64" : "attend_128", {(unsigned)a->n_heads, (unsigned)a->n_tiles, 1}, FLASH_THREADS, flash_shared(dim)};
+    struct launch l = {dim == 64 ? "attend_64" : "attend_128",
+                       {(unsigned)a->n_heads, (unsigned)a->n_tiles, 1},
+                       FLASH_THREADS,
+                       flash_shared(dim)};
     return attend_is_fast(&a->kv) ? l : attend_plain_launch(a);
 }
 
@@ -82,7 +87,8 @@ static inline unsigned decode_shared(int head_dim, int heads)
 
 static inline struct launch decode_launch(const struct decode_args *a)
 {
-    static const char *const kernels[2][2] = {{"decode_64", "decode_64_fp8"}, {"decode_128", "decode_128_fp8"}};
+    static const char *const kernels[2][2] = {{"decode_64", "decode_64_fp8"},
+                                              {"decode_128", "decode_128_fp8"}};
     int dim = a->kv.head_dim;
     struct launch l = {kernels[dim == 128][a->kv.fp8 != 0],
                        {(unsigned)a->splits, (unsigned)a->kv.n_kv_heads, (unsigned)a->batch.n},
@@ -111,7 +117,10 @@ static inline struct launch vision_rope_launch(const struct vision_rope_args *a)
 {
     int pairs = a->head_dim % 16 ? 1 : 8;
     int64_t units = (int64_t)a->n * 2 * a->heads * (a->head_dim / 2 / pairs);
-    struct launch l = {pairs == 8 ? "vision_rope" : "vision_rope_plain", {ceil_quotient(units, 2 * SMALL_BLOCK), 1, 1}, 2 * SMALL_BLOCK, 0};
+    struct launch l = {pairs == 8 ? "vision_rope" : "vision_rope_plain",
+                       {ceil_quotient(units, 2 * SMALL_BLOCK), 1, 1},
+                       2 * SMALL_BLOCK,
+                       0};
     return l;
 }
 

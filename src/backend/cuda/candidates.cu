@@ -1,10 +1,11 @@
-/* From logits to the 64 best of each row, in exact order, and the logarithm of the sum of their exponentials; and these scored again, where the logits were those
- * of 8-bit rows.
+/* From logits to the 64 best of each row, in exact order, and the logarithm of the sum of their
+ * exponentials; and these scored again, where the logits were those of 8-bit rows.
  *
- * A logit and its id become one 64-bit number that grows with the logit, and among equal ones with a lower id, so "better" is one
- * comparison and no two are equal. A block finds the best of its numbers in three steps: a bound that at least 64 reach, from the highest
- * of its warps; the few numbers that reach it; the place of each of these, by counting those that are better. Only where more than
- * KEPT reach the bound (many equal logits), histograms of ever lower bits raise it. */
+ * A logit and its id become one 64-bit number that grows with the logit, and among equal ones with
+ * a lower id, so "better" is one comparison and no two are equal. A block finds the best of its
+ * numbers in three steps: a bound that at least 64 reach, from the highest of its warps; the few
+ * numbers that reach it; the place of each of these, by counting those that are better. Only where
+ * more than KEPT reach the bound (many equal logits), histograms of ever lower bits raise it. */
 #include "backend/cuda/candidates_shape.h"
 #include "backend/cuda/ptx.cuh"
 #include "backend/exact.h"
@@ -39,7 +40,7 @@ EY_DEVICE float logit_of(uint64_t number)
 EY_DEVICE struct candidate candidate_of(uint64_t number)
 {
     struct candidate c = {bits_float(0xff800000u), -1};
-    if (number) c.logit = logit_of(number), c.id = (int32_t)~(uint32_t)number;
+    if (number) c.logit = logit_of(number), c.id = (int32_t) ~(uint32_t)number;
     return c;
 }
 
@@ -48,9 +49,10 @@ EY_DEVICE struct candidate candidate_of(uint64_t number)
 struct selection {
     uint64_t kept[KEPT];
     uint32_t histogram[BINS];
-    uint32_t warp[WARPS];   /* one number a warp */
+    uint32_t warp[WARPS]; /* one number a warp */
     uint32_t n_kept;
-    uint32_t bin, above, in; /* where the 64th is: its bin, how many are in higher ones, and in this one */
+    uint32_t bin, above,
+        in; /* where the 64th is: its bin, how many are in higher ones, and in this one */
 };
 
 EY_DEVICE uint32_t warp_max_bits(uint32_t v)
@@ -62,7 +64,8 @@ EY_DEVICE uint32_t warp_max_bits(uint32_t v)
     return v;
 }
 
-/* A number that at least CANDIDATES of items[n] reach, if there are so many: the lowest of the keys that FROM_WARP lanes of a warp reach. */
+/* A number that at least CANDIDATES of items[n] reach, if there are so many: the lowest of the keys
+ * that FROM_WARP lanes of a warp reach. */
 EY_DEVICE uint64_t first_bound(struct selection *s, const uint64_t *items, int n)
 {
     uint32_t key = 0, highest = 0;
@@ -85,7 +88,8 @@ EY_DEVICE void find_bin(struct selection *s, uint32_t need)
 {
     int highest = BINS - 1 - THREAD_BINS * (int)threadIdx.x, lane = lane_index();
     uint32_t mine = 0, before = 0;
-    for (int i = 0; i < THREAD_BINS; i++) mine += s->histogram[highest - i];
+    for (int i = 0; i < THREAD_BINS; i++)
+        mine += s->histogram[highest - i];
     uint32_t sum = mine;
     for (int d = 1; d < 32; d *= 2) {
         uint32_t lower = shuffle(sum, (lane - d) & 31);
@@ -93,11 +97,13 @@ EY_DEVICE void find_bin(struct selection *s, uint32_t need)
     }
     if (lane == 31) s->warp[warp_index()] = sum;
     __syncthreads();
-    for (int w = 0; w < warp_index(); w++) before += s->warp[w];
+    for (int w = 0; w < warp_index(); w++)
+        before += s->warp[w];
     before += sum - mine;
     for (int i = 0; i < THREAD_BINS; i++) {
         uint32_t in = s->histogram[highest - i];
-        if (before < need && need <= before + in) s->bin = (uint32_t)(highest - i), s->above = before, s->in = in;
+        if (before < need && need <= before + in)
+            s->bin = (uint32_t)(highest - i), s->above = before, s->in = in;
         before += in;
     }
     __syncthreads();
@@ -108,13 +114,15 @@ EY_DEVICE uint64_t raised_bound(struct selection *s, const uint64_t *items, int 
 {
     uint64_t prefix = 0;
     uint32_t need = CANDIDATES, better = 0;
-    for (int end = 64, shift; ; end = shift) {
+    for (int end = 64, shift;; end = shift) {
         shift = end > DIGIT ? end - DIGIT : 0;
-        for (int i = (int)threadIdx.x; i < BINS; i += CANDIDATES_THREADS) s->histogram[i] = 0;
+        for (int i = (int)threadIdx.x; i < BINS; i += CANDIDATES_THREADS)
+            s->histogram[i] = 0;
         __syncthreads();
         for (int i = (int)threadIdx.x; i < n; i += CANDIDATES_THREADS) {
             uint64_t v = items[i];
-            if (v >= bound && (end == 64 || v >> end == prefix)) atomicAdd(&s->histogram[(uint32_t)(v >> shift) & ((1u << (end - shift)) - 1)], 1u);
+            if (v >= bound && (end == 64 || v >> end == prefix))
+                atomicAdd(&s->histogram[(uint32_t)(v >> shift) & ((1u << (end - shift)) - 1)], 1u);
         }
         __syncthreads();
         find_bin(s, need);
@@ -143,7 +151,8 @@ EY_DEVICE void write_in_order(struct candidate *out, const struct selection *s)
 {
     uint32_t n = s->n_kept, mine = threadIdx.x / 2, rank = 0;
     uint64_t number = mine < n ? s->kept[mine] : 0;
-    for (uint32_t i = threadIdx.x % 2; number && i < n; i += 2) rank += s->kept[i] > number;
+    for (uint32_t i = threadIdx.x % 2; number && i < n; i += 2)
+        rank += s->kept[i] > number;
     rank += shuffle_xor(rank, 1);
     if (!number) rank = mine; /* none: the places after the last */
     if (threadIdx.x % 2 == 0 && rank < CANDIDATES) out[rank] = candidate_of(number);
@@ -180,7 +189,8 @@ EY_DEVICE struct exp_sum warp_exp_sum(struct exp_sum of)
 EY_DEVICE struct exp_sum block_exp_sum(struct exp_sum warps[WARPS], const uint64_t *items, int n)
 {
     struct exp_sum mine = {bits_float(0xff800000u), 0};
-    for (int i = (int)threadIdx.x; i < n; i += CANDIDATES_THREADS) mine.max = fmaxf(mine.max, logit_of(items[i]));
+    for (int i = (int)threadIdx.x; i < n; i += CANDIDATES_THREADS)
+        mine.max = fmaxf(mine.max, logit_of(items[i]));
     for (int i = (int)threadIdx.x; i < n; i += CANDIDATES_THREADS) {
         float v = logit_of(items[i]);
         if (v == v) mine.sum += weight_of(v, mine.max);
@@ -189,7 +199,8 @@ EY_DEVICE struct exp_sum block_exp_sum(struct exp_sum warps[WARPS], const uint64
     if (lane_index() == 0) warps[warp_index()] = mine;
     __syncthreads();
     struct exp_sum none = {bits_float(0xff800000u), 0};
-    return warp_index() == 0 ? warp_exp_sum(lane_index() < WARPS ? warps[lane_index()] : none) : mine;
+    return warp_index() == 0 ? warp_exp_sum(lane_index() < WARPS ? warps[lane_index()] : none)
+                             : mine;
 }
 
 /* ---- kernels ---- */
@@ -211,7 +222,10 @@ EY_KERNEL(candidates_part, struct candidates_args, CANDIDATES_THREADS, 1)
     for (int base = (int)threadIdx.x; base < n; base += AT_ONCE * CANDIDATES_THREADS) {
         float v[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) v[i] = base + i * CANDIDATES_THREADS < n ? load_fresh_float(logits + base + i * CANDIDATES_THREADS) : 0;
+        for (int i = 0; i < AT_ONCE; i++)
+            v[i] = base + i * CANDIDATES_THREADS < n
+                       ? load_fresh_float(logits + base + i * CANDIDATES_THREADS)
+                       : 0;
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             int at = base + i * CANDIDATES_THREADS;
@@ -224,7 +238,8 @@ EY_KERNEL(candidates_part, struct candidates_args, CANDIDATES_THREADS, 1)
     select_best(a.part + part * CANDIDATES, &s, items, n);
 }
 
-/* Block `row` puts a row's parts together. Items are dealt out so that each warp has good and bad ones of many parts. */
+/* Block `row` puts a row's parts together. Items are dealt out so that each warp has good and bad
+ * ones of many parts. */
 EY_KERNEL(candidates_merge, struct candidates_args, CANDIDATES_THREADS, 1)
 {
     __shared__ struct selection s;
@@ -239,14 +254,18 @@ EY_KERNEL(candidates_merge, struct candidates_args, CANDIDATES_THREADS, 1)
         float logit[AT_ONCE], id[AT_ONCE];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
-            int item = min(base + i * CANDIDATES_THREADS, n - 1), p = item / CANDIDATES, rank = (item + 5 * p) % CANDIDATES;
+            int item = min(base + i * CANDIDATES_THREADS, n - 1), p = item / CANDIDATES,
+                rank = (item + 5 * p) % CANDIDATES;
             logit[i] = load_fresh_float(&part[p * CANDIDATES + rank].logit);
             id[i] = load_fresh_float((const float *)&part[p * CANDIDATES + rank].id);
         }
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             int item = base + i * CANDIDATES_THREADS;
-            if (item < n) items[item] = (int)float_bits(id[i]) < 0 ? 0 : number_of(logit[i], (int)float_bits(id[i]));
+            if (item < n)
+                items[item] = (int)float_bits(id[i]) < 0
+                                  ? 0
+                                  : number_of(logit[i], (int)float_bits(id[i]));
         }
     }
     __syncthreads();
@@ -254,9 +273,11 @@ EY_KERNEL(candidates_merge, struct candidates_args, CANDIDATES_THREADS, 1)
     if (warp_index() == 0) {
         struct exp_sum mine = {bits_float(0xff800000u), 0};
         for (int p = lane_index(); p < a.parts; p += 32) {
-            struct exp_sum more = {load_fresh_float(sums + 2 * p), load_fresh_float(sums + 2 * p + 1)};
+            struct exp_sum more = {load_fresh_float(sums + 2 * p),
+                                   load_fresh_float(sums + 2 * p + 1)};
             float max = fmaxf(mine.max, more.max);
-            mine.sum = (mine.sum > 0 ? mine.sum * weight_of(mine.max, max) : 0) + (more.sum > 0 ? more.sum * weight_of(more.max, max) : 0);
+            mine.sum = (mine.sum > 0 ? mine.sum * weight_of(mine.max, max) : 0) +
+                       (more.sum > 0 ? more.sum * weight_of(more.max, max) : 0);
             mine.max = max;
         }
         mine = warp_exp_sum(mine);
@@ -266,7 +287,9 @@ EY_KERNEL(candidates_merge, struct candidates_args, CANDIDATES_THREADS, 1)
 
 /* ---- scored again, with the bits of backend/exact.h ---- */
 
-enum { ROW_LOADS = 32 }; /* pieces of a row that a thread has on their way at once: over the bus, a long one */
+enum {
+    ROW_LOADS = 32
+}; /* pieces of a row that a thread has on their way at once: over the bus, a long one */
 
 struct four {
     float v[EXACT_EACH];
@@ -275,7 +298,8 @@ struct four {
 EY_DEVICE struct four load_four(const float *p)
 {
     uint4 bits = load_fresh(p);
-    struct four f = {{bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w)}};
+    struct four f = {
+        {bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w)}};
     return f;
 }
 
@@ -290,28 +314,35 @@ EY_DEVICE float norm_scale(const float *x, int cols, float eps)
     struct four sum = {};
     for (int i = lane_index() * EXACT_EACH; i < cols; i += EXACT_STRIDE) {
         struct four f = load_four(x + i);
-        for (int k = 0; k < EXACT_EACH; k++) sum.v[k] += product_rounded(f.v[k], f.v[k]);
+        for (int k = 0; k < EXACT_EACH; k++)
+            sum.v[k] += product_rounded(f.v[k], f.v[k]);
     }
     return 1.0f / sqrtf(added_up(sum) / (float)cols + eps);
 }
 
 /* sum += normed x · row, at columns i .. i + EXACT_EACH - 1. */
-EY_DEVICE void add_products(struct four *sum, uint2 row, const float *x, const float *norm, float scale)
+EY_DEVICE void add_products(struct four *sum, uint2 row, const float *x, const float *norm,
+                            float scale)
 {
     struct four f = load_four(x), w = load_four(norm);
-    const float of_row[EXACT_EACH] = {bf16_low(row.x), bf16_high(row.x), bf16_low(row.y), bf16_high(row.y)};
-    for (int k = 0; k < EXACT_EACH; k++) sum->v[k] += product_rounded(product_rounded(f.v[k], product_rounded(scale, w.v[k])), of_row[k]);
+    const float of_row[EXACT_EACH] = {bf16_low(row.x), bf16_high(row.x), bf16_low(row.y),
+                                      bf16_high(row.y)};
+    for (int k = 0; k < EXACT_EACH; k++)
+        sum->v[k] += product_rounded(product_rounded(f.v[k], product_rounded(scale, w.v[k])),
+                                     of_row[k]);
 }
 
 EY_DEVICE float stored_logit(const bf16 *row, const float *x, const struct exact_args &a)
 {
     struct four sum = {};
     float scale = 0;
-    for (int first = lane_index() * EXACT_EACH; first - lane_index() * EXACT_EACH < a.cols; first += ROW_LOADS * EXACT_STRIDE) {
+    for (int first = lane_index() * EXACT_EACH; first - lane_index() * EXACT_EACH < a.cols;
+         first += ROW_LOADS * EXACT_STRIDE) {
         uint2 piece[ROW_LOADS];
 #pragma unroll
         for (int i = 0; i < ROW_LOADS; i++)
-            if (first + i * EXACT_STRIDE < a.cols) piece[i] = load_weight_8(row + first + i * EXACT_STRIDE);
+            if (first + i * EXACT_STRIDE < a.cols)
+                piece[i] = load_weight_8(row + first + i * EXACT_STRIDE);
         if (first < EXACT_STRIDE) scale = norm_scale(x, a.cols, a.eps); /* while they come */
 #pragma unroll
         for (int i = 0; i < ROW_LOADS; i++) {
@@ -326,14 +357,17 @@ EY_DEVICE float stored_logit(const bf16 *row, const float *x, const struct exact
 EY_DEVICE void put_in_order(struct candidate *best, uint64_t number[CANDIDATES])
 {
     for (int i = lane_index(); i < CANDIDATES; i += 32) {
-        float logit = load_fresh_float(&best[i].logit), id = load_fresh_float((const float *)&best[i].id);
+        float logit = load_fresh_float(&best[i].logit),
+              id = load_fresh_float((const float *)&best[i].id);
         number[i] = (int)float_bits(id) < 0 ? 0 : number_of(logit, (int)float_bits(id));
     }
     __syncwarp();
     for (int i = lane_index(); i < CANDIDATES; i += 32) {
         int rank = 0;
-        for (int k = 0; k < CANDIDATES; k++) rank += number[k] > number[i];
-        best[number[i] ? rank : i] = candidate_of(number[i]); /* those that are none are the last already */
+        for (int k = 0; k < CANDIDATES; k++)
+            rank += number[k] > number[i];
+        best[number[i] ? rank : i] = candidate_of(
+            number[i]); /* those that are none are the last already */
     }
 }
 
@@ -347,7 +381,8 @@ EY_KERNEL(score_again, struct exact_args, 32, 8)
     const int id = (int)float_bits(load_fresh_float((const float *)&mine->id));
     uint32_t before = 0;
     if (id >= 0) {
-        float logit = stored_logit(a.rows + (int64_t)id * a.cols, a.x + (int64_t)a.gather[row] * a.cols, a);
+        float logit = stored_logit(a.rows + (int64_t)id * a.cols,
+                                   a.x + (int64_t)a.gather[row] * a.cols, a);
         if (lane_index() == 0) mine->logit = logit;
     }
     if (lane_index() == 0) before = count_arrival(a.arrived + row);

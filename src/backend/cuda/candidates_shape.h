@@ -11,13 +11,17 @@ enum { CANDIDATES_THREADS = 512 };
 static inline struct launch candidates_part_launch(const struct candidates_args *a)
 {
     unsigned each = (unsigned)((a->vocabulary + a->parts - 1) / a->parts);
-    struct launch l = {"candidates_part", {(unsigned)a->parts, (unsigned)a->n, 1}, CANDIDATES_THREADS, each * 8};
+    struct launch l = {
+        "candidates_part", {(unsigned)a->parts, (unsigned)a->n, 1}, CANDIDATES_THREADS, each * 8};
     return l;
 }
 
 static inline struct launch candidates_merge_launch(const struct candidates_args *a)
 {
-    struct launch l = {"candidates_merge", {(unsigned)a->n, 1, 1}, CANDIDATES_THREADS, (unsigned)(a->parts * CANDIDATES) * 8};
+    struct launch l = {"candidates_merge",
+                       {(unsigned)a->n, 1, 1},
+                       CANDIDATES_THREADS,
+                       (unsigned)(a->parts * CANDIDATES) * 8};
     return l;
 }
 

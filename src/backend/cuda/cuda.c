@@ -42,7 +42,9 @@ static bool choose_device(struct cuda *c, ey_err *e)
 {
     const struct cuda_driver *d = &c->driver;
     int n = 0, version = 0, major = 0, minor = 0;
-    if (!is_there(d, d->init(0), "it cannot be used", e) || !is_there(d, d->device_count(&n), "cannot be counted", e)) return false;
+    if (!is_there(d, d->init(0), "it cannot be used", e) ||
+        !is_there(d, d->device_count(&n), "cannot be counted", e))
+        return false;
     if (n < 1) return ey_fail(e, EY_NO_DEVICE, "there is no NVIDIA card");
     d->driver_version(&version);
     if (!is_there(d, d->device_get(&c->device, 0), "it cannot be opened", e)) return false;
@@ -53,28 +55,41 @@ static bool choose_device(struct cuda *c, ey_err *e)
     d->device_attribute(&maps, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, c->device);
     d->device_attribute(&unified, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, c->device);
     c->sees_pinned = maps && unified;
-    d->device_attribute(&c->sm_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device);
+    d->device_attribute(&c->sm_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                        c->device);
     c->sm_shared += 1 << 10; /* what a block cannot have is the system's */
     c->capability = major * 10 + minor;
     char name[96] = "an NVIDIA card";
     d->device_name(name, sizeof(name), c->device);
-    snprintf(c->detail, sizeof(c->detail), "%s, sm_%d, %d SMs, CUDA %d.%d", name, c->capability, c->sm_count, version / 1000, version % 1000 / 10);
+    snprintf(c->detail, sizeof(c->detail), "%s, sm_%d, %d SMs, CUDA %d.%d", name, c->capability,
+             c->sm_count, version / 1000, version % 1000 / 10);
     if (c->capability < 80)
-        return ey_fail(e, EY_NO_DEVICE, "%s has compute capability %d.%d; 8.0 or higher is needed (RTX 30 and later)", name, major, minor);
+        return ey_fail(
+            e, EY_NO_DEVICE,
+            "%s has compute capability %d.%d; 8.0 or higher is needed (RTX 30 and later)", name,
+            major, minor);
     if (!cuda_images[0].name)
-        return ey_fail(e, EY_NO_DEVICE, "this build has no kernels for cards: build it where nvcc (CUDA 12.8 or newer) is, or take a release");
+        return ey_fail(e, EY_NO_DEVICE,
+                       "this build has no kernels for cards: build it where nvcc (CUDA 12.8 or "
+                       "newer) is, or take a release");
     if (version / 1000 < cuda_images_version / 1000)
-        return ey_fail(e, EY_NO_DEVICE, "the driver knows CUDA %d.%d; this build needs %d.%d: install a newer driver (under WSL2: on Windows)", version / 1000,
-                       version % 1000 / 10, cuda_images_version / 1000, cuda_images_version % 1000 / 10);
+        return ey_fail(e, EY_NO_DEVICE,
+                       "the driver knows CUDA %d.%d; this build needs %d.%d: install a newer "
+                       "driver (under WSL2: on Windows)",
+                       version / 1000, version % 1000 / 10, cuda_images_version / 1000,
+                       cuda_images_version % 1000 / 10);
     return true;
 }
 
-/* The context's own memory is taken here; a small stack and no device-side printf or malloc keep it small. */
+/* The context's own memory is taken here; a small stack and no device-side printf or malloc keep it
+ * small. */
 static bool open_context(struct cuda *c, ey_err *e)
 {
     const struct cuda_driver *d = &c->driver;
     d->context_flags(c->device, CU_CTX_SCHED_SPIN);
-    if (!cuda_ok(d, d->context_retain(&c->context, c->device), "no context", e) || !cuda_ok(d, d->context_current(c->context), "no context", e)) return false;
+    if (!cuda_ok(d, d->context_retain(&c->context, c->device), "no context", e) ||
+        !cuda_ok(d, d->context_current(c->context), "no context", e))
+        return false;
     d->context_limit(CU_LIMIT_PRINTF_FIFO_SIZE, 0);
     d->context_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 0);
     c->dependent_launch = c->capability >= 90;
@@ -93,11 +108,14 @@ static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
     CUfunction functions[MAX_KERNELS];
     unsigned n = 0;
     if (!cuda_ok(d, d->module_function_count(&n, module), "kernels", e)) return false;
-    if (n > (unsigned)(MAX_KERNELS - c->n_kernels)) return ey_fail(e, EY_INTERNAL, "%u kernels are too many", n);
+    if (n > (unsigned)(MAX_KERNELS - c->n_kernels))
+        return ey_fail(e, EY_INTERNAL, "%u kernels are too many", n);
     if (!cuda_ok(d, d->module_functions(functions, n, module), "kernels", e)) return false;
     for (unsigned i = 0; i < n; i++) {
         const char *name = NULL;
-        if (!cuda_ok(d, d->function_name(&name, functions[i]), "a kernel's name", e) || !cuda_ok(d, d->function_load(functions[i]), name, e)) return false;
+        if (!cuda_ok(d, d->function_name(&name, functions[i]), "a kernel's name", e) ||
+            !cuda_ok(d, d->function_load(functions[i]), name, e))
+            return false;
         c->kernel[c->n_kernels].name = name;
         c->kernel[c->n_kernels++].function = functions[i];
     }
@@ -110,13 +128,16 @@ static CUfunction find_kernel(const struct cuda *c, const char *name)
     while (low < high) {
         int middle = (low + high) / 2, order = strcmp(c->kernel[middle].name, name);
         if (order == 0) return c->kernel[middle].function;
-        if (order < 0) low = middle + 1;
-        else high = middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return NULL;
 }
 
-/* An image may be for cards of one capability alone, or from one on, as its name says at the end. */
+/* An image may be for cards of one capability alone, or from one on, as its name says at the end.
+ */
 static bool is_for_card(const struct cuda *c, const struct cuda_image *image)
 {
     if (strstr(image->name, "_sm89")) return c->capability >= FP8_CAPABILITY;
@@ -129,48 +150,71 @@ static bool load_kernels(struct cuda *c, ey_err *e)
     for (const struct cuda_image *image = cuda_images; image->name; image++) {
         if (!is_for_card(c, image)) continue;
         CUresult result = d->module_load(&c->module[c->n_modules], image->data);
-        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && strstr(image->name, "_sm89")) continue; /* what it is for can be done without it */
+        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && strstr(image->name, "_sm89"))
+            continue; /* what it is for can be done without it */
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
-            return ey_fail(e, EY_NO_DEVICE, "this build has kernels for sm_%s, and the card is sm_%d: build it here, or take a release", cuda_images_archs, c->capability);
+            return ey_fail(e, EY_NO_DEVICE,
+                           "this build has kernels for sm_%s, and the card is sm_%d: build it "
+                           "here, or take a release",
+                           cuda_images_archs, c->capability);
         if (!cuda_ok(d, result, image->name, e)) return false;
         if (!load_functions(c, c->module[c->n_modules++], e)) return false;
     }
     qsort(c->kernel, (size_t)c->n_kernels, sizeof(c->kernel[0]), by_name);
     c->wide_gemm = c->capability == 90 && find_kernel(c, gemm_tile(GEMM_PORTABLE_TILES)->fp8);
-    c->e4m3_gemm = c->capability >= FP8_CAPABILITY && find_kernel(c, "gemm_e4m3") && find_kernel(c, "quantize_rows");
+    c->e4m3_gemm = c->capability >= FP8_CAPABILITY && find_kernel(c, "gemm_e4m3") &&
+                   find_kernel(c, "quantize_rows");
     return true;
 }
 
-/* 9.x and 10.x have FP8 in other instructions alone, and make this one of conversions and BF16 products. */
+/* 9.x and 10.x have FP8 in other instructions alone, and make this one of conversions and BF16
+ * products. */
 static bool takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
 {
     const struct cuda *c = (const struct cuda *)be;
     const int major = c->capability / 10, minor = c->capability % 10;
     *slow = c->capability >= 90 && c->capability < 120;
     if (c->capability < FP8_CAPABILITY)
-        return ey_fail(why, EY_NO_DEVICE, "the card has compute capability %d.%d, and FP8 products need 8.9 (RTX 40 and later)", major, minor);
-    if (!c->e4m3_gemm) return ey_fail(why, EY_NO_DEVICE, "this build has no FP8 kernels for compute capability %d.%d", major, minor);
-    return !cuda_failed(c, FAMILY_E4M3) || ey_fail(why, EY_NO_DEVICE, "the FP8 kernel computes wrongly on this card (eyelet doctor --kernels)");
+        return ey_fail(
+            why, EY_NO_DEVICE,
+            "the card has compute capability %d.%d, and FP8 products need 8.9 (RTX 40 and later)",
+            major, minor);
+    if (!c->e4m3_gemm)
+        return ey_fail(why, EY_NO_DEVICE,
+                       "this build has no FP8 kernels for compute capability %d.%d", major, minor);
+    return !cuda_failed(c, FAMILY_E4M3) ||
+           ey_fail(why, EY_NO_DEVICE,
+                   "the FP8 kernel computes wrongly on this card (eyelet doctor --kernels)");
 }
 
 /* ---- launching ---- */
 
-/* Of shared memory. A kernel's arrays of fixed size count in the 48 KiB that every launch may have, and are well below the 16 KiB that are left to them here. */
+/* Of shared memory. A kernel's arrays of fixed size count in the 48 KiB that every launch may have,
+ * and are well below the 16 KiB that are left to them here. */
 enum { SHARED_WITHOUT_ASKING = 32 << 10 };
 
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
 {
-    CUlaunchAttribute dependent = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmaticStreamSerializationAllowed = 1};
-    CUlaunchConfig config = {l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1, l->shared, c->stream, &dependent, 0};
+    CUlaunchAttribute dependent = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {l->grid[0], l->grid[1], l->grid[2], l->block,   1,
+                             1,          l->shared,  c->stream,  &dependent, 0};
     void *params[] = {(void *)(uintptr_t)args};
     CUfunction f = find_kernel(c, l->kernel);
     if (!f) {
-        if (c->error.code == EY_OK) ey_fail(&c->error, EY_INTERNAL, "there is no kernel %s", l->kernel);
+        if (c->error.code == EY_OK)
+            ey_fail(&c->error, EY_INTERNAL, "there is no kernel %s", l->kernel);
         return;
     }
-    config.numAttrs = c->dependent_launch && !c->weights_changed; /* every kernel waits itself, where it begins to need what those before it write */
+    config.numAttrs = c->dependent_launch &&
+                      !c->weights_changed; /* every kernel waits itself, where it begins to need
+                                              what those before it write */
     c->weights_changed = false;
-    if (l->shared > SHARED_WITHOUT_ASKING) cuda_check(c, c->driver.function_attribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)l->shared), l->kernel);
+    if (l->shared > SHARED_WITHOUT_ASKING)
+        cuda_check(c,
+                   c->driver.function_attribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                (int)l->shared),
+                   l->kernel);
     cuda_check(c, c->driver.launch(&config, f, params, NULL), l->kernel);
 }
 
@@ -180,11 +224,16 @@ void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e)
 {
     CUdeviceptr p = 0;
     size_t size = cuda_aligned(bytes ? bytes : 1);
-    if (c->loading && size > c->arena_size - LOAD_STAGING - c->arena_used) c->loading = false; /* a small model: the staging is its own */
+    if (c->loading && size > c->arena_size - LOAD_STAGING - c->arena_used)
+        c->loading = false; /* a small model: the staging is its own */
     size_t end = c->arena_size - (c->loading ? LOAD_STAGING : 0);
-    if (!c->arena) return cuda_ok(&c->driver, c->driver.memory_alloc(&p, size), what, e) ? (void *)(uintptr_t)p : NULL;
+    if (!c->arena)
+        return cuda_ok(&c->driver, c->driver.memory_alloc(&p, size), what, e) ? (void *)(uintptr_t)p
+                                                                              : NULL;
     if (size > end - c->arena_used) {
-        ey_fail(e, EY_INTERNAL, "the plan of the card is too small: %s needs %zu bytes and %zu are left", what, size, end - c->arena_used);
+        ey_fail(e, EY_INTERNAL,
+                "the plan of the card is too small: %s needs %zu bytes and %zu are left", what,
+                size, end - c->arena_used);
         return NULL;
     }
     void *out = c->arena + c->arena_used;
@@ -207,7 +256,8 @@ static bool open_arena(struct backend *be, uint64_t bytes, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     CUdeviceptr p = 0;
-    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, bytes), "its part of the memory plan", e)) return false;
+    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, bytes), "its part of the memory plan", e))
+        return false;
     c->arena = (char *)(uintptr_t)p, c->arena_size = bytes, c->arena_used = 0;
     c->loading = bytes > LOAD_STAGING;
     return true;
@@ -220,9 +270,14 @@ static bool reserve_scratch(struct cuda *c, const struct backend_limits *l, ey_e
     if (c->scratch_memory) release(&c->base, c->scratch_memory); /* tests reserve again and again */
     c->scratch_memory = cuda_alloc(c, sum, "scratch space", e);
     char *at = c->scratch_memory;
-    for (int i = 0; at && i < SCRATCH_BUFFERS; at += cuda_aligned(bytes[i++])) c->scratch[i] = at;
+    for (int i = 0; at && i < SCRATCH_BUFFERS; at += cuda_aligned(bytes[i++]))
+        c->scratch[i] = at;
     c->limits = *l;
-    return c->scratch_memory && cuda_ok(&c->driver, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->scratch_memory, 0, sum, c->stream), "clearing", e);
+    return c->scratch_memory &&
+           cuda_ok(
+               &c->driver,
+               c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->scratch_memory, 0, sum, c->stream),
+               "clearing", e);
 }
 
 static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
@@ -250,7 +305,9 @@ static dev at(struct backend *be, dev p, enum element kind, size_t n)
 
 static bool fetch(struct cuda *c, void *to, const void *from, size_t bytes)
 {
-    return cuda_check(c, c->driver.to_host(to, (CUdeviceptr)(uintptr_t)from, bytes, c->stream), "reading") && cuda_check(c, c->driver.stream_sync(c->stream), "reading");
+    return cuda_check(c, c->driver.to_host(to, (CUdeviceptr)(uintptr_t)from, bytes, c->stream),
+                      "reading") &&
+           cuda_check(c, c->driver.stream_sync(c->stream), "reading");
 }
 
 static void read_elements(struct backend *be, float *out, dev in, enum element kind, size_t n)
@@ -266,7 +323,8 @@ static void read_elements(struct backend *be, float *out, dev in, enum element k
     }
 }
 
-static void write_elements(struct backend *be, dev out, const float *in, enum element kind, size_t n)
+static void write_elements(struct backend *be, dev out, const float *in, enum element kind,
+                           size_t n)
 {
     struct cuda *c = cuda_of(be);
     enum { PIECE = 4096 };
@@ -277,7 +335,8 @@ static void write_elements(struct backend *be, dev out, const float *in, enum el
     for (size_t first = 0; first < n; first += PIECE) {
         bf16 piece[PIECE];
         size_t count = n - first < PIECE ? n - first : PIECE;
-        for (size_t i = 0; i < count; i++) piece[i] = nearest_bf16(in[first + i]);
+        for (size_t i = 0; i < count; i++)
+            piece[i] = nearest_bf16(in[first + i]);
         cuda_upload(c, (bf16 *)out + first, piece, count * sizeof(piece[0]));
     }
 }
@@ -303,10 +362,12 @@ static bool timed_launch(struct cuda *c, const struct launch *l, const void *arg
 {
     CUevent start = NULL, end = NULL;
     float ms = 0;
-    bool ok = cuda_check(c, c->driver.event_create(&start, CU_EVENT_DEFAULT), "timing") && cuda_check(c, c->driver.event_create(&end, CU_EVENT_DEFAULT), "timing") &&
+    bool ok = cuda_check(c, c->driver.event_create(&start, CU_EVENT_DEFAULT), "timing") &&
+              cuda_check(c, c->driver.event_create(&end, CU_EVENT_DEFAULT), "timing") &&
               cuda_check(c, c->driver.event_record(start, c->stream), "timing");
     if (ok) cuda_launch(c, l, args);
-    ok = ok && cuda_check(c, c->driver.event_record(end, c->stream), "timing") && cuda_check(c, c->driver.event_sync(end), "timing") &&
+    ok = ok && cuda_check(c, c->driver.event_record(end, c->stream), "timing") &&
+         cuda_check(c, c->driver.event_sync(end), "timing") &&
          cuda_check(c, c->driver.event_seconds(&ms, start, end), "timing");
     if (start) c->driver.event_destroy(start);
     if (end) c->driver.event_destroy(end);
@@ -330,7 +391,8 @@ static bool measure(struct backend *be, struct device_limits *limits, ey_err *e)
     uint32_t *out = (uint32_t *)(void *)c->scratch[SCRATCH_PART];
     size_t bytes = c->arena_size < MEASURE_BYTES ? c->arena_size / 16 * 16 : MEASURE_BYTES;
     struct launch reading = read_launch(c->sm_count), peak = peak_launch(c->sm_count);
-    if (!c->arena || !bytes || !out) return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card yet");
+    if (!c->arena || !bytes || !out)
+        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card yet");
     const struct read_args r = {c->arena, out, (int64_t)bytes, MEASURE_TIMES};
     const struct peak_args p = {out, PEAK_TIMES};
     limits->read = best_rate(c, &reading, &r, (double)bytes * MEASURE_TIMES);
@@ -368,7 +430,8 @@ static void destroy(struct backend *be)
     cuda_probe_close(c);
     if (c->scratch_memory) release(be, c->scratch_memory);
     if (c->arena) d->memory_free((CUdeviceptr)(uintptr_t)c->arena);
-    for (int i = 0; i < c->n_modules; i++) d->module_unload(c->module[i]);
+    for (int i = 0; i < c->n_modules; i++)
+        d->module_unload(c->module[i]);
     if (c->stream) d->stream_destroy(c->stream);
     if (c->context) d->context_release(c->device);
     cuda_driver_close(&c->driver);
@@ -429,10 +492,12 @@ static const struct backend_ops ops = {
 
 static bool open_all(struct cuda *c, ey_err *e)
 {
-    return choose_device(c, e) && open_context(c, e) && load_kernels(c, e) && cuda_upload_open(c, e);
+    return choose_device(c, e) && open_context(c, e) && load_kernels(c, e) &&
+           cuda_upload_open(c, e);
 }
 
-bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver, struct pool *pool, bool eager, ey_err *e)
+bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
+                            struct pool *pool, bool eager, ey_err *e)
 {
     struct cuda *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cuda backend", sizeof(*c));
@@ -455,10 +520,16 @@ bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err
 {
     const struct cuda *c = (const struct cuda *)be;
     size_t left = 0, total = 0, whole = 0;
-    if (!cuda_ok(&c->driver, c->driver.memory_info(&left, &total), "its free memory", e)) return false;
+    if (!cuda_ok(&c->driver, c->driver.memory_info(&left, &total), "its free memory", e))
+        return false;
     c->driver.device_total(&whole, c->device);
-    *out = (struct cuda_facts){.total = total, .free = left, .sm_count = c->sm_count, .capability = c->capability, .rated_reads = cuda_rated_reads(c)};
+    *out = (struct cuda_facts){.total = total,
+                               .free = left,
+                               .sm_count = c->sm_count,
+                               .capability = c->capability,
+                               .rated_reads = cuda_rated_reads(c)};
     snprintf(out->name, sizeof(out->name), "%s", c->detail);
-    if (c->driver.device_bus(out->bus, sizeof(out->bus), c->device) != CUDA_SUCCESS) out->bus[0] = 0;
+    if (c->driver.device_bus(out->bus, sizeof(out->bus), c->device) != CUDA_SUCCESS)
+        out->bus[0] = 0;
     return true;
 }

@@ -1,5 +1,6 @@
-/* Between two steps: their inputs and results on their way, and the next token, drawn on the card, so that the step after can start before the host has seen it. The host draws too, and what it draws
- * counts: a different rounding of exp here costs a step, no answer. */
+/* Between two steps: their inputs and results on their way, and the next token, drawn on the card,
+ * so that the step after can start before the host has seen it. The host draws too, and what it
+ * draws counts: a different rounding of exp here costs a step, no answer. */
 #include "backend/cuda/draw_shape.h"
 #include "backend/cuda/ptx.cuh"
 
@@ -7,7 +8,8 @@ EY_KERNEL(copy_words, struct words_args, WORDS_BLOCK, 1)
 {
     wait_for_previous();
     let_next_start();
-    for (int i = (int)threadIdx.x; i < a.n; i += WORDS_BLOCK) a.to[i] = a.from[i];
+    for (int i = (int)threadIdx.x; i < a.n; i += WORDS_BLOCK)
+        a.to[i] = a.from[i];
 }
 
 /* As the sampler's: uniform in [0, 1) from seed and step (splitmix64). */
@@ -24,19 +26,23 @@ EY_DEVICE int kept(const double *weight, const float *score, int n, const struct
 {
     int most = 0, count = 0;
     double total = 0, before = 0;
-    while (most < n && (most < d->top_k || !(score[most] < score[most - 1]))) total += weight[most++];
+    while (most < n && (most < d->top_k || !(score[most] < score[most - 1])))
+        total += weight[most++];
     for (; count < most; before += weight[count++])
-        if (count && (before / total >= (double)d->top_p || weight[count] < (double)d->min_p)) break;
+        if (count && (before / total >= (double)d->top_p || weight[count] < (double)d->min_p))
+            break;
     return count;
 }
 
 EY_DEVICE int drawn(const double *weight, int n, const struct drawing *d)
 {
     double sum = 0;
-    for (int i = 0; i < n; i++) sum += weight[i];
+    for (int i = 0; i < n; i++)
+        sum += weight[i];
     double left = uniform(d->seed, d->step) * sum;
     int i = 0;
-    while (i + 1 < n && left >= weight[i]) left -= weight[i++];
+    while (i + 1 < n && left >= weight[i])
+        left -= weight[i++];
     return i;
 }
 
@@ -57,7 +63,8 @@ EY_KERNEL(draw_tokens, struct draw_args, 32, 1)
     __syncwarp();
     if (lane) return;
     int n = 0;
-    while (n < CANDIDATES && best[n].id >= 0) n++;
+    while (n < CANDIDATES && best[n].id >= 0)
+        n++;
     int chosen = warm ? drawn(weight, kept(weight, score, n, d), d) : 0;
     a.token[row] = a.drawn[row] = best[chosen].id < 0 ? 0 : best[chosen].id;
 }

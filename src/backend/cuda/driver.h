@@ -1,6 +1,7 @@
-/* The part of the CUDA driver's interface that the backend uses: types as cuda.h of CUDA 12 has them, and a table of its functions, opened
- * at run time, so that the program needs neither the toolkit to be built nor the driver to start. Tests fill the table with
- * functions of their own (tests/cuda/fake_driver.h). */
+/* The part of the CUDA driver's interface that the backend uses: types as cuda.h of CUDA 12 has
+ * them, and a table of its functions, opened at run time, so that the program needs neither the
+ * toolkit to be built nor the driver to start. Tests fill the table with functions of their own
+ * (tests/cuda/fake_driver.h). */
 #ifndef EY_CUDA_DRIVER_H
 #define EY_CUDA_DRIVER_H
 
@@ -84,57 +85,63 @@ typedef struct CUlaunchConfig_st {
 } CUlaunchConfig;
 
 /* Each: the member's name, the symbol in libcuda.so.1, its arguments. */
-#define CUDA_FUNCTIONS(F) \
-    F(init, cuInit, (unsigned flags)) \
-    F(driver_version, cuDriverGetVersion, (int *version)) \
-    F(error_name, cuGetErrorName, (CUresult error, const char **name)) \
-    F(error_string, cuGetErrorString, (CUresult error, const char **text)) \
-    F(device_count, cuDeviceGetCount, (int *n)) \
-    F(device_get, cuDeviceGet, (CUdevice *device, int ordinal)) \
-    F(device_name, cuDeviceGetName, (char *name, int size, CUdevice device)) \
-    F(device_bus, cuDeviceGetPCIBusId, (char *bus, int size, CUdevice device)) \
-    F(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device)) \
-    F(device_total, cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device)) \
-    F(context_retain, cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \
-    F(context_release, cuDevicePrimaryCtxRelease_v2, (CUdevice device)) \
-    F(context_flags, cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags)) \
-    F(context_current, cuCtxSetCurrent, (CUcontext context)) \
-    F(context_limit, cuCtxSetLimit, (int limit, size_t value)) \
-    F(memory_info, cuMemGetInfo_v2, (size_t *free_bytes, size_t *total)) \
-    F(memory_alloc, cuMemAlloc_v2, (CUdeviceptr *out, size_t bytes)) \
-    F(memory_free, cuMemFree_v2, (CUdeviceptr p)) \
-    F(host_alloc, cuMemHostAlloc, (void **out, size_t bytes, unsigned flags)) \
-    F(host_free, cuMemFreeHost, (void *p)) \
-    F(host_register, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned flags)) \
-    F(host_unregister, cuMemHostUnregister, (void *p)) \
-    F(host_address, cuMemHostGetDevicePointer_v2, (CUdeviceptr *out, void *p, unsigned flags)) \
-    F(to_device, cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) \
+#define CUDA_FUNCTIONS(F)                                                                         \
+    F(init, cuInit, (unsigned flags))                                                             \
+    F(driver_version, cuDriverGetVersion, (int *version))                                         \
+    F(error_name, cuGetErrorName, (CUresult error, const char **name))                            \
+    F(error_string, cuGetErrorString, (CUresult error, const char **text))                        \
+    F(device_count, cuDeviceGetCount, (int *n))                                                   \
+    F(device_get, cuDeviceGet, (CUdevice * device, int ordinal))                                  \
+    F(device_name, cuDeviceGetName, (char *name, int size, CUdevice device))                      \
+    F(device_bus, cuDeviceGetPCIBusId, (char *bus, int size, CUdevice device))                    \
+    F(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))       \
+    F(device_total, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                       \
+    F(context_retain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))           \
+    F(context_release, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                           \
+    F(context_flags, cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags))            \
+    F(context_current, cuCtxSetCurrent, (CUcontext context))                                      \
+    F(context_limit, cuCtxSetLimit, (int limit, size_t value))                                    \
+    F(memory_info, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total))                        \
+    F(memory_alloc, cuMemAlloc_v2, (CUdeviceptr * out, size_t bytes))                             \
+    F(memory_free, cuMemFree_v2, (CUdeviceptr p))                                                 \
+    F(host_alloc, cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                     \
+    F(host_free, cuMemFreeHost, (void *p))                                                        \
+    F(host_register, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned flags))               \
+    F(host_unregister, cuMemHostUnregister, (void *p))                                            \
+    F(host_address, cuMemHostGetDevicePointer_v2, (CUdeviceptr * out, void *p, unsigned flags))   \
+    F(to_device, cuMemcpyHtoDAsync_v2,                                                            \
+      (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                          \
     F(to_host, cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream)) \
-    F(on_device, cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
-    F(set_bytes, cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)) \
-    F(module_load, cuModuleLoadData, (CUmodule *module, const void *image)) \
-    F(module_unload, cuModuleUnload, (CUmodule module)) \
-    F(module_function_count, cuModuleGetFunctionCount, (unsigned *n, CUmodule module)) \
-    F(module_functions, cuModuleEnumerateFunctions, (CUfunction *functions, unsigned n, CUmodule module)) \
-    F(function_name, cuFuncGetName, (const char **name, CUfunction function)) \
-    F(function_attribute, cuFuncSetAttribute, (CUfunction function, int attribute, int value)) \
-    F(function_load, cuFuncLoad, (CUfunction function)) \
-    F(launch, cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **args, void **extra)) \
-    F(stream_create, cuStreamCreate, (CUstream *stream, unsigned flags)) \
-    F(stream_destroy, cuStreamDestroy_v2, (CUstream stream)) \
-    F(stream_sync, cuStreamSynchronize, (CUstream stream)) \
-    F(stream_wait, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags)) \
-    F(event_create, cuEventCreate, (CUevent *event, unsigned flags)) \
-    F(event_destroy, cuEventDestroy_v2, (CUevent event)) \
-    F(event_record, cuEventRecord, (CUevent event, CUstream stream)) \
-    F(event_sync, cuEventSynchronize, (CUevent event)) \
-    F(event_seconds, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
-    F(capture_begin, cuStreamBeginCapture_v2, (CUstream stream, int mode)) \
-    F(capture_end, cuStreamEndCapture, (CUstream stream, CUgraph *graph)) \
-    F(graph_instantiate, cuGraphInstantiateWithFlags, (CUgraphExec *exec, CUgraph graph, unsigned long long flags)) \
-    F(graph_upload, cuGraphUpload, (CUgraphExec exec, CUstream stream)) \
-    F(graph_launch, cuGraphLaunch, (CUgraphExec exec, CUstream stream)) \
-    F(graph_destroy, cuGraphDestroy, (CUgraph graph)) \
+    F(on_device, cuMemcpyDtoDAsync_v2,                                                            \
+      (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                          \
+    F(set_bytes, cuMemsetD8Async,                                                                 \
+      (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))                       \
+    F(module_load, cuModuleLoadData, (CUmodule * module, const void *image))                      \
+    F(module_unload, cuModuleUnload, (CUmodule module))                                           \
+    F(module_function_count, cuModuleGetFunctionCount, (unsigned *n, CUmodule module))            \
+    F(module_functions, cuModuleEnumerateFunctions,                                               \
+      (CUfunction * functions, unsigned n, CUmodule module))                                      \
+    F(function_name, cuFuncGetName, (const char **name, CUfunction function))                     \
+    F(function_attribute, cuFuncSetAttribute, (CUfunction function, int attribute, int value))    \
+    F(function_load, cuFuncLoad, (CUfunction function))                                           \
+    F(launch, cuLaunchKernelEx,                                                                   \
+      (const CUlaunchConfig *config, CUfunction function, void **args, void **extra))             \
+    F(stream_create, cuStreamCreate, (CUstream * stream, unsigned flags))                         \
+    F(stream_destroy, cuStreamDestroy_v2, (CUstream stream))                                      \
+    F(stream_sync, cuStreamSynchronize, (CUstream stream))                                        \
+    F(stream_wait, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))           \
+    F(event_create, cuEventCreate, (CUevent * event, unsigned flags))                             \
+    F(event_destroy, cuEventDestroy_v2, (CUevent event))                                          \
+    F(event_record, cuEventRecord, (CUevent event, CUstream stream))                              \
+    F(event_sync, cuEventSynchronize, (CUevent event))                                            \
+    F(event_seconds, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end))       \
+    F(capture_begin, cuStreamBeginCapture_v2, (CUstream stream, int mode))                        \
+    F(capture_end, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                        \
+    F(graph_instantiate, cuGraphInstantiateWithFlags,                                             \
+      (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                              \
+    F(graph_upload, cuGraphUpload, (CUgraphExec exec, CUstream stream))                           \
+    F(graph_launch, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                           \
+    F(graph_destroy, cuGraphDestroy, (CUgraph graph))                                             \
     F(graph_exec_destroy, cuGraphExecDestroy, (CUgraphExec exec))
 
 struct cuda_driver {
@@ -144,11 +151,13 @@ struct cuda_driver {
     void *library; /* NULL: the table was filled by a test */
 };
 
-/* Opens libcuda.so.1 and fills the table. False: no driver, or one that lacks a function; *e says which and what to do. */
+/* Opens libcuda.so.1 and fills the table. False: no driver, or one that lacks a function; *e says
+ * which and what to do. */
 bool cuda_driver_open(struct cuda_driver *driver, ey_err *e);
 void cuda_driver_close(struct cuda_driver *driver);
 
-/* True when the call went well; otherwise *e is EY_INTERNAL (EY_NO_MEMORY for a full card): "what: the driver's words". */
+/* True when the call went well; otherwise *e is EY_INTERNAL (EY_NO_MEMORY for a full card): "what:
+ * the driver's words". */
 bool cuda_ok(const struct cuda_driver *driver, CUresult result, const char *what, ey_err *e);
 
 #endif

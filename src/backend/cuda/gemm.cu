@@ -1,11 +1,15 @@
-/* Matrix products of many tokens, on the matrix units: y[n, rows] = x[n, k] · wᵀ, w packed FP8 or BF16, x BF16.
+/* Matrix products of many tokens, on the matrix units: y[n, rows] = x[n, k] · wᵀ, w packed FP8 or
+ * BF16, x BF16.
  *
- * Weights are the left operand (16 rows), tokens the right one (8 columns). w and x come through a ring of stages in shared memory, each one
- * chunk of 64 bytes of w's columns. All is done for two steps of the matrix unit, 32 columns, at a time, a `pair`: FP8 chunks have two
- * pairs, BF16 chunks one. The tile shapes are in gemm_shape.h. */
+ * Weights are the left operand (16 rows), tokens the right one (8 columns). w and x come through a
+ * ring of stages in shared memory, each one chunk of 64 bytes of w's columns. All is done for two
+ * steps of the matrix unit, 32 columns, at a time, a `pair`: FP8 chunks have two pairs, BF16 chunks
+ * one. The tile shapes are in gemm_shape.h. */
 #include "backend/cuda/gemm.cuh"
 
-template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_, int n_tiles_, int stages_> struct gemm_shape {
+template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_, int n_tiles_,
+          int stages_>
+struct gemm_shape {
     enum {
         fp8 = dtype_ == K_FP8,
         k_warps = k_warps_,
@@ -14,7 +18,7 @@ template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_
         stages = stages_,
         warp_rows = 16 * m_tiles,
         warp_tokens = 8 * n_tiles,
-        rows_across = row_warps, /* warps side by side along w's rows */
+        rows_across = row_warps,              /* warps side by side along w's rows */
         group = 32 * row_warps * token_warps, /* threads that share a ring */
         rows = warp_rows * row_warps,
         tokens = warp_tokens * token_warps,
@@ -32,12 +36,14 @@ template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_
 
 /* ---- a stage in shared memory ----
  *
- * FP8: a lane takes the 16 bytes of consecutive columns that are its own in a packed chunk, and converts them. The matrix unit does not mind
- * in which order columns are summed up as long as both operands have the same: step j of the chunk is columns 16t + 4j .. + 3 of each lane
- * 4g + t, and 16 bytes of a token serve two steps. BF16: both operands go through load_matrices, columns in their natural order, because
- * a left operand has to lie in neighbouring registers.
+ * FP8: a lane takes the 16 bytes of consecutive columns that are its own in a packed chunk, and
+ * converts them. The matrix unit does not mind in which order columns are summed up as long as both
+ * operands have the same: step j of the chunk is columns 16t + 4j .. + 3 of each lane 4g + t, and
+ * 16 bytes of a token serve two steps. BF16: both operands go through load_matrices, columns in
+ * their natural order, because a left operand has to lie in neighbouring registers.
  *
- * 16-byte units are swapped within their row so that the 8 lanes that read at the same time meet 8 different groups of banks. */
+ * 16-byte units are swapped within their row so that the 8 lanes that read at the same time meet 8
+ * different groups of banks. */
 template <class S> EY_DEVICE int w_unit_offset(int unit)
 {
     return (S::fp8 ? unit : (unit & ~3) | ((unit ^ unit >> 3) & 3)) * 16;
@@ -50,10 +56,12 @@ template <class S> EY_DEVICE int x_offset(int token, int unit)
 
 /* ---- global → shared ---- */
 
-/* What one thread brings of each stage. Blocks of rows beyond the last are the last once more: what comes of them is never stored. Columns beyond
- * the last have to be zeros, and tokens may be: were they the last one too, all who read that one would have to queue for it. */
+/* What one thread brings of each stage. Blocks of rows beyond the last are the last once more: what
+ * comes of them is never stored. Columns beyond the last have to be zeros, and tokens may be: were
+ * they the last one too, all who read that one would have to queue for it. */
 struct gemm_share {
-    const uint8_t *w[2]; /* its bytes of the matrices' first chunk; a thread of a large group has to do with w[0] alone */
+    const uint8_t *w[2]; /* its bytes of the matrices' first chunk; a thread of a large group has to
+                            do with w[0] alone */
     const bf16 *x;       /* its columns of x's first row */
 };
 
@@ -68,10 +76,13 @@ template <class S> EY_DEVICE int share_unit(int thread, int i)
     return S::group == 32 ? thread + i % 2 * 32 : thread % 64;
 }
 
-template <class S> EY_DEVICE struct gemm_share share_of(const struct linear_args &a, const struct gemm_place &p, int thread)
+template <class S>
+EY_DEVICE struct gemm_share share_of(const struct linear_args &a, const struct gemm_place &p,
+                                     int thread)
 {
     struct gemm_share share;
-    int odd = S::group != 32 && thread / 64 % 2; /* its blocks' parity, which is that of the matrix */
+    int odd = S::group != 32 &&
+              thread / 64 % 2; /* its blocks' parity, which is that of the matrix */
     share.w[0] = (odd ? p.w[1] : p.w[0]) + share_unit<S>(thread, 0) * 16;
     share.w[1] = p.w[1] + share_unit<S>(thread, 0) * 16;
     share.x = (const bf16 *)a.x + thread % S::x_units * 8;
@@ -79,7 +90,8 @@ template <class S> EY_DEVICE struct gemm_share share_of(const struct linear_args
 }
 
 template <class S>
-EY_DEVICE void copy_weights(const struct gemm_place &p, const struct gemm_share &share, unsigned char *stage, int chunk, int thread)
+EY_DEVICE void copy_weights(const struct gemm_place &p, const struct gemm_share &share,
+                            unsigned char *stage, int chunk, int thread)
 {
 #pragma unroll
     for (int i = 0; i < S::w_bytes / 16 / S::group; i++) {
@@ -87,13 +99,15 @@ EY_DEVICE void copy_weights(const struct gemm_place &p, const struct gemm_share 
         int block = min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1);
         const uint8_t *w = S::group == 32 && i / 2 % 2 ? share.w[1] : share.w[0];
         if (S::group == 32) w += i % 2 * 512;
-        copy_async(stage + u * PACK_CHUNK + w_unit_offset<S>(unit), w + (int64_t)(block * p.n_chunks + chunk) * PACK_CHUNK, 16);
+        copy_async(stage + u * PACK_CHUNK + w_unit_offset<S>(unit),
+                   w + (int64_t)(block * p.n_chunks + chunk) * PACK_CHUNK, 16);
     }
 }
 
 template <class S>
-EY_DEVICE void copy_tokens(const struct linear_args &a, const struct gemm_place &p, const struct gemm_share &share, unsigned char *stage,
-                           int chunk, int thread)
+EY_DEVICE void copy_tokens(const struct linear_args &a, const struct gemm_place &p,
+                           const struct gemm_share &share, unsigned char *stage, int chunk,
+                           int thread)
 {
     int column = chunk * S::chunk_columns, there = column + thread % S::x_units * 8 < a.k;
 #pragma unroll
@@ -101,11 +115,13 @@ EY_DEVICE void copy_tokens(const struct linear_args &a, const struct gemm_place 
         int token = thread / S::x_units + i * (S::group / S::x_units);
         const bf16 *x = share.x + (int64_t)((p.first_token + token) * a.ldx + column);
         int wanted = there && p.first_token + token < a.n;
-        copy_async(stage + x_offset<S>(token, thread % S::x_units), wanted ? x : share.x, wanted ? 16 : 0);
+        copy_async(stage + x_offset<S>(token, thread % S::x_units), wanted ? x : share.x,
+                   wanted ? 16 : 0);
     }
 }
 
-/* A group's i-th chunk: groups take blocks of two chunks in turns, so that 128 columns of one scale stay together. */
+/* A group's i-th chunk: groups take blocks of two chunks in turns, so that 128 columns of one scale
+ * stay together. */
 template <class S> EY_DEVICE int chunk_of(int i, int group)
 {
     return S::k_warps == 1 ? i : (i / 2 * S::k_warps + group) * 2 + i % 2;
@@ -130,13 +146,14 @@ template <class S> EY_DEVICE void group_sync(void)
 
 /* ---- shared → registers ---- */
 
-/* Weights of 16 rows on their way to the matrix unit, two steps of them. FP8: the lane's codes in rows 0..7, then rows 8..15. BF16: the
- * operands themselves. */
+/* Weights of 16 rows on their way to the matrix unit, two steps of them. FP8: the lane's codes in
+ * rows 0..7, then rows 8..15. BF16: the operands themselves. */
 struct two_steps {
     uint32_t v[2][4];
 };
 
-template <class S> EY_DEVICE void load_weights(struct two_steps *w, const unsigned char *chunk, int pair)
+template <class S>
+EY_DEVICE void load_weights(struct two_steps *w, const unsigned char *chunk, int pair)
 {
     int lane = lane_index();
     if (S::fp8) {
@@ -154,25 +171,29 @@ template <class S> EY_DEVICE void load_weights(struct two_steps *w, const unsign
     }
 }
 
-template <class S> EY_DEVICE void left_operands(uint32_t a[2][4], const struct two_steps &w, uint32_t factor)
+template <class S>
+EY_DEVICE void left_operands(uint32_t a[2][4], const struct two_steps &w, uint32_t factor)
 {
 #pragma unroll
     for (int step = 0; step < 2; step++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             if (S::fp8)
-                a[step][i] = i < 2 ? e4m3_widened<0>(w.v[i][step], factor) : e4m3_widened<1>(w.v[i - 2][step], factor);
+                a[step][i] = i < 2 ? e4m3_widened<0>(w.v[i][step], factor)
+                                   : e4m3_widened<1>(w.v[i - 2][step], factor);
             else
                 a[step][i] = w.v[step][i];
         }
 }
 
 /* Right operands of 8 tokens for two steps: words 0, 1 and words 2, 3. */
-template <class S> EY_DEVICE void load_tokens(uint32_t x[4], const unsigned char *stage, int first_token, int pair)
+template <class S>
+EY_DEVICE void load_tokens(uint32_t x[4], const unsigned char *stage, int first_token, int pair)
 {
     int lane = lane_index();
     if (S::fp8) {
-        uint4 v = *(const uint4 *)(stage + x_offset<S>(first_token + lane / 4, lane % 4 * 2 + pair));
+        uint4 v = *(const uint4 *)(stage +
+                                   x_offset<S>(first_token + lane / 4, lane % 4 * 2 + pair));
         x[0] = v.x;
         x[1] = v.y;
         x[2] = v.z;
@@ -192,35 +213,47 @@ struct gemm_ring {
     int filled;        /* chunks asked for so far */
 };
 
-/* Asks for the group's next chunk, into the stage that is free now. A group of copies each time, even an empty one: waits count them. */
-template <class S> EY_DEVICE void fill_next(const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring, int stage)
+/* Asks for the group's next chunk, into the stage that is free now. A group of copies each time,
+ * even an empty one: waits count them. */
+template <class S>
+EY_DEVICE void fill_next(const struct linear_args &a, const struct gemm_place &p,
+                         struct gemm_ring *ring, int stage)
 {
     if (ring->filled < ring->chunks) {
         int chunk = chunk_of<S>(ring->filled, ring->group);
         copy_weights<S>(p, ring->share, ring->memory + stage * S::stage_bytes, chunk, ring->thread);
-        copy_tokens<S>(a, p, ring->share, ring->memory + stage * S::stage_bytes, chunk, ring->thread);
+        copy_tokens<S>(a, p, ring->share, ring->memory + stage * S::stage_bytes, chunk,
+                       ring->thread);
     }
     ring->filled++;
     copy_commit();
 }
 
 /* The first stages: their weights before the kernel that makes x has ended. */
-template <class S> EY_DEVICE void fill_first(const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring)
+template <class S>
+EY_DEVICE void fill_first(const struct linear_args &a, const struct gemm_place &p,
+                          struct gemm_ring *ring)
 {
 #pragma unroll
     for (int i = 0; i < S::stages; i++)
-        if (i < ring->chunks) copy_weights<S>(p, ring->share, ring->memory + i * S::stage_bytes, chunk_of<S>(i, ring->group), ring->thread);
+        if (i < ring->chunks)
+            copy_weights<S>(p, ring->share, ring->memory + i * S::stage_bytes,
+                            chunk_of<S>(i, ring->group), ring->thread);
     wait_for_previous();
 #pragma unroll
     for (int i = 0; i < S::stages; i++) {
-        if (i < ring->chunks) copy_tokens<S>(a, p, ring->share, ring->memory + i * S::stage_bytes, chunk_of<S>(i, ring->group), ring->thread);
+        if (i < ring->chunks)
+            copy_tokens<S>(a, p, ring->share, ring->memory + i * S::stage_bytes,
+                           chunk_of<S>(i, ring->group), ring->thread);
         copy_commit();
     }
     ring->filled = S::stages;
 }
 
 /* A warp without rows or tokens of its own still brings its share. */
-template <class S> EY_DEVICE void only_fill(const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring)
+template <class S>
+EY_DEVICE void only_fill(const struct linear_args &a, const struct gemm_place &p,
+                         struct gemm_ring *ring)
 {
     int stage = 0;
     copy_wait<S::stages - 1>();
@@ -240,12 +273,14 @@ template <class S> EY_DEVICE void rescale(float sum[S::m_tiles][S::n_tiles][4], 
 #pragma unroll
         for (int j = 0; j < S::n_tiles; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) sum[i][j][e] *= by[i & 1];
+            for (int e = 0; e < 4; e++)
+                sum[i][j][e] *= by[i & 1];
 }
 
 template <class S>
-EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linear_args &a, const struct gemm_place &p, struct gemm_ring *ring,
-                        int row_warp, int token_warp)
+EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linear_args &a,
+                        const struct gemm_place &p, struct gemm_ring *ring, int row_warp,
+                        int token_warp)
 {
     int token = token_warp * S::warp_tokens;
     int scale_blocks = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
@@ -265,18 +300,22 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
     copy_wait<S::stages - 1>();
     group_sync<S>();
 #pragma unroll
-    for (int j = 0; j < S::n_tiles; j++) load_tokens<S>(x[j], ring->memory, token + 8 * j, 0);
+    for (int j = 0; j < S::n_tiles; j++)
+        load_tokens<S>(x[j], ring->memory, token + 8 * j, 0);
     load_weights<S>(&w[0], w_of_warp, 0);
 
     for (int q = 0; q < ring->chunks; q++) {
         int next_stage = stage + 1 == S::stages ? 0 : stage + 1;
-        const unsigned char *here = ring->memory + stage * S::stage_bytes, *next = ring->memory + next_stage * S::stage_bytes;
-        const unsigned char *w_here = w_of_warp + stage * S::stage_bytes, *w_next = w_of_warp + next_stage * S::stage_bytes;
+        const unsigned char *here = ring->memory + stage * S::stage_bytes,
+                            *next = ring->memory + next_stage * S::stage_bytes;
+        const unsigned char *w_here = w_of_warp + stage * S::stage_bytes,
+                            *w_next = w_of_warp + next_stage * S::stage_bytes;
         if (S::fp8 && q % 2 == 0) {
             float by[2];
             for (int m = 0; m < 2; m++) {
                 by[m] = next_unit(&scale[m]);
-                scale[m].next = scale_at(scale_row[m], chunk_of<S>(q + 2, ring->group) / 2, scale_blocks);
+                scale[m].next = scale_at(scale_row[m], chunk_of<S>(q + 2, ring->group) / 2,
+                                         scale_blocks);
             }
             if (q && (by[0] != 1.f || by[1] != 1.f)) rescale<S>(sum, by);
         }
@@ -284,20 +323,27 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
         for (int pair = 0; pair < S::pairs; pair++) {
 #pragma unroll
             for (int i = 0; i < S::m_tiles; i++) {
-                const int last_block = i == S::m_tiles - 1, last = last_block && pair == S::pairs - 1;
+                const int last_block = i == S::m_tiles - 1,
+                          last = last_block && pair == S::pairs - 1;
                 uint32_t left[2][4];
                 left_operands<S>(left, w[i % 2], S::fp8 ? scale[i % 2].factor : 0);
-                if (last) { /* all of this stage is in registers; from here on the next one must have come, and this one's place is free */
+                if (last) { /* all of this stage is in registers; from here on the next one must
+                               have come, and this one's place is free */
                     copy_wait<S::stages - 2>();
                     group_sync<S>();
                 }
-                load_weights<S>(&w[(i + 1) % 2], last ? w_next : w_here + (i + 1) % S::m_tiles * PACK_CHUNK, (pair + last_block) % S::pairs);
+                load_weights<S>(&w[(i + 1) % 2],
+                                last ? w_next : w_here + (i + 1) % S::m_tiles * PACK_CHUNK,
+                                (pair + last_block) % S::pairs);
 #pragma unroll
-                for (int j = 0; j < S::n_tiles; j++) mma_bf16(sum[i][j], left[0], x[j][0], x[j][1]);
+                for (int j = 0; j < S::n_tiles; j++)
+                    mma_bf16(sum[i][j], left[0], x[j][0], x[j][1]);
 #pragma unroll
                 for (int j = 0; j < S::n_tiles; j++) {
                     mma_bf16(sum[i][j], left[1], x[j][2], x[j][3]);
-                    if (last_block) load_tokens<S>(x[j], last ? next : here, token + 8 * j, (pair + 1) % S::pairs);
+                    if (last_block)
+                        load_tokens<S>(x[j], last ? next : here, token + 8 * j,
+                                       (pair + 1) % S::pairs);
                 }
             }
         }
@@ -315,7 +361,8 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
 template <class S> EY_DEVICE void gemm(const struct linear_args &a, unsigned char *shared)
 {
     const struct gemm_place p = gemm_place_of<S>(a, (int)blockIdx.x);
-    int warp = warp_index(), in_group = warp % (S::group / 32), row_warp = in_group % S::rows_across, token_warp = in_group / S::rows_across;
+    int warp = warp_index(), in_group = warp % (S::group / 32),
+        row_warp = in_group % S::rows_across, token_warp = in_group / S::rows_across;
     int block_of_warp = p.first_block + row_warp * S::m_tiles / (p.paired ? 2 : 1);
     int first_token = p.first_token + token_warp * S::warp_tokens;
     struct gemm_ring ring;
@@ -341,22 +388,24 @@ template <class S> EY_DEVICE void gemm(const struct linear_args &a, unsigned cha
     } else {
         float *staged = (float *)shared;
 #pragma unroll
-        for (int j = 0; j < S::n_tiles; j++) stage_tokens<S>(staged + (warp * S::warp_tokens + 8 * j) * S::staged_row, sum, j);
+        for (int j = 0; j < S::n_tiles; j++)
+            stage_tokens<S>(staged + (warp * S::warp_tokens + 8 * j) * S::staged_row, sum, j);
         __syncthreads();
-        const struct gemm_staged s = {staged, S::k_warps, p.first_block * PACK_ROWS, p.first_token, S::warp_tokens};
+        const struct gemm_staged s = {staged, S::k_warps, p.first_block * PACK_ROWS, p.first_token,
+                                      S::warp_tokens};
         write_staged<S>(a, p, s, (int)threadIdx.x, 32 * S::k_warps);
     }
 }
 
-#define GEMM_KERNELS(name, rw, tw, kw, m, n, stages_fp8, stages_bf16, blocks) \
-    EY_KERNEL(gemm_fp8_##name, struct linear_args, 32 * (rw) * (tw) * (kw), blocks) \
-    { \
-        EY_DYNAMIC_SHARED(shared); \
-        gemm<gemm_shape<K_FP8, rw, tw, kw, m, n, stages_fp8>>(a, shared); \
-    } \
+#define GEMM_KERNELS(name, rw, tw, kw, m, n, stages_fp8, stages_bf16, blocks)        \
+    EY_KERNEL(gemm_fp8_##name, struct linear_args, 32 * (rw) * (tw) * (kw), blocks)  \
+    {                                                                                \
+        EY_DYNAMIC_SHARED(shared);                                                   \
+        gemm<gemm_shape<K_FP8, rw, tw, kw, m, n, stages_fp8>>(a, shared);            \
+    }                                                                                \
     EY_KERNEL(gemm_bf16_##name, struct linear_args, 32 * (rw) * (tw) * (kw), blocks) \
-    { \
-        EY_DYNAMIC_SHARED(shared); \
-        gemm<gemm_shape<K_BF16, rw, tw, kw, m, n, stages_bf16>>(a, shared); \
+    {                                                                                \
+        EY_DYNAMIC_SHARED(shared);                                                   \
+        gemm<gemm_shape<K_BF16, rw, tw, kw, m, n, stages_bf16>>(a, shared);          \
     }
 EY_GEMM_TILES(GEMM_KERNELS)

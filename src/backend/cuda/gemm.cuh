@@ -1,14 +1,16 @@
-/* What the matrix products of many tokens have in common (gemm.cu, gemm_sm89.cu, gemm_sm90.cu): where a tile lies, the block scales, and how sums that lie in
- * shared memory become results. S is a kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged together,
- * staged_row floats apart; adds_in_memory: whether a sum is added to what y holds by the memory itself. */
+/* What the matrix products of many tokens have in common (gemm.cu, gemm_sm89.cu, gemm_sm90.cu):
+ * where a tile lies, the block scales, and how sums that lie in shared memory become results. S is
+ * a kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged
+ * together, staged_row floats apart; adds_in_memory: whether a sum is added to what y holds by the
+ * memory itself. */
 #ifndef EY_CUDA_GEMM_CUH
 #define EY_CUDA_GEMM_CUH
 
 #include "backend/cuda/gemm_shape.h"
 #include "backend/cuda/ptx.cuh"
 
-/* Where a tile lies: its matrices (two of them taken in turns for gate and up, otherwise twice the same), and its first row in
- * blocks of 16 and first token. */
+/* Where a tile lies: its matrices (two of them taken in turns for gate and up, otherwise twice the
+ * same), and its first row in blocks of 16 and first token. */
 struct gemm_place {
     const uint8_t *w[2];
     const float *scale[2];
@@ -44,8 +46,9 @@ template <class S> EY_DEVICE struct gemm_place gemm_place_of(const struct linear
 
 /* ---- block scales ----
  *
- * Sums are kept in units of the scale of the block that is being added: one set of accumulators is enough, and they are multiplied by
- * before / next at each 128 columns. A block whose scale is (nearly) zero counts as zeros and leaves the unit as it was. */
+ * Sums are kept in units of the scale of the block that is being added: one set of accumulators is
+ * enough, and they are multiplied by before / next at each 128 columns. A block whose scale is
+ * (nearly) zero counts as zeros and leaves the unit as it was. */
 struct unit_scale {
     float unit, next; /* next: of the block to come, read early */
     uint32_t factor;  /* of the weights of this block */
@@ -96,8 +99,9 @@ EY_DEVICE float activated(float v, int out)
 
 /* ---- results: shared → global, 4 consecutive rows of a token at a time ---- */
 
-/* Where a team of threads finds sums of warp_rows rows, from row `first_row` of the matrix on, of `n_tokens` tokens from `first_token` on. Gate
- * and up are staged in turns of 16 rows and make half as many results. */
+/* Where a team of threads finds sums of warp_rows rows, from row `first_row` of the matrix on, of
+ * `n_tokens` tokens from `first_token` on. Gate and up are staged in turns of 16 rows and make half
+ * as many results. */
 struct gemm_staged {
     float *sums;
     int copies, first_row, first_token, n_tokens;
@@ -109,10 +113,15 @@ struct gemm_quads {
 };
 
 template <class S>
-EY_DEVICE struct gemm_quads quads_of(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+EY_DEVICE struct gemm_quads quads_of(const struct linear_args &a, const struct gemm_place &p,
+                                     const struct gemm_staged &s, int member, int team)
 {
     struct gemm_quads q;
-    int across = S::warp_rows / 4 >> p.paired, shift = (S::warp_rows == 256 ? 6 : S::warp_rows == 128 ? 5 : S::warp_rows == 64 ? 4 : 3) - p.paired;
+    int across = S::warp_rows / 4 >> p.paired, shift = (S::warp_rows == 256   ? 6
+                                                        : S::warp_rows == 128 ? 5
+                                                        : S::warp_rows == 64  ? 4
+                                                                              : 3) -
+                                                       p.paired;
     q.token = member >> shift;
     q.step = team >> shift;
     q.row = (member & (across - 1)) * 4;
@@ -160,9 +169,11 @@ EY_DEVICE void store_bf16(bf16 *y, const float v[4], int n)
         if (e < n) y[e] = (bf16)((e < 2 ? pairs.x : pairs.y) >> (e % 2 * 16));
 }
 
-/* Adds what y held before to the sums: many loads under way at once, since the warps are too few to hide one each. */
+/* Adds what y held before to the sums: many loads under way at once, since the warps are too few to
+ * hide one each. */
 template <class S>
-EY_DEVICE void add_before(const struct linear_args &a, const struct linear_segment &segment, const struct gemm_staged &s, const struct gemm_quads &q)
+EY_DEVICE void add_before(const struct linear_args &a, const struct linear_segment &segment,
+                          const struct gemm_staged &s, const struct gemm_quads &q)
 {
     enum { AT_ONCE = 8 };
     for (int from = q.token; from < s.n_tokens; from += AT_ONCE * q.step) {
@@ -170,18 +181,24 @@ EY_DEVICE void add_before(const struct linear_args &a, const struct linear_segme
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             int token = min(from + i * q.step, min(s.n_tokens, a.n - s.first_token) - 1);
-            old[i] = load_floats((const float *)segment.y + (int64_t)(s.first_token + token) * segment.ldy + s.first_row + q.row, q.n);
+            old[i] = load_floats((const float *)segment.y +
+                                     (int64_t)(s.first_token + token) * segment.ldy + s.first_row +
+                                     q.row,
+                                 q.n);
         }
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             float4 *sum = (float4 *)(s.sums + (from + i * q.step) * S::staged_row + q.row);
-            if (from + i * q.step < s.n_tokens) *sum = make_float4(sum->x + old[i].x, sum->y + old[i].y, sum->z + old[i].z, sum->w + old[i].w);
+            if (from + i * q.step < s.n_tokens)
+                *sum = make_float4(sum->x + old[i].x, sum->y + old[i].y, sum->z + old[i].z,
+                                   sum->w + old[i].w);
         }
     }
 }
 
 /* 4 sums of one token, added up over the copies. */
-template <class S> EY_DEVICE void staged_sums(float v[4], const struct gemm_staged &s, int token, int row)
+template <class S>
+EY_DEVICE void staged_sums(float v[4], const struct gemm_staged &s, int token, int row)
 {
     const float *from = s.sums + token * S::staged_row + row;
     float4 sum = *(const float4 *)from;
@@ -196,7 +213,9 @@ template <class S> EY_DEVICE void staged_sums(float v[4], const struct gemm_stag
 }
 
 /* What y gets of 4 rows of one token. */
-template <class S, int out> EY_DEVICE void results(float v[4], const struct gemm_staged &s, int token, int row, const float bias[4])
+template <class S, int out>
+EY_DEVICE void results(float v[4], const struct gemm_staged &s, int token, int row,
+                       const float bias[4])
 {
     if (out == OUT_SILU) {
         float up[4];
@@ -204,16 +223,19 @@ template <class S, int out> EY_DEVICE void results(float v[4], const struct gemm
         staged_sums<S>(v, s, token, gate_row);
         staged_sums<S>(up, s, token, gate_row + PACK_ROWS);
 #pragma unroll
-        for (int e = 0; e < 4; e++) v[e] = silu(v[e]) * up[e];
+        for (int e = 0; e < 4; e++)
+            v[e] = silu(v[e]) * up[e];
     } else {
         staged_sums<S>(v, s, token, row);
 #pragma unroll
-        for (int e = 0; e < 4; e++) v[e] = activated(v[e] + bias[e], out);
+        for (int e = 0; e < 4; e++)
+            v[e] = activated(v[e] + bias[e], out);
     }
 }
 
 template <class S, int out>
-EY_DEVICE void write_results(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+EY_DEVICE void write_results(const struct linear_args &a, const struct gemm_place &p,
+                             const struct gemm_staged &s, int member, int team)
 {
     enum { AT_ONCE = 4 };
     const struct linear_segment &segment = a.segment[p.segment];
@@ -222,12 +244,14 @@ EY_DEVICE void write_results(const struct linear_args &a, const struct gemm_plac
     if (q.n <= 0 || s.first_token >= a.n) return;
 #pragma unroll
     for (int e = 0; e < 4; e++)
-        if (out != OUT_SILU && segment.bias && e < q.n) bias[e] = __ldg(segment.bias + s.first_row + q.row + e);
+        if (out != OUT_SILU && segment.bias && e < q.n)
+            bias[e] = __ldg(segment.bias + s.first_row + q.row + e);
     if (out == OUT_ADD && !S::adds_in_memory) add_before<S>(a, segment, s, q);
     for (int from = q.token; from < s.n_tokens; from += AT_ONCE * q.step) {
         float v[AT_ONCE][4];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) results<S, out>(v[i], s, min(from + i * q.step, s.n_tokens - 1), q.row, bias);
+        for (int i = 0; i < AT_ONCE; i++)
+            results<S, out>(v[i], s, min(from + i * q.step, s.n_tokens - 1), q.row, bias);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             int token = from + i * q.step;
@@ -244,7 +268,8 @@ EY_DEVICE void write_results(const struct linear_args &a, const struct gemm_plac
 }
 
 template <class S>
-EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place &p, const struct gemm_staged &s, int member, int team)
+EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place &p,
+                            const struct gemm_staged &s, int member, int team)
 {
     switch (a.out) {
     case OUT_ACT: write_results<S, OUT_ACT>(a, p, s, member, team); break;
@@ -259,13 +284,15 @@ EY_DEVICE void write_staged(const struct linear_args &a, const struct gemm_place
 /* ---- results: registers → shared ---- */
 
 /* One token tile's sums of the warp, turned: a token's rows become neighbours. */
-template <class S> EY_DEVICE void stage_tokens(float *staged, const float sum[S::m_tiles][S::n_tiles][4], int j)
+template <class S>
+EY_DEVICE void stage_tokens(float *staged, const float sum[S::m_tiles][S::n_tiles][4], int j)
 {
     int g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll
     for (int i = 0; i < S::m_tiles; i++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) staged[(2 * t + e % 2) * S::staged_row + 16 * i + g + e / 2 * 8] = sum[i][j][e];
+        for (int e = 0; e < 4; e++)
+            staged[(2 * t + e % 2) * S::staged_row + 16 * i + g + e / 2 * 8] = sum[i][j][e];
 }
 
 template <class S> EY_DEVICE void clear_sums(float sum[S::m_tiles][S::n_tiles][4])
@@ -275,22 +302,27 @@ template <class S> EY_DEVICE void clear_sums(float sum[S::m_tiles][S::n_tiles][4
 #pragma unroll
         for (int j = 0; j < S::n_tiles; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) sum[i][j][e] = 0;
+            for (int e = 0; e < 4; e++)
+                sum[i][j][e] = 0;
 }
 
-/* Each warp by itself writes its sums, as many tokens at a time as there is room for in its part of the staging. */
+/* Each warp by itself writes its sums, as many tokens at a time as there is room for in its part of
+ * the staging. */
 template <class S>
-EY_DEVICE void write_warp(const struct linear_args &a, const struct gemm_place &p, const float sum[S::m_tiles][S::n_tiles][4], float *shared, int block_of_warp,
-                          int first_token)
+EY_DEVICE void write_warp(const struct linear_args &a, const struct gemm_place &p,
+                          const float sum[S::m_tiles][S::n_tiles][4], float *shared,
+                          int block_of_warp, int first_token)
 {
     float *staged = shared + warp_index() * S::staged_tokens * S::staged_row;
 #pragma unroll 1
     for (int from = 0; from < S::warp_tokens; from += S::staged_tokens) {
 #pragma unroll
         for (int j = 0; j < S::n_tiles; j++) /* j is known to the compiler, `from` is not */
-            if (8 * j / S::staged_tokens * S::staged_tokens == from) stage_tokens<S>(staged + (8 * j - from) * S::staged_row, sum, j);
+            if (8 * j / S::staged_tokens * S::staged_tokens == from)
+                stage_tokens<S>(staged + (8 * j - from) * S::staged_row, sum, j);
         __syncwarp();
-        const struct gemm_staged s = {staged, 1, block_of_warp * PACK_ROWS, first_token + from, S::staged_tokens};
+        const struct gemm_staged s = {staged, 1, block_of_warp * PACK_ROWS, first_token + from,
+                                      S::staged_tokens};
         write_staged<S>(a, p, s, lane_index(), 32);
         __syncwarp();
     }

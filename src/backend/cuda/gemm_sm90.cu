@@ -1,8 +1,11 @@
-/* Matrix products of many tokens on cards of compute capability 9.0, whose matrix unit gives its full rate to warpgroups alone (wgmma.cuh).
+/* Matrix products of many tokens on cards of compute capability 9.0, whose matrix unit gives its
+ * full rate to warpgroups alone (wgmma.cuh).
  *
- * A tile is 128·m_tiles rows of w, half of them each of two warpgroups, and up to 256 tokens. Weights are the left operand, from registers, so
- * that FP8 can be converted on the way; tokens are the right one, from shared memory. Both come through a ring of stages of 64 columns
- * each, four steps of the matrix unit. While it works on two steps the warps make the left operands of the next two. */
+ * A tile is 128·m_tiles rows of w, half of them each of two warpgroups, and up to 256 tokens.
+ * Weights are the left operand, from registers, so that FP8 can be converted on the way; tokens are
+ * the right one, from shared memory. Both come through a ring of stages of 64 columns each, four
+ * steps of the matrix unit. While it works on two steps the warps make the left operands of the
+ * next two. */
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/wgmma.cuh"
 
@@ -33,8 +36,9 @@ template <int dtype_, int m_tiles_, int n_tiles_, int stages_> struct wide_shape
 
 /* ---- a stage in shared memory ----
  *
- * Weights: blocks of 16 rows, gate and up in turns, each of `chunks` packed chunks; in a chunk 16-byte units are swapped so that those that are
- * read at the same time meet different banks. Tokens: as wgmma.cuh wants them. */
+ * Weights: blocks of 16 rows, gate and up in turns, each of `chunks` packed chunks; in a chunk
+ * 16-byte units are swapped so that those that are read at the same time meet different banks.
+ * Tokens: as wgmma.cuh wants them. */
 EY_DEVICE int w_unit_offset(int unit)
 {
     return ((unit & ~3) | ((unit ^ unit >> 3) & 3)) * 16;
@@ -48,8 +52,9 @@ EY_DEVICE int stages_of(const struct linear_args &a)
 
 /* ---- global → shared ----
  *
- * What a thread brings of a stage are `pieces` of 16 bytes, of weights first. Blocks of rows beyond the last are the last once more, and tokens beyond
- * the last are whatever was there: what comes of them is never stored. (Were they the last one too, all who read that one would have to queue for
+ * What a thread brings of a stage are `pieces` of 16 bytes, of weights first. Blocks of rows beyond
+ * the last are the last once more, and tokens beyond the last are whatever was there: what comes of
+ * them is never stored. (Were they the last one too, all who read that one would have to queue for
  * it.) Columns beyond the last are zeros. */
 struct wide_share {
     const unsigned char *w, *x;
@@ -63,59 +68,73 @@ template <class S> struct piece_offsets {
 };
 
 template <class S>
-EY_DEVICE struct wide_share share_of(const struct linear_args &a, const struct gemm_place &p, unsigned char *ring, struct piece_offsets<S> *offsets)
+EY_DEVICE struct wide_share share_of(const struct linear_args &a, const struct gemm_place &p,
+                                     unsigned char *ring, struct piece_offsets<S> *offsets)
 {
     int thread = (int)threadIdx.x, unit = thread % 64;
     struct wide_share share;
     share.chunk = thread / 64 % S::chunks;
     share.column = thread % 8 * 8;
     share.tokens = min((int)S::tokens, a.n - p.first_token) - thread / 8;
-    share.w = (thread / (64 * S::chunks) % 2 ? p.w[1] : p.w[0]) + share.chunk * PACK_CHUNK + unit * 16;
+    share.w = (thread / (64 * S::chunks) % 2 ? p.w[1] : p.w[0]) + share.chunk * PACK_CHUNK +
+              unit * 16;
     share.x = (const unsigned char *)((const bf16 *)a.x + share.column);
     share.w_to = ring + thread / 64 * PACK_CHUNK + w_unit_offset(unit);
     share.x_to = ring + S::w_bytes + thread / 8 * 128 + (thread % 8 ^ thread / 8 % 8) * 16;
 #pragma unroll
     for (int i = 0; i < S::w_pieces; i++) {
         int u = thread / (64 * S::chunks) + i * (S::threads / (64 * S::chunks));
-        offsets->from[i] = (uint32_t)(min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1) * p.n_chunks) * PACK_CHUNK;
+        offsets->from[i] = (uint32_t)(min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1) *
+                                      p.n_chunks) *
+                           PACK_CHUNK;
     }
 #pragma unroll
     for (int i = 0; i < S::x_pieces; i++)
-        offsets->from[S::w_pieces + i] = (uint32_t)((p.first_token + thread / 8 + i * (S::threads / 8)) * a.ldx) * (uint32_t)sizeof(bf16);
+        offsets->from[S::w_pieces + i] =
+            (uint32_t)((p.first_token + thread / 8 + i * (S::threads / 8)) * a.ldx) *
+            (uint32_t)sizeof(bf16);
     return share;
 }
 
-/* The thread's pieces first .. end-1 of stage q, where there is one, into the ring's place `to` bytes on. Without branches, among which the compiler
- * would not leave products under way. */
+/* The thread's pieces first .. end-1 of stage q, where there is one, into the ring's place `to`
+ * bytes on. Without branches, among which the compiler would not leave products under way. */
 template <class S>
-EY_DEVICE void copy_pieces(const struct linear_args &a, const struct gemm_place &p, const struct wide_share &share, const struct piece_offsets<S> &offsets,
+EY_DEVICE void copy_pieces(const struct linear_args &a, const struct gemm_place &p,
+                           const struct wide_share &share, const struct piece_offsets<S> &offsets,
                            int to, int q, int first, int end)
 {
     enum { TOKENS_AT_ONCE = S::threads / 8 };
-    bool wanted = q < stages_of(a), w_there = q * S::chunks + share.chunk < p.n_chunks, x_there = q * 64 + share.column < a.k;
-    const unsigned char *w = share.w + (w_there ? (int64_t)q * (S::chunks * PACK_CHUNK) : 0), *x = share.x + (x_there ? q * 128 : 0);
+    bool wanted = q < stages_of(a), w_there = q * S::chunks + share.chunk < p.n_chunks,
+         x_there = q * 64 + share.column < a.k;
+    const unsigned char *w = share.w + (w_there ? (int64_t)q * (S::chunks * PACK_CHUNK) : 0),
+                        *x = share.x + (x_there ? q * 128 : 0);
 #pragma unroll
     for (int i = 0; i < S::pieces; i++) {
         int j = i - S::w_pieces;
         if (i < first || i >= end) continue;
         if (j < 0)
-            copy_async_if(wanted, share.w_to + to + i * (S::threads / 64) * PACK_CHUNK, w + offsets.from[i], w_there ? 16 : 0);
+            copy_async_if(wanted, share.w_to + to + i * (S::threads / 64) * PACK_CHUNK,
+                          w + offsets.from[i], w_there ? 16 : 0);
         else
-            copy_async_if(wanted && j * TOKENS_AT_ONCE < share.tokens, share.x_to + to + j * TOKENS_AT_ONCE * 128, x + offsets.from[i], x_there ? 16 : 0);
+            copy_async_if(wanted && j * TOKENS_AT_ONCE < share.tokens,
+                          share.x_to + to + j * TOKENS_AT_ONCE * 128, x + offsets.from[i],
+                          x_there ? 16 : 0);
     }
 }
 
 /* ---- shared → registers ---- */
 
-/* What a lane loads of 16 rows for one step of 16 columns. FP8: two neighbouring codes each, columns in their natural order, as the tokens have them;
- * of rows 0..7 and 8..15, of the first 8 columns and the next. BF16: left operands. */
+/* What a lane loads of 16 rows for one step of 16 columns. FP8: two neighbouring codes each,
+ * columns in their natural order, as the tokens have them; of rows 0..7 and 8..15, of the first 8
+ * columns and the next. BF16: left operands. */
 template <class S> EY_DEVICE void load_step(uint32_t raw[4], const unsigned char *block, int step)
 {
     int lane = lane_index();
     if (S::fp8) {
         const unsigned char *codes = block + w_unit_offset(lane / 4 * 4 + step) + lane % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < 4; i++) raw[i] = *(const uint16_t *)(codes + i % 2 * (PACK_CHUNK / 2) + i / 2 * 8);
+        for (int i = 0; i < 4; i++)
+            raw[i] = *(const uint16_t *)(codes + i % 2 * (PACK_CHUNK / 2) + i / 2 * 8);
     } else {
         const unsigned char *half = block + step / 2 * PACK_CHUNK + lane / 8 % 2 * (PACK_CHUNK / 2);
         load_matrices(raw, half + w_unit_offset(lane % 8 * 4 + lane / 16 + step % 2 * 2));
@@ -123,12 +142,15 @@ template <class S> EY_DEVICE void load_step(uint32_t raw[4], const unsigned char
 }
 
 /* The at_once steps from `step` on, of the stage at `from`. */
-template <class S> EY_DEVICE void load_group(uint32_t raw[S::at_once][S::m_tiles][4], const unsigned char *const w[S::m_tiles], int from, int step)
+template <class S>
+EY_DEVICE void load_group(uint32_t raw[S::at_once][S::m_tiles][4],
+                          const unsigned char *const w[S::m_tiles], int from, int step)
 {
 #pragma unroll
     for (int i = 0; i < S::at_once; i++)
 #pragma unroll
-        for (int m = 0; m < S::m_tiles; m++) load_step<S>(raw[i][m], w[m] + from, step + i);
+        for (int m = 0; m < S::m_tiles; m++)
+            load_step<S>(raw[i][m], w[m] + from, step + i);
 }
 
 template <class S> EY_DEVICE void left_operands(uint32_t left[4], uint32_t raw[4], uint32_t factor)
@@ -150,7 +172,8 @@ template <class S> EY_DEVICE void pin_sums(float sum[S::m_tiles][S::n_tiles][4])
 #pragma unroll
         for (int j = 0; j < S::n_tiles; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) pin(sum[m][j][e]);
+            for (int e = 0; e < 4; e++)
+                pin(sum[m][j][e]);
 }
 
 template <class S> EY_DEVICE void finish_sums(float sum[S::m_tiles][S::n_tiles][4])
@@ -166,7 +189,8 @@ template <class S> EY_DEVICE void rescale(float sum[S::m_tiles][S::n_tiles][4], 
 #pragma unroll
         for (int j = 0; j < S::n_tiles; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) sum[m][j][e] *= by;
+            for (int e = 0; e < 4; e++)
+                sum[m][j][e] *= by;
     pin_sums<S>(sum);
 }
 
@@ -177,11 +201,13 @@ template <class S> EY_DEVICE int block_of(int m)
     return (warp / 4 * S::m_tiles + m) * 4 + warp % 4;
 }
 
-/* Group after group of steps: its left operands are made of what was loaded meanwhile, those of the next group are loaded, and its products begun;
- * until then those of the group before were under way. For a stage's last group the next stage must have come; the place of the one before
- * is free then, and its new pieces are asked for during a stage's time, a part in each group. */
+/* Group after group of steps: its left operands are made of what was loaded meanwhile, those of the
+ * next group are loaded, and its products begun; until then those of the group before were under
+ * way. For a stage's last group the next stage must have come; the place of the one before is free
+ * then, and its new pieces are asked for during a stage's time, a part in each group. */
 template <class S>
-EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linear_args &a, const struct gemm_place &p, const struct wide_share &share,
+EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linear_args &a,
+                        const struct gemm_place &p, const struct wide_share &share,
                         const struct piece_offsets<S> &offsets, const unsigned char *ring)
 {
     int scale_blocks = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
@@ -189,13 +215,16 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
     const float *scale_row = NULL;
     struct unit_scale scale = {1.f, 0.f, E4M3_FACTOR};
     uint32_t raw[S::at_once][S::m_tiles][4], left[4][S::m_tiles][4];
-    int here = 0, to = 0, filling = stages_of(a); /* stages' places, in bytes; the stage that is asked for */
+    int here = 0, to = 0,
+        filling = stages_of(a); /* stages' places, in bytes; the stage that is asked for */
 
 #pragma unroll
-    for (int m = 0; m < S::m_tiles; m++) w[m] = ring + block_of<S>(m) * S::chunks * PACK_CHUNK;
+    for (int m = 0; m < S::m_tiles; m++)
+        w[m] = ring + block_of<S>(m) * S::chunks * PACK_CHUNK;
     if (S::fp8) { /* one row of scales: a warpgroup's rows of one matrix are never of two */
         int block = p.first_block + (p.paired ? 0 : block_of<S>(0));
-        scale_row = (warp_index() % 2 ? p.scale[1] : p.scale[0]) + (int64_t)(min(block, p.blocks - 1) * PACK_ROWS / SCALE_BLOCK) * scale_blocks;
+        scale_row = (warp_index() % 2 ? p.scale[1] : p.scale[0]) +
+                    (int64_t)(min(block, p.blocks - 1) * PACK_ROWS / SCALE_BLOCK) * scale_blocks;
         scale.next = scale_at(scale_row, 0, scale_blocks);
     }
     copy_wait<S::stages - 2>();
@@ -214,10 +243,13 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint64_t tokens = wgmma_operand(ring + here + S::w_bytes);
-            const int next = here + S::stage_bytes == S::stages * S::stage_bytes ? 0 : here + S::stage_bytes;
+            const int next = here + S::stage_bytes == S::stages * S::stage_bytes
+                                 ? 0
+                                 : here + S::stage_bytes;
 #pragma unroll
             for (int group = 0; group < S::groups; group++) {
-                const int last = group == S::groups - 1, part = last ? 0 : group + 1, first = group * S::at_once;
+                const int last = group == S::groups - 1, part = last ? 0 : group + 1,
+                          first = group * S::at_once;
                 if (last) {
                     copy_wait<S::stages - 3>();
                     fence_shared();
@@ -227,16 +259,21 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
                 }
 #pragma unroll
                 for (int i = 0; i < S::at_once * S::m_tiles; i++)
-                    left_operands<S>(left[first + i / S::m_tiles][i % S::m_tiles], raw[i / S::m_tiles][i % S::m_tiles], scale.factor);
+                    left_operands<S>(left[first + i / S::m_tiles][i % S::m_tiles],
+                                     raw[i / S::m_tiles][i % S::m_tiles], scale.factor);
                 load_group<S>(raw, w, last ? next : here, last ? 0 : first + S::at_once);
                 wgmma_begin();
 #pragma unroll
                 for (int step = first; step < first + S::at_once; step++)
 #pragma unroll
-                    for (int m = 0; m < S::m_tiles; m++) wgmma(sum[m], left[step][m], wgmma_further(tokens, step), pair || half || step);
+                    for (int m = 0; m < S::m_tiles; m++)
+                        wgmma(sum[m], left[step][m], wgmma_further(tokens, step),
+                              pair || half || step);
                 wgmma_commit();
-                wgmma_wait<1>(); /* right here: the compiler would leave nothing under way otherwise */
-                copy_pieces<S>(a, p, share, offsets, to, filling, part * S::pieces / S::groups, (part + 1) * S::pieces / S::groups);
+                wgmma_wait<1>(); /* right here: the compiler would leave nothing under way otherwise
+                                  */
+                copy_pieces<S>(a, p, share, offsets, to, filling, part * S::pieces / S::groups,
+                               (part + 1) * S::pieces / S::groups);
                 if (group == S::groups - 2) copy_commit();
             }
             here = next;
@@ -247,7 +284,8 @@ EY_DEVICE void multiply(float sum[S::m_tiles][S::n_tiles][4], const struct linea
 }
 
 /* Turned: a token's rows become neighbours. */
-template <class S> EY_DEVICE void stage_sums(float *staged, const float sum[S::m_tiles][S::n_tiles][4])
+template <class S>
+EY_DEVICE void stage_sums(float *staged, const float sum[S::m_tiles][S::n_tiles][4])
 {
     int g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll
@@ -255,7 +293,9 @@ template <class S> EY_DEVICE void stage_sums(float *staged, const float sum[S::m
 #pragma unroll
         for (int j = 0; j < S::n_tiles; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) staged[(8 * j + 2 * t + e % 2) * S::staged_row + 16 * block_of<S>(m) + g + e / 2 * 8] = sum[m][j][e];
+            for (int e = 0; e < 4; e++)
+                staged[(8 * j + 2 * t + e % 2) * S::staged_row + 16 * block_of<S>(m) + g +
+                       e / 2 * 8] = sum[m][j][e];
 }
 
 template <class S> EY_DEVICE void gemm_wide(const struct linear_args &a, unsigned char *shared)
@@ -281,19 +321,20 @@ template <class S> EY_DEVICE void gemm_wide(const struct linear_args &a, unsigne
     __syncthreads();
     stage_sums<S>((float *)shared, sum);
     __syncthreads();
-    const struct gemm_staged s = {(float *)shared, 1, p.first_block * PACK_ROWS, p.first_token, S::tokens};
+    const struct gemm_staged s = {(float *)shared, 1, p.first_block * PACK_ROWS, p.first_token,
+                                  S::tokens};
     write_staged<S>(a, p, s, (int)threadIdx.x, S::threads);
 }
 
-#define GEMM_WIDE_KERNELS(name, m, n) \
-    EY_KERNEL(gemm_sm90_fp8_##name, struct linear_args, GEMM_WIDE_THREADS, 1) \
-    { \
-        EY_DYNAMIC_SHARED_1024(wide); \
-        gemm_wide<wide_shape<K_FP8, m, n, EY_GEMM_WIDE_STAGES(m, n, 1)>>(a, wide); \
-    } \
-    EY_KERNEL(gemm_sm90_bf16_##name, struct linear_args, GEMM_WIDE_THREADS, 1) \
-    { \
-        EY_DYNAMIC_SHARED_1024(wide); \
+#define GEMM_WIDE_KERNELS(name, m, n)                                               \
+    EY_KERNEL(gemm_sm90_fp8_##name, struct linear_args, GEMM_WIDE_THREADS, 1)       \
+    {                                                                               \
+        EY_DYNAMIC_SHARED_1024(wide);                                               \
+        gemm_wide<wide_shape<K_FP8, m, n, EY_GEMM_WIDE_STAGES(m, n, 1)>>(a, wide);  \
+    }                                                                               \
+    EY_KERNEL(gemm_sm90_bf16_##name, struct linear_args, GEMM_WIDE_THREADS, 1)      \
+    {                                                                               \
+        EY_DYNAMIC_SHARED_1024(wide);                                               \
         gemm_wide<wide_shape<K_BF16, m, n, EY_GEMM_WIDE_STAGES(m, n, 0)>>(a, wide); \
     }
 EY_GEMM_WIDE_TILES(GEMM_WIDE_KERNELS)

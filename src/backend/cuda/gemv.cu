@@ -1,22 +1,35 @@
-/* Products with few rows of x (up to 32 tokens): every weight is read once, so only that reading may cost time.
+/* Products with few rows of x (up to 32 tokens): every weight is read once, so only that reading
+ * may cost time.
  *
- * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. Warps of a block share out the chunks of a row
- * block (16 rows); each holds its chunks in registers, all of them requested before wait_for_previous(), so that they stream in while
- * the kernel before still runs. A warp brings the columns of x that belong to its chunks into shared memory of its own: no other warp of
- * the block needs them. Then the warps' sums meet. Norms cost no further pass: x goes in as x · norm, and the row's 1/rms multiplies
- * the sum.
+ * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. Warps of a
+ * block share out the chunks of a row block (16 rows); each holds its chunks in registers, all of
+ * them requested before wait_for_previous(), so that they stream in while the kernel before still
+ * runs. A warp brings the columns of x that belong to its chunks into shared memory of its own: no
+ * other warp of the block needs them. Then the warps' sums meet. Norms cost no further pass: x goes
+ * in as x · norm, and the row's 1/rms multiplies the sum.
  *
- * FP8 weights become float16, exactly, and x float16 too: each token's values of a chunk times a power of two that puts the largest
- * just below float16's end, so nothing overflows and eleven bits remain. Four-bit weights become float16 too, with their scales in them, each rounded once; a
- * register has codes i and i + 4 of eight columns, and x lies likewise. BF16 weights meet x in BF16.
+ * FP8 weights become float16, exactly, and x float16 too: each token's values of a chunk times a
+ * power of two that puts the largest just below float16's end, so nothing overflows and eleven bits
+ * remain. Four-bit weights become float16 too, with their scales in them, each rounded once; a
+ * register has codes i and i + 4 of eight columns, and x lies likewise. BF16 weights meet x in
+ * BF16.
  *
- * Which chunk a warp adds when follows from k alone, so a token's result is the same in every variant and beside any other tokens. */
+ * Which chunk a warp adds when follows from k alone, so a token's result is the same in every
+ * variant and beside any other tokens. */
 #include "backend/cuda/gemv_depth.h"
 #include "backend/cuda/gemv_sums.cuh"
 
-/* A lane's share of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES: of 8 columns that a chunk has. */
+/* A lane's share of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES:
+ * of 8 columns that a chunk has. */
 template <int dtype> struct share {
-    enum { WORDS = dtype == K_BF16 ? 4 : dtype == K_INT4 ? 16 : 8, STEPS = WORDS / 2, PIECES = WORDS, COLUMNS = 8 * PIECES };
+    enum {
+        WORDS = dtype == K_BF16   ? 4
+                : dtype == K_INT4 ? 16
+                                  : 8,
+        STEPS = WORDS / 2,
+        PIECES = WORDS,
+        COLUMNS = 8 * PIECES
+    };
 };
 
 /* ---- weights ---- */
@@ -30,17 +43,25 @@ struct source {
     float unit;
 };
 
-template <int dtype, int tiles> EY_DEVICE void find_sources(struct source s[tiles], const struct linear_args &a, const struct row_block &b)
+template <int dtype, int tiles>
+EY_DEVICE void find_sources(struct source s[tiles], const struct linear_args &a,
+                            const struct row_block &b)
 {
 #pragma unroll
     for (int i = 0; i < tiles; i++) {
         const struct dev_matrix &w = a.segment[b.segment + i].w;
-        s[i].data = (const unsigned char *)w.data + (int64_t)b.number * a.layout.n_chunks * PACK_CHUNK + lane_index() * 16;
+        s[i].data = (const unsigned char *)w.data +
+                    (int64_t)b.number * a.layout.n_chunks * PACK_CHUNK + lane_index() * 16;
         if (dtype == K_INT4) {
             s[i].per = w.per, s[i].unit = w.unit;
-            s[i].multiplier = (const uint32_t *)w.multipliers + ((int64_t)b.number * a.layout.n_chunks * 8 + lane_index() / 4) * w.per + lane_index() % 4 * w.per / 4;
+            s[i].multiplier = (const uint32_t *)w.multipliers +
+                              ((int64_t)b.number * a.layout.n_chunks * 8 + lane_index() / 4) *
+                                  w.per +
+                              lane_index() % 4 * w.per / 4;
         }
-        s[i].scale = dtype == K_FP8 ? w.scale + b.number * PACK_ROWS / SCALE_BLOCK * ((w.cols + SCALE_BLOCK - 1) / SCALE_BLOCK) : w.scale;
+        s[i].scale = dtype == K_FP8 ? w.scale + b.number * PACK_ROWS / SCALE_BLOCK *
+                                                    ((w.cols + SCALE_BLOCK - 1) / SCALE_BLOCK)
+                                    : w.scale;
     }
 }
 
@@ -50,46 +71,60 @@ struct chunk {
     uint32_t multiplier; /* int4: of both rows */
 };
 
-template <int dtype> EY_DEVICE void load_chunk(struct chunk &c, const struct source &from, int number)
+template <int dtype>
+EY_DEVICE void load_chunk(struct chunk &c, const struct source &from, int number)
 {
     if (dtype == K_INT4) c.multiplier = load_weight_4(from.multiplier + number * 8 * from.per);
     c.half[0] = load_weight(from.data + (int64_t)number * PACK_CHUNK);
     c.half[1] = load_weight(from.data + (int64_t)number * PACK_CHUNK + PACK_CHUNK / 2);
 }
 
-/* The scales of all chunks that a warp holds, first, first + stride .., one a lane: lane tiles·d + i has that of chunk d of tile i. */
-template <int dtype, int tiles> EY_DEVICE float load_scales(const struct source from[tiles], int depth, int first, int stride, int n_chunks)
+/* The scales of all chunks that a warp holds, first, first + stride .., one a lane: lane tiles·d +
+ * i has that of chunk d of tile i. */
+template <int dtype, int tiles>
+EY_DEVICE float load_scales(const struct source from[tiles], int depth, int first, int stride,
+                            int n_chunks)
 {
     int d = lane_index() / tiles, number = first + d * stride;
     if (dtype != K_FP8 || d >= depth || number >= n_chunks) return 1.0f;
-    const float *scale = tiles == 1 || lane_index() % tiles == 0 ? from[0].scale : from[tiles - 1].scale;
+    const float *scale = tiles == 1 || lane_index() % tiles == 0 ? from[0].scale
+                                                                 : from[tiles - 1].scale;
     return scale[number * PACK_BYTES / SCALE_BLOCK];
 }
 
 /* Eight codes: four float16 pairs. 1024 + code is a float16 whose last bits are the code. */
 EY_DEVICE void int4_f16_pairs(uint32_t out[4], uint32_t codes, uint32_t multiplier)
 {
-    const uint32_t scale = ((multiplier & 0xfff0u) >> 1) * 0x10001u, minus = (0xe400u | (multiplier & 15u)) * 0x10001u;
+    const uint32_t scale = ((multiplier & 0xfff0u) >> 1) * 0x10001u,
+                   minus = (0xe400u | (multiplier & 15u)) * 0x10001u;
 #pragma unroll
-    for (int i = 0; i < 4; i++) out[i] = f16_pair_mul(f16_pair_add(((codes >> (4 * i)) & 0x000f000fu) | 0x64006400u, minus), scale);
+    for (int i = 0; i < 4; i++)
+        out[i] = f16_pair_mul(f16_pair_add(((codes >> (4 * i)) & 0x000f000fu) | 0x64006400u, minus),
+                              scale);
 }
 
-template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORDS], const struct chunk &c, int half)
+template <int dtype>
+EY_DEVICE void weight_pairs(uint32_t out[share<dtype>::WORDS], const struct chunk &c, int half)
 {
     const uint32_t in[4] = {c.half[half].x, c.half[half].y, c.half[half].z, c.half[half].w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if (dtype == K_INT4) int4_f16_pairs(out + 4 * i, in[i], half ? c.multiplier >> 16 : c.multiplier);
-        else if (dtype == K_FP8) e4m3_f16_pairs(out + 2 * i, in[i]);
-        else out[i] = in[i];
+        if (dtype == K_INT4)
+            int4_f16_pairs(out + 4 * i, in[i], half ? c.multiplier >> 16 : c.multiplier);
+        else if (dtype == K_FP8)
+            e4m3_f16_pairs(out + 2 * i, in[i]);
+        else
+            out[i] = in[i];
     }
 }
 
 /* ---- x ----
  *
- * In shared memory a chunk's columns of one token are PIECES pieces of 8 columns, 16 bytes each; lane t of a token's four reads two
- * (8-bit weights) or one. Odd tokens have their halves swapped, so that lanes that read together read from different banks. */
-template <int dtype> EY_DEVICE unsigned char *piece_of_x(unsigned char *x, int item, int token, int piece)
+ * In shared memory a chunk's columns of one token are PIECES pieces of 8 columns, 16 bytes each;
+ * lane t of a token's four reads two (8-bit weights) or one. Odd tokens have their halves swapped,
+ * so that lanes that read together read from different banks. */
+template <int dtype>
+EY_DEVICE unsigned char *piece_of_x(unsigned char *x, int item, int token, int piece)
 {
     enum { EACH = share<dtype>::PIECES / 4 }; /* of a lane */
     int place = dtype == K_BF16 ? piece : (((piece % EACH) ^ (token & 1)) << 2) + piece / EACH;
@@ -103,13 +138,15 @@ EY_DEVICE struct eight beside_four_on(const struct eight &e)
     return out;
 }
 
-/* x of some of a warp's chunks in shared memory, and beside it [ahead, tokens] scales and [ahead, n] sums of squares. */
+/* x of some of a warp's chunks in shared memory, and beside it [ahead, tokens] scales and [ahead,
+ * n] sums of squares. */
 struct staged {
     unsigned char *x;
     float *scale, *squares;
 };
 
-template <int dtype, int groups> EY_DEVICE struct staged find_staged(unsigned char *warp_shared, int ahead, int n)
+template <int dtype, int groups>
+EY_DEVICE struct staged find_staged(unsigned char *warp_shared, int ahead, int n)
 {
     struct staged s;
     s.x = warp_shared;
@@ -123,8 +160,8 @@ struct stage {
     int first, stride, count;
 };
 
-/* What a lane brings: 8 columns of one chunk and token. Pieces lie in the order [token, chunk, place in the chunk]; a warp brings 32 at a
- * time. */
+/* What a lane brings: 8 columns of one chunk and token. Pieces lie in the order [token, chunk,
+ * place in the chunk]; a warp brings 32 at a time. */
 struct piece {
     int item; /* token and chunk */
     int at;   /* in x; -1: not there */
@@ -140,21 +177,27 @@ EY_DEVICE int chunk_of(const struct piece &p, const struct linear_args &a)
     return p.item & ((1 << a.layout.log_ahead) - 1);
 }
 
-template <int dtype> EY_DEVICE int column_of(const struct piece &p, const struct linear_args &a, const struct stage &s)
+template <int dtype>
+EY_DEVICE int column_of(const struct piece &p, const struct linear_args &a, const struct stage &s)
 {
-    return (s.first + chunk_of(p, a) * s.stride) * share<dtype>::COLUMNS + lane_index() % share<dtype>::PIECES * 8;
+    return (s.first + chunk_of(p, a) * s.stride) * share<dtype>::COLUMNS +
+           lane_index() % share<dtype>::PIECES * 8;
 }
 
-template <int dtype> EY_DEVICE struct piece find_piece(const struct linear_args &a, const struct stage &s, int first_item)
+template <int dtype>
+EY_DEVICE struct piece find_piece(const struct linear_args &a, const struct stage &s,
+                                  int first_item)
 {
     struct piece p = {first_item + lane_index() / share<dtype>::PIECES, -1};
     int token = token_of(p, a), column = column_of<dtype>(p, a, s);
-    if (token < a.n && chunk_of(p, a) < s.count && column < a.k) p.at = (a.gather ? a.gather[token] : token) * a.ldx + column;
+    if (token < a.n && chunk_of(p, a) < s.count && column < a.k)
+        p.at = (a.gather ? a.gather[token] : token) * a.ldx + column;
     return p;
 }
 
 template <int dtype, int groups, bool rms>
-EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a, const struct piece &p, const struct raw_piece<rms> &raw,
+EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a,
+                           const struct piece &p, const struct raw_piece<rms> &raw,
                            const struct eight &norm)
 {
     enum { PIECES = share<dtype>::PIECES };
@@ -162,7 +205,8 @@ EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a, 
     float squares = 0, scale = 1;
     if (rms) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
+        for (int i = 0; i < 8; i++)
+            squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
         squares = sum_of_pieces<PIECES>(squares);
     }
     if (dtype == K_INT4) e = beside_four_on(e);
@@ -175,9 +219,11 @@ EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a, 
     if (rms) s.squares[chunk * a.n + token] = squares;
 }
 
-/* Brings the chunks' x for all tokens. The lane's first piece is on its way; then the next is while one is worked on. */
+/* Brings the chunks' x for all tokens. The lane's first piece is on its way; then the next is while
+ * one is worked on. */
 template <int dtype, int groups, bool rms>
-EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a, const struct stage &s, struct piece p, struct raw_piece<rms> raw,
+EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a,
+                       const struct stage &s, struct piece p, struct raw_piece<rms> raw,
                        const struct eight &norm)
 {
     enum { ITEMS = 32 / share<dtype>::PIECES };
@@ -186,7 +232,7 @@ EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a,
     struct piece next = p;
     __syncwarp(); /* all have read what was there */
 #pragma unroll 1
-    for (int item = ITEMS; ; item += ITEMS) {
+    for (int item = ITEMS;; item += ITEMS) {
         if (item < items) {
             next = find_piece<dtype>(a, s, item);
             load_piece<rms>(next_raw, a, next.at);
@@ -201,14 +247,17 @@ EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a,
 /* Lane i < n: `sum` and the squares of token i in the staged chunks, one after the other. */
 EY_DEVICE float add_squares(const struct staged &s, float sum, int count, int n)
 {
-    for (int c = 0; c < count && lane_index() < n; c++) sum += s.squares[c * n + lane_index()];
+    for (int c = 0; c < count && lane_index() < n; c++)
+        sum += s.squares[c * n + lane_index()];
     return sum;
 }
 
 /* ---- products ---- */
 
 /* A lane's columns of x of one token. */
-template <int dtype> EY_DEVICE void read_x(uint32_t x[share<dtype>::WORDS], const struct staged &s, int item, int token, bool there)
+template <int dtype>
+EY_DEVICE void read_x(uint32_t x[share<dtype>::WORDS], const struct staged &s, int item, int token,
+                      bool there)
 {
 #pragma unroll
     for (int i = 0; i < share<dtype>::WORDS / 4; i++) {
@@ -219,9 +268,11 @@ template <int dtype> EY_DEVICE void read_x(uint32_t x[share<dtype>::WORDS], cons
     }
 }
 
-/* sum[groups][4] += (a chunk's rows) · x. `place`: of the chunk among the staged. Columns of tokens that are not there may be anything. */
+/* sum[groups][4] += (a chunk's rows) · x. `place`: of the chunk among the staged. Columns of tokens
+ * that are not there may be anything. */
 template <int dtype, int groups>
-EY_DEVICE void multiply_chunk(float sum[groups][4], const struct chunk &c, float chunk_scale, const struct staged &s, int place, int n)
+EY_DEVICE void multiply_chunk(float sum[groups][4], const struct chunk &c, float chunk_scale,
+                              const struct staged &s, int place, int n)
 {
     enum { WORDS = share<dtype>::WORDS };
     uint32_t upper[WORDS], lower[WORDS], x[WORDS];
@@ -238,12 +289,16 @@ EY_DEVICE void multiply_chunk(float sum[groups][4], const struct chunk &c, float
         }
 #pragma unroll
         for (int step = 0; step < share<dtype>::STEPS; step++) {
-            const uint32_t a[4] = {upper[2 * step], lower[2 * step], upper[2 * step + 1], lower[2 * step + 1]};
-            if (dtype == K_BF16) mma_bf16(product, a, x[2 * step], x[2 * step + 1]);
-            else mma_f16(product, a, x[2 * step], x[2 * step + 1]);
+            const uint32_t a[4] = {upper[2 * step], lower[2 * step], upper[2 * step + 1],
+                                   lower[2 * step + 1]};
+            if (dtype == K_BF16)
+                mma_bf16(product, a, x[2 * step], x[2 * step + 1]);
+            else
+                mma_f16(product, a, x[2 * step], x[2 * step + 1]);
         }
 #pragma unroll
-        for (int e = 0; e < 4; e++) sum[i][e] += dtype == K_BF16 ? product[e] : scale[e % 2] * product[e];
+        for (int e = 0; e < 4; e++)
+            sum[i][e] += dtype == K_BF16 ? product[e] : scale[e % 2] * product[e];
     }
 }
 
@@ -259,7 +314,8 @@ EY_DEVICE float silu(float v)
 /* ---- results ---- */
 
 /* What y holds before: asked for early, since it is needed last. */
-EY_DEVICE float value_before(const struct linear_args &a, const struct row_block &b, const struct place &p)
+EY_DEVICE float value_before(const struct linear_args &a, const struct row_block &b,
+                             const struct place &p)
 {
     return p.there ? load_fresh_float((const float *)a.segment[b.segment].y + p.at) : 0.0f;
 }
@@ -271,10 +327,12 @@ struct meeting {
 };
 
 template <int dtype, int groups, bool rms, int out>
-EY_DEVICE void finish_value(const struct linear_args &a, const struct meeting &m, const struct row_block &b, const struct place &p, float before)
+EY_DEVICE void finish_value(const struct linear_args &a, const struct meeting &m,
+                            const struct row_block &b, const struct place &p, float before)
 {
     const struct linear_segment &s = a.segment[b.segment];
-    const float *sums = m.sums + p.token * GEMV_TOKEN_FLOATS + p.row % PACK_ROWS, *of_row = m.squares + p.token;
+    const float *sums = m.sums + p.token * GEMV_TOKEN_FLOATS + p.row % PACK_ROWS,
+                *of_row = m.squares + p.token;
     float value = 0, up = 0, squares = 0;
     const int warps = (int)blockDim.x / 32;
 #pragma unroll 4
@@ -295,14 +353,16 @@ EY_DEVICE void finish_value(const struct linear_args &a, const struct meeting &m
 
 /* ---- the kernel ---- */
 
-template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(const struct linear_args &a)
+template <int dtype, int groups, bool rms, int out>
+EY_DEVICE void multiply(const struct linear_args &a)
 {
     enum { TILES = out == OUT_SILU ? 2 : 1, DEPTH = GEMV_DEPTH(dtype, groups, out) };
     static_assert(!rms || DEPTH * share<dtype>::PIECES <= 32, "load_norm()");
     EY_DYNAMIC_SHARED(shared);
     let_next_start();
     const struct gemv_layout &l = a.layout;
-    const int warp = uniform_warp(), warps = (int)blockDim.x / 32, n_chunks = l.n_chunks, ahead = 1 << l.log_ahead;
+    const int warp = uniform_warp(), warps = (int)blockDim.x / 32, n_chunks = l.n_chunks,
+              ahead = 1 << l.log_ahead;
 
     struct source from[TILES];
     struct chunk held[DEPTH][TILES];
@@ -312,14 +372,17 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
     for (int d = 0; d < DEPTH; d++) {
 #pragma unroll
         for (int i = 0; i < TILES; i++)
-            if (warp + d * warps < n_chunks) load_chunk<dtype>(held[d][i], from[i], warp + d * warps);
+            if (warp + d * warps < n_chunks)
+                load_chunk<dtype>(held[d][i], from[i], warp + d * warps);
     }
-    float scales = load_scales<dtype, TILES>(from, DEPTH, warp, warps, n_chunks), next_scales = scales;
+    float scales = load_scales<dtype, TILES>(from, DEPTH, warp, warps, n_chunks),
+          next_scales = scales;
     __syncwarp(); /* the loads shall not be put off */
 
     /* all that can be known before the kernel before has ended */
     unsigned char *warp_shared = shared + warp * l.warp_bytes;
-    float *sums = (float *)warp_shared, *shared_squares = (float *)(shared + warps * l.warp_bytes), squares = 0;
+    float *sums = (float *)warp_shared, *shared_squares = (float *)(shared + warps * l.warp_bytes),
+          squares = 0;
     const struct staged staged = find_staged<dtype, groups>(warp_shared, ahead, a.n);
     const struct meeting meeting = {(const float *)shared, shared_squares};
     struct stage stage = {warp, warps, DEPTH < ahead ? DEPTH : ahead};
@@ -334,7 +397,8 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
     float before = out == OUT_ADD ? value_before(a, here, mine) : 0.0f;
     float sum[TILES][groups][4];
 #pragma unroll
-    for (int i = 0; i < TILES * groups * 4; i++) sum[i / (4 * groups)][i / 4 % groups][i % 4] = 0;
+    for (int i = 0; i < TILES * groups * 4; i++)
+        sum[i / (4 * groups)][i / 4 % groups][i % 4] = 0;
 
 #pragma unroll 1
     for (int round = 0; round < l.rounds; round++) {
@@ -344,7 +408,8 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
 #pragma unroll 1
         for (int first = 0; first < DEPTH; first += ahead) {
             if (now + first * warps < n_chunks) {
-                stage.first = now + first * warps, stage.count = DEPTH - first < ahead ? DEPTH - first : ahead;
+                stage.first = now + first * warps,
+                stage.count = DEPTH - first < ahead ? DEPTH - first : ahead;
                 if (round || first) {
                     piece = find_piece<dtype>(a, stage, 0);
                     load_piece<rms>(raw, a, piece.at);
@@ -358,9 +423,14 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
                 if (d < first || d >= first + ahead) continue;
 #pragma unroll
                 for (int i = 0; i < TILES; i++) {
-                    const float scale = dtype == K_FP8 ? shuffle(scales, d * TILES + i) : dtype == K_INT4 ? from[i].unit : 1.0f;
-                    if (now + d * warps < n_chunks) multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, staged, d - first, a.n);
-                    if (!last && next + d * warps < n_chunks) load_chunk<dtype>(held[d][i], from[i], next + d * warps);
+                    const float scale = dtype == K_FP8    ? shuffle(scales, d * TILES + i)
+                                        : dtype == K_INT4 ? from[i].unit
+                                                          : 1.0f;
+                    if (now + d * warps < n_chunks)
+                        multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, staged, d - first,
+                                                      a.n);
+                    if (!last && next + d * warps < n_chunks)
+                        load_chunk<dtype>(held[d][i], from[i], next + d * warps);
                 }
             }
         }
@@ -369,7 +439,8 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
 
     __syncwarp(); /* the sums lie over x */
 #pragma unroll
-    for (int i = 0; i < TILES; i++) share_sums<groups>(sums + i * 8 * groups * GEMV_TOKEN_FLOATS, sum[i], a.n);
+    for (int i = 0; i < TILES; i++)
+        share_sums<groups>(sums + i * 8 * groups * GEMV_TOKEN_FLOATS, sum[i], a.n);
     if (rms && lane_index() < a.n) shared_squares[warp * a.n + lane_index()] = squares;
     __syncthreads();
     for (int o = (int)threadIdx.x; o < a.n * PACK_ROWS; o += (int)blockDim.x) {
@@ -379,10 +450,14 @@ template <int dtype, int groups, bool rms, int out> EY_DEVICE void multiply(cons
     }
 }
 
-/* Registers that a thread may have: more blocks on an SM at once, and room for those of the next kernel, or more weights on the way. */
+/* Registers that a thread may have: more blocks on an SM at once, and room for those of the next
+ * kernel, or more weights on the way. */
 #define REGISTERS(n) (65536 / (n) / 128 * 128)
-#define GEMV(name, dtype, groups, rms, out, registers) \
-    EY_KERNEL(name, struct linear_args, REGISTERS(registers), 1) { multiply<dtype, groups, rms, out>(a); }
+#define GEMV(name, dtype, groups, rms, out, registers)           \
+    EY_KERNEL(name, struct linear_args, REGISTERS(registers), 1) \
+    {                                                            \
+        multiply<dtype, groups, rms, out>(a);                    \
+    }
 
 GEMV(gemv_fp8_rms_f32_8, K_FP8, 1, true, OUT_F32, 96)
 GEMV(gemv_fp8_rms_f32_16, K_FP8, 2, true, OUT_F32, 128)

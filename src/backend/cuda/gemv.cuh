@@ -1,4 +1,5 @@
-/* What the kernels for products of few tokens have in common: where a row block is, and x as the matrix unit wants it. */
+/* What the kernels for products of few tokens have in common: where a row block is, and x as the
+ * matrix unit wants it. */
 #ifndef EY_CUDA_GEMV_CUH
 #define EY_CUDA_GEMV_CUH
 
@@ -15,7 +16,8 @@ EY_DEVICE int row_blocks(const struct dev_matrix &w)
     return (w.rows + PACK_ROWS - 1) / PACK_ROWS;
 }
 
-/* A row block: its segment, and its number there. With two tiles a row block is one of gate and the same of up. */
+/* A row block: its segment, and its number there. With two tiles a row block is one of gate and the
+ * same of up. */
 struct row_block {
     int segment, number;
 };
@@ -23,7 +25,9 @@ struct row_block {
 template <int tiles> EY_DEVICE struct row_block find_block(const struct linear_args &a, int number)
 {
     struct row_block b = {0, number};
-    for (; tiles == 1 && b.segment + 1 < a.n_segments && b.number >= row_blocks(a.segment[b.segment].w); b.segment++)
+    for (; tiles == 1 && b.segment + 1 < a.n_segments &&
+           b.number >= row_blocks(a.segment[b.segment].w);
+         b.segment++)
         b.number -= row_blocks(a.segment[b.segment].w);
     return b;
 }
@@ -34,7 +38,8 @@ struct eight {
 
 EY_DEVICE void put_floats(float v[4], uint4 bits)
 {
-    v[0] = bits_float(bits.x), v[1] = bits_float(bits.y), v[2] = bits_float(bits.z), v[3] = bits_float(bits.w);
+    v[0] = bits_float(bits.x), v[1] = bits_float(bits.y), v[2] = bits_float(bits.z),
+    v[3] = bits_float(bits.w);
 }
 
 EY_DEVICE struct eight floats_of(uint4 low, uint4 high)
@@ -47,8 +52,9 @@ EY_DEVICE struct eight floats_of(uint4 low, uint4 high)
 
 EY_DEVICE struct eight floats_of_bf16(uint4 pairs)
 {
-    struct eight e = {{bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y), bf16_high(pairs.y), bf16_low(pairs.z), bf16_high(pairs.z),
-                       bf16_low(pairs.w), bf16_high(pairs.w)}};
+    struct eight e = {{bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y), bf16_high(pairs.y),
+                       bf16_low(pairs.z), bf16_high(pairs.z), bf16_low(pairs.w),
+                       bf16_high(pairs.w)}};
     return e;
 }
 
@@ -56,34 +62,40 @@ EY_DEVICE struct eight floats_of_bf16(uint4 pairs)
 template <int pieces> EY_DEVICE float sum_of_pieces(float v)
 {
 #pragma unroll
-    for (int mask = pieces / 2; mask; mask /= 2) v += shuffle_xor(v, mask);
+    for (int mask = pieces / 2; mask; mask /= 2)
+        v += shuffle_xor(v, mask);
     return v;
 }
 
 template <int pieces> EY_DEVICE float max_of_pieces(float v)
 {
 #pragma unroll
-    for (int mask = pieces / 2; mask; mask /= 2) v = fmaxf(v, shuffle_xor(v, mask));
+    for (int mask = pieces / 2; mask; mask /= 2)
+        v = fmaxf(v, shuffle_xor(v, mask));
     return v;
 }
 
-/* Eight values as float16 times 2^s, s such that the chunk's largest comes to 2^14 .. 2^15; *scale becomes 2^-s. */
+/* Eight values as float16 times 2^s, s such that the chunk's largest comes to 2^14 .. 2^15; *scale
+ * becomes 2^-s. */
 template <int pieces> EY_DEVICE uint4 scaled_f16(const struct eight &e, float *scale)
 {
     float biggest = 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++) biggest = fmaxf(biggest, fabsf(e.v[i]));
+    for (int i = 0; i < 8; i++)
+        biggest = fmaxf(biggest, fabsf(e.v[i]));
     uint32_t exponent = float_bits(max_of_pieces<pieces>(biggest)) >> 23;
     if (exponent < 30) exponent = 30;
     float factor = bits_float((268 - exponent) << 23);
     *scale = bits_float((exponent - 14) << 23);
-    return make_uint4(f16_pair(e.v[0] * factor, e.v[1] * factor), f16_pair(e.v[2] * factor, e.v[3] * factor),
-                      f16_pair(e.v[4] * factor, e.v[5] * factor), f16_pair(e.v[6] * factor, e.v[7] * factor));
+    return make_uint4(
+        f16_pair(e.v[0] * factor, e.v[1] * factor), f16_pair(e.v[2] * factor, e.v[3] * factor),
+        f16_pair(e.v[4] * factor, e.v[5] * factor), f16_pair(e.v[6] * factor, e.v[7] * factor));
 }
 
 EY_DEVICE uint4 plain_bf16(const struct eight &e)
 {
-    return make_uint4(bf16_pair(e.v[0], e.v[1]), bf16_pair(e.v[2], e.v[3]), bf16_pair(e.v[4], e.v[5]), bf16_pair(e.v[6], e.v[7]));
+    return make_uint4(bf16_pair(e.v[0], e.v[1]), bf16_pair(e.v[2], e.v[3]),
+                      bf16_pair(e.v[4], e.v[5]), bf16_pair(e.v[6], e.v[7]));
 }
 
 /* 8 columns of x on their way: float32 (of a norm), or BF16. */
@@ -92,7 +104,8 @@ template <bool rms> struct raw_piece {
 };
 
 /* From place `at` of x on; -1: there is nothing, that is zeros. */
-template <bool rms> EY_DEVICE void load_piece(struct raw_piece<rms> &raw, const struct linear_args &a, int at)
+template <bool rms>
+EY_DEVICE void load_piece(struct raw_piece<rms> &raw, const struct linear_args &a, int at)
 {
     raw.half[0] = make_uint4(0, 0, 0, 0);
     raw.half[rms] = raw.half[0];
@@ -104,7 +117,8 @@ template <bool rms> EY_DEVICE void load_piece(struct raw_piece<rms> &raw, const 
 EY_DEVICE struct eight load_norm(const struct linear_args &a, int column)
 {
     uint4 low = make_uint4(0, 0, 0, 0), high = low;
-    if (column < a.k) low = *(const uint4 *)(a.norm + column), high = *(const uint4 *)(a.norm + column + 4);
+    if (column < a.k)
+        low = *(const uint4 *)(a.norm + column), high = *(const uint4 *)(a.norm + column + 4);
     return floats_of(low, high);
 }
 

@@ -1,25 +1,31 @@
-/* Products of one token with FP8 matrices: what a single answer is made of (four-bit ones: gemv1_int4.cu). All that counts is that weights never stop coming. So blocks
- * of threads are small and many: one has 16 rows, a packed row block, or half of one; of gate and up, as much of each. Its weights are asked for before it waits for
- * the kernel before it, and it is done soon after that; while it computes, others' weights are on their way. Weights become float32, and so is x. Sums are in an order
- * that depends on the matrix alone. Chunk c of a row block belongs to warp c % warps. */
+/* Products of one token with FP8 matrices: what a single answer is made of (four-bit ones:
+ * gemv1_int4.cu). All that counts is that weights never stop coming. So blocks of threads are small
+ * and many: one has 16 rows, a packed row block, or half of one; of gate and up, as much of each.
+ * Its weights are asked for before it waits for the kernel before it, and it is done soon after
+ * that; while it computes, others' weights are on their way. Weights become float32, and so is x.
+ * Sums are in an order that depends on the matrix alone. Chunk c of a row block belongs to warp c %
+ * warps. */
 #include "backend/cuda/gemv1.cuh"
 #include "backend/cuda/gemv1_shape.h"
 
 /* ---- x in shared memory ----
  *
- * A thread brings eight columns at a time, as float32, 64 to a chunk. A lane reads its 16 in four pieces; lanes t and t + 2 would meet in the same
- * banks, so the pieces of the upper two are stored in another order: piece q of lane t lies in place q ^ (t & 2). */
+ * A thread brings eight columns at a time, as float32, 64 to a chunk. A lane reads its 16 in four
+ * pieces; lanes t and t + 2 would meet in the same banks, so the pieces of the upper two are stored
+ * in another order: piece q of lane t lies in place q ^ (t & 2). */
 EY_DEVICE int x_place(int column)
 {
     int piece = column / 4 % 4, t = column / 16 % 4;
     return column / 16 * 16 + (piece ^ (t & 2)) * 4;
 }
 
-/* A thread asks for several columns before it uses any: a wait for each would be as long as one for all. (More at once was slower on an H200.) Columns beyond k are
- * zero. With a norm, x is float32, is multiplied by the norm's weights, and its squares are summed by warp. */
+/* A thread asks for several columns before it uses any: a wait for each would be as long as one for
+ * all. (More at once was slower on an H200.) Columns beyond k are zero. With a norm, x is float32,
+ * is multiplied by the norm's weights, and its squares are summed by warp. */
 EY_DEVICE float4 normed(uint4 bits, float4 w, float *sum)
 {
-    float4 v = make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w));
+    float4 v = make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z),
+                           bits_float(bits.w));
     *sum += squares_of(v);
     return make_float4(v.x * w.x, v.y * w.y, v.z * w.z, v.w * w.w);
 }
@@ -31,7 +37,9 @@ EY_DEVICE void stage_normed(float *x, float *squares, const struct linear_args &
     for (int i = (int)threadIdx.x * 8; i < columns; i += (int)blockDim.x * 8) {
         uint4 v0 = make_uint4(0, 0, 0, 0), v1 = v0;
         float4 w0 = make_float4(0, 0, 0, 0), w1 = w0;
-        if (i < a.k) v0 = load_fresh(from + i), v1 = load_fresh(from + i + 4), w0 = *(const float4 *)(a.norm + i), w1 = *(const float4 *)(a.norm + i + 4);
+        if (i < a.k)
+            v0 = load_fresh(from + i), v1 = load_fresh(from + i + 4),
+            w0 = *(const float4 *)(a.norm + i), w1 = *(const float4 *)(a.norm + i + 4);
         *(float4 *)(x + x_place(i)) = normed(v0, w0, &sum);
         *(float4 *)(x + x_place(i + 4)) = normed(v1, w1, &sum);
     }
@@ -41,8 +49,10 @@ EY_DEVICE void stage_normed(float *x, float *squares, const struct linear_args &
 
 EY_DEVICE void put_plain(float *x, int i, uint4 v)
 {
-    *(float4 *)(x + x_place(i)) = make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
-    *(float4 *)(x + x_place(i + 4)) = make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w));
+    *(float4 *)(x + x_place(i)) = make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y),
+                                              bf16_high(v.y));
+    *(float4 *)(x + x_place(i + 4)) = make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w),
+                                                  bf16_high(v.w));
 }
 
 EY_DEVICE void stage_plain(float *x, const struct linear_args &a, int columns)
@@ -72,7 +82,12 @@ EY_DEVICE float dot4(uint32_t codes, float4 x, float sum)
 
 /* Of a block of threads: a row block, or half of one, of a matrix or of each of two. */
 template <int out> struct shape {
-    enum { matrices = out == OUT_SILU ? 2 : 1, halves = GEMV1_HALVES(out), rows = halves * 8, depth = GEMV1_DEPTH(out) };
+    enum {
+        matrices = out == OUT_SILU ? 2 : 1,
+        halves = GEMV1_HALVES(out),
+        rows = halves * 8,
+        depth = GEMV1_DEPTH(out)
+    };
 };
 
 /* A warp's chunks of one round. */
@@ -93,7 +108,8 @@ template <int depth> EY_DEVICE int chunk_of(int round, int i)
     return (round * depth + i) * (int)(blockDim.x / 32) + warp_index();
 }
 
-template <int out> EY_DEVICE void ask(struct pieces<out> *p, const struct begins<out> &r, int round, int n_chunks)
+template <int out>
+EY_DEVICE void ask(struct pieces<out> *p, const struct begins<out> &r, int round, int n_chunks)
 {
     typedef struct shape<out> my;
 #pragma unroll
@@ -104,11 +120,14 @@ template <int out> EY_DEVICE void ask(struct pieces<out> *p, const struct begins
         for (int m = 0; m < my::matrices; m++)
 #pragma unroll
             for (int half = 0; half < my::halves; half++)
-                p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane_index() * 16);
+                p->w[m][i][half] = load_weight(r.data[m] + (int64_t)chunk * PACK_CHUNK +
+                                               half * (PACK_CHUNK / 2) + lane_index() * 16);
     }
 }
 
-template <int out> EY_DEVICE void add_round(float sum[][2], const struct pieces<out> &p, const struct begins<out> &r, const float *x, int round, int n_chunks)
+template <int out>
+EY_DEVICE void add_round(float sum[][2], const struct pieces<out> &p, const struct begins<out> &r,
+                         const float *x, int round, int n_chunks)
 {
     typedef struct shape<out> my;
     int t = lane_index() % 4;
@@ -123,12 +142,14 @@ template <int out> EY_DEVICE void add_round(float sum[][2], const struct pieces<
 #pragma unroll
             for (int m = 0; m < my::matrices; m++)
 #pragma unroll
-                for (int half = 0; half < my::halves; half++) dot[m][half] = dot4(word(p.w[m][i][half], q), v, dot[m][half]);
+                for (int half = 0; half < my::halves; half++)
+                    dot[m][half] = dot4(word(p.w[m][i][half], q), v, dot[m][half]);
         }
 #pragma unroll
         for (int m = 0; m < my::matrices; m++)
 #pragma unroll
-            for (int half = 0; half < my::halves; half++) sum[m][half] += r.scale[m][chunk / (SCALE_BLOCK / PACK_BYTES)] * dot[m][half];
+            for (int half = 0; half < my::halves; half++)
+                sum[m][half] += r.scale[m][chunk / (SCALE_BLOCK / PACK_BYTES)] * dot[m][half];
     }
 }
 
@@ -143,22 +164,26 @@ template <int out> EY_DEVICE void multiply(const struct linear_args &a)
     let_next_start();
     int n_chunks = gemv1_chunks(K_FP8, a.k), warps = (int)(blockDim.x / 32), lane = lane_index();
     const int rows = my::rows, parts = PACK_ROWS / rows;
-    int rounds = (n_chunks + my::depth * warps - 1) / (my::depth * warps), half = (int)blockIdx.x % parts, scales = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    int rounds = (n_chunks + my::depth * warps - 1) / (my::depth * warps),
+        half = (int)blockIdx.x % parts, scales = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
     struct place at = place_of(a, (int)blockIdx.x / parts);
     if (out == OUT_SILU) at.segment = 0, at.block = (int)blockIdx.x / parts;
     struct begins<out> r;
 #pragma unroll
     for (int m = 0; m < matrices; m++) {
         const struct dev_matrix &w = a.segment[at.segment + m].w;
-        r.data[m] = (const uint8_t *)w.data + (int64_t)at.block * n_chunks * PACK_CHUNK + half * (PACK_CHUNK / 2);
+        r.data[m] = (const uint8_t *)w.data + (int64_t)at.block * n_chunks * PACK_CHUNK +
+                    half * (PACK_CHUNK / 2);
         r.scale[m] = w.scale + at.block * PACK_ROWS / SCALE_BLOCK * scales;
     }
     struct pieces<out> p;
     ask<out>(&p, r, 0, n_chunks);
     wait_for_previous();
     float *x = (float *)memory, sum[matrices][2] = {};
-    if (out == OUT_ADD) stage_plain(x, a, n_chunks * PACK_BYTES);
-    else stage_normed(x, squares, a, n_chunks * PACK_BYTES);
+    if (out == OUT_ADD)
+        stage_plain(x, a, n_chunks * PACK_BYTES);
+    else
+        stage_normed(x, squares, a, n_chunks * PACK_BYTES);
     __syncthreads();
     for (int round = 0; round < rounds; round++) {
         if (round) ask<out>(&p, r, round, n_chunks);
@@ -178,13 +203,24 @@ template <int out> EY_DEVICE void multiply(const struct linear_args &a)
     float total[matrices] = {}, all = 0;
     for (int w = 0; w < warps; w++) {
 #pragma unroll
-        for (int m = 0; m < matrices; m++) total[m] += part[w][m * rows + (int)threadIdx.x];
+        for (int m = 0; m < matrices; m++)
+            total[m] += part[w][m * rows + (int)threadIdx.x];
         if (out != OUT_ADD) all += squares[w];
     }
     float scale = out == OUT_ADD ? 1.0f : 1.0f / sqrtf(all / (float)a.k + a.eps);
-    store<out>(a.segment[at.segment], at.block * PACK_ROWS + half * rows + (int)threadIdx.x, total[0] * scale, total[matrices - 1] * scale);
+    store<out>(a.segment[at.segment], at.block * PACK_ROWS + half * rows + (int)threadIdx.x,
+               total[0] * scale, total[matrices - 1] * scale);
 }
 
-EY_KERNEL(gemv1_fp8_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_F32>(a); }
-EY_KERNEL(gemv1_fp8_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 4) { multiply<OUT_SILU>(a); }
-EY_KERNEL(gemv1_fp8_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_ADD>(a); }
+EY_KERNEL(gemv1_fp8_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2)
+{
+    multiply<OUT_F32>(a);
+}
+EY_KERNEL(gemv1_fp8_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 4)
+{
+    multiply<OUT_SILU>(a);
+}
+EY_KERNEL(gemv1_fp8_act_add, struct linear_args, GEMV1_WARPS * 32, 2)
+{
+    multiply<OUT_ADD>(a);
+}

@@ -1,4 +1,5 @@
-/* What the kernels for products of one token have in common: which rows a block of threads has, and where its results go. */
+/* What the kernels for products of one token have in common: which rows a block of threads has, and
+ * where its results go. */
 #ifndef EY_CUDA_GEMV1_CUH
 #define EY_CUDA_GEMV1_CUH
 
@@ -30,7 +31,8 @@ EY_DEVICE struct place place_of(const struct linear_args &a, int block)
     return p;
 }
 
-template <int out> EY_DEVICE void store(const struct linear_segment &s, int row, float value, float up)
+template <int out>
+EY_DEVICE void store(const struct linear_segment &s, int row, float value, float up)
 {
     if (row >= s.w.rows) return;
     if (out == OUT_SILU) {
@@ -39,8 +41,10 @@ template <int out> EY_DEVICE void store(const struct linear_segment &s, int row,
     }
     if (s.bias) value += s.bias[row];
     float *y = (float *)s.y + row;
-    if (out == OUT_ADD) add_in_memory(y, value);
-    else *y = value;
+    if (out == OUT_ADD)
+        add_in_memory(y, value);
+    else
+        *y = value;
 }
 
 #endif

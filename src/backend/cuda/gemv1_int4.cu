@@ -1,27 +1,34 @@
-/* Products of one token with four-bit matrices, as gemv1.cu has them for FP8: small blocks of threads, weights on their way before the kernel before has ended. Codes come
- * twice as fast as FP8 weights, so each may cost half as much. The matrix unit multiplies them as they are, as bytes, with x as whole numbers of 16 bits: a lane's
- * 32 columns of x share a power of two, so that they are off by 2^-15 of their largest at most, and each number is two signed bytes, which are two columns
- * for the matrix unit. It has eight: two for each of the four lanes that share a row, zero where columns of x are another lane's. So a lane is given
- * the sums over the columns that it holds, to which one multiplier belongs whatever the size of groups. All that is exact in 32 bits, zero · (sum of x) taken off;
- * only then it becomes float32.
+/* Products of one token with four-bit matrices, as gemv1.cu has them for FP8: small blocks of
+ * threads, weights on their way before the kernel before has ended. Codes come twice as fast as FP8
+ * weights, so each may cost half as much. The matrix unit multiplies them as they are, as bytes,
+ * with x as whole numbers of 16 bits: a lane's 32 columns of x share a power of two, so that they
+ * are off by 2^-15 of their largest at most, and each number is two signed bytes, which are two
+ * columns for the matrix unit. It has eight: two for each of the four lanes that share a row, zero
+ * where columns of x are another lane's. So a lane is given the sums over the columns that it
+ * holds, to which one multiplier belongs whatever the size of groups. All that is exact in 32 bits,
+ * zero · (sum of x) taken off; only then it becomes float32.
  *
- * Chunk c of a row block belongs to warp c % warps, with its columns of x: a warp brings x for itself and waits for no other before the end. */
+ * Chunk c of a row block belongs to warp c % warps, with its columns of x: a warp brings x for
+ * itself and waits for no other before the end. */
 #include "backend/cuda/gemv1.cuh"
 #include "backend/cuda/gemv1_shape.h"
 
 enum {
-    PAIR = GEMV1_INT4_PAIR,          /* chunks whose x a warp brings at once, a lane eight columns */
-    COLUMNS = 2 * PACK_BYTES,        /* of a chunk */
-    DIGITS = 2 * COLUMNS,            /* bytes of them in shared memory: [lane's columns, digit, 32] */
-    FACTS_AT = PAIR * DIGITS,        /* [chunk, lane's columns] */
-    FACTS = 4 * 8,                   /* of a chunk */
-    ZEROS_AT = FACTS_AT + PAIR * FACTS, /* 32 bytes for lanes that read nothing: in banks 16 to 23, and again in 0 to 7; each reads where x is not read with them */
+    PAIR = GEMV1_INT4_PAIR,   /* chunks whose x a warp brings at once, a lane eight columns */
+    COLUMNS = 2 * PACK_BYTES, /* of a chunk */
+    DIGITS = 2 * COLUMNS,     /* bytes of them in shared memory: [lane's columns, digit, 32] */
+    FACTS_AT = PAIR * DIGITS, /* [chunk, lane's columns] */
+    FACTS = 4 * 8,            /* of a chunk */
+    ZEROS_AT = FACTS_AT +
+               PAIR * FACTS, /* 32 bytes for lanes that read nothing: in banks 16 to 23, and again
+                                in 0 to 7; each reads where x is not read with them */
     OTHER_ZEROS_AT = ZEROS_AT + 64,
     WARP_SHARED = 6 * 128,
 };
 
 /* Of 32 columns of x. */
-struct __align__(8) facts {
+struct __align__(8) facts
+{
     float scale;
     int sum;
 };
@@ -57,12 +64,17 @@ EY_DEVICE int column_of(int turn)
     return chunk_of(turn, lane_index() / 16) * COLUMNS + lane_index() % 16 * 8;
 }
 
-template <int out> EY_DEVICE void ask(struct pieces<out> *p, const struct linear_args &a, const struct begins<out> &r, int turn, int n_chunks)
+template <int out>
+EY_DEVICE void ask(struct pieces<out> *p, const struct linear_args &a, const struct begins<out> &r,
+                   int turn, int n_chunks)
 {
 #pragma unroll
     for (int i = 0; i < PAIR; i++) {
-        const uint32_t chunk = (uint32_t)min(chunk_of(turn, i), n_chunks - 1); /* beyond the last: read, and multiplied by zeros */
-        const uint32_t at = chunk * PACK_CHUNK + (uint32_t)lane_index() * 16, multiplier_at = chunk * (PACK_ROWS / 2) * (uint32_t)r.per + r.multiplier_of_lane;
+        const uint32_t chunk = (uint32_t)min(
+            chunk_of(turn, i), n_chunks - 1); /* beyond the last: read, and multiplied by zeros */
+        const uint32_t at = chunk * PACK_CHUNK + (uint32_t)lane_index() * 16,
+                       multiplier_at = chunk * (PACK_ROWS / 2) * (uint32_t)r.per +
+                                       r.multiplier_of_lane;
 #pragma unroll
         for (int m = 0; m < shape<out>::matrices; m++) {
             p->w[m][i][0] = load_weight(r.data[m] + at);
@@ -73,7 +85,8 @@ template <int out> EY_DEVICE void ask(struct pieces<out> *p, const struct linear
     if (out == OUT_ADD) return;
     const int column = column_of(turn);
     p->norm[0] = p->norm[1] = make_uint4(0, 0, 0, 0);
-    if (column < a.k) p->norm[0] = load_weight(a.norm + column), p->norm[1] = load_weight(a.norm + column + 4);
+    if (column < a.k)
+        p->norm[0] = load_weight(a.norm + column), p->norm[1] = load_weight(a.norm + column + 4);
 }
 
 /* ---- x ---- */
@@ -90,13 +103,17 @@ template <int out> EY_DEVICE void ask_x(struct raw<out> *x, const struct linear_
     x->half[0] = make_uint4(0, 0, 0, 0);
     x->half[LAST] = x->half[0];
     if (column >= a.k) return;
-    if (LAST) x->half[0] = load_fresh((const float *)a.x + column), x->half[LAST] = load_fresh((const float *)a.x + column + 4);
-    else x->half[0] = load_fresh((const bf16 *)a.x + column);
+    if (LAST)
+        x->half[0] = load_fresh((const float *)a.x + column),
+        x->half[LAST] = load_fresh((const float *)a.x + column + 4);
+    else
+        x->half[0] = load_fresh((const bf16 *)a.x + column);
 }
 
 EY_DEVICE float4 floats_of(uint4 bits)
 {
-    return make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w));
+    return make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z),
+                       bits_float(bits.w));
 }
 
 EY_DEVICE float largest_of(float4 v)
@@ -104,8 +121,9 @@ EY_DEVICE float largest_of(float4 v)
     return max_or_nan(max_or_nan(fabsf(v.x), fabsf(v.y)), max_or_nan(fabsf(v.z), fabsf(v.w)));
 }
 
-/* The lower two bytes are nearest(v · factor) + 128, so that the upper of them is the upper digit and the lower one the lower digit, its sign turned. Sums of these
- * words have ROUNDED for each too much. */
+/* The lower two bytes are nearest(v · factor) + 128, so that the upper of them is the upper digit
+ * and the lower one the lower digit, its sign turned. Sums of these words have ROUNDED for each too
+ * much. */
 enum { ROUNDED = 0x4b400080 }; /* 1.5 · 2^23 + 128 */
 
 EY_DEVICE uint32_t rounded(float v, float factor)
@@ -116,21 +134,26 @@ EY_DEVICE uint32_t rounded(float v, float factor)
 /* Digits of four numbers: .x the upper ones, .y the lower ones, in this order. */
 EY_DEVICE uint2 digits_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
-    const uint32_t first = __byte_perm(a, b, 0x5140), last = __byte_perm(c, d, 0x5140); /* lower, lower, upper, upper */
-    return make_uint2(__byte_perm(first, last, 0x7632), __byte_perm(first, last, 0x5410) ^ 0x80808080u);
+    const uint32_t first = __byte_perm(a, b, 0x5140),
+                   last = __byte_perm(c, d, 0x5140); /* lower, lower, upper, upper */
+    return make_uint2(__byte_perm(first, last, 0x7632),
+                      __byte_perm(first, last, 0x5410) ^ 0x80808080u);
 }
 
-/* Eight columns into the warp's shared memory: even ones and odd ones beside each other, as codes come out of a word. */
+/* Eight columns into the warp's shared memory: even ones and odd ones beside each other, as codes
+ * come out of a word. */
 EY_DEVICE void put_x(unsigned char *x, float4 v, float4 w)
 {
     const int lane = lane_index(), chunk = lane / 16, piece = lane % 16;
     float most = max_or_nan(largest_of(v), largest_of(w));
     most = max_or_nan(most, shuffle_xor(most, 1));
     most = max_or_nan(most, shuffle_xor(most, 2));
-    const uint32_t exponent = max(float_bits(most + most * 0x1p-7f) >> 23, 30u); /* so the largest becomes 32,514 at most */
+    const uint32_t exponent = max(float_bits(most + most * 0x1p-7f) >> 23,
+                                  30u); /* so the largest becomes 32,514 at most */
     const float factor = bits_float((268u - exponent) << 23);
-    const uint32_t n[8] = {rounded(v.x, factor), rounded(v.y, factor), rounded(v.z, factor), rounded(v.w, factor),
-                           rounded(w.x, factor), rounded(w.y, factor), rounded(w.z, factor), rounded(w.w, factor)};
+    const uint32_t n[8] = {rounded(v.x, factor), rounded(v.y, factor), rounded(v.z, factor),
+                           rounded(v.w, factor), rounded(w.x, factor), rounded(w.y, factor),
+                           rounded(w.z, factor), rounded(w.w, factor)};
     uint32_t sum = n[0] + n[1] + n[2] + n[3] + (n[4] + n[5] + n[6] + n[7]) - 8u * (uint32_t)ROUNDED;
     const uint2 even = digits_of(n[0], n[2], n[4], n[6]), odd = digits_of(n[1], n[3], n[5], n[7]);
     unsigned char *to = x + chunk * DIGITS + piece / 4 * 64 + piece % 4 * 8;
@@ -139,21 +162,27 @@ EY_DEVICE void put_x(unsigned char *x, float4 v, float4 w)
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
     if (piece % 4) return;
-    const struct facts f = {bits_float((exponent - 14u) << 23) + (most - most), (int)sum}; /* NaN where x has no finite largest */
+    const struct facts f = {bits_float((exponent - 14u) << 23) + (most - most),
+                            (int)sum}; /* NaN where x has no finite largest */
     *(struct facts *)(x + FACTS_AT + chunk * FACTS + piece / 4 * 8) = f;
 }
 
 /* With a norm, x is multiplied by its weights, and its squares are added to *squares. */
-template <int out> EY_DEVICE void stage(unsigned char *x, const struct raw<out> &raw, const struct pieces<out> &p, float *squares)
+template <int out>
+EY_DEVICE void stage(unsigned char *x, const struct raw<out> &raw, const struct pieces<out> &p,
+                     float *squares)
 {
     __syncwarp(); /* all have read what was there */
     if (out == OUT_ADD) {
         const uint4 v = raw.half[0];
-        put_x(x, make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y)), make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w)));
+        put_x(x, make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y)),
+              make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w)));
     } else {
-        const float4 v = floats_of(raw.half[0]), w = floats_of(raw.half[out != OUT_ADD]), m = floats_of(p.norm[0]), n = floats_of(p.norm[1]);
+        const float4 v = floats_of(raw.half[0]), w = floats_of(raw.half[out != OUT_ADD]),
+                     m = floats_of(p.norm[0]), n = floats_of(p.norm[1]);
         *squares += squares_of(v) + squares_of(w);
-        put_x(x, make_float4(v.x * m.x, v.y * m.y, v.z * m.z, v.w * m.w), make_float4(w.x * n.x, w.y * n.y, w.z * n.z, w.w * n.w));
+        put_x(x, make_float4(v.x * m.x, v.y * m.y, v.z * m.z, v.w * m.w),
+              make_float4(w.x * n.x, w.y * n.y, w.z * n.z, w.w * n.w));
     }
     __syncwarp();
 }
@@ -169,17 +198,21 @@ EY_DEVICE void multiply_chunk(int c[4], const uint4 rows[2], const unsigned char
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             const uint32_t upper = word(rows[0], 2 * i + k), lower = word(rows[1], 2 * i + k);
-            const uint32_t codes[4] = {upper & 0x0f0f0f0fu, lower & 0x0f0f0f0fu, upper >> 4 & 0x0f0f0f0fu, lower >> 4 & 0x0f0f0f0fu};
+            const uint32_t codes[4] = {upper & 0x0f0f0f0fu, lower & 0x0f0f0f0fu,
+                                       upper >> 4 & 0x0f0f0f0fu, lower >> 4 & 0x0f0f0f0fu};
             mma_s8(c, codes, k ? b.z : b.x, k ? b.w : b.y);
         }
     }
 }
 
-template <int out> EY_DEVICE void multiply_pair(float sum[][2], const struct pieces<out> &p, const unsigned char *x)
+template <int out>
+EY_DEVICE void multiply_pair(float sum[][2], const struct pieces<out> &p, const unsigned char *x)
 {
     const int lane = lane_index(), t = lane % 4, column = lane / 4;
     const bool mine = column / 2 == t;
-    const unsigned char *from = x + (mine ? t * 64 + column % 2 * 32 : lane / 8 % 2 ? OTHER_ZEROS_AT : ZEROS_AT);
+    const unsigned char *from = x + (mine           ? t * 64 + column % 2 * 32
+                                     : lane / 8 % 2 ? OTHER_ZEROS_AT
+                                                    : ZEROS_AT);
 #pragma unroll
     for (int i = 0; i < PAIR; i++) {
         const struct facts f = *(const struct facts *)(x + FACTS_AT + i * FACTS + t * 8);
@@ -187,8 +220,10 @@ template <int out> EY_DEVICE void multiply_pair(float sum[][2], const struct pie
         for (int m = 0; m < shape<out>::matrices; m++) {
             int c[4] = {0, 0, 0, 0};
             multiply_chunk(c, p.w[m][i], from + (mine ? i * DIGITS : 0));
-            const uint32_t multiplier = p.multiplier[m][i], scales = (multiplier & 0xfff0fff0u) >> 1;
-            const int upper = c[0] * 256 + c[1] - (int)(multiplier & 15u) * f.sum, lower = c[2] * 256 + c[3] - (int)(multiplier >> 16 & 15u) * f.sum;
+            const uint32_t multiplier = p.multiplier[m][i],
+                           scales = (multiplier & 0xfff0fff0u) >> 1;
+            const int upper = c[0] * 256 + c[1] - (int)(multiplier & 15u) * f.sum,
+                      lower = c[2] * 256 + c[3] - (int)(multiplier >> 16 & 15u) * f.sum;
             sum[m][0] += f16_value((uint16_t)scales) * f.scale * (float)upper;
             sum[m][1] += f16_value((uint16_t)(scales >> 16)) * f.scale * (float)lower;
         }
@@ -197,27 +232,32 @@ template <int out> EY_DEVICE void multiply_pair(float sum[][2], const struct pie
 
 /* ---- a block of threads ---- */
 
-template <int out> EY_DEVICE struct begins<out> begins_of(const struct linear_args &a, const struct place &at, int n_chunks)
-{
+template <int out>
+EY_DEVICE struct begins<out> begins_of(const struct linear_args &a, const struct place &at,
+                                       int n_chunks) {
     struct begins<out> r;
     const int lane = lane_index();
-    r.per = a.segment[at.segment].w.per, r.multiplier_of_lane = (uint32_t)(lane / 4 * r.per + lane % 4 * r.per / 4);
+    r.per = a.segment[at.segment].w.per,
+    r.multiplier_of_lane = (uint32_t)(lane / 4 * r.per + lane % 4 * r.per / 4);
 #pragma unroll
     for (int m = 0; m < shape<out>::matrices; m++) {
         const struct dev_matrix &w = a.segment[at.segment + m].w;
         r.data[m] = (const uint8_t *)w.data + (int64_t)at.block * n_chunks * PACK_CHUNK;
-        r.multiplier[m] = (const uint32_t *)w.multipliers + (int64_t)at.block * n_chunks * (PACK_ROWS / 2) * r.per;
+        r.multiplier[m] = (const uint32_t *)w.multipliers +
+                          (int64_t)at.block * n_chunks * (PACK_ROWS / 2) * r.per;
     }
     return r;
 }
 
-template <int out> EY_DEVICE void multiply(const struct linear_args &a)
+template <int out>
+EY_DEVICE void multiply(const struct linear_args &a)
 {
     enum { matrices = shape<out>::matrices };
     __shared__ __align__(128) unsigned char staged[GEMV1_WARPS][WARP_SHARED];
     __shared__ float squares[GEMV1_WARPS], part[GEMV1_WARPS][matrices * PACK_ROWS];
     let_next_start();
-    const int n_chunks = gemv1_chunks(K_INT4, a.k), warps = (int)(blockDim.x / 32), turns = (n_chunks + PAIR * warps - 1) / (PAIR * warps), lane = lane_index();
+    const int n_chunks = gemv1_chunks(K_INT4, a.k), warps = (int)(blockDim.x / 32),
+              turns = (n_chunks + PAIR * warps - 1) / (PAIR * warps), lane = lane_index();
     struct place at = {0, (int)blockIdx.x};
     if (out == OUT_F32) at = place_of(a, (int)blockIdx.x);
     const struct begins<out> r = begins_of<out>(a, at, n_chunks);
@@ -225,7 +265,9 @@ template <int out> EY_DEVICE void multiply(const struct linear_args &a)
     struct raw<out> x;
     ask<out>(&p, a, r, 0, n_chunks);
     unsigned char *own = staged[warp_index()];
-    if (lane < 4) *(uint4 *)(own + (lane / 2 ? OTHER_ZEROS_AT : ZEROS_AT) + lane % 2 * 16) = make_uint4(0, 0, 0, 0);
+    if (lane < 4)
+        *(uint4 *)(own + (lane / 2 ? OTHER_ZEROS_AT : ZEROS_AT) + lane % 2 * 16) = make_uint4(0, 0,
+                                                                                              0, 0);
     wait_for_previous();
     ask_x<out>(&x, a, 0);
     float sum[matrices][2] = {}, square = 0;
@@ -253,15 +295,27 @@ template <int out> EY_DEVICE void multiply(const struct linear_args &a)
     float total[matrices] = {}, all = 0;
     for (int w = 0; w < warps; w++) {
 #pragma unroll
-        for (int m = 0; m < matrices; m++) total[m] += part[w][m * PACK_ROWS + (int)threadIdx.x];
+        for (int m = 0; m < matrices; m++)
+            total[m] += part[w][m * PACK_ROWS + (int)threadIdx.x];
         if (out != OUT_ADD) all += squares[w];
     }
     const float scale = out == OUT_ADD ? 1.0f : rsqrtf(__fdividef(all, (float)a.k) + a.eps);
 #pragma unroll
-    for (int m = 0; m < matrices; m++) total[m] *= a.segment[at.segment + m].w.unit * scale;
-    store<out>(a.segment[at.segment], at.block * PACK_ROWS + (int)threadIdx.x, total[0], total[matrices - 1]);
+    for (int m = 0; m < matrices; m++)
+        total[m] *= a.segment[at.segment + m].w.unit * scale;
+    store<out>(a.segment[at.segment], at.block * PACK_ROWS + (int)threadIdx.x, total[0],
+               total[matrices - 1]);
 }
 
-EY_KERNEL(gemv1_int4_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_F32>(a); }
-EY_KERNEL(gemv1_int4_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 2) { multiply<OUT_SILU>(a); }
-EY_KERNEL(gemv1_int4_act_add, struct linear_args, GEMV1_WARPS * 32, 2) { multiply<OUT_ADD>(a); }
+EY_KERNEL(gemv1_int4_rms_f32, struct linear_args, GEMV1_WARPS * 32, 2)
+{
+    multiply<OUT_F32>(a);
+}
+EY_KERNEL(gemv1_int4_rms_silu, struct linear_args, GEMV1_PAIR_WARPS * 32, 2)
+{
+    multiply<OUT_SILU>(a);
+}
+EY_KERNEL(gemv1_int4_act_add, struct linear_args, GEMV1_WARPS * 32, 2)
+{
+    multiply<OUT_ADD>(a);
+}

@@ -14,14 +14,16 @@
 #endif
 
 enum {
-    GEMV1_WARPS = 16,           /* of a block, at most … */
-    GEMV1_PAIR_WARPS = 8,       /* … and where it has two matrices */
-    GEMV1_SHARED = 96 * 1024    /* bytes that a block may have for x of FP8: every card has 99 KiB, and sums want some */
+    GEMV1_WARPS = 16,        /* of a block, at most … */
+    GEMV1_PAIR_WARPS = 8,    /* … and where it has two matrices */
+    GEMV1_SHARED = 96 * 1024 /* bytes that a block may have for x of FP8: every card has 99 KiB, and
+                                sums want some */
 };
 
 /* FP8: halves of a row block of each matrix, that a block of threads has. */
 #define GEMV1_HALVES(out) ((out) == OUT_F32 ? 2 : 1)
-/* FP8: chunks that a warp has on their way at once; a lane has a load for each half of them, and a matrix. That makes eight. */
+/* FP8: chunks that a warp has on their way at once; a lane has a load for each half of them, and a
+ * matrix. That makes eight. */
 #define GEMV1_DEPTH(out) ((out) == OUT_ADD ? 8 : 4)
 /* int4: chunks that a warp takes at once. */
 enum { GEMV1_INT4_PAIR = 2 };
@@ -42,21 +44,32 @@ static inline int gemv1_warps(int n_chunks, int depth, int most)
 /* .kernel is NULL: it does not take this one. The matrices are packed, and all of a->k columns. */
 static inline struct launch gemv1_launch(const struct linear_args *a)
 {
-    static const char *const kernels[2][3] = {{"gemv1_fp8_rms_f32", "gemv1_fp8_rms_silu", "gemv1_fp8_act_add"},
-                                              {"gemv1_int4_rms_f32", "gemv1_int4_rms_silu", "gemv1_int4_act_add"}};
+    static const char *const kernels[2][3] = {
+        {"gemv1_fp8_rms_f32", "gemv1_fp8_rms_silu", "gemv1_fp8_act_add"},
+        {"gemv1_int4_rms_f32", "gemv1_int4_rms_silu", "gemv1_int4_act_add"}};
     struct launch l = {NULL, {0, 1, 1}, 0, 0};
-    const int dtype = a->segment[0].w.dtype, int4 = dtype == K_INT4, out = a->out, pair = out == OUT_SILU;
+    const int dtype = a->segment[0].w.dtype, int4 = dtype == K_INT4, out = a->out,
+              pair = out == OUT_SILU;
     int blocks = 0;
     if (a->n != 1 || a->gather || (dtype != K_FP8 && !int4) || a->k % 8) return l;
-    l.shared = int4 ? 0 : (unsigned)(gemv1_chunks(dtype, a->k) * PACK_BYTES) * (unsigned)sizeof(float);
-    if (l.shared > GEMV1_SHARED || (int4 && pair && a->segment[0].w.per != a->segment[1].w.per)) return l;
-    if (a->norm && out == OUT_F32) l.kernel = kernels[int4][0];
-    else if (a->norm && pair && !a->segment[0].bias) l.kernel = kernels[int4][1];
-    else if (!a->norm && out == OUT_ADD) l.kernel = kernels[int4][2];
-    else return l;
-    for (int i = 0; i < (pair ? 1 : a->n_segments); i++) blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+    l.shared = int4 ? 0
+                    : (unsigned)(gemv1_chunks(dtype, a->k) * PACK_BYTES) * (unsigned)sizeof(float);
+    if (l.shared > GEMV1_SHARED || (int4 && pair && a->segment[0].w.per != a->segment[1].w.per))
+        return l;
+    if (a->norm && out == OUT_F32)
+        l.kernel = kernels[int4][0];
+    else if (a->norm && pair && !a->segment[0].bias)
+        l.kernel = kernels[int4][1];
+    else if (!a->norm && out == OUT_ADD)
+        l.kernel = kernels[int4][2];
+    else
+        return l;
+    for (int i = 0; i < (pair ? 1 : a->n_segments); i++)
+        blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
     l.grid[0] = (unsigned)(int4 ? blocks : blocks * 2 / GEMV1_HALVES(out));
-    l.block = 32 * (unsigned)gemv1_warps(gemv1_chunks(dtype, a->k), int4 ? GEMV1_INT4_PAIR : GEMV1_DEPTH(out), pair ? GEMV1_PAIR_WARPS : GEMV1_WARPS);
+    l.block = 32 * (unsigned)gemv1_warps(gemv1_chunks(dtype, a->k),
+                                         int4 ? GEMV1_INT4_PAIR : GEMV1_DEPTH(out),
+                                         pair ? GEMV1_PAIR_WARPS : GEMV1_WARPS);
     return l;
 }
 

@@ -33,7 +33,8 @@ static inline bool gemv_weights_fit(const struct linear_args *a)
     for (int i = 0; i < a->n_segments; i++) {
         const struct dev_matrix *w = &a->segment[i].w;
         if (!w->packed || w->dtype != a->segment[0].w.dtype || w->cols != a->k) return false;
-        if (a->out == OUT_SILU && (w->rows != a->segment[0].w.rows || a->segment[i].bias)) return false;
+        if (a->out == OUT_SILU && (w->rows != a->segment[0].w.rows || a->segment[i].bias))
+            return false;
     }
     return a->out != OUT_SILU || a->n_segments == 2;
 }
@@ -70,7 +71,8 @@ static inline const char *gemv_kernel(const struct linear_args *a, int groups)
 static inline int gemv_row_blocks(const struct linear_args *a)
 {
     int blocks = 0;
-    for (int i = 0; i < (a->out == OUT_SILU ? 1 : a->n_segments); i++) blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+    for (int i = 0; i < (a->out == OUT_SILU ? 1 : a->n_segments); i++)
+        blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
     return blocks;
 }
 
@@ -80,8 +82,9 @@ static inline int gemv_chunk_columns(int dtype)
     return dtype == K_BF16 ? 32 : dtype == K_INT4 ? 128 : 64;
 }
 
-/* Warps of a block: by the matrix and kind of result alone, so that sums run in the same order whatever n is. *each: chunks of a warp. With four-bit weights a block has
- * fewer warps, so that several blocks fit an SM: x of a chunk is twice as much work, its weights half as many bytes. */
+/* Warps of a block: by the matrix and kind of result alone, so that sums run in the same order
+ * whatever n is. *each: chunks of a warp. With four-bit weights a block has fewer warps, so that
+ * several blocks fit an SM: x of a chunk is twice as much work, its weights half as many bytes. */
 static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
 {
     int most = dtype == K_INT4 ? GEMV_INT4_WARPS : out == OUT_ADD ? GEMV_WARPS : GEMV_NORM_WARPS;
@@ -91,12 +94,16 @@ static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
     return (n_chunks + *each - 1) / *each;
 }
 
-/* Fills in a->layout; bytes of shared memory, or 0: there is not enough. groups: of eight tokens. */
+/* Fills in a->layout; bytes of shared memory, or 0: there is not enough. groups: of eight tokens.
+ */
 static inline unsigned gemv_lay_out(struct linear_args *a, int groups, int *warps)
 {
     struct gemv_layout *l = &a->layout;
-    int dtype = a->segment[0].w.dtype, tiles = a->out == OUT_SILU ? 2 : 1, depth = GEMV_DEPTH(dtype, groups, a->out), each, ahead = 1;
-    int chunk_columns = gemv_chunk_columns(dtype), chunk_bytes = a->n * (chunk_columns * 2 + 4) + groups * 8 * 4; /* x, its squares and scales */
+    int dtype = a->segment[0].w.dtype, tiles = a->out == OUT_SILU ? 2 : 1,
+        depth = GEMV_DEPTH(dtype, groups, a->out), each, ahead = 1;
+    int chunk_columns = gemv_chunk_columns(dtype),
+        chunk_bytes = a->n * (chunk_columns * 2 + 4) +
+                      groups * 8 * 4; /* x, its squares and scales */
     int sum_bytes = tiles * groups * 8 * GEMV_TOKEN_FLOATS * 4;
     l->one_over_k = 1.0f / (float)a->k;
     l->n_blocks = gemv_row_blocks(a);
@@ -105,19 +112,23 @@ static inline unsigned gemv_lay_out(struct linear_args *a, int groups, int *warp
     l->rounds = (each + depth - 1) / depth;
     int squares = *warps * a->n * 4, most = (GEMV_SHARED - squares) / *warps / 16 * 16;
     l->log_ahead = 0;
-    while (ahead < depth && ahead < each && 2 * ahead * chunk_bytes <= most) ahead *= 2, l->log_ahead++;
+    while (ahead < depth && ahead < each && 2 * ahead * chunk_bytes <= most)
+        ahead *= 2, l->log_ahead++;
     int x_bytes = (ahead * chunk_bytes + 15) / 16 * 16;
     l->warp_bytes = x_bytes > sum_bytes ? x_bytes : (sum_bytes + 15) / 16 * 16;
     return l->warp_bytes > most ? 0 : (unsigned)(*warps * l->warp_bytes + squares);
 }
 
-/* By a->out, a->norm and the matrices; .kernel is NULL when no kernel takes the product. Fills in a->layout, or a->head. A row block gets a block of
- * threads. sm_shared: bytes of shared memory that an SM has. */
+/* By a->out, a->norm and the matrices; .kernel is NULL when no kernel takes the product. Fills in
+ * a->layout, or a->head. A row block gets a block of threads. sm_shared: bytes of shared memory
+ * that an SM has. */
 static inline struct launch gemv_shape(struct linear_args *a, int sm_count, int sm_shared)
 {
     struct launch none = {0}, launch;
     int groups = a->n <= 8 ? 1 : a->n <= 16 ? 2 : 4, warps;
-    if (a->n < 1 || a->n > GEMV_TOKENS || a->k < 8 || a->k % 8 || a->ldx % 8 || !gemv_weights_fit(a)) return none;
+    if (a->n < 1 || a->n > GEMV_TOKENS || a->k < 8 || a->k % 8 || a->ldx % 8 ||
+        !gemv_weights_fit(a))
+        return none;
     launch = head_launch(a, sm_count, sm_shared);
     if (launch.kernel) return launch;
     launch.kernel = gemv_kernel(a, groups);

@@ -1,4 +1,5 @@
-/* Where a row block's sums lie in shared memory and in y: for the kernels that add up the sums of several warps (gemv.cu, head.cu). */
+/* Where a row block's sums lie in shared memory and in y: for the kernels that add up the sums of
+ * several warps (gemv.cu, head.cu). */
 #ifndef EY_CUDA_GEMV_SUMS_CUH
 #define EY_CUDA_GEMV_SUMS_CUH
 

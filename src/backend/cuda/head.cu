@@ -1,22 +1,33 @@
-/* Products of few tokens (up to 32) with matrices of BF16 or int8 after a norm: above all the head, the largest matrix of all, of which every weight is read
- * once, so only that reading may cost time.
+/* Products of few tokens (up to 32) with matrices of BF16 or int8 after a norm: above all the head,
+ * the largest matrix of all, of which every weight is read once, so only that reading may cost
+ * time.
  *
- * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. A few blocks of threads on every SM go from row block (16
- * rows) to row block. Warps share one out; each has a ring in shared memory through which its weights come without a pause. A lane copies there
- * what it will itself read, so nobody waits for anybody. The ring is filled before wait_for_previous(). A warp brings the columns of x that belong
- * to its weights into shared memory of its own, once if there is room. Then the shares' sums meet. The norm costs no further pass: x goes in
- * as x · norm, and the row's 1/rms multiplies the sum.
+ * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. A few
+ * blocks of threads on every SM go from row block (16 rows) to row block. Warps share one out; each
+ * has a ring in shared memory through which its weights come without a pause. A lane copies there
+ * what it will itself read, so nobody waits for anybody. The ring is filled before
+ * wait_for_previous(). A warp brings the columns of x that belong to its weights into shared memory
+ * of its own, once if there is room. Then the shares' sums meet. The norm costs no further pass: x
+ * goes in as x · norm, and the row's 1/rms multiplies the sum.
  *
- * int8 becomes float16, exactly, and x float16 too: each token's values of a unit times a power of two that puts the largest just below float16's end,
- * so nothing overflows and eleven bits remain. BF16 weights meet x in BF16.
+ * int8 becomes float16, exactly, and x float16 too: each token's values of a unit times a power of
+ * two that puts the largest just below float16's end, so nothing overflows and eleven bits remain.
+ * BF16 weights meet x in BF16.
  *
- * Which share adds a weight when follows from k alone, so a token's result is the same in every variant and beside any other tokens. */
+ * Which share adds a weight when follows from k alone, so a token's result is the same in every
+ * variant and beside any other tokens. */
 #include "backend/cuda/gemv_depth.h"
 #include "backend/cuda/gemv_sums.cuh"
 
-/* A lane's part of a chunk: WORDS registers of weights (or x) of one row. PIECES: of 8 columns that a unit has. */
+/* A lane's part of a chunk: WORDS registers of weights (or x) of one row. PIECES: of 8 columns that
+ * a unit has. */
 template <int dtype> struct unit {
-    enum { WORDS = dtype == K_BF16 ? 4 : 8, PIECES = UNIT_CHUNKS * WORDS, COLUMNS = 8 * PIECES, X_BYTES = 2 * COLUMNS };
+    enum {
+        WORDS = dtype == K_BF16 ? 4 : 8,
+        PIECES = UNIT_CHUNKS * WORDS,
+        COLUMNS = 8 * PIECES,
+        X_BYTES = 2 * COLUMNS
+    };
 };
 
 /* ---- the ring ---- */
@@ -25,7 +36,7 @@ template <int dtype> struct unit {
 struct requests {
     const unsigned char *data; /* the lane's place in chunk 0 of the row block */
     unsigned char *ring;       /* the lane's place in slot 0 */
-    int block, share, unit;     /* unit: of the share */
+    int block, share, unit;    /* unit: of the share */
     int slot;
 };
 
@@ -42,8 +53,8 @@ EY_DEVICE int slot_after(int slot, const struct linear_args &a)
     return slot + 1 == a.head.slots ? 0 : slot + 1;
 }
 
-/* Asks for the next unit; chunks that are not there become zeros. Every call is one group of copies, empty where nothing is left, so that groups
- * count units. */
+/* Asks for the next unit; chunks that are not there become zeros. Every call is one group of
+ * copies, empty where nothing is left, so that groups count units. */
 EY_DEVICE void request_unit(struct requests &r, const struct linear_args &a)
 {
     const struct head_layout &l = a.head;
@@ -55,7 +66,8 @@ EY_DEVICE void request_unit(struct requests &r, const struct linear_args &a)
         for (int c = 0; c < UNIT_CHUNKS; c++) {
             const int bytes = chunk + c < l.n_chunks ? 16 : 0;
             copy_async(to + c * PACK_CHUNK, from + c * PACK_CHUNK, bytes);
-            copy_async(to + c * PACK_CHUNK + PACK_CHUNK / 2, from + c * PACK_CHUNK + PACK_CHUNK / 2, bytes);
+            copy_async(to + c * PACK_CHUNK + PACK_CHUNK / 2, from + c * PACK_CHUNK + PACK_CHUNK / 2,
+                       bytes);
         }
     }
     copy_commit();
@@ -70,10 +82,14 @@ EY_DEVICE void request_unit(struct requests &r, const struct linear_args &a)
 /* Until the oldest unit on its way has come. */
 EY_DEVICE void wait_for_unit(const struct linear_args &a)
 {
-    if (a.head.slots == 2) copy_wait<1>();
-    else if (a.head.slots == 3) copy_wait<2>();
-    else if (a.head.slots == 4) copy_wait<3>();
-    else copy_wait<0>();
+    if (a.head.slots == 2)
+        copy_wait<1>();
+    else if (a.head.slots == 3)
+        copy_wait<2>();
+    else if (a.head.slots == 4)
+        copy_wait<3>();
+    else
+        copy_wait<0>();
 }
 
 /* A lane's weights of a unit: of each chunk rows g and g + 8. */
@@ -90,7 +106,8 @@ EY_DEVICE void read_unit(struct weights &w, const unsigned char *from)
     }
 }
 
-/* Four int8 as two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the sign turned. */
+/* Four int8 as two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the sign
+ * turned. */
 EY_DEVICE void int8_f16_pairs(uint32_t out[2], uint32_t four)
 {
     four ^= 0x80808080u;
@@ -103,28 +120,33 @@ template <int dtype> EY_DEVICE void weight_pairs(uint32_t out[unit<dtype>::WORDS
     const uint32_t in[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if (dtype == K_INT8) int8_f16_pairs(out + 2 * i, in[i]);
-        else out[i] = in[i];
+        if (dtype == K_INT8)
+            int8_f16_pairs(out + 2 * i, in[i]);
+        else
+            out[i] = in[i];
     }
 }
 
 /* ---- x ----
  *
- * In shared memory a unit's columns of one token are PIECES pieces of 8 columns, 16 bytes each; of a chunk, lane t of a token's four reads
- * two (8-bit weights) or one. Odd tokens have halves swapped, so that lanes that read together read from different banks. */
+ * In shared memory a unit's columns of one token are PIECES pieces of 8 columns, 16 bytes each; of
+ * a chunk, lane t of a token's four reads two (8-bit weights) or one. Odd tokens have halves
+ * swapped, so that lanes that read together read from different banks. */
 template <int dtype> EY_DEVICE int place_of_piece(int piece, int token)
 {
     if (dtype == K_BF16) return piece ^ (token & 1) << 2;
     return (piece & ~7) + (((piece & 1) ^ (token & 1)) << 2) + (piece >> 1 & 3);
 }
 
-/* x of some of a warp's units in shared memory, and beside it [units, tokens] scales and [units, n] sums of squares. */
+/* x of some of a warp's units in shared memory, and beside it [units, tokens] scales and [units, n]
+ * sums of squares. */
 struct staged {
     unsigned char *x;
     float *scale, *squares;
 };
 
-template <int dtype, int groups> EY_DEVICE struct staged find_staged(unsigned char *warp_shared, const struct linear_args &a)
+template <int dtype, int groups>
+EY_DEVICE struct staged find_staged(unsigned char *warp_shared, const struct linear_args &a)
 {
     struct staged s;
     s.x = warp_shared;
@@ -138,11 +160,12 @@ struct stage {
     int first, count;
 };
 
-/* What a lane brings: 8 columns of one unit and token. Pieces lie in the order [token, unit, place in the unit]; a warp brings 32 at a time. */
+/* What a lane brings: 8 columns of one unit and token. Pieces lie in the order [token, unit, place
+ * in the unit]; a warp brings 32 at a time. */
 struct piece {
     int item; /* token and unit */
     int column;
-    int at;   /* in x; -1: not there */
+    int at; /* in x; -1: not there */
 };
 
 EY_DEVICE int token_of(const struct piece &p, const struct linear_args &a)
@@ -155,28 +178,36 @@ EY_DEVICE int unit_of(const struct piece &p, const struct linear_args &a)
     return p.item & ((1 << a.head.log_ahead) - 1);
 }
 
-template <int dtype> EY_DEVICE struct piece find_piece(const struct linear_args &a, const struct stage &s, int first_item)
+template <int dtype>
+EY_DEVICE struct piece find_piece(const struct linear_args &a, const struct stage &s,
+                                  int first_item)
 {
     struct piece p = {first_item + lane_index() / unit<dtype>::PIECES, 0, -1};
     const int token = token_of(p, a), item_unit = unit_of(p, a);
-    p.column = (s.first + item_unit * a.head.shares) * unit<dtype>::COLUMNS + lane_index() % unit<dtype>::PIECES * 8;
-    if (token < a.n && item_unit < s.count && p.column < a.k) p.at = (a.gather ? a.gather[token] : token) * a.ldx + p.column;
+    p.column = (s.first + item_unit * a.head.shares) * unit<dtype>::COLUMNS +
+               lane_index() % unit<dtype>::PIECES * 8;
+    if (token < a.n && item_unit < s.count && p.column < a.k)
+        p.at = (a.gather ? a.gather[token] : token) * a.ldx + p.column;
     return p;
 }
 
 template <int dtype, int groups>
-EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a, const struct piece &p, const struct raw_piece<true> &raw, const struct eight &norm)
+EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a,
+                           const struct piece &p, const struct raw_piece<true> &raw,
+                           const struct eight &norm)
 {
     enum { PIECES = unit<dtype>::PIECES };
     struct eight e = floats_of(raw.half[0], raw.half[1]);
     float squares = 0, scale = 1;
 #pragma unroll
-    for (int i = 0; i < 8; i++) squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
+    for (int i = 0; i < 8; i++)
+        squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
     squares = sum_of_pieces<PIECES>(squares);
     uint4 out = dtype == K_BF16 ? plain_bf16(e) : scaled_f16<PIECES>(e, &scale);
     const int token = token_of(p, a), place = unit_of(p, a);
     if (token >= a.n || place >= a.head.staged) return;
-    *(uint4 *)(s.x + (place * a.n + token) * unit<dtype>::X_BYTES + place_of_piece<dtype>(lane_index() % PIECES, token) * 16) = out;
+    *(uint4 *)(s.x + (place * a.n + token) * unit<dtype>::X_BYTES +
+               place_of_piece<dtype>(lane_index() % PIECES, token) * 16) = out;
     if (lane_index() % PIECES) return;
     if (dtype != K_BF16) s.scale[place * groups * 8 + token] = scale;
     s.squares[place * a.n + token] = squares;
@@ -189,22 +220,26 @@ struct coming_x {
     struct eight norm;
 };
 
-template <int dtype> EY_DEVICE void find_coming(struct coming_x &c, const struct linear_args &a, const struct stage &s, int item)
+template <int dtype>
+EY_DEVICE void find_coming(struct coming_x &c, const struct linear_args &a, const struct stage &s,
+                           int item)
 {
     c.piece = find_piece<dtype>(a, s, item);
     c.norm = load_norm(a, c.piece.column);
 }
 
-/* Brings the units' x for all tokens. The lane's first piece is on its way; then the next is while one is worked on. */
+/* Brings the units' x for all tokens. The lane's first piece is on its way; then the next is while
+ * one is worked on. */
 template <int dtype, int groups>
-EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a, const struct stage &s, const struct coming_x &first)
+EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a,
+                       const struct stage &s, const struct coming_x &first)
 {
     enum { ITEMS = 32 / unit<dtype>::PIECES };
     const int items = a.n << a.head.log_ahead;
     struct coming_x now = first, next = first;
     __syncwarp(); /* all have read what was there */
 #pragma unroll 1
-    for (int item = ITEMS; ; item += ITEMS) {
+    for (int item = ITEMS;; item += ITEMS) {
         if (item < items) {
             find_coming<dtype>(next, a, s, item);
             load_piece<true>(next.raw, a, next.piece.at);
@@ -219,14 +254,16 @@ EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a,
 /* Lane i < n: `sum` and the squares of token i in the staged units, one after the other. */
 EY_DEVICE float add_squares(const struct staged &s, float sum, int count, int n)
 {
-    for (int c = 0; c < count && lane_index() < n; c++) sum += s.squares[c * n + lane_index()];
+    for (int c = 0; c < count && lane_index() < n; c++)
+        sum += s.squares[c * n + lane_index()];
     return sum;
 }
 
 /* ---- products ---- */
 
 /* A lane's columns of x of one token: of chunk c of a unit, whose x is at `from` for this token. */
-template <int dtype> EY_DEVICE void read_x(uint32_t x[unit<dtype>::WORDS], const unsigned char *from, int c, int token)
+template <int dtype>
+EY_DEVICE void read_x(uint32_t x[unit<dtype>::WORDS], const unsigned char *from, int c, int token)
 {
 #pragma unroll
     for (int i = 0; i < unit<dtype>::WORDS / 4; i++) {
@@ -236,9 +273,11 @@ template <int dtype> EY_DEVICE void read_x(uint32_t x[unit<dtype>::WORDS], const
     }
 }
 
-/* sum[groups][4] += (a unit's rows) · x. `place`: of the unit among the staged. Columns of tokens that are not there become anything. */
+/* sum[groups][4] += (a unit's rows) · x. `place`: of the unit among the staged. Columns of tokens
+ * that are not there become anything. */
 template <int dtype, int groups>
-EY_DEVICE void multiply_unit(float sum[groups][4], const struct weights &w, const struct staged &s, int place, int n)
+EY_DEVICE void multiply_unit(float sum[groups][4], const struct weights &w, const struct staged &s,
+                             int place, int n)
 {
     enum { WORDS = unit<dtype>::WORDS };
     uint32_t upper[UNIT_CHUNKS][WORDS], lower[UNIT_CHUNKS][WORDS], x[WORDS];
@@ -253,7 +292,8 @@ EY_DEVICE void multiply_unit(float sum[groups][4], const struct weights &w, cons
         const unsigned char *from = s.x + (place * n + token) * unit<dtype>::X_BYTES;
         float product[UNIT_CHUNKS][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, scale[2] = {1, 1};
         if (dtype != K_BF16) {
-            const float2 f = *(const float2 *)(s.scale + (place * groups + i) * 8 + lane_index() % 4 * 2);
+            const float2 f = *(const float2 *)(s.scale + (place * groups + i) * 8 +
+                                               lane_index() % 4 * 2);
             scale[0] = f.x, scale[1] = f.y;
         }
 #pragma unroll
@@ -261,13 +301,17 @@ EY_DEVICE void multiply_unit(float sum[groups][4], const struct weights &w, cons
             read_x<dtype>(x, from, c, token);
 #pragma unroll
             for (int step = 0; step < WORDS / 2; step++) {
-                const uint32_t a[4] = {upper[c][2 * step], lower[c][2 * step], upper[c][2 * step + 1], lower[c][2 * step + 1]};
-                if (dtype == K_BF16) mma_bf16(product[c], a, x[2 * step], x[2 * step + 1]);
-                else mma_f16(product[c], a, x[2 * step], x[2 * step + 1]);
+                const uint32_t a[4] = {upper[c][2 * step], lower[c][2 * step],
+                                       upper[c][2 * step + 1], lower[c][2 * step + 1]};
+                if (dtype == K_BF16)
+                    mma_bf16(product[c], a, x[2 * step], x[2 * step + 1]);
+                else
+                    mma_f16(product[c], a, x[2 * step], x[2 * step + 1]);
             }
         }
 #pragma unroll
-        for (int e = 0; e < 4; e++) sum[i][e] += (dtype == K_BF16 ? 1.0f : scale[e % 2]) * (product[0][e] + product[1][e]);
+        for (int e = 0; e < 4; e++)
+            sum[i][e] += (dtype == K_BF16 ? 1.0f : scale[e % 2]) * (product[0][e] + product[1][e]);
     }
 }
 
@@ -276,7 +320,8 @@ EY_DEVICE void multiply_unit(float sum[groups][4], const struct weights &w, cons
  * The shares' sums are [shares, tokens, GEMV_TOKEN_FLOATS] in shared memory. */
 
 template <int dtype>
-EY_DEVICE void finish_value(const struct linear_args &a, const float *sums, const float *squares, const struct row_block &b, const struct place &p)
+EY_DEVICE void finish_value(const struct linear_args &a, const float *sums, const float *squares,
+                            const struct row_block &b, const struct place &p)
 {
     const struct linear_segment &s = a.segment[b.segment];
     float value = 0, square = 0;
@@ -322,7 +367,8 @@ EY_DEVICE struct stand stage_after(struct stand s, const struct linear_args &a)
 
 EY_DEVICE struct stage stage_of(const struct stand &s, const struct linear_args &a)
 {
-    struct stage stage = {s.share + s.unit * a.head.shares, min(a.head.each - s.unit, a.head.staged)};
+    struct stage stage = {s.share + s.unit * a.head.shares,
+                          min(a.head.each - s.unit, a.head.staged)};
     return stage;
 }
 
@@ -331,10 +377,13 @@ template <int dtype, int groups> EY_DEVICE void multiply(const struct linear_arg
     EY_DYNAMIC_SHARED(shared);
     const struct head_layout &l = a.head;
     const int warp = uniform_warp();
-    struct requests requests = {nullptr, shared + warp * l.slots * UNIT_BYTES + lane_index() * 16, (int)blockIdx.x, warp, 0, 0};
+    struct requests requests = {
+        nullptr, shared + warp * l.slots * UNIT_BYTES + lane_index() * 16, (int)blockIdx.x, warp, 0,
+        0};
     find_data(requests, a);
 #pragma unroll 1
-    for (int i = 0; i < l.slots; i++) request_unit(requests, a);
+    for (int i = 0; i < l.slots; i++)
+        request_unit(requests, a);
 
     /* all else that can be known before the kernel before has ended */
     unsigned char *sums = shared + l.sums_at;
@@ -355,10 +404,12 @@ template <int dtype, int groups> EY_DEVICE void multiply(const struct linear_arg
         const struct stage stage = stage_of(now, a);
         const struct stand next = stage_after(now, a);
         const bool first_block = now.block == (int)blockIdx.x, last_stage = next.block != now.block;
-        const struct staged staged = find_staged<dtype, groups>(shared + l.x_at + (l.kept ? now.share : warp) * l.x_bytes, a);
+        const struct staged staged = find_staged<dtype, groups>(
+            shared + l.x_at + (l.kept ? now.share : warp) * l.x_bytes, a);
         if (now.unit == 0) {
 #pragma unroll
-            for (int i = 0; i < groups * 4; i++) sum[i / 4][i % 4] = 0;
+            for (int i = 0; i < groups * 4; i++)
+                sum[i / 4][i % 4] = 0;
             squares = 0;
         }
         if (!l.kept || first_block) {
@@ -375,21 +426,27 @@ template <int dtype, int groups> EY_DEVICE void multiply(const struct linear_arg
             wait_for_unit(a);
             read_unit(w, ring + slot * UNIT_BYTES);
             slot = slot_after(slot, a);
-            if ((stage.first + u * l.shares) * UNIT_CHUNKS < l.n_chunks) multiply_unit<dtype, groups>(sum, w, staged, u, a.n);
+            if ((stage.first + u * l.shares) * UNIT_CHUNKS < l.n_chunks)
+                multiply_unit<dtype, groups>(sum, w, staged, u, a.n);
             request_unit(requests, a);
         }
         if (ends_share(now, a)) {
-            share_sums<groups>((float *)(sums + sums_turn) + now.share * a.n * GEMV_TOKEN_FLOATS, sum, a.n);
-            if (first_block && lane_index() < a.n) all_squares[now.share * a.n + lane_index()] = squares;
+            share_sums<groups>((float *)(sums + sums_turn) + now.share * a.n * GEMV_TOKEN_FLOATS,
+                               sum, a.n);
+            if (first_block && lane_index() < a.n)
+                all_squares[now.share * a.n + lane_index()] = squares;
         }
         if (last_stage) {
             __syncthreads();
             for (int o = (int)threadIdx.x; o < a.n * PACK_ROWS; o += (int)blockDim.x) {
                 const struct place p = find_place(a, here, o);
-                if (p.there) finish_value<dtype>(a, (const float *)(sums + sums_turn), all_squares, here, p);
+                if (p.there)
+                    finish_value<dtype>(a, (const float *)(sums + sums_turn), all_squares, here, p);
             }
-            if (l.sums_bytes) sums_turn = l.sums_bytes - sums_turn;
-            else if (next.block < l.n_blocks) __syncthreads(); /* the sums are read */
+            if (l.sums_bytes)
+                sums_turn = l.sums_bytes - sums_turn;
+            else if (next.block < l.n_blocks)
+                __syncthreads(); /* the sums are read */
             if (next.block < l.n_blocks) here = find_block<1>(a, next.block);
         }
         now = next;
@@ -397,10 +454,19 @@ template <int dtype, int groups> EY_DEVICE void multiply(const struct linear_arg
 }
 
 /* Two blocks of up to eight tokens are on an SM. */
-#define HEAD(name, dtype) \
-    EY_KERNEL(name##_8, struct linear_args, GEMV_WARPS * 32, 2) { multiply<dtype, 1>(a); } \
-    EY_KERNEL(name##_16, struct linear_args, GEMV_WARPS * 32, 1) { multiply<dtype, 2>(a); } \
-    EY_KERNEL(name##_32, struct linear_args, GEMV_WARPS * 32, 1) { multiply<dtype, 4>(a); }
+#define HEAD(name, dtype)                                        \
+    EY_KERNEL(name##_8, struct linear_args, GEMV_WARPS * 32, 2)  \
+    {                                                            \
+        multiply<dtype, 1>(a);                                   \
+    }                                                            \
+    EY_KERNEL(name##_16, struct linear_args, GEMV_WARPS * 32, 1) \
+    {                                                            \
+        multiply<dtype, 2>(a);                                   \
+    }                                                            \
+    EY_KERNEL(name##_32, struct linear_args, GEMV_WARPS * 32, 1) \
+    {                                                            \
+        multiply<dtype, 4>(a);                                   \
+    }
 
 HEAD(head_bf16, K_BF16)
 HEAD(head_int8, K_INT8)

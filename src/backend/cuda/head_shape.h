@@ -19,28 +19,34 @@ static inline int head_columns(const struct linear_args *a) /* of a unit */
     return a->segment[0].w.dtype == K_BF16 ? 64 : 128;
 }
 
-/* Into how many shares, and of how many units: by the matrix alone, so that sums run in the same order whatever n is. */
+/* Into how many shares, and of how many units: by the matrix alone, so that sums run in the same
+ * order whatever n is. */
 static inline void head_share_out(struct linear_args *a)
 {
     struct head_layout *l = &a->head;
     int columns = head_columns(a), n_units = (a->k + columns - 1) / columns, most = GEMV_WARPS;
     l->one_over_k = 1.0f / (float)a->k;
     l->n_blocks = 0;
-    for (int i = 0; i < a->n_segments; i++) l->n_blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+    for (int i = 0; i < a->n_segments; i++)
+        l->n_blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
     l->n_chunks = (a->k * 2 + columns - 1) / columns;
     l->each = (n_units + most - 1) / most;
     l->shares = n_units < most ? n_units : most;
 }
 
-/* Fills in what follows from the number of warps, of units with x, and of slots of the ring; bytes of shared memory. */
-static inline int head_lay_out(struct linear_args *a, int groups, int warps, int staged, bool kept, int slots)
+/* Fills in what follows from the number of warps, of units with x, and of slots of the ring; bytes
+ * of shared memory. */
+static inline int head_lay_out(struct linear_args *a, int groups, int warps, int staged, bool kept,
+                               int slots)
 {
     struct head_layout *l = &a->head;
-    int unit_bytes = a->n * (head_columns(a) * 2 + 4) + groups * 8 * 4; /* x, its squares, its scales */
+    int unit_bytes = a->n * (head_columns(a) * 2 + 4) +
+                     groups * 8 * 4; /* x, its squares, its scales */
     int sums = l->shares * a->n * GEMV_TOKEN_FLOATS * 4;
     l->slots = slots;
     l->staged = staged;
-    for (l->log_ahead = 0; 1 << l->log_ahead < staged;) l->log_ahead++;
+    for (l->log_ahead = 0; 1 << l->log_ahead < staged;)
+        l->log_ahead++;
     l->kept = kept;
     l->x_at = warps * slots * UNIT_BYTES;
     l->x_bytes = (staged * unit_bytes + 15) / 16 * 16;
@@ -50,12 +56,14 @@ static inline int head_lay_out(struct linear_args *a, int groups, int warps, int
     return l->squares_at + l->shares * a->n * 4;
 }
 
-/* The most units on the way, up to a warp's all, that fit `most` bytes with so many warps and units with x; bytes of shared memory, or 0: not even two
- * fit. */
-static inline int head_fit(struct linear_args *a, int groups, int sm_count, int warps, int staged, bool kept, int most)
+/* The most units on the way, up to a warp's all, that fit `most` bytes with so many warps and units
+ * with x; bytes of shared memory, or 0: not even two fit. */
+static inline int head_fit(struct linear_args *a, int groups, int sm_count, int warps, int staged,
+                           bool kept, int most)
 {
     const struct head_layout *l = &a->head;
-    int all = (l->n_blocks + sm_count - 1) / sm_count * l->each, slots = all < HEAD_SLOTS ? all : HEAD_SLOTS, least = slots < 2 ? slots : 2;
+    int all = (l->n_blocks + sm_count - 1) / sm_count * l->each,
+        slots = all < HEAD_SLOTS ? all : HEAD_SLOTS, least = slots < 2 ? slots : 2;
     for (; slots >= least; slots--) {
         int bytes = head_lay_out(a, groups, warps, staged, kept, slots);
         if (bytes <= most) return bytes;
@@ -63,35 +71,44 @@ static inline int head_fit(struct linear_args *a, int groups, int sm_count, int 
     return 0;
 }
 
-/* Fills in a->head. Best is a warp for each share, two units of each on the way and all x kept, in half of an SM's shared memory: two
- * blocks are there. Where that is not enough there are half the warps, then the other half is taken, then x is brought again for every row block. Warps
- * of a block, or 0: there is not enough. groups: of eight tokens. */
-static inline int head_lay_out_all(struct linear_args *a, int groups, int sm_count, int sm_shared, int *shared)
+/* Fills in a->head. Best is a warp for each share, two units of each on the way and all x kept, in
+ * half of an SM's shared memory: two blocks are there. Where that is not enough there are half the
+ * warps, then the other half is taken, then x is brought again for every row block. Warps of a
+ * block, or 0: there is not enough. groups: of eight tokens. */
+static inline int head_lay_out_all(struct linear_args *a, int groups, int sm_count, int sm_shared,
+                                   int *shared)
 {
     struct head_layout *l = &a->head;
     head_share_out(a);
-    const int shares = l->shares, half = sm_shared / 2 - HEAD_RESERVED, whole = sm_shared - HEAD_RESERVED;
+    const int shares = l->shares, half = sm_shared / 2 - HEAD_RESERVED,
+              whole = sm_shared - HEAD_RESERVED;
     if (l->each <= HEAD_AHEAD) {
         if ((*shared = head_fit(a, groups, sm_count, shares, l->each, true, half))) return shares;
-        if ((*shared = head_fit(a, groups, sm_count, (shares + 1) / 2, l->each, true, half))) return (shares + 1) / 2;
+        if ((*shared = head_fit(a, groups, sm_count, (shares + 1) / 2, l->each, true, half)))
+            return (shares + 1) / 2;
         if ((*shared = head_fit(a, groups, sm_count, shares, l->each, true, whole))) return shares;
     }
     for (int warps = shares;; warps = (warps + 1) / 2) {
         for (int staged = l->each < HEAD_AHEAD ? l->each : HEAD_AHEAD; staged > 0; staged--) {
             if ((*shared = head_fit(a, groups, sm_count, warps, staged, false, half))) return warps;
-            if ((*shared = head_fit(a, groups, sm_count, warps, staged, false, whole))) return warps;
+            if ((*shared = head_fit(a, groups, sm_count, warps, staged, false, whole)))
+                return warps;
         }
         if (warps == 1) return 0;
     }
 }
 
-/* .kernel is NULL: it does not take this one. The matrices are packed, and all of a->k columns. sm_shared: bytes of shared memory that an SM has. */
+/* .kernel is NULL: it does not take this one. The matrices are packed, and all of a->k columns.
+ * sm_shared: bytes of shared memory that an SM has. */
 static inline struct launch head_launch(struct linear_args *a, int sm_count, int sm_shared)
 {
-    static const char *const bf16_kernels[] = {"head_bf16_8", "head_bf16_16", "head_bf16_32"}, *const int8_kernels[] = {"head_int8_8", "head_int8_16", "head_int8_32"};
+    static const char *const bf16_kernels[] = {"head_bf16_8", "head_bf16_16", "head_bf16_32"},
+                             *const int8_kernels[] = {"head_int8_8", "head_int8_16",
+                                                      "head_int8_32"};
     struct launch none = {0}, l = {.grid = {1, 1, 1}};
     int groups = a->n <= 8 ? 1 : a->n <= 16 ? 2 : 4, dtype = a->segment[0].w.dtype, shared;
-    if ((dtype != K_BF16 && dtype != K_INT8) || !a->norm || a->out != OUT_F32 || a->n > GEMV_TOKENS) return none;
+    if ((dtype != K_BF16 && dtype != K_INT8) || !a->norm || a->out != OUT_F32 || a->n > GEMV_TOKENS)
+        return none;
     int warps = head_lay_out_all(a, groups, sm_count, sm_shared, &shared);
     if (!warps) return none;
     l.kernel = (dtype == K_BF16 ? bf16_kernels : int8_kernels)[groups / 2];

@@ -11,7 +11,8 @@ struct cuda_image {
 };
 
 extern const struct cuda_image cuda_images[]; /* ended by a NULL name */
-extern const int cuda_images_version;         /* of the toolkit, as cuDriverGetVersion counts: 13000; 0: no images */
-extern const char cuda_images_archs[];        /* "80 86 89 90 120f", for messages */
+extern const int
+    cuda_images_version; /* of the toolkit, as cuDriverGetVersion counts: 13000; 0: no images */
+extern const char cuda_images_archs[]; /* "80 86 89 90 120f", for messages */
 
 #endif

@@ -1,9 +1,11 @@
-/* What the host and the kernels of the CUDA backend agree on: how weights, activations and the KV cache lie in the card's memory,
- * and the arguments of every kernel. A kernel takes one of these structures by value; its name and block size are in
- * kernels.def. Read by gcc as C and by nvcc (or the tests' emulator) as C++.
+/* What the host and the kernels of the CUDA backend agree on: how weights, activations and the KV
+ * cache lie in the card's memory, and the arguments of every kernel. A kernel takes one of these
+ * structures by value; its name and block size are in kernels.def. Read by gcc as C and by nvcc (or
+ * the tests' emulator) as C++.
  *
- * Activations are row-major. `f32` buffers are float32; `bf16` ones hold BF16 in uint16_t. The residual stream is float32, all that
- * goes into a matrix unit is BF16. Pointers are addresses on the card. */
+ * Activations are row-major. `f32` buffers are float32; `bf16` ones hold BF16 in uint16_t. The
+ * residual stream is float32, all that goes into a matrix unit is BF16. Pointers are addresses on
+ * the card. */
 #ifndef EY_CUDA_KERNELS_H
 #define EY_CUDA_KERNELS_H
 
@@ -13,18 +15,23 @@ typedef uint16_t bf16;
 
 /* ---- weights ----
  *
- * A packed matrix is made of chunks of 16 rows by 64 bytes of columns (64 FP8 or int8 values, 32 BF16), in the order in which a warp
- * reads it: chunk (rb, kc) begins at byte (rb · n_kc + kc) · 1024, n_kc = ceil(row bytes / 64). In it, half h (512 bytes)
- * holds rows rb·16 + 8h + 0..7, and there lane l = 4g + t (16 bytes) holds bytes kc·64 + 16t .. +15 of row g. So one 16-byte load a
- * lane brings 8 rows; a lane's 16 values are consecutive columns, of which a matrix instruction of 16 columns takes 4 from each of the
- * lanes t = 0..3: products do not care for the order of columns if the other operand has the same one. Rows are padded to 16
- * and columns to 64 bytes with zeros.
+ * A packed matrix is made of chunks of 16 rows by 64 bytes of columns (64 FP8 or int8 values, 32
+ * BF16), in the order in which a warp reads it: chunk (rb, kc) begins at byte (rb · n_kc + kc) ·
+ * 1024, n_kc = ceil(row bytes / 64). In it, half h (512 bytes) holds rows rb·16 + 8h + 0..7, and
+ * there lane l = 4g + t (16 bytes) holds bytes kc·64 + 16t .. +15 of row g. So one 16-byte load a
+ * lane brings 8 rows; a lane's 16 values are consecutive columns, of which a matrix instruction of
+ * 16 columns takes 4 from each of the lanes t = 0..3: products do not care for the order of columns
+ * if the other operand has the same one. Rows are padded to 16 and columns to 64 bytes with zeros.
  *
- * Four-bit matrices are packed in the same way, two codes to a byte: a chunk is 16 rows by 128 columns. Beside it lie its multipliers, a 16-bit word a row and
- * group of columns: those of chunk (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g + 8]: one load brings a lane's two. A word is a float16 scale, whose last
- * three bits are zero, moved up by one, and the zero in the low four bits: weight = (code - zero) · scale · unit. Where there is nothing words are 0.
+ * Four-bit matrices are packed in the same way, two codes to a byte: a chunk is 16 rows by 128
+ * columns. Beside it lie its multipliers, a 16-bit word a row and group of columns: those of chunk
+ * (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g +
+ * 8]: one load brings a lane's two. A word is a float16 scale, whose last three bits are zero,
+ * moved up by one, and the zero in the low four bits: weight = (code - zero) · scale · unit. Where
+ * there is nothing words are 0.
  *
- * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay row-major and go through plain_linear. */
+ * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay
+ * row-major and go through plain_linear. */
 enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
 
 enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8, K_INT4 };
@@ -43,22 +50,26 @@ struct dev_matrix {
 #ifdef __CUDACC__
 __host__ __device__
 #endif
-static inline int64_t packed_chunks(int64_t row_bytes)
+    static inline int64_t
+    packed_chunks(int64_t row_bytes)
 {
     return (row_bytes + PACK_BYTES - 1) / PACK_BYTES;
 }
 
-/* Row-major src[rows, row_bytes] → packed dst: rows first_row .. first_row + rows - 1 of the matrix, first_row a multiple of 16. */
+/* Row-major src[rows, row_bytes] → packed dst: rows first_row .. first_row + rows - 1 of the
+ * matrix, first_row a multiple of 16. */
 struct pack_args {
     const uint8_t *src;
     uint8_t *dst; /* of the whole matrix */
     int32_t first_row, rows;
     int64_t row_bytes;
-    uint32_t *found_nan; /* FP8: set to 1 when a code is NaN (the fast kernels read it as 480); NULL: not looked for */
+    uint32_t *found_nan; /* FP8: set to 1 when a code is NaN (the fast kernels read it as 480);
+                            NULL: not looked for */
     int32_t from_f16;    /* values are F16, and rounded to BF16 */
 };
 
-/* int8 rows of a BF16 matrix: value ≈ int8 · scale[row], scale = max|row| / 127; packed as above. rows as in pack_args. */
+/* int8 rows of a BF16 matrix: value ≈ int8 · scale[row], scale = max|row| / 127; packed as above.
+ * rows as in pack_args. */
 struct quantize_args {
     const bf16 *src;
     uint8_t *dst;
@@ -66,7 +77,8 @@ struct quantize_args {
     int32_t first_row, rows, cols;
 };
 
-/* Rows first_row .. first_row + rows - 1 of a four-bit matrix → a packed BF16 matrix of that many rows; first_row is a multiple of 16. */
+/* Rows first_row .. first_row + rows - 1 of a four-bit matrix → a packed BF16 matrix of that many
+ * rows; first_row is a multiple of 16. */
 struct unpack_args {
     struct dev_matrix w;
     uint8_t *dst;
@@ -75,7 +87,8 @@ struct unpack_args {
 
 /* ---- products ----
  *
- * y[n, rows] = x[n, k] · wᵀ for up to three matrices beside each other (q, k, v) or two taken together (gate, up). */
+ * y[n, rows] = x[n, k] · wᵀ for up to three matrices beside each other (q, k, v) or two taken
+ * together (gate, up). */
 enum { MAX_SEGMENTS = 3 };
 
 enum linear_out {
@@ -95,7 +108,8 @@ struct linear_segment {
     int32_t ldy;
 };
 
-/* How a gemv kernel shares its work out among warps, and lays out its shared memory (gemv_shape.h). */
+/* How a gemv kernel shares its work out among warps, and lays out its shared memory (gemv_shape.h).
+ */
 struct gemv_layout {
     int32_t n_blocks;   /* of 16 rows, of all segments; of gate and up together */
     int32_t n_chunks;   /* of a row block */
@@ -105,19 +119,22 @@ struct gemv_layout {
     float one_over_k;
 };
 
-/* The same of the head kernels (head_shape.h). Two chunks are a unit. A share of a row block is its units share, share + shares,
- * share + 2 shares .. */
+/* The same of the head kernels (head_shape.h). Two chunks are a unit. A share of a row block is its
+ * units share, share + shares, share + 2 shares .. */
 struct head_layout {
-    int32_t n_blocks;  /* of 16 rows, of all segments */
-    int32_t n_chunks;  /* of a row block */
-    int32_t shares;    /* of a row block; a block of threads has a warp for each, or fewer, which take several one after the other */
-    int32_t each;      /* units of a share */
-    int32_t slots;     /* units that a warp has on the way */
-    int32_t staged;    /* units of a share that have x in shared memory at once */
+    int32_t n_blocks; /* of 16 rows, of all segments */
+    int32_t n_chunks; /* of a row block */
+    int32_t shares; /* of a row block; a block of threads has a warp for each, or fewer, which take
+                       several one after the other */
+    int32_t each;   /* units of a share */
+    int32_t slots;  /* units that a warp has on the way */
+    int32_t staged; /* units of a share that have x in shared memory at once */
     int32_t log_ahead; /* to base 2, rounded up */
     int32_t kept;      /* x stays there for all row blocks */
-    int32_t x_at, x_bytes, sums_at, squares_at; /* in shared memory; x_bytes: of a share if kept, otherwise of a warp */
-    int32_t sums_bytes; /* row blocks have their sums by turns in two places, so far apart; 0: in one, and the next must wait */
+    int32_t x_at, x_bytes, sums_at,
+        squares_at;     /* in shared memory; x_bytes: of a share if kept, otherwise of a warp */
+    int32_t sums_bytes; /* row blocks have their sums by turns in two places, so far apart; 0: in
+                           one, and the next must wait */
     float one_over_k;
 };
 
@@ -125,20 +142,23 @@ struct linear_args {
     struct linear_segment segment[MAX_SEGMENTS];
     int32_t n_segments; /* OUT_SILU: 2, of which segment[0].y is written */
     int32_t n, k;       /* rows of x; columns of every w */
-    const void *x;      /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says; gemm_e4m3: e4m3 */
+    const void *x; /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says; gemm_e4m3: e4m3 */
     int32_t ldx;
     const int32_t *gather; /* gemv and plain: row i of x is row gather[i]; NULL: i */
-    /* RMSNorm of x's rows before the product (gemv_rms and plain): x · norm / sqrt(mean(x²) + eps); NULL: none */
+    /* RMSNorm of x's rows before the product (gemv_rms and plain): x · norm / sqrt(mean(x²) + eps);
+     * NULL: none */
     const float *norm;
     float eps;
-    int32_t out;   /* enum linear_out: for the host, gemm and plain_linear; gemv has it in its kernel's name */
+    int32_t out;   /* enum linear_out: for the host, gemm and plain_linear; gemv has it in its
+                      kernel's name */
     int32_t x_f32; /* plain_linear alone */
     struct gemv_layout layout; /* gemv alone: gemv_shape() fills it in … */
     struct head_layout head;   /* … or this, for the head kernels */
 };
 
-/* Rows of activations as e4m3: x bf16[n, k] ≈ y[n, k] · scale, which is max|x| / 448 of each row and SCALE_BLOCK columns: [ceil(k/SCALE_BLOCK), scale_rows],
- * scale_rows a multiple of 4 and at least n. A NaN makes its scale one. */
+/* Rows of activations as e4m3: x bf16[n, k] ≈ y[n, k] · scale, which is max|x| / 448 of each row
+ * and SCALE_BLOCK columns: [ceil(k/SCALE_BLOCK), scale_rows], scale_rows a multiple of 4 and at
+ * least n. A NaN makes its scale one. */
 struct quantize_rows_args {
     const bf16 *x;
     uint8_t *y;
@@ -155,7 +175,8 @@ struct e4m3_args {
 
 /* ---- rows ---- */
 
-/* y bf16[n, width] = RMSNorm(x f32[n, width]) · w, or LayerNorm with bias b when b is given (then mean-centred). */
+/* y bf16[n, width] = RMSNorm(x f32[n, width]) · w, or LayerNorm with bias b when b is given (then
+ * mean-centred). */
 struct norm_args {
     bf16 *y;
     const float *x, *w, *b;
@@ -163,8 +184,9 @@ struct norm_args {
     float eps;
 };
 
-/* The merger's norm: tokens of `group` consecutive rows of x f32[n·group, width] → y bf16[n, group·width]; LayerNorm of each row
- * alone, or of the whole group together (w, b then [group·width]). */
+/* The merger's norm: tokens of `group` consecutive rows of x f32[n·group, width] → y bf16[n,
+ * group·width]; LayerNorm of each row alone, or of the whole group together (w, b then
+ * [group·width]). */
 struct merge_norm_args {
     bf16 *y;
     const float *x, *w, *b;
@@ -173,15 +195,18 @@ struct merge_norm_args {
 };
 
 struct embed_args {
-    float *x; /* [n, hidden] */
-    struct dev_matrix table;  /* row-major BF16, F16 or F32 [vocabulary, hidden]; packed BF16 when it is the head too; data NULL: `rows` */
-    const bf16 *host_rows;    /* [n, hidden] rows looked up by the host, where the table is not on the card */
+    float *x;                /* [n, hidden] */
+    struct dev_matrix table; /* row-major BF16, F16 or F32 [vocabulary, hidden]; packed BF16 when it
+                                is the head too; data NULL: `rows` */
+    const bf16
+        *host_rows; /* [n, hidden] rows looked up by the host, where the table is not on the card */
     const bf16 *features;
     const int32_t *token, *feature;
     int32_t n, hidden;
 };
 
-/* table f32[n, n_pairs, 2] = cos, sin of position[n, 3] (axis[j] of it) · frequency[j], the product in float32 */
+/* table f32[n, n_pairs, 2] = cos, sin of position[n, 3] (axis[j] of it) · frequency[j], the product
+ * in float32 */
 enum { MAX_PAIRS = 128 };
 
 struct rope_args {
@@ -199,17 +224,18 @@ struct add_features_args {
     int32_t n, hidden;
 };
 
-/* Pixels of patches → x f32[n, hidden] = bias + the position table, bilinear with aligned corners, at patches first .. first+n-1
- * (merge-block order) of a grid of rows x cols. */
+/* Pixels of patches → x f32[n, hidden] = bias + the position table, bilinear with aligned corners,
+ * at patches first .. first+n-1 (merge-block order) of a grid of rows x cols. */
 struct position_args {
     float *x;
-    const float *bias; /* [hidden] */
+    const float *bias;       /* [hidden] */
     struct dev_matrix table; /* row-major [side², hidden] */
     int32_t side, rows, cols, merge, first, n, hidden;
 };
 
-/* Patches first .. first+n-1 (merge-block order, `cols` of them a row) of a picture → y bf16[n, 3·temporal·side²]: (byte - offset) / scale by channel,
- * [channel, temporal, side, side], every temporal slice the same. rgb is the byte row with which patch row `first_row` begins. */
+/* Patches first .. first+n-1 (merge-block order, `cols` of them a row) of a picture → y bf16[n,
+ * 3·temporal·side²]: (byte - offset) / scale by channel, [channel, temporal, side, side], every
+ * temporal slice the same. rgb is the byte row with which patch row `first_row` begins. */
 struct patchify_args {
     bf16 *y;
     const uint8_t *rgb;
@@ -224,7 +250,8 @@ struct convert_args {
     int64_t n;
 };
 
-/* q and k of vision qkv bf16[*, 3·width] turned in place, rows first .. first+n-1; rope f32[n, head_dim/2, 2] belongs to them. */
+/* q and k of vision qkv bf16[*, 3·width] turned in place, rows first .. first+n-1; rope f32[n,
+ * head_dim/2, 2] belongs to them. */
 struct vision_rope_args {
     bf16 *qkv;
     const float *rope;
@@ -248,8 +275,9 @@ struct dev_batch {
     int32_t n, max_blocks;
 };
 
-/* From raw products qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim] (q, k, v): per-head RMSNorm of q and k where the norms are given, rotation,
- * q bf16[n, n_heads·head_dim], k and v into the cache at each row's slot. */
+/* From raw products qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim] (q, k, v): per-head RMSNorm of q
+ * and k where the norms are given, rotation, q bf16[n, n_heads·head_dim], k and v into the cache at
+ * each row's slot. */
 struct append_args {
     bf16 *q;
     const float *qkv;
@@ -260,12 +288,13 @@ struct append_args {
     float eps;
 };
 
-/* Causal attention of a prefill chunk. A tile is up to ATTEND_ROWS consecutive rows of one sequence: tile i is rows
- * tile[2i] .. tile[2i] + tile[2i+1] - 1. Row r sees slots 0..index[r] of its sequence; within a tile index grows by one a row. */
+/* Causal attention of a prefill chunk. A tile is up to ATTEND_ROWS consecutive rows of one
+ * sequence: tile i is rows tile[2i] .. tile[2i] + tile[2i+1] - 1. Row r sees slots 0..index[r] of
+ * its sequence; within a tile index grows by one a row. */
 enum { ATTEND_ROWS = 64 };
 
 struct attend_args {
-    bf16 *o;       /* [n, n_heads·head_dim] */
+    bf16 *o; /* [n, n_heads·head_dim] */
     const bf16 *q;
     struct kv_layer kv;
     struct dev_batch batch;
@@ -275,22 +304,24 @@ struct attend_args {
     int32_t window; /* keys that a row sees, its own the last; 0: all before it */
 };
 
-/* One token each of n sequences: norms and turns q and k, puts k and v into the cache, attends, all from raw products. Keys are split
- * over up to `splits` blocks of threads; the last to arrive merges. `arrived` is zero before and after. batch, norms and old keys and values are
- * read before the kernel in front has ended: what writes them must be further back. */
+/* One token each of n sequences: norms and turns q and k, puts k and v into the cache, attends, all
+ * from raw products. Keys are split over up to `splits` blocks of threads; the last to arrive
+ * merges. `arrived` is zero before and after. batch, norms and old keys and values are read before
+ * the kernel in front has ended: what writes them must be further back. */
 struct decode_args {
     bf16 *o;          /* [n, n_heads·head_dim] */
     const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw products */
     const float *q_norm, *k_norm, *rope;
     struct kv_layer kv;
     struct dev_batch batch;
-    float *partial;    /* [n, n_heads, splits, head_dim + 2]: sum of values, maximum, sum of weights */
+    float *partial; /* [n, n_heads, splits, head_dim + 2]: sum of values, maximum, sum of weights */
     uint32_t *arrived; /* [n, n_kv_heads] */
     int32_t n_heads, splits;
     float scale, eps;
 };
 
-/* Full attention of vision rows first .. first+n-1 over rows 0 .. n_keys-1 of qkv bf16[*, 3·heads·head_dim]. */
+/* Full attention of vision rows first .. first+n-1 over rows 0 .. n_keys-1 of qkv bf16[*,
+ * 3·heads·head_dim]. */
 struct vision_attend_args {
     bf16 *o; /* [n, heads·head_dim] */
     const bf16 *qkv;
@@ -300,8 +331,9 @@ struct vision_attend_args {
 
 /* ---- from logits to candidates ----
  *
- * For each of n rows of logits f32[n, vocabulary]: the CANDIDATES best (ids with the highest logits, the lower id among equals, best first),
- * and log(sum(exp(logit))). Two launches: candidates_part by `parts` blocks of threads a row, candidates_merge by one. */
+ * For each of n rows of logits f32[n, vocabulary]: the CANDIDATES best (ids with the highest
+ * logits, the lower id among equals, best first), and log(sum(exp(logit))). Two launches:
+ * candidates_part by `parts` blocks of threads a row, candidates_merge by one. */
 enum { CANDIDATES = 64 };
 
 struct candidate {
@@ -318,20 +350,22 @@ struct candidates_args {
     int32_t n, vocabulary, parts;
 };
 
-/* Beside a head of 8 bits: the candidates of n rows scored again from its stored rows, which lie in the host's memory, as backend/exact.h has it, and put in their order.
- * A block, which is a warp, a candidate. */
+/* Beside a head of 8 bits: the candidates of n rows scored again from its stored rows, which lie in
+ * the host's memory, as backend/exact.h has it, and put in their order. A block, which is a warp, a
+ * candidate. */
 struct exact_args {
     struct candidate *best; /* [n, CANDIDATES], in and out */
     uint32_t *arrived;      /* [n] zero before and after */
-    const bf16 *rows;       /* [vocabulary, cols] row-major, aligned to 8 bytes; cols a multiple of 4 */
-    const float *x, *norm;  /* [*, cols], [cols] */
-    const int32_t *gather;  /* row i is of x's row gather[i] */
+    const bf16 *rows; /* [vocabulary, cols] row-major, aligned to 8 bytes; cols a multiple of 4 */
+    const float *x, *norm; /* [*, cols], [cols] */
+    const int32_t *gather; /* row i is of x's row gather[i] */
     int32_t n, cols;
     float eps;
 };
 
-/* The draws of n rows from their candidates, as the engine's sampler makes them when nothing but temperature, top_k, top_p and min_p is asked
- * (src/engine/sampler.c): token[i] is what row i goes on with. One warp a row. */
+/* The draws of n rows from their candidates, as the engine's sampler makes them when nothing but
+ * temperature, top_k, top_p and min_p is asked (src/engine/sampler.c): token[i] is what row i goes
+ * on with. One warp a row. */
 struct drawing {
     uint64_t seed, step;
     float temperature, top_p, min_p; /* temperature 0: the best */
@@ -339,13 +373,14 @@ struct drawing {
 };
 
 struct draw_args {
-    const struct candidate *best;   /* [n, CANDIDATES] */
-    const struct drawing *drawing;  /* [n] */
-    int32_t *token, *drawn;         /* [n] each the same: the next step's input, and for the host */
+    const struct candidate *best;  /* [n, CANDIDATES] */
+    const struct drawing *drawing; /* [n] */
+    int32_t *token, *drawn;        /* [n] each the same: the next step's input, and for the host */
     int32_t n;
 };
 
-/* A few words, between the card's memory and pinned memory of the host in either direction: quicker between two kernels than the copy engine. */
+/* A few words, between the card's memory and pinned memory of the host in either direction: quicker
+ * between two kernels than the copy engine. */
 struct words_args {
     uint32_t *to;
     const uint32_t *from;
@@ -358,7 +393,8 @@ struct peak_args {
     int32_t times;
 };
 
-/* Reads `bytes` (a multiple of 16) `times` times and leaves one number, so that nothing is left out: the card's read bandwidth. */
+/* Reads `bytes` (a multiple of 16) `times` times and leaves one number, so that nothing is left
+ * out: the card's read bandwidth. */
 struct read_args {
     const void *data;
     uint32_t *out;

@@ -1,8 +1,10 @@
-/* What the card can do at most: reading memory, and multiply-adds by the matrix unit. Figures are shares of these. */
+/* What the card can do at most: reading memory, and multiply-adds by the matrix unit. Figures are
+ * shares of these. */
 #include "backend/cuda/ptx.cuh"
 #include "backend/cuda/limits_shape.h"
 
-/* Eight sums a warp that do not wait for each other; what they come to is of no interest, but has to be written. */
+/* Eight sums a warp that do not wait for each other; what they come to is of no interest, but has
+ * to be written. */
 EY_KERNEL(mma_peak, struct peak_args, LIMIT_BLOCK, 2)
 {
     float c[PEAK_CHAINS][4] = {};
@@ -10,10 +12,12 @@ EY_KERNEL(mma_peak, struct peak_args, LIMIT_BLOCK, 2)
     wait_for_previous();
     for (int i = 0; i < a.times; i++) {
 #pragma unroll
-        for (int k = 0; k < PEAK_CHAINS; k++) mma_bf16(c[k], x, 0x3f803f80u, (uint32_t)i & 0x3f803f80u);
+        for (int k = 0; k < PEAK_CHAINS; k++)
+            mma_bf16(c[k], x, 0x3f803f80u, (uint32_t)i & 0x3f803f80u);
     }
     float sum = 0;
 #pragma unroll
-    for (int k = 0; k < PEAK_CHAINS; k++) sum += c[k][0] + c[k][1] + c[k][2] + c[k][3];
+    for (int k = 0; k < PEAK_CHAINS; k++)
+        sum += c[k][0] + c[k][1] + c[k][2] + c[k][3];
     if (sum == -1.0f) *a.out = float_bits(sum);
 }

@@ -1,6 +1,8 @@
-/* Products: which kernel takes one. A row meets FP8 or four bits in gemv1, few rows any weights in gemv, both of which norm their input themselves; many go through gemm, with
- * the norm before; what none takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these, some of their rows at a time. Rows of
- * prompts may be quantised where they meet FP8 (gemm_e4m3). */
+/* Products: which kernel takes one. A row meets FP8 or four bits in gemv1, few rows any weights in
+ * gemv, both of which norm their input themselves; many go through gemm, with the norm before; what
+ * none takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these,
+ * some of their rows at a time. Rows of prompts may be quantised where they meet FP8 (gemm_e4m3).
+ */
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm_e4m3_shape.h"
@@ -17,16 +19,27 @@ static unsigned blocks_of_unpacking(const struct unpack_args *u)
 
 static struct linear_args args_of(struct cuda *c, const struct product *p)
 {
-    struct linear_args a = {.n_segments = p->n_segments, .n = p->n, .k = p->k, .x = p->x, .ldx = p->k, .gather = p->gather, .out = (int32_t)p->out,
-                            .x_f32 = p->norm != NULL, .norm = p->norm ? p->norm->data : NULL, .eps = p->eps};
+    struct linear_args a = {.n_segments = p->n_segments,
+                            .n = p->n,
+                            .k = p->k,
+                            .x = p->x,
+                            .ldx = p->k,
+                            .gather = p->gather,
+                            .out = (int32_t)p->out,
+                            .x_f32 = p->norm != NULL,
+                            .norm = p->norm ? p->norm->data : NULL,
+                            .eps = p->eps};
     for (int i = 0; i < p->n_segments; i++) {
         const struct weight *bias = p->bias[i];
-        a.segment[i] = (struct linear_segment){cuda_matrix(c, p->w[i]), bias && bias->data ? bias->data : NULL, p->y[i], p->ldy ? p->ldy : (int32_t)p->w[i]->rows};
+        a.segment[i] = (struct linear_segment){cuda_matrix(c, p->w[i]),
+                                               bias && bias->data ? bias->data : NULL, p->y[i],
+                                               p->ldy ? p->ldy : (int32_t)p->w[i]->rows};
     }
     return a;
 }
 
-/* The fast kernels take packed matrices of one dtype, and rows that begin at multiples of 16 bytes. */
+/* The fast kernels take packed matrices of one dtype, and rows that begin at multiples of 16 bytes.
+ */
 static bool is_fast(const struct linear_args *a)
 {
     for (int i = 0; i < a->n_segments; i++)
@@ -34,14 +47,16 @@ static bool is_fast(const struct linear_args *a)
     return a->k % 8 == 0;
 }
 
-static void norm_rows(struct cuda *c, void *y, const void *x, const float *w, const float *b, int n, int width, float eps, bool layer)
+static void norm_rows(struct cuda *c, void *y, const void *x, const float *w, const float *b, int n,
+                      int width, float eps, bool layer)
 {
     struct norm_args a = {y, x, w, b, n, width, layer, eps};
     struct launch l = norm_launch(&a);
     cuda_launch(c, &l, &a);
 }
 
-void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n, float eps)
+void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n,
+                     float eps)
 {
     norm_rows(c, y, x, norm->w.data, norm->b.data, n, (int)norm->w.cols, eps, true);
 }
@@ -54,7 +69,8 @@ static bool gemm_takes(const struct linear_args *a)
 static struct launch gemm_that_works(const struct cuda *c, const struct linear_args *a)
 {
     struct launch none = {0};
-    enum gemm_tile_kind kind = cuda_working_tile(c, a->segment[0].w.dtype, gemm_choose(a, c->sm_count, c->wide_gemm));
+    enum gemm_tile_kind kind = cuda_working_tile(c, a->segment[0].w.dtype,
+                                                 gemm_choose(a, c->sm_count, c->wide_gemm));
     return kind == GEMM_TILES ? none : gemm_launch_tile(a, kind);
 }
 
@@ -67,12 +83,14 @@ static void launch_wide(struct cuda *c, struct linear_args *a)
 }
 
 /* Rows first .. first+rows-1 of a four-bit segment as a BF16 one, in place `at` of the scratch. */
-static void unpack_segment(struct cuda *c, struct linear_segment *s, char *at, int first, int rows, bool halves)
+static void unpack_segment(struct cuda *c, struct linear_segment *s, char *at, int first, int rows,
+                           bool halves)
 {
     struct unpack_args u = {s->w, (uint8_t *)at, first, rows};
     struct launch l = {"unpack_int4", {blocks_of_unpacking(&u), 1, 1}, 256, 0};
     cuda_launch(c, &l, &u);
-    s->w = (struct dev_matrix){.data = at, .rows = rows, .cols = u.w.cols, .dtype = K_BF16, .packed = 1};
+    s->w = (struct dev_matrix){
+        .data = at, .rows = rows, .cols = u.w.cols, .dtype = K_BF16, .packed = 1};
     s->y = (char *)s->y + (size_t)first * (halves ? sizeof(bf16) : sizeof(float));
     if (s->bias) s->bias += first;
 }
@@ -81,14 +99,17 @@ static void unpack_segment(struct cuda *c, struct linear_segment *s, char *at, i
 static void multiply_unpacked(struct cuda *c, const struct linear_args *a, int segment, int tiles)
 {
     const bool halves = a->out != OUT_F32 && a->out != OUT_ADD;
-    const int64_t row_bytes = packed_chunks((int64_t)a->k * (int64_t)sizeof(bf16)) * PACK_BYTES, room = UNPACK_BYTES / tiles;
-    const int most = (int)(room / row_bytes / PACK_ROWS * PACK_ROWS), all = a->segment[segment].w.rows;
+    const int64_t row_bytes = packed_chunks((int64_t)a->k * (int64_t)sizeof(bf16)) * PACK_BYTES,
+                  room = UNPACK_BYTES / tiles;
+    const int most = (int)(room / row_bytes / PACK_ROWS * PACK_ROWS),
+              all = a->segment[segment].w.rows;
     for (int first = 0; first < all; first += most) {
         struct linear_args slice = *a;
         slice.n_segments = tiles;
         for (int i = 0; i < tiles; i++) {
             slice.segment[i] = a->segment[segment + i];
-            unpack_segment(c, &slice.segment[i], c->scratch[SCRATCH_UNPACKED] + i * room, first, all - first < most ? all - first : most, halves);
+            unpack_segment(c, &slice.segment[i], c->scratch[SCRATCH_UNPACKED] + i * room, first,
+                           all - first < most ? all - first : most, halves);
         }
         c->weights_changed = true;
         launch_wide(c, &slice);
@@ -107,7 +128,8 @@ static bool multiply_int4(struct cuda *c, struct linear_args *a)
 {
     const int together = a->out == OUT_SILU ? a->n_segments : 1;
     bool found = false;
-    for (int i = 0; i < a->n_segments; i++) found = found || a->segment[i].w.dtype == K_INT4;
+    for (int i = 0; i < a->n_segments; i++)
+        found = found || a->segment[i].w.dtype == K_INT4;
     if (!found) return false;
     if (!a->gather) norm_input(c, a);
     for (int i = 0; i < a->n_segments; i += together) {
@@ -143,18 +165,24 @@ static void multiply(struct cuda *c, struct linear_args *a)
 
 static bool is_quantized(const struct cuda *c, const struct linear_args *a)
 {
-    return c->limits.fp8_prompts && c->e4m3_gemm && !cuda_failed(c, FAMILY_E4M3) && is_fast(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
+    return c->limits.fp8_prompts && c->e4m3_gemm && !cuda_failed(c, FAMILY_E4M3) && is_fast(a) &&
+           a->segment[0].w.dtype == K_FP8 && !a->gather;
 }
 
 /* Rows first .. first+n-1 of a product. */
 static struct linear_args rows_of(const struct linear_args *a, int first, int n)
 {
-    const size_t y_size = a->out == OUT_F32 || a->out == OUT_ADD ? sizeof(float) : sizeof(bf16), x_size = a->x_f32 ? sizeof(float) : sizeof(bf16);
+    const size_t y_size = a->out == OUT_F32 || a->out == OUT_ADD ? sizeof(float) : sizeof(bf16),
+                 x_size = a->x_f32 ? sizeof(float) : sizeof(bf16);
     struct linear_args some = *a;
     some.n = n;
-    if (a->gather) some.gather += first;
-    else some.x = (const char *)a->x + (size_t)first * (size_t)a->ldx * x_size;
-    for (int i = 0; i < a->n_segments; i++) some.segment[i].y = (char *)a->segment[i].y + (size_t)first * (size_t)a->segment[i].ldy * y_size;
+    if (a->gather)
+        some.gather += first;
+    else
+        some.x = (const char *)a->x + (size_t)first * (size_t)a->ldx * x_size;
+    for (int i = 0; i < a->n_segments; i++)
+        some.segment[i].y = (char *)a->segment[i].y +
+                            (size_t)first * (size_t)a->segment[i].ldy * y_size;
     return some;
 }
 
@@ -163,7 +191,8 @@ static void multiply_quantized(struct cuda *c, struct linear_args *a)
 {
     float *scale = (float *)(void *)c->scratch[SCRATCH_E4M3_SCALE];
     norm_input(c, a);
-    struct quantize_rows_args q = {a->x, (uint8_t *)c->scratch[SCRATCH_E4M3], scale, a->n, a->k, (a->n + 3) / 4 * 4};
+    struct quantize_rows_args q = {
+        a->x, (uint8_t *)c->scratch[SCRATCH_E4M3], scale, a->n, a->k, (a->n + 3) / 4 * 4};
     struct e4m3_args e = {.product = *a, .x_scale = scale, .scale_rows = q.scale_rows};
     e.product.x = q.y;
     struct launch quantize = quantize_rows_launch(&q), product = gemm_e4m3_launch(&e);
@@ -180,7 +209,8 @@ void cuda_multiply(struct cuda *c, const struct product *p)
         multiply(c, &rows);
     }
     for (int first = exact; first < p->n; first += QUANTIZED_ROWS) {
-        struct linear_args rows = rows_of(&a, first, p->n - first < QUANTIZED_ROWS ? p->n - first : QUANTIZED_ROWS);
+        struct linear_args rows = rows_of(
+            &a, first, p->n - first < QUANTIZED_ROWS ? p->n - first : QUANTIZED_ROWS);
         multiply_quantized(c, &rows);
     }
 }

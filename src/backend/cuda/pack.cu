@@ -1,5 +1,6 @@
-/* Weights on their way into the card's memory, and two small helpers: row-major matrices → packed (kernels.h says how that looks; F16 becomes BF16), int8 rows
- * of BF16 matrices, float32 → BF16, and a reader that measures the memory's bandwidth.
+/* Weights on their way into the card's memory, and two small helpers: row-major matrices → packed
+ * (kernels.h says how that looks; F16 becomes BF16), int8 rows of BF16 matrices, float32 → BF16,
+ * and a reader that measures the memory's bandwidth.
  *
  * All take any number of blocks of 256 threads and share the work among them. */
 #include "backend/cuda/ptx.cuh"
@@ -20,7 +21,8 @@ EY_DEVICE int64_t all_threads(void)
 EY_DEVICE uint4 row_bytes_at(const uint8_t *row, int64_t from, int64_t row_bytes)
 {
     uint32_t word[4] = {0, 0, 0, 0};
-    if (from + 16 <= row_bytes && (uintptr_t)(row + from) % 16 == 0) return *(const uint4 *)(row + from);
+    if (from + 16 <= row_bytes && (uintptr_t)(row + from) % 16 == 0)
+        return *(const uint4 *)(row + from);
 #pragma unroll
     for (int i = 0; i < 16; i++)
         if (from + i < row_bytes) word[i / 4] |= (uint32_t)row[from + i] << (i % 4 * 8);
@@ -38,11 +40,13 @@ EY_DEVICE uint4 bf16_of_f16(uint4 v)
 {
     uint32_t word[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (int i = 0; i < 4; i++) word[i] = bf16_pair(f16_value((uint16_t)word[i]), f16_value((uint16_t)(word[i] >> 16)));
+    for (int i = 0; i < 4; i++)
+        word[i] = bf16_pair(f16_value((uint16_t)word[i]), f16_value((uint16_t)(word[i] >> 16)));
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Where in the packed matrix the 16 bytes lie that begin at byte 16·quarter of chunk `chunk` in row `row`. */
+/* Where in the packed matrix the 16 bytes lie that begin at byte 16·quarter of chunk `chunk` in row
+ * `row`. */
 EY_DEVICE int64_t packed_offset(int64_t row, int64_t chunk, int quarter, int64_t n_chunks)
 {
     int in_block = (int)(row % PACK_ROWS);
@@ -60,7 +64,9 @@ EY_KERNEL(pack, struct pack_args, PACK_THREADS, 4)
         int64_t chunk = i / 64 % n_chunks, block = i / 64 / n_chunks;
         int row = (int)(block * PACK_ROWS) + (int)(i % 64) / 4, quarter = (int)(i % 4);
         uint4 v = make_uint4(0, 0, 0, 0);
-        if (row < a.rows) v = row_bytes_at(a.src + row * a.row_bytes, chunk * PACK_BYTES + quarter * 16, a.row_bytes);
+        if (row < a.rows)
+            v = row_bytes_at(a.src + row * a.row_bytes, chunk * PACK_BYTES + quarter * 16,
+                             a.row_bytes);
         if (a.from_f16) v = bf16_of_f16(v);
         if (a.found_nan && (has_nan(v.x) || has_nan(v.y) || has_nan(v.z) || has_nan(v.w))) nan = 1;
         *(uint4 *)(a.dst + packed_offset(a.first_row + row, chunk, quarter, n_chunks)) = v;
@@ -73,7 +79,8 @@ EY_DEVICE void row_values(float v[16], const bf16 *row, int from, int cols)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint4 bits = row_bytes_at((const uint8_t *)row, (int64_t)from * 2 + half * 16, (int64_t)cols * 2);
+        uint4 bits = row_bytes_at((const uint8_t *)row, (int64_t)from * 2 + half * 16,
+                                  (int64_t)cols * 2);
         const uint32_t pair[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -89,7 +96,8 @@ EY_DEVICE float row_maximum(const bf16 *row, int cols)
     for (int from = lane_index() * 16; from < cols; from += 32 * 16) {
         row_values(v, row, from, cols);
 #pragma unroll
-        for (int i = 0; i < 16; i++) most = fmaxf(most, fabsf(v[i]));
+        for (int i = 0; i < 16; i++)
+            most = fmaxf(most, fabsf(v[i]));
     }
     return warp_max(most);
 }
@@ -99,7 +107,9 @@ EY_DEVICE uint32_t int8_codes(const float v[4], float inverse)
 {
     uint32_t codes = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) codes |= ((uint32_t)__float2int_rn(fminf(fmaxf(v[i] * inverse, -127.f), 127.f)) & 0xffu) << (8 * i);
+    for (int i = 0; i < 4; i++)
+        codes |= ((uint32_t)__float2int_rn(fminf(fmaxf(v[i] * inverse, -127.f), 127.f)) & 0xffu)
+                 << (8 * i);
     return codes;
 }
 
@@ -115,8 +125,11 @@ EY_KERNEL(quantize_int8, struct quantize_args, PACK_THREADS, 4)
         float most = row_maximum(src, cols), inverse = most > 0 ? 127.f / most : 0.f, v[16];
         for (int quarter = lane_index(); quarter < n_chunks * 4; quarter += 32) {
             row_values(v, src, quarter * 16, cols);
-            *(uint4 *)(a.dst + packed_offset(a.first_row + row, quarter / 4, quarter % 4, n_chunks)) =
-                make_uint4(int8_codes(v, inverse), int8_codes(v + 4, inverse), int8_codes(v + 8, inverse), int8_codes(v + 12, inverse));
+            *(uint4 *)(a.dst + packed_offset(a.first_row + row, quarter / 4, quarter % 4,
+                                             n_chunks)) = make_uint4(int8_codes(v, inverse),
+                                                                     int8_codes(v + 4, inverse),
+                                                                     int8_codes(v + 8, inverse),
+                                                                     int8_codes(v + 12, inverse));
         }
         if (row < a.rows && lane_index() == 0) a.scale[a.first_row + row] = most / 127.f;
     }
@@ -126,24 +139,32 @@ EY_KERNEL(quantize_int8, struct quantize_args, PACK_THREADS, 4)
 EY_KERNEL(unpack_int4, struct unpack_args, PACK_THREADS, 4)
 {
     wait_for_previous();
-    const int64_t n_chunks = packed_chunks(a.w.cols / 2), wide_chunks = packed_chunks((int64_t)a.w.cols * 2), first_block = a.first_row / PACK_ROWS;
+    const int64_t n_chunks = packed_chunks(a.w.cols / 2),
+                  wide_chunks = packed_chunks((int64_t)a.w.cols * 2),
+                  first_block = a.first_row / PACK_ROWS;
     const int64_t items = (a.rows + PACK_ROWS - 1) / PACK_ROWS * n_chunks * 64;
     for (int64_t i = first_item(); i < items; i += all_threads()) {
         const int lane = (int)(i % 32), half = (int)(i / 32 % 2), g = lane / 4, t = lane % 4;
         const int64_t chunk = i / 64 % n_chunks, block = i / 64 / n_chunks, wide = chunk * 4 + t;
         if (wide >= wide_chunks) continue;
         const int64_t at = (first_block + block) * n_chunks + chunk;
-        const uint4 codes = load_weight((const uint8_t *)a.w.data + at * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane * 16);
-        const uint32_t word[4] = {codes.x, codes.y, codes.z, codes.w}, multiplier = a.w.multipliers[((at * 8 + g) * a.w.per + t * a.w.per / 4) * 2 + half];
-        const float scale = f16_value((uint16_t)((multiplier & 0xfff0u) >> 1)) * a.w.unit, zero = (float)(multiplier & 15u);
-        uint8_t *to = a.dst + (block * wide_chunks + wide) * PACK_CHUNK + half * (PACK_CHUNK / 2) + g * 64;
+        const uint4 codes = load_weight((const uint8_t *)a.w.data + at * PACK_CHUNK +
+                                        half * (PACK_CHUNK / 2) + lane * 16);
+        const uint32_t word[4] = {codes.x, codes.y, codes.z, codes.w},
+                       multiplier =
+                           a.w.multipliers[((at * 8 + g) * a.w.per + t * a.w.per / 4) * 2 + half];
+        const float scale = f16_value((uint16_t)((multiplier & 0xfff0u) >> 1)) * a.w.unit,
+                    zero = (float)(multiplier & 15u);
+        uint8_t *to = a.dst + (block * wide_chunks + wide) * PACK_CHUNK + half * (PACK_CHUNK / 2) +
+                      g * 64;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             uint32_t pair[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const uint32_t two = word[j] >> (8 * k);
-                pair[k] = bf16_pair(((float)(two & 15u) - zero) * scale, ((float)(two >> 4 & 15u) - zero) * scale);
+                pair[k] = bf16_pair(((float)(two & 15u) - zero) * scale,
+                                    ((float)(two >> 4 & 15u) - zero) * scale);
             }
             *(uint4 *)(to + j * 16) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
         }
@@ -158,10 +179,11 @@ EY_KERNEL(convert_bf16, struct convert_args, PACK_THREADS, 4)
     for (int64_t i = first_item() * 8; i < a.n; i += all_threads() * 8) {
         if (i + 8 <= a.n) {
             float4 low = *(const float4 *)(a.x + i), high = *(const float4 *)(a.x + i + 4);
-            *(uint4 *)(a.y + i) =
-                make_uint4(bf16_pair(low.x, low.y), bf16_pair(low.z, low.w), bf16_pair(high.x, high.y), bf16_pair(high.z, high.w));
+            *(uint4 *)(a.y + i) = make_uint4(bf16_pair(low.x, low.y), bf16_pair(low.z, low.w),
+                                             bf16_pair(high.x, high.y), bf16_pair(high.z, high.w));
         } else {
-            for (int64_t j = i; j < a.n; j++) a.y[j] = bf16_of(a.x[j]);
+            for (int64_t j = i; j < a.n; j++)
+                a.y[j] = bf16_of(a.x[j]);
         }
     }
 }
@@ -178,15 +200,19 @@ EY_KERNEL(read_memory, struct read_args, PACK_THREADS, 4)
         for (; i + (AT_ONCE - 1) * step < n; i += AT_ONCE * step) {
             uint4 v[AT_ONCE];
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; j++) v[j] = load_weight(data + i + j * step);
+            for (int j = 0; j < AT_ONCE; j++)
+                v[j] = load_weight(data + i + j * step);
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+            for (int j = 0; j < AT_ONCE; j++)
+                sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
         }
         for (; i < n; i += step) {
             uint4 v = load_weight(data + i);
             sum ^= v.x ^ v.y ^ v.z ^ v.w;
         }
     }
-    for (int mask = 16; mask; mask /= 2) sum ^= shuffle_xor(sum, mask);
-    if (sum == 0x5eed5eedu || first_item() == 0) *a.out = sum; /* which number it is does not matter */
+    for (int mask = 16; mask; mask /= 2)
+        sum ^= shuffle_xor(sum, mask);
+    if (sum == 0x5eed5eedu || first_item() == 0)
+        *a.out = sum; /* which number it is does not matter */
 }

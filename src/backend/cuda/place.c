@@ -1,5 +1,6 @@
-/* Weights: from the mapped file to their place on the card, in the kernels' order. A piece goes through the pinned ring into staging memory on the card
- * (while loading: the end of the arena, where nothing is yet) and is packed from there; no second copy stays on the host. */
+/* Weights: from the mapped file to their place on the card, in the kernels' order. A piece goes
+ * through the pinned ring into staging memory on the card (while loading: the end of the arena,
+ * where nothing is yet) and is packed from there; no second copy stays on the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,12 @@ enum { MAX_VECTOR = 1 << 20 };
 
 static enum kernel_dtype kernel_dtype_of(enum dtype d)
 {
-    return d == DTYPE_INT4 ? K_INT4 : d == DTYPE_F32 ? K_F32 : d == DTYPE_F16 ? K_F16 : d == DTYPE_BF16 ? K_BF16 : d == DTYPE_I8 ? K_INT8 : K_FP8;
+    return d == DTYPE_INT4   ? K_INT4
+           : d == DTYPE_F32  ? K_F32
+           : d == DTYPE_F16  ? K_F16
+           : d == DTYPE_BF16 ? K_BF16
+           : d == DTYPE_I8   ? K_INT8
+                             : K_FP8;
 }
 
 static unsigned blocks_for(int64_t items, int64_t a_block)
@@ -24,7 +30,8 @@ static char *staging(struct cuda *c, ey_err *e)
 {
     CUdeviceptr p = 0;
     if (c->loading) return c->arena + c->arena_size - LOAD_STAGING;
-    if (!c->staging && cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "staging", e)) c->staging = (void *)(uintptr_t)p, c->staging_own = true;
+    if (!c->staging && cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "staging", e))
+        c->staging = (void *)(uintptr_t)p, c->staging_own = true;
     return c->staging;
 }
 
@@ -41,29 +48,40 @@ static bool grow(void **list, int n, int *max, size_t size, ey_err *e)
 /* ---- matrices ---- */
 
 /* Row-major rows of the file → packed rows at `to`, piece by piece. */
-static void upload_packed(struct cuda *c, void *to, const struct weight *in, uint32_t *found_nan, char *stage)
+static void upload_packed(struct cuda *c, void *to, const struct weight *in, uint32_t *found_nan,
+                          char *stage)
 {
-    int64_t row_bytes = (int64_t)weight_row_bytes(in), most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int64_t row_bytes = (int64_t)weight_row_bytes(in),
+            most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
     int place = 0;
     for (int64_t first = 0, n; first < in->rows; first += n, place = (place + 1) % UPLOAD_PLACES) {
         n = in->rows - first < most ? in->rows - first : most;
         char *piece = stage + (size_t)place * UPLOAD_BYTES;
         cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
-        struct pack_args a = {(const uint8_t *)piece, to, (int32_t)first, (int32_t)n, row_bytes, found_nan, in->dtype == DTYPE_F16};
-        struct launch l = {"pack", {blocks_for((n + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes), 4), 1, 1}, 256, 0};
+        struct pack_args a = {
+            (const uint8_t *)piece, to, (int32_t)first, (int32_t)n, row_bytes, found_nan,
+            in->dtype == DTYPE_F16};
+        struct launch l = {
+            "pack",
+            {blocks_for((n + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes), 4), 1, 1},
+            256,
+            0};
         cuda_launch(c, &l, &a);
     }
 }
 
-static void upload_eight_bit(struct cuda *c, void *to, float *scale, const struct weight *in, char *stage)
+static void upload_eight_bit(struct cuda *c, void *to, float *scale, const struct weight *in,
+                             char *stage)
 {
-    int64_t row_bytes = in->cols * (int64_t)sizeof(bf16), most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int64_t row_bytes = in->cols * (int64_t)sizeof(bf16),
+            most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
     int place = 0;
     for (int64_t first = 0, n; first < in->rows; first += n, place = (place + 1) % UPLOAD_PLACES) {
         n = in->rows - first < most ? in->rows - first : most;
         char *piece = stage + (size_t)place * UPLOAD_BYTES;
         cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
-        struct quantize_args a = {(const bf16 *)(void *)piece, to, scale, (int32_t)first, (int32_t)n, (int32_t)in->cols};
+        struct quantize_args a = {
+            (const bf16 *)(void *)piece, to, scale, (int32_t)first, (int32_t)n, (int32_t)in->cols};
         struct launch l = {"quantize_int8", {blocks_for(n, PACK_ROWS), 1, 1}, 256, 0};
         cuda_launch(c, &l, &a);
     }
@@ -71,7 +89,8 @@ static void upload_eight_bit(struct cuda *c, void *to, float *scale, const struc
 
 static bool place_scale(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
 {
-    size_t n = (size_t)((in->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (size_t)((in->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    size_t n = (size_t)((in->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
+               (size_t)((in->cols + FP8_BLOCK - 1) / FP8_BLOCK);
     if (!in->scale) return true;
     float *scale = cuda_alloc(c, n * sizeof(float), "weight scales", e);
     if (scale) cuda_upload(c, scale, in->scale, n * sizeof(float));
@@ -91,7 +110,8 @@ static float unit_of(const struct weight *w)
     return bf16_float(most & 0x7f80);
 }
 
-/* A positive BF16 number of at most 2 as float16 bits without the last three, which only numbers below 2^-14 would have. */
+/* A positive BF16 number of at most 2 as float16 bits without the last three, which only numbers
+ * below 2^-14 would have. */
 static uint16_t short_f16(float value)
 {
     uint32_t bits;
@@ -108,14 +128,16 @@ float cuda_make_multipliers(uint16_t *out, const struct weight *w)
     memset(out, 0, cuda_multiplier_bytes(w));
     for (int64_t row = 0; row < w->rows; row++)
         for (int64_t g = 0; g < weight_groups(w); g++) {
-            const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * 8 + row % 8) * 2 * per + g % per * 2 + row / 8 % 2;
+            const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * 8 + row % 8) * 2 * per +
+                               g % per * 2 + row / 8 % 2;
             const float scale = bf16_float(weight_group_scale(w, row, g)) / unit;
             out[at] = (uint16_t)(short_f16(scale) << 1 | weight_group_zero(w, row, g));
         }
     return unit;
 }
 
-static bool place_multipliers(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool place_multipliers(struct cuda *c, struct weight *out, const struct weight *in,
+                              ey_err *e)
 {
     const size_t bytes = cuda_multiplier_bytes(in);
     if (!bytes) return true;
@@ -131,7 +153,10 @@ static bool place_multipliers(struct cuda *c, struct weight *out, const struct w
 
 static bool clear_flags(struct cuda *c, ey_err *e)
 {
-    return cuda_ok(&c->driver, c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, FLAG_BYTES, c->stream), "flags", e);
+    return cuda_ok(
+        &c->driver,
+        c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, FLAG_BYTES, c->stream),
+        "flags", e);
 }
 
 /* Notes the matrix among those that are looked at again when all is loaded. */
@@ -142,7 +167,8 @@ static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weigh
         if (!c->nan_found || !clear_flags(c, e)) return false;
     }
     if (c->n_packed >= MAX_FP8_MATRICES) return ey_fail(e, EY_BAD_MODEL, "too many FP8 matrices");
-    if (!grow((void **)&c->packed, c->n_packed, &c->max_packed, sizeof(*c->packed), e)) return false;
+    if (!grow((void **)&c->packed, c->n_packed, &c->max_packed, sizeof(*c->packed), e))
+        return false;
     c->packed[c->n_packed++] = (struct packed_fp8){out, *in};
     return true;
 }
@@ -182,9 +208,12 @@ static bool place_plain(struct cuda *c, struct weight *out, const struct weight 
 
 static bool place_eight_bit(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
 {
-    if (in->dtype != DTYPE_BF16 || in->cols % 16) return ey_fail(e, EY_BAD_REQUEST, "an 8-bit head is made of a BF16 one whose width is a multiple of 16");
+    if (in->dtype != DTYPE_BF16 || in->cols % 16)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "an 8-bit head is made of a BF16 one whose width is a multiple of 16");
     char *stage = staging(c, e);
-    size_t rows = (size_t)in->rows, packed = cuda_weight_bytes(&c->base, in, PLACE_EIGHT_BIT) - cuda_aligned(rows * sizeof(float));
+    size_t rows = (size_t)in->rows, packed = cuda_weight_bytes(&c->base, in, PLACE_EIGHT_BIT) -
+                                             cuda_aligned(rows * sizeof(float));
     void *to = stage ? cuda_alloc(c, packed, "the 8-bit head", e) : NULL;
     float *scale = to ? cuda_alloc(c, rows * sizeof(float), "scales of the 8-bit head", e) : NULL;
     if (!scale) return false;
@@ -217,7 +246,8 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
     struct cuda *c = cuda_of(be);
     if (!c->group_size) {
         for (int i = 0; i < 2; i++)
-            if (!(c->group_place[i] = cuda_alloc(c, bytes, "the place of a streamed group", e))) return false;
+            if (!(c->group_place[i] = cuda_alloc(c, bytes, "the place of a streamed group", e)))
+                return false;
         c->group_size = bytes;
         c->group_held[0] = c->group_held[1] = -1;
     }
@@ -225,15 +255,22 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
     return true;
 }
 
-/* Its address in the group's place is known now, its bytes come when it is needed. Scales and vectors stay. */
+/* Its address in the group's place is known now, its bytes come when it is needed. Scales and
+ * vectors stay. */
 static bool place_streamed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
 {
     const struct weight from = *in;
     int group = c->n_groups - 1;
-    size_t bytes = cuda_weight_bytes(&c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype}, PLACE_RESIDENT);
-    if (group < 0 || bytes > c->group_size - c->group_used) return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
-    if (!grow((void **)&c->streamed, c->n_streamed, &c->max_streamed, sizeof(*c->streamed), e) || !place_scale(c, out, &from, e)) return false;
-    out->data = c->group_place[group % 2] + c->group_used, out->packed = cuda_packs(&from), out->streamed = group + 1;
+    size_t bytes = cuda_weight_bytes(
+        &c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype},
+        PLACE_RESIDENT);
+    if (group < 0 || bytes > c->group_size - c->group_used)
+        return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
+    if (!grow((void **)&c->streamed, c->n_streamed, &c->max_streamed, sizeof(*c->streamed), e) ||
+        !place_scale(c, out, &from, e))
+        return false;
+    out->data = c->group_place[group % 2] + c->group_used, out->packed = cuda_packs(&from),
+    out->streamed = group + 1;
     if (out->packed) out->dtype = packed_dtype(&from);
     c->group_used += bytes;
     c->streamed[c->n_streamed++] = (struct streamed){from, *out, group};
@@ -248,15 +285,19 @@ static void bring_group(struct cuda *c, int group)
     for (int i = 0; i < c->n_streamed && stage; i++) {
         const struct streamed *s = &c->streamed[i];
         if (s->group != group) continue;
-        if (s->to.packed) upload_packed(c, (void *)(uintptr_t)s->to.data, &s->from, NULL, stage);
-        else cuda_upload(c, (void *)(uintptr_t)s->to.data, s->from.data, (size_t)s->from.rows * (size_t)s->from.cols * dtype_size(s->from.dtype));
+        if (s->to.packed)
+            upload_packed(c, (void *)(uintptr_t)s->to.data, &s->from, NULL, stage);
+        else
+            cuda_upload(c, (void *)(uintptr_t)s->to.data, s->from.data,
+                        (size_t)s->from.rows * (size_t)s->from.cols * dtype_size(s->from.dtype));
     }
     c->weights_changed = true;
 }
 
 /* ---- all ---- */
 
-bool cuda_place(struct backend *be, struct weight *out, const struct weight *in, enum placement placement, ey_err *e)
+bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
+                enum placement placement, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     *out = *in;
@@ -273,7 +314,8 @@ static void unpack_those_with_nan(struct cuda *c, const uint32_t *found)
     for (int i = 0; i < c->n_packed; i++) {
         const struct weight *from = &c->packed[i].from;
         if (!found[i]) continue;
-        cuda_upload(c, (void *)(uintptr_t)c->packed[i].out->data, from->data, (size_t)from->rows * (size_t)from->cols);
+        cuda_upload(c, (void *)(uintptr_t)c->packed[i].out->data, from->data,
+                    (size_t)from->rows * (size_t)from->cols);
         c->packed[i].out->packed = false;
     }
 }
@@ -283,14 +325,18 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
     size_t bytes = (size_t)c->n_packed * sizeof(uint32_t);
     uint32_t *found = bytes ? malloc(bytes) : NULL;
     if (bytes && !found) return ey_fail_memory(e, "flags", bytes);
-    if (bytes && cuda_check(c, c->driver.to_host(found, (CUdeviceptr)(uintptr_t)c->nan_found, bytes, c->stream), "flags") &&
+    if (bytes &&
+        cuda_check(c,
+                   c->driver.to_host(found, (CUdeviceptr)(uintptr_t)c->nan_found, bytes, c->stream),
+                   "flags") &&
         cuda_check(c, c->driver.stream_sync(c->stream), "loading"))
         unpack_those_with_nan(c, found);
     bool ok = !bytes || clear_flags(c, e);
     free(found);
     c->n_packed = 0;
     /* what streams needs the staging for ever */
-    if (c->loading && c->n_streamed) c->staging = c->arena + c->arena_size - LOAD_STAGING, c->arena_size -= LOAD_STAGING;
+    if (c->loading && c->n_streamed)
+        c->staging = c->arena + c->arena_size - LOAD_STAGING, c->arena_size -= LOAD_STAGING;
     c->loading = false;
     ok = c->base.ops->finish(&c->base, e) && ok;
     if (c->staging_own && !c->n_streamed) { /* it was beside the plan */
@@ -304,6 +350,13 @@ struct dev_matrix cuda_matrix(struct cuda *c, const struct weight *w)
 {
     if (w->streamed) bring_group(c, w->streamed - 1);
     const bool int4 = w->dtype == DTYPE_INT4;
-    return (struct dev_matrix){.data = w->data, .scale = w->scale, .rows = (int32_t)w->rows, .cols = (int32_t)w->cols, .dtype = (int32_t)kernel_dtype_of(w->dtype),
-                               .packed = w->packed, .multipliers = int4 ? w->group_scale : NULL, .per = int4 ? 2 * PACK_BYTES / w->group : 0, .unit = w->unit};
+    return (struct dev_matrix){.data = w->data,
+                               .scale = w->scale,
+                               .rows = (int32_t)w->rows,
+                               .cols = (int32_t)w->cols,
+                               .dtype = (int32_t)kernel_dtype_of(w->dtype),
+                               .packed = w->packed,
+                               .multipliers = int4 ? w->group_scale : NULL,
+                               .per = int4 ? 2 * PACK_BYTES / w->group : 0,
+                               .unit = w->unit};
 }

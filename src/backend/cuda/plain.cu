@@ -1,5 +1,6 @@
-/* The product that takes everything: any dtype and layout, any shape, every kind of result. A warp computes one value, element by
- * element in float32. Used where the fast kernels do not apply, and where one of them failed its check on a card. */
+/* The product that takes everything: any dtype and layout, any shape, every kind of result. A warp
+ * computes one value, element by element in float32. Used where the fast kernels do not apply, and
+ * where one of them failed its check on a card. */
 #include "backend/cuda/plain_shape.h"
 #include "backend/cuda/element.cuh"
 
@@ -14,11 +15,13 @@ EY_DEVICE float norm_scale(const struct linear_args &a, int64_t row)
 {
     float squares = 0;
     if (!a.norm) return 1;
-    for (int c = lane_index(); c < a.k; c += 32) squares += x_value(a, row, c) * x_value(a, row, c);
+    for (int c = lane_index(); c < a.k; c += 32)
+        squares += x_value(a, row, c) * x_value(a, row, c);
     return 1.0f / sqrtf(warp_sum(squares) / (float)a.k + a.eps);
 }
 
-EY_DEVICE float product(const struct linear_args &a, const struct dev_matrix &w, int w_row, int64_t x_row, float scale)
+EY_DEVICE float product(const struct linear_args &a, const struct dev_matrix &w, int w_row,
+                        int64_t x_row, float scale)
 {
     float sum = 0;
     for (int c = lane_index(); c < a.k; c += 32) {
@@ -48,11 +51,15 @@ EY_DEVICE float activated(const struct linear_args &a, float value, float up)
     }
 }
 
-EY_DEVICE void store_result(const struct linear_args &a, const struct linear_segment &s, int64_t at, float value)
+EY_DEVICE void store_result(const struct linear_args &a, const struct linear_segment &s, int64_t at,
+                            float value)
 {
-    if (a.out == OUT_F32) ((float *)s.y)[at] = value;
-    else if (a.out == OUT_ADD) ((float *)s.y)[at] += value;
-    else ((bf16 *)s.y)[at] = bf16_of(value);
+    if (a.out == OUT_F32)
+        ((float *)s.y)[at] = value;
+    else if (a.out == OUT_ADD)
+        ((float *)s.y)[at] += value;
+    else
+        ((bf16 *)s.y)[at] = bf16_of(value);
 }
 
 EY_KERNEL(plain_linear, struct linear_args, PLAIN_THREADS, 1)
@@ -60,7 +67,8 @@ EY_KERNEL(plain_linear, struct linear_args, PLAIN_THREADS, 1)
     wait_for_previous();
     int row = (int)(blockIdx.x * (blockDim.x / 32)) + warp_index(), segment = 0;
     int results = a.out == OUT_SILU ? 1 : a.n_segments; /* matrices with a result of their own */
-    for (; segment < results && row >= a.segment[segment].w.rows; segment++) row -= a.segment[segment].w.rows;
+    for (; segment < results && row >= a.segment[segment].w.rows; segment++)
+        row -= a.segment[segment].w.rows;
     if (segment == results) return;
     const struct linear_segment &s = a.segment[segment];
     for (int i = (int)blockIdx.y; i < a.n; i += (int)gridDim.y) {
@@ -68,6 +76,7 @@ EY_KERNEL(plain_linear, struct linear_args, PLAIN_THREADS, 1)
         float scale = norm_scale(a, x_row), bias = s.bias ? s.bias[row] : 0.0f;
         float value = product(a, s.w, row, x_row, scale) + bias, up = 0;
         if (a.out == OUT_SILU) up = product(a, a.segment[1].w, row, x_row, scale);
-        if (lane_index() == 0) store_result(a, s, (int64_t)i * s.ldy + row, activated(a, value, up));
+        if (lane_index() == 0)
+            store_result(a, s, (int64_t)i * s.ldy + row, activated(a, value, up));
     }
 }

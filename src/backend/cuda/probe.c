@@ -1,5 +1,6 @@
-/* How fast the card's memory is that this process holds. Under Windows' driver model an allocation that succeeded proves nothing: the system may keep parts of
- * it in the host's memory, now or later, and reads of those come over the bus. */
+/* How fast the card's memory is that this process holds. Under Windows' driver model an allocation
+ * that succeeded proves nothing: the system may keep parts of it in the host's memory, now or
+ * later, and reads of those come over the bus. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/limits_shape.h"
 
@@ -7,7 +8,10 @@
 static bool open_probe(struct cuda *c, ey_err *e)
 {
     for (int i = 0; i < 2; i++)
-        if (!c->probe[i] && !cuda_ok(&c->driver, c->driver.event_create(&c->probe[i], CU_EVENT_DEFAULT), "timing", e)) return false;
+        if (!c->probe[i] &&
+            !cuda_ok(&c->driver, c->driver.event_create(&c->probe[i], CU_EVENT_DEFAULT), "timing",
+                     e))
+            return false;
     return true;
 }
 
@@ -22,24 +26,30 @@ size_t backend_cuda_held(const struct backend *be)
     return ((const struct cuda *)be)->arena_size;
 }
 
-/* The number that a read leaves goes where nothing is kept; before there is such a place, nothing is in the arena at all. */
+/* The number that a read leaves goes where nothing is kept; before there is such a place, nothing
+ * is in the arena at all. */
 static void *out_of_the_way(const struct cuda *c)
 {
     return c->scratch_memory ? c->scratch[SCRATCH_PART] : c->arena;
 }
 
-bool backend_cuda_read_slice(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e)
+bool backend_cuda_read_slice(struct backend *be, size_t first, size_t bytes, double *seconds,
+                             ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     const struct cuda_driver *d = &c->driver;
     const struct read_args a = {c->arena + first, out_of_the_way(c), (int64_t)(bytes / 16 * 16), 1};
     struct launch l = read_launch(c->sm_count);
     float ms = 0;
-    if (!c->arena || first > c->arena_size || bytes > c->arena_size - first) return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card");
-    if (c->error.code != EY_OK) return *e = c->error, false; /* of attach(), or of a step, which will tell it too */
-    if (!open_probe(c, e) || !cuda_ok(d, d->event_record(c->probe[0], c->stream), "timing", e)) return false;
+    if (!c->arena || first > c->arena_size || bytes > c->arena_size - first)
+        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card");
+    if (c->error.code != EY_OK)
+        return *e = c->error, false; /* of attach(), or of a step, which will tell it too */
+    if (!open_probe(c, e) || !cuda_ok(d, d->event_record(c->probe[0], c->stream), "timing", e))
+        return false;
     cuda_launch(c, &l, &a);
-    bool ok = cuda_ok(d, d->event_record(c->probe[1], c->stream), "timing", e) && cuda_ok(d, d->event_sync(c->probe[1]), "reading its memory", e) &&
+    bool ok = cuda_ok(d, d->event_record(c->probe[1], c->stream), "timing", e) &&
+              cuda_ok(d, d->event_sync(c->probe[1]), "reading its memory", e) &&
               cuda_ok(d, d->event_seconds(&ms, c->probe[0], c->probe[1]), "timing", e);
     *seconds = ms > 0 ? ms * 1e-3 : 1e-9;
     return ok;
@@ -49,8 +59,10 @@ bool backend_cuda_read_slice(struct backend *be, size_t first, size_t bytes, dou
 double cuda_rated_reads(const struct cuda *c)
 {
     int khz = 0, bits = 0;
-    if (c->driver.device_attribute(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, c->device) != CUDA_SUCCESS ||
-        c->driver.device_attribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, c->device) != CUDA_SUCCESS)
+    if (c->driver.device_attribute(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, c->device) !=
+            CUDA_SUCCESS ||
+        c->driver.device_attribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, c->device) !=
+            CUDA_SUCCESS)
         return 0;
     return 2e3 * khz * bits / 8;
 }

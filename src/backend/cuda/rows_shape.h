@@ -22,7 +22,8 @@ static inline struct launch merge_norm_launch(const struct merge_norm_args *a)
 /* A thread for each element of rows. */
 static inline struct launch rows_launch(const char *kernel, int n, int width)
 {
-    struct launch l = {kernel, {(unsigned)((width + ROW_BLOCK - 1) / ROW_BLOCK), (unsigned)n, 1}, ROW_BLOCK, 0};
+    struct launch l = {
+        kernel, {(unsigned)((width + ROW_BLOCK - 1) / ROW_BLOCK), (unsigned)n, 1}, ROW_BLOCK, 0};
     return l;
 }
 
@@ -56,7 +57,13 @@ static inline struct launch patchify_launch(const struct patchify_args *a)
 static inline struct launch convert_launch(const struct convert_args *a)
 {
     int64_t blocks = (a->n / 8 + ROW_BLOCK - 1) / ROW_BLOCK;
-    struct launch l = {"convert_bf16", {(unsigned)(blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks), 1, 1}, ROW_BLOCK, 0};
+    struct launch l = {"convert_bf16",
+                       {(unsigned)(blocks < 1      ? 1
+                                   : blocks > 4096 ? 4096
+                                                   : blocks),
+                        1, 1},
+                       ROW_BLOCK,
+                       0};
     return l;
 }
 

@@ -6,14 +6,19 @@
 
 static bool check_size(int value, const char *name, int most, ey_err *e)
 {
-    return value <= most || ey_fail(e, EY_BAD_MODEL, "this model's %s is %d; on a card at most %d is supported: use --device cpu", name, value, most);
+    return value <= most ||
+           ey_fail(e, EY_BAD_MODEL,
+                   "this model's %s is %d; on a card at most %d is supported: use --device cpu",
+                   name, value, most);
 }
 
 bool cuda_check_shapes(const struct text_shape *text, const struct vision_shape *vision, ey_err *e)
 {
-    return check_size(text->head_dim, "head_dim", CUDA_MAX_HEAD_DIM, e) && check_size(text->vocabulary, "vocab_size", CUDA_MAX_VOCABULARY, e) &&
+    return check_size(text->head_dim, "head_dim", CUDA_MAX_HEAD_DIM, e) &&
+           check_size(text->vocabulary, "vocab_size", CUDA_MAX_VOCABULARY, e) &&
            check_size(text->hidden, "hidden_size", CUDA_MAX_HIDDEN, e) &&
-           (!vision->depth || check_size(vision->head_dim, "vision head size", CUDA_MAX_HEAD_DIM, e));
+           (!vision->depth ||
+            check_size(vision->head_dim, "vision head size", CUDA_MAX_HEAD_DIM, e));
 }
 
 static int max_of(int a, int b)
@@ -25,7 +30,8 @@ bool cuda_packs(const struct weight *w)
 {
     bool matrix = w->rows > 1;
     if (w->dtype == DTYPE_INT4) return true; /* its columns are a multiple of 32 */
-    return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) || ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
+    return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) ||
+                      ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
 }
 
 bool cuda_is_vector(const struct weight *w)
@@ -40,7 +46,8 @@ static size_t packed_bytes(int64_t rows, int64_t row_bytes)
 
 static size_t scale_bytes(const struct weight *w)
 {
-    size_t blocks = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) * (size_t)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    size_t blocks = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
+                    (size_t)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
     bool scaled = w->scale || (w->recipe && w->dtype == DTYPE_F8_E4M3); /* by then it has them */
     return scaled ? cuda_aligned(blocks * sizeof(float)) : 0;
 }
@@ -54,7 +61,8 @@ size_t cuda_element_bytes(const struct weight *w)
 size_t cuda_multiplier_bytes(const struct weight *w)
 {
     if (w->dtype != DTYPE_INT4) return 0;
-    return cuda_aligned(packed_bytes(w->rows, w->cols / 2) / PACK_CHUNK * PACK_ROWS * (2 * PACK_BYTES / (size_t)w->group) * sizeof(uint16_t));
+    return cuda_aligned(packed_bytes(w->rows, w->cols / 2) / PACK_CHUNK * PACK_ROWS *
+                        (2 * PACK_BYTES / (size_t)w->group) * sizeof(uint16_t));
 }
 
 size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
@@ -63,20 +71,28 @@ size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum 
     size_t elements = (size_t)w->rows * (size_t)w->cols;
     if (cuda_is_vector(w)) return cuda_aligned(elements * sizeof(float));
     if (placement == PLACE_HOST || placement == PLACE_STREAMED) return 0;
-    if (placement == PLACE_EIGHT_BIT) return cuda_aligned(packed_bytes(w->rows, w->cols)) + cuda_aligned((size_t)w->rows * sizeof(float));
+    if (placement == PLACE_EIGHT_BIT)
+        return cuda_aligned(packed_bytes(w->rows, w->cols)) +
+               cuda_aligned((size_t)w->rows * sizeof(float));
     return cuda_element_bytes(w) + scale_bytes(w) + cuda_multiplier_bytes(w);
 }
 
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)
 {
     (void)be;
-    return (s->fp8 ? 1 : sizeof(bf16)) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_dim;
+    return (s->fp8 ? 1 : sizeof(bf16)) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks *
+           (size_t)s->n_kv_heads * (size_t)s->head_dim;
 }
 
 struct batch_layout cuda_batch_layout(int n_rows, const struct backend_limits *l)
 {
-    size_t rows = (size_t)n_rows, seqs = (size_t)max_of(l->max_seqs, 1), blocks = (size_t)max_of(l->max_blocks, 1);
-    struct batch_layout b = {.feature = rows, .seq = 2 * rows, .index = 3 * rows, .position = 4 * rows, .out_rows = 7 * rows};
+    size_t rows = (size_t)n_rows, seqs = (size_t)max_of(l->max_seqs, 1),
+           blocks = (size_t)max_of(l->max_blocks, 1);
+    struct batch_layout b = {.feature = rows,
+                             .seq = 2 * rows,
+                             .index = 3 * rows,
+                             .position = 4 * rows,
+                             .out_rows = 7 * rows};
     b.tile = b.out_rows + seqs;
     b.drawing = (b.tile + 2 * (rows / ATTEND_ROWS + seqs + 1) + 1) / 2 * 2; /* has 64-bit members */
     b.block_table = b.drawing + seqs * sizeof(struct drawing) / sizeof(int32_t);
@@ -84,18 +100,22 @@ struct batch_layout cuda_batch_layout(int n_rows, const struct backend_limits *l
     return b;
 }
 
-/* A row of blocks of patches of the widest picture: what is on its way to the card at a time is at least that. */
+/* A row of blocks of patches of the widest picture: what is on its way to the card at a time is at
+ * least that. */
 static size_t picture_row_bytes(const struct vision_shape *v, int max_patches)
 {
-    size_t blocks = (size_t)(max_patches / max_of(vision_group(v), 1)), side = (size_t)(v->patch * v->merge);
+    size_t blocks = (size_t)(max_patches / max_of(vision_group(v), 1)),
+           side = (size_t)(v->patch * v->merge);
     size_t across = (size_t)ceil(sqrt((double)blocks * MAX_SIDE_RATIO));
     return (across < blocks ? across : blocks) * side * side * 3;
 }
 
 struct outcome_layout cuda_outcome_layout(const struct backend_limits *l)
 {
-    size_t seqs = (size_t)max_of(l->max_seqs, 1), best = seqs * CANDIDATES * sizeof(struct candidate);
-    return (struct outcome_layout){best, best + seqs * sizeof(float), best + seqs * (sizeof(float) + sizeof(int32_t))};
+    size_t seqs = (size_t)max_of(l->max_seqs, 1),
+           best = seqs * CANDIDATES * sizeof(struct candidate);
+    return (struct outcome_layout){best, best + seqs * sizeof(float),
+                                   best + seqs * (sizeof(float) + sizeof(int32_t))};
 }
 
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
@@ -103,11 +123,14 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     const struct text_shape *t = &l->text;
     const struct vision_shape *v = &l->vision;
     bool known = t->hidden || v->hidden; /* tests of single kernels say max_width alone */
-    size_t rows = (size_t)l->max_rows, seqs = (size_t)max_of(l->max_seqs, 1), heads = (size_t)max_of(t->n_heads, 1);
+    size_t rows = (size_t)l->max_rows, seqs = (size_t)max_of(l->max_seqs, 1),
+           heads = (size_t)max_of(t->n_heads, 1);
     size_t qkv = (size_t)(known ? text_q_width(t) + 2 * text_kv_width(t) : 3 * l->max_width);
-    size_t input = (size_t)(known ? max_of(max_of(t->hidden, v->hidden), vision_patch_width(v)) : l->max_width);
+    size_t input = (size_t)(known ? max_of(max_of(t->hidden, v->hidden), vision_patch_width(v))
+                                  : l->max_width);
     size_t wide = (size_t)(known ? v->hidden : l->max_width);
-    size_t pixels = (size_t)vision_patch_width(v) * sizeof(float) / sizeof(bf16); /* on their way to BF16 */
+    size_t pixels = (size_t)vision_patch_width(v) * sizeof(float) /
+                    sizeof(bf16); /* on their way to BF16 */
     if (pixels > wide) wide = pixels;
     if ((size_t)t->hidden > wide) wide = (size_t)t->hidden;
     bytes[SCRATCH_NORMED] = rows * input * sizeof(bf16);
@@ -123,12 +146,17 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     bytes[SCRATCH_PART_SUM] = seqs * CANDIDATE_PARTS * 2 * sizeof(float);
     bytes[SCRATCH_OUTCOME] = cuda_outcome_layout(l).total;
     bytes[SCRATCH_SMALL] = cuda_batch_layout(SMALL_ROWS, l).total * sizeof(int32_t);
-    bytes[SCRATCH_LARGE] = cuda_batch_layout(max_of(l->max_rows, SMALL_ROWS), l).total * sizeof(int32_t);
+    bytes[SCRATCH_LARGE] = cuda_batch_layout(max_of(l->max_rows, SMALL_ROWS), l).total *
+                           sizeof(int32_t);
     bytes[SCRATCH_UNPACKED] = l->int4 ? UNPACK_BYTES : 0;
-    size_t quantized = !l->fp8_prompts ? 0 : rows < QUANTIZED_ROWS ? (rows + 3) / 4 * 4 : QUANTIZED_ROWS;
-    size_t quantized_width = (size_t)(t->hidden ? max_of(max_of(t->hidden, text_q_width(t)), t->mlp) : l->max_width);
+    size_t quantized = !l->fp8_prompts         ? 0
+                       : rows < QUANTIZED_ROWS ? (rows + 3) / 4 * 4
+                                               : QUANTIZED_ROWS;
+    size_t quantized_width = (size_t)(t->hidden ? max_of(max_of(t->hidden, text_q_width(t)), t->mlp)
+                                                : l->max_width);
     bytes[SCRATCH_E4M3] = quantized * quantized_width;
-    bytes[SCRATCH_E4M3_SCALE] = quantized * ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK) * sizeof(float);
+    bytes[SCRATCH_E4M3_SCALE] = quantized * ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK) *
+                                sizeof(float);
     bytes[SCRATCH_POSITIONS] = rows * 3 * sizeof(int32_t);
 }
 
@@ -136,7 +164,8 @@ size_t cuda_buffer_bytes(const struct backend_limits *l)
 {
     size_t bytes[SCRATCH_BUFFERS], sum = 0;
     cuda_scratch_sizes(bytes, l);
-    for (int i = 0; i < SCRATCH_BUFFERS; i++) sum += cuda_aligned(bytes[i]);
+    for (int i = 0; i < SCRATCH_BUFFERS; i++)
+        sum += cuda_aligned(bytes[i]);
     return sum;
 }
 

@@ -1,5 +1,7 @@
-/* Rows that stay in the file beside an 8-bit head: its own as they are stored, which the best candidates are scored again from, and the embedding's. Where the
- * driver pins the file's pages the card reads them itself, so that a step needs nothing of the host; otherwise the host does, once a token. */
+/* Rows that stay in the file beside an 8-bit head: its own as they are stored, which the best
+ * candidates are scored again from, and the embedding's. Where the driver pins the file's pages the
+ * card reads them itself, so that a step needs nothing of the host; otherwise the host does, once a
+ * token. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -29,7 +31,8 @@ static bool head_is_readable(const struct weight *head)
 
 static bool table_is_readable(const struct weight *table)
 {
-    bool known = table->dtype == DTYPE_BF16 || table->dtype == DTYPE_F16 || table->dtype == DTYPE_F32;
+    bool known = table->dtype == DTYPE_BF16 || table->dtype == DTYPE_F16 ||
+                 table->dtype == DTYPE_F32;
     return known && !table->scale && (uintptr_t)table->data % dtype_size(table->dtype) == 0;
 }
 
@@ -37,8 +40,11 @@ static bool table_is_readable(const struct weight *table)
 static CUresult pin(const struct cuda *c, const struct pages *p)
 {
     int read_only = 0;
-    c->driver.device_attribute(&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, c->device);
-    return c->driver.host_register((void *)p->first, p->end - p->first, CU_MEMHOSTREGISTER_DEVICEMAP | (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0));
+    c->driver.device_attribute(&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+                               c->device);
+    return c->driver.host_register((void *)p->first, p->end - p->first,
+                                   CU_MEMHOSTREGISTER_DEVICEMAP |
+                                       (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0));
 }
 
 static bool has_problem(struct cuda *c, CUresult result)
@@ -46,7 +52,8 @@ static bool has_problem(struct cuda *c, CUresult result)
     const char *name = NULL;
     if (result == CUDA_SUCCESS) return false;
     c->driver.error_name(result, &name);
-    snprintf(c->rows_problem, sizeof(c->rows_problem), "the driver does not pin the file's pages (%s)", name ? name : "?");
+    snprintf(c->rows_problem, sizeof(c->rows_problem),
+             "the driver does not pin the file's pages (%s)", name ? name : "?");
     return true;
 }
 
@@ -61,7 +68,8 @@ static bool register_pages(struct cuda *c, const struct pages *p)
     return true;
 }
 
-/* A tied embedding is the head, and neighbours in the file may have a page in common: then they are one stretch. */
+/* A tied embedding is the head, and neighbours in the file may have a page in common: then they are
+ * one stretch. */
 static int stretches(const struct cuda *c, struct pages out[MAX_REGISTERED])
 {
     out[0] = pages_of_weight(&c->stored_head);
@@ -80,20 +88,25 @@ void cuda_register_rows(struct cuda *c)
     c->rows_problem[0] = 0;
     if (!c->stored_head.data) return;
     if (cuda_failed(c, FAMILY_EXACT)) {
-        snprintf(c->rows_problem, sizeof(c->rows_problem), "kernel score_again computes wrongly on this card");
+        snprintf(c->rows_problem, sizeof(c->rows_problem),
+                 "kernel score_again computes wrongly on this card");
         return;
     }
-    if (!head_is_readable(&c->stored_head) || (c->host_table && !table_is_readable(c->host_table))) {
-        snprintf(c->rows_problem, sizeof(c->rows_problem), "the file's rows are not of a type, or not aligned as the kernels need them");
+    if (!head_is_readable(&c->stored_head) ||
+        (c->host_table && !table_is_readable(c->host_table))) {
+        snprintf(c->rows_problem, sizeof(c->rows_problem),
+                 "the file's rows are not of a type, or not aligned as the kernels need them");
         return;
     }
-    for (int i = 0, n = stretches(c, stretch); ok && i < n; i++) ok = register_pages(c, &stretch[i]);
+    for (int i = 0, n = stretches(c, stretch); ok && i < n; i++)
+        ok = register_pages(c, &stretch[i]);
     if (!ok) cuda_unregister_rows(c);
 }
 
 void cuda_unregister_rows(struct cuda *c)
 {
-    while (c->n_registered) c->driver.host_unregister((void *)(uintptr_t)c->registered[--c->n_registered].host);
+    while (c->n_registered)
+        c->driver.host_unregister((void *)(uintptr_t)c->registered[--c->n_registered].host);
 }
 
 const void *cuda_registered(const struct cuda *c, const void *host)
@@ -113,10 +126,12 @@ bool cuda_reads_stored(const struct backend *be, const char **why_not)
     return c->n_registered > 0;
 }
 
-bool backend_cuda_may_read(struct backend *be, const struct weight *head, const struct weight *embed)
+bool backend_cuda_may_read(struct backend *be, const struct weight *head,
+                           const struct weight *embed)
 {
     struct cuda *c = cuda_of(be);
     const struct pages page = pages_of(head->data, 1);
-    if (!head_is_readable(head) || !table_is_readable(embed) || pin(c, &page) != CUDA_SUCCESS) return false;
+    if (!head_is_readable(head) || !table_is_readable(embed) || pin(c, &page) != CUDA_SUCCESS)
+        return false;
     return c->driver.host_unregister((void *)page.first) == CUDA_SUCCESS;
 }

@@ -1,7 +1,9 @@
-/* Tries every kernel family of the card on small random problems, whose results loops on the host compute in double precision. A few milliseconds on a
- * card. It runs before anything else is on the card, takes one allocation for itself and gives it back.
+/* Tries every kernel family of the card on small random problems, whose results loops on the host
+ * compute in double precision. A few milliseconds on a card. It runs before anything else is on the
+ * card, takes one allocation for itself and gives it back.
  *
- * Sizes are odd on purpose: more than one tile, ends that do not fill one, keys over several blocks of the cache. */
+ * Sizes are odd on purpose: more than one tile, ends that do not fill one, keys over several blocks
+ * of the cache. */
 #include "backend/cuda/trial.h"
 
 #include <math.h>
@@ -44,7 +46,8 @@ void *trial_card_room(struct trial *t, size_t bytes)
     }
     void *p = t->card + t->used;
     t->used += size;
-    cuda_check(t->c, t->c->driver.set_bytes((CUdeviceptr)(uintptr_t)p, 0xff, size, t->c->stream), "a trial");
+    cuda_check(t->c, t->c->driver.set_bytes((CUdeviceptr)(uintptr_t)p, 0xff, size, t->c->stream),
+               "a trial");
     return p;
 }
 
@@ -58,7 +61,9 @@ void *trial_put(struct trial *t, const void *from, size_t bytes)
 void *trial_get(struct trial *t, const void *from, size_t bytes)
 {
     void *p = trial_host_room(t, bytes);
-    if (p) cuda_check(t->c, t->c->driver.to_host(p, (CUdeviceptr)(uintptr_t)from, bytes, t->c->stream), "a trial");
+    if (p)
+        cuda_check(t->c, t->c->driver.to_host(p, (CUdeviceptr)(uintptr_t)from, bytes, t->c->stream),
+                   "a trial");
     cuda_check(t->c, t->c->driver.stream_sync(t->c->stream), "a trial");
     return p;
 }
@@ -66,14 +71,16 @@ void *trial_get(struct trial *t, const void *from, size_t bytes)
 float *trial_random_floats(struct trial *t, size_t n, float low, float high)
 {
     float *p = trial_host_room(t, n * sizeof(float));
-    for (size_t i = 0; p && i < n; i++) p[i] = low + (high - low) * (0.5f + 0.5f * random_float(t));
+    for (size_t i = 0; p && i < n; i++)
+        p[i] = low + (high - low) * (0.5f + 0.5f * random_float(t));
     return p;
 }
 
 bf16 *trial_put_bf16(struct trial *t, float *values, size_t n)
 {
     bf16 *rounded = trial_host_room(t, n * sizeof(bf16));
-    for (size_t i = 0; rounded && i < n; i++) rounded[i] = nearest_bf16(values[i]), values[i] = bf16_float(rounded[i]);
+    for (size_t i = 0; rounded && i < n; i++)
+        rounded[i] = nearest_bf16(values[i]), values[i] = bf16_float(rounded[i]);
     return rounded ? trial_put(t, rounded, n * sizeof(bf16)) : NULL;
 }
 
@@ -81,13 +88,16 @@ float *trial_get_bf16(struct trial *t, const bf16 *from, size_t n)
 {
     const bf16 *got = trial_get(t, from, n * sizeof(bf16));
     float *p = trial_host_room(t, n * sizeof(float));
-    for (size_t i = 0; p && got && i < n; i++) p[i] = bf16_float(got[i]);
+    for (size_t i = 0; p && got && i < n; i++)
+        p[i] = bf16_float(got[i]);
     return p;
 }
 
 /* ---- verdicts ---- */
 
-#define MAX_ERROR 1e-2f /* relative, root mean square: several times what BF16 results have, far below what a wrong element makes */
+#define MAX_ERROR                                                                               \
+    1e-2f /* relative, root mean square: several times what BF16 results have, far below what a \
+             wrong element makes */
 
 void trial_judge(struct trial *t, int family, const float *got, const double *want, size_t n)
 {
@@ -95,9 +105,12 @@ void trial_judge(struct trial *t, int family, const float *got, const double *wa
     double power = 0, error = 0;
     bool far = false;
     if (!got || !want) return; /* no memory, which is not its fault */
-    for (size_t i = 0; i < n; i++) power += want[i] * want[i], error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+    for (size_t i = 0; i < n; i++)
+        power += want[i] * want[i],
+            error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
     double typical = sqrt(power / (double)n);
-    for (size_t i = 0; !far && i < n; i++) far = !(fabs((double)got[i] - want[i]) <= 0.06 * typical + 0.03 * fabs(want[i]));
+    for (size_t i = 0; !far && i < n; i++)
+        far = !(fabs((double)got[i] - want[i]) <= 0.06 * typical + 0.03 * fabs(want[i]));
     float relative = far && !(error >= 0) ? INFINITY : (float)sqrt(error / (power > 0 ? power : 1));
     if (!(relative <= v->error)) v->error = relative;
     v->failed |= far || !(relative < MAX_ERROR);
@@ -105,7 +118,8 @@ void trial_judge(struct trial *t, int family, const float *got, const double *wa
 
 bool trial_begins(const struct trial *t, int family)
 {
-    return !t->report->family[family].tried && !t->report->family[family].absent && t->c->error.code == EY_OK && !t->out_of_memory;
+    return !t->report->family[family].tried && !t->report->family[family].absent &&
+           t->c->error.code == EY_OK && !t->out_of_memory;
 }
 
 bool trial_ends(struct trial *t, int family)
@@ -123,15 +137,27 @@ bool trial_ends(struct trial *t, int family)
 
 /* ---- rows ---- */
 
-enum { NORM_WIDTH = 1000, NORM_ROWS = 3, GROUP = 4, GROUP_WIDTH = 250, VOCABULARY = 5003, LOGIT_ROWS = 2 };
+enum {
+    NORM_WIDTH = 1000,
+    NORM_ROWS = 3,
+    GROUP = 4,
+    GROUP_WIDTH = 250,
+    VOCABULARY = 5003,
+    LOGIT_ROWS = 2
+};
 
 /* One row; `centred` with a bias: LayerNorm. */
-static void norm_on_host(double *out, const float *x, const float *w, const float *b, int width, bool centred)
+static void norm_on_host(double *out, const float *x, const float *w, const float *b, int width,
+                         bool centred)
 {
     double mean = 0, squares = 0;
-    for (int i = 0; centred && i < width; i++) mean += (double)x[i] / width;
-    for (int i = 0; i < width; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
-    for (int i = 0; i < width; i++) out[i] = ((double)x[i] - mean) / sqrt(squares / width + (double)TRIAL_EPS) * (double)w[i] + (centred ? (double)b[i] : 0);
+    for (int i = 0; centred && i < width; i++)
+        mean += (double)x[i] / width;
+    for (int i = 0; i < width; i++)
+        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    for (int i = 0; i < width; i++)
+        out[i] = ((double)x[i] - mean) / sqrt(squares / width + (double)TRIAL_EPS) * (double)w[i] +
+                 (centred ? (double)b[i] : 0);
 }
 
 /* Rows of NORM_WIDTH, as they are or as GROUP rows that are one token's. */
@@ -142,10 +168,15 @@ struct norm_trial {
 
 static struct norm_trial make_norm(struct trial *t)
 {
-    struct norm_trial m = {trial_random_floats(t, NORM_ROWS * NORM_WIDTH, -1, 3), trial_random_floats(t, NORM_WIDTH, 0.5f, 1.5f),
-                           trial_random_floats(t, NORM_WIDTH, -1, 1), NULL, NULL, NULL};
+    struct norm_trial m = {trial_random_floats(t, NORM_ROWS * NORM_WIDTH, -1, 3),
+                           trial_random_floats(t, NORM_WIDTH, 0.5f, 1.5f),
+                           trial_random_floats(t, NORM_WIDTH, -1, 1),
+                           NULL,
+                           NULL,
+                           NULL};
     if (t->out_of_memory) return m;
-    m.card_x = trial_put(t, m.x, NORM_ROWS * NORM_WIDTH * sizeof(float)), m.card_w = trial_put(t, m.w, NORM_WIDTH * sizeof(float));
+    m.card_x = trial_put(t, m.x, NORM_ROWS * NORM_WIDTH * sizeof(float)),
+    m.card_w = trial_put(t, m.w, NORM_WIDTH * sizeof(float));
     m.card_b = trial_put(t, m.b, NORM_WIDTH * sizeof(float));
     return m;
 }
@@ -156,14 +187,17 @@ static void try_norm(struct trial *t, bool layer)
     bf16 *y = trial_card_room(t, NORM_ROWS * NORM_WIDTH * sizeof(bf16));
     double *want = trial_host_room(t, NORM_ROWS * NORM_WIDTH * sizeof(double));
     if (t->out_of_memory) return;
-    struct norm_args a = {y, m.card_x, m.card_w, layer ? m.card_b : NULL, NORM_ROWS, NORM_WIDTH, layer, TRIAL_EPS};
+    struct norm_args a = {y,         m.card_x,   m.card_w, layer ? m.card_b : NULL,
+                          NORM_ROWS, NORM_WIDTH, layer,    TRIAL_EPS};
     struct launch l = norm_launch(&a);
     cuda_launch(t->c, &l, &a);
-    for (int i = 0; i < NORM_ROWS; i++) norm_on_host(want + i * NORM_WIDTH, m.x + i * NORM_WIDTH, m.w, m.b, NORM_WIDTH, layer);
-    trial_judge(t, FAMILY_NORM, trial_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want, NORM_ROWS * NORM_WIDTH);
+    for (int i = 0; i < NORM_ROWS; i++)
+        norm_on_host(want + i * NORM_WIDTH, m.x + i * NORM_WIDTH, m.w, m.b, NORM_WIDTH, layer);
+    trial_judge(t, FAMILY_NORM, trial_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
+                NORM_ROWS * NORM_WIDTH);
 }
 
-_Static_assert((int)(GROUP * GROUP_WIDTH) == (int)NORM_WIDTH, "a token's rows are as wide as a row");
+_Static_assert((int)(GROUP *GROUP_WIDTH) == (int)NORM_WIDTH, "a token's rows are as wide as a row");
 
 static void try_merge_norm(struct trial *t, bool grouped)
 {
@@ -171,12 +205,15 @@ static void try_merge_norm(struct trial *t, bool grouped)
     bf16 *y = trial_card_room(t, NORM_ROWS * NORM_WIDTH * sizeof(bf16));
     double *want = trial_host_room(t, NORM_ROWS * NORM_WIDTH * sizeof(double));
     if (t->out_of_memory) return;
-    struct merge_norm_args a = {y, m.card_x, m.card_w, m.card_b, NORM_ROWS, GROUP_WIDTH, GROUP, grouped, TRIAL_EPS};
+    struct merge_norm_args a = {y,           m.card_x, m.card_w, m.card_b, NORM_ROWS,
+                                GROUP_WIDTH, GROUP,    grouped,  TRIAL_EPS};
     struct launch l = merge_norm_launch(&a);
     cuda_launch(t->c, &l, &a);
     int width = grouped ? NORM_WIDTH : GROUP_WIDTH;
-    for (int i = 0; i < NORM_ROWS * NORM_WIDTH; i += width) norm_on_host(want + i, m.x + i, m.w, m.b, width, true);
-    trial_judge(t, FAMILY_MERGE_NORM, trial_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want, NORM_ROWS * NORM_WIDTH);
+    for (int i = 0; i < NORM_ROWS * NORM_WIDTH; i += width)
+        norm_on_host(want + i, m.x + i, m.w, m.b, width, true);
+    trial_judge(t, FAMILY_MERGE_NORM, trial_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
+                NORM_ROWS * NORM_WIDTH);
 }
 
 static int better_first(const void *a, const void *b)
@@ -187,13 +224,15 @@ static int better_first(const void *a, const void *b)
 }
 
 /* Ids are compared as numbers: a wrong one is far off. */
-static void judge_candidates(struct trial *t, const float *logits, const struct candidate *best, const float *log_sum)
+static void judge_candidates(struct trial *t, const float *logits, const struct candidate *best,
+                             const float *log_sum)
 {
     struct candidate *all = trial_host_room(t, VOCABULARY * sizeof(*all));
     float got[2 * CANDIDATES + 1];
     double want[2 * CANDIDATES + 1], sum = 0;
     if (!all || !best || !log_sum) return;
-    for (int i = 0; i < VOCABULARY; i++) all[i] = (struct candidate){logits[i], i}, sum += exp((double)logits[i]);
+    for (int i = 0; i < VOCABULARY; i++)
+        all[i] = (struct candidate){logits[i], i}, sum += exp((double)logits[i]);
     qsort(all, VOCABULARY, sizeof(*all), better_first);
     for (int i = 0; i < CANDIDATES; i++) {
         got[2 * i] = best[i].logit, want[2 * i] = (double)all[i].logit;
@@ -206,28 +245,36 @@ static void judge_candidates(struct trial *t, const float *logits, const struct 
 static void try_candidates(struct trial *t)
 {
     float *logits = trial_random_floats(t, LOGIT_ROWS * VOCABULARY, -9, 9);
-    for (int i = 0; logits && i < LOGIT_ROWS * VOCABULARY; i++) logits[i] = nearbyintf(logits[i] * 32) / 32; /* many are equal */
+    for (int i = 0; logits && i < LOGIT_ROWS * VOCABULARY; i++)
+        logits[i] = nearbyintf(logits[i] * 32) / 32; /* many are equal */
     if (!logits) return;
-    struct candidates_args a = {trial_put(t, logits, LOGIT_ROWS * VOCABULARY * sizeof(float)),
-                                trial_card_room(t, LOGIT_ROWS * CANDIDATE_PARTS * CANDIDATES * sizeof(struct candidate)),
-                                trial_card_room(t, LOGIT_ROWS * CANDIDATE_PARTS * 2 * sizeof(float)),
-                                trial_card_room(t, LOGIT_ROWS * CANDIDATES * sizeof(struct candidate)),
-                                trial_card_room(t, LOGIT_ROWS * sizeof(float)), LOGIT_ROWS, VOCABULARY, CANDIDATE_PARTS};
+    struct candidates_args a = {
+        trial_put(t, logits, LOGIT_ROWS * VOCABULARY * sizeof(float)),
+        trial_card_room(t, LOGIT_ROWS * CANDIDATE_PARTS * CANDIDATES * sizeof(struct candidate)),
+        trial_card_room(t, LOGIT_ROWS * CANDIDATE_PARTS * 2 * sizeof(float)),
+        trial_card_room(t, LOGIT_ROWS * CANDIDATES * sizeof(struct candidate)),
+        trial_card_room(t, LOGIT_ROWS * sizeof(float)),
+        LOGIT_ROWS,
+        VOCABULARY,
+        CANDIDATE_PARTS};
     struct launch part = candidates_part_launch(&a), merge = candidates_merge_launch(&a);
     if (t->out_of_memory) return;
     cuda_launch(t->c, &part, &a);
     cuda_launch(t->c, &merge, &a);
     const struct candidate *best = trial_get(t, a.best, LOGIT_ROWS * CANDIDATES * sizeof(*best));
     const float *log_sum = trial_get(t, a.log_sum, LOGIT_ROWS * sizeof(float));
-    for (int i = 0; best && log_sum && i < LOGIT_ROWS; i++) judge_candidates(t, logits + i * VOCABULARY, best + i * CANDIDATES, log_sum + i);
+    for (int i = 0; best && log_sum && i < LOGIT_ROWS; i++)
+        judge_candidates(t, logits + i * VOCABULARY, best + i * CANDIDATES, log_sum + i);
 }
 
 /* ---- candidates scored again ---- */
 
 enum { EXACT_ROWS = 100, EXACT_COLS = 464, EXACT_N = 3 };
 
-/* In order by what the host makes of them, which is to be the same bits: an id in another place is far off. */
-static void judge_exact(struct trial *t, const struct candidate *got_best, struct candidate *want_best)
+/* In order by what the host makes of them, which is to be the same bits: an id in another place is
+ * far off. */
+static void judge_exact(struct trial *t, const struct candidate *got_best,
+                        struct candidate *want_best)
 {
     float got[2 * CANDIDATES];
     double want[2 * CANDIDATES];
@@ -243,17 +290,26 @@ static void judge_exact(struct trial *t, const struct candidate *got_best, struc
 static void try_exact(struct trial *t)
 {
     static const int32_t gather[EXACT_N] = {6, 0, 3};
-    float *x = trial_random_floats(t, 3 * EXACT_N * EXACT_COLS, -2, 2), *norm = trial_random_floats(t, EXACT_COLS, 0.5f, 1.5f);
+    float *x = trial_random_floats(t, 3 * EXACT_N * EXACT_COLS, -2, 2),
+          *norm = trial_random_floats(t, EXACT_COLS, 0.5f, 1.5f);
     float *rows = trial_random_floats(t, EXACT_ROWS * EXACT_COLS, -1, 1);
     struct candidate *best = trial_host_room(t, EXACT_N * CANDIDATES * sizeof(*best));
     bf16 *stored = trial_host_room(t, EXACT_ROWS * EXACT_COLS * sizeof(bf16));
     uint32_t none[EXACT_N] = {0};
     if (t->out_of_memory) return;
-    for (int i = 0; i < EXACT_ROWS * EXACT_COLS; i++) stored[i] = nearest_bf16(rows[i]);
-    for (int i = 0; i < EXACT_N * CANDIDATES; i++) best[i] = (struct candidate){0, i * 37 % EXACT_ROWS};
-    struct exact_args a = {trial_put(t, best, EXACT_N * CANDIDATES * sizeof(*best)), trial_put(t, none, sizeof(none)), trial_put(t, stored, EXACT_ROWS * EXACT_COLS * sizeof(bf16)),
-                           trial_put(t, x, 3 * EXACT_N * EXACT_COLS * sizeof(float)), trial_put(t, norm, EXACT_COLS * sizeof(float)), trial_put(t, gather, sizeof(gather)),
-                           EXACT_N, EXACT_COLS, TRIAL_EPS};
+    for (int i = 0; i < EXACT_ROWS * EXACT_COLS; i++)
+        stored[i] = nearest_bf16(rows[i]);
+    for (int i = 0; i < EXACT_N * CANDIDATES; i++)
+        best[i] = (struct candidate){0, i * 37 % EXACT_ROWS};
+    struct exact_args a = {trial_put(t, best, EXACT_N * CANDIDATES * sizeof(*best)),
+                           trial_put(t, none, sizeof(none)),
+                           trial_put(t, stored, EXACT_ROWS * EXACT_COLS * sizeof(bf16)),
+                           trial_put(t, x, 3 * EXACT_N * EXACT_COLS * sizeof(float)),
+                           trial_put(t, norm, EXACT_COLS * sizeof(float)),
+                           trial_put(t, gather, sizeof(gather)),
+                           EXACT_N,
+                           EXACT_COLS,
+                           TRIAL_EPS};
     struct launch l = exact_launch(&a);
     if (t->out_of_memory) return;
     cuda_launch(t->c, &l, &a);
@@ -262,7 +318,8 @@ static void try_exact(struct trial *t)
         float normed[EXACT_COLS];
         struct candidate *want = best + i * CANDIDATES;
         exact_norm(normed, x + gather[i] * EXACT_COLS, norm, EXACT_COLS, TRIAL_EPS);
-        for (int k = 0; k < CANDIDATES; k++) want[k].logit = exact_logit(normed, stored + want[k].id * EXACT_COLS, EXACT_COLS);
+        for (int k = 0; k < CANDIDATES; k++)
+            want[k].logit = exact_logit(normed, stored + want[k].id * EXACT_COLS, EXACT_COLS);
         judge_exact(t, got + i * CANDIDATES, want);
     }
 }
@@ -271,9 +328,15 @@ static void try_exact(struct trial *t)
 
 static bool try_rows(struct trial *t)
 {
-    if (trial_begins(t, FAMILY_NORM) && (try_norm(t, false), try_norm(t, true), !trial_ends(t, FAMILY_NORM))) return false;
-    if (trial_begins(t, FAMILY_MERGE_NORM) && (try_merge_norm(t, false), try_merge_norm(t, true), !trial_ends(t, FAMILY_MERGE_NORM))) return false;
-    if (trial_begins(t, FAMILY_CANDIDATES) && (try_candidates(t), !trial_ends(t, FAMILY_CANDIDATES))) return false;
+    if (trial_begins(t, FAMILY_NORM) &&
+        (try_norm(t, false), try_norm(t, true), !trial_ends(t, FAMILY_NORM)))
+        return false;
+    if (trial_begins(t, FAMILY_MERGE_NORM) &&
+        (try_merge_norm(t, false), try_merge_norm(t, true), !trial_ends(t, FAMILY_MERGE_NORM)))
+        return false;
+    if (trial_begins(t, FAMILY_CANDIDATES) &&
+        (try_candidates(t), !trial_ends(t, FAMILY_CANDIDATES)))
+        return false;
     return !trial_begins(t, FAMILY_EXACT) || (try_exact(t), trial_ends(t, FAMILY_EXACT));
 }
 
@@ -282,10 +345,14 @@ static bool try_parts(struct trial *t)
 {
     bool alive = true;
     for (int part = 0; alive && !t->out_of_memory && part < 7; part++) {
-        if (part == 0) alive = try_rows(t);
-        else if (part == 1) alive = trial_of_tower(t);
-        else if (part == 2) alive = trial_of_products(t);
-        else alive = trial_of_text(t, part % 2 ? 64 : 128, part > 4);
+        if (part == 0)
+            alive = try_rows(t);
+        else if (part == 1)
+            alive = trial_of_tower(t);
+        else if (part == 2)
+            alive = trial_of_products(t);
+        else
+            alive = trial_of_text(t, part % 2 ? 64 : 128, part > 4);
         arena_free(&t->host);
         t->used = 0;
     }
@@ -296,7 +363,9 @@ bool cuda_try_families(struct cuda *c, struct kernel_report *report, ey_err *e)
 {
     CUdeviceptr p = 0;
     struct trial t = {.c = c, .random = 1, .report = report};
-    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, TRIAL_BYTES), "memory to try the kernels in", e)) return false;
+    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, TRIAL_BYTES),
+                 "memory to try the kernels in", e))
+        return false;
     t.card = (char *)(uintptr_t)p;
     bool alive = try_parts(&t);
     arena_free(&t.host);

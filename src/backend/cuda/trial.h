@@ -1,4 +1,5 @@
-/* The trial of a card's kernels: what its parts share. Memory on the card and the host lives until the part is over. */
+/* The trial of a card's kernels: what its parts share. Memory on the card and the host lives until
+ * the part is over. */
 #ifndef EY_CUDA_TRIAL_H
 #define EY_CUDA_TRIAL_H
 
@@ -22,7 +23,8 @@ uint32_t trial_random_bits(struct trial *t);
 float *trial_random_floats(struct trial *t, size_t n, float low, float high);
 
 void *trial_host_room(struct trial *t, size_t bytes);
-/* On the card, every byte 0xff: NaN to whoever reads it too early, and in a result that was not written. */
+/* On the card, every byte 0xff: NaN to whoever reads it too early, and in a result that was not
+ * written. */
 void *trial_card_room(struct trial *t, size_t bytes);
 void *trial_put(struct trial *t, const void *from, size_t bytes);
 void *trial_get(struct trial *t, const void *from, size_t bytes);
@@ -32,9 +34,11 @@ float *trial_get_bf16(struct trial *t, const bf16 *from, size_t n);
 
 /* Whether the family is to be tried. */
 bool trial_begins(const struct trial *t, int family);
-/* Notes how far got[n] is from want[n]; a single element far off is a failure too. The worst of several calls counts. */
+/* Notes how far got[n] is from want[n]; a single element far off is a failure too. The worst of
+ * several calls counts. */
 void trial_judge(struct trial *t, int family, const float *got, const double *want, size_t n);
-/* The family has been tried; what its launches did wrong goes to its account. False: the card does nothing any more. */
+/* The family has been tried; what its launches did wrong goes to its account. False: the card does
+ * nothing any more. */
 bool trial_ends(struct trial *t, int family);
 
 /* The parts; false: the card does nothing any more. trial_products.c, trial_attention.c */

@@ -1,5 +1,6 @@
-/* Everything large that goes to the card: through a small ring of pinned memory, filled by several threads, so that reading a file, copying and
- * what the card does with it overlap. Pinned memory is scarce under WSL2, hence small. */
+/* Everything large that goes to the card: through a small ring of pinned memory, filled by several
+ * threads, so that reading a file, copying and what the card does with it overlap. Pinned memory is
+ * scarce under WSL2, hence small. */
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
@@ -9,9 +10,11 @@ bool cuda_upload_open(struct cuda *c, ey_err *e)
     const struct cuda_driver *d = &c->driver;
     for (int i = 0; i < UPLOAD_PLACES; i++) {
         void *p = NULL;
-        if (!cuda_ok(d, d->host_alloc(&p, UPLOAD_BYTES, 0), "pinned memory for uploads", e)) return false;
+        if (!cuda_ok(d, d->host_alloc(&p, UPLOAD_BYTES, 0), "pinned memory for uploads", e))
+            return false;
         c->pinned[i] = p;
-        if (!cuda_ok(d, d->event_create(&c->pinned_free[i], CU_EVENT_DISABLE_TIMING), "uploads", e)) return false;
+        if (!cuda_ok(d, d->event_create(&c->pinned_free[i], CU_EVENT_DISABLE_TIMING), "uploads", e))
+            return false;
     }
     return true;
 }
@@ -36,7 +39,8 @@ enum { COPY_UNIT = 256 << 10 };
 static void copy_units(void *context, size_t begin, size_t end, int thread)
 {
     const struct copy *copy = context;
-    size_t first = begin * COPY_UNIT, last = end * COPY_UNIT < copy->bytes ? end * COPY_UNIT : copy->bytes;
+    size_t first = begin * COPY_UNIT,
+           last = end * COPY_UNIT < copy->bytes ? end * COPY_UNIT : copy->bytes;
     (void)thread;
     memcpy(copy->to + first, copy->from + first, last - first);
 }
@@ -48,8 +52,10 @@ static int fill_place(struct cuda *c, const void *from, size_t bytes)
     struct copy copy = {c->pinned[place], from, bytes};
     c->next_pinned = (place + 1) % UPLOAD_PLACES;
     cuda_check(c, c->driver.event_sync(c->pinned_free[place]), "an upload");
-    if (bytes <= COPY_UNIT) memcpy(copy.to, from, bytes);
-    else pool_run(c->pool, (bytes + COPY_UNIT - 1) / COPY_UNIT, 1, copy_units, &copy);
+    if (bytes <= COPY_UNIT)
+        memcpy(copy.to, from, bytes);
+    else
+        pool_run(c->pool, (bytes + COPY_UNIT - 1) / COPY_UNIT, 1, copy_units, &copy);
     return place;
 }
 
@@ -58,7 +64,10 @@ void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes)
     for (size_t done = 0, n; done < bytes; done += n) {
         n = bytes - done < UPLOAD_BYTES ? bytes - done : UPLOAD_BYTES;
         int place = fill_place(c, (const char *)from + done, n);
-        cuda_check(c, c->driver.to_device((CUdeviceptr)(uintptr_t)to + done, c->pinned[place], n, c->stream), "an upload");
+        cuda_check(
+            c,
+            c->driver.to_device((CUdeviceptr)(uintptr_t)to + done, c->pinned[place], n, c->stream),
+            "an upload");
         cuda_check(c, c->driver.event_record(c->pinned_free[place], c->stream), "an upload");
     }
 }

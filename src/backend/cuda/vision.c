@@ -17,10 +17,13 @@ static void send_pixels(struct cuda *c, const float *pixels, int64_t n)
 }
 
 /* Rows of blocks of patches that the scratch has room for at a time. */
-static void send_rgb(struct cuda *c, const struct rgb_picture *p, const struct vision_shape *s, int first, int n)
+static void send_rgb(struct cuda *c, const struct rgb_picture *p, const struct vision_shape *s,
+                     int first, int n)
 {
-    size_t stride = (size_t)(p->cols * s->patch) * 3, block_bytes = (size_t)(s->merge * s->patch) * stride;
-    int a_block_row = p->cols * s->merge, most = (int)(cuda_wide_bytes(c) / block_bytes), end = first + n, width = vision_patch_width(s);
+    size_t stride = (size_t)(p->cols * s->patch) * 3,
+           block_bytes = (size_t)(s->merge * s->patch) * stride;
+    int a_block_row = p->cols * s->merge, most = (int)(cuda_wide_bytes(c) / block_bytes),
+        end = first + n, width = vision_patch_width(s);
     if (most < 1) {
         ey_fail(&c->error, EY_BAD_IMAGE, "a picture of %d patches across is too wide", p->cols);
         return;
@@ -29,34 +32,57 @@ static void send_rgb(struct cuda *c, const struct rgb_picture *p, const struct v
         int top = at / a_block_row, bottom = (end - 1) / a_block_row;
         if (bottom - top >= most) bottom = top + most - 1;
         count = ((bottom + 1) * a_block_row < end ? (bottom + 1) * a_block_row : end) - at;
-        cuda_upload(c, c->scratch[SCRATCH_WIDE], p->rgb + (size_t)top * block_bytes, (size_t)(bottom - top + 1) * block_bytes);
-        struct patchify_args a = {(bf16 *)(void *)c->scratch[SCRATCH_NORMED] + (size_t)(at - first) * (size_t)width, (const uint8_t *)c->scratch[SCRATCH_WIDE],
-                                  at, count, p->cols, top * s->merge, s->patch, s->temporal, s->merge, {0}, {0}};
-        for (int i = 0; i < 3; i++) a.offset[i] = p->mean[i] * 255.0f, a.scale[i] = p->std[i] * 255.0f;
+        cuda_upload(c, c->scratch[SCRATCH_WIDE], p->rgb + (size_t)top * block_bytes,
+                    (size_t)(bottom - top + 1) * block_bytes);
+        struct patchify_args a = {(bf16 *)(void *)c->scratch[SCRATCH_NORMED] +
+                                      (size_t)(at - first) * (size_t)width,
+                                  (const uint8_t *)c->scratch[SCRATCH_WIDE],
+                                  at,
+                                  count,
+                                  p->cols,
+                                  top * s->merge,
+                                  s->patch,
+                                  s->temporal,
+                                  s->merge,
+                                  {0},
+                                  {0}};
+        for (int i = 0; i < 3; i++)
+            a.offset[i] = p->mean[i] * 255.0f, a.scale[i] = p->std[i] * 255.0f;
         struct launch l = patchify_launch(&a);
         cuda_launch(c, &l, &a);
     }
 }
 
 /* What lies in SCRATCH_NORMED, through the first product. */
-static void embed_patches(struct cuda *c, dev x, const struct affine *w, const struct weight *table, const struct vision_shape *s, int rows, int cols, int first, int n)
+static void embed_patches(struct cuda *c, dev x, const struct affine *w, const struct weight *table,
+                          const struct vision_shape *s, int rows, int cols, int first, int n)
 {
-    struct position_args a = {x, w->b.data, cuda_matrix(c, table), s->position_side, rows, cols, s->merge, first, n, s->hidden};
+    struct position_args a = {
+        x, w->b.data, cuda_matrix(c, table), s->position_side, rows, cols, s->merge, first,
+        n, s->hidden};
     struct launch l = position_launch(&a);
     cuda_launch(c, &l, &a);
-    struct product p = {.w = {&w->w}, .y = {x}, .n_segments = 1, .out = OUT_ADD, .x = c->scratch[SCRATCH_NORMED], .n = n, .k = (int)w->w.cols};
+    struct product p = {.w = {&w->w},
+                        .y = {x},
+                        .n_segments = 1,
+                        .out = OUT_ADD,
+                        .x = c->scratch[SCRATCH_NORMED],
+                        .n = n,
+                        .k = (int)w->w.cols};
     cuda_multiply(c, &p);
 }
 
-void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_picture *picture, const struct affine *w, const struct weight *table, const struct vision_shape *s,
-                          int first, int n)
+void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_picture *picture,
+                          const struct affine *w, const struct weight *table,
+                          const struct vision_shape *s, int first, int n)
 {
     struct cuda *c = cuda_of(be);
     send_rgb(c, picture, s, first, n);
     embed_patches(c, x, w, table, s, picture->rows, picture->cols, first, n);
 }
 
-void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w, const struct weight *table, const struct vision_shape *s, int rows, int cols,
+void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                      const struct weight *table, const struct vision_shape *s, int rows, int cols,
                       int first, int n)
 {
     struct cuda *c = cuda_of(be);
@@ -64,49 +90,92 @@ void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const stru
     embed_patches(c, x, w, table, s, rows, cols, first, n);
 }
 
-void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w, const struct vision_shape *s, dev rope, int first, int n)
+void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                     const struct vision_shape *s, dev rope, int first, int n)
 {
     struct cuda *c = cuda_of(be);
     bf16 *out = (bf16 *)qkv + (size_t)first * 3 * (size_t)s->hidden;
     cuda_layer_norm(c, c->scratch[SCRATCH_NORMED], x, &w->norm1, n, s->norm_eps);
-    struct product p = {.w = {&w->qkv.w}, .bias = {&w->qkv.b}, .y = {out}, .n_segments = 1, .out = OUT_ACT, .x = c->scratch[SCRATCH_NORMED], .n = n, .k = s->hidden};
+    struct product p = {.w = {&w->qkv.w},
+                        .bias = {&w->qkv.b},
+                        .y = {out},
+                        .n_segments = 1,
+                        .out = OUT_ACT,
+                        .x = c->scratch[SCRATCH_NORMED],
+                        .n = n,
+                        .k = s->hidden};
     cuda_multiply(c, &p);
     struct vision_rope_args a = {qkv, rope, first, n, s->n_heads, s->head_dim};
     struct launch l = vision_rope_launch(&a);
     cuda_launch(c, &l, &a);
 }
 
-void cuda_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *s, int first, int n, int n_keys)
+void cuda_vision_attend(struct backend *be, dev o, dev qkv, const struct vision_shape *s, int first,
+                        int n, int n_keys)
 {
-    struct vision_attend_args a = {o, qkv, first, n, n_keys, s->n_heads, s->head_dim, 1 / sqrtf((float)s->head_dim)};
-    struct launch l = cuda_failed(cuda_of(be), cuda_family_of_vision(s->head_dim)) ? vision_attend_plain_launch(&a) : vision_attend_launch(&a);
+    struct vision_attend_args a = {o,      qkv,        first,       n,
+                                   n_keys, s->n_heads, s->head_dim, 1 / sqrtf((float)s->head_dim)};
+    struct launch l = cuda_failed(cuda_of(be), cuda_family_of_vision(s->head_dim))
+                          ? vision_attend_plain_launch(&a)
+                          : vision_attend_launch(&a);
     cuda_launch(cuda_of(be), &l, &a);
 }
 
-void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w, const struct vision_shape *s, int n)
+void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                     const struct vision_shape *s, int n)
 {
     struct cuda *c = cuda_of(be);
     cuda_layer_norm(c, c->scratch[SCRATCH_NORMED], x, &w->norm2, n, s->norm_eps);
-    struct product p = {.w = {&w->fc1.w}, .bias = {&w->fc1.b}, .y = {h}, .n_segments = 1, .out = OUT_GELU_TANH, .x = c->scratch[SCRATCH_NORMED], .n = n, .k = s->hidden};
+    struct product p = {.w = {&w->fc1.w},
+                        .bias = {&w->fc1.b},
+                        .y = {h},
+                        .n_segments = 1,
+                        .out = OUT_GELU_TANH,
+                        .x = c->scratch[SCRATCH_NORMED],
+                        .n = n,
+                        .k = s->hidden};
     cuda_multiply(c, &p);
 }
 
 void cuda_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n)
 {
-    struct product p = {.w = {&w->w}, .bias = {&w->b}, .y = {x}, .n_segments = 1, .out = OUT_ADD, .x = in, .n = n, .k = (int)w->w.cols};
+    struct product p = {.w = {&w->w},
+                        .bias = {&w->b},
+                        .y = {x},
+                        .n_segments = 1,
+                        .out = OUT_ADD,
+                        .x = in,
+                        .n = n,
+                        .k = (int)w->w.cols};
     cuda_multiply(cuda_of(be), &p);
 }
 
-void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w, const struct vision_shape *s, int n)
+void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w,
+                const struct vision_shape *s, int n)
 {
     struct cuda *c = cuda_of(be);
     void *normed = c->scratch[SCRATCH_NORMED], *middle = c->scratch[SCRATCH_WIDE];
     int group = vision_group(s), width = group * s->hidden;
-    struct merge_norm_args a = {normed, x, w->norm.w.data, w->norm.b.data, n, s->hidden, group, w->norm_grouped, s->norm_eps};
+    struct merge_norm_args a = {normed,    x,     w->norm.w.data,  w->norm.b.data, n,
+                                s->hidden, group, w->norm_grouped, s->norm_eps};
     struct launch l = merge_norm_launch(&a);
     cuda_launch(c, &l, &a);
-    struct product p = {.w = {&w->fc1.w}, .bias = {&w->fc1.b}, .y = {middle}, .n_segments = 1, .out = OUT_GELU_ERF, .x = normed, .n = n, .k = width};
+    struct product p = {.w = {&w->fc1.w},
+                        .bias = {&w->fc1.b},
+                        .y = {middle},
+                        .n_segments = 1,
+                        .out = OUT_GELU_ERF,
+                        .x = normed,
+                        .n = n,
+                        .k = width};
     cuda_multiply(c, &p);
-    p = (struct product){.w = {&w->fc2.w}, .bias = {&w->fc2.b}, .y = {out}, .n_segments = 1, .out = OUT_ACT, .x = middle, .n = n, .k = width};
+    p = (struct product){.w = {&w->fc2.w},
+                         .bias = {&w->fc2.b},
+                         .y = {out},
+                         .n_segments = 1,
+                         .out = OUT_ACT,
+                         .x = middle,
+                         .n = n,
+                         .k = width};
     cuda_multiply(c, &p);
 }

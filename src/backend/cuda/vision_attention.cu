@@ -1,5 +1,5 @@
-/* Attention of the vision tower: every patch of a picture sees all of them. qkv bf16[*, 3·heads·head_dim] holds queries, keys and
- * values beside each other. */
+/* Attention of the vision tower: every patch of a picture sees all of them. qkv bf16[*,
+ * 3·heads·head_dim] holds queries, keys and values beside each other. */
 #include "backend/cuda/flash.cuh"
 
 /* Keys and values of one head. */
@@ -22,7 +22,9 @@ template <int DIM> EY_DEVICE void vision_attend(const struct vision_attend_args 
     int head = (int)blockIdx.y, row = (int)blockIdx.x * VISION_ROWS + warp_index() * TILES * 16;
     int64_t width = (int64_t)a.heads * a.head_dim;
     const bf16 *of_head = a.qkv + head * a.head_dim;
-    struct vision_source<DIM> from = {{of_head + width, of_head + 2 * width}, 3 * width, a.n_keys, a.head_dim};
+    struct vision_source<DIM> from = {
+        {of_head + width, of_head + 2 * width}, 3 * width, a.n_keys, a.head_dim
+    };
     struct flash_rows<DIM, TILES> r;
     wait_for_previous();
     let_next_start();
@@ -46,32 +48,45 @@ struct vision_plain_source {
     const bf16 *first;
     int64_t width;
 
-    EY_MEMBER const bf16 *key(int row) const { return first + row * 3 * width + width; }
-    EY_MEMBER const bf16 *value(int row) const { return first + row * 3 * width + 2 * width; }
-    EY_MEMBER float element(const bf16 *row, int i) const { return bf16_value(row[i]); }
+    EY_MEMBER const bf16 *key(int row) const
+    {
+        return first + row * 3 * width + width;
+    }
+    EY_MEMBER const bf16 *value(int row) const
+    {
+        return first + row * 3 * width + 2 * width;
+    }
+    EY_MEMBER float element(const bf16 *row, int i) const
+    {
+        return bf16_value(row[i]);
+    }
 };
 
 EY_KERNEL(vision_attend_plain, struct vision_attend_args, SMALL_BLOCK, 1)
 {
-    int unit = (int)blockIdx.x * (SMALL_BLOCK / 32) + warp_index(), row = unit / a.heads, head = unit % a.heads;
+    int unit = (int)blockIdx.x * (SMALL_BLOCK / 32) + warp_index(), row = unit / a.heads,
+        head = unit % a.heads;
     wait_for_previous();
     let_next_start();
     if (row >= a.n) return;
     int64_t width = (int64_t)a.heads * a.head_dim;
     struct vision_plain_source from = {a.qkv + head * a.head_dim, width};
-    plain_attend(a.o + row * width + head * a.head_dim, from.first + (a.first + row) * 3 * width, from, 0, a.n_keys, a.head_dim, a.scale);
+    plain_attend(a.o + row * width + head * a.head_dim, from.first + (a.first + row) * 3 * width,
+                 from, 0, a.n_keys, a.head_dim, a.scale);
 }
 
 /* ---- rotation of queries and keys ---- */
 
 EY_DEVICE uint32_t turned_first(uint32_t x, uint32_t y, const float4 &angles)
 {
-    return bf16_pair(bf16_low(x) * angles.x - bf16_low(y) * angles.y, bf16_high(x) * angles.z - bf16_high(y) * angles.w);
+    return bf16_pair(bf16_low(x) * angles.x - bf16_low(y) * angles.y,
+                     bf16_high(x) * angles.z - bf16_high(y) * angles.w);
 }
 
 EY_DEVICE uint32_t turned_second(uint32_t x, uint32_t y, const float4 &angles)
 {
-    return bf16_pair(bf16_low(y) * angles.x + bf16_low(x) * angles.y, bf16_high(y) * angles.z + bf16_high(x) * angles.w);
+    return bf16_pair(bf16_low(y) * angles.x + bf16_low(x) * angles.y,
+                     bf16_high(y) * angles.z + bf16_high(x) * angles.w);
 }
 
 /* Turns 8 pairs: x and y are 16 bytes each, angles 8 times cosine and sine. */
@@ -92,14 +107,16 @@ struct vision_rope_place {
     const float *angles;
 };
 
-template <int PAIRS> EY_DEVICE struct vision_rope_place vision_pairs(const struct vision_rope_args &a)
+template <int PAIRS>
+EY_DEVICE struct vision_rope_place vision_pairs(const struct vision_rope_args &a)
 {
     int half = a.head_dim / 2, pieces = half / PAIRS;
     int64_t unit = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int pair = (int)(unit % pieces) * PAIRS, head = (int)(unit / pieces % (2 * a.heads));
     int64_t row = unit / pieces / (2 * a.heads);
     if (row >= a.n) return {nullptr, nullptr};
-    return {a.qkv + (a.first + row) * 3 * a.heads * a.head_dim + head * a.head_dim + pair, a.rope + (row * half + pair) * 2};
+    return {a.qkv + (a.first + row) * 3 * a.heads * a.head_dim + head * a.head_dim + pair,
+            a.rope + (row * half + pair) * 2};
 }
 
 EY_KERNEL(vision_rope, struct vision_rope_args, 2 * SMALL_BLOCK, 1)
@@ -116,7 +133,8 @@ EY_KERNEL(vision_rope_plain, struct vision_rope_args, 2 * SMALL_BLOCK, 1)
     let_next_start();
     struct vision_rope_place at = vision_pairs<1>(a);
     if (!at.x) return;
-    float x = bf16_value(at.x[0]), y = bf16_value(at.x[a.head_dim / 2]), c = at.angles[0], s = at.angles[1];
+    float x = bf16_value(at.x[0]), y = bf16_value(at.x[a.head_dim / 2]), c = at.angles[0],
+          s = at.angles[1];
     at.x[0] = bf16_of(x * c - y * s);
     at.x[a.head_dim / 2] = bf16_of(y * c + x * s);
 }

@@ -1,5 +1,5 @@
-/* The reference backend: its memory and its table of steps. Buffers are host memory, weights stay where the
- * checkpoint's map has them. */
+/* The reference backend: its memory and its table of steps. Buffers are host memory, weights stay
+ * where the checkpoint's map has them. */
 #include "backend/ref/ref.h"
 
 #include <stdlib.h>
@@ -14,14 +14,18 @@ enum { REF_ALIGN = 64 };
 static float *floats(size_t n)
 {
     size_t bytes;
-    if (!checked_mul(n ? n : 1, sizeof(float), &bytes) || !checked_add(bytes, REF_ALIGN - 1, &bytes)) return NULL;
+    if (!checked_mul(n ? n : 1, sizeof(float), &bytes) ||
+        !checked_add(bytes, REF_ALIGN - 1, &bytes))
+        return NULL;
     return aligned_alloc(REF_ALIGN, bytes - bytes % REF_ALIGN);
 }
 
 static void release_scratch(struct ref *r)
 {
-    for (int i = 0; i < 3; i++) free(r->rows[i]), r->rows[i] = NULL;
-    for (int i = 0; i < 2; i++) free(r->vectors[i]), r->vectors[i] = NULL;
+    for (int i = 0; i < 3; i++)
+        free(r->rows[i]), r->rows[i] = NULL;
+    for (int i = 0; i < 2; i++)
+        free(r->vectors[i]), r->vectors[i] = NULL;
     free(r->weights), r->weights = NULL;
     free(r->scores), r->scores = NULL;
 }
@@ -53,8 +57,10 @@ static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *
     release_scratch(r);
     r->limits = *l;
     bool ok = true;
-    for (int i = 0; i < 3; i++) ok = (r->rows[i] = floats((size_t)l->max_rows * width)) && ok;
-    for (int i = 0; i < 2; i++) ok = (r->vectors[i] = floats(width)) && ok;
+    for (int i = 0; i < 3; i++)
+        ok = (r->rows[i] = floats((size_t)l->max_rows * width)) && ok;
+    for (int i = 0; i < 2; i++)
+        ok = (r->vectors[i] = floats(width)) && ok;
     ok = (r->weights = floats(threads * REF_WEIGHT_ROWS * width)) && ok;
     ok = (r->scores = floats(threads * (size_t)l->max_keys)) && ok;
     return ok || ey_fail_memory(e, "scratch space", scratch_bytes(be, l));
@@ -77,8 +83,8 @@ static void release(struct backend *be, dev p)
 static size_t kv_bytes(const struct backend *be, const struct kv_shape *s)
 {
     (void)be;
-    return sizeof(float) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks * (size_t)s->n_kv_heads *
-           (size_t)s->head_dim;
+    return sizeof(float) * 2 * KV_BLOCK * (size_t)s->n_layers * (size_t)s->n_blocks *
+           (size_t)s->n_kv_heads * (size_t)s->head_dim;
 }
 
 static const char *detail(const struct backend *be)

@@ -1,6 +1,6 @@
-/* y = x · Wᵀ in float32: weight rows are decoded once, four at a time, and each is multiplied with all rows of x.
- * Every product sum runs over k in the same order whatever else is in the call, so a row's result never depends
- * on the batch or on the number of threads. */
+/* y = x · Wᵀ in float32: weight rows are decoded once, four at a time, and each is multiplied with
+ * all rows of x. Every product sum runs over k in the same order whatever else is in the call, so a
+ * row's result never depends on the batch or on the number of threads. */
 #include "backend/convert.h"
 #include "backend/ref/ref.h"
 
@@ -19,8 +19,8 @@ struct linear {
     int n;
 };
 
-/* Columns first .. first+count-1 of y, from decoded weight rows. Rows of x that do not fill a tile go through the same
- * tile with a stride of 0 rows repeated: their own sums are unchanged. */
+/* Columns first .. first+count-1 of y, from decoded weight rows. Rows of x that do not fill a tile
+ * go through the same tile with a stride of 0 rows repeated: their own sums are unchanged. */
 static void fill_columns(const struct linear *l, const float *rows, int64_t first, int count)
 {
     size_t k = (size_t)l->w->cols;
@@ -33,7 +33,8 @@ static void fill_columns(const struct linear *l, const float *rows, int64_t firs
             for (int a = 0; a < count; a++) {
                 float add = l->bias ? l->bias[first + a] : 0;
                 float *y = l->y + (size_t)(m + b) * l->stride + (size_t)(first + a);
-                for (int i = 0; i < (left == REF_X_ROWS ? REF_X_ROWS : 1); i++) y[(size_t)i * l->stride] = sums[a][i] + add;
+                for (int i = 0; i < (left == REF_X_ROWS ? REF_X_ROWS : 1); i++)
+                    y[(size_t)i * l->stride] = sums[a][i] + add;
             }
         }
     }

@@ -1,4 +1,5 @@
-/* Llama-2 (spec 9): the plain decoder, nothing added. Weights lie in the half-split order of the other families already. */
+/* Llama-2 (spec 9): the plain decoder, nothing added. Weights lie in the half-split order of the
+ * other families already. */
 #include "models/llama/llama.h"
 
 #include "models/text_weights.h"
@@ -12,7 +13,8 @@ static bool check_rules(struct model *m, const struct config *s, ey_err *e)
 static bool open_llama(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     /* Llama-2's own files have no rope_theta; it has been 10,000 in every release of the class. */
-    static const struct text_family family = {.tensors = {.prefix = "model."}, .missing_theta = 10000, .rules = check_rules};
+    static const struct text_family family = {
+        .tensors = {.prefix = "model."}, .missing_theta = 10000, .rules = check_rules};
     return open_text_only(m, ckpt, &family, e);
 }
 

@@ -16,28 +16,38 @@ static void write_trimmed(struct writing *w, const struct buf *head, const ey_me
 {
     struct buf text = buf_with_max(EY_MAX_TEXT_BYTES);
     bool ok = buf_add(&text, head->data, head->size);
-    for (size_t i = 0; ok && i < message->n_parts; i++) ok = buf_add(&text, message->parts[i].bytes, message->parts[i].n_bytes);
+    for (size_t i = 0; ok && i < message->n_parts; i++)
+        ok = buf_add(&text, message->parts[i].bytes, message->parts[i].n_bytes);
     size_t begin = 0, end = text.size;
-    while (begin < end && is_blank(text.data[begin])) begin++;
-    while (end > begin && is_blank(text.data[end - 1])) end--;
-    if (ok) write_bytes(w, text.data + begin, end - begin);
-    else w->ok = w->ok && ey_fail(w->e, EY_TOO_LONG, "the messages have more than %d bytes of text", EY_MAX_TEXT_BYTES);
+    while (begin < end && is_blank(text.data[begin]))
+        begin++;
+    while (end > begin && is_blank(text.data[end - 1]))
+        end--;
+    if (ok)
+        write_bytes(w, text.data + begin, end - begin);
+    else
+        w->ok = w->ok && ey_fail(w->e, EY_TOO_LONG, "the messages have more than %d bytes of text",
+                                 EY_MAX_TEXT_BYTES);
     buf_free(&text);
 }
 
 static bool add_system(struct buf *head, const ey_message *message)
 {
     buf_add_text(head, "<<SYS>>\n");
-    for (size_t i = 0; i < message->n_parts; i++) buf_add(head, message->parts[i].bytes, message->parts[i].n_bytes);
+    for (size_t i = 0; i < message->n_parts; i++)
+        buf_add(head, message->parts[i].bytes, message->parts[i].n_bytes);
     return buf_add_text(head, "\n<</SYS>>\n\n");
 }
 
 static bool check_turns(const ey_request *request, size_t first, ey_err *e)
 {
-    if (first == request->n_messages) return ey_fail(e, EY_BAD_REQUEST, "there is a message of the system and none of the user");
+    if (first == request->n_messages)
+        return ey_fail(e, EY_BAD_REQUEST, "there is a message of the system and none of the user");
     for (size_t i = first; i < request->n_messages; i++)
         if (!chat_has_role(&request->messages[i], (i - first) % 2 ? "assistant" : "user"))
-            return ey_fail(e, EY_BAD_REQUEST, "message %zu is of the %s; in Llama-2's chat format user and assistant take turns, the user first, behind one message of the system at most",
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "message %zu is of the %s; in Llama-2's chat format user and assistant "
+                           "take turns, the user first, behind one message of the system at most",
                            i + 1, request->messages[i].role);
     return true;
 }
@@ -63,8 +73,10 @@ bool llama_prompt(struct prompt *out, const ey_request *request, ey_err *e)
     struct buf head = buf_with_max(EY_MAX_TEXT_BYTES);
     struct writing w = {.out = out, .request = request, .e = e, .ok = true};
     if (first && !add_system(&head, &request->messages[0]))
-        w.ok = ey_fail(e, EY_TOO_LONG, "the messages have more than %d bytes of text", EY_MAX_TEXT_BYTES);
-    for (size_t i = first; w.ok && i < request->n_messages; i++) write_turn(&w, &head, &request->messages[i]);
+        w.ok = ey_fail(e, EY_TOO_LONG, "the messages have more than %d bytes of text",
+                       EY_MAX_TEXT_BYTES);
+    for (size_t i = first; w.ok && i < request->n_messages; i++)
+        write_turn(&w, &head, &request->messages[i]);
     buf_free(&head);
     return w.ok;
 }

@@ -5,12 +5,14 @@
 
 static bool read_window(struct model *m, const struct config *s, ey_err *e)
 {
-    return !json_member(s->object, "sliding_window") || config_int(s, "sliding_window", 1, 1 << 24, &m->text.window, e);
+    return !json_member(s->object, "sliding_window") ||
+           config_int(s, "sliding_window", 1, 1 << 24, &m->text.window, e);
 }
 
 static bool open_phi3(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
-    static const struct text_family family = {.tensors = {.prefix = "model.", .fused = true}, .rules = read_window};
+    static const struct text_family family = {.tensors = {.prefix = "model.", .fused = true},
+                                              .rules = read_window};
     return open_text_only(m, ckpt, &family, e);
 }
 

@@ -1,4 +1,5 @@
-/* One marker a role; line feeds behind markers are in the text and not in the ids, because the tokens take them in. */
+/* One marker a role; line feeds behind markers are in the text and not in the ids, because the
+ * tokens take them in. */
 #include <string.h>
 
 #include "models/chat.h"
@@ -26,7 +27,8 @@ bool phi3_prompt(struct prompt *out, const ey_request *request, ey_err *e)
     *out = prompt_start();
     if (!chat_check(request, &rules, e)) return false;
     struct writing w = {.out = out, .request = request, .e = e, .ok = true};
-    for (size_t i = 0; w.ok && i < request->n_messages; i++) write_turn(&w, &request->messages[i]);
+    for (size_t i = 0; w.ok && i < request->n_messages; i++)
+        write_turn(&w, &request->messages[i]);
     write_special(&w, "<|assistant|>");
     write_text(&w, "\n");
     return w.ok;

@@ -1,4 +1,5 @@
-/* Qwen2 and Qwen2.5 (spec 7.2, 9): biases on queries, keys and values, no norms of heads, a default system prompt. */
+/* Qwen2 and Qwen2.5 (spec 7.2, 9): biases on queries, keys and values, no norms of heads, a default
+ * system prompt. */
 #include "models/chatml.h"
 #include "models/text_weights.h"
 
@@ -11,14 +12,17 @@ static bool check_rules(struct model *m, const struct config *s, ey_err *e)
 
 static bool open_qwen2(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
-    static const struct text_family family = {.tensors = {.prefix = "model.", .qkv_bias = true}, .rules = check_rules};
+    static const struct text_family family = {.tensors = {.prefix = "model.", .qkv_bias = true},
+                                              .rules = check_rules};
     return open_text_only(m, ckpt, &family, e);
 }
 
 static bool qwen2_prompt(struct prompt *out, const ey_request *request, ey_err *e)
 {
-    static const struct chatml style = {.default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-                                        .later_system = true, .dump_arguments = true};
+    static const struct chatml style = {
+        .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+        .later_system = true,
+        .dump_arguments = true};
     return chatml_prompt(out, request, &style, e);
 }
 

@@ -1,5 +1,5 @@
-/* Qwen3 (spec 9, 3.1): the decoder of Qwen3-VL with positions that count up. Thinking is not switched on or off here: the prompt is
- * that of the Instruct models. */
+/* Qwen3 (spec 9, 3.1): the decoder of Qwen3-VL with positions that count up. Thinking is not
+ * switched on or off here: the prompt is that of the Instruct models. */
 #include "models/chatml.h"
 #include "models/text_weights.h"
 
@@ -7,12 +7,14 @@ static bool check_rules(struct model *m, const struct config *s, ey_err *e)
 {
     int head_dim; /* has no default: it is not hidden_size over the heads */
     (void)m;
-    return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &head_dim, e) && config_refuse(s, "use_sliding_window", e);
+    return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &head_dim, e) &&
+           config_refuse(s, "use_sliding_window", e);
 }
 
 static bool open_qwen3(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
-    static const struct text_family family = {.tensors = {.prefix = "model.", .head_norms = true}, .rules = check_rules};
+    static const struct text_family family = {.tensors = {.prefix = "model.", .head_norms = true},
+                                              .rules = check_rules};
     return open_text_only(m, ckpt, &family, e);
 }
 

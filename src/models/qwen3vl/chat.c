@@ -3,7 +3,8 @@
 
 #include "models/chatml.h"
 
-const struct vision_marks qwen3vl_vision_marks = {"<|vision_start|>", "<|image_pad|>", "<|vision_end|>"};
+const struct vision_marks qwen3vl_vision_marks = {"<|vision_start|>", "<|image_pad|>",
+                                                  "<|vision_end|>"};
 
 bool qwen3vl_prompt(struct prompt *out, const ey_request *request, ey_err *e)
 {

@@ -6,8 +6,8 @@
 
 extern const struct vision_marks qwen3vl_vision_marks;
 
-/* Fills *out, which the caller frees (also after an error), with the prompt of request's messages and tools, up to
- * where the assistant is to speak. Keeps nothing of the request. */
+/* Fills *out, which the caller frees (also after an error), with the prompt of request's messages
+ * and tools, up to where the assistant is to speak. Keeps nothing of the request. */
 bool qwen3vl_prompt(struct prompt *out, const ey_request *request, ey_err *e);
 
 #endif

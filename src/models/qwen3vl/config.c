@@ -1,6 +1,6 @@
-/* The three JSON files of a Qwen3-VL checkpoint → shapes. Reads the layout of the released files (4.57) and the one
- * that transformers 5 writes. Nothing that the arithmetic depends on has a default: classes changed theirs between
- * releases (spec 1.2). */
+/* The three JSON files of a Qwen3-VL checkpoint → shapes. Reads the layout of the released files
+ * (4.57) and the one that transformers 5 writes. Nothing that the arithmetic depends on has a
+ * default: classes changed theirs between releases (spec 1.2). */
 #include "models/qwen3vl/config.h"
 
 #include <math.h>
@@ -13,7 +13,9 @@ static bool check_sections(const struct text_shape *t, const char *what, ey_err 
     const int *s = t->rope_section;
     int pairs = t->head_dim / 2;
     if (s[0] + s[1] + s[2] == pairs && 3 * s[1] - 2 < pairs && 3 * s[2] - 1 < pairs) return true;
-    return ey_fail(e, EY_BAD_MODEL, "%s: mrope_section [%d, %d, %d] does not fit %d rotary frequencies", what, s[0], s[1], s[2], pairs);
+    return ey_fail(e, EY_BAD_MODEL,
+                   "%s: mrope_section [%d, %d, %d] does not fit %d rotary frequencies", what, s[0],
+                   s[1], s[2], pairs);
 }
 
 /* rope_theta beside rope_scaling (4.57), or both inside rope_parameters (5.x). */
@@ -21,16 +23,26 @@ static bool read_rope(struct text_shape *t, const struct config *text, ey_err *e
 {
     bool newer = json_member_of_type(text->object, "rope_parameters", json_type_object) != NULL;
     struct config rope;
-    if (!config_open(&rope, text->object, newer ? "rope_parameters" : "rope_scaling", text->what, e)) return false;
+    if (!config_open(&rope, text->object, newer ? "rope_parameters" : "rope_scaling", text->what,
+                     e))
+        return false;
     const struct config *theta = newer ? &rope : text;
-    if (!json_number(theta->object, "rope_theta", 1, 1e12, &t->rope_theta, theta->what, e)) return false;
-    if (!config_require(&rope, "rope_type", "default", e) || !config_require(&rope, "type", "default", e)) return false;
+    if (!json_number(theta->object, "rope_theta", 1, 1e12, &t->rope_theta, theta->what, e))
+        return false;
+    if (!config_require(&rope, "rope_type", "default", e) ||
+        !config_require(&rope, "type", "default", e))
+        return false;
     bool interleaved = false;
-    if (!json_optional_bool(rope.object, "mrope_interleaved", &interleaved, rope.what, e)) return false;
-    if (!interleaved) return ey_fail(e, EY_BAD_MODEL, "%s: mrope_interleaved is not true; Qwen3-VL needs it", rope.what);
+    if (!json_optional_bool(rope.object, "mrope_interleaved", &interleaved, rope.what, e))
+        return false;
+    if (!interleaved)
+        return ey_fail(e, EY_BAD_MODEL, "%s: mrope_interleaved is not true; Qwen3-VL needs it",
+                       rope.what);
     int n;
-    if (!config_ints(t->rope_section, &n, 3, &rope, "mrope_section", 0, EY_MAX_WIDTH, e)) return false;
-    if (n != 3) return ey_fail(e, EY_BAD_MODEL, "%s: mrope_section has %d entries, not 3", rope.what, n);
+    if (!config_ints(t->rope_section, &n, 3, &rope, "mrope_section", 0, EY_MAX_WIDTH, e))
+        return false;
+    if (n != 3)
+        return ey_fail(e, EY_BAD_MODEL, "%s: mrope_section has %d entries, not 3", rope.what, n);
     return check_sections(t, rope.what, e);
 }
 
@@ -38,31 +50,44 @@ static bool read_rope(struct text_shape *t, const struct config *text, ey_err *e
 static bool read_text(struct text_shape *t, const struct config *s, ey_err *e)
 {
     int head_dim;
-    return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &head_dim, e) && config_text(t, s, e) && read_rope(t, s, e);
+    return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &head_dim, e) && config_text(t, s, e) &&
+           read_rope(t, s, e);
 }
 
-static bool check_vision(struct vision_shape *v, int table, const struct text_shape *t, const char *what, ey_err *e)
+static bool check_vision(struct vision_shape *v, int table, const struct text_shape *t,
+                         const char *what, ey_err *e)
 {
     v->position_side = (int)lround(sqrt(table));
     v->head_dim = v->hidden / v->n_heads;
     if (v->position_side * v->position_side != table)
         return ey_fail(e, EY_BAD_MODEL, "%s: num_position_embeddings %d is no square", what, table);
     if (v->hidden % v->n_heads || v->head_dim % 4)
-        return ey_fail(e, EY_BAD_MODEL, "%s: hidden_size %d and num_heads %d do not make heads of a multiple of 4", what, v->hidden, v->n_heads);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: hidden_size %d and num_heads %d do not make heads of a multiple of 4",
+                       what, v->hidden, v->n_heads);
     if (v->head_dim > EY_MAX_HEAD_DIM)
-        return ey_fail(e, EY_BAD_MODEL, "%s: hidden_size %d and num_heads %d make heads of %d; at most %d are supported", what, v->hidden,
-                       v->n_heads, v->head_dim, EY_MAX_HEAD_DIM);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: hidden_size %d and num_heads %d make heads of %d; at most %d are supported", what,
+            v->hidden, v->n_heads, v->head_dim, EY_MAX_HEAD_DIM);
     if (v->out_hidden != t->hidden)
-        return ey_fail(e, EY_BAD_MODEL, "%s: out_hidden_size %d is not the text model's hidden_size %d", what, v->out_hidden, t->hidden);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: out_hidden_size %d is not the text model's hidden_size %d", what,
+                       v->out_hidden, t->hidden);
     if (v->n_deepstack > t->n_layers)
-        return ey_fail(e, EY_BAD_MODEL, "%s: deepstack_visual_indexes has %d entries for a text model of %d layers", what, v->n_deepstack, t->n_layers);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: deepstack_visual_indexes has %d entries for a text model of %d layers",
+                       what, v->n_deepstack, t->n_layers);
     for (int i = 1; i < v->n_deepstack; i++)
         if (v->deepstack[i] <= v->deepstack[i - 1])
-            return ey_fail(e, EY_BAD_MODEL, "%s: deepstack_visual_indexes do not ascend: %d follows %d", what, v->deepstack[i], v->deepstack[i - 1]);
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: deepstack_visual_indexes do not ascend: %d follows %d", what,
+                           v->deepstack[i], v->deepstack[i - 1]);
     return true;
 }
 
-static bool read_vision(struct vision_shape *v, const struct config *s, const struct text_shape *t, ey_err *e)
+static bool read_vision(struct vision_shape *v, const struct config *s, const struct text_shape *t,
+                        ey_err *e)
 {
     int table = 0;
     v->norm_eps = 1e-6f; /* not in the file; the reference's constant (spec 4.5) */
@@ -77,7 +102,8 @@ static bool read_vision(struct vision_shape *v, const struct config *s, const st
               config_int(s, "spatial_merge_size", 1, 4, &v->merge, e) &&
               config_int(s, "num_position_embeddings", 4, EY_MAX_POSITION_TABLE, &table, e) &&
               config_require(s, "hidden_act", "gelu_pytorch_tanh", e) &&
-              config_ints(v->deepstack, &v->n_deepstack, EY_MAX_DEEPSTACK, s, "deepstack_visual_indexes", 0, v->depth - 1, e);
+              config_ints(v->deepstack, &v->n_deepstack, EY_MAX_DEEPSTACK, s,
+                          "deepstack_visual_indexes", 0, v->depth - 1, e);
     return ok && check_vision(v, table, t, s->what, e);
 }
 
@@ -87,23 +113,27 @@ static bool read_triple(float out[3], const struct config *s, const char *key, d
     bool ok = list && json_object_array_length(list) == 3;
     for (int i = 0; ok && i < 3; i++) {
         json_object *value = json_object_array_get_idx(list, (size_t)i);
-        bool number = json_object_is_type(value, json_type_double) || json_object_is_type(value, json_type_int);
+        bool number = json_object_is_type(value, json_type_double) ||
+                      json_object_is_type(value, json_type_int);
         double v = number ? json_object_get_double(value) : NAN;
         ok = v >= lo && v <= 1e3;
         out[i] = (float)v;
     }
-    return ok || ey_fail(e, EY_BAD_MODEL, "%s: %s is %.60s; it must be a list of three numbers from %g to 1000", s->what, key,
-                         config_shown(json_member(s->object, key)), lo);
+    return ok || ey_fail(e, EY_BAD_MODEL,
+                         "%s: %s is %.60s; it must be a list of three numbers from %g to 1000",
+                         s->what, key, config_shown(json_member(s->object, key)), lo);
 }
 
 static bool same_as_config(const struct config *s, const char *key, int wanted, ey_err *e)
 {
     int value;
     if (!config_int(s, key, 1, 64, &value, e)) return false;
-    return value == wanted || ey_fail(e, EY_BAD_MODEL, "%s: %s is %d, config.json says %d", s->what, key, value, wanted);
+    return value == wanted || ey_fail(e, EY_BAD_MODEL, "%s: %s is %d, config.json says %d", s->what,
+                                      key, value, wanted);
 }
 
-/* Pixel budgets are called longest_edge and shortest_edge (spec 1.6); max_pixels and min_pixels override. */
+/* Pixel budgets are called longest_edge and shortest_edge (spec 1.6); max_pixels and min_pixels
+ * override. */
 static bool read_budget(struct patch_spec *p, const struct config *s, ey_err *e)
 {
     const int64_t most = (int64_t)1 << 40;
@@ -115,28 +145,36 @@ static bool read_budget(struct patch_spec *p, const struct config *s, ey_err *e)
               json_optional_int(s->object, "max_pixels", 1, most, &hi, s->what, e);
     if (!ok) return false;
     if (lo < 1 || hi < lo)
-        return ey_fail(e, EY_BAD_MODEL, "%s: size.shortest_edge and size.longest_edge give no budget of pixels (%lld to %lld)", s->what,
-                       (long long)lo, (long long)hi);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: size.shortest_edge and size.longest_edge give no budget of pixels (%lld to %lld)",
+            s->what, (long long)lo, (long long)hi);
     p->min_pixels = (uint64_t)lo, p->max_pixels = (uint64_t)hi;
     return true;
 }
 
-/* Steps that the reference could be told to leave out or do otherwise; eyelet does them one way (spec 1.6). */
+/* Steps that the reference could be told to leave out or do otherwise; eyelet does them one way
+ * (spec 1.6). */
 static bool check_steps(const struct config *s, ey_err *e)
 {
-    static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"};
+    static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize",
+                                        "do_convert_rgb"};
     int64_t resample = 3; /* bicubic */
     double factor = 1.0 / 255;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         bool done = true;
         if (!json_optional_bool(s->object, steps[i], &done, s->what, e)) return false;
-        if (!done) return ey_fail(e, EY_BAD_MODEL, "%s: %s is false; only true is supported", s->what, steps[i]);
+        if (!done)
+            return ey_fail(e, EY_BAD_MODEL, "%s: %s is false; only true is supported", s->what,
+                           steps[i]);
     }
     return json_optional_int(s->object, "resample", 3, 3, &resample, s->what, e) &&
-           json_optional_number(s->object, "rescale_factor", factor - 1e-9, factor + 1e-9, &factor, s->what, e);
+           json_optional_number(s->object, "rescale_factor", factor - 1e-9, factor + 1e-9, &factor,
+                                s->what, e);
 }
 
-/* preprocessor_config.json, or the image_processor member of processor_config.json that transformers 5 writes. */
+/* preprocessor_config.json, or the image_processor member of processor_config.json that
+ * transformers 5 writes. */
 static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     struct patch_spec *p = &m->patch_spec;
@@ -150,12 +188,20 @@ static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *
         if (!checkpoint_json(ckpt, name, &file, e)) return false;
     }
     if (!file)
-        return ey_fail(e, EY_BAD_MODEL, "%s: preprocessor_config.json is missing; take it from the model's repository", checkpoint_directory(ckpt));
-    if (!path_join(path, checkpoint_directory(ckpt), name, e) || !config_open(&s, file, key, path, e)) return false;
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: preprocessor_config.json is missing; take it from the model's repository",
+            checkpoint_directory(ckpt));
+    if (!path_join(path, checkpoint_directory(ckpt), name, e) ||
+        !config_open(&s, file, key, path, e))
+        return false;
     p->patch = m->vision.patch, p->temporal = m->vision.temporal, p->merge = m->vision.merge;
-    return same_as_config(&s, "patch_size", p->patch, e) && same_as_config(&s, "temporal_patch_size", p->temporal, e) &&
-           same_as_config(&s, "merge_size", p->merge, e) && read_triple(p->mean, &s, "image_mean", 0, e) &&
-           read_triple(p->std, &s, "image_std", 1e-6, e) && check_steps(&s, e) && read_budget(p, &s, e);
+    return same_as_config(&s, "patch_size", p->patch, e) &&
+           same_as_config(&s, "temporal_patch_size", p->temporal, e) &&
+           same_as_config(&s, "merge_size", p->merge, e) &&
+           read_triple(p->mean, &s, "image_mean", 0, e) &&
+           read_triple(p->std, &s, "image_std", 1e-6, e) && check_steps(&s, e) &&
+           read_budget(p, &s, e);
 }
 
 bool qwen3vl_config_read(struct model *m, bool *tied, struct checkpoint *ckpt, ey_err *e)
@@ -167,7 +213,10 @@ bool qwen3vl_config_read(struct model *m, bool *tied, struct checkpoint *ckpt, e
     return path_join(path, checkpoint_directory(ckpt), "config.json", e) &&
            config_check_quantization(config, path, e) &&
            config_open(&text, config, "text_config", path, e) && read_text(&m->text, &text, e) &&
-           config_open(&vision, config, "vision_config", path, e) && read_vision(&m->vision, &vision, &m->text, e) &&
-           json_optional_int(config, "image_token_id", 0, m->text.vocabulary - 1, &m->image_token, path, e) &&
-           config_tied(tied, config, &text, path, e) && config_eos(m, ckpt, &text, e) && read_preprocessor(m, ckpt, e);
+           config_open(&vision, config, "vision_config", path, e) &&
+           read_vision(&m->vision, &vision, &m->text, e) &&
+           json_optional_int(config, "image_token_id", 0, m->text.vocabulary - 1, &m->image_token,
+                             path, e) &&
+           config_tied(tied, config, &text, path, e) && config_eos(m, ckpt, &text, e) &&
+           read_preprocessor(m, ckpt, e);
 }

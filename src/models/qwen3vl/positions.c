@@ -1,17 +1,19 @@
-/* M-RoPE positions: text counts up on all axes; a picture stands at one T with its rows and columns counted from
- * there, and moves the counter by its longer side. */
+/* M-RoPE positions: text counts up on all axes; a picture stands at one T with its rows and columns
+ * counted from there, and moves the counter by its longer side. */
 #include "models/qwen3vl/positions.h"
 
 static int32_t place_text(int32_t *position, size_t n, int32_t p)
 {
-    for (size_t i = 0; i < n; i++, p++) position[3 * i] = position[3 * i + 1] = position[3 * i + 2] = p;
+    for (size_t i = 0; i < n; i++, p++)
+        position[3 * i] = position[3 * i + 1] = position[3 * i + 2] = p;
     return p;
 }
 
 static int32_t place_picture(int32_t *position, const struct visual_run *run, int32_t p)
 {
     for (int r = 0; r < run->rows; r++)
-        for (int c = 0; c < run->cols; c++, position += 3) position[0] = p, position[1] = p + r, position[2] = p + c;
+        for (int c = 0; c < run->cols; c++, position += 3)
+            position[0] = p, position[1] = p + r, position[2] = p + c;
     return p + (run->rows > run->cols ? run->rows : run->cols);
 }
 

@@ -11,8 +11,8 @@ struct visual_run {
     int rows, cols; /* rows·cols tokens */
 };
 
-/* position[n, 3] of n tokens with these runs (ascending, not overlapping); returns the position of the token that
- * would follow. */
+/* position[n, 3] of n tokens with these runs (ascending, not overlapping); returns the position of
+ * the token that would follow. */
 int32_t mrope_positions(int32_t *position, size_t n, const struct visual_run *runs, size_t n_runs);
 
 #endif

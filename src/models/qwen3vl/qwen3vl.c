@@ -1,5 +1,5 @@
-/* Qwen3-VL: binds a checkpoint's tensors (spec 2.3, 2.4) and makes the rotary tables. What is easy to get wrong is
- * in NOTES.md beside this file. */
+/* Qwen3-VL: binds a checkpoint's tensors (spec 2.3, 2.4) and makes the rotary tables. What is easy
+ * to get wrong is in NOTES.md beside this file. */
 #include <stdio.h>
 
 #include "models/qwen3vl/chat.h"
@@ -15,23 +15,32 @@ static const struct name_alias aliases[] = {
     {NULL, NULL},
 };
 
-static const struct text_tensors text_tensors = {.prefix = "model.language_model.", .head_norms = true};
+static const struct text_tensors text_tensors = {.prefix = "model.language_model.",
+                                                 .head_norms = true};
 
 #define BLOCK "model.visual.blocks.%d."
 
-static bool bind_block(struct vision_block *w, struct binder *b, const struct vision_shape *v, int i, ey_err *e)
+static bool bind_block(struct vision_block *w, struct binder *b, const struct vision_shape *v,
+                       int i, ey_err *e)
 {
     int h = v->hidden;
-    return bind_vector(b, &w->norm1.w, h, e, BLOCK "norm1.weight", i) && bind_vector(b, &w->norm1.b, h, e, BLOCK "norm1.bias", i) &&
-           bind_vector(b, &w->norm2.w, h, e, BLOCK "norm2.weight", i) && bind_vector(b, &w->norm2.b, h, e, BLOCK "norm2.bias", i) &&
-           bind_matrix(b, &w->qkv.w, 3 * h, h, e, BLOCK "attn.qkv.weight", i) && bind_vector(b, &w->qkv.b, 3 * h, e, BLOCK "attn.qkv.bias", i) &&
-           bind_matrix(b, &w->proj.w, h, h, e, BLOCK "attn.proj.weight", i) && bind_vector(b, &w->proj.b, h, e, BLOCK "attn.proj.bias", i) &&
-           bind_matrix(b, &w->fc1.w, v->mlp, h, e, BLOCK "mlp.linear_fc1.weight", i) && bind_vector(b, &w->fc1.b, v->mlp, e, BLOCK "mlp.linear_fc1.bias", i) &&
-           bind_matrix(b, &w->fc2.w, h, v->mlp, e, BLOCK "mlp.linear_fc2.weight", i) && bind_vector(b, &w->fc2.b, h, e, BLOCK "mlp.linear_fc2.bias", i);
+    return bind_vector(b, &w->norm1.w, h, e, BLOCK "norm1.weight", i) &&
+           bind_vector(b, &w->norm1.b, h, e, BLOCK "norm1.bias", i) &&
+           bind_vector(b, &w->norm2.w, h, e, BLOCK "norm2.weight", i) &&
+           bind_vector(b, &w->norm2.b, h, e, BLOCK "norm2.bias", i) &&
+           bind_matrix(b, &w->qkv.w, 3 * h, h, e, BLOCK "attn.qkv.weight", i) &&
+           bind_vector(b, &w->qkv.b, 3 * h, e, BLOCK "attn.qkv.bias", i) &&
+           bind_matrix(b, &w->proj.w, h, h, e, BLOCK "attn.proj.weight", i) &&
+           bind_vector(b, &w->proj.b, h, e, BLOCK "attn.proj.bias", i) &&
+           bind_matrix(b, &w->fc1.w, v->mlp, h, e, BLOCK "mlp.linear_fc1.weight", i) &&
+           bind_vector(b, &w->fc1.b, v->mlp, e, BLOCK "mlp.linear_fc1.bias", i) &&
+           bind_matrix(b, &w->fc2.w, h, v->mlp, e, BLOCK "mlp.linear_fc2.weight", i) &&
+           bind_vector(b, &w->fc2.b, h, e, BLOCK "mlp.linear_fc2.bias", i);
 }
 
 /* `name` is "merger" or "deepstack_merger_list.K". */
-static bool bind_merger(struct merger *w, struct binder *b, const struct vision_shape *v, const char *name, bool grouped, ey_err *e)
+static bool bind_merger(struct merger *w, struct binder *b, const struct vision_shape *v,
+                        const char *name, bool grouped, ey_err *e)
 {
     int wide = vision_group(v) * v->hidden, normed = grouped ? wide : v->hidden;
     w->norm_grouped = grouped;
@@ -39,7 +48,8 @@ static bool bind_merger(struct merger *w, struct binder *b, const struct vision_
            bind_vector(b, &w->norm.b, normed, e, "model.visual.%s.norm.bias", name) &&
            bind_matrix(b, &w->fc1.w, wide, wide, e, "model.visual.%s.linear_fc1.weight", name) &&
            bind_vector(b, &w->fc1.b, wide, e, "model.visual.%s.linear_fc1.bias", name) &&
-           bind_matrix(b, &w->fc2.w, v->out_hidden, wide, e, "model.visual.%s.linear_fc2.weight", name) &&
+           bind_matrix(b, &w->fc2.w, v->out_hidden, wide, e, "model.visual.%s.linear_fc2.weight",
+                       name) &&
            bind_vector(b, &w->fc2.b, v->out_hidden, e, "model.visual.%s.linear_fc2.bias", name);
 }
 
@@ -48,11 +58,13 @@ static bool bind_vision(struct model *m, struct binder *b, ey_err *e)
     const struct vision_shape *v = &m->vision;
     struct vision_weights *w = &m->tower;
     w->blocks = arena_array(&m->arena, (size_t)v->depth, sizeof(*w->blocks));
-    if (!w->blocks) return ey_fail_memory(e, "vision blocks", (size_t)v->depth * sizeof(*w->blocks));
+    if (!w->blocks)
+        return ey_fail_memory(e, "vision blocks", (size_t)v->depth * sizeof(*w->blocks));
     int64_t patch[5] = {v->hidden, v->channels, v->temporal, v->patch, v->patch};
     if (!bind_folded(b, &w->patch.w, patch, 5, e, "model.visual.patch_embed.proj.weight") ||
         !bind_vector(b, &w->patch.b, v->hidden, e, "model.visual.patch_embed.proj.bias") ||
-        !bind_matrix(b, &w->position, (int64_t)v->position_side * v->position_side, v->hidden, e, "model.visual.pos_embed.weight"))
+        !bind_matrix(b, &w->position, (int64_t)v->position_side * v->position_side, v->hidden, e,
+                     "model.visual.pos_embed.weight"))
         return false;
     for (int i = 0; i < v->depth; i++)
         if (!bind_block(&w->blocks[i], b, v, i, e)) return false;
@@ -80,7 +92,8 @@ static bool make_text_rope(struct model *m, ey_err *e)
     return true;
 }
 
-/* First half of the pairs turns by the patch's row, second by its column, the same frequencies (spec 4.4). */
+/* First half of the pairs turns by the patch's row, second by its column, the same frequencies
+ * (spec 4.4). */
 static bool make_vision_rope(struct model *m, ey_err *e)
 {
     int pairs = m->vision.head_dim / 2, half = pairs / 2;
@@ -98,8 +111,8 @@ static bool open_qwen3vl(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     struct binder b = {ckpt, &m->arena, aliases, 0};
     bool tied;
-    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) && bind_text(m, &b, &text_tensors, tied, e) && bind_vision(m, &b, e) &&
-              make_text_rope(m, e) && make_vision_rope(m, e);
+    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) && bind_text(m, &b, &text_tensors, tied, e) &&
+              bind_vision(m, &b, e) && make_text_rope(m, e) && make_vision_rope(m, e);
     m->weight_bytes = b.bytes;
     return ok;
 }
