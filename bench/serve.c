@@ -128,7 +128,8 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
                                  .patience = 600};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;)
         if (!read_option(s, c)) return false;
-    s->more = argv + optind, s->n_more = argc - optind;
+    s->more = argv + optind;
+    s->n_more = argc - optind;
     return s->n_more < MAX_ARGUMENTS - 16 || fail_value(argv[argc - 1]);
 }
 

@@ -15,7 +15,9 @@ static bool ask_engine(ey_engine *engine, struct figures *out, ey_err *e)
     ey_message message = {.role = "user", .parts = &part, .n_parts = 1};
     ey_request request = ey_request_defaults();
     ey_answer answer = {0};
-    request.messages = &message, request.n_messages = 1, request.max_tokens = 1;
+    request.messages = &message;
+    request.n_messages = 1;
+    request.max_tokens = 1;
     double start = seconds_now();
     bool ok = ey_ask(engine, &request, &answer, e);
     figures_add(out, seconds_now() - start);
@@ -93,12 +95,14 @@ bool measure_cost(struct serve *b, ey_err *e)
               measure(b, engine, &engine_times, &server_times, e);
     if (ok) {
         printf("\nOne token, %zu times each, by turns; milliseconds\n", server_times.n);
-        print_times("engine", &engine_times), print_times("server", &server_times);
+        print_times("engine", &engine_times);
+        print_times("server", &server_times);
         printf("the server adds %.3f at p50\n",
                1e3 * (figures_at(&server_times, 0.5) - figures_at(&engine_times, 0.5)));
         fflush(stdout);
     }
     ey_engine_close(&engine);
-    figures_free(&engine_times), figures_free(&server_times);
+    figures_free(&engine_times);
+    figures_free(&server_times);
     return ok;
 }

@@ -24,8 +24,10 @@ static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_
     if (!stream || !all) abort();
     double start = seconds_now(), end = start, tokens = 0;
     bool ok = true, over = false;
-    for (int i = 0; i < n; i++)
-        stream[i] = stream_make(), all[i] = &stream[i];
+    for (int i = 0; i < n; i++) {
+        stream[i] = stream_make();
+        all[i] = &stream[i];
+    }
     for (int i = 0; ok && i < n; i++)
         ok = stream_start(b, all[i], picture ? o->width : 0, o->height, o->tokens, e);
     while (ok && !over) {
@@ -51,7 +53,8 @@ static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_
     for (int i = 0; i < n; i++)
         stream_free(&stream[i]);
     figures_free(&first);
-    free(stream), free(all);
+    free(stream);
+    free(all);
     return ok;
 }
 
@@ -74,8 +77,10 @@ static bool measure_row(struct serve *b, int n, bool picture, ey_err *e)
     for (int i = 0; ok && i < b->settings->rounds; i++)
         ok = run_round(b, n, picture, &row, e);
     if (ok) print_row(n, picture, &row);
-    figures_free(&row.first), figures_free(&row.gaps), figures_free(&row.round_first),
-        figures_free(&row.tokens_a_second);
+    figures_free(&row.first);
+    figures_free(&row.gaps);
+    figures_free(&row.round_first);
+    figures_free(&row.tokens_a_second);
     return ok;
 }
 
@@ -142,7 +147,8 @@ static bool run_stall(struct serve *b, struct stall *out, ey_err *e)
         figures_add(&out->first, picture.first - picture.sent);
     }
     wire_close(&text.wire, false);
-    stream_free(&text), stream_free(&picture);
+    stream_free(&text);
+    stream_free(&picture);
     return ok;
 }
 
@@ -169,6 +175,9 @@ bool measure_stall(struct serve *b, ey_err *e)
                1e3 * figures_at(&s.first, 1));
         fflush(stdout);
     }
-    figures_free(&s.alone), figures_free(&s.beside), figures_free(&s.first), figures_free(&s.usual);
+    figures_free(&s.alone);
+    figures_free(&s.beside);
+    figures_free(&s.first);
+    figures_free(&s.usual);
     return ok;
 }

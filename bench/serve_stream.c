@@ -24,7 +24,8 @@ static bool draw(struct image *image, uint64_t number, int width, int height, ey
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
-            p[0] = (uint8_t)(red + (unsigned)x / 4), p[1] = (uint8_t)(green + (unsigned)y / 3),
+            p[0] = (uint8_t)(red + (unsigned)x / 4);
+            p[1] = (uint8_t)(green + (unsigned)y / 3);
             p[2] = (uint8_t)(blue + (unsigned)(x + y) / 7);
         }
     return true;
@@ -59,8 +60,10 @@ struct stream stream_make(void)
 
 void stream_free(struct stream *s)
 {
-    wire_free(&s->wire), buf_free(&s->request), chat_answer_free(&s->answer),
-        figures_free(&s->gaps);
+    wire_free(&s->wire);
+    buf_free(&s->request);
+    chat_answer_free(&s->answer);
+    figures_free(&s->gaps);
 }
 
 static bool write_request(struct serve *b, struct stream *s, int width, int height, int max_tokens,
@@ -95,7 +98,8 @@ bool stream_start(struct serve *b, struct stream *s, int width, int height, int 
     if (!write_request(b, s, width, height, max_tokens, e)) return false;
     chat_answer_clear(&s->answer);
     figures_free(&s->gaps);
-    s->first = s->last = 0, s->sent = seconds_now();
+    s->first = s->last = 0;
+    s->sent = seconds_now();
     if (!wire_open(&s->wire, &b->to, false))
         return ey_fail(e, EY_IO, "no connection to %s", b->to.host);
     wire_send(&s->wire, s->request.data, s->request.size);

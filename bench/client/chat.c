@@ -44,11 +44,15 @@ struct chat_answer chat_answer_make(void)
 
 void chat_answer_clear(struct chat_answer *a)
 {
-    for (int i = 0; i < CHAT_MAX_CHOICES; i++)
-        buf_clear(&a->choice[i].text), a->choice[i].finish[0] = 0;
+    for (int i = 0; i < CHAT_MAX_CHOICES; i++) {
+        buf_clear(&a->choice[i].text);
+        a->choice[i].finish[0] = 0;
+    }
     buf_clear(&a->choices);
     a->prompt_tokens = a->completion_tokens = -1;
-    a->read = 0, a->n_texts = 0, a->done = a->failed = false;
+    a->read = 0;
+    a->n_texts = 0;
+    a->done = a->failed = false;
 }
 
 void chat_answer_free(struct chat_answer *a)
@@ -110,9 +114,12 @@ static bool read_event(struct chat_answer *a, const char *event, size_t n)
 {
     static const char data[] = "data:";
     if (n < strlen(data) || memcmp(event, data, strlen(data)) != 0) return false;
-    event += strlen(data), n -= strlen(data);
-    while (n && *event == ' ')
-        event++, n--;
+    event += strlen(data);
+    n -= strlen(data);
+    while (n && *event == ' ') {
+        event++;
+        n--;
+    }
     if (n == 6 && memcmp(event, "[DONE]", 6) == 0) return a->done = true, false;
     return read_object(a, event, n, false);
 }

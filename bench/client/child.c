@@ -29,7 +29,9 @@ static void run(const struct child *c, const char *const *argv, pid_t parent)
     int nothing = open("/dev/null", O_RDONLY);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* never left behind */
     if (getppid() != parent) _exit(127);
-    dup2(nothing, 0), dup2(c->log, 1), dup2(c->log, 2);
+    dup2(nothing, 0);
+    dup2(c->log, 1);
+    dup2(c->log, 2);
     execv(argv[0], (char *const *)(uintptr_t)argv);
     dprintf(2, "%s: %s\n", argv[0], strerror(errno));
     _exit(127);
@@ -78,9 +80,10 @@ int child_stop(struct child *c, double seconds)
     double until = seconds_now() + seconds;
     kill(c->pid, SIGTERM);
     while (child_is_alive(c) && !killed) {
-        if (seconds_now() > until)
-            kill(c->pid, SIGKILL), killed = true;
-        else
+        if (seconds_now() > until) {
+            kill(c->pid, SIGKILL);
+            killed = true;
+        } else
             sleep_ms(10);
     }
     waitpid(c->pid, &status, 0);

@@ -32,7 +32,8 @@ void figures_add(struct figures *f, double value)
         size_t room = f->room ? 2 * f->room : 256;
         double *more = realloc(f->value, room * sizeof(*more));
         if (!more) abort();
-        f->value = more, f->room = room;
+        f->value = more;
+        f->room = room;
     }
     f->value[f->n++] = value;
     f->sorted = false;

@@ -31,8 +31,13 @@ enum {
 
 static void reply_clear(struct http_reply *r)
 {
-    buf_clear(&r->head), buf_clear(&r->line), buf_clear(&r->body);
-    r->state = REPLY_HEAD, r->status = 0, r->left = 0, r->closes = false;
+    buf_clear(&r->head);
+    buf_clear(&r->line);
+    buf_clear(&r->body);
+    r->state = REPLY_HEAD;
+    r->status = 0;
+    r->left = 0;
+    r->closes = false;
 }
 
 bool http_reply_header(const struct http_reply *r, const char *name, char *out, size_t size)
@@ -73,8 +78,10 @@ static void read_head(struct http_reply *r)
     else if (http_reply_header(r, "Content-Length", value, sizeof(value))) {
         r->left = strtoull(value, &end, 10);
         r->state = *end || end == value ? REPLY_BROKEN : r->left ? REPLY_LENGTH : REPLY_DONE;
-    } else
-        r->state = REPLY_UNTIL_END, r->closes = true;
+    } else {
+        r->state = REPLY_UNTIL_END;
+        r->closes = true;
+    }
 }
 
 static void feed_head(struct http_reply *r, char c)
@@ -152,7 +159,8 @@ bool wire_find(struct wire_target *out, const char *url, ey_err *e)
 struct wire wire_make(void)
 {
     struct wire w = {.fd = -1, .out = buf_with_max(MAX_OUT), .rest = buf_with_max(MAX_REPLY)};
-    w.reply.head = buf_with_max(MAX_HEAD), w.reply.line = buf_with_max(MAX_LINE),
+    w.reply.head = buf_with_max(MAX_HEAD);
+    w.reply.line = buf_with_max(MAX_LINE);
     w.reply.body = buf_with_max(MAX_REPLY);
     return w;
 }
@@ -168,7 +176,8 @@ bool wire_open(struct wire *w, const struct wire_target *to, bool narrow)
         setsockopt(w->fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
         setsockopt(w->fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
     }
-    w->end = WIRE_OPEN, w->deaf = narrow;
+    w->end = WIRE_OPEN;
+    w->deaf = narrow;
     if (connect(w->fd, (const struct sockaddr *)&to->address, to->n_address) != 0 &&
         errno != EINPROGRESS)
         wire_close(w, false);
@@ -180,24 +189,31 @@ void wire_close(struct wire *w, bool hard)
     struct linger at_once = {.l_onoff = 1};
     if (w->fd >= 0 && hard) setsockopt(w->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     if (w->fd >= 0) close(w->fd);
-    w->fd = -1, w->sent = w->allowed = 0;
-    buf_clear(&w->out), buf_clear(&w->rest);
+    w->fd = -1;
+    w->sent = w->allowed = 0;
+    buf_clear(&w->out);
+    buf_clear(&w->rest);
     reply_clear(&w->reply);
 }
 
 void wire_free(struct wire *w)
 {
     wire_close(w, false);
-    buf_free(&w->out), buf_free(&w->rest);
-    buf_free(&w->reply.head), buf_free(&w->reply.line), buf_free(&w->reply.body);
+    buf_free(&w->out);
+    buf_free(&w->rest);
+    buf_free(&w->reply.head);
+    buf_free(&w->reply.line);
+    buf_free(&w->reply.body);
 }
 
 void wire_send(struct wire *w, const void *bytes, size_t n)
 {
-    buf_clear(&w->out), buf_clear(&w->rest);
+    buf_clear(&w->out);
+    buf_clear(&w->rest);
     reply_clear(&w->reply);
     buf_add(&w->out, bytes, n);
-    w->sent = 0, w->allowed = n;
+    w->sent = 0;
+    w->allowed = n;
 }
 
 static void take_bytes(struct wire *w, const char *bytes, size_t n)
@@ -222,7 +238,8 @@ short wire_events(const struct wire *w)
 
 static void end_with(struct wire *w, enum wire_end end)
 {
-    w->end = end, w->allowed = w->sent;
+    w->end = end;
+    w->allowed = w->sent;
     if (w->reply.state == REPLY_UNTIL_END && end == WIRE_CLOSED) w->reply.state = REPLY_DONE;
 }
 

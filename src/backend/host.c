@@ -5,14 +5,18 @@
 
 size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
 {
-    (void)be, (void)w, (void)placement;
+    (void)be;
+    (void)w;
+    (void)placement;
     return 0;
 }
 
 bool host_place(struct backend *be, struct weight *out, const struct weight *in,
                 enum placement placement, ey_err *e)
 {
-    (void)be, (void)placement, (void)e;
+    (void)be;
+    (void)placement;
+    (void)e;
     *out = *in;
     return true;
 }
@@ -37,13 +41,15 @@ void host_read_logits(struct backend *be, float *out, const float *in, size_t n)
 
 bool host_finish(struct backend *be, ey_err *e)
 {
-    (void)be, (void)e;
+    (void)be;
+    (void)e;
     return true;
 }
 
 dev host_at(struct backend *be, dev p, enum element kind, size_t n)
 {
-    (void)be, (void)kind;
+    (void)be;
+    (void)kind;
     return (float *)p + n;
 }
 

@@ -159,8 +159,10 @@ __attribute__((target("amx-tile,amx-bf16"))) static void multiply_amx(void *cont
     } config = {.palette = 1};
     const size_t steps = *(const size_t *)context;
     (void)thread;
-    for (int i = 0; i < 8; i++)
-        config.rows[i] = 16, config.bytes[i] = 64;
+    for (int i = 0; i < 8; i++) {
+        config.rows[i] = 16;
+        config.bytes[i] = 64;
+    }
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
     _tile_zero(4);
@@ -194,7 +196,8 @@ static pool_fn *multiply_fn(enum cpu_level level, bool narrow, double *flops)
     if (level >= CPU_AVX512VBMI) return *flops = 32, multiply_avx512;
     if (level >= CPU_AVX2) return *flops = 16, multiply_avx2;
 #endif
-    (void)level, (void)narrow;
+    (void)level;
+    (void)narrow;
     return *flops = 8, multiply_generic;
 }
 
@@ -229,8 +232,10 @@ static double glance(enum cpu_level level, bool narrow, double best)
 static enum cpu_level faster_vectors(void)
 {
     double f32 = 1, bf16 = 1;
-    for (int i = 0; i < GLANCES; i++)
-        f32 = glance(CPU_AVX512VBMI, false, f32), bf16 = glance(CPU_AVX512, true, bf16);
+    for (int i = 0; i < GLANCES; i++) {
+        f32 = glance(CPU_AVX512VBMI, false, f32);
+        bf16 = glance(CPU_AVX512, true, bf16);
+    }
     return bf16 < f32 ? CPU_AVX512 : CPU_AVX512VBMI;
 }
 

@@ -37,7 +37,8 @@ bool buf_reserve(struct buf *b, size_t add)
         capacity *= 2;
     char *data = realloc(b->data, capacity);
     if (!data) return buf_fail(b);
-    b->data = data, b->capacity = capacity;
+    b->data = data;
+    b->capacity = capacity;
     return true;
 }
 
@@ -93,7 +94,10 @@ static struct arena_chunk *arena_grow(struct arena *a, size_t n)
     struct arena_chunk *chunk = (struct arena_chunk *)(memory + (ARENA_ALIGN -
                                                                  (uintptr_t)memory % ARENA_ALIGN) %
                                                                     ARENA_ALIGN);
-    chunk->next = a->chunks, chunk->memory = memory, chunk->size = size, chunk->used = 0;
+    chunk->next = a->chunks;
+    chunk->memory = memory;
+    chunk->size = size;
+    chunk->used = 0;
     a->chunks = chunk;
     return chunk;
 }
@@ -107,7 +111,8 @@ void *arena_alloc(struct arena *a, size_t n)
     if (!chunk || chunk->size - chunk->used < rounded) chunk = arena_grow(a, rounded);
     if (!chunk) return NULL;
     void *p = chunk->bytes + chunk->used;
-    chunk->used += rounded, a->used += rounded;
+    chunk->used += rounded;
+    a->used += rounded;
     return p; /* zero: no byte is given twice */
 }
 

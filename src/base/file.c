@@ -75,7 +75,8 @@ static bool grow(char **data, size_t size, size_t *capacity, size_t max)
     if (wanted > max + 2) wanted = max + 2;
     char *larger = realloc(*data, wanted);
     if (!larger) return false;
-    *data = larger, *capacity = wanted;
+    *data = larger;
+    *capacity = wanted;
     return true;
 }
 
@@ -98,14 +99,16 @@ static bool read_all(int fd, char **data, size_t *size, const char *path, size_t
 
 bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e)
 {
-    *data = NULL, *size = 0;
+    *data = NULL;
+    *size = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno(e, path);
     bool ok = read_all(fd, data, size, path, max, e);
     close(fd);
     if (!ok) {
         free(*data);
-        *data = NULL, *size = 0;
+        *data = NULL;
+        *size = 0;
     }
     return ok;
 }
@@ -117,7 +120,8 @@ bool file_write(int fd, const void *bytes, size_t n)
         ssize_t wrote = write(fd, from, n);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote < 0) return false;
-        from += wrote, n -= (size_t)wrote;
+        from += wrote;
+        n -= (size_t)wrote;
     }
     return true;
 }

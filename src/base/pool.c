@@ -233,7 +233,9 @@ bool pool_create(struct pool **out, int threads, ey_err *e)
     struct share *shares = aligned_alloc(LINE, (size_t)threads * sizeof(*shares));
     if (!pool || !ids || !shares)
         return free(pool), free(ids), free(shares), ey_fail_memory(e, "threads", 0);
-    pool->n_threads = threads, pool->threads = ids, pool->shares = shares,
+    pool->n_threads = threads;
+    pool->threads = ids;
+    pool->shares = shares;
     pool->awake = threads <= processors_usable();
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
@@ -281,7 +283,10 @@ static bool run_alone(const struct pool *pool, size_t n, size_t least, pool_fn *
 
 static void run(struct pool *pool, size_t n, bool shared, pool_fn *fn, void *context)
 {
-    pool->fn = fn, pool->context = context, pool->n = n, pool->shared = shared;
+    pool->fn = fn;
+    pool->context = context;
+    pool->n = n;
+    pool->shared = shared;
     if (shared)
         deal_shares(pool);
     else
@@ -303,6 +308,7 @@ void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, po
                      void *context)
 {
     if (run_alone(pool, n, least, fn, context)) return;
-    pool->least = least ? least : 1, pool->grain = piece > pool->least ? piece : pool->least;
+    pool->least = least ? least : 1;
+    pool->grain = piece > pool->least ? piece : pool->least;
     run(pool, n, true, fn, context);
 }

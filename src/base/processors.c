@@ -89,7 +89,8 @@ static bool read_group(char *line, struct hierarchy *h)
     char *controllers = strchr(line, ':'),
          *group = controllers ? strchr(controllers + 1, ':') : NULL;
     if (!group) return false;
-    *group++ = 0, group[strcspn(group, "\n")] = 0;
+    *group++ = 0;
+    group[strcspn(group, "\n")] = 0;
     if (h->is_v2 ? controllers[1] != 0 : !is_in_list(controllers + 1, "cpu")) return false;
     snprintf(h->group, sizeof(h->group), "%s", group);
     return true;

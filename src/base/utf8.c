@@ -83,11 +83,14 @@ int utf8_encode(uint32_t cp, char out[4])
     if (cp < 0x800)
         return o[0] = (uint8_t)(0xc0 | cp >> 6), o[1] = (uint8_t)(0x80 | (cp & 0x3f)), 2;
     if (cp < 0x10000) {
-        o[0] = (uint8_t)(0xe0 | cp >> 12), o[1] = (uint8_t)(0x80 | (cp >> 6 & 0x3f)),
+        o[0] = (uint8_t)(0xe0 | cp >> 12);
+        o[1] = (uint8_t)(0x80 | (cp >> 6 & 0x3f));
         o[2] = (uint8_t)(0x80 | (cp & 0x3f));
         return 3;
     }
-    o[0] = (uint8_t)(0xf0 | cp >> 18), o[1] = (uint8_t)(0x80 | (cp >> 12 & 0x3f));
-    o[2] = (uint8_t)(0x80 | (cp >> 6 & 0x3f)), o[3] = (uint8_t)(0x80 | (cp & 0x3f));
+    o[0] = (uint8_t)(0xf0 | cp >> 18);
+    o[1] = (uint8_t)(0x80 | (cp >> 12 & 0x3f));
+    o[2] = (uint8_t)(0x80 | (cp >> 6 & 0x3f));
+    o[3] = (uint8_t)(0x80 | (cp & 0x3f));
     return 4;
 }

@@ -322,7 +322,8 @@ bool model_list(struct model_listing **list, size_t *n, ey_err *e)
 {
     char cache[EY_MAX_PATH];
     bool ok = true;
-    *list = NULL, *n = 0;
+    *list = NULL;
+    *n = 0;
     DIR *d = model_cache_directory(cache, NULL) ? opendir(cache) : NULL;
     if (!d) return true;
     for (struct dirent *entry; ok && (entry = readdir(d));)
@@ -331,7 +332,8 @@ bool model_list(struct model_listing **list, size_t *n, ey_err *e)
     if (ok && *n) qsort(*list, *n, sizeof(**list), compare_listings);
     if (!ok) {
         model_list_free(*list, *n);
-        *list = NULL, *n = 0;
+        *list = NULL;
+        *n = 0;
     }
     return ok;
 }

@@ -80,7 +80,8 @@ static bool read_shape(struct tensor_view *t, const json_object *entry, ey_err *
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: tensor " NAME ": shape has %zu dimensions; %d is the most", t->file,
                        t->name, n, EY_MAX_DIMS);
-    t->n_dims = (int)n, t->size = dtype_size(t->dtype);
+    t->n_dims = (int)n;
+    t->size = dtype_size(t->dtype);
     for (size_t i = 0; i < n; i++) {
         if (!whole_number(json_object_array_get_idx(shape, i), &t->shape[i]))
             return fail_value(e, t, "shape", shape, "an array of whole numbers");

@@ -37,8 +37,11 @@ static bool start_stream(ey_engine *engine, struct stream *s, const int *ids, in
 {
     ey_request request = ey_request_defaults();
     ey_prompt *prompt = NULL;
-    request.ids = ids, request.n_ids = (size_t)depth, request.max_tokens = tokens,
-    request.ignore_eos = true, request.fresh = true;
+    request.ids = ids;
+    request.n_ids = (size_t)depth;
+    request.max_tokens = tokens;
+    request.ignore_eos = true;
+    request.fresh = true;
     bool ok = ey_prepare(engine, &request, &prompt, e);
     s->started = seconds_now();
     ok = ok && ey_start(engine, prompt, &request, &s->ticket, e);
@@ -70,8 +73,10 @@ static void watch(const ey_engine *engine, struct stream *s, int n, struct histo
         const struct timespec pause = {0, (long)(1e9 * (rest < 0.0002 ? 0.0002
                                                         : rest < 0.02 ? rest
                                                                       : 0.02))};
-        if (h->n < MAX_SAMPLES)
-            h->time[h->n] = now, h->tokens[h->n++] = ey_engine_stats(engine).generated_tokens;
+        if (h->n < MAX_SAMPLES) {
+            h->time[h->n] = now;
+            h->tokens[h->n++] = ey_engine_stats(engine).generated_tokens;
+        }
         nanosleep(&pause, NULL);
     }
 }
@@ -94,7 +99,10 @@ static bool collect(struct stream *s, int n, double *prefill, ey_err *e)
         ey_answer a = {0};
         if (!s[i].ticket) continue;
         ey_err failed = {0};
-        if (!ey_collect(&s[i].ticket, &a, &failed) && ok) *e = failed, ok = false;
+        if (!ey_collect(&s[i].ticket, &a, &failed) && ok) {
+            *e = failed;
+            ok = false;
+        }
         s[i].tokens = a.completion_tokens;
         s[i].first = s[i].started + a.queue_seconds + a.vision_seconds + a.prefill_seconds;
         s[i].end = s[i].first + a.decode_seconds;
@@ -126,7 +134,10 @@ bool bench_streams(ey_engine *engine, int n, int depth, int tokens, struct strea
         if (s[i].first > first) first = s[i].first;
         if (!i || s[i].end < last) last = s[i].end;
     }
-    if (ok) out->seconds = last - first, out->tokens = tokens_at(h, last) - tokens_at(h, first);
+    if (ok) {
+        out->seconds = last - first;
+        out->tokens = tokens_at(h, last) - tokens_at(h, first);
+    }
     free(h);
     free(ids);
     return ok;

@@ -168,7 +168,10 @@ static void settle(double v[4], bool any_real)
         v[i] = clamped(shares ? v[i] * SCALE : v[i]);
     for (int i = 0; i < 2; i++) {
         double first = v[i];
-        if (first > v[i + 2]) v[i] = v[i + 2], v[i + 2] = first;
+        if (first > v[i + 2]) {
+            v[i] = v[i + 2];
+            v[i + 2] = first;
+        }
     }
 }
 
@@ -230,7 +233,8 @@ static bool add_box(struct reader *r, const struct frame *f, ey_err *e)
 static bool close_object(struct reader *r, ey_err *e)
 {
     struct frame f = *top(r);
-    r->at++, r->depth--;
+    r->at++;
+    r->depth--;
     value_done(r);
     return !f.has_box || add_box(r, &f, e);
 }
@@ -269,7 +273,8 @@ static bool read_key(struct reader *r, ey_err *e)
         r->at = skip_space(r->at, r->end);
         if (r->at == r->end || *r->at != ':') return true;
         r->at++;
-        top(r)->key = key_of(name), top(r)->has_value = true;
+        top(r)->key = key_of(name);
+        top(r)->has_value = true;
     } else {
         r->at++;
     }
@@ -302,11 +307,15 @@ static void read_item(struct reader *r)
         push(r, c == '[');
     else if (c == '"' || c == '\'')
         read_string(r, ",}]");
-    else if (c == '}')
-        r->depth--, value_done(r); /* the list was never closed; the object is now */
-    else if (c == ']')
-        r->at++, r->depth--, value_done(r);
-    else
+    else if (c == '}') {
+        r->depth--;
+        value_done(r);
+    } /* the list was never closed; the object is now */
+    else if (c == ']') {
+        r->at++;
+        r->depth--;
+        value_done(r);
+    } else
         r->at++;
 }
 

@@ -61,7 +61,9 @@ static bool draw_picture(struct image *image, int width, int height, ey_err *e)
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
-            p[0] = (uint8_t)(x / 4), p[1] = (uint8_t)(y / 3), p[2] = (uint8_t)((x + y) / 7);
+            p[0] = (uint8_t)(x / 4);
+            p[1] = (uint8_t)(y / 3);
+            p[2] = (uint8_t)((x + y) / 7);
         }
     return true;
 }
@@ -145,9 +147,10 @@ static bool answer_once(struct bench *b, const struct form *form, ey_answer *ans
 {
     char text[TEXT_BYTES + 1];
     struct question question = {&b->picture, 1, "Describe this image.", false, true, form};
-    if (!b->sees)
-        write_text(text, session_context(&b->session)),
-            question = (struct question){NULL, 0, text, false, true, form};
+    if (!b->sees) {
+        write_text(text, session_context(&b->session));
+        question = (struct question){NULL, 0, text, false, true, form};
+    }
     if (!session_ask(&b->session, &question, answer, e)) return false;
     if (cancel_asked()) return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
     return answer->completion_tokens >= 2 ||
@@ -177,9 +180,10 @@ static bool run_constrained(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
     bool ok = answer_once(b, &b->boxes, &answer, e);
-    if (ok)
-        b->constrained.seconds[b->constrained.n++] = answer.decode_seconds,
+    if (ok) {
+        b->constrained.seconds[b->constrained.n++] = answer.decode_seconds;
         b->constrained.tokens = answer.completion_tokens - 1;
+    }
     ey_answer_free(&answer);
     return ok;
 }
@@ -188,9 +192,11 @@ static void count_work(struct bench *b)
 {
     ey_work work = ey_work_of(b->session.engine, b->used.used_width, b->used.used_height,
                               b->prompt_tokens);
-    b->vision.flops = work.vision_flops, b->vision.tokens = b->used.tokens;
-    b->prefill.flops = work.prefill_flops, b->prefill.tokens = b->prompt_tokens;
-    b->decode.bytes = work.decode_bytes * b->decode.tokens,
+    b->vision.flops = work.vision_flops;
+    b->vision.tokens = b->used.tokens;
+    b->prefill.flops = work.prefill_flops;
+    b->prefill.tokens = b->prompt_tokens;
+    b->decode.bytes = work.decode_bytes * b->decode.tokens;
     b->constrained.bytes = work.decode_bytes * b->constrained.tokens;
 }
 
@@ -236,7 +242,8 @@ static bool measure(struct bench *b, ey_err *e)
         !ey_grammar_of_schema(&b->boxes.grammar, boxes_schema, strlen(boxes_schema), e))
         return false;
     b->moved_bytes = (double)ey_engine_settle(b->session.engine);
-    b->session.ignore_eos = true, b->sees = ey_engine_describe(b->session.engine).pictures;
+    b->session.ignore_eos = true;
+    b->sees = ey_engine_describe(b->session.engine).pictures;
     for (int64_t i = 0; i < b->session.options->runs; i++)
         if (!run_once(b, e) || !run_constrained(b, e)) return false;
     b->masks = ey_engine_mask_stats(b->session.engine);

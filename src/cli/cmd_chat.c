@@ -62,7 +62,10 @@ static char *typed_path(const char *text)
     size_t n = strlen(text);
     while (n && text[n - 1] == ' ')
         n--;
-    if (n > 1 && (text[0] == '\'' || text[0] == '"') && text[n - 1] == text[0]) text++, n -= 2;
+    if (n > 1 && (text[0] == '\'' || text[0] == '"') && text[n - 1] == text[0]) {
+        text++;
+        n -= 2;
+    }
     if (!n) return NULL;
     bool at_home = home && n > 1 && text[0] == '~' && text[1] == '/';
     if (asprintf(&path, "%s%.*s", at_home ? home : "", (int)(at_home ? n - 1 : n),
@@ -120,7 +123,8 @@ enum { N_SLASH_COMMANDS = sizeof(slash_commands) / sizeof(slash_commands[0]) };
 
 static void explain(struct chat *c, const char *argument)
 {
-    (void)c, (void)argument;
+    (void)c;
+    (void)argument;
     for (size_t i = 0; i < N_SLASH_COMMANDS; i++)
         fprintf(stderr, "%s\n", slash_commands[i].help);
     fprintf(stderr,
@@ -187,7 +191,10 @@ static void send_message(struct chat *c, const char *text, size_t n)
     ey_answer answer = {0};
     bool ok = input_check_text(text, n, "the message", &e) &&
               conversation_say(&c->talk, text, n, &e);
-    if (ok && !put(c, &answer, &e)) conversation_take_back(&c->talk, false), ok = false;
+    if (ok && !put(c, &answer, &e)) {
+        conversation_take_back(&c->talk, false);
+        ok = false;
+    }
     if (ok) {
         if (!answer.n_text || answer.text[answer.n_text - 1] != '\n')
             term_write(&c->session.out, "\n", 1);
@@ -241,12 +248,13 @@ static void take_line(struct chat *c, bool too_long)
 {
     ey_err e;
     const char *line = c->line.data;
-    if (too_long)
-        ey_fail(&e, EY_BAD_REQUEST, "a line longer than %d bytes", EY_MAX_LINE_BYTES),
-            complain(c, &e);
-    else if (memchr(line, 0, c->line.size))
-        ey_fail(&e, EY_BAD_REQUEST, "the line has a NUL byte in it"), complain(c, &e);
-    else if (line[0] == '/')
+    if (too_long) {
+        ey_fail(&e, EY_BAD_REQUEST, "a line longer than %d bytes", EY_MAX_LINE_BYTES);
+        complain(c, &e);
+    } else if (memchr(line, 0, c->line.size)) {
+        ey_fail(&e, EY_BAD_REQUEST, "the line has a NUL byte in it");
+        complain(c, &e);
+    } else if (line[0] == '/')
         run_slash_command(c, line);
     else if (line[strspn(line, " \t")])
         send_message(c, line, c->line.size);

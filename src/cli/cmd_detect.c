@@ -114,7 +114,7 @@ static bool picture_size(const struct detection *d, int *width, int *height, ey_
     bool told = d->answer.n_images == 1;
     if (!told && !image_decode(&image, d->picture.bytes, d->picture.size, d->picture.name, e))
         return false;
-    *width = told ? d->answer.images[0].width : image.width,
+    *width = told ? d->answer.images[0].width : image.width;
     *height = told ? d->answer.images[0].height : image.height;
     image_free(&image);
     return true;

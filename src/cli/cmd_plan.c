@@ -84,10 +84,12 @@ static void add_json(struct buf *out, const ey_plan *p)
                                         : 0));
     for (size_t i = 0; i < p->n_items; i++) {
         buf_add_text(out, i ? ", {" : "{");
-        add_member(out, "name", p->items[i].name), buf_add_text(out, ", ");
+        add_member(out, "name", p->items[i].name);
+        buf_add_text(out, ", ");
         add_member(out, "device", p->items[i].device);
         buf_printf(out, ", \"bytes\": %llu, ", (unsigned long long)p->items[i].bytes);
-        add_member(out, "life", p->items[i].life), buf_add_text(out, "}");
+        add_member(out, "life", p->items[i].life);
+        buf_add_text(out, "}");
     }
     buf_printf(out,
                "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": "
@@ -118,7 +120,8 @@ static void add_models_json(struct buf *out, const ey_plan *p, size_t n, const e
     for (size_t i = 0; i < n; i++) {
         if (i) buf_add_text(out, ", ");
         add_json(out, &p[i]);
-        buf_add_text(out, ", "), add_member(out, "directory", p[i].directory);
+        buf_add_text(out, ", ");
+        add_member(out, "directory", p[i].directory);
         buf_printf(out, ", \"resident\": %s, \"shared_bytes\": %llu}",
                    p[i].resident ? "true" : "false", (unsigned long long)p[i].shared_bytes);
     }
@@ -166,13 +169,18 @@ static void write_plans(struct buf *out, const struct planning *p, bool json)
 {
     if (json && p->n > 1)
         add_models_json(out, p->plan, p->n, &p->all);
-    else if (json)
-        add_json(out, p->plan), buf_add_text(out, "}\n");
+    else if (json) {
+        add_json(out, p->plan);
+        buf_add_text(out, "}\n");
+    }
     for (size_t i = 0; i < p->n && !json; i++) {
         if (i) buf_add_text(out, "\n");
         add_table(out, &p->plan[i]);
     }
-    if (p->n > 1 && !json) buf_add_text(out, "\n"), add_sharing(out, p->plan, p->n, &p->all);
+    if (p->n > 1 && !json) {
+        buf_add_text(out, "\n");
+        add_sharing(out, p->plan, p->n, &p->all);
+    }
 }
 
 int cmd_plan(const struct options *o)
@@ -183,7 +191,10 @@ int cmd_plan(const struct options *o)
     struct buf text = buf_with_max(1 << 20);
     bool ok = p ? make_plans(p, o, &e) : ey_fail_memory(&e, "plans", sizeof(*p)),
          fit = ok && all_fit(p);
-    if (ok) write_plans(&text, p, o->json), term_write(&out, text.data, text.size);
+    if (ok) {
+        write_plans(&text, p, o->json);
+        term_write(&out, text.data, text.size);
+    }
     buf_free(&text);
     free(p);
     return ok ? term_finish(&out, fit ? 0 : 1) : term_complain(&e);

@@ -18,6 +18,9 @@ int cmd_pull(const struct options *o)
         int status = term_complain(&e);
         return cancel_asked() ? EXIT_INTERRUPTED : status;
     }
-    if (directory[0]) term_write(&out, directory, strlen(directory)), term_write(&out, "\n", 1);
+    if (directory[0]) {
+        term_write(&out, directory, strlen(directory));
+        term_write(&out, "\n", 1);
+    }
     return term_finish(&out, 0);
 }

@@ -25,7 +25,8 @@ static bool run(ey_quantized *made, const struct options *o, struct progress *pr
         return false;
     engine.model = model;
     if (!engine.quantize) engine.quantize = "int4";
-    engine.progress = show, engine.progress_user = progress;
+    engine.progress = show;
+    engine.progress_user = progress;
     return ey_quantize(&engine, o->args[1], made, e);
 }
 

@@ -240,8 +240,10 @@ static void use_names(struct serving *s)
 {
     struct server_options *v = &s->server;
     if (!s->n_names) return;
-    for (size_t i = 0; i < v->n_models; i++)
-        v->models[i].aliases[1] = v->models[i].names[0], v->models[i].n_names = 0;
+    for (size_t i = 0; i < v->n_models; i++) {
+        v->models[i].aliases[1] = v->models[i].names[0];
+        v->models[i].n_names = 0;
+    }
     for (size_t i = 0; i < s->n_names; i++) {
         struct server_model *m = &v->models[v->n_models > 1 ? i : 0];
         m->names[m->n_names++] = s->names[i];
@@ -304,13 +306,19 @@ static bool read_server(struct serving *s, ey_err *e)
 {
     const struct options *o = s->options;
     struct server_options *v = &s->server;
-    v->host = o->host, v->port = (int)o->port, v->insecure = o->insecure;
-    v->ssl_keyfile = o->ssl_keyfile, v->ssl_certfile = o->ssl_certfile;
+    v->host = o->host;
+    v->port = (int)o->port;
+    v->insecure = o->insecure;
+    v->ssl_keyfile = o->ssl_keyfile;
+    v->ssl_certfile = o->ssl_certfile;
     v->local_media_path = o->local_media_path;
     v->max_loaded = (int)o->max_loaded;
-    v->seed = o->seed, v->drain_seconds = (int)o->drain_seconds;
+    v->seed = o->seed;
+    v->drain_seconds = (int)o->drain_seconds;
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
-    v->strict = o->strict, v->log_requests = o->log_requests, v->quiet = o->quiet;
+    v->strict = o->strict;
+    v->log_requests = o->log_requests;
+    v->quiet = o->quiet;
     if (v->local_media_path && !path_is_directory(v->local_media_path))
         return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder",
                        v->local_media_path);

@@ -29,7 +29,8 @@ void conversation_clear(struct conversation *c)
     while (c->n)
         free_message(&c->message[--c->n]);
     free_parts(c->draft, c->n_draft);
-    c->n_draft = 0, c->n_pictures = 0;
+    c->n_draft = 0;
+    c->n_pictures = 0;
 }
 
 void conversation_close(struct conversation *c)
@@ -45,7 +46,8 @@ bool conversation_add_picture(struct conversation *c, ey_part picture, ey_err *e
         return ey_fail(e, EY_TOO_LONG,
                        "the conversation has %d pictures already, and more do not go in one",
                        EY_MAX_IMAGES);
-    c->draft[c->n_draft++] = picture, c->n_pictures++;
+    c->draft[c->n_draft++] = picture;
+    c->n_pictures++;
     return true;
 }
 
@@ -56,7 +58,8 @@ static bool append(struct conversation *c, const char *role, const ey_part *pict
     ey_part *parts = calloc(n_pictures + 1, sizeof(*parts));
     char *copy = malloc(n + 1);
     if (!parts || !copy) {
-        free(parts), free(copy);
+        free(parts);
+        free(copy);
         return ey_fail_memory(e, "the conversation", n + (n_pictures + 1) * sizeof(*parts));
     }
     if (n_pictures) memcpy(parts, pictures, n_pictures * sizeof(*parts));

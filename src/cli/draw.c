@@ -92,8 +92,10 @@ static int clip(int v, int most)
 /* From x1, y1 up to, not including, x2, y2. */
 static void fill(struct image *image, int x1, int y1, int x2, int y2, const uint8_t color[3])
 {
-    x1 = clip(x1, image->width), x2 = clip(x2, image->width);
-    y1 = clip(y1, image->height), y2 = clip(y2, image->height);
+    x1 = clip(x1, image->width);
+    x2 = clip(x2, image->width);
+    y1 = clip(y1, image->height);
+    y2 = clip(y2, image->height);
     for (int y = y1; y < y2; y++)
         for (int x = x1; x < x2; x++)
             memcpy(image->rgb + 3 * ((size_t)y * (size_t)image->width + (size_t)x), color, 3);

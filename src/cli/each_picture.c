@@ -90,7 +90,8 @@ static int ask_all(struct session *s, const struct each *each)
             print_error_json(s, o->args[i], &e);
         else if (!ok)
             print_error(s, o->args[i], &e);
-        tally.done += ok, tally.failed += !ok;
+        tally.done += ok;
+        tally.failed += !ok;
     }
     progress_clear(&s->progress);
     if (tally.failed && o->n_args > 1 && !o->quiet)

@@ -41,21 +41,27 @@ bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_e
                        "--gpu-memory-utilization and --gpu-memory say the same: give one of them");
     if (o->device) engine->device = o->device;
     engine->cpu_mask = o->cpu_mask;
-    engine->threads = (int)o->threads, engine->no_huge_pages = o->no_huge_pages;
-    engine->max_model_len = (int)o->max_model_len, engine->kv_tokens = (int)o->kv_tokens;
+    engine->threads = (int)o->threads;
+    engine->no_huge_pages = o->no_huge_pages;
+    engine->max_model_len = (int)o->max_model_len;
+    engine->kv_tokens = (int)o->kv_tokens;
     engine->max_num_seqs = (int)o->max_num_seqs;
     engine->max_num_batched_tokens = (int)o->max_num_batched_tokens;
     engine->max_pixels = o->max_pixels == MAX_PIXELS_NATIVE ? UINT64_MAX : (uint64_t)o->max_pixels;
-    engine->kv_cache_dtype = kv_dtype_of(o->kv_cache_dtype), engine->head = o->head,
-    engine->head_rows = o->head_rows, engine->vision_weights = o->vision_weights;
+    engine->kv_cache_dtype = kv_dtype_of(o->kv_cache_dtype);
+    engine->head = o->head;
+    engine->head_rows = o->head_rows;
+    engine->vision_weights = o->vision_weights;
     engine->prefill_math = o->prefill_math;
-    engine->quantize = o->quantize, engine->group_size = (int)o->group_size;
-    engine->gpu_memory_utilization = isnan(share) ? 0 : share,
+    engine->quantize = o->quantize;
+    engine->group_size = (int)o->group_size;
+    engine->gpu_memory_utilization = isnan(share) ? 0 : share;
     engine->gpu_memory = (uint64_t)o->gpu_memory;
     if (!read_layers(&engine->gpu_layers, o->gpu_layers, e)) return false;
     engine->cpu_memory = (uint64_t)o->cpu_memory;
     engine->enforce_eager = o->enforce_eager;
-    engine->vram = (uint64_t)o->vram, engine->vram_used = (uint64_t)o->vram_used,
+    engine->vram = (uint64_t)o->vram;
+    engine->vram_used = (uint64_t)o->vram_used;
     engine->sm_count = (int)o->sm_count;
     return true;
 }

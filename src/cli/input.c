@@ -27,7 +27,8 @@ static bool read_stdin(struct input *in, size_t max, ey_err *e)
     if (!ok)
         return ey_fail(e, EY_IO, "standard input: larger than the limit of %zu bytes, or no memory",
                        max);
-    in->bytes = all.data, in->size = all.size;
+    in->bytes = all.data;
+    in->size = all.size;
     return true;
 }
 

@@ -42,5 +42,8 @@ void nearest_offer(struct nearest *nearest, const char *name)
     if (n > LONGEST || m > LONGEST) return;
     size_t distance = edits(nearest->typed, n, name, m);
     if (n >= 3 && n < m && memcmp(nearest->typed, name, n) == 0) distance = 1;
-    if (distance < nearest->distance) nearest->best = name, nearest->distance = distance;
+    if (distance < nearest->distance) {
+        nearest->best = name;
+        nearest->distance = distance;
+    }
 }

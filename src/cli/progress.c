@@ -74,14 +74,17 @@ static void draw(struct progress *p)
     if (line.data) fprintf(stderr, "\r\033[K%.*s", (int)line.size, line.data);
     fflush(stderr);
     buf_free(&line);
-    p->shown = true, p->drawn = seconds_now();
+    p->shown = true;
+    p->drawn = seconds_now();
 }
 
 void progress_count(struct progress *p, size_t done, size_t total)
 {
     if (!p->enabled) return;
     if (!p->total) p->started = seconds_now();
-    p->done = done, p->total = total, p->phase = NULL;
+    p->done = done;
+    p->total = total;
+    p->phase = NULL;
     draw(p);
 }
 
@@ -94,8 +97,13 @@ void progress_bytes(struct progress *p, uint64_t done, uint64_t total)
         double rate = (double)(done - p->sampled_done) / passed;
         p->rate = p->rate > 0 ? (1 - settle) * p->rate + settle * rate : rate;
     }
-    if (p->sampled <= 0 || passed >= 1) p->sampled = now, p->sampled_done = done;
-    p->done = done < total ? done : total, p->total = total, p->phase = NULL;
+    if (p->sampled <= 0 || passed >= 1) {
+        p->sampled = now;
+        p->sampled_done = done;
+    }
+    p->done = done < total ? done : total;
+    p->total = total;
+    p->phase = NULL;
     draw(p);
 }
 
@@ -110,6 +118,9 @@ void progress_phase(struct progress *p, const char *phase, uint64_t done, uint64
 
 void progress_clear(struct progress *p)
 {
-    if (p->shown) fputs("\r\033[K", stderr), fflush(stderr);
+    if (p->shown) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
     p->shown = false;
 }

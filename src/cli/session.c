@@ -54,11 +54,14 @@ static bool open_engine(struct session *s, ey_err *e)
     ey_engine_options engine = ey_engine_defaults();
     if (!engine_options_set(&engine, o, e)) return false;
     engine.model = s->model;
-    engine.max_num_seqs = (int)s->options->streams > 1 ? (int)s->options->streams : 1,
+    engine.max_num_seqs = (int)s->options->streams > 1 ? (int)s->options->streams : 1;
     engine.max_images = s->max_images;
-    engine.progress = show_loading, engine.progress_user = &s->progress;
-    engine.planned = tell_choices, engine.planned_user = s;
-    engine.notice = tell_notice, engine.notice_user = s;
+    engine.progress = show_loading;
+    engine.progress_user = &s->progress;
+    engine.planned = tell_choices;
+    engine.planned_user = s;
+    engine.notice = tell_notice;
+    engine.notice_user = s;
     return ey_engine_open(&s->engine, &engine, e);
 }
 
@@ -223,14 +226,18 @@ ey_request session_request(struct session *s, const ey_message *messages, size_t
 {
     const struct options *o = s->options;
     ey_request request = ey_request_defaults();
-    request.messages = messages, request.n_messages = n;
+    request.messages = messages;
+    request.n_messages = n;
     request.max_tokens = (int)o->max_tokens;
     request.top_logprobs = (int)o->logprobs;
     request.parse_special_tokens = o->parse_special;
-    request.ignore_eos = s->ignore_eos, request.fresh = s->ignore_eos;
+    request.ignore_eos = s->ignore_eos;
+    request.fresh = s->ignore_eos;
     request.sampling = session_sampling(s, greedy);
-    request.stop = o->stop.item, request.n_stop = o->stop.n;
-    request.on_event = hear, request.event_user = listener;
+    request.stop = o->stop.item;
+    request.n_stop = o->stop.n;
+    request.on_event = hear;
+    request.event_user = listener;
     s->sampled = s->sampled || !(request.sampling.temperature <=
                                  0); /* a server's own temperature is taken to be above 0 */
     return request;

@@ -38,7 +38,8 @@ static void write_harmless(FILE *file, const char *text, size_t n)
 
 static bool note_failure(struct term *t)
 {
-    t->error = errno, t->closed = true;
+    t->error = errno;
+    t->closed = true;
     return false;
 }
 

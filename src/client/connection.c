@@ -179,7 +179,8 @@ static size_t take_bytes(char *bytes, size_t size, size_t n, void *user)
 static int watch(void *user, curl_off_t to_get, curl_off_t got, curl_off_t to_send, curl_off_t sent)
 {
     struct transfer *t = user;
-    (void)to_get, (void)got;
+    (void)to_get;
+    (void)got;
     if (t->stopped || !t->call->go_on ||
         t->call->go_on(t->call->user, (uint64_t)sent, (uint64_t)to_send))
         return t->stopped;

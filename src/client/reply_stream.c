@@ -49,7 +49,10 @@ static bool tell(struct reply_stream *r, const ey_event *event)
 /* Counted in thousandths where it is more than an int counts. */
 bool reply_stream_tell(struct reply_stream *r, const char *phase, uint64_t done, uint64_t total)
 {
-    if (total > 1000) done = done * 1000 / total, total = 1000;
+    if (total > 1000) {
+        done = done * 1000 / total;
+        total = 1000;
+    }
     return tell(
         r, &(ey_event){
                .type = EY_EVENT_PHASE, .phase = phase, .done = (int)done, .total = (int)total});
@@ -93,7 +96,8 @@ static bool read_score(struct arena *arena, ey_token_logprobs *out, const json_o
     bool ok = top && read_candidate(arena, &out->chosen, from);
     for (size_t i = 0; ok && i < n; i++)
         ok = read_candidate(arena, &top[i], json_object_array_get_idx(list, i));
-    out->top = top, out->n_top = n;
+    out->top = top;
+    out->n_top = n;
     return ok;
 }
 
@@ -106,7 +110,8 @@ static ey_token_logprobs *next_score(struct reply_stream *r)
         ey_token_logprobs *larger = arena_array(arena_of(r), room, sizeof(*larger));
         if (!larger) return NULL;
         if (a->n_logprobs) memcpy(larger, a->logprobs, a->n_logprobs * sizeof(*larger));
-        a->logprobs = larger, r->score_room = room;
+        a->logprobs = larger;
+        r->score_room = room;
     }
     return &a->logprobs[a->n_logprobs++];
 }
@@ -176,7 +181,8 @@ static bool read_images(struct reply_stream *r, const json_object *usage, ey_err
                                      .tokens = int_member(image, "tokens"),
                                      .cached = cached && json_object_get_boolean(cached)};
     }
-    r->answer->images = images, r->answer->n_images = n;
+    r->answer->images = images;
+    r->answer->n_images = n;
     return true;
 }
 
@@ -224,9 +230,12 @@ static bool read_line(struct reply_stream *r, ey_err *e)
     while (n && text[n - 1] == '\r')
         n--;
     if (n < 5 || memcmp(text, "data:", 5) != 0 || r->done) return true;
-    text += 5, n -= 5;
-    while (n && *text == ' ')
-        text++, n--;
+    text += 5;
+    n -= 5;
+    while (n && *text == ' ') {
+        text++;
+        n--;
+    }
     if (n == 6 && memcmp(text, "[DONE]", 6) == 0) return r->done = true;
     return read_chunk(r, text, n, e);
 }
@@ -243,7 +252,8 @@ bool reply_stream_take(struct reply_stream *r, const char *bytes, size_t n, ey_e
         if (!read_line(r, e)) return false;
         if (r->cancelled) return ey_fail(e, EY_CANCELLED, "cancelled");
         buf_clear(&r->line);
-        bytes = end + 1, n -= piece + 1;
+        bytes = end + 1;
+        n -= piece + 1;
     }
     return true;
 }
@@ -258,6 +268,7 @@ bool reply_stream_finish(struct reply_stream *r, ey_err *e)
         return ey_fail(e, EY_IO, "the server ended its answer in the middle; has it stopped?");
     a->text = arena_copy_text(arena_of(r), r->text.data ? r->text.data : "", r->text.size);
     a->n_text = r->text.size;
-    a->prefill_seconds = first - r->started, a->decode_seconds = end - first;
+    a->prefill_seconds = first - r->started;
+    a->decode_seconds = end - first;
     return a->text || ey_fail_memory(e, "the answer's text", r->text.size);
 }

@@ -36,8 +36,10 @@ static void add_base64(struct buf *out, const uint8_t *bytes, size_t n)
         size_t left = n - i;
         uint32_t bits = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
                         (left > 2 ? bytes[i + 2] : 0);
-        *to++ = digits[bits >> 18], *to++ = digits[bits >> 12 & 63];
-        *to++ = left > 1 ? digits[bits >> 6 & 63] : '=', *to++ = left > 2 ? digits[bits & 63] : '=';
+        *to++ = digits[bits >> 18];
+        *to++ = digits[bits >> 12 & 63];
+        *to++ = left > 1 ? digits[bits >> 6 & 63] : '=';
+        *to++ = left > 2 ? digits[bits & 63] : '=';
     }
     *to = 0;
     out->size = (size_t)(to - out->data);

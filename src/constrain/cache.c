@@ -41,10 +41,13 @@ bool cache_open(struct cache **out, size_t n, size_t words, size_t n_exits, ey_e
     struct cache *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "a cache of masks", sizeof(*c));
     pthread_mutex_init(&c->lock, NULL);
-    c->n = n, c->words = words, c->n_exits = n_exits, c->mask = table_size(n) - 1;
-    c->slots = calloc(n + 1, sizeof(*c->slots)),
+    c->n = n;
+    c->words = words;
+    c->n_exits = n_exits;
+    c->mask = table_size(n) - 1;
+    c->slots = calloc(n + 1, sizeof(*c->slots));
     c->masks = calloc(n * words + 1, sizeof(*c->masks));
-    c->exits = calloc(n * n_exits + 1, sizeof(*c->exits)),
+    c->exits = calloc(n * n_exits + 1, sizeof(*c->exits));
     c->table = calloc(c->mask + 1, sizeof(*c->table));
     if (!c->slots || !c->masks || !c->exits || !c->table) {
         cache_close(c);
@@ -58,15 +61,20 @@ void cache_close(struct cache *c)
 {
     if (!c) return;
     pthread_mutex_destroy(&c->lock);
-    free(c->slots), free(c->masks), free(c->exits), free(c->table);
+    free(c->slots);
+    free(c->masks);
+    free(c->exits);
+    free(c->table);
     free(c);
 }
 
 static size_t key_hash(struct mask_key key)
 {
     uint64_t hash = key.grammar * 0x9e3779b97f4a7c15u ^ ((uint64_t)key.state << 32 | key.room);
-    hash ^= hash >> 31, hash *= 0xbf58476d1ce4e5b9u,
-        hash ^= (uint64_t)key.need << 1 | key.of_alphabet, hash ^= hash >> 29;
+    hash ^= hash >> 31;
+    hash *= 0xbf58476d1ce4e5b9u;
+    hash ^= (uint64_t)key.need << 1 | key.of_alphabet;
+    hash ^= hash >> 29;
     return hash * 0x94d049bb133111ebu >> 20;
 }
 
@@ -92,7 +100,8 @@ static void take_out(struct cache *c, size_t hole)
     for (size_t i = (hole + 1) & c->mask; c->table[i]; i = (i + 1) & c->mask) {
         size_t home = key_hash(c->slots[c->table[i] - 1].key) & c->mask;
         if (((i - home) & c->mask) < ((i - hole) & c->mask)) continue;
-        c->table[hole] = c->table[i], c->table[i] = 0;
+        c->table[hole] = c->table[i];
+        c->table[i] = 0;
         hole = i;
     }
 }

@@ -32,7 +32,8 @@ void char_set_add(struct char_set *set, uint32_t lo, uint32_t hi)
             set->failed = true;
             return;
         }
-        set->span = span, set->capacity = capacity;
+        set->span = span;
+        set->capacity = capacity;
     }
     set->span[set->n++] = (struct char_span){lo, hi};
 }
@@ -144,8 +145,10 @@ static void spell_bytes(struct tails *t, uint32_t from, const char *lo, const ch
         return;
     }
     bool lo_is_least = true, hi_is_most = true;
-    for (int j = i + 1; j < n; j++)
-        lo_is_least &= (uint8_t)lo[j] == 0x80, hi_is_most &= (uint8_t)hi[j] == 0xbf;
+    for (int j = i + 1; j < n; j++) {
+        lo_is_least &= (uint8_t)lo[j] == 0x80;
+        hi_is_most &= (uint8_t)hi[j] == 0xbf;
+    }
     if (a == b && !(lo_is_least && hi_is_most)) {
         uint32_t next = net_state(t->net);
         net_span(t->net, from, next, a, a, flags);
@@ -206,7 +209,10 @@ static void spell_escaped(struct tails *t, uint32_t from, uint32_t c)
     static const char hex[] = "0123456789abcdef";
     char text[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
     int n = 6;
-    if (escape_letter(c)) text[1] = escape_letter(c), n = 2;
+    if (escape_letter(c)) {
+        text[1] = escape_letter(c);
+        n = 2;
+    }
     uint32_t escape = net_state(t->net), last = net_bytes(t->net, escape, text + 1, (size_t)n - 2);
     net_span(t->net, from, escape, '\\', '\\', t->flags);
     net_span(t->net, last, t->target, (uint8_t)text[n - 1], (uint8_t)text[n - 1], 0);
@@ -232,7 +238,8 @@ static void spell_edges(struct tails *t, const struct net *chars, uint32_t state
 {
     for (uint32_t i = chars->nodes[state].edge; i; i = chars->edges[i].next) {
         const struct net_edge *edge = &chars->edges[i];
-        t->to = edge->target, t->target = edge->target + base;
+        t->to = edge->target;
+        t->target = edge->target + base;
         if (edge->kind == NET_EMPTY)
             net_empty(t->net, state + base, t->target);
         else if (spelling == SPELL_JSON)

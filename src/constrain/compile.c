@@ -19,7 +19,8 @@ void compiler_finish(struct compiler *c)
     for (struct document *d = c->documents; d; d = d->next)
         json_object_put(d->root);
     net_finish(&c->net);
-    free(c->rules), free(c->index);
+    free(c->rules);
+    free(c->index);
     arena_free(&c->arena);
 }
 
@@ -107,7 +108,9 @@ static bool grow_rules(struct compiler *c)
     uint32_t *index = rules ? calloc(2 * (size_t)capacity, sizeof(*index)) : NULL;
     if (!index) return compiler_fail_memory(c, "a grammar's rules", capacity * sizeof(*rules));
     free(c->index);
-    c->index = index, c->index_size = 2 * capacity, c->rules_capacity = capacity;
+    c->index = index;
+    c->index_size = 2 * capacity;
+    c->rules_capacity = capacity;
     for (uint32_t i = 1; i < c->n_rules; i++)
         *index_slot(c, &c->rules[i]) = i;
     return true;
@@ -118,7 +121,8 @@ uint32_t compiler_rule(struct compiler *c, struct rule rule)
     if (c->failed || (c->n_rules == c->rules_capacity && !grow_rules(c))) return 0;
     uint32_t *slot = index_slot(c, &rule);
     if (*slot) return *slot;
-    rule.height = rule.reach = NO_HEIGHT, rule.root = c->root;
+    rule.height = rule.reach = NO_HEIGHT;
+    rule.root = c->root;
     c->rules[c->n_rules] = rule;
     if (c->n_rules) *slot = c->n_rules;
     return c->n_rules++;

@@ -83,15 +83,18 @@ static inline enum outcome take_byte(const struct grammar *g, struct frame *stac
         p->state = edge->target;
     } else if (edge->kind == EDGE_CALL) {
         const struct grammar_call *call = &g->calls[edge->target];
-        step->lost = stack[p->height], step->pushed = true;
+        step->lost = stack[p->height];
+        step->pushed = true;
         stack[p->height++] = (struct frame){call->site, p->count};
-        p->state = call->state, p->count = 0;
+        p->state = call->state;
+        p->count = 0;
     } else if (p->height == floor) {
         *label = edge->target;
         return LEFT;
     } else {
         struct frame frame = stack[--p->height];
-        p->state = grammar_return_state(g, frame.site, edge->target), p->count = frame.count;
+        p->state = grammar_return_state(g, frame.site, edge->target);
+        p->count = frame.count;
     }
     return TAKEN;
 }
@@ -135,9 +138,10 @@ static void walk_by_step(struct constraint *c, const struct trie *t, uint32_t be
         c->visited++;
         if (outcome != REFUSED) allow(c, t, node, node + 1);
         if (outcome == LEFT) note_exit(c, t, node, label);
-        if (outcome == TAKEN)
-            depth = next, node++;
-        else
+        if (outcome == TAKEN) {
+            depth = next;
+            node++;
+        } else
             node = t->end[node];
     }
     while (depth)
@@ -326,7 +330,10 @@ bool constraint_accept_text(struct constraint *c, const char *text, size_t n)
             memcpy(c->stack, before, c->g->levels * sizeof(*before));
             return false;
         }
-    if (n) c->at = step.place, c->mask_is_current = false;
+    if (n) {
+        c->at = step.place;
+        c->mask_is_current = false;
+    }
     return true;
 }
 
@@ -354,12 +361,13 @@ bool constraint_open(struct constraint **out, struct grammar *g, const struct vo
 {
     struct constraint *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "a constraint", sizeof(*c));
-    c->g = grammar_hold(g), c->v = v;
-    c->stack = calloc(g->levels + 1, sizeof(*c->stack)),
+    c->g = grammar_hold(g);
+    c->v = v;
+    c->stack = calloc(g->levels + 1, sizeof(*c->stack));
     c->steps = calloc(v->longest + 1, sizeof(*c->steps));
-    c->states = calloc(v->longest + 1, sizeof(*c->states)),
+    c->states = calloc(v->longest + 1, sizeof(*c->states));
     c->rows = calloc(ROWS, sizeof(*c->rows));
-    c->mask = calloc(v->words + 1, sizeof(*c->mask)),
+    c->mask = calloc(v->words + 1, sizeof(*c->mask));
     c->exits = calloc(v->n_exits + 1, sizeof(*c->exits));
     if (!c->stack || !c->steps || !c->states || !c->rows || !c->mask || !c->exits) {
         constraint_close(&c);
@@ -377,7 +385,12 @@ void constraint_close(struct constraint **constraint)
     struct constraint *c = *constraint;
     if (!c) return;
     grammar_release(&c->g);
-    free(c->stack), free(c->steps), free(c->states), free(c->rows), free(c->mask), free(c->exits);
+    free(c->stack);
+    free(c->steps);
+    free(c->states);
+    free(c->rows);
+    free(c->mask);
+    free(c->exits);
     free(c);
     *constraint = NULL;
 }

@@ -24,7 +24,8 @@ void *det_push(struct det *d, struct list *l)
         uint32_t capacity = l->capacity ? l->capacity * 2 : 64;
         void *data = realloc(l->data, (size_t)capacity * l->size);
         if (!data) return compiler_fail_memory(d->c, "a grammar", (size_t)capacity * l->size), NULL;
-        l->data = data, l->capacity = capacity;
+        l->data = data;
+        l->capacity = capacity;
     }
     return (char *)l->data + (size_t)l->n++ * l->size;
 }
@@ -81,7 +82,8 @@ static bool grow_index(struct det *d, struct set_index *index, const struct list
         slot[at] = i + 1;
     }
     free(index->slot);
-    index->slot = slot, index->size = size;
+    index->slot = slot;
+    index->size = size;
     return true;
 }
 

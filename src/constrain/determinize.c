@@ -65,9 +65,10 @@ static void list_spans(struct det *d, uint32_t state)
                                   .lo = (uint8_t)edge->lo,
                                   .hi = (uint8_t)edge->hi,
                                   .flags = edge->flags};
-            if (edge->lo == edge->hi)
-                span->next = d->head[edge->lo], d->head[edge->lo] = d->spans.n;
-            else
+            if (edge->lo == edge->hi) {
+                span->next = d->head[edge->lo];
+                d->head[edge->lo] = d->spans.n;
+            } else
                 det_push_number(d, &d->wide, d->spans.n - 1);
         }
 }
@@ -213,7 +214,8 @@ static void fill_states(struct det *d, struct grammar *g, const struct list *fir
         uint32_t first = list_numbers(&d->members)[set->at], owner = d->owner[first];
         const struct body *counted = &d->c->rules[owner].body[1];
         struct grammar_state *out = &g->states[s];
-        out->edges = list_numbers(first_edges)[s], out->n_edges = (uint16_t)(end - out->edges);
+        out->edges = list_numbers(first_edges)[s];
+        out->n_edges = (uint16_t)(end - out->edges);
         if (d->c->rules[owner].has_counter && first >= counted->begin && first < counted->end)
             out->counter = owner;
         out->accepts = has_whole_end(d, set);
@@ -234,9 +236,12 @@ static void *table(struct det *d, struct grammar *g, uint32_t n, size_t size, co
 
 static bool fill(struct det *d, struct grammar *g, const struct list *first_edges)
 {
-    g->n_states = d->states.n, g->n_edges = d->edges.n, g->n_calls = d->calls.n,
+    g->n_states = d->states.n;
+    g->n_edges = d->edges.n;
+    g->n_calls = d->calls.n;
     g->n_sites = d->sites.n;
-    g->n_returns = d->returns.n, g->n_counters = d->c->n_rules;
+    g->n_returns = d->returns.n;
+    g->n_counters = d->c->n_rules;
     g->states = table(d, g, g->n_states, sizeof(*g->states), NULL);
     g->edges = table(d, g, g->n_edges, sizeof(*g->edges), d->edges.data);
     g->calls = table(d, g, g->n_calls, sizeof(*g->calls), d->calls.data);
@@ -260,7 +265,7 @@ static bool start(struct det *d)
     if (!measure_rules(c, d->owner) || !measure_needs(c, d->owner, 0, c->net.n_states, d->need))
         return false;
     d->need[0] = NEVER;
-    d->sets_with = calloc(c->n_rules, sizeof(*d->sets_with)),
+    d->sets_with = calloc(c->n_rules, sizeof(*d->sets_with));
     d->labels_with = calloc(c->n_rules, sizeof(*d->labels_with));
     if (!d->sets_with || !d->labels_with)
         return compiler_fail_memory(c, "a grammar's rules", c->n_rules);
@@ -301,8 +306,14 @@ static void det_finish(struct det *d)
                             &d->open_calls, &d->seeds,       &d->found,     &d->wide,   &d->chosen};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]->data);
-    free(d->owner), free(d->need), free(d->mark), free(d->sets_with), free(d->labels_with);
-    free(d->state_index.slot), free(d->rule_set_index.slot), free(d->label_index.slot);
+    free(d->owner);
+    free(d->need);
+    free(d->mark);
+    free(d->sets_with);
+    free(d->labels_with);
+    free(d->state_index.slot);
+    free(d->rule_set_index.slot);
+    free(d->label_index.slot);
 }
 
 bool determinize(struct grammar **out, struct compiler *c)
@@ -311,9 +322,10 @@ bool determinize(struct grammar **out, struct compiler *c)
     struct list first_edges = list_of(sizeof(uint32_t), EY_MAX_GRAMMAR_STATES);
     struct grammar *g = calloc(1, sizeof(*g));
     det_init(&d, c);
-    if (g)
-        g->bytes = sizeof(*g), atomic_init(&g->owners, 1);
-    else
+    if (g) {
+        g->bytes = sizeof(*g);
+        atomic_init(&g->owners, 1);
+    } else
         compiler_fail_memory(c, "a grammar", sizeof(*g));
     if (!c->failed && start(&d)) build_states(&d, &first_edges);
     bool ok = !c->failed && fill(&d, g, &first_edges);

@@ -99,8 +99,10 @@ int grammar_any(struct grammar_builder *b, const int *parts, size_t n)
 {
     if (!b || b->c.failed) return 0;
     struct frag all = net_frag(&b->c.net), next;
-    for (size_t i = 0; i < n && use_part(b, parts[i], &next); i++)
-        net_empty(&b->c.net, all.start, next.start), net_empty(&b->c.net, next.end, all.end);
+    for (size_t i = 0; i < n && use_part(b, parts[i], &next); i++) {
+        net_empty(&b->c.net, all.start, next.start);
+        net_empty(&b->c.net, next.end, all.end);
+    }
     return add_part(b, all);
 }
 
@@ -127,7 +129,8 @@ static bool compile(struct grammar_builder *b, int whole, struct grammar **out)
     if (!compiler_ok(c)) return false;
     /* behind the end nothing comes, also where the part has loops */
     struct frag all = net_frag(&c->net);
-    net_empty(&c->net, all.start, f.start), net_empty(&c->net, f.end, all.end);
+    net_empty(&c->net, all.start, f.start);
+    net_empty(&c->net, f.end, all.end);
     c->rules[0].body[0].frag = all;
     if (!compiler_ok(c) || !determinize(out, c)) return false;
     (*out)->serial = atomic_fetch_add(&serials, 1);
@@ -209,8 +212,13 @@ void grammar_release(struct grammar **grammar)
     struct grammar *g = *grammar;
     *grammar = NULL;
     if (!g || atomic_fetch_sub(&g->owners, 1) > 1) return;
-    free(g->states), free(g->edges), free(g->calls), free(g->sites), free(g->returns),
-        free(g->counters), free(g->alphabets);
+    free(g->states);
+    free(g->edges);
+    free(g->calls);
+    free(g->sites);
+    free(g->returns);
+    free(g->counters);
+    free(g->alphabets);
     free(g);
 }
 

@@ -97,9 +97,10 @@ static inline uint32_t grammar_return_state(const struct grammar *g, uint32_t si
     uint32_t n = g->sites[site].n_returns;
     while (n > 1) {
         uint32_t half = n / 2;
-        if (first[half].label <= label)
-            first += half, n -= half;
-        else
+        if (first[half].label <= label) {
+            first += half;
+            n -= half;
+        } else
             n = half;
     }
     return first->state;

@@ -30,9 +30,10 @@ static void list_calls(const struct compiler *c, const uint32_t *owner, struct c
         for (uint32_t i = c->net.nodes[s].edge; i; i = c->net.edges[i].next) {
             const struct net_edge *edge = &c->net.edges[i];
             if (edge->kind != NET_CALL) continue;
-            if (count)
-                k->first[edge->lo + 1]++, k->open[owner[s]]++;
-            else
+            if (count) {
+                k->first[edge->lo + 1]++;
+                k->open[owner[s]]++;
+            } else
                 k->caller[k->first[edge->lo]++] = owner[s];
         }
 }
@@ -41,7 +42,10 @@ static void settle_reach(struct compiler *c, const struct callers *k)
 {
     uint32_t n = 0;
     for (uint32_t r = 0; r < c->n_rules; r++)
-        if (!k->open[r]) c->rules[r].reach = 1, k->queue[n++] = r;
+        if (!k->open[r]) {
+            c->rules[r].reach = 1;
+            k->queue[n++] = r;
+        }
     for (uint32_t i = 0; i < n; i++) {
         uint32_t called = k->queue[i], reach = c->rules[called].reach + 1;
         for (uint32_t j = called ? k->first[called - 1] : 0; j < k->first[called]; j++) {
@@ -68,7 +72,10 @@ static bool measure_reach(struct compiler *c, const uint32_t *owner)
         list_calls(c, owner, &k, false); /* first[r] is then where the calls of r end */
         settle_reach(c, &k);
     }
-    free(k.first), free(k.open), free(k.queue), free(k.caller);
+    free(k.first);
+    free(k.open);
+    free(k.queue);
+    free(k.caller);
     return ok || compiler_fail_memory(c, "a grammar's rules", c->n_rules);
 }
 
@@ -80,7 +87,8 @@ static bool can_end(const struct compiler *c, const struct body *body, uint32_t 
                     uint32_t *stack, uint32_t *seen, uint32_t stamp)
 {
     uint32_t n = 0;
-    stack[n++] = body->frag.start, seen[body->frag.start] = stamp;
+    stack[n++] = body->frag.start;
+    seen[body->frag.start] = stamp;
     while (n) {
         uint32_t s = stack[--n];
         if (s == body->frag.end) return true;
@@ -88,8 +96,10 @@ static bool can_end(const struct compiler *c, const struct body *body, uint32_t 
             const struct net_edge *edge = &c->net.edges[i];
             bool open = edge->kind != NET_CALL ||
                         c->rules[edge->lo].height <= most; /* NO_HEIGHT is more */
-            if (open && seen[edge->target] != stamp)
-                seen[edge->target] = stamp, stack[n++] = edge->target;
+            if (open && seen[edge->target] != stamp) {
+                seen[edge->target] = stamp;
+                stack[n++] = edge->target;
+            }
         }
     }
     return false;
@@ -111,7 +121,8 @@ bool measure_rules(struct compiler *c, const uint32_t *owner)
              *seen = calloc(c->net.n_states, sizeof(*seen));
     bool ok = stack && seen;
     if (ok) settle_heights(c, stack, seen);
-    free(stack), free(seen);
+    free(stack);
+    free(seen);
     return (ok || compiler_fail_memory(c, "a grammar's rules", c->net.n_states)) &&
            measure_reach(c, owner);
 }
@@ -154,7 +165,10 @@ static void spread(const struct compiler *c, const struct backward *b, uint32_t 
 {
     uint32_t n = 0;
     for (uint32_t s = b->begin; s < b->begin + b->n; s++)
-        if (need[s] == level && !done[s - b->begin]) done[s - b->begin] = 1, b->queue[n++] = s;
+        if (need[s] == level && !done[s - b->begin]) {
+            done[s - b->begin] = 1;
+            b->queue[n++] = s;
+        }
     for (uint32_t i = 0; i < n; i++) {
         uint32_t target = b->queue[i] - b->begin;
         for (uint32_t j = target ? b->first[target - 1] : 0; j < b->first[target]; j++) {
@@ -162,7 +176,10 @@ static void spread(const struct compiler *c, const struct backward *b, uint32_t 
                      least = height > level ? height : level;
             if (least >= need[from]) continue;
             need[from] = (uint8_t)least;
-            if (least == level) done[from - b->begin] = 1, b->queue[n++] = from;
+            if (least == level) {
+                done[from - b->begin] = 1;
+                b->queue[n++] = from;
+            }
         }
     }
 }
@@ -180,8 +197,10 @@ bool measure_needs(struct compiler *c, const uint32_t *owner, uint32_t begin, ui
             if (edge_height(c, i) <= EY_MAX_GRAMMAR_LEVELS) present[edge_height(c, i)] = true;
     }
     uint8_t *done = calloc(b.n + 1, 1);
-    b.first = calloc(b.n + 1, sizeof(*b.first)), b.edge = calloc(n_edges, sizeof(*b.edge));
-    b.from = calloc(n_edges, sizeof(*b.from)), b.queue = calloc(b.n + 1, sizeof(*b.queue));
+    b.first = calloc(b.n + 1, sizeof(*b.first));
+    b.edge = calloc(n_edges, sizeof(*b.edge));
+    b.from = calloc(n_edges, sizeof(*b.from));
+    b.queue = calloc(b.n + 1, sizeof(*b.queue));
     bool ok = done && b.first && b.edge && b.from && b.queue;
     if (ok) {
         list_edges(&c->net, &b, true);
@@ -191,6 +210,10 @@ bool measure_needs(struct compiler *c, const uint32_t *owner, uint32_t begin, ui
         for (uint32_t level = 0; level <= EY_MAX_GRAMMAR_LEVELS; level++)
             if (present[level]) spread(c, &b, level, need, done);
     }
-    free(done), free(b.first), free(b.edge), free(b.from), free(b.queue);
+    free(done);
+    free(b.first);
+    free(b.edge);
+    free(b.from);
+    free(b.queue);
     return ok || compiler_fail_memory(c, "a grammar's states", end - begin);
 }

@@ -123,15 +123,20 @@ static bool text_key(struct compiler *c, const struct text_form *form, struct ru
 {
     struct buf key = buf_with_max((size_t)EY_MAX_SCHEMA_BYTES * 8);
     buf_printf(&key, "%u %u ", form->min, form->max);
-    if (form->format)
-        buf_printf(&key, "format %zu ", form->n_format),
-            buf_add(&key, form->format, form->n_format);
-    if (form->pattern) buf_printf(&key, "pattern "), buf_add(&key, form->pattern, form->n_pattern);
+    if (form->format) {
+        buf_printf(&key, "format %zu ", form->n_format);
+        buf_add(&key, form->format, form->n_format);
+    }
+    if (form->pattern) {
+        buf_printf(&key, "pattern ");
+        buf_add(&key, form->pattern, form->n_pattern);
+    }
     for (size_t i = 0; i < form->n_values; i++)
         json_dump(&key, form->values[i]);
     char *copy = key.failed ? NULL : compiler_alloc(c, key.size, 1);
     if (copy) memcpy(copy, key.data, key.size);
-    rule->key = copy, rule->n_key = key.size;
+    rule->key = copy;
+    rule->n_key = key.size;
     buf_free(&key);
     return copy || compiler_fail_memory(c, "a grammar", 0);
 }
@@ -208,8 +213,8 @@ static struct frag other_keys(struct compiler *c, const char *const *keys, size_
     struct net chars = net_with_max(EY_MAX_GRAMMAR_NET);
     struct frag f = net_frag(&chars);
     struct other_keys o = {.net = &chars, .keys = sorted, .end = f.end, .free = net_state(&chars)};
-    net_span(&chars, o.free, o.free, 0, 0xd7ff, 0),
-        net_span(&chars, o.free, o.free, 0xe000, 0x10ffff, 0);
+    net_span(&chars, o.free, o.free, 0, 0xd7ff, 0);
+    net_span(&chars, o.free, o.free, 0xe000, 0x10ffff, 0);
     net_empty(&chars, o.free, f.end);
     add_others(&o, f.start, 0, n, 0);
     if (chars.problem && !c->net.problem) c->net.problem = chars.problem;
@@ -256,13 +261,15 @@ static struct frag build_list(struct compiler *c, const char *open, const char *
 
 static struct frag build_any_object(struct compiler *c, const struct rule *rule, bool counted)
 {
-    (void)rule, (void)counted;
+    (void)rule;
+    (void)counted;
     return build_list(c, "{", "}", true);
 }
 
 static struct frag build_any_array(struct compiler *c, const struct rule *rule, bool counted)
 {
-    (void)rule, (void)counted;
+    (void)rule;
+    (void)counted;
     return build_list(c, "[", "]", false);
 }
 

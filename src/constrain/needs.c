@@ -43,7 +43,8 @@ static void spread(struct grammar *g, const struct into *in, uint32_t *now, uint
         for (uint32_t i = 0; i < n; i++) {
             uint32_t s = now[i];
             if (known[s]) continue;
-            known[s] = true, g->states[s].need = need;
+            known[s] = true;
+            g->states[s].need = need;
             for (uint32_t j = s ? in->first[s - 1] : 0; j < in->first[s]; j++) {
                 uint32_t from = in->from[j] / 2;
                 if (known[from]) continue;
@@ -54,7 +55,10 @@ static void spread(struct grammar *g, const struct into *in, uint32_t *now, uint
             }
         }
         uint32_t *swap = now;
-        now = later, later = swap, n = n_later, n_later = 0;
+        now = later;
+        later = swap;
+        n = n_later;
+        n_later = 0;
     }
 }
 
@@ -92,6 +96,10 @@ bool measure_counted(struct grammar *g)
             if (g->states[s].need > counter->most_needed) counter->most_needed = g->states[s].need;
         }
     }
-    free(in.first), free(in.from), free(now), free(later), free(known);
+    free(in.first);
+    free(in.from);
+    free(now);
+    free(later);
+    free(known);
     return ok;
 }

@@ -30,7 +30,10 @@ static struct decimal decimal_of_digits(bool negative, const char *digits, int n
     while (d.n_fraction && !d.fraction[d.n_fraction - 1])
         d.n_fraction--;
     bool zero = d.n_whole == 1 && !d.whole[0] && !d.n_fraction;
-    if (zero && n) d.n_fraction = DECIMAL_DIGITS, d.fraction[DECIMAL_DIGITS - 1] = 1;
+    if (zero && n) {
+        d.n_fraction = DECIMAL_DIGITS;
+        d.fraction[DECIMAL_DIGITS - 1] = 1;
+    }
     return d;
 }
 
@@ -148,8 +151,10 @@ static uint32_t build_fraction(struct magnitude *m, struct progress p)
     if (!made || m->net->problem) return state;
     for (int digit = 0; digit < 10 && p.digits < m->max_fraction; digit++) {
         struct progress next = p;
-        next.digits++, next.nonzero |= digit > 0;
-        next.least = fraction_order(p.least, &m->least, p.digits, digit),
+        next.digits++;
+        next.nonzero |= digit > 0;
+        next.least = fraction_order(p.least, &m->least, p.digits, digit);
+
         next.most = fraction_order(p.most, &m->most, p.digits, digit);
         net_span(m->net, state, build_fraction(m, next), '0' + (uint32_t)digit,
                  '0' + (uint32_t)digit, 0);
@@ -195,8 +200,9 @@ static uint32_t build_whole(struct magnitude *m, struct progress p)
     if (!made || m->net->problem) return state;
     for (int digit = 0; digit < 10 && p.digits < m->max_whole && !zero; digit++) {
         struct progress next = p;
-        next.digits++, next.nonzero |= digit > 0;
-        next.least = whole_order(p.least, &m->least, p.digits, digit),
+        next.digits++;
+        next.nonzero |= digit > 0;
+        next.least = whole_order(p.least, &m->least, p.digits, digit);
         next.most = whole_order(p.most, &m->most, p.digits, digit);
         if (multiple) next.remainder = (p.remainder * 10 + (uint32_t)digit) % multiple;
         net_span(m->net, state, build_whole(m, next), '0' + (uint32_t)digit, '0' + (uint32_t)digit,
@@ -233,7 +239,8 @@ static void add_magnitudes(struct magnitude *m, uint32_t from)
         net_empty(m->net, from, build_whole(m, (struct progress){.least = EQUAL, .most = EQUAL}));
     else
         m->net->problem = NET_NO_MEMORY;
-    free(m->known), free(m->fraction);
+    free(m->known);
+    free(m->fraction);
 }
 
 static struct limit limit_of(const struct number_bound *bound)
@@ -247,7 +254,8 @@ static bool magnitude_limits(struct magnitude *m)
     const struct number_bound *near = m->negative ? &m->form->most : &m->form->least,
                               *far = m->negative ? &m->form->least : &m->form->most;
     if (far->set && far->value.negative != m->negative) return false;
-    m->most = limit_of(far), m->least = limit_of(near);
+    m->most = limit_of(far);
+    m->least = limit_of(near);
     if (near->value.negative != m->negative) m->least.set = false; /* on the other side of zero */
     return true;
 }
@@ -290,9 +298,11 @@ static struct frag free_number(struct net *net)
     net_span(net, whole, point, '.', '.', 0);
     add_digits(net, point, number, '0', NUMBER_DIGITS);
     net_empty(net, whole, number);
-    net_span(net, number, e, 'E', 'E', 0), net_span(net, number, e, 'e', 'e', 0);
+    net_span(net, number, e, 'E', 'E', 0);
+    net_span(net, number, e, 'e', 'e', 0);
     net_empty(net, e, exponent);
-    net_span(net, e, exponent, '+', '+', 0), net_span(net, e, exponent, '-', '-', 0);
+    net_span(net, e, exponent, '+', '+', 0);
+    net_span(net, e, exponent, '-', '-', 0);
     add_digits(net, exponent, f.end, '0', 2);
     net_empty(net, number, f.end);
     return f;

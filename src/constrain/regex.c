@@ -65,8 +65,10 @@ static void add_space(struct char_set *set)
 
 static void add_word(struct char_set *set)
 {
-    char_set_add(set, '0', '9'), char_set_add(set, 'A', 'Z'), char_set_add(set, '_', '_'),
-        char_set_add(set, 'a', 'z');
+    char_set_add(set, '0', '9');
+    char_set_add(set, 'A', 'Z');
+    char_set_add(set, '_', '_');
+    char_set_add(set, 'a', 'z');
 }
 
 /* Adds the class of a letter of d w s D W S; false: it is another letter. */
@@ -215,8 +217,9 @@ static bool frag_of_char(struct regex *r, uint32_t c, struct frag *out)
 
 static bool frag_of_any(struct regex *r, struct frag *out)
 {
-    char_set_add(&r->set, '\n', '\n'), char_set_add(&r->set, '\r', '\r'),
-        char_set_add(&r->set, 0x2028, 0x2029);
+    char_set_add(&r->set, '\n', '\n');
+    char_set_add(&r->set, '\r', '\r');
+    char_set_add(&r->set, 0x2028, 0x2029);
     char_set_invert(&r->set);
     return frag_of_set(r, out);
 }

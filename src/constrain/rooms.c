@@ -90,7 +90,8 @@ static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
     set[0] = set[1] = 0;
     for (unsigned byte = edge->lo; byte <= edge->hi && byte < 128; byte++)
         set[byte / 64] |= (uint64_t)1 << (byte % 64);
-    set[0] &= PLAIN_LOW, set[1] &= PLAIN_HIGH;
+    set[0] &= PLAIN_LOW;
+    set[1] &= PLAIN_HIGH;
 }
 
 /* plain_class() of all plain characters of a state but those of an alphabet. */
@@ -129,9 +130,13 @@ static bool find_target(const struct grammar *g, uint32_t state, struct habit *h
         if (k == CANDIDATES) continue;
         if (k == n) candidates[n++] = (struct habit){.target = edge->target, .flags = edge->flags};
         uint64_t *ascii = candidates[k].alphabet.ascii;
-        ascii[0] |= set[0], ascii[1] |= set[1];
+        ascii[0] |= set[0];
+        ascii[1] |= set[1];
         unsigned size = (unsigned)(__builtin_popcountll(ascii[0]) + __builtin_popcountll(ascii[1]));
-        if (size > most) most = size, best = k;
+        if (size > most) {
+            most = size;
+            best = k;
+        }
     }
     if (most < GREAT_PART) return false;
     *h = candidates[best];
@@ -195,7 +200,8 @@ static void settle(struct grammar *g, uint32_t state, const struct grammar_alpha
         i++;
     if (i == MAX_ALPHABETS) return;
     if (i == g->n_alphabets) g->alphabets[g->n_alphabets++] = *a;
-    g->states[state].alphabet = (uint16_t)i, g->states[state].room = room;
+    g->states[state].alphabet = (uint16_t)i;
+    g->states[state].room = room;
 }
 
 static bool takes_none_of(const struct grammar *g, uint32_t state, const struct grammar_alphabet *a)
@@ -266,7 +272,8 @@ bool measure_rooms(struct grammar *g)
     g->n_alphabets = 1;
     for (uint32_t s = 0; s < g->n_states && ok; s++)
         measure_chain(g, s, chain, known);
-    free(chain), free(known);
+    free(chain);
+    free(known);
     g->bytes += MAX_ALPHABETS * sizeof(*g->alphabets);
     return ok;
 }

@@ -97,8 +97,10 @@ static bool note_keyword(struct compiler *c, struct outline *o, const char *name
         enum role role = keywords[i].role;
         if (role == CHOOSES && !o->chooser)
             o->chooser = name;
-        else if (role >= OF_OBJECTS || role == CHOOSES)
-            o->other = name, o->implied |= implied[role == CHOOSES ? TYPES : role];
+        else if (role >= OF_OBJECTS || role == CHOOSES) {
+            o->other = name;
+            o->implied |= implied[role == CHOOSES ? TYPES : role];
+        }
         return true;
     }
     if (strncmp(name, "x-", 2) == 0)
@@ -210,8 +212,10 @@ static struct frag value_of_types(struct compiler *c, json_object *schema, const
     if (set & TYPE_STRING) kinds[n++] = schema_text(c, schema, path);
     if (set & (TYPE_NUMBER | TYPE_INTEGER))
         kinds[n++] = schema_number(c, schema, path, !(set & TYPE_NUMBER));
-    if (set & TYPE_BOOLEAN)
-        kinds[n++] = json_literal(c, "true", 4), kinds[n++] = json_literal(c, "false", 5);
+    if (set & TYPE_BOOLEAN) {
+        kinds[n++] = json_literal(c, "true", 4);
+        kinds[n++] = json_literal(c, "false", 5);
+    }
     if (set & TYPE_NULL) kinds[n++] = json_literal(c, "null", 4);
     return net_alternatives(&c->net, kinds, n);
 }
@@ -387,7 +391,9 @@ struct frag schema_root(struct compiler *c, const char *json, size_t n)
     if (c->failed) return (struct frag){0, 0};
     d->root = json_parse(json, n, "JSON schema", EY_BAD_REQUEST, c->e);
     if (!d->root) return c->failed = true, (struct frag){0, 0};
-    d->next = c->documents, c->documents = d, c->root = d->root;
+    d->next = c->documents;
+    c->documents = d;
+    c->root = d->root;
     struct frag f = schema_value(c, d->root, "#");
     /* rules of this document are built while its references can be followed */
     while (!c->failed && c->n_built < c->n_rules) {

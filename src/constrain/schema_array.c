@@ -35,7 +35,8 @@ static bool read_items(struct compiler *c, json_object *schema, const char *path
             return compiler_fail(
                 c, "%s: a list as \"items\" beside \"prefixItems\" is not supported", path);
         a->each_name = "additionalItems";
-        prefix = each, each = NULL;
+        prefix = each;
+        each = NULL;
         given = json_object_object_get_ex(schema, "additionalItems", &each);
     }
     if (prefix && !json_object_is_type(prefix, json_type_array))
@@ -43,7 +44,8 @@ static bool read_items(struct compiler *c, json_object *schema, const char *path
     bool boolean = json_object_is_type(each, json_type_boolean);
     if (given && !boolean && !json_object_is_type(each, json_type_object))
         return compiler_fail(c, "%s/%s: it must be a schema or a boolean", path, a->each_name);
-    a->prefix = prefix, a->n_prefix = prefix ? json_object_array_length(prefix) : 0;
+    a->prefix = prefix;
+    a->n_prefix = prefix ? json_object_array_length(prefix) : 0;
     a->more = given ? !boolean || json_object_get_boolean(each) : !a->n_prefix;
     a->each = boolean ? NULL : each;
     if (a->n_prefix > EY_MAX_SCHEMA_BRANCHES)
@@ -97,7 +99,8 @@ static void add_spelled(struct compiler *c, const struct items *a, uint32_t open
     if (!i) { /* the first has no comma */
         struct frag item = each_item(c, a, path);
         net_empty(net, at, item.start);
-        at = item.end, i = 1;
+        at = item.end;
+        i = 1;
         if (a->min <= 1) net_span(net, at, end, ']', ']', 0);
     }
     uint32_t begin = net->n_states;
@@ -136,6 +139,7 @@ struct frag schema_array(struct compiler *c, json_object *schema, const char *pa
                         .n_key = sizeof(*key)};
     /* items that differ, and bounds that need no counting, are spelled out */
     rule.has_counter = !a.n_prefix && a.max > 0 && (a.min > 1 || a.max != UINT32_MAX);
-    rule.min = a.min ? a.min - 1 : 0, rule.max = a.max == UINT32_MAX || !a.max ? a.max : a.max - 1;
+    rule.min = a.min ? a.min - 1 : 0;
+    rule.max = a.max == UINT32_MAX || !a.max ? a.max : a.max - 1;
     return compiler_call(c, rule);
 }

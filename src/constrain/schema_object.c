@@ -70,7 +70,8 @@ static bool read_additional(struct compiler *c, json_object *schema, const char 
             return compiler_fail(
                 c, "%s/required: \"%s\" is not among the properties, and others are not allowed",
                 path, p->name);
-        p->any = boolean, p->schema = s->additional;
+        p->any = boolean;
+        p->schema = s->additional;
     }
     return true;
 }
@@ -133,7 +134,8 @@ static struct places new_places(struct net *net)
 static uint32_t key_state(struct compiler *c, struct places at)
 {
     uint32_t key = net_state(&c->net);
-    net_empty(&c->net, at.first, key), net_empty(&c->net, at.comma, key);
+    net_empty(&c->net, at.first, key);
+    net_empty(&c->net, at.comma, key);
     net_empty(&c->net, json_blank(c, net_bytes(&c->net, at.member, ",", 1)), at.comma);
     return key;
 }
@@ -147,7 +149,10 @@ static void add_property(struct compiler *c, struct places at, struct places nex
     struct frag value = property_value(c, p, path);
     net_empty(net, json_key(c, key, p->name), value.start);
     net_empty(net, value.end, next.member);
-    if (!p->required) net_empty(net, at.first, next.first), net_empty(net, at.comma, next.comma);
+    if (!p->required) {
+        net_empty(net, at.first, next.first);
+        net_empty(net, at.comma, next.comma);
+    }
 }
 
 static void add_others(struct compiler *c, struct places at, const struct shape *s,

@@ -22,9 +22,10 @@ static bool read_name(const char **at, char *name, size_t size)
     for (; **at && **at != '/'; (*at)++) {
         if (n + 1 >= size) return false;
         char c = **at;
-        if (c == '%' && hex_value((*at)[1]) >= 0 && hex_value((*at)[2]) >= 0)
-            c = (char)(hex_value((*at)[1]) << 4 | hex_value((*at)[2])), *at += 2;
-        else if (c == '~' && ((*at)[1] == '0' || (*at)[1] == '1'))
+        if (c == '%' && hex_value((*at)[1]) >= 0 && hex_value((*at)[2]) >= 0) {
+            c = (char)(hex_value((*at)[1]) << 4 | hex_value((*at)[2]));
+            *at += 2;
+        } else if (c == '~' && ((*at)[1] == '0' || (*at)[1] == '1'))
             c = *++*at == '0' ? '~' : '/';
         name[n++] = c;
     }
@@ -147,7 +148,8 @@ static bool objects_disjoint(struct compiler *c, json_object *a, json_object *b)
 
 bool schemas_disjoint(struct compiler *c, json_object *a, json_object *b)
 {
-    a = resolved(c, a), b = resolved(c, b);
+    a = resolved(c, a);
+    b = resolved(c, b);
     return (a && b && !(schema_types(a) & schema_types(b))) || constants_disjoint(c, a, b) ||
            objects_disjoint(c, a, b);
 }

@@ -38,9 +38,10 @@ static bool read_pattern(struct compiler *c, json_object *schema, const char *pa
                            : "";
     if (pattern && !json_object_is_type(pattern, json_type_string))
         return compiler_fail(c, "%s/pattern: it must be a string", path);
-    if (pattern)
-        form->pattern = json_object_get_string(pattern),
+    if (pattern) {
+        form->pattern = json_object_get_string(pattern);
         form->n_pattern = (size_t)json_object_get_string_len(pattern);
+    }
     if (format) form->format = format_pattern(name);
     if (format && !form->format && !pattern)
         return compiler_fail(c, "%s/format: the format \"%.60s\" is not supported", path, name);
@@ -96,8 +97,10 @@ static bool read_bounds(struct compiler *c, json_object *schema, const char *pat
     if (strict.set && fabs(strict_value) > EXACT_INTEGERS)
         return compiler_fail(c, "%s/%s: beyond ±2^53 it is not supported; use \"%s\"", path,
                              exclusive, inclusive);
-    if (strict.set && (!out->set || strict_value * sign >= value * sign))
-        *out = strict, out->exclusive = true;
+    if (strict.set && (!out->set || strict_value * sign >= value * sign)) {
+        *out = strict;
+        out->exclusive = true;
+    }
     return true;
 }
 
@@ -111,7 +114,8 @@ static bool read_multiple(struct compiler *c, json_object *schema, const char *p
         return compiler_fail(
             c, "%s/multipleOf: %.60s is not supported; it must be an integer from 1 to %d", path,
             json_object_to_json_string_ext(given, JSON_C_TO_STRING_PLAIN), EY_MAX_MULTIPLE_OF);
-    form->multiple_of = (uint32_t)value, form->integer = true;
+    form->multiple_of = (uint32_t)value;
+    form->integer = true;
     return true;
 }
 

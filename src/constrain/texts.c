@@ -47,7 +47,8 @@ static uint32_t product_state(struct product *p, uint32_t state, unsigned phase,
     if (!p->known[index]) {
         uint32_t made = net_state(p->out);
         if (!made) return 0;
-        p->known[index] = made, p->queue[p->n_queue++] = index;
+        p->known[index] = made;
+        p->queue[p->n_queue++] = index;
         p->out->nodes[made].rest = state == p->rest && !(phase & ENDED) && p->counts == 1;
     }
     return p->known[index];
@@ -104,13 +105,15 @@ static bool bind(struct net *out, struct frag *result, const struct net *in, str
                         .bounds = bounds,
                         .counts = (uint32_t)counts,
                         .rest = rest ? f.end : 0};
-    p.known = calloc(size, sizeof(*p.known)), p.queue = malloc(size * sizeof(*p.queue));
+    p.known = calloc(size, sizeof(*p.known));
+    p.queue = malloc(size * sizeof(*p.queue));
     bool ok = p.known && p.queue;
     if (ok)
         *result = run_product(&p, f);
     else
         ey_fail_memory(e, "a pattern", size * sizeof(*p.known));
-    free(p.known), free(p.queue);
+    free(p.known);
+    free(p.queue);
     return ok && net_check(out, e);
 }
 
@@ -132,7 +135,8 @@ static uint32_t meeting_state(struct meeting *m, uint32_t a, uint32_t b)
     if (!m->known[index]) {
         uint32_t made = net_state(m->out);
         if (!made) return 0;
-        m->known[index] = made, m->queue[m->n_queue++] = index;
+        m->known[index] = made;
+        m->queue[m->n_queue++] = index;
     }
     return m->known[index];
 }
@@ -185,7 +189,8 @@ static bool intersect(struct net *out, struct frag *result, const struct net *a,
         *result = run_meeting(&m, in_a, in_b);
     else
         ey_fail_memory(e, "a pattern", size * sizeof(*m.known));
-    free(m.known), free(m.queue);
+    free(m.known);
+    free(m.queue);
     return ok && net_check(out, e);
 }
 
@@ -218,7 +223,8 @@ bool texts_of_both(struct net *chars, struct frag *out, struct pattern_text p,
     bool ok = compile_one(&a, &in_a, p, bounds, e) &&
               compile_one(&b, &in_b, q, (struct text_bounds){.max = UINT32_MAX}, e) &&
               intersect(chars, out, &a, in_a, &b, in_b, e);
-    net_finish(&a), net_finish(&b);
+    net_finish(&a);
+    net_finish(&b);
     return ok;
 }
 
@@ -229,8 +235,14 @@ uint32_t shortest_text(struct net *chars, struct frag f)
              *later = malloc(((size_t)chars->n_states + 1) * sizeof(*later));
     uint8_t *seen = calloc((size_t)chars->n_states + 1, 1);
     uint32_t n = 1, length = 0, found = UINT32_MAX;
-    if (!queue || !later || !seen) chars->problem = NET_NO_MEMORY, n = 0;
-    if (n) queue[0] = f.start, seen[f.start] = 1;
+    if (!queue || !later || !seen) {
+        chars->problem = NET_NO_MEMORY;
+        n = 0;
+    }
+    if (n) {
+        queue[0] = f.start;
+        seen[f.start] = 1;
+    }
     for (; n && found == UINT32_MAX; length++) {
         uint32_t n_later = 0;
         for (uint32_t i = 0; i < n; i++) {
@@ -247,10 +259,17 @@ uint32_t shortest_text(struct net *chars, struct frag f)
             }
         }
         uint32_t *swap = queue;
-        queue = later, later = swap, n = 0;
+        queue = later;
+        later = swap;
+        n = 0;
         for (uint32_t i = 0; i < n_later; i++)
-            if (!(seen[queue[i]] & 1)) seen[queue[i]] |= 1, queue[n++] = queue[i];
+            if (!(seen[queue[i]] & 1)) {
+                seen[queue[i]] |= 1;
+                queue[n++] = queue[i];
+            }
     }
-    free(queue), free(later), free(seen);
+    free(queue);
+    free(later);
+    free(seen);
     return found;
 }

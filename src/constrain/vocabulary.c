@@ -91,11 +91,11 @@ static void *array(struct vocabulary *v, size_t n, size_t size)
 
 static bool trie_alloc(struct vocabulary *v, struct trie *t)
 {
-    t->byte = array(v, t->n_nodes, sizeof(*t->byte)),
+    t->byte = array(v, t->n_nodes, sizeof(*t->byte));
     t->depth = array(v, t->n_nodes, sizeof(*t->depth));
-    t->end = array(v, t->n_nodes, sizeof(*t->end)),
+    t->end = array(v, t->n_nodes, sizeof(*t->end));
     t->tokens = array(v, t->n_nodes + 1, sizeof(*t->tokens));
-    t->id = array(v, t->n_tokens, sizeof(*t->id)),
+    t->id = array(v, t->n_tokens, sizeof(*t->id));
     t->classes = array(v, t->n_nodes, sizeof(*t->classes));
     for (int i = 0; i < 256; i++)
         t->first[i] = t->n_nodes;
@@ -109,15 +109,18 @@ static void trie_add(struct trie *t, const struct entry *entry, uint32_t shared,
 {
     for (uint32_t i = shared; i < entry->n; i++) {
         if (!i) t->first[(uint8_t)entry->bytes[0]] = *node;
-        t->byte[*node] = (uint8_t)entry->bytes[i], t->depth[*node] = (uint16_t)(i + 1);
+        t->byte[*node] = (uint8_t)entry->bytes[i];
+        t->depth[*node] = (uint16_t)(i + 1);
         t->tokens[*node] = t->n_tokens;
         path[i] = (*node)++;
     }
     uint64_t classes = 0;
     for (uint32_t i = 0; i < entry->n && entry->characters; i++)
         classes |= plain_class((uint8_t)entry->bytes[i]);
-    for (uint32_t i = 0; i < entry->n; i++)
-        t->end[path[i]] = *node, t->classes[path[i]] |= classes;
+    for (uint32_t i = 0; i < entry->n; i++) {
+        t->end[path[i]] = *node;
+        t->classes[path[i]] |= classes;
+    }
     t->id[t->n_tokens++] = entry->id;
 }
 
@@ -129,10 +132,12 @@ static bool trie_build(struct vocabulary *v, struct trie *t, const struct entry 
     for (uint32_t i = 0; i < n; i++) {
         if (!entries[i].characters == plain) continue;
         t->n_nodes += entries[i].n - (before ? common_prefix(before, &entries[i]) : 0);
-        t->n_tokens++, before = &entries[i];
+        t->n_tokens++;
+        before = &entries[i];
     }
     if (!trie_alloc(v, t)) return false;
-    t->n_tokens = 0, before = NULL;
+    t->n_tokens = 0;
+    before = NULL;
     for (uint32_t i = 0; i < n; i++) {
         if (!entries[i].characters == plain) continue;
         trie_add(t, &entries[i], before ? common_prefix(before, &entries[i]) : 0, path, &node);
@@ -160,7 +165,8 @@ static bool build_rooms(struct vocabulary *v, const struct entry *entries, uint3
     for (uint32_t i = 0; i < n; i++)
         if (entries[i].characters > v->longest_plain) v->longest_plain = entries[i].characters;
     v->room_mask = array(v, (ROOM_MASKS + 1) * v->words, sizeof(*v->room_mask));
-    v->long_id = array(v, v->trie[PLAIN_TRIE].n_tokens, sizeof(*v->long_id)),
+    v->long_id = array(v, v->trie[PLAIN_TRIE].n_tokens, sizeof(*v->long_id));
+
     v->long_end = array(v, v->longest_plain + 2, sizeof(*v->long_end));
     if (!v->room_mask || !v->long_id || !v->long_end) return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -205,7 +211,8 @@ static bool build_spellings(struct vocabulary *v, const struct entry *entries, u
     for (uint32_t i = 0; i < n; i++)
         bytes += entries[i].n;
     v->n_spellings = (size_t)size;
-    v->spelling = array(v, v->n_spellings, sizeof(*v->spelling)), v->text = array(v, bytes, 1);
+    v->spelling = array(v, v->n_spellings, sizeof(*v->spelling));
+    v->text = array(v, bytes, 1);
     if (!v->spelling || !v->text) return false;
     bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -249,7 +256,8 @@ bool vocabulary_open(struct vocabulary **out, const struct tokenizer *tok, int s
     uint32_t n = 0;
     if (!v) return ey_fail_memory(e, "a vocabulary", sizeof(*v));
     struct entry *entries = list_entries(tok, size, &n);
-    v->words = ((size_t)size + 31) / 32, v->bytes = sizeof(*v);
+    v->words = ((size_t)size + 31) / 32;
+    v->bytes = sizeof(*v);
     bool ok = entries || ey_fail_memory(e, "a vocabulary", (size_t)size * sizeof(*entries));
     ok = ok && has_all_bytes(entries, n, e);
     if (ok && !fill(v, entries, n, size)) ok = ey_fail_memory(e, "a vocabulary", v->bytes);
@@ -269,10 +277,18 @@ void vocabulary_close(struct vocabulary **vocabulary)
     if (!v) return;
     for (int t = 0; t < TRIES; t++) {
         struct trie *trie = &v->trie[t];
-        free(trie->byte), free(trie->depth), free(trie->end), free(trie->tokens), free(trie->id),
-            free(trie->classes);
+        free(trie->byte);
+        free(trie->depth);
+        free(trie->end);
+        free(trie->tokens);
+        free(trie->id);
+        free(trie->classes);
     }
-    free(v->spelling), free(v->text), free(v->room_mask), free(v->long_id), free(v->long_end);
+    free(v->spelling);
+    free(v->text);
+    free(v->room_mask);
+    free(v->long_id);
+    free(v->long_end);
     cache_close(v->cache);
     free(v);
     *vocabulary = NULL;

@@ -52,7 +52,10 @@ static struct batch lay_out_next(ey_engine *engine, int n_parts, struct token_dr
         const ey_ticket *t = engine->part[k].ticket;
         int row = engine->part[k].first + 1,
             position = t->prompt->next_position + row - (int)t->prompt->ids.n;
-        h->token[k] = 0, h->feature[k] = -1, h->seq[k] = k, h->index[k] = row;
+        h->token[k] = 0;
+        h->feature[k] = -1;
+        h->seq[k] = k;
+        h->index[k] = row;
         for (int axis = 0; axis < 3; axis++)
             h->position[3 * k + axis] = position;
         memcpy(h->block_table + (size_t)k * (size_t)engine->max_blocks, t->slot->blocks,

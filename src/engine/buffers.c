@@ -39,7 +39,8 @@ static void carve_tower(ey_engine *engine, struct workspace *ws, dev memory)
         [TOWER_X] = &ws->vision_x,       [TOWER_QKV] = &ws->vision_qkv,
         [TOWER_O] = &ws->vision_o,       [TOWER_H] = &ws->vision_h,
         [TOWER_ROPE] = &ws->vision_rope, [TOWER_FEATURES] = &ws->vision_features};
-    ws->max_rows = engine->plan.tower_rows, ws->max_patches = engine->plan.max_patches;
+    ws->max_rows = engine->plan.tower_rows;
+    ws->max_patches = engine->plan.max_patches;
     plan_tower_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches,
                         plan_features_cross(&engine->plan));
     carve(engine->tower.be, memory, elements, plan_tower_kind, out, TOWER_BUFFERS);
@@ -83,7 +84,8 @@ static bool open_workspace(ey_engine *engine, ey_err *e)
     struct workspace *ws = &engine->ws;
     const struct plan *p = &engine->plan;
     struct backend *features = engine->tower.decoder;
-    ws->chunk.max_rows = p->max_rows, ws->step.max_rows = p->step_rows,
+    ws->chunk.max_rows = p->max_rows;
+    ws->step.max_rows = p->step_rows;
     ws->feature_rows = p->feature_rows;
     if (!alloc(engine, engine->be, &engine->step_memory, PLAN_STEP, e) ||
         !alloc(engine, engine->be, &engine->shared_memory, PLAN_SHARED, e) ||

@@ -139,8 +139,10 @@ static ey_memory what_was_seen(ey_engine *engine, struct slices *s, const struct
                    .rated_bytes_per_second = card->rated_reads,
                    .usual_bytes_per_second = usual};
     for (int i = 0; i < s->n; i++)
-        if (s->rate[i] * SLOWER < usual)
-            m.spilled_bytes += s->each, slow_seconds += (double)s->each / s->rate[i];
+        if (s->rate[i] * SLOWER < usual) {
+            m.spilled_bytes += s->each;
+            slow_seconds += (double)s->each / s->rate[i];
+        }
     m.spilled = m.spilled_bytes > 0;
     if (m.spilled) m.spilled_bytes_per_second = (double)m.spilled_bytes / slow_seconds;
     return m;
@@ -168,7 +170,8 @@ bool ey_probe_memory(ey_engine *engine, ey_memory *out, ey_err *e)
         *out = what_was_seen(engine, s, &card, at_start);
         out->start_bytes_per_second = at_start > 0 ? at_start : out->bytes_per_second;
         pthread_mutex_lock(&engine->lock);
-        engine->memory = *out, engine->memory_seen = seconds_now();
+        engine->memory = *out;
+        engine->memory_seen = seconds_now();
         pthread_mutex_unlock(&engine->lock);
     }
     free(s);

@@ -34,7 +34,8 @@ void finding_remedy(ey_finding *f, const char *fmt, ...)
 
 void finding_value(ey_finding *f, double value, const char *unit)
 {
-    f->value = value, f->unit = unit;
+    f->value = value;
+    f->unit = unit;
 }
 
 /* ---- all ---- */

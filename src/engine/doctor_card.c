@@ -108,8 +108,10 @@ static bool read_slices(struct backend *be, double rate[MOST_SLICES], int n, ey_
 static void judge_reads(ey_diagnosis *out, const double *rate, int n, double rated)
 {
     double best = 0, worst = INFINITY;
-    for (int i = 0; i < n; i++)
-        best = fmax(best, rate[i]), worst = fmin(worst, rate[i]);
+    for (int i = 0; i < n; i++) {
+        best = fmax(best, rate[i]);
+        worst = fmin(worst, rate[i]);
+    }
     double usual = best < rated / SLOWER ? rated : best;
     int slow = 0;
     for (int i = 0; i < n; i++)

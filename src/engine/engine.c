@@ -136,7 +136,9 @@ static bool record_steps(ey_engine *engine, ey_err *e)
         const struct batch batch = {
             n,           n,      engine->max_blocks, h->token,       h->feature,
             h->position, h->seq, h->index,           h->block_table, 0};
-        h->feature[n - 1] = -1, h->seq[n - 1] = n - 1, h->out_rows[n - 1] = n - 1;
+        h->feature[n - 1] = -1;
+        h->seq[n - 1] = n - 1;
+        h->out_rows[n - 1] = n - 1;
         if (!be->ops->record_begin(be, n))
             return be->ops->finish(be, e); /* which knows why, if something failed */
         decoder_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch,
@@ -321,13 +323,17 @@ bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool 
                  int **ids, size_t *n, ey_err *e)
 {
     struct ids list = {0};
-    *ids = NULL, *n = 0;
+    *ids = NULL;
+    *n = 0;
     bool ok = tokenizer_encode(engine->tok, text, n_text, parse_special, &list, e);
     int *copy = ok ? malloc((list.n + 1) * sizeof(*copy)) : NULL;
     if (ok && !copy) ok = ey_fail_memory(e, "token ids", list.n * sizeof(*copy));
     for (size_t i = 0; ok && i < list.n; i++)
         copy[i] = list.id[i];
-    if (ok) *ids = copy, *n = list.n;
+    if (ok) {
+        *ids = copy;
+        *n = list.n;
+    }
     ids_free(&list);
     return ok;
 }
@@ -335,7 +341,8 @@ bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool 
 bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
                    ey_err *e)
 {
-    *text = NULL, *n = 0;
+    *text = NULL;
+    *n = 0;
     struct detok detok = detok_start(engine->tok);
     struct buf out = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
     bool ok = buf_add(&out, "", 0);
@@ -348,8 +355,10 @@ bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char *
         ok = detok_push(&detok, ids[i], &out);
     }
     ok = ok && detok_finish(&detok, &out);
-    if (ok)
-        *text = out.data, *n = out.size; /* the caller's from here */
+    if (ok) {
+        *text = out.data;
+        *n = out.size;
+    } /* the caller's from here */
     else
         buf_free(&out);
     return ok || ey_fail_memory(e, "the text of tokens", n_ids);

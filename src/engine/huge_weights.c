@@ -148,7 +148,8 @@ void engine_move_weights(ey_engine *engine, bool at_once)
                        : host_layers(engine); /* those that were made lie in memory of their own */
     struct moved_weights *m = n_layers ? calloc(1, sizeof(*m)) : NULL;
     if (!m) return;
-    m->at_once = at_once, m->asked = seconds_now();
+    m->at_once = at_once;
+    m->asked = seconds_now();
     m->copy = calloc((size_t)n_layers * LAYER_WEIGHTS * WEIGHT_PARTS + WEIGHT_PARTS,
                      sizeof(*m->copy));
     if (m->copy) list_copies(m, engine, n_layers);
@@ -240,10 +241,10 @@ static void write_twelve_bits(const struct copy *c, const struct backend *be, st
 static void copy_all_of(const struct copy *c, ey_engine *engine)
 {
     const struct weight *w = c->twelve_bits;
-    if (w)
-        write_twelve_bits(c, host_backend(engine), engine->pool),
-            atomic_fetch_add(&engine->moved->less, (size_t)w->rows * weight_row_bytes(w) - c->size);
-    else
+    if (w) {
+        write_twelve_bits(c, host_backend(engine), engine->pool);
+        atomic_fetch_add(&engine->moved->less, (size_t)w->rows * weight_row_bytes(w) - c->size);
+    } else
         copy_bytes(c, engine->pool);
     *c->at = c->to;
     if (c->also) *c->also = c->to;
@@ -258,7 +259,9 @@ void engine_move_some(ey_engine *engine)
         copy_all_of(&m->copy[i], engine);
     const double end = seconds_now();
     pthread_mutex_lock(&engine->lock);
-    m->n_done = i, m->bytes += bytes, m->next = end + 2 * (end - start);
+    m->n_done = i;
+    m->bytes += bytes;
+    m->next = end + 2 * (end - start);
     if (!is_left(m)) pthread_cond_broadcast(&m->ended);
     pthread_mutex_unlock(&engine->lock);
 }

@@ -71,8 +71,12 @@ static struct image_entry *make_entry(struct image_cache *cache, const struct di
     struct image_entry *entry = cache->entry;
     while (entry->used)
         entry++; /* there are as many entries as blocks */
-    entry->key = *key, entry->used = true, entry->ready = false, entry->n_tokens = n_tokens,
-    entry->n_blocks = n, entry->pins = 0;
+    entry->key = *key;
+    entry->used = true;
+    entry->ready = false;
+    entry->n_tokens = n_tokens;
+    entry->n_blocks = n;
+    entry->pins = 0;
     for (int i = 0; i < n; i++)
         entry->block[i] = cache->free_block[--cache->n_free];
     return entry;
@@ -83,7 +87,10 @@ struct image_entry *image_cache_pin(struct image_cache *cache, const struct dige
 {
     struct image_entry *entry = find(cache, key);
     if (!entry) entry = make_entry(cache, key, n_tokens);
-    if (entry) entry->pins++, entry->last_use = ++cache->clock;
+    if (entry) {
+        entry->pins++;
+        entry->last_use = ++cache->clock;
+    }
     return entry;
 }
 

@@ -73,7 +73,9 @@ static void add_part(struct keeping *k, struct made *m, const char *dtype, size_
 {
     struct kept *t = add(k, dtype, NULL, (uint64_t)(rows * cols) * element, fmt, name);
     if (!t) return;
-    t->n_dims = 2, t->shape[0] = rows, t->shape[1] = cols;
+    t->n_dims = 2;
+    t->shape[0] = rows;
+    t->shape[1] = cols;
     m->part[m->n_parts++] = k->n_kept - 1;
 }
 
@@ -108,7 +110,11 @@ static void add_made(struct keeping *k, const struct made *made, const char *nam
     add_part(k, m, "I32", sizeof(uint32_t), over(rows, ZEROS_PACKED), weight_groups(w),
              "%s_zero_point", name);
     struct kept *shape = add(k, "I64", NULL, 2 * sizeof(int64_t), "%s_shape", name);
-    if (shape) shape->n_dims = 1, shape->shape[0] = 2, m->part[m->n_parts++] = k->n_kept - 1;
+    if (shape) {
+        shape->n_dims = 1;
+        shape->shape[0] = 2;
+        m->part[m->n_parts++] = k->n_kept - 1;
+    }
 }
 
 /* Bytes of so many rows in a part of what is made; none in the shape, which is not of rows. */
@@ -165,7 +171,8 @@ static bool can_be_kept(const struct made *m, const struct tensor_view *t, ey_er
                            " on, inside a block of %d rows; use --quantize while loading",
                            t->name, row, block);
         if (stored_at(w) != next) break;
-        next += (size_t)w->rows * weight_row_bytes(&w->recipe->stored), row += w->rows;
+        next += (size_t)w->rows * weight_row_bytes(&w->recipe->stored);
+        row += w->rows;
     }
     return next == t->data + t->size ||
            ey_fail(e, EY_BAD_REQUEST,
@@ -202,7 +209,10 @@ static bool list_tensors(struct keeping *k, ey_err *e)
             add_made(k, &m, t->name);
         } else if (!belongs_to_made(k, t)) {
             struct kept *copy = add(k, stored_dtype(t->dtype), t->data, t->size, "%s", t->name);
-            if (copy) copy->n_dims = t->n_dims, memcpy(copy->shape, t->shape, sizeof(copy->shape));
+            if (copy) {
+                copy->n_dims = t->n_dims;
+                memcpy(copy->shape, t->shape, sizeof(copy->shape));
+            }
         }
     }
     return true;
@@ -212,15 +222,21 @@ static bool list_all(struct keeping *k, ey_err *e)
 {
     const size_t n = checkpoint_count(k->engine->ckpt);
     k->most_kept = n * MAX_PARTS;
-    k->kept = calloc(k->most_kept + 1, sizeof(*k->kept)), k->made = calloc(n + 1, sizeof(*k->made));
+    k->kept = calloc(k->most_kept + 1, sizeof(*k->kept));
+    k->made = calloc(n + 1, sizeof(*k->made));
     if (!k->kept || !k->made)
         return ey_fail_memory(e, "the list of tensors", k->most_kept * sizeof(*k->kept));
     if (!list_tensors(k, e)) return false;
     uint64_t used = 0;
     for (size_t i = 0; i < k->n_kept; i++) {
-        if (used && used + k->kept[i].size > SHARD_BYTES) k->n_shards++, used = 0;
-        k->kept[i].shard = k->n_shards, k->kept[i].at = used;
-        used += k->kept[i].size, k->bytes += k->kept[i].size;
+        if (used && used + k->kept[i].size > SHARD_BYTES) {
+            k->n_shards++;
+            used = 0;
+        }
+        k->kept[i].shard = k->n_shards;
+        k->kept[i].at = used;
+        used += k->kept[i].size;
+        k->bytes += k->kept[i].size;
     }
     k->n_shards++;
     return true;
@@ -273,7 +289,9 @@ static bool write_at(struct keeping *k, int fd, const void *data, uint64_t n, ui
         ssize_t wrote = pwrite(fd, from, n > 1u << 30 ? 1u << 30 : n, (off_t)at);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote < 0) return fail_file(k, k->names[k->n_files - 1], e);
-        from += wrote, at += (uint64_t)wrote, n -= (uint64_t)wrote;
+        from += wrote;
+        at += (uint64_t)wrote;
+        n -= (uint64_t)wrote;
     }
     return true;
 }
@@ -518,8 +536,8 @@ static json_object *ignored(const struct keeping *k)
 static json_object *fp8_config(const struct keeping *k)
 {
     json_object *q = json_object_new_object(), *block = json_object_new_array();
-    json_object_array_add(block, json_object_new_int(FP8_BLOCK)),
-        json_object_array_add(block, json_object_new_int(FP8_BLOCK));
+    json_object_array_add(block, json_object_new_int(FP8_BLOCK));
+    json_object_array_add(block, json_object_new_int(FP8_BLOCK));
     json_object_object_add(q, "quant_method", json_object_new_string("fp8"));
     json_object_object_add(q, "fmt", json_object_new_string("e4m3"));
     json_object_object_add(q, "activation_scheme", json_object_new_string("dynamic"));
@@ -582,7 +600,8 @@ static bool keep(struct keeping *k, const struct shrink_choice *choice, const ey
     bool ok = list_all(k, e) && check_room(k, e) && open_directory(k, e) && write_shards(k, o, e) &&
               write_index(k, e) && copy_files(k, e) && write_config(k, choice, e);
     if (!ok) discard(k);
-    free(k->kept), free(k->made);
+    free(k->kept);
+    free(k->made);
     return ok;
 }
 

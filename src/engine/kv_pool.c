@@ -14,8 +14,10 @@ bool kv_pool_open(struct kv_pool *pool, struct arena *arena, int n_blocks, ey_er
         return ey_fail_memory(e, "the table of KV blocks", (size_t)n_blocks * sizeof(*pool->block));
     for (int i = 0; i < pool->n_buckets; i++)
         pool->bucket[i] = -1;
-    for (int i = 0; i < n_blocks; i++)
-        pool->block[i].refs = 1, kv_pool_drop(pool, i);
+    for (int i = 0; i < n_blocks; i++) {
+        pool->block[i].refs = 1;
+        kv_pool_drop(pool, i);
+    }
     return true;
 }
 
@@ -32,14 +34,16 @@ static void unlink_free(struct kv_pool *pool, int32_t at)
         pool->block[b->newer].older = b->older;
     else
         pool->newest = b->older;
-    pool->n_free--, pool->n_known_free -= b->known;
+    pool->n_free--;
+    pool->n_known_free -= b->known;
 }
 
 /* What is known goes to the young end; what is not is the first to be taken. */
 static void link_free(struct kv_pool *pool, int32_t at)
 {
     struct kv_block *b = &pool->block[at];
-    b->older = b->known ? pool->newest : -1, b->newer = b->known ? -1 : pool->oldest;
+    b->older = b->known ? pool->newest : -1;
+    b->newer = b->known ? -1 : pool->oldest;
     if (b->older >= 0)
         pool->block[b->older].newer = at;
     else
@@ -48,7 +52,8 @@ static void link_free(struct kv_pool *pool, int32_t at)
         pool->block[b->newer].older = at;
     else
         pool->newest = at;
-    pool->n_free++, pool->n_known_free += b->known;
+    pool->n_free++;
+    pool->n_known_free += b->known;
 }
 
 /* ---- known prefixes ---- */
@@ -109,7 +114,9 @@ void kv_pool_publish(struct kv_pool *pool, int32_t at, const struct digest *key)
     if (b->known || find(pool, key) >= 0)
         return; /* another request was quicker: that one is found */
     int32_t *bucket = bucket_of(pool, key);
-    b->key = *key, b->known = true, b->next = *bucket;
+    b->key = *key;
+    b->known = true;
+    b->next = *bucket;
     *bucket = at;
 }
 

@@ -34,7 +34,8 @@ static void make_next(struct masks *m)
     constraint_mask(c);
     double seconds = seconds_now() - start;
     pthread_mutex_lock(&m->lock);
-    m->stats.made++, m->stats.steps[step_of_time(seconds)]++;
+    m->stats.made++;
+    m->stats.steps[step_of_time(seconds)]++;
     if (++m->made == m->n) pthread_cond_signal(&m->ready);
 }
 
@@ -55,7 +56,8 @@ static void *run(void *user)
 bool masks_open(struct masks *m, int most, ey_err *e)
 {
     pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->wanted, NULL), pthread_cond_init(&m->ready, NULL);
+    pthread_cond_init(&m->wanted, NULL);
+    pthread_cond_init(&m->ready, NULL);
     m->of = calloc((size_t)most, sizeof(struct constraint *));
     if (!m->of) return ey_fail_memory(e, "masks", (size_t)most * sizeof(struct constraint *));
     m->started = pthread_create(&m->thread, NULL, run, m) == 0;
@@ -80,7 +82,8 @@ void masks_begin(struct masks *m, struct constraint *const *of, int n)
     if (!n) return;
     pthread_mutex_lock(&m->lock);
     memcpy(m->of, of, (size_t)n * sizeof(struct constraint *));
-    m->made = 0, m->n = n;
+    m->made = 0;
+    m->n = n;
     pthread_cond_signal(&m->wanted);
     pthread_mutex_unlock(&m->lock);
 }

@@ -116,7 +116,10 @@ int32_t pick_token(ey_engine *engine, ey_ticket *t, const struct row_of_step *ro
 {
     struct allowed some, *allowed = NULL;
     int32_t id;
-    if (t->constraint) some = allowed_next(engine, t), allowed = &some;
+    if (t->constraint) {
+        some = allowed_next(engine, t);
+        allowed = &some;
+    }
     return pick_from_best(engine, t, row, allowed, &id) ? id
                                                         : pick_from_all(engine, t, row, allowed);
 }

@@ -67,7 +67,8 @@ static bool scale_to(struct picture *p, const struct image *original, const stru
     int width, height;
     if (!size_within(&width, &height, original, spec, e)) return ey_fail_within(e, "%s", name);
     if (!image_budget_hold(budget, scaling_bytes(original, width, height), name, e)) return false;
-    p->rows = height / spec->patch, p->cols = width / spec->patch;
+    p->rows = height / spec->patch;
+    p->cols = width / spec->patch;
     p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
     return image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
 }
@@ -90,7 +91,10 @@ static bool open_picture(ey_prompt *prompt, const ey_engine *engine, const ey_pa
                                         p->pixels.height, p->tokens,       false};
     image_free(&original);
     uint64_t kept = ok ? (uint64_t)p->pixels.width * (uint64_t)p->pixels.height * 3 : 0;
-    if (kept < budget.held) ey_budget_give(engine->budget, budget.held - kept), budget.held = kept;
+    if (kept < budget.held) {
+        ey_budget_give(engine->budget, budget.held - kept);
+        budget.held = kept;
+    }
     prompt->held += budget.held;
     if (ok) p->digest = picture_digest(&p->pixels);
     return ok;

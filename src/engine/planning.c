@@ -220,16 +220,19 @@ static void fill_plan(ey_plan *out, const ey_engine *engine)
     out->device = engine->be->ops->name;
     out->n_items = (size_t)engine->n_plan_items;
     memcpy(out->items, engine->plan_item, out->n_items * sizeof(out->items[0]));
-    out->file_bytes = p->facts->card ? p->bytes[PLAN_KEPT] : p->bytes[PLAN_WEIGHTS],
+    out->file_bytes = p->facts->card ? p->bytes[PLAN_KEPT] : p->bytes[PLAN_WEIGHTS];
     out->total_bytes = p->allocated;
-    out->budget_bytes = p->budget.bytes, out->fits = p->fits;
+    out->budget_bytes = p->budget.bytes;
+    out->fits = p->fits;
     plan_budget_text(&p->budget, out->budget_rule, sizeof(out->budget_rule));
     out->n_choices = (size_t)p->n_choices;
     memcpy(out->choices, p->choice, sizeof(p->choice));
-    out->max_model_len = p->max_model_len, out->kv_tokens = p->kv.n_blocks * KV_BLOCK,
+    out->max_model_len = p->max_model_len;
+    out->kv_tokens = p->kv.n_blocks * KV_BLOCK;
     out->max_num_seqs = p->max_num_seqs;
     out->max_pixels = auto_pixels(engine);
-    out->n_layers = engine->model.text.n_layers, out->gpu_layers = out->n_layers - p->first_layers;
+    out->n_layers = engine->model.text.n_layers;
+    out->gpu_layers = out->n_layers - p->first_layers;
     out->tokens_per_second = p->tokens_per_second;
 }
 
@@ -279,9 +282,12 @@ bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
     engine->n_plan_items = plan_items(p, engine->plan_item);
     tell_plan(engine, o);
     engine->max_num_queued = o->max_num_queued ? o->max_num_queued : DEFAULT_QUEUED;
-    engine->max_model_len = p->max_model_len, engine->max_blocks = p->max_blocks;
-    engine->max_num_seqs = p->max_num_seqs, engine->max_images = p->max_images;
-    engine->max_unread = DEFAULT_UNREAD, engine->unread_seconds = UNREAD_SECONDS,
+    engine->max_model_len = p->max_model_len;
+    engine->max_blocks = p->max_blocks;
+    engine->max_num_seqs = p->max_num_seqs;
+    engine->max_images = p->max_images;
+    engine->max_unread = DEFAULT_UNREAD;
+    engine->unread_seconds = UNREAD_SECONDS;
     engine->slice_seconds = SLICE_SECONDS;
     engine->budget = o->budget;
     engine->stats = (ey_stats){.kv_blocks = p->kv.n_blocks,
@@ -303,8 +309,11 @@ static bool cpu_change(struct plan_change *out, const ey_engine *engine,
     struct device_facts facts = host_facts();
     struct pool *pool = NULL;
     struct backend *be = NULL;
-    plain.levers = (struct plan_levers){0}, plain.fp8_prompts = false, plain.utilization = 0,
-    plain.device_bytes = 0, plain.gpu_layers = 0;
+    plain.levers = (struct plan_levers){0};
+    plain.fp8_prompts = false;
+    plain.utilization = 0;
+    plain.device_bytes = 0;
+    plain.gpu_layers = 0;
     bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) &&
               plan_make(&p, &engine->model, be, &facts, &plain, NULL);
     if (ok) {
@@ -401,7 +410,8 @@ static void fill_changes(ey_plan *out, const ey_engine *engine, const struct pla
     out->n_changes = (size_t)find_changes(change, engine, limits);
     for (size_t i = 0; i < out->n_changes; i++) {
         memcpy(out->changes[i].options, change[i].options, sizeof(change[i].options));
-        out->changes[i].total_bytes = change[i].total, out->changes[i].fits = change[i].fits;
+        out->changes[i].total_bytes = change[i].total;
+        out->changes[i].fits = change[i].fits;
     }
 }
 
@@ -436,7 +446,9 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
         return false;
     if (!i && (!open_device(engine, o, e) || !learn_facts(engine, e))) return false;
     if (!i) learn_reads(engine, o);
-    engine->be = first->be, engine->pool = first->pool, engine->facts = first->facts;
+    engine->be = first->be;
+    engine->pool = first->pool;
+    engine->facts = first->facts;
     if (!shrink(engine, o, e) || !choose_prefill_math(&all->limits[i], engine, o, e)) return false;
     all->member[i] = (struct plan_member){
         .name = o->model, .model = &engine->model, .limits = &all->limits[i]};
@@ -446,7 +458,10 @@ static bool open_member(struct planned *all, const ey_engine_options *o, ey_err 
 static void close_members(struct planned *all)
 {
     for (size_t i = all->n; i-- > 0;) {
-        if (i) all->engine[i]->be = NULL, all->engine[i]->pool = NULL; /* the first one's */
+        if (i) {
+            all->engine[i]->be = NULL;
+            all->engine[i]->pool = NULL;
+        } /* the first one's */
         ey_engine_close(&all->engine[i]);
     }
 }
@@ -457,7 +472,8 @@ static void fill_member(ey_plan *out, struct planned *all, size_t i)
     engine->plan = all->member[i].plan;
     engine->n_plan_items = plan_items(&engine->plan, engine->plan_item);
     fill_plan(out, engine);
-    out->shared_bytes = plan_member_bytes(&all->member[i]), out->resident = all->member[i].stays;
+    out->shared_bytes = plan_member_bytes(&all->member[i]);
+    out->resident = all->member[i].stays;
     if (!out->fits) fill_changes(out, engine, &all->limits[i]);
 }
 

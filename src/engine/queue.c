@@ -25,8 +25,10 @@ void queue_push_front(struct queue *q, ey_ticket *t)
 void queue_remove(struct queue *q, ey_ticket *t)
 {
     ey_ticket *before = NULL, *at = q->first;
-    while (at != t)
-        before = at, at = at->next;
+    while (at != t) {
+        before = at;
+        at = at->next;
+    }
     if (before)
         before->next = t->next;
     else

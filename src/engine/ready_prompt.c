@@ -119,8 +119,10 @@ static bool check_lengths(const ey_prompt *p, const ey_engine *engine, ey_err *e
 static bool lay_out(ey_prompt *p, const ey_engine *engine, ey_err *e)
 {
     struct visual_run runs[EY_MAX_IMAGES];
-    for (size_t i = 0; i < p->n_pictures; i++)
-        runs[i] = p->picture[i].run, p->image_tokens += p->picture[i].tokens;
+    for (size_t i = 0; i < p->n_pictures; i++) {
+        runs[i] = p->picture[i].run;
+        p->image_tokens += p->picture[i].tokens;
+    }
     p->position = arena_array(&p->arena, p->ids.n, 3 * sizeof(int32_t));
     if (!p->position) return ey_fail_memory(e, "positions", p->ids.n * 3 * sizeof(int32_t));
     p->next_position = mrope_positions(p->position, p->ids.n, runs, p->n_pictures);

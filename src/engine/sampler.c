@@ -77,7 +77,9 @@ void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t 
                    size_t n_prompt)
 {
     s->options = *options;
-    s->bias = NULL, s->n_bias = 0, s->step = 0;
+    s->bias = NULL;
+    s->n_bias = 0;
+    s->step = 0;
     memset(s->count, 0, (size_t)s->vocabulary * sizeof(*s->count));
     memset(s->in_prompt, 0, (size_t)s->vocabulary);
     for (size_t i = 0; i < n_prompt; i++)
@@ -86,7 +88,8 @@ void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t 
 
 void sampler_recall(struct sampler *s, int32_t id)
 {
-    s->count[id]++, s->step++;
+    s->count[id]++;
+    s->step++;
 }
 
 static float penalised(const struct sampler *s, float logit, int32_t id)
@@ -156,7 +159,8 @@ static int keep_candidates(struct sampler *s, int n_heap)
         if (!top_k && n && (before / total >= (double)o->top_p || weight < (double)o->min_p)) break;
         last = pop_best(heap, &n_heap);
         heap[n_heap] = last; /* the place that the heap just gave up */
-        probability[n++] = weight, before += weight;
+        probability[n++] = weight;
+        before += weight;
     }
     if (!top_k) return n;
     int kept = 0;
@@ -318,8 +322,10 @@ bool sampler_pick_best(struct sampler *s, const struct best_logits *best,
     if (!n) return false;
     if (s->options.temperature >= COLDEST)
         *id = draw(s, n);
-    else
-        make_heap(s->scratch->heap, n), *id = s->scratch->heap[0].id;
+    else {
+        make_heap(s->scratch->heap, n);
+        *id = s->scratch->heap[0].id;
+    }
     sampler_recall(s, *id);
     return true;
 }

@@ -161,10 +161,12 @@ static void count_admission(ey_engine *engine, ey_ticket *t)
     t->admitted = seconds_now();
     t->answer.queue_seconds = t->admitted - t->started;
     t->answer.cached_tokens = t->computed;
-    s->prompt_tokens += t->prompt->ids.n, s->cached_tokens += (uint64_t)t->computed;
+    s->prompt_tokens += t->prompt->ids.n;
+    s->cached_tokens += (uint64_t)t->computed;
     for (size_t i = 0; i < t->prompt->n_pictures; i++) {
         t->answer.images[i].cached = !t->entry[i] || t->entry[i]->ready;
-        s->images++, s->images_cached += t->answer.images[i].cached;
+        s->images++;
+        s->images_cached += t->answer.images[i].cached;
     }
 }
 
@@ -179,7 +181,8 @@ static void start_sampler(ey_ticket *t)
 {
     struct sampler *s = &t->slot->sampler;
     sampler_start(s, &t->sampling, t->prompt->ids.id, t->prompt->ids.n);
-    s->bias = t->bias, s->n_bias = t->n_bias;
+    s->bias = t->bias;
+    s->n_bias = t->n_bias;
     for (int i = 0; i < t->generation.n; i++)
         sampler_recall(s, t->generation.id[i]);
 }
@@ -416,7 +419,9 @@ static void lay_out_part(ey_engine *engine, const struct part *part, int seq, in
     for (int i = 0; i < part->n; i++) {
         int row = part->first + i;
         int32_t *position = h->position + 3 * (at + i);
-        h->token[at + i] = ticket_token(t, row), h->seq[at + i] = seq, h->index[at + i] = row;
+        h->token[at + i] = ticket_token(t, row);
+        h->seq[at + i] = seq;
+        h->index[at + i] = row;
         if (row < n_prompt)
             memcpy(position, t->prompt->position + 3 * row, 3 * sizeof(*position));
         else
@@ -592,8 +597,9 @@ static void run_step(ey_engine *engine, int n_parts)
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < n_parts; i++)
         finish_part(engine, &engine->part[i]);
-    engine->stats.steps++, engine->stats.steps_ahead += foreseen,
-        engine->stats.step_seconds += seconds_now() - start;
+    engine->stats.steps++;
+    engine->stats.steps_ahead += foreseen;
+    engine->stats.step_seconds += seconds_now() - start;
     pthread_mutex_unlock(&engine->lock);
     for (int i = 0, out = 0; i < n_parts; i++) {
         if (!engine->part[i].wants_logits) continue;
@@ -706,7 +712,9 @@ static void run_tower(ey_engine *engine, double start)
 
 static void count_state(ey_stats *s, const ey_engine *engine)
 {
-    s->running = engine->n_running, s->waiting = engine->queue.n, s->paused = 0;
+    s->running = engine->n_running;
+    s->waiting = engine->queue.n;
+    s->paused = 0;
     for (int i = 0; i < engine->n_running; i++)
         s->paused += ticket_is_full(engine->running[i]);
     s->kv_blocks_used = engine->blocks.n_blocks - engine->blocks.n_free;

@@ -59,12 +59,14 @@ static bool copy_request(ey_ticket *t, const ey_request *request, ey_err *e)
 {
     struct arena *arena = answer_arena(&t->answer);
     if (!arena) return ey_fail_memory(e, "the answer", sizeof(*arena));
-    t->sampling = request->sampling, t->ignore_eos = request->ignore_eos, t->fresh = request->fresh;
-    t->stop = arena_array(arena, request->n_stop + 1, sizeof(*t->stop)),
+    t->sampling = request->sampling;
+    t->ignore_eos = request->ignore_eos;
+    t->fresh = request->fresh;
+    t->stop = arena_array(arena, request->n_stop + 1, sizeof(*t->stop));
     t->n_stop = request->n_stop;
-    t->stop_ids = copy_array(arena, request->stop_ids, request->n_stop_ids, sizeof(*t->stop_ids)),
+    t->stop_ids = copy_array(arena, request->stop_ids, request->n_stop_ids, sizeof(*t->stop_ids));
     t->n_stop_ids = request->n_stop_ids;
-    t->bias = copy_array(arena, request->logit_bias, request->n_logit_bias, sizeof(*t->bias)),
+    t->bias = copy_array(arena, request->logit_bias, request->n_logit_bias, sizeof(*t->bias));
     t->n_bias = request->n_logit_bias;
     t->answer.images = copy_array(arena, t->prompt->usage, t->prompt->n_pictures,
                                   sizeof(*t->answer.images));
@@ -84,7 +86,8 @@ static bool copy_request(ey_ticket *t, const ey_request *request, ey_err *e)
 static bool open_text(ey_ticket *t, ey_err *e)
 {
     t->detok = detok_start(t->engine->tok);
-    t->piece = buf_with_max(EY_MAX_TOKEN_BYTES * 4), t->ready = buf_with_max(READY_BYTES + 64),
+    t->piece = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
+    t->ready = buf_with_max(READY_BYTES + 64);
     t->taken = buf_with_max(READY_BYTES + 64);
     return (buf_reserve(&t->piece, EY_MAX_TOKEN_BYTES * 3) && buf_reserve(&t->ready, READY_BYTES) &&
             buf_reserve(&t->taken, READY_BYTES)) ||
@@ -102,9 +105,10 @@ static bool fill_ticket(ey_ticket *t, const ey_request *request, ey_err *e)
 {
     int room = t->engine->max_model_len - (int)t->prompt->ids.n, wanted = request->max_tokens;
     t->answer.n_images = t->prompt->n_pictures;
-    t->answer.prompt_tokens = (int)t->prompt->ids.n,
+    t->answer.prompt_tokens = (int)t->prompt->ids.n;
     t->answer.image_tokens = t->prompt->image_tokens;
-    t->answer.seed = request->sampling.seed, t->answer.stop_id = -1;
+    t->answer.seed = request->sampling.seed;
+    t->answer.stop_id = -1;
     return check_request(request, t->engine, e) &&
            stopper_open(&t->stopper, request->stop, request->n_stop, e) &&
            copy_request(t, request, e) &&
@@ -116,7 +120,9 @@ static bool fill_ticket(ey_ticket *t, const ey_request *request, ey_err *e)
 static void free_ticket(ey_ticket *t)
 {
     ey_prompt_free(&t->prompt);
-    buf_free(&t->piece), buf_free(&t->ready), buf_free(&t->taken);
+    buf_free(&t->piece);
+    buf_free(&t->ready);
+    buf_free(&t->taken);
     stopper_close(&t->stopper);
     constraint_close(&t->constraint);
     ey_answer_free(&t->answer);
@@ -143,7 +149,9 @@ bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, e
     *out = NULL;
     ey_ticket *t = calloc(1, sizeof(*t));
     if (!t) return ey_fail_memory(e, "the answer", sizeof(*t));
-    t->engine = engine, t->prompt = prompt, t->started = seconds_now();
+    t->engine = engine;
+    t->prompt = prompt;
+    t->started = seconds_now();
     prompt_hold(prompt);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -169,7 +177,8 @@ bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, e
 static void fetched(ey_ticket *t)
 {
     if (t->unread_since > 0) pthread_cond_signal(&t->engine->work);
-    t->unread = 0, t->unread_since = 0;
+    t->unread = 0;
+    t->unread_since = 0;
 }
 
 /* Under the lock: the next event, if there is one. */
@@ -182,13 +191,17 @@ static bool fetch(ey_ticket *t, ey_event *event)
                         .n_tokens = t->n_tokens};
     if (t->ready.size) {
         struct buf swap = t->taken;
-        t->taken = t->ready, t->ready = swap;
+        t->taken = t->ready;
+        t->ready = swap;
         buf_clear(&t->ready);
-        event->type = EY_EVENT_TEXT, event->text = t->taken.data, event->n_text = t->taken.size;
+        event->type = EY_EVENT_TEXT;
+        event->text = t->taken.data;
+        event->n_text = t->taken.size;
     } else if (t->state == TICKET_DONE) {
         event->type = EY_EVENT_DONE;
     } else if (t->phase_news) {
-        event->type = EY_EVENT_PHASE, t->phase_news = false;
+        event->type = EY_EVENT_PHASE;
+        t->phase_news = false;
     } else {
         return false;
     }
@@ -200,8 +213,12 @@ static struct timespec after(int ms)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000, t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
     return t;
 }
 
@@ -261,7 +278,10 @@ bool ticket_is_full(const ey_ticket *t)
 
 void ticket_progress(ey_ticket *t, const char *phase, int done, int total)
 {
-    t->phase = phase, t->done = done, t->total = total, t->phase_news = true;
+    t->phase = phase;
+    t->done = done;
+    t->total = total;
+    t->phase_news = true;
     pthread_cond_signal(&t->news);
 }
 
@@ -277,7 +297,10 @@ void ticket_end(ey_ticket *t, const ey_err *error)
     t->answer.finish_reason = finish_reason(t);
     if (t->first_token > 0) t->answer.decode_seconds = now - t->first_token;
     t->state = TICKET_DONE;
-    if (error) t->failed = true, t->error = *error;
+    if (error) {
+        t->failed = true;
+        t->error = *error;
+    }
     pthread_cond_signal(&t->news);
 }
 
@@ -322,7 +345,8 @@ bool ticket_take_token(ey_ticket *t, const struct row_of_step *row)
     if (more) publish_piece(t);
     bool over = g->stopped || t->stopper.stopped || t->complete || g->n == g->max_tokens;
     if (over) publish_rest(t);
-    t->n_tokens = g->n, t->unread++;
+    t->n_tokens = g->n;
+    t->unread++;
     ticket_progress(t, "decode", g->n, g->max_tokens);
     pthread_mutex_unlock(&t->engine->lock);
     return over;

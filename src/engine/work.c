@@ -51,7 +51,8 @@ ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_to
 {
     const struct model *m = &engine->model;
     struct kv_shape one_block = engine->kv.shape;
-    one_block.n_blocks = 1, one_block.n_layers = m->text.n_layers;
+    one_block.n_blocks = 1;
+    one_block.n_layers = m->text.n_layers;
     double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK *
                 prompt_tokens,
            weights = stored_bytes(&m->head);
@@ -81,6 +82,9 @@ bool ey_device_memory(ey_engine *engine, uint64_t *used, uint64_t *total)
     engine->be->ops->attach(engine->be);
     bool ok = backend_cuda_facts(engine->be, &facts, NULL);
     pthread_mutex_unlock(&engine->device);
-    if (ok) *used = facts.total - facts.free, *total = facts.total;
+    if (ok) {
+        *used = facts.total - facts.free;
+        *total = facts.total;
+    }
     return ok;
 }

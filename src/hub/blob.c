@@ -207,7 +207,10 @@ enum blob_state blob_open(struct blob *b, const struct hub_model *model,
 
 void blob_close(struct blob *b)
 {
-    if (b->fd >= 0) blob_record(b, 0), close(b->fd);
+    if (b->fd >= 0) {
+        blob_record(b, 0);
+        close(b->fd);
+    }
     if (b->lock >= 0) close(b->lock);
     hash_close(&b->hash);
     b->fd = b->lock = -1;

@@ -196,7 +196,10 @@ static bool start(struct slot *s, struct item *item, uint64_t begin, uint64_t en
     struct download *d = s->download;
     bool all = begin == 0 && end == item->file->size;
     char *url = file_url(d->hub, d->model, item->file->name);
-    s->item = item, s->begin = s->at = begin, s->end = end, s->checked = s->no_ranges = false;
+    s->item = item;
+    s->begin = s->at = begin;
+    s->end = end;
+    s->checked = s->no_ranges = false;
     if (!url) return ey_fail_memory(e, "a URL", 0);
     if (!request_aim(&s->request, url, begin, all ? 0 : end, e)) return false;
     if (d->hub->endpoint.lib->curl_multi_add_handle(d->multi, s->request.curl) != CURLM_OK)
@@ -360,8 +363,10 @@ static bool is_stopped(struct download *d)
 {
     const struct hub_options *o = &d->hub->options;
     double now = seconds_now();
-    if (o->progress && now - d->last_told >= TELL_SECONDS)
-        d->last_told = now, o->progress(o->user, bytes_here(d), d->model->bytes);
+    if (o->progress && now - d->last_told >= TELL_SECONDS) {
+        d->last_told = now;
+        o->progress(o->user, bytes_here(d), d->model->bytes);
+    }
     return o->stop && o->stop(o->user);
 }
 
@@ -410,13 +415,16 @@ static bool open_all(struct download *d, ey_err *e)
     d->multi = d->hub->endpoint.lib->curl_multi_init();
     if (!d->items || !d->multi)
         return ey_fail_memory(e, "a download", d->model->n * sizeof(*d->items));
-    for (size_t i = 0; i < d->model->n; i++)
-        d->items[i].file = &d->model->files[i], d->items[i].blob.fd = d->items[i].blob.lock = -1;
+    for (size_t i = 0; i < d->model->n; i++) {
+        d->items[i].file = &d->model->files[i];
+        d->items[i].blob.fd = d->items[i].blob.lock = -1;
+    }
     for (int i = 0; i < SLOTS; i++) {
         struct slot *s = &d->slots[i];
         s->download = d;
         if (!request_open(&s->request, d->hub, e)) return false;
-        s->request.take = take, s->request.user = s;
+        s->request.take = take;
+        s->request.user = s;
     }
     return true;
 }
@@ -441,7 +449,9 @@ bool hub_download(struct hub *hub, const struct hub_model *model, ey_err *e)
 {
     struct download *d = calloc(1, sizeof(*d));
     if (!d) return ey_fail_memory(e, "a download", sizeof(*d));
-    d->hub = hub, d->model = model, d->last_byte = seconds_now();
+    d->hub = hub;
+    d->model = model;
+    d->last_byte = seconds_now();
     bool ok = check_room(model, e) && blob_folders_make(model, e) && open_all(d, e);
     while (ok && !is_done(d))
         ok = turn(d, e);

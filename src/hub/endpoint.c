@@ -44,7 +44,9 @@ bool origin_of(char out[ORIGIN_BYTES], const struct http_library *lib, const cha
               snprintf(out, ORIGIN_BYTES, "%s://%s:%s", scheme, host, port) < ORIGIN_BYTES;
     for (char *c = out; ok && *c; c++)
         if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
-    lib->curl_free(scheme), lib->curl_free(host), lib->curl_free(port);
+    lib->curl_free(scheme);
+    lib->curl_free(host);
+    lib->curl_free(port);
     lib->curl_url_cleanup(url);
     return ok;
 }

@@ -19,7 +19,8 @@ bool extents_add(struct extents *x, uint64_t begin, uint64_t end)
     if (past == first && x->n == MAX_EXTENTS) return false;
     memmove(&x->item[first + 1], &x->item[past], (x->n - past) * sizeof(x->item[0]));
     x->n += first + 1 - past;
-    x->item[first].begin = begin, x->item[first].end = end;
+    x->item[first].begin = begin;
+    x->item[first].end = end;
     return true;
 }
 
@@ -77,7 +78,8 @@ bool extents_read(struct extents *x, uint64_t size, const char *text)
                   read_number(&text, '\n', &end) && begin < end && end <= size &&
                   (!x->n || begin > past);
         if (!ok) return *x = (struct extents){0}, false;
-        x->item[x->n].begin = begin, x->item[x->n++].end = past = end;
+        x->item[x->n].begin = begin;
+        x->item[x->n++].end = past = end;
     }
     return true;
 }

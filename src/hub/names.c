@@ -45,7 +45,10 @@ bool etag_text(char *out, size_t size, const char *etag)
 {
     if (strncmp(etag, "W/", 2) == 0) etag += 2;
     size_t n = strlen(etag);
-    if (n >= 2 && etag[0] == '"' && etag[n - 1] == '"') etag++, n -= 2;
+    if (n >= 2 && etag[0] == '"' && etag[n - 1] == '"') {
+        etag++;
+        n -= 2;
+    }
     if (n >= size) return false;
     memcpy(out, etag, n);
     out[n] = 0;

@@ -204,7 +204,8 @@ static bool walk_snapshot(const struct hub_removal *r, bool removing, uint64_t *
     int problem = errno;
     if (snapshots) closedir(snapshots);
     if (repository >= 0) close(repository);
-    names_free(&own), names_free(&others);
+    names_free(&own);
+    names_free(&others);
     errno = problem;
     return ok;
 }
@@ -280,7 +281,8 @@ bool hub_plan_removal(struct hub_removal *out, const struct repository *reposito
     snprintf(out->commit, sizeof(out->commit), "%s", strrchr(snapshot, '/') + 1);
     if (!walk_snapshot(out, false, &out->bytes, &n_others)) return fail_removal(out, e);
     if (n_others) return true;
-    out->commit[0] = 0, out->bytes = 0; /* the only one: all of it */
+    out->commit[0] = 0;
+    out->bytes = 0; /* the only one: all of it */
     return walk(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
 }
 

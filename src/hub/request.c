@@ -96,9 +96,14 @@ static size_t take_bytes(char *bytes, size_t size, size_t n, void *user)
 static int watch(void *user, curl_off_t to_get, curl_off_t got, curl_off_t to_put, curl_off_t put)
 {
     struct request *r = user;
-    (void)to_get, (void)got, (void)to_put, (void)put;
-    if (!r->stopped && is_stopped(r->hub))
-        r->stopped = true, ey_fail(&r->why, EY_CANCELLED, "stopped");
+    (void)to_get;
+    (void)got;
+    (void)to_put;
+    (void)put;
+    if (!r->stopped && is_stopped(r->hub)) {
+        r->stopped = true;
+        ey_fail(&r->why, EY_CANCELLED, "stopped");
+    }
     return r->stopped;
 }
 
@@ -171,7 +176,9 @@ static bool go_to(struct request *r, char *url, ey_err *e)
                        "followed; does somebody stand between? "
                        "(HF_ENDPOINT=http://… would allow it)",
                        origin);
-    r->reply = (struct reply){0}, r->problem[0] = 0, r->stopped = false;
+    r->reply = (struct reply){0};
+    r->problem[0] = 0;
+    r->stopped = false;
     bool ok = ep->lib->curl_easy_setopt(r->curl, CURLOPT_URL, url) == CURLE_OK &&
               ep->lib->curl_easy_setopt(r->curl, CURLOPT_HTTPHEADER,
                                         r->abroad ? r->hub->plain : r->hub->with_token) == CURLE_OK;
@@ -181,7 +188,10 @@ static bool go_to(struct request *r, char *url, ey_err *e)
 static bool aim(struct request *r, char *url, bool head, uint64_t begin, uint64_t end, ey_err *e)
 {
     const struct http_library *lib = r->hub->endpoint.lib;
-    r->head = head, r->redirects = 0, r->range[0] = 0, r->enough = false;
+    r->head = head;
+    r->redirects = 0;
+    r->range[0] = 0;
+    r->enough = false;
     if (r->body) buf_clear(r->body);
     if (end)
         snprintf(r->range, sizeof(r->range), "%llu-%llu", (unsigned long long)begin,
@@ -386,15 +396,18 @@ static bool attempt(struct request *r, const char *what, const char *url, bool h
 
 bool request_head(struct request *r, const char *what, const char *url, ey_err *e)
 {
-    r->body = NULL, r->most = 0;
+    r->body = NULL;
+    r->most = 0;
     return attempt(r, what, url, true, e);
 }
 
 bool request_get(struct request *r, const char *what, const char *url, size_t most, struct buf *out,
                  ey_err *e)
 {
-    r->body = out, r->most = most;
+    r->body = out;
+    r->most = most;
     bool ok = attempt(r, what, url, false, e);
-    r->body = NULL, r->most = 0;
+    r->body = NULL;
+    r->most = 0;
     return ok;
 }

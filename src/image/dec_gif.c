@@ -91,7 +91,8 @@ static void read_palette(struct gif_job *job)
     for (int i = 0; i < 256; i++) {
         if (map && i < map->ColorCount) {
             const GifColorType *color = &map->Colors[i];
-            job->palette[i][0] = color->Red, job->palette[i][1] = color->Green,
+            job->palette[i][0] = color->Red;
+            job->palette[i][1] = color->Green;
             job->palette[i][2] = color->Blue;
         } else {
             memset(job->palette[i], map ? 0 : i, 3);

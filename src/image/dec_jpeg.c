@@ -32,8 +32,10 @@ static bool has_no_length(int marker)
 static void note_segment(struct jpeg_facts *facts, int marker, const uint8_t *body, size_t n)
 {
     if (marker == SOS) facts->scans++;
-    if (marker == APP1 && !facts->exif && n > 6 && memcmp(body, "Exif\0", 6) == 0)
-        facts->exif = body, facts->n_exif = n;
+    if (marker == APP1 && !facts->exif && n > 6 && memcmp(body, "Exif\0", 6) == 0) {
+        facts->exif = body;
+        facts->n_exif = n;
+    }
 }
 
 static struct jpeg_facts read_markers(const struct picture_file *f)

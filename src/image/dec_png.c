@@ -35,7 +35,8 @@ static void on_error(png_structp png, png_const_charp message)
 
 static void on_warning(png_structp png, png_const_charp message)
 {
-    (void)png, (void)message;
+    (void)png;
+    (void)message;
 }
 
 static void on_read(png_structp png, png_bytep to, size_t n)

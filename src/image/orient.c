@@ -22,8 +22,10 @@ static int orientation_of(ExifData *data)
 /* libexif wants the prefix; without it it would look for JPEG markers. */
 static uint8_t *with_prefix(const uint8_t *exif, size_t *n)
 {
-    if (*n >= sizeof(exif_prefix) && memcmp(exif, exif_prefix, sizeof(exif_prefix)) == 0)
-        exif += sizeof(exif_prefix), *n -= sizeof(exif_prefix);
+    if (*n >= sizeof(exif_prefix) && memcmp(exif, exif_prefix, sizeof(exif_prefix)) == 0) {
+        exif += sizeof(exif_prefix);
+        *n -= sizeof(exif_prefix);
+    }
     uint8_t *block = malloc(*n + sizeof(exif_prefix));
     if (!block) return NULL;
     memcpy(block, exif_prefix, sizeof(exif_prefix));
@@ -97,7 +99,8 @@ bool image_turn_upright(struct image *image, int orientation, ey_err *e)
     image->rgb = turned;
     if (orientation >= 5) {
         int width = image->width;
-        image->width = image->height, image->height = width;
+        image->width = image->height;
+        image->height = width;
     }
     return true;
 }

@@ -51,7 +51,8 @@ bool image_smart_size(int width, int height, const struct patch_spec *spec, int 
             "a picture of %dx%d would become %.0fx%.0f under a budget of %llu to %llu pixels",
             width, height, s.width, s.height, (unsigned long long)spec->min_pixels,
             (unsigned long long)spec->max_pixels);
-    *out_width = (int)s.width, *out_height = (int)s.height;
+    *out_width = (int)s.width;
+    *out_height = (int)s.height;
     return true;
 }
 

@@ -73,7 +73,8 @@ static double real_weights(const struct axis *a, int i, double *w)
         w[j] /= total;
         largest = fmax(largest, w[j]);
     }
-    a->first[i] = first, a->count[i] = count;
+    a->first[i] = first;
+    a->count[i] = count;
     return largest;
 }
 

@@ -22,7 +22,8 @@ static void on_error(png_structp png, png_const_charp message)
 
 static void on_warning(png_structp png, png_const_charp message)
 {
-    (void)png, (void)message;
+    (void)png;
+    (void)message;
 }
 
 static bool write_rows(struct png_output *o, const struct image *image)
@@ -50,7 +51,10 @@ bool image_write_png(const struct image *image, const char *path, ey_err *e)
     int reason = errno;
     struct stat st;
     bool regular = fstat(fileno(o.file), &st) == 0 && S_ISREG(st.st_mode);
-    if (fclose(o.file) != 0 && written) written = false, reason = errno;
+    if (fclose(o.file) != 0 && written) {
+        written = false;
+        reason = errno;
+    }
     if (ok && !written) ok = ey_fail(e, EY_IO, "%s: not written: %s", path, strerror(reason));
     if (!ok && regular) unlink(path); /* half a picture; but never a device */
     png_destroy_write_struct(&o.png, &o.info);

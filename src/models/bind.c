@@ -89,7 +89,8 @@ static bool bind_scale(struct binder *b, struct weight *w, const char *name, ey_
     float *scale = arena_array(b->arena, n, sizeof(float));
     if (!scale) return ey_fail_memory(e, "weight scales", n * sizeof(float));
     weight_floats(scale, t->data, t->dtype, n);
-    w->scale = scale, b->bytes += t->size;
+    w->scale = scale;
+    b->bytes += t->size;
     return true;
 }
 

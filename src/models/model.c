@@ -58,9 +58,12 @@ static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
               json_optional_number(file, "min_p", 0, 1, &min_p, what, e) &&
               json_optional_number(file, "repetition_penalty", 1e-3, 100, &repetition, what, e);
     out->repetition_penalty = (float)repetition;
-    if (sample)
-        out->temperature = (float)temperature, out->top_k = (int)top_k, out->top_p = (float)top_p,
+    if (sample) {
+        out->temperature = (float)temperature;
+        out->top_k = (int)top_k;
+        out->top_p = (float)top_p;
         out->min_p = (float)min_p;
+    }
     return ok;
 }
 

@@ -23,7 +23,8 @@ static bool add_piece(struct prompt *p, struct prompt_piece piece, ey_err *e)
         size_t capacity = p->capacity ? p->capacity * 2 : 16;
         struct prompt_piece *pieces = realloc(p->pieces, capacity * sizeof(*pieces));
         if (!pieces) return ey_fail_memory(e, "prompt", capacity * sizeof(*pieces));
-        p->pieces = pieces, p->capacity = capacity;
+        p->pieces = pieces;
+        p->capacity = capacity;
     }
     p->pieces[p->n_pieces++] = piece;
     return true;

@@ -72,7 +72,8 @@ static double worst_error(const struct together *set, struct shrink_report *r, s
         struct quantize_error error;
         if (!quantize_sample(&error, set->w[i], pool)) return -1;
         double relative = quantize_relative(&error);
-        r->mean += relative, worst = relative > worst ? relative : worst;
+        r->mean += relative;
+        worst = relative > worst ? relative : worst;
     }
     return worst;
 }
@@ -90,9 +91,13 @@ static bool weigh(const struct together *set, int layer, struct shrink_report *r
         r->worst = worst > r->worst ? worst : r->worst;
         return true;
     }
-    r->mean = mean, r->n_made -= set->n, r->n_kept += set->n;
-    for (int i = 0; i < set->n; i++)
-        unmark(set->w[i]), name_kept(r, layer, set->name[i]);
+    r->mean = mean;
+    r->n_made -= set->n;
+    r->n_kept += set->n;
+    for (int i = 0; i < set->n; i++) {
+        unmark(set->w[i]);
+        name_kept(r, layer, set->name[i]);
+    }
     return true;
 }
 

@@ -160,7 +160,8 @@ bool vision_pass_step(struct vision_pass *p, const struct model *m,
         rows_tile(&t, &m->tower.blocks[p->block], p->rows * p->cols);
     else
         merge_tile(&t, p, &m->tower.deepstack[tap], 1 + tap);
-    p->first += t.n, p->done++;
+    p->first += t.n;
+    p->done++;
     if (p->first < p->rows * p->cols) return true;
     if (last) return false;
     next_stage(p, m);

@@ -27,7 +27,8 @@ __attribute__((format(printf, 3, 4))) static void try_change(struct search *s,
     va_start(args, fmt);
     vsnprintf(c->options, sizeof(c->options), fmt, args);
     va_end(args);
-    c->total = changed.allocated, c->fits = changed.fits;
+    c->total = changed.allocated;
+    c->fits = changed.fits;
 }
 
 static bool context_fits(const struct model *m, const struct backend *be,
@@ -66,7 +67,8 @@ static void try_contexts(struct search *s, const struct plan_limits *limits)
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         if (!lengths[i]) continue;
         s->limits = *limits;
-        s->limits.max_model_len = lengths[i], s->limits.kv_tokens = 0;
+        s->limits.max_model_len = lengths[i];
+        s->limits.kv_tokens = 0;
         try_change(s, s->model, "--max-model-len %d", lengths[i]);
     }
 }
@@ -93,14 +95,18 @@ static void try_sequences(struct search *s, const struct plan_limits *limits)
 static void try_levers(struct search *s, const struct plan_limits *limits)
 {
     const struct plan_levers *now = &s->plan->levers;
-    s->limits = *limits, s->limits.levers.head = HEAD_8BIT;
+    s->limits = *limits;
+    s->limits.levers.head = HEAD_8BIT;
     if (now->head == HEAD_BF16) try_change(s, s->model, "--head 8bit");
-    s->limits = *limits, s->limits.levers.vision = VISION_STREAMED;
+    s->limits = *limits;
+    s->limits.levers.vision = VISION_STREAMED;
     if (now->vision == VISION_RESIDENT && s->model->vision.depth)
         try_change(s, s->model, "--vision-weights streamed");
-    s->limits = *limits, s->limits.levers.kv = KV_FP8;
+    s->limits = *limits;
+    s->limits.levers.kv = KV_FP8;
     if (now->kv == KV_BF16) try_change(s, s->model, "--kv-cache-dtype fp8");
-    s->limits = *limits, s->limits.levers.vision = VISION_HOST;
+    s->limits = *limits;
+    s->limits.levers.vision = VISION_HOST;
     if (now->vision != VISION_HOST && s->model->vision.depth)
         try_change(s, s->model, "--vision-weights host");
 }
@@ -110,7 +116,8 @@ static void try_layers(struct search *s, const struct plan_limits *limits)
 {
     struct plan p;
     char speed[32] = "";
-    s->limits = *limits, s->limits.gpu_layers = PLAN_LAYERS_AUTO;
+    s->limits = *limits;
+    s->limits.gpu_layers = PLAN_LAYERS_AUTO;
     if (limits->gpu_layers || !s->plan->facts->cpu ||
         !plan_make(&p, s->model, s->be, s->plan->facts, &s->limits, NULL) || !p.fits)
         return;
@@ -127,7 +134,7 @@ static void try_share(struct search *s, const struct plan_limits *limits)
     if (b->by != BUDGET_BY_SHARE || b->free < b->margin + s->plan->allocated) return;
     s->limits = *limits;
     s->limits.utilization =
-        ceil(100.0 * (double)s->plan->allocated / (double)s->plan->facts->total) / 100,
+        ceil(100.0 * (double)s->plan->allocated / (double)s->plan->facts->total) / 100;
     s->limits.device_bytes = 0;
     if (s->limits.utilization <= 1)
         try_change(s, s->model, "--gpu-memory-utilization %.2f", s->limits.utilization);

@@ -131,7 +131,10 @@ static struct plan_budget budget_of(const struct device_facts *f, const struct p
     b.share = l->device_bytes ? l->device_bytes : (uint64_t)(b.utilization * (double)f->total);
     b.margin = margin_of(f);
     b.bytes = f->free > b.margin ? f->free - b.margin : 0;
-    if (b.share < b.bytes) b.bytes = b.share, b.by = BUDGET_BY_SHARE;
+    if (b.share < b.bytes) {
+        b.bytes = b.share;
+        b.by = BUDGET_BY_SHARE;
+    }
     return b;
 }
 

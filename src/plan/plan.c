@@ -96,7 +96,8 @@ static void choose_backend_limits(struct plan *p, const struct plan_question *q)
     const int rows = p->max_rows > p->step_rows ? p->max_rows : p->step_rows;
     const bool beside = plan_tower_beside(p);
     p->limits = limits_of(p, rows, &m->text, beside ? &no_tower : &m->vision);
-    p->limits.int4 = m->int4, p->limits.fp8_prompts = q->limits->fp8_prompts;
+    p->limits.int4 = m->int4;
+    p->limits.fp8_prompts = q->limits->fp8_prompts;
     if (!beside && !p->first_layers) return;
     p->cpu_limits = limits_of(p, p->first_layers ? rows : p->tower_rows,
                               p->first_layers ? &m->text : &no_decoder,

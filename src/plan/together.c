@@ -18,7 +18,8 @@ static bool plan_within(struct plan *p, const struct plan_member *m, const struc
                         const struct device_facts *facts, uint64_t bytes)
 {
     struct plan_limits limits = *m->limits;
-    limits.utilization = 0, limits.device_bytes = bytes;
+    limits.utilization = 0;
+    limits.device_bytes = bytes;
     return plan_make(p, m->model, be, facts, &limits, NULL) && p->fits;
 }
 
@@ -54,7 +55,10 @@ static void divide(struct plan_member *member, size_t n, const struct need *need
 {
     uint64_t least = 0, more = 0;
     for (size_t i = 0; i < n; i++)
-        if (member[i].stays) least += need[i].least, more += need[i].most - need[i].least;
+        if (member[i].stays) {
+            least += need[i].least;
+            more += need[i].most - need[i].least;
+        }
     if (least + more <= room || least >= room) return;
     for (size_t i = 0; i < n; i++) {
         struct plan p;

@@ -46,8 +46,9 @@ static void add_decoder(struct weight_sizes *out, const struct model *m, const s
     for (int i = 0; i < m->text.n_layers; i++) {
         ADD(&s, m->layers[i]);
         add_on_host(&stored, &made, &m->layers[i]);
-        out->first[i + 1] = s.bytes, out->first_stored[i + 1] = stored,
-                       out->first_made[i + 1] = made;
+        out->first[i + 1] = s.bytes;
+        out->first_stored[i + 1] = stored;
+        out->first_made[i + 1] = made;
     }
     ADD(&s, m->final_norm);
     out->decoder = s.bytes;
@@ -59,17 +60,22 @@ static void add_head(struct weight_sizes *out, const struct model *m, const stru
     struct sum whole = {be, PLACE_RESIDENT, 0, 0}, eight_bit = {be, PLACE_EIGHT_BIT, 0, 0};
     ADD(&whole, m->head);
     out->head_alone = whole.bytes;
-    if (m->embed.data != m->head.data)
-        ADD(&whole, m->embed),
-            out->embed_stored = (uint64_t)m->embed.rows * weight_row_bytes(&m->embed);
+    if (m->embed.data != m->head.data) {
+        ADD(&whole, m->embed);
+        out->embed_stored = (uint64_t)m->embed.rows * weight_row_bytes(&m->embed);
+    }
     ADD(&eight_bit, m->head);
-    out->head = whole.bytes, out->head_stored = whole.stored, out->head_8bit = eight_bit.bytes;
+    out->head = whole.bytes;
+    out->head_stored = whole.stored;
+    out->head_8bit = eight_bit.bytes;
     out->may_be_8bit = m->head.dtype == DTYPE_BF16 && m->head.cols % 16 == 0;
 }
 
 static void add_merger(struct sum *s, const struct merger *m)
 {
-    ADD(s, m->norm), ADD(s, m->fc1), ADD(s, m->fc2);
+    ADD(s, m->norm);
+    ADD(s, m->fc1);
+    ADD(s, m->fc2);
 }
 
 /* Blocks and mergers: all of the tower but what makes rows of patches, which does not stream. */
@@ -89,9 +95,12 @@ static void add_vision(struct weight_sizes *out, const struct model *m, const st
 {
     struct sum first = {be, PLACE_RESIDENT, 0, 0}, resident, streamed;
     if (!m->vision.depth) return;
-    ADD(&first, m->tower.patch), ADD(&first, m->tower.position);
-    resident = groups_of(m, be, PLACE_RESIDENT), streamed = groups_of(m, be, PLACE_STREAMED);
-    out->vision = first.bytes + resident.bytes, out->vision_stored = first.stored + resident.stored,
+    ADD(&first, m->tower.patch);
+    ADD(&first, m->tower.position);
+    resident = groups_of(m, be, PLACE_RESIDENT);
+    streamed = groups_of(m, be, PLACE_STREAMED);
+    out->vision = first.bytes + resident.bytes;
+    out->vision_stored = first.stored + resident.stored;
     out->streamed_stored = streamed.stored;
     out->vision_streamed = first.bytes + streamed.bytes + 2 * (uint64_t)model_group_bytes(m, be) +
                            PLAN_RING_BYTES;

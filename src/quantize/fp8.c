@@ -15,7 +15,8 @@ static uint8_t e4m3_nearest(float value)
 {
     uint32_t bits, sign;
     memcpy(&bits, &value, sizeof(bits));
-    sign = bits >> 24 & 0x80, bits &= 0x7fffffff;
+    sign = bits >> 24 & 0x80;
+    bits &= 0x7fffffff;
     float magnitude, tiny;
     memcpy(&magnitude, &bits, sizeof(magnitude));
     tiny = magnitude + 0x1p14f; /* its last bit is worth 2^-9, e4m3's least step */

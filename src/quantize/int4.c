@@ -110,9 +110,11 @@ WIDEST static struct choice best_choice(const struct group *g, float most)
         for (float zero = first; zero <= first + 1 && zero <= 15; zero++) {
             struct fit f = fit_of(g, inverse, zero);
             float gain = f.norm > 0 && f.along > 0 ? f.along * f.along / f.norm : 0;
-            if (gain > best_gain)
-                best_gain = gain, best.zero = zero,
+            if (gain > best_gain) {
+                best_gain = gain;
+                best.zero = zero;
                 best.scale = gain > 0 ? f.along / f.norm : 1 / inverse;
+            }
         }
     }
     best.scale = fmaxf(rounded(best.scale * most), LEAST_NORMAL);
@@ -123,7 +125,8 @@ WIDEST static struct choice best_choice(const struct group *g, float most)
         float next = fmaxf(rounded(f.along / f.norm * most), LEAST_NORMAL),
               noise = noise_of(g, next / most, best.zero);
         if (next == best.scale || !(noise < best.noise)) break;
-        best.scale = next, best.noise = noise;
+        best.scale = next;
+        best.noise = noise;
     }
     return best;
 }
@@ -149,8 +152,11 @@ struct int4_multiplier int4_group(uint8_t *codes, double *noise, const float *x,
         return (struct int4_multiplier){nearest_bf16(LEAST_NORMAL), MIDDLE};
     }
     for (int i = 0; i < n; i++) {
-        g.x[i] = x[i] / most, g.h[i] = h ? h[i] : 1, g.hx[i] = g.x[i] * g.h[i];
-        g.low = fminf(g.low, g.x[i]), g.high = fmaxf(g.high, g.x[i]);
+        g.x[i] = x[i] / most;
+        g.h[i] = h ? h[i] : 1;
+        g.hx[i] = g.x[i] * g.h[i];
+        g.low = fminf(g.low, g.x[i]);
+        g.high = fmaxf(g.high, g.x[i]);
     }
     const struct choice best = best_choice(&g, most);
     const float inverse = 1 / (best.scale / most);
@@ -183,7 +189,8 @@ bool int4_row(const struct making *m, int64_t row, uint8_t *codes, struct int4_m
         out[first / n] = int4_group(code, &noise, x, h, n);
         for (int i = 0; i < n; i += 2)
             codes[(first + i) / 2] = (uint8_t)(code[i] | code[i + 1] << 4);
-        error->noise += noise, error->signal += signal_of(x, h, n);
+        error->noise += noise;
+        error->signal += signal_of(x, h, n);
     }
     return true;
 }

@@ -87,10 +87,10 @@ static bool make_int4_rows(const struct making *m, int64_t begin)
         zero[g] = 0;
     for (int64_t row = begin; row < end; row++) {
         if (!int4_row(m, row, m->codes + row * (m->cols / 2), made, &error)) return false;
-        for (int64_t g = 0; g < groups; g++)
-            m->group_scale[row * groups + g] = made[g].scale,
-                                          zero[g] |= (uint32_t)made[g].zero
-                                                     << (row % ZEROS_PACKED * 4);
+        for (int64_t g = 0; g < groups; g++) {
+            m->group_scale[row * groups + g] = made[g].scale;
+            zero[g] |= (uint32_t)made[g].zero << (row % ZEROS_PACKED * 4);
+        }
     }
     return true;
 }
@@ -111,7 +111,7 @@ bool quantize_weight(struct weight *out, void *memory, const struct weight *w, s
         .data = memory, .dtype = w->dtype, .rows = w->rows, .cols = w->cols, .group = w->group};
     job.making.codes = memory;
     if (w->dtype == DTYPE_INT4) {
-        out->group_scale = job.making.group_scale = scales,
+        out->group_scale = job.making.group_scale = scales;
         out->group_zero = job.making.group_zero = zeros;
         pool_run(pool, (size_t)((w->rows + ZEROS_PACKED - 1) / ZEROS_PACKED), 1, make_int4, &job);
     } else {
@@ -143,8 +143,10 @@ bool quantize_sample(struct quantize_error *out, const struct weight *w, struct 
     job.step = w->rows / rows;
     pool_run(pool, (size_t)rows, 1, sample_rows, &job);
     *out = (struct quantize_error){0, 0};
-    for (int64_t i = 0; i < rows; i++)
-        out->noise += error[i].noise, out->signal += error[i].signal;
+    for (int64_t i = 0; i < rows; i++) {
+        out->noise += error[i].noise;
+        out->signal += error[i].signal;
+    }
     return !atomic_load(&job.bad);
 }
 

@@ -122,7 +122,8 @@ static bool on_text(struct answer_stream *s, const struct answer_slot *slot, con
     bool ok = true;
     if (s->a->request.request.top_logprobs >= 0) {
         ok = fetch_scores(&fetched, s->a, slot->ticket, v->n_scored, event->n_tokens);
-        scores.tokens = fetched.token, scores.n = (size_t)(event->n_tokens - v->n_scored);
+        scores.tokens = fetched.token;
+        scores.n = (size_t)(event->n_tokens - v->n_scored);
     }
     ok = ok && write_news(s, slot, event, &scores);
     free_scores(&fetched);
@@ -134,9 +135,10 @@ static bool on_done(struct answer_stream *s, const struct answer_slot *slot)
     struct voice *v = &s->voice[slot->index];
     const ey_answer *answer = &slot->answer;
     struct reply_scores scores = {.offset = &v->offset};
-    if (answer->logprobs)
-        scores.tokens = answer->logprobs + v->n_scored,
+    if (answer->logprobs) {
+        scores.tokens = answer->logprobs + v->n_scored;
         scores.n = answer->n_logprobs - (size_t)v->n_scored;
+    }
     if (s->a->request.tools_given) {
         tool_calls_end(&v->tools);
         if (!write_pieces(s, slot, &scores)) return api_fail_memory(&s->a->error);
@@ -236,7 +238,8 @@ void answer_stream(struct answering *a, struct exchange *x)
     struct answer_stream *s = calloc(1, sizeof(*s));
     struct voice *voice = calloc(a->answers.n_slots, sizeof(*voice));
     if (!s || !voice) {
-        free(s), free(voice);
+        free(s);
+        free(voice);
         exchange_fail(x, 503, NULL, NULL, "no memory for the answer; ask again later");
         answering_close(a);
         return;

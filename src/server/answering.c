@@ -141,7 +141,8 @@ static bool copy_prompt(struct text *out, ey_engine *engine, const struct api_pr
 {
     if (!prompt->text)
         return ey_detokenize(engine, prompt->ids, prompt->n_ids, &out->bytes, &out->n, e);
-    out->bytes = malloc(prompt->n_text + 1), out->n = prompt->n_text;
+    out->bytes = malloc(prompt->n_text + 1);
+    out->n = prompt->n_text;
     if (!out->bytes) return ey_fail_memory(e, "the prompt", prompt->n_text);
     memcpy(out->bytes, prompt->text, prompt->n_text);
     return true;
@@ -200,7 +201,7 @@ static bool add_call(struct spoken *out, const struct tool_event *event)
     if (out->n_calls == EY_MAX_TOOL_CALLS) return true;
     struct reply_call *call = &out->call[out->n_calls++];
     call->name = arena_copy_text(&out->memory, event->name, strlen(event->name));
-    call->arguments = arena_copy_text(&out->memory, event->arguments, event->n_arguments),
+    call->arguments = arena_copy_text(&out->memory, event->arguments, event->n_arguments);
     call->n_arguments = event->n_arguments;
     reply_call_name(call);
     return call->name && call->arguments;
@@ -243,7 +244,10 @@ static bool add_choice(struct buf *out, const struct answering *a, const struct 
                                               &offset};
         reply_add_choice(out, &a->reply, &choice);
     }
-    if (said) buf_free(&said->text), arena_free(&said->memory);
+    if (said) {
+        buf_free(&said->text);
+        arena_free(&said->memory);
+    }
     free(said);
     return ok;
 }
@@ -261,7 +265,8 @@ static bool wait_for_all(struct answering *a, struct exchange *x)
             !answers_next(&a->answers, WAIT_MS, &slot, &event, &a->error))
             return false;
         if (seconds_now() - asked < WAIT_MS / 1e3) continue;
-        asked = seconds_now(), a->hung_up = exchange_hung_up(x);
+        asked = seconds_now();
+        a->hung_up = exchange_hung_up(x);
         if (a->hung_up) return api_fail_status(&a->error, 499, "", "the client has left");
     }
     return true;

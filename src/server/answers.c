@@ -71,8 +71,10 @@ static bool prepare(struct answers *a, size_t i, struct api_error *error)
     if (a->request->n_prompts) {
         snprintf(param, sizeof(param), a->request->n_prompts > 1 ? "prompt[%zu]" : "prompt", i);
         const struct api_prompt *prompt = &a->request->prompts[i];
-        request.text = prompt->text, request.n_text = prompt->n_text;
-        request.ids = prompt->ids, request.n_ids = prompt->n_ids;
+        request.text = prompt->text;
+        request.n_text = prompt->n_text;
+        request.ids = prompt->ids;
+        request.n_ids = prompt->n_ids;
     }
     if (!ey_prepare(a->engine, &request, &a->prompt[i], &e)) {
         answers_name_picture(param, &request, &e);
@@ -114,7 +116,8 @@ static bool start(struct answers *a, struct answer_slot *slot, ey_err *e)
     request.sampling.seed += (size_t)slot->index %
                              n; /* n times the same answer is not what is meant */
     if (!ey_start(a->engine, a->prompt[p], &request, &slot->ticket, e)) return false;
-    slot->started = true, slot->watch = metrics_watch_start(a->server->metrics, a->model, a->asked);
+    slot->started = true;
+    slot->watch = metrics_watch_start(a->server->metrics, a->model, a->asked);
     a->n_started++;
     if ((size_t)slot->index % n == n - 1) ey_prompt_free(&a->prompt[p]);
     return true;
@@ -145,7 +148,8 @@ static bool collect(struct answers *a, struct answer_slot *slot, struct api_erro
     if (ok && strcmp(slot->answer.finish_reason, "cancelled") == 0)
         ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
     metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, false);
-    slot->over = true, a->n_over++;
+    slot->over = true;
+    a->n_over++;
     return ok || answers_fail(error, a->engine, "", &e);
 }
 
@@ -213,12 +217,15 @@ void answers_usage(const struct answers *a, struct reply_usage *out)
         const ey_answer *answer = &a->slot[i].answer;
         out->completion_tokens += answer->completion_tokens;
         if (i % (size_t)a->request->n) continue;
-        out->prompt_tokens += answer->prompt_tokens, out->cached_tokens += answer->cached_tokens;
+        out->prompt_tokens += answer->prompt_tokens;
+        out->cached_tokens += answer->cached_tokens;
         out->image_tokens += answer->image_tokens;
-        out->images = answer->images,
+        out->images = answer->images;
         out->n_images = answer->n_images; /* only chats have them, whose prompt is one */
-        if (i == 0)
-            out->vision_s = answer->vision_seconds, out->prefill_s = answer->prefill_seconds,
+        if (i == 0) {
+            out->vision_s = answer->vision_seconds;
+            out->prefill_s = answer->prefill_seconds;
             out->decode_s = answer->decode_seconds;
+        }
     }
 }

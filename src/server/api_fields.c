@@ -160,7 +160,8 @@ bool field_text(const struct api_reading *r, const char *path, json_object *valu
 {
     if (!json_object_is_type(value, json_type_string))
         return api_fail_field(r->error, path, "a string", value);
-    *text = json_object_get_string(value), *n = (size_t)json_object_get_string_len(value);
+    *text = json_object_get_string(value);
+    *n = (size_t)json_object_get_string_len(value);
     if (*n > max)
         return api_fail_value(r->error, path, "%s has %zu bytes; the limit is %zu", path, *n, max);
     return true;

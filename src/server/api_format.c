@@ -27,7 +27,9 @@ static bool choose(const struct api_reading *r, struct answer_format *format, in
         return api_fail(r->error, path,
                         "%s and %s cannot both be given: an answer keeps to one of them",
                         format->path.text, path);
-    format->kind = kind, format->path = field_root(path), format->value = value;
+    format->kind = kind;
+    format->path = field_root(path);
+    format->value = value;
     return true;
 }
 
@@ -80,7 +82,10 @@ static bool refuse(const struct api_reading *r, struct answer_format *format, co
 static bool accept(const struct api_reading *r, struct answer_format *format, const char *path,
                    json_object *value)
 {
-    (void)r, (void)format, (void)path, (void)value;
+    (void)r;
+    (void)format;
+    (void)path;
+    (void)value;
     return true;
 }
 
@@ -332,7 +337,8 @@ static bool compile_calls(const struct api_reading *r, const struct answer_forma
                     *function = json_member(tool, "function");
         struct field_path path = parameters_path(i);
         if (f->tool && strcmp(tool_name(tool), f->tool) != 0) continue;
-        index[n_wanted] = i, tools[n_wanted].name = tool_name(tool);
+        index[n_wanted] = i;
+        tools[n_wanted].name = tool_name(tool);
         if (!read_parameters(r, &path, json_member(function, "parameters"),
                              &tools[n_wanted++].schema))
             return false;

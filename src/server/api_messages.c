@@ -55,14 +55,18 @@ static bool read_image_url(const struct api_reading *r, const struct field_path 
     static const char *const known[] = {"url", "detail"};
     json_object *image = json_member(holder, "image_url"), *detail;
     struct field_path name = field_member(path, "image_url");
-    place->holder = holder, place->member = "image_url", place->path = name;
+    place->holder = holder;
+    place->member = "image_url";
+    place->path = name;
     if (!image) return api_fail_value(r->error, name.text, "%s is missing", name.text);
     if (json_object_is_type(image, json_type_object)) {
         if (!field_members_known(r, "messages[].content[].image_url", image, known, COUNT(known)))
             return false;
         if ((detail = json_member(image, "detail")) && !read_detail(r, &name, detail, place))
             return false;
-        place->holder = image, place->member = "url", place->path = field_member(&name, "url");
+        place->holder = image;
+        place->member = "url";
+        place->path = field_member(&name, "url");
         image = json_member(image, "url");
         if (!image)
             return api_fail_value(r->error, place->path.text, "%s is missing", place->path.text);
@@ -142,7 +146,8 @@ static bool read_content(const struct api_reading *r, struct picture_places *pic
     if (list && !field_array(r, path.text, value, 0, EY_MAX_PARTS, &n)) return false;
     ey_part *parts = arena_array(r->passing, n + 1, sizeof(*parts));
     if (!parts) return api_fail_memory(r->error);
-    out->parts = parts, out->n_parts = n;
+    out->parts = parts;
+    out->n_parts = n;
     if (!list) return read_text_part(r, &path, value, parts);
     for (size_t i = 0; i < n; i++) {
         struct field_path item = field_item(&path, i);
@@ -197,7 +202,8 @@ static bool read_tool_calls(const struct api_reading *r, const struct field_path
         struct field_path item = field_item(&path, i);
         if (!read_tool_call(r, &item, json_object_array_get_idx(value, i), &calls[i])) return false;
     }
-    out->tool_calls = calls, out->n_tool_calls = n;
+    out->tool_calls = calls;
+    out->n_tool_calls = n;
     return true;
 }
 
@@ -246,7 +252,8 @@ bool messages_read(const struct api_reading *r, struct picture_places *pictures,
         if (!read_message(r, pictures, &item, json_object_array_get_idx(value, i), &messages[i]))
             return false;
     }
-    r->out->request.messages = messages, r->out->request.n_messages = n;
+    r->out->request.messages = messages;
+    r->out->request.n_messages = n;
     return true;
 }
 
@@ -282,7 +289,8 @@ bool tools_read(const struct api_reading *r, json_object *value)
         struct field_path item = field_item(&path, i);
         if (!read_tool(r, &item, json_object_array_get_idx(value, i), &tools[i])) return false;
     }
-    r->out->request.tools = tools, r->out->request.n_tools = n;
+    r->out->request.tools = tools;
+    r->out->request.n_tools = n;
     r->out->tools_given = n > 0;
     return true;
 }
@@ -311,7 +319,8 @@ bool pictures_get(const struct api_reading *r, const struct picture_places *pict
         if (!media_get(media, place->url, place->n_url, r->limits->media, &e))
             return fail_picture(r, place, &e);
         out->n_media++;
-        place->part->bytes = media->bytes, place->part->n_bytes = media->n_bytes;
+        place->part->bytes = media->bytes;
+        place->part->n_bytes = media->n_bytes;
         place->part->min_pixels = budget->min_pixels;
         place->part->max_pixels = budget->max_pixels    ? budget->max_pixels
                                   : place->detail_given ? 0

@@ -56,7 +56,8 @@ static bool check_weight(struct api_error *error, const char *body, size_t n)
             return api_fail_value(error, "",
                                   "the request: not valid JSON at byte %zu: a single quote",
                                   (size_t)(at - body));
-        containers += *at == '{' || *at == '[', values += *at == ',';
+        containers += *at == '{' || *at == '[';
+        values += *at == ',';
         at = *at == '"' ? string_end(at, end) : at + 1;
     }
     if (containers > EY_MAX_REQUEST_CONTAINERS)
@@ -225,7 +226,8 @@ static bool read_stop(struct parsing *p, const char *path, json_object *value)
                         r->lasting, &stops[i]))
             return false;
     }
-    r->out->request.stop = stops, r->out->request.n_stop = n;
+    r->out->request.stop = stops;
+    r->out->request.n_stop = n;
     return true;
 }
 
@@ -320,7 +322,9 @@ static bool read_tool_choice(struct parsing *p, const char *path, json_object *v
                              ? json_object_get_string(value)
                              : "";
     if (!strcmp(choice, "none")) {
-        out->request.tools = NULL, out->request.n_tools = 0, out->tools_given = false;
+        out->request.tools = NULL;
+        out->request.n_tools = 0;
+        out->tools_given = false;
         return true;
     }
     if (!strcmp(choice, "auto"))
@@ -497,7 +501,9 @@ static bool read_model(struct parsing *p, const char *path, json_object *value)
 /* Says something about the request, not about the answer. */
 static bool accept(struct parsing *p, const char *path, json_object *value)
 {
-    (void)p, (void)path, (void)value;
+    (void)p;
+    (void)path;
+    (void)value;
     return true;
 }
 
@@ -683,7 +689,8 @@ static struct parsing parsing_of(struct api_request *out, const struct api_limit
 {
     struct parsing p = {.reading = {.out = out, .limits = limits, .error = error},
                         .memory = out->memory};
-    p.reading.lasting = &p.memory->lasting, p.reading.passing = &p.memory->passing;
+    p.reading.lasting = &p.memory->lasting;
+    p.reading.passing = &p.memory->passing;
     return p;
 }
 
@@ -729,11 +736,16 @@ void api_request_drop_prompts(struct api_request *request)
     struct request_memory *memory = request->memory;
     for (size_t i = 0; i < request->n_media; i++)
         media_free(&request->media[i]);
-    request->media = NULL, request->n_media = 0;
-    request->prompts = NULL, request->n_prompts = 0;
-    request->request.messages = NULL, request->request.n_messages = 0;
-    request->request.tools = NULL, request->request.n_tools = 0;
-    request->request.text = NULL, request->request.ids = NULL;
+    request->media = NULL;
+    request->n_media = 0;
+    request->prompts = NULL;
+    request->n_prompts = 0;
+    request->request.messages = NULL;
+    request->request.n_messages = 0;
+    request->request.tools = NULL;
+    request->request.n_tools = 0;
+    request->request.text = NULL;
+    request->request.ids = NULL;
     if (!memory) return;
     arena_free(&memory->passing);
     json_object_put(memory->json);

@@ -85,5 +85,6 @@ void throughput_tell(struct throughput *t, struct keeper *keeper, size_t model)
             model, (double)prompt / seconds, (double)answer / seconds, s.running, s.waiting,
             percent((uint64_t)s.kv_blocks_used, (uint64_t)s.kv_blocks),
             percent(s.cached_tokens, s.prompt_tokens), percent(s.images_cached, s.images));
-    t->since = now, t->before = s;
+    t->since = now;
+    t->before = s;
 }

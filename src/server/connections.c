@@ -33,7 +33,8 @@ static void name_peer(struct connection *c)
 
 static void cut(struct connection *c)
 {
-    c->cut = true, c->until = HUGE_VAL;
+    c->cut = true;
+    c->until = HUGE_VAL;
     shutdown(c->fd, SHUT_RDWR);
 }
 
@@ -68,7 +69,8 @@ void connections_enter(struct connections *all, struct connection *c, enum phase
 {
     double now = seconds_now();
     pthread_mutex_lock(&all->lock);
-    c->phase = phase, c->since = now;
+    c->phase = phase;
+    c->since = now;
     c->until = c->cut || seconds == 0 ? HUGE_VAL : now + seconds;
     pthread_mutex_unlock(&all->lock);
 }

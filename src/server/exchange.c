@@ -27,7 +27,9 @@ void exchange_drop_body(struct exchange *x)
 {
     free(x->body);
     if (x->held) ey_budget_give(x->server->budget, x->held);
-    x->body = NULL, x->n_body = x->capacity = 0, x->held = 0;
+    x->body = NULL;
+    x->n_body = x->capacity = 0;
+    x->held = 0;
 }
 
 const char *exchange_query(struct exchange *x, const char *name)
@@ -68,10 +70,13 @@ void exchange_add_header(struct exchange *x, const char *name, const char *value
 {
     if (x->n_headers == MAX_REPLY_HEADERS) return;
     char *copy = strdup(name), *text = strdup(value);
-    if (copy && text)
-        x->header[x->n_headers].name = copy, x->header[x->n_headers++].value = text;
-    else
-        free(copy), free(text);
+    if (copy && text) {
+        x->header[x->n_headers].name = copy;
+        x->header[x->n_headers++].value = text;
+    } else {
+        free(copy);
+        free(text);
+    }
 }
 
 static void add_default(struct exchange *x, const char *name, const char *value)
@@ -216,7 +221,8 @@ static ssize_t read_stream(void *user, uint64_t position, char *out, size_t room
 
 void exchange_stream(struct exchange *x, int status, const char *content_type, struct stream stream)
 {
-    x->stream = stream, x->streaming = true;
+    x->stream = stream;
+    x->streaming = true;
     add_default(x, "Cache-Control", "no-cache");
     add_default(x, "X-Accel-Buffering",
                 "no"); /* proxies that collect replies are to pass this one on as it comes */
@@ -231,7 +237,9 @@ void exchange_free(struct exchange *x)
     if (!x) return;
     if (x->streaming && x->stream.close) x->stream.close(x->stream.state);
     exchange_drop_body(x);
-    for (size_t i = 0; i < x->n_headers; i++)
-        free(x->header[i].name), free(x->header[i].value);
+    for (size_t i = 0; i < x->n_headers; i++) {
+        free(x->header[i].name);
+        free(x->header[i].value);
+    }
     free(x);
 }

@@ -27,7 +27,8 @@ static void note_progress(void *user, const char *phase, uint64_t done, uint64_t
 {
     struct kept *m = user;
     pthread_mutex_lock(&m->keeper->lock);
-    m->stage = phase, m->percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
+    m->stage = phase;
+    m->percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
     pthread_mutex_unlock(&m->keeper->lock);
 }
 
@@ -52,9 +53,12 @@ static void log_notice(void *user, const char *text)
 static void use_plan(struct kept *m, const ey_plan *plan)
 {
     kept_note_plan(m, plan);
-    m->bytes = plan->shared_bytes, m->facts.takes_turns = !plan->resident;
-    if (strcmp(plan->device, "cuda") == 0)
-        m->options.gpu_memory = plan->total_bytes, m->options.gpu_memory_utilization = 0;
+    m->bytes = plan->shared_bytes;
+    m->facts.takes_turns = !plan->resident;
+    if (strcmp(plan->device, "cuda") == 0) {
+        m->options.gpu_memory = plan->total_bytes;
+        m->options.gpu_memory_utilization = 0;
+    }
     if (!plan->resident) m->state = KEEPER_UNLOADED;
 }
 
@@ -78,7 +82,8 @@ static bool plan_all(struct keeper *k, ey_err *e)
     ey_plan *plan = calloc(k->n, sizeof(*plan));
     for (size_t i = 0; i < k->n; i++) {
         options[i] = k->model[i].options;
-        options[i].progress = NULL, options[i].planned = NULL,
+        options[i].progress = NULL;
+        options[i].planned = NULL;
         options[i].notice = NULL; /* they are told when it is loaded */
     }
     pthread_mutex_unlock(&k->lock);
@@ -94,8 +99,10 @@ static bool plan_all(struct keeper *k, ey_err *e)
 
 static void fail_all(struct keeper *k, const ey_err *e)
 {
-    for (size_t i = 0; i < k->n; i++)
-        k->model[i].state = KEEPER_FAILED, k->model[i].error = *e;
+    for (size_t i = 0; i < k->n; i++) {
+        k->model[i].state = KEEPER_FAILED;
+        k->model[i].error = *e;
+    }
     pthread_cond_broadcast(&k->changed);
 }
 
@@ -104,16 +111,22 @@ static void fail_all(struct keeper *k, const ey_err *e)
 /* Whoever waited until now is let in; where it failed, they are told why. */
 static void let_in(struct kept *m)
 {
-    m->admitted = m->n_came, m->owed = m->waiting;
-    m->wanted = 0, m->used = m->since = seconds_now();
+    m->admitted = m->n_came;
+    m->owed = m->waiting;
+    m->wanted = 0;
+    m->used = m->since = seconds_now();
 }
 
 static void note_loaded(struct kept *m, ey_engine *engine, double seconds)
 {
     kept_note_engine(m, engine);
-    m->memory = ey_last_memory(engine), m->looked = seconds_now();
-    m->engine = engine, m->load_seconds = seconds, m->state = KEEPER_READY;
-    m->loads++, m->percent = 100;
+    m->memory = ey_last_memory(engine);
+    m->looked = seconds_now();
+    m->engine = engine;
+    m->load_seconds = seconds;
+    m->state = KEEPER_READY;
+    m->loads++;
+    m->percent = 100;
     let_in(m);
 }
 
@@ -121,7 +134,9 @@ static void note_loaded(struct kept *m, ey_engine *engine, double seconds)
  * time. */
 static void note_failed(struct kept *m, bool at_start, const ey_err *e)
 {
-    m->error = *e, m->failures++, m->wanted = 0;
+    m->error = *e;
+    m->failures++;
+    m->wanted = 0;
     m->state = at_start ? KEEPER_FAILED : KEEPER_UNLOADED;
 }
 
@@ -131,7 +146,9 @@ static void load(struct kept *m, bool at_start)
     struct keeper *k = m->keeper;
     ey_engine *engine = NULL;
     ey_err e;
-    m->state = KEEPER_LOADING, m->stage = "loading", m->percent = 0;
+    m->state = KEEPER_LOADING;
+    m->stage = "loading";
+    m->percent = 0;
     pthread_mutex_unlock(&k->lock);
     double start = seconds_now();
     bool ok = ey_engine_open(&engine, &m->options, &e);
@@ -155,7 +172,9 @@ static void unload(struct kept *m, const struct kept *wanted)
     ey_engine *engine = m->engine;
     ey_stats stats = ey_engine_stats(engine);
     stats_add(&m->past, &stats);
-    m->state = KEEPER_UNLOADED, m->unloads++, m->memory = (ey_memory){0};
+    m->state = KEEPER_UNLOADED;
+    m->unloads++;
+    m->memory = (ey_memory){0};
     if (m->waiting) m->wanted = seconds_now(); /* at its door while it was shut */
     pthread_mutex_unlock(&k->lock);
     ey_engine_close(&engine);
@@ -220,9 +239,10 @@ static void start(struct keeper *k)
     for (size_t i = 0; i < k->n && !k->closing; i++)
         if (k->model[i].state == KEEPER_LOADING && keeper_has_room(k, &k->model[i]))
             load(&k->model[i], true);
-        else if (k->model[i].state == KEEPER_LOADING)
-            k->model[i].state = KEEPER_UNLOADED,
-            k->model[i].facts.takes_turns = true; /* max_loaded */
+        else if (k->model[i].state == KEEPER_LOADING) {
+            k->model[i].state = KEEPER_UNLOADED;
+            k->model[i].facts.takes_turns = true;
+        } /* max_loaded */
 }
 
 static bool is_lent(const struct keeper *k)
@@ -253,10 +273,15 @@ static void open_model(struct keeper *k, const struct server_options *o, size_t 
 {
     struct kept *m = &k->model[i];
     const struct server_model *model = &o->models[i];
-    m->keeper = k, m->options = o->engine, m->stage = "loading";
-    m->options.model = model->path, m->options.budget = budget;
-    m->options.progress = note_progress, m->options.progress_user = m;
-    m->options.planned = note_plan, m->options.planned_user = m;
+    m->keeper = k;
+    m->options = o->engine;
+    m->stage = "loading";
+    m->options.model = model->path;
+    m->options.budget = budget;
+    m->options.progress = note_progress;
+    m->options.progress_user = m;
+    m->options.planned = note_plan;
+    m->options.planned_user = m;
     m->options.notice = log_notice;
     if (o->n_models > 1)
         snprintf(m->label, sizeof(m->label), "model %.80s",
@@ -274,7 +299,8 @@ bool keeper_open(struct keeper **out, const struct server_options *options, ey_b
     k->n = options->n_models;
     for (size_t i = 0; i < k->n; i++)
         open_model(k, options, i, budget);
-    k->idle_seconds = options->idle_unload_seconds, k->max_loaded = options->max_loaded,
+    k->idle_seconds = options->idle_unload_seconds;
+    k->max_loaded = options->max_loaded;
     k->turn_seconds = options->turn_seconds;
     k->max_waiting = options->engine.max_num_queued ? options->engine.max_num_queued
                                                     : DEFAULT_WAITING;
@@ -412,7 +438,8 @@ ey_engine *keeper_borrow(struct keeper *k, size_t model, bool (*gone)(void *user
 void keeper_return(struct keeper *k, size_t model)
 {
     pthread_mutex_lock(&k->lock);
-    k->model[model].borrowed--, k->model[model].used = seconds_now();
+    k->model[model].borrowed--;
+    k->model[model].used = seconds_now();
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
 }

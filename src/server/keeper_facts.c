@@ -41,8 +41,11 @@ void kept_note_engine(struct kept *m, const ey_engine *engine)
     copy_fact(f->architecture, sizeof(f->architecture), info.architecture);
     copy_fact(f->device, sizeof(f->device), info.device);
     copy_fact(f->device_detail, sizeof(f->device_detail), info.device_detail);
-    f->threads = info.threads, f->max_model_len = info.max_model_len;
-    f->kv_tokens = info.kv_tokens, f->max_num_seqs = info.max_num_seqs, f->kv_bytes = info.kv_bytes;
+    f->threads = info.threads;
+    f->max_model_len = info.max_model_len;
+    f->kv_tokens = info.kv_tokens;
+    f->max_num_seqs = info.max_num_seqs;
+    f->kv_bytes = info.kv_bytes;
     f->stuck_seconds = stuck_seconds(engine, &m->options, &info);
     f->loaded_once = true;
 }
@@ -54,11 +57,14 @@ void kept_note_plan(struct kept *m, const ey_plan *plan)
     f->n_items = plan->n_items;
     memcpy(f->choice, plan->choices, sizeof(f->choice));
     f->n_choices = plan->n_choices;
-    f->total_bytes = plan->total_bytes, f->max_pixels = plan->max_pixels;
-    if (!m->bytes)
-        copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule),
-            f->budget_bytes = plan->budget_bytes; /* else that of all */
-    f->max_model_len = plan->max_model_len, f->kv_tokens = plan->kv_tokens,
+    f->total_bytes = plan->total_bytes;
+    f->max_pixels = plan->max_pixels;
+    if (!m->bytes) {
+        copy_fact(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule);
+        f->budget_bytes = plan->budget_bytes;
+    } /* else that of all */
+    f->max_model_len = plan->max_model_len;
+    f->kv_tokens = plan->kv_tokens;
     f->max_num_seqs = plan->max_num_seqs;
     copy_fact(f->device, sizeof(f->device), plan->device);
     f->planned = true;
@@ -66,14 +72,20 @@ void kept_note_plan(struct kept *m, const ey_plan *plan)
 
 void stats_add(ey_stats *sum, const ey_stats *s)
 {
-    sum->prompt_tokens += s->prompt_tokens, sum->cached_tokens += s->cached_tokens,
-        sum->generated_tokens += s->generated_tokens;
-    sum->preemptions += s->preemptions, sum->steps += s->steps;
-    sum->images += s->images, sum->images_cached += s->images_cached,
-        sum->tower_runs += s->tower_runs;
-    sum->finished_stop += s->finished_stop, sum->finished_length += s->finished_length;
-    sum->finished_cancelled += s->finished_cancelled, sum->failed += s->failed;
-    sum->vision_seconds += s->vision_seconds, sum->step_seconds += s->step_seconds;
+    sum->prompt_tokens += s->prompt_tokens;
+    sum->cached_tokens += s->cached_tokens;
+    sum->generated_tokens += s->generated_tokens;
+    sum->preemptions += s->preemptions;
+    sum->steps += s->steps;
+    sum->images += s->images;
+    sum->images_cached += s->images_cached;
+    sum->tower_runs += s->tower_runs;
+    sum->finished_stop += s->finished_stop;
+    sum->finished_length += s->finished_length;
+    sum->finished_cancelled += s->finished_cancelled;
+    sum->failed += s->failed;
+    sum->vision_seconds += s->vision_seconds;
+    sum->step_seconds += s->step_seconds;
 }
 
 /* ---- the card's memory ---- */

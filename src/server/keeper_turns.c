@@ -30,7 +30,10 @@ static struct load load_of(const struct keeper *k)
 {
     struct load load = {0, 0};
     for (size_t i = 0; i < k->n; i++)
-        if (k->model[i].engine) load.n++, load.bytes += k->model[i].bytes;
+        if (k->model[i].engine) {
+            load.n++;
+            load.bytes += k->model[i].bytes;
+        }
     return load;
 }
 
@@ -83,7 +86,8 @@ struct kept *keeper_victim(struct keeper *k, const struct kept *wanted, double *
         m->shut = turn_ends <= seconds_now();
         if (!m->shut) *until = fmin(*until, turn_ends);
         chosen[m - k->model] = true;
-        load.n--, load.bytes -= m->bytes;
+        load.n--;
+        load.bytes -= m->bytes;
     }
     return NULL;
 }

@@ -52,7 +52,9 @@ bool media_reserve(struct media *out, size_t capacity, const struct media_policy
         if (policy->budget) ey_budget_give(policy->budget, more);
         return ey_fail_memory(e, "a picture's file", capacity);
     }
-    out->bytes = bytes, out->held = capacity, out->budget = policy->budget;
+    out->bytes = bytes;
+    out->held = capacity;
+    out->budget = policy->budget;
     return true;
 }
 
@@ -61,7 +63,8 @@ void media_shrink(struct media *out)
     void *bytes = out->n_bytes ? realloc(out->bytes, out->n_bytes) : NULL;
     if (!bytes) return; /* it stays as it is */
     if (out->budget) ey_budget_give(out->budget, out->held - out->n_bytes);
-    out->bytes = bytes, out->held = out->n_bytes;
+    out->bytes = bytes;
+    out->held = out->n_bytes;
 }
 
 void media_free(struct media *media)

@@ -73,7 +73,8 @@ static struct reader reader_of(const char *text, size_t n)
         r.meaning[(unsigned char)digits[i]] = (uint8_t)i;
     for (const char *blank = " \t\r\n\f"; *blank; blank++)
         r.meaning[(unsigned char)*blank] = BLANK;
-    r.meaning['='] = PAD, r.meaning['%'] = PERCENT;
+    r.meaning['='] = PAD;
+    r.meaning['%'] = PERCENT;
     return r;
 }
 
@@ -112,9 +113,11 @@ static size_t decode_plain(struct reader *r, uint8_t *out)
         unsigned a = m[r->at[0]], b = m[r->at[1]], c = m[r->at[2]], d = m[r->at[3]];
         if ((a | b | c | d) > 63) break;
         unsigned bits = a << 18 | b << 12 | c << 6 | d;
-        out[n] = (uint8_t)(bits >> 16), out[n + 1] = (uint8_t)(bits >> 8),
+        out[n] = (uint8_t)(bits >> 16);
+        out[n + 1] = (uint8_t)(bits >> 8);
         out[n + 2] = (uint8_t)bits;
-        r->at += 4, n += 3;
+        r->at += 4;
+        n += 3;
     }
     return n;
 }

@@ -59,7 +59,10 @@ static void trim_host(char **host)
 {
     size_t n = strlen(*host);
     if (n > 1 && (*host)[n - 1] == '.') (*host)[n - 1] = 0;
-    if (n > 2 && (*host)[0] == '[' && (*host)[n - 1] == ']') (*host)[n - 1] = 0, ++*host;
+    if (n > 2 && (*host)[0] == '[' && (*host)[n - 1] == ']') {
+        (*host)[n - 1] = 0;
+        ++*host;
+    }
 }
 
 static bool has_part(const struct fetch *f, CURLUPart part)
@@ -139,7 +142,10 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 static int watch(void *user, curl_off_t to_get, curl_off_t got, curl_off_t to_put, curl_off_t put)
 {
     struct fetch *f = user;
-    (void)to_get, (void)got, (void)to_put, (void)put;
+    (void)to_get;
+    (void)got;
+    (void)to_put;
+    (void)put;
     if (f->stopped || !media_gone(f->policy)) return f->stopped;
     ey_fail(&f->why, EY_CANCELLED, "the client has left");
     f->stopped = true;
@@ -268,7 +274,8 @@ static bool follow(struct fetch *f, ey_err *e)
         if (hops == MEDIA_MAX_REDIRECTS)
             return ey_fail(e, EY_IO, "Failed to fetch media from URL: more than %d redirects",
                            MEDIA_MAX_REDIRECTS);
-        f->redirected = true, f->dropped = 0;
+        f->redirected = true;
+        f->dropped = 0;
         if (!set_url(f, next, e)) return false;
     }
 }

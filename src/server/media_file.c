@@ -55,11 +55,15 @@ static bool decode_path(char *out, const char *path, size_t n, ey_err *e)
 bool media_file_path(char *out, const char *url, size_t n, ey_err *e)
 {
     static const char local[] = "localhost";
-    url += strlen("file:"), n -= strlen("file:");
+    url += strlen("file:");
+    n -= strlen("file:");
     if (n >= 2 && url[0] == '/' && url[1] == '/') {
-        url += 2, n -= 2;
-        if (n > strlen(local) && strncasecmp(url, local, strlen(local)) == 0)
-            url += strlen(local), n -= strlen(local);
+        url += 2;
+        n -= 2;
+        if (n > strlen(local) && strncasecmp(url, local, strlen(local)) == 0) {
+            url += strlen(local);
+            n -= strlen(local);
+        }
     }
     if (!n || url[0] != '/')
         return ey_fail(e, EY_BAD_REQUEST,
@@ -107,7 +111,8 @@ static int open_by_walking(int dir, const char *path)
         close(at);
         errno = problem;
         if (next < 0 || last) return next;
-        at = next, path += n + strspn(path + n, "/");
+        at = next;
+        path += n + strspn(path + n, "/");
     }
     return -1;
 }

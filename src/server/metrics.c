@@ -93,7 +93,9 @@ static void observe(const struct metrics_watch *w, enum histogram_name name, dou
     size_t i = 0;
     while (shapes[name].bound[i] > 0 && value > shapes[name].bound[i])
         i++;
-    h->bucket[i] += times, h->count += times, h->sum += value * (double)times;
+    h->bucket[i] += times;
+    h->count += times;
+    h->sum += value * (double)times;
 }
 
 struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, double started)
@@ -107,13 +109,17 @@ void metrics_watch_tokens(struct metrics_watch *w, int n_tokens)
     int more = n_tokens - w->tokens;
     if (more <= 0) return;
     pthread_mutex_lock(&w->metrics->lock);
-    if (!w->tokens)
-        observe(w, FIRST_TOKEN, now - w->started, 1), more--;
-    else
-        observe(w, BETWEEN_TOKENS, (now - w->last) / more, (uint64_t)more), more = 0;
+    if (!w->tokens) {
+        observe(w, FIRST_TOKEN, now - w->started, 1);
+        more--;
+    } else {
+        observe(w, BETWEEN_TOKENS, (now - w->last) / more, (uint64_t)more);
+        more = 0;
+    }
     if (more) observe(w, BETWEEN_TOKENS, 0, (uint64_t)more); /* came with the first */
     pthread_mutex_unlock(&w->metrics->lock);
-    w->tokens = n_tokens, w->last = now;
+    w->tokens = n_tokens;
+    w->last = now;
 }
 
 void metrics_watch_end(struct metrics_watch *w, const ey_answer *a, bool hung_up)
@@ -392,10 +398,13 @@ bool metrics_write(struct metrics *m, const struct metrics_facts *facts, struct 
 {
     struct writer *w = calloc(1, sizeof(*w));
     if (!w) return false;
-    w->out = out, w->metrics = m, w->n = m->n_models;
+    w->out = out;
+    w->metrics = m;
+    w->n = m->n_models;
     for (size_t i = 0; i < w->n; i++) {
         set_labels(w->labels[i], facts->model_name[i]);
-        w->stats[i] = keeper_stats(facts->keeper, i), w->report[i] = keeper_state(facts->keeper, i);
+        w->stats[i] = keeper_stats(facts->keeper, i);
+        w->report[i] = keeper_state(facts->keeper, i);
     }
     write_figures(w, figures, sizeof(figures) / sizeof(figures[0]));
     write_card(w);

@@ -70,9 +70,12 @@ static struct health health_of(struct server *server)
         struct keeper_report k = keeper_state(server->keeper, i);
         bool stuck = keeper_is_stuck(server->keeper, i);
         if (stuck && !h.stuck) h.stats = keeper_stats(server->keeper, i);
-        h.stuck |= stuck, h.spilled |= k.memory.spilled;
-        if (k.memory.spilled)
-            h.spilled_bytes += k.memory.spilled_bytes, h.held_bytes += k.memory.held_bytes;
+        h.stuck |= stuck;
+        h.spilled |= k.memory.spilled;
+        if (k.memory.spilled) {
+            h.spilled_bytes += k.memory.spilled_bytes;
+            h.held_bytes += k.memory.held_bytes;
+        }
     }
     return h;
 }

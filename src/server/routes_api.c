@@ -39,7 +39,8 @@ static bool check_ids(ey_engine *engine, const int *ids, size_t n, ey_err *e)
     ey_request request = ey_request_defaults();
     for (size_t at = 0; at < n; at += request.n_ids) {
         ey_prompt *prompt;
-        request.ids = ids + at, request.n_ids = n - at < most ? n - at : most;
+        request.ids = ids + at;
+        request.n_ids = n - at < most ? n - at : most;
         if (!ey_prepare(engine, &request, &prompt, e)) return false;
         ey_prompt_free(&prompt);
     }
@@ -66,7 +67,10 @@ static bool tokenize(struct answering *a, struct exchange *x)
     ey_prompt *prompt;
     ey_err e;
     if (given && !given->n_text) return reply_tokens(a, x, NULL, 0), true;
-    if (given) request.text = given->text, request.n_text = given->n_text;
+    if (given) {
+        request.text = given->text;
+        request.n_text = given->n_text;
+    }
     if (!ey_prepare(a->engine, &request, &prompt, &e)) {
         if (given && e.code == EY_TOO_LONG) return tokenize_long(a, x, given);
         return answers_fail(&a->error, a->engine, given ? "prompt" : "", &e);

@@ -214,8 +214,10 @@ static bool run(struct server *server, struct listener *listener, const sigset_t
     bool ok = serve(server, signals, url, start, e);
     if (ok)
         stop(server, signals);
-    else
-        web_end(server->web), connections_cut_all(web_connections(server->web));
+    else {
+        web_end(server->web);
+        connections_cut_all(web_connections(server->web));
+    }
     return ok;
 }
 

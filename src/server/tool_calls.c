@@ -12,14 +12,17 @@
 struct tool_calls tool_calls_start(bool single)
 {
     struct tool_calls t = {.single = single};
-    t.text = buf_with_max(EY_MAX_TEXT_BYTES), t.name = buf_with_max(EY_MAX_TEXT_BYTES),
+    t.text = buf_with_max(EY_MAX_TEXT_BYTES);
+    t.name = buf_with_max(EY_MAX_TEXT_BYTES);
     t.arguments = buf_with_max(EY_MAX_TEXT_BYTES);
     return t;
 }
 
 void tool_calls_free(struct tool_calls *t)
 {
-    buf_free(&t->text), buf_free(&t->name), buf_free(&t->arguments);
+    buf_free(&t->text);
+    buf_free(&t->name);
+    buf_free(&t->arguments);
     *t = (struct tool_calls){0};
 }
 
@@ -94,7 +97,8 @@ static size_t value_end(const char *text, size_t n, size_t at)
             continue;
         }
         if (!depth && (c == ',' || c == '}' || is_space(c))) break;
-        depth += c == '{' || c == '[', depth -= c == '}' || c == ']';
+        depth += c == '{' || c == '[';
+        depth -= c == '}' || c == ']';
         at++;
     } while (at < n && (depth || !strchr("}]\"", text[at - 1])));
     return at;
@@ -117,9 +121,11 @@ static bool arguments_spelling(const char *text, size_t n, size_t *at, size_t *l
     for (i = skip_space(text, n, i); i < n && text[i] == '"'; i = skip_space(text, n, i)) {
         size_t name = i, name_end = string_end(text, n, i);
         size_t value = skip_space(text, n, name_end), end = value_end(text, n, value);
-        if (name_end - name == sizeof(key) - 1 && memcmp(text + name, key, sizeof(key) - 1) == 0)
-            *at = value, *length = end - value,
-            found = true; /* of several the last counts, as for the reader */
+        if (name_end - name == sizeof(key) - 1 && memcmp(text + name, key, sizeof(key) - 1) == 0) {
+            *at = value;
+            *length = end - value;
+            found = true;
+        } /* of several the last counts, as for the reader */
         i = end;
     }
     return found;
@@ -161,7 +167,8 @@ static bool read_call(struct tool_calls *t, const char *text, size_t n)
 
 static bool give_call(struct tool_calls *t, struct tool_event *event, size_t end)
 {
-    t->taken = end, t->body = 0;
+    t->taken = end;
+    t->body = 0;
     *event = (struct tool_event){.call = true,
                                  .index = t->n_calls++,
                                  .name = t->name.data,

@@ -175,9 +175,10 @@ static bool check_route(struct exchange *x, const char *allow)
     if (x->file || x->route) return true;
     if (!allow[0])
         refuse(x, 404, "there is no %.200s here", x->path);
-    else
-        refuse(x, 405, "%.20s is not possible on %.200s, but %s", x->method, x->path, allow),
-            refuse_with(x, "Allow", allow);
+    else {
+        refuse(x, 405, "%.20s is not possible on %.200s, but %s", x->method, x->path, allow);
+        refuse_with(x, "Allow", allow);
+    }
     return false;
 }
 
@@ -207,10 +208,10 @@ static bool check_room(struct exchange *x, const struct request_headers *h)
 static bool check_load(struct exchange *x)
 {
     bool probe = x->route && (x->route->flags & ROUTE_PROBE);
-    if (!probe && connections_count(x->connections).open > EY_MAX_CONNECTIONS)
-        refuse(x, 503, "more than %d connections are open; try again soon", EY_MAX_CONNECTIONS),
-            x->close = true;
-    else if (x->route && strcmp(x->route->method, "POST") == 0 && server_draining(x->server))
+    if (!probe && connections_count(x->connections).open > EY_MAX_CONNECTIONS) {
+        refuse(x, 503, "more than %d connections are open; try again soon", EY_MAX_CONNECTIONS);
+        x->close = true;
+    } else if (x->route && strcmp(x->route->method, "POST") == 0 && server_draining(x->server))
         refuse(x, 503, "the server is shutting down");
     return !x->refusal.status;
 }
@@ -237,7 +238,8 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 {
     struct request_headers h = {.n = 0};
     const struct server_options *o = x->server->options;
-    x->path = path, x->method = door_is_token(method, strlen(method)) ? method : "",
+    x->path = path;
+    x->method = door_is_token(method, strlen(method)) ? method : "";
     x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_header, &h);
     check(x, &h, method, version);
@@ -271,9 +273,10 @@ static bool make_room(struct exchange *x, size_t n)
     bool taken = ey_budget_take(x->server->budget, more, BUDGET_WAIT_MS);
     char *body = taken ? realloc(x->body, capacity) : NULL;
     if (taken) x->held += more;
-    if (body)
-        x->body = body, x->capacity = capacity;
-    else
+    if (body) {
+        x->body = body;
+        x->capacity = capacity;
+    } else
         refuse(x, 503,
                "the memory for requests in flight (%llu bytes) is taken by others; try again soon",
                (unsigned long long)ey_budget_total(x->server->budget));
@@ -366,7 +369,8 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *mhd, const char
                               void **state)
 {
     struct exchange *x = *state;
-    (void)user, (void)mhd;
+    (void)user;
+    (void)mhd;
     if (!x) return MHD_NO;
     if (!x->headers_seen) return receive_headers(x, path, method, version);
     if (!*n) return answer(x);
@@ -394,10 +398,13 @@ static void *begin(void *user, const char *target, struct MHD_Connection *mhd)
     struct connection *connection = info ? info->socket_context : NULL;
     struct exchange *x = connection ? calloc(1, sizeof(*x)) : NULL;
     if (!x) return NULL;
-    x->server = web->server, x->connections = &web->connections, x->connection = connection,
+    x->server = web->server;
+    x->connections = &web->connections;
+    x->connection = connection;
     x->mhd = mhd;
     x->started = seconds_now();
-    x->raw = target ? target : "", x->n_raw = strlen(x->raw);
+    x->raw = target ? target : "";
+    x->n_raw = strlen(x->raw);
     x->bad_target = !is_plain_target(x->raw);
     show_path(x);
     connections_enter(x->connections, connection, PHASE_HEADERS,
@@ -433,8 +440,10 @@ static void note_connection(void *user, struct MHD_Connection *mhd, void **conte
     if (code == MHD_CONNECTION_NOTIFY_STARTED && info)
         *context = connections_add(&web->connections, info->connect_fd,
                                    web->server->options->header_seconds);
-    else if (code == MHD_CONNECTION_NOTIFY_CLOSED && *context)
-        connections_remove(&web->connections, *context), *context = NULL;
+    else if (code == MHD_CONNECTION_NOTIFY_CLOSED && *context) {
+        connections_remove(&web->connections, *context);
+        *context = NULL;
+    }
 }
 
 /* ---- opening ---- */
@@ -495,7 +504,8 @@ bool web_open(struct server *server, struct listener *listener, ey_err *e)
     bool ok = door_keys_make(&web->keys, server->options->keys, server->options->n_keys, e) &&
               read_pem(&pem, server->options, e) && start(web, listener, &pem, e);
     if (ok) listener->fd = -1;
-    free(pem.key), free(pem.certificate);
+    free(pem.key);
+    free(pem.certificate);
     return ok;
 }
 

@@ -46,7 +46,8 @@ static bool trie_build(struct added_trie *trie, const struct added_set *set, boo
     trie->token = calloc(n_bytes + 1, sizeof(*trie->token));
     if (!trie->token)
         return ey_fail_memory(e, "added tokens", (n_bytes + 1) * sizeof(*trie->token));
-    trie->token[0] = -1, trie->n_nodes = 1;
+    trie->token[0] = -1;
+    trie->n_nodes = 1;
     for (size_t i = 0; i < set->n; i++) {
         const struct added_token *token = &set->tokens[i];
         if (token->in_normalized == normalized && !trie_insert(trie, token, (int32_t)i))

@@ -98,7 +98,8 @@ static bool heap_push(struct bpe *b, uint64_t entry)
         size_t capacity = b->heap_capacity ? b->heap_capacity * 2 : 256;
         uint64_t *heap = realloc(b->heap, capacity * sizeof(*heap));
         if (!heap) return false;
-        b->heap = heap, b->heap_capacity = capacity;
+        b->heap = heap;
+        b->heap_capacity = capacity;
     }
     size_t at = b->n_heap++;
     for (; at > 0 && b->heap[(at - 1) / 2] > entry; at = (at - 1) / 2)

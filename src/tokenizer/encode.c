@@ -19,7 +19,8 @@ bool ids_push(struct ids *ids, int32_t id)
         size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
         int32_t *grown = realloc(ids->id, capacity * sizeof(*grown));
         if (!grown) return false;
-        ids->id = grown, ids->capacity = capacity;
+        ids->id = grown;
+        ids->capacity = capacity;
     }
     ids->id[ids->n++] = id;
     return true;

@@ -73,7 +73,8 @@ void pretok_scan_finish(struct pretok_scan *s)
 
 void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n)
 {
-    s->text = text, s->n = n;
+    s->text = text;
+    s->n = n;
     s->at = s->match_begin = s->match_end = s->search = 0;
     s->exhausted = false;
     /* One match may run over the whole segment and step back all of it, a few times; a pattern that
@@ -113,7 +114,8 @@ static bool find_match(struct pretok_scan *s, ey_err *e)
         if (range[0] < s->search || range[1] < range[0] || range[1] > s->n)
             return ey_fail(e, EY_BAD_MODEL,
                            "pre_tokenizer pattern: a match at byte %zu runs backwards", s->search);
-        s->match_begin = range[0], s->match_end = range[1];
+        s->match_begin = range[0];
+        s->match_end = range[1];
         s->search = range[1] > range[0] ? range[1] : next_character(s, range[1]);
         if (s->match_end > s->at) return true;
     }

@@ -216,7 +216,10 @@ static bool open_json(struct tokenizer **out, const json_object *root, const cha
     if (!tok) return ey_fail_memory(e, "tokenizer", sizeof(*tok));
     struct loading l = {.tok = tok, .root = root, .what = what, .e = e};
     bool ok = load(&l);
-    if (ok) *out = tok, tok = NULL;
+    if (ok) {
+        *out = tok;
+        tok = NULL;
+    }
     tokenizer_close(tok);
     return ok;
 }

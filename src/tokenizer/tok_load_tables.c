@@ -116,7 +116,7 @@ static bool merge_parts(const json_object *merge, struct span *a, struct span *b
         const char *text = json_object_get_string((json_object *)merge);
         const char *blank = strchr(text, ' ');
         if (!blank || strchr(blank + 1, ' ')) return false;
-        *a = (struct span){text, (size_t)(blank - text)},
+        *a = (struct span){text, (size_t)(blank - text)};
         *b = (struct span){blank + 1, strlen(blank + 1)};
     } else {
         if (!json_object_is_type(merge, json_type_array) || json_object_array_length(merge) != 2)
@@ -211,7 +211,8 @@ static bool put_added(struct loading *l, int64_t id, const char *content, size_t
                            l->what, content, id, other);
         if (!vocab_put(v, (uint32_t)id, content, n, l->e)) return false;
     }
-    v->tokens[id].added = true, v->tokens[id].special = special;
+    v->tokens[id].added = true;
+    v->tokens[id].special = special;
     return true;
 }
 
@@ -223,7 +224,8 @@ static bool copy_content(const struct loading *l, struct added_token *added, con
     if (!(added->in_normalized ? tok_normalize(l->tok, &copy, content, n)
                                : buf_add(&copy, content, n)))
         return ey_fail_memory(l->e, "an added token", n);
-    added->content = copy.data, added->n = (uint32_t)copy.size; /* steals the bytes */
+    added->content = copy.data;
+    added->n = (uint32_t)copy.size; /* steals the bytes */
     return true;
 }
 

@@ -75,7 +75,8 @@ static bool reserve_tokens(struct vocab *v, uint32_t size)
     struct token *tokens = realloc(v->tokens, capacity * sizeof(*tokens));
     if (!tokens) return false;
     memset(tokens + v->capacity, 0, (capacity - v->capacity) * sizeof(*tokens));
-    v->tokens = tokens, v->capacity = capacity;
+    v->tokens = tokens;
+    v->capacity = capacity;
     return true;
 }
 
@@ -85,7 +86,8 @@ static bool reserve_bytes(struct vocab *v, size_t add)
     size_t capacity = v->bytes_capacity * 2 + EY_MAX_TOKEN_BYTES;
     char *bytes = realloc(v->bytes, capacity);
     if (!bytes) return false;
-    v->bytes = bytes, v->bytes_capacity = capacity;
+    v->bytes = bytes;
+    v->bytes_capacity = capacity;
     return true;
 }
 

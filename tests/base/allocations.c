@@ -9,7 +9,8 @@ static bool (*is_ignored)(void);
 void allocations_start(bool (*ignored)(void))
 {
     is_ignored = ignored;
-    atomic_store(&n_allocations, 0), atomic_store(&counting, 1);
+    atomic_store(&n_allocations, 0);
+    atomic_store(&counting, 1);
 }
 
 int allocations_so_far(void)

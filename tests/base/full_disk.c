@@ -11,7 +11,9 @@ static uint64_t room_left;
 
 void full_disk_start(uint64_t room, bool reserves)
 {
-    room_left = room, can_reserve = reserves, on = true;
+    room_left = room;
+    can_reserve = reserves;
+    on = true;
 }
 
 void full_disk_stop(void)

@@ -151,7 +151,8 @@ static void json_dumps_as_python_does(void **state)
         assert_non_null(o);
         assert_true(json_dump(&out, o));
         assert_string_equal(out.data, rows[i].out);
-        buf_free(&out), json_object_put(o);
+        buf_free(&out);
+        json_object_put(o);
     }
 }
 

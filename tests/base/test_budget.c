@@ -24,7 +24,8 @@ static void takes_and_gives(void **state)
     assert_int_equal(ey_budget_used(b), 100);
     assert_true(ey_budget_take(b, 0, 0));
     assert_false(ey_budget_take(b, 1, 0));
-    ey_budget_give(b, 60), ey_budget_give(b, 40);
+    ey_budget_give(b, 60);
+    ey_budget_give(b, 40);
     assert_int_equal(ey_budget_used(b), 0);
     assert_true(ey_budget_take(b, 100, 0));
     ey_budget_give(b, 100);
@@ -91,7 +92,8 @@ static void who_waits_gets_it(void **state)
         assert_int_equal(pthread_create(&w[i].thread, NULL, wait_for_it, &w[i]), 0);
     while (atomic_load(&n_waits) < 2)
         sched_yield();
-    ey_budget_give(b, 30), ey_budget_give(b, 70);
+    ey_budget_give(b, 30);
+    ey_budget_give(b, 70);
     for (int i = 0; i < 2; i++)
         pthread_join(w[i].thread, NULL);
     assert_true(w[0].got && w[1].got);

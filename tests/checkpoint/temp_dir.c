@@ -28,7 +28,9 @@ const char *temp_dir_make(void)
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
 {
-    (void)st, (void)type, (void)where;
+    (void)st;
+    (void)type;
+    (void)where;
     return remove(path);
 }
 

@@ -48,14 +48,20 @@ static void answer(const struct loopback_request *r)
     free(canned.body);
     canned.body = strdup(r->body);
     loopback_say(r, "%s", canned.questions++ && canned.second ? canned.second : canned.reply);
-    if (canned.wait) loopback_wait_for_end(r), atomic_store(&canned.left, true);
+    if (canned.wait) {
+        loopback_wait_for_end(r);
+        atomic_store(&canned.left, true);
+    }
 }
 
 static void set(const char *reply)
 {
     canned.models = OK "\r\n{\"object\":\"list\",\"data\":[{\"id\":\"demo\",\"max_model_len\":1000}"
                        ",{\"id\":\"other\"}]}";
-    canned.reply = reply, canned.second = NULL, canned.wait = false, canned.questions = 0;
+    canned.reply = reply;
+    canned.second = NULL;
+    canned.wait = false;
+    canned.questions = 0;
     atomic_store(&canned.left, false);
 }
 
@@ -81,7 +87,10 @@ static bool ask_in_form(ey_request *request, const struct remote_form *form, ey_
     struct remote *remote = open_remote(NULL, NULL);
     ey_part part = ey_text_part("What?");
     ey_message message = {.role = "user", .parts = &part, .n_parts = 1};
-    if (!request->messages) request->messages = &message, request->n_messages = 1;
+    if (!request->messages) {
+        request->messages = &message;
+        request->n_messages = 1;
+    }
     *e = (ey_err){0};
     bool ok = remote_ask(remote, request, form, a, e);
     remote_close(&remote);
@@ -182,14 +191,20 @@ static void a_full_request(void **state)
     (void)state;
     ey_part parts[] = {ey_image_part("\xff\xd8\xff\xe0", 4), ey_image_part("\x89PNG\r\n\x1a\n", 8),
                        ey_image_part("??", 2), ey_text_part("\"Täglich\"")};
-    parts[1].detail = EY_DETAIL_LOW, parts[2].detail = EY_DETAIL_HIGH, parts[2].max_pixels = 4096;
+    parts[1].detail = EY_DETAIL_LOW;
+    parts[2].detail = EY_DETAIL_HIGH;
+    parts[2].max_pixels = 4096;
     ey_part said = ey_text_part("A\nB");
     ey_message messages[] = {{.role = "user", .parts = parts, .n_parts = 4},
                              {.role = "assistant", .parts = &said, .n_parts = 1}};
     static const char *const stop[] = {"end", "\n"};
     ey_request request = ey_request_defaults();
-    request.messages = messages, request.n_messages = 2;
-    request.max_tokens = 12, request.top_logprobs = 3, request.stop = stop, request.n_stop = 2;
+    request.messages = messages;
+    request.n_messages = 2;
+    request.max_tokens = 12;
+    request.top_logprobs = 3;
+    request.stop = stop;
+    request.n_stop = 2;
     request.sampling = ey_sampling_greedy();
     json_object *body = sent_by(&request);
     expect_sent(body, "messages.0.content.0",
@@ -296,7 +311,8 @@ static void an_answer(void **state)
     ey_answer a;
     ey_err e;
     request.sampling.seed = 9;
-    request.on_event = hear, request.event_user = &heard;
+    request.on_event = hear;
+    request.event_user = &heard;
     set(STREAM
         ": waiting\n\n" CHUNK("\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_"
                               "reason\":null") "event: x\r\n"
@@ -408,7 +424,8 @@ static void cancelling(void **state)
     struct heard heard = {.text = buf_with_max(1000), .cancel_after = 2};
     ey_answer a;
     ey_err e;
-    request.on_event = hear, request.event_user = &heard;
+    request.on_event = hear;
+    request.event_user = &heard;
     set(STREAM SAY("one ") SAY("two ") SAY("three"));
     canned.wait = true;
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
@@ -460,7 +477,8 @@ static void an_answer_longer_than_the_context(void **state)
     assert_int_equal(canned.questions, 2);
     assert_non_null(strstr(canned.body, "\"max_tokens\":100,"));
     ey_answer_free(&a);
-    canned.second = NULL, canned.questions = 0;
+    canned.second = NULL;
+    canned.questions = 0;
     request.max_tokens = 90; /* it would fit: the refusal is meant otherwise */
     assert_false(ask(&request, &a, &e));
     assert_int_equal(canned.questions, 1);

@@ -212,8 +212,10 @@ static bool check_array(struct check *c, json_object *schema, json_object *value
     json_object *min = get(schema, "minItems"), *max = get(schema, "maxItems"),
                 *prefix = get(schema, "prefixItems"), *items = get(schema, "items");
     if (!json_object_is_type(value, json_type_array)) return true;
-    if (json_object_is_type(items, json_type_array))
-        prefix = items, items = get(schema, "additionalItems");
+    if (json_object_is_type(items, json_type_array)) {
+        prefix = items;
+        items = get(schema, "additionalItems");
+    }
     size_t n = json_object_array_length(value),
            n_prefix = prefix ? json_object_array_length(prefix) : 0;
     if (min && n < (size_t)json_object_get_int64(min)) return no(c, "minItems", value);

@@ -165,8 +165,8 @@ static bool run_case(const struct bench_case *b, const struct tokenizer *tok,
             ok = time_answer(c, tok, b->answers[i], &later);
     for (size_t i = 0; i < first.n && all->n < MOST_MASKS; i++)
         all->us[all->n++] = first.us[i];
-    qsort(first.us, first.n, sizeof(double), by_size),
-        qsort(later.us, later.n, sizeof(double), by_size);
+    qsort(first.us, first.n, sizeof(double), by_size);
+    qsort(later.us, later.n, sizeof(double), by_size);
     printf("%-24s %8.2f %8zu %7zu %8.1f %8.1f %8.1f %8.1f %8.1f\n", b->name, compiled * 1e3,
            grammar_bytes(g) >> 10, first.n, share(&first, 0.5), share(&first, 0.99),
            share(&first, 1), share(&later, 0.5), share(&later, 0.99));

@@ -149,7 +149,8 @@ static void print_sample(struct setting *s, struct grammar *g, const char *sourc
     }
     buf_add_text(&line, "]}");
     puts(line.data);
-    buf_free(&text), buf_free(&line);
+    buf_free(&text);
+    buf_free(&line);
     constraint_close(&c);
 }
 
@@ -159,7 +160,10 @@ static int run_samples(struct setting *s, long samples)
         struct grammar *g = NULL;
         json_object *schema = random_schema(&s->state);
         const char *source = plain_json(schema);
-        if (grammar_of_schema(&g, source, strlen(source), NULL)) print_sample(s, g, source), i++;
+        if (grammar_of_schema(&g, source, strlen(source), NULL)) {
+            print_sample(s, g, source);
+            i++;
+        }
         grammar_release(&g);
         json_object_put(schema);
     }
@@ -169,7 +173,8 @@ static int run_samples(struct setting *s, long samples)
 int main(int argc, char **argv)
 {
     bool samples = argc > 2 && strcmp(argv[1], "--samples") == 0;
-    argv += samples, argc -= samples;
+    argv += samples;
+    argc -= samples;
     long n = argc > 1 ? atol(argv[1]) : 2000;
     struct setting s = {.state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
     ey_err e;

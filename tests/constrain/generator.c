@@ -135,13 +135,16 @@ static json_object *string_schema(struct growing *g)
     if (kind == 0)
         put(schema, "format", text(formats[below(g, sizeof(formats) / sizeof(formats[0]))]));
     if (kind == 1) put(schema, "pattern", pattern_text(g));
-    if (kind == 1 && chance(g, 6))
-        put(schema, "format", text("hostname")), put(schema, "pattern", text("[a-c]{2}(-|\\.)"));
+    if (kind == 1 && chance(g, 6)) {
+        put(schema, "format", text("hostname"));
+        put(schema, "pattern", text("[a-c]{2}(-|\\.)"));
+    }
     if (kind < 2 && chance(g, 3)) put(schema, "maxLength", json_object_new_int64(below(g, 40) + 8));
     if (kind == 1 && chance(g, 4)) put(schema, "minLength", json_object_new_int64(below(g, 5)));
-    if (kind == 2)
-        put(schema, "pattern", text("^[a-z]{2,8}$")),
-            put(schema, "maxLength", json_object_new_int64(5));
+    if (kind == 2) {
+        put(schema, "pattern", text("^[a-z]{2,8}$"));
+        put(schema, "maxLength", json_object_new_int64(5));
+    }
     if (kind == 3 || kind == 4) {
         if (chance(g, 2)) put(schema, "minLength", json_object_new_int64(min));
         if (chance(g, 2)) put(schema, "maxLength", json_object_new_int64(max));

@@ -35,7 +35,10 @@ static struct chosen choose(const uint32_t *mask, const struct tokenizer *tok, u
         }
         bool better = close && closes(tok, id);
         if (closing && !better) continue;
-        if (better && !closing) closing = true, seen = 0;
+        if (better && !closing) {
+            closing = true;
+            seen = 0;
+        }
         if (random_below(state, ++seen) == 0) chosen.id = id;
     }
     return chosen;

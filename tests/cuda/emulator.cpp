@@ -200,10 +200,15 @@ static void do_mma(struct lane_state *lanes, bool f16)
     for (int i = 0; i < 32; i++) {
         const mma_operand *o = static_cast<mma_operand *>(lanes[i].operand);
         int g = i / 4, t2 = i % 4 * 2;
-        unpack(&a[g][t2], 1, o->a[0], f16), unpack(&a[g + 8][t2], 1, o->a[1], f16);
-        unpack(&a[g][t2 + 8], 1, o->a[2], f16), unpack(&a[g + 8][t2 + 8], 1, o->a[3], f16);
-        unpack(&b[t2][g], 8, o->b[0], f16), unpack(&b[t2 + 8][g], 8, o->b[1], f16);
-        c[g][t2] = o->c[0], c[g][t2 + 1] = o->c[1], c[g + 8][t2] = o->c[2],
+        unpack(&a[g][t2], 1, o->a[0], f16);
+        unpack(&a[g + 8][t2], 1, o->a[1], f16);
+        unpack(&a[g][t2 + 8], 1, o->a[2], f16);
+        unpack(&a[g + 8][t2 + 8], 1, o->a[3], f16);
+        unpack(&b[t2][g], 8, o->b[0], f16);
+        unpack(&b[t2 + 8][g], 8, o->b[1], f16);
+        c[g][t2] = o->c[0];
+        c[g][t2 + 1] = o->c[1];
+        c[g + 8][t2] = o->c[2];
         c[g + 8][t2 + 1] = o->c[3];
     }
     for (int row = 0; row < 16; row++)
@@ -213,7 +218,10 @@ static void do_mma(struct lane_state *lanes, bool f16)
     for (int i = 0; i < 32; i++) {
         float *out = static_cast<mma_operand *>(lanes[i].operand)->c;
         int g = i / 4, t2 = i % 4 * 2;
-        out[0] = c[g][t2], out[1] = c[g][t2 + 1], out[2] = c[g + 8][t2], out[3] = c[g + 8][t2 + 1];
+        out[0] = c[g][t2];
+        out[1] = c[g][t2 + 1];
+        out[2] = c[g + 8][t2];
+        out[3] = c[g + 8][t2 + 1];
     }
 }
 
@@ -238,10 +246,15 @@ static void do_mma_e4m3(struct lane_state *lanes)
     for (int i = 0; i < 32; i++) {
         const mma_operand *o = static_cast<mma_operand *>(lanes[i].operand);
         int g = i / 4, t4 = i % 4 * 4, t2 = i % 4 * 2;
-        unpack_four(&a[g][t4], 1, o->a[0]), unpack_four(&a[g + 8][t4], 1, o->a[1]);
-        unpack_four(&a[g][t4 + 16], 1, o->a[2]), unpack_four(&a[g + 8][t4 + 16], 1, o->a[3]);
-        unpack_four(&b[t4][g], 8, o->b[0]), unpack_four(&b[t4 + 16][g], 8, o->b[1]);
-        c[g][t2] = o->c[0], c[g][t2 + 1] = o->c[1], c[g + 8][t2] = o->c[2],
+        unpack_four(&a[g][t4], 1, o->a[0]);
+        unpack_four(&a[g + 8][t4], 1, o->a[1]);
+        unpack_four(&a[g][t4 + 16], 1, o->a[2]);
+        unpack_four(&a[g + 8][t4 + 16], 1, o->a[3]);
+        unpack_four(&b[t4][g], 8, o->b[0]);
+        unpack_four(&b[t4 + 16][g], 8, o->b[1]);
+        c[g][t2] = o->c[0];
+        c[g][t2 + 1] = o->c[1];
+        c[g + 8][t2] = o->c[2];
         c[g + 8][t2 + 1] = o->c[3];
     }
     for (int row = 0; row < 16; row++)
@@ -251,7 +264,10 @@ static void do_mma_e4m3(struct lane_state *lanes)
     for (int i = 0; i < 32; i++) {
         float *out = static_cast<mma_operand *>(lanes[i].operand)->c;
         int g = i / 4, t2 = i % 4 * 2;
-        out[0] = c[g][t2], out[1] = c[g][t2 + 1], out[2] = c[g + 8][t2], out[3] = c[g + 8][t2 + 1];
+        out[0] = c[g][t2];
+        out[1] = c[g][t2 + 1];
+        out[2] = c[g + 8][t2];
+        out[3] = c[g + 8][t2 + 1];
     }
 }
 
@@ -267,9 +283,12 @@ static void do_mma_s8(struct lane_state *lanes)
     for (int i = 0; i < 32; i++) {
         const mma_s8_operand *o = static_cast<mma_s8_operand *>(lanes[i].operand);
         int g = i / 4, t4 = i % 4 * 4;
-        unpack_bytes(&a[g][t4], 1, o->a[0]), unpack_bytes(&a[g + 8][t4], 1, o->a[1]);
-        unpack_bytes(&a[g][t4 + 16], 1, o->a[2]), unpack_bytes(&a[g + 8][t4 + 16], 1, o->a[3]);
-        unpack_bytes(&b[t4][g], 8, o->b[0]), unpack_bytes(&b[t4 + 16][g], 8, o->b[1]);
+        unpack_bytes(&a[g][t4], 1, o->a[0]);
+        unpack_bytes(&a[g + 8][t4], 1, o->a[1]);
+        unpack_bytes(&a[g][t4 + 16], 1, o->a[2]);
+        unpack_bytes(&a[g + 8][t4 + 16], 1, o->a[3]);
+        unpack_bytes(&b[t4][g], 8, o->b[0]);
+        unpack_bytes(&b[t4 + 16][g], 8, o->b[1]);
     }
     for (int i = 0; i < 32; i++) {
         int *c = static_cast<mma_s8_operand *>(lanes[i].operand)->c;
@@ -286,9 +305,10 @@ static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const
     float a[16][16];
     for (int i = 0; i < 32; i++) {
         int g = i / 4, t2 = i % 4 * 2;
-        unpack(&a[g][t2], 1, p[i]->a[0], false), unpack(&a[g + 8][t2], 1, p[i]->a[1], false);
-        unpack(&a[g][t2 + 8], 1, p[i]->a[2], false),
-            unpack(&a[g + 8][t2 + 8], 1, p[i]->a[3], false);
+        unpack(&a[g][t2], 1, p[i]->a[0], false);
+        unpack(&a[g + 8][t2], 1, p[i]->a[1], false);
+        unpack(&a[g][t2 + 8], 1, p[i]->a[2], false);
+        unpack(&a[g + 8][t2 + 8], 1, p[i]->a[3], false);
     }
     for (int column = 0; column < 8 * p[0]->tiles; column++) {
         uint16_t b[16];
@@ -349,7 +369,9 @@ void meet(enum meeting what, void *operand)
 {
     struct lane_state *t = block->current, *lanes = &block->threads[t->number / 32 * 32];
     uint8_t &n_met = block->n_met[t->number / 32];
-    t->phase = PHASE_AT_MEETING, t->at = what, t->operand = operand,
+    t->phase = PHASE_AT_MEETING;
+    t->at = what;
+    t->operand = operand;
     t->pc = __builtin_return_address(0);
     if (++n_met < 32) {
         wait_turn(t);
@@ -528,11 +550,13 @@ static void run_blocks(struct launch *l)
     /* a copy, so that AddressSanitizer sees a kernel that reads more */
     std::unique_ptr<unsigned char[]> args(new unsigned char[l->of->args_size]);
     memcpy(args.get(), l->args, l->of->args_size);
-    own->of = l->of, own->args = args.get();
+    own->of = l->of;
+    own->args = args.get();
     own->dynamic = dynamic.data() + (1024 - (uintptr_t)dynamic.data() % 1024) % 1024;
     own->dynamic_size = l->shared_bytes;
     own->variables = shared_variables_of_this_thread();
-    gridDim = l->grid, blockDim = l->block;
+    gridDim = l->grid;
+    blockDim = l->block;
     make_threads(own.get(), l->block);
     watch_shared(own.get());
     for (uint64_t i; (i = l->next_block.fetch_add(1)) < n_blocks;) {

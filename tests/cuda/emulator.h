@@ -398,7 +398,10 @@ EY_DEVICE float2 load_fresh_pair(const float *p)
 EY_DEVICE void add_in_memory(float *y, float4 v)
 {
     emulator::check_aligned(y, 16);
-    y[0] += v.x, y[1] += v.y, y[2] += v.z, y[3] += v.w;
+    y[0] += v.x;
+    y[1] += v.y;
+    y[2] += v.z;
+    y[3] += v.w;
 }
 
 EY_DEVICE void add_in_memory(float *y, float v)

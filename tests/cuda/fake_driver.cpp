@@ -210,7 +210,8 @@ static CUresult stream_create(CUstream *out, unsigned)
     ENTER_UNCAPTURED("stream_create");
     *out = new CUstream_st{};
     streams.insert(*out);
-    counts.streams++, counts.calls_that_allocate++;
+    counts.streams++;
+    counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
 
@@ -237,7 +238,8 @@ static CUresult event_create(CUevent *out, unsigned)
 {
     ENTER("event_create");
     *out = new CUevent_st{};
-    counts.events++, counts.calls_that_allocate++;
+    counts.events++;
+    counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
 
@@ -254,7 +256,10 @@ static CUresult event_record(CUevent e, CUstream s)
     ENTER("event_record");
     if (!streams.count(s)) return complaint("event_record", INVALID_HANDLE, "no such stream");
     add_step(s, [e] { e->time = now; });
-    if (!s->capture) e->stream = s, e->position = s->n_added;
+    if (!s->capture) {
+        e->stream = s;
+        e->position = s->n_added;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -322,7 +327,8 @@ static CUresult graph_instantiate(CUgraphExec *exec, CUgraph graph, unsigned lon
 {
     ENTER_UNCAPTURED("graph_instantiate");
     *exec = new CUgraphExec_st{graph->steps};
-    counts.graphs++, counts.calls_that_allocate++;
+    counts.graphs++;
+    counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
 
@@ -394,7 +400,8 @@ static CUresult memory_alloc(CUdeviceptr *out, size_t bytes)
     *out = (CUdeviceptr)(uintptr_t)p;
     counts.device_bytes += bytes;
     if (counts.device_bytes > counts.device_peak) counts.device_peak = counts.device_bytes;
-    counts.device_allocations++, counts.calls_that_allocate++;
+    counts.device_allocations++;
+    counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
 
@@ -425,7 +432,8 @@ static CUresult host_alloc(void **out, size_t bytes, unsigned)
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
     *out = unwritten(bytes);
     host_memory[(uintptr_t)*out] = bytes;
-    counts.host_allocations++, counts.calls_that_allocate++;
+    counts.host_allocations++;
+    counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
 
@@ -461,7 +469,9 @@ static CUresult host_register(void *p, size_t bytes, unsigned flags)
                          "not whole pages, registered already, or not for reading alone");
     void *alias = mremap(p, 0, bytes, MREMAP_MAYMOVE);
     registered[(uintptr_t)p] = {bytes, alias == MAP_FAILED ? p : alias};
-    counts.registered++, counts.registered_bytes += bytes, counts.calls_that_allocate++;
+    counts.registered++;
+    counts.registered_bytes += bytes;
+    counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
 
@@ -473,7 +483,8 @@ static CUresult host_unregister(void *p)
         return complaint("host_unregister", CUDA_ERROR_INVALID_VALUE, "not registered");
     finish_all();
     if (held->second.card != p) munmap(held->second.card, held->second.bytes);
-    counts.registered--, counts.registered_bytes -= held->second.bytes;
+    counts.registered--;
+    counts.registered_bytes -= held->second.bytes;
     registered.erase(held);
     return CUDA_SUCCESS;
 }
@@ -549,7 +560,10 @@ static size_t spilled_of(uintptr_t data, size_t bytes)
     uintptr_t largest = 0;
     size_t most = 0;
     for (const auto &a : device_memory)
-        if (a.second > most) most = a.second, largest = a.first;
+        if (a.second > most) {
+            most = a.second;
+            largest = a.first;
+        }
     uintptr_t first = std::max(data, largest + spilled_first),
               end = std::min(data + bytes, largest + spilled_first + spilled_bytes);
     return spilled_bytes && first < end ? end - first : 0;
@@ -571,7 +585,8 @@ static CUresult module_load(CUmodule *out, const void *image)
     *out = new CUmod_st{};
     for (unsigned i = 0; const struct emulated_kernel *kernel = emulator_kernel_at(i); i++)
         (*out)->functions.push_back({kernel, SHARED_WITHOUT_ASKING, false});
-    counts.modules++, counts.calls_that_allocate++;
+    counts.modules++;
+    counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
 
@@ -634,7 +649,10 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, 
     if (c.sharedMemBytes > f->max_shared)
         return complaint("launch", CUDA_ERROR_INVALID_VALUE,
                          "more shared memory than the function was set to");
-    if (!f->loaded) counts.lazy_functions++, counts.calls_that_allocate++;
+    if (!f->loaded) {
+        counts.lazy_functions++;
+        counts.calls_that_allocate++;
+    }
     f->loaded = true;
     counts.launches++;
     const struct emulated_kernel *kernel = f->kernel;
@@ -738,7 +756,8 @@ static CUresult context_retain(CUcontext *out, CUdevice)
 {
     HOLD();
     if (CUresult r = planned_failure("context_retain")) return r;
-    context.references++, counts.contexts++;
+    context.references++;
+    counts.contexts++;
     *out = &context;
     return CUDA_SUCCESS;
 }
@@ -762,7 +781,8 @@ static CUresult context_release(CUdevice)
     HOLD();
     if (!context.references)
         return complaint("context_release", INVALID_CONTEXT, "a context that nobody holds");
-    context.references--, counts.contexts--;
+    context.references--;
+    counts.contexts--;
     if (!context.references) forget_memory();
     return CUDA_SUCCESS;
 }
@@ -803,7 +823,9 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_c
     HOLD();
     if (!context.references) forget_all(c);
     *driver = {};
-    driver->to_device = copy_in, driver->to_host = copy_out, driver->on_device = copy_on_card;
+    driver->to_device = copy_in;
+    driver->to_host = copy_out;
+    driver->on_device = copy_on_card;
 #define FILL(member) driver->member = member;
     FILL(init)
     FILL(driver_version) FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get)
@@ -847,7 +869,8 @@ extern "C" void fake_driver_break(const char *kernel)
 extern "C" void fake_driver_spill(size_t first, size_t bytes)
 {
     HOLD();
-    spilled_first = first, spilled_bytes = bytes;
+    spilled_first = first;
+    spilled_bytes = bytes;
 }
 
 extern "C" void fake_driver_fail(const char *member, int nth, CUresult error)

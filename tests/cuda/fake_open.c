@@ -22,7 +22,9 @@ void fake_open_card(const struct fake_card *found)
 
 void fake_open_fail(const char *member, int nth, CUresult error)
 {
-    failing_member = member, failing_call = nth, failure = error;
+    failing_member = member;
+    failing_call = nth;
+    failure = error;
 }
 
 bool cuda_driver_open(struct cuda_driver *driver, ey_err *e)

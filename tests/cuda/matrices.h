@@ -90,7 +90,8 @@ static inline struct matrix random_int4(int rows, int cols)
                 (code - (*word & 15)) * f16_double((uint16_t)((*word & 0xfff0) >> 1)) *
                 (double)m.dev.unit;
         }
-    m.dev.data = pack_rows(plain, rows, row_bytes), m.dev.multipliers = multipliers;
+    m.dev.data = pack_rows(plain, rows, row_bytes);
+    m.dev.multipliers = multipliers;
     return m;
 }
 

@@ -127,8 +127,10 @@ static inline void note_read(struct cell &c, const void *p, const struct now &n)
                      c.read_warp_epoch == n.warp_epoch;
     c.many_readers = same_time && (c.many_readers || c.reader != n.number);
     c.reading_warps = (c.read_epoch == n.epoch ? c.reading_warps : 0) | 1u << n.number / 32;
-    c.read_epoch = n.epoch, c.read_warp_epoch = n.warp_epoch,
-    c.reader = (uint16_t)n.number & 0x7fff, c.read_code = n.code;
+    c.read_epoch = n.epoch;
+    c.read_warp_epoch = n.warp_epoch;
+    c.reader = (uint16_t)n.number & 0x7fff;
+    c.read_code = n.code;
 }
 
 static inline void note_write(struct cell &c, const void *p, const struct now &n)
@@ -141,7 +143,9 @@ static inline void note_write(struct cell &c, const void *p, const struct now &n
                     (c.many_readers || c.reader != n.number);
         if (other_warp || mate) race(p, "read", c.reader, c.read_code, "written", n.number, n.code);
     }
-    c.write_epoch = n.epoch, c.write_warp_epoch = n.warp_epoch, c.writer = (uint16_t)n.number,
+    c.write_epoch = n.epoch;
+    c.write_warp_epoch = n.warp_epoch;
+    c.writer = (uint16_t)n.number;
     c.write_code = n.code;
 }
 

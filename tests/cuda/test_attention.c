@@ -127,15 +127,21 @@ static struct text make_text(struct shape s, int n_seqs, int max_blocks)
         room((size_t)t.n_blocks * (size_t)(s.kv_heads * 2 * KV_TOKENS * s.dim) * (s.fp8 ? 1 : 2)),
         s.kv_heads, s.dim, s.fp8};
     if (!s.normed) return t;
-    t.q_norm = room(sizeof(float) * (size_t)s.dim), t.k_norm = room(sizeof(float) * (size_t)s.dim);
-    for (int i = 0; i < s.dim; i++)
-        t.q_norm[i] = (float)(0.5 + uniform()), t.k_norm[i] = (float)(0.5 + uniform());
+    t.q_norm = room(sizeof(float) * (size_t)s.dim);
+    t.k_norm = room(sizeof(float) * (size_t)s.dim);
+    for (int i = 0; i < s.dim; i++) {
+        t.q_norm[i] = (float)(0.5 + uniform());
+        t.k_norm[i] = (float)(0.5 + uniform());
+    }
     return t;
 }
 
 static void free_text(struct text *t)
 {
-    free(t->table), free(t->kv.data), free(t->q_norm), free(t->k_norm);
+    free(t->table);
+    free(t->kv.data);
+    free(t->q_norm);
+    free(t->k_norm);
 }
 
 /* The k-th block of a sequence: in an order of no use to anyone. */
@@ -152,15 +158,23 @@ static struct rows make_rows(struct text *t, const int *add)
         r.n += add[s];
     size_t n = (size_t)r.n, wide = (size_t)width(&t->shape),
            q_wide = (size_t)(t->shape.heads * t->shape.dim);
-    r.seq = malloc(n * 4), r.index = malloc(n * 4), r.tile = malloc(n * 8);
-    r.raw = room(n * wide * sizeof(float)), r.rope = room(n * (size_t)t->shape.dim * sizeof(float));
-    r.q = room(n * q_wide * sizeof(bf16)), r.o = room(n * q_wide * sizeof(bf16));
+    r.seq = malloc(n * 4);
+    r.index = malloc(n * 4);
+    r.tile = malloc(n * 8);
+    r.raw = room(n * wide * sizeof(float));
+    r.rope = room(n * (size_t)t->shape.dim * sizeof(float));
+    r.q = room(n * q_wide * sizeof(bf16));
+    r.o = room(n * q_wide * sizeof(bf16));
     int row = 0;
     for (int s = 0; s < t->n_seqs; s++) {
         for (int i = 0; i < add[s]; i++, row++) {
-            if (i % ATTEND_ROWS == 0) r.tile[2 * r.n_tiles++] = row, r.tile[2 * r.n_tiles - 1] = 0;
+            if (i % ATTEND_ROWS == 0) {
+                r.tile[2 * r.n_tiles++] = row;
+                r.tile[2 * r.n_tiles - 1] = 0;
+            }
             r.tile[2 * r.n_tiles - 1]++;
-            r.seq[row] = s, r.index[row] = t->n[s]++;
+            r.seq[row] = s;
+            r.index[row] = t->n[s]++;
             if (r.index[row] % KV_TOKENS == 0) give_block(t, s, r.index[row] / KV_TOKENS);
         }
     }
@@ -170,15 +184,21 @@ static struct rows make_rows(struct text *t, const int *add)
     }
     for (size_t i = 0; i < n * (size_t)t->shape.dim / 2; i++) {
         double angle = uniform() * 6;
-        r.rope[2 * i] = (float)cos(angle), r.rope[2 * i + 1] = (float)sin(angle);
+        r.rope[2 * i] = (float)cos(angle);
+        r.rope[2 * i + 1] = (float)sin(angle);
     }
     return r;
 }
 
 static void free_rows(struct rows *r)
 {
-    free(r->seq), free(r->index), free(r->tile), free(r->raw), free(r->rope), free(r->q),
-        free(r->o);
+    free(r->seq);
+    free(r->index);
+    free(r->tile);
+    free(r->raw);
+    free(r->rope);
+    free(r->q);
+    free(r->o);
 }
 
 static struct dev_batch batch_of(const struct text *t, const struct rows *r)
@@ -279,8 +299,10 @@ struct mean {
 static void add_weighted(struct mean *m, double weight, const double *value, int dim)
 {
     m->sum_of_weights += weight;
-    for (int i = 0; i < dim; i++)
-        m->value[i] += weight * value[i], m->squares += weight * weight * value[i] * value[i];
+    for (int i = 0; i < dim; i++) {
+        m->value[i] += weight * value[i];
+        m->squares += weight * weight * value[i] * value[i];
+    }
 }
 
 static void divide(struct mean *m, int dim)
@@ -323,7 +345,8 @@ static void check_row(const bf16 *got, const struct mean *want, int dim, const c
     double error = 0, size = want->squares;
     for (int i = 0; i < dim; i++) {
         double d = bf16_value(got[i]) - want->value[i];
-        error += d * d, size += want->value[i] * want->value[i];
+        error += d * d;
+        size += want->value[i] * want->value[i];
     }
     if (!(error <= 25e-6 * size))
         fail_msg("%s [%d, %d]: error %g of %g; begins %g %g, not %g %g", what, a, b, sqrt(error),
@@ -394,7 +417,9 @@ static void add_token(struct text *t, int splits)
             check_row(r.o + (row * s->heads + head) * s->dim, &want, s->dim, "decode", row, head);
         }
     }
-    free(partial), free(arrived), free_rows(&r);
+    free(partial);
+    free(arrived);
+    free_rows(&r);
 }
 
 /* ---- text ---- */
@@ -465,10 +490,13 @@ static void rows_do_not_see_their_tile(void **state)
     memcpy(whole, r.o, bytes);
     memset(r.o, 0xff, bytes);
     int32_t tiles[] = {0, 7, 7, 1, 8, 64, 72, 30, 102, 48};
-    a.tile = tiles, a.n_tiles = 5;
+    a.tile = tiles;
+    a.n_tiles = 5;
     run(attend_launch(&a), &a);
     assert_memory_equal(whole, r.o, bytes);
-    free(whole), free_rows(&r), free_text(&t);
+    free(whole);
+    free_rows(&r);
+    free_text(&t);
 }
 
 /* Decode from nothing, across a block's end, with parts of every kind: none, less than a chunk,
@@ -550,7 +578,9 @@ static void check_picture(int dim, int heads, int n_keys, int first, int n, doub
     }
     for (int i = 0; i < heads * dim; i++)
         assert_int_equal(o[n * heads * dim + i], 0xffff);
-    free(score), free(qkv), free(o);
+    free(score);
+    free(qkv);
+    free(o);
 }
 
 static void pictures(void **state)
@@ -581,7 +611,8 @@ static void turned_picture(int dim, int heads, int first, int n)
         qkv[i] = bf16_from(normal());
     for (int i = 0; i < n * half; i++) {
         double angle = uniform() * 6;
-        rope[2 * i] = (float)cos(angle), rope[2 * i + 1] = (float)sin(angle);
+        rope[2 * i] = (float)cos(angle);
+        rope[2 * i + 1] = (float)sin(angle);
     }
     memcpy(before, qkv, bytes);
     struct vision_rope_args a = {qkv, rope, first, n, heads, dim};
@@ -599,7 +630,9 @@ static void turned_picture(int dim, int heads, int first, int n)
         assert_near(bf16_value(qkv[i]), lower ? own * c - other * s : own * c + other * s, 0x1.1p-8,
                     1e-6, "turned", row, column, dim);
     }
-    free(qkv), free(before), free(rope);
+    free(qkv);
+    free(before);
+    free(rope);
 }
 
 static void turned_pictures(void **state)

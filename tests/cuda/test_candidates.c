@@ -45,7 +45,8 @@ static void check_row(const float *logits, int vocabulary, const struct candidat
     struct candidate *all = malloc(sizeof(*all) * (size_t)vocabulary);
     double max = -INFINITY, sum = 0;
     for (int i = 0; i < vocabulary; i++) {
-        all[i].logit = logits[i], all[i].id = i;
+        all[i].logit = logits[i];
+        all[i].id = i;
         if (!isnan(logits[i])) max = fmax(max, (double)logits[i]);
     }
     for (int i = 0; i < vocabulary; i++)
@@ -77,7 +78,8 @@ static void run(const float *logits, int n, int vocabulary, int parts)
     float *log_sum = aligned((size_t)n * sizeof(float));
     a.part = aligned((size_t)(n * parts) * CANDIDATES * sizeof(*a.part));
     a.part_sum = aligned((size_t)(n * parts) * 2 * sizeof(float));
-    a.best = best, a.log_sum = log_sum;
+    a.best = best;
+    a.log_sum = log_sum;
     struct launch launches[] = {candidates_part_launch(&a), candidates_merge_launch(&a)};
     for (int i = 0; i < 2; i++) {
         const unsigned block[3] = {launches[i].block, 1, 1};

@@ -19,7 +19,10 @@ static struct question q;
 static ey_engine_options card_options(void)
 {
     ey_engine_options o = ey_engine_defaults();
-    o.device = "cuda", o.threads = 2, o.max_model_len = 256, o.max_num_seqs = 2,
+    o.device = "cuda";
+    o.threads = 2;
+    o.max_model_len = 256;
+    o.max_num_seqs = 2;
     o.max_num_batched_tokens = 64;
     o.model = ckpt_make(fixture_dir(), "tiny-ragged-fp8");
     return o;
@@ -84,7 +87,11 @@ static void each_call_fails_while_opening(void **state)
     (void)state;
     for (int levers = FIRST_LEVERS; levers < 2; levers++) {
         ey_engine_options o = card_options();
-        if (levers) o.head = "8bit", o.vision_weights = "streamed", o.kv_cache_dtype = "fp8";
+        if (levers) {
+            o.head = "8bit";
+            o.vision_weights = "streamed";
+            o.kv_cache_dtype = "fp8";
+        }
         int n_failures = 0;
         for (int i = 0; i < N_MEMBERS; i++)
             for (int nth = 1; !gives_back(members[i]) && fails_at(&o, members[i], nth);
@@ -207,13 +214,17 @@ static void no_usable_card(void **state)
     expect("cuda", NULL, EY_NO_DEVICE, "no NVIDIA driver");
     expect("auto", "cpu", EY_OK, NULL);
     fake_open_card(&card);
-    card = good, card.n_cards = 0;
+    card = good;
+    card.n_cards = 0;
     expect("cuda", NULL, EY_NO_DEVICE, "there is no NVIDIA card");
     expect("auto", "cpu", EY_OK, NULL);
-    card = good, card.major = 7, card.minor = 5;
+    card = good;
+    card.major = 7;
+    card.minor = 5;
     expect("cuda", NULL, EY_NO_DEVICE, "compute capability 7.5; 8.0 or higher is needed");
     expect("auto", "cpu", EY_OK, NULL);
-    card = good, card.driver_version = 11080;
+    card = good;
+    card.driver_version = 11080;
     expect("cuda", NULL, EY_NO_DEVICE,
            "the driver knows CUDA 11.8; this build needs 12.0: install a newer driver");
     expect("auto", "cpu", EY_OK, NULL);

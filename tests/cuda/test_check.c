@@ -113,7 +113,8 @@ static void assert_multiplies(struct backend *be, int n)
             want += (double)x[i / ROWS * COLS + c] * m.value[i % ROWS * COLS + c];
         assert_true(fabs((double)got[i] - want) < 1e-3);
     }
-    be->ops->release(be, card_x), be->ops->release(be, card_y);
+    be->ops->release(be, card_x);
+    be->ops->release(be, card_y);
     be->ops->release(be, (dev)(uintptr_t)w.data);
 }
 
@@ -193,7 +194,8 @@ static void older_cards_have_no_fp8(void **state)
     bool slow;
     ey_err e;
     (void)state;
-    card.major = 8, card.minor = 6;
+    card.major = 8;
+    card.minor = 6;
     fake_driver_fill(&driver, &card);
     if (!backend_cuda_create_on(&be, &driver, pool, true, &e)) fail_msg("%s", e.text);
     assert_false(be->ops->takes_fp8_prompts(be, &slow, &e));

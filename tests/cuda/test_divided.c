@@ -13,8 +13,11 @@ enum { ON_CARD = 1, LAYERS = 4 };
 static ey_engine *open_divided(int kv_tokens)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cuda", options.threads = 2, options.max_model_len = 256,
-    options.kv_tokens = kv_tokens, options.max_num_seqs = 3;
+    options.device = "cuda";
+    options.threads = 2;
+    options.max_model_len = 256;
+    options.kv_tokens = kv_tokens;
+    options.max_num_seqs = 3;
     options.max_num_batched_tokens = 64; /* prompts take several chunks */
     options.gpu_layers = ON_CARD;
     return engine_open_with("tiny-untied-bf16", options);
@@ -66,7 +69,8 @@ static void decode_allocates_nothing_on_the_host(void **state)
     ey_engine *engine = open_divided(1024);
     engine->max_unread = 1; /* nothing is decoded before the first text was heard */
     question_simple(&q, 1, "Tell me a story.", 70);
-    q.request.on_event = decode_allocations_hear, q.request.event_user = &heard;
+    q.request.on_event = decode_allocations_hear;
+    q.request.event_user = &heard;
     ey_answer answer = ask(engine, &q);
     allocations_stop();
     assert_true(heard.n_texts >= 20);
@@ -88,7 +92,8 @@ static const char long_text[] =
 static void build(int i, int n_pictures, const char *text, int max_tokens)
 {
     question_simple(&questions[i], n_pictures, text, max_tokens);
-    questions[i].request.fresh = false, questions[i].request.top_logprobs = 2;
+    questions[i].request.fresh = false;
+    questions[i].request.top_logprobs = 2;
 }
 
 /* Each with nothing beside it and nothing cached. */
@@ -112,14 +117,17 @@ static void run_together(ey_engine *engine, const ey_answer *alone, int n, const
     struct member members[N] = {0};
     engine->slice_seconds = 10;          /* chunks of one size, however slow this machine is */
     pthread_mutex_lock(&engine->device); /* all begin together */
-    for (int i = 0; i < n; i++)
-        members[i].request = questions[i].request, member_start(&members[i], engine);
+    for (int i = 0; i < n; i++) {
+        members[i].request = questions[i].request;
+        member_start(&members[i], engine);
+    }
     pthread_mutex_unlock(&engine->device);
     for (int i = 0; i < n; i++)
         member_collect(&members[i]); /* which sees that what was heard is the answer */
-    for (int i = 0; i < n; i++)
-        check_whole(&members[i].answer, &questions[i]),
-            assert_near_answer(&alone[i], &members[i].answer, what);
+    for (int i = 0; i < n; i++) {
+        check_whole(&members[i].answer, &questions[i]);
+        assert_near_answer(&alone[i], &members[i].answer, what);
+    }
     crowd_free(members, n);
     assert_at_rest(engine);
 }
@@ -129,8 +137,9 @@ static void together_as_alone(void **state)
     (void)state;
     ey_answer alone[N];
     ey_engine *engine = open_divided(1024);
-    build(0, 0, "Tell me of the sea.", 8), build(1, 1, "What is this?", 8),
-        build(2, 0, long_text, 8);
+    build(0, 0, "Tell me of the sea.", 8);
+    build(1, 1, "What is this?", 8);
+    build(2, 0, long_text, 8);
     ask_alone(alone, N, engine);
     run_together(engine, alone, N, "alone and together");
     ey_answer again = ask(engine, &questions[2]); /* of the prefix that both caches keep */
@@ -153,7 +162,8 @@ static void preempted_answers_to_its_end(void **state)
     enum { TWO = 2, BLOCKS = 5 };
     ey_answer alone[TWO];
     ey_engine *engine = open_divided(BLOCKS * KV_BLOCK);
-    build(0, 0, long_text, 24), build(1, 0, long_text, 20);
+    build(0, 0, long_text, 24);
+    build(1, 0, long_text, 20);
     questions[0].request.fresh = questions[1].request.fresh = true; /* no block is shared */
     ask_alone(alone, TWO, engine);
     for (int i = 0; i < TWO; i++) { /* from the second block to the third */

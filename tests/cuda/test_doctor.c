@@ -102,9 +102,9 @@ static void a_card_that_others_use(void **state)
     (void)state;
     ey_engine_options o = options_for("auto");
     nvml_there = true;
-    computing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 200ull * MIB},
+    computing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 200ull * MIB};
     computing[1] = (struct nvml_process){.pid = (unsigned)getpid(), .bytes = 120ull * MIB};
-    drawing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 751ull * MIB},
+    drawing[0] = (struct nvml_process){.pid = (unsigned)getppid(), .bytes = 751ull * MIB};
     drawing[1] = (struct nvml_process){.pid = 1, .bytes = NVML_NOT_KNOWN};
     ey_diagnose(&d, &o, false);
     assert_true(d.usable);
@@ -192,7 +192,8 @@ static void note(void *user, const char *text)
 static ey_engine *opened(void)
 {
     ey_engine_options o = options_for("cuda");
-    o.max_model_len = 512, o.kv_tokens = 1 << 16,
+    o.max_model_len = 512;
+    o.kv_tokens = 1 << 16;
     o.notice = note; /* a pool of some hundred MiB: there is something to look at */
     noticed[0] = 0;
     return engine_open_with("tiny-ragged-fp8", o);

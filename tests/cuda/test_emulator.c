@@ -57,9 +57,10 @@ static void shuffles(void **state)
         run("test_shuffles", &(struct primitive_args){out, in, mode}, 1, 256, 0);
         for (int i = 0; i < 256; i++) {
             float sum = 0, max = -INFINITY;
-            for (int lane = 0; lane < 32; lane++)
-                sum += value(in[i / 32 * 32 + lane]),
-                    max = fmaxf(max, value(in[i / 32 * 32 + lane]));
+            for (int lane = 0; lane < 32; lane++) {
+                sum += value(in[i / 32 * 32 + lane]);
+                max = fmaxf(max, value(in[i / 32 * 32 + lane]));
+            }
             uint32_t want[4] = {in[i ^ 5], in[i / 32 * 32 + (i % 32 + 3) % 32], bits_of(sum),
                                 bits_of(max)};
             assert_int_equal(out[i], want[mode]);

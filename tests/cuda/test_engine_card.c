@@ -21,8 +21,12 @@ static struct question q;
 static ey_engine_options card_options(void)
 {
     ey_engine_options o = ey_engine_defaults();
-    o.device = "cuda", o.threads = 2, o.max_model_len = 512, o.kv_tokens = 1024,
-    o.max_num_seqs = SLOTS, o.max_num_batched_tokens = 128;
+    o.device = "cuda";
+    o.threads = 2;
+    o.max_model_len = 512;
+    o.kv_tokens = 1024;
+    o.max_num_seqs = SLOTS;
+    o.max_num_batched_tokens = 128;
     return o;
 }
 
@@ -55,8 +59,11 @@ static void device_memory_is_the_plan(void **state)
         for (size_t i = 0; i < 2; i++) {
             ey_engine_options o = card_options();
             o.prefill_math = i ? "fp8" : NULL;
-            o.kv_cache_dtype = levers[i][0], o.head = levers[i][1], o.vision_weights = levers[i][2],
-            o.quantize = quantize[k], o.group_size = k == 3 ? 64 : 0;
+            o.kv_cache_dtype = levers[i][0];
+            o.head = levers[i][1];
+            o.vision_weights = levers[i][2];
+            o.quantize = quantize[k];
+            o.group_size = k == 3 ? 64 : 0;
             ey_engine *engine = engine_open_with(kinds[k], o);
             struct fake_counts n = fake_driver_counts();
             struct cuda_facts facts;
@@ -103,14 +110,17 @@ static void build_mixed(ey_grammar *grammar, bool fresh)
     question_simple(&mixed[1], 2, "Which is larger?", 5);
     question_simple(&mixed[2], 0, long_text, 9);
     question_simple(&mixed[3], 0, "Count.", 12);
-    mixed[3].request.sampling = drawn, mixed[3].request.top_logprobs = 5;
+    mixed[3].request.sampling = drawn;
+    mixed[3].request.top_logprobs = 5;
     question_simple(&mixed[4], 0, "One of them:", 8);
-    mixed[4].request.grammar = grammar, mixed[4].request.ignore_eos = false;
+    mixed[4].request.grammar = grammar;
+    mixed[4].request.ignore_eos = false;
     question_simple(&mixed[5], 1, "Name it.", 4);
-    mixed[5].request.logit_bias = bias, mixed[5].request.n_logit_bias = 2,
+    mixed[5].request.logit_bias = bias;
+    mixed[5].request.n_logit_bias = 2;
     mixed[5].request.top_logprobs = 20;
     question_simple(&mixed[6], 0, "Anything.", 5);
-    mixed[6].request.sampling.temperature = 1.2f,
+    mixed[6].request.sampling.temperature = 1.2f;
     mixed[6].request.sampling.seed = 3;              /* from the whole vocabulary */
     question_simple(&mixed[7], 3, "And these?", 40); /* cancelled on the way */
     for (int i = 0; i < MIXED; i++) {
@@ -144,7 +154,11 @@ static void nothing_is_allocated_after_the_start(void **state)
     assert_true(ey_grammar_of_choices(&grammar, colours, 2, &e));
     for (int levers = FIRST_LEVERS; levers < 2; levers++) {
         ey_engine_options o = card_options();
-        if (levers) o.head = "8bit", o.vision_weights = "streamed", o.kv_cache_dtype = "fp8";
+        if (levers) {
+            o.head = "8bit";
+            o.vision_weights = "streamed";
+            o.kv_cache_dtype = "fp8";
+        }
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
         struct fake_counts before = fake_driver_counts();
         build_mixed(grammar, levers);
@@ -174,7 +188,8 @@ static void decode_allocates_nothing_on_the_host(void **state)
         engine->max_unread = 1; /* nothing is decoded before the first text was heard */
         question_simple(&q, 0, long_text, 24);
         if (i) q.request.sampling = drawn;
-        q.request.on_event = decode_allocations_hear, q.request.event_user = &heard,
+        q.request.on_event = decode_allocations_hear;
+        q.request.event_user = &heard;
         q.request.top_logprobs = 3;
         ey_answer answer = ask(engine, &q);
         allocations_stop();
@@ -231,7 +246,8 @@ static void answers_are_those_of_the_cpu(void **state)
     assert_same_answer(&card[0], &again, "the same once more");
     ey_answer_free(&again);
     close_card(&engine);
-    free_answers(cpu), free_answers(card);
+    free_answers(cpu);
+    free_answers(card);
 }
 
 static void at_once_as_alone(void **state)
@@ -300,7 +316,8 @@ static void preempted_as_alone(void **state)
     static struct question questions[2];
     ey_answer alone[2];
     ey_engine_options o = card_options();
-    o.max_model_len = 256, o.kv_tokens = 320;
+    o.max_model_len = 256;
+    o.kv_tokens = 320;
     ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
     for (int i = 0; i < 2; i++) {
         question_simple(&questions[i], 0, long_text,
@@ -332,23 +349,27 @@ static void caches_are_used(void **state)
     ey_engine *engine = open_card();
     for (int pictures = 0; pictures < 2; pictures++) {
         question_simple(&q, pictures, long_text, 5);
-        q.request.fresh = false, q.request.top_logprobs = 2;
+        q.request.fresh = false;
+        q.request.top_logprobs = 2;
         ey_answer first = ask(engine, &q), second = ask(engine, &q);
         assert_int_equal(first.cached_tokens, 0);
         assert_int_equal(second.cached_tokens, (second.prompt_tokens - 1) / KV_BLOCK * KV_BLOCK);
         assert_true(second.cached_tokens > 0);
         assert_near_answer(&first, &second, "a prefix that was there");
-        ey_answer_free(&first), ey_answer_free(&second);
+        ey_answer_free(&first);
+        ey_answer_free(&second);
     }
     question_simple(&q, 1, "Another question about it.", 4); /* the prefix ends in the picture */
-    q.request.fresh = false, q.request.top_logprobs = 2;
+    q.request.fresh = false;
+    q.request.top_logprobs = 2;
     ey_answer cached = ask(engine, &q);
     q.request.fresh = true;
     ey_answer fresh = ask(engine, &q);
     assert_true(cached.images[0].cached && !fresh.images[0].cached);
     assert_int_equal(ey_engine_stats(engine).tower_runs, 2);
     assert_near_answer(&fresh, &cached, "features that were there");
-    ey_answer_free(&cached), ey_answer_free(&fresh);
+    ey_answer_free(&cached);
+    ey_answer_free(&fresh);
     close_card(&engine);
 }
 
@@ -356,7 +377,8 @@ static void caches_are_used(void **state)
 static void outcomes(struct outcome out[2], bool eager, const char *head)
 {
     ey_engine_options o = card_options();
-    o.enforce_eager = eager, o.head = head;
+    o.enforce_eager = eager;
+    o.head = head;
     ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
     for (int i = 0; i < 2; i++) {
         question_simple(&q, i, "What is this?", 5);
@@ -379,7 +401,8 @@ static void recorded_steps_are_the_eager_ones(void **state)
         outcomes(eager, true, heads[h]);
         for (int i = 0; i < 2; i++) {
             assert_same_outcome(&recorded[i], &eager[i], heads[h]);
-            outcome_free(&recorded[i]), outcome_free(&eager[i]);
+            outcome_free(&recorded[i]);
+            outcome_free(&eager[i]);
         }
     }
 }
@@ -401,7 +424,10 @@ static void build_for_rows(int i)
     if (i == 2)
         q.request.sampling = (ey_sampling){
             .temperature = 1.3f, .top_k = 40, .top_p = 1, .repetition_penalty = 1, .seed = 5};
-    if (i == 3) q.request.logit_bias = bias, q.request.n_logit_bias = 2;
+    if (i == 3) {
+        q.request.logit_bias = bias;
+        q.request.n_logit_bias = 2;
+    }
 }
 
 static void note_text(void *user, const char *text)
@@ -414,7 +440,10 @@ static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, c
                                   const char *expected, char notice[400])
 {
     ey_engine_options o = card_options();
-    o.head = "8bit", o.head_rows = rows, o.notice = note_text, o.notice_user = notice;
+    o.head = "8bit";
+    o.head_rows = rows;
+    o.notice = note_text;
+    o.notice_user = notice;
     ey_engine *engine = engine_open_with(kind, o);
     bool pinned = strcmp(expected, "pinned") == 0;
     assert_string_equal(ey_engine_describe(engine).head_rows, expected);
@@ -451,7 +480,8 @@ static void stored_rows_are_read_in_either_way(void **state)
         assert_string_equal(notice, "");
         for (int i = 0; i < ROWS_ASKED; i++) {
             assert_same_answer(&pinned[i], &host[i], kinds[k]);
-            ey_answer_free(&pinned[i]), ey_answer_free(&host[i]);
+            ey_answer_free(&pinned[i]);
+            ey_answer_free(&host[i]);
         }
         ey_engine_close(&first);
         close_card(&second);
@@ -470,7 +500,8 @@ static void files_that_are_not_pinned(void **state)
     ey_err e;
     struct fake_card stubborn = fake_small_card;
     stubborn.pins_no_files = true;
-    o.head = "8bit", o.model = ckpt_make(fixture_dir(), "tiny-head72-bf16");
+    o.head = "8bit";
+    o.model = ckpt_make(fixture_dir(), "tiny-head72-bf16");
     for (int call = 0; call < 3;
          call++) { /* all; the pages of the head, and their address, after the one that was tried */
         if (!call)
@@ -527,7 +558,8 @@ static void the_widest_picture(void **state)
     cpu = ask(engine, &q);
     ey_engine_close(&engine);
     assert_near_answer(&cpu, &card, "the widest picture");
-    ey_answer_free(&card), ey_answer_free(&cpu);
+    ey_answer_free(&card);
+    ey_answer_free(&cpu);
 }
 
 int main(void)

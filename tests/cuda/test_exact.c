@@ -36,7 +36,8 @@ static void the_host_against_doubles(void **state)
             double want = (double)x[i] / sqrt(squares / n + (double)EPS) * (double)norm[i];
             assert_true(fabs((double)normed[i] - want) <= 1e-6 * fabs(want));
             memcpy(row + (size_t)i * sizeof(v), &v, sizeof(v));
-            logit += want * (double)bf16_float(v), size += fabs(want * (double)bf16_float(v));
+            logit += want * (double)bf16_float(v);
+            size += fabs(want * (double)bf16_float(v));
         }
         assert_true(fabs((double)exact_logit(normed, row, (size_t)n) - logit) <= 1e-6 * size);
         exact_norm(x, x, norm, (size_t)n, EPS); /* in place */
@@ -66,7 +67,8 @@ static void scored_again(int n, int cols, int known)
     for (int i = 0; i < ROWS * cols; i++)
         rows[i] = i < DIFFERENT * cols ? float_bf16(random_float()) : rows[i - DIFFERENT * cols];
     for (int r = 0; r < n; r++) {
-        gather[r] = (r * 3 + 1) % X_ROWS, arrived[r] = 0;
+        gather[r] = (r * 3 + 1) % X_ROWS;
+        arrived[r] = 0;
         exact_norm(normed, x + gather[r] * cols, norm, (size_t)cols, EPS);
         for (int i = 0; i < CANDIDATES; i++) {
             int id = i < known ? (i * 7 + r) % ROWS : -1; /* each once */

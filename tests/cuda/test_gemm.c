@@ -162,7 +162,8 @@ static struct launch launch_e4m3(const struct linear_args *a, float *values)
     }
     for (int i = 0; i < a->n; i++)
         round_activations(values + i * a->k, (size_t)a->k);
-    e.product.x = q.y, e.product.ldx = a->k;
+    e.product.x = q.y;
+    e.product.ldx = a->k;
     struct launch quantize = quantize_rows_launch(&q), launch = gemm_e4m3_launch(&e);
     assert_true(2 * (launch.shared + 1024) <= 100 * 1024); /* two blocks of threads on an SM */
     assert_true(emulator_launch(quantize.kernel, &q, quantize.grid,
@@ -294,7 +295,8 @@ static void activations_become_e4m3(void **state)
     random_state = 7;
     for (int i = 0; i < N * K; i++)
         x[i] = float_bf16(sizes[i / K] * random_float());
-    x[6 * K + 5] = 0x7fc0, x[7 * K + K - 1] = 0xffc1; /* NaN */
+    x[6 * K + 5] = 0x7fc0;
+    x[7 * K + K - 1] = 0xffc1; /* NaN */
     for (int i = 1; i < K; i++)
         x[8 * K + i] = 0; /* one alone */
     assert_true(

@@ -102,8 +102,10 @@ static double expected_dot(const struct problem *p, int segment, int row, int to
     const double *w = p->w[segment].value + (size_t)row * (size_t)p->p.k,
                  *x = p->x + (size_t)token * (size_t)p->p.k;
     double sum = 0, squares = 0;
-    for (int c = 0; c < p->p.k; c++)
-        sum += w[c] * x[c], squares += w[c] * x[c] * w[c] * x[c];
+    for (int c = 0; c < p->p.k; c++) {
+        sum += w[c] * x[c];
+        squares += w[c] * x[c] * w[c] * x[c];
+    }
     double rounded_x = p->p.norm              ? (p->p.dtype == K_BF16 ? 0x1p-8 : 0x1p-10)
                        : p->p.dtype == K_INT4 ? 0x1p-11
                                               : 0x1p-18; /* int4: of weights */
@@ -132,7 +134,10 @@ static void check_values(const struct problem *p, const float *f32, const bf16 *
                     tolerance += fabs(want) * 0x1p-8;
                 }
                 if (p->args.segment[s].bias) want += (double)p->args.segment[s].bias[r];
-                if (p->p.out == OUT_ADD) want += (double)p->y_before[place], tolerance += 1e-6;
+                if (p->p.out == OUT_ADD) {
+                    want += (double)p->y_before[place];
+                    tolerance += 1e-6;
+                }
                 if (p->p.out == OUT_GELU_TANH || p->p.out == OUT_GELU_ERF || p->p.out == OUT_ACT) {
                     double tanh_in = sqrt(2 / acos(-1.0)) * (want + 0.044715 * want * want * want);
                     if (p->p.out == OUT_GELU_TANH) want = 0.5 * want * (1 + tanh(tanh_in));
@@ -245,7 +250,8 @@ static void kernels_of_one_token_multiply(void **state)
     int taken = 0;
     for (size_t i = 0; i < sizeof(fast) / sizeof(fast[0]); i++) {
         struct problem p = problem_make(&fast[i], 1);
-        p.args.n = 1, p.args.gather = p.p.gather ? p.gather : NULL;
+        p.args.n = 1;
+        p.args.gather = p.p.gather ? p.gather : NULL;
         struct launch shape = gemv1_launch(&p.args);
         const bool wanted = !p.p.gather && (fast[i].dtype == K_FP8 || fast[i].dtype == K_INT4);
         assert_int_equal(shape.kernel != NULL, wanted);
@@ -298,11 +304,14 @@ static void other_products_have_no_fast_kernel(void **state)
     struct problem p = problem_make(&fast[0], 1);
     p.args.n = 33;
     assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
-    p.args.n = 1, p.args.k = 2044;
+    p.args.n = 1;
+    p.args.k = 2044;
     assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
-    p.args.k = 2048, p.args.segment[1].w.packed = 0;
+    p.args.k = 2048;
+    p.args.segment[1].w.packed = 0;
     assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
-    p.args.segment[1].w.packed = 1, p.args.out = OUT_GELU_ERF;
+    p.args.segment[1].w.packed = 1;
+    p.args.out = OUT_GELU_ERF;
     assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
 }
 

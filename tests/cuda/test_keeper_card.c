@@ -11,8 +11,12 @@
 static struct server_options options(const char *model)
 {
     struct server_options o = server_defaults();
-    o.models[0].path = model, o.n_models = 1, o.engine.device = "cuda",
-    o.engine.max_model_len = 512, o.engine.kv_tokens = 1 << 16, o.engine.threads = 1;
+    o.models[0].path = model;
+    o.n_models = 1;
+    o.engine.device = "cuda";
+    o.engine.max_model_len = 512;
+    o.engine.kv_tokens = 1 << 16;
+    o.engine.threads = 1;
     o.idle_unload_seconds = 1;
     return o;
 }
@@ -44,9 +48,10 @@ static void await_bare_card(void)
 {
     double until = seconds_now() + 30;
     struct fake_counts n;
-    do
-        usleep(10000), n = fake_driver_counts();
-    while ((n.device_bytes || n.contexts) && seconds_now() < until);
+    do {
+        usleep(10000);
+        n = fake_driver_counts();
+    } while ((n.device_bytes || n.contexts) && seconds_now() < until);
     assert_int_equal(n.device_bytes, 0);
     assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts +
                          n.modules + n.streams + n.events + n.graphs,
@@ -101,10 +106,14 @@ static void await_plan(struct keeper *k)
 static struct server_options two_models(uint64_t gpu_memory)
 {
     struct server_options o = options(ckpt_make(fixture_dir(), "tiny-ragged-fp8"));
-    o.models[1].path = ckpt_make(fixture_dir(), "tiny-head72-bf16"), o.n_models = 2;
-    o.models[0].names[0] = "a", o.models[1].names[0] = "b",
+    o.models[1].path = ckpt_make(fixture_dir(), "tiny-head72-bf16");
+    o.n_models = 2;
+    o.models[0].names[0] = "a";
+    o.models[1].names[0] = "b";
     o.models[0].n_names = o.models[1].n_names = 1;
-    o.idle_unload_seconds = 0, o.engine.kv_tokens = 0, o.engine.max_model_len = 256,
+    o.idle_unload_seconds = 0;
+    o.engine.kv_tokens = 0;
+    o.engine.max_model_len = 256;
     o.engine.gpu_memory = gpu_memory;
     return o;
 }
@@ -138,9 +147,10 @@ static void two_models_share_the_card(void **state)
         assert_non_null(keeper_borrow(k, m, NULL, NULL, &waited, &e));
     await_bytes(two_arenas(k));
     assert_int_equal(fake_driver_counts().contexts, 2); /* references to the one that there is */
-    for (size_t m = 0; m < 2; m++)
-        assert_true(!keeper_state(k, m).facts.takes_turns && keeper_state(k, m).memory.known),
-            keeper_return(k, m);
+    for (size_t m = 0; m < 2; m++) {
+        assert_true(!keeper_state(k, m).facts.takes_turns && keeper_state(k, m).memory.known);
+        keeper_return(k, m);
+    }
     keeper_close(&k);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
     ey_budget_free(&budget);
@@ -167,8 +177,10 @@ static void two_models_give_way_to_stay(void **state)
     }
     await_bytes(two_arenas(k));
     assert_true(two_arenas(k) + CONTEXT <= o.engine.gpu_memory);
-    for (size_t m = 0; m < 2; m++)
-        assert_int_equal(keeper_state(k, m).unloads, 0), keeper_return(k, m);
+    for (size_t m = 0; m < 2; m++) {
+        assert_int_equal(keeper_state(k, m).unloads, 0);
+        keeper_return(k, m);
+    }
     keeper_close(&k);
     ey_budget_free(&budget);
 }
@@ -182,8 +194,11 @@ static void two_models_take_turns(void **state)
     ey_budget *budget = ey_budget_create(1 << 20);
     ey_err e;
     bool waited;
-    o.engine.kv_tokens = 1 << 16, o.engine.max_num_batched_tokens = 64, o.engine.head = "bf16",
-    o.engine.vision_weights = "resident", o.engine.kv_cache_dtype = "bf16";
+    o.engine.kv_tokens = 1 << 16;
+    o.engine.max_num_batched_tokens = 64;
+    o.engine.head = "bf16";
+    o.engine.vision_weights = "resident";
+    o.engine.kv_cache_dtype = "bf16";
     struct keeper *k = open_two(&o, budget);
     size_t a = arena_of(k, 0, CONTEXT), b = arena_of(k, 1, CONTEXT), larger = a > b ? a : b;
     keeper_close(&k);

@@ -124,9 +124,10 @@ static void embeddings(void **state)
                                .n = N,
                                .hidden = HIDDEN};
         struct matrix m = random_matrix(K_F32, 1, 1, 0);
-        if (t < sizeof(tables) / sizeof(tables[0]))
-            m = random_matrix(tables[t].dtype, 40, HIDDEN, tables[t].packed), a.table = m.dev;
-        else
+        if (t < sizeof(tables) / sizeof(tables[0])) {
+            m = random_matrix(tables[t].dtype, 40, HIDDEN, tables[t].packed);
+            a.table = m.dev;
+        } else
             a.host_rows = rows;
         launch(embed_launch(&a), &a);
         for (int i = 0; i < N * HIDDEN; i++) {
@@ -153,8 +154,10 @@ static void angles(void **state)
                                             100, 105000, 106000, 107000, 262143, 262142, 262141};
     struct rope_args a = {
         .table = aligned(N * PAIRS * 8), .position = position, .n = N, .n_pairs = PAIRS};
-    for (int j = 0; j < PAIRS; j++)
-        a.frequency[j] = (float)pow(5e6, -j / (double)PAIRS), a.axis[j] = (uint8_t)(j % 3);
+    for (int j = 0; j < PAIRS; j++) {
+        a.frequency[j] = (float)pow(5e6, -j / (double)PAIRS);
+        a.axis[j] = (uint8_t)(j % 3);
+    }
     launch(rope_launch(&a), &a);
     for (int i = 0; i < N * PAIRS; i++) {
         float angle = (float)position[i / PAIRS * 3 + a.axis[i % PAIRS]] * a.frequency[i % PAIRS];

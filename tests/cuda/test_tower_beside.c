@@ -11,7 +11,9 @@ static struct question pictured;
 static ey_engine_options options_of(const char *device)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = device, options.threads = 2, options.max_model_len = 512;
+    options.device = device;
+    options.threads = 2;
+    options.max_model_len = 512;
     options.max_num_batched_tokens = 64; /* the picture takes several tiles */
     options.enforce_eager = true;
     return options;
@@ -27,8 +29,9 @@ static ey_engine *open_beside(void)
 static void ask_about(struct question *q, int width, int height, int max_tokens)
 {
     question_start(q, max_tokens);
-    question_turn(q, "user"), question_part(q, picture(width, height, 5)),
-        question_text(q, "What is this?");
+    question_turn(q, "user");
+    question_part(q, picture(width, height, 5));
+    question_text(q, "What is this?");
 }
 
 /* ---- memory ---- */
@@ -120,9 +123,12 @@ static void features_are_the_cpu_s(void **state)
             for (int i = 0; i < hidden; i++)
                 assert_rounded(got[i], want[i]);
         }
-    free(got), free(want);
-    ey_answer_free(&a), ey_answer_free(&b);
-    ey_engine_close(&beside), ey_engine_close(&alone);
+    free(got);
+    free(want);
+    ey_answer_free(&a);
+    ey_answer_free(&b);
+    ey_engine_close(&beside);
+    ey_engine_close(&alone);
 }
 
 /* Others' tokens come while a picture is in the tower; what they are does not change. */
@@ -136,7 +142,8 @@ static void beside_others(void **state)
     question_simple(&text, 0, "Tell me of the sea.", 12);
     ey_answer alone[] = {ask(engine, &text), ask(engine, &pictured)};
     engine_forget(engine);
-    members[0].request = text.request, members[1].request = pictured.request;
+    members[0].request = text.request;
+    members[1].request = pictured.request;
     crowd_run(members, 2, engine);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(members[i].answer.n_tokens, alone[i].n_tokens);

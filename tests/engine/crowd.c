@@ -8,7 +8,9 @@ static void must(bool ok, const ey_err *e)
 void member_start_from(struct member *m, ey_engine *engine, ey_prompt *prompt)
 {
     ey_err e;
-    m->n_heard = 0, m->n_tokens = 0, m->over = false;
+    m->n_heard = 0;
+    m->n_tokens = 0;
+    m->over = false;
     must(ey_start(engine, prompt, &m->request, &m->ticket, &e), &e);
 }
 
@@ -184,19 +186,26 @@ static void build(struct sorts *s)
     question_simple(&q[1], 1, "What is this?", 40);
     q[1].request.top_logprobs = 5;
     question_simple(&q[2], 2, "Which is larger?", 60);
-    q[2].request.sampling = drawn, q[2].request.top_logprobs = 0;
+    q[2].request.sampling = drawn;
+    q[2].request.top_logprobs = 0;
     question_simple(&q[3], 1, "What colour is it?", 110);
     question_simple(&q[4], 0, "Count to twenty, please.", 50);
-    q[4].request.sampling = drawn, q[4].request.sampling.seed = 8;
+    q[4].request.sampling = drawn;
+    q[4].request.sampling.seed = 8;
     question_simple(&q[5], 1, "Name it.", 30);
-    s->bias[0] = (ey_logit_bias){300, 4.5f}, s->bias[1] = (ey_logit_bias){301, -100};
-    q[5].request.logit_bias = s->bias, q[5].request.n_logit_bias = 2;
-    q[5].request.sampling.temperature = 1.2f, q[5].request.sampling.seed = 9;
+    s->bias[0] = (ey_logit_bias){300, 4.5f};
+    s->bias[1] = (ey_logit_bias){301, -100};
+    q[5].request.logit_bias = s->bias;
+    q[5].request.n_logit_bias = 2;
+    q[5].request.sampling.temperature = 1.2f;
+    q[5].request.sampling.seed = 9;
     question_simple(&q[6], 0, long_text, 90);
     q[6].request.top_logprobs = 20;
     question_simple(&q[7], 0, "", 45);
-    q[7].request.messages = NULL, q[7].request.n_messages = 0;
-    q[7].request.text = "Once upon a time", q[7].request.n_text = strlen(q[7].request.text);
+    q[7].request.messages = NULL;
+    q[7].request.n_messages = 0;
+    q[7].request.text = "Once upon a time";
+    q[7].request.n_text = strlen(q[7].request.text);
 }
 
 void sorts_open(struct sorts *s, ey_engine *engine)
@@ -206,11 +215,13 @@ void sorts_open(struct sorts *s, ey_engine *engine)
     ey_answer whole = ask(engine, &s->question[3]);
     middle_of(s->stop, sizeof(s->stop), whole.text, whole.n_text);
     s->stops[0] = s->stop;
-    s->question[3].request.stop = s->stops, s->question[3].request.n_stop = 1;
+    s->question[3].request.stop = s->stops;
+    s->question[3].request.n_stop = 1;
     ey_answer_free(&whole);
     whole = ask(engine, &s->question[4]);
     s->stop_ids[0] = whole.tokens[20];
-    s->question[4].request.stop_ids = s->stop_ids, s->question[4].request.n_stop_ids = 1;
+    s->question[4].request.stop_ids = s->stop_ids;
+    s->question[4].request.n_stop_ids = 1;
     ey_answer_free(&whole);
     for (int i = 0; i < SORTS; i++)
         s->alone[i] = ask(engine, &s->question[i]);

@@ -43,7 +43,9 @@ bool engine_try(ey_engine **engine, const char *kind, const char *device, int th
 {
     ey_engine_options options = ey_engine_defaults();
     options.model = kind[0] == '/' ? kind : ckpt_make(dir, kind);
-    options.device = device, options.threads = threads, options.max_model_len = max_model_len;
+    options.device = device;
+    options.threads = threads;
+    options.max_model_len = max_model_len;
     return ey_engine_open(engine, &options, e);
 }
 
@@ -89,7 +91,8 @@ void assert_at_rest(ey_engine *engine)
 void engine_set_rows(ey_engine *engine, int rows, int tile)
 {
     pthread_mutex_lock(&engine->lock);
-    engine->ws.chunk.max_rows = rows, engine->ws.max_rows = tile;
+    engine->ws.chunk.max_rows = rows;
+    engine->ws.max_rows = tile;
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -99,7 +102,8 @@ static void shuffle(int32_t *values, int n, unsigned seed)
         seed = seed * 1664525u + 1013904223u;
         int j = (int)((seed >> 8) % (unsigned)(i + 1));
         int32_t t = values[i];
-        values[i] = values[j], values[j] = t;
+        values[i] = values[j];
+        values[j] = t;
     }
 }
 
@@ -153,7 +157,8 @@ static void fill(struct image *image, unsigned seed)
         for (int x = 0; x < image->width; x++) {
             uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)image->width + (size_t)x);
             noise = noise * 1664525u + 1013904223u;
-            p[0] = (uint8_t)(x * 255 / image->width), p[1] = (uint8_t)(y * 255 / image->height);
+            p[0] = (uint8_t)(x * 255 / image->width);
+            p[1] = (uint8_t)(y * 255 / image->height);
             p[2] = (uint8_t)((noise >> 24) + ((x / 16 + y / 16 + (int)seed) % 2 ? 90 : 0));
         }
 }
@@ -175,9 +180,11 @@ ey_part picture(int width, int height, unsigned seed)
     if (!image_write_png(&image, path, &e) || !file_read(&bytes, &n, path, 1 << 24, &e))
         fail_msg("%s", e.text);
     free(image.rgb);
-    pictures[n_pictures].width = width, pictures[n_pictures].height = height,
+    pictures[n_pictures].width = width;
+    pictures[n_pictures].height = height;
     pictures[n_pictures].seed = seed;
-    pictures[n_pictures].bytes = bytes, pictures[n_pictures].n = n;
+    pictures[n_pictures].bytes = bytes;
+    pictures[n_pictures].n = n;
     n_pictures++;
     return ey_image_part(bytes, n);
 }
@@ -257,7 +264,8 @@ struct outcome outcome_of(ey_engine *engine, const struct question *q)
 
 void outcome_free(struct outcome *o)
 {
-    free(o->logits), free(o->text);
+    free(o->logits);
+    free(o->text);
     *o = (struct outcome){0};
 }
 

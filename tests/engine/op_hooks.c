@@ -69,9 +69,15 @@ static bool finish(struct backend *be, ey_err *e)
 
 void hooks_on(ey_engine *engine)
 {
-    real = engine->be->ops, hooked = *real;
-    hooked.patch_embed = patch_embed, hooked.vision_qkv = vision_qkv, hooked.merge = merge;
-    hooked.embed = embed, hooked.qkv = qkv, hooked.head = head, hooked.finish = finish;
+    real = engine->be->ops;
+    hooked = *real;
+    hooked.patch_embed = patch_embed;
+    hooked.vision_qkv = vision_qkv;
+    hooked.merge = merge;
+    hooked.embed = embed;
+    hooked.qkv = qkv;
+    hooked.head = head;
+    hooked.finish = finish;
     engine->be->ops = &hooked;
     hooks_reset(NULL, NULL);
 }
@@ -80,7 +86,9 @@ void hooks_reset(hook_fn *fn, void *user)
 {
     for (int op = 0; op < N_OPS; op++)
         atomic_store(&counts[op], 0);
-    called = fn, called_with = user, fails_at = 0;
+    called = fn;
+    called_with = user;
+    fails_at = 0;
 }
 
 void hooks_fail(int at)
@@ -103,7 +111,10 @@ struct canceller {
 static void cancel_there(void *user, enum op op, int n)
 {
     struct canceller *c = user;
-    if (op == c->op && n == c->at) ey_cancel(c->ticket), c->done = true;
+    if (op == c->op && n == c->at) {
+        ey_cancel(c->ticket);
+        c->done = true;
+    }
 }
 
 static void hear_out(ey_ticket *ticket, const ey_request *request)

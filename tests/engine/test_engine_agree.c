@@ -39,7 +39,8 @@ static void lay_out_rows(struct rows *r, ey_engine *engine, const struct questio
         r->table[i] = i;
     for (int i = 0; i < r->n; i++) {
         bool given = i < n_prompt;
-        r->token[i] = given ? prompt->ids.id[i] : ids[i - n_prompt], r->feature[i] = -1,
+        r->token[i] = given ? prompt->ids.id[i] : ids[i - n_prompt];
+        r->feature[i] = -1;
         r->index[i] = i;
         for (int axis = 0; axis < 3; axis++)
             r->position[3 * i + axis] = given ? prompt->position[3 * i + axis]
@@ -131,8 +132,11 @@ static ey_engine *open_masked(const char *kind, const char *mask)
     ey_engine_options options = ey_engine_defaults();
     ey_engine *engine;
     ey_err e;
-    options.model = ckpt_make(fixture_dir(), kind), options.device = "cpu", options.cpu_mask = mask;
-    options.threads = 2, options.max_model_len = CONTEXT;
+    options.model = ckpt_make(fixture_dir(), kind);
+    options.device = "cpu";
+    options.cpu_mask = mask;
+    options.threads = 2;
+    options.max_model_len = CONTEXT;
     if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s: %s", kind, e.text);
     return engine;
 }
@@ -158,15 +162,18 @@ static void compare(const char *kind, const char *mask, int n_pictures)
                     *y = r + (size_t)i * (size_t)vocabulary;
         assert_int_equal(logits_argmax(x, vocabulary), a.ids[i]);
         double kl = kl_divergence(x, y, vocabulary);
-        worst = fmax(worst, kl), mean += kl / N_TOKENS;
+        worst = fmax(worst, kl);
+        mean += kl / N_TOKENS;
         difference = fmax(difference, largest_difference(x, y, vocabulary));
     }
     print_message("%s, %s, %d pictures: KL %.2e, at most %.2e; logits differ by %.2e\n", kind,
                   mask ? mask : "all", n_pictures, mean, worst, difference);
     assert_true(mean >= 0 && mean < MEAN_KL && worst < WORST_KL);
     compare_greedy(kind, &a, &b, p, difference);
-    outcome_free(&a), outcome_free(&b);
-    free(p), free(r);
+    outcome_free(&a);
+    outcome_free(&b);
+    free(p);
+    free(r);
     ey_engine_close(&ref);
     ey_engine_close(&cpu);
 }

@@ -41,7 +41,8 @@ static void a_valid_answer_is_unchanged(void **state)
     for (int i = 0; i < 4; i++) {
         const bool drawn = i % 2;
         question_simple(&q, i / 2, "Describe this image.", 40);
-        q.request.ignore_eos = false, q.request.top_logprobs = 1;
+        q.request.ignore_eos = false;
+        q.request.top_logprobs = 1;
         if (drawn)
             q.request.sampling = (ey_sampling){.temperature = 0.8f,
                                                .top_k = 20,
@@ -63,7 +64,8 @@ static void a_valid_answer_is_unchanged(void **state)
         ey_answer_free(&is_free);
     }
     assert_true(n_sentences > 0);
-    ey_grammar_free(&sentence), ey_grammar_free(&anything);
+    ey_grammar_free(&sentence);
+    ey_grammar_free(&anything);
     ey_engine_close(&engine);
 }
 
@@ -119,7 +121,9 @@ static void percentiles_are_the_ends_of_steps(void **state)
 {
     (void)state;
     ey_mask_stats s = {.made = 100};
-    s.steps[4] = 50, s.steps[8] = 49, s.steps[12] = 1;
+    s.steps[4] = 50;
+    s.steps[8] = 49;
+    s.steps[12] = 1;
     assert_true(fabs(ey_mask_percentile(&s, 0.5) - 0.5e-6) < 1e-12);
     assert_true(fabs(ey_mask_percentile(&s, 0.99) - 1e-6) < 1e-12);
     assert_true(fabs(ey_mask_percentile(&s, 1) - 2e-6) < 1e-12);

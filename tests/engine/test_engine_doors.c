@@ -54,14 +54,16 @@ static void options_have_ranges(void **state)
         ey_engine_options options = rows[i].options;
         ey_err e = {0};
         ey_engine *made = open_plain(); /* so that the checkpoint is there */
-        options.model = ey_engine_describe(made).directory, options.device = "cpu";
+        options.model = ey_engine_describe(made).directory;
+        options.device = "cpu";
         expect_error(ey_engine_open(&engine, &options, &e), &e, EY_BAD_REQUEST, rows[i].says,
                      rows[i].what);
         assert_null(engine);
         ey_engine_close(&made);
     }
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cpu", options.kv_tokens = 200; /* the context follows the pool */
+    options.device = "cpu";
+    options.kv_tokens = 200; /* the context follows the pool */
     ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
     assert_int_equal(ey_engine_describe(engine).max_model_len, 200);
     assert_int_equal(ey_engine_describe(engine).kv_tokens, 256); /* whole blocks */
@@ -82,14 +84,17 @@ static void rows_of_a_step(void **state)
                     8);
     for (size_t i = 0; i < COUNT(rows); i++) {
         ey_engine_options options = ey_engine_defaults();
-        options.device = "cpu", options.threads = 2, options.max_model_len = 512,
+        options.device = "cpu";
+        options.threads = 2;
+        options.max_model_len = 512;
         options.max_num_batched_tokens = rows[i];
         ey_engine *engine = engine_open_with("tiny-gqa4-fp8", options);
         struct outcome o = outcome_of(engine, &q);
         assert_true(o.prompt_tokens > 150);
-        if (i)
-            assert_same_outcome(&first, &o, "rows of a step"), outcome_free(&o);
-        else
+        if (i) {
+            assert_same_outcome(&first, &o, "rows of a step");
+            outcome_free(&o);
+        } else
             first = o;
         ey_engine_close(&engine);
     }
@@ -101,7 +106,10 @@ static void rows_of_a_step(void **state)
 static ey_request written(const char *text, bool parse)
 {
     ey_request r = ey_request_defaults();
-    r.text = text, r.n_text = strlen(text), r.parse_special_tokens = parse, r.max_tokens = 5,
+    r.text = text;
+    r.n_text = strlen(text);
+    r.parse_special_tokens = parse;
+    r.max_tokens = 5;
     r.ignore_eos = true;
     return r;
 }
@@ -123,7 +131,11 @@ static void prompts_of_text_and_ids(void **state)
         int *ids;
         size_t n;
         assert_true(ey_tokenize(engine, chat, strlen(chat), true, &ids, &n, &e));
-        if (kind) r.text = NULL, r.ids = ids, r.n_ids = n;
+        if (kind) {
+            r.text = NULL;
+            r.ids = ids;
+            r.n_ids = n;
+        }
         assert_true(ey_prepare(engine, &r, &prompt, &e));
         ey_prompt_info info = ey_prompt_describe(prompt);
         assert_int_equal(info.n_ids, n);
@@ -216,9 +228,11 @@ static void bad_prompts(void **state)
         ey_request r = ey_request_defaults();
         ey_prompt *prompt = (ey_prompt *)&r; /* must become NULL */
         ey_err e = {0};
-        r.text = rows[i].text, r.n_text = rows[i].text ? strlen(rows[i].text) : 0,
+        r.text = rows[i].text;
+        r.n_text = rows[i].text ? strlen(rows[i].text) : 0;
         r.parse_special_tokens = rows[i].parse;
-        r.ids = rows[i].ids, r.n_ids = rows[i].n_ids;
+        r.ids = rows[i].ids;
+        r.n_ids = rows[i].n_ids;
         expect_error(ey_prepare(engine, &r, &prompt, &e), &e, rows[i].code, rows[i].says,
                      rows[i].what);
         assert_null(prompt);
@@ -226,7 +240,9 @@ static void bad_prompts(void **state)
     ey_request r = ey_request_defaults(); /* one less fits, with room for one token */
     ey_answer answer;
     ey_err e;
-    r.ids = long_ids, r.n_ids = COUNT(long_ids) - 1, r.ignore_eos = true;
+    r.ids = long_ids;
+    r.n_ids = COUNT(long_ids) - 1;
+    r.ignore_eos = true;
     assert_true(ey_ask(engine, &r, &answer, &e));
     assert_int_equal(answer.completion_tokens, 1);
     ey_answer_free(&answer);
@@ -275,15 +291,17 @@ static void limits_of_answers(void **state)
         ey_request r = rows[i].r;
         ey_ticket *ticket = (ey_ticket *)&r; /* must become NULL */
         if (!r.top_logprobs) r.top_logprobs = -1;
-        r.sampling.top_p = 1, r.sampling.repetition_penalty = 1;
+        r.sampling.top_p = 1;
+        r.sampling.repetition_penalty = 1;
         e = (ey_err){0};
         expect_error(ey_start(engine, prompt, &r, &ticket, &e), &e, EY_BAD_REQUEST, rows[i].says,
                      rows[i].what);
         assert_null(ticket);
     }
-    q.request.logit_bias = biases,
+    q.request.logit_bias = biases;
     q.request.n_logit_bias = EY_MAX_LOGIT_BIAS; /* as many as may be, all of no effect */
-    q.request.stop_ids = stops, q.request.n_stop_ids = EY_MAX_STOP_IDS;
+    q.request.stop_ids = stops;
+    q.request.n_stop_ids = EY_MAX_STOP_IDS;
     for (size_t i = 0; i < COUNT(stops); i++)
         stops[i] = vocabulary + (int)i;
     ey_ticket *ticket;
@@ -305,7 +323,8 @@ static void biases_work(void **state)
     q.request.top_logprobs = 0;
     ey_answer plain = ask(engine, &q);
     const ey_logit_bias only = {321, 100};
-    q.request.logit_bias = &only, q.request.n_logit_bias = 1;
+    q.request.logit_bias = &only;
+    q.request.n_logit_bias = 1;
     ey_answer one = ask(engine, &q);
     for (int i = 0; i < 8; i++)
         assert_int_equal(one.tokens[i], 321);
@@ -315,11 +334,15 @@ static void biases_work(void **state)
     ey_answer other = ask(engine, &q);
     for (int i = 0; i < 8; i++)
         assert_int_not_equal(other.tokens[i], plain.tokens[0]);
-    q.request.sampling.temperature = 1, q.request.logit_bias = &only;
+    q.request.sampling.temperature = 1;
+    q.request.logit_bias = &only;
     ey_answer drawn = ask(engine, &q);
     for (int i = 0; i < 8; i++)
         assert_int_equal(drawn.tokens[i], 321);
-    ey_answer_free(&plain), ey_answer_free(&one), ey_answer_free(&other), ey_answer_free(&drawn);
+    ey_answer_free(&plain);
+    ey_answer_free(&one);
+    ey_answer_free(&other);
+    ey_answer_free(&drawn);
     ey_engine_close(&engine);
 }
 
@@ -333,13 +356,17 @@ static void requests_are_copied(void **state)
     for (int i = 3; i <= 5; i++) { /* with a stop text, a stop token, biases */
         struct sorts gone = sorts;
         ey_request r = sorts.question[i].request;
-        if (r.stop) r.stop = gone.stops, gone.stops[0] = gone.stop;
+        if (r.stop) {
+            r.stop = gone.stops;
+            gone.stops[0] = gone.stop;
+        }
         if (r.stop_ids) r.stop_ids = gone.stop_ids;
         if (r.logit_bias) r.logit_bias = gone.bias;
         members[0].request = r;
         pthread_mutex_lock(&engine->device);
         member_start(&members[0], engine);
-        memset(&gone, 0x55, sizeof(gone)), memset(&members[0].request, 0x55, sizeof(r));
+        memset(&gone, 0x55, sizeof(gone));
+        memset(&members[0].request, 0x55, sizeof(r));
         pthread_mutex_unlock(&engine->device);
         member_collect(&members[0]);
         assert_same_answer(&sorts.alone[i], &members[0].answer, "copied");
@@ -393,7 +420,9 @@ static void logprobs_as_they_come(void **state)
 static ey_engine *open_with_budget(ey_budget *budget)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cpu", options.threads = 2, options.max_model_len = 512,
+    options.device = "cpu";
+    options.threads = 2;
+    options.max_model_len = 512;
     options.budget = budget;
     return engine_open_with("tiny-ragged-fp8", options);
 }
@@ -454,14 +483,17 @@ static void enlarged_pictures_count(void **state)
     (void)state;
     ey_budget *budget = ey_budget_create(1 << 20);
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cpu", options.threads = 1, options.max_model_len = 2048,
+    options.device = "cpu";
+    options.threads = 1;
+    options.max_model_len = 2048;
     options.budget = budget;
     ey_engine *engine = engine_open_with("tiny-gqa4-bf16", options); /* at least 256 x 256 */
     ey_prompt *prompt[8];
     ey_err e = {0};
     int n = 0;
     question_start(&q, 1);
-    question_turn(&q, "user"), question_part(&q, picture(8, 8, 1));
+    question_turn(&q, "user");
+    question_part(&q, picture(8, 8, 1));
     for (; n < 3; n++) {
         assert_true(ey_prepare(engine, &q.request, &prompt[n], &e));
         assert_int_equal(ey_budget_used(budget), (n + 1) * 256 * 256 * 3);
@@ -521,7 +553,8 @@ static void text_and_back(void **state)
             assert_true(ey_detokenize(engine, ids, n_ids, &text, &n, &e));
             if (!parse || !strchr(texts[i], '|')) assert_string_equal(text, texts[i]);
             assert_int_equal(n, strlen(text));
-            free(ids), free(text);
+            free(ids);
+            free(text);
         }
     ey_engine_close(&engine);
 }

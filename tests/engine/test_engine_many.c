@@ -17,9 +17,12 @@ static ey_engine *open_kind(const char *kind, const char *device, int max_model_
                             int max_num_seqs, int max_images)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = device, options.threads = 2, options.max_model_len = max_model_len,
+    options.device = device;
+    options.threads = 2;
+    options.max_model_len = max_model_len;
     options.kv_tokens = kv_tokens;
-    options.max_num_seqs = max_num_seqs, options.max_images = max_images;
+    options.max_num_seqs = max_num_seqs;
+    options.max_images = max_images;
     return engine_open_with(kind, options);
 }
 
@@ -51,8 +54,10 @@ static void compare_all(const struct sorts *sorts, const char *what)
 
 static void run_sorts(ey_engine *engine, const struct sorts *sorts, bool fresh, const char *what)
 {
-    for (int i = 0; i < SORTS; i++)
-        members[i].request = sorts->question[i].request, members[i].request.fresh = fresh;
+    for (int i = 0; i < SORTS; i++) {
+        members[i].request = sorts->question[i].request;
+        members[i].request.fresh = fresh;
+    }
     crowd_run(members, SORTS, engine);
     compare_all(sorts, what);
     assert_at_rest(engine);
@@ -116,16 +121,18 @@ static void preempted_as_alone(void **state)
     sorts_open(&sorts, alone_engine);
     for (int i = 0; i < N; i++) {
         ey_request *long_one = &sorts.question[of_sort[i]].request;
-        long_one->max_tokens = 190 + 10 * i, long_one->fresh = true;
+        long_one->max_tokens = 190 + 10 * i;
+        long_one->fresh = true;
         alone[i] = ask(alone_engine, &sorts.question[of_sort[i]]);
         prompt_tokens += (uint64_t)alone[i].prompt_tokens;
     }
     for (int round = 0; round < 3; round++) {
         ey_engine *engine = open_kind("tiny-ragged-fp8", "cpu", 512, 512, N, 0);
         if (round) engine->slice_seconds = SMALLEST_SLICES;
-        for (int i = 0; i < N; i++)
-            members[i].request = sorts.question[of_sort[i]].request,
+        for (int i = 0; i < N; i++) {
+            members[i].request = sorts.question[of_sort[i]].request;
             members[i].request.fresh = round == 2;
+        }
         crowd_run(members, N, engine);
         for (int i = 0; i < N; i++)
             assert_same_answer(&alone[i], &members[i].answer, "preempted");
@@ -163,8 +170,10 @@ static void who_fits_later_waits(void **state)
     for (int i = 0; i < N; i++)
         member_start(&members[i], engine);
     pthread_mutex_unlock(&engine->device);
-    for (int i = 0; i < N; i++)
-        member_collect(&members[i]), assert_same_answer(&alone, &members[i].answer, "four");
+    for (int i = 0; i < N; i++) {
+        member_collect(&members[i]);
+        assert_same_answer(&alone, &members[i].answer, "four");
+    }
     assert_int_equal(ey_engine_stats(engine).preemptions, 0);
     crowd_free(members, N);
     ey_answer_free(&alone);
@@ -181,7 +190,8 @@ static void build_after_rules(struct question *to, unsigned seed, const char *te
     for (int i = 0; i < 150; i++)
         rules[i] = (char)(1 + i % 2);
     question_start(to, 6);
-    question_turn(to, "system"), question_text(to, rules);
+    question_turn(to, "system");
+    question_text(to, rules);
     question_turn(to, "user");
     if (seed) question_part(to, picture(130, 130, seed));
     question_text(to, text);
@@ -201,7 +211,8 @@ static void prefixes_are_shared(void **state)
     assert_int_equal(ey_engine_stats(engine).cached_tokens, 2 * KV_BLOCK);
     assert_int_equal(ey_engine_stats(engine).prompt_tokens,
                      first.prompt_tokens + second.prompt_tokens);
-    ey_answer_free(&first), ey_answer_free(&second);
+    ey_answer_free(&first);
+    ey_answer_free(&second);
     assert_at_rest(engine);
     ey_engine_close(&engine);
 }
@@ -221,7 +232,8 @@ static void equal_blocks_behind_others(void **state)
         struct outcome got = outcome_of(engine, &q);
         assert_same_outcome(&wanted, &got, "behind another block");
         assert_int_equal(ey_engine_stats(engine).cached_tokens, 0);
-        outcome_free(&wanted), outcome_free(&got);
+        outcome_free(&wanted);
+        outcome_free(&got);
     }
     ey_engine_close(&fresh);
     ey_engine_close(&engine);
@@ -233,12 +245,15 @@ static void shared_while_running(void **state)
     (void)state;
     static struct question other;
     ey_engine *engine = open_many("cpu", 512, 2048, 2, 0);
-    build_after_rules(&q, 0, "What is a fox?"), q.request.max_tokens = 40;
-    build_after_rules(&other, 0, "And what is a goose?"), other.request.max_tokens = 8;
+    build_after_rules(&q, 0, "What is a fox?");
+    q.request.max_tokens = 40;
+    build_after_rules(&other, 0, "And what is a goose?");
+    other.request.max_tokens = 8;
     q.request.fresh = other.request.fresh = true;
     ey_answer a = ask(engine, &q), b = ask(engine, &other);
     q.request.fresh = other.request.fresh = false;
-    members[0].request = q.request, members[1].request = other.request;
+    members[0].request = q.request;
+    members[1].request = other.request;
     for (int round = 0; round < 3; round++) {
         crowd_run(members, 2, engine);
         assert_same_answer(&a, &members[0].answer, "first");
@@ -248,7 +263,8 @@ static void shared_while_running(void **state)
         crowd_free(members, 2);
         assert_at_rest(engine);
     }
-    ey_answer_free(&a), ey_answer_free(&b);
+    ey_answer_free(&a);
+    ey_answer_free(&b);
     ey_engine_close(&engine);
 }
 
@@ -270,7 +286,8 @@ static void prefixes_give_way(void **state)
     ey_answer_free(&again);
     struct outcome second = outcome_of(engine, &q);
     assert_same_outcome(&first, &second, "after it was forgotten");
-    outcome_free(&first), outcome_free(&second);
+    outcome_free(&first);
+    outcome_free(&second);
     ey_engine_close(&engine);
 }
 
@@ -293,7 +310,8 @@ static void other_pictures_share_nothing(void **state)
         q.request.fresh = false;
         struct outcome got = outcome_of(engine, &q);
         assert_same_outcome(&wanted, &got, "another picture");
-        outcome_free(&wanted), outcome_free(&got);
+        outcome_free(&wanted);
+        outcome_free(&got);
         ey_prompt *prompt = prepare(engine, &q);
         assert_true(prompt->ids.n > 2 * KV_BLOCK && prompt->picture[0].run.first < KV_BLOCK);
         ey_prompt_free(&prompt);
@@ -308,7 +326,8 @@ static void other_pictures_share_nothing(void **state)
     assert_int_equal(a.cached_tokens, 0);
     assert_int_equal(b.cached_tokens, 2 * KV_BLOCK);
     assert_int_equal(a.prompt_tokens, b.prompt_tokens);
-    ey_answer_free(&a), ey_answer_free(&b);
+    ey_answer_free(&a);
+    ey_answer_free(&b);
     assert_at_rest(engine);
     ey_engine_close(&engine);
 }
@@ -318,8 +337,9 @@ static void other_pictures_share_nothing(void **state)
 static void ask_of(ey_engine *engine, unsigned seed, const char *text, bool cached)
 {
     question_start(&q, 3);
-    question_turn(&q, "user"), question_text(&q, text),
-        question_part(&q, picture(512, 512, seed)); /* 256 tokens: 4 blocks */
+    question_turn(&q, "user");
+    question_text(&q, text);
+    question_part(&q, picture(512, 512, seed)); /* 256 tokens: 4 blocks */
     q.request.fresh = false;
     hooks_reset(NULL, NULL);
     ey_answer a = ask(engine, &q);
@@ -374,7 +394,8 @@ static void many_answers_to_one_prompt(void **state)
     hooks_reset(NULL, NULL);
     ey_prompt *prompt = prepare(engine, &q);
     for (int i = 0; i < N; i++) {
-        members[i].request = q.request, members[i].request.fresh = false,
+        members[i].request = q.request;
+        members[i].request.fresh = false;
         members[i].request.sampling.seed = (uint64_t)i;
         member_start_from(&members[i], engine, prompt);
     }
@@ -460,8 +481,9 @@ static void tokens_beside_a_tower(void **state)
     engine->slice_seconds = SMALLEST_SLICES;
     hooks_reset(note_tower, &between);
     question_start(&seeing, 2);
-    question_turn(&seeing, "user"), question_part(&seeing, picture(1024, 1024, 1)),
-        question_text(&seeing, "What is this?");
+    question_turn(&seeing, "user");
+    question_part(&seeing, picture(1024, 1024, 1));
+    question_text(&seeing, "What is this?");
     ey_prompt *prompt = prepare(engine, &seeing);
     start_endless(&members[0], engine, &endless);
     members[1].request = seeing.request;

@@ -11,7 +11,9 @@ static void counter_counts(void **state)
     void *volatile p = malloc(100), *volatile q = calloc(3, 40),
                    *volatile r = strdup("allocated in libc");
     int n = allocations_stop();
-    free(p), free(q), free(r);
+    free(p);
+    free(q);
+    free(r);
     assert_int_equal(n, 3);
 }
 
@@ -36,9 +38,14 @@ static void decode_allocates_nothing(void **state)
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
             engine->max_unread = 1; /* nothing is decoded before the first text was heard */
             question_simple(&q, 1, "Tell me a story.", 80); /* over a block border too */
-            q.request.on_event = decode_allocations_hear, q.request.event_user = &heard,
+            q.request.on_event = decode_allocations_hear;
+            q.request.event_user = &heard;
             q.request.top_logprobs = 5;
-            if (k == 1) q.request.sampling = drawn, q.request.stop = stops, q.request.n_stop = 2;
+            if (k == 1) {
+                q.request.sampling = drawn;
+                q.request.stop = stops;
+                q.request.n_stop = 2;
+            }
             ey_answer a = ask(engine, &q);
             allocations_stop();
             assert_true(heard.n_texts >= 20);
@@ -88,8 +95,11 @@ static void decode_of_many_allocates_nothing(void **state)
     static struct question questions[TOGETHER];
     for (int d = 0; d < N_ENGINE_DEVICES; d++) {
         ey_engine_options options = ey_engine_defaults();
-        options.device = devices[d], options.threads = 2, options.max_model_len = 512,
-        options.max_num_seqs = TOGETHER, options.kv_tokens = 2048;
+        options.device = devices[d];
+        options.threads = 2;
+        options.max_model_len = 512;
+        options.max_num_seqs = TOGETHER;
+        options.kv_tokens = 2048;
         ey_engine *engine = engine_open_with("tiny-gqa4-fp8", options);
         engine->max_unread = 1;
         ey_ticket *tickets[TOGETHER];
@@ -97,9 +107,10 @@ static void decode_of_many_allocates_nothing(void **state)
         for (int i = 0; i < TOGETHER; i++) {
             question_simple(&questions[i], i % 3, texts[i], 140);
             questions[i].request.top_logprobs = i;
-            if (i % 2)
-                questions[i].request.sampling.temperature = 1,
+            if (i % 2) {
+                questions[i].request.sampling.temperature = 1;
                 questions[i].request.sampling.seed = (uint64_t)i;
+            }
         }
         start_all(engine, questions, tickets, n_texts);
         allocations_start(NULL);
@@ -107,7 +118,8 @@ static void decode_of_many_allocates_nothing(void **state)
             for (int i = 0; i < TOGETHER; i++) {
                 ey_event event;
                 ey_next(tickets[i], 1000, &event);
-                n_texts[i] += event.type == EY_EVENT_TEXT, n_over += event.type == EY_EVENT_DONE;
+                n_texts[i] += event.type == EY_EVENT_TEXT;
+                n_over += event.type == EY_EVENT_DONE;
             }
         int n = allocations_stop();
         if (n) fail_msg("%s: %d allocations while decoding", devices[d], n);

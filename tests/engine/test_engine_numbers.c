@@ -47,7 +47,8 @@ static void question_of_length(struct question *q, ey_engine *engine, int n, int
     assert_in_range(missing, 0, CONTEXT);
     for (int i = 0; i < missing; i++)
         text[i] = (char)(1 + i % 2);
-    q->parts[0][0] = ey_text_part(text), q->parts[0][0].n_bytes = (size_t)missing;
+    q->parts[0][0] = ey_text_part(text);
+    q->parts[0][0].n_bytes = (size_t)missing;
 }
 
 static void prompts_at_block_borders(void **state)
@@ -67,7 +68,8 @@ static void prompts_at_block_borders(void **state)
             engine_set_rows(other, lengths[i] % 2 ? 64 : 63, 64);
             struct outcome b = outcome_of(other, &q);
             assert_same_outcome(&a, &b, devices[d]);
-            outcome_free(&a), outcome_free(&b);
+            outcome_free(&a);
+            outcome_free(&b);
         }
         ey_engine_close(&engine);
         ey_engine_close(&other);
@@ -137,8 +139,10 @@ static void any_threads(void **state)
             struct outcome o = outcome_of(engine, &q);
             if (threads == 1)
                 first = o;
-            else
-                assert_same_outcome(&first, &o, devices[d]), outcome_free(&o);
+            else {
+                assert_same_outcome(&first, &o, devices[d]);
+                outcome_free(&o);
+            }
             ey_engine_close(&engine);
         }
         outcome_free(&first);
@@ -170,9 +174,11 @@ static void push_row(struct rows *r, int as_seq, int seq, int i)
     mrope_positions(positions, MAX_LENGTH, &run, seq == 1);
     bool visual = seq == 1 && i >= 10 && i < 22;
     memcpy(p, positions + 3 * i, 3 * sizeof(*p));
-    r->token[r->n] = visual ? -1 : made_up_token(seq, i),
+    r->token[r->n] = visual ? -1 : made_up_token(seq, i);
     r->feature[r->n] = visual ? 5 + i - 10 : -1;
-    r->seq[r->n] = as_seq, r->index[r->n] = i, r->n++;
+    r->seq[r->n] = as_seq;
+    r->index[r->n] = i;
+    r->n++;
 }
 
 static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_t *out, int n_out,
@@ -240,8 +246,10 @@ static void several_sequences(void **state)
             }
         run_rows(engine, &r, N_SEQS, out, N_SEQS, together);
         r.n = 0;
-        for (int s = 0; s < N_SEQS; s++)
-            out[s] = r.n, push_row(&r, s, s, seq_length[s]);
+        for (int s = 0; s < N_SEQS; s++) {
+            out[s] = r.n;
+            push_row(&r, s, s, seq_length[s]);
+        }
         run_rows(engine, &r, N_SEQS, out, N_SEQS, together + N_SEQS * (size_t)vocabulary);
         for (int s = 0; s < N_SEQS; s++) {
             memset(&r, 0, sizeof(r));
@@ -251,7 +259,8 @@ static void several_sequences(void **state)
                 push_row(&r, 0, s, i);
             out[0] = r.n - 1;
             run_rows(engine, &r, 1, out, 1, alone);
-            r.n = 0, out[0] = 0;
+            r.n = 0;
+            out[0] = 0;
             push_row(&r, 0, s, seq_length[s]);
             run_rows(engine, &r, 1, out, 1, alone + vocabulary);
             for (int step = 0; step < 2; step++)
@@ -261,7 +270,8 @@ static void several_sequences(void **state)
                     fail_msg("%s %s: sequence %d, step %d has other logits in a batch", devices[d],
                              kinds[k], s, step);
         }
-        free(together), free(alone);
+        free(together);
+        free(alone);
         ey_engine_close(&engine);
     }
 }
@@ -299,7 +309,9 @@ static void deepstack_matters(void **state)
                 run_rows(engine, &r, 1, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
             }
-        free(before), free(after), free(zeros);
+        free(before);
+        free(after);
+        free(zeros);
         ey_engine_close(&engine);
     }
 }
@@ -319,7 +331,8 @@ static void weights_that_moved(void **state)
                                      .max_model_len = CONTEXT,
                                      .no_huge_pages = true},
                           moved = in_file;
-        moved.no_huge_pages = false, moved.shared = i % 2;
+        moved.no_huge_pages = false;
+        moved.shared = i % 2;
         ey_engine *engine = engine_open_with(kinds[i], in_file),
                   *other = engine_open_with(kinds[i], moved);
         struct outcome straight = outcome_of(engine, &q), meanwhile = outcome_of(other, &q);
@@ -338,7 +351,9 @@ static void weights_that_moved(void **state)
         assert_true((embed->data == head->data) == tied && (!tied || embed->bf12 == head->bf12));
         struct outcome then = outcome_of(other, &q);
         assert_same_outcome(&straight, &then, kinds[i]);
-        outcome_free(&straight), outcome_free(&meanwhile), outcome_free(&then);
+        outcome_free(&straight);
+        outcome_free(&meanwhile);
+        outcome_free(&then);
         ey_engine_close(&engine);
         ey_engine_close(&other);
     }

@@ -42,9 +42,13 @@ static void add(struct tensor_list *list, const char *name, int n_dims, const in
 {
     size_t n = 1, cols = n_dims > 1 ? 1 : 0;
     struct edited_tensor *t = tensors_add(list, name, NULL);
-    t->dtype = fp8 ? DTYPE_F8_E4M3 : DTYPE_F32, t->n_dims = n_dims;
-    for (int i = 0; i < n_dims; i++)
-        t->shape[i] = dims[i], n *= (size_t)dims[i], cols *= i ? (size_t)dims[i] : 1;
+    t->dtype = fp8 ? DTYPE_F8_E4M3 : DTYPE_F32;
+    t->n_dims = n_dims;
+    for (int i = 0; i < n_dims; i++) {
+        t->shape[i] = dims[i];
+        n *= (size_t)dims[i];
+        cols *= i ? (size_t)dims[i] : 1;
+    }
     tensor_fit(t);
     bool norm = n_dims == 1 && strstr(name, "norm") && strstr(name, "weight");
     for (size_t i = 0; i < n; i++) {
@@ -103,16 +107,16 @@ static void add_text(struct tensor_list *list, const struct odd *s)
     for (int i = 0; i < s->layers; i++) {
         char p[80];
         snprintf(p, sizeof(p), "model.language_model.layers.%d.", i);
-        add_vector(list, p, "input_layernorm.weight", s->hidden),
-            add_vector(list, p, "post_attention_layernorm.weight", s->hidden);
-        add_vector(list, p, "self_attn.q_norm.weight", s->head_dim),
-            add_vector(list, p, "self_attn.k_norm.weight", s->head_dim);
-        add_matrix(list, p, "self_attn.q_proj", q, s->hidden, s->fp8),
-            add_matrix(list, p, "self_attn.k_proj", kv, s->hidden, s->fp8);
-        add_matrix(list, p, "self_attn.v_proj", kv, s->hidden, s->fp8),
-            add_matrix(list, p, "self_attn.o_proj", s->hidden, q, s->fp8);
-        add_matrix(list, p, "mlp.gate_proj", s->mlp, s->hidden, s->fp8),
-            add_matrix(list, p, "mlp.up_proj", s->mlp, s->hidden, s->fp8);
+        add_vector(list, p, "input_layernorm.weight", s->hidden);
+        add_vector(list, p, "post_attention_layernorm.weight", s->hidden);
+        add_vector(list, p, "self_attn.q_norm.weight", s->head_dim);
+        add_vector(list, p, "self_attn.k_norm.weight", s->head_dim);
+        add_matrix(list, p, "self_attn.q_proj", q, s->hidden, s->fp8);
+        add_matrix(list, p, "self_attn.k_proj", kv, s->hidden, s->fp8);
+        add_matrix(list, p, "self_attn.v_proj", kv, s->hidden, s->fp8);
+        add_matrix(list, p, "self_attn.o_proj", s->hidden, q, s->fp8);
+        add_matrix(list, p, "mlp.gate_proj", s->mlp, s->hidden, s->fp8);
+        add_matrix(list, p, "mlp.up_proj", s->mlp, s->hidden, s->fp8);
         add_matrix(list, p, "mlp.down_proj", s->hidden, s->mlp, s->fp8);
     }
 }
@@ -124,8 +128,8 @@ static void add_merger(struct tensor_list *list, const struct odd *s, const char
     int wide = s->merge * s->merge * s->v_hidden;
     snprintf(p, sizeof(p), "model.visual.%s.", name);
     add_norm(list, p, "norm", grouped ? wide : s->v_hidden);
-    add_affine(list, p, "linear_fc1", wide, wide),
-        add_affine(list, p, "linear_fc2", s->hidden, wide);
+    add_affine(list, p, "linear_fc1", wide, wide);
+    add_affine(list, p, "linear_fc2", s->hidden, wide);
 }
 
 static void add_vision(struct tensor_list *list, const struct odd *s)
@@ -138,10 +142,12 @@ static void add_vision(struct tensor_list *list, const struct odd *s)
     for (int i = 0; i < s->depth; i++) {
         char p[80];
         snprintf(p, sizeof(p), "model.visual.blocks.%d.", i);
-        add_norm(list, p, "norm1", h), add_norm(list, p, "norm2", h);
-        add_affine(list, p, "attn.qkv", 3 * h, h), add_affine(list, p, "attn.proj", h, h);
-        add_affine(list, p, "mlp.linear_fc1", s->v_mlp, h),
-            add_affine(list, p, "mlp.linear_fc2", h, s->v_mlp);
+        add_norm(list, p, "norm1", h);
+        add_norm(list, p, "norm2", h);
+        add_affine(list, p, "attn.qkv", 3 * h, h);
+        add_affine(list, p, "attn.proj", h, h);
+        add_affine(list, p, "mlp.linear_fc1", s->v_mlp, h);
+        add_affine(list, p, "mlp.linear_fc2", h, s->v_mlp);
     }
     add_merger(list, s, "merger", false);
     for (int i = 0; i < s->n_deepstack; i++) {
@@ -199,7 +205,8 @@ static const char *make_odd(const struct odd *s)
     ckpt_copy(ckpt_make(fixture_dir(), "tiny-ragged-fp8"), dir);
     write_config(dir, s);
     noise = 1;
-    add_text(&list, s), add_vision(&list, s);
+    add_text(&list, s);
+    add_vision(&list, s);
     tensors_write(&list, dir);
     return dir;
 }
@@ -210,7 +217,10 @@ static struct outcome outcome_on(const char *model, const char *device, const ch
     ey_engine_options options = ey_engine_defaults();
     ey_engine *engine;
     ey_err e;
-    options.model = model, options.device = device, options.cpu_mask = mask, options.threads = 2,
+    options.model = model;
+    options.device = device;
+    options.cpu_mask = mask;
+    options.threads = 2;
     options.max_model_len = 3000;
     if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s: %s", device, e.text);
     question_simple(&q, 2, "What is this?", 1); /* two pictures, in tiles and chunks */

@@ -47,7 +47,9 @@ static void levers_become_places(void **state)
 {
     (void)state;
     ey_engine_options options = ey_engine_defaults();
-    options.head = "8bit", options.vision_weights = "streamed", options.kv_cache_dtype = "fp8";
+    options.head = "8bit";
+    options.vision_weights = "streamed";
+    options.kv_cache_dtype = "fp8";
     ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
     struct placements where = plan_placements(&engine->plan);
     assert_int_equal(where.embed, PLACE_HOST);
@@ -70,7 +72,8 @@ static void prefill_math(void **state)
     char heard[256] = "";
     ey_err e;
     ey_engine_options options = ey_engine_defaults();
-    options.notice = hear, options.notice_user = heard;
+    options.notice = hear;
+    options.notice_user = heard;
     ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
     const uint64_t without = engine->plan.allocated;
     const struct text_shape t = engine->model.text;
@@ -95,12 +98,17 @@ static void prefill_math(void **state)
     engine = planned("tiny-untied-bf16", 2000, &options);
     assert_true(engine->plan.limits.fp8_prompts);
     ey_engine_close(&engine);
-    options = ey_engine_defaults(), options.device = "cpu", options.threads = 1;
-    options.notice = hear, options.notice_user = heard, options.prefill_math = "fp8";
+    options = ey_engine_defaults();
+    options.device = "cpu";
+    options.threads = 1;
+    options.notice = hear;
+    options.notice_user = heard;
+    options.prefill_math = "fp8";
     engine = engine_open_with("tiny-gqa4-fp8", options);
     assert_non_null(strstr(heard, "because the model runs on the CPU"));
     ey_engine_close(&engine);
-    options.prefill_math = "fp16", options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8");
+    options.prefill_math = "fp16";
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8");
     assert_false(ey_engine_open(&engine, &options, &e));
     assert_non_null(strstr(e.text, "--prefill-math fp16: use bf16 or fp8"));
 }
@@ -132,7 +140,9 @@ struct told {
 static void note(void *user, const ey_plan *plan)
 {
     struct told *told = user;
-    told->n++, told->total = plan->total_bytes, told->fits = plan->fits;
+    told->n++;
+    told->total = plan->total_bytes;
+    told->fits = plan->fits;
 }
 
 static void plan_is_told_before_loading(void **state)
@@ -141,8 +151,10 @@ static void plan_is_told_before_loading(void **state)
     ey_err e;
     struct told told = {0};
     ey_engine_options options = ey_engine_defaults();
-    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.device = "cpu",
-    options.planned = note, options.planned_user = &told;
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8");
+    options.device = "cpu";
+    options.planned = note;
+    options.planned_user = &told;
     ey_engine *engine = NULL;
     if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s", e.text);
     assert_int_equal(told.n, 1);
@@ -157,11 +169,13 @@ static void wrong_words(void **state)
     ey_plan plan;
     ey_err e;
     ey_engine_options options = ey_engine_defaults();
-    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8"), options.vram = 2000 * MIB,
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8");
+    options.vram = 2000 * MIB;
     options.head = "4bit";
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
-    options.head = "8bit", options.model = ckpt_make(fixture_dir(), "tiny-gqa4-f32");
+    options.head = "8bit";
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-f32");
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_non_null(strstr(e.text, "--head 8bit needs a head that is stored as BF16"));
 }

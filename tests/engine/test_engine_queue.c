@@ -14,9 +14,12 @@ static struct question questions[MANY];
 static ey_engine *open_many(int max_num_seqs, int max_num_queued)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cpu", options.threads = 2, options.max_model_len = 512,
+    options.device = "cpu";
+    options.threads = 2;
+    options.max_model_len = 512;
     options.kv_tokens = 512 * max_num_seqs;
-    options.max_num_seqs = max_num_seqs, options.max_num_queued = max_num_queued;
+    options.max_num_seqs = max_num_seqs;
+    options.max_num_queued = max_num_queued;
     return engine_open_with("tiny-ragged-fp8", options);
 }
 
@@ -30,7 +33,8 @@ static void build(int i, int max_tokens)
     question_turn(&questions[i], "user");
     if (i % 2) question_part(&questions[i], picture(130, 130, (unsigned)i));
     question_text(&questions[i], texts[i % 4]);
-    questions[i].request.sampling.temperature = 1, questions[i].request.sampling.seed = (uint64_t)i;
+    questions[i].request.sampling.temperature = 1;
+    questions[i].request.sampling.seed = (uint64_t)i;
     questions[i].request.fresh = false;
     members[i].request = questions[i].request;
 }
@@ -85,7 +89,9 @@ static void list_of_tickets(void **state)
     (void)state;
     static struct ey_ticket t[4];
     struct queue q = {0};
-    queue_push(&q, &t[0]), queue_push(&q, &t[1]), queue_push_front(&q, &t[2]);
+    queue_push(&q, &t[0]);
+    queue_push(&q, &t[1]);
+    queue_push_front(&q, &t[2]);
     assert_true(q.n == 3 && q.first == &t[2] && t[2].next == &t[0] && t[0].next == &t[1] &&
                 q.last == &t[1] && !t[1].next);
     queue_remove(&q, &t[1]); /* the last */
@@ -193,7 +199,8 @@ static void cancelled_while_waiting(void **state)
     pthread_mutex_lock(&engine->lock);
     engine->max_unread = DEFAULT_UNREAD;
     pthread_mutex_unlock(&engine->lock);
-    member_collect(&members[0]), member_collect(&members[3]);
+    member_collect(&members[0]);
+    member_collect(&members[3]);
     assert_int_equal(members[0].answer.completion_tokens, 10);
     assert_int_equal(members[3].answer.completion_tokens, 10);
     crowd_free(members, 5);
@@ -232,8 +239,10 @@ static void all_cancelled_at_once(void **state)
     ey_engine *engine = open_many(3, 0);
     ey_answer whole[MANY];
     hooks_on(engine);
-    for (int i = 0; i < MANY; i++)
-        build(i, 40), whole[i] = alone(engine, i);
+    for (int i = 0; i < MANY; i++) {
+        build(i, 40);
+        whole[i] = alone(engine, i);
+    }
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++) {
         ey_ticket *volatile tickets[MANY];
@@ -241,11 +250,15 @@ static void all_cancelled_at_once(void **state)
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
         pthread_mutex_lock(&engine->device);
-        for (int i = 0; i < MANY; i++)
-            member_start(&members[i], engine), tickets[i] = members[i].ticket;
+        for (int i = 0; i < MANY; i++) {
+            member_start(&members[i], engine);
+            tickets[i] = members[i].ticket;
+        }
         pthread_mutex_unlock(&engine->device);
-        for (int i = 0; i < MANY; i++)
-            member_collect(&members[i]), check_cancelled(&members[i], &whole[i], 0, 39);
+        for (int i = 0; i < MANY; i++) {
+            member_collect(&members[i]);
+            check_cancelled(&members[i], &whole[i], 0, 39);
+        }
         assert_true(c.done);
         crowd_free(members, MANY);
         assert_at_rest(engine);
@@ -273,8 +286,10 @@ static void one_of_several_cancelled(void **state)
     ey_engine *engine = open_many(3, 0);
     ey_answer whole[3];
     hooks_on(engine);
-    for (int i = 0; i < 3; i++)
-        build(i, 25), whole[i] = alone(engine, i);
+    for (int i = 0; i < 3; i++) {
+        build(i, 25);
+        whole[i] = alone(engine, i);
+    }
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int victim = 0; victim < 3; victim++) {
@@ -310,7 +325,8 @@ static void cancelled_beside_a_shared_picture(void **state)
     (void)state;
     ey_engine *engine = open_many(2, 0);
     hooks_on(engine);
-    build(1, 15), build(3, 15);
+    build(1, 15);
+    build(3, 15);
     questions[3].parts[0][0] = questions[1].parts[0][0]; /* the same picture, another text */
     ey_answer whole[2] = {alone(engine, 1), alone(engine, 3)};
     hooks_reset(NULL, NULL);
@@ -346,7 +362,8 @@ static void cancelled_beside_a_shared_picture(void **state)
         crowd_free(members, 2);
         assert_at_rest(engine);
     }
-    ey_answer_free(&whole[0]), ey_answer_free(&whole[1]);
+    ey_answer_free(&whole[0]);
+    ey_answer_free(&whole[1]);
     ey_engine_close(&engine);
 }
 
@@ -359,13 +376,15 @@ static void cancelled_too_late(void **state)
     ey_answer whole = alone(engine, 0);
     member_start(&members[0], engine);
     while (!member_listen(&members[0], 1000)) {}
-    ey_cancel(members[0].ticket), ey_cancel(members[0].ticket);
+    ey_cancel(members[0].ticket);
+    ey_cancel(members[0].ticket);
     member_collect(&members[0]);
     assert_same_answer(&whole, &members[0].answer, "cancelled when it was over");
     member_free(&members[0]);
     pthread_mutex_lock(&engine->device); /* it does not end before it is cancelled */
     member_start(&members[0], engine);
-    ey_cancel(members[0].ticket), ey_cancel(members[0].ticket);
+    ey_cancel(members[0].ticket);
+    ey_cancel(members[0].ticket);
     pthread_mutex_unlock(&engine->device);
     member_collect(&members[0]);
     check_cancelled(&members[0], &whole, 0, 5);
@@ -385,12 +404,15 @@ static void a_failing_device(void **state)
     ey_engine *engine = open_many(2, 0);
     ey_answer whole[5];
     hooks_on(engine);
-    for (int i = 0; i < 5; i++)
-        build(i, 10), whole[i] = alone(engine, i);
+    for (int i = 0; i < 5; i++) {
+        build(i, 10);
+        whole[i] = alone(engine, i);
+    }
     for (size_t r = 0; r < COUNT(at); r++) {
         uint64_t failed = ey_engine_stats(engine).failed;
         int n_failed = 0;
-        hooks_reset(NULL, NULL), hooks_fail(at[r]);
+        hooks_reset(NULL, NULL);
+        hooks_fail(at[r]);
         pthread_mutex_lock(&engine->device);
         for (int i = 0; i < 5; i++)
             member_start(&members[i], engine);
@@ -443,8 +465,10 @@ static void who_does_not_read_waits_alone(void **state)
     enum { UNREAD = 5 };
     ey_engine *engine = open_many(3, 0);
     ey_answer whole[3];
-    for (int i = 0; i < 3; i++)
-        build(i, 40), whole[i] = alone(engine, i);
+    for (int i = 0; i < 3; i++) {
+        build(i, 40);
+        whole[i] = alone(engine, i);
+    }
     engine->max_unread = UNREAD;
     for (int i = 0; i < 3; i++)
         member_start(&members[i], engine);
@@ -475,8 +499,10 @@ static void who_does_not_read_makes_room(void **state)
     (void)state;
     ey_engine *engine = open_many(1, 0);
     ey_answer whole[2];
-    for (int i = 0; i < 2; i++)
-        build(i, 40), whole[i] = alone(engine, i);
+    for (int i = 0; i < 2; i++) {
+        build(i, 40);
+        whole[i] = alone(engine, i);
+    }
     engine->max_unread = 5;
     member_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
@@ -498,8 +524,10 @@ static void who_never_reads_is_dropped(void **state)
     (void)state;
     ey_engine *engine = open_many(1, 0);
     ey_answer whole;
-    build(0, 40), whole = alone(engine, 0);
-    engine->max_unread = 5, engine->unread_seconds = 0.05;
+    build(0, 40);
+    whole = alone(engine, 0);
+    engine->max_unread = 5;
+    engine->unread_seconds = 0.05;
     member_start(&members[0], engine);
     wait_for_drop(engine);
     member_collect(&members[0]);
@@ -516,8 +544,10 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
     (void)state;
     ey_engine *engine = open_many(1, 0);
     ey_answer whole;
-    build(0, 40), whole = alone(engine, 0);
-    build(2, 0), members[2].request.max_tokens = 400;
+    build(0, 40);
+    whole = alone(engine, 0);
+    build(2, 0);
+    members[2].request.max_tokens = 400;
     engine->max_unread = 5;
     member_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
@@ -526,7 +556,7 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
         member_listen(&members[2], 1000);
     assert_int_equal(ey_engine_stats(engine).preemptions, 1);
     pthread_mutex_lock(&engine->lock);
-    engine->unread_seconds = 0.05,
+    engine->unread_seconds = 0.05;
     engine->max_unread = 1000; /* the other one needs nobody to read it */
     members[0].ticket->unread = 1000;
     pthread_mutex_unlock(&engine->lock);
@@ -535,7 +565,8 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
     check_cancelled(&members[0], &whole, 5, 5);
     member_collect(&members[2]);
     assert_string_equal(members[2].answer.finish_reason, "length");
-    member_free(&members[0]), member_free(&members[2]);
+    member_free(&members[0]);
+    member_free(&members[2]);
     ey_answer_free(&whole);
     assert_at_rest(engine);
     ey_engine_close(&engine);
@@ -552,8 +583,10 @@ static void closing_ends_all(void **state)
         ey_prompt *prompt;
         ey_ticket *ticket;
         ey_err e;
-        for (int i = 0; i < 4; i++)
-            build(i, 400), whole[i] = alone(engine, i);
+        for (int i = 0; i < 4; i++) {
+            build(i, 400);
+            whole[i] = alone(engine, i);
+        }
         engine->max_unread =
             100; /* nobody's answer is whole before the engine stops, for nobody reads it */
         for (int i = 0; i < 4; i++)
@@ -585,10 +618,13 @@ static void closing_with_nothing_left(void **state)
     (void)state;
     for (int i = 0; i < 5; i++) {
         ey_engine *engine = open_many(2, 0);
-        if (i % 2)
-            build(1, 3), members[1].request = questions[1].request,
-                         member_start(&members[1], engine), member_collect(&members[1]),
-                         member_free(&members[1]);
+        if (i % 2) {
+            build(1, 3);
+            members[1].request = questions[1].request;
+            member_start(&members[1], engine);
+            member_collect(&members[1]);
+            member_free(&members[1]);
+        }
         ey_engine_close(&engine);
         assert_null(engine);
         ey_engine_close(&engine);

@@ -174,7 +174,9 @@ static void bad_requests(void **state)
     EACH_DEVICE(d)
     {
         ey_engine_options options = ey_engine_defaults();
-        options.device = devices[d], options.threads = 2, options.max_model_len = 512,
+        options.device = devices[d];
+        options.threads = 2;
+        options.max_model_len = 512;
         options.max_images = EY_MAX_IMAGES;
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
         question_simple(&q, 1, "Hello there", 4);
@@ -259,7 +261,8 @@ static void stop_token(void **state)
     snprintf(eos, sizeof(eos), "[3,%d]", whole.ids[7]);
     ckpt_set(dir, "generation_config.json", "eos_token_id", eos);
     engine = engine_open(dir, "ref", 2, 512);
-    q.request.ignore_eos = false, q.request.top_logprobs = 2;
+    q.request.ignore_eos = false;
+    q.request.top_logprobs = 2;
     ey_answer a = ask(engine, &q);
     assert_string_equal(a.finish_reason, "stop");
     assert_int_equal(a.n_tokens, stop);
@@ -271,7 +274,8 @@ static void stop_token(void **state)
     q.request.ignore_eos = true;
     struct outcome again = outcome_of(engine, &q);
     assert_same_outcome(&whole, &again, "ignore_eos");
-    outcome_free(&again), outcome_free(&whole);
+    outcome_free(&again);
+    outcome_free(&whole);
     ey_engine_close(&engine);
 }
 
@@ -309,7 +313,8 @@ static void hear_phase(struct heard *h, const ey_event *event)
     h->bad |= h->last_phase && phase_rank(event->phase) < phase_rank(h->last_phase);
     h->bad |= (event->n_tokens > 0) != (strcmp(event->phase, "decode") == 0) ||
               (event->n_tokens && event->n_tokens != event->done);
-    h->last_phase = event->phase, h->last_done = event->done;
+    h->last_phase = event->phase;
+    h->last_done = event->done;
 }
 
 static bool hear(void *user, const ey_event *event)
@@ -323,8 +328,10 @@ static bool hear(void *user, const ey_event *event)
     h->n_tokens = event->n_tokens;
     if (is_text) {
         h->bad |= event->n_text == 0 || h->n_text + event->n_text > sizeof(h->text);
-        if (!h->bad)
-            memcpy(h->text + h->n_text, event->text, event->n_text), h->n_text += event->n_text;
+        if (!h->bad) {
+            memcpy(h->text + h->n_text, event->text, event->n_text);
+            h->n_text += event->n_text;
+        }
     } else {
         hear_phase(h, event);
     }
@@ -346,7 +353,8 @@ static void events_are_the_answer(void **state)
                 engine->max_unread = unread; /* no token comes before the one before it was heard */
             question_simple(&q, (int)k, "Tell me.", 60);
             h = (struct heard){.cancel_at = -1};
-            q.request.on_event = hear, q.request.event_user = &h;
+            q.request.on_event = hear;
+            q.request.event_user = &h;
             ey_answer a = ask(engine, &q);
             assert_false(h.bad);
             assert_int_equal(h.n_text, a.n_text);
@@ -411,7 +419,8 @@ static void refused_events(void **state)
         struct outcome fresh = outcome_of(engine, &q);
         ask_something_else(&other);
         struct outcome whole = outcome_of(engine, &other);
-        other.request.on_event = hear, other.request.event_user = &h;
+        other.request.on_event = hear;
+        other.request.event_user = &h;
         for (size_t i = 0; i < COUNT(rows); i++) {
             char what[64];
             snprintf(what, sizeof(what), "%s, at %s %d", devices[d],
@@ -425,7 +434,8 @@ static void refused_events(void **state)
             check_cancelled(&a, &h, &whole, h.n_tokens, h.n_tokens + 1, what);
             check_next(engine, &fresh, what);
         }
-        outcome_free(&fresh), outcome_free(&whole);
+        outcome_free(&fresh);
+        outcome_free(&whole);
         ey_engine_close(&engine);
     }
 }
@@ -453,7 +463,8 @@ static void cancelling(void **state)
         struct outcome fresh = outcome_of(engine, &q);
         ask_something_else(&other);
         struct outcome whole = outcome_of(engine, &other);
-        other.request.on_event = hear, other.request.event_user = &h;
+        other.request.on_event = hear;
+        other.request.event_user = &h;
         for (size_t i = 0; i < COUNT(rows); i++) {
             h = (struct heard){.cancel_at = -1};
             engine_set_rows(engine, 16, 16);
@@ -462,7 +473,8 @@ static void cancelling(void **state)
             check_cancelled(&a, &h, &whole, rows[i].tokens, rows[i].tokens, rows[i].what);
             check_next(engine, &fresh, rows[i].what);
         }
-        outcome_free(&fresh), outcome_free(&whole);
+        outcome_free(&fresh);
+        outcome_free(&whole);
         ey_engine_close(&engine);
     }
 }
@@ -525,8 +537,10 @@ static void log_probabilities(void **state)
             ey_answer a = ask(engine, &q);
             if (tops[i] < 0)
                 assert_int_equal(a.n_logprobs, 0);
-            else
-                check_logprobs(&a, tops[i]), last_logprobs_by_hand(engine, &a);
+            else {
+                check_logprobs(&a, tops[i]);
+                last_logprobs_by_hand(engine, &a);
+            }
             ey_answer_free(&a);
         }
         ey_engine_close(&engine);
@@ -583,8 +597,10 @@ static void typed_special_tokens(void **state)
         assert_true(parsed.prompt_tokens < text.prompt_tokens);
         assert_true(tokenizer_is_special(engine->tok, ids[0]));
         free(ids);
-        ey_answer_free(&empty), ey_answer_free(&text), ey_answer_free(&parsed),
-            ey_answer_free(&beside);
+        ey_answer_free(&empty);
+        ey_answer_free(&text);
+        ey_answer_free(&parsed);
+        ey_answer_free(&beside);
     }
     assert_string_equal(ey_token_text(engine, -1), "");
     assert_string_equal(ey_token_text(engine, 1 << 30), "");
@@ -630,11 +646,17 @@ static void same_picture_twice(void **state)
         ey_engine *engine = engine_open("tiny-head72-bf16", devices[d], 2, 512);
         ey_part p = picture(430, 297, 3); /* of several feature blocks */
         question_start(&q, 5);
-        question_turn(&q, "system"), question_text(&q, "Be brief.");
-        question_turn(&q, "user"), question_part(&q, p), question_text(&q, "What is this?");
-        question_turn(&q, "assistant"), question_text(&q, "A square.");
-        question_turn(&q, "user"), question_text(&q, "And this:"), question_part(&q, p),
-            question_text(&q, "?");
+        question_turn(&q, "system");
+        question_text(&q, "Be brief.");
+        question_turn(&q, "user");
+        question_part(&q, p);
+        question_text(&q, "What is this?");
+        question_turn(&q, "assistant");
+        question_text(&q, "A square.");
+        question_turn(&q, "user");
+        question_text(&q, "And this:");
+        question_part(&q, p);
+        question_text(&q, "?");
         ey_answer a = ask(engine, &q);
         assert_int_equal(a.n_images, 2);
         for (size_t i = 0; i < 2; i++) {
@@ -662,8 +684,10 @@ static void same_picture_twice(void **state)
         assert_memory_equal(first, second, bytes);
         assert_int_equal(b.n_tokens, a.n_tokens);
         assert_memory_equal(b.tokens, a.tokens, (size_t)a.n_tokens * sizeof(int));
-        free(first), free(second);
-        ey_answer_free(&a), ey_answer_free(&b);
+        free(first);
+        free(second);
+        ey_answer_free(&a);
+        ey_answer_free(&b);
         ey_engine_close(&engine);
     }
 }
@@ -707,7 +731,9 @@ static void pixel_budgets(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         ey_engine_options options = ey_engine_defaults();
-        options.device = "ref", options.threads = 1, options.max_model_len = rows[i].context,
+        options.device = "ref";
+        options.threads = 1;
+        options.max_model_len = rows[i].context;
         options.max_images = EY_MAX_IMAGES;
         ey_engine *engine = engine_open_with(rows[i].kind, options);
         struct ey_prompt prompt = {0};
@@ -715,7 +741,8 @@ static void pixel_budgets(void **state)
         question_start(&q, 1);
         question_turn(&q, "user");
         ey_part part = picture(rows[i].width, rows[i].height, 0);
-        part.detail = rows[i].detail, part.max_pixels = rows[i].max_pixels;
+        part.detail = rows[i].detail;
+        part.max_pixels = rows[i].max_pixels;
         for (int k = 0; k < rows[i].copies; k++)
             question_part(&q, part);
         if (!pictures_open(&prompt, engine, &q.request, &e)) fail_msg("row %zu: %s", i, e.text);
@@ -769,7 +796,9 @@ static void several_threads(void **state)
     EACH_DEVICE(d)
     for (int at_once = 1; at_once <= ASKERS; at_once++) {
         ey_engine_options options = ey_engine_defaults();
-        options.device = devices[d], options.threads = 2, options.max_model_len = 512,
+        options.device = devices[d];
+        options.threads = 2;
+        options.max_model_len = 512;
         options.max_num_seqs = at_once;
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
         for (int i = 0; i < ASKERS; i++) {

@@ -65,7 +65,8 @@ static void same_bits_and_fewer_towers(void **state)
             char what[64];
             snprintf(what, sizeof(what), "%s, row %zu", devices[d], i);
             assert_same_outcome(&a, &b, what);
-            outcome_free(&a), outcome_free(&b);
+            outcome_free(&a);
+            outcome_free(&b);
         }
         assert_at_rest(kept);
         ey_engine_close(&fresh);
@@ -92,7 +93,8 @@ static void fresh_computes_all(void **state)
     struct outcome second = outcome_of(engine, &q);
     assert_same_outcome(&first, &second, "fresh");
     ey_answer_free(&answer);
-    outcome_free(&first), outcome_free(&second);
+    outcome_free(&first);
+    outcome_free(&second);
     ey_engine_close(&engine);
 }
 
@@ -118,7 +120,8 @@ static void a_conversation_reuses_its_turns(void **state)
     assert_int_equal(hooks_count(OP_TOWER), 0);
     assert_int_equal(second.cached_tokens % KV_BLOCK, 0);
     assert_true(second.cached_tokens >= first.prompt_tokens / KV_BLOCK * KV_BLOCK);
-    ey_answer_free(&first), ey_answer_free(&second);
+    ey_answer_free(&first);
+    ey_answer_free(&second);
     ey_engine_close(&engine);
 }
 

@@ -152,9 +152,13 @@ static void *look_on(void *user)
 static ey_engine *open_engine(int kv_tokens, int at_once, ey_budget *budget)
 {
     ey_engine_options options = ey_engine_defaults();
-    options.device = "cpu", options.threads = 2, options.max_model_len = CONTEXT,
+    options.device = "cpu";
+    options.threads = 2;
+    options.max_model_len = CONTEXT;
     options.kv_tokens = kv_tokens;
-    options.max_num_seqs = at_once, options.max_num_queued = QUEUED, options.max_images = 2,
+    options.max_num_seqs = at_once;
+    options.max_num_queued = QUEUED;
+    options.max_images = 2;
     options.budget = budget;
     return engine_open_with("tiny-ragged-fp8", options);
 }
@@ -162,15 +166,18 @@ static ey_engine *open_engine(int kv_tokens, int at_once, ey_budget *budget)
 static void open_requests(ey_engine *engine)
 {
     sorts_open(&sorts, engine);
-    for (int i = 0; i < SORTS; i++)
-        requests[i] = &sorts.question[i].request, alone[i] = sorts.alone[i];
+    for (int i = 0; i < SORTS; i++) {
+        requests[i] = &sorts.question[i].request;
+        alone[i] = sorts.alone[i];
+    }
     for (int i = 0; i < LARGE;
          i++) { /* four of the six blocks that the image cache has for pictures */
         question_start(&large[i], 6 + i);
-        question_turn(&large[i], "user"),
-            question_part(&large[i], picture(512, 512, (unsigned)i % 3)),
-            question_text(&large[i], i % 2 ? "Well?" : "And?");
-        requests[SORTS + i] = &large[i].request, alone[SORTS + i] = ask(engine, &large[i]);
+        question_turn(&large[i], "user");
+        question_part(&large[i], picture(512, 512, (unsigned)i % 3));
+        question_text(&large[i], i % 2 ? "Well?" : "And?");
+        requests[SORTS + i] = &large[i].request;
+        alone[SORTS + i] = ask(engine, &large[i]);
         assert_int_equal(alone[SORTS + i].image_tokens, 256);
     }
 }
@@ -213,7 +220,8 @@ static void many_threads(void **state)
     for (int i = SORTS; i < KINDS; i++)
         ey_answer_free(&alone[i]);
     sorts_close(&sorts);
-    ey_engine_close(&engine), ey_engine_close(&first);
+    ey_engine_close(&engine);
+    ey_engine_close(&first);
     ey_budget_free(&budget);
 }
 

@@ -59,15 +59,20 @@ static void check(const struct fixture *f)
 {
     bool seen[N] = {0};
     int n = f->cache.n_free, tokens = 0;
-    for (int i = 0; i < f->cache.n_free; i++)
-        assert_false(seen[f->cache.free_block[i]]), seen[f->cache.free_block[i]] = true;
+    for (int i = 0; i < f->cache.n_free; i++) {
+        assert_false(seen[f->cache.free_block[i]]);
+        seen[f->cache.free_block[i]] = true;
+    }
     for (int k = 0; k < N; k++) {
         const struct image_entry *entry = &f->cache.entry[k];
         if (!entry->used) continue;
         assert_int_equal(entry->n_blocks, image_cache_blocks(entry->n_tokens));
-        n += entry->n_blocks, tokens += entry->n_tokens;
-        for (int i = 0; i < entry->n_blocks; i++)
-            assert_false(seen[entry->block[i]]), seen[entry->block[i]] = true;
+        n += entry->n_blocks;
+        tokens += entry->n_tokens;
+        for (int i = 0; i < entry->n_blocks; i++) {
+            assert_false(seen[entry->block[i]]);
+            seen[entry->block[i]] = true;
+        }
     }
     assert_int_equal(n, N);
     assert_int_equal(image_cache_tokens(&f->cache), tokens);
@@ -108,8 +113,10 @@ static void the_longest_unused_goes(void **state)
     (void)state;
     struct fixture f;
     open_fixture(&f);
-    put(&f, 1, 192), put(&f, 2, 128), put(&f, 3, 192); /* 3 + 2 + 3 blocks: full */
-    put(&f, 1, 192);                                   /* used again */
+    put(&f, 1, 192);
+    put(&f, 2, 128);
+    put(&f, 3, 192); /* 3 + 2 + 3 blocks: full */
+    put(&f, 1, 192); /* used again */
     put(&f, 4, 64);
     assert_true(has(&f, 1) && !has(&f, 2) && has(&f, 3) && has(&f, 4));
     check(&f);
@@ -159,9 +166,10 @@ static void any_order_of_calls(void **state)
         struct image_entry **h = &held[slot];
         if (*h && (noise >> 30) == 0)
             (*h)->ready = true;
-        else if (*h)
-            image_cache_unpin(&f.cache, *h), *h = NULL;
-        else if ((*h = pin(&f, key, tokens)))
+        else if (*h) {
+            image_cache_unpin(&f.cache, *h);
+            *h = NULL;
+        } else if ((*h = pin(&f, key, tokens)))
             assert_int_equal((*h)->n_tokens, tokens);
         if (call % 4 == 0) check(&f);
     }
@@ -185,7 +193,8 @@ static void digests_are_sha256(void **state)
     assert_true(hasher_open(&h, &e));
     for (int round = 0; round < 2; round++) {
         hasher_start(h);
-        hasher_add(h, "a", 1), hasher_add(h, "bc", 2);
+        hasher_add(h, "a", 1);
+        hasher_add(h, "bc", 2);
         struct digest d = hasher_end(h);
         assert_memory_equal(d.byte, abc, sizeof(abc));
     }

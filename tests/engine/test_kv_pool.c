@@ -27,7 +27,8 @@ static void open_fixture(struct fixture *f, int n)
 static struct digest key_of(int group, int i)
 {
     struct digest key = {{0}};
-    key.byte[0] = (uint8_t)group, key.byte[DIGEST_BYTES - 1] = (uint8_t)i,
+    key.byte[0] = (uint8_t)group;
+    key.byte[DIGEST_BYTES - 1] = (uint8_t)i;
     key.byte[DIGEST_BYTES - 2] = (uint8_t)(i >> 8);
     return key;
 }
@@ -78,7 +79,8 @@ static void prefixes_are_found_and_shared(void **state)
     assert_int_equal(f.pool.block[block].refs, 2);
     kv_pool_drop(&f.pool, block);
     assert_int_equal(f.pool.n_free, N - 2); /* somebody holds it still */
-    kv_pool_drop(&f.pool, block), kv_pool_drop(&f.pool, other);
+    kv_pool_drop(&f.pool, block);
+    kv_pool_drop(&f.pool, other);
     assert_int_equal(f.pool.n_free, N);
     assert_int_equal(f.pool.n_known_free, 1);
     assert_int_equal(find(&f, 1, 0), block); /* free, and yet known */
@@ -119,7 +121,8 @@ static void forgetting_keeps_holders(void **state)
     struct fixture f;
     open_fixture(&f, N);
     int32_t held = kv_pool_take(&f.pool), dropped = kv_pool_take(&f.pool);
-    publish(&f, held, 3, 1), publish(&f, dropped, 3, 2);
+    publish(&f, held, 3, 1);
+    publish(&f, dropped, 3, 2);
     kv_pool_drop(&f.pool, dropped);
     kv_pool_forget(&f.pool);
     assert_int_equal(f.pool.n_free, N - 1);
@@ -153,7 +156,8 @@ static void check(const struct fixture *f, const struct told *t)
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(f->pool.block[i].refs, t->refs[i]);
         assert_int_equal(f->pool.block[i].known, t->key[i] >= 0);
-        n_free += t->refs[i] == 0, n_known += t->refs[i] == 0 && t->key[i] >= 0;
+        n_free += t->refs[i] == 0;
+        n_known += t->refs[i] == 0 && t->key[i] >= 0;
     }
     assert_int_equal(f->pool.n_free, n_free);
     assert_int_equal(f->pool.n_known_free, n_known);
@@ -183,7 +187,10 @@ static void any_order_of_calls(void **state)
         if (what < 2) {
             int32_t got = kv_pool_take(&f.pool);
             assert_int_equal(got >= 0 ? told.refs[got] : -1, got >= 0 ? 0 : -1);
-            if (got >= 0) told.refs[got] = 1, told.key[got] = -1;
+            if (got >= 0) {
+                told.refs[got] = 1;
+                told.key[got] = -1;
+            }
         } else if (what < 4) {
             int32_t got = find(&f, key % 4, key);
             assert_int_equal(got, known_place(&told, key));

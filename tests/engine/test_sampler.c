@@ -82,7 +82,9 @@ static void filters_keep_what_they_say(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ey_sampling o = all;
         double share[VOCABULARY], sum = 0;
-        o.temperature = rows[i].temperature, o.top_p = rows[i].top_p, o.min_p = rows[i].min_p,
+        o.temperature = rows[i].temperature;
+        o.top_p = rows[i].top_p;
+        o.min_p = rows[i].min_p;
         o.top_k = rows[i].top_k;
         shares_of(share, logits, o, NULL, 0);
         double power = o.temperature > 1e-3f ? 1 / (double)o.temperature : 1;
@@ -110,7 +112,8 @@ static void penalties(void **state)
     assert_int_equal(sampler_pick(&f.sampler, logits, NULL), 1);
     assert_true(f.scratch.scores[1] == 1 && f.scratch.scores[7] == -4 && f.scratch.scores[0] == 0);
     o = ey_sampling_greedy();
-    o.presence_penalty = 1.5f, o.frequency_penalty = 0.25f;
+    o.presence_penalty = 1.5f;
+    o.frequency_penalty = 0.25f;
     sampler_start(&f.sampler, &o, prompt, 2); /* the prompt does not count */
     static const int32_t picks[] = {1, 1, 0, 1, 2, 3, 4, 5, 6, 1};
     /* id 1: 2, then 0.25 (still best), then 0: a tie that the lower id 0 wins and leaves at -1.75;
@@ -206,7 +209,8 @@ static void stop_texts_across_pieces(void **state)
             if (!s.stopped && s.pending.size) buf_add(&out, s.pending.data, s.pending.size);
             assert_int_equal(s.stopped, rows[i].stopped);
             if (piece == 1) assert_string_equal(out.data, rows[i].out);
-            buf_free(&out), stopper_close(&s);
+            buf_free(&out);
+            stopper_close(&s);
         }
     }
 }
@@ -301,8 +305,8 @@ static void the_best_decide_as_all_do(void **state)
         ey_sampling options = any_sampling(&random);
         for (int i = 0; i < n_prompt; i++)
             prompt[i] = number(&random, n);
-        sampler_start(&all, &options, prompt, (size_t)n_prompt),
-            sampler_start(&few, &options, prompt, (size_t)n_prompt);
+        sampler_start(&all, &options, prompt, (size_t)n_prompt);
+        sampler_start(&few, &options, prompt, (size_t)n_prompt);
         for (int step = 0; step < 6; step++) {
             int32_t id = -1, want;
             any_logits(logits, n, &random);
@@ -318,7 +322,9 @@ static void the_best_decide_as_all_do(void **state)
                 fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
             if (!decided) sampler_recall(&few, want);
             plain = plain && !allowed;
-            n_decided += decided, n_greedy += plain, n_greedy_decided += plain && decided;
+            n_decided += decided;
+            n_greedy += plain;
+            n_greedy_decided += plain && decided;
         }
         arena_free(&f.arena);
     }
@@ -415,8 +421,12 @@ static void picked_again_as_from_all(void **state)
                     sampler_open(&all, &f.scratch, &f.arena, n, &e) &&
                     sampler_open(&again, &f.scratch, &f.arena, n, &e));
         const ey_sampling options = any_sampling(&random);
-        sampler_start(&all, &options, NULL, 0), sampler_start(&again, &options, NULL, 0);
-        if (round % 2) all.bias = again.bias = bias, all.n_bias = again.n_bias = 4;
+        sampler_start(&all, &options, NULL, 0);
+        sampler_start(&again, &options, NULL, 0);
+        if (round % 2) {
+            all.bias = again.bias = bias;
+            all.n_bias = again.n_bias = 4;
+        }
         for (int step = 0; step < 4; step++) {
             any_logits(logits, n, &random);
             const struct allowed some = any_mask(mask, n, &random),

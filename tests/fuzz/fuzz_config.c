@@ -69,7 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         require(e.text[0] != 0 && e.code == EY_BAD_MODEL);
     checkpoint_close(ckpt);
-    ckpt = NULL, m = (struct model){0};
+    ckpt = NULL;
+    m = (struct model){0};
     /* the whole door: it has to end in an error, at the latest for want of tensors */
     if (!checkpoint_open(&ckpt, dir, &e)) return 0;
     require(!model_open(&m, ckpt, &e) && e.text[0] != 0);

@@ -40,7 +40,8 @@ static void check_rows(const struct weight *w)
     require(!bind_rows(&part, w, 5, 1, &e) && e.text[0] &&
             bind_rows(&part, w, PART, ROWS - PART, &e));
     for (int r = 0; r < ROWS - PART; r++) {
-        weight_values(of_part, &part, r, 0, COLS), weight_values(of_whole, w, r + PART, 0, COLS);
+        weight_values(of_part, &part, r, 0, COLS);
+        weight_values(of_whole, w, r + PART, 0, COLS);
         require(memcmp(of_part, of_whole, sizeof(of_part)) == 0);
     }
 }
@@ -90,7 +91,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (bind_matrix(&b, &w, ROWS, COLS, &e, "m.weight")) {
         require(w.rows == ROWS && w.cols == COLS && b.bytes <= size);
         check_values(&w);
-        if (w.dtype == DTYPE_INT4) check_rows(&w), check_multipliers(&w);
+        if (w.dtype == DTYPE_INT4) {
+            check_rows(&w);
+            check_multipliers(&w);
+        }
     } else {
         require(e.text[0] != 0);
     }

@@ -11,10 +11,10 @@ static void take_events(struct tool_calls *t, struct buf *got)
     struct tool_event event;
     while (tool_calls_next(t, &event)) {
         if (!event.call && !event.n_text) abort();
-        if (event.call)
-            buf_printf(got, "[call %d %s ", event.index, event.name),
-                buf_add(got, event.arguments, event.n_arguments);
-        else
+        if (event.call) {
+            buf_printf(got, "[call %d %s ", event.index, event.name);
+            buf_add(got, event.arguments, event.n_arguments);
+        } else
             buf_add(got, event.text, event.n_text);
     }
 }

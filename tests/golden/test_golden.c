@@ -116,7 +116,8 @@ static void read_conversation(struct conversation *c, json_object *messages)
                                       .parts = c->parts[i],
                                       .n_parts = n_parts};
     }
-    c->request.messages = c->messages, c->request.n_messages = n;
+    c->request.messages = c->messages;
+    c->request.n_messages = n;
 }
 
 static void free_conversation(struct conversation *c)
@@ -165,7 +166,9 @@ static void check_patches(const struct conversation *c, json_object *pictures)
         for (int k = 0; k < SHA256_DIGEST_LENGTH; k++)
             snprintf(hex + 2 * k, 3, "%02x", sha[k]);
         assert_string_equal(hex, json_object_get_string(json_member(want, "sha256")));
-        free(patches), image_free(&original), image_free(&resized);
+        free(patches);
+        image_free(&original);
+        image_free(&resized);
     }
 }
 
@@ -230,7 +233,8 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
                           ELEMENT_FEATURE, hidden);
             for (size_t d = 0; d < hidden; d++) {
                 double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;
-                error += diff * diff, power += want * want;
+                error += diff * diff;
+                power += want * want;
             }
         }
         double relative = sqrt(error / power);
@@ -266,7 +270,7 @@ static void check_logits(const char *name, const char *part)
         kl += exp(want - total) * ((want - total) - (got - own));
         if (!(diff <= worst)) worst = diff;
     }
-    golden.worst_kl = fmax(golden.worst_kl, kl),
+    golden.worst_kl = fmax(golden.worst_kl, kl);
     golden.worst_logit = fmax(golden.worst_logit, worst);
     if (!(worst <= golden.tolerance->logits)) fail_msg("%s: %s differ by %.3g", name, part, worst);
     if (!(kl <= golden.tolerance->kl)) fail_msg("%s: KL divergence of %s is %.3g", name, part, kl);
@@ -354,7 +358,8 @@ static void choose_cpu_options(ey_engine_options *o, const char *levers)
 {
     static char mask[32];
     snprintf(mask, sizeof(mask), "%.*s", (int)strcspn(levers, ","), levers);
-    o->device = "cpu", o->cpu_mask = mask;
+    o->device = "cpu";
+    o->cpu_mask = mask;
     o->head = strstr(levers, "8bit") ? "8bit" : NULL;
 }
 
@@ -362,9 +367,13 @@ static bool open_golden(const char *name, const char *checkpoint, const char *de
 {
     char path[EY_MAX_PATH];
     ey_engine_options options = ey_engine_defaults();
-    options.model = checkpoint, options.device = device;
+    options.model = checkpoint;
+    options.device = device;
     if (strncmp(device, "cpu:", 4) == 0) choose_cpu_options(&options, device + 4);
-    if (strcmp(device, "ref:e4m3") == 0) options.device = "ref", options.prefill_math = "fp8";
+    if (strcmp(device, "ref:e4m3") == 0) {
+        options.device = "ref";
+        options.prefill_math = "fp8";
+    }
     if (strncmp(device, "cuda", 4) == 0) choose_card_options(&options, device);
     golden.tolerance = tolerance_of(options.device, name, device);
     if (!golden.tolerance) return ey_fail(e, EY_BAD_REQUEST, "no tolerance for device %s", device);

@@ -17,7 +17,9 @@ int main(int argc, char **argv)
     for (int y = 0; y < image.height; y++)
         for (int x = 0; x < image.width; x++) {
             uint8_t *p = image.rgb + 3 * ((size_t)y * (size_t)image.width + (size_t)x);
-            p[0] = (uint8_t)(x / 4), p[1] = (uint8_t)(y / 3), p[2] = (uint8_t)((x + y) / 7);
+            p[0] = (uint8_t)(x / 4);
+            p[1] = (uint8_t)(y / 3);
+            p[2] = (uint8_t)((x + y) / 7);
         }
     bool ok = image_write_png(&image, argv[3], &e);
     if (!ok) fprintf(stderr, "picture: %s\n", e.text);

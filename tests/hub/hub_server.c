@@ -165,7 +165,10 @@ static bool send_file(struct connection *c, const struct served_file *f, const c
     if (m == LOGIN_PAGE && f->large)
         return say(c, "HTTP/1.1 200 x\r\nContent-Type: text/html\r\nContent-Length: "
                       "19\r\n\r\n<html>log in</html>");
-    if (f->large && !c->is_head && c->script->wrong_once > 0) c->script->wrong_once--, wrong = true;
+    if (f->large && !c->is_head && c->script->wrong_once > 0) {
+        c->script->wrong_once--;
+        wrong = true;
+    }
     wrong = wrong || (m == WRONG_BYTES && f->large);
     if (m == COMPRESSED && f->large) extra = "Content-Encoding: gzip\r\n";
     if (range && m != IGNORES_RANGES && sscanf(range, "bytes=%llu-%llu", &begin, &last) == 2 &&
@@ -369,11 +372,14 @@ static void *accept_all(void *user)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1},
                    sizeof(int)); /* a body does not wait until its head is acknowledged */
         *c = *first;
-        c->fd = fd, c->random = first->script->seed * 7919u + n * 104729u + c->elsewhere;
+        c->fd = fd;
+        c->random = first->script->seed * 7919u + n * 104729u + c->elsewhere;
         if (pthread_create(&thread, NULL, serve, c) == 0)
             pthread_detach(thread);
-        else
-            close(fd), free(c);
+        else {
+            close(fd);
+            free(c);
+        }
     }
     return NULL;
 }
@@ -397,7 +403,8 @@ static void run(const struct server *server)
     struct connection here = {.server = server, .script = server->script, .fd = server->hub},
                       elsewhere = here;
     pthread_t thread;
-    elsewhere.fd = server->cdn, elsewhere.elsewhere = true;
+    elsewhere.fd = server->cdn;
+    elsewhere.elsewhere = true;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     pthread_create(&thread, NULL, accept_all, &elsewhere);
     accept_all(&here);
@@ -447,12 +454,13 @@ pid_t hub_server_start(struct hub_script *s, int *port)
 {
     static struct server server;
     server = (struct server){.script = s};
-    server.hub = listen_somewhere(1, &server.hub_port),
+    server.hub = listen_somewhere(1, &server.hub_port);
     server.cdn = listen_somewhere(2, &server.cdn_port); /* two hosts, as the hub's */
     pid_t child = fork();
     if (child == 0) run(&server);
     if (child < 0) abort();
-    close(server.hub), close(server.cdn);
+    close(server.hub);
+    close(server.cdn);
     *port = server.hub_port;
     return child;
 }

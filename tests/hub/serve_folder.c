@@ -36,10 +36,13 @@ static void command(struct hub_script *s, const char *line)
         s->misbehaviour = (enum misbehaviour)number;
     else if (sscanf(line, "rate %d", &number) == 1)
         s->bytes_per_ms = (uint32_t)number;
-    else if (sscanf(line, "hold %d", &number) == 1)
-        s->begun = 0, s->hold_after = (uint64_t)number;
-    else if (strcmp(line, "count\n") == 0)
-        s->requests = 0, s->bytes = 0;
+    else if (sscanf(line, "hold %d", &number) == 1) {
+        s->begun = 0;
+        s->hold_after = (uint64_t)number;
+    } else if (strcmp(line, "count\n") == 0) {
+        s->requests = 0;
+        s->bytes = 0;
+    }
     printf("%u requests, %llu bytes\n", s->requests, (unsigned long long)s->bytes);
     fflush(stdout);
 }

@@ -48,7 +48,8 @@ static void fill(uint8_t *bytes, size_t n, unsigned seed)
 static int start_server(void **state)
 {
     (void)state;
-    fill(first, sizeof(first), 1), fill(second, sizeof(second), 2);
+    fill(first, sizeof(first), 1);
+    fill(second, sizeof(second), 2);
     script = hub_script_new(NAME);
     hub_script_add(script, "config.json", config, strlen(config), false);
     hub_script_add(script, "tokenizer.json", tokenizer, strlen(tokenizer), false);
@@ -93,15 +94,21 @@ static int fresh(void **state)
         unsetenv(unset[i]);
     snprintf(cache, sizeof(cache), "%s", temp_dir_make());
     snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d/", port);
-    setenv("HF_ENDPOINT", endpoint, 1), setenv("HF_HUB_CACHE", cache, 1), setenv("HOME", cache, 1);
-    script->misbehaviour = WELL_BEHAVED, script->token[0] = 0, script->proxy_asks = false,
-    script->wrong_once = 0, script->bytes_per_ms = 0;
+    setenv("HF_ENDPOINT", endpoint, 1);
+    setenv("HF_HUB_CACHE", cache, 1);
+    setenv("HOME", cache, 1);
+    script->misbehaviour = WELL_BEHAVED;
+    script->token[0] = 0;
+    script->proxy_asks = false;
+    script->wrong_once = 0;
+    script->bytes_per_ms = 0;
     script->hold_after = 0;
     script->gather = 0;
     strcpy(script->revision, "main");
     script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges =
-        script->proxied = 0,
-    script->bytes = 0, script->most_at_once = 0;
+        script->proxied = 0;
+    script->bytes = 0;
+    script->most_at_once = 0;
     notices[0] = 0;
     return 0;
 }
@@ -398,7 +405,8 @@ static void test_complaints(void **state)
         {LISTING_LONG, NULL, "longer than"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        drop(NULL), fresh(NULL);
+        drop(NULL);
+        fresh(NULL);
         script->misbehaviour = rows[i].misbehaviour;
         if (rows[i].token) setenv("HF_TOKEN", rows[i].token, 1);
         expect_failure(NAME, rows[i].pattern);
@@ -428,7 +436,8 @@ static void test_proxy(void **state)
     (void)state;
     char proxy[64];
     strcpy(script->token, "hf_secret");
-    setenv("HF_TOKEN", "hf_secret", 1), setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
+    setenv("HF_TOKEN", "hf_secret", 1);
+    setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
     snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%d", port);
     setenv("http_proxy", proxy, 1);
     pull();
@@ -502,7 +511,8 @@ static void test_no_ranges(void **state)
 static void test_cut_without_ranges(void **state)
 {
     (void)state;
-    script->misbehaviour = IGNORES_RANGES, script->cut_one_in = 6;
+    script->misbehaviour = IGNORES_RANGES;
+    script->cut_one_in = 6;
     ey_err e;
     bool ok = false;
     for (int i = 0; i < 50 && !ok; i++)
@@ -632,7 +642,8 @@ static void test_full_disk(void **state)
             room += 41;
         else
             room += room + 24000 < needed ? 23456 : room + 300 < needed ? needed - 300 - room : 41;
-        drop(state), fresh(state);
+        drop(state);
+        fresh(state);
     }
     if (failed <= 20 || failed == n) fail_msg("%d of %d failed", failed, n);
 }
@@ -642,7 +653,8 @@ static void test_full_disk_that_reserves(void **state)
 {
     (void)state;
     assert_false(pull_on_a_disk_of(sizeof(first) - 1, true));
-    drop(state), fresh(state);
+    drop(state);
+    fresh(state);
     ey_err e;
     full_disk_start(1000, true);
     assert_false(pull_from(NAME, &e));

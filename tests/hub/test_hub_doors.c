@@ -26,7 +26,8 @@ static void test_file_names(void **state)
     memset(longest, 'a', sizeof(longest));
     longest[HUB_FILE_NAME_BYTES] = 0;
     assert_true(is_file_name(longest));
-    longest[HUB_FILE_NAME_BYTES] = 'a', longest[HUB_FILE_NAME_BYTES + 1] = 0;
+    longest[HUB_FILE_NAME_BYTES] = 'a';
+    longest[HUB_FILE_NAME_BYTES + 1] = 0;
     assert_false(is_file_name(longest));
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         assert_true(is_file_name(good[i]));
@@ -145,10 +146,14 @@ static void test_metadata(void **state)
     struct reply r = {.status = 200};
     struct hub_file file = {.name = "x"};
     ey_err e;
-    strcpy(r.etag, sha1), strcpy(r.content_length, "5"), strcpy(r.commit, commit);
+    strcpy(r.etag, sha1);
+    strcpy(r.content_length, "5");
+    strcpy(r.commit, commit);
     assert_true(reply_metadata(&r, commit, &file, &e));
     assert_true(file.size == 5 && strcmp(file.etag, sha1) == 0);
-    r.status = 302, strcpy(r.linked_etag, sha256), strcpy(r.linked_size, "4398046511104");
+    r.status = 302;
+    strcpy(r.linked_etag, sha256);
+    strcpy(r.linked_size, "4398046511104");
     assert_true(reply_metadata(&r, commit, &file, &e));
     assert_true(file.size == (uint64_t)1 << 42 && strcmp(file.etag, sha256) == 0);
     static const char *const bad_sizes[] = {
@@ -157,9 +162,11 @@ static void test_metadata(void **state)
         strcpy(r.linked_size, bad_sizes[i]);
         assert_false(reply_metadata(&r, commit, &file, &e));
     }
-    strcpy(r.linked_size, "5"), strcpy(r.linked_etag, "\"../../etc/passwd\"");
+    strcpy(r.linked_size, "5");
+    strcpy(r.linked_etag, "\"../../etc/passwd\"");
     assert_false(reply_metadata(&r, commit, &file, &e));
-    strcpy(r.linked_etag, sha256), r.commit[0] = 'f';
+    strcpy(r.linked_etag, sha256);
+    r.commit[0] = 'f';
     assert_false(reply_metadata(&r, commit, &file, &e));
 }
 

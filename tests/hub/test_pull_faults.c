@@ -70,7 +70,10 @@ static int run_once(unsigned *seed, struct tally *tally)
     pid_t child = fork();
     if (child == 0) _exit(pull());
     if (child < 0) abort();
-    if (kills) nanosleep(&life, NULL), kill(child, SIGKILL);
+    if (kills) {
+        nanosleep(&life, NULL);
+        kill(child, SIGKILL);
+    }
     waitpid(child, &status, 0);
     tally->runs++;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return tally->killed++, 1;
@@ -137,7 +140,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(unset) / sizeof(unset[0]); i++)
         unsetenv(unset[i]);
     fill_script(s, &seed);
-    s->seed = first, s->cut_one_in = 5, s->fail_one_in = 25, s->bytes_per_ms = 40000;
+    s->seed = first;
+    s->cut_one_in = 5;
+    s->fail_one_in = 25;
+    s->bytes_per_ms = 40000;
     pid_t server = hub_server_start(s, &port);
     snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
     setenv("HF_ENDPOINT", endpoint, 1);

@@ -382,8 +382,10 @@ static void size_limits_are_exact(void **state)
         if (rows[i].width > 0xffff) continue;
         for (int k = 0; k < 2; k++) {
             char *at = gif + (k ? 24 : 6);
-            at[0] = (char)rows[i].width, at[1] = (char)(rows[i].width >> 8);
-            at[2] = (char)rows[i].height, at[3] = (char)(rows[i].height >> 8);
+            at[0] = (char)rows[i].width;
+            at[1] = (char)(rows[i].width >> 8);
+            at[2] = (char)rows[i].height;
+            at[3] = (char)(rows[i].height >> 8);
         }
         assert_false(decodes(gif, sizeof(gif) - 1, "limit.gif", &e));
         assert_int_equal(strstr(e.text, "too many") == NULL, rows[i].allowed);

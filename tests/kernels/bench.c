@@ -144,7 +144,11 @@ static void time_case(void *context, const struct test_case *c)
         const struct cpu_kernels *k = cpu_kernels_for((enum cpu_level)level);
         snprintf(name, sizeof(name), "%s %s", row, k->name);
         if (b->filter && !strstr(name, b->filter)) continue;
-        if (!open) problem_open(&p, c, b->seed), measure_limits(b), open = true;
+        if (!open) {
+            problem_open(&p, c, b->seed);
+            measure_limits(b);
+            open = true;
+        }
         time_variant(b, &p, k, name);
     }
     if (open) problem_close(&p);

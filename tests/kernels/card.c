@@ -103,7 +103,9 @@ static bool check_prompts(const struct card_suite *s, struct problem *p, const c
         if (i == 1)
             ok = check_same(name, "prompts", cuts[i]->name, got, first, n, p->out_width) && ok;
     }
-    free(want), free(got), free(first);
+    free(want);
+    free(got);
+    free(first);
     return ok;
 }
 
@@ -120,8 +122,9 @@ static void check_case(void *context, const struct test_case *c)
     case_name(name, sizeof(name), c);
     if ((s->filter && !strstr(name, s->filter)) || is_left_out(s, c)) return;
     problem_open(&p, c, s->seed);
-    p.limits.text = p.text, p.limits.vision = p.vision;
-    p.limits.max_seqs = p.batch.n_seqs > p.fill.n_seqs ? p.batch.n_seqs : p.fill.n_seqs,
+    p.limits.text = p.text;
+    p.limits.vision = p.vision;
+    p.limits.max_seqs = p.batch.n_seqs > p.fill.n_seqs ? p.batch.n_seqs : p.fill.n_seqs;
     p.limits.max_blocks = p.batch.max_blocks;
     if (c->op == &op_project_add) /* what the card gets of it is what ref has too */
         for (size_t i = 0; i < (size_t)c->n * (size_t)c->k; i++)
@@ -140,7 +143,8 @@ static void check_case(void *context, const struct test_case *c)
              near && ok;
     }
     if (runs_prompts(s, c)) ok = check_prompts(s, &p, name, want) && ok;
-    free(want), free(got);
+    free(want);
+    free(got);
     problem_close(&p);
     *(ok ? &s->passed : &s->failed) += 1;
 }

@@ -152,7 +152,9 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
     for (int i = 0; i < N; i++)
         for (int m = M; m < Y_STRIDE; m++)
             ok = ok && y[i * Y_STRIDE + m] == -77;
-    be->ops->destroy(be), pool_destroy(&pool), problem_close(&p);
+    be->ops->destroy(be);
+    pool_destroy(&pool);
+    problem_close(&p);
     return ok;
 }
 
@@ -204,7 +206,8 @@ static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint
     struct cpu_input in = {.x = x, .x_stride = cols, .n = n, .width = (int)cols};
     struct cpu_product product = {&weight, NULL, y, UNIT_ROWS};
     cpu_multiply((struct cpu *)be, &in, &product, 1, CPU_STORE);
-    be->ops->destroy(be), pool_destroy(&pool);
+    be->ops->destroy(be);
+    pool_destroy(&pool);
     for (int i = 0; i < n; i++)
         for (int m = 0; m < UNIT_ROWS; m++) {
             uint16_t row[UNIT_COLS] = {0};
@@ -237,8 +240,10 @@ static bool check_norm(const struct cpu_kernels *k, const float *x, const float 
 {
     float rms[512], layer[512];
     double squares = 0, sum = 0, spread = 0;
-    for (size_t i = 0; i < n; i++)
-        squares += (double)x[i] * x[i], sum += (double)x[i];
+    for (size_t i = 0; i < n; i++) {
+        squares += (double)x[i] * x[i];
+        sum += (double)x[i];
+    }
     for (size_t i = 0; i < n; i++)
         spread += ((double)x[i] - sum / (double)n) * ((double)x[i] - sum / (double)n);
     double scale = 1 / sqrt(squares / (double)n + (double)eps),
@@ -281,8 +286,11 @@ static bool check_norm_of_offset(const struct cpu_kernels *k, uint64_t seed)
 {
     float x[320], one[320], zero[320] = {0}, y[320];
     double sum = 0, spread = 0;
-    for (int i = 0; i < 320; i++)
-        x[i] = 1000 + random_float(&seed), one[i] = 1, sum += (double)x[i];
+    for (int i = 0; i < 320; i++) {
+        x[i] = 1000 + random_float(&seed);
+        one[i] = 1;
+        sum += (double)x[i];
+    }
     for (int i = 0; i < 320; i++)
         spread += ((double)x[i] - sum / 320) * ((double)x[i] - sum / 320);
     k->layer_norm(y, x, one, zero, 320, 1e-6f);
@@ -393,15 +401,20 @@ static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
 {
     enum { N = 70 };
     float x[N], up[N], want[3][N], got[N + 1];
-    for (int i = 0; i < N; i++)
-        x[i] = 4 * random_float(&seed), up[i] = random_float(&seed);
+    for (int i = 0; i < N; i++) {
+        x[i] = 4 * random_float(&seed);
+        up[i] = random_float(&seed);
+    }
     for (int f = 0; f < 3; f++)
         memcpy(want[f], x, sizeof(x));
-    k->silu_mul(want[0], up, N), k->gelu_tanh(want[1], N), k->gelu_erf(want[2], N);
+    k->silu_mul(want[0], up, N);
+    k->gelu_tanh(want[1], N);
+    k->gelu_erf(want[2], N);
     for (int begin = 0; begin < N; begin += 7)
         for (int n = 1; begin + n <= N; n++)
             for (int f = 0; f < 3; f++) {
-                memcpy(got, x + begin, (size_t)n * sizeof(float)), got[n] = -77;
+                memcpy(got, x + begin, (size_t)n * sizeof(float));
+                got[n] = -77;
                 if (f == 0)
                     k->silu_mul(got, up + begin, (size_t)n);
                 else if (f == 1)
@@ -503,7 +516,8 @@ static bool check_twelve_bits_of(struct backend *be, const struct cpu_kernels *k
         ok = same_products(be, &plain, &twelve, n[i], x) &&
              same_products(be, &plain, &twelve, n[i], one);
     for (int i = 0; ok && i < TWELVE_ROWS; i++) {
-        k->decode(row[0], &plain, i), k->decode(row[1], &twelve, i);
+        k->decode(row[0], &plain, i);
+        k->decode(row[1], &twelve, i);
         ok = memcmp(row[0], row[1], sizeof(row[0])) == 0;
         if (!ok) printf("twelve bits: row %d is another one\n", i);
     }
@@ -522,7 +536,8 @@ static bool check_twelve_bits(const struct cpu_kernels *k, uint64_t seed)
         !be->ops->reserve(be, &limits, &e))
         return false;
     bool ok = check_twelve_bits_of(be, k, seed);
-    be->ops->destroy(be), pool_destroy(&pool);
+    be->ops->destroy(be);
+    pool_destroy(&pool);
     return ok;
 }
 

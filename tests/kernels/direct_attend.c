@@ -87,8 +87,10 @@ static void run_tile(const struct cpu_kernels *k, const struct keys *s, const in
     float o[CPU_Q_ROWS * MAX_DIM] = {0};
     struct attend_tile t = {
         .n_rows = n_rows, .dim = s->dim, .room = room, .o = o, .o_stride = (size_t)s->dim};
-    for (int r = 0; r < n_rows; r++)
-        t.q[r] = s->query[rows[r]], t.max[r] = -1e30f;
+    for (int r = 0; r < n_rows; r++) {
+        t.q[r] = s->query[rows[r]];
+        t.max[r] = -1e30f;
+    }
     for (int b = 0; b < BLOCKS; b++) {
         for (int r = 0; r < n_rows; r++) {
             int left = s->visible[rows[r]] - b * CPU_KEYS;
@@ -157,7 +159,9 @@ static bool check_attend(const struct cpu_kernels *k, uint64_t seed)
     struct keys *s = calloc(1, sizeof(*s));
     bool ok = true;
     for (int i = 0; ok && i < 4 * 4 * 2 * CPU_Q_ROWS; i++) {
-        s->dim = dims[i % 4], s->bf16 = i / 16 % 2, s->n_rows = 1 + i / 32 % CPU_Q_ROWS;
+        s->dim = dims[i % 4];
+        s->bf16 = i / 16 % 2;
+        s->n_rows = 1 + i / 32 % CPU_Q_ROWS;
         fill_keys(s, &seed, sizes[i / 4 % 4].query);
         store_keys(s);
         ok = check_tile(k, s, sizes[i / 4 % 4].allowed);
@@ -175,11 +179,15 @@ static bool check_nan_key(const struct cpu_kernels *k, uint64_t seed)
     float got[CPU_Q_ROWS][MAX_DIM];
     bool ok = true;
     for (int at = 0; at < 100; at += 9) {
-        s->dim = 64, s->n_rows = 4, s->bf16 = at % 2;
+        s->dim = 64;
+        s->n_rows = 4;
+        s->bf16 = at % 2;
         fill_keys(s, &seed, 0.3f);
         s->key[at][5] = NAN;
         store_keys(s);
-        s->visible[0] = at + 1, s->visible[1] = at ? at : 1, s->visible[2] = 150,
+        s->visible[0] = at + 1;
+        s->visible[1] = at ? at : 1;
+        s->visible[2] = 150;
         s->visible[3] = at ? 1 : KEYS;
         run_tile(k, s, rows, 4, got);
         ok = ok && isnan(got[0][0]) && isnan(got[2][7]) &&

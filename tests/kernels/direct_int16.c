@@ -52,7 +52,8 @@ static bool open_products(struct products_of *p, const struct cpu_kernels *k)
 
 static void close_products(struct products_of *p)
 {
-    p->be->ops->destroy(p->be), pool_destroy(&p->pool);
+    p->be->ops->destroy(p->be);
+    pool_destroy(&p->pool);
 }
 
 static void multiply(struct products_of *p, int n)
@@ -126,10 +127,14 @@ static double allowed(const struct products_of *p, int row, const float *x, doub
                w_largest = 0;
         for (int k = block * FP8_BLOCK; k < end; k++) {
             const double w = p->value[row * COLS + k];
-            length += (double)x[k] * x[k], largest = fmax(largest, fabs((double)x[k])),
-                                           weights += fabs(w), activations += fabs((double)x[k]),
-                                           products += fabs(w * x[k]), sum += scale * w * x[k];
-            w_length += w * w, w_largest = fmax(w_largest, fabs(w));
+            length += (double)x[k] * x[k];
+            largest = fmax(largest, fabs((double)x[k]));
+            weights += fabs(w);
+            activations += fabs((double)x[k]);
+            products += fabs(w * x[k]);
+            sum += scale * w * x[k];
+            w_length += w * w;
+            w_largest = fmax(w_largest, fabs(w));
         }
         const double step = step_of(length, largest, 26000),
                      unit = p->picture ? step_of(w_length, w_largest, 80000)
@@ -240,7 +245,10 @@ static void random_weights(struct products_of *p, uint64_t *random)
 static bool check_pictures(struct products_of *p, uint64_t seed)
 {
     p->picture = true;
-    p->w.data = p->bf16, p->w.dtype = DTYPE_BF16, p->w.scale = NULL, p->w.known = NULL;
+    p->w.data = p->bf16;
+    p->w.dtype = DTYPE_BF16;
+    p->w.scale = NULL;
+    p->w.known = NULL;
     random_weights(p, &seed);
     random_rows(p, &seed);
     for (int i = 0; i < MOST * COLS; i++)
@@ -262,7 +270,8 @@ static bool with_products(const struct cpu_kernels *k,
     struct products_of *p = calloc(1, sizeof(*p));
     if (!p || !open_products(p, k)) return free(p), false;
     const bool ok = check(p, seed);
-    close_products(p), free(p);
+    close_products(p);
+    free(p);
     return ok;
 }
 

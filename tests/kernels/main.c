@@ -148,7 +148,9 @@ static void check_case(void *context, const struct test_case *c)
     bool ok = canaries(run_all(want, s->ref, &p, &whole), name, "ref", "whole");
     for (int i = 0; i < s->n_variants; i++)
         ok = check_variant(&s->variant[i], &p, name, want, got, again) && ok;
-    free(want), free(got), free(again);
+    free(want);
+    free(got);
+    free(again);
     problem_close(&p);
     *(ok ? &s->passed : &s->failed) += 1;
 }

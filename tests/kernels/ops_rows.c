@@ -147,7 +147,9 @@ static void begin_embed(struct run *r)
 static struct batch rows_of(const struct batch *all, int first, int n)
 {
     struct batch part = *all;
-    part.n_rows = n, part.token += first, part.feature += first;
+    part.n_rows = n;
+    part.token += first;
+    part.feature += first;
     return part;
 }
 

@@ -28,7 +28,8 @@ static int make_block_table(struct problem *p, const int *length, int n_seqs)
     for (int s = 0; s < n_seqs; s++)
         for (int b = 0; b < widest; b++)
             table[s * widest + b] = b < blocks_of(length[s]) ? (next++ * stride + 3) % pool : -1;
-    p->fill.n_seqs = p->batch.n_seqs = n_seqs, p->fill.max_blocks = p->batch.max_blocks = widest;
+    p->fill.n_seqs = p->batch.n_seqs = n_seqs;
+    p->fill.max_blocks = p->batch.max_blocks = widest;
     p->fill.block_table = p->batch.block_table = table;
     return pool;
 }
@@ -36,7 +37,10 @@ static int make_block_table(struct problem *p, const int *length, int n_seqs)
 static void set_rows(struct problem *p, struct batch *b, int n, const int32_t *seq,
                      const int32_t *index)
 {
-    b->n_rows = n, b->seq = seq, b->index = index, b->position = make_ints(p, 3 * n, 300);
+    b->n_rows = n;
+    b->seq = seq;
+    b->index = index;
+    b->position = make_ints(p, 3 * n, 300);
 }
 
 /* All rows of all sequences. */
@@ -47,15 +51,20 @@ static void fill_everything(struct problem *p, const int *length, int n_seqs)
         n += length[s];
     int32_t *seq = make_ints(p, n, 1), *index = make_ints(p, n, 1);
     for (int s = 0; s < n_seqs; s++)
-        for (int t = 0; t < length[s]; t++, i++)
-            seq[i] = s, index[i] = t;
+        for (int t = 0; t < length[s]; t++, i++) {
+            seq[i] = s;
+            index[i] = t;
+        }
     set_rows(p, &p->fill, n, seq, index);
 }
 
 static struct batch rows_of(const struct batch *all, int first, int n)
 {
     struct batch part = *all;
-    part.n_rows = n, part.seq += first, part.index += first, part.position += 3 * (size_t)first;
+    part.n_rows = n;
+    part.seq += first;
+    part.index += first;
+    part.position += 3 * (size_t)first;
     return part;
 }
 
@@ -124,9 +133,10 @@ static void prepare_qkv(struct problem *p)
     float size = c->other ? 1 / sqrtf((float)c->k)
                           : 1; /* without norms, scores are to stay small */
     make_vector(p, 0, c->k, 0.5f * size, 1.5f * size, vector_dtype(c->dtype));
-    if (!c->other)
-        make_vector(p, 1, c->dim, 0.5f, 1.5f, DTYPE_BF16),
-            make_vector(p, 2, c->dim, 0.5f, 1.5f, DTYPE_BF16);
+    if (!c->other) {
+        make_vector(p, 1, c->dim, 0.5f, 1.5f, DTYPE_BF16);
+        make_vector(p, 2, c->dim, 0.5f, 1.5f, DTYPE_BF16);
+    }
     p->x = make_rows(p, c->n, c->k, c->fill);
     make_rope(p, c->dim / 2, 3);
     make_block_table(p, length, 3);
@@ -210,10 +220,14 @@ static void choose_rows(struct problem *p)
     int32_t *seq = make_ints(p, 64, 1), *index = make_ints(p, 64, 1);
     int n = 0;
     for (size_t i = 0; !p->c->other && i < sizeof(pieces) / sizeof(pieces[0]); i++)
-        for (int t = 0; t < pieces[i].n; t++, n++)
-            seq[n] = pieces[i].seq, index[n] = pieces[i].first + t;
-    for (int s = 0; p->c->other && s < N_SEQS; s++, n++)
-        seq[n] = (s * 5 + 2) % N_SEQS, index[n] = lengths[seq[n]] - 1;
+        for (int t = 0; t < pieces[i].n; t++, n++) {
+            seq[n] = pieces[i].seq;
+            index[n] = pieces[i].first + t;
+        }
+    for (int s = 0; p->c->other && s < N_SEQS; s++, n++) {
+        seq[n] = (s * 5 + 2) % N_SEQS;
+        index[n] = lengths[seq[n]] - 1;
+    }
     set_rows(p, &p->batch, n, seq, index);
 }
 

@@ -48,7 +48,8 @@ static void prepare_patch_embed(struct problem *p)
     make_matrix(p, 1, SIDE * SIDE, c->m, vector_dtype(c->dtype), FILL_RANDOM);
     p->x = make_rows(p, c->n, c->k, c->fill);
     set_shape(p, c->m);
-    p->grid_rows = c->n % 8 ? 2 : 4, p->grid_cols = c->n / p->grid_rows;
+    p->grid_rows = c->n % 8 ? 2 : 4;
+    p->grid_cols = c->n / p->grid_rows;
     p->slack = 2;
 }
 

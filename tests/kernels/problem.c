@@ -13,9 +13,12 @@ void *memory_alloc(struct memory *m, size_t bytes, size_t before_end)
            size = (bytes + before_end + page - 1) / page * page;
     if (m->n == MAX_PARTS) abort();
     char *map = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED || mprotect(map + size, page, PROT_NONE) != 0)
-        perror("memory of a test"), exit(2);
-    m->map[m->n] = map, m->size[m->n++] = size + page;
+    if (map == MAP_FAILED || mprotect(map + size, page, PROT_NONE) != 0) {
+        perror("memory of a test");
+        exit(2);
+    }
+    m->map[m->n] = map;
+    m->size[m->n++] = size + page;
     return map + size - before_end - bytes;
 }
 
@@ -151,7 +154,8 @@ static void make_int4(struct problem *p, struct weight *w, enum fill fill)
         codes[i] = (uint8_t)(random_bits(&p->random) >> 20);
     for (size_t i = 0; i < zero_bytes; i++)
         zeros[i] = (uint8_t)(random_bits(&p->random) >> 20);
-    w->data = codes, w->group_zero = zeros,
+    w->data = codes;
+    w->group_zero = zeros;
     w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
 }
 
@@ -251,15 +255,22 @@ void make_rope(struct problem *p, int n_pairs, int axes)
 {
     float *frequency = memory_alloc(&p->memory, (size_t)n_pairs * sizeof(*frequency), 0);
     uint8_t *axis = memory_alloc(&p->memory, (size_t)n_pairs, 0);
-    for (int i = 0; i < n_pairs; i++)
-        frequency[i] = 1.0f / (1.0f + (float)(i * i)), axis[i] = (uint8_t)(i % axes);
+    for (int i = 0; i < n_pairs; i++) {
+        frequency[i] = 1.0f / (1.0f + (float)(i * i));
+        axis[i] = (uint8_t)(i % axes);
+    }
     p->rope = (struct rope){frequency, axis, n_pairs};
 }
 
 void problem_open(struct problem *p, const struct test_case *c, uint64_t seed)
 {
     memset(p, 0, sizeof(*p));
-    p->c = c, p->random = seed, p->n = c->n, p->unit = 1, p->out_width = c->m, p->slack = 1;
+    p->c = c;
+    p->random = seed;
+    p->n = c->n;
+    p->unit = 1;
+    p->out_width = c->m;
+    p->slack = 1;
     int width = c->k > c->m ? c->k : c->m;
     p->limits = (struct backend_limits){
         .max_rows = c->n, .max_keys = 64, .max_width = width, .max_patches = 64};

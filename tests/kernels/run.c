@@ -17,7 +17,10 @@ static dev allocate(struct run *r, enum element kind, size_t elements)
     ey_err e = {0};
     dev p = r->be->ops->alloc(r->be, (elements ? elements : 1) * r->be->ops->element_size[kind],
                               &e);
-    if (!p || r->n == RUN_BUFFERS) printf("%s\n", e.text), exit(2);
+    if (!p || r->n == RUN_BUFFERS) {
+        printf("%s\n", e.text);
+        exit(2);
+    }
     r->kind[r->n] = kind;
     r->buffer[r->n++] = p;
     return p;
@@ -91,12 +94,19 @@ void run_start(struct run *r, struct backend *be, const struct problem *p)
     *r = (struct run){.be = be, .placed = *p};
     r->p = &r->placed;
     for (int i = 0; i < 4; i++)
-        if (p->w[i].data && !be->ops->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e))
-            printf("%s\n", e.text), exit(2);
+        if (p->w[i].data && !be->ops->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) {
+            printf("%s\n", e.text);
+            exit(2);
+        }
     for (int i = 0; i < 6; i++)
-        if (p->v[i].data && !be->ops->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e))
-            printf("%s\n", e.text), exit(2);
-    if (!be->ops->reserve(be, &p->limits, &e)) printf("%s\n", e.text), exit(2);
+        if (p->v[i].data && !be->ops->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)) {
+            printf("%s\n", e.text);
+            exit(2);
+        }
+    if (!be->ops->reserve(be, &p->limits, &e)) {
+        printf("%s\n", e.text);
+        exit(2);
+    }
     p->c->op->begin(r);
 }
 
@@ -178,9 +188,13 @@ double case_bound(const struct problem *p, const struct cpu_kernels *k, bool fro
                   (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4 || d == DTYPE_NONE);
     if (k->fp8 && matrices_in_int16(p, true)) {
         const bool others = matrices_in_int16(p, false) || d == DTYPE_NONE;
-        bf16 = others && k->narrow && bf16 > int16 ? bf16 : int16, coarse = true;
+        bf16 = others && k->narrow && bf16 > int16 ? bf16 : int16;
+        coarse = true;
     }
-    if (k->vision && d == DTYPE_BF16 && multiplies_picture(p)) bf16 = int16, coarse = true;
+    if (k->vision && d == DTYPE_BF16 && multiplies_picture(p)) {
+        bf16 = int16;
+        coarse = true;
+    }
     double picture = p->attends_picture && k->picture
                          ? 2 * 0x1p-18 + p->slack * (k->split ? 0x1p-34 : p->c->dim * 0x1p-32)
                          : 0;

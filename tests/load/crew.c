@@ -149,9 +149,11 @@ static void send_request(struct crew *crew, struct client *c)
     if (!c->used) wire_open(&c->wire, crew->options->to, narrow);
     wire_send(&c->wire, request->data, request->size);
     chat_answer_clear(&c->answer);
-    c->state = ASKING, c->since = c->piece_at = c->unread_since = seconds_now();
+    c->state = ASKING;
+    c->since = c->piece_at = c->unread_since = seconds_now();
     c->leave_at = c->task.leaves && c->task.moment >= 0 ? c->since + c->task.moment : 0;
-    c->second = false, c->unread = 0;
+    c->second = false;
+    c->unread = 0;
     if (c->task.slow) c->wire.allowed = 0;
 }
 
@@ -191,7 +193,8 @@ static void end_good(struct crew *crew, struct client *c)
     }
     if (!c->task.stream) chat_read_whole(&c->answer, &c->wire.reply.body);
     bool equal = good_is_equal(g, &c->answer, c->task.stream);
-    crew->tally->equal += equal, crew->tally->unequal += !equal;
+    crew->tally->equal += equal;
+    crew->tally->unequal += !equal;
     if (!equal)
         remark(crew, "\"%s\"%s: another answer than alone:\n  %.*s\n  %.*s", g->name,
                c->task.stream ? ", streamed" : "", SHOWN_BYTES,
@@ -214,8 +217,9 @@ static void end_bad(struct crew *crew, struct client *c)
 {
     unsigned what = outcome(c);
     struct tally *t = crew->tally;
-    t->refused += what == MAY_BE_REFUSED || what == MAY_BE_UNKNOWN,
-        t->answered += what == MAY_BE_ANSWERED, t->cut += what == MAY_BE_CUT;
+    t->refused += what == MAY_BE_REFUSED || what == MAY_BE_UNKNOWN;
+    t->answered += what == MAY_BE_ANSWERED;
+    t->cut += what == MAY_BE_CUT;
     if (what & c->bad.may) return;
     t->unexpected++;
     remark_reply(crew, c, "this may not be");
@@ -235,7 +239,8 @@ static bool goes_on(struct client *c)
 
 static void ask_again(struct crew *crew, struct client *c)
 {
-    c->state = PAUSED, c->resume = seconds_now() + dice_between(&crew->dice, 0.3, 1);
+    c->state = PAUSED;
+    c->resume = seconds_now() + dice_between(&crew->dice, 0.3, 1);
     crew->tally->waited++;
 }
 
@@ -268,7 +273,8 @@ static void leave(struct crew *crew, struct client *c)
         bool right = c->wire.reply.status == 0 || c->wire.reply.status == 503 ||
                      (c->wire.reply.status == 200 &&
                       good_is_beginning(&crew->options->goods->item[c->task.which], &c->answer));
-        crew->tally->left++, crew->tally->left_wrong += !right;
+        crew->tally->left++;
+        crew->tally->left_wrong += !right;
         if (!right) remark_reply(crew, c, "left, and the text so far is another than alone");
     } else
         crew->tally->hung_up++;
@@ -295,13 +301,18 @@ static void tick_unread(struct crew *crew, struct client *c, double now, bool la
     double patience = crew->options->unread_seconds;
     size_t unread = wire_unread(&c->wire);
     bool refused = unread && unread != c->unread && wire_unread_has_status(&c->wire, 503);
-    if (unread != c->unread) c->unread = unread, c->unread_since = now;
+    if (unread != c->unread) {
+        c->unread = unread;
+        c->unread_since = now;
+    }
     if (refused)
         ask_again(crew, c);
     else if (c->state == DRAINING) {
         if (wire_is_over(&c->wire) || now > c->resume) end_unread(crew, c);
     } else if (patience > 0 && now - c->unread_since > patience) {
-        c->wire.deaf = false, c->state = DRAINING, c->resume = now + UNREAD_GRACE;
+        c->wire.deaf = false;
+        c->state = DRAINING;
+        c->resume = now + UNREAD_GRACE;
     } else if (patience <= 0 && last) {
         crew->tally->unread++;
         hang_up(crew, c);
@@ -469,11 +480,15 @@ static void close_crew(struct crew *crew)
 {
     for (size_t i = 0; i < crew->options->n_clients; i++) {
         struct client *c = &crew->client[i];
-        wire_free(&c->wire), buf_free(&c->request), buf_free(&c->bad.bytes),
-            chat_answer_free(&c->answer);
+        wire_free(&c->wire);
+        buf_free(&c->request);
+        buf_free(&c->bad.bytes);
+        chat_answer_free(&c->answer);
     }
-    wire_free(&crew->probe.wire), buf_free(&crew->probe.request);
-    free(crew->client), free(crew->poll);
+    wire_free(&crew->probe.wire);
+    buf_free(&crew->probe.request);
+    free(crew->client);
+    free(crew->poll);
 }
 
 bool crew_run(const struct crew_options *options, struct tally *tally)

@@ -175,8 +175,10 @@ bool goods_make(struct goods *out, const char *first, const char *second, ey_err
 
 void goods_free(struct goods *g)
 {
-    for (size_t i = 0; i < g->n; i++)
-        buf_free(&g->item[i].body), chat_answer_free(&g->item[i].truth);
+    for (size_t i = 0; i < g->n; i++) {
+        buf_free(&g->item[i].body);
+        chat_answer_free(&g->item[i].truth);
+    }
     free(g->item);
     *g = (struct goods){.n = 0};
 }

@@ -233,12 +233,17 @@ static void check_marks(struct load *l, int status)
 
 static void finish(struct load *l, bool ran)
 {
-    if (ran) printf("%s\n", l->machine.data), print_figures(l);
+    if (ran) {
+        printf("%s\n", l->machine.data);
+        print_figures(l);
+    }
     int status = child_stop(&l->child, STOP_SECONDS);
     if (ran) check_marks(l, status);
     if (!ran || l->missed) child_print_log(&l->child);
     buf_free(&l->machine);
-    goods_free(&l->goods), sample_free(&l->sample), figures_free(&l->tally.health);
+    goods_free(&l->goods);
+    sample_free(&l->sample);
+    figures_free(&l->tally.health);
 }
 
 /* ---- the command line ---- */

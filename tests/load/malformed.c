@@ -33,7 +33,8 @@ bool sample_read(struct sample *out, ey_err *e)
 
 void sample_free(struct sample *s)
 {
-    free(s->png), free(s->jpeg);
+    free(s->png);
+    free(s->jpeg);
 }
 
 static void post(const struct making *k, const char *body, size_t n)
@@ -379,8 +380,10 @@ static uint32_t png_checksum(const unsigned char *bytes, size_t n)
 
 static void put_u32(unsigned char *at, size_t value)
 {
-    at[0] = (unsigned char)(value >> 24), at[1] = (unsigned char)(value >> 16),
-    at[2] = (unsigned char)(value >> 8), at[3] = (unsigned char)value;
+    at[0] = (unsigned char)(value >> 24);
+    at[1] = (unsigned char)(value >> 16);
+    at[2] = (unsigned char)(value >> 8);
+    at[3] = (unsigned char)value;
 }
 
 /* The true picture's first chunk with another size, its checksum right. */
@@ -388,8 +391,8 @@ static void png_bomb(const struct making *k)
 {
     unsigned char bytes[64];
     memcpy(bytes, k->sample->png, sizeof(bytes));
-    put_u32(bytes + 16, 20000 + dice_below(k->dice, 2000000000)),
-        put_u32(bytes + 20, 20000 + dice_below(k->dice, 2000000000));
+    put_u32(bytes + 16, 20000 + dice_below(k->dice, 2000000000));
+    put_u32(bytes + 20, 20000 + dice_below(k->dice, 2000000000));
     put_u32(bytes + 29, png_checksum(bytes + 12, 17));
     post_with_picture(k, "image/png", bytes, sizeof(bytes));
 }
@@ -716,7 +719,9 @@ void malformed_make(struct malformed *m, size_t kind, const struct wire_target *
 {
     struct making k = {m, to, sample, dice};
     buf_clear(&m->bytes);
-    m->name = kinds[kind].name, m->may = kinds[kind].may, m->then = kinds[kind].then,
+    m->name = kinds[kind].name;
+    m->may = kinds[kind].may;
+    m->then = kinds[kind].then;
     m->leave_after = 0;
     kinds[kind].make(&k);
 }

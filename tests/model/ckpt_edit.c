@@ -59,7 +59,8 @@ void ckpt_copy(const char *from, const char *to)
         if (entry->d_name[0] == '.') continue;
         char *target = join(from, entry->d_name), *link = join(to, entry->d_name);
         require(symlink(target, link) == 0, link);
-        free(target), free(link);
+        free(target);
+        free(link);
     }
     closedir(list);
 }
@@ -85,7 +86,10 @@ void ckpt_write_file(const char *dir, const char *file, const void *bytes, size_
 static json_object *parsed(const char *text)
 {
     json_object *value = json_tokener_parse(text);
-    if (!value && strcmp(text, "null") != 0) fprintf(stderr, "not JSON: %s\n", text), exit(1);
+    if (!value && strcmp(text, "null") != 0) {
+        fprintf(stderr, "not JSON: %s\n", text);
+        exit(1);
+    }
     return value;
 }
 
@@ -95,9 +99,12 @@ static void set_member(json_object *object, char *path, const char *value)
     while ((dot = strchr(path, '.'))) {
         *dot = 0;
         json_object *next = NULL;
-        if (!json_object_object_get_ex(object, path, &next))
-            fprintf(stderr, "no member %s\n", path), exit(1);
-        object = next, path = dot + 1;
+        if (!json_object_object_get_ex(object, path, &next)) {
+            fprintf(stderr, "no member %s\n", path);
+            exit(1);
+        }
+        object = next;
+        path = dot + 1;
     }
     if (value)
         json_object_object_add(object, path, parsed(value));
@@ -117,15 +124,18 @@ void ckpt_set(const char *dir, const char *file, const char *path, const char *v
     char *name = join(dir, file), *text, members[256];
     size_t n;
     ey_err e;
-    if (!file_read(&text, &n, name, EY_MAX_JSON_BYTES, &e))
-        fprintf(stderr, "%s\n", e.text), exit(1);
+    if (!file_read(&text, &n, name, EY_MAX_JSON_BYTES, &e)) {
+        fprintf(stderr, "%s\n", e.text);
+        exit(1);
+    }
     json_object *object = parsed(text);
     snprintf(members, sizeof(members), "%s", path);
     set_member(object, members, value);
     const char *out = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
     ckpt_write_file(dir, file, out, strlen(out));
     json_object_put(object);
-    free(text), free(name);
+    free(text);
+    free(name);
 }
 
 /* ---- tensors ---- */
@@ -152,12 +162,17 @@ struct tensor_list tensors_read(const char *dir)
     struct tensor_list list = {0};
     struct checkpoint *ckpt;
     ey_err e;
-    if (!checkpoint_open(&ckpt, dir, &e)) fprintf(stderr, "%s\n", e.text), exit(1);
+    if (!checkpoint_open(&ckpt, dir, &e)) {
+        fprintf(stderr, "%s\n", e.text);
+        exit(1);
+    }
     for (size_t i = 0; i < checkpoint_count(ckpt); i++) {
         const struct tensor_view *v = checkpoint_at(ckpt, i);
         struct edited_tensor *t = append(&list);
         snprintf(t->name, sizeof(t->name), "%s", v->name);
-        t->dtype = v->dtype, t->n_dims = v->n_dims, t->size = v->size;
+        t->dtype = v->dtype;
+        t->n_dims = v->n_dims;
+        t->size = v->size;
         memcpy(t->shape, v->shape, sizeof(t->shape));
         t->data = copy_bytes(v->data, v->size);
     }
@@ -216,7 +231,8 @@ void tensor_fit(struct edited_tensor *t)
     uint8_t *data = copy_bytes(NULL, size);
     if (t->data) memcpy(data, t->data, size < t->size ? size : t->size);
     free(t->data);
-    t->data = data, t->size = size;
+    t->data = data;
+    t->size = size;
 }
 
 static void put_float(uint8_t *out, enum dtype to, float value)
@@ -289,6 +305,7 @@ void tensors_write(struct tensor_list *list, const char *dir)
     }
     require(fclose(f) == 0, path);
     buf_free(&header);
-    free(path), free(list->at);
+    free(path);
+    free(list->at);
     *list = (struct tensor_list){0};
 }

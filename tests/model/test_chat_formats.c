@@ -174,7 +174,9 @@ static void check_rendering(const struct rendering *row)
         assert_ids(row->text, &got, whole.id, whole.n);
         ids_free(&whole);
     }
-    ids_free(&got), buf_free(&text), prompt_free(&prompt);
+    ids_free(&got);
+    buf_free(&text);
+    prompt_free(&prompt);
 }
 
 static void test_renderings(void **state)
@@ -262,7 +264,8 @@ static void test_no_injection(void **state)
             if (n != wanted[f][m])
                 fail_msg("%s: %zu times %s", families[f]->architecture, n, markers[m]);
         }
-        ids_free(&ids), prompt_free(&prompt);
+        ids_free(&ids);
+        prompt_free(&prompt);
     }
 }
 

@@ -24,19 +24,24 @@ static void expect_refusal(const char *what, ey_code code, const char *const wor
     ey_err e = {0};
     ey_engine *engine = NULL;
     ey_engine_options options = ey_engine_defaults();
-    options.model = damaged, options.device = "ref", options.threads = 1,
+    options.model = damaged;
+    options.device = "ref";
+    options.threads = 1;
     options.max_model_len = 128;
     bool opened = ey_engine_open(&engine, &options, &e);
     ey_engine_close(&engine);
-    if (opened)
-        print_error("%s: was accepted\n", what), n_failures++;
-    else if (e.code != code)
-        print_error("%s: code %d instead of %d: %s\n", what, (int)e.code, (int)code, e.text),
-            n_failures++;
+    if (opened) {
+        print_error("%s: was accepted\n", what);
+        n_failures++;
+    } else if (e.code != code) {
+        print_error("%s: code %d instead of %d: %s\n", what, (int)e.code, (int)code, e.text);
+        n_failures++;
+    }
     for (int i = 0; !opened && i < n_words; i++)
-        if (words[i] && !strstr(e.text, words[i]))
-            print_error("%s: the error does not say \"%s\": %s\n", what, words[i], e.text),
-                n_failures++;
+        if (words[i] && !strstr(e.text, words[i])) {
+            print_error("%s: the error does not say \"%s\": %s\n", what, words[i], e.text);
+            n_failures++;
+        }
     if (getenv("SHOW_ERRORS")) print_message("%s\n    %s\n", what, e.text);
 }
 
@@ -317,10 +322,10 @@ static void text_only_tensors(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *good = ckpt_make(base_dir, rows[i].kind), *name = rows[i].name;
         struct tensor_list list = tensors_read(good);
-        if (rows[i].rows)
-            tensors_find(&list, name)->shape[0] = rows[i].rows,
-                                tensor_fit(tensors_find(&list, name));
-        else
+        if (rows[i].rows) {
+            tensors_find(&list, name)->shape[0] = rows[i].rows;
+            tensor_fit(tensors_find(&list, name));
+        } else
             tensors_drop(&list, name);
         ckpt_copy(good, damaged);
         tensors_write(&list, damaged);
@@ -363,7 +368,8 @@ static void file_damage(void **state)
         ey_engine *engine = NULL;
         ey_err e = {0};
         ey_engine_options options = ey_engine_defaults();
-        options.model = damaged, options.device = "ref";
+        options.model = damaged;
+        options.device = "ref";
         assert_false(ey_engine_open(&engine, &options, &e));
         assert_null(engine);
         if (!rows[i].bytes && e.code == EY_NOT_FOUND) e.code = EY_BAD_MODEL;
@@ -378,7 +384,8 @@ static void deep_config(void **state)
     enum { DEPTH = 100000 };
     char *text = malloc(2 * DEPTH);
     assert_non_null(text);
-    memset(text, '[', DEPTH), memset(text + DEPTH, ']', DEPTH);
+    memset(text, '[', DEPTH);
+    memset(text + DEPTH, ']', DEPTH);
     const char *good = ckpt_make(base_dir, "tiny-ragged-fp8");
     static const char *const files[] = {CONFIG, GENERATION, PREPROCESSOR, "tokenizer.json"};
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -459,8 +466,10 @@ static void damage_tensor(struct tensor_list *list, const struct tensor_row *row
     }
     if (row->damage == RETYPE)
         t->dtype = row->dtype;
-    else
-        t->n_dims = row->n_dims, memcpy(t->shape, row->shape, sizeof(row->shape));
+    else {
+        t->n_dims = row->n_dims;
+        memcpy(t->shape, row->shape, sizeof(row->shape));
+    }
     tensor_fit(t);
 }
 

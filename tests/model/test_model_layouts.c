@@ -29,7 +29,8 @@ static void expect_same(const char *good, const char *what)
 {
     struct outcome a = outcome_at(good), b = outcome_at(dir);
     assert_same_outcome(&a, &b, what);
-    outcome_free(&a), outcome_free(&b);
+    outcome_free(&a);
+    outcome_free(&b);
 }
 
 /* ---- config.json ---- */
@@ -47,7 +48,8 @@ static void newer_config(void **state)
     ckpt_set(dir, "config.json", "text_config.rope_parameters.rope_theta", "10000");
     struct outcome a = outcome_at(good), b = outcome_at(dir);
     assert_memory_not_equal(a.logits, b.logits, (size_t)a.vocabulary * sizeof(float));
-    outcome_free(&a), outcome_free(&b);
+    outcome_free(&a);
+    outcome_free(&b);
 }
 
 static void older_config(void **state)
@@ -175,7 +177,8 @@ static void heads(void **state)
     ckpt_set(dir, "config.json", "tie_word_embeddings", "false");
     b = outcome_at(dir);
     assert_int_equal(a.ids[0], a.vocabulary - 1 - b.ids[0]);
-    outcome_free(&a), outcome_free(&b);
+    outcome_free(&a);
+    outcome_free(&b);
 }
 
 /* ---- scales ---- */
@@ -186,8 +189,11 @@ static void convert_scales(const char *kind, enum dtype from, enum dtype to)
     struct tensor_list list = tensors_read(good);
     int n = 0;
     for (size_t i = 0; i < list.n; i++)
-        if (strstr(list.at[i].name, "_scale_inv"))
-            assert_int_equal(list.at[i].dtype, from), tensor_convert(&list.at[i], to), n++;
+        if (strstr(list.at[i].name, "_scale_inv")) {
+            assert_int_equal(list.at[i].dtype, from);
+            tensor_convert(&list.at[i], to);
+            n++;
+        }
     assert_int_equal(n, 21);
     tensors_write(&list, dir);
     expect_same(good, kind);

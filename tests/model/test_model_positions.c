@@ -162,7 +162,10 @@ static const float *telling_table(void)
     for (int y = 0; y < SIDE; y++)
         for (int x = 0; x < SIDE; x++) {
             float *row = table[y * SIDE + x];
-            row[0] = (float)y, row[1] = (float)x, row[2] = 1, row[3] = (float)(y * x);
+            row[0] = (float)y;
+            row[1] = (float)x;
+            row[2] = 1;
+            row[3] = (float)(y * x);
         }
     return &table[0][0];
 }

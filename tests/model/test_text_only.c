@@ -51,13 +51,16 @@ static void same_bits(void **state)
             struct outcome one = outcome_of(engine, &q);
             ey_engine_close(&engine);
             ey_engine_options options = ey_engine_defaults();
-            options.device = devices[d], options.threads = 3, options.max_model_len = 512;
+            options.device = devices[d];
+            options.threads = 3;
+            options.max_model_len = 512;
             engine = engine_open_with(kinds[i], options);
             engine_set_rows(engine, 16, 64);
             struct outcome other = outcome_of(engine, &q);
             ey_engine_close(&engine);
             assert_same_outcome(&one, &other, kinds[i]);
-            outcome_free(&one), outcome_free(&other);
+            outcome_free(&one);
+            outcome_free(&other);
         }
     }
 }
@@ -72,7 +75,9 @@ static void starts_prompts(void **state)
         ey_prompt *prompt = NULL;
         ey_request request = ey_request_defaults();
         assert_true(request.add_start_token);
-        request.text = "hello", request.n_text = 5, request.add_start_token = with;
+        request.text = "hello";
+        request.n_text = 5;
+        request.add_start_token = with;
         if (!ey_prepare(engine, &request, &prompt, &e)) fail_msg("%s", e.text);
         assert_int_equal(ey_prompt_describe(prompt).ids[0] == 1, with);
         ey_prompt_free(&prompt);

@@ -47,9 +47,12 @@ static int open_models(void **state)
 static int close_models(void **state)
 {
     (void)state;
-    for (int i = 0; i < MODELS; i++)
-        model_close(&models[i]), checkpoint_close(files[i]);
-    card_backend->ops->destroy(card_backend), cpu->ops->destroy(cpu);
+    for (int i = 0; i < MODELS; i++) {
+        model_close(&models[i]);
+        checkpoint_close(files[i]);
+    }
+    card_backend->ops->destroy(card_backend);
+    cpu->ops->destroy(cpu);
     pool_destroy(&pool);
     temp_dir_remove(directory);
     return 0;
@@ -215,7 +218,8 @@ static void by_levers(void **state)
     assert_true(p.max_model_len >= 2048 && p.max_model_len < 16384);
     assert_int_equal(p.n_choices, 6); /* and who reads the head's rows */
     /* one more block would not fit */
-    limits.levers = p.levers, limits.max_model_len = p.max_model_len + KV_BLOCK;
+    limits.levers = p.levers;
+    limits.max_model_len = p.max_model_len + KV_BLOCK;
     struct plan q = plan_of(M2B, &facts, &limits);
     assert_false(q.fits);
 }
@@ -244,7 +248,8 @@ static void who_reads_stored_rows(void **state)
     assert_true(
         has_choice(&unknown, "--head-rows pinned: the card reads them in 593 MiB of the file that "
                              "stay in memory, where the system lets it; else host"));
-    facts.may_read = MAY_READ, facts.host_free = 2 * rows;
+    facts.may_read = MAY_READ;
+    facts.host_free = 2 * rows;
     struct plan p = plan_of(M2B, &facts, &limits);
     assert_int_equal(p.levers.rows, ROWS_PINNED);
     assert_false(has_choice(&p, "where the system lets it"));
@@ -256,7 +261,8 @@ static void who_reads_stored_rows(void **state)
     p = plan_of(M2B, &facts, &limits);
     assert_int_equal(p.levers.rows, ROWS_PINNED);
     assert_false(has_choice(&p, "--head-rows"));
-    facts.may_read = MAY_NOT_READ, limits.levers.rows = ROWS_AUTO;
+    facts.may_read = MAY_NOT_READ;
+    limits.levers.rows = ROWS_AUTO;
     p = plan_of(M2B, &facts, &limits);
     assert_int_equal(p.levers.rows, ROWS_HOST);
     assert_false(p.limits.read_stored);
@@ -269,7 +275,8 @@ static void who_reads_stored_rows(void **state)
     assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
     assert_non_null(strstr(
         e.text, "--head-rows pinned: this system does not let the card read the model's file"));
-    limits.levers = (struct plan_levers){.head = HEAD_BF16}, facts.may_read = MAY_READ;
+    limits.levers = (struct plan_levers){.head = HEAD_BF16};
+    facts.may_read = MAY_READ;
     p = plan_of(M2B, &facts, &limits);
     assert_int_equal(p.levers.rows, ROWS_AUTO);
     assert_int_equal(p.bytes[PLAN_PINNED] + p.bytes[PLAN_KEPT], 0);
@@ -369,8 +376,10 @@ static void arena_holds_all(void **state)
     uint64_t sum = 0;
     int n = plan_items(&p, items);
     for (int i = 0; i < n; i++)
-        if (strcmp(items[i].device, "cuda:0") == 0)
-            assert_int_equal(items[i].bytes % CUDA_ALIGN, 0), sum += items[i].bytes;
+        if (strcmp(items[i].device, "cuda:0") == 0) {
+            assert_int_equal(items[i].bytes % CUDA_ALIGN, 0);
+            sum += items[i].bytes;
+        }
     assert_int_equal(sum, p.allocated);
     assert_int_equal(p.arena + p.bytes[PLAN_CONTEXT], p.allocated);
     assert_int_equal(PLAN_RING_BYTES, LOAD_STAGING);
@@ -392,7 +401,8 @@ static void tower_on_the_cpu(void **state)
     (void)state;
     struct device_facts facts = desktop_card();
     struct plan_limits limits = {.max_model_len = 4096, .kv_tokens = 4096}, beside = limits;
-    facts.cpu = cpu, beside.levers.vision = VISION_HOST;
+    facts.cpu = cpu;
+    beside.levers.vision = VISION_HOST;
     struct plan p = plan_of(M2B, &facts, &limits), q = plan_of(M2B, &facts, &beside);
     struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
     assert_int_equal(p.allocated - p.bytes[PLAN_VISION] -
@@ -472,7 +482,9 @@ static void some_layers_on_the_cpu(void **state)
 {
     (void)state;
     struct device_facts facts = desktop_card();
-    facts.cpu = cpu, facts.reads = 400e9, facts.cpu_reads = 40e9;
+    facts.cpu = cpu;
+    facts.reads = 400e9;
+    facts.cpu_reads = 40e9;
     struct plan_limits whole = {.max_model_len = 4096, .kv_tokens = 4096}, half = whole;
     half.gpu_layers = 14;
     struct plan p = plan_of(M2B, &facts, &whole), q = plan_of(M2B, &facts, &half);
@@ -508,11 +520,12 @@ static void as_many_layers_as_fit(void **state)
     limits.gpu_layers = 36 - p.first_layers + 1;
     struct plan more = plan_of(M4B, &facts, &limits);
     assert_false(more.fits);
-    limits.gpu_layers = PLAN_LAYERS_AUTO,
+    limits.gpu_layers = PLAN_LAYERS_AUTO;
     limits.cpu_bytes = p.first_bytes / 2; /* and the CPU has no room for them */
     assert_false(plan_of(M4B, &facts, &limits).fits);
     struct device_facts large = card(24564, 600, 82);
-    large.cpu = cpu, limits.cpu_bytes = 0;
+    large.cpu = cpu;
+    limits.cpu_bytes = 0;
     assert_int_equal(plan_of(M4B, &large, &limits).first_layers, 0);
 }
 
@@ -536,7 +549,8 @@ static void must_be_reproduced(const struct plan_member *m, const struct device_
     struct plan_limits limits = *m->limits;
     struct plan again;
     ey_err e;
-    limits.utilization = 0, limits.device_bytes = m->plan.allocated;
+    limits.utilization = 0;
+    limits.device_bytes = m->plan.allocated;
     assert_true(plan_make(&again, m->model, card_backend, facts, &limits, &e));
     assert_true(again.fits && again.allocated == m->plan.allocated &&
                 again.max_model_len == m->plan.max_model_len &&
@@ -550,8 +564,10 @@ static void two_of(struct plan_member member[2], enum model_name first, enum mod
     member[0] = (struct plan_member){.name = "first", .model = &models[first], .limits = limits};
     member[1] = (struct plan_member){.name = "second", .model = &models[second], .limits = limits};
     if (!plan_together(member, 2, card_backend, facts, &e)) fail_msg("%s", e.text);
-    for (int i = 0; i < 2; i++)
-        must_fit(&member[i].plan, member[i].name), must_be_reproduced(&member[i], facts);
+    for (int i = 0; i < 2; i++) {
+        must_fit(&member[i].plan, member[i].name);
+        must_be_reproduced(&member[i], facts);
+    }
 }
 
 static void models_that_share_a_card(void **state)

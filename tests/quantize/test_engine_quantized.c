@@ -13,7 +13,10 @@ static struct question q;
 static ey_engine_options options_of(const char *device, const char *quantize, int group)
 {
     ey_engine_options o = ey_engine_defaults();
-    o.device = device, o.threads = 2, o.max_model_len = 256, o.quantize = quantize,
+    o.device = device;
+    o.threads = 2;
+    o.max_model_len = 256;
+    o.quantize = quantize;
     o.group_size = group;
     return o;
 }
@@ -69,7 +72,8 @@ static const char *written_out(const char *kind)
             values[j] *= s;
         }
         free(t->data);
-        t->data = (uint8_t *)values, t->dtype = DTYPE_F32,
+        t->data = (uint8_t *)values;
+        t->dtype = DTYPE_F32;
         t->size = (size_t)(rows * cols) * sizeof(float);
     }
     for (size_t i = list.n; i--;)
@@ -88,7 +92,8 @@ static void fp8_comes_back(void **state)
                        b = outcome_with(written_out(kinds[k]), "ref", "fp8", 0);
         assert_memory_equal(a.ids, b.ids, (size_t)a.n * sizeof(int));
         assert_true(distance(&a, &b) < 1e-5);
-        outcome_free(&a), outcome_free(&b);
+        outcome_free(&a);
+        outcome_free(&b);
     }
 }
 
@@ -98,7 +103,8 @@ static void an_fp8_checkpoint_stays(void **state)
     struct outcome a = outcome_with("tiny-ragged-fp8", "ref", NULL, 0),
                    b = outcome_with("tiny-ragged-fp8", "ref", "fp8", 0);
     assert_same_outcome(&a, &b, "already FP8");
-    outcome_free(&a), outcome_free(&b);
+    outcome_free(&a);
+    outcome_free(&b);
 }
 
 static void devices_agree(void **state)
@@ -111,7 +117,8 @@ static void devices_agree(void **state)
                        b = outcome_with("tiny-gqa4-bf16", "cpu", to[i], 0);
         assert_true(distance(&a, &b) < 0.02);
         assert_true(distance(&plain, &a) > 0.001 && distance(&plain, &a) < (i ? 0.6 : 0.3));
-        outcome_free(&a), outcome_free(&b);
+        outcome_free(&a);
+        outcome_free(&b);
     }
     outcome_free(&plain);
 }
@@ -173,7 +180,8 @@ static void what_is_kept_is_what_was_made(void **state)
         struct outcome a = outcome_with(rows[i].kind, "ref", rows[i].quantize, rows[i].group),
                        b = outcome_with(kept, "ref", NULL, 0);
         assert_same_outcome(&a, &b, rows[i].kind);
-        outcome_free(&a), outcome_free(&b);
+        outcome_free(&a);
+        outcome_free(&b);
     }
 }
 
@@ -190,8 +198,14 @@ static const char *phi3_with_mlp(int mlp)
     ckpt_copy(good, dir);
     for (size_t i = 0; i < list.n; i++) {
         struct edited_tensor *t = &list.at[i];
-        if (strstr(t->name, "gate_up_proj")) t->shape[0] = 2 * mlp, tensor_fit(t);
-        if (strstr(t->name, "down_proj")) t->shape[1] = mlp, tensor_fit(t);
+        if (strstr(t->name, "gate_up_proj")) {
+            t->shape[0] = 2 * mlp;
+            tensor_fit(t);
+        }
+        if (strstr(t->name, "down_proj")) {
+            t->shape[1] = mlp;
+            tensor_fit(t);
+        }
     }
     tensors_write(&list, dir);
     ckpt_set(dir, "config.json", "intermediate_size", text);
@@ -234,7 +248,8 @@ static void fused_matrices_are_kept(void **state)
         struct outcome a = outcome_with(model, "ref", rows[i].quantize, rows[i].group),
                        b = outcome_with(kept, "ref", NULL, 0);
         assert_same_outcome(&a, &b, rows[i].quantize);
-        outcome_free(&a), outcome_free(&b);
+        outcome_free(&a);
+        outcome_free(&b);
     }
 }
 
@@ -254,7 +269,8 @@ static void a_symmetric_checkpoint(void **state)
     tensors_write(&list, kept);
     struct outcome b = outcome_with(kept, "ref", NULL, 0);
     assert_same_outcome(&a, &b, "without zeros");
-    outcome_free(&a), outcome_free(&b);
+    outcome_free(&a);
+    outcome_free(&b);
 }
 
 #define DOWN "model.language_model.layers.1.mlp.down_proj.weight"
@@ -271,13 +287,22 @@ static void damage(struct tensor_list *list, int how)
     case 3:
     case 4: memcpy(scale->data + 6, &bad[how], 2); break;
     case 5: tensors_drop(list, DOWN "_scale"); break;
-    case 6: codes->shape[0]--, tensor_fit(codes); break;
-    case 7: codes->shape[1]++, tensor_fit(codes); break;
-    case 8: scale->shape[1]--, tensor_fit(scale); break;
+    case 6:
+        codes->shape[0]--;
+        tensor_fit(codes);
+        break;
+    case 7:
+        codes->shape[1]++;
+        tensor_fit(codes);
+        break;
+    case 8:
+        scale->shape[1]--;
+        tensor_fit(scale);
+        break;
     case 9: scale->dtype = DTYPE_F16; break;
     case 10:
-        tensors_find(list, DOWN "_zero_point")->shape[0]--,
-            tensor_fit(tensors_find(list, DOWN "_zero_point"));
+        tensors_find(list, DOWN "_zero_point")->shape[0]--;
+        tensor_fit(tensors_find(list, DOWN "_zero_point"));
         break;
     case 11: codes->dtype = DTYPE_F32; break;
     default: tensors_add(list, DOWN "_g_idx", codes); break;
@@ -333,9 +358,12 @@ static void keeping_is_careful(void **state)
     o.model = ckpt_make(fixture_dir(), "tiny-gqa4-bf16");
     assert_false(ey_quantize(&o, kept, &report, &e)); /* something lies there */
     assert_non_null(strstr(e.text, "not empty"));
-    o.quantize = NULL, o.group_size = 0;
+    o.quantize = NULL;
+    o.group_size = 0;
     assert_false(ey_quantize(&o, "/nowhere", &report, &e));
-    o.quantize = "int4", o.model = kept, e = (ey_err){0};
+    o.quantize = "int4";
+    o.model = kept;
+    e = (ey_err){0};
     assert_false(ey_quantize(&o, "/nowhere", &report, &e)); /* it is four bits already */
 }
 
@@ -380,7 +408,8 @@ static void a_full_disk(void **state)
     struct outcome a = outcome_with("tiny-shards-fp8", "ref", "int4", 64),
                    b = outcome_with(out, "ref", NULL, 0);
     assert_same_outcome(&a, &b, "kept in the end");
-    outcome_free(&a), outcome_free(&b);
+    outcome_free(&a);
+    outcome_free(&b);
 }
 
 /* ---- memory ---- */
@@ -403,7 +432,8 @@ static void made_weights_are_planned(void **state)
     assert_in_range(made, stored / 2,
                     stored / 2 + stored / 50); /* codes of half the size, and scales */
     assert_true(fp8->model.arena.used - plain->model.arena.used - made < 1 << 20);
-    ey_engine_close(&plain), ey_engine_close(&fp8);
+    ey_engine_close(&plain);
+    ey_engine_close(&fp8);
 }
 
 /* ---- wrong calls ---- */
@@ -442,7 +472,8 @@ static void a_weight_that_is_not_finite(void **state)
     ckpt_copy(good, dir);
     struct edited_tensor *t = tensors_find(&list,
                                            "model.language_model.layers.2.mlp.down_proj.weight");
-    t->data[t->size - 2] = 0xc0, t->data[t->size - 1] = 0x7f;
+    t->data[t->size - 2] = 0xc0;
+    t->data[t->size - 1] = 0x7f;
     tensors_write(&list, dir);
     ey_engine_options o = options_of("cpu", "fp8", 0);
     o.model = dir;

@@ -167,8 +167,10 @@ static double noise_with(const float *x, const float *h, int n, double scale, in
 static double least_noise(const float *x, const float *h, int n)
 {
     double low = 0, high = 0, least = HUGE_VAL;
-    for (int i = 0; i < n; i++)
-        low = fmin(low, x[i]), high = fmax(high, x[i]);
+    for (int i = 0; i < n; i++) {
+        low = fmin(low, x[i]);
+        high = fmax(high, x[i]);
+    }
     for (int zero = 0; zero < 16; zero++)
         for (double t = 8; t < 40; t *= 1.004) {
             double noise = noise_with(x, h, n, (high - low) / t, zero);
@@ -214,8 +216,9 @@ static void groups_are_near_the_best(void **state)
                                 noise <= noise_with(x, of, group, scale,
                                                     weight_group_zero(&m.made, r, first / group)) *
                                              (1 + 1e-4));
-                    all += noise, least += least_noise(x, of, group),
-                        plain += nearest_rounding(x, of, group);
+                    all += noise;
+                    least += least_noise(x, of, group);
+                    plain += nearest_rounding(x, of, group);
                 }
             assert_true(all <= 1.03 * least); /* of which BF16 scales cost some */
             assert_true(all <= 0.85 * plain);
@@ -241,7 +244,9 @@ static void odd_groups(void **state)
         assert_true(bf16_float(weight_group_scale(&zero.made, r, 0)) > 0 &&
                     bf16_float(weight_group_scale(&tiny.made, r, 0)) > 0);
     }
-    matrix_free(&equal), matrix_free(&zero), matrix_free(&tiny);
+    matrix_free(&equal);
+    matrix_free(&zero);
+    matrix_free(&tiny);
 }
 
 static void threads_change_nothing(void **state)

@@ -62,7 +62,10 @@ static void serve_one(int fd, char *all)
 {
     size_t n_body, body = read_request(fd, all, &n_body);
     struct loopback_request request = {fd, all, all + body, n_body, server.user};
-    if (body) server.answer(&request), server.answered++;
+    if (body) {
+        server.answer(&request);
+        server.answered++;
+    }
 }
 
 static void *serve(void *unused)
@@ -82,7 +85,9 @@ int loopback_start(loopback_fn *answer, void *user)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t n = sizeof(at);
     server.listener = socket(AF_INET, SOCK_STREAM, 0);
-    server.answer = answer, server.user = user, server.answered = 0;
+    server.answer = answer;
+    server.user = user;
+    server.answered = 0;
     require(bind(server.listener, (struct sockaddr *)&at, n) == 0 &&
                 listen(server.listener, 16) == 0,
             "listen");

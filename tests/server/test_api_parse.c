@@ -1046,7 +1046,8 @@ static void long_texts(void **state)
             assert_int_equal(parse(&r, API_CHAT, body, &error), more == 0);
             if (more) assert_string_equal(error.param, cases[i].param);
             api_request_free(&r);
-            free(body), free(text);
+            free(body);
+            free(text);
         }
 }
 

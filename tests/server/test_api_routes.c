@@ -203,22 +203,31 @@ void ey_answer_free(ey_answer *answer)
 bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special,
                  int **ids, size_t *n, ey_err *e)
 {
-    (void)engine, (void)text, (void)n_text, (void)parse_special, (void)ids, (void)n;
+    (void)engine;
+    (void)text;
+    (void)n_text;
+    (void)parse_special;
+    (void)ids;
+    (void)n;
     return ey_fail(e, EY_INTERNAL, "not in this test");
 }
 
 bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
                    ey_err *e)
 {
-    (void)engine, (void)ids, (void)e;
-    *n = n_ids, *text = malloc(n_ids + 1);
+    (void)engine;
+    (void)ids;
+    (void)e;
+    *n = n_ids;
+    *text = malloc(n_ids + 1);
     memset(*text, '#', n_ids);
     return true;
 }
 
 const char *ey_token_text(const ey_engine *engine, int id)
 {
-    (void)engine, (void)id;
+    (void)engine;
+    (void)id;
     return "t";
 }
 
@@ -269,7 +278,8 @@ void exchange_reply(struct exchange *x, int status, const char *content_type, st
 {
     assert_string_equal(content_type, "application/json");
     assert_false(body->failed);
-    x->replies++, x->status = status;
+    x->replies++;
+    x->status = status;
     x->out = *body;
     *body = buf_with_max(body->max);
 }
@@ -282,7 +292,8 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
     va_start(args, fmt);
     vsnprintf(message, sizeof(message), fmt, args);
     va_end(args);
-    x->replies++, x->status = status;
+    x->replies++;
+    x->status = status;
     x->out = buf_with_max(1 << 16);
     buf_printf(&x->out, "%s: %s", type ? type : "-", message);
     snprintf(x->param, sizeof(x->param), "%s", param ? param : "-");
@@ -292,7 +303,10 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
 void exchange_stream(struct exchange *x, int status, const char *content_type, struct stream stream)
 {
     assert_string_equal(content_type, "text/event-stream; charset=utf-8");
-    x->replies++, x->status = status, x->stream = stream, x->streaming = true;
+    x->replies++;
+    x->status = status;
+    x->stream = stream;
+    x->streaming = true;
 }
 
 static void send_stream(struct exchange *x)
@@ -311,7 +325,9 @@ static void send_stream(struct exchange *x)
 bool server_borrow(struct server *server, size_t model, struct exchange *x, struct loan *out,
                    ey_err *e)
 {
-    (void)server, (void)x, (void)e;
+    (void)server;
+    (void)x;
+    (void)e;
     fake.borrowed++;
     *out = (struct loan){.engine = (ey_engine *)&fake, .model = model, .waited = fake.waited};
     return true;
@@ -343,7 +359,9 @@ void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens)
 
 void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, bool hung_up)
 {
-    (void)watch, (void)answer, (void)hung_up;
+    (void)watch;
+    (void)answer;
+    (void)hung_up;
     fake.watches--;
 }
 
@@ -517,7 +535,8 @@ static void several_answers(void **state)
 {
     (void)state;
     struct exchange x = {0}, s = {0};
-    fake.script[0] = &two_words, fake.script[1] = &cut_short;
+    fake.script[0] = &two_words;
+    fake.script[1] = &cut_short;
     run(&x, route_chat_completions, "{" MESSAGES ", \"n\": 2, \"seed\": 40}");
     check(&x, "0 'one two' =stop; 1 'xy' =length; usage 3+6; ");
     assert_int_equal(fake.seeds[0], 40);
@@ -568,8 +587,10 @@ static void many_prompts_do_not_fill_the_queue(void **state)
     struct buf body = buf_with_max(1 << 16), wanted = buf_with_max(1 << 16);
     fake.script[0] = &cut_short;
     buf_add_text(&body, "{\"prompt\": [");
-    for (int i = 0; i < 20; i++)
-        buf_printf(&body, "%s\"p\"", i ? "," : ""), buf_printf(&wanted, "%d 'xy' =length; ", i);
+    for (int i = 0; i < 20; i++) {
+        buf_printf(&body, "%s\"p\"", i ? "," : "");
+        buf_printf(&wanted, "%d 'xy' =length; ", i);
+    }
     buf_add_text(&body, "]}");
     buf_add_text(&wanted, "usage 60+60; ");
     run(&x, route_completions, body.data);
@@ -671,7 +692,8 @@ static void refused_before_anything_is_sent(void **state)
     run(&image, route_chat_completions, "{" MESSAGES "}");
     check(&image, "400 BadRequestError: Failed to load image: it cannot be prepared");
     forget(NULL);
-    fake.start_fails = EY_BUSY, fake.start_fails_times = 1;
+    fake.start_fails = EY_BUSY;
+    fake.start_fails_times = 1;
     run(&busy, route_chat_completions, "{" MESSAGES ", \"stream\": true}");
     check(&busy, "503 ServiceUnavailableError: it cannot be started");
     static const struct script failing = {.steps = {"x"}, .failure = EY_INTERNAL};
@@ -684,7 +706,8 @@ static void prompts_that_do_not_fit(void **state)
 {
     (void)state;
     struct exchange fits = {0}, over = {0}, unsaid = {0}, alone = {0};
-    fake.script[0] = &cut_short, fake.n_prompt_tokens = 90;
+    fake.script[0] = &cut_short;
+    fake.n_prompt_tokens = 90;
     run(&fits, route_chat_completions, "{" MESSAGES ", \"max_tokens\": 10}");
     check(&fits, "0 'xy' =length; usage 90+3; ");
     run(&over, route_chat_completions, "{" MESSAGES ", \"max_tokens\": 11}");
@@ -709,12 +732,16 @@ static void a_full_queue_in_the_middle_is_waited_for(void **state)
     (void)state;
     struct exchange x = {0}, failed = {0};
     fake.script[0] = &cut_short;
-    fake.start_fails = EY_BUSY, fake.start_fails_at = 1, fake.start_fails_times = 6;
+    fake.start_fails = EY_BUSY;
+    fake.start_fails_at = 1;
+    fake.start_fails_times = 6;
     run(&x, route_completions, "{\"prompt\": [\"a\", \"b\", \"c\"]}");
     check(&x, "0 'xy' =length; 1 'xy' =length; 2 'xy' =length; usage 9+9; ");
     forget(NULL);
     fake.script[0] = &cut_short;
-    fake.start_fails = EY_NO_MEMORY, fake.start_fails_at = 1, fake.start_fails_times = 1;
+    fake.start_fails = EY_NO_MEMORY;
+    fake.start_fails_at = 1;
+    fake.start_fails_times = 1;
     run(&failed, route_completions, "{\"prompt\": [\"a\", \"b\", \"c\"]}");
     check(&failed, "503 ServiceUnavailableError: it cannot be started");
 }
@@ -725,13 +752,17 @@ static void a_full_queue_does_not_turn_away_who_waited(void **state)
 {
     (void)state;
     struct exchange x = {0}, c = {0};
-    fake.script[0] = &cut_short, fake.waited = true;
-    fake.start_fails = EY_BUSY, fake.start_fails_times = 6;
+    fake.script[0] = &cut_short;
+    fake.waited = true;
+    fake.start_fails = EY_BUSY;
+    fake.start_fails_times = 6;
     run(&x, route_completions, "{\"prompt\": \"a\"}");
     check(&x, "0 'xy' =length; usage 3+3; ");
     forget(NULL);
-    fake.script[0] = &cut_short, fake.waited = true;
-    fake.start_fails = EY_BUSY, fake.start_fails_times = 3;
+    fake.script[0] = &cut_short;
+    fake.waited = true;
+    fake.start_fails = EY_BUSY;
+    fake.start_fails_times = 3;
     run(&c, route_chat_completions, "{" MESSAGES ", " STREAM "}");
     check(&c, "0 role; 0 'x'; 0 'y'; 0 =length; usage 3+3; DONE");
 }
@@ -790,7 +821,8 @@ static void signs_of_life(void **state)
     (void)state;
     static const struct script waiting = {.steps = {":queue", "="}};
     struct exchange x = {.hangs_up_at = 44}, y = {.hangs_up_at = 29};
-    fake.script[0] = &endless, fake.script[1] = &waiting;
+    fake.script[0] = &endless;
+    fake.script[1] = &waiting;
     run(&x, route_chat_completions, "{" MESSAGES ", \"stream\": true}");
     check(&x, "0 role; 0 'x'; : waiting; : waiting; ");
     fake.clock = 0;
@@ -840,8 +872,12 @@ static void counting(void **state)
     fake.prepare_fails = EY_BAD_REQUEST;
     run(&bad, route_tokenize, "{\"prompt\": \"abc\"}");
     assert_string_equal(bad.param, "prompt");
-    buf_free(&text.out), buf_free(&chat.out), buf_free(&empty.out), buf_free(&back.out),
-        buf_free(&render.out), buf_free(&bad.out);
+    buf_free(&text.out);
+    buf_free(&chat.out);
+    buf_free(&empty.out);
+    buf_free(&back.out);
+    buf_free(&render.out);
+    buf_free(&bad.out);
 }
 
 int main(void)

@@ -88,8 +88,10 @@ static void take_events(struct tool_calls *t, struct buf *got)
         if (event.call)
             buf_printf(got, "[%d %s %.*s]", event.index, event.name, (int)event.n_arguments,
                        event.arguments);
-        else
-            assert_true(event.n_text > 0), buf_add(got, event.text, event.n_text);
+        else {
+            assert_true(event.n_text > 0);
+            buf_add(got, event.text, event.n_text);
+        }
     }
 }
 
@@ -114,8 +116,11 @@ static void check(const struct call_case *c, size_t a, size_t b, size_t step)
     if (step)
         for (size_t at = 0; at < n; at += step)
             add(&t, c->text, at, at + step < n ? at + step : n, &got);
-    else
-        add(&t, c->text, 0, a, &got), add(&t, c->text, a, b, &got), add(&t, c->text, b, n, &got);
+    else {
+        add(&t, c->text, 0, a, &got);
+        add(&t, c->text, a, b, &got);
+        add(&t, c->text, b, n, &got);
+    }
     tool_calls_end(&t);
     take_events(&t, &got);
     if (strcmp(got.data, c->wanted) != 0)

@@ -91,10 +91,10 @@ static void answer(const struct loopback_request *r)
         say_endless(r, "HTTP/1.1 500 Internal Server Error");
     else if (strcmp(path, "/silence") == 0)
         loopback_wait_for_end(r);
-    else if (strcmp(path, "/slow") == 0)
-        loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"),
-            loopback_wait_for_end(r);
-    else if (strcmp(path, "/nothing") == 0)
+    else if (strcmp(path, "/slow") == 0) {
+        loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
+        loopback_wait_for_end(r);
+    } else if (strcmp(path, "/nothing") == 0)
         return;
     else if (strcmp(path, "/noise") == 0)
         loopback_say(r, "220 mail.example.com ESMTP\r\n");
@@ -270,7 +270,8 @@ static void proxies_are_not_used(void **state)
     setenv("http_proxy", "http://127.0.0.1:1", 1);
     setenv("ALL_PROXY", "http://127.0.0.1:1", 1);
     expect_bytes("/picture", "picture");
-    unsetenv("http_proxy"), unsetenv("ALL_PROXY");
+    unsetenv("http_proxy");
+    unsetenv("ALL_PROXY");
 }
 
 static void slow_servers(void **state)
@@ -294,7 +295,8 @@ static void clients_that_left(void **state)
     struct media_policy policy = open_policy();
     for (int calls = 0; calls < 3; calls++) {
         int left = calls;
-        policy.gone = gone_after, policy.user = &left;
+        policy.gone = gone_after;
+        policy.user = &left;
         expect_failure("/slow", &policy, EY_CANCELLED, "has left");
     }
 }

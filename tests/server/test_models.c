@@ -24,7 +24,9 @@ static char *truth[MODELS][QUESTIONS]; /* of a server that has this model alone 
 static struct server_options options_of(bool with_demo, bool with_tiny)
 {
     struct server_options o = demo_options();
-    o.engine.max_model_len = 4096, o.engine.kv_tokens = 16384, o.engine.threads = 1;
+    o.engine.max_model_len = 4096;
+    o.engine.kv_tokens = 16384;
+    o.engine.threads = 1;
     o.turn_seconds = 0.3;
     if (!with_demo) o.n_models = 0;
     if (with_tiny)
@@ -282,7 +284,8 @@ static void answers_come_to_their_end(void **state)
     pace_set(0);
     char *all = web_hear_until(stream, "data: [DONE]");
     assert_non_null(strstr(all, "\"finish_reason\":\"length\""));
-    free(all), close(stream);
+    free(all);
+    close(stream);
     struct reply r = hear(other);
     assert_truth(&r, 1, 0);
     r = hear(late);
@@ -297,7 +300,8 @@ static void nobody_is_turned_away(void **state)
     (void)state;
     enum { CLIENTS = 24, ROUNDS = 3 };
     struct server_options o = options_of(true, true);
-    o.max_loaded = 1, o.engine.max_num_queued = 2 * CLIENTS;
+    o.max_loaded = 1;
+    o.engine.max_num_queued = 2 * CLIENTS;
     struct running s = server_start(&o);
     uint32_t dice = 7;
     for (int round = 0; round < ROUNDS; round++) {
@@ -305,7 +309,8 @@ static void nobody_is_turned_away(void **state)
         size_t model[CLIENTS], question[CLIENTS];
         for (int i = 0; i < CLIENTS; i++) {
             dice = dice * 1664525u + 1013904223u;
-            model[i] = (dice >> 16) % MODELS, question[i] = (dice >> 20) % QUESTIONS;
+            model[i] = (dice >> 16) % MODELS;
+            question[i] = (dice >> 20) % QUESTIONS;
             fd[i] = ask(s.port, names[model[i]], questions[question[i]], TOKENS, false);
         }
         for (int i = 0; i < CLIENTS; i++) {
@@ -324,7 +329,9 @@ static void the_line_has_an_end(void **state)
 {
     (void)state;
     struct server_options o = options_of(true, true);
-    o.max_loaded = 1, o.engine.max_num_queued = 2, o.turn_seconds = 60;
+    o.max_loaded = 1;
+    o.engine.max_num_queued = 2;
+    o.turn_seconds = 60;
     struct running s = server_start(&o);
     int stream = ask(s.port, "demo", questions[0], LONG, true), waiting[2];
     free(web_hear_until(stream, "\"content\":"));
@@ -338,7 +345,8 @@ static void the_line_has_an_end(void **state)
     assert_non_null(strstr(r.head, "Retry-After: "));
     assert_non_null(strstr(r.body, "2 requests wait already for model tiny to be loaded"));
     reply_free(&r);
-    close(stream), close(next);
+    close(stream);
+    close(next);
     web_await_metric(s.port, "vllm:num_requests_running{engine=\"0\",model_name=\"demo\"}", 0);
     pace_set(0);
     for (int i = 0; i < 2; i++) {
@@ -353,7 +361,8 @@ static void wishes_end_with_those_who_had_them(void **state)
 {
     (void)state;
     struct server_options o = options_of(true, true);
-    o.max_loaded = 1, o.turn_seconds = 0;
+    o.max_loaded = 1;
+    o.turn_seconds = 0;
     struct running s = server_start(&o);
     int stream = ask(s.port, "demo", questions[0], LONG, true);
     free(web_hear_until(stream, "\"content\":"));
@@ -366,7 +375,8 @@ static void wishes_end_with_those_who_had_them(void **state)
     struct reply r = hear(ask(s.port, "demo", questions[1], TOKENS, false));
     assert_truth(&r, 0, 1);
     pace_set(0);
-    free(web_hear_until(stream, "data: [DONE]")), close(stream);
+    free(web_hear_until(stream, "data: [DONE]"));
+    close(stream);
     assert_true(is_resident(s.port, "demo") && !is_resident(s.port, "tiny"));
     server_stop(&s);
 }
@@ -391,7 +401,9 @@ static void drains_what_waits(void **state)
 {
     (void)state;
     struct server_options o = options_of(true, true);
-    o.max_loaded = 1, o.turn_seconds = 0, o.drain_seconds = 300;
+    o.max_loaded = 1;
+    o.turn_seconds = 0;
+    o.drain_seconds = 300;
     struct running s = server_start(&o);
     int stream = ask(s.port, "demo", questions[0], LONG, true);
     free(web_hear_until(stream, "\"content\":"));
@@ -402,7 +414,8 @@ static void drains_what_waits(void **state)
     pace_set(0);
     struct reply r = hear(other);
     assert_truth(&r, 1, 0);
-    free(web_hear_until(stream, "data: [DONE]")), close(stream);
+    free(web_hear_until(stream, "data: [DONE]"));
+    close(stream);
     assert_int_equal(server_wait(&s), 0);
 }
 

@@ -68,7 +68,8 @@ static void nobody_to_tell(void **state)
     (void)state;
     char longest[300], name[64];
     memset(longest, 'x', sizeof(longest));
-    longest[0] = '/', longest[sizeof(longest) - 1] = 0;
+    longest[0] = '/';
+    longest[sizeof(longest) - 1] = 0;
     const char *const names[] = {
         "", "@", "/", "relative", longest, "/nonexistent/notify", "vsock:2:1234"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -89,7 +90,8 @@ static void is_watched(void **state)
 {
     (void)state;
     char pid[32];
-    unsetenv("WATCHDOG_USEC"), unsetenv("WATCHDOG_PID");
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
     assert_false(supervisor_watches());
     setenv("WATCHDOG_USEC", "0", 1);
     assert_false(supervisor_watches());

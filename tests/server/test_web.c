@@ -331,7 +331,8 @@ static void keys_guard_all_but_the_open_routes(void **state)
 {
     (void)state;
     struct server_options o = demo_options();
-    o.keys[o.n_keys++] = "one", o.keys[o.n_keys++] = "two";
+    o.keys[o.n_keys++] = "one";
+    o.keys[o.n_keys++] = "two";
     struct running s = server_start(&o);
     static const struct {
         const char *method, *path;
@@ -500,7 +501,8 @@ static void bodies_stay_within_the_budget(void **state)
     r = web_reply(first);
     assert_int_equal(r.status, 400); /* no JSON, but let in */
     reply_free(&r);
-    close(first), close(second);
+    close(first);
+    close(second);
     web_await_metric(s.port, "eyelet_host_budget_used_bytes", 0);
     free(body);
     server_stop(&s);
@@ -578,7 +580,10 @@ static void slow_clients_are_dropped(void **state)
 {
     (void)state;
     struct server_options o = demo_options();
-    o.header_seconds = 1, o.body_seconds = 1.5, o.idle_seconds = 1, o.stall_seconds = 1;
+    o.header_seconds = 1;
+    o.body_seconds = 1.5;
+    o.idle_seconds = 1;
+    o.stall_seconds = 1;
     struct running s = server_start(&o);
     int silent = web_connect(s.port), idle = connect_idle(s.port);
     int in_head = connect_with_part(s.port, "GET /version HTTP/1.1\r\nHost: localhost\r\nX: ");
@@ -590,8 +595,14 @@ static void slow_clients_are_dropped(void **state)
     int stalled = connect_with_part(s.port,
                                     "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                                     "application/json\r\nContent-Length: 10\r\n\r\n");
-    free(web_hear_all(silent)), free(web_hear_all(idle)), free(web_hear_all(stalled));
-    close(silent), close(idle), close(in_head), close(in_body), close(stalled);
+    free(web_hear_all(silent));
+    free(web_hear_all(idle));
+    free(web_hear_all(stalled));
+    close(silent);
+    close(idle);
+    close(in_head);
+    close(in_body);
+    close(stalled);
     web_await_metric(s.port, "eyelet_connections", 1);
     server_stop(&s);
 }
@@ -706,7 +717,8 @@ static void stopping_lets_answers_finish(void **state)
     assert_null(strstr(rest, "\"error\""));
     free(rest);
     assert_int_equal(server_wait(&s), 0);
-    close(stream), close(kept);
+    close(stream);
+    close(kept);
 }
 
 static void stopping_ends_what_takes_too_long(void **state)
@@ -791,7 +803,8 @@ static void models_that_cannot_come_back_are_tried_again(void **state)
     snprintf(link, sizeof(link), "%s/model", folder);
     assert_non_null(realpath("models/demo", demo));
     assert_int_equal(symlink(demo, link), 0);
-    o.models[0].path = link, o.idle_unload_seconds = 1;
+    o.models[0].path = link;
+    o.idle_unload_seconds = 1;
     struct running s = server_start(&o);
     web_await_metric(s.port, "eyelet_unloads_total", 1);
     assert_int_equal(unlink(link), 0);
@@ -806,7 +819,8 @@ static void models_that_cannot_come_back_are_tried_again(void **state)
     assert_int_equal(r.status, 200);
     reply_free(&r);
     server_stop(&s);
-    unlink(link), rmdir(folder);
+    unlink(link);
+    rmdir(folder);
 }
 
 static void what_cannot_start_says_why(void **state)
@@ -843,7 +857,8 @@ static void tls(void **state)
     snprintf(key, sizeof(key), "%s/key.pem", folder);
     snprintf(certificate, sizeof(certificate), "%s/certificate.pem", folder);
     assert_true(tls_make_files(key, certificate));
-    o.ssl_keyfile = key, o.ssl_certfile = certificate;
+    o.ssl_keyfile = key;
+    o.ssl_certfile = certificate;
     struct running s = server_start(&o);
     char *log = server_log(&s);
     assert_non_null(strstr(log, "listening on https://127.0.0.1:"));
@@ -863,7 +878,9 @@ static void tls(void **state)
     ey_err e;
     assert_false(server_run(&o, &e));
     assert_non_null(strstr(e.text, "could not be used"));
-    unlink(key), unlink(certificate), rmdir(folder);
+    unlink(key);
+    unlink(certificate);
+    rmdir(folder);
 }
 
 int main(void)

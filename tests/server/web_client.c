@@ -30,8 +30,10 @@ static void fail_with(const char *what, const char *detail)
 struct server_options demo_options(void)
 {
     struct server_options o = server_defaults();
-    o.models[0].path = "models/demo", o.n_models = 1;
-    o.engine.kv_tokens = 8192, o.engine.max_num_seqs = 4;
+    o.models[0].path = "models/demo";
+    o.n_models = 1;
+    o.engine.kv_tokens = 8192;
+    o.engine.max_num_seqs = 4;
     o.models[0].names[o.models[0].n_names++] = "demo";
     o.port = 0;
     o.host_bytes = 256 << 20;
@@ -160,7 +162,8 @@ bool web_try_send(int fd, const void *bytes, size_t n)
         ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return false;
-        at += sent, n -= (size_t)sent;
+        at += sent;
+        n -= (size_t)sent;
     }
     return true;
 }
@@ -223,10 +226,12 @@ static struct reply read_reply(int fd, bool bare)
     assert_non_null(all);
     while (!(end = strstr(all, "\r\n\r\n")) && open)
         open = hear_more(fd, all, &n);
-    r.head = all, r.closed = !open;
+    r.head = all;
+    r.closed = !open;
     if (!end) return r;
     size_t head = (size_t)(end + 4 - all);
-    r.head = strndup(all, head), r.status = atoi(all + 9);
+    r.head = strndup(all, head);
+    r.status = atoi(all + 9);
     const char *length = header_value(r.head, "Content-Length"),
                *coding = header_value(r.head, "Transfer-Encoding");
     bool empty = bare || r.status == 204 || r.status == 304 || r.status < 200;
@@ -246,7 +251,8 @@ struct reply web_reply(int fd)
 
 void reply_free(struct reply *r)
 {
-    free(r->head), free(r->body);
+    free(r->head);
+    free(r->body);
     *r = (struct reply){0};
 }
 

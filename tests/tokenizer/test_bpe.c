@@ -15,7 +15,10 @@ static size_t merge_plainly(const struct tokenizer *tok, int32_t *id, size_t n)
         for (size_t i = 0; i + 1 < n; i++) {
             const struct pair_slot *slot = pair_map_find(&tok->merges, (uint32_t)id[i],
                                                          (uint32_t)id[i + 1]);
-            if (slot && (!best || slot->value < best->value)) best = slot, at = i;
+            if (slot && (!best || slot->value < best->value)) {
+                best = slot;
+                at = i;
+            }
         }
         if (!best) return n;
         id[at] = (int32_t)best->extra;

@@ -66,7 +66,8 @@ static void test_every_prefix(void **state)
     }
     assert_true(detok_finish(&d, &out));
     assert_string_equal(out.data, text);
-    ids_free(&ids), buf_free(&out);
+    ids_free(&ids);
+    buf_free(&out);
 }
 
 /* The stream may be cut anywhere: bytes given one at a time make the same text as all at once. */
@@ -88,7 +89,9 @@ static void test_random_bytes_one_by_one(void **state)
         struct ids repaired = encode_ok(small_tokenizer(), bytes, ids.n, false);
         struct buf want = decode_ok(small_tokenizer(), &repaired);
         assert_string_equal(got.data ? got.data : "", want.data ? want.data : "");
-        ids_free(&repaired), buf_free(&got), buf_free(&want);
+        ids_free(&repaired);
+        buf_free(&got);
+        buf_free(&want);
     }
 }
 

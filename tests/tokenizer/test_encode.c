@@ -154,7 +154,9 @@ static void test_composed_first(void **state)
         struct buf text = decode_ok(small_tokenizer(), &got);
         assert_ids(texts[i], &got, want.id, want.n);
         assert_string_equal(text.data, composed);
-        ids_free(&got), ids_free(&want), buf_free(&text);
+        ids_free(&got);
+        ids_free(&want);
+        buf_free(&text);
         free(composed);
     }
 }
@@ -187,7 +189,8 @@ static void test_malformed_becomes_replacement(void **state)
         struct ids want = encode_ok(small_tokenizer(), rows[i].same_as, strlen(rows[i].same_as),
                                     true);
         assert_ids(rows[i].same_as, &got, want.id, want.n);
-        ids_free(&got), ids_free(&want);
+        ids_free(&got);
+        ids_free(&want);
     }
 }
 
@@ -211,7 +214,9 @@ static void test_random_bytes(void **state)
         struct ids twice = encode_ok(small_tokenizer(), back.data, back.size, false);
         assert_ids("again", &twice, once.id, once.n);
         free(composed);
-        ids_free(&once), ids_free(&twice), buf_free(&back);
+        ids_free(&once);
+        ids_free(&twice);
+        buf_free(&back);
     }
 }
 
@@ -240,7 +245,8 @@ static void test_megabyte_words(void **state)
         struct ids got = encode_ok(small_tokenizer(), text, n, true);
         struct buf back = decode_ok(small_tokenizer(), &got);
         if (units[u][0] != '\xcc') assert_true(back.size == n && !memcmp(back.data, text, n));
-        ids_free(&got), buf_free(&back);
+        ids_free(&got);
+        buf_free(&back);
     }
     free(text);
 }
@@ -266,7 +272,8 @@ static void test_round_trip(void **state)
                                false);
     struct buf back = decode_ok(qwen_tokenizer(), &ids);
     assert_string_equal(back.data, qwen_rows[0].text);
-    ids_free(&ids), buf_free(&back);
+    ids_free(&ids);
+    buf_free(&back);
 }
 
 /* Text that spells a special token is text, all of it, when it is not to be parsed. */
@@ -281,7 +288,8 @@ static void test_unparsed_special_stays_text(void **state)
     for (size_t i = 0; i < ids.n; i++)
         assert_true(ids.id[i] < 151643);
     assert_string_equal(back.data, text);
-    ids_free(&ids), buf_free(&back);
+    ids_free(&ids);
+    buf_free(&back);
 }
 
 int run_encode_tests(void)

@@ -186,7 +186,8 @@ static void test_merges_as_strings(void **state)
     struct ids want = encode_ok(small_tokenizer(), text, strlen(text), false),
                got = encode_ok(tok, text, strlen(text), false);
     assert_ids("merges as strings", &got, want.id, want.n);
-    ids_free(&want), ids_free(&got);
+    ids_free(&want);
+    ids_free(&got);
     tokenizer_close(tok);
     json_object_put(root);
 }
@@ -206,7 +207,8 @@ static void test_ignore_merges(void **state)
     struct ids got = encode_ok(tok, "thethex", 7, false), whole = encode_ok(tok, "the", 3, false);
     assert_ids("thethex", &got, (const int32_t[]){116, 257, 116, 257, 120}, 5);
     assert_ids("the", &whole, (const int32_t[]){272}, 1);
-    ids_free(&got), ids_free(&whole);
+    ids_free(&got);
+    ids_free(&whole);
     tokenizer_close(tok);
     json_object_put(root);
 }

@@ -116,8 +116,10 @@ static void check_text(struct pretok_scan *scan, const struct characters *t)
     char text[4 * MAX_CHARACTERS];
     size_t at[MAX_CHARACTERS + 1], n = 0, begin, end;
     ey_err e;
-    for (size_t i = 0; i < t->n; i++)
-        at[i] = n, n += (size_t)utf8_encode(t->cp[i], text + n);
+    for (size_t i = 0; i < t->n; i++) {
+        at[i] = n;
+        n += (size_t)utf8_encode(t->cp[i], text + n);
+    }
     at[t->n] = n;
     pretok_scan_begin(scan, text, n);
     for (size_t i = 0; i < t->n;) {

@@ -148,7 +148,10 @@ static void test_ids_are_the_rendered_texts(void **state)
                                   ones, typed, &e));
         struct ids want = encode_ok(qwen_tokenizer(), text.data, text.size, true);
         assert_ids(renderings[i].name, &got, want.id, want.n);
-        ids_free(&got), ids_free(&want), buf_free(&text), prompt_free(&prompt);
+        ids_free(&got);
+        ids_free(&want);
+        buf_free(&text);
+        prompt_free(&prompt);
     }
 }
 

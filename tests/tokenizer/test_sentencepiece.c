@@ -182,7 +182,9 @@ static void test_round_trip(void **state)
         struct buf got = decode_ok(sentencepiece_tokenizer(), &ids);
         assert_int_equal(got.size, text.size);
         assert_true(!text.size || !memcmp(got.data, text.data, text.size));
-        buf_free(&text), buf_free(&got), ids_free(&ids);
+        buf_free(&text);
+        buf_free(&got);
+        ids_free(&ids);
     }
 }
 

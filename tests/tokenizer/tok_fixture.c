@@ -52,8 +52,11 @@ const struct tokenizer *phi3_tokenizer(void)
 
 void close_fixtures(void)
 {
-    tokenizer_close(small), tokenizer_close(sentencepiece), tokenizer_close(qwen),
-        tokenizer_close(llama), tokenizer_close(phi3);
+    tokenizer_close(small);
+    tokenizer_close(sentencepiece);
+    tokenizer_close(qwen);
+    tokenizer_close(llama);
+    tokenizer_close(phi3);
     small = sentencepiece = qwen = llama = phi3 = NULL;
 }
 

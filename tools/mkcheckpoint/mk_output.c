@@ -99,5 +99,6 @@ void output_discard(struct mk_output *o)
     for (int i = 0; i < o->n_files; i++)
         if (path_join(path, o->dir, o->names[i], NULL)) unlink(path);
     if (o->made_dir) rmdir(o->dir);
-    o->n_files = 0, o->made_dir = false;
+    o->n_files = 0;
+    o->made_dir = false;
 }

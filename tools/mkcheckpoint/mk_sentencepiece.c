@@ -85,9 +85,10 @@ static void add_piece(struct buf *b, const char *bytes, size_t n)
     char text[3 * MK_TOKEN_BYTES];
     size_t length = 0;
     for (size_t i = 0; i < n; i++) {
-        if (bytes[i] == ' ')
-            memcpy(text + length, "\xe2\x96\x81", 3), length += 3;
-        else
+        if (bytes[i] == ' ') {
+            memcpy(text + length, "\xe2\x96\x81", 3);
+            length += 3;
+        } else
             text[length++] = bytes[i];
     }
     json_dump_string(b, text, length);

@@ -49,7 +49,8 @@ static struct mk_tensor *next_slot(struct mk_list *l)
         size_t capacity = l->capacity ? 2 * l->capacity : 256;
         struct mk_tensor *larger = realloc(l->tensors, capacity * sizeof(*larger));
         if (!larger) return NULL;
-        l->tensors = larger, l->capacity = capacity;
+        l->tensors = larger;
+        l->capacity = capacity;
     }
     return &l->tensors[l->n];
 }

@@ -34,8 +34,10 @@ static struct recipe recipe_for(uint64_t variance, int64_t fan_in, int quarters)
     uint64_t divisor = 16 * variance * (uint64_t)fan_in;
     uint64_t square = (uint64_t)(quarters * quarters);
     int exponent = 0;
-    while (square / divisor < 16)
-        square *= 4, exponent++;
+    while (square / divisor < 16) {
+        square *= 4;
+        exponent++;
+    }
     return (struct recipe){.step = (int32_t)square_root(square / divisor), .exponent = exponent};
 }
 

@@ -198,7 +198,10 @@ static int apply_merges(const struct mk_vocab *v, int *symbols, int n)
         int best = -1, at = 0;
         for (int i = 0; i + 1 < n; i++) {
             int t = merge_of(v, symbols[i], symbols[i + 1]);
-            if (t >= 0 && (best < 0 || t < best)) best = t, at = i;
+            if (t >= 0 && (best < 0 || t < best)) {
+                best = t;
+                at = i;
+            }
         }
         if (best < 0) return n;
         symbols[at] = best;

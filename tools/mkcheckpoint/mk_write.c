@@ -63,7 +63,10 @@ static int assign_shards(struct mk_list *l, int wanted)
     int used = 0, last = -1;
     for (size_t i = 0; i < l->n; i++) {
         int slice = (int)(before * (uint64_t)wanted / total);
-        if (slice != last) last = slice, used++;
+        if (slice != last) {
+            last = slice;
+            used++;
+        }
         l->tensors[i].shard = used - 1;
         before += l->tensors[i].size;
     }
@@ -77,8 +80,10 @@ static void gather_shard(struct shard *s, struct mk_list *l, int index)
     for (size_t i = 0; i < l->n; i++)
         if (l->tensors[i].shard == index) s->tensors[s->n++] = &l->tensors[i];
     qsort(s->tensors, s->n, sizeof(s->tensors[0]), compare_for_writer);
-    for (size_t i = 0; i < s->n; i++)
-        s->tensors[i]->begin = begin, begin += s->tensors[i]->size;
+    for (size_t i = 0; i < s->n; i++) {
+        s->tensors[i]->begin = begin;
+        begin += s->tensors[i]->size;
+    }
 }
 
 /* ---- header ---- */
@@ -97,7 +102,9 @@ static bool write_at(int fd, const uint8_t *data, size_t n, size_t at)
         ssize_t wrote = pwrite(fd, data, n, (off_t)at);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote <= 0) return false;
-        data += wrote, at += (size_t)wrote, n -= (size_t)wrote;
+        data += wrote;
+        at += (size_t)wrote;
+        n -= (size_t)wrote;
     }
     return true;
 }

@@ -30,9 +30,11 @@ static void add_bash_words(FILE *out, enum completed_by by, const char *choices)
         fputs("_eyelet_files", out);
     else if (by == BY_DIRECTORIES)
         fputs("_eyelet_directories", out);
-    else if (by == BY_CHOICES)
-        fputs("_eyelet_words '", out), add_choices(out, choices), fputs("'", out);
-    else
+    else if (by == BY_CHOICES) {
+        fputs("_eyelet_words '", out);
+        add_choices(out, choices);
+        fputs("'", out);
+    } else
         fputs(":", out);
 }
 
@@ -102,9 +104,11 @@ static void add_zsh_action(FILE *out, enum completed_by by, const char *choices)
         fputs("_files", out);
     else if (by == BY_DIRECTORIES)
         fputs("_files -/", out);
-    else if (by == BY_CHOICES)
-        fputs("(", out), add_choices(out, choices), fputs(")", out);
-    else
+    else if (by == BY_CHOICES) {
+        fputs("(", out);
+        add_choices(out, choices);
+        fputs(")", out);
+    } else
         fputs(" ", out);
 }
 
@@ -119,14 +123,17 @@ static void add_zsh_command(FILE *out, const struct command *c)
         add_zsh_text(out, option.help);
         fputs("]", out);
         if (option.value) {
-            fputs(option.is_optional ? "::" : ":", out), add_zsh_text(out, option.value),
-                fputs(":", out);
+            fputs(option.is_optional ? "::" : ":", out);
+            add_zsh_text(out, option.value);
+            fputs(":", out);
             add_zsh_action(out, option_completed_by(&option), option.value);
         }
         fputs("'", out);
     }
     if (arguments_completed_by(c) != BY_NOTHING) {
-        fputs(" \\\n            '*:", out), add_zsh_text(out, c->arguments), fputs(":", out);
+        fputs(" \\\n            '*:", out);
+        add_zsh_text(out, c->arguments);
+        fputs(":", out);
         add_zsh_action(out, arguments_completed_by(c), NULL);
         fputs("'", out);
     }
@@ -165,9 +172,11 @@ static void add_fish_text(FILE *out, const char *text)
 
 static void add_fish_values(FILE *out, enum completed_by by, const char *choices)
 {
-    if (by == BY_CHOICES)
-        fputs(" -a '", out), add_choices(out, choices), fputs("'", out);
-    else if (by == BY_MODELS)
+    if (by == BY_CHOICES) {
+        fputs(" -a '", out);
+        add_choices(out, choices);
+        fputs("'", out);
+    } else if (by == BY_MODELS)
         fputs(" -a '(__eyelet_models)'", out);
     else if (by == BY_FILES)
         fputs(" -F", out);
@@ -185,7 +194,9 @@ static void add_fish_command(FILE *out, const struct command *c)
         if (option.value && !option.is_optional)
             fputs(option_completed_by(&option) == BY_FILES ? " -r" : " -x", out);
         if (option.value) add_fish_values(out, option_completed_by(&option), option.value);
-        fputs(" -d '", out), add_fish_text(out, option.help), fputs("'\n", out);
+        fputs(" -d '", out);
+        add_fish_text(out, option.help);
+        fputs("'\n", out);
     }
     enum completed_by by = arguments_completed_by(c);
     if (by == BY_NOTHING) return;

@@ -51,7 +51,7 @@ static bool add_odd(struct bf12_strip *s, const uint16_t words[CPU_K_STEP], int 
     for (size_t c = 0; c < CPU_K_STEP; c++) {
         if (exponent_of(words[c]) == 0 || exponent_of(words[c]) > least) continue;
         if (s->n_odd == BF12_MOST_ODD) return false;
-        s->odd[s->n_odd].at = (uint32_t)((k + c) * BF12_ROWS) + (uint32_t)row,
+        s->odd[s->n_odd].at = (uint32_t)((k + c) * BF12_ROWS) + (uint32_t)row;
         s->odd[s->n_odd++].bits = words[c];
     }
     return true;
@@ -75,9 +75,10 @@ void bf12_write(void *to, const struct weight *w, int64_t row)
     memset(s, 0, sizeof(*s));
     for (int a = 0; a < n; a++) {
         least[a] = least_exponent(in + (size_t)a * stride, cols);
-        for (int i = 1; i < BF12_EXPONENTS; i++)
-            s->row[a].high[i] = (uint8_t)((least[a] + i) >> 1),
+        for (int i = 1; i < BF12_EXPONENTS; i++) {
+            s->row[a].high[i] = (uint8_t)((least[a] + i) >> 1);
             s->row[a].low[i] = (uint8_t)((least[a] + i) << 7);
+        }
     }
     for (size_t k = 0; k < cols; k += CPU_K_STEP, step += BF12_STEP)
         for (int a = 0; a < BF12_ROWS; a += 2) {

@@ -40,8 +40,10 @@ INLINE void amx_begin(int n_x, unsigned narrow)
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    for (int i = 0; i < 8; i++)
-        config.rows[i] = AMX_ROWS, config.bytes[i] = narrow >> i & 1 ? (uint16_t)(4 * n_x) : 64;
+    for (int i = 0; i < 8; i++) {
+        config.rows[i] = AMX_ROWS;
+        config.bytes[i] = narrow >> i & 1 ? (uint16_t)(4 * n_x) : 64;
+    }
     amx_memory(&config);
     _tile_loadconfig(&config);
 }
@@ -82,16 +84,21 @@ struct int4_strip {
 INLINE void int4_strip_of(struct int4_strip *s, const struct weight *w, int64_t row, int n,
                           int apart)
 {
-    s->group = (size_t)w->group, s->n = n;
-    for (int a = 0; a < n; a++)
-        s->row[a] = int4_row_of(w, row + (int64_t)a * apart), s->table[a] = _mm512_setzero_si512();
+    s->group = (size_t)w->group;
+    s->n = n;
+    for (int a = 0; a < n; a++) {
+        s->row[a] = int4_row_of(w, row + (int64_t)a * apart);
+        s->table[a] = _mm512_setzero_si512();
+    }
 }
 
 /* Where column k is not a group's first. */
 INLINE void int4_strip_enter(struct int4_strip *s, size_t k)
 {
-    for (int a = 0; a < s->n; a++)
-        int4_enter_group(&s->row[a], k / s->group), s->table[a] = int4_table(&s->row[a]);
+    for (int a = 0; a < s->n; a++) {
+        int4_enter_group(&s->row[a], k / s->group);
+        s->table[a] = int4_table(&s->row[a]);
+    }
 }
 
 INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols,

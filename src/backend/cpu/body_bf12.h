@@ -33,7 +33,8 @@ INLINE void bf12_words(__m512i out[2], const struct bf12_strip *s, const uint8_t
                                                    0xf8); /* exponent | (bytes & sign) */
     const __m512i low = _mm512_ternarylogic_epi64(exponent_low, bytes, sign,
                                                   0xf4); /* exponent | (bytes & ~sign) */
-    out[0] = _mm512_unpacklo_epi8(low, high), out[1] = _mm512_unpackhi_epi8(low, high);
+    out[0] = _mm512_unpacklo_epi8(low, high);
+    out[1] = _mm512_unpackhi_epi8(low, high);
 }
 #else
 INLINE void bf12_words(__m256i out[BF12_VECTORS], const struct bf12_strip *s, const uint8_t *step,
@@ -59,7 +60,7 @@ INLINE void bf12_words(__m256i out[BF12_VECTORS], const struct bf12_strip *s, co
                                              _mm256_andnot_si256(fraction, bytes));
         const __m256i low = _mm256_or_si256(_mm256_shuffle_epi8(lows, number),
                                             _mm256_and_si256(fraction, bytes));
-        out[half] = _mm256_unpacklo_epi8(low, high),
+        out[half] = _mm256_unpacklo_epi8(low, high);
         out[half + 2] = _mm256_unpackhi_epi8(low, high);
     }
 }

@@ -81,8 +81,9 @@ INLINE void few_strip_bf12(float *out, size_t out_stride, const struct tile *t, 
 static void few_stored_strip(float *out, size_t out_stride, const struct tile *t, int row)
 {
     struct tile strip = *t;
-    strip.w += (size_t)row * t->w_stride, strip.row += row,
-        strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
+    strip.w += (size_t)row * t->w_stride;
+    strip.row += row;
+    strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
     few_stored(out, out_stride, &strip);
 }
 

@@ -68,9 +68,10 @@ INLINE void few_rows_int4_bf16(float *out, size_t out_stride, const struct tile 
     vf acc[MOST_PLACES * MOST_FEW];
     (void)dtype;
     UNROLL
-    for (int a = 0; a < p.n; a++)
-        w[a] = int4_row_of(t->weight, t->row + place_row(&p, t, a)),
+    for (int a = 0; a < p.n; a++) {
+        w[a] = int4_row_of(t->weight, t->row + place_row(&p, t, a));
         table[a] = _mm512_setzero_si512();
+    }
     UNROLL
     for (int i = 0; i < p.n * n; i++)
         acc[i] = (vf){0};
@@ -172,9 +173,14 @@ struct panel_rows {
 
 static void panel_rows_enter(struct panel_rows *r, int64_t row, size_t n, size_t k)
 {
-    r->row = row, r->n = n < LANES ? n : LANES, r->strip = NULL, r->odd = 0;
-    for (size_t a = 0; a < r->n && r->w->dtype == DTYPE_INT4; a++)
-        r->int4[a] = int4_row_of(r->w, row + (int64_t)a), r->table[a] = _mm512_setzero_si512();
+    r->row = row;
+    r->n = n < LANES ? n : LANES;
+    r->strip = NULL;
+    r->odd = 0;
+    for (size_t a = 0; a < r->n && r->w->dtype == DTYPE_INT4; a++) {
+        r->int4[a] = int4_row_of(r->w, row + (int64_t)a);
+        r->table[a] = _mm512_setzero_si512();
+    }
     if (!r->w->bf12 || !r->n || bf12_strip_at(r->w, row)->n_odd == BF12_AS_STORED) return;
     r->strip = bf12_strip_at(r->w, row);
     while (r->odd < r->strip->n_odd && r->strip->odd[r->odd].at < k * BF12_ROWS)

@@ -47,7 +47,8 @@ INLINE void int8_to_bf16(__m512i out[2], __m512i codes, const struct byte_tables
 INLINE void in_order_of_codes(__m512i v[2])
 {
     __m512i first = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
-    v[1] = _mm512_shuffle_i32x4(v[0], v[1], 0xdd), v[0] = first;
+    v[1] = _mm512_shuffle_i32x4(v[0], v[1], 0xdd);
+    v[0] = first;
 }
 
 /* 64 weights from column k on, of which n < 64 may be there only; zeros after them. */
@@ -60,8 +61,10 @@ INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
         fp8_to_bf16(out, p, t);
     else if (dtype == DTYPE_I8)
         int8_to_bf16(out, _mm512_loadu_si512(p), t);
-    else
-        out[0] = _mm512_loadu_si512(p), out[1] = _mm512_loadu_si512(p + 64);
+    else {
+        out[0] = _mm512_loadu_si512(p);
+        out[1] = _mm512_loadu_si512(p + 64);
+    }
 }
 
 /* The BF16 of all sixteen codes of the row's group, as a table for 16-bit permutes. */
@@ -85,11 +88,17 @@ INLINE __m512i int4_to_bf16(const uint8_t *p, __m512i table)
 INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t group, size_t k,
                       size_t n)
 {
-    if (k % group == 0 || group < CPU_K_STEP)
-        int4_enter_group(r, k / group), *table = int4_table(r);
-    out[0] = int4_to_bf16(r->codes + k / 2, *table), out[1] = _mm512_setzero_si512();
+    if (k % group == 0 || group < CPU_K_STEP) {
+        int4_enter_group(r, k / group);
+        *table = int4_table(r);
+    }
+    out[0] = int4_to_bf16(r->codes + k / 2, *table);
+    out[1] = _mm512_setzero_si512();
     if (n < CPU_K_STEP) return;
-    if (group < CPU_K_STEP) int4_enter_group(r, k / group + 1), *table = int4_table(r);
+    if (group < CPU_K_STEP) {
+        int4_enter_group(r, k / group + 1);
+        *table = int4_table(r);
+    }
     out[1] = int4_to_bf16(r->codes + k / 2 + 16, *table);
 }
 
@@ -103,7 +112,7 @@ INLINE __m512i packed_half(const struct packing *p, const float *x, size_t k, __
     if (!low) return high;
     __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)),
             second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
-    a = _mm512_sub_ps(a, (__m512)_mm512_slli_epi32(first, 16)),
+    a = _mm512_sub_ps(a, (__m512)_mm512_slli_epi32(first, 16));
     b = _mm512_sub_ps(b, (__m512)_mm512_slli_epi32(second, 16));
     return (__m512i)_mm512_cvtne2ps_pbh(b, a);
 }
@@ -112,6 +121,7 @@ INLINE __m512i packed_half(const struct packing *p, const float *x, size_t k, __
 INLINE void packed_step(__m512i out[2], const struct packing *p, const float *x, size_t k, bool low)
 {
     __m512 factor = _mm512_set1_ps(p->scale ? p->scale[k / FP8_BLOCK] : 1);
-    out[0] = packed_half(p, x, k, factor, low), out[1] = packed_half(p, x, k + 32, factor, low);
+    out[0] = packed_half(p, x, k, factor, low);
+    out[1] = packed_half(p, x, k + 32, factor, low);
     if (p->codes) in_order_of_codes(out);
 }

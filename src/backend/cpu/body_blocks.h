@@ -122,7 +122,8 @@ INLINE bool whole_weights(float (*out)[CPU_K_STEP], const uint8_t *in, size_t st
         for (size_t u = 0; u < CPU_K_STEP; u += STEP) {
             vf values[2];
             load_weight_pair(values, dtype, in + u * dtype_size(dtype));
-            store(out[a] + u, values[0]), store(out[a] + u + LANES, values[1]);
+            store(out[a] + u, values[0]);
+            store(out[a] + u + LANES, values[1]);
         }
     }
     return dtype != DTYPE_F8_E4M3 || !has_nan(most);
@@ -227,7 +228,8 @@ INLINE void multiply_part(float *sums, unsigned pass, const float *w, const uint
         acc[b][0] = acc[b][1] = (vf){0};
     for (const uint32_t *end = x + steps * (size_t)n; x < end;
          ahead[0] += next->step[0], ahead[1] += next->step[1]) {
-        __builtin_prefetch(ahead[0], 0, 2), __builtin_prefetch(ahead[1], 0, 2);
+        __builtin_prefetch(ahead[0], 0, 2);
+        __builtin_prefetch(ahead[1], 0, 2);
         for (int i = 0; i < 2; i++, x += n, again += n, w += STRIP)
             multiply_step(acc, w, x, again, n, bf16);
     }
@@ -281,9 +283,10 @@ INLINE void multiply_block_of(float *sums, const struct block *b, bool bf16)
                          n; /* of the next strip, that each part asks for */
     struct part parts[BLOCK_ROWS / PART_ROWS + 1] = {{0}};
     const float *w = b->w;
-    for (int i = 0; i < (int)n; i++)
-        parts[i].begin = (size_t)part_begin(b->n_x, i),
+    for (int i = 0; i < (int)n; i++) {
+        parts[i].begin = (size_t)part_begin(b->n_x, i);
         parts[i].n = (size_t)part_begin(b->n_x, i + 1) - parts[i].begin;
+    }
     for (unsigned pass = 0; pass < LANES; pass++) {
         for (size_t strip = 0; strip < strips; strip++, w += steps * STRIP)
             for (size_t i = 0; i < n; i++) {
@@ -291,7 +294,7 @@ INLINE void multiply_block_of(float *sums, const struct block *b, bool bf16)
                 if (!strip)
                     part_enter(p, b, pass, (uint32_t *)(void *)(sums + DEPTH * TILE_SUMS), steps,
                                strips, bf16);
-                p->next.from[1] = (const char *)(w + steps * STRIP) + i * steps / 2 * share,
+                p->next.from[1] = (const char *)(w + steps * STRIP) + i * steps / 2 * share;
                 p->next.step[1] = share;
                 multiply_rows(sums + (strip * BLOCK_ROWS + p->begin) * STRIP, pass, w, p->x, steps,
                               (int)p->n, &p->next, bf16);

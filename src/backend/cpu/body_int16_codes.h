@@ -157,12 +157,14 @@ INLINE void words_as_codes_come(whole words[BLOCK_VECTORS])
         words[v] = even_before_odd(words[v]);
     for (int v = 0; v < BLOCK_VECTORS; v += 2) {
         const whole even = _mm512_shuffle_i64x2(words[v], words[v + 1], 0x44);
-        words[v + 1] = _mm512_shuffle_i64x2(words[v], words[v + 1], 0xee), words[v] = even;
+        words[v + 1] = _mm512_shuffle_i64x2(words[v], words[v + 1], 0xee);
+        words[v] = even;
     }
 #else
     for (int v = 0; v < BLOCK_VECTORS; v += 2) {
         const whole first = _mm256_permute2x128_si256(words[v], words[v + 1], 0x20);
-        words[v + 1] = _mm256_permute2x128_si256(words[v], words[v + 1], 0x31), words[v] = first;
+        words[v + 1] = _mm256_permute2x128_si256(words[v], words[v + 1], 0x31);
+        words[v] = first;
     }
 #endif
 }

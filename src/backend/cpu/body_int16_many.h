@@ -88,10 +88,10 @@ INLINE whole codes_at(const struct weight *w, int64_t row, size_t k)
     whole codes;
     if (n < sizeof(whole))
         in = n ? memcpy(some, in, n) : some;
-    else if (k % CPU_K_STEP == 0)
-        __builtin_prefetch(in + CPU_AHEAD),
-            __builtin_prefetch(in + LANES * cols, 0,
-                               2); /* too many places for processors to read ahead in */
+    else if (k % CPU_K_STEP == 0) {
+        __builtin_prefetch(in + CPU_AHEAD);
+        __builtin_prefetch(in + LANES * cols, 0, 2);
+    } /* too many places for processors to read ahead in */
     memcpy(&codes, in, sizeof(codes));
     return codes;
 }
@@ -138,10 +138,10 @@ INLINE void write_panel(void *out, const struct weight *w, int64_t row, int n, s
             for (size_t a = 0; a < LANES; a++) {
                 if (a >= there)
                     memset(words[a], 0, sizeof(words[a]));
-                else if (codes)
-                    code_words(words[a], w, row + (int64_t)(at + a), k0 + c, pairs, &tables),
-                        steps[a] = scale[(k0 + c) / FP8_BLOCK] * unit;
-                else
+                else if (codes) {
+                    code_words(words[a], w, row + (int64_t)(at + a), k0 + c, pairs, &tables);
+                    steps[a] = scale[(k0 + c) / FP8_BLOCK] * unit;
+                } else
                     steps[a] = bf16_words(words[a], w, row + (int64_t)(at + a), k0 + c);
             }
             for (size_t i = 0; i < pairs / LANES; i++)
@@ -169,9 +169,10 @@ INLINE void multiply_pair(whole (*acc)[2], const uint32_t *w, const uint32_t *x,
 {
     const whole *strip = (const whole *)(const void *)w, w0 = strip[0], w1 = strip[1];
     UNROLL
-    for (int b = 0; b < n; b++)
-        acc[b][0] = with_products_of_pair(acc[b][0], w0, x + b),
+    for (int b = 0; b < n; b++) {
+        acc[b][0] = with_products_of_pair(acc[b][0], w0, x + b);
         acc[b][1] = with_products_of_pair(acc[b][1], w1, x + b);
+    }
 }
 
 /* sums[n][STRIP] += a block of a strip of weight rows with n packed rows. */
@@ -184,7 +185,8 @@ INLINE void multiply_part(float *sums, const uint32_t *w, const uint32_t *x, con
         acc[b][0] = acc[b][1] = (whole){0};
     for (const uint32_t *end = x + pairs * (size_t)n; x < end;
          x += 2 * n, w += 2 * STRIP, next.from[0] += next.step[0], next.from[1] += next.step[1]) {
-        __builtin_prefetch(next.from[0]), __builtin_prefetch(next.from[1]);
+        __builtin_prefetch(next.from[0]);
+        __builtin_prefetch(next.from[1]);
         multiply_pair(acc, w, x, n);
         multiply_pair(acc, w + STRIP, x + n, n);
     }
@@ -225,7 +227,8 @@ SHARED void NAMED(multiply)(float *sums, const struct block *b)
                           rows = part_begin(b->n_x, (int)part + 1) - first;
                 multiply_rows(sums + (strip * BLOCK_ROWS + (size_t)first) * STRIP, w,
                               x + (size_t)first * pairs, steps + first, pairs, rows, next);
-                next.from[0] += pairs / 2 * next.step[0], next.from[1] += pairs / 2 * next.step[1];
+                next.from[0] += pairs / 2 * next.step[0];
+                next.from[1] += pairs / 2 * next.step[1];
             }
         }
     }

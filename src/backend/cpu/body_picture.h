@@ -72,11 +72,13 @@ INLINE void start_rows(struct queries *s, float *o, size_t o_stride, const struc
     const float log2_e = 1.44269504f;
     for (size_t i = 0; i < (size_t)t->n_rows * o_stride; i += LANES)
         store(o + i, splat(LITTLE));
-    s->o = o, s->o_stride = o_stride;
+    s->o = o;
+    s->o_stride = o_stride;
     for (int r = 0; r < t->n_rows; r++) {
         s->step[r] = log2_e * write_steps((int16_t *)(void *)s->words[r],
                                           t->q + (size_t)r * (size_t)t->dim, t->dim);
-        s->max[r] = -1e30f, s->sum[r] = (vf){0};
+        s->max[r] = -1e30f;
+        s->sum[r] = (vf){0};
     }
 }
 
@@ -169,7 +171,8 @@ static __attribute__((noinline)) void raise_max(struct queries *s, int r, float 
 {
     const float keep = exp2_of(splat(s->max[r] - max))[0];
     float *o = s->o + (size_t)r * s->o_stride;
-    s->max[r] = max, s->sum[r] *= keep;
+    s->max[r] = max;
+    s->sum[r] *= keep;
     for (size_t d = 0; d < s->o_stride; d += LANES)
         store(o + d, load(o + d) * keep + LITTLE);
 }
@@ -181,7 +184,10 @@ INLINE void soften_row(struct queries *s, int r, vf scores[KEY_VECTORS])
     UNROLL
     for (int u = 1; u < KEY_VECTORS; u++)
         most = max_of(most, scores[u]);
-    if (any_above(most, s->max[r] + GROWTH)) raise_max(s, r, lanes_max(most)), total = s->sum[r];
+    if (any_above(most, s->max[r] + GROWTH)) {
+        raise_max(s, r, lanes_max(most));
+        total = s->sum[r];
+    }
     UNROLL
     for (int u = 0; u < KEY_VECTORS; u++)
         total += scores[u] = exp2_of(scores[u] - s->max[r]);

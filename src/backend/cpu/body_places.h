@@ -56,8 +56,10 @@ INLINE void ask_ahead(const uint8_t *const *w, int n, size_t at, size_t lines)
  * what comes next in a row is asked for, and the same columns of the row that takes its place. */
 INLINE void ask_for_panel(const uint8_t *row, size_t stride, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(row + i + CPU_AHEAD), __builtin_prefetch(row + i + LANES * stride, 0, 2);
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(row + i + CPU_AHEAD);
+        __builtin_prefetch(row + i + LANES * stride, 0, 2);
+    }
 }
 
 /* Lanes [n][places] are added up and go to out[n][rows]; v is used up. */

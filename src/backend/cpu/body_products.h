@@ -41,7 +41,8 @@ INLINE void load_fp8_pair(vf out[2], const uint8_t *codes)
 #else
     float f[2 * LANES];
     weight_floats(f, codes, DTYPE_F8_E4M3, 2 * LANES);
-    out[0] = load(f) * (1.0f / FP8_UNIT), out[1] = load(f + LANES) * (1.0f / FP8_UNIT);
+    out[0] = load(f) * (1.0f / FP8_UNIT);
+    out[1] = load(f + LANES) * (1.0f / FP8_UNIT);
 #endif
 }
 
@@ -60,7 +61,8 @@ INLINE void load_int8_pair(vf out[2], const uint8_t *codes)
     float f[2 * LANES];
     for (size_t i = 0; i < 2 * LANES; i++)
         f[i] = (float)(int8_t)codes[i];
-    out[0] = load(f), out[1] = load(f + LANES);
+    out[0] = load(f);
+    out[1] = load(f + LANES);
 #endif
 }
 
@@ -69,9 +71,18 @@ INLINE void load_weight_pair(vf out[2], enum dtype dtype, const uint8_t *p)
     switch (dtype) {
     case DTYPE_F8_E4M3: load_fp8_pair(out, p); break;
     case DTYPE_I8: load_int8_pair(out, p); break;
-    case DTYPE_BF16: out[0] = load_bf16(p), out[1] = load_bf16(p + 2 * LANES); break;
-    case DTYPE_F16: out[0] = halves_to_floats(p), out[1] = halves_to_floats(p + 2 * LANES); break;
-    default: memcpy(&out[0], p, sizeof(vf)), memcpy(&out[1], p + sizeof(vf), sizeof(vf)); break;
+    case DTYPE_BF16:
+        out[0] = load_bf16(p);
+        out[1] = load_bf16(p + 2 * LANES);
+        break;
+    case DTYPE_F16:
+        out[0] = halves_to_floats(p);
+        out[1] = halves_to_floats(p + 2 * LANES);
+        break;
+    default:
+        memcpy(&out[0], p, sizeof(vf));
+        memcpy(&out[1], p + sizeof(vf), sizeof(vf));
+        break;
     }
 }
 
@@ -122,7 +133,8 @@ static void fp8_floats(float *out, const uint8_t *codes, size_t n, float unit)
         size_t count = n - k < STEP ? n - k : STEP;
         float *to = count < STEP ? all : out + k;
         load_fp8_pair(values, count < STEP ? memcpy(tail, codes + k, count) : codes + k);
-        store(to, values[0] * unit), store(to + LANES, values[1] * unit);
+        store(to, values[0] * unit);
+        store(to + LANES, values[1] * unit);
         if (to == all) memcpy(out + k, all, count * sizeof(float));
     }
     for (size_t k = 0; k < n; k++)
@@ -403,10 +415,8 @@ INLINE void few_parts_f32(float *out, size_t out_stride, const struct tile *all,
     struct tile part = *all;
     const struct tile *t = &part;
     for (int left = all->n_x; left > 0; left -= part.n_x, out += (size_t)part.n_x * out_stride) {
-        part.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k,
-        part.n_x = left >= 4   ? 4
-                   : left >= 2 ? 2
-                               : 1;
+        part.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k;
+        part.n_x = left >= 4 ? 4 : left >= 2 ? 2 : 1;
         switch (part.n_x) {
         case 1: FEW_INSTANCE(few_rows_f32, dtype, 1);
         case 2: FEW_INSTANCE(few_rows_f32, dtype, 2);

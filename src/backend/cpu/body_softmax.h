@@ -40,7 +40,8 @@ INLINE vf exp_of(vf x)
 static __attribute__((noinline)) void raise_max(struct attend_tile *t, int r, float max)
 {
     float keep = exp_of(splat(t->max[r] - max))[0], *o = t->o + (size_t)r * t->o_stride;
-    t->max[r] = max, t->sum[r] *= keep;
+    t->max[r] = max;
+    t->sum[r] *= keep;
     for (size_t d = 0; d < t->o_stride; d += LANES)
         store(o + d, load(o + d) * keep);
 }

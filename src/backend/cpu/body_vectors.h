@@ -207,22 +207,25 @@ INLINE __m256 numbers_at(const float *x, size_t i, size_t n)
 INLINE void transpose(__m512i r[16])
 {
     __m512i t[16];
-    for (int i = 0; i < 16; i += 2)
-        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]),
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
     for (int i = 0; i < 16; i += 4) {
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]),
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
         r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]),
-              r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
     }
     for (int i = 0; i < 4; i++) { /* quarter l of r[4j + i] is column 4l + i of rows 4j .. 4j+3 */
         __m512i a = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88),
                 b = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
         __m512i c = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd),
                 d = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-        t[i] = _mm512_shuffle_i32x4(a, b, 0x88), t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
-        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88), t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
+        t[i] = _mm512_shuffle_i32x4(a, b, 0x88);
+        t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
     }
     memcpy(r, t, sizeof(t));
 }
@@ -243,10 +246,10 @@ INLINE void transpose_floats(vf v[LANES])
         a[i + 1] = _mm256_unpackhi_ps((__m256)v[i], (__m256)v[i + 1]);
     }
     for (int i = 0; i < LANES; i += 4) { /* columns c and c + 4 of rows i .. i+3 */
-        b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44),
+        b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
         b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
-        b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44),
-              b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+        b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+        b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
     }
     for (int i = 0; i < 4; i++) {
         v[i] = (vf)_mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
@@ -260,9 +263,9 @@ INLINE void transpose_floats(vf v[LANES])
        b = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
     vf c = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7),
        d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
-    v[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5),
+    v[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
     v[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-    v[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5),
+    v[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
     v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 #endif
@@ -296,5 +299,6 @@ INLINE void int4_enter_group(struct int4_row *r, size_t group)
     uint32_t word;
     memcpy(&bits, r->scales + group, sizeof(bits));
     memcpy(&word, r->zeros + group, sizeof(word));
-    r->scale = bf16_float(bits), r->minus = -r->scale * (float)(int)(word >> r->shift & 15);
+    r->scale = bf16_float(bits);
+    r->minus = -r->scale * (float)(int)(word >> r->shift & 15);
 }

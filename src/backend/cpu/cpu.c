@@ -76,17 +76,22 @@ static size_t scratch_bytes(const struct backend *be, const struct backend_limit
 static void release_scratch(struct cpu *c)
 {
     void **all[] = {&c->packed, (void **)&c->rows[0], (void **)&c->rows[1], (void **)&c->scratch};
-    for (int i = 0; i < CPU_VECTORS; i++)
-        zeroed_free(c->vectors[i]), c->vectors[i] = NULL;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        zeroed_free(*all[i]), *all[i] = NULL;
+    for (int i = 0; i < CPU_VECTORS; i++) {
+        zeroed_free(c->vectors[i]);
+        c->vectors[i] = NULL;
+    }
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        zeroed_free(*all[i]);
+        *all[i] = NULL;
+    }
 }
 
 static bool reserve(struct backend *be, const struct backend_limits *l, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
     release_scratch(c);
-    c->limits = *l, c->stride = padded_width(l);
+    c->limits = *l;
+    c->stride = padded_width(l);
     c->scratch_size = (thread_scratch(c->k, l) + ALIGN - 1) / ALIGN * ALIGN;
     size_t block = (size_t)l->max_rows * c->stride * sizeof(float);
     bool ok = (c->packed = zeroed(packed_bytes(l))) != NULL;
@@ -200,7 +205,9 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
                        mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
-    c->base.ops = &ops, c->pool = pool, c->k = cpu_kernels_for(cpu_level_usable(most));
+    c->base.ops = &ops;
+    c->pool = pool;
+    c->k = cpu_kernels_for(cpu_level_usable(most));
     *be = &c->base;
     return true;
 }

@@ -205,7 +205,8 @@ static void multiply_units(void *context, size_t begin, size_t end, int thread)
         int64_t units = units_of(w), first = from > 0 ? from : 0, last = to < units ? to : units;
         if (first < last)
             multiply_run(j, i, first * UNIT, last * UNIT < w->rows ? last * UNIT : w->rows, thread);
-        from -= units, to -= units;
+        from -= units;
+        to -= units;
     }
 }
 

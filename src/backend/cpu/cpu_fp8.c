@@ -86,13 +86,16 @@ uint8_t *cpu_room_for_known(struct cpu *c)
     if (!c->known || c->known->n == KNOWN_TOGETHER) {
         struct known *more = calloc(1, sizeof(*more));
         if (!more) return NULL; /* others are used */
-        more->next = c->known, c->known = more;
+        more->next = c->known;
+        c->known = more;
     }
     return &c->known->matrix[c->known->n++];
 }
 
 void cpu_forget_known(struct cpu *c)
 {
-    for (struct known *next; c->known; c->known = next)
-        next = c->known->next, free(c->known);
+    for (struct known *next; c->known; c->known = next) {
+        next = c->known->next;
+        free(c->known);
+    }
 }

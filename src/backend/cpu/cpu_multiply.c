@@ -24,10 +24,12 @@ static void norm_rows(void *context, size_t begin, size_t end, int thread)
 
 static void norm_input(struct multiply_job *j)
 {
-    j->x = j->in->x, j->x_stride = j->in->x_stride;
+    j->x = j->in->x;
+    j->x_stride = j->in->x_stride;
     if (j->in->norm == CPU_NO_NORM) return;
     pool_run(j->c->pool, (size_t)j->in->n, 8, norm_rows, j);
-    j->x = j->c->rows[0], j->x_stride = j->c->stride;
+    j->x = j->c->rows[0];
+    j->x_stride = j->c->stride;
 }
 
 /* ---- products ---- */

@@ -34,7 +34,8 @@ static void rope_rows(void *context, size_t begin, size_t end, int thread)
         float *out = j->table + i * 2 * (size_t)j->rope->n_pairs;
         for (int p = 0; p < j->rope->n_pairs; p++) {
             float angle = (float)j->position[3 * i + j->rope->axis[p]] * j->rope->frequency[p];
-            out[2 * p] = cosf(angle), out[2 * p + 1] = sinf(angle);
+            out[2 * p] = cosf(angle);
+            out[2 * p + 1] = sinf(angle);
         }
     }
 }
@@ -213,8 +214,10 @@ void cpu_attend_start(struct attend_tile *t, struct cpu_attend_scratch *s, int n
     *t = (struct attend_tile){
         .n_rows = n, .dim = dim, .room = s->room, .o = s->o, .o_stride = stride};
     memset(s->o, 0, (size_t)n * stride * sizeof(float));
-    for (int r = 0; r < n; r++)
-        t->q[r] = s->q + (size_t)r * stride, t->max[r] = -1e30f;
+    for (int r = 0; r < n; r++) {
+        t->q[r] = s->q + (size_t)r * stride;
+        t->max[r] = -1e30f;
+    }
 }
 
 void cpu_attend_finish(float *out, const struct attend_tile *t, int r)
@@ -299,7 +302,8 @@ static void attend_tile(const struct attend_job *j, const struct tile_place *p, 
             to[d] = from[d] * scale;
         int index = j->batch->index[row_of(j, p, r)];
         int seen = text_first_key(j->shape, index);
-        last = index > last ? index : last, first = seen < first ? seen : first;
+        last = index > last ? index : last;
+        first = seen < first ? seen : first;
     }
     for (int block = first / KV_BLOCK, end = last / KV_BLOCK; block <= end; block++) {
         t.next = block < end ? keys_of(j, p, block + 1) : after;
@@ -393,8 +397,8 @@ static void head_of_bytes(struct cpu *c, float *logits, const struct cpu_input *
     codes.scale = NULL;
     for (int first = 0; first < in->n; first += CPU_FEW) {
         struct cpu_input some = *in;
-        some.x += (size_t)first * in->x_stride,
-            some.n = in->n - first < CPU_FEW ? in->n - first : CPU_FEW;
+        some.x += (size_t)first * in->x_stride;
+        some.n = in->n - first < CPU_FEW ? in->n - first : CPU_FEW;
         struct cpu_product product = {&codes, NULL, logits + (size_t)first * n_logits, n_logits};
         cpu_multiply(c, &some, &product, 1, CPU_STORE);
     }

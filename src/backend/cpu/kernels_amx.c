@@ -26,10 +26,13 @@ INLINE void pack_columns(uint16_t *out, const struct packing *p, int first, size
             int at = first + i, row = at < p->n ? at : at - p->n;
             __m512i values[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
             if (at < n) packed_step(values, p, p->x + (size_t)row * p->x_stride, k, at >= p->n);
-            r[0][i] = values[0], r[1][i] = values[1];
+            r[0][i] = values[0];
+            r[1][i] = values[1];
         }
-        transpose(r[0]), transpose(r[1]);
-        memcpy(out, r[0], sizeof(r[0])), memcpy(out + step, r[1], sizeof(r[1]));
+        transpose(r[0]);
+        transpose(r[1]);
+        memcpy(out, r[0], sizeof(r[0]));
+        memcpy(out + step, r[1], sizeof(r[1]));
     }
 }
 
@@ -191,7 +194,10 @@ INLINE void multiply_pair_scaled(struct pending *last, float (*room)[SUMS], floa
         }
         for (size_t i = 0; i < SCALE_STEPS; i++) {
             if (i < steps) MULTIPLY_STEP(w, x);
-            if (i < steps) w += 2 * AMX_TILE, x += x_step;
+            if (i < steps) {
+                w += 2 * AMX_TILE;
+                x += x_step;
+            }
             add_quarter(last, (int)i, wide);
         }
         store_sums(now, wide);
@@ -233,7 +239,9 @@ size_t cpu_sums_amx(size_t width)
 void cpu_multiply_amx(float *sums, const struct block *b)
 {
     if (b->first) memset(sums, 0, cpu_sums_amx(0) * sizeof(*sums));
-    amx_memory(b->w), amx_memory(b->x), amx_memory(sums);
+    amx_memory(b->w);
+    amx_memory(b->x);
+    amx_memory(sums);
     amx_begin(0, 0);
     if (b->n_x > AMX_ROWS)
         multiply_wide(sums, b, true);
@@ -270,8 +278,10 @@ static void attend_begin(int rows)
         uint16_t bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    for (int i = 0; i < 8; i++)
-        config.rows[i] = i == 6 ? AMX_ROWS : (uint8_t)rows, config.bytes[i] = 64;
+    for (int i = 0; i < 8; i++) {
+        config.rows[i] = i == 6 ? AMX_ROWS : (uint8_t)rows;
+        config.bytes[i] = 64;
+    }
     amx_memory(&config);
     _tile_loadconfig(&config);
 }
@@ -312,8 +322,10 @@ enum { BESIDE_SCORES = 6, BESIDE_VALUES = 8, BESIDE_WEIGHTS = 8 };
 INLINE void ask_for(struct ahead *a, size_t lines)
 {
     if (a->lines < lines) lines = a->lines;
-    for (size_t i = 0; i < lines; i++, a->at += 64)
-        ask_line(a->at), ask_line(a->at + a->half);
+    for (size_t i = 0; i < lines; i++, a->at += 64) {
+        ask_line(a->at);
+        ask_line(a->at + a->half);
+    }
     a->lines -= lines;
 }
 
@@ -394,8 +406,10 @@ INLINE void soften_tile(struct weights *w, struct attend_tile *t, int first, int
         if (sees) soften_row(t, first + i, scores[i]);
         for (int k = 0; k < CPU_KEYS; k += AMX_K) {
             __m512 v[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-            if (sees)
-                v[0] = _mm512_loadu_ps(scores[i] + k), v[1] = _mm512_loadu_ps(scores[i] + k + 16);
+            if (sees) {
+                v[0] = _mm512_loadu_ps(scores[i] + k);
+                v[1] = _mm512_loadu_ps(scores[i] + k + 16);
+            }
             for (int part = 0; part < SPLIT_PARTS; part++)
                 _mm512_store_si512(w->part[part][i] + k, take_part(v));
         }
@@ -420,7 +434,9 @@ INLINE void add_tile(float *o, const struct attend_tile *t, const struct weights
 {
     size_t row = (size_t)t->dim * 4, half = (size_t)AMX_ROWS * (size_t)t->dim * 2,
            o_row = t->o_stride * sizeof(float);
-    amx_memory(w), amx_memory(values), amx_memory(o);
+    amx_memory(w);
+    amx_memory(values);
+    amx_memory(o);
     _tile_loadd(2, w->part[0][0], sizeof(w->part[0][0]));
     _tile_loadd(3, w->part[0][0] + AMX_K, sizeof(w->part[0][0]));
     _tile_loadd(4, w->part[1][0], sizeof(w->part[0][0]));

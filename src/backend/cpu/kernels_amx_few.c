@@ -82,7 +82,8 @@ INLINE void strip_of(struct strip *s, const struct tile *t, int first, int row, 
 {
     int left = (t->n_w - row + apart - 1) / apart,
         next = row + 1 < first + apart ? row + 1 : first + rows * apart;
-    s->w = t->w + (size_t)row * t->w_stride, s->stride = (size_t)apart * t->w_stride,
+    s->w = t->w + (size_t)row * t->w_stride;
+    s->stride = (size_t)apart * t->w_stride;
     s->row_bytes = t->w_stride;
     s->n = left < rows ? left : rows;
     s->next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
@@ -348,8 +349,10 @@ INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, 
         __m512i values[2];
         if (dtype == DTYPE_I8)
             int8_to_bf16(values, codes, tables);
-        else
-            codes_to_bf16(values, codes), unusual |= unusual_codes(codes);
+        else {
+            codes_to_bf16(values, codes);
+            unusual |= unusual_codes(codes);
+        }
         _mm512_store_si512(out + i * CPU_K_STEP, values[0]);
         _mm512_store_si512(out + i * CPU_K_STEP + AMX_K, values[1]);
     }
@@ -535,7 +538,8 @@ INLINE void multiply_blocks_of_bytes(float *out, size_t out_stride, const struct
         part.n_w = left < block ? left : block;
         part.next = part.n_w < left ? part.w + (size_t)part.n_w * part.w_stride : t->next;
         multiply_bytes(out + row, out_stride, &part, 1, dtype);
-        part.w += (size_t)part.n_w * part.w_stride, part.row += part.n_w;
+        part.w += (size_t)part.n_w * part.w_stride;
+        part.row += part.n_w;
     }
 }
 

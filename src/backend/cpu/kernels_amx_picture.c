@@ -169,7 +169,8 @@ INLINE __m512 score_row(const struct room *r, int key, int half)
 static void rescale(struct room *r, int half, __m512 max, size_t strips)
 {
     __m512 keep = power_of_two(_mm512_sub_ps(r->max[half], max));
-    r->max[half] = max, r->sum[half] = _mm512_mul_ps(r->sum[half], keep);
+    r->max[half] = max;
+    r->sum[half] = _mm512_mul_ps(r->sum[half], keep);
     for (size_t s = 0; s < strips; s++)
         for (float *o = r->o[s][half], *end = o + CELLS; o < end; o += AMX_ROWS)
             _mm512_store_ps(o, _mm512_mul_ps(_mm512_load_ps(o), keep));
@@ -193,7 +194,8 @@ INLINE void soften(struct room *r, int half, int n, size_t strips)
         __m512 a = _mm512_setzero_ps(), b = a;
         if (key < n) a = power_of_two(_mm512_sub_ps(score_row(r, key, half), max[0]));
         if (key + 1 < n) b = power_of_two(_mm512_sub_ps(score_row(r, key + 1, half), max[0]));
-        sum[0] = _mm512_add_ps(sum[0], a), sum[1] = _mm512_add_ps(sum[1], b);
+        sum[0] = _mm512_add_ps(sum[0], a);
+        sum[1] = _mm512_add_ps(sum[1], b);
         __m512i pair = _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
         _mm512_store_si512(r->weights[key / AMX_K][half] + key % AMX_K / 2 * AMX_K, pair);
     }
@@ -297,8 +299,10 @@ static void attend_picture(const struct picture_tile *t, void *room)
     struct room *r = room;
     pack_queries(r, t);
     memset(r->o, 0, value_strips(t->dim) * sizeof(r->o[0]));
-    for (int half = 0; half < HALVES; half++)
-        r->max[half] = _mm512_set1_ps(-1e30f), r->sum[half] = _mm512_setzero_ps();
+    for (int half = 0; half < HALVES; half++) {
+        r->max[half] = _mm512_set1_ps(-1e30f);
+        r->sum[half] = _mm512_setzero_ps();
+    }
     amx_memory(r);
     amx_begin(0, 0);
     for (int first = 0; first < t->n_keys; first += BLOCK)

@@ -87,8 +87,14 @@ EY_KERNEL(append, struct append_args, SMALL_BLOCK, 1)
         int i = lane + 32 * j;
         if (i >= half) continue;
         float u = x[j] * scale, v = y[j] * scale, c = 1, s = 0;
-        if (norm && !is_v) u *= norm[i], v *= norm[half + i];
-        if (!is_v) c = rope[2 * i], s = rope[2 * i + 1];
+        if (norm && !is_v) {
+            u *= norm[i];
+            v *= norm[half + i];
+        }
+        if (!is_v) {
+            c = rope[2 * i];
+            s = rope[2 * i + 1];
+        }
         put_element(to, i, u * c - v * s, fp8);
         put_element(to, half + i, v * c + u * s, fp8);
     }
@@ -121,12 +127,17 @@ template <int DIM> struct paged_source {
             uint4 codes = {0, 0, 0, 0}, low, high;
             if (tile * FLASH_KEYS + row < n_keys && column < kv.head_dim)
                 codes = load_fresh(rows + row * kv.head_dim + column);
-            low.x = e4m3_lower_pair(codes.x), low.y = e4m3_upper_pair(codes.x),
-            low.z = e4m3_lower_pair(codes.y), low.w = e4m3_upper_pair(codes.y);
-            high.x = e4m3_lower_pair(codes.z), high.y = e4m3_upper_pair(codes.z),
-            high.z = e4m3_lower_pair(codes.w), high.w = e4m3_upper_pair(codes.w);
+            low.x = e4m3_lower_pair(codes.x);
+            low.y = e4m3_upper_pair(codes.x);
+            low.z = e4m3_lower_pair(codes.y);
+            low.w = e4m3_upper_pair(codes.y);
+            high.x = e4m3_lower_pair(codes.z);
+            high.y = e4m3_upper_pair(codes.z);
+            high.z = e4m3_lower_pair(codes.w);
+            high.w = e4m3_upper_pair(codes.w);
             uint4 *at = (uint4 *)(to + row * (DIM + FLASH_PAD) + column);
-            at[0] = low, at[1] = high;
+            at[0] = low;
+            at[1] = high;
         }
     }
 };
@@ -147,7 +158,9 @@ template <int DIM> EY_DEVICE void attend(const struct attend_args &a)
     };
     struct flash_rows<DIM, TILES> r;
     flash_begin(r, a.q + at, width, rows - in_tile, dim);
-    r.scale = a.scale * LOG2_E, r.last = index + in_tile, r.growth = 1;
+    r.scale = a.scale * LOG2_E;
+    r.last = index + in_tile;
+    r.growth = 1;
     r.before = a.window ? r.last - a.window : FLASH_ALL;
     flash_attend(r, from, a.window ? max(index - a.window + 1, 0) / FLASH_KEYS : 0, index + rows,
                  shared);
@@ -304,7 +317,9 @@ EY_DEVICE bool has_new_token(const struct decode_place &p)
 EY_DEVICE struct decode_place decode_place(const struct decode_args &a)
 {
     struct decode_place p;
-    p.row = (int)blockIdx.z, p.kv_head = (int)blockIdx.y, p.heads = a.n_heads / a.kv.n_kv_heads;
+    p.row = (int)blockIdx.z;
+    p.kv_head = (int)blockIdx.y;
+    p.heads = a.n_heads / a.kv.n_kv_heads;
     p.index = a.batch.index[p.row];
     p.blocks = blocks_of(a.batch, p.row);
     int part = decode_part(p.index + 1, a.splits);
@@ -391,8 +406,9 @@ EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_
 #pragma unroll
     for (int j = 0; j < DIM / 64; j++) {
         int i = lane_index() + 32 * j;
-        h.x[j] = load_fresh_float(raw + i), h.y[j] = load_fresh_float(raw + i + DIM / 2);
-        cosine[j] = rope ? load_fresh_float(rope + 2 * i) : 1.0f,
+        h.x[j] = load_fresh_float(raw + i);
+        h.y[j] = load_fresh_float(raw + i + DIM / 2);
+        cosine[j] = rope ? load_fresh_float(rope + 2 * i) : 1.0f;
         sine[j] = rope ? load_fresh_float(rope + 2 * i + 1) : 0;
     }
 #pragma unroll
@@ -579,7 +595,10 @@ EY_DEVICE void put_sums(float *shared, const struct decode_sums<DIM> &r, int hea
             for (int m = 0; m < 4; m++)
                 *(float2 *)(to + 8 * g + 64 * j + 2 * m) = make_float2(r.o[j][m][h],
                                                                        r.o[j][m][h + 2]);
-        if (g == 0) to[DIM] = r.best[h], to[DIM + 1] = sum;
+        if (g == 0) {
+            to[DIM] = r.best[h];
+            to[DIM + 1] = sum;
+        }
     }
 }
 
@@ -632,7 +651,9 @@ template <int DIM> EY_DEVICE struct merged merge_parts(const float *partial, int
         for (int i = 0; i < AT_ONCE; i++)
             m.best = fmaxf(m.best, weight[i].x);
         float factor = exp2_fast(before - m.best);
-        m.value[0] *= factor, m.value[1] *= factor, m.sum *= factor;
+        m.value[0] *= factor;
+        m.value[1] *= factor;
+        m.sum *= factor;
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
             add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));

@@ -39,7 +39,10 @@ bool cuda_batches_open(struct cuda *c, ey_err *e)
                                      .rows = rows};
     size_t large = cuda_aligned(c->large.layout.total * sizeof(int32_t));
     void *p = NULL;
-    if (c->pinned_small) c->driver.host_free(c->pinned_small), c->pinned_small = NULL;
+    if (c->pinned_small) {
+        c->driver.host_free(c->pinned_small);
+        c->pinned_small = NULL;
+    }
     if (!cuda_ok(&c->driver, c->driver.host_alloc(&p, large + 2 * outcome_bytes(c), 0),
                  "pinned memory for steps", e))
         return false;
@@ -78,7 +81,8 @@ static void lay_out_tiles(struct batch_region *r, const struct batch *b)
         for (n = 1; n < ATTEND_ROWS && first + n < b->n_rows; n++)
             if (b->seq[first + n] != b->seq[first] || b->index[first + n] != b->index[first] + n)
                 break;
-        tile[2 * r->n_tiles] = first, tile[2 * r->n_tiles + 1] = n;
+        tile[2 * r->n_tiles] = first;
+        tile[2 * r->n_tiles + 1] = n;
         r->n_tiles++;
     }
 }
@@ -194,7 +198,8 @@ void cuda_send_outcome(struct cuda *c)
                  false);
     cuda_check(c, c->driver.event_record(o->done, c->stream), "results");
     o->n_taken = 0;
-    c->shown = c->turn, c->turn = !c->turn;
+    c->shown = c->turn;
+    c->turn = !c->turn;
 }
 
 bool cuda_replay(struct backend *be, const struct batch *batch, int n_out)

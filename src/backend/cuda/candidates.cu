@@ -40,7 +40,10 @@ EY_DEVICE float logit_of(uint64_t number)
 EY_DEVICE struct candidate candidate_of(uint64_t number)
 {
     struct candidate c = {bits_float(0xff800000u), -1};
-    if (number) c.logit = logit_of(number), c.id = (int32_t) ~(uint32_t)number;
+    if (number) {
+        c.logit = logit_of(number);
+        c.id = (int32_t) ~(uint32_t)number;
+    }
     return c;
 }
 
@@ -102,8 +105,11 @@ EY_DEVICE void find_bin(struct selection *s, uint32_t need)
     before += sum - mine;
     for (int i = 0; i < THREAD_BINS; i++) {
         uint32_t in = s->histogram[highest - i];
-        if (before < need && need <= before + in)
-            s->bin = (uint32_t)(highest - i), s->above = before, s->in = in;
+        if (before < need && need <= before + in) {
+            s->bin = (uint32_t)(highest - i);
+            s->above = before;
+            s->in = in;
+        }
         before += in;
     }
     __syncthreads();
@@ -128,7 +134,8 @@ EY_DEVICE uint64_t raised_bound(struct selection *s, const uint64_t *items, int 
         find_bin(s, need);
         prefix = prefix << (end - shift) | s->bin;
         if (shift == 0 || better + s->above + s->in <= KEPT) return prefix << shift;
-        better += s->above, need -= s->above;
+        better += s->above;
+        need -= s->above;
     }
 }
 
@@ -234,7 +241,10 @@ EY_KERNEL(candidates_part, struct candidates_args, CANDIDATES_THREADS, 1)
     }
     __syncthreads();
     struct exp_sum sum = block_exp_sum(warps, items, n);
-    if (threadIdx.x == 0) a.part_sum[2 * part] = sum.max, a.part_sum[2 * part + 1] = sum.sum;
+    if (threadIdx.x == 0) {
+        a.part_sum[2 * part] = sum.max;
+        a.part_sum[2 * part + 1] = sum.sum;
+    }
     select_best(a.part + part * CANDIDATES, &s, items, n);
 }
 

@@ -74,8 +74,10 @@ static void name_family(struct kernel_verdict *v, int family)
 static struct kernel_report untried(const struct cuda *c)
 {
     struct kernel_report r = {.n = CUDA_FAMILIES};
-    for (int i = 0; i < CUDA_FAMILIES; i++)
-        name_family(&r.family[i], i), r.family[i].absent = cuda_lacks_family(c, i);
+    for (int i = 0; i < CUDA_FAMILIES; i++) {
+        name_family(&r.family[i], i);
+        r.family[i].absent = cuda_lacks_family(c, i);
+    }
     return r;
 }
 
@@ -134,7 +136,8 @@ static void read_verdict(struct kernel_verdict *v, const json_object *families)
     const json_object *error = json_member(families, v->name);
     json_object *unused;
     if (!json_object_object_get_ex(families, v->name, &unused)) return;
-    v->tried = true, v->error = INFINITY;
+    v->tried = true;
+    v->error = INFINITY;
     if (json_object_is_type(error, json_type_double) || json_object_is_type(error, json_type_int))
         v->error = (float)json_object_get_double(error);
 }
@@ -169,16 +172,20 @@ static void add_verdicts(struct buf *out, const struct kernel_report *r, const c
     for (int i = 0; i < r->n; i++) {
         const struct kernel_verdict *v = &r->family[i];
         if (!v->tried) continue;
-        buf_printf(out, "%s\"%s\": ", comma, v->name), comma = ", ";
+        buf_printf(out, "%s\"%s\": ", comma, v->name);
+        comma = ", ";
         if (isfinite(v->error))
             buf_printf(out, "%.3e", (double)v->error);
         else
             buf_add_text(out, "null");
     }
-    buf_add_text(out, "},\n \"failed\": {"), comma = "";
+    buf_add_text(out, "},\n \"failed\": {");
+    comma = "";
     for (int i = 0; i < r->n; i++)
-        if (r->family[i].failed)
-            buf_printf(out, "%s\"%s\": true", comma, r->family[i].name), comma = ", ";
+        if (r->family[i].failed) {
+            buf_printf(out, "%s\"%s\": true", comma, r->family[i].name);
+            comma = ", ";
+        }
     buf_add_text(out, "}}\n");
 }
 
@@ -222,9 +229,13 @@ static bool is_complete(const struct kernel_report *r)
 
 static void use_what_works(struct cuda *c, struct kernel_report *r)
 {
-    c->failed_families = 0, r->n_failed = 0;
+    c->failed_families = 0;
+    r->n_failed = 0;
     for (int i = 0; i < r->n; i++)
-        if (r->family[i].failed) c->failed_families |= UINT64_C(1) << i, r->n_failed++;
+        if (r->family[i].failed) {
+            c->failed_families |= UINT64_C(1) << i;
+            r->n_failed++;
+        }
 }
 
 /* False: a kernel failed that nothing can replace. */

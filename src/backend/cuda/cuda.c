@@ -258,7 +258,9 @@ static bool open_arena(struct backend *be, uint64_t bytes, ey_err *e)
     CUdeviceptr p = 0;
     if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, bytes), "its part of the memory plan", e))
         return false;
-    c->arena = (char *)(uintptr_t)p, c->arena_size = bytes, c->arena_used = 0;
+    c->arena = (char *)(uintptr_t)p;
+    c->arena_size = bytes;
+    c->arena_used = 0;
     c->loading = bytes > LOAD_STAGING;
     return true;
 }
@@ -501,7 +503,10 @@ bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *drive
 {
     struct cuda *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cuda backend", sizeof(*c));
-    c->base.ops = &ops, c->pool = pool, c->driver = *driver, c->eager = eager;
+    c->base.ops = &ops;
+    c->pool = pool;
+    c->driver = *driver;
+    c->eager = eager;
     *be = &c->base;
     if (open_all(c, e)) return true;
     destroy(&c->base);

@@ -100,8 +100,10 @@ EY_DEVICE void flash_begin(struct flash_rows<DIM, TILES> &r, const bf16 *q, int6
             for (int i = 0; i < 4; i++)
                 r.o[tile][d][i] = 0;
 #pragma unroll
-        for (int half = 0; half < 2; half++)
-            r.reference[tile][half] = FLASH_BELOW, r.sum[tile][half] = 0;
+        for (int half = 0; half < 2; half++) {
+            r.reference[tile][half] = FLASH_BELOW;
+            r.sum[tile][half] = 0;
+        }
     }
 }
 

@@ -177,7 +177,10 @@ static inline enum gemm_tile_kind gemm_choose_wide(const struct linear_args *a, 
     double best_cost = gemm_narrow_cost(a, sm_count);
     for (int i = GEMM_PORTABLE_TILES; i < GEMM_TILES; i++) {
         double cost = gemm_wide_cost(a, gemm_tile((enum gemm_tile_kind)i), sm_count);
-        if (cost < best_cost) best = (enum gemm_tile_kind)i, best_cost = cost;
+        if (cost < best_cost) {
+            best = (enum gemm_tile_kind)i;
+            best_cost = cost;
+        }
     }
     return best;
 }

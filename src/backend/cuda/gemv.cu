@@ -53,7 +53,8 @@ EY_DEVICE void find_sources(struct source s[tiles], const struct linear_args &a,
         s[i].data = (const unsigned char *)w.data +
                     (int64_t)b.number * a.layout.n_chunks * PACK_CHUNK + lane_index() * 16;
         if (dtype == K_INT4) {
-            s[i].per = w.per, s[i].unit = w.unit;
+            s[i].per = w.per;
+            s[i].unit = w.unit;
             s[i].multiplier = (const uint32_t *)w.multipliers +
                               ((int64_t)b.number * a.layout.n_chunks * 8 + lane_index() / 4) *
                                   w.per +
@@ -205,8 +206,10 @@ EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a,
     float squares = 0, scale = 1;
     if (rms) {
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
+        for (int i = 0; i < 8; i++) {
+            squares += e.v[i] * e.v[i];
+            e.v[i] *= norm.v[i];
+        }
         squares = sum_of_pieces<PIECES>(squares);
     }
     if (dtype == K_INT4) e = beside_four_on(e);
@@ -239,7 +242,8 @@ EY_DEVICE void stage_x(const struct staged &staged, const struct linear_args &a,
         }
         store_piece<dtype, groups, rms>(staged, a, p, raw, norm);
         if (item >= items) break;
-        p = next, raw = next_raw;
+        p = next;
+        raw = next_raw;
     }
     __syncwarp();
 }
@@ -264,7 +268,10 @@ EY_DEVICE void read_x(uint32_t x[share<dtype>::WORDS], const struct staged &s, i
         uint4 v = make_uint4(0, 0, 0, 0);
         int piece = lane_index() % 4 * (share<dtype>::WORDS / 4) + i;
         if (there) v = *(const uint4 *)piece_of_x<dtype>(s.x, item, token, piece);
-        x[4 * i] = v.x, x[4 * i + 1] = v.y, x[4 * i + 2] = v.z, x[4 * i + 3] = v.w;
+        x[4 * i] = v.x;
+        x[4 * i + 1] = v.y;
+        x[4 * i + 2] = v.z;
+        x[4 * i + 3] = v.w;
     }
 }
 
@@ -285,7 +292,8 @@ EY_DEVICE void multiply_chunk(float sum[groups][4], const struct chunk &c, float
         read_x<dtype>(x, s, place * n + token, token, token < n);
         if (dtype != K_BF16) {
             float2 f = *(const float2 *)(s.scale + place * groups * 8 + result);
-            scale[0] = chunk_scale * f.x, scale[1] = chunk_scale * f.y;
+            scale[0] = chunk_scale * f.x;
+            scale[1] = chunk_scale * f.y;
         }
 #pragma unroll
         for (int step = 0; step < share<dtype>::STEPS; step++) {
@@ -408,7 +416,7 @@ EY_DEVICE void multiply(const struct linear_args &a)
 #pragma unroll 1
         for (int first = 0; first < DEPTH; first += ahead) {
             if (now + first * warps < n_chunks) {
-                stage.first = now + first * warps,
+                stage.first = now + first * warps;
                 stage.count = DEPTH - first < ahead ? DEPTH - first : ahead;
                 if (round || first) {
                     piece = find_piece<dtype>(a, stage, 0);

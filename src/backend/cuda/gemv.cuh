@@ -38,7 +38,9 @@ struct eight {
 
 EY_DEVICE void put_floats(float v[4], uint4 bits)
 {
-    v[0] = bits_float(bits.x), v[1] = bits_float(bits.y), v[2] = bits_float(bits.z),
+    v[0] = bits_float(bits.x);
+    v[1] = bits_float(bits.y);
+    v[2] = bits_float(bits.z);
     v[3] = bits_float(bits.w);
 }
 
@@ -117,8 +119,10 @@ EY_DEVICE void load_piece(struct raw_piece<rms> &raw, const struct linear_args &
 EY_DEVICE struct eight load_norm(const struct linear_args &a, int column)
 {
     uint4 low = make_uint4(0, 0, 0, 0), high = low;
-    if (column < a.k)
-        low = *(const uint4 *)(a.norm + column), high = *(const uint4 *)(a.norm + column + 4);
+    if (column < a.k) {
+        low = *(const uint4 *)(a.norm + column);
+        high = *(const uint4 *)(a.norm + column + 4);
+    }
     return floats_of(low, high);
 }
 

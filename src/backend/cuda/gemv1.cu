@@ -167,7 +167,10 @@ template <int out> EY_DEVICE void multiply(const struct linear_args &a)
     int rounds = (n_chunks + my::depth * warps - 1) / (my::depth * warps),
         half = (int)blockIdx.x % parts, scales = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK;
     struct place at = place_of(a, (int)blockIdx.x / parts);
-    if (out == OUT_SILU) at.segment = 0, at.block = (int)blockIdx.x / parts;
+    if (out == OUT_SILU) {
+        at.segment = 0;
+        at.block = (int)blockIdx.x / parts;
+    }
     struct begins<out> r;
 #pragma unroll
     for (int m = 0; m < matrices; m++) {

@@ -85,8 +85,10 @@ EY_DEVICE void ask(struct pieces<out> *p, const struct linear_args &a, const str
     if (out == OUT_ADD) return;
     const int column = column_of(turn);
     p->norm[0] = p->norm[1] = make_uint4(0, 0, 0, 0);
-    if (column < a.k)
-        p->norm[0] = load_weight(a.norm + column), p->norm[1] = load_weight(a.norm + column + 4);
+    if (column < a.k) {
+        p->norm[0] = load_weight(a.norm + column);
+        p->norm[1] = load_weight(a.norm + column + 4);
+    }
 }
 
 /* ---- x ---- */
@@ -103,10 +105,10 @@ template <int out> EY_DEVICE void ask_x(struct raw<out> *x, const struct linear_
     x->half[0] = make_uint4(0, 0, 0, 0);
     x->half[LAST] = x->half[0];
     if (column >= a.k) return;
-    if (LAST)
-        x->half[0] = load_fresh((const float *)a.x + column),
+    if (LAST) {
+        x->half[0] = load_fresh((const float *)a.x + column);
         x->half[LAST] = load_fresh((const float *)a.x + column + 4);
-    else
+    } else
         x->half[0] = load_fresh((const bf16 *)a.x + column);
 }
 
@@ -237,7 +239,7 @@ EY_DEVICE struct begins<out> begins_of(const struct linear_args &a, const struct
                                        int n_chunks) {
     struct begins<out> r;
     const int lane = lane_index();
-    r.per = a.segment[at.segment].w.per,
+    r.per = a.segment[at.segment].w.per;
     r.multiplier_of_lane = (uint32_t)(lane / 4 * r.per + lane % 4 * r.per / 4);
 #pragma unroll
     for (int m = 0; m < shape<out>::matrices; m++) {
@@ -273,7 +275,10 @@ EY_DEVICE void multiply(const struct linear_args &a)
     float sum[matrices][2] = {}, square = 0;
 #pragma unroll 1
     for (int turn = 0; turn < turns; turn++) {
-        if (turn) ask<out>(&p, a, r, turn, n_chunks), ask_x<out>(&x, a, turn);
+        if (turn) {
+            ask<out>(&p, a, r, turn, n_chunks);
+            ask_x<out>(&x, a, turn);
+        }
         stage<out>(own, x, p, &square);
         multiply_pair<out>(sum, p, own);
     }

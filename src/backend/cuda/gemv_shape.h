@@ -112,8 +112,10 @@ static inline unsigned gemv_lay_out(struct linear_args *a, int groups, int *warp
     l->rounds = (each + depth - 1) / depth;
     int squares = *warps * a->n * 4, most = (GEMV_SHARED - squares) / *warps / 16 * 16;
     l->log_ahead = 0;
-    while (ahead < depth && ahead < each && 2 * ahead * chunk_bytes <= most)
-        ahead *= 2, l->log_ahead++;
+    while (ahead < depth && ahead < each && 2 * ahead * chunk_bytes <= most) {
+        ahead *= 2;
+        l->log_ahead++;
+    }
     int x_bytes = (ahead * chunk_bytes + 15) / 16 * 16;
     l->warp_bytes = x_bytes > sum_bytes ? x_bytes : (sum_bytes + 15) / 16 * 16;
     return l->warp_bytes > most ? 0 : (unsigned)(*warps * l->warp_bytes + squares);
@@ -136,7 +138,8 @@ static inline struct launch gemv_shape(struct linear_args *a, int sm_count, int 
     launch.shared = gemv_lay_out(a, groups, &warps);
     if (!launch.shared) return none;
     launch.block = (unsigned)warps * 32;
-    launch.grid[0] = (unsigned)a->layout.n_blocks, launch.grid[1] = launch.grid[2] = 1;
+    launch.grid[0] = (unsigned)a->layout.n_blocks;
+    launch.grid[1] = launch.grid[2] = 1;
     return launch;
 }
 

@@ -75,7 +75,10 @@ EY_DEVICE void request_unit(struct requests &r, const struct linear_args &a)
     if (++r.unit < l.each) return;
     r.unit = 0;
     r.share += (int)blockDim.x / 32;
-    if (r.share >= l.shares) r.share = uniform_warp(), r.block += (int)gridDim.x;
+    if (r.share >= l.shares) {
+        r.share = uniform_warp();
+        r.block += (int)gridDim.x;
+    }
     find_data(r, a);
 }
 
@@ -200,8 +203,10 @@ EY_DEVICE void store_piece(const struct staged &s, const struct linear_args &a,
     struct eight e = floats_of(raw.half[0], raw.half[1]);
     float squares = 0, scale = 1;
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-        squares += e.v[i] * e.v[i], e.v[i] *= norm.v[i];
+    for (int i = 0; i < 8; i++) {
+        squares += e.v[i] * e.v[i];
+        e.v[i] *= norm.v[i];
+    }
     squares = sum_of_pieces<PIECES>(squares);
     uint4 out = dtype == K_BF16 ? plain_bf16(e) : scaled_f16<PIECES>(e, &scale);
     const int token = token_of(p, a), place = unit_of(p, a);
@@ -269,7 +274,10 @@ EY_DEVICE void read_x(uint32_t x[unit<dtype>::WORDS], const unsigned char *from,
     for (int i = 0; i < unit<dtype>::WORDS / 4; i++) {
         const int piece = c * unit<dtype>::WORDS + lane_index() % 4 * (unit<dtype>::WORDS / 4) + i;
         const uint4 v = *(const uint4 *)(from + place_of_piece<dtype>(piece, token) * 16);
-        x[4 * i] = v.x, x[4 * i + 1] = v.y, x[4 * i + 2] = v.z, x[4 * i + 3] = v.w;
+        x[4 * i] = v.x;
+        x[4 * i + 1] = v.y;
+        x[4 * i + 2] = v.z;
+        x[4 * i + 3] = v.w;
     }
 }
 
@@ -294,7 +302,8 @@ EY_DEVICE void multiply_unit(float sum[groups][4], const struct weights &w, cons
         if (dtype != K_BF16) {
             const float2 f = *(const float2 *)(s.scale + (place * groups + i) * 8 +
                                                lane_index() % 4 * 2);
-            scale[0] = f.x, scale[1] = f.y;
+            scale[0] = f.x;
+            scale[1] = f.y;
         }
 #pragma unroll
         for (int c = 0; c < UNIT_CHUNKS; c++) {
@@ -325,7 +334,8 @@ EY_DEVICE void finish_value(const struct linear_args &a, const float *sums, cons
 {
     const struct linear_segment &s = a.segment[b.segment];
     float value = 0, square = 0;
-    sums += p.token * GEMV_TOKEN_FLOATS + p.row % PACK_ROWS, squares += p.token;
+    sums += p.token * GEMV_TOKEN_FLOATS + p.row % PACK_ROWS;
+    squares += p.token;
 #pragma unroll 4
     for (int i = 0; i < a.head.shares; i++, sums += a.n * GEMV_TOKEN_FLOATS, squares += a.n) {
         value += sums[0];
@@ -354,7 +364,10 @@ EY_DEVICE struct stand share_after(struct stand s, const struct linear_args &a)
 {
     s.unit = 0;
     s.share += (int)blockDim.x / 32;
-    if (s.share >= a.head.shares) s.share = uniform_warp(), s.block += (int)gridDim.x;
+    if (s.share >= a.head.shares) {
+        s.share = uniform_warp();
+        s.block += (int)gridDim.x;
+    }
     return s;
 }
 

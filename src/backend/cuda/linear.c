@@ -120,7 +120,9 @@ static void norm_input(struct cuda *c, struct linear_args *a)
 {
     if (!a->norm) return;
     norm_rows(c, c->scratch[SCRATCH_NORMED], a->x, a->norm, NULL, a->n, a->k, a->eps, false);
-    a->x = c->scratch[SCRATCH_NORMED], a->x_f32 = 0, a->norm = NULL;
+    a->x = c->scratch[SCRATCH_NORMED];
+    a->x_f32 = 0;
+    a->norm = NULL;
 }
 
 /* True: done. */
@@ -138,7 +140,8 @@ static bool multiply_int4(struct cuda *c, struct linear_args *a)
             continue;
         }
         struct linear_args one = *a;
-        one.n_segments = 1, one.segment[0] = a->segment[i];
+        one.n_segments = 1;
+        one.segment[0] = a->segment[i];
         launch_wide(c, &one);
     }
     return true;

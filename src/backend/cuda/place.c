@@ -30,8 +30,11 @@ static char *staging(struct cuda *c, ey_err *e)
 {
     CUdeviceptr p = 0;
     if (c->loading) return c->arena + c->arena_size - LOAD_STAGING;
-    if (!c->staging && cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "staging", e))
-        c->staging = (void *)(uintptr_t)p, c->staging_own = true;
+    if (!c->staging &&
+        cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "staging", e)) {
+        c->staging = (void *)(uintptr_t)p;
+        c->staging_own = true;
+    }
     return c->staging;
 }
 
@@ -41,7 +44,8 @@ static bool grow(void **list, int n, int *max, size_t size, ey_err *e)
     int larger = *max ? 2 * *max : 256;
     void *p = realloc(*list, (size_t)larger * size);
     if (!p) return ey_fail_memory(e, "the list of weights", (size_t)larger * size);
-    *list = p, *max = larger;
+    *list = p;
+    *max = larger;
     return true;
 }
 
@@ -146,7 +150,8 @@ static bool place_multipliers(struct cuda *c, struct weight *out, const struct w
     out->unit = cuda_make_multipliers(words, in);
     void *to = cuda_alloc(c, bytes, "multipliers", e);
     if (to) cuda_upload(c, to, words, bytes);
-    out->group_scale = to, out->group_zero = NULL;
+    out->group_scale = to;
+    out->group_zero = NULL;
     free(words);
     return to != NULL;
 }
@@ -191,7 +196,9 @@ static bool place_packed(struct cuda *c, struct weight *out, const struct weight
         found = c->nan_found + c->n_packed - 1;
     }
     upload_packed(c, to, &from, found, stage);
-    out->data = to, out->packed = true, out->dtype = packed_dtype(&from);
+    out->data = to;
+    out->packed = true;
+    out->dtype = packed_dtype(&from);
     return place_scale(c, out, &from, e) && place_multipliers(c, out, &from, e);
 }
 
@@ -219,7 +226,10 @@ static bool place_eight_bit(struct cuda *c, struct weight *out, const struct wei
     if (!scale) return false;
     upload_eight_bit(c, to, scale, in, stage);
     c->stored_head = *in;
-    out->data = to, out->scale = scale, out->dtype = DTYPE_I8, out->packed = true;
+    out->data = to;
+    out->scale = scale;
+    out->dtype = DTYPE_I8;
+    out->packed = true;
     return true;
 }
 
@@ -233,7 +243,8 @@ static bool place_vector(struct cuda *c, struct weight *out, const struct weight
     if (to) {
         weight_floats(values, in->data, in->dtype, n);
         cuda_upload(c, to, values, n * sizeof(float));
-        out->data = to, out->dtype = DTYPE_F32;
+        out->data = to;
+        out->dtype = DTYPE_F32;
     }
     free(values);
     return to != NULL || (values ? false : ey_fail_memory(e, "a vector", n * sizeof(float)));
@@ -251,7 +262,8 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
         c->group_size = bytes;
         c->group_held[0] = c->group_held[1] = -1;
     }
-    c->n_groups++, c->group_used = 0;
+    c->n_groups++;
+    c->group_used = 0;
     return true;
 }
 
@@ -269,7 +281,8 @@ static bool place_streamed(struct cuda *c, struct weight *out, const struct weig
     if (!grow((void **)&c->streamed, c->n_streamed, &c->max_streamed, sizeof(*c->streamed), e) ||
         !place_scale(c, out, &from, e))
         return false;
-    out->data = c->group_place[group % 2] + c->group_used, out->packed = cuda_packs(&from),
+    out->data = c->group_place[group % 2] + c->group_used;
+    out->packed = cuda_packs(&from);
     out->streamed = group + 1;
     if (out->packed) out->dtype = packed_dtype(&from);
     c->group_used += bytes;
@@ -335,13 +348,16 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
     free(found);
     c->n_packed = 0;
     /* what streams needs the staging for ever */
-    if (c->loading && c->n_streamed)
-        c->staging = c->arena + c->arena_size - LOAD_STAGING, c->arena_size -= LOAD_STAGING;
+    if (c->loading && c->n_streamed) {
+        c->staging = c->arena + c->arena_size - LOAD_STAGING;
+        c->arena_size -= LOAD_STAGING;
+    }
     c->loading = false;
     ok = c->base.ops->finish(&c->base, e) && ok;
     if (c->staging_own && !c->n_streamed) { /* it was beside the plan */
         c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
-        c->staging = NULL, c->staging_own = false;
+        c->staging = NULL;
+        c->staging_own = false;
     }
     return ok;
 }

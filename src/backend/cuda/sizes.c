@@ -182,7 +182,9 @@ static void destroy(struct backend *be)
 
 static bool takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
 {
-    (void)be, (void)slow, (void)why;
+    (void)be;
+    (void)slow;
+    (void)why;
     return true; /* of a card that is not here nothing is known: it is taken to be well */
 }
 

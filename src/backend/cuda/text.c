@@ -143,8 +143,9 @@ void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
     for (int first = 0; first < batch->n_rows; first += RAW_ROWS) {
         size_t at = (size_t)first;
         struct dev_batch rows = cuda_rows(r, batch);
-        rows.seq += first, rows.index += first,
-            rows.n = batch->n_rows - first < RAW_ROWS ? batch->n_rows - first : RAW_ROWS;
+        rows.seq += first;
+        rows.index += first;
+        rows.n = batch->n_rows - first < RAW_ROWS ? batch->n_rows - first : RAW_ROWS;
         int prompts = first + rows.n -
                       (batch->n_rows - batch->n_prompt); /* of these rows and before */
         multiply_qkv(c, raw, (float *)x + at * (size_t)s->hidden, w, s, rows.n,

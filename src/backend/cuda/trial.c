@@ -79,8 +79,10 @@ float *trial_random_floats(struct trial *t, size_t n, float low, float high)
 bf16 *trial_put_bf16(struct trial *t, float *values, size_t n)
 {
     bf16 *rounded = trial_host_room(t, n * sizeof(bf16));
-    for (size_t i = 0; rounded && i < n; i++)
-        rounded[i] = nearest_bf16(values[i]), values[i] = bf16_float(rounded[i]);
+    for (size_t i = 0; rounded && i < n; i++) {
+        rounded[i] = nearest_bf16(values[i]);
+        values[i] = bf16_float(rounded[i]);
+    }
     return rounded ? trial_put(t, rounded, n * sizeof(bf16)) : NULL;
 }
 
@@ -105,9 +107,10 @@ void trial_judge(struct trial *t, int family, const float *got, const double *wa
     double power = 0, error = 0;
     bool far = false;
     if (!got || !want) return; /* no memory, which is not its fault */
-    for (size_t i = 0; i < n; i++)
-        power += want[i] * want[i],
-            error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+    for (size_t i = 0; i < n; i++) {
+        power += want[i] * want[i];
+        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+    }
     double typical = sqrt(power / (double)n);
     for (size_t i = 0; !far && i < n; i++)
         far = !(fabs((double)got[i] - want[i]) <= 0.06 * typical + 0.03 * fabs(want[i]));
@@ -129,7 +132,8 @@ bool trial_ends(struct trial *t, int family)
     cuda_check(t->c, t->c->driver.stream_sync(t->c->stream), v->name);
     v->tried = true;
     if (t->c->error.code == EY_OK) return true;
-    v->failed = true, v->error = INFINITY;
+    v->failed = true;
+    v->error = INFINITY;
     if (t->c->driver.stream_sync(t->c->stream) != CUDA_SUCCESS) return false;
     t->c->error = (ey_err){0}; /* a launch that was refused, no more */
     return true;
@@ -175,7 +179,7 @@ static struct norm_trial make_norm(struct trial *t)
                            NULL,
                            NULL};
     if (t->out_of_memory) return m;
-    m.card_x = trial_put(t, m.x, NORM_ROWS * NORM_WIDTH * sizeof(float)),
+    m.card_x = trial_put(t, m.x, NORM_ROWS * NORM_WIDTH * sizeof(float));
     m.card_w = trial_put(t, m.w, NORM_WIDTH * sizeof(float));
     m.card_b = trial_put(t, m.b, NORM_WIDTH * sizeof(float));
     return m;
@@ -231,14 +235,19 @@ static void judge_candidates(struct trial *t, const float *logits, const struct 
     float got[2 * CANDIDATES + 1];
     double want[2 * CANDIDATES + 1], sum = 0;
     if (!all || !best || !log_sum) return;
-    for (int i = 0; i < VOCABULARY; i++)
-        all[i] = (struct candidate){logits[i], i}, sum += exp((double)logits[i]);
+    for (int i = 0; i < VOCABULARY; i++) {
+        all[i] = (struct candidate){logits[i], i};
+        sum += exp((double)logits[i]);
+    }
     qsort(all, VOCABULARY, sizeof(*all), better_first);
     for (int i = 0; i < CANDIDATES; i++) {
-        got[2 * i] = best[i].logit, want[2 * i] = (double)all[i].logit;
-        got[2 * i + 1] = best[i].id == all[i].id ? 1 : INFINITY, want[2 * i + 1] = 1;
+        got[2 * i] = best[i].logit;
+        want[2 * i] = (double)all[i].logit;
+        got[2 * i + 1] = best[i].id == all[i].id ? 1 : INFINITY;
+        want[2 * i + 1] = 1;
     }
-    got[2 * CANDIDATES] = *log_sum, want[2 * CANDIDATES] = log(sum);
+    got[2 * CANDIDATES] = *log_sum;
+    want[2 * CANDIDATES] = log(sum);
     trial_judge(t, FAMILY_CANDIDATES, got, want, 2 * CANDIDATES + 1);
 }
 
@@ -280,8 +289,10 @@ static void judge_exact(struct trial *t, const struct candidate *got_best,
     double want[2 * CANDIDATES];
     qsort(want_best, CANDIDATES, sizeof(*want_best), better_first);
     for (int i = 0; i < CANDIDATES; i++) {
-        got[2 * i] = got_best[i].logit, want[2 * i] = (double)want_best[i].logit;
-        got[2 * i + 1] = got_best[i].id == want_best[i].id ? 1 : INFINITY, want[2 * i + 1] = 1;
+        got[2 * i] = got_best[i].logit;
+        want[2 * i] = (double)want_best[i].logit;
+        got[2 * i + 1] = got_best[i].id == want_best[i].id ? 1 : INFINITY;
+        want[2 * i + 1] = 1;
     }
     trial_judge(t, FAMILY_EXACT, got, want, 2 * CANDIDATES);
 }

@@ -52,12 +52,15 @@ static void lay_out_rows(struct text *x)
     for (int s = 0; s < SEQS; s++)
         for (int i = 0; i < lengths[s]; i++) {
             int row = i == lengths[s] - 1 ? BODY + s : body++;
-            x->seq[row] = s, x->index[row] = i, x->row_of[s][i] = row;
+            x->seq[row] = s;
+            x->index[row] = i;
+            x->row_of[s][i] = row;
         }
     for (int first = 0, n; first < BODY; first += n) {
         for (n = 1; n < ATTEND_ROWS && first + n < BODY && x->seq[first + n] == x->seq[first];
              n++) {}
-        x->tile[2 * x->n_tiles] = first, x->tile[2 * x->n_tiles + 1] = n;
+        x->tile[2 * x->n_tiles] = first;
+        x->tile[2 * x->n_tiles + 1] = n;
         x->n_tiles++;
     }
     for (int i = 0; i < SEQS * BLOCKS; i++)
@@ -74,7 +77,7 @@ static void norm_and_turn(const struct text *x, float *head, const float *norm, 
         v[i] = (double)head[i] * (double)norm[i] / sqrt(squares / x->dim + (double)TRIAL_EPS);
     for (int j = 0; j < half; j++) {
         double cosine = (double)rope[2 * j], sine = (double)rope[2 * j + 1];
-        head[j] = (float)(v[j] * cosine - v[j + half] * sine),
+        head[j] = (float)(v[j] * cosine - v[j + half] * sine);
         head[j + half] = (float)(v[j + half] * cosine + v[j] * sine);
     }
 }
@@ -130,8 +133,9 @@ static void put_text(struct trial *t, struct text *x)
     x->batch = (struct dev_batch){trial_put(t, x->seq, sizeof(x->seq)),
                                   trial_put(t, x->index, sizeof(x->index)),
                                   trial_put(t, x->table, sizeof(x->table)), BODY, BLOCKS};
-    x->card_tile = trial_put(t, x->tile, sizeof(x->tile)), x->card_raw = trial_put(t, x->raw, raw);
-    x->card_q_norm = trial_put(t, x->q_norm, (size_t)x->dim * sizeof(float)),
+    x->card_tile = trial_put(t, x->tile, sizeof(x->tile));
+    x->card_raw = trial_put(t, x->raw, raw);
+    x->card_q_norm = trial_put(t, x->q_norm, (size_t)x->dim * sizeof(float));
     x->card_k_norm = trial_put(t, x->k_norm, (size_t)x->dim * sizeof(float));
     x->card_rope = trial_put(t, x->rope, TEXT_ROWS * (size_t)x->dim * sizeof(float));
     x->q = trial_card_room(t, TEXT_ROWS * (size_t)(HEADS * x->dim) * sizeof(bf16));
@@ -143,16 +147,20 @@ static struct text *make_text(struct trial *t, int dim, bool fp8)
     size_t width = (size_t)((HEADS + 2 * KV_HEADS) * dim), n = TEXT_ROWS * width;
     float *angle = trial_random_floats(t, TEXT_ROWS * (size_t)dim / 2, -3, 3);
     if (!x || !angle) return NULL;
-    x->dim = dim, x->width = (int)width, x->fp8 = fp8;
-    x->raw = trial_random_floats(t, n, -2, 2),
-    x->q_norm = trial_random_floats(t, (size_t)dim, 0.5f, 1.5f),
+    x->dim = dim;
+    x->width = (int)width;
+    x->fp8 = fp8;
+    x->raw = trial_random_floats(t, n, -2, 2);
+    x->q_norm = trial_random_floats(t, (size_t)dim, 0.5f, 1.5f);
     x->k_norm = trial_random_floats(t, (size_t)dim, 0.5f, 1.5f);
-    x->rope = trial_host_room(t, TEXT_ROWS * (size_t)dim * sizeof(float)),
+    x->rope = trial_host_room(t, TEXT_ROWS * (size_t)dim * sizeof(float));
     x->head = trial_host_room(t, n * sizeof(float));
     x->o = trial_host_room(t, TEXT_ROWS * (size_t)(HEADS * dim) * sizeof(double));
     if (t->out_of_memory) return NULL;
-    for (int i = 0; i < TEXT_ROWS * dim / 2; i++)
-        x->rope[2 * i] = cosf(angle[i]), x->rope[2 * i + 1] = sinf(angle[i]);
+    for (int i = 0; i < TEXT_ROWS * dim / 2; i++) {
+        x->rope[2 * i] = cosf(angle[i]);
+        x->rope[2 * i + 1] = sinf(angle[i]);
+    }
     lay_out_rows(x);
     memcpy(x->head, x->raw, n * sizeof(float));
     finish_heads(x);

@@ -78,7 +78,8 @@ static void make_fp8(struct trial *t, struct products *p, int m)
                                NULL,
                                0,
                                1};
-    p->packed[OF_FP8][m] = plain, p->packed[OF_FP8][m].data = packed_on_card(t, plain.data, COLS),
+    p->packed[OF_FP8][m] = plain;
+    p->packed[OF_FP8][m].data = packed_on_card(t, plain.data, COLS);
     p->packed[OF_FP8][m].packed = 1;
     if (m == 0) p->plain[OF_FP8] = plain;
 }
@@ -90,8 +91,8 @@ static void make_bf16(struct trial *t, struct products *p, int m)
     if (t->out_of_memory) return;
     struct dev_matrix plain = {
         trial_put_bf16(t, p->value[m], ROWS * COLS), NULL, ROWS, COLS, K_BF16, 0, NULL, 0, 1};
-    p->packed[OF_BF16][m] = plain,
-    p->packed[OF_BF16][m].data = packed_on_card(t, plain.data, COLS * 2),
+    p->packed[OF_BF16][m] = plain;
+    p->packed[OF_BF16][m].data = packed_on_card(t, plain.data, COLS * 2);
     p->packed[OF_BF16][m].packed = 1;
     if (m == 0) p->plain[OF_BF16] = plain;
     float *scale = trial_card_room(t, ROWS * sizeof(float));
@@ -120,7 +121,9 @@ static void make_int4(struct trial *t, struct products *p, int m)
         scale[i] = nearest_bf16(random[i]);
     for (int i = 0; i < ROWS / 8 * GROUPS; i++)
         zero[i] = (uint32_t)trial_random_bits(t);
-    w.data = code, w.group_scale = scale, w.group_zero = zero;
+    w.data = code;
+    w.group_scale = scale;
+    w.group_zero = zero;
     for (int row = 0; row < ROWS; row++)
         weight_values(p->value[m] + row * COLS, &w, row, 0, COLS);
     const float unit = cuda_make_multipliers(words, &w);
@@ -176,14 +179,14 @@ static void make_rounded(struct trial *t, struct products *p)
 
 static void make_products(struct trial *t, struct products *p)
 {
-    p->x = trial_random_floats(t, TOKENS * COLS, -1, 1),
+    p->x = trial_random_floats(t, TOKENS * COLS, -1, 1);
     p->norm = trial_random_floats(t, COLS, 0.5f, 1.5f);
-    p->bias = trial_random_floats(t, ROWS, -1, 1),
+    p->bias = trial_random_floats(t, ROWS, -1, 1);
     p->start = trial_random_floats(t, TOKENS * ROWS, -1, 1);
     if (t->out_of_memory) return;
-    p->card_x = trial_put_bf16(t, p->x, TOKENS * COLS),
+    p->card_x = trial_put_bf16(t, p->x, TOKENS * COLS);
     p->card_x32 = trial_put(t, p->x, TOKENS * COLS * sizeof(float));
-    p->card_norm = trial_put(t, p->norm, COLS * sizeof(float)),
+    p->card_norm = trial_put(t, p->norm, COLS * sizeof(float));
     p->card_bias = trial_put(t, p->bias, ROWS * sizeof(float));
     for (int i = 0; i < FEW; i++)
         p->gather[i] = 7 * i % FEW;
@@ -201,10 +204,12 @@ static void make_products(struct trial *t, struct products *p)
             else
                 make_bf16(t, p, m);
             if (t->out_of_memory) return;
-            p->exact[d][m] = multiplied(t, p->x, p->value[m], TOKENS),
+            p->exact[d][m] = multiplied(t, p->x, p->value[m], TOKENS);
             p->normed[d][m] = multiplied(t, normed, p->value[m], FEW);
-            if (d == OF_BF16)
-                p->exact[OF_INT8][m] = p->exact[d][m], p->normed[OF_INT8][m] = p->normed[d][m];
+            if (d == OF_BF16) {
+                p->exact[OF_INT8][m] = p->exact[d][m];
+                p->normed[OF_INT8][m] = p->normed[d][m];
+            }
         }
         if (d == OF_FP8 && trial_begins(t, FAMILY_E4M3)) make_rounded(t, p);
     }
@@ -242,7 +247,11 @@ static struct linear_args args_of(const struct products *p, const struct product
                                                biased ? p->card_bias : NULL, at, results(q) * ROWS};
     }
     if (q->rounded) a.x = p->card_codes;
-    if (q->normed) a.x = p->card_x32, a.x_f32 = 1, a.norm = p->card_norm;
+    if (q->normed) {
+        a.x = p->card_x32;
+        a.x_f32 = 1;
+        a.norm = p->card_norm;
+    }
     if (q->normed && q->out == OUT_F32 && q->n > 1) a.gather = p->card_gather;
     return a;
 }
@@ -303,7 +312,8 @@ static void try_product(struct trial *t, int family, const struct products *p,
 
 static struct launch plain_launch(struct trial *t, struct e4m3_args *a, int kind)
 {
-    (void)t, (void)kind;
+    (void)t;
+    (void)kind;
     return plain_shape(&a->product);
 }
 
@@ -315,7 +325,8 @@ static struct launch few_launch(struct trial *t, struct e4m3_args *a, int kind)
 
 static struct launch one_launch(struct trial *t, struct e4m3_args *a, int kind)
 {
-    (void)t, (void)kind;
+    (void)t;
+    (void)kind;
     return gemv1_launch(&a->product);
 }
 
@@ -327,7 +338,8 @@ static struct launch tile_launch(struct trial *t, struct e4m3_args *a, int kind)
 
 static struct launch e4m3_launch(struct trial *t, struct e4m3_args *a, int kind)
 {
-    (void)t, (void)kind;
+    (void)t;
+    (void)kind;
     return gemm_e4m3_launch(a);
 }
 
@@ -397,7 +409,8 @@ static void try_e4m3(struct trial *t, struct products *p)
     struct launch l = quantize_rows_launch(&a);
     if (t->out_of_memory) return;
     cuda_launch(t->c, &l, &a);
-    p->card_codes = a.y, p->card_code_scale = scale;
+    p->card_codes = a.y;
+    p->card_code_scale = scale;
     for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {
         const struct product_trial q = {OF_FP8, outs[i], outs[i] == OUT_SILU ? TOKENS : 50,
                                         false,  false,   true};

@@ -46,8 +46,10 @@ static void send_rgb(struct cuda *c, const struct rgb_picture *p, const struct v
                                   s->merge,
                                   {0},
                                   {0}};
-        for (int i = 0; i < 3; i++)
-            a.offset[i] = p->mean[i] * 255.0f, a.scale[i] = p->std[i] * 255.0f;
+        for (int i = 0; i < 3; i++) {
+            a.offset[i] = p->mean[i] * 255.0f;
+            a.scale[i] = p->std[i] * 255.0f;
+        }
         struct launch l = patchify_launch(&a);
         cuda_launch(c, &l, &a);
     }

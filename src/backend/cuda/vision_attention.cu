@@ -29,7 +29,10 @@ template <int DIM> EY_DEVICE void vision_attend(const struct vision_attend_args 
     wait_for_previous();
     let_next_start();
     flash_begin(r, of_head + (a.first + row) * 3 * width, 3 * width, a.n - row, a.head_dim);
-    r.scale = a.scale * LOG2_E, r.last = a.n_keys - 1, r.growth = 0, r.before = FLASH_ALL;
+    r.scale = a.scale * LOG2_E;
+    r.last = a.n_keys - 1;
+    r.growth = 0;
+    r.before = FLASH_ALL;
     flash_attend(r, from, 0, a.n_keys, shared);
     flash_end(r, a.o + row * width + head * a.head_dim, width, a.n - row, a.head_dim);
 }
@@ -94,11 +97,16 @@ EY_DEVICE void turn_eight(bf16 *x_at, bf16 *y_at, const float *angles)
 {
     uint4 x = *(const uint4 *)x_at, y = *(const uint4 *)y_at, u, v;
     const float4 *a = (const float4 *)angles;
-    u.x = turned_first(x.x, y.x, a[0]), v.x = turned_second(x.x, y.x, a[0]);
-    u.y = turned_first(x.y, y.y, a[1]), v.y = turned_second(x.y, y.y, a[1]);
-    u.z = turned_first(x.z, y.z, a[2]), v.z = turned_second(x.z, y.z, a[2]);
-    u.w = turned_first(x.w, y.w, a[3]), v.w = turned_second(x.w, y.w, a[3]);
-    *(uint4 *)x_at = u, *(uint4 *)y_at = v;
+    u.x = turned_first(x.x, y.x, a[0]);
+    v.x = turned_second(x.x, y.x, a[0]);
+    u.y = turned_first(x.y, y.y, a[1]);
+    v.y = turned_second(x.y, y.y, a[1]);
+    u.z = turned_first(x.z, y.z, a[2]);
+    v.z = turned_second(x.z, y.z, a[2]);
+    u.w = turned_first(x.w, y.w, a[3]);
+    v.w = turned_second(x.w, y.w, a[3]);
+    *(uint4 *)x_at = u;
+    *(uint4 *)y_at = v;
 }
 
 /* Where a thread's PAIRS pairs begin. */

@@ -22,12 +22,18 @@ static float *floats(size_t n)
 
 static void release_scratch(struct ref *r)
 {
-    for (int i = 0; i < 3; i++)
-        free(r->rows[i]), r->rows[i] = NULL;
-    for (int i = 0; i < 2; i++)
-        free(r->vectors[i]), r->vectors[i] = NULL;
-    free(r->weights), r->weights = NULL;
-    free(r->scores), r->scores = NULL;
+    for (int i = 0; i < 3; i++) {
+        free(r->rows[i]);
+        r->rows[i] = NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        free(r->vectors[i]);
+        r->vectors[i] = NULL;
+    }
+    free(r->weights);
+    r->weights = NULL;
+    free(r->scores);
+    r->scores = NULL;
 }
 
 static void destroy(struct backend *be)
@@ -46,7 +52,9 @@ static size_t scratch_bytes(const struct backend *be, const struct backend_limit
 
 static bool takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
 {
-    (void)be, (void)slow, (void)why;
+    (void)be;
+    (void)slow;
+    (void)why;
     return true; /* with the same rounding: to say what it does to answers, not to be fast */
 }
 
@@ -137,7 +145,8 @@ bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e)
 {
     struct ref *r = calloc(1, sizeof(*r));
     if (!r) return ey_fail_memory(e, "the reference backend", sizeof(*r));
-    r->base.ops = &ops, r->pool = pool;
+    r->base.ops = &ops;
+    r->pool = pool;
     *be = &r->base;
     return true;
 }

@@ -89,8 +89,10 @@ BODY void some_dots(float *out, const float *x, const float *rows, size_t stride
     for (; k + LANES <= n; k += LANES) {
         lanes xv, row;
         load(&xv, x + k);
-        for (int a = 0; a < count; a++)
-            load(&row, rows + (size_t)a * stride + k), acc[a] += xv * row;
+        for (int a = 0; a < count; a++) {
+            load(&row, rows + (size_t)a * stride + k);
+            acc[a] += xv * row;
+        }
     }
     for (int a = 0; a < count; a++) {
         float tail = 0;
@@ -118,8 +120,10 @@ BODY void add_columns(float *out, const float *weight, const float *rows, size_t
     for (int a = 0; a < count; a++)
         load(&acc[a], out + a * LANES);
     for (int j = 0; j < n_rows; j++)
-        for (int a = 0; a < count; a++)
-            load(&row, rows + (size_t)j * stride + a * LANES), acc[a] += weight[j] * row;
+        for (int a = 0; a < count; a++) {
+            load(&row, rows + (size_t)j * stride + a * LANES);
+            acc[a] += weight[j] * row;
+        }
     memcpy(out, acc, (size_t)count * sizeof(lanes));
 }
 

@@ -29,7 +29,8 @@ void ref_rope_table(struct backend *be, dev table, const struct rope *rope, cons
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < rope->n_pairs; j++, out += 2) {
             float angle = (float)position[3 * i + rope->axis[j]] * rope->frequency[j];
-            out[0] = cosf(angle), out[1] = sinf(angle);
+            out[0] = cosf(angle);
+            out[1] = sinf(angle);
         }
     }
 }

@@ -149,7 +149,8 @@ static bool read_budget(struct patch_spec *p, const struct config *s, ey_err *e)
             e, EY_BAD_MODEL,
             "%s: size.shortest_edge and size.longest_edge give no budget of pixels (%lld to %lld)",
             s->what, (long long)lo, (long long)hi);
-    p->min_pixels = (uint64_t)lo, p->max_pixels = (uint64_t)hi;
+    p->min_pixels = (uint64_t)lo;
+    p->max_pixels = (uint64_t)hi;
     return true;
 }
 
@@ -184,7 +185,8 @@ static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *
     const json_object *file;
     if (!checkpoint_json(ckpt, name, &file, e)) return false;
     if (!file) {
-        name = "processor_config.json", key = "image_processor";
+        name = "processor_config.json";
+        key = "image_processor";
         if (!checkpoint_json(ckpt, name, &file, e)) return false;
     }
     if (!file)
@@ -195,7 +197,9 @@ static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *
     if (!path_join(path, checkpoint_directory(ckpt), name, e) ||
         !config_open(&s, file, key, path, e))
         return false;
-    p->patch = m->vision.patch, p->temporal = m->vision.temporal, p->merge = m->vision.merge;
+    p->patch = m->vision.patch;
+    p->temporal = m->vision.temporal;
+    p->merge = m->vision.merge;
     return same_as_config(&s, "patch_size", p->patch, e) &&
            same_as_config(&s, "temporal_patch_size", p->temporal, e) &&
            same_as_config(&s, "merge_size", p->merge, e) &&

@@ -12,8 +12,11 @@ static int32_t place_text(int32_t *position, size_t n, int32_t p)
 static int32_t place_picture(int32_t *position, const struct visual_run *run, int32_t p)
 {
     for (int r = 0; r < run->rows; r++)
-        for (int c = 0; c < run->cols; c++, position += 3)
-            position[0] = p, position[1] = p + r, position[2] = p + c;
+        for (int c = 0; c < run->cols; c++, position += 3) {
+            position[0] = p;
+            position[1] = p + r;
+            position[2] = p + c;
+        }
     return p + (run->rows > run->cols ? run->rows : run->cols);
 }
 
