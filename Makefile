@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The front door: `make help`. CMake and Ninja do the work; each kind of build has its folder.
 FUZZ_SECONDS ?= 20
 PREFIX ?= /usr/local

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A decoder divided between card and CPU, eyelet beside llama.cpp, in turns: bench/divided_vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF [LAYERS]
 # MODEL is made by mkcheckpoint --like qwen3-vl-8b-fp8 (random weights), GGUF has the same shapes, LLAMA_BIN is the folder of a built llama.cpp. LAYERS (18)
 # of the decoder and the head are on the card. ROUNDS (3) and THREADS (all) may be set. Prints medians, least and most.

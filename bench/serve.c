@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_serve: what a server's clients get. bench/README.md says how to run it and what the figures
  * mean. */
 #include <getopt.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of bench_serve share. */
 #ifndef EY_BENCH_SERVE_H
 #define EY_BENCH_SERVE_H

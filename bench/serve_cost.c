@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What HTTP, JSON and the way between threads add to one token. */
 #include <poll.h>
 #include <stdio.h>

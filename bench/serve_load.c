@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many streams at once; a picture beside a stream. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of answers, and the pictures that they are about. */
 #include <poll.h>
 #include <stdio.h>

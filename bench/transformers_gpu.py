@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """transformers on a card, on random weights of the official shapes: time to the first token of a picture, decoding, memory.
 
     python3 bench/transformers_gpu.py 2b|4b [--side 1024] [--tokens 64]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # eyelet beside llama.cpp and transformers on one card, the same shapes, in one run: bench/vs_peers_gpu.sh EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]
 # MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8 (random weights). LLAMA_BIN is the folder of a built llama.cpp and
 # GGUF_DIR has 2b.gguf, 4b.gguf, mmproj-2b.gguf and mmproj-4b.gguf of the same shapes; without them its rows are left out. transformers' rows need python3

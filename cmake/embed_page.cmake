@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The page's files → the C table that src/server/page.h declares:
 #   cmake -DFOLDER=src/server/page -DFILES="index.html,app.js" -DOUT=page_files.c -P embed_page.cmake
 set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8" svg image/svg+xml)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What make install puts where, and the Debian package of the same. `manual` is built before (Makefile).
 include(GNUInstallDirs)
 set(manual ${CMAKE_BINARY_DIR}/manual)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The libraries' .a files with what they need themselves; glibc stays shared, because libheif and the GPU's driver are
 # opened at run time.
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)

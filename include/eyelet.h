@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet: pictures and text in, text out.
  *
  * The whole of what a program (the command line, the server, the bench) needs to know. Tensors,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet: the program's door. */
 #include "cli/command.h"
 

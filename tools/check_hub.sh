@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # eyelet's Hugging Face cache and huggingface_hub's are one: tools/check_hub.sh BUILD. A hub of our own (tests/hub) serves a small checkpoint; eyelet pulls it
 # and huggingface_hub must find every file without asking for it again; then the other way round. Needs python3 with huggingface_hub.
 set -u

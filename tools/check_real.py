@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares eyelet with transformers (float32) on a checkpoint and a picture of yours, in one command.
 
     tools/check_real.py MODEL PICTURE [QUESTION] [--eyelet build/eyelet] [--torch-device cpu|cuda] [--tokens 16]

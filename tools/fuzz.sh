@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs every fuzz target of a build folder for some seconds each: tools/fuzz.sh BUILD SECONDS. The targets and their
 # seeds are those of the *_corpus tests; what was found worth keeping lies in BUILD/found/TARGET, a crash beside it.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the folder that runs where nothing is installed: tools/portable.sh BUILD DIST writes
 # DIST/eyelet-VERSION-linux-x86_64/ and the same as .tar.xz. BUILD is configured with EY_STATIC_LIBS, so the program
 # needs glibc only; lib/ is for libheif, libmicrohttpd and libcurl, which are opened at run time, and what they need.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The OpenAI API as a client sees it. */
 #include "client/chat.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to the OpenAI API as text, and what its answers say. */
 #ifndef EY_BENCH_CHAT_H
 #define EY_BENCH_CHAT_H

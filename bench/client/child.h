@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A server of our own: started, watched, stopped. */
 #ifndef EY_BENCH_CHILD_H
 #define EY_BENCH_CHILD_H

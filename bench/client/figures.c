@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dice, percentiles, the machine. */
 #include "client/figures.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets that never block, and replies as they come. */
 #include "client/wire.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP/1.1 clients by the dozen in one thread: sockets that never block, and replies that are read
  * as they come. Bytes go out as they are given, right or wrong: what a client may do to a server is
  * the caller's affair. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A caption for each picture of a folder, as a CSV: node caption-folder.mjs photos captions.csv
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds things in pictures and draws boxes around them, as an SVG beside each: node draw-boxes.mjs "car, person" out photos/*.jpg
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields of a JSON schema out of pictures, a line of JSON each: node extract-fields.mjs invoice.json invoices/*.jpg
 import { readFileSync } from 'node:fs';
 import { ask, each, options } from './eyelet-client.mjs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the examples share: one request to a server of eyelet, with Node 20 alone.
 import { readFileSync } from 'node:fs';
 import { extname } from 'node:path';

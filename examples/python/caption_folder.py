@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A caption for each picture of a folder, as a CSV: caption_folder.py photos captions.csv"""
 import csv
 import sys

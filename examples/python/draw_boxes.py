@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds things in pictures and draws boxes around them: draw_boxes.py "car, person" out photos/*.jpg (needs Pillow: python3-pil)"""
 import json
 import os

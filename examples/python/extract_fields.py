@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields of a JSON schema out of pictures, a line of JSON each: extract_fields.py invoice.json invoices/*.jpg"""
 import json
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the examples share: one request to a server of eyelet, with Python's standard library alone."""
 import argparse
 import base64

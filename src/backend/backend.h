@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The narrow waist: everything a model's forward pass asks of a device, one function a fused step.
  *
  * A family's pass (src/models) is written once against this table; `ref` (plain C in float32, kept

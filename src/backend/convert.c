@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stored element types → float32, exactly: every value of the narrow types is a float32. */
 #include "backend/convert.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stored element types → float32, exactly; float32 → BF16. */
 #ifndef EY_BACKEND_CONVERT_H
 #define EY_BACKEND_CONVERT_H

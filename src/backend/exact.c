@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See exact.h. The loops over partial sums are what a compiler makes vectors of. */
 #include "backend/exact.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logits computed again from a head's stored rows, beside a head of 8 bits (PLACE_EIGHT_BIT). The
  * host and the card (cuda/candidates.cu) do it with the same bits, so that an answer does not
  * depend on which of them did: float32, every product and sum rounded by itself, and one order of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backends in host memory: nothing is copied, nothing is waited for. */
 #include "backend/host.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What backends share whose activations are float32 in host memory and whose weights stay in the
  * file: ref and cpu. As backend.h says. */
 #ifndef EY_BACKEND_HOST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The machine's limits: loops that do nothing but read, or nothing but multiply and add. */
 #include "backend/machine.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the machine can do at most, measured: figures are shares of these. */
 #ifndef EY_BACKEND_MACHINE_H
 #define EY_BACKEND_MACHINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The numbers of a model that sizes and kernels depend on; no names, no weights. */
 #ifndef EY_BACKEND_SHAPE_H
 #define EY_BACKEND_SHAPE_H

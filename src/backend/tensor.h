@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a tensor is to everyone: a dtype, a shape and a place in memory that somebody else owns. */
 #ifndef EY_BACKEND_TENSOR_H
 #define EY_BACKEND_TENSOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that several threads share (eyelet.h). */
 #include <errno.h>
 #include <pthread.h>

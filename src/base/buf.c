@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bounded growing buffer and bump arena. */
 #include "base/buf.h"
 

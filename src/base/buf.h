@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A growing byte buffer that is born with its maximum, and a bump arena for memory that dies
  * together. */
 #ifndef EY_BASE_BUF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic that says when it overflows; for every number that came from outside. */
 #ifndef EY_BASE_CHECKED_H
 #define EY_BASE_CHECKED_H

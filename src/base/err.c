@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Error values: formatting, with bytes that could harm a terminal or a log made visible. */
 #include "base/err.h"
 

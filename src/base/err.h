@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Error values: a code and a sentence for a person, on the caller's stack. */
 #ifndef EY_BASE_ERR_H
 #define EY_BASE_ERR_H

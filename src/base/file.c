@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files: whole reads, whole writes and read-only maps, with errors that name the path. */
 #include "base/file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files: whole reads, whole writes and read-only maps. */
 #ifndef EY_BASE_FILE_H
 #define EY_BASE_FILE_H

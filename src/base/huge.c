@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Huge pages, for memory of one's own. */
 #include "base/huge.h"
 

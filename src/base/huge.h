@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Huge pages beneath what is read over and over. A virtual machine, as WSL2 is one, translates
  * addresses twice, and the pages of a file lie scattered: weights that are read there in pages of 4
  * KiB come at half the speed. */

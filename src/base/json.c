@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON by json-c, with our limits and our errors. */
 #include "base/json.h"
 

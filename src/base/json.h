@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON by json-c, with our limits and our errors: strict, UTF-8 checked, depth bounded, members in
  * order. */
 #ifndef EY_BASE_JSON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every maximum of the program, by name. A number from a file, a request or the network is compared
  * with one of these before anything is allocated by it. */
 #ifndef EY_BASE_LIMITS_H

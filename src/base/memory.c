@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is left, from /proc and the control group (v2). */
 #include "base/memory.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How much memory this process may still take. */
 #ifndef EY_BASE_MEMORY_H
 #define EY_BASE_MEMORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A team of threads that waits for the next loop awake for a moment and then asleep: a token has
  * some two hundred loops, and waking takes as long as the short ones. Pieces of a loop are taken
  * from a shared counter, or from shares that others may take of, so a slow core takes fewer; which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A team of threads, started once, that runs one loop at a time and waits otherwise: awake for a
  * moment, then asleep. */
 #ifndef EY_BASE_POOL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Facts of /sys and /proc about processors: which share a core (topology), and what control groups
  * leave of them (cgroups 7, cpu.max of version 2, cpu.cfs_quota_us of version 1). What cannot be
  * read limits nothing. */

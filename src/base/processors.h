@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How many threads this process should compute with. */
 #ifndef EY_BASE_PROCESSORS_H
 #define EY_BASE_PROCESSORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Facts from /proc and the file systems. */
 #include "base/system.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The system that the program runs under. */
 #ifndef EY_BASE_SYSTEM_H
 #define EY_BASE_SYSTEM_H

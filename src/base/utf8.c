@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8 by the table of well-formed byte sequences (Unicode 3.9, table 3-7). */
 #include "base/utf8.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8: validation and decoding, one code point at a time. */
 #ifndef EY_BASE_UTF8_H
 #define EY_BASE_UTF8_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of a checkpoint directory → typed, checked views of its tensors, read in place.
  * Knows nothing of any model: names, dtypes, shapes and bytes. */
 #ifndef EY_CHECKPOINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of models → directories: a directory itself, or a repository in the cache that Hugging
  * Face's tools keep (models--owner--name/refs/REVISION holds a commit, snapshots/COMMIT its files,
  * mostly links into blobs/). Only reads, and never leaves the cache by what a name or a file of it

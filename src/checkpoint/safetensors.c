@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One safetensors file (spec 2.1): eight bytes of header length, a JSON header, tensors one after
  * the other. The file is mapped and read in place; every number of the header is checked here,
  * once, so that a view's shape, size and address can be trusted by everyone else. */

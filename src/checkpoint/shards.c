@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint directory: config.json, the safetensors files it consists of, and one table of all
  * tensors. */
 #include <errno.h>

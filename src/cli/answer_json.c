@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ey_answer → JSON text. */
 #include "cli/answer_json.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers as JSON, in the shapes of the API's usage object. Each appends a whole value. */
 #ifndef EY_CLI_ANSWER_JSON_H
 #define EY_CLI_ANSWER_JSON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One question about pictures, as ask, scene and read put it: read them, load, stream the answer or
  * print JSON. */
 #include "cli/asking.h"

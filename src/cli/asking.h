@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ask, scene and read have in common. */
 #ifndef EY_CLI_ASKING_H
 #define EY_CLI_ASKING_H

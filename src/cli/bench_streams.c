@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All prompts are put to the engine at once; what counts is the time between the last one's first
  * token and the first one's last, in which all of them decode. */
 #include "cli/bench_streams.h"

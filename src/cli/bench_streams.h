@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoding of several answers at once, at a given depth of context. */
 #ifndef EY_CLI_BENCH_STREAMS_H
 #define EY_CLI_BENCH_STREAMS_H

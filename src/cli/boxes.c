@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A forgiving reader of JSON-like answers: one pass, a bounded stack instead of recursion. Outside
  * of braces all is prose; inside, either quote opens a string, and what cannot be understood is
  * stepped over. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a model says where things are → boxes. Pure: text in, numbers out; knows no picture and no
  * model. */
 #ifndef EY_CLI_BOXES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SIGINT as a question that the engine's events ask. */
 #include "cli/cancel.h"
 

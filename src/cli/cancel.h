@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ctrl-C while an answer is made: the first ends the answer, a second one the program. */
 #ifndef EY_CLI_CANCEL_H
 #define EY_CLI_CANCEL_H

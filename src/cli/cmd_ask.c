@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet ask [IMAGE...] QUESTION: an answer, streamed, or one JSON object. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet bench: load, vision, prefill and decode on a picture of its own, or a text for a model
  * that reads text only, each as a share of what the machine can do at most, measured in the same
  * run; and decoding held to a schema. Random or toy weights cost what real ones of their shape

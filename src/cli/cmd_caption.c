@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet caption IMAGE...: one load, a sentence for each picture; a bad one is reported and the
  * rest go on. */
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet chat [IMAGE...]: a conversation, a line a message. On a terminal with a prompt; from a
  * pipe the same without. */
 #include <errno.h>

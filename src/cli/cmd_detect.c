@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet detect IMAGE WHAT: where things are, as JSON in pixels of the upright original, painted
  * too when --draw asks. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet doctor: what was found, a line each, with what helps. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet extract IMAGE... --schema FILE: one load, and from each picture the fields of a JSON
  * schema as a line of JSON. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet list: the models of the Hugging Face cache. */
 #include <stdlib.h>
 #include <string.h>

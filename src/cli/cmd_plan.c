@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet plan [MODEL...]: what would be allocated where, before anything is. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet pull MODEL: a model of the hub into the Hugging Face cache. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet quantize MODEL OUT: what --quantize makes while loading, kept as a checkpoint. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet rm MODEL: a model out of the Hugging Face cache. */
 #include <string.h>
 

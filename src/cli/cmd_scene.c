@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet scene IMAGE and eyelet read IMAGE: the two questions that people put most, ready made. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet serve [MODEL...]: options, as vLLM's users write them, into those of the server. */
 #include <ctype.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet tokenize TEXT: ids and pieces as the model's tokenizer makes them. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Picks the command, explains them, and turns wrong calls into messages. */
 #include "cli/command.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands: what main() calls, and what each command's file gives. */
 #ifndef EY_CLI_COMMAND_H
 #define EY_CLI_COMMAND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A question on standard error, a line of standard input. */
 #include "cli/confirm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Questions to the person at the terminal. */
 #ifndef EY_CLI_CONFIRM_H
 #define EY_CLI_CONFIRM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A list of messages. Parts are owned, though the engine's structs call them const. */
 #include "cli/conversation.h"
 

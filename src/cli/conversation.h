@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What was said so far, as the engine takes it: messages that own their texts and pictures, up to
  * the engine's limits. */
 #ifndef EY_CLI_CONVERSATION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Boxes, and letters from a font of five by seven dots and a row for descenders. */
 #include "cli/draw.h"
 

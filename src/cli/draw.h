@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Labelled boxes painted into a picture. */
 #ifndef EY_CLI_DRAW_H
 #define EY_CLI_DRAW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures one after the other; lines as they come. */
 #include "cli/each_picture.h"
 

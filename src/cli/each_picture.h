@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What caption and extract have in common: one load, a line for each picture, and one that fails
  * does not stop the rest. */
 #ifndef EY_CLI_EACH_PICTURE_H

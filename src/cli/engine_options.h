@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options of the command line that shape an engine, for all commands that open one. */
 #ifndef EY_CLI_ENGINE_OPTIONS_H
 #define EY_CLI_ENGINE_OPTIONS_H

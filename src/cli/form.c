@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Schemas, patterns and choices → grammars. */
 #include "cli/form.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an answer must be: a schema, a regular expression or a list of choices, compiled for our
  * engine and as it stands for a server's. */
 #ifndef EY_CLI_FORM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading what the command line names. */
 #include "cli/input.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures and texts that a person names: files, or "-" for standard input. */
 #ifndef EY_CLI_INPUT_H
 #define EY_CLI_INPUT_H

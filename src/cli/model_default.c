@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model nobody named: the best of the cache, else the demo that lies beside the program. */
 #include "cli/model_default.h"
 

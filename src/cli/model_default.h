@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which model a command uses. */
 #ifndef EY_CLI_MODEL_DEFAULT_H
 #define EY_CLI_MODEL_DEFAULT_H

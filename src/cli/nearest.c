@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nearness of names: edits (insert, delete, replace, swap neighbours) up to a third of the length;
  * a beginning counts as near too. */
 #include "cli/nearest.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The known name that a mistyped one is nearest to: "did you mean …?". */
 #ifndef EY_CLI_NEAREST_H
 #define EY_CLI_NEAREST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments → struct options, by the table in options.def. Knows no command but by its bit. */
 #include "cli/options.h"
 

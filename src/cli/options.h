@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options of the commands: one table (options.def) that is parsed by and explained from. */
 #ifndef EY_CLI_OPTIONS_H
 #define EY_CLI_OPTIONS_H

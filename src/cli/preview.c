@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures as half blocks: the upper pixel is the foreground of U+2580, the lower one its
  * background. */
 #include "cli/preview.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small picture in a terminal: two pixels a character cell, by half blocks in colour. */
 #ifndef EY_CLI_PREVIEW_H
 #define EY_CLI_PREVIEW_H

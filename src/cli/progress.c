@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The progress line: bar, rate, time left, phase. Redrawn at most ten times a second. */
 #include "cli/progress.h"
 

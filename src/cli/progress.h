@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One line of progress on standard error, on a terminal only. */
 #ifndef EY_CLI_PROGRESS_H
 #define EY_CLI_PROGRESS_H

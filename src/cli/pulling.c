@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hub's answers and a download's progress as lines on standard error. */
 #include "cli/pulling.h"
 

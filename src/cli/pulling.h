@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Downloading models, as a command and as an offer when one is missing. */
 #ifndef EY_CLI_PULLING_H
 #define EY_CLI_PULLING_H

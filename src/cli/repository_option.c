@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MODEL and --revision → a repository. */
 #include "cli/repository_option.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The repository that pull and rm are about. */
 #ifndef EY_CLI_REPOSITORY_OPTION_H
 #define EY_CLI_REPOSITORY_OPTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options → engine and requests; events → standard output and the progress line. */
 #include "cli/session.h"
 

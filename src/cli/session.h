@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the commands that answer share: an engine opened as the options say, or a server that has
  * one, and questions about pictures put to it. */
 #ifndef EY_CLI_SESSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writing to standard output and to people. */
 #include "cli/term.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Standard output for answers, guarded: a terminal gets no control characters, a reader that went
  * away ends the program quietly, a full disk is an error. */
 #ifndef EY_CLI_TERM_H

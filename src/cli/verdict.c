@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fits or not, for people. */
 #include "cli/verdict.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan says in a line. */
 #ifndef EY_CLI_VERDICT_H
 #define EY_CLI_VERDICT_H

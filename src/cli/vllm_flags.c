@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Passing over flags of vLLM, by the table in vllm_flags.def. */
 #include "cli/vllm_flags.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Flags of vLLM that serve passes over, so that scripts made for it work. */
 #ifndef EY_CLI_VLLM_FLAGS_H
 #define EY_CLI_VLLM_FLAGS_H

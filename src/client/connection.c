@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls by libcurl, and what can go wrong with them as a sentence for whoever typed --server. */
 #include "client/connection.h"
 

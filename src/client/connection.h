@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP calls to one server, one after the other over a connection that is kept. */
 #ifndef EY_CLIENT_CONNECTION_H
 #define EY_CLIENT_CONNECTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server's models, and questions to one of them. */
 #include "client/remote.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model that a server has loaded, asked as one of our own: eyelet's server, or another that
  * speaks the OpenAI API. */
 #ifndef EY_CLIENT_REMOTE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Server-sent events → text, log-probabilities and usage. A server is no more trusted than any
  * other input: what it says is checked against the limits, and what has the wrong type counts as
  * not there. */

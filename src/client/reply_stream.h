@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server-sent events of an answer as they come, made into events of ours and an ey_answer. */
 #ifndef EY_CLIENT_REPLY_STREAM_H
 #define EY_CLIENT_REPLY_STREAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ey_request → JSON. Pictures go as they are, as data: URLs. */
 #include "client/request_json.h"
 

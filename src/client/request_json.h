@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A request as the JSON of POST /v1/chat/completions. */
 #ifndef EY_CLIENT_REQUEST_JSON_H
 #define EY_CLIENT_REQUEST_JSON_H

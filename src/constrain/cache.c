@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots in planned memory, found by a table with open addressing; entries are deleted by moving
  * back what follows. */
 #include "constrain/cache.h"

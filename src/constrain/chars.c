@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Code points as bytes. A span of code points becomes a few sequences of byte ranges; what ends
  * alike is shared. */
 #include "constrain/chars.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of code points, and nets over code points spelled as bytes: UTF-8, or UTF-8 inside of a JSON
  * string. */
 #ifndef EY_CONSTRAIN_CHARS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The compiler's memory, failures and rules. */
 #include "constrain/compile.h"
 

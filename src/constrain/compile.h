@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the grammar compiler share: the net that they build, and its rules.
  *
  * A rule is a bracketed text: a JSON object, array or string. Its automaton reads the opening byte

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that keep to a grammar: at each step only those tokens are allowed that leave the text a
  * prefix of a valid one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One answer's place in a grammar, and the tokens that may come next.
  *
  * A mask is made in two steps. What tokens do within the innermost bracketed text (a string,

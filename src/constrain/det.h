@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the subset construction share: sets of states and rules, and what is found so
  * far (determinize.h). */
 #ifndef EY_CONSTRAIN_DET_H

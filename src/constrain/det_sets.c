@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists that grow to a maximum, and sets that are known by their members. */
 #include <stdlib.h>
 #include <string.h>

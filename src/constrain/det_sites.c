@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls: the rules that are called together, the places that call them, and where those go on when
  * some of the rules have come to their end. */
 #include <assert.h>

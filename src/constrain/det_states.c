@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of the net's states: where they lead for nothing, and what number each has as a state. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The subset construction, over states that call rules: edges of each state, then the tables. */
 #include "constrain/determinize.h"
 

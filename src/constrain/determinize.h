@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a net with rules to a deterministic automaton with a stack.
  *
  * A state is a set of states of the net that texts read so far may have led to, with the levels of

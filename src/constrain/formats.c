@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Formats of strings as regular expressions. Each takes only what every reader takes: dates are
  * days that exist, times have a zone and no leap second, names and paths no odd corners. */
 #include <string.h>

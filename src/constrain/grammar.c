@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars: made from parts, owned by several. */
 #include "constrain/grammar.h"
 

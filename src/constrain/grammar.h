@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled grammar: tables that are read and never changed. */
 #ifndef EY_CONSTRAIN_GRAMMAR_H
 #define EY_CONSTRAIN_GRAMMAR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Heights by rounds: in round h are found the rules that can end with calls of rules not higher
  * than h. */
 #include "constrain/heights.h"

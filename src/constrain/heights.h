@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which texts can be completed, and with how many levels of nesting. */
 #ifndef EY_CONSTRAIN_HEIGHTS_H
 #define EY_CONSTRAIN_HEIGHTS_H

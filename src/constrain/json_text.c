@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What JSON is made of, as fragments: blanks, keys, strings, constants, any value.
  *
  * Blanks: one may stand behind "," and ":", none elsewhere. That is what models write when they do

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the ends of counted texts backward, a character a round. */
 #include "constrain/needs.h"
 

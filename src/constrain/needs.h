@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* States of counted texts: how many characters must still come, so that none is begun that cannot
  * be completed. */
 #ifndef EY_CONSTRAIN_NEEDS_H

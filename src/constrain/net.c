@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* States and edges in two growing arrays; a state's edges are a list. */
 #include "constrain/net.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A nondeterministic automaton under construction. Edges carry spans of bytes (or, while a pattern
  * is being read, of code points), nothing, or the call of a rule: a bracketed text that has an
  * automaton of its own, so that it may nest. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A number's digits are compared with both bounds as they come. What has been read matters only by
  * how it compares so far, so the states are few: (digits, comparison with the lower bound, with the
  * upper, remainder). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON numbers within bounds, as nets: exact for decimal bounds, digit by digit. */
 #ifndef EY_CONSTRAIN_NUMBERS_H
 #define EY_CONSTRAIN_NUMBERS_H

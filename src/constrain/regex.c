@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recursive-descent reader of regular expressions. */
 #include "constrain/regex.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions → nets over code points. The syntax is what ECMA-262 (with the flag u) and
  * Python share, as far as it is regular: literals, ., classes, \d \w \s, groups, alternatives,
  * greedy and lazy repeats, ^ and $. Look-around, back-references, \b, \p and flags are refused by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A state is examined byte by byte: which plain characters lead to one and the same state, and is
  * that one like it? */
 #include "constrain/rooms.h"

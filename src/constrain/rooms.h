@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* States to which most plain characters are alike: what they allow of the vocabulary's plain tokens
  * depends on the tokens' characters and length alone. In strings most states are of this kind, and
  * nearly all tokens are plain. */

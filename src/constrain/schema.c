@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A JSON schema's values as a net: which keywords there are, references, alternatives, types.
  *
  * What a schema leaves open is closed where that keeps every answer valid: an object with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays: prefixItems (or a list as `items`) one by one, then any number of `items` within the
  * bounds. */
 #include "base/limits.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Objects: members in the order of the schema, those that are not required may be left out. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* References within a schema, and whether two schemas exclude each other. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strings and numbers of a schema. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a regular expression's net over code points becomes: assertions are worked out, lengths
  * bounded, two patterns made one. All are products: pairs of what is told apart on both sides, as
  * far as they are met. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nets over code points for the texts that regular expressions match. */
 #ifndef EY_CONSTRAIN_TEXTS_H
 #define EY_CONSTRAIN_TEXTS_H

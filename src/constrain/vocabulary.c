@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens sorted by their bytes, made into tries. */
 #include "constrain/vocabulary.h"
 

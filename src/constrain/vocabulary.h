@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vocabulary's tokens as two tries, for the walks that make masks (mask.c). */
 #ifndef EY_CONSTRAIN_VOCABULARY_H
 #define EY_CONSTRAIN_VOCABULARY_H

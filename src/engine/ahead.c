@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The next step, enqueued before the tokens of this one are known: while all that run just answer,
  * the device draws their tokens itself and goes on. The scheduler draws them too, from what came
  * back, and takes the step that was put behind only if it was the one that it would have run. */

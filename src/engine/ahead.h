@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Steps that are put behind the one under way. All of this is the scheduler's thread's. */
 #ifndef EY_ENGINE_AHEAD_H
 #define EY_ENGINE_AHEAD_H

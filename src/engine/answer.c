@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An answer's memory, and how ids become its text and log-probabilities. */
 #include "engine/answer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of an answer: everything in it dies together. */
 #ifndef EY_ENGINE_ANSWER_H
 #define EY_ENGINE_ANSWER_H

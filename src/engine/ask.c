@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One request from messages to answer, for a caller who waits for it. */
 #include "engine/ticket.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allocates what the plan says, once, and lays the buffers out in it. */
 #include "engine/engine_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What only an engine on a card does: its kernels are tried before they are trusted, and its memory
  * is looked at now and then, because the system may have moved parts of it to where reading is
  * slow. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 by libcrypto, through the old functions: EVP's take memory from the heap for each digest.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED

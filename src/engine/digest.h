@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 without the heap, for the keys of caches: a collision would hand one person's picture to
  * another. */
 #ifndef EY_ENGINE_DIGEST_H

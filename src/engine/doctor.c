@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What this machine has for running models, what is wrong with it, and what helps. */
 #include "engine/doctor.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the doctor share: findings are added as they are made. */
 #ifndef EY_ENGINE_DOCTOR_H
 #define EY_ENGINE_DOCTOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The card: whether it can be used, who holds its memory, how fast that is and whether its kernels
  * compute what they should. */
 #include <math.h>

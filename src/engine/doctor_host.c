@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The processor, the memory and where files lie. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine: opens a model with all the memory it will ever use, and closes it. */
 #include "engine/engine_internal.h"
 

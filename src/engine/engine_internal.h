@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the engine share: the open engine and the buffers it planned at start. */
 #ifndef EY_ENGINE_INTERNAL_H
 #define EY_ENGINE_INTERNAL_H

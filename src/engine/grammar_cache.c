@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars by what they were made of. Few are in use at a time, so they lie in a row that is looked
  * through. */
 #include <pthread.h>

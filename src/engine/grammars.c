@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars as eyelet.h shows them, and the vocabulary that answers of all grammars share. */
 #include <pthread.h>
 #include <string.h>

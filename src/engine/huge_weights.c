@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every step reads of the checkpoint, copied into huge pages once the model is open: between
  * steps, some at a time, by all threads. Each matrix begins with a page there: in files they begin
  * anywhere, and on some machines long streams that enter a page within a row are read a sixth

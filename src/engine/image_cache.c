@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The image cache: few entries, so they are looked through. */
 #include "engine/image_cache.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Features of pictures (merged and DeepStack levels) on the device, by the digest of the pixels
  * that the tower saw: a picture that is asked about again does not go through it again. In blocks
  * of 64 visual tokens, so that pictures of any sizes fill the room without gaps. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps what --quantize makes as a checkpoint: shards of safetensors with the quantised matrices in
  * place of the stored ones, every other tensor as it was, config.json with what was done, and the
  * small files beside it. config.json comes last, so half a checkpoint is none. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* KV blocks: reference counts, a hash table of known prefixes, and a list of the free ones by age.
  */
 #include "engine/kv_pool.h"

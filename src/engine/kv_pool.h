@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The blocks of the KV cache: who holds which, and which of the free ones still hold a known
  * prefix.
  *

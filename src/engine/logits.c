@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logits → the most likely token and log-probabilities. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A step's masks depend on tokens that are known before it begins, so they are made beside it: on a
  * card while the scheduler waits for it, on a CPU beside its threads. constraint_mask() then finds
  * the mask made. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The masks of a step's constrained answers, made by a thread of their own while the device
  * computes the step. */
 #ifndef EY_ENGINE_MASKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a step's logits to a token. Backends with memory of their own say the best few of a row,
  * which is nearly always enough: the whole row comes over only when what is asked cannot be known
  * from them (a grammar that allows too few of them, a nucleus without top_k, a bias). With an 8-bit

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures of a request → pixels at the size that the model sees. */
 #include "engine/pictures.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pictures of a request: decoded, scaled to the budget, ready to be cut in patches. */
 #ifndef EY_ENGINE_PICTURES_H
 #define EY_ENGINE_PICTURES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's plan: options and the device's facts into src/plan, and what it says for people.
  * Also of a card that is not here. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A list of tickets. */
 #include "engine/queue.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tickets that wait for their turn, first come first served. Under the engine's lock. */
 #ifndef EY_ENGINE_QUEUE_H
 #define EY_ENGINE_QUEUE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages, text or ids → a prompt that answers can be started from. Needs no device, so any number
  * of threads do it. */
 #include "engine/ready_prompt.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A prompt made ready on the caller's thread: ids, positions, and pictures at the size that the
  * model sees. Read by any number of answers at once; nothing in it changes. */
 #ifndef EY_ENGINE_READY_PROMPT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sampling. Candidates are taken from a heap, best first, until the filters have enough, so a step
  * costs one pass over the vocabulary and a little more. */
 #include "engine/sampler.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Raw logits → the next token: penalties, temperature, top-k, top-p, min-p, then a draw (spec 1.5).
  * Works in memory that is planned for the vocabulary; a step allocates nothing. */
 #ifndef EY_ENGINE_SAMPLER_H

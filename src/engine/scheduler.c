@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scheduler: one thread that owns all running requests and the device.
  *
  * Each turn it lets new requests in, runs one decoder step over rows of several of them (one row of

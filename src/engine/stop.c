@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stop texts in a stream. */
 #include "engine/stop.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stop texts in a stream: holds back what may become one, and says where one begins. */
 #ifndef EY_ENGINE_STOP_H
 #define EY_ENGINE_STOP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tickets: what a caller does with an answer under way, and how a token becomes text for it. */
 #include "engine/ticket.h"
 

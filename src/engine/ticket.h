@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One answer under way. The caller's thread holds the ticket and fetches text; the scheduler's
  * thread owns what makes it. What both touch is under the engine's lock and marked so. */
 #ifndef EY_ENGINE_TICKET_H

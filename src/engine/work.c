@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The least work of a request, counted from the model's shape: what figures are shares of. */
 #include "engine/engine_internal.h"
 

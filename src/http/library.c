@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opening libcurl, and a handle with what all uses of it have in common. */
 #include "http/library.h"
 

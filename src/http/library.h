@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libcurl as the rooms that speak HTTP as a client use it: opened with the first request, and with
  * it only. A program that is linked with it would start later by the thirty libraries that it
  * brings, and could not be carried to where it is missing. */

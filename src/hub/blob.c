@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A blob while it grows. The record tells no more than what was written, so a kill at any byte
  * loses what came since the last one; where a power cut lost bytes that the record tells of, the
  * hash finds out. */

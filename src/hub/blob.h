@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One file on its way into blobs/: a lock that huggingface_hub honours too, the bytes so far, a
  * record of which, and the hash.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several ranges at once into several blobs: one thread, libcurl's multi interface.
  *
  * Ranges are handed out in order, so what is there grows from the front, and the hash follows it

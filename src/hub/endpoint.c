@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HF_ENDPOINT, HF_TOKEN and their kin. As huggingface_hub reads them (constants.py, _auth.py). */
 #include "hub/endpoint.h"
 

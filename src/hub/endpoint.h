@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which hub is asked, and as whom: out of the variables that Hugging Face's own tools read. */
 #ifndef EY_HUB_ENDPOINT_H
 #define EY_HUB_ENDPOINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stretches of bytes, and the record of them that lies beside a file that is not whole yet. */
 #include "hub/extents.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hash that a file's etag is: SHA-256 of its bytes, or SHA-1 of them as git has it, "blob SIZE"
  * and a NUL before. */
 #ifndef EY_HUB_HASH_H

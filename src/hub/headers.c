@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint's headers without its weights: files of the right sizes, holes but for the header,
  * so that everything that reads a checkpoint's headers reads these. Some kilobytes of a model of
  * some gigabytes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model's name → its files in the Hugging Face cache, in the layout that huggingface_hub keeps:
  * blobs/ETAG, snapshots/COMMIT/NAME as links to them, refs/REVISION with the commit. Knows nothing
  * of engines. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names, etags and commits from the network, before they become paths. */
 #include "hub/names.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Taking models out of the cache. Every step is relative to an open folder and follows no link, so
  * nothing outside of the repository's folder can be touched, whatever lies in it. */
 #include <dirent.h>

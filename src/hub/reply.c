@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hub's headers and JSON, read. Nothing of them is trusted: what becomes a path has passed
  * names.h, what becomes a length a range. */
 #include "hub/reply.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the hub answers, read: headers and JSON. The room's door: all of it is checked here. */
 #ifndef EY_HUB_REPLY_H
 #define EY_HUB_REPLY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests and their redirects. The token goes to the endpoint's origin and nowhere else: each hop
  * chooses its headers anew. */
 #include "hub/request.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* snapshots/COMMIT/NAME → ../../blobs/ETAG, refs/REVISION, as huggingface_hub writes them
  * (file_download.py). */
 #include "hub/snapshot.h"

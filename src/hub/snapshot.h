@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The names under which blobs are found: a snapshot's links, and the reference to it. */
 #ifndef EY_HUB_SNAPSHOT_H
 #define EY_HUB_SNAPSHOT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a repository has: the listing, then a HEAD for each file that is wanted, as huggingface_hub
  * asks. */
 #include <stdio.h>

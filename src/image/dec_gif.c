@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GIF by giflib: the first frame on its canvas, transparency on white. Around the frame the canvas
  * has the transparent colour, else colour 0, as Pillow fills it. */
 #include <gif_lib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HEIC and AVIF by libheif, which is opened when the first such file comes: most installations
  * never need its codecs. It turns and mirrors by the file's own properties (irot, imir), so EXIF
  * orientation, which repeats them, is not applied again. Its codecs write a line to stderr about

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JPEG by the TurboJPEG API: accurate DCT and smooth chroma upsampling, which is what Pillow's
  * decoder does, bit for bit. Our own walk over the markers finds EXIF, the number of scans (a
  * progressive file of a few kilobytes can ask for hundreds of passes over a huge picture) and

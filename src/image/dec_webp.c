@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* WebP by libwebp: still pictures and the first frame of animations, alpha on white. */
 #include <stdlib.h>
 #include <string.h>

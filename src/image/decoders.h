@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the decoders of src/image share: the file in hand, the limits, memory for pixels, errors,
  * orientation. Nothing outside this room includes it. */
 #ifndef EY_IMAGE_DECODERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door: checks a file's size, finds its decoder, runs it. And what the decoders share: limits,
  * memory, the composition on white. */
 #include "image/image.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Untrusted bytes → upright RGB → resized RGB → patch rows (spec 5). Knows no model beyond the
  * numbers in struct patch_spec. */
 #ifndef EY_IMAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Orientation: read from EXIF by libexif, applied by moving pixels. */
 #include <libexif/exif-data.h>
 #include <stdlib.h>

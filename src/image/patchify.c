@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From pixels to what the vision tower takes: the size a picture is brought to (spec 5.1) and its
  * normalised patches in merge-block order (spec 5.3, 5.4). */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Antialiased bicubic resampling of 8-bit RGB, bit for bit what torchvision gives for uint8 tensors
  * on a CPU (torch's int16 fixed-point path): widths first, then heights, each pass rounded to 8
  * bits, an axis that does not change left out.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a file is, by its leading bytes alone: one of the formats we decode, or something that the
  * error names. */
 #include <string.h>

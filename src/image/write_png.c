@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pixels to a PNG file: for looking at what the model was shown. */
 #include <errno.h>
 #include <png.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of a checkpoint → weights of a model. */
 #include "models/bind.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of a checkpoint → weights of a model: names found in any of their spellings, dtype and
  * shape checked, block scales converted. */
 #ifndef EY_MODELS_BIND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of a request's messages and the writing of pieces, for all chat formats. */
 #include "models/chat.h"
 

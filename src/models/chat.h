@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What chat formats are made with: the prompt being written, and checks that hold for all of them.
  * Text in, text out. */
 #ifndef EY_MODELS_CHAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The chat format of the Qwen models (spec 7.1, 7.2): messages → prompt. */
 #ifndef EY_MODELS_CHATML_H
 #define EY_MODELS_CHATML_H

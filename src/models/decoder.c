@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of a decoder (spec 3.1): what all families with pre-norm GQA layers share. DeepStack
  * features are added after the first layers where the model has them. */
 #include "models/decoder.h"

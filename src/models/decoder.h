@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of a decoder over a batch of rows, written against the backend. */
 #ifndef EY_MODELS_DECODER_H
 #define EY_MODELS_DECODER_H

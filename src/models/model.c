@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which family a checkpoint belongs to, and the parts of a model's life that all families share. */
 #include "models/model.h"
 

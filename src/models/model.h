@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A loaded model: its shapes, its weights bound to the checkpoint's tensors, and what its family
  * knows. */
 #ifndef EY_MODELS_MODEL_H

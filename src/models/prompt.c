@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of a prompt, and what becomes of them. */
 #include "models/prompt.h"
 

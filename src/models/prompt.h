@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A prompt between chat template and token ids: pieces of text, special tokens and places for
  * pictures.
  *

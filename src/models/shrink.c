@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Marks, and what is left alone. */
 #include "models/shrink.h"
 

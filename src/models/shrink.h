@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which matrices of a model are quantised while it is loaded: marked before the plan is made, so
  * that it counts what they become. */
 #ifndef EY_MODELS_SHRINK_H

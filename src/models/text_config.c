@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of config.json and generation_config.json: checked here, once, for all families. */
 #include "models/text_config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What all families read of config.json and generation_config.json. Every number is checked here,
  * once: later code may multiply them without looking. */
 #ifndef EY_MODELS_TEXT_CONFIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A decoder's tensors and rotary table (spec 2.3, 9). */
 #include "models/text_weights.h"
 

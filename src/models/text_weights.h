@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A decoder's tensors and rotary table: what families of pre-norm layers share, and what one has
  * and another has not. */
 #ifndef EY_MODELS_TEXT_WEIGHTS_H

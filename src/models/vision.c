@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vision tower (spec 4.2-4.6). Everything but the keys and values of attention goes through in
  * tiles of rows; a tile of one block is the unit in which a pass is given the device. */
 #include "models/vision.h"

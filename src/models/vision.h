@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vision tower: patch rows of one picture → merged features and DeepStack levels, in pieces
  * small enough that other work can go on between them. */
 #ifndef EY_MODELS_VISION_H

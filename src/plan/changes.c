@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What would fit, where a plan does not: each change alone, with the levers that are left to the
  * plan pulled as it needs. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan knows of the device: asked of a card, or told by somebody who has none (eyelet plan
  * --vram). */
 #ifndef EY_PLAN_FACTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The choices: what the caller says, defaults for the rest; on a card by a budget that is shared
  * with a desktop. */
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory plan: what an engine will allocate, from the model's shapes, the limits, what the
  * backend says of sizes and what is known of the device. A pure function: it allocates nothing and
  * touches no device; the engine then allocates exactly this.

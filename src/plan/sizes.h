@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of a plan whose choices are made; between the files of this room. */
 #ifndef EY_PLAN_SIZES_H
 #define EY_PLAN_SIZES_H

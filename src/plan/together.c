@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several models on one device: who stays, who takes turns, and what each may have. */
 #include "plan/sizes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of weights on a card, summed by what they are for. */
 #include "plan/weights.h"
 

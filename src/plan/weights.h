@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that a model's weights take of a card. */
 #ifndef EY_PLAN_WEIGHTS_H
 #define EY_PLAN_WEIGHTS_H

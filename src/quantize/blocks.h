@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of one block or group; between the files of this room. */
 #ifndef EY_QUANTIZE_BLOCKS_H
 #define EY_QUANTIZE_BLOCKS_H

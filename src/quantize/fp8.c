@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Block FP8: of each 128 x 128 values the largest magnitude becomes 448, the largest e4m3 number,
  * and the block's multiplier undoes that. */
 #include <float.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Four bits: of a group of 32, 64 or 128 columns of a row each value becomes (code - zero) · scale,
  * code and zero 0 .. 15.
  *

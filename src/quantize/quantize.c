@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whole matrices: blocks and rows shared out among threads. */
 #include "quantize/quantize.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrices made smaller while they are loaded: block FP8 as the official files have it, or groups
  * of four-bit codes (docs/quantization.md has the formulas). Knows weights, not models: which
  * matrices are quantised is src/models/shrink.c's affair. */

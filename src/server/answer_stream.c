@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers as server-sent events, written as the engine gives them and as fast as the client takes
  * them. */
 #include <stdlib.h>

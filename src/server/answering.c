@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a request, and waiting for its answers where they are not streamed. */
 #include "server/answering.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One exchange from its JSON to its answers: what the routes that generate share. */
 #ifndef EY_SERVER_ANSWERING_H
 #define EY_SERVER_ANSWERING_H

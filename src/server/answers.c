@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prompts and tickets of one exchange. */
 #include "server/answers.h"
 

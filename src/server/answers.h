@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The answers that one exchange asked for: its prompts, their tickets, and what came of them. A few
  * run at a time; the rest is started as they end, so that one exchange does not fill the queue. */
 #ifndef EY_SERVER_ANSWERS_H

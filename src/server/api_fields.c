@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of a request: types, ranges, and errors that name the field. */
 #include "server/api_fields.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading the fields of a request: each reader checks type and range and says what is wrong by the
  * field's path. */
 #ifndef EY_SERVER_API_FIELDS_H

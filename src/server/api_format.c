@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an answer must be → a grammar. Values are checked where they are read; what costs more waits
  * until all of the request was read and found good. */
 #include "server/api_format.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of a chat request → ey_message. Text is borrowed from the JSON; what the template would
  * drop without a word is refused here, where the field can be named. */
 #include "server/api_messages.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The conversation of a chat request: messages and their parts, tools, and the pictures that they
  * point to. */
 #ifndef EY_SERVER_API_MESSAGES_H

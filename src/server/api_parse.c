@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A request's JSON → struct api_request. One table names every field that is known, in the order in
  * which they are read. */
 #include <float.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines about the model, its memory and the throughput; those that people search vLLM's log for are
  * word for word. */
 #include "server/banner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the server says at its start and while it works. */
 #ifndef EY_SERVER_BANNER_H
 #define EY_SERVER_BANNER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Deadlines of connections, kept in one table that the main thread sweeps. A connection is cut by
  * shutting its socket down: its own thread sees that and cleans up. */
 #include "server/connections.h"

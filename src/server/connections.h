@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The open connections, what each is at, and until when that may take. The library's own timeout
  * starts again with every byte, so that a client could hold a connection for ever; these do not. */
 #ifndef EY_SERVER_CONNECTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The running server, as its routes see it. */
 #ifndef EY_SERVER_CONTEXT_H
 #define EY_SERVER_CONTEXT_H

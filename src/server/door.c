@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of a request's headers. */
 #include "server/door.h"
 

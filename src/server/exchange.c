@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answering an exchange: replies, errors as the API has them, streams. */
 #include "server/exchange.h"
 

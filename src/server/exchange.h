@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One HTTP exchange as a route sees it: the request that passed the door (web.c), and the one
  * answer to it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An exchange from inside: shared by web.c, which receives it, and exchange.c, which answers it. */
 #ifndef EY_SERVER_EXCHANGE_INTERNAL_H
 #define EY_SERVER_EXCHANGE_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper: one thread opens and closes engines; everybody else only counts up and down. */
 #include <errno.h>
 #include <math.h>

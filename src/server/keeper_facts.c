@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the keeper learns of a model: its plan, its engine, its card's memory. */
 #include <math.h>
 #include <stdio.h>

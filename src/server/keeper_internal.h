@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper from inside: keeper.c opens, closes and lends engines, keeper_turns.c says which
  * model's turn it is, keeper_facts.c keeps what is learned. */
 #ifndef EY_SERVER_KEEPER_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose turn it is: which model is loaded next, and which give way to it. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Binding a TCP socket, with errors that say what to do about them. */
 #include "server/listen.h"
 

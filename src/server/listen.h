@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The socket that the server listens to. */
 #ifndef EY_SERVER_LISTEN_H
 #define EY_SERVER_LISTEN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines on standard error; one write each, so that those of several threads do not mix. */
 #include "server/log.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server's log: whole lines on standard error, with the time before them. */
 #ifndef EY_SERVER_LOG_H
 #define EY_SERVER_LOG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which kind of URL it is, and the memory that pictures' files are held in. */
 #include "server/media_parts.h"
 

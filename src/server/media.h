@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The picture of an image_url part: data: URLs, http(s) and file://, each only as far as the policy
  * lets it. */
 #ifndef EY_SERVER_MEDIA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses that a server may be sent to by a stranger's URL: those of the public internet alone.
  * What is not known to be public is refused, so that a range set aside later is refused as well
  * (IANA's special-purpose registries). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* data: URLs: the head is looked at, the rest is base64 (RFC 4648, padded) with blanks and line
  * ends among it and percent-encoding, both of which clients produce. One pass, no copy. */
 #include "server/media_parts.h"

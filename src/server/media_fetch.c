@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures by http(s), from allowed hosts at public addresses only.
  *
  * libcurl parses the URL once, and what is checked is what it connects to by; the address is

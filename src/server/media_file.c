@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* file:// pictures, below one directory. The kernel resolves the path and refuses to leave it, so
  * that no link and no ".." needs to be understood here, nor can be exchanged between a check and
  * the opening. */

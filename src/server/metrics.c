@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Histograms and counters, and the Prometheus text made of them. Names, labels and buckets are
  * vLLM's, so that the dashboards for it work; eyelet_* is what only we have. */
 #include "server/metrics.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What GET /metrics tells: histograms that the routes feed, beside the engine's own counters. Any
  * thread may call. */
 #ifndef EY_SERVER_METRICS_H

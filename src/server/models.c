@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which model a request means, and how they are called. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers as the API's JSON. */
 #include "server/reply.h"
 

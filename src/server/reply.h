@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers as the API's JSON: whole objects, and the chunks of a stream as server-sent events. Each
  * function appends; a buf remembers when it could not. */
 #ifndef EY_SERVER_REPLY_H

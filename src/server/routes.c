@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of routes, and the small ones: what the server says of itself. */
 #include "server/routes.h"
 

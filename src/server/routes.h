@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which path leads where. */
 #ifndef EY_SERVER_ROUTES_H
 #define EY_SERVER_ROUTES_H

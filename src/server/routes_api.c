@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routes that count and spell tokens, and generate none. */
 #include "server/routes_api.h"
 

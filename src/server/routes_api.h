@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The API's routes: what the engine is asked through. */
 #ifndef EY_SERVER_ROUTES_API_H
 #define EY_SERVER_ROUTES_API_H

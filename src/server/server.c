@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server from its start to its end: the port, the keeper, the web; then signals. */
 #include "server/server.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tool calls in an answer's text. */
 #include "server/tool_calls.h"
 

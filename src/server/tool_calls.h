@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen's tool calls in an answer's text → content and calls, as the text comes.
  *
  *     <tool_call>

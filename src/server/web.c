@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges as libmicrohttpd brings them: headers, body, answer, end. A refused request's body is
  * read and thrown away before it is told so: a connection that is closed with bytes unread takes
  * the answer back from the client. */

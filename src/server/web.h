@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP side of the server: libmicrohttpd with a thread for each connection, around the door and
  * the routes. */
 #ifndef EY_SERVER_WEB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of libmicrohttpd that we call, each handing on to the library. */
 #include "server/web_library.h"
 

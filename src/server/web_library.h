@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libmicrohttpd, opened when a server is started: a program that is linked with it would start
  * later, for every command, by the ten libraries that it brings, and could not be carried to where
  * it is missing. web_library.c defines its functions. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Added tokens: tries, and the rules of what may stand beside a match. */
 #include "tokenizer/added_tokens.h"
 

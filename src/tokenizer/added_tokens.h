@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Added tokens (<|im_end|> and such): found in text as wholes, before anything else looks at it. */
 #ifndef EY_TOKENIZER_ADDED_TOKENS_H
 #define EY_TOKENIZER_ADDED_TOKENS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Byte-pair merging of one piece: always the pair of lowest rank, the leftmost of equals.
  *
  * Words are short, and for them an array that is searched for its least rank is fastest. A piece

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ids → text, one token at a time, whole characters only (spec 6.5), and what is asked of single
  * tokens. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text → ids: repair, cut at added tokens, normalise, cut at added tokens again, cut into pieces,
  * merge. */
 #include <stdlib.h>

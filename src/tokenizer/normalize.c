@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Repair and NFC.
  *
  * utf8proc knows the characters, but its own ordering of combining marks is quadratic in their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text as the tokenizer wants to see it: well-formed UTF-8, and as the normalizer of its file makes
  * it. */
 #ifndef EY_TOKENIZER_NORMALIZE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Oniguruma pattern → PCRE2 pattern.
  *
  * The reference runs these patterns with Oniguruma (Ruby syntax, UTF-8). With UTF and UCP, PCRE2

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pre-tokenisation by PCRE2. Whatever PCRE2 refuses (a limit, no memory) is an error: a text is
  * never cut differently from the reference without a word. */
 #include "tokenizer/pretok.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cuts a segment of text into pre-tokens by a pattern: each match is a piece, and so is each
  * stretch between. */
 #ifndef EY_TOKENIZER_PRETOK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json → struct tokenizer (spec 6.1, 6.2, 6.4).
  *
  * The file is not trusted: each id, length and count is checked before it is used, and a part that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the two files that read tokenizer.json share. */
 #ifndef EY_TOKENIZER_TOK_LOAD_H
 #define EY_TOKENIZER_TOK_LOAD_H

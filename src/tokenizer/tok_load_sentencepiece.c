@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pipeline of Llama-2 and Phi-3 (spec 6.2): no pre-tokenizer, blanks spelled as U+2581, bytes
  * for what has no token. */
 #include <string.h>

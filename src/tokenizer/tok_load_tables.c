@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of tokenizer.json: vocabulary, merges, added tokens. Each id is checked against the
  * limits before anything grows by it. */
 #include <inttypes.h>

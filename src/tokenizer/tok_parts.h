@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a tokenizer is made of, for the files of this room. */
 #ifndef EY_TOKENIZER_TOK_PARTS_H
 #define EY_TOKENIZER_TOK_PARTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of a vocabulary. */
 #include "tokenizer/tok_vocab.h"
 

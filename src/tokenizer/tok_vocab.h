@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of a vocabulary: id → bytes, bytes → id, and pair of numbers → pair of numbers
  * (merges, tries). Filled once while a tokenizer is opened, read-only afterwards. */
 #ifndef EY_TOKENIZER_TOK_VOCAB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes → token ids → bytes, as a checkpoint's tokenizer.json says (spec 6). Knows no model and no
  * chat format. */
 #ifndef EY_TOKENIZER_H

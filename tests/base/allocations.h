@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts allocations of the whole process: the allocator's entry points are defined in
  * allocations.c, so every call goes through the count, whoever makes it. Linked into the test
  * program itself, not into a library that others use. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A disk with so much room: what this process writes into regular files takes of it, and what finds
  * none left fails with ENOSPC as the kernel has it: a last write that is cut short, then errors; no
  * new folders and links either. The calls are defined in full_disk.c, so it is linked into the test

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The base room: UTF-8, JSON with limits, bounded buffers, arenas, error texts, the thread team. */
 #include <setjmp.h>
 #include <stdarg.h>

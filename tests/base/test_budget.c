@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The budget that threads share: never more than there is, and whoever waits gets it. */
 #include <pthread.h>
 #include <sched.h>

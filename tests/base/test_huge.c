@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory in huge pages: where it begins, and that asking for them keeps what is there. */
 #include <setjmp.h>
 #include <stdarg.h>

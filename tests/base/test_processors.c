@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which threads a process gets: trees of /proc and /sys as machines with shared cores, containers
  * and nested control groups have them. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bounds on work that hold on however slow or busy a machine: processor time, in units of what a
  * fixed piece of work takes here and now. */
 #ifndef YARDSTICK_H

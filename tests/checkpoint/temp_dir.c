@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trees of files for tests; whatever fails here ends the test program. */
 #include "temp_dir.h"
 

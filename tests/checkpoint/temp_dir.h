@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small trees of files in a temporary directory, for tests of what reads directories. */
 #ifndef TEMP_DIR_H
 #define TEMP_DIR_H

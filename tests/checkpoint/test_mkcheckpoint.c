@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mkcheckpoint's output opens, has the tensors it should, is the same for any number of threads,
  * and mistakes of its command line leave nothing behind. */
 #include <setjmp.h>

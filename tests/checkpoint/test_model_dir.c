@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of models and the Hugging Face cache, in a cache of our own. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One safetensors file: what is accepted, and one row for each way in which a file can be wrong. */
 #include <setjmp.h>
 #include <stdarg.h>

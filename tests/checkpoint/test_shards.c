@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint directory: single file, shards with an index, and every way in which the index can
  * be wrong. */
 #include <setjmp.h>

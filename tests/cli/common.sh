@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by the others: a case is one line, TAP comes out. `eyelet` is the program; each runs in a folder of
 # its own, where `out` and `err` are what the last call printed.
 unset EYELET_SERVER EYELET_API_KEY VLLM_API_KEY

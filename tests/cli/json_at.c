@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For shell tests: json_at KEY... reads one JSON value a line from standard input and prints, for
  * each line, the values at the keys (a.b.0.c), tab between them; "keys" after a dot lists the
  * members. Exit status 1: no JSON, or no such key. */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The real program as a person calls it: run.sh EYELET MKCHECKPOINT JSON_AT. Prints TAP; a made-up checkpoint stands in
 # for a model, so what is looked at is statuses, messages and shapes, not what the answers say.
 set -u

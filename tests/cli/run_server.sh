@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The commands with --server: what they print must be what they print without. run_server.sh EYELET, in the source tree.
 # Prints TAP. The server is the program itself with the demo model, on a port of its own.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What models answer to "where is it?" → boxes: the format's tolerated variants, its limits, and
  * what is no answer. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line's parts that need no model: the option table, nearest names, what a terminal is
  * sent, JSON. */
 #include <setjmp.h>

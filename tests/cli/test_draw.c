@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Painted boxes: nothing outside of the picture, one colour a label, letters of any bytes. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The client of --server against a server of canned replies: what it sends, what it makes of what
  * comes back, and what it says when that is none of what it should be. */
 #include <setjmp.h>

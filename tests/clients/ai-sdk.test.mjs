@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The AI SDK (ai with @ai-sdk/openai-compatible) against the server.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the documents say is run: blocks of code marked `run` in docs/*.md, and what they print is what stands in the block marked
 // `output` behind them. Also: no block of commands is without a mark, and no link leads nowhere.
 //

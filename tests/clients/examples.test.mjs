@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The programs of examples/python and examples/javascript against the demo model: what they write, and how they fail.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Kubernetes manifest against the program: its arguments are taken, its probes are answered, and its times fit each other.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

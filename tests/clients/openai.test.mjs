@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The openai library against the server, as its users call it.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

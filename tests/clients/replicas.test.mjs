@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two servers behind nginx with the configuration of packaging/nginx, under load: one is killed, comes back, and the other is replaced.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plain recursion over schema and value; patterns by PCRE2. */
 #include "constrain/checker.h"
 

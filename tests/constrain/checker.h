@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A second opinion: whether a value is valid by a JSON schema. Written for the keywords that
  * src/constrain knows, on its own. */
 #ifndef EY_TESTS_CHECKER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a grammar costs: compiling it, and a mask a token, in microseconds of processor time.
  *
  *     constrain_bench [TOKENIZER_DIRECTORY [VOCABULARY_SIZE]]      (default: the demo model's)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Long tests of grammars, and what other checkers need.
  *
  *     constrain_walks [WALKS [SEED [TOKENIZER]]]      random walks over random schemas and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of grammars share: the demo model's vocabulary, and whether a text is one of a
  * grammar's. */
 #ifndef EY_TESTS_CONSTRAIN_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Schemas grow from the outside in; definitions may refer to each other and to themselves. */
 #include "constrain/generator.h"
 

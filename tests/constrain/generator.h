@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random schemas, regular expressions and valid texts, from a seed. */
 #ifndef EY_TESTS_GENERATOR_H
 #define EY_TESTS_GENERATOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars of schemas, patterns and choices, and places in them. */
 #include "constrain/fixture.h"
 

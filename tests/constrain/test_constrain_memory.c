@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A step of an answer takes no memory: masks of all kinds, met for the first time and again. */
 #include <setjmp.h>
 #include <stdarg.h>

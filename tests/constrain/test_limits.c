@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Schemas and patterns that are made to cost much: each compiles, or is refused, in bounded time
  * and memory. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One answer's place in a grammar: masks, ends, grammars put together, what answers share. */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions over whole texts, and choices. */
 #include <string.h>
 

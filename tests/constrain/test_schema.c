@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON schemas, keyword by keyword: texts that are valid and texts that are not. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A token is drawn evenly from the allowed ones; a walk that has become long prefers closing
  * brackets and quotes. */
 #include "constrain/walks.h"

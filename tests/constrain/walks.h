@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random walks: answers of tokens drawn from the masks. */
 #ifndef EY_TESTS_WALKS_H
 #define EY_TESTS_WALKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs kernels of the CUDA backend on the CPU: what tests call. The kernels are those of the .cu
  * files linked into the program, compiled as C++ with -DEY_EMULATE (see emulator.h). Plain C, so
  * that tests in either language may include it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A block at a time on each CPU thread: its threads are fibers, of which one runs until it waits.
  * Who waits hands on to the next thread of its warp, or, when the whole warp waits for the block,
  * to the next warp; the last to come does what all came for, and the round goes on from there, so

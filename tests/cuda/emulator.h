@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The emulator's half of ptx.cuh: the CUDA C++ that kernels use, and every machine instruction of
  * ptx.cuh with the same meaning, for a plain C++ compiler. A block's threads are fibers of one CPU
  * thread that run one after the other, each until it waits for others; what instructions do for a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See fake_driver.h. A stream is a list of steps that are still to be done, in order; an event is a
  * place in such a list. */
 #include "cuda/fake_driver.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A CUDA driver for tests: its card's memory is the host's, its kernels run in the emulator. Work
  * that is asynchronous on a card is put off as long as CUDA allows, until something waits for it: a
  * host buffer that is filled again too early, or read too early, shows. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In place of compiled kernels: one image, whose kernels are those that are linked in for the
  * emulator. Linked before the backend's library, it stands for the build's own table. */
 #include "backend/cuda/images.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In place of opening libcuda.so.1: the driver that is not there. Linked before the backend's
  * library. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See fiber.h. The switch saves the registers that a function keeps, swaps the stack pointer, and
  * returns on the other stack; AddressSanitizer is told, since it follows stacks. */
 #include "cuda/fiber.h"

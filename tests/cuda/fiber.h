@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks of their own for the emulator's threads, and the switch between two of them. */
 #ifndef EY_TEST_CUDA_FIBER_H
 #define EY_TEST_CUDA_FIBER_H

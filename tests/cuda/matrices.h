@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random matrices in the kernels' layouts, with their values beside them in double precision. */
 #ifndef EY_TEST_CUDA_MATRICES_H
 #define EY_TEST_CUDA_MATRICES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of kernels compute with: random numbers, the formats they are stored in, and memory,
  * which is freed together by free_all(). */
 #ifndef EY_TEST_CUDA_NUMBERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that do little but one instruction of ptx.cuh, and some that do what no kernel may: for
  * the emulator's own test. */
 #include "backend/cuda/ptx.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of primitives.cu, one for each instruction of ptx.cuh, as the host sees them. */
 #ifndef EY_TEST_CUDA_PRIMITIVES_H
 #define EY_TEST_CUDA_PRIMITIVES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Races in shared memory. Kernels that are compiled with -fsanitize=thread call a function before
  * every access to memory; here are those functions (ThreadSanitizer's own library, which would look
  * at CPU threads, is not linked). Each byte of shared memory remembers its last writer and readers.

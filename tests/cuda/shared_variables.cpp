@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A __shared__ variable is a thread-local one in the emulator. They are found by the program's own
  * symbol table: the thread-local symbols that it lists under source files called *.cu. */
 #include "cuda/shared_variables.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a CPU thread has the __shared__ variables of kernels. */
 #ifndef EY_TEST_CUDA_SHARED_VARIABLES_H
 #define EY_TEST_CUDA_SHARED_VARIABLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The attention kernels in the emulator against loops in double precision. Caches, rows behind the
  * last and shared memory begin as NaN, and places of block tables that are not in use point
  * nowhere: whoever reads too much is found. */

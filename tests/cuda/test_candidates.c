@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The best of a row of logits, in exact order, and the logarithm of the sum of exponentials,
  * against sorting and double precision. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A card that fails: every call of the driver in turn, while an engine is opened and while it
  * answers; and cards that cannot be used. Nothing may be left of what was opened, every error says
  * what is wrong, and an engine whose step failed goes on. */

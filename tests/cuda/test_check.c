@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trial of the kernels on the card that is not there: all pass; one that does not work is
  * found, remembered and replaced; what cannot be replaced, and a card that dies of a kernel, are
  * told. */

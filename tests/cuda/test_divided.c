@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A decoder whose first layers are on the CPU (--gpu-layers), over the driver that is not there:
  * what is allocated is what was planned, and requests that run together, find prefixes again or
  * give way to each other answer as each does alone, near-ties aside. The logits are held to the

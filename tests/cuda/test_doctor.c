@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The doctor and the look at the card's memory, on the card that is not there, with a management
  * library that is not either. */
 #include <math.h>

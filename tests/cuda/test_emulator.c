@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The emulator against plain formulas: every instruction of ptx.cuh, order among blocks and
  * threads, and that it finds the faults that it is for. */
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine on a card that is not there: the kernels run in the emulator, the driver counts what
  * is asked of it. What the memory contract says, that the answers are those of the CPU, and that
  * what runs at once, is recorded, cached or begun again answers as it does alone. */

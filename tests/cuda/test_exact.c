@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Candidates scored again from a head's stored rows: the host against doubles, and the card's
  * kernel against the host, bit for bit and in order. */
 #include <setjmp.h>

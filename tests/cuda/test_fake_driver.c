@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fake driver: what it puts off and when it does it, what it counts and refuses. */
 #include <stdarg.h>
 #include <stddef.h>

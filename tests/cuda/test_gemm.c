@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The matrix products of many tokens, every tile and every kind of result, against loops in double
  * precision. */
 #include <setjmp.h>

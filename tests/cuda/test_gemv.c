@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of few tokens, fast kernels and the plain one, against loops in double precision; and
  * that a token's result is the same whichever tokens are beside it. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server's keeper with an engine on the card that is not there: what it tells of the card's
  * memory, and that a model that nobody asks for leaves nothing behind on the card. */
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights made ready on the card: packed order, padding, NaN codes, int8 rows, BF16 of float32, and
  * the reader that measures. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Work on rows that is no product, against the formulas in double precision. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tower on the CPU beside a decoder on a card (--vision-weights host), over the driver that is
  * not there: what is allocated is what was planned, and the features that reach the card are those
  * that the CPU alone makes. */

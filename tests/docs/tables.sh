@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The tables of the documents that the program makes: tests/docs/tables.sh EYELET MKCHECKPOINT PAGES [--write], in the source tree. Compares
 # each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it there.
 set -euo pipefail

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/crowd.h"
 
 static void must(bool ok, const ey_err *e)

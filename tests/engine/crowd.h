@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that run at once, and what each of them must answer. */
 #ifndef CROWD_H
 #define CROWD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts what is allocated while an answer is decoded, on any thread: from its first text, which
  * starts the count, to its last. Goes with base/allocations.c into the test program itself. */
 #ifndef DECODE_ALLOCATIONS_H

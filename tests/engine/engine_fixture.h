@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of the engine share: engines, pictures and questions. Whatever fails here fails the
  * test. */
 #ifndef ENGINE_FIXTURE_H

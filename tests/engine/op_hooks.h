@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Looks over a backend's shoulder: counts what the engine asks of it, and calls the test back at
  * each such moment, so that a test acts at a known place of a request instead of at a time. */
 #ifndef OP_HOOKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fast device against the reference, from first principles: over the same ids the distributions
  * of the next token are close in KL divergence, and greedy answers are equal but for near-ties,
  * which are printed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that keep to a grammar: masks are made beside the step, and change nothing in an answer
  * that is valid by itself. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What comes in and goes out of an engine that many use: prompts of every kind and their errors,
  * limits of a request, memory of pictures in flight, tokens as text. */
 #include <pthread.h>

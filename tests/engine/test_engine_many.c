@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many requests on one engine: each has the answer that it has alone, bit for bit, whatever runs
  * beside it, in whatever steps, from whatever cache, and however often it had to begin again; and
  * nothing is left of it afterwards. */

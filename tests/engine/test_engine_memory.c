@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11).
  */
 #include "base/allocations.h"

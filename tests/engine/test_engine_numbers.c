@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any
  * size, any number of threads, alone or beside other sequences. For every device. */
 #include "engine/engine_fixture.h"

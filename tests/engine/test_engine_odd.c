@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes that no released model has but that config.json may name: widths that no kernel likes, one
  * head, one patch a token, no DeepStack. Every device and instruction set gives what the reference
  * gives, or says no; none crashes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine says of a card that its model does not fit on, and what it takes from the plan;
  * the card is told of, none is needed. */
 #include "backend/cuda/sizes.h"

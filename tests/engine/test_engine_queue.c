@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who waits, who runs and who goes: the queue and its bound, cancelling anywhere, readers that do
  * not read, closing. No request that ends takes anything from another, and nothing is left of it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests from outside: limits and errors, events, cancelling, log-probabilities, special tokens
  * that people type, pixel budgets, several threads at once. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a request takes over from those before it: the same bits as computing it all, in whole
  * blocks of 64 tokens, without the vision tower for pictures whose features are there. */
 #include "engine/engine_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads that ask, hang up, do not read, and come back, on an engine with too little of
  * everything: every answer is the one given alone or a beginning of it, and in the end nothing is
  * held. */

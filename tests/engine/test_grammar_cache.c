@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars kept between requests: found by what they were made of, bounded in number and bytes, the
  * longest unused ones forgotten. */
 #include <setjmp.h>

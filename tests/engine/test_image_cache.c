@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The image cache alone, and the digests that pictures are known by. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The KV pool alone: who holds a block, which prefixes are known, and which free block is given
  * next. */
 #include <setjmp.h>

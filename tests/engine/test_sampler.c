@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler and the stop texts alone, on logits made by hand. */
 #include <math.h>
 #include <setjmp.h>

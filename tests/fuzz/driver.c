@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target over files and folders named on the command line, and over each file's
  * truncations and single-byte changes, so that the corpus is an ordinary test too. */
 #include <dirent.h>

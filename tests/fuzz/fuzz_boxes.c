@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of a model's answer about places: whatever it says, boxes are inside the picture and
  * labels are UTF-8. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as config.json of a checkpoint, of Qwen3-VL or whatever it says (the other files are
  * good, there are no weights): refused with a message, or read into shapes that the rest of the
  * program may multiply without looking. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hub's door: the first byte says which of its readers gets the rest. */
 #include <assert.h>
 #include <stdint.h>

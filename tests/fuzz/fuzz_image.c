@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes the door for pictures: any bytes, decoded; what decodes and is small goes on to patches.
  */
 #include <assert.h>

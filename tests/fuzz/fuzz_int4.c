@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors'
  * pack-quantized): refused with a message, or a matrix whose every element is a finite number, rows
  * of it the same numbers, and multipliers for a card that stand for the stored ones. */

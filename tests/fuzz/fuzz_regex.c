@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of a regular expression. */
 #include "fuzz/grammar_door.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a safetensors file: refused with a message, or opened with views that lie within the
  * bytes. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of a JSON schema. */
 #include "fuzz/grammar_door.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of tokenizer.json: the first bytes are a tokenizer, what follows a NUL is text for it.
  */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model's answer with tool calls: however it is cut, content and calls are the same, and not a
  * byte of an answer without calls is lost. The first byte chooses the cuts. */
 #include <stdint.h>

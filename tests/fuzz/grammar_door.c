@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random walks over a grammar that came through the door. */
 #include "fuzz/grammar_door.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the fuzz targets of grammars share. */
 #ifndef EY_TESTS_FUZZ_GRAMMAR_DOOR_H
 #define EY_TESTS_FUZZ_GRAMMAR_DOOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares a backend with the reference's stored outputs (tests/golden/README.md), case by case:
  *     test_golden NAME CHECKPOINT DEVICE [STEP]        (every STEP-th case)
  * ids, positions and patches must be equal. `ref`: features 1e-4 relative, logits 1e-3 absolute.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For the scripts that fill a card's memory beside eyelet: sourced by them with eyelet set. Leaves the shell in a folder of its own, which goes at the end.
 tools=$(dirname "$eyelet")/tests/gpu
 work=$(mktemp -d)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A decoder divided between card and CPU: tests/gpu/divided.sh EYELET MODEL [LAYERS]. Prints what the plan expects of LAYERS layers on the card (the half where
 # none is said) beside what is measured, and fails where they are more than 25 % apart. Without MODEL the shapes of Qwen3-VL-8B-FP8 with random
 # weights: tests/gpu/divided.sh EYELET (mkcheckpoint lies beside it).

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The 2B and the 4B model on a card of eight gigabytes, tried on a larger one: tests/gpu/eight_gb.sh EYELET MODEL2B MODEL4B. Another process
 # fills the card's memory until as much is free as on an 8,151 MiB card whose desktop holds 1,151; eyelet's own context comes out of that. Prints a
 # line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where ballast and picture are too.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* picture WIDTH HEIGHT OUT.png: smooth colours, for requests that need a picture of a size. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A server on a card of 7,000 MiB free under clients with pictures: tests/gpu/sixteen_clients.py EYELET MODEL [--seconds 300] [--clients 16] [--free 7000].
 
 A ballast process fills the card until so much is free, as in eight_gb.sh. Each client asks about a picture of its own, again and again, with other words and sometimes a

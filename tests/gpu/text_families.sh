@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A full-size checkpoint of random numbers of each text-only family on a real card, against transformers in float32 (tools/golden/text_golden.py):
 # tests/gpu/text_families.sh BUILD [KIND...]. Needs torch and transformers, a card of about 40 GB for the largest, 30 GB of disk. Prints what
 # transformers in BF16 is off by, too; the exit status is 1 when a family is off by more than test_golden allows.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A thread a connection, blocking sockets, HTTP/1.1 with connections that are kept. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "hub/hub_server.h"

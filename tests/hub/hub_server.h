@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A Hugging Face hub of our own on 127.0.0.1, in a process of its own: listing, HEAD and GET of
  * files, redirects to a second port where the large ones are kept, ranges; and whatever goes wrong
  * with those. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pulling from a hub of our own: what lies in the cache afterwards, who sees the token, and what is
  * said when something is wrong. */
 #include <setjmp.h>

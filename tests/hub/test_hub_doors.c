@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What comes from the hub as bytes: names, etags, commits, headers, listings, and the record beside
  * a partial file. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pulls that are killed at any moment, over lines that are cut at any byte, from a hub that fails
  * now and then: 200 of them, each run again and again until it says that it is done, must end with
  * the files that the hub has. test_pull_faults [PULLS [SEED]]; the seed is printed. */

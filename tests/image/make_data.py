@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws the small pictures of tests/image/data in every flavour eyelet reads, and writes what they must decode to.
 
 Each picture NAME has NAME.ppm beside it: the expected RGB, from Pillow with the deviations of the specification

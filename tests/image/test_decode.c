@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every flavour of picture against its expected pixels; damaged, hostile and foreign files against
  * their errors. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the tests of src/image, from the source tree's top. */
 #include "image/test_image.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of src/image: what its files share. The expected pictures are made by make_data.py. */
 #ifndef EY_TESTS_TEST_IMAGE_H
 #define EY_TESTS_TEST_IMAGE_H

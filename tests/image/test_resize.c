@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The way from pixels to patches: sizes of spec 5.1, resampling of 5.2, patches of 5.3 and 5.4. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timed rows of the table: median and best time, and from the best (a shared machine is not
  * always its own) bytes and operations a second and the share of what the machine can do, the best
  * measured in this run up to then. Matrices are taken from one region larger than the caches, a

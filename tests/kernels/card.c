@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table on a card: `cuda` against `ref`. Inputs, outputs and what lies between are BF16 there,
  * so nearness is judged by that; which kernel a row goes through depends on how many there are, so
  * nothing is said of equal bits. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table. A row stands for every combination of its lists. */
 #include "kernels/kernels.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel table where a step cannot reach a case: decoding and rounding at the end of memory,
  * products with padding between rows, elementwise functions over their whole range. */
 #include <float.h>

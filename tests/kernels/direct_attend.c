@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The attention kernel itself, against a softmax in double: any number of rows and of visible keys,
  * both storages, NaN and scores at the ends of the range. */
 #include <math.h>

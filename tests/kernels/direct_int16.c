@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrices in int16: which FP8 ones are, and that products are as near as steps allow, at worst and
  * not by luck: every result against float64, few rows and many, whatever power of four the matrix
  * has room for, and where sums come as near to 2^31 as they can. BF16 ones where rows are of

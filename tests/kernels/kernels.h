@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernel tests in the manner of checkasm: a row of the table (cases.c) names a step of the backend
  * waist, sizes, a dtype and a kind of values. prepare() makes the problem on the host, and the same
  * problem is then run by `ref`, by each variant of `cpu` in several ways of cutting it into calls,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the card that
  * is here, against ref test_kernels [--seed N] [filter]            every row against ref, every way
  * of cutting it against itself test_kernels --bench [--threads N] [filter] the time of the timed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The decoder's steps that take rows and give rows: products, embedding, rope table, features. */
 #include "kernels/kernels.h"
 

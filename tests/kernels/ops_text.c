@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The decoder's attention: projections into the cache, and reading it. Several sequences of
  * different lengths share a batch and their blocks lie scrambled. The cache's layout is the
  * backend's affair, so it is filled by qkv(). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vision tower's steps. Rows come in merge blocks of four. */
 #include "kernels/kernels.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host side of a problem: memory that ends at a forbidden page, and values of every kind, all from
  * one seed. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a problem on a backend, whole or cut into calls, with canaries round every output; and
  * judges the result. */
 #include <float.h>

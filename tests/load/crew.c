@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many clients in one thread. */
 #include "crew.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many clients in one thread: they ask, hang up, do not read, and send what is malformed; beside
  * them one asks for /health. */
 #ifndef EY_LOAD_CREW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests with an answer: what they say, and what the server answered to each when it was asked
  * alone. */
 #ifndef EY_LOAD_GOOD_H

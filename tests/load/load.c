@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Load on a running server: load SERVER [--short] [--no-memory] [--requests N] [--clients N]
  * [--seed N] [--second DIR]
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that are wrong in every way that is known, and what may come of each. */
 #ifndef EY_LOAD_MALFORMED_H
 #define EY_LOAD_MALFORMED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "model/ckpt_edit.h"
 
 #include <dirent.h>

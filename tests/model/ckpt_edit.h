@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints for tests: made by mkcheckpoint, copied, and changed in one thing. Whatever fails
  * here ends the test program. Tests compile with MKCHECKPOINT, the program's path. */
 #ifndef CKPT_EDIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages → prompt of the text-only families, as their templates render them (spec 7.2 to 7.4),
  * and the golden ids. Qwen3-VL's is in tests/tokenizer/test_prompt.c. */
 #include <string.h>

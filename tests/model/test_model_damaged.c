@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint with one thing wrong is refused with an error that names the file, the thing and its
  * value. */
 #include <setjmp.h>

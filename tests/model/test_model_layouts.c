@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same weights in every layout that checkpoints come in (spec 1.2, 2.3, 2.4, 2.5) give the same
  * bits. */
 #include "engine/engine_fixture.h"

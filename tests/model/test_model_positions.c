@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where things are: M-RoPE positions and frequencies (spec 3.3, 3.4), the tower's rotary table
  * (4.4) and its learned positions (4.1, 4.3). */
 #include <math.h>

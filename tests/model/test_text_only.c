@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models without a vision tower in the engine: what they say of themselves, what they refuse, and
  * what their answers do not depend on. */
 #include "engine/engine_fixture.h"

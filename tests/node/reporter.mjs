@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Node's test runner tells, in the form of the other tests: a line each, what went wrong, and "N passed, N failed" as the last line.
 function inShort(error) {
   const cause = error?.cause ?? error;

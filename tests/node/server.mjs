@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real program, serving the demo model to one test.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stands in for systemd: supervisor.py EYELET. What the server tells its supervisor, and in which order."""
 import os
 import signal

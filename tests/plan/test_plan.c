@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory contract, planned on cards that are not here, for the official models: their headers,
  * files without numbers. */
 #include <math.h>

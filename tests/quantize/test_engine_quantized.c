@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whole models quantised while loading. */
 #include <math.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server's thread: accept, read a request, answer, close. Whatever fails here ends the test
  * program. */
 #include "loopback.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small HTTP server on 127.0.0.1 for tests of clients: it hands each request to a function of the
  * test, which writes whatever bytes it likes. One connection at a time, each for one request. */
 #ifndef LOOPBACK_H

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # serve's command line: serve.sh EYELET, in the source tree. What the server does is tested elsewhere.
 set -u
 eyelet=$1 json_at=

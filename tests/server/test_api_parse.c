@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests as JSON → structs: every field, its range at the edge and one past it, and errors that
  * name the field. */
 #include <setjmp.h>

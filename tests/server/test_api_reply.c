@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers as JSON: the very bytes of objects and chunks, but for ids and times. */
 #include <math.h>
 #include <setjmp.h>

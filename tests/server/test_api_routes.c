@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The API's routes between a made-up exchange and an engine that says what a script tells it: what
  * goes out, in which order, what happens when either side leaves, and that nothing is left behind.
  */

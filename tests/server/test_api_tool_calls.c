@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tool calls in an answer's text: whatever the pieces in which it comes, content and calls are the
  * same. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door's checks, one header at a time. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures from URLs, without a network: data: URLs, files, addresses, what is refused, and the
  * budget. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures by http, from a server of the test's own on loopback, which the policy of these tests
  * alone allows. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several models in one server: which one answers, what is loaded, and that nobody is turned away
  * while they take turns. */
 #include "web_client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a supervisor is told: datagrams to a path or an abstract name, and nothing where there is no
  * such place. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP side of the server over real sockets: what it refuses, what it waits for and for how
  * long, how it ends. */
 #include "tls_client.h"

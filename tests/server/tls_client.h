@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TLS for tests of the server: a key and a certificate of their own, and a client. */
 #ifndef TLS_CLIENT_H
 #define TLS_CLIENT_H

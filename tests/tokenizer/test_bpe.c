@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Merging, word-sized and endless, against the plainest loop there is. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ids → text: whole characters only, whatever the cuts between tokens. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text → ids against the reference's ids, and the rules of added tokens. */
 #include <stdio.h>
 #include <stdlib.h>

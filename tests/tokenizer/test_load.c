@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json files that must not open, each with its own message, and variants that must. */
 #include <stdio.h>
 #include <stdlib.h>

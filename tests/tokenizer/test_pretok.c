@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pattern as PCRE2 runs it against a matcher written by hand from spec 6.1, and what may not be
  * in a pattern. */
 #include <stdio.h>

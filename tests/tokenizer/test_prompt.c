@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages → prompt, byte for byte as the official template renders them (spec 7.1), and prompt →
  * ids. */
 #include <stdlib.h>

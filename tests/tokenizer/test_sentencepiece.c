@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pipeline of Llama-2 and Phi-3: ids and texts of the reference, files that must not open, and
  * its rules one by one. */
 #include <stdio.h>

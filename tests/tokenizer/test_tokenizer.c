@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the tokenizer's groups of cases. */
 #include "tokenizer/tok_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared helpers of the tokenizer's tests. */
 #include "tokenizer/tok_fixture.h"
 

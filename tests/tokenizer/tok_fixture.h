@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tokenizer's tests share: the two tokenizers, comparisons, and the groups of cases. */
 #ifndef EY_TESTS_TOK_FIXTURE_H
 #define EY_TESTS_TOK_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the chat formats of Qwen say before and after a request's tools. */
 #ifndef EY_TEST_TOOLS_TEXT_H
 #define EY_TEST_TOOLS_TEXT_H

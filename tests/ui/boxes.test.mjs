@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page's reader of boxes gives what the program's gives: both are held to the table in tests/cli/test_boxes.c.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page's whole story in a real browser: the program serves the demo model, and a person looks, asks, stops, finds and reads.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads and writes safetensors files and FP8 and BF16 numbers with numpy alone."""
 import glob
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenes of coloured shapes and printed words: what is in them (make_scene) and how they look (render).
 
 A Scene is the truth from which the questions and answers of questions.py are made; its coordinates are pixels

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the exported model on pictures from seeds that training never uses, with transformers as the reference.
 
     python3 evaluate.py MODEL_FOLDER [--cases N] [--seed TEXT] [--write FOLDER] [--report FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the example pictures and expected.json, which holds the true caption of each.
 
     python3 examples.py EXAMPLES_FOLDER

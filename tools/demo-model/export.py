@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the trained weights as a block-FP8 checkpoint in the layout of the released Qwen3-VL checkpoints.
 
     python3 export.py WEIGHTS_FOLDER MODEL_FOLDER

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Qwen3-VL in plain PyTorch, for training with pictures of one size per batch.
 
 The arithmetic and the parameter names are those of the released checkpoints (evaluate.py runs the trained weights

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a checkpoint on the processor with PyTorch, numpy and PIL alone, in float32: a second, independent reference.
 
 Written from the description of the architecture and not from model.py, with a key-value cache and one picture at

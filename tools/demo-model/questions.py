@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Questions about a Scene and their true answers, in the wording that eyelet's commands use and in paraphrases."""
 import json
 

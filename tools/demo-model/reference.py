@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a checkpoint with transformers' own Qwen3-VL in float32, its FP8 weights multiplied out: the reference."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the demo model through eyelet itself, on cases that evaluate.py wrote.
 
     python3 evaluate.py MODEL_FOLDER --cases 50 --seed "held out" --no-run --write CASES

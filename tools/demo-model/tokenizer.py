@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the byte-level BPE tokenizer: Qwen's pipeline (NFC, its split pattern, bytes) with a tiny vocabulary.
 
 The merges are learnt from questions and answers in which printed words are left out, so that words of the toy world

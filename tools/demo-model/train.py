@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the demo model from random weights on pictures that are drawn while it trains.
 
     python3 train.py MODEL_FOLDER OUTPUT_FOLDER --seconds 590 --total 1190 --state STATE_FILE

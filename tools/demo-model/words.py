@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words that appear as printed text in the drawn pictures.
 
 Every HELD_OUT_STEP-th dictionary word is never used in training, so that reading can also be

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far the reference itself is off in BF16: what eyelet's own BF16 paths are measured by.
 
     python3 tools/golden/bf16_error.py CHECKPOINT GOLDEN PICTURES [--device cuda]

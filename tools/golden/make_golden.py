@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes reference outputs of one checkpoint: OUT/NAME.json and OUT/NAME.safetensors.
 
     python3 tools/golden/make_golden.py CHECKPOINT NAME PICTURES OUT [--made-by "mkcheckpoint arguments"] [--amount few|some|all]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the golden pictures: awkward sizes, smooth and sharp content, small files.
 
     python3 tools/golden/pictures.py tests/golden/pictures

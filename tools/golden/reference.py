@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads any Qwen3-VL checkpoint directory as the float32 reference, with transformers.
 
 FP8 weights are dequantised here, the product in float32, because transformers rounds it to BF16. Everything else is

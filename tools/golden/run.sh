@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Makes every golden of tests/golden/list.txt (KIND SEED [FLAGS]) and, when it is there, the demo model's.
 #     tools/golden/run.sh MKCHECKPOINT OUT
 # Needs torch, transformers and one CUDA card. The checkpoints are made here, from the same kind and seed as the tests'.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes what Hugging Face's tokenizers make of awkward texts and ids with a SentencePiece-style tokenizer.json.
 
     python3 tools/golden/sentencepiece_cases.py TOKENIZER.json CASES.json

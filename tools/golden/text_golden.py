@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes reference outputs of one text-only checkpoint (Qwen2, Qwen3, Phi-3, Llama): OUT/NAME.json and OUT/NAME.safetensors.
 
     python3 tools/golden/text_golden.py CHECKPOINT NAME OUT [--made-by "mkcheckpoint arguments"]

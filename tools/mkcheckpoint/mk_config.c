@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.json as the official checkpoints lay it out (spec 1.1-1.3, 2.5), or as transformers 5
  * saves it, and the small files: generation and preprocessing (spec 1.5, 1.6). */
 #include "mk_config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON files beside the tensors, but the tokenizer. */
 #ifndef MK_CONFIG_H
 #define MK_CONFIG_H

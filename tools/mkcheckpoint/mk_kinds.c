@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of models mkcheckpoint can make. */
 #include "mk_kinds.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The models mkcheckpoint can make: shapes of the official checkpoints, and small ones of awkward
  * shape. */
 #ifndef MK_KINDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of a checkpoint being written, and their removal. */
 #include "mk_output.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The directory a checkpoint is written to; remembers what it made, to take it away when something
  * fails. */
 #ifndef MK_OUTPUT_H

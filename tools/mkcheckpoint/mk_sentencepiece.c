@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A vocabulary with byte fallback and no pre-tokenisation. */
 #include "mk_sentencepiece.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer of Llama-2 and Phi-3 kinds: SentencePiece's BPE as tokenizer.json spells it
  * (spec 6.2). */
 #ifndef MK_SENTENCEPIECE_H

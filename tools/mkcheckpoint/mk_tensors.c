@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a kind, as the official checkpoints name and shape them (spec 2.3, 2.5).
  *
  * The gains keep a forward pass in range: layer inputs are normalised, so weights of 1/sqrt(fan_in)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a made-up checkpoint: names, shapes, dtypes and how their numbers are drawn. */
 #ifndef MK_TENSORS_H
 #define MK_TENSORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json as Hugging Face tokenizers reads it: NFC, the official Split pattern, byte-level
  * BPE (spec 6.1). */
 #include "mk_tokenizer.h"

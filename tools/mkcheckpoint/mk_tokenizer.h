@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json and tokenizer_config.json: a given file's copy, or a made-up vocabulary of the
  * right size. */
 #ifndef MK_TOKENIZER_H

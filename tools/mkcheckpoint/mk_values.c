@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counter-based random numbers and floats built from integers. */
 #include "mk_values.h"
 

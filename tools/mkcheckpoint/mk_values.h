@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of made-up tensors: the same bytes on every machine, compiler and number of threads.
  *
  * An element is (base + step · d) · 2^-exponent with d in -255..255, triangular (the sum of two

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens and merges: words first, in the order in which a trained vocabulary would find their
  * pieces, then random concatenations of word pieces until the size is reached. */
 #include "mk_vocab.h"

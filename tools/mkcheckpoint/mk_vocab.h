@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A made-up byte-level BPE vocabulary of a given size. */
 #ifndef MK_VOCAB_H
 #define MK_VOCAB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes safetensors files as the format's own writer does: tensors sorted by dtype (F32 before
  * BF16, F16 and FP8) and name, compact header padded with blanks to a multiple of 8, data without
  * holes. Threads make pieces of 4 MiB and write each where it belongs; the order they finish in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors → model.safetensors, or shards with their index. */
 #ifndef MK_WRITE_H
 #define MK_WRITE_H

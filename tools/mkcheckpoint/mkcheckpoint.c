@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mkcheckpoint: writes a checkpoint of random numbers with the names, shapes, dtypes and files of
  * one of the supported models, so that everything but the quality of answers can be built, tested
  * and measured without the real weights. The same kind and seed give the same bytes on every

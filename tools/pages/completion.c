@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Completions of three shells. Each first offers commands, then a command's options, then what an
  * option or the command takes. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Manual pages as scdoc(5) reads them. */
 #include <ctype.h>
 #include <string.h>

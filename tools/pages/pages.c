@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pages overview | page COMMAND | commands | bash | zsh | fish | vllm: writes one of them to
  * standard output. */
 #include "pages.h"

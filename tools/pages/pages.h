@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Manual pages, completions and tables of the documents, all out of the tables that the program
  * parses by. */
 #ifndef EY_TOOLS_PAGES_H

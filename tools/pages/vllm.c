@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of docs/from-vllm.md: what becomes of each flag of vLLM that is no option of serve. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* arc4random for the portable folder's libstdc++: glibc has it since 2.36 only. Random numbers from
  * the kernel. */
 #include <stdint.h>

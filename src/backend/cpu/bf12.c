@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* BF16 rows as strips of twelve bits a weight, and back (bf12.h). */
 #include "backend/cpu/bf12.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* BF16 matrices in twelve bits a weight, without loss: three quarters of what a step has to read.
  *
  * Weights of a row have few exponents: from the row's largest downward fifteen of them, and that of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files with tile instructions share: weights as tiles, sums from tiles. A tile of weights
  * is 16 rows of 32 columns. */
 #define LANES 16

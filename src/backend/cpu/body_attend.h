@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of a few queries over a block of keys; a part of kernels_body.h. */
 
 /* LANES floats of place i of row `row`, rows `stride` apart; BF16 rows lie in pairs, element by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of strips of twelve bits (bf12.h) as BF16 words. */
 #include "backend/cpu/bf12.h"
 

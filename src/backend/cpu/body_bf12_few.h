@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of few rows with strips of twelve bits (bf12.h); a part of kernels_body.h. What includes
  * it has few_step(), which multiplies 64 columns of up to BF12_TOGETHER rows, and few_stored() for
  * rows as they lie in the file. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of BF16 vectors; a part of kernels_body.h. */
 
 /* Rows one after the other. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by products of
  * vectors and of tiles. */
 #include "backend/cpu/body_codes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of many rows, with panels of decoded weights; a part of kernels_body.h.
  *
  * few() has columns in lanes: lane l adds up every LANES-th word of two rows, and in the end the

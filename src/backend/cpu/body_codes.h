@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of weights looked up, 64 at a time, with AVX-512's byte permutes (VBMI). */
 
 /* BF16 bits of e4m3 magnitudes (spec 2.5), every one exact: subnormals m · 2^-9, then (8 + m) ·

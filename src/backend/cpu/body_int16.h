@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers as int16, all of a row in steps of a part of its length. A sum of products of two such
  * rows is at most the product of their lengths (Cauchy and Schwarz), so where these are chosen for
  * it no int32 overflows, whatever the numbers are; sums are exact and come out alike in any order.

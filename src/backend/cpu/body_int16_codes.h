@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FP8 weights as int16, and rows that they are multiplied with.
  *
  * A code is its value times 16 and as many powers of four as the matrix has room for (cpu_fp8.c),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of few rows with FP8 weights in int16 (body_int16_codes.h); a part of kernels_body.h. A
  * vector holds 32 columns of each of two weight rows, and so does a vector of their sums: half as
  * many have to be added across lanes at the end of a block. Packed rows lie one after the other, as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of many rows in int16 (body_int16.h), with FP8 weights or, for pictures, with BF16 ones.
  * Block by block of scales the sums are exact, so they are those of few rows in whatever order they
  * come, and blocks are added in theirs.

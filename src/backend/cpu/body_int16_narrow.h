@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of few rows with FP8 weights in int16 (body_int16_codes.h) by vectors of eight whole
  * numbers, and the tables of these; included by a small file for each way of multiplying pairs. A
  * vector has columns of one weight row. Packed rows lie one after the other, as [padded] int16 in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How products of many rows are cut; a part of kernels_body.h, whose body_blocks.h says why. */
 
 enum {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A picture's attention: scores from int16 numbers (body_int16.h) and their softmax; a part of
  * kernels for pictures, whose values are narrower. Scores are sharp: a softmax of large ones would
  * turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A picture's attention with values in float32 and scores from int16 (body_picture.h); included by
  * a small file for each way of multiplying pairs, which sets LANES and PICTURE (the table's name).
  *

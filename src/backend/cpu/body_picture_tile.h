@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tile of queries of a picture's attention, where values lie as words of PATCHES patches each,
  * [words, padded_dim()], as their weights do; a part of kernels for pictures. What includes it has
  * with_weight(), which adds a vector of values times a word of weights, and put_weights(), which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where products of few rows read weights in place; a part of kernels_body.h. */
 
 /* A block of weight rows is read in several places at once, each of which goes through its share of

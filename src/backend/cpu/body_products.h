@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packing and products in float32; a part of kernels_body.h. */
 
 /* ---- weights as float32 ---- */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Norms and activations, row by row; a part of kernels_body.h. */
 #include "backend/cpu/body_softmax.h"
 

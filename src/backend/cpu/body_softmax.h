@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A running softmax over blocks of keys; shared by attention of vectors and of tiles. */
 
 enum { KEY_VECTORS = CPU_KEYS / LANES };

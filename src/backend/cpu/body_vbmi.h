@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FP8 weights as float32 by lookup; a part of kernels_body.h. In half the instructions of
  * load_fp8_pair(), and NaN codes come out as NaN. Their columns are in an order of their own, 64 by
  * 64, and so is what they are multiplied with (packing.codes). */

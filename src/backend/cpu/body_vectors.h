@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vectors of LANES floats and their sums; a part of kernels_body.h. */
 #include <math.h>
 #include <string.h>

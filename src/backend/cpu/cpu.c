@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu backend: its memory and its table of steps. Weights stay where the checkpoint's map has
  * them, but for a head of 8 bits. */
 #include "backend/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the cpu backend: its state, packed rows, and the one job that multiplies.
  * Activations are float32 in host memory; the KV cache is BF16. */
 #ifndef EY_BACKEND_CPU_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of many rows, in blocks. A thread takes a group of weight rows: it decodes a panel of
  * them, as many columns as the second-level cache has room for, and multiplies it with all packed
  * rows before it goes on to the next columns; sums that are not complete wait in its scratch. What

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as
  * they lie in the file and read once for all rows (from the cache again where a pass takes fewer),
  * in long runs of neighbouring rows: each thread reads a few streams. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which FP8 matrices are multiplied in int16, whose steps are the same for all of a matrix: those
  * that come close to FP8's largest number in all of their blocks of scales, when as many powers of
  * four as all have room for are multiplied in. Quantising each block by its largest weight makes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The head as int8 rows with a multiplier each, made while loading: half of what a token reads of
  * it. Its logits are approximate; the engine scores the best of them again from the stored rows
  * (backend/exact.h). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one input with one or several weights in one run of the thread team. The input is
  * normed row by row; a few rows of it are multiplied with weights as they lie in the file
  * (cpu_few.c), more with panels of decoded weights that stay in a cache while the rows go by

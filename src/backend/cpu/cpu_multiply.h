@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What products of few rows (cpu_few.c) and of many (cpu_multiply.c, cpu_blocks.c) share. */
 #ifndef EY_BACKEND_CPU_MULTIPLY_H
 #define EY_BACKEND_CPU_MULTIPLY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The decoder's steps on the cpu backend: fused products, paged BF16 keys and values, attention
  * with a running softmax over blocks of 64 keys. */
 #include <limits.h>

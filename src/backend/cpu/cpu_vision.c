@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vision tower's steps on the cpu backend. Queries, keys and values of all patches lie by head:
  * queries [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim, 64],
  * values [head, patch, dim]; or keys and values as the kernels for pictures store them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which kernels this machine gets: the best it has, under a mask that the tests and --cpu-mask set.
  */
 #include <string.h>

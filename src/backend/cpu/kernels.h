@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hot loops of the cpu backend, as a table that is filled once for the machine
  * (cpu_kernels_for). One body (kernels_body.h) is compiled for each instruction set; the last two
  * also multiply in BF16, by vectors and by tiles. All but generic and tiles take most FP8 weights

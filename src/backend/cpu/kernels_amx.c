@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products and attention in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile
  * product adds, to 16 x 16 sums, 32 products each.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of a few rows with weights as they lie in the file, with tiles (AMX). FP8 and four-bit
  * rows go through the first-level cache, because tiles are loaded from memory only, a step or two
  * of 64 columns before they are multiplied: a tile that is loaded right after it was stored would

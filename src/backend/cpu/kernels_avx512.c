@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels for the whole of AVX-512: byte permutes (VBMI), integer products (VNNI), GFNI and
  * BF16 products. */
 #define LANES 16

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels for AVX-512 with byte permutes (VBMI), integer products (VNNI) and GFNI. */
 #define LANES 16
 #define KERNELS cpu_kernels_avx512vbmi

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A picture's attention for AVX-VNNI. */
 #define LANES 8
 #define PICTURE cpu_picture_avxvnni

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A picture's attention with values and their weights in BF16 (AVX512-BF16: 32 products an
  * instruction); scores come from int16 (body_picture.h).
  *

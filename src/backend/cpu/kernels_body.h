@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The body of every kernel, written with vector types of LANES floats; included by one small file
  * an instruction set, which sets LANES, KERNELS (the table's name), LEVEL, LEVEL_NAME and PRODUCTS
  * (the name of its float32 products) or, for products in BF16, HAVE_BF16, and HAVE_VBMI where bytes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels for any machine. */
 #define LANES 4
 #define KERNELS cpu_kernels_generic

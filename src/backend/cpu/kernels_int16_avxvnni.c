@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products in int16 for AVX-VNNI. */
 #define PRODUCTS cpu_int16_avxvnni
 #define PRODUCTS_OF_PICTURES cpu_pictures_avxvnni

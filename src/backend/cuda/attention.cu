@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of the decoder over the paged KV cache: rows of qkv become queries and cache entries
  * (append), and attend in tiles of a prompt (attend_*, plain form attend_plain), or, one token a
  * sequence, all in one launch (decode_*). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the attention kernels are launched: names, grids, threads and shared memory from their
  * arguments, and which shapes the fast ones take. Shared by the host and the kernels. */
 #ifndef EY_CUDA_ATTENTION_SHAPE_H

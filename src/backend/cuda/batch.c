@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A step's batch on the card, and steps that are written down once and replayed: a CUDA graph for
  * each number of sequences. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From logits to the 64 best of each row, in exact order, and the logarithm of the sum of their
  * exponentials; and these scored again, where the logits were those of 8-bit rows.
  *

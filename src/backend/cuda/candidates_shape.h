@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the kernels of candidates.cu are launched. */
 #ifndef EY_CUDA_CANDIDATES_SHAPE_H
 #define EY_CUDA_CANDIDATES_SHAPE_H

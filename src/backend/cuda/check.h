@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels' trial on a card: each family against loops on the host, on small random problems.
  * What fails is not used: a plainer kernel does its work. */
 #ifndef EY_CUDA_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The card: opening it, its memory, launching, and the table of steps. */
 #include "backend/cuda/cuda.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of the CUDA backend: one card, one stream, one arena. Steps enqueue launches; the
  * first call that fails is remembered and told by finish(). Nothing is allocated after reserve().
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Between two steps: their inputs and results on their way, and the next token, drawn on the card,
  * so that the step after can start before the host has seen it. The host draws too, and what it
  * draws counts: a different rounding of exp here costs a step, no answer. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the kernels of draw.cu are launched. */
 #ifndef EY_CUDA_DRAW_SHAPE_H
 #define EY_CUDA_DRAW_SHAPE_H

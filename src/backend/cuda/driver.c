@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the driver. Alone in its file, so that tests can open another one. */
 #include "backend/cuda/driver.h"
 

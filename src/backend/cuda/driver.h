@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The part of the CUDA driver's interface that the backend uses: types as cuda.h of CUDA 12 has
  * them, and a table of its functions, opened at run time, so that the program needs neither the
  * toolkit to be built nor the driver to start. Tests fill the table with functions of their own

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's words in errors. */
 #include "backend/cuda/driver.h"
 

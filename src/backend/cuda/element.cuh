@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One element of a matrix as float32, whatever its dtype and layout: for kernels that read few of
  * them, or need not be fast. */
 #ifndef EY_CUDA_ELEMENT_CUH

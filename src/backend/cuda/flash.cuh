@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of blocks of query rows over many keys, scores never leaving registers: what text
  * prefill and the vision tower share.
  *

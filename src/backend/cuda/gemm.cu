@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of many tokens, on the matrix units: y[n, rows] = x[n, k] · wᵀ, w packed FP8 or
  * BF16, x BF16.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the matrix products of many tokens have in common (gemm.cu, gemm_sm89.cu, gemm_sm90.cu):
  * where a tile lies, the block scales, and how sums that lie in shared memory become results. S is
  * a kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged

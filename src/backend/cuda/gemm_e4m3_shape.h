@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The products of FP8 activations and FP8 weights (gemm_sm89.cu): their one tile, and how they are
  * launched. C for the host, C++ for the kernels.
  *

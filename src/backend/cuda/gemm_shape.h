@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tiles of the matrix products (gemm.cu), and which of them a product is done with. C for the
  * host, C++ for the kernels.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of many tokens whose activations are e4m3 like the weights, for matrix units that take
  * both (compute capability 8.9 and later; 9.0 has the instruction but no unit for it). Activations
  * are quantised by rows and blocks of SCALE_BLOCK columns, which is the scheme that block-FP8

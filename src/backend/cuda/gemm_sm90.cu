@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of many tokens on cards of compute capability 9.0, whose matrix unit gives its
  * full rate to warpgroups alone (wgmma.cuh).
  *

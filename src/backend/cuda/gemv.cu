@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with few rows of x (up to 32 tokens): every weight is read once, so only that reading
  * may cost time.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernels for products of few tokens have in common: where a row block is, and x as the
  * matrix unit wants it. */
 #ifndef EY_CUDA_GEMV_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one token with FP8 matrices: what a single answer is made of (four-bit ones:
  * gemv1_int4.cu). All that counts is that weights never stop coming. So blocks of threads are small
  * and many: one has 16 rows, a packed row block, or half of one; of gate and up, as much of each.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernels for products of one token have in common: which rows a block of threads has, and
  * where its results go. */
 #ifndef EY_CUDA_GEMV1_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one token with four-bit matrices, as gemv1.cu has them for FP8: small blocks of
  * threads, weights on their way before the kernel before has ended. Codes come twice as fast as FP8
  * weights, so each may cost half as much. The matrix unit multiplies them as they are, as bytes,

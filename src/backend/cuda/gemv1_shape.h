@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which products gemv1.cu takes, how it is launched, and what both have to know. */
 #ifndef EY_CUDA_GEMV1_SHAPE_H
 #define EY_CUDA_GEMV1_SHAPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the gemv kernels and their launches have in common. */
 #ifndef EY_CUDA_GEMV_DEPTH_H
 #define EY_CUDA_GEMV_DEPTH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which gemv kernel takes a product, and how it is launched. */
 #ifndef EY_CUDA_GEMV_SHAPE_H
 #define EY_CUDA_GEMV_SHAPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a row block's sums lie in shared memory and in y: for the kernels that add up the sums of
  * several warps (gemv.cu, head.cu). */
 #ifndef EY_CUDA_GEMV_SUMS_CUH

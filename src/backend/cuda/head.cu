@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of few tokens (up to 32) with matrices of BF16 or int8 after a norm: above all the head,
  * the largest matrix of all, of which every weight is read once, so only that reading may cost
  * time.

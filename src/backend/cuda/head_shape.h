@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which products head.cu takes, and how it is launched. */
 #ifndef EY_CUDA_HEAD_SHAPE_H
 #define EY_CUDA_HEAD_SHAPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the host and the kernels of the CUDA backend agree on: how weights, activations and the KV
  * cache lie in the card's memory, and the arguments of every kernel. A kernel takes one of these
  * structures by value; its name and block size are in kernels.def. Read by gcc as C and by nvcc (or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the card can do at most: reading memory, and multiply-adds by the matrix unit. Figures are
  * shares of these. */
 #include "backend/cuda/ptx.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the kernels of limits.cu and read_memory are launched. */
 #ifndef EY_CUDA_LIMITS_SHAPE_H
 #define EY_CUDA_LIMITS_SHAPE_H

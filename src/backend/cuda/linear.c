@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products: which kernel takes one. A row meets FP8 or four bits in gemv1, few rows any weights in
  * gemv, both of which norm their input themselves; many go through gemm, with the norm before; what
  * none takes through plain_linear. Many rows with four-bit matrices meet BF16 ones made of these,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who uses a card. */
 #include "backend/cuda/nvml.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NVIDIA's management library, for what the driver's interface does not tell: who else holds a
  * card's memory. Opened at run time; nothing needs it. */
 #ifndef EY_CUDA_NVML_H

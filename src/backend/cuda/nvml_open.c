@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens NVIDIA's management library. Alone in its file, so that tests can open another one. */
 #include <dlfcn.h>
 #include <string.h>

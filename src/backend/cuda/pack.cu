@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights on their way into the card's memory, and two small helpers: row-major matrices → packed
  * (kernels.h says how that looks; F16 becomes BF16), int8 rows of BF16 matrices, float32 → BF16,
  * and a reader that measures the memory's bandwidth.

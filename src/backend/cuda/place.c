@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights: from the mapped file to their place on the card, in the kernels' order. A piece goes
  * through the pinned ring into staging memory on the card (while loading: the end of the arena,
  * where nothing is yet) and is packed from there; no second copy stays on the host. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The product that takes everything: any dtype and layout, any shape, every kind of result. A warp
  * computes one value, element by element in float32. Used where the fast kernels do not apply, and
  * where one of them failed its check on a card. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How plain_linear is launched. */
 #ifndef EY_CUDA_PLAIN_SHAPE_H
 #define EY_CUDA_PLAIN_SHAPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the card's memory is that this process holds. Under Windows' driver model an allocation
  * that succeeded proves nothing: the system may keep parts of it in the host's memory, now or
  * later, and reads of those come over the bus. */

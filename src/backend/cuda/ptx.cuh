@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The machine instructions that the kernels are written in, one small function each. Under nvcc
  * they are inline PTX; the tests' emulator (tests/cuda/emulator.h), which runs a block's threads as
  * fibers on the CPU, has its own of the same meaning. Nothing else in the kernels is PTX, and

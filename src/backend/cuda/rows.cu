@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Work on rows that is no product: norms, the embedding, tables of angles, positions of patches.
  * All of it is bound by memory. */
 #include "backend/cuda/element.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of everything on the card. */
 #include "backend/cuda/sizes.h"
 

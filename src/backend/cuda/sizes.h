@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the CUDA backend takes of the card's memory: pure functions, the same for planning without a
  * card and for the real backend. */
 #ifndef EY_CUDA_SIZES_H

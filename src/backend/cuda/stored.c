@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows that stay in the file beside an 8-bit head: its own as they are stored, which the best
  * candidates are scored again from, and the embedding's. Where the driver pins the file's pages the
  * card reads them itself, so that a step needs nothing of the host; otherwise the host does, once a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The decoder's steps as launches. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tries every kernel family of the card on small random problems, whose results loops on the host
  * compute in double precision. A few milliseconds on a card. It runs before anything else is on the
  * card, takes one allocation for itself and gives it back.

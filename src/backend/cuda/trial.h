@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trial of a card's kernels: what its parts share. Memory on the card and the host lives until
  * the part is over. */
 #ifndef EY_CUDA_TRIAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention on trial: of the decoder over a cache of blocks that append fills, and of the vision
  * tower. */
 #include <math.h>

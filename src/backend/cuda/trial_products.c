@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products and the embedding on trial: every gemv and tile, each kind of result, packed matrices of
  * each dtype. */
 #include <math.h>

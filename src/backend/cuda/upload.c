@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Everything large that goes to the card: through a small ring of pinned memory, filled by several
  * threads, so that reading a file, copying and what the card does with it overlap. Pinned memory is
  * scarce under WSL2, hence small. */

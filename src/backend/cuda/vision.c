@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vision tower's steps as launches. */
 #include <math.h>
 

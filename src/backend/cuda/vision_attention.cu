@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of the vision tower: every patch of a picture sees all of them. qkv bf16[*,
  * 3·heads·head_dim] holds queries, keys and values beside each other. */
 #include "backend/cuda/flash.cuh"

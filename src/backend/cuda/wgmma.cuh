@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The matrix unit of sm_90a, of which four warps, a warpgroup, share a large operand: c[64,
  * 8·tiles] += a[64, 16] · bᵀ, b[8·tiles, 16].
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reference backend: its memory and its table of steps. Buffers are host memory, weights stay
  * where the checkpoint's map has them. */
 #include "backend/ref/ref.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the reference backend: its state and its few building blocks. All
  * activations are float32 in host memory, so a `dev` is a float pointer. */
 #ifndef EY_BACKEND_REF_H

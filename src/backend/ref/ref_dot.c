@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loops where ref's time goes, once for each width of registers: lanes and their order are the
  * same in each, and without contraction
  * (-ffp-contract=off) so are the bits. They are chosen by hand because sanitizers do not support

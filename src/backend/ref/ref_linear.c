@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y = x · Wᵀ in float32: weight rows are decoded once, four at a time, and each is multiplied with
  * all rows of x. Every product sum runs over k in the same order whatever else is in the call, so a
  * row's result never depends on the batch or on the number of threads. */

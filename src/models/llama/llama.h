@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Llama-2's chat format (spec 7.4): messages → prompt. */
 #ifndef EY_LLAMA_H
 #define EY_LLAMA_H

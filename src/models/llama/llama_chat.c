@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The system's words stand inside the first user's; white space around a message is cut off. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Phi-3-mini-4k (spec 9): fused weights, a sliding window, heads of 96. */
 #include "models/phi3/phi3.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Phi-3's chat format (spec 7.3, the revision of July 2024): messages → prompt. */
 #ifndef EY_PHI3_H
 #define EY_PHI3_H

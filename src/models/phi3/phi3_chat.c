@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One marker a role; line feeds behind markers are in the text and not in the ids, because the
  * tokens take them in. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen2 and Qwen2.5 (spec 7.2, 9): biases on queries, keys and values, no norms of heads, a default
  * system prompt. */
 #include "models/chatml.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The official template (spec 7.1): no default system prompt, one system message. */
 #include "models/qwen3vl/chat.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen3-VL's chat format (spec 7.1): messages → prompt. */
 #ifndef EY_MODELS_QWEN3VL_CHAT_H
 #define EY_MODELS_QWEN3VL_CHAT_H

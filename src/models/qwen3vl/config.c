@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The three JSON files of a Qwen3-VL checkpoint → shapes. Reads the layout of the released files
  * (4.57) and the one that transformers 5 writes. Nothing that the arithmetic depends on has a
  * default: classes changed theirs between releases (spec 1.2). */

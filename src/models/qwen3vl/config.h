@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.json, generation_config.json and preprocessor_config.json of a Qwen3-VL checkpoint (spec
  * 1). */
 #ifndef EY_QWEN3VL_CONFIG_H

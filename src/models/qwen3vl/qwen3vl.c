@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen3-VL: binds a checkpoint's tensors (spec 2.3, 2.4) and makes the rotary tables. What is easy
  * to get wrong is in NOTES.md beside this file. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The server's API as the page uses it. What goes wrong is an ApiError whose kind says what to do about it. */
 import { eventData } from './sse.js';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page: a picture, a conversation about it, and one question at a time on its way. */
 import { ApiError, ask } from './api.js';
 import { findPrompt } from './boxes.js';

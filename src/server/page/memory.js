@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The memory plan: a bar whose parts are as long as they are large, and the same as a list. */
 import { bytes } from './words.js';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The picture: how it comes (dropped, pasted, chosen, photographed, drawn here), its preview, and boxes drawn over it. */
 import { bytes, count } from './words.js';
 import { drawExample } from './example.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the page knows of the server: whether it is there, how far it has loaded, which model, its plan; and the API key. */
 import { ApiError, getModels, getPlan, getReadiness, useKey } from './api.js';
 import { showPlan } from './memory.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Server-sent events: a response's body in, the data of one event after the other out. Lines end with LF or CRLF;
  * comments (the server's signs of life) and fields other than data are passed over. */
 export async function* eventData(body) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Light or dark: the system's choice until a person makes another. */
 const STORE = 'eyelet-theme';
 const root = document.documentElement;

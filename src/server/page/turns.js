@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One question and its answer on the page: the text as it grows, boxes, what it took, what went wrong. */
 import { readBoxes } from './boxes.js';
 import { showText } from './markdown.js';

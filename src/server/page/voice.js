@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Says aloud, to those who listen to the page, what others see happen: whole sentences, and not too many at once. A growing
  * answer read out word by word would be no help. */
 const node = document.getElementById('voice');

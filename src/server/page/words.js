@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Numbers and errors in plain words. */
 const plain = new Intl.NumberFormat('en');
 
