@@ -3,8 +3,8 @@
 #ifndef EY_BENCH_SERVE_H
 #define EY_BENCH_SERVE_H
 
-#include "client/chat.h"
-#include "client/figures.h"
+#include "client/chat_client.h"
+#include "client/samples.h"
 
 enum { SERVE_MAX_STREAMS = 256, SERVE_MAX_COUNTS = 16 };
 
@@ -37,7 +37,7 @@ struct stream {
     struct buf request;
     struct chat_answer answer;
     double sent, first, last; /* seconds_now(); first 0: no text came yet */
-    struct figures gaps;      /* from one text to the next */
+    struct samples gaps;      /* from one text to the next */
 };
 struct stream stream_make(void);
 void stream_free(struct stream *s);

@@ -10,7 +10,7 @@
 enum { BLOCK = 20, MAX_REQUEST = 4096 };
 static const char question[] = "Say hello.";
 
-static bool ask_engine(ey_engine *engine, struct figures *out, ey_err *e)
+static bool ask_engine(ey_engine *engine, struct samples *out, ey_err *e)
 {
     ey_part part = ey_text_part(question);
     ey_message message = {.role = "user", .parts = &part, .n_parts = 1};
@@ -21,14 +21,14 @@ static bool ask_engine(ey_engine *engine, struct figures *out, ey_err *e)
     request.max_tokens = 1;
     double start = seconds_now();
     bool ok = ey_ask(engine, &request, &answer, e);
-    figures_add(out, seconds_now() - start);
+    samples_add(out, seconds_now() - start);
     ey_answer_free(&answer);
     return ok;
 }
 
 /* On the connection that is there. */
 static bool ask_server(struct serve *b, struct wire *w, const struct buf *request,
-                       struct figures *out, ey_err *e)
+                       struct samples *out, ey_err *e)
 {
     double start = seconds_now();
     if (!wire_is_reusable(w) && !wire_open(w, &b->to, false))
@@ -40,13 +40,13 @@ static bool ask_server(struct serve *b, struct wire *w, const struct buf *reques
         if (poll(&one, 1, (int)(1e3 * b->settings->patience)) <= 0) break;
         wire_step(w, one.revents);
     }
-    figures_add(out, seconds_now() - start);
+    samples_add(out, seconds_now() - start);
     if (w->reply.state == REPLY_DONE && w->reply.status == 200) return true;
     return ey_fail(e, EY_IO, "no answer: status %d: %.300s", w->reply.status,
                    w->reply.body.size ? w->reply.body.data : "");
 }
 
-static void write_request(const struct serve *b, struct buf *out)
+static void write_cost_request(const struct serve *b, struct buf *out)
 {
     char body[1024], model[512] = "";
     if (b->settings->name) snprintf(model, sizeof(model), "\"model\": \"%s\", ", b->settings->name);
@@ -57,20 +57,21 @@ static void write_request(const struct serve *b, struct buf *out)
     chat_post(out, &b->to, "/v1/chat/completions", body, (size_t)n);
 }
 
-static void print_times(const char *name, struct figures *f)
+static void print_times(const char *name, struct samples *f)
 {
-    printf("%-8s  least %.3f   p50 %.3f   p90 %.3f   p99 %.3f\n", name, 1e3 * figures_at(f, 0),
-           1e3 * figures_at(f, 0.5), 1e3 * figures_at(f, 0.9), 1e3 * figures_at(f, 0.99));
+    printf("%-8s  least %.3f   p50 %.3f   p90 %.3f   p99 %.3f\n", name,
+           1e3 * samples_percentile(f, 0), 1e3 * samples_percentile(f, 0.5),
+           1e3 * samples_percentile(f, 0.9), 1e3 * samples_percentile(f, 0.99));
 }
 
 /* By turns, so that both see the same machine. */
-static bool measure(struct serve *b, ey_engine *engine, struct figures *engine_times,
-                    struct figures *server_times, ey_err *e)
+static bool measure_both(struct serve *b, ey_engine *engine, struct samples *engine_times,
+                         struct samples *server_times, ey_err *e)
 {
     struct buf request = buf_with_max(MAX_REQUEST);
     struct wire w = wire_make();
-    struct figures warm = {.n = 0};
-    write_request(b, &request);
+    struct samples warm = {.n = 0};
+    write_cost_request(b, &request);
     bool ok = true;
     for (int i = 0; ok && i < BLOCK; i++)
         ok = ask_engine(engine, &warm, e) && ask_server(b, &w, &request, &warm, e);
@@ -80,7 +81,7 @@ static bool measure(struct serve *b, ey_engine *engine, struct figures *engine_t
         for (int k = 0; ok && k < BLOCK; k++)
             ok = ask_server(b, &w, &request, server_times, e);
     }
-    figures_free(&warm);
+    samples_free(&warm);
     wire_free(&w);
     buf_free(&request);
     return ok;
@@ -90,20 +91,20 @@ bool measure_cost(struct serve *b, ey_err *e)
 {
     ey_engine_options options = ey_engine_defaults();
     ey_engine *engine = NULL;
-    struct figures engine_times = {.n = 0}, server_times = {.n = 0};
+    struct samples engine_times = {.n = 0}, server_times = {.n = 0};
     options.model = b->settings->model;
     bool ok = ey_engine_open(&engine, &options, e) &&
-              measure(b, engine, &engine_times, &server_times, e);
+              measure_both(b, engine, &engine_times, &server_times, e);
     if (ok) {
         printf("\nOne token, %zu times each, by turns; milliseconds\n", server_times.n);
         print_times("engine", &engine_times);
         print_times("server", &server_times);
-        printf("the server adds %.3f at p50\n",
-               1e3 * (figures_at(&server_times, 0.5) - figures_at(&engine_times, 0.5)));
+        printf("the server adds %.3f at p50\n", 1e3 * (samples_percentile(&server_times, 0.5) -
+                                                       samples_percentile(&engine_times, 0.5)));
         fflush(stdout);
     }
     ey_engine_close(&engine);
-    figures_free(&engine_times);
-    figures_free(&server_times);
+    samples_free(&engine_times);
+    samples_free(&server_times);
     return ok;
 }

@@ -11,17 +11,17 @@ enum { WARM_TEXTS = 20 }; /* chunks after which a stream is taken to be in its s
 /* ---- so many at once ---- */
 
 struct row {
-    struct figures first, gaps;     /* of all streams of all rounds */
-    struct figures round_first;     /* median of each round */
-    struct figures tokens_a_second; /* of each round */
+    struct samples first, gaps;     /* of all streams of all rounds */
+    struct samples round_first;     /* median of each round */
+    struct samples tokens_a_second; /* of each round */
 };
 
-static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_err *e)
+static bool run_round(struct serve *b, int n, bool with_image, struct row *row, ey_err *e)
 {
     const struct serve_settings *o = b->settings;
     struct stream *stream = calloc((size_t)n, sizeof(*stream)),
                   **all = calloc((size_t)n, sizeof(*all));
-    struct figures first = {.n = 0};
+    struct samples first = {.n = 0};
     if (!stream || !all) abort();
     double start = seconds_now(), end = start, tokens = 0;
     bool ok = true, over = false;
@@ -30,7 +30,7 @@ static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_
         all[i] = &stream[i];
     }
     for (int i = 0; ok && i < n; i++)
-        ok = stream_start(b, all[i], picture ? o->width : 0, o->height, o->tokens, e);
+        ok = stream_start(b, all[i], with_image ? o->width : 0, o->height, o->tokens, e);
     while (ok && !over) {
         streams_wait(all, (size_t)n);
         over = true;
@@ -41,47 +41,47 @@ static bool run_round(struct serve *b, int n, bool picture, struct row *row, ey_
     }
     for (int i = 0; ok && i < n; i++) {
         ok = stream_check(all[i], e);
-        figures_add(&first, all[i]->first - all[i]->sent);
-        figures_add_all(&row->gaps, &all[i]->gaps);
+        samples_add(&first, all[i]->first - all[i]->sent);
+        samples_add_all(&row->gaps, &all[i]->gaps);
         tokens += (double)stream_tokens(all[i]);
         if (all[i]->last > end) end = all[i]->last;
     }
     if (ok) {
-        figures_add_all(&row->first, &first);
-        figures_add(&row->round_first, figures_at(&first, 0.5));
-        figures_add(&row->tokens_a_second, tokens / (end - start));
+        samples_add_all(&row->first, &first);
+        samples_add(&row->round_first, samples_percentile(&first, 0.5));
+        samples_add(&row->tokens_a_second, tokens / (end - start));
     }
     for (int i = 0; i < n; i++)
         stream_free(&stream[i]);
-    figures_free(&first);
+    samples_free(&first);
     free(stream);
     free(all);
     return ok;
 }
 
-static void print_row(int n, bool picture, struct row *r)
+static void print_row(int n, bool with_image, struct row *r)
 {
     printf("%7d  %-7s  %8.1f %8.1f  (%.1f to %.1f)  %7.2f %8.2f %8.2f  %8.1f  (%.1f to %.1f)\n", n,
-           picture ? "picture" : "text", 1e3 * figures_at(&r->first, 0.5),
-           1e3 * figures_at(&r->first, 0.99), 1e3 * figures_at(&r->round_first, 0),
-           1e3 * figures_at(&r->round_first, 1), 1e3 * figures_at(&r->gaps, 0.5),
-           1e3 * figures_at(&r->gaps, 0.99), 1e3 * figures_at(&r->gaps, 1),
-           figures_at(&r->tokens_a_second, 0.5), figures_at(&r->tokens_a_second, 0),
-           figures_at(&r->tokens_a_second, 1));
+           with_image ? "picture" : "text", 1e3 * samples_percentile(&r->first, 0.5),
+           1e3 * samples_percentile(&r->first, 0.99), 1e3 * samples_percentile(&r->round_first, 0),
+           1e3 * samples_percentile(&r->round_first, 1), 1e3 * samples_percentile(&r->gaps, 0.5),
+           1e3 * samples_percentile(&r->gaps, 0.99), 1e3 * samples_percentile(&r->gaps, 1),
+           samples_percentile(&r->tokens_a_second, 0.5), samples_percentile(&r->tokens_a_second, 0),
+           samples_percentile(&r->tokens_a_second, 1));
     fflush(stdout);
 }
 
-static bool measure_row(struct serve *b, int n, bool picture, ey_err *e)
+static bool measure_row(struct serve *b, int n, bool with_image, ey_err *e)
 {
     struct row row = {.first = {.n = 0}};
     bool ok = true;
     for (int i = 0; ok && i < b->settings->rounds; i++)
-        ok = run_round(b, n, picture, &row, e);
-    if (ok) print_row(n, picture, &row);
-    figures_free(&row.first);
-    figures_free(&row.gaps);
-    figures_free(&row.round_first);
-    figures_free(&row.tokens_a_second);
+        ok = run_round(b, n, with_image, &row, e);
+    if (ok) print_row(n, with_image, &row);
+    samples_free(&row.first);
+    samples_free(&row.gaps);
+    samples_free(&row.round_first);
+    samples_free(&row.tokens_a_second);
     return ok;
 }
 
@@ -103,19 +103,19 @@ bool measure_streams(struct serve *b, ey_err *e)
 /* ---- one picture beside one stream ---- */
 
 struct stall {
-    struct figures alone, beside,
+    struct samples alone, beside,
         first; /* longest gap of a round without and with the picture; the picture's first token */
-    struct figures usual; /* all gaps without */
+    struct samples usual; /* all gaps without */
 };
 
 /* Waits until the stream is in its stride, or, where there is a picture, for its answer; the stream
  * must not end before. */
-static bool wait_for(struct serve *b, struct stream *text, struct stream *picture, ey_err *e)
+static bool wait_for(struct serve *b, struct stream *text, struct stream *with_image, ey_err *e)
 {
-    struct stream *all[] = {text, picture};
+    struct stream *all[] = {text, with_image};
     double start = seconds_now();
     for (;;) {
-        bool enough = picture ? stream_is_over(picture) : text->gaps.n >= WARM_TEXTS;
+        bool enough = with_image ? stream_is_over(with_image) : text->gaps.n >= WARM_TEXTS;
         if (enough) return true;
         if (stream_is_over(text)) {
             if (!stream_check(text, e)) return false;
@@ -125,31 +125,31 @@ static bool wait_for(struct serve *b, struct stream *text, struct stream *pictur
         }
         if (seconds_now() - start > b->settings->patience)
             return ey_fail(e, EY_IO, "nothing after %.0f s", b->settings->patience);
-        streams_wait(all, picture ? 2 : 1);
+        streams_wait(all, with_image ? 2 : 1);
     }
 }
 
 static bool run_stall(struct serve *b, struct stall *out, ey_err *e)
 {
     const struct serve_settings *o = b->settings;
-    struct stream text = stream_make(), picture = stream_make();
+    struct stream text = stream_make(), with_image = stream_make();
     bool ok = stream_start(b, &text, 0, 0, o->stall_tokens, e) && wait_for(b, &text, NULL, e);
     if (ok) {
-        figures_add(&out->alone, figures_at(&text.gaps, 1));
-        figures_add_all(&out->usual, &text.gaps);
-        figures_free(&text.gaps);
-        ok = stream_start(b, &picture, o->big_width, o->big_height, 4, e) &&
-             wait_for(b, &text, &picture, e) && stream_check(&picture, e);
+        samples_add(&out->alone, samples_percentile(&text.gaps, 1));
+        samples_add_all(&out->usual, &text.gaps);
+        samples_free(&text.gaps);
+        ok = stream_start(b, &with_image, o->big_width, o->big_height, 4, e) &&
+             wait_for(b, &text, &with_image, e) && stream_check(&with_image, e);
     }
     if (ok) {
         double now = seconds_now();
-        figures_add(&text.gaps, now - text.last); /* it may be in the middle of one */
-        figures_add(&out->beside, figures_at(&text.gaps, 1));
-        figures_add(&out->first, picture.first - picture.sent);
+        samples_add(&text.gaps, now - text.last); /* it may be in the middle of one */
+        samples_add(&out->beside, samples_percentile(&text.gaps, 1));
+        samples_add(&out->first, with_image.first - with_image.sent);
     }
     wire_close(&text.wire, false);
     stream_free(&text);
-    stream_free(&picture);
+    stream_free(&with_image);
     return ok;
 }
 
@@ -166,19 +166,19 @@ bool measure_stall(struct serve *b, ey_err *e)
             o->big_width, o->big_height, o->rounds);
         printf(
             "alone          token to token: median %.2f, longest of a round %.1f (%.1f to %.1f)\n",
-            1e3 * figures_at(&s.usual, 0.5), 1e3 * figures_at(&s.alone, 0.5),
-            1e3 * figures_at(&s.alone, 0), 1e3 * figures_at(&s.alone, 1));
+            1e3 * samples_percentile(&s.usual, 0.5), 1e3 * samples_percentile(&s.alone, 0.5),
+            1e3 * samples_percentile(&s.alone, 0), 1e3 * samples_percentile(&s.alone, 1));
         printf("with the picture               longest of a round %.1f (%.1f to %.1f)\n",
-               1e3 * figures_at(&s.beside, 0.5), 1e3 * figures_at(&s.beside, 0),
-               1e3 * figures_at(&s.beside, 1));
+               1e3 * samples_percentile(&s.beside, 0.5), 1e3 * samples_percentile(&s.beside, 0),
+               1e3 * samples_percentile(&s.beside, 1));
         printf("the picture's own first token after %.0f (%.0f to %.0f)\n",
-               1e3 * figures_at(&s.first, 0.5), 1e3 * figures_at(&s.first, 0),
-               1e3 * figures_at(&s.first, 1));
+               1e3 * samples_percentile(&s.first, 0.5), 1e3 * samples_percentile(&s.first, 0),
+               1e3 * samples_percentile(&s.first, 1));
         fflush(stdout);
     }
-    figures_free(&s.alone);
-    figures_free(&s.beside);
-    figures_free(&s.first);
-    figures_free(&s.usual);
+    samples_free(&s.alone);
+    samples_free(&s.beside);
+    samples_free(&s.first);
+    samples_free(&s.usual);
     return ok;
 }

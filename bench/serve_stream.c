@@ -15,11 +15,11 @@
 enum { MAX_BODY = 64 << 20, MAX_FILE = 32 << 20, MAX_WAIT_MS = 100 };
 
 /* Smooth colours that no other picture has: neither tower nor features come from a cache. */
-static bool draw(struct image *image, uint64_t number, int width, int height, ey_err *e)
+static bool draw_image(struct image *image, uint64_t number, int width, int height, ey_err *e)
 {
-    struct dice dice = {number};
-    unsigned red = (unsigned)dice_below(&dice, 256), green = (unsigned)dice_below(&dice, 256),
-             blue = (unsigned)dice_below(&dice, 256);
+    struct rng rng = {number};
+    unsigned red = (unsigned)rng_below(&rng, 256), green = (unsigned)rng_below(&rng, 256),
+             blue = (unsigned)rng_below(&rng, 256);
     *image = (struct image){width, height, malloc((size_t)width * (size_t)height * 3)};
     if (!image->rgb) return ey_fail_memory(e, "a picture", (size_t)width * (size_t)height * 3);
     for (int y = 0; y < height; y++)
@@ -32,7 +32,7 @@ static bool draw(struct image *image, uint64_t number, int width, int height, ey
     return true;
 }
 
-static bool add_picture(struct buf *out, uint64_t number, int width, int height, ey_err *e)
+static bool add_image_part(struct buf *out, uint64_t number, int width, int height, ey_err *e)
 {
     struct image image = {0};
     char path[64], *bytes = NULL;
@@ -40,7 +40,7 @@ static bool add_picture(struct buf *out, uint64_t number, int width, int height,
     int fd = memfd_create("picture", MFD_CLOEXEC);
     if (fd < 0) return ey_fail(e, EY_IO, "no file for a picture");
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    bool ok = draw(&image, number, width, height, e) && image_write_png(&image, path, e) &&
+    bool ok = draw_image(&image, number, width, height, e) && image_write_png(&image, path, e) &&
               file_read(&bytes, &n, path, MAX_FILE, e);
     if (ok) {
         buf_add_text(out, "{\"type\": \"image_url\", \"image_url\": {\"url\": \"");
@@ -64,7 +64,7 @@ void stream_free(struct stream *s)
     wire_free(&s->wire);
     buf_free(&s->request);
     chat_answer_free(&s->answer);
-    figures_free(&s->gaps);
+    samples_free(&s->gaps);
 }
 
 static bool write_request(struct serve *b, struct stream *s, int width, int height, int max_tokens,
@@ -75,7 +75,7 @@ static bool write_request(struct serve *b, struct stream *s, int width, int heig
     buf_add_text(&body, "{");
     if (b->settings->name) buf_printf(&body, "\"model\": \"%s\", ", b->settings->name);
     buf_add_text(&body, "\"messages\": [{\"role\": \"user\", \"content\": [");
-    bool ok = !width || add_picture(&body, number, width, height, e);
+    bool ok = !width || add_image_part(&body, number, width, height, e);
     buf_printf(&body,
                "{\"type\": \"text\", \"text\": \"%llu: tell me all about a red circle, a blue "
                "square and what is between them.\"}]}], ",
@@ -98,7 +98,7 @@ bool stream_start(struct serve *b, struct stream *s, int width, int height, int 
 {
     if (!write_request(b, s, width, height, max_tokens, e)) return false;
     chat_answer_clear(&s->answer);
-    figures_free(&s->gaps);
+    samples_free(&s->gaps);
     s->first = s->last = 0;
     s->sent = seconds_now();
     if (!wire_open(&s->wire, &b->to, false))
@@ -112,7 +112,7 @@ bool stream_is_over(const struct stream *s)
     return s->answer.done || s->answer.failed || wire_is_over(&s->wire);
 }
 
-static void take(struct stream *s, short revents)
+static void stream_receive(struct stream *s, short revents)
 {
     wire_step(&s->wire, revents);
     double now = seconds_now();
@@ -120,7 +120,7 @@ static void take(struct stream *s, short revents)
         if (s->first <= 0)
             s->first = now;
         else
-            figures_add(&s->gaps, now - s->last);
+            samples_add(&s->gaps, now - s->last);
         s->last = now;
     }
 }
@@ -133,7 +133,7 @@ void streams_wait(struct stream **all, size_t n)
                                  wire_events(&all[i]->wire), 0};
     poll(fds, n, MAX_WAIT_MS);
     for (size_t i = 0; i < n; i++)
-        if (fds[i].revents) take(all[i], fds[i].revents);
+        if (fds[i].revents) stream_receive(all[i], fds[i].revents);
 }
 
 bool stream_check(const struct stream *s, ey_err *e)

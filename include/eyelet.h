@@ -74,8 +74,8 @@ ey_budget *ey_budget_create(uint64_t bytes); /* NULL: no memory */
 void ey_budget_free(ey_budget **budget);
 /* Waits until n bytes are free, at most timeout_ms. False: they were not, or n is more than there
  * will ever be. */
-bool ey_budget_take(ey_budget *budget, uint64_t n, int timeout_ms);
-void ey_budget_give(ey_budget *budget, uint64_t n);
+bool ey_budget_acquire(ey_budget *budget, uint64_t n, int timeout_ms);
+void ey_budget_release(ey_budget *budget, uint64_t n);
 uint64_t ey_budget_total(const ey_budget *budget);
 uint64_t ey_budget_used(ey_budget *budget);
 
@@ -118,16 +118,16 @@ typedef struct {
     int max_images;             /* pictures of one request; 0: 16 */
     uint64_t max_pixels; /* of the largest picture, where that is to be more than the 4,194,304 that
                             a card has room for by default */
-    bool shared; /* a server: the KV pool is at least 8,192 tokens where kv_tokens is 0, and what
+    bool serving; /* a server: the KV pool is at least 8,192 tokens where kv_tokens is 0, and what
                     makes later requests faster does not wait for the first ones */
     const char *quantize; /* the decoder's matrices while loading: "fp8" or "int4"
                              (docs/quantization.md); NULL or "none": as stored */
     int group_size;       /* of int4: 32, 64 or 128; 0: 128 */
     /* of a card; NULL or "auto": what the plan needs (docs/memory.md) */
     const char *kv_cache_dtype; /* "bf16" or "fp8" */
-    const char *head;           /* "bf16" or "8bit" */
-    const char *head_rows; /* beside "8bit": who reads the stored rows, the card from "pinned" pages
-                              of the file or the "host" */
+    const char *lm_head;        /* "bf16" or "8bit" */
+    const char *lm_head_rows;   /* beside "8bit": who reads the stored rows, the card from "pinned"
+                                pages   of the file or the "host" */
     const char *vision_weights; /* "resident", "streamed" or "host" */
     int gpu_layers; /* the last so many layers of the decoder on the card, the first on the CPU; 0:
                        all, or EY_LAYERS_AUTO */
@@ -170,16 +170,16 @@ typedef struct {
     int threads;
     int max_model_len;
     int kv_tokens, max_num_seqs;
-    int vocabulary; /* token ids are below it */
-    bool pictures;  /* false: it reads text only, and a request with a picture is refused */
+    int vocab_size;    /* token ids are below it */
+    bool reads_images; /* false: it reads text only, and a request with a picture is refused */
     uint64_t weight_bytes, kv_bytes, workspace_bytes;
     double load_seconds; /* all of opening … */
     double
         device_seconds; /* … of which the device took, for itself: a card's context and kernels */
     uint64_t device_bytes; /* planned on a card, its context counted in; 0: there is none */
     int n_layers,
-        gpu_layers;        /* of the decoder; those on the card where they are divided, else all */
-    const char *head_rows; /* of an 8-bit head: who reads its stored rows, the card ("pinned") or
+        gpu_layers; /* of the decoder; those on the card where they are divided, else all */
+    const char *lm_head_rows; /* of an 8-bit head: who reads its stored rows, the card ("pinned") or
                               the "host"; NULL: the head is as stored */
     double
         tokens_per_second; /* where they are: as the plan expects it of one request; 0: not known */
@@ -190,14 +190,14 @@ typedef struct {
     const char *name;   /* "weights", "KV cache", … */
     const char *device; /* "file", "host", "cuda:0" */
     uint64_t bytes;
-    const char *life; /* "always", "vision", "prefill", "loading" */
+    const char *lifetime; /* "always", "vision", "prefill", "loading" */
 } ey_plan_item;
 
 /* What the engine's memory is spent on: rows that live as long as the engine, their number in *n.
  */
 const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n);
 
-enum { EY_PLAN_ITEMS = 20, EY_PLAN_CHANGES = 16, EY_PLAN_CHOICES = 8 };
+enum { EY_PLAN_ITEMS = 20, EY_PLAN_SUGGESTIONS = 16, EY_PLAN_CHOICES = 8 };
 
 struct ey_plan {
     char directory[4096]; /* where the checkpoint was found */
@@ -222,10 +222,10 @@ struct ey_plan {
         char options[96];
         uint64_t total_bytes;
         bool fits;
-    } changes[EY_PLAN_CHANGES]; /* where it does not fit: what would change that */
-    size_t n_changes;
+    } suggestions[EY_PLAN_SUGGESTIONS]; /* where it does not fit: what would change that */
+    size_t n_suggestions;
     uint64_t shared_bytes; /* of several models: what this one takes of what they share
-                              (ey_models_plan) */
+                              (ey_multi_model_plan) */
     bool resident; /* of several models: loaded at the start, beside the others that are; false: it
                       takes turns */
 };
@@ -240,12 +240,12 @@ typedef struct {
     uint64_t bytes_before, bytes;   /* of all tensors */
     double mean_error, worst_error; /* relative, of samples of what was quantised; of int4 alone */
     char kept[512];                 /* names of those that were not, as far as there is room */
-} ey_quantized;
+} ey_quantize_report;
 
 /* Writes the model as options->quantize makes it while loading to the new directory `out`, as a
  * checkpoint that loads to the same bits. Of the options model, quantize, group_size, threads and
  * progress count. What was written is removed when it fails. */
-bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantized *report,
+bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_report *report,
                  ey_err *err);
 enum { EY_MAX_MODELS = 16 };
 
@@ -256,17 +256,17 @@ typedef struct {
     uint64_t room_bytes;  /* for the models' shared_bytes that are loaded at the same time */
     uint64_t taken_bytes; /* of it, by those that are resident */
     bool together;        /* all are */
-} ey_models_plan;
+} ey_multi_model_plan;
 
 /* One plan over n models, 1 to EY_MAX_MODELS: options[n] differ in the model alone. Each plans[i]
  * is what ey_engine_open would make of the model with gpu_memory = total_bytes. Those that fit
  * together, in their order, are resident and divide the card among themselves; each of the others
  * is planned with all of it, for when those that are idle have given way. */
-bool ey_plan_models(const ey_engine_options *options, size_t n, ey_plan *plans, ey_models_plan *out,
-                    ey_err *err);
+bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
+                              ey_multi_model_plan *out, ey_err *err);
 
 /* A card's memory in use now, by everybody, and all of it; false: the engine has no card. */
-bool ey_device_memory(ey_engine *engine, uint64_t *used, uint64_t *total);
+bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total);
 
 /* What was seen of the card's memory. Under Windows the system may move parts of it to the
  * computer's own, now or later and without a word: then all is well but slow. */
@@ -284,20 +284,20 @@ typedef struct {
     double rated_bytes_per_second; /* and by the memory's clock and width, 0 where they are not
                                       known */
     double age_seconds;
-} ey_memory;
+} ey_gpu_memory;
 
 /* Looks now: reads all of it once, in slices between which requests go on. Any thread may call;
  * true without a card, with nothing known. */
-bool ey_probe_memory(ey_engine *engine, ey_memory *out, ey_err *err);
-/* What was seen last: after loading, or by the last call of ey_probe_memory. */
-ey_memory ey_last_memory(ey_engine *engine);
+bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *err);
+/* What was seen last: after loading, or by the last call of ey_probe_gpu_memory. */
+ey_gpu_memory ey_last_gpu_memory(ey_engine *engine);
 /* The sentence that says that memory has spilled, and what to do; false: it has not. */
-bool ey_memory_warning(const ey_memory *memory, char *text, size_t size);
+bool ey_gpu_memory_warning(const ey_gpu_memory *memory, char *text, size_t size);
 
 /* Waits until weights that the CPU reads in every step lie in huge pages, which a thread of the
  * engine's begins to copy them to when it is opened; bytes of those that do. Requests need not wait
  * for it. Any thread may call. */
-uint64_t ey_engine_settle(ey_engine *engine);
+uint64_t ey_engine_wait_huge_pages(ey_engine *engine);
 
 /* Facts of an open engine; the strings live as long as the engine. */
 ey_engine_info ey_engine_describe(const ey_engine *engine);
@@ -313,7 +313,7 @@ typedef enum {
 } ey_finding_level;
 
 typedef struct {
-    char name[32]; /* "card_memory": for programs */
+    char name[32]; /* "gpu_memory": for programs */
     ey_finding_level level;
     char text[512];   /* what was found */
     char remedy[256]; /* what helps; "": nothing needs to */
@@ -358,7 +358,7 @@ typedef struct {
     const char *schema; /* JSON of its arguments; NULL: any object */
 } ey_tool;
 /* A call of one of the tools, or several one after the other, as the model writes them. */
-bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool several,
+bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
                               ey_err *err);
 
 /* A request that uses it may go on. */
@@ -369,12 +369,12 @@ void ey_grammar_free(ey_grammar **grammar);
  * At most so many entries and bytes; what was not used for longest is forgotten. */
 typedef struct ey_grammar_cache ey_grammar_cache;
 enum { EY_GRAMMAR_CACHE_ENTRIES = 64 };
-bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t most_bytes, ey_err *err);
+bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t max_bytes, ey_err *err);
 void ey_grammar_cache_close(ey_grammar_cache **cache);
 /* The caller's, to be freed; NULL: it is not there. */
 ey_grammar *ey_grammar_cache_find(ey_grammar_cache *cache, const char *key, size_t n);
 /* The grammar stays the caller's too. Too large a one is not kept. */
-void ey_grammar_cache_keep(ey_grammar_cache *cache, const char *key, size_t n, ey_grammar *grammar);
+void ey_grammar_cache_put(ey_grammar_cache *cache, const char *key, size_t n, ey_grammar *grammar);
 
 /* ---- requests
  * ------------------------------------------------------------------------------------ */
@@ -451,12 +451,12 @@ typedef struct {
     size_t n_ids;
     const char *const *tools; /* JSON objects as text, one a tool */
     size_t n_tools;
-    bool add_vision_id;   /* "Picture 1: " before each picture */
-    bool add_start_token; /* before `text`: the token that the tokenizer begins prompts with, if
-                             there is one (Llama's <s>) */
+    bool add_vision_id; /* "Picture 1: " before each picture */
+    bool add_bos;       /* before `text`: the token that the tokenizer begins prompts with, if
+                                   there is one (Llama's <s>) */
     bool parse_special_tokens; /* false: text that spells a special token stays text */
     int max_tokens;            /* of the answer; 0: as many as the context holds */
-    bool fresh;           /* compute all of it, also what the last request left in the KV cache */
+    bool no_prefix_cache; /* compute all of it, also what the last request left in the KV cache */
     bool ignore_eos;      /* go on after a stop token (benchmarks) */
     ey_sampling sampling; /* ey_request_defaults: greedy */
     const char *const *stop; /* texts that end the answer and are not part of it */
@@ -478,11 +478,11 @@ typedef struct {
     int id;
     const char *token; /* its text; bytes that are not UTF-8 alone appear as U+FFFD */
     float logprob;     /* of the raw logits, before penalties and temperature */
-} ey_candidate;
+} ey_logprob;
 
 typedef struct {
-    ey_candidate chosen;
-    const ey_candidate *top; /* [n_top], most likely first */
+    ey_logprob chosen;
+    const ey_logprob *top; /* [n_top], most likely first */
     size_t n_top;
 } ey_token_logprobs;
 
@@ -490,8 +490,8 @@ struct ey_event {
     enum { EY_EVENT_NONE, EY_EVENT_PHASE, EY_EVENT_TEXT, EY_EVENT_DONE } type;
     const char *phase; /* PHASE: "queue", "vision", "prefill", "decode" */
     int done, total;   /* PHASE */
-    const char *text; /* TEXT: whole characters only; lives until the callback returns or ey_next is
-                         called again */
+    const char *text;  /* TEXT: whole characters only; lives until the callback returns or
+                          ey_generation_next is  called again */
     size_t n_text;
     int n_tokens; /* of the answer so far, the ones that made this text included */
 };
@@ -533,13 +533,14 @@ void ey_answer_free(ey_answer *answer);
 /* ---- many at once
  * ---------------------------------------------------------------------------------
  *
- * ey_ask in steps, for programs that serve: ey_prepare does what needs no device (pictures are
- * decoded, the prompt becomes ids) on the caller's thread; ey_start queues an answer to it; ey_next
- * waits for what comes; ey_collect ends it. One thread at a time handles a ticket (ey_cancel may
- * come from any); tickets do not know each other. */
+ * ey_ask in steps, for programs that serve: ey_prompt_prepare does what needs no device (pictures
+ * are decoded, the prompt becomes ids) on the caller's thread; ey_generation_start queues an answer
+ * to it; ey_generation_next waits for what comes; ey_generation_collect ends it. One thread at a
+ * time handles a ticket (ey_generation_cancel may come from any); tickets do not know each other.
+ */
 
 typedef struct ey_prompt ey_prompt;
-typedef struct ey_ticket ey_ticket;
+typedef struct ey_generation ey_generation;
 
 typedef struct {
     const int *ids; /* [n_ids] */
@@ -553,50 +554,52 @@ typedef struct {
 /* Messages, text or ids of the request → a prompt that answers can be started from; what the
  * request says of the answer is not looked at. What can never fit the context is an error with the
  * numbers. */
-bool ey_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt, ey_err *err);
+bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt,
+                       ey_err *err);
 ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* lives as long as the prompt */
 void ey_prompt_free(ey_prompt **prompt);
 
 /* Queues one answer to the prompt (which may be freed then, or started from again: n answers). Of
  * the request counts what it says of the answer (max_tokens, sampling, stop …); it and what it
  * points to is copied. EY_BUSY: the queue is full. */
-bool ey_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request, ey_ticket **ticket,
-              ey_err *err);
+bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
+                         ey_generation **generation, ey_err *err);
 /* Waits for the next event, at most timeout_ms: NONE says that none came, DONE that the answer is
  * over. Text that is not fetched for long makes its sequence pause, not the others. */
-void ey_next(ey_ticket *ticket, int timeout_ms, ey_event *event);
+void ey_generation_next(ey_generation *generation, int timeout_ms, ey_event *event);
 /* Token i < event.n_tokens of an answer with log-probabilities; `top` has room for top_logprobs. */
-ey_token_logprobs ey_ticket_logprobs(const ey_ticket *ticket, int i, ey_candidate *top);
+ey_token_logprobs ey_generation_logprobs(const ey_generation *generation, int i, ey_logprob *top);
 /* Asks for an end within one step; the answer is what there is. */
-void ey_cancel(ey_ticket *ticket);
+void ey_generation_cancel(ey_generation *generation);
 /* Waits for the end, gives the answer (as ey_ask does) and frees the ticket. */
-bool ey_collect(ey_ticket **ticket, ey_answer *answer, ey_err *err);
+bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err *err);
 
 typedef struct {
     int running, waiting, paused; /* requests; paused ones run, but nobody fetches their text */
     int kv_blocks, kv_blocks_used,
-        kv_blocks_cached;            /* of 64 tokens; cached ones are free for others */
-    int image_rows, image_rows_used; /* visual tokens that the image cache holds */
-    uint64_t image_bytes;            /* of the image cache in all */
+        kv_blocks_cached; /* of 64 tokens; cached ones are free for others */
+    int image_cache_tokens, image_cache_tokens_used; /* visual tokens that the image cache holds */
+    uint64_t image_cache_bytes;                      /* of the image cache in all */
     /* since the start */
     uint64_t prompt_tokens, cached_tokens, generated_tokens, preemptions, steps;
-    uint64_t steps_ahead; /* of them, those that were enqueued before the tokens of the one before
+    uint64_t async_steps; /* of them, those that were enqueued before the tokens of the one before
                              were known */
-    uint64_t images, images_cached, tower_runs;
+    uint64_t images, images_cached, encoder_runs;
     uint64_t finished_stop, finished_length, finished_cancelled, failed;
     double vision_seconds, step_seconds; /* the device was busy for */
-    double beat_age; /* seconds since the engine last made a step; 0 when it has nothing to do */
+    double
+        heartbeat_age; /* seconds since the engine last made a step; 0 when it has nothing to do */
 } ey_stats;
 
 ey_stats ey_engine_stats(const ey_engine *engine);
 
 /* What masks of answers that keep to a grammar took, each; by steps of time, of which step i ends
- * at EY_MASK_FIRST_US * 2^(i / EY_MASK_STEPS_AN_OCTAVE) microseconds and the last one never. */
-enum { EY_MASK_STEPS = 72, EY_MASK_STEPS_AN_OCTAVE = 4 };
+ * at EY_MASK_FIRST_US * 2^(i / EY_MASK_BUCKETS_PER_OCTAVE) microseconds and the last one never. */
+enum { EY_MASK_BUCKETS = 72, EY_MASK_BUCKETS_PER_OCTAVE = 4 };
 #define EY_MASK_FIRST_US 0.25
 typedef struct {
-    uint64_t made, steps[EY_MASK_STEPS];
-    double waited_seconds; /* that steps were done and had to wait for masks */
+    uint64_t count, steps[EY_MASK_BUCKETS];
+    double step_wait_seconds; /* that steps were done and had to wait for masks */
 } ey_mask_stats;
 ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
 /* Seconds that this share (0 .. 1) of the masks took at most: the end of a step of time. */
@@ -609,7 +612,7 @@ bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool 
  * UTF-8 become U+FFFD. Ids outside the vocabulary are an error. */
 bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
                    ey_err *err);
-/* The text of one token, as ey_candidate gives it; lives as long as the engine. */
+/* The text of one token, as ey_logprob gives it; lives as long as the engine. */
 const char *ey_token_text(const ey_engine *engine, int id);
 
 /* ---- what it costs (for benchmarks)
@@ -619,21 +622,22 @@ typedef struct {
     double vision_flops;  /* tower and mergers of one picture, attention included */
     double prefill_flops; /* decoder's products and attention for the prompt; the head once */
     double decode_bytes;  /* weights and KV read for one token after the prompt */
-} ey_work;
+} ey_cost_estimate;
 
 /* The least that a request with one picture of width x height (of no account to a model that reads
  * text only) (as the model sees it) and prompt_tokens needs. */
-ey_work ey_work_of(const ey_engine *engine, int width, int height, int prompt_tokens);
+ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height,
+                                  int prompt_tokens);
 
 typedef struct {
     double read_bytes_per_second; /* plain reads of 1 GiB by all threads */
     double flops_per_second; /* multiply-adds from registers with the best instruction in use */
     double vector_flops_per_second; /* the same with vectors, where the best one multiplies tiles;
                                        0: it does not */
-} ey_limits;
+} ey_roofline;
 
 /* Measures the device for about a second. */
-bool ey_measure_limits(ey_engine *engine, ey_limits *limits, ey_err *err);
+bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *err);
 
 const char *ey_version(void);
 

@@ -10,8 +10,8 @@
 #ifndef EY_BACKEND_H
 #define EY_BACKEND_H
 
-#include "backend/shape.h"
-#include "backend/tensor.h"
+#include "backend/model_shape.h"
+#include "tensor/tensor.h"
 #include "base/err.h"
 #include "base/pool.h"
 
@@ -25,9 +25,9 @@ enum element { ELEMENT_RESIDUAL, ELEMENT_ACTIVATION, ELEMENT_ROPE, ELEMENT_FEATU
 enum placement {
     PLACE_RESIDENT,  /* on the device */
     PLACE_EIGHT_BIT, /* on the device as int8 rows with a scale each: a head whose best candidates
-                        are scored again from the file's rows (reads_stored()) */
+                        are scored again from the file's rows (reads_pinned_rows()) */
     PLACE_HOST,     /* stays in the file: an embedding whose rows are looked up by the host, or read
-                       there by the device (reads_stored()) */
+                       there by the device (reads_pinned_rows()) */
     PLACE_STREAMED, /* comes to the device when its group (open_group()) is needed, into one of two
                        places */
 };
@@ -57,11 +57,11 @@ static inline int batch_kv_block(const struct batch *batch, int row, int index)
 }
 
 /* Without data where a family has none of them: biases of q, k and v, norms of their heads. */
-struct decoder_layer {
+struct text_layer {
     struct weight input_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, o, post_norm, gate,
         up, down;
 };
-enum { LAYER_WEIGHTS = sizeof(struct decoder_layer) / sizeof(struct weight) };
+enum { LAYER_WEIGHTS = sizeof(struct text_layer) / sizeof(struct weight) };
 
 struct affine { /* y = x · Wᵀ + b */
     struct weight w, b;
@@ -92,7 +92,7 @@ struct rope {
 };
 
 /* A picture of the model's size, as bytes: what patches are cut from. */
-struct rgb_picture {
+struct rgb_image {
     const uint8_t *rgb;    /* [rows · patch, cols · patch, 3] */
     int rows, cols;        /* patches */
     float mean[3], std[3]; /* of values 0..1 */
@@ -104,20 +104,20 @@ struct kv_shape {
 };
 
 struct kv_cache {
-    dev data; /* kv_bytes() of it */
+    dev data; /* ref_kv_bytes() of it */
     struct kv_shape shape;
 };
 
 struct backend_limits {
-    int max_rows;     /* rows of one call, decoder or vision tile */
-    int max_seqs;     /* sequences of one step, and rows of one head() */
-    int max_blocks;   /* KV blocks of one sequence */
-    int max_keys;     /* keys an attention row may see */
-    int max_width;    /* widest row of any intermediate */
-    int max_patches;  /* of one picture; a multiple of KV_BLOCK */
-    bool int4;        /* matrices of four bits are among the weights */
-    bool read_stored; /* the device is to read what stays of embedding and head in the file itself,
-                         where it can (reads_stored()) */
+    int max_rows;          /* rows of one call, decoder or vision tile */
+    int max_seqs;          /* sequences of one step, and rows of one head() */
+    int max_blocks;        /* KV blocks of one sequence */
+    int max_keys;          /* keys an attention row may see */
+    int max_width;         /* widest row of any intermediate */
+    int max_patches;       /* of one picture; a multiple of KV_BLOCK */
+    bool int4;             /* matrices of four bits are among the weights */
+    bool read_pinned_rows; /* the device is to read what stays of embedding and head in the file
+                         itself, where it can (reads_pinned_rows()) */
     bool fp8_prompts; /* rows of prompts are quantised to e4m3, by rows and blocks of 128 columns,
                          where they meet block-FP8 matrices */
     struct text_shape text;
@@ -127,7 +127,7 @@ struct backend_limits {
 struct backend;
 
 /* The best of a row of logits. */
-enum { BEST_LOGITS = 64 };
+enum { TOPK_LOGITS = 64 };
 
 struct scored_token {
     float logit;
@@ -136,20 +136,20 @@ struct scored_token {
 
 /* How a row's next token is drawn: the sampler's options that the device knows, and its random
  * number. */
-struct token_draw {
+struct token_sampling {
     uint64_t seed, step;
     float temperature, top_p, min_p; /* temperature 0: the best */
-    int top_k;                       /* 1 .. BEST_LOGITS */
+    int top_k;                       /* 1 .. TOPK_LOGITS */
 };
 
-struct best_logits {
-    struct scored_token token[BEST_LOGITS]; /* the best first, the lower id first among equals */
-    float log_sum;                          /* log of the sum of exp of all logits */
+struct topk_logits {
+    struct scored_token token[TOPK_LOGITS]; /* the best first, the lower id first among equals */
+    float logsumexp;                        /* log of the sum of exp of all logits */
 };
 
 /* What a device can do at most now, measured. */
-struct device_limits {
-    double read;         /* bytes a second */
+struct device_roofline {
+    double bandwidth;    /* bytes a second */
     double flops;        /* of multiply-adds, a second, with the best instruction in use */
     double vector_flops; /* the same of vectors where the best is of tiles; 0: it is not */
 };
@@ -158,7 +158,7 @@ struct backend_ops {
     const char *name;
     size_t element_size[ELEMENT_KINDS];              /* bytes */
     const char *(*detail)(const struct backend *be); /* which kernels */
-    bool (*measure)(struct backend *be, struct device_limits *limits, ey_err *e);
+    bool (*measure_roofline)(struct backend *be, struct device_roofline *limits, ey_err *e);
     void (*destroy)(struct backend *be);
     /* The calling thread will use the backend (one at a time does); NULL: any may. The one that
      * made it need not ask. */
@@ -168,7 +168,7 @@ struct backend_ops {
                          ey_err *e);
     /* Whether limits.fp8_prompts is possible; false: *why has the reason, as behind "because".
      * NULL: it is not. *slow: it costs time there. */
-    bool (*takes_fp8_prompts)(const struct backend *be, bool *slow, ey_err *why);
+    bool (*supports_fp8_prompts)(const struct backend *be, bool *slow, ey_err *why);
     /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
     size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
     bool (*reserve)(struct backend *be, const struct backend_limits *limits, ey_err *e);
@@ -202,12 +202,12 @@ struct backend_ops {
                         size_t n); /* after finish(): float32 as it is */
     /* The best of row `row` of the last head(), without fetching all logits; NULL: backends on
      * which that is no gain. After finish(). */
-    void (*best)(struct backend *be, struct best_logits *out, int row);
+    void (*topk)(struct backend *be, struct topk_logits *out, int row);
     /* Whether the device reads the rows that PLACE_HOST and PLACE_EIGHT_BIT left in the file
      * itself; after reserve(). Then best() of an 8-bit head is scored again (backend/exact.h) and
      * nothing is looked up by the host; otherwise the former is the caller's affair, and *why_not
      * says why where it was asked for. NULL: never. */
-    bool (*reads_stored)(const struct backend *be, const char **why_not);
+    bool (*reads_pinned_rows)(const struct backend *be, const char **why_not);
     bool (*finish)(struct backend *be, ey_err *e);
     /* The address of element n of a buffer. */
     dev (*at)(struct backend *be, dev p, enum element kind, size_t n);
@@ -215,25 +215,25 @@ struct backend_ops {
     /* ---- steps that are known beforehand; all NULL on backends that gain nothing by it ---- */
     /* Between these two a step of one row of each of n sequences is written down instead of run.
      * False: this one is not worth it. */
-    bool (*record_begin)(struct backend *be, int n_seqs);
-    bool (*record_end)(struct backend *be, ey_err *e);
+    bool (*capture_begin)(struct backend *be, int n_seqs);
+    bool (*capture_end)(struct backend *be, ey_err *e);
     /* Runs the step that was written down for such a batch, with logits of each row. False: none
      * was. */
-    bool (*replay)(struct backend *be, const struct batch *batch, int n_out);
+    bool (*launch_graph)(struct backend *be, const struct batch *batch, int n_out);
     /* Behind a replayed step that is under way, the next of the same rows: each goes on with a
      * token that the device draws from the logits of the step under way (batch->token is not looked
      * at). The host draws too, and takes this step's results only where both agree. */
-    bool (*replay_next)(struct backend *be, const struct batch *batch,
-                        const struct token_draw *draws);
-    /* Waits for the step before the one that replay_next() put behind it; best() is then of that
-     * one. */
-    bool (*finish_one)(struct backend *be, ey_err *e);
+    bool (*enqueue_speculative)(struct backend *be, const struct batch *batch,
+                                const struct token_sampling *sampling);
+    /* Waits for the step before the one that enqueue_speculative() put behind it; best() is then of
+     * that one. */
+    bool (*wait_previous)(struct backend *be, ey_err *e);
     /* That next step is the step under way from here on, and should have gone on with these tokens.
      */
-    void (*take_next)(struct backend *be, const int32_t *token, int n);
-    /* Whether it did; after finish() or finish_one(). Also true of a step that was not put behind
-     * another. */
-    bool (*was_right)(struct backend *be);
+    void (*commit_speculative)(struct backend *be, const int32_t *token, int n);
+    /* Whether it did; after finish() or wait_previous(). Also true of a step that was not put
+     * behind another. */
+    bool (*verify_speculative)(struct backend *be);
 
     /* ---- decoder (spec 3) ---- */
     /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
@@ -245,29 +245,29 @@ struct backend_ops {
     /* a = RMSNorm(x); q, k, v = a · Wᵀ (+ bias); q, k per head normed (where there are norms) and
      * turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
     void (*qkv)(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-                const struct decoder_layer *w, const struct text_shape *shape, dev rope,
+                const struct text_layer *w, const struct text_shape *shape, dev rope,
                 const struct batch *batch);
     /* o[n, n_heads·head_dim]: causal attention of each row over slots text_first_key()..index of
      * its sequence */
-    void (*attend)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                   const struct text_shape *shape, const struct batch *batch);
+    void (*attention)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                      const struct text_shape *shape, const struct batch *batch);
     /* qkv and attend in one; NULL: the two are called. q is scratch. */
-    void (*qkv_attend)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
-                       const struct decoder_layer *w, const struct text_shape *shape, dev rope,
-                       const struct batch *batch);
+    void (*qkv_attention)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
+                          const struct text_layer *w, const struct text_shape *shape, dev rope,
+                          const struct batch *batch);
     /* x[n, rows(w)] += in · wᵀ. The last n_prompt rows are as in a batch, also below */
     void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, int n,
                         int n_prompt);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
-    void (*gate_up)(struct backend *be, dev h, dev x, const struct decoder_layer *w,
+    void (*gate_up)(struct backend *be, dev h, dev x, const struct text_layer *w,
                     const struct text_shape *shape, int n, int n_prompt);
     /* x[i] += features[batch->feature[i]] for visual rows */
     void (*add_features)(struct backend *be, dev x, dev features, const struct batch *batch,
                          int hidden);
     /* logits[n, vocabulary] (device, float32) = RMSNorm(x[rows[i]]) · headᵀ */
-    void (*head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                 const struct weight *norm, const struct weight *head,
-                 const struct text_shape *shape);
+    void (*lm_head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                    const struct weight *norm, const struct weight *head,
+                    const struct text_shape *shape);
 
     /* ---- vision tower (spec 4); rows in merge-block order, n a multiple of a token's patches ----
      */
@@ -277,7 +277,7 @@ struct backend_ops {
                         const struct weight *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n);
     /* The same from the picture itself; NULL: the host makes pixels of it. */
-    void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_picture *picture,
+    void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_image *image,
                             const struct affine *w, const struct weight *table,
                             const struct vision_shape *shape, int first, int n);
     /* Rows first .. first+n-1 of qkv = LN(x[n, hidden]) · wᵀ + b, q and k turned. How queries, keys
@@ -285,9 +285,9 @@ struct backend_ops {
      * affair. */
     void (*vision_qkv)(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, dev rope, int first, int n);
-    /* o[n, hidden]: full attention of rows first .. first+n-1 over all n_keys rows of qkv */
-    void (*vision_attend)(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
-                          int first, int n, int n_keys);
+    /* o[n, hidden]: full attention of rows first .. first+n-1 over all end_key rows of qkv */
+    void (*vision_attention)(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                             int first, int n, int n_keys);
     /* h[n, mlp] = gelu_tanh(LN(x; norm2) · fc1ᵀ + b) */
     void (*vision_mlp)(struct backend *be, dev h, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, int n);
@@ -306,7 +306,7 @@ struct backend {
 bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
 /* The fast one for x86: the best instruction set of the machine that is at most what `mask` names
  * ("generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx"); NULL: the fastest,
- * machine_best_level(). */
+ * cpu_best_level(). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 
 /* The card, with all that its context takes taken; `eager`: steps are not recorded beforehand.
@@ -314,41 +314,41 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
 bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e);
 /* A backend that answers questions about sizes and can do nothing else, so that a plan needs no
  * card. */
-bool backend_cuda_create_planned(struct backend **be, ey_err *e);
+bool backend_cuda_create_simulated(struct backend **be, ey_err *e);
 
 /* The card's memory as it is now, this process's context in it. */
-struct cuda_facts {
+struct cuda_device_info {
     char name[160];
     char bus[32]; /* where it is plugged in; "": not known */
     uint64_t total, free;
     int sm_count, capability;
     double rated_reads; /* bytes a second by its clock and width; 0: not known */
 };
-bool backend_cuda_facts(const struct backend *be, struct cuda_facts *out, ey_err *e);
+bool backend_cuda_device_info(const struct backend *be, struct cuda_device_info *out, ey_err *e);
 /* Whether the card could read these themselves where they are mapped, as far as pinning a page of
  * them tells; nothing stays pinned. */
-bool backend_cuda_may_read(struct backend *be, const struct weight *head,
-                           const struct weight *embed);
+bool backend_cuda_can_pin_rows(struct backend *be, const struct weight *head,
+                               const struct weight *embed);
 
 /* Bytes of the arena, and the time that reading a slice of it takes. Nothing of a step under way is
  * disturbed but its time. */
-size_t backend_cuda_held(const struct backend *be);
-bool backend_cuda_read_slice(struct backend *be, size_t first, size_t bytes, double *seconds,
-                             ey_err *e);
+size_t backend_cuda_arena_bytes(const struct backend *be);
+bool backend_cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seconds,
+                            ey_err *e);
 
 /* The trial of a card's kernels, family by family, against loops on the host. */
-enum { KERNEL_FAMILIES_MAX = 64 };
+enum { SELFTEST_MAX_KERNELS = 64 };
 
-struct kernel_verdict {
+struct selftest_result {
     char name[32];
     float error; /* relative, root mean square; infinite: no number came */
     bool absent; /* not of this kind of card */
-    bool tried, failed;
-    const char *instead; /* what is used where it failed; NULL: nothing can be */
+    bool was_run, failed;
+    const char *fallback; /* what is used where it failed; NULL: nothing can be */
 };
 
-struct kernel_report {
-    struct kernel_verdict family[KERNEL_FAMILIES_MAX];
+struct selftest_report {
+    struct selftest_result kernel[SELFTEST_MAX_KERNELS];
     int n, n_failed;
     bool cached;    /* held before, on a card of this kind, with this build */
     double seconds; /* that it took */
@@ -356,6 +356,6 @@ struct kernel_report {
 
 /* Before anything is allocated: what failed on cards like this one is not used from here on.
  * `again`: tried again, whatever is known. False: the card cannot be used. */
-bool backend_cuda_check(struct backend *be, bool again, struct kernel_report *out, ey_err *e);
+bool backend_cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct ey_budget {
     pthread_mutex_t lock;
-    pthread_cond_t given;
+    pthread_cond_t released;
     uint64_t total, used;
 };
 
@@ -20,7 +20,7 @@ ey_budget *ey_budget_create(uint64_t bytes)
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->given, &monotonic);
+    pthread_cond_init(&b->released, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&b->lock, NULL);
     b->total = bytes;
@@ -31,13 +31,13 @@ void ey_budget_free(ey_budget **budget)
 {
     ey_budget *b = *budget;
     if (!b) return;
-    pthread_cond_destroy(&b->given);
+    pthread_cond_destroy(&b->released);
     pthread_mutex_destroy(&b->lock);
     free(b);
     *budget = NULL;
 }
 
-static struct timespec after(int ms)
+static struct timespec budget_deadline(int ms)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -50,25 +50,25 @@ static struct timespec after(int ms)
     return t;
 }
 
-bool ey_budget_take(ey_budget *b, uint64_t n, int timeout_ms)
+bool ey_budget_acquire(ey_budget *b, uint64_t n, int timeout_ms)
 {
     if (n > b->total) return false;
-    struct timespec end = after(timeout_ms);
+    struct timespec end = budget_deadline(timeout_ms);
     int status = 0;
     pthread_mutex_lock(&b->lock);
     while (n > b->total - b->used && status != ETIMEDOUT)
-        status = pthread_cond_timedwait(&b->given, &b->lock, &end);
+        status = pthread_cond_timedwait(&b->released, &b->lock, &end);
     bool fits = n <= b->total - b->used;
     if (fits) b->used += n;
     pthread_mutex_unlock(&b->lock);
     return fits;
 }
 
-void ey_budget_give(ey_budget *b, uint64_t n)
+void ey_budget_release(ey_budget *b, uint64_t n)
 {
     pthread_mutex_lock(&b->lock);
     b->used -= n;
-    pthread_cond_broadcast(&b->given);
+    pthread_cond_broadcast(&b->released);
     pthread_mutex_unlock(&b->lock);
 }
 

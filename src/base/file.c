@@ -60,7 +60,7 @@ void file_map_close(struct file_map *map)
     *map = (struct file_map){0};
 }
 
-void file_map_forget(const void *data, size_t size)
+void file_map_release_pages(const void *data, size_t size)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
                     first = ((uintptr_t)data + page - 1) / page * page,
@@ -69,7 +69,7 @@ void file_map_forget(const void *data, size_t size)
 }
 
 /* Grows *data so that at least one more block fits, never beyond max + 2. */
-static bool grow(char **data, size_t size, size_t *capacity, size_t max)
+static bool file_buffer_grow(char **data, size_t size, size_t *capacity, size_t max)
 {
     if (size + 1 < *capacity) return true;
     size_t wanted = *capacity ? *capacity * 2 : 65536;
@@ -81,11 +81,12 @@ static bool grow(char **data, size_t size, size_t *capacity, size_t max)
     return true;
 }
 
-static bool read_all(int fd, char **data, size_t *size, const char *path, size_t max, ey_err *e)
+static bool file_read_all(int fd, char **data, size_t *size, const char *path, size_t max,
+                          ey_err *e)
 {
     size_t capacity = 0;
     for (;;) {
-        if (!grow(data, *size, &capacity, max)) return ey_fail_memory(e, path, *size);
+        if (!file_buffer_grow(data, *size, &capacity, max)) return ey_fail_memory(e, path, *size);
         ssize_t got = read(fd, *data + *size, capacity - *size - 1);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_errno(e, path);
@@ -104,7 +105,7 @@ bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *
     *size = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno(e, path);
-    bool ok = read_all(fd, data, size, path, max, e);
+    bool ok = file_read_all(fd, data, size, path, max, e);
     close(fd);
     if (!ok) {
         free(*data);
@@ -127,7 +128,7 @@ bool file_write(int fd, const void *bytes, size_t n)
     return true;
 }
 
-bool errno_is_full(void)
+bool errno_is_disk_full(void)
 {
     return errno == ENOSPC || errno == EDQUOT;
 }

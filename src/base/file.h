@@ -15,7 +15,7 @@ bool file_map_open(struct file_map *map, const char *path, ey_err *e);
 void file_map_close(struct file_map *map);
 /* Part of a map will not be read again soon: its whole pages may leave this process's memory. They
  * come back when they are read. */
-void file_map_forget(const void *data, size_t size);
+void file_map_release_pages(const void *data, size_t size);
 
 /* Reads a whole file of at most `max` bytes into *data (the caller frees; one NUL follows the
  * bytes, not counted in *size). "-" is not special. Works on pipes too. */
@@ -24,7 +24,7 @@ bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *
 /* Writes all of it at the descriptor's place; false with errno as write() left it. */
 bool file_write(int fd, const void *bytes, size_t n);
 /* What failed just now found no room: the disk is full, or the user's share of it. */
-bool errno_is_full(void);
+bool errno_is_disk_full(void);
 
 /* dir + "/" + name in `out` of EY_MAX_PATH bytes; false with a message when too long. */
 bool path_join(char *out, const char *dir, const char *name, ey_err *e);

@@ -90,15 +90,15 @@ json_object *json_member_of_type(const json_object *object, const char *key, jso
 }
 
 /* json-c saturates integers beyond 64 bits: the ends of the range are never what the file says. */
-static bool exact_int(json_object *value, int64_t *out)
+static bool json_exact_int(json_object *value, int64_t *out)
 {
     if (!json_object_is_type(value, json_type_int)) return false;
     *out = json_object_get_int64(value);
     return *out != INT64_MAX && *out != INT64_MIN;
 }
 
-static bool fail_value(ey_err *e, const char *what, const char *key, json_object *value,
-                       const char *wanted)
+static bool json_fail_value(ey_err *e, const char *what, const char *key, json_object *value,
+                            const char *wanted)
 {
     char shown[64] = "absent";
     if (value)
@@ -112,10 +112,10 @@ bool json_int(const json_object *object, const char *key, int64_t lo, int64_t hi
 {
     json_object *value = json_member(object, key);
     int64_t got;
-    if (value && exact_int(value, &got) && got >= lo && got <= hi) return *out = got, true;
+    if (value && json_exact_int(value, &got) && got >= lo && got <= hi) return *out = got, true;
     char wanted[96];
     snprintf(wanted, sizeof(wanted), "an integer from %" PRId64 " to %" PRId64, lo, hi);
-    return fail_value(e, what, key, value, wanted);
+    return json_fail_value(e, what, key, value, wanted);
 }
 
 bool json_number(const json_object *object, const char *key, double lo, double hi, double *out,
@@ -128,7 +128,7 @@ bool json_number(const json_object *object, const char *key, double lo, double h
     if (got >= lo && got <= hi) return *out = got, true;
     char wanted[96];
     snprintf(wanted, sizeof(wanted), "a number from %g to %g", lo, hi);
-    return fail_value(e, what, key, value, wanted);
+    return json_fail_value(e, what, key, value, wanted);
 }
 
 bool json_optional_int(const json_object *object, const char *key, int64_t lo, int64_t hi,
@@ -149,7 +149,7 @@ bool json_optional_bool(const json_object *object, const char *key, bool *out, c
     json_object *value = json_member(object, key);
     if (!value) return true;
     if (!json_object_is_type(value, json_type_boolean))
-        return fail_value(e, what, key, value, "true or false");
+        return json_fail_value(e, what, key, value, "true or false");
     return *out = json_object_get_boolean(value), true;
 }
 

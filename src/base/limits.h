@@ -13,7 +13,7 @@ enum {
     EY_MAX_LAYERS = 256,
     EY_MAX_WIDTH = 65536, /* hidden sizes, head counts times head sizes, MLP widths */
     EY_MAX_HEAD_DIM = 1024,
-    EY_MAX_VOCABULARY = 1 << 20,
+    EY_MAX_VOCAB_SIZE = 1 << 20,
     EY_MAX_POSITION_TABLE = 1 << 16,
     EY_MAX_CONTEXT = 1 << 20,
     EY_MAX_DEEPSTACK = 8,
@@ -24,7 +24,7 @@ enum {
     EY_MAX_MESSAGES = 4096,
     EY_MAX_IMAGE_SIDE = 65500,
     EY_MAX_TOP_LOGPROBS = 20,
-    EY_MAX_STOPS = 16,
+    EY_MAX_STOP_STRINGS = 16,
     EY_MAX_STOP_BYTES = 1024,
     EY_MAX_STOP_IDS = 64,
     EY_MAX_LOGIT_BIAS = 1024,
@@ -43,20 +43,20 @@ enum {
     EY_MAX_HEADER_BYTES = 32 << 10, /* request line and headers of one */
     EY_MAX_HEADERS = 100,
     EY_MAX_CONNECTIONS = 256,
-    EY_SPARE_CONNECTIONS = 16, /* above those, for /health and to say that there are too many */
-    EY_MAX_KEY_BYTES = 1024,   /* of an API key */
+    EY_SPARE_CONNECTIONS = 16,   /* above those, for /health and to say that there are too many */
+    EY_MAX_API_KEY_BYTES = 1024, /* of an API key */
     /* of a request to the server */
-    EY_MAX_ANSWERS = 8,  /* n */
-    EY_MAX_PROMPTS = 64, /* of a completion */
-    EY_MAX_PARTS = 4096, /* of a message */
+    EY_MAX_REQUEST_CHOICES = 8,  /* n */
+    EY_MAX_PROMPTS = 64,         /* of a completion */
+    EY_MAX_CONTENT_PARTS = 4096, /* of a message */
     EY_MAX_TOOLS = 128,
     EY_MAX_TOOL_CALLS = 128,         /* of a message */
     EY_MAX_NAME_BYTES = 256,         /* of a tool, a model */
     EY_MAX_REQUEST_VALUES = 1 << 18, /* JSON values: each costs many times its bytes when parsed */
     EY_MAX_REQUEST_CONTAINERS = 1 << 15, /* objects and arrays among them, about a KiB each */
-    EY_MAX_COUNTED_BYTES = 4 << 20,      /* of a text to tokenize */
-    EY_MAX_REPLY_BYTES = 256 << 20,
-    EY_MAX_UNKNOWN_BYTES = 512, /* names of unknown fields that a reply repeats */
+    EY_MAX_TOKENIZE_BYTES = 4 << 20,     /* of a text to tokenize */
+    EY_MAX_RESPONSE_BYTES = 256 << 20,
+    EY_MAX_UNKNOWN_FIELD_BYTES = 512, /* names of unknown fields that a reply repeats */
     /* of a grammar that an answer must keep to */
     EY_MAX_SCHEMA_BYTES = 256 << 10, /* a JSON schema; all choices together */
     EY_MAX_SCHEMA_BRANCHES = 1024,   /* of anyOf, oneOf; properties of an object; prefixItems */
@@ -70,14 +70,14 @@ enum {
     EY_MAX_PATTERN_DEPTH = 64,        /* groups in each other */
     EY_MAX_PATTERN_PRODUCT = 1 << 21, /* states of a pattern times the lengths of its texts */
     EY_MAX_CHOICES = 4096,
-    EY_MAX_GRAMMAR_RULES = 1 << 14,  /* different objects, arrays and strings */
-    EY_MAX_GRAMMAR_NET = 1 << 18,    /* states before it is made deterministic */
-    EY_MAX_GRAMMAR_STATES = 1 << 17, /* and after */
+    EY_MAX_GRAMMAR_RULES = 1 << 14,      /* different objects, arrays and strings */
+    EY_MAX_GRAMMAR_NFA_STATES = 1 << 18, /* states before it is made deterministic */
+    EY_MAX_GRAMMAR_DFA_STATES = 1 << 17, /* and after */
     EY_MAX_GRAMMAR_EDGES = 1 << 20,
-    EY_MAX_GRAMMAR_MEMBERS = 1 << 22, /* of all the sets that are its states */
-    EY_MAX_GRAMMAR_WORK = 1 << 24,    /* steps of making it so */
-    EY_MAX_GRAMMAR_LEVELS = 32,       /* objects, arrays and strings in each other in an answer */
-    EY_MAX_GRAMMAR_PARTS = 2048,      /* that a grammar is put together from */
+    EY_MAX_GRAMMAR_SET_MEMBERS = 1 << 22, /* of all the sets that are its states */
+    EY_MAX_GRAMMAR_BUILD_STEPS = 1 << 24, /* steps of making it so */
+    EY_MAX_GRAMMAR_NESTING = 32, /* objects, arrays and strings in each other in an answer */
+    EY_MAX_GRAMMAR_PARTS = 2048, /* that a grammar is put together from */
 };
 #define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* as the format's own reader */
 #define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* a picture's file */

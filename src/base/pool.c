@@ -15,35 +15,39 @@
 #include "base/limits.h"
 #include "base/processors.h"
 
-enum { LINE = 64, PAUSES = 32, HELP = 4 /* part of what is left of a share that a helper takes */ };
-#define AWAKE_SECONDS 60e-6
+enum {
+    CACHE_LINE = 64,
+    SPIN_PAUSES = 32,
+    STEAL_DIVISOR = 4 /* part of what is left of a share that a helper takes */
+};
+#define SPIN_SECONDS 60e-6
 
 /* Items begin .. end-1 that are still to be taken of a thread's share: begin in the upper half, so
  * that both change at once. */
-struct share {
-    _Alignas(LINE) atomic_uint_least64_t left;
+struct pool_range {
+    _Alignas(CACHE_LINE) atomic_uint_least64_t left;
 };
 
 struct pool {
     int n_threads; /* the caller included */
     int n_started;
-    bool awake; /* there is a processor for each thread to wait on */
+    bool may_spin; /* there is a processor for each thread to wait on */
     pthread_t *threads;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     atomic_bool stop;
     pool_fn *fn;
     void *context;
-    size_t n, grain, least;
-    struct share *shares; /* one for each thread */
-    bool shared;
-    char pad[3][LINE];      /* what is waited for, and what is counted, in lines of their own */
-    atomic_uint generation; /* counts loops; a worker waits for it to move */
-    atomic_int n_asleep;    /* workers */
-    char pad_running[LINE];
+    size_t n, chunk, min_chunk;
+    struct pool_range *ranges; /* one for each thread */
+    bool by_range;
+    char pad[3][CACHE_LINE]; /* what is waited for, and what is counted, in lines of their own */
+    atomic_uint loop_number; /* counts loops; a worker waits for it to move */
+    atomic_int n_asleep;     /* workers */
+    char pad_running[CACHE_LINE];
     atomic_int n_running;
     atomic_bool caller_asleep;
-    char pad_next[LINE];
+    char pad_next[CACHE_LINE];
     atomic_size_t next;
 };
 
@@ -52,83 +56,84 @@ struct worker {
     int index;
 };
 
-static void take_pieces(struct pool *pool, int thread)
+static void run_chunks(struct pool *pool, int thread)
 {
     size_t begin;
-    while ((begin = atomic_fetch_add(&pool->next, pool->grain)) < pool->n) {
-        size_t end = pool->n - begin > pool->grain ? begin + pool->grain : pool->n;
+    while ((begin = atomic_fetch_add(&pool->next, pool->chunk)) < pool->n) {
+        size_t end = pool->n - begin > pool->chunk ? begin + pool->chunk : pool->n;
         pool->fn(pool->context, begin, end, thread);
     }
 }
 
 /* ---- shares ---- */
 
-static uint64_t range(size_t begin, size_t end)
+static uint64_t pack_range(size_t begin, size_t end)
 {
     return (uint64_t)begin << 32 | end;
 }
 
-static void deal_shares(struct pool *pool)
+static void assign_ranges(struct pool *pool)
 {
     size_t threads = (size_t)pool->n_threads;
     for (size_t i = 0; i < threads; i++)
-        atomic_store(&pool->shares[i].left,
-                     range(pool->n * i / threads, pool->n * (i + 1) / threads));
+        atomic_store(&pool->ranges[i].left,
+                     pack_range(pool->n * i / threads, pool->n * (i + 1) / threads));
 }
 
 /* As many of `left` items as are wanted, within bounds. */
-static size_t piece_size(const struct pool *pool, size_t wanted, size_t left)
+static size_t pool_chunk_size(const struct pool *pool, size_t wanted, size_t left)
 {
-    size_t size = wanted > pool->least ? wanted : pool->least;
+    size_t size = wanted > pool->min_chunk ? wanted : pool->min_chunk;
     return size < left ? size : left;
 }
 
 /* Of a thread's own share, `left` items from `begin` on. */
-static size_t own_piece(const struct pool *pool, size_t begin, size_t left)
+static size_t own_range_chunk(const struct pool *pool, size_t begin, size_t left)
 {
-    return piece_size(pool, left > 2 * pool->grain ? pool->grain - begin % pool->grain : left / 2,
-                      left);
+    return pool_chunk_size(
+        pool, left > 2 * pool->chunk ? pool->chunk - begin % pool->chunk : left / 2, left);
 }
 
 /* Takes a piece of the share of `owner`, from its begin if it is the thread's own, else from its
  * end; false: none is left. */
-static bool take_piece(struct pool *pool, int owner, int thread)
+static bool run_range_chunk(struct pool *pool, int owner, int thread)
 {
     const bool own = owner == thread;
-    atomic_uint_least64_t *share = &pool->shares[owner].left;
-    uint64_t seen = atomic_load(share), then;
+    atomic_uint_least64_t *range = &pool->ranges[owner].left;
+    uint64_t seen = atomic_load(range), then;
     size_t first, size;
     do {
         size_t begin = (size_t)(seen >> 32), end = (size_t)(seen & UINT32_MAX), left = end - begin;
         if (begin >= end) return false;
-        size = own ? own_piece(pool, begin, left) : piece_size(pool, left / HELP, left);
+        size = own ? own_range_chunk(pool, begin, left)
+                   : pool_chunk_size(pool, left / STEAL_DIVISOR, left);
         first = own ? begin : end - size;
-        then = own ? range(begin + size, end) : range(begin, first);
-    } while (!atomic_compare_exchange_weak(share, &seen, then));
+        then = own ? pack_range(begin + size, end) : pack_range(begin, first);
+    } while (!atomic_compare_exchange_weak(range, &seen, then));
     pool->fn(pool->context, first, first + size, thread);
     return true;
 }
 
-static void take_shares(struct pool *pool, int thread)
+static void run_ranges(struct pool *pool, int thread)
 {
     for (int i = 0; i < pool->n_threads; i++)
-        while (take_piece(pool, (thread + i) % pool->n_threads, thread))
+        while (run_range_chunk(pool, (thread + i) % pool->n_threads, thread))
             continue;
 }
 
-static void take_part(struct pool *pool, int thread)
+static void pool_work(struct pool *pool, int thread)
 {
-    if (pool->shared)
-        take_shares(pool, thread);
+    if (pool->by_range)
+        run_ranges(pool, thread);
     else
-        take_pieces(pool, thread);
+        run_chunks(pool, thread);
 }
 
 /* ---- waiting ---- */
 
-static void pause_briefly(void)
+static void spin_pause(void)
 {
-    for (int i = 0; i < PAUSES; i++) {
+    for (int i = 0; i < SPIN_PAUSES; i++) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #else
@@ -139,7 +144,7 @@ static void pause_briefly(void)
 
 static bool has_work(struct pool *pool, unsigned seen)
 {
-    return atomic_load(&pool->generation) != seen;
+    return atomic_load(&pool->loop_number) != seen;
 }
 
 static bool all_done(struct pool *pool, unsigned unused)
@@ -149,23 +154,23 @@ static bool all_done(struct pool *pool, unsigned unused)
 }
 
 /* Waits for a short time; false: it is still to come. */
-static bool wait_awake(struct pool *pool, bool (*is_there)(struct pool *, unsigned), unsigned seen)
+static bool spin_wait(struct pool *pool, bool (*is_there)(struct pool *, unsigned), unsigned seen)
 {
     if (is_there(pool, seen)) return true;
-    if (!pool->awake) return false;
+    if (!pool->may_spin) return false;
     double start = seconds_now();
     do {
-        pause_briefly();
+        spin_pause();
         if (is_there(pool, seen)) return true;
-    } while (seconds_now() - start < AWAKE_SECONDS);
+    } while (seconds_now() - start < SPIN_SECONDS);
     return false;
 }
 
 /* Who waits says so and looks again; who makes it come looks for that afterwards: one of the two
  * sees the other. */
-static void wait_for_work(struct pool *pool, unsigned seen)
+static void pool_wait_for_loop(struct pool *pool, unsigned seen)
 {
-    if (wait_awake(pool, has_work, seen)) return;
+    if (spin_wait(pool, has_work, seen)) return;
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->n_asleep, 1);
     while (!has_work(pool, seen))
@@ -176,7 +181,7 @@ static void wait_for_work(struct pool *pool, unsigned seen)
 
 static void wait_for_workers(struct pool *pool)
 {
-    if (wait_awake(pool, all_done, 0)) return;
+    if (spin_wait(pool, all_done, 0)) return;
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_asleep, true);
     while (!all_done(pool, 0))
@@ -187,7 +192,7 @@ static void wait_for_workers(struct pool *pool)
 
 static void wake_workers(struct pool *pool)
 {
-    atomic_fetch_add(&pool->generation, 1);
+    atomic_fetch_add(&pool->loop_number, 1);
     if (!atomic_load(&pool->n_asleep)) return;
     pthread_mutex_lock(&pool->lock);
     pthread_cond_broadcast(&pool->work);
@@ -207,9 +212,9 @@ static void *worker_main(void *argument)
     struct worker self = *(struct worker *)argument;
     free(argument);
     for (unsigned seen = 0;; seen++) {
-        wait_for_work(self.pool, seen);
+        pool_wait_for_loop(self.pool, seen);
         if (atomic_load(&self.pool->stop)) return NULL;
-        take_part(self.pool, self.index);
+        pool_work(self.pool, self.index);
         end_work(self.pool);
     }
 }
@@ -231,13 +236,13 @@ bool pool_create(struct pool **out, int threads, ey_err *e)
     if (threads > EY_MAX_THREADS) threads = EY_MAX_THREADS;
     struct pool *pool = calloc(1, sizeof(*pool));
     pthread_t *ids = calloc((size_t)threads, sizeof(*ids));
-    struct share *shares = aligned_alloc(LINE, (size_t)threads * sizeof(*shares));
-    if (!pool || !ids || !shares)
-        return free(pool), free(ids), free(shares), ey_fail_memory(e, "threads", 0);
+    struct pool_range *ranges = aligned_alloc(CACHE_LINE, (size_t)threads * sizeof(*ranges));
+    if (!pool || !ids || !ranges)
+        return free(pool), free(ids), free(ranges), ey_fail_memory(e, "threads", 0);
     pool->n_threads = threads;
     pool->threads = ids;
-    pool->shares = shares;
-    pool->awake = threads <= processors_usable();
+    pool->ranges = ranges;
+    pool->may_spin = threads <= processors_usable();
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
@@ -264,7 +269,7 @@ void pool_destroy(struct pool **out)
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
     free(pool->threads);
-    free(pool->shares);
+    free(pool->ranges);
     free(pool);
     *out = NULL;
 }
@@ -275,41 +280,42 @@ int pool_threads(const struct pool *pool)
 }
 
 /* Runs a loop that one thread does as fast; false: this one is for all. */
-static bool run_alone(const struct pool *pool, size_t n, size_t least, pool_fn *fn, void *context)
+static bool run_alone(const struct pool *pool, size_t n, size_t min_chunk, pool_fn *fn,
+                      void *context)
 {
-    if (pool->n_started > 0 && n > least) return false;
+    if (pool->n_started > 0 && n > min_chunk) return false;
     if (n) fn(context, 0, n, 0);
     return true;
 }
 
-static void run(struct pool *pool, size_t n, bool shared, pool_fn *fn, void *context)
+static void pool_run_loop(struct pool *pool, size_t n, bool by_range, pool_fn *fn, void *context)
 {
     pool->fn = fn;
     pool->context = context;
     pool->n = n;
-    pool->shared = shared;
-    if (shared)
-        deal_shares(pool);
+    pool->by_range = by_range;
+    if (by_range)
+        assign_ranges(pool);
     else
         atomic_store(&pool->next, 0);
     atomic_store(&pool->n_running, pool->n_started);
     wake_workers(pool);
-    take_part(pool, 0);
+    pool_work(pool, 0);
     wait_for_workers(pool);
 }
 
 void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context)
 {
     if (run_alone(pool, n, grain, fn, context)) return;
-    pool->grain = grain ? grain : 1;
-    run(pool, n, false, fn, context);
+    pool->chunk = grain ? grain : 1;
+    pool_run_loop(pool, n, false, fn, context);
 }
 
-void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, pool_fn *fn,
+void pool_run_ranges(struct pool *pool, size_t n, size_t chunk, size_t min_chunk, pool_fn *fn,
                      void *context)
 {
-    if (run_alone(pool, n, least, fn, context)) return;
-    pool->least = least ? least : 1;
-    pool->grain = piece > pool->least ? piece : pool->least;
-    run(pool, n, true, fn, context);
+    if (run_alone(pool, n, min_chunk, fn, context)) return;
+    pool->min_chunk = min_chunk ? min_chunk : 1;
+    pool->chunk = chunk > pool->min_chunk ? chunk : pool->min_chunk;
+    pool_run_loop(pool, n, true, fn, context);
 }

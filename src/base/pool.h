@@ -22,7 +22,7 @@ void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *cont
  * neighbouring items and takes of it pieces of `piece`, which end at multiples of that, and shorter
  * ones towards its end, of `least` or more; who has done its share helps the others from the ends
  * of theirs. n is below 2^32. */
-void pool_run_shares(struct pool *pool, size_t n, size_t piece, size_t least, pool_fn *fn,
+void pool_run_ranges(struct pool *pool, size_t n, size_t chunk, size_t min_chunk, pool_fn *fn,
                      void *context);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "base/limits.h"
 
-enum { MOST_PROCESSORS = 1 << 14, MOST_DEPTH = 64 };
+enum { MAX_PROCESSORS = 1 << 14, MAX_CGROUP_DEPTH = 64 };
 
 static FILE *open_under(const char *root, const char *path, const char *name)
 {
@@ -53,7 +53,7 @@ static int count_cores(const char *root, const int *processor, int n)
 /* ---- quotas ---- */
 
 /* Where a hierarchy of groups is mounted, and which of its groups lies there. */
-struct hierarchy {
+struct cgroup_hierarchy {
     bool is_v2;
     char mount[EY_MAX_PATH], top[EY_MAX_PATH];
     char group[EY_MAX_PATH]; /* of this process, as /proc/self/cgroup has it */
@@ -69,7 +69,7 @@ static bool is_in_list(const char *list, const char *name)
 }
 
 /* A line of /proc/self/mountinfo: fields, some more of them, " - ", type, source, options. */
-static bool read_mount(const char *line, struct hierarchy *h)
+static bool read_cgroup_mount(const char *line, struct cgroup_hierarchy *h)
 {
     char top[EY_MAX_PATH], mount[EY_MAX_PATH], type[32], options[512];
     const char *rest = strstr(line, " - ");
@@ -85,7 +85,7 @@ static bool read_mount(const char *line, struct hierarchy *h)
 }
 
 /* A line of /proc/self/cgroup: number, controllers, group. */
-static bool read_group(char *line, struct hierarchy *h)
+static bool read_cgroup(char *line, struct cgroup_hierarchy *h)
 {
     char *controllers = strchr(line, ':'),
          *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -97,21 +97,21 @@ static bool read_group(char *line, struct hierarchy *h)
     return true;
 }
 
-static bool find_group(const char *root, struct hierarchy *h)
+static bool find_cgroup(const char *root, struct cgroup_hierarchy *h)
 {
     char *line = NULL;
     size_t size = 0;
     bool found = false;
     FILE *f = open_under(root, "/proc/self", "cgroup");
     while (f && !found && getline(&line, &size, f) > 0)
-        found = read_group(line, h);
+        found = read_cgroup(line, h);
     if (f) fclose(f);
     free(line);
     return found;
 }
 
 /* Processors that a group's quota comes to, in hundredths; 0: no limit. */
-static long long group_quota(const char *root, const char *group, bool is_v2)
+static long long cgroup_quota(const char *root, const char *group, bool is_v2)
 {
     long long quota = -1, period = 0;
     FILE *f = open_under(root, group, is_v2 ? "cpu.max" : "cpu.cfs_quota_us");
@@ -122,43 +122,43 @@ static long long group_quota(const char *root, const char *group, bool is_v2)
         if (fscanf(f, "%lld", &period) != 1) period = 0;
         fclose(f);
     }
-    if (quota <= 0 || period <= 0 || quota > period * MOST_PROCESSORS) return 0;
+    if (quota <= 0 || period <= 0 || quota > period * MAX_PROCESSORS) return 0;
     return quota * 100 / period > 0 ? quota * 100 / period : 1;
 }
 
 /* The least of the group's and of all groups above it that can be seen; 0: no limit. */
-static long long hierarchy_quota(const char *root, const struct hierarchy *h)
+static long long cgroup_hierarchy_quota(const char *root, const struct cgroup_hierarchy *h)
 {
     char path[2 * EY_MAX_PATH];
     size_t top = strlen(h->top), mount = strlen(h->mount);
     bool below = strncmp(h->group, h->top, top) == 0 && (h->group[top] == '/' || !h->group[top]);
-    long long least = 0;
+    long long min_quota = 0;
     snprintf(path, sizeof(path), "%s%s", h->mount, below ? h->group + top : "");
-    for (int depth = 0; depth < MOST_DEPTH; depth++) {
-        long long quota = group_quota(root, path, h->is_v2);
-        if (quota && (!least || quota < least)) least = quota;
+    for (int depth = 0; depth < MAX_CGROUP_DEPTH; depth++) {
+        long long quota = cgroup_quota(root, path, h->is_v2);
+        if (quota && (!min_quota || quota < min_quota)) min_quota = quota;
         char *slash = strrchr(path, '/');
         if (!slash || (size_t)(slash - path) < mount) break;
         *slash = 0;
     }
-    return least;
+    return min_quota;
 }
 
 static int quota_processors(const char *root)
 {
     char *line = NULL;
     size_t size = 0;
-    long long least = 0;
+    long long min_quota = 0;
     FILE *f = open_under(root, "/proc/self", "mountinfo");
     while (f && getline(&line, &size, f) > 0) {
-        struct hierarchy h;
-        if (!read_mount(line, &h) || !find_group(root, &h)) continue;
-        long long quota = hierarchy_quota(root, &h);
-        if (quota && (!least || quota < least)) least = quota;
+        struct cgroup_hierarchy h;
+        if (!read_cgroup_mount(line, &h) || !find_cgroup(root, &h)) continue;
+        long long quota = cgroup_hierarchy_quota(root, &h);
+        if (quota && (!min_quota || quota < min_quota)) min_quota = quota;
     }
     if (f) fclose(f);
     free(line);
-    return (int)((least + 99) / 100);
+    return (int)((min_quota + 99) / 100);
 }
 
 /* ---- both ---- */
@@ -173,11 +173,11 @@ int processors_usable_in(const char *root, const int *processor, int n)
 /* The processors that this thread may run on; their number. */
 static int allowed_processors(int *processor)
 {
-    const size_t bytes = CPU_ALLOC_SIZE(MOST_PROCESSORS);
-    cpu_set_t *set = CPU_ALLOC(MOST_PROCESSORS);
+    const size_t bytes = CPU_ALLOC_SIZE(MAX_PROCESSORS);
+    cpu_set_t *set = CPU_ALLOC(MAX_PROCESSORS);
     int n = 0;
     if (set && sched_getaffinity(0, bytes, set) == 0)
-        for (int i = 0; i < MOST_PROCESSORS; i++)
+        for (int i = 0; i < MAX_PROCESSORS; i++)
             if (CPU_ISSET_S((size_t)i, bytes, set)) processor[n++] = i;
     if (set) CPU_FREE(set);
     return n;
@@ -185,7 +185,7 @@ static int allowed_processors(int *processor)
 
 int processors_usable(void)
 {
-    int *processor = malloc(MOST_PROCESSORS * sizeof(*processor));
+    int *processor = malloc(MAX_PROCESSORS * sizeof(*processor));
     int usable = processor ? processors_usable_in("", processor, allowed_processors(processor)) : 1;
     free(processor);
     return usable;

@@ -24,15 +24,15 @@ static bool second_byte_fits(uint8_t lead, uint8_t second)
 }
 
 /* Bytes at s that belong to a well-formed beginning, at most *length. */
-static int good_prefix(const uint8_t *s, size_t n, int length)
+static int valid_prefix(const uint8_t *s, size_t n, int length)
 {
-    int good = 1;
-    while (good < length && (size_t)good < n) {
-        bool fits = good == 1 ? second_byte_fits(s[0], s[1]) : (s[good] & 0xc0) == 0x80;
+    int valid = 1;
+    while (valid < length && (size_t)valid < n) {
+        bool fits = valid == 1 ? second_byte_fits(s[0], s[1]) : (s[valid] & 0xc0) == 0x80;
         if (!fits) break;
-        good++;
+        valid++;
     }
-    return good;
+    return valid;
 }
 
 int utf8_decode(const char *text, size_t n, uint32_t *cp)
@@ -40,8 +40,8 @@ int utf8_decode(const char *text, size_t n, uint32_t *cp)
     const uint8_t *s = (const uint8_t *)text;
     int length = announced_length(s[0]);
     if (!length) return 0;
-    int good = good_prefix(s, n, length);
-    if (good < length) return (size_t)good == n ? -1 : 0;
+    int valid = valid_prefix(s, n, length);
+    if (valid < length) return (size_t)valid == n ? -1 : 0;
     uint32_t value = length == 1 ? s[0] : s[0] & (0x7fu >> length);
     for (int i = 1; i < length; i++)
         value = value << 6 | (s[i] & 0x3f);
@@ -74,7 +74,7 @@ size_t utf8_bad_length(const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;
     int length = announced_length(s[0]);
-    return length ? (size_t)good_prefix(s, n, length) : 1;
+    return length ? (size_t)valid_prefix(s, n, length) : 1;
 }
 
 int utf8_encode(uint32_t cp, char out[4])

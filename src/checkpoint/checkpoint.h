@@ -4,7 +4,7 @@
 #ifndef EY_CHECKPOINT_H
 #define EY_CHECKPOINT_H
 
-#include "backend/tensor.h"
+#include "tensor/tensor.h"
 #include "base/json.h"
 #include "base/limits.h"
 
@@ -71,7 +71,7 @@ bool repository_directory(char *out, const char *cache, const char *name);
 
 /* Where Hugging Face's tools keep models, in out[EY_MAX_PATH]: HF_HUB_CACHE, else HF_HOME/hub, else
  * XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. It need not exist. */
-bool model_cache_directory(char *out, ey_err *e);
+bool hf_cache_directory(char *out, ey_err *e);
 
 /* A directory, or "owner/name" (with "@revision" or without) in that cache:
  * models--owner--name/refs/main → snapshots/COMMIT. Writes the directory to out[EY_MAX_PATH]. The

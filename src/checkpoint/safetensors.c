@@ -38,8 +38,8 @@ static const struct {
     {"BOOL", DTYPE_BOOL}, {"F8_E4M3", DTYPE_F8_E4M3}, {"F8_E5M2", DTYPE_F8_E5M2},
 };
 
-static bool fail_value(ey_err *e, const struct tensor_view *t, const char *what, json_object *value,
-                       const char *wanted)
+static bool fail_tensor_value(ey_err *e, const struct tensor_view *t, const char *what,
+                              json_object *value, const char *wanted)
 {
     const char *shown = value ? json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN)
                               : "absent";
@@ -60,22 +60,23 @@ static bool read_dtype(struct tensor_view *t, const json_object *entry, ey_err *
 {
     json_object *value = json_member(entry, "dtype");
     if (!json_object_is_type(value, json_type_string))
-        return fail_value(e, t, "dtype", value, "the name of an element type");
+        return fail_tensor_value(e, t, "dtype", value, "the name of an element type");
     for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
         if (strcmp(json_object_get_string(value), dtypes[i].name) != 0) continue;
         t->dtype = dtypes[i].dtype;
         return true;
     }
-    return fail_value(e, t, "dtype", value,
-                      "one that is supported: F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, "
-                      "I16, I8, U8 or BOOL");
+    return fail_tensor_value(
+        e, t, "dtype", value,
+        "one that is supported: F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, "
+        "I16, I8, U8 or BOOL");
 }
 
-static bool read_shape(struct tensor_view *t, const json_object *entry, ey_err *e)
+static bool safetensors_read_shape(struct tensor_view *t, const json_object *entry, ey_err *e)
 {
     json_object *shape = json_member(entry, "shape");
     if (!json_object_is_type(shape, json_type_array))
-        return fail_value(e, t, "shape", shape, "an array of whole numbers");
+        return fail_tensor_value(e, t, "shape", shape, "an array of whole numbers");
     size_t n = json_object_array_length(shape);
     if (n > EY_MAX_DIMS)
         return ey_fail(e, EY_BAD_MODEL,
@@ -85,9 +86,9 @@ static bool read_shape(struct tensor_view *t, const json_object *entry, ey_err *
     t->size = dtype_size(t->dtype);
     for (size_t i = 0; i < n; i++) {
         if (!whole_number(json_object_array_get_idx(shape, i), &t->shape[i]))
-            return fail_value(e, t, "shape", shape, "an array of whole numbers");
+            return fail_tensor_value(e, t, "shape", shape, "an array of whole numbers");
         if (!checked_mul(t->size, (size_t)t->shape[i], &t->size))
-            return fail_value(e, t, "shape", shape, "one whose size in bytes fits 64 bits");
+            return fail_tensor_value(e, t, "shape", shape, "one whose size in bytes fits 64 bits");
     }
     return true;
 }
@@ -100,7 +101,7 @@ static bool read_offsets(struct tensor_view *t, const struct safetensors *f,
     if (!json_object_is_type(offsets, json_type_array) || json_object_array_length(offsets) != 2 ||
         !whole_number(json_object_array_get_idx(offsets, 0), &begin) ||
         !whole_number(json_object_array_get_idx(offsets, 1), &end) || begin > end)
-        return fail_value(e, t, "data_offsets", offsets, "[begin, end] in whole numbers");
+        return fail_tensor_value(e, t, "data_offsets", offsets, "[begin, end] in whole numbers");
     if ((uint64_t)end > f->data_size)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: tensor " NAME ": data_offsets end at %" PRId64
@@ -123,8 +124,10 @@ static bool read_entry(struct safetensors *f, const char *name, json_object *ent
                               .file = f->path};
     if (!t->name) return ey_fail_memory(e, "tensor names", strlen(name));
     if (!json_object_is_type(entry, json_type_object))
-        return fail_value(e, t, "its entry", entry, "an object with dtype, shape and data_offsets");
-    if (!read_dtype(t, entry, e) || !read_shape(t, entry, e) || !read_offsets(t, f, entry, e))
+        return fail_tensor_value(e, t, "its entry", entry,
+                                 "an object with dtype, shape and data_offsets");
+    if (!read_dtype(t, entry, e) || !safetensors_read_shape(t, entry, e) ||
+        !read_offsets(t, f, entry, e))
         return false;
     f->n++;
     return true;
@@ -134,7 +137,7 @@ static bool read_entry(struct safetensors *f, const char *name, json_object *ent
 
 /* json-c keeps the last of two members of one name without a word, so names are also found in the
  * text. By now it is JSON to json-c, which leaves strings and nesting to watch. */
-struct key {
+struct safetensors_key {
     const char *p;
     size_t n;
 };
@@ -157,7 +160,7 @@ static bool is_key(const char *s, const char *end)
 }
 
 /* Keys of the outermost object; `keys` may be NULL to count them. */
-static size_t outer_keys(const char *text, size_t size, struct key *keys)
+static size_t outer_keys(const char *text, size_t size, struct safetensors_key *keys)
 {
     int depth = 0;
     size_t n = 0;
@@ -167,7 +170,7 @@ static size_t outer_keys(const char *text, size_t size, struct key *keys)
         if (c != '"') continue;
         size_t length = string_length(text + i, text + size);
         if (depth == 1 && is_key(text + i + length, text + size)) {
-            if (keys) keys[n] = (struct key){text + i, length};
+            if (keys) keys[n] = (struct safetensors_key){text + i, length};
             n++;
         }
         i += length - 1;
@@ -177,14 +180,14 @@ static size_t outer_keys(const char *text, size_t size, struct key *keys)
 
 static int compare_keys(const void *a, const void *b)
 {
-    const struct key *x = a, *y = b;
+    const struct safetensors_key *x = a, *y = b;
     int order = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
     return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
 static bool fail_duplicate(const char *text, size_t size, size_t n, const char *path, ey_err *e)
 {
-    struct key *keys = malloc((n + 1) * sizeof(*keys));
+    struct safetensors_key *keys = malloc((n + 1) * sizeof(*keys));
     if (!keys) return ey_fail_memory(e, "tensor names", n * sizeof(*keys));
     outer_keys(text, size, keys);
     qsort(keys, n, sizeof(*keys), compare_keys);
@@ -211,7 +214,7 @@ static bool check_duplicates(const char *text, size_t size, const json_object *h
 
 /* ---- the header ---- */
 
-static int compare_views_by_place(const void *a, const void *b)
+static int compare_views_by_address(const void *a, const void *b)
 {
     const struct tensor_view *x = a, *y = b;
     if (x->data != y->data) return x->data < y->data ? -1 : 1;
@@ -224,7 +227,7 @@ static int compare_views_by_name(const void *a, const void *b)
 }
 
 /* Tensors follow each other without hole or overlap, to the end of the file. */
-static bool check_cover(const struct safetensors *f, ey_err *e)
+static bool check_coverage(const struct safetensors *f, ey_err *e)
 {
     size_t covered = 0;
     for (size_t i = 0; i < f->n; i++) {
@@ -259,13 +262,13 @@ static bool read_entries(struct safetensors *f, const json_object *header, ey_er
     {
         if (strcmp(name, "__metadata__") != 0 && !read_entry(f, name, entry, e)) return false;
     }
-    qsort(f->views, f->n, sizeof(*f->views), compare_views_by_place);
-    if (!check_cover(f, e)) return false;
+    qsort(f->views, f->n, sizeof(*f->views), compare_views_by_address);
+    if (!check_coverage(f, e)) return false;
     qsort(f->views, f->n, sizeof(*f->views), compare_views_by_name);
     return true;
 }
 
-static bool read_header(struct safetensors *f, const char *text, size_t size, ey_err *e)
+static bool safetensors_read_header(struct safetensors *f, const char *text, size_t size, ey_err *e)
 {
     if (text[0] != '{')
         return ey_fail(e, EY_BAD_MODEL, "%s: the header begins with byte 0x%02x and not with '{'",
@@ -277,7 +280,7 @@ static bool read_header(struct safetensors *f, const char *text, size_t size, ey
     return ok;
 }
 
-static bool read_all(struct safetensors *f, const uint8_t *bytes, size_t size, ey_err *e)
+static bool safetensors_read(struct safetensors *f, const uint8_t *bytes, size_t size, ey_err *e)
 {
     if (size < LENGTH_BYTES)
         return ey_fail(e, EY_BAD_MODEL,
@@ -298,7 +301,7 @@ static bool read_all(struct safetensors *f, const uint8_t *bytes, size_t size, e
                        f->path, length, size);
     f->data = bytes + LENGTH_BYTES + length;
     f->data_size = size - LENGTH_BYTES - (size_t)length;
-    return read_header(f, (const char *)bytes + LENGTH_BYTES, (size_t)length, e);
+    return safetensors_read_header(f, (const char *)bytes + LENGTH_BYTES, (size_t)length, e);
 }
 
 /* ---- open, close, look up ---- */
@@ -319,7 +322,7 @@ bool safetensors_open_memory(struct safetensors **out, const uint8_t *bytes, siz
 {
     struct safetensors *f = new_file(path, e);
     if (!f) return false;
-    if (read_all(f, bytes, size, e)) return *out = f, true;
+    if (safetensors_read(f, bytes, size, e)) return *out = f, true;
     safetensors_close(f);
     return false;
 }
@@ -328,7 +331,7 @@ bool safetensors_open(struct safetensors **out, const char *path, ey_err *e)
 {
     struct safetensors *f = new_file(path, e);
     if (!f) return false;
-    if (file_map_open(&f->map, path, e) && read_all(f, f->map.data, f->map.size, e))
+    if (file_map_open(&f->map, path, e) && safetensors_read(f, f->map.data, f->map.size, e))
         return *out = f, true;
     safetensors_close(f);
     return false;

@@ -108,8 +108,8 @@ static bool add_shard(struct checkpoint *c, const char *name, ey_err *e)
 
 /* The shard of this name, opened if it is new. Tensors of a shard follow each other, mostly: the
  * last is tried first. */
-static struct safetensors *shard_named(struct checkpoint *c, const char *name, const char *tensor,
-                                       ey_err *e)
+static struct safetensors *open_shard(struct checkpoint *c, const char *name, const char *tensor,
+                                      ey_err *e)
 {
     for (size_t i = c->n_shards; i-- > 0;)
         if (strcmp(c->shards[i].name, name) == 0) return c->shards[i].file;
@@ -144,7 +144,7 @@ static int compare_by_name(const void *a, const void *b)
                   (*(const struct tensor_view *const *)b)->name);
 }
 
-static bool table_for(struct checkpoint *c, size_t n, ey_err *e)
+static bool alloc_tensor_table(struct checkpoint *c, size_t n, ey_err *e)
 {
     if (n > EY_MAX_TENSORS)
         return ey_fail(e, EY_BAD_MODEL, "%s: %zu tensors are more than the limit of %d",
@@ -153,13 +153,14 @@ static bool table_for(struct checkpoint *c, size_t n, ey_err *e)
     return c->tensors || ey_fail_memory(e, "the table of tensors", n * sizeof(*c->tensors));
 }
 
-static void take_tensor(struct checkpoint *c, const struct tensor_view *t)
+static void add_tensor(struct checkpoint *c, const struct tensor_view *t)
 {
     c->tensors[c->n++] = t;
     c->bytes += t->size;
 }
 
-static bool take_indexed(struct checkpoint *c, const char *tensor, json_object *file, ey_err *e)
+static bool add_indexed_tensor(struct checkpoint *c, const char *tensor, json_object *file,
+                               ey_err *e)
 {
     if (!json_object_is_type(file, json_type_string))
         return ey_fail(e, EY_BAD_MODEL,
@@ -167,14 +168,14 @@ static bool take_indexed(struct checkpoint *c, const char *tensor, json_object *
                        c->directory, tensor,
                        json_object_to_json_string_ext(file, JSON_C_TO_STRING_PLAIN));
     const char *name = json_object_get_string(file);
-    const struct safetensors *shard = shard_named(c, name, tensor, e);
+    const struct safetensors *shard = open_shard(c, name, tensor, e);
     if (!shard) return false;
     const struct tensor_view *t = safetensors_find(shard, tensor);
     if (!t)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s/%s: tensor %.200s is not in it, though " INDEX_FILE " says so",
                        c->directory, name, tensor);
-    take_tensor(c, t);
+    add_tensor(c, t);
     return true;
 }
 
@@ -186,10 +187,10 @@ static bool open_shards(struct checkpoint *c, ey_err *e)
     if (!map)
         return ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": weight_map is absent or not an object",
                        c->directory);
-    if (!table_for(c, (size_t)json_object_object_length(map), e)) return false;
+    if (!alloc_tensor_table(c, (size_t)json_object_object_length(map), e)) return false;
     json_object_object_foreach(map, tensor, file)
     {
-        if (!take_indexed(c, tensor, file, e)) return false;
+        if (!add_indexed_tensor(c, tensor, file, e)) return false;
     }
     qsort(c->tensors, c->n, sizeof(*c->tensors), compare_by_name);
     return true;
@@ -200,9 +201,9 @@ static bool open_single(struct checkpoint *c, ey_err *e)
     if (!add_shard(c, SINGLE_FILE, e)) return false;
     const struct safetensors *file = c->shards[0].file;
     size_t n = safetensors_count(file);
-    if (!table_for(c, n, e)) return false;
+    if (!alloc_tensor_table(c, n, e)) return false;
     for (size_t i = 0; i < n; i++)
-        take_tensor(c, safetensors_at(file, i));
+        add_tensor(c, safetensors_at(file, i));
     return true;
 }
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/nearest.h"
-#include "cli/term.h"
+#include "cli/options/did_you_mean.h"
+#include "cli/terminal/term.h"
 
 static const struct command commands[] = {
     {"ask", ASK, cmd_ask, "[IMAGE...] QUESTION", "an answer about one or several pictures",
@@ -204,10 +204,10 @@ static int wrong_call(const ey_err *e, const char *command)
 static int unknown_command(const char *name)
 {
     ey_err e;
-    struct nearest nearest = nearest_start(name, strlen(name));
+    struct did_you_mean suggestion = did_you_mean_start(name, strlen(name));
     for (size_t i = 0; i < N_COMMANDS; i++)
-        nearest_offer(&nearest, commands[i].name);
-    nearest_offer(&nearest, "help");
+        did_you_mean_add(&suggestion, commands[i].name);
+    did_you_mean_add(&suggestion, "help");
     if (name[0] == '-')
         ey_fail(&e, EY_BAD_REQUEST,
                 "\"%s\" is no command; options go after the command: eyelet ask photo.jpg \"What "
@@ -217,9 +217,9 @@ static int unknown_command(const char *name)
         ey_fail(&e, EY_BAD_REQUEST,
                 "\"%s\" is no command; to ask about that picture: eyelet ask %s \"What is this?\"",
                 name, name);
-    else if (nearest.best)
+    else if (suggestion.best)
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; did you mean %s?", name,
-                nearest.best);
+                suggestion.best);
     else
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"", name);
     return wrong_call(&e, NULL);

@@ -3,7 +3,7 @@
 #ifndef EY_CLI_COMMAND_H
 #define EY_CLI_COMMAND_H
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 /* Runs the program; returns its exit status: 0 done, 1 it failed, 2 the call is wrong, 130
  * interrupted. */

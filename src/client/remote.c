@@ -8,14 +8,14 @@
 
 #include "base/json.h"
 #include "base/limits.h"
-#include "client/connection.h"
+#include "client/api_client.h"
 #include "client/reply_stream.h"
 #include "client/request_json.h"
 
 enum { MAX_LISTING = 4 << 20, MAX_BODY = 1 << 30, MAX_NAMES = 400 };
 
 struct remote {
-    struct connection *connection;
+    struct api_client *client;
     char *model;
     int max_model_len;
 };
@@ -44,7 +44,7 @@ static const char *id_of(const json_object *model)
     return id ? json_object_get_string(id) : "";
 }
 
-static bool fail_unknown(json_object *models, const char *wanted, ey_err *e)
+static bool fail_unknown_remote_model(json_object *models, const char *wanted, ey_err *e)
 {
     struct buf names = buf_with_max(MAX_NAMES);
     size_t n = json_object_array_length(models), i = 0;
@@ -58,7 +58,7 @@ static bool fail_unknown(json_object *models, const char *wanted, ey_err *e)
     return false;
 }
 
-static bool pick(struct remote *r, json_object *models, const char *wanted, ey_err *e)
+static bool pick_model(struct remote *r, json_object *models, const char *wanted, ey_err *e)
 {
     for (size_t i = 0; i < json_object_array_length(models); i++) {
         const json_object *model = json_object_array_get_idx(models, i);
@@ -69,24 +69,23 @@ static bool pick(struct remote *r, json_object *models, const char *wanted, ey_e
         r->model = strdup(id_of(model));
         return r->model || ey_fail_memory(e, "the model's name", strlen(id_of(model)));
     }
-    if (wanted) return fail_unknown(models, wanted, e);
-    return ey_fail(e, EY_NOT_FOUND, "%.200s: the server has no model",
-                   connection_url(r->connection));
+    if (wanted) return fail_unknown_remote_model(models, wanted, e);
+    return ey_fail(e, EY_NOT_FOUND, "%.200s: the server has no model", api_client_url(r->client));
 }
 
-static bool find_model(struct remote *r, const char *wanted, ey_err *e)
+static bool find_remote_model(struct remote *r, const char *wanted, ey_err *e)
 {
     struct buf listing = buf_with_max(MAX_LISTING);
-    struct call call = {.path = "/models", .take = take_listing, .user = &listing};
-    bool ok = connection_call(r->connection, &call, NULL, e);
+    struct api_call call = {.path = "/models", .take = take_listing, .user = &listing};
+    bool ok = api_client_call(r->client, &call, NULL, e);
     json_object *all = ok && listing.size ? json_parse(listing.data, listing.size,
                                                        "the server's list of models", EY_IO, NULL)
                                           : NULL;
     json_object *models = json_member_of_type(all, "data", json_type_array);
     if (ok && !models)
         ok = ey_fail(e, EY_IO, "%.200s: what answers there is no server of the OpenAI API",
-                     connection_url(r->connection));
-    ok = ok && pick(r, models, wanted, e);
+                     api_client_url(r->client));
+    ok = ok && pick_model(r, models, wanted, e);
     json_object_put(all);
     buf_free(&listing);
     return ok;
@@ -97,8 +96,8 @@ bool remote_open(struct remote **out, const struct remote_options *options, ey_e
     struct remote *r = calloc(1, sizeof(*r));
     *out = r;
     if (!r) return ey_fail_memory(e, "a server", sizeof(*r));
-    bool ok = connection_open(&r->connection, options->url, options->key, e) &&
-              find_model(r, options->model, e);
+    bool ok = api_client_open(&r->client, options->url, options->key, e) &&
+              find_remote_model(r, options->model, e);
     if (!ok) remote_close(out);
     return ok;
 }
@@ -107,7 +106,7 @@ void remote_close(struct remote **remote)
 {
     struct remote *r = *remote;
     if (!r) return;
-    connection_close(&r->connection);
+    api_client_close(&r->client);
     free(r->model);
     free(r);
     *remote = NULL;
@@ -120,28 +119,29 @@ static bool take_reply(void *user, const char *bytes, size_t n, ey_err *e)
     return reply_stream_take(user, bytes, n, e);
 }
 
-static bool go_on(void *user, uint64_t sent, uint64_t to_send)
+static bool report_phase(void *user, uint64_t sent, uint64_t to_send)
 {
     struct reply_stream *reply = user;
     if (sent < to_send) return reply_stream_tell(reply, "sending", sent, to_send);
-    return reply_stream_tell(reply, reply->first > 0 ? "decode" : "waiting", 0, 0);
+    return reply_stream_tell(reply, reply->first_token_at > 0 ? "decode" : "waiting", 0, 0);
 }
 
 /* One call with answers of at most max_tokens. */
-static bool ask(struct remote *r, const ey_request *request, const struct remote_form *form,
-                int max_tokens, ey_answer *answer, struct refusal *refusal, ey_err *e)
+static bool ask_server(struct remote *r, const ey_request *request,
+                       const struct remote_response_format *format, int max_tokens,
+                       ey_answer *answer, struct api_call_error *call_error, ey_err *e)
 {
     struct buf body = buf_with_max(MAX_BODY);
     struct reply_stream reply = {0};
-    *refusal = (struct refusal){0};
-    bool ok = request_json(&body, request, form, r->model, max_tokens, e) &&
+    *call_error = (struct api_call_error){0};
+    bool ok = request_json(&body, request, format, r->model, max_tokens, e) &&
               reply_stream_open(&reply, request, answer, e);
-    struct call call = {.path = "/chat/completions",
-                        .body = &body,
-                        .take = take_reply,
-                        .go_on = go_on,
-                        .user = &reply};
-    ok = ok && (connection_call(r->connection, &call, refusal, e) || reply.cancelled) &&
+    struct api_call call = {.path = "/chat/completions",
+                            .body = &body,
+                            .take = take_reply,
+                            .go_on = report_phase,
+                            .user = &reply};
+    ok = ok && (api_client_call(r->client, &call, call_error, e) || reply.cancelled) &&
          reply_stream_finish(&reply, e);
     reply_stream_close(&reply);
     buf_free(&body);
@@ -150,10 +150,11 @@ static bool ask(struct remote *r, const ey_request *request, const struct remote
 
 /* The engine cuts an answer where the context ends; the API refuses one that may come to be cut,
  * but says how long the prompt is. 0: it was something else. */
-static int room_for_answer(const struct remote *r, const struct refusal *refusal, int wanted)
+static int remaining_context(const struct remote *r, const struct api_call_error *call_error,
+                             int wanted)
 {
-    const char *value = strstr(refusal->message, "value=");
-    if (refusal->status != 400 || strcmp(refusal->param, "input_tokens") != 0 || !value ||
+    const char *value = strstr(call_error->message, "value=");
+    if (call_error->status != 400 || strcmp(call_error->param, "input_tokens") != 0 || !value ||
         !r->max_model_len)
         return 0;
     long prompt = strtol(value + strlen("value="), NULL, 10);
@@ -162,14 +163,14 @@ static int room_for_answer(const struct remote *r, const struct refusal *refusal
     return room < wanted ? room : 0;
 }
 
-bool remote_ask(struct remote *r, const ey_request *request, const struct remote_form *form,
-                ey_answer *answer, ey_err *e)
+bool remote_ask(struct remote *r, const ey_request *request,
+                const struct remote_response_format *format, ey_answer *answer, ey_err *e)
 {
-    struct refusal refusal;
+    struct api_call_error call_error;
     *answer = (ey_answer){0};
-    if (ask(r, request, form, request->max_tokens, answer, &refusal, e)) return true;
-    int room = room_for_answer(r, &refusal, request->max_tokens);
+    if (ask_server(r, request, format, request->max_tokens, answer, &call_error, e)) return true;
+    int room = remaining_context(r, &call_error, request->max_tokens);
     if (!room) return false;
     ey_answer_free(answer);
-    return ask(r, request, form, room, answer, &refusal, e);
+    return ask_server(r, request, format, room, answer, &call_error, e);
 }

@@ -22,7 +22,7 @@ const char *remote_model(const struct remote *remote);
 int remote_max_model_len(const struct remote *remote); /* 0: the server does not say */
 
 /* What an answer's text must be, as a server is told; at most one of them is there. */
-struct remote_form {
+struct remote_response_format {
     const char *schema; /* JSON */
     const char *regex;
     const char *const *choices;
@@ -35,7 +35,7 @@ struct remote_form {
  * prefill_seconds is the time to the first token, the queue and the tower in it; an answer that was
  * cancelled has no usage. Messages hold text and pictures only, and no special tokens; ignore_eos,
  * fresh, logit_bias and ids are not sent. ey_answer_free frees the answer. */
-bool remote_ask(struct remote *remote, const ey_request *request, const struct remote_form *form,
-                ey_answer *answer, ey_err *e);
+bool remote_ask(struct remote *remote, const ey_request *request,
+                const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 
-enum { MAX_TEXT = EY_MAX_CONTEXT * 64, FIRST_SCORES = 64 };
+enum { MAX_TEXT = EY_MAX_CONTEXT * 64, FIRST_LOGPROBS = 64 };
 
 static struct arena *arena_of(const struct reply_stream *r)
 {
@@ -40,7 +40,7 @@ void reply_stream_close(struct reply_stream *r)
 
 /* ---- events ---- */
 
-static bool tell(struct reply_stream *r, const ey_event *event)
+static bool send_event(struct reply_stream *r, const ey_event *event)
 {
     if (r->request->on_event && !r->request->on_event(r->request->event_user, event))
         r->cancelled = true;
@@ -54,7 +54,7 @@ bool reply_stream_tell(struct reply_stream *r, const char *phase, uint64_t done,
         done = done * 1000 / total;
         total = 1000;
     }
-    return tell(
+    return send_event(
         r, &(ey_event){
                .type = EY_EVENT_PHASE, .phase = phase, .done = (int)done, .total = (int)total});
 }
@@ -76,24 +76,25 @@ static size_t array_length(json_object *array)
 /* ---- log-probabilities ---- */
 
 /* -9999 is what stands for minus infinity in this API. */
-static bool read_candidate(struct arena *arena, ey_candidate *out, const json_object *from)
+static bool read_candidate(struct arena *arena, ey_logprob *out, const json_object *from)
 {
     json_object *token = json_member_of_type(from, "token", json_type_string),
                 *logprob = json_member(from, "logprob");
     double value = logprob ? json_object_get_double(logprob) : -INFINITY;
     const char *text = token ? json_object_get_string(token) : "";
-    *out = (ey_candidate){.id = -1,
-                          .token = arena_copy_text(arena, text, strlen(text)),
-                          .logprob = value <= -9999 ? -INFINITY : (float)value};
+    *out = (ey_logprob){.id = -1,
+                        .token = arena_copy_text(arena, text, strlen(text)),
+                        .logprob = value <= -9999 ? -INFINITY : (float)value};
     return out->token;
 }
 
-static bool read_score(struct arena *arena, ey_token_logprobs *out, const json_object *from)
+static bool read_token_logprobs(struct arena *arena, ey_token_logprobs *out,
+                                const json_object *from)
 {
     json_object *list = json_member_of_type(from, "top_logprobs", json_type_array);
     size_t n = array_length(list);
     if (n > EY_MAX_TOP_LOGPROBS) n = EY_MAX_TOP_LOGPROBS;
-    ey_candidate *top = arena_array(arena, n + 1, sizeof(*top));
+    ey_logprob *top = arena_array(arena, n + 1, sizeof(*top));
     bool ok = top && read_candidate(arena, &out->chosen, from);
     for (size_t i = 0; ok && i < n; i++)
         ok = read_candidate(arena, &top[i], json_object_array_get_idx(list, i));
@@ -103,21 +104,21 @@ static bool read_score(struct arena *arena, ey_token_logprobs *out, const json_o
 }
 
 /* Room for one more; what was outgrown dies with the answer. */
-static ey_token_logprobs *next_score(struct reply_stream *r)
+static ey_token_logprobs *next_token_logprobs(struct reply_stream *r)
 {
     ey_answer *a = r->answer;
-    if (a->n_logprobs == r->score_room) {
-        size_t room = r->score_room ? 2 * r->score_room : FIRST_SCORES;
+    if (a->n_logprobs == r->logprob_capacity) {
+        size_t room = r->logprob_capacity ? 2 * r->logprob_capacity : FIRST_LOGPROBS;
         ey_token_logprobs *larger = arena_array(arena_of(r), room, sizeof(*larger));
         if (!larger) return NULL;
         if (a->n_logprobs) memcpy(larger, a->logprobs, a->n_logprobs * sizeof(*larger));
         a->logprobs = larger;
-        r->score_room = room;
+        r->logprob_capacity = room;
     }
     return &a->logprobs[a->n_logprobs++];
 }
 
-static bool read_scores(struct reply_stream *r, const json_object *choice, ey_err *e)
+static bool read_choice_logprobs(struct reply_stream *r, const json_object *choice, ey_err *e)
 {
     json_object *list = json_member_of_type(json_member(choice, "logprobs"), "content",
                                             json_type_array);
@@ -125,16 +126,18 @@ static bool read_scores(struct reply_stream *r, const json_object *choice, ey_er
     if (n > EY_MAX_CONTEXT - r->answer->n_logprobs)
         return ey_fail(e, EY_IO, "the server's answer has more than %d tokens", EY_MAX_CONTEXT);
     for (size_t i = 0; i < n; i++) {
-        ey_token_logprobs *score = next_score(r);
-        if (!score || !read_score(arena_of(r), score, json_object_array_get_idx(list, i)))
-            return ey_fail_memory(e, "log-probabilities", r->answer->n_logprobs * sizeof(*score));
+        ey_token_logprobs *logprobs = next_token_logprobs(r);
+        if (!logprobs ||
+            !read_token_logprobs(arena_of(r), logprobs, json_object_array_get_idx(list, i)))
+            return ey_fail_memory(e, "log-probabilities",
+                                  r->answer->n_logprobs * sizeof(*logprobs));
     }
     return true;
 }
 
 /* ---- text ---- */
 
-static bool read_text(struct reply_stream *r, const json_object *choice, ey_err *e)
+static bool read_delta_text(struct reply_stream *r, const json_object *choice, ey_err *e)
 {
     json_object *content = json_member_of_type(json_member(choice, "delta"), "content",
                                                json_type_string);
@@ -147,15 +150,15 @@ static bool read_text(struct reply_stream *r, const json_object *choice, ey_err 
         return ey_fail(e, EY_IO,
                        "the server's answer is longer than %d bytes, or there is no memory for it",
                        MAX_TEXT);
-    if (r->first == 0) r->first = seconds_now();
-    tell(r, &(ey_event){.type = EY_EVENT_TEXT,
-                        .text = text,
-                        .n_text = n,
-                        .n_tokens = (int)r->answer->n_logprobs});
+    if (r->first_token_at == 0) r->first_token_at = seconds_now();
+    send_event(r, &(ey_event){.type = EY_EVENT_TEXT,
+                              .text = text,
+                              .n_text = n,
+                              .n_tokens = (int)r->answer->n_logprobs});
     return true;
 }
 
-static void read_end(struct reply_stream *r, const json_object *choice)
+static void read_finish_reason(struct reply_stream *r, const json_object *choice)
 {
     json_object *reason = json_member_of_type(choice, "finish_reason", json_type_string);
     if (!reason) return;
@@ -201,7 +204,7 @@ static bool read_usage(struct reply_stream *r, const json_object *chunk, ey_err 
 
 /* ---- a chunk ---- */
 
-static bool fail_error(json_object *error, ey_err *e)
+static bool fail_stream_error(json_object *error, ey_err *e)
 {
     json_object *message = json_member_of_type(error, "message", json_type_string);
     return ey_fail(e, EY_IO, "the server stopped the answer: %s",
@@ -215,16 +218,16 @@ static bool read_chunk(struct reply_stream *r, const char *text, size_t n, ey_er
     json_object *error = json_member(chunk, "error"),
                 *choices = json_member_of_type(chunk, "choices", json_type_array);
     json_object *choice = array_length(choices) ? json_object_array_get_idx(choices, 0) : NULL;
-    bool ok = error
-                  ? fail_error(error, e)
-                  : read_scores(r, choice, e) && read_text(r, choice, e) && read_usage(r, chunk, e);
-    if (ok) read_end(r, choice);
+    bool ok = error ? fail_stream_error(error, e)
+                    : read_choice_logprobs(r, choice, e) && read_delta_text(r, choice, e) &&
+                          read_usage(r, chunk, e);
+    if (ok) read_finish_reason(r, choice);
     json_object_put(chunk);
     return ok;
 }
 
 /* Each event is one line of data here; other fields and comments mean nothing to us. */
-static bool read_line(struct reply_stream *r, ey_err *e)
+static bool read_sse_line(struct reply_stream *r, ey_err *e)
 {
     const char *text = r->line.data;
     size_t n = r->line.size;
@@ -250,7 +253,7 @@ bool reply_stream_take(struct reply_stream *r, const char *bytes, size_t n, ey_e
             return ey_fail(e, EY_IO, "the server's answer has a line longer than %d bytes",
                            EY_MAX_JSON_BYTES);
         if (!end) return true;
-        if (!read_line(r, e)) return false;
+        if (!read_sse_line(r, e)) return false;
         if (r->cancelled) return ey_fail(e, EY_CANCELLED, "cancelled");
         buf_clear(&r->line);
         bytes = end + 1;
@@ -262,7 +265,7 @@ bool reply_stream_take(struct reply_stream *r, const char *bytes, size_t n, ey_e
 bool reply_stream_finish(struct reply_stream *r, ey_err *e)
 {
     ey_answer *a = r->answer;
-    double end = seconds_now(), first = r->first == 0 ? end : r->first;
+    double end = seconds_now(), first = r->first_token_at == 0 ? end : r->first_token_at;
     if (r->cancelled)
         a->finish_reason = "cancelled";
     else if (!r->finished)

@@ -9,11 +9,11 @@ struct reply_stream {
     const ey_request *request;
     ey_answer *answer; /* its owner is an arena */
     struct buf line, text;
-    size_t score_room;     /* of answer->logprobs */
-    double started, first; /* seconds_now(); first 0: no text yet */
-    bool finished;         /* the reason is known */
-    bool done;             /* nothing comes any more */
-    bool cancelled;        /* by an event's callback */
+    size_t logprob_capacity;        /* of answer->logprobs */
+    double started, first_token_at; /* seconds_now(); first 0: no text yet */
+    bool finished;                  /* the reason is known */
+    bool done;                      /* nothing comes any more */
+    bool cancelled;                 /* by an event's callback */
 };
 
 bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_answer *answer,

@@ -11,7 +11,7 @@
 
 /* ---- pictures ---- */
 
-static bool has(const ey_part *part, size_t at, const char *magic, size_t n)
+static bool has_magic(const ey_part *part, size_t at, const char *magic, size_t n)
 {
     return part->n_bytes >= at + n && memcmp((const char *)part->bytes + at, magic, n) == 0;
 }
@@ -19,12 +19,12 @@ static bool has(const ey_part *part, size_t at, const char *magic, size_t n)
 /* eyelet looks at the bytes itself; other servers may not. */
 static const char *media_type(const ey_part *part)
 {
-    if (has(part, 0, "\xff\xd8\xff", 3)) return "image/jpeg";
-    if (has(part, 0, "\x89PNG", 4)) return "image/png";
-    if (has(part, 0, "GIF8", 4)) return "image/gif";
-    if (has(part, 8, "WEBP", 4)) return "image/webp";
-    if (has(part, 4, "ftypavi", 7)) return "image/avif";
-    if (has(part, 4, "ftyp", 4)) return "image/heic";
+    if (has_magic(part, 0, "\xff\xd8\xff", 3)) return "image/jpeg";
+    if (has_magic(part, 0, "\x89PNG", 4)) return "image/png";
+    if (has_magic(part, 0, "GIF8", 4)) return "image/gif";
+    if (has_magic(part, 8, "WEBP", 4)) return "image/webp";
+    if (has_magic(part, 4, "ftypavi", 7)) return "image/avif";
+    if (has_magic(part, 4, "ftyp", 4)) return "image/heic";
     return "application/octet-stream";
 }
 
@@ -46,7 +46,7 @@ static void add_base64(struct buf *out, const uint8_t *bytes, size_t n)
     out->size = (size_t)(to - out->data);
 }
 
-static void add_picture(struct buf *out, const ey_part *part)
+static void add_image_url_part(struct buf *out, const ey_part *part)
 {
     static const char *const details[] = {[EY_DETAIL_AUTO] = "auto",
                                           [EY_DETAIL_LOW] = "low",
@@ -95,7 +95,7 @@ static void add_content(struct buf *out, const ey_message *message)
     for (size_t i = 0; i < message->n_parts; i++) {
         if (i) buf_add_text(out, ",");
         if (message->parts[i].type == EY_PART_IMAGE)
-            add_picture(out, &message->parts[i]);
+            add_image_url_part(out, &message->parts[i]);
         else
             add_text_part(out, &message->parts[i]);
     }
@@ -142,27 +142,28 @@ static void add_stops(struct buf *out, const ey_request *request)
 }
 
 /* As vLLM spells it; of a schema, as OpenAI does. */
-static void add_form(struct buf *out, const struct remote_form *form)
+static void add_response_format(struct buf *out, const struct remote_response_format *format)
 {
-    if (form->schema)
+    if (format->schema)
         buf_printf(out,
                    ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":"
                    "\"answer\",\"strict\":true,\"schema\":%s}}",
-                   form->schema);
-    if (form->regex) {
+                   format->schema);
+    if (format->regex) {
         buf_add_text(out, ",\"structured_outputs\":{\"regex\":");
-        json_dump_string(out, form->regex, strlen(form->regex));
+        json_dump_string(out, format->regex, strlen(format->regex));
         buf_add_text(out, "}");
     }
-    for (size_t i = 0; i < form->n_choices; i++) {
+    for (size_t i = 0; i < format->n_choices; i++) {
         buf_add_text(out, i ? "," : ",\"structured_outputs\":{\"choice\":[");
-        json_dump_string(out, form->choices[i], strlen(form->choices[i]));
+        json_dump_string(out, format->choices[i], strlen(format->choices[i]));
     }
-    if (form->n_choices) buf_add_text(out, "]}");
+    if (format->n_choices) buf_add_text(out, "]}");
 }
 
-bool request_json(struct buf *out, const ey_request *request, const struct remote_form *form,
-                  const char *model, int max_tokens, ey_err *e)
+bool request_json(struct buf *out, const ey_request *request,
+                  const struct remote_response_format *format, const char *model, int max_tokens,
+                  ey_err *e)
 {
     buf_add_text(out, "{\"model\":");
     json_dump_string(out, model, strlen(model));
@@ -172,7 +173,7 @@ bool request_json(struct buf *out, const ey_request *request, const struct remot
         buf_printf(out, ",\"logprobs\":true,\"top_logprobs\":%d", request->top_logprobs);
     add_sampling(out, &request->sampling);
     add_stops(out, request);
-    if (form) add_form(out, form);
+    if (format) add_response_format(out, format);
     add_pixels(out, request);
     add_messages(out, request);
     return buf_add_text(out, "}") ||

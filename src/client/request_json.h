@@ -8,7 +8,8 @@
 
 /* Appends it; the answer is to be streamed, with its usage. max_tokens stands in for the request's;
  * `form` may be NULL. */
-bool request_json(struct buf *out, const ey_request *request, const struct remote_form *form,
-                  const char *model, int max_tokens, ey_err *e);
+bool request_json(struct buf *out, const ey_request *request,
+                  const struct remote_response_format *format, const char *model, int max_tokens,
+                  ey_err *e);
 
 #endif

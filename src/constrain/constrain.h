@@ -4,14 +4,14 @@
  *
  *     struct grammar *g = NULL;
  *     if (!grammar_of_schema(&g, json, n, &err)) …            // compiled once, for any number of
- * answers struct constraint *c = NULL; if (!constraint_open(&c, g, vocabulary, &err)) …        //
+ * answers struct constraint *c = NULL; if (!matcher_open(&c, g, vocabulary, &err)) …        //
  * one answer; holds the grammar itself grammar_release(&g); for (;;) { const uint32_t *mask =
- * constraint_mask(c);          // bit i: token i may come next … choose a token of the mask, or an
- * end token where constraint_may_end(c) … constraint_accept(c, id);
+ * matcher_mask(c);          // bit i: token i may come next … choose a token of the mask, or an
+ * end token where matcher_may_end(c) … matcher_accept_token(c, id);
  *     }
- *     constraint_close(&c);
+ *     matcher_close(&c);
  *
- * A grammar is a deterministic automaton over bytes with a stack of at most EY_MAX_GRAMMAR_LEVELS
+ * A grammar is a deterministic automaton over bytes with a stack of at most EY_MAX_GRAMMAR_NESTING
  * (determinize.h): it never guesses, so there is one place in it, not a set. Texts are well-formed
  * UTF-8. From every place that can be reached the text can be completed, and since each byte is a
  * token of the vocabulary, by tokens too: no mask is empty but at the end.
@@ -41,7 +41,7 @@ bool grammar_of_regex(struct grammar **out, const char *pattern, size_t n, ey_er
 bool grammar_of_choices(struct grammar **out, const char *const *choices, size_t n, ey_err *e);
 
 /* Another owner of the grammar; returns it. */
-struct grammar *grammar_hold(struct grammar *g);
+struct grammar *grammar_retain(struct grammar *g);
 /* The last owner frees it. *g becomes NULL; NULL is fine. */
 void grammar_release(struct grammar **g);
 /* Memory that it takes. */
@@ -51,22 +51,22 @@ size_t grammar_bytes(const struct grammar *g);
  * After a failure all calls return 0, and grammar_builder_finish says what the first one was.
  *
  *     struct grammar_builder *b = grammar_builder_open(&err);
- *     int parts[] = {grammar_text(b, "<a>", 3), grammar_schema(b, json, n), grammar_text(b, "</a>",
- * 4)}; bool ok = grammar_builder_finish(&b, grammar_sequence(b, parts, 3), &g, &err);
+ *     int parts[] = {grammar_literal(b, "<a>", 3), grammar_schema(b, json, n), grammar_literal(b,
+ * "</a>", 4)}; bool ok = grammar_builder_finish(&b, grammar_sequence(b, parts, 3), &g, &err);
  *
  * Where one alternative begins with {, [ or " of a schema, no other may begin there with that byte
  * as plain text. */
 struct grammar_builder;
 
 struct grammar_builder *grammar_builder_open(ey_err *e); /* NULL: no memory */
-int grammar_text(struct grammar_builder *b, const char *text, size_t n);
+int grammar_literal(struct grammar_builder *b, const char *text, size_t n);
 int grammar_regex(struct grammar_builder *b, const char *pattern, size_t n);
 int grammar_schema(struct grammar_builder *b, const char *json, size_t n);
 int grammar_json_object(struct grammar_builder *b);
 int grammar_sequence(struct grammar_builder *b, const int *parts, size_t n);
-int grammar_any(struct grammar_builder *b, const int *parts, size_t n);
+int grammar_alternatives(struct grammar_builder *b, const int *parts, size_t n);
 /* The part once or more often. */
-int grammar_some(struct grammar_builder *b, int part);
+int grammar_one_or_more(struct grammar_builder *b, int part);
 /* Frees the builder in any case; NULL is fine and leaves the error of grammar_builder_open. */
 bool grammar_builder_finish(struct grammar_builder **b, int whole, struct grammar **out, ey_err *e);
 
@@ -77,7 +77,7 @@ bool grammar_builder_finish(struct grammar_builder **b, int whole, struct gramma
  * grammars share it, also from several threads. */
 struct vocabulary;
 
-enum { VOCABULARY_CACHE = 256 }; /* masks; a good number for cache_masks */
+enum { VOCABULARY_CACHED_MASKS = 256 }; /* masks; a good number for cache_masks */
 
 /* `size`: of the model's vocabulary, so that masks have a bit for each of its logits. Special
  * tokens are never allowed. A tokenizer that lacks a token for some byte is an error. Borrows the
@@ -93,27 +93,26 @@ size_t vocabulary_words(const struct vocabulary *v);
 /* ---- one answer
  * ---------------------------------------------------------------------------------- */
 
-struct constraint;
+struct matcher;
 
 /* Holds the grammar; borrows the vocabulary. All memory is taken here. */
-bool constraint_open(struct constraint **out, struct grammar *g, const struct vocabulary *v,
-                     ey_err *e);
-void constraint_close(struct constraint **c);
+bool matcher_open(struct matcher **out, struct grammar *g, const struct vocabulary *v, ey_err *e);
+void matcher_close(struct matcher **m);
 /* Memory that one takes. */
-size_t constraint_bytes(const struct grammar *g, const struct vocabulary *v);
+size_t matcher_bytes(const struct grammar *g, const struct vocabulary *v);
 /* Back to the beginning. */
-void constraint_restart(struct constraint *c);
+void matcher_reset(struct matcher *m);
 
 /* Which tokens may come next: bit i % 32 of word i / 32. Valid until the next call with this
  * constraint. End tokens are not in it. */
-const uint32_t *constraint_mask(struct constraint *c);
+const uint32_t *matcher_mask(struct matcher *m);
 /* The text may end here. */
-bool constraint_may_end(const struct constraint *c);
+bool matcher_may_end(const struct matcher *m);
 /* … and nothing may follow. */
-bool constraint_must_end(const struct constraint *c);
+bool matcher_must_end(const struct matcher *m);
 /* Goes on behind the token; false, and nothing changed: it is not allowed. */
-bool constraint_accept(struct constraint *c, int32_t id);
+bool matcher_accept_token(struct matcher *m, int32_t id);
 /* The same for text that came in another way. */
-bool constraint_accept_text(struct constraint *c, const char *text, size_t n);
+bool matcher_accept_text(struct matcher *m, const char *text, size_t n);
 
 #endif

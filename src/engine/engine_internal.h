@@ -5,19 +5,19 @@
 
 #include <pthread.h>
 
-#include "engine/image_cache.h"
-#include "engine/kv_pool.h"
-#include "engine/masks.h"
-#include "engine/queue.h"
-#include "engine/sampler.h"
+#include "engine/cache/image_cache.h"
+#include "engine/cache/kv_pool.h"
+#include "engine/schedule/grammar_masks.h"
+#include "engine/request/request_queue.h"
+#include "engine/sample/sampler.h"
 #include "plan/plan.h"
 
 /* Host buffers, sized once at start. */
 struct host_buffers {
-    float *pixels;              /* [max_rows, patch_width] of a tile of the picture in the tower */
-    int32_t *patch_positions;   /* [max_rows, 3] */
-    float *logits;              /* [vocabulary] */
-    float *normed, *exact_norm; /* [hidden] for logits that are computed again */
+    float *pixels;            /* [max_rows, patch_width] of a tile of the picture in the tower */
+    int32_t *patch_positions; /* [max_rows, 3] */
+    float *logits;            /* [vocabulary] */
+    float *normed, *rescore_norm;           /* [hidden] for logits that are computed again */
     int32_t *token, *feature, *seq, *index; /* [max_rows] of one step */
     int32_t *position;                      /* [max_rows, 3] */
     int32_t *block_table;                   /* [max_num_seqs, max_blocks] */
@@ -25,25 +25,25 @@ struct host_buffers {
 };
 
 /* What a running request has for its own. */
-struct slot {
+struct request_slot {
     struct sampler sampler;
     int32_t *blocks; /* [max_blocks] of the KV cache, in the order of its tokens */
-    bool used;
+    bool in_use;
 };
 
 /* A request's rows in one step. */
-struct part {
-    ey_ticket *ticket;
+struct scheduled_chunk {
+    ey_generation *gen;
     int first, n; /* rows of the request */
     bool wants_logits;
 };
 
 /* The first of them is of the prompt, not of an answer. */
-bool part_is_prompt(const struct part *part);
+bool chunk_is_prompt(const struct scheduled_chunk *chunk);
 
-enum { DEFAULT_UNREAD = 256 };
-#define UNREAD_SECONDS 30.0 /* a request whose text nobody fetches is ended after this */
-#define SLICE_SECONDS                                                                            \
+enum { MAX_UNREAD_DEFAULT = 256 };
+#define UNREAD_SECONDS_DEFAULT 30.0 /* a request whose text nobody fetches is ended after this */
+#define SLICE_SECONDS_DEFAULT                                                                    \
     0.2 /* others' tokens wait no longer for a prompt or a picture, as far as a chunk can be cut \
          */
 
@@ -55,9 +55,9 @@ struct ey_engine {
     struct backend *be;
     struct backend *cpu; /* beside a card: what a tower or layers run on that are not there; NULL:
                             be is no card */
-    struct moved_weights
-        *moved;        /* into huge pages, of those in host memory; NULL: they stay in the file's */
-    ey_budget *budget; /* borrowed */
+    struct hugepage_weights *hugepage_weights; /* into huge pages, of those in host memory; NULL:
+                                                  they stay in the file's */
+    ey_budget *budget;                         /* borrowed */
     double load_seconds, device_seconds;
 
     /* limits */
@@ -66,55 +66,56 @@ struct ey_engine {
     size_t longest_token; /* bytes */
 
     /* planned memory */
-    struct device_facts facts; /* of the device, as it was when the plan was made */
+    struct device_info device_info; /* of the device, as it was when the plan was made */
     struct plan plan;
     ey_plan_item plan_item[PLAN_ROWS];
     int n_plan_items;
-    struct workspace ws, cpu_ws; /* the latter where the tower is on the CPU beside a card */
-    struct vision_place tower;
-    struct first_layers first; /* n 0: all layers are on `be` */
-    dev step_memory, shared_memory, feature_memory, tower_memory,
-        first_memory; /* that the workspaces' buffers lie in */
+    struct workspace ws, cpu_vision_ws; /* the latter where the tower is on the CPU beside a card */
+    struct vision_backends vision_backends;
+    struct cpu_layers cpu_layers; /* n 0: all layers are on `be` */
+    dev step_memory, shared_memory, feature_memory, vision_memory,
+        cpu_layers_memory; /* that the workspaces' buffers lie in */
     struct kv_cache kv;
     uint64_t kv_block_bytes;
     float *logits; /* [max_num_seqs, vocabulary] on the device */
     struct host_buffers host;
     struct arena arena; /* of the host buffers */
     struct weight
-        exact_head;    /* as stored, where the device has an 8-bit one; data NULL: it has this */
-    bool scores_again; /* what the device says is best of such a head is scored again here, which it
-                          cannot do itself */
+        bf16_head; /* as stored, where the device has an 8-bit one; data NULL: it has this */
+    bool rescores_on_host; /* what the device says is best of such a head is scored again here,
+                          which it cannot do itself */
 
     /* the scheduler's own */
     struct sampler_scratch scratch;
-    struct slot *slot;               /* [max_num_seqs] */
-    struct masks masks;              /* of the step under way */
-    struct constraint **constrained; /* [max_num_seqs] whose they are */
-    struct part *part;               /* [max_num_seqs] of the step under way */
-    struct part *ahead; /* [max_num_seqs] of the step before the one that was put behind it */
-    int n_ahead;        /* 0: none was */
+    struct request_slot *slot;     /* [max_num_seqs] */
+    struct grammar_masks masks;    /* of the step under way */
+    struct matcher **matchers;     /* [max_num_seqs] whose they are */
+    struct scheduled_chunk *chunk; /* [max_num_seqs] of the step under way */
+    struct scheduled_chunk
+        *previous_chunk; /* [max_num_seqs] of the step before the one that was put behind it */
+    int n_async;         /* 0: none was */
     struct kv_pool blocks;
     struct image_cache images;
     struct hasher *hasher;
-    struct vision_pass pass;        /* the picture in the tower … */
-    struct image_entry *pass_entry; /* … NULL: none */
-    ey_prompt *pass_prompt;         /* held: the picture is its */
-    double answer_seconds;          /* what a step of answers alone took lately … */
-    double row_seconds;             /* … and a row of a prefill chunk beside it */
-    pthread_mutex_t device;         /* held while the backend works */
+    struct encoder_run encoder_run;    /* the picture in the tower … */
+    struct image_entry *encoder_entry; /* … NULL: none */
+    ey_prompt *encoder_prompt;         /* held: the picture is its */
+    double decode_step_seconds;        /* what a step of answers alone took lately … */
+    double prefill_row_seconds;        /* … and a row of a prefill chunk beside it */
+    pthread_mutex_t device_lock;       /* held while the backend works */
 
     /* under the lock */
     pthread_mutex_t lock;
-    ey_memory memory; /* of a card, as it was when it was looked at last */
-    double memory_seen;
-    pthread_cond_t work; /* for the scheduler */
+    ey_gpu_memory gpu_memory; /* of a card, as it was when it was looked at last */
+    double gpu_memory_time;
+    pthread_cond_t work_ready; /* for the scheduler */
     pthread_t thread;
     bool thread_started, closing;
-    struct queue queue;
-    ey_ticket **running; /* [max_num_seqs], the longest running first */
+    struct request_queue queue;
+    ey_generation **running; /* [max_num_seqs], the longest running first */
     int n_running;
     ey_stats stats;
-    double last_beat; /* 0: nothing to do */
+    double last_heartbeat; /* 0: nothing to do */
 
     struct vocabulary
         *vocabulary;   /* of constrained answers, made at the first one; under token_lock */
@@ -123,21 +124,22 @@ struct ey_engine {
 };
 
 /* ---- the parts of opening (engine.c, planning.c, huge_weights.c) ---- */
-/* Finds what steps read in host memory, which is to be moved into huge pages; at_once: whatever is
+/* Finds what steps read in host memory, which is to be moved into huge pages; eager: whatever is
  * asked meanwhile. */
-void engine_move_weights(ey_engine *engine, bool at_once);
+void engine_hugepages_start(ey_engine *engine, bool eager);
 /* Whether there is some left to move now, where there is other work or none; under the lock. */
-bool engine_may_move(const ey_engine *engine, bool works);
+bool engine_hugepages_may_copy(const ey_engine *engine, bool has_work);
 /* Moves some of it; by the scheduler, which holds the device's lock. */
-void engine_move_some(ey_engine *engine);
+void engine_hugepages_copy_some(ey_engine *engine);
 /* So many bytes fewer than the checkpoint has are read of weights now; by any thread. */
-uint64_t engine_bytes_less(const ey_engine *engine);
+uint64_t engine_bytes_saved(const ey_engine *engine);
 /* Frees the copies: nothing reads weights any more. */
-void engine_end_move(ey_engine *engine);
+void engine_hugepages_end(ey_engine *engine);
 ey_engine *engine_new(ey_err *e);
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-struct shrink_choice;
-bool engine_read_shrink(struct shrink_choice *out, const ey_engine_options *options, ey_err *e);
+struct quantize_choice;
+bool engine_read_quantization(struct quantize_choice *out, const ey_engine_options *options,
+                              ey_err *e);
 bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e);
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 /* The CPU beside a card. */
@@ -149,9 +151,9 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *options
 
 /* ---- card.c: nothing where there is none ---- */
 /* Tries the kernels where this card is new, and tells of those that are not used. */
-bool engine_check_kernels(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 /* How fast its memory is, now that all is loaded. */
-bool engine_first_look(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+bool engine_probe_gpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 
 /* Allocates what engine->plan says. */
 bool engine_buffers_open(ey_engine *engine, ey_err *e);
@@ -166,12 +168,12 @@ void scheduler_stop(ey_engine *engine);
 
 /* Log-probabilities of raw logits[n]: the chosen token's and the `top` best (ids descending by
  * logit, the lower id first among equals). scratch-free, no allocation. */
-struct scored {
+struct token_logprob {
     int32_t id;
     float logprob;
 };
 int32_t logits_argmax(const float *logits, int n);
-void logits_score(const float *logits, int n, int32_t chosen, int top, struct scored *out_chosen,
-                  struct scored *out_top);
+void logits_score(const float *logits, int n, int32_t chosen, int top,
+                  struct token_logprob *out_chosen, struct token_logprob *out_top);
 
 #endif

@@ -35,26 +35,26 @@ void ey_grammar_free(ey_grammar **grammar)
 
 /* ---- tool calls (spec 1.4) ---- */
 
-static int text(struct grammar_builder *b, const char *s)
+static int tool_call_literal(struct grammar_builder *b, const char *s)
 {
-    return grammar_text(b, s, strlen(s));
+    return grammar_literal(b, s, strlen(s));
 }
 
-static int add_call(struct grammar_builder *b, const ey_tool *tool)
+static int add_tool_call(struct grammar_builder *b, const ey_tool *tool)
 {
     struct buf head = buf_with_max(1 << 16);
     buf_add_text(&head, "<tool_call>\n{\"name\": ");
     json_dump_string(&head, tool->name, strlen(tool->name));
     buf_add_text(&head, ", \"arguments\": ");
-    int parts[] = {grammar_text(b, head.data ? head.data : "", head.size),
+    int parts[] = {grammar_literal(b, head.data ? head.data : "", head.size),
                    tool->schema ? grammar_schema(b, tool->schema, strlen(tool->schema))
                                 : grammar_json_object(b),
-                   text(b, "}\n</tool_call>")};
+                   tool_call_literal(b, "}\n</tool_call>")};
     buf_free(&head);
     return grammar_sequence(b, parts, 3);
 }
 
-bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool several,
+bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
                               ey_err *e)
 {
     int calls[EY_MAX_TOOLS];
@@ -62,24 +62,24 @@ bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t
         return ey_fail(e, EY_BAD_REQUEST, "%zu tools; there must be 1 to %d", n, EY_MAX_TOOLS);
     struct grammar_builder *b = grammar_builder_open(e);
     if (!b) return false;
-    size_t bad = 0; /* the first that cannot be */
+    size_t n_good = 0; /* the first that cannot be */
     for (size_t i = 0; i < n; i++) {
-        calls[i] = add_call(b, &tools[i]);
-        bad += calls[i] && bad == i;
+        calls[i] = add_tool_call(b, &tools[i]);
+        n_good += calls[i] && n_good == i;
     }
-    int whole = grammar_any(b, calls, n);
-    if (several) {
+    int whole = grammar_alternatives(b, calls, n);
+    if (parallel) {
         for (size_t i = 0; i < n; i++) {
-            int next[] = {text(b, "\n"), add_call(b, &tools[i])};
+            int next[] = {tool_call_literal(b, "\n"), add_tool_call(b, &tools[i])};
             calls[i] = grammar_sequence(b, next, 2);
         }
-        int none = text(b, ""), more = grammar_some(b, grammar_any(b, calls, n)),
-            rest[] = {none, more};
-        int parts[] = {whole, grammar_any(b, rest, 2)};
+        int none = tool_call_literal(b, ""),
+            more = grammar_one_or_more(b, grammar_alternatives(b, calls, n)), rest[] = {none, more};
+        int parts[] = {whole, grammar_alternatives(b, rest, 2)};
         whole = grammar_sequence(b, parts, 2);
     }
     if (grammar_builder_finish(&b, whole, grammar, e)) return true;
-    return bad < n ? ey_fail_within(e, "tool %zu", bad) : false;
+    return n_good < n ? ey_fail_within(e, "tool %zu", n_good) : false;
 }
 
 /* ---- the vocabulary ---- */
@@ -88,8 +88,8 @@ const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e)
 {
     pthread_mutex_lock(&engine->token_lock);
     if (!engine->vocabulary)
-        vocabulary_open(&engine->vocabulary, engine->tok, engine->model.text.vocabulary,
-                        VOCABULARY_CACHE, e);
+        vocabulary_open(&engine->vocabulary, engine->tok, engine->model.text.vocab_size,
+                        VOCABULARY_CACHED_MASKS, e);
     const struct vocabulary *v = engine->vocabulary;
     pthread_mutex_unlock(&engine->token_lock);
     return v;

@@ -33,9 +33,9 @@ static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model,
                    model->directory);
 }
 
-bool cache_fail(const char *path, const char *doing, ey_err *e)
+bool hub_cache_fail(const char *path, const char *doing, ey_err *e)
 {
-    if (errno_is_full())
+    if (errno_is_disk_full())
         return ey_fail(e, EY_IO,
                        "%.300s: the disk is full; make room (eyelet list, eyelet rm) or set "
                        "HF_HOME to a larger one, then run the same again to go on",
@@ -44,29 +44,29 @@ bool cache_fail(const char *path, const char *doing, ey_err *e)
 }
 
 /* What is there may still refuse to be made anew: the root of a read-only disk does. */
-static bool make_one(const char *path, ey_err *e)
+static bool make_missing_directory(const char *path, ey_err *e)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
     int problem = errno;
     if (path_is_directory(path)) return true;
     errno = problem;
-    return cache_fail(path, "made", e);
+    return hub_cache_fail(path, "made", e);
 }
 
-static bool make_folder(const char *path, ey_err *e)
+static bool make_directory_tree(const char *path, ey_err *e)
 {
     char text[EY_MAX_PATH];
     snprintf(text, sizeof(text), "%s", path);
     for (char *slash = text + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = 0;
-        if (!make_one(text, e)) return false;
+        if (!make_missing_directory(text, e)) return false;
         *slash = '/';
     }
-    return make_one(text, e);
+    return make_missing_directory(text, e);
 }
 
 /* CACHE/.locks/models--owner--name, where the repository is CACHE/models--owner--name. */
-static bool lock_folder(char out[EY_MAX_PATH], const struct hub_model *model, ey_err *e)
+static bool lock_directory(char out[EY_MAX_PATH], const struct hub_model *model, ey_err *e)
 {
     const char *name = strrchr(model->directory, '/');
     int n = snprintf(out, EY_MAX_PATH, "%.*s/.locks%s", (int)(name - model->directory),
@@ -76,17 +76,17 @@ static bool lock_folder(char out[EY_MAX_PATH], const struct hub_model *model, ey
                    model->directory);
 }
 
-bool blob_folders_make(const struct hub_model *model, ey_err *e)
+bool blob_make_directories(const struct hub_model *model, ey_err *e)
 {
     char blobs[EY_MAX_PATH], locks[EY_MAX_PATH];
-    return path_join(blobs, model->directory, "blobs", e) && make_folder(blobs, e) &&
-           lock_folder(locks, model, e) && make_folder(locks, e);
+    return path_join(blobs, model->directory, "blobs", e) && make_directory_tree(blobs, e) &&
+           lock_directory(locks, model, e) && make_directory_tree(locks, e);
 }
 
 /* ---- the lock ---- */
 
 /* The file may have been removed between opening and locking it: then the lock is nobody's. */
-static bool is_still(int fd, const char *path)
+static bool is_same_file(int fd, const char *path)
 {
     struct stat ours, there;
     return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
@@ -95,19 +95,19 @@ static bool is_still(int fd, const char *path)
 
 /* -1: somebody has it, or *failed. A file system without locks gives none, and two pulls at once
  * would then be the user's affair. */
-static int take_lock(const struct hub_model *model, const struct hub_file *file, bool *failed,
+static int lock_blob(const struct hub_model *model, const struct hub_file *file, bool *failed,
                      ey_err *e)
 {
     char folder[EY_MAX_PATH], path[EY_MAX_PATH];
     *failed = true;
-    if (!lock_folder(folder, model, e)) return -1;
+    if (!lock_directory(folder, model, e)) return -1;
     snprintf(path, sizeof(path), "%.4000s/%s.lock", folder, file->etag);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
-    if (fd < 0) return cache_fail(path, "opened", e), -1;
+    if (fd < 0) return hub_cache_fail(path, "opened", e), -1;
     *failed = false;
     bool taken = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno == ENOTSUP || errno == ENOLCK ||
                  errno == ENOSYS;
-    if (taken && is_still(fd, path)) return fd;
+    if (taken && is_same_file(fd, path)) return fd;
     close(fd);
     return -1;
 }
@@ -121,7 +121,7 @@ static bool has_size(const char *path, uint64_t size)
 }
 
 /* The snapshot's own file, where the file system knows no links. */
-static bool is_whole_here(const struct hub_model *model, const struct hub_file *file)
+static bool is_blob_complete(const struct hub_model *model, const struct hub_file *file)
 {
     char path[EY_MAX_PATH];
     if (blob_path(path, model, file, "", NULL) && has_size(path, file->size)) return true;
@@ -130,35 +130,35 @@ static bool is_whole_here(const struct hub_model *model, const struct hub_file *
     return n < (int)sizeof(path) && has_size(path, file->size);
 }
 
-static bool read_record(struct extents *done, const struct hub_model *model,
+static bool read_record(struct byte_ranges *done, const struct hub_model *model,
                         const struct hub_file *file)
 {
     char path[EY_MAX_PATH], *text = NULL;
     size_t n = 0;
-    *done = (struct extents){0};
+    *done = (struct byte_ranges){0};
     if (!blob_path(path, model, file, PARTIAL, NULL) || !has_size(path, file->size) ||
         !blob_path(path, model, file, RECORD, NULL))
         return false;
-    bool ok = path_is_file(path) && file_read(&text, &n, path, EXTENTS_TEXT, NULL) &&
-              strlen(text) == n && extents_read(done, file->size, text);
+    bool ok = path_is_file(path) && file_read(&text, &n, path, BYTE_RANGES_TEXT_BYTES, NULL) &&
+              strlen(text) == n && byte_ranges_read(done, file->size, text);
     free(text);
     return ok;
 }
 
-uint64_t blob_bytes_here(const struct hub_model *model, const struct hub_file *file)
+uint64_t blob_bytes_present(const struct hub_model *model, const struct hub_file *file)
 {
-    struct extents done;
-    if (is_whole_here(model, file)) return file->size;
-    return read_record(&done, model, file) ? extents_bytes(&done) : 0;
+    struct byte_ranges done;
+    if (is_blob_complete(model, file)) return file->size;
+    return read_record(&done, model, file) ? byte_ranges_total(&done) : 0;
 }
 
 /* The room was taken when the download began, where that could be done. */
-uint64_t blob_room_needed(const struct hub_model *model, const struct hub_file *file)
+uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *file)
 {
     enum { BLOCK = 512 };
     char path[EY_MAX_PATH];
     struct stat st;
-    if (is_whole_here(model, file)) return 0;
+    if (is_blob_complete(model, file)) return 0;
     uint64_t taken = blob_path(path, model, file, PARTIAL, NULL) && stat(path, &st) == 0
                          ? (uint64_t)st.st_blocks * BLOCK
                          : 0;
@@ -168,7 +168,7 @@ uint64_t blob_room_needed(const struct hub_model *model, const struct hub_file *
 /* ---- open, close ---- */
 
 /* Also what a kill between two steps has left beside a blob that is whole. */
-static void forget(const struct blob *b)
+static void remove_partial_files(const struct blob *b)
 {
     static const char *const endings[] = {RECORD, NEW_RECORD, PARTIAL};
     char path[EY_MAX_PATH];
@@ -181,14 +181,15 @@ static void forget(const struct blob *b)
 static bool open_partial(struct blob *b, ey_err *e)
 {
     char path[EY_MAX_PATH];
-    b->resumed = read_record(&b->done, b->model, b->file) && b->done.n;
-    if (!b->resumed) forget(b);
+    b->resumed = read_record(&b->ranges, b->model, b->file) && b->ranges.n;
+    if (!b->resumed) remove_partial_files(b);
     if (!blob_path(path, b->model, b->file, PARTIAL, e)) return false;
     b->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (b->fd < 0) return cache_fail(path, "written", e);
+    if (b->fd < 0) return hub_cache_fail(path, "written", e);
     bool full = b->file->size && fallocate(b->fd, 0, 0, (off_t)b->file->size) != 0 &&
-                errno_is_full();
-    if (full || ftruncate(b->fd, (off_t)b->file->size) != 0) return cache_fail(path, "written", e);
+                errno_is_disk_full();
+    if (full || ftruncate(b->fd, (off_t)b->file->size) != 0)
+        return hub_cache_fail(path, "written", e);
     return true;
 }
 
@@ -197,11 +198,11 @@ enum blob_state blob_open(struct blob *b, const struct hub_model *model,
 {
     bool failed;
     *b = (struct blob){.model = model, .file = file, .fd = -1, .lock = -1};
-    if (is_whole_here(model, file)) return forget(b), BLOB_WHOLE;
-    b->lock = take_lock(model, file, &failed, e);
+    if (is_blob_complete(model, file)) return remove_partial_files(b), BLOB_COMPLETE;
+    b->lock = lock_blob(model, file, &failed, e);
     if (b->lock < 0) return failed ? BLOB_FAILED : BLOB_BUSY;
-    if (is_whole_here(model, file)) return forget(b), blob_close(b), BLOB_WHOLE;
-    if (open_partial(b, e) && hash_open(&b->hash, file->etag, file->size, e)) return BLOB_OPEN;
+    if (is_blob_complete(model, file)) return remove_partial_files(b), blob_close(b), BLOB_COMPLETE;
+    if (open_partial(b, e) && etag_hash_open(&b->hash, file->etag, file->size, e)) return BLOB_OPEN;
     blob_close(b);
     return BLOB_FAILED;
 }
@@ -213,7 +214,7 @@ void blob_close(struct blob *b)
         close(b->fd);
     }
     if (b->lock >= 0) close(b->lock);
-    hash_close(&b->hash);
+    etag_hash_close(&b->hash);
     b->fd = b->lock = -1;
 }
 
@@ -226,17 +227,18 @@ bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err
         ssize_t wrote = pwrite(b->fd, bytes + done, n - done, (off_t)(at + done));
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote < 0)
-            return blob_path(path, b->model, b->file, PARTIAL, e) && cache_fail(path, "written", e);
+            return blob_path(path, b->model, b->file, PARTIAL, e) &&
+                   hub_cache_fail(path, "written", e);
         done += (size_t)wrote;
     }
-    return extents_add(&b->done, at, at + n) ||
-           ey_fail(e, EY_INTERNAL, "%s: more than %d stretches", b->file->name, MAX_EXTENTS);
+    return byte_ranges_add(&b->ranges, at, at + n) ||
+           ey_fail(e, EY_INTERNAL, "%s: more than %d stretches", b->file->name, MAX_BYTE_RANGES);
 }
 
 bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok)
 {
     char bytes[256 << 10], path[EY_MAX_PATH];
-    uint64_t prefix = extents_prefix(&b->done),
+    uint64_t prefix = byte_ranges_prefix(&b->ranges),
              end = prefix - b->hashed > most ? b->hashed + most : prefix;
     *ok = true;
     if (b->hashed >= end) return false;
@@ -246,16 +248,16 @@ bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok)
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
             if (!got) errno = EIO;
-            *ok = blob_path(path, b->model, b->file, PARTIAL, e) && cache_fail(path, "read", e);
+            *ok = blob_path(path, b->model, b->file, PARTIAL, e) && hub_cache_fail(path, "read", e);
             return true;
         }
-        hash_add(b->hash, bytes, (size_t)got);
+        etag_hash_add(b->hash, bytes, (size_t)got);
         b->hashed += (uint64_t)got;
     }
     return true;
 }
 
-bool blob_is_whole(const struct blob *b)
+bool blob_is_complete(const struct blob *b)
 {
     return b->hashed == b->file->size;
 }
@@ -264,14 +266,14 @@ bool blob_is_whole(const struct blob *b)
  * is kept after a kill. */
 void blob_record(struct blob *b, double seconds)
 {
-    char path[EY_MAX_PATH], new_path[EY_MAX_PATH], text[EXTENTS_TEXT];
+    char path[EY_MAX_PATH], new_path[EY_MAX_PATH], text[BYTE_RANGES_TEXT_BYTES];
     double now = seconds_now();
     if (seconds > 0 && now - b->recorded < seconds) return;
     b->recorded = now;
     if (!blob_path(path, b->model, b->file, RECORD, NULL) ||
         !blob_path(new_path, b->model, b->file, NEW_RECORD, NULL))
         return;
-    size_t n = extents_write(&b->done, b->file->size, text);
+    size_t n = byte_ranges_write(&b->ranges, b->file->size, text);
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool ok = fd >= 0 && file_write(fd, text, n);
     if (fd >= 0) close(fd);
@@ -283,26 +285,26 @@ void blob_record(struct blob *b, double seconds)
 
 /* ---- the end ---- */
 
-static bool give_name(struct blob *b, ey_err *e)
+static bool rename_to_blob(struct blob *b, ey_err *e)
 {
     char partial[EY_MAX_PATH], path[EY_MAX_PATH];
     if (!blob_path(partial, b->model, b->file, PARTIAL, e) ||
         !blob_path(path, b->model, b->file, "", e))
         return false;
     if (fdatasync(b->fd) != 0 || rename(partial, path) != 0)
-        return cache_fail(partial, "written", e);
-    forget(b);
+        return hub_cache_fail(partial, "written", e);
+    remove_partial_files(b);
     return true;
 }
 
 enum blob_end blob_finish(struct blob *b, char found[HUB_ETAG_BYTES + 1], ey_err *e)
 {
-    hash_end(b->hash, found);
+    etag_hash_finish(b->hash, found);
     bool right = strcmp(found, b->file->etag) == 0;
-    if (right && !give_name(b, e)) return END_FAILED;
-    if (!right) forget(b);
+    if (right && !rename_to_blob(b, e)) return BLOB_END_FAILED;
+    if (!right) remove_partial_files(b);
     close(b->fd);
     b->fd = -1; /* so that blob_close() records nothing */
     blob_close(b);
-    return right ? END_KEPT : END_WRONG;
+    return right ? BLOB_END_STORED : BLOB_END_MISMATCH;
 }

@@ -8,34 +8,34 @@
 #ifndef EY_HUB_BLOB_H
 #define EY_HUB_BLOB_H
 
-#include "hub/extents.h"
-#include "hub/hash.h"
+#include "hub/byte_ranges.h"
+#include "hub/etag_hash.h"
 #include "hub/hub.h"
 
 /* Fails with what errno says of a path in the cache that cannot be `doing` (made, written, ...); of
  * a full disk, what to do. Returns false. */
-bool cache_fail(const char *path, const char *doing, ey_err *e);
+bool hub_cache_fail(const char *path, const char *doing, ey_err *e);
 
 struct blob {
     const struct hub_model *model;
     const struct hub_file *file;
     int fd, lock;
-    struct extents done;
-    struct hash *hash;
+    struct byte_ranges ranges;
+    struct etag_hash *hash;
     uint64_t hashed;
     double recorded; /* seconds_now() of the last record */
     bool resumed;    /* some of it was here */
 };
 
 /* Bytes of a file that the cache has, whole or in part. */
-uint64_t blob_bytes_here(const struct hub_model *model, const struct hub_file *file);
+uint64_t blob_bytes_present(const struct hub_model *model, const struct hub_file *file);
 /* Bytes of the disk that the rest of it will take. */
-uint64_t blob_room_needed(const struct hub_model *model, const struct hub_file *file);
+uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *file);
 
 /* Makes the folders that blobs and locks lie in. */
-bool blob_folders_make(const struct hub_model *model, ey_err *e);
+bool blob_make_directories(const struct hub_model *model, ey_err *e);
 
-enum blob_state { BLOB_FAILED, BLOB_OPEN, BLOB_WHOLE, BLOB_BUSY };
+enum blob_state { BLOB_FAILED, BLOB_OPEN, BLOB_COMPLETE, BLOB_BUSY };
 /* OPEN: it is ours to fill. WHOLE: it is there already. BUSY: somebody else downloads it now. */
 enum blob_state blob_open(struct blob *b, const struct hub_model *model,
                           const struct hub_file *file, ey_err *e);
@@ -47,10 +47,10 @@ bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err
  * was nothing to do. */
 bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok);
 /* All bytes are there and hashed. */
-bool blob_is_whole(const struct blob *b);
+bool blob_is_complete(const struct blob *b);
 /* Writes the record, at most once in `seconds`. */
 void blob_record(struct blob *b, double seconds);
-enum blob_end { END_FAILED, END_KEPT, END_WRONG };
+enum blob_end { BLOB_END_FAILED, BLOB_END_STORED, BLOB_END_MISMATCH };
 /* Of a whole blob: KEPT: its hash is right, and it has its name. WRONG: it is not, and nothing of
  * it was kept; `found` is its hash. */
 enum blob_end blob_finish(struct blob *b, char found[HUB_ETAG_BYTES + 1], ey_err *e);

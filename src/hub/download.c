@@ -11,12 +11,12 @@
 #include "base/clock.h"
 #include "base/system.h"
 #include "hub/blob.h"
-#include "hub/request.h"
+#include "hub/hub_request.h"
 #include "hub/snapshot.h"
 
 enum {
     SLOTS = 8,
-    DEFAULT_PIECE = 16 << 20,
+    DEFAULT_RANGE_BYTES = 16 << 20,
     MAX_FAILURES = 7,
     MAX_PAUSE = 30,
     POLL_MS = 100,
@@ -25,48 +25,48 @@ enum {
 };
 #define RECORD_SECONDS 0.5
 #define LOCK_SECONDS 0.5
-#define TELL_SECONDS 0.1
+#define DOWNLOAD_PROGRESS_SECONDS 0.1
 
-enum item_state { ITEM_NEW, ITEM_OPEN, ITEM_DONE };
+enum download_item_state { ITEM_NEW, ITEM_OPEN, ITEM_DONE };
 
-struct item {
+struct download_item {
     const struct hub_file *file;
     struct blob blob;
-    enum item_state state;
-    bool one_stream; /* the server knows no ranges */
-    bool again;      /* what was here was damaged: it has begun anew */
-    bool told;       /* that somebody else has it */
-    double next_try; /* of its lock */
+    enum download_item_state state;
+    bool one_stream;      /* the server knows no ranges */
+    bool restarted;       /* what was here was damaged: it has begun anew */
+    bool notified;        /* that somebody else has it */
+    double retry_lock_at; /* of its lock */
 };
 
-struct slot {
+struct download_slot {
     struct download *download;
-    struct request request;
-    struct item *item;       /* NULL: free */
-    uint64_t begin, at, end; /* asked for; at: where the next byte goes */
-    bool checked;            /* the reply is what was asked for */
-    bool no_ranges;          /* it is not, because the server knows none */
-    int failures;            /* one after the other that brought nothing */
-    double first_failure, rest_until;
+    struct hub_request request;
+    struct download_item *item; /* NULL: free */
+    uint64_t begin, at, end;    /* asked for; at: where the next byte goes */
+    bool checked;               /* the reply is what was asked for */
+    bool no_ranges;             /* it is not, because the server knows none */
+    int failures;               /* one after the other that brought nothing */
+    double first_failure, retry_at;
 };
 
 struct download {
     struct hub *hub;
     const struct hub_model *model;
     CURLM *multi;
-    struct item *items; /* [model->n] */
-    struct slot slots[SLOTS];
+    struct download_item *items; /* [model->n] */
+    struct download_slot slots[SLOTS];
     int running;
-    double last_byte, last_told;
+    double last_byte, last_progress;
 };
 
 /* ---- what comes ---- */
 
-static bool check_range(struct slot *s, ey_err *e)
+static bool check_range(struct download_slot *s, ey_err *e)
 {
     uint64_t begin, end, total;
-    const struct reply *r = &s->request.reply;
-    if (!reply_range(r, &begin, &end, &total))
+    const struct hub_response *r = &s->request.reply;
+    if (!hub_response_range(r, &begin, &end, &total))
         return ey_fail(e, EY_IO, "%s: the hub answers a range with \"%.80s\"", s->item->file->name,
                        r->content_range);
     if (total != s->item->file->size)
@@ -85,9 +85,9 @@ static bool check_range(struct slot *s, ey_err *e)
 }
 
 /* All of the file where a part of it was asked for: this stream goes on to the end, others stop. */
-static bool check_whole(struct slot *s, ey_err *e)
+static bool check_whole(struct download_slot *s, ey_err *e)
 {
-    const struct reply *r = &s->request.reply;
+    const struct hub_response *r = &s->request.reply;
     uint64_t size = s->item->file->size;
     if (r->content_length[0] && strtoull(r->content_length, NULL, 10) != size)
         return ey_fail(e, EY_IO,
@@ -100,9 +100,9 @@ static bool check_whole(struct slot *s, ey_err *e)
     return !s->no_ranges || ey_fail(e, EY_IO, "%s: no ranges", s->item->file->name);
 }
 
-static bool check_reply(struct slot *s, ey_err *e)
+static bool check_reply(struct download_slot *s, ey_err *e)
 {
-    const struct reply *r = &s->request.reply;
+    const struct hub_response *r = &s->request.reply;
     s->checked = true;
     if (r->content_encoding[0] && strcmp(r->content_encoding, "identity") != 0)
         return ey_fail(
@@ -112,9 +112,9 @@ static bool check_reply(struct slot *s, ey_err *e)
     return r->status == 206 ? check_range(s, e) : check_whole(s, e);
 }
 
-static bool take(void *user, const char *bytes, size_t n, ey_err *e)
+static bool take_range_bytes(void *user, const char *bytes, size_t n, ey_err *e)
 {
-    struct slot *s = user;
+    struct download_slot *s = user;
     if (!s->checked && !check_reply(s, e)) return false;
     if (n > s->end - s->at)
         return ey_fail(e, EY_IO,
@@ -129,33 +129,34 @@ static bool take(void *user, const char *bytes, size_t n, ey_err *e)
 /* ---- what to ask for next ---- */
 
 /* The first bytes that are neither there nor asked for; at most a piece. */
-static bool next_gap(const struct download *d, const struct item *item, uint64_t *begin,
-                     uint64_t *end)
+static bool next_range(const struct download *d, const struct download_item *item, uint64_t *begin,
+                       uint64_t *end)
 {
-    struct extents busy = item->blob.done;
-    uint64_t piece = d->hub->options.piece ? d->hub->options.piece : DEFAULT_PIECE;
+    struct byte_ranges busy = item->blob.ranges;
+    uint64_t range_bytes = d->hub->options.range_bytes ? d->hub->options.range_bytes
+                                                       : DEFAULT_RANGE_BYTES;
     bool asked = false;
     for (int i = 0; i < SLOTS; i++) {
         if (d->slots[i].item != item) continue;
         asked = true;
-        if (!extents_add(&busy, d->slots[i].at, d->slots[i].end)) return false;
+        if (!byte_ranges_add(&busy, d->slots[i].at, d->slots[i].end)) return false;
     }
     if (item->one_stream)
         return *begin = 0, *end = item->file->size,
-               !asked && extents_prefix(&item->blob.done) < item->file->size;
-    if (!extents_gap(&busy, item->file->size, begin, end)) return false;
-    if (*end - *begin > piece) *end = *begin + piece;
+               !asked && byte_ranges_prefix(&item->blob.ranges) < item->file->size;
+    if (!byte_ranges_first_gap(&busy, item->file->size, begin, end)) return false;
+    if (*end - *begin > range_bytes) *end = *begin + range_bytes;
     return true;
 }
 
-static void tell(const struct download *d, const char *format, const char *name)
+static void notify(const struct download *d, const char *format, const char *name)
 {
     char text[HUB_FILE_NAME_BYTES + 128];
     snprintf(text, sizeof(text), format, name);
     if (d->hub->options.notice) d->hub->options.notice(d->hub->options.user, text);
 }
 
-static bool is_ours(const struct download *d, const struct item *item)
+static bool has_open_blob(const struct download *d, const struct download_item *item)
 {
     for (size_t i = 0; i < d->model->n; i++)
         if (d->items[i].state == ITEM_OPEN && strcmp(d->items[i].file->etag, item->file->etag) == 0)
@@ -163,64 +164,65 @@ static bool is_ours(const struct download *d, const struct item *item)
     return false;
 }
 
-static bool open_item(const struct download *d, struct item *item, ey_err *e)
+static bool open_item(const struct download *d, struct download_item *item, ey_err *e)
 {
-    if (seconds_now() < item->next_try) return true;
+    if (seconds_now() < item->retry_lock_at) return true;
     switch (blob_open(&item->blob, d->model, item->file, e)) {
     case BLOB_FAILED: return false;
     case BLOB_OPEN: item->state = ITEM_OPEN; return true;
-    case BLOB_WHOLE: item->state = ITEM_DONE; return true;
+    case BLOB_COMPLETE: item->state = ITEM_DONE; return true;
     case BLOB_BUSY: break;
     }
-    item->next_try = seconds_now() + LOCK_SECONDS;
-    if (!item->told && !is_ours(d, item))
-        tell(d, "another program downloads %s; waiting for it", item->file->name);
-    item->told = true;
+    item->retry_lock_at = seconds_now() + LOCK_SECONDS;
+    if (!item->notified && !has_open_blob(d, item))
+        notify(d, "another program downloads %s; waiting for it", item->file->name);
+    item->notified = true;
     return true;
 }
 
 /* The first item that has something to ask for; NULL with *ok: there is none now. */
-static struct item *next_item(struct download *d, uint64_t *begin, uint64_t *end, bool *ok,
-                              ey_err *e)
+static struct download_item *next_item(struct download *d, uint64_t *begin, uint64_t *end, bool *ok,
+                                       ey_err *e)
 {
     *ok = true;
     for (size_t i = 0; i < d->model->n; i++) {
-        struct item *item = &d->items[i];
+        struct download_item *item = &d->items[i];
         if (item->state == ITEM_NEW && !(*ok = open_item(d, item, e))) return NULL;
-        if (item->state == ITEM_OPEN && next_gap(d, item, begin, end)) return item;
+        if (item->state == ITEM_OPEN && next_range(d, item, begin, end)) return item;
     }
     return NULL;
 }
 
-static bool start(struct slot *s, struct item *item, uint64_t begin, uint64_t end, ey_err *e)
+static bool start_range(struct download_slot *s, struct download_item *item, uint64_t begin,
+                        uint64_t end, ey_err *e)
 {
     struct download *d = s->download;
     bool all = begin == 0 && end == item->file->size;
-    char *url = file_url(d->hub, d->model, item->file->name);
+    char *url = hub_file_url(d->hub, d->model, item->file->name);
     s->item = item;
     s->begin = s->at = begin;
     s->end = end;
     s->checked = s->no_ranges = false;
     if (!url) return ey_fail_memory(e, "a URL", 0);
-    if (!request_aim(&s->request, url, begin, all ? 0 : end, e)) return false;
+    if (!hub_request_aim(&s->request, url, begin, all ? 0 : end, e)) return false;
     if (d->hub->endpoint.lib->curl_multi_add_handle(d->multi, s->request.curl) != CURLM_OK)
         return ey_fail_memory(e, "an HTTP request", 0);
     d->running++;
     return true;
 }
 
-static bool start_all(struct download *d, ey_err *e)
+static bool start_ranges(struct download *d, ey_err *e)
 {
     double now = seconds_now();
     for (int i = 0; i < SLOTS; i++) {
         uint64_t begin, end;
         bool ok;
-        struct slot *s = &d->slots[i];
-        if (s->item || now < s->rest_until) continue;
-        struct item *item = next_item(d, &begin, &end, &ok, e);
+        struct download_slot *s = &d->slots[i];
+        if (s->item || now < s->retry_at) continue;
+        struct download_item *item = next_item(d, &begin, &end, &ok, e);
         if (!ok) return false;
         if (!item) break;
-        if (!start(s, item, begin, end, e)) return false;
+        if (!start_range(s, item, begin, end, e)) return false;
     }
     return true;
 }
@@ -228,7 +230,7 @@ static bool start_all(struct download *d, ey_err *e)
 /* ---- what has ended ---- */
 
 /* False: nothing has come for too long. */
-static bool rest(struct slot *s, CURLcode code, ey_err *e)
+static bool back_off(struct download_slot *s, CURLcode code, ey_err *e)
 {
     const struct hub *hub = s->download->hub;
     double now = seconds_now(),
@@ -236,56 +238,59 @@ static bool rest(struct slot *s, CURLcode code, ey_err *e)
     if (!s->failures++) s->first_failure = now;
     for (int i = 1; i < s->failures && pause < MAX_PAUSE; i++)
         pause *= 2;
-    s->rest_until = now + reply_wait(&s->request.reply, pause);
+    s->retry_at = now + hub_response_retry_after(&s->request.reply, pause);
     bool others_go_on = !s->item->one_stream && s->download->last_byte > s->first_failure;
     if (s->failures < MAX_FAILURES || others_go_on) return true;
-    return request_fail(&s->request, code, s->item->file->name, e);
+    return hub_request_fail(&s->request, code, s->item->file->name, e);
 }
 
 /* A stream without ranges that breaks has brought nothing: it begins anew. */
-static bool end_transfer(struct slot *s, CURLcode code, ey_err *e)
+static bool finish_transfer(struct download_slot *s, CURLcode code, ey_err *e)
 {
-    struct request *r = &s->request;
+    struct hub_request *r = &s->request;
     bool answered = code == CURLE_OK && (r->reply.status == 200 || r->reply.status == 206),
          whole = answered && s->at == s->end;
     bool brought = s->at > s->begin && (whole || !s->item->one_stream);
     if (s->no_ranges) return true;
     if (brought || whole) s->failures = 0;
     if (whole) return true;
-    if (!answered && !request_may_retry(r, code))
-        return request_fail(r, code, s->item->file->name, e);
-    return brought || rest(s, answered ? CURLE_PARTIAL_FILE : code, e);
+    if (!answered && !hub_request_may_retry(r, code))
+        return hub_request_fail(r, code, s->item->file->name, e);
+    return brought || back_off(s, answered ? CURLE_PARTIAL_FILE : code, e);
 }
 
-static bool end_one(struct download *d, CURL *curl, CURLcode code, ey_err *e)
+static bool finish_slot(struct download *d, CURL *curl, CURLcode code, ey_err *e)
 {
-    const struct http_library *lib = d->hub->endpoint.lib;
+    const struct libcurl *lib = d->hub->endpoint.lib;
     char *data = NULL;
     lib->curl_easy_getinfo(curl, CURLINFO_PRIVATE, &data);
     lib->curl_multi_remove_handle(d->multi, curl);
-    struct slot *s = d->slots;
+    struct download_slot *s = d->slots;
     while ((char *)&s->request != data)
         s++;
-    enum hop hop = code == CURLE_OK ? request_hop(&s->request, e) : HOP_NONE;
-    if (hop == HOP_NEXT && lib->curl_multi_add_handle(d->multi, curl) == CURLM_OK) return true;
+    enum redirect_result redirect = code == CURLE_OK ? hub_request_follow_redirect(&s->request, e)
+                                                     : REDIRECT_NONE;
+    if (redirect == REDIRECT_FOLLOWED && lib->curl_multi_add_handle(d->multi, curl) == CURLM_OK)
+        return true;
     d->running--;
-    if (hop == HOP_NEXT) ey_fail_memory(e, "an HTTP request", 0);
-    bool ok = hop == HOP_NONE && end_transfer(s, code, e);
+    if (redirect == REDIRECT_FOLLOWED) ey_fail_memory(e, "an HTTP request", 0);
+    bool ok = redirect == REDIRECT_NONE && finish_transfer(s, code, e);
     s->item = NULL;
     return ok;
 }
 
-static bool end_ended(struct download *d, ey_err *e)
+static bool finish_ended(struct download *d, ey_err *e)
 {
     int left;
     for (CURLMsg *m; (m = d->hub->endpoint.lib->curl_multi_info_read(d->multi, &left));)
-        if (m->msg == CURLMSG_DONE && !end_one(d, m->easy_handle, m->data.result, e)) return false;
+        if (m->msg == CURLMSG_DONE && !finish_slot(d, m->easy_handle, m->data.result, e))
+            return false;
     return true;
 }
 
 /* ---- hashes ---- */
 
-static bool fail_hash(const struct item *item, const char *found, ey_err *e)
+static bool fail_hash_mismatch(const struct download_item *item, const char *found, ey_err *e)
 {
     return ey_fail(e, EY_IO,
                    "%s: its hash is %s and the hub says %s; nothing of it was kept. Run the same "
@@ -296,23 +301,23 @@ static bool fail_hash(const struct item *item, const char *found, ey_err *e)
 
 /* A file that was here in part may have been damaged by what stopped it: it is downloaded once more
  * from its beginning. */
-static bool finish(const struct download *d, struct item *item, ey_err *e)
+static bool finish_item(const struct download *d, struct download_item *item, ey_err *e)
 {
     char found[HUB_ETAG_BYTES + 1];
     bool resumed = item->blob.resumed;
     switch (blob_finish(&item->blob, found, e)) {
-    case END_FAILED: return false;
-    case END_KEPT: item->state = ITEM_DONE; return true;
-    case END_WRONG: break;
+    case BLOB_END_FAILED: return false;
+    case BLOB_END_STORED: item->state = ITEM_DONE; return true;
+    case BLOB_END_MISMATCH: break;
     }
     item->state = ITEM_NEW;
-    if (!resumed || item->again) return fail_hash(item, found, e);
-    item->again = true;
-    tell(d, "what was here of %s was damaged; downloading it again", item->file->name);
+    if (!resumed || item->restarted) return fail_hash_mismatch(item, found, e);
+    item->restarted = true;
+    notify(d, "what was here of %s was damaged; downloading it again", item->file->name);
     return true;
 }
 
-static bool is_asked_for(const struct download *d, const struct item *item)
+static bool is_in_flight(const struct download *d, const struct download_item *item)
 {
     for (int i = 0; i < SLOTS; i++)
         if (d->slots[i].item == item) return true;
@@ -324,14 +329,14 @@ static bool hash_all(struct download *d, bool *worked, ey_err *e)
 {
     *worked = false;
     for (size_t i = 0; i < d->model->n; i++) {
-        struct item *item = &d->items[i];
+        struct download_item *item = &d->items[i];
         bool ok = true;
         if (item->state != ITEM_OPEN) continue;
         if (blob_hash(&item->blob, HASH_SLICE, e, &ok)) *worked = true;
         if (!ok) return false;
-        if (!blob_is_whole(&item->blob) || is_asked_for(d, item))
+        if (!blob_is_complete(&item->blob) || is_in_flight(d, item))
             blob_record(&item->blob, RECORD_SECONDS);
-        else if (!finish(d, item, e))
+        else if (!finish_item(d, item, e))
             return false;
     }
     return true;
@@ -339,34 +344,34 @@ static bool hash_all(struct download *d, bool *worked, ey_err *e)
 
 /* ---- the loop ---- */
 
-static bool is_done(const struct download *d)
+static bool is_download_done(const struct download *d)
 {
     for (size_t i = 0; i < d->model->n; i++)
         if (d->items[i].state != ITEM_DONE) return false;
     return true;
 }
 
-static uint64_t bytes_here(const struct download *d)
+static uint64_t bytes_present(const struct download *d)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < d->model->n; i++) {
-        const struct item *item = &d->items[i];
+        const struct download_item *item = &d->items[i];
         if (item->state == ITEM_DONE)
             bytes += item->file->size;
         else
-            bytes += item->state == ITEM_OPEN ? extents_bytes(&item->blob.done)
-                                              : blob_bytes_here(d->model, item->file);
+            bytes += item->state == ITEM_OPEN ? byte_ranges_total(&item->blob.ranges)
+                                              : blob_bytes_present(d->model, item->file);
     }
     return bytes;
 }
 
-static bool is_stopped(struct download *d)
+static bool report_and_check_stop(struct download *d)
 {
     const struct hub_options *o = &d->hub->options;
     double now = seconds_now();
-    if (o->progress && now - d->last_told >= TELL_SECONDS) {
-        d->last_told = now;
-        o->progress(o->user, bytes_here(d), d->model->bytes);
+    if (o->progress && now - d->last_progress >= DOWNLOAD_PROGRESS_SECONDS) {
+        d->last_progress = now;
+        o->progress(o->user, bytes_present(d), d->model->bytes);
     }
     return o->stop && o->stop(o->user);
 }
@@ -376,32 +381,32 @@ static int milliseconds_to_wait(const struct download *d)
 {
     double now = seconds_now(), wait = POLL_MS / 1000.0;
     for (int i = 0; i < SLOTS; i++)
-        if (d->slots[i].rest_until > now && d->slots[i].rest_until - now < wait)
-            wait = d->slots[i].rest_until - now;
+        if (d->slots[i].retry_at > now && d->slots[i].retry_at - now < wait)
+            wait = d->slots[i].retry_at - now;
     return (int)(wait * 1000) + 1;
 }
 
-static bool turn(struct download *d, ey_err *e)
+static bool download_step(struct download *d, ey_err *e)
 {
-    const struct http_library *lib = d->hub->endpoint.lib;
+    const struct libcurl *lib = d->hub->endpoint.lib;
     int running;
     bool worked;
-    if (is_stopped(d))
+    if (report_and_check_stop(d))
         return ey_fail(e, EY_CANCELLED, "stopped; what came is kept: run the same again to go on");
-    if (!start_all(d, e)) return false;
+    if (!start_ranges(d, e)) return false;
     if (lib->curl_multi_perform(d->multi, &running) != CURLM_OK)
         return ey_fail(e, EY_INTERNAL, "libcurl cannot go on");
-    if (!end_ended(d, e) || !hash_all(d, &worked, e)) return false;
-    if (!worked && !is_done(d))
+    if (!finish_ended(d, e) || !hash_all(d, &worked, e)) return false;
+    if (!worked && !is_download_done(d))
         lib->curl_multi_poll(d->multi, NULL, 0, milliseconds_to_wait(d), NULL);
     return true;
 }
 
-static bool check_room(const struct hub_model *model, ey_err *e)
+static bool check_disk_space(const struct hub_model *model, ey_err *e)
 {
     uint64_t there, needed = 0;
     for (size_t i = 0; i < model->n; i++)
-        needed += blob_room_needed(model, &model->files[i]);
+        needed += blob_disk_needed(model, &model->files[i]);
     if (!needed || !system_free_space(model->directory, &there) || there >= needed + SPARE_BYTES)
         return true;
     return ey_fail(e, EY_IO,
@@ -410,7 +415,7 @@ static bool check_room(const struct hub_model *model, ey_err *e)
                    (double)needed / 1e9, model->directory, (double)there / 1e9);
 }
 
-static bool open_all(struct download *d, ey_err *e)
+static bool download_open(struct download *d, ey_err *e)
 {
     d->items = calloc(d->model->n, sizeof(*d->items));
     d->multi = d->hub->endpoint.lib->curl_multi_init();
@@ -421,22 +426,22 @@ static bool open_all(struct download *d, ey_err *e)
         d->items[i].blob.fd = d->items[i].blob.lock = -1;
     }
     for (int i = 0; i < SLOTS; i++) {
-        struct slot *s = &d->slots[i];
+        struct download_slot *s = &d->slots[i];
         s->download = d;
-        if (!request_open(&s->request, d->hub, e)) return false;
-        s->request.take = take;
+        if (!hub_request_open(&s->request, d->hub, e)) return false;
+        s->request.take = take_range_bytes;
         s->request.user = s;
     }
     return true;
 }
 
-static void close_all(struct download *d)
+static void download_close(struct download *d)
 {
     for (int i = 0; i < SLOTS; i++) {
-        struct slot *s = &d->slots[i];
+        struct download_slot *s = &d->slots[i];
         if (s->item && d->multi)
             d->hub->endpoint.lib->curl_multi_remove_handle(d->multi, s->request.curl);
-        request_close(&s->request);
+        hub_request_close(&s->request);
     }
     for (size_t i = 0; d->items && i < d->model->n; i++)
         if (d->items[i].state == ITEM_OPEN) blob_close(&d->items[i].blob);
@@ -453,10 +458,10 @@ bool hub_download(struct hub *hub, const struct hub_model *model, ey_err *e)
     d->hub = hub;
     d->model = model;
     d->last_byte = seconds_now();
-    bool ok = check_room(model, e) && blob_folders_make(model, e) && open_all(d, e);
-    while (ok && !is_done(d))
-        ok = turn(d, e);
-    close_all(d);
+    bool ok = check_disk_space(model, e) && blob_make_directories(model, e) && download_open(d, e);
+    while (ok && !is_download_done(d))
+        ok = download_step(d, e);
+    download_close(d);
     free(d);
     return ok && snapshot_write(model, e);
 }

@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "checkpoint/checkpoint.h"
 
-static const char *setting(const char *name)
+static const char *env_or_null(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
@@ -27,13 +27,13 @@ static bool is_true(const char *value)
 
 bool hub_is_offline(void)
 {
-    const char *value = setting("HF_HUB_OFFLINE");
-    return is_true(value ? value : setting("TRANSFORMERS_OFFLINE"));
+    const char *value = env_or_null("HF_HUB_OFFLINE");
+    return is_true(value ? value : env_or_null("TRANSFORMERS_OFFLINE"));
 }
 
 /* ---- the URL ---- */
 
-bool origin_of(char out[ORIGIN_BYTES], const struct http_library *lib, const char *text)
+bool url_origin(char out[ORIGIN_BYTES], const struct libcurl *lib, const char *text)
 {
     CURLU *url = lib->curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL;
@@ -61,14 +61,14 @@ static bool has_plain_url(const struct endpoint *ep)
 
 static bool read_url(struct endpoint *ep, ey_err *e)
 {
-    const char *given = setting("HF_ENDPOINT");
+    const char *given = env_or_null("HF_ENDPOINT");
     const char *url = given ? given : "https://huggingface.co";
     size_t n = strlen(url);
     while (n && url[n - 1] == '/')
         n--;
     bool ok = n < sizeof(ep->url) && snprintf(ep->url, sizeof(ep->url), "%.*s", (int)n, url) >= 0 &&
               has_plain_url(ep) && strstr(ep->url, "://") &&
-              origin_of(ep->origin, ep->lib, ep->url);
+              url_origin(ep->origin, ep->lib, ep->url);
     ep->secure = ok && strncmp(ep->origin, "https:", 6) == 0;
     return ok || ey_fail(e, EY_BAD_REQUEST,
                          "HF_ENDPOINT is \"%.200s\"; it must be a URL such as "
@@ -81,8 +81,8 @@ static bool read_url(struct endpoint *ep, ey_err *e)
 /* HF_TOKEN_PATH, else beside the cache in HF_HOME; false: there is no such place. */
 static bool token_path(char *out, const char **source)
 {
-    const char *given = setting("HF_TOKEN_PATH"), *home = setting("HF_HOME"),
-               *cache = setting("XDG_CACHE_HOME"), *user = setting("HOME");
+    const char *given = env_or_null("HF_TOKEN_PATH"), *home = env_or_null("HF_HOME"),
+               *cache = env_or_null("XDG_CACHE_HOME"), *user = env_or_null("HOME");
     int n = -1;
     *source = given   ? "the file of HF_TOKEN_PATH"
               : home  ? "$HF_HOME/token"
@@ -100,7 +100,7 @@ static bool token_path(char *out, const char **source)
 }
 
 /* Without the blanks and line ends round it. */
-static bool take_token(struct endpoint *ep, const char *text, const char *source, ey_err *e)
+static bool store_token(struct endpoint *ep, const char *text, const char *source, ey_err *e)
 {
     text += strspn(text, " \t\r\n");
     size_t n = strlen(text);
@@ -121,21 +121,21 @@ static bool take_token(struct endpoint *ep, const char *text, const char *source
 
 static bool read_token(struct endpoint *ep, ey_err *e)
 {
-    const char *name = setting("HF_TOKEN") ? "HF_TOKEN" : "HUGGING_FACE_HUB_TOKEN",
-               *given = setting(name), *source;
+    const char *name = env_or_null("HF_TOKEN") ? "HF_TOKEN" : "HUGGING_FACE_HUB_TOKEN",
+               *given = env_or_null(name), *source;
     char path[EY_MAX_PATH], *text = NULL;
     size_t n;
-    if (is_true(setting("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) return true;
-    if (given) return take_token(ep, given, name, e);
+    if (is_true(env_or_null("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) return true;
+    if (given) return store_token(ep, given, name, e);
     if (!token_path(path, &source) || !path_is_file(path)) return true;
     if (!file_read(&text, &n, path, TOKEN_BYTES * 4, e)) return false;
-    bool ok = take_token(ep, text, source, e);
+    bool ok = store_token(ep, text, source, e);
     free(text);
     return ok;
 }
 
 bool endpoint_read(struct endpoint *ep, ey_err *e)
 {
-    *ep = (struct endpoint){.lib = http_library(e)};
+    *ep = (struct endpoint){.lib = libcurl_load(e)};
     return ep->lib && read_url(ep, e) && read_token(ep, e);
 }

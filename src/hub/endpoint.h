@@ -4,12 +4,12 @@
 #define EY_HUB_ENDPOINT_H
 
 #include "base/err.h"
-#include "http/library.h"
+#include "http/libcurl_dl.h"
 
 enum { ENDPOINT_BYTES = 1024, TOKEN_BYTES = 1024, ORIGIN_BYTES = 320 };
 
 struct endpoint {
-    const struct http_library *lib;
+    const struct libcurl *lib;
     char url[ENDPOINT_BYTES];  /* HF_ENDPOINT, else https://huggingface.co; no '/' at its end */
     char origin[ORIGIN_BYTES]; /* scheme, host and port: who may see the token */
     bool secure;               /* https: nothing less is followed */
@@ -23,6 +23,6 @@ bool endpoint_read(struct endpoint *ep, ey_err *e);
 bool hub_is_offline(void);
 /* Writes "https://host:port" of a URL; false: it is none of http or https, has no host, or is too
  * long. */
-bool origin_of(char out[ORIGIN_BYTES], const struct http_library *lib, const char *url);
+bool url_origin(char out[ORIGIN_BYTES], const struct libcurl *lib, const char *url);
 
 #endif

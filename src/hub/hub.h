@@ -7,7 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "hub/endpoint.h"
-#include "hub/reply.h"
+#include "hub/hub_response.h"
 
 struct hub_options {
     /* Asked all the time; true: stop. NULL: never. */
@@ -17,14 +17,15 @@ struct hub_options {
     /* Something worth a line: "waiting for another download of …". */
     void (*notice)(void *user, const char *text);
     void *user;
-    uint64_t piece;       /* bytes of one range; 0: 16 MiB */
+    uint64_t range_bytes; /* bytes of one range; 0: 16 MiB */
     double retry_seconds; /* the first pause after a failure that brought nothing; each further one
                              is twice as long; 0: 1 */
 };
 
 struct hub {
     struct endpoint endpoint;
-    struct curl_slist *plain, *with_token; /* headers of requests to others, and to the endpoint */
+    struct curl_slist *plain_headers,
+        *token_headers; /* headers of requests to others, and to the endpoint */
     struct hub_options options;
 };
 
@@ -38,14 +39,14 @@ struct hub_model {
     struct hub_file *files; /* [n] */
     size_t n;
     uint64_t bytes;              /* of all of them … */
-    uint64_t missing;            /* … and what the cache does not have of them */
+    uint64_t missing_bytes;      /* … and what the cache does not have of them */
     char directory[EY_MAX_PATH]; /* models--owner--name in the cache; it need not exist */
 };
 
 /* Asks the hub what the repository has: its listing, and the headers of each file; no file is
  * downloaded but the index of shards. */
-bool hub_survey(struct hub *hub, const struct repository *repository, struct hub_model *model,
-                ey_err *e);
+bool hub_list_repo(struct hub *hub, const struct repository *repository, struct hub_model *model,
+                   ey_err *e);
 void hub_model_free(struct hub_model *model);
 
 /* Writes to an existing empty directory what a plan is made from: config.json and such, and for
@@ -54,7 +55,7 @@ void hub_model_free(struct hub_model *model);
 bool hub_fetch_headers(struct hub *hub, const struct hub_model *model, const char *directory,
                        ey_err *e);
 /* Removes such a directory. */
-void hub_remove_headers(const char *directory);
+void hub_remove_header_files(const char *directory);
 
 /* Downloads what is missing and writes snapshot and reference. Parts that come are kept, with a
  * record of which, so that a later call goes on where this one was stopped, killed or cut off. Each

@@ -21,7 +21,7 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-static DIR *open_folder(int at, const char *name)
+static DIR *open_directory_at(int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -32,34 +32,35 @@ static DIR *open_folder(int at, const char *name)
 /* ---- whole trees ---- */
 
 /* A file's bytes are given back with its last name. */
-static uint64_t bytes_of(const struct stat *st)
+static uint64_t freed_bytes(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && st->st_nlink == 1 ? (uint64_t)st->st_blocks * BLOCK : 0;
 }
 
 /* Adds up, and removes if asked to. False: something cannot be removed; errno says why. */
-static bool walk(int at, const char *name, int depth, bool removing, uint64_t *bytes)
+static bool walk_tree(int at, const char *name, int depth, bool removing, uint64_t *bytes)
 {
     struct stat st;
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT;
     if (!S_ISDIR(st.st_mode))
-        return *bytes += bytes_of(&st), !removing || unlinkat(at, name, 0) == 0;
-    DIR *d = depth < MAX_DEPTH ? open_folder(at, name) : NULL;
+        return *bytes += freed_bytes(&st), !removing || unlinkat(at, name, 0) == 0;
+    DIR *d = depth < MAX_DEPTH ? open_directory_at(at, name) : NULL;
     bool ok = d != NULL;
     for (struct dirent *entry; ok && (entry = readdir(d));)
-        if (!is_dots(entry->d_name)) ok = walk(dirfd(d), entry->d_name, depth + 1, removing, bytes);
+        if (!is_dots(entry->d_name))
+            ok = walk_tree(dirfd(d), entry->d_name, depth + 1, removing, bytes);
     if (d) closedir(d);
     return ok && (!removing || unlinkat(at, name, AT_REMOVEDIR) == 0);
 }
 
 /* ---- blobs of one snapshot ---- */
 
-struct names {
+struct blob_names {
     char **item;
     size_t n;
 };
 
-static bool names_add(struct names *x, const char *name)
+static bool blob_names_add(struct blob_names *x, const char *name)
 {
     char **more = realloc(x->item, (x->n + 1) * sizeof(*more)), *copy = strdup(name);
     if (more) x->item = more;
@@ -68,23 +69,23 @@ static bool names_add(struct names *x, const char *name)
     return true;
 }
 
-static bool names_have(const struct names *x, const char *name)
+static bool blob_names_have(const struct blob_names *x, const char *name)
 {
     for (size_t i = 0; i < x->n; i++)
         if (strcmp(x->item[i], name) == 0) return true;
     return false;
 }
 
-static void names_free(struct names *x)
+static void blob_names_free(struct blob_names *x)
 {
     for (size_t i = 0; i < x->n; i++)
         free(x->item[i]);
     free(x->item);
-    *x = (struct names){0};
+    *x = (struct blob_names){0};
 }
 
 /* …/blobs/NAME, the only kind of link that a snapshot has. */
-static const char *blob_of(int at, const char *name, char target[EY_MAX_PATH])
+static const char *linked_blob(int at, const char *name, char target[EY_MAX_PATH])
 {
     ssize_t n = readlinkat(at, name, target, EY_MAX_PATH - 1);
     if (n <= 0) return NULL;
@@ -98,38 +99,39 @@ static const char *blob_of(int at, const char *name, char target[EY_MAX_PATH])
     return slash + 1;
 }
 
-static bool collect(struct names *out, int at, const char *name, int depth)
+static bool collect_blobs(struct blob_names *out, int at, const char *name, int depth)
 {
     char target[EY_MAX_PATH];
-    DIR *d = depth < MAX_DEPTH ? open_folder(at, name) : NULL;
+    DIR *d = depth < MAX_DEPTH ? open_directory_at(at, name) : NULL;
     bool ok = d != NULL;
     for (struct dirent *entry; ok && (entry = readdir(d));) {
         struct stat st;
         if (is_dots(entry->d_name) ||
             fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        const char *blob = S_ISLNK(st.st_mode) ? blob_of(dirfd(d), entry->d_name, target) : NULL;
+        const char *blob = S_ISLNK(st.st_mode) ? linked_blob(dirfd(d), entry->d_name, target)
+                                               : NULL;
         if (blob)
-            ok = names_add(out, blob);
+            ok = blob_names_add(out, blob);
         else if (S_ISDIR(st.st_mode))
-            ok = collect(out, dirfd(d), entry->d_name, depth + 1);
+            ok = collect_blobs(out, dirfd(d), entry->d_name, depth + 1);
     }
     if (d) closedir(d);
     return ok;
 }
 
 /* Blobs of one snapshot into `own`, those of all others into `others`. */
-static bool collect_all(int repository, const char *commit, struct names *own, struct names *others,
-                        size_t *n_others)
+static bool collect_all_blobs(int repository, const char *commit, struct blob_names *own,
+                              struct blob_names *others, size_t *n_others)
 {
-    DIR *d = open_folder(repository, "snapshots");
+    DIR *d = open_directory_at(repository, "snapshots");
     bool ok = true;
     *n_others = 0;
     for (struct dirent *entry; d && ok && (entry = readdir(d));) {
         if (is_dots(entry->d_name)) continue;
         bool is_own = strcmp(entry->d_name, commit) == 0;
         *n_others += !is_own;
-        ok = collect(is_own ? own : others, dirfd(d), entry->d_name, 0);
+        ok = collect_blobs(is_own ? own : others, dirfd(d), entry->d_name, 0);
     }
     if (d) closedir(d);
     return ok;
@@ -137,22 +139,22 @@ static bool collect_all(int repository, const char *commit, struct names *own, s
 
 /* ---- one snapshot ---- */
 
-static bool remove_blobs(int repository, const struct names *own, const struct names *others,
-                         bool removing, uint64_t *bytes)
+static bool remove_blobs(int repository, const struct blob_names *own,
+                         const struct blob_names *others, bool removing, uint64_t *bytes)
 {
-    DIR *blobs = open_folder(repository, "blobs");
+    DIR *blobs = open_directory_at(repository, "blobs");
     bool ok = true;
     for (size_t i = 0; blobs && ok && i < own->n; i++)
-        if (!names_have(others, own->item[i]))
-            ok = walk(dirfd(blobs), own->item[i], MAX_DEPTH, removing, bytes);
+        if (!blob_names_have(others, own->item[i]))
+            ok = walk_tree(dirfd(blobs), own->item[i], MAX_DEPTH, removing, bytes);
     if (blobs) closedir(blobs);
     return ok;
 }
 
 /* References that hold the commit. */
-static bool remove_references(int at, const char *name, const char *commit, int depth)
+static bool remove_refs(int at, const char *name, const char *commit, int depth)
 {
-    DIR *d = depth < MAX_DEPTH ? open_folder(at, name) : NULL;
+    DIR *d = depth < MAX_DEPTH ? open_directory_at(at, name) : NULL;
     bool ok = true;
     for (struct dirent *entry; d && ok && (entry = readdir(d));) {
         char text[REPOSITORY_REVISION_BYTES + 2] = "";
@@ -160,7 +162,7 @@ static bool remove_references(int at, const char *name, const char *commit, int 
         if (is_dots(entry->d_name) ||
             fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        if (S_ISDIR(st.st_mode)) ok = remove_references(dirfd(d), entry->d_name, commit, depth + 1);
+        if (S_ISDIR(st.st_mode)) ok = remove_refs(dirfd(d), entry->d_name, commit, depth + 1);
         int fd = S_ISREG(st.st_mode)
                      ? openat(dirfd(d), entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
                      : -1;
@@ -174,14 +176,15 @@ static bool remove_references(int at, const char *name, const char *commit, int 
 }
 
 /* What huggingface_hub notes of a commit besides. */
-static bool remove_notes(int repository, const char *commit)
+static bool remove_commit_metadata(int repository, const char *commit)
 {
     char name[REPOSITORY_REVISION_BYTES + 8];
     uint64_t bytes = 0;
     snprintf(name, sizeof(name), "%s.json", commit);
-    DIR *missing = open_folder(repository, ".no_exist"), *trees = open_folder(repository, "trees");
-    bool ok = (!missing || walk(dirfd(missing), commit, 0, true, &bytes)) &&
-              (!trees || walk(dirfd(trees), name, MAX_DEPTH, true, &bytes));
+    DIR *missing = open_directory_at(repository, ".no_exist"),
+        *trees = open_directory_at(repository, "trees");
+    bool ok = (!missing || walk_tree(dirfd(missing), commit, 0, true, &bytes)) &&
+              (!trees || walk_tree(dirfd(trees), name, MAX_DEPTH, true, &bytes));
     if (missing) closedir(missing);
     if (trees) closedir(trees);
     return ok;
@@ -191,22 +194,22 @@ static bool remove_notes(int repository, const char *commit)
 static bool walk_snapshot(const struct hub_removal *r, bool removing, uint64_t *bytes,
                           size_t *n_others)
 {
-    struct names own = {0}, others = {0};
+    struct blob_names own = {0}, others = {0};
     uint64_t links = 0;
     int repository = open(r->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    bool ok = repository >= 0 && collect_all(repository, r->commit, &own, &others, n_others);
-    DIR *snapshots = ok ? open_folder(repository, "snapshots") : NULL;
+    bool ok = repository >= 0 && collect_all_blobs(repository, r->commit, &own, &others, n_others);
+    DIR *snapshots = ok ? open_directory_at(repository, "snapshots") : NULL;
     if (ok && removing)
-        ok = snapshots && remove_references(repository, "refs", r->commit, 0) &&
-             remove_notes(repository, r->commit);
-    if (ok && snapshots) ok = walk(dirfd(snapshots), r->commit, 0, removing, &links);
+        ok = snapshots && remove_refs(repository, "refs", r->commit, 0) &&
+             remove_commit_metadata(repository, r->commit);
+    if (ok && snapshots) ok = walk_tree(dirfd(snapshots), r->commit, 0, removing, &links);
     ok = ok && remove_blobs(repository, &own, &others, removing, bytes);
     *bytes += links;
     int problem = errno;
     if (snapshots) closedir(snapshots);
     if (repository >= 0) close(repository);
-    names_free(&own);
-    names_free(&others);
+    blob_names_free(&own);
+    blob_names_free(&others);
     errno = problem;
     return ok;
 }
@@ -229,7 +232,7 @@ static bool is_being_downloaded(const char *directory)
     if (snprintf(path, sizeof(path), "%.*s/.locks%s", (int)(name - directory), directory, name) >=
         (int)sizeof(path))
         return false;
-    DIR *d = open_folder(AT_FDCWD, path);
+    DIR *d = open_directory_at(AT_FDCWD, path);
     for (struct dirent *entry; d && !locked && (entry = readdir(d));)
         locked = !is_dots(entry->d_name) && is_locked(dirfd(d), entry->d_name);
     if (d) closedir(d);
@@ -269,12 +272,12 @@ bool hub_plan_removal(struct hub_removal *out, const struct repository *reposito
         name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2];
     size_t n_others = 0;
     *out = (struct hub_removal){0};
-    if (!model_cache_directory(cache, e)) return false;
+    if (!hf_cache_directory(cache, e)) return false;
     if (!repository_directory(out->directory, cache, repository->name))
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", cache);
     if (!check_directory(out, repository, e)) return false;
     if (!repository->revision_given)
-        return walk(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
+        return walk_tree(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
     snprintf(name, sizeof(name), "%s@%s", repository->name, repository->revision);
     if (!model_directory_find(snapshot, name, e))
         return ey_fail(e, EY_NOT_FOUND, "%s: revision %s is not in the Hugging Face cache (%.300s)",
@@ -284,7 +287,7 @@ bool hub_plan_removal(struct hub_removal *out, const struct repository *reposito
     if (n_others) return true;
     out->commit[0] = 0;
     out->bytes = 0; /* the only one: all of it */
-    return walk(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
+    return walk_tree(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
 }
 
 bool hub_remove(const struct hub_removal *r, ey_err *e)
@@ -292,5 +295,5 @@ bool hub_remove(const struct hub_removal *r, ey_err *e)
     uint64_t bytes = 0;
     size_t n_others;
     if (r->commit[0]) return walk_snapshot(r, true, &bytes, &n_others) || fail_removal(r, e);
-    return walk(AT_FDCWD, r->directory, 0, true, &bytes) || fail_removal(r, e);
+    return walk_tree(AT_FDCWD, r->directory, 0, true, &bytes) || fail_removal(r, e);
 }

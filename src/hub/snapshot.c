@@ -14,9 +14,9 @@
 #include "base/file.h"
 #include "hub/blob.h"
 
-static bool make_folder(const char *path, ey_err *e)
+static bool make_snapshot_directory(const char *path, ey_err *e)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST || cache_fail(path, "made", e);
+    return mkdir(path, 0777) == 0 || errno == EEXIST || hub_cache_fail(path, "made", e);
 }
 
 /* ---- links ---- */
@@ -30,18 +30,18 @@ static bool is_link_to(const char *path, const char *target)
 
 /* Where the file system knows no links (exFAT, some shares), the blob itself becomes the snapshot's
  * file. */
-static bool move_blob(const struct hub_model *model, const struct hub_file *file, const char *path,
-                      ey_err *e)
+static bool move_blob_to_snapshot(const struct hub_model *model, const struct hub_file *file,
+                                  const char *path, ey_err *e)
 {
     char blob[EY_MAX_PATH];
     int n = snprintf(blob, sizeof(blob), "%s/blobs/%s", model->directory, file->etag);
-    return (n < (int)sizeof(blob) && rename(blob, path) == 0) || cache_fail(path, "written", e);
+    return (n < (int)sizeof(blob) && rename(blob, path) == 0) || hub_cache_fail(path, "written", e);
 }
 
 /* A link that leads elsewhere is replaced in one step; a file of its own is somebody's who has no
  * links. */
-static bool put_link(const struct hub_model *model, const struct hub_file *file, const char *folder,
-                     ey_err *e)
+static bool write_link(const struct hub_model *model, const struct hub_file *file,
+                       const char *folder, ey_err *e)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], target[HUB_ETAG_BYTES + 16];
     struct stat st;
@@ -54,10 +54,10 @@ static bool put_link(const struct hub_model *model, const struct hub_file *file,
     unlink(new_path);
     if (symlink(target, new_path) != 0)
         return errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS
-                   ? move_blob(model, file, path, e)
-                   : cache_fail(path, "written", e);
+                   ? move_blob_to_snapshot(model, file, path, e)
+                   : hub_cache_fail(path, "written", e);
     if (rename(new_path, path) == 0) return true;
-    cache_fail(path, "written", e);
+    hub_cache_fail(path, "written", e);
     unlink(new_path);
     return false;
 }
@@ -65,18 +65,18 @@ static bool put_link(const struct hub_model *model, const struct hub_file *file,
 /* ---- the reference ---- */
 
 /* refs/pr/3 has folders. */
-static bool make_folders_of(char *path, const char *below, ey_err *e)
+static bool make_parent_directories(char *path, const char *below, ey_err *e)
 {
     bool ok = true;
     for (char *slash = path + strlen(below); ok && (slash = strchr(slash + 1, '/'));) {
         *slash = 0;
-        ok = make_folder(path, e);
+        ok = make_snapshot_directory(path, e);
         *slash = '/';
     }
     return ok;
 }
 
-static bool put_reference(const struct hub_model *model, ey_err *e)
+static bool write_ref(const struct hub_model *model, ey_err *e)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH];
     if (strcmp(model->repository.revision, model->commit) == 0) return true;
@@ -85,18 +85,18 @@ static bool put_reference(const struct hub_model *model, ey_err *e)
     int n_new = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
     if (n >= (int)sizeof(path) || n_new >= (int)sizeof(new_path))
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
-    if (!make_folders_of(path, model->directory, e)) return false;
+    if (!make_parent_directories(path, model->directory, e)) return false;
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool ok = fd >= 0 && file_write(fd, model->commit, HUB_COMMIT_BYTES);
     if (fd >= 0 && close(fd) != 0) ok = false;
     if (ok && rename(new_path, path) == 0) return true;
-    cache_fail(path, "written", e);
+    hub_cache_fail(path, "written", e);
     unlink(new_path);
     return false;
 }
 
 /* Backup programs leave out a folder that has this (bford.info/cachedir). */
-static void put_tag(const struct hub_model *model)
+static void write_cachedir_tag(const struct hub_model *model)
 {
     static const char text[] =
         "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created "
@@ -116,10 +116,11 @@ static void put_tag(const struct hub_model *model)
 bool snapshot_write(const struct hub_model *model, ey_err *e)
 {
     char snapshots[EY_MAX_PATH], folder[EY_MAX_PATH];
-    bool ok = path_join(snapshots, model->directory, "snapshots", e) && make_folder(snapshots, e) &&
-              path_join(folder, snapshots, model->commit, e) && make_folder(folder, e);
+    bool ok = path_join(snapshots, model->directory, "snapshots", e) &&
+              make_snapshot_directory(snapshots, e) &&
+              path_join(folder, snapshots, model->commit, e) && make_snapshot_directory(folder, e);
     for (size_t i = 0; ok && i < model->n; i++)
-        ok = put_link(model, &model->files[i], folder, e);
-    if (ok) put_tag(model);
-    return ok && put_reference(model, e);
+        ok = write_link(model, &model->files[i], folder, e);
+    if (ok) write_cachedir_tag(model);
+    return ok && write_ref(model, e);
 }

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
-#include "image/decoders.h"
+#include "image/codecs/codecs.h"
 
 /* A canvas up to this size needs no justification; it is what the largest budget of a model takes.
  */
@@ -26,7 +26,7 @@ bool image_decode(struct image *out, const void *bytes, size_t n, const char *na
 bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name,
                          struct image_budget *budget, ey_err *e)
 {
-    struct picture_file f = {bytes, n, name, budget};
+    struct image_file f = {bytes, n, name, budget};
     *out = (struct image){0};
     if (n == 0) return ey_fail(e, EY_BAD_IMAGE, "%s: the file is empty (0 bytes)", name);
     if (n > EY_MAX_IMAGE_BYTES)
@@ -53,7 +53,7 @@ bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name
                        "scale it down",
                        name, (unsigned long long)(needed >> 20),
                        (unsigned long long)(ey_budget_total(b->from) >> 20));
-    if (!ey_budget_take(b->from, needed - b->held, BUDGET_WAIT_MS))
+    if (!ey_budget_acquire(b->from, needed - b->held, BUDGET_WAIT_MS))
         return ey_fail(e, EY_BUSY,
                        "%s: other pictures take all of the memory for pictures; try again later",
                        name);
@@ -61,7 +61,7 @@ bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name
     return true;
 }
 
-bool size_allowed(const struct picture_file *f, uint64_t width, uint64_t height, ey_err *e)
+bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e)
 {
     if (width == 0 || height == 0)
         return ey_fail(e, EY_BAD_IMAGE, "%s: the picture has no pixels", f->name);
@@ -75,14 +75,14 @@ bool size_allowed(const struct picture_file *f, uint64_t width, uint64_t height,
                    EY_MAX_IMAGE_SIDE, EY_MAX_IMAGE_PIXELS);
 }
 
-bool size_plausible(const struct picture_file *f, const char *format, uint64_t units,
+bool size_plausible(const struct image_file *f, const char *format, uint64_t units,
                     uint64_t units_per_byte, ey_err *e)
 {
     return units / units_per_byte <= f->n ||
            fail_damaged(f, format, "too few bytes for the size it claims", e);
 }
 
-bool canvas_plausible(const struct picture_file *f, uint64_t canvas, uint64_t frame, ey_err *e)
+bool canvas_plausible(const struct image_file *f, uint64_t canvas, uint64_t frame, ey_err *e)
 {
     if (canvas <= FREE_CANVAS_PIXELS || canvas / CANVAS_PER_FRAME <= frame) return true;
     return ey_fail(e, EY_BAD_IMAGE,
@@ -90,7 +90,7 @@ bool canvas_plausible(const struct picture_file *f, uint64_t canvas, uint64_t fr
                    f->name, (unsigned long long)canvas, (unsigned long long)frame);
 }
 
-bool fail_damaged(const struct picture_file *f, const char *format, const char *detail, ey_err *e)
+bool fail_damaged(const struct image_file *f, const char *format, const char *detail, ey_err *e)
 {
     if (!detail || !*detail)
         return ey_fail(e, EY_BAD_IMAGE, "%s: this %s is truncated or damaged", f->name, format);

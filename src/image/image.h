@@ -56,7 +56,7 @@ void image_patchify_rows(float *out, const struct image *image, const struct pat
                          int first, int n);
 /* Where patch i of a grid with so many columns is: blocks of merge x merge patches in raster order.
  */
-void image_patch_place(int i, int columns, int merge, int *row, int *column);
+void image_patch_position(int i, int columns, int merge, int *row, int *column);
 
 /* Writes a PNG file (RGB, 8 bit). */
 bool image_write_png(const struct image *image, const char *path, ey_err *e);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/decoders.h"
+#include "image/codecs/codecs.h"
 
 /* The tag is near the start; a larger block is a thumbnail's or a maker note's doing. */
 static const size_t MAX_EXIF_BYTES = 1 << 20;
@@ -12,7 +12,7 @@ static const char exif_prefix[6] = "Exif\0";
 
 enum { TILE = 64 }; /* pixels a side */
 
-static int orientation_of(ExifData *data)
+static int exif_entry_orientation(ExifData *data)
 {
     ExifEntry *entry = exif_content_get_entry(data->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
     if (!entry || entry->format != EXIF_FORMAT_SHORT || entry->size < 2) return 1;
@@ -45,7 +45,7 @@ int exif_orientation(const uint8_t *exif, size_t n)
     /* as it stands in the file: no repairs, no added tags */
     exif_data_unset_option(data, EXIF_DATA_OPTION_FOLLOW_SPECIFICATION);
     exif_data_load_data(data, block, (unsigned)n);
-    orientation = orientation_of(data);
+    orientation = exif_entry_orientation(data);
 done:
     if (data) exif_data_unref(data);
     free(block);
@@ -54,29 +54,30 @@ done:
 
 /* Where the picture's first pixel goes and how far one step right and one step down move in the
  * result. */
-struct walk {
+struct pixel_walk {
     ptrdiff_t start, right, down;
 };
 
-static struct walk walk_for(int orientation, ptrdiff_t width, ptrdiff_t height)
+static struct pixel_walk pixel_walk_for(int orientation, ptrdiff_t width, ptrdiff_t height)
 {
     ptrdiff_t turned_width = orientation >= 5 ? height : width;
     ptrdiff_t last_x = width - 1, last_y = height - 1, row = turned_width;
     switch (orientation) {
-    case 2: return (struct walk){last_x, -1, row};                 /* mirrored left to right */
-    case 3: return (struct walk){last_y * row + last_x, -1, -row}; /* upside down */
-    case 4: return (struct walk){last_y * row, 1, -row};           /* mirrored top to bottom */
-    case 5: return (struct walk){0, row, 1};                       /* transposed */
-    case 6: return (struct walk){last_y, row, -1};                 /* to be turned clockwise */
-    case 7: return (struct walk){last_x * row + last_y, -row, -1}; /* transposed the other way */
-    default: return (struct walk){last_x * row, -row, 1}; /* 8: to be turned anticlockwise */
+    case 2: return (struct pixel_walk){last_x, -1, row}; /* mirrored left to right */
+    case 3: return (struct pixel_walk){last_y * row + last_x, -1, -row}; /* upside down */
+    case 4: return (struct pixel_walk){last_y * row, 1, -row}; /* mirrored top to bottom */
+    case 5: return (struct pixel_walk){0, row, 1};             /* transposed */
+    case 6: return (struct pixel_walk){last_y, row, -1};       /* to be turned clockwise */
+    case 7:
+        return (struct pixel_walk){last_x * row + last_y, -row, -1}; /* transposed the other way */
+    default: return (struct pixel_walk){last_x * row, -row, 1}; /* 8: to be turned anticlockwise */
     }
 }
 
 /* Moves the pixels of one tile: turned by a quarter, rows become columns, and whole rows would
  * touch a new cache line with every pixel. */
-static void move_tile(uint8_t *to, const struct image *from, const struct walk *walk, int left,
-                      int top)
+static void move_tile(uint8_t *to, const struct image *from, const struct pixel_walk *walk,
+                      int left, int top)
 {
     int right = from->width - left < TILE ? from->width : left + TILE;
     int bottom = from->height - top < TILE ? from->height : top + TILE;
@@ -92,7 +93,7 @@ bool image_turn_upright(struct image *image, int orientation, ey_err *e)
     if (orientation < 2 || orientation > 8) return true;
     uint8_t *turned = pixels_alloc(image->width, image->height, 3, e);
     if (!turned) return false;
-    const struct walk walk = walk_for(orientation, image->width, image->height);
+    const struct pixel_walk walk = pixel_walk_for(orientation, image->width, image->height);
     for (int top = 0; top < image->height; top += TILE)
         for (int left = 0; left < image->width; left += TILE)
             move_tile(turned, image, &walk, left, top);

@@ -78,7 +78,7 @@ static void write_plane(float *out, const uint8_t *pixel, size_t stride, const f
         memcpy(out + (size_t)t * side * side, out, side * side * sizeof(*out));
 }
 
-void image_patch_place(int i, int columns, int merge, int *row, int *column)
+void image_patch_position(int i, int columns, int merge, int *row, int *column)
 {
     int block = i / (merge * merge), within = i % (merge * merge);
     *row = block / (columns / merge) * merge + within / merge;
@@ -98,7 +98,7 @@ void image_patchify_rows(float *out, const struct image *image, const struct pat
         fill_table(table[c], spec->mean[c], spec->std[c]);
     for (int i = first; i < first + n; i++) {
         int row, column;
-        image_patch_place(i, columns, merge, &row, &column);
+        image_patch_position(i, columns, merge, &row, &column);
         const uint8_t *corner = image->rgb + (size_t)row * (size_t)spec->patch * stride +
                                 3 * (size_t)column * (size_t)spec->patch;
         for (int c = 0; c < 3; c++, out += plane)

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "image/decoders.h"
+#include "image/codecs/codecs.h"
 
 enum {
     LANES = 48, /* values of a column in the horizontal pass: 16 rows of RGB */
@@ -135,7 +135,7 @@ static bool axis_init(struct axis *a, int in, int out, ey_err *e)
     return ok;
 }
 
-static uint8_t clamped(int32_t v)
+static uint8_t clamp_u8(int32_t v)
 {
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
@@ -163,7 +163,7 @@ static void weigh_columns(uint8_t *restrict out, const int16_t *restrict column,
         for (int l = 0; l < LANES; l++)
             sums[l] += (int32_t)weights[j] * (int32_t)column[l];
     for (int l = 0; l < LANES; l++)
-        out[l] = clamped(sums[l] >> bits);
+        out[l] = clamp_u8(sums[l] >> bits);
 }
 
 static void resize_band(uint8_t *out, const struct axis *a, const int16_t *columns, int rows)
@@ -209,7 +209,7 @@ static void weigh_rows(uint8_t *restrict out, const uint8_t *restrict in, size_t
         for (int i = 0; i < n; i++)
             sums[i] += (int32_t)weights[j] * (int32_t)(int16_t)in[i];
     for (int i = 0; i < n; i++)
-        out[i] = clamped(sums[i] >> bits);
+        out[i] = clamp_u8(sums[i] >> bits);
 }
 
 static void resize_row(uint8_t *out, const struct axis *a, const uint8_t *rgb, int y, size_t stride)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "image/decoders.h"
+#include "image/codecs/codecs.h"
 
 struct signature {
     size_t offset;
@@ -13,7 +13,7 @@ struct signature {
 };
 
 /* A string literal of bytes with its length. */
-#define AT(offset, literal)                  \
+#define BYTES_AT(offset, literal)            \
     {                                        \
         offset, literal, sizeof(literal) - 1 \
     }
@@ -21,10 +21,12 @@ struct signature {
 static const struct {
     struct signature first, second; /* both must match; second may be empty */
     decode_fn *decode;
-} known[] = {
-    {AT(0, "\xff\xd8\xff"), {0}, jpeg_decode},   {AT(0, "\x89PNG\r\n\x1a\n"), {0}, png_decode},
-    {AT(0, "RIFF"), AT(8, "WEBP"), webp_decode}, {AT(0, "GIF87a"), {0}, gif_decode},
-    {AT(0, "GIF89a"), {0}, gif_decode},
+} decoded_formats[] = {
+    {BYTES_AT(0, "\xff\xd8\xff"), {0}, jpeg_decode},
+    {BYTES_AT(0, "\x89PNG\r\n\x1a\n"), {0}, png_decode},
+    {BYTES_AT(0, "RIFF"), BYTES_AT(8, "WEBP"), webp_decode},
+    {BYTES_AT(0, "GIF87a"), {0}, gif_decode},
+    {BYTES_AT(0, "GIF89a"), {0}, gif_decode},
 };
 
 #define CONVERT "convert it to JPEG or PNG"
@@ -33,38 +35,38 @@ static const struct {
 static const struct {
     struct signature first, second;
     const char *what, *advice;
-} refused[] = {
-    {AT(0, "II*\0"), {0}, "a TIFF file", CONVERT},
-    {AT(0, "MM\0*"), {0}, "a TIFF file", CONVERT},
-    {AT(0, "II+\0"), {0}, "a TIFF file", CONVERT},
-    {AT(0, "MM\0+"), {0}, "a TIFF file", CONVERT},
-    {AT(0, "BM"), AT(6, "\0\0\0\0"), "a BMP file", CONVERT},
-    {AT(0, "%PDF"), {0}, "a PDF document", "convert its pages to JPEG or PNG"},
-    {AT(0, "%!PS"), {0}, "a PostScript document", "convert its pages to JPEG or PNG"},
-    {AT(0, "8BPS"), {0}, "a PSD file (Photoshop)", CONVERT},
-    {AT(0, "gimp xcf"), {0}, "an XCF file (GIMP)", CONVERT},
-    {AT(0, "\0\0\1\0"), {0}, "an ICO file", CONVERT},
-    {AT(0, "\0\0\2\0"), {0}, "a CUR file", CONVERT},
-    {AT(0, "\0\0\0\x0cjP  "), {0}, "a JPEG 2000 file", CONVERT},
-    {AT(0, "\xff\x4f\xff\x51"), {0}, "a JPEG 2000 file", CONVERT},
-    {AT(0, "\0\0\0\x0cJXL "), {0}, "a JPEG XL file", CONVERT},
-    {AT(0, "\xff\x0a"), {0}, "a JPEG XL file", CONVERT},
-    {AT(0, "\x76\x2f\x31\x01"), {0}, "an OpenEXR file", CONVERT},
-    {AT(0, "DDS "), {0}, "a DDS file", CONVERT},
-    {AT(0, "qoif"), {0}, "a QOI file", CONVERT},
-    {AT(0, "P6"), {0}, "a PNM file", CONVERT},
-    {AT(0, "P5"), {0}, "a PNM file", CONVERT},
-    {AT(0, "PK\3\4"), {0}, "a ZIP archive", "unpack it first"},
-    {AT(0, "\x1f\x8b"), {0}, "a gzip file", "unpack it first"},
-    {AT(0, "\x1a\x45\xdf\xa3"), {0}, "a video (WebM or Matroska)", PICK_FRAME},
-    {AT(0, "RIFF"), AT(8, "AVI "), "a video (AVI)", PICK_FRAME},
-    {AT(0, "RIFF"), AT(8, "WAVE"), "a sound (WAV)", "send a picture"},
-    {AT(0, "FLV\1"), {0}, "a video (FLV)", PICK_FRAME},
-    {AT(0, "\0\0\1\xba"), {0}, "a video (MPEG)", PICK_FRAME},
-    {AT(0, "\0\0\1\xb3"), {0}, "a video (MPEG)", PICK_FRAME},
+} refused_formats[] = {
+    {BYTES_AT(0, "II*\0"), {0}, "a TIFF file", CONVERT},
+    {BYTES_AT(0, "MM\0*"), {0}, "a TIFF file", CONVERT},
+    {BYTES_AT(0, "II+\0"), {0}, "a TIFF file", CONVERT},
+    {BYTES_AT(0, "MM\0+"), {0}, "a TIFF file", CONVERT},
+    {BYTES_AT(0, "BM"), BYTES_AT(6, "\0\0\0\0"), "a BMP file", CONVERT},
+    {BYTES_AT(0, "%PDF"), {0}, "a PDF document", "convert its pages to JPEG or PNG"},
+    {BYTES_AT(0, "%!PS"), {0}, "a PostScript document", "convert its pages to JPEG or PNG"},
+    {BYTES_AT(0, "8BPS"), {0}, "a PSD file (Photoshop)", CONVERT},
+    {BYTES_AT(0, "gimp xcf"), {0}, "an XCF file (GIMP)", CONVERT},
+    {BYTES_AT(0, "\0\0\1\0"), {0}, "an ICO file", CONVERT},
+    {BYTES_AT(0, "\0\0\2\0"), {0}, "a CUR file", CONVERT},
+    {BYTES_AT(0, "\0\0\0\x0cjP  "), {0}, "a JPEG 2000 file", CONVERT},
+    {BYTES_AT(0, "\xff\x4f\xff\x51"), {0}, "a JPEG 2000 file", CONVERT},
+    {BYTES_AT(0, "\0\0\0\x0cJXL "), {0}, "a JPEG XL file", CONVERT},
+    {BYTES_AT(0, "\xff\x0a"), {0}, "a JPEG XL file", CONVERT},
+    {BYTES_AT(0, "\x76\x2f\x31\x01"), {0}, "an OpenEXR file", CONVERT},
+    {BYTES_AT(0, "DDS "), {0}, "a DDS file", CONVERT},
+    {BYTES_AT(0, "qoif"), {0}, "a QOI file", CONVERT},
+    {BYTES_AT(0, "P6"), {0}, "a PNM file", CONVERT},
+    {BYTES_AT(0, "P5"), {0}, "a PNM file", CONVERT},
+    {BYTES_AT(0, "PK\3\4"), {0}, "a ZIP archive", "unpack it first"},
+    {BYTES_AT(0, "\x1f\x8b"), {0}, "a gzip file", "unpack it first"},
+    {BYTES_AT(0, "\x1a\x45\xdf\xa3"), {0}, "a video (WebM or Matroska)", PICK_FRAME},
+    {BYTES_AT(0, "RIFF"), BYTES_AT(8, "AVI "), "a video (AVI)", PICK_FRAME},
+    {BYTES_AT(0, "RIFF"), BYTES_AT(8, "WAVE"), "a sound (WAV)", "send a picture"},
+    {BYTES_AT(0, "FLV\1"), {0}, "a video (FLV)", PICK_FRAME},
+    {BYTES_AT(0, "\0\0\1\xba"), {0}, "a video (MPEG)", PICK_FRAME},
+    {BYTES_AT(0, "\0\0\1\xb3"), {0}, "a video (MPEG)", PICK_FRAME},
 };
 
-static bool matches(const struct picture_file *f, const struct signature *s)
+static bool matches(const struct image_file *f, const struct signature *s)
 {
     return f->n >= s->offset + s->n &&
            (s->n == 0 || memcmp(f->bytes + s->offset, s->magic, s->n) == 0);
@@ -79,7 +81,7 @@ static bool brand_in(const uint8_t *p, const char *list)
 }
 
 /* The decoder for an ISO media file ("ftyp" box): the major brand, then the compatible ones. */
-static decode_fn *decoder_for_iso(const struct picture_file *f)
+static decode_fn *decoder_for_iso(const struct image_file *f)
 {
     if (f->n < 12 || memcmp(f->bytes + 4, "ftyp", 4) != 0) return NULL;
     size_t size = (size_t)f->bytes[2] << 8 | f->bytes[3];
@@ -97,7 +99,7 @@ static decode_fn *decoder_for_iso(const struct picture_file *f)
 
 /* Nothing but characters that text has, in the first kilobyte; a character cut by its end is fine.
  */
-static bool looks_like_text(const struct picture_file *f)
+static bool looks_like_text(const struct image_file *f)
 {
     size_t n = f->n < 1024 ? f->n : 1024;
     for (size_t i = 0; i < n;) {
@@ -110,7 +112,7 @@ static bool looks_like_text(const struct picture_file *f)
     return true;
 }
 
-static bool text_has(const struct picture_file *f, const char *word)
+static bool text_has(const struct image_file *f, const char *word)
 {
     size_t n = f->n < 1024 ? f->n : 1024, length = strlen(word);
     for (size_t i = 0; i + length <= n; i++)
@@ -118,7 +120,7 @@ static bool text_has(const struct picture_file *f, const char *word)
     return false;
 }
 
-static bool fail_text(const struct picture_file *f, ey_err *e)
+static bool fail_text(const struct image_file *f, ey_err *e)
 {
     if (text_has(f, "<svg"))
         return ey_fail(e, EY_BAD_IMAGE, "%s: an SVG drawing, which eyelet does not read; " CONVERT,
@@ -130,12 +132,12 @@ static bool fail_text(const struct picture_file *f, ey_err *e)
     return ey_fail(e, EY_BAD_IMAGE, "%s: looks like text, not a picture", f->name);
 }
 
-static bool fail_unknown(const struct picture_file *f, ey_err *e)
+static bool fail_unknown_format(const struct image_file *f, ey_err *e)
 {
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
-        if (matches(f, &refused[i].first) && matches(f, &refused[i].second))
+    for (size_t i = 0; i < sizeof(refused_formats) / sizeof(refused_formats[0]); i++)
+        if (matches(f, &refused_formats[i].first) && matches(f, &refused_formats[i].second))
             return ey_fail(e, EY_BAD_IMAGE, "%s: %s, which eyelet does not read; %s", f->name,
-                           refused[i].what, refused[i].advice);
+                           refused_formats[i].what, refused_formats[i].advice);
     if (f->n >= 12 && memcmp(f->bytes + 4, "ftyp", 4) == 0)
         return ey_fail(e, EY_BAD_IMAGE,
                        "%s: a video (MP4 or QuickTime), which eyelet does not read; " PICK_FRAME,
@@ -148,11 +150,12 @@ static bool fail_unknown(const struct picture_file *f, ey_err *e)
                    f->name, f->bytes[0], f->n > 1 ? f->bytes[1] : 0);
 }
 
-decode_fn *decoder_for(const struct picture_file *f, ey_err *e)
+decode_fn *decoder_for(const struct image_file *f, ey_err *e)
 {
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (matches(f, &known[i].first) && matches(f, &known[i].second)) return known[i].decode;
+    for (size_t i = 0; i < sizeof(decoded_formats) / sizeof(decoded_formats[0]); i++)
+        if (matches(f, &decoded_formats[i].first) && matches(f, &decoded_formats[i].second))
+            return decoded_formats[i].decode;
     decode_fn *iso = decoder_for_iso(f);
-    if (!iso) fail_unknown(f, e);
+    if (!iso) fail_unknown_format(f, e);
     return iso;
 }

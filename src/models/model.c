@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/huge.h"
-#include "quantize/quantize.h"
+#include "base/hugepages.h"
+#include "convert/quantize.h"
 
 static const struct family *const families[] = {&family_qwen3vl, &family_qwen2, &family_qwen3,
                                                 &family_phi3, &family_llama};
@@ -21,7 +21,7 @@ static const struct family *family_by_architecture(const char *name)
     return NULL;
 }
 
-static const char *architecture_of(const json_object *config)
+static const char *config_architecture(const json_object *config)
 {
     json_object *list = json_member_of_type(config, "architectures", json_type_array);
     json_object *first = list && json_object_array_length(list) ? json_object_array_get_idx(list, 0)
@@ -42,7 +42,7 @@ static bool fail_architecture(const char *dir, const char *name, ey_err *e)
 }
 
 /* generation_config.json's recommendation; do_sample false or no file: greedy. */
-static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
+static bool read_default_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
 {
     const char *what = "generation_config.json";
     const json_object *file;
@@ -54,7 +54,7 @@ static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
     if (!file) return true;
     bool ok = json_optional_bool(file, "do_sample", &sample, what, e) &&
               json_optional_number(file, "temperature", 0, 100, &temperature, what, e) &&
-              json_optional_int(file, "top_k", 0, EY_MAX_VOCABULARY, &top_k, what, e) &&
+              json_optional_int(file, "top_k", 0, EY_MAX_VOCAB_SIZE, &top_k, what, e) &&
               json_optional_number(file, "top_p", 1e-6, 1, &top_p, what, e) &&
               json_optional_number(file, "min_p", 0, 1, &min_p, what, e) &&
               json_optional_number(file, "repetition_penalty", 1e-3, 100, &repetition, what, e);
@@ -69,16 +69,18 @@ static bool read_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
 }
 
 /* Kernels want four bits in the decoder's layers only. */
-static bool check_int4(struct model *m, const char *dir, ey_err *e)
+static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
 {
-    const struct weight *tower = (const struct weight *)m->tower.blocks;
+    const struct weight *vision_be = (const struct weight *)m->vision_weights.blocks;
     bool elsewhere = m->embed.dtype == DTYPE_INT4 || m->head.dtype == DTYPE_INT4 ||
-                     m->tower.position.dtype == DTYPE_INT4 || m->tower.patch.w.dtype == DTYPE_INT4;
-    for (size_t i = 0; i < (size_t)m->vision.depth * sizeof(struct vision_block) / sizeof(*tower);
-         i++)
-        elsewhere = elsewhere || tower[i].dtype == DTYPE_INT4;
+                     m->vision_weights.position.dtype == DTYPE_INT4 ||
+                     m->vision_weights.patch.w.dtype == DTYPE_INT4;
+    for (size_t i = 0;
+         i < (size_t)m->vision.depth * sizeof(struct vision_block) / sizeof(*vision_be); i++)
+        elsewhere = elsewhere || vision_be[i].dtype == DTYPE_INT4;
     for (int i = -1; i < m->vision.n_deepstack; i++) {
-        const struct merger *merger = i < 0 ? &m->tower.merger : &m->tower.deepstack[i];
+        const struct merger *merger = i < 0 ? &m->vision_weights.merger
+                                            : &m->vision_weights.deepstack[i];
         elsewhere = elsewhere || merger->fc1.w.dtype == DTYPE_INT4 ||
                     merger->fc2.w.dtype == DTYPE_INT4;
     }
@@ -101,12 +103,13 @@ static bool check_int4(struct model *m, const char *dir, ey_err *e)
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     *model = (struct model){0};
-    const char *name = architecture_of(checkpoint_config(ckpt)), *dir = checkpoint_directory(ckpt);
+    const char *name = config_architecture(checkpoint_config(ckpt)),
+               *dir = checkpoint_directory(ckpt);
     if (!name) return ey_fail(e, EY_BAD_MODEL, "%s/config.json: architectures names no model", dir);
     model->family = family_by_architecture(name);
     if (!model->family) return fail_architecture(dir, name, e);
-    if (model->family->open(model, ckpt, e) && check_int4(model, dir, e) &&
-        read_sampling(&model->sampling, ckpt, e))
+    if (model->family->open(model, ckpt, e) && check_int4_weights(model, dir, e) &&
+        read_default_sampling(&model->sampling, ckpt, e))
         return true;
     model_close(model);
     return false;
@@ -128,7 +131,7 @@ bool model_is_eos(const struct model *model, int id)
 static bool has_tokens(const struct tokenizer *tok, const char *const *needed, ey_err *e)
 {
     for (; *needed; needed++)
-        if (tokenizer_special(tok, *needed) < 0)
+        if (tokenizer_added_id(tok, *needed) < 0)
             return ey_fail(e, EY_BAD_MODEL,
                            "tokenizer.json lacks the token %s that the chat format needs", *needed);
     return true;
@@ -136,24 +139,24 @@ static bool has_tokens(const struct tokenizer *tok, const char *const *needed, e
 
 bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e)
 {
-    if (tokenizer_size(tok) > model->text.vocabulary)
+    if (tokenizer_size(tok) > model->text.vocab_size)
         return ey_fail(e, EY_BAD_MODEL,
                        "tokenizer.json has token %d but the model's vocabulary ends at %d; they "
                        "belong to different models",
-                       tokenizer_size(tok) - 1, model->text.vocabulary - 1);
+                       tokenizer_size(tok) - 1, model->text.vocab_size - 1);
     const struct vision_marks *v = model->family->vision_marks;
     const char *const marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL, NULL};
     if (!has_tokens(tok, model->family->tokens, e) || !has_tokens(tok, marks, e)) return false;
-    if (v && model->image_token >= 0 && model->image_token != tokenizer_special(tok, v->pad))
+    if (v && model->image_token_id >= 0 && model->image_token_id != tokenizer_added_id(tok, v->pad))
         return ey_fail(e, EY_BAD_MODEL,
                        "config.json says image_token_id %d, but in tokenizer.json %s is %d; they "
                        "belong to different models",
-                       (int)model->image_token, v->pad, tokenizer_special(tok, v->pad));
+                       (int)model->image_token_id, v->pad, tokenizer_added_id(tok, v->pad));
     return true;
 }
 
-static bool place_all(struct backend *be, struct weight *first, size_t n, enum placement placement,
-                      ey_err *e)
+static bool place_weights(struct backend *be, struct weight *first, size_t n,
+                          enum placement placement, ey_err *e)
 {
     for (size_t i = 0; i < n; i++)
         if (first[i].data && !be->ops->place(be, &first[i], &first[i], placement, e)) return false;
@@ -162,15 +165,15 @@ static bool place_all(struct backend *be, struct weight *first, size_t n, enum p
 
 /* A structure that holds nothing but weights, as an array of them. */
 #define WEIGHTS_OF(s) (struct weight *)&(s), sizeof(s) / sizeof(struct weight)
-#define PLACE(be, s, placement, e) place_all(be, WEIGHTS_OF(s), placement, e)
+#define PLACE_WEIGHTS(be, s, placement, e) place_weights(be, WEIGHTS_OF(s), placement, e)
 
 static bool place_merger(struct backend *be, struct merger *m, enum placement placement, ey_err *e)
 {
-    return PLACE(be, m->norm, placement, e) && PLACE(be, m->fc1, placement, e) &&
-           PLACE(be, m->fc2, placement, e);
+    return PLACE_WEIGHTS(be, m->norm, placement, e) && PLACE_WEIGHTS(be, m->fc1, placement, e) &&
+           PLACE_WEIGHTS(be, m->fc2, placement, e);
 }
 
-static size_t sum_bytes(const struct backend *be, const struct weight *first, size_t n)
+static size_t resident_bytes(const struct backend *be, const struct weight *first, size_t n)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++)
@@ -180,31 +183,34 @@ static size_t sum_bytes(const struct backend *be, const struct weight *first, si
 
 static size_t merger_bytes(const struct backend *be, const struct merger *m)
 {
-    return sum_bytes(be, WEIGHTS_OF(m->norm)) + sum_bytes(be, WEIGHTS_OF(m->fc1)) +
-           sum_bytes(be, WEIGHTS_OF(m->fc2));
+    return resident_bytes(be, WEIGHTS_OF(m->norm)) + resident_bytes(be, WEIGHTS_OF(m->fc1)) +
+           resident_bytes(be, WEIGHTS_OF(m->fc2));
 }
 
-size_t model_group_bytes(const struct model *model, const struct backend *be)
+size_t model_streamed_group_bytes(const struct model *model, const struct backend *be)
 {
-    const struct vision_weights *v = &model->tower;
-    size_t most = model->vision.depth ? merger_bytes(be, &v->merger) : 0, bytes;
+    const struct vision_weights *v = &model->vision_weights;
+    size_t max_bytes = model->vision.depth ? merger_bytes(be, &v->merger) : 0, bytes;
     for (int i = 0; i < model->vision.depth; i++)
-        if ((bytes = sum_bytes(be, WEIGHTS_OF(v->blocks[i]))) > most) most = bytes;
+        if ((bytes = resident_bytes(be, WEIGHTS_OF(v->blocks[i]))) > max_bytes) max_bytes = bytes;
     for (int i = 0; i < model->vision.n_deepstack; i++)
-        if ((bytes = merger_bytes(be, &v->deepstack[i])) > most) most = bytes;
-    return most;
+        if ((bytes = merger_bytes(be, &v->deepstack[i])) > max_bytes) max_bytes = bytes;
+    return max_bytes;
 }
 
 /* Each block and each merger is a group of its own where they are streamed. */
-static bool place_tower(struct model *model, struct backend *be, enum placement placement,
-                        ey_err *e)
+static bool place_vision_model(struct model *model, struct backend *be, enum placement placement,
+                               ey_err *e)
 {
-    struct vision_weights *v = &model->tower;
-    size_t group = placement == PLACE_STREAMED && be->ops->open_group ? model_group_bytes(model, be)
-                                                                      : 0;
-    bool ok = PLACE(be, v->patch, PLACE_RESIDENT, e) && PLACE(be, v->position, PLACE_RESIDENT, e);
+    struct vision_weights *v = &model->vision_weights;
+    size_t group = placement == PLACE_STREAMED && be->ops->open_group
+                       ? model_streamed_group_bytes(model, be)
+                       : 0;
+    bool ok = PLACE_WEIGHTS(be, v->patch, PLACE_RESIDENT, e) &&
+              PLACE_WEIGHTS(be, v->position, PLACE_RESIDENT, e);
     for (int i = 0; ok && i < model->vision.depth; i++)
-        ok = (!group || be->ops->open_group(be, group, e)) && PLACE(be, v->blocks[i], placement, e);
+        ok = (!group || be->ops->open_group(be, group, e)) &&
+             PLACE_WEIGHTS(be, v->blocks[i], placement, e);
     for (int i = 0; ok && i < model->vision.n_deepstack; i++)
         ok = (!group || be->ops->open_group(be, group, e)) &&
              place_merger(be, &v->deepstack[i], placement, e);
@@ -214,64 +220,66 @@ static bool place_tower(struct model *model, struct backend *be, enum placement 
 
 /* ---- quantised while loading ---- */
 
-struct maker {
+struct on_load_quantizer {
     struct model *model;
     struct backend *be;
     struct pool *pool;
-    void *staging; /* [largest_made]; NULL: the backend uses what it is given where it is */
+    void *staging; /* [max_quantized_bytes]; NULL: the backend uses what it is given where it is */
 };
 
-static bool make_one(const struct maker *m, struct weight *w, int layer, ey_err *e)
+static bool quantize_and_place(const struct on_load_quantizer *m, struct weight *w, int layer,
+                               ey_err *e)
 {
     const struct weight_recipe *recipe = w->recipe;
-    struct weight made;
+    struct weight quantized;
     void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
     if (!memory) return ey_fail_memory(e, "quantised weights", quantized_bytes(w));
-    if (!m->staging) huge_ask(memory, quantized_bytes(w));
-    if (!quantize_weight(&made, memory, w, m->pool))
+    if (!m->staging) hugepages_advise(memory, quantized_bytes(w));
+    if (!quantize_weight(&quantized, memory, w, m->pool))
         return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantised",
                        layer);
-    file_map_forget(recipe->stored.data,
-                    (size_t)recipe->stored.rows * weight_row_bytes(&recipe->stored));
-    made.recipe = recipe;
-    bool ok = m->be->ops->place(m->be, w, &made, PLACE_RESIDENT, e);
+    file_map_release_pages(recipe->source.data,
+                           (size_t)recipe->source.rows * weight_row_bytes(&recipe->source));
+    quantized.recipe = recipe;
+    bool ok = m->be->ops->place(m->be, w, &quantized, PLACE_RESIDENT, e);
     w->recipe = NULL;
     return ok;
 }
 
-static bool place_layer(const struct maker *m, int layer, ey_err *e)
+static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_err *e)
 {
     struct weight *w = (struct weight *)&m->model->layers[layer];
     for (size_t i = 0; i < LAYER_WEIGHTS; i++)
-        if (w[i].data && !(w[i].recipe ? make_one(m, &w[i], layer, e)
+        if (w[i].data && !(w[i].recipe ? quantize_and_place(m, &w[i], layer, e)
                                        : m->be->ops->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e)))
             return false;
     return true;
 }
 
-static bool place_layers(struct model *model, struct backend *be, struct pool *pool, int begin,
-                         int end, ey_err *e)
+static bool place_text_layers(struct model *model, struct backend *be, struct pool *pool, int begin,
+                              int end, ey_err *e)
 {
-    struct maker m = {model, be, pool, NULL};
+    struct on_load_quantizer m = {model, be, pool, NULL};
     bool ok = true, copies = be->ops->weight_bytes(be, &model->final_norm, PLACE_RESIDENT) > 0;
-    if (copies && model->largest_made && !(m.staging = aligned_alloc(64, model->largest_made)))
-        return ey_fail_memory(e, "weights on their way", model->largest_made);
+    if (copies && model->max_quantized_bytes &&
+        !(m.staging = aligned_alloc(64, model->max_quantized_bytes)))
+        return ey_fail_memory(e, "weights on their way", model->max_quantized_bytes);
     for (int i = begin; ok && i < end; i++)
-        ok = place_layer(&m, i, e);
+        ok = place_text_layer(&m, i, e);
     free(m.staging);
     return ok;
 }
 
-bool model_place(struct model *model, struct backend *be, struct backend *tower,
-                 struct backend *host, const struct placements *where, struct pool *pool, ey_err *e)
+bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
+                 struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e)
 {
-    const int first = where->first_layers;
-    bool tied = model->head.data == model->embed.data && where->embed == where->head && !first;
-    bool ok = place_all(first ? host : be, &model->embed, 1, where->embed, e) &&
-              (tied || PLACE(be, model->head, where->head, e)) &&
-              PLACE(be, model->final_norm, PLACE_RESIDENT, e);
+    const int first = where->cpu_layers;
+    bool tied = model->head.data == model->embed.data && where->embed == where->lm_head && !first;
+    bool ok = place_weights(first ? cpu : be, &model->embed, 1, where->embed, e) &&
+              (tied || PLACE_WEIGHTS(be, model->head, where->lm_head, e)) &&
+              PLACE_WEIGHTS(be, model->final_norm, PLACE_RESIDENT, e);
     if (tied) model->head = model->embed;
-    return ok && (!first || place_layers(model, host, pool, 0, first, e)) &&
-           place_layers(model, be, pool, first, model->text.n_layers, e) &&
-           (!model->vision.depth || place_tower(model, tower, where->vision, e));
+    return ok && (!first || place_text_layers(model, cpu, pool, 0, first, e)) &&
+           place_text_layers(model, be, pool, first, model->text.n_layers, e) &&
+           (!model->vision.depth || place_vision_model(model, vision_be, where->vision, e));
 }

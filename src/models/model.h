@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "checkpoint/checkpoint.h"
 #include "image/image.h"
-#include "models/prompt.h"
+#include "models/chat/prompt_pieces.h"
 #include "tokenizer/tokenizer.h"
 
 struct model;
@@ -39,17 +39,17 @@ struct model {
     struct vision_shape vision;
     struct patch_spec patch_spec;
     struct weight embed, final_norm, head;
-    struct decoder_layer *layers; /* [n_layers] */
-    struct vision_weights tower;
+    struct text_layer *layers; /* [n_layers] */
+    struct vision_weights vision_weights;
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
-    int64_t image_token;   /* config.json's id of the picture's pad; -1: it names none */
-    ey_sampling sampling;  /* what generation_config.json recommends */
-    uint64_t weight_bytes; /* of all bound tensors, as stored; not those that are quantised while
-                              loading (shrink.h) */
-    uint64_t made_bytes;   /* of what those become */
-    bool int4;             /* some matrices have four bits, or will */
-    size_t largest_made;   /* the largest of them */
+    int64_t image_token_id;   /* config.json's id of the picture's pad; -1: it names none */
+    ey_sampling sampling;     /* what generation_config.json recommends */
+    uint64_t weight_bytes;    /* of all bound tensors, as stored; not those that are quantised while
+                                 loading (shrink.h) */
+    uint64_t quantized_bytes; /* of what those become */
+    bool int4;                /* some matrices have four bits, or will */
+    size_t max_quantized_bytes; /* the largest of them */
     struct arena arena; /* layers, blocks, scales, rope tables, recipes, and what was made of those
                            for backends in host memory */
 };
@@ -60,19 +60,18 @@ bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e);
 void model_close(struct model *model);
 /* Where the parts of a model lie that need not be on the device whole. */
 struct placements {
-    enum placement embed, head, vision;
-    int first_layers; /* so many, and the embedding, are on the backend in host memory beside the
+    enum placement embed, lm_head, vision;
+    int cpu_layers; /* so many, and the embedding, are on the backend in host memory beside the
                          card */
 };
 /* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `host` the
  * first layers where there are some, `be` all else; usually they are one. What is to be quantised
  * is, by the threads of `pool`: in memory of the model's where the backend uses it there, else by
  * way of one buffer. */
-bool model_place(struct model *model, struct backend *be, struct backend *tower,
-                 struct backend *host, const struct placements *where, struct pool *pool,
-                 ey_err *e);
+bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
+                 struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e);
 /* Device bytes of the largest group of a streamed tower. */
-size_t model_group_bytes(const struct model *model, const struct backend *be);
+size_t model_streamed_group_bytes(const struct model *model, const struct backend *be);
 bool model_is_eos(const struct model *model, int id);
 
 /* Special ids of the chat format must exist in this tokenizer and ids fit the embedding. */

@@ -67,7 +67,7 @@ bool config_ints(int *out, int *n, int max, const struct config *s, const char *
     return true;
 }
 
-static bool check_text(const struct text_shape *t, const char *what, ey_err *e)
+static bool check_text_shape(const struct text_shape *t, const char *what, ey_err *e)
 {
     if (t->n_heads % t->n_kv_heads)
         return ey_fail(e, EY_BAD_MODEL,
@@ -83,7 +83,7 @@ static bool check_text(const struct text_shape *t, const char *what, ey_err *e)
 }
 
 /* Absent: hidden_size over the heads, as all families but Qwen3's have it. */
-static bool read_head_dim(struct text_shape *t, const struct config *s, ey_err *e)
+static bool config_read_head_dim(struct text_shape *t, const struct config *s, ey_err *e)
 {
     if (json_member(s->object, "head_dim"))
         return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &t->head_dim, e);
@@ -101,20 +101,19 @@ bool config_text(struct text_shape *t, const struct config *s, ey_err *e)
               config_int(s, "num_hidden_layers", 1, EY_MAX_LAYERS, &t->n_layers, e) &&
               config_int(s, "num_attention_heads", 1, EY_MAX_WIDTH, &t->n_heads, e) &&
               config_int(s, "num_key_value_heads", 1, EY_MAX_WIDTH, &t->n_kv_heads, e) &&
-              read_head_dim(t, s, e) &&
+              config_read_head_dim(t, s, e) &&
               config_int(s, "intermediate_size", 1, EY_MAX_WIDTH, &t->mlp, e) &&
-              config_int(s, "vocab_size", 1, EY_MAX_VOCABULARY, &t->vocabulary, e) &&
+              config_int(s, "vocab_size", 1, EY_MAX_VOCAB_SIZE, &t->vocab_size, e) &&
               config_int(s, "max_position_embeddings", 1, 1 << 24, &t->max_position, e) &&
               json_number(s->object, "rms_norm_eps", 0, 1, &eps, s->what, e) &&
               config_refuse(s, "attention_bias", e) && config_require(s, "hidden_act", "silu", e);
     t->norm_eps = (float)eps;
-    return ok && check_text(t, s->what, e);
+    return ok && check_text_shape(t, s->what, e);
 }
 
 /* In rope_parameters (transformers 5), else beside rope_scaling, which is null or absent where
  * nothing is scaled. */
-bool config_plain_rope(struct text_shape *t, const struct config *s, double missing_theta,
-                       ey_err *e)
+bool config_1d_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e)
 {
     struct config rope = *s;
     const char *key = json_member(s->object, "rope_parameters") ? "rope_parameters"
@@ -137,7 +136,7 @@ bool config_plain_rope(struct text_shape *t, const struct config *s, double miss
 
 /* Four bits in groups, packed by eight: what bind.c looks for; the sizes of groups are those of the
  * tensors. */
-static bool check_int4(const struct config *q, ey_err *e)
+static bool config_check_int4(const struct config *q, ey_err *e)
 {
     const json_object *groups = json_member_of_type(q->object, "config_groups", json_type_object);
     if (!config_require(q, "format", "pack-quantized", e)) return false;
@@ -165,7 +164,7 @@ bool config_check_quantization(const json_object *config, const char *path, ey_e
     if (!config_open(&q, config, "quantization_config", path, e)) return false;
     json_object *method = json_member_of_type(q.object, "quant_method", json_type_string);
     if (method && strcmp(json_object_get_string(method), "compressed-tensors") == 0)
-        return check_int4(&q, e);
+        return config_check_int4(&q, e);
     if (!method || strcmp(json_object_get_string(method), "fp8") != 0)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: quant_method %.40s is not supported; use the BF16 or the official FP8 "
@@ -192,9 +191,9 @@ bool config_tied(bool *tied, const json_object *config, const struct config *tex
 static bool add_eos(struct model *m, json_object *value, const char *what, ey_err *e)
 {
     int64_t id = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : -1;
-    if (id < 0 || id >= m->text.vocabulary)
+    if (id < 0 || id >= m->text.vocab_size)
         return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id %.60s is not an id below vocab_size %d",
-                       what, config_shown(value), m->text.vocabulary);
+                       what, config_shown(value), m->text.vocab_size);
     if (m->n_eos == EY_MAX_EOS)
         return ey_fail(e, EY_BAD_MODEL, "%s: more than %d eos_token_id", what, EY_MAX_EOS);
     m->eos[m->n_eos++] = (int)id;

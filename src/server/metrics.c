@@ -49,7 +49,7 @@ enum histogram_name {
 static const struct {
     const char *name, *help;
     double bound[MAX_BUCKETS]; /* rising; 0 ends them */
-} shapes[] = {
+} histogram_defs[] = {
 #define HISTOGRAM_SHAPE(id, name, help, ...) {name, help, {__VA_ARGS__}},
     HISTOGRAMS(HISTOGRAM_SHAPE)
 #undef HISTOGRAM_SHAPE
@@ -92,7 +92,7 @@ static void observe(const struct metrics_watch *w, enum histogram_name name, dou
 {
     struct histogram *h = &w->metrics->histogram[w->model][name];
     size_t i = 0;
-    while (shapes[name].bound[i] > 0 && value > shapes[name].bound[i])
+    while (histogram_defs[name].bound[i] > 0 && value > histogram_defs[name].bound[i])
         i++;
     h->bucket[i] += times;
     h->count += times;
@@ -152,13 +152,13 @@ void metrics_count_reply(struct metrics *m, int status)
 
 enum { LABEL_BYTES = 512 };
 
-struct writer {
+struct metrics_writer {
     struct buf *out;
     const struct metrics *metrics;
     size_t n;                                    /* models */
     char labels[SERVER_MAX_MODELS][LABEL_BYTES]; /* of every line: engine and model_name */
     ey_stats stats[SERVER_MAX_MODELS];
-    struct keeper_report report[SERVER_MAX_MODELS];
+    struct model_status report[SERVER_MAX_MODELS];
 };
 
 static void set_labels(char out[LABEL_BYTES], const char *name)
@@ -174,13 +174,14 @@ static void set_labels(char out[LABEL_BYTES], const char *name)
     buf_free(&text);
 }
 
-static void head(struct writer *w, const char *name, const char *type, const char *help)
+static void write_metric_head(struct metrics_writer *w, const char *name, const char *type,
+                              const char *help)
 {
     buf_printf(w->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void value(struct writer *w, size_t model, const char *name, const char *label,
-                  double number)
+static void write_sample(struct metrics_writer *w, size_t model, const char *name,
+                         const char *label, double number)
 {
     buf_printf(w->out, "%s{%s%s%s} %.15g\n", name, w->labels[model], label[0] ? "," : "", label,
                number);
@@ -188,27 +189,27 @@ static void value(struct writer *w, size_t model, const char *name, const char *
 
 /* ---- of each model ---- */
 
-typedef double figure_fn(const struct writer *w, size_t model);
+typedef double metric_fn(const struct metrics_writer *w, size_t model);
 
-struct figure {
+struct metric_def {
     const char *name, *type, *help;
-    figure_fn *get;
+    metric_fn *get;
 };
 
-static double share(uint64_t part, uint64_t whole)
+static double metric_ratio(uint64_t part, uint64_t whole)
 {
     return whole ? (double)part / (double)whole : 0;
 }
 
 /* name in C, Prometheus' name, type, help, what it is; `s` are the model's counters, `r` is what
  * the keeper knows */
-#define FIGURES(X)                                                                                 \
+#define MODEL_METRICS(X)                                                                           \
     X(running, "vllm:num_requests_running", "gauge", "Requests that run.", s->running)             \
     X(waiting, "vllm:num_requests_waiting", "gauge",                                               \
       "Requests that wait, those too that wait for the model to be loaded.",                       \
       s->waiting + r->waiting)                                                                     \
     X(kv_usage, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1: all.",      \
-      share((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks))                                  \
+      metric_ratio((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks))                           \
     X(prompt_tokens, "vllm:prompt_tokens_total", "counter", "Tokens of prompts.",                  \
       (double)s->prompt_tokens)                                                                    \
     X(generated_tokens, "vllm:generation_tokens_total", "counter", "Tokens of answers.",           \
@@ -224,7 +225,7 @@ static double share(uint64_t part, uint64_t whole)
     X(preemptions, "vllm:num_preemptions_total", "counter",                                        \
       "Sequences that gave way and were computed again.", (double)s->preemptions)                  \
     X(asleep, "vllm:engine_sleep_state", "gauge", "1 while the model is unloaded.",                \
-      r->state == KEEPER_UNLOADED)                                                                 \
+      r->state == MODEL_UNLOADED)                                                                  \
     X(load_seconds, "eyelet_load_seconds", "gauge", "Time that the last load of the model took.",  \
       r->load_seconds)                                                                             \
     X(loads, "eyelet_loads_total", "counter", "Loads of the model.", r->loads)                     \
@@ -237,28 +238,28 @@ static double share(uint64_t part, uint64_t whole)
       s->kv_blocks_used)                                                                           \
     X(blocks_cached, "eyelet_kv_blocks_cached", "gauge", "Those that are free but keep a prefix.", \
       s->kv_blocks_cached)                                                                         \
-    X(image_bytes, "eyelet_image_cache_bytes", "gauge", "Size of the image cache.",                \
-      (double)s->image_bytes)                                                                      \
+    X(image_cache_bytes, "eyelet_image_cache_bytes", "gauge", "Size of the image cache.",          \
+      (double)s->image_cache_bytes)                                                                \
     X(image_rows, "eyelet_image_cache_tokens", "gauge", "Visual tokens that it holds at most.",    \
-      s->image_rows)                                                                               \
+      s->image_cache_tokens)                                                                       \
     X(image_rows_used, "eyelet_image_cache_tokens_used", "gauge", "Visual tokens that it holds.",  \
-      s->image_rows_used)                                                                          \
+      s->image_cache_tokens_used)                                                                  \
     X(step_age, "eyelet_step_age_seconds", "gauge",                                                \
-      "Time since the engine last made a step; 0 when it has nothing to do.", s->beat_age)         \
+      "Time since the engine last made a step; 0 when it has nothing to do.", s->heartbeat_age)    \
     X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)            \
-    X(steps_ahead, "eyelet_steps_ahead_total", "counter",                                          \
+    X(steps_ahead, "eyelet_async_steps_total", "counter",                                          \
       "Of them, enqueued before the tokens of the step before were known.",                        \
-      (double)s->steps_ahead)                                                                      \
+      (double)s->async_steps)                                                                      \
     X(step_seconds, "eyelet_step_seconds_total", "counter", "Time that steps took.",               \
       s->step_seconds)                                                                             \
-    X(tower_runs, "eyelet_vision_tower_runs_total", "counter",                                     \
-      "Pictures that went through the vision tower.", (double)s->tower_runs)                       \
+    X(tower_runs, "eyelet_vision_encoder_runs_total", "counter",                                   \
+      "Pictures that went through the vision tower.", (double)s->encoder_runs)                     \
     X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision tower.",       \
       s->vision_seconds)
 
 /* Of a card, and while the model is loaded; looked at after loading and once a minute while it is
  * used. */
-#define CARD_FIGURES(X)                                                                       \
+#define GPU_METRICS(X)                                                                        \
     X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                    \
       "What the engine takes of the card, the driver's context counted in.",                  \
       (double)r->memory.planned_bytes)                                                        \
@@ -276,147 +277,148 @@ static double share(uint64_t part, uint64_t whole)
     X(read_rate, "eyelet_gpu_memory_read_bytes_per_second", "gauge",                          \
       "How fast the usual part is read.", r->memory.bytes_per_second)
 
-#define FIGURE_GET(id, name, type, help, what)                   \
-    static double get_##id(const struct writer *w, size_t model) \
-    {                                                            \
-        const ey_stats *s = &w->stats[model];                    \
-        const struct keeper_report *r = &w->report[model];       \
-        (void)s, (void)r;                                        \
-        return (what);                                           \
+#define METRIC_GET(id, name, type, help, what)                           \
+    static double get_##id(const struct metrics_writer *w, size_t model) \
+    {                                                                    \
+        const ey_stats *s = &w->stats[model];                            \
+        const struct model_status *r = &w->report[model];                \
+        (void)s, (void)r;                                                \
+        return (what);                                                   \
     }
-FIGURES(FIGURE_GET)
-CARD_FIGURES(FIGURE_GET)
-#undef FIGURE_GET
+MODEL_METRICS(METRIC_GET)
+GPU_METRICS(METRIC_GET)
+#undef METRIC_GET
 
-static const struct figure figures[] = {
-#define FIGURE_ROW(id, name, type, help, what) {name, type, help, get_##id},
-    FIGURES(FIGURE_ROW)};
-static const struct figure card_figures[] = {CARD_FIGURES(FIGURE_ROW)
-#undef FIGURE_ROW
+static const struct metric_def model_metric_defs[] = {
+#define METRIC_ROW(id, name, type, help, what) {name, type, help, get_##id},
+    MODEL_METRICS(METRIC_ROW)};
+static const struct metric_def gpu_metric_defs[] = {GPU_METRICS(METRIC_ROW)
+#undef METRIC_ROW
 };
 
-static void write_figures(struct writer *w, const struct figure *figure, size_t n)
+static void write_model_metrics(struct metrics_writer *w, const struct metric_def *metric, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        head(w, figure[i].name, figure[i].type, figure[i].help);
+        write_metric_head(w, metric[i].name, metric[i].type, metric[i].help);
         for (size_t m = 0; m < w->n; m++)
-            value(w, m, figure[i].name, "", figure[i].get(w, m));
+            write_sample(w, m, metric[i].name, "", metric[i].get(w, m));
     }
 }
 
 /* A model that is not on the card now has none of these. */
-static void write_card(struct writer *w)
+static void write_gpu_metrics(struct metrics_writer *w)
 {
-    for (size_t i = 0; i < sizeof(card_figures) / sizeof(card_figures[0]); i++) {
-        const struct figure *f = &card_figures[i];
+    for (size_t i = 0; i < sizeof(gpu_metric_defs) / sizeof(gpu_metric_defs[0]); i++) {
+        const struct metric_def *f = &gpu_metric_defs[i];
         bool said = false;
         for (size_t m = 0; m < w->n; m++) {
             if (!w->report[m].memory.known) continue;
-            if (!said) head(w, f->name, f->type, f->help);
+            if (!said) write_metric_head(w, f->name, f->type, f->help);
             said = true;
-            value(w, m, f->name, "", f->get(w, m));
+            write_sample(w, m, f->name, "", f->get(w, m));
         }
     }
 }
 
-static void write_ends(struct writer *w)
+static void write_finish_reasons(struct metrics_writer *w)
 {
     static const char name[] = "vllm:request_success_total";
-    head(w, name, "counter", "Answers by why they ended.");
+    write_metric_head(w, name, "counter", "Answers by why they ended.");
     for (size_t m = 0; m < w->n; m++) {
         const ey_stats *s = &w->stats[m];
-        value(w, m, name, "finished_reason=\"stop\"", (double)s->finished_stop);
-        value(w, m, name, "finished_reason=\"length\"", (double)s->finished_length);
-        value(w, m, name, "finished_reason=\"abort\"", (double)s->finished_cancelled);
-        value(w, m, name, "finished_reason=\"error\"", (double)s->failed);
+        write_sample(w, m, name, "finished_reason=\"stop\"", (double)s->finished_stop);
+        write_sample(w, m, name, "finished_reason=\"length\"", (double)s->finished_length);
+        write_sample(w, m, name, "finished_reason=\"abort\"", (double)s->finished_cancelled);
+        write_sample(w, m, name, "finished_reason=\"error\"", (double)s->failed);
     }
 }
 
-static void write_histogram_of(struct writer *w, size_t model, const char *name,
+static void write_histogram_of(struct metrics_writer *w, size_t model, const char *name,
                                enum histogram_name shape)
 {
     const struct histogram *h = &w->metrics->histogram[model][shape];
     char label[64], part[128];
     uint64_t sum = 0;
     snprintf(part, sizeof(part), "%s_bucket", name);
-    for (size_t i = 0; shapes[shape].bound[i] > 0; i++) {
-        snprintf(label, sizeof(label), "le=\"%g\"", shapes[shape].bound[i]);
-        value(w, model, part, label, (double)(sum += h->bucket[i]));
+    for (size_t i = 0; histogram_defs[shape].bound[i] > 0; i++) {
+        snprintf(label, sizeof(label), "le=\"%g\"", histogram_defs[shape].bound[i]);
+        write_sample(w, model, part, label, (double)(sum += h->bucket[i]));
     }
-    value(w, model, part, "le=\"+Inf\"", (double)h->count);
+    write_sample(w, model, part, "le=\"+Inf\"", (double)h->count);
     snprintf(part, sizeof(part), "%s_sum", name);
-    value(w, model, part, "", h->sum);
+    write_sample(w, model, part, "", h->sum);
     snprintf(part, sizeof(part), "%s_count", name);
-    value(w, model, part, "", (double)h->count);
+    write_sample(w, model, part, "", (double)h->count);
 }
 
-static void write_histogram(struct writer *w, const char *name, enum histogram_name shape)
+static void write_histogram(struct metrics_writer *w, const char *name, enum histogram_name shape)
 {
-    head(w, name, "histogram", shapes[shape].help);
+    write_metric_head(w, name, "histogram", histogram_defs[shape].help);
     for (size_t m = 0; m < w->n; m++)
         write_histogram_of(w, m, name, shape);
 }
 
-static void write_plan(struct writer *w)
+static void write_plan(struct metrics_writer *w)
 {
-    head(w, "eyelet_plan_bytes", "gauge", "What the engine's memory is spent on.");
+    write_metric_head(w, "eyelet_plan_bytes", "gauge", "What the engine's memory is spent on.");
     for (size_t m = 0; m < w->n; m++)
-        for (size_t i = 0; i < w->report[m].facts.n_items; i++) {
-            const ey_plan_item *item = &w->report[m].facts.item[i];
+        for (size_t i = 0; i < w->report[m].info.n_items; i++) {
+            const ey_plan_item *item = &w->report[m].info.item[i];
             char label[160];
             snprintf(label, sizeof(label), "item=\"%s\",device=\"%s\",life=\"%s\"", item->name,
-                     item->device, item->life);
-            value(w, m, "eyelet_plan_bytes", label, (double)item->bytes);
+                     item->device, item->lifetime);
+            write_sample(w, m, "eyelet_plan_bytes", label, (double)item->bytes);
         }
 }
 
 /* ---- of the server ---- */
 
-static void gauge(struct writer *w, const char *name, double number, const char *help)
+static void write_gauge(struct metrics_writer *w, const char *name, double number, const char *help)
 {
-    head(w, name, "gauge", help);
-    value(w, 0, name, "", number);
+    write_metric_head(w, name, "gauge", help);
+    write_sample(w, 0, name, "", number);
 }
 
-static void write_server(struct writer *w, const struct metrics_facts *f)
+static void write_server(struct metrics_writer *w, const struct metrics_sources *f)
 {
-    gauge(w, "eyelet_host_budget_bytes", (double)ey_budget_total(f->budget),
-          "Host memory for requests in flight.");
-    gauge(w, "eyelet_host_budget_used_bytes", (double)ey_budget_used(f->budget),
-          "What of it is taken.");
-    gauge(w, "eyelet_connections", f->connections, "Open connections.");
-    head(w, "eyelet_replies_total", "counter",
-         "HTTP replies by status; 0: cut before there was one.");
+    write_gauge(w, "eyelet_host_budget_bytes", (double)ey_budget_total(f->budget),
+                "Host memory for requests in flight.");
+    write_gauge(w, "eyelet_host_budget_used_bytes", (double)ey_budget_used(f->budget),
+                "What of it is taken.");
+    write_gauge(w, "eyelet_connections", f->connections, "Open connections.");
+    write_metric_head(w, "eyelet_replies_total", "counter",
+                      "HTTP replies by status; 0: cut before there was one.");
     for (int i = 0; i < MAX_STATUS; i++) {
         char label[32];
         snprintf(label, sizeof(label), "status=\"%d\"", i);
         if (w->metrics->replies[i])
-            value(w, 0, "eyelet_replies_total", label, (double)w->metrics->replies[i]);
+            write_sample(w, 0, "eyelet_replies_total", label, (double)w->metrics->replies[i]);
     }
 }
 
-bool metrics_write(struct metrics *m, const struct metrics_facts *facts, struct buf *out)
+bool metrics_write(struct metrics *m, const struct metrics_sources *sources, struct buf *out)
 {
-    struct writer *w = calloc(1, sizeof(*w));
+    struct metrics_writer *w = calloc(1, sizeof(*w));
     if (!w) return false;
     w->out = out;
     w->metrics = m;
     w->n = m->n_models;
     for (size_t i = 0; i < w->n; i++) {
-        set_labels(w->labels[i], facts->model_name[i]);
-        w->stats[i] = keeper_stats(facts->keeper, i);
-        w->report[i] = keeper_state(facts->keeper, i);
+        set_labels(w->labels[i], sources->model_name[i]);
+        w->stats[i] = model_manager_stats(sources->model_manager, i);
+        w->report[i] = model_manager_status(sources->model_manager, i);
     }
-    write_figures(w, figures, sizeof(figures) / sizeof(figures[0]));
-    write_card(w);
-    write_ends(w);
+    write_model_metrics(w, model_metric_defs,
+                        sizeof(model_metric_defs) / sizeof(model_metric_defs[0]));
+    write_gpu_metrics(w);
+    write_finish_reasons(w);
     write_plan(w);
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < N_HISTOGRAMS; i++)
-        write_histogram(w, shapes[i].name, i);
+        write_histogram(w, histogram_defs[i].name, i);
     /* the name that older dashboards know it by */
     write_histogram(w, "vllm:time_per_output_token_seconds", BETWEEN_TOKENS);
-    write_server(w, facts);
+    write_server(w, sources);
     pthread_mutex_unlock(&m->lock);
     free(w);
     return true;

@@ -5,7 +5,7 @@
 #define EY_SERVER_METRICS_H
 
 #include "base/buf.h"
-#include "server/keeper.h"
+#include "server/model_manager/model_manager.h"
 
 struct metrics;
 
@@ -25,8 +25,8 @@ struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, 
 /* The answer has n_tokens by now; called for each event with text, it keeps the time to the first
  * token and the gaps. */
 void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens);
-/* The answer is over, as ey_collect gave it; NULL: it failed. `hung_up`: nobody waited for it any
- * more. */
+/* The answer is over, as ey_generation_collect gave it; NULL: it failed. `client_hung_up`: nobody
+ * waited for it any more. */
 void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, bool hung_up);
 
 /* A reply went out. */
@@ -34,13 +34,13 @@ void metrics_count_reply(struct metrics *metrics, int status);
 
 /* Prometheus text of all there is: a line for each model, by its name, and what is the server's own
  * under the first one's. */
-struct metrics_facts {
+struct metrics_sources {
     const char *model_name[SERVER_MAX_MODELS];
-    struct keeper *keeper;
+    struct model_manager *model_manager;
     ey_budget *budget;
     int connections;
 };
 /* False: no memory. */
-bool metrics_write(struct metrics *metrics, const struct metrics_facts *facts, struct buf *out);
+bool metrics_write(struct metrics *metrics, const struct metrics_sources *sources, struct buf *out);
 
 #endif

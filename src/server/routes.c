@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "server/context.h"
-#include "server/routes_api.h"
-#include "server/web.h"
+#include "server/server_context.h"
+#include "server/api/openai_chat/api_routes.h"
+#include "server/http/http_server.h"
 
 enum { MAX_REPLY_BYTES = 1 << 22, MODEL_WAIT_US = 20000 };
 #define MODEL_WAIT_SECONDS 1.0
@@ -31,7 +31,7 @@ static const struct route routes[] = {
     {"GET", "/eyelet/plan", route_plan, 0},
 };
 
-static bool leads(const struct route *r, const char *path)
+static bool route_matches(const struct route *r, const char *path)
 {
     if (r->flags & ROUTE_ANY_END) return strncmp(path, r->path, strlen(r->path)) == 0;
     return strcmp(path, r->path) == 0;
@@ -43,7 +43,7 @@ const struct route *route_find(const char *method, const char *path, const char 
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         const struct route *r = &routes[i];
         bool reads = strcmp(r->method, "GET") == 0;
-        if (!leads(r, path)) continue;
+        if (!route_matches(r, path)) continue;
         *allow = reads ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
         if (strcmp(method, r->method) == 0 || (reads && strcmp(method, "HEAD") == 0)) return r;
     }
@@ -64,13 +64,13 @@ struct health {
     uint64_t spilled_bytes, held_bytes;
 };
 
-static struct health health_of(struct server *server)
+static struct health read_health(struct server *server)
 {
     struct health h = {0};
-    for (size_t i = 0; i < keeper_models(server->keeper); i++) {
-        struct keeper_report k = keeper_state(server->keeper, i);
-        bool stuck = keeper_is_stuck(server->keeper, i);
-        if (stuck && !h.stuck) h.stats = keeper_stats(server->keeper, i);
+    for (size_t i = 0; i < model_manager_count(server->model_manager); i++) {
+        struct model_status k = model_manager_status(server->model_manager, i);
+        bool stuck = model_manager_is_stuck(server->model_manager, i);
+        if (stuck && !h.stuck) h.stats = model_manager_stats(server->model_manager, i);
         h.stuck |= stuck;
         h.spilled |= k.memory.spilled;
         if (k.memory.spilled) {
@@ -83,7 +83,7 @@ static struct health health_of(struct server *server)
 
 void route_health(struct server *server, struct exchange *x)
 {
-    struct health h = health_of(server);
+    struct health h = read_health(server);
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     if (!h.stuck && !h.spilled) {
         exchange_reply(x, 200, "text/plain", &out);
@@ -93,7 +93,7 @@ void route_health(struct server *server, struct exchange *x)
         buf_printf(
             &out,
             "{\"status\": \"stuck\", \"step_age_seconds\": %.1f, \"running\": %d, \"waiting\": %d}",
-            h.stats.beat_age, h.stats.running, h.stats.waiting);
+            h.stats.heartbeat_age, h.stats.running, h.stats.waiting);
     else
         buf_printf(&out,
                    "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, "
@@ -102,34 +102,34 @@ void route_health(struct server *server, struct exchange *x)
     reply_json(x, h.stuck ? 503 : 200, &out);
 }
 
-static const char *const state_words[] = {[KEEPER_LOADING] = "loading",
-                                          [KEEPER_READY] = "ready",
-                                          [KEEPER_UNLOADED] = "unloaded",
-                                          [KEEPER_FAILED] = "failed",
-                                          [KEEPER_CLOSING] = "stopping"};
+static const char *const model_state_names[] = {[MODEL_LOADING] = "loading",
+                                                [MODEL_READY] = "ready",
+                                                [MODEL_UNLOADED] = "unloaded",
+                                                [MODEL_FAILED] = "failed",
+                                                [MODEL_CLOSING] = "stopping"};
 
 /* The model that says how ready the server is: one that could not be loaded, else one that is still
  * loaded for the first time, else the first. */
-static size_t telling_model(struct server *server)
+static size_t deciding_model(struct server *server)
 {
     size_t telling = 0;
-    for (size_t i = keeper_models(server->keeper); i-- > 0;) {
-        struct keeper_report k = keeper_state(server->keeper, i);
-        if (k.state == KEEPER_FAILED) return i;
-        if (k.state == KEEPER_LOADING && !k.loads && !k.facts.takes_turns) telling = i;
+    for (size_t i = model_manager_count(server->model_manager); i-- > 0;) {
+        struct model_status k = model_manager_status(server->model_manager, i);
+        if (k.state == MODEL_FAILED) return i;
+        if (k.state == MODEL_LOADING && !k.loads && !k.info.shares_memory) telling = i;
     }
     return telling;
 }
 
-static void add_states(struct server *server, struct buf *out)
+static void add_model_states(struct server *server, struct buf *out)
 {
     buf_add_text(out, ", \"models\": [");
-    for (size_t i = 0; i < keeper_models(server->keeper); i++) {
+    for (size_t i = 0; i < model_manager_count(server->model_manager); i++) {
         const char *name = server_model_name(server, i);
         buf_add_text(out, i ? ", {\"id\": " : "{\"id\": ");
         json_dump_string(out, name, strlen(name));
         buf_printf(out, ", \"status\": \"%s\"}",
-                   state_words[keeper_state(server->keeper, i).state]);
+                   model_state_names[model_manager_status(server->model_manager, i).state]);
     }
     buf_add_text(out, "]");
 }
@@ -138,22 +138,22 @@ static void add_states(struct server *server, struct buf *out)
  * model again, or one that takes turns. */
 void route_ready(struct server *server, struct exchange *x)
 {
-    struct keeper_report k = keeper_state(server->keeper, telling_model(server));
+    struct model_status k = model_manager_status(server->model_manager, deciding_model(server));
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    const bool several = keeper_models(server->keeper) > 1,
-               waits = several && k.state == KEEPER_LOADING && (k.loads || k.facts.takes_turns);
-    const char *word = server_draining(server) ? "stopping"
-                       : waits                 ? "unloaded"
-                                               : state_words[k.state];
+    const bool several = model_manager_count(server->model_manager) > 1,
+               waits = several && k.state == MODEL_LOADING && (k.loads || k.info.shares_memory);
+    const char *word = server_is_draining(server) ? "stopping"
+                       : waits                    ? "unloaded"
+                                                  : model_state_names[k.state];
     bool ready = strcmp(word, "ready") == 0 || strcmp(word, "unloaded") == 0;
     buf_printf(&out, "{\"status\": \"%s\", \"stage\": \"%s\", \"percent\": %d", word,
-               k.state == KEEPER_LOADING ? k.stage : word, k.percent);
+               k.state == MODEL_LOADING ? k.stage : word, k.percent);
     if (k.load_seconds > 0) buf_printf(&out, ", \"load_seconds\": %.3f", k.load_seconds);
-    if (k.state == KEEPER_FAILED) {
+    if (k.state == MODEL_FAILED) {
         buf_add_text(&out, ", \"message\": ");
         json_dump_string(&out, k.error.text, strlen(k.error.text));
     }
-    if (several) add_states(server, &out);
+    if (several) add_model_states(server, &out);
     buf_add_text(&out, "}");
     reply_json(x, ready ? 200 : 503, &out);
 }
@@ -170,20 +170,20 @@ void route_version(struct server *server, struct exchange *x)
 
 /* The context that clients want to know is in the headers of the model's files, which are read
  * first: it is waited for, but not for long. facts.max_model_len 0: not known yet. */
-static struct keeper_report await_plan(struct server *server, size_t model, struct exchange *x)
+static struct model_status wait_for_plan(struct server *server, size_t model, struct exchange *x)
 {
     double until = seconds_now() + MODEL_WAIT_SECONDS;
-    struct keeper_report k = keeper_state(server->keeper, model);
-    while (!k.facts.planned && k.state == KEEPER_LOADING && seconds_now() < until &&
+    struct model_status k = model_manager_status(server->model_manager, model);
+    while (!k.info.planned && k.state == MODEL_LOADING && seconds_now() < until &&
            !exchange_hung_up(x)) {
         usleep(MODEL_WAIT_US);
-        k = keeper_state(server->keeper, model);
+        k = model_manager_status(server->model_manager, model);
     }
     return k;
 }
 
-static void add_model(struct server *server, struct buf *out, size_t model, const char *name,
-                      const struct keeper_report *k)
+static void add_model_object(struct server *server, struct buf *out, size_t model, const char *name,
+                             const struct model_status *k)
 {
     const char *root = server->options->models[model].path;
     buf_add_text(out, "{\"id\": ");
@@ -193,8 +193,8 @@ static void add_model(struct server *server, struct buf *out, size_t model, cons
                (long long)server->started);
     json_dump_string(out, root, strlen(root));
     buf_add_text(out, ", \"parent\": null, \"max_model_len\": ");
-    if (k->facts.max_model_len)
-        buf_printf(out, "%d", k->facts.max_model_len);
+    if (k->info.max_model_len)
+        buf_printf(out, "%d", k->info.max_model_len);
     else
         buf_add_text(out, "null");
     buf_printf(out,
@@ -204,16 +204,17 @@ static void add_model(struct server *server, struct buf *out, size_t model, cons
                "true, \"allow_search_indices\": false, "
                "\"allow_view\": true, \"allow_fine_tuning\": false, \"organization\": \"*\", "
                "\"group\": null, \"is_blocking\": false}]}",
-               k->state == KEEPER_READY ? "true" : "false", (long long)server->started);
+               k->state == MODEL_READY ? "true" : "false", (long long)server->started);
 }
 
 static void add_names(struct server *server, struct buf *out, size_t model, struct exchange *x)
 {
     const struct server_model *m = &server->options->models[model];
-    struct keeper_report k = await_plan(server, model, x);
+    struct model_status k = wait_for_plan(server, model, x);
     for (size_t i = 0; i < m->n_names || i == 0; i++) {
         if (model || i) buf_add_text(out, ", ");
-        add_model(server, out, model, i ? m->names[i] : server_model_name(server, model), &k);
+        add_model_object(server, out, model, i ? m->names[i] : server_model_name(server, model),
+                         &k);
     }
 }
 
@@ -221,18 +222,19 @@ void route_models(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     buf_add_text(&out, "{\"object\": \"list\", \"data\": [");
-    for (size_t i = 0; i < keeper_models(server->keeper); i++)
+    for (size_t i = 0; i < model_manager_count(server->model_manager); i++)
         add_names(server, &out, i, x);
     buf_add_text(&out, "]}");
     reply_json(x, 200, &out);
 }
 
 /* False: there is none of this name, and the exchange is answered. */
-static bool find_model(struct server *server, struct exchange *x, const char *name, size_t *model)
+static bool find_model_or_fail(struct server *server, struct exchange *x, const char *name,
+                               size_t *model)
 {
     char message[768];
     if (name[0] && server_find_model(server, name, model)) return true;
-    server_name_models(server, name, message, sizeof(message));
+    server_unknown_model_message(server, name, message, sizeof(message));
     exchange_fail(x, 404, NULL, "model", "%s", message);
     return false;
 }
@@ -242,9 +244,9 @@ void route_model(struct server *server, struct exchange *x)
     const char *name = exchange_argument(x);
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     size_t model;
-    if (!find_model(server, x, name, &model)) return;
-    struct keeper_report k = await_plan(server, model, x);
-    add_model(server, &out, model, name, &k);
+    if (!find_model_or_fail(server, x, name, &model)) return;
+    struct model_status k = wait_for_plan(server, model, x);
+    add_model_object(server, &out, model, name, &k);
     reply_json(x, 200, &out);
 }
 
@@ -253,13 +255,13 @@ void route_model(struct server *server, struct exchange *x)
 void route_metrics(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    struct metrics_facts facts = {
-        .keeper = server->keeper,
+    struct metrics_sources sources = {
+        .model_manager = server->model_manager,
         .budget = server->budget,
-        .connections = connections_count(web_connections(server->web)).open};
-    for (size_t i = 0; i < keeper_models(server->keeper); i++)
-        facts.model_name[i] = server_model_name(server, i);
-    if (metrics_write(server->metrics, &facts, &out))
+        .connections = connections_count(http_server_connections(server->http_server)).open};
+    for (size_t i = 0; i < model_manager_count(server->model_manager); i++)
+        sources.model_name[i] = server_model_name(server, i);
+    if (metrics_write(server->metrics, &sources, &out))
         exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
     else
         exchange_fail(x, 503, NULL, NULL, "no memory for the metrics");
@@ -272,7 +274,7 @@ static void add_plan_item(struct buf *out, const ey_plan_item *item)
     buf_add_text(out, ", \"device\": ");
     json_dump_string(out, item->device, strlen(item->device));
     buf_printf(out, ", \"bytes\": %llu, \"life\": ", (unsigned long long)item->bytes);
-    json_dump_string(out, item->life, strlen(item->life));
+    json_dump_string(out, item->lifetime, strlen(item->lifetime));
     buf_add_text(out, "}");
 }
 
@@ -280,9 +282,9 @@ void route_plan(struct server *server, struct exchange *x)
 {
     const char *name = exchange_query(x, "model");
     size_t model = 0;
-    if (name && !find_model(server, x, name, &model)) return;
-    struct keeper_report k = keeper_state(server->keeper, model);
-    struct keeper_facts *f = &k.facts;
+    if (name && !find_model_or_fail(server, x, name, &model)) return;
+    struct model_status k = model_manager_status(server->model_manager, model);
+    struct model_info *f = &k.info;
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     if (!f->planned) {
         exchange_fail(x, 503, NULL, NULL, "the model's files are still being read");
@@ -293,7 +295,7 @@ void route_plan(struct server *server, struct exchange *x)
                "{\"fits\": %s, \"loaded\": %s, \"device\": \"%s\", \"budget_bytes\": %llu, "
                "\"total_bytes\": %llu, "
                "\"shortfall_bytes\": %llu, \"items\": [",
-               missing ? "false" : "true", k.state == KEEPER_READY ? "true" : "false", f->device,
+               missing ? "false" : "true", k.state == MODEL_READY ? "true" : "false", f->device,
                (unsigned long long)f->budget_bytes, (unsigned long long)f->total_bytes,
                (unsigned long long)missing);
     for (size_t i = 0; i < f->n_items; i++) {
@@ -309,7 +311,7 @@ void route_plan(struct server *server, struct exchange *x)
                "], \"takes_turns\": %s, \"max_model_len\": %d, \"kv_tokens\": %d, "
                "\"max_num_seqs\": %d, \"max_pixels\": %llu, "
                "\"host_budget_bytes\": %llu}",
-               f->takes_turns ? "true" : "false", f->max_model_len, f->kv_tokens, f->max_num_seqs,
+               f->shares_memory ? "true" : "false", f->max_model_len, f->kv_tokens, f->max_num_seqs,
                (unsigned long long)f->max_pixels,
                (unsigned long long)ey_budget_total(server->budget));
     reply_json(x, 200, &out);

@@ -3,7 +3,7 @@
 #ifndef EY_SERVER_ROUTES_H
 #define EY_SERVER_ROUTES_H
 
-#include "server/exchange.h"
+#include "server/http/http_exchange.h"
 
 struct route {
     const char *method, *path;

@@ -11,19 +11,20 @@
 /* ---- tries
  * --------------------------------------------------------------------------------------- */
 
-static uint32_t child_of(const struct added_trie *trie, uint32_t node, uint8_t byte)
+static uint32_t added_trie_child(const struct added_trie *trie, uint32_t node, uint8_t byte)
 {
     const struct pair_slot *slot = pair_map_find(&trie->children, node, byte);
     return slot ? slot->value : 0; /* the root is nobody's child */
 }
 
 /* False: another token has this content. */
-static bool trie_insert(struct added_trie *trie, const struct added_token *token, int32_t index)
+static bool added_trie_insert(struct added_trie *trie, const struct added_token *token,
+                              int32_t index)
 {
     uint32_t node = 0;
     for (uint32_t i = 0; i < token->n; i++) {
         uint8_t byte = (uint8_t)token->content[i];
-        uint32_t child = child_of(trie, node, byte);
+        uint32_t child = added_trie_child(trie, node, byte);
         if (!child) {
             child = trie->n_nodes++;
             trie->token[child] = -1;
@@ -37,8 +38,8 @@ static bool trie_insert(struct added_trie *trie, const struct added_token *token
     return true;
 }
 
-static bool trie_build(struct added_trie *trie, const struct added_set *set, bool normalized,
-                       const char *what, ey_err *e)
+static bool added_trie_build(struct added_trie *trie, const struct added_set *set, bool normalized,
+                             const char *what, ey_err *e)
 {
     size_t n_bytes = 0;
     for (size_t i = 0; i < set->n; i++)
@@ -51,7 +52,7 @@ static bool trie_build(struct added_trie *trie, const struct added_set *set, boo
     trie->n_nodes = 1;
     for (size_t i = 0; i < set->n; i++) {
         const struct added_token *token = &set->tokens[i];
-        if (token->in_normalized == normalized && !trie_insert(trie, token, (int32_t)i))
+        if (token->in_normalized == normalized && !added_trie_insert(trie, token, (int32_t)i))
             return ey_fail(e, EY_BAD_MODEL, "%s: added_tokens: \"%.*s\" is there twice", what,
                            (int)(token->n < 100 ? token->n : 100), token->content);
     }
@@ -60,11 +61,11 @@ static bool trie_build(struct added_trie *trie, const struct added_set *set, boo
 
 bool added_set_index(struct added_set *set, const char *what, ey_err *e)
 {
-    return trie_build(&set->raw, set, false, what, e) &&
-           trie_build(&set->normalized, set, true, what, e);
+    return added_trie_build(&set->raw, set, false, what, e) &&
+           added_trie_build(&set->normalized, set, true, what, e);
 }
 
-static void trie_finish(struct added_trie *trie)
+static void added_trie_finish(struct added_trie *trie)
 {
     pair_map_finish(&trie->children);
     free(trie->token);
@@ -73,8 +74,8 @@ static void trie_finish(struct added_trie *trie)
 
 void added_set_finish(struct added_set *set)
 {
-    trie_finish(&set->raw);
-    trie_finish(&set->normalized);
+    added_trie_finish(&set->raw);
+    added_trie_finish(&set->normalized);
     for (size_t i = 0; i < set->n; i++)
         free(set->tokens[i].content);
     free(set->tokens);
@@ -82,12 +83,12 @@ void added_set_finish(struct added_set *set)
 }
 
 /* Index of the longest token that begins at text[0], or -1. */
-static int32_t trie_longest(const struct added_trie *trie, const char *text, size_t n)
+static int32_t added_trie_longest(const struct added_trie *trie, const char *text, size_t n)
 {
     int32_t found = -1;
     uint32_t node = 0;
     for (size_t i = 0; i < n; i++) {
-        node = child_of(trie, node, (uint8_t)text[i]);
+        node = added_trie_child(trie, node, (uint8_t)text[i]);
         if (!node) break;
         if (trie->token[node] >= 0) found = trie->token[node];
     }
@@ -105,7 +106,7 @@ static bool is_white_space(uint32_t cp)
 }
 
 /* As Rust's regex \w: letters, marks, decimal and letter numbers, connectors, joiners. */
-static bool is_word(uint32_t cp)
+static bool is_word_character(uint32_t cp)
 {
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
     case UTF8PROC_CATEGORY_LU:
@@ -139,13 +140,13 @@ static bool word_before(const char *text, size_t at)
     uint32_t cp = 0;
     if (at == 0) return false;
     previous_character(text, at, &cp);
-    return is_word(cp);
+    return is_word_character(cp);
 }
 
 static bool word_after(const char *text, size_t n, size_t at)
 {
     uint32_t cp = 0;
-    return at < n && utf8_decode(text + at, n - at, &cp) > 0 && is_word(cp);
+    return at < n && utf8_decode(text + at, n - at, &cp) > 0 && is_word_character(cp);
 }
 
 static size_t white_space_before(const char *text, size_t at, size_t from)
@@ -180,7 +181,7 @@ bool added_find(const struct added_set *set, const struct added_trie *trie, cons
 {
     for (size_t at = from; at < n; at++) {
         if (!trie->starts[(uint8_t)text[at]]) continue;
-        int32_t index = trie_longest(trie, text + at, n - at);
+        int32_t index = added_trie_longest(trie, text + at, n - at);
         if (index < 0) continue;
         const struct added_token *token = &set->tokens[index];
         size_t end = at + token->n;

@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 #include "base/utf8.h"
-#include "tokenizer/tok_parts.h"
+#include "tokenizer/tokenizer_internal.h"
 
 enum { SHORT_PIECE = 64 };
 
@@ -51,7 +51,7 @@ static int least_merge(const uint64_t *merge, int n)
     return least;
 }
 
-static void drop(uint32_t *id, uint64_t *merge, int at, int n)
+static void drop_symbol(uint32_t *id, uint64_t *merge, int at, int n)
 {
     memmove(id + at, id + at + 1, (size_t)(n - at - 1) * sizeof(*id));
     memmove(merge + at, merge + at + 1, (size_t)(n - at - 1) * sizeof(*merge));
@@ -72,7 +72,7 @@ static bool encode_short(const struct tokenizer *tok, const char *piece, size_t 
         int i = least_merge(merge, n);
         if (merge[i] == NO_MERGE) break;
         id[i] = (uint32_t)merge[i];
-        drop(id, merge, i + 1, n--);
+        drop_symbol(id, merge, i + 1, n--);
         merge[i] = i + 1 < n ? merge_of(tok, id[i], id[i + 1]) : NO_MERGE;
         if (i > 0) merge[i - 1] = merge_of(tok, id[i - 1], id[i]);
     }

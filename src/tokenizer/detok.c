@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "tokenizer/tok_parts.h"
+#include "tokenizer/tokenizer_internal.h"
 
 int32_t tokenizer_size(const struct tokenizer *tok)
 {
     return (int32_t)tok->vocab.size;
 }
 
-int32_t tokenizer_special(const struct tokenizer *tok, const char *content)
+int32_t tokenizer_added_id(const struct tokenizer *tok, const char *content)
 {
     size_t n = strlen(content);
     for (size_t i = 0; i < tok->added.n; i++) {
@@ -27,12 +27,12 @@ bool tokenizer_is_special(const struct tokenizer *tok, int32_t id)
     return token && token->special;
 }
 
-int32_t tokenizer_start(const struct tokenizer *tok)
+int32_t tokenizer_bos_id(const struct tokenizer *tok)
 {
-    return tok->start;
+    return tok->bos_id;
 }
 
-size_t tokenizer_swallowed(const struct tokenizer *tok, int32_t id, const char *text, size_t n)
+size_t tokenizer_rstrip_length(const struct tokenizer *tok, int32_t id, const char *text, size_t n)
 {
     for (size_t i = 0; i < tok->added.n; i++)
         if (tok->added.tokens[i].id == id)

@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "tokenizer/normalize.h"
-#include "tokenizer/tok_parts.h"
+#include "tokenizer/tokenizer_internal.h"
 
 void ids_free(struct ids *ids)
 {
@@ -29,13 +29,13 @@ bool ids_push(struct ids *ids, int32_t id)
 
 bool tok_normalize(const struct tokenizer *tok, struct buf *out, const char *text, size_t n)
 {
-    if (tok->pipeline == TOK_SENTENCEPIECE) return text_space(out, text, n);
-    return tok->nfc ? text_compose(out, text, n) : buf_add(out, text, n);
+    if (tok->pipeline == TOK_SENTENCEPIECE) return text_add_dummy_prefix(out, text, n);
+    return tok->nfc ? text_nfc(out, text, n) : buf_add(out, text, n);
 }
 
-bool tok_surely_normal(const struct tokenizer *tok, const char *text, size_t n)
+bool tok_normal_quick_check(const struct tokenizer *tok, const char *text, size_t n)
 {
-    return tok->pipeline == TOK_BYTE_LEVEL && (!tok->nfc || text_surely_composed(text, n));
+    return tok->pipeline == TOK_BYTE_LEVEL && (!tok->nfc || text_nfc_quick_check(text, n));
 }
 
 /* Repair and NFC each make a text at most three times as long. */
@@ -89,7 +89,7 @@ static bool encode_normalized(struct encoding *enc, const char *text, size_t n)
 
 static bool encode_segment(struct encoding *enc, const char *text, size_t n)
 {
-    if (tok_surely_normal(enc->tok, text, n)) return encode_normalized(enc, text, n);
+    if (tok_normal_quick_check(enc->tok, text, n)) return encode_normalized(enc, text, n);
     buf_clear(&enc->normal);
     if (!tok_normalize(enc->tok, &enc->normal, text, n))
         return ey_fail_memory(enc->e, "text in its normal form", n);

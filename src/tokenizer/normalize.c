@@ -55,7 +55,7 @@ static size_t next_unstable(const char *text, size_t n, size_t i, size_t *before
     return n;
 }
 
-bool text_surely_composed(const char *text, size_t n)
+bool text_nfc_quick_check(const char *text, size_t n)
 {
     size_t before;
     return next_unstable(text, n, 0, &before) == n;
@@ -66,12 +66,12 @@ bool text_surely_composed(const char *text, size_t n)
 
 enum { MAX_DECOMPOSITION = 32 }; /* of one character; Unicode's longest canonical one is 4 */
 
-struct stretch {
+struct nfc_segment {
     utf8proc_int32_t *cp, *scratch; /* [capacity] each */
     size_t n, capacity;
 };
 
-static bool stretch_reserve(struct stretch *s, size_t add)
+static bool nfc_segment_reserve(struct nfc_segment *s, size_t add)
 {
     if (s->capacity - s->n >= add) return true;
     size_t capacity = s->capacity ? s->capacity * 2 : 256;
@@ -84,10 +84,10 @@ static bool stretch_reserve(struct stretch *s, size_t add)
     return true;
 }
 
-static bool stretch_decompose(struct stretch *s, uint32_t cp)
+static bool nfc_segment_decompose(struct nfc_segment *s, uint32_t cp)
 {
     int boundary = 0;
-    if (!stretch_reserve(s, MAX_DECOMPOSITION)) return false;
+    if (!nfc_segment_reserve(s, MAX_DECOMPOSITION)) return false;
     utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, s->cp + s->n,
                                                  MAX_DECOMPOSITION,
                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE, &boundary);
@@ -96,7 +96,7 @@ static bool stretch_decompose(struct stretch *s, uint32_t cp)
     return true;
 }
 
-static int class_of(utf8proc_int32_t cp)
+static int combining_class_of(utf8proc_int32_t cp)
 {
     return cp < 0x80 ? 0 : utf8proc_get_property(cp)->combining_class;
 }
@@ -106,20 +106,20 @@ static void sort_marks(utf8proc_int32_t *marks, utf8proc_int32_t *scratch, size_
 {
     size_t first[257] = {0};
     for (size_t i = 0; i < n; i++)
-        first[class_of(marks[i]) + 1]++;
+        first[combining_class_of(marks[i]) + 1]++;
     for (int c = 0; c < 256; c++)
         first[c + 1] += first[c];
     for (size_t i = 0; i < n; i++)
-        scratch[first[class_of(marks[i])]++] = marks[i];
+        scratch[first[combining_class_of(marks[i])]++] = marks[i];
     memcpy(marks, scratch, n * sizeof(*marks));
 }
 
-static void stretch_order(struct stretch *s)
+static void nfc_segment_order(struct nfc_segment *s)
 {
     for (size_t i = 0; i < s->n;) {
         size_t begin = i;
         bool ordered = true;
-        for (int last = 0, class; i < s->n && (class = class_of(s->cp[i])) != 0; i++) {
+        for (int last = 0, class; i < s->n && (class = combining_class_of(s->cp[i])) != 0; i++) {
             ordered = ordered && class >= last;
             last = class;
         }
@@ -128,9 +128,9 @@ static void stretch_order(struct stretch *s)
     }
 }
 
-static bool stretch_write(struct stretch *s, struct buf *out)
+static bool nfc_segment_write(struct nfc_segment *s, struct buf *out)
 {
-    stretch_order(s);
+    nfc_segment_order(s);
     utf8proc_ssize_t n = utf8proc_normalize_utf32(s->cp, (utf8proc_ssize_t)s->n,
                                                   UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     for (utf8proc_ssize_t i = 0; i < n; i++) {
@@ -142,8 +142,8 @@ static bool stretch_write(struct stretch *s, struct buf *out)
 
 /* Composes from `begin` up to the first stable character behind `unstable`; returns its offset, 0
  * on failure. */
-static size_t compose_stretch(struct stretch *s, struct buf *out, const char *text, size_t n,
-                              size_t begin, size_t unstable)
+static size_t compose_nfc_segment(struct nfc_segment *s, struct buf *out, const char *text,
+                                  size_t n, size_t begin, size_t unstable)
 {
     s->n = 0;
     size_t i = begin;
@@ -151,22 +151,22 @@ static size_t compose_stretch(struct stretch *s, struct buf *out, const char *te
         uint32_t cp = 0;
         int length = utf8_decode(text + i, n - i, &cp);
         if (i > unstable && is_stable(cp)) break;
-        if (!stretch_decompose(s, cp)) return 0;
+        if (!nfc_segment_decompose(s, cp)) return 0;
         i += (size_t)length;
     }
-    return stretch_write(s, out) ? i : 0;
+    return nfc_segment_write(s, out) ? i : 0;
 }
 
-bool text_compose(struct buf *out, const char *text, size_t n)
+bool text_nfc(struct buf *out, const char *text, size_t n)
 {
-    struct stretch s = {0};
+    struct nfc_segment s = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < n;) {
         size_t begin, unstable = next_unstable(text, n, i, &begin);
         if (unstable == n) begin = n;
         ok = buf_add(out, text + i, begin - i);
         i = begin;
-        if (ok && i < n) ok = (i = compose_stretch(&s, out, text, n, begin, unstable)) != 0;
+        if (ok && i < n) ok = (i = compose_nfc_segment(&s, out, text, n, begin, unstable)) != 0;
     }
     free(s.cp);
     free(s.scratch);
@@ -176,7 +176,7 @@ bool text_compose(struct buf *out, const char *text, size_t n)
 /* ---- SentencePiece
  * ------------------------------------------------------------------------------- */
 
-bool text_space(struct buf *out, const char *text, size_t n)
+bool text_add_dummy_prefix(struct buf *out, const char *text, size_t n)
 {
     static const char mark[] = "\xe2\x96\x81";
     const char *at;

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
-#include "tokenizer/pattern.h"
+#include "tokenizer/pretok_pattern.h"
 
 enum { MAX_PATTERN_BYTES = 1 << 16, HEAP_LIMIT_KIB = 256 * 1024 };
 
@@ -19,7 +19,8 @@ static bool fail_pcre2(ey_err *e, ey_code code, const char *what, int error, siz
     return ey_fail(e, code, "%s: at byte %zu: %s", what, offset, text);
 }
 
-static bool compile(struct pretok *p, const struct buf *pattern, const char *what, ey_err *e)
+static bool pretok_compile_translated(struct pretok *p, const struct buf *pattern, const char *what,
+                                      ey_err *e)
 {
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (!context) return ey_fail_memory(e, "pattern", pattern->size);
@@ -42,8 +43,8 @@ bool pretok_compile(struct pretok *p, const char *pattern, size_t n, const char 
         return ey_fail(e, EY_BAD_MODEL, "%s: pre_tokenizer pattern of %zu bytes; the limit is %d",
                        what, n, MAX_PATTERN_BYTES);
     struct buf translated = buf_with_max(16 * MAX_PATTERN_BYTES);
-    bool ok = pattern_translate(&translated, pattern, n, what, e);
-    if (ok && !compile(p, &translated, "pre_tokenizer pattern", e))
+    bool ok = pretok_pattern_translate(&translated, pattern, n, what, e);
+    if (ok && !pretok_compile_translated(p, &translated, "pre_tokenizer pattern", e))
         ok = ey_fail_within(e, "%s", what);
     buf_free(&translated);
     return ok;
@@ -84,7 +85,7 @@ void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n)
     pcre2_set_match_limit(s->context, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
 }
 
-static size_t next_character(const struct pretok_scan *s, size_t at)
+static size_t pretok_next_character(const struct pretok_scan *s, size_t at)
 {
     do
         at++;
@@ -94,7 +95,7 @@ static size_t next_character(const struct pretok_scan *s, size_t at)
 
 /* pcre2_match at s->search. The text is known to be UTF-8: checking it at each call would be
  * quadratic. */
-static int match(struct pretok_scan *s)
+static int pretok_match(struct pretok_scan *s)
 {
     int rc = pcre2_match(s->pretok->code, (PCRE2_SPTR)s->text, s->n, s->search, PCRE2_NO_UTF_CHECK,
                          s->match, s->context);
@@ -107,7 +108,7 @@ static int match(struct pretok_scan *s)
 static bool find_match(struct pretok_scan *s, ey_err *e)
 {
     while (s->search < s->n) {
-        int rc = match(s);
+        int rc = pretok_match(s);
         if (rc == PCRE2_ERROR_NOMATCH) break;
         if (rc < 0)
             return fail_pcre2(e, EY_BAD_REQUEST, "cutting the text into words", rc, s->search);
@@ -117,7 +118,7 @@ static bool find_match(struct pretok_scan *s, ey_err *e)
                            "pre_tokenizer pattern: a match at byte %zu runs backwards", s->search);
         s->match_begin = range[0];
         s->match_end = range[1];
-        s->search = range[1] > range[0] ? range[1] : next_character(s, range[1]);
+        s->search = range[1] > range[0] ? range[1] : pretok_next_character(s, range[1]);
         if (s->match_end > s->at) return true;
     }
     s->exhausted = true;

@@ -148,7 +148,7 @@ static bool load_pre_tokenizer(struct loading *l)
 }
 
 /* Parts that do nothing to ids here, but would if they were of another kind. */
-static bool check_bystanders(const struct loading *l)
+static bool check_post_processor_and_decoder(const struct loading *l)
 {
     const json_object *post = json_member(l->root, "post_processor"),
                       *decoder = json_member(l->root, "decoder");
@@ -185,7 +185,7 @@ static bool check_model(const struct loading *l, const json_object *model)
  * ---------------------------------------------------------------------------------------- */
 
 /* {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", …}}, …]} */
-static bool load_start(struct loading *l)
+static bool load_bos_id(struct loading *l)
 {
     const json_object *post = json_member(l->root, "post_processor");
     json_object *single = json_member_of_type(post, "single", json_type_array);
@@ -194,29 +194,30 @@ static bool load_start(struct loading *l)
                                    : NULL;
     json_object *content = json_member_of_type(json_member(first, "SpecialToken"), "id",
                                                json_type_string);
-    l->tok->start = content ? tokenizer_special(l->tok, json_object_get_string(content)) : -1;
-    return !content || l->tok->start >= 0 ||
+    l->tok->bos_id = content ? tokenizer_added_id(l->tok, json_object_get_string(content)) : -1;
+    return !content || l->tok->bos_id >= 0 ||
            ey_fail(l->e, EY_BAD_MODEL, "%s: post_processor: \"%.100s\" is not among added_tokens",
                    l->what, json_object_get_string(content));
 }
 
-static bool load(struct loading *l)
+static bool tokenizer_load(struct loading *l)
 {
     const json_object *model = json_member(l->root, "model");
     if (!json_object_is_type(l->root, json_type_object))
         return ey_fail(l->e, EY_BAD_MODEL, "%s: not a JSON object", l->what);
-    bool pipeline = tok_is_sentencepiece(l->root)
-                        ? tok_load_sentencepiece(l)
-                        : load_normalizer(l) && load_pre_tokenizer(l) && check_bystanders(l);
-    return pipeline && check_model(l, model) && tok_load_tables(l, model) && load_start(l);
+    bool pipeline = tok_is_sentencepiece(l->root) ? tok_load_sentencepiece(l)
+                                                  : load_normalizer(l) && load_pre_tokenizer(l) &&
+                                                        check_post_processor_and_decoder(l);
+    return pipeline && check_model(l, model) && tok_load_tables(l, model) && load_bos_id(l);
 }
 
-static bool open_json(struct tokenizer **out, const json_object *root, const char *what, ey_err *e)
+static bool tokenizer_open_json(struct tokenizer **out, const json_object *root, const char *what,
+                                ey_err *e)
 {
     struct tokenizer *tok = calloc(1, sizeof(*tok));
     if (!tok) return ey_fail_memory(e, "tokenizer", sizeof(*tok));
     struct loading l = {.tok = tok, .root = root, .what = what, .e = e};
-    bool ok = load(&l);
+    bool ok = tokenizer_load(&l);
     if (ok) {
         *out = tok;
         tok = NULL;
@@ -229,7 +230,7 @@ bool tokenizer_open_memory(struct tokenizer **tok, const char *json, size_t n, c
                            ey_err *e)
 {
     json_object *root = json_parse(json, n, what, EY_BAD_MODEL, e);
-    bool ok = root && open_json(tok, root, what, e);
+    bool ok = root && tokenizer_open_json(tok, root, what, e);
     json_object_put(root);
     return ok;
 }
@@ -239,7 +240,7 @@ bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e)
     char path[EY_MAX_PATH];
     if (!path_join(path, directory, "tokenizer.json", e)) return false;
     json_object *root = json_parse_file(path, EY_BAD_MODEL, e);
-    bool ok = root && open_json(tok, root, path, e);
+    bool ok = root && tokenizer_open_json(tok, root, path, e);
     json_object_put(root);
     return ok;
 }

@@ -4,7 +4,7 @@
 #define EY_TOKENIZER_TOK_LOAD_H
 
 #include "base/json.h"
-#include "tokenizer/tok_parts.h"
+#include "tokenizer/tokenizer_internal.h"
 
 struct loading {
     struct tokenizer *tok;

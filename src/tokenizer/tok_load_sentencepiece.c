@@ -5,7 +5,7 @@
 
 #include "tokenizer/tok_load.h"
 
-#define BLANK "\xe2\x96\x81" /* U+2581 */
+#define METASPACE "\xe2\x96\x81" /* U+2581 */
 
 static bool replaces(const json_object *part, const char *what, const char *by)
 {
@@ -21,8 +21,8 @@ bool tok_is_sentencepiece(const json_object *root)
     const json_object *list = json_member_of_type(normalizer, "normalizers", json_type_array);
     const json_object *prepend = tok_part(normalizer, "normalizers", 0, "Prepend");
     return prepend && json_object_array_length(list) == 2 &&
-           tok_is_text(json_member(prepend, "prepend"), BLANK) &&
-           replaces(tok_part(normalizer, "normalizers", 1, "Replace"), " ", BLANK);
+           tok_is_text(json_member(prepend, "prepend"), METASPACE) &&
+           replaces(tok_part(normalizer, "normalizers", 1, "Replace"), " ", METASPACE);
 }
 
 /* The text loses one blank at its beginning: the one that was put there. */
@@ -34,7 +34,7 @@ static bool is_strip(const json_object *part, const struct loading *l)
            json_int(part, "stop", 0, 0, &stop, l->what, l->e);
 }
 
-static bool check_decoder(const struct loading *l)
+static bool check_sentencepiece_decoder(const struct loading *l)
 {
     static const char *const supported =
         "Sequence of Replace of \xe2\x96\x81, ByteFallback, Fuse, Strip of one blank";
@@ -43,7 +43,7 @@ static bool check_decoder(const struct loading *l)
         return tok_unsupported(l, "decoder", tok_type_of(decoder), supported);
     const json_object *list = json_member_of_type(decoder, "decoders", json_type_array);
     bool known = list && json_object_array_length(list) == 4 &&
-                 replaces(tok_part(decoder, "decoders", 0, "Replace"), BLANK, " ") &&
+                 replaces(tok_part(decoder, "decoders", 0, "Replace"), METASPACE, " ") &&
                  tok_part(decoder, "decoders", 1, "ByteFallback") &&
                  tok_part(decoder, "decoders", 2, "Fuse") &&
                  is_strip(tok_part(decoder, "decoders", 3, "Strip"), l);
@@ -62,5 +62,5 @@ bool tok_load_sentencepiece(struct loading *l)
      * own. */
     if (post && strcmp(tok_type_of(post), "TemplateProcessing"))
         return tok_unsupported(l, "post_processor", tok_type_of(post), "null, TemplateProcessing");
-    return check_decoder(l);
+    return check_sentencepiece_decoder(l);
 }

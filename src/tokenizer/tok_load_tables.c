@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "tokenizer/tok_load.h"
 
-enum { MAX_MERGES = 4 * EY_MAX_VOCABULARY }; /* some files list every way to build a token */
+enum { MAX_MERGES = 4 * EY_MAX_VOCAB_SIZE }; /* some files list every way to build a token */
 
 #define NO_TOKEN ((uint32_t)-1)
 
@@ -40,8 +40,8 @@ static bool fail_id_taken(const struct loading *l, const char *member, const cha
 static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out,
                         size_t *n_out)
 {
-    if (tok->pipeline == TOK_BYTE_LEVEL) return byte_letters_read(content, n, out, n_out);
-    return blanks_read(content, n, out, n_out);
+    if (tok->pipeline == TOK_BYTE_LEVEL) return byte_level_decode(content, n, out, n_out);
+    return metaspace_decode(content, n, out, n_out);
 }
 
 /* The byte that "<0x0A>" is; -1: it is no such token. */
@@ -61,11 +61,11 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
     char bytes[EY_MAX_TOKEN_BYTES];
     size_t n_content = strlen(content), n;
     int64_t id = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : -1;
-    if (id < 0 || id >= EY_MAX_VOCABULARY)
+    if (id < 0 || id >= EY_MAX_VOCAB_SIZE)
         return ey_fail(
             l->e, EY_BAD_MODEL,
             "%s: model.vocab: \"%.100s\" has id %.40s; it must be an integer from 0 to %d", l->what,
-            content, tok_shown(value), EY_MAX_VOCABULARY - 1);
+            content, tok_shown(value), EY_MAX_VOCAB_SIZE - 1);
     if (!token_length_fits(l, "model.vocab", content, n_content)) return false;
     if (vocab_token(v, id)) return fail_id_taken(l, "model.vocab", content, id);
     int byte = byte_token(l->tok, content, n_content);
@@ -105,20 +105,20 @@ static bool load_vocab(struct loading *l, json_object *entries)
 /* ---- merges
  * -------------------------------------------------------------------------------------- */
 
-struct span {
+struct merge_part {
     const char *p;
     size_t n;
 };
 
 /* "A B" or ["A", "B"]. */
-static bool merge_parts(const json_object *merge, struct span *a, struct span *b)
+static bool split_merge(const json_object *merge, struct merge_part *a, struct merge_part *b)
 {
     if (json_object_is_type(merge, json_type_string)) {
         const char *text = json_object_get_string((json_object *)merge);
         const char *blank = strchr(text, ' ');
         if (!blank || strchr(blank + 1, ' ')) return false;
-        *a = (struct span){text, (size_t)(blank - text)};
-        *b = (struct span){blank + 1, strlen(blank + 1)};
+        *a = (struct merge_part){text, (size_t)(blank - text)};
+        *b = (struct merge_part){blank + 1, strlen(blank + 1)};
     } else {
         if (!json_object_is_type(merge, json_type_array) || json_object_array_length(merge) != 2)
             return false;
@@ -127,22 +127,23 @@ static bool merge_parts(const json_object *merge, struct span *a, struct span *b
         if (!json_object_is_type(left, json_type_string) ||
             !json_object_is_type(right, json_type_string))
             return false;
-        *a = (struct span){json_object_get_string(left), (size_t)json_object_get_string_len(left)};
-        *b = (struct span){json_object_get_string(right),
-                           (size_t)json_object_get_string_len(right)};
+        *a = (struct merge_part){json_object_get_string(left),
+                                 (size_t)json_object_get_string_len(left)};
+        *b = (struct merge_part){json_object_get_string(right),
+                                 (size_t)json_object_get_string_len(right)};
     }
     return a->n && b->n;
 }
 
-static bool fail_not_in_vocab(const struct loading *l, size_t rank, struct span text)
+static bool fail_not_in_vocab(const struct loading *l, size_t rank, struct merge_part text)
 {
     return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges[%zu]: \"%.*s\" is not in model.vocab",
                    l->what, rank, (int)(text.n < 100 ? text.n : 100), text.p);
 }
 
 /* Writes the bytes of one part to `out` and gives its id, or -1. */
-static int32_t part_id(const struct tokenizer *tok, struct span part, char out[EY_MAX_TOKEN_BYTES],
-                       size_t *n)
+static int32_t merge_part_id(const struct tokenizer *tok, struct merge_part part,
+                             char out[EY_MAX_TOKEN_BYTES], size_t *n)
 {
     if (part.n > EY_MAX_TOKEN_BYTES || !token_bytes(tok, part.p, part.n, out, n)) return -1;
     return vocab_find(&tok->vocab, out, *n);
@@ -158,16 +159,16 @@ static int64_t merged_id(const struct vocab *v, int64_t last, const char *bytes,
 /* *last: the id that the merge before made, and this one. */
 static bool load_merge(struct loading *l, const json_object *merge, size_t rank, int64_t *last)
 {
-    struct span a, b;
+    struct merge_part a, b;
     char whole[2 * EY_MAX_TOKEN_BYTES];
     size_t n_a = 0, n_b = 0;
-    if (!merge_parts(merge, &a, &b))
+    if (!split_merge(merge, &a, &b))
         return ey_fail(l->e, EY_BAD_MODEL,
                        "%s: model.merges[%zu] is %.100s; it must be \"A B\" or [\"A\", \"B\"]",
                        l->what, rank, tok_shown((json_object *)merge));
-    int32_t left = part_id(l->tok, a, whole, &n_a);
+    int32_t left = merge_part_id(l->tok, a, whole, &n_a);
     if (left < 0) return fail_not_in_vocab(l, rank, a);
-    int32_t right = part_id(l->tok, b, whole + n_a, &n_b);
+    int32_t right = merge_part_id(l->tok, b, whole + n_a, &n_b);
     if (right < 0) return fail_not_in_vocab(l, rank, b);
     *last = merged_id(&l->tok->vocab, *last, whole, n_a + n_b);
     if (*last < 0)
@@ -245,7 +246,7 @@ static bool load_added_token(struct loading *l, const json_object *entry, struct
     int64_t id;
     bool special = false;
     json_object *text = json_member_of_type(entry, "content", json_type_string);
-    if (!json_int(entry, "id", 0, EY_MAX_VOCABULARY - 1, &id, "added_tokens", l->e) ||
+    if (!json_int(entry, "id", 0, EY_MAX_VOCAB_SIZE - 1, &id, "added_tokens", l->e) ||
         !read_added_flags(l, entry, added, &special))
         return ey_fail_within(l->e, "%s", l->what);
     if (!text)

@@ -94,7 +94,7 @@ static bool reserve_bytes(struct vocab *v, size_t add)
 
 bool vocab_put(struct vocab *v, uint32_t id, const char *bytes, size_t n, ey_err *e)
 {
-    assert(id < EY_MAX_VOCABULARY && n >= 1 && n <= EY_MAX_TOKEN_BYTES && !vocab_token(v, id));
+    assert(id < EY_MAX_VOCAB_SIZE && n >= 1 && n <= EY_MAX_TOKEN_BYTES && !vocab_token(v, id));
     if (!reserve_tokens(v, id + 1) || !reserve_bytes(v, n))
         return ey_fail_memory(e, "vocabulary", v->n_bytes + n);
     v->tokens[id] = (struct token){.at = (uint32_t)v->n_bytes, .n = (uint16_t)n};
@@ -115,7 +115,7 @@ bool vocab_token_is(const struct vocab *v, int64_t id, const char *bytes, size_t
     return token && token->n == n && !memcmp(v->bytes + token->at, bytes, n);
 }
 
-static uint32_t bytes_hash(const char *bytes, size_t n)
+static uint32_t token_bytes_hash(const char *bytes, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a: tokens are short */
     for (size_t i = 0; i < n; i++)
@@ -126,7 +126,7 @@ static uint32_t bytes_hash(const char *bytes, size_t n)
 void vocab_index(struct vocab *v, uint32_t id)
 {
     const struct token *token = &v->tokens[id];
-    uint32_t hash = bytes_hash(v->bytes + token->at, token->n);
+    uint32_t hash = token_bytes_hash(v->bytes + token->at, token->n);
     size_t i = hash & v->index_mask;
     while (v->index[i].id_plus_1)
         i = (i + 1) & v->index_mask;
@@ -135,7 +135,7 @@ void vocab_index(struct vocab *v, uint32_t id)
 
 int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n)
 {
-    uint32_t hash = bytes_hash(bytes, n);
+    uint32_t hash = token_bytes_hash(bytes, n);
     size_t i = hash & v->index_mask;
     for (; v->index[i].id_plus_1; i = (i + 1) & v->index_mask)
         if (v->index[i].hash == hash && vocab_token_is(v, v->index[i].id_plus_1 - 1, bytes, n))
@@ -157,7 +157,7 @@ static int letter_byte(uint32_t letter)
     return letter == 0x100 + 33 + 34 ? 173 : -1;
 }
 
-bool byte_letters_read(const char *letters, size_t n, char *out, size_t *n_out)
+bool byte_level_decode(const char *letters, size_t n, char *out, size_t *n_out)
 {
     size_t used = 0;
     for (size_t i = 0; i < n;) {
@@ -172,7 +172,7 @@ bool byte_letters_read(const char *letters, size_t n, char *out, size_t *n_out)
     return true;
 }
 
-bool blanks_read(const char *text, size_t n, char *out, size_t *n_out)
+bool metaspace_decode(const char *text, size_t n, char *out, size_t *n_out)
 {
     *n_out = 0;
     for (size_t i = 0; i < n; i++) {

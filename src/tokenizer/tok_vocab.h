@@ -67,7 +67,7 @@ struct vocab {
 /* Room for `count` tokens in the index. */
 bool vocab_init(struct vocab *v, size_t count, ey_err *e);
 void vocab_finish(struct vocab *v);
-/* Stores 1..EY_MAX_TOKEN_BYTES bytes as token `id` < EY_MAX_VOCABULARY, which has none yet. */
+/* Stores 1..EY_MAX_TOKEN_BYTES bytes as token `id` < EY_MAX_VOCAB_SIZE, which has none yet. */
 bool vocab_put(struct vocab *v, uint32_t id, const char *bytes, size_t n, ey_err *e);
 /* Makes a token findable by its bytes, which no other token in the index has. At most `count`
  * times. */
@@ -81,8 +81,8 @@ int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n);
 /* Byte-level vocabularies spell a byte as a printable letter (spec 6.1): space is Ġ. Writes the
  * bytes that n bytes of such letters stand for (never more than n) and their number; false when a
  * letter is none. */
-bool byte_letters_read(const char *letters, size_t n, char *out, size_t *n_out);
+bool byte_level_decode(const char *letters, size_t n, char *out, size_t *n_out);
 /* SentencePiece's spell a blank as U+2581. The same; false when there is a blank. */
-bool blanks_read(const char *text, size_t n, char *out, size_t *n_out);
+bool metaspace_decode(const char *text, size_t n, char *out, size_t *n_out);
 
 #endif

@@ -34,15 +34,15 @@ bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, b
 /* One more than the largest id. */
 int32_t tokenizer_size(const struct tokenizer *tok);
 /* Id of an added token by its exact content, or -1. */
-int32_t tokenizer_special(const struct tokenizer *tok, const char *content);
+int32_t tokenizer_added_id(const struct tokenizer *tok, const char *content);
 bool tokenizer_is_special(const struct tokenizer *tok,
                           int32_t id); /* "special": true, skipped in visible text */
 /* Id of the token that the file puts before a text which is a whole prompt (Llama's <s>), or -1.
  * tokenizer_encode() does not. */
-int32_t tokenizer_start(const struct tokenizer *tok);
+int32_t tokenizer_bos_id(const struct tokenizer *tok);
 /* Bytes of white space at the beginning of `text` that the added token `id` before it takes in
  * ("rstrip": true). */
-size_t tokenizer_swallowed(const struct tokenizer *tok, int32_t id, const char *text, size_t n);
+size_t tokenizer_rstrip_length(const struct tokenizer *tok, int32_t id, const char *text, size_t n);
 /* Raw bytes of a token (an added token: its content); *n = 0 for an id without a token. */
 const char *tokenizer_bytes(const struct tokenizer *tok, int32_t id, size_t *n);
 

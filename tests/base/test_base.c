@@ -254,7 +254,7 @@ static void run_team(int threads, int *rounds, atomic_int *seen)
         if (round % 2)
             pool_run(pool, ITEMS, round % 13, count_item, seen);
         else
-            pool_run_shares(pool, ITEMS, round % 7, round % 13, count_item, seen);
+            pool_run_ranges(pool, ITEMS, round % 7, round % 13, count_item, seen);
         ++*rounds;
         for (size_t i = 0; i < ITEMS; i++)
             assert_int_equal(atomic_load(&seen[i]), *rounds);

@@ -17,19 +17,19 @@ static void takes_and_gives(void **state)
     ey_budget *b = ey_budget_create(100);
     assert_non_null(b);
     assert_int_equal(ey_budget_total(b), 100);
-    assert_true(ey_budget_take(b, 0, 0));
-    assert_true(ey_budget_take(b, 60, 0));
-    assert_false(ey_budget_take(b, 41, 0));
-    assert_false(ey_budget_take(b, 41, 20)); /* nobody gives any back */
-    assert_true(ey_budget_take(b, 40, 0));
+    assert_true(ey_budget_acquire(b, 0, 0));
+    assert_true(ey_budget_acquire(b, 60, 0));
+    assert_false(ey_budget_acquire(b, 41, 0));
+    assert_false(ey_budget_acquire(b, 41, 20)); /* nobody gives any back */
+    assert_true(ey_budget_acquire(b, 40, 0));
     assert_int_equal(ey_budget_used(b), 100);
-    assert_true(ey_budget_take(b, 0, 0));
-    assert_false(ey_budget_take(b, 1, 0));
-    ey_budget_give(b, 60);
-    ey_budget_give(b, 40);
+    assert_true(ey_budget_acquire(b, 0, 0));
+    assert_false(ey_budget_acquire(b, 1, 0));
+    ey_budget_release(b, 60);
+    ey_budget_release(b, 40);
     assert_int_equal(ey_budget_used(b), 0);
-    assert_true(ey_budget_take(b, 100, 0));
-    ey_budget_give(b, 100);
+    assert_true(ey_budget_acquire(b, 100, 0));
+    ey_budget_release(b, 100);
     ey_budget_free(&b);
     assert_null(b);
     ey_budget_free(&b);
@@ -42,12 +42,13 @@ static void what_can_never_be_is_refused(void **state)
     static const uint64_t totals[] = {0, 100, UINT64_MAX - 1};
     for (int i = 0; i < 3; i++) {
         ey_budget *b = ey_budget_create(totals[i]);
-        assert_false(ey_budget_take(b, totals[i] + 1, 1 << 30));
-        assert_false(ey_budget_take(b, UINT64_MAX, 1 << 30));
-        assert_true(ey_budget_take(b, totals[i], 0));
-        if (totals[i]) assert_false(ey_budget_take(b, totals[i], 0)); /* the sum would overflow */
+        assert_false(ey_budget_acquire(b, totals[i] + 1, 1 << 30));
+        assert_false(ey_budget_acquire(b, UINT64_MAX, 1 << 30));
+        assert_true(ey_budget_acquire(b, totals[i], 0));
+        if (totals[i])
+            assert_false(ey_budget_acquire(b, totals[i], 0)); /* the sum would overflow */
         assert_int_equal(ey_budget_used(b), totals[i]);
-        ey_budget_give(b, totals[i]);
+        ey_budget_release(b, totals[i]);
         ey_budget_free(&b);
     }
 }
@@ -78,7 +79,7 @@ struct waiter {
 static void *wait_for_it(void *user)
 {
     struct waiter *w = user;
-    w->got = ey_budget_take(w->budget, w->n, 60000);
+    w->got = ey_budget_acquire(w->budget, w->n, 60000);
     return NULL;
 }
 
@@ -87,19 +88,19 @@ static void who_waits_gets_it(void **state)
     (void)state;
     ey_budget *b = ey_budget_create(100);
     struct waiter w[2] = {{.budget = b, .n = 30}, {.budget = b, .n = 70}};
-    assert_true(ey_budget_take(b, 100, 0));
+    assert_true(ey_budget_acquire(b, 100, 0));
     atomic_store(&n_waits, 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&w[i].thread, NULL, wait_for_it, &w[i]), 0);
     while (atomic_load(&n_waits) < 2)
         sched_yield();
-    ey_budget_give(b, 30);
-    ey_budget_give(b, 70);
+    ey_budget_release(b, 30);
+    ey_budget_release(b, 70);
     for (int i = 0; i < 2; i++)
         pthread_join(w[i].thread, NULL);
     assert_true(w[0].got && w[1].got);
     assert_int_equal(ey_budget_used(b), 100);
-    ey_budget_give(b, 100);
+    ey_budget_release(b, 100);
     ey_budget_free(&b);
 }
 
@@ -125,11 +126,11 @@ static void *take_and_give(void *user)
     for (int i = 0; i < ROUNDS; i++) {
         m->noise = m->noise * 1664525u + 1013904223u;
         int n = 1 + (int)(m->noise >> 8) % 400;
-        if (!ey_budget_take(m->crowd->budget, (uint64_t)n, (m->noise >> 24) % 3 ? 60000 : 0))
+        if (!ey_budget_acquire(m->crowd->budget, (uint64_t)n, (m->noise >> 24) % 3 ? 60000 : 0))
             continue;
         if (atomic_fetch_add(&m->crowd->taken, n) + n > TOTAL) atomic_store(&m->crowd->over, true);
         atomic_fetch_sub(&m->crowd->taken, n);
-        ey_budget_give(m->crowd->budget, (uint64_t)n);
+        ey_budget_release(m->crowd->budget, (uint64_t)n);
     }
     return NULL;
 }

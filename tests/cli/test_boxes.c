@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/boxes.h"
+#include "cli/output/boxes.h"
 
 /* Boxes as "label x1 y1 x2 y2; ", with one decimal where there is one. */
 static void describe(struct buf *out, const struct box_list *list)
@@ -18,8 +18,8 @@ static void describe(struct buf *out, const struct box_list *list)
         const struct box *b = &list->item[i];
         buf_printf(out, "%s%s %g %g %g %g", i ? "; " : "", b->label, b->x1, b->y1, b->x2, b->y2);
     }
-    if (list->verdict == BOXES_NONE) buf_add_text(out, "none");
-    if (list->verdict == BOXES_UNCLEAR) buf_add_text(out, "unclear");
+    if (list->result == BOXES_NONE) buf_add_text(out, "none");
+    if (list->result == BOXES_UNCLEAR) buf_add_text(out, "unclear");
 }
 
 struct answer_case {
@@ -178,7 +178,7 @@ static void at_most_so_many(void **state)
             buf_printf(&text, "{\"bbox_2d\": [%zu, 1, 1000, 9], \"label\": \"n\"},", i % 1000);
         assert_true(boxes_read(&list, text.data, text.size, &e));
         assert_int_equal(list.n, wanted > EY_MAX_BOXES ? EY_MAX_BOXES : wanted);
-        assert_int_equal(list.more, wanted > EY_MAX_BOXES);
+        assert_int_equal(list.truncated, wanted > EY_MAX_BOXES);
         assert_true(list.item[list.n - 1].x1 == (double)((list.n - 1) % 1000));
         boxes_free(&list);
         buf_free(&text);
@@ -217,7 +217,7 @@ static void endless_nesting_and_quotes(void **state)
         for (int k = 0; k < 300000; k++)
             buf_add_text(&text, pieces[i]);
         assert_true(boxes_read(&list, text.data, text.size, &e));
-        assert_int_equal(list.verdict, BOXES_UNCLEAR);
+        assert_int_equal(list.result, BOXES_UNCLEAR);
         boxes_free(&list);
         buf_free(&text);
     }

@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "cli/answer_json.h"
-#include "cli/nearest.h"
-#include "cli/options.h"
-#include "cli/term.h"
+#include "cli/output/answer_json.h"
+#include "cli/options/did_you_mean.h"
+#include "cli/options/options.h"
+#include "cli/terminal/term.h"
 
 /* ---- options ---- */
 
@@ -135,10 +135,10 @@ static void nearest_table(void **state)
         {"a-name-much-longer-than-any-that-there-is-or-will-be", NULL},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct nearest nearest = nearest_start(rows[i].typed, strlen(rows[i].typed));
-        nearest_offer(&nearest, "ask");
-        nearest_offer(&nearest, "caption");
-        nearest_offer(&nearest, "tokenize");
+        struct did_you_mean nearest = did_you_mean_start(rows[i].typed, strlen(rows[i].typed));
+        did_you_mean_add(&nearest, "ask");
+        did_you_mean_add(&nearest, "caption");
+        did_you_mean_add(&nearest, "tokenize");
         if (rows[i].best ? !nearest.best || strcmp(nearest.best, rows[i].best) != 0
                          : nearest.best != NULL)
             fail_msg("%s: %s", rows[i].typed, nearest.best ? nearest.best : "nothing");
@@ -199,7 +199,7 @@ static void full_disk_is_an_error_and_a_gone_reader_is_not(void **state)
 static void answers_are_json(void **state)
 {
     (void)state;
-    ey_candidate top[] = {{1, "\"\\", -0.5f}, {2, "\xc3", -1.0f / 0.0f}};
+    ey_logprob top[] = {{1, "\"\\", -0.5f}, {2, "\xc3", -1.0f / 0.0f}};
     ey_token_logprobs logprobs[] = {{top[0], top, 2}, {top[1], top, 0}};
     ey_image_usage images[] = {{1, 2, 3, 4, 5, false}, {6, 7, 8, 9, 10, true}};
     ey_answer answer = {.prompt_tokens = 20,

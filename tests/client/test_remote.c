@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "client/remote.h"
-#include "server/loopback.h"
+#include "server/loopback_server.h"
 
 #define OK "HTTP/1.1 200 OK\r\nConnection: close\r\n"
 #define STREAM OK "Content-Type: text/event-stream\r\n\r\n"
@@ -82,8 +82,8 @@ static ey_sampling unset(void)
     return (ey_sampling){NAN, -1, NAN, NAN, NAN, NAN, NAN, 7};
 }
 
-static bool ask_in_form(ey_request *request, const struct remote_form *form, ey_answer *a,
-                        ey_err *e)
+static bool ask_in_form(ey_request *request, const struct remote_response_format *form,
+                        ey_answer *a, ey_err *e)
 {
     struct remote *remote = open_remote(NULL, NULL);
     ey_part part = ey_text_part("What?");
@@ -137,7 +137,7 @@ static void expect_sent(json_object *body, const char *path, const char *json)
     if (strcmp(got, json) != 0) fail_msg("%s is %s, wanted %s", path, got, json);
 }
 
-static json_object *sent_in_form(ey_request *request, const struct remote_form *form)
+static json_object *sent_in_form(ey_request *request, const struct remote_response_format *form)
 {
     ey_answer a;
     ey_err e;
@@ -234,20 +234,21 @@ static void forms(void **state)
     (void)state;
     static const char *const choices[] = {"yes", "\"no\""};
     ey_request request = ey_request_defaults();
-    json_object *body = sent_in_form(&request,
-                                     &(struct remote_form){.schema = "{\"type\": \"object\"}\n"});
+    json_object *body = sent_in_form(
+        &request, &(struct remote_response_format){.schema = "{\"type\": \"object\"}\n"});
     expect_sent(body, "response_format",
                 "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,"
                 "\"schema\":{\"type\":\"object\"}}}");
     assert_null(json_member(body, "structured_outputs"));
     json_object_put(body);
     request = ey_request_defaults();
-    body = sent_in_form(&request, &(struct remote_form){.regex = "\"\\d+\""});
+    body = sent_in_form(&request, &(struct remote_response_format){.regex = "\"\\d+\""});
     expect_sent(body, "structured_outputs", "{\"regex\":\"\\\"\\\\d+\\\"\"}");
     assert_null(json_member(body, "response_format"));
     json_object_put(body);
     request = ey_request_defaults();
-    body = sent_in_form(&request, &(struct remote_form){.choices = choices, .n_choices = 2});
+    body = sent_in_form(&request,
+                        &(struct remote_response_format){.choices = choices, .n_choices = 2});
     expect_sent(body, "structured_outputs", "{\"choice\":[\"yes\",\"\\\"no\\\"\"]}");
     json_object_put(body);
 }
@@ -314,38 +315,37 @@ static void an_answer(void **state)
     request.sampling.seed = 9;
     request.on_event = hear;
     request.event_user = &heard;
-    set(STREAM
-        ": waiting\n\n" CHUNK("\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_"
-                              "reason\":null") "event: x\r\n"
-                                               "data:{\"choices\":[{\"delta\":{\"content\":"
-                                               "\"T\xc3\xa4g\"},\"logprobs\":{\"content\":[{"
-                                               "\"token\":\"T\",\"logprob\":-0.123456791,\"top_"
-                                               "logprobs\":"
-                                               "[{\"token\":\"T\",\"logprob\":-0.123456791},{"
-                                               "\"token\":\"\\\"\",\"logprob\":-9999.0}]},{"
-                                               "\"token\":\"ag\",\"logprob\":-2,\"top_logprobs\":[]"
-                                               "}]}}]}\r\n\r\n" SAY("lich") CHUNK(
-                                                   "\"delta\":{},\"logprobs\":{\"content\":[{"
-                                                   "\"token\":\"<end>\",\"logprob\":0}]},\"finish_"
-                                                   "reason\":\"length\"") "data: "
-                                                                          "{\"choices\":[],"
-                                                                          "\"usage\":{\"prompt_"
-                                                                          "tokens\":11,"
-                                                                          "\"completion_tokens\":3,"
-                                                                          "\"total_tokens\":14,"
-                                                                          "\"prompt_tokens_"
-                                                                          "details\":{\"cached_"
-                                                                          "tokens\":2,"
-                                                                          "\"multimodal_tokens\":{"
-                                                                          "\"image\":4}},"
-                                                                          "\"images\":[{\"width\":"
-                                                                          "64,\"height\":48,\"used_"
-                                                                          "width\":32,\"used_"
-                                                                          "height\":96,\"tokens\":"
-                                                                          "4,\"cached\":true}]}}"
-                                                                          "\n\n"
-                                                                          "data: [DONE]\n\n" SAY(
-                                                                              "after the end"));
+    set(STREAM ": waiting\n\n" CHUNK(
+        "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_"
+        "reason\":null") "event: x\r\n"
+                         "data:{\"choices\":[{\"delta\":{\"content\":"
+                         "\"T\xc3\xa4g\"},\"logprobs\":{\"content\":[{"
+                         "\"token\":\"T\",\"logprob\":-0.123456791,\"top_"
+                         "logprobs\":"
+                         "[{\"token\":\"T\",\"logprob\":-0.123456791},{"
+                         "\"token\":\"\\\"\",\"logprob\":-9999.0}]},{"
+                         "\"token\":\"ag\",\"logprob\":-2,\"top_logprobs\":[]"
+                         "}]}}]}\r\n\r\n" SAY("lich")
+                             CHUNK("\"delta\":{},\"logprobs\":{\"content\":[{"
+                                   "\"token\":\"<end>\",\"logprob\":0}]},\"finish_"
+                                   "reason\":\"length\"") "data: "
+                                                          "{\"choices\":[],"
+                                                          "\"usage\":{\"prompt_"
+                                                          "tokens\":11,"
+                                                          "\"completion_tokens\":3,"
+                                                          "\"total_tokens\":14,"
+                                                          "\"prompt_tokens_"
+                                                          "details\":{\"cached_"
+                                                          "tokens\":2,"
+                                                          "\"multimodal_tokens\":{"
+                                                          "\"image\":4}},"
+                                                          "\"images\":[{\"width\":"
+                                                          "64,\"height\":48,\"used_"
+                                                          "width\":32,\"used_"
+                                                          "height\":96,\"tokens\":"
+                                                          "4,\"cached\":true}]}}"
+                                                          "\n\n"
+                                                          "data: [DONE]\n\n" SAY("after the end"));
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
     assert_string_equal(a.text, "T\xc3\xa4glich");
     assert_int_equal(a.n_text, 8);

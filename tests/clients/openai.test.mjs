@@ -81,12 +81,12 @@ for (const name of ['shapes-4.png', 'word-2.jpg'])
 
 test('chat: a second question about a picture skips the vision tower', async () => {
   await ask({ messages: describe('shapes-5.png') });
-  const runs = await server.metric('eyelet_vision_tower_runs_total');
+  const runs = await server.metric('eyelet_vision_encoder_runs_total');
   const { usage, choices } = await ask({ messages: says(picture('shapes-5.png'), 'How many shapes are there?') });
   assert.match(choices[0].message.content, /5|five/i);
   assert.equal(usage.images[0].cached, true);
   assert.ok(usage.prompt_tokens_details.cached_tokens > 0);
-  assert.equal(await server.metric('eyelet_vision_tower_runs_total'), runs);
+  assert.equal(await server.metric('eyelet_vision_encoder_runs_total'), runs);
 });
 
 test('chat: detail low uses fewer tokens than high', async () => {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "constrain/walks.h"
+#include "constrain/random_walks.h"
 
 enum { MOST_MASKS = 1 << 16, LATER_ROUNDS = 20 };
 
@@ -122,21 +122,21 @@ static double share(struct times *t, double q)
 }
 
 /* The masks of one answer; false: it is not one. */
-static bool time_answer(struct constraint *c, const struct tokenizer *tok, const char *answer,
+static bool time_answer(struct matcher *c, const struct tokenizer *tok, const char *answer,
                         struct times *t)
 {
     struct ids ids = {0};
     bool ok = tokenizer_encode(tok, answer, strlen(answer), false, &ids, NULL);
-    constraint_restart(c);
+    matcher_reset(c);
     for (size_t i = 0; i < ids.n && ok; i++) {
         double begin = processor_seconds();
-        bool allowed = mask_has(constraint_mask(c), ids.id[i]);
+        bool allowed = mask_has(matcher_mask(c), ids.id[i]);
         if (t->n < MOST_MASKS) t->us[t->n++] = (processor_seconds() - begin) * 1e6;
-        ok = allowed && constraint_accept(c, ids.id[i]);
+        ok = allowed && matcher_accept_token(c, ids.id[i]);
         if (!ok) printf("token %zu of %s is not allowed\n", i, answer);
     }
     ids_free(&ids);
-    return ok && constraint_may_end(c);
+    return ok && matcher_may_end(c);
 }
 
 static bool compile(const struct bench_case *b, struct grammar **g, ey_err *e)
@@ -151,10 +151,10 @@ static bool run_case(const struct bench_case *b, const struct tokenizer *tok,
 {
     static struct times first, later;
     struct grammar *g = NULL;
-    struct constraint *c = NULL;
+    struct matcher *c = NULL;
     ey_err e;
     double begin = processor_seconds();
-    if (!compile(b, &g, &e) || !constraint_open(&c, g, v, &e))
+    if (!compile(b, &g, &e) || !matcher_open(&c, g, v, &e))
         return printf("%s: %s\n", b->name, e.text), false;
     double compiled = processor_seconds() - begin;
     bool ok = true;
@@ -171,7 +171,7 @@ static bool run_case(const struct bench_case *b, const struct tokenizer *tok,
     printf("%-24s %8.2f %8zu %7zu %8.1f %8.1f %8.1f %8.1f %8.1f\n", b->name, compiled * 1e3,
            grammar_bytes(g) >> 10, first.n, share(&first, 0.5), share(&first, 0.99),
            share(&first, 1), share(&later, 0.5), share(&later, 0.99));
-    constraint_close(&c);
+    matcher_close(&c);
     grammar_release(&g);
     return ok;
 }
@@ -186,8 +186,8 @@ int main(int argc, char **argv)
     if (!tokenizer_open(&tok, argc > 1 ? argv[1] : "models/demo", &e))
         return printf("%s\n", e.text), 1;
     double begin = processor_seconds();
-    if (!vocabulary_open(&v, tok, argc > 2 ? atoi(argv[2]) : tokenizer_size(tok), VOCABULARY_CACHE,
-                         &e))
+    if (!vocabulary_open(&v, tok, argc > 2 ? atoi(argv[2]) : tokenizer_size(tok),
+                         VOCABULARY_CACHED_MASKS, &e))
         return printf("%s\n", e.text), 1;
     printf("vocabulary of %d tokens: %.0f ms, %zu KiB\n", tokenizer_size(tok),
            (processor_seconds() - begin) * 1e3, vocabulary_bytes(v) >> 10);

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "constrain/checker.h"
-#include "constrain/generator.h"
-#include "constrain/walks.h"
+#include "constrain/schema_checker.h"
+#include "constrain/grammar_generator.h"
+#include "constrain/random_walks.h"
 
 enum { WALKS_A_GRAMMAR = 20, SAMPLES_A_SCHEMA = 8, EXACT_EVERY = 97 };
 
@@ -38,7 +38,7 @@ static void report_wrong(struct setting *s, const char *what, const char *gramma
 }
 
 /* One walk and what must hold of it; `schema` NULL: `source` is a regular expression. */
-static void check_walk(struct setting *s, struct constraint *c, json_object *schema,
+static void check_walk(struct setting *s, struct matcher *c, json_object *schema,
                        const char *source, struct buf *text)
 {
     static const char *const what[] = {
@@ -57,9 +57,9 @@ static void check_walk(struct setting *s, struct constraint *c, json_object *sch
     if (s->tally.walks % EXACT_EVERY == 0 && text->size) {
         text->size = random_below(
             &s->state, (uint32_t)text->size); /* somewhere in the middle, also of a character */
-        constraint_restart(c);
+        matcher_reset(c);
         s->tally.exact++;
-        if (!constraint_accept_text(c, text->data, text->size) || !mask_is_exact(c, s->tok, text))
+        if (!matcher_accept_text(c, text->data, text->size) || !mask_is_exact(c, s->tok, text))
             report_wrong(s, "the mask is not exact", source, text, "");
     }
 }
@@ -67,18 +67,18 @@ static void check_walk(struct setting *s, struct constraint *c, json_object *sch
 static void check_grammar(struct setting *s, struct grammar *g, json_object *schema,
                           const char *source)
 {
-    struct constraint *c = NULL;
+    struct matcher *c = NULL;
     struct buf text = buf_with_max(1 << 20);
     ey_err e;
     s->tally.grammars++;
-    if (!constraint_open(&c, g, s->v, &e)) {
+    if (!matcher_open(&c, g, s->v, &e)) {
         report_wrong(s, "no constraint", source, &text, e.text);
         return;
     }
     for (int i = 0; i < WALKS_A_GRAMMAR; i++)
         check_walk(s, c, schema, source, &text);
     buf_free(&text);
-    constraint_close(&c);
+    matcher_close(&c);
 }
 
 static const char *plain_json(json_object *value)
@@ -137,9 +137,9 @@ static int run_walks(struct setting *s, long walks)
 
 static void print_sample(struct setting *s, struct grammar *g, const char *source)
 {
-    struct constraint *c = NULL;
+    struct matcher *c = NULL;
     struct buf text = buf_with_max(1 << 20), line = buf_with_max(1 << 24);
-    if (!constraint_open(&c, g, s->v, NULL)) abort();
+    if (!matcher_open(&c, g, s->v, NULL)) abort();
     buf_printf(&line, "{\"schema\": %s, \"texts\": [", source);
     for (int i = 0; i < SAMPLES_A_SCHEMA; i++) {
         if (random_walk(c, s->tok, &s->state, (int)random_below(&s->state, 60), &text) !=
@@ -152,7 +152,7 @@ static void print_sample(struct setting *s, struct grammar *g, const char *sourc
     puts(line.data);
     buf_free(&text);
     buf_free(&line);
-    constraint_close(&c);
+    matcher_close(&c);
 }
 
 static int run_samples(struct setting *s, long samples)
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     struct setting s = {.state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
     ey_err e;
     if (!tokenizer_open(&s.tok, argc > 3 ? argv[3] : "models/demo", &e) ||
-        !vocabulary_open(&s.v, s.tok, tokenizer_size(s.tok), VOCABULARY_CACHE, &e)) {
+        !vocabulary_open(&s.v, s.tok, tokenizer_size(s.tok), VOCABULARY_CACHED_MASKS, &e)) {
         fprintf(stderr, "%s\n", e.text);
         return 1;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars of schemas, patterns and choices, and places in them. */
-#include "constrain/fixture.h"
+#include "constrain/constrain_fixture.h"
 
 int main(void)
 {
-    int failed = run_schema_tests() + run_regex_tests() + run_place_tests() + run_limit_tests();
+    int failed = run_schema_tests() + run_regex_tests() + run_matcher_tests() + run_limit_tests();
     close_fixture();
     return failed != 0;
 }

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/allocations.h"
-#include "constrain/walks.h"
+#include "constrain/random_walks.h"
 
 static const char schema[] =
     "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
@@ -18,18 +18,18 @@ static const char schema[] =
     " \"^[^,]{1,40}$\"}, \"c\": {\"type\": [\"number\", \"string\"]}, \"d\": {\"$ref\": \"#\"}}, "
     "\"required\": [\"a\", \"b\"], \"additionalProperties\": true}, \"maxItems\": 9}";
 
-static void a_step_takes_no_memory(void **state)
+static void a_step_allocates_nothing(void **state)
 {
     struct tokenizer *tok = NULL;
     struct vocabulary *v = NULL;
     struct grammar *g = NULL;
-    struct constraint *c = NULL;
+    struct matcher *c = NULL;
     ey_err e;
     uint64_t random = 1;
     (void)state;
     assert_true(tokenizer_open(&tok, "models/demo", &e) &&
                 vocabulary_open(&v, tok, tokenizer_size(tok), 8, &e));
-    assert_true(grammar_of_schema(&g, schema, strlen(schema), &e) && constraint_open(&c, g, v, &e));
+    assert_true(grammar_of_schema(&g, schema, strlen(schema), &e) && matcher_open(&c, g, v, &e));
     struct buf text = buf_with_max(1 << 20);
     assert_true(buf_reserve(&text, 1 << 19));
     int ended = 0;
@@ -42,7 +42,7 @@ static void a_step_takes_no_memory(void **state)
     assert_int_equal(allocations_stop(), 1);
     assert_true(ended > 50);
     buf_free(&text);
-    constraint_close(&c);
+    matcher_close(&c);
     grammar_release(&g);
     vocabulary_close(&v);
     tokenizer_close(tok);
@@ -50,6 +50,6 @@ static void a_step_takes_no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_takes_no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_allocates_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* Regular expressions over whole texts, and choices. */
 #include <string.h>
 
-#include "constrain/fixture.h"
+#include "constrain/constrain_fixture.h"
 
 struct regex_case {
     const char *pattern;

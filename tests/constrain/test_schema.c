@@ -2,7 +2,7 @@
 /* JSON schemas, keyword by keyword: texts that are valid and texts that are not. */
 #include <string.h>
 
-#include "constrain/fixture.h"
+#include "constrain/constrain_fixture.h"
 
 struct schema_case {
     const char *schema;

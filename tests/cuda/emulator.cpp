@@ -185,7 +185,7 @@ static void do_load_matrices(struct lane_state *lanes, bool transposed)
 
 static float half_value(uint16_t bits, bool f16)
 {
-    return f16 ? f16_value(bits) : value((uint32_t)bits << 16);
+    return f16 ? f16_bits_value(bits) : value((uint32_t)bits << 16);
 }
 
 /* Two columns of a row (or rows of a column) from one register. */

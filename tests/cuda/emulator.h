@@ -166,7 +166,7 @@ static inline uint16_t f16_bits(float f)
     return (uint16_t)(sign | ((u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13));
 }
 
-static inline float f16_value(uint16_t h)
+static inline float f16_bits_value(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3ffu;
     if (exponent == 31) return value(sign | 0x7f800000u | fraction << 13);
@@ -495,19 +495,19 @@ EY_DEVICE uint32_t bf16_pair_mul(uint32_t a, uint32_t b)
 
 EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
 {
-    uint32_t low = emulator::f16_bits(emulator::f16_value((uint16_t)a) *
-                                      emulator::f16_value((uint16_t)b));
-    return low | (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)(a >> 16)) *
-                                              emulator::f16_value((uint16_t)(b >> 16)))
+    uint32_t low = emulator::f16_bits(emulator::f16_bits_value((uint16_t)a) *
+                                      emulator::f16_bits_value((uint16_t)b));
+    return low | (uint32_t)emulator::f16_bits(emulator::f16_bits_value((uint16_t)(a >> 16)) *
+                                              emulator::f16_bits_value((uint16_t)(b >> 16)))
                      << 16;
 }
 
 EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)
 {
-    uint32_t low = emulator::f16_bits(emulator::f16_value((uint16_t)a) +
-                                      emulator::f16_value((uint16_t)b));
-    return low | (uint32_t)emulator::f16_bits(emulator::f16_value((uint16_t)(a >> 16)) +
-                                              emulator::f16_value((uint16_t)(b >> 16)))
+    uint32_t low = emulator::f16_bits(emulator::f16_bits_value((uint16_t)a) +
+                                      emulator::f16_bits_value((uint16_t)b));
+    return low | (uint32_t)emulator::f16_bits(emulator::f16_bits_value((uint16_t)(a >> 16)) +
+                                              emulator::f16_bits_value((uint16_t)(b >> 16)))
                      << 16;
 }
 
@@ -518,7 +518,7 @@ EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)
         uint32_t f16 = (code & 0x7fu) == 0x7fu
                            ? 0x7fffu
                            : (uint32_t)emulator::f16_bits(
-                                 emulator::f16_value((uint16_t)((code & 0x7fu) << 7)) * 256) |
+                                 emulator::f16_bits_value((uint16_t)((code & 0x7fu) << 7)) * 256) |
                                  (code & 0x80u) << 8;
         out[i / 2] = i % 2 ? out[i / 2] | f16 << 16 : f16;
     }
@@ -531,9 +531,9 @@ template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)
     return (low & 0xffffu) | high << 16;
 }
 
-EY_DEVICE float f16_value(uint16_t bits)
+EY_DEVICE float f16_bits_value(uint16_t bits)
 {
-    return emulator::f16_value(bits);
+    return emulator::f16_bits_value(bits);
 }
 
 EY_DEVICE float exp2_fast(float x)
@@ -627,11 +627,11 @@ EY_DEVICE void wgmma_begin(void)
 {
 }
 
-EY_DEVICE void pin(float &)
+EY_DEVICE void pin_register(float &)
 {
 }
 
-EY_DEVICE void pin(uint32_t &)
+EY_DEVICE void pin_register(uint32_t &)
 {
 }
 

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend/cuda/kernels.h"
+#include "kernels/cuda/common/abi.h"
 #include "cuda/emulated.h"
 
 enum {
@@ -75,20 +75,20 @@ struct CUctx_st {
     int references;
 };
 
-extern "C" const struct fake_card fake_small_card = {"NVIDIA GeForce RTX 5060",
-                                                     (size_t)8151 << 20,
-                                                     (size_t)1151 << 20,
-                                                     (size_t)120 << 20,
-                                                     1,
-                                                     30,
-                                                     12,
-                                                     0,
-                                                     13000,
-                                                     99 * 1024,
-                                                     false};
+extern "C" const struct fake_gpu fake_small_gpu = {"NVIDIA GeForce RTX 5060",
+                                                   (size_t)8151 << 20,
+                                                   (size_t)1151 << 20,
+                                                   (size_t)120 << 20,
+                                                   1,
+                                                   30,
+                                                   12,
+                                                   0,
+                                                   13000,
+                                                   99 * 1024,
+                                                   false};
 
 static std::recursive_mutex lock;
-static struct fake_card card;
+static struct fake_gpu gpu;
 static struct fake_counts counts;
 static CUctx_st context;
 static thread_local CUcontext current;
@@ -368,8 +368,8 @@ static CUresult graph_exec_destroy(CUgraphExec exec)
 
 static size_t free_bytes_now(void)
 {
-    size_t used = card.used_by_others + card.context_bytes + counts.device_bytes;
-    return used < card.total ? card.total - used : 0;
+    size_t used = gpu.used_by_others + gpu.context_bytes + counts.device_bytes;
+    return used < gpu.total ? gpu.total - used : 0;
 }
 
 /* NaN in every format, until someone writes it. */
@@ -387,7 +387,7 @@ static CUresult memory_info(size_t *free_bytes, size_t *total)
 {
     ENTER("memory_info");
     *free_bytes = free_bytes_now();
-    *total = card.total;
+    *total = gpu.total;
     return CUDA_SUCCESS;
 }
 
@@ -463,15 +463,15 @@ static bool may_register(uintptr_t p, size_t bytes)
 static CUresult host_register(void *p, size_t bytes, unsigned flags)
 {
     ENTER_UNCAPTURED("host_register");
-    if (card.pins_no_files) return CUDA_ERROR_NOT_SUPPORTED;
+    if (gpu.pins_no_files) return CUDA_ERROR_NOT_SUPPORTED;
     if (flags != (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY) ||
         !may_register((uintptr_t)p, bytes))
         return complaint("host_register", CUDA_ERROR_INVALID_VALUE,
                          "not whole pages, registered already, or not for reading alone");
     void *alias = mremap(p, 0, bytes, MREMAP_MAYMOVE);
     registered[(uintptr_t)p] = {bytes, alias == MAP_FAILED ? p : alias};
-    counts.registered++;
-    counts.registered_bytes += bytes;
+    counts.pinned_ranges++;
+    counts.pinned_bytes += bytes;
     counts.calls_that_allocate++;
     return CUDA_SUCCESS;
 }
@@ -484,8 +484,8 @@ static CUresult host_unregister(void *p)
         return complaint("host_unregister", CUDA_ERROR_INVALID_VALUE, "not registered");
     finish_all();
     if (held->second.card != p) munmap(held->second.card, held->second.bytes);
-    counts.registered--;
-    counts.registered_bytes -= held->second.bytes;
+    counts.pinned_ranges--;
+    counts.pinned_bytes -= held->second.bytes;
     registered.erase(held);
     return CUDA_SUCCESS;
 }
@@ -530,7 +530,7 @@ static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes, CUstream s)
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_on_card(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+static CUresult copy_on_gpu(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
 {
     ENTER("on_device");
     if (!streams.count(s)) return complaint("on_device", INVALID_HANDLE, "no such stream");
@@ -571,7 +571,7 @@ static size_t spilled_of(uintptr_t data, size_t bytes)
 }
 
 /* True: nothing else is to be done. */
-static bool read_in_made_up_time(const struct read_args *a)
+static bool read_in_made_up_time(const struct read_memory_args *a)
 {
     enum { SLOWER = 30 };
     size_t slow = spilled_of((uintptr_t)a->data, (size_t)a->bytes);
@@ -625,7 +625,7 @@ static CUresult function_attribute(CUfunction f, int attribute, int value)
 {
     ENTER("function_attribute");
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
-    if (value < 0 || (size_t)value > card.shared_per_block)
+    if (value < 0 || (size_t)value > gpu.shared_per_block)
         return complaint("function_attribute", CUDA_ERROR_INVALID_VALUE,
                          "more shared memory than a block of this card may have");
     f->max_shared = (size_t)value;
@@ -662,7 +662,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, 
     add_step(c.hStream, [c, kernel, taken] {
         if (broken_kernel == kernel->name) return;
         if (strcmp(kernel->name, "read_memory") == 0 &&
-            read_in_made_up_time((const struct read_args *)(const void *)taken->data()))
+            read_in_made_up_time((const struct read_memory_args *)(const void *)taken->data()))
             return;
         const unsigned grid[3] = {c.gridDimX, c.gridDimY, c.gridDimZ},
                        block[3] = {c.blockDimX, c.blockDimY, c.blockDimZ};
@@ -681,7 +681,7 @@ static CUresult init(unsigned)
 
 static CUresult driver_version(int *version)
 {
-    *version = card.driver_version;
+    *version = gpu.driver_version;
     return CUDA_SUCCESS;
 }
 
@@ -700,7 +700,7 @@ static CUresult error_string(CUresult error, const char **text)
 static CUresult device_count(int *n)
 {
     HOLD();
-    *n = card.n_cards;
+    *n = gpu.n_gpus;
     return planned_failure("device_count");
 }
 
@@ -709,12 +709,12 @@ static CUresult device_get(CUdevice *device, int ordinal)
     HOLD();
     if (CUresult r = planned_failure("device_get")) return r;
     *device = ordinal;
-    return ordinal >= 0 && ordinal < card.n_cards ? CUDA_SUCCESS : 101;
+    return ordinal >= 0 && ordinal < gpu.n_gpus ? CUDA_SUCCESS : 101;
 }
 
 static CUresult device_name(char *name, int size, CUdevice)
 {
-    snprintf(name, (size_t)size, "%s", card.name);
+    snprintf(name, (size_t)size, "%s", gpu.name);
     return CUDA_SUCCESS;
 }
 
@@ -727,7 +727,7 @@ static CUresult device_bus(char *bus, int size, CUdevice)
 static CUresult device_attribute(int *value, int attribute, CUdevice)
 {
     switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = card.sm_count; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = gpu.sm_count; break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED: *value = 0; break;
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: *value = 1; break;
@@ -735,10 +735,10 @@ static CUresult device_attribute(int *value, int attribute, CUdevice)
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 14001000; break;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 128; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 32 << 20; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = card.major; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = card.minor; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = gpu.major; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = gpu.minor; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        *value = (int)card.shared_per_block;
+        *value = (int)gpu.shared_per_block;
         break;
     default:
         return complaint("device_attribute", CUDA_ERROR_INVALID_VALUE,
@@ -749,7 +749,7 @@ static CUresult device_attribute(int *value, int attribute, CUdevice)
 
 static CUresult device_total(size_t *bytes, CUdevice)
 {
-    *bytes = card.total;
+    *bytes = gpu.total;
     return CUDA_SUCCESS;
 }
 
@@ -808,9 +808,9 @@ static CUresult context_limit(int, size_t)
 
 /* ---- tests ---- */
 
-static void forget_all(const struct fake_card *c)
+static void forget_all(const struct fake_gpu *c)
 {
-    card = *c;
+    gpu = *c;
     counts = {};
     context = {};
     failing_member.clear();
@@ -819,39 +819,39 @@ static void forget_all(const struct fake_card *c)
     spilled_bytes = 0;
 }
 
-extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_card *c)
+extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_gpu *c)
 {
     HOLD();
     if (!context.references) forget_all(c);
     *driver = {};
     driver->to_device = copy_in;
     driver->to_host = copy_out;
-    driver->on_device = copy_on_card;
+    driver->on_device = copy_on_gpu;
 #define FILL(member) driver->member = member;
     FILL(init)
-    FILL(driver_version) FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get)
-        FILL(device_name) FILL(device_bus) FILL(device_attribute) FILL(device_total)
-            FILL(context_retain) FILL(context_release) FILL(context_flags) FILL(context_current)
-                FILL(context_limit) FILL(memory_info) FILL(memory_alloc) FILL(memory_free)
-                    FILL(host_alloc) FILL(host_free) FILL(set_bytes) FILL(host_register)
-                        FILL(host_unregister) FILL(host_address) FILL(module_load)
-                            FILL(module_unload) FILL(module_function_count) FILL(module_functions)
-                                FILL(function_name) FILL(function_attribute) FILL(function_load)
-                                    FILL(launch) FILL(stream_create) FILL(stream_destroy)
-                                        FILL(stream_sync) FILL(stream_wait) FILL(event_create)
-                                            FILL(event_destroy) FILL(event_record) FILL(event_sync)
-                                                FILL(event_seconds) FILL(capture_begin)
-                                                    FILL(capture_end) FILL(graph_instantiate)
-                                                        FILL(graph_upload) FILL(graph_launch)
-                                                            FILL(graph_destroy)
-                                                                FILL(graph_exec_destroy)
+    FILL(driver_version)
+    FILL(error_name) FILL(error_string) FILL(device_count) FILL(device_get) FILL(device_name)
+        FILL(device_bus) FILL(device_attribute) FILL(device_total) FILL(context_retain)
+            FILL(context_release) FILL(context_flags) FILL(context_current) FILL(context_limit)
+                FILL(memory_info) FILL(memory_alloc) FILL(memory_free) FILL(host_alloc)
+                    FILL(host_free) FILL(set_bytes) FILL(host_register) FILL(host_unregister)
+                        FILL(host_address) FILL(module_load) FILL(module_unload)
+                            FILL(module_function_count) FILL(module_functions) FILL(function_name)
+                                FILL(function_attribute) FILL(function_load) FILL(launch)
+                                    FILL(stream_create) FILL(stream_destroy) FILL(stream_sync)
+                                        FILL(stream_wait) FILL(event_create) FILL(event_destroy)
+                                            FILL(event_record) FILL(event_sync) FILL(event_seconds)
+                                                FILL(capture_begin) FILL(capture_end)
+                                                    FILL(graph_instantiate) FILL(graph_upload)
+                                                        FILL(graph_launch) FILL(graph_destroy)
+                                                            FILL(graph_exec_destroy)
 #undef FILL
 #define CHECK(member, symbol, args)                           \
     if (!driver->member) {                                    \
         fputs("fake driver: it lacks " #member "\n", stderr); \
         abort();                                              \
     }
-                                                                    CUDA_FUNCTIONS(CHECK)
+                                                                CUDA_FUNCTIONS(CHECK)
 #undef CHECK
 }
 

@@ -5,31 +5,31 @@
 #ifndef EY_TEST_CUDA_FAKE_DRIVER_H
 #define EY_TEST_CUDA_FAKE_DRIVER_H
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/cuda_driver.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct fake_card {
+struct fake_gpu {
     const char *name;
     size_t total, used_by_others, context_bytes; /* of memory */
-    int n_cards, sm_count, major, minor;
+    int n_gpus, sm_count, major, minor;
     int driver_version;      /* 13000: 13.0 */
     size_t shared_per_block; /* that a kernel may ask for */
     bool pins_no_files;      /* host_register() refuses */
 };
 
 /* An RTX 5060 with 1,151 MiB in use. */
-extern const struct fake_card fake_small_card;
+extern const struct fake_gpu fake_small_gpu;
 
 /* What lives now, and how often each was called in all. */
 struct fake_counts {
     size_t device_bytes, device_peak;
     int contexts, device_allocations, host_allocations, modules, streams, events, graphs; /* live */
-    int registered; /* live; their address on the card is another one where they are shared
+    int pinned_ranges; /* live; their address on the card is another one where they are shared
                        mappings, as files are */
-    size_t registered_bytes;
+    size_t pinned_bytes;
     int calls_that_allocate; /* all of the above and functions loaded: the same before and after
                                 means that nothing was allocated */
     int launches, graph_launches, copies;
@@ -38,7 +38,7 @@ struct fake_counts {
 
 /* Fills the table; where nobody holds a context, as another engine of this process may, all begins
  * anew. The kernels are those of the emulator. */
-void fake_driver_fill(struct cuda_driver *driver, const struct fake_card *card);
+void fake_driver_fill(struct cuda_driver *driver, const struct fake_gpu *card);
 struct fake_counts fake_driver_counts(void);
 
 /* The nth call from now (1: the next) of the table's `member` ("memory_alloc") fails with `error`;
@@ -62,9 +62,9 @@ void fake_driver_spill(size_t first, size_t bytes);
 
 /* ---- in place of opening libcuda.so.1 (fake_open.c) ---- */
 
-/* What backend_cuda_create() finds from now on; NULL: there is no driver. At first fake_small_card.
+/* What backend_cuda_create() finds from now on; NULL: there is no driver. At first fake_small_gpu.
  */
-void fake_open_card(const struct fake_card *card);
+void fake_open_gpu(const struct fake_gpu *card);
 /* fake_driver_fail() of the driver that is opened next. */
 void fake_open_fail(const char *member, int nth, CUresult error);
 

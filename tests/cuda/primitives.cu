@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that do little but one instruction of ptx.cuh, and some that do what no kernel may: for
  * the emulator's own test. */
-#include "backend/cuda/ptx.cuh"
+#include "kernels/cuda/common/ptx.cuh"
 #include "cuda/primitives.h"
 
 enum { SHUFFLE_XOR, SHUFFLE, SUM, MAX };
@@ -103,7 +103,7 @@ EY_DEVICE uint32_t converted(int mode, uint32_t v)
     switch (mode) {
     case TO_BF16: return bf16_pair(bits_float(v), 1.0f);
     case TO_F16: return f16_pair(1.0f, bits_float(v));
-    case FROM_F16: return float_bits(f16_value((uint16_t)v));
+    case FROM_F16: return float_bits(f16_bits_value((uint16_t)v));
     case BF16_PRODUCT: return bf16_pair_mul(v, v >> 8 | v << 24);
     case E4M3: return float_bits(e4m3_value((uint8_t)v));
     case EXP2: return float_bits(exp2_fast(bits_float(v)));

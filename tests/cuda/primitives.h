@@ -3,7 +3,7 @@
 #ifndef EY_TEST_CUDA_PRIMITIVES_H
 #define EY_TEST_CUDA_PRIMITIVES_H
 
-#include "backend/cuda/kernels.h"
+#include "kernels/cuda/common/abi.h"
 
 /* out[i] = what thread i of one block got from in[i]; what is read and written is said at the
  * kernel */

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/attention_shape.h"
+#include "kernels/cuda/attention/attention_launch.h"
 #include "cuda/emulated.h"
 
 enum { NOWHERE = 1 << 28 };
@@ -151,7 +151,7 @@ static void give_block(struct text *t, int seq, int k)
     t->table[seq * t->max_blocks + k] = (7 * (k * t->n_seqs + seq) + 2) % t->n_blocks;
 }
 
-/* Rows that add[s] tokens to each sequence s make; tiles of up to ATTEND_ROWS of them. */
+/* Rows that add[s] tokens to each sequence s make; tiles of up to ATTENTION_ROWS of them. */
 static struct rows make_rows(struct text *t, const int *add)
 {
     struct rows r = {0};
@@ -169,7 +169,7 @@ static struct rows make_rows(struct text *t, const int *add)
     int row = 0;
     for (int s = 0; s < t->n_seqs; s++) {
         for (int i = 0; i < add[s]; i++, row++) {
-            if (i % ATTEND_ROWS == 0) {
+            if (i % ATTENTION_ROWS == 0) {
                 r.tile[2 * r.n_tiles++] = row;
                 r.tile[2 * r.n_tiles - 1] = 0;
             }
@@ -372,19 +372,21 @@ static void check_attention(const struct text *t, const struct rows *r)
 }
 
 /* Adds tokens as a prompt's chunk does; checks everything where `attends`. */
-static void add_chunk(struct text *t, const int *add, bool attends, bool plain)
+static void add_chunk(struct text *t, const int *add, bool attends, bool fallback)
 {
     struct rows r = make_rows(t, add);
-    struct append_args append = {r.q,   r.raw,           t->q_norm,      t->k_norm, r.rope,
-                                 t->kv, batch_of(t, &r), t->shape.heads, eps};
-    run(append_launch(&append), &append);
+    struct kv_append_args append = {r.q,   r.raw,           t->q_norm,      t->k_norm, r.rope,
+                                    t->kv, batch_of(t, &r), t->shape.heads, eps};
+    run(kv_append_launch(&append), &append);
     if (attends) {
-        struct attend_args a = {r.o,    r.q,       t->kv,          append.batch,
-                                r.tile, r.n_tiles, t->shape.heads, (float)(1 / sqrt(t->shape.dim)),
-                                0};
+        struct attention_args a = {
+            r.o,    r.q,       t->kv,          append.batch,
+            r.tile, r.n_tiles, t->shape.heads, (float)(1 / sqrt(t->shape.dim)),
+            0};
         check_queries(t, &r);
         check_cache(t, &r);
-        run(plain ? small_launch("attend_plain", (int64_t)r.n * t->shape.heads) : attend_launch(&a),
+        run(fallback ? warp_launch("attention_fallback", (int64_t)r.n * t->shape.heads)
+                     : attention_launch(&a),
             &a);
         check_attention(t, &r);
     }
@@ -399,12 +401,12 @@ static void add_token(struct text *t, int splits)
     struct rows r = make_rows(t, one);
     float *partial = room(sizeof(float) * (size_t)(r.n * s->heads * splits * (s->dim + 2)));
     uint32_t *arrived = calloc((size_t)(r.n * s->kv_heads), sizeof(uint32_t));
-    struct decode_args a = {r.o,     r.raw,    t->q_norm,       t->k_norm,
-                            r.rope,  t->kv,    batch_of(t, &r), partial,
-                            arrived, s->heads, splits,          (float)(1 / sqrt(s->dim)),
-                            eps};
+    struct attention_decode_args a = {r.o,     r.raw,    t->q_norm,       t->k_norm,
+                                      r.rope,  t->kv,    batch_of(t, &r), partial,
+                                      arrived, s->heads, splits,          (float)(1 / sqrt(s->dim)),
+                                      eps};
     double q[HEAD_DIM_MAX];
-    run(decode_launch(&a), &a);
+    run(attention_decode_launch(&a), &a);
     check_cache(t, &r);
     for (int i = 0; i < r.n * s->kv_heads; i++)
         assert_int_equal(arrived[i], 0);
@@ -427,12 +429,12 @@ static void add_token(struct text *t, int splits)
 
 /* Sequences of several lengths, some with tokens before this chunk, then one that is a tile of one
  * row. */
-static void prompts(struct shape s, bool plain)
+static void prompts(struct shape s, bool fallback)
 {
     struct text t = make_text(s, 4, 4);
-    add_chunk(&t, (int[]){70, 0, 30, 64}, false, plain);
-    add_chunk(&t, (int[]){30, 1, 66, 3}, true, plain);
-    add_chunk(&t, (int[]){1, 1, 0, 62}, true, plain);
+    add_chunk(&t, (int[]){70, 0, 30, 64}, false, fallback);
+    add_chunk(&t, (int[]){30, 1, 66, 3}, true, fallback);
+    add_chunk(&t, (int[]){1, 1, 0, 62}, true, fallback);
     free_text(&t);
 }
 
@@ -455,7 +457,7 @@ static void prompts_of_odd_heads(void **state)
     prompts((struct shape){16, 2, 1, 1, 1, 1}, false);
 }
 
-static void prompts_the_plain_way(void **state)
+static void prompts_by_the_fallback(void **state)
 {
     (void)state;
     prompts((struct shape){20, 2, 1, 0, 1, 1}, false);
@@ -480,12 +482,12 @@ static void rows_do_not_see_their_tile(void **state)
     (void)state;
     struct text t = make_text((struct shape){128, 2, 1, 0, 1, 8}, 1, 3);
     struct rows r = make_rows(&t, (int[]){150});
-    struct append_args append = {r.q, r.raw, t.q_norm, t.k_norm, r.rope, t.kv, batch_of(&t, &r),
-                                 2,   eps};
-    struct attend_args a = {
+    struct kv_append_args append = {r.q, r.raw, t.q_norm, t.k_norm, r.rope, t.kv, batch_of(&t, &r),
+                                    2,   eps};
+    struct attention_args a = {
         r.o, r.q, t.kv, append.batch, r.tile, r.n_tiles, 2, (float)(1 / sqrt(128)), 0};
-    run(append_launch(&append), &append);
-    run(attend_launch(&a), &a);
+    run(kv_append_launch(&append), &append);
+    run(attention_launch(&a), &a);
     size_t bytes = (size_t)150 * 2 * 128 * sizeof(bf16);
     bf16 *whole = room(bytes);
     memcpy(whole, r.o, bytes);
@@ -493,7 +495,7 @@ static void rows_do_not_see_their_tile(void **state)
     int32_t tiles[] = {0, 7, 7, 1, 8, 64, 72, 30, 102, 48};
     a.tile = tiles;
     a.n_tiles = 5;
-    run(attend_launch(&a), &a);
+    run(attention_launch(&a), &a);
     assert_memory_equal(whole, r.o, bytes);
     free(whole);
     free_rows(&r);
@@ -544,16 +546,17 @@ static void tokens_of_extreme_scores(void **state)
 
 /* ---- vision ---- */
 
-static void check_picture(int dim, int heads, int n_keys, int first, int n, double spread,
-                          bool plain)
+static void check_image_attention(int dim, int heads, int n_keys, int first, int n, double spread,
+                                  bool fallback)
 {
     int row_width = 3 * heads * dim;
     bf16 *qkv = room((size_t)(n_keys + 40) * (size_t)row_width * sizeof(bf16)),
          *o = room((size_t)(n + 1) * (size_t)(heads * dim) * sizeof(bf16));
     for (int i = 0; i < n_keys * row_width; i++)
         qkv[i] = bf16_from(normal() * (i % row_width < heads * dim ? spread : 1));
-    struct vision_attend_args a = {o, qkv, first, n, n_keys, heads, dim, (float)(1 / sqrt(dim))};
-    run(plain ? small_launch("vision_attend_plain", (int64_t)n * heads) : vision_attend_launch(&a),
+    struct attention_vision_args a = {o, qkv, first, n, n_keys, heads, dim, (float)(1 / sqrt(dim))};
+    run(fallback ? warp_launch("attention_vision_fallback", (int64_t)n * heads)
+                 : attention_vision_launch(&a),
         &a);
     double *score = malloc(sizeof(double) * (size_t)n_keys), value[HEAD_DIM_MAX];
     for (int row = 0; row < n; row++) {
@@ -584,25 +587,25 @@ static void check_picture(int dim, int heads, int n_keys, int first, int n, doub
     free(o);
 }
 
-static void pictures(void **state)
+static void attention_of_images(void **state)
 {
     (void)state;
-    check_picture(64, 2, 256, 0, 256, 1, false);
-    check_picture(64, 2, 200, 16, 132, 3, false);
-    check_picture(64, 1, 4, 0, 4, 1, false);
-    check_picture(64, 1, 33, 32, 1, 1, false);
-    check_picture(64, 1, 31, 0, 9, 1, false);
-    check_picture(64, 1, 150, 0, 20, 300, false);
-    check_picture(64, 1, 150, 0, 20, 0, false);
-    check_picture(72, 2, 130, 0, 130, 1, false);
-    check_picture(40, 2, 70, 4, 66, 1, false);
-    check_picture(8, 2, 65, 0, 65, 1, false);
-    check_picture(20, 2, 70, 4, 66, 1, false);
-    check_picture(128, 1, 40, 4, 8, 1, false);
-    check_picture(64, 2, 40, 4, 8, 1, true);
+    check_image_attention(64, 2, 256, 0, 256, 1, false);
+    check_image_attention(64, 2, 200, 16, 132, 3, false);
+    check_image_attention(64, 1, 4, 0, 4, 1, false);
+    check_image_attention(64, 1, 33, 32, 1, 1, false);
+    check_image_attention(64, 1, 31, 0, 9, 1, false);
+    check_image_attention(64, 1, 150, 0, 20, 300, false);
+    check_image_attention(64, 1, 150, 0, 20, 0, false);
+    check_image_attention(72, 2, 130, 0, 130, 1, false);
+    check_image_attention(40, 2, 70, 4, 66, 1, false);
+    check_image_attention(8, 2, 65, 0, 65, 1, false);
+    check_image_attention(20, 2, 70, 4, 66, 1, false);
+    check_image_attention(128, 1, 40, 4, 8, 1, false);
+    check_image_attention(64, 2, 40, 4, 8, 1, true);
 }
 
-static void turned_picture(int dim, int heads, int first, int n)
+static void rotated_image(int dim, int heads, int first, int n)
 {
     int row_width = 3 * heads * dim, half = dim / 2;
     size_t bytes = (size_t)(first + n + 1) * (size_t)row_width * sizeof(bf16);
@@ -636,13 +639,13 @@ static void turned_picture(int dim, int heads, int first, int n)
     free(rope);
 }
 
-static void turned_pictures(void **state)
+static void rotated_images(void **state)
 {
     (void)state;
-    turned_picture(64, 3, 5, 9);
-    turned_picture(72, 2, 1, 4);
-    turned_picture(20, 2, 0, 4);
-    turned_picture(6, 1, 0, 2);
+    rotated_image(64, 3, 5, 9);
+    rotated_image(72, 2, 1, 4);
+    rotated_image(20, 2, 0, 4);
+    rotated_image(6, 1, 0, 2);
 }
 
 int main(void)
@@ -650,13 +653,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_of_common_heads),
         cmocka_unit_test(prompts_of_odd_heads),
-        cmocka_unit_test(prompts_the_plain_way),
+        cmocka_unit_test(prompts_by_the_fallback),
         cmocka_unit_test(prompts_of_extreme_scores),
         cmocka_unit_test(rows_do_not_see_their_tile),
         cmocka_unit_test(tokens),
         cmocka_unit_test(tokens_of_extreme_scores),
-        cmocka_unit_test(pictures),
-        cmocka_unit_test(turned_pictures),
+        cmocka_unit_test(attention_of_images),
+        cmocka_unit_test(rotated_images),
         cmocka_unit_test(tokens_of_many_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

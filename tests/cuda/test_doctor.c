@@ -86,7 +86,7 @@ static void assert_found(const char *name, ey_finding_level level, const char *w
 static void assert_nothing_left(void)
 {
     struct fake_counts n = fake_driver_counts();
-    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.contexts +
+    assert_int_equal(n.device_allocations + n.host_allocations + n.pinned_ranges + n.contexts +
                          n.modules + n.streams + n.events + n.graphs,
                      0);
 }
@@ -98,7 +98,7 @@ static ey_engine_options options_for(const char *device)
     return o;
 }
 
-static void a_card_that_others_use(void **state)
+static void a_gpu_that_others_use(void **state)
 {
     (void)state;
     ey_engine_options o = options_for("auto");
@@ -111,14 +111,14 @@ static void a_card_that_others_use(void **state)
     assert_true(d.usable);
     assert_found("card", EY_FINDING_GOOD, "NVIDIA GeForce RTX 5060, sm_120, 30 SMs");
     assert_found("driver", EY_FINDING_GOOD, "580.65");
-    assert_found("card_memory", EY_FINDING_GOOD, "7000 of 8151 MiB");
-    assert_found("card_holder", EY_FINDING_NOTE,
+    assert_found("gpu_memory", EY_FINDING_GOOD, "7000 of 8151 MiB");
+    assert_found("gpu_process", EY_FINDING_NOTE,
                  "751 MiB held by "); /* once, though it computes too */
-    assert_non_null(strstr(finding("card_holder")->remedy, "close it"));
-    assert_found("card_held_outside", EY_FINDING_NOTE, "400 MiB are held by the system");
-    assert_found("card_reads", EY_FINDING_GOOD, "% of what its clock gives");
+    assert_non_null(strstr(finding("gpu_process")->remedy, "close it"));
+    assert_found("gpu_memory_system", EY_FINDING_NOTE, "400 MiB are held by the system");
+    assert_found("gpu_bandwidth", EY_FINDING_GOOD, "% of what its clock gives");
     assert_found("kernels", EY_FINDING_GOOD, "passed their trial on a card like this one");
-    assert_null(finding("card_spill"));
+    assert_null(finding("gpu_memory_spill"));
     assert_found("processor", EY_FINDING_GOOD, "kernels for ");
     assert_non_null(finding("memory"));
     assert_nothing_left();
@@ -132,31 +132,31 @@ static void without_a_management_library(void **state)
     ey_diagnose(&d, &o, false);
     assert_true(d.usable);
     assert_found("driver", EY_FINDING_NOTE, "cannot be told");
-    assert_found("card_held_outside", EY_FINDING_NOTE, "1151 MiB are held");
+    assert_found("gpu_memory_system", EY_FINDING_NOTE, "1151 MiB are held");
     assert_nothing_left();
 }
 
-static void a_card_without_room(void **state)
+static void a_gpu_without_room(void **state)
 {
     (void)state;
-    struct fake_card card = fake_small_card;
+    struct fake_gpu gpu = fake_small_gpu;
     ey_engine_options o = options_for("cuda");
-    card.used_by_others = card.total - ((size_t)1200 << 20);
-    fake_open_card(&card);
+    gpu.used_by_others = gpu.total - ((size_t)1200 << 20);
+    fake_open_gpu(&gpu);
     ey_diagnose(&d, &o, false);
     assert_false(d.usable);
-    assert_found("card_memory", EY_FINDING_BAD, "1200 of 8151 MiB");
+    assert_found("gpu_memory", EY_FINDING_BAD, "1200 of 8151 MiB");
     o.device = "auto"; /* the processor is still there */
     ey_diagnose(&d, &o, false);
     assert_true(d.usable);
-    fake_open_card(&fake_small_card);
+    fake_open_gpu(&fake_small_gpu);
 }
 
 static void without_a_driver(void **state)
 {
     (void)state;
     ey_engine_options o = options_for("auto");
-    fake_open_card(NULL);
+    fake_open_gpu(NULL);
     ey_diagnose(&d, &o, true);
     assert_true(d.usable);
     assert_found("card", EY_FINDING_NOTE, "no NVIDIA driver");
@@ -167,7 +167,7 @@ static void without_a_driver(void **state)
     ey_diagnose(&d, &o, true);
     assert_true(d.usable);
     assert_null(finding("card"));
-    fake_open_card(&fake_small_card);
+    fake_open_gpu(&fake_small_gpu);
 }
 
 static void a_model_that_is_not_there(void **state)
@@ -203,34 +203,33 @@ static ey_engine *opened(void)
 static void spilled_memory_is_seen(void **state)
 {
     ey_engine *engine = opened();
-    ey_memory m = ey_last_memory(engine);
+    ey_gpu_memory m = ey_last_gpu_memory(engine);
     ey_err e;
     char text[400];
     (void)state;
-    assert_true(m.known && !m.spilled && m.held_bytes == engine->plan.arena);
-    assert_true(m.planned_bytes == engine->plan.allocated &&
-                m.total_bytes == fake_small_card.total);
+    assert_true(m.known && !m.spilled && m.held_bytes == engine->plan.arena_bytes);
+    assert_true(m.planned_bytes == engine->plan.allocated && m.total_bytes == fake_small_gpu.total);
     assert_true(m.bytes_per_second > 0.5 * FAKE_READ_RATE &&
                 m.bytes_per_second < 1.1 * FAKE_READ_RATE);
-    assert_false(ey_memory_warning(&m, text, sizeof(text)));
+    assert_false(ey_gpu_memory_warning(&m, text, sizeof(text)));
     assert_string_equal(noticed, "");
     struct fake_counts before = fake_driver_counts();
 
     fake_driver_spill(m.held_bytes / 2, m.held_bytes / 4);
-    assert_true(ey_probe_memory(engine, &m, &e));
+    assert_true(ey_probe_gpu_memory(engine, &m, &e));
     assert_true(m.spilled && m.spilled_bytes >= m.held_bytes / 8 &&
                 m.spilled_bytes <= m.held_bytes / 2 + (64 << 20));
-    assert_true(ey_memory_warning(&m, text, sizeof(text)));
+    assert_true(ey_gpu_memory_warning(&m, text, sizeof(text)));
     assert_non_null(strstr(text, "SPILLED"));
-    assert_true(ey_last_memory(engine).spilled);
+    assert_true(ey_last_gpu_memory(engine).spilled);
 
     fake_driver_spill(
         0, m.held_bytes); /* all of it: no part is left that shows how fast it should be */
-    assert_true(ey_probe_memory(engine, &m, &e));
+    assert_true(ey_probe_gpu_memory(engine, &m, &e));
     assert_true(m.spilled && m.spilled_bytes + 16 * 64 >= m.held_bytes);
 
     fake_driver_spill(0, 0);
-    assert_true(ey_probe_memory(engine, &m, &e));
+    assert_true(ey_probe_gpu_memory(engine, &m, &e));
     assert_false(m.spilled);
     assert_int_equal(fake_driver_counts().calls_that_allocate, before.calls_that_allocate);
     ey_engine_close(&engine);
@@ -241,19 +240,19 @@ static void a_processor_has_nothing_to_look_at(void **state)
 {
     (void)state;
     ey_engine *engine = engine_open("tiny-ragged-fp8", "cpu", 1, 512);
-    ey_memory m;
+    ey_gpu_memory m;
     ey_err e;
-    assert_true(ey_probe_memory(engine, &m, &e));
-    assert_false(m.known || ey_last_memory(engine).known);
+    assert_true(ey_probe_gpu_memory(engine, &m, &e));
+    assert_false(m.known || ey_last_gpu_memory(engine).known);
     ey_engine_close(&engine);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_card_that_others_use),
+        cmocka_unit_test(a_gpu_that_others_use),
         cmocka_unit_test(without_a_management_library),
-        cmocka_unit_test(a_card_without_room),
+        cmocka_unit_test(a_gpu_without_room),
         cmocka_unit_test(without_a_driver),
         cmocka_unit_test(a_model_that_is_not_there),
         cmocka_unit_test(spilled_memory_is_seen),

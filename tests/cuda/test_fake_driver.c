@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-#include "backend/cuda/images.h"
+#include "kernels/cuda/cuda_fatbins.h"
 #include "cuda/fake_driver.h"
 #include "cuda/primitives.h"
 
 enum { N = 64 };
 
-struct card {
+struct opened_gpu {
     struct cuda_driver d;
     CUcontext context;
     CUstream stream;
@@ -23,15 +23,15 @@ struct card {
     uint32_t *pinned;
 };
 
-static struct card opened(void)
+static struct opened_gpu opened(void)
 {
-    struct card c;
-    fake_driver_fill(&c.d, &fake_small_card);
+    struct opened_gpu c;
+    fake_driver_fill(&c.d, &fake_small_gpu);
     assert_int_equal(c.d.init(0), 0);
     assert_int_equal(c.d.context_retain(&c.context, 0), 0);
     assert_int_equal(c.d.context_current(c.context), 0);
     assert_int_equal(c.d.stream_create(&c.stream, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(c.d.module_load(&c.module, cuda_images[0].data), 0);
+    assert_int_equal(c.d.module_load(&c.module, cuda_fatbins[0].data), 0);
     assert_int_equal(c.d.memory_alloc(&c.memory, 2 * N * sizeof(uint32_t)), 0);
     void *pinned;
     assert_int_equal(c.d.host_alloc(&pinned, N * sizeof(uint32_t), 0), 0);
@@ -39,7 +39,7 @@ static struct card opened(void)
     return c;
 }
 
-static void closed(struct card *c)
+static void closed(struct opened_gpu *c)
 {
     c->d.host_free(c->pinned);
     c->d.memory_free(c->memory);
@@ -48,12 +48,12 @@ static void closed(struct card *c)
     c->d.context_release(0);
     struct fake_counts n = fake_driver_counts();
     assert_int_equal(n.device_bytes, 0);
-    assert_int_equal(n.device_allocations + n.host_allocations + n.registered + n.modules +
+    assert_int_equal(n.device_allocations + n.host_allocations + n.pinned_ranges + n.modules +
                          n.streams + n.events + n.graphs,
                      0);
 }
 
-static CUfunction function_of(struct card *c, const char *wanted)
+static CUfunction function_of(struct opened_gpu *c, const char *wanted)
 {
     CUfunction all[64];
     unsigned n = 0;
@@ -70,7 +70,7 @@ static CUfunction function_of(struct card *c, const char *wanted)
 }
 
 /* Shuffles the first half of the card's memory into the second: out[i] = in[i ^ 5]. */
-static CUresult launch_shuffle(struct card *c, unsigned shared)
+static CUresult launch_shuffle(struct opened_gpu *c, unsigned shared)
 {
     uint32_t *memory = (uint32_t *)(uintptr_t)c->memory;
     struct primitive_args a = {memory + N, memory, 0};
@@ -95,7 +95,7 @@ static void fill(uint32_t *v, uint32_t first)
 static void work_is_put_off(void **state)
 {
     (void)state;
-    struct card c = opened();
+    struct opened_gpu c = opened();
     uint32_t ordinary[N], got[N];
     fill(ordinary, 100);
     fill(c.pinned, 200);
@@ -121,7 +121,7 @@ static void work_is_put_off(void **state)
 static void events_order_streams(void **state)
 {
     (void)state;
-    struct card c = opened();
+    struct opened_gpu c = opened();
     CUstream second;
     CUevent filled;
     assert_int_equal(c.d.stream_create(&second, 0), 0);
@@ -139,10 +139,10 @@ static void events_order_streams(void **state)
     closed(&c);
 }
 
-static void graphs_replay(void **state)
+static void graphs_launch(void **state)
 {
     (void)state;
-    struct card c = opened();
+    struct opened_gpu c = opened();
     CUgraph graph;
     CUgraphExec exec;
     CUdeviceptr more;
@@ -172,23 +172,23 @@ static void graphs_replay(void **state)
 static void memory_has_an_end(void **state)
 {
     (void)state;
-    struct card c = opened();
+    struct opened_gpu c = opened();
     size_t free_bytes, total, taken = 2 * N * 4;
     CUdeviceptr p;
     assert_int_equal(c.d.memory_info(&free_bytes, &total), 0);
-    assert_int_equal(total, fake_small_card.total);
-    assert_int_equal(free_bytes, total - fake_small_card.used_by_others -
-                                     fake_small_card.context_bytes - taken);
+    assert_int_equal(total, fake_small_gpu.total);
+    assert_int_equal(free_bytes,
+                     total - fake_small_gpu.used_by_others - fake_small_gpu.context_bytes - taken);
     assert_int_equal(c.d.memory_alloc(&p, free_bytes + 1), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(c.d.to_device(c.memory + taken - 4, c.pinned, 8, c.stream),
                      CUDA_ERROR_INVALID_VALUE);
     closed(&c);
 }
 
-static void what_a_card_refuses(void **state)
+static void what_a_gpu_refuses(void **state)
 {
     (void)state;
-    struct card c = opened();
+    struct opened_gpu c = opened();
     CUfunction f = function_of(&c, "test_shuffles");
     assert_int_equal(fake_driver_counts().lazy_functions, 0);
     assert_int_equal(launch_shuffle(&c, 64 * 1024), CUDA_ERROR_INVALID_VALUE);
@@ -214,9 +214,9 @@ static void what_a_card_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_is_put_off),     cmocka_unit_test(events_order_streams),
-        cmocka_unit_test(graphs_replay),       cmocka_unit_test(memory_has_an_end),
-        cmocka_unit_test(what_a_card_refuses),
+        cmocka_unit_test(work_is_put_off),    cmocka_unit_test(events_order_streams),
+        cmocka_unit_test(graphs_launch),      cmocka_unit_test(memory_has_an_end),
+        cmocka_unit_test(what_a_gpu_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "backend/activations.h"
-#include "backend/cuda/gemm_e4m3_shape.h"
+#include "backend/fp8_activations.h"
+#include "kernels/cuda/matmul/gemm_w8a8_launch.h"
 #include "cuda/emulated.h"
-#include "cuda/matrices.h"
+#include "cuda/kernel_test_matrices.h"
 
 /* ---- one matrix ---- */
 
@@ -59,7 +59,7 @@ static struct matrix matrix_make(int dtype, int rows, int cols, enum scales kind
 /* ---- one product ---- */
 
 struct product {
-    enum linear_out out;
+    enum cuda_epilogue out;
     int rows[MAX_SEGMENTS]; /* 0: no more segments */
     int k, n;
     enum scales scales;
@@ -67,11 +67,11 @@ struct product {
         loose; /* loose: rows of x and y lie further apart than they are long, y at odd places */
 };
 
-static double activation(double v, enum linear_out out)
+static double activation(double v, enum cuda_epilogue out)
 {
-    if (out == OUT_GELU_TANH)
+    if (out == EPI_GELU_TANH)
         return 0.5 * v * (1 + tanh(sqrt(2 / acos(-1.0)) * (v + 0.044715 * v * v * v)));
-    return out == OUT_GELU_ERF ? 0.5 * v * (1 + erf(v / sqrt(2))) : v;
+    return out == EPI_GELU_ERF ? 0.5 * v * (1 + erf(v / sqrt(2))) : v;
 }
 
 /* The product of a row of x and one of w, and what float32 sums of it may be wrong by. */
@@ -98,7 +98,7 @@ static struct expected expected_at(const struct product *c, const struct matrix 
     struct expected e;
     const struct matrix *w = &m[segment];
     e.value = dot(x, w->value + (size_t)row * (size_t)c->k, c->k, &e.error);
-    if (c->out == OUT_SILU) {
+    if (c->out == EPI_SILU) {
         double up_error, up = dot(x, m[1].value + (size_t)row * (size_t)c->k, c->k, &up_error);
         double gate = e.value / (1 + exp(-e.value));
         e.error = (1.1 * e.error + 1e-6 * fabs(gate)) * fabs(up) + fabs(gate) * up_error;
@@ -108,16 +108,16 @@ static struct expected expected_at(const struct product *c, const struct matrix 
         e.value = activation(e.value, c->out) + before;
         e.error = 1.2 * e.error + 1e-6 * fabs(e.value);
     }
-    if (c->out != OUT_ADD && c->out != OUT_F32) e.error += fabs(e.value) * 0x1p-8;
+    if (c->out != EPI_ADD && c->out != EPI_F32) e.error += fabs(e.value) * 0x1p-8;
     return e;
 }
 
 static void check_segment(const struct product *c, const struct matrix *m, int segment,
-                          const float *x, const struct linear_args *a, const float *before,
+                          const float *x, const struct matmul_args *a, const float *before,
                           const char *kernel)
 {
-    const struct linear_segment *s = &a->segment[segment];
-    int wide = c->out == OUT_ADD || c->out == OUT_F32;
+    const struct matmul_segment *s = &a->segment[segment];
+    int wide = c->out == EPI_ADD || c->out == EPI_F32;
     for (int token = 0; token < c->n; token++)
         for (int row = 0; row < s->ldy; row++) {
             size_t at = (size_t)token * (size_t)s->ldy + (size_t)row;
@@ -125,7 +125,7 @@ static void check_segment(const struct product *c, const struct matrix *m, int s
             struct expected e = {(double)before[at], 0};
             if (row < c->rows[segment])
                 e = expected_at(c, m, segment, s->bias, x + (size_t)token * (size_t)c->k, row,
-                                c->out == OUT_ADD ? (double)before[at] : 0);
+                                c->out == EPI_ADD ? (double)before[at] : 0);
             if (!(fabs(got - e.value) <= e.error))
                 fail_msg(
                     "%s out %d rows %d k %d n %d: segment %d token %d row %d is %g, not %g (+-%g)",
@@ -135,7 +135,7 @@ static void check_segment(const struct product *c, const struct matrix *m, int s
 }
 
 /* Launches; what of x it works with becomes `values`. */
-static struct launch launch_tile(const struct linear_args *a, float *values,
+static struct launch launch_tile(const struct matmul_args *a, float *values,
                                  enum gemm_tile_kind tile)
 {
     struct launch launch = gemm_launch_tile(a, tile);
@@ -149,23 +149,23 @@ static struct launch launch_tile(const struct linear_args *a, float *values,
 }
 
 /* The same with x as e4m3. Codes and scales have nothing between or behind them. */
-static struct launch launch_e4m3(const struct linear_args *a, float *values)
+static struct launch launch_e4m3(const struct matmul_args *a, float *values)
 {
     const int scale_rows = (a->n + 3) / 4 * 4, blocks = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK;
     bf16 *x = aligned((size_t)(a->n * a->k) * sizeof(*x));
     float *scale = aligned((size_t)(blocks * scale_rows) * sizeof(*scale));
     struct quantize_rows_args q = {x,         aligned((size_t)(a->n * a->k)), scale, a->n, a->k,
                                    scale_rows};
-    struct e4m3_args e = {.product = *a, .x_scale = scale, .scale_rows = scale_rows};
+    struct w8a8_args e = {.matmul = *a, .x_scale = scale, .scale_rows = scale_rows};
     for (int i = 0; i < a->n * a->k; i++) {
         x[i] = ((const bf16 *)a->x)[i / a->k * a->ldx + i % a->k];
         values[i] = bf16_float(x[i]);
     }
     for (int i = 0; i < a->n; i++)
         round_activations(values + i * a->k, (size_t)a->k);
-    e.product.x = q.y;
-    e.product.ldx = a->k;
-    struct launch quantize = quantize_rows_launch(&q), launch = gemm_e4m3_launch(&e);
+    e.matmul.x = q.y;
+    e.matmul.ldx = a->k;
+    struct launch quantize = quantize_rows_launch(&q), launch = gemm_w8a8_launch(&e);
     assert_true(2 * (launch.shared + 1024) <= 100 * 1024); /* two blocks of threads on an SM */
     assert_true(emulator_launch(quantize.kernel, &q, quantize.grid,
                                 (const unsigned[3]){quantize.block, 1, 1}, quantize.shared));
@@ -179,9 +179,9 @@ enum { AS_E4M3 = GEMM_TILES }; /* in place of a tile */
 static void run_product(const struct product *c, int dtype, enum gemm_tile_kind tile)
 {
     struct matrix m[MAX_SEGMENTS];
-    struct linear_args a = {
-        .n = c->n, .k = c->k, .ldx = c->k + (c->loose ? 8 : 0), .out = (int32_t)c->out};
-    int outputs, odd = c->loose ? 1 : 0, wide = c->out == OUT_ADD || c->out == OUT_F32;
+    struct matmul_args a = {
+        .n = c->n, .k = c->k, .ldx = c->k + (c->loose ? 8 : 0), .epilogue = (int32_t)c->out};
+    int outputs, odd = c->loose ? 1 : 0, wide = c->out == EPI_ADD || c->out == EPI_F32;
     void *memory[MAX_SEGMENTS] = {NULL};
     float *before[MAX_SEGMENTS] = {NULL};
     size_t x_elements = (size_t)(c->n - 1) * (size_t)a.ldx + (size_t)c->k;
@@ -200,7 +200,7 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
         a.segment[a.n_segments].bias = c->bias ? random_floats((size_t)rows, 1) : NULL;
         a.n_segments++;
     }
-    outputs = c->out == OUT_SILU ? 1 : a.n_segments;
+    outputs = c->out == EPI_SILU ? 1 : a.n_segments;
     for (int s = 0; s < outputs; s++) {
         int ldy = c->rows[s] + (c->loose ? 5 : 0);
         size_t n = (size_t)ldy * (size_t)c->n, size = wide ? sizeof(float) : sizeof(bf16);
@@ -226,31 +226,31 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
 /* ---- tests ---- */
 
 static const struct product any_dtype[] = {
-    {.out = OUT_ACT, .rows = {16}, .k = 64, .n = 1},
-    {.out = OUT_ACT, .rows = {40}, .k = 192, .n = 5, .bias = 1, .loose = 1},
-    {.out = OUT_ACT, .rows = {130, 16, 40}, .k = 320, .n = 70, .bias = 1},
-    {.out = OUT_F32, .rows = {130}, .k = 64, .n = 33, .loose = 1},
-    {.out = OUT_ADD, .rows = {256}, .k = 128, .n = 64, .bias = 1},
-    {.out = OUT_ADD, .rows = {40}, .k = 320, .n = 130, .loose = 1},
-    {.out = OUT_SILU, .rows = {40, 40}, .k = 192, .n = 5},
-    {.out = OUT_SILU, .rows = {144, 144}, .k = 320, .n = 65, .loose = 1},
-    {.out = OUT_GELU_TANH, .rows = {130}, .k = 64, .n = 7, .bias = 1},
-    {.out = OUT_GELU_ERF, .rows = {40}, .k = 64, .n = 7, .bias = 1},
-    {.out = OUT_ACT, .rows = {300}, .k = 1088, .n = 3},
+    {.out = EPI_BF16, .rows = {16}, .k = 64, .n = 1},
+    {.out = EPI_BF16, .rows = {40}, .k = 192, .n = 5, .bias = 1, .loose = 1},
+    {.out = EPI_BF16, .rows = {130, 16, 40}, .k = 320, .n = 70, .bias = 1},
+    {.out = EPI_F32, .rows = {130}, .k = 64, .n = 33, .loose = 1},
+    {.out = EPI_ADD, .rows = {256}, .k = 128, .n = 64, .bias = 1},
+    {.out = EPI_ADD, .rows = {40}, .k = 320, .n = 130, .loose = 1},
+    {.out = EPI_SILU, .rows = {40, 40}, .k = 192, .n = 5},
+    {.out = EPI_SILU, .rows = {144, 144}, .k = 320, .n = 65, .loose = 1},
+    {.out = EPI_GELU_TANH, .rows = {130}, .k = 64, .n = 7, .bias = 1},
+    {.out = EPI_GELU_ERF, .rows = {40}, .k = 64, .n = 7, .bias = 1},
+    {.out = EPI_BF16, .rows = {300}, .k = 1088, .n = 3},
 };
 
 static const struct product fp8_only[] = {
-    {.out = OUT_F32, .rows = {130, 260}, .k = 720, .n = 9, .scales = SCALES_ZEROS},
-    {.out = OUT_F32, .rows = {130}, .k = 1296, .n = 9, .scales = SCALES_WIDE},
-    {.out = OUT_F32, .rows = {16}, .k = 128, .n = 1, .scales = SCALES_ZEROS},
-    {.out = OUT_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_ZEROS},
-    {.out = OUT_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_WIDE},
+    {.out = EPI_F32, .rows = {130, 260}, .k = 720, .n = 9, .scales = SCALES_ZEROS},
+    {.out = EPI_F32, .rows = {130}, .k = 1296, .n = 9, .scales = SCALES_WIDE},
+    {.out = EPI_F32, .rows = {16}, .k = 128, .n = 1, .scales = SCALES_ZEROS},
+    {.out = EPI_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_ZEROS},
+    {.out = EPI_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_WIDE},
 };
 
 static const struct product bf16_only[] = {
-    {.out = OUT_ACT, .rows = {40}, .k = 16, .n = 5},
-    {.out = OUT_ADD, .rows = {130}, .k = 72, .n = 12, .bias = 1},
-    {.out = OUT_ACT, .rows = {16}, .k = 8, .n = 1},
+    {.out = EPI_BF16, .rows = {40}, .k = 16, .n = 5},
+    {.out = EPI_ADD, .rows = {130}, .k = 72, .n = 12, .bias = 1},
+    {.out = EPI_BF16, .rows = {16}, .k = 8, .n = 1},
 };
 
 #define RUN_ALL(cases, dtype, tile)                                 \
@@ -273,7 +273,7 @@ static void products_of_tile(enum gemm_tile_kind tile)
     }
 #define WIDE_TILE_TEST(name, ...) TILE_TEST(SM90_##name)
 EY_GEMM_TILES(TILE_TEST)
-EY_GEMM_WIDE_TILES(WIDE_TILE_TEST)
+EY_GEMM_SM90_TILES(WIDE_TILE_TEST)
 
 static void products_of_e4m3(void **state)
 {
@@ -322,23 +322,23 @@ static void activations_become_e4m3(void **state)
 static void bands_cover_all_tiles(void **state)
 {
     const struct product c = {
-        .out = OUT_F32, .rows = {130}, .k = 16, .n = 64 * (GEMM_BAND + 2) + 5};
+        .out = EPI_F32, .rows = {130}, .k = 16, .n = 64 * (GEMM_BAND + 2) + 5};
     (void)state;
     run_product(&c, K_BF16, GEMM_128x64);
 }
 
-static struct linear_args sized(int rows, int k, int n)
+static struct matmul_args sized(int rows, int k, int n)
 {
-    struct linear_args a = {.n_segments = 1, .k = k, .n = n, .out = OUT_ACT};
+    struct matmul_args a = {.n_segments = 1, .k = k, .n = n, .epilogue = EPI_BF16};
     a.segment[0].w.rows = rows;
     a.segment[0].w.dtype = K_FP8;
     return a;
 }
 
-static void tiles_are_chosen_for_the_card(void **state)
+static void tiles_are_chosen_for_the_gpu(void **state)
 {
-    struct linear_args large = sized(12288, 2048, 1024), square = sized(1024, 4096, 1024);
-    struct linear_args few = sized(2048, 2048, 17), wide = sized(151936, 2048, 40);
+    struct matmul_args large = sized(12288, 2048, 1024), square = sized(1024, 4096, 1024);
+    struct matmul_args few = sized(2048, 2048, 17), wide = sized(151936, 2048, 40);
     (void)state;
     assert_int_equal(gemm_choose(&large, 132, false), GEMM_256x128);
     assert_int_equal(gemm_choose(&square, 132, false), GEMM_128x64);
@@ -357,12 +357,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TILE_ENTRY(name, ...) cmocka_unit_test(tile_##name),
 #define WIDE_TILE_ENTRY(name, ...) TILE_ENTRY(SM90_##name)
-        EY_GEMM_TILES(TILE_ENTRY) EY_GEMM_WIDE_TILES(WIDE_TILE_ENTRY)
+        EY_GEMM_TILES(TILE_ENTRY) EY_GEMM_SM90_TILES(WIDE_TILE_ENTRY)
 #undef TILE_ENTRY
             cmocka_unit_test(products_of_e4m3),
         cmocka_unit_test(activations_become_e4m3),
         cmocka_unit_test(bands_cover_all_tiles),
-        cmocka_unit_test(tiles_are_chosen_for_the_card),
+        cmocka_unit_test(tiles_are_chosen_for_the_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

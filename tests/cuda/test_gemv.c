@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/gemv1_shape.h"
-#include "backend/cuda/gemv_shape.h"
-#include "backend/cuda/plain_shape.h"
+#include "kernels/cuda/matmul/gemv_m1_launch.h"
+#include "kernels/cuda/matmul/gemv_launch.h"
+#include "kernels/cuda/matmul/matmul_fallback_launch.h"
 #include "cuda/emulated.h"
-#include "cuda/matrices.h"
+#include "cuda/kernel_test_matrices.h"
 
 enum { TOKENS = GEMV_TOKENS, X_ROWS = TOKENS + 3 };
 
@@ -27,7 +27,7 @@ struct product {
 
 struct problem {
     struct product p;
-    struct linear_args args;
+    struct matmul_args args;
     struct matrix w[MAX_SEGMENTS];
     double *x; /* [TOKENS, k] after the norm */
     float *y_before;
@@ -82,7 +82,7 @@ static struct problem problem_make(const struct product *product, int packed)
 {
     struct problem p = {.p = *product};
     p.args.k = product->k;
-    p.args.out = product->out;
+    p.args.epilogue = product->out;
     for (int i = 0; i < MAX_SEGMENTS && product->rows[i]; i++) {
         p.w[i] = random_matrix(product->dtype, product->rows[i], product->k, packed);
         p.args.segment[i].w = p.w[i].dev;
@@ -122,12 +122,12 @@ static double silu(double v)
 static void check_values(const struct problem *p, const float *f32, const bf16 *act, int n)
 {
     int at = 0;
-    for (int s = 0; s < (p->p.out == OUT_SILU ? 1 : p->args.n_segments); at += p->p.rows[s++]) {
+    for (int s = 0; s < (p->p.out == EPI_SILU ? 1 : p->args.n_segments); at += p->p.rows[s++]) {
         for (int i = 0; i < n; i++) {
             for (int r = 0; r < p->p.rows[s]; r++) {
                 double tolerance, other_tolerance, want = expected_dot(p, s, r, i, &tolerance);
                 size_t place = (size_t)i * (size_t)p->n_rows + (size_t)(at + r);
-                if (p->p.out == OUT_SILU) {
+                if (p->p.out == EPI_SILU) {
                     double up = expected_dot(p, 1, r, i, &other_tolerance);
                     tolerance = 1.1 * tolerance * fabs(up) + other_tolerance * fabs(silu(want)) +
                                 tolerance * other_tolerance;
@@ -135,14 +135,14 @@ static void check_values(const struct problem *p, const float *f32, const bf16 *
                     tolerance += fabs(want) * 0x1p-8;
                 }
                 if (p->args.segment[s].bias) want += (double)p->args.segment[s].bias[r];
-                if (p->p.out == OUT_ADD) {
+                if (p->p.out == EPI_ADD) {
                     want += (double)p->y_before[place];
                     tolerance += 1e-6;
                 }
-                if (p->p.out == OUT_GELU_TANH || p->p.out == OUT_GELU_ERF || p->p.out == OUT_ACT) {
+                if (p->p.out == EPI_GELU_TANH || p->p.out == EPI_GELU_ERF || p->p.out == EPI_BF16) {
                     double tanh_in = sqrt(2 / acos(-1.0)) * (want + 0.044715 * want * want * want);
-                    if (p->p.out == OUT_GELU_TANH) want = 0.5 * want * (1 + tanh(tanh_in));
-                    if (p->p.out == OUT_GELU_ERF) want = 0.5 * want * (1 + erf(want / sqrt(2)));
+                    if (p->p.out == EPI_GELU_TANH) want = 0.5 * want * (1 + tanh(tanh_in));
+                    if (p->p.out == EPI_GELU_ERF) want = 0.5 * want * (1 + erf(want / sqrt(2)));
                     tolerance = 1.2 * tolerance + fabs(want) * 0x1p-8;
                 }
                 double got = act ? (double)bf16_float(act[place]) : (double)f32[place];
@@ -157,7 +157,7 @@ static void check_values(const struct problem *p, const float *f32, const bf16 *
 
 static int is_act(int out)
 {
-    return out != OUT_F32 && out != OUT_ADD;
+    return out != EPI_F32 && out != EPI_ADD;
 }
 
 /* Runs the product for n tokens; y is [n, n_rows]. The result is checked, and must be read once. */
@@ -166,7 +166,7 @@ static void *run(struct problem *p, int n, const struct launch *shape)
     size_t values = (size_t)n * (size_t)p->n_rows;
     void *y = aligned(values * 4);
     if (!is_act(p->p.out)) memcpy(y, p->y_before, values * 4);
-    struct linear_args *a = &p->args;
+    struct matmul_args *a = &p->args;
     int at = 0;
     a->n = n;
     if (p->p.gather) a->gather = p->gather;
@@ -184,7 +184,7 @@ static void check_same(const struct problem *p, const void *few, int n, const vo
 {
     size_t size = is_act(p->p.out) ? 2 : 4;
     for (int i = 0; i < n; i++) {
-        int width = p->p.out == OUT_SILU ? p->p.rows[0] : p->n_rows;
+        int width = p->p.out == EPI_SILU ? p->p.rows[0] : p->n_rows;
         assert_memory_equal((const char *)few + (size_t)i * (size_t)p->n_rows * size,
                             (const char *)many + (size_t)i * (size_t)p->n_rows * size,
                             (size_t)width * size);
@@ -192,32 +192,32 @@ static void check_same(const struct problem *p, const void *few, int n, const vo
 }
 
 static const struct product fast[] = {
-    {K_FP8, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
-    {K_FP8, OUT_F32, 1, {40, 7, 144}, 328, 1, 0, 1},
-    {K_FP8, OUT_F32, 1, {16}, 4160, 0, 1, 1e6f},
-    {K_FP8, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},
-    {K_FP8, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},
-    {K_FP8, OUT_ADD, 0, {136}, 256, 1, 0, 1},
-    {K_FP8, OUT_ADD, 0, {32}, 6144, 0, 0, 3e4f},
-    {K_FP8, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
-    {K_FP8, OUT_ADD, 0, {5}, 8, 0, 0, 1},
-    {K_BF16, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
-    {K_BF16, OUT_F32, 1, {300}, 264, 0, 1, 1},
-    {K_BF16, OUT_F32, 1, {16}, 4128, 0, 0, 1},
-    {K_BF16, OUT_SILU, 1, {40, 40}, 1024, 0, 0, 1},
-    {K_BF16, OUT_ADD, 0, {32}, 2560, 1, 0, 1},
-    {K_BF16, OUT_ADD, 0, {16}, 9728, 0, 0, 1},
-    {K_INT8, OUT_F32, 1, {400}, 2048, 0, 1, 1},
-    {K_INT8, OUT_F32, 1, {90}, 200, 0, 0, 1},
-    {K_INT4, OUT_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
-    {K_INT4, OUT_F32, 1, {40, 7, 144}, 352, 1, 0, 1},
-    {K_INT4, OUT_F32, 1, {16}, 4160, 0, 1, 1e6f},
-    {K_INT4, OUT_SILU, 1, {160, 160}, 512, 0, 0, 1},
-    {K_INT4, OUT_SILU, 1, {17, 17}, 2560, 0, 0, 1},
-    {K_INT4, OUT_ADD, 0, {136}, 256, 1, 0, 1},
-    {K_INT4, OUT_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
-    {K_INT4, OUT_ADD, 0, {5}, 32, 0, 0, 1},
-    {K_INT4, OUT_ADD, 0, {32}, 6080, 0, 0, 3e4f},
+    {K_FP8, EPI_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
+    {K_FP8, EPI_F32, 1, {40, 7, 144}, 328, 1, 0, 1},
+    {K_FP8, EPI_F32, 1, {16}, 4160, 0, 1, 1e6f},
+    {K_FP8, EPI_SILU, 1, {160, 160}, 512, 0, 0, 1},
+    {K_FP8, EPI_SILU, 1, {17, 17}, 2560, 0, 0, 1},
+    {K_FP8, EPI_ADD, 0, {136}, 256, 1, 0, 1},
+    {K_FP8, EPI_ADD, 0, {32}, 6144, 0, 0, 3e4f},
+    {K_FP8, EPI_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
+    {K_FP8, EPI_ADD, 0, {5}, 8, 0, 0, 1},
+    {K_BF16, EPI_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
+    {K_BF16, EPI_F32, 1, {300}, 264, 0, 1, 1},
+    {K_BF16, EPI_F32, 1, {16}, 4128, 0, 0, 1},
+    {K_BF16, EPI_SILU, 1, {40, 40}, 1024, 0, 0, 1},
+    {K_BF16, EPI_ADD, 0, {32}, 2560, 1, 0, 1},
+    {K_BF16, EPI_ADD, 0, {16}, 9728, 0, 0, 1},
+    {K_INT8, EPI_F32, 1, {400}, 2048, 0, 1, 1},
+    {K_INT8, EPI_F32, 1, {90}, 200, 0, 0, 1},
+    {K_INT4, EPI_F32, 1, {48, 16, 32}, 2048, 0, 0, 1},
+    {K_INT4, EPI_F32, 1, {40, 7, 144}, 352, 1, 0, 1},
+    {K_INT4, EPI_F32, 1, {16}, 4160, 0, 1, 1e6f},
+    {K_INT4, EPI_SILU, 1, {160, 160}, 512, 0, 0, 1},
+    {K_INT4, EPI_SILU, 1, {17, 17}, 2560, 0, 0, 1},
+    {K_INT4, EPI_ADD, 0, {136}, 256, 1, 0, 1},
+    {K_INT4, EPI_ADD, 0, {16}, 9728, 0, 0, 1e-20f},
+    {K_INT4, EPI_ADD, 0, {5}, 32, 0, 0, 1},
+    {K_INT4, EPI_ADD, 0, {32}, 6080, 0, 0, 3e4f},
 };
 
 static void fast_kernels_multiply(void **state)
@@ -229,7 +229,7 @@ static void fast_kernels_multiply(void **state)
         void *most = NULL;
         for (int c = (int)(sizeof(counts) / sizeof(counts[0])) - 1; c >= 0; c--) {
             p.args.n = counts[c];
-            struct launch shape = gemv_shape(
+            struct launch shape = gemv_launch(
                 &p.args, c % 2 ? 132 : 3,
                 (c % 3 ? 228 : 100) << 10); /* three SMs: blocks loop over row blocks */
             if (!shape.kernel)
@@ -253,7 +253,7 @@ static void kernels_of_one_token_multiply(void **state)
         struct problem p = problem_make(&fast[i], 1);
         p.args.n = 1;
         p.args.gather = p.p.gather ? p.gather : NULL;
-        struct launch shape = gemv1_launch(&p.args);
+        struct launch shape = gemv_m1_launch(&p.args);
         const bool wanted = !p.p.gather && (fast[i].dtype == K_FP8 || fast[i].dtype == K_INT4);
         assert_int_equal(shape.kernel != NULL, wanted);
         if (!wanted) continue;
@@ -264,36 +264,36 @@ static void kernels_of_one_token_multiply(void **state)
 }
 
 static const struct product plain[] = {
-    {K_F32, OUT_F32, 1, {5, 9}, 37, 1, 1, 1},     {K_F16, OUT_ACT, 0, {20}, 64, 1, 0, 1},
-    {K_FP8, OUT_ADD, 0, {140}, 150, 1, 0, 1},     {K_INT8, OUT_F32, 1, {33}, 72, 0, 1, 1},
-    {K_BF16, OUT_SILU, 1, {12, 12}, 40, 0, 0, 1}, {K_BF16, OUT_GELU_TANH, 0, {12}, 40, 1, 0, 1},
-    {K_BF16, OUT_GELU_ERF, 0, {12}, 40, 1, 0, 1},
+    {K_F32, EPI_F32, 1, {5, 9}, 37, 1, 1, 1},     {K_F16, EPI_BF16, 0, {20}, 64, 1, 0, 1},
+    {K_FP8, EPI_ADD, 0, {140}, 150, 1, 0, 1},     {K_INT8, EPI_F32, 1, {33}, 72, 0, 1, 1},
+    {K_BF16, EPI_SILU, 1, {12, 12}, 40, 0, 0, 1}, {K_BF16, EPI_GELU_TANH, 0, {12}, 40, 1, 0, 1},
+    {K_BF16, EPI_GELU_ERF, 0, {12}, 40, 1, 0, 1},
 };
 
-static void plain_kernel_multiplies(void **state)
+static void fallback_multiplies(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
         for (int packed = 0; packed < 2; packed++) {
             struct problem p = problem_make(&plain[i], packed);
             p.args.n = 6;
-            struct launch shape = plain_shape(&p.args);
+            struct launch shape = matmul_fallback_launch(&p.args);
             run(&p, 6, &shape);
         }
     }
 }
 
-static void plain_kernel_reads_nan(void **state)
+static void fallback_reads_nan(void **state)
 {
     (void)state;
-    struct product product = {K_FP8, OUT_F32, 0, {3}, 8, 0, 0, 1};
+    struct product product = {K_FP8, EPI_F32, 0, {3}, 8, 0, 0, 1};
     struct problem p = problem_make(&product, 0);
     float y[3];
     ((uint8_t *)(uintptr_t)p.w[0].dev.data)[8 + 2] = 0xff;
     p.args.n = 1;
     p.args.segment[0].y = y;
     p.args.segment[0].ldy = 3;
-    struct launch shape = plain_shape(&p.args);
+    struct launch shape = matmul_fallback_launch(&p.args);
     const unsigned block[3] = {shape.block, 1, 1};
     assert_true(emulator_launch(shape.kernel, &p.args, shape.grid, block, shape.shared));
     assert_true(!isnan(y[0]) && isnan(y[1]) && !isnan(y[2]));
@@ -304,16 +304,16 @@ static void other_products_have_no_fast_kernel(void **state)
     (void)state;
     struct problem p = problem_make(&fast[0], 1);
     p.args.n = 33;
-    assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
+    assert_null(gemv_launch(&p.args, 132, 100 << 10).kernel);
     p.args.n = 1;
     p.args.k = 2044;
-    assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
+    assert_null(gemv_launch(&p.args, 132, 100 << 10).kernel);
     p.args.k = 2048;
     p.args.segment[1].w.packed = 0;
-    assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
+    assert_null(gemv_launch(&p.args, 132, 100 << 10).kernel);
     p.args.segment[1].w.packed = 1;
-    p.args.out = OUT_GELU_ERF;
-    assert_null(gemv_shape(&p.args, 132, 100 << 10).kernel);
+    p.args.epilogue = EPI_GELU_ERF;
+    assert_null(gemv_launch(&p.args, 132, 100 << 10).kernel);
 }
 
 int main(void)
@@ -321,8 +321,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(fast_kernels_multiply, free_all),
         cmocka_unit_test_teardown(kernels_of_one_token_multiply, free_all),
-        cmocka_unit_test_teardown(plain_kernel_multiplies, free_all),
-        cmocka_unit_test_teardown(plain_kernel_reads_nan, free_all),
+        cmocka_unit_test_teardown(fallback_multiplies, free_all),
+        cmocka_unit_test_teardown(fallback_reads_nan, free_all),
         cmocka_unit_test_teardown(other_products_have_no_fast_kernel, free_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

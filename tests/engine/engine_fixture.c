@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "checkpoint/temp_dir.h"
 #include "image/image.h"
-#include "model/ckpt_edit.h"
+#include "models/ckpt_edit.h"
 
 static char dir[300];
 
@@ -14,8 +14,8 @@ static struct {
     unsigned seed;
     char *bytes;
     size_t n;
-} pictures[MAX_PICTURES];
-static int n_pictures;
+} test_images[MAX_PICTURES];
+static int n_test_images;
 
 const char *fixture_dir(void)
 {
@@ -32,9 +32,9 @@ int engine_fixture_open(void **state)
 int engine_fixture_close(void **state)
 {
     (void)state;
-    for (int i = 0; i < n_pictures; i++)
-        free(pictures[i].bytes);
-    n_pictures = 0;
+    for (int i = 0; i < n_test_images; i++)
+        free(test_images[i].bytes);
+    n_test_images = 0;
     temp_dir_remove(dir);
     return 0;
 }
@@ -79,8 +79,8 @@ void assert_at_rest(ey_engine *engine)
     for (int i = 0; i < engine->images.n_blocks; i++)
         pins += engine->images.entry[i].pins;
     for (int i = 0; i < engine->max_num_seqs; i++)
-        slots += engine->slot[i].used;
-    bool in_tower = engine->pass_entry != NULL;
+        slots += engine->slot[i].in_use;
+    bool in_tower = engine->encoder_entry != NULL;
     pthread_mutex_unlock(&engine->lock);
     if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_tower)
         fail_msg(
@@ -113,21 +113,21 @@ void engine_shuffle(ey_engine *engine, unsigned seed)
     static int32_t block[EY_MAX_CONTEXT / KV_BLOCK];
     int n = 0;
     pthread_mutex_lock(&engine->lock);
-    image_cache_forget(&engine->images);
+    image_cache_clear(&engine->images);
     shuffle(engine->images.free_block, engine->images.n_free, seed);
-    while ((block[n] = kv_pool_take(&engine->blocks)) >= 0)
+    while ((block[n] = kv_pool_alloc(&engine->blocks)) >= 0)
         n++;
     shuffle(block, n, seed);
     for (int i = 0; i < n; i++)
-        kv_pool_drop(&engine->blocks, block[i]);
+        kv_pool_unref(&engine->blocks, block[i]);
     pthread_mutex_unlock(&engine->lock);
 }
 
 void engine_forget(ey_engine *engine)
 {
     pthread_mutex_lock(&engine->lock);
-    kv_pool_forget(&engine->blocks);
-    image_cache_forget(&engine->images);
+    kv_pool_clear(&engine->blocks);
+    image_cache_clear(&engine->images);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -164,12 +164,13 @@ static void fill(struct image *image, unsigned seed)
         }
 }
 
-ey_part picture(int width, int height, unsigned seed)
+ey_part test_image(int width, int height, unsigned seed)
 {
-    for (int i = 0; i < n_pictures; i++)
-        if (pictures[i].width == width && pictures[i].height == height && pictures[i].seed == seed)
-            return ey_image_part(pictures[i].bytes, pictures[i].n);
-    assert_true(n_pictures < MAX_PICTURES);
+    for (int i = 0; i < n_test_images; i++)
+        if (test_images[i].width == width && test_images[i].height == height &&
+            test_images[i].seed == seed)
+            return ey_image_part(test_images[i].bytes, test_images[i].n);
+    assert_true(n_test_images < MAX_PICTURES);
     struct image image = {width, height, malloc((size_t)width * (size_t)height * 3)};
     assert_non_null(image.rgb);
     fill(&image, seed);
@@ -181,12 +182,12 @@ ey_part picture(int width, int height, unsigned seed)
     if (!image_write_png(&image, path, &e) || !file_read(&bytes, &n, path, 1 << 24, &e))
         fail_msg("%s", e.text);
     free(image.rgb);
-    pictures[n_pictures].width = width;
-    pictures[n_pictures].height = height;
-    pictures[n_pictures].seed = seed;
-    pictures[n_pictures].bytes = bytes;
-    pictures[n_pictures].n = n;
-    n_pictures++;
+    test_images[n_test_images].width = width;
+    test_images[n_test_images].height = height;
+    test_images[n_test_images].seed = seed;
+    test_images[n_test_images].bytes = bytes;
+    test_images[n_test_images].n = n;
+    n_test_images++;
     return ey_image_part(bytes, n);
 }
 
@@ -196,7 +197,7 @@ void question_start(struct question *q, int max_tokens)
 {
     memset(q, 0, sizeof(*q));
     q->request = ey_request_defaults();
-    q->request.fresh = true; /* what is tested is how rows are computed */
+    q->request.no_prefix_cache = true; /* what is tested is how rows are computed */
     q->request.messages = q->messages;
     q->request.max_tokens = max_tokens;
     q->request.ignore_eos = true;
@@ -227,7 +228,7 @@ void question_simple(struct question *q, int n, const char *text, int max_tokens
     question_start(q, max_tokens);
     question_turn(q, "user");
     for (int i = 0; i < n; i++) {
-        question_part(q, picture(sizes[i % 4][0], sizes[i % 4][1], (unsigned)i));
+        question_part(q, test_image(sizes[i % 4][0], sizes[i % 4][1], (unsigned)i));
         if (i + 1 < n) question_text(q, "and");
     }
     question_text(q, text);
@@ -252,7 +253,7 @@ struct outcome outcome_of(ey_engine *engine, const struct question *q)
     struct outcome o = {.n = answer.n_tokens,
                         .prompt_tokens = answer.prompt_tokens,
                         .image_tokens = answer.image_tokens,
-                        .vocabulary = engine->model.text.vocabulary};
+                        .vocabulary = engine->model.text.vocab_size};
     assert_true(o.n <= 256);
     memcpy(o.ids, answer.tokens, (size_t)o.n * sizeof(int));
     o.logits = malloc((size_t)o.vocabulary * sizeof(float));

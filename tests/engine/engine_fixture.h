@@ -53,7 +53,7 @@ const struct image_entry *engine_features(ey_engine *engine, const struct digest
 int feature_row(const struct image_entry *entry, int token);
 
 /* A PNG of width x height made-up pixels; kept until the end. */
-ey_part picture(int width, int height, unsigned seed);
+ey_part test_image(int width, int height, unsigned seed);
 
 enum { MAX_TURNS = 8, MAX_TURN_PARTS = 80 };
 struct question {

@@ -46,7 +46,7 @@ static void embed(struct backend *be, dev x, const struct weight *table, dev fea
 }
 
 static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-                const struct decoder_layer *w, const struct text_shape *shape, dev rope,
+                const struct text_layer *w, const struct text_shape *shape, dev rope,
                 const struct batch *batch)
 {
     hit(OP_LAYER);
@@ -58,7 +58,7 @@ static void head(struct backend *be, float *logits, dev x, const int32_t *rows, 
                  const struct text_shape *shape)
 {
     hit(OP_LOGITS);
-    real->head(be, logits, x, rows, n, norm, weight, shape);
+    real->lm_head(be, logits, x, rows, n, norm, weight, shape);
 }
 
 static bool finish(struct backend *be, ey_err *e)
@@ -77,7 +77,7 @@ void hooks_on(ey_engine *engine)
     hooked.merge = merge;
     hooked.embed = embed;
     hooked.qkv = qkv;
-    hooked.head = head;
+    hooked.lm_head = head;
     hooked.finish = finish;
     engine->be->ops = &hooked;
     hooks_reset(NULL, NULL);
@@ -103,7 +103,7 @@ int hooks_count(enum op op)
 }
 
 struct canceller {
-    ey_ticket *ticket;
+    ey_generation *ticket;
     enum op op;
     int at;
     bool done;
@@ -113,16 +113,16 @@ static void cancel_there(void *user, enum op op, int n)
 {
     struct canceller *c = user;
     if (op == c->op && n == c->at) {
-        ey_cancel(c->ticket);
+        ey_generation_cancel(c->ticket);
         c->done = true;
     }
 }
 
-static void hear_out(ey_ticket *ticket, const ey_request *request)
+static void hear_out(ey_generation *gen, const ey_request *request)
 {
     ey_event event;
     do {
-        ey_next(ticket, 1000, &event);
+        ey_generation_next(gen, 1000, &event);
         if (event.type == EY_EVENT_TEXT && request->on_event)
             request->on_event(request->event_user, &event);
     } while (event.type != EY_EVENT_DONE);
@@ -134,15 +134,15 @@ ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op,
     ey_prompt *prompt;
     ey_answer answer;
     ey_err e;
-    if (!ey_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
+    if (!ey_prompt_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
     hooks_reset(cancel_there, &c);
-    pthread_mutex_lock(&engine->device); /* until the ticket is where the hook finds it */
-    bool ok = ey_start(engine, prompt, &q->request, &c.ticket, &e);
-    pthread_mutex_unlock(&engine->device);
+    pthread_mutex_lock(&engine->device_lock); /* until the ticket is where the hook finds it */
+    bool ok = ey_generation_start(engine, prompt, &q->request, &c.ticket, &e);
+    pthread_mutex_unlock(&engine->device_lock);
     ey_prompt_free(&prompt);
     if (!ok) fail_msg("%s", e.text);
     hear_out(c.ticket, &q->request);
-    if (!ey_collect(&c.ticket, &answer, &e)) fail_msg("%s", e.text);
+    if (!ey_generation_collect(&c.ticket, &answer, &e)) fail_msg("%s", e.text);
     if (!c.done) fail_msg("op %d was called less than %d times", (int)op, at);
     hooks_reset(NULL, NULL);
     return answer;

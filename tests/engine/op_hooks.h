@@ -29,8 +29,8 @@ int hooks_count(enum op op);
 /* The device fails at call number `at` of OP_FINISH since hooks_reset. */
 void hooks_fail(int at);
 
-/* Asks, and cancels by ey_cancel from within call number `at` of `op`; that there is one is
- * checked. Text is told to the request's on_event, if it has one. */
+/* Asks, and cancels by ey_generation_cancel from within call number `at` of `op`; that there is one
+ * is checked. Text is told to the request's on_event, if it has one. */
 ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op, int at);
 
 #endif

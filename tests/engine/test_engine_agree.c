@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "engine/engine_fixture.h"
-#include "engine/ready_prompt.h"
-#include "model/ckpt_edit.h"
+#include "engine/request/prompt.h"
+#include "models/ckpt_edit.h"
 
 enum { CONTEXT = 512, N_TOKENS = 24 };
 /* Mean over the tokens of an answer, and the worst of them. BF16 keys and values, and with avx512
@@ -32,7 +32,7 @@ static void lay_out_rows(struct rows *r, ey_engine *engine, const struct questio
 {
     ey_prompt *prompt;
     ey_err e;
-    if (!ey_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
+    if (!ey_prompt_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
     int n_prompt = (int)prompt->ids.n;
     *r = (struct rows){.n = n_prompt + N_TOKENS - 1};
     assert_true(r->n <= CONTEXT);
@@ -47,11 +47,11 @@ static void lay_out_rows(struct rows *r, ey_engine *engine, const struct questio
             r->position[3 * i + axis] = given ? prompt->position[3 * i + axis]
                                               : prompt->next_position + i - n_prompt;
     }
-    for (size_t k = 0; k < prompt->n_pictures; k++) {
-        const struct image_entry *entry = engine_features(engine, &prompt->picture[k].digest);
+    for (size_t k = 0; k < prompt->n_images; k++) {
+        const struct image_entry *entry = engine_features(engine, &prompt->images[k].digest);
         assert_non_null(entry);
         for (int i = 0; i < entry->n_tokens; i++)
-            r->feature[(int)prompt->picture[k].run.first + i] = feature_row(entry, i);
+            r->feature[(int)prompt->images[k].span.first + i] = feature_row(entry, i);
     }
     ey_prompt_free(&prompt);
 }
@@ -63,7 +63,7 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
 {
     static struct rows r;
     int32_t out[N_TOKENS];
-    size_t n = (size_t)N_TOKENS * (size_t)engine->model.text.vocabulary;
+    size_t n = (size_t)N_TOKENS * (size_t)engine->model.text.vocab_size;
     ey_err e;
     lay_out_rows(&r, engine, q, ids);
     float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
@@ -79,8 +79,8 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
     assert_true(device && r.n <= engine->ws.chunk.max_rows);
     for (int i = 0; i < N_TOKENS; i++)
         out[i] = r.n - N_TOKENS + i;
-    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
-                             &engine->kv, &batch, out, N_TOKENS, device, NULL));
+    assert_true(text_model_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
+                                &engine->kv, &batch, out, N_TOKENS, device, NULL));
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
@@ -146,7 +146,7 @@ static void compare(const char *kind, const char *mask, int n_pictures)
 {
     static struct question q;
     ey_engine *ref = engine_open(kind, "ref", 2, CONTEXT), *cpu = open_masked(kind, mask);
-    int vocabulary = ref->model.text.vocabulary;
+    int vocabulary = ref->model.text.vocab_size;
     size_t n = (size_t)N_TOKENS * (size_t)vocabulary;
     float *p = malloc(n * sizeof(float)), *r = malloc(n * sizeof(float));
     double worst = 0, mean = 0, difference = 0;
@@ -183,10 +183,10 @@ static void devices_agree(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-        for (int pictures = 0; pictures <= 2; pictures += 2) {
-            compare(kinds[k], NULL, pictures);
-            compare(kinds[k], "avx512", pictures);
-            compare(kinds[k], "generic", pictures);
+        for (int n_images = 0; n_images <= 2; n_images += 2) {
+            compare(kinds[k], NULL, n_images);
+            compare(kinds[k], "avx512", n_images);
+            compare(kinds[k], "generic", n_images);
         }
 }
 

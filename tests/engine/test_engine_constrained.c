@@ -89,9 +89,9 @@ static void wait_for_mask(void *user, enum op op, int n)
     (void)n;
     if (op != OP_LOGITS) return;
     double end = seconds_now() + PATIENCE_SECONDS;
-    while (ey_engine_mask_stats(o->engine).made <= o->seen && !o->late)
+    while (ey_engine_mask_stats(o->engine).count <= o->seen && !o->late)
         o->late = seconds_now() > end;
-    o->seen = ey_engine_mask_stats(o->engine).made;
+    o->seen = ey_engine_mask_stats(o->engine).count;
     o->steps++;
 }
 
@@ -110,7 +110,7 @@ static void masks_are_made_beside_the_step(void **state)
     assert_false(o.late);
     assert_true(o.steps >= answer.n_tokens && answer.n_tokens > 5);
     ey_mask_stats stats = ey_engine_mask_stats(engine);
-    assert_int_equal(stats.made, o.steps);
+    assert_int_equal(stats.count, o.steps);
     double p50 = ey_mask_percentile(&stats, 0.5), p99 = ey_mask_percentile(&stats, 0.99);
     assert_true(p50 > 0 && p50 <= p99 && p99 <= ey_mask_percentile(&stats, 1));
     ey_answer_free(&answer);
@@ -121,14 +121,14 @@ static void masks_are_made_beside_the_step(void **state)
 static void percentiles_are_the_ends_of_steps(void **state)
 {
     (void)state;
-    ey_mask_stats s = {.made = 100};
+    ey_mask_stats s = {.count = 100};
     s.steps[4] = 50;
     s.steps[8] = 49;
     s.steps[12] = 1;
     assert_true(fabs(ey_mask_percentile(&s, 0.5) - 0.5e-6) < 1e-12);
     assert_true(fabs(ey_mask_percentile(&s, 0.99) - 1e-6) < 1e-12);
     assert_true(fabs(ey_mask_percentile(&s, 1) - 2e-6) < 1e-12);
-    s = (ey_mask_stats){.made = 0};
+    s = (ey_mask_stats){.count = 0};
     assert_true(ey_mask_percentile(&s, 0.5) == 0);
 }
 

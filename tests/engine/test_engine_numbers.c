@@ -2,7 +2,7 @@
 /* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any
  * size, any number of threads, alone or beside other sequences. For every device. */
 #include "engine/engine_fixture.h"
-#include "models/qwen3vl/positions.h"
+#include "models/qwen3vl/mrope_positions.h"
 
 static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]), CONTEXT = 640 };
@@ -87,14 +87,14 @@ static void any_chunk(void **state)
     static struct question q;
     EACH_DEVICE(d)
     for (int k = 0; k < 3; k++)
-        for (int pictures = 0; pictures <= 2; pictures += 2) {
+        for (int n_images = 0; n_images <= 2; n_images += 2) {
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, CONTEXT);
-            question_simple(&q, pictures, long_text, 4);
+            question_simple(&q, n_images, long_text, 4);
             struct outcome whole = outcome_of(engine, &q);
             for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 char what[100];
                 snprintf(what, sizeof(what), "%s %s, %d pictures, chunks of %d", devices[d],
-                         kinds[k], pictures, rows[i]);
+                         kinds[k], n_images, rows[i]);
                 engine_set_rows(engine, rows[i], 512);
                 struct outcome o = outcome_of(engine, &q);
                 assert_same_outcome(&whole, &o, what);
@@ -170,7 +170,7 @@ static void push_row(struct rows *r, int as_seq, int seq, int i)
 {
     int32_t *p = r->position + 3 * r->n;
     /* the middle sequence has a "picture" of 3 x 4 with features 5.. */
-    struct visual_run run = {10, 3, 4};
+    struct image_span run = {10, 3, 4};
     static int32_t positions[3 * MAX_LENGTH];
     mrope_positions(positions, MAX_LENGTH, &run, seq == 1);
     bool visual = seq == 1 && i >= 10 && i < 22;
@@ -186,7 +186,7 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
                      float *logits)
 {
     ey_err e;
-    size_t n = (size_t)n_out * (size_t)engine->model.text.vocabulary;
+    size_t n = (size_t)n_out * (size_t)engine->model.text.vocab_size;
     float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
     assert_non_null(device);
     struct batch batch = {.n_rows = r->n,
@@ -198,8 +198,8 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
                           .seq = r->seq,
                           .index = r->index,
                           .block_table = r->table};
-    assert_true(decoder_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
-                             &engine->kv, &batch, out, n_out, device, NULL));
+    assert_true(text_model_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
+                                &engine->kv, &batch, out, n_out, device, NULL));
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
@@ -228,7 +228,7 @@ static void several_sequences(void **state)
     EACH_DEVICE(d)
     for (int k = 0; k < 3; k++) {
         ey_engine *engine = engine_open(kinds[k], devices[d], 2, CONTEXT);
-        int vocabulary = engine->model.text.vocabulary;
+        int vocabulary = engine->model.text.vocab_size;
         size_t row_bytes = (size_t)vocabulary * sizeof(float);
         float *together = malloc(2 * N_SEQS * row_bytes), *alone = malloc(2 * row_bytes);
         assert_true(together && alone);
@@ -289,7 +289,7 @@ static void deepstack_matters(void **state)
     EACH_DEVICE(d)
     {
         ey_engine *engine = engine_open("tiny-untied-bf16", devices[d], 1, CONTEXT);
-        int vocabulary = engine->model.text.vocabulary;
+        int vocabulary = engine->model.text.vocab_size;
         size_t row_bytes = (size_t)vocabulary * sizeof(float),
                n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
         float *before = malloc(row_bytes), *after = malloc(row_bytes),
@@ -333,13 +333,13 @@ static void weights_that_moved(void **state)
                                      .no_huge_pages = true},
                           moved = in_file;
         moved.no_huge_pages = false;
-        moved.shared = i % 2;
+        moved.serving = i % 2;
         ey_engine *engine = engine_open_with(kinds[i], in_file),
                   *other = engine_open_with(kinds[i], moved);
         struct outcome straight = outcome_of(engine, &q), meanwhile = outcome_of(other, &q);
         assert_same_outcome(&straight, &meanwhile, kinds[i]);
-        assert_int_equal(ey_engine_settle(engine), 0);
-        size_t bytes = ey_engine_settle(other);
+        assert_int_equal(ey_engine_wait_huge_pages(engine), 0);
+        size_t bytes = ey_engine_wait_huge_pages(other);
         const struct weight *gate = &other->model.layers[0].gate, *head = &other->model.head,
                             *embed = &other->model.embed;
         const void *at = gate->bf12 ? gate->bf12 : gate->data;

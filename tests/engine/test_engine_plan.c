@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine says of a card that its model does not fit on, and what it takes from the plan;
  * the card is told of, none is needed. */
-#include "backend/cuda/sizes.h"
+#include "backend/cuda/cuda_sizes.h"
 #include "engine/engine_fixture.h"
-#include "model/ckpt_edit.h"
+#include "models/ckpt_edit.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -14,14 +14,14 @@ static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_option
     ey_engine *engine = engine_new(&e);
     assert_non_null(engine);
     if (!engine_open_headers(engine, ckpt_make(fixture_dir(), kind), &e) ||
-        !backend_cuda_create_planned(&engine->be, &e))
+        !backend_cuda_create_simulated(&engine->be, &e))
         fail_msg("%s", e.text);
-    engine->facts = (struct device_facts){.name = "cuda:0",
-                                          .card = true,
-                                          .sm_count = 30,
-                                          .total = mib * MIB,
-                                          .free = mib * MIB,
-                                          .context = facts_context(30)};
+    engine->device_info = (struct device_info){.name = "cuda:0",
+                                               .is_gpu = true,
+                                               .sm_count = 30,
+                                               .total = mib * MIB,
+                                               .free = mib * MIB,
+                                               .context = gpu_context_bytes(30)};
     if (!engine_plan(engine, options, &e)) fail_msg("%s", e.text);
     return engine;
 }
@@ -39,7 +39,7 @@ static void it_fits(void **state)
     assert_int_equal(engine->plan.kv.n_blocks, 63); /* four requests' */
     assert_false(engine->plan.kv.fp8);
     struct placements where = plan_placements(&engine->plan);
-    assert_int_equal(where.head, PLACE_RESIDENT);
+    assert_int_equal(where.lm_head, PLACE_RESIDENT);
     assert_int_equal(where.vision, PLACE_RESIDENT);
     ey_engine_close(&engine);
 }
@@ -48,13 +48,13 @@ static void levers_become_places(void **state)
 {
     (void)state;
     ey_engine_options options = ey_engine_defaults();
-    options.head = "8bit";
+    options.lm_head = "8bit";
     options.vision_weights = "streamed";
     options.kv_cache_dtype = "fp8";
     ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
     struct placements where = plan_placements(&engine->plan);
     assert_int_equal(where.embed, PLACE_HOST);
-    assert_int_equal(where.head, PLACE_EIGHT_BIT);
+    assert_int_equal(where.lm_head, PLACE_EIGHT_BIT);
     assert_int_equal(where.vision, PLACE_STREAMED);
     assert_true(engine->plan.kv.fp8);
     ey_engine_close(&engine);
@@ -172,10 +172,10 @@ static void wrong_words(void **state)
     ey_engine_options options = ey_engine_defaults();
     options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8");
     options.vram = 2000 * MIB;
-    options.head = "4bit";
+    options.lm_head = "4bit";
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
-    options.head = "8bit";
+    options.lm_head = "8bit";
     options.model = ckpt_make(fixture_dir(), "tiny-gqa4-f32");
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_non_null(strstr(e.text, "--head 8bit needs a head that is stored as BF16"));

@@ -2,14 +2,14 @@
 /* Who waits, who runs and who goes: the queue and its bound, cancelling anywhere, readers that do
  * not read, closing. No request that ends takes anything from another, and nothing is left of it.
  */
-#include "engine/crowd.h"
+#include "engine/concurrent_requests.h"
 #include "engine/op_hooks.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SMALLEST_SLICES 1e-9 /* seconds: a tile of the tower and 16 rows of a prompt a turn */
 enum { PATIENCE = 60000, MANY = 8 };
 
-static struct member members[MANY];
+static struct concurrent_request members[MANY];
 static struct question questions[MANY];
 
 static ey_engine *open_many(int max_num_seqs, int max_num_queued)
@@ -32,30 +32,31 @@ static void build(int i, int max_tokens)
                                         "Count to a hundred, please."};
     question_start(&questions[i], max_tokens);
     question_turn(&questions[i], "user");
-    if (i % 2) question_part(&questions[i], picture(130, 130, (unsigned)i));
+    if (i % 2) question_part(&questions[i], test_image(130, 130, (unsigned)i));
     question_text(&questions[i], texts[i % 4]);
     questions[i].request.sampling.temperature = 1;
     questions[i].request.sampling.seed = (uint64_t)i;
-    questions[i].request.fresh = false;
+    questions[i].request.no_prefix_cache = false;
     members[i].request = questions[i].request;
 }
 
 static ey_answer alone(ey_engine *engine, int i)
 {
-    questions[i].request.fresh = true;
+    questions[i].request.no_prefix_cache = true;
     ey_answer answer = ask(engine, &questions[i]);
-    questions[i].request.fresh = false;
+    questions[i].request.no_prefix_cache = false;
     return answer;
 }
 
 /* A cancelled answer is the beginning of the whole one. */
-static void check_cancelled(const struct member *m, const ey_answer *whole, int least, int most)
+static void check_cancelled(const struct concurrent_request *m, const ey_answer *whole, int least,
+                            int most)
 {
     assert_string_equal(m->answer.finish_reason, "cancelled");
     assert_in_range(m->answer.n_tokens, least, most);
     assert_int_equal(m->answer.completion_tokens, m->answer.n_tokens);
     assert_memory_equal(m->answer.tokens, whole->tokens, (size_t)m->answer.n_tokens * sizeof(int));
-    assert_memory_equal(m->heard, whole->text, m->n_heard);
+    assert_memory_equal(m->text, whole->text, m->n_text);
 }
 
 static void sleep_a_little(void)
@@ -88,22 +89,22 @@ static void wait_for_state(ey_engine *engine, int running, int waiting, int paus
 static void list_of_tickets(void **state)
 {
     (void)state;
-    static struct ey_ticket t[4];
-    struct queue q = {0};
-    queue_push(&q, &t[0]);
-    queue_push(&q, &t[1]);
-    queue_push_front(&q, &t[2]);
+    static struct ey_generation t[4];
+    struct request_queue q = {0};
+    request_queue_push(&q, &t[0]);
+    request_queue_push(&q, &t[1]);
+    request_queue_push_front(&q, &t[2]);
     assert_true(q.n == 3 && q.first == &t[2] && t[2].next == &t[0] && t[0].next == &t[1] &&
                 q.last == &t[1] && !t[1].next);
-    queue_remove(&q, &t[1]); /* the last */
-    queue_push(&q, &t[3]);
+    request_queue_remove(&q, &t[1]); /* the last */
+    request_queue_push(&q, &t[3]);
     assert_true(q.last == &t[3] && t[0].next == &t[3]);
-    queue_remove(&q, &t[0]); /* in the middle */
-    queue_remove(&q, &t[2]); /* the first */
+    request_queue_remove(&q, &t[0]); /* in the middle */
+    request_queue_remove(&q, &t[2]); /* the first */
     assert_true(q.n == 1 && q.first == &t[3] && q.last == &t[3]);
-    queue_remove(&q, &t[3]);
+    request_queue_remove(&q, &t[3]);
     assert_true(q.n == 0 && !q.first && !q.last);
-    queue_push_front(&q, &t[1]);
+    request_queue_push_front(&q, &t[1]);
     assert_true(q.n == 1 && q.first == &t[1] && q.last == &t[1]);
 }
 
@@ -114,32 +115,33 @@ static void the_queue_has_an_end(void **state)
     (void)state;
     ey_engine *engine = open_many(2, 3);
     ey_prompt *prompt;
-    ey_ticket *ticket = (ey_ticket *)&prompt; /* must become NULL */
+    ey_generation *gen = (ey_generation *)&prompt; /* must become NULL */
     ey_err e = {0};
     for (int i = 0; i < 6; i++)
         build(i, 12);
-    pthread_mutex_lock(&engine->device); /* the first one is let in, and stands still */
-    member_start(&members[0], engine);
+    pthread_mutex_lock(&engine->device_lock); /* the first one is let in, and stands still */
+    concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 0);
     for (int i = 1; i < 5; i++)
-        member_start(&members[i], engine); /* one that will run at once, three that wait */
-    if (!ey_prepare(engine, &questions[5].request, &prompt, &e)) fail_msg("%s", e.text);
-    assert_false(ey_start(engine, prompt, &questions[5].request, &ticket, &e));
-    assert_null(ticket);
+        concurrent_request_start(&members[i],
+                                 engine); /* one that will run at once, three that wait */
+    if (!ey_prompt_prepare(engine, &questions[5].request, &prompt, &e)) fail_msg("%s", e.text);
+    assert_false(ey_generation_start(engine, prompt, &questions[5].request, &gen, &e));
+    assert_null(gen);
     assert_int_equal(e.code, EY_BUSY);
     assert_int_equal(ey_code_http_status(e.code), 503);
     assert_non_null(strstr(e.text, "4 requests wait already"));
-    pthread_mutex_unlock(&engine->device);
-    member_collect(&members[0]); /* a place is free */
-    members[5].n_heard = 0;
-    if (!ey_start(engine, prompt, &questions[5].request, &members[5].ticket, &e))
+    pthread_mutex_unlock(&engine->device_lock);
+    concurrent_request_collect(&members[0]); /* a place is free */
+    members[5].n_text = 0;
+    if (!ey_generation_start(engine, prompt, &questions[5].request, &members[5].gen, &e))
         fail_msg("%s", e.text);
     ey_prompt_free(&prompt);
     for (int i = 1; i < 6; i++)
-        member_collect(&members[i]);
+        concurrent_request_collect(&members[i]);
     for (int i = 0; i < 6; i++)
         assert_int_equal(members[i].answer.completion_tokens, 12);
-    crowd_free(members, 6);
+    concurrent_requests_free(members, 6);
     assert_int_equal(ey_engine_stats(engine).finished_length, 6);
     assert_at_rest(engine);
     ey_engine_close(&engine);
@@ -152,22 +154,22 @@ static void first_come_first_served(void **state)
         ey_engine *engine = open_many(at_once, 0);
         for (int i = 0; i < MANY; i++)
             build(i, 4 + i % 3);
-        pthread_mutex_lock(&engine->device); /* nobody ends before all are there */
+        pthread_mutex_lock(&engine->device_lock); /* nobody ends before all are there */
         for (int i = 0; i < MANY; i++)
-            member_start(&members[i], engine);
-        pthread_mutex_unlock(&engine->device);
+            concurrent_request_start(&members[i], engine);
+        pthread_mutex_unlock(&engine->device_lock);
         for (int i = 0; i < MANY; i++)
-            while (!member_listen(&members[i], 1000)) {}
+            while (!concurrent_request_poll(&members[i], 1000)) {}
         for (int i = 1; i < MANY; i++)
-            assert_true(members[i].ticket->admitted >= members[i - 1].ticket->admitted);
+            assert_true(members[i].gen->admit_time >= members[i - 1].gen->admit_time);
         for (int i = 0; i < MANY; i++) {
-            member_collect(&members[i]);
+            concurrent_request_collect(&members[i]);
             assert_true(members[i].answer.queue_seconds >= 0 &&
                         members[i].answer.prefill_seconds >= 0 &&
                         members[i].answer.decode_seconds >= 0);
             assert_true((members[i].answer.vision_seconds > 0) == (i % 2 == 1));
         }
-        crowd_free(members, MANY);
+        concurrent_requests_free(members, MANY);
         assert_at_rest(engine);
         ey_engine_close(&engine);
     }
@@ -183,13 +185,13 @@ static void cancelled_while_waiting(void **state)
         build(i, 10);
     engine->max_unread = 0; /* nobody is let in */
     for (int i = 0; i < 5; i++)
-        member_start(&members[i], engine);
+        concurrent_request_start(&members[i], engine);
     wait_for_state(engine, 0, 5, 0);
     static const int cancelled[] = {4, 2, 1}; /* last, middle, first of the queue */
     for (size_t i = 0; i < COUNT(cancelled); i++) {
-        struct member *m = &members[cancelled[i]];
-        ey_cancel(m->ticket);
-        member_collect(m); /* at once, though others are before it */
+        struct concurrent_request *m = &members[cancelled[i]];
+        ey_generation_cancel(m->gen);
+        concurrent_request_collect(m); /* at once, though others are before it */
         assert_string_equal(m->answer.finish_reason, "cancelled");
         assert_int_equal(m->answer.completion_tokens, 0);
         assert_int_equal(m->answer.n_text, 0);
@@ -198,13 +200,13 @@ static void cancelled_while_waiting(void **state)
         wait_for_state(engine, 0, 4 - (int)i, 0);
     }
     pthread_mutex_lock(&engine->lock);
-    engine->max_unread = DEFAULT_UNREAD;
+    engine->max_unread = MAX_UNREAD_DEFAULT;
     pthread_mutex_unlock(&engine->lock);
-    member_collect(&members[0]);
-    member_collect(&members[3]);
+    concurrent_request_collect(&members[0]);
+    concurrent_request_collect(&members[3]);
     assert_int_equal(members[0].answer.completion_tokens, 10);
     assert_int_equal(members[3].answer.completion_tokens, 10);
-    crowd_free(members, 5);
+    concurrent_requests_free(members, 5);
     ey_stats s = ey_engine_stats(engine);
     assert_int_equal(s.finished_cancelled, 3);
     assert_int_equal(s.finished_length, 2);
@@ -213,7 +215,7 @@ static void cancelled_while_waiting(void **state)
 }
 
 struct canceller {
-    ey_ticket *volatile *tickets;
+    ey_generation *volatile *tickets;
     int n, at;
     enum op op;
     bool done;
@@ -224,7 +226,7 @@ static void cancel_them(void *user, enum op op, int n)
     struct canceller *c = user;
     if (op != c->op || n != c->at) return;
     for (int i = 0; i < c->n; i++)
-        ey_cancel(c->tickets[i]);
+        ey_generation_cancel(c->tickets[i]);
     c->done = true;
 }
 
@@ -246,31 +248,31 @@ static void all_cancelled_at_once(void **state)
     }
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++) {
-        ey_ticket *volatile tickets[MANY];
+        ey_generation *volatile tickets[MANY];
         struct canceller c = {tickets, MANY, rows[r].at, rows[r].op, false};
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
-        pthread_mutex_lock(&engine->device);
+        pthread_mutex_lock(&engine->device_lock);
         for (int i = 0; i < MANY; i++) {
-            member_start(&members[i], engine);
-            tickets[i] = members[i].ticket;
+            concurrent_request_start(&members[i], engine);
+            tickets[i] = members[i].gen;
         }
-        pthread_mutex_unlock(&engine->device);
+        pthread_mutex_unlock(&engine->device_lock);
         for (int i = 0; i < MANY; i++) {
-            member_collect(&members[i]);
+            concurrent_request_collect(&members[i]);
             check_cancelled(&members[i], &whole[i], 0, 39);
         }
         assert_true(c.done);
-        crowd_free(members, MANY);
+        concurrent_requests_free(members, MANY);
         assert_at_rest(engine);
         hooks_reset(NULL, NULL);
     }
     for (int i = 0; i < MANY; i++)
         members[i].request = questions[i].request;
-    crowd_run(members, MANY, engine);
+    concurrent_requests_run(members, MANY, engine);
     for (int i = 0; i < MANY; i++)
         assert_same_answer(&whole[i], &members[i].answer, "after all were cancelled");
-    crowd_free(members, MANY);
+    concurrent_requests_free(members, MANY);
     for (int i = 0; i < MANY; i++)
         ey_answer_free(&whole[i]);
     ey_engine_close(&engine);
@@ -294,24 +296,24 @@ static void one_of_several_cancelled(void **state)
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int victim = 0; victim < 3; victim++) {
-            ey_ticket *volatile tickets[1];
+            ey_generation *volatile tickets[1];
             struct canceller c = {tickets, 1, rows[r].at, rows[r].op, false};
             engine_forget(engine);
             hooks_reset(cancel_them, &c);
-            pthread_mutex_lock(&engine->device);
+            pthread_mutex_lock(&engine->device_lock);
             for (int i = 0; i < 3; i++)
-                member_start(&members[i], engine);
-            tickets[0] = members[victim].ticket;
-            pthread_mutex_unlock(&engine->device);
+                concurrent_request_start(&members[i], engine);
+            tickets[0] = members[victim].gen;
+            pthread_mutex_unlock(&engine->device_lock);
             for (int i = 0; i < 3; i++) {
-                member_collect(&members[i]);
+                concurrent_request_collect(&members[i]);
                 if (i == victim)
                     check_cancelled(&members[i], &whole[i], 0, 24);
                 else
                     assert_same_answer(&whole[i], &members[i].answer, "beside a cancelled one");
             }
             assert_true(c.done);
-            crowd_free(members, 3);
+            concurrent_requests_free(members, 3);
             assert_at_rest(engine);
         }
     for (int i = 0; i < 3; i++)
@@ -336,19 +338,19 @@ static void cancelled_beside_a_shared_picture(void **state)
     int tiles = hooks_count(OP_TILE);
     engine->slice_seconds = SMALLEST_SLICES;
     for (int victims = 1; victims <= 3; victims++) { /* a bit each */
-        ey_ticket *volatile tickets[2];
+        ey_generation *volatile tickets[2];
         struct canceller c = {tickets, 0, 3, OP_TILE, false};
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
-        pthread_mutex_lock(&engine->device);
+        pthread_mutex_lock(&engine->device_lock);
         for (int i = 0; i < 2; i++) {
             members[i].request = questions[1 + 2 * i].request;
-            member_start(&members[i], engine);
-            if (victims >> i & 1) tickets[c.n++] = members[i].ticket;
+            concurrent_request_start(&members[i], engine);
+            if (victims >> i & 1) tickets[c.n++] = members[i].gen;
         }
-        pthread_mutex_unlock(&engine->device);
+        pthread_mutex_unlock(&engine->device_lock);
         for (int i = 0; i < 2; i++) {
-            member_collect(&members[i]);
+            concurrent_request_collect(&members[i]);
             if (victims >> i & 1)
                 check_cancelled(&members[i], &whole[i], 0, 0);
             else
@@ -360,7 +362,7 @@ static void cancelled_beside_a_shared_picture(void **state)
             assert_true(hooks_count(OP_TILE) < tiles);
         else
             assert_int_equal(hooks_count(OP_TILE), tiles);
-        crowd_free(members, 2);
+        concurrent_requests_free(members, 2);
         assert_at_rest(engine);
     }
     ey_answer_free(&whole[0]);
@@ -375,21 +377,21 @@ static void cancelled_too_late(void **state)
     ey_engine *engine = open_many(1, 0);
     build(0, 5);
     ey_answer whole = alone(engine, 0);
-    member_start(&members[0], engine);
-    while (!member_listen(&members[0], 1000)) {}
-    ey_cancel(members[0].ticket);
-    ey_cancel(members[0].ticket);
-    member_collect(&members[0]);
+    concurrent_request_start(&members[0], engine);
+    while (!concurrent_request_poll(&members[0], 1000)) {}
+    ey_generation_cancel(members[0].gen);
+    ey_generation_cancel(members[0].gen);
+    concurrent_request_collect(&members[0]);
     assert_same_answer(&whole, &members[0].answer, "cancelled when it was over");
-    member_free(&members[0]);
-    pthread_mutex_lock(&engine->device); /* it does not end before it is cancelled */
-    member_start(&members[0], engine);
-    ey_cancel(members[0].ticket);
-    ey_cancel(members[0].ticket);
-    pthread_mutex_unlock(&engine->device);
-    member_collect(&members[0]);
+    concurrent_request_free(&members[0]);
+    pthread_mutex_lock(&engine->device_lock); /* it does not end before it is cancelled */
+    concurrent_request_start(&members[0], engine);
+    ey_generation_cancel(members[0].gen);
+    ey_generation_cancel(members[0].gen);
+    pthread_mutex_unlock(&engine->device_lock);
+    concurrent_request_collect(&members[0]);
     check_cancelled(&members[0], &whole, 0, 5);
-    member_free(&members[0]);
+    concurrent_request_free(&members[0]);
     ey_answer_free(&whole);
     assert_at_rest(engine);
     ey_engine_close(&engine);
@@ -414,14 +416,14 @@ static void a_failing_device(void **state)
         int n_failed = 0;
         hooks_reset(NULL, NULL);
         hooks_fail(at[r]);
-        pthread_mutex_lock(&engine->device);
+        pthread_mutex_lock(&engine->device_lock);
         for (int i = 0; i < 5; i++)
-            member_start(&members[i], engine);
-        pthread_mutex_unlock(&engine->device);
+            concurrent_request_start(&members[i], engine);
+        pthread_mutex_unlock(&engine->device_lock);
         for (int i = 0; i < 5; i++) {
             ey_err e = {0};
-            while (!member_listen(&members[i], 1000)) {}
-            bool ok = ey_collect(&members[i].ticket, &members[i].answer, &e);
+            while (!concurrent_request_poll(&members[i], 1000)) {}
+            bool ok = ey_generation_collect(&members[i].gen, &members[i].answer, &e);
             if (ok)
                 assert_same_answer(&whole[i], &members[i].answer, "beside a failure");
             else
@@ -435,10 +437,10 @@ static void a_failing_device(void **state)
         hooks_reset(NULL, NULL);
         for (int i = 0; i < 5; i++)
             members[i].request = questions[i].request;
-        crowd_run(members, 5, engine);
+        concurrent_requests_run(members, 5, engine);
         for (int i = 0; i < 5; i++)
             assert_same_answer(&whole[i], &members[i].answer, "after a failure");
-        crowd_free(members, 5);
+        concurrent_requests_free(members, 5);
     }
     for (int i = 0; i < 5; i++)
         ey_answer_free(&whole[i]);
@@ -448,13 +450,13 @@ static void a_failing_device(void **state)
     ey_answer longer = ask(engine, &questions[1]);
     ey_answer_free(&longer);
     assert_true(ey_engine_stats(engine).kv_blocks_cached > 0 &&
-                ey_engine_stats(engine).image_rows_used > 0);
+                ey_engine_stats(engine).image_cache_tokens_used > 0);
     hooks_fail(hooks_count(OP_FINISH) + 1);
     assert_false(ey_ask(engine, &questions[0].request, &whole[0], &e));
     assert_int_equal(e.code, EY_INTERNAL);
     ey_answer_free(&whole[0]);
     assert_true(ey_engine_stats(engine).kv_blocks_cached == 0 &&
-                ey_engine_stats(engine).image_rows_used == 0);
+                ey_engine_stats(engine).image_cache_tokens_used == 0);
     ey_engine_close(&engine);
 }
 
@@ -472,23 +474,24 @@ static void who_does_not_read_waits_alone(void **state)
     }
     engine->max_unread = UNREAD;
     for (int i = 0; i < 3; i++)
-        member_start(&members[i], engine);
+        concurrent_request_start(&members[i], engine);
     for (int i = 1; i < 3; i++)
-        member_collect(&members[i]); /* to their ends, while nobody reads the first one */
+        concurrent_request_collect(
+            &members[i]); /* to their ends, while nobody reads the first one */
     wait_for_state(engine, 1, 0, 1);
     pthread_mutex_lock(&engine->lock);
-    int n_tokens = members[0].ticket->n_tokens;
+    int n_tokens = members[0].gen->n_tokens;
     pthread_mutex_unlock(&engine->lock);
     assert_int_equal(n_tokens, UNREAD);
     assert_true(ey_engine_stats(engine).kv_blocks_used > 0);
     pthread_mutex_lock(&engine->lock);
     engine->max_unread = 1;
     pthread_mutex_unlock(&engine->lock);
-    member_collect(
+    concurrent_request_collect(
         &members[0]); /* it goes on when it is read, though each of its 35 tokens is waited for */
     for (int i = 0; i < 3; i++)
         assert_same_answer(&whole[i], &members[i].answer, "read late");
-    crowd_free(members, 3);
+    concurrent_requests_free(members, 3);
     for (int i = 0; i < 3; i++)
         ey_answer_free(&whole[i]);
     assert_at_rest(engine);
@@ -505,15 +508,15 @@ static void who_does_not_read_makes_room(void **state)
         whole[i] = alone(engine, i);
     }
     engine->max_unread = 5;
-    member_start(&members[0], engine);
+    concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
-    member_start(&members[1], engine);
-    member_collect(&members[1]); /* in the only place there is */
+    concurrent_request_start(&members[1], engine);
+    concurrent_request_collect(&members[1]); /* in the only place there is */
     assert_same_answer(&whole[1], &members[1].answer, "while another is not read");
     assert_int_equal(ey_engine_stats(engine).preemptions, 1);
-    member_collect(&members[0]); /* it comes back when it is read */
+    concurrent_request_collect(&members[0]); /* it comes back when it is read */
     assert_same_answer(&whole[0], &members[0].answer, "read late");
-    crowd_free(members, 2);
+    concurrent_requests_free(members, 2);
     for (int i = 0; i < 2; i++)
         ey_answer_free(&whole[i]);
     assert_at_rest(engine);
@@ -529,11 +532,11 @@ static void who_never_reads_is_dropped(void **state)
     whole = alone(engine, 0);
     engine->max_unread = 5;
     engine->unread_seconds = 0.05;
-    member_start(&members[0], engine);
+    concurrent_request_start(&members[0], engine);
     wait_for_drop(engine);
-    member_collect(&members[0]);
+    concurrent_request_collect(&members[0]);
     check_cancelled(&members[0], &whole, 5, 5);
-    crowd_free(members, 1);
+    concurrent_requests_free(members, 1);
     ey_answer_free(&whole);
     assert_at_rest(engine);
     ey_engine_close(&engine);
@@ -550,24 +553,24 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
     build(2, 0);
     members[2].request.max_tokens = 400;
     engine->max_unread = 5;
-    member_start(&members[0], engine);
+    concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
-    member_start(&members[2], engine);
+    concurrent_request_start(&members[2], engine);
     while (!members[2].n_tokens)
-        member_listen(&members[2], 1000);
+        concurrent_request_poll(&members[2], 1000);
     assert_int_equal(ey_engine_stats(engine).preemptions, 1);
     pthread_mutex_lock(&engine->lock);
     engine->unread_seconds = 0.05;
     engine->max_unread = 1000; /* the other one needs nobody to read it */
-    members[0].ticket->unread = 1000;
+    members[0].gen->unread_tokens = 1000;
     pthread_mutex_unlock(&engine->lock);
     wait_for_drop(engine);
-    member_collect(&members[0]);
+    concurrent_request_collect(&members[0]);
     check_cancelled(&members[0], &whole, 5, 5);
-    member_collect(&members[2]);
+    concurrent_request_collect(&members[2]);
     assert_string_equal(members[2].answer.finish_reason, "length");
-    member_free(&members[0]);
-    member_free(&members[2]);
+    concurrent_request_free(&members[0]);
+    concurrent_request_free(&members[2]);
     ey_answer_free(&whole);
     assert_at_rest(engine);
     ey_engine_close(&engine);
@@ -582,7 +585,7 @@ static void closing_ends_all(void **state)
         ey_engine *engine = open_many(2, 0);
         ey_answer whole[4];
         ey_prompt *prompt;
-        ey_ticket *ticket;
+        ey_generation *gen;
         ey_err e;
         for (int i = 0; i < 4; i++) {
             build(i, 400);
@@ -591,22 +594,22 @@ static void closing_ends_all(void **state)
         engine->max_unread =
             100; /* nobody's answer is whole before the engine stops, for nobody reads it */
         for (int i = 0; i < 4; i++)
-            member_start(&members[i], engine);
+            concurrent_request_start(&members[i], engine);
         while (listen && members[0].n_tokens < 3)
-            member_listen(&members[0], 1000);
-        if (!ey_prepare(engine, &questions[0].request, &prompt, &e)) fail_msg("%s", e.text);
+            concurrent_request_poll(&members[0], 1000);
+        if (!ey_prompt_prepare(engine, &questions[0].request, &prompt, &e)) fail_msg("%s", e.text);
         scheduler_stop(
             engine); /* as ey_engine_close begins; tickets are to be collected before it */
         for (int i = 0; i < 4; i++) {
-            member_collect(&members[i]);
+            concurrent_request_collect(&members[i]);
             check_cancelled(&members[i], &whole[i], i == 0 && listen ? 3 : 0, 400);
         }
-        assert_false(ey_start(engine, prompt, &questions[0].request, &ticket, &e));
+        assert_false(ey_generation_start(engine, prompt, &questions[0].request, &gen, &e));
         assert_int_equal(e.code, EY_BUSY);
-        assert_null(ticket);
+        assert_null(gen);
         ey_prompt_free(&prompt);
         assert_at_rest(engine);
-        crowd_free(members, 4);
+        concurrent_requests_free(members, 4);
         for (int i = 0; i < 4; i++)
             ey_answer_free(&whole[i]);
         ey_engine_close(&engine);
@@ -622,9 +625,9 @@ static void closing_with_nothing_left(void **state)
         if (i % 2) {
             build(1, 3);
             members[1].request = questions[1].request;
-            member_start(&members[1], engine);
-            member_collect(&members[1]);
-            member_free(&members[1]);
+            concurrent_request_start(&members[1], engine);
+            concurrent_request_collect(&members[1]);
+            concurrent_request_free(&members[1]);
         }
         ey_engine_close(&engine);
         assert_null(engine);

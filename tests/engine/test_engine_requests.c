@@ -6,8 +6,8 @@
 
 #include "engine/engine_fixture.h"
 #include "engine/op_hooks.h"
-#include "engine/pictures.h"
-#include "model/ckpt_edit.h"
+#include "engine/request/prompt_images.h"
+#include "models/ckpt_edit.h"
 
 static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]) };
@@ -118,23 +118,23 @@ static void empty_picture(void)
 }
 static void bad_detail(void)
 {
-    ey_part part = picture(64, 64, 1);
+    ey_part part = test_image(64, 64, 1);
     part.detail = (ey_detail)9;
     question_part(&q, part);
 }
 static void many_pictures(void)
 {
     for (int i = 0; i < 65; i++)
-        question_part(&q, picture(64, 64, 1));
+        question_part(&q, test_image(64, 64, 1));
 }
 static void pictures_beyond_context(void)
 {
     for (int i = 0; i < 64; i++)
-        question_part(&q, picture(8, 1200, 1));
+        question_part(&q, test_image(8, 1200, 1));
 }
 static void thin_picture(void)
 {
-    question_part(&q, picture(1, 300, 1));
+    question_part(&q, test_image(1, 300, 1));
 }
 static void long_text(void)
 {
@@ -145,7 +145,7 @@ static void long_text(void)
 static void typed_pad(void)
 {
     q.request.parse_special_tokens = true;
-    question_part(&q, picture(64, 64, 1));
+    question_part(&q, test_image(64, 64, 1));
     question_text(&q, "<|image_pad|>");
 }
 
@@ -441,7 +441,7 @@ static void refused_events(void **state)
     }
 }
 
-/* By ey_cancel from elsewhere, in the middle of the device's work. */
+/* By ey_generation_cancel from elsewhere, in the middle of the device's work. */
 static void cancelling(void **state)
 {
     (void)state;
@@ -511,7 +511,7 @@ static void last_logprobs_by_hand(const ey_engine *engine, const ey_answer *a)
     const float *logits = engine->host.logits;
     const ey_token_logprobs *last = &a->logprobs[a->n_logprobs - 1];
     long double sum = 0;
-    int n = engine->model.text.vocabulary;
+    int n = engine->model.text.vocab_size;
     for (int i = 0; i < n; i++)
         sum += expl((long double)logits[i]);
     for (size_t k = 0; k < last->n_top; k++) {
@@ -552,7 +552,7 @@ static void scores_of_made_up_logits(void **state)
 {
     (void)state;
     static const float logits[] = {1, 88.0f, -3, 88.0f, -1e30f, 87.5f, -INFINITY};
-    struct scored chosen, top[6];
+    struct token_logprob chosen, top[6];
     assert_int_equal(logits_argmax(logits, 7), 1);
     logits_score(logits, 7, 5, 6, &chosen, top);
     static const int ids[] = {1, 3, 5, 0, 2, 4};
@@ -645,7 +645,7 @@ static void same_picture_twice(void **state)
     EACH_DEVICE(d)
     {
         ey_engine *engine = engine_open("tiny-head72-bf16", devices[d], 2, 512);
-        ey_part p = picture(430, 297, 3); /* of several feature blocks */
+        ey_part p = test_image(430, 297, 3); /* of several feature blocks */
         question_start(&q, 5);
         question_turn(&q, "system");
         question_text(&q, "Be brief.");
@@ -671,7 +671,7 @@ static void same_picture_twice(void **state)
         int tokens = a.images[0].tokens;
         assert_true(tokens > FEATURE_BLOCK);
         assert_int_equal(a.image_tokens, 2 * tokens);
-        assert_int_equal(ey_engine_stats(engine).tower_runs, 1);
+        assert_int_equal(ey_engine_stats(engine).encoder_runs, 1);
         assert_int_equal(only_entry(engine)->n_tokens, tokens);
         /* wherever its blocks lie, they are the same */
         size_t bytes = (size_t)(1 + engine->model.vision.n_deepstack) * (size_t)tokens *
@@ -741,13 +741,14 @@ static void pixel_budgets(void **state)
         ey_err e = {0};
         question_start(&q, 1);
         question_turn(&q, "user");
-        ey_part part = picture(rows[i].width, rows[i].height, 0);
+        ey_part part = test_image(rows[i].width, rows[i].height, 0);
         part.detail = rows[i].detail;
         part.max_pixels = rows[i].max_pixels;
         for (int k = 0; k < rows[i].copies; k++)
             question_part(&q, part);
-        if (!pictures_open(&prompt, engine, &q.request, &e)) fail_msg("row %zu: %s", i, e.text);
-        assert_int_equal(prompt.n_pictures, rows[i].copies);
+        if (!prompt_images_open(&prompt, engine, &q.request, &e))
+            fail_msg("row %zu: %s", i, e.text);
+        assert_int_equal(prompt.n_images, rows[i].copies);
         for (int k = 0; k < rows[i].copies; k++) {
             const ey_image_usage *usage = &prompt.usage[k];
             if (usage->used_width != rows[i].used_width ||
@@ -755,7 +756,7 @@ static void pixel_budgets(void **state)
                 fail_msg("row %zu: %d x %d", i, usage->used_width, usage->used_height);
             assert_int_equal(usage->tokens, rows[i].used_width / 32 * (rows[i].used_height / 32));
             assert_int_equal(usage->width, rows[i].width);
-            image_free(&prompt.picture[k].pixels);
+            image_free(&prompt.images[k].pixels);
         }
         arena_free(&prompt.arena);
         ey_engine_close(&engine);

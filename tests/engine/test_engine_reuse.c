@@ -10,9 +10,9 @@ static void build(struct question *q, const unsigned *seeds, const char *text, i
     question_start(q, max_tokens);
     question_turn(q, "user");
     for (; *seeds; seeds++)
-        question_part(q, picture(90 + (int)*seeds, 64, *seeds));
+        question_part(q, test_image(90 + (int)*seeds, 64, *seeds));
     question_text(q, text);
-    q->request.fresh = false;
+    q->request.no_prefix_cache = false;
 }
 
 /* Of a prompt all of whose blocks are known; the last token is always computed. */
@@ -61,7 +61,7 @@ static void same_bits_and_fewer_towers(void **state)
             for (size_t k = 0; k < answer.n_images; k++)
                 assert_true(answer.images[k].cached);
             ey_answer_free(&answer);
-            q.request.fresh = true;
+            q.request.no_prefix_cache = true;
             struct outcome a = outcome_of(fresh, &q);
             char what[64];
             snprintf(what, sizeof(what), "%s, row %zu", devices[d], i);
@@ -86,7 +86,7 @@ static void fresh_computes_all(void **state)
     build(&q, two, "What is this? A few words more, so that there is a whole block of them.", 4);
     struct outcome first = outcome_of(engine, &q);
     assert_int_equal(hooks_count(OP_TOWER), 2);
-    q.request.fresh = true;
+    q.request.no_prefix_cache = true;
     ey_answer answer = ask(engine, &q);
     assert_int_equal(answer.cached_tokens, 0);
     assert_false(answer.images[0].cached || answer.images[1].cached);

@@ -6,19 +6,19 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "engine/crowd.h"
+#include "engine/concurrent_requests.h"
 
 enum {
     THREADS = 16,
     ROUNDS = 12,
     LARGE = 4,
-    KINDS = SORTS + LARGE,
+    KINDS = N_REQUEST_KINDS + LARGE,
     AT_ONCE = 4,
     QUEUED = 9,
     CONTEXT = 512
 };
 
-static struct sorts sorts;
+static struct request_kinds sorts;
 static struct question large[LARGE];
 static ey_answer alone[KINDS];
 static const ey_request *requests[KINDS];
@@ -67,12 +67,12 @@ static void check(struct asker *a, int kind, ey_answer *answer, bool hung_up)
 }
 
 /* The text that is heard is the beginning of the answer's. */
-static void hear(struct asker *a, int kind, ey_ticket *ticket, int until)
+static void hear(struct asker *a, int kind, ey_generation *gen, int until)
 {
     ey_event event = {.type = EY_EVENT_NONE};
     size_t n = 0;
     while (event.type != EY_EVENT_DONE && event.n_tokens < until) {
-        ey_next(ticket, random_of(a, 4), &event);
+        ey_generation_next(gen, random_of(a, 4), &event);
         if (event.type != EY_EVENT_TEXT) continue;
         if (n + event.n_text > alone[kind].n_text ||
             memcmp(alone[kind].text + n, event.text, event.n_text) != 0)
@@ -84,16 +84,16 @@ static void hear(struct asker *a, int kind, ey_ticket *ticket, int until)
 
 /* Comes again for as long as the engine is too busy, for want of a place or of memory for the
  * picture. */
-static bool start(struct asker *a, int kind, ey_ticket **ticket)
+static bool start(struct asker *a, int kind, ey_generation **gen)
 {
     ey_prompt *prompt = NULL;
     ey_err e;
     ey_request r = *requests[kind];
     bool ok = true;
-    r.fresh = random_of(a, 4) == 0;
-    while (ok && !*ticket) {
-        ok = (prompt || ey_prepare(a->crowd->engine, &r, &prompt, &e)) &&
-             ey_start(a->crowd->engine, prompt, &r, ticket, &e);
+    r.no_prefix_cache = random_of(a, 4) == 0;
+    while (ok && !*gen) {
+        ok = (prompt || ey_prompt_prepare(a->crowd->engine, &r, &prompt, &e)) &&
+             ey_generation_start(a->crowd->engine, prompt, &r, gen, &e);
         if (ok || e.code != EY_BUSY) continue;
         ok = true;
         atomic_fetch_add(&a->crowd->n_busy, 1);
@@ -108,16 +108,16 @@ static bool start(struct asker *a, int kind, ey_ticket **ticket)
 static void ask_once(struct asker *a)
 {
     int kind = random_of(a, KINDS), manner = random_of(a, 6);
-    ey_ticket *ticket = NULL;
+    ey_generation *gen = NULL;
     ey_answer answer = {0};
     ey_err e;
-    if (!start(a, kind, &ticket)) return;
+    if (!start(a, kind, &gen)) return;
     if (manner == 0) sleep_ms(random_of(a, 10));
-    if (manner == 1) hear(a, kind, ticket, 1 + random_of(a, 30));
-    if (manner <= 1) ey_cancel(ticket);
+    if (manner == 1) hear(a, kind, gen, 1 + random_of(a, 30));
+    if (manner <= 1) ey_generation_cancel(gen);
     if (manner == 2) sleep_ms(random_of(a, 60));
-    if (manner >= 3) hear(a, kind, ticket, 1 << 30);
-    if (ey_collect(&ticket, &answer, &e))
+    if (manner >= 3) hear(a, kind, gen, 1 << 30);
+    if (ey_generation_collect(&gen, &answer, &e))
         check(a, kind, &answer, manner <= 1);
     else
         snprintf(a->wrong, sizeof(a->wrong), "request %d: %.200s", kind, e.text);
@@ -140,11 +140,11 @@ static void *look_on(void *user)
         ey_stats s = ey_engine_stats(a->crowd->engine);
         if (s.running > AT_ONCE || s.paused > s.running || s.waiting > QUEUED + AT_ONCE ||
             s.kv_blocks_used > s.kv_blocks || s.kv_blocks_used + s.kv_blocks_cached > s.kv_blocks ||
-            s.image_rows_used > s.image_rows)
+            s.image_cache_tokens_used > s.image_cache_tokens)
             snprintf(a->wrong, sizeof(a->wrong),
                      "%d running, %d paused, %d waiting, %d and %d of %d blocks, %d of %d rows",
                      s.running, s.paused, s.waiting, s.kv_blocks_used, s.kv_blocks_cached,
-                     s.kv_blocks, s.image_rows_used, s.image_rows);
+                     s.kv_blocks, s.image_cache_tokens_used, s.image_cache_tokens);
         sleep_ms(1);
     }
     return NULL;
@@ -166,20 +166,20 @@ static ey_engine *open_engine(int kv_tokens, int at_once, ey_budget *budget)
 
 static void open_requests(ey_engine *engine)
 {
-    sorts_open(&sorts, engine);
-    for (int i = 0; i < SORTS; i++) {
+    request_kinds_open(&sorts, engine);
+    for (int i = 0; i < N_REQUEST_KINDS; i++) {
         requests[i] = &sorts.question[i].request;
-        alone[i] = sorts.alone[i];
+        alone[i] = sorts.expected[i];
     }
     for (int i = 0; i < LARGE;
          i++) { /* four of the six blocks that the image cache has for pictures */
         question_start(&large[i], 6 + i);
         question_turn(&large[i], "user");
-        question_part(&large[i], picture(512, 512, (unsigned)i % 3));
+        question_part(&large[i], test_image(512, 512, (unsigned)i % 3));
         question_text(&large[i], i % 2 ? "Well?" : "And?");
-        requests[SORTS + i] = &large[i].request;
-        alone[SORTS + i] = ask(engine, &large[i]);
-        assert_int_equal(alone[SORTS + i].image_tokens, 256);
+        requests[N_REQUEST_KINDS + i] = &large[i].request;
+        alone[N_REQUEST_KINDS + i] = ask(engine, &large[i]);
+        assert_int_equal(alone[N_REQUEST_KINDS + i].image_tokens, 256);
     }
 }
 
@@ -209,8 +209,8 @@ static void many_threads(void **state)
     print_message("%d whole, %d cancelled, %d times busy, %d preemptions, %d towers for %d "
                   "pictures, %d of %d prompt tokens cached\n",
                   atomic_load(&crowd.n_whole), atomic_load(&crowd.n_cancelled),
-                  atomic_load(&crowd.n_busy), (int)s.preemptions, (int)s.tower_runs, (int)s.images,
-                  (int)s.cached_tokens, (int)s.prompt_tokens);
+                  atomic_load(&crowd.n_busy), (int)s.preemptions, (int)s.encoder_runs,
+                  (int)s.images, (int)s.cached_tokens, (int)s.prompt_tokens);
     assert_int_equal(atomic_load(&crowd.n_whole) + atomic_load(&crowd.n_cancelled),
                      THREADS * ROUNDS);
     assert_int_equal(s.finished_stop + s.finished_length, atomic_load(&crowd.n_whole));
@@ -218,9 +218,9 @@ static void many_threads(void **state)
     assert_int_equal(s.failed, 0);
     assert_at_rest(engine);
     assert_int_equal(ey_budget_used(budget), 0);
-    for (int i = SORTS; i < KINDS; i++)
+    for (int i = N_REQUEST_KINDS; i < KINDS; i++)
         ey_answer_free(&alone[i]);
-    sorts_close(&sorts);
+    request_kinds_close(&sorts);
     ey_engine_close(&engine);
     ey_engine_close(&first);
     ey_budget_free(&budget);

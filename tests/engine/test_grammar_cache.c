@@ -27,7 +27,7 @@ static const ey_grammar *keep(ey_grammar_cache *cache, const char *pattern)
     ey_grammar *g = NULL;
     ey_err e;
     if (!ey_grammar_of_regex(&g, pattern, strlen(pattern), &e)) fail_msg("%s", e.text);
-    ey_grammar_cache_keep(cache, pattern, strlen(pattern), g);
+    ey_grammar_cache_put(cache, pattern, strlen(pattern), g);
     const ey_grammar *address = g;
     ey_grammar_free(&g);
     return address;

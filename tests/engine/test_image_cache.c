@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "engine/image_cache.h"
+#include "engine/cache/image_cache.h"
 
 enum { N = 8 };
 
@@ -139,16 +139,16 @@ static void what_is_pinned_stays(void **state)
     assert_null(pin(&f, 3, 5 * 64)); /* 1 is held, so there are four at most … */
     assert_true(has(&f, 2));         /* … and nothing was given up for nothing */
     struct digest one = key_of(1), two = key_of(2);
-    image_cache_forget_one(&f.cache, &one);
+    image_cache_remove(&f.cache, &one);
     assert_true(has(&f, 1));
-    image_cache_forget_one(&f.cache, &two);
+    image_cache_remove(&f.cache, &two);
     assert_false(has(&f, 2));
     assert_non_null(pin(&f, 3, 4 * 64));
     assert_null(pin(&f, 4, 1));
-    image_cache_forget(&f.cache);
+    image_cache_clear(&f.cache);
     assert_true(has(&f, 1) && has(&f, 3));
     image_cache_unpin(&f.cache, held);
-    image_cache_forget(&f.cache);
+    image_cache_clear(&f.cache);
     assert_true(!has(&f, 1) && has(&f, 3));
     check(&f);
     arena_free(&f.arena);
@@ -176,7 +176,7 @@ static void any_order_of_calls(void **state)
     }
     for (int i = 0; i < 6; i++)
         if (held[i]) image_cache_unpin(&f.cache, held[i]);
-    image_cache_forget(&f.cache);
+    image_cache_clear(&f.cache);
     assert_int_equal(f.cache.n_free, N);
     arena_free(&f.arena);
 }
@@ -210,11 +210,11 @@ static void pictures_are_known_by_pixels_and_size(void **state)
     uint8_t pixels[18] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, others[18];
     struct image wide = {3, 2, pixels}, tall = {2, 3, pixels}, copy = {3, 2, others};
     memcpy(others, pixels, sizeof(pixels));
-    struct digest a = picture_digest(&wide), b = picture_digest(&tall), c = picture_digest(&copy);
+    struct digest a = image_digest(&wide), b = image_digest(&tall), c = image_digest(&copy);
     assert_memory_equal(&a, &c, sizeof(a));
     assert_memory_not_equal(&a, &b, sizeof(a));
     others[17] ^= 1;
-    c = picture_digest(&copy);
+    c = image_digest(&copy);
     assert_memory_not_equal(&a, &c, sizeof(a));
 }
 

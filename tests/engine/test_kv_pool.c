@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "engine/kv_pool.h"
+#include "engine/cache/kv_pool.h"
 
 enum { N = 6 };
 
@@ -37,7 +37,7 @@ static struct digest key_of(int group, int i)
 static int32_t find(struct fixture *f, int group, int i)
 {
     struct digest key = key_of(group, i);
-    return kv_pool_find(&f->pool, &key);
+    return kv_pool_ref_prefix(&f->pool, &key);
 }
 
 static void publish(struct fixture *f, int32_t block, int group, int i)
@@ -54,16 +54,16 @@ static void each_block_once(void **state)
     open_fixture(&f, N);
     assert_int_equal(f.pool.n_free, N);
     for (int i = 0; i < N; i++) {
-        int32_t block = kv_pool_take(&f.pool);
+        int32_t block = kv_pool_alloc(&f.pool);
         assert_in_range(block, 0, N - 1);
         assert_false(seen[block]);
         seen[block] = true;
     }
     assert_int_equal(f.pool.n_free, 0);
-    assert_int_equal(kv_pool_take(&f.pool), -1);
-    kv_pool_drop(&f.pool, 3);
-    assert_int_equal(kv_pool_take(&f.pool), 3);
-    assert_int_equal(kv_pool_take(&f.pool), -1);
+    assert_int_equal(kv_pool_alloc(&f.pool), -1);
+    kv_pool_unref(&f.pool, 3);
+    assert_int_equal(kv_pool_alloc(&f.pool), 3);
+    assert_int_equal(kv_pool_alloc(&f.pool), -1);
     arena_free(&f.arena);
 }
 
@@ -72,16 +72,16 @@ static void prefixes_are_found_and_shared(void **state)
     (void)state;
     struct fixture f;
     open_fixture(&f, N);
-    int32_t block = kv_pool_take(&f.pool), other = kv_pool_take(&f.pool);
+    int32_t block = kv_pool_alloc(&f.pool), other = kv_pool_alloc(&f.pool);
     assert_int_equal(find(&f, 1, 0), -1);
     publish(&f, block, 1, 0);
     publish(&f, other, 1, 0); /* the second one of the same contents is not known */
     assert_int_equal(find(&f, 1, 0), block);
     assert_int_equal(f.pool.block[block].refs, 2);
-    kv_pool_drop(&f.pool, block);
+    kv_pool_unref(&f.pool, block);
     assert_int_equal(f.pool.n_free, N - 2); /* somebody holds it still */
-    kv_pool_drop(&f.pool, block);
-    kv_pool_drop(&f.pool, other);
+    kv_pool_unref(&f.pool, block);
+    kv_pool_unref(&f.pool, other);
     assert_int_equal(f.pool.n_free, N);
     assert_int_equal(f.pool.n_known_free, 1);
     assert_int_equal(find(&f, 1, 0), block); /* free, and yet known */
@@ -97,19 +97,19 @@ static void the_oldest_goes_first(void **state)
     struct fixture f;
     open_fixture(&f, N);
     for (int i = 0; i < N; i++)
-        assert_true(kv_pool_take(&f.pool) >= 0);
+        assert_true(kv_pool_alloc(&f.pool) >= 0);
     static const int32_t order[N] = {4, 1, 5, 0, 3, 2};
     for (int i = 0; i < N; i++) {
         if (order[i] != 5 && order[i] != 3)
             publish(&f, order[i], 2, order[i]); /* all in one bucket */
-        kv_pool_drop(&f.pool, order[i]);
+        kv_pool_unref(&f.pool, order[i]);
     }
     assert_int_equal(find(&f, 2, 4), 4); /* used again: the youngest now */
-    kv_pool_drop(&f.pool, 4);
+    kv_pool_unref(&f.pool, 4);
     static const int32_t taken[N] = {3, 5, 1, 0, 2, 4};
     for (int i = 0; i < N; i++) {
         bool was_known = f.pool.block[taken[i]].known;
-        assert_int_equal(kv_pool_take(&f.pool), taken[i]);
+        assert_int_equal(kv_pool_alloc(&f.pool), taken[i]);
         assert_int_equal(find(&f, 2, taken[i]), -1); /* what it held is forgotten … */
         if (was_known && i < 5) assert_true(f.pool.block[4].known); /* … and the others are not */
     }
@@ -121,17 +121,17 @@ static void forgetting_keeps_holders(void **state)
     (void)state;
     struct fixture f;
     open_fixture(&f, N);
-    int32_t held = kv_pool_take(&f.pool), dropped = kv_pool_take(&f.pool);
+    int32_t held = kv_pool_alloc(&f.pool), dropped = kv_pool_alloc(&f.pool);
     publish(&f, held, 3, 1);
     publish(&f, dropped, 3, 2);
-    kv_pool_drop(&f.pool, dropped);
-    kv_pool_forget(&f.pool);
+    kv_pool_unref(&f.pool, dropped);
+    kv_pool_clear(&f.pool);
     assert_int_equal(f.pool.n_free, N - 1);
     assert_int_equal(f.pool.n_known_free, 0);
     assert_int_equal(find(&f, 3, 1), -1);
     assert_int_equal(find(&f, 3, 2), -1);
     publish(&f, held, 3, 3); /* it may become known again */
-    kv_pool_drop(&f.pool, held);
+    kv_pool_unref(&f.pool, held);
     assert_int_equal(find(&f, 3, 3), held);
     arena_free(&f.arena);
 }
@@ -186,7 +186,7 @@ static void any_order_of_calls(void **state)
         int what = (int)(noise >> 29), block = (int)(noise >> 8) % MANY,
             key = (int)(noise >> 12) % KEYS;
         if (what < 2) {
-            int32_t got = kv_pool_take(&f.pool);
+            int32_t got = kv_pool_alloc(&f.pool);
             assert_int_equal(got >= 0 ? told.refs[got] : -1, got >= 0 ? 0 : -1);
             if (got >= 0) {
                 told.refs[got] = 1;
@@ -200,12 +200,12 @@ static void any_order_of_calls(void **state)
             publish(&f, block, key % 4, key);
             if (told.key[block] < 0 && known_place(&told, key) < 0) told.key[block] = key;
         } else if (what > 4 && told.refs[block]) {
-            kv_pool_drop(&f.pool, block);
+            kv_pool_unref(&f.pool, block);
             told.refs[block]--;
         }
         if (call % 16 == 0) check(&f, &told);
         if (call % 5000 == 4999) {
-            kv_pool_forget(&f.pool);
+            kv_pool_clear(&f.pool);
             for (int i = 0; i < MANY; i++)
                 told.key[i] = -1;
         }

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "engine/sampler.h"
-#include "engine/stop.h"
+#include "engine/sample/sampler.h"
+#include "engine/request/stop_strings.h"
 
 enum { VOCABULARY = 8, DRAWS = 20000 };
 
@@ -37,7 +37,7 @@ static void shares_of(double share[VOCABULARY], const float *logits, ey_sampling
     for (int i = 0; i < DRAWS; i++) {
         options.seed = (uint64_t)i;
         sampler_start(&f.sampler, &options, prompt, n_prompt);
-        share[sampler_pick(&f.sampler, logits, NULL)] += 1.0 / DRAWS;
+        share[sampler_sample(&f.sampler, logits, NULL)] += 1.0 / DRAWS;
     }
     arena_free(&f.arena);
 }
@@ -110,7 +110,7 @@ static void penalties(void **state)
     open_fixture(&f);
     o.repetition_penalty = 2; /* 2 / 2 = 1, -2 * 2 = -4 */
     sampler_start(&f.sampler, &o, prompt, 2);
-    assert_int_equal(sampler_pick(&f.sampler, logits, NULL), 1);
+    assert_int_equal(sampler_sample(&f.sampler, logits, NULL), 1);
     assert_true(f.scratch.scores[1] == 1 && f.scratch.scores[7] == -4 && f.scratch.scores[0] == 0);
     o = ey_sampling_greedy();
     o.presence_penalty = 1.5f;
@@ -120,7 +120,7 @@ static void penalties(void **state)
     /* id 1: 2, then 0.25 (still best), then 0: a tie that the lower id 0 wins and leaves at -1.75;
      * 1 wins the next tie and is at -0.25, below 2 to 6 until each was taken once */
     for (size_t i = 0; i < sizeof(picks) / sizeof(picks[0]); i++)
-        assert_int_equal(sampler_pick(&f.sampler, logits, NULL), picks[i]);
+        assert_int_equal(sampler_sample(&f.sampler, logits, NULL), picks[i]);
     arena_free(&f.arena);
 }
 
@@ -138,7 +138,7 @@ static void same_seed_same_draws(void **state)
         if (round == 2) o.seed = 78;
         sampler_start(&f.sampler, &o, NULL, 0);
         for (int i = 0; i < 50; i++) {
-            int32_t id = sampler_pick(&f.sampler, logits, NULL);
+            int32_t id = sampler_sample(&f.sampler, logits, NULL);
             if (round == 0)
                 first[i] = id;
             else
@@ -197,21 +197,22 @@ static void stop_texts_across_pieces(void **state)
         while (n_stop < 3 && rows[i].stop[n_stop])
             n_stop++;
         for (size_t piece = 1; piece <= n + 1; piece++) {
-            struct stopper s;
+            struct stop_matcher s;
             struct buf out = buf_with_max(100);
             ey_err e;
-            assert_true(stopper_open(&s, rows[i].stop, n_stop, &e));
+            assert_true(stop_matcher_open(&s, rows[i].stop, n_stop, &e));
             buf_add_text(&out, "");
             for (size_t at = 0; at < n && !s.stopped; at += piece) {
-                size_t give = stopper_add(&s, rows[i].text + at, n - at < piece ? n - at : piece);
-                buf_add(&out, s.pending.data, give);
-                stopper_take(&s, give);
+                size_t give = stop_matcher_add(&s, rows[i].text + at,
+                                               n - at < piece ? n - at : piece);
+                buf_add(&out, s.held_back.data, give);
+                stop_matcher_drop(&s, give);
             }
-            if (!s.stopped && s.pending.size) buf_add(&out, s.pending.data, s.pending.size);
+            if (!s.stopped && s.held_back.size) buf_add(&out, s.held_back.data, s.held_back.size);
             assert_int_equal(s.stopped, rows[i].stopped);
             if (piece == 1) assert_string_equal(out.data, rows[i].out);
             buf_free(&out);
-            stopper_close(&s);
+            stop_matcher_close(&s);
         }
     }
 }
@@ -227,21 +228,21 @@ static int number(uint64_t *state, int n)
     return (int)((*state >> 33) % (uint64_t)n);
 }
 
-static struct best_logits best_of(const float *logits, int n)
+static struct topk_logits best_of(const float *logits, int n)
 {
-    struct best_logits best = {.log_sum = 0};
+    struct topk_logits best = {.logsumexp = 0};
     int count = 0;
     for (int id = 0; id < n; id++) {
         int at = count;
         while (at && logits[id] > best.token[at - 1].logit)
             at--;
-        if (at == BEST_LOGITS) continue;
-        if (count < BEST_LOGITS) count++;
+        if (at == TOPK_LOGITS) continue;
+        if (count < TOPK_LOGITS) count++;
         memmove(&best.token[at + 1], &best.token[at],
                 (size_t)(count - 1 - at) * sizeof(best.token[0]));
         best.token[at] = (struct scored_token){logits[id], id};
     }
-    for (; count < BEST_LOGITS; count++)
+    for (; count < TOPK_LOGITS; count++)
         best.token[count] = (struct scored_token){-INFINITY, -1};
     return best;
 }
@@ -313,15 +314,15 @@ static void the_best_decide_as_all_do(void **state)
             any_logits(logits, n, &random);
             const struct allowed some = any_mask(mask, n, &random),
                                  *allowed = round % 3 ? NULL : &some;
-            struct best_logits best = best_of(logits, n);
+            struct topk_logits best = best_of(logits, n);
             bool plain = options.temperature < 1e-5f && options.repetition_penalty == 1 &&
                          options.presence_penalty == 0 && options.frequency_penalty == 0;
-            bool decided = sampler_pick_best(&few, &best, allowed, false, &id);
-            want = sampler_pick(&all, logits, allowed);
+            bool decided = sampler_sample_topk(&few, &best, allowed, false, &id);
+            want = sampler_sample(&all, logits, allowed);
             n_masked += decided && allowed;
             if (decided && id != want)
                 fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
-            if (!decided) sampler_recall(&few, want);
+            if (!decided) sampler_record(&few, want);
             plain = plain && !allowed;
             n_decided += decided;
             n_greedy += plain;
@@ -354,13 +355,13 @@ static void forbidden_ids_are_never_picked(void **state)
         const uint32_t mask = row / 36 ? 0x18 : 0; /* 3 and 4; or the end alone */
         const struct allowed allowed = {&mask, end, row / 36 ? 0 : 1};
         float logits[VOCABULARY] = {1, 2, 3, 0, 0, 4, 5, 0};
-        int32_t ids[BEST_LOGITS];
+        int32_t ids[TOPK_LOGITS];
         logits[3] = logits[4] = logits[7] = impossible[row / 12 % 3];
         sampler_start(&f.sampler, &options, NULL, 0);
         for (int i = 0; i < 8; i++) {
-            int32_t id = sampler_pick(&f.sampler, logits, &allowed);
-            int n = sampler_best_ids(&f.sampler, logits, &allowed, ids, BEST_LOGITS);
-            int32_t again = sampler_pick_again(&f.sampler, logits, ids, n);
+            int32_t id = sampler_sample(&f.sampler, logits, &allowed);
+            int n = sampler_topk_ids(&f.sampler, logits, &allowed, ids, TOPK_LOGITS);
+            int32_t again = sampler_sample_rescored(&f.sampler, logits, ids, n);
             if (row / 36)
                 assert_true((id == 3 || id == 4) && (again == 3 || again == 4));
             else
@@ -382,7 +383,7 @@ static void approximate_logits_decide_less(void **state)
         logits[i] = (float)i * -0.25f;
     assert_true(sampler_scratch_open(&f.scratch, &f.arena, LARGE_VOCABULARY, &e) &&
                 sampler_open(&f.sampler, &f.scratch, &f.arena, LARGE_VOCABULARY, &e));
-    struct best_logits best = best_of(logits, LARGE_VOCABULARY);
+    struct topk_logits best = best_of(logits, LARGE_VOCABULARY);
     static const struct {
         float temperature;
         int top_k;
@@ -395,10 +396,10 @@ static void approximate_logits_decide_less(void **state)
                                      .top_p = 1,
                                      .repetition_penalty = 1};
         sampler_start(&f.sampler, &options, NULL, 0);
-        assert_int_equal(sampler_pick_best(&f.sampler, &best, NULL, false, &id), rows[i].exact);
-        assert_int_equal(sampler_pick_best(&f.sampler, &best, NULL, true, &id),
+        assert_int_equal(sampler_sample_topk(&f.sampler, &best, NULL, false, &id), rows[i].exact);
+        assert_int_equal(sampler_sample_topk(&f.sampler, &best, NULL, true, &id),
                          rows[i].approximate);
-        assert_int_equal(sampler_is_exact_from(&options, BEST_LOGITS / 2), rows[i].approximate);
+        assert_int_equal(sampler_needs_only_topk(&options, TOPK_LOGITS / 2), rows[i].approximate);
     }
     arena_free(&f.arena);
 }
@@ -415,7 +416,7 @@ static void picked_again_as_from_all(void **state)
         struct fixture f = {0};
         struct sampler all, again;
         float logits[LARGE_VOCABULARY];
-        int32_t ids[BEST_LOGITS];
+        int32_t ids[TOPK_LOGITS];
         ey_err e;
         int n = LARGE_VOCABULARY;
         assert_true(sampler_scratch_open(&f.scratch, &f.arena, n, &e) &&
@@ -432,7 +433,7 @@ static void picked_again_as_from_all(void **state)
             any_logits(logits, n, &random);
             const struct allowed some = any_mask(mask, n, &random),
                                  *allowed = round % 3 ? &some : NULL;
-            int n_ids = sampler_best_ids(&again, logits, allowed, ids, BEST_LOGITS);
+            int n_ids = sampler_topk_ids(&again, logits, allowed, ids, TOPK_LOGITS);
             for (int i = 0; i < n_ids; i++) {
                 assert_true(allowed ? ids[i] == 3 || mask[ids[i] / 32] >> ids[i] % 32 & 1
                                     : isfinite(logits[ids[i]]));
@@ -442,8 +443,8 @@ static void picked_again_as_from_all(void **state)
                                  ids[i] > ids[i - 1]));
                 logits[ids[i]] += 1 + (float)number(&random, 1 << 10) * 0x1p-9f;
             }
-            int32_t id = sampler_pick_again(&again, logits, ids, n_ids),
-                    want = sampler_pick(&all, logits, allowed);
+            int32_t id = sampler_sample_rescored(&again, logits, ids, n_ids),
+                    want = sampler_sample(&all, logits, allowed);
             if (id != want) fail_msg("round %d, step %d: %d instead of %d", round, step, id, want);
         }
         arena_free(&f.arena);
@@ -454,17 +455,17 @@ static void bad_stop_texts(void **state)
 {
     (void)state;
     const char *many[17], *empty[] = {""};
-    struct stopper s;
+    struct stop_matcher s;
     ey_err e;
     for (int i = 0; i < 17; i++)
         many[i] = "x";
-    assert_false(stopper_open(&s, many, 17, &e));
+    assert_false(stop_matcher_open(&s, many, 17, &e));
     assert_non_null(strstr(e.text, "17"));
-    stopper_close(&s);
-    assert_true(stopper_open(&s, many, 16, &e));
-    stopper_close(&s);
-    assert_false(stopper_open(&s, empty, 1, &e));
-    stopper_close(&s);
+    stop_matcher_close(&s);
+    assert_true(stop_matcher_open(&s, many, 16, &e));
+    stop_matcher_close(&s);
+    assert_false(stop_matcher_open(&s, empty, 1, &e));
+    stop_matcher_close(&s);
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "server/api.h"
+#include "server/api/common/api_request.h"
 
 enum { VOCABULARY = 1000, IMAGES = 4 };
 
@@ -36,7 +36,7 @@ static void check_message(const ey_message *m)
     bool known = false;
     for (int i = 0; i < 4; i++)
         known = known || strcmp(m->role, roles[i]) == 0;
-    require(known && m->n_parts <= EY_MAX_PARTS && m->n_tool_calls <= EY_MAX_TOOL_CALLS);
+    require(known && m->n_parts <= EY_MAX_CONTENT_PARTS && m->n_tool_calls <= EY_MAX_TOOL_CALLS);
     for (size_t i = 0; i < m->n_parts; i++) {
         touch(m->parts[i].bytes, m->parts[i].n_bytes);
         require(m->parts[i].type == EY_PART_TEXT || m->parts[i].n_bytes > 0);
@@ -71,7 +71,7 @@ static void check_answer_options(const struct api_request *r)
 {
     const ey_request *q = &r->request;
     const ey_sampling *s = &q->sampling;
-    require(r->n >= 1 && r->n <= EY_MAX_ANSWERS && q->max_tokens >= 0 &&
+    require(r->n >= 1 && r->n <= EY_MAX_REQUEST_CHOICES && q->max_tokens >= 0 &&
             q->max_tokens <= EY_MAX_CONTEXT);
     require(within((double)s->temperature, 0, 2) && s->top_p > 0 && s->top_p <= 1 &&
             within((double)s->min_p, 0, 1));
@@ -79,7 +79,7 @@ static void check_answer_options(const struct api_request *r)
             s->repetition_penalty <= 100);
     require(within((double)s->presence_penalty, -2, 2) &&
             within((double)s->frequency_penalty, -2, 2));
-    require(q->n_stop <= EY_MAX_STOPS && q->n_stop_ids <= EY_MAX_STOP_IDS &&
+    require(q->n_stop <= EY_MAX_STOP_STRINGS && q->n_stop_ids <= EY_MAX_STOP_IDS &&
             q->n_logit_bias <= EY_MAX_LOGIT_BIAS);
     for (size_t i = 0; i < q->n_stop; i++)
         require(strlen(q->stop[i]) >= 1 && strlen(q->stop[i]) <= EY_MAX_STOP_BYTES);
@@ -95,7 +95,7 @@ static void check_answer_options(const struct api_request *r)
 
 static void check_header(const struct buf *unknown)
 {
-    require(unknown->size <= EY_MAX_UNKNOWN_BYTES);
+    require(unknown->size <= EY_MAX_UNKNOWN_FIELD_BYTES);
     for (size_t i = 0; i < unknown->size; i++)
         require(unknown->data[i] >= ' ' && unknown->data[i] < 0x7f && unknown->data[i] != '"');
 }
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static ey_budget *budget;
     if (!budget) budget = ey_budget_create(1 << 20);
     struct media_policy media = {.max_bytes = 1 << 16, .budget = budget};
-    struct api_limits limits = {.max_images = IMAGES, .vocabulary = VOCABULARY, .media = &media};
+    struct api_limits limits = {.max_images = IMAGES, .vocab_size = VOCABULARY, .media = &media};
     limits.defaults.top_logprobs = -1;
     limits.defaults.sampling = (ey_sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
     const char *kind = size ? memchr(kinds, data[0], 4) : NULL;

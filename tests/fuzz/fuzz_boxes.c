@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "cli/boxes.h"
+#include "cli/output/boxes.h"
 
 static bool in_order(double first, double second)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/temp_dir.h"
-#include "models/qwen3vl/config.h"
+#include "models/qwen3vl/qwen3vl_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,8 +40,8 @@ static void check_shapes(const struct model *m)
             t->n_layers <= EY_MAX_LAYERS);
     require(t->n_kv_heads >= 1 && t->n_heads % t->n_kv_heads == 0 &&
             (int64_t)t->n_heads * t->head_dim <= EY_MAX_WIDTH);
-    require(t->head_dim % 2 == 0 && t->mlp >= 1 && t->mlp <= EY_MAX_WIDTH && t->vocabulary >= 1 &&
-            t->vocabulary <= EY_MAX_VOCABULARY);
+    require(t->head_dim % 2 == 0 && t->mlp >= 1 && t->mlp <= EY_MAX_WIDTH && t->vocab_size >= 1 &&
+            t->vocab_size <= EY_MAX_VOCAB_SIZE);
     require(t->rope_section[0] >= 0 && t->rope_section[1] >= 0 && t->rope_section[2] >= 0);
     require(t->rope_section[0] + t->rope_section[1] + t->rope_section[2] == pairs &&
             t->rope_theta >= 1);
@@ -54,7 +54,7 @@ static void check_shapes(const struct model *m)
         require(v->deepstack[i] >= (i ? v->deepstack[i - 1] + 1 : 0) && v->deepstack[i] < v->depth);
     require(m->patch_spec.patch == v->patch && m->patch_spec.merge == v->merge && m->n_eos >= 1);
     for (int i = 0; i < m->n_eos; i++)
-        require(m->eos[i] >= 0 && m->eos[i] < t->vocabulary);
+        require(m->eos[i] >= 0 && m->eos[i] < t->vocab_size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

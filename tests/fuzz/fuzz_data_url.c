@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "server/media_parts.h"
+#include "media/media_internal.h"
 
 static bool begins(const char *url, size_t n, const char *with)
 {

@@ -5,27 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/extents.h"
-#include "hub/reply.h"
+#include "hub/byte_ranges.h"
+#include "hub/hub_response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_headers(const char *text, size_t n)
 {
-    static struct reply r;
+    static struct hub_response r;
     struct hub_file file = {.name = "x"};
     uint64_t begin, end, total;
-    r = (struct reply){0};
+    r = (struct hub_response){0};
     for (size_t i = 0; i < n;) {
         const char *line_end = memchr(text + i, '\n', n - i);
         size_t length = line_end ? (size_t)(line_end - text) - i + 1 : n - i;
-        reply_header(&r, text + i, length);
+        hub_response_header(&r, text + i, length);
         i += length;
     }
-    if (reply_metadata(&r, "0123456789abcdef0123456789abcdef01234567", &file, NULL))
-        assert(is_hash(file.etag) && !strchr(file.etag, '/'));
-    if (reply_range(&r, &begin, &end, &total)) assert(begin < end && end <= total);
-    double wait = reply_wait(&r, 1);
+    if (hub_response_metadata(&r, "0123456789abcdef0123456789abcdef01234567", &file, NULL))
+        assert(is_etag_hash(file.etag) && !strchr(file.etag, '/'));
+    if (hub_response_range(&r, &begin, &end, &total)) assert(begin < end && end <= total);
+    double wait = hub_response_retry_after(&r, 1);
     assert(wait >= 0 && wait <= 60);
 }
 
@@ -40,20 +40,21 @@ static void read_shards(const char *text, size_t n)
 
 static void read_listing(const char *text, size_t n)
 {
-    struct listing listing;
-    if (!listing_read(&listing, text, n, NULL)) return;
+    struct repo_listing listing;
+    if (!repo_listing_read(&listing, text, n, NULL)) return;
     assert(strlen(listing.commit) == HUB_COMMIT_BYTES && !strchr(listing.commit, '/'));
-    listing_has(&listing, "config.json");
-    listing_free(&listing);
+    repo_listing_has(&listing, "config.json");
+    repo_listing_free(&listing);
 }
 
 static void read_record(const char *text)
 {
-    struct extents x;
-    char again[EXTENTS_TEXT];
+    struct byte_ranges x;
+    char again[BYTE_RANGES_TEXT_BYTES];
     const uint64_t size = 1000;
-    if (extents_read(&x, size, text))
-        assert(extents_write(&x, size, again) < EXTENTS_TEXT && extents_bytes(&x) <= size);
+    if (byte_ranges_read(&x, size, text))
+        assert(byte_ranges_write(&x, size, again) < BYTE_RANGES_TEXT_BYTES &&
+               byte_ranges_total(&x) <= size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

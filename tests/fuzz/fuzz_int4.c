@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/convert.h"
-#include "backend/cuda/cuda.h"
+#include "tensor/dequantize.h"
+#include "backend/cuda/cuda_context.h"
 #include "checkpoint/temp_dir.h"
-#include "models/bind.h"
+#include "models/layers/bind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,7 +25,7 @@ static void check_values(const struct weight *w)
 {
     float row[COLS];
     for (int r = 0; r < ROWS; r++) {
-        weight_values(row, w, r, 0, COLS);
+        dequantize_columns(row, w, r, 0, COLS);
         for (int c = 0; c < COLS; c++)
             require(w->dtype != DTYPE_INT4 || isfinite(row[c]));
     }
@@ -41,8 +41,8 @@ static void check_rows(const struct weight *w)
     require(!bind_rows(&part, w, 5, 1, &e) && e.text[0] &&
             bind_rows(&part, w, PART, ROWS - PART, &e));
     for (int r = 0; r < ROWS - PART; r++) {
-        weight_values(of_part, &part, r, 0, COLS);
-        weight_values(of_whole, w, r + PART, 0, COLS);
+        dequantize_columns(of_part, &part, r, 0, COLS);
+        dequantize_columns(of_whole, w, r + PART, 0, COLS);
         require(memcmp(of_part, of_whole, sizeof(of_part)) == 0);
     }
 }
@@ -53,17 +53,17 @@ static double f16_value(uint16_t bits)
     return bits >> 10 ? ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25) : ldexp(bits & 0x3ff, -24);
 }
 
-static void check_multipliers(const struct weight *w)
+static void check_scales(const struct weight *w)
 {
     const int64_t groups = weight_groups(w);
-    uint16_t *words = malloc(cuda_multiplier_bytes(w));
+    uint16_t *words = malloc(cuda_group_scale_bytes(w));
     require(words != NULL);
-    const double unit = (double)cuda_make_multipliers(words, w);
+    const double unit = (double)cuda_make_group_scales(words, w);
     for (int64_t row = 0; row < ROWS; row++)
         for (int64_t g = 0; g < groups; g++) {
             const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 +
                                         row / 8 % 2]; /* as kernels.h says */
-            const double stored = (double)bf16_float(weight_group_scale(w, row, g)),
+            const double stored = (double)bf16_to_f32(weight_group_scale(w, row, g)),
                          made = f16_value((word & 0xfff0) >> 1) * unit;
             require((word & 15) == weight_group_zero(w, row, g) &&
                     fabs(made - stored) <= unit * 0x1p-22 &&
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_values(&w);
         if (w.dtype == DTYPE_INT4) {
             check_rows(&w);
-            check_multipliers(&w);
+            check_scales(&w);
         }
     } else {
         require(e.text[0] != 0);

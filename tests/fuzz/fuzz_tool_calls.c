@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/tool_calls.h"
+#include "models/chat/tool_call_parser.h"
 
-static void take_events(struct tool_calls *t, struct buf *got)
+static void take_events(struct tool_call_parser *t, struct buf *got)
 {
-    struct tool_event event;
-    while (tool_calls_next(t, &event)) {
+    struct tool_call_event event;
+    while (tool_call_parser_next(t, &event)) {
         if (!event.call && !event.n_text) abort();
         if (event.call) {
             buf_printf(got, "[call %d %s ", event.index, event.name);
@@ -22,17 +22,17 @@ static void take_events(struct tool_calls *t, struct buf *got)
 
 static struct buf read_in_steps(const char *text, size_t n, size_t step, int *calls)
 {
-    struct tool_calls t = tool_calls_start(false);
+    struct tool_call_parser t = tool_call_parser_start(false);
     struct buf got = buf_with_max(1 << 24);
     buf_add_text(&got, "");
     for (size_t at = 0; at < n; at += step) {
-        if (!tool_calls_add(&t, text + at, n - at < step ? n - at : step)) abort();
+        if (!tool_call_parser_add(&t, text + at, n - at < step ? n - at : step)) abort();
         take_events(&t, &got);
     }
-    tool_calls_end(&t);
+    tool_call_parser_end(&t);
     take_events(&t, &got);
     *calls = t.n_calls;
-    tool_calls_free(&t);
+    tool_call_parser_free(&t);
     return got;
 }
 

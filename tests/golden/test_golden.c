@@ -18,7 +18,7 @@
 
 #include "base/file.h"
 #include "engine/engine_internal.h"
-#include "engine/ready_prompt.h"
+#include "engine/request/prompt.h"
 
 /* What a device is held to: the first row of its name, this golden (NULL: any) and a lever that it
  * was opened with (NULL: whatever they are). tests/golden/README.md says where the card's come
@@ -193,7 +193,7 @@ static void check_positions(const char *name, const ey_prompt *prompt)
         }
 }
 
-static const struct image_entry *cached_features(const struct picture *p)
+static const struct image_entry *cached_features(const struct prompt_image *p)
 {
     const struct image_cache *cache = &golden.engine->images;
     for (int i = 0; i < cache->n_blocks; i++) {
@@ -208,7 +208,7 @@ static const struct image_entry *cached_features(const struct picture *p)
 /* Where the image cache has visual token `token` of the prompt. */
 static size_t feature_row(const ey_prompt *prompt, int token)
 {
-    const struct picture *p = prompt->picture;
+    const struct prompt_image *p = prompt->images;
     for (; token >= p->tokens; p++)
         token -= p->tokens;
     return (size_t)cached_features(p)->block[token / FEATURE_BLOCK] * FEATURE_BLOCK +
@@ -218,7 +218,7 @@ static size_t feature_row(const ey_prompt *prompt, int token)
 static void check_features(const char *name, const ey_prompt *prompt, json_object *rows)
 {
     ey_engine *g = golden.engine;
-    struct backend *be = g->tower.decoder; /* features are where the first layer is */
+    struct backend *be = g->vision_backends.text_be; /* features are where the first layer is */
     size_t hidden = (size_t)g->model.text.hidden;
     float *got = malloc(hidden * sizeof(float));
     for (int k = 0; k <= g->model.vision.n_deepstack; k++) {
@@ -259,7 +259,7 @@ static double log_sum_exp(const struct tensor_view *t, int n)
 static void check_logits(const char *name, const char *part)
 {
     const struct tensor_view *t = tensor(name, part);
-    int n = golden.engine->model.text.vocabulary;
+    int n = golden.engine->model.text.vocab_size;
     assert_int_equal(t->shape[0], n);
     golden.engine->be->ops->read_logits(golden.engine->be, golden.engine->host.logits,
                                         golden.engine->logits,
@@ -309,9 +309,9 @@ static void run_case(void **state)
     read_conversation(&conversation, json_member(c, "messages"));
     check_patches(&conversation, json_member(c, "pictures"));
     conversation.request.top_logprobs = 0;
-    conversation.request.fresh = true;
+    conversation.request.no_prefix_cache = true;
     conversation.request.max_tokens = 1;
-    must(ey_prepare(golden.engine, &conversation.request, &prompt, &e), &e);
+    must(ey_prompt_prepare(golden.engine, &conversation.request, &prompt, &e), &e);
     check_ids(prompt, ids);
     check_positions(name, prompt);
     must(ey_ask(golden.engine, &conversation.request, &answer, &e), &e);
@@ -347,7 +347,7 @@ static void choose_card_options(ey_engine_options *o, const char *device)
     o->gpu_layers = layers ? atoi(layers + strlen("layers")) : 0;
     o->enforce_eager = strstr(device, "eager") != NULL;
     o->kv_cache_dtype = strstr(device, "fp8") ? "fp8" : "bf16";
-    o->head = strstr(device, "8bit") ? "8bit" : "bf16";
+    o->lm_head = strstr(device, "8bit") ? "8bit" : "bf16";
     o->prefill_math = strstr(device, "e4m3") ? "fp8" : NULL;
     o->vision_weights = strstr(device, "streamed") ? "streamed"
                         : strstr(device, "host")   ? "host"
@@ -361,7 +361,7 @@ static void choose_cpu_options(ey_engine_options *o, const char *levers)
     snprintf(mask, sizeof(mask), "%.*s", (int)strcspn(levers, ","), levers);
     o->device = "cpu";
     o->cpu_mask = mask;
-    o->head = strstr(levers, "8bit") ? "8bit" : NULL;
+    o->lm_head = strstr(levers, "8bit") ? "8bit" : NULL;
 }
 
 static bool open_golden(const char *name, const char *checkpoint, const char *device, ey_err *e)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/cuda_driver.h"
 
 enum { MIB = 1 << 20, GRAIN = 2 * MIB /* the driver gives no less */, LOOK_EVERY_MS = 5 };
 
@@ -48,7 +48,7 @@ static size_t least_until_end(const struct cuda_driver *d)
     return least;
 }
 
-static bool open_card(struct cuda_driver *d, ey_err *e)
+static bool open_gpu(struct cuda_driver *d, ey_err *e)
 {
     CUdevice device;
     CUcontext context;
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
         fputs("usage: ballast MIB\n", stderr);
         return 2;
     }
-    if (!open_card(&d, &e) || !fill(&d, leave * MIB, &e)) {
+    if (!open_gpu(&d, &e) || !fill(&d, leave * MIB, &e)) {
         fprintf(stderr, "ballast: %s\n", e.text);
         return 1;
     }

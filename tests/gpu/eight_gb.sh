@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The 2B and the 4B model on a card of eight gigabytes, tried on a larger one: tests/gpu/eight_gb.sh EYELET MODEL2B MODEL4B. Another process
 # fills the card's memory until as much is free as on an 8,151 MiB card whose desktop holds 1,151; eyelet's own context comes out of that. Prints a
-# line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where ballast and picture are too.
+# line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where ballast and make_image are too.
 set -u
 [ $# = 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B" >&2; exit 2; }
 here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") model2b=$(realpath "$2") model4b=$(realpath "$3")
 . "$here/beside_ballast.sh"
 
-"$tools/picture" 1024 1024 small.png && "$tools/picture" 4096 4096 large.png || exit 1
+"$tools/make_image" 1024 1024 small.png && "$tools/make_image" 4096 4096 large.png || exit 1
 long_question="$(seq -s ' ' 1 500) What is in the picture?"
 
 # ask NAME PICTURE QUESTION TOKENS: NAME.json is the answer. An answer that its tokens cut is one.

@@ -25,7 +25,7 @@ import urllib.request
 def picture(tools, folder, width, height):
     path = os.path.join(folder, f"{width}x{height}.png")
     if not os.path.exists(path):
-        subprocess.run([os.path.join(tools, "picture"), str(width), str(height), path], check=True)
+        subprocess.run([os.path.join(tools, "make_image"), str(width), str(height), path], check=True)
     with open(path, "rb") as f:
         return base64.b64encode(f.read()).decode()
 

@@ -137,10 +137,10 @@ static bool pull_asking(const char *name, bool (*stop)(void *model), ey_err *e)
     struct hub hub;
     struct hub_model model = {.n = 0};
     const struct hub_options options = {
-        .notice = note, .stop = stop, .user = &model, .piece = 65536, .retry_seconds = 0.01};
+        .notice = note, .stop = stop, .user = &model, .range_bytes = 65536, .retry_seconds = 0.01};
     struct repository repository;
     assert_true(repository_parse(&repository, name));
-    bool ok = hub_open(&hub, &options, e) && hub_survey(&hub, &repository, &model, e) &&
+    bool ok = hub_open(&hub, &options, e) && hub_list_repo(&hub, &repository, &model, e) &&
               hub_download(&hub, &model, e);
     hub_model_free(&model);
     hub_close(&hub);
@@ -671,7 +671,7 @@ static bool go_on_when_recorded(void *user)
     const struct hub_model *model = user;
     uint64_t here = 0;
     for (size_t i = 0; i < model->n; i++)
-        here += blob_bytes_here(model, &model->files[i]);
+        here += blob_bytes_present(model, &model->files[i]);
     if (here >= RECORDED) script->hold_after = 0;
     return false;
 }

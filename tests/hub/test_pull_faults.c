@@ -50,13 +50,13 @@ static void fill_script(struct hub_script *s, unsigned *seed)
 /* 0: done, 1: it said why not, 2: it was wrong about what it had. */
 static int pull(void)
 {
-    const struct hub_options options = {.piece = 65536, .retry_seconds = 0.002};
+    const struct hub_options options = {.range_bytes = 65536, .retry_seconds = 0.002};
     struct hub hub;
     struct hub_model model = {.n = 0};
     struct repository repository;
     ey_err e;
     bool ok = repository_parse(&repository, NAME) && hub_open(&hub, &options, &e) &&
-              hub_survey(&hub, &repository, &model, &e) && hub_download(&hub, &model, &e);
+              hub_list_repo(&hub, &repository, &model, &e) && hub_download(&hub, &model, &e);
     hub_model_free(&model);
     hub_close(&hub);
     return ok ? 0 : strstr(e.text, "its hash is") ? 2 : 1;
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
     snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
     setenv("HF_ENDPOINT", endpoint, 1);
     setenv("HOME", "/nonexistent", 1);
-    http_library(NULL); /* once, not in each process */
+    libcurl_load(NULL); /* once, not in each process */
     for (int i = 0; i < pulls; i++)
         good += pull_until_done(s, &seed, &tally);
     hub_server_stop(server);

@@ -111,7 +111,7 @@ static bool excused(const ey_err *e)
     return strstr(e->text, "libheif") || strstr(e->text, "not supported by this build");
 }
 
-static void check_picture(const char *name, int tolerance)
+static void check_image(const char *name, int tolerance)
 {
     size_t n;
     char ppm[64];
@@ -130,11 +130,11 @@ static void check_picture(const char *name, int tolerance)
     image_free(&expected);
 }
 
-static void pictures_decode_as_expected(void **state)
+static void images_decode_as_expected(void **state)
 {
     (void)state;
     for (int i = 0; i < N_PICTURES; i++)
-        check_picture(pictures[i].name, pictures[i].tolerance);
+        check_image(pictures[i].name, pictures[i].tolerance);
 }
 
 /* ---- damage
@@ -433,7 +433,7 @@ int run_decode_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_headers_cost_nothing), /* first: it looks at peak memory */
-        cmocka_unit_test(pictures_decode_as_expected),   cmocka_unit_test(cut_files_are_refused),
+        cmocka_unit_test(images_decode_as_expected),     cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(damaged_files_do_no_harm),      cmocka_unit_test(foreign_files_are_named),
         cmocka_unit_test(scan_bomb_is_refused),          cmocka_unit_test(size_limits_are_exact),
         cmocka_unit_test(huge_files_are_refused_unread), cmocka_unit_test(written_png_reads_back),

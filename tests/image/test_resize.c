@@ -47,7 +47,7 @@ static void sizes_are_the_references(void **state)
     }
 }
 
-static void narrow_pictures_are_refused(void **state)
+static void narrow_images_are_refused(void **state)
 {
     (void)state;
     struct patch_spec spec = spec_with_max(DEFAULT_MAX);
@@ -112,7 +112,7 @@ static const struct {
 } resized_to[] = {{64, 32}, {64, 27}, {35, 64}, {20, 13}, {20, 27},
                   {35, 9},  {5, 3},   {96, 7},  {1, 1}};
 
-static void resized_pictures_are_the_references(void **state)
+static void resized_images_are_the_references(void **state)
 {
     (void)state;
     struct image photo = data_ppm("photo.ppm");
@@ -145,7 +145,7 @@ static void same_size_is_a_copy(void **state)
 
 /* Weights sum to one only to within their rounding; gray stays gray all the same, and the extremes
  * stay. */
-static void flat_pictures_stay_flat(void **state)
+static void flat_images_stay_flat(void **state)
 {
     (void)state;
     static const int values[] = {0, 1, 128, 255};
@@ -248,11 +248,11 @@ int run_resize_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_the_references),
-        cmocka_unit_test(narrow_pictures_are_refused),
+        cmocka_unit_test(narrow_images_are_refused),
         cmocka_unit_test(weights_are_the_references),
-        cmocka_unit_test(resized_pictures_are_the_references),
+        cmocka_unit_test(resized_images_are_the_references),
         cmocka_unit_test(same_size_is_a_copy),
-        cmocka_unit_test(flat_pictures_stay_flat),
+        cmocka_unit_test(flat_images_stay_flat),
         cmocka_unit_test(patches_are_in_merge_block_order),
         cmocka_unit_test(patches_follow_their_spec),
         cmocka_unit_test(normalised_values),

@@ -7,31 +7,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/convert.h"
-#include "backend/cpu/cpu.h"
-#include "kernels/kernels.h"
+#include "tensor/dequantize.h"
+#include "backend/cpu/cpu_backend.h"
+#include "kernels/kernel_tests.h"
 
 enum {
     ROWS = 259,
     COLS = 448 /* the last block is half a one */,
     BLOCKS = (COLS + FP8_BLOCK - 1) / FP8_BLOCK,
     MOST = 131,
-    NAN_CODE = 0x7f,
+    NAN_E4M3 = 0x7f,
     MOST_POWERS = 7
 };
 
-struct products_of {
+struct matmul_fixture {
     struct backend *be;
     struct pool *pool;
     struct weight w;
-    uint8_t code[ROWS * COLS], known;
+    uint8_t quantized[ROWS * COLS], eligibility;
     uint16_t bf16[ROWS * COLS];
-    bool picture; /* BF16, and rows of a picture */
+    bool vision; /* BF16, and rows of a picture */
     float value[ROWS * COLS], scale[(ROWS + FP8_BLOCK - 1) / FP8_BLOCK * BLOCKS], x[MOST * COLS],
         y[MOST * ROWS];
 };
 
-static bool open_products(struct products_of *p, const struct cpu_kernels *k)
+static bool open_int16_fixture(struct matmul_fixture *p, const struct cpu_kernels *k)
 {
     const struct backend_limits limits = {
         .max_rows = MOST, .max_width = COLS, .max_keys = 64, .max_patches = 64};
@@ -40,45 +40,45 @@ static bool open_products(struct products_of *p, const struct cpu_kernels *k)
     if (!backend_cpu_create(&p->be, p->pool, k->name, &e)) return pool_destroy(&p->pool), false;
     if (!p->be->ops->reserve(p->be, &limits, &e))
         return p->be->ops->destroy(p->be), pool_destroy(&p->pool), false;
-    p->w = (struct weight){.data = p->code,
+    p->w = (struct weight){.data = p->quantized,
                            .dtype = DTYPE_F8_E4M3,
                            .rows = ROWS,
                            .cols = COLS,
                            .scale = p->scale,
-                           .known = &p->known};
+                           .int16_eligibility = &p->eligibility};
     for (size_t i = 0; i < sizeof(p->scale) / sizeof(p->scale[0]); i++)
         p->scale[i] = 0.5f + (float)i;
     return true;
 }
 
-static void close_products(struct products_of *p)
+static void close_int16_fixture(struct matmul_fixture *p)
 {
     p->be->ops->destroy(p->be);
     pool_destroy(&p->pool);
 }
 
-static void multiply(struct products_of *p, int n)
+static void run_matmul(struct matmul_fixture *p, int n)
 {
     const struct cpu_input in = {
-        .x = p->x, .x_stride = COLS, .n = n, .width = COLS, .picture = p->picture};
-    const struct cpu_product product = {&p->w, NULL, p->y, ROWS};
-    cpu_multiply((struct cpu *)p->be, &in, &product, 1, CPU_STORE);
+        .x = p->x, .x_stride = COLS, .n = n, .width = COLS, .vision = p->vision};
+    const struct cpu_linear linear = {&p->w, NULL, p->y, ROWS};
+    cpu_matmul((struct cpu *)p->be, &in, &linear, 1, CPU_STORE);
 }
 
 /* ---- which matrices ---- */
 
 /* All codes `code`, but of block 1 of the first rows `other`, and one code there `one`. */
-static int known_of(struct products_of *p, uint8_t code, uint8_t other, uint8_t one)
+static int eligibility_of(struct matmul_fixture *p, uint8_t quantized, uint8_t other, uint8_t one)
 {
     for (int i = 0; i < ROWS * COLS; i++)
-        p->code[i] = i / COLS < FP8_BLOCK && i % COLS / FP8_BLOCK == 1 ? other : code;
-    p->code[5 * COLS + FP8_BLOCK + 9] = one;
-    p->known = CPU_NOT_SEEN;
-    multiply(p, 1);
-    return p->known;
+        p->quantized[i] = i / COLS < FP8_BLOCK && i % COLS / FP8_BLOCK == 1 ? other : quantized;
+    p->quantized[5 * COLS + FP8_BLOCK + 9] = one;
+    p->eligibility = CPU_INT16_UNKNOWN;
+    run_matmul(p, 1);
+    return p->eligibility;
 }
 
-static bool check_choice(struct products_of *p, uint64_t seed)
+static bool check_choice(struct matmul_fixture *p, uint64_t seed)
 {
     (void)seed;
     static const struct {
@@ -93,17 +93,17 @@ static bool check_choice(struct products_of *p, uint64_t seed)
                  {0x7e, 0, 0, 1},
                  {0, 0, 0, 8}, /* zeros are no smaller than others */
                  {0x7e, 0x60, 0x60, 1},
-                 {0x7e, 0x5f, 0x5f, CPU_NO_INT16},
+                 {0x7e, 0x5f, 0x5f, CPU_INT16_NO},
                  {0x7e, 0x30, 0x7e, 1},
-                 {0x58, 0x39, 0x39, CPU_NO_INT16},
+                 {0x58, 0x39, 0x39, CPU_INT16_NO},
                  {0x58, 0x40, 0x40, 3},
-                 {0x7e, 0x7e, NAN_CODE, CPU_NO_INT16},
-                 {0x20, 0x20, 0x80 | NAN_CODE, CPU_NO_INT16}};
+                 {0x7e, 0x7e, NAN_E4M3, CPU_INT16_NO},
+                 {0x20, 0x20, 0x80 | NAN_E4M3, CPU_INT16_NO}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const int known = known_of(p, cases[i].code, cases[i].other, cases[i].one);
-        REQUIRE(known == cases[i].known,
+        const int eligibility = eligibility_of(p, cases[i].code, cases[i].other, cases[i].one);
+        REQUIRE(eligibility == cases[i].known,
                 "int16: a matrix of 0x%02x, 0x%02x and 0x%02x is %d, not %d", cases[i].code,
-                cases[i].other, cases[i].one, known, cases[i].known);
+                cases[i].other, cases[i].one, eligibility, cases[i].known);
     }
     return true;
 }
@@ -111,19 +111,19 @@ static bool check_choice(struct products_of *p, uint64_t seed)
 /* ---- how near ---- */
 
 /* The step of numbers that are so long together, the largest of them so large. */
-static double step_of(double squares, double largest, double most)
+static double step_of_block(double squares, double largest, double most)
 {
     return fmax(sqrt(squares) / most, largest / INT16_MAX);
 }
 
 /* Half a step of every activation; of every weight half a 16th of a code's unit, or of a picture's
  * half a step; and what float32 loses. */
-static double allowed(const struct products_of *p, int row, const float *x, double *want)
+static double allowed_error(const struct matmul_fixture *p, int row, const float *x, double *want)
 {
     double sum = 0, error = 0;
     for (int block = 0; block < BLOCKS; block++) {
         const int end = (block + 1) * FP8_BLOCK < COLS ? (block + 1) * FP8_BLOCK : COLS;
-        const double scale = p->picture ? 1 : p->scale[row / FP8_BLOCK * BLOCKS + block];
+        const double scale = p->vision ? 1 : p->scale[row / FP8_BLOCK * BLOCKS + block];
         double length = 0, largest = 0, weights = 0, activations = 0, products = 0, w_length = 0,
                w_largest = 0;
         for (int k = block * FP8_BLOCK; k < end; k++) {
@@ -137,10 +137,10 @@ static double allowed(const struct products_of *p, int row, const float *x, doub
             w_length += w * w;
             w_largest = fmax(w_largest, fabs(w));
         }
-        const double step = step_of(length, largest, 26000),
-                     unit = p->picture ? step_of(w_length, w_largest, 80000)
-                                       : ldexp(1, -4 - 2 * (p->known - 1));
-        error += scale * (0.5 * step * (weights + (p->picture ? 0.5 * FP8_BLOCK * unit : 8)) +
+        const double step = step_of_block(length, largest, 26000),
+                     unit = p->vision ? step_of_block(w_length, w_largest, 80000)
+                                      : ldexp(1, -4 - 2 * (p->eligibility - 1));
+        error += scale * (0.5 * step * (weights + (p->vision ? 0.5 * FP8_BLOCK * unit : 8)) +
                           0.5 * unit * activations + 1e-6 * products);
     }
     *want = sum;
@@ -148,18 +148,18 @@ static double allowed(const struct products_of *p, int row, const float *x, doub
 }
 
 /* p->value is what the weights are. */
-static bool near_enough(struct products_of *p, const char *what)
+static bool check_all_counts(struct matmul_fixture *p, const char *what)
 {
     static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 24, 60, 61, MOST};
     static float all[MOST * ROWS];
-    weight_floats(p->value, p->picture ? (const void *)p->bf16 : p->code, p->w.dtype,
-                  (size_t)ROWS * COLS);
-    p->known = CPU_NOT_SEEN;
-    multiply(p, MOST);
-    REQUIRE(p->known != CPU_NO_INT16, "int16, %s: not used", what);
+    elements_to_f32(p->value, p->vision ? (const void *)p->bf16 : p->quantized, p->w.dtype,
+                    (size_t)ROWS * COLS);
+    p->eligibility = CPU_INT16_UNKNOWN;
+    run_matmul(p, MOST);
+    REQUIRE(p->eligibility != CPU_INT16_NO, "int16, %s: not used", what);
     memcpy(all, p->y, sizeof(all));
     for (int i = 0; i < MOST * ROWS; i++) {
-        double want, error = allowed(p, i % ROWS, p->x + i / ROWS * COLS, &want);
+        double want, error = allowed_error(p, i % ROWS, p->x + i / ROWS * COLS, &want);
         if (isnan(want))
             REQUIRE(isnan(all[i]), "int16, %s: row %d of weight row %d is %g, not NaN", what,
                     i / ROWS, i % ROWS, (double)all[i]);
@@ -170,7 +170,7 @@ static bool near_enough(struct products_of *p, const char *what)
     }
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         memset(p->y, 0x55, sizeof(p->y));
-        multiply(p, counts[i]);
+        run_matmul(p, counts[i]);
         for (int j = 0; j < counts[i] * ROWS; j++)
             REQUIRE(memcmp(&p->y[j], &all[j], sizeof(float)) == 0 || isnan(all[j]),
                     "int16, %s: %d rows are others than %d, from %d on", what, counts[i], MOST, j);
@@ -179,18 +179,18 @@ static bool near_enough(struct products_of *p, const char *what)
 }
 
 /* Codes up to `largest`, which every block has. */
-static void random_codes(struct products_of *p, uint8_t largest, uint64_t *random)
+static void random_e4m3(struct matmul_fixture *p, uint8_t largest, uint64_t *random)
 {
     for (int i = 0; i < ROWS * COLS; i++) {
         const uint64_t bits = random_bits(random) >> 20;
-        p->code[i] = (uint8_t)((bits & 0x80) |
-                               (i % 37 == 0 ? largest : bits % 128 % (largest + 1u)));
+        p->quantized[i] = (uint8_t)((bits & 0x80) |
+                                    (i % 37 == 0 ? largest : bits % 128 % (largest + 1u)));
     }
 }
 
 /* Ordinary rows, rows with one number that is far larger than others, of zeros, of very large and
  * of very small numbers, one with NaN. */
-static void random_rows(struct products_of *p, uint64_t *random)
+static void random_rows(struct matmul_fixture *p, uint64_t *random)
 {
     for (int i = 0; i < MOST * COLS; i++) {
         const int row = i / COLS % 6, k = i % COLS;
@@ -205,93 +205,94 @@ static void random_rows(struct products_of *p, uint64_t *random)
     p->x[7 * COLS + 130] = NAN;
 }
 
-static bool check_nearness(struct products_of *p, uint64_t seed)
+static bool check_nearness(struct matmul_fixture *p, uint64_t seed)
 {
     char what[64];
     for (int powers = 0; powers <= MOST_POWERS; powers++) {
         snprintf(what, sizeof(what), "%d powers of four", powers);
-        random_codes(p, (uint8_t)(126 - 16 * powers), &seed);
+        random_e4m3(p, (uint8_t)(126 - 16 * powers), &seed);
         random_rows(p, &seed);
-        if (!near_enough(p, what)) return false;
+        if (!check_all_counts(p, what)) return false;
     }
     for (int same = 0; same < 2; same++) { /* the longest weights there are, and a row that lies in
                                               their direction: sums are as large as they get */
         for (int i = 0; i < ROWS * COLS; i++)
-            p->code[i] = (uint8_t)(0x7e | (same ? 0 : (i * 7 % 3 == 0) << 7));
+            p->quantized[i] = (uint8_t)(0x7e | (same ? 0 : (i * 7 % 3 == 0) << 7));
         for (int i = 0; i < MOST * COLS; i++)
             p->x[i] = (i / COLS % 2 ? -1.0f : 1.0f) *
                       (same || (i % COLS * 7 % 3 != 0) ? 3.3f : -3.3f);
-        if (!near_enough(p, "sums near 2^31")) return false;
+        if (!check_all_counts(p, "sums near 2^31")) return false;
     }
     return true;
 }
 
 /* Ordinary weights, and rows of weights with one that is far larger, of zeros, of very large and of
  * very small ones, one with NaN. */
-static void random_weights(struct products_of *p, uint64_t *random)
+static void random_weights(struct matmul_fixture *p, uint64_t *random)
 {
     for (int i = 0; i < ROWS * COLS; i++) {
         const int row = i / COLS % 6, k = i % COLS;
         const float w = 0.02f * random_float(random);
-        p->bf16[i] = nearest_bf16(row == 1   ? (k % 90 == 0 ? 1000 * w : w)
-                                  : row == 2 ? (k % FP8_BLOCK == 5 ? w : 0)
-                                  : row == 3 ? 0
-                                  : row == 4 ? w * 1e20f
-                                  : row == 5 ? w * 1e-20f
-                                             : w);
+        p->bf16[i] = f32_to_bf16(row == 1   ? (k % 90 == 0 ? 1000 * w : w)
+                                 : row == 2 ? (k % FP8_BLOCK == 5 ? w : 0)
+                                 : row == 3 ? 0
+                                 : row == 4 ? w * 1e20f
+                                 : row == 5 ? w * 1e-20f
+                                            : w);
     }
     p->bf16[12 * COLS + 3] = 0x7fc0;
 }
 
-static bool check_pictures(struct products_of *p, uint64_t seed)
+static bool check_vision_weights(struct matmul_fixture *p, uint64_t seed)
 {
-    p->picture = true;
+    p->vision = true;
     p->w.data = p->bf16;
     p->w.dtype = DTYPE_BF16;
     p->w.scale = NULL;
-    p->w.known = NULL;
+    p->w.int16_eligibility = NULL;
     random_weights(p, &seed);
     random_rows(p, &seed);
     for (int i = 0; i < MOST * COLS; i++)
         if (fabsf(p->x[i]) > 1e10f) p->x[i] *= 1e-20f; /* products stay finite */
-    if (!near_enough(p, "pictures")) return false;
+    if (!check_all_counts(p, "pictures")) return false;
     for (int sign = 0; sign < 2; sign++) { /* rows that lie in the direction of all weights */
         for (int i = 0; i < ROWS * COLS; i++)
-            p->bf16[i] = nearest_bf16(i * 7 % 3 == sign ? -0.3f : 0.3f);
+            p->bf16[i] = f32_to_bf16(i * 7 % 3 == sign ? -0.3f : 0.3f);
         for (int i = 0; i < MOST * COLS; i++)
             p->x[i] = i % COLS * 7 % 3 == sign ? 3.3f : -3.3f;
-        if (!near_enough(p, "pictures, sums near 2^31")) return false;
+        if (!check_all_counts(p, "pictures, sums near 2^31")) return false;
     }
     return true;
 }
 
-static bool with_products(const struct cpu_kernels *k,
-                          bool (*check)(struct products_of *p, uint64_t seed), uint64_t seed)
+static bool with_int16_fixture(const struct cpu_kernels *k,
+                               bool (*check)(struct matmul_fixture *p, uint64_t seed),
+                               uint64_t seed)
 {
-    struct products_of *p = calloc(1, sizeof(*p));
-    if (!p || !open_products(p, k)) return free(p), false;
+    struct matmul_fixture *p = calloc(1, sizeof(*p));
+    if (!p || !open_int16_fixture(p, k)) return free(p), false;
     const bool ok = check(p, seed);
-    close_products(p);
+    close_int16_fixture(p);
     free(p);
     return ok;
 }
 
 static bool check_int16_choice(const struct cpu_kernels *k, uint64_t seed)
 {
-    return !k->fp8 || with_products(k, check_choice, seed);
+    return !k->fp8 || with_int16_fixture(k, check_choice, seed);
 }
 
 static bool check_int16(const struct cpu_kernels *k, uint64_t seed)
 {
-    return !k->fp8 || with_products(k, check_nearness, seed);
+    return !k->fp8 || with_int16_fixture(k, check_nearness, seed);
 }
 
-static bool check_int16_pictures(const struct cpu_kernels *k, uint64_t seed)
+static bool check_int16_vision(const struct cpu_kernels *k, uint64_t seed)
 {
-    return !k->vision || with_products(k, check_pictures, seed);
+    return !k->vision || with_int16_fixture(k, check_vision_weights, seed);
 }
 
 const struct direct_test int16_tests[] = {{"int16 or not", check_int16_choice},
                                           {"int16 products", check_int16},
-                                          {"int16 products of pictures", check_int16_pictures},
+                                          {"int16 products of pictures", check_int16_vision},
                                           {NULL, NULL}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The decoder's steps that take rows and give rows: products, embedding, rope table, features. */
-#include "kernels/kernels.h"
+#include "kernels/kernel_tests.h"
 
 /* Of rows first .. first+n-1 the last so many are of prompts. */
 static int prompts_of(const struct problem *p, int first, int n)
@@ -17,8 +17,8 @@ static void prepare_project_add(struct problem *p)
     make_matrix(p, 0, c->m, c->k, c->dtype, c->fill);
     if (c->other) make_vector(p, 0, c->m, -3, 3, vector_dtype(c->dtype));
     p->x = make_rows(p, c->n, c->k, c->fill);
-    p->y = make_rows(p, c->n, c->m, c->fill == FILL_CODES ? FILL_ZERO : c->fill);
-    p->exact = c->fill == FILL_EXACT || c->fill == FILL_CODES || c->fill == FILL_ZERO;
+    p->y = make_rows(p, c->n, c->m, c->fill == FILL_ALL_VALUES ? FILL_ZERO : c->fill);
+    p->exact = c->fill == FILL_EXACT || c->fill == FILL_ALL_VALUES || c->fill == FILL_ZERO;
 }
 
 static void begin_project_add(struct run *r)
@@ -67,7 +67,7 @@ static void begin_gate_up(struct run *r)
 static void call_gate_up(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct decoder_layer w = {.gate = p->w[0], .up = p->w[1], .post_norm = p->v[0]};
+    struct text_layer w = {.gate = p->w[0], .up = p->w[1], .post_norm = p->v[0]};
     r->be->ops->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
                         run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text, n,
                         prompts_of(p, first, n));
@@ -78,31 +78,31 @@ const struct op op_gate_up = {"gate_up", prepare_gate_up, begin_gate_up, call_ga
 
 /* ---- head ---- */
 
-static void prepare_head(struct problem *p)
+static void prepare_lm_head(struct problem *p)
 {
     const struct test_case *c = p->c;
     make_matrix(p, 0, c->m, c->k, c->dtype, c->fill);
     make_vector(p, 0, c->k, 0.5f, 1.5f, vector_dtype(c->dtype));
     p->x = make_rows(p, c->n, c->k, c->fill);
     p->rows = make_ints(p, c->n, c->n);
-    p->text = (struct text_shape){.hidden = c->k, .vocabulary = c->m, .norm_eps = 1e-6f};
+    p->text = (struct text_shape){.hidden = c->k, .vocab_size = c->m, .norm_eps = 1e-6f};
     p->limits.max_width = c->k; /* logits are no intermediate */
     p->slack = 2;
 }
 
 /* logits are float32 everywhere, as the residual stream is */
-static void begin_head(struct run *r)
+static void begin_lm_head(struct run *r)
 {
     const struct problem *p = r->p;
     r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->n * (size_t)p->c->k);
     r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
 }
 
-static void call_head(struct run *r, int first, int n)
+static void call_lm_head(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     float *logits = (float *)r->out + (size_t)first * (size_t)p->c->m;
-    r->be->ops->head(r->be, logits, r->in, p->rows + first, n, &p->v[0], &p->w[0], &p->text);
+    r->be->ops->lm_head(r->be, logits, r->in, p->rows + first, n, &p->v[0], &p->w[0], &p->text);
 }
 
 static void fetch_logits(struct run *r, float *out)
@@ -110,7 +110,7 @@ static void fetch_logits(struct run *r, float *out)
     r->be->ops->read_logits(r->be, out, r->out, (size_t)r->p->n * (size_t)r->p->c->m);
 }
 
-const struct op op_head = {"head", prepare_head, begin_head, call_head, fetch_logits};
+const struct op op_lm_head = {"head", prepare_lm_head, begin_lm_head, call_lm_head, fetch_logits};
 
 /* ---- embed, add_features: k rows of the table or of features, m wide ---- */
 
@@ -145,7 +145,7 @@ static void begin_embed(struct run *r)
     r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
 }
 
-static struct batch rows_of(const struct batch *all, int first, int n)
+static struct batch rows_of_batch(const struct batch *all, int first, int n)
 {
     struct batch part = *all;
     part.n_rows = n;
@@ -156,7 +156,7 @@ static struct batch rows_of(const struct batch *all, int first, int n)
 
 static void call_embed(struct run *r, int first, int n)
 {
-    struct batch part = rows_of(&r->p->batch, first, n);
+    struct batch part = rows_of_batch(&r->p->batch, first, n);
     r->be->ops->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), &r->p->w[0],
                       r->in, &part);
 }
@@ -172,7 +172,7 @@ static void begin_add_features(struct run *r)
 
 static void call_add_features(struct run *r, int first, int n)
 {
-    struct batch part = rows_of(&r->p->batch, first, n);
+    struct batch part = rows_of_batch(&r->p->batch, first, n);
     r->be->ops->add_features(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), r->in,
                              &part, r->p->c->m);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The vision tower's steps. Rows come in merge blocks of four. */
-#include "kernels/kernels.h"
+#include "kernels/kernel_tests.h"
 
 enum { MERGE = 2, GROUP = MERGE * MERGE, SIDE = 7 };
 
@@ -74,7 +74,7 @@ const struct op op_patch_embed = {"patch_embed", prepare_patch_embed, begin_patc
 /* ---- attention: n patches, k = heads · dim wide. The layout of qkv is the backend's, so both
  * steps run in both tests; they differ in which one is cut (and timed) ---- */
 
-static void prepare_attention(struct problem *p)
+static void prepare_vision_qkv_attention(struct problem *p)
 {
     const struct test_case *c = p->c;
     make_matrix(p, 0, 3 * c->k, c->k, c->dtype,
@@ -91,14 +91,14 @@ static void prepare_attention(struct problem *p)
     p->limits.max_width = 3 * c->k;
     p->limits.max_keys = c->n;
     p->limits.max_patches = (c->n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
-    p->attends_picture = true;
+    p->attends_image = true;
     p->slack = 1000; /* scores of standard deviation up to 50 here, off by as many eps; their
                         weights too */
 }
 
-static void prepare_vision_attend(struct problem *p)
+static void prepare_vision_attention(struct problem *p)
 {
-    prepare_attention(p);
+    prepare_vision_qkv_attention(p);
     p->flops = 4.0 * p->c->k * p->n * p->n;
     p->bytes = 2.0 * 4 * p->c->k * p->n;
 }
@@ -124,29 +124,30 @@ static void call_vision_qkv(struct run *r, int first, int n)
                            first, n);
 }
 
-static void call_vision_attend(struct run *r, int first, int n)
+static void call_vision_attention(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    r->be->ops->vision_attend(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k),
-                              r->kv.data, &p->vision, first, n, p->n);
+    r->be->ops->vision_attention(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k),
+                                 r->kv.data, &p->vision, first, n, p->n);
 }
 
 static void fetch_attended(struct run *r, float *out)
 {
-    call_vision_attend(r, 0, r->p->n);
+    call_vision_attention(r, 0, r->p->n);
     run_fetch_activation(r, out);
 }
 
-static void begin_vision_attend(struct run *r)
+static void begin_vision_attention(struct run *r)
 {
     begin_vision_qkv(r);
     call_vision_qkv(r, 0, r->p->n);
 }
 
-const struct op op_vision_qkv = {"vision_qkv", prepare_attention, begin_vision_qkv, call_vision_qkv,
-                                 fetch_attended};
-const struct op op_vision_attend = {"vision_attend", prepare_vision_attend, begin_vision_attend,
-                                    call_vision_attend, run_fetch_activation};
+const struct op op_vision_qkv = {"vision_qkv", prepare_vision_qkv_attention, begin_vision_qkv,
+                                 call_vision_qkv, fetch_attended};
+const struct op op_vision_attention = {"vision_attend", prepare_vision_attention,
+                                       begin_vision_attention, call_vision_attention,
+                                       run_fetch_activation};
 
 /* ---- MLP ---- */
 

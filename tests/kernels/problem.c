@@ -6,13 +6,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_tests.h"
 
 void *memory_alloc(struct memory *m, size_t bytes, size_t before_end)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE),
            size = (bytes + before_end + page - 1) / page * page;
-    if (m->n == MAX_PARTS) abort();
+    if (m->n == MAX_ALLOCATIONS) abort();
     char *map = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED || mprotect(map + size, page, PROT_NONE) != 0) {
         perror("memory of a test");
@@ -53,7 +53,7 @@ static uint32_t float_bits(float f)
 }
 
 /* Bits of an integer -4 .. 4. */
-static uint32_t integer_code(enum dtype dtype, int value)
+static uint32_t integer_bits(enum dtype dtype, int value)
 {
     static const uint16_t f16[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400};
     static const uint8_t f8[] = {0, 0x38, 0x40, 0x44, 0x48};
@@ -66,7 +66,7 @@ static uint32_t integer_code(enum dtype dtype, int value)
     }
 }
 
-static uint32_t random_code(enum dtype dtype, uint64_t bits, float factor)
+static uint32_t random_bits_of(enum dtype dtype, uint64_t bits, float factor)
 {
     float value = ((float)(int32_t)(bits >> 32) * 0x1p-31f) * factor;
     switch (dtype) {
@@ -79,34 +79,38 @@ static uint32_t random_code(enum dtype dtype, uint64_t bits, float factor)
 }
 
 /* Every code in turn (narrow types) or any bits at all; finite ones only where `finite`. */
-static uint32_t any_code(enum dtype dtype, uint64_t bits, uint64_t i, bool finite)
+static uint32_t any_bits(enum dtype dtype, uint64_t bits, uint64_t i, bool finite)
 {
-    uint32_t code = (uint32_t)(bits >> 7);
+    uint32_t bits_of_value = (uint32_t)(bits >> 7);
     switch (dtype) {
     case DTYPE_F8_E4M3:
-        code = (uint32_t)i & 0xff;
-        return finite && (code & 0x7f) == 0x7f ? code & 0x80 : code;
+        bits_of_value = (uint32_t)i & 0xff;
+        return finite && (bits_of_value & 0x7f) == 0x7f ? bits_of_value & 0x80 : bits_of_value;
     case DTYPE_F16:
-        code &= 0xffff;
-        return finite && (code & 0x7c00) == 0x7c00 ? code & 0x83ff : code;
+        bits_of_value &= 0xffff;
+        return finite && (bits_of_value & 0x7c00) == 0x7c00 ? bits_of_value & 0x83ff
+                                                            : bits_of_value;
     case DTYPE_BF16:
-        code &= 0xffff;
-        return finite && (code & 0x7f80) == 0x7f80 ? code & 0x807f : code;
-    default: return finite && (code & 0x7f800000) == 0x7f800000 ? code & 0x807fffff : code;
+        bits_of_value &= 0xffff;
+        return finite && (bits_of_value & 0x7f80) == 0x7f80 ? bits_of_value & 0x807f
+                                                            : bits_of_value;
+    default:
+        return finite && (bits_of_value & 0x7f800000) == 0x7f800000 ? bits_of_value & 0x807fffff
+                                                                    : bits_of_value;
     }
 }
 
-static uint32_t matrix_code(struct problem *p, const struct weight *w, int64_t row, int64_t col,
+static uint32_t matrix_bits(struct problem *p, const struct weight *w, int64_t row, int64_t col,
                             enum fill fill)
 {
     uint64_t bits = random_bits(&p->random);
     switch (fill) {
     case FILL_EXACT:
-        return integer_code(w->dtype, (int)(bits >> 8 & 3) * (col % 2 ? -1 : 1) + (int)(bits & 1));
-    case FILL_CODES: return any_code(w->dtype, bits, (uint64_t)(row + col), row % 3 != 0);
-    case FILL_LARGE: return random_code(w->dtype, bits, 1e15f);
-    case FILL_TINY: return random_code(w->dtype, bits, 1e-16f);
-    default: return random_code(w->dtype, bits, 1.0f);
+        return integer_bits(w->dtype, (int)(bits >> 8 & 3) * (col % 2 ? -1 : 1) + (int)(bits & 1));
+    case FILL_ALL_VALUES: return any_bits(w->dtype, bits, (uint64_t)(row + col), row % 3 != 0);
+    case FILL_LARGE: return random_bits_of(w->dtype, bits, 1e15f);
+    case FILL_TINY: return random_bits_of(w->dtype, bits, 1e-16f);
+    default: return random_bits_of(w->dtype, bits, 1.0f);
     }
 }
 
@@ -115,7 +119,7 @@ static float scale_value(struct problem *p, enum fill fill)
     float random = 0.002f * (1.5f + random_float(&p->random));
     switch (fill) {
     case FILL_EXACT:
-    case FILL_CODES:
+    case FILL_ALL_VALUES:
         return (float)(1 << (random_bits(&p->random) >> 20 & 1)) *
                0.5f; /* exact, whatever it is multiplied with first */
     case FILL_LARGE: return random * 1e15f;
@@ -145,17 +149,17 @@ static uint16_t *int4_scales(struct problem *p, size_t n, enum fill fill)
 /* The widest groups that the columns have room for. */
 static void make_int4(struct problem *p, struct weight *w, enum fill fill)
 {
-    w->group = w->cols % 128 == 0 ? 128 : w->cols % 64 == 0 ? 64 : 32;
-    if (w->cols % w->group) abort();
+    w->group_size = w->cols % 128 == 0 ? 128 : w->cols % 64 == 0 ? 64 : 32;
+    if (w->cols % w->group_size) abort();
     size_t groups = (size_t)weight_groups(w), bytes = (size_t)w->rows * weight_row_bytes(w),
            zero_bytes = (size_t)(w->rows + 7) / 8 * groups * sizeof(uint32_t);
-    uint8_t *codes = memory_alloc(&p->memory, bytes, 0),
+    uint8_t *quantized = memory_alloc(&p->memory, bytes, 0),
             *zeros = memory_alloc(&p->memory, zero_bytes, 0);
     for (size_t i = 0; i < bytes; i++)
-        codes[i] = (uint8_t)(random_bits(&p->random) >> 20);
+        quantized[i] = (uint8_t)(random_bits(&p->random) >> 20);
     for (size_t i = 0; i < zero_bytes; i++)
         zeros[i] = (uint8_t)(random_bits(&p->random) >> 20);
-    w->data = codes;
+    w->data = quantized;
     w->group_zero = zeros;
     w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
 }
@@ -175,15 +179,15 @@ void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum d
     uint8_t *data = memory_alloc(&p->memory, (size_t)(rows * cols) * size, 0);
     for (int64_t row = 0; row < rows; row++)
         for (int64_t col = 0; col < cols; col++) {
-            uint32_t code = matrix_code(p, w, row, col, fill);
-            memcpy(data + (size_t)(row * cols + col) * size, &code, size);
+            uint32_t bits_of_value = matrix_bits(p, w, row, col, fill);
+            memcpy(data + (size_t)(row * cols + col) * size, &bits_of_value, size);
         }
     w->data = data;
     if (w->dtype != DTYPE_F8_E4M3) return;
     make_scales(p, w, fill);
-    w->known = memset(memory_alloc(&p->memory, 1, 0),
-                      fill == FILL_EXACT ? CPU_NO_INT16 : CPU_NOT_SEEN,
-                      1); /* int16 would not be exact */
+    w->int16_eligibility = memset(memory_alloc(&p->memory, 1, 0),
+                                  fill == FILL_EXACT ? CPU_INT16_NO : CPU_INT16_UNKNOWN,
+                                  1); /* int16 would not be exact */
 }
 
 void move_matrices(struct problem *p)
@@ -212,12 +216,13 @@ void make_vector(struct problem *p, int slot, int64_t n, float low, float high, 
     *v = (struct weight){.data = data, .dtype = dtype, .rows = 1, .cols = n};
     for (int64_t i = 0; i < n; i++) {
         float value = low + (high - low) * (0.5f + 0.5f * random_float(&p->random));
-        uint32_t code = p->c->fill == FILL_EXACT
-                            ? integer_code(dtype, (int)value)
-                            : float_bits(value) >> (dtype == DTYPE_BF16 ? 16 : 0);
+        uint32_t bits_of_value = p->c->fill == FILL_EXACT
+                                     ? integer_bits(dtype, (int)value)
+                                     : float_bits(value) >> (dtype == DTYPE_BF16 ? 16 : 0);
         if (dtype == DTYPE_F16 && p->c->fill != FILL_EXACT)
-            code = random_code(dtype, random_bits(&p->random), 1) & (low < 0 ? 0xffff : 0x7fff);
-        memcpy(data + (size_t)i * size, &code, size);
+            bits_of_value = random_bits_of(dtype, random_bits(&p->random), 1) &
+                            (low < 0 ? 0xffff : 0x7fff);
+        memcpy(data + (size_t)i * size, &bits_of_value, size);
     }
 }
 
@@ -227,7 +232,7 @@ static float row_value(struct problem *p, int row, int col, int width, enum fill
     bool hot = col == (row * 37 + row / 2) % width;
     switch (fill) {
     case FILL_EXACT: return (float)(int)(random * 4.5f);
-    case FILL_CODES: return hot ? 1.0f : 0.0f;
+    case FILL_ALL_VALUES: return hot ? 1.0f : 0.0f;
     case FILL_LARGE: return row % 2 ? random * 1e18f : hot ? sign * 1e18f : 0.0f;
     case FILL_TINY: return random * (col % 2 ? 1e-20f : 1e-39f);
     case FILL_ZERO: return sign * 0.0f;

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "crew.h"
+#include "load/load_clients.h"
 
 enum {
     MAX_REQUESTS = 1000000,
@@ -38,7 +38,7 @@ struct settings {
 
 /* What the server says of itself. */
 struct state {
-    double running, waiting, blocks, budget, preemptions, tower_runs;
+    double running, waiting, blocks, budget, preemptions, vision_runs;
     struct child_memory memory;
 };
 
@@ -47,7 +47,7 @@ struct load {
     struct buf machine; /* before the run */
     struct child child;
     struct wire_target to;
-    struct goods goods;
+    struct valid_requests valid;
     struct sample sample;
     struct state before, after;
     struct tally tally;
@@ -83,7 +83,7 @@ static bool read_state(const struct load *l, struct state *out)
                           metric(text, "eyelet_kv_blocks_used"),
                           metric(text, "eyelet_host_budget_used_bytes"),
                           metric(text, "vllm:num_preemptions_total"),
-                          metric(text, "eyelet_vision_tower_runs_total"),
+                          metric(text, "eyelet_vision_encoder_runs_total"),
                           child_memory(&l->child)};
     buf_free(&request);
     wire_free(&w);
@@ -130,7 +130,7 @@ static bool start(struct load *l, ey_err *e)
                          names[1],
                          NULL};
     const char **argv = second ? two : one;
-    return goods_make(&l->goods, second ? names[0] : NULL, second ? names[1] : NULL, e) &&
+    return valid_requests_make(&l->valid, second ? names[0] : NULL, second ? names[1] : NULL, e) &&
            sample_read(&l->sample, e) && child_start(&l->child, argv, READY_SECONDS, e) &&
            wire_find(&l->to, l->child.url, e);
 }
@@ -138,15 +138,15 @@ static bool start(struct load *l, ey_err *e)
 static bool run_crew(struct load *l, size_t n_requests, uint64_t seed, double unread_seconds,
                      struct tally *tally, ey_err *e)
 {
-    struct crew_options options = {.to = &l->to,
-                                   .server = &l->child,
-                                   .goods = &l->goods,
-                                   .sample = &l->sample,
-                                   .n_clients = l->settings->n_clients,
-                                   .n_requests = n_requests,
-                                   .seed = seed,
-                                   .unread_seconds = unread_seconds};
-    return crew_run(&options, tally) || ey_fail(e, EY_IO, "the server died");
+    struct load_clients_options options = {.to = &l->to,
+                                           .server = &l->child,
+                                           .valid = &l->valid,
+                                           .sample = &l->sample,
+                                           .n_clients = l->settings->n_clients,
+                                           .n_requests = n_requests,
+                                           .seed = seed,
+                                           .unread_seconds = unread_seconds};
+    return load_clients_run(&options, tally) || ey_fail(e, EY_IO, "the server died");
 }
 
 /* Once through everything, so that what is kept on purpose (caches, pools of memory) is there
@@ -155,7 +155,7 @@ static bool warm_up(struct load *l, ey_err *e)
 {
     struct tally ignored = {.equal = 0};
     bool ok = run_crew(l, l->settings->n_requests / 2, l->settings->seed + 1, 0, &ignored, e);
-    figures_free(&ignored.health);
+    samples_free(&ignored.health);
     return ok &&
            (calm_down(l, &l->before) ||
             ey_fail(e, EY_IO,
@@ -168,7 +168,8 @@ static bool warm_up(struct load *l, ey_err *e)
 static bool run(struct load *l, ey_err *e)
 {
     double unread = l->settings->brief ? 0 : UNREAD_SECONDS;
-    if (!start(l, e) || !goods_ask_alone(&l->goods, &l->to, e) || !warm_up(l, e)) return false;
+    if (!start(l, e) || !valid_requests_ask_alone(&l->valid, &l->to, e) || !warm_up(l, e))
+        return false;
     if (!run_crew(l, l->settings->n_requests, l->settings->seed, unread, &l->tally, e))
         return false;
     calm_down(l, &l->after);
@@ -199,10 +200,10 @@ static void print_figures(struct load *l)
            "unexpected %zu\n",
            t->refused, t->answered, t->cut, t->hung_up, t->unexpected);
     printf("/health    p50 %.1f ms   p99 %.1f ms   max %.1f ms   of %zu, failed %zu\n",
-           1e3 * figures_at(&t->health, 0.5), 1e3 * figures_at(&t->health, 0.99),
-           1e3 * figures_at(&t->health, 1), t->health.n, t->health_failed);
+           1e3 * samples_percentile(&t->health, 0.5), 1e3 * samples_percentile(&t->health, 0.99),
+           1e3 * samples_percentile(&t->health, 1), t->health.n, t->health_failed);
     printf("engine     %.0f preemptions, %.0f tower runs meanwhile\n",
-           b->preemptions - a->preemptions, b->tower_runs - a->tower_runs);
+           b->preemptions - a->preemptions, b->vision_runs - a->vision_runs);
     printf("at rest    before -> after: running %.0f -> %.0f   waiting %.0f -> %.0f   KV blocks "
            "%.0f -> %.0f   budget %.0f -> %.0f bytes\n",
            a->running, b->running, a->waiting, b->waiting, a->blocks, b->blocks, a->budget,
@@ -226,7 +227,7 @@ static void check_marks(struct load *l, int status)
     mark(l, is_calm(&l->after), "no request, KV block or byte of the budget is left over");
     mark(l, !t->health_failed, "/health always said that all is well");
     if (l->settings->brief) return;
-    mark(l, figures_at(&t->health, 0.99) < HEALTH_P99, "p99 of /health is under 50 ms");
+    mark(l, samples_percentile(&t->health, 0.99) < HEALTH_P99, "p99 of /health is under 50 ms");
     if (!l->settings->no_memory)
         mark(l, l->after.memory.resident <= l->before.memory.resident + MEMORY_MARGIN,
              "memory is back, within 8 MiB");
@@ -242,9 +243,9 @@ static void finish(struct load *l, bool ran)
     if (ran) check_marks(l, status);
     if (!ran || l->missed) child_print_log(&l->child);
     buf_free(&l->machine);
-    goods_free(&l->goods);
+    valid_requests_free(&l->valid);
     sample_free(&l->sample);
-    figures_free(&l->tally.health);
+    samples_free(&l->tally.health);
 }
 
 /* ---- the command line ---- */

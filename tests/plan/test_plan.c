@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/sizes.h"
+#include "backend/cuda/cuda_sizes.h"
 #include "checkpoint/temp_dir.h"
-#include "plan/sizes.h"
+#include "plan/plan_internal.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -39,7 +39,7 @@ static int open_models(void **state)
             !model_open(&models[i], files[i], &e))
             return -1;
     }
-    return backend_cuda_create_planned(&card_backend, &e) && pool_create(&pool, 4, &e) &&
+    return backend_cuda_create_simulated(&card_backend, &e) && pool_create(&pool, 4, &e) &&
                    backend_cpu_create(&cpu, pool, NULL, &e)
                ? 0
                : -1;
@@ -61,29 +61,29 @@ static int close_models(void **state)
 
 /* ---- cards ---- */
 
-static struct device_facts card(int total, int used, int sm_count)
+static struct device_info card(int total, int used, int sm_count)
 {
-    return (struct device_facts){.name = "cuda:0",
-                                 .card = true,
-                                 .sm_count = sm_count,
-                                 .total = (uint64_t)total * MIB,
-                                 .free = (uint64_t)(total - used) * MIB,
-                                 .context = facts_context(sm_count)};
+    return (struct device_info){.name = "cuda:0",
+                                .is_gpu = true,
+                                .sm_count = sm_count,
+                                .total = (uint64_t)total * MIB,
+                                .free = (uint64_t)(total - used) * MIB,
+                                .context = gpu_context_bytes(sm_count)};
 }
 
 /* An RTX 5060 whose desktop holds 1,151 MiB. */
-static struct device_facts desktop_card(void)
+static struct device_info desktop_card(void)
 {
     return card(8151, 1151, 30);
 }
 
 /* Our H200 filled up by another process until so many MiB are left. */
-static struct device_facts ballast_card(int free)
+static struct device_info ballast_card(int free)
 {
     return card(143771, 143771 - free, 132);
 }
 
-static struct plan plan_of(enum model_name name, const struct device_facts *facts,
+static struct plan plan_of(enum model_name name, const struct device_info *facts,
                            const struct plan_limits *limits)
 {
     struct plan p;
@@ -138,7 +138,7 @@ static const struct setting settings[] = {
 static void their_settings_start(void **state)
 {
     (void)state;
-    struct device_facts facts = desktop_card();
+    struct device_info facts = desktop_card();
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const struct setting *s = &settings[i];
         struct plan_limits limits = {.utilization = s->utilization, .max_model_len = s->context};
@@ -149,9 +149,9 @@ static void their_settings_start(void **state)
             assert_int_equal(p.max_model_len, s->context);
         else
             assert_int_equal(p.kv_tokens, 16384);
-        assert_int_equal(p.levers.head, s->short_head ? HEAD_8BIT : HEAD_BF16);
-        assert_int_equal(p.levers.vision, VISION_RESIDENT);
-        assert_int_equal(p.levers.kv, KV_BF16);
+        assert_int_equal(p.knobs.lm_head, s->short_head ? LM_HEAD_8BIT : LM_HEAD_BF16);
+        assert_int_equal(p.knobs.vision, VISION_RESIDENT);
+        assert_int_equal(p.knobs.kv, PLAN_KV_BF16);
         assert_true(p.kv_tokens >= p.max_model_len && p.kv_tokens <= 16384);
     }
 }
@@ -163,19 +163,19 @@ static void totals(void **state)
     (void)state;
     static const struct {
         enum model_name model;
-        struct plan_levers levers;
+        struct plan_knobs levers;
         int most;
     } rows[] = {
-        {M2B, {KV_BF16, HEAD_BF16, VISION_RESIDENT, ROWS_AUTO}, 3650},
-        {M2B, {KV_FP8, HEAD_8BIT, VISION_STREAMED, ROWS_AUTO}, 2700},
-        {M4B, {KV_BF16, HEAD_BF16, VISION_RESIDENT, ROWS_AUTO}, 6000},
-        {M4B, {KV_FP8, HEAD_8BIT, VISION_STREAMED, ROWS_AUTO}, 4900},
+        {M2B, {PLAN_KV_BF16, LM_HEAD_BF16, VISION_RESIDENT, HEAD_ROWS_AUTO}, 3650},
+        {M2B, {PLAN_KV_FP8, LM_HEAD_8BIT, VISION_STREAMED, HEAD_ROWS_AUTO}, 2700},
+        {M4B, {PLAN_KV_BF16, LM_HEAD_BF16, VISION_RESIDENT, HEAD_ROWS_AUTO}, 6000},
+        {M4B, {PLAN_KV_FP8, LM_HEAD_8BIT, VISION_STREAMED, HEAD_ROWS_AUTO}, 4900},
     };
-    struct device_facts facts = ballast_card(143771);
+    struct device_info facts = ballast_card(143771);
     facts.context = 527 * MIB;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct plan_limits limits = {
-            .max_model_len = 2048, .max_num_seqs = 1, .levers = rows[i].levers};
+            .max_model_len = 2048, .max_num_seqs = 1, .knobs = rows[i].levers};
         struct plan p = plan_of(rows[i].model, &facts, &limits);
         if (p.allocated <= (uint64_t)rows[i].most * MIB) continue;
         print_plan(&p);
@@ -188,13 +188,13 @@ static void totals(void **state)
 static void seven_thousand(void **state)
 {
     (void)state;
-    struct device_facts facts = ballast_card(7000);
+    struct device_info facts = ballast_card(7000);
     struct plan_limits limits = {0};
     struct plan p = plan_of(M2B, &facts, &limits);
     must_fit(&p, "2B");
     assert_int_equal(p.kv_tokens, 16384);
     assert_int_equal(p.max_num_seqs, 4);
-    assert_int_equal(p.levers.kv, KV_BF16);
+    assert_int_equal(p.knobs.kv, PLAN_KV_BF16);
     limits.max_model_len = 4096;
     p = plan_of(M4B, &facts, &limits);
     must_fit(&p, "4B with 4,096 tokens");
@@ -203,23 +203,23 @@ static void seven_thousand(void **state)
     p = plan_of(M4B, &facts, &limits);
     must_fit(&p, "4B");
     assert_int_equal(p.max_model_len, 16384);
-    assert_int_equal(p.levers.kv, KV_FP8);
+    assert_int_equal(p.knobs.kv, PLAN_KV_FP8);
 }
 
 static void by_levers(void **state)
 {
     (void)state;
-    struct device_facts facts = ballast_card(3500);
+    struct device_info facts = ballast_card(3500);
     struct plan_limits limits = {0};
     struct plan p = plan_of(M2B, &facts, &limits);
     must_fit(&p, "2B in 3,500 MiB");
-    assert_int_equal(p.levers.head, HEAD_8BIT);
-    assert_int_equal(p.levers.vision, VISION_STREAMED);
-    assert_int_equal(p.levers.kv, KV_FP8);
+    assert_int_equal(p.knobs.lm_head, LM_HEAD_8BIT);
+    assert_int_equal(p.knobs.vision, VISION_STREAMED);
+    assert_int_equal(p.knobs.kv, PLAN_KV_FP8);
     assert_true(p.max_model_len >= 2048 && p.max_model_len < 16384);
     assert_int_equal(p.n_choices, 6); /* and who reads the head's rows */
     /* one more block would not fit */
-    limits.levers = p.levers;
+    limits.knobs = p.knobs;
     limits.max_model_len = p.max_model_len + KV_BLOCK;
     struct plan q = plan_of(M2B, &facts, &limits);
     assert_false(q.fits);
@@ -239,52 +239,52 @@ static void who_reads_stored_rows(void **state)
 {
     (void)state;
     const uint64_t rows = (uint64_t)151936 * 2048 * 2;
-    struct device_facts facts = ballast_card(7000);
-    struct plan_limits limits = {.levers.head = HEAD_8BIT};
+    struct device_info facts = ballast_card(7000);
+    struct plan_limits limits = {.knobs.lm_head = LM_HEAD_8BIT};
     const struct plan unknown = plan_of(M2B, &facts, &limits);
-    assert_int_equal(unknown.levers.rows, ROWS_PINNED);
-    assert_true(unknown.limits.read_stored);
-    assert_int_equal(unknown.bytes[PLAN_PINNED], rows);
-    assert_int_equal(unknown.bytes[PLAN_KEPT], 0);
-    assert_true(
-        has_choice(&unknown, "--head-rows pinned: the card reads them in 593 MiB of the file that "
-                             "stay in memory, where the system lets it; else host"));
-    facts.may_read = MAY_READ;
+    assert_int_equal(unknown.knobs.lm_head_rows, HEAD_ROWS_PINNED);
+    assert_true(unknown.limits.read_pinned_rows);
+    assert_int_equal(unknown.bytes[PLAN_PINNED_ROWS], rows);
+    assert_int_equal(unknown.bytes[PLAN_FILE_WEIGHTS], 0);
+    assert_true(has_choice(&unknown,
+                           "--head-rows pinned: the card reads them in 593 MiB of the file that "
+                           "stay in memory, where the system lets it; else host"));
+    facts.pinned_reads = PINNED_READS_ALLOWED;
     facts.host_free = 2 * rows;
     struct plan p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.levers.rows, ROWS_PINNED);
+    assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
     assert_false(has_choice(&p, "where the system lets it"));
     facts.host_free = 2 * rows - 1;
     p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.levers.rows, ROWS_HOST);
+    assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
     assert_true(has_choice(&p, "--head-rows host: pinned they would be over half"));
-    limits.levers.rows = ROWS_PINNED; /* asked for */
+    limits.knobs.lm_head_rows = HEAD_ROWS_PINNED; /* asked for */
     p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.levers.rows, ROWS_PINNED);
+    assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
     assert_false(has_choice(&p, "--head-rows"));
-    facts.may_read = MAY_NOT_READ;
-    limits.levers.rows = ROWS_AUTO;
+    facts.pinned_reads = PINNED_READS_DENIED;
+    limits.knobs.lm_head_rows = HEAD_ROWS_AUTO;
     p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.levers.rows, ROWS_HOST);
-    assert_false(p.limits.read_stored);
-    assert_int_equal(p.bytes[PLAN_PINNED], 0);
-    assert_int_equal(p.bytes[PLAN_KEPT], rows);
+    assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
+    assert_false(p.limits.read_pinned_rows);
+    assert_int_equal(p.bytes[PLAN_PINNED_ROWS], 0);
+    assert_int_equal(p.bytes[PLAN_FILE_WEIGHTS], rows);
     assert_int_equal(p.allocated, unknown.allocated);
     assert_true(has_choice(&p, "--head-rows host: this system does not let the card read"));
-    limits.levers.rows = ROWS_PINNED;
+    limits.knobs.lm_head_rows = HEAD_ROWS_PINNED;
     ey_err e;
     assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
     assert_non_null(strstr(
         e.text, "--head-rows pinned: this system does not let the card read the model's file"));
-    limits.levers = (struct plan_levers){.head = HEAD_BF16};
-    facts.may_read = MAY_READ;
+    limits.knobs = (struct plan_knobs){.lm_head = LM_HEAD_BF16};
+    facts.pinned_reads = PINNED_READS_ALLOWED;
     p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.levers.rows, ROWS_AUTO);
-    assert_int_equal(p.bytes[PLAN_PINNED] + p.bytes[PLAN_KEPT], 0);
+    assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_AUTO);
+    assert_int_equal(p.bytes[PLAN_PINNED_ROWS] + p.bytes[PLAN_FILE_WEIGHTS], 0);
 }
 
-static const struct plan_change *find_change(const struct plan_change *changes, int n,
-                                             const char *options)
+static const struct plan_suggestion *find_change(const struct plan_suggestion *changes, int n,
+                                                 const char *options)
 {
     for (int i = 0; i < n; i++)
         if (strstr(changes[i].options, options)) return &changes[i];
@@ -295,9 +295,9 @@ static const struct plan_change *find_change(const struct plan_change *changes, 
 static void refusal(void **state)
 {
     (void)state;
-    struct device_facts facts = ballast_card(2000);
+    struct device_info facts = ballast_card(2000);
     struct plan_limits limits = {0};
-    struct plan_change changes[PLAN_CHANGES];
+    struct plan_suggestion changes[PLAN_SUGGESTIONS];
     struct plan p = plan_of(M2B, &facts, &limits);
     assert_false(p.fits);
     assert_int_equal(p.budget.bytes, 1744 * MIB);
@@ -305,7 +305,7 @@ static void refusal(void **state)
     limits.max_model_len = 65536;
     p = plan_of(M4B, &facts, &limits);
     assert_false(p.fits);
-    int n = plan_changes(changes, &p, &models[M4B], card_backend, &limits);
+    int n = plan_suggestions(changes, &p, &models[M4B], card_backend, &limits);
     assert_true(find_change(changes, n, "--max-model-len 2048")->fits);
     assert_non_null(find_change(changes, n, "--model Qwen/Qwen3-VL-2B-Instruct-FP8"));
     for (int i = 0; i < n; i++)
@@ -331,7 +331,7 @@ static void budgets(void **state)
         {8151, 0, false, 0, 0, 7498, true},       {200, 7951, false, 0, 0, 0, false},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct device_facts facts = card(8151, rows[i].used, 30);
+        struct device_info facts = card(8151, rows[i].used, 30);
         struct plan_limits limits = {.utilization = rows[i].utilization,
                                      .device_bytes = (uint64_t)rows[i].given * MIB};
         facts.wsl2 = rows[i].wsl2;
@@ -348,15 +348,15 @@ static void budgets(void **state)
 static void pinned(void **state)
 {
     (void)state;
-    struct device_facts facts = ballast_card(3500);
-    struct plan_limits limits = {.levers = {.kv = KV_BF16}};
+    struct device_info facts = ballast_card(3500);
+    struct plan_limits limits = {.knobs = {.kv = PLAN_KV_BF16}};
     struct plan p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.levers.kv, KV_BF16);
-    limits.levers = (struct plan_levers){.head = HEAD_BF16, .vision = VISION_RESIDENT};
+    assert_int_equal(p.knobs.kv, PLAN_KV_BF16);
+    limits.knobs = (struct plan_knobs){.lm_head = LM_HEAD_BF16, .vision = VISION_RESIDENT};
     p = plan_of(M2B, &facts, &limits);
     assert_false(p.fits);
-    struct plan_change changes[PLAN_CHANGES];
-    int n = plan_changes(changes, &p, &models[M2B], card_backend, &limits);
+    struct plan_suggestion changes[PLAN_SUGGESTIONS];
+    int n = plan_suggestions(changes, &p, &models[M2B], card_backend, &limits);
     assert_true(find_change(changes, n, "--vision-weights streamed")->fits);
     limits = (struct plan_limits){.max_num_batched_tokens = 1500, .max_model_len = 2048};
     facts = desktop_card();
@@ -370,7 +370,7 @@ static void pinned(void **state)
 static void arena_holds_all(void **state)
 {
     (void)state;
-    struct device_facts facts = desktop_card();
+    struct device_info facts = desktop_card();
     struct plan_limits limits = {0};
     struct plan p = plan_of(M4B, &facts, &limits);
     ey_plan_item items[PLAN_ROWS];
@@ -382,8 +382,8 @@ static void arena_holds_all(void **state)
             sum += items[i].bytes;
         }
     assert_int_equal(sum, p.allocated);
-    assert_int_equal(p.arena + p.bytes[PLAN_CONTEXT], p.allocated);
-    assert_int_equal(PLAN_RING_BYTES, LOAD_STAGING);
+    assert_int_equal(p.arena_bytes + p.bytes[PLAN_CONTEXT], p.allocated);
+    assert_int_equal(PLAN_UPLOAD_RING_BYTES, LOAD_STAGING);
 }
 
 static uint64_t bytes_on(const struct plan *p, const char *device)
@@ -400,29 +400,29 @@ static uint64_t bytes_on(const struct plan *p, const char *device)
 static void tower_on_the_cpu(void **state)
 {
     (void)state;
-    struct device_facts facts = desktop_card();
+    struct device_info facts = desktop_card();
     struct plan_limits limits = {.max_model_len = 4096, .kv_tokens = 4096}, beside = limits;
     facts.cpu = cpu;
-    beside.levers.vision = VISION_HOST;
+    beside.knobs.vision = VISION_HOST;
     struct plan p = plan_of(M2B, &facts, &limits), q = plan_of(M2B, &facts, &beside);
     struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
-    assert_int_equal(p.allocated - p.bytes[PLAN_VISION] -
-                         (p.bytes[PLAN_SHARED] - q.bytes[PLAN_SHARED]) -
+    assert_int_equal(p.allocated - p.bytes[PLAN_VISION_WEIGHTS] -
+                         (p.bytes[PLAN_SHARED_WORKSPACE] - q.bytes[PLAN_SHARED_WORKSPACE]) -
                          (p.bytes[PLAN_SCRATCH] - q.bytes[PLAN_SCRATCH]),
                      q.allocated);
     assert_int_equal(bytes_on(&q, "cuda:0"), q.allocated);
-    assert_true(p.bytes[PLAN_SHARED] > q.bytes[PLAN_SHARED] &&
+    assert_true(p.bytes[PLAN_SHARED_WORKSPACE] > q.bytes[PLAN_SHARED_WORKSPACE] &&
                 p.bytes[PLAN_SCRATCH] >= q.bytes[PLAN_SCRATCH]);
-    assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.vision_stored);
+    assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.vision_file);
     assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"),
-                     q.bytes[PLAN_TOWER] + q.bytes[PLAN_CPU_SCRATCH]);
-    assert_int_equal(p.tower_rows, 2048);
-    assert_int_equal(q.tower_rows, 512);
+                     q.bytes[PLAN_CPU_VISION_WORKSPACE] + q.bytes[PLAN_CPU_SCRATCH]);
+    assert_int_equal(p.vision_rows, 2048);
+    assert_int_equal(q.vision_rows, 512);
     assert_int_equal(q.cpu_limits.max_patches, q.max_patches);
     assert_int_equal(q.limits.max_patches, 0);
     /* float32: x, queries, keys and values and angles of each patch; attention's output and the MLP
      * of each row of a tile; a block of features */
-    assert_int_equal(q.bytes[PLAN_TOWER],
+    assert_int_equal(q.bytes[PLAN_CPU_VISION_WORKSPACE],
                      sizeof(float) * ((uint64_t)q.max_patches * (4 * 1024 + 64) +
                                       512 * (1024 + 4096) + FEATURE_BLOCK * 2048));
     assert_int_equal(q.bytes[PLAN_CPU_SCRATCH], cpu->ops->scratch_bytes(cpu, &q.cpu_limits));
@@ -433,16 +433,16 @@ static void tower_on_the_cpu_as_a_change(void **state)
     (void)state;
     ey_err e;
     struct plan q;
-    struct device_facts facts = ballast_card(2000);
+    struct device_info facts = ballast_card(2000);
     struct plan_limits limits = {.max_model_len = 1024, .max_num_seqs = 1};
-    struct plan_change changes[PLAN_CHANGES];
+    struct plan_suggestion changes[PLAN_SUGGESTIONS];
     struct plan p = plan_of(M2B, &facts, &limits);
     assert_false(p.fits);
     facts.cpu = cpu;
-    int n = plan_changes(changes, &p, &models[M2B], card_backend, &limits);
+    int n = plan_suggestions(changes, &p, &models[M2B], card_backend, &limits);
     assert_true(find_change(changes, n, "--vision-weights host")->total < p.allocated);
     facts.cpu = NULL;
-    limits.levers.vision = VISION_HOST;
+    limits.knobs.vision = VISION_HOST;
     assert_false(plan_make(&q, &models[M2B], card_backend, &facts, &limits, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
 }
@@ -465,16 +465,16 @@ static void known_shapes(void **state)
 static void pictures(void **state)
 {
     (void)state;
-    struct device_facts facts = ballast_card(140000);
+    struct device_info facts = ballast_card(140000);
     struct plan_limits limits = {0};
     struct plan p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.max_picture, 4096);
+    assert_int_equal(p.max_tokens_per_image, 4096);
     limits.max_pixels = UINT64_MAX;
     p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.max_picture, 8192);
+    assert_int_equal(p.max_tokens_per_image, 8192);
     limits = (struct plan_limits){.max_model_len = 2048};
     p = plan_of(M2B, &facts, &limits);
-    assert_int_equal(p.max_picture, 1024);
+    assert_int_equal(p.max_tokens_per_image, 1024);
 }
 
 /* ---- layers on the CPU ---- */
@@ -482,58 +482,58 @@ static void pictures(void **state)
 static void some_layers_on_the_cpu(void **state)
 {
     (void)state;
-    struct device_facts facts = desktop_card();
+    struct device_info facts = desktop_card();
     facts.cpu = cpu;
-    facts.reads = 400e9;
-    facts.cpu_reads = 40e9;
+    facts.bandwidth = 400e9;
+    facts.cpu_bandwidth = 40e9;
     struct plan_limits whole = {.max_model_len = 4096, .kv_tokens = 4096}, half = whole;
     half.gpu_layers = 14;
     struct plan p = plan_of(M2B, &facts, &whole), q = plan_of(M2B, &facts, &half);
     struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
-    assert_int_equal(p.first_layers, 0);
-    assert_int_equal(q.first_layers, 14);
-    assert_int_equal(q.kv.n_layers + q.first_kv.n_layers, 28);
-    assert_int_equal(q.kv.n_blocks, q.first_kv.n_blocks);
+    assert_int_equal(p.cpu_layers, 0);
+    assert_int_equal(q.cpu_layers, 14);
+    assert_int_equal(q.kv.n_layers + q.cpu_kv.n_layers, 28);
+    assert_int_equal(q.kv.n_blocks, q.cpu_kv.n_blocks);
     assert_int_equal(2 * q.bytes[PLAN_KV], p.bytes[PLAN_KV]);
-    assert_int_equal(q.bytes[PLAN_DECODER], p.bytes[PLAN_DECODER] - w.first[14]);
+    assert_int_equal(q.bytes[PLAN_TEXT_WEIGHTS], p.bytes[PLAN_TEXT_WEIGHTS] - w.cpu_layers[14]);
     assert_int_equal(bytes_on(&q, "cuda:0"), q.allocated);
     assert_int_equal(bytes_on(&q, "host") - bytes_on(&p, "host"),
-                     q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST] + q.bytes[PLAN_CPU_SCRATCH] +
-                         q.bytes[PLAN_IMAGES]);
-    assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.first_stored[14]);
-    assert_int_equal(q.first_bytes,
-                     w.first_stored[14] + q.bytes[PLAN_FIRST_KV] + q.bytes[PLAN_FIRST]);
-    double seconds = (double)(q.bytes[PLAN_DECODER] + q.bytes[PLAN_HEAD]) / 400e9 +
-                     (double)w.first_stored[14] / 40e9;
-    assert_true(fabs(q.tokens_per_second * seconds - PLAN_SHARE_OF_READS) < 1e-6);
+                     q.bytes[PLAN_CPU_KV] + q.bytes[PLAN_CPU_WORKSPACE] +
+                         q.bytes[PLAN_CPU_SCRATCH] + q.bytes[PLAN_IMAGE_CACHE]);
+    assert_int_equal(bytes_on(&q, "file") - bytes_on(&p, "file"), w.cpu_layers_file[14]);
+    assert_int_equal(q.cpu_layers_bytes,
+                     w.cpu_layers_file[14] + q.bytes[PLAN_CPU_KV] + q.bytes[PLAN_CPU_WORKSPACE]);
+    double seconds = (double)(q.bytes[PLAN_TEXT_WEIGHTS] + q.bytes[PLAN_LM_HEAD]) / 400e9 +
+                     (double)w.cpu_layers_file[14] / 40e9;
+    assert_true(fabs(q.tokens_per_second * seconds - PLAN_BANDWIDTH_SHARE) < 1e-6);
 }
 
 /* One layer more would not fit. */
 static void as_many_layers_as_fit(void **state)
 {
     (void)state;
-    struct device_facts facts = card(3072, 256, 30);
+    struct device_info facts = card(3072, 256, 30);
     struct plan_limits limits = {.max_model_len = 4096, .gpu_layers = PLAN_LAYERS_AUTO};
     facts.cpu = cpu;
     struct plan p = plan_of(M4B, &facts, &limits);
     must_fit(&p, "4B with as many layers as fit");
-    assert_true(p.first_layers > 3 && p.first_layers < 36);
-    limits.gpu_layers = 36 - p.first_layers + 1;
+    assert_true(p.cpu_layers > 3 && p.cpu_layers < 36);
+    limits.gpu_layers = 36 - p.cpu_layers + 1;
     struct plan more = plan_of(M4B, &facts, &limits);
     assert_false(more.fits);
     limits.gpu_layers = PLAN_LAYERS_AUTO;
-    limits.cpu_bytes = p.first_bytes / 2; /* and the CPU has no room for them */
+    limits.cpu_bytes = p.cpu_layers_bytes / 2; /* and the CPU has no room for them */
     assert_false(plan_of(M4B, &facts, &limits).fits);
-    struct device_facts large = card(24564, 600, 82);
+    struct device_info large = card(24564, 600, 82);
     large.cpu = cpu;
     limits.cpu_bytes = 0;
-    assert_int_equal(plan_of(M4B, &large, &limits).first_layers, 0);
+    assert_int_equal(plan_of(M4B, &large, &limits).cpu_layers, 0);
 }
 
 static void layers_that_stay_together(void **state)
 {
     (void)state;
-    struct device_facts facts = desktop_card();
+    struct device_info facts = desktop_card();
     struct plan_limits limits = {.gpu_layers = 26};
     struct plan p;
     ey_err e;
@@ -545,7 +545,7 @@ static void layers_that_stay_together(void **state)
 /* ---- several models ---- */
 
 /* What one of them takes is what its engine would, given so much of the card. */
-static void must_be_reproduced(const struct plan_member *m, const struct device_facts *facts)
+static void must_be_reproduced(const struct plan_member *m, const struct device_info *facts)
 {
     struct plan_limits limits = *m->limits;
     struct plan again;
@@ -559,12 +559,12 @@ static void must_be_reproduced(const struct plan_member *m, const struct device_
 }
 
 static void two_of(struct plan_member member[2], enum model_name first, enum model_name second,
-                   const struct device_facts *facts, const struct plan_limits *limits)
+                   const struct device_info *facts, const struct plan_limits *limits)
 {
     ey_err e;
     member[0] = (struct plan_member){.name = "first", .model = &models[first], .limits = limits};
     member[1] = (struct plan_member){.name = "second", .model = &models[second], .limits = limits};
-    if (!plan_together(member, 2, card_backend, facts, &e)) fail_msg("%s", e.text);
+    if (!plan_multi_model(member, 2, card_backend, facts, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < 2; i++) {
         must_fit(&member[i].plan, member[i].name);
         must_be_reproduced(&member[i], facts);
@@ -576,59 +576,59 @@ static void models_that_share_a_card(void **state)
     (void)state;
     struct plan_member m[2];
     struct plan_limits limits = {0}, short_context = {.max_model_len = 1024};
-    struct device_facts large = card(24564, 600, 82), desktop = desktop_card();
+    struct device_info large = card(24564, 600, 82), desktop = desktop_card();
     /* room for all that both want */
     two_of(m, M2B, M4B, &large, &limits);
     for (int i = 0; i < 2; i++) {
         struct plan alone = plan_of(i ? M4B : M2B, &large, &limits);
-        assert_true(m[i].stays && m[i].plan.allocated == alone.allocated &&
+        assert_true(m[i].resident && m[i].plan.allocated == alone.allocated &&
                     m[i].plan.max_model_len == 16384);
     }
     /* not enough for that: both give way, and neither gets less context than is of use */
     two_of(m, M2B, M2B, &desktop, &limits);
-    assert_true(m[0].stays && m[1].stays);
+    assert_true(m[0].resident && m[1].resident);
     assert_true(plan_member_bytes(&m[0]) + plan_member_bytes(&m[1]) + desktop.context <=
                 m[0].plan.budget.free - m[0].plan.budget.margin);
     assert_true(m[0].plan.max_model_len >= 4096 && m[1].plan.max_model_len >= 4096);
     assert_true(m[0].plan.allocated == m[1].plan.allocated);
     /* too little for both: turns, each with all of the card */
     two_of(m, M2B, M4B, &desktop, &limits);
-    assert_true(m[0].stays && !m[1].stays);
+    assert_true(m[0].resident && !m[1].resident);
     for (int i = 0; i < 2; i++)
         assert_true(m[i].plan.allocated == plan_of(i ? M4B : M2B, &desktop, &limits).allocated);
     /* what is asked for is kept to */
     two_of(m, M2B, M2B, &desktop, &short_context);
-    assert_true(m[0].stays && m[1].stays && m[0].plan.max_model_len == 1024);
+    assert_true(m[0].resident && m[1].resident && m[0].plan.max_model_len == 1024);
 }
 
 static void a_model_that_never_fits(void **state)
 {
     (void)state;
-    struct device_facts small = card(4096, 600, 30);
+    struct device_info small = card(4096, 600, 30);
     struct plan_limits limits = {0};
     struct plan_member m[2] = {{.name = "first", .model = &models[M4B], .limits = &limits},
                                {.name = "second", .model = &models[M2B], .limits = &limits}};
     ey_err e;
-    assert_true(plan_together(m, 2, card_backend, &small, &e));
-    assert_true(!m[0].plan.fits && !m[0].stays && m[1].plan.fits && m[1].stays);
+    assert_true(plan_multi_model(m, 2, card_backend, &small, &e));
+    assert_true(!m[0].plan.fits && !m[0].resident && m[1].plan.fits && m[1].resident);
 }
 
 static void models_that_share_a_host(void **state)
 {
     (void)state;
     const uint64_t both = models[M2B].weight_bytes + models[M4B].weight_bytes;
-    struct device_facts host = {.name = "host",
-                                .total = both + 8192 * MIB,
-                                .free = both + 8192 * MIB},
-                        tight = {.name = "host", .total = both, .free = both};
+    struct device_info host = {.name = "host",
+                               .total = both + 8192 * MIB,
+                               .free = both + 8192 * MIB},
+                       tight = {.name = "host", .total = both, .free = both};
     struct plan_limits limits = {0};
     struct plan_member m[2] = {{.name = "first", .model = &models[M2B], .limits = &limits},
                                {.name = "second", .model = &models[M4B], .limits = &limits}};
     ey_err e;
-    assert_true(plan_together(m, 2, cpu, &host, &e));
-    assert_true(m[0].stays && m[1].stays);
-    assert_true(plan_together(m, 2, cpu, &tight, &e)); /* their weights alone would fill it */
-    assert_true(m[0].stays && !m[1].stays && m[1].plan.fits);
+    assert_true(plan_multi_model(m, 2, cpu, &host, &e));
+    assert_true(m[0].resident && m[1].resident);
+    assert_true(plan_multi_model(m, 2, cpu, &tight, &e)); /* their weights alone would fill it */
+    assert_true(m[0].resident && !m[1].resident && m[1].plan.fits);
 }
 
 int main(void)

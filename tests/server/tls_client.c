@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "web_client.h"
+#include "server/http_test_client.h"
 
 static bool sign(X509 *x, EVP_PKEY *key)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/tok_fixture.h"
-#include "tokenizer/tok_parts.h"
+#include "tokenizer/tokenizer_internal.h"
 
 /* The definition itself: of all adjacent pairs the lowest rank, the leftmost of equals, until none
  * merges. */

@@ -102,10 +102,10 @@ static void test_questions_about_tokens(void **state)
     const struct tokenizer *tok = small_tokenizer();
     size_t n;
     assert_int_equal(tokenizer_size(tok), 315);
-    assert_int_equal(tokenizer_special(tok, "<|im_end|>"), 302);
-    assert_int_equal(tokenizer_special(tok, "caf\x65\xcc\x81"), 314);
-    assert_int_equal(tokenizer_special(tok, "hello"), -1);
-    assert_int_equal(tokenizer_special(tok, "<|im_end|"), -1);
+    assert_int_equal(tokenizer_added_id(tok, "<|im_end|>"), 302);
+    assert_int_equal(tokenizer_added_id(tok, "caf\x65\xcc\x81"), 314);
+    assert_int_equal(tokenizer_added_id(tok, "hello"), -1);
+    assert_int_equal(tokenizer_added_id(tok, "<|im_end|"), -1);
     assert_true(tokenizer_is_special(tok, 302));
     assert_false(tokenizer_is_special(tok, 306));
     assert_false(tokenizer_is_special(tok, 97));

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "models/qwen3vl/chat.h"
+#include "models/qwen3vl/qwen3vl_chat.h"
 #include "tokenizer/tok_fixture.h"
 #include "tokenizer/tools_text.h"
 
@@ -98,7 +98,7 @@ static const struct rendering {
             "true,null],\"a\":\"\\u00e9<\\\"\"}}}",
             "{\"x\" : {}}")},
      "<|im_start|>system\n" TOOLS_HEAD "{\"type\": \"function\", \"function\": {\"name\": \"get\", "
-                                       "\"parameters\": {\"b\": [1, 2.5, true, null], "
+     "\"parameters\": {\"b\": [1, 2.5, true, null], "
      "\"a\": \"é<\\\"\"}}}\n{\"x\": {}}" TOOLS_TAIL "<|im_start|>user\nhi<|im_end|>\n" GO},
     {"tools behind an empty system message",
      {MESSAGES({ROLE("system"), PARTS(TEXT(""))}, {ROLE("user"), PARTS(TEXT("hi"))}), TOOLS("{}")},
@@ -198,7 +198,7 @@ static void test_refusals(void **state)
     }
 }
 
-static void test_picture_limit(void **state)
+static void test_image_limit(void **state)
 {
     (void)state;
     ey_part parts[EY_MAX_IMAGES + 1];
@@ -320,7 +320,7 @@ static void test_parsed_when_asked(void **state)
     ids_free(&ids);
 }
 
-static void test_typed_pad_beside_pictures(void **state)
+static void test_typed_pad_beside_images(void **state)
 {
     (void)state;
     const ey_request request = {MESSAGES({ROLE("user"), PARTS(IMAGE, TEXT("x<|image_pad|>"))})};
@@ -376,9 +376,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_renderings),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_picture_limit),     cmocka_unit_test(test_text_limit),
+        cmocka_unit_test(test_image_limit),       cmocka_unit_test(test_text_limit),
         cmocka_unit_test(test_pads_and_spans),    cmocka_unit_test(test_no_injection),
-        cmocka_unit_test(test_parsed_when_asked), cmocka_unit_test(test_typed_pad_beside_pictures),
+        cmocka_unit_test(test_parsed_when_asked), cmocka_unit_test(test_typed_pad_beside_images),
         cmocka_unit_test(test_missing_marker),    cmocka_unit_test(test_ids_are_the_rendered_texts),
         cmocka_unit_test(test_qwen_image_prompt),
     };

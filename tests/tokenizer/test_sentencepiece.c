@@ -147,22 +147,22 @@ static void test_swallowed(void **state)
 {
     (void)state;
     const struct tokenizer *tok = sentencepiece_tokenizer();
-    int32_t user = tokenizer_special(tok, "<|user|>"),
-            end = tokenizer_special(tok, "<|endoftext|>");
+    int32_t user = tokenizer_added_id(tok, "<|user|>"),
+            end = tokenizer_added_id(tok, "<|endoftext|>");
     assert_true(user > 0 && end > 0);
-    assert_int_equal(tokenizer_swallowed(tok, user, "\n \xe3\x80\x80x ", 6), 5);
-    assert_int_equal(tokenizer_swallowed(tok, user, "\n", 1), 1);
-    assert_int_equal(tokenizer_swallowed(tok, user, "x\n", 2), 0);
-    assert_int_equal(tokenizer_swallowed(tok, end, "\n", 1), 0);
-    assert_int_equal(tokenizer_swallowed(tok, 400, "\n", 1), 0);
+    assert_int_equal(tokenizer_rstrip_length(tok, user, "\n \xe3\x80\x80x ", 6), 5);
+    assert_int_equal(tokenizer_rstrip_length(tok, user, "\n", 1), 1);
+    assert_int_equal(tokenizer_rstrip_length(tok, user, "x\n", 2), 0);
+    assert_int_equal(tokenizer_rstrip_length(tok, end, "\n", 1), 0);
+    assert_int_equal(tokenizer_rstrip_length(tok, 400, "\n", 1), 0);
 }
 
 /* What a prompt that is written out begins with. */
 static void test_start(void **state)
 {
     (void)state;
-    assert_int_equal(tokenizer_start(sentencepiece_tokenizer()), 1);
-    assert_int_equal(tokenizer_start(small_tokenizer()), -1);
+    assert_int_equal(tokenizer_bos_id(sentencepiece_tokenizer()), 1);
+    assert_int_equal(tokenizer_bos_id(small_tokenizer()), -1);
 }
 
 /* Text, whatever it is, comes back but for U+2581, which is a blank; long ones go through the heap.

@@ -167,11 +167,11 @@ story('describe, ask again from the cache, find, read: desktop, light', async ()
   assert.equal(await lastTurn().locator('.cache').count(), 0);
   assert.match(await page.innerText('#facts'), /model saw|seen as it is/);
 
-  const runs = await server.metric('eyelet_vision_tower_runs_total');
+  const runs = await server.metric('eyelet_vision_encoder_runs_total');
   await ask('How many shapes are there?');
   assert.match(await answer(), /3|three/i);
-  assert.match(await lastTurn().locator('.cache').innerText(), /^Picture from the cache: \d+ of \d+ tokens read before$/);
-  assert.equal(await server.metric('eyelet_vision_tower_runs_total'), runs);
+  assert.match(await lastTurn().locator('.cache').innerText(), /^Image from the cache: \d+ of \d+ tokens read before$/);
+  assert.equal(await server.metric('eyelet_vision_encoder_runs_total'), runs);
   await shoot('desktop-light-answered');
 
   await page.click('#find');
@@ -188,7 +188,7 @@ story('describe, ask again from the cache, find, read: desktop, light', async ()
       return at.width > 5 && at.height > 5 && at.left >= frame.left - 1 && at.right <= frame.right + 1 && at.top >= frame.top - 1 && at.bottom <= frame.bottom + 1;
     });
   });
-  assert.ok(inside, 'boxes lie in the picture');
+  assert.ok(inside, 'boxes lie in the image');
   await lastTurn().locator('.found-one').first().hover();
   assert.equal(await page.locator('.box.marked').count(), 1);
   await lastTurn().locator('summary').click();
@@ -197,7 +197,7 @@ story('describe, ask again from the cache, find, read: desktop, light', async ()
   await checkAccess('after the story');
 
   await choose('word-2.jpg');
-  assert.equal(await page.locator('.turn').count(), 0, 'another picture begins another conversation');
+  assert.equal(await page.locator('.turn').count(), 0, 'another image begins another conversation');
   assert.equal(await page.locator('.box').count(), 0);
   await page.click('#read');
   assert.match(await answer(), /FRAGILE/);
@@ -219,7 +219,7 @@ story('the same on a phone, 320 px wide, dark', async () => {
   await checkWidth('found');
   await shoot('phone-dark-found');
   await lastTurn().locator('.found-one').first().tap();
-  assert.ok(await page.evaluate(() => document.getElementById('frame').getBoundingClientRect().bottom > 0), 'the picture comes into sight');
+  assert.ok(await page.evaluate(() => document.getElementById('frame').getBoundingClientRect().bottom > 0), 'the image comes into sight');
   await shoot('phone-dark-boxes');
   await ask('a'.repeat(300));
   await answer();
@@ -247,11 +247,11 @@ story('stop in the middle of an answer, and go on after it', async () => {
   await usual();
   await ask('What is this?');
   await answer();
-  assert.match(await lastTurn().locator('.cache').innerText(), /Picture from the cache/);
+  assert.match(await lastTurn().locator('.cache').innerText(), /Image from the cache/);
   assert.equal(await page.locator('.turn').count(), 2);
   await page.click('#anew');
   assert.equal(await page.locator('.turn').count(), 0);
-  assert.ok(await page.isVisible('#preview'), 'the picture stays');
+  assert.ok(await page.isVisible('#preview'), 'the image stays');
 
   await endless();
   await page.click('#describe');
@@ -265,7 +265,7 @@ story('stop in the middle of an answer, and go on after it', async () => {
   await answer();
 });
 
-story('a question without a picture', async () => {
+story('a question without an image', async () => {
   await open();
   await ask('Hello');
   assert.ok((await answer()).length > 0);
@@ -321,21 +321,21 @@ story('HEIC, which the browser cannot show: the server reads it all the same', a
   assert.match(await page.innerText('#facts'), /plain\.heic · \d+ × \d+ pixels · /);
 });
 
-story('a file that is no picture, by its name', async () => {
+story('a file that is no image, by its name', async () => {
   await open();
   await bring('drop', [{ name: 'notes.txt', type: 'text/plain', base64: btoa('hello') }]);
-  assert.match(await page.innerText('#picture-wrong'), /notes\.txt is not a picture/);
+  assert.match(await page.innerText('#image-wrong'), /notes\.txt is not an image/);
   assert.ok(await page.isVisible('#empty'));
 });
 
-story('a file that is no picture inside: the server says so, in plain words', async () => {
+story('a file that is no image inside: the server says so, in plain words', async () => {
   await open();
-  await bring('drop', [{ name: 'broken.png', type: 'image/png', base64: btoa('this is not a picture') }]);
+  await bring('drop', [{ name: 'broken.png', type: 'image/png', base64: btoa('this is not an image') }]);
   await page.locator('#no-preview').waitFor();
   await page.click('#describe');
   await lastTurn().locator('[role=alert]').waitFor();
-  assert.match(await lastTurn().locator('[role=alert]').innerText(), /cannot read this picture\. Choose another file/);
-  await shoot('desktop-not-a-picture');
+  assert.match(await lastTurn().locator('[role=alert]').innerText(), /cannot read this image\. Choose another file/);
+  await shoot('desktop-not-a-image');
   await checkAccess('an error');
   await choose('shapes-4.png');
   await page.click('#describe');
@@ -478,7 +478,7 @@ story('what happens is said aloud, the answer in whole sentences', async () => {
   await page.click('#describe');
   await answer();
   const said = await page.locator('#voice p').allInnerTexts();
-  assert.deepEqual(said, ['demo is ready', 'Picture shapes-4.png chosen', expected['shapes-4.png'], 'End of the answer']);
+  assert.deepEqual(said, ['demo is ready', 'Image shapes-4.png chosen', expected['shapes-4.png'], 'End of the answer']);
 });
 
 story('light and dark: the system decides until the button does, and that is kept', async () => {

@@ -91,7 +91,7 @@ static void add_vision_config(struct buf *b, const struct kind *k)
 /* ---- quantization_config ---- */
 
 /* Every vision linear, under both spellings of the tower, as the official files list them. */
-static void add_ignored_tower(struct buf *b, const struct kind *k, const char *prefix)
+static void add_ignored_vision(struct buf *b, const struct kind *k, const char *prefix)
 {
     static const char *const linears[] = {"attn.proj", "attn.qkv", "attn.qkv_proj",
                                           "mlp.linear_fc1", "mlp.linear_fc2"};
@@ -116,8 +116,8 @@ static void add_quantization_config(struct buf *b, const struct kind *k)
                "    \"%s\": [\n      \"lm_head\"",
                text_only ? "modules_to_not_convert" : "ignored_layers");
     if (!text_only) {
-        add_ignored_tower(b, k, "model.visual.");
-        add_ignored_tower(b, k, "visual.");
+        add_ignored_vision(b, k, "model.visual.");
+        add_ignored_vision(b, k, "visual.");
     }
     buf_printf(b,
                "\n    ],\n    \"quant_method\": \"fp8\",\n    \"weight_block_size\": [\n      "

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/tensor.h"
+#include "tensor/tensor.h"
 
 enum {
     MK_HEAD_DIM = 128,

@@ -155,7 +155,7 @@ static bool check_ids(const json_object *tokenizer, const struct kind *k, const 
         const json_object *token = find_added(tokenizer, added[i]);
         if (!token)
             return ey_fail(e, EY_BAD_REQUEST, "%s: it lacks the added token %s", file, added[i]);
-        if (!json_int(token, "id", 0, EY_MAX_VOCABULARY, &id, file, e)) return false;
+        if (!json_int(token, "id", 0, EY_MAX_VOCAB_SIZE, &id, file, e)) return false;
         if (id != k->first_added + i)
             return ey_fail(e, EY_BAD_REQUEST, "%s: %s has id %d; the kind %s needs %d", file,
                            added[i], (int)id, k->name, k->first_added + i);

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/tensor.h"
+#include "tensor/tensor.h"
 
 struct recipe {
     int32_t base, step;

@@ -2,7 +2,7 @@
 /* The table of docs/from-vllm.md: what becomes of each flag of vLLM that is no option of serve. */
 #include <string.h>
 
-#include "cli/vllm_flags.h"
+#include "cli/options/vllm_flags.h"
 #include "pages.h"
 
 /* "a|b" as `a`, `b`. */
@@ -21,7 +21,7 @@ static void add_refused(FILE *out, const struct vllm_flag *flag)
 {
     fprintf(out, "| `%s%s` | ", strlen(flag->name) < 3 ? "-" : "--", flag->name);
     if (flag->has_value)
-        add_values(out, flag->passed_over);
+        add_values(out, flag->ignored_values);
     else
         fputs("off", out);
     fprintf(out, " | %s |\n", flag->reason);
@@ -34,10 +34,10 @@ void write_vllm_table(FILE *out)
     fputs("| flag | passed over with | other values are refused, because |\n| --- | --- | --- |\n",
           out);
     for (size_t i = 0; (flag = vllm_flag_at(i)); i++)
-        if (flag->passed_over[0]) add_refused(out, flag);
+        if (flag->ignored_values[0]) add_refused(out, flag);
     fputs("\nPassed over with any value: ", out);
     for (size_t i = 0; (flag = vllm_flag_at(i)); i++) {
-        if (flag->passed_over[0]) continue;
+        if (flag->ignored_values[0]) continue;
         fprintf(out, "%s`%s%s`", separator, strlen(flag->name) < 3 ? "-" : "--", flag->name);
         separator = ", ";
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_bytes(const void *a, const void *b)
+static int larger_process_first(const void *a, const void *b)
 {
     const struct nvml_process *x = a, *y = b;
     unsigned long long left = x->bytes == NVML_NOT_KNOWN ? 0 : x->bytes,
@@ -14,7 +14,8 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* A program that computes and draws is in both lists. */
-static int add(struct nvml_process *out, int n, const struct nvml_process *more, unsigned n_more)
+static int add_processes(struct nvml_process *out, int n, const struct nvml_process *more,
+                         unsigned n_more)
 {
     for (unsigned i = 0; i < n_more && n < NVML_PROCESSES; i++) {
         int at = 0;
@@ -39,8 +40,8 @@ int nvml_processes(const struct nvml *nvml, const char *bus,
     bool computing = nvml->compute(device, &n_compute, compute) == 0,
          drawing = nvml->graphics(device, &n_graphics, graphics) == 0;
     if (!computing && !drawing) return -1;
-    int n = computing ? add(out, 0, compute, n_compute) : 0;
-    n = drawing ? add(out, n, graphics, n_graphics) : n;
-    qsort(out, (size_t)n, sizeof(out[0]), by_bytes);
+    int n = computing ? add_processes(out, 0, compute, n_compute) : 0;
+    n = drawing ? add_processes(out, n, graphics, n_graphics) : n;
+    qsort(out, (size_t)n, sizeof(out[0]), larger_process_first);
     return n;
 }

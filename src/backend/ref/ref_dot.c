@@ -5,14 +5,14 @@
  * resolvers, and clang 14 no target_clones. */
 #include <string.h>
 
-#include "backend/ref/ref.h"
+#include "backend/ref/ref_backend.h"
 
 enum { LANES = 16, ROWS = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef float lanes8 __attribute__((vector_size(8 * sizeof(float)))),
     lanes4 __attribute__((vector_size(4 * sizeof(float))));
 
-#define BODY static inline __attribute__((always_inline))
+#define FORCE_INLINE static inline __attribute__((always_inline))
 
 #if defined(__x86_64__)
 #define IN_EACH_WIDTH(name, parameters, arguments)                          \
@@ -42,7 +42,7 @@ typedef float lanes8 __attribute__((vector_size(8 * sizeof(float)))),
 #endif
 
 /* Halves on halves. */
-BODY float lanes_sum(const lanes *v)
+FORCE_INLINE float ref_sum_lanes(const lanes *v)
 {
     lanes8 eight = __builtin_shufflevector(*v, *v, 0, 1, 2, 3, 4, 5, 6, 7) +
                    __builtin_shufflevector(*v, *v, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -51,23 +51,23 @@ BODY float lanes_sum(const lanes *v)
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-BODY void load(lanes *v, const float *p)
+FORCE_INLINE void ref_load(lanes *v, const float *p)
 {
     memcpy(v, p, sizeof(*v));
 }
 
 /* sums[a][b] = w_a · x_b */
-BODY void ref_dot_tile_body(float sums[REF_WEIGHT_ROWS][REF_X_ROWS], const float *w,
-                            size_t w_stride, const float *x, size_t x_stride, size_t n)
+FORCE_INLINE void ref_dot_tile_body(float sums[REF_WEIGHT_ROWS][REF_X_ROWS], const float *w,
+                                    size_t w_stride, const float *x, size_t x_stride, size_t n)
 {
     lanes acc[REF_WEIGHT_ROWS][REF_X_ROWS] = {{{0}}};
     size_t k = 0;
     for (; k + LANES <= n; k += LANES) {
         lanes wv[REF_WEIGHT_ROWS], xv;
         for (int a = 0; a < REF_WEIGHT_ROWS; a++)
-            load(&wv[a], w + (size_t)a * w_stride + k);
+            ref_load(&wv[a], w + (size_t)a * w_stride + k);
         for (int b = 0; b < REF_X_ROWS; b++) {
-            load(&xv, x + (size_t)b * x_stride + k);
+            ref_load(&xv, x + (size_t)b * x_stride + k);
             for (int a = 0; a < REF_WEIGHT_ROWS; a++)
                 acc[a][b] += wv[a] * xv;
         }
@@ -77,21 +77,21 @@ BODY void ref_dot_tile_body(float sums[REF_WEIGHT_ROWS][REF_X_ROWS], const float
             float tail = 0;
             for (size_t i = k; i < n; i++)
                 tail += w[(size_t)a * w_stride + i] * x[(size_t)b * x_stride + i];
-            sums[a][b] = lanes_sum(&acc[a][b]) + tail;
+            sums[a][b] = ref_sum_lanes(&acc[a][b]) + tail;
         }
     }
 }
 
-BODY void some_dots(float *out, const float *x, const float *rows, size_t stride, size_t n,
-                    int count)
+FORCE_INLINE void some_dots(float *out, const float *x, const float *rows, size_t stride, size_t n,
+                            int count)
 {
     lanes acc[ROWS] = {{0}};
     size_t k = 0;
     for (; k + LANES <= n; k += LANES) {
         lanes xv, row;
-        load(&xv, x + k);
+        ref_load(&xv, x + k);
         for (int a = 0; a < count; a++) {
-            load(&row, rows + (size_t)a * stride + k);
+            ref_load(&row, rows + (size_t)a * stride + k);
             acc[a] += xv * row;
         }
     }
@@ -99,12 +99,12 @@ BODY void some_dots(float *out, const float *x, const float *rows, size_t stride
         float tail = 0;
         for (size_t i = k; i < n; i++)
             tail += x[i] * rows[(size_t)a * stride + i];
-        out[a] = lanes_sum(&acc[a]) + tail;
+        out[a] = ref_sum_lanes(&acc[a]) + tail;
     }
 }
 
-BODY void ref_dots_body(float *out, const float *x, const float *rows, size_t stride, size_t n,
-                        int n_rows)
+FORCE_INLINE void ref_dots_body(float *out, const float *x, const float *rows, size_t stride,
+                                size_t n, int n_rows)
 {
     int i = 0;
     for (; i + ROWS <= n_rows; i += ROWS)
@@ -114,22 +114,22 @@ BODY void ref_dots_body(float *out, const float *x, const float *rows, size_t st
 }
 
 /* `count` times LANES columns. */
-BODY void add_columns(float *out, const float *weight, const float *rows, size_t stride, int n_rows,
-                      int count)
+FORCE_INLINE void add_columns(float *out, const float *weight, const float *rows, size_t stride,
+                              int n_rows, int count)
 {
     lanes acc[ROWS], row;
     for (int a = 0; a < count; a++)
-        load(&acc[a], out + a * LANES);
+        ref_load(&acc[a], out + a * LANES);
     for (int j = 0; j < n_rows; j++)
         for (int a = 0; a < count; a++) {
-            load(&row, rows + (size_t)j * stride + a * LANES);
+            ref_load(&row, rows + (size_t)j * stride + a * LANES);
             acc[a] += weight[j] * row;
         }
     memcpy(out, acc, (size_t)count * sizeof(lanes));
 }
 
-BODY void ref_add_rows_body(float *out, const float *weight, const float *rows, size_t stride,
-                            size_t n, int n_rows)
+FORCE_INLINE void ref_add_rows_body(float *out, const float *weight, const float *rows,
+                                    size_t stride, size_t n, int n_rows)
 {
     size_t d = 0;
     for (; d + ROWS * LANES <= n; d += ROWS * LANES)

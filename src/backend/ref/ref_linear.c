@@ -2,15 +2,15 @@
 /* y = x · Wᵀ in float32: weight rows are decoded once, four at a time, and each is multiplied with
  * all rows of x. Every product sum runs over k in the same order whatever else is in the call, so a
  * row's result never depends on the batch or on the number of threads. */
-#include "backend/convert.h"
-#include "backend/ref/ref.h"
+#include "tensor/dequantize.h"
+#include "backend/ref/ref_backend.h"
 
 void ref_weight_row(float *out, const struct weight *w, int64_t row)
 {
-    weight_values(out, w, row, 0, (size_t)w->cols);
+    dequantize_columns(out, w, row, 0, (size_t)w->cols);
 }
 
-struct linear {
+struct ref_linear_job {
     struct ref *r;
     float *y;
     size_t stride;
@@ -22,7 +22,8 @@ struct linear {
 
 /* Columns first .. first+count-1 of y, from decoded weight rows. Rows of x that do not fill a tile
  * go through the same tile with a stride of 0 rows repeated: their own sums are unchanged. */
-static void fill_columns(const struct linear *l, const float *rows, int64_t first, int count)
+static void fill_columns(const struct ref_linear_job *l, const float *rows, int64_t first,
+                         int count)
 {
     size_t k = (size_t)l->w->cols;
     for (int m = 0; m < l->n; m += REF_X_ROWS) {
@@ -43,7 +44,7 @@ static void fill_columns(const struct linear *l, const float *rows, int64_t firs
 
 static void linear_rows(void *context, size_t begin, size_t end, int thread)
 {
-    const struct linear *l = context;
+    const struct ref_linear_job *l = context;
     size_t k = (size_t)l->w->cols;
     float *rows = l->r->weights + (size_t)thread * REF_WEIGHT_ROWS * (size_t)l->r->limits.max_width;
     for (size_t row = begin; row < end; row += REF_WEIGHT_ROWS) {
@@ -58,7 +59,7 @@ void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const st
                 const struct weight *bias, int n)
 {
     const float *values = bias && bias->data ? ref_vector(r, 1, bias) : NULL;
-    struct linear l = {r, y, stride, x, w, values, n};
+    struct ref_linear_job l = {r, y, stride, x, w, values, n};
     pool_run(r->pool, (size_t)w->rows, 64, linear_rows, &l);
 }
 

@@ -3,9 +3,9 @@
  * other families already. */
 #include "models/llama/llama.h"
 
-#include "models/text_weights.h"
+#include "models/layers/text_weights.h"
 
-static bool check_rules(struct model *m, const struct config *s, ey_err *e)
+static bool llama_check_config(struct model *m, const struct config *s, ey_err *e)
 {
     (void)m;
     return config_refuse(s, "mlp_bias", e);
@@ -15,7 +15,7 @@ static bool open_llama(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     /* Llama-2's own files have no rope_theta; it has been 10,000 in every release of the class. */
     static const struct text_family family = {
-        .tensors = {.prefix = "model."}, .missing_theta = 10000, .rules = check_rules};
+        .tensors = {.prefix = "model."}, .missing_theta = 10000, .rules = llama_check_config};
     return open_text_only(m, ckpt, &family, e);
 }
 

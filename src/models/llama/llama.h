@@ -3,7 +3,7 @@
 #ifndef EY_LLAMA_H
 #define EY_LLAMA_H
 
-#include "models/prompt.h"
+#include "models/chat/prompt_pieces.h"
 
 /* As chatml_prompt(). Users and assistants must take turns. */
 bool llama_prompt(struct prompt *out, const ey_request *request, ey_err *e);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "models/chat.h"
+#include "models/chat/chat_writer.h"
 #include "models/llama/llama.h"
 
 /* White space as Python's strip() takes it away. */
@@ -13,7 +13,7 @@ static bool is_blank(char c)
 }
 
 /* `head` and the message, trimmed as one. */
-static void write_trimmed(struct writing *w, const struct buf *head, const ey_message *message)
+static void write_trimmed(struct chat_writer *w, const struct buf *head, const ey_message *message)
 {
     struct buf text = buf_with_max(EY_MAX_TEXT_BYTES);
     bool ok = buf_add(&text, head->data, head->size);
@@ -25,7 +25,7 @@ static void write_trimmed(struct writing *w, const struct buf *head, const ey_me
     while (end > begin && is_blank(text.data[end - 1]))
         end--;
     if (ok)
-        write_bytes(w, text.data + begin, end - begin);
+        chat_write_bytes(w, text.data + begin, end - begin);
     else
         w->ok = w->ok && ey_fail(w->e, EY_TOO_LONG, "the messages have more than %d bytes of text",
                                  EY_MAX_TEXT_BYTES);
@@ -53,14 +53,14 @@ static bool check_turns(const ey_request *request, size_t first, ey_err *e)
     return true;
 }
 
-static void write_turn(struct writing *w, struct buf *head, const ey_message *message)
+static void llama_write_turn(struct chat_writer *w, struct buf *head, const ey_message *message)
 {
     bool user = chat_has_role(message, "user");
-    if (user) write_special(w, "<s>");
-    write_text(w, user ? "[INST] " : " ");
+    if (user) chat_write_special(w, "<s>");
+    chat_write_text(w, user ? "[INST] " : " ");
     write_trimmed(w, head, message);
-    write_text(w, user ? " [/INST]" : " ");
-    if (!user) write_special(w, "</s>");
+    chat_write_text(w, user ? " [/INST]" : " ");
+    if (!user) chat_write_special(w, "</s>");
     buf_clear(head);
 }
 
@@ -72,12 +72,12 @@ bool llama_prompt(struct prompt *out, const ey_request *request, ey_err *e)
     size_t first = chat_has_role(&request->messages[0], "system");
     if (!check_turns(request, first, e)) return false;
     struct buf head = buf_with_max(EY_MAX_TEXT_BYTES);
-    struct writing w = {.out = out, .request = request, .e = e, .ok = true};
+    struct chat_writer w = {.out = out, .request = request, .e = e, .ok = true};
     if (first && !add_system(&head, &request->messages[0]))
         w.ok = ey_fail(e, EY_TOO_LONG, "the messages have more than %d bytes of text",
                        EY_MAX_TEXT_BYTES);
     for (size_t i = first; w.ok && i < request->n_messages; i++)
-        write_turn(&w, &head, &request->messages[i]);
+        llama_write_turn(&w, &head, &request->messages[i]);
     buf_free(&head);
     return w.ok;
 }

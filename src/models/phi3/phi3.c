@@ -2,7 +2,7 @@
 /* Phi-3-mini-4k (spec 9): fused weights, a sliding window, heads of 96. */
 #include "models/phi3/phi3.h"
 
-#include "models/text_weights.h"
+#include "models/layers/text_weights.h"
 
 static bool read_window(struct model *m, const struct config *s, ey_err *e)
 {

@@ -3,7 +3,7 @@
 #ifndef EY_PHI3_H
 #define EY_PHI3_H
 
-#include "models/prompt.h"
+#include "models/chat/prompt_pieces.h"
 
 /* As chatml_prompt(). */
 bool phi3_prompt(struct prompt *out, const ey_request *request, ey_err *e);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen2 and Qwen2.5 (spec 7.2, 9): biases on queries, keys and values, no norms of heads, a default
  * system prompt. */
-#include "models/chatml.h"
-#include "models/text_weights.h"
+#include "models/chat/chatml.h"
+#include "models/layers/text_weights.h"
 
 /* The files name a window for layers that none of these models has. */
-static bool check_rules(struct model *m, const struct config *s, ey_err *e)
+static bool qwen2_check_config(struct model *m, const struct config *s, ey_err *e)
 {
     (void)m;
     return config_refuse(s, "use_sliding_window", e);
@@ -14,7 +14,7 @@ static bool check_rules(struct model *m, const struct config *s, ey_err *e)
 static bool open_qwen2(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     static const struct text_family family = {.tensors = {.prefix = "model.", .qkv_bias = true},
-                                              .rules = check_rules};
+                                              .rules = qwen2_check_config};
     return open_text_only(m, ckpt, &family, e);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen3 (spec 9, 3.1): the decoder of Qwen3-VL with positions that count up. Thinking is not
  * switched on or off here: the prompt is that of the Instruct models. */
-#include "models/chatml.h"
-#include "models/text_weights.h"
+#include "models/chat/chatml.h"
+#include "models/layers/text_weights.h"
 
-static bool check_rules(struct model *m, const struct config *s, ey_err *e)
+static bool qwen3_check_config(struct model *m, const struct config *s, ey_err *e)
 {
     int head_dim; /* has no default: it is not hidden_size over the heads */
     (void)m;
@@ -15,7 +15,7 @@ static bool check_rules(struct model *m, const struct config *s, ey_err *e)
 static bool open_qwen3(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     static const struct text_family family = {.tensors = {.prefix = "model.", .head_norms = true},
-                                              .rules = check_rules};
+                                              .rules = qwen3_check_config};
     return open_text_only(m, ckpt, &family, e);
 }
 

@@ -3,9 +3,9 @@
  * to get wrong is in NOTES.md beside this file. */
 #include <stdio.h>
 
-#include "models/qwen3vl/chat.h"
-#include "models/qwen3vl/config.h"
-#include "models/text_weights.h"
+#include "models/qwen3vl/qwen3vl_chat.h"
+#include "models/qwen3vl/qwen3vl_config.h"
+#include "models/layers/text_weights.h"
 
 static const struct name_alias aliases[] = {
     {"model.visual.", "visual."},
@@ -57,7 +57,7 @@ static bool bind_merger(struct merger *w, struct binder *b, const struct vision_
 static bool bind_vision(struct model *m, struct binder *b, ey_err *e)
 {
     const struct vision_shape *v = &m->vision;
-    struct vision_weights *w = &m->tower;
+    struct vision_weights *w = &m->vision_weights;
     w->blocks = arena_array(&m->arena, (size_t)v->depth, sizeof(*w->blocks));
     if (!w->blocks)
         return ey_fail_memory(e, "vision blocks", (size_t)v->depth * sizeof(*w->blocks));
@@ -87,7 +87,7 @@ static bool make_text_rope(struct model *m, ey_err *e)
     if (!rope_alloc(&m->text_rope, &frequency, &axis, &m->arena, t->head_dim / 2, e)) return false;
     for (int i = 0; i < t->head_dim / 2; i++) {
         int phase = i % 3;
-        frequency[i] = inverse_frequency((float)t->rope_theta, i, t->head_dim);
+        frequency[i] = rope_inverse_frequency((float)t->rope_theta, i, t->head_dim);
         axis[i] = phase && i < 3 * t->rope_section[phase] ? (uint8_t)phase : 0;
     }
     return true;
@@ -102,7 +102,7 @@ static bool make_vision_rope(struct model *m, ey_err *e)
     uint8_t *axis;
     if (!rope_alloc(&m->vision_rope, &frequency, &axis, &m->arena, pairs, e)) return false;
     for (int i = 0; i < pairs; i++) {
-        frequency[i] = inverse_frequency(10000.0f, i % half, pairs);
+        frequency[i] = rope_inverse_frequency(10000.0f, i % half, pairs);
         axis[i] = i < half ? 0 : 1;
     }
     return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The page: a picture, a conversation about it, and one question at a time on its way. */
+/* The page: an image, a conversation about it, and one question at a time on its way. */
 import { ApiError, ask } from './api.js';
 import { findPrompt } from './boxes.js';
-import { picture, showBoxes, showFacts, watchPicture } from './picture.js';
+import { image, showBoxes, showFacts, watchImage } from './image.js';
 import { connect, isReady, lookAgain, lost, modelName, watchServer } from './server.js';
 import './theme.js';
 import { Turn, keepingEnd } from './turns.js';
@@ -23,14 +23,14 @@ let failedForKey = null; // asked again when there is a key
 /* ---- what is sent ---- */
 
 async function userMessage(text) {
-  if (!picture() || messages.length) return { role: 'user', content: text };
-  const url = await picture().dataUrl.catch(() => {
-    throw new ApiError('size', 'The picture’s file could not be read. It may have been moved or deleted.');
+  if (!image() || messages.length) return { role: 'user', content: text };
+  const url = await image().dataUrl.catch(() => {
+    throw new ApiError('size', 'The image’s file could not be read. It may have been moved or deleted.');
   });
   return { role: 'user', content: [{ type: 'image_url', image_url: { url } }, { type: 'text', text }] };
 }
 
-/* The detail holds for the whole conversation: changing it makes the model look at the picture anew. */
+/* The detail holds for the whole conversation: changing it makes the model look at the image anew. */
 function withDetail(message) {
   if (!Array.isArray(message.content)) return message;
   const [{ image_url: image }, text] = message.content;
@@ -45,9 +45,9 @@ function bodyOf(asked, exact) {
 }
 
 function checkSize(asked) {
-  const size = picture() && Array.isArray(asked.content) ? asked.content[0].image_url.url.length : 0;
+  const size = image() && Array.isArray(asked.content) ? asked.content[0].image_url.url.length : 0;
   if (size > MAX_BODY - 2 ** 20)
-    throw new ApiError('size', `This file of ${bytes(picture().file.size)} is too large to send: the server takes about ${bytes(MAX_BODY * 0.74)}.`);
+    throw new ApiError('size', `This file of ${bytes(image().file.size)} is too large to send: the server takes about ${bytes(MAX_BODY * 0.74)}.`);
 }
 
 /* ---- one question ---- */
@@ -64,7 +64,7 @@ function busy(now) {
 }
 
 function waitingText(since) {
-  const what = !isReady() ? 'Waiting for the model to load' : picture() && !messages.length ? 'Looking at the picture' : 'Reading the question';
+  const what = !isReady() ? 'Waiting for the model to load' : image() && !messages.length ? 'Looking at the image' : 'Reading the question';
   const s = (performance.now() - since) / 1000;
   return s < 2 ? `${what} …` : `${what} … ${Math.floor(s)} s`;
 }
@@ -128,7 +128,7 @@ async function put(text, { shown = text, find = false, exact = false } = {}) {
     checkSize(asked);
     const { usage, reason } = await stream(bodyOf(asked, exact), turn, stop.signal, times, spoken);
     remember(asked, turn);
-    if (usage?.images?.length) showFacts(usage.images[0]); // first, since places in pixels need the picture's size
+    if (usage?.images?.length) showFacts(usage.images[0]); // first, since places in pixels need the image's size
     keepingEnd(() => turn.finish({ reason, usage, times }));
     if (spoken) spoken.end('End of the answer');
     else say(`${plural(turn.boxes.length, 'thing')} found: ${turn.boxes.map(({ label }) => label).join(', ')}`);
@@ -171,12 +171,12 @@ function setFinding(now) {
   finding = now;
   $('find').setAttribute('aria-pressed', String(now));
   $('question-label').textContent = now ? 'What to find' : 'Your question';
-  question.placeholder = now ? 'red circle, square' : picture() ? 'What is this?' : 'Ask something';
+  question.placeholder = now ? 'red circle, square' : image() ? 'What is this?' : 'Ask something';
   $('send').textContent = now ? 'Find' : 'Ask';
 }
 
 function showButtons() {
-  for (const id of ['describe', 'read', 'find']) $(id).disabled = !picture() || Boolean(running);
+  for (const id of ['describe', 'read', 'find']) $(id).disabled = !image() || Boolean(running);
   $('anew').hidden = !turns.length;
   $('hello').hidden = Boolean(turns.length);
 }
@@ -212,7 +212,7 @@ addEventListener('keydown', (event) => {
   else if (finding) setFinding(false);
 });
 $('stop').addEventListener('click', stopAnswer);
-$('describe').addEventListener('click', () => put('Describe this image.', { shown: 'Describe this picture' }));
+$('describe').addEventListener('click', () => put('Describe this image.', { shown: 'Describe this image' }));
 $('read').addEventListener('click', () => put('Read all the text in the image.', { shown: 'Read the text', exact: true }));
 $('find').addEventListener('click', () => {
   setFinding(!finding);
@@ -223,10 +223,10 @@ $('anew').addEventListener('click', () => {
   question.focus();
 });
 
-watchPicture((now) => {
+watchImage((now) => {
   beginAnew();
   setFinding(false);
-  if (now) say(`Picture ${now.file.name} chosen`);
+  if (now) say(`Image ${now.file.name} chosen`);
 });
 watchServer(() => {
   $('key-form').hidden = true;

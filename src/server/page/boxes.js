@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a model says where things are → boxes: the same forgiving reader as src/cli/boxes.c, held to the same table of cases.
+/* What a model says where things are → boxes: the same forgiving reader as src/cli/output/boxes.c, held to the same table of cases.
  * Outside of braces all is prose; inside, either quote opens a string, and what cannot be understood is stepped over. */
-const SCALE = 1000; // Qwen3-VL's coordinates, whatever the picture's size and shape
+const SCALE = 1000; // Qwen3-VL's coordinates, whatever the image's size and shape
 const MAX_BOXES = 1000;
 const MAX_LABEL = 1000;
 const FOUR_NUMBERS = /\[[ \n\t\r]*N,N,N,N\]/.source.replaceAll('N', '([-+.\\deE]{1,39})[ \\n\\t\\r]*').replaceAll('*,', '*,[ \\n\\t\\r]*');
@@ -10,7 +10,7 @@ const FOUR_NUMBERS = /\[[ \n\t\r]*N,N,N,N\]/.source.replaceAll('N', '([-+.\\deE]
 export const findPrompt = (what) =>
   `Locate every instance that belongs to the following categories: '${what}'. Report bbox coordinates in JSON format.`;
 
-/* Numbers of 0..1 are shares of the whole; then into the picture, corners in order. */
+/* Numbers of 0..1 are shares of the whole; then into the image, corners in order. */
 function settled(spelled) {
   const v = spelled.map(Number);
   if (!v.every(Number.isFinite)) return null;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A picture for those who have none at hand: a few shapes, of the kind that the demo model knows. */
+/* An image for those who have none at hand: a few shapes, of the kind that the demo model knows. */
 const COLORS = ['#d62f2f', '#2f6fd6', '#2f9e44', '#e8c41c', '#e8801c', '#7b3fb5'];
 const PAPER = ['#ffffff', '#d9d9d9', '#f4c9d6'];
 const SIDE = 384;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A small, safe part of Markdown: paragraphs, headings, lists, bold, italic, code. It is built of DOM nodes whose text is set as
- * text; no HTML is ever parsed, so an answer cannot bring markup, links or remote pictures with it, and a library and
+ * text; no HTML is ever parsed, so an answer cannot bring markup, links or remote images with it, and a library and
  * a sanitizer for what it made are not needed. */
 
 const FENCE = /^\s*```/;

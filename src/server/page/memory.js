@@ -7,8 +7,8 @@ const bar = document.getElementById('bar');
 const legend = document.getElementById('legend');
 const total = document.getElementById('memory-total');
 
-const LIVES = { vision: 'to look at pictures', prefill: 'to read questions' };
-const DEVICES = { file: 'mapped from the model’s files', host: '' }; // a card has its own name
+const LIVES = { vision: 'to look at images', prefill: 'to read questions' };
+const DEVICES = { file: 'mapped from the model’s files', host: '' }; // a GPU has its own name
 
 function span(className, text = '') {
   const node = document.createElement('span');
@@ -40,7 +40,7 @@ export function showPlan(plan) {
   card.hidden = !sum;
   if (!sum) return;
   total.textContent = `${bytes(sum)} planned before the first request, and no more after it`
-    + (plan.host_budget_bytes ? `, but for up to ${bytes(plan.host_budget_bytes)} that pictures on their way may take.` : '.');
+    + (plan.host_budget_bytes ? `, but for up to ${bytes(plan.host_budget_bytes)} that images on their way may take.` : '.');
   bar.replaceChildren(...items.map(part));
   bar.setAttribute('aria-label', `Memory plan: ${items.map((item) => `${item.name} ${bytes(item.bytes)}`).join(', ')}`);
   legend.replaceChildren(...items.map(line));

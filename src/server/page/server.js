@@ -69,7 +69,7 @@ async function look() {
   document.title = `eyelet · ${model.id}`;
   if (!ready) return false;
   const plan = await getPlan(model.id);
-  document.body.classList.toggle('text-only', plan.max_pixels === 0); // the model takes no pictures
+  document.body.classList.toggle('text-only', plan.max_pixels === 0); // the model takes no images
   showPlan(plan);
   return true;
 }

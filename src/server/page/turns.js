@@ -2,7 +2,7 @@
 /* One question and its answer on the page: the text as it grows, boxes, what it took, what went wrong. */
 import { readBoxes } from './boxes.js';
 import { showText } from './markdown.js';
-import { picture, showBoxes } from './picture.js';
+import { image, showBoxes } from './image.js';
 import { count, explain, plural, seconds } from './words.js';
 
 const turns = document.getElementById('turns');
@@ -36,10 +36,10 @@ export function account(usage, times) {
 
 export function spared(usage) {
   const cached = usage?.prompt_tokens_details?.cached_tokens || 0;
-  const pictures = usage?.images?.filter((image) => image.cached).length || 0;
-  if (!cached && !pictures) return '';
+  const images = usage?.images?.filter((image) => image.cached).length || 0;
+  if (!cached && !images) return '';
   const tokens = cached ? `${count(cached)} of ${plural(usage.prompt_tokens, 'token')} read before` : 'it was not looked at again';
-  return `${pictures ? 'Picture from the cache' : 'From the cache'}: ${tokens}`;
+  return `${images ? 'Image from the cache' : 'From the cache'}: ${tokens}`;
 }
 
 export class Turn {
@@ -88,7 +88,7 @@ export class Turn {
 
   foundItem(i) {
     const { box, label } = this.boxes[i];
-    const { width, height } = picture() || {};
+    const { width, height } = image() || {};
     const item = make('li');
     const button = makeButton(`found-one color-${i % 6}`, '', () => showBoxes(this.boxes, i, true));
     const [x1, y1, x2, y2] = box.map((v, side) => (width ? Math.round((v * (side % 2 ? height : width)) / 1000) : Math.round(v)));

@@ -24,7 +24,7 @@ export function explain(error) {
   if (error.kind === 'cut') return { what: 'The answer broke off: the connection to the server was lost.', todo: 'Try again.' };
   if (error.kind === 'key') return { what: 'This server asks for an API key.', todo: 'Enter it at the top of the page.' };
   if (error.kind === 'size') return { what: said, todo: 'Make it smaller, or save it as a JPEG.' };
-  if (error.status === 413) return { what: 'Picture and conversation are larger than the server takes.', todo: 'Use a smaller file.', said };
+  if (error.status === 413) return { what: 'Image and conversation are larger than the server takes.', todo: 'Use a smaller file.', said };
   if (error.status === 503)
     return {
       what: 'The server cannot take this now.',
@@ -32,9 +32,9 @@ export function explain(error) {
       said,
     };
   if (error.status === 400 && /context length|maximum model length|context/i.test(said))
-    return { what: 'Picture and conversation do not fit the model’s context.', todo: 'Start over, or choose less detail.', said };
+    return { what: 'Image and conversation do not fit the model’s context.', todo: 'Start over, or choose less detail.', said };
   if (error.status === 400 && (error.param.includes('image') || said.startsWith('Failed to load image')))
-    return { what: 'The server cannot read this picture.', todo: 'Choose another file: JPEG, PNG, WebP, GIF, HEIC or AVIF.', said };
+    return { what: 'The server cannot read this image.', todo: 'Choose another file: JPEG, PNG, WebP, GIF, HEIC or AVIF.', said };
   if (error.kind === 'refused') return { what: 'The server did not answer this.', todo: 'Its reason:', said };
   return { what: 'Something in this page went wrong.', todo: 'Reload it.', said };
 }

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures: dice that fall alike every time, percentiles, and what machine they were taken on. */
+#ifndef EY_BENCH_FIGURES_H
+#define EY_BENCH_FIGURES_H
+
+#include "base/buf.h"
+
+struct rng {
+    uint64_t state;
+};
+uint64_t rng_next(struct rng *d);
+size_t rng_below(struct rng *d, size_t n); /* 0 … n - 1 */
+double rng_between(struct rng *d, double lo, double hi);
+
+struct samples {
+    double *value;
+    size_t n, capacity;
+    bool sorted;
+};
+void samples_add(struct samples *f, double value);
+void samples_add_all(struct samples *to, const struct samples *from);
+/* The value that this share of all is not above; 0.5: the median. NaN: there are none. */
+double samples_percentile(struct samples *f, double share);
+void samples_free(struct samples *f);
+
+/* Processor, how many of them, memory, and how much else they have to do. */
+void machine_describe(struct buf *out);
+
+#endif

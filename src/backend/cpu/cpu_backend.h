@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the cpu backend: its state, packed rows, and the one job that multiplies.
+ * Activations are float32 in host memory; the KV cache is BF16. */
+#ifndef EY_BACKEND_CPU_H
+#define EY_BACKEND_CPU_H
+
+#include "backend/backend.h"
+#include "kernels/cpu/cpu_kernels.h"
+
+enum { CPU_SUMS_STRIDE = FP8_BLOCK + CPU_N_ALIGN };
+
+static inline size_t cpu_padded(size_t width)
+{
+    return (width + CPU_K_STEP - 1) / CPU_K_STEP * CPU_K_STEP;
+}
+
+enum { CPU_VECTORS = 4 };
+
+struct cpu {
+    struct backend base;
+    struct pool *pool;
+    const struct cpu_kernels *k;
+    struct backend_limits limits;
+    size_t stride;  /* elements of a packed row: max_width padded to CPU_K_STEP */
+    void *packed;   /* [max_rows, stride] of at most 4 bytes, and a tile of few(): the input of the
+                       next products */
+    float *rows[2]; /* [max_rows, stride] intermediates */
+    float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
+    uint8_t *scratch;            /* [threads, scratch_size] */
+    size_t scratch_size;
+    void *int8_lm_head;                        /* the head's codes and multipliers, or NULL */
+    struct int16_eligibilities *eligibilities; /* of FP8 matrices (cpu_fp8.c) */
+};
+
+static inline struct cpu *cpu_of(struct backend *be)
+{
+    return (struct cpu *)be;
+}
+
+static inline void *cpu_scratch(const struct cpu *c, int thread)
+{
+    return c->scratch + (size_t)thread * c->scratch_size;
+}
+
+const float *cpu_vector(struct cpu *c, int slot, const struct weight *w);
+
+/* ---- inputs of products ---- */
+enum cpu_norm { CPU_NO_NORM, CPU_RMS_NORM, CPU_LAYER_NORM };
+
+struct cpu_input {
+    const float *x; /* [n, width], rows x_stride apart */
+    size_t x_stride;
+    int n, width;
+    enum cpu_norm norm;
+    const float *w, *b; /* of the norm */
+    float eps;
+    bool needs_f32; /* BF16 would be too coarse: what attention's softmax is sharp on */
+    bool vision;    /* rows of a picture */
+};
+
+/* ---- products ---- */
+enum cpu_epilogue {
+    CPU_STORE,     /* y = sum + bias */
+    CPU_ADD,       /* y += sum + bias */
+    CPU_GELU_TANH, /* y = gelu(sum + bias) */
+    CPU_GELU_ERF,
+    CPU_SILU_MUL, /* y = silu(sum of the first) * sum of the second: outputs 0 and 1 of one product
+                   */
+};
+
+struct cpu_linear {
+    const struct weight *w;
+    const float *bias; /* or NULL */
+    float *y;          /* [n, rows of w], rows y_stride apart */
+    size_t y_stride;
+};
+
+/* products[n_linears] of the same input, in one run of the thread team. SILU_MUL: two products of
+ * equal shape; the second's y is scratch. */
+void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
+                int n_linears, enum cpu_epilogue epilogue);
+
+/* ---- FP8 matrices (cpu_fp8.c): where weight.known is, for as long as the backend; NULL: out of
+ * memory ---- */
+uint8_t *cpu_new_eligibility(struct cpu *c);
+void cpu_free_eligibilities(struct cpu *c);
+
+/* ---- steps, as backend.h says ---- */
+size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
+bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
+               enum placement placement, ey_err *e);
+void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features,
+               const struct batch *batch);
+void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
+                    int n);
+size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *shape);
+void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+             const struct text_layer *w, const struct text_shape *shape, dev rope,
+             const struct batch *batch);
+void cpu_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                   const struct text_shape *shape, const struct batch *batch);
+void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+                     int n_prompt);
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+                 const struct text_shape *shape, int n, int n_prompt);
+void cpu_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                 const struct weight *norm, const struct weight *lm_head,
+                 const struct text_shape *shape);
+void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     int cols, int first, int n);
+void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, dev rope, int first, int n);
+void cpu_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                          int first, int n, int n_keys);
+void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, int n);
+void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
+void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w,
+               const struct vision_shape *shape, int n);
+
+/* Tiles of a picture's queries that go through a head's keys and values together: each block of
+ * these is read once for all of them. */
+enum { CPU_SHARED_TILES = 4 };
+
+/* Query rows of an attention tile; shared by text and vision. A thread's scratch has room for
+ * CPU_SHARED_TILES. */
+struct cpu_attention_scratch {
+    uint16_t
+        packed_q[(CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEY_BLOCK) *
+                 (EY_MAX_HEAD_DIM + 32)]; /* cpu_attention_scratch_size() of the largest head */
+    float q[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
+    float o[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
+};
+/* Starts a tile of n rows of `dim`: o zeroed, no maximum yet. q rows are to be filled by the
+ * caller. */
+void cpu_attention_start(struct attention_tile *t, struct cpu_attention_scratch *s, int n, int dim);
+/* out[dim] = o of row r divided by its sum. */
+void cpu_attention_finish(float *out, const struct attention_tile *t, int r);
+/* Turns pairs (i, i + n_pairs) of a head by table[n_pairs, 2]. */
+void cpu_apply_rope(float *lm_head, const float *table, int n_pairs);
+
+#endif

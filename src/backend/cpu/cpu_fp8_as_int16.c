@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which FP8 matrices are multiplied in int16, whose steps are the same for all of a matrix: those
+ * that come close to FP8's largest number in all of their blocks of scales, when as many powers of
+ * four as all have room for are multiplied in. Quantising each block by its largest weight makes
+ * them so. A matrix is looked at when it is multiplied for the first time, as reading all of them
+ * would make a start late. */
+#include <stdlib.h>
+
+#include "backend/cpu/cpu_matmul.h"
+
+enum {
+    MAX_E4M3 = 126, /* 448 */
+    NAN_E4M3 = 127,
+    E4M3_PER_POWER = 16, /* four times as much */
+    MIN_BLOCK_MAX = 96   /* 32: with steps of 1/16 what rounding loses of normal weights, of which
+                             few are small, is less than what BF16 loses of activations */
+};
+
+struct fp8_range_job {
+    const struct weight *w;
+    uint8_t max[EY_MAX_THREADS], min_block_max[EY_MAX_THREADS]; /* of blocks' largest codes, but for
+                                                                   those of nothing but zeros */
+};
+
+static uint8_t largest_e4m3(const uint8_t *quantized, size_t stride, size_t rows, size_t n)
+{
+    uint8_t most[FP8_BLOCK] = {0}, all = 0;
+    for (size_t row = 0; row < rows; row++, quantized += stride)
+        for (size_t i = 0; i < n; i++) {
+            const uint8_t magnitude = quantized[i] & 0x7f;
+            most[i] = magnitude > most[i] ? magnitude : most[i];
+        }
+    for (size_t i = 0; i < n; i++)
+        all = most[i] > all ? most[i] : all;
+    return all;
+}
+
+/* Blocks of rows begin .. end-1. */
+static void fp8_range_of_rows(void *context, size_t begin, size_t end, int thread)
+{
+    struct fp8_range_job *j = context;
+    const size_t rows = (size_t)j->w->rows, cols = (size_t)j->w->cols;
+    for (size_t row = begin * FP8_BLOCK; row < end * FP8_BLOCK && row < rows; row += FP8_BLOCK)
+        for (size_t k = 0; k < cols; k += FP8_BLOCK) {
+            const size_t n = cols - k < FP8_BLOCK ? cols - k : FP8_BLOCK;
+            const uint8_t most = largest_e4m3((const uint8_t *)j->w->data + row * cols + k, cols,
+                                              rows - row < FP8_BLOCK ? rows - row : FP8_BLOCK, n);
+            if (most > j->max[thread]) j->max[thread] = most;
+            if (most && most < j->min_block_max[thread]) j->min_block_max[thread] = most;
+        }
+}
+
+static uint8_t classify_fp8_matrix(struct pool *pool, const struct weight *w)
+{
+    struct fp8_range_job j = {.w = w};
+    uint8_t largest = 0, least = MAX_E4M3;
+    for (int i = 0; i < EY_MAX_THREADS; i++)
+        j.min_block_max[i] = MAX_E4M3;
+    pool_run(pool, ((size_t)w->rows + FP8_BLOCK - 1) / FP8_BLOCK, 1, fp8_range_of_rows, &j);
+    for (int i = 0; i < EY_MAX_THREADS; i++) {
+        if (j.max[i] > largest) largest = j.max[i];
+        if (j.min_block_max[i] < least) least = j.min_block_max[i];
+    }
+    if (largest == NAN_E4M3) return CPU_INT16_NO;
+    const int powers = (MAX_E4M3 - largest) / E4M3_PER_POWER;
+    return least + E4M3_PER_POWER * powers < MIN_BLOCK_MAX ? CPU_INT16_NO : (uint8_t)(1 + powers);
+}
+
+bool cpu_use_int16(const struct cpu *c, const struct weight *w)
+{
+    if (!w->int16_eligibility) return false;
+    if (*w->int16_eligibility == CPU_INT16_UNKNOWN)
+        *w->int16_eligibility = classify_fp8_matrix(c->pool, w);
+    return *w->int16_eligibility != CPU_INT16_NO;
+}
+
+/* ---- where it is kept ---- */
+
+enum { ELIGIBILITIES_PER_LIST = 2040 };
+struct int16_eligibilities {
+    struct int16_eligibilities *next;
+    int n;
+    uint8_t matrix[ELIGIBILITIES_PER_LIST];
+};
+
+uint8_t *cpu_new_eligibility(struct cpu *c)
+{
+    if (!c->eligibilities || c->eligibilities->n == ELIGIBILITIES_PER_LIST) {
+        struct int16_eligibilities *more = calloc(1, sizeof(*more));
+        if (!more) return NULL; /* others are used */
+        more->next = c->eligibilities;
+        c->eligibilities = more;
+    }
+    return &c->eligibilities->matrix[c->eligibilities->n++];
+}
+
+void cpu_free_eligibilities(struct cpu *c)
+{
+    for (struct int16_eligibilities *next; c->eligibilities; c->eligibilities = next) {
+        next = c->eligibilities->next;
+        free(c->eligibilities);
+    }
+}

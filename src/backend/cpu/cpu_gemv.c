@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as
+ * they lie in the file and read once for all rows (from the cache again where a pass takes fewer),
+ * in long runs of neighbouring rows: each thread reads a few streams. */
+#include "tensor/bf12.h"
+#include "backend/cpu/cpu_matmul.h"
+
+enum {
+    ROW_UNIT = 2 * CPU_N_ALIGN, /* weight rows */
+    RUN_BYTES = 64 << 10,       /* of weights that a thread takes at once, at least */
+    MAX_ROWS = 1024,            /* of weights in a tile */
+    MAX_SUMS = CPU_GEMV_MAX_ROWS * CPU_SUMS_STRIDE,
+    PACKED_AT_ONCE = 16 << 10 /* elements */
+};
+
+static int rows_at_once(const struct cpu_matmul_job *j)
+{
+    int max_rows = cpu_tile_rows(j, j->kernels->gemv_rows);
+    return j->in->n < max_rows ? j->in->n : max_rows;
+}
+
+/* Those of a pass that begins with input row `first`. */
+static int rows_from(const struct cpu_matmul_job *j, int first)
+{
+    int left = j->in->n - first, rows = rows_at_once(j);
+    return left < rows ? left : rows;
+}
+
+bool cpu_use_gemv(const struct cpu_matmul_job *j)
+{
+    return j->in->n <= cpu_tile_rows(j, j->kernels->gemv_max_rows) &&
+           j->in->width % CPU_K_STEP == 0;
+}
+
+/* FP8 or int8. */
+static bool weights_are_8bit(const struct cpu_matmul_job *j)
+{
+    const enum dtype dtype = j->linears[0].w->dtype;
+    return dtype == DTYPE_F8_E4M3 || dtype == DTYPE_I8;
+}
+
+/* ---- input ---- */
+
+static struct packing_args packing_args_of(const struct cpu_matmul_job *j, int first, int n,
+                                           const float *scale)
+{
+    size_t width = (size_t)j->in->width;
+    return (struct packing_args){.x = j->x + (size_t)first * j->x_stride,
+                                 .x_stride = j->x_stride,
+                                 .width = width,
+                                 .padded = width,
+                                 .n = n,
+                                 .scale = scale,
+                                 .weights_8bit = weights_are_8bit(j),
+                                 .fp8_order = j->block_fp8,
+                                 .two_pass = j->two_pass};
+}
+
+static size_t packed_tile_bytes(const struct cpu_matmul_job *j)
+{
+    return (size_t)j->kernels->gemv_rows * (size_t)j->in->width * j->kernels->x_element;
+}
+
+/* Of input rows from `first` on, which a tile's rows divide. */
+static void *gemv_packed_tile(const struct cpu_matmul_job *j, int first)
+{
+    return (uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * packed_tile_bytes(j);
+}
+
+/* Steps begin .. end-1 of all rows. */
+static void pack_steps(void *context, size_t begin, size_t end, int thread)
+{
+    const struct cpu_matmul_job *j = context;
+    const int rows = rows_at_once(j), n = j->in->n;
+    (void)thread;
+    for (int first = 0; first < n; first += rows) {
+        const struct packing_args p = packing_args_of(j, first, rows_from(j, first), NULL);
+        j->kernels->pack_gemv_columns(gemv_packed_tile(j, first), &p, begin * CPU_K_STEP,
+                                      end * CPU_K_STEP);
+    }
+}
+
+/* Whether rows are packed again for each block of weight rows. */
+static bool repacks_per_block(const struct cpu_matmul_job *j)
+{
+    return j->block_fp8 && !j->kernels->scales_sums && !j->kernels->pack_gemv_columns;
+}
+
+static void pack_input(struct cpu_matmul_job *j)
+{
+    int rows = rows_at_once(j), n = j->in->n;
+    if (j->kernels->pack_gemv_columns)
+        pool_run(j->c->pool, (size_t)j->in->width / CPU_K_STEP,
+                 PACKED_AT_ONCE / CPU_K_STEP / (size_t)n + 1, pack_steps, j);
+    if (j->kernels->pack_gemv_columns || repacks_per_block(j)) return;
+    for (int first = 0; first < n; first += rows) {
+        const struct packing_args p = packing_args_of(j, first, rows_from(j, first), NULL);
+        j->kernels->pack_gemv(gemv_packed_tile(j, first), &p);
+    }
+}
+
+/* Input rows first .. first+n-1 for a tile of weight rows from `row` on. */
+static const void *packed_rows(const struct cpu_matmul_job *j, const struct weight *w, int64_t row,
+                               int first, int n, int thread)
+{
+    if (!repacks_per_block(j)) return gemv_packed_tile(j, first);
+    void *packed = cpu_scratch(j->c, thread);
+    const struct packing_args p = packing_args_of(j, first, n, weight_row_scale(w, row));
+    j->kernels->pack_gemv(packed, &p);
+    return packed;
+}
+
+/* ---- products ---- */
+
+static const uint8_t *row_at(const struct weight *w, int64_t row)
+{
+    return (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
+}
+
+/* Where reading a row begins. */
+static const uint8_t *read_start(const struct weight *w, int64_t row)
+{
+    return w->bf12 ? bf12_steps(w, row) : row_at(w, row);
+}
+
+static size_t sums_stride(int64_t rows)
+{
+    return (size_t)rows + CPU_N_ALIGN;
+}
+
+/* Weight rows of a tile: those of a block of scales, or, where the kernel takes several blocks in
+ * few places, as many as make these long. */
+static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
+{
+    const int columns = j->two_pass ? 2 * rows_at_once(j) : rows_at_once(j);
+    int64_t rows = FP8_BLOCK;
+    if (!weights_are_8bit(j)) return rows;
+    while (2 * rows <= MAX_ROWS &&
+           (size_t)(2 * rows) * weight_row_bytes(j->linears[0].w) <= j->kernels->gemv_tile_bytes &&
+           (size_t)columns * sums_stride(2 * rows) <= MAX_SUMS)
+        rows *= 2;
+    return rows;
+}
+
+/* Weight rows begin .. end-1, a tile; `next` are probably read after them. */
+static void gemv_weight_tile(const struct cpu_matmul_job *j, const struct cpu_linear *p,
+                             int64_t begin, int64_t end, const uint8_t *next, int thread)
+{
+    float sums[MAX_SUMS];
+    const size_t stride = sums_stride(end - begin);
+    const struct weight *w = p->w;
+    int n_w = (int)(end - begin);
+    for (int first = 0, n; first < j->in->n; first += n) {
+        n = rows_from(j, first);
+        struct gemv_args t = {.w = row_at(w, begin),
+                              .w_stride = weight_row_bytes(w),
+                              .dtype = w->dtype,
+                              .weight = w,
+                              .row = begin,
+                              .n_w = n_w,
+                              .n_x = j->two_pass ? 2 * n : n,
+                              .k = (size_t)j->in->width,
+                              .x = packed_rows(j, w, begin, first, n, thread),
+                              .next = next,
+                              .scale = weight_row_scale(w, begin)};
+        j->kernels->gemv(sums, stride, &t);
+        cpu_accumulate_sums(j, p, sums, stride, begin, n_w, first, n);
+    }
+}
+
+static int64_t tile_end(const struct cpu_matmul_job *j, int64_t row, int64_t end)
+{
+    const int64_t rows = weight_rows_per_tile(j), tile = (row / rows + 1) * rows;
+    return tile < end ? tile : end;
+}
+
+/* Weight rows begin .. end-1 of product i, beside those of the next where the two belong together.
+ */
+static void gemv_run(const struct cpu_matmul_job *j, int i, int64_t begin, int64_t end, int thread)
+{
+    const struct cpu_linear *p = j->linears + i,
+                            *other = j->epilogue == CPU_SILU_MUL ? p + 1 : NULL;
+    for (int64_t row = begin, stop; row < end; row = stop) {
+        stop = tile_end(j, row, end);
+        const uint8_t *next = stop < p->w->rows ? read_start(p->w, stop) : NULL;
+        gemv_weight_tile(j, p, row, stop, other ? read_start(other->w, row) : next, thread);
+        if (other) gemv_weight_tile(j, other, row, stop, next, thread);
+    }
+    if (j->epilogue > CPU_ADD) cpu_apply_epilogue(j, begin, end, 0, j->in->n);
+}
+
+static int64_t row_units_of(const struct weight *w)
+{
+    return (w->rows + ROW_UNIT - 1) / ROW_UNIT;
+}
+
+static int n_streams(const struct cpu_matmul_job *j)
+{
+    return j->epilogue == CPU_SILU_MUL ? 1 : j->n_linears;
+}
+
+static void gemv_units(void *context, size_t begin, size_t end, int thread)
+{
+    const struct cpu_matmul_job *j = context;
+    int64_t from = (int64_t)begin, to = (int64_t)end;
+    for (int i = 0; i < n_streams(j); i++) {
+        const struct weight *w = j->linears[i].w;
+        int64_t units = row_units_of(w), first = from > 0 ? from : 0,
+                last = to < units ? to : units;
+        if (first < last)
+            gemv_run(j, i, first * ROW_UNIT, last * ROW_UNIT < w->rows ? last * ROW_UNIT : w->rows,
+                     thread);
+        from -= units;
+        to -= units;
+    }
+}
+
+void cpu_gemv(struct cpu_matmul_job *j)
+{
+    int64_t units = 0;
+    for (int i = 0; i < n_streams(j); i++)
+        units += row_units_of(j->linears[i].w);
+    size_t unit = ROW_UNIT * weight_row_bytes(j->linears[0].w) *
+                  (j->epilogue == CPU_SILU_MUL ? 2 : 1);
+    pack_input(j);
+    pool_run_ranges(j->c->pool, (size_t)units, (size_t)weight_rows_per_tile(j) / ROW_UNIT,
+                    unit < RUN_BYTES ? RUN_BYTES / unit : 1, gemv_units, j);
+}

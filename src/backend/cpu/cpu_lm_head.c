@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head as int8 rows with a multiplier each, made while loading: half of what a token reads of
+ * it. Its logits are approximate; the engine scores the best of them again from the stored rows
+ * (backend/exact.h). */
+#include <string.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "tensor/dequantize.h"
+#include "backend/host_ops.h"
+#include "base/file.h"
+#include "base/hugepages.h"
+
+enum { ROWS_AT_ONCE = 64, INT8_LARGEST = 127 };
+
+static size_t int8_bytes(const struct weight *w)
+{
+    return (size_t)w->rows * (size_t)w->cols;
+}
+
+size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
+{
+    bool takes = placement == PLACE_EIGHT_BIT && w->dtype == DTYPE_BF16 &&
+                 w->cols % CPU_K_STEP == 0;
+    return takes ? int8_bytes(w) + (size_t)w->rows * sizeof(float)
+                 : host_weight_bytes(be, w, placement);
+}
+
+struct int8_job {
+    const struct weight *in;
+    int8_t *quantized;
+    float *scale;
+    bool interleaved; /* columns lie so that unpacked codes are in order */
+};
+
+/* The largest magnitude of CPU_K_STEP numbers, and `most`, as bits: they are in the same order.
+ * Loops of integers, which compilers make vectors of. */
+static int16_t largest_bf16_bits(int16_t most, const uint16_t *x)
+{
+    for (int i = 0; i < CPU_K_STEP; i++) {
+        int16_t size = (int16_t)(x[i] & 0x7fff);
+        most = size > most ? size : most;
+    }
+    return most;
+}
+
+/* Numbers of at most MOST as the nearest integers: the low bits of their sum with 1.5 * 2^23. */
+static void round_to_int8(int8_t *out, const uint16_t *x, float factor)
+{
+    for (int i = 0; i < CPU_K_STEP; i++) {
+        float shifted = bf16_to_f32(x[i]) * factor + 12582912.0f;
+        int32_t bits;
+        memcpy(&bits, &shifted, sizeof(bits));
+        out[i] = (int8_t)bits;
+    }
+}
+
+static void quantize_int8_row(const struct int8_job *j, int64_t row)
+{
+    const size_t n = (size_t)j->in->cols;
+    const char *in = (const char *)j->in->data + (size_t)row * weight_row_bytes(j->in);
+    uint16_t x[CPU_K_STEP];
+    int16_t bits = 0;
+    for (size_t k = 0; k < n; k += CPU_K_STEP)
+        bits = largest_bf16_bits(bits, memcpy(x, in + 2 * k, sizeof(x)));
+    float most = bf16_to_f32((uint16_t)bits);
+    j->scale[row] = most / INT8_LARGEST;
+    for (size_t k = 0; k < n; k += CPU_K_STEP) {
+        int8_t step[CPU_K_STEP], *out = j->quantized + (size_t)row * n + k;
+        round_to_int8(step, memcpy(x, in + 2 * k, sizeof(x)), most > 0 ? INT8_LARGEST / most : 0);
+        for (size_t at = 0; at < CPU_K_STEP; at += 8)
+            memcpy(out + (j->interleaved ? cpu_unpack_column(at) : at), step + at, 8);
+    }
+}
+
+static void quantize_int8_rows(void *context, size_t begin, size_t end, int thread)
+{
+    (void)thread;
+    for (size_t row = begin; row < end; row++)
+        quantize_int8_row(context, (int64_t)row);
+}
+
+bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
+               enum placement placement, ey_err *e)
+{
+    struct cpu *c = cpu_of(be);
+    const size_t bytes = cpu_weight_bytes(be, in, placement);
+    if (!bytes) {
+        if (!host_place(be, out, in, placement, e)) return false;
+        if (out->dtype == DTYPE_F8_E4M3 && c->k->fp8 && !out->int16_eligibility)
+            out->int16_eligibility = cpu_new_eligibility(c);
+        return true;
+    }
+    if (!(c->int8_lm_head = be->ops->alloc(be, bytes, e)))
+        return ey_fail_memory(e, "the 8-bit head", bytes);
+    hugepages_advise(c->int8_lm_head, bytes);
+    struct int8_job job = {in, c->int8_lm_head,
+                           (float *)(void *)((char *)c->int8_lm_head + int8_bytes(in)),
+                           c->k->low_precision && c->k->low_precision->int8_interleaved};
+    pool_run(c->pool, (size_t)in->rows, ROWS_AT_ONCE, quantize_int8_rows, &job);
+    file_map_release_pages(in->data, (size_t)in->rows * weight_row_bytes(in));
+    *out = (struct weight){.data = job.quantized,
+                           .dtype = DTYPE_I8,
+                           .rows = in->rows,
+                           .cols = in->cols,
+                           .scale = job.scale,
+                           .packed = job.interleaved};
+    return true;
+}

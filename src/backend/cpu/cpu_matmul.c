@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of one input with one or several weights in one run of the thread team. The input is
+ * normed row by row; a few rows of it are multiplied with weights as they lie in the file
+ * (cpu_few.c), more with panels of decoded weights that stay in a cache while the rows go by
+ * (cpu_blocks.c). Few and many give the same bits. */
+#include "backend/cpu/cpu_matmul.h"
+
+/* ---- input ---- */
+
+static void cpu_norm_rows(void *context, size_t begin, size_t end, int thread)
+{
+    const struct cpu_matmul_job *j = context;
+    const struct cpu_input *in = j->in;
+    const struct cpu_kernels *k = j->c->k;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        const float *x = in->x + i * in->x_stride;
+        float *y = j->c->rows[0] + i * j->c->stride;
+        if (in->norm == CPU_RMS_NORM)
+            k->rms_norm(y, x, in->w, (size_t)in->width, in->eps);
+        else
+            k->layer_norm(y, x, in->w, in->b, (size_t)in->width, in->eps);
+    }
+}
+
+static void cpu_norm_input(struct cpu_matmul_job *j)
+{
+    j->x = j->in->x;
+    j->x_stride = j->in->x_stride;
+    if (j->in->norm == CPU_NO_NORM) return;
+    pool_run(j->c->pool, (size_t)j->in->n, 8, cpu_norm_rows, j);
+    j->x = j->c->rows[0];
+    j->x_stride = j->c->stride;
+}
+
+/* ---- products ---- */
+
+void cpu_accumulate_sums(const struct cpu_matmul_job *j, const struct cpu_linear *p,
+                         const float *sums, size_t stride, int64_t row, int n_w, int first, int n)
+{
+    for (int b = 0; b < n; b++) {
+        const float *from = sums + (size_t)b * stride,
+                    *remainders = j->two_pass ? from + (size_t)n * stride : NULL;
+        j->c->k->accumulate(p->y + (size_t)(first + b) * p->y_stride + row, from, remainders,
+                            p->bias ? p->bias + row : NULL, (size_t)n_w, j->epilogue == CPU_ADD);
+    }
+}
+
+void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t end, int first,
+                        int n_rows)
+{
+    const struct cpu_kernels *k = j->c->k;
+    size_t n = (size_t)(end - begin);
+    for (int m = first; m < first + n_rows; m++) {
+        float *y = j->linears[0].y + (size_t)m * j->linears[0].y_stride + begin;
+        if (j->epilogue == CPU_GELU_TANH) k->gelu_tanh(y, n);
+        if (j->epilogue == CPU_GELU_ERF) k->gelu_erf(y, n);
+        if (j->epilogue == CPU_SILU_MUL)
+            k->silu_mul(y, j->linears[1].y + (size_t)m * j->linears[1].y_stride + begin, n);
+    }
+}
+
+/* How the input is multiplied with a weight, and whether its remainders are, too. F16 and F32
+ * weights would lose bits in BF16 products. FP8 weights always have scales here; int8 ones have
+ * codes of at most 127 and meet few rows only. */
+static const struct matmul_kernels *cpu_select_matmul(const struct cpu *c,
+                                                      const struct cpu_input *in,
+                                                      const struct weight *w, bool *two_pass)
+{
+    const struct matmul_kernels *low_precision = c->k->low_precision;
+    const bool is_8bit = w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_I8;
+    *two_pass = false;
+    if (w->dtype == DTYPE_F8_E4M3 && c->k->fp8 && cpu_use_int16(c, w)) return c->k->fp8;
+    if (w->dtype == DTYPE_BF16 && in->vision && c->k->vision) return c->k->vision;
+    if (!low_precision || !(w->dtype == DTYPE_BF16 || is_8bit || w->dtype == DTYPE_INT4))
+        return c->k->f32;
+    if (!in->needs_f32) return low_precision;
+    *two_pass = c->k->two_pass;
+    return c->k->two_pass ? low_precision : c->k->f32;
+}
+
+static void matmul_same_kernels(struct cpu *c, const struct cpu_input *in,
+                                const struct cpu_linear *linears, int n_linears,
+                                enum cpu_epilogue epilogue)
+{
+    struct cpu_matmul_job job = {.c = c,
+                                 .in = in,
+                                 .linears = linears,
+                                 .n_linears = n_linears,
+                                 .epilogue = epilogue,
+                                 .block_fp8 = linears[0].w->scale != NULL};
+    job.kernels = cpu_select_matmul(c, in, linears[0].w, &job.two_pass);
+    cpu_norm_input(&job);
+    if (cpu_use_gemv(&job))
+        cpu_gemv(&job);
+    else
+        cpu_gemm(&job);
+}
+
+void cpu_matmul(struct cpu *c, const struct cpu_input *in, const struct cpu_linear *linears,
+                int n_linears, enum cpu_epilogue epilogue)
+{
+    bool two_pass, same = true;
+    const struct matmul_kernels *kernels = cpu_select_matmul(c, in, linears[0].w, &two_pass);
+    for (int i = 1; i < n_linears; i++)
+        same = same && cpu_select_matmul(c, in, linears[i].w, &two_pass) == kernels &&
+               !linears[i].w->scale == !linears[0].w->scale;
+    if (same) {
+        matmul_same_kernels(c, in, linears, n_linears, epilogue);
+        return;
+    }
+    /* a checkpoint that mixes dtypes within a layer: one by one */
+    for (int i = 0; i < n_linears; i++)
+        matmul_same_kernels(c, in, linears + i, 1, epilogue == CPU_SILU_MUL ? CPU_STORE : epilogue);
+    struct cpu_matmul_job both = {.c = c, .in = in, .linears = linears, .epilogue = epilogue};
+    if (epilogue == CPU_SILU_MUL) cpu_apply_epilogue(&both, 0, linears[0].w->rows, 0, in->n);
+}

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for the whole of AVX-512: byte permutes (VBMI), integer products (VNNI), GFNI and
- * BF16 products. */
-#define LANES 16
-#define KERNELS cpu_kernels_avx512
-#define LEVEL CPU_AVX512
-#define LEVEL_NAME "avx512"
-#define HAVE_BF16
-#include "backend/cpu/kernels_body.h"

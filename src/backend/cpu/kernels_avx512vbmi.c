@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for AVX-512 with byte permutes (VBMI), integer products (VNNI) and GFNI. */
-#define LANES 16
-#define KERNELS cpu_kernels_avx512vbmi
-#define LEVEL CPU_AVX512VBMI
-#define LEVEL_NAME "avx512vbmi"
-#define PRODUCTS cpu_f32_avx512vbmi
-#define HAVE_VBMI
-#include "backend/cpu/kernels_body.h"

@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* A picture's attention for AVX-VNNI. */
-#define LANES 8
-#define PICTURE cpu_picture_avxvnni
-#include "backend/cpu/body_picture_f32.h"

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the CUDA backend: one card, one stream, one arena. Steps enqueue launches; the
+ * first call that fails is remembered and told by finish(). Nothing is allocated after reserve().
+ */
+#ifndef EY_CUDA_CUDA_H
+#define EY_CUDA_CUDA_H
+
+#include "backend/cuda/cuda_driver.h"
+#include "kernels/cuda/common/launch.h"
+#include "backend/cuda/cuda_sizes.h"
+#include "base/pool.h"
+
+enum { FP8_CAPABILITY = 89 }; /* the first whose matrix unit takes e4m3 */
+enum {
+    MAX_KERNELS = 256,
+    MAX_MODULES = 32,
+    MAX_GROUPS = 64,
+    MAX_GRAPHS = SMALL_ROWS + 1,
+    MAX_PINNED_RANGES = 2
+};
+
+/* A step's batch on the card, and its twin in pinned memory. */
+struct batch_region {
+    struct batch_layout layout;
+    int32_t *device;
+    int32_t *host; /* the twin */
+    int rows;
+    struct batch copied; /* what lies there; n_rows 0: nothing that can be trusted */
+    int n_tiles;
+};
+
+/* A matrix that comes to the card when it is needed. */
+struct streamed_weight {
+    struct weight from; /* in the file */
+    struct weight to;   /* its place in the slot */
+    int group;
+};
+
+/* A placed matrix whose codes may turn out to hold NaN: then it is placed again, row-major. */
+struct packed_fp8 {
+    struct weight *out;
+    struct weight from;
+};
+
+struct cuda {
+    struct backend base;
+    struct cuda_driver driver;
+    struct pool *pool;
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    int sm_count, capability; /* 90: 9.0 */
+    int sm_shared;            /* bytes of shared memory that an SM has */
+    bool has_gemm_sm90;       /* the kernels of gemm_wgmma_sm90.cu are there */
+    bool has_gemm_w8a8;       /* those of gemm_w8a8_sm89.cu */
+    bool sees_pinned;         /* kernels may use pinned memory of the host by its address */
+    bool dependent_launch;    /* kernels may start before the one before has ended … */
+    bool weights_changed;     /* … but not the next one: they read weights before they wait */
+    char detail[160];
+
+    CUmodule module[MAX_MODULES];
+    int n_modules;
+    struct {
+        const char *name;
+        CUfunction function;
+    } kernel[MAX_KERNELS]; /* sorted by name */
+    int n_kernels;
+
+    ey_err error; /* of the first step that failed since finish() */
+
+    /* memory */
+    char *arena; /* NULL: each allocation for itself */
+    size_t arena_size, arena_used;
+    bool loading;  /* the arena's end is staging */
+    void *staging; /* [LOAD_STAGING] on the card */
+    bool staging_own;
+    char *upload_buffer[UPLOAD_BUFFERS];
+    CUevent upload_done[UPLOAD_BUFFERS]; /* what was in it has left it */
+    int next_upload_buffer;
+    uint32_t *nan_found; /* on the card, [max_packed] while loading */
+    struct packed_fp8 *packed;
+    int n_packed, max_packed;
+
+    /* streamed weights */
+    struct streamed_weight *streamed;
+    int n_streamed, max_streamed, n_groups;
+    char *group_buffer[2]; /* on the card */
+    size_t group_size, group_used;
+    int group_in_buffer[2]; /* which group lies there; -1: none */
+
+    /* reserved */
+    struct backend_limits limits;
+    char *scratch[SCRATCH_BUFFERS];
+    char *scratch_memory;
+    struct batch_region small, large;
+    const struct weight *host_embedding; /* the embedding's, where it stays in the file */
+    struct weight
+        bf16_head;        /* rows of an 8-bit head in the file; data NULL: the head is as stored */
+    struct pinned_range { /* the file's pages with these in them, where the card reads them itself
+                           */
+        const char *host; /* page-aligned */
+        const char *device; /* their address there */
+        size_t bytes;
+    } pinned_range[MAX_PINNED_RANGES];
+    int n_pinned_ranges;           /* 0: the host looks rows up, and scores candidates again */
+    char pinned_rows_problem[160]; /* why the card does not read them, where it was to */
+    /* Two of each by turns, because a step may be put behind one whose results were not looked at
+     * yet. */
+    struct step_output {
+        int32_t *small;  /* pinned: the small region's twin of this turn */
+        char *results;   /* pinned: struct step_output_layout of it */
+        CUevent done;    /* when they have come */
+        int n_committed; /* rows of a step that was put behind and then taken; 0: it was none */
+        int32_t committed[SMALL_ROWS]; /* the tokens that it should have gone on with */
+    } step_output[2];
+    int turn;                 /* whose results come next */
+    int shown;                /* whose results best() shows */
+    char *pinned_step_memory; /* what all of this lies in */
+
+    CUevent read_timer[2];   /* probe.c: before and after a read */
+    uint64_t failed_kernels; /* kernels that are not used: a bit an enum cuda_kernel_id (check.h) */
+
+    /* recorded steps */
+    CUgraphExec graph[MAX_GRAPHS];
+    int capturing; /* sequences of the step being written down; 0: none */
+    bool eager;
+};
+
+static inline struct cuda *cuda_of(struct backend *be)
+{
+    return (struct cuda *)be;
+}
+
+/* ---- cuda.c ---- */
+/* On a driver that is open already; it is the backend's from here on. */
+bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
+                            struct pool *pool, bool eager, ey_err *e);
+bool cuda_check_call(struct cuda *c, CUresult result,
+                     const char *what); /* remembers the first failure */
+bool cuda_take_error(struct cuda *c,
+                     ey_err *e); /* false: there was one since this was asked last */
+void cuda_launch(struct cuda *c, const struct launch *l, const void *args);
+/* On the card; from the arena when there is one. */
+void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e);
+
+/* Room of SCRATCH_WIDE. */
+size_t cuda_wide_bytes(const struct cuda *c);
+
+/* ---- probe.c ---- */
+void cuda_read_timer_close(struct cuda *c);
+/* Bytes a second by the memory's clock and width; 0: the driver does not say. */
+double cuda_rated_bandwidth(const struct cuda *c);
+
+/* ---- upload.c ---- */
+bool cuda_upload_open(struct cuda *c, ey_err *e);
+void cuda_upload_close(struct cuda *c);
+/* Host memory → card, through the pinned ring; the source is free again when this returns. */
+void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes);
+
+/* ---- stored.c ---- */
+/* Lets the card read the rows that stay in the file, where it can; all of them, or
+ * c->pinned_rows_problem says why none. */
+void cuda_pin_rows(struct cuda *c);
+void cuda_unpin_rows(struct cuda *c);
+/* The card's address of a registered row, or of anything else in those pages; NULL: it is in none.
+ */
+const void *cuda_pinned_address(const struct cuda *c, const void *host);
+bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
+
+/* ---- place.c ---- */
+bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
+                enum placement placement, ey_err *e);
+bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
+/* cuda_group_scale_bytes() of an int4 matrix in host memory, as kernels.h describes them; returns
+ * their unit. */
+float cuda_make_group_scales(uint16_t *out, const struct weight *w);
+bool cuda_finish_loading(struct cuda *c, ey_err *e);
+/* The matrix as kernels see it; a streamed one is brought. */
+struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct weight *w);
+
+/* ---- batch.c ---- */
+bool cuda_batches_open(struct cuda *c, ey_err *e);
+/* The batch on the card. */
+const struct batch_region *cuda_batch(struct cuda *c, const struct batch *batch);
+struct dev_batch cuda_dev_batch(const struct batch_region *r, const struct batch *batch);
+/* One row each of n sequences, in order, few enough for the decode kernels. */
+bool cuda_is_decode(const struct batch *batch);
+bool cuda_capture_begin(struct backend *be, int n_seqs);
+bool cuda_capture_end(struct backend *be, ey_err *e);
+bool cuda_launch_graph(struct backend *be, const struct batch *batch, int n_out);
+bool cuda_enqueue_speculative(struct backend *be, const struct batch *batch,
+                              const struct token_sampling *draws);
+bool cuda_wait_previous(struct backend *be, ey_err *e);
+void cuda_commit(struct backend *be, const int32_t *token, int n);
+/* Sends the step's outcome to the host, as this turn's. */
+void cuda_send_step_output(struct cuda *c);
+bool cuda_verify(struct backend *be);
+
+/* ---- linear.c ---- */
+/* y = product of x bf16[n, k] (with the norm's: of RMSNorm(x f32[n, k])) and the segments'
+ * matrices. */
+struct cuda_matmul_desc {
+    const struct weight *w[MAX_SEGMENTS];
+    const struct weight *bias[MAX_SEGMENTS];
+    void *y[MAX_SEGMENTS];
+    int n_segments;
+    enum cuda_epilogue epilogue;
+    const void *x;
+    int n, k, ldy;             /* ldy: elements from row to row of every y; 0: the matrix's rows */
+    const struct weight *norm; /* NULL: x is bf16 as it is */
+    float eps;
+    const int32_t *gather; /* on the card */
+    int n_prompt;          /* the last so many rows are of prompts */
+};
+void cuda_matmul(struct cuda *c, const struct cuda_matmul_desc *p);
+/* y bf16[n, width] = LayerNorm(x f32[n, width]) */
+void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n,
+                     float eps);
+
+/* ---- text.c ---- */
+void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch);
+void cuda_embed(struct backend *be, dev x, const struct weight *table, dev features,
+                const struct batch *batch);
+void cuda_rope_table(struct backend *be, dev table, const struct rope *rope,
+                     const int32_t *position, int n);
+void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+              const struct text_layer *w, const struct text_shape *shape, dev rope,
+              const struct batch *batch);
+void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                    const struct text_shape *shape, const struct batch *batch);
+void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
+                        const struct text_layer *w, const struct text_shape *shape, dev rope,
+                        const struct batch *batch);
+void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+                      int n_prompt);
+void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+                  const struct text_shape *shape, int n, int n_prompt);
+void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+                       int hidden);
+void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                  const struct weight *norm, const struct weight *head,
+                  const struct text_shape *shape);
+void cuda_read_topk(struct backend *be, struct topk_logits *out, int row);
+
+/* ---- vision.c ---- */
+void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                      const struct weight *table, const struct vision_shape *shape, int rows,
+                      int cols, int first, int n);
+void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *picture,
+                          const struct affine *w, const struct weight *table,
+                          const struct vision_shape *shape, int first, int n);
+void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                     const struct vision_shape *shape, dev rope, int first, int n);
+void cuda_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                           int first, int n, int n_keys);
+void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                     const struct vision_shape *shape, int n);
+void cuda_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
+void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w,
+                const struct vision_shape *shape, int n);
+
+#endif

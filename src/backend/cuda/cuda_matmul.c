@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products: which kernel takes one. A row meets FP8 or four bits in gemv1, few rows any weights in
+ * gemv, both of which norm their input themselves; many go through gemm, with the norm before; what
+ * none takes through matmul_fallback. Many rows with four-bit matrices meet BF16 ones made of
+ * these, some of their rows at a time. Rows of prompts may be quantised where they meet FP8
+ * (gemm_w8a8).
+ */
+#include "backend/cuda/cuda_kernel_ids.h"
+#include "backend/cuda/cuda_context.h"
+#include "kernels/cuda/matmul/gemm_w8a8_launch.h"
+#include "kernels/cuda/matmul/gemv_m1_launch.h"
+#include "kernels/cuda/matmul/gemv_launch.h"
+#include "kernels/cuda/matmul/matmul_fallback_launch.h"
+#include "kernels/cuda/rows/norm_rope_embed_launch.h"
+
+static unsigned unpack_int4_blocks(const struct unpack_args *u)
+{
+    int64_t n = (u->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(u->w.cols / 2) / 4 + 1;
+    return (unsigned)(n > 4096 ? 4096 : n);
+}
+
+static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmul_desc *p)
+{
+    struct matmul_args a = {.n_segments = p->n_segments,
+                            .n = p->n,
+                            .k = p->k,
+                            .x = p->x,
+                            .ldx = p->k,
+                            .gather = p->gather,
+                            .epilogue = (int32_t)p->epilogue,
+                            .x_f32 = p->norm != NULL,
+                            .norm = p->norm ? p->norm->data : NULL,
+                            .eps = p->eps};
+    for (int i = 0; i < p->n_segments; i++) {
+        const struct weight *bias = p->bias[i];
+        a.segment[i] = (struct matmul_segment){cuda_dev_matrix(c, p->w[i]),
+                                               bias && bias->data ? bias->data : NULL, p->y[i],
+                                               p->ldy ? p->ldy : (int32_t)p->w[i]->rows};
+    }
+    return a;
+}
+
+/* The fast kernels take packed matrices of one dtype, and rows that begin at multiples of 16 bytes.
+ */
+static bool is_fast(const struct matmul_args *a)
+{
+    for (int i = 0; i < a->n_segments; i++)
+        if (!a->segment[i].w.packed || a->segment[i].w.dtype != a->segment[0].w.dtype) return false;
+    return a->k % 8 == 0;
+}
+
+static void launch_norm(struct cuda *c, void *y, const void *x, const float *w, const float *b,
+                        int n, int width, float eps, bool layer)
+{
+    struct norm_args a = {y, x, w, b, n, width, layer, eps};
+    struct launch l = norm_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n,
+                     float eps)
+{
+    launch_norm(c, y, x, norm->w.data, norm->b.data, n, (int)norm->w.cols, eps, true);
+}
+
+static bool gemm_takes(const struct matmul_args *a)
+{
+    return !a->gather && (a->segment[0].w.dtype == K_FP8 || a->segment[0].w.dtype == K_BF16);
+}
+
+static struct launch working_gemm(const struct cuda *c, const struct matmul_args *a)
+{
+    struct launch none = {0};
+    enum gemm_tile_kind kind = cuda_working_tile(c, a->segment[0].w.dtype,
+                                                 gemm_choose(a, c->sm_count, c->has_gemm_sm90));
+    return kind == GEMM_TILES ? none : gemm_launch_tile(a, kind);
+}
+
+static void launch_gemm(struct cuda *c, struct matmul_args *a)
+{
+    struct launch l = {0};
+    if (is_fast(a) && gemm_takes(a)) l = working_gemm(c, a);
+    if (!l.kernel) l = matmul_fallback_launch(a);
+    cuda_launch(c, &l, a);
+}
+
+/* Rows first .. first+rows-1 of a four-bit segment as a BF16 one, in place `at` of the scratch. */
+static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, int first, int rows,
+                           bool bf16_out)
+{
+    struct unpack_args u = {s->w, (uint8_t *)at, first, rows};
+    struct launch l = {"unpack_int4", {unpack_int4_blocks(&u), 1, 1}, 256, 0};
+    cuda_launch(c, &l, &u);
+    s->w = (struct dev_matrix){
+        .data = at, .rows = rows, .cols = u.w.cols, .dtype = K_BF16, .packed = 1};
+    s->y = (char *)s->y + (size_t)first * (bf16_out ? sizeof(bf16) : sizeof(float));
+    if (s->bias) s->bias += first;
+}
+
+/* `tiles` segments from the first one on, which belong together. */
+static void matmul_unpacked(struct cuda *c, const struct matmul_args *a, int segment, int tiles)
+{
+    const bool bf16_out = a->epilogue != EPI_F32 && a->epilogue != EPI_ADD;
+    const int64_t row_bytes = packed_chunks((int64_t)a->k * (int64_t)sizeof(bf16)) * PACK_BYTES,
+                  room = UNPACK_BYTES / tiles;
+    const int most = (int)(room / row_bytes / PACK_ROWS * PACK_ROWS),
+              all = a->segment[segment].w.rows;
+    for (int first = 0; first < all; first += most) {
+        struct matmul_args slice = *a;
+        slice.n_segments = tiles;
+        for (int i = 0; i < tiles; i++) {
+            slice.segment[i] = a->segment[segment + i];
+            unpack_segment(c, &slice.segment[i], c->scratch[SCRATCH_UNPACKED] + i * room, first,
+                           all - first < most ? all - first : most, bf16_out);
+        }
+        c->weights_changed = true;
+        launch_gemm(c, &slice);
+    }
+}
+
+static void norm_matmul_input(struct cuda *c, struct matmul_args *a)
+{
+    if (!a->norm) return;
+    launch_norm(c, c->scratch[SCRATCH_NORMED], a->x, a->norm, NULL, a->n, a->k, a->eps, false);
+    a->x = c->scratch[SCRATCH_NORMED];
+    a->x_f32 = 0;
+    a->norm = NULL;
+}
+
+/* True: done. */
+static bool matmul_int4(struct cuda *c, struct matmul_args *a)
+{
+    const int together = a->epilogue == EPI_SILU ? a->n_segments : 1;
+    bool found = false;
+    for (int i = 0; i < a->n_segments; i++)
+        found = found || a->segment[i].w.dtype == K_INT4;
+    if (!found) return false;
+    if (!a->gather) norm_matmul_input(c, a);
+    for (int i = 0; i < a->n_segments; i += together) {
+        if (a->segment[i].w.dtype == K_INT4) {
+            matmul_unpacked(c, a, i, together);
+            continue;
+        }
+        struct matmul_args one = *a;
+        one.n_segments = 1;
+        one.segment[0] = a->segment[i];
+        launch_gemm(c, &one);
+    }
+    return true;
+}
+
+static void launch_matmul(struct cuda *c, struct matmul_args *a)
+{
+    const bool fast = is_fast(a);
+    struct launch l = {0};
+    if (fast && !cuda_kernel_failed(c, cuda_gemv_kernel_id(a->segment[0].w.dtype))) {
+        if (!cuda_kernel_failed(c, KERNEL_GEMV_M1)) l = gemv_m1_launch(a);
+        if (!l.kernel) l = gemv_launch(a, c->sm_count, c->sm_shared);
+    }
+    if (!l.kernel && matmul_int4(c, a)) return;
+    if (!l.kernel && fast && gemm_takes(a)) {
+        norm_matmul_input(c, a);
+        l = working_gemm(c, a);
+    }
+    if (!l.kernel) l = matmul_fallback_launch(a);
+    cuda_launch(c, &l, a);
+}
+
+/* ---- rows of prompts, quantised ---- */
+
+static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
+{
+    return c->limits.fp8_prompts && c->has_gemm_w8a8 && !cuda_kernel_failed(c, KERNEL_GEMM_W8A8) &&
+           is_fast(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
+}
+
+/* Rows first .. first+n-1 of a product. */
+static struct matmul_args matmul_rows(const struct matmul_args *a, int first, int n)
+{
+    const size_t y_size = a->epilogue == EPI_F32 || a->epilogue == EPI_ADD ? sizeof(float)
+                                                                           : sizeof(bf16),
+                 x_size = a->x_f32 ? sizeof(float) : sizeof(bf16);
+    struct matmul_args some = *a;
+    some.n = n;
+    if (a->gather)
+        some.gather += first;
+    else
+        some.x = (const char *)a->x + (size_t)first * (size_t)a->ldx * x_size;
+    for (int i = 0; i < a->n_segments; i++)
+        some.segment[i].y = (char *)a->segment[i].y +
+                            (size_t)first * (size_t)a->segment[i].ldy * y_size;
+    return some;
+}
+
+/* Of at most QUANTIZED_ROWS rows. */
+static void matmul_w8a8(struct cuda *c, struct matmul_args *a)
+{
+    float *scale = (float *)(void *)c->scratch[SCRATCH_X_FP8_SCALE];
+    norm_matmul_input(c, a);
+    struct quantize_rows_args q = {
+        a->x, (uint8_t *)c->scratch[SCRATCH_X_FP8], scale, a->n, a->k, (a->n + 3) / 4 * 4};
+    struct w8a8_args e = {.matmul = *a, .x_scale = scale, .scale_rows = q.scale_rows};
+    e.matmul.x = q.y;
+    struct launch quantize = quantize_rows_launch(&q), matmul = gemm_w8a8_launch(&e);
+    cuda_launch(c, &quantize, &q);
+    cuda_launch(c, &matmul, &e);
+}
+
+void cuda_matmul(struct cuda *c, const struct cuda_matmul_desc *p)
+{
+    const struct matmul_args a = matmul_args_of(c, p);
+    const int exact = uses_w8a8(c, &a) ? p->n - p->n_prompt : p->n;
+    if (exact > 0) {
+        struct matmul_args rows = matmul_rows(&a, 0, exact);
+        launch_matmul(c, &rows);
+    }
+    for (int first = exact; first < p->n; first += QUANTIZED_ROWS) {
+        struct matmul_args rows = matmul_rows(
+            &a, first, p->n - first < QUANTIZED_ROWS ? p->n - first : QUANTIZED_ROWS);
+        matmul_w8a8(c, &rows);
+    }
+}

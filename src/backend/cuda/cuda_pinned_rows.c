@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows that stay in the file beside an 8-bit head: its own as they are stored, which the best
+ * candidates are scored again from, and the embedding's. Where the driver pins the file's pages the
+ * card reads them itself, so that a step needs nothing of the host; otherwise the host does, once a
+ * token. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "backend/cuda/cuda_kernel_ids.h"
+
+/* A stretch of whole pages. */
+struct pages {
+    uintptr_t first, end;
+};
+
+static struct pages pages_of(const void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    return (struct pages){at / page * page, (at + bytes + page - 1) / page * page};
+}
+
+static struct pages pages_of_weight(const struct weight *w)
+{
+    return pages_of(w->data, (size_t)w->rows * (size_t)w->cols * dtype_size(w->dtype));
+}
+
+/* As the kernels read them: rescore pieces of 8 bytes, embed elements. */
+static bool head_is_readable(const struct weight *head)
+{
+    return head->dtype == DTYPE_BF16 && (uintptr_t)head->data % 8 == 0;
+}
+
+static bool table_is_readable(const struct weight *embedding)
+{
+    bool known = embedding->dtype == DTYPE_BF16 || embedding->dtype == DTYPE_F16 ||
+                 embedding->dtype == DTYPE_F32;
+    return known && !embedding->scale &&
+           (uintptr_t)embedding->data % dtype_size(embedding->dtype) == 0;
+}
+
+/* A mapping for reading alone is pinned for reading alone, where the driver knows of such. */
+static CUresult pin_pages(const struct cuda *c, const struct pages *p)
+{
+    int read_only = 0;
+    c->driver.device_attribute(&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+                               c->device);
+    return c->driver.host_register((void *)p->first, p->end - p->first,
+                                   CU_MEMHOSTREGISTER_DEVICEMAP |
+                                       (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0));
+}
+
+static bool has_problem(struct cuda *c, CUresult result)
+{
+    const char *name = NULL;
+    if (result == CUDA_SUCCESS) return false;
+    c->driver.error_name(result, &name);
+    snprintf(c->pinned_rows_problem, sizeof(c->pinned_rows_problem),
+             "the driver does not pin the file's pages (%s)", name ? name : "?");
+    return true;
+}
+
+static bool register_span(struct cuda *c, const struct pages *p)
+{
+    CUdeviceptr device = 0;
+    if (has_problem(c, pin_pages(c, p))) return false;
+    struct pinned_range *r = &c->pinned_range[c->n_pinned_ranges++];
+    *r = (struct pinned_range){.host = (const char *)p->first, .bytes = p->end - p->first};
+    if (has_problem(c, c->driver.host_address(&device, (void *)p->first, 0))) return false;
+    r->device = (const char *)(uintptr_t)device;
+    return true;
+}
+
+/* A tied embedding is the head, and neighbours in the file may have a page in common: then they are
+ * one stretch. */
+static int pinned_spans(const struct cuda *c, struct pages out[MAX_PINNED_RANGES])
+{
+    out[0] = pages_of_weight(&c->bf16_head);
+    if (!c->host_embedding) return 1;
+    struct pages embedding = pages_of_weight(c->host_embedding);
+    if (embedding.first > out[0].end || embedding.end < out[0].first) return out[1] = embedding, 2;
+    if (embedding.first < out[0].first) out[0].first = embedding.first;
+    if (embedding.end > out[0].end) out[0].end = embedding.end;
+    return 1;
+}
+
+void cuda_pin_rows(struct cuda *c)
+{
+    struct pages span[MAX_PINNED_RANGES];
+    bool ok = true;
+    c->pinned_rows_problem[0] = 0;
+    if (!c->bf16_head.data) return;
+    if (cuda_kernel_failed(c, KERNEL_RESCORE)) {
+        snprintf(c->pinned_rows_problem, sizeof(c->pinned_rows_problem),
+                 "kernel rescore computes wrongly on this card");
+        return;
+    }
+    if (!head_is_readable(&c->bf16_head) ||
+        (c->host_embedding && !table_is_readable(c->host_embedding))) {
+        snprintf(c->pinned_rows_problem, sizeof(c->pinned_rows_problem),
+                 "the file's rows are not of a type, or not aligned as the kernels need them");
+        return;
+    }
+    for (int i = 0, n = pinned_spans(c, span); ok && i < n; i++)
+        ok = register_span(c, &span[i]);
+    if (!ok) cuda_unpin_rows(c);
+}
+
+void cuda_unpin_rows(struct cuda *c)
+{
+    while (c->n_pinned_ranges)
+        c->driver.host_unregister((void *)(uintptr_t)c->pinned_range[--c->n_pinned_ranges].host);
+}
+
+const void *cuda_pinned_address(const struct cuda *c, const void *host)
+{
+    for (int i = 0; i < c->n_pinned_ranges; i++) {
+        const struct pinned_range *r = &c->pinned_range[i];
+        size_t offset = (size_t)((uintptr_t)host - (uintptr_t)r->host);
+        if (offset < r->bytes) return r->device + offset;
+    }
+    return NULL;
+}
+
+bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not)
+{
+    const struct cuda *c = (const struct cuda *)be;
+    *why_not = c->pinned_rows_problem;
+    return c->n_pinned_ranges > 0;
+}
+
+bool backend_cuda_can_pin_rows(struct backend *be, const struct weight *head,
+                               const struct weight *embed)
+{
+    struct cuda *c = cuda_of(be);
+    const struct pages page = pages_of(head->data, 1);
+    if (!head_is_readable(head) || !table_is_readable(embed) || pin_pages(c, &page) != CUDA_SUCCESS)
+        return false;
+    return c->driver.host_unregister((void *)page.first) == CUDA_SUCCESS;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the CUDA backend takes of the card's memory: pure functions, the same for planning without a
+ * card and for the real backend. */
+#ifndef EY_CUDA_SIZES_H
+#define EY_CUDA_SIZES_H
+
+#include "backend/backend.h"
+#include "kernels/cuda/common/abi.h"
+
+enum {
+    CUDA_ALIGN = 256,        /* every allocation in the arena */
+    SMALL_ROWS = 32,         /* rows of the decode kernels: one step of that many sequences */
+    MAX_SPLITS = 64,         /* of a sequence's keys in decode attention */
+    TOPK_PARTS = 64,         /* blocks of threads that look through one row of logits */
+    UPLOAD_BYTES = 16 << 20, /* one place of the pinned ring that everything large goes through */
+    UPLOAD_BUFFERS = 2,
+    LOAD_STAGING =
+        UPLOAD_BUFFERS *
+        UPLOAD_BYTES, /* of the arena's end, while loading; for ever where weights are streamed */
+    MAX_FP8_MATRICES = 4096,
+    FLAG_BYTES = MAX_FP8_MATRICES * (int)sizeof(uint32_t), /* whether one has a NaN */
+    UNPACK_BYTES = 32 << 20, /* of four-bit matrices as BF16 at a time, for products of many rows */
+    RAW_ROWS = 1024,         /* rows whose raw q, k and v are there at a time */
+    QUANTIZED_ROWS = 1024,   /* rows of prompts that are e4m3 at a time */
+    EMBEDDING_LOOKUP_BYTES = 64 << 10, /* of embedding rows that the host looks up at a time */
+    MAX_IMAGE_ASPECT =
+        400, /* of pictures, in blocks of patches: the 200 that they may have, and rounding */
+};
+
+/* What the kernels take: a model with more is refused when it is opened. */
+enum {
+    CUDA_MAX_HEAD_DIM = 256,                  /* HEAD_DIM_MAX, and MAX_PAIRS angles */
+    CUDA_MAX_VOCABULARY = TOPK_PARTS * 10000, /* a part of a row lies in shared memory */
+    CUDA_MAX_HIDDEN = EMBEDDING_LOOKUP_BYTES / (int)sizeof(bf16),
+};
+bool cuda_check_shapes(const struct text_shape *text, const struct vision_shape *vision, ey_err *e);
+
+static inline size_t cuda_aligned(size_t bytes)
+{
+    return (bytes + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN;
+}
+
+/* Norms and biases: float32 on the card. */
+bool cuda_is_vector(const struct weight *w);
+/* Whether the fast kernels can take it; otherwise it stays row-major. */
+bool cuda_packs(const struct weight *w);
+/* Of the elements, packed or row-major; and of an int4 matrix' multipliers. */
+size_t cuda_element_bytes(const struct weight *w);
+size_t cuda_group_scale_bytes(const struct weight *w);
+size_t cuda_weight_bytes(const struct backend *be, const struct weight *w,
+                         enum placement placement);
+size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *shape);
+
+/* The backend's own buffers, in the order in which they lie. */
+enum cuda_scratch {
+    SCRATCH_NORMED,  /* bf16 [max_rows, widest input of a product] */
+    SCRATCH_WIDE,    /* f32 [RAW_ROWS, q and k and v], or bf16 the middle of a merger, or embedding
+                        rows from the host */
+    SCRATCH_RAW,     /* f32 [SMALL_ROWS, q and k and v] */
+    SCRATCH_PARTIAL, /* f32: decode attention's */
+    SCRATCH_ARRIVED, /* u32 [SMALL_ROWS, kv heads] */
+    SCRATCH_TOPK_PART, /* candidates of parts of rows */
+    SCRATCH_TOPK_PART_SUM,
+    SCRATCH_STEP_OUTPUT, /* what of a step goes to the host: struct step_output_layout */
+    SCRATCH_SMALL,       /* a decode step's batch */
+    SCRATCH_LARGE,       /* any other's */
+    SCRATCH_POSITIONS,   /* of patches */
+    SCRATCH_UNPACKED,    /* [UNPACK_BYTES], or nothing */
+    SCRATCH_X_FP8, /* e4m3 [QUANTIZED_ROWS, widest input of the decoder's products], or nothing */
+    SCRATCH_X_FP8_SCALE, /* f32 [blocks of columns of that, QUANTIZED_ROWS] */
+    SCRATCH_BUFFERS
+};
+void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);
+/* All of them, as they lie one after the other. */
+size_t cuda_buffer_bytes(const struct backend_limits *limits);
+/* What the plan calls scratch: these, and the flags of FP8 matrices, which are there from loading
+ * on. */
+size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *limits);
+
+/* Bytes of what of a step goes to the host, for at most max_seqs rows, in one piece. */
+struct step_output_layout {
+    size_t log_sum, sampled,
+        total; /* behind the candidates [max_seqs, CANDIDATES]: f32 [max_seqs], i32 [max_seqs] */
+};
+struct step_output_layout cuda_step_output_layout(const struct backend_limits *limits);
+
+/* int32 places of a batch of at most `rows` rows in one buffer. */
+struct batch_layout {
+    size_t token, feature, seq, index, position, out_rows, tile, sample_params, block_table, total;
+};
+struct batch_layout cuda_batch_layout(int rows, const struct backend_limits *limits);
+
+#endif

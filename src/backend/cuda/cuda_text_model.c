@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decoder's steps as launches. */
+#include <math.h>
+#include <string.h>
+
+#include "tensor/dequantize.h"
+#include "kernels/cuda/attention/attention_launch.h"
+#include "kernels/cuda/sampling/topk_launch.h"
+#include "backend/cuda/cuda_kernel_ids.h"
+#include "backend/cuda/cuda_context.h"
+#include "kernels/cuda/rows/norm_rope_embed_launch.h"
+
+/* ---- in ---- */
+
+static float embedding_scale(const struct weight *table, size_t row, size_t col)
+{
+    return table->scale
+               ? table
+                     ->scale[row / FP8_BLOCK * (((size_t)table->cols + FP8_BLOCK - 1) / FP8_BLOCK) +
+                             col / FP8_BLOCK]
+               : 1;
+}
+
+static void host_embedding_row(bf16 *out, const struct weight *table, int32_t token)
+{
+    size_t hidden = (size_t)table->cols, size = dtype_size(table->dtype);
+    const char *row = (const char *)table->data + (size_t)token * hidden * size;
+    if (table->dtype == DTYPE_BF16) {
+        memcpy(out, row, hidden * size);
+        return;
+    }
+    for (size_t i = 0; i < hidden; i++) {
+        float value;
+        elements_to_f32(&value, row + i * size, table->dtype, 1);
+        out[i] = f32_to_bf16(value * embedding_scale(table, (size_t)token, i));
+    }
+}
+
+/* Rows of an embedding that stays in the file, to where embed() reads them; a few at a time. */
+void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch)
+{
+    const struct weight *table = c->host_embedding;
+    bf16 piece[EMBEDDING_LOOKUP_BYTES / sizeof(bf16)];
+    int hidden = (int)table->cols, most = EMBEDDING_LOOKUP_BYTES / (int)sizeof(bf16) /
+                                          hidden; /* at least one: CUDA_MAX_HIDDEN */
+    for (int first = 0, n; first < batch->n_rows; first += n) {
+        n = batch->n_rows - first < most ? batch->n_rows - first : most;
+        for (int i = 0; i < n; i++)
+            if (batch->token[first + i] >= 0 && batch->feature[first + i] < 0)
+                host_embedding_row(piece + (size_t)i * (size_t)hidden, table,
+                                   batch->token[first + i]);
+        cuda_upload(c, (bf16 *)(void *)c->scratch[SCRATCH_WIDE] + (size_t)first * (size_t)hidden,
+                    piece, (size_t)n * (size_t)hidden * sizeof(bf16));
+    }
+}
+
+void cuda_embed(struct backend *be, dev x, const struct weight *table, dev features,
+                const struct batch *batch)
+{
+    struct cuda *c = cuda_of(be);
+    const struct batch_region *r = cuda_batch(c, batch);
+    bool on_host = c->host_embedding && c->host_embedding->data == table->data;
+    const void *pinned = on_host ? cuda_pinned_address(c, table->data) : NULL;
+    struct embed_args a = {.x = x,
+                           .features = features,
+                           .token = r->device,
+                           .feature = r->device + r->layout.feature,
+                           .n = batch->n_rows,
+                           .hidden = (int32_t)table->cols};
+    if (!on_host || pinned) {
+        a.table = cuda_dev_matrix(c, table);
+        if (pinned) a.table.data = pinned;
+    } else {
+        if (!c->capturing) cuda_look_up_embeddings(c, batch);
+        a.host_rows = (const bf16 *)(void *)c->scratch[SCRATCH_WIDE];
+    }
+    struct launch l = embed_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+/* Positions of the batch lie on the card already; a picture's come with the call. */
+static const int32_t *positions_on_gpu(struct cuda *c, const int32_t *position, int n)
+{
+    const struct batch_region *regions[] = {&c->small, &c->large};
+    if (c->capturing) return c->small.device + c->small.layout.position;
+    for (int i = 0; i < 2; i++)
+        if (regions[i]->copied.n_rows == n && regions[i]->copied.position == position)
+            return regions[i]->device + regions[i]->layout.position;
+    cuda_upload(c, c->scratch[SCRATCH_POSITIONS], position, (size_t)n * 3 * sizeof(*position));
+    return (const int32_t *)(void *)c->scratch[SCRATCH_POSITIONS];
+}
+
+void cuda_rope_table(struct backend *be, dev table, const struct rope *rope,
+                     const int32_t *position, int n)
+{
+    struct cuda *c = cuda_of(be);
+    struct rope_args a = {.table = table,
+                          .position = positions_on_gpu(c, position, n),
+                          .n = n,
+                          .n_pairs = rope->n_pairs};
+    memcpy(a.frequency, rope->frequency, (size_t)rope->n_pairs * sizeof(float));
+    memcpy(a.axis, rope->axis, (size_t)rope->n_pairs);
+    struct launch l = rope_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+/* ---- attention ---- */
+
+static struct kv_layer kv_layer_of(const struct kv_cache *kv, int layer)
+{
+    struct kv_shape one = kv->shape;
+    one.n_layers = 1;
+    return (struct kv_layer){(char *)kv->data + (size_t)layer * cuda_kv_bytes(NULL, &one),
+                             kv->shape.n_kv_heads, kv->shape.head_dim, kv->shape.fp8};
+}
+
+/* Raw q, k, v beside each other, out f32[n, q + 2 kv], from the normed x: rounded before the norms
+ * of q and k, they would be twice. */
+static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct text_layer *w,
+                       const struct text_shape *s, int n, int n_prompt)
+{
+    size_t q = (size_t)text_q_width(s), kv = (size_t)text_kv_width(s);
+    struct cuda_matmul_desc p = {.w = {&w->q, &w->k, &w->v},
+                                 .bias = {&w->q_bias, &w->k_bias, &w->v_bias},
+                                 .y = {out, out + q, out + q + kv},
+                                 .n_segments = 3,
+                                 .epilogue = EPI_F32,
+                                 .x = x,
+                                 .n = n,
+                                 .k = s->hidden,
+                                 .norm = &w->input_norm,
+                                 .eps = s->norm_eps,
+                                 .ldy = (int)(q + 2 * kv),
+                                 .n_prompt = n_prompt};
+    cuda_matmul(c, &p);
+}
+
+void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+              const struct text_layer *w, const struct text_shape *s, dev rope,
+              const struct batch *batch)
+{
+    struct cuda *c = cuda_of(be);
+    const struct batch_region *r = cuda_batch(c, batch);
+    float *raw = (float *)(void *)c->scratch[SCRATCH_WIDE];
+    for (int first = 0; first < batch->n_rows; first += RAW_ROWS) {
+        size_t at = (size_t)first;
+        struct dev_batch rows = cuda_dev_batch(r, batch);
+        rows.seq += first;
+        rows.index += first;
+        rows.n = batch->n_rows - first < RAW_ROWS ? batch->n_rows - first : RAW_ROWS;
+        int prompts = first + rows.n -
+                      (batch->n_rows - batch->n_prompt); /* of these rows and before */
+        matmul_qkv(c, raw, (float *)x + at * (size_t)s->hidden, w, s, rows.n,
+                   prompts < 0        ? 0
+                   : prompts < rows.n ? prompts
+                                      : rows.n);
+        struct kv_append_args a = {(bf16 *)q + at * (size_t)text_q_width(s),
+                                   raw,
+                                   w->q_norm.data,
+                                   w->k_norm.data,
+                                   (float *)rope + at * (size_t)s->head_dim,
+                                   kv_layer_of(kv, layer),
+                                   rows,
+                                   s->n_heads,
+                                   s->norm_eps};
+        struct launch l = kv_append_launch(&a);
+        cuda_launch(c, &l, &a);
+    }
+}
+
+void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                    const struct text_shape *s, const struct batch *batch)
+{
+    struct cuda *c = cuda_of(be);
+    const struct batch_region *r = cuda_batch(c, batch);
+    int n_tiles = c->capturing ? batch->n_rows
+                               : r->n_tiles; /* a recorded step has a row of each sequence */
+    struct attention_args a = {o,
+                               q,
+                               kv_layer_of(kv, layer),
+                               cuda_dev_batch(r, batch),
+                               r->device + r->layout.tile,
+                               n_tiles,
+                               s->n_heads,
+                               1 / sqrtf((float)s->head_dim),
+                               s->window};
+    struct launch l = cuda_kernel_failed(c, cuda_attention_kernel_id(&a.kv))
+                          ? attention_fallback_launch(&a)
+                          : attention_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+/* Enough blocks of threads for the card, and no more: each has some latency to pay. */
+static int decode_splits(const struct cuda *c, const struct text_shape *s, int n)
+{
+    int splits = c->sm_count / (s->n_kv_heads * n);
+    return splits < 1 ? 1 : splits > MAX_SPLITS ? MAX_SPLITS : splits;
+}
+
+/* Several tokens of a sequence, or heads or a window that the decode kernel does not take: one step
+ * after the other. */
+void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
+                        const struct text_layer *w, const struct text_shape *s, dev rope,
+                        const struct batch *batch)
+{
+    struct cuda *c = cuda_of(be);
+    struct kv_layer cache = kv_layer_of(kv, layer);
+    if (!cuda_is_decode(batch) || s->window || !attention_decode_supports(&cache, s->n_heads) ||
+        cuda_kernel_failed(c, cuda_attention_decode_kernel_id(&cache))) {
+        cuda_qkv(be, q, kv, layer, x, w, s, rope, batch);
+        cuda_attention(be, o, q, kv, layer, s, batch);
+        return;
+    }
+    const struct batch_region *r = cuda_batch(c, batch);
+    float *raw = (float *)(void *)c->scratch[SCRATCH_RAW];
+    matmul_qkv(c, raw, x, w, s, batch->n_rows, batch->n_prompt);
+    struct attention_decode_args a = {o,
+                                      raw,
+                                      w->q_norm.data,
+                                      w->k_norm.data,
+                                      rope,
+                                      cache,
+                                      cuda_dev_batch(r, batch),
+                                      (float *)(void *)c->scratch[SCRATCH_PARTIAL],
+                                      (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED],
+                                      s->n_heads,
+                                      decode_splits(c, s, batch->n_rows),
+                                      1 / sqrtf((float)s->head_dim),
+                                      s->norm_eps};
+    struct launch l = attention_decode_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+/* ---- the rest of a layer ---- */
+
+void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+                      int n_prompt)
+{
+    struct cuda_matmul_desc p = {.w = {w},
+                                 .y = {x},
+                                 .n_segments = 1,
+                                 .epilogue = EPI_ADD,
+                                 .x = in,
+                                 .n = n,
+                                 .k = (int)w->cols,
+                                 .n_prompt = n_prompt};
+    cuda_matmul(cuda_of(be), &p);
+}
+
+void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+                  const struct text_shape *s, int n, int n_prompt)
+{
+    struct cuda_matmul_desc p = {.w = {&w->gate, &w->up},
+                                 .y = {h, h},
+                                 .n_segments = 2,
+                                 .epilogue = EPI_SILU,
+                                 .x = x,
+                                 .n = n,
+                                 .k = s->hidden,
+                                 .norm = &w->post_norm,
+                                 .eps = s->norm_eps,
+                                 .n_prompt = n_prompt};
+    cuda_matmul(cuda_of(be), &p);
+}
+
+void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+                       int hidden)
+{
+    struct cuda *c = cuda_of(be);
+    bool any = false;
+    for (int i = 0; !c->capturing && i < batch->n_rows; i++)
+        any |= batch->feature[i] >= 0;
+    if (!any) return;
+    const struct batch_region *r = cuda_batch(c, batch);
+    struct add_features_args a = {x, features, r->device + r->layout.feature, batch->n_rows,
+                                  hidden};
+    struct launch l = add_features_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+/* ---- out ---- */
+
+/* The candidates of an 8-bit head again, from the rows that it was made of. */
+static void cuda_rescore(struct cuda *c, const float *x, const int32_t *rows, int n,
+                         const struct weight *norm, float eps)
+{
+    const bf16 *bf16_rows = cuda_pinned_address(c, c->bf16_head.data);
+    struct rescore_args a = {(struct topk_logit *)(void *)c->scratch[SCRATCH_STEP_OUTPUT],
+                             (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED],
+                             bf16_rows,
+                             x,
+                             norm->data,
+                             rows,
+                             n,
+                             (int32_t)c->bf16_head.cols,
+                             eps};
+    struct launch l = rescore_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+/* The best of each row. */
+static void cuda_topk(struct cuda *c, const float *logits, int n, int vocabulary)
+{
+    char *output = c->scratch[SCRATCH_STEP_OUTPUT];
+    struct topk_args a = {logits,
+                          (struct topk_logit *)(void *)c->scratch[SCRATCH_TOPK_PART],
+                          (float *)(void *)c->scratch[SCRATCH_TOPK_PART_SUM],
+                          (struct topk_logit *)(void *)output,
+                          (float *)(void *)(output + cuda_step_output_layout(&c->limits).log_sum),
+                          n,
+                          vocabulary,
+                          TOPK_PARTS};
+    struct launch part = topk_part_launch(&a), merge = topk_merge_launch(&a);
+    cuda_launch(c, &part, &a);
+    cuda_launch(c, &merge, &a);
+}
+
+/* Which rows: of a decode step all, in order, as they lie in its region; otherwise they are sent.
+ */
+static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
+{
+    if (c->capturing) return c->small.device + c->small.layout.out_rows;
+    int32_t *device = c->large.device + c->large.layout.out_rows;
+    cuda_upload(c, device, rows, (size_t)n * sizeof(*rows));
+    return device;
+}
+
+void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                  const struct weight *norm, const struct weight *head, const struct text_shape *s)
+{
+    struct cuda *c = cuda_of(be);
+    const int32_t *device = rows_on_gpu(c, rows, n);
+    for (int first = 0, count; first < n; first += count) {
+        count = n - first < SMALL_ROWS ? n - first : SMALL_ROWS;
+        struct cuda_matmul_desc p = {.w = {head},
+                                     .y = {logits + (size_t)first * (size_t)head->rows},
+                                     .n_segments = 1,
+                                     .epilogue = EPI_F32,
+                                     .x = x,
+                                     .n = count,
+                                     .k = s->hidden,
+                                     .norm = norm,
+                                     .eps = s->norm_eps,
+                                     .gather = device + first};
+        cuda_matmul(c, &p);
+    }
+    if (c->limits.max_seqs < n) return;
+    cuda_topk(c, logits, n, (int)head->rows);
+    if (head->dtype == DTYPE_I8 && c->n_pinned_ranges)
+        cuda_rescore(c, x, device, n, norm, s->norm_eps);
+    if (!c->capturing)
+        cuda_send_step_output(c); /* of a recorded step it is sent when it is replayed */
+}
+
+void cuda_read_topk(struct backend *be, struct topk_logits *out, int row)
+{
+    const struct cuda *c = cuda_of(be);
+    const char *results = c->step_output[c->shown].results;
+    const struct topk_logit *from = (const struct topk_logit *)(const void *)results +
+                                    (size_t)row * TOPK;
+    for (int i = 0; i < TOPK_LOGITS; i++)
+        out->token[i] = (struct scored_token){from[i].logit, from[i].id};
+    out->logsumexp = ((
+        const float *)(const void *)(results + cuda_step_output_layout(&c->limits).log_sum))[row];
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything large that goes to the card: through a small ring of pinned memory, filled by several
+ * threads, so that reading a file, copying and what the card does with it overlap. Pinned memory is
+ * scarce under WSL2, hence small. */
+#include <string.h>
+
+#include "backend/cuda/cuda_context.h"
+
+bool cuda_upload_open(struct cuda *c, ey_err *e)
+{
+    const struct cuda_driver *d = &c->driver;
+    for (int i = 0; i < UPLOAD_BUFFERS; i++) {
+        void *p = NULL;
+        if (!cuda_ok(d, d->host_alloc(&p, UPLOAD_BYTES, 0), "pinned memory for uploads", e))
+            return false;
+        c->upload_buffer[i] = p;
+        if (!cuda_ok(d, d->event_create(&c->upload_done[i], CU_EVENT_DISABLE_TIMING), "uploads", e))
+            return false;
+    }
+    return true;
+}
+
+void cuda_upload_close(struct cuda *c)
+{
+    for (int i = 0; i < UPLOAD_BUFFERS; i++) {
+        if (c->upload_done[i]) c->driver.event_destroy(c->upload_done[i]);
+        if (c->upload_buffer[i]) c->driver.host_free(c->upload_buffer[i]);
+    }
+    if (c->staging_own) c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
+}
+
+struct upload_copy {
+    char *to;
+    const char *from;
+    size_t bytes;
+};
+
+enum { COPY_UNIT = 256 << 10 };
+
+static void copy_units(void *context, size_t begin, size_t end, int thread)
+{
+    const struct upload_copy *copy = context;
+    size_t first = begin * COPY_UNIT,
+           last = end * COPY_UNIT < copy->bytes ? end * COPY_UNIT : copy->bytes;
+    (void)thread;
+    memcpy(copy->to + first, copy->from + first, last - first);
+}
+
+/* A place of the ring with `bytes` of `from` in it, when its last contents have left it. */
+static int fill_upload_buffer(struct cuda *c, const void *from, size_t bytes)
+{
+    int buffer = c->next_upload_buffer;
+    struct upload_copy copy = {c->upload_buffer[buffer], from, bytes};
+    c->next_upload_buffer = (buffer + 1) % UPLOAD_BUFFERS;
+    cuda_check_call(c, c->driver.event_sync(c->upload_done[buffer]), "an upload");
+    if (bytes <= COPY_UNIT)
+        memcpy(copy.to, from, bytes);
+    else
+        pool_run(c->pool, (bytes + COPY_UNIT - 1) / COPY_UNIT, 1, copy_units, &copy);
+    return buffer;
+}
+
+void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes)
+{
+    for (size_t done = 0, n; done < bytes; done += n) {
+        n = bytes - done < UPLOAD_BYTES ? bytes - done : UPLOAD_BYTES;
+        int buffer = fill_upload_buffer(c, (const char *)from + done, n);
+        cuda_check_call(c,
+                        c->driver.to_device((CUdeviceptr)(uintptr_t)to + done,
+                                            c->upload_buffer[buffer], n, c->stream),
+                        "an upload");
+        cuda_check_call(c, c->driver.event_record(c->upload_done[buffer], c->stream), "an upload");
+    }
+}

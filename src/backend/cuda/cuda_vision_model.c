@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vision tower's steps as launches. */
+#include <math.h>
+
+#include "kernels/cuda/attention/attention_launch.h"
+#include "backend/cuda/cuda_kernel_ids.h"
+#include "backend/cuda/cuda_context.h"
+#include "kernels/cuda/rows/norm_rope_embed_launch.h"
+
+/* Pixels → BF16 patches, as many at a time as the scratch has room for. */
+static void send_pixels(struct cuda *c, const float *pixels, int64_t n)
+{
+    float *f32 = (float *)(void *)c->scratch[SCRATCH_WIDE];
+    cuda_upload(c, f32, pixels, (size_t)n * sizeof(float));
+    struct convert_bf16_args a = {(bf16 *)(void *)c->scratch[SCRATCH_NORMED], f32, n};
+    struct launch l = convert_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+/* Rows of blocks of patches that the scratch has room for at a time. */
+static void send_rgb(struct cuda *c, const struct rgb_image *p, const struct vision_shape *s,
+                     int first, int n)
+{
+    size_t stride = (size_t)(p->cols * s->patch) * 3,
+           block_bytes = (size_t)(s->merge * s->patch) * stride;
+    int a_block_row = p->cols * s->merge, most = (int)(cuda_wide_bytes(c) / block_bytes),
+        end = first + n, width = vision_patch_width(s);
+    if (most < 1) {
+        ey_fail(&c->error, EY_BAD_IMAGE, "a picture of %d patches across is too wide", p->cols);
+        return;
+    }
+    for (int at = first, count; at < end; at += count) {
+        int top = at / a_block_row, bottom = (end - 1) / a_block_row;
+        if (bottom - top >= most) bottom = top + most - 1;
+        count = ((bottom + 1) * a_block_row < end ? (bottom + 1) * a_block_row : end) - at;
+        cuda_upload(c, c->scratch[SCRATCH_WIDE], p->rgb + (size_t)top * block_bytes,
+                    (size_t)(bottom - top + 1) * block_bytes);
+        struct patchify_args a = {(bf16 *)(void *)c->scratch[SCRATCH_NORMED] +
+                                      (size_t)(at - first) * (size_t)width,
+                                  (const uint8_t *)c->scratch[SCRATCH_WIDE],
+                                  at,
+                                  count,
+                                  p->cols,
+                                  top * s->merge,
+                                  s->patch,
+                                  s->temporal,
+                                  s->merge,
+                                  {0},
+                                  {0}};
+        for (int i = 0; i < 3; i++) {
+            a.offset[i] = p->mean[i] * 255.0f;
+            a.scale[i] = p->std[i] * 255.0f;
+        }
+        struct launch l = patchify_launch(&a);
+        cuda_launch(c, &l, &a);
+    }
+}
+
+/* What lies in SCRATCH_NORMED, through the first product. */
+static void embed_patches(struct cuda *c, dev x, const struct affine *w, const struct weight *table,
+                          const struct vision_shape *s, int rows, int cols, int first, int n)
+{
+    struct position_args a = {
+        x, w->b.data, cuda_dev_matrix(c, table), s->position_side, rows, cols, s->merge, first,
+        n, s->hidden};
+    struct launch l = position_embed_launch(&a);
+    cuda_launch(c, &l, &a);
+    struct cuda_matmul_desc p = {.w = {&w->w},
+                                 .y = {x},
+                                 .n_segments = 1,
+                                 .epilogue = EPI_ADD,
+                                 .x = c->scratch[SCRATCH_NORMED],
+                                 .n = n,
+                                 .k = (int)w->w.cols};
+    cuda_matmul(c, &p);
+}
+
+void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *image,
+                          const struct affine *w, const struct weight *table,
+                          const struct vision_shape *s, int first, int n)
+{
+    struct cuda *c = cuda_of(be);
+    send_rgb(c, image, s, first, n);
+    embed_patches(c, x, w, table, s, image->rows, image->cols, first, n);
+}
+
+void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                      const struct weight *table, const struct vision_shape *s, int rows, int cols,
+                      int first, int n)
+{
+    struct cuda *c = cuda_of(be);
+    send_pixels(c, pixels, (int64_t)n * w->w.cols);
+    embed_patches(c, x, w, table, s, rows, cols, first, n);
+}
+
+void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                     const struct vision_shape *s, dev rope, int first, int n)
+{
+    struct cuda *c = cuda_of(be);
+    bf16 *out = (bf16 *)qkv + (size_t)first * 3 * (size_t)s->hidden;
+    cuda_layer_norm(c, c->scratch[SCRATCH_NORMED], x, &w->norm1, n, s->norm_eps);
+    struct cuda_matmul_desc p = {.w = {&w->qkv.w},
+                                 .bias = {&w->qkv.b},
+                                 .y = {out},
+                                 .n_segments = 1,
+                                 .epilogue = EPI_BF16,
+                                 .x = c->scratch[SCRATCH_NORMED],
+                                 .n = n,
+                                 .k = s->hidden};
+    cuda_matmul(c, &p);
+    struct vision_rope_args a = {qkv, rope, first, n, s->n_heads, s->head_dim};
+    struct launch l = vision_rope_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
+void cuda_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *s,
+                           int first, int n, int n_keys)
+{
+    struct attention_vision_args a = {
+        o, qkv, first, n, n_keys, s->n_heads, s->head_dim, 1 / sqrtf((float)s->head_dim)};
+    struct launch l = cuda_kernel_failed(cuda_of(be), cuda_attention_vision_kernel_id(s->head_dim))
+                          ? attention_vision_fallback_launch(&a)
+                          : attention_vision_launch(&a);
+    cuda_launch(cuda_of(be), &l, &a);
+}
+
+void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                     const struct vision_shape *s, int n)
+{
+    struct cuda *c = cuda_of(be);
+    cuda_layer_norm(c, c->scratch[SCRATCH_NORMED], x, &w->norm2, n, s->norm_eps);
+    struct cuda_matmul_desc p = {.w = {&w->fc1.w},
+                                 .bias = {&w->fc1.b},
+                                 .y = {h},
+                                 .n_segments = 1,
+                                 .epilogue = EPI_GELU_TANH,
+                                 .x = c->scratch[SCRATCH_NORMED],
+                                 .n = n,
+                                 .k = s->hidden};
+    cuda_matmul(c, &p);
+}
+
+void cuda_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n)
+{
+    struct cuda_matmul_desc p = {.w = {&w->w},
+                                 .bias = {&w->b},
+                                 .y = {x},
+                                 .n_segments = 1,
+                                 .epilogue = EPI_ADD,
+                                 .x = in,
+                                 .n = n,
+                                 .k = (int)w->w.cols};
+    cuda_matmul(cuda_of(be), &p);
+}
+
+void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w,
+                const struct vision_shape *s, int n)
+{
+    struct cuda *c = cuda_of(be);
+    void *normed = c->scratch[SCRATCH_NORMED], *middle = c->scratch[SCRATCH_WIDE];
+    int group = vision_group(s), width = group * s->hidden;
+    struct merge_norm_args a = {normed,    x,     w->norm.w.data,  w->norm.b.data, n,
+                                s->hidden, group, w->norm_grouped, s->norm_eps};
+    struct launch l = merge_norm_launch(&a);
+    cuda_launch(c, &l, &a);
+    struct cuda_matmul_desc p = {.w = {&w->fc1.w},
+                                 .bias = {&w->fc1.b},
+                                 .y = {middle},
+                                 .n_segments = 1,
+                                 .epilogue = EPI_GELU_ERF,
+                                 .x = normed,
+                                 .n = n,
+                                 .k = width};
+    cuda_matmul(c, &p);
+    p = (struct cuda_matmul_desc){.w = {&w->fc2.w},
+                                  .bias = {&w->fc2.b},
+                                  .y = {out},
+                                  .n_segments = 1,
+                                  .epilogue = EPI_BF16,
+                                  .x = middle,
+                                  .n = n,
+                                  .k = width};
+    cuda_matmul(c, &p);
+}

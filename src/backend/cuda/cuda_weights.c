@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights: from the mapped file to their place on the card, in the kernels' order. A piece goes
+ * through the pinned ring into staging memory on the card (while loading: the end of the arena,
+ * where nothing is yet) and is packed from there; no second copy stays on the host. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/dequantize.h"
+#include "backend/cuda/cuda_context.h"
+
+enum { MAX_VECTOR = 1 << 20 };
+
+static enum kernel_dtype kernel_dtype_of(enum dtype d)
+{
+    return d == DTYPE_INT4   ? K_INT4
+           : d == DTYPE_F32  ? K_F32
+           : d == DTYPE_F16  ? K_F16
+           : d == DTYPE_BF16 ? K_BF16
+           : d == DTYPE_I8   ? K_INT8
+                             : K_FP8;
+}
+
+static unsigned pack_blocks(int64_t items, int64_t a_block)
+{
+    int64_t n = (items + a_block - 1) / a_block;
+    return (unsigned)(n < 1 ? 1 : n > 65535 ? 65535 : n);
+}
+
+/* Where pieces are put before they are packed. */
+static char *staging(struct cuda *c, ey_err *e)
+{
+    CUdeviceptr p = 0;
+    if (c->loading) return c->arena + c->arena_size - LOAD_STAGING;
+    if (!c->staging &&
+        cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "staging", e)) {
+        c->staging = (void *)(uintptr_t)p;
+        c->staging_own = true;
+    }
+    return c->staging;
+}
+
+static bool grow_weight_list(void **list, int n, int *max, size_t size, ey_err *e)
+{
+    if (n < *max) return true;
+    int larger = *max ? 2 * *max : 256;
+    void *p = realloc(*list, (size_t)larger * size);
+    if (!p) return ey_fail_memory(e, "the list of weights", (size_t)larger * size);
+    *list = p;
+    *max = larger;
+    return true;
+}
+
+/* ---- matrices ---- */
+
+/* Row-major rows of the file → packed rows at `to`, piece by piece. */
+static void upload_packed(struct cuda *c, void *to, const struct weight *in, uint32_t *found_nan,
+                          char *staging_memory)
+{
+    int64_t row_bytes = (int64_t)weight_row_bytes(in),
+            most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int buffer = 0;
+    for (int64_t first = 0, n; first < in->rows;
+         first += n, buffer = (buffer + 1) % UPLOAD_BUFFERS) {
+        n = in->rows - first < most ? in->rows - first : most;
+        char *piece = staging_memory + (size_t)buffer * UPLOAD_BYTES;
+        cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
+        struct repack_args a = {
+            (const uint8_t *)piece, to, (int32_t)first, (int32_t)n, row_bytes, found_nan,
+            in->dtype == DTYPE_F16};
+        struct launch l = {
+            "repack",
+            {pack_blocks((n + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes), 4), 1, 1},
+            256,
+            0};
+        cuda_launch(c, &l, &a);
+    }
+}
+
+static void upload_int8_head(struct cuda *c, void *to, float *scale, const struct weight *in,
+                             char *staging_memory)
+{
+    int64_t row_bytes = in->cols * (int64_t)sizeof(bf16),
+            most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int buffer = 0;
+    for (int64_t first = 0, n; first < in->rows;
+         first += n, buffer = (buffer + 1) % UPLOAD_BUFFERS) {
+        n = in->rows - first < most ? in->rows - first : most;
+        char *piece = staging_memory + (size_t)buffer * UPLOAD_BYTES;
+        cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
+        struct quantize_int8_args a = {
+            (const bf16 *)(void *)piece, to, scale, (int32_t)first, (int32_t)n, (int32_t)in->cols};
+        struct launch l = {"quantize_int8", {pack_blocks(n, PACK_ROWS), 1, 1}, 256, 0};
+        cuda_launch(c, &l, &a);
+    }
+}
+
+static bool place_scale(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    size_t n = (size_t)((in->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
+               (size_t)((in->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    if (!in->scale) return true;
+    float *scale = cuda_alloc(c, n * sizeof(float), "weight scales", e);
+    if (scale) cuda_upload(c, scale, in->scale, n * sizeof(float));
+    out->scale = scale;
+    return scale != NULL;
+}
+
+/* A power of two, so that the largest multiplier is 1 to 2 of it. */
+static float int4_global_scale(const struct weight *w)
+{
+    uint16_t most = 0x0080;
+    for (int64_t i = 0; i < w->rows * weight_groups(w); i++) {
+        uint16_t bits;
+        memcpy(&bits, (const uint16_t *)w->group_scale + i, sizeof(bits));
+        most = bits > most ? bits : most; /* positive numbers are in the order of their bits */
+    }
+    return bf16_to_f32(most & 0x7f80);
+}
+
+/* A positive BF16 number of at most 2 as float16 bits without the last three, which only numbers
+ * below 2^-14 would have. */
+static uint16_t short_f16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    if (value >= 0x1p-14f) return (uint16_t)((bits - (112u << 23)) >> 13);
+    return (uint16_t)((uint32_t)(value * 0x1p21f + 0.5f) << 3);
+}
+
+float cuda_make_group_scales(uint16_t *out, const struct weight *w)
+{
+    const int per = 2 * PACK_BYTES / w->group_size;
+    const int64_t n_chunks = packed_chunks(w->cols / 2);
+    const float global_scale = int4_global_scale(w);
+    memset(out, 0, cuda_group_scale_bytes(w));
+    for (int64_t row = 0; row < w->rows; row++)
+        for (int64_t g = 0; g < weight_groups(w); g++) {
+            const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * 8 + row % 8) * 2 * per +
+                               g % per * 2 + row / 8 % 2;
+            const float scale = bf16_to_f32(weight_group_scale(w, row, g)) / global_scale;
+            out[at] = (uint16_t)(short_f16(scale) << 1 | weight_group_zero(w, row, g));
+        }
+    return global_scale;
+}
+
+static bool place_group_scales(struct cuda *c, struct weight *out, const struct weight *in,
+                               ey_err *e)
+{
+    const size_t bytes = cuda_group_scale_bytes(in);
+    if (!bytes) return true;
+    uint16_t *words = malloc(bytes);
+    if (!words) return ey_fail_memory(e, "multipliers", bytes);
+    out->global_scale = cuda_make_group_scales(words, in);
+    void *to = cuda_alloc(c, bytes, "multipliers", e);
+    if (to) cuda_upload(c, to, words, bytes);
+    out->group_scale = to;
+    out->group_zero = NULL;
+    free(words);
+    return to != NULL;
+}
+
+static bool clear_flags(struct cuda *c, ey_err *e)
+{
+    return cuda_ok(
+        &c->driver,
+        c->driver.set_bytes((CUdeviceptr)(uintptr_t)c->nan_found, 0, FLAG_BYTES, c->stream),
+        "flags", e);
+}
+
+/* Notes the matrix among those that are looked at again when all is loaded. */
+static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    if (!c->nan_found) {
+        c->nan_found = cuda_alloc(c, FLAG_BYTES, "flags", e);
+        if (!c->nan_found || !clear_flags(c, e)) return false;
+    }
+    if (c->n_packed >= MAX_FP8_MATRICES) return ey_fail(e, EY_BAD_MODEL, "too many FP8 matrices");
+    if (!grow_weight_list((void **)&c->packed, c->n_packed, &c->max_packed, sizeof(*c->packed), e))
+        return false;
+    c->packed[c->n_packed++] = (struct packed_fp8){out, *in};
+    return true;
+}
+
+/* F16 becomes BF16 on its way: activations are BF16, and the fast products take one dtype. */
+static enum dtype packed_dtype(const struct weight *w)
+{
+    return w->dtype == DTYPE_F16 ? DTYPE_BF16 : w->dtype;
+}
+
+static bool place_packed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    const struct weight from = *in; /* out may be in */
+    char *staging_memory = staging(c, e);
+    void *to = staging_memory ? cuda_alloc(c, cuda_element_bytes(&from), "weights", e) : NULL;
+    uint32_t *found = NULL;
+    if (!to) return false;
+    if (from.dtype == DTYPE_F8_E4M3 && !from.recipe) { /* what a recipe makes holds none */
+        if (!watch_for_nan(c, out, &from, e)) return false;
+        found = c->nan_found + c->n_packed - 1;
+    }
+    upload_packed(c, to, &from, found, staging_memory);
+    out->data = to;
+    out->packed = true;
+    out->dtype = packed_dtype(&from);
+    return place_scale(c, out, &from, e) && place_group_scales(c, out, &from, e);
+}
+
+static bool place_row_major(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    const struct weight from = *in;
+    size_t bytes = (size_t)from.rows * (size_t)from.cols * dtype_size(from.dtype);
+    void *to = cuda_alloc(c, bytes, "weights", e);
+    if (!to) return false;
+    cuda_upload(c, to, from.data, bytes);
+    out->data = to;
+    return place_scale(c, out, &from, e);
+}
+
+static bool place_int8_head(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    if (in->dtype != DTYPE_BF16 || in->cols % 16)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "an 8-bit head is made of a BF16 one whose width is a multiple of 16");
+    char *staging_memory = staging(c, e);
+    size_t rows = (size_t)in->rows, packed = cuda_weight_bytes(&c->base, in, PLACE_EIGHT_BIT) -
+                                             cuda_aligned(rows * sizeof(float));
+    void *to = staging_memory ? cuda_alloc(c, packed, "the 8-bit head", e) : NULL;
+    float *scale = to ? cuda_alloc(c, rows * sizeof(float), "scales of the 8-bit head", e) : NULL;
+    if (!scale) return false;
+    upload_int8_head(c, to, scale, in, staging_memory);
+    c->bf16_head = *in;
+    out->data = to;
+    out->scale = scale;
+    out->dtype = DTYPE_I8;
+    out->packed = true;
+    return true;
+}
+
+/* Norms and biases, as float32. */
+static bool place_vector(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    size_t n = (size_t)in->cols;
+    if (n > MAX_VECTOR) return ey_fail(e, EY_BAD_MODEL, "a vector of %zu elements is too long", n);
+    float *values = malloc(n * sizeof(float));
+    void *to = values ? cuda_alloc(c, n * sizeof(float), "a vector", e) : NULL;
+    if (to) {
+        elements_to_f32(values, in->data, in->dtype, n);
+        cuda_upload(c, to, values, n * sizeof(float));
+        out->data = to;
+        out->dtype = DTYPE_F32;
+    }
+    free(values);
+    return to != NULL || (values ? false : ey_fail_memory(e, "a vector", n * sizeof(float)));
+}
+
+/* ---- streamed ---- */
+
+bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    if (!c->group_size) {
+        for (int i = 0; i < 2; i++)
+            if (!(c->group_buffer[i] = cuda_alloc(c, bytes, "the place of a streamed group", e)))
+                return false;
+        c->group_size = bytes;
+        c->group_in_buffer[0] = c->group_in_buffer[1] = -1;
+    }
+    c->n_groups++;
+    c->group_used = 0;
+    return true;
+}
+
+/* Its address in the group's place is known now, its bytes come when it is needed. Scales and
+ * vectors stay. */
+static bool place_streamed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+{
+    const struct weight from = *in;
+    int group = c->n_groups - 1;
+    size_t bytes = cuda_weight_bytes(
+        &c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype},
+        PLACE_RESIDENT);
+    if (group < 0 || bytes > c->group_size - c->group_used)
+        return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
+    if (!grow_weight_list((void **)&c->streamed, c->n_streamed, &c->max_streamed,
+                          sizeof(*c->streamed), e) ||
+        !place_scale(c, out, &from, e))
+        return false;
+    out->data = c->group_buffer[group % 2] + c->group_used;
+    out->packed = cuda_packs(&from);
+    out->streamed = group + 1;
+    if (out->packed) out->dtype = packed_dtype(&from);
+    c->group_used += bytes;
+    c->streamed[c->n_streamed++] = (struct streamed_weight){from, *out, group};
+    return true;
+}
+
+static void upload_group(struct cuda *c, int group)
+{
+    if (c->group_in_buffer[group % 2] == group) return;
+    c->group_in_buffer[group % 2] = group;
+    char *staging_memory = staging(c, &c->error);
+    for (int i = 0; i < c->n_streamed && staging_memory; i++) {
+        const struct streamed_weight *s = &c->streamed[i];
+        if (s->group != group) continue;
+        if (s->to.packed)
+            upload_packed(c, (void *)(uintptr_t)s->to.data, &s->from, NULL, staging_memory);
+        else
+            cuda_upload(c, (void *)(uintptr_t)s->to.data, s->from.data,
+                        (size_t)s->from.rows * (size_t)s->from.cols * dtype_size(s->from.dtype));
+    }
+    c->weights_changed = true;
+}
+
+/* ---- all ---- */
+
+bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
+                enum placement placement, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    *out = *in;
+    if (placement == PLACE_HOST) return c->host_embedding = out, true;
+    if (cuda_is_vector(in)) return place_vector(c, out, in, e);
+    if (placement == PLACE_STREAMED) return place_streamed(c, out, in, e);
+    if (placement == PLACE_EIGHT_BIT) return place_int8_head(c, out, in, e);
+    return cuda_packs(in) ? place_packed(c, out, in, e) : place_row_major(c, out, in, e);
+}
+
+/* A packed matrix takes at least its row-major bytes, so it can be put back where it was. */
+static void unpack_nan_matrices(struct cuda *c, const uint32_t *found)
+{
+    for (int i = 0; i < c->n_packed; i++) {
+        const struct weight *from = &c->packed[i].from;
+        if (!found[i]) continue;
+        cuda_upload(c, (void *)(uintptr_t)c->packed[i].out->data, from->data,
+                    (size_t)from->rows * (size_t)from->cols);
+        c->packed[i].out->packed = false;
+    }
+}
+
+bool cuda_finish_loading(struct cuda *c, ey_err *e)
+{
+    size_t bytes = (size_t)c->n_packed * sizeof(uint32_t);
+    uint32_t *found = bytes ? malloc(bytes) : NULL;
+    if (bytes && !found) return ey_fail_memory(e, "flags", bytes);
+    if (bytes &&
+        cuda_check_call(
+            c, c->driver.to_host(found, (CUdeviceptr)(uintptr_t)c->nan_found, bytes, c->stream),
+            "flags") &&
+        cuda_check_call(c, c->driver.stream_sync(c->stream), "loading"))
+        unpack_nan_matrices(c, found);
+    bool ok = !bytes || clear_flags(c, e);
+    free(found);
+    c->n_packed = 0;
+    /* what streams needs the staging for ever */
+    if (c->loading && c->n_streamed) {
+        c->staging = c->arena + c->arena_size - LOAD_STAGING;
+        c->arena_size -= LOAD_STAGING;
+    }
+    c->loading = false;
+    ok = c->base.ops->finish(&c->base, e) && ok;
+    if (c->staging_own && !c->n_streamed) { /* it was beside the plan */
+        c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
+        c->staging = NULL;
+        c->staging_own = false;
+    }
+    return ok;
+}
+
+struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct weight *w)
+{
+    if (w->streamed) upload_group(c, w->streamed - 1);
+    const bool int4 = w->dtype == DTYPE_INT4;
+    return (struct dev_matrix){.data = w->data,
+                               .scale = w->scale,
+                               .rows = (int32_t)w->rows,
+                               .cols = (int32_t)w->cols,
+                               .dtype = (int32_t)kernel_dtype_of(w->dtype),
+                               .packed = w->packed,
+                               .group_scales = int4 ? w->group_scale : NULL,
+                               .groups_per_128 = int4 ? 2 * PACK_BYTES / w->group_size : 0,
+                               .global_scale = w->global_scale};
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trial of a card's kernels: what its parts share. Memory on the card and the host lives until
+ * the part is over. */
+#ifndef EY_CUDA_TRIAL_H
+#define EY_CUDA_TRIAL_H
+
+#include "backend/cuda/cuda_kernel_ids.h"
+#include "base/buf.h"
+
+enum { SELFTEST_BYTES = 24 << 20 };
+#define SELFTEST_EPS 1e-6f /* of norms */
+
+struct selftest {
+    struct cuda *c;
+    char *device; /* SELFTEST_BYTES */
+    size_t used;
+    struct arena host;
+    uint64_t random;
+    struct selftest_report *report;
+    bool out_of_memory; /* every function here takes the NULLs that come of it */
+};
+
+uint32_t selftest_random_bits(struct selftest *t);
+float *selftest_random_floats(struct selftest *t, size_t n, float low, float high);
+
+void *selftest_host_alloc(struct selftest *t, size_t bytes);
+/* On the card, every byte 0xff: NaN to whoever reads it too early, and in a result that was not
+ * written. */
+void *selftest_gpu_alloc(struct selftest *t, size_t bytes);
+void *selftest_put(struct selftest *t, const void *from, size_t bytes);
+void *selftest_get(struct selftest *t, const void *from, size_t bytes);
+/* `values` become what BF16 holds of them. */
+bf16 *selftest_put_bf16(struct selftest *t, float *values, size_t n);
+float *selftest_get_bf16(struct selftest *t, const bf16 *from, size_t n);
+
+/* Whether the family is to be tried. */
+bool selftest_begin(const struct selftest *t, int kernel_id);
+/* Notes how far got[n] is from want[n]; a single element far off is a failure too. The worst of
+ * several calls counts. */
+void selftest_judge(struct selftest *t, int kernel_id, const float *got, const double *want,
+                    size_t n);
+/* The family has been tried; what its launches did wrong goes to its account. False: the card does
+ * nothing any more. */
+bool selftest_end(struct selftest *t, int kernel_id);
+
+/* The parts; false: the card does nothing any more. trial_products.c, trial_attention.c */
+bool selftest_matmul(struct selftest *t);
+bool selftest_attention_text(struct selftest *t, int dim, bool fp8);
+bool selftest_attention_vision(struct selftest *t);
+
+#endif

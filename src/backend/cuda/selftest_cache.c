@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which kernels may be used on this card: those that passed their trial. It is held at the first
+ * start on a card that this build has not seen, and what it found is kept in the user's cache; a
+ * card that died of a kernel is told the same way, so that the next start does without it. */
+#include "backend/cuda/cuda_kernel_ids.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/cuda/cuda_fatbins.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/limits.h"
+
+/* ---- the families' names ---- */
+
+static void name_kernel(struct selftest_result *v, int kernel_id)
+{
+    static const char *const names[KERNEL_GEMM] = {"matmul_fallback",
+                                                   "kv_append",
+                                                   "attention_fallback",
+                                                   "attention_vision_fallback",
+                                                   "norm_rows",
+                                                   "merge_norm",
+                                                   "embed",
+                                                   "topk",
+                                                   "unpack_int4",
+                                                   "gemv_fp8",
+                                                   "gemv_bf16",
+                                                   "gemv_int8",
+                                                   "gemv_int4",
+                                                   "gemv_m1",
+                                                   "attention_64",
+                                                   "attention_128",
+                                                   "attention_64_fp8",
+                                                   "attention_128_fp8",
+                                                   "attention_decode_64",
+                                                   "attention_decode_128",
+                                                   "attention_decode_64_fp8",
+                                                   "attention_decode_128_fp8",
+                                                   "attention_vision_64",
+                                                   "attention_vision_80",
+                                                   "rescore",
+                                                   "gemm_w8a8"};
+    const struct gemm_tile *tile = kernel_id >= KERNEL_GEMM
+                                       ? gemm_tile((enum gemm_tile_kind)((kernel_id - KERNEL_GEMM) %
+                                                                         GEMM_TILES))
+                                       : NULL;
+    const char *name = !tile                                  ? names[kernel_id]
+                       : kernel_id - KERNEL_GEMM < GEMM_TILES ? tile->fp8
+                                                              : tile->bf16;
+    snprintf(v->name, sizeof(v->name), "%s", name);
+    if (kernel_id >= KERNEL_GEMM)
+        v->fallback = "another tile, or matmul_fallback";
+    else if (kernel_id == KERNEL_RESCORE)
+        v->fallback = "the host";
+    else if (kernel_id == KERNEL_GEMM_W8A8)
+        v->fallback = "gemm_fp8 (BF16)";
+    else if (kernel_id >= KERNEL_ATTENTION_VISION)
+        v->fallback = "attention_vision_fallback";
+    else if (kernel_id >= KERNEL_ATTENTION_DECODE)
+        v->fallback = "append and attend";
+    else if (kernel_id >= KERNEL_ATTENTION)
+        v->fallback = "attention_fallback";
+    else if (kernel_id == KERNEL_GEMV_M1)
+        v->fallback = "gemv_fp8";
+    else if (kernel_id >= KERNEL_GEMV)
+        v->fallback = kernel_id - KERNEL_GEMV == 2 ? "matmul_fallback" : "gemm";
+}
+
+static struct selftest_report untested_report(const struct cuda *c)
+{
+    struct selftest_report r = {.n = CUDA_KERNEL_IDS};
+    for (int i = 0; i < CUDA_KERNEL_IDS; i++) {
+        name_kernel(&r.kernel[i], i);
+        r.kernel[i].absent = cuda_lacks_kernel(c, i);
+    }
+    return r;
+}
+
+/* ---- what it was found with ---- */
+
+/* A sum of the kernels' bytes, a word at a time: it names a build, nobody forges it. */
+static uint64_t fatbins_hash(void)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (const struct cuda_fatbin *fatbin = cuda_fatbins; fatbin->name; fatbin++)
+        for (size_t at = 0; at < fatbin->size; at += sizeof(uint64_t)) {
+            uint64_t word = 0;
+            memcpy(&word, (const char *)fatbin->data + at,
+                   fatbin->size - at < sizeof(word) ? fatbin->size - at : sizeof(word));
+            sum = (sum ^ word) * 0x100000001b3u;
+            sum ^= sum >> 29;
+        }
+    return sum;
+}
+
+static void make_key(char key[320], const struct cuda *c)
+{
+    int driver = 0;
+    c->driver.driver_version(&driver);
+    snprintf(key, 320, "%.160s; driver %d; eyelet %s, kernels %016" PRIx64, c->detail, driver,
+             EY_VERSION, fatbins_hash());
+}
+
+/* ---- the file ---- */
+
+static bool cache_folder(char out[EY_MAX_PATH])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (cache && cache[0] == '/')
+        n = snprintf(out, EY_MAX_PATH, "%s/eyelet", cache);
+    else if (home && home[0] == '/')
+        n = snprintf(out, EY_MAX_PATH, "%s/.cache/eyelet", home);
+    return n > 0 && n < EY_MAX_PATH;
+}
+
+static bool selftest_cache_path(char out[EY_MAX_PATH], const char *key)
+{
+    char folder[EY_MAX_PATH];
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (const char *p = key; *p; p++)
+        sum = (sum ^ (unsigned char)*p) * 0x100000001b3u;
+    int n = cache_folder(folder)
+                ? snprintf(out, EY_MAX_PATH, "%s/kernels-%016" PRIx64 ".json", folder, sum)
+                : -1;
+    return n > 0 && n < EY_MAX_PATH;
+}
+
+static void read_cached_result(struct selftest_result *v, const json_object *kernels)
+{
+    const json_object *error = json_member(kernels, v->name);
+    json_object *unused;
+    if (!json_object_object_get_ex(kernels, v->name, &unused)) return;
+    v->was_run = true;
+    v->error = INFINITY;
+    if (json_object_is_type(error, json_type_double) || json_object_is_type(error, json_type_int))
+        v->error = (float)json_object_get_double(error);
+}
+
+/* Of another key, or unreadable: nothing is known. */
+static bool read_cached_results(struct selftest_report *r, const char *key)
+{
+    char path[EY_MAX_PATH];
+    json_object *json = selftest_cache_path(path, key) && access(path, R_OK) == 0
+                            ? json_parse_file(path, EY_IO, NULL)
+                            : NULL;
+    const json_object *found_key = json_member_of_type(json, "key", json_type_string);
+    const json_object *kernels = json_member_of_type(json, "errors", json_type_object),
+                      *failed = json_member_of_type(json, "failed", json_type_object);
+    bool ours = found_key && kernels && failed &&
+                strcmp(json_object_get_string((json_object *)(uintptr_t)found_key), key) == 0;
+    for (int i = 0; ours && i < r->n; i++) {
+        read_cached_result(&r->kernel[i], kernels);
+        r->kernel[i].failed = r->kernel[i].was_run &&
+                              json_object_get_boolean(json_member(failed, r->kernel[i].name));
+    }
+    json_object_put(json);
+    return ours;
+}
+
+static void add_results(struct buf *out, const struct selftest_report *r, const char *key)
+{
+    const char *comma = "";
+    buf_add_text(out, "{\"key\": ");
+    json_dump_string(out, key, strlen(key));
+    buf_add_text(out, ",\n \"errors\": {");
+    for (int i = 0; i < r->n; i++) {
+        const struct selftest_result *v = &r->kernel[i];
+        if (!v->was_run) continue;
+        buf_printf(out, "%s\"%s\": ", comma, v->name);
+        comma = ", ";
+        if (isfinite(v->error))
+            buf_printf(out, "%.3e", (double)v->error);
+        else
+            buf_add_text(out, "null");
+    }
+    buf_add_text(out, "},\n \"failed\": {");
+    comma = "";
+    for (int i = 0; i < r->n; i++)
+        if (r->kernel[i].failed) {
+            buf_printf(out, "%s\"%s\": true", comma, r->kernel[i].name);
+            comma = ", ";
+        }
+    buf_add_text(out, "}}\n");
+}
+
+static bool write_cache_file(const char *path, const struct buf *text)
+{
+    char other[EY_MAX_PATH + 16];
+    snprintf(other, sizeof(other), "%s.%ld", path, (long)getpid());
+    FILE *f = fopen(other, "w");
+    bool ok = f && fwrite(text->data, 1, text->size, f) == text->size;
+    ok = f && fclose(f) == 0 && ok && rename(other, path) == 0;
+    if (f && !ok) unlink(other);
+    return ok;
+}
+
+/* A cache that cannot be written costs the next start a trial, no more. */
+static void write_cached_results(const struct selftest_report *r, const char *key)
+{
+    char path[EY_MAX_PATH], folder[EY_MAX_PATH];
+    struct buf text = buf_with_max(1 << 16);
+    if (!cache_folder(folder) || !selftest_cache_path(path, key)) return;
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(folder, 0700);
+        *slash = '/';
+    }
+    mkdir(folder, 0700);
+    add_results(&text, r, key);
+    if (!text.failed) write_cache_file(path, &text);
+    buf_free(&text);
+}
+
+/* ---- the check ---- */
+
+static bool is_complete(const struct selftest_report *r)
+{
+    bool all = true;
+    for (int i = 0; i < r->n; i++)
+        all &= r->kernel[i].was_run || r->kernel[i].absent;
+    return all;
+}
+
+static void disable_failed_kernels(struct cuda *c, struct selftest_report *r)
+{
+    c->failed_kernels = 0;
+    r->n_failed = 0;
+    for (int i = 0; i < r->n; i++)
+        if (r->kernel[i].failed) {
+            c->failed_kernels |= UINT64_C(1) << i;
+            r->n_failed++;
+        }
+}
+
+/* False: a kernel failed that nothing can replace. */
+static bool can_be_used(const struct selftest_report *r, ey_err *e)
+{
+    for (int i = 0; i < r->n; i++)
+        if (r->kernel[i].failed && !r->kernel[i].fallback)
+            return ey_fail(e, EY_INTERNAL,
+                           "this card computes wrongly: kernel %s is off by %.2g (eyelet doctor "
+                           "--kernels tries it again); "
+                           "--device cpu works without it, and please report it",
+                           r->kernel[i].name, (double)r->kernel[i].error);
+    return true;
+}
+
+static bool run_selftest(struct cuda *c, struct selftest_report *r, const char *key, ey_err *e)
+{
+    ey_err died;
+    double start = seconds_now();
+    bool ok = cuda_selftest_run(c, r, &died);
+    r->seconds = seconds_now() - start;
+    if (!ok && died.code == EY_NO_MEMORY)
+        return true; /* too full for a trial now: the plan will say so */
+    write_cached_results(r, key);
+    if (ok) return true;
+    return ey_fail(e, EY_INTERNAL,
+                   "the card stopped while its kernels were tried: %.300s; the next start does "
+                   "without that kernel",
+                   died.text);
+}
+
+bool backend_cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    char key[320];
+    *out = untested_report(c);
+    make_key(key, c);
+    bool known = !again && read_cached_results(out, key);
+    out->cached = known && is_complete(out);
+    if (known && !can_be_used(out, e)) return false;
+    if (!out->cached && !run_selftest(c, out, key, e)) return false;
+    disable_failed_kernels(c, out);
+    return can_be_used(out, e);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backends in host memory: nothing is copied, nothing is waited for. */
+#include "backend/host_ops.h"
+
+#include <string.h>
+
+size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
+{
+    (void)be;
+    (void)w;
+    (void)placement;
+    return 0;
+}
+
+bool host_place(struct backend *be, struct weight *out, const struct weight *in,
+                enum placement placement, ey_err *e)
+{
+    (void)be;
+    (void)placement;
+    (void)e;
+    *out = *in;
+    return true;
+}
+
+void host_read(struct backend *be, float *out, dev in, enum element kind, size_t n)
+{
+    (void)kind;
+    host_read_logits(be, out, in, n);
+}
+
+void host_write(struct backend *be, dev out, const float *in, enum element kind, size_t n)
+{
+    (void)kind;
+    host_read_logits(be, out, in, n);
+}
+
+void host_read_logits(struct backend *be, float *out, const float *in, size_t n)
+{
+    (void)be;
+    memcpy(out, in, n * sizeof(float));
+}
+
+bool host_finish(struct backend *be, ey_err *e)
+{
+    (void)be;
+    (void)e;
+    return true;
+}
+
+dev host_at(struct backend *be, dev p, enum element kind, size_t n)
+{
+    (void)be;
+    (void)kind;
+    return (float *)p + n;
+}
+
+void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+                       int hidden)
+{
+    (void)be;
+    for (int i = 0; i < batch->n_rows; i++) {
+        if (batch->feature[i] < 0) continue;
+        const float *add = (const float *)features + (size_t)batch->feature[i] * (size_t)hidden;
+        float *row = (float *)x + (size_t)i * (size_t)hidden;
+        for (int d = 0; d < hidden; d++)
+            row[d] += add[d];
+    }
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the reference backend: its state and its few building blocks. All
+ * activations are float32 in host memory, so a `dev` is a float pointer. */
+#ifndef EY_BACKEND_REF_H
+#define EY_BACKEND_REF_H
+
+#include "backend/backend.h"
+
+struct ref {
+    struct backend base;
+    struct pool *pool;
+    struct backend_limits limits;
+    float *rows[3];    /* [max_rows, max_width] each: normed input, and two intermediates */
+    float *vectors[2]; /* [max_width] each: decoded norm weights and biases */
+    float *weights;    /* [threads, REF_WEIGHT_ROWS, max_width] decoded weight rows */
+    float *scores;     /* [threads, max_keys] */
+};
+
+enum { REF_WEIGHT_ROWS = 4, REF_X_ROWS = 4 };
+
+static inline struct ref *ref_of(struct backend *be)
+{
+    return (struct ref *)be;
+}
+
+/* Decodes one row of a weight to float32, times its multipliers. */
+void ref_weight_row(float *out, const struct weight *w, int64_t row);
+
+/* y[n, rows(w)] = x[n, cols(w)] · wᵀ + bias; y rows are `stride` floats apart. bias may be NULL. */
+void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const struct weight *w,
+                const struct weight *bias, int n);
+
+/* The loops where the time goes (ref_dot.c); strides in floats. Each sum runs in an order that n
+ * alone decides. */
+/* sums[a][b] = w_a · x_b, of n each */
+void ref_dot_tile(float sums[REF_WEIGHT_ROWS][REF_X_ROWS], const float *w, size_t w_stride,
+                  const float *x, size_t x_stride, size_t n);
+/* out[n_rows] = x[n] · rows */
+void ref_dots(float *out, const float *x, const float *rows, size_t stride, size_t n, int n_rows);
+static inline float ref_dot(const float *a, const float *b, size_t n)
+{
+    float sum;
+    ref_dots(&sum, a, b, 0, n, 1);
+    return sum;
+}
+/* out[n] += the sum of weight[j] * row j, one row after the other */
+void ref_add_rows(float *out, const float *weight, const float *rows, size_t stride, size_t n,
+                  int n_rows);
+/* scores[n] become softmax weights. */
+void ref_softmax(float *scores, int n);
+
+void ref_rms_norm(float *y, const float *x, const float *w, int n, float eps);
+
+/* A vector weight (norm, bias) as float32, in r->vectors[slot] until that slot's next use. */
+const float *ref_vector(struct ref *r, int slot, const struct weight *w);
+
+/* Text (ref_text.c) and vision (ref_vision.c) steps, as backend.h says. */
+void ref_embed(struct backend *be, dev x, const struct weight *table, dev features,
+               const struct batch *batch);
+void ref_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
+                    int n);
+void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+             const struct text_layer *w, const struct text_shape *shape, dev rope,
+             const struct batch *batch);
+void ref_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                   const struct text_shape *shape, const struct batch *batch);
+void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+                     int n_prompt);
+void ref_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+                 const struct text_shape *shape, int n, int n_prompt);
+void ref_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                 const struct weight *norm, const struct weight *lm_head,
+                 const struct text_shape *shape);
+/* Turns pairs (i, i + n_pairs) of one head by table[n_pairs, 2]. */
+void ref_apply_rope(float *lm_head, const float *table, int n_pairs);
+
+void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     int cols, int first, int n);
+void ref_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, dev rope, int first, int n);
+void ref_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                          int first, int n, int n_keys);
+void ref_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                    const struct vision_shape *shape, int n);
+void ref_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
+void ref_merge(struct backend *be, dev out, dev x, const struct merger *w,
+               const struct vision_shape *shape, int n);
+
+#endif

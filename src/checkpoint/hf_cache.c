@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of models → directories: a directory itself, or a repository in the cache that Hugging
+ * Face's tools keep (models--owner--name/refs/REVISION holds a commit, snapshots/COMMIT its files,
+ * mostly links into blobs/). Only reads, and never leaves the cache by what a name or a file of it
+ * says. */
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+
+enum { MAX_REPOSITORY = REPOSITORY_NAME_BYTES, MAX_REVISION = REPOSITORY_REVISION_BYTES };
+
+/* ---- where the cache is ---- */
+
+static const char *hf_cache_getenv(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* Writes prefix + suffix with a leading "~" as the home directory; false: too long, or there is no
+ * home. */
+static bool expand_home(char *out, const char *prefix, const char *suffix)
+{
+    const char *home = "";
+    if (prefix[0] == '~' && (prefix[1] == '/' || !prefix[1])) {
+        home = hf_cache_getenv("HOME");
+        prefix++;
+    }
+    return home && snprintf(out, EY_MAX_PATH, "%s%s%s", home, prefix, suffix) < EY_MAX_PATH;
+}
+
+/* As huggingface_hub's constants.py decides, but that $VARIABLES within a value are not expanded.
+ */
+bool hf_cache_directory(char *out, ey_err *e)
+{
+    static const struct {
+        const char *variable, *suffix;
+    } places[] = {{"HF_HUB_CACHE", ""},
+                  {"HUGGINGFACE_HUB_CACHE", ""},
+                  {"HF_HOME", "/hub"},
+                  {"XDG_CACHE_HOME", "/huggingface/hub"}};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        const char *value = hf_cache_getenv(places[i].variable);
+        if (value && expand_home(out, value, places[i].suffix)) return true;
+    }
+    if (expand_home(out, "~", "/.cache/huggingface/hub")) return true;
+    return ey_fail(e, EY_NOT_FOUND,
+                   "there is no Hugging Face cache: neither HF_HOME nor HOME is set; give --model "
+                   "a directory");
+}
+
+/* ---- names ---- */
+
+/* What Hugging Face allows in each part of a name; so none can climb out of the cache. */
+static bool is_safe_part(const char *s, size_t n)
+{
+    if (!n || s[0] == '.' || s[0] == '-') return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!isascii((unsigned char)s[i]) ||
+            (!isalnum((unsigned char)s[i]) && !strchr("-_.", s[i])))
+            return false;
+        if (s[i] == '.' && i + 1 < n && s[i + 1] == '.') return false;
+    }
+    return true;
+}
+
+/* Branches may be folders deep: refs/pr/3. */
+static bool is_safe_revision(const char *s)
+{
+    for (;; s++) {
+        size_t n = strcspn(s, "/");
+        if (!is_safe_part(s, n)) return false;
+        s += n;
+        if (!*s) return true;
+    }
+}
+
+bool repository_parse(struct repository *r, const char *name)
+{
+    const char *at = strchr(name, '@');
+    size_t n = at ? (size_t)(at - name) : strlen(name);
+    const char *revision = at ? at + 1 : "main";
+    if (n > MAX_REPOSITORY || strlen(revision) > MAX_REVISION) return false;
+    const char *slash = memchr(name, '/', n);
+    size_t owner = slash ? (size_t)(slash - name) : 0;
+    if (slash && !is_safe_part(name, owner)) return false;
+    if (!is_safe_part(slash ? slash + 1 : name, slash ? n - owner - 1 : n)) return false;
+    snprintf(r->name, sizeof(r->name), "%.*s", (int)n, name);
+    snprintf(r->revision, sizeof(r->revision), "%s", revision);
+    r->revision_given = at;
+    return is_safe_revision(revision);
+}
+
+bool repository_directory(char *out, const char *cache, const char *name)
+{
+    const char *slash = strchr(name, '/');
+    int owner = slash ? (int)(slash - name) : 0;
+    int n = snprintf(out, EY_MAX_PATH, "%s/models--%.*s%s%s", cache, owner, name, slash ? "--" : "",
+                     slash ? slash + 1 : name);
+    return n < EY_MAX_PATH;
+}
+
+/* ---- snapshots ---- */
+
+/* The commit that a file of refs/ holds; empty when there is none. */
+static void read_reference(char commit[MAX_REVISION + 1], const char *repository,
+                           const char *revision)
+{
+    char path[EY_MAX_PATH], *text = NULL;
+    size_t n = 0;
+    commit[0] = 0;
+    int length = snprintf(path, sizeof(path), "%s/refs/%s", repository, revision);
+    if (length >= (int)sizeof(path) || !path_is_file(path) ||
+        !file_read(&text, &n, path, MAX_REVISION, NULL))
+        return;
+    while (n && isspace((unsigned char)text[n - 1]))
+        n--;
+    if (is_safe_part(text, n)) snprintf(commit, MAX_REVISION + 1, "%.*s", (int)n, text);
+    free(text);
+}
+
+static bool snapshot_directory(char *out, const char *repository, const char *commit)
+{
+    return commit[0] &&
+           snprintf(out, EY_MAX_PATH, "%s/snapshots/%s", repository, commit) < EY_MAX_PATH &&
+           path_is_directory(out);
+}
+
+/* The repository's one snapshot; false when it has none or several. */
+static bool only_snapshot(char *out, const char *repository)
+{
+    char path[EY_MAX_PATH], commit[MAX_REVISION + 1] = "";
+    int found = 0;
+    if (!path_join(path, repository, "snapshots", NULL)) return false;
+    DIR *d = opendir(path);
+    if (!d) return false;
+    for (struct dirent *entry; (entry = readdir(d));) {
+        size_t n = strlen(entry->d_name);
+        if (n > MAX_REVISION || !is_safe_part(entry->d_name, n)) continue;
+        memcpy(commit, entry->d_name, n + 1);
+        found++;
+    }
+    closedir(d);
+    return found == 1 && snapshot_directory(out, repository, commit);
+}
+
+static bool find_snapshot(char *out, const char *repository, const char *revision,
+                          bool revision_given)
+{
+    char commit[MAX_REVISION + 1];
+    read_reference(commit, repository, revision);
+    if (snapshot_directory(out, repository, commit) ||
+        snapshot_directory(out, repository, revision))
+        return true;
+    return !revision_given && !commit[0] && only_snapshot(out, repository);
+}
+
+/* ---- find ---- */
+
+static bool fail_model_is_file(const char *name, ey_err *e)
+{
+    return ey_fail(e, EY_NOT_FOUND, "%.300s is a file; give --model the directory of a checkpoint",
+                   name);
+}
+
+static bool fail_unknown_model(const char *name, ey_err *e)
+{
+    if (path_is_file(name)) return fail_model_is_file(name, e);
+    if (name[0] && strchr("/.~", name[0]))
+        return ey_fail(e, EY_NOT_FOUND,
+                       "%.300s: no such directory; give --model the directory of a checkpoint",
+                       name);
+    return ey_fail(e, EY_NOT_FOUND,
+                   "\"%.300s\" is neither a directory nor the name of a repository (owner/name or "
+                   "owner/name@revision)",
+                   name);
+}
+
+static bool fail_model_absent(const struct repository *r, const char *cache, ey_err *e)
+{
+    return ey_fail(
+        e, EY_NOT_FOUND,
+        "%s is not a directory and not in the Hugging Face cache (%.250s); download it with: "
+        "eyelet pull %s%s%s, or give --model a directory",
+        r->name, cache, r->name, r->revision_given ? " --revision " : "",
+        r->revision_given ? r->revision : "");
+}
+
+static bool fail_no_snapshot(const struct repository *r, const char *directory, ey_err *e)
+{
+    return ey_fail(
+        e, EY_NOT_FOUND,
+        "%s: revision %s is not in the Hugging Face cache (%.250s) or its download was broken off; "
+        "download it with: eyelet pull %s --revision %s",
+        r->name, r->revision, directory, r->name, r->revision);
+}
+
+bool model_directory_find(char *out, const char *name, ey_err *e)
+{
+    char cache[EY_MAX_PATH], directory[EY_MAX_PATH];
+    struct repository r;
+    if (path_is_directory(name)) {
+        if (snprintf(out, EY_MAX_PATH, "%s", name) < EY_MAX_PATH) return true;
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", name,
+                       EY_MAX_PATH);
+    }
+    if (!repository_parse(&r, name)) return fail_unknown_model(name, e);
+    if (!hf_cache_directory(cache, e)) return false;
+    if (!repository_directory(directory, cache, r.name) || !path_is_directory(directory))
+        return path_is_file(name) ? fail_model_is_file(name, e) : fail_model_absent(&r, cache, e);
+    return find_snapshot(out, directory, r.revision, r.revision_given) ||
+           fail_no_snapshot(&r, directory, e);
+}
+
+/* ---- list ---- */
+
+static const char *listing_text(const json_object *object, const char *key)
+{
+    json_object *value = json_member_of_type(object, key, json_type_string);
+    return value ? json_object_get_string(value) : NULL;
+}
+
+static const char *listing_architecture(const json_object *config)
+{
+    json_object *list = json_member_of_type(config, "architectures", json_type_array);
+    json_object *first = list ? json_object_array_get_idx(list, 0) : NULL;
+    return first && json_object_is_type(first, json_type_string) ? json_object_get_string(first)
+                                                                 : NULL;
+}
+
+/* "fp8" and the like, else the dtype that some generation of the library wrote somewhere. */
+static const char *listing_quantization(const json_object *config)
+{
+    const char *method = listing_text(json_member(config, "quantization_config"), "quant_method");
+    const json_object *places[] = {config, json_member(config, "text_config")};
+    const char *dtype = NULL;
+    for (int i = 0; i < 2 && !dtype; i++) {
+        dtype = listing_text(places[i], "dtype");
+        if (!dtype) dtype = listing_text(places[i], "torch_dtype");
+    }
+    if (method || !dtype) return method;
+    if (strcmp(dtype, "bfloat16") == 0) return "bf16";
+    if (strcmp(dtype, "float16") == 0) return "f16";
+    return strcmp(dtype, "float32") == 0 ? "f32" : dtype;
+}
+
+static uint64_t weight_bytes(const char *directory)
+{
+    uint64_t bytes = 0;
+    DIR *d = opendir(directory);
+    if (!d) return 0;
+    for (struct dirent *entry; (entry = readdir(d));) {
+        char path[EY_MAX_PATH];
+        struct stat st;
+        size_t n = strlen(entry->d_name), ending = strlen(".safetensors");
+        if (n < ending || strcmp(entry->d_name + n - ending, ".safetensors") != 0) continue;
+        if (path_join(path, directory, entry->d_name, NULL) && stat(path, &st) == 0)
+            bytes += (uint64_t)st.st_size;
+    }
+    closedir(d);
+    return bytes;
+}
+
+static char *copy_or_null(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+/* A damaged config.json leaves its fields unknown: the listing shows the model all the same. */
+static bool listing_describe(struct model_listing *m, const char *name, const char *directory,
+                             ey_err *e)
+{
+    char path[EY_MAX_PATH];
+    json_object *config = NULL;
+    if (path_join(path, directory, "config.json", NULL) && path_is_file(path))
+        config = json_parse_file(path, EY_BAD_MODEL, NULL);
+    *m = (struct model_listing){
+        .name = strdup(name), .directory = strdup(directory), .bytes = weight_bytes(directory)};
+    m->architecture = copy_or_null(listing_architecture(config));
+    m->quantization = copy_or_null(listing_quantization(config));
+    json_object_put(config);
+    return (m->name && m->directory) || ey_fail_memory(e, "the list of models", 0);
+}
+
+/* models--owner--name → owner/name; false: another kind of repository. */
+static bool repository_name(char out[MAX_REPOSITORY + 1], const char *entry)
+{
+    size_t prefix = strlen("models--");
+    if (strncmp(entry, "models--", prefix) != 0 || strlen(entry + prefix) > MAX_REPOSITORY)
+        return false;
+    strcpy(out, entry + prefix);
+    char *separator = strstr(out, "--");
+    if (!separator) return true;
+    *separator = '/';
+    memmove(separator + 1, separator + 2, strlen(separator + 2) + 1);
+    return true;
+}
+
+static bool add_listing(struct model_listing **list, size_t *n, const char *cache,
+                        const char *entry, ey_err *e)
+{
+    char name[MAX_REPOSITORY + 1], repository[EY_MAX_PATH], snapshot[EY_MAX_PATH];
+    if (!repository_name(name, entry) || !path_join(repository, cache, entry, NULL) ||
+        !find_snapshot(snapshot, repository, "main", false))
+        return true;
+    struct model_listing *larger = realloc(*list, (*n + 1) * sizeof(*larger));
+    if (!larger) return ey_fail_memory(e, "the list of models", (*n + 1) * sizeof(*larger));
+    *list = larger;
+    return listing_describe(&larger[(*n)++], name, snapshot, e);
+}
+
+static int compare_listings(const void *a, const void *b)
+{
+    return strcmp(((const struct model_listing *)a)->name, ((const struct model_listing *)b)->name);
+}
+
+bool model_list(struct model_listing **list, size_t *n, ey_err *e)
+{
+    char cache[EY_MAX_PATH];
+    bool ok = true;
+    *list = NULL;
+    *n = 0;
+    DIR *d = hf_cache_directory(cache, NULL) ? opendir(cache) : NULL;
+    if (!d) return true;
+    for (struct dirent *entry; ok && (entry = readdir(d));)
+        ok = add_listing(list, n, cache, entry->d_name, e);
+    closedir(d);
+    if (ok && *n) qsort(*list, *n, sizeof(**list), compare_listings);
+    if (!ok) {
+        model_list_free(*list, *n);
+        *list = NULL;
+        *n = 0;
+    }
+    return ok;
+}
+
+void model_list_free(struct model_listing *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(list[i].name);
+        free(list[i].directory);
+        free(list[i].architecture);
+        free(list[i].quantization);
+    }
+    free(list);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One question about pictures, as ask, scene and read put it: read them, load, stream the answer or
+ * print JSON. */
+#include "cli/commands/ask_images.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/output/answer_json.h"
+#include "cli/terminal/cancel.h"
+#include "cli/cli_engine.h"
+
+struct image_question {
+    struct cli_engine cli;
+    struct input *images;
+    size_t n_images;
+    const char *text;
+    bool greedy;
+};
+
+/* ---- what is printed ---- */
+
+static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
+{
+    struct buf out = buf_with_max((size_t)1 << 30);
+    buf_add_text(&out, "{\"answer\": ");
+    json_add_text(&out, answer->text);
+    buf_printf(&out, ", \"finish_reason\": \"%s\", \"seed\": ", answer->finish_reason);
+    if (s->sampled)
+        buf_printf(&out, "%llu", (unsigned long long)answer->seed);
+    else
+        buf_add_text(&out, "null"); /* nothing was drawn */
+    json_add_usage_and_timings(&out, answer, cli_engine_load_seconds(s));
+    buf_add_text(&out, ", \"logprobs\": ");
+    json_add_logprobs(&out, answer, s->options->logprobs >= 0);
+    bool ok = buf_add_text(&out, "}\n");
+    if (ok) term_write(&s->out, out.data, out.size);
+    buf_free(&out);
+    return ok;
+}
+
+/* To standard error: the answer itself stays alone on standard output. */
+static void print_logprobs(const ey_answer *answer)
+{
+    for (size_t i = 0; i < answer->n_logprobs; i++) {
+        const ey_token_logprobs *at = &answer->logprobs[i];
+        struct buf line = buf_with_max((size_t)1 << 20);
+        buf_printf(&line, "%.6f\t", (double)at->chosen.logprob);
+        json_add_text(&line, at->chosen.token);
+        for (size_t k = 0; k < at->n_top; k++) {
+            buf_printf(&line, "\t%.6f ", (double)at->top[k].logprob);
+            json_add_text(&line, at->top[k].token);
+        }
+        if (!line.failed) fprintf(stderr, "%s\n", line.data);
+        buf_free(&line);
+    }
+}
+
+/* The text was streamed; what is missing is the end of its last line. */
+static void finish_text(struct cli_engine *s, const ey_answer *answer)
+{
+    if (!answer->n_text || answer->text[answer->n_text - 1] != '\n') term_write(&s->out, "\n", 1);
+    print_logprobs(answer);
+}
+
+/* A form was asked for, and this is only its beginning. */
+static int print_incomplete(const ey_answer *answer)
+{
+    fprintf(stderr,
+            "eyelet: the answer was cut after %d tokens and is not complete; see --max-tokens\n",
+            answer->completion_tokens);
+    return 1;
+}
+
+static int print_answer(struct cli_engine *s, const ey_answer *answer, bool constrained)
+{
+    progress_clear(&s->progress);
+    if (s->options->json && !ask_print_json(s, answer)) {
+        fprintf(stderr, "eyelet: no memory for the answer as JSON\n");
+        return 1;
+    }
+    if (!s->options->json) finish_text(s, answer);
+    bool cut = constrained && strcmp(answer->finish_reason, "length") == 0;
+    return term_finish(&s->out, cancel_requested() ? EXIT_INTERRUPTED
+                                : cut              ? print_incomplete(answer)
+                                                   : 0);
+}
+
+/* ---- the question ---- */
+
+static bool read_question_images(struct image_question *a, char *const *names, ey_err *e)
+{
+    a->images = calloc(a->n_images + 1, sizeof(*a->images));
+    if (!a->images)
+        return ey_fail_memory(e, "the pictures", (a->n_images + 1) * sizeof(*a->images));
+    for (size_t i = 0; i < a->n_images; i++)
+        if (!input_read(&a->images[i], names[i], EY_MAX_IMAGE_BYTES, e)) return false;
+    return true;
+}
+
+static void image_question_close(struct image_question *a)
+{
+    cli_engine_close(&a->cli);
+    for (size_t i = 0; a->images && i < a->n_images; i++)
+        input_free(&a->images[i]);
+    free(a->images);
+}
+
+int ask_about_images(const struct options *o, size_t n_images, const char *text, bool greedy,
+                     const struct cli_response_format *format)
+{
+    ey_err e;
+    ey_answer answer = {0};
+    struct image_question a = {.n_images = n_images, .text = text, .greedy = greedy};
+    int status;
+    cli_engine_init(&a.cli, o);
+    if (n_images > 1) a.cli.max_images = (int)n_images;
+    bool ok = read_question_images(&a, o->args, &e) && cli_engine_load(&a.cli, &e);
+    struct question question = {a.images, n_images, text, !o->json, greedy, format};
+    if (ok && cli_engine_ask(&a.cli, &question, &answer, &e)) {
+        status = print_answer(&a.cli, &answer, format != NULL);
+    } else {
+        progress_clear(&a.cli.progress);
+        status = term_complain(&e);
+    }
+    ey_answer_free(&answer);
+    image_question_close(&a);
+    return status;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet bench: load, vision, prefill and decode on a picture of its own, or a text for a model
+ * that reads text only, each as a share of what the machine can do at most, measured in the same
+ * run; and decoding held to a schema. Random or toy weights cost what real ones of their shape
+ * cost. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "cli/output/answer_json.h"
+#include "cli/commands/bench_streams.h"
+#include "cli/terminal/cancel.h"
+#include "cli/command.h"
+#include "cli/cli_engine.h"
+#include "image/image.h"
+
+enum { MAX_RUNS = 1000 };
+
+/* What `detect` asks for, with more items than there are tokens: the answer never ends by itself.
+ */
+static const char boxes_schema[] =
+    "{\"type\": \"array\", \"minItems\": 1000000, \"items\": {\"type\": \"object\", "
+    "\"properties\": {\"bbox_2d\": {\"type\": \"array\", \"items\": {\"type\": \"integer\","
+    " \"minimum\": 0, \"maximum\": 1000}, \"minItems\": 4, \"maxItems\": 4}, \"label\": {\"type\": "
+    "\"string\", \"minLength\": 1, \"maxLength\": 24}}, \"required\": [\"bbox_2d\","
+    " \"label\"], \"additionalProperties\": false}}";
+
+struct bench_phase {
+    double seconds[MAX_RUNS];
+    int n;
+    double bytes, flops, tokens; /* of one run; 0: does not apply */
+};
+
+struct bench {
+    struct cli_engine cli;
+    struct input image_file;
+    struct cli_response_format boxes;
+    struct bench_phase vision, prefill, decode, constrained, streams;
+    ey_mask_stats masks;    /* of the constrained ones */
+    bool reads_images;      /* the model takes pictures */
+    int width, height;      /* of the picture */
+    double huge_page_bytes; /* of weights, to huge pages */
+    double first_token;     /* seconds of the first run until then */
+    ey_roofline roofline;
+    ey_image_usage image_usage;
+    int prompt_tokens;
+    double peak_bytes;
+    char machine[160];
+};
+
+/* ---- a picture ---- */
+
+/* Smooth colours: the tower's time does not depend on what it sees. */
+static bool bench_draw_image(struct image *image, int width, int height, ey_err *e)
+{
+    size_t bytes = (size_t)width * (size_t)height * 3;
+    *image = (struct image){width, height, malloc(bytes)};
+    if (!image->rgb) return ey_fail_memory(e, "a picture", bytes);
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++) {
+            uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
+            p[0] = (uint8_t)(x / 4);
+            p[1] = (uint8_t)(y / 3);
+            p[2] = (uint8_t)((x + y) / 7);
+        }
+    return true;
+}
+
+/* As a file's bytes, because that is what a request carries. */
+static bool bench_make_image(struct input *out, int width, int height, ey_err *e)
+{
+    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    char path[EY_MAX_PATH];
+    struct image image = {0};
+    if (!path_join(path, folder, "eyelet-bench-XXXXXX", e)) return false;
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return ey_fail(e, EY_IO,
+                       "%s: cannot make a file there for the picture; set TMPDIR to a folder that "
+                       "can be written",
+                       folder);
+    close(fd);
+    bool ok = bench_draw_image(&image, width, height, e) && image_write_png(&image, path, e) &&
+              input_read(out, path, EY_MAX_IMAGE_BYTES, e);
+    unlink(path);
+    image_free(&image);
+    return ok;
+}
+
+/* ---- a text ---- */
+
+enum { TEXT_BYTES = 4096 };
+
+/* A token has at least a byte, so half of a context has room for as many bytes as it has tokens. */
+static void make_bench_text(char out[TEXT_BYTES + 1], int context)
+{
+    static const char words[] =
+        "The house on the hill has two doors, four windows and a small tree. ";
+    size_t most = (size_t)context / 2 < TEXT_BYTES ? (size_t)context / 2 : TEXT_BYTES;
+    for (size_t i = 0; i < most; i++)
+        out[i] = words[i % (sizeof(words) - 1)];
+    out[most] = 0;
+}
+
+/* ---- facts of the machine ---- */
+
+/* The value of a "key : value" line of a file in /proc; false when there is none. */
+static bool proc_value(const char *path, const char *key, char *out, size_t size)
+{
+    char line[512];
+    bool found = false;
+    FILE *f = fopen(path, "r");
+    while (f && !found && fgets(line, sizeof(line), f)) {
+        char *colon = strchr(line, ':');
+        found = colon && strncmp(line, key, strlen(key)) == 0;
+        if (found)
+            snprintf(out, size, "%.*s", (int)strcspn(colon + 1 + strspn(colon + 1, " \t"), "\n"),
+                     colon + 1 + strspn(colon + 1, " \t"));
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+static double peak_bytes(void)
+{
+    char value[64];
+    return proc_value("/proc/self/status", "VmHWM", value, sizeof(value))
+               ? strtod(value, NULL) * 1024
+               : 0;
+}
+
+static void name_machine(struct bench *b)
+{
+    char processor[96] = "processor of unknown name";
+    ey_engine_info info = ey_engine_describe(b->cli.engine);
+    proc_value("/proc/cpuinfo", "model name", processor, sizeof(processor));
+    snprintf(b->machine, sizeof(b->machine), "%s, %d threads, %s", processor, info.threads,
+             info.device_detail);
+}
+
+/* ---- measuring ---- */
+
+/* An answer of two tokens or more, which is the caller's also after an error. */
+static bool answer_once(struct bench *b, const struct cli_response_format *format,
+                        ey_answer *answer, ey_err *e)
+{
+    char text[TEXT_BYTES + 1];
+    struct question question = {&b->image_file, 1, "Describe this image.", false, true, format};
+    if (!b->reads_images) {
+        make_bench_text(text, cli_engine_context_length(&b->cli));
+        question = (struct question){NULL, 0, text, false, true, format};
+    }
+    if (!cli_engine_ask(&b->cli, &question, answer, e)) return false;
+    if (cancel_requested()) return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
+    return answer->completion_tokens >= 2 ||
+           ey_fail(e, EY_TOO_LONG,
+                   "the context leaves no room for a second token of the answer; use a larger "
+                   "--max-model-len");
+}
+
+static bool run_once(struct bench *b, ey_err *e)
+{
+    ey_answer answer = {0};
+    if (!answer_once(b, NULL, &answer, e)) return ey_answer_free(&answer), false;
+    if (!b->vision.n) b->first_token = answer.vision_seconds + answer.prefill_seconds;
+    b->vision.seconds[b->vision.n++] = answer.vision_seconds;
+    b->prefill.seconds[b->prefill.n++] = answer.prefill_seconds;
+    b->decode.seconds[b->decode.n++] = answer.decode_seconds;
+    if (b->reads_images) b->image_usage = answer.images[0];
+    b->prompt_tokens = answer.prompt_tokens;
+    b->decode.tokens = answer.completion_tokens - 1; /* the first comes from the prefill's logits */
+    ey_answer_free(&answer);
+    return true;
+}
+
+/* The same answers held to a schema: what that costs. By turns with the free ones, so that both see
+ * the same machine. */
+static bool run_constrained(struct bench *b, ey_err *e)
+{
+    ey_answer answer = {0};
+    bool ok = answer_once(b, &b->boxes, &answer, e);
+    if (ok) {
+        b->constrained.seconds[b->constrained.n++] = answer.decode_seconds;
+        b->constrained.tokens = answer.completion_tokens - 1;
+    }
+    ey_answer_free(&answer);
+    return ok;
+}
+
+static void estimate_costs(struct bench *b)
+{
+    ey_cost_estimate work = ey_estimate_cost(b->cli.engine, b->image_usage.used_width,
+                                             b->image_usage.used_height, b->prompt_tokens);
+    b->vision.flops = work.vision_flops;
+    b->vision.tokens = b->image_usage.tokens;
+    b->prefill.flops = work.prefill_flops;
+    b->prefill.tokens = b->prompt_tokens;
+    b->decode.bytes = work.decode_bytes * b->decode.tokens;
+    b->constrained.bytes = work.decode_bytes * b->constrained.tokens;
+}
+
+/* "1024x768" */
+static bool bench_read_size(struct bench *b, ey_err *e)
+{
+    char end;
+    const char *text = b->cli.options->image_size;
+    if (sscanf(text, "%dx%d%c", &b->width, &b->height, &end) == 2 && b->width > 0 &&
+        b->height > 0 && b->width <= EY_MAX_IMAGE_SIDE && b->height <= EY_MAX_IMAGE_SIDE &&
+        (uint64_t)b->width * (uint64_t)b->height <= (uint64_t)EY_MAX_IMAGE_PIXELS)
+        return true;
+    return ey_fail(e, EY_BAD_REQUEST, "--picture %.40s: a size is like 1024x768", text);
+}
+
+/* Decoding of several at once at a depth: weights are read once a step, keys and values of each. */
+static bool run_bench_streams(struct bench *b, ey_err *e)
+{
+    const struct options *o = b->cli.options;
+    int n = (int)o->streams, depth = (int)o->depth;
+    struct bench_streams_rate rate = {0};
+    ey_cost_estimate weights = ey_estimate_cost(b->cli.engine, 0, 0, 0),
+                     each = ey_estimate_cost(b->cli.engine, 0, 0, depth + (int)o->max_tokens / 2);
+    for (int64_t i = 0; i < o->runs; i++) {
+        if (!bench_streams(b->cli.engine, n, depth, (int)o->max_tokens, &rate, e)) return false;
+        if (cancel_requested())
+            return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
+        if (rate.tokens < n)
+            return ey_fail(e, EY_TOO_LONG,
+                           "the answers are too short to time; use more --max-tokens");
+        b->streams.seconds[b->streams.n++] = rate.seconds / rate.tokens;
+    }
+    b->streams.tokens = 1; /* seconds are of one token of all */
+    b->streams.bytes = (weights.decode_bytes + n * (each.decode_bytes - weights.decode_bytes)) / n;
+    return true;
+}
+
+/* Times are those of weights in their place. The limits come last: what measuring them takes is not
+ * the model's memory. */
+static bool bench_measure(struct bench *b, ey_err *e)
+{
+    if (!bench_read_size(b, e) || !bench_make_image(&b->image_file, b->width, b->height, e) ||
+        !cli_engine_load(&b->cli, e) ||
+        !ey_grammar_of_schema(&b->boxes.grammar, boxes_schema, strlen(boxes_schema), e))
+        return false;
+    b->huge_page_bytes = (double)ey_engine_wait_huge_pages(b->cli.engine);
+    b->cli.ignore_eos = true;
+    b->reads_images = ey_engine_describe(b->cli.engine).reads_images;
+    for (int64_t i = 0; i < b->cli.options->runs; i++)
+        if (!run_once(b, e) || !run_constrained(b, e)) return false;
+    b->masks = ey_engine_mask_stats(b->cli.engine);
+    if (b->cli.options->depth && !run_bench_streams(b, e)) return false;
+    b->peak_bytes = peak_bytes();
+    if (!ey_measure_roofline(b->cli.engine, &b->roofline, e)) return false;
+    estimate_costs(b);
+    name_machine(b);
+    return true;
+}
+
+/* ---- printing ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(struct bench_phase *p)
+{
+    qsort(p->seconds, (size_t)p->n, sizeof(p->seconds[0]), compare_doubles);
+    return p->n % 2 ? p->seconds[p->n / 2] : (p->seconds[p->n / 2 - 1] + p->seconds[p->n / 2]) / 2;
+}
+
+static double share_of_roofline(const struct bench *b, const struct bench_phase *p, double seconds)
+{
+    double work = p->bytes > 0 ? p->bytes / b->roofline.read_bytes_per_second
+                               : p->flops / b->roofline.flops_per_second;
+    return work / seconds;
+}
+
+/* Of what vectors could do, where tiles do more. */
+static void print_vector_share(const struct bench *b, const struct bench_phase *p, double seconds)
+{
+    if (p->flops > 0 && b->roofline.vector_flops_per_second > 0)
+        printf("         %3.0f %% of what vectors could do\n",
+               100 * p->flops / seconds / b->roofline.vector_flops_per_second);
+}
+
+static void print_phase(const struct bench *b, const char *name, struct bench_phase *p)
+{
+    double seconds = median(p);
+    bool reads = p->bytes > 0;
+    printf(
+        "%-8s %8.3f s  %9.1f tok/s  %8.1f %s  %3.0f %% of the limit  (%.3f to %.3f s in %d runs)\n",
+        name, seconds, p->tokens / seconds, (reads ? p->bytes : p->flops) / seconds / 1e9,
+        reads ? "GB/s   " : "GFLOP/s", 100 * share_of_roofline(b, p, seconds), p->seconds[0],
+        p->seconds[p->n - 1], p->n);
+    print_vector_share(b, p, seconds);
+}
+
+static void print_streams(struct bench *b)
+{
+    double seconds = median(&b->streams);
+    printf("%lld at %-4lld %8.3f ms  %9.1f tok/s in all %8.1f GB/s  %3.0f %% of the limit  (%.1f "
+           "to %.1f tok/s in %d runs)\n",
+           (long long)b->cli.options->streams, (long long)b->cli.options->depth,
+           1e3 * seconds * (double)b->cli.options->streams, 1 / seconds,
+           b->streams.bytes / seconds / 1e9, 100 * share_of_roofline(b, &b->streams, seconds),
+           1 / b->streams.seconds[b->streams.n - 1], 1 / b->streams.seconds[0], b->streams.n);
+}
+
+static void print_gpu(struct bench *b)
+{
+    uint64_t used, total;
+    ey_stats stats = ey_engine_stats(b->cli.engine);
+    if (!ey_gpu_memory_usage(b->cli.engine, &used, &total)) return;
+    printf("steps    %8llu, %llu of them enqueued before the tokens of the one before were known\n",
+           (unsigned long long)stats.steps, (unsigned long long)stats.async_steps);
+    printf("card     %8.0f MiB planned, %.0f of %.0f in use by all\n",
+           (double)ey_engine_describe(b->cli.engine).device_bytes / (1 << 20),
+           (double)used / (1 << 20), (double)total / (1 << 20));
+}
+
+/* Who scores the candidates of an 8-bit head again. */
+static void print_lm_head(struct bench *b)
+{
+    const char *rows = ey_engine_describe(b->cli.engine).lm_head_rows;
+    if (!rows) return;
+    printf("head     8 bits; candidates are scored again %s\n",
+           strcmp(rows, "pinned") == 0 ? "by the card, from rows in pinned memory of the host"
+                                       : "by the host, one round trip a token");
+}
+
+/* What the plan said of a decoder that is divided, beside what it was. */
+static void print_gpu_layers(struct bench *b)
+{
+    ey_engine_info info = ey_engine_describe(b->cli.engine);
+    const double measured = b->decode.tokens / median(&b->decode);
+    if (info.gpu_layers == info.n_layers) return;
+    printf("divided  %d of %d layers on the card: %.2f tok/s expected of the two memories, %.2f "
+           "measured, %.0f %%\n",
+           info.gpu_layers, info.n_layers, info.tokens_per_second, measured,
+           info.tokens_per_second > 0 ? 100 * measured / info.tokens_per_second : 0);
+}
+
+static void bench_print_text(struct bench *b)
+{
+    ey_engine_info info = ey_engine_describe(b->cli.engine);
+    printf("%s\nlimits   reading %.1f GB/s, multiply-add %.1f GFLOP/s", b->machine,
+           b->roofline.read_bytes_per_second / 1e9, b->roofline.flops_per_second / 1e9);
+    if (b->roofline.vector_flops_per_second > 0)
+        printf(" (tdpbf16ps), of vectors %.1f (vdpbf16ps)",
+               b->roofline.vector_flops_per_second / 1e9);
+    printf("\n");
+    printf("load     %8.3f s, of which %.3f s for the device itself\n", info.load_seconds,
+           info.device_seconds);
+    if (b->reads_images)
+        printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->image_usage.used_width,
+               b->image_usage.used_height, b->image_usage.tokens, b->prompt_tokens);
+    else
+        printf("text     prompt %d tokens\n", b->prompt_tokens);
+    if (b->reads_images) print_phase(b, "vision", &b->vision);
+    print_phase(b, "prefill", &b->prefill);
+    print_phase(b, "decode", &b->decode);
+    print_gpu_layers(b);
+    print_phase(b, "schema", &b->constrained);
+    printf("masks    %8.1f us at p50, %.1f us at p99 (upper ends), beside the steps, which waited "
+           "%.2f ms for %llu masks in all\n",
+           1e6 * ey_mask_percentile(&b->masks, 0.5), 1e6 * ey_mask_percentile(&b->masks, 0.99),
+           1e3 * b->masks.step_wait_seconds, (unsigned long long)b->masks.count);
+    if (b->streams.n) print_streams(b);
+    printf("first    %8.1f ms to the first token of the first run\n", 1e3 * b->first_token);
+    print_lm_head(b);
+    print_gpu(b);
+    printf("memory   %8.0f MB at the peak, mapped weights included", b->peak_bytes / 1e6);
+    if (b->huge_page_bytes > 0)
+        printf("; %.0f MB of them moved into huge pages", b->huge_page_bytes / 1e6);
+    printf("\n");
+}
+
+static void json_phase(const struct bench *b, const char *name, struct bench_phase *p)
+{
+    double seconds = median(p);
+    printf("\"%s\": {\"seconds\": %.6f, \"tokens_per_second\": %.3f, ", name, seconds,
+           p->tokens / seconds);
+    if (p->bytes > 0)
+        printf("\"bytes\": %.0f, \"flops\": null, ", p->bytes);
+    else
+        printf("\"bytes\": null, \"flops\": %.0f, ", p->flops);
+    printf("\"share_of_limit\": %.4f}, ", share_of_roofline(b, p, seconds));
+}
+
+static void bench_print_json(struct bench *b)
+{
+    struct buf machine = buf_with_max(4096);
+    json_add_text(&machine, b->machine);
+    printf("{\"machine\": %s, \"load\": {\"seconds\": %.6f}, ",
+           machine.data ? machine.data : "null", ey_engine_describe(b->cli.engine).load_seconds);
+    if (b->reads_images) json_phase(b, "vision", &b->vision);
+    json_phase(b, "prefill", &b->prefill);
+    json_phase(b, "decode", &b->decode);
+    json_phase(b, "schema", &b->constrained);
+    printf("\"masks\": {\"made\": %llu, \"p50_seconds\": %.9f, \"p99_seconds\": %.9f, "
+           "\"waited_seconds\": %.9f}, ",
+           (unsigned long long)b->masks.count, ey_mask_percentile(&b->masks, 0.5),
+           ey_mask_percentile(&b->masks, 0.99), b->masks.step_wait_seconds);
+    if (b->streams.n) json_phase(b, "streams", &b->streams);
+    const char *rows = ey_engine_describe(b->cli.engine).lm_head_rows;
+    printf("\"head_rows\": %s%s%s, ", rows ? "\"" : "", rows ? rows : "null", rows ? "\"" : "");
+    printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f, "
+           "\"vector_flops_per_second\": %.0f}, \"peak_bytes\": %.0f, "
+           "\"huge_page_bytes\": %.0f}\n",
+           b->roofline.read_bytes_per_second, b->roofline.flops_per_second,
+           b->roofline.vector_flops_per_second, b->peak_bytes, b->huge_page_bytes);
+    buf_free(&machine);
+}
+
+int cmd_bench(const struct options *o)
+{
+    ey_err e;
+    if (o->n_args) {
+        ey_fail(&e, EY_BAD_REQUEST, "bench takes no arguments; name the model with --model");
+        return term_complain(&e);
+    }
+    struct bench *b = calloc(1, sizeof(*b));
+    if (!b) return 1;
+    cli_engine_init(&b->cli, o);
+    bool ok = bench_measure(b, &e);
+    progress_clear(&b->cli.progress);
+    int status = ok ? 0 : term_complain(&e);
+    if (cancel_requested()) status = EXIT_INTERRUPTED;
+    if (ok && o->json)
+        bench_print_json(b);
+    else if (ok)
+        bench_print_text(b);
+    if (ok) status = term_finish(&b->cli.out, 0);
+    response_format_close(&b->boxes);
+    input_free(&b->image_file);
+    cli_engine_close(&b->cli);
+    free(b);
+    return status;
+}

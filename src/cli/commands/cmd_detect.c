@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet detect IMAGE WHAT: where things are, as JSON in pixels of the upright original, painted
+ * too when --draw asks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+#include "cli/output/answer_json.h"
+#include "cli/output/boxes.h"
+#include "cli/terminal/cancel.h"
+#include "cli/command.h"
+#include "cli/output/draw_boxes.h"
+#include "cli/cli_engine.h"
+
+enum { SHOWN_BYTES = 200 }; /* of an answer that cannot be understood */
+
+struct detection {
+    struct cli_engine cli;
+    struct input file;
+    char *prompt;
+    struct cli_response_format format;
+    ey_answer answer;
+    struct box_list boxes;
+    struct drawn_box *scaled; /* [boxes.n], in pixels */
+};
+
+/* ---- the call ---- */
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+/* By trying: rights, full paths and read-only disks are known to the system alone. What was there
+ * stays as it is. */
+static bool check_writable(const char *path, ey_err *e)
+{
+    bool there = access(path, F_OK) == 0;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | (there ? 0 : O_CREAT | O_EXCL), 0666);
+    if (fd < 0) return ey_fail(e, EY_IO, "--draw cannot write %s: %s", path, strerror(errno));
+    close(fd);
+    if (!there) unlink(path);
+    return true;
+}
+
+static bool check_drawing(const char *out, const char *image, ey_err *e)
+{
+    size_t n = strlen(out);
+    if (n < 4 || strcasecmp(out + n - 4, ".png") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--draw writes a PNG file; %s does not end in .png", out);
+    if (same_file(out, image))
+        return ey_fail(e, EY_BAD_REQUEST, "--draw would overwrite the picture itself, %s", image);
+    return check_writable(out, e);
+}
+
+static bool detect_check_arguments(const struct options *o, ey_err *e)
+{
+    static const char example[] = "eyelet detect photo.jpg \"car, person\"";
+    if (o->n_args < 2)
+        return ey_fail(e, EY_BAD_REQUEST, "detect needs a picture and what to look for: %s",
+                       example);
+    if (o->n_args > 2)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "detect takes one picture and one list of things, not %zu arguments: %s",
+                       o->n_args, example);
+    if (!o->args[1][strspn(o->args[1], " ,")])
+        return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
+    return input_check_text(o->args[1], strlen(o->args[1]), "what to look for", e) &&
+           input_check_images(o->args, 1, "detect", e) &&
+           (!o->draw || check_drawing(o->draw, o->args[0], e));
+}
+
+/* ---- asking ---- */
+
+/* The official cookbook's wording (spec 8.2), which the models were trained on. */
+static bool detect_make_prompt(struct detection *d, const char *what, ey_err *e)
+{
+    if (asprintf(&d->prompt,
+                 "Locate every instance that belongs to the following categories: '%s'. Report "
+                 "bbox coordinates in JSON format.",
+                 what) >= 0)
+        return true;
+    d->prompt = NULL;
+    return ey_fail_memory(e, "the question", strlen(what));
+}
+
+/* What the model may write: the family's grounding format (spec 8.1) with white space as it likes,
+ * fenced or not, or the sentence that there is nothing. Corners may come in either order. */
+#define BLANK "\\n?[ \\t]{0,8}"
+#define NUMBER "(0|[1-9][0-9]{0,2}|1000)"
+#define TEXT "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt]){0,100}\""
+#define BOX "\\[" BLANK NUMBER "(," BLANK NUMBER "){3}" BLANK "\\]"
+#define OBJECT \
+    "\\{" BLANK "\"bbox_2d\": ?" BOX "," BLANK "\"(label|text_content)\": ?" TEXT BLANK "\\}"
+#define LIST "\\[" BLANK "(" OBJECT "(," BLANK OBJECT ")*" BLANK ")?\\]"
+static const char answer_pattern[] = LIST "|```(json)?\\n" LIST "\\n```|There (is|are) no [^\\n]*";
+
+static int to_pixels(double thousandths, int side)
+{
+    return (int)lround(thousandths / 1000 * side);
+}
+
+/* Of the upright picture. A server that is not eyelet's does not tell it. */
+static bool image_size(const struct detection *d, int *width, int *height, ey_err *e)
+{
+    struct image image = {0};
+    bool told = d->answer.n_images == 1;
+    if (!told && !image_decode(&image, d->file.bytes, d->file.size, d->file.name, e)) return false;
+    *width = told ? d->answer.images[0].width : image.width;
+    *height = told ? d->answer.images[0].height : image.height;
+    image_free(&image);
+    return true;
+}
+
+static bool scale_boxes(struct detection *d, const char *what, ey_err *e)
+{
+    size_t n = d->boxes.n;
+    int width, height;
+    if (!image_size(d, &width, &height, e)) return false;
+    d->scaled = calloc(n + 1, sizeof(*d->scaled));
+    if (!d->scaled) return ey_fail_memory(e, "boxes", (n + 1) * sizeof(*d->scaled));
+    for (size_t i = 0; i < n; i++) {
+        const struct box *b = &d->boxes.item[i];
+        d->scaled[i] = (struct drawn_box){to_pixels(b->x1, width),       to_pixels(b->y1, height),
+                                          to_pixels(b->x2, width),       to_pixels(b->y2, height),
+                                          b->label[0] ? b->label : what, 0};
+    }
+    return true;
+}
+
+static bool detect_run(struct detection *d, const struct options *o, ey_err *e)
+{
+    const char *what = o->args[1];
+    if (!input_read(&d->file, o->args[0], EY_MAX_IMAGE_BYTES, e)) return false;
+    if (!detect_make_prompt(d, what, e) ||
+        !response_format_open_regex(&d->format, answer_pattern, e) || !cli_engine_load(&d->cli, e))
+        return false;
+    struct question question = {&d->file, 1, d->prompt, false, true, &d->format};
+    if (!cli_engine_ask(&d->cli, &question, &d->answer, e)) return false;
+    return boxes_read(&d->boxes, d->answer.text, d->answer.n_text, e) && scale_boxes(d, what, e);
+}
+
+/* ---- what is printed ---- */
+
+static bool print_boxes(struct detection *d, ey_err *e)
+{
+    struct buf line = buf_with_max((size_t)16 << 20);
+    buf_add_text(&line, "[");
+    for (size_t i = 0; i < d->boxes.n; i++) {
+        const struct drawn_box *b = &d->scaled[i];
+        buf_add_text(&line, i ? ", {\"label\": " : "{\"label\": ");
+        json_add_text(&line, b->label);
+        buf_printf(&line, ", \"box\": [%d, %d, %d, %d]}", b->x1, b->y1, b->x2, b->y2);
+    }
+    bool ok = buf_add_text(&line, "]\n") || ey_fail_memory(e, "the boxes as JSON", line.max);
+    if (ok) term_write(&d->cli.out, line.data, line.size);
+    buf_free(&line);
+    return ok;
+}
+
+/* Boxes may be missing: worth a word, no failure. */
+static void print_missing_boxes(const struct detection *d)
+{
+    if (d->cli.options->quiet) return;
+    if (strcmp(d->answer.finish_reason, "length") == 0)
+        fprintf(stderr,
+                "eyelet: the answer was cut after %d tokens, so boxes may be missing; see "
+                "--max-tokens\n",
+                d->answer.completion_tokens);
+    if (d->boxes.truncated)
+        fprintf(stderr, "eyelet: only the first %d boxes are given\n", EY_MAX_BOXES);
+}
+
+static bool fail_unclear(const struct detection *d, ey_err *e)
+{
+    size_t n = d->answer.n_text < SHOWN_BYTES ? d->answer.n_text : SHOWN_BYTES;
+    while (n && !utf8_valid(d->answer.text, n))
+        n--; /* whole characters */
+    return ey_fail(e, EY_BAD_MODEL,
+                   "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)n,
+                   d->answer.text, n < d->answer.n_text ? " …" : "");
+}
+
+static bool detect_draw(struct detection *d, const char *path, ey_err *e)
+{
+    struct image image = {0};
+    bool ok = image_decode(&image, d->file.bytes, d->file.size, d->file.name, e);
+    if (ok) draw_boxes(&image, d->scaled, d->boxes.n);
+    ok = ok && image_write_png(&image, path, e);
+    image_free(&image);
+    return ok;
+}
+
+/* The JSON comes first: a picture that cannot be written does not cost the boxes. */
+static bool detect_print(struct detection *d, const struct options *o, ey_err *e)
+{
+    progress_clear(&d->cli.progress);
+    print_missing_boxes(d);
+    if (!print_boxes(d, e)) return false;
+    if (d->boxes.result == BOXES_UNCLEAR) return fail_unclear(d, e);
+    return !o->draw || detect_draw(d, o->draw, e);
+}
+
+/* ---- the command ---- */
+
+static void detection_close(struct detection *d)
+{
+    cli_engine_close(&d->cli);
+    ey_answer_free(&d->answer);
+    boxes_free(&d->boxes);
+    input_free(&d->file);
+    response_format_close(&d->format);
+    free(d->scaled);
+    free(d->prompt);
+}
+
+int cmd_detect(const struct options *o)
+{
+    ey_err e;
+    struct detection d = {0};
+    if (!detect_check_arguments(o, &e)) return term_complain(&e);
+    cli_engine_init(&d.cli, o);
+    bool ok = detect_run(&d, o, &e);
+    if (ok && !cancel_requested()) ok = detect_print(&d, o, &e);
+    progress_clear(&d.cli.progress);
+    int status = term_finish(&d.cli.out, !ok                  ? term_complain(&e)
+                                         : cancel_requested() ? EXIT_INTERRUPTED
+                                                              : 0);
+    detection_close(&d);
+    return status;
+}

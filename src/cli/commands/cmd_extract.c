@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet extract IMAGE... --schema FILE: one load, and from each picture the fields of a JSON
+ * schema as a line of JSON. */
+#include <string.h>
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "cli/output/answer_json.h"
+#include "cli/command.h"
+#include "cli/commands/image_batch.h"
+
+enum {
+    MAX_PROMPT = 4096, /* bytes of a question that we make; further fields are left to the schema */
+    MAX_DESCRIPTION = 200, /* a longer one is left out */
+    FIELD_LEVELS = 3,      /* fields of fields that the question names */
+    SHOWN_BYTES = 200,     /* of an answer that is no JSON */
+};
+
+static bool extract_check_arguments(const struct options *o, ey_err *e)
+{
+    static const char example[] = "eyelet extract invoice.jpg --schema invoice.json";
+    bool reads_stdin = o->schema && strcmp(o->schema, "-") == 0;
+    if (!o->n_args) return ey_fail(e, EY_BAD_REQUEST, "extract needs a picture: %s", example);
+    if (!o->schema)
+        return ey_fail(e, EY_BAD_REQUEST, "extract needs a JSON schema of what to look for: %s",
+                       example);
+    for (size_t i = 0; i < o->n_args; i++)
+        if (reads_stdin && strcmp(o->args[i], "-") == 0)
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "- (standard input) can be a picture or the schema, not both");
+    return (!o->prompt || input_check_text(o->prompt, strlen(o->prompt), "--prompt", e)) &&
+           input_check_images(o->args, o->n_args, "extract", e);
+}
+
+/* ---- the question ---- */
+
+/* Of an object, or of the objects that an array has. */
+static json_object *fields_of(const json_object *schema)
+{
+    json_object *items = json_member_of_type(schema, "items", json_type_object);
+    return json_member_of_type(items ? items : schema, "properties", json_type_object);
+}
+
+/* "total (the sum to be paid), items (name, price)"; whole fields, as many as there is room for. */
+static void add_fields(struct buf *out, json_object *fields, int levels)
+{
+    const char *separator = "";
+    json_object_object_foreach(fields, name, field)
+    {
+        json_object *text = json_member_of_type(field, "description", json_type_string),
+                    *inner = levels > 1 ? fields_of(field) : NULL;
+        bool described = text && json_object_get_string_len(text) <= MAX_DESCRIPTION;
+        if (out->size + strlen(name) + MAX_DESCRIPTION > MAX_PROMPT) return;
+        buf_printf(out, "%s%s", separator, name);
+        if (described) buf_printf(out, " (%s)", json_object_get_string(text));
+        if (inner && json_object_object_length(inner)) {
+            buf_add_text(out, " (");
+            add_fields(out, inner, levels - 1);
+            buf_add_text(out, ")");
+        }
+        separator = ", ";
+    }
+}
+
+/* The schema was compiled before, so it is JSON. */
+static bool extract_make_prompt(struct buf *out, const char *schema, ey_err *e)
+{
+    json_object *root = json_parse(schema, strlen(schema), "the schema", EY_BAD_REQUEST, e);
+    json_object *fields = fields_of(root);
+    buf_add_text(out, "Extract the data in the image as JSON");
+    if (fields && json_object_object_length(fields)) {
+        buf_add_text(out, " with these fields: ");
+        add_fields(out, fields, FIELD_LEVELS);
+    }
+    json_object_put(root);
+    return buf_add_text(out, ".") || ey_fail_memory(e, "the question", MAX_PROMPT);
+}
+
+/* ---- a line ---- */
+
+static bool fail_incomplete(const struct cli_engine *s, const ey_answer *answer, ey_err *e)
+{
+    bool by_option = answer->completion_tokens >= s->options->max_tokens;
+    return ey_fail(e, EY_TOO_LONG,
+                   "the answer was cut after %d tokens and is not complete; use a larger %s",
+                   answer->completion_tokens,
+                   by_option   ? "--max-tokens"
+                   : s->remote ? "--max-model-len of the server"
+                               : "--max-model-len");
+}
+
+/* Our engine writes nothing else; a server may not know what a schema is. */
+static bool check_json(const ey_answer *answer, ey_err *e)
+{
+    json_object *value = json_parse(answer->text, answer->n_text, "the answer", EY_BAD_MODEL, NULL);
+    json_object_put(value);
+    if (value || strcmp(answer->text, "null") == 0) return true;
+    return ey_fail(e, EY_BAD_MODEL,
+                   "the answer is no JSON, so the server does not keep to schemas: \"%.*s\"",
+                   SHOWN_BYTES, answer->text);
+}
+
+/* Line ends are white space between values, never inside of a string. */
+static void add_data(struct buf *line, const ey_answer *answer)
+{
+    for (size_t i = 0; i < answer->n_text; i++) {
+        char c = answer->text[i];
+        buf_add(line, c == '\n' || c == '\r' ? " " : &answer->text[i], 1);
+    }
+}
+
+static bool extract_print(struct cli_engine *s, const struct input *image, const ey_answer *answer,
+                          double load_seconds, ey_err *e)
+{
+    struct buf line = buf_with_max(MAX_JSON_LINE);
+    if (strcmp(answer->finish_reason, "length") == 0) return fail_incomplete(s, answer, e);
+    if (!check_json(answer, e)) return false;
+    batch_begin_json_line(&line, image->name, "data");
+    add_data(&line, answer);
+    if (s->options->json) json_add_usage_and_timings(&line, answer, load_seconds);
+    buf_add_text(&line, "}");
+    batch_print_line(s, &line);
+    return true;
+}
+
+int cmd_extract(const struct options *o)
+{
+    ey_err e;
+    struct cli_response_format format = {0};
+    struct buf made = buf_with_max(2 * MAX_PROMPT);
+    bool ok = extract_check_arguments(o, &e) &&
+              response_format_open_schema(&format, o->schema, &e) &&
+              (o->prompt || extract_make_prompt(&made, format.text, &e));
+    const struct image_batch batch = {.prompt = o->prompt ? o->prompt : made.data,
+                                      .format = &format,
+                                      .greedy = true,
+                                      .json = true,
+                                      .print = extract_print};
+    int status = ok ? image_batch_run(o, &batch) : term_complain(&e);
+    response_format_close(&format);
+    buf_free(&made);
+    return status;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet list: the models of the Hugging Face cache. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/output/answer_json.h"
+#include "cli/command.h"
+#include "cli/terminal/term.h"
+
+/* ---- whether they fit ---- */
+
+/* "yes", "no", "incomplete", or "-" for what eyelet does not run. `why` says more of the middle
+ * two. */
+static const char *listing_fits(const struct model_listing *m, ey_err *why)
+{
+    ey_plan plan;
+    ey_engine_options engine = ey_engine_defaults();
+    struct checkpoint *ckpt = NULL;
+    engine.model = m->directory;
+    *why = (ey_err){.code = EY_OK};
+    bool whole = checkpoint_open(&ckpt, m->directory, why);
+    checkpoint_close(ckpt);
+    if (!whole) return "incomplete";
+    if (!ey_plan_make(&engine, &plan, why)) return "-";
+    if (plan.fits) return "yes";
+    ey_fail(why, EY_NO_MEMORY, "%llu MiB too many; eyelet plan says what would fit",
+            (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
+    return "no";
+}
+
+/* ---- a table for people ---- */
+
+static void add_size(struct buf *out, uint64_t bytes)
+{
+    double b = (double)bytes;
+    if (b >= 1e9)
+        buf_printf(out, "%8.2f GB", b / 1e9);
+    else if (b >= 1e6)
+        buf_printf(out, "%8.1f MB", b / 1e6);
+    else
+        buf_printf(out, "%8.1f kB", b / 1e3);
+}
+
+static int longest_name(const struct model_listing *list, size_t n)
+{
+    size_t longest = 4;
+    for (size_t i = 0; i < n; i++)
+        if (strlen(list[i].name) > longest) longest = strlen(list[i].name);
+    return (int)longest;
+}
+
+static void list_add_row(struct buf *out, const struct model_listing *m, int width)
+{
+    ey_err why;
+    struct buf name = buf_with_max(1 << 16);
+    term_add_name(&name, m->name);
+    buf_printf(out, "%-*s  %-32s  %-8s ", width, name.data ? name.data : "",
+               m->architecture ? m->architecture : "-", m->quantization ? m->quantization : "-");
+    add_size(out, m->bytes);
+    buf_printf(out, "  %s\n", listing_fits(m, &why));
+    buf_free(&name);
+}
+
+static void list_add_table(struct buf *out, const struct model_listing *list, size_t n)
+{
+    int width = longest_name(list, n);
+    buf_printf(out, "%-*s  %-32s  %-8s %11s  %s\n", width, "name", "architecture", "weights",
+               "size", "fits here");
+    for (size_t i = 0; i < n; i++)
+        list_add_row(out, &list[i], width);
+}
+
+static void explain_empty(void)
+{
+    ey_err e;
+    char cache[EY_MAX_PATH];
+    if (hf_cache_directory(cache, &e))
+        ey_fail(
+            &e, EY_NOT_FOUND,
+            "no models in %.300s (set HF_HUB_CACHE or HF_HOME to look elsewhere); get one with: "
+            "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8",
+            cache);
+    fprintf(stderr, "eyelet: %s\n", e.text);
+}
+
+/* ---- JSON ---- */
+
+static void list_add_json_text(struct buf *out, const char *key, const char *text)
+{
+    buf_printf(out, "\"%s\": ", key);
+    if (text)
+        json_add_text(out, text);
+    else
+        buf_add_text(out, "null");
+    buf_add_text(out, ", ");
+}
+
+static void list_add_json(struct buf *out, const struct model_listing *list, size_t n)
+{
+    buf_add_text(out, "[");
+    for (size_t i = 0; i < n; i++) {
+        buf_add_text(out, i ? ", {" : "{");
+        list_add_json_text(out, "name", list[i].name);
+        list_add_json_text(out, "architecture", list[i].architecture);
+        list_add_json_text(out, "quantization", list[i].quantization);
+        list_add_json_text(out, "directory", list[i].directory);
+        ey_err why;
+        const char *fits = listing_fits(&list[i], &why);
+        bool is_no = strcmp(fits, "no") == 0;
+        buf_printf(
+            out, "\"bytes\": %llu, \"fits\": %s, \"problem\": ", (unsigned long long)list[i].bytes,
+            strcmp(fits, "yes") == 0 ? "true"
+            : is_no                  ? "false"
+                                     : "null");
+        if (why.code != EY_OK)
+            json_add_text(out, why.text);
+        else
+            buf_add_text(out, "null");
+        buf_add_text(out, "}");
+    }
+    buf_add_text(out, "]\n");
+}
+
+/* ---- the command ---- */
+
+int cmd_list(const struct options *o)
+{
+    ey_err e;
+    struct model_listing *list = NULL;
+    size_t n = 0;
+    struct term term = term_stdout();
+    struct buf out = buf_with_max(64 << 20);
+    if (o->n_args) {
+        ey_fail(&e, EY_BAD_REQUEST, "list takes no arguments, such as %s", o->args[0]);
+        return term_complain(&e);
+    }
+    if (!model_list(&list, &n, &e)) return term_complain(&e);
+    if (o->json)
+        list_add_json(&out, list, n);
+    else if (n)
+        list_add_table(&out, list, n);
+    if (!n && !o->quiet) explain_empty();
+    if (out.data) term_write(&term, out.data, out.size);
+    buf_free(&out);
+    model_list_free(list, n);
+    return term_finish(&term, 0);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet quantize MODEL OUT: what --quantize makes while loading, kept as a checkpoint. */
+#include <string.h>
+
+#include "cli/output/answer_json.h"
+#include "cli/command.h"
+#include "cli/options/engine_options.h"
+#include "cli/options/model_default.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/term.h"
+
+static void quantize_show_progress(void *user, const char *phase, uint64_t done, uint64_t total)
+{
+    progress_phase(user, phase, done, total);
+}
+
+static bool quantize_run(ey_quantize_report *report, const struct options *o,
+                         struct progress_line *progress, ey_err *e)
+{
+    char model[EY_MAX_PATH];
+    ey_engine_options engine = ey_engine_defaults();
+    if (o->n_args != 2)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "quantize takes a model and the directory to make, not %zu arguments",
+                       o->n_args);
+    if (!model_choose(model, o->args[0], o->quiet, e) || !engine_options_set(&engine, o, e))
+        return false;
+    engine.model = model;
+    if (!engine.quantize) engine.quantize = "int4";
+    engine.progress = quantize_show_progress;
+    engine.progress_user = progress;
+    return ey_quantize(&engine, o->args[1], report, e);
+}
+
+int cmd_quantize(const struct options *o)
+{
+    ey_err e;
+    ey_quantize_report report;
+    struct term out = term_stdout();
+    struct progress_line progress = progress_start(o->quiet);
+    bool ok = quantize_run(&report, o, &progress, &e);
+    progress_clear(&progress);
+    if (!ok) return term_complain(&e);
+    struct buf text = buf_with_max(1 << 16);
+    if (o->json) {
+        buf_printf(&text,
+                   "{\"matrices\": %d, \"kept\": %d, \"bytes_before\": %llu, \"bytes\": %llu, "
+                   "\"mean_error\": %.6f, \"worst_error\": %.6f, \"kept_names\": ",
+                   report.n_made, report.n_kept, (unsigned long long)report.bytes_before,
+                   (unsigned long long)report.bytes, report.mean_error, report.worst_error);
+        json_add_text(&text, report.kept);
+        buf_add_text(&text, "}\n");
+    } else {
+        buf_printf(&text, "%s: %d matrices, %.1f MB instead of %.1f", o->args[1], report.n_made,
+                   (double)report.bytes / 1e6, (double)report.bytes_before / 1e6);
+        if (report.worst_error > 0)
+            buf_printf(&text, "; relative error of samples %.4f, at most %.4f", report.mean_error,
+                       report.worst_error);
+        buf_add_text(&text, "\n");
+        if (report.n_kept)
+            buf_printf(&text, "%d would lose too much and stay: %s\n", report.n_kept, report.kept);
+    }
+    term_write(&out, text.data, text.size);
+    buf_free(&text);
+    return term_finish(&out, 0);
+}

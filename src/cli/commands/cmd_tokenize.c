@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet tokenize TEXT: ids and pieces as the model's tokenizer makes them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/output/answer_json.h"
+#include "cli/command.h"
+#include "cli/cli_engine.h"
+
+static bool tokenize_check_arguments(const struct options *o, ey_err *e)
+{
+    if (o->n_args == 1) return true;
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "tokenize takes one text, not %zu; put quotation marks round it, or pipe it in: "
+                   "eyelet tokenize -",
+                   o->n_args);
+}
+
+static bool tokenize_read_text(struct input *text, const char *argument, ey_err *e)
+{
+    if (strcmp(argument, "-") == 0) {
+        if (!input_read(text, "-", EY_MAX_TEXT_BYTES, e)) return false;
+        return input_check_text(text->bytes, text->size, "standard input", e);
+    }
+    *text = (struct input){.name = argument, .bytes = strdup(argument), .size = strlen(argument)};
+    return text->bytes ? input_check_text(text->bytes, text->size, "the text", e)
+                       : ey_fail_memory(e, "the text", text->size);
+}
+
+/* One token a line: its text is quoted, because it may be a line end. */
+static void add_token(struct buf *out, const ey_engine *engine, int id, bool json)
+{
+    buf_printf(out, json ? "{\"id\": %d, \"text\": " : "%d\t", id);
+    json_add_text(out, ey_token_text(engine, id));
+    if (json) buf_add_text(out, "}");
+}
+
+static void print_tokens(struct cli_engine *s, const int *ids, size_t n)
+{
+    bool json = s->options->json;
+    struct buf out = buf_with_max((size_t)1 << 20);
+    if (json) term_write(&s->out, "[", 1);
+    for (size_t i = 0; i < n && !s->out.closed; i++) {
+        if (json && i) buf_add_text(&out, ", ");
+        add_token(&out, s->engine, ids[i], json);
+        if (!json) buf_add_text(&out, "\n");
+        if (out.size < 65536 && i + 1 < n) continue;
+        term_write(&s->out, out.data, out.size);
+        buf_clear(&out);
+    }
+    if (json) term_write(&s->out, "]\n", 2);
+    buf_free(&out);
+}
+
+static bool tokenize_run(struct cli_engine *s, ey_err *e)
+{
+    struct input text = {0};
+    int *ids = NULL;
+    size_t n = 0;
+    bool ok = tokenize_read_text(&text, s->options->args[0], e) && cli_engine_load(s, e) &&
+              ey_tokenize(s->engine, text.bytes, text.size, s->options->parse_special, &ids, &n, e);
+    if (ok) print_tokens(s, ids, n);
+    free(ids);
+    input_free(&text);
+    return ok;
+}
+
+int cmd_tokenize(const struct options *o)
+{
+    ey_err e;
+    struct cli_engine cli;
+    if (!tokenize_check_arguments(o, &e)) return term_complain(&e);
+    cli_engine_init(&cli, o);
+    int status = tokenize_run(&cli, &e) ? term_finish(&cli.out, 0) : term_complain(&e);
+    cli_engine_close(&cli);
+    return status;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A list of messages. Parts are owned, though the engine's structs call them const. */
+#include "cli/commands/conversation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool conversation_open(struct conversation *c, ey_err *e)
+{
+    *c = (struct conversation){.message = calloc(EY_MAX_MESSAGES, sizeof(*c->message))};
+    return c->message ||
+           ey_fail_memory(e, "the conversation", EY_MAX_MESSAGES * sizeof(*c->message));
+}
+
+static void free_parts(const ey_part *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free((void *)parts[i].bytes);
+}
+
+static void free_message(ey_message *m)
+{
+    free_parts(m->parts, m->n_parts);
+    free((void *)m->parts);
+    *m = (ey_message){0};
+}
+
+void conversation_clear(struct conversation *c)
+{
+    while (c->n)
+        free_message(&c->message[--c->n]);
+    free_parts(c->draft, c->n_draft);
+    c->n_draft = 0;
+    c->n_images = 0;
+}
+
+void conversation_close(struct conversation *c)
+{
+    conversation_clear(c);
+    free(c->message);
+    c->message = NULL;
+}
+
+bool conversation_add_image(struct conversation *c, ey_part image, ey_err *e)
+{
+    if (c->n_images == EY_MAX_IMAGES)
+        return ey_fail(e, EY_TOO_LONG,
+                       "the conversation has %d pictures already, and more do not go in one",
+                       EY_MAX_IMAGES);
+    c->draft[c->n_draft++] = image;
+    c->n_images++;
+    return true;
+}
+
+/* Appends a message of the pictures, whose bytes it takes, and a copy of the text. */
+static bool conversation_append(struct conversation *c, const char *role, const ey_part *images,
+                                size_t n_images, const char *text, size_t n, ey_err *e)
+{
+    ey_part *parts = calloc(n_images + 1, sizeof(*parts));
+    char *copy = malloc(n + 1);
+    if (!parts || !copy) {
+        free(parts);
+        free(copy);
+        return ey_fail_memory(e, "the conversation", n + (n_images + 1) * sizeof(*parts));
+    }
+    if (n_images) memcpy(parts, images, n_images * sizeof(*parts));
+    if (n) memcpy(copy, text, n);
+    copy[n] = 0;
+    parts[n_images] = (ey_part){.type = EY_PART_TEXT, .bytes = copy, .n_bytes = n};
+    c->message[c->n++] = (ey_message){.role = role, .parts = parts, .n_parts = n_images + 1};
+    return true;
+}
+
+bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err *e)
+{
+    if (c->n + 2 > EY_MAX_MESSAGES)
+        return ey_fail(e, EY_TOO_LONG,
+                       "the conversation has %zu messages, and more do not go in one", c->n);
+    if (!conversation_append(c, "user", c->draft, c->n_draft, text, n, e)) return false;
+    c->n_draft = 0;
+    return true;
+}
+
+bool conversation_answer(struct conversation *c, const char *text, size_t n, ey_err *e)
+{
+    return conversation_append(c, "assistant", NULL, 0, text, n, e);
+}
+
+void conversation_undo(struct conversation *c, bool keep_images)
+{
+    ey_message *m = &c->message[--c->n];
+    size_t n_images = m->n_parts - 1;
+    if (keep_images) { /* the draft is empty since the message was said */
+        memcpy(c->draft, m->parts, n_images * sizeof(*c->draft));
+        c->n_draft = n_images;
+        free((void *)m->parts[n_images].bytes);
+        m->n_parts = 0;
+    } else {
+        c->n_images -= n_images;
+    }
+    free_message(m);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model nobody named: the best of the cache, else the demo that lies beside the program. */
+#include "cli/options/model_default.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "checkpoint/checkpoint.h"
+
+static const char architecture[] = "Qwen3VLForConditionalGeneration";
+static const char suggestion[] = "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8";
+
+static bool copy_path(char *out, const char *path, ey_err *e)
+{
+    size_t n = strlen(path);
+    if (n >= EY_MAX_PATH)
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: longer than %d bytes", path, EY_MAX_PATH);
+    memcpy(out, path, n + 1);
+    return true;
+}
+
+/* The directory of the running program. */
+static bool program_directory(char *out)
+{
+    ssize_t n = readlink("/proc/self/exe", out, EY_MAX_PATH - 1);
+    if (n <= 0) return false;
+    out[n] = 0;
+    char *slash = strrchr(out, '/');
+    if (slash) *slash = 0;
+    return slash != NULL;
+}
+
+/* In the release's folder, in the source tree (the program is in build/), installed. */
+static bool find_demo(char *out)
+{
+    static const char *const places[] = {"models/demo", "../models/demo",
+                                         "../share/eyelet/models/demo"};
+    char program[EY_MAX_PATH], config[EY_MAX_PATH];
+    if (!program_directory(program)) return false;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (path_join(out, program, places[i], NULL) &&
+            path_join(config, out, "config.json", NULL) && path_is_file(config))
+            return true;
+    return false;
+}
+
+static struct model_listing *largest_listing(struct model_listing *list, size_t n)
+{
+    struct model_listing *best = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].bytes && list[i].architecture &&
+            strcmp(list[i].architecture, architecture) == 0 &&
+            (!best || list[i].bytes > best->bytes))
+            best = &list[i];
+    return best;
+}
+
+/* Whether its files are whole, by their headers. */
+static bool is_whole(const struct model_listing *model, bool quiet)
+{
+    struct checkpoint *ckpt = NULL;
+    ey_err e;
+    bool ok = checkpoint_open(&ckpt, model->directory, &e);
+    checkpoint_close(ckpt);
+    if (!ok && !quiet)
+        fprintf(stderr, "eyelet: passing over %s in the cache: %s\n", model->name, e.text);
+    return ok;
+}
+
+/* The largest model of the cache that eyelet runs, a half-downloaded one passed over; false when
+ * there is none. */
+static bool find_in_cache(char *out, bool quiet, ey_err *e)
+{
+    struct model_listing *list = NULL, *best;
+    size_t n = 0;
+    if (!model_list(&list, &n, NULL)) return false;
+    while ((best = largest_listing(list, n)) && !is_whole(best, quiet))
+        best->bytes = 0;
+    bool found = best && copy_path(out, best->directory, e);
+    model_list_free(list, n);
+    return found;
+}
+
+bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)
+{
+    bool demo = asked && strcmp(asked, "demo") == 0;
+    if (asked && !demo) return copy_path(out, asked, e);
+    if (!demo && find_in_cache(out, quiet, e)) return true;
+    if (find_demo(out)) {
+        if (!demo && !quiet)
+            fprintf(stderr,
+                    "eyelet: using the demo model, a toy that knows coloured shapes and printed "
+                    "words; for photos: %s\n",
+                    suggestion);
+        return true;
+    }
+    if (demo)
+        return ey_fail(e, EY_NOT_FOUND, "the demo model is not beside the program (models/demo)");
+    return ey_fail(e, EY_NOT_FOUND,
+                   "no model: none is named with --model or EYELET_MODEL, and the Hugging Face "
+                   "cache has no Qwen3-VL; get one with: %s",
+                   suggestion);
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments → struct options, by the table in options.def. Knows no command but by its bit. */
+#include "cli/options/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/command.h"
+#include "cli/options/did_you_mean.h"
+#include "cli/options/vllm_flags.h"
+
+enum option_type {
+    TEXT,
+    CHOICE,
+    INT,
+    OPTIONAL_INT,
+    PIXELS,
+    TOKENS,
+    SIZE,
+    NUMBER,
+    LIST_OF_TEXTS,
+    WORDS,
+    FLAG
+};
+
+struct option_row {
+    const char *name;
+    size_t field;
+    enum option_type type;
+    const char *value, *fallback, *environment;
+    int64_t min, max;
+    unsigned commands;
+    const char *help;
+};
+
+static const struct option_row rows[] = {
+#define OPTION(name, field, type, value, fallback, environment, least, most, commands, help) \
+    {name,     offsetof(struct options, field),                                              \
+     type,     value,                                                                        \
+     fallback, environment,                                                                  \
+     least,    most,                                                                         \
+     commands, help},
+#include "cli/options/options.def"
+#undef OPTION
+};
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* ---- finding ---- */
+
+unsigned option_commands(const char *name, size_t n)
+{
+    unsigned commands = 0;
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0)
+            commands |= rows[i].commands;
+    return commands;
+}
+
+/* As vLLM, serve takes --a_b for --a-b. */
+static bool option_is_named(const struct option_row *row, const char *name, size_t n,
+                            enum command_bit command)
+{
+    if (strlen(row->name) != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if (row->name[i] != name[i] && !(command == SERVE && row->name[i] == '-' && name[i] == '_'))
+            return false;
+    return true;
+}
+
+static const struct option_row *find_row(const char *name, size_t n, enum command_bit command)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if ((rows[i].commands & command) && option_is_named(&rows[i], name, n, command))
+            return &rows[i];
+    return NULL;
+}
+
+static bool fail_unknown_option(const char *name, size_t n, enum command_bit command, ey_err *e)
+{
+    struct did_you_mean suggestion = did_you_mean_start(name, n);
+    unsigned others = option_commands(name, n);
+    if (others)
+        return ey_fail(e, EY_BAD_REQUEST, "--%.*s is not an option of %s, but of %s", (int)n, name,
+                       command_name(command), command_name(others & -others));
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (rows[i].commands & command) did_you_mean_add(&suggestion, rows[i].name);
+    if (suggestion.best)
+        return ey_fail(e, EY_BAD_REQUEST, "there is no option --%.*s; did you mean --%s?", (int)n,
+                       name, suggestion.best);
+    return ey_fail(e, EY_BAD_REQUEST, "there is no option --%.*s", (int)n, name);
+}
+
+/* ---- values ---- */
+
+/* Digits with at most one '-' before them: no blanks, no '+', nothing after. */
+static bool option_read_number(const char *text, int64_t *out)
+{
+    const char *digits = text + (text[0] == '-');
+    size_t n = strspn(digits, "0123456789");
+    if (!n || digits[n]) return false;
+    errno = 0;
+    *out = strtoll(text, NULL, 10);
+    return errno == 0;
+}
+
+static bool set_number(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    int64_t number;
+    if (option_read_number(value, &number) && number >= row->min && number <= row->max) {
+        *field = number;
+        return true;
+    }
+    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld%s, not \"%s\"",
+                   row->name, (long long)row->min, (long long)row->max,
+                   row->type == PIXELS ? " or native" : "", value);
+}
+
+/* A decimal number without blanks, hexadecimal, infinity or NaN. */
+static bool set_real(double *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    char *end;
+    bool plain = value[0] && strspn(value, "+-.0123456789eE") == strlen(value);
+    double number = plain ? strtod(value, &end) : NAN;
+    if (plain && !*end && number >= (double)row->min && number <= (double)row->max) {
+        *field = number;
+        return true;
+    }
+    return ey_fail(e, EY_BAD_REQUEST, "--%s takes a number from %lld to %lld, not \"%s\"",
+                   row->name, (long long)row->min, (long long)row->max, value);
+}
+
+/* A decimal number and what follows it; false: there is none, or it is negative. */
+static bool option_read_amount(const char *text, double *number, const char **unit)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0])) return false;
+    *number = strtod(text, &end);
+    *unit = end;
+    return isfinite(*number);
+}
+
+/* 4096, 4k (4000), 4K (4096), 25.6k; auto and -1 are 0. */
+static bool set_tokens(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    double number = 0;
+    const char *unit = "";
+    bool is_auto = strcmp(value, "auto") == 0 || strcmp(value, "-1") == 0,
+         ok = is_auto || option_read_amount(value, &number, &unit);
+    if (ok && strcmp(unit, "k") == 0)
+        number *= 1000;
+    else if (ok && strcmp(unit, "K") == 0)
+        number *= 1024;
+    else
+        ok = ok && !*unit;
+    if (!ok || (!is_auto && number < (double)row->min) || number > (double)row->max)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--%s takes tokens from %lld to %lld, as 4096, 4k, 4K or auto, not \"%s\"",
+                       row->name, (long long)row->min, (long long)row->max, value);
+    *field = (int64_t)number;
+    return true;
+}
+
+/* 512M, 2G, 8151MiB, 1073741824: units are powers of 1024. */
+static bool set_size(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
+{
+    static const char units[] = "KMGT";
+    double number = 0;
+    const char *unit = "";
+    bool ok = option_read_amount(value, &number, &unit);
+    const char *scale = ok && *unit ? strchr(units, toupper((unsigned char)*unit)) : NULL;
+    if (scale) {
+        number *= pow(1024, (double)(scale - units + 1));
+        unit++;
+        if (*unit == 'i') unit++;
+    }
+    if (ok && *unit == 'B') unit++;
+    if (!ok || *unit || number < (double)row->min || number > (double)row->max)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--%s takes a size from %lldM, as 512M, 2G or 8151MiB, not \"%s\"",
+                       row->name, (long long)(row->min >> 20), value);
+    *field = (int64_t)number;
+    return true;
+}
+
+static bool add_text(struct text_list *list, const struct option_row *row, const char *value,
+                     ey_err *e)
+{
+    if (!value[0])
+        return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    if (list->n == (size_t)row->max)
+        return ey_fail(e, EY_BAD_REQUEST, "--%s can be given at most %lld times", row->name,
+                       (long long)row->max);
+    list->item[list->n++] = value;
+    return true;
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+    size_t n = strlen(value);
+    if (!n || strchr(value, '|')) return false;
+    for (const char *at = choices; at; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (strncmp(at, value, n) == 0 && (at[n] == '|' || !at[n])) return true;
+    }
+    return false;
+}
+
+/* Puts a value, checked, where the row says; a FLAG has none. */
+static bool option_set_value(struct options *o, const struct option_row *row, const char *value,
+                             ey_err *e)
+{
+    void *field = (char *)o + row->field;
+    switch (row->type) {
+    case FLAG: *(bool *)field = true; return true;
+    case PIXELS:
+        if (strcmp(value, "native") != 0) return set_number(field, row, value, e);
+        *(int64_t *)field = MAX_PIXELS_NATIVE;
+        return true;
+    case INT:
+    case OPTIONAL_INT: return set_number(field, row, value, e);
+    case NUMBER: return set_real(field, row, value, e);
+    case TOKENS: return set_tokens(field, row, value, e);
+    case SIZE: return set_size(field, row, value, e);
+    case LIST_OF_TEXTS:
+    case WORDS: return add_text(field, row, value, e);
+    case CHOICE:
+        if (!is_choice(row->value, value))
+            return ey_fail(e, EY_BAD_REQUEST, "--%s takes %s, not \"%s\"", row->name, row->value,
+                           value);
+        break;
+    case TEXT:
+        if (!value[0])
+            return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    }
+    *(const char **)field = value;
+    return true;
+}
+
+/* Defaults may lie outside of the range that a person may type (-1: none). */
+static bool option_set_default(struct options *o, const struct option_row *row, ey_err *e)
+{
+    const char *value = row->environment ? getenv(row->environment) : NULL;
+    if (value && value[0])
+        return option_set_value(o, row, value, e) || ey_fail_within(e, "in %s", row->environment);
+    if (!row->fallback) return true;
+    if (row->type == TEXT || row->type == CHOICE) return option_set_value(o, row, row->fallback, e);
+    if (row->type == NUMBER)
+        *(double *)((char *)o + row->field) = strtod(row->fallback, NULL);
+    else
+        *(int64_t *)((char *)o + row->field) = strtoll(row->fallback, NULL, 10);
+    return true;
+}
+
+static bool option_set_defaults(struct options *o, enum command_bit command, ey_err *e)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if ((rows[i].commands & command) && !option_set_default(o, &rows[i], e)) return false;
+    return true;
+}
+
+/* ---- the command line ---- */
+
+/* The value of an option without '=': the next argument, unless that is an option itself. NULL:
+ * there is none. */
+static const char *next_value(const struct option_row *row, char **next)
+{
+    int64_t number;
+    if (!*next) return NULL;
+    if (row->type == OPTIONAL_INT) return option_read_number(*next, &number) ? *next : NULL;
+    return strncmp(*next, "--", 2) == 0 ? NULL : *next;
+}
+
+/* The words after a list's option, up to the next option. */
+static bool add_words(struct options *o, const struct option_row *row, char **at, int *used,
+                      ey_err *e)
+{
+    for (*used = 1; at[*used] && at[*used][0] != '-'; ++*used)
+        if (!option_set_value(o, row, at[*used], e)) return false;
+    return *used > 1 || ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+}
+
+/* Reads the option at at[0], whose value may be at[1]; says in *used how many arguments it took. */
+static bool options_read_option(struct options *o, enum command_bit command, char **at, int *used,
+                                ey_err *e)
+{
+    const char *name = at[0] + 2, *value = strchr(name, '=');
+    size_t n = value ? (size_t)(value - name) : strlen(name);
+    const struct option_row *row = find_row(name, n, command);
+    *used = 1;
+    if (!row && command == SERVE) {
+        if (!vllm_flag_ignore(o, at, used, e)) return false;
+        if (*used) return true;
+    }
+    *used = 1;
+    if (!row) return fail_unknown_option(name, n, command, e);
+    if (row->type == FLAG)
+        return value ? ey_fail(e, EY_BAD_REQUEST, "--%s takes no value", row->name)
+                     : option_set_value(o, row, NULL, e);
+    if (value) return option_set_value(o, row, value + 1, e);
+    if (row->type == WORDS) return add_words(o, row, at, used, e);
+    value = next_value(row, at + 1);
+    if (value) {
+        *used = 2;
+        return option_set_value(o, row, value, e);
+    }
+    if (row->type != OPTIONAL_INT)
+        return ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
+    *(int64_t *)((char *)o + row->field) = row->min;
+    return true;
+}
+
+static bool read_argument(struct options *o, enum command_bit command, char **at, int *used,
+                          ey_err *e)
+{
+    *used = 1;
+    if (strncmp(at[0], "--", 2) == 0) return options_read_option(o, command, at, used, e);
+    if (strcmp(at[0], "-h") == 0) {
+        o->help = true;
+        return true;
+    }
+    if (at[0][0] == '-' && at[0][1] && command == SERVE) {
+        if (!vllm_flag_ignore(o, at, used, e)) return false;
+        if (*used) return true;
+        *used = 1;
+    }
+    if (at[0][0] == '-' && at[0][1])
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "there is no option %s; a name that begins with - goes after --", at[0]);
+    o->args[o->n_args++] = at[0];
+    return true;
+}
+
+bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e)
+{
+    *o = (struct options){.logprobs = -1,
+                          .top_k = -1,
+                          .seed = -1,
+                          .temperature = NAN,
+                          .top_p = NAN,
+                          .min_p = NAN,
+                          .repetition_penalty = NAN,
+                          .presence_penalty = NAN,
+                          .frequency_penalty = NAN,
+                          .gpu_memory_utilization = NAN};
+    o->args = calloc((size_t)argc + 1, sizeof(*o->args));
+    if (!o->args) return ey_fail_memory(e, "the arguments", (size_t)argc * sizeof(*o->args));
+    if (!option_set_defaults(o, command, e)) return false;
+    for (int i = 0, used; i < argc; i += used) {
+        if (strcmp(argv[i], "--") == 0) {
+            while (++i < argc)
+                o->args[o->n_args++] = argv[i];
+            break;
+        }
+        if (!read_argument(o, command, argv + i, &used, e)) return false;
+    }
+    return true;
+}
+
+void options_free(struct options *o)
+{
+    free(o->args);
+    *o = (struct options){0};
+}
+
+/* ---- help ---- */
+
+bool option_info(struct option_info *out, size_t i)
+{
+    if (i >= N_ROWS) return false;
+    const struct option_row *row = &rows[i];
+    bool told = row->fallback && row->fallback[0] != '-' && strcmp(row->fallback, "0") != 0;
+    *out = (struct option_info){row->name,
+                                row->value,
+                                row->help,
+                                told ? row->fallback : NULL,
+                                row->environment,
+                                row->type == CHOICE,
+                                row->type == OPTIONAL_INT,
+                                row->type == LIST_OF_TEXTS || row->type == WORDS,
+                                row->commands};
+    return true;
+}
+
+enum { LEFT_COLUMN = 26 };
+
+void options_print(FILE *out, enum command_bit command)
+{
+    struct option_info row;
+    for (size_t i = 0; option_info(&row, i); i++) {
+        if (!(row.commands & command)) continue;
+        const int left = fprintf(out, "  --%s%s%s", row.name, row.value ? " " : "",
+                                 row.value ? row.value : "") -
+                         2;
+        if (left > LEFT_COLUMN)
+            fprintf(out, "\n  %*s %s", LEFT_COLUMN, "", row.help);
+        else
+            fprintf(out, "%*s %s", LEFT_COLUMN - left, "", row.help);
+        if (row.environment)
+            fprintf(out, " (default: $%s)", row.environment);
+        else if (row.fallback)
+            fprintf(out, " (default: %s)", row.fallback);
+        fputc('\n', out);
+    }
+}

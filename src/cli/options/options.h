@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of the commands: one table (options.def) that is parsed by and explained from. */
+#ifndef EY_CLI_OPTIONS_H
+#define EY_CLI_OPTIONS_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/limits.h"
+
+/* One bit a command, for the table's column of who takes an option. */
+enum command_bit {
+    ASK = 1,
+    CAPTION = 2,
+    TOKENIZE = 4,
+    LIST = 8,
+    SCENE = 16,
+    READ = 32,
+    DETECT = 64,
+    CHAT = 128,
+    BENCH = 256,
+    SERVE = 512,
+    PLAN = 1024,
+    EXTRACT = 2048,
+    DOCTOR = 4096,
+    QUANTIZE = 8192,
+    PULL = 16384,
+    RM = 32768
+};
+/* Commands that answer about pictures, and those of them that sample as the model recommends. */
+enum {
+    ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT,
+    SAMPLED = ASK | CAPTION | SCENE | CHAT
+};
+/* Commands that use a model, and so may find that it is not here. */
+enum { USERS = ANSWERS | BENCH | SERVE | TOKENIZE };
+/* Commands that open an engine, or ask what it would take. */
+enum { ENGINES = ANSWERS | BENCH | PLAN | SERVE };
+
+enum { MAX_PIXELS_NATIVE = -1 };
+
+enum { MAX_LISTED = 64 }; /* values of an option that may be given several times */
+
+struct text_list {
+    const char *item[MAX_LISTED];
+    size_t n;
+};
+
+struct options {
+    const char *server, *api_key, *model, *device, *cpu_mask, *detail, *draw;
+    int64_t threads, max_model_len, max_tokens, runs, depth, streams;
+    const char *image_size;
+    int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
+    const char *kv_cache_dtype, *lm_head, *lm_head_rows, *vision_weights, *prefill_math,
+        *gpu_layers, *quantize;
+    int64_t group_size;             /* 0: not given */
+    double gpu_memory_utilization;  /* NaN: not given */
+    int64_t gpu_memory, cpu_memory; /* bytes; 0: not given */
+    bool enforce_eager;
+    int64_t vram, vram_used, sm_count; /* of a card that need not be here; 0: not given */
+    int64_t max_pixels;                /* 0: as detail says */
+    int64_t logprobs;                  /* < 0: none */
+    int64_t top_k, seed;               /* < 0: not given */
+    double temperature, top_p, min_p, repetition_penalty, presence_penalty,
+        frequency_penalty; /* NaN: not given */
+    struct text_list stop, choices;
+    const char *schema, *prompt;
+    /* serve */
+    const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit,
+        *processor_kwargs;
+    const char *idle_unload;
+    int64_t host_memory, max_loaded, port, max_num_queued, drain_seconds;
+    struct text_list names, api_keys, origins, hosts, media_domains;
+    bool language_only, insecure, strict, log_requests;
+    const char *ignored_flags[64]; /* flags of vLLM that mean nothing here */
+    size_t n_ignored_flags;
+    bool kernels;         /* doctor */
+    const char *revision; /* pull, rm */
+    bool yes, dry_run;
+    bool no_huge_pages, parse_special, json, show, quiet, help;
+    char **args; /* what is no option, in order; points into argv, the array is ours */
+    size_t n_args;
+};
+
+/* Reads the arguments after the command's name. Errors have code EY_BAD_REQUEST. */
+bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e);
+void options_free(struct options *o);
+/* The options of a command, two columns. */
+void options_print(FILE *out, enum command_bit command);
+/* A row of the table, for manuals and completions. */
+struct option_info {
+    const char *name, *value, *help; /* value: as help shows it, NULL: a flag */
+    const char *fallback,
+        *environment; /* where a value comes from when none is given; NULL: not told */
+    bool is_choice, is_optional, is_repeated; /* one of the words in `value`; may stand without it;
+                                                 may be given several times */
+    unsigned commands;
+};
+/* False: there are no rows at i and beyond. */
+bool option_info(struct option_info *out, size_t i);
+/* Bits of the commands that take the option `name` of n bytes; 0: there is no such option. */
+unsigned option_commands(const char *name, size_t n);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MODEL and --revision → a repository. */
+#include "cli/options/repository_option.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool repository_option(struct repository *out, const struct options *o, const char *command,
+                       ey_err *e)
+{
+    char name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2];
+    if (o->n_args != 1)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "%s takes one model, such as Qwen/Qwen3-VL-2B-Instruct-FP8, not %zu",
+                       command, o->n_args);
+    const char *model = o->args[0];
+    if (o->revision && strchr(model, '@'))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the revision is given twice, with @ and with --revision");
+    int n = snprintf(name, sizeof(name), "%s%s%s", model, o->revision ? "@" : "",
+                     o->revision ? o->revision : "");
+    if (n < (int)sizeof(name) && repository_parse(out, name)) return true;
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "\"%.200s\" is not the name of a model on the hub (owner/name)%s%.100s", model,
+                   o->revision ? " with a revision such as " : "", o->revision ? o->revision : "");
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A forgiving reader of JSON-like answers: one pass, a bounded stack instead of recursion. Outside
+ * of braces all is prose; inside, either quote opens a string, and what cannot be understood is
+ * stepped over. */
+#include "cli/output/boxes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/utf8.h"
+
+#define SCALE 1000.0 /* Qwen3-VL's coordinates, whatever the picture's size and shape */
+
+struct boxes_span {
+    const char *text; /* as spelled, escapes and all; NULL: none */
+    size_t n;
+};
+
+enum boxes_key { KEY_OTHER, KEY_BOX, KEY_LABEL };
+
+struct boxes_frame {
+    bool list;      /* else an object */
+    bool has_value; /* object: a key was read, its value comes next */
+    enum boxes_key key;
+    bool has_box;
+    double box[4];
+    struct boxes_span label;
+};
+
+struct boxes_reader {
+    const char *at, *end;
+    struct boxes_frame frame[EY_MAX_JSON_DEPTH];
+    size_t depth;
+    struct box_list *list;
+};
+
+static bool boxes_is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static bool boxes_is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static const char *boxes_skip_space(const char *at, const char *end)
+{
+    while (at < end && boxes_is_space(*at))
+        at++;
+    return at;
+}
+
+/* ---- strings ---- */
+
+/* The string whose quote is at r->at. It ends at a quote that one of `closers`, or the end of the
+ * text, follows: labels have apostrophes, and models forget escapes. */
+static struct boxes_span read_string(struct boxes_reader *r, const char *closers)
+{
+    char quote = *r->at++;
+    const char *start = r->at;
+    for (; r->at < r->end; r->at++) {
+        if (*r->at == '\\' && r->at + 1 < r->end) {
+            r->at++;
+            continue;
+        }
+        if (*r->at != quote) continue;
+        const char *next = boxes_skip_space(r->at + 1, r->end);
+        if (next == r->end || (*next && strchr(closers, *next)))
+            return (struct boxes_span){start, (size_t)(r->at++ - start)};
+    }
+    return (struct boxes_span){start, (size_t)(r->end - start)};
+}
+
+/* Four hexadecimal digits at s; -1: there are none. */
+static long read_hex(const char *s, size_t n)
+{
+    char digits[5] = "";
+    if (n < 4) return -1;
+    memcpy(digits, s, 4);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16) : -1;
+}
+
+/* The character of the \u escape at s (after the backslash), and in *used its bytes; half a
+ * surrogate pair is U+FFFD. */
+static uint32_t unescape_unicode(const char *s, size_t n, size_t *used)
+{
+    long high = read_hex(s + 1, n - 1), low = -1;
+    *used = high < 0 ? 1 : 5;
+    if (high < 0xd800 || high > 0xdfff) return high < 0 ? 'u' : (uint32_t)high;
+    if (high < 0xdc00 && n >= 11 && s[5] == '\\' && s[6] == 'u') low = read_hex(s + 7, n - 7);
+    if (low < 0xdc00 || low > 0xdfff) return 0xfffd;
+    *used = 11;
+    return 0x10000 + (((uint32_t)high - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
+}
+
+static uint32_t plain_character(const char *s, size_t n, size_t *used)
+{
+    uint32_t cp;
+    int length = utf8_decode(s, n, &cp);
+    *used = length > 0 ? (size_t)length : utf8_bad_length(s, n);
+    return length > 0 ? cp : 0xfffd;
+}
+
+/* The next character of a string's inside, and in *used its bytes. */
+static uint32_t boxes_next_character(const char *s, size_t n, size_t *used)
+{
+    uint32_t cp;
+    if (s[0] != '\\' || n < 2) return plain_character(s, n, used);
+    if (s[1] == 'u')
+        cp = unescape_unicode(s + 1, n - 1, used);
+    else
+        cp = plain_character(s + 1, n - 1,
+                             used); /* stands for itself, unless it names a control character */
+    *used += 1;
+    return cp < 0x80 && s[1] != 'u' && cp && strchr("nrtbf", (int)cp) ? ' ' : cp;
+}
+
+/* A string's inside as a label: one line, at most EY_MAX_LABEL_BYTES, never cut inside a character.
+ */
+static char *copy_label(struct arena *memory, struct boxes_span span)
+{
+    char label[EY_MAX_LABEL_BYTES + 4];
+    size_t n = 0, used;
+    for (size_t i = 0; i < span.n; i += used) {
+        uint32_t cp = boxes_next_character(span.text + i, span.n - i, &used);
+        if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0)) cp = ' ';
+        if (cp == ' ' && !n) continue;
+        size_t length = (size_t)utf8_encode(cp, label + n);
+        if (n + length > EY_MAX_LABEL_BYTES) break;
+        n += length;
+    }
+    while (n && label[n - 1] == ' ')
+        n--;
+    return arena_copy_text(memory, label, n);
+}
+
+/* ---- coordinates ---- */
+
+/* A decimal number; *spelled_real when it is written with a point or an exponent. */
+static bool boxes_read_number(const char **at, const char *end, double *out, bool *spelled_real)
+{
+    char digits[40], *rest;
+    size_t n = 0;
+    const char *p = *at;
+    while (p < end && n < sizeof(digits) - 1 && *p && strchr("+-.0123456789eE", *p)) {
+        *spelled_real = *spelled_real || strchr(".eE", *p);
+        digits[n++] = *p++;
+    }
+    digits[n] = 0;
+    *out = strtod(digits, &rest);
+    if (!n || *rest || !isfinite(*out)) return false;
+    *at = p;
+    return true;
+}
+
+static double clamp_coordinate(double v)
+{
+    return v < 0 ? 0 : v > SCALE ? SCALE : v;
+}
+
+/* Numbers of 0..1 are shares of the whole; then into the picture, corners in order. */
+static void normalize_box(double v[4], bool any_real)
+{
+    bool shares = any_real && v[0] <= 1 && v[1] <= 1 && v[2] <= 1 && v[3] <= 1;
+    for (int i = 0; i < 4; i++)
+        v[i] = clamp_coordinate(shares ? v[i] * SCALE : v[i]);
+    for (int i = 0; i < 2; i++) {
+        double first = v[i];
+        if (first > v[i + 2]) {
+            v[i] = v[i + 2];
+            v[i + 2] = first;
+        }
+    }
+}
+
+/* Exactly four numbers in brackets at r->at; anything else leaves r->at and *f as they are. */
+static bool read_box(struct boxes_reader *r, struct boxes_frame *f)
+{
+    const char *at = r->at;
+    double box[4];
+    bool any_real = false;
+    if (at == r->end || *at != '[') return false;
+    for (int i = 0; i < 4; i++) {
+        at = boxes_skip_space(at + 1, r->end); /* past the bracket or comma */
+        if (!boxes_read_number(&at, r->end, &box[i], &any_real)) return false;
+        at = boxes_skip_space(at, r->end);
+        if (at == r->end || *at != (i < 3 ? ',' : ']')) return false;
+    }
+    normalize_box(box, any_real);
+    memcpy(f->box, box, sizeof(box));
+    f->has_box = true;
+    r->at = at + 1;
+    return true;
+}
+
+/* ---- objects ---- */
+
+static struct boxes_frame *top_frame(struct boxes_reader *r)
+{
+    return &r->frame[r->depth - 1];
+}
+
+/* Deeper than any answer has reason to be: the rest is not read. */
+static void push_frame(struct boxes_reader *r, bool list)
+{
+    r->at++;
+    if (r->depth == EY_MAX_JSON_DEPTH)
+        r->at = r->end;
+    else
+        r->frame[r->depth++] = (struct boxes_frame){.list = list};
+}
+
+/* A value is complete; in an object a key comes next. */
+static void value_done(struct boxes_reader *r)
+{
+    if (r->depth) top_frame(r)->has_value = false;
+}
+
+static bool add_box(struct boxes_reader *r, const struct boxes_frame *f, ey_err *e)
+{
+    struct box_list *list = r->list;
+    if (list->n == EY_MAX_BOXES) return list->truncated = true;
+    if (!list->item) list->item = arena_array(&list->memory, EY_MAX_BOXES, sizeof(*list->item));
+    char *label = copy_label(&list->memory, f->label);
+    if (!list->item || !label)
+        return ey_fail_memory(e, "boxes", EY_MAX_BOXES * sizeof(*list->item));
+    list->item[list->n++] = (struct box){f->box[0], f->box[1], f->box[2], f->box[3], label};
+    return true;
+}
+
+static bool close_object(struct boxes_reader *r, ey_err *e)
+{
+    struct boxes_frame f = *top_frame(r);
+    r->at++;
+    r->depth--;
+    value_done(r);
+    return !f.has_box || add_box(r, &f, e);
+}
+
+static enum boxes_key boxes_key_of(struct boxes_span name)
+{
+    static const struct {
+        const char *name;
+        enum boxes_key key;
+    } keys[] = {
+        {"bbox_2d", KEY_BOX}, {"bbox", KEY_BOX}, {"label", KEY_LABEL}, {"text_content", KEY_LABEL}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (name.n == strlen(keys[i].name) && memcmp(name.text, keys[i].name, name.n) == 0)
+            return keys[i].key;
+    return KEY_OTHER;
+}
+
+static struct boxes_span boxes_read_word(struct boxes_reader *r)
+{
+    const char *start = r->at;
+    while (r->at < r->end && boxes_is_word(*r->at))
+        r->at++;
+    return (struct boxes_span){start, (size_t)(r->at - start)};
+}
+
+/* At a key, the end of the object, or something that should not be there. */
+static bool read_key(struct boxes_reader *r, ey_err *e)
+{
+    char c = *r->at;
+    if (c == '}') return close_object(r, e);
+    if (c == '{') { /* the one before was never closed: it is lost */
+        r->depth--;
+        push_frame(r, false);
+    } else if (c == '"' || c == '\'' || boxes_is_word(c)) {
+        struct boxes_span name = boxes_is_word(c) ? boxes_read_word(r) : read_string(r, ":");
+        r->at = boxes_skip_space(r->at, r->end);
+        if (r->at == r->end || *r->at != ':') return true;
+        r->at++;
+        top_frame(r)->key = boxes_key_of(name);
+        top_frame(r)->has_value = true;
+    } else {
+        r->at++;
+    }
+    return true;
+}
+
+static void read_value(struct boxes_reader *r)
+{
+    struct boxes_frame *f = top_frame(r);
+    char c = *r->at;
+    if (f->key == KEY_BOX && read_box(r, f))
+        value_done(r);
+    else if (c == '{' || c == '[')
+        push_frame(r, c == '[');
+    else if (c == '"' || c == '\'') {
+        struct boxes_span text = read_string(r, ",}]");
+        if (f->key == KEY_LABEL) f->label = text;
+        value_done(r);
+    } else { /* a number, null, true: nothing that is looked for; its end may be the object's */
+        while (r->at < r->end && !strchr(",}]", *r->at))
+            r->at++;
+        value_done(r);
+    }
+}
+
+static void read_item(struct boxes_reader *r)
+{
+    char c = *r->at;
+    if (c == '{' || c == '[')
+        push_frame(r, c == '[');
+    else if (c == '"' || c == '\'')
+        read_string(r, ",}]");
+    else if (c == '}') {
+        r->depth--;
+        value_done(r);
+    } /* the list was never closed; the object is now */
+    else if (c == ']') {
+        r->at++;
+        r->depth--;
+        value_done(r);
+    } else
+        r->at++;
+}
+
+static bool boxes_read_all(struct boxes_reader *r, ey_err *e)
+{
+    bool ok = true;
+    while (ok && r->at < r->end && !r->list->truncated) {
+        if (r->depth) r->at = boxes_skip_space(r->at, r->end);
+        if (r->at == r->end) break;
+        if (!r->depth && *r->at == '{')
+            push_frame(r, false);
+        else if (!r->depth)
+            r->at++;
+        else if (top_frame(r)->list)
+            read_item(r);
+        else if (top_frame(r)->has_value)
+            read_value(r);
+        else
+            ok = read_key(r, e);
+    }
+    return ok;
+}
+
+/* ---- nothing ---- */
+
+/* Without white space, a fence's marks and its language. */
+static struct boxes_span without_code_fence(const char *text, size_t n)
+{
+    const char *end = text + n, *at = boxes_skip_space(text, end);
+    if (end - at >= 3 && memcmp(at, "```", 3) == 0)
+        for (at += 3; at < end && boxes_is_word(*at);)
+            at++;
+    at = boxes_skip_space(at, end);
+    while (end > at && (boxes_is_space(end[-1]) || end[-1] == '`'))
+        end--;
+    return (struct boxes_span){at, (size_t)(end - at)};
+}
+
+/* An empty list or object, or words that say so. */
+static bool says_nothing_found(const char *text, size_t n)
+{
+    static const char *const words[] = {"none",    "null",        "no",
+                                        "nothing", "there is no", "there are no"};
+    struct boxes_span said = without_code_fence(text, n);
+    char signs[5] = "";
+    size_t n_signs = 0;
+    for (size_t i = 0; i < said.n && n_signs < sizeof(signs) - 1; i++)
+        if (!boxes_is_space(said.text[i])) signs[n_signs++] = said.text[i];
+    if (strcmp(signs, "[]") == 0 || strcmp(signs, "{}") == 0) return true;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        size_t length = strlen(words[i]);
+        if (said.n >= length && strncasecmp(said.text, words[i], length) == 0 &&
+            (said.n == length || !boxes_is_word(said.text[length])))
+            return true;
+    }
+    return false;
+}
+
+/* ---- the whole ---- */
+
+bool boxes_read(struct box_list *list, const char *text, size_t n, ey_err *e)
+{
+    struct boxes_reader r = {.at = text, .end = text + n, .list = list};
+    *list = (struct box_list){0};
+    if (!boxes_read_all(&r, e)) return false;
+    list->result = list->n ? BOXES_FOUND : says_nothing_found(text, n) ? BOXES_NONE : BOXES_UNCLEAR;
+    return true;
+}
+
+void boxes_free(struct box_list *list)
+{
+    arena_free(&list->memory);
+    *list = (struct box_list){0};
+}

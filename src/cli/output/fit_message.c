@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fits or not, for people. */
+#include "cli/output/fit_message.h"
+
+#include <string.h>
+
+#define MIB (1024.0 * 1024.0)
+
+void add_fit_message(struct buf *out, const ey_plan *p)
+{
+    bool on_gpu = strcmp(p->device, "cuda") == 0;
+    if (p->fits)
+        buf_add_text(out, "fits");
+    else if (p->total_bytes <= p->budget_bytes)
+        buf_add_text(out, "does not fit: layers on the CPU take more than --cpu-memory");
+    else
+        buf_printf(out, "does not fit, %.1f MiB too many",
+                   (double)(p->total_bytes - p->budget_bytes) / MIB);
+    buf_printf(out, "; may be used: %s\n", p->budget_rule);
+    if (!on_gpu && p->fits && p->total_bytes + p->file_bytes > p->budget_bytes)
+        buf_add_text(out, "but not with the weights: parts of them would be read from the disk "
+                          "again and again\n");
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* States of counted texts: how many characters must still come, so that none is begun that cannot
+ * be completed. */
+#ifndef EY_CONSTRAIN_NEEDS_H
+#define EY_CONSTRAIN_NEEDS_H
+
+#include "constrain/automaton/automaton.h"
+
+/* Sets `need` of the states, `largest_min` of the counters and EDGE_RAISES_MIN of edges; false: no
+ * memory. */
+bool measure_min_remaining(struct grammar *g);
+
+#endif

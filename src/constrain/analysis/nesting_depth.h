@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which texts can be completed, and with how many levels of nesting. */
+#ifndef EY_CONSTRAIN_HEIGHTS_H
+#define EY_CONSTRAIN_HEIGHTS_H
+
+#include "constrain/automaton/grammar_compiler.h"
+
+enum { NO_COMPLETION = 255 };
+
+/* Sets `height` and `reach` of all rules. owner: rule of each state of the net. */
+bool measure_rule_depths(struct compiler *c, const uint32_t *owner);
+/* Sets need[s] of the net's states begin..end-1, which lead nowhere else: the levels that calls on
+ * the way to the end of their rule take at least; NEVER: there is no way. */
+bool measure_state_depths(struct compiler *c, const uint32_t *owner, uint32_t begin, uint32_t end,
+                          uint8_t *min_depth);
+
+#endif

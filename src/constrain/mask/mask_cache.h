@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Masks that were made, with what is left to do for the caller's sake, by what they depend on.
+ * Shared by threads; a full one forgets what was not used for long (clock). */
+#ifndef EY_CONSTRAIN_CACHE_H
+#define EY_CONSTRAIN_CACHE_H
+
+#include "constrain/mask/vocabulary.h"
+
+struct mask_key {
+    uint64_t grammar; /* serial */
+    uint32_t state;
+    uint32_t max_remaining, min_remaining; /* of its counter: how many more may and must come; what
+                            is more than a token can be is one */
+    bool of_plain_set; /* plain tokens of the alphabet that `state` is the number of */
+};
+
+bool mask_cache_open(struct mask_cache **out, size_t n_masks, size_t words, size_t n_exits,
+                     ey_err *e);
+void mask_cache_close(struct mask_cache *cache);
+size_t mask_cache_bytes(size_t n_masks, size_t words, size_t n_exits);
+/* Copies the mask and its exits; false: it is not there. */
+bool mask_cache_get(struct mask_cache *cache, struct mask_key key, uint32_t *mask,
+                    struct token_exit *exits, uint32_t *n_exits);
+void mask_cache_put(struct mask_cache *cache, struct mask_key key, const uint32_t *mask,
+                    const struct token_exit *exits, uint32_t n_exits);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vocabulary's tokens as two tries, for the walks that make masks (mask.c). */
+#ifndef EY_CONSTRAIN_VOCABULARY_H
+#define EY_CONSTRAIN_VOCABULARY_H
+
+#include "constrain/constrain.h"
+
+/* Nodes in the order of their bytes, each followed by all that is below it, so that a walk goes
+ * through arrays from left to right and skips what it cannot enter. Tokens of plain characters
+ * alone (rooms.h) have a trie of their own, since most masks can take them as a whole. */
+struct token_trie {
+    uint8_t *byte;         /* [n_nodes] */
+    uint16_t *depth;       /* [n_nodes] bytes from the root, this one included */
+    uint32_t *subtree_end; /* [n_nodes] the node behind all that is below */
+    uint64_t *classes; /* [n_nodes] of the plain trie: plain_class() of all bytes of all tokens here
+                          and below */
+    uint32_t *first_token; /* [n_nodes + 1] the first of the tokens that end at the node, and behind
+                         the last of the node before */
+    int32_t *token_ids;    /* [n_tokens] in the order of their nodes */
+    uint32_t n_nodes, n_tokens;
+    uint32_t root_child[256]; /* the child of the root with this byte; n_nodes: none */
+};
+
+enum { PLAIN_TRIE, OTHER_TRIE, TRIES, LENGTH_MASKS = 16 };
+
+/* Where a bracketed text ended within a token: what is below the node is up to the caller. */
+struct token_exit {
+    uint32_t node, return_set; /* node: of the odd trie with its top bit set */
+};
+#define OTHER_TRIE_NODE 0x80000000u
+
+struct mask_cache;
+
+struct token_range {
+    uint32_t at, n; /* of vocabulary.text; n 0: the token is never allowed */
+};
+
+struct vocabulary {
+    struct token_trie tries[TRIES];
+    struct token_range *token_ranges; /* [n_token_ranges] by id */
+    char *text;
+    size_t n_token_ranges;
+    size_t words;             /* of a mask */
+    uint32_t max_token_bytes; /* bytes of the longest token */
+    uint32_t max_plain_chars; /* characters of the longest plain token */
+    uint32_t n_exits;         /* of one mask, at most */
+    /* plain tokens of at most room characters: masks for 0..LENGTH_MASKS, then the ids of longer
+     * ones in the order of length */
+    uint32_t *length_masks; /* [LENGTH_MASKS + 1][words] */
+    int32_t *long_ids;      /* [n_long] */
+    uint32_t *long_ends;    /* [max_plain_chars + 1] behind those of at most so many characters */
+    struct mask_cache *cache;
+    size_t bytes;
+};
+
+/* Plain tokens of at most `room` characters. */
+void vocabulary_plain_mask(const struct vocabulary *v, uint32_t max_remaining, uint32_t *mask);
+/* Takes plain tokens of more than `room` characters out. */
+void vocabulary_drop_longer(const struct vocabulary *v, uint32_t max_remaining, uint32_t *mask);
+
+#endif

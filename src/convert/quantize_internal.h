@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arithmetic of one block or group; between the files of this room. */
+#ifndef EY_QUANTIZE_BLOCKS_H
+#define EY_QUANTIZE_BLOCKS_H
+
+#include "convert/quantize.h"
+
+/* A recipe under way. */
+struct quantize_job {
+    const struct weight *source;
+    const float *importance; /* NULL: 1 */
+    int64_t rows, cols;
+    int group_size;
+    uint8_t *quantized;
+    float *scale;          /* FP8 */
+    uint16_t *group_scale; /* int4, BF16 */
+    uint32_t *group_zero;
+};
+
+/* ---- fp8.c ---- */
+
+/* Of the 128 x 128 values (fewer at the edges) of block row `r`, block column `c`: their codes and
+ * multiplier. False: one is not finite. */
+bool quantize_fp8_block(const struct quantize_job *m, int64_t r, int64_t c);
+
+/* ---- int4.c ---- */
+
+struct int4_scale {
+    uint16_t scale; /* a positive normal BF16 number */
+    uint8_t zero;   /* 0 .. 15 */
+};
+
+/* Codes 0 .. 15 of a group of x, and what makes values of them; *noise becomes the sum of h · (x -
+ * (code - zero) · scale)². h NULL: 1. */
+struct int4_scale quantize_int4_group(uint8_t *quantized, double *noise, const float *x,
+                                      const float *h, int n);
+
+/* One row of the matrix to codes[cols/2] and out[cols/group]; adds its noise and signal. False: a
+ * value is not finite. */
+bool quantize_int4_row(const struct quantize_job *m, int64_t row, uint8_t *quantized,
+                       struct int4_scale *out, struct quantize_error *error);
+
+#endif

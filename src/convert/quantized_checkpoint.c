@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps what --quantize makes as a checkpoint: shards of safetensors with the quantised matrices in
+ * place of the stored ones, every other tensor as it was, config.json with what was done, and the
+ * small files beside it. config.json comes last, so half a checkpoint is none. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/system.h"
+#include "engine/engine_internal.h"
+#include "models/on_load_quantization.h"
+
+enum {
+    MAX_TENSOR_NAME = 256,
+    MAX_QUANTIZED_TENSORS = 4,
+    MAX_FUSED = 3,
+    MAX_SMALL_FILE = 64 << 20,
+    MAX_FILES = 256
+};
+#define SHARD_BYTES ((uint64_t)4 << 30)
+#define SMALL_FILES_BYTES \
+    ((uint64_t)64 << 20) /* beside the tensors: the tokenizer and other small files */
+
+/* A tensor of the new checkpoint. */
+struct output_tensor {
+    char name[MAX_TENSOR_NAME];
+    const char *dtype;
+    int n_dims;
+    int64_t shape[EY_MAX_DIMS];
+    uint64_t size, shard_offset; /* `at` in its shard's data */
+    int shard;
+    const void *data; /* as stored; NULL: part of a matrix that is made */
+};
+
+/* What is made of a stored tensor, which holds one matrix or the rows of several, and which tensors
+ * hold the result: codes, multipliers, zeros, shape. */
+struct quantized_tensor {
+    const struct weight *weights[MAX_FUSED]; /* in the order of their rows */
+    int n_weights;
+    size_t tensor[MAX_QUANTIZED_TENSORS];
+    int n_tensors;
+};
+
+struct checkpoint_writer {
+    ey_engine *engine;
+    const char *out;
+    struct output_tensor *tensor;
+    size_t n_tensors, max_tensors;
+    struct quantized_tensor *quantized;
+    size_t n_quantized;
+    int n_shards, fd;
+    uint64_t data_offset;          /* of the shard that is written now */
+    char file_name[MAX_FILES][64]; /* files that were made */
+    int n_files;
+    bool created_dir;
+    uint64_t bytes;
+};
+
+/* ---- what there will be ---- */
+
+static struct output_tensor *writer_add_tensor(struct checkpoint_writer *writer, const char *dtype,
+                                               const void *data, uint64_t size, const char *fmt,
+                                               const char *name)
+{
+    if (writer->n_tensors == writer->max_tensors) return NULL;
+    struct output_tensor *t = &writer->tensor[writer->n_tensors++];
+    *t = (struct output_tensor){.dtype = dtype, .data = data, .size = size};
+    snprintf(t->name, sizeof(t->name), fmt, name);
+    return t;
+}
+
+static void add_quantized_part(struct checkpoint_writer *writer, struct quantized_tensor *m,
+                               const char *dtype, size_t element, int64_t rows, int64_t cols,
+                               const char *fmt, const char *name)
+{
+    struct output_tensor *t = writer_add_tensor(writer, dtype, NULL,
+                                                (uint64_t)(rows * cols) * element, fmt, name);
+    if (!t) return;
+    t->n_dims = 2;
+    t->shape[0] = rows;
+    t->shape[1] = cols;
+    m->tensor[m->n_tensors++] = writer->n_tensors - 1;
+}
+
+static int64_t ceil_div(int64_t n, int64_t block)
+{
+    return (n + block - 1) / block;
+}
+
+/* Of made matrices that lie in one tensor. */
+static int64_t fused_rows(const struct quantized_tensor *m)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < m->n_weights; i++)
+        rows += m->weights[i]->rows;
+    return rows;
+}
+
+static void add_quantized(struct checkpoint_writer *writer,
+                          const struct quantized_tensor *quantized, const char *name)
+{
+    struct quantized_tensor *m = &writer->quantized[writer->n_quantized++];
+    *m = *quantized;
+    const struct weight *w = m->weights[0];
+    const int64_t rows = fused_rows(m);
+    if (w->dtype == DTYPE_F8_E4M3) {
+        add_quantized_part(writer, m, "F8_E4M3", 1, rows, w->cols, "%s", name);
+        add_quantized_part(writer, m, "F32", sizeof(float), ceil_div(rows, FP8_BLOCK),
+                           ceil_div(w->cols, FP8_BLOCK), "%s_scale_inv", name);
+        return;
+    }
+    add_quantized_part(writer, m, "I32", sizeof(uint32_t), rows, w->cols / 8, "%s_packed", name);
+    add_quantized_part(writer, m, "BF16", sizeof(uint16_t), rows, weight_groups(w), "%s_scale",
+                       name);
+    add_quantized_part(writer, m, "I32", sizeof(uint32_t), ceil_div(rows, ZEROS_PER_WORD),
+                       weight_groups(w), "%s_zero_point", name);
+    struct output_tensor *shape = writer_add_tensor(writer, "I64", NULL, 2 * sizeof(int64_t),
+                                                    "%s_shape", name);
+    if (shape) {
+        shape->n_dims = 1;
+        shape->shape[0] = 2;
+        m->tensor[m->n_tensors++] = writer->n_tensors - 1;
+    }
+}
+
+/* Bytes of so many rows in a part of what is made; none in the shape, which is not of rows. */
+static uint64_t quantized_part_bytes(const struct weight *w, int part, int64_t rows)
+{
+    const int64_t groups = w->group_size ? weight_groups(w) : 0,
+                  block_cols = ceil_div(w->cols, FP8_BLOCK);
+    const int64_t fp8[MAX_QUANTIZED_TENSORS] = {
+        rows * w->cols, ceil_div(rows, FP8_BLOCK) * block_cols * (int64_t)sizeof(float)};
+    const int64_t int4[MAX_QUANTIZED_TENSORS] = {
+        rows * w->cols / 2, rows * groups * (int64_t)sizeof(uint16_t),
+        ceil_div(rows, ZEROS_PER_WORD) * groups * (int64_t)sizeof(uint32_t)};
+    return (uint64_t)(w->dtype == DTYPE_F8_E4M3 ? fp8 : int4)[part];
+}
+
+static const uint8_t *source_data(const struct weight *w)
+{
+    return w->recipe ? w->recipe->source.data : NULL;
+}
+
+/* By where their rows are. */
+static void insert_by_address(struct quantized_tensor *out, const struct weight *w)
+{
+    int at = out->n_weights++;
+    for (; at > 0 && source_data(out->weights[at - 1]) > source_data(w); at--)
+        out->weights[at] = out->weights[at - 1];
+    out->weights[at] = w;
+}
+
+/* Which matrices are made of a stored tensor. */
+static struct quantized_tensor quantized_from(const struct model *m, const struct tensor_view *t)
+{
+    struct quantized_tensor out = {0};
+    for (int i = 0; i < m->text.n_layers && !out.n_weights; i++) {
+        const struct weight *w = (const struct weight *)&m->layers[i];
+        for (int j = 0; j < LAYER_WEIGHTS; j++) {
+            const uint8_t *from = source_data(&w[j]);
+            if (from && from >= t->data && from < t->data + t->size && out.n_weights < MAX_FUSED)
+                insert_by_address(&out, &w[j]);
+        }
+    }
+    return out;
+}
+
+/* All rows of the tensor are made, and each matrix begins where its blocks can begin. */
+static bool check_quantized_rows(const struct quantized_tensor *m, const struct tensor_view *t,
+                                 ey_err *e)
+{
+    const int block = m->weights[0]->dtype == DTYPE_F8_E4M3 ? FP8_BLOCK : ZEROS_PER_WORD;
+    const uint8_t *next = t->data;
+    int64_t row = 0;
+    for (int i = 0; i < m->n_weights; i++) {
+        const struct weight *w = m->weights[i];
+        if (row % block)
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "%s holds several matrices, one from row %" PRId64
+                           " on, inside a block of %d rows; use --quantize while loading",
+                           t->name, row, block);
+        if (source_data(w) != next) break;
+        next += (size_t)w->rows * weight_row_bytes(&w->recipe->source);
+        row += w->rows;
+    }
+    return next == t->data + t->size ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "%s: only some of its rows would be made smaller; use --quantize while loading",
+                   t->name);
+}
+
+static const char *safetensors_dtype(enum dtype d)
+{
+    static const char *const names[] = {"",    "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2",
+                                        "I64", "I32", "I16", "I8",  "U8",   "BOOL"};
+    return names[d];
+}
+
+/* Multipliers of an FP8 matrix that is made four bits have no use any more. */
+static bool is_replaced_scale(const struct checkpoint_writer *writer, const struct tensor_view *t)
+{
+    char name[MAX_TENSOR_NAME];
+    const char *end = strstr(t->name, "_scale_inv");
+    if (!end || end[strlen("_scale_inv")] || (size_t)(end - t->name) >= sizeof(name)) return false;
+    snprintf(name, sizeof(name), "%.*s", (int)(end - t->name), t->name);
+    const struct tensor_view *matrix = checkpoint_find(writer->engine->ckpt, name);
+    return matrix && quantized_from(&writer->engine->model, matrix).n_weights > 0;
+}
+
+static bool list_tensors(struct checkpoint_writer *writer, ey_err *e)
+{
+    struct checkpoint *ckpt = writer->engine->ckpt;
+    for (size_t i = 0; i < checkpoint_count(ckpt); i++) {
+        const struct tensor_view *t = checkpoint_at(ckpt, i);
+        const struct quantized_tensor m = quantized_from(&writer->engine->model, t);
+        if (m.n_weights) {
+            if (!check_quantized_rows(&m, t, e)) return false;
+            add_quantized(writer, &m, t->name);
+        } else if (!is_replaced_scale(writer, t)) {
+            struct output_tensor *copy = writer_add_tensor(writer, safetensors_dtype(t->dtype),
+                                                           t->data, t->size, "%s", t->name);
+            if (copy) {
+                copy->n_dims = t->n_dims;
+                memcpy(copy->shape, t->shape, sizeof(copy->shape));
+            }
+        }
+    }
+    return true;
+}
+
+static bool plan_shards(struct checkpoint_writer *writer, ey_err *e)
+{
+    const size_t n = checkpoint_count(writer->engine->ckpt);
+    writer->max_tensors = n * MAX_QUANTIZED_TENSORS;
+    writer->tensor = calloc(writer->max_tensors + 1, sizeof(*writer->tensor));
+    writer->quantized = calloc(n + 1, sizeof(*writer->quantized));
+    if (!writer->tensor || !writer->quantized)
+        return ey_fail_memory(e, "the list of tensors",
+                              writer->max_tensors * sizeof(*writer->tensor));
+    if (!list_tensors(writer, e)) return false;
+    uint64_t used = 0;
+    for (size_t i = 0; i < writer->n_tensors; i++) {
+        if (used && used + writer->tensor[i].size > SHARD_BYTES) {
+            writer->n_shards++;
+            used = 0;
+        }
+        writer->tensor[i].shard = writer->n_shards;
+        writer->tensor[i].shard_offset = used;
+        used += writer->tensor[i].size;
+        writer->bytes += writer->tensor[i].size;
+    }
+    writer->n_shards++;
+    return true;
+}
+
+/* ---- files ---- */
+
+/* name: "" is the directory itself. */
+static bool fail_output_file(const struct checkpoint_writer *writer, const char *name, ey_err *e)
+{
+    const char *slash = name[0] ? "/" : "";
+    if (errno_is_disk_full())
+        return ey_fail(e, EY_IO,
+                       "%.300s%s%.100s: the disk is full; the checkpoint takes %.2f GB. Nothing of "
+                       "it was kept: make room or name a directory on another disk, "
+                       "then run the same again",
+                       writer->out, slash, name, (double)writer->bytes / 1e9);
+    return ey_fail(e, EY_IO, "%.400s%s%.100s: %s", writer->out, slash, name, strerror(errno));
+}
+
+/* Before an hour's work, not after it. */
+static bool check_output_space(const struct checkpoint_writer *writer, ey_err *e)
+{
+    uint64_t free_bytes;
+    if (!system_free_space(writer->out, &free_bytes) ||
+        free_bytes >= writer->bytes + SMALL_FILES_BYTES)
+        return true;
+    return ey_fail(e, EY_IO,
+                   "the checkpoint takes %.2f GB and %.300s has room for %.2f GB; make room or "
+                   "name a directory on another disk",
+                   (double)writer->bytes / 1e9, writer->out, (double)free_bytes / 1e9);
+}
+
+static int create_output_file(struct checkpoint_writer *writer, const char *name, ey_err *e)
+{
+    char path[EY_MAX_PATH];
+    if (writer->n_files == MAX_FILES || strlen(name) >= sizeof(writer->file_name[0]))
+        return ey_fail(e, EY_IO, "%s: too many files, or too long a name", name), -1;
+    if (!path_join(path, writer->out, name, e)) return -1;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_output_file(writer, name, e), -1;
+    strcpy(writer->file_name[writer->n_files++], name);
+    return fd;
+}
+
+/* To the file that was created last. */
+static bool write_output(struct checkpoint_writer *writer, int fd, const void *data, uint64_t n,
+                         uint64_t at, ey_err *e)
+{
+    const char *from = data;
+    while (n) {
+        ssize_t wrote = pwrite(fd, from, n > 1u << 30 ? 1u << 30 : n, (off_t)at);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return fail_output_file(writer, writer->file_name[writer->n_files - 1], e);
+        from += wrote;
+        at += (uint64_t)wrote;
+        n -= (uint64_t)wrote;
+    }
+    return true;
+}
+
+/* Some file systems find out only now that the disk is full; and config.json must not be on it
+ * before the rest is. */
+static bool finish_file(struct checkpoint_writer *writer, int fd, bool ok, ey_err *e)
+{
+    const char *name = writer->file_name[writer->n_files - 1];
+    if (ok && fdatasync(fd) != 0) ok = fail_output_file(writer, name, e);
+    if (close(fd) != 0 && ok) ok = fail_output_file(writer, name, e);
+    return ok;
+}
+
+static bool write_text_file(struct checkpoint_writer *writer, const char *name, const char *text,
+                            size_t n, ey_err *e)
+{
+    int fd = create_output_file(writer, name, e);
+    if (fd < 0) return false;
+    bool ok = write_output(writer, fd, text, n, 0, e);
+    return finish_file(writer, fd, ok, e);
+}
+
+static void remove_output(struct checkpoint_writer *writer)
+{
+    char path[EY_MAX_PATH];
+    for (int i = 0; i < writer->n_files; i++)
+        if (path_join(path, writer->out, writer->file_name[i], NULL)) unlink(path);
+    if (writer->created_dir) rmdir(writer->out);
+}
+
+static bool create_output_directory(struct checkpoint_writer *writer, ey_err *e)
+{
+    if (mkdir(writer->out, 0777) == 0) return writer->created_dir = true;
+    if (errno != EEXIST) return fail_output_file(writer, "", e);
+    DIR *d = opendir(writer->out);
+    if (!d) return fail_output_file(writer, "", e);
+    bool empty = true;
+    for (struct dirent *entry; empty && (entry = readdir(d));)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    closedir(d);
+    return empty || ey_fail(e, EY_BAD_REQUEST, "%.500s: the directory is not empty; name a new one",
+                            writer->out);
+}
+
+/* ---- shards ---- */
+
+static void shard_name(char out[64], int i, int n)
+{
+    if (n == 1)
+        snprintf(out, 64, "model.safetensors");
+    else
+        snprintf(out, 64, "model-%05d-of-%05d.safetensors", i + 1, n);
+}
+
+static bool write_header(struct checkpoint_writer *writer, int shard, ey_err *e)
+{
+    struct buf b = buf_with_max(EY_MAX_SAFETENSORS_HEADER);
+    buf_add(&b, "\0\0\0\0\0\0\0\0", 8);
+    buf_add_text(&b, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (size_t i = 0; i < writer->n_tensors; i++) {
+        const struct output_tensor *t = &writer->tensor[i];
+        if (t->shard != shard) continue;
+        buf_add_text(&b, ",");
+        json_dump_string(&b, t->name, strlen(t->name));
+        buf_printf(&b, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
+        for (int d = 0; d < t->n_dims; d++)
+            buf_printf(&b, "%s%" PRId64, d ? "," : "", t->shape[d]);
+        buf_printf(&b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->shard_offset,
+                   t->shard_offset + t->size);
+    }
+    buf_add_text(&b, "}");
+    while (!b.failed && b.size % 8)
+        buf_add_text(&b, " ");
+    if (b.failed) return ey_fail_memory(e, "a shard's header", 0);
+    uint64_t length = b.size - 8;
+    memcpy(b.data, &length, sizeof(length));
+    writer->data_offset = b.size;
+    bool ok = write_output(writer, writer->fd, b.data, b.size, 0, e);
+    buf_free(&b);
+    return ok;
+}
+
+static bool write_copied(struct checkpoint_writer *writer, size_t i, const void *data, ey_err *e)
+{
+    return write_output(writer, writer->fd, data, writer->tensor[i].size,
+                        writer->data_offset + writer->tensor[i].shard_offset, e);
+}
+
+/* A matrix, whose rows begin at `row` of the tensors that hold it. */
+static bool write_matrix(struct checkpoint_writer *writer, const struct quantized_tensor *m,
+                         const struct weight *recipe, int64_t row, int shard, void *memory,
+                         ey_err *e)
+{
+    struct weight w;
+    if (!quantize_weight(&w, memory, recipe, writer->engine->pool))
+        return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite",
+                       writer->tensor[m->tensor[0]].name);
+    const struct weight *stored = &recipe->recipe->source;
+    file_map_release_pages(stored->data, (size_t)stored->rows * weight_row_bytes(stored));
+    const void *data[MAX_QUANTIZED_TENSORS] = {
+        w.data, w.dtype == DTYPE_INT4 ? w.group_scale : w.scale, w.group_zero};
+    for (int p = 0; p < m->n_tensors; p++) {
+        const struct output_tensor *t = &writer->tensor[m->tensor[p]];
+        if (t->shard == shard && data[p] &&
+            !write_output(writer, writer->fd, data[p], quantized_part_bytes(&w, p, w.rows),
+                          writer->data_offset + t->shard_offset + quantized_part_bytes(&w, p, row),
+                          e))
+            return false;
+    }
+    return true;
+}
+
+/* All parts of a matrix lie beside each other in the list, but a shard may end between them: it is
+ * made again then. */
+static bool write_quantized(struct checkpoint_writer *writer, const struct quantized_tensor *m,
+                            int shard, void *memory, ey_err *e)
+{
+    const int64_t shape[2] = {fused_rows(m), m->weights[0]->cols};
+    bool wanted = false;
+    int64_t row = 0;
+    for (int p = 0; p < m->n_tensors; p++)
+        wanted = wanted || writer->tensor[m->tensor[p]].shard == shard;
+    for (int i = 0; wanted && i < m->n_weights; row += m->weights[i++]->rows)
+        if (!write_matrix(writer, m, m->weights[i], row, shard, memory, e)) return false;
+    return m->n_tensors < MAX_QUANTIZED_TENSORS ||
+           writer->tensor[m->tensor[MAX_QUANTIZED_TENSORS - 1]].shard != shard ||
+           write_copied(writer, m->tensor[MAX_QUANTIZED_TENSORS - 1], shape, e);
+}
+
+static bool write_shard(struct checkpoint_writer *writer, int shard, void *memory,
+                        const ey_engine_options *o, ey_err *e)
+{
+    if (!write_header(writer, shard, e)) return false;
+    for (size_t i = 0; i < writer->n_tensors; i++)
+        if (writer->tensor[i].shard == shard && writer->tensor[i].data &&
+            !write_copied(writer, i, writer->tensor[i].data, e))
+            return false;
+    for (size_t i = 0; i < writer->n_quantized; i++) {
+        if (!write_quantized(writer, &writer->quantized[i], shard, memory, e)) return false;
+        if (o->progress) o->progress(o->progress_user, "quantising", i + 1, writer->n_quantized);
+    }
+    return true;
+}
+
+static bool write_shards(struct checkpoint_writer *writer, const ey_engine_options *o, ey_err *e)
+{
+    const size_t max_bytes = writer->engine->model.max_quantized_bytes;
+    void *memory = aligned_alloc(64, max_bytes ? max_bytes : 64);
+    bool ok = memory || ey_fail_memory(e, "weights on their way", max_bytes);
+    for (int i = 0; ok && i < writer->n_shards; i++) {
+        char name[64];
+        shard_name(name, i, writer->n_shards);
+        writer->fd = create_output_file(writer, name, e);
+        if (writer->fd < 0)
+            ok = false;
+        else
+            ok = finish_file(writer, writer->fd, write_shard(writer, i, memory, o, e), e);
+    }
+    free(memory);
+    return ok;
+}
+
+static bool write_index(struct checkpoint_writer *writer, ey_err *e)
+{
+    struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
+    if (writer->n_shards == 1) return true;
+    buf_printf(&b,
+               "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+               writer->bytes);
+    for (size_t i = 0; i < writer->n_tensors; i++) {
+        char file[64];
+        shard_name(file, writer->tensor[i].shard, writer->n_shards);
+        buf_printf(&b, "%s\n    ", i ? "," : "");
+        json_dump_string(&b, writer->tensor[i].name, strlen(writer->tensor[i].name));
+        buf_printf(&b, ": \"%s\"", file);
+    }
+    buf_add_text(&b, "\n  }\n}\n");
+    bool ok = b.failed ? ey_fail_memory(e, "the index", 0)
+                       : write_text_file(writer, "model.safetensors.index.json", b.data, b.size, e);
+    buf_free(&b);
+    return ok;
+}
+
+/* ---- the small files ---- */
+
+static bool name_ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Not weights in any format, nor what is written anew. */
+static bool is_copied(const char *name)
+{
+    static const char *const skipped[] = {".safetensors", ".safetensors.index.json",
+                                          ".bin",         ".bin.index.json",
+                                          ".pt",          ".pth",
+                                          ".gguf",        ".onnx",
+                                          ".h5",          ".msgpack"};
+    for (size_t i = 0; i < sizeof(skipped) / sizeof(skipped[0]); i++)
+        if (name_ends_with(name, skipped[i])) return false;
+    return name[0] != '.' && strcmp(name, "config.json") != 0;
+}
+
+static bool copy_file(struct checkpoint_writer *writer, const char *name, ey_err *e)
+{
+    char path[EY_MAX_PATH], *data = NULL;
+    size_t n;
+    struct stat st;
+    if (!path_join(path, checkpoint_directory(writer->engine->ckpt), name, e)) return false;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_SMALL_FILE) return true;
+    bool ok = file_read(&data, &n, path, MAX_SMALL_FILE, e) &&
+              write_text_file(writer, name, data, n, e);
+    free(data);
+    return ok;
+}
+
+static bool copy_files(struct checkpoint_writer *writer, ey_err *e)
+{
+    DIR *d = opendir(checkpoint_directory(writer->engine->ckpt));
+    bool ok = d || ey_fail(e, EY_IO, "%.500s: %s", checkpoint_directory(writer->engine->ckpt),
+                           strerror(errno));
+    for (struct dirent *entry; ok && (entry = readdir(d));)
+        if (is_copied(entry->d_name)) ok = copy_file(writer, entry->d_name, e);
+    if (d) closedir(d);
+    return ok;
+}
+
+/* ---- config.json ---- */
+
+/* Modules whose matrices stay, as readers of such checkpoints want them listed. */
+static json_object *unquantized_modules(const struct checkpoint_writer *writer)
+{
+    json_object *list = json_object_new_array();
+    for (size_t i = 0; i < writer->n_tensors; i++) {
+        const struct output_tensor *t = &writer->tensor[i];
+        if (!t->data || t->n_dims != 2 || !name_ends_with(t->name, ".weight") ||
+            strstr(t->name, "embed_tokens") || strstr(t->name, "pos_embed"))
+            continue;
+        json_object_array_add(
+            list, json_object_new_string_len(t->name, (int)(strlen(t->name) - strlen(".weight"))));
+    }
+    bool head = false;
+    for (size_t i = 0; i < json_object_array_length(list); i++)
+        head = head ||
+               strcmp(json_object_get_string(json_object_array_get_idx(list, i)), "lm_head") == 0;
+    if (!head) json_object_array_add(list, json_object_new_string("lm_head"));
+    return list;
+}
+
+static json_object *fp8_config(const struct checkpoint_writer *writer)
+{
+    json_object *q = json_object_new_object(), *block = json_object_new_array();
+    json_object_array_add(block, json_object_new_int(FP8_BLOCK));
+    json_object_array_add(block, json_object_new_int(FP8_BLOCK));
+    json_object_object_add(q, "quant_method", json_object_new_string("fp8"));
+    json_object_object_add(q, "fmt", json_object_new_string("e4m3"));
+    json_object_object_add(q, "activation_scheme", json_object_new_string("dynamic"));
+    json_object_object_add(q, "weight_block_size", block);
+    json_object_object_add(q, "ignored_layers", unquantized_modules(writer));
+    json_object_object_add(q, "modules_to_not_convert", unquantized_modules(writer));
+    return q;
+}
+
+static json_object *int4_config(const struct checkpoint_writer *writer, int group)
+{
+    json_object *q = json_object_new_object(), *weights = json_object_new_object(),
+                *first = json_object_new_object(), *groups = json_object_new_object();
+    json_object *targets = json_object_new_array();
+    json_object_array_add(targets, json_object_new_string("Linear"));
+    json_object_object_add(weights, "num_bits", json_object_new_int(4));
+    json_object_object_add(weights, "type", json_object_new_string("int"));
+    json_object_object_add(weights, "symmetric", json_object_new_boolean(false));
+    json_object_object_add(weights, "strategy", json_object_new_string("group"));
+    json_object_object_add(weights, "group_size", json_object_new_int(group));
+    json_object_object_add(weights, "dynamic", json_object_new_boolean(false));
+    json_object_object_add(weights, "actorder", NULL);
+    json_object_object_add(weights, "observer", json_object_new_string("mse"));
+    json_object_object_add(first, "targets", targets);
+    json_object_object_add(first, "weights", weights);
+    json_object_object_add(first, "input_activations", NULL);
+    json_object_object_add(first, "output_activations", NULL);
+    json_object_object_add(groups, "group_0", first);
+    json_object_object_add(q, "quant_method", json_object_new_string("compressed-tensors"));
+    json_object_object_add(q, "format", json_object_new_string("pack-quantized"));
+    json_object_object_add(q, "quantization_status", json_object_new_string("compressed"));
+    json_object_object_add(q, "kv_cache_scheme", NULL);
+    json_object_object_add(q, "config_groups", groups);
+    json_object_object_add(q, "ignore", unquantized_modules(writer));
+    return q;
+}
+
+static bool write_config(struct checkpoint_writer *writer, const struct quantize_choice *choice,
+                         ey_err *e)
+{
+    json_object *config = NULL;
+    if (json_object_deep_copy((json_object *)(uintptr_t)checkpoint_config(writer->engine->ckpt),
+                              &config, NULL) != 0)
+        return ey_fail_memory(e, "config.json", 0);
+    json_object_object_add(config, "quantization_config",
+                           choice->dtype == DTYPE_INT4 ? int4_config(writer, choice->group_size)
+                                                       : fp8_config(writer));
+    const char *text = json_object_to_json_string_ext(
+        config, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
+    bool ok = text ? write_text_file(writer, "config.json", text, strlen(text), e)
+                   : ey_fail_memory(e, "config.json", 0);
+    json_object_put(config);
+    return ok;
+}
+
+/* ---- all ---- */
+
+static bool write_checkpoint(struct checkpoint_writer *writer, const struct quantize_choice *choice,
+                             const ey_engine_options *o, ey_err *e)
+{
+    bool ok = plan_shards(writer, e) && check_output_space(writer, e) &&
+              create_output_directory(writer, e) && write_shards(writer, o, e) &&
+              write_index(writer, e) && copy_files(writer, e) && write_config(writer, choice, e);
+    if (!ok) remove_output(writer);
+    free(writer->tensor);
+    free(writer->quantized);
+    return ok;
+}
+
+bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_report *report,
+                 ey_err *e)
+{
+    struct quantize_choice choice;
+    struct quantize_report r = {0};
+    ey_engine *engine = engine_new(e);
+    struct checkpoint_writer writer = {.engine = engine, .out = out};
+    *report = (ey_quantize_report){0};
+    bool ok = engine && engine_read_quantization(&choice, options, e) &&
+              engine_open_headers(engine, options->model, e) &&
+              engine_open_pool(engine, options, e);
+    if (ok && choice.dtype == DTYPE_NONE)
+        ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
+    const uint64_t before = ok ? engine->model.weight_bytes : 0;
+    ok = ok && model_quantize_on_load(&engine->model, &choice, &r, engine->pool, e);
+    if (ok && !r.n_quantized)
+        ok = ey_fail(e, EY_BAD_REQUEST,
+                     "nothing of this model would change: its matrices are that small already, or "
+                     "would lose too much");
+    ok = ok && write_checkpoint(&writer, &choice, options, e);
+    if (ok) {
+        *report = (ey_quantize_report){.n_made = r.n_quantized,
+                                       .n_kept = r.n_unquantized,
+                                       .bytes_before = before,
+                                       .bytes = writer.bytes,
+                                       .worst_error = r.max_error,
+                                       .mean_error = r.mean_error};
+        snprintf(report->kept, sizeof(report->kept), "%s", r.unquantized_names);
+    }
+    ey_engine_close(&engine);
+    return ok;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this machine has for running models, what is wrong with it, and what helps. */
+#include "doctor/doctor_findings.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- findings ---- */
+
+ey_finding *finding_add(ey_diagnosis *out, const char *name, ey_finding_level level)
+{
+    static ey_finding surplus;
+    ey_finding *f = out->n < EY_MAX_FINDINGS ? &out->findings[out->n++] : &surplus;
+    *f = (ey_finding){.level = level, .unit = ""};
+    snprintf(f->name, sizeof(f->name), "%s", name);
+    return f;
+}
+
+void finding_text(ey_finding *f, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(f->text, sizeof(f->text), fmt, args);
+    va_end(args);
+}
+
+void finding_remedy(ey_finding *f, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(f->remedy, sizeof(f->remedy), fmt, args);
+    va_end(args);
+}
+
+void finding_value(ey_finding *f, double value, const char *unit)
+{
+    f->value = value;
+    f->unit = unit;
+}
+
+/* ---- all ---- */
+
+/* Whether the model would start with these options. */
+static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
+{
+    const double mib = 1 << 20;
+    ey_plan plan;
+    ey_err e;
+    bool planned = ey_plan_make(options, &plan, &e);
+    ey_finding *f = finding_add(out, "model",
+                                !planned    ? EY_FINDING_BAD
+                                : plan.fits ? EY_FINDING_GOOD
+                                            : EY_FINDING_BAD);
+    if (!planned) {
+        finding_text(f, "%.500s", e.text);
+        return false;
+    }
+    finding_value(f, (double)plan.total_bytes, "bytes");
+    finding_text(f, "%.300s on %s: %.0f MiB planned, may be used: %s", plan.directory, plan.device,
+                 (double)plan.total_bytes / mib, plan.budget_rule);
+    if (!plan.fits)
+        finding_remedy(f, "%.0f MiB too many: eyelet plan says what would fit",
+                       (double)(plan.total_bytes - plan.budget_bytes) / mib);
+    return plan.fits;
+}
+
+void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels)
+{
+    *out = (ey_diagnosis){0};
+    bool try_gpu = !options->device || strcmp(options->device, "auto") == 0 ||
+                   strcmp(options->device, "cuda") == 0;
+    bool needs_gpu = options->device && strcmp(options->device, "cuda") == 0;
+    bool gpu = try_gpu && doctor_check_gpu(out, kernels),
+         host = doctor_check_host(out, options->model);
+    out->usable = gpu || (host && !needs_gpu);
+    if (options->model && !check_plan(out, options)) out->usable = false;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grammars by what they were made of. Few are in use at a time, so they lie in a row that is looked
+ * through. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "constrain/constrain.h"
+#include "eyelet.h"
+
+struct grammar_entry {
+    char *key;               /* NULL: free */
+    size_t n_key, bytes;     /* all that it takes */
+    uint64_t hash, last_use; /* used: when, by the cache's clock */
+    ey_grammar *grammar;
+};
+
+struct ey_grammar_cache {
+    pthread_mutex_t lock;
+    struct grammar_entry entry[EY_GRAMMAR_CACHE_ENTRIES];
+    size_t bytes, max_bytes;
+    uint64_t clock;
+};
+
+bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t max_bytes, ey_err *e)
+{
+    ey_grammar_cache *c = *cache = calloc(1, sizeof(*c));
+    if (!c) return ey_fail_memory(e, "a cache of grammars", sizeof(*c));
+    pthread_mutex_init(&c->lock, NULL);
+    c->max_bytes = max_bytes;
+    return true;
+}
+
+static void grammar_entry_free(ey_grammar_cache *c, struct grammar_entry *entry)
+{
+    c->bytes -= entry->bytes;
+    grammar_release(&entry->grammar);
+    free(entry->key);
+    *entry = (struct grammar_entry){.key = NULL};
+}
+
+void ey_grammar_cache_close(ey_grammar_cache **cache)
+{
+    ey_grammar_cache *c = *cache;
+    if (!c) return;
+    for (int i = 0; i < EY_GRAMMAR_CACHE_ENTRIES; i++)
+        if (c->entry[i].key) grammar_entry_free(c, &c->entry[i]);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+    *cache = NULL;
+}
+
+static uint64_t fnv1a(const char *key, size_t n) /* FNV-1a; equal keys are told by their bytes */
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (uint8_t)key[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static struct grammar_entry *grammar_cache_lookup(ey_grammar_cache *c, const char *key, size_t n,
+                                                  uint64_t hash)
+{
+    for (struct grammar_entry *x = c->entry; x < c->entry + EY_GRAMMAR_CACHE_ENTRIES; x++)
+        if (x->key && x->hash == hash && x->n_key == n && memcmp(x->key, key, n) == 0) return x;
+    return NULL;
+}
+
+ey_grammar *ey_grammar_cache_find(ey_grammar_cache *c, const char *key, size_t n)
+{
+    uint64_t hash = fnv1a(key, n);
+    pthread_mutex_lock(&c->lock);
+    struct grammar_entry *entry = grammar_cache_lookup(c, key, n, hash);
+    ey_grammar *grammar = entry ? grammar_retain(entry->grammar) : NULL;
+    if (entry) entry->last_use = ++c->clock;
+    pthread_mutex_unlock(&c->lock);
+    return grammar;
+}
+
+/* A free entry, after forgetting what was not used for longest until `bytes` more fit. */
+static struct grammar_entry *grammar_cache_evict(ey_grammar_cache *c, size_t bytes)
+{
+    for (;;) {
+        struct grammar_entry *unused = NULL, *oldest = NULL;
+        for (struct grammar_entry *x = c->entry; x < c->entry + EY_GRAMMAR_CACHE_ENTRIES; x++) {
+            if (!x->key)
+                unused = x;
+            else if (!oldest || x->last_use < oldest->last_use)
+                oldest = x;
+        }
+        if (unused && c->bytes + bytes <= c->max_bytes) return unused;
+        grammar_entry_free(c, oldest); /* there is one: `bytes` alone would fit */
+    }
+}
+
+void ey_grammar_cache_put(ey_grammar_cache *c, const char *key, size_t n, ey_grammar *grammar)
+{
+    size_t bytes = n + grammar_bytes(grammar);
+    uint64_t hash = fnv1a(key, n);
+    char *copy = bytes <= c->max_bytes ? malloc(n + 1) : NULL;
+    if (!copy) return; /* it is compiled again then */
+    memcpy(copy, key, n);
+    pthread_mutex_lock(&c->lock);
+    if (grammar_cache_lookup(c, key, n, hash)) {
+        free(copy); /* another request was faster */
+    } else {
+        *grammar_cache_evict(c, bytes) = (struct grammar_entry){
+            copy, n, bytes, hash, ++c->clock, grammar_retain(grammar)};
+        c->bytes += bytes;
+    }
+    pthread_mutex_unlock(&c->lock);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allocates what the plan says, once, and lays the buffers out in it. */
+#include "engine/engine_internal.h"
+
+/* ---- on the device ---- */
+
+static bool alloc_plan_row(const ey_engine *engine, struct backend *be, dev *out, enum plan_row row,
+                           ey_err *e)
+{
+    *out = be->ops->alloc(be, engine->plan.bytes[row], e);
+    return *out != NULL;
+}
+
+/* Buffers of `n` elements each, one after the other. */
+static void lay_out_buffers(struct backend *be, dev memory, const size_t *elements,
+                            const enum element *kind, dev *const *out, int n)
+{
+    for (int i = 0; i < n; i++) {
+        *out[i] = memory;
+        memory = be->ops->at(be, memory, kind[i], elements[i]);
+    }
+}
+
+static void lay_out_step_buffers(ey_engine *engine, struct backend *be, dev memory,
+                                 struct step_buffers *b)
+{
+    size_t elements[STEP_BUFFERS];
+    dev *const out[STEP_BUFFERS] = {[STEP_X] = &b->x,
+                                    [STEP_Q] = &b->q,
+                                    [STEP_O] = &b->o,
+                                    [STEP_H] = &b->h,
+                                    [STEP_ROPE] = &b->rope};
+    plan_step_elements(elements, &engine->model.text, b->max_rows);
+    lay_out_buffers(be, memory, elements, plan_step_element, out, STEP_BUFFERS);
+}
+
+static void lay_out_vision_buffers(ey_engine *engine, struct workspace *ws, dev memory)
+{
+    size_t elements[VISION_BUFFERS];
+    dev *const out[VISION_BUFFERS] = {
+        [VISION_X] = &ws->vision_x,       [VISION_QKV] = &ws->vision_qkv,
+        [VISION_O] = &ws->vision_o,       [VISION_H] = &ws->vision_h,
+        [VISION_ROPE] = &ws->vision_rope, [VISION_FEATURES] = &ws->vision_features};
+    ws->max_rows = engine->plan.vision_rows;
+    ws->max_patches = engine->plan.max_patches;
+    plan_vision_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches,
+                         plan_features_cross_devices(&engine->plan));
+    lay_out_buffers(engine->vision_backends.be, memory, elements, plan_vision_element, out,
+                    VISION_BUFFERS);
+}
+
+/* On one device tower and chunk lie over each other: they never run at the same time. */
+static bool open_vision_workspace(ey_engine *engine, ey_err *e)
+{
+    struct backend *be = engine->vision_backends.be;
+    if (!plan_vision_on_cpu(&engine->plan))
+        return lay_out_vision_buffers(engine, &engine->ws, engine->shared_memory), true;
+    if (!alloc_plan_row(engine, be, &engine->vision_memory, PLAN_CPU_VISION_WORKSPACE, e))
+        return false;
+    lay_out_vision_buffers(engine, &engine->cpu_vision_ws, engine->vision_memory);
+    return true;
+}
+
+/* What runs on the CPU beside a card. */
+static bool open_cpu_layers(ey_engine *engine, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    struct cpu_layers *cpu_layers = &engine->cpu_layers;
+    const bool layers = p->cpu_layers > 0;
+    if ((layers || plan_vision_on_cpu(p)) &&
+        !engine->cpu->ops->reserve(engine->cpu, &p->cpu_limits, e))
+        return false;
+    if (!layers) return true;
+    *cpu_layers = (struct cpu_layers){.be = engine->cpu,
+                                      .n_layers = p->cpu_layers,
+                                      .buffers = {.max_rows = p->limits.max_rows},
+                                      .kv = {.shape = p->cpu_kv}};
+    if (!alloc_plan_row(engine, engine->cpu, &cpu_layers->kv.data, PLAN_CPU_KV, e) ||
+        !alloc_plan_row(engine, engine->cpu, &engine->cpu_layers_memory, PLAN_CPU_WORKSPACE, e))
+        return false;
+    lay_out_step_buffers(engine, engine->cpu, engine->cpu_layers_memory, &cpu_layers->buffers);
+    engine->ws.cpu_layers = cpu_layers;
+    return true;
+}
+
+static bool open_workspace(ey_engine *engine, ey_err *e)
+{
+    struct workspace *ws = &engine->ws;
+    const struct plan *p = &engine->plan;
+    struct backend *features = engine->vision_backends.text_be;
+    ws->chunk.max_rows = p->max_rows;
+    ws->step.max_rows = p->decode_rows;
+    ws->feature_rows = p->feature_rows;
+    if (!alloc_plan_row(engine, engine->be, &engine->step_memory, PLAN_DECODE_WORKSPACE, e) ||
+        !alloc_plan_row(engine, engine->be, &engine->shared_memory, PLAN_SHARED_WORKSPACE, e) ||
+        !alloc_plan_row(engine, features, &engine->feature_memory, PLAN_IMAGE_CACHE, e) ||
+        !open_cpu_layers(engine, e) || !open_vision_workspace(engine, e))
+        return false;
+    lay_out_step_buffers(engine, engine->be, engine->step_memory, &ws->step);
+    lay_out_step_buffers(engine, engine->be, engine->shared_memory, &ws->chunk);
+    size_t level = (size_t)p->feature_rows * (size_t)engine->model.text.hidden;
+    for (int i = 0; i <= engine->model.vision.n_deepstack; i++)
+        ws->features[i] = features->ops->at(features, engine->feature_memory, ELEMENT_FEATURE,
+                                            (size_t)i * level);
+    return true;
+}
+
+static bool open_device_buffers(ey_engine *engine, ey_err *e)
+{
+    dev logits = NULL;
+    engine->kv.shape = engine->plan.kv;
+    engine->kv_block_bytes = (engine->plan.bytes[PLAN_KV] + engine->plan.bytes[PLAN_CPU_KV]) /
+                             (uint64_t)engine->plan.kv.n_blocks;
+    bool ok = engine->be->ops->reserve(engine->be, &engine->plan.limits, e) &&
+              alloc_plan_row(engine, engine->be, &engine->kv.data, PLAN_KV, e) &&
+              open_workspace(engine, e) &&
+              alloc_plan_row(engine, engine->be, &logits, PLAN_LOGITS, e);
+    engine->logits = logits;
+    if (engine->model.head.data == engine->model.embed.data)
+        engine->model.head = engine->model.embed; /* loading may end with another order of it */
+    return ok;
+}
+
+/* ---- on the host ---- */
+
+static bool open_host_buffers(ey_engine *engine, ey_err *e)
+{
+    struct host_buffers *h = &engine->host;
+    struct arena *a = &engine->arena;
+    size_t seqs = (size_t)engine->max_num_seqs, rows = (size_t)engine->plan.limits.max_rows;
+    h->pixels = arena_array(a, rows,
+                            sizeof(float) * (size_t)vision_patch_width(&engine->model.vision));
+    h->patch_positions = arena_array(a, rows, 3 * sizeof(int32_t));
+    h->logits = arena_array(a, (size_t)engine->model.text.vocab_size, sizeof(float));
+    h->normed = arena_array(a, (size_t)engine->model.text.hidden, sizeof(float));
+    h->rescore_norm = arena_array(a, (size_t)engine->model.text.hidden, sizeof(float));
+    h->token = arena_array(a, rows, sizeof(int32_t));
+    h->feature = arena_array(a, rows, sizeof(int32_t));
+    h->seq = arena_array(a, rows, sizeof(int32_t));
+    h->index = arena_array(a, rows, sizeof(int32_t));
+    h->position = arena_array(a, rows, 3 * sizeof(int32_t));
+    h->block_table = arena_array(a, seqs * (size_t)engine->max_blocks, sizeof(int32_t));
+    h->out_rows = arena_array(a, seqs, sizeof(int32_t));
+    engine->chunk = arena_array(a, seqs, sizeof(*engine->chunk));
+    engine->previous_chunk = arena_array(a, seqs, sizeof(*engine->previous_chunk));
+    engine->matchers = arena_array(a, seqs, sizeof(*engine->matchers));
+    engine->running = arena_array(a, seqs, sizeof(*engine->running));
+    return (h->pixels && h->patch_positions && h->logits && h->normed && h->rescore_norm &&
+            h->token && h->feature && h->seq && h->index && h->position && h->block_table &&
+            h->out_rows && engine->chunk && engine->previous_chunk && engine->matchers &&
+            engine->running) ||
+           ey_fail_memory(e, "host buffers", a->used);
+}
+
+static bool open_request_slots(ey_engine *engine, ey_err *e)
+{
+    int vocabulary = engine->model.text.vocab_size;
+    engine->slot = arena_array(&engine->arena, (size_t)engine->max_num_seqs, sizeof(*engine->slot));
+    bool ok = engine->slot && sampler_scratch_open(&engine->scratch, &engine->arena, vocabulary, e);
+    for (int i = 0; ok && i < engine->max_num_seqs; i++) {
+        engine->slot[i].blocks = arena_array(&engine->arena, (size_t)engine->max_blocks,
+                                             sizeof(int32_t));
+        ok = engine->slot[i].blocks && sampler_open(&engine->slot[i].sampler, &engine->scratch,
+                                                    &engine->arena, vocabulary, e);
+    }
+    return ok || ey_fail_memory(e, "requests", engine->arena.used);
+}
+
+bool engine_buffers_open(ey_engine *engine, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    return open_device_buffers(engine, e) && open_host_buffers(engine, e) &&
+           open_request_slots(engine, e) &&
+           kv_pool_open(&engine->blocks, &engine->arena, p->kv.n_blocks, e) &&
+           image_cache_open(&engine->images, &engine->arena, p->feature_rows / FEATURE_BLOCK, e) &&
+           hasher_open(&engine->hasher, e);
+}
+
+void engine_buffers_close(ey_engine *engine)
+{
+    dev all[] = {engine->step_memory, engine->shared_memory, engine->kv.data, engine->logits};
+    dev on_cpu[] = {engine->vision_memory, engine->cpu_layers.kv.data, engine->cpu_layers_memory};
+    struct backend *features = engine->vision_backends.text_be;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i]) engine->be->ops->release(engine->be, all[i]);
+    for (size_t i = 0; i < sizeof(on_cpu) / sizeof(on_cpu[0]); i++)
+        if (on_cpu[i]) engine->cpu->ops->release(engine->cpu, on_cpu[i]);
+    if (engine->feature_memory) features->ops->release(features, engine->feature_memory);
+    hasher_close(&engine->hasher);
+    arena_free(&engine->arena);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The least work of a request, counted from the model's shape: what figures are shares of. */
+#include "engine/engine_internal.h"
+
+static double weight_stored_bytes(const struct weight *w)
+{
+    if (w->dtype == DTYPE_INT4)
+        return (double)w->rows * (double)w->cols * (0.5 + 2.0 / w->group_size);
+    double scales = w->scale ? (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
+                                   (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK)
+                             : 0;
+    return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) + 4 * scales;
+}
+
+/* Weights of one decoder layer. */
+static double text_layer_parameters(const struct text_shape *t)
+{
+    double q = text_q_width(t), kv = text_kv_width(t);
+    return (double)t->hidden * (2 * q + 2 * kv + 3 * (double)t->mlp);
+}
+
+static double text_layer_bytes(const struct text_layer *w)
+{
+    const struct weight *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
+    double bytes = 0;
+    for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
+        bytes += weight_stored_bytes(matrices[i]);
+    return bytes;
+}
+
+static double vision_flops(const struct vision_shape *v, int width, int height)
+{
+    if (!v->depth) return 0;
+    double patches = (double)(width / v->patch) * (double)(height / v->patch), hidden = v->hidden;
+    double group = vision_group(v), wide = group * hidden;
+    double block = 4 * hidden * hidden + 2 * hidden * (double)v->mlp,
+           attention = 2 * patches * hidden;
+    double encoder = patches * (hidden * (double)vision_patch_width(v) +
+                                (double)v->depth * (block + attention));
+    return 2 * (encoder + (1 + v->n_deepstack) * patches / group *
+                              (wide * wide + wide * (double)v->out_hidden));
+}
+
+/* A token sees half of the prompt on average. */
+static double prefill_flops(const struct text_shape *t, double n)
+{
+    double attention = 2 * (double)text_q_width(t) * n / 2;
+    return 2 * (n * (double)t->n_layers * (text_layer_parameters(t) + attention) +
+                (double)t->hidden * (double)t->vocab_size);
+}
+
+ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height, int prompt_tokens)
+{
+    const struct model *m = &engine->model;
+    struct kv_shape one_block = engine->kv.shape;
+    one_block.n_blocks = 1;
+    one_block.n_layers = m->text.n_layers;
+    double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK *
+                prompt_tokens,
+           weights = weight_stored_bytes(&m->head);
+    for (int i = 0; i < m->text.n_layers; i++)
+        weights += text_layer_bytes(&m->layers[i]);
+    return (ey_cost_estimate){vision_flops(&m->vision, width, height),
+                              prefill_flops(&m->text, prompt_tokens),
+                              weights - (double)engine_bytes_saved(engine) + kv};
+}
+
+bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *e)
+{
+    struct device_roofline measured = {0};
+    pthread_mutex_lock(&engine->device_lock); /* the thread team does one thing at a time */
+    if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
+    bool ok = engine->be->ops->measure_roofline(engine->be, &measured, e);
+    pthread_mutex_unlock(&engine->device_lock);
+    *limits = (ey_roofline){measured.bandwidth, measured.flops, measured.vector_flops};
+    return ok;
+}
+
+bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total)
+{
+    struct cuda_device_info info;
+    if (!engine->device_info.is_gpu) return false;
+    pthread_mutex_lock(&engine->device_lock);
+    engine->be->ops->attach(engine->be);
+    bool ok = backend_cuda_device_info(engine->be, &info, NULL);
+    pthread_mutex_unlock(&engine->device_lock);
+    if (ok) {
+        *used = info.total - info.free;
+        *total = info.total;
+    }
+    return ok;
+}

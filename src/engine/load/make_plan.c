@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's plan: options and the device's facts into src/plan, and what it says for people.
+ * Also of a card that is not here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/system.h"
+#include "engine/engine_internal.h"
+#include "engine/request/prompt_images.h"
+#include "models/on_load_quantization.h"
+
+enum { MAX_QUEUED_DEFAULT = 64, MIB = 1 << 20 };
+
+/* ---- options ---- */
+
+/* The place of `text` among the words; NULL and "auto" are 0. */
+static bool parse_choice(int *out, const char *text, const char *const *words, const char *option,
+                         ey_err *e)
+{
+    *out = 0;
+    if (!text || strcmp(text, "auto") == 0) return true;
+    for (int i = 0; words[i]; i++)
+        if (strcmp(text, words[i]) == 0) return *out = i + 1, true;
+    return ey_fail(e, EY_BAD_REQUEST, "--%s %.40s: there is no such choice", option, text);
+}
+
+static bool read_knobs(struct plan_knobs *out, const ey_engine_options *o, ey_err *e)
+{
+    static const char *const kinds[] = {"bf16", "fp8", NULL}, *const heads[] = {"bf16", "8bit",
+                                                                                NULL};
+    static const char *const placements[] = {"resident", "streamed", "host", NULL},
+                             *const readers[] = {"pinned", "host", NULL};
+    int kv, head, vision, rows;
+    if (!parse_choice(&kv, o->kv_cache_dtype, kinds, "kv-cache-dtype", e) ||
+        !parse_choice(&head, o->lm_head, heads, "head", e) ||
+        !parse_choice(&vision, o->vision_weights, placements, "vision-weights", e) ||
+        !parse_choice(&rows, o->lm_head_rows, readers, "head-rows", e))
+        return false;
+    *out = (struct plan_knobs){(enum plan_kv_dtype)kv, (enum plan_lm_head)head,
+                               (enum plan_vision)vision, (enum plan_head_rows)rows};
+    return true;
+}
+
+static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_err *e)
+{
+    *out = (struct plan_limits){
+        .max_model_len = o->max_model_len,
+        .kv_tokens = o->kv_tokens,
+        .max_num_seqs = o->max_num_seqs,
+        .max_num_batched_tokens = o->max_num_batched_tokens,
+        .max_images = o->max_images,
+        .max_pixels = o->max_pixels,
+        .serving = o->serving,
+        .utilization = o->gpu_memory_utilization,
+        .device_bytes = o->gpu_memory,
+        .gpu_layers = o->gpu_layers,
+        .cpu_bytes = o->cpu_memory,
+    };
+    if (o->gpu_layers < EY_LAYERS_AUTO)
+        return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: use a number of layers, or auto",
+                       o->gpu_layers);
+    return read_knobs(&out->knobs, o, e);
+}
+
+/* ---- how prompts are multiplied ---- */
+
+static bool has_fp8_weights(const struct model *m)
+{
+    for (int i = 0; i < m->text.n_layers; i++)
+        if (m->layers[i].q.dtype == DTYPE_F8_E4M3 || m->layers[i].down.dtype == DTYPE_F8_E4M3)
+            return true;
+    return false;
+}
+
+static bool can_use_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why)
+{
+    const struct backend_ops *op = engine->be->ops;
+    if (!has_fp8_weights(&engine->model))
+        return ey_fail(
+            why, EY_BAD_MODEL,
+            "none of the decoder's matrices are block FP8 (--quantize fp8 makes them so)");
+    return op->supports_fp8_prompts ? op->supports_fp8_prompts(engine->be, slow, why)
+                                    : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
+}
+
+/* After the device and what becomes of the weights are known. */
+static bool choose_prefill_math(struct plan_limits *out, const ey_engine *engine,
+                                const ey_engine_options *o, ey_err *e)
+{
+    const char *mode = o->prefill_math ? o->prefill_math : "bf16";
+    char text[sizeof(e->text) + 64];
+    ey_err why;
+    const bool wanted = strcmp(mode, "fp8") == 0;
+    bool slow = false;
+    if (!wanted && strcmp(mode, "bf16") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--prefill-math %.40s: use bf16 or fp8", mode);
+    out->fp8_prompts = wanted && can_use_fp8_prompts(engine, &slow, &why);
+    if (!wanted || !o->notice || (out->fp8_prompts && !slow)) return true;
+    if (slow)
+        snprintf(text, sizeof(text),
+                 "--prefill-math fp8: this card is slower with it; it is for compute capability "
+                 "8.9 and 12.0 (RTX 40 and 50)");
+    else
+        snprintf(text, sizeof(text), "--prefill-math fp8: prompts are computed in BF16, because %s",
+                 why.text);
+    o->notice(o->notice_user, text);
+    return true;
+}
+
+/* ---- smaller weights ---- */
+
+bool engine_read_quantization(struct quantize_choice *out, const ey_engine_options *o, ey_err *e)
+{
+    const char *to = o->quantize ? o->quantize : "none";
+    *out = (struct quantize_choice){DTYPE_NONE, o->group_size ? o->group_size : INT4_DEFAULT_GROUP};
+    if (strcmp(to, "fp8") == 0)
+        out->dtype = DTYPE_F8_E4M3;
+    else if (strcmp(to, "int4") == 0)
+        out->dtype = DTYPE_INT4;
+    else if (strcmp(to, "none") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--quantize %.40s: use fp8 or int4", to);
+    if (o->group_size && out->dtype != DTYPE_INT4)
+        return ey_fail(e, EY_BAD_REQUEST, "--group-size is of --quantize int4");
+    return out->group_size == 32 || out->group_size == 64 || out->group_size == 128 ||
+           ey_fail(e, EY_BAD_REQUEST, "--group-size %d: use 32, 64 or 128", out->group_size);
+}
+
+static void notify_unquantized(const struct quantize_report *r, const ey_engine_options *o)
+{
+    char text[640];
+    if (!r->n_unquantized || !o->notice) return;
+    snprintf(text, sizeof(text),
+             "%d matrices would lose too much in four bits and stay as they are: %s",
+             r->n_unquantized, r->unquantized_names);
+    o->notice(o->notice_user, text);
+}
+
+static bool quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    struct quantize_choice choice;
+    struct quantize_report report;
+    if (!engine_read_quantization(&choice, o, e)) return false;
+    if (!model_quantize_on_load(&engine->model, &choice, &report, engine->pool, e)) return false;
+    notify_unquantized(&report, o);
+    return true;
+}
+
+/* ---- the device ---- */
+
+/* The card's context is there already, so what is free is free beside it. */
+static bool query_gpu_info(struct device_info *out, const ey_engine *engine, ey_err *e)
+{
+    const struct model *m = &engine->model;
+    struct cuda_device_info gpu;
+    if (!backend_cuda_device_info(engine->be, &gpu, e)) return false;
+    uint64_t context = gpu_context_bytes(gpu.sm_count);
+    *out = (struct device_info){
+        .name = "cuda:0",
+        .is_gpu = true,
+        .wsl2 = system_is_wsl2(),
+        .sm_count = gpu.sm_count,
+        .total = gpu.total,
+        .free = gpu.free + context,
+        .context = context,
+        .bandwidth = gpu.rated_reads,
+        .host_free = memory_available(),
+        .pinned_reads = backend_cuda_can_pin_rows(engine->be, &m->head, &m->embed)
+                            ? PINNED_READS_ALLOWED
+                            : PINNED_READS_DENIED};
+    return true;
+}
+
+static struct device_info host_device_info(void)
+{
+    uint64_t available = memory_available();
+    return (struct device_info){.name = "host", .total = available, .free = available};
+}
+
+/* A card that somebody told of: no driver is asked. */
+static bool open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    enum { USUAL_SM_COUNT = 30 };
+    int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
+    if (o->device && strcmp(o->device, "auto") != 0 && strcmp(o->device, "cuda") != 0)
+        return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a card, and --device %.40s is none",
+                       o->device);
+    if (o->vram_used > o->vram)
+        return ey_fail(
+            e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than all of --vram, %llu MiB",
+            (unsigned long long)(o->vram_used / MIB), (unsigned long long)(o->vram / MIB));
+    engine->device_info = (struct device_info){.name = "cuda:0",
+                                               .is_gpu = true,
+                                               .sm_count = sm_count,
+                                               .total = o->vram,
+                                               .free = o->vram - o->vram_used,
+                                               .context = gpu_context_bytes(sm_count)};
+    return engine_open_cpu(engine, o, e) && backend_cuda_create_simulated(&engine->be, e);
+}
+
+/* ---- the plan for others ---- */
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t auto_detail_pixels(const ey_engine *engine)
+{
+    const struct patch_spec *spec = &engine->model.patch_spec;
+    const uint64_t side = (uint64_t)(spec->patch * spec->merge);
+    return min_u64(min_u64(detail_pixels(EY_DETAIL_AUTO), spec->max_pixels),
+                   (uint64_t)engine->plan.max_tokens_per_image * side * side);
+}
+
+static void export_plan(ey_plan *out, const ey_engine *engine)
+{
+    const struct plan *p = &engine->plan;
+    snprintf(out->directory, sizeof(out->directory), "%s", checkpoint_directory(engine->ckpt));
+    out->device = engine->be->ops->name;
+    out->n_items = (size_t)engine->n_plan_items;
+    memcpy(out->items, engine->plan_item, out->n_items * sizeof(out->items[0]));
+    out->file_bytes = p->device->is_gpu ? p->bytes[PLAN_FILE_WEIGHTS] : p->bytes[PLAN_WEIGHTS];
+    out->total_bytes = p->allocated;
+    out->budget_bytes = p->budget.bytes;
+    out->fits = p->fits;
+    plan_budget_text(&p->budget, out->budget_rule, sizeof(out->budget_rule));
+    out->n_choices = (size_t)p->n_choices;
+    memcpy(out->choices, p->choice, sizeof(p->choice));
+    out->max_model_len = p->max_model_len;
+    out->kv_tokens = p->kv.n_blocks * KV_BLOCK;
+    out->max_num_seqs = p->max_num_seqs;
+    out->max_pixels = auto_detail_pixels(engine);
+    out->n_layers = engine->model.text.n_layers;
+    out->gpu_layers = out->n_layers - p->cpu_layers;
+    out->tokens_per_second = p->tokens_per_second;
+}
+
+/* ---- the engine's own plan ---- */
+
+static void notify_planned(const ey_engine *engine, const ey_engine_options *o)
+{
+    ey_plan plan = {0};
+    if (!o->planned) return;
+    export_plan(&plan, engine);
+    o->planned(o->planned_user, &plan);
+}
+
+static bool query_device_info(ey_engine *engine, ey_err *e)
+{
+    bool simulated = engine->device_info.is_gpu,
+         gpu = simulated || strcmp(engine->be->ops->name, "cuda") == 0;
+    if (!gpu)
+        engine->device_info = host_device_info();
+    else if (!simulated && !query_gpu_info(&engine->device_info, engine, e))
+        return false;
+    engine->device_info.cpu = engine->cpu;
+    return true;
+}
+
+/* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little
+ * more, better no prediction than no memory. */
+static void measure_cpu_bandwidth(ey_engine *engine, const ey_engine_options *o)
+{
+    struct device_roofline limits;
+    if (!engine->device_info.is_gpu || !o->gpu_layers || engine->device_info.cpu_bandwidth > 0 ||
+        memory_available() < (uint64_t)2 << 30)
+        return;
+    if (engine->cpu->ops->measure_roofline(engine->cpu, &limits, NULL))
+        engine->device_info.cpu_bandwidth = limits.bandwidth;
+}
+
+bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    struct plan_limits limits;
+    struct plan *p = &engine->plan;
+    if (!query_device_info(engine, e)) return false;
+    measure_cpu_bandwidth(engine, o);
+    if (!quantize_on_load(engine, o, e) || !read_limits(&limits, o, e) ||
+        !choose_prefill_math(&limits, engine, o, e))
+        return false;
+    if (!plan_make(p, &engine->model, engine->be, &engine->device_info, &limits, e)) return false;
+    engine->n_plan_items = plan_items(p, engine->plan_item);
+    notify_planned(engine, o);
+    engine->max_num_queued = o->max_num_queued ? o->max_num_queued : MAX_QUEUED_DEFAULT;
+    engine->max_model_len = p->max_model_len;
+    engine->max_blocks = p->max_blocks;
+    engine->max_num_seqs = p->max_num_seqs;
+    engine->max_images = p->max_images;
+    engine->max_unread = MAX_UNREAD_DEFAULT;
+    engine->unread_seconds = UNREAD_SECONDS_DEFAULT;
+    engine->slice_seconds = SLICE_SECONDS_DEFAULT;
+    engine->budget = o->budget;
+    engine->stats = (ey_stats){.kv_blocks = p->kv.n_blocks,
+                               .image_cache_tokens = p->feature_rows,
+                               .image_cache_bytes = p->bytes[PLAN_IMAGE_CACHE]};
+    return (engine->max_num_queued > 0 && engine->max_num_queued <= EY_MAX_QUEUED) ||
+           ey_fail(e, EY_BAD_REQUEST, "max_num_queued is %d; it must be from 1 to %d",
+                   engine->max_num_queued, EY_MAX_QUEUED);
+}
+
+/* ---- what would fit ---- */
+
+/* The same on the CPU, the mapped weights counted in: they are read for every token. */
+static bool suggest_cpu(struct plan_suggestion *out, const ey_engine *engine,
+                        const struct plan_limits *limits)
+{
+    struct plan p;
+    struct plan_limits plain = *limits;
+    struct device_info info = host_device_info();
+    struct pool *pool = NULL;
+    struct backend *be = NULL;
+    plain.knobs = (struct plan_knobs){0};
+    plain.fp8_prompts = false;
+    plain.utilization = 0;
+    plain.device_bytes = 0;
+    plain.gpu_layers = 0;
+    bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) &&
+              plan_make(&p, &engine->model, be, &info, &plain, NULL);
+    if (ok) {
+        *out = (struct plan_suggestion){.options = "--device cpu",
+                                        .total = p.allocated + p.bytes[PLAN_WEIGHTS]};
+        out->fits = out->total <= info.free;
+    }
+    if (be) be->ops->destroy(be);
+    pool_destroy(&pool);
+    return ok;
+}
+
+static int find_suggestions(struct plan_suggestion out[PLAN_SUGGESTIONS + 1],
+                            const ey_engine *engine, const struct plan_limits *limits)
+{
+    int n = plan_suggestions(out, &engine->plan, &engine->model, engine->be, limits);
+    return n + (engine->plan.device->is_gpu && suggest_cpu(&out[n], engine, limits));
+}
+
+static unsigned long long engine_mib(uint64_t bytes)
+{
+    return (unsigned long long)(bytes / MIB);
+}
+
+static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    int fits = plan_longest_context(&engine->model, engine->be, p->device, limits);
+    ey_fail(e, EY_NO_MEMORY,
+            "a context of %d tokens and a KV pool of %d need %llu MiB of memory beside the model's "
+            "file, and %llu MiB are available",
+            p->max_model_len, p->kv_tokens, engine_mib(p->allocated), engine_mib(p->budget.bytes));
+    size_t n = strlen(e->text);
+    if (fits) snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d", fits);
+    return false;
+}
+
+/* As many changes as the message has room for: those that fit first. */
+static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    struct plan_suggestion suggestion[PLAN_SUGGESTIONS + 1];
+    char rule[160];
+    int n_suggestions = find_suggestions(suggestion, engine, limits);
+    plan_budget_text(&p->budget, rule, sizeof(rule));
+    ey_fail(e, EY_NO_MEMORY,
+            "the model does not fit on %s: with a context of %d tokens it needs %llu MiB, %llu MiB "
+            "too many (may use %s). What changes that:",
+            p->device->name, p->max_model_len, engine_mib(p->allocated),
+            engine_mib(p->allocated - p->budget.bytes + MIB - 1), rule);
+    for (int fits = 1; fits >= 0; fits--)
+        for (int i = 0; i < n_suggestions; i++) {
+            char text[192];
+            size_t used = strlen(e->text);
+            if (suggestion[i].fits != (fits == 1)) continue;
+            snprintf(text, sizeof(text), "%s %.95s: %llu MiB, %s",
+                     e->text[used - 1] == ':' ? "" : ";", suggestion[i].options,
+                     engine_mib(suggestion[i].total), fits ? "fits" : "does not fit");
+            if (used + strlen(text) < sizeof(e->text))
+                snprintf(e->text + used, sizeof(e->text) - used, "%s", text);
+        }
+    return false;
+}
+
+/* Reserved memory takes no pages yet: what would not fit is refused now, not killed later. */
+bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    const struct plan *p = &engine->plan;
+    struct plan_limits limits;
+    uint64_t host = p->bytes[PLAN_UPLOAD_RING] + p->bytes[PLAN_QUANTIZED] +
+                    p->bytes[PLAN_HOST_BUFFERS] + p->bytes[PLAN_CPU_VISION_WORKSPACE] +
+                    p->bytes[PLAN_CPU_SCRATCH] + p->bytes[PLAN_PINNED_ROWS] +
+                    (p->cpu_layers ? p->bytes[PLAN_CPU_KV] + p->bytes[PLAN_CPU_WORKSPACE] +
+                                         p->bytes[PLAN_IMAGE_CACHE]
+                                   : 0);
+    if (!read_limits(&limits, o, e)) return false;
+    if (limits.cpu_bytes && p->cpu_layers_bytes > limits.cpu_bytes)
+        return ey_fail(
+            e, EY_NO_MEMORY,
+            "the %d layers on the CPU take %llu MiB of its memory, and --cpu-memory allows %llu",
+            p->cpu_layers, engine_mib(p->cpu_layers_bytes), engine_mib(limits.cpu_bytes));
+    if (!p->fits)
+        return p->device->is_gpu ? fail_gpu_plan(engine, &limits, e)
+                                 : fail_host_plan(engine, &limits, e);
+    return !p->device->is_gpu || host <= memory_available() ||
+           ey_fail(e, EY_NO_MEMORY,
+                   "%llu MiB of memory are needed beside the card's, and %llu MiB are available",
+                   engine_mib(host), engine_mib(memory_available()));
+}
+
+/* ---- the plan alone ---- */
+
+static void export_suggestions(ey_plan *out, const ey_engine *engine,
+                               const struct plan_limits *limits)
+{
+    struct plan_suggestion suggestion[PLAN_SUGGESTIONS + 1];
+    out->n_suggestions = (size_t)find_suggestions(suggestion, engine, limits);
+    for (size_t i = 0; i < out->n_suggestions; i++) {
+        memcpy(out->suggestions[i].options, suggestion[i].options, sizeof(suggestion[i].options));
+        out->suggestions[i].total_bytes = suggestion[i].total;
+        out->suggestions[i].fits = suggestion[i].fits;
+    }
+}
+
+_Static_assert((int)PLAN_MEMBERS == (int)EY_MAX_MODELS, "models of one plan");
+_Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS &&
+                   (int)PLAN_SUGGESTIONS < (int)EY_PLAN_SUGGESTIONS &&
+                   (int)PLAN_CHOICES <= (int)EY_PLAN_CHOICES,
+               "ey_plan holds any plan");
+_Static_assert(sizeof(((struct plan_suggestion *)0)->options) ==
+                   sizeof(((ey_plan *)0)->suggestions[0].options),
+               "options of a change");
+_Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
+
+static bool plan_open_device(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    return o->vram ? open_simulated_gpu(engine, o, e) : engine_open_backend(engine, o, e);
+}
+
+/* Engines of which only the headers are open, on the first one's device. */
+struct plan_members_open {
+    ey_engine *engine[EY_MAX_MODELS];
+    struct plan_limits limits[EY_MAX_MODELS];
+    struct plan_member member[EY_MAX_MODELS];
+    size_t n;
+};
+
+static bool plan_open_member(struct plan_members_open *all, const ey_engine_options *o, ey_err *e)
+{
+    const size_t i = all->n;
+    ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
+    all->n += engine != NULL;
+    if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e))
+        return false;
+    if (!i && (!plan_open_device(engine, o, e) || !query_device_info(engine, e))) return false;
+    if (!i) measure_cpu_bandwidth(engine, o);
+    engine->be = first->be;
+    engine->pool = first->pool;
+    engine->device_info = first->device_info;
+    if (!quantize_on_load(engine, o, e) || !choose_prefill_math(&all->limits[i], engine, o, e))
+        return false;
+    all->member[i] = (struct plan_member){
+        .name = o->model, .model = &engine->model, .limits = &all->limits[i]};
+    return true;
+}
+
+static void plan_close_members(struct plan_members_open *all)
+{
+    for (size_t i = all->n; i-- > 0;) {
+        if (i) {
+            all->engine[i]->be = NULL;
+            all->engine[i]->pool = NULL;
+        } /* the first one's */
+        ey_engine_close(&all->engine[i]);
+    }
+}
+
+static void export_member(ey_plan *out, struct plan_members_open *all, size_t i)
+{
+    ey_engine *engine = all->engine[i];
+    engine->plan = all->member[i].plan;
+    engine->n_plan_items = plan_items(&engine->plan, engine->plan_item);
+    export_plan(out, engine);
+    out->shared_bytes = plan_member_bytes(&all->member[i]);
+    out->resident = all->member[i].resident;
+    if (!out->fits) export_suggestions(out, engine, &all->limits[i]);
+}
+
+static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi_model_plan *out,
+                         ey_err *e)
+{
+    const ey_engine *first = all->engine[0];
+    if (!plan_multi_model(all->member, all->n, first->be, &first->device_info, e)) return false;
+    *out = (ey_multi_model_plan){.room_bytes = all->member[0].plan.budget.bytes, .together = true};
+    for (size_t i = 0; i < all->n; i++) {
+        export_member(&plans[i], all, i);
+        out->together &= plans[i].resident;
+        if (plans[i].resident) out->taken_bytes += plans[i].shared_bytes;
+    }
+    out->room_bytes -= first->device_info.context < out->room_bytes ? first->device_info.context
+                                                                    : out->room_bytes;
+    return true;
+}
+
+bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
+                              ey_multi_model_plan *out, ey_err *e)
+{
+    if (n < 1 || n > EY_MAX_MODELS)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu models; one plan is over 1 to %d", n, EY_MAX_MODELS);
+    struct plan_members_open *all = calloc(1, sizeof(*all));
+    bool ok = all || ey_fail_memory(e, "a plan", sizeof(*all));
+    memset(plans, 0, n * sizeof(*plans));
+    for (size_t i = 0; ok && i < n; i++)
+        ok = plan_open_member(all, &options[i], e);
+    ok = ok && plan_members(all, plans, out, e);
+    if (all) plan_close_members(all);
+    free(all);
+    return ok;
+}
+
+bool ey_plan_make(const ey_engine_options *options, ey_plan *out, ey_err *e)
+{
+    ey_multi_model_plan room;
+    return ey_multi_model_plan_make(options, 1, out, &room, e);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An answer's memory, and how ids become its text and log-probabilities. */
+#include "engine/request/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "engine/request/stop_strings.h"
+
+struct arena *answer_arena(ey_answer *answer)
+{
+    if (!answer->owner) answer->owner = calloc(1, sizeof(struct arena));
+    return answer->owner;
+}
+
+void ey_answer_free(ey_answer *answer)
+{
+    if (answer->owner) {
+        arena_free(answer->owner);
+        free(answer->owner);
+    }
+    *answer = (ey_answer){0};
+}
+
+bool output_tokens_open(struct output_tokens *output, struct arena *arena, int max_tokens,
+                        int top_logprobs, ey_err *e)
+{
+    size_t n = (size_t)max_tokens + 1, n_top = top_logprobs > 0 ? (size_t)top_logprobs : 0;
+    *output = (struct output_tokens){
+        .max_tokens = max_tokens, .n_top = (int)n_top, .wants_logprobs = top_logprobs >= 0};
+    output->id = arena_array(arena, n, sizeof(*output->id));
+    output->logprob = output->wants_logprobs ? arena_array(arena, n, sizeof(*output->logprob))
+                                             : NULL;
+    output->top_logprobs = n_top ? arena_array(arena, n * n_top, sizeof(*output->top_logprobs))
+                                 : NULL;
+    if (output->id && (!output->wants_logprobs || output->logprob) &&
+        (!n_top || output->top_logprobs))
+        return true;
+    return ey_fail_memory(e, "the answer",
+                          n * (sizeof(*output->id) + (1 + n_top) * sizeof(*output->top_logprobs)));
+}
+
+static bool fill_answer_text(ey_answer *answer, struct arena *arena, const ey_engine *engine,
+                             ey_err *e)
+{
+    struct buf text = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
+    struct detok detok = detok_start(engine->tok);
+    bool ok = true;
+    for (int i = 0; ok && i < answer->n_tokens; i++)
+        ok = detok_push(&detok, answer->tokens[i], &text);
+    ok = ok && detok_finish(&detok, &text);
+    answer->n_text = text.size;
+    answer->text = ok ? arena_copy_text(arena, text.data ? text.data : "", text.size) : NULL;
+    buf_free(&text);
+    return answer->text || ey_fail_memory(e, "the answer's text", answer->n_text);
+}
+
+ey_logprob logprob_of(const ey_engine *engine, struct token_logprob s)
+{
+    return (ey_logprob){s.id, ey_token_text(engine, s.id), s.logprob};
+}
+
+static bool fill_answer_logprobs(ey_answer *answer, struct arena *arena, const ey_engine *engine,
+                                 const struct output_tokens *output, ey_err *e)
+{
+    size_t n = (size_t)output->n, n_top = (size_t)output->n_top;
+    answer->logprobs = arena_array(arena, n + 1, sizeof(*answer->logprobs));
+    ey_logprob *top = arena_array(arena, n * n_top + 1, sizeof(*top));
+    if (!answer->logprobs || !top)
+        return ey_fail_memory(e, "log-probabilities", n * n_top * sizeof(*top));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < n_top; k++)
+            top[i * n_top + k] = logprob_of(engine, output->top_logprobs[i * n_top + k]);
+        answer->logprobs[i] = (ey_token_logprobs){logprob_of(engine, output->logprob[i]),
+                                                  top + i * n_top, n_top};
+    }
+    answer->n_logprobs = n;
+    return true;
+}
+
+bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct output_tokens *output,
+                 ey_err *e)
+{
+    struct arena *arena = answer_arena(answer);
+    answer->n_tokens = output->n - (output->ends_with_stop_id ? 1 : 0);
+    answer->completion_tokens = output->n;
+    answer->tokens = arena_array(arena, (size_t)answer->n_tokens + 1, sizeof(int));
+    if (!answer->tokens)
+        return ey_fail_memory(e, "the answer's tokens", (size_t)output->n * sizeof(int));
+    for (int i = 0; i < answer->n_tokens; i++)
+        answer->tokens[i] = output->id[i];
+    return fill_answer_text(answer, arena, engine, e) &&
+           (!output->wants_logprobs || fill_answer_logprobs(answer, arena, engine, output, e));
+}
+
+void answer_cut_at_stop_string(ey_answer *answer, const char *const *stop, size_t n_stop)
+{
+    size_t n = stop_string_find(stop, n_stop, answer->text, answer->n_text);
+    for (size_t i = 0; i < n_stop && n < answer->n_text && !answer->stop_text; i++)
+        if (strncmp(answer->text + n, stop[i], strlen(stop[i])) == 0) answer->stop_text = stop[i];
+    answer->n_text = n;
+    answer->text[n] = 0;
+}
+
+/* A token's bytes as UTF-8: what is no whole character alone becomes U+FFFD. */
+static char *printable_token(const struct tokenizer *tok, int id)
+{
+    size_t n;
+    const char *bytes = tokenizer_bytes(tok, id, &n);
+    struct buf text = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
+    buf_add(&text, "", 0);
+    for (size_t i = 0; i < n;) {
+        int length = utf8_decode(bytes + i, n - i, NULL);
+        if (length > 0)
+            buf_add(&text, bytes + i, (size_t)length);
+        else
+            buf_add_text(&text, "\xef\xbf\xbd");
+        i += length > 0 ? (size_t)length : utf8_bad_length(bytes + i, n - i);
+    }
+    return text.data;
+}
+
+const char *ey_token_text(const ey_engine *const_engine, int id)
+{
+    ey_engine *engine = (ey_engine *)const_engine; /* a cache, filled on demand */
+    if (id < 0 || id >= engine->model.text.vocab_size) return "";
+    pthread_mutex_lock(&engine->token_lock);
+    if (!engine->token_text)
+        engine->token_text = calloc((size_t)engine->model.text.vocab_size, sizeof(char *));
+    if (engine->token_text && !engine->token_text[id])
+        engine->token_text[id] = printable_token(engine->tok, id);
+    const char *text = engine->token_text ? engine->token_text[id] : NULL;
+    pthread_mutex_unlock(&engine->token_lock);
+    return text ? text : "";
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tickets: what a caller does with an answer under way, and how a token becomes text for it. */
+#include "engine/request/generation.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "constrain/constrain.h"
+#include "engine/engine_internal.h"
+
+enum {
+    MAX_UNREAD_BYTES = 64 << 10, /* room for text that is not fetched */
+    UNREAD_FULL_BYTES = MAX_UNREAD_BYTES - 5 * EY_MAX_TOKEN_BYTES -
+                        EY_MAX_STOP_BYTES, /* what one token may still add fits behind */
+    MAX_ABS_BIAS = 100,                    /* as in the OpenAI API */
+};
+
+/* ---- start ---- */
+
+static bool check_request(const ey_request *request, const ey_engine *engine, ey_err *e)
+{
+    if (request->max_tokens < 0)
+        return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1",
+                       request->max_tokens);
+    if (!sampling_check(&request->sampling, e)) return false;
+    if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
+        return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given",
+                       request->top_logprobs, EY_MAX_TOP_LOGPROBS);
+    if (request->n_stop_ids > EY_MAX_STOP_IDS)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu stop tokens; at most %d are possible",
+                       request->n_stop_ids, EY_MAX_STOP_IDS);
+    if (request->n_logit_bias > EY_MAX_LOGIT_BIAS)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu logit biases; at most %d are possible",
+                       request->n_logit_bias, EY_MAX_LOGIT_BIAS);
+    for (size_t i = 0; i < request->n_logit_bias; i++) {
+        const ey_logit_bias *b = &request->logit_bias[i];
+        if (b->id < 0 || b->id >= engine->model.text.vocab_size)
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "logit bias of token %d, which is not in the vocabulary of %d", b->id,
+                           engine->model.text.vocab_size);
+        if (!(b->bias >= -MAX_ABS_BIAS && b->bias <= MAX_ABS_BIAS))
+            return ey_fail(e, EY_BAD_REQUEST, "logit bias %g of token %d; it must be from %d to %d",
+                           (double)b->bias, b->id, -MAX_ABS_BIAS, MAX_ABS_BIAS);
+    }
+    return true;
+}
+
+static void *copy_array(struct arena *arena, const void *from, size_t n, size_t size)
+{
+    void *to = arena_array(arena, n + 1, size);
+    if (to && n) memcpy(to, from, n * size);
+    return to;
+}
+
+/* What the request points to may be gone before the answer is over. */
+static bool copy_request(ey_generation *gen, const ey_request *request, ey_err *e)
+{
+    struct arena *arena = answer_arena(&gen->answer);
+    if (!arena) return ey_fail_memory(e, "the answer", sizeof(*arena));
+    gen->sampling = request->sampling;
+    gen->ignore_eos = request->ignore_eos;
+    gen->no_prefix_cache = request->no_prefix_cache;
+    gen->stop = arena_array(arena, request->n_stop + 1, sizeof(*gen->stop));
+    gen->n_stop = request->n_stop;
+    gen->stop_ids = copy_array(arena, request->stop_ids, request->n_stop_ids,
+                               sizeof(*gen->stop_ids));
+    gen->n_stop_ids = request->n_stop_ids;
+    gen->bias = copy_array(arena, request->logit_bias, request->n_logit_bias, sizeof(*gen->bias));
+    gen->n_bias = request->n_logit_bias;
+    gen->answer.images = copy_array(arena, gen->prompt->usage, gen->prompt->n_images,
+                                    sizeof(*gen->answer.images));
+    gen->image_entry = arena_array(arena, gen->prompt->n_images + 1, sizeof(*gen->image_entry));
+    if (!gen->stop || !gen->stop_ids || !gen->bias || !gen->answer.images || !gen->image_entry)
+        return ey_fail_memory(e, "the answer", arena->used);
+    for (size_t i = 0; i < request->n_stop; i++) {
+        gen->stop[i] = request->stop[i]
+                           ? arena_copy_text(arena, request->stop[i], strlen(request->stop[i]))
+                           : NULL;
+        if (request->stop[i] && !gen->stop[i])
+            return ey_fail_memory(e, "stop texts", strlen(request->stop[i]));
+    }
+    return true;
+}
+
+static bool open_text_buffers(ey_generation *gen, ey_err *e)
+{
+    gen->detok = detok_start(gen->engine->tok);
+    gen->token_text = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
+    gen->unread_text = buf_with_max(MAX_UNREAD_BYTES + 64);
+    gen->event_text = buf_with_max(MAX_UNREAD_BYTES + 64);
+    return (buf_reserve(&gen->token_text, EY_MAX_TOKEN_BYTES * 3) &&
+            buf_reserve(&gen->unread_text, MAX_UNREAD_BYTES) &&
+            buf_reserve(&gen->event_text, MAX_UNREAD_BYTES)) ||
+           ey_fail_memory(e, "the answer's text", 2 * MAX_UNREAD_BYTES);
+}
+
+static bool open_matcher(ey_generation *gen, ey_grammar *grammar, ey_err *e)
+{
+    if (!grammar) return true;
+    const struct vocabulary *v = engine_vocabulary(gen->engine, e);
+    return v && matcher_open(&gen->matcher, grammar, v, e);
+}
+
+static bool generation_init(ey_generation *gen, const ey_request *request, ey_err *e)
+{
+    int room = gen->engine->max_model_len - (int)gen->prompt->ids.n, wanted = request->max_tokens;
+    gen->answer.n_images = gen->prompt->n_images;
+    gen->answer.prompt_tokens = (int)gen->prompt->ids.n;
+    gen->answer.image_tokens = gen->prompt->image_tokens;
+    gen->answer.seed = request->sampling.seed;
+    gen->answer.stop_id = -1;
+    return check_request(request, gen->engine, e) &&
+           stop_matcher_open(&gen->stop_matcher, request->stop, request->n_stop, e) &&
+           copy_request(gen, request, e) &&
+           output_tokens_open(&gen->output, answer_arena(&gen->answer),
+                              wanted > 0 && wanted < room ? wanted : room, request->top_logprobs,
+                              e) &&
+           open_text_buffers(gen, e) && open_matcher(gen, request->grammar, e);
+}
+
+static void generation_free(ey_generation *gen)
+{
+    ey_prompt_free(&gen->prompt);
+    buf_free(&gen->token_text);
+    buf_free(&gen->unread_text);
+    buf_free(&gen->event_text);
+    stop_matcher_close(&gen->stop_matcher);
+    matcher_close(&gen->matcher);
+    ey_answer_free(&gen->answer);
+    pthread_cond_destroy(&gen->changed);
+    free(gen);
+}
+
+/* Under the lock. Those who will run at once do not count as waiting. */
+static bool queue_generation(ey_engine *engine, ey_generation *gen, ey_err *e)
+{
+    if (engine->closing) return ey_fail(e, EY_BUSY, "the engine is being closed");
+    if (engine->queue.n >= engine->max_num_queued + engine->max_num_seqs - engine->n_running)
+        return ey_fail(e, EY_BUSY,
+                       "%d requests wait already, which is all that may; try again later",
+                       engine->queue.n);
+    request_queue_push(&engine->queue, gen);
+    pthread_cond_signal(&engine->work_ready);
+    return true;
+}
+
+bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
+                         ey_generation **out, ey_err *e)
+{
+    *out = NULL;
+    ey_generation *gen = calloc(1, sizeof(*gen));
+    if (!gen) return ey_fail_memory(e, "the answer", sizeof(*gen));
+    gen->engine = engine;
+    gen->prompt = prompt;
+    gen->start_time = seconds_now();
+    prompt_ref(prompt);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&gen->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    bool ok = generation_init(gen, request, e);
+    gen->stop_matcher.stop = gen->stop;
+    if (ok) {
+        pthread_mutex_lock(&engine->lock);
+        ok = queue_generation(engine, gen, e);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (ok)
+        *out = gen;
+    else
+        generation_free(gen);
+    return ok;
+}
+
+/* ---- the caller's side ---- */
+
+static void mark_fetched(ey_generation *gen)
+{
+    if (gen->unread_since > 0) pthread_cond_signal(&gen->engine->work_ready);
+    gen->unread_tokens = 0;
+    gen->unread_since = 0;
+}
+
+/* Under the lock: the next event, if there is one. */
+static bool fetch_event(ey_generation *gen, ey_event *event)
+{
+    *event = (ey_event){.type = EY_EVENT_NONE,
+                        .phase = gen->phase ? gen->phase : "queue",
+                        .done = gen->done,
+                        .total = gen->total ? gen->total : 1,
+                        .n_tokens = gen->n_tokens};
+    if (gen->unread_text.size) {
+        struct buf spare = gen->event_text;
+        gen->event_text = gen->unread_text;
+        gen->unread_text = spare;
+        buf_clear(&gen->unread_text);
+        event->type = EY_EVENT_TEXT;
+        event->text = gen->event_text.data;
+        event->n_text = gen->event_text.size;
+    } else if (gen->state == GENERATION_DONE) {
+        event->type = EY_EVENT_DONE;
+    } else if (gen->phase_changed) {
+        event->type = EY_EVENT_PHASE;
+        gen->phase_changed = false;
+    } else {
+        return false;
+    }
+    mark_fetched(gen);
+    return true;
+}
+
+static struct timespec time_after_ms(int ms)
+{
+    struct timespec gen;
+    clock_gettime(CLOCK_MONOTONIC, &gen);
+    gen.tv_sec += ms / 1000;
+    gen.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (gen.tv_nsec >= 1000000000) {
+        gen.tv_sec++;
+        gen.tv_nsec -= 1000000000;
+    }
+    return gen;
+}
+
+void ey_generation_next(ey_generation *gen, int timeout_ms, ey_event *event)
+{
+    struct timespec end = time_after_ms(timeout_ms);
+    int status = 0;
+    pthread_mutex_lock(&gen->engine->lock);
+    while (!fetch_event(gen, event) && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&gen->changed, &gen->engine->lock, &end);
+    pthread_mutex_unlock(&gen->engine->lock);
+}
+
+ey_token_logprobs ey_generation_logprobs(const ey_generation *gen, int i, ey_logprob *top)
+{
+    const struct output_tokens *output = &gen->output;
+    ey_token_logprobs out = {.top = top};
+    if (!output->wants_logprobs || i < 0) return out;
+    out.chosen = logprob_of(gen->engine, output->logprob[i]);
+    for (out.n_top = 0; out.n_top < (size_t)output->n_top; out.n_top++)
+        top[out.n_top] = logprob_of(
+            gen->engine, output->top_logprobs[(size_t)i * (size_t)output->n_top + out.n_top]);
+    return out;
+}
+
+void ey_generation_cancel(ey_generation *gen)
+{
+    pthread_mutex_lock(&gen->engine->lock);
+    gen->cancelled = true;
+    pthread_cond_signal(&gen->engine->work_ready);
+    pthread_mutex_unlock(&gen->engine->lock);
+}
+
+bool ey_generation_collect(ey_generation **out, ey_answer *answer, ey_err *e)
+{
+    ey_generation *gen = *out;
+    ey_event event;
+    do
+        ey_generation_next(gen, 1000, &event);
+    while (event.type != EY_EVENT_DONE);
+    bool ok = !gen->failed;
+    if (!ok && e) *e = gen->error;
+    ok = ok && answer_fill(&gen->answer, gen->engine, &gen->output, e);
+    if (ok) answer_cut_at_stop_string(&gen->answer, gen->stop, gen->n_stop);
+    *answer = gen->answer;
+    gen->answer = (ey_answer){0};
+    generation_free(gen);
+    *out = NULL;
+    return ok;
+}
+
+/* ---- the scheduler's side ---- */
+
+bool generation_is_unread_full(const ey_generation *gen)
+{
+    return gen->unread_text.size > UNREAD_FULL_BYTES ||
+           gen->unread_tokens >= gen->engine->max_unread;
+}
+
+void generation_progress(ey_generation *gen, const char *phase, int done, int total)
+{
+    gen->phase = phase;
+    gen->done = done;
+    gen->total = total;
+    gen->phase_changed = true;
+    pthread_cond_signal(&gen->changed);
+}
+
+static const char *finish_reason(const ey_generation *gen)
+{
+    if (gen->output.ends_with_stop_id || gen->stop_matcher.stopped || gen->grammar_complete)
+        return "stop";
+    return gen->output.n == gen->output.max_tokens ? "length" : "cancelled";
+}
+
+void generation_end(ey_generation *gen, const ey_err *error)
+{
+    double now = seconds_now();
+    gen->answer.finish_reason = finish_reason(gen);
+    if (gen->first_token_time > 0) gen->answer.decode_seconds = now - gen->first_token_time;
+    gen->state = GENERATION_DONE;
+    if (error) {
+        gen->failed = true;
+        gen->error = *error;
+    }
+    pthread_cond_signal(&gen->changed);
+}
+
+static bool is_stop_id(const ey_generation *gen, int32_t id)
+{
+    if ((!gen->ignore_eos || gen->matcher) && model_is_eos(&gen->engine->model, id)) return true;
+    for (size_t i = 0; i < gen->n_stop_ids; i++)
+        if (gen->stop_ids[i] == id) return true;
+    return false;
+}
+
+/* Publishes what the piece completed, but for what may become a stop text. Under the lock. */
+static void publish_text(ey_generation *gen)
+{
+    size_t n = stop_matcher_add(
+        &gen->stop_matcher, gen->token_text.data ? gen->token_text.data : "", gen->token_text.size);
+    buf_add(&gen->unread_text, gen->stop_matcher.held_back.data, n);
+    stop_matcher_drop(&gen->stop_matcher, n);
+}
+
+/* The last token may have left an incomplete character, and what was held back is no stop text
+ * after all. */
+static void publish_remaining_text(ey_generation *gen)
+{
+    buf_clear(&gen->token_text);
+    if (gen->stop_matcher.stopped || !detok_finish(&gen->detok, &gen->token_text)) return;
+    publish_text(gen);
+    if (!gen->stop_matcher.stopped)
+        buf_add(&gen->unread_text, gen->stop_matcher.held_back.data,
+                gen->stop_matcher.held_back.size);
+}
+
+bool generation_emit_token(ey_generation *gen, const struct step_row *row)
+{
+    struct output_tokens *output = &gen->output;
+    int32_t id = sample_row(gen->engine, gen, row);
+    output->id[output->n++] = id;
+    output->ends_with_stop_id = is_stop_id(gen, id);
+    if (output->ends_with_stop_id) gen->answer.stop_id = id;
+    if (gen->matcher && !output->ends_with_stop_id)
+        gen->grammar_complete = !matcher_accept_token(gen->matcher, id) ||
+                                matcher_must_end(gen->matcher);
+    buf_clear(&gen->token_text);
+    bool more = !output->ends_with_stop_id && detok_push(&gen->detok, id, &gen->token_text);
+    pthread_mutex_lock(&gen->engine->lock);
+    if (more) publish_text(gen);
+    bool over = output->ends_with_stop_id || gen->stop_matcher.stopped || gen->grammar_complete ||
+                output->n == output->max_tokens;
+    if (over) publish_remaining_text(gen);
+    gen->n_tokens = output->n;
+    gen->unread_tokens++;
+    generation_progress(gen, "decode", output->n, output->max_tokens);
+    pthread_mutex_unlock(&gen->engine->lock);
+    return over;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages, text or ids → a prompt that answers can be started from. Needs no device, so any number
+ * of threads do it. */
+#include "engine/request/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_internal.h"
+#include "engine/cache/image_cache.h"
+#include "engine/request/prompt_images.h"
+
+void prompt_ref(ey_prompt *prompt)
+{
+    atomic_fetch_add(&prompt->refs, 1);
+}
+
+void ey_prompt_free(ey_prompt **out)
+{
+    ey_prompt *p = *out;
+    *out = NULL;
+    if (!p || atomic_fetch_sub(&p->refs, 1) > 1) return;
+    for (size_t i = 0; i < p->n_images; i++)
+        image_free(&p->images[i].pixels);
+    if (p->budget_bytes) ey_budget_release(p->budget, p->budget_bytes);
+    ids_free(&p->ids);
+    arena_free(&p->arena);
+    free(p);
+}
+
+ey_prompt_info ey_prompt_describe(const ey_prompt *p)
+{
+    return (ey_prompt_info){p->ids.id,   p->ids.n,        p->usage,
+                            p->n_images, p->image_tokens, p->kv_bytes};
+}
+
+/* ---- ids ---- */
+
+static bool encode_messages(ey_prompt *p, const ey_engine *engine, const ey_request *request,
+                            const struct prompt *template, ey_err *e)
+{
+    int tokens[EY_MAX_IMAGES];
+    struct vision_span spans[EY_MAX_IMAGES];
+    const struct patch_spec *spec = &engine->model.patch_spec;
+    for (size_t i = 0; i < p->n_images; i++)
+        tokens[i] = p->images[i].tokens;
+    if (!prompt_tokens(&p->ids, spans, template, engine->model.family->vision_marks, engine->tok,
+                       tokens, request->parse_special_tokens, e))
+        return false;
+    for (size_t i = 0; i < p->n_images; i++)
+        p->images[i].span = (struct image_span){spans[i].first, p->images[i].rows / spec->merge,
+                                                p->images[i].cols / spec->merge};
+    return true;
+}
+
+/* A prompt that is written out has no pictures, so it has none of their tokens either: they would
+ * be places without a picture. */
+static bool check_prompt_ids(const ey_engine *engine, const struct ids *ids, ey_err *e)
+{
+    const struct vision_marks *v = engine->model.family->vision_marks;
+    const char *marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL,
+                           "<|video_pad|>"};
+    int32_t forbidden[4];
+    for (int k = 0; k < 4; k++)
+        forbidden[k] = marks[k] ? tokenizer_added_id(engine->tok, marks[k]) : -1;
+    for (size_t i = 0; i < ids->n; i++) {
+        int32_t id = ids->id[i];
+        if (id < 0 || id >= engine->model.text.vocab_size)
+            return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", id,
+                           engine->model.text.vocab_size);
+        for (int k = 0; k < 4; k++)
+            if (id == forbidden[k])
+                return ey_fail(
+                    e, EY_BAD_REQUEST,
+                    "the prompt has the picture token %s; pictures go into chat messages",
+                    marks[k]);
+    }
+    return ids->n || ey_fail(e, EY_BAD_REQUEST, "the prompt is empty");
+}
+
+static bool encode_raw_prompt(ey_prompt *p, const ey_engine *engine, const ey_request *request,
+                              ey_err *e)
+{
+    if (request->ids) {
+        if (request->n_ids > EY_MAX_CONTEXT)
+            return ey_fail(e, EY_TOO_LONG, "the prompt has %zu token ids; at most %d are possible",
+                           request->n_ids, EY_MAX_CONTEXT);
+        for (size_t i = 0; i < request->n_ids; i++)
+            if (!ids_push(&p->ids, request->ids[i]))
+                return ey_fail_memory(e, "token ids", request->n_ids * sizeof(int32_t));
+    } else if (request->add_bos && tokenizer_bos_id(engine->tok) >= 0 &&
+               !ids_push(&p->ids, tokenizer_bos_id(engine->tok))) {
+        return ey_fail_memory(e, "token ids", sizeof(int32_t));
+    } else if (!tokenizer_encode(engine->tok, request->text, request->n_text,
+                                 request->parse_special_tokens, &p->ids, e)) {
+        return false;
+    }
+    return check_prompt_ids(engine, &p->ids, e);
+}
+
+/* ---- what can never fit ---- */
+
+static bool check_prompt_length(const ey_prompt *p, const ey_engine *engine, ey_err *e)
+{
+    int blocks = 0;
+    if (p->ids.n >= (size_t)engine->max_model_len)
+        return ey_fail(e, EY_TOO_LONG,
+                       "the prompt has %zu tokens; the context of %d leaves no room for an answer: "
+                       "use smaller pictures or a larger --max-model-len",
+                       p->ids.n, engine->max_model_len);
+    for (size_t i = 0; i < p->n_images; i++)
+        blocks += image_cache_blocks(p->images[i].tokens);
+    if (blocks <= engine->images.n_blocks) return true;
+    return ey_fail(e, EY_TOO_LONG,
+                   "%zu pictures need %d blocks of features; there are %d: send fewer or use a "
+                   "larger --max-model-len",
+                   p->n_images, blocks, engine->images.n_blocks);
+}
+
+static bool fill_positions(ey_prompt *p, const ey_engine *engine, ey_err *e)
+{
+    struct image_span runs[EY_MAX_IMAGES];
+    for (size_t i = 0; i < p->n_images; i++) {
+        runs[i] = p->images[i].span;
+        p->image_tokens += p->images[i].tokens;
+    }
+    p->position = arena_array(&p->arena, p->ids.n, 3 * sizeof(int32_t));
+    if (!p->position) return ey_fail_memory(e, "positions", p->ids.n * 3 * sizeof(int32_t));
+    p->next_position = mrope_positions(p->position, p->ids.n, runs, p->n_images);
+    p->kv_bytes = (p->ids.n + KV_BLOCK - 1) / KV_BLOCK * engine->kv_block_bytes;
+    return true;
+}
+
+/* Much text takes long to be cut in tokens: what cannot fit, however long its tokens are, is
+ * refused before. */
+static bool check_prompt_text(const ey_engine *engine, size_t n, ey_err *e)
+{
+    enum { NFC_SHRINKS = 3 }; /* three jamo are one syllable */
+    uint64_t max_bytes = (uint64_t)engine->max_model_len * engine->longest_token * NFC_SHRINKS;
+    return n <= max_bytes ||
+           ey_fail(e, EY_TOO_LONG,
+                   "the prompt has %zu bytes of text; the context of %d tokens holds "
+                   "at most %llu: shorten it or use a larger --max-model-len",
+                   n, engine->max_model_len, (unsigned long long)max_bytes);
+}
+
+static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *request, ey_err *e)
+{
+    if (!request->messages && (request->text || request->ids))
+        return check_prompt_text(engine, request->ids ? 0 : request->n_text, e) &&
+               encode_raw_prompt(p, engine, request, e) && check_prompt_length(p, engine, e) &&
+               fill_positions(p, engine, e);
+    struct prompt template = {0};
+    bool ok = engine->model.family->prompt(&template, request, e) &&
+              check_prompt_text(engine, template.text.size, e) &&
+              prompt_images_open(p, engine, request, e) &&
+              encode_messages(p, engine, request, &template, e) &&
+              check_prompt_length(p, engine, e) && fill_positions(p, engine, e);
+    prompt_free(&template);
+    return ok;
+}
+
+bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **out, ey_err *e)
+{
+    *out = NULL;
+    ey_prompt *p = calloc(1, sizeof(*p));
+    if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
+    atomic_init(&p->refs, 1);
+    p->budget = engine->budget;
+    if (!prompt_fill(p, engine, request, e)) {
+        ey_prompt_free(&p);
+        return false;
+    }
+    *out = p;
+    return true;
+}

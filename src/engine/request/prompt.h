@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A prompt made ready on the caller's thread: ids, positions, and pictures at the size that the
+ * model sees. Read by any number of answers at once; nothing in it changes. */
+#ifndef EY_ENGINE_READY_PROMPT_H
+#define EY_ENGINE_READY_PROMPT_H
+
+#include <stdatomic.h>
+
+#include "engine/cache/digest.h"
+#include "models/model.h"
+#include "models/qwen3vl/mrope_positions.h"
+
+struct prompt_image {
+    struct image pixels; /* at the size that the model sees */
+    int rows, cols;      /* patches */
+    int tokens;          /* rows/merge · cols/merge */
+    struct digest digest;
+    struct image_span span; /* where its tokens are */
+};
+
+struct ey_prompt {
+    atomic_int refs;
+    struct ids ids;
+    int32_t *position;           /* [ids.n, 3] */
+    int32_t next_position;       /* of the first generated token */
+    struct prompt_image *images; /* [n_images], in order of appearance */
+    size_t n_images;
+    ey_image_usage *usage; /* [n_images] */
+    int image_tokens;
+    uint64_t kv_bytes;
+    ey_budget *budget; /* that the pixels were taken from */
+    uint64_t budget_bytes;
+    struct arena arena; /* of the arrays */
+};
+
+void prompt_ref(ey_prompt *prompt); /* ey_prompt_free gives it back */
+
+/* Picture `i`'s last token is before row `end`. */
+static inline bool prompt_image_ends_before(const struct prompt_image *p, size_t end)
+{
+    return p->span.first + (size_t)p->tokens <= end;
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures of a request → pixels at the size that the model sees. */
+#include "engine/request/prompt_images.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static size_t count_images(const ey_request *request)
+{
+    size_t n = 0;
+    for (size_t m = 0; m < request->n_messages; m++)
+        for (size_t p = 0; p < request->messages[m].n_parts; p++)
+            n += request->messages[m].parts[p].type == EY_PART_IMAGE;
+    return n;
+}
+
+uint64_t detail_pixels(ey_detail detail)
+{
+    static const uint64_t budget[] = {[EY_DETAIL_AUTO] = 1310720,
+                                      [EY_DETAIL_LOW] = 262144,
+                                      [EY_DETAIL_HIGH] = 4194304,
+                                      [EY_DETAIL_NATIVE] = UINT64_MAX};
+    return budget[detail];
+}
+
+/* The checkpoint's spec with this part's budget: never more than the checkpoint's, nor than the
+ * picture's share of half the context, nor than the plan has room for. */
+static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *part,
+                                        size_t n_images)
+{
+    struct patch_spec spec = engine->model.patch_spec;
+    uint64_t side = (uint64_t)(spec.patch * spec.merge),
+             max_tokens = (uint64_t)engine->plan.max_tokens_per_image;
+    uint64_t tokens = (uint64_t)engine->plan.max_image_tokens / n_images,
+             max_share = (tokens < max_tokens ? tokens : max_tokens) * side * side;
+    uint64_t max = part->max_pixels ? part->max_pixels : detail_pixels(part->detail);
+    if (max > spec.max_pixels) max = spec.max_pixels;
+    if (max > max_share) max = max_share;
+    if (max < side * side) max = side * side;
+    spec.max_pixels = max;
+    if (part->min_pixels) spec.min_pixels = part->min_pixels;
+    if (spec.min_pixels > max) spec.min_pixels = max;
+    return spec;
+}
+
+/* Enlarging to the least size may overshoot a budget that is itself near it: then the picture stays
+ * small. */
+static bool size_within_budget(int *width, int *height, const struct image *original,
+                               const struct patch_spec *spec, ey_err *e)
+{
+    struct patch_spec relaxed = *spec;
+    relaxed.min_pixels = (uint64_t)(spec->patch * spec->merge) *
+                         (uint64_t)(spec->patch * spec->merge); /* one token */
+    if (!image_smart_size(original->width, original->height, spec, width, height, e)) return false;
+    return (uint64_t)*width * (uint64_t)*height <= spec->max_pixels ||
+           image_smart_size(original->width, original->height, &relaxed, width, height, e);
+}
+
+/* RGB of the original, of what is between the two passes of scaling, and of the result. */
+static uint64_t resize_bytes(const struct image *original, int width, int height)
+{
+    uint64_t from_width = (uint64_t)original->width, from_height = (uint64_t)original->height;
+    return 3 * (from_width * from_height + (uint64_t)width * from_height +
+                (uint64_t)width * (uint64_t)height);
+}
+
+static bool resize_image(struct prompt_image *p, const struct image *original,
+                         const struct patch_spec *spec, struct image_budget *budget,
+                         const char *name, ey_err *e)
+{
+    int width, height;
+    if (!size_within_budget(&width, &height, original, spec, e))
+        return ey_fail_within(e, "%s", name);
+    if (!image_budget_hold(budget, resize_bytes(original, width, height), name, e)) return false;
+    p->rows = height / spec->patch;
+    p->cols = width / spec->patch;
+    p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
+    return image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
+}
+
+/* The budget holds the original while there is one, then the pixels that the model sees. */
+static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const ey_part *part,
+                              size_t i, ey_err *e)
+{
+    char name[32];
+    struct prompt_image *p = &prompt->images[i];
+    struct image original = {0};
+    struct image_budget budget = {engine->budget, 0};
+    snprintf(name, sizeof(name), prompt->n_images > 1 ? "picture %zu" : "the picture", i + 1);
+    if ((unsigned)part->detail > EY_DETAIL_NATIVE)
+        return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
+    struct patch_spec spec = patch_spec_for(engine, part, prompt->n_images);
+    bool ok = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e) &&
+              resize_image(p, &original, &spec, &budget, name, e);
+    prompt->usage[i] = (ey_image_usage){original.width,   original.height, p->pixels.width,
+                                        p->pixels.height, p->tokens,       false};
+    image_free(&original);
+    uint64_t kept_bytes = ok ? (uint64_t)p->pixels.width * (uint64_t)p->pixels.height * 3 : 0;
+    if (kept_bytes < budget.held) {
+        ey_budget_release(engine->budget, budget.held - kept_bytes);
+        budget.held = kept_bytes;
+    }
+    prompt->budget_bytes += budget.held;
+    if (ok) p->digest = image_digest(&p->pixels);
+    return ok;
+}
+
+static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine, ey_err *e)
+{
+    int total = 0;
+    for (size_t i = 0; i < prompt->n_images; i++)
+        total += prompt->images[i].tokens;
+    if (total <= engine->plan.max_image_tokens) return true;
+    return ey_fail(e, EY_TOO_LONG,
+                   "%zu picture%s of %d tokens; half of the context of %d is %d: send fewer or use "
+                   "a larger --max-model-len",
+                   prompt->n_images, prompt->n_images == 1 ? "" : "s", total, engine->max_model_len,
+                   engine->plan.max_image_tokens);
+}
+
+bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
+                        ey_err *e)
+{
+    size_t n = count_images(request),
+           i = 0; /* at most EY_MAX_IMAGES: the prompt was made of them */
+    if (n > (size_t)engine->max_images)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu pictures in one request; at most %d are taken", n,
+                       engine->max_images);
+    prompt->images = arena_array(&prompt->arena, n + 1, sizeof(*prompt->images));
+    prompt->usage = arena_array(&prompt->arena, n + 1, sizeof(*prompt->usage));
+    if (!prompt->images || !prompt->usage)
+        return ey_fail_memory(e, "pictures", n * sizeof(*prompt->images));
+    prompt->n_images = n;
+    for (size_t m = 0; m < request->n_messages; m++)
+        for (size_t p = 0; p < request->messages[m].n_parts; p++)
+            if (request->messages[m].parts[p].type == EY_PART_IMAGE &&
+                !prompt_image_open(prompt, engine, &request->messages[m].parts[p], i++, e))
+                return false;
+    return check_visual_tokens(prompt, engine, e);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a step's logits to a token. Backends with memory of their own say the best few of a row,
+ * which is nearly always enough: the whole row comes over only when what is asked cannot be known
+ * from them (a grammar that allows too few of them, a nucleus without top_k, a bias). With an 8-bit
+ * head the best few are scored again from the rows as stored, here or by the device. */
+#include "backend/rescore.h"
+#include "constrain/constrain.h"
+#include "engine/engine_internal.h"
+#include "engine/request/generation.h"
+
+/* ---- exact logits of a few ---- */
+
+/* RMSNorm of the row of x that the logits were made of. */
+static void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
+{
+    const struct model *m = &engine->model;
+    size_t hidden = (size_t)m->text.hidden;
+    engine->be->ops->read(
+        engine->be, out, engine->be->ops->at(engine->be, x, ELEMENT_RESIDUAL, (size_t)row * hidden),
+        ELEMENT_RESIDUAL, hidden);
+    rescore_norm(out, out, engine->host.rescore_norm, hidden, m->text.norm_eps);
+}
+
+static float bf16_head_logit(const ey_engine *engine, const float *normed, int32_t id)
+{
+    const struct weight *head = &engine->bf16_head;
+    return rescore_dot(normed, (const char *)head->data + (size_t)id * weight_row_bytes(head),
+                       (size_t)head->cols);
+}
+
+static bool logit_ranks_before(struct scored_token a, struct scored_token b)
+{
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+static void rescore_topk(const ey_engine *engine, struct topk_logits *topk, dev x, int row)
+{
+    float *normed = engine->host.normed;
+    read_normed_row(engine, normed, x, row);
+    for (int i = 0; i < TOPK_LOGITS && topk->token[i].id >= 0; i++) {
+        struct scored_token gen = {bf16_head_logit(engine, normed, topk->token[i].id),
+                                   topk->token[i].id};
+        int at = i;
+        for (; at && logit_ranks_before(gen, topk->token[at - 1]); at--)
+            topk->token[at] = topk->token[at - 1];
+        topk->token[at] = gen;
+    }
+}
+
+/* ---- a row ---- */
+
+static void topk_logprobs(const struct topk_logits *topk, int32_t chosen, int top,
+                          struct token_logprob *out_chosen, struct token_logprob *out_top)
+{
+    for (int i = 0; i < TOPK_LOGITS && topk->token[i].id >= 0; i++) {
+        struct token_logprob s = {topk->token[i].id, topk->token[i].logit - topk->logsumexp};
+        if (s.id == chosen) *out_chosen = s;
+        if (i < top) out_top[i] = s;
+    }
+}
+
+/* What its grammar allows; the mask was made beside the step. */
+static struct allowed allowed_tokens(const ey_engine *engine, const ey_generation *gen)
+{
+    const struct model *m = &engine->model;
+    return (struct allowed){matcher_mask(gen->matcher), m->eos,
+                            matcher_may_end(gen->matcher) ? m->n_eos : 0};
+}
+
+static bool sample_from_topk(ey_engine *engine, ey_generation *gen, const struct step_row *row,
+                             const struct allowed *allowed, int32_t *id)
+{
+    struct output_tokens *output = &gen->output;
+    struct topk_logits topk;
+    if (!engine->be->ops->topk) return false;
+    engine->be->ops->topk(engine->be, &topk, row->logits_row);
+    if (engine->rescores_on_host) rescore_topk(engine, &topk, row->x, row->x_row);
+    if (!sampler_sample_topk(&gen->slot->sampler, &topk, allowed, engine->bf16_head.data != NULL,
+                             id))
+        return false;
+    if (output->wants_logprobs)
+        topk_logprobs(&topk, *id, output->n_top, &output->logprob[output->n],
+                      output->top_logprobs + (size_t)output->n * (size_t)output->n_top);
+    return true;
+}
+
+/* Beside an 8-bit head: with exact logits in place of those that count. */
+static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const struct step_row *row,
+                               float *logits, const struct allowed *allowed)
+{
+    int32_t ids[TOPK_LOGITS];
+    int n = sampler_topk_ids(&gen->slot->sampler, logits, allowed, ids, TOPK_LOGITS);
+    read_normed_row(engine, engine->host.normed, row->x, row->x_row);
+    for (int i = 0; i < n; i++)
+        logits[ids[i]] = bf16_head_logit(engine, engine->host.normed, ids[i]);
+    gen->answer.approximate |= !sampler_needs_only_topk(&gen->sampling, TOPK_LOGITS / 2);
+    return sampler_sample_rescored(&gen->slot->sampler, logits, ids, n);
+}
+
+static int32_t sample_from_logits(ey_engine *engine, ey_generation *gen, const struct step_row *row,
+                                  const struct allowed *allowed)
+{
+    const struct model *m = &engine->model;
+    struct output_tokens *output = &gen->output;
+    size_t vocabulary = (size_t)m->text.vocab_size;
+    float *logits = engine->host.logits;
+    engine->be->ops->read_logits(engine->be, logits,
+                                 engine->logits + (size_t)row->logits_row * vocabulary, vocabulary);
+    int32_t id = engine->bf16_head.data ? sample_rescored(engine, gen, row, logits, allowed)
+                                        : sampler_sample(&gen->slot->sampler, logits, allowed);
+    if (output->wants_logprobs)
+        logits_score(logits, m->text.vocab_size, id, output->n_top, &output->logprob[output->n],
+                     output->top_logprobs + (size_t)output->n * (size_t)output->n_top);
+    return id;
+}
+
+int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row *row)
+{
+    struct allowed mask, *allowed = NULL;
+    int32_t id;
+    if (gen->matcher) {
+        mask = allowed_tokens(engine, gen);
+        allowed = &mask;
+    }
+    return sample_from_topk(engine, gen, row, allowed, &id)
+               ? id
+               : sample_from_logits(engine, gen, row, allowed);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The next step, enqueued before the tokens of this one are known: while all that run just answer,
+ * the device draws their tokens itself and goes on. The scheduler draws them too, from what came
+ * back, and takes the step that was put behind only if it was the one that it would have run. */
+#include "engine/schedule/async_step.h"
+
+#include <string.h>
+
+#include "engine/request/generation.h"
+
+/* Whether the request goes on after this step, and with a token that the device can draw. */
+static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *chunk)
+{
+    const ey_generation *gen = chunk->gen;
+    return chunk->n == 1 && !chunk_is_prompt(chunk) && chunk->wants_logits && !gen->matcher &&
+           !gen->cancelled && !generation_is_unread_full(gen) &&
+           gen->output.n + 2 <= gen->output.max_tokens &&
+           sampler_gpu_can_sample(&gen->slot->sampler, engine->bf16_head.data != NULL) &&
+           chunk->first + 2 <= engine->max_blocks * KV_BLOCK;
+}
+
+/* All that run answer, and nobody and nothing else waits for the device: then the next step will
+ * most likely be of the same rows. Under the lock. */
+static bool is_predictable(const ey_engine *engine, int n_chunks)
+{
+    if (!engine->be->ops->enqueue_speculative || engine->cpu_layers.n_layers ||
+        engine->rescores_on_host || n_chunks > MAX_ASYNC_REQUESTS || n_chunks != engine->n_running)
+        return false;
+    if (engine->queue.n || engine->closing || engine->encoder_entry) return false;
+    for (int k = 0; k < n_chunks; k++)
+        if (!can_continue(engine, &engine->chunk[k])) return false;
+    return true;
+}
+
+/* A block for each request's next row; false: the pool has not enough, and nobody is made to give
+ * way for a guess. Under the lock. */
+static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
+{
+    for (int k = 0; k < n_chunks; k++) {
+        ey_generation *gen = engine->chunk[k].gen;
+        if (gen->n_blocks * KV_BLOCK >= engine->chunk[k].first + 2) continue;
+        int32_t block = kv_pool_alloc(&engine->blocks);
+        if (block < 0) return false;
+        gen->slot->blocks[gen->n_blocks++] = block;
+    }
+    return true;
+}
+
+/* The rows after those of this step. */
+static struct batch build_next_batch(ey_engine *engine, int n_chunks,
+                                     struct token_sampling *samplings)
+{
+    struct host_buffers *h = &engine->host;
+    for (int k = 0; k < n_chunks; k++) {
+        const ey_generation *gen = engine->chunk[k].gen;
+        int row = engine->chunk[k].first + 1,
+            position = gen->prompt->next_position + row - (int)gen->prompt->ids.n;
+        h->token[k] = 0;
+        h->feature[k] = -1;
+        h->seq[k] = k;
+        h->index[k] = row;
+        for (int axis = 0; axis < 3; axis++)
+            h->position[3 * k + axis] = position;
+        memcpy(h->block_table + (size_t)k * (size_t)engine->max_blocks, gen->slot->blocks,
+               (size_t)gen->n_blocks * sizeof(int32_t));
+        samplings[k] = sampler_gpu_params(&gen->slot->sampler);
+    }
+    return (struct batch){n_chunks,    n_chunks, engine->max_blocks, h->token,       h->feature,
+                          h->position, h->seq,   h->index,           h->block_table, 0};
+}
+
+/* Puts the next step behind the one under way, where it can be foreseen. */
+void async_step_enqueue(ey_engine *engine, int n_chunks)
+{
+    struct token_sampling samplings[MAX_ASYNC_REQUESTS];
+    pthread_mutex_lock(&engine->lock);
+    bool can_enqueue = is_predictable(engine, n_chunks) && allocate_next_blocks(engine, n_chunks);
+    pthread_mutex_unlock(&engine->lock);
+    if (!can_enqueue) return;
+    struct batch next = build_next_batch(engine, n_chunks, samplings);
+    if (!engine->be->ops->enqueue_speculative(engine->be, &next, samplings)) return;
+    memcpy(engine->previous_chunk, engine->chunk,
+           (size_t)n_chunks * sizeof(*engine->previous_chunk));
+    engine->n_async = n_chunks;
+}
+
+void async_step_discard(ey_engine *engine)
+{
+    if (engine->n_async) engine->be->ops->finish(engine->be, NULL);
+    engine->n_async = 0;
+}
+
+/* Whether the step that was put behind the last one is the one that is wanted now; otherwise it is
+ * ended. */
+bool async_step_commit(ey_engine *engine, int n_chunks)
+{
+    int32_t token[MAX_ASYNC_REQUESTS];
+    bool same = engine->n_async > 0 && n_chunks == engine->n_async;
+    for (int k = 0; same && k < n_chunks; k++) {
+        const struct scheduled_chunk *current = &engine->chunk[k],
+                                     *previous = &engine->previous_chunk[k];
+        same = current->gen == previous->gen && current->first == previous->first + 1 &&
+               current->n == 1;
+        token[k] = same ? generation_token_at(current->gen, current->first) : -1;
+    }
+    if (!same) return async_step_discard(engine), false;
+    engine->be->ops->commit_speculative(engine->be, token, n_chunks);
+    engine->n_async = 0;
+    for (int k = 0; k < n_chunks; k++)
+        engine->host.out_rows[k] = k;
+    return true;
+}
+
+/* Whether what was drawn on the device was right, and the best of every row decide its token: all
+ * logits are gone where a next step was put behind. */
+bool async_step_verify(ey_engine *engine, int n_chunks)
+{
+    struct topk_logits best;
+    if (!engine->be->ops->verify_speculative(engine->be)) return false;
+    for (int k = 0; engine->n_async && k < n_chunks; k++) {
+        engine->be->ops->topk(engine->be, &best, k);
+        if (!sampler_topk_decides(&engine->chunk[k].gen->slot->sampler, &best,
+                                  engine->bf16_head.data != NULL))
+            return false;
+    }
+    return true;
+}

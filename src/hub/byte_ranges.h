@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which bytes of a file are there: stretches in order, none touching the next. */
+#ifndef EY_HUB_EXTENTS_H
+#define EY_HUB_EXTENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MAX_BYTE_RANGES = 256 };
+
+struct byte_ranges {
+    struct {
+        uint64_t begin, end;
+    } item[MAX_BYTE_RANGES];
+    size_t n;
+};
+
+/* False: there are too many stretches; nothing was added. */
+bool byte_ranges_add(struct byte_ranges *x, uint64_t begin, uint64_t end);
+/* The first stretch that is not there, below `size`; false: all is. */
+bool byte_ranges_first_gap(const struct byte_ranges *x, uint64_t size, uint64_t *begin,
+                           uint64_t *end);
+uint64_t byte_ranges_total(const struct byte_ranges *x);
+/* How far everything is there from the beginning. */
+uint64_t byte_ranges_prefix(const struct byte_ranges *x);
+
+/* As text: "eyelet 1 SIZE", then "BEGIN END" a line. Writing returns the length, less than `room`;
+ * reading takes nothing but what writing made for a file of this size. */
+enum { BYTE_RANGES_TEXT_BYTES = 64 + MAX_BYTE_RANGES * 44 };
+size_t byte_ranges_write(const struct byte_ranges *x, uint64_t size,
+                         char text[BYTE_RANGES_TEXT_BYTES]);
+bool byte_ranges_read(struct byte_ranges *x, uint64_t size, const char *text);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A checkpoint's headers without its weights: files of the right sizes, holes but for the header,
+ * so that everything that reads a checkpoint's headers reads these. Some kilobytes of a model of
+ * some gigabytes. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "hub/hub_request.h"
+
+enum { LENGTH_BYTES = 8, FIRST_BYTES = 64 << 10, MAX_SMALL_BYTES = 16 << 20 };
+
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t n = strlen(name), length = strlen(ending);
+    return n >= length && strcmp(name + n - length, ending) == 0;
+}
+
+/* Writes bytes and makes the file `size` long. */
+static bool write_sparse_file(const char *directory, const char *name, const struct buf *bytes,
+                              uint64_t size, ey_err *e)
+{
+    char path[EY_MAX_PATH];
+    if (!path_join(path, directory, name, e)) return false;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool ok = fd >= 0 && file_write(fd, bytes->data, bytes->size) &&
+              ftruncate(fd, (off_t)size) == 0;
+    if (!ok && errno_is_disk_full())
+        ey_fail(e, EY_IO,
+                "%.500s: the disk that temporary files lie on is full; make room, or set TMPDIR to "
+                "a folder on another",
+                path);
+    else if (!ok)
+        ey_fail(e, EY_IO, "%.500s: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return ok;
+}
+
+static uint64_t safetensors_header_bytes(const struct buf *b)
+{
+    uint64_t length = 0;
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        length = length << 8 | (uint8_t)b->data[i];
+    return length;
+}
+
+/* What is longer than its file or the limit stays as it came: who reads it says what is wrong. */
+static bool fetch_safetensors_header(struct hub_request *r, const struct hub_model *model,
+                                     const struct hub_file *file, const char *url, struct buf *out,
+                                     ey_err *e)
+{
+    size_t first = file->size < FIRST_BYTES ? (size_t)file->size : FIRST_BYTES;
+    if (!first) return true;
+    if (!hub_request_get(r, model->repository.name, url, first, out, e)) return false;
+    if (out->size < LENGTH_BYTES) return true;
+    uint64_t length = safetensors_header_bytes(out);
+    if (length <= out->size - LENGTH_BYTES || length > EY_MAX_SAFETENSORS_HEADER ||
+        length > file->size - LENGTH_BYTES)
+        return true;
+    return hub_request_get(r, model->repository.name, url, LENGTH_BYTES + (size_t)length, out, e);
+}
+
+static bool is_plan_input(const char *name)
+{
+    return has_ending(name, "config.json") || has_ending(name, ".index.json");
+}
+
+static bool fetch_header_file(struct hub_request *r, const struct hub_model *model,
+                              const struct hub_file *file, const char *directory, ey_err *e)
+{
+    bool weights = has_ending(file->name, ".safetensors");
+    if (!weights && !is_plan_input(file->name)) return true;
+    struct buf bytes = buf_with_max(weights ? EY_MAX_SAFETENSORS_HEADER + LENGTH_BYTES
+                                            : MAX_SMALL_BYTES);
+    char *url = hub_file_url(r->hub, model, file->name);
+    bool ok = weights ? fetch_safetensors_header(r, model, file, url, &bytes, e)
+                      : hub_request_get(r, model->repository.name, url, 0, &bytes, e);
+    ok = ok &&
+         write_sparse_file(directory, file->name, &bytes, weights ? file->size : bytes.size, e);
+    free(url);
+    buf_free(&bytes);
+    return ok;
+}
+
+bool hub_fetch_headers(struct hub *hub, const struct hub_model *model, const char *directory,
+                       ey_err *e)
+{
+    struct hub_request r;
+    bool ok = hub_request_open(&r, hub, e);
+    for (size_t i = 0; ok && i < model->n; i++)
+        ok = fetch_header_file(&r, model, &model->files[i], directory, e);
+    hub_request_close(&r);
+    return ok;
+}
+
+void hub_remove_header_files(const char *directory)
+{
+    DIR *d = opendir(directory);
+    for (struct dirent *entry; d && (entry = readdir(d));)
+        if (entry->d_name[0] != '.') unlinkat(dirfd(d), entry->d_name, 0);
+    if (d) closedir(d);
+    rmdir(directory);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a repository has: the listing, then a HEAD for each file that is wanted, as huggingface_hub
+ * asks. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hub/blob.h"
+#include "hub/hub_request.h"
+
+enum { MAX_LISTING_BYTES = 16 << 20 };
+
+#define INDEX_FILE "model.safetensors.index.json"
+#define SINGLE_FILE "model.safetensors"
+
+/* What eyelet reads, and what transformers and vLLM look for beside it: small, all of it. */
+static const struct {
+    const char *name, *must; /* must: why it cannot do without */
+} small_files[] = {
+    {"config.json", "is it a model?"},
+    {"tokenizer.json", "it is what texts are cut into tokens by"},
+    {"generation_config.json", NULL},
+    {"preprocessor_config.json", NULL},
+    {"processor_config.json", NULL},
+    {"video_preprocessor_config.json", NULL},
+    {"tokenizer_config.json", NULL},
+    {"chat_template.json", NULL},
+    {"chat_template.jinja", NULL},
+    {"special_tokens_map.json", NULL},
+    {"added_tokens.json", NULL},
+    {"vocab.json", NULL},
+    {"merges.txt", NULL},
+};
+
+struct repo_query {
+    struct hub *hub;
+    struct hub_request request;
+    struct hub_model *model;
+    struct repo_listing listing;
+    struct buf text;
+    char what[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2]; /* NAME or NAME@REVISION */
+};
+
+/* ---- the listing ---- */
+
+/* A branch's '/' is %2F: all other letters of a revision are plain (repository_parse). */
+static char *listing_url(const struct repo_query *s)
+{
+    const struct repository *r = &s->model->repository;
+    struct buf url = buf_with_max(ENDPOINT_BYTES + 4096);
+    buf_printf(&url, "%s/api/models/%s/revision/", s->hub->endpoint.url, r->name);
+    for (const char *c = r->revision; *c; c++)
+        buf_printf(&url, *c == '/' ? "%%2F" : "%c", *c);
+    return url.data;
+}
+
+static bool read_listing(struct repo_query *s, ey_err *e)
+{
+    char *url = listing_url(s);
+    bool ok = hub_request_get(&s->request, s->what, url, 0, &s->text, e) &&
+              repo_listing_read(&s->listing, s->text.data ? s->text.data : "", s->text.size, e);
+    if (ok) memcpy(s->model->commit, s->listing.commit, sizeof(s->model->commit));
+    free(url);
+    return ok;
+}
+
+/* ---- files ---- */
+
+static bool read_file_metadata(struct repo_query *s, struct hub_file *file, ey_err *e)
+{
+    char *url = hub_file_url(s->hub, s->model, file->name);
+    bool ok = hub_request_head(&s->request, s->what, url, e) &&
+              hub_response_metadata(&s->request.reply, s->model->commit, file, e);
+    free(url);
+    return ok;
+}
+
+static bool add_repo_file(struct repo_query *s, const char *name, ey_err *e)
+{
+    struct hub_model *m = s->model;
+    struct hub_file *more = realloc(m->files, (m->n + 1) * sizeof(*more));
+    if (!more) return ey_fail_memory(e, "names of files", m->n * sizeof(*more));
+    m->files = more;
+    struct hub_file *file = &m->files[m->n++];
+    *file = (struct hub_file){0};
+    snprintf(file->name, sizeof(file->name), "%s", name);
+    return read_file_metadata(s, file, e);
+}
+
+static bool add_small_files(struct repo_query *s, ey_err *e)
+{
+    for (size_t i = 0; i < sizeof(small_files) / sizeof(small_files[0]); i++) {
+        bool there = repo_listing_has(&s->listing, small_files[i].name);
+        if (!there && small_files[i].must)
+            return ey_fail(e, EY_BAD_MODEL, "%s has no %s; %s", s->what, small_files[i].name,
+                           small_files[i].must);
+        if (there && !add_repo_file(s, small_files[i].name, e)) return false;
+    }
+    return true;
+}
+
+static bool add_shards(struct repo_query *s, ey_err *e)
+{
+    struct shard_names names = {0};
+    char *url = hub_file_url(s->hub, s->model, INDEX_FILE);
+    bool ok = hub_request_get(&s->request, s->what, url, 0, &s->text, e) &&
+              shard_names_read(&names, s->text.data ? s->text.data : "", s->text.size, e);
+    for (size_t i = 0; ok && i < names.n; i++) {
+        if (!repo_listing_has(&s->listing, names.item[i]))
+            ok = ey_fail(e, EY_BAD_MODEL, "%s: its index names %s, which it does not have", s->what,
+                         names.item[i]);
+        ok = ok && add_repo_file(s, names.item[i], e);
+    }
+    shard_names_free(&names);
+    free(url);
+    return ok;
+}
+
+static bool add_weights(struct repo_query *s, ey_err *e)
+{
+    if (repo_listing_has(&s->listing, INDEX_FILE))
+        return add_repo_file(s, INDEX_FILE, e) && add_shards(s, e);
+    if (repo_listing_has(&s->listing, SINGLE_FILE)) return add_repo_file(s, SINGLE_FILE, e);
+    return ey_fail(e, EY_BAD_MODEL,
+                   "%s has neither " SINGLE_FILE " nor " INDEX_FILE
+                   "; eyelet reads safetensors, not GGUF, ONNX or others",
+                   s->what);
+}
+
+/* ---- what is here already ---- */
+
+static bool count_missing_bytes(struct hub_model *model, ey_err *e)
+{
+    char cache[EY_MAX_PATH];
+    if (!hf_cache_directory(cache, e)) return false;
+    if (!repository_directory(model->directory, cache, model->repository.name))
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", cache);
+    for (size_t i = 0; i < model->n; i++) {
+        model->bytes += model->files[i].size;
+        model->missing_bytes += model->files[i].size - blob_bytes_present(model, &model->files[i]);
+    }
+    return true;
+}
+
+/* ---- the survey ---- */
+
+static bool check_repo_name(const struct repository *r, ey_err *e)
+{
+    if (!is_hub_repo_name(r->name))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "\"%s\" is no name that the hub allows; it is owner/name, as "
+                       "Qwen/Qwen3-VL-2B-Instruct-FP8",
+                       r->name);
+    return true;
+}
+
+bool hub_list_repo(struct hub *hub, const struct repository *repository, struct hub_model *model,
+                   ey_err *e)
+{
+    *model = (struct hub_model){.repository = *repository};
+    struct repo_query s = {.hub = hub, .model = model, .text = buf_with_max(MAX_LISTING_BYTES)};
+    snprintf(s.what, sizeof(s.what), "%s%s%s", repository->name,
+             repository->revision_given ? "@" : "",
+             repository->revision_given ? repository->revision : "");
+    bool ok = check_repo_name(repository, e) && hub_request_open(&s.request, hub, e) &&
+              read_listing(&s, e) && add_small_files(&s, e) && add_weights(&s, e) &&
+              count_missing_bytes(model, e);
+    hub_request_close(&s.request);
+    repo_listing_free(&s.listing);
+    buf_free(&s.text);
+    if (!ok) hub_model_free(model);
+    return ok;
+}
+
+void hub_model_free(struct hub_model *model)
+{
+    free(model->files);
+    *model = (struct hub_model){0};
+}

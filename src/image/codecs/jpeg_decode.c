@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JPEG by the TurboJPEG API: accurate DCT and smooth chroma upsampling, which is what Pillow's
+ * decoder does, bit for bit. Our own walk over the markers finds EXIF, the number of scans (a
+ * progressive file of a few kilobytes can ask for hundreds of passes over a huge picture) and
+ * whether the end is there. */
+#include <stdlib.h>
+#include <string.h>
+#include <turbojpeg.h>
+
+#include "image/codecs/codecs.h"
+
+/* Huffman coding spends at least one bit on a block of 8x8 pixels. */
+enum { PIXELS_PER_BYTE = 512 };
+/* Passes times pixels: 470 scans of a 12-megapixel photo, 32 of the largest picture; encoders write
+ * about 10. */
+static const uint64_t MAX_SCANNED_PIXELS = (uint64_t)178956970 * 32;
+
+struct jpeg_markers {
+    const uint8_t *exif;
+    size_t n_exif;
+    uint64_t scans;
+    bool ended; /* an end-of-image marker was seen */
+};
+
+enum { SOI = 0xd8, EOI = 0xd9, SOS = 0xda, APP1 = 0xe1 };
+
+/* Markers that stand alone, and the stuffing of entropy-coded data. */
+static bool has_no_length(int marker)
+{
+    return marker == 0x00 || marker == 0x01 || (marker >= 0xd0 && marker <= SOI);
+}
+
+static void note_jpeg_segment(struct jpeg_markers *markers, int marker, const uint8_t *body,
+                              size_t n)
+{
+    if (marker == SOS) markers->scans++;
+    if (marker == APP1 && !markers->exif && n > 6 && memcmp(body, "Exif\0", 6) == 0) {
+        markers->exif = body;
+        markers->n_exif = n;
+    }
+}
+
+static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
+{
+    struct jpeg_markers markers = {0};
+    for (size_t at = 2; at + 2 <= f->n;) {
+        const uint8_t *next = memchr(f->bytes + at, 0xff, f->n - at - 1);
+        if (!next) break;
+        at = (size_t)(next - f->bytes);
+        int marker = next[1];
+        markers.ended = marker == EOI;
+        if (markers.ended) break;
+        if (marker == 0xff || has_no_length(marker)) {
+            at += marker == 0xff ? 1 : 2;
+            continue;
+        }
+        if (f->n - at < 4) break;
+        size_t length = (size_t)next[2] << 8 | next[3];
+        if (length < 2 || length > f->n - at - 2) break;
+        note_jpeg_segment(&markers, marker, next + 4, length - 2);
+        at += 2 + length;
+    }
+    return markers;
+}
+
+/* Pillow takes every CMYK JPEG as Adobe's inverted kind: c here is 255 - C. Its conversion, with
+ * its rounding: R = K' - round(C·K'/255), K' = 255 - K. */
+static void rgb_from_inverted_cmyk(uint8_t *pixels, size_t n)
+{
+    for (size_t i = 0; i < n;
+         i++) { /* in place: what is written lies before what is still to be read */
+        unsigned k = pixels[4 * i + 3], rgb[3];
+        for (int c = 0; c < 3; c++)
+            rgb[c] = k - ((255u - pixels[4 * i + c]) * k + 127) / 255;
+        for (int c = 0; c < 3; c++)
+            pixels[3 * i + c] = (uint8_t)rgb[c];
+    }
+}
+
+struct jpeg_header {
+    int width, height, subsampling, colorspace;
+};
+
+static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct image_file *f,
+                             const struct jpeg_markers *markers, ey_err *e)
+{
+    *h = (struct jpeg_header){.subsampling = -1, .colorspace = -1};
+    bool failed = tjDecompressHeader3(jpeg, f->bytes, f->n, &h->width, &h->height, &h->subsampling,
+                                      &h->colorspace);
+    /* What counts is the values: it fails on sampling factors it has no name for, which the decoder
+     * can do, and succeeds on a file that ends before its picture. */
+    if (h->width < 1 || h->height < 1 || h->colorspace < 0)
+        return fail_damaged(f, "JPEG", failed ? tjGetErrorStr2(jpeg) : NULL, e);
+    if (!size_allowed(f, (uint64_t)h->width, (uint64_t)h->height, e)) return false;
+    uint64_t pixels = (uint64_t)h->width * (uint64_t)h->height;
+    if (!size_plausible(f, "JPEG", pixels, PIXELS_PER_BYTE, e)) return false;
+    if (pixels * markers->scans <= MAX_SCANNED_PIXELS) return true;
+    return ey_fail(e, EY_BAD_IMAGE, "%s: a JPEG of %llu passes over %llu pixels, which is too many",
+                   f->name, (unsigned long long)markers->scans, (unsigned long long)pixels);
+}
+
+/* Warnings are about damage that a decoder can live with, as Pillow does; a missing end is not
+ * among them. */
+static bool decode_jpeg_pixels(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
+                               int format, const struct image_file *f,
+                               const struct jpeg_markers *markers, ey_err *e)
+{
+    int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;
+    if (tjDecompress2(jpeg, f->bytes, f->n, pixels, h->width, 0, h->height, format, flags) == 0)
+        return true;
+    if (tjGetErrorCode(jpeg) == TJERR_WARNING && markers->ended) return true;
+    return fail_damaged(f, "JPEG", tjGetErrorStr2(jpeg), e);
+}
+
+bool jpeg_decode(struct image *out, const struct image_file *f, ey_err *e)
+{
+    bool ok = false;
+    uint8_t *pixels = NULL;
+    struct jpeg_header h;
+    struct jpeg_markers markers = read_jpeg_markers(f);
+    tjhandle jpeg = tjInitDecompress();
+    if (!jpeg) return ey_fail_memory(e, "the JPEG decoder", 0);
+    if (!read_jpeg_header(&h, jpeg, f, &markers, e)) goto done;
+    bool cmyk = h.colorspace == TJCS_CMYK || h.colorspace == TJCS_YCCK;
+    if (!(pixels = pixels_alloc(h.width, h.height, cmyk ? 4 : 3, e))) goto done;
+    if (!decode_jpeg_pixels(pixels, jpeg, &h, cmyk ? TJPF_CMYK : TJPF_RGB, f, &markers, e))
+        goto done;
+    if (cmyk) rgb_from_inverted_cmyk(pixels, (size_t)h.width * (size_t)h.height);
+    *out = (struct image){h.width, h.height, pixels};
+    pixels = NULL;
+    ok = image_turn_upright(out, exif_orientation(markers.exif, markers.n_exif), e);
+    if (!ok) image_free(out);
+done:
+    free(pixels);
+    tjDestroy(jpeg);
+    return ok;
+}

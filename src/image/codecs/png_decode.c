@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PNG by libpng's classic interface: every colour type and depth to 8-bit RGB or RGBA, without
+ * gamma. 16 bits become 8 by dropping the low byte (Pillow clips 16-bit gray instead, which turns
+ * such pictures white). Ancillary chunks are skipped unread; the EXIF chunk, wherever it stands, is
+ * found by our own walk. */
+#include <png.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "image/codecs/codecs.h"
+
+enum {
+    SIGNATURE_BYTES = 8,
+    CHUNK_FRAME_BYTES = 12,    /* length, type, checksum */
+    DEFLATE_MOST = 1032,       /* bytes that one byte of deflate can become */
+    MAX_CHUNK_BYTES = 1 << 20, /* palettes and transparency need less than a kilobyte */
+};
+
+struct png_job {
+    const struct image_file *file;
+    size_t at; /* bytes read */
+    png_structp png;
+    png_infop info;
+    int width, height, channels;
+    uint8_t *pixels;
+    char message[128];
+};
+
+static void on_png_read_error(png_structp png, png_const_charp message)
+{
+    struct png_job *job = png_get_error_ptr(png);
+    snprintf(job->message, sizeof(job->message), "%s", message);
+    longjmp(png_jmpbuf(png), 1);
+}
+
+static void on_png_read_warning(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void on_png_read(png_structp png, png_bytep to, size_t n)
+{
+    struct png_job *job = png_get_io_ptr(png);
+    if (n > job->file->n - job->at) png_error(png, "it ends too early");
+    memcpy(to, job->file->bytes + job->at, n);
+    job->at += n;
+}
+
+static bool open_png_reader(struct png_job *job, ey_err *e)
+{
+    job->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, job, on_png_read_error,
+                                      on_png_read_warning);
+    job->info = job->png ? png_create_info_struct(job->png) : NULL;
+    return job->info || ey_fail_memory(e, "the PNG decoder", 0);
+}
+
+static bool check_png_header(const struct png_job *job, ey_err *e)
+{
+    uint64_t width = png_get_image_width(job->png, job->info),
+             height = png_get_image_height(job->png, job->info);
+    if (!size_allowed(job->file, width, height, e)) return false;
+    return size_plausible(job->file, "PNG", height * (png_get_rowbytes(job->png, job->info) + 1),
+                          DEFLATE_MOST, e);
+}
+
+static void set_transforms(struct png_job *job)
+{
+    png_set_expand(job->png); /* palettes, gray below 8 bits, transparent colours */
+    png_set_strip_16(job->png);
+    png_set_gray_to_rgb(job->png);
+    png_set_interlace_handling(job->png);
+    png_read_update_info(job->png, job->info);
+    job->width = (int)png_get_image_width(job->png, job->info);
+    job->height = (int)png_get_image_height(job->png, job->info);
+    job->channels = png_get_channels(job->png, job->info);
+}
+
+static void read_png_rows(struct png_job *job)
+{
+    size_t stride = (size_t)job->width * (size_t)job->channels;
+    int passes = png_set_interlace_handling(job->png);
+    for (int pass = 0; pass < passes; pass++)
+        for (int y = 0; y < job->height; y++)
+            png_read_row(job->png, job->pixels + (size_t)y * stride, NULL);
+}
+
+/* libpng's errors land at the setjmp; all that must survive them is in *job. */
+static bool read_png_pixels(struct png_job *job, ey_err *e)
+{
+    if (setjmp(png_jmpbuf(job->png))) return fail_damaged(job->file, "PNG", job->message, e);
+    png_set_read_fn(job->png, job, on_png_read);
+    png_set_user_limits(job->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* ours say the numbers */
+    png_set_chunk_malloc_max(job->png, MAX_CHUNK_BYTES);
+    png_set_keep_unknown_chunks(job->png, PNG_HANDLE_CHUNK_NEVER, NULL,
+                                -1); /* all that is not needed for pixels */
+    png_read_info(job->png, job->info);
+    if (!check_png_header(job, e)) return false;
+    set_transforms(job);
+    job->pixels = pixels_alloc(job->width, job->height, job->channels, e);
+    if (!job->pixels) return false;
+    read_png_rows(job);
+    return true;
+}
+
+static uint32_t big_endian(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* What the eXIf chunk says; it may stand behind the pixels. */
+static int png_exif_orientation(const struct image_file *f)
+{
+    for (size_t at = SIGNATURE_BYTES; f->n - at >= CHUNK_FRAME_BYTES;) {
+        size_t length = big_endian(f->bytes + at);
+        if (length > f->n - at - CHUNK_FRAME_BYTES) break;
+        if (memcmp(f->bytes + at + 4, "eXIf", 4) == 0)
+            return exif_orientation(f->bytes + at + 8, length);
+        at += CHUNK_FRAME_BYTES + length;
+    }
+    return 1;
+}
+
+bool png_decode(struct image *out, const struct image_file *f, ey_err *e)
+{
+    bool ok = false;
+    struct png_job job = {.file = f};
+    if (!open_png_reader(&job, e) || !read_png_pixels(&job, e)) goto done;
+    if (job.channels == 4)
+        image_from_rgba(out, job.pixels, job.width, job.height);
+    else
+        *out = (struct image){job.width, job.height, job.pixels};
+    job.pixels = NULL;
+    ok = image_turn_upright(out, png_exif_orientation(f), e);
+    if (!ok) image_free(out);
+done:
+    free(job.pixels);
+    png_destroy_read_struct(&job.png, &job.info, NULL);
+    return ok;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* WebP by libwebp: still pictures and the first frame of animations, alpha on white. */
+#include <stdlib.h>
+#include <string.h>
+#include <webp/decode.h>
+#include <webp/demux.h>
+
+#include "image/codecs/codecs.h"
+
+struct webp_frame {
+    const uint8_t *bytes;
+    size_t n;
+    int x, y, width, height;
+};
+
+struct webp_canvas {
+    int width, height, channels;
+    uint8_t *pixels;
+};
+
+/* Decodes a frame to its place on the canvas. */
+static bool decode_frame(const struct webp_canvas *c, const struct webp_frame *frame)
+{
+    WebPDecoderConfig config;
+    if (!WebPInitDecoderConfig(&config)) return false;
+    size_t stride = (size_t)c->width * (size_t)c->channels;
+    size_t offset = (size_t)frame->y * stride + (size_t)frame->x * (size_t)c->channels;
+    config.output.colorspace = c->channels == 4 ? MODE_RGBA : MODE_RGB;
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA.rgba = c->pixels + offset;
+    config.output.u.RGBA.stride = (int)stride;
+    config.output.u.RGBA.size = stride * (size_t)c->height - offset;
+    return WebPDecode(frame->bytes, frame->n, &config) == VP8_STATUS_OK;
+}
+
+static bool frame_fits_canvas(const struct webp_canvas *c, const struct webp_frame *frame)
+{
+    return frame->x >= 0 && frame->y >= 0 && frame->width > 0 && frame->height > 0 &&
+           frame->width <= c->width - frame->x && frame->height <= c->height - frame->y;
+}
+
+/* What a frame does not cover is transparent, or black in a file without alpha: as libwebp's own
+ * animation decoder has it, and Pillow through it. */
+static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct webp_frame *frame,
+                          const struct image_file *f, ey_err *e)
+{
+    uint64_t canvas = (uint64_t)c->width * (uint64_t)c->height;
+    uint64_t covered = (uint64_t)frame->width * (uint64_t)frame->height;
+    if (!frame_fits_canvas(c, frame))
+        return fail_damaged(f, "WebP", "a frame outside its canvas", e);
+    if (!canvas_plausible(f, canvas, covered, e)) return false;
+    if (!(c->pixels = pixels_alloc(c->width, c->height, c->channels, e))) return false;
+    if (covered < canvas) memset(c->pixels, 0, (size_t)canvas * (size_t)c->channels);
+    if (!decode_frame(c, frame)) {
+        free(c->pixels);
+        return fail_damaged(f, "WebP", NULL, e);
+    }
+    if (c->channels == 4)
+        image_from_rgba(out, c->pixels, c->width, c->height);
+    else
+        *out = (struct image){c->width, c->height, c->pixels};
+    return true;
+}
+
+static bool decode_animation(struct image *out, const WebPDemuxer *demux,
+                             const struct image_file *f, ey_err *e)
+{
+    WebPIterator it;
+    bool alpha = WebPDemuxGetI(demux, WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG;
+    uint32_t width = WebPDemuxGetI(demux, WEBP_FF_CANVAS_WIDTH),
+             height = WebPDemuxGetI(demux, WEBP_FF_CANVAS_HEIGHT);
+    if (!size_allowed(f, width, height, e)) return false;
+    if (!WebPDemuxGetFrame(demux, 1, &it))
+        return fail_damaged(f, "WebP", "an animation without frames", e);
+    struct webp_canvas c = {(int)width, (int)height, alpha ? 4 : 3, NULL};
+    struct webp_frame frame = {it.fragment.bytes, it.fragment.size, it.x_offset,
+                               it.y_offset,       it.width,         it.height};
+    bool ok = decode_canvas(out, &c, &frame, f, e);
+    WebPDemuxReleaseIterator(&it);
+    return ok;
+}
+
+static bool decode_still(struct image *out, const WebPBitstreamFeatures *features,
+                         const struct image_file *f, ey_err *e)
+{
+    struct webp_canvas c = {features->width, features->height, features->has_alpha ? 4 : 3, NULL};
+    struct webp_frame frame = {f->bytes, f->n, 0, 0, features->width, features->height};
+    if (!size_allowed(f, (uint64_t)features->width, (uint64_t)features->height, e)) return false;
+    return decode_canvas(out, &c, &frame, f, e);
+}
+
+static int webp_exif_orientation(const WebPDemuxer *demux)
+{
+    WebPChunkIterator it;
+    int orientation = 1;
+    if (WebPDemuxGetChunk(demux, "EXIF", 1, &it))
+        orientation = exif_orientation(it.chunk.bytes, it.chunk.size);
+    WebPDemuxReleaseChunkIterator(&it);
+    return orientation;
+}
+
+bool webp_decode(struct image *out, const struct image_file *f, ey_err *e)
+{
+    WebPBitstreamFeatures features;
+    WebPData data = {f->bytes, f->n};
+    if (WebPGetFeatures(f->bytes, f->n, &features) != VP8_STATUS_OK)
+        return fail_damaged(f, "WebP", NULL, e);
+    WebPDemuxer *demux = WebPDemux(&data); /* none when the file is cut short */
+    if (!demux) return fail_damaged(f, "WebP", NULL, e);
+    bool ok = features.has_animation ? decode_animation(out, demux, f, e)
+                                     : decode_still(out, &features, f, e);
+    if (ok && !image_turn_upright(out, webp_exif_orientation(demux), e)) {
+        image_free(out);
+        ok = false;
+    }
+    WebPDemuxDelete(demux);
+    return ok;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A picture's attention with values in float32 and scores from int16 (body_picture.h); included by
+ * a small file for each way of multiplying pairs, which sets LANES and VISION_ATTENTION (the
+ * table's name).
+ *
+ * Values are [patches, dim rounded up to LANES]. */
+#include "kernels/cpu/common/simd_tmpl.h"
+
+#include "kernels/cpu/attention/attention_vision_scores_tmpl.h"
+
+enum { PATCHES_PER_WORD = 1 }; /* of a word */
+
+INLINE size_t padded_dim(int dim)
+{
+    return ((size_t)dim + LANES - 1) / LANES * LANES;
+}
+
+static size_t value_bytes_f32(int dim)
+{
+    return padded_dim(dim) * sizeof(float);
+}
+
+static void store_values_f32(void *values, size_t patch, const float *in, size_t stride, int n,
+                             int dim)
+{
+    float *out = (float *)values + patch * padded_dim(dim);
+    for (int i = 0; i < n; i++, in += stride)
+        for (size_t d = 0; d < padded_dim(dim); d += LANES, out += LANES)
+            store_vf(out, (vf)load_padded(in, d, (size_t)dim));
+}
+
+INLINE vf fma_values(vf acc, vf values, const float *weight)
+{
+    return acc + values * *weight;
+}
+
+INLINE void store_weights(float *words, const vf weights[KEY_BLOCK_VECTORS])
+{
+    UNROLL
+    for (int u = 0; u < KEY_BLOCK_VECTORS; u++)
+        store_vf(words + u * LANES, weights[u]);
+}
+
+#include "kernels/cpu/attention/attention_vision_tmpl.h"
+
+const struct vision_attention_kernels VISION_ATTENTION = {
+    vision_key_bytes, value_bytes_f32,  vision_state_bytes,
+    store_vision_key, store_values_f32, vision_attention_of_tile};

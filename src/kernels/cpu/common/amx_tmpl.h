@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files with tile instructions share: weights as tiles, sums from tiles. A tile of weights
+ * is 16 rows of 32 columns. */
+#define LANES 16
+#include "kernels/cpu/common/simd_tmpl.h"
+
+#include "tensor/bf12.h"
+#include "kernels/cpu/common/bf12_decode_tmpl.h"
+
+#include "kernels/cpu/common/to_bf16_tmpl.h"
+
+enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
+
+/* What is in memory is read or written by a tile instruction next: some compilers do not see that.
+ */
+INLINE void amx_memory(const void *p)
+{
+    __asm__ volatile("" : : "r"(p) : "memory");
+}
+
+/* v, asking for a line of memory on the way: processors drop what is asked for in bursts, so each
+ * line is asked for where one is read, and compilers leave it there. */
+INLINE __m512i load_and_prefetch(__m512i v, const void *line)
+{
+    __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)line));
+    return v;
+}
+
+/* The same beside nothing that is read. */
+INLINE void prefetch_line(const void *line)
+{
+    __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
+}
+
+/* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each
+ * of n_x packed rows. */
+INLINE void amx_configure(int n_x, unsigned low_precision)
+{
+    struct {
+        uint8_t palette, start, zero[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.rows[i] = AMX_ROWS;
+        config.bytes[i] = low_precision >> i & 1 ? (uint16_t)(4 * n_x) : 64;
+    }
+    amx_memory(&config);
+    _tile_loadconfig(&config);
+}
+
+/* 32 floats as BF16; they become what that leaves of them. */
+INLINE __m512i split_off_bf16(__m512 v[2])
+{
+    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)),
+            second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
+    v[0] = _mm512_sub_ps(v[0], (__m512)_mm512_slli_epi32(first, 16));
+    v[1] = _mm512_sub_ps(v[1], (__m512)_mm512_slli_epi32(second, 16));
+    return high;
+}
+
+/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles, `apart` elements
+ * from each other. */
+INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype,
+                       size_t cols, const struct byte_tables *t, size_t apart)
+{
+    for (int a = 0; a < n; a++) {
+        __m512i values[2];
+        load_bf16_step(values, dtype, w + (size_t)a * stride, t, cols);
+        _mm512_storeu_si512(out + a * AMX_K, values[0]);
+        _mm512_storeu_si512(out + apart + a * AMX_K, values[1]);
+    }
+}
+
+/* The same of four-bit rows, which know their groups. */
+struct int4_strip {
+    struct int4_row row[AMX_ROWS];
+    __m512i table[AMX_ROWS];
+    size_t group;
+    int n;
+};
+
+/* n rows from `row` on, `apart` from each other. */
+INLINE void int4_strip_at(struct int4_strip *s, const struct weight *w, int64_t row, int n,
+                          int apart)
+{
+    s->group = (size_t)w->group_size;
+    s->n = n;
+    for (int a = 0; a < n; a++) {
+        s->row[a] = int4_row_at(w, row + (int64_t)a * apart);
+        s->table[a] = _mm512_setzero_si512();
+    }
+}
+
+/* Where column k is not a group's first. */
+INLINE void int4_strip_enter(struct int4_strip *s, size_t k)
+{
+    for (int a = 0; a < s->n; a++) {
+        int4_enter_group(&s->row[a], k / s->group);
+        s->table[a] = int4_table(&s->row[a]);
+    }
+}
+
+INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols,
+                            size_t apart)
+{
+    for (int a = 0; a < s->n; a++) {
+        __m512i values[2];
+        int4_step(values, &s->row[a], &s->table[a], s->group, k, cols);
+        _mm512_storeu_si512(out + a * AMX_K, values[0]);
+        _mm512_storeu_si512(out + apart + a * AMX_K, values[1]);
+    }
+}
+
+/* 64 columns of a strip of twelve bits as two tiles, `apart` elements from each other, but for odd
+ * ones; asks for what is `ahead` from there on. */
+INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_block *s, const uint8_t *step,
+                            const uint8_t *ahead, size_t apart)
+{
+    for (int a = 0; a < BF12_ROWS; a++) {
+        __m512i words[2];
+        if (a % 2 == 0) __builtin_prefetch(ahead + BF12_SIGN_BYTES + a / 2 * CPU_K_STEP);
+        __builtin_prefetch(ahead + a * CPU_K_STEP);
+        bf12_to_words(words, s, step, a);
+        _mm512_storeu_si512(out + a * AMX_K, words[0]);
+        _mm512_storeu_si512(out + apart + a * AMX_K, words[1]);
+    }
+}
+
+/* Odd ones of 64 columns from k on, from number `odd` on; returns the number of the first one after
+ * them. */
+INLINE uint32_t patch_outlier_tiles(uint16_t *out, const struct bf12_block *s, uint32_t odd,
+                                    size_t k, size_t apart)
+{
+    for (; odd < s->n_outliers && s->outlier[odd].at < (k + CPU_K_STEP) * BF12_ROWS; odd++) {
+        const size_t column = s->outlier[odd].at / BF12_ROWS - k,
+                     row = s->outlier[odd].at % BF12_ROWS;
+        out[column / AMX_K * apart + row * AMX_K + column % AMX_K] = (uint16_t)s->outlier[odd].bits;
+    }
+    return odd;
+}
+
+/* Sums of 16 weight rows with n packed rows, to out[x][w]. */
+INLINE void store_amx_tile(float *out, size_t out_stride, const float sums[AMX_ROWS][AMX_ROWS],
+                           int n)
+{
+    __m512i put[AMX_ROWS];
+    amx_memory(sums);
+    memcpy(put, sums, sizeof(put));
+    transpose(put);
+    for (int b = 0; b < n; b++)
+        _mm512_storeu_si512(out + (size_t)b * out_stride, put[b]);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* FP8 weights as int16, and rows that they are multiplied with.
+ *
+ * A code is its value times 16 and as many powers of four as the matrix has room for (cpu_fp8.c),
+ * to the nearest whole number: where the largest one is 448, all from 1/2 on are exact, and a
+ * smaller one is off by 1/32 at most. A block of scales of a row of activations has steps of its
+ * own: 128 weights are no longer than 448 sqrt(128), so a row's 128 columns may be 26000 steps
+ * long. Scales multiply the sums of blocks, so that a row is packed once for all weights. */
+#include "kernels/cpu/common/int16_tmpl.h"
+
+enum { E4M3_UNIT = 16, MAX_POWERS = 7, X_BLOCK_LENGTH = 26000 };
+
+#if LANES == 16
+/* A code is the product of two bytes: one is looked up by all bits but the sign, the other by the
+ * sign and the exponent's upper three bits, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers of
+ * four raise exponents by two: then the lookups begin so much later. */
+#define LEFT(e) ((e) >= 8 ? 2 + (e) % 2 : (e) / 7)
+#define RIGHT(e) ((e) < 6 ? 6 - (e) : 0)
+#define FIRST_BYTE(eighths, e) ((((eighths) << LEFT(e)) + (1 << RIGHT(e) >> 1)) >> RIGHT(e))
+#define FIRST_BYTES(e)                                                                           \
+    FIRST_BYTE(8, e), FIRST_BYTE(9, e), FIRST_BYTE(10, e), FIRST_BYTE(11, e), FIRST_BYTE(12, e), \
+        FIRST_BYTE(13, e), FIRST_BYTE(14, e), FIRST_BYTE(15, e)
+#define FIRST_BYTES_OF_FOUR(e) \
+    FIRST_BYTES(e), FIRST_BYTES((e) + 1), FIRST_BYTES((e) + 2), FIRST_BYTES((e) + 3)
+static const uint8_t first_bytes[(16 + 2 * (MAX_POWERS + 1)) * 8] = {
+    FIRST_BYTES_OF_FOUR(0),  FIRST_BYTES_OF_FOUR(4),  FIRST_BYTES_OF_FOUR(8),
+    FIRST_BYTES_OF_FOUR(12), FIRST_BYTES_OF_FOUR(16), FIRST_BYTES_OF_FOUR(20),
+    FIRST_BYTES_OF_FOUR(24), FIRST_BYTES_OF_FOUR(28)};
+/* Subnormals have the exponent of the smallest normal numbers. */
+#define SUBNORMAL_BYTES(e)                                                                        \
+    {                                                                                             \
+        FIRST_BYTE(0, e), FIRST_BYTE(1, e), FIRST_BYTE(2, e), FIRST_BYTE(3, e), FIRST_BYTE(4, e), \
+            FIRST_BYTE(5, e), FIRST_BYTE(6, e), FIRST_BYTE(7, e)                                  \
+    }
+static const uint8_t subnormal_bytes[MAX_POWERS + 1][8] = {
+    SUBNORMAL_BYTES(1), SUBNORMAL_BYTES(3),  SUBNORMAL_BYTES(5),  SUBNORMAL_BYTES(7),
+    SUBNORMAL_BYTES(9), SUBNORMAL_BYTES(11), SUBNORMAL_BYTES(13), SUBNORMAL_BYTES(15)};
+static const int8_t second_bytes[8 + MAX_POWERS] = {1, 1,  1, 1, 1,
+                                                    4, 16, 64}; /* what follows no code asks for */
+
+struct e4m3_tables {
+    __m512i first[2], second;
+};
+
+INLINE struct e4m3_tables e4m3_tables_load(int powers)
+{
+    const __m512i begin = _mm512_loadu_si512(first_bytes + 16 * powers),
+                  rest = _mm512_loadu_si512(first_bytes + 16 * powers + 64);
+    const __m128i plus = _mm_loadl_epi64((const __m128i *)(const void *)(second_bytes + powers));
+    return (struct e4m3_tables){
+        {_mm512_mask_loadu_epi8(begin, 0xff, subnormal_bytes[powers]), rest},
+        _mm512_broadcast_i32x4(_mm_unpacklo_epi64(plus, _mm_sub_epi8(_mm_setzero_si128(), plus)))};
+}
+
+/* 64 codes → 64 int16, every second one from the first on, then the others. */
+INLINE void e4m3_to_int16(__m512i out[2], __m512i quantized, const struct e4m3_tables *t)
+{
+    const __m512i upper = _mm512_gf2p8affine_epi64_epi8(
+        quantized, _mm512_set1_epi64(0x1020408000000000), 0); /* codes >> 4 */
+    const __m512i first = _mm512_permutex2var_epi8(t->first[0], quantized, t->first[1]),
+                  second = _mm512_shuffle_epi8(t->second, upper);
+    out[0] = _mm512_maddubs_epi16(_mm512_and_si512(first, _mm512_set1_epi16(0x00ff)), second);
+    out[1] = _mm512_maddubs_epi16(_mm512_andnot_si512(_mm512_set1_epi16(0x00ff), first), second);
+}
+
+/* 32 numbers as e4m3_to_int16() puts them: those of even columns in the lower half, then the
+ * others. */
+INLINE __m512i even_before_odd(__m512i words)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(words)),
+                              _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)), 1);
+}
+#else
+/* A code is its four leading bits, 1 and three of the fraction (0 before those of a subnormal),
+ * times two to the power of its exponent. Multiplied as 2^11 times the former and 4 times the
+ * latter, of whose product the upper half is kept, rounded. Both are looked up by the exponent;
+ * what has less than half a unit has 0. */
+#define POWER(e) ((e) < 16 ? 1 << (e) >> 2 : 0)
+#define POWERS_FROM(e, shift)                                                             \
+    {                                                                                     \
+        (uint8_t)(POWER((e) + 1) >> (shift)), (uint8_t)(POWER((e) + 1) >> (shift)),       \
+            (uint8_t)(POWER((e) + 2) >> (shift)), (uint8_t)(POWER((e) + 3) >> (shift)),   \
+            (uint8_t)(POWER((e) + 4) >> (shift)), (uint8_t)(POWER((e) + 5) >> (shift)),   \
+            (uint8_t)(POWER((e) + 6) >> (shift)), (uint8_t)(POWER((e) + 7) >> (shift)),   \
+            (uint8_t)(POWER((e) + 8) >> (shift)), (uint8_t)(POWER((e) + 9) >> (shift)),   \
+            (uint8_t)(POWER((e) + 10) >> (shift)), (uint8_t)(POWER((e) + 11) >> (shift)), \
+            (uint8_t)(POWER((e) + 12) >> (shift)), (uint8_t)(POWER((e) + 13) >> (shift)), \
+            (uint8_t)(POWER((e) + 14) >> (shift)), (uint8_t)(POWER((e) + 15) >> (shift))  \
+    }
+#define POWERS(shift)                                                             \
+    {                                                                             \
+        POWERS_FROM(0, shift), POWERS_FROM(2, shift), POWERS_FROM(4, shift),      \
+            POWERS_FROM(6, shift), POWERS_FROM(8, shift), POWERS_FROM(10, shift), \
+            POWERS_FROM(12, shift), POWERS_FROM(14, shift)                        \
+    }
+static const uint8_t lower_bytes[MAX_POWERS + 1][16] = POWERS(0),
+                                              upper_bytes[MAX_POWERS + 1][16] = POWERS(8);
+static const uint8_t leading_ones[16] = {0,    0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40,
+                                         0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40};
+
+struct e4m3_tables {
+    __m256i leading, lower, upper;
+};
+
+INLINE __m256i table_of(const uint8_t bytes[16])
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)bytes));
+}
+
+INLINE struct e4m3_tables e4m3_tables_load(int powers)
+{
+    return (struct e4m3_tables){table_of(leading_ones), table_of(lower_bytes[powers]),
+                                table_of(upper_bytes[powers])};
+}
+
+/* 32 codes → 32 int16: the first eight of either half, then the others. */
+INLINE void e4m3_to_int16(__m256i out[2], __m256i quantized, const struct e4m3_tables *t)
+{
+    const __m256i exponent = _mm256_and_si256(_mm256_srli_epi16(quantized, 3),
+                                              _mm256_set1_epi8(15)),
+                  fraction = _mm256_and_si256(_mm256_slli_epi16(quantized, 3),
+                                              _mm256_set1_epi8(0x38));
+    const __m256i digits = _mm256_sign_epi8(
+        _mm256_or_si256(fraction, _mm256_shuffle_epi8(t->leading, exponent)),
+        quantized); /* -0 is 0, too */
+    const __m256i lower = _mm256_shuffle_epi8(t->lower, exponent),
+                  upper = _mm256_shuffle_epi8(t->upper, exponent), none = _mm256_setzero_si256();
+    out[0] = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(none, digits),
+                                 _mm256_unpacklo_epi8(lower, upper));
+    out[1] = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(none, digits),
+                                 _mm256_unpackhi_epi8(lower, upper));
+}
+#endif
+
+/* What sums are multiplied with for the codes' unit. */
+INLINE float e4m3_int16_scale(int powers)
+{
+    return 1.0f / (float)(E4M3_UNIT << 2 * powers);
+}
+
+enum { BLOCK_VECTORS = FP8_BLOCK / (2 * LANES) };
+
+/* A block of a row, of which n columns are there, in steps of a part of its length. Returns the
+ * step. */
+INLINE float quantize_block(int_vector words[BLOCK_VECTORS], const float *x, size_t n, float length)
+{
+    float per_step;
+    const float step = quantization_step(&per_step, x, n, length);
+    for (size_t i = 0; i < BLOCK_VECTORS; i++)
+        words[i] = join_halves(to_int16((vf)load_padded(x, 2 * LANES * i, n), per_step),
+                               to_int16((vf)load_padded(x, 2 * LANES * i + LANES, n), per_step));
+    return step;
+}
+
+/* The same columns in the order in which codes of CPU_K_STEP columns come. */
+INLINE void words_in_fp8_order(int_vector words[BLOCK_VECTORS])
+{
+#if LANES == 16
+    for (int v = 0; v < BLOCK_VECTORS; v++)
+        words[v] = even_before_odd(words[v]);
+    for (int v = 0; v < BLOCK_VECTORS; v += 2) {
+        const int_vector even = _mm512_shuffle_i64x2(words[v], words[v + 1], 0x44);
+        words[v + 1] = _mm512_shuffle_i64x2(words[v], words[v + 1], 0xee);
+        words[v] = even;
+    }
+#else
+    for (int v = 0; v < BLOCK_VECTORS; v += 2) {
+        const int_vector first = _mm256_permute2x128_si256(words[v], words[v + 1], 0x20);
+        words[v + 1] = _mm256_permute2x128_si256(words[v], words[v + 1], 0x31);
+        words[v] = first;
+    }
+#endif
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers as int16, all of a row in steps of a part of its length. A sum of products of two such
+ * rows is at most the product of their lengths (Cauchy and Schwarz), so where these are chosen for
+ * it no int32 overflows, whatever the numbers are; sums are exact and come out alike in any order.
+ * VNNI multiplies and adds twice as many an instruction as float32 has lanes, as many as BF16; AVX2
+ * alone takes two instructions, of which more go at once, for one and a half times float32's rate.
+ * What is lost is a small part of what BF16 loses: that keeps 8 bits of each number, of 128 in
+ * steps of a 26000th of their length most keep 11. */
+
+/* The sum of the squares of x[n] times `factor`, and the largest magnitude of these. */
+INLINE float sum_squares(float *largest, const float *x, size_t n, float factor)
+{
+    vf max_length = {0}, squares = {0};
+    for (size_t i = 0; i < n; i += LANES) {
+        const vf part = (vf)load_padded(x, i, n) * splat(factor);
+        max_length = max_vf(max_length, max_vf(part, -part));
+        squares += part * part;
+    }
+    *largest = max_lane(max_length);
+    return sum_lanes(squares);
+}
+
+/* The step in which the length of x[n] is `most`, or its largest number 32767, and in *per_step
+ * what x is multiplied with to be in steps. Nothing but zeros (and what is as good as zero, below
+ * 1e-30): 0. With a number among them that is none, NaN. */
+INLINE float quantization_step(float *per_step, const float *x, size_t n, float max_length)
+{
+    float top, squares = sum_squares(&top, x, n, 1), unit = 1;
+    if (!(squares > 1e-20f && squares < 1e30f)) { /* float32 is at its ends */
+        unit = top > 1e-30f ? top : 1;
+        squares = sum_squares(&top, x, n, 1 / unit);
+    }
+    const float length = sqrtf(squares), step = length / max_length > top * (1.0f / INT16_MAX)
+                                                    ? length / max_length
+                                                    : top * (1.0f / INT16_MAX);
+    const bool is_nonzero = squares >= 0 && step * unit > 1e-35f;
+    *per_step = is_nonzero ? 1 / step / unit : 0;
+    return is_nonzero ? step * unit : squares >= 0 ? 0 : NAN;
+}
+
+#if LANES == 16
+typedef __m512i int_vector; /* LANES whole numbers, or pairs of int16 */
+typedef __m256i short_vector;
+
+INLINE short_vector to_int16(vf x, float per_step)
+{
+    return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32((__m512)(x * splat(per_step))));
+}
+
+INLINE int_vector join_halves(short_vector first, short_vector second)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
+
+INLINE vf int_to_vf(int_vector v)
+{
+    return (vf)_mm512_cvtepi32_ps(v);
+}
+
+/* sum + products of pairs. In assembler, because compilers move sums about for the intrinsic
+ * function. */
+INLINE int_vector dot_accumulate(int_vector sum, int_vector a, int_vector b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+
+/* The same with a pair in memory for all lanes. */
+INLINE int_vector dot_accumulate_pair(int_vector sum, int_vector a, const uint32_t *pair)
+{
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*pair));
+    return sum;
+}
+#else
+typedef __m256i int_vector;
+typedef __m128i short_vector;
+
+INLINE short_vector to_int16(vf x, float per_step)
+{
+    const __m256i words = _mm256_cvtps_epi32((__m256)(x * splat(per_step)));
+    return _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+INLINE int_vector join_halves(short_vector first, short_vector second)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1);
+}
+
+INLINE vf int_to_vf(int_vector v)
+{
+    return (vf)_mm256_cvtepi32_ps(v);
+}
+
+INLINE int_vector dot_accumulate(int_vector sum, int_vector a, int_vector b)
+{
+#ifdef __AVXVNNI__
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+#else
+    __asm__("vpaddd %1, %0, %0"
+            : "+x"(sum)
+            : "x"(_mm256_madd_epi16(
+                a, b))); /* or compilers add products first, and have no room for them */
+#endif
+    return sum;
+}
+
+INLINE int_vector dot_accumulate_pair(int_vector sum, int_vector a, const uint32_t *pair)
+{
+    return dot_accumulate(sum, a, _mm256_set1_epi32((int)*pair));
+}
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by products of
+ * vectors and of tiles. */
+#include "kernels/cpu/common/fp8_lut_tmpl.h"
+
+static const uint8_t fp8_low[128] = {MAGNITUDES(LOW_BYTE)}, fp8_high[128] = {MAGNITUDES(HIGH_BYTE)};
+
+/* The same of 0 to 127. */
+#define TWO(F, b, step) F(b), F((b) + (step))
+#define FOUR(F, b, step) TWO(F, b, step), TWO(F, (b) + 2 * (step), step)
+#define EIGHT(F, b, step) FOUR(F, b, step), FOUR(F, (b) + 4 * (step), step)
+#define SIXTEEN(F, b, step) EIGHT(F, b, step), EIGHT(F, (b) + 8 * (step), step)
+#define THIRTY_TWO(F, b, step) SIXTEEN(F, b, step), SIXTEEN(F, (b) + 16 * (step), step)
+#define INTEGERS(F)                                                                         \
+    F(0), F(127 << 7), TWO(F, 128 << 7, 64), FOUR(F, 129 << 7, 32), EIGHT(F, 130 << 7, 16), \
+        SIXTEEN(F, 131 << 7, 8), THIRTY_TWO(F, 132 << 7, 4), THIRTY_TWO(F, 133 << 7, 2),    \
+        THIRTY_TWO(F, (133 << 7) + 64, 2)
+static const uint8_t integer_low[128] = {INTEGERS(LOW_BYTE)},
+                     integer_high[128] = {INTEGERS(HIGH_BYTE)};
+
+INLINE struct byte_tables fp8_tables_load(void)
+{
+    return (struct byte_tables){{_mm512_loadu_si512(fp8_low), _mm512_loadu_si512(fp8_low + 64)},
+                                {_mm512_loadu_si512(fp8_high), _mm512_loadu_si512(fp8_high + 64)}};
+}
+
+INLINE struct byte_tables byte_tables_load(enum dtype dtype)
+{
+    if (dtype != DTYPE_I8) return fp8_tables_load();
+    return (struct byte_tables){
+        {_mm512_loadu_si512(integer_low), _mm512_loadu_si512(integer_low + 64)},
+        {_mm512_loadu_si512(integer_high), _mm512_loadu_si512(integer_high + 64)}};
+}
+
+/* From 64 on the exponent is 133, so twice the magnitude is the lower byte; those below are looked
+ * up in the first halves of the tables. */
+INLINE void int8_to_bf16(__m512i out[2], __m512i quantized, const struct byte_tables *t)
+{
+    const __m512i index = _mm512_abs_epi8(quantized), sign = _mm512_set1_epi8((char)0x80);
+    const __mmask64 below = _mm512_cmplt_epu8_mask(index, _mm512_set1_epi8(64));
+    const __m512i low = _mm512_mask_permutexvar_epi8(_mm512_add_epi8(index, index), below, index,
+                                                     t->low[0]);
+    __m512i high = _mm512_mask_permutexvar_epi8(_mm512_set1_epi8(0x42), below, index, t->high[0]);
+    high = _mm512_ternarylogic_epi64(high, quantized, sign, 0xf8); /* high | (codes & sign) */
+    out[0] = _mm512_unpacklo_epi8(low, high);
+    out[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+INLINE void bf16_in_fp8_order(__m512i v[2])
+{
+    __m512i first = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
+    v[1] = _mm512_shuffle_i32x4(v[0], v[1], 0xdd);
+    v[0] = first;
+}
+
+/* 64 weights from column k on, of which n < 64 may be there only; zeros after them. */
+INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
+                           const struct byte_tables *t, size_t n)
+{
+    uint8_t tail[2 * CPU_K_STEP] = {0};
+    if (n < CPU_K_STEP) p = memcpy(tail, p, n * dtype_size(dtype));
+    if (dtype == DTYPE_F8_E4M3)
+        fp8_to_bf16(out, p, t);
+    else if (dtype == DTYPE_I8)
+        int8_to_bf16(out, _mm512_loadu_si512(p), t);
+    else {
+        out[0] = _mm512_loadu_si512(p);
+        out[1] = _mm512_loadu_si512(p + 64);
+    }
+}
+
+/* The BF16 of all sixteen codes of the row's group, as a table for 16-bit permutes. */
+INLINE __m512i int4_table(const struct int4_row *r)
+{
+    const __m512 quantized = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512 values = _mm512_fmadd_ps(quantized, _mm512_set1_ps(r->scale), _mm512_set1_ps(r->offset));
+    return _mm512_castsi256_si512((__m256i)_mm512_cvtneps_pbh(values));
+}
+
+/* 32 codes → 32 BF16 */
+INLINE __m512i int4_to_bf16(const uint8_t *p, __m512i table)
+{
+    __m512i q = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    q = _mm512_and_si512(_mm512_or_si512(q, _mm512_slli_epi32(q, 12)), _mm512_set1_epi16(15));
+    return _mm512_permutexvar_epi16(q, table);
+}
+
+/* 64 weights from column k, a multiple of 64, on, of which the last 32 may not be there; zeros for
+ * them. *table is of the group before. */
+INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t group, size_t k,
+                      size_t n)
+{
+    if (k % group == 0 || group < CPU_K_STEP) {
+        int4_enter_group(r, k / group);
+        *table = int4_table(r);
+    }
+    out[0] = int4_to_bf16(r->nibbles + k / 2, *table);
+    out[1] = _mm512_setzero_si512();
+    if (n < CPU_K_STEP) return;
+    if (group < CPU_K_STEP) {
+        int4_enter_group(r, k / group + 1);
+        *table = int4_table(r);
+    }
+    out[1] = int4_to_bf16(r->nibbles + k / 2 + 16, *table);
+}
+
+/* 32 columns of a row from k on, times their scale, as BF16. `low`: what the nearest BF16 leave. */
+INLINE __m512i bf16_half_step(const struct packing_args *p, const float *x, size_t k, __m512 factor,
+                              bool low)
+{
+    __m512 a = _mm512_mul_ps(load_padded(x, k, p->width), factor),
+           b = _mm512_mul_ps(load_padded(x, k + 16, p->width), factor);
+    __m512i high = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+    if (!low) return high;
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)),
+            second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1));
+    a = _mm512_sub_ps(a, (__m512)_mm512_slli_epi32(first, 16));
+    b = _mm512_sub_ps(b, (__m512)_mm512_slli_epi32(second, 16));
+    return (__m512i)_mm512_cvtne2ps_pbh(b, a);
+}
+
+/* The same for 64 columns, in the order of the weights. */
+INLINE void bf16_step(__m512i out[2], const struct packing_args *p, const float *x, size_t k,
+                      bool low)
+{
+    __m512 factor = _mm512_set1_ps(p->scale ? p->scale[k / FP8_BLOCK] : 1);
+    out[0] = bf16_half_step(p, x, k, factor, low);
+    out[1] = bf16_half_step(p, x, k + 32, factor, low);
+    if (p->fp8_order) bf16_in_fp8_order(out);
+}

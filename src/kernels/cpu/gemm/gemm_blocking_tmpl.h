@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How products of many rows are cut; a part of kernels_body.h, whose body_blocks.h says why. */
+
+enum {
+    DEPTH = LANES == 16  ? 4
+            : LANES == 8 ? 3
+                         : 2,
+    NR = 2 * LANES, /* weight rows whose sums with those of a part stay in registers */
+    MR = LANES == 16  ? 12
+         : LANES == 8 ? 6
+                      : 4,           /* of the input, at most */
+    M_TILE_ROWS = CPU_GEMM_MAX_ROWS, /* of a packed tile: they share what is read of a panel */
+    TILE_SUMS = M_TILE_ROWS * CPU_N_BLOCK
+};
+
+/* The pass that does what lane l of few() does, and the other way round: the bits of one are those
+ * of the other reversed. */
+INLINE size_t phase_of_lane(size_t lane)
+{
+    size_t phase = 0;
+    for (int i = 0; i < DEPTH; i++)
+        phase |= (lane >> i & 1) << (DEPTH - 1 - i);
+    return phase;
+}
+
+/* n rows in as many parts as are needed, of about the same size. */
+INLINE int n_m_blocks(int n)
+{
+    return (n + MR - 1) / MR;
+}
+
+INLINE int m_block_begin(int n, int m_block)
+{
+    return n * m_block / n_m_blocks(n);
+}
+
+/* Sums of a tile on all levels, and a pass of its rows. */
+static inline size_t gemm_sums_size(size_t width)
+{
+    return DEPTH * TILE_SUMS + M_TILE_ROWS * width / LANES;
+}
+
+/* What is asked for meanwhile, so many bytes two steps: of the part's next pass, and of the next
+ * strip. */
+struct gemm_prefetch {
+    const char *from[2];
+    size_t step[2];
+};
+
+/* One instance of `call` for each number of rows that a part may have, so that its sums stay in
+ * registers. */
+#define MR_CASE(call, rows)            \
+    case rows:                         \
+        call((rows < MR ? rows : MR)); \
+        break;
+#define FOR_MR(n, call)                                                                      \
+    switch (n) {                                                                             \
+        MR_CASE(call, 1)                                                                     \
+        MR_CASE(call, 2)                                                                     \
+        MR_CASE(call, 3) MR_CASE(call, 4) MR_CASE(call, 5) MR_CASE(call, 6) MR_CASE(call, 7) \
+            MR_CASE(call, 8) MR_CASE(call, 9) MR_CASE(call, 10) MR_CASE(call, 11) default    \
+            : call(MR);                                                                      \
+    }
+
+static void store_gemm_tile(float *out, size_t out_stride, const float *sums, int n_w, int first,
+                            int n)
+{
+    for (size_t row = 0; row < (size_t)n_w; row += NR)
+        for (size_t i = 0; i < (size_t)n; i++)
+            memcpy(out + i * out_stride + row,
+                   sums + (row / NR * M_TILE_ROWS + (size_t)first + i) * NR, NR * sizeof(float));
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where products of few rows read weights in place; a part of kernels_body.h. */
+
+/* A block of weight rows is read in several places at once, each of which goes through its share of
+ * the rows, one after the other: processors read ahead by themselves in a few long streams, but
+ * neither in one alone fast enough, nor where two are in one page. What they miss is asked for. */
+enum { MAX_WEIGHT_STREAMS = LANES == 4 ? 2 : 8, MAX_GEMV_ROWS = LANES == 16 ? 8 : 4 };
+
+/* AMD's processors, which BF16 vectors are for, have few lines on their way to the first-level
+ * cache: asked for into the second-level one, earlier, weights come at 36 instead of 31 GB/s (two
+ * cores of a Zen 4). Intel's lose a tenth by that. */
+#ifdef HAVE_BF16
+#define PREFETCH_WEIGHTS(p) __builtin_prefetch((p) + 4 * CPU_PREFETCH_BYTES, 0, 2)
+#else
+#define PREFETCH_WEIGHTS(p) __builtin_prefetch((p) + CPU_PREFETCH_BYTES)
+#endif
+
+/* Places that leave registers for what is decoded: each has a sum for each of the n rows. */
+#define STREAMS_FOR(n)                 \
+    (LANES == 4   ? MAX_WEIGHT_STREAMS \
+     : LANES == 8 ? (n == 1   ? 8      \
+                     : n == 2 ? 4      \
+                              : 2)     \
+     : n <= 2     ? 8                  \
+     : n <= 5     ? 4                  \
+                  : 2)
+
+/* The weight rows that are read now: one every `apart`, from `row` on. Those that are not there are
+ * the last one again. */
+struct weight_streams {
+    int row, stride, n;
+};
+
+INLINE int stream_row(const struct weight_streams *p, const struct gemv_args *t, int a)
+{
+    int row = p->row + a * p->stride;
+    return row < t->n_w ? row : t->n_w - 1;
+}
+
+INLINE void stream_pointers(const uint8_t **w, const struct weight_streams *p,
+                            const struct gemv_args *t)
+{
+    UNROLL
+    for (int a = 0; a < p->n; a++)
+        w[a] = t->w + (size_t)stream_row(p, t, a) * t->w_stride;
+}
+
+INLINE void prefetch_streams(const uint8_t *const *w, int n, size_t at, size_t lines)
+{
+    UNROLL
+    for (int a = 0; a < n; a++)
+        UNROLL
+    for (size_t i = 0; i < lines; i++)
+        PREFETCH_WEIGHTS(w[a] + at + 64 * i);
+}
+
+/* Of a panel's rows LANES are read side by side, too many places for processors to read ahead in:
+ * what comes next in a row is asked for, and the same columns of the row that takes its place. */
+INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(row + i + CPU_PREFETCH_BYTES);
+        __builtin_prefetch(row + i + LANES * stride, 0, 2);
+    }
+}
+
+/* Lanes [n][places] are added up and go to out[n][rows]; v is used up. */
+static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t out_stride, vf *v,
+                                                              const struct weight_streams *p,
+                                                              const struct gemv_args *t, int n)
+{
+    const int at_once = LANES / p->n;
+    for (int b = 0, count; b < n; b += count) {
+        float sums[LANES];
+        count = n - b < at_once ? n - b : at_once;
+        store_vf(sums, sum_lanes_of(v + b * p->n, count * p->n));
+        for (int i = 0; i < count; i++)
+            for (int a = 0; a < p->n && p->row + a * p->stride < t->n_w; a++)
+                out[(size_t)(b + i) * out_stride + (size_t)(p->row + a * p->stride)] =
+                    sums[i * p->n + a];
+    }
+}
+
+/* `call` with the number of rows as a constant, from 1 to MAX_GEMV_ROWS. */
+#if LANES == 16
+#define FOR_GEMV_ROWS(n, call) \
+    switch (n) {               \
+    case 1: call(1); break;    \
+    case 2: call(2); break;    \
+    case 3: call(3); break;    \
+    case 4: call(4); break;    \
+    case 5: call(5); break;    \
+    case 6: call(6); break;    \
+    case 7: call(7); break;    \
+    default: call(8);          \
+    }
+#else
+#define FOR_GEMV_ROWS(n, call) \
+    switch (n) {               \
+    case 1: call(1); break;    \
+    case 2: call(2); break;    \
+    case 3: call(3); break;    \
+    default: call(4);          \
+    }
+#endif
+
+/* One instance a number of rows, so that the sums stay in registers. */
+#define GEMV_INSTANCE(body, dtype, rows)                                                           \
+    for (int stride = (t->n_w + STREAMS_FOR(rows) - 1) / STREAMS_FOR(rows), row = 0; row < stride; \
+         row++)                                                                                    \
+        body(out, out_stride, t, (struct weight_streams){row, stride, STREAMS_FOR(rows)}, dtype,   \
+             rows);                                                                                \
+    break
+#if LANES == 16
+#define GEMV_INSTANCES_FROM_5(body, dtype) \
+    case 5: GEMV_INSTANCE(body, dtype, 5); \
+    case 6: GEMV_INSTANCE(body, dtype, 6); \
+    case 7: GEMV_INSTANCE(body, dtype, 7); \
+    case 8:                                \
+        GEMV_INSTANCE(body, dtype, 8);
+#else
+#define GEMV_INSTANCES_FROM_5(body, dtype)
+#endif
+#define GEMV_INSTANCES(body, dtype)                                           \
+    switch (t->n_x) {                                                         \
+    case 1: GEMV_INSTANCE(body, dtype, 1);                                    \
+    case 2: GEMV_INSTANCE(body, dtype, 2);                                    \
+    case 3: GEMV_INSTANCE(body, dtype, 3);                                    \
+    case 4: GEMV_INSTANCE(body, dtype, 4); GEMV_INSTANCES_FROM_5(body, dtype) \
+    }

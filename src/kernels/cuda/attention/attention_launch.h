@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the attention kernels are launched: names, grids, threads and shared memory from their
+ * arguments, and which shapes the fast ones take. Shared by the host and the kernels. */
+#ifndef EY_CUDA_ATTENTION_SHAPE_H
+#define EY_CUDA_ATTENTION_SHAPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/launch.h"
+
+enum {
+    HEAD_DIM_MAX = 256,        /* what the plain kernels take */
+    WARP_KERNEL_THREADS = 128, /* threads of the kernels that give a warp a row of a head */
+
+    /* flash.cuh: keys of a tile, tiles of keys and of values in shared memory, padding of a row */
+    FLASH_THREADS = 128,
+    FLASH_KEYS = 64,
+    FLASH_KEY_TILES = 3,
+    FLASH_VALUE_TILES = 2,
+    FLASH_PAD = 8,
+
+    VISION_ROWS = 128, /* of a block of threads */
+
+    DECODE_WARPS = 8,
+    DECODE_CHUNK = 16,              /* keys that a warp takes at once */
+    DECODE_PART_MIN = DECODE_WARPS, /* chunks of a block at least: one for each warp; fewer parts
+                                       are sooner added up */
+    DECODE_HEADS = 8,               /* query heads of a KV head at most */
+};
+
+static inline unsigned flash_shared(int dim)
+{
+    return (FLASH_KEY_TILES + FLASH_VALUE_TILES) * FLASH_KEYS * (unsigned)(dim + FLASH_PAD) *
+           (unsigned)sizeof(bf16);
+}
+
+static inline unsigned ceil_quotient(int64_t a, int64_t b)
+{
+    return (unsigned)((a + b - 1) / b);
+}
+
+/* One warp for each of `units`. */
+static inline struct launch warp_launch(const char *kernel, int64_t units)
+{
+    struct launch l = {
+        kernel, {ceil_quotient(units, WARP_KERNEL_THREADS / 32), 1, 1}, WARP_KERNEL_THREADS, 0};
+    return l;
+}
+
+static inline struct launch kv_append_launch(const struct kv_append_args *a)
+{
+    return warp_launch("kv_append", (int64_t)a->batch.n * (a->n_heads + 2 * a->kv.n_kv_heads));
+}
+
+/* Rows are read in pieces of 16 bytes. */
+static inline int attention_is_fast(const struct kv_layer *kv)
+{
+    return kv->head_dim <= 128 && kv->head_dim % (kv->fp8 ? 16 : 8) == 0;
+}
+
+static inline struct launch attention_fallback_launch(const struct attention_args *a)
+{
+    return warp_launch("attention_fallback", (int64_t)a->batch.n * a->n_heads);
+}
+
+static inline struct launch attention_launch(const struct attention_args *a)
+{
+    int dim = a->kv.head_dim <= 64 ? 64 : 128;
+    struct launch l = {dim == 64 ? "attention_64" : "attention_128",
+                       {(unsigned)a->n_heads, (unsigned)a->n_tiles, 1},
+                       FLASH_THREADS,
+                       flash_shared(dim)};
+    return attention_is_fast(&a->kv) ? l : attention_fallback_launch(a);
+}
+
+/* Others: one tile a row, and append and attend. */
+static inline int attention_decode_supports(const struct kv_layer *kv, int n_heads)
+{
+    return (kv->head_dim == 64 || kv->head_dim == 128) && n_heads <= DECODE_HEADS * kv->n_kv_heads;
+}
+
+/* The warps' results, before they are added up. */
+static inline unsigned attention_decode_shared(int head_dim, int heads)
+{
+    return DECODE_WARPS * (unsigned)heads * (unsigned)(head_dim + 2) * (unsigned)sizeof(float);
+}
+
+static inline struct launch attention_decode_launch(const struct attention_decode_args *a)
+{
+    static const char *const kernels[2][2] = {{"attention_decode_64", "attention_decode_64_fp8"},
+                                              {"attention_decode_128", "attention_decode_128_fp8"}};
+    int dim = a->kv.head_dim;
+    struct launch l = {kernels[dim == 128][a->kv.fp8 != 0],
+                       {(unsigned)a->splits, (unsigned)a->kv.n_kv_heads, (unsigned)a->batch.n},
+                       DECODE_WARPS * 32,
+                       attention_decode_shared(dim, a->n_heads / a->kv.n_kv_heads)};
+    return l;
+}
+
+static inline struct launch attention_vision_fallback_launch(const struct attention_vision_args *a)
+{
+    return warp_launch("attention_vision_fallback", (int64_t)a->n * a->heads);
+}
+
+static inline struct launch attention_vision_launch(const struct attention_vision_args *a)
+{
+    int fast = a->head_dim <= 80 && a->head_dim % 8 == 0, dim = a->head_dim <= 64 ? 64 : 80;
+    struct launch l = {dim == 64 ? "attention_vision_64" : "attention_vision_80",
+                       {ceil_quotient(a->n, VISION_ROWS), (unsigned)a->heads, 1},
+                       FLASH_THREADS,
+                       flash_shared(dim)};
+    return fast ? l : attention_vision_fallback_launch(a);
+}
+
+/* A thread turns 8 pairs of a head, or one where head_dim is no multiple of 16. */
+static inline struct launch vision_rope_launch(const struct vision_rope_args *a)
+{
+    int pairs = a->head_dim % 16 ? 1 : 8;
+    int64_t units = (int64_t)a->n * 2 * a->heads * (a->head_dim / 2 / pairs);
+    struct launch l = {pairs == 8 ? "vision_rope" : "vision_rope_fallback",
+                       {ceil_quotient(units, 2 * WARP_KERNEL_THREADS), 1, 1},
+                       2 * WARP_KERNEL_THREADS,
+                       0};
+    return l;
+}
+
+#endif

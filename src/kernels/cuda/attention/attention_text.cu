@@ -1,0 +1,769 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention of the decoder over the paged KV cache: rows of qkv become queries and cache entries
+ * (append), and attend in tiles of a prompt (attend_*, plain form attention_fallback), or, one
+ * token a sequence, all in one launch (decode_*). */
+#include "kernels/cuda/attention/flash_attention.cuh"
+
+/* ---- the cache ---- */
+
+EY_DEVICE int kv_element_size(const struct kv_layer &kv)
+{
+    return kv.fp8 ? 1 : (int)sizeof(bf16);
+}
+
+EY_DEVICE const int32_t *block_table_row(const struct dev_batch &batch, int row)
+{
+    return batch.block_table + (int64_t)batch.seq[row] * batch.max_blocks;
+}
+
+/* Keys (0) or values (1) of a head in a KV block. */
+EY_DEVICE uint8_t *kv_cache_rows(const struct kv_layer &kv, int block, int head, int which)
+{
+    return (uint8_t *)kv.data + (((int64_t)block * kv.n_kv_heads + head) * 2 + which) * KV_TOKENS *
+                                    kv.head_dim * kv_element_size(kv);
+}
+
+/* Two values of 4 e4m3 codes as BF16: 0 and 1 of them, or 2 and 3. */
+EY_DEVICE uint32_t e4m3_lower_pair(uint32_t four)
+{
+    return e4m3_pair(__byte_perm(four, 0, 0x1404));
+}
+
+EY_DEVICE uint32_t e4m3_upper_pair(uint32_t four)
+{
+    return e4m3_pair(__byte_perm(four, 0, 0x3424));
+}
+
+/* ---- append: a warp for a row of a head ---- */
+
+enum { LANE_PAIRS = HEAD_DIM_MAX / 2 / 32 };
+
+EY_DEVICE float head_scale(const float x[LANE_PAIRS], const float y[LANE_PAIRS], int dim, float eps)
+{
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < LANE_PAIRS; j++)
+        sum += x[j] * x[j] + y[j] * y[j];
+    return rsqrtf(warp_sum(sum) / (float)dim + eps);
+}
+
+EY_DEVICE void put_element(void *row, int i, float v, int fp8)
+{
+    if (fp8)
+        ((uint8_t *)row)[i] = e4m3_of(v);
+    else
+        ((bf16 *)row)[i] = bf16_of(v);
+}
+
+EY_KERNEL(kv_append, struct kv_append_args, WARP_KERNEL_THREADS, 1)
+{
+    int n_kv = a.kv.n_kv_heads, dim = a.kv.head_dim, half = dim / 2, heads = a.n_heads + 2 * n_kv,
+        lane = lane_index();
+    int unit = (int)blockIdx.x * (WARP_KERNEL_THREADS / 32) + warp_index(), row = unit / heads,
+        head = unit % heads;
+    wait_for_previous();
+    let_next_start();
+    if (row >= a.batch.n) return;
+    bool is_q = head < a.n_heads, is_v = head >= a.n_heads + n_kv;
+    const float *from = a.qkv + (int64_t)unit * dim;
+    const float *norm = is_q ? a.q_norm : a.k_norm, *rope = a.rope + (int64_t)row * dim;
+    float x[LANE_PAIRS], y[LANE_PAIRS]; /* pair lane + 32j */
+#pragma unroll
+    for (int j = 0; j < LANE_PAIRS; j++) {
+        int i = lane + 32 * j;
+        x[j] = i < half ? from[i] : 0;
+        y[j] = i < half ? from[half + i] : 0;
+    }
+    float scale = norm && !is_v ? head_scale(x, y, dim, a.eps) : 1.0f;
+    void *to = a.q + ((int64_t)row * a.n_heads + head) * dim;
+    if (!is_q) {
+        int index = a.batch.index[row], block = block_table_row(a.batch, row)[index / KV_TOKENS],
+            kv_head = is_v ? head - a.n_heads - n_kv : head - a.n_heads;
+        to = kv_cache_rows(a.kv, block, kv_head, is_v) +
+             (int64_t)(index % KV_TOKENS) * dim * kv_element_size(a.kv);
+    }
+    int fp8 = !is_q && a.kv.fp8;
+#pragma unroll
+    for (int j = 0; j < LANE_PAIRS; j++) {
+        int i = lane + 32 * j;
+        if (i >= half) continue;
+        float u = x[j] * scale, v = y[j] * scale, c = 1, s = 0;
+        if (norm && !is_v) {
+            u *= norm[i];
+            v *= norm[half + i];
+        }
+        if (!is_v) {
+            c = rope[2 * i];
+            s = rope[2 * i + 1];
+        }
+        put_element(to, i, u * c - v * s, fp8);
+        put_element(to, half + i, v * c + u * s, fp8);
+    }
+}
+
+/* ---- attend ---- */
+
+/* Keys and values of one KV head of a sequence. */
+template <int DIM> struct paged_source {
+    struct kv_layer kv;
+    const int32_t *blocks;
+    int head, n_keys;
+
+    EY_MEMBER void load(bf16 *to, int tile, int which) const
+    {
+        const uint8_t *rows = kv_cache_rows(kv, blocks[tile], head, which);
+        if (kv.fp8)
+            load_fp8(to, rows, tile);
+        else
+            flash_load<DIM>(to, (const bf16 *)rows, kv.head_dim, n_keys - tile * FLASH_KEYS,
+                            kv.head_dim);
+    }
+
+    EY_MEMBER void load_fp8(bf16 *to, const uint8_t *rows, int tile) const
+    {
+#pragma unroll
+        for (int j = 0; j < FLASH_KEYS * (DIM / 16) / FLASH_THREADS; j++) {
+            int i = (int)threadIdx.x + j * FLASH_THREADS, row = i / (DIM / 16),
+                column = i % (DIM / 16) * 16;
+            uint4 quantized = {0, 0, 0, 0}, low, high;
+            if (tile * FLASH_KEYS + row < n_keys && column < kv.head_dim)
+                quantized = load_fresh(rows + row * kv.head_dim + column);
+            low.x = e4m3_lower_pair(quantized.x);
+            low.y = e4m3_upper_pair(quantized.x);
+            low.z = e4m3_lower_pair(quantized.y);
+            low.w = e4m3_upper_pair(quantized.y);
+            high.x = e4m3_lower_pair(quantized.z);
+            high.y = e4m3_upper_pair(quantized.z);
+            high.z = e4m3_lower_pair(quantized.w);
+            high.w = e4m3_upper_pair(quantized.w);
+            uint4 *at = (uint4 *)(to + row * (DIM + FLASH_PAD) + column);
+            at[0] = low;
+            at[1] = high;
+        }
+    }
+};
+
+template <int DIM> EY_DEVICE void attention_prefill(const struct attention_args &a)
+{
+    enum { TILES = ATTENTION_ROWS * 32 / FLASH_THREADS / 16 };
+    EY_DYNAMIC_SHARED(shared);
+    wait_for_previous();
+    let_next_start();
+    /* a prompt's last tiles have most keys: they begin first */
+    int tile = a.n_tiles - 1 - (int)blockIdx.y, head = (int)blockIdx.x, dim = a.kv.head_dim;
+    int first = a.tile[2 * tile], rows = a.tile[2 * tile + 1], in_tile = warp_index() * 16,
+        index = a.batch.index[first];
+    int64_t width = (int64_t)a.n_heads * dim, at = (int64_t)(first + in_tile) * width + head * dim;
+    struct paged_source<DIM> from = {
+        a.kv, block_table_row(a.batch, first), head / (a.n_heads / a.kv.n_kv_heads), index + rows
+    };
+    struct flash_rows<DIM, TILES> r;
+    flash_begin(r, a.q + at, width, rows - in_tile, dim);
+    r.scale = a.scale * LOG2_E;
+    r.last = index + in_tile;
+    r.growth = 1;
+    r.before = a.window ? r.last - a.window : FLASH_ALL;
+    flash_attend(r, from, a.window ? max(index - a.window + 1, 0) / FLASH_KEYS : 0, index + rows,
+                 shared);
+    flash_end(r, a.o + at, width, rows - in_tile, dim);
+}
+
+EY_KERNEL(attention_64, struct attention_args, FLASH_THREADS, 2)
+{
+    attention_prefill<64>(a);
+}
+
+EY_KERNEL(attention_128, struct attention_args, FLASH_THREADS, 2)
+{
+    attention_prefill<128>(a);
+}
+
+struct paged_fallback_source {
+    struct kv_layer kv;
+    const int32_t *blocks;
+    int head;
+
+    EY_MEMBER const uint8_t *row(int slot, int which) const
+    {
+        return kv_cache_rows(kv, blocks[slot / KV_TOKENS], head, which) +
+               slot % KV_TOKENS * kv.head_dim * kv_element_size(kv);
+    }
+    EY_MEMBER const uint8_t *key(int slot) const
+    {
+        return row(slot, 0);
+    }
+    EY_MEMBER const uint8_t *value(int slot) const
+    {
+        return row(slot, 1);
+    }
+    EY_MEMBER float element(const uint8_t *row, int i) const
+    {
+        return kv.fp8 ? e4m3_value(row[i]) : bf16_value(((const bf16 *)row)[i]);
+    }
+};
+
+EY_KERNEL(attention_fallback, struct attention_args, WARP_KERNEL_THREADS, 1)
+{
+    int unit = (int)blockIdx.x * (WARP_KERNEL_THREADS / 32) + warp_index(), row = unit / a.n_heads,
+        head = unit % a.n_heads, dim = a.kv.head_dim;
+    wait_for_previous();
+    let_next_start();
+    if (row >= a.batch.n) return;
+    struct paged_fallback_source from = {a.kv, block_table_row(a.batch, row),
+                                         head / (a.n_heads / a.kv.n_kv_heads)};
+    int n_keys = a.batch.index[row] + 1;
+    fallback_attend(a.o + (int64_t)unit * dim, a.q + (int64_t)unit * dim, from,
+                    a.window ? max(n_keys - a.window, 0) : 0, n_keys, dim, a.scale);
+}
+
+/* ---- decode ----
+ *
+ * A block of 8 warps takes a part of the keys of one KV head of one sequence for all query heads of
+ * it. A warp takes 16 keys at once, straight from memory into the operands of mma_bf16: scoresᵀ[16
+ * keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ. Lane 4g + t
+ * reads of keys g and g + 8 the columns 8t + 32j .. +7, and of values 2t, 2t+1, 2t+8, 2t+9 the
+ * columns 8g + 64j .. +7; products do not care for the order of columns, so each matrix step takes
+ * what the lanes happen to have. The first keys and values are on their way before the kernel in
+ * front has ended; while they come, each warp norms and turns one head. */
+
+template <bool FP8> struct kv_eight; /* values of the cache as they lie there */
+template <> struct kv_eight<false> {
+    uint4 bits;
+
+    EY_MEMBER void load(const uint8_t *p)
+    {
+        bits = load_weight(p);
+    }
+    EY_MEMBER void clear()
+    {
+        bits = make_uint4(0, 0, 0, 0);
+    }
+    EY_MEMBER uint32_t word(int i) const
+    {
+        return i == 0 ? bits.x : i == 1 ? bits.y : i == 2 ? bits.z : bits.w;
+    }
+    /* values 2i and 2i + 1 */
+    EY_MEMBER uint32_t pair(int i) const
+    {
+        return word(i);
+    }
+};
+template <> struct kv_eight<true> {
+    uint2 bits;
+
+    EY_MEMBER void load(const uint8_t *p)
+    {
+        bits = load_weight_8(p);
+    }
+    EY_MEMBER void clear()
+    {
+        bits = make_uint2(0, 0);
+    }
+    EY_MEMBER uint32_t word(int i) const
+    {
+        return i == 0 ? bits.x : bits.y;
+    }
+    EY_MEMBER uint32_t pair(int i) const
+    {
+        return i % 2 ? e4m3_upper_pair(word(i / 2)) : e4m3_lower_pair(word(i / 2));
+    }
+};
+
+/* Value i of each of two rows, as a BF16 pair. */
+EY_DEVICE uint32_t interleaved_pair(const struct kv_eight<false> &a,
+                                    const struct kv_eight<false> &b, int i)
+{
+    return __byte_perm(a.word(i / 2), b.word(i / 2), i % 2 ? 0x7632 : 0x5410);
+}
+
+EY_DEVICE uint32_t interleaved_pair(const struct kv_eight<true> &a, const struct kv_eight<true> &b,
+                                    int i)
+{
+    return e4m3_pair(
+        __byte_perm(a.word(i / 4), b.word(i / 4), (unsigned)((i % 4) << 4 | (i % 4 + 4) << 12)));
+}
+
+/* What a lane has of 16 keys and their values. */
+template <int DIM, bool FP8> struct decode_chunk {
+    struct kv_eight<FP8> key[2][DIM / 32], value[4][DIM / 64];
+};
+
+/* A lane's share of the results: of heads 2t and 2t + 1. */
+template <int DIM> struct decode_sums {
+    float o[DIM / 64][4][4]; /* o[j][m]: columns 8g + 64j + 2m (head 2t, head 2t + 1), then the same
+                                of the column after */
+    float best[2], sum[2];   /* to base 2; the sum over this lane's keys */
+};
+
+/* Keys of a block: equal parts of whole chunks, not so small that adding them up costs more than
+ * reading them. */
+EY_DEVICE int decode_part(int n_keys, int splits)
+{
+    int chunks = (n_keys + DECODE_CHUNK - 1) / DECODE_CHUNK;
+    return max((chunks + splits - 1) / splits, (int)DECODE_PART_MIN) * DECODE_CHUNK;
+}
+
+/* Where the block stands. */
+struct decode_place {
+    int row, kv_head, heads; /* query heads of this KV head */
+    int index;               /* the new token's slot: the last key */
+    int first, end;          /* keys of this block */
+    int used;                /* blocks that have keys: the others leave at once */
+    const int32_t *blocks;
+};
+
+EY_DEVICE bool has_new_token(const struct decode_place &p)
+{
+    return p.end > p.index;
+}
+
+EY_DEVICE struct decode_place decode_place(const struct attention_decode_args &a)
+{
+    struct decode_place p;
+    p.row = (int)blockIdx.z;
+    p.kv_head = (int)blockIdx.y;
+    p.heads = a.n_heads / a.kv.n_kv_heads;
+    p.index = a.batch.index[p.row];
+    p.blocks = block_table_row(a.batch, p.row);
+    int part = decode_part(p.index + 1, a.splits);
+    p.first = (int)blockIdx.x * part;
+    p.end = min(p.first + part, p.index + 1);
+    p.used = (p.index + part) / part;
+    return p;
+}
+
+EY_DEVICE int value_slot(int i, int t)
+{
+    return 2 * t + i % 2 + i / 2 * 8;
+}
+
+/* The 16 keys from slot `first` on; what is not before the new token is zero. */
+template <int DIM, bool FP8>
+EY_DEVICE void load_keys(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv,
+                         const struct decode_place &p, int first)
+{
+    enum { SIZE = FP8 ? 1 : 2 };
+    int g = lane_index() / 4, t = lane_index() % 4;
+    if (first >= p.end) return;
+    const uint8_t *at = kv_cache_rows(kv, p.blocks[first / KV_TOKENS], p.kv_head, 0) +
+                        ((first % KV_TOKENS + g) * DIM + 8 * t) * SIZE;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int j = 0; j < DIM / 32; j++) {
+            if (first + g + 8 * i < p.index)
+                c.key[i][j].load(at + (8 * i * DIM + 32 * j) * SIZE);
+            else
+                c.key[i][j].clear();
+        }
+}
+
+template <int DIM, bool FP8>
+EY_DEVICE void load_values(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv,
+                           const struct decode_place &p, int first)
+{
+    enum { SIZE = FP8 ? 1 : 2 };
+    int g = lane_index() / 4, t = lane_index() % 4;
+    if (first >= p.end) return;
+    const uint8_t *at = kv_cache_rows(kv, p.blocks[first / KV_TOKENS], p.kv_head, 1) +
+                        ((first % KV_TOKENS + 2 * t) * DIM + 8 * g) * SIZE;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < DIM / 64; j++) {
+            if (first + value_slot(i, t) < p.index)
+                c.value[i][j].load(at + (value_slot(i, 0) * DIM + 64 * j) * SIZE);
+            else
+                c.value[i][j].clear();
+        }
+}
+
+/* Shared memory of the beginning: queries as BF16, and the new key and value as the cache has them.
+ */
+template <int DIM> struct decode_fresh {
+    bf16 q[DECODE_HEADS][DIM + FLASH_PAD];
+    uint4 kv[2][DIM * sizeof(bf16) / sizeof(uint4)];
+    int used; /* of decode_place: kept here while registers are full */
+};
+
+/* A lane's pairs of a head: columns i and i + DIM/2, i = lane + 32j. */
+template <int DIM> struct head_pairs {
+    float x[DIM / 64], y[DIM / 64];
+};
+
+template <int DIM> EY_DEVICE void load_head_norm(struct head_pairs<DIM> &w, const float *norm)
+{
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++) {
+        w.x[j] = norm ? norm[lane_index() + 32 * j] : 1.0f;
+        w.y[j] = norm ? norm[lane_index() + 32 * j + DIM / 2] : 1.0f;
+    }
+}
+
+/* Norms and turns a head, as far as it is to be. */
+template <int DIM>
+EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_pairs<DIM> &norm,
+                                            bool normed, const float *rope, float eps) {
+    struct head_pairs<DIM> h;
+    float cosine[DIM / 64], sine[DIM / 64], squares = 0;
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++) {
+        int i = lane_index() + 32 * j;
+        h.x[j] = load_fresh_float(raw + i);
+        h.y[j] = load_fresh_float(raw + i + DIM / 2);
+        cosine[j] = rope ? load_fresh_float(rope + 2 * i) : 1.0f;
+        sine[j] = rope ? load_fresh_float(rope + 2 * i + 1) : 0;
+    }
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++)
+        squares += h.x[j] * h.x[j] + h.y[j] * h.y[j];
+    float scale = normed ? rsqrtf(warp_sum(squares) / (float)DIM + eps) : 1.0f;
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++) {
+        float x = h.x[j] * scale * norm.x[j], y = h.y[j] * scale * norm.y[j];
+        h.x[j] = x * cosine[j] - y * sine[j];
+        h.y[j] = y * cosine[j] + x * sine[j];
+    }
+    return h;
+}
+
+template <int DIM>
+EY_DEVICE void put_head(void *row, const struct head_pairs<DIM> &h, int fp8)
+{
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++) {
+        put_element(row, lane_index() + 32 * j, h.x[j], fp8);
+        put_element(row, lane_index() + 32 * j + DIM / 2, h.y[j], fp8);
+    }
+}
+
+/* One head that a block begins with: a query, or where it has the new token's slot its key or
+ * value. */
+struct fresh_item {
+    const float *raw, *norm, *rope; /* norm, rope: NULL where it has none */
+    int which;                      /* -1: query, 0: key, 1: value */
+};
+
+EY_DEVICE struct fresh_item fresh_item(const struct attention_decode_args &a,
+                                       const struct decode_place &p, int dim, int item)
+{
+    struct fresh_item f;
+    int n_kv = a.kv.n_kv_heads;
+    f.which = max(item - p.heads, -1);
+    int head = f.which < 0 ? p.kv_head * p.heads + item : a.n_heads + f.which * n_kv + p.kv_head;
+    f.raw = a.qkv + ((int64_t)p.row * (a.n_heads + 2 * n_kv) + head) * dim;
+    f.norm = f.which < 0 ? a.q_norm : f.which == 0 ? a.k_norm : nullptr;
+    f.rope = f.which == 1 ? nullptr : a.rope + (int64_t)p.row * dim;
+    return f;
+}
+
+/* Queries into shared memory, key and value there and into the cache; warp i makes items i and 8 +
+ * i. `mine`, `norm`: the warp's first. */
+template <int DIM, bool FP8>
+EY_DEVICE void make_fresh(struct decode_fresh<DIM> &fresh, const struct attention_decode_args &a,
+                          const struct decode_place &p, struct fresh_item mine,
+                          struct head_pairs<DIM> norm)
+{
+    int items = p.heads + (has_new_token(p) ? 2 : 0);
+    for (int item = warp_index(); item < items; item += DECODE_WARPS) {
+        if (item >= DECODE_WARPS)
+            mine = fresh_item(a, p, DIM, item), load_head_norm(norm, mine.norm);
+        struct head_pairs<DIM> h = fresh_head(mine.raw, norm, mine.norm != nullptr, mine.rope,
+                                              a.eps);
+        if (mine.which < 0) {
+            put_head(fresh.q[item], h, 0);
+            continue;
+        }
+        put_head(fresh.kv[mine.which], h, FP8);
+        put_head(kv_cache_rows(a.kv, p.blocks[p.index / KV_TOKENS], p.kv_head, mine.which) +
+                     p.index % KV_TOKENS * DIM * (FP8 ? 1 : 2),
+                 h, FP8);
+    }
+}
+
+/* The new token's key and value into the place that load_keys() and load_values() left free; row:
+ * its slot in the chunk. */
+template <int DIM, bool FP8>
+EY_DEVICE void put_fresh(struct decode_chunk<DIM, FP8> &c, const struct decode_fresh<DIM> &fresh,
+                         int row)
+{
+    enum { SIZE = FP8 ? 1 : 2 };
+    int g = lane_index() / 4, t = lane_index() % 4;
+    const uint8_t *key = (const uint8_t *)fresh.kv[0], *value = (const uint8_t *)fresh.kv[1];
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int j = 0; j < DIM / 32; j++)
+            if (g + 8 * i == row) memcpy(&c.key[i][j], key + (8 * t + 32 * j) * SIZE, 8 * SIZE);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < DIM / 64; j++)
+            if (value_slot(i, t) == row)
+                memcpy(&c.value[i][j], value + (8 * g + 64 * j) * SIZE, 8 * SIZE);
+}
+
+/* scoresᵀ: s[0], s[1] of key g and heads 2t, 2t + 1; s[2], s[3] of key g + 8. Queries stay in
+ * shared memory: registers are full. */
+template <int DIM, bool FP8>
+EY_DEVICE void decode_score(float s[4], const struct decode_chunk<DIM, FP8> &c,
+                            const struct decode_fresh<DIM> &fresh)
+{
+    const bf16 *q = fresh.q[lane_index() / 4] + lane_index() % 4 * 8;
+    __syncwarp(); /* so that the compiler does not move the loads out of the loop over chunks */
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        s[i] = 0;
+#pragma unroll
+    for (int j = 0; j < DIM / 32; j++) {
+        uint4 b = *(const uint4 *)(q + 32 * j);
+        uint32_t low[4] = {c.key[0][j].pair(0), c.key[1][j].pair(0), c.key[0][j].pair(1),
+                           c.key[1][j].pair(1)};
+        uint32_t high[4] = {c.key[0][j].pair(2), c.key[1][j].pair(2), c.key[0][j].pair(3),
+                            c.key[1][j].pair(3)};
+        mma_bf16(s, low, b.x, b.y);
+        mma_bf16(s, high, b.z, b.w);
+    }
+}
+
+/* Weights by keys in rows become weights by heads in columns: the second operand of a product over
+ * the keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and shall have keys 2t, 2t +
+ * 1, and + 8, of head g. */
+EY_DEVICE uint32_t weights_transposed(uint32_t heads_of_key)
+{
+    int g = lane_index() / 4, t = lane_index() % 4;
+    uint32_t even = shuffle(heads_of_key, 8 * t + g / 2),
+             odd = shuffle(heads_of_key, 8 * t + 4 + g / 2);
+    return __byte_perm(even, odd, g % 2 ? 0x7632 : 0x5410);
+}
+
+/* Scores become weights: s in, s out; earlier sums are brought to the new reference. */
+template <int DIM> EY_DEVICE void decode_weigh(struct decode_sums<DIM> &r, float s[4], float scale)
+{
+    float factor[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float best = fmaxf(s[h], s[h + 2]);
+        best = fmaxf(best, shuffle_xor(best, 4));
+        best = fmaxf(best, shuffle_xor(best, 8));
+        best = fmaxf(r.best[h], fmaxf(best, shuffle_xor(best, 16)) * scale);
+        factor[h] = exp2_fast(r.best[h] - best);
+        s[h] = exp2_fast(s[h] * scale - best);
+        s[h + 2] = exp2_fast(s[h + 2] * scale - best);
+        r.sum[h] = r.sum[h] * factor[h] + s[h] + s[h + 2];
+        r.best[h] = best;
+    }
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++)
+#pragma unroll
+        for (int m = 0; m < 4; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r.o[j][m][i] *= factor[i % 2];
+}
+
+template <int DIM, bool FP8>
+EY_DEVICE void decode_add_values(struct decode_sums<DIM> &r, const struct decode_chunk<DIM, FP8> &c,
+                                 const float weight[4])
+{
+    uint32_t b0 = weights_transposed(bf16_pair(weight[0], weight[1])),
+             b1 = weights_transposed(bf16_pair(weight[2], weight[3]));
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++)
+#pragma unroll
+        for (int m = 0; m < 4; m++) {
+            uint32_t v[4] = {interleaved_pair(c.value[0][j], c.value[1][j], 2 * m),
+                             interleaved_pair(c.value[0][j], c.value[1][j], 2 * m + 1),
+                             interleaved_pair(c.value[2][j], c.value[3][j], 2 * m),
+                             interleaved_pair(c.value[2][j], c.value[3][j], 2 * m + 1)};
+            mma_bf16(r.o[j][m], v, b0, b1);
+        }
+}
+
+/* A warp's results into shared memory: [warp, head, DIM + 2], maximum and sum of weights last. */
+template <int DIM>
+EY_DEVICE void decode_put_sums(float *shared, const struct decode_sums<DIM> &r, int heads)
+{
+    int g = lane_index() / 4, t = lane_index() % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float sum = r.sum[h];
+        sum += shuffle_xor(sum, 4);
+        sum += shuffle_xor(sum, 8);
+        sum += shuffle_xor(sum, 16);
+        if (2 * t + h >= heads) continue;
+        float *to = shared + (warp_index() * heads + 2 * t + h) * (DIM + 2);
+#pragma unroll
+        for (int j = 0; j < DIM / 64; j++)
+#pragma unroll
+            for (int m = 0; m < 4; m++)
+                *(float2 *)(to + 8 * g + 64 * j + 2 * m) = make_float2(r.o[j][m][h],
+                                                                       r.o[j][m][h + 2]);
+        if (g == 0) {
+            to[DIM] = r.best[h];
+            to[DIM + 1] = sum;
+        }
+    }
+}
+
+/* Two columns of a head, added up over several parts. */
+struct merged {
+    float value[2], best, sum;
+};
+
+EY_DEVICE void merge_add_part(struct merged &m, float2 value, float sum, float factor)
+{
+    m.value[0] += value.x * factor;
+    m.value[1] += value.y * factor;
+    m.sum += sum * factor;
+}
+
+/* The warps' columns d and d + 1 of a head. */
+template <int DIM>
+EY_DEVICE struct merged merge_warps(const float *shared, int heads, int head, int d)
+{
+    const float *from = shared + head * (DIM + 2);
+    int stride = heads * (DIM + 2);
+    struct merged m = {{0, 0}, MINUS_INFINITY, 0};
+#pragma unroll
+    for (int w = 0; w < DECODE_WARPS; w++)
+        m.best = fmaxf(m.best, from[w * stride + DIM]);
+#pragma unroll
+    for (int w = 0; w < DECODE_WARPS; w++)
+        merge_add_part(m, *(const float2 *)(from + w * stride + d), from[w * stride + DIM + 1],
+                       exp2_fast(from[w * stride + DIM] - m.best));
+    return m;
+}
+
+/* Columns d and d + 1 of a head of which `parts` blocks have written what they have; several loads
+ * are under way at once. */
+template <int DIM> EY_DEVICE struct merged merge_splits(const float *partial, int parts, int d)
+{
+    enum { AT_ONCE = 16 };
+    struct merged m = {{0, 0}, MINUS_INFINITY, 0};
+    for (int first = 0; first < parts; first += AT_ONCE) {
+        float2 value[AT_ONCE], weight[AT_ONCE]; /* maximum and sum of weights */
+        float before = m.best;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const float *from = partial + (int64_t)(first + i) * (DIM + 2);
+            bool there = first + i < parts;
+            weight[i] = there ? load_fresh_pair(from + DIM) : make_float2(MINUS_INFINITY, 0);
+            value[i] = there ? load_fresh_pair(from + d) : make_float2(0, 0);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            m.best = fmaxf(m.best, weight[i].x);
+        float factor = exp2_fast(before - m.best);
+        m.value[0] *= factor;
+        m.value[1] *= factor;
+        m.sum *= factor;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            merge_add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));
+    }
+    return m;
+}
+
+/* Whether this block is the last of those of its KV head and sequence; all that they wrote is seen
+ * then. */
+EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
+{
+    __shared__ uint32_t before;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        before = count_arrival(counter);
+        if (before == (uint32_t)blocks - 1) *counter = 0;
+    }
+    __syncthreads();
+    return before == (uint32_t)blocks - 1;
+}
+
+EY_DEVICE void store_mean(bf16 *o, const struct merged &m)
+{
+    *(uint32_t *)o = bf16_pair(m.value[0] / m.sum, m.value[1] / m.sum);
+}
+
+/* The warps' sums become the result, or this block's part of it; the last block adds the parts up.
+ * A thread has two columns at a time, so that all of four heads are one turn. */
+template <int DIM>
+EY_DEVICE void decode_end(const struct attention_decode_args &a, const struct decode_place &p,
+                          const float *shared, int used)
+{
+    int64_t head_row = (int64_t)p.row * a.n_heads + p.kv_head * p.heads;
+    for (int i = (int)threadIdx.x * 2; i < p.heads * DIM; i += DECODE_WARPS * 64) {
+        int head = i / DIM, d = i % DIM;
+        struct merged m = merge_warps<DIM>(shared, p.heads, head, d);
+        if (used == 1) {
+            store_mean(a.o + head_row * DIM + i, m);
+            continue;
+        }
+        float *to = a.partial + ((head_row + head) * a.splits + (int)blockIdx.x) * (DIM + 2);
+        *(float2 *)(to + d) = make_float2(m.value[0], m.value[1]);
+        if (d == 0) *(float2 *)(to + DIM) = make_float2(m.best, m.sum);
+    }
+    if (used == 1 ||
+        !last_to_arrive(a.arrived + (int64_t)p.row * a.kv.n_kv_heads + p.kv_head, used))
+        return;
+    for (int i = (int)threadIdx.x * 2; i < p.heads * DIM; i += DECODE_WARPS * 64)
+        store_mean(a.o + head_row * DIM + i,
+                   merge_splits<DIM>(a.partial + (head_row + i / DIM) * a.splits * (DIM + 2), used,
+                                     i % DIM));
+}
+
+template <int DIM, bool FP8> EY_DEVICE void attention_decode(const struct attention_decode_args &a)
+{
+    EY_DYNAMIC_SHARED(shared);
+    __shared__ struct decode_fresh<DIM> fresh;
+    const struct decode_place p = decode_place(a);
+    if (p.first >= p.end) return;
+    int g = lane_index() / 4, at = p.first + warp_index() * DECODE_CHUNK;
+    struct decode_chunk<DIM, FP8> c;
+    struct head_pairs<DIM> norm;
+    load_keys(c, a.kv, p, at);
+    load_values(c, a.kv, p, at);
+    struct fresh_item mine = fresh_item(a, p, DIM, warp_index());
+    load_head_norm(norm, mine.norm);
+    if (threadIdx.x == 0) fresh.used = p.used;
+    wait_for_previous();
+    let_next_start();
+    make_fresh<DIM, FP8>(fresh, a, p, mine, norm);
+    __syncthreads();
+    struct decode_sums<DIM> r = {
+    };
+    r.best[0] = r.best[1] = MINUS_INFINITY;
+    for (; at < p.end; at += DECODE_WARPS * DECODE_CHUNK) {
+        float s[4];
+        if (p.index - at < DECODE_CHUNK) put_fresh(c, fresh, p.index - at);
+        decode_score(s, c, fresh);
+        load_keys(c, a.kv, p, at + DECODE_WARPS * DECODE_CHUNK);
+        if (at + g >= p.end) s[0] = s[1] = MINUS_INFINITY;
+        if (at + g + 8 >= p.end) s[2] = s[3] = MINUS_INFINITY;
+        decode_weigh(r, s, a.scale * LOG2_E);
+        decode_add_values(r, c, s);
+        load_values(c, a.kv, p, at + DECODE_WARPS * DECODE_CHUNK);
+    }
+    decode_put_sums((float *)shared, r, p.heads);
+    __syncthreads();
+    decode_end<DIM>(a, p, (const float *)shared, fresh.used);
+}
+
+EY_KERNEL(attention_decode_64, struct attention_decode_args, DECODE_WARPS * 32, 2)
+{
+    attention_decode<64, false>(a);
+}
+
+EY_KERNEL(attention_decode_64_fp8, struct attention_decode_args, DECODE_WARPS * 32, 2)
+{
+    attention_decode<64, true>(a);
+}
+
+EY_KERNEL(attention_decode_128, struct attention_decode_args, DECODE_WARPS * 32, 2)
+{
+    attention_decode<128, false>(a);
+}
+
+EY_KERNEL(attention_decode_128_fp8, struct attention_decode_args, DECODE_WARPS * 32, 2)
+{
+    attention_decode<128, true>(a);
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the host and the kernels of the CUDA backend agree on: how weights, activations and the KV
+ * cache lie in the card's memory, and the arguments of every kernel. A kernel takes one of these
+ * structures by value; its name and block size are in kernels.def. Read by gcc as C and by nvcc (or
+ * the tests' emulator) as C++.
+ *
+ * Activations are row-major. `f32` buffers are float32; `bf16` ones hold BF16 in uint16_t. The
+ * residual stream is float32, all that goes into a matrix unit is BF16. Pointers are addresses on
+ * the card. */
+#ifndef EY_CUDA_KERNELS_H
+#define EY_CUDA_KERNELS_H
+
+#include <stdint.h>
+
+typedef uint16_t bf16;
+
+/* ---- weights ----
+ *
+ * A packed matrix is made of chunks of 16 rows by 64 bytes of columns (64 FP8 or int8 values, 32
+ * BF16), in the order in which a warp reads it: chunk (rb, kc) begins at byte (rb · n_kc + kc) ·
+ * 1024, n_kc = ceil(row bytes / 64). In it, half h (512 bytes) holds rows rb·16 + 8h + 0..7, and
+ * there lane l = 4g + t (16 bytes) holds bytes kc·64 + 16t .. +15 of row g. So one 16-byte load a
+ * lane brings 8 rows; a lane's 16 values are consecutive columns, of which a matrix instruction of
+ * 16 columns takes 4 from each of the lanes t = 0..3: products do not care for the order of columns
+ * if the other operand has the same one. Rows are padded to 16 and columns to 64 bytes with zeros.
+ *
+ * Four-bit matrices are packed in the same way, two codes to a byte: a chunk is 16 rows by 128
+ * columns. Beside it lie its multipliers, a 16-bit word a row and group of columns: those of chunk
+ * (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g +
+ * 8]: one load brings a lane's two. A word is a float16 scale, whose last three bits are zero,
+ * moved up by one, and the zero in the low four bits: weight = (code - zero) · scale · unit. Where
+ * there is nothing words are 0.
+ *
+ * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay
+ * row-major and go through matmul_fallback. */
+enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
+
+enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8, K_INT4 };
+
+struct dev_matrix {
+    const void *data;
+    const float *scale; /* FP8: [ceil(rows/128), ceil(cols/128)]; int8: [rows]; NULL: none */
+    int32_t rows, cols;
+    int32_t dtype; /* enum kernel_dtype */
+    int32_t packed;
+    const uint16_t *group_scales; /* int4, else NULL */
+    int32_t groups_per_128;       /* of them for 128 columns of a row: 1, 2 or 4 */
+    float global_scale;
+};
+
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline int64_t
+    packed_chunks(int64_t row_bytes)
+{
+    return (row_bytes + PACK_BYTES - 1) / PACK_BYTES;
+}
+
+/* Row-major src[rows, row_bytes] → packed dst: rows first_row .. first_row + rows - 1 of the
+ * matrix, first_row a multiple of 16. */
+struct repack_args {
+    const uint8_t *src;
+    uint8_t *dst; /* of the whole matrix */
+    int32_t first_row, rows;
+    int64_t row_bytes;
+    uint32_t *found_nan; /* FP8: set to 1 when a code is NaN (the fast kernels read it as 480);
+                            NULL: not looked for */
+    int32_t from_f16;    /* values are F16, and rounded to BF16 */
+};
+
+/* int8 rows of a BF16 matrix: value ≈ int8 · scale[row], scale = max|row| / 127; packed as above.
+ * rows as in repack_args. */
+struct quantize_int8_args {
+    const bf16 *src;
+    uint8_t *dst;
+    float *scale;
+    int32_t first_row, rows, cols;
+};
+
+/* Rows first_row .. first_row + rows - 1 of a four-bit matrix → a packed BF16 matrix of that many
+ * rows; first_row is a multiple of 16. */
+struct unpack_args {
+    struct dev_matrix w;
+    uint8_t *dst;
+    int32_t first_row, rows;
+};
+
+/* ---- products ----
+ *
+ * y[n, rows] = x[n, k] · wᵀ for up to three matrices beside each other (q, k, v) or two taken
+ * together (gate, up). */
+enum { MAX_SEGMENTS = 3 };
+
+enum cuda_epilogue {
+    EPI_BF16,      /* y bf16 = product + bias */
+    EPI_F32,       /* y f32  = product + bias */
+    EPI_ADD,       /* y f32 += product + bias */
+    EPI_SILU,      /* y[0] bf16 = silu(w[0] product) · (w[1] product) */
+    EPI_GELU_TANH, /* y bf16 = gelu(product + bias) */
+    EPI_GELU_ERF,
+    EPI_KINDS
+};
+
+struct matmul_segment {
+    struct dev_matrix w;
+    const float *bias; /* [w.rows], or NULL */
+    void *y;           /* row i begins ldy · i elements on */
+    int32_t ldy;
+};
+
+/* How a gemv kernel shares its work out among warps, and lays out its shared memory
+ * (gemv_launch.h).
+ */
+struct gemv_layout {
+    int32_t n_blocks;   /* of 16 rows, of all segments; of gate and up together */
+    int32_t n_chunks;   /* of a row block */
+    int32_t rounds;     /* in which a warp goes through its chunks, GEMV_DEPTH at a time */
+    int32_t log_ahead;  /* 2^log_ahead chunks of a warp have x in shared memory at once */
+    int32_t warp_bytes; /* all of a warp: x, and then the sums over it */
+    float one_over_k;
+};
+
+/* The same of the head kernels (head_shape.h). Two chunks are a unit. A share of a row block is its
+ * units share, share + shares, share + 2 shares .. */
+struct lm_head_layout {
+    int32_t n_blocks; /* of 16 rows, of all segments */
+    int32_t n_chunks; /* of a row block */
+    int32_t shares; /* of a row block; a block of threads has a warp for each, or fewer, which take
+                       several one after the other */
+    int32_t each;   /* units of a share */
+    int32_t slots;  /* units that a warp has on the way */
+    int32_t staged; /* units of a share that have x in shared memory at once */
+    int32_t log_ahead; /* to base 2, rounded up */
+    int32_t kept;      /* x stays there for all row blocks */
+    int32_t x_at, x_bytes, sums_at,
+        squares_at;     /* in shared memory; x_bytes: of a share if kept, otherwise of a warp */
+    int32_t sums_bytes; /* row blocks have their sums by turns in two places, so far apart; 0: in
+                           one, and the next must wait */
+    float one_over_k;
+};
+
+struct matmul_args {
+    struct matmul_segment segment[MAX_SEGMENTS];
+    int32_t n_segments; /* EPI_SILU: 2, of which segment[0].y is written */
+    int32_t n, k;       /* rows of x; columns of every w */
+    const void *x; /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says; gemm_w8a8: e4m3 */
+    int32_t ldx;
+    const int32_t *gather; /* gemv and plain: row i of x is row gather[i]; NULL: i */
+    /* RMSNorm of x's rows before the product (gemv_rms and plain): x · norm / sqrt(mean(x²) + eps);
+     * NULL: none */
+    const float *norm;
+    float eps;
+    int32_t epilogue; /* enum cuda_epilogue: for the host, gemm and matmul_fallback; gemv has it in
+                    its kernel's name */
+    int32_t x_f32;    /* matmul_fallback alone */
+    struct gemv_layout layout;     /* gemv alone: gemv_launch() fills it in … */
+    struct lm_head_layout lm_head; /* … or this, for the head kernels */
+};
+
+/* Rows of activations as e4m3: x bf16[n, k] ≈ y[n, k] · scale, which is max|x| / 448 of each row
+ * and SCALE_BLOCK columns: [ceil(k/SCALE_BLOCK), scale_rows], scale_rows a multiple of 4 and at
+ * least n. A NaN makes its scale one. */
+struct quantize_rows_args {
+    const bf16 *x;
+    uint8_t *y;
+    float *scale;
+    int32_t n, k, scale_rows;
+};
+
+/* A product of such rows (product.x is e4m3) and packed FP8 matrices. */
+struct w8a8_args {
+    struct matmul_args matmul;
+    const float *x_scale; /* [ceil(k/SCALE_BLOCK), scale_rows] */
+    int32_t scale_rows;
+};
+
+/* ---- rows ---- */
+
+/* y bf16[n, width] = RMSNorm(x f32[n, width]) · w, or LayerNorm with bias b when b is given (then
+ * mean-centred). */
+struct norm_args {
+    bf16 *y;
+    const float *x, *w, *b;
+    int32_t n, width, layer; /* layer: LayerNorm instead of RMSNorm */
+    float eps;
+};
+
+/* The merger's norm: tokens of `group` consecutive rows of x f32[n·group, width] → y bf16[n,
+ * group·width]; LayerNorm of each row alone, or of the whole group together (w, b then
+ * [group·width]). */
+struct merge_norm_args {
+    bf16 *y;
+    const float *x, *w, *b;
+    int32_t n, width, group, grouped;
+    float eps;
+};
+
+struct embed_args {
+    float *x;                /* [n, hidden] */
+    struct dev_matrix table; /* row-major BF16, F16 or F32 [vocabulary, hidden]; packed BF16 when it
+                                is the head too; data NULL: `rows` */
+    const bf16
+        *host_rows; /* [n, hidden] rows looked up by the host, where the table is not on the card */
+    const bf16 *features;
+    const int32_t *token, *feature;
+    int32_t n, hidden;
+};
+
+/* table f32[n, n_pairs, 2] = cos, sin of position[n, 3] (axis[j] of it) · frequency[j], the product
+ * in float32 */
+enum { MAX_PAIRS = 128 };
+
+struct rope_args {
+    float *table;
+    const int32_t *position;
+    int32_t n, n_pairs;
+    float frequency[MAX_PAIRS];
+    uint8_t axis[MAX_PAIRS];
+};
+
+struct add_features_args {
+    float *x;
+    const bf16 *features;
+    const int32_t *feature;
+    int32_t n, hidden;
+};
+
+/* Pixels of patches → x f32[n, hidden] = bias + the position table, bilinear with aligned corners,
+ * at patches first .. first+n-1 (merge-block order) of a grid of rows x cols. */
+struct position_args {
+    float *x;
+    const float *bias;       /* [hidden] */
+    struct dev_matrix table; /* row-major [side², hidden] */
+    int32_t side, rows, cols, merge, first, n, hidden;
+};
+
+/* Patches first .. first+n-1 (merge-block order, `cols` of them a row) of a picture → y bf16[n,
+ * 3·temporal·side²]: (byte - offset) / scale by channel, [channel, temporal, side, side], every
+ * temporal slice the same. rgb is the byte row with which patch row `first_row` begins. */
+struct patchify_args {
+    bf16 *y;
+    const uint8_t *rgb;
+    int32_t first, n, cols, first_row, side, temporal, merge;
+    float offset[3], scale[3];
+};
+
+/* y bf16[n] = x f32[n] */
+struct convert_bf16_args {
+    bf16 *y;
+    const float *x;
+    int64_t n;
+};
+
+/* q and k of vision qkv bf16[*, 3·width] turned in place, rows first .. first+n-1; rope f32[n,
+ * head_dim/2, 2] belongs to them. */
+struct vision_rope_args {
+    bf16 *qkv;
+    const float *rope;
+    int32_t first, n, heads, head_dim;
+};
+
+/* ---- the KV cache ----
+ *
+ * One layer: [block, kv head, K or V, KV_TOKENS, head_dim] of BF16 or e4m3 (unscaled). */
+enum { KV_TOKENS = 64 };
+
+struct kv_layer {
+    void *data;
+    int32_t n_kv_heads, head_dim, fp8;
+};
+
+/* Rows of one step on the card; what they mean is in backend.h's struct batch. */
+struct dev_batch {
+    const int32_t *seq, *index; /* [n] */
+    const int32_t *block_table; /* [n_seqs, max_blocks] */
+    int32_t n, max_blocks;
+};
+
+/* From raw products qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim] (q, k, v): per-head RMSNorm of q
+ * and k where the norms are given, rotation, q bf16[n, n_heads·head_dim], k and v into the cache at
+ * each row's slot. */
+struct kv_append_args {
+    bf16 *q;
+    const float *qkv;
+    const float *q_norm, *k_norm, *rope; /* rope f32[n, head_dim/2, 2] */
+    struct kv_layer kv;
+    struct dev_batch batch;
+    int32_t n_heads;
+    float eps;
+};
+
+/* Causal attention of a prefill chunk. A tile is up to ATTENTION_ROWS consecutive rows of one
+ * sequence: tile i is rows tile[2i] .. tile[2i] + tile[2i+1] - 1. Row r sees slots 0..index[r] of
+ * its sequence; within a tile index grows by one a row. */
+enum { ATTENTION_ROWS = 64 };
+
+struct attention_args {
+    bf16 *o; /* [n, n_heads·head_dim] */
+    const bf16 *q;
+    struct kv_layer kv;
+    struct dev_batch batch;
+    const int32_t *tile;
+    int32_t n_tiles, n_heads;
+    float scale;    /* 1/sqrt(head_dim) */
+    int32_t window; /* keys that a row sees, its own the last; 0: all before it */
+};
+
+/* One token each of n sequences: norms and turns q and k, puts k and v into the cache, attends, all
+ * from raw products. Keys are split over up to `splits` blocks of threads; the last to arrive
+ * merges. `arrived` is zero before and after. batch, norms and old keys and values are read before
+ * the kernel in front has ended: what writes them must be further back. */
+struct attention_decode_args {
+    bf16 *o;          /* [n, n_heads·head_dim] */
+    const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw products */
+    const float *q_norm, *k_norm, *rope;
+    struct kv_layer kv;
+    struct dev_batch batch;
+    float *partial; /* [n, n_heads, splits, head_dim + 2]: sum of values, maximum, sum of weights */
+    uint32_t *arrived; /* [n, n_kv_heads] */
+    int32_t n_heads, splits;
+    float scale, eps;
+};
+
+/* Full attention of vision rows first .. first+n-1 over rows 0 .. end_key-1 of qkv bf16[*,
+ * 3·heads·head_dim]. */
+struct attention_vision_args {
+    bf16 *o; /* [n, heads·head_dim] */
+    const bf16 *qkv;
+    int32_t first, n, n_keys, heads, head_dim;
+    float scale;
+};
+
+/* ---- from logits to candidates ----
+ *
+ * For each of n rows of logits f32[n, vocabulary]: the CANDIDATES best (ids with the highest
+ * logits, the lower id among equals, best first), and log(sum(exp(logit))). Two launches:
+ * topk_part by `parts` blocks of threads a row, topk_merge by one. */
+enum { TOPK = 64 };
+
+struct topk_logit {
+    float logit;
+    int32_t id;
+};
+
+struct topk_args {
+    const float *logits;
+    struct topk_logit *part; /* [n, parts, CANDIDATES] */
+    float *part_sum;         /* [n, parts, 2]: maximum, sum of exp(logit - maximum) */
+    struct topk_logit *best; /* [n, CANDIDATES] */
+    float *log_sum;          /* [n] */
+    int32_t n, vocabulary, parts;
+};
+
+/* Beside a head of 8 bits: the candidates of n rows scored again from its stored rows, which lie in
+ * the host's memory, as backend/exact.h has it, and put in their order. A block, which is a warp, a
+ * candidate. */
+struct rescore_args {
+    struct topk_logit *best; /* [n, CANDIDATES], in and out */
+    uint32_t *arrived;       /* [n] zero before and after */
+    const bf16 *rows; /* [vocabulary, cols] row-major, aligned to 8 bytes; cols a multiple of 4 */
+    const float *x, *norm; /* [*, cols], [cols] */
+    const int32_t *gather; /* row i is of x's row gather[i] */
+    int32_t n, cols;
+    float eps;
+};
+
+/* The draws of n rows from their candidates, as the engine's sampler makes them when nothing but
+ * temperature, top_k, top_p and min_p is asked (src/engine/sample/sampler.c): token[i] is what row
+ * i goes on with. One warp a row. */
+struct sample_params {
+    uint64_t seed, step;
+    float temperature, top_p, min_p; /* temperature 0: the best */
+    int32_t top_k;                   /* 1 .. CANDIDATES */
+};
+
+struct sample_args {
+    const struct topk_logit *best;      /* [n, CANDIDATES] */
+    const struct sample_params *params; /* [n] */
+    int32_t *token, *sampled; /* [n] each the same: the next step's input, and for the host */
+    int32_t n;
+};
+
+/* A few words, between the card's memory and pinned memory of the host in either direction: quicker
+ * between two kernels than the copy engine. */
+struct copy_words_args {
+    uint32_t *to;
+    const uint32_t *from;
+    int32_t n;
+};
+
+/* `times` rounds of matrix products by every warp. */
+struct mma_peak_args {
+    uint32_t *out;
+    int32_t times;
+};
+
+/* Reads `bytes` (a multiple of 16) `times` times and leaves one number, so that nothing is left
+ * out: the card's read bandwidth. */
+struct read_memory_args {
+    const void *data;
+    uint32_t *out;
+    int64_t bytes;
+    int32_t times;
+};
+
+#endif

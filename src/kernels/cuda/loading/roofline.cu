@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the card can do at most: reading memory, and multiply-adds by the matrix unit. Figures are
+ * shares of these. */
+#include "kernels/cuda/common/ptx.cuh"
+#include "kernels/cuda/loading/roofline_launch.h"
+
+/* Eight sums a warp that do not wait for each other; what they come to is of no interest, but has
+ * to be written. */
+EY_KERNEL(mma_peak, struct mma_peak_args, ROOFLINE_THREADS, 2)
+{
+    float c[PEAK_CHAINS][4] = {};
+    uint32_t x[4] = {0x3f803f80u, threadIdx.x, 0x3f803f80u, 0x3c003c00u};
+    wait_for_previous();
+    for (int i = 0; i < a.times; i++) {
+#pragma unroll
+        for (int k = 0; k < PEAK_CHAINS; k++)
+            mma_bf16(c[k], x, 0x3f803f80u, (uint32_t)i & 0x3f803f80u);
+    }
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < PEAK_CHAINS; k++)
+        sum += c[k][0] + c[k][1] + c[k][2] + c[k][3];
+    if (sum == -1.0f) *a.out = float_bits(sum);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the kernels of roofline.cu and read_memory are launched. */
+#ifndef EY_CUDA_LIMITS_SHAPE_H
+#define EY_CUDA_LIMITS_SHAPE_H
+
+#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/launch.h"
+
+enum { ROOFLINE_THREADS = 256, PEAK_CHAINS = 8 };
+
+static inline struct launch mma_peak_launch(int sm_count)
+{
+    struct launch l = {"mma_peak", {(unsigned)sm_count * 2, 1, 1}, ROOFLINE_THREADS, 0};
+    return l;
+}
+
+/* Of a launch: a product of 16 by 16 with 16 by 8 is 4,096 operations. */
+static inline double mma_peak_flops(const struct launch *l, int times)
+{
+    return 4096.0 * PEAK_CHAINS * times * (double)l->grid[0] * (l->block / 32);
+}
+
+static inline struct launch read_memory_launch(int sm_count)
+{
+    struct launch l = {"read_memory", {(unsigned)sm_count * 8, 1, 1}, ROOFLINE_THREADS, 0};
+    return l;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the gemv kernels and their launches have in common. */
+#ifndef EY_CUDA_GEMV_DEPTH_H
+#define EY_CUDA_GEMV_DEPTH_H
+
+#include "kernels/cuda/common/abi.h"
+
+enum {
+    GEMV_TOKENS = 32,     /* at most */
+    GEMV_WARPS = 16,      /* of a block, at most */
+    GEMV_NORM_WARPS = 10, /* the same where the product begins with a norm */
+    GEMV_INT4_WARPS = 8,  /* with four-bit weights */
+    UNIT_CHUNKS =
+        2, /* beside each other: what a warp of the head kernels copies and multiplies at once */
+    UNIT_BYTES = UNIT_CHUNKS * PACK_CHUNK,
+    GEMV_TOKEN_FLOATS =
+        PACK_ROWS +
+        4 /* of a warp's (a share's) sums of one token: no two lanes write to one bank */
+};
+
+/* Chunks of each of its tiles that a warp holds at once: what the registers of a thread allow.
+ * groups: of eight tokens. */
+#define GEMV_DEPTH(dtype, groups, out)                                 \
+    ((dtype) == K_INT4   ? ((out) == EPI_ADD && (groups) == 1 ? 4 : 2) \
+     : (out) == EPI_SILU ? ((groups) == 1 ? 4 : 2)                     \
+     : (out) == EPI_ADD  ? ((groups) == 1   ? 6                        \
+                            : (groups) == 2 ? 4                        \
+                                            : 3)                       \
+                         : 4)
+
+#endif

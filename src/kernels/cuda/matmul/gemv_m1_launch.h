@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which products gemv_m1_fp8.cu takes, how it is launched, and what both have to know. */
+#ifndef EY_CUDA_GEMV1_SHAPE_H
+#define EY_CUDA_GEMV1_SHAPE_H
+
+#include <stddef.h>
+
+#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/launch.h"
+
+#ifdef __CUDACC__
+#define EY_BOTH __host__ __device__
+#else
+#define EY_BOTH
+#endif
+
+enum {
+    GEMV_M1_WARPS = 16,        /* of a block, at most … */
+    GEMV_M1_PAIR_WARPS = 8,    /* … and where it has two matrices */
+    GEMV_M1_SHARED = 96 * 1024 /* bytes that a block may have for x of FP8: every card has 99 KiB,
+                                and sums want some */
+};
+
+/* FP8: halves of a row block of each matrix, that a block of threads has. */
+#define GEMV_M1_HALVES(out) ((out) == EPI_F32 ? 2 : 1)
+/* FP8: chunks that a warp has on their way at once; a lane has a load for each half of them, and a
+ * matrix. That makes eight. */
+#define GEMV_M1_DEPTH(out) ((out) == EPI_ADD ? 8 : 4)
+/* int4: chunks that a warp takes at once. */
+enum { GEMV_M1_INT4_PAIR = 2 };
+
+EY_BOTH static inline int gemv_m1_chunks(int dtype, int k)
+{
+    int columns = dtype == K_INT4 ? 2 * PACK_BYTES : PACK_BYTES;
+    return (k + columns - 1) / columns;
+}
+
+/* As few rounds as the most warps allow, and then as few warps as these rounds allow. */
+static inline int gemv_m1_warps(int n_chunks, int depth, int most)
+{
+    int rounds = (n_chunks + depth * most - 1) / (depth * most);
+    return (n_chunks + depth * rounds - 1) / (depth * rounds);
+}
+
+/* .kernel is NULL: it does not take this one. The matrices are packed, and all of a->k columns. */
+static inline struct launch gemv_m1_launch(const struct matmul_args *a)
+{
+    static const char *const kernels[2][3] = {
+        {"gemv_m1_fp8_rms_f32", "gemv_m1_fp8_rms_silu", "gemv_m1_fp8_act_add"},
+        {"gemv_m1_int4_rms_f32", "gemv_m1_int4_rms_silu", "gemv_m1_int4_act_add"}};
+    struct launch l = {NULL, {0, 1, 1}, 0, 0};
+    const int dtype = a->segment[0].w.dtype, int4 = dtype == K_INT4, out = a->epilogue,
+              pair = out == EPI_SILU;
+    int blocks = 0;
+    if (a->n != 1 || a->gather || (dtype != K_FP8 && !int4) || a->k % 8) return l;
+    l.shared = int4
+                   ? 0
+                   : (unsigned)(gemv_m1_chunks(dtype, a->k) * PACK_BYTES) * (unsigned)sizeof(float);
+    if (l.shared > GEMV_M1_SHARED ||
+        (int4 && pair && a->segment[0].w.groups_per_128 != a->segment[1].w.groups_per_128))
+        return l;
+    if (a->norm && out == EPI_F32)
+        l.kernel = kernels[int4][0];
+    else if (a->norm && pair && !a->segment[0].bias)
+        l.kernel = kernels[int4][1];
+    else if (!a->norm && out == EPI_ADD)
+        l.kernel = kernels[int4][2];
+    else
+        return l;
+    for (int i = 0; i < (pair ? 1 : a->n_segments); i++)
+        blocks += (a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+    l.grid[0] = (unsigned)(int4 ? blocks : blocks * 2 / GEMV_M1_HALVES(out));
+    l.block = 32 * (unsigned)gemv_m1_warps(gemv_m1_chunks(dtype, a->k),
+                                           int4 ? GEMV_M1_INT4_PAIR : GEMV_M1_DEPTH(out),
+                                           pair ? GEMV_M1_PAIR_WARPS : GEMV_M1_WARPS);
+    return l;
+}
+
+#endif

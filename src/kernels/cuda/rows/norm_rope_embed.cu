@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work on rows that is no product: norms, the embedding, tables of angles, positions of patches.
+ * All of it is bound by memory. */
+#include "kernels/cuda/common/matrix_element.cuh"
+#include "kernels/cuda/rows/norm_rope_embed_launch.h"
+
+/* ---- sums over a block of threads ---- */
+
+/* The sum of every thread's v, in an order that depends on the block's size alone; all threads get
+ * it. */
+EY_DEVICE float block_sum(float v, float *shared)
+{
+    v = warp_sum(v);
+    __syncthreads(); /* shared may still be read from the last time */
+    if (lane_index() == 0) shared[warp_index()] = v;
+    __syncthreads();
+    float sum = 0;
+    for (int i = 0; i < (int)(blockDim.x / 32); i++)
+        sum += shared[i];
+    return sum;
+}
+
+/* Mean (0 for RMSNorm) and scale of x[0 .. width-1]. */
+struct moments {
+    float mean, scale;
+};
+
+EY_DEVICE struct moments moments_of(const float *x, int width, bool centered, float eps,
+                                    float *shared)
+{
+    struct moments m = {0, 0};
+    float sum = 0;
+    if (centered) {
+        for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x)
+            sum += x[i];
+        m.mean = block_sum(sum, shared) / (float)width;
+        sum = 0;
+    }
+    for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x)
+        sum += (x[i] - m.mean) * (x[i] - m.mean);
+    m.scale = 1.0f / sqrtf(block_sum(sum, shared) / (float)width + eps);
+    return m;
+}
+
+/* ---- norms: a block of threads a row ---- */
+
+EY_KERNEL(norm_rows, struct norm_args, NORM_BLOCK, 2)
+{
+    __shared__ float shared[NORM_BLOCK / 32];
+    wait_for_previous();
+    let_next_start();
+    const float *x = a.x + (int64_t)blockIdx.x * a.width;
+    bf16 *y = a.y + (int64_t)blockIdx.x * a.width;
+    struct moments m = moments_of(x, a.width, a.layer != 0, a.eps, shared);
+    for (int i = (int)threadIdx.x; i < a.width; i += (int)blockDim.x) {
+        float v = a.w[i] * ((x[i] - m.mean) * m.scale);
+        y[i] = bf16_of(a.b ? v + a.b[i] : v);
+    }
+}
+
+/* Row by row with the same weights, or a token's rows together. Rows of a token follow each other,
+ * so the output's layout is the input's. */
+EY_KERNEL(merge_norm, struct merge_norm_args, NORM_BLOCK, 2)
+{
+    __shared__ float shared[NORM_BLOCK / 32];
+    wait_for_previous();
+    let_next_start();
+    int rows = a.grouped ? 1 : a.group, width = a.grouped ? a.width * a.group : a.width;
+    for (int row = 0; row < rows; row++) {
+        int64_t at = (int64_t)blockIdx.x * a.group * a.width + (int64_t)row * width;
+        struct moments m = moments_of(a.x + at, width, true, a.eps, shared);
+        for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x)
+            a.y[at + i] = bf16_of(a.w[i] * ((a.x[at + i] - m.mean) * m.scale) + a.b[i]);
+    }
+}
+
+/* ---- in ---- */
+
+EY_KERNEL(embed, struct embed_args, ROW_BLOCK, 2)
+{
+    wait_for_previous();
+    let_next_start();
+    int64_t row = blockIdx.y;
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), feature = a.feature[row];
+    if (i >= a.hidden) return;
+    float *x = a.x + row * a.hidden;
+    if (feature >= 0)
+        x[i] = bf16_value(a.features[(int64_t)feature * a.hidden + i]);
+    else if (a.host_rows)
+        x[i] = bf16_value(a.host_rows[row * a.hidden + i]);
+    else
+        x[i] = matrix_element(a.table, a.token[row], i);
+}
+
+EY_KERNEL(add_features, struct add_features_args, ROW_BLOCK, 2)
+{
+    wait_for_previous();
+    let_next_start();
+    int64_t row = blockIdx.y;
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), feature = a.feature[row];
+    if (feature >= 0 && i < a.hidden)
+        a.x[row * a.hidden + i] += bf16_value(a.features[(int64_t)feature * a.hidden + i]);
+}
+
+/* Angles are float32 products, as the reference has them; sine and cosine reduce them with care:
+ * positions go far. */
+EY_KERNEL(rope_table, struct rope_args, ROW_BLOCK, 2)
+{
+    wait_for_previous();
+    let_next_start();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int64_t)a.n * a.n_pairs) return;
+    int pair = (int)(i % a.n_pairs);
+    float angle = (float)a.position[3 * (i / a.n_pairs) + a.axis[pair]] * a.frequency[pair];
+    a.table[2 * i] = cosf(angle);
+    a.table[2 * i + 1] = sinf(angle);
+}
+
+/* ---- patches ---- */
+
+/* A block of threads a patch, a thread for pixels of its row in turn: bytes of a row of a patch lie
+ * together, and so do results. */
+EY_KERNEL(patchify, struct patchify_args, ROW_BLOCK, 2)
+{
+    wait_for_previous();
+    let_next_start();
+    int patch = a.first + (int)blockIdx.x, group = a.merge * a.merge, block = patch / group,
+        in = patch % group, across = a.cols / a.merge;
+    int row = block / across * a.merge + in / a.merge - a.first_row,
+        col = block % across * a.merge + in % a.merge, area = a.side * a.side;
+    const uint8_t *corner = a.rgb + ((int64_t)row * a.side * a.cols + col) * a.side * 3;
+    bf16 *y = a.y + (int64_t)blockIdx.x * 3 * a.temporal * area;
+    for (int i = (int)threadIdx.x; i < 3 * area; i += (int)blockDim.x) {
+        int channel = i / area, at = i % area;
+        float v =
+            (float)corner[((int64_t)(at / a.side) * a.cols * a.side + at % a.side) * 3 + channel];
+        bf16 value = bf16_of((v - a.offset[channel]) / a.scale[channel]);
+        for (int t = 0; t < a.temporal; t++)
+            y[(channel * a.temporal + t) * area + at] = value;
+    }
+}
+
+/* Where coordinate i of n falls on the table's side, corners on corners. */
+struct lerp {
+    int low, high;
+    float weight; /* of high */
+};
+
+EY_DEVICE struct lerp lerp_on_side(int i, int n, int side)
+{
+    float last = (float)(side - 1), step = n > 1 ? last / (float)(n - 1) : 0;
+    float at = i < n / 2 ? step * (float)i
+                         : last - step * (float)(n - 1 - i); /* as linspace has it */
+    struct lerp b = {(int)at, 0, 0};
+    if (b.low > side - 1) b.low = side - 1;
+    b.high = b.low + 1 < side ? b.low + 1 : side - 1;
+    b.weight = at - (float)b.low;
+    return b;
+}
+
+EY_KERNEL(position_embed, struct position_args, ROW_BLOCK, 2)
+{
+    wait_for_previous();
+    let_next_start();
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), patch = a.first + (int)blockIdx.y;
+    if (i >= a.hidden) return;
+    int group = a.merge * a.merge, block = patch / group, in = patch % group,
+        blocks_a_row = a.cols / a.merge;
+    struct lerp r = lerp_on_side(block / blocks_a_row * a.merge + in / a.merge, a.rows, a.side);
+    struct lerp c = lerp_on_side(block % blocks_a_row * a.merge + in % a.merge, a.cols, a.side);
+    float top = (1 - c.weight) * matrix_element(a.table, r.low * a.side + c.low, i) +
+                c.weight * matrix_element(a.table, r.low * a.side + c.high, i);
+    float bottom = (1 - c.weight) * matrix_element(a.table, r.high * a.side + c.low, i) +
+                   c.weight * matrix_element(a.table, r.high * a.side + c.high, i);
+    a.x[(int64_t)blockIdx.y * a.hidden + i] = a.bias[i] + (1 - r.weight) * top + r.weight * bottom;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the kernels of sample.cu are launched. */
+#ifndef EY_CUDA_DRAW_SHAPE_H
+#define EY_CUDA_DRAW_SHAPE_H
+
+#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/launch.h"
+
+enum { COPY_WORDS_THREADS = 1024 };
+
+static inline struct launch copy_words_launch(void)
+{
+    struct launch l = {"copy_words", {1, 1, 1}, COPY_WORDS_THREADS, 0};
+    return l;
+}
+
+static inline struct launch sample_launch(const struct sample_args *a)
+{
+    struct launch l = {"sample_tokens", {(unsigned)a->n, 1, 1}, 32, 0};
+    return l;
+}
+
+#endif

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From logits to the 64 best of each row, in exact order, and the logarithm of the sum of their
+ * exponentials; and these scored again, where the logits were those of 8-bit rows.
+ *
+ * A logit and its id become one 64-bit number that grows with the logit, and among equal ones with
+ * a lower id, so "better" is one comparison and no two are equal. A block finds the best of its
+ * numbers in three steps: a bound that at least 64 reach, from the highest of its warps; the few
+ * numbers that reach it; the place of each of these, by counting those that are better. Only where
+ * more than KEPT reach the bound (many equal logits), histograms of ever lower bits raise it. */
+#include "kernels/cuda/sampling/topk_launch.h"
+#include "kernels/cuda/common/ptx.cuh"
+#include "backend/rescore.h"
+
+enum {
+    WARPS = TOPK_THREADS / 32,
+    FROM_WARP = TOPK / WARPS, /* of each warp's lanes so many reach the first bound */
+    KEPT = TOPK_THREADS / 2,
+    DIGIT = 11,
+    BINS = 1 << DIGIT,
+    THREAD_BINS = BINS / TOPK_THREADS,
+    AT_ONCE = 8 /* numbers of a thread that are on their way */
+};
+
+/* ---- numbers ---- */
+
+/* 0 is no candidate; NaN is below -infinity; -0 is +0. */
+EY_DEVICE uint64_t sortable_of(float logit, int id)
+{
+    uint32_t bits = logit == 0 ? 0 : float_bits(logit);
+    uint32_t key = logit != logit ? 1 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (uint64_t)key << 32 | (uint32_t)~id;
+}
+
+EY_DEVICE float logit_of(uint64_t sortable)
+{
+    uint32_t key = (uint32_t)(sortable >> 32);
+    if (key == 1) return bits_float(0x7fc00000u);
+    return bits_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+EY_DEVICE struct topk_logit topk_logit_of(uint64_t sortable)
+{
+    struct topk_logit c = {bits_float(0xff800000u), -1};
+    if (sortable) {
+        c.logit = logit_of(sortable);
+        c.id = (int32_t) ~(uint32_t)sortable;
+    }
+    return c;
+}
+
+/* ---- what a block shares ---- */
+
+struct selection {
+    uint64_t kept[KEPT];
+    uint32_t histogram[BINS];
+    uint32_t warp[WARPS]; /* one number a warp */
+    uint32_t n_kept;
+    uint32_t bin, above,
+        in; /* where the 64th is: its bin, how many are in higher ones, and in this one */
+};
+
+EY_DEVICE uint32_t warp_max_bits(uint32_t v)
+{
+    for (int mask = 16; mask; mask /= 2) {
+        uint32_t other = shuffle_xor(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+
+/* A number that at least CANDIDATES of items[n] reach, if there are so many: the lowest of the keys
+ * that FROM_WARP lanes of a warp reach. */
+EY_DEVICE uint64_t first_bound(struct selection *s, const uint64_t *items, int n)
+{
+    uint32_t key = 0, highest = 0;
+    for (int i = (int)threadIdx.x; i < n; i += TOPK_THREADS) {
+        uint32_t other = (uint32_t)(items[i] >> 32);
+        key = other > key ? other : key;
+    }
+    for (int i = 0; i < FROM_WARP; i++) {
+        highest = warp_max_bits(key);
+        if (key == highest) key = 0;
+    }
+    if (lane_index() == 0) s->warp[warp_index()] = highest;
+    __syncthreads();
+    uint32_t bound = ~warp_max_bits(~s->warp[lane_index() % WARPS]);
+    return bound ? (uint64_t)bound << 32 : 1;
+}
+
+/* Sets s->bin, above and in for the `need`-th number from the top of the histogram. */
+EY_DEVICE void find_bin(struct selection *s, uint32_t need)
+{
+    int highest = BINS - 1 - THREAD_BINS * (int)threadIdx.x, lane = lane_index();
+    uint32_t mine = 0, before = 0;
+    for (int i = 0; i < THREAD_BINS; i++)
+        mine += s->histogram[highest - i];
+    uint32_t sum = mine;
+    for (int d = 1; d < 32; d *= 2) {
+        uint32_t lower = shuffle(sum, (lane - d) & 31);
+        if (lane >= d) sum += lower;
+    }
+    if (lane == 31) s->warp[warp_index()] = sum;
+    __syncthreads();
+    for (int w = 0; w < warp_index(); w++)
+        before += s->warp[w];
+    before += sum - mine;
+    for (int i = 0; i < THREAD_BINS; i++) {
+        uint32_t in = s->histogram[highest - i];
+        if (before < need && need <= before + in) {
+            s->bin = (uint32_t)(highest - i);
+            s->above = before;
+            s->in = in;
+        }
+        before += in;
+    }
+    __syncthreads();
+}
+
+/* A bound that between CANDIDATES and KEPT of items[n] reach; more than KEPT reach `bound`. */
+EY_DEVICE uint64_t raised_bound(struct selection *s, const uint64_t *items, int n, uint64_t bound)
+{
+    uint64_t prefix = 0;
+    uint32_t need = TOPK, better = 0;
+    for (int end = 64, shift;; end = shift) {
+        shift = end > DIGIT ? end - DIGIT : 0;
+        for (int i = (int)threadIdx.x; i < BINS; i += TOPK_THREADS)
+            s->histogram[i] = 0;
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < n; i += TOPK_THREADS) {
+            uint64_t v = items[i];
+            if (v >= bound && (end == 64 || v >> end == prefix))
+                atomicAdd(&s->histogram[(uint32_t)(v >> shift) & ((1u << (end - shift)) - 1)], 1u);
+        }
+        __syncthreads();
+        find_bin(s, need);
+        prefix = prefix << (end - shift) | s->bin;
+        if (shift == 0 || better + s->above + s->in <= KEPT) return prefix << shift;
+        better += s->above;
+        need -= s->above;
+    }
+}
+
+/* Puts the numbers that reach the bound into s->kept; s->n_unchanged counts them, also beyond KEPT.
+ */
+EY_DEVICE void topk_keep(struct selection *s, const uint64_t *items, int n, uint64_t bound)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) s->n_kept = 0;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n; i += TOPK_THREADS) {
+        if (items[i] < bound) continue;
+        uint32_t at = atomicAdd(&s->n_kept, 1u);
+        if (at < KEPT) s->kept[at] = items[i];
+    }
+    __syncthreads();
+}
+
+/* out[CANDIDATES]: the best of the kept, best first. Two threads count for one number. */
+EY_DEVICE void write_in_order(struct topk_logit *out, const struct selection *s)
+{
+    uint32_t n = s->n_kept, mine = threadIdx.x / 2, rank = 0;
+    uint64_t sortable = mine < n ? s->kept[mine] : 0;
+    for (uint32_t i = threadIdx.x % 2; sortable && i < n; i += 2)
+        rank += s->kept[i] > sortable;
+    rank += shuffle_xor(rank, 1);
+    if (!sortable) rank = mine; /* none: the places after the last */
+    if (threadIdx.x % 2 == 0 && rank < TOPK) out[rank] = topk_logit_of(sortable);
+}
+
+EY_DEVICE void select_best(struct topk_logit *out, struct selection *s, const uint64_t *items,
+                           int n)
+{
+    uint64_t bound = first_bound(s, items, n);
+    topk_keep(s, items, n, bound);
+    if (s->n_kept > KEPT) topk_keep(s, items, n, raised_bound(s, items, n, bound));
+    write_in_order(out, s);
+}
+
+/* ---- sums of exponentials ---- */
+
+struct exp_sum {
+    float max, sum; /* of exp(logit - max) */
+};
+
+/* exp(v - max); 1 at the maximum, also an infinite one. */
+EY_DEVICE float weight_of(float v, float max)
+{
+    return v == max ? 1.0f : exp2_fast((v - max) * 1.44269504f);
+}
+
+EY_DEVICE struct exp_sum warp_exp_sum(struct exp_sum of)
+{
+    struct exp_sum all = {warp_max(of.max), 0};
+    all.sum = warp_sum(of.sum > 0 ? of.sum * weight_of(of.max, all.max) : 0.0f);
+    return all;
+}
+
+/* Of items[n]; the threads of warp 0 get it. NaN adds nothing. */
+EY_DEVICE struct exp_sum block_exp_sum(struct exp_sum warps[WARPS], const uint64_t *items, int n)
+{
+    struct exp_sum mine = {bits_float(0xff800000u), 0};
+    for (int i = (int)threadIdx.x; i < n; i += TOPK_THREADS)
+        mine.max = fmaxf(mine.max, logit_of(items[i]));
+    for (int i = (int)threadIdx.x; i < n; i += TOPK_THREADS) {
+        float v = logit_of(items[i]);
+        if (v == v) mine.sum += weight_of(v, mine.max);
+    }
+    mine = warp_exp_sum(mine);
+    if (lane_index() == 0) warps[warp_index()] = mine;
+    __syncthreads();
+    struct exp_sum none = {bits_float(0xff800000u), 0};
+    return warp_index() == 0 ? warp_exp_sum(lane_index() < WARPS ? warps[lane_index()] : none)
+                             : mine;
+}
+
+/* ---- kernels ---- */
+
+/* Block (p, row) looks through one part of a row. */
+EY_KERNEL(topk_part, struct topk_args, TOPK_THREADS, 1)
+{
+    __shared__ struct selection s;
+    __shared__ struct exp_sum warps[WARPS];
+    EY_DYNAMIC_SHARED(dynamic);
+    uint64_t *items = (uint64_t *)dynamic;
+    let_next_start();
+    int each = (a.vocabulary + a.parts - 1) / a.parts, first = (int)blockIdx.x * each;
+    int n = a.vocabulary - first < each ? a.vocabulary - first : each;
+    const float *logits = a.logits + (int64_t)blockIdx.y * a.vocabulary + first;
+    int64_t part = (int64_t)blockIdx.y * a.parts + blockIdx.x;
+    if (n < 0) n = 0;
+    wait_for_previous();
+    for (int base = (int)threadIdx.x; base < n; base += AT_ONCE * TOPK_THREADS) {
+        float v[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            v[i] = base + i * TOPK_THREADS < n ? load_fresh_float(logits + base + i * TOPK_THREADS)
+                                               : 0;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int at = base + i * TOPK_THREADS;
+            if (at < n) items[at] = sortable_of(v[i], first + at);
+        }
+    }
+    __syncthreads();
+    struct exp_sum sum = block_exp_sum(warps, items, n);
+    if (threadIdx.x == 0) {
+        a.part_sum[2 * part] = sum.max;
+        a.part_sum[2 * part + 1] = sum.sum;
+    }
+    select_best(a.part + part * TOPK, &s, items, n);
+}
+
+/* Block `row` puts a row's parts together. Items are dealt out so that each warp has good and bad
+ * ones of many parts. */
+EY_KERNEL(topk_merge, struct topk_args, TOPK_THREADS, 1)
+{
+    __shared__ struct selection s;
+    EY_DYNAMIC_SHARED(dynamic);
+    uint64_t *items = (uint64_t *)dynamic;
+    let_next_start();
+    int n = a.parts * TOPK;
+    const struct topk_logit *part = a.part + (int64_t)blockIdx.x * n;
+    const float *sums = a.part_sum + (int64_t)blockIdx.x * a.parts * 2;
+    wait_for_previous();
+    for (int base = (int)threadIdx.x; base < n; base += AT_ONCE * TOPK_THREADS) {
+        float logit[AT_ONCE], id[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int item = min(base + i * TOPK_THREADS, n - 1), p = item / TOPK,
+                rank = (item + 5 * p) % TOPK;
+            logit[i] = load_fresh_float(&part[p * TOPK + rank].logit);
+            id[i] = load_fresh_float((const float *)&part[p * TOPK + rank].id);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int item = base + i * TOPK_THREADS;
+            if (item < n)
+                items[item] = (int)float_bits(id[i]) < 0
+                                  ? 0
+                                  : sortable_of(logit[i], (int)float_bits(id[i]));
+        }
+    }
+    __syncthreads();
+    select_best(a.best + (int64_t)blockIdx.x * TOPK, &s, items, n);
+    if (warp_index() == 0) {
+        struct exp_sum mine = {bits_float(0xff800000u), 0};
+        for (int p = lane_index(); p < a.parts; p += 32) {
+            struct exp_sum more = {load_fresh_float(sums + 2 * p),
+                                   load_fresh_float(sums + 2 * p + 1)};
+            float max = fmaxf(mine.max, more.max);
+            mine.sum = (mine.sum > 0 ? mine.sum * weight_of(mine.max, max) : 0) +
+                       (more.sum > 0 ? more.sum * weight_of(more.max, max) : 0);
+            mine.max = max;
+        }
+        mine = warp_exp_sum(mine);
+        if (lane_index() == 0) a.log_sum[blockIdx.x] = mine.max + logf(mine.sum);
+    }
+}
+
+/* ---- scored again, with the bits of backend/exact.h ---- */
+
+enum {
+    ROW_LOADS = 32
+}; /* pieces of a row that a thread has on their way at once: over the bus, a long one */
+
+struct rescore_float4 {
+    float v[RESCORE_NEIGHBORS];
+};
+
+EY_DEVICE struct rescore_float4 rescore_load4(const float *p)
+{
+    uint4 bits = load_fresh(p);
+    struct rescore_float4 f = {
+        {bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w)}};
+    return f;
+}
+
+EY_DEVICE float rescore_lane_sum(const struct rescore_float4 &f)
+{
+    return warp_sum((f.v[0] + f.v[1]) + (f.v[2] + f.v[3]));
+}
+
+/* Of RMSNorm, of x[cols]. */
+EY_DEVICE float rescore_norm_scale(const float *x, int cols, float eps)
+{
+    struct rescore_float4 sum = {};
+    for (int i = lane_index() * RESCORE_NEIGHBORS; i < cols; i += RESCORE_STRIDE) {
+        struct rescore_float4 f = rescore_load4(x + i);
+        for (int k = 0; k < RESCORE_NEIGHBORS; k++)
+            sum.v[k] += product_rounded(f.v[k], f.v[k]);
+    }
+    return 1.0f / sqrtf(rescore_lane_sum(sum) / (float)cols + eps);
+}
+
+/* sum += normed x · row, at columns i .. i + RESCORE_NEIGHBORS - 1. */
+EY_DEVICE void rescore_add_products(struct rescore_float4 *sum, uint2 row, const float *x,
+                                    const float *norm, float scale)
+{
+    struct rescore_float4 f = rescore_load4(x), w = rescore_load4(norm);
+    const float of_row[RESCORE_NEIGHBORS] = {bf16_low(row.x), bf16_high(row.x), bf16_low(row.y),
+                                             bf16_high(row.y)};
+    for (int k = 0; k < RESCORE_NEIGHBORS; k++)
+        sum->v[k] += product_rounded(product_rounded(f.v[k], product_rounded(scale, w.v[k])),
+                                     of_row[k]);
+}
+
+EY_DEVICE float rescore_logit(const bf16 *row, const float *x, const struct rescore_args &a)
+{
+    struct rescore_float4 sum = {};
+    float scale = 0;
+    for (int first = lane_index() * RESCORE_NEIGHBORS;
+         first - lane_index() * RESCORE_NEIGHBORS < a.cols; first += ROW_LOADS * RESCORE_STRIDE) {
+        uint2 piece[ROW_LOADS];
+#pragma unroll
+        for (int i = 0; i < ROW_LOADS; i++)
+            if (first + i * RESCORE_STRIDE < a.cols)
+                piece[i] = load_weight_8(row + first + i * RESCORE_STRIDE);
+        if (first < RESCORE_STRIDE)
+            scale = rescore_norm_scale(x, a.cols, a.eps); /* while they come */
+#pragma unroll
+        for (int i = 0; i < ROW_LOADS; i++) {
+            int at = first + i * RESCORE_STRIDE;
+            if (at < a.cols) rescore_add_products(&sum, piece[i], x + at, a.norm + at, scale);
+        }
+    }
+    return rescore_lane_sum(sum);
+}
+
+/* The row's candidates in the order of their logits now; one warp. */
+EY_DEVICE void put_in_order(struct topk_logit *best, uint64_t sortable[TOPK])
+{
+    for (int i = lane_index(); i < TOPK; i += 32) {
+        float logit = load_fresh_float(&best[i].logit),
+              id = load_fresh_float((const float *)&best[i].id);
+        sortable[i] = (int)float_bits(id) < 0 ? 0 : sortable_of(logit, (int)float_bits(id));
+    }
+    __syncwarp();
+    for (int i = lane_index(); i < TOPK; i += 32) {
+        int rank = 0;
+        for (int k = 0; k < TOPK; k++)
+            rank += sortable[k] > sortable[i];
+        best[sortable[i] ? rank : i] = topk_logit_of(
+            sortable[i]); /* those that are none are the last already */
+    }
+}
+
+EY_KERNEL(rescore, struct rescore_args, 32, 8)
+{
+    __shared__ uint64_t sortable[TOPK];
+    wait_for_previous();
+    let_next_start();
+    const int row = (int)blockIdx.y;
+    struct topk_logit *best = a.best + row * TOPK, *mine = best + blockIdx.x;
+    const int id = (int)float_bits(load_fresh_float((const float *)&mine->id));
+    uint32_t before = 0;
+    if (id >= 0) {
+        float logit = rescore_logit(a.rows + (int64_t)id * a.cols,
+                                    a.x + (int64_t)a.gather[row] * a.cols, a);
+        if (lane_index() == 0) mine->logit = logit;
+    }
+    if (lane_index() == 0) before = count_arrival(a.arrived + row);
+    if (shuffle(before, 0) != TOPK - 1) return;
+    __syncwarp(); /* all lanes see what lane 0 may */
+    put_in_order(best, sortable);
+    if (lane_index() == 0) a.arrived[row] = 0;
+}

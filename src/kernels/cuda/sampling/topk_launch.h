@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the kernels of topk.cu are launched. */
+#ifndef EY_CUDA_CANDIDATES_SHAPE_H
+#define EY_CUDA_CANDIDATES_SHAPE_H
+
+#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/launch.h"
+
+enum { TOPK_THREADS = 512 };
+
+/* A part's logits lie in shared memory, 8 bytes each: vocabulary / parts up to 10,000. */
+static inline struct launch topk_part_launch(const struct topk_args *a)
+{
+    unsigned each = (unsigned)((a->vocabulary + a->parts - 1) / a->parts);
+    struct launch l = {
+        "topk_part", {(unsigned)a->parts, (unsigned)a->n, 1}, TOPK_THREADS, each * 8};
+    return l;
+}
+
+static inline struct launch topk_merge_launch(const struct topk_args *a)
+{
+    struct launch l = {
+        "topk_merge", {(unsigned)a->n, 1, 1}, TOPK_THREADS, (unsigned)(a->parts * TOPK) * 8};
+    return l;
+}
+
+static inline struct launch rescore_launch(const struct rescore_args *a)
+{
+    struct launch l = {"rescore", {TOPK, (unsigned)a->n, 1}, 32, 0};
+    return l;
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of a prompt, and what becomes of them. */
+#include "models/chat/prompt_pieces.h"
+
+#include <stdlib.h>
+
+#include "base/limits.h"
+
+struct prompt prompt_start(void)
+{
+    return (struct prompt){.text = buf_with_max(EY_MAX_TEXT_BYTES)};
+}
+
+void prompt_free(struct prompt *p)
+{
+    free(p->pieces);
+    buf_free(&p->text);
+    *p = (struct prompt){0};
+}
+
+static bool add_piece(struct prompt *p, struct prompt_piece piece, ey_err *e)
+{
+    if (p->n_pieces == p->capacity) {
+        size_t capacity = p->capacity ? p->capacity * 2 : 16;
+        struct prompt_piece *pieces = realloc(p->pieces, capacity * sizeof(*pieces));
+        if (!pieces) return ey_fail_memory(e, "prompt", capacity * sizeof(*pieces));
+        p->pieces = pieces;
+        p->capacity = capacity;
+    }
+    p->pieces[p->n_pieces++] = piece;
+    return true;
+}
+
+bool prompt_add_text(struct prompt *p, const char *text, size_t n, ey_err *e)
+{
+    size_t at = p->text.size;
+    if (n == 0) return true;
+    if (n > EY_MAX_TEXT_BYTES - at)
+        return ey_fail(e, EY_TOO_LONG, "the messages have more than %d bytes of text",
+                       EY_MAX_TEXT_BYTES);
+    if (!buf_add(&p->text, text, n)) return ey_fail_memory(e, "prompt", at + n);
+    struct prompt_piece *last = p->n_pieces ? &p->pieces[p->n_pieces - 1] : NULL;
+    if (last && last->type == PIECE_TEXT) return last->n += n, true;
+    return add_piece(p, (struct prompt_piece){.type = PIECE_TEXT, .at = at, .n = n}, e);
+}
+
+bool prompt_add_special(struct prompt *p, const char *content, ey_err *e)
+{
+    return add_piece(p, (struct prompt_piece){.type = PIECE_SPECIAL, .special = content}, e);
+}
+
+bool prompt_add_image(struct prompt *p, ey_err *e)
+{
+    if (p->n_images == EY_MAX_IMAGES)
+        return ey_fail(e, EY_BAD_REQUEST, "the messages have more than %d pictures", EY_MAX_IMAGES);
+    return add_piece(p, (struct prompt_piece){.type = PIECE_IMAGE, .image = p->n_images++}, e);
+}
+
+/* ---- as text
+ * ------------------------------------------------------------------------------------- */
+
+static bool piece_text(const struct prompt *p, const struct prompt_piece *piece,
+                       const struct vision_marks *marks, struct buf *out)
+{
+    switch (piece->type) {
+    case PIECE_TEXT: return buf_add(out, p->text.data + piece->at, piece->n);
+    case PIECE_SPECIAL: return buf_add_text(out, piece->special);
+    case PIECE_IMAGE:
+        return buf_add_text(out, marks->start) && buf_add_text(out, marks->pad) &&
+               buf_add_text(out, marks->end);
+    }
+    return false;
+}
+
+bool prompt_text(const struct prompt *p, const struct vision_marks *marks, struct buf *out)
+{
+    for (size_t i = 0; i < p->n_pieces; i++)
+        if (!piece_text(p, &p->pieces[i], marks, out)) return false;
+    return true;
+}
+
+/* ---- as tokens
+ * ----------------------------------------------------------------------------------- */
+
+struct tokens_out {
+    struct ids *ids;
+    struct vision_span *spans;
+    const struct prompt *prompt;
+    const struct tokenizer *tok;
+    const int *image_tokens;
+    int32_t start, pad, end; /* -1 in a prompt without pictures */
+    bool parse_special;
+    ey_err *e;
+};
+
+static bool special_id(const struct tokenizer *tok, const char *content, int32_t *id, ey_err *e)
+{
+    *id = tokenizer_added_id(tok, content);
+    return *id >= 0 ||
+           ey_fail(e, EY_BAD_MODEL,
+                   "the tokenizer has no token \"%s\", which the chat format needs", content);
+}
+
+static bool push_id(struct tokens_out *t, int32_t id)
+{
+    return ids_push(t->ids, id) ||
+           ey_fail_memory(t->e, "prompt tokens", t->ids->n * sizeof(*t->ids->id));
+}
+
+static bool push_special(struct tokens_out *t, const char *content)
+{
+    int32_t id;
+    return special_id(t->tok, content, &id, t->e) && push_id(t, id);
+}
+
+/* White space behind a marker that takes it in is gone, whoever wrote it. A pad that somebody typed
+ * would take a picture's place, as the references refuse too. */
+static bool push_text(struct tokens_out *t, const struct prompt_piece *piece)
+{
+    size_t before = t->ids->n;
+    const char *text = t->prompt->text.data + piece->at;
+    size_t swallowed = before
+                           ? tokenizer_rstrip_length(t->tok, t->ids->id[before - 1], text, piece->n)
+                           : 0;
+    if (!tokenizer_encode(t->tok, text + swallowed, piece->n - swallowed, t->parse_special, t->ids,
+                          t->e))
+        return false;
+    for (size_t i = before; i < t->ids->n && t->pad >= 0; i++)
+        if (t->ids->id[i] == t->pad)
+            return ey_fail(
+                t->e, EY_BAD_REQUEST,
+                "the text spells the picture token, so pictures and their places do not match");
+    return true;
+}
+
+static bool push_image(struct tokens_out *t, int image)
+{
+    int count = t->image_tokens[image];
+    if (count < 1 || count > EY_MAX_CONTEXT)
+        return ey_fail(t->e, EY_TOO_LONG, "picture %d has %d tokens; it must have 1 to %d",
+                       image + 1, count, EY_MAX_CONTEXT);
+    if (!push_id(t, t->start)) return false;
+    t->spans[image] = (struct vision_span){.first = t->ids->n, .count = (size_t)count};
+    for (int i = 0; i < count; i++)
+        if (!push_id(t, t->pad)) return false;
+    return push_id(t, t->end);
+}
+
+static bool push_piece(struct tokens_out *t, const struct prompt_piece *piece)
+{
+    switch (piece->type) {
+    case PIECE_TEXT: return push_text(t, piece);
+    case PIECE_SPECIAL: return push_special(t, piece->special);
+    case PIECE_IMAGE: return push_image(t, piece->image);
+    }
+    return false;
+}
+
+bool prompt_tokens(struct ids *out, struct vision_span *spans, const struct prompt *p,
+                   const struct vision_marks *marks, const struct tokenizer *tok,
+                   const int *image_tokens, bool parse_special, ey_err *e)
+{
+    struct tokens_out t = {.ids = out,
+                           .spans = spans,
+                           .prompt = p,
+                           .tok = tok,
+                           .image_tokens = image_tokens,
+                           .start = -1,
+                           .pad = -1,
+                           .end = -1,
+                           .parse_special = parse_special,
+                           .e = e};
+    bool marks_known = p->n_images == 0 || (special_id(tok, marks->start, &t.start, e) &&
+                                            special_id(tok, marks->pad, &t.pad, e) &&
+                                            special_id(tok, marks->end, &t.end, e));
+    if (!marks_known) return false;
+    for (size_t i = 0; i < p->n_pieces; i++)
+        if (!push_piece(&t, &p->pieces[i])) return false;
+    return true;
+}

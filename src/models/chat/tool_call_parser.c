@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tool calls in an answer's text. */
+#include "models/chat/tool_call_parser.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "base/limits.h"
+
+#define TOOL_CALL_OPEN "<tool_call>"
+#define TOOL_CALL_CLOSE "</tool_call>"
+
+struct tool_call_parser tool_call_parser_start(bool single)
+{
+    struct tool_call_parser t = {.single = single};
+    t.text = buf_with_max(EY_MAX_TEXT_BYTES);
+    t.name = buf_with_max(EY_MAX_TEXT_BYTES);
+    t.arguments = buf_with_max(EY_MAX_TEXT_BYTES);
+    return t;
+}
+
+void tool_call_parser_free(struct tool_call_parser *t)
+{
+    buf_free(&t->text);
+    buf_free(&t->name);
+    buf_free(&t->arguments);
+    *t = (struct tool_call_parser){0};
+}
+
+/* Forgets what was given away. */
+static void drop_taken(struct tool_call_parser *t)
+{
+    if (!t->n_taken) return;
+    memmove(t->text.data, t->text.data + t->n_taken, t->text.size - t->n_taken + 1);
+    t->text.size -= t->n_taken;
+    t->n_taken = 0;
+}
+
+bool tool_call_parser_add(struct tool_call_parser *t, const char *text, size_t n)
+{
+    drop_taken(t);
+    return buf_add(&t->text, text, n);
+}
+
+void tool_call_parser_end(struct tool_call_parser *t)
+{
+    t->ended = true;
+}
+
+static bool is_tool_call_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+/* Length of text[n] without white space at its end. */
+static size_t tool_call_trimmed_length(const char *text, size_t n)
+{
+    while (n && is_tool_call_space(text[n - 1]))
+        n--;
+    return n;
+}
+
+static bool give_text(struct tool_call_parser *t, struct tool_call_event *event, size_t n)
+{
+    *event = (struct tool_call_event){.text = t->text.data, .n_text = n};
+    t->n_taken = n;
+    t->json_start = 0;
+    return n > 0;
+}
+
+/* ---- a call's JSON
+ * ------------------------------------------------------------------------------- */
+
+/* Byte behind the string that opens at text[at]; n + 1: it is not closed. */
+static size_t tool_call_string_end(const char *text, size_t n, size_t at)
+{
+    for (at++; at < n && text[at] != '"'; at++)
+        at += text[at] == '\\';
+    return at < n ? at + 1 : n + 1;
+}
+
+static bool ends_in_string(const char *text, size_t n)
+{
+    size_t at = 0;
+    while (at < n)
+        at = text[at] == '"' ? tool_call_string_end(text, n, at) : at + 1;
+    return at > n;
+}
+
+/* Byte behind the value that begins at text[at] of well-formed JSON. */
+static size_t tool_call_value_end(const char *text, size_t n, size_t at)
+{
+    size_t depth = 0;
+    do {
+        char c = text[at];
+        if (c == '"') {
+            at = tool_call_string_end(text, n, at);
+            continue;
+        }
+        if (!depth && (c == ',' || c == '}' || is_tool_call_space(c))) break;
+        depth += c == '{' || c == '[';
+        depth -= c == '}' || c == ']';
+        at++;
+    } while (at < n && (depth || !strchr("}]\"", text[at - 1])));
+    return at;
+}
+
+static size_t skip_tool_call_separators(const char *text, size_t n, size_t at)
+{
+    while (at < n && (is_tool_call_space(text[at]) || text[at] == ':' || text[at] == ','))
+        at++;
+    return at;
+}
+
+/* The spelling of the value of "arguments" in well-formed JSON of an object: numbers that no type
+ * here holds stay whole. */
+static bool arguments_spelling(const char *text, size_t n, size_t *at, size_t *length)
+{
+    static const char key[] = "\"arguments\"";
+    bool found = false;
+    size_t i = skip_tool_call_separators(text, n, 0) + 1; /* past the brace */
+    for (i = skip_tool_call_separators(text, n, i); i < n && text[i] == '"';
+         i = skip_tool_call_separators(text, n, i)) {
+        size_t name = i, name_end = tool_call_string_end(text, n, i);
+        size_t value = skip_tool_call_separators(text, n, name_end),
+               end = tool_call_value_end(text, n, value);
+        if (name_end - name == sizeof(key) - 1 && memcmp(text + name, key, sizeof(key) - 1) == 0) {
+            *at = value;
+            *length = end - value;
+            found = true;
+        } /* of several the last counts, as for the reader */
+        i = end;
+    }
+    return found;
+}
+
+static bool copy_arguments(struct tool_call_parser *t, json_object *call, const char *text,
+                           size_t n)
+{
+    json_object *arguments = json_member(call, "arguments");
+    size_t at, length;
+    buf_clear(&t->arguments);
+    bool twice = json_object_is_type(arguments, json_type_string); /* JSON in a string of JSON */
+    if (!arguments || (twice && !json_object_get_string_len(arguments)))
+        return buf_add_text(&t->arguments, "{}");
+    if (twice)
+        return buf_add(&t->arguments, json_object_get_string(arguments),
+                       (size_t)json_object_get_string_len(arguments));
+    if (!json_object_is_type(arguments, json_type_object) ||
+        !arguments_spelling(text, n, &at, &length))
+        return false;
+    return buf_add(&t->arguments, text + at, length);
+}
+
+/* Reads {"name", "arguments"} into t->name and t->arguments. */
+static bool read_call(struct tool_call_parser *t, const char *text, size_t n)
+{
+    json_object *call = json_parse(text, n, "a tool call", EY_BAD_REQUEST, NULL);
+    json_object *name = json_member_of_type(call, "name", json_type_string);
+    buf_clear(&t->name);
+    bool ok = name && json_object_get_string_len(name) > 0 &&
+              buf_add(&t->name, json_object_get_string(name),
+                      (size_t)json_object_get_string_len(name)) &&
+              copy_arguments(t, call, text, n);
+    json_object_put(call);
+    return ok;
+}
+
+/* ---- pieces
+ * -------------------------------------------------------------------------------------- */
+
+static bool give_call(struct tool_call_parser *t, struct tool_call_event *event, size_t end)
+{
+    t->n_taken = end;
+    t->json_start = 0;
+    *event = (struct tool_call_event){.call = true,
+                                      .index = t->n_calls++,
+                                      .name = t->name.data,
+                                      .arguments = t->arguments.data,
+                                      .n_arguments = t->arguments.size};
+    return !t->single || event->index == 0;
+}
+
+/* In a call: its end may be here. A mark inside of a string of the JSON is none. */
+static bool next_in_call(struct tool_call_parser *t, struct tool_call_event *event)
+{
+    const char *text = t->text.data;
+    size_t size = t->text.size, close = strlen(TOOL_CALL_CLOSE);
+    for (const char *at;
+         (at = memmem(text + t->search_from, size - t->search_from, TOOL_CALL_CLOSE, close));) {
+        size_t end = (size_t)(at - text);
+        if (read_call(t, text + t->json_start, end - t->json_start))
+            return give_call(t, event, end + close);
+        if (!ends_in_string(text + t->json_start, end - t->json_start))
+            return give_text(t, event, end + close);
+        t->search_from = end + close;
+    }
+    if (t->search_from + close <= size) t->search_from = size - close + 1;
+    if (!t->ended) return false;
+    if (read_call(t, text + t->json_start, size - t->json_start)) return give_call(t, event, size);
+    return give_text(t, event, size);
+}
+
+/* Bytes at the end of text[n] that may still turn out to come before a call, or to begin its mark.
+ */
+static size_t n_undecided(const char *text, size_t n)
+{
+    size_t mark = strlen(TOOL_CALL_OPEN) - 1 < n ? strlen(TOOL_CALL_OPEN) - 1 : n;
+    while (mark && memcmp(text + n - mark, TOOL_CALL_OPEN, mark) != 0)
+        mark--;
+    return n - tool_call_trimmed_length(text, n - mark);
+}
+
+static bool next_in_text(struct tool_call_parser *t, struct tool_call_event *event)
+{
+    const char *text = t->text.data;
+    size_t size = t->text.size, n;
+    const char *open = memmem(text, size, TOOL_CALL_OPEN, strlen(TOOL_CALL_OPEN));
+    if (open) {
+        t->json_start = t->search_from = (size_t)(open - text) + strlen(TOOL_CALL_OPEN);
+        n = tool_call_trimmed_length(text, (size_t)(open - text));
+        if (!n) return next_in_call(t, event);
+        t->json_start = 0; /* the call is met again when this text is gone */
+        return give_text(t, event, n);
+    }
+    n = size - (t->ended ? 0 : n_undecided(text, size));
+    if (t->ended && t->n_calls && !tool_call_trimmed_length(text, size)) return false;
+    return give_text(t, event, n);
+}
+
+bool tool_call_parser_next(struct tool_call_parser *t, struct tool_call_event *event)
+{
+    bool given;
+    do {
+        drop_taken(t);
+        if (!t->text.size) return false;
+        given = t->json_start ? next_in_call(t, event) : next_in_text(t, event);
+    } while (!given && t->n_taken); /* a call that is left out */
+    return given;
+}

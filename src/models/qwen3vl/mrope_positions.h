@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* M-RoPE positions of a prompt with pictures (spec 3.4). */
+#ifndef EY_QWEN3VL_POSITIONS_H
+#define EY_QWEN3VL_POSITIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A run of visual tokens in a prompt and its merged grid. */
+struct image_span {
+    size_t first;   /* index of its first pad token */
+    int rows, cols; /* rows·cols tokens */
+};
+
+/* position[n, 3] of n tokens with these runs (ascending, not overlapping); returns the position of
+ * the token that would follow. */
+int32_t mrope_positions(int32_t *position, size_t n, const struct image_span *runs, size_t n_runs);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The official template (spec 7.1): no default system prompt, one system message. */
+#include "models/qwen3vl/qwen3vl_chat.h"
+
+#include "models/chat/chatml.h"
+
+const struct vision_marks qwen3vl_vision_marks = {"<|vision_start|>", "<|image_pad|>",
+                                                  "<|vision_end|>"};
+
+bool qwen3vl_prompt(struct prompt *out, const ey_request *request, ey_err *e)
+{
+    static const struct chatml style = {.images = true};
+    return chatml_prompt(out, request, &style, e);
+}

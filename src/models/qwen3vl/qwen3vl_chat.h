@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen3-VL's chat format (spec 7.1): messages → prompt. */
+#ifndef EY_MODELS_QWEN3VL_CHAT_H
+#define EY_MODELS_QWEN3VL_CHAT_H
+
+#include "models/chat/prompt_pieces.h"
+
+extern const struct vision_marks qwen3vl_vision_marks;
+
+/* Fills *out, which the caller frees (also after an error), with the prompt of request's messages
+ * and tools, up to where the assistant is to speak. Keeps nothing of the request. */
+bool qwen3vl_prompt(struct prompt *out, const ey_request *request, ey_err *e);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vision tower (spec 4.2-4.6). Everything but the keys and values of attention goes through in
+ * tiles of rows; a tile of one block is the unit in which a pass is given the device. */
+#include "models/vision_model.h"
+
+struct vision_tile {
+    const struct model *m;
+    struct backend *be;
+    const struct workspace *ws;
+    const struct vision_backends *backends;
+    int first, n; /* patches */
+};
+
+/* Rows of the next tile: whole visual tokens. */
+static int encoder_tile_rows(const struct encoder_run *p, const struct model *m,
+                             const struct workspace *ws)
+{
+    int group = vision_group(&m->vision), tile = ws->max_rows / group * group,
+        left = p->rows * p->cols - p->first;
+    return left < tile ? left : tile;
+}
+
+static dev vision_tile_row(const struct vision_tile *t, dev buffer, enum element kind, int width)
+{
+    return t->be->ops->at(t->be, buffer, kind, (size_t)t->first * (size_t)width);
+}
+
+/* The tile's pixels, and (row, col, 0) of each patch. */
+static void patch_embed_tile(const struct vision_tile *t, const struct encoder_run *p)
+{
+    const struct vision_shape *s = &t->m->vision;
+    const struct vision_weights *w = &t->m->vision_weights;
+    for (int i = 0; i < t->n; i++) {
+        int32_t *position = p->positions + 3 * i;
+        image_patch_position(t->first + i, p->cols, s->merge, &position[0], &position[1]);
+        position[2] = 0;
+    }
+    dev x = vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
+    if (t->be->ops->patch_embed_rgb) {
+        const struct patch_spec *spec = &t->m->patch_spec;
+        const struct rgb_image rgb = {p->image->rgb,
+                                      p->rows,
+                                      p->cols,
+                                      {spec->mean[0], spec->mean[1], spec->mean[2]},
+                                      {spec->std[0], spec->std[1], spec->std[2]}};
+        t->be->ops->patch_embed_rgb(t->be, x, &rgb, &w->patch, &w->position, s, t->first, t->n);
+    } else {
+        image_patchify_rows(p->pixels, p->image, &t->m->patch_spec, t->first, t->n);
+        t->be->ops->patch_embed(t->be, x, p->pixels, &w->patch, &w->position, s, p->rows, p->cols,
+                                t->first, t->n);
+    }
+    t->be->ops->rope_table(t->be, vision_tile_row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim),
+                           &t->m->vision_rope, p->positions, t->n);
+}
+
+static void qkv_tile(const struct vision_tile *t, const struct vision_block *w)
+{
+    const struct vision_shape *s = &t->m->vision;
+    t->be->ops->vision_qkv(
+        t->be, t->ws->vision_qkv, vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden),
+        w, s, vision_tile_row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim), t->first, t->n);
+}
+
+/* x += proj(attention(LN x)); x += fc2(gelu(fc1(LN x))). */
+static void attention_mlp_tile(const struct vision_tile *t, const struct vision_block *w,
+                               int n_keys)
+{
+    const struct backend_ops *op = t->be->ops;
+    const struct vision_shape *s = &t->m->vision;
+    dev x = vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
+    op->vision_attention(t->be, t->ws->vision_o, t->ws->vision_qkv, s, t->first, t->n, n_keys);
+    op->vision_project_add(t->be, x, t->ws->vision_o, &w->proj, t->n);
+    op->vision_mlp(t->be, t->ws->vision_h, x, w, s, t->n);
+    op->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
+}
+
+/* n tokens of one feature block, to rows of the decoder's features. */
+static void merge_tokens(const struct vision_tile *t, const struct merger *w, int level, int token,
+                         int n, size_t row)
+{
+    const struct vision_shape *s = &t->m->vision;
+    const struct vision_backends *backends = t->backends;
+    const size_t width = (size_t)s->out_hidden;
+    dev x = t->be->ops->at(t->be, t->ws->vision_x, ELEMENT_RESIDUAL,
+                           (size_t)token * (size_t)vision_group(s) * (size_t)s->hidden);
+    dev out = backends->text_be->ops->at(backends->text_be, backends->text_ws->features[level],
+                                         ELEMENT_FEATURE, row * width);
+    bool crosses = t->be != backends->text_be;
+    t->be->ops->merge(t->be, crosses ? t->ws->vision_features : out, x, w, s, n);
+    if (crosses && backends->features_on_host)
+        t->be->ops->read(t->be, out, t->ws->vision_features, ELEMENT_FEATURE, (size_t)n * width);
+    else if (crosses)
+        backends->text_be->ops->write(backends->text_be, out, t->ws->vision_features,
+                                      ELEMENT_FEATURE, (size_t)n * width);
+}
+
+/* The tile's tokens go where their feature blocks lie. */
+static void merge_tile(const struct vision_tile *t, const struct encoder_run *p,
+                       const struct merger *w, int level)
+{
+    int group = vision_group(&t->m->vision), token = t->first / group,
+        end = (t->first + t->n) / group;
+    for (int n; token < end; token += n) {
+        int place = token % FEATURE_BLOCK;
+        n = end - token < FEATURE_BLOCK - place ? end - token : FEATURE_BLOCK - place;
+        merge_tokens(t, w, level, token, n,
+                     (size_t)p->feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK +
+                         (size_t)place);
+    }
+}
+
+/* Which DeepStack level is taken behind this block; -1: none. */
+static int deepstack_level_of(const struct model *m, int block)
+{
+    for (int k = 0; k < m->vision.n_deepstack; k++)
+        if (m->vision.deepstack[k] == block) return k;
+    return -1;
+}
+
+static void encoder_next_stage(struct encoder_run *p, const struct model *m)
+{
+    p->first = 0;
+    if (p->block >= 0 && p->stage == RUN_QKV) {
+        p->stage = RUN_ROWS;
+    } else if (p->block >= 0 && p->stage == RUN_ROWS && deepstack_level_of(m, p->block) >= 0) {
+        p->stage = RUN_DEEPSTACK;
+    } else {
+        p->block++;
+        p->stage = RUN_QKV;
+    }
+}
+
+struct encoder_run encoder_run_start(const struct model *m, const struct workspace *ws,
+                                     const struct image *image, float *pixels, int32_t *positions,
+                                     const int32_t *feature_block)
+{
+    struct encoder_run p = {.image = image,
+                            .rows = image->height / m->patch_spec.patch,
+                            .cols = image->width / m->patch_spec.patch,
+                            .pixels = pixels,
+                            .positions = positions,
+                            .feature_block = feature_block,
+                            .block = -1};
+    int group = vision_group(&m->vision), tile = ws->max_rows / group * group,
+        tiles = (p.rows * p.cols + tile - 1) / tile;
+    p.total = tiles * (2 * m->vision.depth + m->vision.n_deepstack + 2);
+    return p;
+}
+
+bool encoder_run_step(struct encoder_run *p, const struct model *m,
+                      const struct vision_backends *place)
+{
+    struct vision_tile t = {m,     place->be, place->ws,
+                            place, p->first,  encoder_tile_rows(p, m, place->ws)};
+    bool last = p->block == m->vision.depth;
+    int level = p->block >= 0 ? deepstack_level_of(m, p->block) : -1;
+    if (p->block < 0)
+        patch_embed_tile(&t, p);
+    else if (last)
+        merge_tile(&t, p, &m->vision_weights.merger, 0);
+    else if (p->stage == RUN_QKV)
+        qkv_tile(&t, &m->vision_weights.blocks[p->block]);
+    else if (p->stage == RUN_ROWS)
+        attention_mlp_tile(&t, &m->vision_weights.blocks[p->block], p->rows * p->cols);
+    else
+        merge_tile(&t, p, &m->vision_weights.deepstack[level], 1 + level);
+    p->first += t.n;
+    p->done++;
+    if (p->first < p->rows * p->cols) return true;
+    if (last) return false;
+    encoder_next_stage(p, m);
+    return true;
+}

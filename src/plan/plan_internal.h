@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes of a plan whose choices are made; between the files of this room. */
+#ifndef EY_PLAN_SIZES_H
+#define EY_PLAN_SIZES_H
+
+#include "plan/weight_sizes.h"
+
+enum {
+    CPU_MAX_ROWS = 512
+}; /* of a chunk or a tile on the CPU: enough to be bound by multiply-adds */
+
+/* What a plan is made of. */
+struct plan_question {
+    const struct model *model;
+    const struct backend *be;
+    const struct device_info *device;
+    const struct plan_limits *limits;
+    struct weight_sizes weights;
+};
+
+/* From context, pool, sequences, images, rows and levers: everything else. */
+void plan_size(struct plan *plan, const struct plan_question *question);
+
+static inline int plan_ceil_div(int n, int block)
+{
+    return (n + block - 1) / block;
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The OpenAI API between JSON and the engine's structs. Nothing here knows of HTTP or sockets: text
+ * in, structs out, and the other way round (reply.h), so that all of it can be tested and fuzzed
+ * alone. */
+#ifndef EY_SERVER_API_H
+#define EY_SERVER_API_H
+
+#include "base/buf.h"
+#include "media/media.h"
+
+/* What is wrong with a request, as the API says it. */
+struct api_error {
+    int status;      /* HTTP */
+    char type[40];   /* "BadRequestError" … */
+    char param[160]; /* path of the field, "messages[0].content[1].image_url.url"; "": null */
+    char message[768];
+};
+
+enum {
+    API_COMPLETION_TOKENS = 16
+}; /* of a completion that does not say how many: OpenAI's default */
+
+/* Which route the request came by: what fields it may have. */
+enum api_kind { API_CHAT, API_COMPLETION, API_TOKENIZE, API_DETOKENIZE };
+
+/* A prompt of a completion: text as it stands, or token ids. */
+struct api_prompt {
+    const char *text; /* NULL: ids */
+    size_t n_text;
+    const int *ids;
+    size_t n_ids;
+};
+
+struct api_request {
+    enum api_kind kind;
+    ey_request request; /* messages and all that is said of the answer; what it points to, the
+                           grammar too, is this struct's */
+    const char *model;  /* as the client named it; "" when it did not */
+    int n;              /* answers to each prompt */
+    bool stream, include_usage, echo;
+    bool tools_given;           /* tool calls in the answer's text are taken apart */
+    bool single_call;           /* only the first of them (parallel_tool_calls false) */
+    bool seed_given;            /* request.sampling.seed is the client's */
+    bool length_given;          /* request.max_tokens is */
+    bool token_strings;         /* API_TOKENIZE: the tokens' texts too */
+    struct api_prompt *prompts; /* [n_prompts] of a completion or tokenization; its messages
+                                   otherwise. API_DETOKENIZE: the ids */
+    size_t n_prompts;
+    struct buf
+        unknown; /* names of fields that were not understood, ", " between; for a Warning header */
+    struct media *media; /* [n_media] the pictures' files */
+    size_t n_media;
+    void *memory; /* what all of the above lies in */
+};
+
+struct api_limits {
+    ey_request
+        defaults; /* what a request has that does not say otherwise; its sampling is the model's */
+    int max_images; /* of one request */
+    uint64_t
+        max_pixels; /* of a picture whose request has no budget for it; 0: as its detail says */
+    int vocab_size;
+    bool strict; /* fields that are not known are refused */
+    const struct media_policy *media;
+    ey_grammar_cache *grammars; /* NULL: each is compiled */
+};
+
+/* Parses body[n], and reads of it which model is asked. False: *error says why, with the field's
+ * path. Free it in both cases. */
+bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n,
+              struct api_error *error);
+/* Reads the rest of what was opened, by that model's limits, and gets its pictures. */
+bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error);
+/* Both, where the model is known beforehand. */
+bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n,
+               const struct api_limits *limits, struct api_error *error);
+/* Lets go of messages, prompts and pictures, which can be large: ey_prompt_prepare has made of them
+ * what it needs. */
+void api_request_drop_prompts(struct api_request *request);
+void api_request_free(struct api_request *request);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prompts and tickets of one exchange. */
+#include "server/api/common/completion_choices.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/api/common/api_fields.h"
+#include "server/api/openai_chat/api_reply.h"
+
+enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, CHOICE_POLL_MS = 10 };
+
+/* ---- errors
+ * -------------------------------------------------------------------------------------- */
+
+/* The engine's sentence in the form that vLLM's clients look for. */
+static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
+{
+    return api_fail(error, "input_tokens",
+                    "This model's maximum context length is %d tokens. However, %s. Please reduce "
+                    "the length of the input prompt or the "
+                    "number of requested output tokens.",
+                    ey_engine_describe(engine).max_model_len, e->text);
+}
+
+/* The engine names a picture among several by its number, as "picture 2: …". */
+void api_image_param(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e)
+{
+    size_t k = 1;
+    if (e->code != EY_BAD_IMAGE) return;
+    if (sscanf(e->text, "picture %zu:", &k) != 1) k = 1;
+    for (size_t m = 0; m < request->n_messages; m++)
+        for (size_t p = 0; p < request->messages[m].n_parts; p++)
+            if (request->messages[m].parts[p].type == EY_PART_IMAGE && --k == 0)
+                snprintf(param, API_PARAM_BYTES, "messages[%zu].content[%zu].image_url.url", m, p);
+}
+
+bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *param, const ey_err *e)
+{
+    ey_err within = *e;
+    if (e->code == EY_TOO_LONG) return fail_too_long(error, engine, e);
+    if (e->code == EY_BAD_IMAGE) ey_fail_within(&within, "Failed to load image");
+    return api_fail_status(error, ey_code_http_status(e->code), param, within.text);
+}
+
+/* vLLM refuses what cannot come to its end, rather than to cut it short. */
+static bool check_length(const struct completion_choices *a, const ey_prompt *prompt,
+                         struct api_error *error)
+{
+    int context = ey_engine_describe(a->engine).max_model_len,
+        wanted = a->request->request.max_tokens;
+    size_t given = ey_prompt_describe(prompt).n_ids;
+    if (!a->request->length_given || given + (size_t)wanted <= (size_t)context) return true;
+    return api_fail(error, "input_tokens",
+                    "This model's maximum context length is %d tokens. However, you requested %d "
+                    "output tokens and your prompt contains %zu "
+                    "input tokens, for a total of %zu tokens. Please reduce the length of the "
+                    "input prompt or the number of requested "
+                    "output tokens. (parameter=input_tokens, value=%zu)",
+                    context, wanted, given, given + (size_t)wanted, given);
+}
+
+/* ---- prompts
+ * ------------------------------------------------------------------------------------- */
+
+static bool prepare_prompt(struct completion_choices *a, size_t i, struct api_error *error)
+{
+    ey_request request = a->request->request;
+    char param[API_PARAM_BYTES] = "";
+    ey_err e;
+    if (a->request->n_prompts) {
+        snprintf(param, sizeof(param), a->request->n_prompts > 1 ? "prompt[%zu]" : "prompt", i);
+        const struct api_prompt *prompt = &a->request->prompts[i];
+        request.text = prompt->text;
+        request.n_text = prompt->n_text;
+        request.ids = prompt->ids;
+        request.n_ids = prompt->n_ids;
+    }
+    if (!ey_prompt_prepare(a->engine, &request, &a->prompt[i], &e)) {
+        api_image_param(param, &request, &e);
+        return api_fail_engine(error, a->engine, param, &e);
+    }
+    return check_length(a, a->prompt[i], error);
+}
+
+bool completion_choices_prepare(struct completion_choices *a, struct server *server,
+                                const struct lease *lease, struct api_request *request,
+                                double requested_at, struct api_error *error)
+{
+    size_t n = request->n_prompts ? request->n_prompts : 1, n_choices = n * (size_t)request->n;
+    *a = (struct completion_choices){.server = server,
+                                     .engine = lease->engine,
+                                     .model = lease->model,
+                                     .waited_for_load = lease->waited,
+                                     .request = request,
+                                     .n_prompts = n,
+                                     .n_slots = n_choices,
+                                     .requested_at = requested_at};
+    a->prompt = calloc(n, sizeof(ey_prompt *)); /* the type is not known here */
+    a->slot = calloc(n_choices, sizeof(*a->slot));
+    if (!a->prompt || !a->slot) return api_fail_memory(error);
+    for (size_t i = 0; i < n_choices; i++)
+        a->slot[i].index = (int)i;
+    for (size_t i = 0; i < n; i++)
+        if (!prepare_prompt(a, i, error)) return false;
+    api_request_drop_prompts(request);
+    return true;
+}
+
+/* ---- tickets
+ * ------------------------------------------------------------------------------------- */
+
+static bool start_choice(struct completion_choices *a, struct choice_slot *slot, ey_err *e)
+{
+    size_t n = (size_t)a->request->n, p = (size_t)slot->index / n;
+    ey_request request = a->request->request;
+    request.sampling.seed += (size_t)slot->index %
+                             n; /* n times the same answer is not what is meant */
+    if (!ey_generation_start(a->engine, a->prompt[p], &request, &slot->generation, e)) return false;
+    slot->started = true;
+    slot->watch = metrics_watch_start(a->server->metrics, a->model, a->requested_at);
+    a->n_started++;
+    if ((size_t)slot->index % n == n - 1) ey_prompt_free(&a->prompt[p]);
+    return true;
+}
+
+/* Starts as many as may run. A full queue is no error while others of ours run: they make room; nor
+ * for whom was let in before. */
+static bool start_choices(struct completion_choices *a, struct api_error *error)
+{
+    ey_err e;
+    while (a->n_started < a->n_slots && a->n_started - a->n_done < MAX_RUNNING)
+        if (!start_choice(a, &a->slot[a->n_started], &e))
+            return (e.code == EY_BUSY && (a->n_started || a->waited_for_load)) ||
+                   api_fail_engine(error, a->engine, "", &e);
+    return true;
+}
+
+bool completion_choices_start(struct completion_choices *a, struct api_error *error)
+{
+    return start_choices(a, error);
+}
+
+/* "cancelled" is for those who asked for it; here it is the engine that goes. */
+static bool collect_choice(struct completion_choices *a, struct choice_slot *slot,
+                           struct api_error *error)
+{
+    ey_err e;
+    bool ok = ey_generation_collect(&slot->generation, &slot->answer, &e);
+    if (ok && strcmp(slot->answer.finish_reason, "cancelled") == 0)
+        ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
+    metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, false);
+    slot->done = true;
+    a->n_done++;
+    return ok || api_fail_engine(error, a->engine, "", &e);
+}
+
+/* The next event of those that run, asking each once; NULL: there is none. */
+static struct choice_slot *poll_choices(struct completion_choices *a, int timeout_ms,
+                                        ey_event *event)
+{
+    for (size_t k = 0; k < a->n_started; k++) {
+        struct choice_slot *slot = &a->slot[(a->next_polled + k) % a->n_started];
+        if (slot->done) continue;
+        ey_generation_next(slot->generation, timeout_ms, event);
+        timeout_ms = 0; /* they run side by side: when one has news, so have the others */
+        if (event->type == EY_EVENT_NONE) continue;
+        a->next_polled = (a->next_polled + k + 1) % a->n_started;
+        return slot;
+    }
+    return NULL;
+}
+
+/* Others fill the queue, and none of ours runs. */
+static void wait_for_queue(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+}
+
+bool completion_choices_next(struct completion_choices *a, int timeout_ms,
+                             struct choice_slot **slot, ey_event *event, struct api_error *error)
+{
+    *slot = NULL;
+    if (!start_choices(a, error)) return false;
+    size_t running = a->n_started - a->n_done;
+    if (!running) wait_for_queue(timeout_ms);
+    if (running > 1) {
+        *slot = poll_choices(a, 0, event);
+        timeout_ms = timeout_ms < CHOICE_POLL_MS ? timeout_ms : CHOICE_POLL_MS;
+    }
+    if (!*slot) *slot = poll_choices(a, timeout_ms, event);
+    if (!*slot) return true;
+    if (event->type == EY_EVENT_TEXT) metrics_watch_tokens(&(*slot)->watch, event->n_tokens);
+    return event->type != EY_EVENT_DONE || collect_choice(a, *slot, error);
+}
+
+void completion_choices_close(struct completion_choices *a, bool hung_up)
+{
+    for (size_t i = 0; i < a->n_started; i++)
+        if (!a->slot[i].done) ey_generation_cancel(a->slot[i].generation);
+    for (size_t i = 0; i < a->n_started; i++) {
+        struct choice_slot *slot = &a->slot[i];
+        if (!slot->done) {
+            bool ok = ey_generation_collect(&slot->generation, &slot->answer, NULL);
+            metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, hung_up);
+        }
+        ey_answer_free(&slot->answer);
+    }
+    for (size_t i = 0; a->prompt && i < a->n_prompts; i++)
+        ey_prompt_free(&a->prompt[i]);
+    free(a->prompt);
+    free(a->slot);
+    *a = (struct completion_choices){0};
+}
+
+void completion_choices_usage(const struct completion_choices *a, struct reply_usage *out)
+{
+    *out = (struct reply_usage){0};
+    for (size_t i = 0; i < a->n_slots; i++) {
+        const ey_answer *answer = &a->slot[i].answer;
+        out->completion_tokens += answer->completion_tokens;
+        if (i % (size_t)a->request->n) continue;
+        out->prompt_tokens += answer->prompt_tokens;
+        out->cached_tokens += answer->cached_tokens;
+        out->image_tokens += answer->image_tokens;
+        out->images = answer->images;
+        out->n_images = answer->n_images; /* only chats have them, whose prompt is one */
+        if (i == 0) {
+            out->vision_s = answer->vision_seconds;
+            out->prefill_s = answer->prefill_seconds;
+            out->decode_s = answer->decode_seconds;
+        }
+    }
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The answers that one exchange asked for: its prompts, their tickets, and what came of them. A few
+ * run at a time; the rest is started as they end, so that one exchange does not fill the queue. */
+#ifndef EY_SERVER_ANSWERS_H
+#define EY_SERVER_ANSWERS_H
+
+#include "server/api/common/api_request.h"
+#include "server/server_context.h"
+
+struct choice_slot {
+    int index;                 /* of the choice: answer i of prompt p is choice p · n + i */
+    ey_generation *generation; /* while it runs */
+    bool started, done;
+    ey_answer answer; /* when it is over */
+    struct metrics_watch watch;
+};
+
+struct completion_choices {
+    struct server *server;
+    ey_engine *engine;
+    size_t model;
+    bool waited_for_load; /* it waited for the model to be loaded: a full queue does not turn it
+                             away now */
+    const struct api_request *request;
+    ey_prompt **prompt; /* [n_prompts], each until its last answer was started */
+    size_t n_prompts;
+    struct choice_slot *slot; /* [n_slots] */
+    size_t n_slots, n_started, n_done;
+    size_t next_polled;  /* whose event is asked for first */
+    double requested_at; /* when the request came */
+};
+
+/* The request's pictures decoded, its prompts made ids: errors of the request come here. The
+ * request's prompts are dropped then. */
+bool completion_choices_prepare(struct completion_choices *a, struct server *server,
+                                const struct lease *lease, struct api_request *request,
+                                double requested_at, struct api_error *error);
+/* Starts the first of them; no more than that needs to go well. */
+bool completion_choices_start(struct completion_choices *a, struct api_error *error);
+/* Waits for the next event of any of them, at most timeout_ms; *slot is whose it is, NULL where
+ * nothing came. After DONE slot->answer is there. False: one failed, and with it all. */
+bool completion_choices_next(struct completion_choices *a, int timeout_ms,
+                             struct choice_slot **slot, ey_event *event, struct api_error *error);
+/* Ends what still runs and frees all; `client_hung_up`: because the client left. */
+void completion_choices_close(struct completion_choices *a, bool hung_up);
+
+/* What they cost together; each prompt counts once. */
+struct reply_usage;
+void completion_choices_usage(const struct completion_choices *a, struct reply_usage *out);
+
+/* Writes the path of the field that a picture which cannot be read came from; leaves `param` alone
+ * after other errors. */
+enum { API_PARAM_BYTES = 160 };
+void api_image_param(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e);
+/* What the API says of an error of the engine about the field `param` ("": it is about none). */
+bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *param,
+                     const ey_err *e);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a request, and waiting for its answers where they are not streamed. */
+#include "server/api/openai_chat/api_completion.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "server/api/common/api_fields.h"
+#include "server/api/openai_chat/api_routes.h"
+#include "models/chat/tool_call_parser.h"
+
+enum { WAIT_MS = 100 };
+
+/* ---- the request
+ * --------------------------------------------------------------------------------- */
+
+static bool client_hung_up(void *exchange)
+{
+    return exchange_hung_up(exchange);
+}
+
+static struct media_policy media_policy_for(const struct server *server, struct exchange *x)
+{
+    const struct server_options *o = server->options;
+    return (struct media_policy){.domains = o->media_domains,
+                                 .n_domains = o->n_media_domains,
+                                 .local_path = o->local_media_path,
+                                 .gone = client_hung_up,
+                                 .user = x,
+                                 .budget = server->budget};
+}
+
+static struct api_limits api_limits_for(const struct completion *a,
+                                        const struct media_policy *media)
+{
+    const struct server_options *o = a->server->options;
+    struct api_limits limits = {.defaults = ey_request_defaults(),
+                                .max_images = o->max_images,
+                                .max_pixels = o->max_pixels,
+                                .vocab_size = ey_engine_describe(a->engine).vocab_size,
+                                .strict = o->strict,
+                                .media = media,
+                                .grammars = a->server->grammars};
+    limits.defaults.sampling = ey_model_sampling(a->engine);
+    return limits;
+}
+
+static void add_unknown_fields_warning(const struct completion *a, struct exchange *x)
+{
+    char warning[EY_MAX_UNKNOWN_FIELD_BYTES + 64];
+    if (!a->request.unknown.size) return;
+    snprintf(warning, sizeof(warning), "299 eyelet \"unknown fields were ignored: %s\"",
+             a->request.unknown.data);
+    exchange_add_header(x, "Warning", warning);
+}
+
+static bool choose_model(struct completion *a, size_t *model)
+{
+    char message[768];
+    if (server_find_model(a->server, a->request.model, model)) return true;
+    server_unknown_model_message(a->server, a->request.model, message, sizeof(message));
+    return api_fail_status(&a->error, 404, "model", message);
+}
+
+static void choose_seed(struct completion *a)
+{
+    int64_t seed = a->server->options->seed;
+    if (!a->request.seed_given)
+        a->request.request.sampling.seed = seed >= 0 ? (uint64_t)seed : ey_random_seed();
+}
+
+static bool acquire_model_engine(struct completion *a, struct exchange *x)
+{
+    size_t model;
+    ey_err e;
+    if (!choose_model(a, &model)) return false;
+    if (!server_acquire_engine(a->server, model, x, &a->lease, &e))
+        return api_fail_status(&a->error, ey_code_http_status(e.code), "", e.text);
+    a->engine = a->lease.engine;
+    return true;
+}
+
+static bool read_request(struct completion *a, struct exchange *x)
+{
+    struct media_policy media = media_policy_for(a->server, x);
+    struct api_limits limits = api_limits_for(a, &media);
+    if (!api_read(&a->request, &limits, &a->error)) return false;
+    exchange_drop_body(x);
+    add_unknown_fields_warning(a, x);
+    choose_seed(a);
+    return true;
+}
+
+void completion_fail(struct completion *a, struct exchange *x)
+{
+    exchange_fail(x, a->error.status, a->error.type, a->error.param[0] ? a->error.param : NULL,
+                  "%s", a->error.message);
+}
+
+struct completion *completion_open(struct server *server, struct exchange *x, enum api_kind kind)
+{
+    struct completion *a = calloc(1, sizeof(*a));
+    size_t n;
+    if (!a) {
+        exchange_fail(x, 503, NULL, NULL, "no memory for the request; send it again later");
+        return NULL;
+    }
+    const char *body = exchange_body(x, &n);
+    a->server = server;
+    if (api_open(&a->request, kind, body, n, &a->error) && acquire_model_engine(a, x) &&
+        read_request(a, x)) {
+        a->reply = reply_start(kind, server_model_name(server, a->lease.model));
+        return a;
+    }
+    completion_fail(a, x);
+    completion_close(a);
+    return NULL;
+}
+
+void completion_close(struct completion *a)
+{
+    completion_choices_close(&a->choices, a->hung_up);
+    api_request_free(&a->request);
+    for (size_t i = 0; i < a->n_echo; i++)
+        free(a->echo[i].bytes);
+    free(a->echo);
+    server_release_engine(a->server, &a->lease);
+    free(a);
+}
+
+bool completion_may_continue(struct completion *a)
+{
+    return !server_is_ending(a->server) ||
+           api_fail_status(&a->error, 503, "", "the server is shutting down");
+}
+
+/* ---- prompts that come back
+ * ---------------------------------------------------------------------- */
+
+static bool copy_prompt(struct echo_text *out, ey_engine *engine, const struct api_prompt *prompt,
+                        ey_err *e)
+{
+    if (!prompt->text)
+        return ey_detokenize(engine, prompt->ids, prompt->n_ids, &out->bytes, &out->n, e);
+    out->bytes = malloc(prompt->n_text + 1);
+    out->n = prompt->n_text;
+    if (!out->bytes) return ey_fail_memory(e, "the prompt", prompt->n_text);
+    memcpy(out->bytes, prompt->text, prompt->n_text);
+    return true;
+}
+
+/* Before the request's prompts are dropped. */
+static bool copy_echo_prompts(struct completion *a)
+{
+    size_t n = a->request.echo ? a->request.n_prompts : 0;
+    ey_err e;
+    if (!n) return true;
+    a->echo = calloc(n, sizeof(*a->echo));
+    if (!a->echo) return api_fail_memory(&a->error);
+    a->n_echo = n;
+    for (size_t i = 0; i < n; i++)
+        if (!copy_prompt(&a->echo[i], a->engine, &a->request.prompts[i], &e))
+            return api_fail_engine(&a->error, a->engine, "prompt", &e);
+    return true;
+}
+
+struct echo_text completion_echo(const struct completion *a, int index)
+{
+    size_t prompt = (size_t)index / (size_t)a->request.n;
+    return prompt < a->n_echo ? a->echo[prompt] : (struct echo_text){0};
+}
+
+/* ---- an answer as a choice
+ * ----------------------------------------------------------------------- */
+
+/* A model's own stop token is no reason that a client has given. */
+static bool is_requested_stop_id(const ey_request *request, int id)
+{
+    for (size_t i = 0; i < request->n_stop_ids; i++)
+        if (request->stop_ids[i] == id) return true;
+    return false;
+}
+
+struct reply_end completion_finish(const struct completion *a, const ey_answer *answer, int n_calls)
+{
+    bool called = n_calls && strcmp(answer->finish_reason, "stop") == 0;
+    return (struct reply_end){
+        called ? "tool_calls" : answer->finish_reason, answer->stop_text,
+        is_requested_stop_id(&a->request.request, answer->stop_id) ? answer->stop_id : -1};
+}
+
+/* What tool_call_parser made of the text. */
+struct parsed_answer {
+    struct buf text;
+    struct arena memory;
+    struct reply_call call[EY_MAX_TOOL_CALLS];
+    size_t n_calls;
+};
+
+static bool add_parsed_call(struct parsed_answer *out, const struct tool_call_event *event)
+{
+    if (out->n_calls == EY_MAX_TOOL_CALLS) return true;
+    struct reply_call *call = &out->call[out->n_calls++];
+    call->name = arena_copy_text(&out->memory, event->name, strlen(event->name));
+    call->arguments = arena_copy_text(&out->memory, event->arguments, event->n_arguments);
+    call->n_arguments = event->n_arguments;
+    reply_call_set_id(call);
+    return call->name && call->arguments;
+}
+
+static bool split_tool_calls(struct parsed_answer *out, const struct completion *a,
+                             const ey_answer *answer)
+{
+    struct tool_call_parser tools = tool_call_parser_start(a->request.single_call);
+    struct tool_call_event event;
+    bool ok = tool_call_parser_add(&tools, answer->text, answer->n_text);
+    tool_call_parser_end(&tools);
+    while (ok && tool_call_parser_next(&tools, &event))
+        ok = event.call ? add_parsed_call(out, &event)
+                        : buf_add(&out->text, event.text, event.n_text);
+    tool_call_parser_free(&tools);
+    return ok;
+}
+
+static bool parse_answer(struct parsed_answer *out, const struct completion *a,
+                         const struct choice_slot *slot)
+{
+    struct echo_text echo = completion_echo(a, slot->index);
+    out->text = buf_with_max(EY_MAX_RESPONSE_BYTES);
+    if (!buf_add(&out->text, echo.bytes ? echo.bytes : "", echo.n)) return false;
+    if (a->request.tools_given) return split_tool_calls(out, a, &slot->answer);
+    return buf_add(&out->text, slot->answer.text, slot->answer.n_text);
+}
+
+static bool add_choice(struct buf *out, const struct completion *a, const struct choice_slot *slot)
+{
+    struct parsed_answer *parsed = calloc(1, sizeof(*parsed));
+    size_t offset = 0;
+    bool ok = parsed && parse_answer(parsed, a, slot);
+    if (ok) {
+        struct reply_choice choice = {
+            .index = slot->index,
+            .text = parsed->text.data,
+            .n_text = parsed->text.size,
+            .calls = parsed->call,
+            .n_calls = parsed->n_calls,
+            .end = completion_finish(a, &slot->answer, (int)parsed->n_calls)};
+        choice.logprobs = (struct reply_logprobs){slot->answer.logprobs, slot->answer.n_logprobs,
+                                                  &offset};
+        reply_add_choice(out, &a->reply, &choice);
+    }
+    if (parsed) {
+        buf_free(&parsed->text);
+        arena_free(&parsed->memory);
+    }
+    free(parsed);
+    return ok;
+}
+
+/* ---- waiting
+ * ------------------------------------------------------------------------------------- */
+
+static bool wait_for_all(struct completion *a, struct exchange *x)
+{
+    double last_check = 0;
+    while (a->choices.n_done < a->choices.n_slots) {
+        struct choice_slot *slot;
+        ey_event event;
+        if (!completion_may_continue(a) ||
+            !completion_choices_next(&a->choices, WAIT_MS, &slot, &event, &a->error))
+            return false;
+        if (seconds_now() - last_check < WAIT_MS / 1e3) continue;
+        last_check = seconds_now();
+        a->hung_up = exchange_hung_up(x);
+        if (a->hung_up) return api_fail_status(&a->error, 499, "", "the client has left");
+    }
+    return true;
+}
+
+static void reply_whole(struct completion *a, struct exchange *x)
+{
+    struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
+    struct reply_usage usage;
+    bool ok = true;
+    reply_open(&out, &a->reply);
+    for (size_t i = 0; ok && i < a->choices.n_slots; i++)
+        ok = add_choice(&out, a, &a->choices.slot[i]);
+    completion_choices_usage(&a->choices, &usage);
+    reply_close(&out, &usage);
+    if (ok)
+        exchange_reply(x, 200, "application/json", &out);
+    else
+        exchange_fail(x, 503, NULL, NULL, "no memory for the reply");
+    buf_free(&out);
+}
+
+/* ---- routes
+ * -------------------------------------------------------------------------------------- */
+
+static void run_completion(struct server *server, struct exchange *x, enum api_kind kind)
+{
+    struct completion *a = completion_open(server, x, kind);
+    if (!a) return;
+    if (!copy_echo_prompts(a) ||
+        !completion_choices_prepare(&a->choices, server, &a->lease, &a->request,
+                                    exchange_started(x), &a->error) ||
+        !completion_choices_start(&a->choices, &a->error)) {
+        completion_fail(a, x);
+    } else if (a->request.stream) {
+        completion_stream(a, x);
+        return; /* it is the stream's now */
+    } else if (wait_for_all(a, x)) {
+        reply_whole(a, x);
+    } else {
+        completion_fail(a, x);
+    }
+    completion_close(a);
+}
+
+void route_chat_completions(struct server *server, struct exchange *x)
+{
+    run_completion(server, x, API_CHAT);
+}
+
+void route_completions(struct server *server, struct exchange *x)
+{
+    run_completion(server, x, API_COMPLETION);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages of a chat request → ey_message. Text is borrowed from the JSON; what the template would
+ * drop without a word is refused here, where the field can be named. */
+#include "server/api/openai_chat/api_messages.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static bool message_text_is(json_object *value, const char *wanted)
+{
+    return json_object_is_type(value, json_type_string) &&
+           (size_t)json_object_get_string_len(value) == strlen(wanted) &&
+           strcmp(json_object_get_string(value), wanted) == 0;
+}
+
+/* ---- parts
+ * --------------------------------------------------------------------------------------- */
+
+static bool read_text_part(const struct api_reading *r, const struct field_path *path,
+                           json_object *value, ey_part *out)
+{
+    const char *text;
+    size_t n;
+    if (!value) return api_fail_value(r->error, path->text, "%s is missing", path->text);
+    if (!field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n)) return false;
+    *out = (ey_part){.type = EY_PART_TEXT, .bytes = text, .n_bytes = n};
+    return true;
+}
+
+static bool read_detail(const struct api_reading *r, const struct field_path *path,
+                        json_object *value, struct image_ref *ref)
+{
+    static const struct {
+        const char *name;
+        ey_detail detail;
+    } details[] = {{"auto", EY_DETAIL_AUTO}, {"low", EY_DETAIL_LOW}, {"high", EY_DETAIL_HIGH}};
+    for (size_t i = 0; i < COUNT(details); i++)
+        if (message_text_is(value, details[i].name)) {
+            ref->part->detail = details[i].detail;
+            ref->detail_given = details[i].detail != EY_DETAIL_AUTO;
+            return true;
+        }
+    return api_fail_field(r->error, field_member(path, "detail").text,
+                          "\"low\", \"high\" or \"auto\"", value);
+}
+
+/* An image_url part's object {url, detail}, or the plain string that some clients send. */
+static bool read_image_url(const struct api_reading *r, const struct field_path *path,
+                           json_object *holder, struct image_ref *ref)
+{
+    static const char *const known[] = {"url", "detail"};
+    json_object *image = json_member(holder, "image_url"), *detail;
+    struct field_path name = field_member(path, "image_url");
+    ref->holder = holder;
+    ref->member = "image_url";
+    ref->path = name;
+    if (!image) return api_fail_value(r->error, name.text, "%s is missing", name.text);
+    if (json_object_is_type(image, json_type_object)) {
+        if (!field_members_known(r, "messages[].content[].image_url", image, known, COUNT(known)))
+            return false;
+        if ((detail = json_member(image, "detail")) && !read_detail(r, &name, detail, ref))
+            return false;
+        ref->holder = image;
+        ref->member = "url";
+        ref->path = field_member(&name, "url");
+        image = json_member(image, "url");
+        if (!image)
+            return api_fail_value(r->error, ref->path.text, "%s is missing", ref->path.text);
+    }
+    return field_text(r, ref->path.text, image, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url);
+}
+
+static bool read_image_part(const struct api_reading *r, struct image_refs *images,
+                            const struct field_path *path, json_object *value, ey_part *out)
+{
+    if (images->n == images->max)
+        return api_fail(r->error, path->text, "At most %zu image(s) may be provided in one prompt.",
+                        images->max);
+    struct image_ref *ref = &images->ref[images->n++];
+    *out = (ey_part){.type = EY_PART_IMAGE};
+    *ref = (struct image_ref){.part = out};
+    return read_image_url(r, path, value, ref);
+}
+
+/* What a part is; vLLM's clients may leave the type out. */
+static const char *part_type(json_object *part)
+{
+    json_object *type = json_member(part, "type");
+    if (type)
+        return json_object_is_type(type, json_type_string) ? json_object_get_string(type) : "";
+    return json_member(part, "image_url") ? "image_url" : json_member(part, "text") ? "text" : "";
+}
+
+static bool refuse_part(const struct api_reading *r, const struct field_path *path,
+                        json_object *part, const char *type)
+{
+    static const char *const media[] = {"video_url", "video", "input_audio", "audio_url", "file"};
+    for (size_t i = 0; i < COUNT(media); i++)
+        if (!strcmp(type, media[i]))
+            return api_fail(r->error, field_member(path, type).text,
+                            "%s: %s is not supported; a part may be text or image_url", path->text,
+                            type);
+    return api_fail_field(r->error, field_member(path, "type").text, "\"text\" or \"image_url\"",
+                          json_member(part, "type"));
+}
+
+static bool read_part(const struct api_reading *r, struct image_refs *images,
+                      const struct field_path *path, const char *role, json_object *part,
+                      ey_part *out)
+{
+    static const char *const known[] = {"type", "text", "refusal", "image_url", "uuid"};
+    if (json_object_is_type(part, json_type_string)) return read_text_part(r, path, part, out);
+    if (!json_object_is_type(part, json_type_object))
+        return api_fail_field(r->error, path->text, "an object", part);
+    const char *type = part_type(part);
+    if (!field_members_known(r, "messages[].content[]", part, known, COUNT(known))) return false;
+    if (!strcmp(type, "text") || !strcmp(type, "refusal")) {
+        struct field_path name = field_member(path, type);
+        return read_text_part(r, &name, json_member(part, type), out);
+    }
+    if (strcmp(type, "image_url") != 0) return refuse_part(r, path, part, type);
+    if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
+        return api_fail(r->error, path->text,
+                        "%s: a picture cannot be in a message of the %s; put it in one of the user",
+                        path->text, role);
+    return read_image_part(r, images, path, part, out);
+}
+
+/* ---- messages
+ * ------------------------------------------------------------------------------------ */
+
+static bool read_content(const struct api_reading *r, struct image_refs *images,
+                         const struct field_path *message, json_object *value, ey_message *out)
+{
+    struct field_path path = field_member(message, "content");
+    size_t n = 1;
+    if (!value && !strcmp(out->role, "assistant")) return true;
+    if (!value) return api_fail_value(r->error, path.text, "%s is missing", path.text);
+    bool list = json_object_is_type(value, json_type_array);
+    if (!list && !json_object_is_type(value, json_type_string))
+        return api_fail_field(r->error, path.text, "a string or an array of parts", value);
+    if (list && !field_array(r, path.text, value, 0, EY_MAX_CONTENT_PARTS, &n)) return false;
+    ey_part *parts = arena_array(r->passing, n + 1, sizeof(*parts));
+    if (!parts) return api_fail_memory(r->error);
+    out->parts = parts;
+    out->n_parts = n;
+    if (!list) return read_text_part(r, &path, value, parts);
+    for (size_t i = 0; i < n; i++) {
+        struct field_path item = field_item(&path, i);
+        if (!read_part(r, images, &item, out->role, json_object_array_get_idx(value, i), &parts[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Arguments are a string of JSON, which the model is given as it stands; some clients send the
+ * object itself. */
+static bool read_arguments(const struct api_reading *r, const struct field_path *path,
+                           json_object *value, const char **out)
+{
+    if (!value) return *out = "{}", true;
+    if (json_object_is_type(value, json_type_object)) return field_copy_json(r, value, out);
+    if (message_text_is(value, "")) return *out = "{}", true;
+    return field_name(r, path->text, value, EY_MAX_TEXT_BYTES, r->passing, out);
+}
+
+static bool read_tool_call(const struct api_reading *r, const struct field_path *path,
+                           json_object *value, ey_tool_call *out)
+{
+    struct field_path function = field_member(path, "function"),
+                      name = field_member(&function, "name");
+    struct field_path arguments = field_member(&function, "arguments");
+    json_object *called = json_member(value, "function");
+    if (!called || !field_object(r, function.text, called))
+        return called ? false
+                      : api_fail_value(r->error, function.text, "%s is missing", function.text);
+    json_object *given = json_member(called, "name");
+    if (!given) return api_fail_value(r->error, name.text, "%s is missing", name.text);
+    return field_name(r, name.text, given, EY_MAX_NAME_BYTES, r->passing, &out->name) &&
+           read_arguments(r, &arguments, json_member(called, "arguments"), &out->arguments);
+}
+
+static bool read_tool_calls(const struct api_reading *r, const struct field_path *message,
+                            json_object *value, ey_message *out)
+{
+    struct field_path path = field_member(message, "tool_calls");
+    size_t n;
+    if (!value) return true;
+    if (!field_array(r, path.text, value, 0, EY_MAX_TOOL_CALLS, &n)) return false;
+    if (n && strcmp(out->role, "assistant") != 0)
+        return api_fail(r->error, path.text,
+                        "%s: tool calls belong to the assistant, not to the %s", path.text,
+                        out->role);
+    ey_tool_call *calls = arena_array(r->passing, n + 1, sizeof(*calls));
+    if (!calls) return api_fail_memory(r->error);
+    for (size_t i = 0; i < n; i++) {
+        struct field_path item = field_item(&path, i);
+        if (!read_tool_call(r, &item, json_object_array_get_idx(value, i), &calls[i])) return false;
+    }
+    out->tool_calls = calls;
+    out->n_tool_calls = n;
+    return true;
+}
+
+static bool read_role(const struct api_reading *r, const struct field_path *message,
+                      json_object *value, const char **out)
+{
+    static const struct {
+        const char *given, *role;
+    } roles[] = {{"system", "system"},
+                 {"developer", "system"},
+                 {"user", "user"},
+                 {"assistant", "assistant"},
+                 {"tool", "tool"}};
+    struct field_path path = field_member(message, "role");
+    for (size_t i = 0; i < COUNT(roles); i++)
+        if (value && message_text_is(value, roles[i].given)) return *out = roles[i].role, true;
+    if (!value) return api_fail_value(r->error, path.text, "%s is missing", path.text);
+    return api_fail_field(r->error, path.text,
+                          "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"", value);
+}
+
+static bool read_message(const struct api_reading *r, struct image_refs *images,
+                         const struct field_path *path, json_object *value, ey_message *out)
+{
+    static const char *const known[] = {"role",        "content",      "name",
+                                        "tool_calls",  "tool_call_id", "refusal",
+                                        "annotations", "reasoning",    "reasoning_content"};
+    return field_object(r, path->text, value) &&
+           field_members_known(r, "messages[]", value, known, COUNT(known)) &&
+           read_role(r, path, json_member(value, "role"), &out->role) &&
+           read_content(r, images, path, json_member(value, "content"), out) &&
+           read_tool_calls(r, path, json_member(value, "tool_calls"), out);
+}
+
+bool messages_read(const struct api_reading *r, struct image_refs *images, json_object *value)
+{
+    struct field_path path = field_root("messages");
+    size_t n, max = (size_t)r->limits->max_images;
+    if (!field_array(r, path.text, value, 1, EY_MAX_MESSAGES, &n)) return false;
+    ey_message *messages = arena_array(r->passing, n, sizeof(*messages));
+    images->ref = arena_array(r->passing, max + 1, sizeof(*images->ref));
+    images->max = max;
+    if (!messages || !images->ref) return api_fail_memory(r->error);
+    for (size_t i = 0; i < n; i++) {
+        struct field_path item = field_item(&path, i);
+        if (!read_message(r, images, &item, json_object_array_get_idx(value, i), &messages[i]))
+            return false;
+    }
+    r->out->request.messages = messages;
+    r->out->request.n_messages = n;
+    return true;
+}
+
+/* ---- tools
+ * --------------------------------------------------------------------------------------- */
+
+static bool read_tool(const struct api_reading *r, const struct field_path *path,
+                      json_object *value, const char **out)
+{
+    struct field_path function = field_member(path, "function"),
+                      name = field_member(&function, "name");
+    const char *text;
+    if (!field_object(r, path->text, value)) return false;
+    json_object *type = json_member(value, "type"), *described = json_member(value, "function"),
+                *given = json_member(described, "name");
+    if (type && !message_text_is(type, "function"))
+        return api_fail_field(r->error, field_member(path, "type").text, "\"function\"", type);
+    if (!described) return api_fail_value(r->error, function.text, "%s is missing", function.text);
+    if (!field_object(r, function.text, described)) return false;
+    if (!given) return api_fail_value(r->error, name.text, "%s is missing", name.text);
+    return field_name(r, name.text, given, EY_MAX_NAME_BYTES, r->passing, &text) &&
+           field_copy_json(r, value, out);
+}
+
+bool tools_read(const struct api_reading *r, json_object *value)
+{
+    struct field_path path = field_root("tools");
+    size_t n;
+    if (!field_array(r, path.text, value, 0, EY_MAX_TOOLS, &n)) return false;
+    const char **tools = arena_array(r->passing, n + 1, sizeof(*tools));
+    if (!tools) return api_fail_memory(r->error);
+    for (size_t i = 0; i < n; i++) {
+        struct field_path item = field_item(&path, i);
+        if (!read_tool(r, &item, json_object_array_get_idx(value, i), &tools[i])) return false;
+    }
+    r->out->request.tools = tools;
+    r->out->request.n_tools = n;
+    r->out->tools_given = n > 0;
+    return true;
+}
+
+/* ---- pictures
+ * ------------------------------------------------------------------------------------ */
+
+/* What could not be fetched is the client's affair, not a fault of this machine. */
+static bool fail_image(const struct api_reading *r, const struct image_ref *ref, const ey_err *e)
+{
+    return api_fail_status(r->error, e->code == EY_IO ? 422 : ey_code_http_status(e->code),
+                           ref->path.text, e->text);
+}
+
+bool images_load(const struct api_reading *r, const struct image_refs *images,
+                 const struct pixel_budget *budget)
+{
+    struct api_request *out = r->out;
+    ey_err e;
+    out->media = arena_array(r->passing, images->n + 1, sizeof(*out->media));
+    if (!out->media) return api_fail_memory(r->error);
+    for (size_t i = 0; i < images->n; i++) {
+        struct image_ref *ref = &images->ref[i];
+        struct media *media = &out->media[i];
+        if (!media_get(media, ref->url, ref->n_url, r->limits->media, &e))
+            return fail_image(r, ref, &e);
+        out->n_media++;
+        ref->part->bytes = media->bytes;
+        ref->part->n_bytes = media->n_bytes;
+        ref->part->min_pixels = budget->min_pixels;
+        ref->part->max_pixels = budget->max_pixels  ? budget->max_pixels
+                                : ref->detail_given ? 0
+                                                    : r->limits->max_pixels;
+        json_object_object_del(ref->holder,
+                               ref->member); /* a data: URL is larger than its picture */
+    }
+    return true;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers as the API's JSON: whole objects, and the chunks of a stream as server-sent events. Each
+ * function appends; a buf remembers when it could not. */
+#ifndef EY_SERVER_REPLY_H
+#define EY_SERVER_REPLY_H
+
+#include "server/api/common/api_request.h"
+
+/* What all objects of one exchange say alike. */
+struct api_reply {
+    enum api_kind kind;
+    char id[48];     /* "chatcmpl-…", "cmpl-…" */
+    int64_t created; /* seconds since 1970 */
+    const char *model;
+};
+struct api_reply reply_start(enum api_kind kind, const char *model);
+
+/* What an answer cost. */
+struct reply_usage {
+    int64_t prompt_tokens, completion_tokens;
+    int cached_tokens, image_tokens;
+    const ey_image_usage *images; /* [n_images] */
+    size_t n_images;
+    double vision_s, prefill_s, decode_s; /* of the first answer; all 0: not measured */
+};
+
+struct reply_call {
+    char id[48];
+    const char *name, *arguments;
+    size_t n_arguments;
+};
+/* A new call's id, in its struct. */
+void reply_call_set_id(struct reply_call *call);
+
+/* How an answer ended. */
+struct reply_end {
+    const char *finish_reason; /* "stop", "length", "tool_call_parser" */
+    const char *stop_text;     /* NULL: none of the request's stop texts */
+    int stop_id;               /* -1: none of its stop_token_ids */
+};
+
+/* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL
+ * tokens: none were asked for. */
+struct reply_logprobs {
+    const ey_token_logprobs *tokens;
+    size_t n;
+    size_t *offset;
+};
+
+struct reply_choice {
+    int index;
+    const char *text; /* content */
+    size_t n_text;
+    const struct reply_call *calls;
+    size_t n_calls;
+    struct reply_logprobs logprobs;
+    struct reply_end end;
+};
+
+/* {"id", "object", …, "choices": [, then each choice, then }], "usage"}. */
+void reply_open(struct buf *out, const struct api_reply *reply);
+void reply_add_choice(struct buf *out, const struct api_reply *reply,
+                      const struct reply_choice *choice);
+void reply_close(struct buf *out, const struct reply_usage *usage);
+
+/* Chunks: a choice begins, goes on with text or a tool call, and ends. A completion has no
+ * beginning. */
+void reply_chunk_role(struct buf *out, const struct api_reply *reply, int index);
+void reply_chunk_text(struct buf *out, const struct api_reply *reply, int index, const char *text,
+                      size_t n, const struct reply_logprobs *logprobs);
+void reply_chunk_call(struct buf *out, const struct api_reply *reply, int index, int call_index,
+                      const struct reply_call *call);
+void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
+                     const struct reply_end *end, const struct reply_logprobs *logprobs);
+void reply_chunk_usage(struct buf *out, const struct api_reply *reply,
+                       const struct reply_usage *usage);
+void reply_done(struct buf *out);
+/* What went wrong after the stream had begun. */
+void reply_chunk_error(struct buf *out, const struct api_error *error);
+/* A line that clients skip. */
+void reply_comment(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Members of other replies. */
+void reply_add_ids(struct buf *out, const int *ids, size_t n);
+void reply_add_images(struct buf *out, const ey_image_usage *images, size_t n);
+
+#endif

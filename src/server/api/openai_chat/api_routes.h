@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The API's routes: what the engine is asked through. */
+#ifndef EY_SERVER_ROUTES_API_H
+#define EY_SERVER_ROUTES_API_H
+
+#include "server/server_context.h"
+
+route_fn route_chat_completions, route_completions, route_tokenize, route_detokenize, route_render;
+
+#endif

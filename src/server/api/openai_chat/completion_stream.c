@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers as server-sent events, written as the engine gives them and as fast as the client takes
+ * them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "server/api/openai_chat/api_completion.h"
+#include "server/api/common/api_fields.h"
+#include "models/chat/tool_call_parser.h"
+
+enum { WAIT_MS = 100, KEEPALIVE_SECONDS = 15, PROGRESS_SECONDS = 1 };
+
+/* One choice of the stream. */
+struct choice_state {
+    bool begun;
+    struct tool_call_parser tools;
+    int n_logprobs_sent; /* tokens whose log-probabilities are out */
+    size_t offset;       /* of the next token in the text */
+};
+
+struct completion_stream {
+    struct completion *a;
+    struct choice_state *choice_states; /* [n_slots] */
+    struct buf out;                     /* to be sent; `sent` bytes of it were */
+    size_t sent;
+    double last_write,
+        last_check;    /* when something was last written, when the client was last looked after */
+    const char *phase; /* that the client was told of */
+    bool ended;
+};
+
+/* ---- log-probabilities
+ * --------------------------------------------------------------------------- */
+
+/* Those of tokens from..to-1 of an answer that still runs. */
+struct fetched_logprobs {
+    ey_token_logprobs *token;
+    ey_logprob *top;
+};
+
+static bool fetch_logprobs(struct fetched_logprobs *out, const struct completion *a,
+                           const ey_generation *generation, int from, int to)
+{
+    size_t n = (size_t)(to - from), n_top = (size_t)a->request.request.top_logprobs;
+    out->token = calloc(n + 1, sizeof(*out->token));
+    out->top = calloc(n * n_top + 1, sizeof(*out->top));
+    if (!out->token || !out->top) return false;
+    for (size_t i = 0; i < n; i++)
+        out->token[i] = ey_generation_logprobs(generation, from + (int)i, out->top + i * n_top);
+    return true;
+}
+
+static void free_logprobs(struct fetched_logprobs *logprobs)
+{
+    free(logprobs->token);
+    free(logprobs->top);
+}
+
+/* ---- chunks
+ * -------------------------------------------------------------------------------------- */
+
+static void begin_choice(struct completion_stream *s, const struct choice_slot *slot)
+{
+    struct choice_state *v = &s->choice_states[slot->index];
+    struct echo_text echo = completion_echo(s->a, slot->index);
+    if (v->begun) return;
+    v->begun = true;
+    reply_chunk_role(&s->out, &s->a->reply, slot->index);
+    if (echo.n) reply_chunk_text(&s->out, &s->a->reply, slot->index, echo.bytes, echo.n, NULL);
+}
+
+static void write_call_chunk(struct completion_stream *s, const struct choice_slot *slot,
+                             const struct tool_call_event *event)
+{
+    struct reply_call call = {
+        .name = event->name, .arguments = event->arguments, .n_arguments = event->n_arguments};
+    reply_call_set_id(&call);
+    reply_chunk_call(&s->out, &s->a->reply, slot->index, event->index, &call);
+}
+
+/* Log-probabilities go with the first text that is written; until then they wait. */
+static void write_text_chunk(struct completion_stream *s, const struct choice_slot *slot,
+                             const char *text, size_t n, struct reply_logprobs *logprobs)
+{
+    struct choice_state *v = &s->choice_states[slot->index];
+    reply_chunk_text(&s->out, &s->a->reply, slot->index, text, n, logprobs);
+    v->n_logprobs_sent += (int)logprobs->n;
+    logprobs->n = 0;
+}
+
+static bool write_parsed_text(struct completion_stream *s, const struct choice_slot *slot,
+                              struct reply_logprobs *logprobs)
+{
+    struct tool_call_event event;
+    while (tool_call_parser_next(&s->choice_states[slot->index].tools, &event)) {
+        begin_choice(s, slot);
+        if (event.call)
+            write_call_chunk(s, slot, &event);
+        else
+            write_text_chunk(s, slot, event.text, event.n_text, logprobs);
+    }
+    return !s->out.failed;
+}
+
+static bool write_new_text(struct completion_stream *s, const struct choice_slot *slot,
+                           const ey_event *event, struct reply_logprobs *logprobs)
+{
+    struct choice_state *v = &s->choice_states[slot->index];
+    if (s->a->request.tools_given)
+        return tool_call_parser_add(&v->tools, event->text, event->n_text) &&
+               write_parsed_text(s, slot, logprobs);
+    begin_choice(s, slot);
+    write_text_chunk(s, slot, event->text, event->n_text, logprobs);
+    return !s->out.failed;
+}
+
+static bool on_text(struct completion_stream *s, const struct choice_slot *slot,
+                    const ey_event *event)
+{
+    struct choice_state *v = &s->choice_states[slot->index];
+    struct fetched_logprobs fetched = {0};
+    struct reply_logprobs logprobs = {.offset = &v->offset};
+    bool ok = true;
+    if (s->a->request.request.top_logprobs >= 0) {
+        ok = fetch_logprobs(&fetched, s->a, slot->generation, v->n_logprobs_sent, event->n_tokens);
+        logprobs.tokens = fetched.token;
+        logprobs.n = (size_t)(event->n_tokens - v->n_logprobs_sent);
+    }
+    ok = ok && write_new_text(s, slot, event, &logprobs);
+    free_logprobs(&fetched);
+    return ok || api_fail_memory(&s->a->error);
+}
+
+static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
+{
+    struct choice_state *v = &s->choice_states[slot->index];
+    const ey_answer *answer = &slot->answer;
+    struct reply_logprobs logprobs = {.offset = &v->offset};
+    if (answer->logprobs) {
+        logprobs.tokens = answer->logprobs + v->n_logprobs_sent;
+        logprobs.n = answer->n_logprobs - (size_t)v->n_logprobs_sent;
+    }
+    if (s->a->request.tools_given) {
+        tool_call_parser_end(&v->tools);
+        if (!write_parsed_text(s, slot, &logprobs)) return api_fail_memory(&s->a->error);
+    }
+    struct reply_end end = completion_finish(s->a, answer, v->tools.n_calls);
+    begin_choice(s, slot);
+    reply_chunk_end(&s->out, &s->a->reply, slot->index, &end, logprobs.n ? &logprobs : NULL);
+    return true;
+}
+
+/* Whoever waits for the first word learns what is done meanwhile. */
+static void on_phase(struct completion_stream *s, const struct choice_slot *slot,
+                     const ey_event *event)
+{
+    bool news = !s->phase || strcmp(s->phase, event->phase) != 0;
+    if (s->choice_states[slot->index].begun || strcmp(event->phase, "decode") == 0) return;
+    if (!news && seconds_now() - s->last_write < PROGRESS_SECONDS) return;
+    s->phase = event->phase;
+    reply_comment(&s->out, "%s %d/%d", event->phase, event->done, event->total);
+}
+
+/* ---- the stream
+ * ---------------------------------------------------------------------------------- */
+
+static void finish_stream(struct completion_stream *s)
+{
+    struct reply_usage usage;
+    completion_choices_usage(&s->a->choices, &usage);
+    if (s->a->request.include_usage) reply_chunk_usage(&s->out, &s->a->reply, &usage);
+    reply_done(&s->out);
+    s->ended = true;
+}
+
+static void finish_stream_with_error(struct completion_stream *s)
+{
+    reply_chunk_error(&s->out, &s->a->error);
+    reply_done(&s->out);
+    s->ended = true;
+}
+
+/* Waits a moment for the next event and writes what it says. */
+static bool advance_stream(struct completion_stream *s)
+{
+    struct completion_choices *choices = &s->a->choices;
+    struct choice_slot *slot;
+    ey_event event;
+    if (!completion_may_continue(s->a) ||
+        !completion_choices_next(choices, WAIT_MS, &slot, &event, &s->a->error))
+        return false;
+    if (slot && event.type == EY_EVENT_PHASE) on_phase(s, slot, &event);
+    if (slot && event.type == EY_EVENT_TEXT && !on_text(s, slot, &event)) return false;
+    if (slot && event.type == EY_EVENT_DONE && !on_done(s, slot)) return false;
+    if (choices->n_done == choices->n_slots)
+        finish_stream(s);
+    else if (!s->out.size && seconds_now() - s->last_write >= KEEPALIVE_SECONDS)
+        reply_comment(&s->out, "waiting");
+    return true;
+}
+
+static bool client_has_left(struct completion_stream *s, struct exchange *x)
+{
+    if (seconds_now() - s->last_check < WAIT_MS / 1e3) return false;
+    s->last_check = seconds_now();
+    return s->a->hung_up = exchange_hung_up(x);
+}
+
+static ssize_t pull_completion(void *state, struct exchange *x, char *out, size_t room)
+{
+    struct completion_stream *s = state;
+    while (s->sent == s->out.size) {
+        buf_clear(&s->out);
+        s->sent = 0;
+        if (s->ended) return -1;
+        if (client_has_left(s, x)) return -2;
+        if (!advance_stream(s)) finish_stream_with_error(s);
+        if (s->out.failed) return -2;
+        if (s->out.size) s->last_write = seconds_now();
+    }
+    size_t n = s->out.size - s->sent < room ? s->out.size - s->sent : room;
+    memcpy(out, s->out.data + s->sent, n);
+    s->sent += n;
+    return (ssize_t)n;
+}
+
+static void close_completion(void *state)
+{
+    struct completion_stream *s = state;
+    for (size_t i = 0; s->choice_states && i < s->a->choices.n_slots; i++)
+        tool_call_parser_free(&s->choice_states[i].tools);
+    free(s->choice_states);
+    buf_free(&s->out);
+    if (!s->ended) s->a->hung_up = true; /* the connection ended before the answers did */
+    completion_close(s->a);
+    free(s);
+}
+
+void completion_stream(struct completion *a, struct exchange *x)
+{
+    struct completion_stream *s = calloc(1, sizeof(*s));
+    struct choice_state *choice_states = calloc(a->choices.n_slots, sizeof(*choice_states));
+    if (!s || !choice_states) {
+        free(s);
+        free(choice_states);
+        exchange_fail(x, 503, NULL, NULL, "no memory for the answer; ask again later");
+        completion_close(a);
+        return;
+    }
+    for (size_t i = 0; i < a->choices.n_slots; i++)
+        choice_states[i].tools = tool_call_parser_start(a->request.single_call);
+    *s = (struct completion_stream){.a = a,
+                                    .choice_states = choice_states,
+                                    .out = buf_with_max(EY_MAX_RESPONSE_BYTES),
+                                    .last_write = seconds_now()};
+    exchange_stream(x, 200, "text/event-stream; charset=utf-8",
+                    (struct response_stream){pull_completion, close_completion, s});
+}

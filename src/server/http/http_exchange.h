@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One HTTP exchange as a route sees it: the request that passed the door (web.c), and the one
+ * answer to it.
+ *
+ * A route runs on its connection's own thread, when the whole body is there. It answers exactly
+ * once: with exchange_reply, exchange_fail or exchange_stream. */
+#ifndef EY_SERVER_EXCHANGE_H
+#define EY_SERVER_EXCHANGE_H
+
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "server/server.h"
+
+struct server;
+struct exchange;
+
+typedef void route_fn(struct server *server, struct exchange *x);
+
+const char *exchange_body(const struct exchange *x, size_t *n); /* NUL behind it */
+/* The body's memory is given back, for others to use: a route that has read it calls this before it
+ * waits for long. */
+void exchange_drop_body(struct exchange *x);
+const char *exchange_query(struct exchange *x, const char *name); /* NULL: not there */
+/* What follows the path of a route that takes any end (/v1/models/…), without escapes. */
+const char *exchange_argument(const struct exchange *x);
+const char *exchange_request_header(struct exchange *x, const char *name);
+/* When its headers had come; seconds_now(). */
+double exchange_started(const struct exchange *x);
+/* The client has closed its end: nobody waits for the answer. Cheap; ask it every 100 ms or so. */
+bool exchange_hung_up(struct exchange *x);
+
+void exchange_add_header(struct exchange *x, const char *name, const char *value);
+/* Takes the body's contents. */
+void exchange_reply(struct exchange *x, int status, const char *content_type, struct buf *body);
+/* {"error": {"message", "type", "param", "code"}}; param NULL: null. `type` NULL: by the status. */
+void exchange_fail(struct exchange *x, int status, const char *type, const char *param,
+                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* A body that is made as it is sent. pull() runs on the connection's thread each time the client
+ * can take more: it waits for what comes (100 ms at a time, asking exchange_hung_up between) and
+ * returns how many bytes it wrote, at least one, or -1 at the end, or -2 where the connection is to
+ * be cut. close() is called once, also when the client left. */
+struct response_stream {
+    ssize_t (*pull)(void *state, struct exchange *x, char *out, size_t room);
+    void (*close)(void *state);
+    void *state;
+};
+void exchange_stream(struct exchange *x, int status, const char *content_type,
+                     struct response_stream stream);
+
+#endif

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exchanges as libmicrohttpd brings them: headers, body, answer, end. A refused request's body is
+ * read and thrown away before it is told so: a connection that is closed with bytes unread takes
+ * the answer back from the client. */
+#include "server/http/http_server.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "server/http/request_checks.h"
+#include "server/http/http_exchange_internal.h"
+#include "server/log.h"
+#include "server/page.h"
+#include "server/routes.h"
+#include "server/http/microhttpd_dl.h"
+
+enum {
+    CONNECTION_MEMORY = 2 * EY_MAX_HEADER_BYTES,
+    CONNECTION_STACK = 1 << 20, /* of a connection's thread: pictures are decoded on it; pages that
+                        are not touched cost nothing */
+    FIRST_BODY = 16 << 10,
+    BUDGET_WAIT_MS = 2000,
+    MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* of a body without a length */
+    MAX_PEM_BYTES = 1 << 20,
+};
+
+struct http_server {
+    struct server *server;
+    struct MHD_Daemon *daemon;
+    struct connections connections;
+    struct api_keys keys;
+    atomic_bool draining, ending;
+};
+
+/* ---- refusing ---- */
+
+static void refuse_request(struct exchange *x, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void refuse_request(struct exchange *x, int status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(x->refusal.message, sizeof(x->refusal.message), fmt, args);
+    va_end(args);
+    x->refusal.status = status;
+}
+
+static void set_refusal_header(struct exchange *x, const char *name, const char *value)
+{
+    snprintf(x->refusal.name, sizeof(x->refusal.name), "%s", name);
+    snprintf(x->refusal.value, sizeof(x->refusal.value), "%s", value);
+}
+
+static void send_refusal(struct exchange *x)
+{
+    if (x->refusal.name[0]) exchange_add_header(x, x->refusal.name, x->refusal.value);
+    exchange_fail(x, x->refusal.status, NULL, NULL, "%s", x->refusal.message);
+}
+
+/* ---- the headers ---- */
+
+struct request_headers {
+    struct request_header item[EY_MAX_HEADERS];
+    size_t n;
+    bool too_many;
+};
+
+static enum MHD_Result collect_request_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                              size_t n_name, const char *value, size_t n_value)
+{
+    struct request_headers *h = user;
+    (void)kind;
+    h->too_many = h->n == EY_MAX_HEADERS;
+    if (h->too_many) return MHD_NO;
+    h->item[h->n++] = (struct request_header){name, value ? value : "", n_name, n_value};
+    return MHD_YES;
+}
+
+/* The library (before version 1.0, which sees to it itself) ends strings at a NUL byte that the
+ * client sent, and joins folded lines. Strings point to the bytes as they came, line ends
+ * overwritten, so that what it did not tell us shows as a gap between one header's end and the next
+ * one's name. */
+static bool is_reported_whole(const struct exchange *x, const struct request_headers *h,
+                              const char *method, const char *version)
+{
+    const union MHD_ConnectionInfo *size = MHD_get_connection_info(
+        x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    enum { LINE_END = 2 };
+    const char *at = version + strlen(version) + LINE_END;
+    if (strtol(MHD_get_version(), NULL, 10) > 0) return true;
+    if (method + strlen(method) + 1 != x->target || x->target + x->n_target + 1 != version)
+        return false;
+    for (size_t i = 0; i < h->n; i++) {
+        if (h->item[i].name != at) return false;
+        at = h->item[i].value + h->item[i].n_value + LINE_END;
+    }
+    return size && at + LINE_END == method + size->header_size;
+}
+
+static bool is_plain_target(const char *target)
+{
+    for (const char *p = target; *p; p++)
+        if ((unsigned char)*p <= ' ' || *p == 0x7f || strncmp(p, "%00", 3) == 0) return false;
+    return target[0] == '/' || strcmp(target, "*") == 0;
+}
+
+static bool check_syntax(struct exchange *x, const struct request_headers *h, const char *method,
+                         const char *version)
+{
+    const union MHD_ConnectionInfo *size = MHD_get_connection_info(
+        x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const char *fault = request_headers_fault(h->item, h->n, strcmp(version, "HTTP/1.0") != 0);
+    x->closes_connection = true;
+    if (h->too_many || (size && size->header_size > EY_MAX_HEADER_BYTES))
+        refuse_request(x, 431, "more than %d headers or %d bytes of them", EY_MAX_HEADERS,
+                       EY_MAX_HEADER_BYTES);
+    else if (fault)
+        refuse_request(x, 400, "%s", fault);
+    else if (!x->method[0])
+        refuse_request(x, 400, "the method has characters that methods do not have");
+    else if (x->bad_target || !is_reported_whole(x, h, method, version))
+        refuse_request(
+            x, 400,
+            "the request has NUL or control characters, folded headers or line ends other than "
+            "CR LF");
+    else
+        x->closes_connection = false;
+    return !x->closes_connection;
+}
+
+static bool check_origin(struct exchange *x, const struct request_headers *h)
+{
+    const struct server_options *o = x->server->options;
+    const char *host = request_header_value(h->item, h->n, "Host"),
+               *origin = request_header_value(h->item, h->n, "Origin");
+    if (host && !is_allowed_host(o, host)) {
+        refuse_request(
+            x, 421,
+            "this server is not known as \"%.100s\"; start it with --allowed-hosts to let it "
+            "answer to that name",
+            host);
+        return false;
+    }
+    if (!origin || (host && is_own_origin(origin, host))) return true;
+    x->cors = is_allowed_origin(o, origin);
+    if (!x->cors)
+        refuse_request(
+            x, 403,
+            "pages of %.100s may not use this server; start it with --allowed-origins to let them",
+            origin);
+    return x->cors;
+}
+
+static const struct page_file *find_file(const char *method, const char *path)
+{
+    bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    for (size_t i = 0; reads && i < n_page_files; i++)
+        if (strcmp(page_files[i].path, path) == 0) return &page_files[i];
+    return NULL;
+}
+
+static bool check_key(struct exchange *x, const struct request_headers *h)
+{
+    const struct api_keys *keys = &x->server->http_server->keys;
+    bool open = x->file || (x->route && (x->route->flags & ROUTE_OPEN));
+    if (open || !keys->n ||
+        api_keys_accept(keys, request_header_value(h->item, h->n, "Authorization")))
+        return true;
+    refuse_request(x, 401,
+                   "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"");
+    set_refusal_header(x, "WWW-Authenticate", "Bearer");
+    return false;
+}
+
+static bool check_route(struct exchange *x, const char *allow)
+{
+    if (x->file || x->route) return true;
+    if (!allow[0])
+        refuse_request(x, 404, "there is no %.200s here", x->path);
+    else {
+        refuse_request(x, 405, "%.20s is not possible on %.200s, but %s", x->method, x->path,
+                       allow);
+        set_refusal_header(x, "Allow", allow);
+    }
+    return false;
+}
+
+/* A page can send other types to a server that it may not read from, without being asked about it
+ * first. */
+static bool check_type(struct exchange *x, const struct request_headers *h)
+{
+    const char *coding = request_header_value(h->item, h->n, "Content-Encoding");
+    if (strcmp(x->route->method, "POST") != 0) return true;
+    if (!is_json_type(request_header_value(h->item, h->n, "Content-Type")))
+        refuse_request(x, 415, "the Content-Type must be application/json");
+    else if (coding && strcasecmp(coding, "identity") != 0)
+        refuse_request(x, 415, "a body with a Content-Encoding is not taken");
+    return !x->refusal.status;
+}
+
+static bool check_body_size(struct exchange *x, const struct request_headers *h)
+{
+    const char *length = request_header_value(h->item, h->n, "Content-Length");
+    if (length) x->n_expected = strtoull(length, NULL, 10);
+    if (x->n_expected > EY_MAX_BODY_BYTES)
+        refuse_request(x, 413, "the body has %zu bytes; at most %d are taken", x->n_expected,
+                       EY_MAX_BODY_BYTES);
+    return !x->refusal.status;
+}
+
+static bool check_load(struct exchange *x)
+{
+    bool probe = x->route && (x->route->flags & ROUTE_PROBE);
+    if (!probe && connections_count(x->connections).open > EY_MAX_CONNECTIONS) {
+        refuse_request(x, 503, "more than %d connections are open; try again soon",
+                       EY_MAX_CONNECTIONS);
+        x->closes_connection = true;
+    } else if (x->route && strcmp(x->route->method, "POST") == 0 && server_is_draining(x->server))
+        refuse_request(x, 503, "the server is shutting down");
+    return !x->refusal.status;
+}
+
+static void check_request_headers(struct exchange *x, const struct request_headers *h,
+                                  const char *method, const char *version)
+{
+    const char *allow = "";
+    bool preflight = strcmp(x->method, "OPTIONS") == 0;
+    if (!check_syntax(x, h, method, version)) return;
+    x->file = find_file(x->method, x->path);
+    if (!x->file) x->route = route_find(x->method, x->path, &allow);
+    if (x->route && (x->route->flags & ROUTE_ANY_END))
+        x->argument = x->path + strlen(x->route->path);
+    if (!check_load(x) || !check_origin(x, h) || preflight || !check_key(x, h) ||
+        !check_route(x, allow))
+        return;
+    if (x->file || !check_type(x, h)) return;
+    check_body_size(x, h);
+}
+
+static enum MHD_Result receive_headers(struct exchange *x, const char *path, const char *method,
+                                       const char *version)
+{
+    struct request_headers h = {.n = 0};
+    const struct server_options *o = x->server->options;
+    x->path = path;
+    x->method = is_http_token(method, strlen(method)) ? method : "";
+    x->headers_seen = true;
+    MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_request_header, &h);
+    check_request_headers(x, &h, method, version);
+    connections_enter(x->connections, x->connection, PHASE_BODY, o->body_seconds);
+    bool waits = request_header_value(h.item, h.n, "Expect") !=
+                 NULL; /* the client sends its body only when it is let in */
+    if (!x->refusal.status || !(x->closes_connection || waits || x->n_expected > EY_MAX_BODY_BYTES))
+        return MHD_YES;
+    send_refusal(x);
+    return x->queued ? MHD_YES : MHD_NO;
+}
+
+/* ---- the body ---- */
+
+/* Room for n bytes more and a NUL, taken from the budget as it is needed: who only says that much
+ * will come holds nothing. */
+static bool reserve_body(struct exchange *x, size_t n)
+{
+    const size_t most = (size_t)EY_MAX_BODY_BYTES + 1;
+    size_t need = x->n_body + n + 1, capacity = x->capacity * 2;
+    if (need > most) {
+        refuse_request(x, 413, "the body is larger than %d bytes", EY_MAX_BODY_BYTES);
+        return false;
+    }
+    if (need <= x->capacity) return true;
+    if (capacity < FIRST_BODY) capacity = FIRST_BODY;
+    if (x->n_expected && capacity > x->n_expected + 1) capacity = x->n_expected + 1;
+    if (capacity > most) capacity = most;
+    if (capacity < need) capacity = need;
+    uint64_t more = capacity - x->capacity;
+    bool taken = ey_budget_acquire(x->server->budget, more, BUDGET_WAIT_MS);
+    char *body = taken ? realloc(x->body, capacity) : NULL;
+    if (taken) x->budget_held += more;
+    if (body) {
+        x->body = body;
+        x->capacity = capacity;
+    } else
+        refuse_request(
+            x, 503,
+            "the memory for requests in flight (%llu bytes) is taken by others; try again soon",
+            (unsigned long long)ey_budget_total(x->server->budget));
+    return body != NULL;
+}
+
+static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_t n)
+{
+    const struct server_options *o = x->server->options;
+    bool keep = !x->refusal.status && x->route && strcmp(x->route->method, "POST") == 0;
+    x->n_received += n;
+    connections_progress(x->connections, x->connection, x->n_received, o->body_seconds,
+                         o->stall_seconds);
+    if (x->n_received > MAX_DISCARDED) return MHD_NO;
+    if (!keep) return MHD_YES;
+    if (!reserve_body(x, n)) {
+        exchange_drop_body(x);
+        return MHD_YES;
+    }
+    memcpy(x->body + x->n_body, bytes, n);
+    x->n_body += n;
+    x->body[x->n_body] = 0;
+    return MHD_YES;
+}
+
+/* ---- the answer ---- */
+
+static bool is_header_list(const char *text)
+{
+    return strlen(text) < 1024 &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ") ==
+               strlen(text);
+}
+
+/* What a browser asks before it lets a page of another origin call. */
+static void answer_preflight(struct exchange *x)
+{
+    const char *wanted = exchange_request_header(x, "Access-Control-Request-Headers");
+    const char *allow = "";
+    route_find("OPTIONS", x->path, &allow);
+    exchange_add_header(x, "Allow", allow[0] ? allow : "GET, HEAD, OPTIONS");
+    if (x->cors) {
+        exchange_add_header(x, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+        exchange_add_header(x, "Access-Control-Allow-Headers",
+                            wanted && is_header_list(wanted) ? wanted
+                                                             : "authorization, content-type");
+        exchange_add_header(x, "Access-Control-Max-Age", "600");
+        if (exchange_request_header(x, "Access-Control-Request-Private-Network"))
+            exchange_add_header(x, "Access-Control-Allow-Private-Network", "true");
+    }
+    exchange_reply_empty(x, 204);
+}
+
+static void answer_file(struct exchange *x)
+{
+    const struct page_file *f = x->file;
+    const char *known = exchange_request_header(x, "If-None-Match");
+    exchange_add_header(x, "Content-Security-Policy",
+                        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
+                        "blob: data:; connect-src 'self'; "
+                        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    exchange_add_header(x, "Referrer-Policy", "no-referrer");
+    exchange_add_header(x, "Cache-Control", "no-cache");
+    exchange_add_header(x, "ETag", f->etag);
+    if (known && strstr(known, f->etag))
+        exchange_reply_empty(x, 304);
+    else
+        exchange_reply_static(x, 200, f->type, f->bytes, f->n);
+}
+
+static enum MHD_Result answer_request(struct exchange *x)
+{
+    connections_enter(x->connections, x->connection, PHASE_WORKING, 0);
+    if (!x->refusal.status && x->server->options->log_requests && x->n_body)
+        log_body(x->log_path, x->body, x->n_body);
+    if (x->refusal.status)
+        send_refusal(x);
+    else if (strcmp(x->method, "OPTIONS") == 0)
+        answer_preflight(x);
+    else if (x->file)
+        answer_file(x);
+    else
+        x->route->run(x->server, x);
+    if (!x->status) exchange_fail(x, 500, NULL, NULL, "the request was not answered");
+    return x->queued ? MHD_YES : MHD_NO;
+}
+
+static enum MHD_Result handle_request(void *user, struct MHD_Connection *mhd, const char *path,
+                                      const char *method, const char *version, const char *bytes,
+                                      size_t *n, void **state)
+{
+    struct exchange *x = *state;
+    (void)user;
+    (void)mhd;
+    if (!x) return MHD_NO;
+    if (!x->headers_seen) return receive_headers(x, path, method, version);
+    if (!*n) return answer_request(x);
+    size_t given = *n;
+    *n = 0;
+    return receive_body(x, bytes, given);
+}
+
+/* ---- from the first line to the end ---- */
+
+/* The path of the request line for the log, where it may not do harm. */
+static void set_log_path(struct exchange *x)
+{
+    size_t n = strcspn(x->target, "?");
+    if (n >= sizeof(x->log_path)) n = sizeof(x->log_path) - 1;
+    for (size_t i = 0; i < n; i++)
+        x->log_path[i] = x->target[i] > ' ' && x->target[i] < 0x7f ? x->target[i] : '?';
+}
+
+static void *begin_exchange(void *user, const char *target, struct MHD_Connection *mhd)
+{
+    struct http_server *http_server = user;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct http_connection *connection = info ? info->socket_context : NULL;
+    struct exchange *x = connection ? calloc(1, sizeof(*x)) : NULL;
+    if (!x) return NULL;
+    x->server = http_server->server;
+    x->connections = &http_server->connections;
+    x->connection = connection;
+    x->mhd = mhd;
+    x->started = seconds_now();
+    x->target = target ? target : "";
+    x->n_target = strlen(x->target);
+    x->bad_target = !is_plain_target(x->target);
+    set_log_path(x);
+    connections_enter(x->connections, connection, PHASE_HEADERS,
+                      http_server->server->options->header_seconds);
+    return x;
+}
+
+static void end_exchange(void *user, struct MHD_Connection *mhd, void **state,
+                         enum MHD_RequestTerminationCode how)
+{
+    struct http_server *http_server = user;
+    struct exchange *x = *state;
+    (void)mhd;
+    *state = NULL;
+    if (!x) return;
+    bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK,
+         probe = x->route && (x->route->flags & ROUTE_PROBE);
+    metrics_count_reply(http_server->server->metrics, x->status);
+    if (!http_server->server->options->quiet && !(probe && x->status == 200))
+        log_access(x->connection->peer, x->method, x->log_path, x->status,
+                   seconds_now() - x->started, whole);
+    connections_enter(x->connections, x->connection, PHASE_IDLE,
+                      http_server->server->options->idle_seconds);
+    exchange_free(x);
+}
+
+static void on_connection(void *user, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct http_server *http_server = user;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED && info)
+        *context = connections_add(&http_server->connections, info->connect_fd,
+                                   http_server->server->options->header_seconds);
+    else if (code == MHD_CONNECTION_NOTIFY_CLOSED && *context) {
+        connections_remove(&http_server->connections, *context);
+        *context = NULL;
+    }
+}
+
+/* ---- opening ---- */
+
+struct tls_pem {
+    char *key, *certificate;
+};
+
+static bool read_pem(struct tls_pem *pem, const struct server_options *o, ey_err *e)
+{
+    size_t n;
+    if (!o->ssl_keyfile && !o->ssl_certfile) return true;
+    if (!o->ssl_keyfile || !o->ssl_certfile)
+        return ey_fail(e, EY_BAD_REQUEST, "TLS needs both --ssl-keyfile and --ssl-certfile");
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the libmicrohttpd installed here has no TLS; put a proxy in front, or "
+                       "leave out --ssl-keyfile");
+    return file_read(&pem->key, &n, o->ssl_keyfile, MAX_PEM_BYTES, e) &&
+           file_read(&pem->certificate, &n, o->ssl_certfile, MAX_PEM_BYTES, e);
+}
+
+static bool start_daemon(struct http_server *http_server, const struct server_socket *l,
+                         const struct tls_pem *pem, ey_err *e)
+{
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                     MHD_USE_POLL | MHD_USE_ITC;
+    if (l->v6) flags |= MHD_USE_IPv6;
+    if (pem->key) flags |= MHD_USE_TLS;
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, pem->key},
+                                   {MHD_OPTION_HTTPS_MEM_CERT, 0, pem->certificate},
+                                   {MHD_OPTION_END, 0, NULL}};
+    /* No timeout of the library's: with poll() it would spin through the last second of each
+     * (connections.h has ours). */
+    http_server->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, handle_request, http_server, MHD_OPTION_LISTEN_SOCKET, l->fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)CONNECTION_STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK,
+        begin_exchange, http_server, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, http_server,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http_server, MHD_OPTION_ARRAY,
+        pem->key ? tls : tls + 2, MHD_OPTION_END);
+    if (http_server->daemon) return true;
+    if (pem->key)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the key and certificate of --ssl-keyfile and --ssl-certfile could not be "
+                       "used; both must be "
+                       "PEM and belong together");
+    return ey_fail(e, EY_IO, "the HTTP server could not be started");
+}
+
+bool http_server_open(struct server *server, struct server_socket *listener, ey_err *e)
+{
+    struct tls_pem pem = {0};
+    if (!microhttpd_load(e)) return false;
+    struct http_server *http_server = server->http_server = calloc(1, sizeof(*http_server));
+    if (!http_server) return ey_fail_memory(e, "the server", sizeof(*http_server));
+    http_server->server = server;
+    connections_open(&http_server->connections);
+    bool ok = api_keys_make(&http_server->keys, server->options->keys, server->options->n_keys,
+                            e) &&
+              read_pem(&pem, server->options, e) && start_daemon(http_server, listener, &pem, e);
+    if (ok) listener->fd = -1;
+    free(pem.key);
+    free(pem.certificate);
+    return ok;
+}
+
+void http_server_close(struct http_server **out)
+{
+    struct http_server *http_server = *out;
+    if (!http_server) return;
+    MHD_stop_daemon(http_server->daemon);
+    connections_close(&http_server->connections);
+    free(http_server);
+    *out = NULL;
+}
+
+struct connections *http_server_connections(struct http_server *http_server)
+{
+    return &http_server->connections;
+}
+
+void http_server_drain(struct http_server *http_server)
+{
+    http_server->draining = true;
+}
+
+void http_server_end_streams(struct http_server *http_server)
+{
+    http_server->draining = true;
+    http_server->ending = true;
+}
+
+bool server_is_draining(const struct server *s)
+{
+    return s->http_server && s->http_server->draining;
+}
+
+bool server_is_ending(const struct server *s)
+{
+    return s->http_server && s->http_server->ending;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP side of the server: libmicrohttpd with a thread for each connection, around the door and
+ * the routes. */
+#ifndef EY_SERVER_WEB_H
+#define EY_SERVER_WEB_H
+
+#include "server/http/connections.h"
+#include "server/server_context.h"
+#include "server/http/listen.h"
+
+struct http_server;
+
+/* Starts answering what comes to the socket, which is the web's from then on, also after an error.
+ * server->web is set. */
+bool http_server_open(struct server *server, struct server_socket *listener, ey_err *e);
+/* Waits for the threads of all connections; cut or finish them before. */
+void http_server_close(struct http_server **http_server);
+struct connections *http_server_connections(struct http_server *http_server);
+
+/* No new work is taken in from now on (server_is_draining). */
+void http_server_drain(struct http_server *http_server);
+/* Answers are to end now (server_is_ending). */
+void http_server_end_streams(struct http_server *http_server);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checks of a request's headers. */
+#include "server/http/request_checks.h"
+
+#include <arpa/inet.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* ---- framing ---- */
+
+bool is_http_token(const char *s, size_t n)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i], lower = c | 0x20;
+        if (!(c >= '0' && c <= '9') && !(lower >= 'a' && lower <= 'z') && !(c && strchr(others, c)))
+            return false;
+    }
+    return n > 0;
+}
+
+static bool has_control(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if ((c < 0x20 && c != '\t') || c == 0x7f) return true;
+    }
+    return false;
+}
+
+static size_t count_headers(const struct request_header *h, size_t n, const char *name)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += strcasecmp(h[i].name, name) == 0;
+    return found;
+}
+
+const char *request_header_value(const struct request_header *h, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcasecmp(h[i].name, name) == 0) return h[i].value;
+    return NULL;
+}
+
+/* Length of s without blanks at its end. */
+static size_t header_trimmed_length(const char *s)
+{
+    size_t n = strlen(s);
+    while (n && (s[n - 1] == ' ' || s[n - 1] == '\t'))
+        n--;
+    return n;
+}
+
+static const char *framing_fault(const char *length, const char *encoding, bool http_1_1)
+{
+    enum { MAX_DIGITS = 18 };
+    if (length && encoding) return "the request has both a Content-Length and a Transfer-Encoding";
+    if (encoding && (!http_1_1 || header_trimmed_length(encoding) != 7 ||
+                     strncasecmp(encoding, "chunked", 7) != 0))
+        return "the only Transfer-Encoding is chunked, with HTTP/1.1";
+    if (!length) return NULL;
+    size_t n = header_trimmed_length(length);
+    return n && n <= MAX_DIGITS && strspn(length, "0123456789") == n
+               ? NULL
+               : "the Content-Length is no number";
+}
+
+const char *request_headers_fault(const struct request_header *h, size_t n, bool http_1_1)
+{
+    static const char *const single[] = {"Content-Length", "Transfer-Encoding", "Host",
+                                         "Authorization",  "Content-Type",      "Origin"};
+    static const char *const twice[] = {"the request has more than one Content-Length",
+                                        "the request has more than one Transfer-Encoding",
+                                        "the request has more than one Host",
+                                        "the request has more than one Authorization",
+                                        "the request has more than one Content-Type",
+                                        "the request has more than one Origin"};
+    for (size_t i = 0; i < n; i++) {
+        if (!is_http_token(h[i].name, h[i].n_name))
+            return "a header's name has characters that names do not have";
+        if (has_control(h[i].value, h[i].n_value)) return "a header's value has control characters";
+    }
+    for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
+        if (count_headers(h, n, single[i]) > 1) return twice[i];
+    if (http_1_1 && !request_header_value(h, n, "Host")) return "the request has no Host";
+    return framing_fault(request_header_value(h, n, "Content-Length"),
+                         request_header_value(h, n, "Transfer-Encoding"), http_1_1);
+}
+
+/* ---- hosts and origins ---- */
+
+enum { MAX_NAME = 255 };
+
+/* The name or address of "name:port", "address" or "[address]:port", in lower case; false when it
+ * is none of these. */
+static bool parse_host_name(char out[MAX_NAME + 1], const char *host)
+{
+    bool bracketed = host[0] == '[';
+    if (bracketed) host++;
+    size_t n = strcspn(host, bracketed ? "]" : ": \t");
+    if (!n || n > MAX_NAME) return false;
+    const char *rest = host + n + (bracketed && host[n] == ']');
+    if (rest[0] == ':' && rest[1]) rest += 1 + strspn(rest + 1, "0123456789");
+    if (*rest && header_trimmed_length(rest)) return false;
+    for (size_t i = 0; i < n; i++)
+        out[i] = (char)(host[i] >= 'A' && host[i] <= 'Z' ? host[i] | 0x20 : host[i]);
+    if (!bracketed && n > 1 && out[n - 1] == '.') n--;
+    out[n] = 0;
+    return true;
+}
+
+static bool is_address(const char *name)
+{
+    unsigned char address[16];
+    return inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1;
+}
+
+static bool host_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_machine_name(const char *name)
+{
+    char machine[MAX_NAME + 1] = "";
+    if (gethostname(machine, sizeof(machine) - 1) || !machine[0]) return false;
+    size_t n = strcspn(machine, ".");
+    return strcasecmp(name, machine) == 0 ||
+           (strncasecmp(name, machine, n) == 0 && (!name[n] || strcmp(name + n, ".local") == 0));
+}
+
+bool is_loopback_host(const char *host)
+{
+    unsigned char v6[16], v4[4];
+    static const unsigned char one[16] = {[15] = 1};
+    if (strcasecmp(host, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, host, v4) == 1) return v4[0] == 127;
+    return inet_pton(AF_INET6, host, v6) == 1 && memcmp(v6, one, sizeof(one)) == 0;
+}
+
+bool is_allowed_host(const struct server_options *o, const char *host)
+{
+    char name[MAX_NAME + 1];
+    bool network = !is_loopback_host(o->host);
+    if (!parse_host_name(name, host)) return false;
+    if ((network && o->n_keys) || is_address(name)) return true;
+    if (strcmp(name, "localhost") == 0 || host_ends_with(name, ".localhost") ||
+        strcasecmp(name, o->host) == 0)
+        return true;
+    for (size_t i = 0; i < o->n_hosts; i++)
+        if (strcasecmp(name, o->hosts[i]) == 0) return true;
+    return network && is_machine_name(name);
+}
+
+bool is_own_origin(const char *origin, const char *host)
+{
+    const char *rest = strncasecmp(origin, "http://", 7) == 0    ? origin + 7
+                       : strncasecmp(origin, "https://", 8) == 0 ? origin + 8
+                                                                 : NULL;
+    size_t n = rest ? header_trimmed_length(rest) : 0;
+    return n && header_trimmed_length(host) == n && strncasecmp(rest, host, n) == 0;
+}
+
+bool is_allowed_origin(const struct server_options *o, const char *origin)
+{
+    for (size_t i = 0; i < o->n_origins; i++)
+        if (strcmp(o->origins[i], "*") == 0 || strcasecmp(o->origins[i], origin) == 0) return true;
+    return false;
+}
+
+/* ---- keys ---- */
+
+bool api_keys_make(struct api_keys *keys, const char *const *key, size_t n, ey_err *e)
+{
+    *keys = (struct api_keys){.n = n};
+    for (size_t i = 0; i < n; i++) {
+        size_t size = strlen(key[i]);
+        if (!size || size > EY_MAX_API_KEY_BYTES || strpbrk(key[i], " \t\r\n"))
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "API key %zu is empty, longer than %d bytes or has blanks", i + 1,
+                           EY_MAX_API_KEY_BYTES);
+        SHA256((const unsigned char *)key[i], size, keys->digest[i]);
+    }
+    return true;
+}
+
+bool api_keys_accept(const struct api_keys *keys, const char *authorization)
+{
+    unsigned char digest[32];
+    int found = 0;
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
+    const char *key = authorization + 7 + strspn(authorization + 7, " ");
+    SHA256((const unsigned char *)key, header_trimmed_length(key), digest);
+    for (size_t i = 0; i < keys->n; i++)
+        found |= CRYPTO_memcmp(digest, keys->digest[i], sizeof(digest)) == 0;
+    return found;
+}
+
+/* ---- bodies ---- */
+
+bool is_json_type(const char *type)
+{
+    static const char json[] = "application/json";
+    size_t n = sizeof(json) - 1;
+    return type && strncasecmp(type, json, n) == 0 && (!type[n] || strchr("; \t", type[n]));
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BF16 rows as strips of twelve bits a weight, and back (bf12.h). */
+#include "tensor/bf12.h"
+
+#include <string.h>
+
+#include "tensor/dequantize.h"
+
+/* ---- there ---- */
+
+static int bf16_exponent(uint16_t word)
+{
+    return word >> 7 & 0xff;
+}
+
+/* The exponent that a row's number 0 would be, did it not stand for zero's. */
+static int least_exponent(const uint8_t *row, size_t cols)
+{
+    uint16_t max_exponent[CPU_K_STEP] = {0}, words[CPU_K_STEP], largest = 0;
+    for (size_t k = 0; k < cols; k += CPU_K_STEP) {
+        memcpy(words, row + k * sizeof(uint16_t), sizeof(words));
+        for (size_t c = 0; c < CPU_K_STEP; c++) {
+            const uint16_t exponent = words[c] & 0x7f80;
+            max_exponent[c] = exponent > max_exponent[c] ? exponent : max_exponent[c];
+        }
+    }
+    for (size_t c = 0; c < CPU_K_STEP; c++)
+        largest = max_exponent[c] > largest ? max_exponent[c] : largest;
+    return bf16_exponent(largest) < BF12_EXPONENTS ? 0
+                                                   : bf16_exponent(largest) - BF12_EXPONENTS + 1;
+}
+
+/* What 64 columns become: signs and fractions, and numbers of exponents. True: there are odd ones
+ * among them. */
+static bool encode_columns(uint8_t bytes[CPU_K_STEP], uint8_t numbers[CPU_K_STEP],
+                           const uint16_t words[CPU_K_STEP], int least)
+{
+    uint16_t outliers = 0;
+    for (size_t c = 0; c < CPU_K_STEP; c++) {
+        const int16_t exponent = words[c] >> 7 & 0xff, number = (int16_t)(exponent - least),
+                      fits = -(number > 0 && exponent > 0);
+        bytes[c] = (uint8_t)((words[c] & 0x7f) | (words[c] >> 8 & 0x80));
+        numbers[c] = (uint8_t)(number & fits);
+        outliers |= (uint16_t)(~fits & exponent);
+    }
+    return outliers != 0;
+}
+
+/* False: there are too many. */
+static bool add_outlier(struct bf12_block *s, const uint16_t words[CPU_K_STEP], int least, size_t k,
+                        int row)
+{
+    for (size_t c = 0; c < CPU_K_STEP; c++) {
+        if (bf16_exponent(words[c]) == 0 || bf16_exponent(words[c]) > least) continue;
+        if (s->n_outliers == BF12_MAX_OUTLIERS) return false;
+        s->outlier[s->n_outliers].at = (uint32_t)((k + c) * BF12_ROWS) + (uint32_t)row;
+        s->outlier[s->n_outliers++].bits = words[c];
+    }
+    return true;
+}
+
+/* Columns go to their places in eights. */
+static void bf12_put_columns(uint8_t *to, const uint8_t from[CPU_K_STEP])
+{
+    for (size_t c = 0; c < CPU_K_STEP; c += 8)
+        memcpy(to + cpu_unpack_column(c), from + c, 8);
+}
+
+void bf12_encode(void *to, const struct weight *w, int64_t row)
+{
+    struct bf12_block *s = (struct bf12_block *)to + row / BF12_ROWS;
+    uint8_t *step = (uint8_t *)to + bf12_data_offset(w) +
+                    (size_t)(row / BF12_ROWS) * bf12_block_bytes(w);
+    const size_t cols = (size_t)w->cols, stride = weight_row_bytes(w);
+    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride;
+    const int n = w->rows - row < BF12_ROWS ? (int)(w->rows - row) : BF12_ROWS;
+    int least[BF12_ROWS] = {0};
+    memset(s, 0, sizeof(*s));
+    for (int a = 0; a < n; a++) {
+        least[a] = least_exponent(in + (size_t)a * stride, cols);
+        for (int i = 1; i < BF12_EXPONENTS; i++) {
+            s->row[a].high[i] = (uint8_t)((least[a] + i) >> 1);
+            s->row[a].low[i] = (uint8_t)((least[a] + i) << 7);
+        }
+    }
+    for (size_t k = 0; k < cols; k += CPU_K_STEP, step += BF12_STEP)
+        for (int a = 0; a < BF12_ROWS; a += 2) {
+            uint8_t bytes[CPU_K_STEP], numbers[2][CPU_K_STEP];
+            for (int i = 0; i < 2; i++) {
+                uint16_t words[CPU_K_STEP] = {0};
+                if (a + i < n)
+                    memcpy(words, in + (size_t)(a + i) * stride + k * sizeof(uint16_t),
+                           sizeof(words));
+                if (encode_columns(bytes, numbers[i], words, least[a + i]) &&
+                    !add_outlier(s, words, least[a + i], k, a + i)) {
+                    s->n_outliers = BF12_UNCOMPRESSED;
+                    return;
+                }
+                bf12_put_columns(step + (a + i) * CPU_K_STEP, bytes);
+            }
+            for (size_t c = 0; c < CPU_K_STEP; c++)
+                numbers[0][c] |= (uint8_t)(numbers[1][c] << 4);
+            bf12_put_columns(step + BF12_SIGN_BYTES + a / 2 * CPU_K_STEP, numbers[0]);
+        }
+}
+
+/* ---- and back ---- */
+
+void bf12_decode_row(float *out, const struct weight *w, int64_t row)
+{
+    const struct bf12_block *s = bf12_block_at(w, row);
+    const size_t cols = (size_t)w->cols, r = (size_t)(row % BF12_ROWS);
+    if (s->n_outliers == BF12_UNCOMPRESSED) {
+        elements_to_f32(out, (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w),
+                        DTYPE_BF16, cols);
+        return;
+    }
+    const uint8_t *step = bf12_steps(w, row);
+    for (size_t k = 0; k < cols; k += CPU_K_STEP, step += BF12_STEP)
+        for (size_t c = 0; c < CPU_K_STEP; c++) {
+            const size_t at = cpu_unpack_column(c);
+            const uint8_t byte = step[r * CPU_K_STEP + at],
+                          number =
+                              (step[BF12_SIGN_BYTES + r / 2 * CPU_K_STEP + at] >> (r % 2 * 4)) & 15;
+            const unsigned high = (byte & 0x80u) | s->row[r].high[number],
+                           low = (byte & 0x7fu) | s->row[r].low[number];
+            out[k + c] = bf16_to_f32((uint16_t)(high << 8 | low));
+        }
+    for (uint32_t i = 0; i < s->n_outliers; i++)
+        if (s->outlier[i].at % BF12_ROWS == r)
+            out[s->outlier[i].at / BF12_ROWS] = bf16_to_f32((uint16_t)s->outlier[i].bits);
+}

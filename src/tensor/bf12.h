@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BF16 matrices in twelve bits a weight, without loss: three quarters of what a step has to read.
+ *
+ * Weights of a row have few exponents: from the row's largest downward fifteen of them, and that of
+ * zero and denormals, have a number of four bits. Sign and fraction take a byte. The few weights
+ * with smaller exponents are odd ones, which stand beside with all of their bits. A strip of 16
+ * rows that has too many of these (rows of infinities, or of numbers of all sizes) is read where it
+ * is stored.
+ *
+ * Strips lie one after the other, as steps of 64 columns: 16 rows of 64 bytes, then eight pairs of
+ * rows with the first one's numbers in the low halves. Within 64 bytes column c is at
+ * cpu_unpack_column(c). */
+#ifndef EY_BACKEND_CPU_BF12_H
+#define EY_BACKEND_CPU_BF12_H
+
+#include "kernels/cpu/cpu_kernels.h"
+
+enum {
+    BF12_EXPONENTS = 16,
+    BF12_SIGN_BYTES = BF12_ROWS * CPU_K_STEP, /* signs and fractions of a step */
+    BF12_STEP = BF12_SIGN_BYTES + BF12_SIGN_BYTES / 2,
+    BF12_MAX_OUTLIERS = 63,
+    BF12_PAGE = 4096
+};
+#define BF12_UNCOMPRESSED UINT32_MAX
+
+struct bf12_block {
+    struct {
+        uint8_t high[BF12_EXPONENTS],
+            low[BF12_EXPONENTS]; /* of each exponent's bits: the upper seven; the last, as bit 7 */
+    } row[BF12_ROWS];
+    uint32_t n_outliers, reserved; /* BF12_UNCOMPRESSED: all of them are read from weight.data */
+    struct {
+        uint32_t at,
+            bits; /* column · BF12_ROWS + row of the strip, ascending by steps of columns */
+    } outlier[BF12_MAX_OUTLIERS];
+};
+_Static_assert(sizeof(struct bf12_block) == 1024, "strips of a matrix lie in an array");
+
+static inline size_t bf12_block_bytes(const struct weight *w)
+{
+    return (size_t)w->cols / CPU_K_STEP * BF12_STEP;
+}
+
+/* Steps begin with a page. */
+static inline size_t bf12_data_offset(const struct weight *w)
+{
+    return (weight_bf12_blocks(w) * sizeof(struct bf12_block) + BF12_PAGE - 1) / BF12_PAGE *
+           BF12_PAGE;
+}
+
+static inline size_t bf12_bytes(const struct weight *w)
+{
+    return bf12_data_offset(w) + weight_bf12_blocks(w) * bf12_block_bytes(w);
+}
+
+/* Of the strip that begins with `row`. */
+static inline const struct bf12_block *bf12_block_at(const struct weight *w, int64_t row)
+{
+    return (const struct bf12_block *)w->bf12 + row / BF12_ROWS;
+}
+
+static inline const uint8_t *bf12_steps(const struct weight *w, int64_t row)
+{
+    return (const uint8_t *)w->bf12 + bf12_data_offset(w) +
+           (size_t)(row / BF12_ROWS) * bf12_block_bytes(w);
+}
+
+/* Any matrix of BF16 whose columns are whole steps. */
+static inline bool bf12_supports(const struct weight *w)
+{
+    return w->dtype == DTYPE_BF16 && !w->packed && !w->recipe && w->cols % CPU_K_STEP == 0;
+}
+
+/* Writes the strip that begins with `row`, a multiple of BF12_ROWS, of the matrix that begins at
+ * `to`: bf12_bytes(w). */
+void bf12_encode(void *to, const struct weight *w, int64_t row);
+/* One row as float32. */
+void bf12_decode_row(float *out, const struct weight *w, int64_t row);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stored element types → float32, exactly; float32 → BF16. */
+#ifndef EY_BACKEND_CONVERT_H
+#define EY_BACKEND_CONVERT_H
+
+#include <string.h>
+
+#include "tensor/tensor.h"
+
+/* n elements of F32, BF16, F16 or F8_E4M3 (unscaled) at any alignment. */
+void elements_to_f32(float *out, const void *in, enum dtype dtype, size_t n);
+
+/* To the nearest, ties to even; NaN stays NaN. */
+static inline uint16_t f32_to_bf16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float bf16_to_f32(uint16_t v)
+{
+    uint32_t bits = (uint32_t)v << 16;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* Columns first .. first+n-1 of a row of a matrix that is no recipe, not packed and not int8, with
+ * its multipliers: products in float32. For int4 `first` is even. */
+void dequantize_columns(float *out, const struct weight *w, int64_t row, int64_t first, size_t n);
+
+/* Of an int4 matrix: the multiplier of a group as its BF16 bits, and the zero. */
+uint16_t weight_group_scale(const struct weight *w, int64_t row, int64_t group);
+int weight_group_zero(const struct weight *w, int64_t row, int64_t group);
+
+#endif

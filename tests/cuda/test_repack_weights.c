@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights made ready on the card: packed order, padding, NaN codes, int8 rows, BF16 of float32, and
+ * the reader that measures. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cuda/emulated.h"
+#include "cuda/kernel_test_values.h"
+
+static const unsigned grid[3] = {3, 1, 1}, block[3] = {256, 1, 1};
+
+/* Byte `b` of row r, by kernels.h: chunk, half, lane 4g + t, byte of its 16. */
+static size_t place(int r, int b, int row_bytes)
+{
+    int chunks = (row_bytes + 63) / 64, lane = r % 8 * 4 + b % 64 / 16;
+    return (size_t)((r / 16 * chunks + b / 64) * PACK_CHUNK + r % 16 / 8 * 512 + lane * 16 +
+                    b % 16);
+}
+
+static size_t packed_bytes(int rows, int row_bytes)
+{
+    return (size_t)((rows + 15) / 16 * ((row_bytes + 63) / 64)) * PACK_CHUNK;
+}
+
+static uint8_t byte_at(int r, int b)
+{
+    return (uint8_t)(r * 31 + b * 7 + r * b % 5);
+}
+
+static void check_pack(int rows, int row_bytes, int first_part, int shift)
+{
+    size_t bytes = packed_bytes(rows, row_bytes), nonzero = 0;
+    uint8_t *memory = aligned((size_t)(rows * row_bytes + shift)), *src = memory + shift,
+            *dst = aligned(bytes);
+    struct repack_args part[2] = {
+        {.src = src, .dst = dst, .rows = first_part, .row_bytes = row_bytes},
+        {.dst = dst, .row_bytes = row_bytes}};
+    part[1].src = src + first_part * row_bytes;
+    part[1].first_row = first_part;
+    part[1].rows = rows - first_part;
+    for (int i = 0; i < rows * row_bytes; i++)
+        src[i] = byte_at(i / row_bytes, i % row_bytes);
+    memset(dst, 0xee, bytes);
+    for (int i = 0; i < 2; i++)
+        if (part[i].rows) assert_true(emulator_launch("repack", &part[i], grid, block, 0));
+    for (int i = 0; i < rows * row_bytes; i++) {
+        uint8_t v = dst[place(i / row_bytes, i % row_bytes, row_bytes)];
+        assert_int_equal(v, src[i]);
+        nonzero += src[i] != 0;
+    }
+    for (size_t i = 0; i < bytes; i++)
+        nonzero -= dst[i] != 0;
+    assert_int_equal(nonzero, 0); /* all else is padding */
+}
+
+static void rows_are_packed(void **state)
+{
+    (void)state;
+    check_pack(16, 64, 0, 0);
+    check_pack(130, 320, 48, 0);
+    check_pack(40, 144, 16, 0);
+    check_pack(5, 80, 0, 8);
+    check_pack(33, 72, 32, 1);
+}
+
+static void nan_codes_are_found(void **state)
+{
+    uint8_t *src = aligned(16 * 48), *dst = aligned(packed_bytes(16, 48));
+    uint32_t found = 0;
+    struct repack_args a = {
+        .src = src, .dst = dst, .rows = 16, .row_bytes = 48, .found_nan = &found};
+    (void)state;
+    for (int i = 0; i < 16 * 48; i++) {
+        src[i] = (uint8_t)i;
+        if ((src[i] & 0x7f) == 0x7f) src[i] = 0x7e;
+    }
+    assert_true(emulator_launch("repack", &a, grid, block, 0));
+    assert_int_equal(found, 0);
+    src[15 * 48 + 47] = 0xff;
+    assert_true(emulator_launch("repack", &a, grid, block, 0));
+    assert_int_equal(found, 1);
+    found = 0;
+    src[15 * 48 + 47] = 0;
+    src[2] = 0x7f;
+    assert_true(emulator_launch("repack", &a, grid, block, 0));
+    assert_int_equal(found, 1);
+}
+
+static void check_quantized(int rows, int cols, int first_row)
+{
+    bf16 *src = aligned((size_t)(rows * cols) * sizeof(bf16));
+    int all_rows = first_row + rows;
+    size_t bytes = packed_bytes(all_rows, cols);
+    uint8_t *dst = aligned(bytes);
+    float *scale = aligned((size_t)all_rows * sizeof(float));
+    struct quantize_int8_args a = {
+        .src = src, .dst = dst, .scale = scale, .first_row = first_row, .rows = rows, .cols = cols};
+    for (int i = 0; i < rows * cols; i++)
+        src[i] = (bf16)(0x3c00 + i * 37 % 0x280 + (i * 7 % 3 == 0 ? 0x8000 : 0));
+    for (int c = 0; c < cols; c++)
+        src[2 * cols + c] = 0; /* a row of zeros */
+    memset(dst, 0x55, bytes);
+    assert_true(emulator_launch("quantize_int8", &a, grid, block, 0));
+    for (int r = 0; r < rows; r++) {
+        float most = 0, s = scale[first_row + r];
+        for (int c = 0; c < cols; c++)
+            most = fmaxf(most, fabsf(bf16_float(src[r * cols + c])));
+        assert_true(fabsf(s - most / 127.0f) <= 1e-6f * most);
+        for (int c = 0; c < cols; c++) {
+            float v = bf16_float(src[r * cols + c]),
+                  q = (float)(int8_t)dst[place(first_row + r, c, cols)];
+            assert_true(fabsf(q * s - v) <= 0.50001f * s);
+        }
+    }
+    for (int r = first_row + rows; r < (all_rows + 15) / 16 * 16; r++)
+        for (int c = 0; c < cols; c++)
+            assert_int_equal(dst[place(r, c, cols)], 0);
+    for (int c = cols; c < (cols + 63) / 64 * 64; c++)
+        assert_int_equal(dst[place(first_row, c, cols)], 0);
+}
+
+static void rows_become_int8(void **state)
+{
+    (void)state;
+    check_quantized(16, 64, 0);
+    check_quantized(21, 80, 32);
+    check_quantized(5, 2048, 16);
+    check_quantized(5, 40, 0);
+}
+
+static void floats_become_bf16(void **state)
+{
+    static const float special[] = {0, -0.0f, 1.00390625f, 1.01171875f, 3e38f, -1e-40f};
+    enum { N = 16 * 1024 + 5 };
+    float *x = aligned(N * sizeof(float));
+    bf16 *y = aligned((N + 1) * sizeof(bf16));
+    struct convert_bf16_args a = {.y = y, .x = x, .n = N};
+    (void)state;
+    for (int i = 0; i < N; i++)
+        x[i] = i < 6 ? special[i] : (float)(i * 7919 % 4001 - 2000) / 77.0f;
+    y[N] = 0x1234;
+    assert_true(emulator_launch("convert_bf16", &a, grid, block, 0));
+    for (int i = 0; i < N; i++)
+        assert_int_equal(y[i], float_bf16(x[i]));
+    assert_int_equal(y[2], 0x3f80); /* ties go to the even one */
+    assert_int_equal(y[3], 0x3f82);
+    assert_int_equal(y[N], 0x1234);
+}
+
+static void memory_is_read(void **state)
+{
+    enum { BYTES = (3 * 256 * 8 * 2 + 1000) * 16 };
+    uint32_t *data = aligned(BYTES), out = 1;
+    struct read_memory_args a = {.data = data, .out = &out, .bytes = BYTES, .times = 2};
+    (void)state;
+    memset(data, 0, BYTES);
+    assert_true(emulator_launch("read_memory", &a, grid, block, 0));
+    assert_int_equal(out, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(rows_are_packed, free_all),
+        cmocka_unit_test_teardown(nan_codes_are_found, free_all),
+        cmocka_unit_test_teardown(rows_become_int8, free_all),
+        cmocka_unit_test_teardown(floats_become_bf16, free_all),
+        cmocka_unit_test_teardown(memory_is_read, free_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decoder's attention: projections into the cache, and reading it. Several sequences of
+ * different lengths share a batch and their blocks lie scrambled. The cache's layout is the
+ * backend's affair, so it is filled by qkv(). */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernel_tests.h"
+
+enum { N_SEQS = 6, LAYERS = 2, LAYER = 1, EXACT_HIDDEN = 64 };
+static const int lengths[N_SEQS] = {66, 1,  201,
+                                    63, 65, 64}; /* last indexes 65, 0, 200, 62, 64, 63 */
+
+static int blocks_of(int length)
+{
+    return (length + KV_BLOCK - 1) / KV_BLOCK;
+}
+
+/* Blocks in an order that no sequence has for itself: stride 7 through the pool. */
+static int make_block_table(struct problem *p, const int *length, int n_seqs)
+{
+    int total = 0, next = 0, widest = 0;
+    for (int s = 0; s < n_seqs; s++) {
+        total += blocks_of(length[s]);
+        widest = blocks_of(length[s]) > widest ? blocks_of(length[s]) : widest;
+    }
+    int pool = total + 1, stride = pool % 7 ? 7 : 5;
+    int32_t *table = memory_alloc(&p->memory, (size_t)(n_seqs * widest) * sizeof(*table), 0);
+    for (int s = 0; s < n_seqs; s++)
+        for (int b = 0; b < widest; b++)
+            table[s * widest + b] = b < blocks_of(length[s]) ? (next++ * stride + 3) % pool : -1;
+    p->fill.n_seqs = p->batch.n_seqs = n_seqs;
+    p->fill.max_blocks = p->batch.max_blocks = widest;
+    p->fill.block_table = p->batch.block_table = table;
+    return pool;
+}
+
+static void set_rows(struct problem *p, struct batch *b, int n, const int32_t *seq,
+                     const int32_t *index)
+{
+    b->n_rows = n;
+    b->seq = seq;
+    b->index = index;
+    b->position = make_ints(p, 3 * n, 300);
+}
+
+/* All rows of all sequences. */
+static void fill_everything(struct problem *p, const int *length, int n_seqs)
+{
+    int n = 0, i = 0;
+    for (int s = 0; s < n_seqs; s++)
+        n += length[s];
+    int32_t *seq = make_ints(p, n, 1), *index = make_ints(p, n, 1);
+    for (int s = 0; s < n_seqs; s++)
+        for (int t = 0; t < length[s]; t++, i++) {
+            seq[i] = s;
+            index[i] = t;
+        }
+    set_rows(p, &p->fill, n, seq, index);
+}
+
+static struct batch rows_of(const struct batch *all, int first, int n)
+{
+    struct batch part = *all;
+    part.n_rows = n;
+    part.seq += first;
+    part.index += first;
+    part.position += 3 * (size_t)first;
+    return part;
+}
+
+static void set_shape(struct problem *p, int hidden, float eps)
+{
+    const struct test_case *c = p->c;
+    p->text = (struct text_shape){.hidden = hidden,
+                                  .n_layers = LAYERS,
+                                  .n_heads = c->heads,
+                                  .n_kv_heads = c->kv_heads,
+                                  .head_dim = c->dim,
+                                  .norm_eps = eps};
+    int q = c->heads * c->dim, kv = 2 * c->kv_heads * c->dim;
+    p->limits.max_width = hidden > q ? hidden : q;
+    if (kv > p->limits.max_width) p->limits.max_width = kv;
+    p->limits.max_keys = 1 << 12;
+}
+
+/* Guarded like an output; ref_kv_bytes is a multiple of an element. */
+static void begin_cache(struct run *r, int n_blocks)
+{
+    const struct test_case *c = r->p->c;
+    r->kv.shape = (struct kv_shape){
+        .n_layers = LAYERS, .n_kv_heads = c->kv_heads, .head_dim = c->dim, .n_blocks = n_blocks};
+    r->kv.data = run_output(r, ELEMENT_RESIDUAL,
+                            r->be->ops->kv_bytes(r->be, &r->kv.shape) /
+                                r->be->ops->element_size[ELEMENT_RESIDUAL]);
+}
+
+static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev rope, int first,
+                          int n)
+{
+    const struct problem *p = r->p;
+    struct text_layer w = {.input_norm = p->v[0],
+                           .q = p->w[0],
+                           .k = p->w[1],
+                           .v = p->w[2],
+                           .q_norm = p->v[1],
+                           .k_norm = p->v[2],
+                           .q_bias = p->v[3],
+                           .k_bias = p->v[4],
+                           .v_bias = p->v[5]};
+    struct batch part = rows_of(batch, first, n);
+    r->be->ops->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)), &r->kv,
+                    LAYER, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->text.hidden), &w, &p->text,
+                    run_at(r, rope, ELEMENT_ROPE, first, p->c->dim), &part);
+}
+
+static dev make_rope_table(struct run *r, const struct batch *batch)
+{
+    dev table = run_output(r, ELEMENT_ROPE, (size_t)batch->n_rows * (size_t)r->p->c->dim);
+    r->be->ops->rope_table(r->be, table, &r->p->rope, batch->position, batch->n_rows);
+    return table;
+}
+
+/* ---- qkv: n rows of three sequences, into an empty cache; the result is q beside what attention
+ * then reads ---- */
+
+static void prepare_qkv(struct problem *p)
+{
+    const struct test_case *c = p->c;
+    int length[3] = {c->n - c->n / 2, c->n / 2 - c->n / 3, c->n / 3};
+    make_matrix(p, 0, c->heads * c->dim, c->k, c->dtype, c->fill);
+    make_matrix(p, 1, c->kv_heads * c->dim, c->k, c->dtype, c->fill);
+    make_matrix(p, 2, c->kv_heads * c->dim, c->k, c->dtype, c->fill);
+    float size = c->other ? 1 / sqrtf((float)c->k)
+                          : 1; /* without norms, scores are to stay small */
+    make_vector(p, 0, c->k, 0.5f * size, 1.5f * size, vector_dtype(c->dtype));
+    if (!c->other) {
+        make_vector(p, 1, c->dim, 0.5f, 1.5f, DTYPE_BF16);
+        make_vector(p, 2, c->dim, 0.5f, 1.5f, DTYPE_BF16);
+    }
+    p->x = make_rows(p, c->n, c->k, c->fill);
+    make_rope(p, c->dim / 2, 3);
+    make_block_table(p, length, 3);
+    fill_everything(p, length, 3);
+    p->batch = p->fill;
+    set_shape(p, c->k, 1e-6f);
+    p->out_width = 2 * c->heads * c->dim;
+    p->slack = 8;
+    p->needs_f32 = true;
+    p->from_cache = (size_t)c->n * (size_t)(c->heads * c->dim);
+}
+
+static void begin_qkv(struct run *r)
+{
+    const struct problem *p = r->p;
+    size_t q = (size_t)p->n * (size_t)text_q_width(&p->text);
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->n * (size_t)p->c->k);
+    r->out = run_output(r, ELEMENT_ACTIVATION, q);
+    begin_cache(r, p->n / KV_BLOCK + 4);
+    r->other = make_rope_table(r, &p->fill);
+}
+
+static void call_qkv(struct run *r, int first, int n)
+{
+    call_qkv_rows(r, r->out, &r->p->fill, r->other, first, n);
+}
+
+static void fetch_qkv(struct run *r, float *out)
+{
+    const struct problem *p = r->p;
+    size_t q = (size_t)p->n * (size_t)text_q_width(&p->text);
+    dev o = run_output(r, ELEMENT_ACTIVATION, q);
+    r->be->ops->attention(r->be, o, r->out, &r->kv, LAYER, &p->text, &p->batch);
+    r->be->ops->read(r->be, out, r->out, ELEMENT_ACTIVATION, q);
+    r->be->ops->read(r->be, out + q, o, ELEMENT_ACTIVATION, q);
+}
+
+const struct op op_qkv = {"qkv", prepare_qkv, begin_qkv, call_qkv, fetch_qkv};
+
+static void prepare_qkv_bias(struct problem *p)
+{
+    prepare_qkv(p);
+    for (int i = 0; i < 3; i++)
+        make_vector(p, 3 + i, (i ? p->c->kv_heads : p->c->heads) * p->c->dim, -1, 1,
+                    vector_dtype(p->c->dtype));
+}
+
+const struct op op_qkv_bias = {"qkv with biases", prepare_qkv_bias, begin_qkv, call_qkv, fetch_qkv};
+
+/* ---- attend ---- */
+
+/* Row t of `fill` is 8 at one place of 64 and 0 elsewhere: with eps 0 its RMSNorm is itself, so its
+ * key and value are 8 times a column of a matrix, without rounding. The columns are BF16 numbers:
+ * the cache loses nothing. */
+static void prepare_columns(struct problem *p)
+{
+    const struct test_case *c = p->c;
+    int n = p->fill.n_rows;
+    p->x = make_rows(p, n, EXACT_HIDDEN, FILL_ZERO);
+    for (int i = 0; i < n; i++)
+        p->x[i * EXACT_HIDDEN + (int)(random_bits(&p->random) % EXACT_HIDDEN)] = 8;
+    enum fill fill = c->fill == FILL_HUGE_SCORES ? FILL_EXACT : FILL_RANDOM;
+    make_matrix(p, 0, c->heads * c->dim, EXACT_HIDDEN, DTYPE_BF16, fill);
+    make_matrix(p, 1, c->kv_heads * c->dim, EXACT_HIDDEN, DTYPE_BF16, fill);
+    make_matrix(p, 2, c->kv_heads * c->dim, EXACT_HIDDEN, DTYPE_BF16, fill);
+    float *one = memory_alloc(&p->memory, EXACT_HIDDEN * sizeof(float), 0);
+    for (int i = 0; i < EXACT_HIDDEN; i++)
+        one[i] = 1;
+    p->v[0] = (struct weight){.data = one, .dtype = DTYPE_F32, .rows = 1, .cols = EXACT_HIDDEN};
+    make_rope(p, c->dim / 2, 1);
+    memset((float *)p->rope.frequency, 0,
+           (size_t)p->rope.n_pairs * sizeof(float)); /* nothing turns */
+}
+
+/* Decoding: the last row of each sequence, not in order. Prefill: pieces of three sequences. */
+static void choose_rows(struct problem *p)
+{
+    static const struct piece {
+        int seq, first, n;
+    } pieces[] = {{4, 60, 5}, {2, 120, 17}, {0, 0, 4}, {2, 190, 11}, {3, 62, 1}};
+    int32_t *seq = make_ints(p, 64, 1), *index = make_ints(p, 64, 1);
+    int n = 0;
+    for (size_t i = 0; !p->c->other && i < sizeof(pieces) / sizeof(pieces[0]); i++)
+        for (int t = 0; t < pieces[i].n; t++, n++) {
+            seq[n] = pieces[i].seq;
+            index[n] = pieces[i].first + t;
+        }
+    for (int s = 0; p->c->other && s < N_SEQS; s++, n++) {
+        seq[n] = (s * 5 + 2) % N_SEQS;
+        index[n] = lengths[seq[n]] - 1;
+    }
+    set_rows(p, &p->batch, n, seq, index);
+}
+
+/* One long sequence, for the benchmark: n last rows of k keys. */
+static void choose_last_rows(struct problem *p)
+{
+    int32_t *seq = make_ints(p, p->c->n, 1), *index = make_ints(p, p->c->n, 1);
+    for (int i = 0; i < p->c->n; i++)
+        index[i] = p->c->k - p->c->n + i;
+    set_rows(p, &p->batch, p->c->n, seq, index);
+}
+
+static void scale_queries(struct problem *p)
+{
+    const struct test_case *c = p->c;
+    float factor = c->fill == FILL_EQUAL_SCORES ? 0 : c->fill == FILL_HUGE_SCORES ? 1000 : 0.5f;
+    size_t n = (size_t)p->batch.n_rows * (size_t)(c->heads * c->dim);
+    p->y = make_rows(p, p->batch.n_rows, c->heads * c->dim, FILL_RANDOM);
+    for (size_t i = 0; i < n; i++)
+        p->y[i] *= factor;
+}
+
+static void prepare_attention_op(struct problem *p)
+{
+    const struct test_case *c = p->c;
+    const int *length = c->k ? &c->k : lengths;
+    int n_seqs = c->k ? 1 : N_SEQS;
+    make_block_table(p, length, n_seqs);
+    fill_everything(p, length, n_seqs);
+    prepare_columns(p);
+    if (c->k)
+        choose_last_rows(p);
+    else
+        choose_rows(p);
+    scale_queries(p);
+    set_shape(p, EXACT_HIDDEN, 0);
+    p->n = p->batch.n_rows;
+    p->limits.max_rows = p->fill.n_rows;
+    p->out_width = c->heads * c->dim;
+    p->slack = c->fill == FILL_HUGE_SCORES
+                   ? 1e7
+                   : 100; /* a score s is off by s·eps, and so is its weight */
+    double keys = 0;
+    for (int i = 0; i < p->n; i++)
+        keys += p->batch.index[i] + 1;
+    p->flops = 4.0 * c->heads * c->dim * keys;
+    p->bytes = 2.0 * 2 * c->kv_heads * c->dim * c->k;
+}
+
+static void begin_attention(struct run *r)
+{
+    const struct problem *p = r->p;
+    size_t width = (size_t)p->out_width;
+    int blocks = 1, length = p->c->k;
+    for (int s = 0; !length && s < N_SEQS; s++)
+        blocks += blocks_of(lengths[s]);
+    r->in = run_input(r, ELEMENT_RESIDUAL, p->x, (size_t)p->fill.n_rows * EXACT_HIDDEN);
+    dev q = run_output(r, ELEMENT_ACTIVATION, (size_t)p->fill.n_rows * width);
+    begin_cache(r, blocks + blocks_of(length));
+    call_qkv_rows(r, q, &p->fill, make_rope_table(r, &p->fill), 0, p->fill.n_rows);
+    r->other = run_input(r, ELEMENT_ACTIVATION, p->y, (size_t)p->n * width);
+    r->out = run_output(r, ELEMENT_ACTIVATION, (size_t)p->n * width);
+}
+
+static void call_attention(struct run *r, int first, int n)
+{
+    const struct problem *p = r->p;
+    struct batch part = rows_of(&p->batch, first, n);
+    r->be->ops->attention(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->out_width),
+                          run_at(r, r->other, ELEMENT_ACTIVATION, first, p->out_width), &r->kv,
+                          LAYER, &p->text, &part);
+}
+
+const struct op op_attention = {"attend", prepare_attention_op, begin_attention, call_attention,
+                                run_fetch_activation};
+
+/* A row sees its last 37 keys: of one block, or of two, or all that there are. */
+static void prepare_attention_window(struct problem *p)
+{
+    prepare_attention_op(p);
+    p->text.window = 37;
+}
+
+const struct op op_attention_window = {"attend in a window", prepare_attention_window,
+                                       begin_attention, call_attention, run_fetch_activation};

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a problem on a backend, whole or cut into calls, with canaries round every output; and
+ * judges the result. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernel_tests.h"
+
+enum { GUARD = 96 }; /* elements on each side: more than the widest vector or tile */
+static const float canary = -0x1.64p112f; /* the same in BF16 */
+
+/* ---- device memory ---- */
+
+static dev allocate(struct run *r, enum element kind, size_t elements)
+{
+    ey_err e = {0};
+    dev p = r->be->ops->alloc(r->be, (elements ? elements : 1) * r->be->ops->element_size[kind],
+                              &e);
+    if (!p || r->n == RUN_BUFFERS) {
+        printf("%s\n", e.text);
+        exit(2);
+    }
+    r->kind[r->n] = kind;
+    r->buffer[r->n++] = p;
+    return p;
+}
+
+dev run_input(struct run *r, enum element kind, const float *x, size_t n)
+{
+    dev p = allocate(r, kind, n);
+    r->be->ops->write(r->be, p, x, kind, n);
+    return p;
+}
+
+dev run_output(struct run *r, enum element kind, size_t n)
+{
+    dev p = allocate(r, kind, n + 2 * GUARD);
+    float *values = malloc((n + 2 * GUARD) * sizeof(float));
+    for (size_t i = 0; i < n + 2 * GUARD; i++)
+        values[i] = canary;
+    r->be->ops->write(r->be, p, values, kind, n + 2 * GUARD);
+    free(values);
+    r->guarded[r->n - 1] = n;
+    return r->be->ops->at(r->be, p, kind, GUARD);
+}
+
+dev run_at(const struct run *r, dev p, enum element kind, int row, int width)
+{
+    return r->be->ops->at(r->be, p, kind, (size_t)row * (size_t)width);
+}
+
+static void fetch(struct run *r, float *out, enum element kind)
+{
+    r->be->ops->read(r->be, out, r->out, kind, (size_t)r->p->n * (size_t)r->p->out_width);
+}
+
+void run_fetch_residual(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_RESIDUAL);
+}
+
+void run_fetch_activation(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_ACTIVATION);
+}
+
+void run_fetch_rope(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_ROPE);
+}
+
+void run_fetch_feature(struct run *r, float *out)
+{
+    fetch(r, out, ELEMENT_FEATURE);
+}
+
+static bool canaries_live(struct run *r, int i)
+{
+    float sides[2 * GUARD], expected = canary;
+    enum element kind = r->kind[i];
+    if (!r->guarded[i]) return true;
+    r->be->ops->read(r->be, sides, r->buffer[i], kind, GUARD);
+    r->be->ops->read(r->be, sides + GUARD,
+                     r->be->ops->at(r->be, r->buffer[i], kind, GUARD + r->guarded[i]), kind, GUARD);
+    for (int j = 0; j < 2 * GUARD; j++)
+        if (memcmp(&sides[j], &expected, sizeof(float)) != 0) return false;
+    return true;
+}
+
+void run_start(struct run *r, struct backend *be, const struct problem *p)
+{
+    ey_err e = {0};
+    *r = (struct run){.be = be, .placed = *p};
+    r->p = &r->placed;
+    for (int i = 0; i < 4; i++)
+        if (p->w[i].data && !be->ops->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) {
+            printf("%s\n", e.text);
+            exit(2);
+        }
+    for (int i = 0; i < 6; i++)
+        if (p->v[i].data && !be->ops->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)) {
+            printf("%s\n", e.text);
+            exit(2);
+        }
+    if (!be->ops->reserve(be, &p->limits, &e)) {
+        printf("%s\n", e.text);
+        exit(2);
+    }
+    p->c->op->begin(r);
+}
+
+bool run_stop(struct run *r)
+{
+    bool live = true;
+    for (int i = 0; i < r->n; i++) {
+        live = canaries_live(r, i) && live;
+        r->be->ops->release(r->be, r->buffer[i]);
+    }
+    return live;
+}
+
+/* ---- one way of cutting a problem ---- */
+
+/* Odd pieces first, then even ones: what a call spills over is overwritten by a neighbour, or
+ * overwrites one. */
+static void call_pieces(struct run *r, const struct cut *cut, int parity)
+{
+    const struct problem *p = r->p;
+    for (int first = 0, i = 0, n; first < p->n; first += n, i++) {
+        n = cut->n_sizes ? cut->sizes[i % cut->n_sizes] * p->unit : p->n;
+        if (n > p->n - first) n = p->n - first;
+        if (i % 2 == parity) p->c->op->call(r, first, n);
+    }
+}
+
+bool run_all(float *out, struct backend *be, const struct problem *p, const struct cut *cut)
+{
+    struct run r;
+    ey_err e = {0};
+    run_start(&r, be, p);
+    call_pieces(&r, cut, 1);
+    call_pieces(&r, cut, 0);
+    bool ok = be->ops->finish(be, &e);
+    p->c->op->fetch(&r, out);
+    return run_stop(&r) && ok;
+}
+
+/* ---- judgement ---- */
+
+/* FP8 matrices that are multiplied in int16, or that are not. */
+static int matrices_in_int16(const struct problem *p, bool yes)
+{
+    int n = 0;
+    for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++)
+        n += p->w[i].int16_eligibility && *p->w[i].int16_eligibility != CPU_INT16_UNKNOWN &&
+             (*p->w[i].int16_eligibility != CPU_INT16_NO) == yes;
+    return n;
+}
+
+static bool multiplies_image(const struct problem *p)
+{
+    const struct op *op = p->c->op;
+    return op == &op_patch_embed || op == &op_vision_qkv || op == &op_vision_mlp ||
+           op == &op_merge || (op == &op_project_add && p->c->other);
+}
+
+/* What the error's power may be, relative to the result's.
+ *
+ * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum
+ * whose power grows with its length: eps^2/4 · K/8, twice (ref's own error too), and a few eps^2
+ * for norms, exp and scales. BF16 products: activations rounded to 8 bits, relative error at most
+ * 2^-9, and independent: 2^-18 = 4e-6 at worst (mean square 7e-7). With their remainders
+ * (`precise`) the square of that. Four-bit weights times their scales are rounded to 8 bits too.
+ * The keys and values of the cache are as coarse in every variant, and a score's error grows with
+ * the score, so 4 times that. Where a picture's attention is in BF16, its values and their weights
+ * are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|,
+ * which is 9e-6 sqrt(dim) of their standard deviation. FP8 weights in int16: 128 activations have
+ * steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose
+ * less than that, but a few 2^-22. A picture's BF16 weights have steps of an 80000th of their
+ * length, or a 32767th of the largest. */
+double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
+{
+    enum dtype d = p->c->dtype;
+    double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0),
+           bf16 = p->needs_f32 ? f32 + 0x1p-36 : 0x1p-18, int16 = f32 + 0x1p-22;
+    bool coarse = k->low_precision &&
+                  (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4 || d == DTYPE_NONE);
+    if (k->fp8 && matrices_in_int16(p, true)) {
+        const bool others = matrices_in_int16(p, false) || d == DTYPE_NONE;
+        bf16 = others && k->low_precision && bf16 > int16 ? bf16 : int16;
+        coarse = true;
+    }
+    if (k->vision && d == DTYPE_BF16 && multiplies_image(p)) {
+        bf16 = int16;
+        coarse = true;
+    }
+    double image = p->attends_image && k->vision_attention
+                       ? 2 * 0x1p-18 + p->slack * (k->two_pass ? 0x1p-34 : p->c->dim * 0x1p-32)
+                       : 0;
+    if (d == DTYPE_INT4) bf16 += 0x1p-18;
+    return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0) + image;
+}
+
+static const char *dtype_name(enum dtype d)
+{
+    return d == DTYPE_F8_E4M3 ? "fp8"
+           : d == DTYPE_BF16  ? "bf16"
+           : d == DTYPE_F16   ? "f16"
+           : d == DTYPE_F32   ? "f32"
+           : d == DTYPE_INT4  ? "int4"
+                              : "mixed";
+}
+
+void case_name(char *out, size_t size, const struct test_case *c)
+{
+    static const char *const fills[] = {"random", "exact", "codes",       "large",
+                                        "tiny",   "zero",  "huge scores", "equal scores"};
+    int n = snprintf(out, size, "%s %s n=%d k=%d m=%d", c->op->name, dtype_name(c->dtype), c->n,
+                     c->k, c->m);
+    if (c->dim)
+        n += snprintf(out + n, size - (size_t)n, " heads=%d/%d dim=%d", c->heads, c->kv_heads,
+                      c->dim);
+    snprintf(out + n, size - (size_t)n, " %s%s", fills[c->fill], c->other ? " other" : "");
+}
+
+static bool element_near(float got, float want, double allowed)
+{
+    if (isnan(want)) return isnan(got);
+    if (isinf(want) || isinf(got)) return got == want;
+    return !isnan(got) && fabs((double)got - (double)want) <= allowed;
+}
+
+static double mean_power(const float *x, size_t n)
+{
+    double power = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(x[i])) power += (double)x[i] * (double)x[i];
+    return power / (double)n;
+}
+
+static double error_power(const float *got, const float *want, size_t n, double floor)
+{
+    double power = 0;
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs((double)got[i] - (double)want[i]) - floor;
+        if (isfinite(want[i]) && error > 0) power += error * error;
+    }
+    return power / (double)n;
+}
+
+bool check_near(const char *name, const char *variant, const float *got, const float *want,
+                size_t n, int width, double bound, double floor)
+{
+    double power = mean_power(want, n), error = error_power(got, want, n, floor),
+           reach = 8 * sqrt(bound);
+    if (!n) return true;
+    double luck = 1 + 8 / sqrt((double)n); /* a few sums may all happen to be small */
+    for (size_t i = 0; i < n; i++) {
+        double allowed = floor + reach * (sqrt(power) + fabs((double)want[i]));
+        if (element_near(got[i], want[i], allowed)) continue;
+        printf("FAIL %s, %s: row %zu column %zu is %.9g, not %.9g (within %.3g)\n", name, variant,
+               i / (size_t)width, i % (size_t)width, (double)got[i], (double)want[i], allowed);
+        return false;
+    }
+    if (error <= luck * bound * power) return true;
+    printf("FAIL %s, %s: error power %.3g of the result's, more than %.3g\n", name, variant,
+           error / power, bound);
+    return false;
+}
+
+bool check_same(const char *name, const char *variant, const char *how, const float *got,
+                const float *want, size_t n, int width)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&got[i], &want[i], sizeof(float)) == 0 || (isnan(got[i]) && isnan(want[i])))
+            continue;
+        printf("FAIL %s, %s, %s: row %zu column %zu is %.9g, not the same bits as %.9g\n", name,
+               variant, how, i / (size_t)width, i % (size_t)width, (double)got[i], (double)want[i]);
+        return false;
+    }
+    return true;
+}

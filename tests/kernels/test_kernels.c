@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the card that
+ * is here, against ref test_kernels [--seed N] [filter]            every row against ref, every way
+ * of cutting it against itself test_kernels --bench [--threads N] [filter] the time of the timed
+ * rows, beside what the machine can do */
+#include <float.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/kernel_tests.h"
+
+enum { THREAD_COUNTS = 3, MAX_NAME = 160 };
+
+struct variant {
+    const struct cpu_kernels *kernels;
+    struct backend *be[THREAD_COUNTS]; /* with 1, 2, 3 threads */
+};
+
+struct suite {
+    struct pool *pool[THREAD_COUNTS];
+    struct backend *ref;
+    struct variant variant[CPU_LEVELS];
+    int n_variants, passed, failed;
+    const char *filter;
+    uint64_t seed;
+};
+
+/* What runs now, for the one that reads or writes where it may not. */
+static char running[MAX_NAME + 32];
+
+static void say_running(int signal_number)
+{
+    (void)signal_number;
+    ssize_t written = write(STDOUT_FILENO, running, strlen(running));
+    (void)written; /* the signal comes again, with nobody to catch it */
+}
+
+static void set_running(const char *name, const char *variant)
+{
+    snprintf(running, sizeof(running), "FAIL %s, %s: forbidden memory\n", name, variant);
+}
+
+static void catch_faults(void)
+{
+    struct sigaction act = {.sa_handler = say_running, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGSEGV, &act, NULL);
+    sigaction(SIGBUS, &act, NULL);
+}
+
+static void require_ok(bool ok, const ey_err *e)
+{
+    if (ok) return;
+    fprintf(stderr, "test_kernels: %s\n", e->text);
+    exit(2);
+}
+
+static void open_suite(struct suite *s)
+{
+    ey_err e = {0};
+    for (int t = 0; t < THREAD_COUNTS; t++)
+        require_ok(pool_create(&s->pool[t], t + 1, &e), &e);
+    require_ok(backend_ref_create(&s->ref, s->pool[1], &e), &e);
+    for (int level = 0; level < CPU_LEVELS; level++) {
+        const struct cpu_kernels *kernels = cpu_kernels_for((enum cpu_level)level);
+        if ((int)cpu_level_usable((enum cpu_level)level) != level) {
+            printf("skipped level %d: this machine has it not\n", level);
+            continue;
+        }
+        struct variant *v = &s->variant[s->n_variants++];
+        v->kernels = kernels;
+        for (int t = 0; t < THREAD_COUNTS; t++)
+            require_ok(backend_cpu_create(&v->be[t], s->pool[t], kernels->name, &e), &e);
+    }
+}
+
+static void close_suite(struct suite *s)
+{
+    for (int i = 0; i < s->n_variants; i++)
+        for (int t = 0; t < THREAD_COUNTS; t++)
+            s->variant[i].be[t]->ops->destroy(s->variant[i].be[t]);
+    s->ref->ops->destroy(s->ref);
+    for (int t = 0; t < THREAD_COUNTS; t++)
+        pool_destroy(&s->pool[t]);
+}
+
+/* ---- one row ---- */
+
+static const struct cut whole = {"whole", {0}, 0},
+                        many = {"cut in 1 2 3 4 5 7 8 17", {1, 2, 3, 4, 5, 7, 8, 17}, 8},
+                        single = {"row by row", {1}, 1}, pieces = {"cut in 5 9", {5, 9}, 2};
+
+static bool canaries(bool live, const char *name, const char *variant, const char *how)
+{
+    if (!live) printf("FAIL %s, %s, %s: wrote beside its output\n", name, variant, how);
+    return live;
+}
+
+/* The same bits from another cut, another number of threads, and matrices at other addresses. */
+static bool check_cut(const struct variant *v, const struct problem *p, const char *name,
+                      const float *expected, float *got, int threads, const struct cut *cut)
+{
+    size_t n = (size_t)p->n * (size_t)p->out_width;
+    const char *variant = v->kernels->name;
+    memset(got, 0xff, n * sizeof(float));
+    bool ok = canaries(run_all(got, v->be[threads - 1], p, cut), name, variant, cut->name);
+    return check_same(name, variant, cut->name, got, expected, n, p->out_width) && ok;
+}
+
+static bool check_values(const struct variant *v, const struct problem *p, const char *name,
+                         const float *want, const float *got, size_t n)
+{
+    const char *variant = v->kernels->name;
+    double floor = 2 * (double)FLT_MIN *
+                   (p->exact ? 1 : p->c->k + 1); /* of BF16 products: denormals count as 0 */
+    if (p->exact) return check_near(name, variant, got, want, n, p->out_width, 0, floor);
+    size_t plain = p->from_cache ? p->from_cache : n;
+    bool ok = check_near(name, variant, got, want, plain, p->out_width,
+                         case_bound(p, v->kernels, false), floor);
+    return check_near(name, variant, got + plain, want + plain, n - plain, p->out_width,
+                      case_bound(p, v->kernels, true), floor) &&
+           ok;
+}
+
+static bool check_variant(const struct variant *v, struct problem *p, const char *name,
+                          const float *want, float *got, float *again)
+{
+    size_t n = (size_t)p->n * (size_t)p->out_width;
+    set_running(name, v->kernels->name);
+    bool ok = canaries(run_all(got, v->be[1], p, &whole), name, v->kernels->name, "whole");
+    ok = check_values(v, p, name, want, got, n) && ok;
+    ok = check_cut(v, p, name, got, again, 1, &many) && ok;
+    move_matrices(p);
+    return check_cut(v, p, name, got, again, 3, p->n <= 80 ? &single : &pieces) && ok;
+}
+
+static void check_case(void *context, const struct test_case *c)
+{
+    struct suite *s = context;
+    struct problem p;
+    char name[MAX_NAME];
+    case_name(name, sizeof(name), c);
+    if (s->filter && !strstr(name, s->filter)) return;
+    problem_open(&p, c, s->seed);
+    size_t bytes = (size_t)p.n * (size_t)p.out_width * sizeof(float);
+    float *want = malloc(bytes), *got = malloc(bytes), *again = malloc(bytes);
+    set_running(name, "ref");
+    bool ok = canaries(run_all(want, s->ref, &p, &whole), name, "ref", "whole");
+    for (int i = 0; i < s->n_variants; i++)
+        ok = check_variant(&s->variant[i], &p, name, want, got, again) && ok;
+    free(want);
+    free(got);
+    free(again);
+    problem_close(&p);
+    *(ok ? &s->passed : &s->failed) += 1;
+}
+
+static void check_direct(struct suite *s, const struct direct_test *tests)
+{
+    for (; tests->name; tests++) {
+        if (s->filter && !strstr(tests->name, s->filter)) continue;
+        for (int i = 0; i < s->n_variants; i++) {
+            set_running(tests->name, s->variant[i].kernels->name);
+            bool ok = tests->check(s->variant[i].kernels, s->seed);
+            if (!ok) printf("FAIL %s, %s\n", tests->name, s->variant[i].kernels->name);
+            *(ok ? &s->passed : &s->failed) += 1;
+        }
+    }
+}
+
+static bool is_called(const char *name, enum cpu_level level)
+{
+    enum cpu_level found;
+    return cpu_level_by_name(name, &found) && found == level;
+}
+
+/* Their own, and what levels were called before. */
+static void check_level_names(struct suite *s)
+{
+    enum cpu_level none;
+    if (s->filter && !strstr("level names", s->filter)) return;
+    bool ok = is_called("generic", CPU_GENERIC) && is_called("avx512vbmi", CPU_AVX512VBMI) &&
+              is_called("avx512", CPU_AVX512) && is_called("amx", CPU_AMX);
+    ok = is_called("avx512bf16", CPU_AVX512) && is_called("avx512fp16", CPU_AVX512) &&
+         !cpu_level_by_name("mmx", &none) && ok;
+    if (!ok) printf("FAIL level names\n");
+    *(ok ? &s->passed : &s->failed) += 1;
+}
+
+static int test_main(const char *filter, uint64_t seed)
+{
+    struct suite s = {.filter = filter, .seed = seed};
+    catch_faults();
+    open_suite(&s);
+    printf("seed %llu\n", (unsigned long long)seed);
+    check_level_names(&s);
+    check_direct(&s, direct_tests);
+    check_direct(&s, attention_tests);
+    check_direct(&s, int16_tests);
+    each_test_case(check_case, &s);
+    close_suite(&s);
+    printf("%d passed, %d failed\n", s.passed, s.failed);
+    return s.failed || !s.passed;
+}
+
+/* On the card that is here. */
+static int cuda_main(const char *filter, uint64_t seed, int sample)
+{
+    ey_err e = {0};
+    struct pool *pool;
+    struct backend *ref, *gpu;
+    require_ok(pool_create(&pool, 0, &e), &e);
+    require_ok(backend_ref_create(&ref, pool, &e), &e);
+    require_ok(backend_cuda_create(&gpu, pool, false, &e), &e);
+    int status = gpu_main(gpu, ref, filter, seed, sample);
+    gpu->ops->destroy(gpu);
+    ref->ops->destroy(ref);
+    pool_destroy(&pool);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const char *filter = NULL;
+    uint64_t seed = 1;
+    int threads = 0, sample = 1;
+    bool bench = false, cuda = false;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--bench") == 0)
+            bench = true;
+        else if (strcmp(argv[i], "--cuda") == 0)
+            cuda = true;
+        else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+            seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--sample") == 0 && i + 1 < argc)
+            sample = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
+            threads = atoi(argv[++i]);
+        else
+            filter = argv[i];
+    }
+    if (cuda) return cuda_main(filter, seed, sample);
+    return bench ? bench_main(filter, threads, seed) : test_main(filter, seed);
+}

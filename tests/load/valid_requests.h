@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests with an answer: what they say, and what the server answered to each when it was asked
+ * alone. */
+#ifndef EY_LOAD_GOOD_H
+#define EY_LOAD_GOOD_H
+
+#include "client/chat_client.h"
+
+struct valid_request {
+    const char *name, *path;
+    const char *model;        /* that is asked; NULL: the server's first */
+    struct buf body;          /* without its closing brace */
+    struct chat_answer truth; /* asked alone */
+};
+
+struct valid_requests {
+    struct valid_request *item;
+    size_t n;
+    bool mixed; /* of two models; which one is asked next is left to chance */
+};
+
+/* Reads the pictures of examples/ and makes all requests, to each of two models where `second` is
+ * not NULL. */
+bool valid_requests_make(struct valid_requests *out, const char *first, const char *second,
+                         ey_err *e);
+void valid_requests_free(struct valid_requests *g);
+
+/* The request, whole. */
+void valid_request_write(const struct valid_request *g, const struct wire_target *to, bool stream,
+                         struct buf *out);
+/* A stream that goes on until it is cut: more than fits between the two sides when nobody reads. */
+void valid_request_write_endless(const struct wire_target *to, uint64_t seed, struct buf *out);
+
+/* Asks all of them, one after the other. */
+bool valid_requests_ask_alone(struct valid_requests *g, const struct wire_target *to, ey_err *e);
+
+/* Whether the whole answer is the truth. A stream's: what came of it, also when it was left in the
+ * middle. */
+bool valid_request_is_equal(const struct valid_request *g, const struct chat_answer *a,
+                            bool stream);
+bool valid_request_is_beginning(const struct valid_request *g, const struct chat_answer *a);
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The same weights in every layout that checkpoints come in (spec 1.2, 2.3, 2.4, 2.5) give the same
+ * bits. */
+#include "engine/engine_fixture.h"
+#include "models/ckpt_edit.h"
+
+#define EMBED "model.language_model.embed_tokens.weight"
+
+static char dir[400];
+
+static struct outcome outcome_at(const char *model)
+{
+    static struct question q;
+    ey_engine *engine = engine_open(model, "ref", 2, 256);
+    question_simple(&q, 1, "What is this?", 3);
+    struct outcome o = outcome_of(engine, &q);
+    ey_engine_close(&engine);
+    return o;
+}
+
+static const char *copy_of(const char *kind)
+{
+    snprintf(dir, sizeof(dir), "%s/changed", fixture_dir());
+    const char *good = ckpt_make(fixture_dir(), kind);
+    ckpt_copy(good, dir);
+    return good;
+}
+
+static void expect_same(const char *good, const char *what)
+{
+    struct outcome a = outcome_at(good), b = outcome_at(dir);
+    assert_same_outcome(&a, &b, what);
+    outcome_free(&a);
+    outcome_free(&b);
+}
+
+/* ---- config.json ---- */
+
+static void newer_config(void **state)
+{
+    (void)state;
+    const char *good = copy_of("tiny-gqa4-bf16");
+    ckpt_set(dir, "config.json", "text_config.rope_scaling", NULL);
+    ckpt_set(dir, "config.json", "text_config.rope_theta", NULL);
+    ckpt_set(dir, "config.json", "text_config.rope_parameters",
+             "{\"mrope_interleaved\":true,\"mrope_section\":[24,20,20],\"rope_theta\":5000000.0,"
+             "\"rope_type\":\"default\"}");
+    expect_same(good, "rope_parameters");
+    ckpt_set(dir, "config.json", "text_config.rope_parameters.rope_theta", "10000");
+    struct outcome a = outcome_at(good), b = outcome_at(dir);
+    assert_memory_not_equal(a.logits, b.logits, (size_t)a.vocabulary * sizeof(float));
+    outcome_free(&a);
+    outcome_free(&b);
+}
+
+static void older_config(void **state)
+{
+    (void)state;
+    const char *good = copy_of("tiny-old-bf16");
+    ckpt_set(dir, "config.json", "text_config.rope_parameters", NULL);
+    ckpt_set(dir, "config.json", "text_config.rope_theta", "1000000");
+    ckpt_set(dir, "config.json", "text_config.rope_scaling",
+             "{\"type\":\"default\",\"mrope_interleaved\":true,\"mrope_section\":[24,20,20]}");
+    expect_same(good, "rope_scaling");
+}
+
+static void small_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *file, *path, *value;
+    } rows[] = {
+        {"no activation named", "config.json", "text_config.hidden_act", NULL},
+        {"no bias named", "config.json", "text_config.attention_bias", NULL},
+        {"no quantization named", "config.json", "quantization_config", NULL},
+        {"quantization null", "config.json", "quantization_config", "null"},
+        {"other list of exceptions", "config.json", "quantization_config.modules_to_not_convert",
+         "[\"lm_head\"]"},
+        {"theta as a float", "config.json", "text_config.rope_theta", "5e6"},
+        {"tied only on top", "config.json", "text_config.tie_word_embeddings", NULL},
+        {"tied only in text_config", "config.json", "tie_word_embeddings", NULL},
+        {"top level wins", "config.json", "text_config.tie_word_embeddings", "false"},
+        {"one stop token", "generation_config.json", "eos_token_id", "1502"},
+        {"stop tokens of text_config", "generation_config.json", "", NULL},
+        {"stop tokens of text_config, null", "generation_config.json", "eos_token_id", "null"},
+        {"unknown members", "preprocessor_config.json", "do_something", "{\"a\": 1}"},
+        {"integral mean", "preprocessor_config.json", "image_mean", "[0.5, 0.5, 5e-1]"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *good = copy_of("tiny-ragged-fp8");
+        ckpt_set(dir, rows[i].file, rows[i].path, rows[i].value);
+        expect_same(good, rows[i].what);
+    }
+}
+
+static void processor_config(void **state)
+{
+    (void)state;
+    const char *good = copy_of("tiny-ragged-fp8");
+    ckpt_remove_file(dir, "preprocessor_config.json");
+    ckpt_set(dir, "processor_config.json", "",
+             "{\"image_processor\": {\"size\": {\"longest_edge\": 262144, \"shortest_edge\": "
+             "4096}, \"patch_size\": 16, \"temporal_patch_size\": 2, "
+             "\"merge_size\": 2, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}, "
+             "\"processor_class\": \"Qwen3VLProcessor\"}");
+    expect_same(good, "processor_config.json");
+    copy_of("tiny-ragged-fp8");
+    ckpt_set(dir, "preprocessor_config.json", "size",
+             "{\"longest_edge\": 1, \"shortest_edge\": 1}");
+    ckpt_set(dir, "preprocessor_config.json", "min_pixels", "4096");
+    ckpt_set(dir, "preprocessor_config.json", "max_pixels", "262144");
+    expect_same(good, "min_pixels and max_pixels override");
+}
+
+/* ---- names ---- */
+
+static void other_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *kind, *names[3][2];
+    } rows[] = {
+        {"older exports",
+         "tiny-untied-bf16",
+         {{"model.visual.", "visual."}, {"model.language_model.", "model."}}},
+        {"half old", "tiny-ragged-fp8", {{"model.visual.", "visual."}}},
+        {"vLLM",
+         "tiny-untied-bf16",
+         {{"model.visual.", "visual."},
+          {"model.language_model.", "language_model.model."},
+          {"lm_head.", "language_model.lm_head."}}},
+        {"vLLM, FP8",
+         "tiny-ragged-fp8",
+         {{"model.visual.", "visual."}, {"model.language_model.", "language_model.model."}}},
+        {"mlx",
+         "tiny-untied-bf16",
+         {{"model.visual.", "vision_tower."}, {"model.language_model.", "language_model.model."}}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *good = copy_of(rows[i].kind);
+        struct tensor_list list = tensors_read(good);
+        for (int k = 0; k < 3 && rows[i].names[k][0]; k++)
+            tensors_rename(&list, rows[i].names[k][0], rows[i].names[k][1]);
+        tensors_write(&list, dir);
+        expect_same(good, rows[i].what);
+    }
+}
+
+/* ---- the head ---- */
+
+static void heads(void **state)
+{
+    (void)state;
+    const char *good = copy_of("tiny-ragged-fp8");
+    struct tensor_list list = tensors_read(good);
+    tensors_add(&list, "lm_head.weight", tensors_find(&list, EMBED));
+    tensors_write(&list, dir);
+    expect_same(good, "an identical copy of a tied head");
+    ey_engine *engine = engine_open(dir, "ref", 1, 256);
+    assert_ptr_equal(engine->model.head.data, engine->model.embed.data); /* kept once */
+    ey_engine_close(&engine);
+
+    ckpt_set(dir, "config.json", "tie_word_embeddings", "false");
+    expect_same(good, "an identical copy of an untied head");
+
+    /* stored and different: the stored one is used, whatever the config says */
+    copy_of("tiny-ragged-fp8");
+    list = tensors_read(good);
+    struct edited_tensor *head = tensors_add(&list, "lm_head.weight", tensors_find(&list, EMBED));
+    size_t row = head->size / (size_t)head->shape[0];
+    for (int64_t i = 0; i < head->shape[0]; i++) /* rows backwards */
+        memcpy(head->data + (size_t)i * row,
+               tensors_find(&list, EMBED)->data + (size_t)(head->shape[0] - 1 - i) * row, row);
+    tensors_write(&list, dir);
+    struct outcome a = outcome_at(good), b = outcome_at(dir);
+    assert_int_equal(a.ids[0], a.vocabulary - 1 - b.ids[0]);
+    outcome_free(&b);
+    ckpt_set(dir, "config.json", "tie_word_embeddings", "false");
+    b = outcome_at(dir);
+    assert_int_equal(a.ids[0], a.vocabulary - 1 - b.ids[0]);
+    outcome_free(&a);
+    outcome_free(&b);
+}
+
+/* ---- scales ---- */
+
+static void convert_scales(const char *kind, enum dtype from, enum dtype to)
+{
+    const char *good = copy_of(kind);
+    struct tensor_list list = tensors_read(good);
+    int n = 0;
+    for (size_t i = 0; i < list.n; i++)
+        if (strstr(list.at[i].name, "_scale_inv")) {
+            assert_int_equal(list.at[i].dtype, from);
+            tensor_convert(&list.at[i], to);
+            n++;
+        }
+    assert_int_equal(n, 21);
+    tensors_write(&list, dir);
+    expect_same(good, kind);
+}
+
+static void scales(void **state)
+{
+    (void)state;
+    convert_scales("tiny-gqa4-fp8", DTYPE_BF16, DTYPE_F32);
+    convert_scales("tiny-shards-fp8", DTYPE_F16, DTYPE_F32); /* and one file instead of two */
+}
+
+/* FP8 or not is decided tensor by tensor. */
+static void mixed_dtypes(void **state)
+{
+    (void)state;
+    const char *good = copy_of("tiny-gqa4-bf16");
+    struct tensor_list list = tensors_read(good);
+    for (size_t i = 0; i < list.n; i += 2)
+        tensor_convert(&list.at[i], DTYPE_F32);
+    tensors_write(&list, dir);
+    expect_same(good, "half of the tensors in F32");
+}
+
+static void every_kind(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"tiny-gqa4-f16", "tiny-gqa4-f32", "tiny-head72-bf16",
+                                        "tiny-shards-fp8", "tiny-old-bf16"};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct outcome o = outcome_at(ckpt_make(fixture_dir(), kinds[i]));
+        assert_int_equal(o.n, 3);
+        outcome_free(&o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(newer_config), cmocka_unit_test(older_config),
+        cmocka_unit_test(small_files),  cmocka_unit_test(processor_config),
+        cmocka_unit_test(other_names),  cmocka_unit_test(heads),
+        cmocka_unit_test(scales),       cmocka_unit_test(mixed_dtypes),
+        cmocka_unit_test(every_kind),
+    };
+    return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers as JSON: the very bytes of objects and chunks, but for ids and times. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "server/api/openai_chat/api_reply.h"
+
+#define HEAD(object)                                                                         \
+    "{\"id\":\"ID\",\"object\":\"" object                                                    \
+    "\",\"created\":7,\"model\":\"a \\\"b\\\"\",\"system_fingerprint\":\"eyelet-" EY_VERSION \
+    "\",\"choices\":["
+
+static struct api_reply plain_reply(enum api_kind kind)
+{
+    struct api_reply reply = reply_start(kind, "a \"b\"");
+    strcpy(reply.id, "ID");
+    reply.created = 7;
+    return reply;
+}
+
+static void check(struct buf *got, const char *wanted)
+{
+    assert_false(got->failed);
+    assert_string_equal(got->data, wanted);
+    buf_free(got);
+}
+
+static const ey_logprob top[] = {{5, "a", -0.25f}, {6, "\xc3\xa4\n", -1.5f}, {7, "a", -INFINITY}};
+static const ey_token_logprobs tokens[] = {{{5, "a", -0.25f}, top, 3}, {{9, "z", -3}, top, 2}};
+
+static void ids(void **state)
+{
+    (void)state;
+    struct api_reply a = reply_start(API_CHAT, "m"), b = reply_start(API_CHAT, "m"),
+                     c = reply_start(API_COMPLETION, "m");
+    struct reply_call call;
+    reply_call_set_id(&call);
+    assert_int_equal(strlen(a.id), strlen("chatcmpl-") + 32);
+    assert_memory_equal(a.id, "chatcmpl-", 9);
+    assert_memory_equal(c.id, "cmpl-", 5);
+    assert_memory_equal(call.id, "call_", 5);
+    assert_string_not_equal(a.id, b.id);
+    assert_true(a.created > 1700000000);
+}
+
+static const ey_image_usage image = {640, 480, 608, 448, 266, true};
+static const struct reply_usage usage = {300, 12, 256, 266, &image, 1, 0.5, 0.25, 0.125};
+#define USAGE                                                                                  \
+    "\"usage\":{\"prompt_tokens\":300,\"completion_tokens\":12,\"total_tokens\":312,\"prompt_" \
+    "tokens_details\":{\"cached_tokens\":256,"                                                 \
+    "\"multimodal_tokens\":{\"image\":266}},\"images\":[{\"width\":640,\"height\":480,\"used_" \
+    "width\":608,\"used_height\":448,\"tokens\":266,"                                          \
+    "\"cached\":true}]},\"timings\":{\"vision_s\":0.5000,\"prefill_s\":0.2500,\"decode_s\":0." \
+    "1250}}"
+
+static void whole_chats(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_CHAT);
+    struct reply_call call = {"call_1", "f", "{\"a\": \"\\u00e4\"}", 15};
+    struct reply_choice plain = {
+        .index = 0, .text = "x\ty", .n_text = 3, .end = {"length", NULL, -1}};
+    struct reply_choice called = {.index = 1,
+                                  .text = "",
+                                  .n_text = 0,
+                                  .calls = &call,
+                                  .n_calls = 1,
+                                  .end = {"tool_calls", NULL, -1}};
+    struct buf out = buf_with_max(1 << 16);
+    reply_open(&out, &reply);
+    reply_add_choice(&out, &reply, &plain);
+    reply_add_choice(&out, &reply, &called);
+    reply_close(&out, &usage);
+    check(&out, HEAD("chat.completion") "{\"index\":0,\"message\":{\"role\":\"assistant\","
+                                        "\"content\":\"x\\ty\",\"refusal\":null},\"logprobs\":null,"
+                                        "\"finish_reason\":\"length\",\"stop_reason\":null},{"
+                                        "\"index\":1,\"message\":{\"role\":\"assistant\","
+                                        "\"content\":null,\"refusal\":null,"
+                                        "\"tool_calls\":[{\"id\":\"call_1\",\"type\":\"function\","
+                                        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": "
+                                        "\\\"\\\\u00e4\\\"}\"}}]},\"logprobs\":null,\"finish_"
+                                        "reason\":\"tool_calls\",\"stop_reason\":null}]," USAGE);
+}
+
+static void why_it_stopped(void **state)
+{
+    (void)state;
+    static const struct {
+        struct reply_end end;
+        const char *wanted;
+    } cases[] = {{{"stop", NULL, -1}, "\"finish_reason\":\"stop\",\"stop_reason\":null}"},
+                 {{"stop", "\n\n", -1}, "\"finish_reason\":\"stop\",\"stop_reason\":\"\\n\\n\"}"},
+                 {{"stop", NULL, 0}, "\"finish_reason\":\"stop\",\"stop_reason\":0}"},
+                 {{"length", NULL, -1}, "\"finish_reason\":\"length\",\"stop_reason\":null}"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_reply reply = plain_reply(API_COMPLETION);
+        struct reply_choice choice = {.text = "t", .n_text = 1, .end = cases[i].end};
+        struct buf out = buf_with_max(1 << 16);
+        reply_add_choice(&out, &reply, &choice);
+        assert_non_null(strstr(out.data, cases[i].wanted));
+        buf_free(&out);
+    }
+}
+
+static void scores_of_a_chat(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_CHAT);
+    struct reply_choice choice = {
+        .text = "az", .n_text = 2, .logprobs = {tokens, 2, NULL}, .end = {"stop", NULL, -1}};
+    struct buf out = buf_with_max(1 << 16);
+    reply_add_choice(&out, &reply, &choice);
+#define TOP_A "{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]}"
+#define TOP_B "{\"token\":\"\xc3\xa4\\n\",\"logprob\":-1.5,\"bytes\":[195,164,10]}"
+    check(&out, ",{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"az\",\"refusal\":"
+                "null},\"logprobs\":{\"content\":["
+                "{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97],\"top_logprobs\":[" TOP_A
+                "," TOP_B ",{\"token\":\"a\",\"logprob\":-9999,\"bytes\":[97]}]},"
+                "{\"token\":\"z\",\"logprob\":-3,\"bytes\":[122],\"top_logprobs\":[" TOP_A "," TOP_B
+                "]}]},"
+                "\"finish_reason\":\"stop\",\"stop_reason\":null}");
+}
+
+static void scores_of_a_completion(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_COMPLETION);
+    size_t offset = 10;
+    struct reply_choice choice = {
+        .text = "az", .n_text = 2, .logprobs = {tokens, 2, &offset}, .end = {"stop", NULL, -1}};
+    struct buf out = buf_with_max(1 << 16);
+    reply_add_choice(&out, &reply, &choice);
+    check(&out, ",{\"index\":0,\"text\":\"az\",\"logprobs\":{\"text_offset\":[10,11],\"token_"
+                "logprobs\":[-0.25,-3],\"tokens\":[\"a\",\"z\"],"
+                "\"top_logprobs\":[{\"a\":-0.25,\"\xc3\xa4\\n\":-1.5},{\"a\":-0.25,\"\xc3\xa4\\n\":"
+                "-1.5,\"z\":-3}]},"
+                "\"finish_reason\":\"stop\",\"stop_reason\":null}");
+    assert_int_equal(offset, 12);
+}
+
+static void chunks_of_a_chat(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_CHAT);
+    struct reply_call call = {"call_2", "g", "{}", 2};
+    struct reply_end end = {"stop", "END", -1};
+    struct buf out = buf_with_max(1 << 16);
+#define CHUNK "data: " HEAD("chat.completion.chunk")
+    reply_chunk_role(&out, &reply, 0);
+    check(&out, CHUNK "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+                      "\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    reply_chunk_text(&out, &reply, 1, "\xc3\xbc\"", 3, NULL);
+    check(&out, CHUNK "{\"index\":1,\"delta\":{\"content\":\"\xc3\xbc\\\"\"},\"logprobs\":null,"
+                      "\"finish_reason\":null}]}\n\n");
+    reply_chunk_call(&out, &reply, 0, 3, &call);
+    check(&out, CHUNK "{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":3,\"id\":\"call_2\","
+                      "\"type\":\"function\",\"function\":{\"name\":\"g\","
+                      "\"arguments\":\"{}\"}}]},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    reply_chunk_end(&out, &reply, 0, &end, NULL);
+    check(&out, CHUNK "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\","
+                      "\"stop_reason\":\"END\"}]}\n\n");
+    reply_chunk_usage(&out, &reply, &usage);
+    check(&out, CHUNK "]," USAGE "\n\n");
+    reply_done(&out);
+    check(&out, "data: [DONE]\n\n");
+    reply_comment(&out, "%s %d/%d", "vision", 3, 24);
+    check(&out, ": vision 3/24\n\n");
+}
+
+static void chunks_of_a_completion(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_COMPLETION);
+    struct reply_end end = {"length", NULL, -1};
+    size_t offset = 0;
+    struct reply_logprobs scores = {tokens, 1, &offset};
+    struct buf out = buf_with_max(1 << 16);
+    reply_chunk_role(&out, &reply, 0);
+    assert_int_equal(out.size, 0);
+    reply_chunk_text(&out, &reply, 2, "a", 1, &scores);
+    check(&out, "data: " HEAD(
+                    "text_completion") "{\"index\":2,\"text\":\"a\",\"logprobs\":{\"text_offset\":["
+                                       "0],\"token_logprobs\":[-0.25],\"tokens\":[\"a\"],"
+                                       "\"top_logprobs\":[{\"a\":-0.25,\"\xc3\xa4\\n\":-1.5}]},"
+                                       "\"finish_reason\":null}]}\n\n");
+    reply_chunk_end(&out, &reply, 2, &end, NULL);
+    check(&out,
+          "data: " HEAD("text_completion") "{\"index\":2,\"text\":\"\",\"logprobs\":null,\"finish_"
+                                           "reason\":\"length\",\"stop_reason\":null}]}\n\n");
+}
+
+static void an_error_in_a_stream(void **state)
+{
+    (void)state;
+    struct api_error error = {503, "ServiceUnavailableError", "", "it \"went\""};
+    struct buf out = buf_with_max(1 << 16);
+    reply_chunk_error(&out, &error);
+    check(&out,
+          "data: {\"error\":{\"message\":\"it "
+          "\\\"went\\\"\",\"type\":\"ServiceUnavailableError\",\"param\":null,\"code\":503}}\n\n");
+}
+
+/* One event is one line, whatever the answer's text is. */
+static void no_text_ends_an_event(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_CHAT);
+    char text[256];
+    struct buf out = buf_with_max(1 << 16);
+    for (int i = 0; i < 256; i++)
+        text[i] = (char)i;
+    reply_chunk_text(&out, &reply, 0, text, sizeof(text), NULL);
+    assert_ptr_equal(strpbrk(out.data, "\r\n"), out.data + out.size - 2);
+    ey_err e;
+    json_object *parsed = json_parse(out.data + strlen("data: "), out.size - strlen("data: "),
+                                     "chunk", EY_INTERNAL, &e);
+    assert_non_null(parsed);
+    json_object_put(parsed);
+    buf_free(&out);
+}
+
+static void ids_and_images(void **state)
+{
+    (void)state;
+    struct buf out = buf_with_max(1 << 16);
+    const int some[] = {1, 20, 300};
+    reply_add_ids(&out, some, 3);
+    reply_add_ids(&out, some, 0);
+    reply_add_images(&out, NULL, 0);
+    check(&out, "[1,20,300][][]");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids),
+        cmocka_unit_test(whole_chats),
+        cmocka_unit_test(why_it_stopped),
+        cmocka_unit_test(scores_of_a_chat),
+        cmocka_unit_test(scores_of_a_completion),
+        cmocka_unit_test(chunks_of_a_chat),
+        cmocka_unit_test(chunks_of_a_completion),
+        cmocka_unit_test(an_error_in_a_stream),
+        cmocka_unit_test(no_text_ends_an_event),
+        cmocka_unit_test(ids_and_images),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

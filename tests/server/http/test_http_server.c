@@ -1,0 +1,918 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP side of the server over real sockets: what it refuses, what it waits for and for how
+ * long, how it ends. */
+#include "../tls_client.h"
+#include "server/http_test_client.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "server/pace.h"
+
+static struct running open_server; /* without a key, deadlines as they are */
+
+static int start_open_server(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.origins[o.n_origins++] = "https://friend.example";
+    open_server = server_start(&o);
+    return 0;
+}
+
+static int stop_open_server(void **state)
+{
+    (void)state;
+    server_stop(&open_server);
+    return 0;
+}
+
+static const char json_type[] = "Content-Type: application/json\r\n";
+/* An answer that takes minutes when steps are slow (pace.h). */
+static const char long_stream[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+                                  "\"max_tokens\": 4000, \"ignore_eos\": true, "
+                                  "\"stream\": true, \"temperature\": 0}";
+
+static int start_stream(int port, const char *body)
+{
+    char head[256];
+    int fd = web_connect(port);
+    snprintf(
+        head, sizeof(head),
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n",
+        json_type, strlen(body));
+    web_say(fd, head);
+    web_say(fd, body);
+    return fd;
+}
+
+static void await_rest(int port)
+{
+    web_await_metric(port, "vllm:num_requests_running", 0);
+    web_await_metric(port, "vllm:num_requests_waiting", 0);
+    web_await_metric(port, "eyelet_kv_blocks_used", 0);
+    web_await_metric(port, "eyelet_host_budget_used_bytes", 0);
+}
+
+/* ---- malformed requests ---- */
+
+#define RAW(text) text, sizeof(text) - 1
+
+static void malformed_requests_get_400_and_the_connection_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n;
+        int status;
+    } cases[] = {
+        {RAW("GET /health HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\n\r\n"), 400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+             "2\r\n{}\r\n0\r\n\r\n"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nTransfer-Encoding: gzip\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: -2\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nContent-Length: 2x\r\n\r\n{}"),
+         400},
+        {RAW("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+             "application/json\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
+         400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\0\r\nY: b\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX\0: a\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\0\r\n\r\n"), 400},
+        {RAW("GET /health\0 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("GET /hea\0lth HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("GET /health%00 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("GET /health?a=%00 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("GET /health\x01 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("G\x1b[31mET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("G\0T /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("GET health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("GET http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\x01\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX : a\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\n X: a\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\nHost: localhost\n\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\nX: a\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nnonsense\r\n\r\n"), 400},
+        {RAW("GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nAuthorization: "
+             "Bearer b\r\n\r\n"),
+         400},
+        {RAW("GET /health HTTP/3.0\r\nHost: localhost\r\n\r\n"), 505},
+        {RAW("GET /health HTTPS/1.1\r\nHost: localhost\r\n\r\n"), 400},
+        {RAW("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), 0},
+        {RAW("nonsense\r\n\r\n"), 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int fd = web_connect(open_server.port);
+        web_send(fd, cases[i].bytes, cases[i].n);
+        char *said = web_hear_all(fd);
+        int status = strncmp(said, "HTTP/1.", 7) == 0 ? atoi(said + 9) : 0;
+        if (status != cases[i].status && !(cases[i].status == 0 && status == 400)) {
+            print_error("case %zu: %d, not %d: %.60s\n", i, status, cases[i].status,
+                        cases[i].bytes);
+            fail();
+        }
+        free(said);
+        close(fd);
+    }
+    char *log = server_log(&open_server);
+    assert_null(strchr(log, 0x1b));
+    free(log);
+}
+
+/* The same bytes without what is wrong with them. */
+static void well_formed_requests_are_let_in(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        int status;
+    } cases[] = {
+        {"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
+        {"GET /health HTTP/1.1\r\nhost:localhost\r\nX:\r\nY:   a  \r\n\r\n", 200},
+        {"\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
+        {"GET /health?a=b&c HTTP/1.1\r\nHost: localhost\r\nCookie: a=b; c=\"d\"\r\n\r\n", 200},
+        {"GET /v1/models/%64emo HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
+        {"GET /health HTTP/1.0\r\n\r\n", 200},
+        {"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
+        {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+         "application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "6\r\n{\"prom\r\n10\r\npt\": \"Hello you\"\r\n1\r\n}\r\n0\r\n\r\n",
+         200},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int fd = web_connect(open_server.port);
+        web_say(fd, cases[i].bytes);
+        struct reply r = web_reply(fd);
+        if (r.status != cases[i].status) {
+            print_error("%d for %s\n", r.status, cases[i].bytes);
+            fail();
+        }
+        reply_free(&r);
+        close(fd);
+    }
+}
+
+static void connections_are_kept(void **state)
+{
+    (void)state;
+    int fd = web_connect(open_server.port);
+    for (int i = 0; i < 3; i++) {
+        web_say(fd, i == 1 ? "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                           : "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        struct reply r = web_reply(fd);
+        assert_int_equal(r.status, i == 1 ? 404 : 200);
+        assert_false(r.closed);
+        reply_free(&r);
+    }
+    web_say(fd, "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    char *said = web_hear_all(fd);
+    assert_non_null(strstr(said, "{\"version\": \""));
+    free(said);
+    close(fd);
+}
+
+/* ---- routes ---- */
+
+static void statuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path, *more, *body;
+        int status;
+        const char *has; /* in head or body */
+    } cases[] = {
+        {"GET", "/health", NULL, NULL, 200, "Content-Length: 0"},
+        {"GET", "/ready", NULL, NULL, 200, "\"percent\": 100"},
+        {"GET", "/version", NULL, NULL, 200, "{\"version\": \"" EY_VERSION "\"}"},
+        {"GET", "/v1/models", NULL, NULL, 200, "\"max_model_len\": 4096"},
+        {"GET", "/v1/models/demo", NULL, NULL, 200, "{\"id\": \"demo\", \"object\": \"model\""},
+        {"GET", "/v1/models/other", NULL, NULL, 404, "The model `other` does not exist."},
+        {"GET", "/v1/models/", NULL, NULL, 404, "\"param\": \"model\""},
+        {"GET", "/eyelet/plan", NULL, NULL, 200, "\"name\": \"KV cache\""},
+        {"GET", "/metrics", NULL, NULL, 200,
+         "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"demo\",le=\"0.001\"} "},
+        {"GET", "/nowhere", NULL, NULL, 404, "\"code\": 404"},
+        {"POST", "/nowhere", json_type, "{}", 404, "NotFoundError"},
+        {"GET", "/tokenize", NULL, NULL, 405, "Allow: POST, OPTIONS"},
+        {"POST", "/health", json_type, "{}", 405, "Allow: GET, HEAD, OPTIONS"},
+        {"DELETE", "/v1/models/demo", NULL, NULL, 405, "Allow: GET"},
+        {"BREW", "/v1/models", NULL, NULL, 405, "Allow: GET"},
+        {"POST", "/tokenize", NULL, "{\"prompt\": \"Hello\"}", 415, "application/json"},
+        {"POST", "/tokenize", "Content-Type: text/plain\r\n", "{\"prompt\": \"Hello\"}", 415,
+         "application/json"},
+        {"POST", "/tokenize", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", "x",
+         415, "Content-Encoding"},
+        {"POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}", 200, "\"count\""},
+        {"POST", "/tokenize", json_type, NULL, 400, "\"type\": \"Bad Request\""},
+        {"OPTIONS", "/tokenize", NULL, NULL, 204, "Allow: POST, OPTIONS"},
+        {"GET", "/", NULL, NULL, 200,
+         "Content-Security-Policy: default-src 'none'; script-src 'self';"},
+        {"GET", "/", NULL, NULL, 200, "<!doctype html>"},
+        {"POST", "/", json_type, "{}", 404, "\"error\""},
+        {"GET", "/../etc/passwd", NULL, NULL, 404, "\"error\""},
+    };
+    web_await_metric(open_server.port, "eyelet_loads_total", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct reply r = web_ask(open_server.port, cases[i].method, cases[i].path, cases[i].more,
+                                 cases[i].body);
+        if (r.status != cases[i].status ||
+            (!strstr(r.head, cases[i].has) && !strstr(r.body, cases[i].has))) {
+            print_error("%s %s: %d, not %d with %s:\n%s%s\n", cases[i].method, cases[i].path,
+                        r.status, cases[i].status, cases[i].has, r.head, r.body);
+            fail();
+        }
+        reply_free(&r);
+    }
+}
+
+static void page_is_sent_once(void **state)
+{
+    (void)state;
+    struct reply first = web_ask(open_server.port, "GET", "/", NULL, NULL);
+    char *etag = strstr(first.head, "ETag: "), known[128];
+    assert_non_null(etag);
+    snprintf(known, sizeof(known), "If-None-Match: %.*s\r\n", (int)strcspn(etag + 6, "\r"),
+             etag + 6);
+    struct reply second = web_ask(open_server.port, "GET", "/", known, NULL);
+    assert_int_equal(second.status, 304);
+    assert_true(reply_has(&first, "Cache-Control: no-cache"));
+    assert_true(reply_has(&first, "X-Content-Type-Options: nosniff"));
+    assert_true(reply_has(&first, "Referrer-Policy: no-referrer"));
+    reply_free(&first);
+    reply_free(&second);
+}
+
+/* ---- web pages of others ---- */
+
+static void foreign_hosts_and_origins_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        int status;
+    } cases[] = {
+        {"Host: evil.example\r\n", 421},
+        {"Host: evil.example:8000\r\n", 421},
+        {"Host: localhost:9999\r\n", 200},
+        {"Origin: https://evil.example\r\n", 403},
+        {"Origin: null\r\n", 403},
+        {"Host: localhost:8000\r\nOrigin: http://localhost:3000\r\n", 403},
+        {"Host: localhost:8000\r\nOrigin: http://localhost:8000\r\n", 200},
+        {"Origin: https://friend.example\r\n", 200},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char more[256];
+        struct reply r = web_ask(open_server.port, "GET", "/version", cases[i].more, NULL);
+        if (r.status != cases[i].status) fail_msg("GET with %s got %d", cases[i].more, r.status);
+        reply_free(&r);
+        snprintf(more, sizeof(more), "%s%s", cases[i].more, json_type);
+        r = web_ask(open_server.port, "POST", "/tokenize", more, "{\"prompt\": \"Hello\"}");
+        if (r.status != cases[i].status) fail_msg("POST with %s got %d", cases[i].more, r.status);
+        reply_free(&r);
+    }
+}
+
+static void friends_are_told_that_they_may(void **state)
+{
+    (void)state;
+    struct reply r = web_ask(
+        open_server.port, "OPTIONS", "/v1/chat/completions",
+        "Origin: https://friend.example\r\nAccess-Control-Request-Method: POST\r\n"
+        "Access-Control-Request-Headers: authorization, content-type, x-stainless-os\r\n",
+        NULL);
+    assert_int_equal(r.status, 204);
+    assert_true(reply_has(&r, "Access-Control-Allow-Origin: https://friend.example"));
+    assert_true(
+        reply_has(&r, "Access-Control-Allow-Headers: authorization, content-type, x-stainless-os"));
+    assert_true(reply_has(&r, "Access-Control-Allow-Methods: GET, POST, OPTIONS"));
+    reply_free(&r);
+    r = web_ask(open_server.port, "GET", "/version", "Origin: https://friend.example\r\n", NULL);
+    assert_true(reply_has(&r, "Access-Control-Allow-Origin: https://friend.example"));
+    assert_true(reply_has(&r, "Vary: Origin"));
+    reply_free(&r);
+    r = web_ask(open_server.port, "OPTIONS", "/v1/chat/completions",
+                "Origin: https://evil.example\r\n", NULL);
+    assert_int_equal(r.status, 403);
+    assert_null(strstr(r.head, "Access-Control"));
+    reply_free(&r);
+    r = web_ask(open_server.port, "GET", "/version", NULL, NULL);
+    assert_null(strstr(r.head, "Access-Control"));
+    reply_free(&r);
+}
+
+/* ---- keys ---- */
+
+static void keys_guard_all_but_the_open_routes(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.keys[o.n_keys++] = "one";
+    o.keys[o.n_keys++] = "two";
+    struct running s = server_start(&o);
+    static const struct {
+        const char *method, *path;
+        bool open;
+    } routes[] = {
+        {"GET", "/health", true},
+        {"GET", "/ready", true},
+        {"GET", "/", true},
+        {"HEAD", "/", true},
+        {"OPTIONS", "/v1/models", true},
+        {"GET", "/version", false},
+        {"GET", "/metrics", false},
+        {"GET", "/eyelet/plan", false},
+        {"GET", "/v1/models", false},
+        {"GET", "/v1/models/demo", false},
+        {"GET", "/nowhere", false},
+        {"POST", "/v1/chat/completions", false},
+        {"POST", "/v1/completions", false},
+        {"POST", "/tokenize", false},
+        {"POST", "/detokenize", false},
+        {"POST", "/v1/chat/completions/render", false},
+        {"GET", "/tokenize", false},
+        {"POST", "/health", false},
+        {"POST", "/", false},
+    };
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        const char *body = strcmp(routes[i].method, "POST") == 0 ? "{}" : NULL;
+        struct reply r = web_ask(s.port, routes[i].method, routes[i].path, json_type, body);
+        if ((r.status != 401) != routes[i].open)
+            fail_msg("%s %s: %d", routes[i].method, routes[i].path, r.status);
+        if (!routes[i].open) assert_true(reply_has(&r, "WWW-Authenticate: Bearer"));
+        if (!routes[i].open && body)
+            assert_non_null(strstr(r.body, "\"type\": \"AuthenticationError\""));
+        reply_free(&r);
+    }
+    static const struct {
+        const char *more;
+        int status;
+    } keys[] = {
+        {"Authorization: Bearer one\r\n", 200},
+        {"authorization: bearer two\r\n", 200},
+        {"Authorization: Bearer on\r\n", 401},
+        {"Authorization: Bearer onee\r\n", 401},
+        {"Authorization: one\r\n", 401},
+        {"Authorization: Basic one\r\n", 401},
+        {"X-Api-Key: one\r\n", 401},
+    };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        struct reply r = web_ask(s.port, "GET", "/v1/models", keys[i].more, NULL);
+        if (r.status != keys[i].status) fail_msg("%s: %d", keys[i].more, r.status);
+        reply_free(&r);
+    }
+    server_stop(&s);
+}
+
+/* ---- bodies ---- */
+
+static void large_bodies_are_refused(void **state)
+{
+    (void)state;
+    enum { PIECE = 1 << 20 };
+    char head[256];
+    int fd = web_connect(open_server.port);
+    snprintf(head, sizeof(head),
+             "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n",
+             json_type, EY_MAX_BODY_BYTES + 1);
+    web_say(fd, head);
+    struct reply r = web_reply(fd); /* at once, before any of it comes */
+    assert_int_equal(r.status, 413);
+    reply_free(&r);
+    close(fd);
+    char *piece = malloc(PIECE);
+    assert_non_null(piece);
+    memset(piece, ' ', PIECE);
+    fd = web_connect(open_server.port);
+    snprintf(head, sizeof(head),
+             "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sTransfer-Encoding: chunked\r\n\r\n",
+             json_type);
+    web_say(fd, head);
+    for (int sent = 0; sent <= EY_MAX_BODY_BYTES; sent += PIECE) {
+        web_say(fd, "100000\r\n");
+        web_send(fd, piece, PIECE);
+        web_say(fd, "\r\n");
+    }
+    web_say(fd, "0\r\n\r\n");
+    r = web_reply(fd);
+    assert_int_equal(r.status, 413);
+    reply_free(&r);
+    close(fd);
+    free(piece);
+    await_rest(open_server.port);
+}
+
+/* An error comes when the body has come, so that the client can read it, and the connection goes
+ * on. */
+static void refused_bodies_are_read(void **state)
+{
+    (void)state;
+    enum { N = 3 << 20 };
+    char head[256], *body = calloc(1, N);
+    assert_non_null(body);
+    int fd = web_connect(open_server.port);
+    snprintf(head, sizeof(head),
+             "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", N);
+    web_say(fd, head);
+    web_send(fd, body, N);
+    struct reply r = web_reply(fd);
+    assert_int_equal(r.status, 404);
+    assert_false(r.closed);
+    reply_free(&r);
+    web_say(fd, "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    r = web_reply(fd);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    close(fd);
+    free(body);
+}
+
+static void expectations(void **state)
+{
+    (void)state;
+    int fd = web_connect(open_server.port);
+    web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                "application/json\r\nExpect: 100-continue\r\nContent-Length: 19\r\n\r\n");
+    struct reply r = web_reply(fd);
+    assert_int_equal(r.status, 100);
+    reply_free(&r);
+    web_say(fd, "{\"prompt\": \"Hello\"}");
+    r = web_reply(fd);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    close(fd);
+    fd = web_connect(open_server.port);
+    web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: "
+                "100-continue\r\nContent-Length: 19\r\n\r\n");
+    r = web_reply(fd); /* no "go on": it would be for nothing */
+    assert_int_equal(r.status, 415);
+    reply_free(&r);
+    close(fd);
+}
+
+static void bodies_stay_within_the_budget(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    enum { BODY = 700 << 10 };
+    o.host_bytes = 1 << 20;
+    struct running s = server_start(&o);
+    char head[256], *body = malloc(BODY);
+    assert_non_null(body);
+    memset(body, ' ', BODY);
+    snprintf(head, sizeof(head),
+             "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n",
+             json_type, BODY);
+    int first = web_connect(s.port), second = web_connect(s.port);
+    web_say(first, head);
+    web_send(first, body, BODY - 1);
+    web_await_metric(s.port, "eyelet_host_budget_used_bytes", BODY + 1);
+    web_say(second, head);
+    web_send(second, body, BODY);
+    struct reply r = web_reply(second);
+    assert_int_equal(r.status, 503);
+    assert_true(reply_has(&r, "Retry-After: 1"));
+    reply_free(&r);
+    web_say(first, " ");
+    r = web_reply(first);
+    assert_int_equal(r.status, 400); /* no JSON, but let in */
+    reply_free(&r);
+    close(first);
+    close(second);
+    web_await_metric(s.port, "eyelet_host_budget_used_bytes", 0);
+    free(body);
+    server_stop(&s);
+}
+
+static void large_heads_are_refused(void **state)
+{
+    (void)state;
+    enum { N = 200 << 10 };
+    char *junk = malloc(N);
+    assert_non_null(junk);
+    memset(junk, 'a', N);
+    int fd = web_connect(open_server.port);
+    web_say(fd, "GET /health HTTP/1.1\r\nHost: localhost\r\nX: ");
+    web_try_send(fd, junk, N);
+    char *said = web_hear_until(fd, "\r\n");
+    if (said[0]) assert_memory_equal(said, "HTTP/1.1 431", 12);
+    free(said);
+    close(fd);
+    fd = web_connect(open_server.port);
+    web_say(fd, "GET /");
+    web_try_send(fd, junk, N);
+    said = web_hear_until(fd, "\r\n");
+    if (said[0]) assert_memory_equal(said, "HTTP/1.1 414", 12);
+    free(said);
+    close(fd);
+    free(junk);
+    char many[EY_MAX_HEADERS * 8 + 16] = "";
+    for (int i = 0; i < EY_MAX_HEADERS; i++)
+        strcat(many, "X: y\r\n");
+    struct reply r = web_ask(open_server.port, "GET", "/health", many, NULL);
+    assert_int_equal(r.status, 431);
+    reply_free(&r);
+}
+
+/* ---- deadlines ---- */
+
+enum { PATIENCE = 120 /* seconds */ };
+
+/* Sends a byte at a time until the server has had enough; false: it never has. */
+static bool drip(int fd, const char *text)
+{
+    for (double end = seconds_now() + PATIENCE; seconds_now() < end; usleep(20000))
+        if (!web_try_send(fd, text, 1)) return true;
+    return false;
+}
+
+/* A connection that nothing goes on upon after its first reply. On a slow machine the server's
+ * patience may end before that. */
+static int connect_idle(int port)
+{
+    struct reply r = {0};
+    int fd = -1;
+    while (!r.status) {
+        if (fd >= 0) close(fd);
+        reply_free(&r);
+        fd = web_connect(port);
+        web_say(fd, "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        r = web_reply(fd);
+    }
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    return fd;
+}
+
+/* The rest of a request never comes. */
+static int connect_with_part(int port, const char *part)
+{
+    int fd = web_connect(port);
+    web_say(fd, part);
+    return fd;
+}
+
+static void slow_clients_are_dropped(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.header_seconds = 1;
+    o.body_seconds = 1.5;
+    o.idle_seconds = 1;
+    o.stall_seconds = 1;
+    struct running s = server_start(&o);
+    int silent = web_connect(s.port), idle = connect_idle(s.port);
+    int in_head = connect_with_part(s.port, "GET /version HTTP/1.1\r\nHost: localhost\r\nX: ");
+    assert_true(drip(in_head, "a"));
+    int in_body = connect_with_part(s.port,
+                                    "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                                    "application/json\r\nContent-Length: 1000000\r\n\r\n");
+    assert_true(drip(in_body, " "));
+    int stalled = connect_with_part(s.port,
+                                    "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                                    "application/json\r\nContent-Length: 10\r\n\r\n");
+    free(web_hear_all(silent));
+    free(web_hear_all(idle));
+    free(web_hear_all(stalled));
+    close(silent);
+    close(idle);
+    close(in_head);
+    close(in_body);
+    close(stalled);
+    web_await_metric(s.port, "eyelet_connections", 1);
+    server_stop(&s);
+}
+
+/* The answer is a stream that would be as long as this context, and more than the sockets hold. */
+static void clients_that_do_not_read_are_dropped(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.stall_seconds = 1;
+    struct running s = server_start(&o);
+    int fd = web_connect_narrow(s.port);
+    for (int i = 0; i < 100; i++)
+        if (!web_try_send(fd, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 42)) break;
+    struct pollfd answered = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&answered, 1, PATIENCE * 1000),
+                     1); /* the server has taken the connection */
+    web_await_metric(s.port, "eyelet_connections", 1);
+    close(fd);
+    server_stop(&s);
+}
+
+/* Opens one anew where it is closed: in a crowd the server has little time for those that say
+ * nothing yet. */
+static void keep_open(int port, int *fd)
+{
+    struct pollfd ended = {.fd = *fd, .events = POLLIN | POLLRDHUP};
+    if (*fd >= 0 && poll(&ended, 1, 0) == 0) return;
+    if (*fd >= 0) close(*fd);
+    *fd = connect_with_part(port, "GET /version HTTP/1.1\r\n");
+}
+
+static void crowds_leave_room_for_health(void **state)
+{
+    (void)state;
+    enum { N = EY_MAX_CONNECTIONS + 1 };
+    struct server_options o = demo_options();
+    o.header_seconds = 2 * PATIENCE;
+    struct running s = server_start(&o);
+    struct reply r = {0};
+    int fd[N];
+    for (int i = 0; i < N; i++)
+        fd[i] = -1;
+    for (double end = seconds_now() + PATIENCE; r.status != 503 && seconds_now() < end;) {
+        for (int i = 0; i < N; i++)
+            keep_open(s.port, &fd[i]);
+        reply_free(&r);
+        r = web_ask(s.port, "GET", "/version", NULL, NULL);
+    }
+    assert_int_equal(r.status, 503);
+    assert_true(reply_has(&r, "Connection: close"));
+    reply_free(&r);
+    r = web_ask(s.port, "GET", "/health", NULL, NULL);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    for (int i = 0; i < N; i++)
+        close(fd[i]);
+    web_await_metric(s.port, "eyelet_connections", 1);
+    server_stop(&s);
+}
+
+/* ---- hanging up ---- */
+
+static void hang_ups_end_the_answer(void **state)
+{
+    (void)state;
+    int stream = start_stream(open_server.port, long_stream);
+    free(web_hear_until(stream, "\"content\":\""));
+    close(stream);
+    await_rest(open_server.port);
+    int fd[12]; /* more than run at once: some are in the queue */
+    for (int i = 0; i < 12; i++)
+        fd[i] = start_stream(open_server.port, long_stream);
+    web_await_metric(open_server.port, "vllm:num_requests_running", 4);
+    for (int i = 0; i < 12; i++)
+        close(fd[i]);
+    await_rest(open_server.port);
+    int quiet = start_stream(open_server.port,
+                             "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+                             "\"max_tokens\": 4000, \"ignore_eos\": true}");
+    web_await_metric(open_server.port, "vllm:num_requests_running", 1);
+    close(quiet);
+    await_rest(open_server.port);
+}
+
+/* ---- the end ---- */
+
+static void stopping_lets_answers_finish(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.drain_seconds = 300;
+    struct running s = server_start(&o);
+    int kept = web_connect(s.port);
+    int stream = start_stream(s.port,
+                              "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+                              "\"max_tokens\": 1000, \"ignore_eos\": true, \"stream\": true}");
+    free(web_hear_until(stream, "\"content\":\""));
+    server_signal(&s, SIGTERM);
+    server_await_log(&s, "told to stop");
+    struct reply r = web_ask(s.port, "POST", "/v1/chat/completions", json_type, long_stream);
+    assert_int_equal(r.status, 503);
+    assert_true(reply_has(&r, "Connection: close"));
+    reply_free(&r);
+    r = web_ask(s.port, "GET", "/ready", NULL, NULL);
+    assert_int_equal(r.status, 503);
+    assert_non_null(strstr(r.body, "\"stopping\""));
+    reply_free(&r);
+    pace_set(0);
+    char *rest = web_hear_all(stream);
+    assert_non_null(strstr(rest, "data: [DONE]"));
+    assert_null(strstr(rest, "\"error\""));
+    free(rest);
+    assert_int_equal(server_wait(&s), 0);
+    close(stream);
+    close(kept);
+}
+
+static void stopping_ends_what_takes_too_long(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.drain_seconds = 0;
+    struct running s = server_start(&o);
+    int stream = start_stream(s.port, long_stream);
+    free(web_hear_until(stream, "\"content\":\""));
+    server_signal(&s, SIGINT);
+    char *rest = web_hear_all(stream);
+    assert_non_null(strstr(rest, "data: {\"error\""));
+    assert_null(strstr(rest, "\"finish_reason\":\"stop\""));
+    free(rest);
+    assert_int_equal(server_wait(&s), 0);
+    close(stream);
+}
+
+static void a_second_signal_stops_at_once(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    struct running s = server_start(&o);
+    int stream = start_stream(s.port, long_stream);
+    free(web_hear_until(stream, "\"content\":\""));
+    server_signal(&s, SIGTERM);
+    server_await_log(&s, "told to stop");
+    server_signal(&s, SIGTERM);
+    server_await_log(&s, "stopped at once");
+    assert_int_equal(server_wait(&s), 0);
+    free(web_hear_all(stream));
+    close(stream);
+}
+
+static void the_port_is_free_afterwards(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    for (int i = 0; i < 3; i++) {
+        struct running s = server_start(&o);
+        struct reply r = web_ask(s.port, "GET", "/v1/models", NULL, NULL);
+        assert_int_equal(r.status, 200);
+        reply_free(&r);
+        o.port = s.port;
+        server_stop(&s);
+    }
+}
+
+/* ---- the model ---- */
+
+static void idle_models_are_unloaded_and_come_back(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.idle_unload_seconds = 1;
+    struct running s = server_start(&o);
+    for (int i = 1; i <= 2; i++) {
+        web_await_metric(s.port, "eyelet_unloads_total", i);
+        struct reply r = web_ask(s.port, "GET", "/ready", NULL, NULL);
+        assert_int_equal(r.status, 200);
+        reply_free(&r);
+        r = web_ask(s.port, "GET", "/v1/models", NULL, NULL);
+        assert_non_null(strstr(r.body, "\"max_model_len\": 4096"));
+        reply_free(&r);
+        r = web_ask(s.port, "POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}");
+        assert_int_equal(r.status, 200);
+        assert_non_null(strstr(r.head, "X-Eyelet-Reload-Seconds: "));
+        reply_free(&r);
+        assert_int_equal(web_metric(s.port, "eyelet_loads_total"), i + 1);
+    }
+    server_stop(&s);
+}
+
+/* A model whose files are gone when it is wanted again is the server's trouble, and may pass. */
+static void models_that_cannot_come_back_are_tried_again(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    char folder[] = "/tmp/eyelet-test-XXXXXX", link[64], demo[4096];
+    assert_non_null(mkdtemp(folder));
+    snprintf(link, sizeof(link), "%s/model", folder);
+    assert_non_null(realpath("models/demo", demo));
+    assert_int_equal(symlink(demo, link), 0);
+    o.models[0].path = link;
+    o.idle_unload_seconds = 1;
+    struct running s = server_start(&o);
+    web_await_metric(s.port, "eyelet_unloads_total", 1);
+    assert_int_equal(unlink(link), 0);
+    for (int i = 0; i < 2; i++) {
+        struct reply r = web_ask(s.port, "POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}");
+        assert_int_equal(r.status, 503);
+        assert_non_null(strstr(r.body, "the model could not be loaded: "));
+        reply_free(&r);
+    }
+    assert_int_equal(symlink(demo, link), 0);
+    struct reply r = web_ask(s.port, "POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}");
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    server_stop(&s);
+    unlink(link);
+    rmdir(folder);
+}
+
+static void what_cannot_start_says_why(void **state)
+{
+    (void)state;
+    struct server_options taken = demo_options(), lost = demo_options(), wide = demo_options(),
+                          half = demo_options(), nowhere = demo_options();
+    ey_err e;
+    taken.port = open_server.port;
+    assert_false(server_run(&taken, &e));
+    assert_non_null(strstr(e.text, "is in use"));
+    lost.models[0].path = "models/none";
+    assert_false(server_run(&lost, &e));
+    assert_int_equal(e.code, EY_NOT_FOUND);
+    wide.host = "0.0.0.0";
+    assert_false(server_run(&wide, &e));
+    assert_non_null(strstr(e.text, "--api-key"));
+    half.ssl_keyfile = "key.pem";
+    assert_false(server_run(&half, &e));
+    assert_non_null(strstr(e.text, "--ssl-certfile"));
+    nowhere.host = "192.0.2.1";
+    assert_false(server_run(&nowhere, &e));
+    assert_non_null(strstr(e.text, "--host 192.0.2.1"));
+}
+
+/* ---- TLS ---- */
+
+static void tls(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    char folder[] = "/tmp/eyelet-test-XXXXXX", key[64], certificate[64], said[4096];
+    assert_non_null(mkdtemp(folder));
+    snprintf(key, sizeof(key), "%s/key.pem", folder);
+    snprintf(certificate, sizeof(certificate), "%s/certificate.pem", folder);
+    assert_true(tls_make_files(key, certificate));
+    o.ssl_keyfile = key;
+    o.ssl_certfile = certificate;
+    struct running s = server_start(&o);
+    char *log = server_log(&s);
+    assert_non_null(strstr(log, "listening on https://127.0.0.1:"));
+    free(log);
+    assert_true(tls_ask(s.port,
+                        "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                        said, sizeof(said)));
+    assert_non_null(strstr(said, "{\"version\": \""));
+    int plain = web_connect(s.port);
+    web_say(plain, "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    char *nothing = web_hear_all(plain);
+    assert_null(strstr(nothing, "version"));
+    free(nothing);
+    close(plain);
+    server_stop(&s);
+    o.ssl_keyfile = certificate;
+    ey_err e;
+    assert_false(server_run(&o, &e));
+    assert_non_null(strstr(e.text, "could not be used"));
+    unlink(key);
+    unlink(certificate);
+    rmdir(folder);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(malformed_requests_get_400_and_the_connection_ends),
+        cmocka_unit_test(well_formed_requests_are_let_in),
+        cmocka_unit_test(connections_are_kept),
+        cmocka_unit_test(statuses),
+        cmocka_unit_test(page_is_sent_once),
+        cmocka_unit_test(foreign_hosts_and_origins_are_refused),
+        cmocka_unit_test(friends_are_told_that_they_may),
+        cmocka_unit_test(keys_guard_all_but_the_open_routes),
+        cmocka_unit_test(large_bodies_are_refused),
+        cmocka_unit_test(refused_bodies_are_read),
+        cmocka_unit_test(expectations),
+        cmocka_unit_test(bodies_stay_within_the_budget),
+        cmocka_unit_test(large_heads_are_refused),
+        cmocka_unit_test(slow_clients_are_dropped),
+        cmocka_unit_test(clients_that_do_not_read_are_dropped),
+        cmocka_unit_test(crowds_leave_room_for_health),
+        cmocka_unit_test_setup_teardown(hang_ups_end_the_answer, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(stopping_lets_answers_finish, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(stopping_ends_what_takes_too_long, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(a_second_signal_stops_at_once, pace_slow, pace_fast),
+        cmocka_unit_test(the_port_is_free_afterwards),
+        cmocka_unit_test(idle_models_are_unloaded_and_come_back),
+        cmocka_unit_test(models_that_cannot_come_back_are_tried_again),
+        cmocka_unit_test(what_cannot_start_says_why),
+        cmocka_unit_test(tls),
+    };
+    return cmocka_run_group_tests(tests, start_open_server, stop_open_server);
+}

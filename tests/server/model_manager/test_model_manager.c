@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several models in one server: which one answers, what is loaded, and that nobody is turned away
+ * while they take turns. */
+#include "server/http_test_client.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "models/ckpt_edit.h"
+#include "server/pace.h"
+
+static const char content_type[] = "Content-Type: application/json\r\n";
+static char folder[] = "/tmp/eyelet-test-XXXXXX";
+static const char *tiny; /* a random model of another vocabulary; what it says has no meaning, but
+                            it is always the same */
+
+enum { MODELS = 2, QUESTIONS = 3 };
+static const char *const names[MODELS] = {"demo", "tiny"};
+static const char *const questions[QUESTIONS] = {"Say hello.", "Name a colour.",
+                                                 "A red circle and a blue square."};
+static char *truth[MODELS][QUESTIONS]; /* of a server that has this model alone */
+
+static struct server_options options_of(bool with_demo, bool with_tiny)
+{
+    struct server_options o = demo_options();
+    o.engine.max_model_len = 4096;
+    o.engine.kv_tokens = 16384;
+    o.engine.threads = 1;
+    o.turn_seconds = 0.3;
+    if (!with_demo) o.n_models = 0;
+    if (with_tiny)
+        o.models[o.n_models++] = (struct server_model){.path = tiny,
+                                                       .names = {"tiny", "little"},
+                                                       .n_names = 2,
+                                                       .aliases = {"tiny-ragged-fp8"}};
+    return o;
+}
+
+static char *body_of(const char *model, const char *question, int max_tokens, bool stream)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             "{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], "
+             "\"temperature\": 0, \"ignore_eos\": true, "
+             "\"max_tokens\": %d%s}",
+             model, question, max_tokens, stream ? ", \"stream\": true" : "");
+    return strdup(text);
+}
+
+static int post(int port, const char *path, const char *body)
+{
+    char head[256];
+    int fd = web_connect(port);
+    snprintf(head, sizeof(head),
+             "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n", path,
+             content_type, strlen(body));
+    web_say(fd, head);
+    web_say(fd, body);
+    return fd;
+}
+
+/* Says a question on a connection of its own. */
+static int ask(int port, const char *model, const char *question, int max_tokens, bool stream)
+{
+    char *body = body_of(model, question, max_tokens, stream);
+    int fd = post(port, "/v1/chat/completions", body);
+    free(body);
+    return fd;
+}
+
+/* "choices": … of a whole answer. */
+static char *choices(const struct reply *r)
+{
+    const char *start = strstr(r->body, "\"choices\""),
+               *end = start ? strstr(start, "\"usage\"") : NULL;
+    if (r->status != 200 || !end) fail_msg("status %d: %s", r->status, r->body);
+    return strndup(start, (size_t)(end - start));
+}
+
+static struct reply hear(int fd)
+{
+    struct reply r = web_reply(fd);
+    close(fd);
+    return r;
+}
+
+enum { TOKENS = 8, LONG = 800 /* of SLOW_MS each: more than a minute */ };
+
+static void assert_truth(struct reply *r, size_t model, size_t question)
+{
+    char *said = choices(r), called[64];
+    assert_string_equal(said, truth[model][question]);
+    snprintf(called, sizeof(called), "\"model\":\"%s\"", names[model]);
+    if (!strstr(r->body, called)) fail_msg("%s is not called so: %s", names[model], r->body);
+    free(said);
+    reply_free(r);
+}
+
+static void learn_truth(size_t model)
+{
+    struct server_options o = options_of(model == 0, model == 1);
+    struct running s = server_start(&o);
+    for (size_t q = 0; q < QUESTIONS; q++) {
+        struct reply r = hear(ask(s.port, names[model], questions[q], TOKENS, false));
+        truth[model][q] = choices(&r);
+        reply_free(&r);
+    }
+    server_stop(&s);
+}
+
+static int prepare(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    tiny = ckpt_make(folder, "tiny-ragged-fp8");
+    for (size_t m = 0; m < MODELS; m++)
+        learn_truth(m);
+    assert_string_not_equal(truth[0][0], truth[1][0]);
+    return 0;
+}
+
+static int tidy(void **state)
+{
+    (void)state;
+    char command[128];
+    for (size_t m = 0; m < MODELS; m++)
+        for (size_t q = 0; q < QUESTIONS; q++)
+            free(truth[m][q]);
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static void assert_says(int port, const char *path, const char *text)
+{
+    struct reply r = web_ask(port, "GET", path, NULL, NULL);
+    if (!strstr(r.body, text)) fail_msg("%s lacks %s: %s", path, text, r.body);
+    reply_free(&r);
+}
+
+/* What /v1/models says of one. */
+static bool is_resident(int port, const char *model)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/v1/models/%s", model);
+    struct reply r = web_ask(port, "GET", path, NULL, NULL);
+    assert_int_equal(r.status, 200);
+    bool is = strstr(r.body, "\"resident\": true") != NULL;
+    assert_true(is || strstr(r.body, "\"resident\": false"));
+    reply_free(&r);
+    return is;
+}
+
+/* ---- what waits ---- */
+
+static const char *waiting_of(const char *model)
+{
+    static char metric[128];
+    snprintf(metric, sizeof(metric), "vllm:num_requests_waiting{engine=\"0\",model_name=\"%s\"}",
+             model);
+    return metric;
+}
+
+static void await_waiting(int port, const char *model, int n)
+{
+    web_await_metric(port, waiting_of(model), n);
+}
+
+static bool has_come(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 10) > 0;
+}
+
+static void hear_tokens(int fd)
+{
+    struct reply r = hear(fd);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+}
+
+/* Asks a small thing of a model whose turn ends sooner or later, until one such request waits at
+ * its door; returns the connection that this one's reply will come on. Nothing else may wait for
+ * the model. */
+static int await_end_of_turn(int port, const char *model)
+{
+    char body[128];
+    snprintf(body, sizeof(body), "{\"model\": \"%s\", \"prompt\": \"Hello\"}", model);
+    for (;;) {
+        int fd = post(port, "/tokenize", body);
+        while (!has_come(fd))
+            if (web_metric(port, waiting_of(model)) == 1) return fd;
+        hear_tokens(fd);
+    }
+}
+
+/* ---- tests ---- */
+
+static void requests_choose_by_name(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    struct running s = server_start(&o);
+    server_await_log(&s, "eyelet ready");
+    assert_true(is_resident(s.port, "demo") && is_resident(s.port, "tiny") &&
+                is_resident(s.port, "little"));
+    const struct {
+        const char *name;
+        size_t model;
+    } cases[] = {{"", 0},     {"demo", 0},   {"models/demo", 0},
+                 {"tiny", 1}, {"little", 1}, {"tiny-ragged-fp8", 1},
+                 {tiny, 1}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct reply r = hear(ask(s.port, cases[i].name, questions[1], TOKENS, false));
+        assert_truth(&r, cases[i].model, 1);
+    }
+    struct reply r = hear(ask(s.port, "other", questions[0], TOKENS, false));
+    assert_int_equal(r.status, 404);
+    assert_non_null(strstr(r.body, "NotFoundError"));
+    assert_non_null(strstr(
+        r.body, "The model `other` does not exist. This server has `demo`, `tiny`, `little`"));
+    reply_free(&r);
+    r = web_ask(s.port, "GET", "/v1/models/other", NULL, NULL);
+    assert_int_equal(r.status, 404);
+    reply_free(&r);
+    assert_says(s.port, "/v1/models", "{\"id\": \"little\", \"object\": \"model\"");
+    assert_says(s.port, "/metrics",
+                "vllm:request_success_total{engine=\"0\",model_name=\"tiny\",finished_reason="
+                "\"length\"} 4\n");
+    assert_says(s.port, "/metrics",
+                "vllm:request_success_total{engine=\"0\",model_name=\"demo\",finished_reason="
+                "\"length\"} 3\n");
+    assert_says(s.port, "/metrics",
+                "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"tiny\"} 4\n");
+    assert_says(s.port, "/eyelet/plan?model=tiny", "\"max_model_len\": 4096");
+    assert_says(s.port, "/ready",
+                "\"models\": [{\"id\": \"demo\", \"status\": \"ready\"}, {\"id\": \"tiny\", "
+                "\"status\": \"ready\"}]");
+    assert_int_equal(web_metric(s.port, "eyelet_unloads_total"), 0);
+    server_stop(&s);
+}
+
+/* With room for one, the other is loaded when it is asked for. */
+static void models_take_turns(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    o.max_loaded = 1;
+    struct running s = server_start(&o);
+    server_await_log(&s, "model tiny takes turns");
+    server_await_log(&s, "eyelet ready");
+    assert_true(is_resident(s.port, "demo") && !is_resident(s.port, "tiny"));
+    for (size_t i = 0; i < 4; i++) {
+        const size_t model = (i + 1) % MODELS;
+        struct reply r = hear(ask(s.port, names[model], questions[i % QUESTIONS], TOKENS, false));
+        assert_non_null(strstr(r.head, "X-Eyelet-Reload-Seconds: "));
+        assert_truth(&r, model, i % QUESTIONS);
+        assert_true(is_resident(s.port, names[model]) && !is_resident(s.port, names[1 - model]));
+    }
+    server_await_log(&s, "model demo was unloaded: model tiny is asked for and needs its room");
+    assert_int_equal(web_metric(s.port, "eyelet_loads_total"), 3); /* the first line: demo's */
+    struct reply ready = web_ask(s.port, "GET", "/ready", NULL, NULL);
+    assert_int_equal(ready.status, 200);
+    reply_free(&ready);
+    server_stop(&s);
+}
+
+/* Who is answering is never put out; whoever asks the same model again and again does not keep the
+ * other away. */
+static void answers_come_to_their_end(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    o.max_loaded = 1;
+    struct running s = server_start(&o);
+    int stream = ask(s.port, "demo", questions[0], LONG, true);
+    free(web_hear_until(stream, "\"content\":"));
+    int other = ask(s.port, "tiny", questions[0], TOKENS, false);
+    web_await_metric(s.port, "eyelet_loads_total", 1);
+    await_waiting(s.port, "tiny", 1);
+    int door = await_end_of_turn(s.port, "demo");
+    int late = ask(s.port, "demo", questions[1], TOKENS, false);
+    await_waiting(s.port, "demo", 2); /* behind the other model's request */
+    pace_set(0);
+    char *all = web_hear_until(stream, "data: [DONE]");
+    assert_non_null(strstr(all, "\"finish_reason\":\"length\""));
+    free(all);
+    close(stream);
+    struct reply r = hear(other);
+    assert_truth(&r, 1, 0);
+    r = hear(late);
+    assert_truth(&r, 0, 1);
+    hear_tokens(door);
+    server_stop(&s);
+}
+
+/* Many clients, both models at random: all are answered, each by the model that it asked. */
+static void nobody_is_turned_away(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 24, ROUNDS = 3 };
+    struct server_options o = options_of(true, true);
+    o.max_loaded = 1;
+    o.engine.max_num_queued = 2 * CLIENTS;
+    struct running s = server_start(&o);
+    uint32_t dice = 7;
+    for (int round = 0; round < ROUNDS; round++) {
+        int fd[CLIENTS];
+        size_t model[CLIENTS], question[CLIENTS];
+        for (int i = 0; i < CLIENTS; i++) {
+            dice = dice * 1664525u + 1013904223u;
+            model[i] = (dice >> 16) % MODELS;
+            question[i] = (dice >> 20) % QUESTIONS;
+            fd[i] = ask(s.port, names[model[i]], questions[question[i]], TOKENS, false);
+        }
+        for (int i = 0; i < CLIENTS; i++) {
+            struct reply r = hear(fd[i]);
+            assert_truth(&r, model[i], question[i]);
+        }
+    }
+    char *log = server_log(&s);
+    assert_non_null(strstr(log, "model tiny was loaded"));
+    free(log);
+    server_stop(&s);
+}
+
+/* The queue's rule holds for those who wait for a model: one more is told so at once. */
+static void the_line_has_an_end(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    o.max_loaded = 1;
+    o.engine.max_num_queued = 2;
+    o.turn_seconds = 60;
+    struct running s = server_start(&o);
+    int stream = ask(s.port, "demo", questions[0], LONG, true), waiting[2];
+    free(web_hear_until(stream, "\"content\":"));
+    int next = ask(s.port, "demo", questions[0], LONG, true); /* its turn is not over */
+    free(web_hear_until(next, "\"content\":"));
+    for (int i = 0; i < 2; i++)
+        waiting[i] = ask(s.port, "tiny", questions[0], TOKENS, false);
+    await_waiting(s.port, "tiny", 2);
+    struct reply r = hear(ask(s.port, "tiny", questions[0], TOKENS, false));
+    assert_int_equal(r.status, 503);
+    assert_non_null(strstr(r.head, "Retry-After: "));
+    assert_non_null(strstr(r.body, "2 requests wait already for model tiny to be loaded"));
+    reply_free(&r);
+    close(stream);
+    close(next);
+    web_await_metric(s.port, "vllm:num_requests_running{engine=\"0\",model_name=\"demo\"}", 0);
+    pace_set(0);
+    for (int i = 0; i < 2; i++) {
+        r = hear(waiting[i]);
+        assert_truth(&r, 1, 0);
+    }
+    server_stop(&s);
+}
+
+/* Who leaves while it waits takes its wish along. */
+static void wishes_end_with_those_who_had_them(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    o.max_loaded = 1;
+    o.turn_seconds = 0;
+    struct running s = server_start(&o);
+    int stream = ask(s.port, "demo", questions[0], LONG, true);
+    free(web_hear_until(stream, "\"content\":"));
+    int other = ask(s.port, "tiny", questions[0], TOKENS, false);
+    await_waiting(s.port, "tiny", 1);
+    int door = await_end_of_turn(s.port, "demo");
+    close(other);
+    hear_tokens(door); /* the door is open again */
+    await_waiting(s.port, "tiny", 0);
+    struct reply r = hear(ask(s.port, "demo", questions[1], TOKENS, false));
+    assert_truth(&r, 0, 1);
+    pace_set(0);
+    free(web_hear_until(stream, "data: [DONE]"));
+    close(stream);
+    assert_true(is_resident(s.port, "demo") && !is_resident(s.port, "tiny"));
+    server_stop(&s);
+}
+
+static void idle_models_are_unloaded_each_for_itself(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    o.idle_unload_seconds = 1;
+    struct running s = server_start(&o);
+    server_await_log(&s, "model demo was unloaded: nobody asked for 1 s");
+    server_await_log(&s, "model tiny was unloaded: nobody asked for 1 s");
+    struct reply r = hear(ask(s.port, "tiny", questions[2], TOKENS, false));
+    assert_non_null(strstr(r.head, "X-Eyelet-Reload-Seconds: "));
+    assert_truth(&r, 1, 2);
+    assert_false(is_resident(s.port, "demo"));
+    server_stop(&s);
+}
+
+/* Told to stop while somebody waits for a model: that one is still answered. */
+static void drains_what_waits(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    o.max_loaded = 1;
+    o.turn_seconds = 0;
+    o.drain_seconds = 300;
+    struct running s = server_start(&o);
+    int stream = ask(s.port, "demo", questions[0], LONG, true);
+    free(web_hear_until(stream, "\"content\":"));
+    int other = ask(s.port, "tiny", questions[0], TOKENS, false);
+    await_waiting(s.port, "tiny", 1);
+    server_signal(&s, SIGTERM);
+    server_await_log(&s, "told to stop");
+    pace_set(0);
+    struct reply r = hear(other);
+    assert_truth(&r, 1, 0);
+    free(web_hear_until(stream, "data: [DONE]"));
+    close(stream);
+    assert_int_equal(server_wait(&s), 0);
+}
+
+static void a_model_that_is_not_there_stops_the_start(void **state)
+{
+    (void)state;
+    struct server_options o = options_of(true, true);
+    ey_err e;
+    o.models[1].path = "models/none";
+    assert_false(server_run(&o, &e));
+    assert_int_equal(e.code, EY_NOT_FOUND);
+    assert_non_null(strstr(e.text, "models/none"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_choose_by_name),
+        cmocka_unit_test(models_take_turns),
+        cmocka_unit_test_setup_teardown(answers_come_to_their_end, pace_slow, pace_fast),
+        cmocka_unit_test(nobody_is_turned_away),
+        cmocka_unit_test_setup_teardown(the_line_has_an_end, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(wishes_end_with_those_who_had_them, pace_slow, pace_fast),
+        cmocka_unit_test(idle_models_are_unloaded_each_for_itself),
+        cmocka_unit_test_setup_teardown(drains_what_waits, pace_slow, pace_fast),
+        cmocka_unit_test(a_model_that_is_not_there_stops_the_start),
+    };
+    return cmocka_run_group_tests(tests, prepare, tidy);
+}
