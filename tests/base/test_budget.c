@@ -53,8 +53,8 @@ static void what_can_never_be_is_refused(void **state)
     }
 }
 
-/* The linker puts this before the real one (--wrap): what waits is counted. The budget's lock is
- * held. */
+/* The linker puts this before the real one (--wrap), so that those who wait are counted. They
+ * hold the budget's lock. */
 static atomic_int n_waits;
 
 int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, generateObject, generateText, jsonSchema, streamObject, streamText, tool } from 'ai';
 import { z } from 'zod';
-import { root, startServer, until } from '../node/server.mjs';
+import { SLOW, root, startServer, until } from '../node/server.mjs';
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const examples = `${root}/examples`;
@@ -113,18 +113,21 @@ test('toolChoice required and a named tool: arguments that fit', async () => {
   }
 });
 
-test('abort in mid-stream: the server stops its work', async () => {
+test('abort in mid-stream: the server stops its work', async (t) => {
+  const slow = await startServer('--served-model-name', 'demo', ...SLOW);
+  t.after(() => slow.stop());
+  const slowly = createOpenAICompatible({ name: 'eyelet', baseURL: `${slow.url}/v1` });
   const stop = new AbortController();
   const options = { providerOptions: { eyelet: { ignore_eos: true } }, maxOutputTokens: 3000, abortSignal: stop.signal };
-  const result = streamText({ ...common(), ...options, prompt: 'Hello', onError: () => {} });
+  const result = streamText({ ...common(), model: slowly('demo'), ...options, prompt: 'Hello', onError: () => {} });
   let pieces = 0;
   for await (const part of result.fullStream) {
     if (part.type === 'text-delta' && ++pieces === 3) stop.abort();
     if (part.type === 'abort') break;
   }
   assert.ok(pieces >= 3);
-  await until(async () => (await server.metric('vllm:num_requests_running')) === 0, 'no request runs');
-  assert.ok((await server.metric('vllm:request_success_total', 'finished_reason="abort"')) >= 1);
+  await until(async () => (await slow.metric('vllm:num_requests_running')) === 0, 'no request runs');
+  assert.ok((await slow.metric('vllm:request_success_total', 'finished_reason="abort"')) >= 1);
 });
 
 test('errors are APICallError with the status and the words of the server', async () => {

@@ -9,19 +9,23 @@ import OpenAI, {
 import { LengthFinishReasonError } from 'openai/core/error';
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { root, startServer, until } from '../node/server.mjs';
+import { SLOW, root, startServer, until } from '../node/server.mjs';
 
 const examples = `${root}/examples`;
 const expected = JSON.parse(readFileSync(`${examples}/expected.json`));
 const LONG = { ignore_eos: true, max_tokens: 3000 }; // an answer that does not end by itself
 let server, client, model;
+let slow, slowly; // another server and its client: of answers that are cut
+
+const clientOf = ({ url }) => new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 });
 
 before(async () => {
   server = await startServer('--served-model-name', 'demo', 'also-demo');
-  client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+  slow = await startServer('--served-model-name', 'demo', ...SLOW);
+  [client, slowly] = [server, slow].map(clientOf);
   model = 'demo';
 });
-after(() => server?.stop());
+after(() => Promise.all([server?.stop(), slow?.stop()]));
 
 function picture(name) {
   const type = name.endsWith('.jpg') ? 'jpeg' : 'png';
@@ -30,8 +34,8 @@ function picture(name) {
 
 const says = (...parts) => [{ role: 'user', content: parts.map((part) => (typeof part === 'string' ? { type: 'text', text: part } : part)) }];
 const describe = (name) => says(picture(name), 'Describe this image.');
-const ask = (more) => client.chat.completions.create({ model, temperature: 0, messages: describe('shapes-4.png'), ...more });
-const idle = () => until(async () => (await server.metric('vllm:num_requests_running')) + (await server.metric('vllm:num_requests_waiting')) === 0,
+const ask = (more, by = client) => by.chat.completions.create({ model, temperature: 0, messages: describe('shapes-4.png'), ...more });
+const idle = (of = slow) => until(async () => (await of.metric('vllm:num_requests_running')) + (await of.metric('vllm:num_requests_waiting')) === 0,
   'no request runs or waits');
 
 async function collect(stream) {
@@ -316,33 +320,33 @@ test('many at once: each answer is what it is alone', async () => {
 // ---- hanging up ----
 
 test('abort in mid-stream: the server stops its work', async () => {
-  const aborted = await server.metric('vllm:request_success_total', 'finished_reason="abort"');
-  const stream = await ask({ ...LONG, stream: true });
+  const aborted = await slow.metric('vllm:request_success_total', 'finished_reason="abort"');
+  const stream = await ask({ ...LONG, stream: true }, slowly);
   let pieces = 0;
   for await (const chunk of stream) if (chunk.choices[0]?.delta.content && ++pieces === 3) break; // the library hangs up
   assert.equal(pieces, 3);
   await idle();
-  assert.equal(await server.metric('vllm:request_success_total', 'finished_reason="abort"'), aborted + 1);
+  assert.equal(await slow.metric('vllm:request_success_total', 'finished_reason="abort"'), aborted + 1);
 });
 
 test('abort by a signal, before the first word', async () => {
   const stop = new AbortController();
-  const call = client.chat.completions.create({ model, messages: says('Hello'), ...LONG }, { signal: stop.signal });
-  await until(async () => (await server.metric('vllm:num_requests_running')) > 0, 'the request runs');
+  const call = slowly.chat.completions.create({ model, messages: says('Hello'), ...LONG }, { signal: stop.signal });
+  await until(async () => (await slow.metric('vllm:num_requests_running')) > 0, 'the request runs');
   stop.abort();
   await assert.rejects(call, APIUserAbortError);
   await idle();
 });
 
 test('a dozen hang up together and nothing is left of them', async () => {
-  const used = await server.metric('eyelet_kv_blocks_used');
+  const used = await slow.metric('eyelet_kv_blocks_used');
   await Promise.all(Array.from({ length: 12 }, async () => {
-    const stream = await ask({ ...LONG, stream: true });
+    const stream = await ask({ ...LONG, stream: true }, slowly);
     for await (const chunk of stream) if (chunk.choices[0]?.delta.content) stream.controller.abort();
   }));
   await idle();
-  assert.equal(await server.metric('eyelet_kv_blocks_used'), used);
-  assert.equal((await ask()).choices[0].message.content, expected['shapes-4.png']);
+  assert.equal(await slow.metric('eyelet_kv_blocks_used'), used);
+  assert.equal((await ask({}, slowly)).choices[0].message.content, expected['shapes-4.png']);
 });
 
 // ---- errors ----
@@ -387,9 +391,9 @@ test('refused: vision tokens in a completion', () =>
 test('refused: a path that is not there', () => refused(client.embeddings.create({ model, input: 'x' }), NotFoundError, { status: 404, says: /embeddings|404/ }));
 
 test('after all that, the server is as it was', async () => {
-  await idle();
+  await Promise.all([idle(server), idle(slow)]);
   assert.equal((await ask()).choices[0].message.content, expected['shapes-4.png']);
-  assert.equal(await server.metric('vllm:request_success_total', 'finished_reason="error"'), 0);
+  for (const one of [server, slow]) assert.equal(await one.metric('vllm:request_success_total', 'finished_reason="error"'), 0);
 });
 
 // ---- keys and strictness, by a server of their own ----
@@ -408,9 +412,9 @@ test('a key is asked for, checked and enough', async (t) => {
 });
 
 test('a full queue is an error that the library would try again', async (t) => {
-  const narrow = await startServer('--max-num-seqs', '1', '--max-num-queued-reqs', '1');
+  const narrow = await startServer('--max-num-seqs', '1', '--max-num-queued-reqs', '1', ...SLOW);
   t.after(() => narrow.stop());
-  const by = new OpenAI({ baseURL: `${narrow.url}/v1`, apiKey: 'none', maxRetries: 0 });
+  const by = clientOf(narrow);
   const id = (await by.models.list()).data[0].id;
   const long = () => by.chat.completions.create({ model: id, messages: says('Hello'), ...LONG, stream: true });
   const running = await long();

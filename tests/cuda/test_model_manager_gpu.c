@@ -9,6 +9,8 @@
 #include "engine/engine_fixture.h"
 #include "server/metrics.h"
 
+enum { PATIENCE = 300 /* seconds */ };
+
 static struct server_options options(const char *model)
 {
     struct server_options o = server_defaults();
@@ -39,7 +41,7 @@ static bool metrics_have(struct model_manager *k, ey_budget *budget, const char 
 /* Waits for what the keeper says before it has been done. */
 static void await_bytes(size_t bytes)
 {
-    double until = seconds_now() + 30;
+    double until = seconds_now() + PATIENCE;
     while (fake_driver_counts().device_bytes != bytes && seconds_now() < until)
         usleep(10000);
     assert_int_equal(fake_driver_counts().device_bytes, bytes);
@@ -47,7 +49,7 @@ static void await_bytes(size_t bytes)
 
 static void await_empty_gpu(void)
 {
-    double until = seconds_now() + 30;
+    double until = seconds_now() + PATIENCE;
     struct fake_counts n;
     do {
         usleep(10000);
@@ -78,7 +80,7 @@ static void nothing_stays_on_the_gpu(void **state)
                     metrics_have(k, budget, "\neyelet_gpu_memory_planned_bytes{"));
         assert_true(fake_driver_counts().device_bytes > 0);
         model_manager_release(k, 0);
-        double until = seconds_now() + 30;
+        double until = seconds_now() + PATIENCE;
         while (model_manager_status(k, 0).unloads < load && seconds_now() < until)
             usleep(10000);
         await_empty_gpu(); /* it is told before it is done */
@@ -98,7 +100,7 @@ static size_t arena_of(struct model_manager *k, size_t model, size_t context)
 
 static void await_plan(struct model_manager *k)
 {
-    double until = seconds_now() + 30;
+    double until = seconds_now() + PATIENCE;
     while ((!model_manager_status(k, 0).info.planned ||
             model_manager_status(k, 0).state == MODEL_LOADING) &&
            seconds_now() < until)

@@ -441,8 +441,8 @@ static void note_tower(void *user, enum op op, int n)
     b->tiles += op == OP_TILE || op == OP_MERGE;
 }
 
-/* Starts an answer that goes on until it is cancelled, once somebody else is there: it waits for
- * its reader after its first tokens. */
+/* Starts an answer that goes on until it is cancelled. After its first tokens it waits for its
+ * reader, until start_beside. */
 static void start_endless(struct concurrent_request *m, ey_engine *engine,
                           struct question *question)
 {

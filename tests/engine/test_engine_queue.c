@@ -591,8 +591,7 @@ static void closing_ends_all(void **state)
             build(i, 400);
             whole[i] = alone(engine, i);
         }
-        engine->max_unread =
-            100; /* nobody's answer is whole before the engine stops, for nobody reads it */
+        engine->max_unread = 100; /* nobody reads, so no answer is whole before the engine stops */
         for (int i = 0; i < 4; i++)
             concurrent_request_start(&members[i], engine);
         while (listen && members[0].n_tokens < 3)

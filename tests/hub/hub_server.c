@@ -353,12 +353,19 @@ static bool answer(struct connection *c)
     return c->elsewhere ? answer_elsewhere(c) : answer_here(c);
 }
 
+/* It is counted until the client sees its end. */
+static void end(struct connection *c)
+{
+    __atomic_sub_fetch(&c->script->connections, 1, __ATOMIC_RELAXED);
+    close(c->fd);
+    free(c);
+}
+
 static void *serve(void *user)
 {
     struct connection *c = user;
     while (read_head(c) && answer(c)) {}
-    close(c->fd);
-    free(c);
+    end(c);
     return NULL;
 }
 
@@ -375,21 +382,26 @@ static void *accept_all(void *user)
         *c = *first;
         c->fd = fd;
         c->random = first->script->seed * 7919u + n * 104729u + c->elsewhere;
+        __atomic_add_fetch(&c->script->connections, 1, __ATOMIC_RELAXED);
         if (pthread_create(&thread, NULL, serve, c) == 0)
             pthread_detach(thread);
-        else {
-            close(fd);
-            free(c);
-        }
+        else
+            end(c);
     }
     return NULL;
 }
 
-/* at 127.0.0.last */
+/* 127.0.0.last */
+static struct sockaddr_in address_of(unsigned last, int port)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)port),
+                                .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~255u) + last)};
+}
+
 static int listen_somewhere(unsigned last, int *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~255u) + last)};
+    struct sockaddr_in at = address_of(last, 0);
     socklen_t n = sizeof(at);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) != 0 || listen(fd, 128) != 0 ||
@@ -451,19 +463,40 @@ void hub_script_add(struct hub_script *s, const char *name, const void *data, si
     write_hex(f->etag, digest, SHA_DIGEST_LENGTH);
 }
 
+static struct server running;
+
 pid_t hub_server_start(struct hub_script *s, int *port)
 {
-    static struct server server;
-    server = (struct server){.script = s};
-    server.hub = listen_somewhere(1, &server.hub_port);
-    server.cdn = listen_somewhere(2, &server.cdn_port); /* two hosts, as the hub's */
+    running = (struct server){.script = s};
+    running.hub = listen_somewhere(1, &running.hub_port);
+    running.cdn = listen_somewhere(2, &running.cdn_port); /* two hosts, as the hub's */
     pid_t child = fork();
-    if (child == 0) run(&server);
+    if (child == 0) run(&running);
     if (child < 0) abort();
-    close(server.hub);
-    close(server.cdn);
-    *port = server.hub_port;
+    close(running.hub);
+    close(running.cdn);
+    *port = running.hub_port;
     return child;
+}
+
+/* Connections are taken in the order in which they come, so those before this one have been. */
+static void pass_through(unsigned last, int port)
+{
+    struct sockaddr_in at = address_of(last, port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char byte;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&at, sizeof(at)) != 0) abort();
+    shutdown(fd, SHUT_WR);
+    if (recv(fd, &byte, 1, 0) > 0) abort();
+    close(fd);
+}
+
+void hub_server_await_rest(void)
+{
+    pass_through(1, running.hub_port);
+    pass_through(2, running.cdn_port);
+    while (running.script->connections)
+        usleep(NAP_US);
 }
 
 void hub_server_stop(pid_t server)

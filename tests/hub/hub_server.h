@@ -62,13 +62,13 @@ struct hub_script {
     int cut_one_in, fail_one_in;  /* of answers from either port; 0: none */
     int wrong_once;               /* the next so many answers of large files have a wrong byte */
     uint32_t bytes_per_ms;        /* of a body; 0: as fast as it goes */
-    volatile uint64_t hold_after; /* bytes of bodies; what comes then waits until this is another;
-                                     0: nothing waits */
+    volatile uint64_t hold_after; /* bytes of bodies; what comes then waits; 0: nothing does */
     int gather;                   /* large files wait until so many were asked for at once */
     unsigned seed;
     /* what happened */
     volatile unsigned requests, elsewhere, tokens_elsewhere, ranges, cuts, proxied;
     volatile uint64_t begun, bytes;     /* of bodies: that are being sent or were, that were */
+    volatile int connections;           /* that are open */
     volatile int at_once, most_at_once; /* GETs of large files */
 };
 
@@ -80,6 +80,8 @@ void hub_script_add(struct hub_script *s, const char *name, const void *data, si
 /* Listens on two ports and serves until it is stopped; *port is the endpoint's. To whoever takes
  * that for a proxy (GET http://…) it is one, and answers in place of any host. */
 pid_t hub_server_start(struct hub_script *s, int *port);
+/* Waits until all that clients who have left asked for is answered and counted. */
+void hub_server_await_rest(void);
 void hub_server_stop(pid_t server);
 
 #endif

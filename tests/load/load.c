@@ -18,13 +18,8 @@
 #include "base/clock.h"
 #include "load/load_clients.h"
 
-enum {
-    MAX_REQUESTS = 1000000,
-    MAX_CLIENTS = 240,
-    READY_SECONDS = 60,
-    STOP_SECONDS = 30,
-    CALM_SECONDS = 60
-};
+enum { MAX_REQUESTS = 1000000, MAX_CLIENTS = 240 };
+enum { READY_SECONDS = 300, STOP_SECONDS = 300, CALM_SECONDS = 300 };
 #define HEALTH_P99 0.05         /* seconds */
 #define MEMORY_MARGIN (8 << 20) /* bytes that may have come to stay */
 #define UNREAD_SECONDS 40       /* the server gives a client that does not read 30 s */

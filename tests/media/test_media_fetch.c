@@ -280,8 +280,8 @@ static void slow_servers(void **state)
     (void)state;
     struct media_policy policy = open_policy();
     policy.total_seconds = 1;
-    expect_failure("/silence", &policy, EY_IO,
-                   "took too long"); /* the server waits for the client to leave */
+    /* the server waits for the client to leave */
+    expect_failure("/silence", &policy, EY_IO, "took too long");
     expect_failure("/slow", &policy, EY_IO, "took too long");
 }
 

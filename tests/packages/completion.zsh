@@ -15,14 +15,14 @@ bindkey '^I' complete-word
 E2
 zpty shell zsh -f -i
 zpty -w shell '. ./setup.zsh'
-repeat 100; do [[ -e ready ]] && break; sleep 0.1; done
+repeat 3000; do [[ -e ready ]] && break; sleep 0.1; done
 
 offers() { # offers LINE WANTED...: after Tab those words stand on the terminal
   local line=$1 screen= piece word
   shift
   while zpty -r -t shell piece; do :; done
   zpty -w -n shell "$line"$'\t'
-  repeat 50; do
+  repeat 3000; do
     sleep 0.1
     while zpty -r -t shell piece; do screen+=$piece; done
     for word; do [[ $screen == *"$word"* ]] || continue 2; done

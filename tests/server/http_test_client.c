@@ -291,8 +291,8 @@ static double metric_in(const char *body, const char *name)
     size_t n = strlen(name);
     for (const char *line = body; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' '))
-            return atof(strchr(line + n, ' '));
+        bool is = strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ');
+        if (is) return atof(strchr(line + n, ' '));
     }
     return -1;
 }

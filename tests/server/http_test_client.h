@@ -65,7 +65,7 @@ bool reply_has(const struct reply *r, const char *header_line);
 /* Says a whole request on a connection of its own. `more`: header lines, each with its \r\n. */
 struct reply web_ask(int port, const char *method, const char *path, const char *more,
                      const char *body);
-/* web_ask, for the value of a metric, the first with this name, or of one with labels
+/* web_ask, for the value of a metric: the first with this name, or the one with these labels, too
  * (NAME{LABELS}); -1: it is not there. */
 double web_metric(int port, const char *name);
 /* Waits until it has that value. */

@@ -15,8 +15,8 @@ static struct backend_ops paced;
 void pace_share(void)
 {
     if (shared_ms) return;
-    shared_ms = mmap(NULL, sizeof(*shared_ms), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                     -1, 0);
+    const int how = MAP_SHARED | MAP_ANONYMOUS;
+    shared_ms = mmap(NULL, sizeof(*shared_ms), PROT_READ | PROT_WRITE, how, -1, 0);
     if (shared_ms == MAP_FAILED) abort();
 }
 
@@ -55,8 +55,8 @@ static void embed(struct backend *be, dev x, const struct weight *table, dev fea
 bool __real_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);
 bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);
 
-/* All engines of these tests have the same backend, so one table is enough; no engine runs yet when
- * it is made. */
+/* All engines of these tests have the same backend, so one table is enough. No engine runs yet
+ * when it is made. */
 bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e)
 {
     if (!__real_ey_engine_open(out, options, e)) return false;

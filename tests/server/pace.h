@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the engines of servers in other processes compute, so that an answer is still under way
- * when a test does something beside it, on however fast a machine. The test program is linked with
- * --wrap=ey_engine_open. */
+ * when a test does something beside it, however fast the machine is. The test program is linked
+ * with --wrap=ey_engine_open. */
 #ifndef PACE_H
 #define PACE_H
 

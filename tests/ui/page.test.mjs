@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:
 import { tmpdir } from 'node:os';
 import { after, before, test } from 'node:test';
 import { chromium } from 'playwright-core';
-import { root, startServer, until } from '../node/server.mjs';
+import { SLOW, root, startServer, until } from '../node/server.mjs';
 
 const examples = `${root}/examples`;
 const expected = JSON.parse(readFileSync(`${examples}/expected.json`));
@@ -15,7 +15,7 @@ const DESK = { viewport: { width: 1280, height: 860 } };
 const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
 const WAIT_MS = 60000;
 
-let server, browser, phones, context, page;
+let server, slow, browser, phones, context, page;
 let complaints = []; // of the browser: errors, refused resources, requests to elsewhere
 
 const launch = () => chromium.launch({
@@ -26,12 +26,14 @@ const launch = () => chromium.launch({
 before(async () => {
   mkdirSync(shots, { recursive: true });
   server = await startServer('--served-model-name', 'demo');
+  slow = await startServer('--served-model-name', 'demo', ...SLOW);
   [browser, phones] = [await launch(), await launch()];
 });
 after(async () => {
   await browser?.close();
   await phones?.close();
   await server?.stop();
+  await slow?.stop();
 });
 
 /* A test with a browser of its own, about which nobody complained. */
@@ -95,7 +97,7 @@ const onTheWay = ({ more, reply }) => page.evaluate(({ more, reply }) => {
 }, { more, reply });
 const usual = () => page.evaluate(() => (window.fetch = window.usualFetch, undefined));
 
-/* Makes answers that do not end by themselves. */
+/* Makes answers that do not end by themselves, of a slow server. */
 const endless = () => onTheWay({ more: { ignore_eos: true, max_tokens: 3000, temperature: 0 } });
 
 /* Waits for what moves and comes to an end. */
@@ -231,9 +233,9 @@ story('the same on a phone, 320 px wide, dark', async () => {
 });
 
 story('stop in the middle of an answer, and go on after it', async () => {
-  await open();
+  await open(DESK, { url: slow.url });
   await endless();
-  const aborted = await server.metric('vllm:request_success_total', 'finished_reason="abort"');
+  const aborted = await slow.metric('vllm:request_success_total', 'finished_reason="abort"');
   await choose('word-1.png');
   await page.click('#describe');
   await page.waitForFunction(() => document.querySelector('.answer')?.innerText.length > 30);
@@ -241,8 +243,8 @@ story('stop in the middle of an answer, and go on after it', async () => {
   await page.click('#stop');
   await lastTurn().locator('.why').waitFor();
   assert.equal(await lastTurn().locator('.why').innerText(), 'Stopped.');
-  await until(async () => (await server.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
-  assert.equal(await server.metric('vllm:request_success_total', 'finished_reason="abort"'), aborted + 1);
+  await until(async () => (await slow.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
+  assert.equal(await slow.metric('vllm:request_success_total', 'finished_reason="abort"'), aborted + 1);
 
   await usual();
   await ask('What is this?');
@@ -257,7 +259,7 @@ story('stop in the middle of an answer, and go on after it', async () => {
   await page.click('#describe');
   await page.locator('.growing').waitFor();
   await page.click('#anew'); // in the middle of it
-  await until(async () => (await server.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
+  await until(async () => (await slow.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
   await usual();
   const request = page.waitForRequest('**/v1/chat/completions');
   await page.click('#describe');
@@ -360,7 +362,7 @@ story('is loading: a bar, then ready', async () => {
 });
 
 story('goes away in the middle of an answer, and comes back', async (t) => {
-  const first = await startServer();
+  const first = await startServer(...SLOW);
   t.after(() => first.kill());
   await open(DESK, { url: first.url });
   await endless();
@@ -427,7 +429,7 @@ story('has the conversation longer than the context', async () => {
 // ---- for everybody ----
 
 story('keyboard only', async () => {
-  await open();
+  await open(DESK, { url: slow.url });
   const focused = () => page.evaluate(() => {
     const node = document.activeElement;
     const shown = node.matches('.hidden-input') ? node.nextElementSibling : node;
@@ -505,7 +507,7 @@ story('light and dark: the system decides until the button does, and that is kep
 });
 
 story('less motion for who asks for it', async () => {
-  await open({ ...DESK, reducedMotion: 'reduce' });
+  await open({ ...DESK, reducedMotion: 'reduce' }, { url: slow.url });
   await endless();
   await ask('Hello');
   await page.locator('.growing').waitFor();

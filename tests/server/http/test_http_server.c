@@ -551,8 +551,8 @@ static bool drip(int fd, const char *text)
     return false;
 }
 
-/* A connection that nothing goes on upon after its first reply. On a slow machine the server's
- * patience may end before that. */
+/* A connection that is idle after its first reply. On a slow machine the server's patience may end
+ * before that: then another one. */
 static int connect_idle(int port)
 {
     struct reply r = {0};
@@ -568,6 +568,9 @@ static int connect_idle(int port)
     reply_free(&r);
     return fd;
 }
+
+#define POST_TOKENIZE \
+    "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 /* The rest of a request never comes. */
 static int connect_with_part(int port, const char *part)
@@ -589,13 +592,9 @@ static void slow_clients_are_dropped(void **state)
     int silent = web_connect(s.port), idle = connect_idle(s.port);
     int in_head = connect_with_part(s.port, "GET /version HTTP/1.1\r\nHost: localhost\r\nX: ");
     assert_true(drip(in_head, "a"));
-    int in_body = connect_with_part(s.port,
-                                    "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-                                    "application/json\r\nContent-Length: 1000000\r\n\r\n");
+    int in_body = connect_with_part(s.port, POST_TOKENIZE "Content-Length: 1000000\r\n\r\n");
     assert_true(drip(in_body, " "));
-    int stalled = connect_with_part(s.port,
-                                    "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-                                    "application/json\r\nContent-Length: 10\r\n\r\n");
+    int stalled = connect_with_part(s.port, POST_TOKENIZE "Content-Length: 10\r\n\r\n");
     free(web_hear_all(silent));
     free(web_hear_all(idle));
     free(web_hear_all(stalled));
@@ -619,15 +618,13 @@ static void clients_that_do_not_read_are_dropped(void **state)
     for (int i = 0; i < 100; i++)
         if (!web_try_send(fd, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 42)) break;
     struct pollfd answered = {.fd = fd, .events = POLLIN};
-    assert_int_equal(poll(&answered, 1, PATIENCE * 1000),
-                     1); /* the server has taken the connection */
+    assert_int_equal(poll(&answered, 1, PATIENCE * 1000), 1); /* so the server has taken it */
     web_await_metric(s.port, "eyelet_connections", 1);
     close(fd);
     server_stop(&s);
 }
 
-/* Opens one anew where it is closed: in a crowd the server has little time for those that say
- * nothing yet. */
+/* Opens it anew where it is closed: in a crowd the server has little time for the silent. */
 static void keep_open(int port, int *fd)
 {
     struct pollfd ended = {.fd = *fd, .events = POLLIN | POLLRDHUP};
@@ -698,9 +695,10 @@ static void stopping_lets_answers_finish(void **state)
     o.drain_seconds = 300;
     struct running s = server_start(&o);
     int kept = web_connect(s.port);
-    int stream = start_stream(s.port,
-                              "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
-                              "\"max_tokens\": 1000, \"ignore_eos\": true, \"stream\": true}");
+    int stream = start_stream(s.port, "{\"messages\": [{\"role\": \"user\", "
+                                      "\"content\": \"Hello\"}], "
+                                      "\"max_tokens\": 1000, \"ignore_eos\": true, "
+                                      "\"stream\": true}");
     free(web_hear_until(stream, "\"content\":\""));
     server_signal(&s, SIGTERM);
     server_await_log(&s, "told to stop");

@@ -181,8 +181,7 @@ static void hear_tokens(int fd)
 }
 
 /* Asks a small thing of a model whose turn ends sooner or later, until one such request waits at
- * its door; returns the connection that this one's reply will come on. Nothing else may wait for
- * the model. */
+ * its door; returns the connection of that one. Nothing else may wait for the model. */
 static int await_end_of_turn(int port, const char *model)
 {
     char body[128];
