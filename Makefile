@@ -63,6 +63,7 @@ deb: setup-packages build-deb/build.ninja
 
 check: setup-style
 	@tools/check_style.sh
+	@tests/style/run.sh
 
 # The emulated GPU takes longer than all the rest: it runs when its stamp says that something it depends on has changed.
 ifdef T

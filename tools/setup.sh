@@ -10,7 +10,7 @@ packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpn
 for set in "$@"; do
   case $set in
     clang) packages="$packages clang libclang-rt-14-dev" ;;
-    style) packages='clang-format' ;;
+    style) packages="$packages clang-format gawk python3 universal-ctags" ;;
     portable) packages="$packages binutils patchelf xz-utils scdoc" ;;
     install) packages="$packages scdoc" ;;
     packages) packages="$packages lintian dpkg-dev systemd groff-base bsdextrautils jq python3 zsh fish" ;;

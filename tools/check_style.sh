@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks what a reader relies on, in seconds: tools/check_style.sh [ROOT]. Format (.clang-format), width, one statement a line, SPDX lines, folders'
+# sizes, layers (docs/architecture.md), headers that compile alone, names that stand twice, words that the glossary replaced.
+# Prints FILE:LINE: what is wrong; the last line is "N passed, N failed", counted in checks.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cd "${1:-$here/..}" || exit 2
+passed=0 failed=0
+jobs=$(nproc)
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+# Tracked files, or all files of a tree that has no git (a release's tarball, a test's).
+files() {
+  if [ -d .git ] || [ -f .git ]; then git ls-files -- "$@"; else
+    find "$@" -type f 2>/dev/null | sed 's#^\./##'
+  fi | grep -vE '(^|/)(build[^/]*|node_modules|dist)/' | LC_ALL=C sort
+}
+c_files() { files src include tests tools bench examples | grep -E '\.(c|h|cu|cuh|cpp)$'; }
+
+check() { # check NAME COMMAND...: the command prints what is wrong, and nothing when all is well
+  "${@:2}" >"$out" 2>&1
+  if [ -s "$out" ]; then
+    head -40 "$out"
+    echo "FAILED $1 ($(wc -l <"$out") lines)"
+    failed=$((failed + 1))
+  else
+    passed=$((passed + 1))
+  fi
+}
+
+format() { c_files | xargs -r -P "$jobs" -n 20 clang-format --dry-run --ferror-limit=1 2>&1 | grep -E 'warning|error' ; }
+
+# Columns: characters, not bytes. Markdown's tables, links and exact specifications may be wider.
+width() {
+  c_files | xargs -r gawk -v OFMT=%d 'length($0) > 100 {print FILENAME ":" FNR ": " length($0) " columns (100 at most)"}'
+  files src tests tools bench examples .ci cmake packaging Makefile CMakeLists.txt |
+    grep -E '\.(sh|py|mjs|js|css|html|cmake|def)$|CMakeLists.txt$|Makefile$|\.ci/run$' | xargs -r \
+    gawk 'length($0) > 120 && !/https?:/ {print FILENAME ":" FNR ": " length($0) " columns (120 at most)"}'
+  files . | grep -E '\.md$' | grep -vE '^docs/spec/' | xargs -r \
+    gawk 'length($0) > 120 && !/^ *\|/ && !/https?:/ {print FILENAME ":" FNR ": " length($0) " columns (120 at most)"}'
+}
+
+# `a = b, c = d;` as a statement; for headers and declarations are no statements.
+one_statement() {
+  c_files | xargs -r grep -nE '^ +[A-Za-z_*][][A-Za-z0-9_.>*()-]*( [-+*/|&^]?=[^=]|\+\+|--)[^;{}"]*, [A-Za-z_*][][A-Za-z0-9_.>*-]*( [-+*/|&^]?= [^;{}]*|\+\+|--);$' |
+    grep -vE '\((struct|int|const|unsigned)|[(][^()]*$|^\S+ +(const |static |struct |unsigned |enum )*[a-z_0-9]+ \*?[a-z_0-9]+ = ' |
+    sed 's/$/   <- one statement a line/'
+}
+
+licence_lines() {
+  files src include tests tools bench examples | grep -E '\.(c|h|cu|cuh|cpp|sh|py|mjs|js|css|def)$' | grep -vE 'tests/.*/(data|corpus)/' |
+    while read -r file; do head -4 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file:1: no SPDX line"; done
+}
+
+folder_sizes() {
+  files src include | sed 's#/[^/]*$##' | LC_ALL=C uniq -c | awk '$1 > 30 {print $2 ": " $1 " files (30 at most)"}'
+}
+
+file_names() { # unique among sources; a build's own files are not
+  files src include | grep -E '\.(c|h|cu|cuh)$' | sed 's#.*/##' | LC_ALL=C sort | uniq -d |
+    while read -r name; do files src include | grep "/$name\$" | sed "s#\$#: the file name stands twice#"; done
+}
+
+headers_alone() {
+  command -v "${CC:-cc}" >/dev/null || return 0
+  files src include | grep -E '\.h$' | grep -v '_tmpl\.h$' | xargs -r -P "$jobs" -I HEADER sh -c '
+    echo "#include \"$1\"" | "${CC:-cc}" -std=c11 -D_GNU_SOURCE -I. -Isrc -Iinclude -fsyntax-only -xc - 2>/dev/null ||
+      echo "$1:1: does not compile alone (a fragment is named *_tmpl.h)"' sh HEADER
+}
+
+tags_of() { ctags -R -x --languages=C,C++ --langmap=C:.c.h,C++:+.cu.cuh "--kinds-C=$1" "--kinds-C++=$1" src include 2>/dev/null; }
+
+# A function's name tells which one it is: namesakes only with a reason in tools/style/namesakes.txt, 25 at most.
+namesakes() {
+  local allowed=$here/style/namesakes.txt
+  tags_of f | awk '{print $1, $4}' | LC_ALL=C sort -u | awk '{n[$1]++; f[$1] = f[$1] " " $2} END {for (k in n) if (n[k] > 1) print k ":" f[k]}' |
+    LC_ALL=C sort | while IFS=: read -r name places; do
+      grep -qE "^$name( |\$)" "$allowed" || echo "$name stands in$places"
+    done
+  local n
+  n=$(grep -cE '^[a-z]' "$allowed")
+  [ "$n" -le 25 ] || echo "$allowed: $n names (25 at most)"
+}
+
+twin_tags() {
+  tags_of sgu | awk '$1 !~ /^__anon/ {print $1, $4 ":" $3}' | LC_ALL=C sort -u |
+    awk '{n[$1]++; f[$1] = f[$1] " " $2} END {for (k in n) if (n[k] > 1) print "tag " k " is defined in" f[k]}'
+}
+
+# Words that docs/glossary.md replaced; tools/style/coined_words.txt has them (25 at most) as extended regular expressions, then the
+# files that may use them (the glossary itself, data).
+coined_words() {
+  local list=$here/style/coined_words.txt words n
+  n=$(grep -cvE '^(#|!|$)' "$list")
+  [ "$n" -le 25 ] || echo "$list: $n words (25 at most)"
+  words=$(grep -vE '^(#|!|$)' "$list" | paste -sd '|')
+  files src include tests tools bench docs examples README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md Makefile CMakeLists.txt |
+    grep -E '\.(c|h|cu|cuh|cpp|sh|py|mjs|js|css|html|md|def|txt)$|Makefile$' | grep -vE "$(sed -n 's/^!//p' "$list" | paste -sd '|')" |
+    xargs -r grep -nE "(^|[^A-Za-z])($words)([^A-Za-z]|\$)" | cut -c1-160
+}
+
+check format format
+check width width
+check "one statement a line" one_statement
+check "SPDX lines" licence_lines
+check "folder sizes" folder_sizes
+check "file names" file_names
+check layers "$here/check_layers" .
+check "headers compile alone" headers_alone
+check namesakes namesakes
+check "struct and enum tags" twin_tags
+check "coined words" coined_words
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
