@@ -42,11 +42,13 @@ width() {
     gawk 'length($0) > 120 && !/^ *\|/ && !/https?:/ {print FILENAME ":" FNR ": " length($0) " columns (120 at most)"}'
 }
 
-# `a = b, c = d;` as a statement; for headers and declarations are no statements.
+# `a = b, c = d;` as a statement; a line that goes on with a declaration is none.
 one_statement() {
-  c_files | xargs -r grep -nE '^ +[A-Za-z_*][][A-Za-z0-9_.>*()-]*( [-+*/|&^]?=[^=]|\+\+|--)[^;{}"]*, [A-Za-z_*][][A-Za-z0-9_.>*-]*( [-+*/|&^]?= [^;{}]*|\+\+|--);$' |
-    grep -vE '\((struct|int|const|unsigned)|[(][^()]*$|^\S+ +(const |static |struct |unsigned |enum )*[a-z_0-9]+ \*?[a-z_0-9]+ = ' |
-    sed 's/$/   <- one statement a line/'
+  c_files | xargs -r gawk '
+    FNR == 1 { before = "" }
+    /^ +[A-Za-z_*][][A-Za-z0-9_.>*()-]*( [-+*\/|&^]?= |\+\+|--)[^;{}"]*, [A-Za-z_*][][A-Za-z0-9_.>*-]*( [-+*\/|&^]?= [^;{}]*|\+\+|--);$/ &&
+      before !~ /[^;{}:)]$/ { print FILENAME ":" FNR ": one statement a line: " $0 }
+    { before = $0; sub(/ *\/\*.*\*\/$/, "", before) }'
 }
 
 licence_lines() {
