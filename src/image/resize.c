@@ -140,8 +140,7 @@ static uint8_t clamp_u8(int32_t v)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* ---- widths
- * -------------------------------------------------------------------------------------- */
+/* ---- widths ---- */
 
 /* Lays `rows` ≤ BAND picture rows out as columns[x][lane]; lanes without a row keep what they had.
  */
@@ -196,8 +195,7 @@ static bool resize_widths(struct image *out, const struct image *in, int width, 
     return rgb;
 }
 
-/* ---- heights
- * ------------------------------------------------------------------------------------- */
+/* ---- heights ---- */
 
 static void weigh_rows(uint8_t *restrict out, const uint8_t *restrict in, size_t stride,
                        const int16_t *restrict weights, int count, int bits, int n)
@@ -235,8 +233,7 @@ static bool resize_heights(struct image *out, const struct image *in, int height
     return rgb;
 }
 
-/* ---- both
- * ---------------------------------------------------------------------------------------- */
+/* ---- both ---- */
 
 static bool copy_image(struct image *out, const struct image *in, ey_err *e)
 {

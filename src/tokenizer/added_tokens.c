@@ -8,8 +8,7 @@
 
 #include "base/utf8.h"
 
-/* ---- tries
- * --------------------------------------------------------------------------------------- */
+/* ---- tries ---- */
 
 static uint32_t added_trie_child(const struct added_trie *trie, uint32_t node, uint8_t byte)
 {
@@ -95,8 +94,7 @@ static int32_t added_trie_longest(const struct added_trie *trie, const char *tex
     return found;
 }
 
-/* ---- neighbours
- * ---------------------------------------------------------------------------------- */
+/* ---- neighbours ---- */
 
 static bool is_white_space(uint32_t cp)
 {

@@ -22,8 +22,7 @@ static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t ri
     return slot ? (uint64_t)slot->value << 32 | slot->extra : NO_MERGE;
 }
 
-/* ---- first symbols
- * ------------------------------------------------------------------------------- */
+/* ---- first symbols ---- */
 
 /* The symbols that the first character (byte-level: byte) of n ≥ 1 bytes begins as: 1 to 4 ids, of
  * *used bytes. */
@@ -40,8 +39,7 @@ static int first_symbols(const struct tokenizer *tok, const char *text, size_t n
     return length;
 }
 
-/* ---- short pieces
- * -------------------------------------------------------------------------------- */
+/* ---- short pieces ---- */
 
 static int least_merge(const uint64_t *merge, int n)
 {
@@ -81,8 +79,7 @@ static bool encode_short(const struct tokenizer *tok, const char *piece, size_t 
     return true;
 }
 
-/* ---- long pieces
- * --------------------------------------------------------------------------------- */
+/* ---- long pieces ---- */
 
 #define NO_SYMBOL UINT32_MAX
 

@@ -61,8 +61,7 @@ bool text_nfc_quick_check(const char *text, size_t n)
     return next_unstable(text, n, 0, &before) == n;
 }
 
-/* ---- one stretch
- * --------------------------------------------------------------------------------- */
+/* ---- one stretch ---- */
 
 enum { MAX_DECOMPOSITION = 32 }; /* of one character; Unicode's longest canonical one is 4 */
 
@@ -173,8 +172,7 @@ bool text_nfc(struct buf *out, const char *text, size_t n)
     return ok;
 }
 
-/* ---- SentencePiece
- * ------------------------------------------------------------------------------- */
+/* ---- SentencePiece ---- */
 
 bool text_add_dummy_prefix(struct buf *out, const char *text, size_t n)
 {

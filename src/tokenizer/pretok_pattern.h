@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint's pre-tokenisation pattern, written for Oniguruma, as PCRE2 must read it. */
-#ifndef EY_TOKENIZER_PATTERN_H
-#define EY_TOKENIZER_PATTERN_H
+#ifndef EY_TOKENIZER_PRETOK_PATTERN_H
+#define EY_TOKENIZER_PRETOK_PATTERN_H
 
 #include "base/buf.h"
 

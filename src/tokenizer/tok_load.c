@@ -48,8 +48,7 @@ static bool flag_is(const struct loading *l, const json_object *part, const char
                    key, value ? "true" : "false");
 }
 
-/* ---- pipeline
- * ------------------------------------------------------------------------------------ */
+/* ---- pipeline ---- */
 
 /* "Sequence of Prepend, Replace". */
 bool tok_unsupported_sequence(const struct loading *l, const char *member, const json_object *list,
@@ -181,8 +180,7 @@ static bool check_model(const struct loading *l, const json_object *model)
            json_optional_bool(model, "ignore_merges", &l->tok->ignore_merges, l->what, l->e);
 }
 
-/* ---- open
- * ---------------------------------------------------------------------------------------- */
+/* ---- open ---- */
 
 /* {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", …}}, …]} */
 static bool load_bos_id(struct loading *l)

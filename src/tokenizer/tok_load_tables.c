@@ -12,8 +12,7 @@ enum { MAX_MERGES = 4 * EY_MAX_VOCAB_SIZE }; /* some files list every way to bui
 
 #define NO_TOKEN ((uint32_t)-1)
 
-/* ---- vocabulary
- * ---------------------------------------------------------------------------------- */
+/* ---- vocabulary ---- */
 
 static bool token_length_fits(const struct loading *l, const char *member, const char *content,
                               size_t n)
@@ -102,8 +101,7 @@ static bool load_vocab(struct loading *l, json_object *entries)
     return true;
 }
 
-/* ---- merges
- * -------------------------------------------------------------------------------------- */
+/* ---- merges ---- */
 
 struct merge_part {
     const char *p;
@@ -194,8 +192,7 @@ static bool load_merges(struct loading *l, const json_object *merges)
     return true;
 }
 
-/* ---- added tokens
- * -------------------------------------------------------------------------------- */
+/* ---- added tokens ---- */
 
 /* An added token may be in the vocabulary too, then under the same id. */
 static bool put_added(struct loading *l, int64_t id, const char *content, size_t n, bool special)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a tokenizer is made of, for the files of this room. */
-#ifndef EY_TOKENIZER_TOK_PARTS_H
-#define EY_TOKENIZER_TOK_PARTS_H
+#ifndef EY_TOKENIZER_TOKENIZER_INTERNAL_H
+#define EY_TOKENIZER_TOKENIZER_INTERNAL_H
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/pretok.h"

@@ -37,8 +37,7 @@ static json_object *text(const char *s)
     return json_object_new_string(s);
 }
 
-/* ---- patterns
- * ------------------------------------------------------------------------------------ */
+/* ---- patterns ---- */
 
 static void random_atom(uint64_t *state, struct buf *out, int depth)
 {
@@ -83,8 +82,7 @@ static json_object *pattern_text(struct growing *g)
     return value;
 }
 
-/* ---- scalars
- * ------------------------------------------------------------------------------------- */
+/* ---- scalars ---- */
 
 static json_object *random_constant(struct growing *g, int depth)
 {
@@ -176,8 +174,7 @@ static json_object *number_schema(struct growing *g)
     return schema;
 }
 
-/* ---- containers
- * ---------------------------------------------------------------------------------- */
+/* ---- containers ---- */
 
 static json_object *any_schema(struct growing *g, int depth);
 

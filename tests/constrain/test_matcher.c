@@ -35,8 +35,7 @@ static size_t mask_size(struct matcher *c)
     return n;
 }
 
-/* ---- ends
- * ---------------------------------------------------------------------------------------- */
+/* ---- ends ---- */
 
 static void an_answer_ends_where_it_may(void **state)
 {
@@ -74,8 +73,7 @@ static void what_is_refused_changes_nothing(void **state)
     grammar_release(&g);
 }
 
-/* ---- masks
- * --------------------------------------------------------------------------------------- */
+/* ---- masks ---- */
 
 static void masks_hold_exactly_what_is_accepted(void **state)
 {
@@ -232,8 +230,7 @@ static void masks_may_be_wider_than_the_tokenizer(void **state)
     vocabulary_close(&v);
 }
 
-/* ---- grammars of parts
- * --------------------------------------------------------------------------- */
+/* ---- grammars of parts ---- */
 
 /* As for tools: one call or several, each with arguments of its own schema. */
 static void grammars_are_put_together(void **state)

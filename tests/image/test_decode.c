@@ -137,8 +137,7 @@ static void images_decode_as_expected(void **state)
         check_image(pictures[i].name, pictures[i].tolerance);
 }
 
-/* ---- damage
- * -------------------------------------------------------------------------------------- */
+/* ---- damage ---- */
 
 /* Decodes from a block of exactly n bytes, so that the sanitizer sees a read past the end. */
 static bool decodes(const void *bytes, size_t n, const char *name, ey_err *e)
@@ -204,8 +203,7 @@ static void damaged_files_do_no_harm(void **state)
     }
 }
 
-/* ---- files that are no picture, or another kind
- * --------------------------------------------------- */
+/* ---- files that are no picture, or another kind ---- */
 
 #define BYTES(literal) literal, sizeof(literal) - 1
 
@@ -263,8 +261,7 @@ static void foreign_files_are_named(void **state)
     }
 }
 
-/* ---- headers that ask for too much
- * ----------------------------------------------------------------- */
+/* ---- headers that ask for too much ---- */
 
 /* Too large by header alone: refused at once, with the numbers, and without a pixel allocated. */
 static const struct {
@@ -402,8 +399,7 @@ static void huge_files_are_refused_unread(void **state)
     assert_non_null(strstr(e.text, "268435457 bytes"));
 }
 
-/* ---- writing
- * ------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 static void written_png_reads_back(void **state)
 {

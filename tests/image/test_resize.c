@@ -62,8 +62,7 @@ static void narrow_images_are_refused(void **state)
     assert_int_equal(e.code, EY_BAD_MODEL);
 }
 
-/* ---- resampling
- * ---------------------------------------------------------------------------------- */
+/* ---- resampling ---- */
 
 /* The weights of spec 5.2's check values, seen through a picture with one bright pixel. */
 static const struct {
@@ -161,8 +160,7 @@ static void flat_images_stay_flat(void **state)
     }
 }
 
-/* ---- patches
- * ------------------------------------------------------------------------------------- */
+/* ---- patches ---- */
 
 static uint8_t pixel_at(int x, int y, int c)
 {

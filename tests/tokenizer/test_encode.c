@@ -11,8 +11,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- files of cases: [{"text": "…", "ids": […]}, …]
- * ---------------------------------------------- */
+/* ---- files of cases: [{"text": "…", "ids": […]}, …] ---- */
 
 static void check_case(const struct tokenizer *tok, const json_object *row, bool parse_special)
 {
@@ -54,8 +53,7 @@ static void test_qwen_cases(void **state)
     check_cases(qwen_tokenizer(), QWEN_DIR "/cases.json", false);
 }
 
-/* ---- rows
- * ---------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 struct row {
     const char *text;
@@ -162,8 +160,7 @@ static void test_composed_first(void **state)
     }
 }
 
-/* ---- malformed, long, empty
- * ---------------------------------------------------------------------- */
+/* ---- malformed, long, empty ---- */
 
 static void test_malformed_becomes_replacement(void **state)
 {

@@ -17,8 +17,7 @@ static const char qwen_pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\
                                    "N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
                                    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/* ---- the matcher by hand
- * ------------------------------------------------------------------------- */
+/* ---- the matcher by hand ---- */
 
 enum { MAX_CHARACTERS = 64 };
 
@@ -109,8 +108,7 @@ static size_t piece_end(const struct characters *t, size_t i)
     return space_end(t, i);
 }
 
-/* ---- comparison
- * ---------------------------------------------------------------------------------- */
+/* ---- comparison ---- */
 
 static void check_text(struct pretok_scan *scan, const struct characters *t)
 {
@@ -272,8 +270,7 @@ static void test_runaway_pattern(void **state)
     pretok_finish(&pretok);
 }
 
-/* ---- normal form
- * --------------------------------------------------------------------------------- */
+/* ---- normal form ---- */
 
 static void check_composed(const uint32_t *cp, size_t n)
 {

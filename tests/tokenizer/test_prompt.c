@@ -156,8 +156,7 @@ static void test_ids_are_the_rendered_texts(void **state)
     }
 }
 
-/* ---- errors
- * -------------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 static const struct {
     ey_request request;

@@ -10,8 +10,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- files of cases
- * ------------------------------------------------------------------------------ */
+/* ---- files of cases ---- */
 
 enum { MAX_IDS = 1024 };
 
@@ -94,8 +93,7 @@ static void test_committed_cases(void **state)
     json_object_put(cases);
 }
 
-/* ---- rows of the specification
- * ------------------------------------------------------------------- */
+/* ---- rows of the specification ---- */
 
 struct row {
     const char *text;
@@ -189,8 +187,7 @@ static void test_round_trip(void **state)
     }
 }
 
-/* ---- files
- * --------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static const struct {
     const char *path, *value, *message; /* NULL: opens */

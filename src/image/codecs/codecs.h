@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the decoders of src/image share: the file in hand, the limits, memory for pixels, errors,
  * orientation. Nothing outside this room includes it. */
-#ifndef EY_IMAGE_DECODERS_H
-#define EY_IMAGE_DECODERS_H
+#ifndef EY_IMAGE_CODECS_H
+#define EY_IMAGE_CODECS_H
 
 #include "image/image.h"
 
