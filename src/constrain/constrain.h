@@ -24,8 +24,7 @@
 #include "base/err.h"
 #include "tokenizer/tokenizer.h"
 
-/* ---- grammars
- * ------------------------------------------------------------------------------------ */
+/* ---- grammars ---- */
 
 struct grammar; /* immutable; may be used by several threads at once */
 
@@ -70,8 +69,7 @@ int grammar_one_or_more(struct grammar_builder *b, int part);
 /* Frees the builder in any case; NULL is fine and leaves the error of grammar_builder_open. */
 bool grammar_builder_finish(struct grammar_builder **b, int whole, struct grammar **out, ey_err *e);
 
-/* ---- vocabulary
- * ---------------------------------------------------------------------------------- */
+/* ---- vocabulary ---- */
 
 /* The tokens of a tokenizer, ready to be walked through, and masks that were made: answers of any
  * grammars share it, also from several threads. */
@@ -90,8 +88,7 @@ size_t vocabulary_bytes(const struct vocabulary *v);
 /* 32-bit words of a mask. */
 size_t vocabulary_words(const struct vocabulary *v);
 
-/* ---- one answer
- * ---------------------------------------------------------------------------------- */
+/* ---- one answer ---- */
 
 struct matcher;
 

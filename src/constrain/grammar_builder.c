@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars: made from parts, owned by several. */
+/* Builds a grammar from parts: compiles them into one NFA with rules, makes that deterministic,
+ * and computes what the masks need to know of its states. */
 #include "constrain/automaton/automaton.h"
 
 #include <stdlib.h>
@@ -7,10 +8,14 @@
 
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "constrain/analysis/max_remaining.h"
+#include "constrain/analysis/min_remaining.h"
 #include "constrain/automaton/charset.h"
-#include "constrain/automaton/grammar_compiler.h"
 #include "constrain/automaton/dfa_builder.h"
+#include "constrain/automaton/grammar_compiler.h"
 #include "constrain/automaton/string_pattern.h"
+#include "constrain/json_schema/json_grammar.h"
+#include "constrain/json_schema/schema.h"
 
 struct grammar_part {
     struct frag frag;
@@ -24,8 +29,7 @@ struct grammar_builder {
     ey_err error;
 };
 
-/* ---- parts
- * --------------------------------------------------------------------------------------- */
+/* ---- parts ---- */
 
 struct grammar_builder *grammar_builder_open(ey_err *e)
 {
@@ -115,8 +119,7 @@ int grammar_one_or_more(struct grammar_builder *b, int part)
                                               : 0;
 }
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static atomic_uint_fast64_t serials;
 
@@ -136,6 +139,11 @@ static bool grammar_compile(struct grammar_builder *b, int whole, struct grammar
     nfa_add_epsilon(&c->nfa, f.end, all.end);
     c->rules[0].body[0].frag = all;
     if (!compiler_ok(c) || !determinize(out, c)) return false;
+    if (!measure_max_remaining(*out) || !measure_min_remaining(*out)) {
+        compiler_fail_memory(c, "a grammar", (*out)->n_states);
+        grammar_release(out);
+        return false;
+    }
     (*out)->serial = atomic_fetch_add(&serials, 1);
     return true;
 }
@@ -153,8 +161,7 @@ bool grammar_builder_finish(struct grammar_builder **builder, int whole, struct 
     return ok;
 }
 
-/* ---- whole grammars of one part
- * ------------------------------------------------------------------- */
+/* ---- whole grammars of one part ---- */
 
 bool grammar_of_schema(struct grammar **out, const char *json, size_t n, ey_err *e)
 {
@@ -200,33 +207,4 @@ bool grammar_of_choices(struct grammar **out, const char *const *choices, size_t
 {
     struct grammar_builder *b = grammar_builder_open(e);
     return grammar_builder_finish(&b, grammar_add_choices(b, choices, n), out, e);
-}
-
-/* ---- owners
- * -------------------------------------------------------------------------------------- */
-
-struct grammar *grammar_retain(struct grammar *g)
-{
-    atomic_fetch_add(&g->references, 1);
-    return g;
-}
-
-void grammar_release(struct grammar **grammar)
-{
-    struct grammar *g = *grammar;
-    *grammar = NULL;
-    if (!g || atomic_fetch_sub(&g->references, 1) > 1) return;
-    free(g->states);
-    free(g->edges);
-    free(g->calls);
-    free(g->call_sites);
-    free(g->returns);
-    free(g->counters);
-    free(g->plain_sets);
-    free(g);
-}
-
-size_t grammar_bytes(const struct grammar *g)
-{
-    return g->bytes;
 }

@@ -7,11 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "constrain/analysis/plain_set.h"
 #include "constrain/automaton/nfa.h"
-
-#define PLAIN_LOW 0xfffffffb00000000u  /* 0x20 to 0x3f without the quote */
-#define PLAIN_HIGH 0x7fffffffefffffffu /* 0x40 to 0x7e without the backslash */
 
 /* Fewer are found as fast by walking. */
 enum { MIN_PLAIN_SET_SIZE = 20 };
@@ -36,46 +33,7 @@ static const struct plain_range plain_ranges[] = {
 };
 enum { PLAIN_RANGES = sizeof(plain_ranges) / sizeof(plain_ranges[0]) };
 
-int plain_char(const char *s, size_t n)
-{
-    uint32_t cp;
-    int length = utf8_decode(s, n, &cp);
-    if (length <= 0 || cp < 0x20 || cp == '"' || cp == '\\' || (cp >= 0x7f && cp < 0xa0) ||
-        (cp >= 0x2000 && cp < 0x2040))
-        return 0;
-    return length;
-}
-
-uint64_t plain_class(uint8_t byte)
-{
-    unsigned bit = 63;
-    if (byte < 0x30)
-        bit = byte - 0x20; /* 0 to 15 */
-    else if (byte < 0x3a)
-        bit = 16;
-    else if (byte < 0x41)
-        bit = 17 + byte - 0x3a; /* to 23 */
-    else if (byte < 0x80)
-        bit = 24 + (byte - 0x41) % 32; /* to 55; letters and a few signs with those 32 behind */
-    return (uint64_t)1 << bit;
-}
-
-bool plain_set_is_full(const struct plain_set *a)
-{
-    return a->ascii[0] == PLAIN_LOW && a->ascii[1] == PLAIN_HIGH && a->non_ascii;
-}
-
-uint64_t plain_set_missing(const struct plain_set *a)
-{
-    uint64_t classes = a->non_ascii ? 0 : plain_class(0x80);
-    for (unsigned byte = 0x20; byte < 0x7f; byte++)
-        if (byte != '"' && byte != '\\' && !plain_set_has(a, (uint8_t)byte))
-            classes |= plain_class((uint8_t)byte);
-    return classes;
-}
-
-/* ---- one state
- * ----------------------------------------------------------------------------------- */
+/* ---- one state ---- */
 
 /* What a state does with most plain characters. */
 struct plain_move {
@@ -181,8 +139,7 @@ static bool find_plain_move(const struct grammar *g, uint32_t state, struct plai
     return true;
 }
 
-/* ---- chains of states
- * ---------------------------------------------------------------------------- */
+/* ---- chains of states ---- */
 
 struct chain_link {
     uint32_t state;

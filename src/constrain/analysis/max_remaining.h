@@ -2,8 +2,8 @@
 /* States to which most plain characters are alike: what they allow of the vocabulary's plain tokens
  * depends on the tokens' characters and length alone. In strings most states are of this kind, and
  * nearly all tokens are plain. */
-#ifndef EY_CONSTRAIN_ROOMS_H
-#define EY_CONSTRAIN_ROOMS_H
+#ifndef EY_CONSTRAIN_MAX_REMAINING_H
+#define EY_CONSTRAIN_MAX_REMAINING_H
 
 #include "constrain/automaton/automaton.h"
 
@@ -11,21 +11,5 @@ enum { MAX_PLAIN_SETS = 256 };
 
 /* Finds alphabets and rooms of the states; false: no memory. */
 bool measure_max_remaining(struct grammar *g);
-/* A plain character begins at s: printable ASCII but quote and backslash, or any other from U+00A0
- * on but U+2000 to U+203F, where odd line ends are. Its bytes, or 0. */
-int plain_char(const char *s, size_t n);
-/* One of 64 bits for a byte of a plain character: letters of both cases share theirs, so do digits,
- * and all beyond ASCII. */
-uint64_t plain_class(uint8_t byte);
-
-static inline bool plain_set_has(const struct plain_set *a, uint8_t byte)
-{
-    return byte < 128 ? a->ascii[byte / 64] >> (byte % 64) & 1 : a->non_ascii;
-}
-
-/* plain_class() of all plain characters that it has not. */
-uint64_t plain_set_missing(const struct plain_set *a);
-/* It has all plain characters. */
-bool plain_set_is_full(const struct plain_set *a);
 
 #endif

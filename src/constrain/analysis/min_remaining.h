@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* States of counted texts: how many characters must still come, so that none is begun that cannot
  * be completed. */
-#ifndef EY_CONSTRAIN_NEEDS_H
-#define EY_CONSTRAIN_NEEDS_H
+#ifndef EY_CONSTRAIN_MIN_REMAINING_H
+#define EY_CONSTRAIN_MIN_REMAINING_H
 
 #include "constrain/automaton/automaton.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled grammar: tables that are read and never changed. */
-#ifndef EY_CONSTRAIN_GRAMMAR_H
-#define EY_CONSTRAIN_GRAMMAR_H
+#ifndef EY_CONSTRAIN_AUTOMATON_H
+#define EY_CONSTRAIN_AUTOMATON_H
 
 #include <stdatomic.h>
 

@@ -9,8 +9,7 @@
 
 enum { LAST_CHAR = 0x10ffff, FIRST_SURROGATE = 0xd800, LAST_SURROGATE = 0xdfff };
 
-/* ---- sets
- * ---------------------------------------------------------------------------------------- */
+/* ---- sets ---- */
 
 void charset_finish(struct charset *set)
 {
@@ -110,8 +109,7 @@ void nfa_add_charset(struct nfa *nfa, uint32_t from, uint32_t to, const struct c
         nfa_add_span(nfa, from, to, set->ranges[i].lo, set->ranges[i].hi, 0);
 }
 
-/* ---- UTF-8
- * --------------------------------------------------------------------------------------- */
+/* ---- UTF-8 ---- */
 
 /* For each state that edges lead to: states from which n more continuation bytes lead there. */
 struct suffix_cache {
@@ -187,8 +185,7 @@ static void encode_utf8_range(struct suffix_cache *t, uint32_t from, uint32_t lo
     }
 }
 
-/* ---- JSON strings
- * -------------------------------------------------------------------------------- */
+/* ---- JSON strings ---- */
 
 /* The letter of the short escape of a character that must be escaped; 0: it has none. */
 static char escape_letter(uint32_t c)
@@ -270,8 +267,7 @@ struct frag nfa_encode(struct nfa *bytes, const struct nfa *code_points, struct 
     return bytes->problem ? (struct frag){0, 0} : (struct frag){f.start + base, f.end + base};
 }
 
-/* ---- any character of a JSON string
- * -------------------------------------------------------------- */
+/* ---- any character of a JSON string ---- */
 
 static void add_hex_digit(struct nfa *nfa, uint32_t from, uint32_t to, unsigned lo, unsigned hi)
 {

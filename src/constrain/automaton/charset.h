@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of code points, and nets over code points spelled as bytes: UTF-8, or UTF-8 inside of a JSON
  * string. */
-#ifndef EY_CONSTRAIN_CHARS_H
-#define EY_CONSTRAIN_CHARS_H
+#ifndef EY_CONSTRAIN_CHARSET_H
+#define EY_CONSTRAIN_CHARSET_H
 
 #include "constrain/automaton/nfa.h"
 

@@ -10,8 +10,8 @@
  * from the start.
  *
  * The price is that sets may be many: limits of states, edges and work end that early. */
-#ifndef EY_CONSTRAIN_DETERMINIZE_H
-#define EY_CONSTRAIN_DETERMINIZE_H
+#ifndef EY_CONSTRAIN_DFA_BUILDER_H
+#define EY_CONSTRAIN_DFA_BUILDER_H
 
 #include "constrain/automaton/grammar_compiler.h"
 #include "constrain/automaton/automaton.h"

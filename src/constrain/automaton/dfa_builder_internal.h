@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the subset construction share: sets of states and rules, and what is found so
  * far (determinize.h). */
-#ifndef EY_CONSTRAIN_DET_H
-#define EY_CONSTRAIN_DET_H
+#ifndef EY_CONSTRAIN_DFA_BUILDER_INTERNAL_H
+#define EY_CONSTRAIN_DFA_BUILDER_INTERNAL_H
 
 #include "constrain/automaton/grammar_compiler.h"
 #include "constrain/automaton/automaton.h"
@@ -76,8 +76,7 @@ struct dfa_builder {
     uint32_t span_of_byte[256]; /* spans of a single byte + 1 */
 };
 
-/* ---- det_sets.c
- * ---------------------------------------------------------------------------------- */
+/* ---- det_sets.c ---- */
 
 struct growing_array growing_array_of(uint32_t size, uint32_t max);
 /* Sorts numbers, and drops those that are there twice. */
@@ -105,8 +104,7 @@ bool dfa_count_work(struct dfa_builder *d, uint64_t steps);
 uint32_t dfa_intern_set(struct dfa_builder *d, struct growing_array *sets, struct set_index *index,
                         const struct growing_array *l, uint32_t depth_left, bool *made);
 
-/* ---- det_states.c
- * -------------------------------------------------------------------------------- */
+/* ---- det_states.c ---- */
 
 /* The end of its rule. */
 bool dfa_is_end(const struct dfa_builder *d, uint32_t s);
@@ -121,8 +119,7 @@ uint32_t dfa_state_of_closure(struct dfa_builder *d, uint32_t depth_left);
 bool dfa_cover_nfa(struct dfa_builder *d);
 void dfa_own_body(struct dfa_builder *d, uint32_t rule, const struct rule_body *body);
 
-/* ---- det_sites.c
- * --------------------------------------------------------------------------------- */
+/* ---- det_sites.c ---- */
 
 /* The set of the rules in d->chosen, called where `level` levels remain. */
 uint32_t dfa_rule_set_of_chosen(struct dfa_builder *d, uint32_t depth_left, uint8_t first_byte);

@@ -7,7 +7,7 @@
 
 #include "base/limits.h"
 #include "constrain/automaton/dfa_builder_internal.h"
-#include "constrain/analysis/nesting_depth.h"
+#include "constrain/automaton/nesting_depth.h"
 
 /* The body that is right where a rule is called alone, or with others: two counters cannot run at
  * once. */
@@ -27,8 +27,7 @@ static const struct rule_body *body_for(struct dfa_builder *d, uint32_t rule, bo
     return &r->body[counted];
 }
 
-/* ---- rule sets, sites, returns
- * ------------------------------------------------------------------- */
+/* ---- rule sets, sites, returns ---- */
 
 /* Finds the entry of a new rule set, whose rules are in d->chosen. */
 static uint32_t entry_state(struct dfa_builder *d, uint32_t depth_left, uint8_t first_byte)

@@ -71,8 +71,7 @@ const char *compiler_printf(struct compiler *c, const char *fmt, ...)
     return text;
 }
 
-/* ---- rules
- * --------------------------------------------------------------------------------------- */
+/* ---- rules ---- */
 
 static uint32_t rule_key_hash(const char *key, size_t n)
 {

@@ -5,15 +5,16 @@
  * too, and ends with the closing one, behind which nothing of it can follow. All else (numbers,
  * literals, keys, free text) is spelled out where it stands. So a byte alone says whether a rule
  * begins, goes on or ends, and one stack does for any grammar (determinize.h). */
-#ifndef EY_CONSTRAIN_COMPILE_H
-#define EY_CONSTRAIN_COMPILE_H
+#ifndef EY_CONSTRAIN_GRAMMAR_COMPILER_H
+#define EY_CONSTRAIN_GRAMMAR_COMPILER_H
 
+#include "base/buf.h"
 #include "base/json.h"
-#include "constrain/constrain.h"
 #include "constrain/automaton/nfa.h"
 
 struct compiler;
 struct rule;
+struct string_spec;
 
 /* Builds a rule's texts into c->net, its states one behind the other. counted: lengths by a counter
  * (NFA_COUNTS, NFA_CLOSES), else spelled out. */
@@ -82,72 +83,5 @@ uint32_t compiler_add_rule(struct compiler *c, struct rule rule);
 /* A text of the rule, as a fragment. */
 struct frag compiler_call_rule(struct compiler *c, struct rule rule);
 bool compiler_build_rule(struct compiler *c, uint32_t rule, bool counted);
-
-/* ---- json_string.c: what JSON is made of
- * ------------------------------------------------------------ */
-
-/* Which strings. */
-struct string_spec {
-    uint32_t min, max;   /* code points; UINT32_MAX: any number */
-    const char *pattern; /* matches somewhere; NULL: any string */
-    const char *format;  /* another that matches the whole; NULL: any string */
-    size_t n_pattern, n_format;
-    json_object **values; /* [n_values] these strings */
-    size_t n_values;
-};
-
-/* `path` is for messages. */
-struct frag json_string(struct compiler *c, struct string_spec spec, const char *path);
-/* The very value: as json.dumps spells it, one optional blank behind "," and ":". */
-struct frag json_constant(struct compiler *c, json_object *value, const char *path);
-/* Any value; objects and arrays as deep as levels allow. */
-struct frag json_any_value(struct compiler *c);
-struct frag json_any_object(struct compiler *c);
-struct frag json_any_array(struct compiler *c);
-struct frag json_literal(struct compiler *c, const char *bytes, size_t n);
-
-/* One optional blank: the state behind it. */
-uint32_t json_optional_space(struct compiler *c, uint32_t from);
-/* `"key":` and a blank: the state behind them. */
-uint32_t json_key(struct compiler *c, uint32_t from, const char *key);
-/* Any key but these n, and the colon. */
-uint32_t json_other_key(struct compiler *c, uint32_t from, const char *const *keys, size_t n);
-
-/* ---- schema.c
- * ------------------------------------------------------------------------------------- */
-
-struct frag schema_root(struct compiler *c, const char *json, size_t n);
-/* The values of one schema. */
-struct frag schema_value(struct compiler *c, json_object *schema, const char *path);
-/* Its values of one type. */
-struct frag schema_object(struct compiler *c, json_object *schema, const char *path);
-struct frag schema_array(struct compiler *c, json_object *schema, const char *path);
-struct frag schema_string(struct compiler *c, json_object *schema, const char *path);
-struct frag schema_number(struct compiler *c, json_object *schema, const char *path, bool integer);
-
-/* A number that is whole is an integer, others are numbers. */
-enum schema_type {
-    TYPE_OBJECT = 1,
-    TYPE_ARRAY = 2,
-    TYPE_STRING = 4,
-    TYPE_INTEGER = 8,
-    TYPE_NUMBER = 16,
-    TYPE_BOOLEAN = 32,
-    TYPE_NULL = 64,
-    ALL_TYPES = 127,
-};
-
-/* Types that its values may be of, as far as `type`, `enum` and `const` say, as bits. */
-unsigned schema_types(json_object *schema);
-/* Whether no value can be valid for both. */
-bool schemas_disjoint(struct compiler *c, json_object *a, json_object *b);
-/* What a local reference points to; NULL: nothing. */
-json_object *schema_at(struct compiler *c, const char *reference);
-/* A count in 0..most; absent: *out keeps its value. False: c has failed. */
-bool schema_count(struct compiler *c, json_object *schema, const char *path, const char *key,
-                  uint32_t *out);
-
-/* Regular expression of a format, over the whole string; NULL: not known. */
-const char *format_pattern(const char *name);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heights by rounds: in round h are found the rules that can end with calls of rules not higher
  * than h. */
-#include "constrain/analysis/nesting_depth.h"
+#include "constrain/automaton/nesting_depth.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,7 @@ static const struct rule_body *own_body(const struct rule *rule)
     return &rule->body[rule->has_counter];
 }
 
-/* ---- reach
- * --------------------------------------------------------------------------------------- */
+/* ---- reach ---- */
 
 struct callers {
     uint32_t *first;  /* [n_rules + 1] of `caller` */
@@ -82,8 +81,7 @@ static bool measure_max_depths(struct compiler *c, const uint32_t *owner)
     return ok || compiler_fail_memory(c, "a grammar's rules", c->n_rules);
 }
 
-/* ---- heights
- * ------------------------------------------------------------------------------------- */
+/* ---- heights ---- */
 
 /* Whether a rule can end with calls of rules not higher than `most`. */
 static bool can_end(const struct compiler *c, const struct rule_body *body, uint32_t most,
@@ -130,8 +128,7 @@ bool measure_rule_depths(struct compiler *c, const uint32_t *owner)
            measure_max_depths(c, owner);
 }
 
-/* ---- needs
- * --------------------------------------------------------------------------------------- */
+/* ---- needs ---- */
 
 struct reverse_nfa_edges {
     uint32_t begin, n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which texts can be completed, and with how many levels of nesting. */
-#ifndef EY_CONSTRAIN_HEIGHTS_H
-#define EY_CONSTRAIN_HEIGHTS_H
+#ifndef EY_CONSTRAIN_NESTING_DEPTH_H
+#define EY_CONSTRAIN_NESTING_DEPTH_H
 
 #include "constrain/automaton/grammar_compiler.h"
 

@@ -2,8 +2,8 @@
 /* A nondeterministic automaton under construction. Edges carry spans of bytes (or, while a pattern
  * is being read, of code points), nothing, or the call of a rule: a bracketed text that has an
  * automaton of its own, so that it may nest. */
-#ifndef EY_CONSTRAIN_NET_H
-#define EY_CONSTRAIN_NET_H
+#ifndef EY_CONSTRAIN_NFA_H
+#define EY_CONSTRAIN_NFA_H
 
 #include "base/err.h"
 

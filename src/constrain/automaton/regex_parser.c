@@ -52,8 +52,7 @@ static uint32_t take_char(struct regex_parser *r)
     return c;
 }
 
-/* ---- escapes
- * ------------------------------------------------------------------------------------- */
+/* ---- escapes ---- */
 
 static void add_space(struct charset *set)
 {
@@ -158,8 +157,7 @@ static bool take_escaped(struct regex_parser *r, bool in_class, uint32_t *c)
     return true;
 }
 
-/* ---- classes
- * ------------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 /* One end of a range; *single is false where it was \d and such, which are added at once. */
 static bool take_class_member(struct regex_parser *r, struct charset *set, uint32_t *c,
@@ -226,8 +224,7 @@ static bool frag_of_any(struct regex_parser *r, struct frag *out)
     return frag_of_set(r, out);
 }
 
-/* ---- structure
- * ----------------------------------------------------------------------------------- */
+/* ---- structure ---- */
 
 /* Behind "(?": what kind of group; names are of no use here. */
 static bool take_group_kind(struct regex_parser *r)

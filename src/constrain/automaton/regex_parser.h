@@ -3,8 +3,8 @@
  * Python share, as far as it is regular: literals, ., classes, \d \w \s, groups, alternatives,
  * greedy and lazy repeats, ^ and $. Look-around, back-references, \b, \p and flags are refused by
  * name. */
-#ifndef EY_CONSTRAIN_REGEX_H
-#define EY_CONSTRAIN_REGEX_H
+#ifndef EY_CONSTRAIN_REGEX_PARSER_H
+#define EY_CONSTRAIN_REGEX_PARSER_H
 
 #include "constrain/automaton/nfa.h"
 

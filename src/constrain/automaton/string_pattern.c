@@ -9,8 +9,7 @@
 #include "base/limits.h"
 #include "constrain/automaton/regex_parser.h"
 
-/* ---- where it may begin and end, and how many characters
- * ------------------------------------------ */
+/* ---- where it may begin and end, and how many characters ---- */
 
 /* Puts any characters before and behind. */
 static struct frag match_anywhere(struct nfa *nfa, struct frag f)
@@ -125,8 +124,7 @@ static bool nfa_bound_length(struct nfa *out, struct frag *result, const struct 
     return ok && nfa_check(out, e);
 }
 
-/* ---- what two nets have in common
- * ---------------------------------------------------------------- */
+/* ---- what two nets have in common ---- */
 
 /* Pairs of a state of each as states of `out`. */
 struct intersection {
@@ -203,8 +201,7 @@ static bool nfa_intersect(struct nfa *out, struct frag *result, const struct nfa
     return ok && nfa_check(out, e);
 }
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static bool compile_pattern(struct nfa *code_points, struct frag *out, struct string_pattern p,
                             struct length_bounds bounds, ey_err *e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nets over code points for the texts that regular expressions match. */
-#ifndef EY_CONSTRAIN_TEXTS_H
-#define EY_CONSTRAIN_TEXTS_H
+#ifndef EY_CONSTRAIN_STRING_PATTERN_H
+#define EY_CONSTRAIN_STRING_PATTERN_H
 
 #include "constrain/automaton/nfa.h"
 

@@ -3,13 +3,14 @@
  *
  * Blanks: one may stand behind "," and ":", none elsewhere. That is what models write when they do
  * not indent, and it leaves no place where one could go on for ever. */
+#include "constrain/json_schema/json_grammar.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "constrain/automaton/charset.h"
-#include "constrain/automaton/grammar_compiler.h"
 #include "constrain/json_schema/number_ranges.h"
 #include "constrain/automaton/string_pattern.h"
 
@@ -27,8 +28,7 @@ uint32_t json_optional_space(struct compiler *c, uint32_t from)
     return to;
 }
 
-/* ---- strings
- * ------------------------------------------------------------------------------------- */
+/* ---- strings ---- */
 
 /* The texts of one or two characters and more that json_dump_string makes of a string, quotes
  * included. */
@@ -160,8 +160,7 @@ struct frag json_string(struct compiler *c, struct string_spec spec, const char 
     return compiler_call_rule(c, rule);
 }
 
-/* ---- keys
- * ---------------------------------------------------------------------------------------- */
+/* ---- keys ---- */
 
 uint32_t json_key(struct compiler *c, uint32_t from, const char *key)
 {
@@ -244,8 +243,7 @@ uint32_t json_other_key(struct compiler *c, uint32_t from, const char *const *ke
     return json_optional_space(c, nfa_add_bytes(&c->nfa, closed, ":", 1));
 }
 
-/* ---- any value
- * ----------------------------------------------------------------------------------- */
+/* ---- any value ---- */
 
 /* `open` item {"," item} `close`, or nothing between them. */
 static struct frag build_list(struct compiler *c, const char *open, const char *close, bool keys)
@@ -305,8 +303,7 @@ struct frag json_any_value(struct compiler *c)
     return nfa_union(&c->nfa, kinds, sizeof(kinds) / sizeof(kinds[0]));
 }
 
-/* ---- constants
- * ----------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 
 /* A constant's member or item, and what stands before it: the state behind it. */
 static uint32_t add_element(struct compiler *c, uint32_t from, bool is_first, const char *key,

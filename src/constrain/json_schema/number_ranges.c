@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- decimals
- * ------------------------------------------------------------------------------------ */
+/* ---- decimals ---- */
 
 /* Digit i of 0.d1d2d3… · 10^exponent, counted from the decimal point to the left (i ≥ 0) or right.
  */
@@ -63,8 +62,7 @@ struct decimal decimal_of_int(int64_t value)
     return decimal_of_digits(value < 0, text, n, n ? exponent : 0);
 }
 
-/* ---- states
- * -------------------------------------------------------------------------------------- */
+/* ---- states ---- */
 
 enum { LESS, EQUAL, GREATER, ORDERS };
 
@@ -132,8 +130,7 @@ static bool within_limits(const struct magnitude *m, int least, int most)
     return enough && (!m->max.set || most == LESS || (most == EQUAL && !m->max.exclusive));
 }
 
-/* ---- behind the point
- * ---------------------------------------------------------------------------- */
+/* ---- behind the point ---- */
 
 static uint32_t fraction_state(struct magnitude *m, struct digit_progress p, bool *made)
 {
@@ -169,8 +166,7 @@ static uint32_t build_fraction(struct magnitude *m, struct digit_progress p)
     return state;
 }
 
-/* ---- before the point
- * ---------------------------------------------------------------------------- */
+/* ---- before the point ---- */
 
 static uint32_t whole_state(struct magnitude *m, struct digit_progress p, bool *made)
 {
@@ -218,8 +214,7 @@ static uint32_t build_whole(struct magnitude *m, struct digit_progress p)
     return state;
 }
 
-/* ---- signs
- * --------------------------------------------------------------------------------------- */
+/* ---- signs ---- */
 
 enum { INTEGER_DIGITS = 18, NUMBER_DIGITS = 15 };
 
@@ -269,8 +264,7 @@ static bool magnitude_limits(struct magnitude *m)
     return true;
 }
 
-/* ---- without bounds
- * ------------------------------------------------------------------------------ */
+/* ---- without bounds ---- */
 
 /* One to `most` digits from `from` on; each may be the last. */
 static void add_digits(struct nfa *nfa, uint32_t from, uint32_t end, uint32_t first, int most)

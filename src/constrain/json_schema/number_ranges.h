@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON numbers within bounds, as nets: exact for decimal bounds, digit by digit. */
-#ifndef EY_CONSTRAIN_NUMBERS_H
-#define EY_CONSTRAIN_NUMBERS_H
+#ifndef EY_CONSTRAIN_NUMBER_RANGES_H
+#define EY_CONSTRAIN_NUMBER_RANGES_H
 
 #include "constrain/automaton/nfa.h"
 

@@ -4,10 +4,12 @@
  * What a schema leaves open is closed where that keeps every answer valid: an object with
  * `properties` has no others unless additionalProperties says so, members come in the order of the
  * schema, an array with prefixItems has no further items unless `items` says which. */
+#include "constrain/json_schema/schema.h"
+
 #include <string.h>
 
 #include "base/limits.h"
-#include "constrain/automaton/grammar_compiler.h"
+#include "constrain/json_schema/json_grammar.h"
 
 static const struct {
     const char *name;
@@ -125,8 +127,7 @@ static bool read_outline(struct compiler *c, json_object *schema, const char *pa
     return true;
 }
 
-/* ---- types
- * --------------------------------------------------------------------------------------- */
+/* ---- types ---- */
 
 /* The bits of a name; 0: it is no type. */
 static unsigned type_named(json_object *name)
@@ -222,8 +223,7 @@ static struct frag value_of_types(struct compiler *c, json_object *schema, const
     return nfa_union(&c->nfa, kinds, n);
 }
 
-/* ---- constants
- * ----------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 
 static struct frag value_of_constants(struct compiler *c, json_object *schema,
                                       json_object *const *values, size_t n, const char *path)
@@ -260,8 +260,7 @@ static struct frag value_of_enum(struct compiler *c, json_object *schema, json_o
     return c->failed ? (struct frag){0, 0} : value_of_constants(c, schema, values, n, path);
 }
 
-/* ---- alternatives
- * -------------------------------------------------------------------------------- */
+/* ---- alternatives ---- */
 
 /* oneOf is anyOf where no two can hold at once; elsewhere it would have to exclude what both allow.
  */
@@ -322,8 +321,7 @@ static struct frag value_of_reference(struct compiler *c, json_object *schema,
     return nfa_union(&c->nfa, both, 2);
 }
 
-/* ---- a schema
- * ------------------------------------------------------------------------------------ */
+/* ---- a schema ---- */
 
 static struct frag value_of_chooser(struct compiler *c, json_object *schema, const char *name,
                                     const char *path)

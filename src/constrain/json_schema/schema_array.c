@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays: prefixItems (or a list as `items`) one by one, then any number of `items` within the
  * bounds. */
+#include "constrain/json_schema/schema.h"
+
 #include "base/limits.h"
-#include "constrain/automaton/grammar_compiler.h"
+#include "constrain/json_schema/json_grammar.h"
 
 struct array_spec {
     json_object *prefix; /* list; NULL: none */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects: members in the order of the schema, those that are not required may be left out. */
+#include "constrain/json_schema/schema.h"
+
 #include <string.h>
 
 #include "base/limits.h"
-#include "constrain/automaton/grammar_compiler.h"
+#include "constrain/json_schema/json_grammar.h"
 
 struct property {
     const char *name;

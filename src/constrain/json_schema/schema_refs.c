@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References within a schema, and whether two schemas exclude each other. */
+#include "constrain/json_schema/schema.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
-#include "constrain/automaton/grammar_compiler.h"
 
-/* ---- references
- * ---------------------------------------------------------------------------------- */
+/* ---- references ---- */
 
 static int pointer_hex_value(char c)
 {
@@ -55,8 +55,7 @@ json_object *schema_at(struct compiler *c, const char *reference)
     return *reference ? NULL : at;
 }
 
-/* ---- exclusion
- * ----------------------------------------------------------------------------------- */
+/* ---- exclusion ---- */
 
 /* Comparisons count as visits: where there are too many, the schemas are taken to overlap. */
 

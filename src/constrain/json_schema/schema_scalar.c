@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strings and numbers of a schema. */
+#include "constrain/json_schema/schema.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/limits.h"
-#include "constrain/automaton/grammar_compiler.h"
 #include "constrain/json_schema/number_ranges.h"
+#include "constrain/json_schema/json_grammar.h"
+#include "constrain/json_schema/string_formats.h"
 
 static bool is_number(json_object *value)
 {
@@ -26,8 +29,7 @@ bool schema_count(struct compiler *c, json_object *schema, const char *path, con
     return true;
 }
 
-/* ---- strings
- * ------------------------------------------------------------------------------------- */
+/* ---- strings ---- */
 
 /* A format that nobody knows is refused, but not beside a pattern: that says what is wanted. */
 static bool read_pattern(struct compiler *c, json_object *schema, const char *path,
@@ -63,8 +65,7 @@ struct frag schema_string(struct compiler *c, json_object *schema, const char *p
     return json_string(c, spec, path);
 }
 
-/* ---- numbers
- * ------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 #define EXACT_INTEGERS 9007199254740992.0 /* beyond it a double does not tell neighbours apart */
 

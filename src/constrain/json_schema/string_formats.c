@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Formats of strings as regular expressions. Each takes only what every reader takes: dates are
  * days that exist, times have a zone and no leap second, names and paths no odd corners. */
-#include <string.h>
+#include "constrain/json_schema/string_formats.h"
 
-#include "constrain/automaton/grammar_compiler.h"
+#include <string.h>
 
 #define MONTH_DAY                                                                                 \
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[" \

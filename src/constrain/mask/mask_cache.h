@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks that were made, with what is left to do for the caller's sake, by what they depend on.
  * Shared by threads; a full one forgets what was not used for long (clock). */
-#ifndef EY_CONSTRAIN_CACHE_H
-#define EY_CONSTRAIN_CACHE_H
+#ifndef EY_CONSTRAIN_MASK_CACHE_H
+#define EY_CONSTRAIN_MASK_CACHE_H
 
 #include "constrain/mask/vocabulary.h"
 

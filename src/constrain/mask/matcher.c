@@ -15,7 +15,7 @@
 #include "constrain/mask/mask_cache.h"
 #include "constrain/automaton/automaton.h"
 #include "constrain/automaton/nfa.h"
-#include "constrain/analysis/max_remaining.h"
+#include "constrain/analysis/plain_set.h"
 
 struct matcher_position {
     uint32_t state, count, depth; /* count: of the state's counter; height: of the stack */
@@ -58,8 +58,7 @@ struct matcher {
 /* A mask that took this many nodes is worth keeping: it takes longer than copying one. */
 enum { MIN_CACHED_VISITS = 1000 };
 
-/* ---- bytes
- * --------------------------------------------------------------------------------------- */
+/* ---- bytes ---- */
 
 enum byte_outcome { BYTE_REFUSED, BYTE_TAKEN, BYTE_LEFT_RULE };
 
@@ -107,8 +106,7 @@ static void matcher_undo_step(struct matcher_frame *stack, const struct matcher_
     if (step->pushed) stack[step->position.depth - 1] = step->overwritten;
 }
 
-/* ---- walks
- * --------------------------------------------------------------------------------------- */
+/* ---- walks ---- */
 
 /* The tokens that end at nodes begin..end-1. */
 static void allow_tokens(struct matcher *m, const struct token_trie *t, uint32_t begin,
@@ -228,8 +226,7 @@ static void walk_exits(struct matcher *m)
     }
 }
 
-/* ---- masks
- * --------------------------------------------------------------------------------------- */
+/* ---- masks ---- */
 
 static uint32_t min_u32(uint32_t value, uint32_t most)
 {
@@ -320,8 +317,7 @@ const uint32_t *matcher_mask(struct matcher *m)
     return m->mask;
 }
 
-/* ---- the answer
- * ---------------------------------------------------------------------------------- */
+/* ---- the answer ---- */
 
 bool matcher_may_end(const struct matcher *m)
 {

@@ -7,14 +7,7 @@
 
 #include "base/limits.h"
 #include "constrain/mask/mask_cache.h"
-#include "constrain/analysis/max_remaining.h"
-
-struct trie_entry {
-    const char *bytes;
-    uint32_t n;
-    int32_t id;
-    uint32_t characters; /* of a plain token; 0: it is not plain */
-};
+#include "constrain/analysis/plain_set.h"
 
 static uint32_t plain_characters(const char *bytes, size_t n)
 {
@@ -73,84 +66,13 @@ static bool has_all_bytes(const struct trie_entry *entries, uint32_t n, ey_err *
     return true;
 }
 
-/* ---- tries
- * --------------------------------------------------------------------------------------- */
-
-static uint32_t common_prefix(const struct trie_entry *a, const struct trie_entry *b)
-{
-    uint32_t n = 0;
-    while (n < a->n && n < b->n && a->bytes[n] == b->bytes[n])
-        n++;
-    return n;
-}
-
 static void *vocabulary_alloc(struct vocabulary *v, size_t n, size_t size)
 {
     v->bytes += n * size;
     return calloc(n ? n : 1, size);
 }
 
-static bool token_trie_alloc(struct vocabulary *v, struct token_trie *t)
-{
-    t->byte = vocabulary_alloc(v, t->n_nodes, sizeof(*t->byte));
-    t->depth = vocabulary_alloc(v, t->n_nodes, sizeof(*t->depth));
-    t->subtree_end = vocabulary_alloc(v, t->n_nodes, sizeof(*t->subtree_end));
-    t->first_token = vocabulary_alloc(v, t->n_nodes + 1, sizeof(*t->first_token));
-    t->token_ids = vocabulary_alloc(v, t->n_tokens, sizeof(*t->token_ids));
-    t->classes = vocabulary_alloc(v, t->n_nodes, sizeof(*t->classes));
-    for (int i = 0; i < 256; i++)
-        t->root_child[i] = t->n_nodes;
-    return t->byte && t->depth && t->subtree_end && t->first_token && t->token_ids && t->classes;
-}
-
-/* Adds the nodes of a token below those that it shares with the one before it; path: the nodes of
- * that one. */
-static void token_trie_add(struct token_trie *t, const struct trie_entry *entry, uint32_t shared,
-                           uint32_t *path, uint32_t *node)
-{
-    for (uint32_t i = shared; i < entry->n; i++) {
-        if (!i) t->root_child[(uint8_t)entry->bytes[0]] = *node;
-        t->byte[*node] = (uint8_t)entry->bytes[i];
-        t->depth[*node] = (uint16_t)(i + 1);
-        t->first_token[*node] = t->n_tokens;
-        path[i] = (*node)++;
-    }
-    uint64_t classes = 0;
-    for (uint32_t i = 0; i < entry->n && entry->characters; i++)
-        classes |= plain_class((uint8_t)entry->bytes[i]);
-    for (uint32_t i = 0; i < entry->n; i++) {
-        t->subtree_end[path[i]] = *node;
-        t->classes[path[i]] |= classes;
-    }
-    t->token_ids[t->n_tokens++] = entry->id;
-}
-
-static bool token_trie_build(struct vocabulary *v, struct token_trie *t,
-                             const struct trie_entry *entries, uint32_t n, bool plain)
-{
-    const struct trie_entry *before = NULL;
-    uint32_t path[EY_MAX_TOKEN_BYTES], node = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!entries[i].characters == plain) continue;
-        t->n_nodes += entries[i].n - (before ? common_prefix(before, &entries[i]) : 0);
-        t->n_tokens++;
-        before = &entries[i];
-    }
-    if (!token_trie_alloc(v, t)) return false;
-    t->n_tokens = 0;
-    before = NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!entries[i].characters == plain) continue;
-        token_trie_add(t, &entries[i], before ? common_prefix(before, &entries[i]) : 0, path,
-                       &node);
-        before = &entries[i];
-    }
-    t->first_token[node] = t->n_tokens;
-    return true;
-}
-
-/* ---- plain tokens by length
- * ---------------------------------------------------------------------- */
+/* ---- plain tokens by length ---- */
 
 static void mask_set_bit(uint32_t *mask, int32_t id)
 {
@@ -205,8 +127,7 @@ void vocabulary_drop_longer(const struct vocabulary *v, uint32_t max_remaining, 
             mask_clear_bit(mask, v->long_ids[i]);
 }
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static bool build_token_ranges(struct vocabulary *v, const struct trie_entry *entries, uint32_t n,
                                int size)
@@ -248,8 +169,8 @@ static bool vocabulary_fill(struct vocabulary *v, const struct trie_entry *entri
 {
     for (uint32_t i = 0; i < n; i++)
         if (entries[i].n > v->max_token_bytes) v->max_token_bytes = entries[i].n;
-    if (!token_trie_build(v, &v->tries[PLAIN_TRIE], entries, n, true) ||
-        !token_trie_build(v, &v->tries[OTHER_TRIE], entries, n, false))
+    if (!token_trie_build(&v->tries[PLAIN_TRIE], entries, n, true, &v->bytes) ||
+        !token_trie_build(&v->tries[OTHER_TRIE], entries, n, false, &v->bytes))
         return false;
     v->n_exits = count_exits(v);
     return build_length_masks(v, entries, n) && build_token_ranges(v, entries, n, size);
@@ -282,15 +203,8 @@ void vocabulary_close(struct vocabulary **vocabulary)
 {
     struct vocabulary *v = *vocabulary;
     if (!v) return;
-    for (int t = 0; t < TRIES; t++) {
-        struct token_trie *trie = &v->tries[t];
-        free(trie->byte);
-        free(trie->depth);
-        free(trie->subtree_end);
-        free(trie->first_token);
-        free(trie->token_ids);
-        free(trie->classes);
-    }
+    for (int t = 0; t < TRIES; t++)
+        token_trie_finish(&v->tries[t]);
     free(v->token_ranges);
     free(v->text);
     free(v->length_masks);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plain characters, which a JSON string takes as they are, and sets of them. */
+#ifndef EY_CONSTRAIN_PLAIN_SET_H
+#define EY_CONSTRAIN_PLAIN_SET_H
+
+#include "constrain/automaton/automaton.h"
+
+/* The plain ASCII characters, a bit each. */
+#define PLAIN_LOW 0xfffffffb00000000u  /* 0x20 to 0x3f without the quote */
+#define PLAIN_HIGH 0x7fffffffefffffffu /* 0x40 to 0x7e without the backslash */
+
+/* A plain character begins at s: printable ASCII but quote and backslash, or any other from U+00A0
+ * on but U+2000 to U+203F, where odd line ends are. Its bytes, or 0. */
+int plain_char(const char *s, size_t n);
+/* One of 64 bits for a byte of a plain character: letters of both cases share theirs, so do digits,
+ * and all beyond ASCII. */
+uint64_t plain_class(uint8_t byte);
+
+static inline bool plain_set_has(const struct plain_set *a, uint8_t byte)
+{
+    return byte < 128 ? a->ascii[byte / 64] >> (byte % 64) & 1 : a->non_ascii;
+}
+
+/* plain_class() of all plain characters that it has not. */
+uint64_t plain_set_missing(const struct plain_set *a);
+/* It has all plain characters. */
+bool plain_set_is_full(const struct plain_set *a);
+
+#endif
