@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orientation: read from EXIF by libexif, applied by moving pixels. */
+#include "image/orient.h"
+
 #include <libexif/exif-data.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/codecs/codecs.h"
+#include "image/pixels.h"
 
 /* The tag is near the start; a larger block is a thumbnail's or a maker note's doing. */
 static const size_t MAX_EXIF_BYTES = 1 << 20;

@@ -18,7 +18,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "image/codecs/codecs.h"
+#include "image/image.h"
+#include "image/pixels.h"
 
 enum {
     LANES = 48, /* values of a column in the horizontal pass: 16 rows of RGB */

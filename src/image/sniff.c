@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a file is, by its leading bytes alone: one of the formats we decode, or something that the
  * error names. */
+#include "image/sniff.h"
+
 #include <string.h>
 
 #include "base/utf8.h"
-#include "image/codecs/codecs.h"
 
 struct signature {
     size_t offset;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the decoders of src/image share: the file in hand, the limits, memory for pixels, errors,
- * orientation. Nothing outside this room includes it. */
+/* The codecs, and what they share: the file in hand, limits and errors. Only src/image includes it.
+ */
 #ifndef EY_IMAGE_CODECS_H
 #define EY_IMAGE_CODECS_H
 
@@ -14,10 +14,6 @@ struct image_file {
 };
 
 typedef bool decode_fn(struct image *out, const struct image_file *f, ey_err *e);
-
-/* The decoder for the file's leading bytes, or NULL with a message that says what the file is
- * instead. */
-decode_fn *decoder_for(const struct image_file *f, ey_err *e);
 
 /* Each fills *out with upright RGB, owned by the caller, or leaves it alone. */
 decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_decode;
@@ -35,17 +31,5 @@ bool canvas_plausible(const struct image_file *f, uint64_t canvas, uint64_t fram
 
 /* "NAME: this FORMAT is truncated or damaged (detail)"; detail may be NULL. */
 bool fail_damaged(const struct image_file *f, const char *format, const char *detail, ey_err *e);
-
-/* width * height * channels bytes, or NULL with a message. */
-uint8_t *pixels_alloc(int width, int height, int channels, ey_err *e);
-/* Takes RGBA pixels and makes them *out: alpha composited on white, each value round(c·a/255 + 255
- * - a), which is what Pillow's paste onto white gives. */
-void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height);
-
-/* 1..8 from an EXIF block (with or without its "Exif\0\0"); 1 when there is none or it is damaged.
- */
-int exif_orientation(const uint8_t *exif, size_t n);
-/* Turns *image in place of what orientation says; 1 and unknown values do nothing. */
-bool image_turn_upright(struct image *image, int orientation, ey_err *e);
 
 #endif

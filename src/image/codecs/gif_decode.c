@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "image/codecs/codecs.h"
+#include "image/pixels.h"
 
 /* A 12-bit LZW code stands for at most 4,096 pixels. */
 enum { PIXELS_PER_BYTE = 4096 * 8 / 12 + 1 };

@@ -5,6 +5,7 @@
  * some damaged files (libde265, and dav1d for alpha planes), and libheif offers no way to stop
  * them. */
 #include "image/codecs/codecs.h"
+#include "image/pixels.h"
 
 #ifdef EY_HAVE_HEIF
 

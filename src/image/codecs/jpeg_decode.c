@@ -8,6 +8,8 @@
 #include <turbojpeg.h>
 
 #include "image/codecs/codecs.h"
+#include "image/orient.h"
+#include "image/pixels.h"
 
 /* Huffman coding spends at least one bit on a block of 8x8 pixels. */
 enum { PIXELS_PER_BYTE = 512 };

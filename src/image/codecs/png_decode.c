@@ -9,6 +9,8 @@
 
 #include "base/limits.h"
 #include "image/codecs/codecs.h"
+#include "image/orient.h"
+#include "image/pixels.h"
 
 enum {
     SIGNATURE_BYTES = 8,

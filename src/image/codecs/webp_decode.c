@@ -6,6 +6,8 @@
 #include <webp/demux.h>
 
 #include "image/codecs/codecs.h"
+#include "image/orient.h"
+#include "image/pixels.h"
 
 struct webp_frame {
     const uint8_t *bytes;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of what a file's header claims, before a codec allocates anything for it. */
+#include "image/codecs/codecs.h"
+
+#include "base/limits.h"
+
+/* A canvas up to this size needs no justification; it is what the largest budget of a model takes.
+ */
+static const uint64_t FREE_CANVAS_PIXELS = 1 << 24;
+enum { CANVAS_PER_FRAME = 16 };
+
+/* The most bytes a decoder needs per pixel: RGBA twice (before and after it is turned), or a JPEG's
+ * coefficients as well as RGB. */
+enum { BYTES_PER_PIXEL = 8 };
+
+bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e)
+{
+    if (width == 0 || height == 0)
+        return ey_fail(e, EY_BAD_IMAGE, "%s: the picture has no pixels", f->name);
+    if (width <= EY_MAX_IMAGE_SIDE && height <= EY_MAX_IMAGE_SIDE &&
+        width * height <= EY_MAX_IMAGE_PIXELS)
+        return image_budget_hold(f->budget, width * height * BYTES_PER_PIXEL, f->name, e);
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "%s: %llux%llu pixels are too many; eyelet takes up to %d a side and %zu in "
+                   "all, so scale it down",
+                   f->name, (unsigned long long)width, (unsigned long long)height,
+                   EY_MAX_IMAGE_SIDE, EY_MAX_IMAGE_PIXELS);
+}
+
+bool size_plausible(const struct image_file *f, const char *format, uint64_t units,
+                    uint64_t units_per_byte, ey_err *e)
+{
+    return units / units_per_byte <= f->n ||
+           fail_damaged(f, format, "too few bytes for the size it claims", e);
+}
+
+bool canvas_plausible(const struct image_file *f, uint64_t canvas, uint64_t frame, ey_err *e)
+{
+    if (canvas <= FREE_CANVAS_PIXELS || canvas / CANVAS_PER_FRAME <= frame) return true;
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "%s: a canvas of %llu pixels around a first frame of %llu is not plausible",
+                   f->name, (unsigned long long)canvas, (unsigned long long)frame);
+}
+
+bool fail_damaged(const struct image_file *f, const char *format, const char *detail, ey_err *e)
+{
+    if (!detail || !*detail)
+        return ey_fail(e, EY_BAD_IMAGE, "%s: this %s is truncated or damaged", f->name, format);
+    return ey_fail(e, EY_BAD_IMAGE, "%s: this %s is truncated or damaged (%s)", f->name, format,
+                   detail);
+}

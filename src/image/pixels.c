@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pixel buffers: allocated without overflow, and composited on white. */
+#include "image/pixels.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+
+uint8_t *pixels_alloc(int width, int height, int channels, ey_err *e)
+{
+    size_t bytes;
+    uint8_t *pixels = NULL;
+    if (!checked_mul((size_t)width, (size_t)height, &bytes) ||
+        !checked_mul(bytes, (size_t)channels, &bytes))
+        bytes = SIZE_MAX;
+    else
+        pixels = malloc(bytes);
+    if (!pixels) ey_fail_memory(e, "a picture's pixels", bytes);
+    return pixels;
+}
+
+/* Exact for every value: 255 is odd, so c·a/255 is never half way between two integers. */
+static uint8_t over_white(unsigned c, unsigned a)
+{
+    return (uint8_t)((c * a + 255 * (255 - a) + 127) / 255);
+}
+
+void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height)
+{
+    size_t n = (size_t)width * (size_t)height;
+    /* in place: each pixel is written before those that are still to be read */
+    for (size_t i = 0; i < n; i++) {
+        const unsigned r = rgba[4 * i], g = rgba[4 * i + 1], b = rgba[4 * i + 2],
+                       a = rgba[4 * i + 3];
+        rgba[3 * i] = over_white(r, a);
+        rgba[3 * i + 1] = over_white(g, a);
+        rgba[3 * i + 2] = over_white(b, a);
+    }
+    uint8_t *rgb = realloc(rgba, 3 * n);
+    *out = (struct image){width, height, rgb ? rgb : rgba};
+}
