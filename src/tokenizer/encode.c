@@ -1,31 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text → ids: repair, cut at added tokens, normalise, cut at added tokens again, cut into pieces,
  * merge. */
-#include <stdlib.h>
-
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/tokenizer_internal.h"
-
-void ids_free(struct ids *ids)
-{
-    free(ids->id);
-    *ids = (struct ids){0};
-}
-
-bool ids_push(struct ids *ids, int32_t id)
-{
-    if (ids->n == ids->capacity) {
-        size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
-        int32_t *grown = realloc(ids->id, capacity * sizeof(*grown));
-        if (!grown) return false;
-        ids->id = grown;
-        ids->capacity = capacity;
-    }
-    ids->id[ids->n++] = id;
-    return true;
-}
 
 bool tok_normalize(const struct tokenizer *tok, struct buf *out, const char *text, size_t n)
 {

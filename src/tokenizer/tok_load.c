@@ -242,13 +242,3 @@ bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e)
     json_object_put(root);
     return ok;
 }
-
-void tokenizer_close(struct tokenizer *tok)
-{
-    if (!tok) return;
-    added_set_finish(&tok->added);
-    pretok_finish(&tok->pretok);
-    pair_map_finish(&tok->merges);
-    vocab_finish(&tok->vocab);
-    free(tok);
-}
