@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "constrain/automaton/charset.h"
@@ -89,19 +90,12 @@ static bool add_class(struct charset *set, char letter)
     return true;
 }
 
-static int regex_hex_value(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool take_hex(struct regex_parser *r, int n, uint32_t *value)
 {
     *value = 0;
     if (r->end - r->at < n) return fail_at(r, r->at, "hexadecimal digits are missing");
     for (int i = 0; i < n; i++) {
-        int digit = regex_hex_value(*r->at++);
+        int digit = hex_digit_value(*r->at++);
         if (digit < 0) return fail_at(r, r->at - 1, "a hexadecimal digit is missing");
         *value = *value << 4 | (uint32_t)digit;
     }
@@ -114,8 +108,8 @@ static bool take_unicode(struct regex_parser *r, uint32_t *c)
     const char *begin = r->at;
     if (regex_take(r, "{")) {
         *c = 0;
-        while (r->at < r->end && regex_hex_value(*r->at) >= 0 && *c <= 0x10ffff)
-            *c = *c << 4 | (uint32_t)regex_hex_value(*r->at++);
+        while (r->at < r->end && hex_digit_value(*r->at) >= 0 && *c <= 0x10ffff)
+            *c = *c << 4 | (uint32_t)hex_digit_value(*r->at++);
         if (r->at == begin + 1 || !regex_take(r, "}"))
             return fail_at(r, begin, "\\u{...} is not closed or has no digits");
     } else {

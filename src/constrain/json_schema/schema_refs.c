@@ -5,16 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/limits.h"
 
 /* ---- references ---- */
-
-static int pointer_hex_value(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 /* One name of a JSON pointer in a URI fragment, %41, ~0 and ~1 decoded; false: it is too long. */
 static bool read_pointer_token(const char **at, char *name, size_t size)
@@ -23,8 +17,8 @@ static bool read_pointer_token(const char **at, char *name, size_t size)
     for (; **at && **at != '/'; (*at)++) {
         if (n + 1 >= size) return false;
         char c = **at;
-        if (c == '%' && pointer_hex_value((*at)[1]) >= 0 && pointer_hex_value((*at)[2]) >= 0) {
-            c = (char)(pointer_hex_value((*at)[1]) << 4 | pointer_hex_value((*at)[2]));
+        if (c == '%' && hex_digit_value((*at)[1]) >= 0 && hex_digit_value((*at)[2]) >= 0) {
+            c = (char)(hex_digit_value((*at)[1]) << 4 | hex_digit_value((*at)[2]));
             *at += 2;
         } else if (c == '~' && ((*at)[1] == '0' || (*at)[1] == '1'))
             c = *++*at == '0' ? '~' : '/';
