@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "models/model.h"
 #include "tokenizer/tok_fixture.h"
-#include "tokenizer/tools_text.h"
+#include "models/tools_text.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

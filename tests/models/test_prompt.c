@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "models/qwen3vl/qwen3vl_chat.h"
 #include "tokenizer/tok_fixture.h"
-#include "tokenizer/tools_text.h"
+#include "models/tools_text.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
