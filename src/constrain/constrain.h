@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers that keep to a grammar: at each step only those tokens are allowed that leave the text a
- * prefix of a valid one.
+/* Constrained decoding: each step allows only tokens that keep the text a prefix of a valid one.
  *
  *     struct grammar *g = NULL;
- *     if (!grammar_of_schema(&g, json, n, &err)) …            // compiled once, for any number of
- * answers struct constraint *c = NULL; if (!matcher_open(&c, g, vocabulary, &err)) …        //
- * one answer; holds the grammar itself grammar_release(&g); for (;;) { const uint32_t *mask =
- * matcher_mask(c);          // bit i: token i may come next … choose a token of the mask, or an
- * end token where matcher_may_end(c) … matcher_accept_token(c, id);
+ *     if (!grammar_of_schema(&g, json, n, &err)) …     // compiled once, for any number of answers
+ *     struct matcher *m = NULL;
+ *     if (!matcher_open(&m, g, vocabulary, &err)) …    // one answer; retains the grammar
+ *     grammar_release(&g);
+ *     for (;;) {
+ *         const uint32_t *mask = matcher_mask(m);      // bit i: token i may come next
+ *         … choose a token of the mask, or an end token where matcher_may_end(m) …
+ *         matcher_accept_token(m, id);
  *     }
- *     matcher_close(&c);
+ *     matcher_close(&m);
  *
  * A grammar is a deterministic automaton over bytes with a stack of at most EY_MAX_GRAMMAR_NESTING
- * (determinize.h): it never guesses, so there is one place in it, not a set. Texts are well-formed
- * UTF-8. From every place that can be reached the text can be completed, and since each byte is a
- * token of the vocabulary, by tokens too: no mask is empty but at the end.
+ * levels (dfa_builder.h), so a matcher has one position in it, not a set. Texts are well-formed
+ * UTF-8. From every reachable position the text can be completed, and since each byte is a token of
+ * the vocabulary, by tokens too: only the mask at the end is empty.
  *
- * JSON is written with at most one blank behind "," and ":" and none elsewhere; members come in the
+ * JSON is written with at most one space after "," and ":" and none elsewhere; members come in the
  * order of the schema. */
 #ifndef EY_CONSTRAIN_H
 #define EY_CONSTRAIN_H
@@ -39,9 +41,9 @@ bool grammar_of_regex(struct grammar **out, const char *pattern, size_t n, ey_er
 /* One of the texts. */
 bool grammar_of_choices(struct grammar **out, const char *const *choices, size_t n, ey_err *e);
 
-/* Another owner of the grammar; returns it. */
+/* Adds a reference; returns the grammar. */
 struct grammar *grammar_retain(struct grammar *g);
-/* The last owner frees it. *g becomes NULL; NULL is fine. */
+/* Drops a reference; the last one frees the grammar. *g becomes NULL; NULL is fine. */
 void grammar_release(struct grammar **g);
 /* Memory that it takes. */
 size_t grammar_bytes(const struct grammar *g);
@@ -50,8 +52,12 @@ size_t grammar_bytes(const struct grammar *g);
  * After a failure all calls return 0, and grammar_builder_finish says what the first one was.
  *
  *     struct grammar_builder *b = grammar_builder_open(&err);
- *     int parts[] = {grammar_literal(b, "<a>", 3), grammar_schema(b, json, n), grammar_literal(b,
- * "</a>", 4)}; bool ok = grammar_builder_finish(&b, grammar_sequence(b, parts, 3), &g, &err);
+ *     int parts[] = {
+ *         grammar_literal(b, "<a>", 3),
+ *         grammar_schema(b, json, n),
+ *         grammar_literal(b, "</a>", 4),
+ *     };
+ *     bool ok = grammar_builder_finish(&b, grammar_sequence(b, parts, 3), &g, &err);
  *
  * Where one alternative begins with {, [ or " of a schema, no other may begin there with that byte
  * as plain text. */
@@ -92,24 +98,24 @@ size_t vocabulary_words(const struct vocabulary *v);
 
 struct matcher;
 
-/* Holds the grammar; borrows the vocabulary. All memory is taken here. */
+/* Retains the grammar and borrows the vocabulary. Allocates all memory that the matcher needs. */
 bool matcher_open(struct matcher **out, struct grammar *g, const struct vocabulary *v, ey_err *e);
 void matcher_close(struct matcher **m);
-/* Memory that one takes. */
+/* Memory that one matcher takes. */
 size_t matcher_bytes(const struct grammar *g, const struct vocabulary *v);
 /* Back to the beginning. */
 void matcher_reset(struct matcher *m);
 
 /* Which tokens may come next: bit i % 32 of word i / 32. Valid until the next call with this
- * constraint. End tokens are not in it. */
+ * matcher. End tokens are not in it. */
 const uint32_t *matcher_mask(struct matcher *m);
 /* The text may end here. */
 bool matcher_may_end(const struct matcher *m);
 /* … and nothing may follow. */
 bool matcher_must_end(const struct matcher *m);
-/* Goes on behind the token; false, and nothing changed: it is not allowed. */
+/* Advances by the token. False, with nothing changed: it is not allowed. */
 bool matcher_accept_token(struct matcher *m, int32_t id);
-/* The same for text that came in another way. */
+/* The same for text that is not from a token. */
 bool matcher_accept_text(struct matcher *m, const char *text, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A state is examined byte by byte: which plain characters lead to one and the same state, and is
- * that one like it? */
+/* Examines each state byte by byte: which plain characters lead to one and the same state, and does
+ * that state treat them alike? */
 #include "constrain/analysis/max_remaining.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include "constrain/analysis/plain_set.h"
 #include "constrain/automaton/nfa.h"
 
-/* Fewer are found as fast by walking. */
+/* For fewer characters a walk of the trie is as fast. */
 enum { MIN_PLAIN_SET_SIZE = 20 };
 
 /* The encodings of plain characters beyond ASCII as ranges of bytes, one after the other. */
@@ -52,7 +52,7 @@ static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
     set[1] &= PLAIN_HIGH;
 }
 
-/* plain_class() of all plain characters of a state but those of an alphabet. */
+/* plain_class() of all plain characters of a state but those of a plain set. */
 static uint64_t other_classes(const struct grammar *g, uint32_t state, const struct plain_set *but)
 {
     const struct grammar_edge *edge = g->edges + g->states[state].first_edge;
@@ -146,7 +146,7 @@ struct chain_link {
     struct plain_move move;
 };
 
-/* Gives a state its alphabet and room, if there is a number left for the alphabet. */
+/* Sets plain_set and max_remaining of a state, if there is a number left for the set. */
 static void set_plain_set(struct grammar *g, uint32_t state, const struct plain_set *a,
                           uint16_t max_remaining)
 {
@@ -174,8 +174,7 @@ static bool takes_none_of(const struct grammar *g, uint32_t state, const struct 
     return true;
 }
 
-/* Settles a state by what its target, which is settled, does: characters of the one's alphabet must
- * be of the other's. */
+/* Derives a state's plain set from that of its target, which must contain it. */
 static void set_from_target(struct grammar *g, const struct chain_link *link)
 {
     const struct grammar_state *t = &g->states[link->move.target];
@@ -198,8 +197,8 @@ static void set_from_target(struct grammar *g, const struct chain_link *link)
                   t->max_remaining < REMAINING_LIMIT ? t->max_remaining + 1 : t->max_remaining);
 }
 
-/* Follows targets from s until one is known, then settles all on the way. `chain` has room for all
- * states. */
+/* Follows targets from s to a known state, then sets all on the way. `chain` can hold all states.
+ */
 static void measure_chain(struct grammar *g, uint32_t s, struct chain_link *chain, bool *known)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the ends of counted texts backward, a character a round. */
+/* Walks back from the ends of counted texts, one character a round. */
 #include "constrain/analysis/min_remaining.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void list_incoming_edges(const struct grammar *g, struct incoming_edges *
     }
 }
 
-/* The text may end here, or goes on with one that counts for itself (an array's item). */
+/* The text may end here, or calls a rule with a counter of its own (an array's item). */
 static bool is_counted_end(const struct grammar *g, uint32_t s)
 {
     for (uint32_t i = 0; i < g->states[s].n_edges; i++)

@@ -9,8 +9,8 @@
 #define PLAIN_LOW 0xfffffffb00000000u  /* 0x20 to 0x3f without the quote */
 #define PLAIN_HIGH 0x7fffffffefffffffu /* 0x40 to 0x7e without the backslash */
 
-/* A plain character begins at s: printable ASCII but quote and backslash, or any other from U+00A0
- * on but U+2000 to U+203F, where odd line ends are. Its bytes, or 0. */
+/* The length of the plain character at s, or 0: printable ASCII except quote and backslash, or from
+ * U+00A0 on except U+2000 to U+203F, which has Unicode's line ends. */
 int plain_char(const char *s, size_t n);
 /* One of 64 bits for a byte of a plain character: letters of both cases share theirs, so do digits,
  * and all beyond ASCII. */
@@ -21,7 +21,7 @@ static inline bool plain_set_has(const struct plain_set *a, uint8_t byte)
     return byte < 128 ? a->ascii[byte / 64] >> (byte % 64) & 1 : a->non_ascii;
 }
 
-/* plain_class() of all plain characters that it has not. */
+/* plain_class() of all plain characters that are not in the set. */
 uint64_t plain_set_missing(const struct plain_set *a);
 /* It has all plain characters. */
 bool plain_set_is_full(const struct plain_set *a);

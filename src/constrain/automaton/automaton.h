@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled grammar: tables that are read and never changed. */
+/* A compiled grammar: the tables of a deterministic pushdown automaton. They never change. */
 #ifndef EY_CONSTRAIN_AUTOMATON_H
 #define EY_CONSTRAIN_AUTOMATON_H
 
@@ -10,11 +10,11 @@
 enum edge_kind {
     EDGE_MOVE,   /* to state `target` */
     EDGE_CALL,   /* a bracketed text begins: calls[target] */
-    EDGE_RETURN, /* … and ends, as label `target` says */
+    EDGE_RETURN, /* … and ends: `target` is the return set */
 };
 
-/* Beside enum nfa_edge_flags: the target needs more counted characters than the state, so that too
- * few may be left. */
+/* With enum nfa_edge_flags: the target's min_remaining exceeds the state's, so that the counter
+ * must be checked. */
 enum { EDGE_RAISES_MIN = 4 };
 
 struct grammar_edge {
@@ -23,23 +23,23 @@ struct grammar_edge {
     uint32_t target;
 };
 
-/* How many characters of its alphabet may follow a state. */
+/* Values of grammar_state.max_remaining. */
 enum { REMAINING_UNBOUNDED = 0xffff, REMAINING_LIMIT = 0xfffe };
 
-/* Plain characters (rooms.h) that are alike to a state, and to those that they lead to. */
+/* Plain characters (plain_set.h) that a state, and the states they lead to, treat alike. */
 struct plain_set {
     uint64_t ascii[2];  /* a bit for each byte */
-    bool non_ascii;     /* and all that are not ASCII; else none of them is taken */
-    uint64_t diverging; /* plain_class() of the other plain characters that are taken on the way:
-                        they lead elsewhere */
+    bool non_ascii;     /* also all non-ASCII ones; else none of them is taken */
+    uint64_t diverging; /* plain_class() of other plain characters that are taken on the way and
+                           lead elsewhere */
 };
 
 struct grammar_state {
     uint32_t first_edge; /* the first of n_edges, in the order of their bytes, not overlapping */
     uint16_t n_edges;
-    uint16_t plain_set;     /* 0: no great part of the plain characters are alike */
-    uint16_t max_remaining; /* REMAINING_UNBOUNDED with `max_by_counter`: as many as the counter
-                               still allows */
+    uint16_t plain_set;     /* 0: the state treats too few plain characters alike */
+    uint16_t max_remaining; /* characters of the plain set that may follow; with `max_by_counter`,
+                               the counter says */
     bool accepts;           /* the text may end here */
     bool max_by_counter;
     uint32_t min_remaining; /* counted characters that must still come before the text can end */
@@ -47,13 +47,13 @@ struct grammar_state {
 };
 
 struct grammar_call {
-    uint32_t site, state; /* what is put on the stack; where to go */
+    uint32_t site, state; /* pushed on the stack; where to go */
 };
 
 /* A place to return to: the state depends on which of the alternatives that were called came to an
  * end. */
 struct grammar_call_site {
-    uint32_t first_return, n_returns; /* in the order of their labels */
+    uint32_t first_return, n_returns; /* in the order of their return sets */
 };
 
 struct grammar_return {
@@ -62,7 +62,7 @@ struct grammar_return {
 
 struct grammar_counter {
     uint32_t min, max;
-    uint32_t largest_min; /* by a state of it */
+    uint32_t largest_min; /* min_remaining of its states, at most */
 };
 
 struct grammar {

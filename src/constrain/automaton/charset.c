@@ -116,7 +116,7 @@ struct suffix_cache {
     struct nfa *nfa;
     uint32_t *suffix[3]; /* [state] 0: not made yet */
     uint32_t to;         /* index of the arrays */
-    uint32_t target;     /* the state in net */
+    uint32_t target;     /* the state in nfa */
     unsigned flags;      /* of first bytes */
 };
 

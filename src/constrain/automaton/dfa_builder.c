@@ -71,7 +71,7 @@ static void list_spans(struct dfa_builder *d, uint32_t state)
         }
 }
 
-/* Bytes where the spans that hold may change. */
+/* Marks the bytes where the set of matching spans may change. */
 static void mark_cuts(const struct dfa_builder *d, bool cut[257])
 {
     const struct byte_span *spans = d->spans.data;
@@ -81,7 +81,7 @@ static void mark_cuts(const struct dfa_builder *d, bool cut[257])
         cut[spans[i].lo] = cut[spans[i].hi + 1] = true;
 }
 
-/* Puts the targets of byte b into d->seeds; what they do to the counter. */
+/* Puts the targets of byte b into d->seeds; returns what their edges do to the counter. */
 static uint8_t seed_byte(struct dfa_builder *d, unsigned b)
 {
     uint8_t flags = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a net with rules to a deterministic automaton with a stack.
+/* Makes an NFA with rules deterministic: an automaton with a stack.
  *
- * A state is a set of states of the net that texts read so far may have led to, with the levels of
+ * A state is the set of NFA states that the text read so far may have led to, with the levels of
  * nesting that remain. Several rules may be called at one place (alternatives); those that begin
  * with the same byte are followed together, as one set, and when the closing byte comes, the set of
- * those that have come to their end (a label) says where the caller goes on. This is how visibly
+ * those that have ended (a return set) says where the caller continues. This is how visibly
  * pushdown automata are made deterministic, and it works because brackets show where rules begin
  * and end. States from which no text could be completed within the levels that remain are left out
  * from the start.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the subset construction share: sets of states and rules, and what is found so
- * far (determinize.h). */
+ * far (dfa_builder.h). */
 #ifndef EY_CONSTRAIN_DFA_BUILDER_INTERNAL_H
 #define EY_CONSTRAIN_DFA_BUILDER_INTERNAL_H
 
@@ -13,9 +13,9 @@ struct growing_array {
     uint32_t n, capacity, max, size;
 };
 
-/* A set of numbers in det.members; of rules: in order. */
+/* A set of numbers in dfa_builder.members; sets of rules are sorted. */
 struct number_set {
-    uint32_t first, n, hash, depth_left; /* level: of states and rule sets */
+    uint32_t first, n, hash, depth_left; /* depth_left: of states and rule sets */
 };
 
 /* Finds sets by what they hold: slots are numbers of sets plus one. */
@@ -32,7 +32,7 @@ struct rule_set {
 
 struct return_set {
     struct number_set set; /* of rules */
-    uint32_t next;         /* the next label + 1 whose first rule is the same */
+    uint32_t next;         /* the next return set + 1 with the same first rule */
 };
 
 struct call_site {
@@ -60,26 +60,26 @@ struct open_call {
 
 struct dfa_builder {
     struct compiler *c;
-    uint32_t *owner;    /* [net states] rule */
-    uint8_t *min_depth; /* [net states] */
-    uint32_t *visited;  /* [net states] stamp of the last walk that came by */
+    uint32_t *owner;    /* [NFA states] rule */
+    uint8_t *min_depth; /* [NFA states] */
+    uint32_t *visited;  /* [NFA states] stamp of the last closure that held it */
     uint32_t stamp, nfa_capacity;
     uint64_t work;
     struct growing_array members, states, rule_sets, return_sets, call_sites, returns, memberships,
         edges, calls;
     struct set_index state_index, rule_set_index, return_set_index;
     uint32_t *rule_sets_with;   /* [n_rules] the last membership + 1 */
-    uint32_t *return_sets_with; /* [n_rules] the last label + 1 whose first rule it is */
+    uint32_t *return_sets_with; /* [n_rules] the last return set + 1 whose first rule it is */
     uint32_t linked_call_sites, linked_return_sets;
     /* scratch of one state */
     struct growing_array seeds, closure, spans, wide_spans, open_calls, chosen_rules;
     uint32_t span_of_byte[256]; /* spans of a single byte + 1 */
 };
 
-/* ---- det_sets.c ---- */
+/* ---- dfa_sets.c ---- */
 
 struct growing_array growing_array_of(uint32_t size, uint32_t max);
-/* Sorts numbers, and drops those that are there twice. */
+/* Sorts numbers and drops duplicates. */
 void growing_array_sort_unique(struct growing_array *l);
 int compare_u32(const void *a, const void *b);
 
@@ -99,33 +99,33 @@ void *dfa_push(struct dfa_builder *d, struct growing_array *l);
 void dfa_push_u32(struct dfa_builder *d, struct growing_array *l, uint32_t value);
 /* False: there were too many steps, and c has failed. */
 bool dfa_count_work(struct dfa_builder *d, uint64_t steps);
-/* The number of the set with the members of `l`, tidy or what the last walk found; *made says
- * whether it is new: then the caller fills the rest of its element. UINT32_MAX: c has failed. */
+/* The number of the set with the members of `l`, which is sorted or d->closure. *made: the set is
+ * new, and the caller fills the rest of its element. UINT32_MAX: c has failed. */
 uint32_t dfa_intern_set(struct dfa_builder *d, struct growing_array *sets, struct set_index *index,
                         const struct growing_array *l, uint32_t depth_left, bool *made);
 
-/* ---- det_states.c ---- */
+/* ---- dfa_closure.c ---- */
 
 /* The end of its rule. */
 bool dfa_is_end(const struct dfa_builder *d, uint32_t s);
-/* Puts into d->found what d->seeds lead to for nothing, where the levels suffice; the seeds are
- * gone then. Returns a state of it that makes the others needless, or 0. */
+/* Fills d->closure with the epsilon closure of d->seeds, without states that need more levels, and
+ * empties the seeds. Returns a state that dominates the others, or 0. */
 uint32_t dfa_epsilon_closure(struct dfa_builder *d, uint32_t depth_left);
-/* The same without the needless; false: nothing is found, or c has failed. */
+/* The same without dominated states. False: the closure is empty, or c has failed. */
 bool dfa_pruned_closure(struct dfa_builder *d, uint32_t depth_left);
-/* The state that is d->found, as the last of these calls left it. */
+/* The number of the DFA state that d->closure is. */
 uint32_t dfa_state_of_closure(struct dfa_builder *d, uint32_t depth_left);
-/* owner, need and mark for all states of the net; false: c has failed. */
+/* Makes owner, min_depth and visited long enough for all NFA states. False: c has failed. */
 bool dfa_cover_nfa(struct dfa_builder *d);
 void dfa_own_body(struct dfa_builder *d, uint32_t rule, const struct rule_body *body);
 
-/* ---- det_sites.c ---- */
+/* ---- dfa_call_sites.c ---- */
 
-/* The set of the rules in d->chosen, called where `level` levels remain. */
+/* The set of the rules in d->chosen_rules, called where `depth_left` levels remain. */
 uint32_t dfa_rule_set_of_chosen(struct dfa_builder *d, uint32_t depth_left, uint8_t first_byte);
-/* The label of the rules whose ends are in d->found. */
+/* The return set of the rules whose ends are in d->closure. */
 uint32_t dfa_return_set_of_closure(struct dfa_builder *d);
-/* Every site meets every label that its rules can end with, once: that gives the returns. */
+/* Links each new call site with each return set that its rules can end with: the returns. */
 void dfa_link_returns(struct dfa_builder *d);
 
 #endif

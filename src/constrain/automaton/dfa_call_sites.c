@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: the rules that are called together, the places that call them, and where those go on when
- * some of the rules have come to their end. */
+/* Calls: the rules that are called together, their call sites, and where these continue when some
+ * of the rules have ended. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const struct rule_body *body_for(struct dfa_builder *d, uint32_t rule, bo
         uint32_t n_rules = d->c->n_rules;
         if (!compiler_build_rule(d->c, rule, false) || !dfa_cover_nfa(d)) return NULL;
         r = &d->c->rules[rule];
-        assert(d->c->n_rules == n_rules); /* the same parts, spelled in another way */
+        assert(d->c->n_rules == n_rules); /* the same parts, unrolled instead of counted */
         dfa_own_body(d, rule, &r->body[0]);
         if (!measure_state_depths(d->c, d->owner, r->body[0].begin, r->body[0].end, d->min_depth))
             return NULL;
@@ -27,9 +27,9 @@ static const struct rule_body *body_for(struct dfa_builder *d, uint32_t rule, bo
     return &r->body[counted];
 }
 
-/* ---- rule sets, sites, returns ---- */
+/* ---- rule sets, call sites, returns ---- */
 
-/* Finds the entry of a new rule set, whose rules are in d->chosen. */
+/* Finds the entry of a new rule set, whose rules are in d->chosen_rules. */
 static uint32_t entry_state(struct dfa_builder *d, uint32_t depth_left, uint8_t first_byte)
 {
     uint32_t n = d->chosen_rules.n;
@@ -97,7 +97,7 @@ static bool has_rule(const struct dfa_builder *d, const struct number_set *s, ui
                    compare_u32) != NULL;
 }
 
-/* Where to go on when the rules of a label, called at a site, have come to their end. */
+/* Where to continue when the rules of a return set, called at a site, have ended. */
 static void add_return(struct dfa_builder *d, uint32_t site, uint32_t return_set)
 {
     const struct call_site *s = &((const struct call_site *)d->call_sites.data)[site];
@@ -120,7 +120,7 @@ static void add_return(struct dfa_builder *d, uint32_t site, uint32_t return_set
     if (r) *r = given;
 }
 
-/* The sites of all rule sets that hold the label's rules, up to those of this round. */
+/* Links a return set with the call sites of all rule sets that hold its rules. */
 static void link_return_set(struct dfa_builder *d, uint32_t return_set)
 {
     struct return_set l = ((struct return_set *)d->return_sets.data)[return_set];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of the net's states: where they lead for nothing, and what number each has as a state. */
+/* Epsilon closures of sets of NFA states, and the DFA states that they become. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ bool dfa_is_end(const struct dfa_builder *d, uint32_t s)
     return s == rule->body[0].frag.end || s == rule->body[1].frag.end;
 }
 
-/* States that read something, call, or are an end: the others are only ways to them. */
+/* Keeps states that read, call or end; the others only lead to them. */
 static bool is_kept_in_closure(const struct dfa_builder *d, uint32_t s)
 {
     for (uint32_t i = d->c->nfa.states[s].last_edge; i; i = d->c->nfa.edges[i].next)
@@ -46,8 +46,7 @@ static bool one_owner(const struct dfa_builder *d)
     return true;
 }
 
-/* Levels that calls from these states can use: what they cannot use would only make states that are
- * alike differ. */
+/* Levels that calls from these states can use. Keeping more would split equal states. */
 static uint32_t useful_level(const struct dfa_builder *d, uint32_t depth_left)
 {
     uint32_t most = 0;

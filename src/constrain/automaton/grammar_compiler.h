@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the grammar compiler share: the net that they build, and its rules.
+/* What the parts of the grammar compiler share: the NFA that they build, and its rules.
  *
  * A rule is a bracketed text: a JSON object, array or string. Its automaton reads the opening byte
  * too, and ends with the closing one, behind which nothing of it can follow. All else (numbers,
  * literals, keys, free text) is spelled out where it stands. So a byte alone says whether a rule
- * begins, goes on or ends, and one stack does for any grammar (determinize.h). */
+ * begins, goes on or ends, and one stack does for any grammar (dfa_builder.h). */
 #ifndef EY_CONSTRAIN_GRAMMAR_COMPILER_H
 #define EY_CONSTRAIN_GRAMMAR_COMPILER_H
 
@@ -16,8 +16,8 @@ struct compiler;
 struct rule;
 struct string_spec;
 
-/* Builds a rule's texts into c->net, its states one behind the other. counted: lengths by a counter
- * (NFA_COUNTS, NFA_CLOSES), else spelled out. */
+/* Adds the texts of a rule to c->nfa, as consecutive states. counted: a counter bounds the length
+ * (NFA_COUNTS, NFA_CLOSES); else it is unrolled. */
 typedef struct frag rule_builder(struct compiler *c, const struct rule *rule, bool counted);
 
 struct rule_body {
@@ -27,7 +27,7 @@ struct rule_body {
 
 struct rule {
     rule_builder *build;
-    uint8_t first_byte; /* first byte */
+    uint8_t first_byte;
     bool has_counter;
     uint32_t min, max;   /* of the counter */
     json_object *schema; /* or constant; borrowed from a document of the compiler … */
@@ -39,9 +39,9 @@ struct rule {
     bool built; /* body[has_counter] is there */
     struct rule_body
         body[2];        /* [counted]; body[0] of a rule with a counter is built when it is needed */
-    uint32_t min_depth; /* levels that its smallest text needs, itself included; UNBOUNDED_DEPTH: it
-                        has no text */
-    uint32_t max_depth; /* levels that it can use; UNBOUNDED_DEPTH: it is recursive */
+    uint32_t min_depth; /* levels that its shallowest text needs, its own included; UNBOUNDED_DEPTH:
+                           it has none */
+    uint32_t max_depth; /* levels that it can use; UNBOUNDED_DEPTH: recursive */
 };
 #define UNBOUNDED_DEPTH UINT32_MAX
 
@@ -70,7 +70,7 @@ void compiler_finish(struct compiler *c);
 /* ey_fail, and c->failed; returns false. Only the first failure counts. */
 bool compiler_fail(struct compiler *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool compiler_fail_memory(struct compiler *c, const char *what, size_t bytes);
-/* Looks for problems of the net too. */
+/* Also checks the NFA for problems. */
 bool compiler_ok(struct compiler *c);
 
 /* Memory of the compiler, or NULL and a failure. */
@@ -78,9 +78,9 @@ void *compiler_alloc(struct compiler *c, size_t count, size_t size);
 const char *compiler_printf(struct compiler *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The number of the rule; one with the same key is taken where there is one. */
+/* The number of the rule, or of an earlier one with the same key. */
 uint32_t compiler_add_rule(struct compiler *c, struct rule rule);
-/* A text of the rule, as a fragment. */
+/* A call of the rule, as a fragment. */
 struct frag compiler_call_rule(struct compiler *c, struct rule rule);
 bool compiler_build_rule(struct compiler *c, uint32_t rule, bool counted);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heights by rounds: in round h are found the rules that can end with calls of rules not higher
- * than h. */
+/* Minimum depths by rounds: round h finds the rules that can end with calls no deeper than h. */
 #include "constrain/automaton/nesting_depth.h"
 
 #include <stdlib.h>
@@ -13,12 +12,12 @@ static const struct rule_body *own_body(const struct rule *rule)
     return &rule->body[rule->has_counter];
 }
 
-/* ---- reach ---- */
+/* ---- maximum depth of rules ---- */
 
 struct callers {
     uint32_t *first;  /* [n_rules + 1] of `caller` */
     uint32_t *caller; /* rules, by the rule that they call */
-    uint32_t *open;   /* [n_rules] calls whose reach is not known */
+    uint32_t *open;   /* [n_rules] calls whose maximum depth is not known */
     uint32_t *queue;  /* [n_rules] */
 };
 
@@ -81,9 +80,9 @@ static bool measure_max_depths(struct compiler *c, const uint32_t *owner)
     return ok || compiler_fail_memory(c, "a grammar's rules", c->n_rules);
 }
 
-/* ---- heights ---- */
+/* ---- minimum depth of rules ---- */
 
-/* Whether a rule can end with calls of rules not higher than `most`. */
+/* Whether a rule can end with calls of rules no deeper than `most`. */
 static bool can_end(const struct compiler *c, const struct rule_body *body, uint32_t most,
                     uint32_t *stack, uint32_t *seen, uint32_t stamp)
 {
@@ -128,7 +127,7 @@ bool measure_rule_depths(struct compiler *c, const uint32_t *owner)
            measure_max_depths(c, owner);
 }
 
-/* ---- needs ---- */
+/* ---- minimum depth of states ---- */
 
 struct reverse_nfa_edges {
     uint32_t begin, n;
@@ -152,14 +151,14 @@ static void list_reverse_edges(const struct nfa *nfa, struct reverse_nfa_edges *
         }
 }
 
-/* Levels that taking the edge needs at least. */
+/* Levels that the edge needs at least. */
 static uint32_t edge_min_depth(const struct compiler *c, uint32_t edge)
 {
     return c->nfa.edges[edge].kind == NFA_CALL ? c->rules[c->nfa.edges[edge].lo].min_depth : 0;
 }
 
-/* From what needs `level` on backward. Edges that need more leave their number in `need` for a
- * later round. */
+/* Walks back from the states that need `depth`. An edge that needs more writes its number to
+ * `min_depth`, for a later round. */
 static void spread_min_depth(const struct compiler *c, const struct reverse_nfa_edges *b,
                              uint32_t depth, uint8_t *min_depth, uint8_t *done)
 {

@@ -7,10 +7,10 @@
 
 enum { NO_COMPLETION = 255 };
 
-/* Sets `height` and `reach` of all rules. owner: rule of each state of the net. */
+/* Sets min_depth and max_depth of all rules. owner: the rule of each NFA state. */
 bool measure_rule_depths(struct compiler *c, const uint32_t *owner);
-/* Sets need[s] of the net's states begin..end-1, which lead nowhere else: the levels that calls on
- * the way to the end of their rule take at least; NEVER: there is no way. */
+/* Sets min_depth[s] of the NFA states begin..end-1, which lead nowhere else: the levels that calls
+ * on the way to the end of their rule take at least. NO_COMPLETION: the end cannot be reached. */
 bool measure_state_depths(struct compiler *c, const uint32_t *owner, uint32_t begin, uint32_t end,
                           uint8_t *min_depth);
 

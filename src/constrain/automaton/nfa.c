@@ -46,7 +46,7 @@ struct frag nfa_new_frag(struct nfa *nfa)
     return (struct frag){start, nfa_add_state(nfa)};
 }
 
-/* A net has few edges a state; character classes have many. */
+/* Most states have few edges; those of character classes have many. */
 enum { MAX_EDGES_PER_STATE = 4 };
 
 static void nfa_add_edge(struct nfa *nfa, uint32_t from, struct nfa_edge edge)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A nondeterministic automaton under construction. Edges carry spans of bytes (or, while a pattern
- * is being read, of code points), nothing, or the call of a rule: a bracketed text that has an
- * automaton of its own, so that it may nest. */
+/* A nondeterministic automaton under construction (Thompson's). An edge carries a range of bytes
+ * (or of code points, while a pattern is parsed), nothing, or the call of a rule: a bracketed text
+ * with an automaton of its own, so that it may nest. */
 #ifndef EY_CONSTRAIN_NFA_H
 #define EY_CONSTRAIN_NFA_H
 
 #include "base/err.h"
 
 enum nfa_edge_kind {
-    NFA_EPSILON,      /* taken for nothing */
+    NFA_EPSILON,      /* reads nothing */
     NFA_SPAN,         /* a byte or code point in lo..hi */
     NFA_CALL,         /* a text of rule lo */
     NFA_ASSERT_BEGIN, /* taken for nothing before the first character only (patterns) */
@@ -29,14 +29,14 @@ struct nfa_edge {
 
 struct nfa_state {
     uint32_t last_edge; /* the last one added */
-    bool dominates; /* all that any other state of its rule may still read can be read from here:
-                  the others are needless */
+    bool dominates;     /* accepts every suffix that any other state of its rule accepts, so that a
+                           closure may drop the others */
 };
 
 enum nfa_problem { NFA_OK, NFA_TOO_LARGE, NFA_NO_MEMORY };
 
-/* States and edges 0 are no states and edges: what is asked of a net with a problem goes there and
- * does nothing, so that a builder need look for problems only when it is done. */
+/* State 0 and edge 0 are sinks: once an NFA has a problem, all calls return or change these, so
+ * that a builder checks for problems only when it is done. */
 struct nfa {
     struct nfa_state *states; /* [n_states] */
     struct nfa_edge *edges;
@@ -71,7 +71,7 @@ struct frag nfa_copy(struct nfa *nfa, uint32_t begin, uint32_t end, struct frag 
 /* f min..max times; max UINT32_MAX: any number. f's states are all those from `begin` on. */
 struct frag nfa_repeat(struct nfa *nfa, uint32_t begin, struct frag f, uint32_t min, uint32_t max);
 
-/* False, with a message that names the limit, when the net has a problem. */
+/* False, with a message that names the limit, when the NFA has a problem. */
 bool nfa_check(const struct nfa *nfa, ey_err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions → nets over code points. The syntax is what ECMA-262 (with the flag u) and
+/* Regular expressions → NFAs over code points. The syntax is what ECMA-262 (with the flag u) and
  * Python share, as far as it is regular: literals, ., classes, \d \w \s, groups, alternatives,
  * greedy and lazy repeats, ^ and $. Look-around, back-references, \b, \p and flags are refused by
  * name. */
@@ -8,8 +8,7 @@
 
 #include "constrain/automaton/nfa.h"
 
-/* Appends the net of what the expression says, ^ and $ as assertions (NFA_ASSERT_BEGIN,
- * NFA_ASSERT_END). */
+/* Adds the expression to the NFA; ^ and $ become assertions (NFA_ASSERT_BEGIN, NFA_ASSERT_END). */
 bool regex_parse(struct nfa *code_points, struct frag *out, const char *pattern, size_t n,
                  ey_err *e);
 

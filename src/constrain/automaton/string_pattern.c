@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a regular expression's net over code points becomes: assertions are worked out, lengths
- * bounded, two patterns made one. All are products: pairs of what is told apart on both sides, as
- * far as they are met. */
+/* Resolves the assertions of a pattern's NFA, bounds its length, and intersects two patterns. Each
+ * is a product construction over the pairs that are reachable. */
 #include "constrain/automaton/string_pattern.h"
 
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 
 /* ---- where it may begin and end, and how many characters ---- */
 
-/* Puts any characters before and behind. */
+/* Allows any characters before and after. */
 static struct frag match_anywhere(struct nfa *nfa, struct frag f)
 {
     struct frag all = nfa_new_frag(nfa);
@@ -24,8 +23,7 @@ static struct frag match_anywhere(struct nfa *nfa, struct frag f)
     return all;
 }
 
-/* What has become of the text in a state: ^ is passed only where it has not begun, and behind $
- * nothing may come. */
+/* Phases of the text: ^ holds only before the first character, and nothing may follow $. */
 enum { PHASE_BEGUN = 1, PHASE_ENDED = 2, PHASES = 4 };
 
 /* Pairs of a state of `in`, a phase and a number of characters (up to where it makes no difference)
@@ -34,7 +32,7 @@ struct bounded_product {
     struct nfa *out;
     const struct nfa *in;
     struct length_bounds bounds;
-    uint32_t counts;         /* numbers of characters that are told apart */
+    uint32_t counts;         /* lengths that are distinguished */
     uint32_t *state_of_pair; /* [in state][phase][count] state of out, 0: not met */
     uint32_t *queue;         /* indexes of known, in the order of the states of out */
     uint32_t n_queue;
@@ -124,7 +122,7 @@ static bool nfa_bound_length(struct nfa *out, struct frag *result, const struct 
     return ok && nfa_check(out, e);
 }
 
-/* ---- what two nets have in common ---- */
+/* ---- the intersection of two NFAs ---- */
 
 /* Pairs of a state of each as states of `out`. */
 struct intersection {
@@ -185,7 +183,7 @@ static bool nfa_intersect(struct nfa *out, struct frag *result, const struct nfa
     size_t size = (size_t)a->n_states * b->n_states;
     if (size > EY_MAX_PATTERN_PRODUCT)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "this pattern beside a format is too large; drop one of them");
+                       "this pattern with a format is too large; drop one of them");
     struct intersection m = {.out = out,
                              .a = a,
                              .b = b,

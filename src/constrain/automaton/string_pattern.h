@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nets over code points for the texts that regular expressions match. */
+/* NFAs over code points for the strings that regular expressions match. */
 #ifndef EY_CONSTRAIN_STRING_PATTERN_H
 #define EY_CONSTRAIN_STRING_PATTERN_H
 
@@ -8,8 +8,8 @@
 struct string_pattern {
     const char *pattern;
     size_t n;
-    bool anywhere; /* it need only match somewhere in the text, as JSON schema's `pattern`; else all
-                      of it */
+    bool anywhere; /* matches somewhere in the string, as JSON schema's `pattern` does; else the
+                      whole */
 };
 
 struct length_bounds {
@@ -22,8 +22,8 @@ bool string_pattern_compile(struct nfa *code_points, struct frag *out, struct st
 bool string_pattern_intersect(struct nfa *code_points, struct frag *out, struct string_pattern p,
                               struct string_pattern q, struct length_bounds bounds, ey_err *e);
 
-/* Characters of the shortest text of a net without assertions; UINT32_MAX: there is none, or no
- * memory (net->problem). */
+/* Characters of the shortest string of an NFA without assertions. UINT32_MAX: it has none, or there
+ * is no memory (problem is set). */
 uint32_t nfa_shortest_length(struct nfa *code_points, struct frag f);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What JSON is made of, as fragments: blanks, keys, strings, constants, any value.
+/* JSON as NFA fragments: spaces, keys, strings, constants, any value.
  *
- * Blanks: one may stand behind "," and ":", none elsewhere. That is what models write when they do
- * not indent, and it leaves no place where one could go on for ever. */
+ * One space may follow "," and ":", and none stands elsewhere. That is what models write when they
+ * do not indent, and it leaves no place where one could go on for ever. */
 #include "constrain/json_schema/json_grammar.h"
 
 #include <stdlib.h>
@@ -30,8 +30,7 @@ uint32_t json_optional_space(struct compiler *c, uint32_t from)
 
 /* ---- strings ---- */
 
-/* The texts of one or two characters and more that json_dump_string makes of a string, quotes
- * included. */
+/* Adds what json_dump_string writes of a string from byte `skip` on. */
 static uint32_t add_quoted(struct compiler *c, uint32_t from, const char *text, size_t n,
                            size_t skip)
 {
@@ -59,7 +58,7 @@ static struct frag build_string_values(struct compiler *c, const struct string_s
 }
 
 /* Strings of a pattern, a format or both, over code points. Where the most characters are counted,
- * only the least is worked into the net. */
+ * only the minimum is part of the NFA. */
 static bool pattern_strings(struct compiler *c, const struct string_spec *spec, bool counted,
                             struct nfa *code_points, struct frag *f)
 {
@@ -156,7 +155,7 @@ struct frag json_string(struct compiler *c, struct string_spec spec, const char 
     *kept = spec;
     bool pattern = spec.pattern || spec.format;
     rule.has_counter = !spec.values && (spec.max != UINT32_MAX || (spec.min && !pattern));
-    if (pattern) rule.min = 0; /* it is in the net */
+    if (pattern) rule.min = 0; /* it is part of the NFA */
     return compiler_call_rule(c, rule);
 }
 
@@ -168,8 +167,8 @@ uint32_t json_key(struct compiler *c, uint32_t from, const char *key)
     return json_optional_space(c, nfa_add_bytes(&c->nfa, from, ":", 1));
 }
 
-/* Adds to a net over code points: what follows the characters that keys [lo, hi), sorted, share up
- * to byte `at`. From any other character on all is free. */
+/* Adds to an NFA over code points: what follows the characters that keys [lo, hi), sorted, share up
+ * to byte `at`. After any other character, anything goes. */
 struct other_keys {
     struct nfa *nfa;
     const char *const *keys;
@@ -204,7 +203,7 @@ static int compare_key_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Spelled in the shortest way only: another spelling could hide one of the keys. */
+/* Only the shortest encoding: another escape could hide one of the keys. */
 static struct frag other_keys_frag(struct compiler *c, const char *const *keys, size_t n)
 {
     const char **sorted = compiler_alloc(c, n, sizeof(*sorted));

@@ -17,17 +17,17 @@ struct string_spec {
 
 /* `path` is for messages. */
 struct frag json_string(struct compiler *c, struct string_spec spec, const char *path);
-/* The very value: as json.dumps spells it, one optional blank behind "," and ":". */
+/* Exactly this value, as json.dumps writes it, with an optional space after "," and ":". */
 struct frag json_constant(struct compiler *c, json_object *value, const char *path);
-/* Any value; objects and arrays as deep as levels allow. */
+/* Any value; objects and arrays nest as deep as the limit allows. */
 struct frag json_any_value(struct compiler *c);
 struct frag json_any_object(struct compiler *c);
 struct frag json_any_array(struct compiler *c);
 struct frag json_literal(struct compiler *c, const char *bytes, size_t n);
 
-/* One optional blank: the state behind it. */
+/* One optional space; returns the state after it. */
 uint32_t json_optional_space(struct compiler *c, uint32_t from);
-/* `"key":` and a blank: the state behind them. */
+/* `"key":` and an optional space; returns the state after them. */
 uint32_t json_key(struct compiler *c, uint32_t from, const char *key);
 /* Any key but these n, and the colon. */
 uint32_t json_other_key(struct compiler *c, uint32_t from, const char *const *keys, size_t n);

@@ -77,7 +77,7 @@ struct magnitude {
     const struct number_spec *spec;
     struct magnitude_limit min, max;
     bool negative;
-    uint32_t end; /* the net's state behind the number */
+    uint32_t end; /* the NFA state after the number */
     int max_whole, max_fraction;
     uint32_t *whole;    /* [digits][order to least][order to most][is not zero][remainder]: states
                            before the point … */

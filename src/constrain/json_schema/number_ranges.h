@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON numbers within bounds, as nets: exact for decimal bounds, digit by digit. */
+/* JSON numbers within bounds, as NFAs: exact for decimal bounds, digit by digit. */
 #ifndef EY_CONSTRAIN_NUMBER_RANGES_H
 #define EY_CONSTRAIN_NUMBER_RANGES_H
 
@@ -32,8 +32,8 @@ struct number_spec {
 
 /* Digits are bounded, so that an answer cannot end in an endless fraction: integers have at most 18
  * digits, and 15 where a remainder counts; numbers without bounds 15 before the point, 15 behind it
- * and an exponent of two; numbers with bounds no exponent, and about 15 digits in all, so that what
- * is on one side of a bound in decimal is there in doubles too. An integer is not -0, nor is a
+ * and an exponent of two; numbers with bounds no exponent, and about 15 digits in total, so that
+ * what is on one side of a bound in decimal is there in doubles too. An integer is not -0, nor is a
  * number with bounds. */
 struct frag nfa_number(struct nfa *nfa, const struct number_spec *spec);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JSON schema's values as a net: which keywords there are, references, alternatives, types.
+/* A JSON schema's values as an NFA: which keywords there are, references, alternatives, types.
  *
  * What a schema leaves open is closed where that keeps every answer valid: an object with
  * `properties` has no others unless additionalProperties says so, members come in the order of the
@@ -85,7 +85,7 @@ static const struct {
 /* What the keywords of a schema are, together. */
 struct schema_outline {
     const char *chooser,
-        *other;       /* a keyword that chooses; one that constrains beside it (not `type`) */
+        *other; /* a keyword that chooses the value; another that constrains it (not `type`) */
     unsigned implied; /* types that keywords speak of */
 };
 
@@ -107,8 +107,7 @@ static bool note_keyword(struct compiler *c, struct schema_outline *o, const cha
         }
         return true;
     }
-    if (strncmp(name, "x-", 2) == 0)
-        return true; /* as OpenAPI names what is nobody else's business */
+    if (strncmp(name, "x-", 2) == 0) return true; /* OpenAPI's extensions */
     return compiler_fail(c, "%s: the keyword \"%s\" is not supported", path, name);
 }
 
@@ -122,7 +121,7 @@ static bool read_outline(struct compiler *c, json_object *schema, const char *pa
         if (!note_keyword(c, o, name, path)) return false;
     }
     if (o->chooser && o->other)
-        return compiler_fail(c, "%s: \"%s\" beside \"%s\" is not supported", path, o->other,
+        return compiler_fail(c, "%s: \"%s\" with \"%s\" is not supported", path, o->other,
                              o->chooser);
     return true;
 }
@@ -285,7 +284,7 @@ static struct frag value_of_alternatives(struct compiler *c, json_object *schema
     struct frag *branches = compiler_alloc(c, n + 1, sizeof(*branches));
     json_object *type = json_member(schema, "type"), *nullable = json_member(schema, "nullable");
     if (!n) compiler_fail(c, "%s/%s: it must be a list of at least one schema", path, name);
-    if (type) compiler_fail(c, "%s: \"type\" beside \"%s\" is not supported", path, name);
+    if (type) compiler_fail(c, "%s: \"type\" with \"%s\" is not supported", path, name);
     if (strcmp(name, "allOf") == 0 && n > 1)
         compiler_fail(c, "%s/allOf: more than one schema is not supported", path);
     if (n > EY_MAX_SCHEMA_BRANCHES)
@@ -308,7 +307,7 @@ static struct frag value_of_reference(struct compiler *c, json_object *schema,
                            : "";
     json_object *target = schema_at(c, text), *nullable = json_member(schema, "nullable");
     if (json_member(schema, "type"))
-        compiler_fail(c, "%s: \"type\" beside \"$ref\" is not supported", path);
+        compiler_fail(c, "%s: \"type\" with \"$ref\" is not supported", path);
     if (!target)
         compiler_fail(c,
                       "%s/$ref: \"%.200s\" is not in this schema; only local references "
@@ -349,10 +348,11 @@ struct frag schema_value(struct compiler *c, json_object *schema, const char *pa
 {
     if (!compiler_ok(c)) return (struct frag){0, 0};
     if (++c->visits > EY_MAX_SCHEMA_VISITS)
-        compiler_fail(c,
-                      "%s: references lead to more than %d schemas in all; use fewer alternatives "
-                      "that refer to others",
-                      path, EY_MAX_SCHEMA_VISITS);
+        compiler_fail(
+            c,
+            "%s: references lead to more than %d schemas in total; use fewer alternatives "
+            "that refer to others",
+            path, EY_MAX_SCHEMA_VISITS);
     if (c->depth >= EY_MAX_SCHEMA_DEPTH)
         compiler_fail(c,
                       "%s: it refers to itself without an object or array between, or alternatives "

@@ -37,8 +37,8 @@ static bool read_array_spec(struct compiler *c, json_object *schema, const char 
     bool given = json_object_object_get_ex(schema, "items", &each);
     if (json_object_is_type(each, json_type_array)) { /* as before 2020-12 */
         if (prefix)
-            return compiler_fail(
-                c, "%s: a list as \"items\" beside \"prefixItems\" is not supported", path);
+            return compiler_fail(c, "%s: a list as \"items\" with \"prefixItems\" is not supported",
+                                 path);
         a->each_name = "additionalItems";
         prefix = each;
         each = NULL;
@@ -65,7 +65,7 @@ static struct frag each_item(struct compiler *c, const struct array_spec *a, con
                    : json_any_value(c);
 }
 
-/* A comma, a blank, and what f holds: f's states are all those from `begin` on. */
+/* A comma, an optional space, and f. */
 static struct frag after_comma(struct compiler *c, struct frag f)
 {
     uint32_t start = nfa_add_state(&c->nfa);
@@ -87,7 +87,7 @@ static void add_counted_items(struct compiler *c, const struct array_spec *a, ui
     nfa_add_span(nfa, item.end, end, ']', ']', NFA_CLOSES);
 }
 
-/* Items one by one; `open` is behind the bracket. */
+/* Items one by one; `open` is the state after the bracket. */
 static void add_unrolled_items(struct compiler *c, const struct array_spec *a, uint32_t open,
                                uint32_t end, const char *path)
 {
@@ -143,7 +143,7 @@ struct frag schema_array(struct compiler *c, json_object *schema, const char *pa
                         .path = path,
                         .key = (const char *)key,
                         .n_key = sizeof(*key)};
-    /* items that differ, and bounds that need no counting, are spelled out */
+    /* items that differ, and bounds that need no counter, are unrolled */
     rule.has_counter = !a.n_prefix && a.max > 0 && (a.min > 1 || a.max != UINT32_MAX);
     rule.min = a.min ? a.min - 1 : 0;
     rule.max = a.max == UINT32_MAX || !a.max ? a.max : a.max - 1;

@@ -80,7 +80,7 @@ static bool read_additional(struct compiler *c, json_object *schema, const char 
     return true;
 }
 
-/* Names of any kind are what there is anyway. */
+/* Supports only propertyNames that allow every name. */
 static bool check_property_names(struct compiler *c, json_object *names, const char *path)
 {
     json_object *type = json_member_of_type(names, "type", json_type_string);

@@ -31,7 +31,7 @@ bool schema_count(struct compiler *c, json_object *schema, const char *path, con
 
 /* ---- strings ---- */
 
-/* A format that nobody knows is refused, but not beside a pattern: that says what is wanted. */
+/* Refuses an unknown format, unless a pattern says what is wanted. */
 static bool read_pattern(struct compiler *c, json_object *schema, const char *path,
                          struct string_spec *spec)
 {
@@ -86,7 +86,8 @@ static bool read_number_bound(struct compiler *c, json_object *schema, const cha
     return true;
 }
 
-/* The narrower of a bound and its exclusive kin. `sign` 1: both are lower bounds, -1: upper. */
+/* The narrower of an inclusive and an exclusive bound. `sign` 1: both are lower bounds, -1: upper.
+ */
 static bool read_number_bounds(struct compiler *c, json_object *schema, const char *path,
                                const char *inclusive, const char *exclusive, int sign,
                                struct number_bound *out)

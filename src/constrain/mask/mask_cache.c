@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots in planned memory, found by a table with open addressing; entries are deleted by moving
- * back what follows. */
+/* Slots in memory allocated once, found by a table with open addressing; deleting an entry moves
+ * later ones back. */
 #include "constrain/mask/mask_cache.h"
 
 #include <pthread.h>
@@ -95,7 +95,7 @@ static size_t mask_table_find(const struct mask_cache *c, struct mask_key key)
     return i;
 }
 
-/* Takes an entry out and moves those back that lie behind it only because it was there. */
+/* Deletes an entry and moves those back that it had displaced. */
 static void mask_table_remove(struct mask_cache *c, size_t hole)
 {
     c->table[hole] = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Masks that were made, with what is left to do for the caller's sake, by what they depend on.
- * Shared by threads; a full one forgets what was not used for long (clock). */
+/* Cache of masks and their exits, by what they depend on. Threads share it; a full cache replaces
+ * by the clock algorithm. */
 #ifndef EY_CONSTRAIN_MASK_CACHE_H
 #define EY_CONSTRAIN_MASK_CACHE_H
 
@@ -9,9 +9,9 @@
 struct mask_key {
     uint64_t grammar; /* serial */
     uint32_t state;
-    uint32_t max_remaining, min_remaining; /* of its counter: how many more may and must come; what
-                            is more than a token can be is one */
-    bool of_plain_set; /* plain tokens of the alphabet that `state` is the number of */
+    uint32_t max_remaining,
+        min_remaining; /* of its counter, capped: what exceeds any token's length is equal */
+    bool of_plain_set; /* `state` is a plain set's number: the mask has its plain tokens */
 };
 
 bool mask_cache_open(struct mask_cache **out, size_t n_masks, size_t words, size_t n_exits,

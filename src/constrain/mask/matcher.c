@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One answer's place in a grammar, and the tokens that may come next.
+/* The position of one answer in a grammar, and the tokens that may come next.
  *
  * A mask is made in two steps. What tokens do within the innermost bracketed text (a string,
  * mostly) depends on the state alone and is cached; it leaves a short list of nodes of the trie
  * where that text ended within a token. What may follow below those depends on the stack, and is
  * walked anew each time: with Qwen's vocabulary some 1,600 nodes behind a string's quote.
  *
- * In the first step most tokens need no walk: those of plain characters that are all alike to the
- * state (rooms.h) are taken as one set. The trie of the others has 12,000 of 333,000 nodes. */
+ * In the first step most tokens need no walk: where the state treats plain characters alike
+ * (max_remaining.h), their tokens are taken as one set. The trie of the others has 12,000 of
+ * 333,000 nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,14 +19,14 @@
 #include "constrain/analysis/plain_set.h"
 
 struct matcher_position {
-    uint32_t state, count, depth; /* count: of the state's counter; height: of the stack */
+    uint32_t state, count, depth; /* count: of the state's counter; depth: of the stack */
 };
 
 struct matcher_frame {
     uint32_t site, count; /* where to return to, and its counter */
 };
 
-/* The place behind a byte of a walk, and what it overwrote on the stack. */
+/* The position after a byte of a walk, and what it overwrote on the stack. */
 struct matcher_step {
     struct matcher_position position;
     struct matcher_frame overwritten;
@@ -44,7 +45,7 @@ struct matcher {
     struct grammar *g;
     const struct vocabulary *v;
     struct matcher_position position;
-    struct matcher_frame *stack; /* [levels] */
+    struct matcher_frame *stack; /* [max_depth] */
     struct matcher_step *steps;  /* [longest + 1] of a walk … */
     uint32_t *states;            /* [longest + 1] … of one by states alone */
     struct transition_row *rows; /* [ROWS] of the states that were met last */
@@ -62,8 +63,8 @@ enum { MIN_CACHED_VISITS = 1000 };
 
 enum byte_outcome { BYTE_REFUSED, BYTE_TAKEN, BYTE_LEFT_RULE };
 
-/* Takes a byte. LEFT: it ended the bracketed text whose caller is at `floor`; step->place is then
- * as before but for *label. */
+/* Takes a byte. BYTE_LEFT_RULE: it ended the bracketed text whose caller is at `floor`; *return_set
+ * is set and step->position unchanged. */
 static inline enum byte_outcome matcher_step_byte(const struct grammar *g,
                                                   struct matcher_frame *stack, uint32_t floor,
                                                   uint8_t byte, struct matcher_step *step,
@@ -211,7 +212,7 @@ static void walk_trie(struct matcher *m, const struct token_trie *t, uint64_t wa
     }
 }
 
-/* What is behind the ends of the innermost text. */
+/* Walks what follows the ends of the innermost text. */
 static void walk_exits(struct matcher *m)
 {
     if (!m->n_exits) return;
@@ -248,7 +249,7 @@ static struct mask_key matcher_mask_key(const struct matcher *m)
     return key;
 }
 
-/* Characters of the state's alphabet that may follow. */
+/* Characters of the state's plain set that may follow. */
 static uint32_t matcher_max_remaining(const struct matcher *m)
 {
     const struct grammar_state *state = &m->g->states[m->position.state];
@@ -257,8 +258,8 @@ static uint32_t matcher_max_remaining(const struct matcher *m)
     return state->max_remaining == REMAINING_UNBOUNDED ? UINT32_MAX : state->max_remaining;
 }
 
-/* Plain tokens whose characters are all of an alphabet; at once where all below a node must be so.
- */
+/* Allows the plain tokens whose characters are all in the set, and whole subtrees at once where the
+ * classes say so. */
 static void allow_plain_set(struct matcher *m, const struct plain_set *a)
 {
     const struct token_trie *t = &m->v->tries[PLAIN_TRIE];
@@ -272,7 +273,7 @@ static void allow_plain_set(struct matcher *m, const struct plain_set *a)
     }
 }
 
-/* The plain tokens: those of the state's alphabet at once, the others by walking. */
+/* The plain tokens: those of the state's plain set at once, the others by a walk. */
 static void make_plain_mask(struct matcher *m)
 {
     const struct grammar_state *state = &m->g->states[m->position.state];
@@ -371,7 +372,7 @@ size_t matcher_bytes(const struct grammar *g, const struct vocabulary *v)
 bool matcher_open(struct matcher **out, struct grammar *g, const struct vocabulary *v, ey_err *e)
 {
     struct matcher *m = calloc(1, sizeof(*m));
-    if (!m) return ey_fail_memory(e, "a constraint", sizeof(*m));
+    if (!m) return ey_fail_memory(e, "a grammar matcher", sizeof(*m));
     m->g = grammar_retain(g);
     m->v = v;
     m->stack = calloc(g->max_depth + 1, sizeof(*m->stack));
@@ -382,7 +383,7 @@ bool matcher_open(struct matcher **out, struct grammar *g, const struct vocabula
     m->exits = calloc(v->n_exits + 1, sizeof(*m->exits));
     if (!m->stack || !m->steps || !m->states || !m->rows || !m->mask || !m->exits) {
         matcher_close(&m);
-        return ey_fail_memory(e, "a constraint", matcher_bytes(g, v));
+        return ey_fail_memory(e, "a grammar matcher", matcher_bytes(g, v));
     }
     for (int i = 0; i < TRANSITION_ROWS; i++)
         m->rows[i].state = UINT32_MAX;

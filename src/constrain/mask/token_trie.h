@@ -7,17 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Nodes in the order of their bytes, each followed by all that is below it, so that a walk goes
- * through arrays from left to right and skips what it cannot enter. Tokens of plain characters
- * alone (rooms.h) have a trie of their own, since most masks can take them as a whole. */
+/* Nodes in depth-first order, so that a walk reads the arrays from left to right and skips subtrees
+ * that it cannot enter. Tokens of plain characters only (plain_set.h) have a trie of their own,
+ * since most masks take them as a whole. */
 struct token_trie {
     uint8_t *byte;         /* [n_nodes] */
     uint16_t *depth;       /* [n_nodes] bytes from the root, this one included */
-    uint32_t *subtree_end; /* [n_nodes] the node behind all that is below */
+    uint32_t *subtree_end; /* [n_nodes] the node after the subtree */
     uint64_t *classes; /* [n_nodes] of the plain trie: plain_class() of all bytes of all tokens here
                           and below */
-    uint32_t *first_token; /* [n_nodes + 1] the first of the tokens that end at the node, and behind
-                         the last of the node before */
+    uint32_t *first_token; /* [n_nodes + 1] the first of the tokens that end at the node */
     int32_t *token_ids;    /* [n_tokens] in the order of their nodes */
     uint32_t n_nodes, n_tokens;
     uint32_t root_child[256]; /* the child of the root with this byte; n_nodes: none */

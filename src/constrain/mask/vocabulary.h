@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vocabulary's tokens as two tries, for the walks that make masks (mask.c). */
+/* The tokens of a vocabulary, prepared for the walks that make masks (matcher.c). */
 #ifndef EY_CONSTRAIN_VOCABULARY_H
 #define EY_CONSTRAIN_VOCABULARY_H
 
@@ -10,7 +10,7 @@ enum { PLAIN_TRIE, OTHER_TRIE, TRIES, LENGTH_MASKS = 16 };
 
 /* Where a bracketed text ended within a token: what is below the node is up to the caller. */
 struct token_exit {
-    uint32_t node, return_set; /* node: of the odd trie with its top bit set */
+    uint32_t node, return_set; /* node: its top bit says that it is of OTHER_TRIE */
 };
 #define OTHER_TRIE_NODE 0x80000000u
 
@@ -29,7 +29,7 @@ struct vocabulary {
     uint32_t max_token_bytes; /* bytes of the longest token */
     uint32_t max_plain_chars; /* characters of the longest plain token */
     uint32_t n_exits;         /* of one mask, at most */
-    /* plain tokens of at most room characters: masks for 0..LENGTH_MASKS, then the ids of longer
+    /* plain tokens by their characters: masks of at most 0..LENGTH_MASKS, then the ids of longer
      * ones in the order of length */
     uint32_t *length_masks; /* [LENGTH_MASKS + 1][words] */
     int32_t *long_ids;      /* [n_long] */
@@ -38,9 +38,9 @@ struct vocabulary {
     size_t bytes;
 };
 
-/* Plain tokens of at most `room` characters. */
+/* The plain tokens of at most max_remaining characters. */
 void vocabulary_plain_mask(const struct vocabulary *v, uint32_t max_remaining, uint32_t *mask);
-/* Takes plain tokens of more than `room` characters out. */
+/* Removes plain tokens of more than max_remaining characters from the mask. */
 void vocabulary_drop_longer(const struct vocabulary *v, uint32_t max_remaining, uint32_t *mask);
 
 #endif
