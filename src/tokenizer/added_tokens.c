@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Added tokens: tries, and the rules of what may stand beside a match. */
+/* Added tokens: tries, and the rules for what surrounds a match. */
 #include "tokenizer/added_tokens.h"
 
 #include <stdlib.h>
@@ -184,7 +184,7 @@ bool added_find(const struct added_set *set, const struct added_trie *trie, cons
         const struct added_token *token = &set->tokens[index];
         size_t end = at + token->n;
         if (token->single_word && (word_before(text, at) || word_after(text, n, end))) {
-            at = end - 1; /* the reference goes on behind what it turned down */
+            at = end - 1; /* like the reference, continue after the rejected match */
             continue;
         }
         match->begin = token->left_strip ? white_space_before(text, at, from) : at;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Added tokens (<|im_end|> and such): found in text as wholes, before anything else looks at it. */
+/* Added tokens (<|im_end|> and such): found in the text before anything else is. */
 #ifndef EY_TOKENIZER_ADDED_TOKENS_H
 #define EY_TOKENIZER_ADDED_TOKENS_H
 
 #include "tokenizer/tok_vocab.h"
 
 struct added_token {
-    char *content; /* owned; normalised when it is sought in normalised text */
+    char *content; /* owned; normalized if it is searched in normalized text */
     uint32_t n;
     int32_t id;
-    bool left_strip, right_strip; /* white space beside it belongs to it */
+    bool left_strip, right_strip; /* adjacent white space belongs to it */
     bool single_word;             /* no word may touch it */
-    bool in_normalized;           /* sought in normalised text, not in the text as it came */
+    bool in_normalized;           /* searched in normalized text, not in the original */
 };
 
 /* A byte trie over some of the tokens. */

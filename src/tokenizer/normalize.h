@@ -10,9 +10,10 @@
 bool text_repair(struct buf *out, const char *text, size_t n);
 /* Appends the NFC form of well-formed `text`; linear also for endless combining marks. */
 bool text_nfc(struct buf *out, const char *text, size_t n);
-/* True when it is plain to see that `text` is its own NFC form; false: it may be or not. */
+/* A quick check: true if `text` surely is in NFC, false if it may not be. */
 bool text_nfc_quick_check(const char *text, size_t n);
-/* Appends a blank and `text` with each U+2581 as a blank; nothing where there is no text. */
+/* Appends a space and `text` with each U+2581 as a space, as SentencePiece's add_dummy_prefix does.
+ * Appends nothing for an empty text. */
 bool text_add_dummy_prefix(struct buf *out, const char *text, size_t n);
 
 #endif

@@ -67,7 +67,7 @@ bool tok_unsupported_sequence(const struct loading *l, const char *member, const
 static bool load_normalizer(struct loading *l)
 {
     static const char *const supported =
-        "null, NFC, or Prepend and Replace of blanks by \xe2\x96\x81";
+        "null, NFC, or Prepend and Replace of spaces by \xe2\x96\x81";
     const json_object *part = json_member(l->root, "normalizer");
     if (part && !strcmp(tok_type_of(part), "Sequence"))
         return tok_unsupported_sequence(

@@ -18,7 +18,7 @@ const char *tok_shown(json_object *value);
 /* The "type" of a part of the pipeline, or what stands there instead, for messages. */
 const char *tok_type_of(const json_object *part);
 bool tok_is_text(const json_object *value, const char *text);
-/* Says that `member` is `found`, and what it may be. False. */
+/* Fails: `member` is `found`, which is not among `supported`. Returns false. */
 bool tok_unsupported(const struct loading *l, const char *member, const char *found,
                      const char *supported);
 /* The same of a "Sequence" of these parts. */
@@ -29,8 +29,7 @@ bool tok_unsupported_sequence(const struct loading *l, const char *member, const
 const json_object *tok_part(const json_object *sequence, const char *key, size_t index,
                             const char *type);
 
-/* Whether the normalizer is that of SentencePiece: a blank put before each segment, and blanks
- * spelled as U+2581. */
+/* Whether the normalizer is SentencePiece's: a space before each segment, and U+2581 for spaces. */
 bool tok_is_sentencepiece(const json_object *root);
 /* Checks that all else is of that pipeline too, and sets it. */
 bool tok_load_sentencepiece(struct loading *l);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pipeline of Llama-2 and Phi-3 (spec 6.2): no pre-tokenizer, blanks spelled as U+2581, bytes
- * for what has no token. */
+/* The pipeline of Llama-2 and Phi-3 (spec 6.2): no pre-tokenizer, U+2581 for spaces, byte tokens
+ * for characters without a token. */
 #include <string.h>
 
 #include "tokenizer/tok_load.h"
@@ -25,7 +25,7 @@ bool tok_is_sentencepiece(const json_object *root)
            replaces(tok_part(normalizer, "normalizers", 1, "Replace"), " ", METASPACE);
 }
 
-/* The text loses one blank at its beginning: the one that was put there. */
+/* Removes one space at the beginning: the one that the normalizer added. */
 static bool is_strip(const json_object *part, const struct loading *l)
 {
     int64_t start, stop;
@@ -37,7 +37,7 @@ static bool is_strip(const json_object *part, const struct loading *l)
 static bool check_sentencepiece_decoder(const struct loading *l)
 {
     static const char *const supported =
-        "Sequence of Replace of \xe2\x96\x81, ByteFallback, Fuse, Strip of one blank";
+        "Sequence of Replace of \xe2\x96\x81, ByteFallback, Fuse, Strip of one space";
     const json_object *decoder = json_member(l->root, "decoder");
     if (strcmp(tok_type_of(decoder), "Sequence"))
         return tok_unsupported(l, "decoder", tok_type_of(decoder), supported);
@@ -57,8 +57,8 @@ bool tok_load_sentencepiece(struct loading *l)
     l->tok->pipeline = TOK_SENTENCEPIECE;
     if (pre)
         return tok_unsupported(l, "pre_tokenizer", tok_type_of(pre),
-                               "null, beside such a normalizer");
-    /* A template's tokens are only for texts that are asked for with them; a chat format writes its
+                               "null, with such a normalizer");
+    /* A template's tokens are only for texts encoded with special tokens; chat formats add their
      * own. */
     if (post && strcmp(tok_type_of(post), "TemplateProcessing"))
         return tok_unsupported(l, "post_processor", tok_type_of(post), "null, TemplateProcessing");

@@ -113,10 +113,10 @@ static bool split_merge(const json_object *merge, struct merge_part *a, struct m
 {
     if (json_object_is_type(merge, json_type_string)) {
         const char *text = json_object_get_string((json_object *)merge);
-        const char *blank = strchr(text, ' ');
-        if (!blank || strchr(blank + 1, ' ')) return false;
-        *a = (struct merge_part){text, (size_t)(blank - text)};
-        *b = (struct merge_part){blank + 1, strlen(blank + 1)};
+        const char *space = strchr(text, ' ');
+        if (!space || strchr(space + 1, ' ')) return false;
+        *a = (struct merge_part){text, (size_t)(space - text)};
+        *b = (struct merge_part){space + 1, strlen(space + 1)};
     } else {
         if (!json_object_is_type(merge, json_type_array) || json_object_array_length(merge) != 2)
             return false;
@@ -215,7 +215,7 @@ static bool put_added(struct loading *l, int64_t id, const char *content, size_t
     return true;
 }
 
-/* A token sought in normalised text is sought in its own normal form, as in the reference. */
+/* A token searched in normalized text is normalized itself, as in the reference. */
 static bool copy_content(const struct loading *l, struct added_token *added, const char *content,
                          size_t n)
 {

@@ -78,11 +78,11 @@ bool vocab_token_is(const struct vocab *v, int64_t id, const char *bytes, size_t
 /* Id of the indexed token with these bytes, or -1. */
 int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n);
 
-/* Byte-level vocabularies spell a byte as a printable letter (spec 6.1): space is Ġ. Writes the
+/* Byte-level vocabularies write a byte as a printable letter (spec 6.1): space is Ġ. Writes the
  * bytes that n bytes of such letters stand for (never more than n) and their number; false when a
  * letter is none. */
 bool byte_level_decode(const char *letters, size_t n, char *out, size_t *n_out);
-/* SentencePiece's spell a blank as U+2581. The same; false when there is a blank. */
+/* SentencePiece's vocabularies write a space as U+2581. The same; false if there is a space. */
 bool metaspace_decode(const char *text, size_t n, char *out, size_t *n_out);
 
 #endif

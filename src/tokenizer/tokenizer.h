@@ -37,7 +37,7 @@ int32_t tokenizer_size(const struct tokenizer *tok);
 int32_t tokenizer_added_id(const struct tokenizer *tok, const char *content);
 bool tokenizer_is_special(const struct tokenizer *tok,
                           int32_t id); /* "special": true, skipped in visible text */
-/* Id of the token that the file puts before a text which is a whole prompt (Llama's <s>), or -1.
+/* Id of the token that the file puts before a whole prompt (BOS; Llama's <s>), or -1.
  * tokenizer_encode() does not. */
 int32_t tokenizer_bos_id(const struct tokenizer *tok);
 /* Bytes of white space at the beginning of `text` that the added token `id` before it takes in
@@ -51,7 +51,7 @@ struct detok {
     const struct tokenizer *tok;
     char tail[4]; /* an incomplete character */
     int n_tail;
-    bool strip; /* nothing has come yet, and one blank at the beginning is left out (SentencePiece)
+    bool strip; /* nothing has come yet, and one space at the beginning is dropped (SentencePiece)
                  */
 };
 struct detok detok_start(const struct tokenizer *tok);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tokenizer is made of, for the files of this room. */
+/* What a tokenizer is made of, for the files of src/tokenizer. */
 #ifndef EY_TOKENIZER_TOKENIZER_INTERNAL_H
 #define EY_TOKENIZER_TOKENIZER_INTERNAL_H
 
@@ -11,7 +11,7 @@
 /* How text becomes the symbols that merges work on. */
 enum tok_pipeline {
     TOK_BYTE_LEVEL,    /* pieces by a pattern, one symbol a byte */
-    TOK_SENTENCEPIECE, /* a segment behind a blank is one piece, one symbol a character; bytes where
+    TOK_SENTENCEPIECE, /* a segment after a space is one piece, one symbol a character; bytes where
                           a character has no token */
 };
 
@@ -20,18 +20,18 @@ struct tokenizer {
     bool nfc;           /* normalizer NFC (byte-level) */
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
     struct vocab vocab;
-    uint32_t byte_id[256];  /* token of each single byte; SentencePiece: <0xHH>, beside which a
-                               character may have its own */
+    uint32_t byte_id[256]; /* token of each single byte; SentencePiece: <0xHH>, although a character
+                              may have its own too */
     struct pair_map merges; /* (left id, right id) → (rank, merged id) */
     struct pretok pretok;
     struct added_set added;
     int32_t bos_id; /* of a prompt; -1: none */
 };
 
-/* Appends the text that the vocabulary is sought in. In SentencePiece's, U+2581 is a blank
+/* Appends the text in the vocabulary's normal form. In SentencePiece's, U+2581 is a space
  * everywhere, in tokens too. */
 bool tok_normalize(const struct tokenizer *tok, struct buf *out, const char *text, size_t n);
-/* True when it is plain to see that tok_normalize() changes nothing. */
+/* A quick check: true if tok_normalize() surely changes nothing. */
 bool tok_normal_quick_check(const struct tokenizer *tok, const char *text, size_t n);
 
 /* Scratch of bpe_encode, kept from piece to piece. */
