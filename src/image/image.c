@@ -23,7 +23,7 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
     if (n == 0) return ey_fail(e, EY_BAD_IMAGE, "%s: the file is empty (0 bytes)", name);
     if (n > EY_MAX_IMAGE_BYTES)
         return ey_fail(e, EY_BAD_IMAGE,
-                       "%s: %zu bytes are more than eyelet takes for a picture (%zu)", name, n,
+                       "%s: %zu bytes are more than eyelet takes for an image (%zu)", name, n,
                        EY_MAX_IMAGE_BYTES);
     decode_fn *decode = decoder_for(&f, e);
     return decode && decode(out, &f, e);
@@ -41,14 +41,13 @@ bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name
     if (!b || !b->from || needed <= b->held) return true;
     if (needed > ey_budget_total(b->from))
         return ey_fail(e, EY_BAD_IMAGE,
-                       "%s: decoding it takes up to %llu MiB and all pictures together have %llu; "
+                       "%s: decoding it takes up to %llu MiB and all images together have %llu; "
                        "scale it down",
                        name, (unsigned long long)(needed >> 20),
                        (unsigned long long)(ey_budget_total(b->from) >> 20));
     if (!ey_budget_acquire(b->from, needed - b->held, BUDGET_WAIT_MS))
         return ey_fail(e, EY_BUSY,
-                       "%s: other pictures take all of the memory for pictures; try again later",
-                       name);
+                       "%s: other images take all of the memory for images; try again later", name);
     b->held = needed;
     return true;
 }

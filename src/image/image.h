@@ -17,7 +17,7 @@ struct image {
  * else is named in the error. */
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e);
 
-/* Bytes taken from a shared budget while a picture is decoded; the caller gives `held` back. */
+/* Bytes taken from a shared budget while an image is decoded; the caller gives `held` back. */
 struct image_budget {
     ey_budget *from; /* NULL: no limit */
     uint64_t held;

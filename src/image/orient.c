@@ -54,7 +54,7 @@ done:
     return orientation;
 }
 
-/* Where the picture's first pixel goes and how far one step right and one step down move in the
+/* Where the image's first pixel goes and how far one step right and one step down move in the
  * result. */
 struct pixel_walk {
     ptrdiff_t start, right, down;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From pixels to what the vision tower takes: the size a picture is brought to (spec 5.1) and its
+/* From pixels to what the vision encoder takes: the size an image is brought to (spec 5.1) and its
  * normalised patches in merge-block order (spec 5.3, 5.4). */
 #include <assert.h>
 #include <math.h>
@@ -14,7 +14,7 @@ struct size {
     double width, height;
 };
 
-/* Sides that are multiples of `factor`, near the picture's, with a product within the budget. In
+/* Sides that are multiples of `factor`, near the image's, with a product within the budget. In
  * doubles, in the reference's order of operations; nearbyint rounds half to even as Python's round
  * does. */
 static struct size smart_size(double width, double height, double factor, double min, double max)
@@ -36,11 +36,11 @@ bool image_smart_size(int width, int height, const struct patch_spec *spec, int 
                       int *out_height, ey_err *e)
 {
     int shorter = width < height ? width : height, longer = width < height ? height : width;
-    if (shorter <= 0) return ey_fail(e, EY_BAD_IMAGE, "the picture has no pixels");
+    if (shorter <= 0) return ey_fail(e, EY_BAD_IMAGE, "the image has no pixels");
     if (longer > (int64_t)shorter * MAX_SIDE_RATIO)
         return ey_fail(
             e, EY_BAD_IMAGE,
-            "a picture of %dx%d is too narrow: one side may be at most %d times the other", width,
+            "an image of %dx%d is too narrow: one side may be at most %d times the other", width,
             height, MAX_SIDE_RATIO);
     double factor = (double)spec->patch * spec->merge;
     struct size s = smart_size(width, height, factor, (double)spec->min_pixels,
@@ -49,8 +49,8 @@ bool image_smart_size(int width, int height, const struct patch_spec *spec, int 
         s.height > EY_MAX_IMAGE_SIDE || s.width * s.height > (double)EY_MAX_IMAGE_PIXELS)
         return ey_fail(
             e, EY_BAD_MODEL,
-            "a picture of %dx%d would become %.0fx%.0f under a budget of %llu to %llu pixels",
-            width, height, s.width, s.height, (unsigned long long)spec->min_pixels,
+            "an image of %dx%d would become %.0fx%.0f under a budget of %llu to %llu pixels", width,
+            height, s.width, s.height, (unsigned long long)spec->min_pixels,
             (unsigned long long)spec->max_pixels);
     *out_width = (int)s.width;
     *out_height = (int)s.height;

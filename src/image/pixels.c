@@ -15,7 +15,7 @@ uint8_t *pixels_alloc(int width, int height, int channels, ey_err *e)
         bytes = SIZE_MAX;
     else
         pixels = malloc(bytes);
-    if (!pixels) ey_fail_memory(e, "a picture's pixels", bytes);
+    if (!pixels) ey_fail_memory(e, "an image's pixels", bytes);
     return pixels;
 }
 

@@ -8,7 +8,7 @@
  * 2^22, their magnitudes to 1.4 times it.
  *
  * Both passes do their arithmetic on long rows of equal work, which compilers vectorise. The
- * vertical pass has such rows by nature. The horizontal pass makes them: it takes 16 picture rows
+ * vertical pass has such rows by nature. The horizontal pass makes them: it takes 16 image rows
  * at a time and lays them out so that the 48 values of one column are neighbours. Measured on one
  * core of a Xeon of 2023, with the SSE2 code of both compilers: 4000x3000 to 1312x960 in 45 to 58
  * ms, to 4000x2976 in 48 to 65 ms. */
@@ -31,7 +31,7 @@ enum {
 
 /* How one axis is resampled. */
 struct axis {
-    int in, out, taps; /* taps: room for weights of one output pixel */
+    int in, out, taps; /* taps: weights of one output pixel, at most */
     int bits;
     int *first, *count; /* [out] input pixels of an output pixel */
     int16_t *weights;   /* [out, taps] */
@@ -143,7 +143,7 @@ static uint8_t clamp_u8(int32_t v)
 
 /* ---- widths ---- */
 
-/* Lays `rows` ≤ BAND picture rows out as columns[x][lane]; lanes without a row keep what they had.
+/* Lays `rows` ≤ BAND image rows out as columns[x][lane]; lanes without a row keep what they had.
  */
 static void gather_columns(int16_t *columns, const uint8_t *rgb, int width, int rows)
 {

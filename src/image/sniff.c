@@ -61,7 +61,7 @@ static const struct {
     {BYTES_AT(0, "\x1f\x8b"), {0}, "a gzip file", "unpack it first"},
     {BYTES_AT(0, "\x1a\x45\xdf\xa3"), {0}, "a video (WebM or Matroska)", PICK_FRAME},
     {BYTES_AT(0, "RIFF"), BYTES_AT(8, "AVI "), "a video (AVI)", PICK_FRAME},
-    {BYTES_AT(0, "RIFF"), BYTES_AT(8, "WAVE"), "a sound (WAV)", "send a picture"},
+    {BYTES_AT(0, "RIFF"), BYTES_AT(8, "WAVE"), "a sound (WAV)", "send an image"},
     {BYTES_AT(0, "FLV\1"), {0}, "a video (FLV)", PICK_FRAME},
     {BYTES_AT(0, "\0\0\1\xba"), {0}, "a video (MPEG)", PICK_FRAME},
     {BYTES_AT(0, "\0\0\1\xb3"), {0}, "a video (MPEG)", PICK_FRAME},
@@ -128,9 +128,9 @@ static bool fail_text(const struct image_file *f, ey_err *e)
                        f->name);
     if (text_has(f, "<html") || text_has(f, "<!doctype html"))
         return ey_fail(e, EY_BAD_IMAGE,
-                       "%s: looks like text, not a picture (a web page; give the picture itself)",
+                       "%s: looks like text, not an image (a web page; give the image itself)",
                        f->name);
-    return ey_fail(e, EY_BAD_IMAGE, "%s: looks like text, not a picture", f->name);
+    return ey_fail(e, EY_BAD_IMAGE, "%s: looks like text, not an image", f->name);
 }
 
 static bool fail_unknown_format(const struct image_file *f, ey_err *e)
@@ -145,7 +145,7 @@ static bool fail_unknown_format(const struct image_file *f, ey_err *e)
                        f->name);
     if (looks_like_text(f)) return fail_text(f, e);
     return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: not a picture in a format eyelet knows (JPEG, PNG, WebP, GIF, HEIC, AVIF); "
+                   "%s: not an image in a format eyelet knows (JPEG, PNG, WebP, GIF, HEIC, AVIF); "
                    "it begins with "
                    "%02x %02x",
                    f->name, f->bytes[0], f->n > 1 ? f->bytes[1] : 0);

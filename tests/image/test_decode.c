@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every flavour of picture against its expected pixels; damaged, hostile and foreign files against
+/* Every flavour of image against its expected pixels; damaged, hostile and foreign files against
  * their errors. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 static const struct {
     const char *name;
     int tolerance; /* 0: bit for bit as Pillow */
-} pictures[] = {
+} images[] = {
     {"444.jpg", 0},
     {"422.jpg", 0},
     {"420.jpg", 0},
@@ -102,7 +102,7 @@ static const struct {
     {"mirrored.avif", 3},
     {"deep.avif", 3},
 };
-enum { N_PICTURES = sizeof(pictures) / sizeof(pictures[0]) };
+enum { N_IMAGES = sizeof(images) / sizeof(images[0]) };
 
 /* HEIC and AVIF need a library that a machine may lack: then the error says so, and that is right.
  */
@@ -133,8 +133,8 @@ static void check_image(const char *name, int tolerance)
 static void images_decode_as_expected(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_PICTURES; i++)
-        check_image(pictures[i].name, pictures[i].tolerance);
+    for (int i = 0; i < N_IMAGES; i++)
+        check_image(images[i].name, images[i].tolerance);
 }
 
 /* ---- damage ---- */
@@ -162,21 +162,21 @@ static bool decodes(const void *bytes, size_t n, const char *name, ey_err *e)
 static void cut_files_are_refused(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_PICTURES; i++) {
+    for (int i = 0; i < N_IMAGES; i++) {
         size_t n;
         ey_err e;
-        char *data = data_file(pictures[i].name, &n);
-        if (pictures[i].tolerance || strcmp(pictures[i].name, "tail.jpg") == 0) {
+        char *data = data_file(images[i].name, &n);
+        if (images[i].tolerance || strcmp(images[i].name, "tail.jpg") == 0) {
             free(data);
             continue; /* these have bytes that are not needed at their end */
         }
-        bool first_of_many = strstr(pictures[i].name, "frames") ||
-                             strstr(pictures[i].name, "animated.gif");
+        bool first_of_many = strstr(images[i].name, "frames") ||
+                             strstr(images[i].name, "animated.gif");
         size_t end = first_of_many ? n / 3 : n > 80 ? n - 40 : n / 2;
-        if (strstr(pictures[i].name, "exif-late")) end -= 60;
+        if (strstr(images[i].name, "exif-late")) end -= 60;
         for (size_t cut = 1; cut < end; cut += 1 + n / 97) {
-            if (decodes(data, cut, pictures[i].name, &e))
-                fail_msg("%s of %zu bytes, cut to %zu, was taken", pictures[i].name, n, cut);
+            if (decodes(data, cut, images[i].name, &e))
+                fail_msg("%s of %zu bytes, cut to %zu, was taken", images[i].name, n, cut);
             assert_int_equal(e.code, EY_BAD_IMAGE);
         }
         free(data);
@@ -187,23 +187,23 @@ static void damaged_files_do_no_harm(void **state)
 {
     (void)state;
     uint32_t random = 1;
-    for (int i = 0; i < N_PICTURES; i++) {
+    for (int i = 0; i < N_IMAGES; i++) {
         size_t n;
         ey_err e;
-        char *data = data_file(pictures[i].name, &n);
+        char *data = data_file(images[i].name, &n);
         for (int k = 0; k < 20; k++) {
             random = random * 1664525u + 1013904223u;
             size_t at = (random >> 8) % n;
             char old = data[at];
             data[at] = (char)(random >> 24);
-            decodes(data, n, pictures[i].name, &e);
+            decodes(data, n, images[i].name, &e);
             data[at] = old;
         }
         free(data);
     }
 }
 
-/* ---- files that are no picture, or another kind ---- */
+/* ---- files that are no image, or another kind ---- */
 
 #define BYTES(literal) literal, sizeof(literal) - 1
 
@@ -237,16 +237,16 @@ static const struct {
     {"a.webm", BYTES("\x1a\x45\xdf\xa3\x01\0"), "a.webm: a video (WebM or Matroska)"},
     {"a.avi", BYTES("RIFF\0\0\0\0AVI LIST"), "a.avi: a video (AVI)"},
     {"page.jpg", BYTES("<!DOCTYPE html>\n<html><head>"),
-     "page.jpg: looks like text, not a picture (a web page"},
+     "page.jpg: looks like text, not an image (a web page"},
     {"note.jpg",
      BYTES("Sch\xc3\xb6ne Gr\xc3\xbc\xc3\x9f"
            "e!\r\n"),
-     "note.jpg: looks like text, not a picture"},
-    {"key.json", BYTES("{\"error\": \"not found\"}"), "key.json: looks like text, not a picture"},
+     "note.jpg: looks like text, not an image"},
+    {"key.json", BYTES("{\"error\": \"not found\"}"), "key.json: looks like text, not an image"},
     {"empty.png", "", 0, "empty.png: the file is empty (0 bytes)"},
     {"noise.jpg", BYTES("\x01\x02\x03\x04\x05"),
-     "noise.jpg: not a picture in a format eyelet knows"},
-    {"one.bin", BYTES("\xfe"), "one.bin: not a picture in a format eyelet knows"},
+     "noise.jpg: not an image in a format eyelet knows"},
+    {"one.bin", BYTES("\xfe"), "one.bin: not an image in a format eyelet knows"},
 };
 
 static void foreign_files_are_named(void **state)

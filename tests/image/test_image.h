@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of src/image: what its files share. The expected pictures are made by make_data.py. */
+/* Tests of src/image: what its files share. The expected images are made by make_data.py. */
 #ifndef EY_TESTS_TEST_IMAGE_H
 #define EY_TESTS_TEST_IMAGE_H
 
@@ -16,7 +16,7 @@
 char *data_file(const char *name, size_t *n);
 /* A PPM of tests/image/data. */
 struct image data_ppm(const char *name);
-/* Largest difference of two pictures' values; fails the test when their sizes differ. */
+/* Largest difference of two images' values; fails the test when their sizes differ. */
 int largest_difference(const struct image *a, const struct image *b);
 
 /* Each runs its file's tests; returns how many failed. */

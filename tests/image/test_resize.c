@@ -64,7 +64,7 @@ static void narrow_images_are_refused(void **state)
 
 /* ---- resampling ---- */
 
-/* The weights of spec 5.2's check values, seen through a picture with one bright pixel. */
+/* The weights of spec 5.2's check values, seen through an image with one bright pixel. */
 static const struct {
     int in, out, lit, at, bits;
     int weight;

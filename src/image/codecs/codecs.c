@@ -16,13 +16,13 @@ enum { BYTES_PER_PIXEL = 8 };
 bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e)
 {
     if (width == 0 || height == 0)
-        return ey_fail(e, EY_BAD_IMAGE, "%s: the picture has no pixels", f->name);
+        return ey_fail(e, EY_BAD_IMAGE, "%s: the image has no pixels", f->name);
     if (width <= EY_MAX_IMAGE_SIDE && height <= EY_MAX_IMAGE_SIDE &&
         width * height <= EY_MAX_IMAGE_PIXELS)
         return image_budget_hold(f->budget, width * height * BYTES_PER_PIXEL, f->name, e);
     return ey_fail(e, EY_BAD_IMAGE,
                    "%s: %llux%llu pixels are too many; eyelet takes up to %d a side and %zu in "
-                   "all, so scale it down",
+                   "total, so scale it down",
                    f->name, (unsigned long long)width, (unsigned long long)height,
                    EY_MAX_IMAGE_SIDE, EY_MAX_IMAGE_PIXELS);
 }

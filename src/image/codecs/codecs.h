@@ -21,7 +21,7 @@ decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_de
 /* False with a message when a header's size is empty, above the limits or beyond the budget. Called
  * before pixels are allocated. */
 bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e);
-/* False when `units` of picture cannot come out of the file even if every byte gave
+/* False when `units` of image cannot come out of the file even if every byte gave
  * `units_per_byte`, the most that the format's coding allows: such a header is a lie, and its
  * pixels need not be allocated. */
 bool size_plausible(const struct image_file *f, const char *format, uint64_t units,

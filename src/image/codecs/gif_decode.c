@@ -52,14 +52,14 @@ static bool read_extension(struct gif_job *job)
     return true;
 }
 
-/* Stops at the first picture's description. */
+/* Stops at the first image's description. */
 static bool find_frame(struct gif_job *job, ey_err *e)
 {
     for (;;) {
         GifRecordType type;
         if (DGifGetRecordType(job->gif, &type) == GIF_ERROR) return fail_gif(job, e);
         if (type == TERMINATE_RECORD_TYPE)
-            return fail_damaged(job->file, "GIF", "it has no picture", e);
+            return fail_damaged(job->file, "GIF", "it has no image", e);
         if (type == IMAGE_DESC_RECORD_TYPE)
             return DGifGetImageDesc(job->gif) == GIF_OK || fail_gif(job, e);
         if (type == EXTENSION_RECORD_TYPE && !read_extension(job)) return fail_gif(job, e);

@@ -47,7 +47,7 @@ static bool open_libheif(struct heif_library *lib, const struct image_file *f, c
         return ey_fail(e, EY_BAD_IMAGE,
                        "%s: reading %s needs libheif, which is not installed; install the package "
                        "libheif1 (Debian, "
-                       "Ubuntu) or libheif (Fedora, Arch), or convert the picture to JPEG or PNG",
+                       "Ubuntu) or libheif (Fedora, Arch), or convert the image to JPEG or PNG",
                        f->name, format);
 #define HEIF_LOOKUP(function)                            \
     *(void **)&lib->function = dlsym(handle, #function); \
@@ -84,7 +84,7 @@ static bool check_heif_error(const struct heif_job *job, struct heif_error error
     snprintf(detail, sizeof(detail), "%.*s", (int)strcspn(error.message, "\n"), error.message);
     if (!lacks_decoder(error)) return fail_damaged(job->file, job->format, detail, e);
     return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: the libheif installed here cannot read this %s (%s); convert the picture "
+                   "%s: the libheif installed here cannot read this %s (%s); convert the image "
                    "to JPEG or PNG",
                    job->file->name, job->format, detail);
 }
@@ -125,7 +125,7 @@ static bool decode_heif_pixels(struct heif_job *job, ey_err *e)
     return check_heif_error(job, error, e);
 }
 
-/* The decoded picture's own size counts: a header may have said another one. */
+/* The decoded image's own size counts: a header may have said another one. */
 static bool copy_heif_pixels(struct image *out, const struct heif_job *job, ey_err *e)
 {
     int width = job->lib.heif_image_get_width(job->image, heif_channel_interleaved);

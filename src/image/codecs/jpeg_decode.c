@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JPEG by the TurboJPEG API: accurate DCT and smooth chroma upsampling, which is what Pillow's
  * decoder does, bit for bit. Our own walk over the markers finds EXIF, the number of scans (a
- * progressive file of a few kilobytes can ask for hundreds of passes over a huge picture) and
+ * progressive file of a few kilobytes can ask for hundreds of passes over a huge image) and
  * whether the end is there. */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 /* Huffman coding spends at least one bit on a block of 8x8 pixels. */
 enum { PIXELS_PER_BYTE = 512 };
-/* Passes times pixels: 470 scans of a 12-megapixel photo, 32 of the largest picture; encoders write
+/* Passes times pixels: 470 scans of a 12-megapixel photo, 32 of the largest image; encoders write
  * about 10. */
 static const uint64_t MAX_SCANNED_PIXELS = (uint64_t)178956970 * 32;
 
@@ -90,7 +90,7 @@ static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct 
     bool failed = tjDecompressHeader3(jpeg, f->bytes, f->n, &h->width, &h->height, &h->subsampling,
                                       &h->colorspace);
     /* What counts is the values: it fails on sampling factors it has no name for, which the decoder
-     * can do, and succeeds on a file that ends before its picture. */
+     * can do, and succeeds on a file that ends before its image. */
     if (h->width < 1 || h->height < 1 || h->colorspace < 0)
         return fail_damaged(f, "JPEG", failed ? tjGetErrorStr2(jpeg) : NULL, e);
     if (!size_allowed(f, (uint64_t)h->width, (uint64_t)h->height, e)) return false;

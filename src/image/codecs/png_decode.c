@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PNG by libpng's classic interface: every colour type and depth to 8-bit RGB or RGBA, without
  * gamma. 16 bits become 8 by dropping the low byte (Pillow clips 16-bit gray instead, which turns
- * such pictures white). Ancillary chunks are skipped unread; the EXIF chunk, wherever it stands, is
+ * such images white). Ancillary chunks are skipped unread; the EXIF chunk, wherever it stands, is
  * found by our own walk. */
 #include <png.h>
 #include <stdlib.h>

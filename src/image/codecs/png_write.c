@@ -58,7 +58,7 @@ bool image_write_png(const struct image *image, const char *path, ey_err *e)
         reason = errno;
     }
     if (ok && !written) ok = ey_fail(e, EY_IO, "%s: not written: %s", path, strerror(reason));
-    if (!ok && regular) unlink(path); /* half a picture; but never a device */
+    if (!ok && regular) unlink(path); /* half an image; but never a device */
     png_destroy_write_struct(&o.png, &o.info);
     return ok;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WebP by libwebp: still pictures and the first frame of animations, alpha on white. */
+/* WebP by libwebp: still images and the first frame of animations, alpha on white. */
 #include <stdlib.h>
 #include <string.h>
 #include <webp/decode.h>
