@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of the API: whatever a request says, what comes out of it is within its ranges and
+/* API requests: whatever a request says, what is read of it is within its ranges and
  * readable to the last byte, and an error is one that can be sent. The first byte chooses the
  * route. */
 #include <stdint.h>

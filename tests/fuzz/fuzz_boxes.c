@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of a model's answer about places: whatever it says, boxes are inside the picture and
+/* A model's answer with boxes: whatever it says, boxes lie inside the image and
  * labels are UTF-8. */
 #include <stdint.h>
 #include <stdlib.h>

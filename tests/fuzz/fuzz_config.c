@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     checkpoint_close(ckpt);
     ckpt = NULL;
     m = (struct model){0};
-    /* the whole door: it has to end in an error, at the latest for want of tensors */
+    /* opening the whole model must fail, at the latest for lack of tensors */
     if (!checkpoint_open(&ckpt, dir, &e)) return 0;
     require(!model_open(&m, ckpt, &e) && e.text[0] != 0);
     checkpoint_close(ckpt);

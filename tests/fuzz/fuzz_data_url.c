@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of an image_url: whatever it says, nothing is read but what the policy names and nothing
+/* An image_url: whatever it says, nothing is read but what the policy names and nothing
  * is connected to. A URL of the kinds that would be fetched or opened is parsed and checked as far
  * as that goes without doing so. */
 #include <stdint.h>

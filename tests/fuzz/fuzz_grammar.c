@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random walks over a grammar that came through the door. */
+/* Compiles an input as a grammar, and walks it at random. */
 #include "fuzz/fuzz_grammar.h"
 
 #include <stdlib.h>

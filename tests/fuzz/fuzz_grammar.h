@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the fuzz targets of grammars share. */
-#ifndef EY_TESTS_FUZZ_GRAMMAR_DOOR_H
-#define EY_TESTS_FUZZ_GRAMMAR_DOOR_H
+#ifndef EY_TESTS_FUZZ_GRAMMAR_H
+#define EY_TESTS_FUZZ_GRAMMAR_H
 
 #include "constrain/constrain.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hub's door: the first byte says which of its readers gets the rest. */
+/* The hub's readers: the first byte says which of them gets the rest. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the door for pictures: any bytes, decoded; what decodes and is small goes on to patches.
+/* Fuzzes the decoders of images: any bytes, decoded; what decodes and is small goes on to patches.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors'
  * pack-quantized): refused with a message, or a matrix whose every element is a finite number, rows
- * of it the same numbers, and multipliers for a card that stand for the stored ones. */
+ * of it the same numbers, and scales for a GPU that stand for the stored ones. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

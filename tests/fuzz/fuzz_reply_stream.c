@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of a server's answer: whatever it streams, cut wherever, is an error or an answer within
+/* A server's answer: whatever it streams, cut wherever, is an error or an answer within
  * the limits. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of tokenizer.json: the first bytes are a tokenizer, what follows a NUL is text for it.
+/* tokenizer.json: the first bytes are a tokenizer, what follows a NUL is text for it.
  */
 #include <stdint.h>
 #include <string.h>
