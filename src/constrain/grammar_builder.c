@@ -34,7 +34,10 @@ struct grammar_builder {
 struct grammar_builder *grammar_builder_open(ey_err *e)
 {
     struct grammar_builder *b = calloc(1, sizeof(*b));
-    if (!b) return ey_fail_memory(e, "a grammar", sizeof(*b)), NULL;
+    if (!b) {
+        ey_fail_memory(e, "a grammar", sizeof(*b));
+        return NULL;
+    }
     compiler_init(&b->c, &b->error);
     return b;
 }
@@ -42,8 +45,10 @@ struct grammar_builder *grammar_builder_open(ey_err *e)
 static int grammar_add_part(struct grammar_builder *b, struct frag frag)
 {
     if (!compiler_ok(&b->c)) return 0;
-    if (b->n_parts == EY_MAX_GRAMMAR_PARTS)
-        return compiler_fail(&b->c, "a grammar of more than %d parts", EY_MAX_GRAMMAR_PARTS), 0;
+    if (b->n_parts == EY_MAX_GRAMMAR_PARTS) {
+        compiler_fail(&b->c, "a grammar of more than %d parts", EY_MAX_GRAMMAR_PARTS);
+        return 0;
+    }
     b->parts[++b->n_parts] = (struct grammar_part){.frag = frag};
     return b->n_parts;
 }

@@ -33,7 +33,10 @@ static int first_symbols(const struct tokenizer *tok, const char *text, size_t n
     if (length < 1) length = 1;
     *used = (size_t)length;
     int32_t whole = tok->pipeline == TOK_SENTENCEPIECE ? vocab_find(&tok->vocab, text, *used) : -1;
-    if (whole >= 0) return id[0] = (uint32_t)whole, 1;
+    if (whole >= 0) {
+        id[0] = (uint32_t)whole;
+        return 1;
+    }
     for (int i = 0; i < length; i++)
         id[i] = tok->byte_id[(uint8_t)text[i]];
     return length;

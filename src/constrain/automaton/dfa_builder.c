@@ -235,7 +235,10 @@ static void *copy_table(struct dfa_builder *d, struct grammar *g, uint32_t n, si
                         const void *content)
 {
     void *memory = calloc((size_t)n + 1, size);
-    if (!memory) return compiler_fail_memory(d->c, "a grammar", n * size), NULL;
+    if (!memory) {
+        compiler_fail_memory(d->c, "a grammar", n * size);
+        return NULL;
+    }
     if (content) memcpy(memory, content, n * size);
     g->bytes += (n + 1) * size;
     return memory;

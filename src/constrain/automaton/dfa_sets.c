@@ -24,7 +24,10 @@ void *dfa_push(struct dfa_builder *d, struct growing_array *l)
     if (l->n == l->capacity) {
         uint32_t capacity = l->capacity ? l->capacity * 2 : 64;
         void *data = realloc(l->data, (size_t)capacity * l->size);
-        if (!data) return compiler_fail_memory(d->c, "a grammar", (size_t)capacity * l->size), NULL;
+        if (!data) {
+            compiler_fail_memory(d->c, "a grammar", (size_t)capacity * l->size);
+            return NULL;
+        }
         l->data = data;
         l->capacity = capacity;
     }

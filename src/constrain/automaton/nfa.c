@@ -20,7 +20,10 @@ static void *nfa_grow_array(struct nfa *nfa, void *array, uint32_t *capacity, si
 {
     uint32_t more = *capacity ? *capacity * 2 : 256;
     void *memory = realloc(array, (size_t)more * size);
-    if (!memory) return nfa->problem = NFA_NO_MEMORY, NULL;
+    if (!memory) {
+        nfa->problem = NFA_NO_MEMORY;
+        return NULL;
+    }
     *capacity = more;
     return memory;
 }

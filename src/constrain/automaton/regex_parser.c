@@ -137,10 +137,20 @@ static bool take_escaped(struct regex_parser *r, bool in_class, uint32_t *c)
     const char *known = strchr(letters, letter);
     if (letter == '0' && r->at + 1 < r->end && r->at[1] >= '0' && r->at[1] <= '9')
         return fail_construct(r, at, 3, "octal escape");
-    if (known && letter) return r->at++, *c = (uint8_t)values[known - letters], true;
-    if (letter == 'b' && in_class) return r->at++, *c = '\b', true;
-    if (letter == 'x') return r->at++, take_hex(r, 2, c);
-    if (letter == 'u') return r->at++, take_unicode(r, c);
+    if (known && letter) {
+        r->at++;
+        *c = (uint8_t)values[known - letters];
+        return true;
+    }
+    if (letter == 'b' && in_class) {
+        r->at++;
+        *c = '\b';
+        return true;
+    }
+    if (letter == 'x' || letter == 'u') {
+        r->at++;
+        return letter == 'x' ? take_hex(r, 2, c) : take_unicode(r, c);
+    }
     if (letter == 'b' || letter == 'B') return fail_construct(r, at, 2, "word boundary");
     if (letter == 'p' || letter == 'P') return fail_construct(r, at, 2, "Unicode property");
     if ((letter >= '1' && letter <= '9') || letter == 'k')
@@ -159,8 +169,15 @@ static bool take_class_member(struct regex_parser *r, struct charset *set, uint3
 {
     *single = true;
     if (regex_next_is(r, "[:")) return fail_construct(r, r->at, 2, "POSIX class");
-    if (!regex_take(r, "\\")) return *c = take_char(r), true;
-    if (r->at < r->end && add_class(set, *r->at)) return r->at++, *single = false, true;
+    if (!regex_take(r, "\\")) {
+        *c = take_char(r);
+        return true;
+    }
+    if (r->at < r->end && add_class(set, *r->at)) {
+        r->at++;
+        *single = false;
+        return true;
+    }
     return take_escaped(r, true, c);
 }
 
@@ -261,9 +278,12 @@ static bool parse_atom(struct regex_parser *r, struct frag *out)
         return true;
     }
     uint32_t c;
-    if (!regex_take(r, "\\")) return c = take_char(r), frag_of_char(r, c, out);
-    if (r->at < r->end && add_class(&r->set, *r->at))
-        return r->at++, charset_normalize(&r->set), frag_of_set(r, out);
+    if (!regex_take(r, "\\")) return frag_of_char(r, take_char(r), out);
+    if (r->at < r->end && add_class(&r->set, *r->at)) {
+        r->at++;
+        charset_normalize(&r->set);
+        return frag_of_set(r, out);
+    }
     return take_escaped(r, false, &c) && frag_of_char(r, c, out);
 }
 
@@ -296,10 +316,16 @@ static bool take_braces(struct regex_parser *r, struct repeat *repeat)
 /* False: no quantifier comes next. */
 static bool take_quantifier(struct regex_parser *r, struct repeat *repeat)
 {
-    if (regex_take(r, "*")) return *repeat = (struct repeat){0, UINT32_MAX}, true;
-    if (regex_take(r, "+")) return *repeat = (struct repeat){1, UINT32_MAX}, true;
-    if (regex_take(r, "?")) return *repeat = (struct repeat){0, 1}, true;
-    return regex_next_is(r, "{") && take_braces(r, repeat);
+    if (regex_next_is(r, "{")) return take_braces(r, repeat);
+    if (regex_take(r, "*"))
+        *repeat = (struct repeat){0, UINT32_MAX};
+    else if (regex_take(r, "+"))
+        *repeat = (struct repeat){1, UINT32_MAX};
+    else if (regex_take(r, "?"))
+        *repeat = (struct repeat){0, 1};
+    else
+        return false;
+    return true;
 }
 
 static bool parse_repeated(struct regex_parser *r, struct frag *out)

@@ -390,7 +390,10 @@ struct frag schema_root(struct compiler *c, const char *json, size_t n)
         compiler_fail(c, "the character \\u0000 in a JSON schema is not supported");
     if (c->failed) return (struct frag){0, 0};
     d->root = json_parse(json, n, "JSON schema", EY_BAD_REQUEST, c->e);
-    if (!d->root) return c->failed = true, (struct frag){0, 0};
+    if (!d->root) {
+        c->failed = true;
+        return (struct frag){0, 0};
+    }
     d->next = c->documents;
     c->documents = d;
     c->root = d->root;
