@@ -22,9 +22,9 @@ uint64_t plain_class(uint8_t byte)
     else if (byte < 0x3a)
         bit = 16;
     else if (byte < 0x41)
-        bit = 17 + byte - 0x3a; /* to 23 */
+        bit = 17u + byte - 0x3a; /* to 23 */
     else if (byte < 0x80)
-        bit = 24 + (byte - 0x41) % 32; /* to 55; letters and a few signs with those 32 behind */
+        bit = 24 + (byte - 0x41u) % 32; /* to 55; letters and a few signs with those 32 behind */
     return (uint64_t)1 << bit;
 }
 

@@ -69,12 +69,12 @@ static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
  * its rounding: R = K' - round(C·K'/255), K' = 255 - K. */
 static void rgb_from_inverted_cmyk(uint8_t *pixels, size_t n)
 {
-    for (size_t i = 0; i < n;
-         i++) { /* in place: what is written lies before what is still to be read */
+    /* in place: each pixel is written before those that are still to be read */
+    for (size_t i = 0; i < n; i++) {
         unsigned k = pixels[4 * i + 3], rgb[3];
-        for (int c = 0; c < 3; c++)
+        for (size_t c = 0; c < 3; c++)
             rgb[c] = k - ((255u - pixels[4 * i + c]) * k + 127) / 255;
-        for (int c = 0; c < 3; c++)
+        for (size_t c = 0; c < 3; c++)
             pixels[3 * i + c] = (uint8_t)rgb[c];
     }
 }
