@@ -79,7 +79,7 @@ struct magnitude {
     bool negative;
     uint32_t end; /* the NFA state after the number */
     int max_whole, max_fraction;
-    uint32_t *whole;    /* [digits][order to least][order to most][is not zero][remainder]: states
+    uint32_t *whole;    /* [digits][order to min][order to max][is not zero][remainder]: states
                            before the point … */
     uint32_t *fraction; /* … the same without a remainder, behind it */
 };
@@ -124,10 +124,12 @@ static int order_at_end(int order, const struct magnitude_limit *limit, int n)
     return limit->set && order == EQUAL && n < limit->value->n_fraction ? LESS : order;
 }
 
-static bool within_limits(const struct magnitude *m, int least, int most)
+static bool within_limits(const struct magnitude *m, int order_to_min, int order_to_max)
 {
-    bool enough = !m->min.set || least == GREATER || (least == EQUAL && !m->min.exclusive);
-    return enough && (!m->max.set || most == LESS || (most == EQUAL && !m->max.exclusive));
+    bool enough = !m->min.set || order_to_min == GREATER ||
+                  (order_to_min == EQUAL && !m->min.exclusive);
+    return enough &&
+           (!m->max.set || order_to_max == LESS || (order_to_max == EQUAL && !m->max.exclusive));
 }
 
 /* ---- behind the point ---- */
@@ -228,7 +230,7 @@ static int bounded_fraction(const struct magnitude *m)
     return whole + 1 < NUMBER_DIGITS ? NUMBER_DIGITS - 1 - whole : 0;
 }
 
-/* Magnitudes between least and most, from `from` on. */
+/* Adds the magnitudes between min and max, from `from` on. */
 static void add_magnitudes(struct magnitude *m, uint32_t from)
 {
     size_t multiple = m->spec->multiple_of ? m->spec->multiple_of : 1, orders = ORDERS * ORDERS * 2;

@@ -46,8 +46,8 @@ static bool open_libheif(struct heif_library *lib, const struct image_file *f, c
     if (!handle)
         return ey_fail(e, EY_BAD_IMAGE,
                        "%s: reading %s needs libheif, which is not installed; install the package "
-                       "libheif1 (Debian, "
-                       "Ubuntu) or libheif (Fedora, Arch), or convert the image to JPEG or PNG",
+                       "libheif1 (Debian, Ubuntu) or libheif (Fedora, Arch), or convert the image "
+                       "to JPEG or PNG",
                        f->name, format);
 #define HEIF_LOOKUP(function)                            \
     *(void **)&lib->function = dlsym(handle, #function); \
