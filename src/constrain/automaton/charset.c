@@ -292,10 +292,14 @@ static uint32_t hex_suffix(struct nfa *nfa, uint32_t to, int n)
 /* The four digits behind \u: no NUL, and half a pair must be followed by the other half. */
 static void add_unicode_escape(struct nfa *nfa, uint32_t from, uint32_t to)
 {
-    uint32_t two = hex_suffix(nfa, to, 2), three = hex_suffix(nfa, two, 1),
-             one = hex_suffix(nfa, to, 1);
-    uint32_t zero = nfa_add_state(nfa), zeros = nfa_add_state(nfa), zeroes = nfa_add_state(nfa),
-             d = nfa_add_state(nfa), high = nfa_add_state(nfa);
+    uint32_t two = hex_suffix(nfa, to, 2);
+    uint32_t three = hex_suffix(nfa, two, 1);
+    uint32_t one = hex_suffix(nfa, to, 1);
+    uint32_t zero = nfa_add_state(nfa);
+    uint32_t zeros = nfa_add_state(nfa);
+    uint32_t zeroes = nfa_add_state(nfa);
+    uint32_t d = nfa_add_state(nfa);
+    uint32_t high = nfa_add_state(nfa);
     add_hex_digit(nfa, from, zero, 0, 0);
     add_hex_digit(nfa, from, three, 1, 12);
     add_hex_digit(nfa, from, d, 13, 13);
@@ -314,9 +318,14 @@ static void add_unicode_escape(struct nfa *nfa, uint32_t from, uint32_t to)
 
 void nfa_add_json_char(struct nfa *nfa, uint32_t from, uint32_t to, unsigned flags)
 {
-    uint32_t one = nfa_add_state(nfa), two = nfa_add_state(nfa), three = nfa_add_state(nfa);
-    uint32_t e0 = nfa_add_state(nfa), ed = nfa_add_state(nfa), f0 = nfa_add_state(nfa),
-             f4 = nfa_add_state(nfa), escape = nfa_add_state(nfa);
+    uint32_t one = nfa_add_state(nfa);
+    uint32_t two = nfa_add_state(nfa);
+    uint32_t three = nfa_add_state(nfa);
+    uint32_t e0 = nfa_add_state(nfa);
+    uint32_t ed = nfa_add_state(nfa);
+    uint32_t f0 = nfa_add_state(nfa);
+    uint32_t f4 = nfa_add_state(nfa);
+    uint32_t escape = nfa_add_state(nfa);
     nfa_add_span(nfa, from, to, 0x20, 0x21, flags);
     nfa_add_span(nfa, from, to, 0x23, 0x5b, flags);
     nfa_add_span(nfa, from, to, 0x5d, 0x7f, flags);

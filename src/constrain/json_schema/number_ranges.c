@@ -293,8 +293,11 @@ static struct frag unbounded_integer(struct nfa *nfa)
 static struct frag unbounded_number(struct nfa *nfa)
 {
     struct frag f = nfa_new_frag(nfa);
-    uint32_t positive = nfa_add_state(nfa), whole = nfa_add_state(nfa), point = nfa_add_state(nfa),
-             number = nfa_add_state(nfa), e = nfa_add_state(nfa);
+    uint32_t positive = nfa_add_state(nfa);
+    uint32_t whole = nfa_add_state(nfa);
+    uint32_t point = nfa_add_state(nfa);
+    uint32_t number = nfa_add_state(nfa);
+    uint32_t e = nfa_add_state(nfa);
     uint32_t exponent = nfa_add_state(nfa);
     nfa_add_epsilon(nfa, f.start, positive);
     nfa_add_span(nfa, f.start, positive, '-', '-', 0);
