@@ -226,8 +226,10 @@ static json_object *variants_schema(struct growing *g, int depth)
 {
     json_object *schema = json_object_new_object(), *list = json_object_new_array();
     for (int i = 0; i < 2; i++) {
-        json_object *variant = json_object_new_object(), *properties = json_object_new_object(),
-                    *tag = json_object_new_object(), *required = json_object_new_array();
+        json_object *variant = json_object_new_object();
+        json_object *properties = json_object_new_object();
+        json_object *tag = json_object_new_object();
+        json_object *required = json_object_new_array();
         put(tag, "const", text(i ? "ab" : "a"));
         put(properties, "kind", tag);
         put(properties, "value", any_schema(g, depth - 1));

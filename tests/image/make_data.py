@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the small pictures of tests/image/data in every flavour eyelet reads, and writes what they must decode to.
+"""Draws the small images of tests/image/data in every flavour eyelet reads, and writes what they must decode to.
 
-Each picture NAME has NAME.ppm beside it: the expected RGB, from Pillow with the deviations of the specification
+Each image NAME has NAME.ppm next to it: the expected RGB, from Pillow with the deviations of the specification
 (EXIF orientation applied, alpha composited on white, 16-bit values cut to their high byte), or for HEIC and AVIF
 from libheif's and libavif's own tools. resized-*.ppm are a few sizes of photo.ppm by an independent numpy version of
 torch's uint8 resampling.
@@ -26,7 +26,7 @@ DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 W, H = 35, 27
 
 
-# ---- pictures -----------------------------------------------------------------------------------------------
+# ---- images -----------------------------------------------------------------------------------------------
 
 def photo(width=W, height=H, seed=1):
     """Gradients, edges and noise: no row or column like another."""
@@ -81,7 +81,7 @@ def expected(content):
 
 
 def add(name, content, rgb=None):
-    """A picture and its expectation; `rgb` where Pillow's own is one we deviate from."""
+    """An image and its expectation; `rgb` where Pillow's own is one we deviate from."""
     write(name, content)
     write_ppm(name + ".ppm", expected(content) if rgb is None else rgb)
 
