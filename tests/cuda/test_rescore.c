@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cuda/sampling/topk_launch.h"
+#include "kernels/cuda/sampling/rescore_launch.h"
 #include "backend/rescore.h"
 #include "cuda/emulated.h"
 #include "cuda/kernel_test_matrices.h"

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/cuda/cuda_kernel_ids.h"
+#include "backend/cuda/cuda_backend.h"
 #include "cuda/fake_driver.h"
 #include "cuda/kernel_test_matrices.h"
 

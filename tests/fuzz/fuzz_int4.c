@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tensor/dequantize.h"
-#include "backend/cuda/cuda_context.h"
+#include "backend/cuda/cuda_backend.h"
 #include "checkpoint/temp_dir.h"
 #include "models/layers/bind.h"
 

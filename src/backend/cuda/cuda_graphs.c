@@ -3,7 +3,7 @@
  * each number of sequences. */
 #include <string.h>
 
-#include "backend/cuda/cuda_context.h"
+#include "backend/cuda/cuda_backend.h"
 #include "kernels/cuda/sampling/sample_launch.h"
 
 /* ---- memory ---- */
@@ -157,7 +157,7 @@ bool cuda_capture_end(struct backend *be, ey_err *e)
               cuda_ok(&c->driver, c->driver.graph_upload(c->graph[n], c->stream), "a recorded step",
                       e);
     c->driver.graph_destroy(graph);
-    return c->base.ops->finish(be, e) && ok;
+    return cuda_finish(be, e) && ok;
 }
 
 /* Between two steps, between the card and pinned memory. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels' trial on a card: each family against loops on the host, on small random problems.
  * What fails is not used: a plainer kernel does its work. */
-#ifndef EY_CUDA_CHECK_H
-#define EY_CUDA_CHECK_H
+#ifndef EY_CUDA_KERNEL_IDS_H
+#define EY_CUDA_KERNEL_IDS_H
 
 #include "backend/cuda/cuda_context.h"
 #include "kernels/cuda/matmul/gemm_launch.h"
@@ -81,10 +81,5 @@ static inline bool cuda_lacks_kernel(const struct cuda *c, int kernel_id)
     return kernel_id >= KERNEL_GEMM &&
            (kernel_id - KERNEL_GEMM) % GEMM_TILES >= GEMM_PORTABLE_TILES && !c->has_gemm_sm90;
 }
-
-/* ---- trial.c ---- */
-/* Tries the families that the report does not say are tried. False: the card stopped working on the
- * way, and the report says in which; or there is no memory for it. */
-bool cuda_selftest_run(struct cuda *c, struct selftest_report *report, ey_err *e);
 
 #endif

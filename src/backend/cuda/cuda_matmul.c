@@ -5,19 +5,16 @@
  * these, some of their rows at a time. Rows of prompts may be quantised where they meet FP8
  * (gemm_w8a8).
  */
+#include "backend/cuda/cuda_matmul.h"
+
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_kernel_ids.h"
-#include "backend/cuda/cuda_context.h"
+#include "kernels/cuda/loading/repack_weights_launch.h"
 #include "kernels/cuda/matmul/gemm_w8a8_launch.h"
-#include "kernels/cuda/matmul/gemv_m1_launch.h"
 #include "kernels/cuda/matmul/gemv_launch.h"
+#include "kernels/cuda/matmul/gemv_m1_launch.h"
 #include "kernels/cuda/matmul/matmul_fallback_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
-
-static unsigned unpack_int4_blocks(const struct unpack_args *u)
-{
-    int64_t n = (u->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(u->w.cols / 2) / 4 + 1;
-    return (unsigned)(n > 4096 ? 4096 : n);
-}
 
 static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmul_desc *p)
 {
@@ -89,7 +86,7 @@ static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, i
                            bool bf16_out)
 {
     struct unpack_args u = {s->w, (uint8_t *)at, first, rows};
-    struct launch l = {"unpack_int4", {unpack_int4_blocks(&u), 1, 1}, 256, 0};
+    struct launch l = unpack_int4_launch(&u);
     cuda_launch(c, &l, &u);
     s->w = (struct dev_matrix){
         .data = at, .rows = rows, .cols = u.w.cols, .dtype = K_BF16, .packed = 1};

@@ -3,56 +3,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "tensor/dequantize.h"
-#include "kernels/cuda/attention/attention_launch.h"
-#include "kernels/cuda/sampling/topk_launch.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_kernel_ids.h"
-#include "backend/cuda/cuda_context.h"
+#include "backend/cuda/cuda_matmul.h"
+#include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
+#include "kernels/cuda/sampling/rescore_launch.h"
+#include "kernels/cuda/sampling/topk_launch.h"
 
 /* ---- in ---- */
-
-static float embedding_scale(const struct weight *table, size_t row, size_t col)
-{
-    return table->scale
-               ? table
-                     ->scale[row / FP8_BLOCK * (((size_t)table->cols + FP8_BLOCK - 1) / FP8_BLOCK) +
-                             col / FP8_BLOCK]
-               : 1;
-}
-
-static void host_embedding_row(bf16 *out, const struct weight *table, int32_t token)
-{
-    size_t hidden = (size_t)table->cols, size = dtype_size(table->dtype);
-    const char *row = (const char *)table->data + (size_t)token * hidden * size;
-    if (table->dtype == DTYPE_BF16) {
-        memcpy(out, row, hidden * size);
-        return;
-    }
-    for (size_t i = 0; i < hidden; i++) {
-        float value;
-        elements_to_f32(&value, row + i * size, table->dtype, 1);
-        out[i] = f32_to_bf16(value * embedding_scale(table, (size_t)token, i));
-    }
-}
-
-/* Rows of an embedding that stays in the file, to where embed() reads them; a few at a time. */
-void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch)
-{
-    const struct weight *table = c->host_embedding;
-    bf16 piece[EMBEDDING_LOOKUP_BYTES / sizeof(bf16)];
-    int hidden = (int)table->cols, most = EMBEDDING_LOOKUP_BYTES / (int)sizeof(bf16) /
-                                          hidden; /* at least one: CUDA_MAX_HIDDEN */
-    for (int first = 0, n; first < batch->n_rows; first += n) {
-        n = batch->n_rows - first < most ? batch->n_rows - first : most;
-        for (int i = 0; i < n; i++)
-            if (batch->token[first + i] >= 0 && batch->feature[first + i] < 0)
-                host_embedding_row(piece + (size_t)i * (size_t)hidden, table,
-                                   batch->token[first + i]);
-        cuda_upload(c, (bf16 *)(void *)c->scratch[SCRATCH_WIDE] + (size_t)first * (size_t)hidden,
-                    piece, (size_t)n * (size_t)hidden * sizeof(bf16));
-    }
-}
 
 void cuda_embed(struct backend *be, dev x, const struct weight *table, dev features,
                 const struct batch *batch)

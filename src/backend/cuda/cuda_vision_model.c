@@ -2,9 +2,10 @@
 /* The vision tower's steps as launches. */
 #include <math.h>
 
-#include "kernels/cuda/attention/attention_launch.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_kernel_ids.h"
-#include "backend/cuda/cuda_context.h"
+#include "backend/cuda/cuda_matmul.h"
+#include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 
 /* Pixels → BF16 patches, as many at a time as the scratch has room for. */

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/cuda_backend.h"
+#include "kernels/cuda/loading/repack_weights_launch.h"
 #include "tensor/dequantize.h"
-#include "backend/cuda/cuda_context.h"
 
 enum { MAX_VECTOR = 1 << 20 };
 
@@ -18,12 +19,6 @@ static enum kernel_dtype kernel_dtype_of(enum dtype d)
            : d == DTYPE_BF16 ? K_BF16
            : d == DTYPE_I8   ? K_INT8
                              : K_FP8;
-}
-
-static unsigned pack_blocks(int64_t items, int64_t a_block)
-{
-    int64_t n = (items + a_block - 1) / a_block;
-    return (unsigned)(n < 1 ? 1 : n > 65535 ? 65535 : n);
 }
 
 /* Where pieces are put before they are packed. */
@@ -67,11 +62,7 @@ static void upload_packed(struct cuda *c, void *to, const struct weight *in, uin
         struct repack_args a = {
             (const uint8_t *)piece, to, (int32_t)first, (int32_t)n, row_bytes, found_nan,
             in->dtype == DTYPE_F16};
-        struct launch l = {
-            "repack",
-            {pack_blocks((n + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes), 4), 1, 1},
-            256,
-            0};
+        struct launch l = repack_launch(&a);
         cuda_launch(c, &l, &a);
     }
 }
@@ -89,7 +80,7 @@ static void upload_int8_head(struct cuda *c, void *to, float *scale, const struc
         cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
         struct quantize_int8_args a = {
             (const bf16 *)(void *)piece, to, scale, (int32_t)first, (int32_t)n, (int32_t)in->cols};
-        struct launch l = {"quantize_int8", {pack_blocks(n, PACK_ROWS), 1, 1}, 256, 0};
+        struct launch l = quantize_int8_launch(&a);
         cuda_launch(c, &l, &a);
     }
 }
@@ -357,7 +348,7 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
         c->arena_size -= LOAD_STAGING;
     }
     c->loading = false;
-    ok = c->base.ops->finish(&c->base, e) && ok;
+    ok = cuda_finish(&c->base, e) && ok;
     if (c->staging_own && !c->n_streamed) { /* it was beside the plan */
         c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
         c->staging = NULL;

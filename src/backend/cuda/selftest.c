@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tensor/dequantize.h"
+#include "kernels/cuda/sampling/rescore_launch.h"
 #include "kernels/cuda/sampling/topk_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 #include "backend/rescore.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trial of a card's kernels: what its parts share. Memory on the card and the host lives until
  * the part is over. */
-#ifndef EY_CUDA_TRIAL_H
-#define EY_CUDA_TRIAL_H
+#ifndef EY_CUDA_SELFTEST_H
+#define EY_CUDA_SELFTEST_H
 
 #include "backend/cuda/cuda_kernel_ids.h"
 #include "base/buf.h"
@@ -19,6 +19,10 @@ struct selftest {
     struct selftest_report *report;
     bool out_of_memory; /* every function here takes the NULLs that come of it */
 };
+
+/* Tries the families that the report does not say are tried. False: the card stopped working on the
+ * way, and the report says in which; or there is no memory for it. */
+bool cuda_selftest_run(struct cuda *c, struct selftest_report *report, ey_err *e);
 
 uint32_t selftest_random_bits(struct selftest *t);
 float *selftest_random_floats(struct selftest *t, size_t n, float low, float high);

@@ -2,7 +2,7 @@
 /* Which kernels may be used on this card: those that passed their trial. It is held at the first
  * start on a card that this build has not seen, and what it found is kept in the user's cache; a
  * card that died of a kernel is told the same way, so that the next start does without it. */
-#include "backend/cuda/cuda_kernel_ids.h"
+#include "backend/cuda/selftest.h"
 
 #include <inttypes.h>
 #include <math.h>

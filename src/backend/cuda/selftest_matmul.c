@@ -4,8 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cuda/cuda_backend.h"
 #include "backend/fp8_activations.h"
 #include "tensor/dequantize.h"
+#include "kernels/cuda/loading/repack_weights_launch.h"
 #include "kernels/cuda/matmul/gemm_w8a8_launch.h"
 #include "kernels/cuda/matmul/gemv_m1_launch.h"
 #include "kernels/cuda/matmul/gemv_launch.h"
@@ -51,7 +53,7 @@ static void *selftest_pack(struct selftest *t, const void *row_major, int64_t ro
                             0,         ROWS,
                             row_bytes, NULL,
                             0};
-    struct launch l = {"repack", {64, 1, 1}, 256, 0};
+    struct launch l = repack_launch(&a);
     if (a.src && a.dst) cuda_launch(t->c, &l, &a);
     return a.dst;
 }
@@ -101,7 +103,7 @@ static void selftest_make_bf16(struct selftest *t, struct matmul_selftest *p, in
     float *scale = selftest_gpu_alloc(t, ROWS * sizeof(float));
     struct quantize_int8_args a = {
         plain.data, selftest_gpu_alloc(t, selftest_packed_bytes(COLS)), scale, 0, ROWS, COLS};
-    struct launch l = {"quantize_int8", {64, 1, 1}, 256, 0};
+    struct launch l = quantize_int8_launch(&a);
     if (!t->out_of_memory) cuda_launch(t->c, &l, &a);
     p->packed[OF_INT8][m] = (struct dev_matrix){a.dst, scale, ROWS, COLS, K_INT8, 1, NULL, 0, 1};
 }
@@ -433,7 +435,7 @@ static void selftest_unpack_int4(struct selftest *t, const struct matmul_selftes
     enum { FIRST = PACK_ROWS, LEFT = ROWS - FIRST, N = 3 };
     struct unpack_args u = {p->packed[OF_INT4][0],
                             selftest_gpu_alloc(t, selftest_packed_bytes(COLS * 2)), FIRST, LEFT};
-    struct launch l = {"unpack_int4", {16, 1, 1}, 256, 0};
+    struct launch l = unpack_int4_launch(&u);
     float *y = selftest_gpu_alloc(t, N * LEFT * sizeof(float));
     double *want = selftest_host_alloc(t, N * LEFT * sizeof(double));
     if (t->out_of_memory) return;

@@ -395,6 +395,18 @@ EY_DEVICE int warp_index(void)
     return (int)(threadIdx.x / 32);
 }
 
+/* This thread among all of the launch (a grid and block of one dimension), and how many there are.
+ */
+EY_DEVICE int64_t global_thread(void)
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+EY_DEVICE int64_t global_threads(void)
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
 EY_DEVICE float bits_float(uint32_t bits)
 {
     union {

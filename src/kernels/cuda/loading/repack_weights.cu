@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights on their way into the card's memory, and two small helpers: row-major matrices → packed
- * (kernels.h says how that looks; F16 becomes BF16), int8 rows of BF16 matrices, float32 → BF16,
- * and a reader that measures the memory's bandwidth.
- *
- * All take any number of blocks of 256 threads and share the work among them. */
+/* Repacks weights while a model loads: row-major matrices → the packed order of abi.h (F16 becomes
+ * BF16), BF16 → int8 rows, and int4 → BF16 before a GEMM. Any number of blocks shares the work. */
 #include "kernels/cuda/common/ptx.cuh"
-
-enum { PACK_THREADS = 256 };
-
-EY_DEVICE int64_t global_thread(void)
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-EY_DEVICE int64_t global_threads(void)
-{
-    return (int64_t)gridDim.x * blockDim.x;
-}
+#include "kernels/cuda/loading/repack_weights_launch.h"
 
 /* Bytes from..from+15 of a row of row_bytes; zeros beyond its end. */
 EY_DEVICE uint4 row_bytes_at(const uint8_t *row, int64_t from, int64_t row_bytes)
@@ -55,7 +41,7 @@ EY_DEVICE int64_t packed_offset(int64_t row, int64_t chunk, int quarter, int64_t
     return (row / PACK_ROWS * n_chunks + chunk) * PACK_CHUNK + (in_block * 4 + quarter) * 16;
 }
 
-EY_KERNEL(repack, struct repack_args, PACK_THREADS, 4)
+EY_KERNEL(repack, struct repack_args, REPACK_THREADS, 4)
 {
     wait_for_previous();
     int64_t n_chunks = packed_chunks(a.row_bytes), quarters = n_chunks * 4;
@@ -118,7 +104,7 @@ EY_DEVICE uint32_t int8_quantized(const float v[4], float inverse)
 }
 
 /* A warp a row. */
-EY_KERNEL(quantize_int8, struct quantize_int8_args, PACK_THREADS, 4)
+EY_KERNEL(quantize_int8, struct quantize_int8_args, REPACK_THREADS, 4)
 {
     wait_for_previous();
     int64_t n_chunks = packed_chunks(a.cols);
@@ -139,7 +125,7 @@ EY_KERNEL(quantize_int8, struct quantize_int8_args, PACK_THREADS, 4)
 }
 
 /* A thread takes 32 columns of a row, which are the four lanes' of a row in one BF16 chunk. */
-EY_KERNEL(unpack_int4, struct unpack_args, PACK_THREADS, 4)
+EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
 {
     wait_for_previous();
     const int64_t n_chunks = packed_chunks(a.w.cols / 2),
@@ -175,50 +161,4 @@ EY_KERNEL(unpack_int4, struct unpack_args, PACK_THREADS, 4)
             *(uint4 *)(to + j * 16) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
         }
     }
-}
-
-/* x and y aligned to 16 bytes. */
-EY_KERNEL(convert_bf16, struct convert_bf16_args, PACK_THREADS, 4)
-{
-    wait_for_previous();
-    let_next_start();
-    for (int64_t i = global_thread() * 8; i < a.n; i += global_threads() * 8) {
-        if (i + 8 <= a.n) {
-            float4 low = *(const float4 *)(a.x + i), high = *(const float4 *)(a.x + i + 4);
-            *(uint4 *)(a.y + i) = make_uint4(bf16_pair(low.x, low.y), bf16_pair(low.z, low.w),
-                                             bf16_pair(high.x, high.y), bf16_pair(high.z, high.w));
-        } else {
-            for (int64_t j = i; j < a.n; j++)
-                a.y[j] = bf16_of(a.x[j]);
-        }
-    }
-}
-
-EY_KERNEL(read_memory, struct read_memory_args, PACK_THREADS, 4)
-{
-    wait_for_previous();
-    enum { AT_ONCE = 8 }; /* loads of a thread under way */
-    int64_t n = a.bytes / 16, step = global_threads();
-    const uint4 *data = (const uint4 *)a.data;
-    uint32_t sum = 0;
-    for (int turn = 0; turn < a.times; turn++) {
-        int64_t i = global_thread();
-        for (; i + (AT_ONCE - 1) * step < n; i += AT_ONCE * step) {
-            uint4 v[AT_ONCE];
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; j++)
-                v[j] = load_weight(data + i + j * step);
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; j++)
-                sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
-        }
-        for (; i < n; i += step) {
-            uint4 v = load_weight(data + i);
-            sum ^= v.x ^ v.y ^ v.z ^ v.w;
-        }
-    }
-    for (int mask = 16; mask; mask /= 2)
-        sum ^= shuffle_xor(sum, mask);
-    if (sum == 0x5eed5eedu || global_thread() == 0)
-        *a.out = sum; /* which number it is does not matter */
 }

@@ -22,3 +22,32 @@ EY_KERNEL(mma_peak, struct mma_peak_args, ROOFLINE_THREADS, 2)
         sum += c[k][0] + c[k][1] + c[k][2] + c[k][3];
     if (sum == -1.0f) *a.out = float_bits(sum);
 }
+
+EY_KERNEL(read_memory, struct read_memory_args, ROOFLINE_THREADS, 4)
+{
+    wait_for_previous();
+    enum { AT_ONCE = 8 }; /* loads of a thread under way */
+    int64_t n = a.bytes / 16, step = global_threads();
+    const uint4 *data = (const uint4 *)a.data;
+    uint32_t sum = 0;
+    for (int turn = 0; turn < a.times; turn++) {
+        int64_t i = global_thread();
+        for (; i + (AT_ONCE - 1) * step < n; i += AT_ONCE * step) {
+            uint4 v[AT_ONCE];
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++)
+                v[j] = load_weight(data + i + j * step);
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++)
+                sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+        }
+        for (; i < n; i += step) {
+            uint4 v = load_weight(data + i);
+            sum ^= v.x ^ v.y ^ v.z ^ v.w;
+        }
+    }
+    for (int mask = 16; mask; mask /= 2)
+        sum ^= shuffle_xor(sum, mask);
+    if (sum == 0x5eed5eedu || global_thread() == 0)
+        *a.out = sum; /* which number it is does not matter */
+}

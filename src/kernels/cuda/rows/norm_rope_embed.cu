@@ -116,6 +116,23 @@ EY_KERNEL(rope_table, struct rope_args, ROW_BLOCK, 2)
     a.table[2 * i + 1] = sinf(angle);
 }
 
+/* x and y aligned to 16 bytes. */
+EY_KERNEL(convert_bf16, struct convert_bf16_args, ROW_BLOCK, 4)
+{
+    wait_for_previous();
+    let_next_start();
+    for (int64_t i = global_thread() * 8; i < a.n; i += global_threads() * 8) {
+        if (i + 8 <= a.n) {
+            float4 low = *(const float4 *)(a.x + i), high = *(const float4 *)(a.x + i + 4);
+            *(uint4 *)(a.y + i) = make_uint4(bf16_pair(low.x, low.y), bf16_pair(low.z, low.w),
+                                             bf16_pair(high.x, high.y), bf16_pair(high.z, high.w));
+        } else {
+            for (int64_t j = i; j < a.n; j++)
+                a.y[j] = bf16_of(a.x[j]);
+        }
+    }
+}
+
 /* ---- patches ---- */
 
 /* A block of threads a patch, a thread for pixels of its row in turn: bytes of a row of a patch lie

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the kernels of topk.cu are launched. */
-#ifndef EY_CUDA_CANDIDATES_SHAPE_H
-#define EY_CUDA_CANDIDATES_SHAPE_H
+#ifndef EY_CUDA_TOPK_LAUNCH_H
+#define EY_CUDA_TOPK_LAUNCH_H
 
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"
@@ -21,12 +21,6 @@ static inline struct launch topk_merge_launch(const struct topk_args *a)
 {
     struct launch l = {
         "topk_merge", {(unsigned)a->n, 1, 1}, TOPK_THREADS, (unsigned)(a->parts * TOPK) * 8};
-    return l;
-}
-
-static inline struct launch rescore_launch(const struct rescore_args *a)
-{
-    struct launch l = {"rescore", {TOPK, (unsigned)a->n, 1}, 32, 0};
     return l;
 }
 

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the CUDA backend, each in its file: operations of the table in cuda_backend.c, and
+ * what the parts offer each other. */
+#ifndef EY_CUDA_BACKEND_H
+#define EY_CUDA_BACKEND_H
+
+#include "backend/cuda/cuda_context.h"
+
+/* On a driver that is open already; it is the backend's from here on. */
+bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
+                            struct pool *pool, bool eager, ey_err *e);
+
+/* ---- cuda_pinned_rows.c ---- */
+/* Lets the card read the rows that stay in the file, where it can; all of them, or
+ * c->pinned_rows_problem says why none. */
+void cuda_pin_rows(struct cuda *c);
+void cuda_unpin_rows(struct cuda *c);
+/* The card's address of a registered row, or of anything else in those pages; NULL: it is in none.
+ */
+const void *cuda_pinned_address(const struct cuda *c, const void *host);
+/* Looks up the rows of an embedding that stays in the file and uploads them to SCRATCH_WIDE, where
+ * embed() reads them. */
+void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch);
+bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
+
+/* ---- cuda_weights.c ---- */
+bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
+                enum placement placement, ey_err *e);
+bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
+/* cuda_group_scale_bytes() of an int4 matrix in host memory, as kernels.h describes them; returns
+ * their unit. */
+float cuda_make_group_scales(uint16_t *out, const struct weight *w);
+bool cuda_finish_loading(struct cuda *c, ey_err *e);
+/* The matrix as kernels see it; a streamed one is brought. */
+struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct weight *w);
+
+/* ---- cuda_graphs.c ---- */
+bool cuda_batches_open(struct cuda *c, ey_err *e);
+/* The batch on the card. */
+const struct batch_region *cuda_batch(struct cuda *c, const struct batch *batch);
+struct dev_batch cuda_dev_batch(const struct batch_region *r, const struct batch *batch);
+/* One row each of n sequences, in order, few enough for the decode kernels. */
+bool cuda_is_decode(const struct batch *batch);
+bool cuda_capture_begin(struct backend *be, int n_seqs);
+bool cuda_capture_end(struct backend *be, ey_err *e);
+bool cuda_launch_graph(struct backend *be, const struct batch *batch, int n_out);
+bool cuda_enqueue_speculative(struct backend *be, const struct batch *batch,
+                              const struct token_sampling *draws);
+bool cuda_wait_previous(struct backend *be, ey_err *e);
+void cuda_commit(struct backend *be, const int32_t *token, int n);
+/* Sends the step's outcome to the host, as this turn's. */
+void cuda_send_step_output(struct cuda *c);
+bool cuda_verify(struct backend *be);
+
+/* ---- cuda_text_model.c ---- */
+void cuda_embed(struct backend *be, dev x, const struct weight *table, dev features,
+                const struct batch *batch);
+void cuda_rope_table(struct backend *be, dev table, const struct rope *rope,
+                     const int32_t *position, int n);
+void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
+              const struct text_layer *w, const struct text_shape *shape, dev rope,
+              const struct batch *batch);
+void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
+                    const struct text_shape *shape, const struct batch *batch);
+void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
+                        const struct text_layer *w, const struct text_shape *shape, dev rope,
+                        const struct batch *batch);
+void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+                      int n_prompt);
+void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+                  const struct text_shape *shape, int n, int n_prompt);
+void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+                       int hidden);
+void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
+                  const struct weight *norm, const struct weight *head,
+                  const struct text_shape *shape);
+void cuda_read_topk(struct backend *be, struct topk_logits *out, int row);
+
+/* ---- cuda_vision_model.c ---- */
+void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
+                      const struct weight *table, const struct vision_shape *shape, int rows,
+                      int cols, int first, int n);
+void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *picture,
+                          const struct affine *w, const struct weight *table,
+                          const struct vision_shape *shape, int first, int n);
+void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
+                     const struct vision_shape *shape, dev rope, int first, int n);
+void cuda_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
+                           int first, int n, int n_keys);
+void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
+                     const struct vision_shape *shape, int n);
+void cuda_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);
+void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w,
+                const struct vision_shape *shape, int n);
+
+#endif

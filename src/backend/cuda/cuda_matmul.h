@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products and the norm before them: chooses the kernel and launches it. */
+#ifndef EY_CUDA_MATMUL_H
+#define EY_CUDA_MATMUL_H
+
+#include "backend/cuda/cuda_context.h"
+
+/* y = product of x bf16[n, k] (with the norm's: of RMSNorm(x f32[n, k])) and the segments'
+ * matrices. */
+struct cuda_matmul_desc {
+    const struct weight *w[MAX_SEGMENTS];
+    const struct weight *bias[MAX_SEGMENTS];
+    void *y[MAX_SEGMENTS];
+    int n_segments;
+    enum cuda_epilogue epilogue;
+    const void *x;
+    int n, k, ldy;             /* ldy: elements from row to row of every y; 0: the matrix's rows */
+    const struct weight *norm; /* NULL: x is bf16 as it is */
+    float eps;
+    const int32_t *gather; /* on the card */
+    int n_prompt;          /* the last so many rows are of prompts */
+};
+void cuda_matmul(struct cuda *c, const struct cuda_matmul_desc *p);
+/* y bf16[n, width] = LayerNorm(x f32[n, width]) */
+void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n,
+                     float eps);
+
+#endif

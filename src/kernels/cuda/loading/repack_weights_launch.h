@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the kernels of repack_weights.cu are launched. Blocks share the work whatever their number,
+ * so the counts only bound the grid. */
+#ifndef EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
+#define EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
+
+#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/launch.h"
+
+enum { REPACK_THREADS = 256 };
+
+static inline unsigned repack_blocks(int64_t items, int64_t per_block, int64_t max)
+{
+    int64_t n = (items + per_block - 1) / per_block;
+    return (unsigned)(n < 1 ? 1 : n > max ? max : n);
+}
+
+static inline struct launch repack_launch(const struct repack_args *a)
+{
+    int64_t chunks = (a->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(a->row_bytes);
+    struct launch l = {"repack", {repack_blocks(chunks, 4, 65535), 1, 1}, REPACK_THREADS, 0};
+    return l;
+}
+
+static inline struct launch quantize_int8_launch(const struct quantize_int8_args *a)
+{
+    unsigned blocks = repack_blocks(a->rows, PACK_ROWS, 65535);
+    struct launch l = {"quantize_int8", {blocks, 1, 1}, REPACK_THREADS, 0};
+    return l;
+}
+
+static inline struct launch unpack_int4_launch(const struct unpack_args *a)
+{
+    int64_t chunks = (a->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(a->w.cols / 2);
+    unsigned blocks = repack_blocks(chunks / 4 + 1, 1, 4096);
+    struct launch l = {"unpack_int4", {blocks, 1, 1}, REPACK_THREADS, 0};
+    return l;
+}
+
+#endif
