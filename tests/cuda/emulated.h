@@ -24,10 +24,10 @@ const struct emulated_kernel *emulator_find(const char *name);
 const struct emulated_kernel *emulator_kernel_at(unsigned i);
 
 /* Runs the kernel over grid[3] blocks of block[3] threads each and returns when all are done.
- * `args` points to the kernel's struct. False, with a line on stderr, for a launch that a card
- * would refuse. A kernel that does what no kernel may (threads of a block that wait in different
- * places, a misaligned vector access, a write past its shared memory, a race where the build looks
- * for them) ends the program with a message. */
+ * `args` points to the kernel's struct. False, with a line on stderr, for a launch that a GPU would
+ * refuse. A kernel that does what no kernel may (threads of a block that wait in different places,
+ * a misaligned vector access, a write past its shared memory, a race where the build looks for
+ * them) ends the program with a message. */
 bool emulator_launch(const char *kernel, const void *args, const unsigned grid[3],
                      const unsigned block[3], size_t shared_bytes);
 

@@ -239,7 +239,7 @@ static void unpack_four(float *out, int stride, uint32_t four)
         out[i * stride] = e4m3_value(four >> 8 * i & 0xffu);
 }
 
-/* Products are exact, and so is each sum but for float32's rounding: real cards may keep fewer bits
+/* Products are exact, and so is each sum but for float32's rounding: real GPUs may keep fewer bits
  * of it. */
 static void do_mma_e4m3(struct lane_state *lanes)
 {
@@ -408,7 +408,7 @@ void copy_commit(void)
     block->current->n_groups++;
 }
 
-/* Copies that were not committed stay under way, as on a card. */
+/* Copies that were not committed stay under way, as on a GPU. */
 void copy_wait(int pending)
 {
     struct lane_state *t = block->current;

@@ -63,8 +63,8 @@ struct block {
     std::vector<shared_variable> variables;
     int n_at_barrier;
     uint8_t n_met[32];         /* [warp] */
-    uint32_t epoch;            /* barriers passed, in all blocks so far, and their starts */
-    uint32_t warp_epoch[32];   /* __syncwarps passed, in all blocks so far */
+    uint32_t epoch;            /* barriers passed, in total blocks so far, and their starts */
+    uint32_t warp_epoch[32];   /* __syncwarps passed, in total blocks so far */
     struct race_memory *races; /* races.cpp's */
     block() = default;
     ~block();

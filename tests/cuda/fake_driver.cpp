@@ -32,7 +32,7 @@ enum {
     ILLEGAL_STATE = 401,
     LAUNCH_FAILED = 719
 };
-/* A card gives 48 KiB to the two kinds of shared memory together; how much of the fixed kind a
+/* A GPU gives 48 KiB to the two kinds of shared memory together; how much of the fixed kind a
  * kernel has is not known here, so 16 KiB are taken for it. */
 enum { SHARED_WITHOUT_ASKING = 32 * 1024, ALIGNMENT = 512, MAX_ARGS = 4096 };
 
@@ -42,7 +42,7 @@ struct CUstream_st {
     std::deque<step> steps;
     uint64_t n_added, n_done;
     CUgraph capture; /* what steps go to instead; NULL: none */
-    bool everywhere; /* what is forbidden meanwhile is so in all threads, not only in the one that
+    bool everywhere; /* what is forbidden meanwhile is so in total threads, not only in the one that
                         captures */
     std::thread::id capturer;
 };
@@ -105,7 +105,7 @@ static bool has_failed;
 static CUresult failure;
 static std::string broken_kernel;
 static size_t spilled_first, spilled_bytes;
-static double now; /* seconds, of the card's making */
+static double now; /* seconds, of the GPU's making */
 
 /* ---- checks ---- */
 
@@ -419,7 +419,7 @@ static CUresult memory_free(CUdeviceptr p)
     if (!p) return CUDA_SUCCESS;
     if (held == device_memory.end())
         return complaint("memory_free", CUDA_ERROR_INVALID_VALUE, "not an allocation");
-    finish_all(); /* cuMemFree waits for the card */
+    finish_all(); /* cuMemFree waits for the GPU */
     counts.device_bytes -= held->second;
     counts.device_allocations--;
     device_memory.erase(held);
@@ -505,7 +505,7 @@ static CUresult copy_in(CUdeviceptr to, const void *from, size_t bytes, CUstream
     ENTER("to_device");
     if (!streams.count(s)) return complaint("to_device", INVALID_HANDLE, "no such stream");
     if (!on_card(to, bytes))
-        return complaint("to_device", CUDA_ERROR_INVALID_VALUE, "to no allocation of the card");
+        return complaint("to_device", CUDA_ERROR_INVALID_VALUE, "to no allocation of the GPU");
     counts.copies++;
     if (s->capture || within(host_memory, (uintptr_t)from, bytes)) {
         add_step(s, [=] { memcpy((void *)(uintptr_t)to, from, bytes); });
@@ -522,7 +522,7 @@ static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes, CUstream s)
     ENTER("to_host");
     if (!streams.count(s)) return complaint("to_host", INVALID_HANDLE, "no such stream");
     if (!on_card(from, bytes))
-        return complaint("to_host", CUDA_ERROR_INVALID_VALUE, "from no allocation of the card");
+        return complaint("to_host", CUDA_ERROR_INVALID_VALUE, "from no allocation of the GPU");
     counts.copies++;
     add_step(s, [=] { memcpy(to, (const void *)(uintptr_t)from, bytes); });
     /* into ordinary memory the driver copies before it returns */
@@ -535,7 +535,7 @@ static CUresult copy_on_gpu(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
     ENTER("on_device");
     if (!streams.count(s)) return complaint("on_device", INVALID_HANDLE, "no such stream");
     if (!on_card(to, bytes) || !on_card(from, bytes))
-        return complaint("on_device", CUDA_ERROR_INVALID_VALUE, "outside the card's allocations");
+        return complaint("on_device", CUDA_ERROR_INVALID_VALUE, "outside the GPU's allocations");
     counts.copies++;
     add_step(s, [=] { memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes); });
     return CUDA_SUCCESS;
@@ -546,7 +546,7 @@ static CUresult set_bytes(CUdeviceptr to, unsigned char byte, size_t bytes, CUst
     ENTER("set_bytes");
     if (!streams.count(s)) return complaint("set_bytes", INVALID_HANDLE, "no such stream");
     if (!on_card(to, bytes))
-        return complaint("set_bytes", CUDA_ERROR_INVALID_VALUE, "to no allocation of the card");
+        return complaint("set_bytes", CUDA_ERROR_INVALID_VALUE, "to no allocation of the GPU");
     add_step(s, [=] { memset((void *)(uintptr_t)to, byte, bytes); });
     return CUDA_SUCCESS;
 }
@@ -627,7 +627,7 @@ static CUresult function_attribute(CUfunction f, int attribute, int value)
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
     if (value < 0 || (size_t)value > gpu.shared_per_block)
         return complaint("function_attribute", CUDA_ERROR_INVALID_VALUE,
-                         "more shared memory than a block of this card may have");
+                         "more shared memory than a block of this GPU may have");
     f->max_shared = (size_t)value;
     return CUDA_SUCCESS;
 }
@@ -671,7 +671,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, 
     return CUDA_SUCCESS;
 }
 
-/* ---- the driver and its cards ---- */
+/* ---- the driver and its GPUs ---- */
 
 static CUresult init(unsigned)
 {
@@ -831,20 +831,22 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_g
     FILL(init)
     FILL(driver_version)
     FILL(error_name)
-    FILL(error_string) FILL(device_count) FILL(device_get) FILL(device_name) FILL(device_bus)
-        FILL(device_attribute) FILL(device_total) FILL(context_retain) FILL(context_release)
-            FILL(context_flags) FILL(context_current) FILL(context_limit) FILL(memory_info)
-                FILL(memory_alloc) FILL(memory_free) FILL(host_alloc) FILL(host_free)
-                    FILL(set_bytes) FILL(host_register) FILL(host_unregister) FILL(host_address)
-                        FILL(module_load) FILL(module_unload) FILL(module_function_count)
-                            FILL(module_functions) FILL(function_name) FILL(function_attribute)
-                                FILL(function_load) FILL(launch) FILL(stream_create)
-                                    FILL(stream_destroy) FILL(stream_sync) FILL(stream_wait)
-                                        FILL(event_create) FILL(event_destroy) FILL(event_record)
-                                            FILL(event_sync) FILL(event_seconds) FILL(capture_begin)
-                                                FILL(capture_end) FILL(graph_instantiate)
-                                                    FILL(graph_upload) FILL(graph_launch)
-                                                        FILL(graph_destroy) FILL(graph_exec_destroy)
+    FILL(error_string)
+    FILL(device_count)
+    FILL(device_get) FILL(device_name) FILL(device_bus) FILL(device_attribute) FILL(device_total)
+        FILL(context_retain) FILL(context_release) FILL(context_flags) FILL(context_current)
+            FILL(context_limit) FILL(memory_info) FILL(memory_alloc) FILL(memory_free)
+                FILL(host_alloc) FILL(host_free) FILL(set_bytes) FILL(host_register)
+                    FILL(host_unregister) FILL(host_address) FILL(module_load) FILL(module_unload)
+                        FILL(module_function_count) FILL(module_functions) FILL(function_name)
+                            FILL(function_attribute) FILL(function_load) FILL(launch)
+                                FILL(stream_create) FILL(stream_destroy) FILL(stream_sync)
+                                    FILL(stream_wait) FILL(event_create) FILL(event_destroy)
+                                        FILL(event_record) FILL(event_sync) FILL(event_seconds)
+                                            FILL(capture_begin) FILL(capture_end)
+                                                FILL(graph_instantiate) FILL(graph_upload)
+                                                    FILL(graph_launch) FILL(graph_destroy)
+                                                        FILL(graph_exec_destroy)
 #undef FILL
 #define CHECK(member, symbol, args)                           \
     if (!driver->member) {                                    \

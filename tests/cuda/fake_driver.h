@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A CUDA driver for tests: its card's memory is the host's, its kernels run in the emulator. Work
- * that is asynchronous on a card is put off as long as CUDA allows, until something waits for it: a
+/* A CUDA driver for tests: its GPU's memory is the host's, its kernels run in the emulator. Work
+ * that is asynchronous on a GPU is put off as long as CUDA allows, until something waits for it: a
  * host buffer that is filled again too early, or read too early, shows. */
 #ifndef EY_TEST_CUDA_FAKE_DRIVER_H
 #define EY_TEST_CUDA_FAKE_DRIVER_H
@@ -23,12 +23,12 @@ struct fake_gpu {
 /* An RTX 5060 with 1,151 MiB in use. */
 extern const struct fake_gpu fake_small_gpu;
 
-/* What lives now, and how often each was called in all. */
+/* What lives now, and how often each was called in total. */
 struct fake_counts {
     size_t device_bytes, device_peak;
     int contexts, device_allocations, host_allocations, modules, streams, events, graphs; /* live */
-    int pinned_ranges; /* live; their address on the card is another one where they are shared
-                       mappings, as files are */
+    int pinned_ranges; /* live; their address on the GPU is another one where they are shared
+                          mappings, as files are */
     size_t pinned_bytes;
     int calls_that_allocate; /* all of the above and functions loaded: the same before and after
                                 means that nothing was allocated */
@@ -52,8 +52,8 @@ bool fake_driver_is_inside(void);
 /* From now on launches of this kernel do nothing; NULL: all work. */
 void fake_driver_break(const char *kernel);
 
-/* Events tell a time that the fake card makes up: FAKE_STEP_SECONDS a step, and for read_memory
- * what FAKE_READ_RATE gives. */
+/* Events tell a time that the fake GPU makes up: FAKE_STEP_SECONDS a step, and for read_memory what
+ * FAKE_READ_RATE gives. */
 #define FAKE_STEP_SECONDS 1e-6
 #define FAKE_READ_RATE 448e9
 /* Bytes first .. first + bytes - 1 of the largest allocation are read 30 times slower: Windows has

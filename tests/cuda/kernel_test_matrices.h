@@ -22,7 +22,7 @@ static inline size_t kernel_dtype_size(int dtype)
     return dtype == K_F32 ? 4 : dtype == K_F16 || dtype == K_BF16 ? 2 : 1;
 }
 
-/* As kernels.h describes it. */
+/* As abi.h describes it. */
 static inline void *pack_rows(const uint8_t *row_major, int rows, int row_bytes)
 {
     int blocks = (rows + 15) / 16, chunks = (row_bytes + 63) / 64;
@@ -62,7 +62,7 @@ static inline double random_element(void *to, int dtype)
     return dtype == K_FP8 ? e4m3_double(code) : (double)(int8_t)code;
 }
 
-/* Multipliers as kernels.h describes them, with values that float16 has; groups by the columns. */
+/* Multipliers as abi.h describes them, with values that float16 has; groups by the columns. */
 static inline struct matrix random_int4(int rows, int cols)
 {
     const int group = cols % 128 == 0  ? 128

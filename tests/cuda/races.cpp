@@ -4,8 +4,8 @@
  * at CPU threads, is not linked). Each byte of shared memory remembers its last writer and readers.
  * Two accesses by different threads, one of them a write, are a race unless a __syncthreads lies
  * between them or, within a warp, a __syncwarp; shuffles and matrix instructions order nothing, as
- * on a card. EMULATOR_RACES=0 in the environment leaves that out, which takes a third of the time.
- */
+ * on a GPU. EMULATOR_RACES=0 in the environment leaves that out, which takes a third of the
+ * time. */
 #include <algorithm>
 #include <cstdlib>
 

@@ -221,7 +221,7 @@ static double cached(const struct text *t, size_t i)
                      : bf16_value(((const bf16 *)t->kv.data)[i]);
 }
 
-/* A head of raw products as it shall be: normed and turned (v: neither). */
+/* A head of raw q, k and v as it shall be: normed and rotated (v: neither). */
 static void expected_head(double *out, const struct text *t, const struct rows *r, int row,
                           int head)
 {

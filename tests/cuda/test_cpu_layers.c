@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A decoder whose first layers are on the CPU (--gpu-layers), over the driver that is not there:
+/* A text model whose first layers are on the CPU (--gpu-layers), over the driver that is not there:
  * what is allocated is what was planned, and requests that run together, find prefixes again or
  * give way to each other answer as each does alone, near-ties aside. The logits are held to the
  * goldens by test_golden (cuda:layers1). */
@@ -155,7 +155,7 @@ static void together_as_alone(void **state)
 
 /* Two that the pool has room for when they begin and not when they end: one gives way, and is
  * computed again. What is promised is that each answers to its end, that nothing of it is lost or
- * said twice, and that the memory of both sides comes back; not the same tokens, which no card
+ * said twice, and that the memory of both sides comes back; not the same tokens, which no GPU
  * promises here, divided or not: what was decoded token by token is computed again in chunks, by
  * other kernels, and a near-tie may turn round. Before one the tokens are the same. */
 static void preempted_answers_to_its_end(void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The doctor and the look at the card's memory, on the card that is not there, with a management
+/* The doctor and the look at the GPU's memory, on the GPU that is not there, with a management
  * library that is not either. */
 #include <math.h>
 #include <unistd.h>

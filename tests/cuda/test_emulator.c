@@ -171,7 +171,8 @@ static double e4m3_number(uint32_t bits)
     return sign * (exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9));
 }
 
-/* Small codes, subnormal ones among them, and larger ones: of each kind alone sums are exact. */
+/* Small quantized values, subnormal ones among them, and larger ones: of each kind alone sums are
+ * exact. */
 static void e4m3_products(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine on a card that is not there: the kernels run in the emulator, the driver counts what
- * is asked of it. What the memory contract says, that the answers are those of the CPU, and that
- * what runs at once, is recorded, cached or begun again answers as it does alone. */
+/* The engine on a GPU that is not there: the kernels run in the emulator, the driver counts what is
+ * asked of it. What the memory contract says, that the answers are those of the CPU, and that what
+ * runs at once, is recorded, cached or begun again answers as it does alone. */
 #include "base/allocations.h"
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
@@ -344,7 +344,7 @@ static void preempted_as_alone(void **state)
     close_gpu(&engine);
 }
 
-/* The second time all whole blocks are there, and so are the picture's features. */
+/* The second time all whole blocks are there, and so are the image's features. */
 static void caches_are_used(void **state)
 {
     (void)state;
@@ -361,7 +361,7 @@ static void caches_are_used(void **state)
         ey_answer_free(&first);
         ey_answer_free(&second);
     }
-    question_simple(&q, 1, "Another question about it.", 4); /* the prefix ends in the picture */
+    question_simple(&q, 1, "Another question about it.", 4); /* the prefix ends in the image */
     q.request.no_prefix_cache = false;
     q.request.top_logprobs = 2;
     ey_answer cached = ask(engine, &q);
@@ -375,7 +375,7 @@ static void caches_are_used(void **state)
     close_gpu(&engine);
 }
 
-/* Ids and the last logits, from the card. */
+/* Ids and the last logits, from the GPU. */
 static void outcomes(struct outcome out[2], bool eager, const char *head)
 {
     ey_engine_options o = gpu_options();
@@ -413,8 +413,8 @@ static void captured_steps_are_the_eager_ones(void **state)
 
 enum { ROWS_ASKED = 4 };
 
-/* Greedy, drawn from few and from more than are scored again, and held to a grammar's choice of
- * tokens by biases. */
+/* Greedy, drawn from few and from more than are rescored, and held to a grammar's choice of tokens
+ * by biases. */
 static void build_for_rows(int i)
 {
     static const ey_logit_bias bias[] = {{300, 4.5f}, {301, -100}};
@@ -464,7 +464,7 @@ static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, c
     return engine;
 }
 
-/* Whoever reads them, the answers are the same bits; where the card does, steps are put behind one
+/* Whoever reads them, the answers are the same bits; where the GPU does, steps are put behind one
  * another. */
 static void pinned_rows_are_read_in_either_way(void **state)
 {
@@ -540,7 +540,7 @@ static void files_that_are_not_pinned(void **state)
     }
 }
 
-/* As wide as a picture may be, with tiles as small as they get. */
+/* As wide as an image may be, with tiles as small as they get. */
 static void the_widest_image(void **state)
 {
     (void)state;

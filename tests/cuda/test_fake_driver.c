@@ -69,7 +69,7 @@ static CUfunction function_of(struct opened_gpu *c, const char *wanted)
     return NULL;
 }
 
-/* Shuffles the first half of the card's memory into the second: out[i] = in[i ^ 5]. */
+/* Shuffles the first half of the GPU's memory into the second: out[i] = in[i ^ 5]. */
 static CUresult launch_shuffle(struct opened_gpu *c, unsigned shared)
 {
     uint32_t *memory = (uint32_t *)(uintptr_t)c->memory;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The matrix products of many tokens, every tile and every kind of result, against loops in double
- * precision. */
+/* The GEMM kernels, every tile and every kind of result, against loops in double precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,7 +147,7 @@ static struct launch launch_tile(const struct matmul_args *a, float *values,
     return launch;
 }
 
-/* The same with x as e4m3. Codes and scales have nothing between or behind them. */
+/* The same with x as e4m3. Quantized values and scales have nothing between or behind them. */
 static struct launch launch_e4m3(const struct matmul_args *a, float *values)
 {
     const int scale_rows = (a->n + 3) / 4 * 4, blocks = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK;

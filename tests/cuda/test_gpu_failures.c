@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A card that fails: every call of the driver in turn, while an engine is opened and while it
- * answers; and cards that cannot be used. Nothing may be left of what was opened, every error says
+/* A GPU that fails: every call of the driver in turn, while an engine is opened and while it
+ * answers; and GPUs that cannot be used. Nothing may be left of what was opened, every error says
  * what is wrong, and an engine whose step failed goes on. */
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
@@ -35,7 +35,7 @@ static void assert_all_is_given_back(const char *what)
     int live = n.contexts + n.device_allocations + n.host_allocations + n.pinned_ranges +
                n.modules + n.streams + n.events + n.graphs;
     if (live || n.device_bytes)
-        fail_msg("%s: %d things are left of the card, %zu bytes", what, live, n.device_bytes);
+        fail_msg("%s: %d things are left on the GPU, %zu bytes", what, live, n.device_bytes);
 }
 
 /* ---- while opening ---- */
@@ -188,7 +188,7 @@ static void those_who_wait_go_on(void **state)
     assert_all_is_given_back("after two failed");
 }
 
-/* ---- cards that cannot be used ---- */
+/* ---- GPUs that cannot be used ---- */
 
 /* On `device`: an engine of that name, or an error of that code with those words. */
 static void expect(const char *device, const char *name, ey_code code, const char *words)
@@ -217,7 +217,7 @@ static void no_usable_gpu(void **state)
     fake_open_gpu(&gpu);
     gpu = good;
     gpu.n_gpus = 0;
-    expect("cuda", NULL, EY_NO_DEVICE, "there is no NVIDIA card");
+    expect("cuda", NULL, EY_NO_DEVICE, "there is no NVIDIA GPU");
     expect("auto", "cpu", EY_OK, NULL);
     gpu = good;
     gpu.major = 7;
@@ -245,13 +245,13 @@ static void no_usable_gpu(void **state)
     }
     fake_open_fail("module_load", 1, CUDA_ERROR_NO_BINARY_FOR_GPU);
     expect("cuda", NULL, EY_NO_DEVICE,
-           "this build has kernels for sm_emulated, and the card is sm_120");
+           "this build has kernels for sm_emulated, and the GPU is sm_120");
     expect("auto", "cuda", EY_OK, NULL);
     assert_all_is_given_back("after cards that cannot be used");
     fake_open_gpu(&fake_small_gpu);
 }
 
-/* A card that is there is not passed over because it is full. */
+/* A GPU that is there is not passed over because it is full. */
 static void too_little_memory(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void too_little_memory(void **state)
     expect("auto", NULL, EY_NO_MEMORY, "does not fit on cuda:0");
     fake_open_gpu(&fake_small_gpu);
     fake_open_fail("memory_alloc", 1, CUDA_ERROR_OUT_OF_MEMORY); /* somebody took it in between */
-    expect("cuda", NULL, EY_NO_MEMORY, "another program may have taken the card's memory");
+    expect("cuda", NULL, EY_NO_MEMORY, "another program may have taken the GPU's memory");
     fake_open_fail("context_retain", 1, CUDA_ERROR_OUT_OF_MEMORY);
     expect("auto", NULL, EY_NO_MEMORY, "no context");
     assert_all_is_given_back("after too little memory");
@@ -281,7 +281,7 @@ static void shapes_that_are_too_large(void **state)
     } rows[] = {
         {{.head_dim = 258, .vocab_size = 2000, .hidden = 64},
          {0},
-         "head_dim is 258; on a card at most 256"},
+         "head_dim is 258; on a GPU at most 256"},
         {{.head_dim = 256, .vocab_size = 1 << 20, .hidden = 64}, {0}, "vocab_size is 1048576"},
         {{.head_dim = 256, .vocab_size = 640000, .hidden = 65536}, {0}, "hidden_size is 65536"},
         {{.head_dim = 256, .vocab_size = 640000, .hidden = 32768},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's keeper with an engine on the card that is not there: what it tells of the card's
- * memory, and that a model that nobody asks for leaves nothing behind on the card. */
+/* The server's keeper with an engine on the GPU that is not there: what it tells of the GPU's
+ * memory, and that a model that nobody asks for leaves nothing behind on the GPU. */
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -90,7 +90,7 @@ static void nothing_stays_on_the_gpu(void **state)
     ey_budget_free(&budget);
 }
 
-/* What a model has of the card beside the context. */
+/* What a model has of the GPU beside the context. */
 static size_t arena_of(struct model_manager *k, size_t model, size_t context)
 {
     struct model_status r = model_manager_status(k, model);
@@ -122,7 +122,7 @@ static struct server_options two_models(uint64_t gpu_memory)
     return o;
 }
 
-enum { CONTEXT = 120 << 20 }; /* of the small card's 30 multiprocessors */
+enum { CONTEXT = 120 << 20 }; /* of the small GPU's 30 multiprocessors */
 
 static size_t two_arenas(struct model_manager *k)
 {
@@ -138,7 +138,7 @@ static struct model_manager *open_two(const struct server_options *o, ey_budget 
     return k;
 }
 
-/* Both are on the card at once, and all that is there is what their plans say. */
+/* Both are on the GPU at once, and all that is there is what their plans say. */
 static void two_models_share_the_gpu(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void two_models_give_way_to_stay(void **state)
     ey_budget_free(&budget);
 }
 
-/* Room for either: while they take turns the card holds exactly what the plan of the one that is
+/* Room for either: while they take turns the GPU holds exactly what the plan of the one that is
  * there says, and never more at any time. */
 static void two_models_take_turns(void **state)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work on rows that is no product, against the formulas in double precision. */
+/* Row kernels: norms, embedding, RoPE tables, patches and their positions. All are bound by
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ static void near(double got, double want, double tolerance, const char *what, in
         fail_msg("%s %d is %.9g, not %.9g +- %g", what, i, got, want, tolerance);
 }
 
-/* y[width] = norm of x[width]; b NULL: none; centred: LayerNorm. */
+/* y[width] = norm of x[width]; b NULL: none; centered: LayerNorm. */
 static void norm_row(double *y, const float *x, const float *w, const float *b, int width,
                      int centered, double eps)
 {
@@ -73,7 +74,7 @@ static void norms(void **state)
                 norm_row(want, x + i * width, w, b, width, layer, (double)a.eps);
                 if (width > 1 || !layer)
                     near_row(a.y + i * width, want, width,
-                             "norm"); /* one centred value is 0 times much */
+                             "norm"); /* one centered value is 0 times much */
             }
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights made ready on the card: packed order, padding, NaN codes, int8 rows, BF16 of float32, and
- * the reader that measures. */
+/* Weights made ready on the GPU: packed order, padding, NaNs, int8 rows, BF16 of float32, and the
+ * reader that measures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 static const unsigned grid[3] = {3, 1, 1}, block[3] = {256, 1, 1};
 
-/* Byte `b` of row r, by kernels.h: chunk, half, lane 4g + t, byte of its 16. */
+/* Byte `b` of row r, by abi.h: chunk, half, lane 4g + t, byte of its 16. */
 static size_t place(int r, int b, int row_bytes)
 {
     int chunks = (row_bytes + 63) / 64, lane = r % 8 * 4 + b % 64 / 16;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Candidates scored again from a head's stored rows: the host against doubles, and the card's
- * kernel against the host, bit for bit and in order. */
+/* Top-k logits rescored from a head's stored rows: the host against doubles, and the GPU's kernel
+ * against the host, bit for bit and in order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static int compare(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* n rows of x in another order, `known` candidates of each; some of the head's rows are the same,
+/* n rows of x in another order, `known` top-k logits of each; some of the head's rows are the same,
  * so that their ids decide. */
 static void rescored(int n, int cols, int known)
 {

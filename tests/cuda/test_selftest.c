@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trial of the kernels on the card that is not there: all pass; one that does not work is
- * found, remembered and replaced; what cannot be replaced, and a card that dies of a kernel, are
- * told. */
+/* The trial of the kernels on the GPU that is not there: all pass; one that does not work is found,
+ * remembered and replaced; what cannot be replaced, and a GPU that dies of a kernel, are told. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -234,7 +233,7 @@ static void a_refused_launch_is_a_failure(void **state)
     (void)state;
     struct backend *be = opened(NULL);
     int before = fake_driver_counts().launches;
-    fake_driver_fail("launch", 8, 700); /* among the rows and the tower */
+    fake_driver_fail("launch", 8, 700); /* among the rows and the vision encoder */
     bool ok = backend_cuda_selftest(be, false, &r, &e);
     assert_true(fake_driver_counts().launches > before);
     assert_true(ok ? r.n_failed == 1 : strstr(e.text, "kernel") != NULL);

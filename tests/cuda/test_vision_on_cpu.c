@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tower on the CPU beside a decoder on a card (--vision-weights host), over the driver that is
- * not there: what is allocated is what was planned, and the features that reach the card are those
- * that the CPU alone makes. */
+/* The vision encoder on the CPU beside a text model on a GPU (--vision-weights host), over the
+ * driver that is not there: what is allocated is what was planned, and the features that reach the
+ * GPU are those that the CPU alone makes. */
 #include <math.h>
 
 #include "cuda/fake_driver.h"
@@ -15,7 +15,7 @@ static ey_engine_options options_of(const char *device)
     options.device = device;
     options.threads = 2;
     options.max_model_len = 512;
-    options.max_num_batched_tokens = 64; /* the picture takes several tiles */
+    options.max_num_batched_tokens = 64; /* the image takes several tiles */
     options.enforce_eager = true;
     return options;
 }
@@ -100,7 +100,7 @@ static void read_feature(ey_engine *engine, float *out, int level, int token)
              ELEMENT_FEATURE, hidden);
 }
 
-/* The card keeps features as BF16: half a unit of its 8 bits off, and no more. */
+/* The GPU keeps features as BF16: half a unit of its 8 bits off, and no more. */
 static void assert_rounded(float got, float want)
 {
     if (fabsf(got - want) > fabsf(want) / 256)
@@ -134,7 +134,7 @@ static void features_are_the_cpu_s(void **state)
     ey_engine_close(&alone);
 }
 
-/* Others' tokens come while a picture is in the tower; what they are does not change. */
+/* Others' tokens come while an image is in the vision encoder; what they are does not change. */
 static void beside_others(void **state)
 {
     (void)state;

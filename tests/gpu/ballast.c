@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ballast MIB: takes the card's memory until so many MiB are free, prints "ready FREE", and holds
- * it until its standard input ends. Then it prints "least FREE", the least that was free meanwhile:
- * what others have taken at most. For trying a small card's memory on a large one. */
+/* ballast MIB: takes the GPU's memory until so many MiB are free, prints "ready FREE", and holds it
+ * until its standard input ends. Then it prints "least FREE", the least that was free meanwhile:
+ * what others have taken at most. For trying a small GPU's memory on a large one. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

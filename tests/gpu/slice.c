@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LD_PRELOAD of a program that opens the card as driver.c does, with EY_SMS=N set: its context has
- * N of the card's SMs (a green context; N a multiple of 8, 2 on cards before sm_90), and it is told
- * of so many. What it reads of memory is not cut in the same way: an SM of a large card may read
- * many times its share. */
+/* LD_PRELOAD of a program that opens the GPU as driver.c does, with EY_SMS=N set: its context has N
+ * of the GPU's SMs (a green context; N a multiple of 8, 2 on GPUs before sm_90), and it is told of
+ * so many. What it reads of memory is not cut in the same way: an SM of a large GPU may read many
+ * times its share. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>

@@ -64,8 +64,8 @@ static bool cuda_reserve(struct backend *be, const struct backend_limits *l, ey_
     return reserve_scratch(c, l, e) && cuda_batches_open(c, e);
 }
 
-/* 9.x and 10.x have FP8 in other instructions alone, and make this one of conversions and BF16
- * products. */
+/* GPUs of 9.x and 10.x have FP8 only in other instructions; there this one becomes conversions and
+ * BF16 matmuls, hence slow. */
 static bool cuda_takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
 {
     const struct cuda *c = (const struct cuda *)be;
@@ -74,14 +74,14 @@ static bool cuda_takes_fp8_prompts(const struct backend *be, bool *slow, ey_err 
     if (c->capability < FP8_CAPABILITY)
         return ey_fail(
             why, EY_NO_DEVICE,
-            "the card has compute capability %d.%d, and FP8 products need 8.9 (RTX 40 and later)",
+            "the GPU has compute capability %d.%d, and FP8 matmuls need 8.9 (RTX 40 and later)",
             major, minor);
     if (!c->has_gemm_w8a8)
         return ey_fail(why, EY_NO_DEVICE,
                        "this build has no FP8 kernels for compute capability %d.%d", major, minor);
     return !cuda_kernel_failed(c, KERNEL_GEMM_W8A8) ||
            ey_fail(why, EY_NO_DEVICE,
-                   "the FP8 kernel computes wrongly on this card (eyelet doctor --kernels)");
+                   "the FP8 kernel computes wrongly on this GPU (eyelet doctor --kernels)");
 }
 
 static dev cuda_element_at(struct backend *be, dev p, enum element kind, size_t n)
@@ -134,7 +134,7 @@ static void cuda_read_logits(struct backend *be, float *out, const float *in, si
     cuda_fetch(cuda_of(be), out, in, n * sizeof(float));
 }
 
-/* ---- limits of the card ---- */
+/* ---- limits of the GPU ---- */
 
 enum { MEASURE_BYTES = 512 << 20, MEASURE_TIMES = 4, MEASURE_ROUNDS = 5, PEAK_TIMES = 4096 };
 
@@ -172,7 +172,7 @@ static bool cuda_measure_limits(struct backend *be, struct device_roofline *limi
     size_t bytes = c->arena_size < MEASURE_BYTES ? c->arena_size / 16 * 16 : MEASURE_BYTES;
     struct launch reading = read_memory_launch(c->sm_count), peak = mma_peak_launch(c->sm_count);
     if (!c->arena || !bytes || !out)
-        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card yet");
+        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the GPU yet");
     const struct read_memory_args r = {c->arena, out, (int64_t)bytes, MEASURE_TIMES};
     const struct mma_peak_args p = {out, PEAK_TIMES};
     limits->bandwidth = best_rate(c, &reading, &r, (double)bytes * MEASURE_TIMES);

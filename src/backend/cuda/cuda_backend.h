@@ -6,17 +6,16 @@
 
 #include "backend/cuda/cuda_context.h"
 
-/* On a driver that is open already; it is the backend's from here on. */
+/* Takes over a driver that is open already. */
 bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
                             struct pool *pool, bool eager, ey_err *e);
 
 /* ---- cuda_pinned_rows.c ---- */
-/* Lets the card read the rows that stay in the file, where it can; all of them, or
- * c->pinned_rows_problem says why none. */
+/* Pins the rows that stay in the file so that the GPU reads them itself: all of them, or none and
+ * c->pinned_rows_problem says why. */
 void cuda_pin_rows(struct cuda *c);
 void cuda_unpin_rows(struct cuda *c);
-/* The card's address of a registered row, or of anything else in those pages; NULL: it is in none.
- */
+/* The GPU's address of a pinned row, or of anything else in those pages; NULL: not pinned. */
 const void *cuda_pinned_address(const struct cuda *c, const void *host);
 /* Looks up the rows of an embedding that stays in the file and uploads them to SCRATCH_WIDE, where
  * embed() reads them. */
@@ -27,16 +26,16 @@ bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
                 enum placement placement, ey_err *e);
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
-/* cuda_group_scale_bytes() of an int4 matrix in host memory, as kernels.h describes them; returns
- * their unit. */
+/* Fills cuda_group_scale_bytes() of host memory with an int4 matrix' scales as abi.h lays them out;
+ * returns their global scale. */
 float cuda_make_group_scales(uint16_t *out, const struct weight *w);
 bool cuda_finish_loading(struct cuda *c, ey_err *e);
-/* The matrix as kernels see it; a streamed one is brought. */
+/* The matrix as kernels see it; uploads the group of a streamed one. */
 struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct weight *w);
 
 /* ---- cuda_graphs.c ---- */
 bool cuda_batches_open(struct cuda *c, ey_err *e);
-/* The batch on the card. */
+/* The batch on the GPU. */
 const struct batch_region *cuda_batch(struct cuda *c, const struct batch *batch);
 struct dev_batch cuda_dev_batch(const struct batch_region *r, const struct batch *batch);
 /* One row each of n sequences, in order, few enough for the decode kernels. */
@@ -48,7 +47,7 @@ bool cuda_enqueue_speculative(struct backend *be, const struct batch *batch,
                               const struct token_sampling *draws);
 bool cuda_wait_previous(struct backend *be, ey_err *e);
 void cuda_commit(struct backend *be, const int32_t *token, int n);
-/* Sends the step's outcome to the host, as this turn's. */
+/* Copies the step's output to the host, into this turn's buffer. */
 void cuda_send_step_output(struct cuda *c);
 bool cuda_verify(struct backend *be);
 
@@ -80,7 +79,7 @@ void cuda_read_topk(struct backend *be, struct topk_logits *out, int row);
 void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
                       const struct weight *table, const struct vision_shape *shape, int rows,
                       int cols, int first, int n);
-void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *picture,
+void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *image,
                           const struct affine *w, const struct weight *table,
                           const struct vision_shape *shape, int first, int n);
 void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the card's memory is that this process holds. Under Windows' driver model an allocation
- * that succeeded proves nothing: the system may keep parts of it in the host's memory, now or
- * later, and reads of those come over the bus. */
+/* Measures the read bandwidth of this process's GPU memory. Under the Windows driver model a
+ * successful allocation proves nothing: the system may keep parts of it in host memory, now or
+ * later, and reads of those cross the bus. */
 #include "backend/cuda/cuda_context.h"
 #include "kernels/cuda/loading/roofline_launch.h"
 
@@ -44,7 +44,7 @@ bool backend_cuda_time_read(struct backend *be, size_t first, size_t bytes, doub
     struct launch l = read_memory_launch(c->sm_count);
     float ms = 0;
     if (!c->arena || first > c->arena_size || bytes > c->arena_size - first)
-        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the card");
+        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the GPU");
     if (c->error.code != EY_OK)
         return *e = c->error, false; /* of attach(), or of a step, which will tell it too */
     if (!open_read_timer(c, e) ||
@@ -58,7 +58,7 @@ bool backend_cuda_time_read(struct backend *be, size_t first, size_t bytes, doub
     return ok;
 }
 
-/* Two transfers a clock, as all memory of cards has it. */
+/* GPU memory makes two transfers a clock. */
 double cuda_rated_bandwidth(const struct cuda *c)
 {
     int khz = 0, bits = 0;

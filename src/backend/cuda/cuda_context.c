@@ -30,7 +30,7 @@ bool cuda_take_error(struct cuda *c, ey_err *e)
 
 /* ---- opening ---- */
 
-/* Whatever stands in the way of a card's use is the same to who asks whether there is one. */
+/* Callers that ask whether there is a GPU see one error code, whatever the reason. */
 static bool device_usable(const struct cuda_driver *d, CUresult result, const char *what, ey_err *e)
 {
     if (cuda_ok(d, result, what, e)) return true;
@@ -45,7 +45,7 @@ static bool choose_device(struct cuda *c, ey_err *e)
     if (!device_usable(d, d->init(0), "it cannot be used", e) ||
         !device_usable(d, d->device_count(&n), "cannot be counted", e))
         return false;
-    if (n < 1) return ey_fail(e, EY_NO_DEVICE, "there is no NVIDIA card");
+    if (n < 1) return ey_fail(e, EY_NO_DEVICE, "there is no NVIDIA GPU");
     d->driver_version(&version);
     if (!device_usable(d, d->device_get(&c->device, 0), "it cannot be opened", e)) return false;
     d->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device);
@@ -59,7 +59,7 @@ static bool choose_device(struct cuda *c, ey_err *e)
                         c->device);
     c->sm_shared += 1 << 10; /* what a block cannot have is the system's */
     c->capability = major * 10 + minor;
-    char name[96] = "an NVIDIA card";
+    char name[96] = "an NVIDIA GPU";
     d->device_name(name, sizeof(name), c->device);
     snprintf(c->detail, sizeof(c->detail), "%s, sm_%d, %d SMs, CUDA %d.%d", name, c->capability,
              c->sm_count, version / 1000, version % 1000 / 10);
@@ -70,7 +70,7 @@ static bool choose_device(struct cuda *c, ey_err *e)
             major, minor);
     if (!cuda_fatbins[0].name)
         return ey_fail(e, EY_NO_DEVICE,
-                       "this build has no kernels for cards: build it where nvcc (CUDA 12.8 or "
+                       "this build has no GPU kernels: build it where nvcc (CUDA 12.8 or "
                        "newer) is, or take a release");
     if (version / 1000 < cuda_fatbins_version / 1000)
         return ey_fail(e, EY_NO_DEVICE,
@@ -136,8 +136,7 @@ static CUfunction find_kernel(const struct cuda *c, const char *name)
     return NULL;
 }
 
-/* An image may be for cards of one capability alone, or from one on, as its name says at the end.
- */
+/* A fatbin's name ends in _sm90 or _sm89 if it is for that capability alone, or from it on. */
 static bool fatbin_fits_gpu(const struct cuda *c, const struct cuda_fatbin *fatbin)
 {
     if (strstr(fatbin->name, "_sm89")) return c->capability >= FP8_CAPABILITY;
@@ -154,7 +153,7 @@ static bool load_kernels(struct cuda *c, ey_err *e)
             continue; /* what it is for can be done without it */
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
             return ey_fail(e, EY_NO_DEVICE,
-                           "this build has kernels for sm_%s, and the card is sm_%d: build it "
+                           "this build has kernels for sm_%s, and the GPU is sm_%d: build it "
                            "here, or take a release",
                            cuda_fatbins_archs, c->capability);
         if (!cuda_ok(d, result, fatbin->name, e)) return false;
@@ -212,8 +211,8 @@ void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e)
                                                                               : NULL;
     if (size > end - c->arena_used) {
         ey_fail(e, EY_INTERNAL,
-                "the plan of the card is too small: %s needs %zu bytes and %zu are left", what,
-                size, end - c->arena_used);
+                "the plan of the GPU's memory is too small: %s needs %zu bytes and %zu are left",
+                what, size, end - c->arena_used);
         return NULL;
     }
     void *out = c->arena + c->arena_used;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the CUDA backend: one card, one stream, one arena. Steps enqueue launches; the
- * first call that fails is remembered and told by finish(). Nothing is allocated after reserve().
- */
+/* The state of the CUDA backend: one GPU, one stream, one arena. Steps enqueue launches; the first
+ * call that fails is remembered and returned by finish(). Nothing is allocated after reserve(). */
 #ifndef EY_CUDA_CONTEXT_H
 #define EY_CUDA_CONTEXT_H
 
@@ -19,7 +18,7 @@ enum {
     MAX_PINNED_RANGES = 2
 };
 
-/* A step's batch on the card, and its twin in pinned memory. */
+/* A step's batch on the GPU, and its copy in pinned host memory. */
 struct batch_region {
     struct batch_layout layout;
     int32_t *device;
@@ -29,14 +28,15 @@ struct batch_region {
     int n_tiles;
 };
 
-/* A matrix that comes to the card when it is needed. */
+/* A matrix that is uploaded when its group is needed. */
 struct streamed_weight {
     struct weight from; /* in the file */
     struct weight to;   /* its place in the slot */
     int group;
 };
 
-/* A placed matrix whose codes may turn out to hold NaN: then it is placed again, row-major. */
+/* An uploaded FP8 matrix, kept until loading ends: if it holds NaN it is uploaded again,
+ * row-major. */
 struct packed_fp8 {
     struct weight *out;
     struct weight from;
@@ -72,19 +72,19 @@ struct cuda {
     char *arena; /* NULL: each allocation for itself */
     size_t arena_size, arena_used;
     bool loading;  /* the arena's end is staging */
-    void *staging; /* [LOAD_STAGING] on the card */
+    void *staging; /* [LOAD_STAGING] on the GPU */
     bool staging_own;
     char *upload_buffer[UPLOAD_BUFFERS];
     CUevent upload_done[UPLOAD_BUFFERS]; /* what was in it has left it */
     int next_upload_buffer;
-    uint32_t *nan_found; /* on the card, [max_packed] while loading */
+    uint32_t *nan_found; /* on the GPU, [max_packed] while loading */
     struct packed_fp8 *packed;
     int n_packed, max_packed;
 
     /* streamed weights */
     struct streamed_weight *streamed;
     int n_streamed, max_streamed, n_groups;
-    char *group_buffer[2]; /* on the card */
+    char *group_buffer[2]; /* on the GPU */
     size_t group_size, group_used;
     int group_in_buffer[2]; /* which group lies there; -1: none */
 
@@ -96,16 +96,14 @@ struct cuda {
     const struct weight *host_embedding; /* the embedding's, where it stays in the file */
     struct weight
         bf16_head;        /* rows of an 8-bit head in the file; data NULL: the head is as stored */
-    struct pinned_range { /* the file's pages with these in them, where the card reads them itself
-                           */
+    struct pinned_range { /* the file's pages with these in them, where the GPU reads them itself */
         const char *host; /* page-aligned */
         const char *device; /* their address there */
         size_t bytes;
     } pinned_range[MAX_PINNED_RANGES];
-    int n_pinned_ranges;           /* 0: the host looks rows up, and scores candidates again */
-    char pinned_rows_problem[160]; /* why the card does not read them, where it was to */
-    /* Two of each by turns, because a step may be put behind one whose results were not looked at
-     * yet. */
+    int n_pinned_ranges;           /* 0: the host looks rows up, and rescores the top-k logits */
+    char pinned_rows_problem[160]; /* why the GPU does not read them, where it was to */
+    /* Two, used in turn: a step may be enqueued behind one whose results were not read yet. */
     struct step_output {
         int32_t *small;  /* pinned: the small region's twin of this turn */
         char *results;   /* pinned: struct step_output_layout of it */
@@ -117,10 +115,11 @@ struct cuda {
     int shown;                /* whose results best() shows */
     char *pinned_step_memory; /* what all of this lies in */
 
-    CUevent read_timer[2];   /* probe.c: before and after a read */
-    uint64_t failed_kernels; /* kernels that are not used: a bit an enum cuda_kernel_id (check.h) */
+    CUevent read_timer[2];   /* cuda_bandwidth.c: before and after a read */
+    uint64_t failed_kernels; /* kernels that are not used: a bit an enum cuda_kernel_id
+                                (cuda_kernel_ids.h) */
 
-    /* recorded steps */
+    /* captured steps */
     CUgraphExec graph[MAX_GRAPHS];
     int capturing; /* sequences of the step being written down; 0: none */
     bool eager;
@@ -139,7 +138,7 @@ bool cuda_check_call(struct cuda *c, CUresult result,
 bool cuda_take_error(struct cuda *c,
                      ey_err *e); /* false: there was one since this was asked last */
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args);
-/* On the card; from the arena when there is one. */
+/* On the GPU; from the arena when there is one. */
 void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e);
 
 /* Waits for all that was enqueued; false: one of it failed. */
@@ -156,7 +155,7 @@ double cuda_rated_bandwidth(const struct cuda *c);
 /* ---- cuda_upload.c ---- */
 bool cuda_upload_open(struct cuda *c, ey_err *e);
 void cuda_upload_close(struct cuda *c);
-/* Host memory → card, through the pinned ring; the source is free again when this returns. */
+/* Host memory → GPU, through the pinned ring; the source may change when this returns. */
 void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes);
 
 #endif

@@ -157,7 +157,7 @@ struct cuda_driver {
 bool cuda_driver_open(struct cuda_driver *driver, ey_err *e);
 void cuda_driver_close(struct cuda_driver *driver);
 
-/* True when the call went well; otherwise *e is EY_INTERNAL (EY_NO_MEMORY for a full card): "what:
+/* True when the call went well; otherwise *e is EY_INTERNAL (EY_NO_MEMORY for a full GPU): "what:
  * the driver's words". */
 bool cuda_ok(const struct cuda_driver *driver, CUresult result, const char *what, ey_err *e);
 

@@ -7,10 +7,10 @@ static const char *cuda_error_hint(CUresult result)
 {
     switch (result) {
     case CUDA_ERROR_NO_DEVICE:
-        return "; there is no NVIDIA card, or it is hidden (CUDA_VISIBLE_DEVICES)";
+        return "; there is no NVIDIA GPU, or it is hidden (CUDA_VISIBLE_DEVICES)";
     case CUDA_ERROR_OPERATING_SYSTEM:
     case CUDA_ERROR_NOT_PERMITTED:
-        return "; this user may not use the card: look at the rights of /dev/nvidia* (in a "
+        return "; this user may not use the GPU: check the permissions of /dev/nvidia* (in a "
                "container: --gpus all)";
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
         return "; the driver is older than this build's kernels: install a newer one (under WSL2: "
@@ -20,7 +20,7 @@ static const char *cuda_error_hint(CUresult result)
     case CUDA_ERROR_SYSTEM_NOT_READY:
         return "; the driver is not ready: restart the machine, or start its services";
     case CUDA_ERROR_OUT_OF_MEMORY:
-        return "; another program may have taken the card's memory since the plan was made";
+        return "; another program may have taken the GPU's memory since the plan was made";
     default: return "";
     }
 }
@@ -34,6 +34,6 @@ bool cuda_ok(const struct cuda_driver *d, CUresult result, const char *what, ey_
     ey_code code = result == CUDA_ERROR_OUT_OF_MEMORY ? EY_NO_MEMORY
                    : result == CUDA_ERROR_NO_DEVICE   ? EY_NO_DEVICE
                                                       : EY_INTERNAL;
-    return ey_fail(e, code, "the card: %s: %s (%s)%s", what, text ? text : "unknown error",
+    return ey_fail(e, code, "the GPU: %s: %s (%s)%s", what, text ? text : "unknown error",
                    name ? name : "?", cuda_error_hint(result));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step's batch on the card, and steps that are written down once and replayed: a CUDA graph for
- * each number of sequences. */
+/* A step's batch on the GPU, and CUDA graphs: one captured decode step for each number of
+ * sequences. */
 #include <string.h>
 
 #include "backend/cuda/cuda_backend.h"
@@ -123,7 +123,7 @@ struct dev_batch cuda_dev_batch(const struct batch_region *r, const struct batch
                               r->device + r->layout.block_table, batch->n_rows, batch->max_blocks};
 }
 
-/* ---- recorded steps ---- */
+/* ---- captured steps ---- */
 
 bool cuda_is_decode(const struct batch *b)
 {
@@ -160,7 +160,8 @@ bool cuda_capture_end(struct backend *be, ey_err *e)
     return cuda_finish(be, e) && ok;
 }
 
-/* Between two steps, between the card and pinned memory. */
+/* Copies a step's inputs or outputs between the GPU and pinned memory: by a kernel where it can,
+ * which starts sooner than the copy engine. */
 static void copy_step_words(struct cuda *c, void *to, const void *from, size_t bytes, bool to_gpu)
 {
     struct copy_words_args a = {to, from, (int32_t)(bytes / sizeof(uint32_t))};
@@ -175,7 +176,7 @@ static void copy_step_words(struct cuda *c, void *to, const void *from, size_t b
                         "a step's results");
 }
 
-/* The step's inputs on their way to the card, from this turn's twin. */
+/* Enqueues the upload of the step's inputs from this turn's buffer. */
 static void send_step_inputs(struct cuda *c, const struct batch *batch,
                              const struct token_sampling *draws)
 {
@@ -221,7 +222,7 @@ bool cuda_launch_graph(struct backend *be, const struct batch *batch, int n_out)
     return true;
 }
 
-/* Where the host looks embeddings up, or scores candidates again, it has to know the token. */
+/* Not where the host looks up embeddings or rescores: it has to know the token first. */
 bool cuda_enqueue_speculative(struct backend *be, const struct batch *batch,
                               const struct token_sampling *draws)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels' trial on a card: each family against loops on the host, on small random problems.
- * What fails is not used: a plainer kernel does its work. */
+/* Ids of the GPU's kernels, as the self-test counts them. A kernel that failed its self-test is not
+ * used: a plainer one does its work. */
 #ifndef EY_CUDA_KERNEL_IDS_H
 #define EY_CUDA_KERNEL_IDS_H
 
 #include "backend/cuda/cuda_context.h"
 #include "kernels/cuda/matmul/gemm_launch.h"
 
-/* Those up to KERNEL_GEMV have nothing in their place; the others are several each: by dtype, width
- * or tile. */
+/* Nothing replaces those up to KERNEL_GEMV. The later ones are several each: by dtype, width or
+ * tile. */
 enum cuda_kernel_id {
     KERNEL_MATMUL_FALLBACK, /* and with it the packing of matrices */
     KERNEL_KV_APPEND,
@@ -24,7 +24,7 @@ enum cuda_kernel_id {
     KERNEL_ATTENTION,                 /* 64, 128, and the same with an FP8 cache */
     KERNEL_ATTENTION_DECODE = KERNEL_ATTENTION + 4,
     KERNEL_ATTENTION_VISION = KERNEL_ATTENTION_DECODE + 4, /* 64, 80 */
-    KERNEL_RESCORE = KERNEL_ATTENTION_VISION + 2,          /* candidates scored again */
+    KERNEL_RESCORE = KERNEL_ATTENTION_VISION + 2,          /* rescored top-k logits */
     KERNEL_GEMM_W8A8, /* of FP8 activations, which it makes too */
     KERNEL_GEMM,      /* tiles, FP8 first */
     CUDA_KERNEL_IDS = KERNEL_GEMM + 2 * GEMM_TILES
@@ -62,8 +62,7 @@ static inline int cuda_attention_vision_kernel_id(int head_dim)
     return KERNEL_ATTENTION_VISION + (head_dim > 64);
 }
 
-/* The tile that a product was to have, or another that works on every card; GEMM_TILES: none does.
- */
+/* The wanted GEMM tile, or another one that passed; GEMM_TILES: none did. */
 static inline enum gemm_tile_kind cuda_working_tile(const struct cuda *c, int dtype,
                                                     enum gemm_tile_kind wanted)
 {
@@ -74,7 +73,7 @@ static inline enum gemm_tile_kind cuda_working_tile(const struct cuda *c, int dt
     return GEMM_TILES;
 }
 
-/* Families that this card has no kernels for. */
+/* Kernels that this GPU cannot have. */
 static inline bool cuda_lacks_kernel(const struct cuda *c, int kernel_id)
 {
     if (kernel_id == KERNEL_GEMM_W8A8) return !c->has_gemm_w8a8;

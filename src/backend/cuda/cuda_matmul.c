@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products: which kernel takes one. A row meets FP8 or four bits in gemv1, few rows any weights in
- * gemv, both of which norm their input themselves; many go through gemm, with the norm before; what
- * none takes through matmul_fallback. Many rows with four-bit matrices meet BF16 ones made of
- * these, some of their rows at a time. Rows of prompts may be quantised where they meet FP8
- * (gemm_w8a8).
- */
+/* Chooses the kernel of a matmul: GEMV for up to 32 rows (gemv_m1 for one row of FP8 or int4),
+ * which norms its own input; GEMM for more, after a norm kernel; matmul_fallback for all else. A
+ * GEMM with int4 weights unpacks them to BF16, some rows at a time. Prompt rows may be quantized
+ * for FP8 weights (gemm_w8a8). */
 #include "backend/cuda/cuda_matmul.h"
 
 #include "backend/cuda/cuda_backend.h"
@@ -81,7 +79,7 @@ static void launch_gemm(struct cuda *c, struct matmul_args *a)
     cuda_launch(c, &l, a);
 }
 
-/* Rows first .. first+rows-1 of a four-bit segment as a BF16 one, in place `at` of the scratch. */
+/* Rows first .. first+rows-1 of a int4 segment as a BF16 one, in place `at` of the scratch. */
 static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, int first, int rows,
                            bool bf16_out)
 {
@@ -163,7 +161,7 @@ static void launch_matmul(struct cuda *c, struct matmul_args *a)
     cuda_launch(c, &l, a);
 }
 
-/* ---- rows of prompts, quantised ---- */
+/* ---- rows of prompts, quantized ---- */
 
 static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
 {
@@ -171,7 +169,7 @@ static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
            is_fast(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
 }
 
-/* Rows first .. first+n-1 of a product. */
+/* Rows first .. first+n-1 of a matmul. */
 static struct matmul_args matmul_rows(const struct matmul_args *a, int first, int n)
 {
     const size_t y_size = a->epilogue == EPI_F32 || a->epilogue == EPI_ADD ? sizeof(float)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products and the norm before them: chooses the kernel and launches it. */
+/* Matmuls and the norm before them: chooses the kernel and launches it. */
 #ifndef EY_CUDA_MATMUL_H
 #define EY_CUDA_MATMUL_H
 
 #include "backend/cuda/cuda_context.h"
 
-/* y = product of x bf16[n, k] (with the norm's: of RMSNorm(x f32[n, k])) and the segments'
- * matrices. */
+/* y = x bf16[n, k] (or RMSNorm(x f32[n, k]) if there is a norm) times the segments' matrices. */
 struct cuda_matmul_desc {
     const struct weight *w[MAX_SEGMENTS];
     const struct weight *bias[MAX_SEGMENTS];
@@ -17,7 +16,7 @@ struct cuda_matmul_desc {
     int n, k, ldy;             /* ldy: elements from row to row of every y; 0: the matrix's rows */
     const struct weight *norm; /* NULL: x is bf16 as it is */
     float eps;
-    const int32_t *gather; /* on the card */
+    const int32_t *gather; /* on the GPU */
     int n_prompt;          /* the last so many rows are of prompts */
 };
 void cuda_matmul(struct cuda *c, const struct cuda_matmul_desc *p);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that stay in the file beside an 8-bit head: its own as they are stored, which the best
- * candidates are scored again from, and the embedding's. Where the driver pins the file's pages the
- * card reads them itself, so that a step needs nothing of the host; otherwise the host does, once a
- * token. */
+/* Rows that stay in the file: the BF16 rows of an 8-bit head, which rescore the top-k logits, and
+ * the embedding. If the driver pins the file's pages the GPU reads them itself and a step needs
+ * nothing of the host; otherwise the host reads them, once a token. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -73,8 +72,8 @@ static bool register_span(struct cuda *c, const struct pages *p)
     return true;
 }
 
-/* A tied embedding is the head, and neighbours in the file may have a page in common: then they are
- * one stretch. */
+/* A tied embedding is the head, and neighbors in the file may share a page: then they are one
+ * span. */
 static int pinned_spans(const struct cuda *c, struct pages out[MAX_PINNED_RANGES])
 {
     out[0] = pages_of_weight(&c->bf16_head);
@@ -94,7 +93,7 @@ void cuda_pin_rows(struct cuda *c)
     if (!c->bf16_head.data) return;
     if (cuda_kernel_failed(c, KERNEL_RESCORE)) {
         snprintf(c->pinned_rows_problem, sizeof(c->pinned_rows_problem),
-                 "kernel rescore computes wrongly on this card");
+                 "kernel rescore computes wrongly on this GPU");
         return;
     }
     if (!head_is_readable(&c->bf16_head) ||

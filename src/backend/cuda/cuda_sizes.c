@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of everything on the card. */
+/* Sizes of everything on the GPU. */
 #include "backend/cuda/cuda_sizes.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static bool check_size(int value, const char *name, int most, ey_err *e)
 {
     return value <= most ||
            ey_fail(e, EY_BAD_MODEL,
-                   "this model's %s is %d; on a card at most %d is supported: use --device cpu",
+                   "this model's %s is %d; on a GPU at most %d is supported: use --device cpu",
                    name, value, most);
 }
 
@@ -102,8 +102,8 @@ struct batch_layout cuda_batch_layout(int n_rows, const struct backend_limits *l
     return b;
 }
 
-/* A row of blocks of patches of the widest picture: what is on its way to the card at a time is at
- * least that. */
+/* Bytes of one row of merge blocks of the widest image: the least that the upload buffer must
+ * hold. */
 static size_t image_row_bytes(const struct vision_shape *v, int max_patches)
 {
     size_t blocks = (size_t)(max_patches / larger_int(vision_group(v), 1)),
@@ -189,7 +189,7 @@ static bool simulated_takes_fp8_prompts(const struct backend *be, bool *slow, ey
     (void)be;
     (void)slow;
     (void)why;
-    return true; /* of a card that is not here nothing is known: it is taken to be well */
+    return true; /* nothing is known of a simulated GPU: it is taken to work */
 }
 
 bool backend_cuda_create_simulated(struct backend **be, ey_err *e)
@@ -205,7 +205,7 @@ bool backend_cuda_create_simulated(struct backend **be, ey_err *e)
         .weight_bytes = cuda_weight_bytes,
     };
     *be = calloc(1, sizeof(**be));
-    if (!*be) return ey_fail_memory(e, "the plan of a card", sizeof(**be));
+    if (!*be) return ey_fail_memory(e, "the plan of a GPU", sizeof(**be));
     (*be)->ops = &ops;
     return true;
 }

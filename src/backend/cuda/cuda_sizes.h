@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the CUDA backend takes of the card's memory: pure functions, the same for planning without a
- * card and for the real backend. */
+/* Sizes of all that the CUDA backend allocates on the GPU: pure functions, the same for planning
+ * without a GPU and for the real backend. */
 #ifndef EY_CUDA_SIZES_H
 #define EY_CUDA_SIZES_H
 
@@ -19,12 +19,12 @@ enum {
         UPLOAD_BYTES, /* of the arena's end, while loading; for ever where weights are streamed */
     MAX_FP8_MATRICES = 4096,
     FLAG_BYTES = MAX_FP8_MATRICES * (int)sizeof(uint32_t), /* whether one has a NaN */
-    UNPACK_BYTES = 32 << 20, /* of four-bit matrices as BF16 at a time, for products of many rows */
-    RAW_ROWS = 1024,         /* rows whose raw q, k and v are there at a time */
-    QUANTIZED_ROWS = 1024,   /* rows of prompts that are e4m3 at a time */
+    UNPACK_BYTES = 32 << 20,           /* of int4 matrices as BF16 at a time, for a GEMM */
+    RAW_ROWS = 1024,                   /* rows whose raw q, k and v are there at a time */
+    QUANTIZED_ROWS = 1024,             /* rows of prompts that are e4m3 at a time */
     EMBEDDING_LOOKUP_BYTES = 64 << 10, /* of embedding rows that the host looks up at a time */
     MAX_IMAGE_ASPECT =
-        400, /* of pictures, in blocks of patches: the 200 that they may have, and rounding */
+        400, /* of images, in blocks of patches: the 200 that they may have, and rounding */
 };
 
 /* What the kernels take: a model with more is refused when it is opened. */
@@ -40,11 +40,11 @@ static inline size_t cuda_aligned(size_t bytes)
     return (bytes + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN;
 }
 
-/* Norms and biases: float32 on the card. */
+/* Norms and biases: float32 on the GPU. */
 bool cuda_is_vector(const struct weight *w);
 /* Whether the fast kernels can take it; otherwise it stays row-major. */
 bool cuda_packs(const struct weight *w);
-/* Of the elements, packed or row-major; and of an int4 matrix' multipliers. */
+/* Bytes of the elements, packed or row-major; and of an int4 matrix' group scales. */
 size_t cuda_element_bytes(const struct weight *w);
 size_t cuda_group_scale_bytes(const struct weight *w);
 size_t cuda_weight_bytes(const struct backend *be, const struct weight *w,
@@ -53,20 +53,21 @@ size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *shape);
 
 /* The backend's own buffers, in the order in which they lie. */
 enum cuda_scratch {
-    SCRATCH_NORMED,  /* bf16 [max_rows, widest input of a product] */
+    SCRATCH_NORMED,  /* bf16 [max_rows, widest matmul input] */
     SCRATCH_WIDE,    /* f32 [RAW_ROWS, q and k and v], or bf16 the middle of a merger, or embedding
                         rows from the host */
     SCRATCH_RAW,     /* f32 [SMALL_ROWS, q and k and v] */
     SCRATCH_PARTIAL, /* f32: decode attention's */
     SCRATCH_ARRIVED, /* u32 [SMALL_ROWS, kv heads] */
-    SCRATCH_TOPK_PART, /* candidates of parts of rows */
+    SCRATCH_TOPK_PART, /* top-k logits of parts of rows */
     SCRATCH_TOPK_PART_SUM,
     SCRATCH_STEP_OUTPUT, /* what of a step goes to the host: struct step_output_layout */
     SCRATCH_SMALL,       /* a decode step's batch */
     SCRATCH_LARGE,       /* any other's */
     SCRATCH_POSITIONS,   /* of patches */
     SCRATCH_UNPACKED,    /* [UNPACK_BYTES], or nothing */
-    SCRATCH_X_FP8, /* e4m3 [QUANTIZED_ROWS, widest input of the decoder's products], or nothing */
+    SCRATCH_X_FP8,       /* e4m3 [QUANTIZED_ROWS, widest matmul input of the text model], or nothing
+                          */
     SCRATCH_X_FP8_SCALE, /* f32 [blocks of columns of that, QUANTIZED_ROWS] */
     SCRATCH_BUFFERS
 };
@@ -80,7 +81,7 @@ size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits 
 /* Bytes of what of a step goes to the host, for at most max_seqs rows, in one piece. */
 struct step_output_layout {
     size_t log_sum, sampled,
-        total; /* behind the candidates [max_seqs, CANDIDATES]: f32 [max_seqs], i32 [max_seqs] */
+        total; /* behind the top-k logits [max_seqs, TOPK]: f32 [max_seqs], i32 [max_seqs] */
 };
 struct step_output_layout cuda_step_output_layout(const struct backend_limits *limits);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoder's steps as launches. */
+/* The text model's steps as launches. */
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ void cuda_embed(struct backend *be, dev x, const struct weight *table, dev featu
     cuda_launch(c, &l, &a);
 }
 
-/* Positions of the batch lie on the card already; a picture's come with the call. */
+/* The batch's positions are on the GPU already; an image's come with the call. */
 static const int32_t *positions_on_gpu(struct cuda *c, const int32_t *position, int n)
 {
     const struct batch_region *regions[] = {&c->small, &c->large};
@@ -73,8 +73,8 @@ static struct kv_layer kv_layer_of(const struct kv_cache *kv, int layer)
                              kv->shape.n_kv_heads, kv->shape.head_dim, kv->shape.fp8};
 }
 
-/* Raw q, k, v beside each other, out f32[n, q + 2 kv], from the normed x: rounded before the norms
- * of q and k, they would be twice. */
+/* Raw q, k, v side by side, out f32[n, q + 2 kv], from the normed x. Float32: rounding before the
+ * norms of q and k would round twice. */
 static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct text_layer *w,
                        const struct text_shape *s, int n, int n_prompt)
 {
@@ -133,7 +133,7 @@ void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv,
     struct cuda *c = cuda_of(be);
     const struct batch_region *r = cuda_batch(c, batch);
     int n_tiles = c->capturing ? batch->n_rows
-                               : r->n_tiles; /* a recorded step has a row of each sequence */
+                               : r->n_tiles; /* a captured step has a row of each sequence */
     struct attention_args a = {o,
                                q,
                                kv_layer_of(kv, layer),
@@ -149,7 +149,7 @@ void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv,
     cuda_launch(c, &l, &a);
 }
 
-/* Enough blocks of threads for the card, and no more: each has some latency to pay. */
+/* Enough blocks to fill the GPU, and no more: each has some latency to pay. */
 static int decode_splits(const struct cuda *c, const struct text_shape *s, int n)
 {
     int splits = c->sm_count / (s->n_kv_heads * n);
@@ -239,7 +239,7 @@ void cuda_add_features(struct backend *be, dev x, dev features, const struct bat
 
 /* ---- out ---- */
 
-/* The candidates of an 8-bit head again, from the rows that it was made of. */
+/* Rescores the top-k logits of an 8-bit head from the BF16 rows that it was made of. */
 static void cuda_rescore(struct cuda *c, const float *x, const int32_t *rows, int n,
                          const struct weight *norm, float eps)
 {
@@ -308,7 +308,7 @@ void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows,
     if (head->dtype == DTYPE_I8 && c->n_pinned_ranges)
         cuda_rescore(c, x, device, n, norm, s->norm_eps);
     if (!c->capturing)
-        cuda_send_step_output(c); /* of a recorded step it is sent when it is replayed */
+        cuda_send_step_output(c); /* of a captured step it is sent when it is launched */
 }
 
 void cuda_read_topk(struct backend *be, struct topk_logits *out, int row)

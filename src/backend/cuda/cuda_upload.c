@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything large that goes to the card: through a small ring of pinned memory, filled by several
- * threads, so that reading a file, copying and what the card does with it overlap. Pinned memory is
- * scarce under WSL2, hence small. */
+/* Uploads of all that is large: through a small ring of pinned buffers filled by several threads,
+ * so that file reads, copies and the GPU's work overlap. Pinned memory is scarce under WSL2, hence
+ * small. */
 #include <string.h>
 
 #include "backend/cuda/cuda_context.h"

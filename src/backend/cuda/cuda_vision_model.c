@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision tower's steps as launches. */
+/* The vision encoder's steps as launches. */
 #include <math.h>
 
 #include "backend/cuda/cuda_backend.h"
@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 
-/* Pixels → BF16 patches, as many at a time as the scratch has room for. */
+/* Uploads pixels and converts them to BF16 patches, as many at a time as fit the scratch. */
 static void send_pixels(struct cuda *c, const float *pixels, int64_t n)
 {
     float *f32 = (float *)(void *)c->scratch[SCRATCH_WIDE];
@@ -18,7 +18,8 @@ static void send_pixels(struct cuda *c, const float *pixels, int64_t n)
     cuda_launch(c, &l, &a);
 }
 
-/* Rows of blocks of patches that the scratch has room for at a time. */
+/* Uploads rows of merge blocks, as many at a time as fit the scratch, and cuts patches from
+ * them. */
 static void send_rgb(struct cuda *c, const struct rgb_image *p, const struct vision_shape *s,
                      int first, int n)
 {
@@ -27,7 +28,7 @@ static void send_rgb(struct cuda *c, const struct rgb_image *p, const struct vis
     int a_block_row = p->cols * s->merge, most = (int)(cuda_wide_bytes(c) / block_bytes),
         end = first + n, width = vision_patch_width(s);
     if (most < 1) {
-        ey_fail(&c->error, EY_BAD_IMAGE, "a picture of %d patches across is too wide", p->cols);
+        ey_fail(&c->error, EY_BAD_IMAGE, "an image %d patches across is too wide", p->cols);
         return;
     }
     for (int at = first, count; at < end; at += count) {
@@ -57,7 +58,7 @@ static void send_rgb(struct cuda *c, const struct rgb_image *p, const struct vis
     }
 }
 
-/* What lies in SCRATCH_NORMED, through the first product. */
+/* Multiplies the patches in SCRATCH_NORMED with the embedding and adds positions. */
 static void embed_patches(struct cuda *c, dev x, const struct affine *w, const struct weight *table,
                           const struct vision_shape *s, int rows, int cols, int first, int n)
 {

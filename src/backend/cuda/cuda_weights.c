@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights: from the mapped file to their place on the card, in the kernels' order. A piece goes
- * through the pinned ring into staging memory on the card (while loading: the end of the arena,
- * where nothing is yet) and is packed from there; no second copy stays on the host. */
+/* Weights, from the mapped file to the GPU in the kernels' order. A piece goes through the pinned
+ * ring into staging memory on the GPU (while loading, the unused end of the arena) and is packed
+ * from there; no second copy stays on the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ static bool place_scale(struct cuda *c, struct weight *out, const struct weight 
     return scale != NULL;
 }
 
-/* A power of two, so that the largest multiplier is 1 to 2 of it. */
+/* A power of two that scales the largest group scale to 1 .. 2. */
 static float int4_global_scale(const struct weight *w)
 {
     uint16_t most = 0x0080;
@@ -140,9 +140,9 @@ static bool place_group_scales(struct cuda *c, struct weight *out, const struct 
     const size_t bytes = cuda_group_scale_bytes(in);
     if (!bytes) return true;
     uint16_t *words = malloc(bytes);
-    if (!words) return ey_fail_memory(e, "multipliers", bytes);
+    if (!words) return ey_fail_memory(e, "group scales", bytes);
     out->global_scale = cuda_make_group_scales(words, in);
-    void *to = cuda_alloc(c, bytes, "multipliers", e);
+    void *to = cuda_alloc(c, bytes, "group scales", e);
     if (to) cuda_upload(c, to, words, bytes);
     out->group_scale = to;
     out->group_zero = NULL;
@@ -172,7 +172,7 @@ static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weigh
     return true;
 }
 
-/* F16 becomes BF16 on its way: activations are BF16, and the fast products take one dtype. */
+/* F16 becomes BF16 on its way: activations are BF16, and the fast matmuls take one dtype. */
 static enum dtype packed_dtype(const struct weight *w)
 {
     return w->dtype == DTYPE_F16 ? DTYPE_BF16 : w->dtype;
@@ -349,7 +349,7 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
     }
     c->loading = false;
     ok = cuda_finish(&c->base, e) && ok;
-    if (c->staging_own && !c->n_streamed) { /* it was beside the plan */
+    if (c->staging_own && !c->n_streamed) { /* it was outside the plan */
         c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
         c->staging = NULL;
         c->staging_own = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who uses a card. */
+/* Who uses a GPU. */
 #include "backend/cuda/nvml.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA's management library, for what the driver's interface does not tell: who else holds a
- * card's memory. Opened at run time; nothing needs it. */
+/* NVIDIA's management library (NVML): tells who else holds a GPU's memory, which the driver does
+ * not. Opened at run time; nothing depends on it. */
 #ifndef EY_CUDA_NVML_H
 #define EY_CUDA_NVML_H
 
@@ -45,7 +45,7 @@ void nvml_close(struct nvml *nvml);
 
 enum { NVML_PROCESSES = 64 };
 
-/* Those that use the card, each once, the largest first; -1: the library does not say. */
+/* The processes that use the GPU, each once, the largest first; -1: the library does not say. */
 int nvml_processes(const struct nvml *nvml, const char *bus,
                    struct nvml_process out[NVML_PROCESSES]);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tries every kernel family of the card on small random problems, whose results loops on the host
- * compute in double precision. A few milliseconds on a card. It runs before anything else is on the
- * card, takes one allocation for itself and gives it back.
+/* Tests every kernel of the GPU on small random problems against double-precision loops on the
+ * host, in a few milliseconds. Runs before anything else is on the GPU, in one allocation that it
+ * gives back.
  *
- * Sizes are odd on purpose: more than one tile, ends that do not fill one, keys over several blocks
- * of the cache. */
+ * Sizes are odd on purpose: more than one tile, ends that do not fill one, keys over several KV
+ * blocks. */
 #include "backend/cuda/selftest.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ void *selftest_gpu_alloc(struct selftest *t, size_t bytes)
     t->used += size;
     cuda_check_call(t->c,
                     t->c->driver.set_bytes((CUdeviceptr)(uintptr_t)p, 0xff, size, t->c->stream),
-                    "a trial");
+                    "the self-test");
     return p;
 }
 
@@ -67,8 +67,8 @@ void *selftest_get(struct selftest *t, const void *from, size_t bytes)
     if (p)
         cuda_check_call(t->c,
                         t->c->driver.to_host(p, (CUdeviceptr)(uintptr_t)from, bytes, t->c->stream),
-                        "a trial");
-    cuda_check_call(t->c, t->c->driver.stream_sync(t->c->stream), "a trial");
+                        "the self-test");
+    cuda_check_call(t->c, t->c->driver.stream_sync(t->c->stream), "the self-test");
     return p;
 }
 
@@ -155,7 +155,7 @@ enum {
     LOGIT_ROWS = 2
 };
 
-/* One row; `centred` with a bias: LayerNorm. */
+/* One row; `centered` with a bias: LayerNorm. */
 static void selftest_host_norm(double *out, const float *x, const float *w, const float *b,
                                int width, bool centered)
 {
@@ -283,7 +283,7 @@ static void selftest_topk(struct selftest *t)
         judge_topk(t, logits + i * VOCABULARY, best + i * TOPK, log_sum + i);
 }
 
-/* ---- candidates scored again ---- */
+/* ---- rescored top-k logits ---- */
 
 enum { RESCORE_ROWS = 100, RESCORE_COLS = 464, RESCORE_N = 3 };
 
@@ -304,7 +304,7 @@ static void judge_rescore(struct selftest *t, const struct topk_logit *got_best,
     selftest_judge(t, KERNEL_RESCORE, got, want, 2 * TOPK);
 }
 
-/* Every third row of three times as many is one of x; the candidates come in no order. */
+/* Gathers every third row of x; the top-k logits come in no order. */
 static void selftest_rescore(struct selftest *t)
 {
     static const int32_t gather[RESCORE_N] = {6, 0, 3};
@@ -383,8 +383,8 @@ bool cuda_selftest_run(struct cuda *c, struct selftest_report *report, ey_err *e
 {
     CUdeviceptr p = 0;
     struct selftest t = {.c = c, .random = 1, .report = report};
-    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, SELFTEST_BYTES),
-                 "memory to try the kernels in", e))
+    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, SELFTEST_BYTES), "memory for the self-test",
+                 e))
         return false;
     t.device = (char *)(uintptr_t)p;
     bool alive = selftest_parts(&t);
@@ -392,5 +392,6 @@ bool cuda_selftest_run(struct cuda *c, struct selftest_report *report, ey_err *e
     if (alive) c->driver.memory_free(p);
     if (!alive && e) *e = c->error;
     c->error = (ey_err){0};
-    return alive && (!t.out_of_memory || ey_fail_memory(e, "trying the kernels", SELFTEST_BYTES));
+    return alive &&
+           (!t.out_of_memory || ey_fail_memory(e, "the self-test of the kernels", SELFTEST_BYTES));
 }

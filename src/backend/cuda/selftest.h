@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trial of a card's kernels: what its parts share. Memory on the card and the host lives until
- * the part is over. */
+/* The self-test of a GPU's kernels: what its parts share. Memory on the GPU and the host lives
+ * until the part is over. */
 #ifndef EY_CUDA_SELFTEST_H
 #define EY_CUDA_SELFTEST_H
 
@@ -20,7 +20,7 @@ struct selftest {
     bool out_of_memory; /* every function here takes the NULLs that come of it */
 };
 
-/* Tries the families that the report does not say are tried. False: the card stopped working on the
+/* Tests the kernels that the report does not list as run. False: the GPU stopped working on the
  * way, and the report says in which; or there is no memory for it. */
 bool cuda_selftest_run(struct cuda *c, struct selftest_report *report, ey_err *e);
 
@@ -28,7 +28,7 @@ uint32_t selftest_random_bits(struct selftest *t);
 float *selftest_random_floats(struct selftest *t, size_t n, float low, float high);
 
 void *selftest_host_alloc(struct selftest *t, size_t bytes);
-/* On the card, every byte 0xff: NaN to whoever reads it too early, and in a result that was not
+/* GPU memory with every byte 0xff: NaN to whoever reads it too early, and in a result that was not
  * written. */
 void *selftest_gpu_alloc(struct selftest *t, size_t bytes);
 void *selftest_put(struct selftest *t, const void *from, size_t bytes);
@@ -37,17 +37,17 @@ void *selftest_get(struct selftest *t, const void *from, size_t bytes);
 bf16 *selftest_put_bf16(struct selftest *t, float *values, size_t n);
 float *selftest_get_bf16(struct selftest *t, const bf16 *from, size_t n);
 
-/* Whether the family is to be tried. */
+/* Whether the kernel is to be tested. */
 bool selftest_begin(const struct selftest *t, int kernel_id);
 /* Notes how far got[n] is from want[n]; a single element far off is a failure too. The worst of
  * several calls counts. */
 void selftest_judge(struct selftest *t, int kernel_id, const float *got, const double *want,
                     size_t n);
-/* The family has been tried; what its launches did wrong goes to its account. False: the card does
- * nothing any more. */
+/* The kernel has been tested; a launch error counts as its failure. False: the GPU does nothing any
+ * more. */
 bool selftest_end(struct selftest *t, int kernel_id);
 
-/* The parts; false: the card does nothing any more. trial_products.c, trial_attention.c */
+/* The parts; false: the GPU does nothing any more. */
 bool selftest_matmul(struct selftest *t);
 bool selftest_attention_text(struct selftest *t, int dim, bool fp8);
 bool selftest_attention_vision(struct selftest *t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on trial: of the decoder over a cache of blocks that append fills, and of the vision
- * tower. */
+/* Self-test of attention: of the text model over a paged cache that kv_append fills, and of the
+ * vision encoder. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/attention_launch.h"
 #include "backend/cuda/selftest.h"
 
-/* ---- attention of the decoder ---- */
+/* ---- attention of the text model ---- */
 
 /* The nearest value of an FP8 cache. */
 static float round_to_e4m3(float v)
@@ -31,12 +31,12 @@ static const int lengths[SEQS] = {
     150, 65, 20}; /* the last token of each is decoded, the BODY before goes through attend */
 
 struct text_selftest {
-    int dim, width; /* of a head; of a row of raw products */
+    int dim, width; /* of a head; of a row of raw q, k and v */
     bool fp8;
     int32_t seq[TEXT_ROWS], index[TEXT_ROWS], table[SEQS * BLOCKS], tile[16];
     int n_tiles;
     float *raw, *q_norm, *k_norm, *rope;
-    float *head; /* [TEXT_ROWS, HEADS + 2 KV_HEADS, dim] normed and turned, keys and values as the
+    float *head; /* [TEXT_ROWS, HEADS + 2 KV_HEADS, dim] normed and rotated, keys and values as the
                     cache holds them */
     double *o;   /* [TEXT_ROWS, HEADS, dim] */
     int row_of[SEQS][160];
@@ -236,7 +236,7 @@ static void selftest_attention_decode(struct selftest *t, const struct text_self
                    x->o + BODY * HEADS * x->dim, n);
 }
 
-/* ---- attention of the tower ---- */
+/* ---- attention of the vision encoder ---- */
 
 enum { VISION_FIRST = 10, VISION_N = 130, VISION_KEYS = 150, VISION_HEADS = 2 };
 
@@ -290,7 +290,7 @@ bool selftest_attention_text(struct selftest *t, int dim, bool fp8)
     if (!x) return true;
     t->report->kernel[KERNEL_KV_APPEND].was_run =
         t->report->kernel[KERNEL_ATTENTION_FALLBACK].was_run =
-            false; /* each cache is one more trial of theirs */
+            false; /* tested once more with each kind of cache */
     if (selftest_begin(t, KERNEL_KV_APPEND) &&
         (selftest_kv_append(t, x), !selftest_end(t, KERNEL_KV_APPEND)))
         return false;

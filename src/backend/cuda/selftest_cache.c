@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kernels may be used on this card: those that passed their trial. It is held at the first
- * start on a card that this build has not seen, and what it found is kept in the user's cache; a
- * card that died of a kernel is told the same way, so that the next start does without it. */
+/* Which kernels may be used on this GPU: those that passed the self-test. It runs at the first
+ * start of this build on such a GPU and its results are cached in the user's folder. A kernel that
+ * crashes the GPU is cached too, so that the next start does without it. */
 #include "backend/cuda/selftest.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 
-/* ---- the families' names ---- */
+/* the kernels' names */
 
 static void name_kernel(struct selftest_result *v, int kernel_id)
 {
@@ -64,7 +64,7 @@ static void name_kernel(struct selftest_result *v, int kernel_id)
     else if (kernel_id >= KERNEL_ATTENTION_VISION)
         v->fallback = "attention_vision_fallback";
     else if (kernel_id >= KERNEL_ATTENTION_DECODE)
-        v->fallback = "append and attend";
+        v->fallback = "kv_append and attention";
     else if (kernel_id >= KERNEL_ATTENTION)
         v->fallback = "attention_fallback";
     else if (kernel_id == KERNEL_GEMV_M1)
@@ -202,7 +202,7 @@ static bool write_cache_file(const char *path, const struct buf *text)
     return ok;
 }
 
-/* A cache that cannot be written costs the next start a trial, no more. */
+/* A cache that cannot be written only costs another self-test at the next start. */
 static void write_cached_results(const struct selftest_report *r, const char *key)
 {
     char path[EY_MAX_PATH], folder[EY_MAX_PATH];
@@ -246,7 +246,7 @@ static bool can_be_used(const struct selftest_report *r, ey_err *e)
     for (int i = 0; i < r->n; i++)
         if (r->kernel[i].failed && !r->kernel[i].fallback)
             return ey_fail(e, EY_INTERNAL,
-                           "this card computes wrongly: kernel %s is off by %.2g (eyelet doctor "
+                           "this GPU computes wrongly: kernel %s is off by %.2g (eyelet doctor "
                            "--kernels tries it again); "
                            "--device cpu works without it, and please report it",
                            r->kernel[i].name, (double)r->kernel[i].error);
@@ -260,13 +260,14 @@ static bool run_selftest(struct cuda *c, struct selftest_report *r, const char *
     bool ok = cuda_selftest_run(c, r, &died);
     r->seconds = seconds_now() - start;
     if (!ok && died.code == EY_NO_MEMORY)
-        return true; /* too full for a trial now: the plan will say so */
+        return true; /* too full for the self-test: the plan will say so */
     write_cached_results(r, key);
     if (ok) return true;
-    return ey_fail(e, EY_INTERNAL,
-                   "the card stopped while its kernels were tried: %.300s; the next start does "
-                   "without that kernel",
-                   died.text);
+    return ey_fail(
+        e, EY_INTERNAL,
+        "the GPU stopped during the self-test of its kernels: %.300s; the next start does "
+        "without that kernel",
+        died.text);
 }
 
 bool backend_cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products and the embedding on trial: every gemv and tile, each kind of result, packed matrices of
+/* Self-test of matmuls and the embedding: every GEMV and tile, each epilogue, packed matrices of
  * each dtype. */
 #include <math.h>
 #include <string.h>
@@ -30,7 +30,7 @@ struct matmul_selftest {
     float *value[MATRICES]; /* of the dtype that is looked at now */
     double *exact[DTYPES][MATRICES],
         *normed[DTYPES][MATRICES];  /* x · wᵀ [TOKENS, ROWS]; of the normed rows [FEW, ROWS] */
-    double *rounded[MATRICES];      /* of FP8: the product of x's rows that are e4m3 */
+    double *rounded[MATRICES];      /* FP8 only: the result of x rounded to e4m3 */
     float *x, *norm, *bias, *start; /* start: what sums are added to, [TOKENS, ROWS] */
     const bf16 *device_x;
     const uint8_t *device_x_fp8;     /* x as e4m3, */
@@ -222,14 +222,14 @@ static void selftest_make_matmul(struct selftest *t, struct matmul_selftest *p)
                     "packing"); /* kernels read weights before those in front of them have ended */
 }
 
-/* One product: of packed matrices unless `plain`; of normed rows, gathered, where `normed`. */
+/* One matmul: of packed matrices unless `plain`; of normed and gathered rows if `normed`. */
 struct matmul_case {
     int dtype, epilogue, n;
     bool normed, plain;
     bool rounded; /* x is e4m3 */
 };
 
-/* Matrices whose results lie beside each other. */
+/* Matrices whose results lie side by side. */
 static int result_matrices(const struct matmul_case *q)
 {
     return q->epilogue == EPI_F32 && !q->plain ? MATRICES : 1;
@@ -291,11 +291,11 @@ static bool epilogue_is_f32(int out)
     return out == EPI_F32 || out == EPI_ADD;
 }
 
-/* Most kernels take but the first of the arguments, the product. */
+/* Most kernels take only the first of the arguments, the matmul. */
 typedef struct launch launch_fn(struct selftest *t, struct w8a8_args *a, int kind);
 
-/* Launches as `shape` says and judges; a shape without a kernel (the family does not take this) is
- * passed over. */
+/* Launches as `shape` says and judges; without a kernel (it does not take this case) nothing is
+ * done. */
 static void selftest_case(struct selftest *t, int kernel_id, const struct matmul_selftest *p,
                           const struct matmul_case *q, launch_fn *shape, int kind)
 {
@@ -367,7 +367,7 @@ static void selftest_matmul_fallback(struct selftest *t, const struct matmul_sel
         selftest_case(t, KERNEL_MATMUL_FALLBACK, p, &cases[i], selftest_fallback_launch, 0);
 }
 
-/* What products of few rows are of. */
+/* The epilogues of GEMVs. */
 static const struct {
     int out;
     bool normed;
@@ -408,7 +408,7 @@ static void selftest_gemm(struct selftest *t, const struct matmul_selftest *p, i
     }
 }
 
-/* The kernel that makes x e4m3 is tried with it: what it does wrong shows in the products. */
+/* This also tests the kernel that makes x e4m3: its errors show in the results. */
 static void selftest_w8a8(struct selftest *t, struct matmul_selftest *p)
 {
     static const int outs[] = {EPI_BF16, EPI_F32, EPI_ADD, EPI_SILU};
@@ -428,7 +428,7 @@ static void selftest_w8a8(struct selftest *t, struct matmul_selftest *p)
     }
 }
 
-/* Rows 16 .. of the four-bit matrix as BF16 beside x: through matmul_fallback, which reads packed
+/* Rows 16 .. of the int4 matrix unpacked to BF16, through matmul_fallback, which reads packed
  * BF16. */
 static void selftest_unpack_int4(struct selftest *t, const struct matmul_selftest *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The compiled kernels in the program, one image a source file; a build without nvcc has none. */
-#ifndef EY_CUDA_IMAGES_H
-#define EY_CUDA_IMAGES_H
+#ifndef EY_CUDA_FATBINS_H
+#define EY_CUDA_FATBINS_H
 
 #include <stddef.h>
 

@@ -6,9 +6,9 @@
  * it. A warp takes 16 keys at once, straight from memory into the operands of mma_bf16: scoresᵀ[16
  * keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ. Lane 4g + t
  * reads of keys g and g + 8 the columns 8t + 32j .. +7, and of values 2t, 2t+1, 2t+8, 2t+9 the
- * columns 8g + 64j .. +7; products do not care for the order of columns, so each matrix step takes
- * what the lanes happen to have. The first keys and values are on their way before the kernel in
- * front has ended; while they come, each warp norms and turns one head. */
+ * columns 8g + 64j .. +7; a matmul does not depend on the order of columns, so each matrix step
+ * takes what the lanes happen to have. The first keys and values are on their way before the kernel
+ * in front has ended; while they come, each warp norms and rotates one head. */
 #include "kernels/cuda/attention/flash_attention.cuh"
 #include "kernels/cuda/attention/kv_cache.cuh"
 
@@ -186,7 +186,7 @@ template <int DIM> EY_DEVICE void load_head_norm(struct head_pairs<DIM> &w, cons
     }
 }
 
-/* Norms and turns a head, as far as it is to be. */
+/* Norms and rotates a head, as far as it is to be. */
 template <int DIM>
 EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_pairs<DIM> &norm,
                                             bool normed, const float *rope, float eps) {
@@ -312,7 +312,7 @@ EY_DEVICE void decode_score(float s[4], const struct decode_chunk<DIM, FP8> &c,
     }
 }
 
-/* Weights by keys in rows become weights by heads in columns: the second operand of a product over
+/* Weights by keys in rows become weights by heads in columns: the second operand of a matmul over
  * the keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and shall have keys 2t, 2t +
  * 1, and + 8, of head g. */
 EY_DEVICE uint32_t weights_transposed(uint32_t heads_of_key)

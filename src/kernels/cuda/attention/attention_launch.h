@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the attention kernels are launched: names, grids, threads and shared memory from their
  * arguments, and which shapes the fast ones take. Shared by the host and the kernels. */
-#ifndef EY_CUDA_ATTENTION_SHAPE_H
-#define EY_CUDA_ATTENTION_SHAPE_H
+#ifndef EY_CUDA_ATTENTION_LAUNCH_H
+#define EY_CUDA_ATTENTION_LAUNCH_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -75,7 +75,7 @@ static inline struct launch attention_launch(const struct attention_args *a)
     return attention_is_fast(&a->kv) ? l : attention_fallback_launch(a);
 }
 
-/* Others: one tile a row, and append and attend. */
+/* Otherwise: kv_append, then attention with a tile a row. */
 static inline int attention_decode_supports(const struct kv_layer *kv, int n_heads)
 {
     return (kv->head_dim == 64 || kv->head_dim == 128) && n_heads <= DECODE_HEADS * kv->n_kv_heads;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of the vision tower: every patch of a picture sees all of them. qkv bf16[*,
- * 3·heads·head_dim] holds queries, keys and values beside each other. */
+/* Attention of the vision encoder: every patch of an image sees all of them. qkv bf16[*,
+ * 3·heads·head_dim] holds queries, keys and values side by side. */
 #include "kernels/cuda/attention/flash_attention.cuh"
 
 /* Keys and values of one head. */

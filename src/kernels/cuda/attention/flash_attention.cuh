@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of blocks of query rows over many keys, scores never leaving registers: what text
- * prefill and the vision tower share.
+ * prefill and the vision encoder share.
  *
  * A block of 4 warps walks over its keys in tiles of 64; a warp has TILES times 16 rows. All is
- * done in steps of 32 keys, so arranged that the matrix products of a step's scores stand among the
+ * done in steps of 32 keys, so arranged that the score matmuls of a step stand among the
  * exponentials of the step before: neither waits for the other. Keys and values come into shared
  * memory one tile ahead, by cp.async. Since scores run half a tile ahead of the values, three tiles
  * of keys and two of values are held. A row of shared memory is padded by 16 bytes, so that eight
@@ -12,8 +12,8 @@
  * Weights are 2^(score - reference); a row's reference follows its maximum only when that has grown
  * by FLASH_LAG, which is rare: what the row has so far is then scaled. This depends on the row
  * alone, so rows do not see their neighbours. */
-#ifndef EY_CUDA_FLASH_CUH
-#define EY_CUDA_FLASH_CUH
+#ifndef EY_CUDA_FLASH_ATTENTION_CUH
+#define EY_CUDA_FLASH_ATTENTION_CUH
 
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/common/ptx.cuh"
@@ -55,8 +55,8 @@ template <int DIM> EY_DEVICE bf16 *flash_value_tile(unsigned char *shared, int t
 }
 
 /* Brings a tile: `n` rows of `dim` values, `stride` apart, and zeros for what lacks. Every thread
- * of the block takes its part: eight beside each other a row, or two where rows are no multiple of
- * eight pieces. */
+ * of the block takes its part: eight side by side a row, or two where rows are no multiple of eight
+ * pieces. */
 template <int DIM>
 EY_DEVICE void flash_load(bf16 *to, const bf16 *rows, int64_t stride, int n, int dim)
 {

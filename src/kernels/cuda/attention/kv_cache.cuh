@@ -23,7 +23,7 @@ EY_DEVICE uint8_t *kv_cache_rows(const struct kv_layer &kv, int block, int head,
                                     kv.head_dim * kv_element_size(kv);
 }
 
-/* Two values of 4 e4m3 codes as BF16: 0 and 1 of them, or 2 and 3. */
+/* Two values of 4 e4m3 values as BF16: 0 and 1 of them, or 2 and 3. */
 EY_DEVICE uint32_t e4m3_lower_pair(uint32_t four)
 {
     return e4m3_pair(__byte_perm(four, 0, 0x1404));

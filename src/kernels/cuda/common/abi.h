@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host and the kernels of the CUDA backend agree on: how weights, activations and the KV
- * cache lie in the card's memory, and the arguments of every kernel. A kernel takes one of these
- * structures by value; its name and block size are in kernels.def. Read by gcc as C and by nvcc (or
- * the tests' emulator) as C++.
+/* What the host and the CUDA kernels agree on: how weights, activations and the KV cache lie in GPU
+ * memory, and the arguments of every kernel, a struct by value each (names and grids: *_launch.h).
+ * Read by gcc as C, by nvcc and the tests' emulator as C++.
  *
- * Activations are row-major. `f32` buffers are float32; `bf16` ones hold BF16 in uint16_t. The
- * residual stream is float32, all that goes into a matrix unit is BF16. Pointers are addresses on
- * the card. */
-#ifndef EY_CUDA_KERNELS_H
-#define EY_CUDA_KERNELS_H
+ * Activations are row-major: `f32` is float32, `bf16` BF16 in uint16_t. The residual stream is
+ * float32, all that enters a matrix unit is BF16. Pointers are GPU addresses. */
+#ifndef EY_CUDA_ABI_H
+#define EY_CUDA_ABI_H
 
 #include <stdint.h>
 
@@ -21,15 +19,16 @@ typedef uint16_t bf16;
  * 1024, n_kc = ceil(row bytes / 64). In it, half h (512 bytes) holds rows rb·16 + 8h + 0..7, and
  * there lane l = 4g + t (16 bytes) holds bytes kc·64 + 16t .. +15 of row g. So one 16-byte load a
  * lane brings 8 rows; a lane's 16 values are consecutive columns, of which a matrix instruction of
- * 16 columns takes 4 from each of the lanes t = 0..3: products do not care for the order of columns
- * if the other operand has the same one. Rows are padded to 16 and columns to 64 bytes with zeros.
+ * 16 columns takes 4 from each of the lanes t = 0..3: a matmul does not depend on the order of
+ * columns if the other operand has the same one. Rows are padded to 16 and columns to 64 bytes with
+ * zeros.
  *
- * Four-bit matrices are packed in the same way, two codes to a byte: a chunk is 16 rows by 128
- * columns. Beside it lie its multipliers, a 16-bit word a row and group of columns: those of chunk
- * (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g +
- * 8]: one load brings a lane's two. A word is a float16 scale, whose last three bits are zero,
- * moved up by one, and the zero in the low four bits: weight = (code - zero) · scale · unit. Where
- * there is nothing words are 0.
+ * Int4 matrices are packed in the same way, two values to a byte: a chunk is 16 rows by 128
+ * columns. Their group scales are 16-bit words, one a row and group of columns: those of chunk (rb,
+ * kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g + 8]:
+ * one load brings a lane's two. A word holds a float16 scale, whose last three bits are zero,
+ * shifted up by one, and the zero point in the low four bits: weight = (value - zero) · scale ·
+ * global scale. Padding words are 0.
  *
  * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay
  * row-major and go through matmul_fallback. */
@@ -64,7 +63,7 @@ struct repack_args {
     uint8_t *dst; /* of the whole matrix */
     int32_t first_row, rows;
     int64_t row_bytes;
-    uint32_t *found_nan; /* FP8: set to 1 when a code is NaN (the fast kernels read it as 480);
+    uint32_t *found_nan; /* FP8: set to 1 when a value is NaN (the fast kernels read it as 480);
                             NULL: not looked for */
     int32_t from_f16;    /* values are F16, and rounded to BF16 */
 };
@@ -78,26 +77,26 @@ struct quantize_int8_args {
     int32_t first_row, rows, cols;
 };
 
-/* Rows first_row .. first_row + rows - 1 of a four-bit matrix → a packed BF16 matrix of that many
- * rows; first_row is a multiple of 16. */
+/* Rows first_row .. first_row + rows - 1 of a int4 matrix → a packed BF16 matrix of that many rows;
+ * first_row is a multiple of 16. */
 struct unpack_args {
     struct dev_matrix w;
     uint8_t *dst;
     int32_t first_row, rows;
 };
 
-/* ---- products ----
+/* ---- matmul ----
  *
- * y[n, rows] = x[n, k] · wᵀ for up to three matrices beside each other (q, k, v) or two taken
- * together (gate, up). */
+ * y[n, rows] = x[n, k] · wᵀ for up to three matrices side by side (q, k, v) or two taken together
+ * (gate, up). */
 enum { MAX_SEGMENTS = 3 };
 
 enum cuda_epilogue {
-    EPI_BF16,      /* y bf16 = product + bias */
-    EPI_F32,       /* y f32  = product + bias */
-    EPI_ADD,       /* y f32 += product + bias */
-    EPI_SILU,      /* y[0] bf16 = silu(w[0] product) · (w[1] product) */
-    EPI_GELU_TANH, /* y bf16 = gelu(product + bias) */
+    EPI_BF16,      /* y bf16 = x·wᵀ + bias */
+    EPI_F32,       /* y f32  = x·wᵀ + bias */
+    EPI_ADD,       /* y f32 += x·wᵀ + bias */
+    EPI_SILU,      /* y[0] bf16 = silu(x·w[0]ᵀ) · (x·w[1]ᵀ) */
+    EPI_GELU_TANH, /* y bf16 = gelu(x·wᵀ + bias) */
     EPI_GELU_ERF,
     EPI_KINDS
 };
@@ -147,8 +146,8 @@ struct matmul_args {
     const void *x; /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says; gemm_w8a8: e4m3 */
     int32_t ldx;
     const int32_t *gather; /* gemv and plain: row i of x is row gather[i]; NULL: i */
-    /* RMSNorm of x's rows before the product (gemv_rms and plain): x · norm / sqrt(mean(x²) + eps);
-     * NULL: none */
+    /* RMSNorm of x's rows before the matmul (gemv_rms and fallback): x · norm / sqrt(mean(x²) +
+     * eps); NULL: none */
     const float *norm;
     float eps;
     int32_t epilogue; /* enum cuda_epilogue: for the host, gemm and matmul_fallback; gemv has it in
@@ -168,7 +167,7 @@ struct quantize_rows_args {
     int32_t n, k, scale_rows;
 };
 
-/* A product of such rows (product.x is e4m3) and packed FP8 matrices. */
+/* A matmul of such rows (matmul.x is e4m3) and packed FP8 matrices. */
 struct w8a8_args {
     struct matmul_args matmul;
     const float *x_scale; /* [ceil(k/SCALE_BLOCK), scale_rows] */
@@ -178,7 +177,7 @@ struct w8a8_args {
 /* ---- rows ---- */
 
 /* y bf16[n, width] = RMSNorm(x f32[n, width]) · w, or LayerNorm with bias b when b is given (then
- * mean-centred). */
+ * mean-centered). */
 struct norm_args {
     bf16 *y;
     const float *x, *w, *b;
@@ -201,7 +200,7 @@ struct embed_args {
     struct dev_matrix table; /* row-major BF16, F16 or F32 [vocabulary, hidden]; packed BF16 when it
                                 is the head too; data NULL: `rows` */
     const bf16
-        *host_rows; /* [n, hidden] rows looked up by the host, where the table is not on the card */
+        *host_rows; /* [n, hidden] rows looked up by the host, where the table is not on the GPU */
     const bf16 *features;
     const int32_t *token, *feature;
     int32_t n, hidden;
@@ -235,7 +234,7 @@ struct position_args {
     int32_t side, rows, cols, merge, first, n, hidden;
 };
 
-/* Patches first .. first+n-1 (merge-block order, `cols` of them a row) of a picture → y bf16[n,
+/* Patches first .. first+n-1 (merge-block order, `cols` of them a row) of an image → y bf16[n,
  * 3·temporal·side²]: (byte - offset) / scale by channel, [channel, temporal, side, side], every
  * temporal slice the same. rgb is the byte row with which patch row `first_row` begins. */
 struct patchify_args {
@@ -270,16 +269,16 @@ struct kv_layer {
     int32_t n_kv_heads, head_dim, fp8;
 };
 
-/* Rows of one step on the card; what they mean is in backend.h's struct batch. */
+/* Rows of one step on the GPU; what they mean is in backend.h's struct batch. */
 struct dev_batch {
     const int32_t *seq, *index; /* [n] */
     const int32_t *block_table; /* [n_seqs, max_blocks] */
     int32_t n, max_blocks;
 };
 
-/* From raw products qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim] (q, k, v): per-head RMSNorm of q
- * and k where the norms are given, rotation, q bf16[n, n_heads·head_dim], k and v into the cache at
- * each row's slot. */
+/* From raw q, k and v qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim] (q, k, v): per-head RMSNorm of
+ * q and k where the norms are given, rotation, q bf16[n, n_heads·head_dim], k and v into the cache
+ * at each row's slot. */
 struct kv_append_args {
     bf16 *q;
     const float *qkv;
@@ -306,13 +305,13 @@ struct attention_args {
     int32_t window; /* keys that a row sees, its own the last; 0: all before it */
 };
 
-/* One token each of n sequences: norms and turns q and k, puts k and v into the cache, attends, all
- * from raw products. Keys are split over up to `splits` blocks of threads; the last to arrive
+/* One token each of n sequences: norms and rotates q and k, puts k and v into the cache, attends,
+ * all from raw q, k and v. Keys are split over up to `splits` blocks of threads; the last to arrive
  * merges. `arrived` is zero before and after. batch, norms and old keys and values are read before
  * the kernel in front has ended: what writes them must be further back. */
 struct attention_decode_args {
     bf16 *o;          /* [n, n_heads·head_dim] */
-    const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw products */
+    const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw q, k and v */
     const float *q_norm, *k_norm, *rope;
     struct kv_layer kv;
     struct dev_batch batch;
@@ -331,11 +330,11 @@ struct attention_vision_args {
     float scale;
 };
 
-/* ---- from logits to candidates ----
+/* ---- from logits to top-k logits ----
  *
- * For each of n rows of logits f32[n, vocabulary]: the CANDIDATES best (ids with the highest
- * logits, the lower id among equals, best first), and log(sum(exp(logit))). Two launches:
- * topk_part by `parts` blocks of threads a row, topk_merge by one. */
+ * For each of n rows of logits f32[n, vocabulary]: the TOPK best (ids with the highest logits, the
+ * lower id among equals, best first), and log(sum(exp(logit))). Two launches: topk_part by `parts`
+ * blocks of threads a row, topk_merge by one. */
 enum { TOPK = 64 };
 
 struct topk_logit {
@@ -345,18 +344,17 @@ struct topk_logit {
 
 struct topk_args {
     const float *logits;
-    struct topk_logit *part; /* [n, parts, CANDIDATES] */
+    struct topk_logit *part; /* [n, parts, TOPK] */
     float *part_sum;         /* [n, parts, 2]: maximum, sum of exp(logit - maximum) */
-    struct topk_logit *best; /* [n, CANDIDATES] */
+    struct topk_logit *best; /* [n, TOPK] */
     float *log_sum;          /* [n] */
     int32_t n, vocabulary, parts;
 };
 
-/* Beside a head of 8 bits: the candidates of n rows scored again from its stored rows, which lie in
- * the host's memory, as backend/exact.h has it, and put in their order. A block, which is a warp, a
- * candidate. */
+/* Rescoring for an 8-bit head: the top-k logits of n rows computed again from its BF16 rows in host
+ * memory, as backend/rescore.h does, and sorted. A block, which is one warp, for each logit. */
 struct rescore_args {
-    struct topk_logit *best; /* [n, CANDIDATES], in and out */
+    struct topk_logit *best; /* [n, TOPK], in and out */
     uint32_t *arrived;       /* [n] zero before and after */
     const bf16 *rows; /* [vocabulary, cols] row-major, aligned to 8 bytes; cols a multiple of 4 */
     const float *x, *norm; /* [*, cols], [cols] */
@@ -365,23 +363,23 @@ struct rescore_args {
     float eps;
 };
 
-/* The draws of n rows from their candidates, as the engine's sampler makes them when nothing but
+/* The draws of n rows from their top-k logits, as the engine's sampler makes them when nothing but
  * temperature, top_k, top_p and min_p is asked (src/engine/sample/sampler.c): token[i] is what row
  * i goes on with. One warp a row. */
 struct sample_params {
     uint64_t seed, step;
     float temperature, top_p, min_p; /* temperature 0: the best */
-    int32_t top_k;                   /* 1 .. CANDIDATES */
+    int32_t top_k;                   /* 1 .. TOPK */
 };
 
 struct sample_args {
-    const struct topk_logit *best;      /* [n, CANDIDATES] */
+    const struct topk_logit *best;      /* [n, TOPK] */
     const struct sample_params *params; /* [n] */
     int32_t *token, *sampled; /* [n] each the same: the next step's input, and for the host */
     int32_t n;
 };
 
-/* A few words, between the card's memory and pinned memory of the host in either direction: quicker
+/* A few words, between the GPU's memory and pinned memory of the host in either direction: quicker
  * between two kernels than the copy engine. */
 struct copy_words_args {
     uint32_t *to;
@@ -389,14 +387,14 @@ struct copy_words_args {
     int32_t n;
 };
 
-/* `times` rounds of matrix products by every warp. */
+/* `times` rounds of matrix instructions by every warp. */
 struct mma_peak_args {
     uint32_t *out;
     int32_t times;
 };
 
 /* Reads `bytes` (a multiple of 16) `times` times and leaves one number, so that nothing is left
- * out: the card's read bandwidth. */
+ * out: the GPU's read bandwidth. */
 struct read_memory_args {
     const void *data;
     uint32_t *out;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One element of a matrix as float32, whatever its dtype and layout: for kernels that read few of
  * them, or need not be fast. */
-#ifndef EY_CUDA_ELEMENT_CUH
-#define EY_CUDA_ELEMENT_CUH
+#ifndef EY_CUDA_MATRIX_ELEMENT_CUH
+#define EY_CUDA_MATRIX_ELEMENT_CUH
 
 #include "kernels/cuda/common/ptx.cuh"
 

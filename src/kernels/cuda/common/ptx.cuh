@@ -81,7 +81,7 @@ EY_DEVICE float2 load_fresh_pair(const float *p)
     return v;
 }
 
-/* y[0..3] += v, in memory and without waiting: where no other thread does anything with them. Cards
+/* y[0..3] += v, in memory and without waiting: where no other thread does anything with them. GPUs
  * before sm_90 have it one by one. */
 EY_DEVICE void add_in_memory(float *y, float4 v)
 {
@@ -176,13 +176,13 @@ EY_DEVICE void mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* c[16, 8] = a[16, 32] · b[32, 8], or added to c, of e4m3; cards of compute capability 8.9 and
+/* c[16, 8] = a[16, 32] · b[32, 8], or added to c, of e4m3; GPUs of compute capability 8.9 and
  * later. Lane 4g + t holds of a: a[0] row g, columns 4t .. 4t+3; a[1] row g+8, the same; a[2] row
  * g, columns 4t+16 .. 4t+19; a[3] row g+8, the same. Of b: b0 rows 4t .. 4t+3 of column g; b1 rows
  * 4t+16 .. 4t+19. The lowest byte is the lowest column. c as above.
  *
- * Products are exact, but the sum keeps some 14 bits on these cards (backend/cuda/gemm_w8a8_sm89.cu
- * adds up in float32 after two steps). sm_120's GeForce cards have half of their rate with float32
+ * Products are exact, but the sum keeps some 14 bits on these GPUs (matmul/gemm_w8a8_sm89.cu
+ * adds up in float32 after two steps). sm_120's GeForce GPUs have half of their rate with float32
  * sums, but not where each operand has a scale of its own for 32 columns: there it is 1. */
 #if __CUDA_ARCH_FAMILY_SPECIFIC__ == 1200 || __CUDA_ARCH_SPECIFIC__ == 1200
 #define EY_MMA_E4M3                                                                             \
@@ -275,7 +275,7 @@ EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
     return out;
 }
 
-/* Four e4m3 as two float16 pairs, exact; NaN codes give NaN, or 480 on cards before sm_89. */
+/* Four e4m3 as two float16 pairs, exact; NaNs give NaN, or 480 on GPUs before sm_89. */
 EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)
 {
 #if __CUDA_ARCH__ >= 890
@@ -327,7 +327,7 @@ EY_DEVICE float exp2_fast(float x)
 /* ---- order ---- */
 
 /* Programmatic dependent launch: every kernel calls wait_for_previous(); what comes before
- * wait_for_previous() may not touch what the kernel before writes. Both do nothing on cards that
+ * wait_for_previous() may not touch what the kernel before writes. Both do nothing on GPUs that
  * lack it, and where the launch does not ask for it. */
 EY_DEVICE void wait_for_previous(void)
 {
@@ -473,7 +473,7 @@ EY_DEVICE float e4m3_value(uint8_t v)
     return (v & 0x7f) == 0x7f ? bits_float(0x7fc00000u) : f;
 }
 
-/* The e4m3 code nearest to v, ties to even; beyond ±448 that. Done in integers: not every card can
+/* The e4m3 value nearest to v, ties to even; beyond ±448 that. Done in integers: not every GPU can
  * convert. */
 EY_DEVICE uint8_t e4m3_of(float v)
 {

@@ -16,7 +16,8 @@ EY_DEVICE uint4 row_bytes_at(const uint8_t *row, int64_t from, int64_t row_bytes
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Whether one of 4 e4m3 codes is NaN: the addition carries into a byte's top bit only from 0x7f. */
+/* Whether one of 4 e4m3 values is NaN: the addition carries into a byte's top bit only from
+ * 0x7f. */
 EY_DEVICE bool packed_has_nan(uint32_t quantized)
 {
     return ((quantized & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
@@ -92,7 +93,7 @@ EY_DEVICE float row_maximum(const bf16 *row, int cols)
     return warp_max(most);
 }
 
-/* 4 values as int8 codes, the first in the lowest byte. */
+/* 4 values as int8 values, the first in the lowest byte. */
 EY_DEVICE uint32_t int8_quantized(const float v[4], float inverse)
 {
     uint32_t quantized = 0;

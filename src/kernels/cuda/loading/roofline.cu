@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the card can do at most: reading memory, and multiply-adds by the matrix unit. Figures are
+/* What the GPU can do at most: reading memory, and multiply-adds by the matrix unit. Figures are
  * shares of these. */
 #include "kernels/cuda/common/ptx.cuh"
 #include "kernels/cuda/loading/roofline_launch.h"

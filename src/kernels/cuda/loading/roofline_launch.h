@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the kernels of roofline.cu and read_memory are launched. */
-#ifndef EY_CUDA_LIMITS_SHAPE_H
-#define EY_CUDA_LIMITS_SHAPE_H
+#ifndef EY_CUDA_ROOFLINE_LAUNCH_H
+#define EY_CUDA_ROOFLINE_LAUNCH_H
 
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"

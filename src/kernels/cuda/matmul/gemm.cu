@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products of many tokens, on the matrix units: y[n, rows] = x[n, k] · wᵀ, w packed FP8 or
- * BF16, x BF16.
+/* GEMM (many tokens), on the matrix units: y[n, rows] = x[n, k] · wᵀ, w packed FP8 or BF16, x BF16.
  *
  * Weights are the left operand (16 rows), tokens the right one (8 columns). w and x come through a
  * ring of stages in shared memory, each one chunk of 64 bytes of w's columns. All is done for two
@@ -147,8 +146,8 @@ template <class S> EY_DEVICE void group_sync(void)
 
 /* ---- shared → registers ---- */
 
-/* Weights of 16 rows on their way to the matrix unit, two steps of them. FP8: the lane's codes in
- * rows 0..7, then rows 8..15. BF16: the operands themselves. */
+/* Weights of 16 rows on their way to the matrix unit, two steps of them. FP8: the lane's quantized
+ * values in rows 0..7, then rows 8..15. BF16: the operands themselves. */
 struct two_steps {
     uint32_t v[2][4];
 };
@@ -212,11 +211,11 @@ struct gemm_ring {
     struct gemm_share share;
     int thread, group; /* in the group; which group */
     int chunks;        /* the group's */
-    int filled;        /* chunks asked for so far */
+    int filled;        /* chunks prefetched so far */
 };
 
-/* Asks for the group's next chunk, into the stage that is free now. A group of copies each time,
- * even an empty one: waits count them. */
+/* Prefetches the group's next chunk into the stage that is free now. Commits a group of copies each
+ * time, even an empty one: waits count them. */
 template <class S>
 EY_DEVICE void fill_next(const struct matmul_args &a, const struct gemm_place &p,
                          struct gemm_ring *ring, int stage)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the matrix products of many tokens have in common (gemm.cu, gemm_w8a8_sm89.cu,
- * gemm_wgmma_sm90.cu): where a tile lies, the block scales, and how sums that lie in shared memory
- * become results. S is a kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens
- * of what is staged together, staged_row floats apart; adds_in_memory: whether a sum is added to
- * what y holds by the memory itself. */
-#ifndef EY_CUDA_GEMM_CUH
-#define EY_CUDA_GEMM_CUH
+/* What the GEMM kernels have in common (gemm.cu, gemm_w8a8_sm89.cu, gemm_wgmma_sm90.cu): where a
+ * tile lies, the block scales, and how sums that lie in shared memory become results. S is a
+ * kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged
+ * together, staged_row floats apart; adds_in_memory: whether a sum is added to what y holds by the
+ * memory itself. */
+#ifndef EY_CUDA_GEMM_COMMON_CUH
+#define EY_CUDA_GEMM_COMMON_CUH
 
 #include "kernels/cuda/matmul/gemm_launch.h"
 #include "kernels/cuda/common/ptx.cuh"

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiles of the matrix products (gemm.cu), and which of them a product is done with. C for the
- * host, C++ for the kernels.
+/* The tiles of gemm.cu, and which of them a GEMM uses. C for the host, C++ for the kernels.
  *
  * A tile is rows of w times tokens (rows of x): `row_warps` x `token_warps` warps of m_tiles·16
  * rows by n_m_tiles·8 tokens each share a ring of `stages` pieces of w and x, one chunk of columns
  * each. The narrow tile has k_warps instead: each warp has the whole tile, a ring of its own and
  * every k_warps-th block of columns, and the sums meet at the end. It is for few tokens, where all
  * that counts is to have many weights on their way at the same time. All rings are within 99 KB. */
-#ifndef EY_CUDA_GEMM_SHAPE_H
-#define EY_CUDA_GEMM_SHAPE_H
+#ifndef EY_CUDA_GEMM_LAUNCH_H
+#define EY_CUDA_GEMM_LAUNCH_H
 
 #include <stdbool.h>
 
@@ -23,7 +22,7 @@
     T(128x64, 4, 1, 1, 2, 8, 3, 4, 3)  \
     T(32x64, 1, 1, 4, 2, 8, 2, 4, 1)
 
-/* The tiles of cards of compute capability 9.0 (gemm_wgmma_sm90.cu): T(name, tiles of 64 rows of
+/* The tiles of GPUs of compute capability 9.0 (gemm_wgmma_sm90.cu): T(name, tiles of 64 rows of
  * each of two warpgroups, tiles of 8 tokens). Their rings take what a block may have there. */
 #define EY_GEMM_SM90_TILES(T) \
     T(128x256, 1, 32)         \
@@ -66,8 +65,8 @@ enum {
 
 static inline const struct gemm_tile *gemm_tile(enum gemm_tile_kind kind)
 {
-/* a stage: a chunk of columns of each 16 rows of w, and of each token of x: 64 columns beside FP8,
- * 32 beside BF16 */
+/* a stage: a chunk of columns of each 16 rows of w, and of each token of x: 64 columns with FP8, 32
+ * with BF16 */
 #define EY_GEMM_ROWS(rw, m) (16 * (rw) * (m))
 #define EY_GEMM_TOKENS(tw, n) (8 * (tw) * (n))
 #define EY_GEMM_SHARED(rw, tw, kw, m, n, stages, fp8) \
@@ -99,7 +98,7 @@ static inline const struct gemm_tile *gemm_tile(enum gemm_tile_kind kind)
     return &tiles[kind];
 }
 
-/* Tiles of rows of the whole product: of each matrix apart, but gate and up share theirs half and
+/* Tiles of rows of the whole GEMM: of each matrix apart, but gate and up share theirs half and
  * half. */
 static inline int gemm_row_tiles(const struct matmul_args *a, int tile_rows)
 {
@@ -130,7 +129,7 @@ static inline struct launch gemm_launch_tile(const struct matmul_args *a, enum g
 
 /* The tile whose busiest SM is done first. What an SM does in a given time grows with the tile,
  * because its shared memory serves fewer products a byte in a small one; the start and end of a
- * tile cost about as much as 256 columns. Up to 64 tokens a product waits for its weights instead:
+ * tile cost about as much as 256 columns. Up to 64 tokens a GEMM waits for its weights instead:
  * then the narrow tile, where wide ones would leave a third of the SMs without work. */
 static inline enum gemm_tile_kind gemm_choose_portable(const struct matmul_args *a, int sm_count)
 {
@@ -151,7 +150,7 @@ static inline enum gemm_tile_kind gemm_choose_portable(const struct matmul_args 
     return best;
 }
 
-/* Microseconds that a product takes on an H200, roughly, as measured: each wave of tiles has a
+/* Microseconds that a GEMM takes on an H200, roughly, as measured: each wave of tiles has a
  * start and an end, and its stages of 64 columns. */
 static inline double gemm_sm90_cost(const struct matmul_args *a, const struct gemm_tile *tile,
                                     int sm_count)
@@ -164,7 +163,7 @@ static inline double gemm_sm90_cost(const struct matmul_args *a, const struct ge
            (0.5 + 0.036 * tile->tokens + stages * stage);
 }
 
-/* The same of the narrow tile, which is the better one while a product waits for its weights. */
+/* The same of the narrow tile, which is the better one while a GEMM waits for its weights. */
 static inline double gemm_narrow_cost(const struct matmul_args *a, int sm_count)
 {
     const struct gemm_tile *tile = gemm_tile(GEMM_32x64);
@@ -187,7 +186,7 @@ static inline enum gemm_tile_kind gemm_choose_sm90(const struct matmul_args *a, 
     return best;
 }
 
-/* wide: the kernels of gemm_wgmma_sm90.cu are there, and the card is theirs. */
+/* wide: the kernels of gemm_wgmma_sm90.cu are there, and the GPU is theirs. */
 static inline enum gemm_tile_kind gemm_choose(const struct matmul_args *a, int sm_count,
                                               bool has_sm90)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The products of FP8 activations and FP8 weights (gemm_w8a8_sm89.cu): their one tile, and how they
- * are launched. C for the host, C++ for the kernels.
+/* The GEMM of FP8 activations and FP8 weights (gemm_w8a8_sm89.cu): its one tile, and how they are
+ * launched. C for the host, C++ for the kernels.
  *
  * A tile is 128 rows of w and 128 tokens, of 2 x 2 warps of 64 each. Two blocks of threads fit an
  * SM of 100 KB to the byte. */
-#ifndef EY_CUDA_GEMM_E4M3_SHAPE_H
-#define EY_CUDA_GEMM_E4M3_SHAPE_H
+#ifndef EY_CUDA_GEMM_W8A8_LAUNCH_H
+#define EY_CUDA_GEMM_W8A8_LAUNCH_H
 
 #include "kernels/cuda/matmul/gemm_launch.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of many tokens whose activations are e4m3 like the weights, for matrix units that take
- * both (compute capability 8.9 and later; 9.0 has the instruction but no unit for it). Activations
- * are quantised by rows and blocks of SCALE_BLOCK columns, which is the scheme that block-FP8
- * checkpoints are made for.
+/* GEMM with FP8 weights and FP8 activations (W8A8), for matrix units that take both (compute
+ * capability 8.9 and later; 9.0 has the instruction but no unit for it). Activations are quantized
+ * by rows and blocks of SCALE_BLOCK columns, which is the scheme that block-FP8 checkpoints are
+ * made for.
  *
  * Weights are the left operand. A lane's 16 bytes of a packed chunk, and as many of a token, serve
  * two steps of the matrix unit as they are: it does not mind in which order columns are summed up
@@ -42,7 +42,7 @@ EY_KERNEL(quantize_rows, struct quantize_rows_args, QUANTIZE_ROWS_THREADS, 4)
     if (lane_index() == 0) a.scale[(int64_t)block * a.scale_rows + row] = scale;
 }
 
-/* ---- the product ---- */
+/* ---- the matmul ---- */
 
 struct w8a8_shape {
     enum {
@@ -53,7 +53,7 @@ struct w8a8_shape {
         warp_tokens = 64,
         m_tiles = 4,
         n_tiles = 8,
-        n_at_once = 4, /* tiles of tokens whose products are under way at the same time */
+        n_at_once = 4, /* tiles of tokens whose MMAs are under way at the same time */
         w_bytes = rows * PACK_BYTES,
         staged_row = warp_rows + 4,
         staged_tokens = 32,
@@ -115,7 +115,7 @@ EY_DEVICE void w8a8_copy_x(const struct w8a8_args &a, const struct gemm_place &p
                    quad < a.matmul.n ? 16 : 0);
 }
 
-/* Codes of 16 rows, as left operands of two steps. */
+/* Quantized values of 16 rows, as left operands of two steps. */
 EY_DEVICE void w8a8_load_rows(uint32_t left[2][4], const unsigned char *chunk)
 {
 #pragma unroll
@@ -128,7 +128,7 @@ EY_DEVICE void w8a8_load_rows(uint32_t left[2][4], const unsigned char *chunk)
     }
 }
 
-/* A chunk's products of the warp, times the scales: w's of gate and up by turns, and x's of this
+/* The warp's MMAs of a chunk, times the scales: w's of gate and up by turns, and x's of this
  * lane's two tokens in each tile of 8. */
 EY_DEVICE void w8a8_add_chunk(float sum[S::m_tiles][S::n_tiles][4], const unsigned char *w,
                               const unsigned char *x, const float *x_scale, const float w_scale[2])

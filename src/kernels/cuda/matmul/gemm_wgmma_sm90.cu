@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products of many tokens on cards of compute capability 9.0, whose matrix unit gives its
- * full rate to warpgroups alone (wgmma.cuh).
+/* GEMM (many tokens) on GPUs of compute capability 9.0, whose matrix unit gives its full rate to
+ * warpgroups alone (wgmma.cuh).
  *
  * A tile is 128·m_tiles rows of w, half of them each of two warpgroups, and up to 256 tokens.
  * Weights are the left operand, from registers, so that FP8 can be converted on the way; tokens are
@@ -98,7 +98,7 @@ EY_DEVICE struct sm90_share sm90_find_share(const struct matmul_args &a, const s
 }
 
 /* The thread's pieces first .. end-1 of stage q, where there is one, into the ring's place `to`
- * bytes on. Without branches, among which the compiler would not leave products under way. */
+ * bytes on. Without branches, among which the compiler would not leave MMAs under way. */
 template <class S>
 EY_DEVICE void copy_pieces(const struct matmul_args &a, const struct gemm_place &p,
                            const struct sm90_share &share, const struct piece_offsets<S> &offsets,
@@ -125,9 +125,9 @@ EY_DEVICE void copy_pieces(const struct matmul_args &a, const struct gemm_place 
 
 /* ---- shared → registers ---- */
 
-/* What a lane loads of 16 rows for one step of 16 columns. FP8: two neighbouring codes each,
- * columns in their natural order, as the tokens have them; of rows 0..7 and 8..15, of the first 8
- * columns and the next. BF16: left operands. */
+/* What a lane loads of 16 rows for one step of 16 columns. FP8: two neighbouring quantized values
+ * each, columns in their natural order, as the tokens have them; of rows 0..7 and 8..15, of the
+ * first 8 columns and the next. BF16: left operands. */
 template <class S>
 EY_DEVICE void sm90_load_step(uint32_t raw[4], const unsigned char *block, int step)
 {
@@ -205,9 +205,9 @@ template <class S> EY_DEVICE int sm90_row_block(int m)
 }
 
 /* Group after group of steps: its left operands are made of what was loaded meanwhile, those of the
- * next group are loaded, and its products begun; until then those of the group before were under
+ * next group are loaded, and its MMAs begun; until then those of the group before were under
  * way. For a stage's last group the next stage must have come; the place of the one before is free
- * then, and its new pieces are asked for during a stage's time, a part in each group. */
+ * then, and its new pieces are prefetched during a stage's time, a part in each group. */
 template <class S>
 EY_DEVICE void sm90_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct matmul_args &a,
                              const struct gemm_place &p, const struct sm90_share &share,
@@ -219,7 +219,7 @@ EY_DEVICE void sm90_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct 
     struct running_scale scale = {1.f, 0.f, E4M3_FACTOR};
     uint32_t raw[S::at_once][S::m_tiles][4], left[4][S::m_tiles][4];
     int here = 0, to = 0,
-        filling = sm90_stages(a); /* stages' places, in bytes; the stage that is asked for */
+        filling = sm90_stages(a); /* stages' offsets in bytes; the stage being prefetched */
 
 #pragma unroll
     for (int m = 0; m < S::m_tiles; m++)

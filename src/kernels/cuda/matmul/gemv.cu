@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with few rows of x (up to 32 tokens): every weight is read once, so only that reading
- * may cost time.
+/* GEMV (up to 32 tokens): every weight is read once, so only that read should cost time.
  *
  * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. Warps of a
  * block share out the chunks of a row block (16 rows); each holds its chunks in registers, all of
@@ -11,12 +10,12 @@
  *
  * FP8 weights become float16, exactly, and x float16 too: each token's values of a chunk times a
  * power of two that puts the largest just below float16's end, so nothing overflows and eleven bits
- * remain. Four-bit weights become float16 too, with their scales in them, each rounded once; a
- * register has codes i and i + 4 of eight columns, and x lies likewise. BF16 weights meet x in
+ * remain. Int4 weights become float16 too, with their scales in them, each rounded once; a register
+ * has quantized values i and i + 4 of eight columns, and x lies likewise. BF16 weights meet x in
  * BF16.
  *
  * Which chunk a warp adds when follows from k alone, so a token's result is the same in every
- * variant and beside any other tokens. */
+ * variant and whatever other tokens are in the call. */
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
@@ -95,7 +94,7 @@ EY_DEVICE float load_scales(const struct gemv_source from[tiles], int depth, int
     return scale[number * PACK_BYTES / SCALE_BLOCK];
 }
 
-/* Eight codes: four float16 pairs. 1024 + code is a float16 whose last bits are the code. */
+/* Eight quantized values: four float16 pairs. 1024 + v is a float16 whose last bits are v. */
 EY_DEVICE void int4_f16_pairs(uint32_t out[4], uint32_t quantized, uint32_t scale_zero)
 {
     const uint32_t scale = ((scale_zero & 0xfff0u) >> 1) * 0x10001u,
@@ -142,8 +141,8 @@ EY_DEVICE struct float8 beside_four_on(const struct float8 &e)
     return out;
 }
 
-/* x of some of a warp's chunks in shared memory, and beside it [ahead, tokens] scales and [ahead,
- * n] sums of squares. */
+/* x of some of a warp's chunks in shared memory, followed by [ahead, tokens] scales and [ahead, n]
+ * sums of squares. */
 struct gemv_staged_x {
     unsigned char *x;
     float *scale, *squares;
@@ -261,7 +260,7 @@ EY_DEVICE float gemv_add_squares(const struct gemv_staged_x &s, float sum, int c
     return sum;
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 /* A lane's columns of x of one token. */
 template <int dtype>
@@ -327,7 +326,7 @@ EY_DEVICE float gemv_silu(float v)
 
 /* ---- results ---- */
 
-/* What y holds before: asked for early, since it is needed last. */
+/* What y holds before: loaded early, since it is needed last. */
 EY_DEVICE float value_before(const struct matmul_args &a, const struct row_block &b,
                              const struct gemv_output &p)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels for products of few tokens have in common: where a row block is, and x as the
- * matrix unit wants it. */
-#ifndef EY_CUDA_GEMV_CUH
-#define EY_CUDA_GEMV_CUH
+/* What the GEMV kernels (few tokens) have in common: where a row block is, and x as the matrix unit
+ * wants it. */
+#ifndef EY_CUDA_GEMV_COMMON_CUH
+#define EY_CUDA_GEMV_COMMON_CUH
 
 #include "kernels/cuda/common/ptx.cuh"
 

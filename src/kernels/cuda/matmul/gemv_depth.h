@@ -8,10 +8,10 @@
 enum {
     GEMV_TOKENS = 32,     /* at most */
     GEMV_WARPS = 16,      /* of a block, at most */
-    GEMV_NORM_WARPS = 10, /* the same where the product begins with a norm */
-    GEMV_INT4_WARPS = 8,  /* with four-bit weights */
+    GEMV_NORM_WARPS = 10, /* the same where the matmul begins with a norm */
+    GEMV_INT4_WARPS = 8,  /* with int4 weights */
     UNIT_CHUNKS =
-        2, /* beside each other: what a warp of the head kernels copies and multiplies at once */
+        2, /* side by side: what a warp of the head kernels copies and multiplies at once */
     UNIT_BYTES = UNIT_CHUNKS * PACK_CHUNK,
     GEMV_TOKEN_FLOATS =
         PACK_ROWS +

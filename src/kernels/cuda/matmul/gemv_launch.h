@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which gemv kernel takes a product, and how it is launched. */
-#ifndef EY_CUDA_GEMV_SHAPE_H
-#define EY_CUDA_GEMV_SHAPE_H
+/* Which GEMV kernel takes a matmul, and how it is launched. */
+#ifndef EY_CUDA_GEMV_LAUNCH_H
+#define EY_CUDA_GEMV_LAUNCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static inline int gemv_chunk_columns(int dtype)
 }
 
 /* Warps of a block: by the matrix and kind of result alone, so that sums run in the same order
- * whatever n is. *each: chunks of a warp. With four-bit weights a block has fewer warps, so that
+ * whatever n is. *each: chunks of a warp. With int4 weights a block has fewer warps, so that
  * several blocks fit an SM: x of a chunk is twice as much work, its weights half as many bytes. */
 static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
 {
@@ -122,7 +122,7 @@ static inline unsigned gemv_lay_out(struct matmul_args *a, int groups, int *warp
     return l->warp_bytes > most ? 0 : (unsigned)(*warps * l->warp_bytes + squares);
 }
 
-/* By a->out, a->norm and the matrices; .kernel is NULL when no kernel takes the product. Fills in
+/* By a->out, a->norm and the matrices; .kernel is NULL when no kernel takes the matmul. Fills in
  * a->layout, or a->head. A row block gets a block of threads. sm_shared: bytes of shared memory
  * that an SM has. */
 static inline struct launch gemv_launch(struct matmul_args *a, int sm_count, int sm_shared)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels for products of one token have in common: which rows a block of threads has, and
- * where its results go. */
-#ifndef EY_CUDA_GEMV1_CUH
-#define EY_CUDA_GEMV1_CUH
+/* What the GEMV kernels for one token have in common: which rows a block of threads has, and where
+ * its results go. */
+#ifndef EY_CUDA_GEMV_M1_CUH
+#define EY_CUDA_GEMV_M1_CUH
 
 #include "kernels/cuda/common/ptx.cuh"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of one token with FP8 matrices: what a single answer is made of (four-bit ones:
- * gemv_m1_int4.cu). All that counts is that weights never stop coming. So blocks of threads are
- * small and many: one has 16 rows, a packed row block, or half of one; of gate and up, as much of
- * each. Its weights are asked for before it waits for the kernel before it, and it is done soon
- * after that; while it computes, others' weights are on their way. Weights become float32, and so
- * is x. Sums are in an order that depends on the matrix alone. Chunk c of a row block belongs to
- * warp c % warps. */
+/* GEMV of one token with FP8 matrices, which a single request is made of (int4: gemv_m1_int4.cu).
+ * All that counts is that weights never stop streaming. So blocks of threads are small and many:
+ * one has 16 rows, a packed row block, or half of one; of gate and up, as much of each. Its weights
+ * are prefetched before it waits for the kernel before it, and it is done soon after that; while it
+ * computes, others' weights are on their way. Weights become float32, and so is x. Sums are in an
+ * order that depends on the matrix alone. Chunk c of a row block belongs to warp c % warps. */
 #include "kernels/cuda/matmul/gemv_m1.cuh"
 #include "kernels/cuda/matmul/gemv_m1_launch.h"
 
@@ -69,7 +68,7 @@ EY_DEVICE void stage_bf16(float *x, const struct matmul_args &a, int columns)
     }
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 EY_DEVICE float dot4(uint32_t quantized, float4 x, float sum)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of one token with four-bit matrices, as gemv_m1_fp8.cu has them for FP8: small blocks of
- * threads, weights on their way before the kernel before has ended. Codes come twice as fast as FP8
+/* GEMV of one token with int4 matrices, as gemv_m1_fp8.cu for FP8: small blocks of threads, weights
+ * on their way before the kernel before has ended. Quantized values come twice as fast as FP8
  * weights, so each may cost half as much. The matrix unit multiplies them as they are, as bytes,
  * with x as whole numbers of 16 bits: a lane's 32 columns of x share a power of two, so that they
  * are off by 2^-15 of their largest at most, and each number is two signed bytes, which are two
  * columns for the matrix unit. It has eight: two for each of the four lanes that share a row, zero
  * where columns of x are another lane's. So a lane is given the sums over the columns that it
- * holds, to which one multiplier belongs whatever the size of groups. All that is exact in 32 bits,
+ * holds, to which one scale belongs whatever the size of groups. All that is exact in 32 bits,
  * zero · (sum of x) taken off; only then it becomes float32.
  *
  * Chunk c of a row block belongs to warp c % warps, with its columns of x: a warp brings x for
@@ -145,8 +145,8 @@ EY_DEVICE uint2 digits_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
                       __byte_perm(first, last, 0x5410) ^ 0x80808080u);
 }
 
-/* Eight columns into the warp's shared memory: even ones and odd ones beside each other, as codes
- * come out of a word. */
+/* Eight columns into the warp's shared memory: even ones and odd ones side by side, as quantized
+ * values come out of a word. */
 EY_DEVICE void put_x(unsigned char *x, float4 v, float4 w)
 {
     const int lane = lane_index(), chunk = lane / 16, piece = lane % 16;
@@ -193,7 +193,7 @@ EY_DEVICE void stage(unsigned char *x, const struct raw<out> &raw,
     __syncwarp();
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 /* A chunk's upper and lower rows with x: c[0], c[2] its upper digits, c[1], c[3] the lower ones. */
 EY_DEVICE void m1_int4_multiply_chunk(int c[4], const uint4 rows[2], const unsigned char *x)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which products gemv_m1_fp8.cu takes, how it is launched, and what both have to know. */
-#ifndef EY_CUDA_GEMV1_SHAPE_H
-#define EY_CUDA_GEMV1_SHAPE_H
+/* Which matmuls the gemv_m1 kernels take, how they are launched, and what both have to know. */
+#ifndef EY_CUDA_GEMV_M1_LAUNCH_H
+#define EY_CUDA_GEMV_M1_LAUNCH_H
 
 #include <stddef.h>
 
@@ -17,8 +17,8 @@
 enum {
     GEMV_M1_WARPS = 16,        /* of a block, at most … */
     GEMV_M1_PAIR_WARPS = 8,    /* … and where it has two matrices */
-    GEMV_M1_SHARED = 96 * 1024 /* bytes that a block may have for x of FP8: every card has 99 KiB,
-                                and sums want some */
+    GEMV_M1_SHARED = 96 * 1024 /* bytes that a block may have for x of FP8: every GPU has 99 KiB,
+                                  and sums want some */
 };
 
 /* FP8: halves of a row block of each matrix, that a block of threads has. */

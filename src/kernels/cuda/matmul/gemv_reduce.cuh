@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a row block's sums lie in shared memory and in y: for the kernels that add up the sums of
  * several warps (gemv.cu, lm_head.cu). */
-#ifndef EY_CUDA_GEMV_SUMS_CUH
-#define EY_CUDA_GEMV_SUMS_CUH
+#ifndef EY_CUDA_GEMV_REDUCE_CUH
+#define EY_CUDA_GEMV_REDUCE_CUH
 
 #include "kernels/cuda/matmul/gemv_common.cuh"
 #include "kernels/cuda/matmul/gemv_depth.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of few tokens (up to 32) with matrices of BF16 or int8 after a norm: above all the head,
- * the largest matrix of all, of which every weight is read once, so only that reading may cost
- * time.
+/* GEMV (up to 32 tokens) of BF16 or int8 matrices after a norm: above all the LM head, the largest
+ * matrix of a model. Every weight is read once, so only that read should cost time.
  *
  * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. A few
  * blocks of threads on every SM go from row block (16 rows) to row block. Warps share one out; each
@@ -16,7 +15,7 @@
  * BF16 weights meet x in BF16.
  *
  * Which share adds a weight when follows from k alone, so a token's result is the same in every
- * variant and beside any other tokens. */
+ * variant and whatever other tokens are in the call. */
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
@@ -33,7 +32,7 @@ template <int dtype> struct lm_head_unit {
 
 /* ---- the ring ---- */
 
-/* What a warp asks for next, and where in its ring that will be. */
+/* The next prefetch of a warp, and where in its ring it goes. */
 struct lm_head_prefetch {
     const unsigned char *data; /* the lane's place in chunk 0 of the row block */
     unsigned char *ring;       /* the lane's place in slot 0 */
@@ -54,7 +53,7 @@ EY_DEVICE int lm_head_next_slot(int slot, const struct matmul_args &a)
     return slot + 1 == a.lm_head.slots ? 0 : slot + 1;
 }
 
-/* Asks for the next unit; chunks that are not there become zeros. Every call is one group of
+/* Prefetches the next unit; chunks that do not exist become zeros. Every call commits one group of
  * copies, empty where nothing is left, so that groups count units. */
 EY_DEVICE void lm_head_prefetch_unit(struct lm_head_prefetch &r, const struct matmul_args &a)
 {
@@ -143,7 +142,7 @@ template <int dtype> EY_DEVICE int lm_head_piece_slot(int piece, int token)
     return (piece & ~7) + (((piece & 1) ^ (token & 1)) << 2) + (piece >> 1 & 3);
 }
 
-/* x of some of a warp's units in shared memory, and beside it [units, tokens] scales and [units, n]
+/* x of some of a warp's units in shared memory, followed by [units, tokens] scales and [units, n]
  * sums of squares. */
 struct lm_head_staged_x {
     unsigned char *x;
@@ -267,7 +266,7 @@ EY_DEVICE float lm_head_add_squares(const struct lm_head_staged_x &s, float sum,
     return sum;
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 /* A lane's columns of x of one token: of chunk c of a unit, whose x is at `from` for this token. */
 template <int dtype>

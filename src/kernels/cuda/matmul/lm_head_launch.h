@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which products lm_head.cu takes, and how it is launched. */
-#ifndef EY_CUDA_HEAD_SHAPE_H
-#define EY_CUDA_HEAD_SHAPE_H
+/* Which matmuls lm_head.cu takes, and how it is launched. */
+#ifndef EY_CUDA_LM_HEAD_LAUNCH_H
+#define EY_CUDA_LM_HEAD_LAUNCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,9 +10,10 @@
 #include "kernels/cuda/common/launch.h"
 
 enum {
-    LM_HEAD_SLOTS = 4,      /* units that a warp has on the way, at most */
-    LM_HEAD_AHEAD = 8,      /* units of which a warp has x at once, at most */
-    LM_HEAD_RESERVED = 1024 /* bytes of an SM's shared memory that a block takes beside its own */
+    LM_HEAD_SLOTS = 4, /* units that a warp has on the way, at most */
+    LM_HEAD_AHEAD = 8, /* units of which a warp has x at once, at most */
+    LM_HEAD_RESERVED =
+        1024 /* bytes of an SM's shared memory that a block takes on top of its own */
 };
 
 static inline int lm_head_columns(const struct matmul_args *a) /* of a unit */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The product that takes everything: any dtype and layout, any shape, every kind of result. A warp
- * computes one value, element by element in float32. Used where the fast kernels do not apply, and
- * where one of them failed its check on a card. */
+/* The matmul that takes everything: any dtype, layout, shape and epilogue. A warp computes one
+ * value, element by element in float32. Used where the fast kernels do not apply or failed the
+ * self-test. */
 #include "kernels/cuda/matmul/matmul_fallback_launch.h"
 #include "kernels/cuda/common/matrix_element.cuh"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How matmul_fallback is launched. */
-#ifndef EY_CUDA_PLAIN_SHAPE_H
-#define EY_CUDA_PLAIN_SHAPE_H
+#ifndef EY_CUDA_MATMUL_FALLBACK_LAUNCH_H
+#define EY_CUDA_MATMUL_FALLBACK_LAUNCH_H
 
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"

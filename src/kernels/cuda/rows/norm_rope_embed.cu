@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work on rows that is no product: norms, the embedding, tables of angles, positions of patches.
- * All of it is bound by memory. */
+/* Row kernels: norms, embedding, RoPE tables, patches and their positions. All are bound by
+ * memory. */
 #include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 

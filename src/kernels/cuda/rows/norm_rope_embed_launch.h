@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the kernels of norm_rope_embed.cu, repack_weights.cu, matmul_fallback.cu and topk.cu are
  * launched. */
-#ifndef EY_CUDA_ROWS_SHAPE_H
-#define EY_CUDA_ROWS_SHAPE_H
+#ifndef EY_CUDA_NORM_ROPE_EMBED_LAUNCH_H
+#define EY_CUDA_NORM_ROPE_EMBED_LAUNCH_H
 
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"

@@ -73,7 +73,7 @@ EY_DEVICE float rescore_logit(const bf16 *row, const float *x, const struct resc
     return rescore_lane_sum(sum);
 }
 
-/* The row's candidates in the order of their logits now; one warp. */
+/* Sorts the row's rescored logits; one warp. */
 EY_DEVICE void put_in_order(struct topk_logit *best, uint64_t sortable[TOPK])
 {
     for (int i = lane_index(); i < TOPK; i += 32) {

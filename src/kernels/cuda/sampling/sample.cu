@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between two steps: their inputs and results on their way, and the next token, drawn on the card,
- * so that the step after can start before the host has seen it. The host draws too, and what it
- * draws counts: a different rounding of exp here costs a step, no answer. */
+/* Samples the next token on the GPU, so that the next step can start before the host has seen the
+ * logits, and copies a step's inputs and outputs. The host samples too, and its token counts: a
+ * different rounding of exp here costs a step, never an answer. */
 #include "kernels/cuda/sampling/sample_launch.h"
 #include "kernels/cuda/common/ptx.cuh"
 
@@ -22,7 +22,7 @@ EY_DEVICE double sample_uniform(uint64_t seed, uint64_t step)
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* How many candidates stay after top_k (ties of the k-th kept), top_p and min_p. */
+/* How many logits remain after top_k (ties of the k-th kept), top_p and min_p. */
 EY_DEVICE int n_kept_logits(const double *weight, const float *score, int n,
                             const struct sample_params *d)
 {

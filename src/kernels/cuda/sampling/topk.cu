@@ -39,8 +39,8 @@ EY_DEVICE uint32_t warp_max_bits(uint32_t v)
     return v;
 }
 
-/* A number that at least CANDIDATES of items[n] reach, if there are so many: the lowest of the keys
- * that FROM_WARP lanes of a warp reach. */
+/* A number that at least TOPK of items[n] reach, if there are so many: the lowest of the keys that
+ * FROM_WARP lanes of a warp reach. */
 EY_DEVICE uint64_t first_bound(struct selection *s, const uint64_t *items, int n)
 {
     uint32_t key = 0, highest = 0;
@@ -87,7 +87,7 @@ EY_DEVICE void find_bin(struct selection *s, uint32_t need)
     __syncthreads();
 }
 
-/* A bound that between CANDIDATES and KEPT of items[n] reach; more than KEPT reach `bound`. */
+/* A bound that between TOPK and KEPT of items[n] reach; more than KEPT reach `bound`. */
 EY_DEVICE uint64_t raised_bound(struct selection *s, const uint64_t *items, int n, uint64_t bound)
 {
     uint64_t prefix = 0;
@@ -126,7 +126,7 @@ EY_DEVICE void topk_keep(struct selection *s, const uint64_t *items, int n, uint
     __syncthreads();
 }
 
-/* out[CANDIDATES]: the best of the kept, best first. Two threads count for one number. */
+/* out[TOPK]: the best of the kept, best first. Two threads count for one number. */
 EY_DEVICE void write_in_order(struct topk_logit *out, const struct selection *s)
 {
     uint32_t n = s->n_kept, mine = threadIdx.x / 2, rank = 0;
