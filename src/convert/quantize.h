@@ -10,6 +10,12 @@
 
 enum { INT4_MIN_GROUP = 32, INT4_DEFAULT_GROUP = 128, INT4_MAX_GROUP = 128 };
 
+/* What to make of matrices. */
+struct quantize_choice {
+    enum dtype dtype; /* DTYPE_F8_E4M3, DTYPE_INT4; DTYPE_NONE: as stored */
+    int group_size;   /* of int4 */
+};
+
 /* Whether a stored matrix can become that: F32, BF16 or F16, for int4 also block FP8, in rows of
  * whole groups. */
 bool can_quantize(const struct weight *stored, enum dtype to, int group);

@@ -14,8 +14,9 @@
 
 #include "base/file.h"
 #include "base/system.h"
-#include "engine/engine_internal.h"
-#include "models/on_load_quantization.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "convert/quantized_checkpoint.h"
 
 enum {
     MAX_TENSOR_NAME = 256,
@@ -49,7 +50,7 @@ struct quantized_tensor {
 };
 
 struct checkpoint_writer {
-    ey_engine *engine;
+    const struct quantized_source *source;
     const char *out;
     struct output_tensor *tensor;
     size_t n_tensors, max_tensors;
@@ -158,11 +159,12 @@ static void insert_by_address(struct quantized_tensor *out, const struct weight 
 }
 
 /* Which matrices are made of a stored tensor. */
-static struct quantized_tensor quantized_from(const struct model *m, const struct tensor_view *t)
+static struct quantized_tensor quantized_from(const struct quantized_source *source,
+                                              const struct tensor_view *t)
 {
     struct quantized_tensor out = {0};
-    for (int i = 0; i < m->text.n_layers && !out.n_weights; i++) {
-        const struct weight *w = (const struct weight *)&m->layers[i];
+    for (int i = 0; i < source->n_layers && !out.n_weights; i++) {
+        const struct weight *w = (const struct weight *)&source->layers[i];
         for (int j = 0; j < LAYER_WEIGHTS; j++) {
             const uint8_t *from = source_data(&w[j]);
             if (from && from >= t->data && from < t->data + t->size && out.n_weights < MAX_FUSED)
@@ -210,16 +212,16 @@ static bool is_replaced_scale(const struct checkpoint_writer *writer, const stru
     const char *end = strstr(t->name, "_scale_inv");
     if (!end || end[strlen("_scale_inv")] || (size_t)(end - t->name) >= sizeof(name)) return false;
     snprintf(name, sizeof(name), "%.*s", (int)(end - t->name), t->name);
-    const struct tensor_view *matrix = checkpoint_find(writer->engine->ckpt, name);
-    return matrix && quantized_from(&writer->engine->model, matrix).n_weights > 0;
+    const struct tensor_view *matrix = checkpoint_find(writer->source->ckpt, name);
+    return matrix && quantized_from(writer->source, matrix).n_weights > 0;
 }
 
 static bool list_tensors(struct checkpoint_writer *writer, ey_err *e)
 {
-    struct checkpoint *ckpt = writer->engine->ckpt;
+    struct checkpoint *ckpt = writer->source->ckpt;
     for (size_t i = 0; i < checkpoint_count(ckpt); i++) {
         const struct tensor_view *t = checkpoint_at(ckpt, i);
-        const struct quantized_tensor m = quantized_from(&writer->engine->model, t);
+        const struct quantized_tensor m = quantized_from(writer->source, t);
         if (m.n_weights) {
             if (!check_quantized_rows(&m, t, e)) return false;
             add_quantized(writer, &m, t->name);
@@ -237,7 +239,7 @@ static bool list_tensors(struct checkpoint_writer *writer, ey_err *e)
 
 static bool plan_shards(struct checkpoint_writer *writer, ey_err *e)
 {
-    const size_t n = checkpoint_count(writer->engine->ckpt);
+    const size_t n = checkpoint_count(writer->source->ckpt);
     writer->max_tensors = n * MAX_QUANTIZED_TENSORS;
     writer->tensor = calloc(writer->max_tensors + 1, sizeof(*writer->tensor));
     writer->quantized = calloc(n + 1, sizeof(*writer->quantized));
@@ -407,7 +409,7 @@ static bool write_matrix(struct checkpoint_writer *writer, const struct quantize
                          ey_err *e)
 {
     struct weight w;
-    if (!quantize_weight(&w, memory, recipe, writer->engine->pool))
+    if (!quantize_weight(&w, memory, recipe, writer->source->pool))
         return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite",
                        writer->tensor[m->tensor[0]].name);
     const struct weight *stored = &recipe->recipe->source;
@@ -442,9 +444,9 @@ static bool write_quantized(struct checkpoint_writer *writer, const struct quant
            write_copied(writer, m->tensor[MAX_QUANTIZED_TENSORS - 1], shape, e);
 }
 
-static bool write_shard(struct checkpoint_writer *writer, int shard, void *memory,
-                        const ey_engine_options *o, ey_err *e)
+static bool write_shard(struct checkpoint_writer *writer, int shard, void *memory, ey_err *e)
 {
+    const ey_engine_options *o = writer->source->options;
     if (!write_header(writer, shard, e)) return false;
     for (size_t i = 0; i < writer->n_tensors; i++)
         if (writer->tensor[i].shard == shard && writer->tensor[i].data &&
@@ -457,9 +459,9 @@ static bool write_shard(struct checkpoint_writer *writer, int shard, void *memor
     return true;
 }
 
-static bool write_shards(struct checkpoint_writer *writer, const ey_engine_options *o, ey_err *e)
+static bool write_shards(struct checkpoint_writer *writer, ey_err *e)
 {
-    const size_t max_bytes = writer->engine->model.max_quantized_bytes;
+    const size_t max_bytes = writer->source->max_quantized_bytes;
     void *memory = aligned_alloc(64, max_bytes ? max_bytes : 64);
     bool ok = memory || ey_fail_memory(e, "weights on their way", max_bytes);
     for (int i = 0; ok && i < writer->n_shards; i++) {
@@ -469,7 +471,7 @@ static bool write_shards(struct checkpoint_writer *writer, const ey_engine_optio
         if (writer->fd < 0)
             ok = false;
         else
-            ok = finish_file(writer, writer->fd, write_shard(writer, i, memory, o, e), e);
+            ok = finish_file(writer, writer->fd, write_shard(writer, i, memory, e), e);
     }
     free(memory);
     return ok;
@@ -522,7 +524,7 @@ static bool copy_file(struct checkpoint_writer *writer, const char *name, ey_err
     char path[EY_MAX_PATH], *data = NULL;
     size_t n;
     struct stat st;
-    if (!path_join(path, checkpoint_directory(writer->engine->ckpt), name, e)) return false;
+    if (!path_join(path, checkpoint_directory(writer->source->ckpt), name, e)) return false;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_SMALL_FILE) return true;
     bool ok = file_read(&data, &n, path, MAX_SMALL_FILE, e) &&
               write_text_file(writer, name, data, n, e);
@@ -532,8 +534,8 @@ static bool copy_file(struct checkpoint_writer *writer, const char *name, ey_err
 
 static bool copy_files(struct checkpoint_writer *writer, ey_err *e)
 {
-    DIR *d = opendir(checkpoint_directory(writer->engine->ckpt));
-    bool ok = d || ey_fail(e, EY_IO, "%.500s: %s", checkpoint_directory(writer->engine->ckpt),
+    DIR *d = opendir(checkpoint_directory(writer->source->ckpt));
+    bool ok = d || ey_fail(e, EY_IO, "%.500s: %s", checkpoint_directory(writer->source->ckpt),
                            strerror(errno));
     for (struct dirent *entry; ok && (entry = readdir(d));)
         if (is_copied(entry->d_name)) ok = copy_file(writer, entry->d_name, e);
@@ -605,11 +607,11 @@ static json_object *int4_config(const struct checkpoint_writer *writer, int grou
     return q;
 }
 
-static bool write_config(struct checkpoint_writer *writer, const struct quantize_choice *choice,
-                         ey_err *e)
+static bool write_config(struct checkpoint_writer *writer, ey_err *e)
 {
+    const struct quantize_choice *choice = &writer->source->choice;
     json_object *config = NULL;
-    if (json_object_deep_copy((json_object *)(uintptr_t)checkpoint_config(writer->engine->ckpt),
+    if (json_object_deep_copy((json_object *)(uintptr_t)checkpoint_config(writer->source->ckpt),
                               &config, NULL) != 0)
         return ey_fail_memory(e, "config.json", 0);
     json_object_object_add(config, "quantization_config",
@@ -625,47 +627,17 @@ static bool write_config(struct checkpoint_writer *writer, const struct quantize
 
 /* ---- all ---- */
 
-static bool write_checkpoint(struct checkpoint_writer *writer, const struct quantize_choice *choice,
-                             const ey_engine_options *o, ey_err *e)
+bool quantized_checkpoint_write(const struct quantized_source *source, const char *out,
+                                uint64_t *bytes, ey_err *e)
 {
+    struct checkpoint_writer all = {.source = source, .out = out};
+    struct checkpoint_writer *writer = &all;
     bool ok = plan_shards(writer, e) && check_output_space(writer, e) &&
-              create_output_directory(writer, e) && write_shards(writer, o, e) &&
-              write_index(writer, e) && copy_files(writer, e) && write_config(writer, choice, e);
+              create_output_directory(writer, e) && write_shards(writer, e) &&
+              write_index(writer, e) && copy_files(writer, e) && write_config(writer, e);
     if (!ok) remove_output(writer);
     free(writer->tensor);
     free(writer->quantized);
-    return ok;
-}
-
-bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_report *report,
-                 ey_err *e)
-{
-    struct quantize_choice choice;
-    struct quantize_report r = {0};
-    ey_engine *engine = engine_new(e);
-    struct checkpoint_writer writer = {.engine = engine, .out = out};
-    *report = (ey_quantize_report){0};
-    bool ok = engine && engine_read_quantization(&choice, options, e) &&
-              engine_open_headers(engine, options->model, e) &&
-              engine_open_pool(engine, options, e);
-    if (ok && choice.dtype == DTYPE_NONE)
-        ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
-    const uint64_t before = ok ? engine->model.weight_bytes : 0;
-    ok = ok && model_quantize_on_load(&engine->model, &choice, &r, engine->pool, e);
-    if (ok && !r.n_quantized)
-        ok = ey_fail(e, EY_BAD_REQUEST,
-                     "nothing of this model would change: its matrices are that small already, or "
-                     "would lose too much");
-    ok = ok && write_checkpoint(&writer, &choice, options, e);
-    if (ok) {
-        *report = (ey_quantize_report){.n_made = r.n_quantized,
-                                       .n_kept = r.n_unquantized,
-                                       .bytes_before = before,
-                                       .bytes = writer.bytes,
-                                       .worst_error = r.max_error,
-                                       .mean_error = r.mean_error};
-        snprintf(report->kept, sizeof(report->kept), "%s", r.unquantized_names);
-    }
-    ey_engine_close(&engine);
+    *bytes = writer->bytes;
     return ok;
 }

@@ -38,9 +38,6 @@ struct scheduled_chunk {
     bool wants_logits;
 };
 
-/* The first of them is of the prompt, not of an answer. */
-bool chunk_is_prompt(const struct scheduled_chunk *chunk);
-
 enum { MAX_UNREAD_DEFAULT = 256 };
 #define UNREAD_SECONDS_DEFAULT 30.0 /* a request whose text nobody fetches is ended after this */
 #define SLICE_SECONDS_DEFAULT                                                                    \
@@ -123,57 +120,10 @@ struct ey_engine {
     pthread_mutex_t token_lock;
 };
 
-/* ---- the parts of opening (engine.c, planning.c, huge_weights.c) ---- */
-/* Finds what steps read in host memory, which is to be moved into huge pages; eager: whatever is
- * asked meanwhile. */
-void engine_hugepages_start(ey_engine *engine, bool eager);
-/* Whether there is some left to move now, where there is other work or none; under the lock. */
-bool engine_hugepages_may_copy(const ey_engine *engine, bool has_work);
-/* Moves some of it; by the scheduler, which holds the device's lock. */
-void engine_hugepages_copy_some(ey_engine *engine);
-/* So many bytes fewer than the checkpoint has are read of weights now; by any thread. */
-uint64_t engine_bytes_saved(const ey_engine *engine);
-/* Frees the copies: nothing reads weights any more. */
-void engine_hugepages_end(ey_engine *engine);
-ey_engine *engine_new(ey_err *e);
-bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-struct quantize_choice;
-bool engine_read_quantization(struct quantize_choice *out, const ey_engine_options *options,
-                              ey_err *e);
-bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e);
-bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-/* The CPU beside a card. */
-bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-/* Fills engine->plan and the limits that follow from it, and tells it to who asked for it. */
-bool engine_plan(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-/* False: the plan does not fit; *e says by how much, and what would. */
-bool engine_check_plan(const ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* A condition variable for waits on the monotonic clock (engine.c). */
+void cond_init_monotonic(pthread_cond_t *condition);
 
-/* ---- card.c: nothing where there is none ---- */
-/* Tries the kernels where this card is new, and tells of those that are not used. */
-bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-/* How fast its memory is, now that all is loaded. */
-bool engine_probe_gpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-
-/* Allocates what engine->plan says. */
-bool engine_buffers_open(ey_engine *engine, ey_err *e);
-void engine_buffers_close(ey_engine *engine);
-
-/* The tokens as constrained answers need them; NULL: *e says why. */
+/* The tokens as matchers need them, built at the first use (tokens.c). NULL: *e says why. */
 const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e);
-
-bool scheduler_start(ey_engine *engine, ey_err *e);
-/* Ends what is under way, and the thread. */
-void scheduler_stop(ey_engine *engine);
-
-/* Log-probabilities of raw logits[n]: the chosen token's and the `top` best (ids descending by
- * logit, the lower id first among equals). scratch-free, no allocation. */
-struct token_logprob {
-    int32_t id;
-    float logprob;
-};
-int32_t logits_argmax(const float *logits, int n);
-void logits_score(const float *logits, int n, int32_t chosen, int top,
-                  struct token_logprob *out_chosen, struct token_logprob *out_top);
 
 #endif

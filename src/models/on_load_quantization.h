@@ -7,11 +7,6 @@
 #include "models/model.h"
 #include "convert/quantize.h"
 
-struct quantize_choice {
-    enum dtype dtype; /* DTYPE_F8_E4M3, DTYPE_INT4; DTYPE_NONE: as stored */
-    int group_size;   /* of int4 */
-};
-
 /* What became of the decoder's matrices. */
 struct quantize_report {
     int n_quantized, n_unquantized; /* quantised; left as they are because of their error */

@@ -4,6 +4,7 @@
  * which are printed. */
 #include <math.h>
 
+#include "engine/sample/logprobs.h"
 #include "engine/engine_fixture.h"
 #include "engine/request/prompt.h"
 #include "models/ckpt_edit.h"

@@ -2,6 +2,7 @@
 /* What an engine says of a card that its model does not fit on, and what it takes from the plan;
  * the card is told of, none is needed. */
 #include "backend/cuda/cuda_sizes.h"
+#include "engine/load/load.h"
 #include "engine/engine_fixture.h"
 #include "models/ckpt_edit.h"
 

@@ -2,6 +2,7 @@
 /* Who waits, who runs and who goes: the queue and its bound, cancelling anywhere, readers that do
  * not read, closing. No request that ends takes anything from another, and nothing is left of it.
  */
+#include "engine/schedule/scheduler.h"
 #include "engine/concurrent_requests.h"
 #include "engine/op_hooks.h"
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "engine/sample/logprobs.h"
 #include "engine/engine_fixture.h"
 #include "engine/op_hooks.h"
 #include "engine/request/prompt_images.h"

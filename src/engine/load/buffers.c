@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocates what the plan says, once, and lays the buffers out in it. */
-#include "engine/engine_internal.h"
+#include "engine/load/load.h"
 
 /* ---- on the device ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The least work of a request, counted from the model's shape: what figures are shares of. */
-#include "engine/engine_internal.h"
+#include "engine/hugepage_weights.h"
 
 static double weight_stored_bytes(const struct weight *w)
 {

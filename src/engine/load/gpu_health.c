@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/engine_internal.h"
+#include "engine/load/load.h"
 
 /* ---- notices ---- */
 

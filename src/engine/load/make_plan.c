@@ -7,7 +7,8 @@
 
 #include "base/memory.h"
 #include "base/system.h"
-#include "engine/engine_internal.h"
+#include "engine/load/load.h"
+#include "engine/load/make_plan.h"
 #include "engine/request/prompt_images.h"
 #include "models/on_load_quantization.h"
 
@@ -43,7 +44,7 @@ static bool read_knobs(struct plan_knobs *out, const ey_engine_options *o, ey_er
     return true;
 }
 
-static bool read_limits(struct plan_limits *out, const ey_engine_options *o, ey_err *e)
+bool plan_read_limits(struct plan_limits *out, const ey_engine_options *o, ey_err *e)
 {
     *out = (struct plan_limits){
         .max_model_len = o->max_model_len,
@@ -86,8 +87,8 @@ static bool can_use_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why
 }
 
 /* After the device and what becomes of the weights are known. */
-static bool choose_prefill_math(struct plan_limits *out, const ey_engine *engine,
-                                const ey_engine_options *o, ey_err *e)
+bool plan_choose_prefill_math(struct plan_limits *out, const ey_engine *engine,
+                              const ey_engine_options *o, ey_err *e)
 {
     const char *mode = o->prefill_math ? o->prefill_math : "bf16";
     char text[sizeof(e->text) + 64];
@@ -137,7 +138,7 @@ static void notify_unquantized(const struct quantize_report *r, const ey_engine_
     o->notice(o->notice_user, text);
 }
 
-static bool quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+bool plan_quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct quantize_choice choice;
     struct quantize_report report;
@@ -179,7 +180,7 @@ static struct device_info host_device_info(void)
 }
 
 /* A card that somebody told of: no driver is asked. */
-static bool open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+bool plan_open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     enum { USUAL_SM_COUNT = 30 };
     int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
@@ -214,7 +215,7 @@ static uint64_t auto_detail_pixels(const ey_engine *engine)
                    (uint64_t)engine->plan.max_tokens_per_image * side * side);
 }
 
-static void export_plan(ey_plan *out, const ey_engine *engine)
+void plan_export(ey_plan *out, const ey_engine *engine)
 {
     const struct plan *p = &engine->plan;
     snprintf(out->directory, sizeof(out->directory), "%s", checkpoint_directory(engine->ckpt));
@@ -243,11 +244,11 @@ static void notify_planned(const ey_engine *engine, const ey_engine_options *o)
 {
     ey_plan plan = {0};
     if (!o->planned) return;
-    export_plan(&plan, engine);
+    plan_export(&plan, engine);
     o->planned(o->planned_user, &plan);
 }
 
-static bool query_device_info(ey_engine *engine, ey_err *e)
+bool plan_query_device(ey_engine *engine, ey_err *e)
 {
     bool simulated = engine->device_info.is_gpu,
          gpu = simulated || strcmp(engine->be->ops->name, "cuda") == 0;
@@ -261,7 +262,7 @@ static bool query_device_info(ey_engine *engine, ey_err *e)
 
 /* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little
  * more, better no prediction than no memory. */
-static void measure_cpu_bandwidth(ey_engine *engine, const ey_engine_options *o)
+void plan_measure_cpu_bandwidth(ey_engine *engine, const ey_engine_options *o)
 {
     struct device_roofline limits;
     if (!engine->device_info.is_gpu || !o->gpu_layers || engine->device_info.cpu_bandwidth > 0 ||
@@ -275,10 +276,10 @@ bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct plan_limits limits;
     struct plan *p = &engine->plan;
-    if (!query_device_info(engine, e)) return false;
-    measure_cpu_bandwidth(engine, o);
-    if (!quantize_on_load(engine, o, e) || !read_limits(&limits, o, e) ||
-        !choose_prefill_math(&limits, engine, o, e))
+    if (!plan_query_device(engine, e)) return false;
+    plan_measure_cpu_bandwidth(engine, o);
+    if (!plan_quantize_on_load(engine, o, e) || !plan_read_limits(&limits, o, e) ||
+        !plan_choose_prefill_math(&limits, engine, o, e))
         return false;
     if (!plan_make(p, &engine->model, engine->be, &engine->device_info, &limits, e)) return false;
     engine->n_plan_items = plan_items(p, engine->plan_item);
@@ -328,8 +329,8 @@ static bool suggest_cpu(struct plan_suggestion *out, const ey_engine *engine,
     return ok;
 }
 
-static int find_suggestions(struct plan_suggestion out[PLAN_SUGGESTIONS + 1],
-                            const ey_engine *engine, const struct plan_limits *limits)
+int plan_find_suggestions(struct plan_suggestion out[PLAN_SUGGESTIONS + 1], const ey_engine *engine,
+                          const struct plan_limits *limits)
 {
     int n = plan_suggestions(out, &engine->plan, &engine->model, engine->be, limits);
     return n + (engine->plan.device->is_gpu && suggest_cpu(&out[n], engine, limits));
@@ -359,7 +360,7 @@ static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *lim
     const struct plan *p = &engine->plan;
     struct plan_suggestion suggestion[PLAN_SUGGESTIONS + 1];
     char rule[160];
-    int n_suggestions = find_suggestions(suggestion, engine, limits);
+    int n_suggestions = plan_find_suggestions(suggestion, engine, limits);
     plan_budget_text(&p->budget, rule, sizeof(rule));
     ey_fail(e, EY_NO_MEMORY,
             "the model does not fit on %s: with a context of %d tokens it needs %llu MiB, %llu MiB "
@@ -391,7 +392,7 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
                     (p->cpu_layers ? p->bytes[PLAN_CPU_KV] + p->bytes[PLAN_CPU_WORKSPACE] +
                                          p->bytes[PLAN_IMAGE_CACHE]
                                    : 0);
-    if (!read_limits(&limits, o, e)) return false;
+    if (!plan_read_limits(&limits, o, e)) return false;
     if (limits.cpu_bytes && p->cpu_layers_bytes > limits.cpu_bytes)
         return ey_fail(
             e, EY_NO_MEMORY,
@@ -404,120 +405,4 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
            ey_fail(e, EY_NO_MEMORY,
                    "%llu MiB of memory are needed beside the card's, and %llu MiB are available",
                    engine_mib(host), engine_mib(memory_available()));
-}
-
-/* ---- the plan alone ---- */
-
-static void export_suggestions(ey_plan *out, const ey_engine *engine,
-                               const struct plan_limits *limits)
-{
-    struct plan_suggestion suggestion[PLAN_SUGGESTIONS + 1];
-    out->n_suggestions = (size_t)find_suggestions(suggestion, engine, limits);
-    for (size_t i = 0; i < out->n_suggestions; i++) {
-        memcpy(out->suggestions[i].options, suggestion[i].options, sizeof(suggestion[i].options));
-        out->suggestions[i].total_bytes = suggestion[i].total;
-        out->suggestions[i].fits = suggestion[i].fits;
-    }
-}
-
-_Static_assert((int)PLAN_MEMBERS == (int)EY_MAX_MODELS, "models of one plan");
-_Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS &&
-                   (int)PLAN_SUGGESTIONS < (int)EY_PLAN_SUGGESTIONS &&
-                   (int)PLAN_CHOICES <= (int)EY_PLAN_CHOICES,
-               "ey_plan holds any plan");
-_Static_assert(sizeof(((struct plan_suggestion *)0)->options) ==
-                   sizeof(((ey_plan *)0)->suggestions[0].options),
-               "options of a change");
-_Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
-
-static bool plan_open_device(ey_engine *engine, const ey_engine_options *o, ey_err *e)
-{
-    return o->vram ? open_simulated_gpu(engine, o, e) : engine_open_backend(engine, o, e);
-}
-
-/* Engines of which only the headers are open, on the first one's device. */
-struct plan_members_open {
-    ey_engine *engine[EY_MAX_MODELS];
-    struct plan_limits limits[EY_MAX_MODELS];
-    struct plan_member member[EY_MAX_MODELS];
-    size_t n;
-};
-
-static bool plan_open_member(struct plan_members_open *all, const ey_engine_options *o, ey_err *e)
-{
-    const size_t i = all->n;
-    ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
-    all->n += engine != NULL;
-    if (!engine || !read_limits(&all->limits[i], o, e) || !engine_open_headers(engine, o->model, e))
-        return false;
-    if (!i && (!plan_open_device(engine, o, e) || !query_device_info(engine, e))) return false;
-    if (!i) measure_cpu_bandwidth(engine, o);
-    engine->be = first->be;
-    engine->pool = first->pool;
-    engine->device_info = first->device_info;
-    if (!quantize_on_load(engine, o, e) || !choose_prefill_math(&all->limits[i], engine, o, e))
-        return false;
-    all->member[i] = (struct plan_member){
-        .name = o->model, .model = &engine->model, .limits = &all->limits[i]};
-    return true;
-}
-
-static void plan_close_members(struct plan_members_open *all)
-{
-    for (size_t i = all->n; i-- > 0;) {
-        if (i) {
-            all->engine[i]->be = NULL;
-            all->engine[i]->pool = NULL;
-        } /* the first one's */
-        ey_engine_close(&all->engine[i]);
-    }
-}
-
-static void export_member(ey_plan *out, struct plan_members_open *all, size_t i)
-{
-    ey_engine *engine = all->engine[i];
-    engine->plan = all->member[i].plan;
-    engine->n_plan_items = plan_items(&engine->plan, engine->plan_item);
-    export_plan(out, engine);
-    out->shared_bytes = plan_member_bytes(&all->member[i]);
-    out->resident = all->member[i].resident;
-    if (!out->fits) export_suggestions(out, engine, &all->limits[i]);
-}
-
-static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi_model_plan *out,
-                         ey_err *e)
-{
-    const ey_engine *first = all->engine[0];
-    if (!plan_multi_model(all->member, all->n, first->be, &first->device_info, e)) return false;
-    *out = (ey_multi_model_plan){.room_bytes = all->member[0].plan.budget.bytes, .together = true};
-    for (size_t i = 0; i < all->n; i++) {
-        export_member(&plans[i], all, i);
-        out->together &= plans[i].resident;
-        if (plans[i].resident) out->taken_bytes += plans[i].shared_bytes;
-    }
-    out->room_bytes -= first->device_info.context < out->room_bytes ? first->device_info.context
-                                                                    : out->room_bytes;
-    return true;
-}
-
-bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
-                              ey_multi_model_plan *out, ey_err *e)
-{
-    if (n < 1 || n > EY_MAX_MODELS)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu models; one plan is over 1 to %d", n, EY_MAX_MODELS);
-    struct plan_members_open *all = calloc(1, sizeof(*all));
-    bool ok = all || ey_fail_memory(e, "a plan", sizeof(*all));
-    memset(plans, 0, n * sizeof(*plans));
-    for (size_t i = 0; ok && i < n; i++)
-        ok = plan_open_member(all, &options[i], e);
-    ok = ok && plan_members(all, plans, out, e);
-    if (all) plan_close_members(all);
-    free(all);
-    return ok;
-}
-
-bool ey_plan_make(const ey_engine_options *options, ey_plan *out, ey_err *e)
-{
-    ey_multi_model_plan room;
-    return ey_multi_model_plan_make(options, 1, out, &room, e);
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "engine/request/stop_strings.h"
 
 struct arena *answer_arena(ey_answer *answer)
@@ -101,36 +100,4 @@ void answer_cut_at_stop_string(ey_answer *answer, const char *const *stop, size_
         if (strncmp(answer->text + n, stop[i], strlen(stop[i])) == 0) answer->stop_text = stop[i];
     answer->n_text = n;
     answer->text[n] = 0;
-}
-
-/* A token's bytes as UTF-8: what is no whole character alone becomes U+FFFD. */
-static char *printable_token(const struct tokenizer *tok, int id)
-{
-    size_t n;
-    const char *bytes = tokenizer_bytes(tok, id, &n);
-    struct buf text = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
-    buf_add(&text, "", 0);
-    for (size_t i = 0; i < n;) {
-        int length = utf8_decode(bytes + i, n - i, NULL);
-        if (length > 0)
-            buf_add(&text, bytes + i, (size_t)length);
-        else
-            buf_add_text(&text, "\xef\xbf\xbd");
-        i += length > 0 ? (size_t)length : utf8_bad_length(bytes + i, n - i);
-    }
-    return text.data;
-}
-
-const char *ey_token_text(const ey_engine *const_engine, int id)
-{
-    ey_engine *engine = (ey_engine *)const_engine; /* a cache, filled on demand */
-    if (id < 0 || id >= engine->model.text.vocab_size) return "";
-    pthread_mutex_lock(&engine->token_lock);
-    if (!engine->token_text)
-        engine->token_text = calloc((size_t)engine->model.text.vocab_size, sizeof(char *));
-    if (engine->token_text && !engine->token_text[id])
-        engine->token_text[id] = printable_token(engine->tok, id);
-    const char *text = engine->token_text ? engine->token_text[id] : NULL;
-    pthread_mutex_unlock(&engine->token_lock);
-    return text ? text : "";
 }

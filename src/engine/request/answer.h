@@ -4,6 +4,7 @@
 #define EY_ENGINE_ANSWER_H
 
 #include "engine/engine_internal.h"
+#include "engine/sample/logprobs.h"
 
 /* What the decode loop leaves: ids and scores, planned for max_tokens before the loop. */
 struct output_tokens {

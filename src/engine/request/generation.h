@@ -74,17 +74,6 @@ static inline int32_t generation_token_at(const ey_generation *gen, int row)
     return row < n ? gen->prompt->ids.id[row] : gen->output.id[row - n];
 }
 
-/* A row of the last step that a token is taken from. */
-struct step_row {
-    int logits_row; /* which of the step's rows of logits */
-    dev x;          /* the step's residual stream … */
-    int x_row;      /* … and the row in it */
-};
-/* The next token, by the ticket's sampling and grammar; notes log-probabilities where they are
- * wanted. */
-int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row *row);
-/* Takes the next token and publishes the text that it completes. True: the answer is over. */
-bool generation_emit_token(ey_generation *gen, const struct step_row *row);
 /* Too much text lies there unfetched. Under the lock. */
 bool generation_is_unread_full(const ey_generation *gen);
 /* Under the lock. */

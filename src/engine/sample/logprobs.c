@@ -2,7 +2,7 @@
 /* Logits → the most likely token and log-probabilities. */
 #include <math.h>
 
-#include "engine/engine_internal.h"
+#include "engine/sample/logprobs.h"
 
 int32_t logits_argmax(const float *logits, int n)
 {

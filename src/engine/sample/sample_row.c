@@ -5,8 +5,8 @@
  * head the best few are scored again from the rows as stored, here or by the device. */
 #include "backend/rescore.h"
 #include "constrain/constrain.h"
-#include "engine/engine_internal.h"
-#include "engine/request/generation.h"
+#include "engine/sample/logprobs.h"
+#include "engine/sample/sample_row.h"
 
 /* ---- exact logits of a few ---- */
 

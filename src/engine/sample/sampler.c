@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "engine/engine_internal.h"
+#include "base/limits.h"
+#include "engine/sample/logprobs.h"
 
 #define MIN_TEMPERATURE \
     1e-5f /* below this the draw is the best one, and dividing by it would overflow */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "engine/request/generation.h"
+#include "engine/schedule/schedule_internal.h"
 
 /* Whether the request goes on after this step, and with a token that the device can draw. */
 static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *chunk)

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/hugepages.h"
 #include "base/memory.h"
-#include "engine/engine_internal.h"
+#include "engine/hugepage_weights.h"
 
 #define COPY_DELAY_SECONDS 10.0
 enum {

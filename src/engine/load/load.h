@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of opening an engine, in the order in which open_engine.c takes them. */
+#ifndef EY_ENGINE_LOAD_H
+#define EY_ENGINE_LOAD_H
+#include "engine/engine_internal.h"
+#include "convert/quantize.h"
+
+/* ---- open_backends.c ---- */
+
+ey_engine *engine_new(ey_err *e);
+/* Checkpoint and model; weights stay mapped. */
+bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e);
+bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* The device's backend, and with a GPU the CPU's too. */
+bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+
+/* ---- gpu_health.c: nothing on the CPU ---- */
+
+/* Runs the kernels' self-test where this GPU is new, and reports kernels that failed it. */
+bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* Measures the GPU's memory once all is loaded. */
+bool engine_probe_gpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+
+/* ---- make_plan.c ---- */
+
+bool engine_read_quantization(struct quantize_choice *out, const ey_engine_options *options,
+                              ey_err *e);
+/* Computes engine->plan and the limits that follow from it, then calls options->planned. */
+bool engine_plan(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+/* Fails where the plan does not fit: *e says by how much, and what would help. */
+bool engine_check_plan(const ey_engine *engine, const ey_engine_options *options, ey_err *e);
+
+/* ---- buffers.c ---- */
+
+/* Allocates what engine->plan says. */
+bool engine_buffers_open(ey_engine *engine, ey_err *e);
+void engine_buffers_close(ey_engine *engine);
+
+#endif

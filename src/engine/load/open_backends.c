@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A new engine, the checkpoint that it reads, and the backends that it runs on. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "engine/load/load.h"
+
+bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e)
+{
+    char directory[EY_MAX_PATH];
+    if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model is named; use --model");
+    return model_directory_find(directory, name, e) &&
+           checkpoint_open(&engine->ckpt, directory, e) &&
+           model_open(&engine->model, engine->ckpt, e);
+}
+
+/* Whether the system has an NVIDIA card, usable or not; under WSL2 Windows puts its driver there.
+ */
+static bool has_nvidia_gpu(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 ||
+           access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
+}
+
+/* The card where there is one that can be used; one that is too small is not passed over in
+ * silence. */
+static bool open_best_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    ey_err no_gpu = {0};
+    if (backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, &no_gpu))
+        return true;
+    if (no_gpu.code != EY_NO_DEVICE) return *e = no_gpu, false;
+    if (options->notice && has_nvidia_gpu()) { /* there is one, so somebody will wonder */
+        char text[sizeof(no_gpu.text) + 64];
+        snprintf(text, sizeof(text), "the CPU is used, not the card: %s", no_gpu.text);
+        options->notice(options->notice_user, text);
+    }
+    return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
+}
+
+bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    if (options->threads < 0 || options->threads > EY_MAX_THREADS)
+        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors",
+                       options->threads, EY_MAX_THREADS);
+    return engine->pool || pool_create(&engine->pool, options->threads, e);
+}
+
+static bool open_named_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    const char *device = options->device ? options->device : "auto";
+    if (!engine_open_pool(engine, options, e)) return false;
+    if (strcmp(device, "ref") == 0) return backend_ref_create(&engine->be, engine->pool, e);
+    if (strcmp(device, "cpu") == 0)
+        return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
+    if (strcmp(device, "cuda") == 0)
+        return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
+    if (strcmp(device, "auto") == 0) return open_best_backend(engine, options, e);
+    return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref",
+                   device);
+}
+
+bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    return engine_open_pool(engine, options, e) &&
+           backend_cpu_create(&engine->cpu, engine->pool, options->cpu_mask, e);
+}
+
+bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    double start = seconds_now();
+    bool ok = open_named_backend(engine, options, e);
+    engine->device_seconds = seconds_now() - start;
+    return ok &&
+           (strcmp(engine->be->ops->name, "cuda") != 0 || engine_open_cpu(engine, options, e));
+}
+
+ey_engine *engine_new(ey_err *e)
+{
+    ey_engine *engine = calloc(1, sizeof(*engine));
+    if (!engine) {
+        ey_fail_memory(e, "the engine", sizeof(*engine));
+        return NULL;
+    }
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutex_init(&engine->device_lock, NULL);
+    pthread_mutex_init(&engine->token_lock, NULL);
+    cond_init_monotonic(&engine->work_ready);
+    return engine;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a model with all the memory that it will ever use, and closes it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "constrain/constrain.h"
+#include "engine/hugepage_weights.h"
+#include "engine/load/load.h"
+#include "engine/schedule/scheduler.h"
+#include "tensor/dequantize.h"
+
+static size_t longest_token_bytes(const struct tokenizer *tok)
+{
+    size_t longest = 0, n;
+    for (int32_t id = 0; id < tokenizer_size(tok); id++)
+        if (tokenizer_bytes(tok, id, &n) && n > longest) longest = n;
+    return longest;
+}
+
+static bool open_tokenizer(ey_engine *engine, ey_err *e)
+{
+    if (!tokenizer_open(&engine->tok, checkpoint_directory(engine->ckpt), e) ||
+        !model_check_tokenizer(&engine->model, engine->tok, e))
+        return false;
+    engine->longest_token = longest_token_bytes(engine->tok);
+    return true;
+}
+
+/* Steps of one row of each of n requests are written down once, where that makes them faster: not
+ * where layers on the CPU are part of them. */
+static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
+{
+    struct backend *be = engine->be;
+    struct host_buffers *h = &engine->host;
+    for (int n = 1;
+         be->ops->capture_begin && !engine->cpu_layers.n_layers && n <= engine->max_num_seqs; n++) {
+        const struct batch batch = {
+            n,           n,      engine->max_blocks, h->token,       h->feature,
+            h->position, h->seq, h->index,           h->block_table, 0};
+        h->feature[n - 1] = -1;
+        h->seq[n - 1] = n - 1;
+        h->out_rows[n - 1] = n - 1;
+        if (!be->ops->capture_begin(be, n))
+            return be->ops->finish(be, e); /* which knows why, if something failed */
+        text_model_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch,
+                        h->out_rows, n, engine->logits, NULL);
+        if (!be->ops->capture_end(be, e)) return false;
+    }
+    return true;
+}
+
+/* What scores the best of an 8-bit head again: the head as stored, and the norm before it. False:
+ * the card was to read it and only that, and it cannot. */
+static bool keep_bf16_head(ey_engine *engine, const struct weight *head, const struct weight *norm,
+                           const ey_engine_options *o, ey_err *e)
+{
+    const struct backend_ops *op = engine->be->ops;
+    const char *why_not = "";
+    char text[320];
+    engine->bf16_head = *head;
+    elements_to_f32(engine->host.rescore_norm, norm->data, norm->dtype, (size_t)norm->cols);
+    engine->rescores_on_host = !op->reads_pinned_rows ||
+                               !op->reads_pinned_rows(engine->be, &why_not);
+    if (!engine->rescores_on_host || engine->plan.knobs.lm_head_rows != HEAD_ROWS_PINNED)
+        return true;
+    if (o->lm_head_rows && strcmp(o->lm_head_rows, "pinned") == 0)
+        return ey_fail(e, EY_INTERNAL, "--head-rows pinned: %s; use host, or auto", why_not);
+    snprintf(text, sizeof(text), "--head-rows host after all: %s; one round trip a token", why_not);
+    if (o->notice) o->notice(o->notice_user, text);
+    return true;
+}
+
+static void choose_vision_backends(ey_engine *engine)
+{
+    const bool beside = plan_vision_on_cpu(&engine->plan);
+    engine->vision_backends = (struct vision_backends){
+        .be = beside ? engine->cpu : engine->be,
+        .text_be = engine->plan.cpu_layers ? engine->cpu : engine->be,
+        .ws = beside ? &engine->cpu_vision_ws : &engine->ws,
+        .text_ws = &engine->ws,
+        .features_on_host = engine->plan.cpu_layers > 0};
+}
+
+static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    const struct placements where = plan_placements(&engine->plan);
+    const struct weight head = engine->model.head,
+                        norm = engine->model.final_norm; /* in the file */
+    const struct backend_ops *op = engine->be->ops;
+    choose_vision_backends(engine);
+    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena_bytes, e)) ||
+        !model_place(&engine->model, engine->be, engine->vision_backends.be, engine->cpu, &where,
+                     engine->pool, e) ||
+        !engine_buffers_open(engine, e) || !capture_decode_graphs(engine, e))
+        return false;
+    if (where.lm_head == PLACE_EIGHT_BIT && !keep_bf16_head(engine, &head, &norm, o, e))
+        return false;
+    if (!o->no_huge_pages) engine_hugepages_start(engine, o->serving);
+    return scheduler_start(engine, e);
+}
+
+static bool engine_open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+{
+    return engine_open_headers(engine, options->model, e) && open_tokenizer(engine, e) &&
+           engine_open_backend(engine, options, e) && engine_selftest_kernels(engine, options, e) &&
+           engine_plan(engine, options, e) && engine_check_plan(engine, options, e) &&
+           engine_load(engine, options, e) && engine_probe_gpu(engine, options, e);
+}
+
+bool ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e)
+{
+    double start = seconds_now();
+    ey_engine *engine = *out = engine_new(e);
+    if (!engine) return false;
+    if (options->progress) options->progress(options->progress_user, "loading", 0, 1);
+    bool ok = engine_open_all(engine, options, e);
+    engine->load_seconds = seconds_now() - start;
+    if (ok && options->progress) options->progress(options->progress_user, "loading", 1, 1);
+    if (!ok) ey_engine_close(out);
+    return ok;
+}
+
+static void free_token_texts(ey_engine *engine)
+{
+    for (int i = 0; engine->token_text && i < engine->model.text.vocab_size; i++)
+        free(engine->token_text[i]);
+    free(engine->token_text);
+}
+
+void ey_engine_close(ey_engine **out)
+{
+    ey_engine *engine = *out;
+    if (!engine) return;
+    scheduler_stop(engine);
+    free_token_texts(engine);
+    vocabulary_close(&engine->vocabulary);
+    if (engine->be) {
+        engine_buffers_close(engine);
+        engine->be->ops->destroy(engine->be);
+    }
+    if (engine->cpu) engine->cpu->ops->destroy(engine->cpu);
+    pool_destroy(&engine->pool);
+    engine_hugepages_end(engine);
+    tokenizer_close(engine->tok);
+    model_close(&engine->model);
+    checkpoint_close(engine->ckpt);
+    pthread_cond_destroy(&engine->work_ready);
+    pthread_mutex_destroy(&engine->device_lock);
+    pthread_mutex_destroy(&engine->token_lock);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+    *out = NULL;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans without an engine: for one model or for several that share a device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/load/load.h"
+#include "engine/load/make_plan.h"
+
+static void export_suggestions(ey_plan *out, const ey_engine *engine,
+                               const struct plan_limits *limits)
+{
+    struct plan_suggestion suggestion[PLAN_SUGGESTIONS + 1];
+    out->n_suggestions = (size_t)plan_find_suggestions(suggestion, engine, limits);
+    for (size_t i = 0; i < out->n_suggestions; i++) {
+        memcpy(out->suggestions[i].options, suggestion[i].options, sizeof(suggestion[i].options));
+        out->suggestions[i].total_bytes = suggestion[i].total;
+        out->suggestions[i].fits = suggestion[i].fits;
+    }
+}
+
+_Static_assert((int)PLAN_MEMBERS == (int)EY_MAX_MODELS, "models of one plan");
+_Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS &&
+                   (int)PLAN_SUGGESTIONS < (int)EY_PLAN_SUGGESTIONS &&
+                   (int)PLAN_CHOICES <= (int)EY_PLAN_CHOICES,
+               "ey_plan holds any plan");
+_Static_assert(sizeof(((struct plan_suggestion *)0)->options) ==
+                   sizeof(((ey_plan *)0)->suggestions[0].options),
+               "options of a change");
+_Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
+
+static bool plan_open_device(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+{
+    return o->vram ? plan_open_simulated_gpu(engine, o, e) : engine_open_backend(engine, o, e);
+}
+
+/* Engines of which only the headers are open, on the first one's device. */
+struct plan_members_open {
+    ey_engine *engine[EY_MAX_MODELS];
+    struct plan_limits limits[EY_MAX_MODELS];
+    struct plan_member member[EY_MAX_MODELS];
+    size_t n;
+};
+
+static bool plan_open_member(struct plan_members_open *all, const ey_engine_options *o, ey_err *e)
+{
+    const size_t i = all->n;
+    ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
+    all->n += engine != NULL;
+    if (!engine || !plan_read_limits(&all->limits[i], o, e) ||
+        !engine_open_headers(engine, o->model, e))
+        return false;
+    if (!i && (!plan_open_device(engine, o, e) || !plan_query_device(engine, e))) return false;
+    if (!i) plan_measure_cpu_bandwidth(engine, o);
+    engine->be = first->be;
+    engine->pool = first->pool;
+    engine->device_info = first->device_info;
+    if (!plan_quantize_on_load(engine, o, e) ||
+        !plan_choose_prefill_math(&all->limits[i], engine, o, e))
+        return false;
+    all->member[i] = (struct plan_member){
+        .name = o->model, .model = &engine->model, .limits = &all->limits[i]};
+    return true;
+}
+
+static void plan_close_members(struct plan_members_open *all)
+{
+    for (size_t i = all->n; i-- > 0;) {
+        if (i) {
+            all->engine[i]->be = NULL;
+            all->engine[i]->pool = NULL;
+        } /* the first one's */
+        ey_engine_close(&all->engine[i]);
+    }
+}
+
+static void export_member(ey_plan *out, struct plan_members_open *all, size_t i)
+{
+    ey_engine *engine = all->engine[i];
+    engine->plan = all->member[i].plan;
+    engine->n_plan_items = plan_items(&engine->plan, engine->plan_item);
+    plan_export(out, engine);
+    out->shared_bytes = plan_member_bytes(&all->member[i]);
+    out->resident = all->member[i].resident;
+    if (!out->fits) export_suggestions(out, engine, &all->limits[i]);
+}
+
+static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi_model_plan *out,
+                         ey_err *e)
+{
+    const ey_engine *first = all->engine[0];
+    if (!plan_multi_model(all->member, all->n, first->be, &first->device_info, e)) return false;
+    *out = (ey_multi_model_plan){.room_bytes = all->member[0].plan.budget.bytes, .together = true};
+    for (size_t i = 0; i < all->n; i++) {
+        export_member(&plans[i], all, i);
+        out->together &= plans[i].resident;
+        if (plans[i].resident) out->taken_bytes += plans[i].shared_bytes;
+    }
+    out->room_bytes -= first->device_info.context < out->room_bytes ? first->device_info.context
+                                                                    : out->room_bytes;
+    return true;
+}
+
+bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
+                              ey_multi_model_plan *out, ey_err *e)
+{
+    if (n < 1 || n > EY_MAX_MODELS)
+        return ey_fail(e, EY_BAD_REQUEST, "%zu models; one plan is over 1 to %d", n, EY_MAX_MODELS);
+    struct plan_members_open *all = calloc(1, sizeof(*all));
+    bool ok = all || ey_fail_memory(e, "a plan", sizeof(*all));
+    memset(plans, 0, n * sizeof(*plans));
+    for (size_t i = 0; ok && i < n; i++)
+        ok = plan_open_member(all, &options[i], e);
+    ok = ok && plan_members(all, plans, out, e);
+    if (all) plan_close_members(all);
+    free(all);
+    return ok;
+}
+
+bool ey_plan_make(const ey_engine_options *options, ey_plan *out, ey_err *e)
+{
+    ey_multi_model_plan room;
+    return ey_multi_model_plan_make(options, 1, out, &room, e);
+}

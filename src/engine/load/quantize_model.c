@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet quantize: what --quantize does while loading, kept as a checkpoint. */
+#include <stdio.h>
+
+#include "convert/quantized_checkpoint.h"
+#include "engine/load/load.h"
+#include "models/on_load_quantization.h"
+
+bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_report *report,
+                 ey_err *e)
+{
+    struct quantize_choice choice;
+    struct quantize_report r = {0};
+    ey_engine *engine = engine_new(e);
+    uint64_t bytes = 0;
+    *report = (ey_quantize_report){0};
+    bool ok = engine && engine_read_quantization(&choice, options, e) &&
+              engine_open_headers(engine, options->model, e) &&
+              engine_open_pool(engine, options, e);
+    if (ok && choice.dtype == DTYPE_NONE)
+        ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
+    const uint64_t before = ok ? engine->model.weight_bytes : 0;
+    ok = ok && model_quantize_on_load(&engine->model, &choice, &r, engine->pool, e);
+    if (ok && !r.n_quantized)
+        ok = ey_fail(e, EY_BAD_REQUEST,
+                     "nothing of this model would change: its matrices are that small already, or "
+                     "would lose too much");
+    if (ok) {
+        const struct quantized_source source = {
+            .ckpt = engine->ckpt,
+            .layers = engine->model.layers,
+            .n_layers = engine->model.text.n_layers,
+            .max_quantized_bytes = engine->model.max_quantized_bytes,
+            .choice = choice,
+            .pool = engine->pool,
+            .options = options};
+        ok = quantized_checkpoint_write(&source, out, &bytes, e);
+    }
+    if (ok) {
+        *report = (ey_quantize_report){.n_made = r.n_quantized,
+                                       .n_kept = r.n_unquantized,
+                                       .bytes_before = before,
+                                       .bytes = bytes,
+                                       .worst_error = r.max_error,
+                                       .mean_error = r.mean_error};
+        snprintf(report->kept, sizeof(report->kept), "%s", r.unquantized_names);
+    }
+    ey_engine_close(&engine);
+    return ok;
+}

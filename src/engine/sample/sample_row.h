@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a step's logits to a token. */
+#ifndef EY_SAMPLE_ROW_H
+#define EY_SAMPLE_ROW_H
+#include "engine/request/generation.h"
+
+/* A row of the last step that a token is taken from. */
+struct step_row {
+    int logits_row; /* which of the step's rows of logits */
+    dev x;          /* the step's residual stream … */
+    int x_row;      /* … and the row in it */
+};
+/* The next token, by the ticket's sampling and grammar; notes log-probabilities where they are
+ * wanted. */
+int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row *row);
+
+#endif

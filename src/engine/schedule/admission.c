@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which requests run: admission, preemption, cancellation, and what a request holds meanwhile.
+ *
+ * A request is admitted only while its known tokens and one more fit into the KV pool; it would be
+ * preempted at once otherwise. Preemption changes nothing in its answer: the blocks are computed
+ * again later, and a row has the same bits however it is computed. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/schedule/schedule_internal.h"
+
+void end_encoder_run(ey_engine *engine)
+{
+    engine->encoder_entry = NULL;
+    ey_prompt_free(&engine->encoder_prompt);
+}
+
+void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
+{
+    struct image_entry *entry = gen->image_entry[i];
+    gen->image_entry[i] = NULL;
+    if (!entry) return;
+    image_cache_unpin(&engine->images, entry);
+    if (entry == engine->encoder_entry && !entry->used)
+        end_encoder_run(engine); /* nobody waits for the picture in the tower */
+}
+
+/* The last blocks first: they are of use only to who has the first ones. */
+static void release_resources(ey_engine *engine, ey_generation *gen)
+{
+    for (size_t i = 0; i < gen->prompt->n_images; i++)
+        unpin_image(engine, gen, i);
+    while (gen->n_blocks)
+        kv_pool_unref(&engine->blocks, gen->slot->blocks[--gen->n_blocks]);
+    if (gen->slot) gen->slot->in_use = false;
+    gen->slot = NULL;
+    gen->n_computed = gen->n_published = 0;
+}
+
+static void remove_running(ey_engine *engine, const ey_generation *gen)
+{
+    int at = 0;
+    while (engine->running[at] != gen)
+        at++;
+    engine->n_running--;
+    memmove(engine->running + at, engine->running + at + 1,
+            (size_t)(engine->n_running - at) * sizeof(*engine->running));
+}
+
+static void count_finished(ey_stats *s, const ey_generation *gen)
+{
+    const char *reason = gen->answer.finish_reason;
+    if (gen->failed)
+        s->failed++;
+    else if (strcmp(reason, "stop") == 0)
+        s->finished_stop++;
+    else if (strcmp(reason, "length") == 0)
+        s->finished_length++;
+    else
+        s->finished_cancelled++;
+}
+
+void end_running_request(ey_engine *engine, ey_generation *gen, const ey_err *error)
+{
+    release_resources(engine, gen);
+    remove_running(engine, gen);
+    generation_end(gen, error);
+    count_finished(&engine->stats, gen);
+}
+
+static void end_waiting_request(ey_engine *engine, ey_generation *gen)
+{
+    request_queue_remove(&engine->queue, gen);
+    generation_end(gen, NULL);
+    count_finished(&engine->stats, gen);
+}
+
+void preempt_request(ey_engine *engine, ey_generation *gen)
+{
+    release_resources(engine, gen);
+    remove_running(engine, gen);
+    gen->state = GENERATION_WAITING;
+    request_queue_push_front(&engine->queue, gen);
+    engine->stats.preemptions++;
+}
+
+static bool pin_images(ey_engine *engine, ey_generation *gen)
+{
+    for (size_t i = 0; i < gen->prompt->n_images; i++) {
+        const struct prompt_image *p = &gen->prompt->images[i];
+        if (prompt_image_ends_before(p, (size_t)gen->n_computed))
+            continue; /* all of its rows are in the KV cache */
+        if (gen->no_prefix_cache && !gen->admitted_before)
+            image_cache_remove(&engine->images, &p->digest);
+        gen->image_entry[i] = image_cache_pin(&engine->images, &p->digest, p->tokens);
+        if (!gen->image_entry[i]) return false;
+    }
+    return true;
+}
+
+static void record_admission(ey_engine *engine, ey_generation *gen)
+{
+    ey_stats *s = &engine->stats;
+    gen->admitted_before = true;
+    gen->admit_time = seconds_now();
+    gen->answer.queue_seconds = gen->admit_time - gen->start_time;
+    gen->answer.cached_tokens = gen->n_computed;
+    s->prompt_tokens += gen->prompt->ids.n;
+    s->cached_tokens += (uint64_t)gen->n_computed;
+    for (size_t i = 0; i < gen->prompt->n_images; i++) {
+        gen->answer.images[i].cached = !gen->image_entry[i] || gen->image_entry[i]->ready;
+        s->images++;
+        s->images_cached += gen->answer.images[i].cached;
+    }
+}
+
+static struct request_slot *find_free_slot(ey_engine *engine)
+{
+    for (int i = 0; i < engine->max_num_seqs; i++)
+        if (!engine->slot[i].in_use) return &engine->slot[i];
+    return NULL;
+}
+
+static void restart_sampler(ey_generation *gen)
+{
+    struct sampler *s = &gen->slot->sampler;
+    sampler_start(s, &gen->sampling, gen->prompt->ids.id, gen->prompt->ids.n);
+    s->bias = gen->bias;
+    s->n_bias = gen->n_bias;
+    for (int i = 0; i < gen->output.n; i++)
+        sampler_record(s, gen->output.id[i]);
+}
+
+/* Blocks that its known tokens and one more still need. */
+static int blocks_needed(const ey_generation *gen)
+{
+    return (generation_known_tokens(gen) + KV_BLOCK) / KV_BLOCK - gen->n_blocks;
+}
+
+/* Blocks that are free and yet not to be given away: those who run need them for what they know, or
+ * have one to grow into. */
+static int blocks_reserved(const ey_engine *engine)
+{
+    int n = 0;
+    for (int i = 0; i < engine->n_running; i++) {
+        int wanted = blocks_needed(engine->running[i]);
+        n += wanted > 1 ? wanted : 1;
+    }
+    return n;
+}
+
+/* Lets the request in if its known tokens and one more find their blocks, and its pictures their
+ * rows: or it would have to give its own back at once. */
+static bool admit(ey_engine *engine, ey_generation *gen)
+{
+    gen->slot = find_free_slot(engine);
+    if (!gen->slot) return false;
+    gen->slot->in_use = true;
+    reuse_prefix(engine, gen);
+    if (engine->blocks.n_free < blocks_needed(gen) + blocks_reserved(engine) ||
+        !pin_images(engine, gen)) {
+        release_resources(engine, gen);
+        return false;
+    }
+    restart_sampler(gen);
+    if (!gen->admitted_before) record_admission(engine, gen);
+    request_queue_remove(&engine->queue, gen);
+    gen->state = GENERATION_RUNNING;
+    engine->running[engine->n_running++] = gen;
+    return true;
+}
+
+void end_cancelled_requests(ey_engine *engine)
+{
+    for (ey_generation *gen = engine->queue.first, *next; gen; gen = next) {
+        next = gen->next;
+        if (gen->cancelled) end_waiting_request(engine, gen);
+    }
+    for (int i = engine->n_running; i--;)
+        if (engine->running[i]->cancelled) end_running_request(engine, engine->running[i], NULL);
+}
+
+/* Notes since when nobody fetches the request's text; true: it has been too long. */
+static bool is_abandoned(const ey_engine *engine, ey_generation *gen, double now)
+{
+    if (!generation_is_unread_full(gen)) return false;
+    if (gen->unread_since <= 0) gen->unread_since = now;
+    return now - gen->unread_since > engine->unread_seconds;
+}
+
+void end_abandoned_requests(ey_engine *engine)
+{
+    double now = seconds_now();
+    for (int i = engine->n_running; i--;)
+        if (is_abandoned(engine, engine->running[i], now))
+            end_running_request(engine, engine->running[i], NULL);
+    for (ey_generation *gen = engine->queue.first, *next; gen; gen = next) {
+        next = gen->next;
+        if (is_abandoned(engine, gen, now)) end_waiting_request(engine, gen);
+    }
+}
+
+ey_generation *youngest_unread_full(const ey_engine *engine)
+{
+    for (int i = engine->n_running; i--;)
+        if (generation_is_unread_full(engine->running[i])) return engine->running[i];
+    return NULL;
+}
+
+/* The next in the queue that can go on when it is let in. */
+static ey_generation *first_admissible(const ey_engine *engine)
+{
+    ey_generation *gen = engine->queue.first;
+    while (gen && generation_is_unread_full(gen))
+        gen = gen->next;
+    return gen;
+}
+
+void admit_waiting(ey_engine *engine)
+{
+    for (ey_generation *gen = first_admissible(engine), *full; gen;
+         gen = first_admissible(engine)) {
+        if (admit(engine, gen)) continue;
+        if (!(full = youngest_unread_full(engine))) return;
+        preempt_request(engine, full);
+    }
+}
+
+void fail_running_requests(ey_engine *engine, const ey_err *error)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (engine->n_running)
+        end_running_request(engine, engine->running[engine->n_running - 1], error);
+    kv_pool_clear(&engine->blocks); /* what a failed step left is unknown */
+    image_cache_clear(&engine->images);
+    pthread_mutex_unlock(&engine->lock);
+}

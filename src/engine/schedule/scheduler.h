@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scheduler: one thread that owns all running requests and the device. */
+#ifndef EY_SCHEDULER_H
+#define EY_SCHEDULER_H
+#include "engine/engine_internal.h"
+
+bool scheduler_start(ey_engine *engine, ey_err *e);
+/* Ends running requests and the thread. */
+void scheduler_stop(ey_engine *engine);
+
+#endif

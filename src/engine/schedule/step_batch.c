@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of one step: one of each decoding request, and chunks of prompts (chunked prefill). */
+#include <string.h>
+
+#include "engine/schedule/schedule_internal.h"
+
+enum {
+    FIRST_CHUNK_ROWS = 64, /* prompt rows beside decoding requests while none is measured */
+    MIN_ROWS_BEFORE_IMAGE =
+        256, /* fewer wait for the image: they are not worth a pass over the weights */
+};
+
+/* Rows that can be computed now: up to the first picture that is not through the tower. A few are
+ * not worth a pass over the weights. */
+static int rows_ready_count(const ey_generation *gen)
+{
+    int known = generation_known_tokens(gen), end = known;
+    for (size_t i = 0; i < gen->prompt->n_images; i++)
+        if (gen->image_entry[i] && !gen->image_entry[i]->ready &&
+            (int)gen->prompt->images[i].span.first < end)
+            end = (int)gen->prompt->images[i].span.first;
+    if (generation_is_unread_full(gen) ||
+        (end < known && end - gen->n_computed < MIN_ROWS_BEFORE_IMAGE))
+        return 0;
+    return end - gen->n_computed;
+}
+
+static bool is_decoding(const ey_generation *gen)
+{
+    return gen->n_computed + 1 == generation_known_tokens(gen);
+}
+
+/* Rows that one step may have: with somebody waiting for tokens, as many as a slice of time allows.
+ */
+static int row_limit(const ey_engine *engine, int n_decoding)
+{
+    int limit = engine->encoder_entry
+                    ? engine->ws.step.max_rows
+                    : engine->ws.chunk.max_rows; /* the chunk's buffers lie over the tower's */
+    if (limit < n_decoding) limit = n_decoding;
+    if (!n_decoding) return limit;
+    double left = engine->slice_seconds - engine->decode_step_seconds,
+           rows = engine->prefill_row_seconds > 0 ? left / engine->prefill_row_seconds
+                                                  : FIRST_CHUNK_ROWS;
+    if (rows < MIN_CHUNK_ROWS) rows = MIN_CHUNK_ROWS;
+    int chunk = n_decoding + ((int)(rows < limit ? rows : limit) + MIN_CHUNK_ROWS - 1) /
+                                 MIN_CHUNK_ROWS * MIN_CHUNK_ROWS;
+    return chunk < limit ? chunk : limit;
+}
+
+/* Blocks for rows up to `end`; who cannot go on anyway gives way first, then whoever came last.
+ * False: it was this one. */
+static bool allocate_blocks(ey_engine *engine, ey_generation *gen, int end)
+{
+    while (gen->n_blocks * KV_BLOCK < end) {
+        int32_t block = kv_pool_alloc(&engine->blocks);
+        if (block >= 0) {
+            gen->slot->blocks[gen->n_blocks++] = block;
+            continue;
+        }
+        ey_generation *full = youngest_unread_full(engine),
+                      *last = full ? full : engine->running[engine->n_running - 1];
+        preempt_request(engine, last);
+        if (last == gen) return false;
+    }
+    return true;
+}
+
+bool chunk_is_prompt(const struct scheduled_chunk *chunk)
+{
+    return chunk->first < (int)chunk->gen->prompt->ids.n;
+}
+
+/* Rows that have to do with the prompt come behind those of answers: they may be computed in
+ * another way (struct batch). What a request that gave way had answered already counts as its
+ * prompt where it is computed together with it. */
+static void sort_prompts_last(struct scheduled_chunk *chunk, int n)
+{
+    for (int i = 0, answering = 0; i < n; i++) {
+        if (chunk_is_prompt(&chunk[i])) continue;
+        const struct scheduled_chunk one = chunk[i];
+        memmove(chunk + answering + 1, chunk + answering, (size_t)(i - answering) * sizeof(*chunk));
+        chunk[answering++] = one;
+    }
+}
+
+int schedule_chunks(ey_engine *engine)
+{
+    int n_chunks = 0, n_decoding = 0;
+    for (int i = 0; i < engine->n_running; i++)
+        n_decoding += is_decoding(engine->running[i]) && rows_ready_count(engine->running[i]) > 0;
+    int left = row_limit(engine, n_decoding) - n_decoding;
+    for (int i = 0; i < engine->n_running; i++) {
+        ey_generation *gen = engine->running[i];
+        int rows = rows_ready_count(gen), limit = is_decoding(gen) ? 1 : left;
+        if (rows > limit) rows = limit;
+        if (rows <= 0) continue;
+        if (!allocate_blocks(engine, gen, gen->n_computed + rows)) break; /* it was the last one */
+        while (engine->running[i] != gen)
+            i--; /* one before it gave way */
+        if (!is_decoding(gen)) left -= rows;
+        engine->chunk[n_chunks++] = (struct scheduled_chunk){
+            gen, gen->n_computed, rows, gen->n_computed + rows == generation_known_tokens(gen)};
+    }
+    sort_prompts_last(engine->chunk, n_chunks);
+    return n_chunks;
+}
+
+static void fill_feature_rows(const struct scheduled_chunk *chunk, int32_t *feature)
+{
+    const ey_prompt *prompt = chunk->gen->prompt;
+    for (int i = 0; i < chunk->n; i++)
+        feature[i] = -1;
+    for (size_t k = 0; k < prompt->n_images; k++) {
+        const struct prompt_image *p = &prompt->images[k];
+        const struct image_entry *entry = chunk->gen->image_entry[k];
+        int first = (int)p->span.first, from = first > chunk->first ? first : chunk->first,
+            end = first + p->tokens;
+        if (end > chunk->first + chunk->n) end = chunk->first + chunk->n;
+        for (int row = from; row < end; row++)
+            feature[row - chunk->first] = entry->block[(row - first) / FEATURE_BLOCK] *
+                                              FEATURE_BLOCK +
+                                          (row - first) % FEATURE_BLOCK;
+    }
+}
+
+static void fill_batch_rows(ey_engine *engine, const struct scheduled_chunk *chunk, int seq, int at)
+{
+    struct host_buffers *h = &engine->host;
+    const ey_generation *gen = chunk->gen;
+    int n_prompt = (int)gen->prompt->ids.n;
+    for (int i = 0; i < chunk->n; i++) {
+        int row = chunk->first + i;
+        int32_t *position = h->position + 3 * (at + i);
+        h->token[at + i] = generation_token_at(gen, row);
+        h->seq[at + i] = seq;
+        h->index[at + i] = row;
+        if (row < n_prompt)
+            memcpy(position, gen->prompt->position + 3 * row, 3 * sizeof(*position));
+        else
+            position[0] = position[1] = position[2] = gen->prompt->next_position + row - n_prompt;
+    }
+    fill_feature_rows(chunk, h->feature + at);
+    memcpy(h->block_table + (size_t)seq * (size_t)engine->max_blocks, gen->slot->blocks,
+           (size_t)gen->n_blocks * sizeof(int32_t));
+}
+
+int n_prompt_rows(const struct scheduled_chunk *chunk, int n)
+{
+    int rows = 0;
+    for (int i = 0; i < n; i++)
+        rows += chunk_is_prompt(&chunk[i]) ? chunk[i].n : 0;
+    return rows;
+}
+
+struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out)
+{
+    struct host_buffers *h = &engine->host;
+    struct batch batch = {.n_seqs = n_chunks,
+                          .n_prompt = n_prompt_rows(engine->chunk, n_chunks),
+                          .max_blocks = engine->max_blocks,
+                          .token = h->token,
+                          .feature = h->feature,
+                          .position = h->position,
+                          .seq = h->seq,
+                          .index = h->index,
+                          .block_table = h->block_table};
+    *n_out = 0;
+    for (int i = 0; i < n_chunks; i++) {
+        fill_batch_rows(engine, &engine->chunk[i], i, batch.n_rows);
+        batch.n_rows += engine->chunk[i].n;
+        if (engine->chunk[i].wants_logits) h->out_rows[(*n_out)++] = batch.n_rows - 1;
+    }
+    return batch;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vision encoder between steps: an image goes through it in tiles, so that decoding goes on. */
+#include "base/clock.h"
+#include "engine/schedule/schedule_internal.h"
+
+enum { ENCODER_PROGRESS_UNITS = 1000 }; /* of progress, for each image */
+
+bool next_image(const ey_engine *engine, const ey_generation **ticket, size_t *index)
+{
+    for (int i = 0; i < engine->n_running; i++) {
+        const ey_generation *gen = engine->running[i];
+        for (size_t k = 0; k < gen->prompt->n_images; k++)
+            if (gen->image_entry[k] && !gen->image_entry[k]->ready)
+                return *ticket = gen, *index = k, true;
+    }
+    return false;
+}
+
+/* The pass holds the prompt: whoever brought the picture may leave before others who wait for it.
+ */
+static void start_encoder_run(ey_engine *engine)
+{
+    const ey_generation *gen;
+    size_t i;
+    if (engine->encoder_entry || !next_image(engine, &gen, &i)) return;
+    engine->encoder_prompt = gen->prompt;
+    prompt_ref(gen->prompt);
+    engine->encoder_entry = gen->image_entry[i];
+    engine->encoder_run = encoder_run_start(
+        &engine->model, engine->vision_backends.ws, &gen->prompt->images[i].pixels,
+        engine->host.pixels, engine->host.patch_positions, engine->encoder_entry->block);
+}
+
+/* Which of the request's pictures is in the tower; n_pictures: none. */
+static size_t image_in_encoder(const ey_engine *engine, const ey_generation *gen)
+{
+    size_t i = 0;
+    while (i < gen->prompt->n_images && gen->image_entry[i] != engine->encoder_entry)
+        i++;
+    return i;
+}
+
+/* Between tiles, for those who wait for this picture. False: none of them does any more. */
+static bool watch_encoder(ey_engine *engine, double seconds)
+{
+    bool wanted = false;
+    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < engine->n_running; i++) {
+        ey_generation *gen = engine->running[i];
+        size_t at = image_in_encoder(engine, gen), n = gen->prompt->n_images;
+        if (at == n) continue;
+        wanted |= !gen->cancelled;
+        gen->answer.vision_seconds += seconds;
+        generation_progress(gen, "vision",
+                            (int)at * ENCODER_PROGRESS_UNITS + engine->encoder_run.done *
+                                                                   ENCODER_PROGRESS_UNITS /
+                                                                   engine->encoder_run.total,
+                            (int)n * ENCODER_PROGRESS_UNITS);
+    }
+    engine->stats.vision_seconds += seconds;
+    engine->last_heartbeat = seconds_now();
+    wanted = wanted && !engine->closing;
+    pthread_mutex_unlock(&engine->lock);
+    return wanted;
+}
+
+static void finish_encoder_run(ey_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->encoder_entry->ready = true;
+    end_encoder_run(engine);
+    engine->stats.encoder_runs++;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* The tower's work, and the features on their way to the decoder's device. */
+static bool finish_encoder_tile(ey_engine *engine, ey_err *e)
+{
+    struct backend *be = engine->vision_backends.be;
+    return be->ops->finish(be, e) && (be == engine->be || engine->be->ops->finish(engine->be, e));
+}
+
+void run_encoder(ey_engine *engine, double start)
+{
+    ey_err e;
+    double now = seconds_now();
+    start_encoder_run(engine); /* who runs, and what they hold, is this thread's to change */
+    bool busy = engine->encoder_entry != NULL;
+    while (busy) {
+        double before = now;
+        bool more = encoder_run_step(&engine->encoder_run, &engine->model,
+                                     &engine->vision_backends);
+        /* where others wait, a slice is over when its work is done, not when it is enqueued */
+        if ((!more || engine->n_running > 1) && !finish_encoder_tile(engine, &e)) {
+            fail_running_requests(engine, &e);
+            return;
+        }
+        now = seconds_now();
+        busy = watch_encoder(engine, now - before) && now - start < engine->slice_seconds;
+        if (more) continue;
+        finish_encoder_run(engine);
+        break;
+    }
+}
