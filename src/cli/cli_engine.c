@@ -181,15 +181,15 @@ static bool on_answer_event(void *user, const ey_event *event)
     return !cancel_requested() && !s->out.closed;
 }
 
-/* The engine knows pictures by number ("picture 2: …", or "the picture: …"); a person knows them by
+/* The engine knows images by number ("image 2: …", or "the image: …"); a person knows them by
  * name. */
 static void name_failed_image(ey_err *e, const struct question *question)
 {
     size_t at = 1;
     int length = 0;
-    if (question->n_images == 1 && strncmp(e->text, "the picture:", 12) == 0)
+    if (question->n_images == 1 && strncmp(e->text, "the image:", 10) == 0)
         length = 11;
-    else if (sscanf(e->text, "picture %zu%n", &at, &length) != 1 || e->text[length] != ':')
+    else if (sscanf(e->text, "image %zu%n", &at, &length) != 1 || e->text[length] != ':')
         return;
     if (!at || at > question->n_images) return;
     ey_err numbered = *e;

@@ -62,8 +62,8 @@ static struct quantize_job quantize_job_of(const struct weight *w)
 
 struct quantize_pool_job {
     struct quantize_job matrix;
-    int64_t row_step;             /* from one row to the next that is looked at */
-    struct quantize_error *error; /* [rows that are looked at] */
+    int64_t row_step;             /* between sampled rows */
+    struct quantize_error *error; /* [sampled rows] */
     atomic_bool failed;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrices made smaller while they are loaded: block FP8 as the official files have it, or groups
- * of four-bit codes (docs/quantization.md has the formulas). Knows weights, not models: which
- * matrices are quantised is src/models/on_load_quantization.c's affair. */
+/* On-load quantization: block FP8 as the official files have it, or int4 in groups
+ * (docs/quantization.md has the formulas). Knows weights, not models: src/models/
+ * on_load_quantization.c chooses the matrices. */
 #ifndef EY_QUANTIZE_H
 #define EY_QUANTIZE_H
 
@@ -20,20 +20,20 @@ struct quantize_choice {
  * whole groups. */
 bool can_quantize(const struct weight *stored, enum dtype to, int group);
 
-/* Bytes that a recipe's result takes: codes, and multipliers behind them at a multiple of 64. */
+/* Bytes of a recipe's result: quantized values, then scales at a multiple of 64. */
 size_t quantized_bytes(const struct weight *recipe);
 
-/* Makes what the recipe says, in memory[quantized_bytes()] aligned to 64, which *out points into.
- * Every group and block is computed for itself, so the result is the same for any number of
- * threads. False: a value is not finite. */
+/* Quantizes into memory[quantized_bytes()], aligned to 64; *out points into it. Groups and blocks
+ * are independent, so the result does not depend on the number of threads. False: a value is not
+ * finite. */
 bool quantize_weight(struct weight *out, void *memory, const struct weight *recipe,
                      struct pool *pool);
 
-/* ---- how well ---- */
+/* ---- the error that it makes ---- */
 
 struct quantize_error {
-    double noise,
-        signal; /* sums over what was looked at of importance · error² and importance · value² */
+    double noise;  /* sum of importance * error^2 over the samples */
+    double signal; /* sum of importance * value^2 */
 };
 
 enum { QUANTIZE_SAMPLE_ROWS = 64 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block FP8: of each 128 x 128 values the largest magnitude becomes 448, the largest e4m3 number,
- * and the block's multiplier undoes that. */
+/* Block FP8: the largest magnitude of each 128 x 128 block becomes 448, the largest e4m3 number,
+ * and the block's scale undoes that. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -10,8 +10,7 @@
 
 #define E4M3_MAX 448.0f
 
-/* The nearest e4m3 code, to even; what is larger becomes 448. Without branches, so that it goes by
- * in vectors. */
+/* Rounds to e4m3, to even, saturating at 448. Branch-free, so that it vectorizes. */
 static uint8_t f32_to_e4m3(float value)
 {
     uint32_t bits, sign;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four bits: of a group of 32, 64 or 128 columns of a row each value becomes (code - zero) · scale,
- * code and zero 0 .. 15.
+/* Int4: each value of a group of 32, 64 or 128 columns of a row becomes (q - zero) * scale, q and
+ * zero 0 .. 15.
  *
- * Looked for are the scale s and the zero that make the sum of h · (x - d · s)² least, d = code -
- * zero. For given d the best scale is s = Σ h·x·d / Σ h·d², and the sum is then Σ h·x² - (Σ h·x·d)²
- * / Σ h·d². So codes are made with several trial scales and zeros, those that reach the largest (Σ
- * h·x·d)² / Σ h·d² are kept, their s becomes BF16, and codes and s are made again from each other
- * while that helps.
+ * The search minimizes the sum of h * (x - d * s)^2 over scale s and zero, d = q - zero. For given
+ * d the best scale is s = sum(h*x*d) / sum(h*d^2), and the sum is then sum(h*x^2) - sum(h*x*d)^2 /
+ * sum(h*d^2). So values are quantized with several trial scales and zeros, those that reach the
+ * largest sum(h*x*d)^2 / sum(h*d^2) are kept, their s becomes BF16, and q and s are refined from
+ * each other while that helps.
  *
- * Sums run in sixteen lanes in an order of their own, so every machine and instruction set finds
- * the same bits. */
+ * Sums run in sixteen lanes in a fixed order, so every machine and instruction set finds the same
+ * bits. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -30,8 +30,8 @@ enum { LANES = 16, REFINE_STEPS = 4 };
 
 #define MIN_NORMAL 0x1p-126f
 
-/* A trial scale is the group's range / t: beyond 15, its ends are cut off; below, some codes are
- * not used. The zero then lies so that both ends lose or leave the same, or next to it. */
+/* A trial scale is the group's range / t: beyond 15 clips its ends; below leaves some of the 16
+ * values unused. The zero then balances both ends, or is next to that. */
 static const float trial_ranges[] = {10.5f, 11.75f, 12.75f, 13.5f, 14.25f,
                                      15,    15.75f, 16.75f, 18,    19.75f};
 enum { TRIALS = sizeof(trial_ranges) / sizeof(trial_ranges[0]) };
@@ -59,7 +59,7 @@ INLINE float round_to_int4(float v, float zero)
     return v > 15 - zero ? 15 - zero : v;
 }
 
-/* Σ h·x·d and Σ h·d² of the codes that go with a scale and a zero. */
+/* sum(h*x*d) and sum(h*d^2) of the values that a scale and a zero give. */
 struct least_squares {
     float xd, dd;
 };
@@ -182,7 +182,7 @@ bool quantize_int4_row(const struct quantize_job *m, int64_t row, uint8_t *quant
                        struct int4_scale *out, struct quantize_error *error)
 {
     float x[INT4_MAX_GROUP];
-    uint8_t code[INT4_MAX_GROUP];
+    uint8_t q[INT4_MAX_GROUP];
     const int n = m->group_size;
     for (int64_t first = 0; first < m->cols; first += n) {
         const float *h = m->importance ? m->importance + first : NULL;
@@ -190,9 +190,9 @@ bool quantize_int4_row(const struct quantize_job *m, int64_t row, uint8_t *quant
         dequantize_columns(x, m->source, row, first, (size_t)n);
         for (int i = 0; i < n; i++)
             if (!(fabsf(x[i]) <= FLT_MAX)) return false;
-        out[first / n] = quantize_int4_group(code, &noise, x, h, n);
+        out[first / n] = quantize_int4_group(q, &noise, x, h, n);
         for (int i = 0; i < n; i += 2)
-            quantized[(first + i) / 2] = (uint8_t)(code[i] | code[i + 1] << 4);
+            quantized[(first + i) / 2] = (uint8_t)(q[i] | q[i + 1] << 4);
         error->noise += noise;
         error->signal += weighted_signal(x, h, n);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of one block or group; between the files of this room. */
+/* The arithmetic of one block or group. Private to src/convert. */
 #ifndef EY_QUANTIZE_BLOCKS_H
 #define EY_QUANTIZE_BLOCKS_H
 
 #include "convert/quantize.h"
 
-/* A recipe under way. */
+/* A recipe that is being executed. */
 struct quantize_job {
     const struct weight *source;
     const float *importance; /* NULL: 1 */
@@ -19,8 +19,8 @@ struct quantize_job {
 
 /* ---- fp8.c ---- */
 
-/* Of the 128 x 128 values (fewer at the edges) of block row `r`, block column `c`: their codes and
- * multiplier. False: one is not finite. */
+/* Quantizes the 128 x 128 values (fewer at the edges) of block row `r`, block column `c`. False:
+ * one is not finite. */
 bool quantize_fp8_block(const struct quantize_job *m, int64_t r, int64_t c);
 
 /* ---- int4.c ---- */
@@ -30,12 +30,11 @@ struct int4_scale {
     uint8_t zero;   /* 0 .. 15 */
 };
 
-/* Codes 0 .. 15 of a group of x, and what makes values of them; *noise becomes the sum of h · (x -
- * (code - zero) · scale)². h NULL: 1. */
+/* Quantizes a group of x; *noise becomes the sum of h * (x - (q - zero) * scale)^2. h NULL: 1. */
 struct int4_scale quantize_int4_group(uint8_t *quantized, double *noise, const float *x,
                                       const float *h, int n);
 
-/* One row of the matrix to codes[cols/2] and out[cols/group]; adds its noise and signal. False: a
+/* Quantizes one row into quantized[cols/2] and out[cols/group]; adds its noise and signal. False: a
  * value is not finite. */
 bool quantize_int4_row(const struct quantize_job *m, int64_t row, uint8_t *quantized,
                        struct int4_scale *out, struct quantize_error *error);

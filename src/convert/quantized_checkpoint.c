@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what --quantize makes as a checkpoint: shards of safetensors with the quantised matrices in
- * place of the stored ones, every other tensor as it was, config.json with what was done, and the
- * small files beside it. config.json comes last, so half a checkpoint is none. */
+/* Writes what --quantize makes as a checkpoint: safetensors shards with quantized matrices in place
+ * of the stored ones and every other tensor unchanged, config.json with a quantization_config, and
+ * the small files. config.json comes last, so that half a checkpoint is none. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +26,7 @@ enum {
     MAX_FILES = 256
 };
 #define SHARD_BYTES ((uint64_t)4 << 30)
-#define SMALL_FILES_BYTES \
-    ((uint64_t)64 << 20) /* beside the tensors: the tokenizer and other small files */
+#define SMALL_FILES_BYTES ((uint64_t)64 << 20) /* for the tokenizer and other small files */
 
 /* A tensor of the new checkpoint. */
 struct output_tensor {
@@ -37,11 +36,11 @@ struct output_tensor {
     int64_t shape[EY_MAX_DIMS];
     uint64_t size, shard_offset; /* `at` in its shard's data */
     int shard;
-    const void *data; /* as stored; NULL: part of a matrix that is made */
+    const void *data; /* as stored; NULL: part of a quantized matrix */
 };
 
-/* What is made of a stored tensor, which holds one matrix or the rows of several, and which tensors
- * hold the result: codes, multipliers, zeros, shape. */
+/* What a stored tensor (one matrix, or the rows of several) becomes, and the output tensors that
+ * hold the result: quantized values, scales, zeros, shape. */
 struct quantized_tensor {
     const struct weight *weights[MAX_FUSED]; /* in the order of their rows */
     int n_weights;
@@ -58,7 +57,7 @@ struct checkpoint_writer {
     size_t n_quantized;
     int n_shards, fd;
     uint64_t data_offset;          /* of the shard that is written now */
-    char file_name[MAX_FILES][64]; /* files that were made */
+    char file_name[MAX_FILES][64]; /* files that were created */
     int n_files;
     bool created_dir;
     uint64_t bytes;
@@ -95,7 +94,7 @@ static int64_t ceil_div(int64_t n, int64_t block)
     return (n + block - 1) / block;
 }
 
-/* Of made matrices that lie in one tensor. */
+/* Rows of all quantized matrices that share one tensor. */
 static int64_t fused_rows(const struct quantized_tensor *m)
 {
     int64_t rows = 0;
@@ -131,7 +130,7 @@ static void add_quantized(struct checkpoint_writer *writer,
     }
 }
 
-/* Bytes of so many rows in a part of what is made; none in the shape, which is not of rows. */
+/* Bytes of `rows` rows in one output tensor of a quantized matrix; the shape has no rows. */
 static uint64_t quantized_part_bytes(const struct weight *w, int part, int64_t rows)
 {
     const int64_t groups = w->group_size ? weight_groups(w) : 0,
@@ -158,7 +157,7 @@ static void insert_by_address(struct quantized_tensor *out, const struct weight 
     out->weights[at] = w;
 }
 
-/* Which matrices are made of a stored tensor. */
+/* The matrices that a stored tensor is quantized into. */
 static struct quantized_tensor quantized_from(const struct quantized_source *source,
                                               const struct tensor_view *t)
 {
@@ -174,7 +173,7 @@ static struct quantized_tensor quantized_from(const struct quantized_source *sou
     return out;
 }
 
-/* All rows of the tensor are made, and each matrix begins where its blocks can begin. */
+/* Checks that all rows of the tensor are quantized and each matrix begins at a block. */
 static bool check_quantized_rows(const struct quantized_tensor *m, const struct tensor_view *t,
                                  ey_err *e)
 {
@@ -205,7 +204,7 @@ static const char *safetensors_dtype(enum dtype d)
     return names[d];
 }
 
-/* Multipliers of an FP8 matrix that is made four bits have no use any more. */
+/* Scales of an FP8 matrix that becomes int4 are dropped. */
 static bool is_replaced_scale(const struct checkpoint_writer *writer, const struct tensor_view *t)
 {
     char name[MAX_TENSOR_NAME];
@@ -293,11 +292,16 @@ static bool check_output_space(const struct checkpoint_writer *writer, ey_err *e
 static int create_output_file(struct checkpoint_writer *writer, const char *name, ey_err *e)
 {
     char path[EY_MAX_PATH];
-    if (writer->n_files == MAX_FILES || strlen(name) >= sizeof(writer->file_name[0]))
-        return ey_fail(e, EY_IO, "%s: too many files, or too long a name", name), -1;
+    if (writer->n_files == MAX_FILES || strlen(name) >= sizeof(writer->file_name[0])) {
+        ey_fail(e, EY_IO, "%s: too many files, or too long a name", name);
+        return -1;
+    }
     if (!path_join(path, writer->out, name, e)) return -1;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) return fail_output_file(writer, name, e), -1;
+    if (fd < 0) {
+        fail_output_file(writer, name, e);
+        return -1;
+    }
     strcpy(writer->file_name[writer->n_files++], name);
     return fd;
 }
@@ -427,8 +431,8 @@ static bool write_matrix(struct checkpoint_writer *writer, const struct quantize
     return true;
 }
 
-/* All parts of a matrix lie beside each other in the list, but a shard may end between them: it is
- * made again then. */
+/* A matrix's output tensors are adjacent, but a shard may end between them: it is quantized again
+ * then. */
 static bool write_quantized(struct checkpoint_writer *writer, const struct quantized_tensor *m,
                             int shard, void *memory, ey_err *e)
 {
@@ -454,7 +458,7 @@ static bool write_shard(struct checkpoint_writer *writer, int shard, void *memor
             return false;
     for (size_t i = 0; i < writer->n_quantized; i++) {
         if (!write_quantized(writer, &writer->quantized[i], shard, memory, e)) return false;
-        if (o->progress) o->progress(o->progress_user, "quantising", i + 1, writer->n_quantized);
+        if (o->progress) o->progress(o->progress_user, "quantizing", i + 1, writer->n_quantized);
     }
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The card: whether it can be used, who holds its memory, how fast that is and whether its kernels
- * compute what they should. */
+/* The GPU: whether it is usable, which processes hold its memory, its bandwidth, and whether its
+ * kernels pass their self-test. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ enum {
 };
 #define MIN_FREE_GPU_BYTES ((uint64_t)2000 << 20) /* with less than this no official model fits */
 
-/* ---- the card ---- */
+/* ---- the GPU ---- */
 
 static void check_driver(ey_diagnosis *out, const struct nvml *nvml, bool has_nvml)
 {
@@ -29,8 +29,9 @@ static void check_driver(ey_diagnosis *out, const struct nvml *nvml, bool has_nv
     if (has_nvml && nvml->driver_version(version, sizeof(version)) == 0)
         finding_text(finding_add(out, "driver", EY_FINDING_GOOD), "NVIDIA driver %.90s", version);
     else
-        finding_text(finding_add(out, "driver", EY_FINDING_NOTE),
-                     "libnvidia-ml.so.1 does not answer: who uses the card cannot be told");
+        finding_text(
+            finding_add(out, "driver", EY_FINDING_NOTE),
+            "libnvidia-ml.so.1 does not answer: the processes on the GPU cannot be listed");
 }
 
 /* ---- its memory ---- */
@@ -63,7 +64,7 @@ static uint64_t check_gpu_processes(ey_diagnosis *out, const struct nvml *nvml,
     return sum;
 }
 
-/* What is neither free, nor this process's, nor a holder's that is known. */
+/* Memory that is neither free, nor this process's, nor a listed process's. */
 static void check_unlisted_memory(ey_diagnosis *out, const struct cuda_device_info *gpu,
                                   uint64_t accounted)
 {
@@ -99,7 +100,7 @@ static bool check_gpu_memory(ey_diagnosis *out, const struct cuda_device_info *g
 
 /* ---- how fast it is ---- */
 
-/* The best of a few reads of each slice; the first wake the card up. */
+/* The best of a few reads of each slice; the first reads wake the GPU up. */
 static bool doctor_measure_slices(struct backend *be, double rate[DOCTOR_MAX_SLICES], int n,
                                   ey_err *e)
 {
@@ -135,7 +136,7 @@ static void report_bandwidth(ey_diagnosis *out, const double *rate, int n, doubl
     finding_value(f, best, "bytes/s");
     if (!slow && best < 0.5 * rated) {
         f->level = EY_FINDING_WARNING;
-        finding_remedy(f, "something else uses the card, or it saves power: plug it in, or choose "
+        finding_remedy(f, "something else uses the GPU, or it saves power: plug it in, or choose "
                           "the performance mode");
     }
     if (!slow) return;
@@ -144,7 +145,7 @@ static void report_bandwidth(ey_diagnosis *out, const double *rate, int n, doubl
                  "%d of %d MiB that were tried are read at %.1f GB/s: the system has moved them to "
                  "the computer's memory",
                  slow * (DOCTOR_SLICE_BYTES >> 20), n * (DOCTOR_SLICE_BYTES >> 20), worst / 1e9);
-    finding_remedy(f, "close what else uses the card; under Windows set \"CUDA - Sysmem Fallback "
+    finding_remedy(f, "close what else uses the GPU; under Windows set \"CUDA - Sysmem Fallback "
                       "Policy\" to \"Prefer No Sysmem Fallback\"");
 }
 
@@ -173,7 +174,7 @@ static void add_kernel_finding(ey_diagnosis *out, const struct selftest_result *
     else
         finding_text(f, "it gave no numbers");
     if (v->failed && v->fallback)
-        finding_remedy(f, "not used on this card; in its place: %s", v->fallback);
+        finding_remedy(f, "not used on this GPU; in its place: %s", v->fallback);
     if (isfinite(v->error)) finding_value(f, (double)v->error, "relative error");
 }
 
@@ -192,13 +193,14 @@ static bool check_kernels(ey_diagnosis *out, struct backend *be, bool rerun)
     if (!ok)
         finding_text(f, "%.250s", e.text);
     else if (report.cached)
-        finding_text(f,
-                     "%d of %d kernels passed their trial on a card like this one (--kernels holds "
-                     "it again)",
-                     tried - report.n_failed, tried);
+        finding_text(
+            f,
+            "%d of %d kernels passed their self-test on a GPU like this one (--kernels runs "
+            "it again)",
+            tried - report.n_failed, tried);
     else
-        finding_text(f, "%d of %d kernels passed their trial, in %.2f s", tried - report.n_failed,
-                     tried, report.seconds);
+        finding_text(f, "%d of %d kernels passed their self-test, in %.2f s",
+                     tried - report.n_failed, tried, report.seconds);
     if (report.n_failed) finding_remedy(f, "answers are right but slower; please report this");
     for (int i = 0; i < report.n; i++)
         if (report.kernel[i].was_run && (rerun || report.kernel[i].failed))
@@ -214,7 +216,7 @@ static bool check_gpu(ey_diagnosis *out, struct backend *be, bool kernels)
     struct nvml nvml;
     ey_err e;
     bool is_present = nvml_open(&nvml);
-    finding_text(finding_add(out, "card", EY_FINDING_GOOD), "%s", be->ops->detail(be));
+    finding_text(finding_add(out, "gpu", EY_FINDING_GOOD), "%s", be->ops->detail(be));
     check_driver(out, &nvml, is_present);
     bool ok = backend_cuda_device_info(be, &gpu, &e);
     if (ok) {
@@ -236,7 +238,7 @@ bool doctor_check_gpu(ey_diagnosis *out, bool kernels)
     struct backend *be = NULL;
     bool is_present = pool_create(&pool, 0, &e) && backend_cuda_create(&be, pool, true, &e),
          ok = is_present && check_gpu(out, be, kernels);
-    if (!is_present) finding_text(finding_add(out, "card", EY_FINDING_NOTE), "%.500s", e.text);
+    if (!is_present) finding_text(finding_add(out, "gpu", EY_FINDING_NOTE), "%.500s", e.text);
     if (be) be->ops->destroy(be);
     pool_destroy(&pool);
     return ok;

@@ -11,7 +11,7 @@
 #include "doctor/doctor_findings.h"
 
 #define GIB 1073741824.0
-#define MIN_HOST_MEMORY (0.5 * GIB) /* the demo model, or the host's part beside a card */
+#define MIN_HOST_MEMORY (0.5 * GIB) /* the demo model, or the host's part with a GPU */
 #define COMFORTABLE_HOST_MEMORY \
     (4 *                        \
      GIB) /* the 2B model on the processor: with less it is read from the disk again and again */
@@ -104,9 +104,9 @@ static void check_hf_cache(ey_diagnosis *out)
     finding_text(f, "models are kept in %.150s, where %.1f GiB are free", cache,
                  (double)bytes / GIB);
     if (!enough)
-        finding_remedy(f,
-                       "a model of 4B takes %.0f GiB: make room, or set HF_HOME to a larger disk",
-                       MIN_DISK_SPACE / GIB);
+        finding_remedy(
+            f, "a model of 4B takes %.0f GiB: free some space, or set HF_HOME to a larger disk",
+            MIN_DISK_SPACE / GIB);
     finding_value(f, (double)bytes, "bytes");
     check_windows_mount(out, "cache_mount", cache);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the engine share: the open engine and the buffers it planned at start. */
+/* What the engine's files share: the open engine and the buffers planned at start. */
 #ifndef EY_ENGINE_INTERNAL_H
 #define EY_ENGINE_INTERNAL_H
 
@@ -14,20 +14,24 @@
 
 /* Host buffers, sized once at start. */
 struct host_buffers {
-    float *pixels;            /* [max_rows, patch_width] of a tile of the picture in the tower */
+    float *pixels;            /* [max_rows, patch_width] of a vision tile */
     int32_t *patch_positions; /* [max_rows, 3] */
     float *logits;            /* [vocabulary] */
-    float *normed, *rescore_norm;           /* [hidden] for logits that are computed again */
-    int32_t *token, *feature, *seq, *index; /* [max_rows] of one step */
-    int32_t *position;                      /* [max_rows, 3] */
-    int32_t *block_table;                   /* [max_num_seqs, max_blocks] */
-    int32_t *out_rows;                      /* [max_num_seqs] */
+    float *normed;            /* [hidden] for rescoring */
+    float *rescore_norm;      /* [hidden] the final norm's weights */
+    int32_t *token;           /* [max_rows] of one step, as are the next three */
+    int32_t *feature;
+    int32_t *seq;
+    int32_t *index;
+    int32_t *position;    /* [max_rows, 3] */
+    int32_t *block_table; /* [max_num_seqs, max_blocks] */
+    int32_t *out_rows;    /* [max_num_seqs] */
 };
 
-/* What a running request has for its own. */
+/* What a running request has to itself. */
 struct request_slot {
     struct sampler sampler;
-    int32_t *blocks; /* [max_blocks] of the KV cache, in the order of its tokens */
+    int32_t *blocks; /* [max_blocks] of the KV cache, in token order */
     bool in_use;
 };
 
@@ -39,10 +43,10 @@ struct scheduled_chunk {
 };
 
 enum { MAX_UNREAD_DEFAULT = 256 };
-#define UNREAD_SECONDS_DEFAULT 30.0 /* a request whose text nobody fetches is ended after this */
-#define SLICE_SECONDS_DEFAULT                                                                    \
-    0.2 /* others' tokens wait no longer for a prompt or a picture, as far as a chunk can be cut \
-         */
+#define UNREAD_SECONDS_DEFAULT 30.0 /* then a request whose text nobody fetches is ended */
+/* Decoding requests wait no longer for a prompt chunk or a vision slice, as far as they can be cut.
+ */
+#define SLICE_SECONDS_DEFAULT 0.2
 
 struct ey_engine {
     struct checkpoint *ckpt;
@@ -50,10 +54,9 @@ struct ey_engine {
     struct model model;
     struct pool *pool;
     struct backend *be;
-    struct backend *cpu; /* beside a card: what a tower or layers run on that are not there; NULL:
-                            be is no card */
-    struct hugepage_weights *hugepage_weights; /* into huge pages, of those in host memory; NULL:
-                                                  they stay in the file's */
+    struct backend
+        *cpu; /* with a GPU: runs a vision encoder or layers that are not on it; else NULL */
+    struct hugepage_weights *hugepage_weights; /* NULL: weights stay in the file's pages */
     ey_budget *budget;                         /* borrowed */
     double load_seconds, device_seconds;
 
@@ -63,47 +66,48 @@ struct ey_engine {
     size_t longest_token; /* bytes */
 
     /* planned memory */
-    struct device_info device_info; /* of the device, as it was when the plan was made */
+    struct device_info device_info; /* when the plan was made */
     struct plan plan;
     ey_plan_item plan_item[PLAN_ROWS];
     int n_plan_items;
-    struct workspace ws, cpu_vision_ws; /* the latter where the tower is on the CPU beside a card */
+    struct workspace ws;
+    struct workspace cpu_vision_ws; /* of a vision encoder on the CPU next to a GPU */
     struct vision_backends vision_backends;
-    struct cpu_layers cpu_layers; /* n 0: all layers are on `be` */
-    dev step_memory, shared_memory, feature_memory, vision_memory,
-        cpu_layers_memory; /* that the workspaces' buffers lie in */
+    struct cpu_layers cpu_layers; /* n_layers 0: all are on `be` */
+    dev step_memory;              /* what the workspaces' buffers lie in, as are the next four */
+    dev shared_memory;
+    dev feature_memory;
+    dev vision_memory;
+    dev cpu_layers_memory;
     struct kv_cache kv;
     uint64_t kv_block_bytes;
     float *logits; /* [max_num_seqs, vocabulary] on the device */
     struct host_buffers host;
-    struct arena arena; /* of the host buffers */
-    struct weight
-        bf16_head; /* as stored, where the device has an 8-bit one; data NULL: it has this */
-    bool rescores_on_host; /* what the device says is best of such a head is scored again here,
-                          which it cannot do itself */
+    struct arena arena;      /* of the host buffers */
+    struct weight bf16_head; /* for rescoring an 8-bit head; data NULL: the head is not 8-bit */
+    bool rescores_on_host;   /* the device cannot rescore by itself */
 
     /* the scheduler's own */
     struct sampler_scratch scratch;
-    struct request_slot *slot;     /* [max_num_seqs] */
-    struct grammar_masks masks;    /* of the step under way */
-    struct matcher **matchers;     /* [max_num_seqs] whose they are */
-    struct scheduled_chunk *chunk; /* [max_num_seqs] of the step under way */
-    struct scheduled_chunk
-        *previous_chunk; /* [max_num_seqs] of the step before the one that was put behind it */
-    int n_async;         /* 0: none was */
+    struct request_slot *slot;              /* [max_num_seqs] */
+    struct grammar_masks masks;             /* of the current step */
+    struct matcher **matchers;              /* [max_num_seqs] of its constrained requests */
+    struct scheduled_chunk *chunk;          /* [max_num_seqs] of the current step */
+    struct scheduled_chunk *previous_chunk; /* [max_num_seqs] of the step before the async one */
+    int n_async;                            /* chunks of the async step; 0: none is enqueued */
     struct kv_pool blocks;
     struct image_cache images;
     struct hasher *hasher;
-    struct encoder_run encoder_run;    /* the picture in the tower … */
-    struct image_entry *encoder_entry; /* … NULL: none */
-    ey_prompt *encoder_prompt;         /* held: the picture is its */
-    double decode_step_seconds;        /* what a step of answers alone took lately … */
-    double prefill_row_seconds;        /* … and a row of a prefill chunk beside it */
+    struct encoder_run encoder_run;    /* the image that is being encoded */
+    struct image_entry *encoder_entry; /* its features; NULL: none is being encoded */
+    ey_prompt *encoder_prompt;         /* its prompt, referenced */
+    double decode_step_seconds;        /* moving average of a step without prompt rows */
+    double prefill_row_seconds;        /* moving average of a prompt row's share of a step */
     pthread_mutex_t device_lock;       /* held while the backend works */
 
     /* under the lock */
     pthread_mutex_t lock;
-    ey_gpu_memory gpu_memory; /* of a card, as it was when it was looked at last */
+    ey_gpu_memory gpu_memory; /* as it was measured last */
     double gpu_memory_time;
     pthread_cond_t work_ready; /* for the scheduler */
     pthread_t thread;
@@ -112,12 +116,12 @@ struct ey_engine {
     ey_generation **running; /* [max_num_seqs], the longest running first */
     int n_running;
     ey_stats stats;
-    double last_heartbeat; /* 0: nothing to do */
+    double last_heartbeat; /* 0: idle */
 
-    struct vocabulary
-        *vocabulary;   /* of constrained answers, made at the first one; under token_lock */
-    char **token_text; /* [vocabulary] made at first use of ey_token_text */
+    /* under token_lock, built at first use */
     pthread_mutex_t token_lock;
+    struct vocabulary *vocabulary; /* for constrained requests */
+    char **token_text;             /* [vocabulary] for ey_token_text */
 };
 
 /* A condition variable for waits on the monotonic clock (engine.c). */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every step reads of the checkpoint, copied into huge pages once the model is open: between
- * steps, some at a time, by all threads. Each matrix begins with a page there: in files they begin
- * anywhere, and on some machines long streams that enter a page within a row are read a sixth
- * slower. BF16 matrices become smaller by a quarter where the kernels take that, without loss
- * (backend/cpu/bf12.h). The tower stays in the file's pages, as it is read once a picture, and so
- * does what a card has its own copy of. */
+/* Copies weights that every step reads from the mapped file into huge pages, some between steps, by
+ * all threads. Each matrix begins at a page: in files it begins anywhere, and on some machines long
+ * streams that enter a page within a row are read a sixth slower. BF16 matrices become bf12, a
+ * quarter smaller without loss, where the kernels take it (tensor/bf12.h). The vision encoder stays
+ * in the file's pages, as it is read once per image, and so does what a GPU holds a copy of. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 #define COPY_DELAY_SECONDS 10.0
 enum {
     PAGE = 4096,
-    HUGEPAGE_MIN_BYTES = 64 << 10,  /* bytes of a matrix, or of the multipliers of one */
+    HUGEPAGE_MIN_BYTES = 64 << 10,  /* of a matrix, or of the scales of one */
     COPY_BYTES_PER_STEP = 64 << 20, /* bytes between two steps, unless a matrix has more */
     COPY_CHUNK_BYTES = 32 << 20     /* of a matrix, that is in memory twice while it is copied */
 };
@@ -60,7 +59,7 @@ static bool is_file_mapped(const ey_engine *engine, const void *data)
     return false;
 }
 
-/* What reads weights in host memory. */
+/* The backend that reads weights in host memory. */
 static const struct backend *host_backend(const ey_engine *engine)
 {
     return engine->cpu ? engine->cpu : engine->be;
@@ -71,7 +70,7 @@ static size_t round_up_to_pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* Small ones stay where they are, and what was made of the file's. */
+/* Skips small weights, and those that are not in the file. */
 static void add_copy(struct hugepage_weights *m, const ey_engine *engine, const void *from,
                      struct weight_copy copy)
 {
@@ -102,7 +101,7 @@ static void add_weight_copies(struct hugepage_weights *m, const ey_engine *engin
              (struct weight_copy){.ref = &w->group_zero, .size = weight_group_zero_bytes(w)});
 }
 
-/* Layers on the host, all or the first ones. */
+/* Number of layers on the host: all, or the first ones. */
 static int count_host_layers(const ey_engine *engine)
 {
     const struct backend *be = engine->be;
@@ -128,7 +127,7 @@ static void list_copies(struct hugepage_weights *m, ey_engine *engine, int n_lay
     }
 }
 
-/* The file's own pages are among those that are said to be available; an eighth stays. */
+/* The file's own pages count as available; an eighth stays free. */
 static bool hugepage_memory_available(size_t bytes)
 {
     return bytes >= HUGEPAGE_BYTES && bytes + bytes / 8 <= memory_available();
@@ -148,8 +147,7 @@ void engine_hugepages_start(ey_engine *engine, bool eager)
 {
     int n_layers = engine->model.quantized_bytes
                        ? 0
-                       : count_host_layers(
-                             engine); /* those that were made lie in memory of their own */
+                       : count_host_layers(engine); /* quantized weights have memory of their own */
     struct hugepage_weights *m = n_layers ? calloc(1, sizeof(*m)) : NULL;
     if (!m) return;
     m->eager = eager;
@@ -180,8 +178,8 @@ static bool has_copies_left(const struct hugepage_weights *m)
     return m && m->n_done < m->n;
 }
 
-/* A server's requests are faster in the end when they wait for this, a third of the time; another
- * command's may be its only one. */
+/* Servers spend a third of their time copying until done; later requests gain. One-shot commands
+ * copy when idle: their first request may be the last. */
 bool engine_hugepages_may_copy(const ey_engine *engine, bool has_work)
 {
     const struct hugepage_weights *m = engine->hugepage_weights;
@@ -245,7 +243,7 @@ static void copy_as_bf12(const struct weight_copy *c, const struct backend *be, 
     }
 }
 
-/* The file's pages leave this process's memory as their copies take it. */
+/* Drops the file's pages from memory as their copies replace them. */
 static void copy_weight(const struct weight_copy *c, ey_engine *engine)
 {
     const struct weight *w = c->bf12_source;

@@ -68,7 +68,7 @@ static bool read_default_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_
     return ok;
 }
 
-/* Kernels want four bits in the decoder's layers only. */
+/* Kernels take int4 in the text layers only. */
 static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
 {
     const struct weight *vision_be = (const struct weight *)m->vision_weights.blocks;
@@ -95,8 +95,8 @@ static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
                 dir, i);
     }
     return !elsewhere || ey_fail(e, EY_BAD_MODEL,
-                                 "%s: the embedding, the head or the vision tower has four-bit "
-                                 "weights; only the decoder's layers may",
+                                 "%s: the embedding, the head or the vision encoder has four-bit "
+                                 "weights; only the text model's layers may",
                                  dir);
 }
 
@@ -218,7 +218,7 @@ static bool place_vision_model(struct model *model, struct backend *be, enum pla
            place_merger(be, &v->merger, placement, e);
 }
 
-/* ---- quantised while loading ---- */
+/* ---- quantized while loading ---- */
 
 struct on_load_quantizer {
     struct model *model;
@@ -233,10 +233,10 @@ static bool quantize_and_place(const struct on_load_quantizer *m, struct weight 
     const struct weight_recipe *recipe = w->recipe;
     struct weight quantized;
     void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
-    if (!memory) return ey_fail_memory(e, "quantised weights", quantized_bytes(w));
+    if (!memory) return ey_fail_memory(e, "quantized weights", quantized_bytes(w));
     if (!m->staging) hugepages_advise(memory, quantized_bytes(w));
     if (!quantize_weight(&quantized, memory, w, m->pool))
-        return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantised",
+        return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantized",
                        layer);
     file_map_release_pages(recipe->source.data,
                            (size_t)recipe->source.rows * weight_row_bytes(&recipe->source));

@@ -20,9 +20,9 @@ struct family {
     bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
     /* Messages → prompt pieces. */
     bool (*prompt)(struct prompt *out, const ey_request *request, ey_err *e);
-    /* Contents of the tokens that prompt() writes beside those of pictures; NULL after the last. */
+    /* Special tokens that prompt() writes, apart from those of images; NULL after the last. */
     const char *tokens[6];
-    /* Contents of the tokens around and in place of a picture; NULL: a family without pictures. */
+    /* Contents of the tokens around and in place of an image; NULL: a family without images. */
     const struct vision_marks *vision_marks;
 };
 
@@ -43,34 +43,32 @@ struct model {
     struct vision_weights vision_weights;
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
-    int64_t image_token_id;   /* config.json's id of the picture's pad; -1: it names none */
+    int64_t image_token_id;   /* config.json's id of the image's pad; -1: it names none */
     ey_sampling sampling;     /* what generation_config.json recommends */
-    uint64_t weight_bytes;    /* of all bound tensors, as stored; not those that are quantised while
-                                 loading (shrink.h) */
+    uint64_t weight_bytes;    /* of all bound tensors, as stored; not those that are quantized while
+                                 loading (on_load_quantization.h) */
     uint64_t quantized_bytes; /* of what those become */
     bool int4;                /* some matrices have four bits, or will */
     size_t max_quantized_bytes; /* the largest of them */
-    struct arena arena; /* layers, blocks, scales, rope tables, recipes, and what was made of those
-                           for backends in host memory */
+    struct arena
+        arena; /* layers, blocks, scales, rope tables, recipes, quantized weights in host memory */
 };
 
 /* Reads what model this is and fills it by its family. An architecture that no family knows is an
  * error that names it and those that are known. */
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e);
 void model_close(struct model *model);
-/* Where the parts of a model lie that need not be on the device whole. */
+/* Placement of what need not be on the device as a whole. */
 struct placements {
     enum placement embed, lm_head, vision;
-    int cpu_layers; /* so many, and the embedding, are on the backend in host memory beside the
-                         card */
+    int cpu_layers; /* on the CPU next to a GPU, with the embedding */
 };
-/* Replaces every weight by what its backend made of it: `tower` runs the vision tower, `host` the
- * first layers where there are some, `be` all else; usually they are one. What is to be quantised
- * is, by the threads of `pool`: in memory of the model's where the backend uses it there, else by
- * way of one buffer. */
+/* Places every weight: `vision_be` runs the vision encoder, `cpu` the first layers if there are
+ * any, `be` the rest; usually they are one. Weights with a recipe are quantized by `pool`, in
+ * memory of the model's if the backend uses it in place, else through one buffer. */
 bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e);
-/* Device bytes of the largest group of a streamed tower. */
+/* Device bytes of the largest group of a streamed vision encoder. */
 size_t model_streamed_group_bytes(const struct model *model, const struct backend *be);
 bool model_is_eos(const struct model *model, int id);
 

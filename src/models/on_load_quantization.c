@@ -9,7 +9,7 @@
 
 enum { MAX_SET_MATRICES = 3, SETS = 4 };
 
-/* Matrices that one product takes beside each other: kernels want them alike. */
+/* Matrices that one matmul takes together: kernels need them alike. */
 struct matrix_set {
     struct weight *w[MAX_SET_MATRICES];
     const char *name[MAX_SET_MATRICES];
@@ -88,7 +88,7 @@ static bool check_set_error(const struct matrix_set *set, int layer, struct quan
     const double mean = r->mean_error, max_error = max_set_error(set, r, pool);
     if (max_error < 0)
         return ey_fail(e, EY_BAD_MODEL,
-                       "layer %d: a weight of %s is not finite and cannot be quantised", layer,
+                       "layer %d: a weight of %s is not finite and cannot be quantized", layer,
                        set->name[0]);
     if (max_error <= QUANTIZE_MAX_ERROR) {
         r->max_error = max_error > r->max_error ? max_error : r->max_error;
@@ -117,7 +117,10 @@ static bool quantize_set(struct model *m, const struct matrix_set *set, int laye
 {
     const bool int4 = choice->dtype == DTYPE_INT4;
     const float *importance = NULL;
-    if (!can_quantize_set(set, choice)) return r->n_already += set->n, true;
+    if (!can_quantize_set(set, choice)) {
+        r->n_already += set->n;
+        return true;
+    }
     if (int4 && set->norm && !(importance = norm_importance(set->norm, &m->arena)))
         return ey_fail_memory(e, "a norm", (size_t)set->norm->cols * sizeof(float));
     for (int i = 0; i < set->n; i++)
@@ -161,6 +164,6 @@ bool model_quantize_on_load(struct model *m, const struct quantize_choice *choic
     update_model_bytes(m);
     return r->n_quantized > 0 || r->n_unquantized > 0 || choice->dtype == DTYPE_F8_E4M3 ||
            ey_fail(e, EY_BAD_MODEL,
-                   "none of this model's matrices can be quantised in groups of %d columns",
+                   "none of this model's matrices can be quantized in groups of %d columns",
                    choice->group_size);
 }

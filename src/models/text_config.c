@@ -111,7 +111,7 @@ bool config_text(struct text_shape *t, const struct config *s, ey_err *e)
     return ok && check_text_shape(t, s->what, e);
 }
 
-/* In rope_parameters (transformers 5), else beside rope_scaling, which is null or absent where
+/* In rope_parameters (transformers 5), else next to rope_scaling, which is null or absent where
  * nothing is scaled. */
 bool config_1d_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e)
 {
@@ -129,8 +129,10 @@ bool config_1d_rope(struct text_shape *t, const struct config *s, double missing
     if (!json_optional_number(rope.object, "partial_rotary_factor", 1, 1, &turned, rope.what, e) ||
         !json_optional_number(s->object, "partial_rotary_factor", 1, 1, &turned, s->what, e))
         return false;
-    if (missing_theta > 0 && !json_member(theta->object, "rope_theta"))
-        return t->rope_theta = missing_theta, true;
+    if (missing_theta > 0 && !json_member(theta->object, "rope_theta")) {
+        t->rope_theta = missing_theta;
+        return true;
+    }
     return json_number(theta->object, "rope_theta", 1, 1e12, &t->rope_theta, theta->what, e);
 }
 

@@ -28,7 +28,7 @@ bool config_require(const struct config *s, const char *key, const char *wanted,
 /* The same of a key that must not be true. */
 bool config_refuse(const struct config *s, const char *key, ey_err *e);
 
-/* The decoder's numbers but its rotary embedding. */
+/* The text model's numbers but its rotary embedding. */
 bool config_text(struct text_shape *t, const struct config *s, ey_err *e);
 /* rope_theta, of a rotary embedding by place in the sequence alone; missing_theta: what it is where
  * the file has none, 0: that is an error. */

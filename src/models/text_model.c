@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a decoder (spec 3.1): what all families with pre-norm GQA layers share. DeepStack
+/* One step of a text model (spec 3.1): what all families with pre-norm GQA layers share. DeepStack
  * features are added after the first layers where the model has them. */
 #include "models/text_model.h"
 
-/* A stretch of layers on one backend. */
+/* A range of layers on one backend. */
 struct layer_range {
     struct backend *be;
     const struct step_buffers *buffers;

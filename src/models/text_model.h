@@ -1,47 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a decoder over a batch of rows, written against the backend. */
+/* One step of a text model over a batch of rows, written against the backend. */
 #ifndef EY_MODELS_DECODER_H
 #define EY_MODELS_DECODER_H
 
 #include "models/model.h"
 
-/* Activations of a decoder step of at most max_rows rows. */
+/* Activations of a text model step of at most max_rows rows. */
 struct step_buffers {
     int max_rows;
     dev x, q, o, h, rope;
 };
 
-/* The first layers of a decoder on a backend in host memory, where a card has no room for all. They
- * and not the last are there: then activations cross the bus once a step, on their way to the card,
- * and head, logits and what is drawn from them stay where they are; a last layer on the host would
- * send them back once more, or make the host read the head. The embedding's rows are looked up
- * there too, so an untied one takes nothing of the card. */
+/* The first layers on a backend in host memory, for a GPU that cannot hold all. The first, not the
+ * last: activations cross PCIe once per step, and head, logits and sampling stay on the GPU. The
+ * embedding is looked up on the host too, so an untied one takes no GPU memory. */
 struct cpu_layers {
     struct backend *be;
     int n_layers;
     struct step_buffers buffers; /* float32 */
-    struct kv_cache kv;          /* theirs; its blocks have the numbers of the card's */
+    struct kv_cache kv;          /* of these layers; block numbers are the GPU's */
 };
 
-/* Device buffers, planned at start. A tower and a chunk of prefill on one device never run at the
- * same time, so what only one of them needs lies over the other's. A tower on a backend of its own
- * has a workspace of its own, without the decoder's. */
+/* Device buffers, planned at start. A vision encoder and a prefill chunk on one device never run at
+ * the same time, so their buffers overlap. A vision encoder on a backend of its own has a workspace
+ * of its own, without the text model's. */
 struct workspace {
     int max_rows;              /* rows of a vision tile */
-    int max_patches;           /* of one picture */
-    struct step_buffers step;  /* of their own: decode goes on beside a tower */
-    struct step_buffers chunk; /* over the tower's */
-    dev vision_x, vision_qkv, vision_o, vision_h, vision_rope; /* tower */
-    dev vision_features; /* [FEATURE_BLOCK, out_hidden] of a tower beside the decoder's device, on
-                            their way there */
+    int max_patches;           /* of one image */
+    struct step_buffers step;  /* not shared: decode runs between vision tiles */
+    struct step_buffers chunk; /* overlaps the vision encoder's */
+    dev vision_x, vision_qkv, vision_o, vision_h, vision_rope; /* vision encoder */
+    dev vision_features; /* [FEATURE_BLOCK, out_hidden] when they are on their way to another device
+                          */
     int feature_rows;
     dev features[1 + EY_MAX_DEEPSTACK];  /* [feature_rows, hidden] each: merged, then each DeepStack
                                             level; on the backend of the first layer */
     const struct cpu_layers *cpu_layers; /* NULL: all layers are on one backend */
 };
 
-/* Called between layers and tiles: false stops the pass (the caller then throws its results away).
- */
+/* Called between layers and tiles; false stops the run, whose results are then discarded. */
 struct watch {
     bool (*go_on)(void *user, int done, int total);
     void *user;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision tower (spec 4.2-4.6). Everything but the keys and values of attention goes through in
- * tiles of rows; a tile of one block is the unit in which a pass is given the device. */
+/* The vision encoder (spec 4.2-4.6). Everything but the keys and values of attention goes through
+ * in tiles of rows; a tile of one block is the unit in which a pass is given the device. */
 #include "models/vision_model.h"
 
 struct vision_tile {
@@ -74,7 +74,7 @@ static void attention_mlp_tile(const struct vision_tile *t, const struct vision_
     op->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
 }
 
-/* n tokens of one feature block, to rows of the decoder's features. */
+/* n tokens of one feature block, to rows of the text model's features. */
 static void merge_tokens(const struct vision_tile *t, const struct merger *w, int level, int token,
                          int n, size_t row)
 {

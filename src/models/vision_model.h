@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision tower: patch rows of one picture → merged features and DeepStack levels, in pieces
+/* The vision encoder: patch rows of one image -> merged features and DeepStack levels, in tiles
  * small enough that other work can go on between them. */
 #ifndef EY_MODELS_VISION_H
 #define EY_MODELS_VISION_H
@@ -8,24 +8,23 @@
 
 enum { FEATURE_BLOCK = 64 }; /* visual tokens of one block of feature rows */
 
-/* Where the tower runs, and who gets its features: usually one backend with one workspace. Where
- * they are two, one of them has the host's memory, with features in float32: the tower's, or, where
- * the first layers of the decoder are not on the card, the decoder's (features_on_host). */
+/* Where the vision encoder runs and who gets its features: usually one backend with one workspace.
+ * Where they are two, one is in host memory with float32 features: the vision encoder's, or with
+ * layers on the CPU the text model's (features_on_host). */
 struct vision_backends {
     struct backend *be, *text_be;
     const struct workspace *ws, *text_ws;
     bool features_on_host;
 };
 
-/* A picture on its way through the tower. The pass writes the tower's ws->vision_*; one at a time.
- */
+/* An image that is being encoded, one at a time. Writes the encoder's ws->vision_*. */
 struct encoder_run {
     const struct image *image;    /* borrowed until the last step */
     int rows, cols;               /* patches */
     float *pixels;                /* host scratch [max_rows of a tile, patch_width] */
     int32_t *positions;           /* host scratch [max_rows of a tile, 3] */
     const int32_t *feature_block; /* tokens 64·i .. 64·i+63 go to rows 64·feature_block[i] .. of the
-                                     decoder's features */
+                                     text model's features */
     int block;                    /* -1: embedding; depth: the last merger */
     enum { RUN_QKV, RUN_ROWS, RUN_DEEPSTACK } stage; /* of the block */
     int first;                                       /* patch at which the next tile begins */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choices: what the caller says, defaults for the rest; on a card by a budget that is shared
- * with a desktop. */
+/* Chooses what the caller left open: defaults, and on a GPU what fits a budget shared with a
+ * desktop. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -9,8 +9,8 @@
 
 enum {
     CPU_MODEL_LEN = 8192,
-    GPU_MODEL_LEN = 16384, /* and the KV pool: more only when asked for */
-    MIN_AUTO_LEN = 1024,   /* half of it is a picture of half a megapixel; with less one would have
+    GPU_MODEL_LEN = 16384, /* and the KV pool: more only on request */
+    MIN_AUTO_LEN = 1024,   /* half of it is an image of half a megapixel; with less one would have
                                 to ask for it */
     CPU_SEQS = 1,
     GPU_SEQS = 4,
@@ -40,7 +40,7 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-/* The context that is wanted, and room for one request of it. */
+/* The wanted context, and a KV pool for one request of it. */
 static bool choose_context(struct plan *p, const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
@@ -78,8 +78,8 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
            choose_context(p, q, e);
 }
 
-/* The layers that take the pictures' features are the first, and the features are on one device:
- * where any layer is on the CPU, all of those are. */
+/* The first layers take the DeepStack features, which are on one device: if any layer is on the
+ * CPU, all of those are. */
 static int min_cpu_layers(const struct model *m)
 {
     return m->vision.n_deepstack ? m->vision.n_deepstack : 1;
@@ -94,7 +94,7 @@ static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
                        l->utilization);
     if (l->knobs.vision == VISION_HOST && !q->device->cpu)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--vision-weights host: there is no CPU backend for the tower");
+                       "--vision-weights host: there is no CPU backend for the vision encoder");
     const int all = q->model->text.n_layers, max = all - min_cpu_layers(q->model);
     if (l->gpu_layers && !q->device->cpu)
         return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers: there is no CPU backend for the others");
@@ -103,11 +103,11 @@ static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
     if (l->gpu_layers > max && l->gpu_layers != all)
         return ey_fail(e, EY_BAD_REQUEST,
                        "--gpu-layers %d: this model has %d, of which the first %d take the "
-                       "pictures' features and stay together: use 1 to %d, or %d",
+                       "images' features and stay together: use 1 to %d, or %d",
                        l->gpu_layers, all, min_cpu_layers(q->model), max, all);
     if (l->knobs.lm_head_rows == HEAD_ROWS_PINNED && q->device->pinned_reads == PINNED_READS_DENIED)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--head-rows pinned: this system does not let the card read the model's "
+                       "--head-rows pinned: this system does not let the GPU read the model's "
                        "file; use host, or auto");
     return l->knobs.lm_head != LM_HEAD_8BIT || q->weights.lm_head_may_be_8bit ||
            ey_fail(e, EY_BAD_REQUEST,
@@ -116,8 +116,7 @@ static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
 
 /* ---- budget ---- */
 
-/* What others may take before we do, and what cuMemGetInfo does not know: more under WSL2, where it
- * knows less. */
+/* What other processes may take first, and what cuMemGetInfo doesn't know; more under WSL2. */
 static uint64_t margin_of(const struct device_info *device)
 {
     uint64_t share = device->free / 100 * (device->wsl2 ? 6 : 4), min = (uint64_t)256 << 20;
@@ -165,7 +164,7 @@ void plan_budget_text(const struct plan_budget *b, char *out, size_t size)
                  plan_mib(b->bytes), plan_mib(b->free), plan_mib(b->margin), share);
 }
 
-/* ---- levers ---- */
+/* ---- knobs ---- */
 
 enum plan_knob { KNOB_LM_HEAD, KNOB_VISION, KNOB_KV, N_KNOBS };
 
@@ -176,25 +175,30 @@ static struct plan_knobs initial_knobs(const struct plan_knobs *given)
         given->vision ? given->vision : VISION_RESIDENT, given->lm_head_rows};
 }
 
-/* In the order in which they cost: an 8-bit head answers as the stored one does, streaming costs a
- * picture some milliseconds, FP8 keys and values a little precision. False: it was given, or would
- * not help. */
+/* Turns a knob, cheapest first: an 8-bit head answers as BF16 does, streaming costs each image some
+ * milliseconds, FP8 keys and values a little precision. False: it was given, or would not help. */
 static bool turn_knob(struct plan_knobs *now, enum plan_knob knob, const struct plan_question *q)
 {
     const struct plan_knobs *given = &q->limits->knobs;
     const struct weight_sizes *w = &q->weights;
     if (knob == KNOB_LM_HEAD && !given->lm_head && w->lm_head_may_be_8bit &&
-        w->lm_head_8bit < w->lm_head)
-        return now->lm_head = LM_HEAD_8BIT, true;
-    if (knob == KNOB_VISION && !given->vision && w->vision_streamed < w->vision)
-        return now->vision = VISION_STREAMED, true;
-    if (knob == KNOB_KV && !given->kv) return now->kv = PLAN_KV_FP8, true;
+        w->lm_head_8bit < w->lm_head) {
+        now->lm_head = LM_HEAD_8BIT;
+        return true;
+    }
+    if (knob == KNOB_VISION && !given->vision && w->vision_streamed < w->vision) {
+        now->vision = VISION_STREAMED;
+        return true;
+    }
+    if (knob == KNOB_KV && !given->kv) {
+        now->kv = PLAN_KV_FP8;
+        return true;
+    }
     return false;
 }
 
-/* The largest tile of rows that fits. It is shrunk before any lever is pulled: a chunk of 512 rows
- * still keeps the multiply-adds busy, and reading the weights four times as often costs a long
- * prompt some percent, nothing else. */
+/* Finds the largest row count that fits, before any knob is turned: 512 rows still keep the GPU
+ * busy, and reading the weights four times as often costs a long prompt a few percent. */
 static bool fit_rows(struct plan *p, const struct plan_question *q)
 {
     int given = q->limits->max_num_batched_tokens;
@@ -222,7 +226,7 @@ static void size_blocks(struct plan *p, const struct plan_question *q, bool cont
     plan_size(p, q);
 }
 
-/* The most blocks from `least` to `most` with which the plan fits; `least` where it fits with none.
+/* Finds the largest number of blocks from `min` to `max` with which the plan fits; `min` if none.
  */
 static void grow_blocks(struct plan *p, const struct plan_question *q, bool context, int min,
                         int max)
@@ -239,15 +243,15 @@ static void grow_blocks(struct plan *p, const struct plan_question *q, bool cont
     size_blocks(p, q, context, fits);
 }
 
-/* The context that fits, where none was asked for. */
+/* Finds the context that fits if none was given. */
 static void shorten_context(struct plan *p, const struct plan_question *q)
 {
     int max = p->max_model_len / KV_BLOCK, min = MIN_AUTO_LEN / KV_BLOCK;
     if (max > min) grow_blocks(p, q, true, min, max);
 }
 
-/* Room for several requests of the context that was asked for, as far as there is any: no lever is
- * pulled for it. */
+/* Grows the KV pool for several requests of the given context as far as memory allows; turns no
+ * knob for it. */
 static int wanted_pool(const struct plan *p)
 {
     int64_t all = (int64_t)p->max_num_seqs * p->max_model_len;
@@ -264,8 +268,7 @@ static void widen_pool(struct plan *p, const struct plan_question *q)
 
 /* ---- layers on the CPU ---- */
 
-/* As many layers on the card as fit with a context that is of use; then what is left of the card is
- * for more context. */
+/* Puts as many layers on the GPU as fit with a useful context, then gives the rest to context. */
 static void fit_cpu_layers(struct plan *p, const struct plan_question *q)
 {
     enum { USEFUL_LEN = 4096 };
@@ -303,14 +306,14 @@ static void explain_cpu_layers(struct plan *p, const struct plan_question *q)
         snprintf(speed, sizeof(speed), "; %s %.3g tokens a second",
                  p->device->bandwidth > 0 ? "about" : "at most", p->tokens_per_second);
     if (q->model->vision.n_deepstack)
-        snprintf(min, sizeof(min), " (at least %d, which take the pictures)",
+        snprintf(min, sizeof(min), " (at least %d, which take the images)",
                  min_cpu_layers(q->model));
     plan_add_choice(
         p, "--gpu-layers %d of %d: the first %d are on the CPU%s, with %llu MiB of its memory%s",
         all - p->cpu_layers, all, p->cpu_layers, min, plan_mib(p->cpu_layers_bytes), speed);
 }
 
-/* How the rows are read that candidates are scored again from: what an 8-bit head costs. */
+/* Explains how the BF16 head rows are read for rescoring, the cost of an 8-bit head. */
 static void explain_head_rows(struct plan *p)
 {
     static const char round_trip[] = "the host scores candidates again: one round trip a token";
@@ -318,14 +321,14 @@ static void explain_head_rows(struct plan *p)
     if (p->knobs.lm_head_rows == HEAD_ROWS_PINNED)
         plan_add_choice(
             p,
-            "--head-rows pinned: the card reads them in %llu MiB of the file that stay in memory%s",
+            "--head-rows pinned: the GPU reads them in %llu MiB of the file that stay in memory%s",
             plan_mib(p->bytes[PLAN_PINNED_ROWS]),
             device->pinned_reads == PINNED_READS_ALLOWED
                 ? ""
                 : ", where the system lets it; else host, one round trip a token");
     else if (device->pinned_reads == PINNED_READS_DENIED)
         plan_add_choice(
-            p, "--head-rows host: this system does not let the card read the model's file; %s",
+            p, "--head-rows host: this system does not let the GPU read the model's file; %s",
             round_trip);
     else
         plan_add_choice(
@@ -351,7 +354,7 @@ static void explain_choices(struct plan *p, const struct plan_question *q, int w
     if (!l->knobs.vision && p->knobs.vision == VISION_STREAMED)
         plan_add_choice(
             p,
-            "--vision-weights streamed: %llu MiB instead of %llu; each picture waits until they "
+            "--vision-weights streamed: %llu MiB instead of %llu; each image waits until they "
             "have been copied",
             plan_mib(w->vision_streamed), plan_mib(w->vision));
     if (!l->knobs.kv && p->knobs.kv == PLAN_KV_FP8)
@@ -393,10 +396,10 @@ static void fit_host(struct plan *p, const struct plan_question *q)
     if (l->gpu_layers || l->knobs.kv || l->knobs.vision || l->knobs.lm_head_rows ||
         l->utilization > 0 || l->device_bytes)
         plan_add_choice(p, "--gpu-layers, --kv-cache-dtype, --head-rows, --vision-weights, "
-                           "--gpu-memory-utilization, --gpu-memory: of a card, not used here");
+                           "--gpu-memory-utilization, --gpu-memory: of a GPU, not used here");
 }
 
-/* The device's kernels do not see a tower that is beside it. */
+/* With the vision encoder on the CPU, the GPU's kernels don't see its shapes. */
 static bool check_shapes(const struct plan_question *q, ey_err *e)
 {
     static const struct vision_shape no_vision;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several models on one device: who stays, who takes turns, and what each may have. */
+/* Several models on one device: which stay resident, which take turns, and how memory is divided.
+ */
 #include "plan/plan_internal.h"
 
 enum {
     MIN_SHARED_LEN = 4096,    /* tokens: rather than a shorter context a model takes turns, unless
-                                     it was asked for */
+                                     one was given */
     SHARE_STEP = 1 << 20,     /* bytes */
     ARENA_ROUNDING = 2 << 20, /* what a driver may round an arena up by */
 };
 
-/* A model's share while they are divided; both without the context, which all have together. */
+/* What a model needs and what it would like; both without the CUDA context, which all share. */
 struct memory_need {
     uint64_t min, max;
 };
 
-/* The question of one model, within `bytes` of the card. */
+/* Plans one model within `bytes` of the GPU. */
 static bool plan_member_within(struct plan *p, const struct plan_member *m,
                                const struct backend *be, const struct device_info *device,
                                uint64_t bytes)
@@ -31,7 +32,7 @@ static bool context_is_useful(const struct plan *p, const struct plan_member *m)
     return p->max_model_len >= min;
 }
 
-/* What a model takes with all levers pulled, and what it would like to take. */
+/* What a model needs with all knobs turned, and what it would take alone. */
 static struct memory_need member_need(const struct plan_member *m, const struct backend *be,
                                       const struct device_info *device)
 {
@@ -50,8 +51,7 @@ static struct memory_need member_need(const struct plan_member *m, const struct 
                                 m->plan.allocated - device->context + ARENA_ROUNDING};
 }
 
-/* Those that stay have their least for certain, and of the rest a share by what more each would
- * take. */
+/* Resident models get their minimum, and the rest in proportion to what more each would take. */
 static void divide_memory(struct plan_member *member, size_t n, const struct memory_need *need,
                           uint64_t capacity, const struct backend *be,
                           const struct device_info *device)
@@ -91,7 +91,7 @@ static void share_gpu(struct plan_member *member, size_t n, const struct backend
     divide_memory(member, n, need, capacity, be, device);
 }
 
-/* Weights that are read from the file stay in memory only where there is room for them. */
+/* Weights that are read from the file stay in memory only if they fit. */
 static uint64_t member_host_bytes(const struct plan_member *m)
 {
     return m->plan.allocated + m->plan.bytes[PLAN_WEIGHTS];

@@ -12,8 +12,8 @@ enum {
     BLOCK_TABLE_BYTES = 64, /* of one KV block in the pool's tables, about */
 };
 
-/* Visual tokens of one picture. On a card no more than detail "high" gives it unless somebody asks:
- * the tower keeps keys and values of all its patches. */
+/* Visual tokens of one image. On a GPU no more than detail "high" gives it unless somebody asks:
+ * the vision encoder keeps keys and values of all its patches. */
 static int max_image_tokens_of(const struct plan_question *q, int max_visual)
 {
     enum { CARD_PIXELS = 4194304 };
@@ -32,7 +32,7 @@ static void choose_image_limits(struct plan *p, const struct plan_question *q)
     p->max_tokens_per_image = has_vision ? max_image_tokens_of(q, p->max_image_tokens) : 0;
     p->max_patches = plan_ceil_div(p->max_tokens_per_image * vision_group(&m->vision), KV_BLOCK) *
                      KV_BLOCK;
-    /* the last block of each picture may be part empty */
+    /* the last block of each image may be partly empty */
     p->feature_rows = has_vision
                           ? (plan_ceil_div(p->max_image_tokens, FEATURE_BLOCK) + p->max_images) *
                                 FEATURE_BLOCK
@@ -63,8 +63,8 @@ static int max_int(const int *values, int n)
     return max;
 }
 
-/* Of a backend that runs steps of `t`, the tower `v`, or both; a shape without layers: not this
- * one. */
+/* Of a backend that runs steps of `t`, the vision encoder `v`, or both; a shape without layers: not
+ * this one. */
 static struct backend_limits backend_limits_of(const struct plan *p, int rows,
                                                const struct text_shape *t,
                                                const struct vision_shape *v)
@@ -190,7 +190,7 @@ static uint64_t host_buffer_bytes(const struct plan *p, const struct model *m)
     return pixels + sampling + tables + rows * 7 * sizeof(int32_t);
 }
 
-/* Pinned where nothing is known against it, and where that leaves the host at least as much again.
+/* Pins the rows unless the system forbids it or that would take more than half of free host memory.
  */
 static void choose_head_rows(struct plan *p, const struct plan_question *q, uint64_t bytes)
 {
@@ -230,7 +230,7 @@ static void size_gpu_rows(struct plan *p, const struct plan_question *q)
         p->bytes[PLAN_FILE_WEIGHTS] += w->cpu_layers_file[p->cpu_layers] + w->embed_file;
 }
 
-/* What the CPU beside a card needs for the tower, or for layers. */
+/* What the CPU needs next to a GPU, for the vision encoder or for layers. */
 static void size_cpu_rows(struct plan *p, const struct plan_question *q)
 {
     const struct backend *cpu = q->device->cpu;
@@ -247,8 +247,8 @@ static void size_cpu_rows(struct plan *p, const struct plan_question *q)
                           p->bytes[PLAN_CPU_WORKSPACE];
 }
 
-/* A token reads the weights of all layers and the head, first on one side, then on the other; keys
- * and values, the bus and the launches are left out. */
+/* A token reads the weights of all layers and the head, on one side after the other. Ignores KV
+ * cache, bus and launches. */
 static double predict_tokens_per_second(const struct plan *p, const struct plan_question *q)
 {
     const struct device_info *f = p->device;
@@ -273,7 +273,7 @@ static const struct {
 } plan_rows[PLAN_ROWS] = {
     [PLAN_CONTEXT] = {"context", "always", ROW_ON_DEVICE, false, true},
     [PLAN_WEIGHTS] = {"weights", "always", ROW_IN_FILE, true, false},
-    [PLAN_TEXT_WEIGHTS] = {"decoder weights", "always", ROW_ON_DEVICE, false, true},
+    [PLAN_TEXT_WEIGHTS] = {"text model weights", "always", ROW_ON_DEVICE, false, true},
     [PLAN_LM_HEAD] = {"head", "always", ROW_ON_DEVICE, true, true},
     [PLAN_VISION_WEIGHTS] = {"vision weights", "always", ROW_ON_DEVICE, false, true},
     [PLAN_KV] = {"KV cache", "always", ROW_ON_DEVICE, true, true},
@@ -284,7 +284,7 @@ static const struct {
     [PLAN_LOGITS] = {"logits", "always", ROW_ON_DEVICE, true, true},
     [PLAN_SCRATCH] = {"kernels' scratch", "always", ROW_ON_DEVICE, true, true},
     [PLAN_UPLOAD_RING] = {"upload ring, pinned", "always", ROW_ON_HOST, false, true},
-    [PLAN_QUANTIZED] = {"quantised weights", "always", ROW_ON_HOST, true, true},
+    [PLAN_QUANTIZED] = {"quantized weights", "always", ROW_ON_HOST, true, true},
     [PLAN_HOST_BUFFERS] = {"pixels, sampling, tables", "always", ROW_ON_HOST, true, true},
     [PLAN_CPU_VISION_WORKSPACE] = {"vision workspace", "vision", ROW_ON_HOST, false, true},
     [PLAN_CPU_SCRATCH] = {"scratch of the CPU's kernels", "vision", ROW_ON_HOST, false, true},
@@ -307,7 +307,7 @@ static bool has_row(const struct plan *p, int row)
     return p->device->is_gpu ? plan_rows[row].on_card : plan_rows[row].on_host;
 }
 
-/* Features lie where the first layer is. */
+/* Features are stored where the first layer runs. */
 static enum plan_row_location plan_row_place(const struct plan *p, int row)
 {
     return row == PLAN_IMAGE_CACHE && p->cpu_layers ? ROW_ON_HOST : plan_rows[row].place;
@@ -362,7 +362,7 @@ bool plan_features_cross_devices(const struct plan *p)
     return plan_vision_on_cpu(p) != (p->cpu_layers > 0);
 }
 
-/* On the host no lever is pulled, but a head of 8 bits that was asked for. */
+/* On the host no knob is turned except --head 8bit. */
 bool plan_vision_on_cpu(const struct plan *p)
 {
     return p->knobs.vision == VISION_HOST;
@@ -391,7 +391,7 @@ static ey_plan_item plan_item_of(const struct plan *p, int row)
     if (row == PLAN_CPU_SCRATCH && p->cpu_layers)
         return (ey_plan_item){plan_rows[row].name, device, p->bytes[row], "always"};
     if (row == PLAN_QUANTIZED && p->device->is_gpu && !p->cpu_layers)
-        return (ey_plan_item){"weight on its way, quantised", device, p->bytes[row], "loading"};
+        return (ey_plan_item){"weight on its way, quantized", device, p->bytes[row], "loading"};
     return (ey_plan_item){plan_rows[row].name, device, p->bytes[row], plan_rows[row].life};
 }
 

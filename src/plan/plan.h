@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory plan: what an engine will allocate, from the model's shapes, the limits, what the
- * backend says of sizes and what is known of the device. A pure function: it allocates nothing and
- * touches no device; the engine then allocates exactly this.
+/* The memory plan: what an engine will allocate, computed from the model's shapes, the limits, the
+ * backend's sizes and what is known of the device. A pure function that touches no device; the
+ * engine then allocates exactly this.
  *
- * plan.c has the sizes of everything for given choices, weights.c those of weights, fit.c makes the
- * choices (on a card: by its budget), changes.c says what else would fit, together.c does it for
- * several models. */
+ * plan.c sizes everything for given choices, weight_sizes.c the weights; fit.c chooses (on a GPU
+ * within a budget); suggestions.c says what else would fit; multi_model.c plans several models. */
 #ifndef EY_PLAN_H
 #define EY_PLAN_H
 
@@ -13,13 +12,13 @@
 #include "models/vision_model.h"
 #include "plan/device_info.h"
 
-/* Ways to need less of a card, at some price. AUTO: the first that the plan needs. On the host all
- * stay AUTO. */
+/* Memory knobs: ways to need less GPU memory at some price. AUTO: turned if the plan needs it. On
+ * the host all stay AUTO. */
 enum plan_kv_dtype { PLAN_KV_AUTO, PLAN_KV_BF16, PLAN_KV_FP8 };
 enum plan_lm_head { LM_HEAD_AUTO, LM_HEAD_BF16, LM_HEAD_8BIT }; /* BF16: as stored */
 enum plan_vision { VISION_AUTO, VISION_RESIDENT, VISION_STREAMED, VISION_HOST };
-/* Who reads the rows that an 8-bit head leaves in the file: the card, from pages that are pinned
- * for it, or the host, once a token. */
+/* Who reads the BF16 rows that an 8-bit head leaves in the file: the GPU, from pinned pages, or the
+ * host, once per token. */
 enum plan_head_rows { HEAD_ROWS_AUTO, HEAD_ROWS_PINNED, HEAD_ROWS_HOST };
 
 struct plan_knobs {
@@ -31,46 +30,41 @@ struct plan_knobs {
 
 enum { PLAN_LAYERS_AUTO = -1 };
 
-/* What the caller may say; 0: the default. Checked here. */
+/* The caller's limits; 0: the default. Checked here. */
 struct plan_limits {
     int max_model_len, kv_tokens, max_num_seqs, max_num_batched_tokens, max_images;
-    uint64_t max_pixels; /* of the largest picture */
-    int gpu_layers; /* of the decoder, the last so many on the card; 0: all; PLAN_LAYERS_AUTO: as
-                       many as fit */
-    uint64_t cpu_bytes; /* what layers on the CPU may take of the host's memory, their weights
-                           counted in; 0: no limit */
-    bool serving; /* many will ask: on the host the KV pool is then no smaller than 8,192 tokens */
-    bool fp8_prompts; /* rows of prompts are quantised (struct backend_limits); of a card and a
-                         model that can */
+    uint64_t max_pixels; /* of the largest image */
+    int gpu_layers;      /* the last n text layers; 0: all; PLAN_LAYERS_AUTO: as many as fit */
+    uint64_t cpu_bytes;  /* for layers on the CPU, their weights included; 0: no limit */
+    bool serving;        /* many clients: on the host the KV pool has at least 8,192 tokens */
+    bool
+        fp8_prompts; /* quantize prompt rows (struct backend_limits); GPU and model must allow it */
     struct plan_knobs knobs;
-    double utilization;    /* share of a card's memory that this process may have */
+    double utilization;    /* share of GPU memory that this process may have */
     uint64_t device_bytes; /* the same in bytes */
 };
 
 enum plan_row {
-    PLAN_CONTEXT,      /* what the driver takes */
-    PLAN_WEIGHTS,      /* on the host: mapped from the file */
-    PLAN_TEXT_WEIGHTS, /* on a card: the weights, by what they are for */
+    PLAN_CONTEXT,      /* the driver's */
+    PLAN_WEIGHTS,      /* host: mapped from the file */
+    PLAN_TEXT_WEIGHTS, /* GPU: the weights, by use */
     PLAN_LM_HEAD,      /* with the embedding */
     PLAN_VISION_WEIGHTS,
     PLAN_KV,
     PLAN_IMAGE_CACHE,      /* merged features and DeepStack levels */
-    PLAN_SHARED_WORKSPACE, /* workspace of the tower or of a prefill chunk: they never run at the
-                              same time */
-    PLAN_DECODE_WORKSPACE, /* workspace of decode, which goes on beside a tower */
+    PLAN_SHARED_WORKSPACE, /* of the vision encoder or a prefill chunk: they never run together */
+    PLAN_DECODE_WORKSPACE, /* decode runs between vision tiles */
     PLAN_LOGITS,
-    PLAN_SCRATCH,     /* the kernels' own */
-    PLAN_UPLOAD_RING, /* pinned memory that weights go to a card through */
-    PLAN_QUANTIZED, /* weights that are quantised while loading; with a card, the one that is on its
-                  way, and those of layers on the CPU */
-    PLAN_HOST_BUFFERS,         /* pixels, sampling, tables */
-    PLAN_CPU_VISION_WORKSPACE, /* beside a card: workspace of a tower on the CPU */
-    PLAN_CPU_SCRATCH,   /* beside a card: of kernels on the CPU, for a tower or layers there */
-    PLAN_CPU_KV,        /* beside a card: of the layers on the CPU, their keys and values, */
-    PLAN_CPU_WORKSPACE, /* and their workspace */
-    PLAN_PINNED_ROWS,  /* beside a card: pages of the file that it reads itself, and that the system
-                     therefore keeps in memory */
-    PLAN_FILE_WEIGHTS, /* weights of which a card has no copy of its own, or none that stays */
+    PLAN_SCRATCH,      /* the kernels' own */
+    PLAN_UPLOAD_RING,  /* pinned memory through which weights reach a GPU */
+    PLAN_QUANTIZED,    /* on-load quantized weights; with a GPU, one matrix and CPU layers */
+    PLAN_HOST_BUFFERS, /* pixels, sampling, tables */
+    PLAN_CPU_VISION_WORKSPACE, /* with a GPU: of a vision encoder on the CPU */
+    PLAN_CPU_SCRATCH,          /* with a GPU: of CPU kernels, for a vision encoder or layers */
+    PLAN_CPU_KV,               /* with a GPU: keys and values of layers on the CPU */
+    PLAN_CPU_WORKSPACE,        /* with a GPU: workspace of layers on the CPU */
+    PLAN_PINNED_ROWS,          /* with a GPU: pages of the file that it reads, kept in memory */
+    PLAN_FILE_WEIGHTS,         /* weights without a lasting copy on the GPU */
     PLAN_ROWS
 };
 
@@ -82,7 +76,7 @@ struct plan_budget {
     enum { BUDGET_BY_FREE, BUDGET_BY_SHARE } by;
 };
 
-/* Of the upload ring, one half filled while the other is copied; and of staging on the card where
+/* Of the upload ring, one half filled while the other is copied; and of staging on the GPU where
  * weights are streamed. */
 enum { PLAN_UPLOAD_RING_BYTES = 2 * (16 << 20) };
 
@@ -93,40 +87,36 @@ struct plan {
     int max_model_len;                /* tokens of one request */
     int kv_tokens;                    /* of all requests */
     int max_num_seqs, max_images;
-    int max_blocks;             /* KV blocks of one request */
-    int max_rows;               /* of a prefill chunk */
-    int vision_rows;            /* of a vision tile */
-    int decode_rows;            /* of a decode step beside a tower */
-    int max_image_tokens;       /* visual tokens of one request */
-    int max_tokens_per_image;   /* of one picture */
-    int max_patches;            /* of one picture */
-    int feature_rows;           /* of the image cache */
-    struct plan_knobs knobs;    /* none is AUTO on a card */
-    int cpu_layers;             /* of the decoder, on the CPU beside a card */
-    struct kv_shape kv, cpu_kv; /* the latter of those */
-    struct backend_limits limits,
-        cpu_limits; /* the latter of the CPU beside a card, where the tower or layers are on it */
+    int max_blocks;           /* KV blocks of one request */
+    int max_rows;             /* of a prefill chunk */
+    int vision_rows;          /* of a vision tile */
+    int decode_rows;          /* of a decode step between vision tiles */
+    int max_image_tokens;     /* of one request */
+    int max_tokens_per_image; /* of one image */
+    int max_patches;          /* of one image */
+    int feature_rows;         /* of the image cache */
+    struct plan_knobs knobs;  /* none is AUTO on a GPU */
+    int cpu_layers;           /* the first n text layers, on the CPU next to a GPU */
+    struct kv_shape kv;
+    struct kv_shape cpu_kv; /* of these layers */
+    struct backend_limits limits;
+    struct backend_limits cpu_limits; /* of the CPU next to a GPU, if it runs anything */
     uint64_t bytes[PLAN_ROWS];
-    uint64_t allocated; /* on the device that the budget is of; the context too, the mapped weights
-                           not */
-    uint64_t arena_bytes;      /* of a card: allocated but the context */
-    uint64_t cpu_layers_bytes; /* of the host, by the layers on the CPU: weights, keys and values,
-                             workspace */
-    double tokens_per_second;  /* that one request can have at most, by what is read for a token and
-                                  how fast that is; 0: not known */
+    uint64_t allocated;        /* on the budget's device: the context too, mapped weights not */
+    uint64_t arena_bytes;      /* on a GPU: allocated less the context */
+    uint64_t cpu_layers_bytes; /* on the host: weights, KV and workspace of layers on the CPU */
+    double tokens_per_second;  /* bound for one request by bytes read per token; 0: unknown */
     struct plan_budget budget;
-    bool fits; /* the budget, and the host what layers on the CPU need, where that is limited */
-    char choice[PLAN_CHOICES][PLAN_CHOICE_BYTES]; /* what nobody asked for and the plan did to fit,
-                                                     as options and their price */
+    bool fits;                                    /* the budget, and cpu_bytes if that is limited */
+    char choice[PLAN_CHOICES][PLAN_CHOICE_BYTES]; /* what the plan chose to fit, and its price */
     int n_choices;
 };
 
-/* Of what memory can be read, what the steps of a divided decoder are taken to reach. An
- * assumption, the same for both sides, and not measured: tests/gpu/cpu_layers.sh holds it against a
- * card, eyelet bench against the machine at hand. */
+/* The share of memory bandwidth that steps with layers on both sides are assumed to reach. Not
+ * measured: tests/gpu/cpu_layers.sh checks it on a GPU, eyelet bench on the machine at hand. */
 #define PLAN_BANDWIDTH_SHARE 0.85
 
-/* False: a limit that cannot be, with its range. That a plan does not fit is no error. */
+/* Fails if a limit is out of range. A plan that does not fit is no error: see plan->fits. */
 bool plan_make(struct plan *plan, const struct model *model, const struct backend *be,
                const struct device_info *device, const struct plan_limits *limits, ey_err *e);
 
@@ -150,13 +140,13 @@ struct plan_suggestion {
 
 enum { PLAN_SUGGESTIONS = 13 };
 
-/* For a plan that does not fit: options that would take less, with what would then be allocated;
- * returns how many. */
+/* For a plan that does not fit: options that need less, with the resulting total. Returns how many.
+ */
 int plan_suggestions(struct plan_suggestion out[PLAN_SUGGESTIONS], const struct plan *plan,
                      const struct model *model, const struct backend *be,
                      const struct plan_limits *limits);
 
-/* ---- several models on one device (together.c) ---- */
+/* ---- several models on one device (multi_model.c) ---- */
 
 enum { PLAN_MEMBERS = 16 };
 
@@ -165,29 +155,28 @@ struct plan_member {
     const struct model *model;
     const struct plan_limits *limits;
     struct plan plan; /* out */
-    bool resident; /* out: loaded at the start, beside the others that stay; false: it takes turns,
-                   with all of the device for it */
+    bool
+        resident; /* out: loaded at start and kept; false: takes turns, with the device to itself */
 };
 
-/* One plan over n <= PLAN_MEMBERS models. In their order those stay whose least needs fit together:
- * every lever that was left to the plan pulled, and a context of 4,096 tokens unless it was given.
- * They have that for certain, and of the rest a share in proportion to what more each would take
- * alone. On the host a model needs room for its weights too. */
+/* One plan over n <= PLAN_MEMBERS models. In order, models stay resident while their minimums fit
+ * together: all open knobs turned, and a context of 4,096 tokens unless one was given. The rest of
+ * memory is shared in proportion to what more each would take alone. On the host weights count too.
+ */
 bool plan_multi_model(struct plan_member *member, size_t n, const struct backend *be,
                       const struct device_info *device, ey_err *e);
 
-/* What a member takes of the device beside others, all but a card's context, which they have
- * together. */
+/* Bytes of the device for this member, without the GPU's context, which all share. */
 uint64_t plan_member_bytes(const struct plan_member *member);
 
 /* ---- what the engine lays out ---- */
 
 struct placements plan_placements(const struct plan *plan);
 
-/* The decoder is on a card and the tower on the CPU, with a workspace of its own. */
+/* The text model is on a GPU, the vision encoder on the CPU with a workspace of its own. */
 bool plan_vision_on_cpu(const struct plan *plan);
 
-/* The tower's features are made on one backend and read on another. */
+/* Features are computed on one device and read on another. */
 bool plan_features_cross_devices(const struct plan *plan);
 
 /* Elements of the workspaces' buffers, each aligned, in the order in which they lie. */
@@ -195,7 +184,7 @@ enum { STEP_X, STEP_Q, STEP_O, STEP_H, STEP_ROPE, STEP_BUFFERS };
 enum { VISION_X, VISION_QKV, VISION_O, VISION_H, VISION_ROPE, VISION_FEATURES, VISION_BUFFERS };
 void plan_step_elements(size_t out[STEP_BUFFERS], const struct text_shape *shape, int rows);
 extern const enum element plan_step_element[STEP_BUFFERS], plan_vision_element[VISION_BUFFERS];
-/* cross: with a block of features on their way to the other backend */
+/* cross_devices: with a block of features on its way to the other device */
 void plan_vision_elements(size_t out[VISION_BUFFERS], const struct vision_shape *shape, int rows,
                           int patches, bool cross_devices);
 

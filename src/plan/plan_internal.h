@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of a plan whose choices are made; between the files of this room. */
+/* Sizes of a plan whose choices are made. Private to src/plan. */
 #ifndef EY_PLAN_SIZES_H
 #define EY_PLAN_SIZES_H
 
@@ -9,7 +9,7 @@ enum {
     CPU_MAX_ROWS = 512
 }; /* of a chunk or a tile on the CPU: enough to be bound by multiply-adds */
 
-/* What a plan is made of. */
+/* A plan's inputs. */
 struct plan_question {
     const struct model *model;
     const struct backend *be;
@@ -18,7 +18,7 @@ struct plan_question {
     struct weight_sizes weights;
 };
 
-/* From context, pool, sequences, images, rows and levers: everything else. */
+/* From context, pool, sequences, images, rows and knobs: everything else. */
 void plan_size(struct plan *plan, const struct plan_question *question);
 
 static inline int plan_ceil_div(int n, int block)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What would fit, where a plan does not: each change alone, with the levers that are left to the
- * plan pulled as it needs. */
+/* Suggestions for a plan that does not fit: each option change alone, with the open knobs turned as
+ * it needs. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,7 +92,7 @@ static void try_one_sequence(struct suggestion_search *s, const struct plan_limi
     try_suggestion(s, s->model, "--max-num-seqs 1");
 }
 
-/* Those that were given otherwise. */
+/* Knobs that the caller set otherwise. */
 static void try_knobs(struct suggestion_search *s, const struct plan_limits *limits)
 {
     const struct plan_knobs *now = &s->plan->knobs;
@@ -112,7 +112,7 @@ static void try_knobs(struct suggestion_search *s, const struct plan_limits *lim
         try_suggestion(s, s->model, "--vision-weights host");
 }
 
-/* Some of the layers on the CPU; how many is said, and how fast that will be. */
+/* Some layers on the CPU: says how many, and the predicted speed. */
 static void try_cpu_layers(struct suggestion_search *s, const struct plan_limits *limits)
 {
     struct plan p;

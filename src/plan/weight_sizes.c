@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of weights on a card, summed by what they are for. */
+/* Sizes of weights on a GPU, summed by what they are for. */
 #include "plan/weight_sizes.h"
 
 #include "convert/quantize.h"
@@ -28,7 +28,7 @@ static void sum_weights(struct weight_sum *s, const struct weight *first, size_t
 #define ADD_WEIGHTS(sum, s) \
     sum_weights(sum, (const struct weight *)&(s), sizeof(s) / sizeof(struct weight))
 
-/* What a layer takes of the host: of the file, and of memory where it is quantised. */
+/* What a layer takes of the host: of the file, and of memory where it is quantized. */
 static void add_host_layer(uint64_t *file_bytes, uint64_t *quantized,
                            const struct text_layer *layer)
 {
@@ -83,7 +83,8 @@ static void add_merger(struct weight_sum *s, const struct merger *m)
     ADD_WEIGHTS(s, m->fc2);
 }
 
-/* Blocks and mergers: all of the tower but what makes rows of patches, which does not stream. */
+/* Blocks and mergers: all of the vision encoder but what makes rows of patches, which does not
+ * stream. */
 static struct weight_sum sum_streamed_groups(const struct model *m, const struct backend *be,
                                              enum placement placement)
 {

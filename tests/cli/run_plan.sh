@@ -53,7 +53,7 @@ try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop -
 
 # ---- what an 8-bit head leaves in the file ----
 # shellcheck disable=SC2086
-try "the card may read it" 0 'chosen: --head-rows pinned: the card reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
+try "the card may read it" 0 'chosen: --head-rows pinned: the GPU reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
 grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out && grep -qE '^  weights read when needed +file +0.0 MiB' out
 say "its pages are the host's memory"
 # shellcheck disable=SC2086
@@ -71,10 +71,10 @@ say "the card has nothing of it"
 # shellcheck disable=SC2086
 try "4B in BF16 does not fit" 1 'does not fit' - plan 4b-bf16 $desktop --max-model-len 4096 --head bf16 --vision-weights resident
 # shellcheck disable=SC2086
-try "made FP8 it does" 0 '^  weight on its way, quantised +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop --quantize fp8 --max-model-len 4096 --gpu-memory-utilization 0.80
-grep -E '^  (decoder weights|all on the card)' out > made
+try "made FP8 it does" 0 '^  weight on its way, quantized +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop --quantize fp8 --max-model-len 4096 --gpu-memory-utilization 0.80
+grep -E '^  (text model weights|all on the card)' out > made
 # shellcheck disable=SC2086
-"$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (decoder weights|all on the card)' | cmp -s - made
+"$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (text model weights|all on the card)' | cmp -s - made
 say "in the same memory as the FP8 files"
 
 # ---- layers on the CPU ----

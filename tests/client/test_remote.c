@@ -498,8 +498,8 @@ static void refusals(void **state)
     (void)state;
     expect_failure(REFUSE("400 Bad Request", "", "temperature must be in [0, 2]"), EY_BAD_REQUEST,
                    "temperature must be");
-    expect_failure(REFUSE("400 Bad Request", "", "Failed to load image: picture 2: a GIF of lies"),
-                   EY_BAD_IMAGE, "picture 2: a GIF of lies");
+    expect_failure(REFUSE("400 Bad Request", "", "Failed to load image: image 2: a GIF of lies"),
+                   EY_BAD_IMAGE, "image 2: a GIF of lies");
     expect_failure(REFUSE("400 Bad Request", "", "This model's maximum context length is 8"),
                    EY_TOO_LONG, "maximum context");
     expect_failure(REFUSE("400 Bad Request", "",

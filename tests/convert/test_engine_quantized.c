@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole models quantised while loading. */
+/* Whole models quantized while loading. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ static double distance(const struct outcome *a, const struct outcome *b)
 /* ---- FP8 ---- */
 
 /* An FP8 checkpoint with its matrices written out as F32. Blocks of mkcheckpoint's codes reach 448,
- * so quantising finds the same codes again. */
+ * so quantizing finds the same codes again. */
 static const char *written_out(const char *kind)
 {
     static char dir[400];
@@ -428,8 +428,8 @@ static void made_weights_are_planned(void **state)
     ey_engine *plain = engine_open_with("tiny-gqa4-bf16", options_of("cpu", NULL, 0)),
               *fp8 = engine_open_with("tiny-gqa4-bf16", options_of("cpu", "fp8", 0));
     uint64_t stored = row_of(plain, "weights") - row_of(fp8, "weights"),
-             made = row_of(fp8, "quantised weights");
-    assert_int_equal(row_of(plain, "quantised weights"), 0);
+             made = row_of(fp8, "quantized weights");
+    assert_int_equal(row_of(plain, "quantized weights"), 0);
     assert_in_range(made, stored / 2,
                     stored / 2 + stored / 50); /* codes of half the size, and scales */
     assert_true(fp8->model.arena.used - plain->model.arena.used - made < 1 << 20);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised matrices: every FP8 code is the nearest there is; of four-bit codes none can be
+/* Quantized matrices: every FP8 code is the nearest there is; of four-bit values none can be
  * bettered, their scale hardly; what is not finite is refused. */
 #include <math.h>
 #include <setjmp.h>

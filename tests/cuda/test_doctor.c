@@ -109,7 +109,7 @@ static void a_gpu_that_others_use(void **state)
     drawing[1] = (struct nvml_process){.pid = 1, .bytes = NVML_NOT_KNOWN};
     ey_diagnose(&d, &o, false);
     assert_true(d.usable);
-    assert_found("card", EY_FINDING_GOOD, "NVIDIA GeForce RTX 5060, sm_120, 30 SMs");
+    assert_found("gpu", EY_FINDING_GOOD, "NVIDIA GeForce RTX 5060, sm_120, 30 SMs");
     assert_found("driver", EY_FINDING_GOOD, "580.65");
     assert_found("gpu_memory", EY_FINDING_GOOD, "7000 of 8151 MiB");
     assert_found("gpu_process", EY_FINDING_NOTE,
@@ -117,7 +117,7 @@ static void a_gpu_that_others_use(void **state)
     assert_non_null(strstr(finding("gpu_process")->remedy, "close it"));
     assert_found("gpu_memory_system", EY_FINDING_NOTE, "400 MiB are held by the system");
     assert_found("gpu_bandwidth", EY_FINDING_GOOD, "% of what its clock gives");
-    assert_found("kernels", EY_FINDING_GOOD, "passed their trial on a card like this one");
+    assert_found("kernels", EY_FINDING_GOOD, "passed their self-test on a GPU like this one");
     assert_null(finding("gpu_memory_spill"));
     assert_found("processor", EY_FINDING_GOOD, "kernels for ");
     assert_non_null(finding("memory"));
@@ -159,14 +159,14 @@ static void without_a_driver(void **state)
     fake_open_gpu(NULL);
     ey_diagnose(&d, &o, true);
     assert_true(d.usable);
-    assert_found("card", EY_FINDING_NOTE, "no NVIDIA driver");
+    assert_found("gpu", EY_FINDING_NOTE, "no NVIDIA driver");
     o.device = "cuda";
     ey_diagnose(&d, &o, true);
     assert_false(d.usable);
     o.device = "cpu";
     ey_diagnose(&d, &o, true);
     assert_true(d.usable);
-    assert_null(finding("card"));
+    assert_null(finding("gpu"));
     fake_open_gpu(&fake_small_gpu);
 }
 

@@ -36,7 +36,7 @@ void concurrent_requests_free(struct concurrent_request *members, int n);
  * `how` says what differs. */
 bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t room);
 void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what);
-/* Greedy answers with the two best of each token, of a card: equal as far as `a` was sure. Other
+/* Greedy answers with the two best of each token, of a GPU: equal as far as `a` was sure. Other
  * rows beside one's own, or a prompt in other chunks, go through other kernels there, which sum in
  * another order; what is nearly a tie may then turn round, and what follows is another text. */
 void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what);
@@ -53,7 +53,7 @@ struct request_kinds {
     int stop_ids[1];
     ey_logit_bias bias[2];
 };
-/* Text and pictures, greedy and drawn, penalties, log-probabilities, a stop text and a stop token
+/* Text and images, greedy and drawn, penalties, log-probabilities, a stop text and a stop token
  * in the midst of an answer, biases, a prompt of several blocks, one without messages. Prompts of
  * at most 256 tokens, answers of at most 110. The struct must not move; the engine must stay open
  * until it is closed. */

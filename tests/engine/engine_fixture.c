@@ -149,7 +149,7 @@ int feature_row(const struct image_entry *entry, int token)
     return entry->block[token / FEATURE_BLOCK] * FEATURE_BLOCK + token % FEATURE_BLOCK;
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 static void fill(struct image *image, unsigned seed)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the engine share: engines, pictures and questions. Whatever fails here fails the
+/* What tests of the engine share: engines, images and questions. Whatever fails here fails the
  * test. */
 #ifndef ENGINE_FIXTURE_H
 #define ENGINE_FIXTURE_H
@@ -38,7 +38,7 @@ ey_engine *engine_open_with(const char *kind, ey_engine_options options);
 
 /* ---- an engine at rest: no request is under way ---- */
 
-/* Fails unless it is, and holds no block, slot or picture for anybody. */
+/* Fails unless it is, and holds no block, slot or image for anybody. */
 void assert_at_rest(ey_engine *engine);
 /* Decoder steps of at most so many rows, that many patches of a tile. */
 void engine_set_rows(ey_engine *engine, int rows, int tile);
@@ -47,9 +47,9 @@ void engine_set_rows(ey_engine *engine, int rows, int tile);
 void engine_shuffle(ey_engine *engine, unsigned seed);
 /* Nothing is cached any more. */
 void engine_forget(ey_engine *engine);
-/* The features of a picture; NULL: they are not there. */
+/* The features of an image; NULL: they are not there. */
 const struct image_entry *engine_features(ey_engine *engine, const struct digest *picture);
-/* Row of ws.features that has the picture's visual token `token`. */
+/* Row of ws.features that has the image's visual token `token`. */
 int feature_row(const struct image_entry *entry, int token);
 
 /* A PNG of width x height made-up pixels; kept until the end. */
@@ -67,7 +67,7 @@ void question_turn(struct question *q, const char *role);
 /* Adds to the last turn. */
 void question_text(struct question *q, const char *text);
 void question_part(struct question *q, ey_part part);
-/* One user turn: n_pictures pictures of awkward sizes, then the text. */
+/* One user turn: n_pictures images of awkward sizes, then the text. */
 void question_simple(struct question *q, int n_pictures, const char *text, int max_tokens);
 
 /* Asks; a failure fails the test. The answer is the caller's. */

@@ -9,7 +9,8 @@
 static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]) };
 #define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
-#define SMALLEST_SLICES 1e-9 /* seconds: a tile of the tower and 16 rows of a prompt a turn */
+#define SMALLEST_SLICES \
+    1e-9 /* seconds: a tile of the vision encoder and 16 rows of a prompt a turn */
 
 static struct concurrent_request members[N_REQUEST_KINDS];
 static struct question q;
@@ -65,12 +66,12 @@ static void run_sorts(ey_engine *engine, const struct request_kinds *sorts, bool
     assert_at_rest(engine);
 }
 
-/* Prefixes and pictures are cached now; then everything is computed again in the smallest pieces.
+/* Prefixes and images are cached now; then everything is computed again in the smallest pieces.
  */
 static void run_again(ey_engine *engine, const struct request_kinds *sorts, const char *what)
 {
     uint64_t towers = ey_engine_stats(engine).encoder_runs;
-    assert_int_equal(towers, 2); /* of two different pictures */
+    assert_int_equal(towers, 2); /* of two different images */
     run_sorts(engine, sorts, false, what);
     ey_stats s = ey_engine_stats(engine);
     assert_int_equal(s.encoder_runs, towers);
@@ -320,7 +321,7 @@ static void other_pictures_share_nothing(void **state)
         assert_int_equal(ey_engine_stats(engine).cached_tokens, 0);
     }
     ey_engine_close(&fresh);
-    /* before the picture all is equal, so that is shared */
+    /* before the image all is equal, so that is shared */
     build_after_rules(&q, 1, text);
     ey_answer a = ask(engine, &q);
     build_after_rules(&q, 2, text);
@@ -334,7 +335,7 @@ static void other_pictures_share_nothing(void **state)
     ey_engine_close(&engine);
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 static void ask_of(ey_engine *engine, unsigned seed, const char *text, bool cached)
 {
@@ -406,7 +407,7 @@ static void many_answers_to_one_prompt(void **state)
         concurrent_request_collect(&members[i]);
     for (int i = 0; i < N; i++)
         assert_same_answer(&alone[i], &members[i].answer, "one of several");
-    assert_int_equal(hooks_count(OP_TOWER), 2); /* two pictures, once each */
+    assert_int_equal(hooks_count(OP_TOWER), 2); /* two images, once each */
     concurrent_requests_free(members, N);
     for (int i = 0; i < N; i++)
         ey_answer_free(&alone[i]);
@@ -420,7 +421,7 @@ enum { LARGE_CONTEXT = 2400, FOREVER = 100000 };
 
 struct between {
     struct concurrent_request *first; /* who answers all the while */
-    int from, to;                     /* its tokens when the tower began, and when it ended */
+    int from, to; /* its tokens when the vision encoder began, and when it ended */
     int tiles;
 };
 
@@ -473,7 +474,7 @@ static void collect_cancelled(struct concurrent_request *m)
     concurrent_request_free(m);
 }
 
-/* While a large picture is in the tower, another answer grows: a token a tile. */
+/* While a large image is in the vision encoder, another answer grows: a token a tile. */
 static void tokens_beside_a_tower(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What comes in and goes out of an engine that many use: prompts of every kind and their errors,
- * limits of a request, memory of pictures in flight, tokens as text. */
+ * limits of a request, memory of images in flight, tokens as text. */
 #include <pthread.h>
 
 #include "engine/concurrent_requests.h"
@@ -163,7 +163,7 @@ static void prompts_of_text_and_ids(void **state)
     ey_engine_close(&engine);
 }
 
-/* Messages, pictures and what a prompt says of itself. */
+/* Messages, images and what a prompt says of itself. */
 static void prompts_describe_themselves(void **state)
 {
     (void)state;
@@ -416,7 +416,7 @@ static void logprobs_as_they_come(void **state)
     ey_engine_close(&engine);
 }
 
-/* ---- memory of pictures in flight ---- */
+/* ---- memory of images in flight ---- */
 
 static ey_engine *open_with_budget(ey_budget *budget)
 {
@@ -471,7 +471,7 @@ static void pictures_come_out_of_the_budget(void **state)
         if (ey_prompt_prepare(engine, &q.request, &prompt, &e))
             fail_msg("way %d: was accepted", way);
         if (way == 0)
-            expect_error(false, &e, EY_BAD_IMAGE, "picture 2", "a picture beyond the budget");
+            expect_error(false, &e, EY_BAD_IMAGE, "image 2", "a picture beyond the budget");
         assert_int_equal(ey_budget_used(budget), 0);
     }
     assert_at_rest(engine);
@@ -479,7 +479,7 @@ static void pictures_come_out_of_the_budget(void **state)
     ey_budget_free(&budget);
 }
 
-/* A small file that becomes a large picture counts as what it becomes. */
+/* A small file that becomes a large image counts as what it becomes. */
 static void enlarged_pictures_count(void **state)
 {
     (void)state;
@@ -513,7 +513,7 @@ static void *give_back(void *user)
     return NULL;
 }
 
-/* A picture waits for memory that others hold. */
+/* An image waits for memory that others hold. */
 static void pictures_wait_for_the_budget(void **state)
 {
     (void)state;

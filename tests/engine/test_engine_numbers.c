@@ -169,7 +169,7 @@ static int32_t made_up_token(int seq, int i)
 static void push_row(struct rows *r, int as_seq, int seq, int i)
 {
     int32_t *p = r->position + 3 * r->n;
-    /* the middle sequence has a "picture" of 3 x 4 with features 5.. */
+    /* the middle sequence has a "image" of 3 x 4 with features 5.. */
     struct image_span run = {10, 3, 4};
     static int32_t positions[3 * MAX_LENGTH];
     mrope_positions(positions, MAX_LENGTH, &run, seq == 1);
@@ -280,7 +280,7 @@ static void several_sequences(void **state)
 /* ---- DeepStack ---- */
 
 /* Each level matters, at the visual rows only, and wherever the chunk border falls (any_chunk has
- * borders inside pictures): zeroing a level changes the logits of a prompt with a picture and not
+ * borders inside images): zeroing a level changes the logits of a prompt with an image and not
  * of one without. */
 static void deepstack_matters(void **state)
 {

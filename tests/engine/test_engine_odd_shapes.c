@@ -224,7 +224,7 @@ static struct outcome outcome_on(const char *model, const char *device, const ch
     options.threads = 2;
     options.max_model_len = 3000;
     if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s: %s", device, e.text);
-    question_simple(&q, 2, "What is this?", 1); /* two pictures, in tiles and chunks */
+    question_simple(&q, 2, "What is this?", 1); /* two images, in tiles and chunks */
     struct outcome o = outcome_of(engine, &q);
     ey_engine_close(&engine);
     return o;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an engine says of a card that its model does not fit on, and what it takes from the plan;
- * the card is told of, none is needed. */
+/* What an engine says of a GPU that its model does not fit on, and what it takes from the plan;
+ * the GPU is told of, none is needed. */
 #include "backend/cuda/cuda_sizes.h"
 #include "engine/load/load.h"
 #include "engine/engine_fixture.h"
@@ -8,7 +8,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Up to the plan of a card with so much memory, all of it free. */
+/* Up to the plan of a GPU with so much memory, all of it free. */
 static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_options *options)
 {
     ey_err e;
@@ -94,7 +94,7 @@ static void prefill_math(void **state)
     assert_false(engine->plan.limits.fp8_prompts);
     assert_non_null(strstr(
         heard,
-        "prompts are computed in BF16, because none of the decoder's matrices are block FP8"));
+        "prompts are computed in BF16, because none of the text model's matrices are block FP8"));
     ey_engine_close(&engine);
     options.quantize = "fp8";
     engine = planned("tiny-untied-bf16", 2000, &options);

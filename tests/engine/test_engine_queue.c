@@ -7,7 +7,8 @@
 #include "engine/op_hooks.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SMALLEST_SLICES 1e-9 /* seconds: a tile of the tower and 16 rows of a prompt a turn */
+#define SMALLEST_SLICES \
+    1e-9 /* seconds: a tile of the vision encoder and 16 rows of a prompt a turn */
 enum { PATIENCE = 60000, MANY = 8 };
 
 static struct concurrent_request members[MANY];
@@ -25,7 +26,7 @@ static ey_engine *open_many(int max_num_seqs, int max_num_queued)
     return engine_open_with("tiny-ragged-fp8", options);
 }
 
-/* Request i: with or without a picture, all others than the others. */
+/* Request i: with or without an image, all others than the others. */
 static void build(int i, int max_tokens)
 {
     static const char *const texts[] = {"What is a fox?", "And what is a goose?",
@@ -231,7 +232,8 @@ static void cancel_them(void *user, enum op op, int n)
     c->done = true;
 }
 
-/* Some of them run, some wait; all are cancelled in the midst of a tower, a prompt or an answer. */
+/* Some of them run, some wait; all are cancelled in the midst of a vision encoder, a prompt or an
+ * answer. */
 static void all_cancelled_at_once(void **state)
 {
     (void)state;
@@ -322,8 +324,8 @@ static void one_of_several_cancelled(void **state)
     ey_engine_close(&engine);
 }
 
-/* Two wait for one picture. One is cancelled while it is in the tower: the other has it, after one
- * run. Both: the run stops. */
+/* Two wait for one image. One is cancelled while it is in the vision encoder: the other has it,
+ * after one run. Both: the run stops. */
 static void cancelled_beside_a_shared_picture(void **state)
 {
     (void)state;
@@ -331,7 +333,7 @@ static void cancelled_beside_a_shared_picture(void **state)
     hooks_on(engine);
     build(1, 15);
     build(3, 15);
-    questions[3].parts[0][0] = questions[1].parts[0][0]; /* the same picture, another text */
+    questions[3].parts[0][0] = questions[1].parts[0][0]; /* the same image, another text */
     ey_answer whole[2] = {alone(engine, 1), alone(engine, 3)};
     hooks_reset(NULL, NULL);
     ey_answer again = alone(engine, 1);
@@ -404,7 +406,7 @@ static void cancelled_too_late(void **state)
 static void a_failing_device(void **state)
 {
     (void)state;
-    static const int at[] = {1, 2, 3, 9}; /* in a tower or a step, of whichever requests */
+    static const int at[] = {1, 2, 3, 9}; /* in a vision encoder or a step, of whichever requests */
     ey_engine *engine = open_many(2, 0);
     ey_answer whole[5];
     hooks_on(engine);
@@ -599,7 +601,7 @@ static void closing_ends_all(void **state)
             concurrent_request_poll(&members[0], 1000);
         if (!ey_prompt_prepare(engine, &questions[0].request, &prompt, &e)) fail_msg("%s", e.text);
         scheduler_stop(
-            engine); /* as ey_engine_close begins; tickets are to be collected before it */
+            engine); /* as ey_engine_close begins; generations are to be collected before it */
         for (int i = 0; i < 4; i++) {
             concurrent_request_collect(&members[i]);
             check_cancelled(&members[i], &whole[i], i == 0 && listen ? 3 : 0, 400);

@@ -160,14 +160,14 @@ static const struct {
     {"max_tokens -7", negative_tokens, EY_BAD_REQUEST, "-7"},
     {"21 top_logprobs", many_logprobs, EY_BAD_REQUEST, "21"},
     {"unknown role", unknown_role, EY_BAD_REQUEST, "robot"},
-    {"no picture", not_a_picture, EY_BAD_IMAGE, "picture"},
-    {"empty picture", empty_picture, EY_BAD_IMAGE, "picture"},
+    {"no picture", not_a_picture, EY_BAD_IMAGE, "image"},
+    {"empty picture", empty_picture, EY_BAD_IMAGE, "image"},
     {"side ratio 300", thin_picture, EY_BAD_IMAGE, "300"},
     {"detail 9", bad_detail, EY_BAD_REQUEST, "9"},
-    {"65 pictures", many_pictures, EY_BAD_REQUEST, "more than 64 pictures"},
-    {"pictures beyond half the context", pictures_beyond_context, EY_TOO_LONG, "64 pictures"},
+    {"65 pictures", many_pictures, EY_BAD_REQUEST, "more than 64 images"},
+    {"pictures beyond half the context", pictures_beyond_context, EY_TOO_LONG, "64 images"},
     {"long text", long_text, EY_TOO_LONG, "--max-model-len"},
-    {"typed pad parsed beside a picture", typed_pad, EY_BAD_REQUEST, "picture"},
+    {"typed pad parsed beside a picture", typed_pad, EY_BAD_REQUEST, "image"},
 };
 
 static void bad_requests(void **state)
@@ -210,7 +210,7 @@ static void lengths(void **state)
     (void)state;
     ey_engine *engine = engine_open("tiny-gqa4-bf16", "cpu", 2, 512);
     question_simple(&q, 1, "Hello", 1);
-    q.parts[0][0].max_pixels = 4096; /* or a shorter context would have a smaller picture */
+    q.parts[0][0].max_pixels = 4096; /* or a shorter context would have a smaller image */
     ey_answer a = ask(engine, &q);
     assert_int_equal(a.n_tokens, 1);
     assert_string_equal(a.finish_reason, "length");
@@ -609,9 +609,9 @@ static void typed_special_tokens(void **state)
     ey_engine_close(&engine);
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-/* Features of a picture as the engine has them, all levels: [1 + n_deepstack, tokens, hidden]. */
+/* Features of an image as the engine has them, all levels: [1 + n_deepstack, tokens, hidden]. */
 static float *features_of(ey_engine *engine, const struct image_entry *entry)
 {
     size_t hidden = (size_t)engine->model.text.hidden, n = (size_t)entry->n_tokens;

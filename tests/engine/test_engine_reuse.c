@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a request takes over from those before it: the same bits as computing it all, in whole
- * blocks of 64 tokens, without the vision tower for pictures whose features are there. */
+ * blocks of 64 tokens, without the vision encoder for images whose features are there. */
 #include "engine/engine_fixture.h"
 #include "engine/op_hooks.h"
 
-/* pictures (0: none) then text, in one user turn */
+/* images (0: none) then text, in one user turn */
 static void build(struct question *q, const unsigned *seeds, const char *text, int max_tokens)
 {
     question_start(q, max_tokens);
@@ -126,7 +126,7 @@ static void a_conversation_reuses_its_turns(void **state)
     ey_engine_close(&engine);
 }
 
-/* Cancelled anywhere, in small chunks so that a border falls inside of the picture. */
+/* Cancelled anywhere, in small chunks so that a border falls inside of the image. */
 static void what_a_cancelled_request_left_is_right(void **state)
 {
     (void)state;

@@ -83,7 +83,7 @@ static void hear(struct asker *a, int kind, ey_generation *gen, int until)
 }
 
 /* Comes again for as long as the engine is too busy, for want of a place or of memory for the
- * picture. */
+ * image. */
 static bool start(struct asker *a, int kind, ey_generation **gen)
 {
     ey_prompt *prompt = NULL;
@@ -172,7 +172,7 @@ static void open_requests(ey_engine *engine)
         alone[i] = sorts.expected[i];
     }
     for (int i = 0; i < LARGE;
-         i++) { /* four of the six blocks that the image cache has for pictures */
+         i++) { /* four of the six blocks that the image cache has for images */
         question_start(&large[i], 6 + i);
         question_turn(&large[i], "user");
         question_part(&large[i], test_image(512, 512, (unsigned)i % 3));
@@ -188,7 +188,7 @@ static void many_threads(void **state)
     (void)state;
     static struct asker askers[THREADS + 1];
     ey_engine *first = open_engine(0, 1, NULL);
-    ey_budget *budget = ey_budget_create(6 << 20); /* three large pictures while they are decoded */
+    ey_budget *budget = ey_budget_create(6 << 20); /* three large images while they are decoded */
     ey_engine *engine = open_engine(CONTEXT, AT_ONCE, budget);
     struct crowd crowd = {.engine = engine};
     open_requests(first);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The image cache alone, and the digests that pictures are known by. */
+/* The image cache alone, and the digests that images are known by. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -196,13 +196,13 @@ static const struct {
 } refusals[] = {
     {&family_qwen2,
      {MESSAGES(SHOWS("user"))},
-     "message 1 has a picture, and this model reads text only; ask a Qwen3-VL model about "
-     "pictures"},
+     "message 1 has an image, and this model reads text only; ask a Qwen3-VL model about "
+     "images"},
     {&family_qwen3,
      {MESSAGES(SAYS("user", "a"), SAYS("assistant", "b"), SHOWS("user"))},
-     "message 3 has a picture"},
-    {&family_phi3, {MESSAGES(SHOWS("user"))}, "message 1 has a picture"},
-    {&family_llama, {MESSAGES(SHOWS("user"))}, "message 1 has a picture"},
+     "message 3 has an image"},
+    {&family_phi3, {MESSAGES(SHOWS("user"))}, "message 1 has an image"},
+    {&family_llama, {MESSAGES(SHOWS("user"))}, "message 1 has an image"},
     {&family_phi3,
      {MESSAGES(SAYS("user", "a")), TOOLS("{}")},
      "this model's chat format knows no tools"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where things are: M-RoPE positions and frequencies (spec 3.3, 3.4), the tower's rotary table
- * (4.4) and its learned positions (4.1, 4.3). */
+/* Where things are: M-RoPE positions and frequencies (spec 3.3, 3.4), the vision encoder's rotary
+ * table (4.4) and its learned positions (4.1, 4.3). */
 #include <math.h>
 
 #include "engine/engine_fixture.h"

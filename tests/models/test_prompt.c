@@ -168,10 +168,10 @@ static const struct {
     {{MESSAGES({ROLE("User")})}, "message 1: role \"User\" is not system, user, assistant or tool"},
     {{MESSAGES({ROLE("user")}, {ROLE(NULL)})}, "message 2: role \"\" is not"},
     {{MESSAGES({ROLE("system"), PARTS(IMAGE)})},
-     "message 1: a picture cannot be in a message of the system"},
+     "message 1: an image cannot be in a message of the system"},
     {{MESSAGES({ROLE("user")}, {ROLE("assistant"), PARTS(TEXT("x"), IMAGE)})},
-     "message 2: a picture cannot be in a message of the assistant"},
-    {{MESSAGES({ROLE("user"), PARTS({.type = 7})})}, "message 1, part 1: neither text nor picture"},
+     "message 2: an image cannot be in a message of the assistant"},
+    {{MESSAGES({ROLE("user"), PARTS({.type = 7})})}, "message 1, part 1: neither text nor image"},
     {{MESSAGES({ROLE("user"), CALLS({"a", "{}"})})},
      "message 1: tool calls belong to the assistant, not to the user"},
     {{MESSAGES({ROLE("assistant"), CALLS({"a", "{}"}, {NULL, "{}"})})},
@@ -209,7 +209,7 @@ static void test_image_limit(void **state)
         ey_message message = {ROLE("user"), .parts = parts, .n_parts = n};
         ey_request request = {.messages = &message, .n_messages = 1};
         assert_true(qwen3vl_prompt(&prompt, &request, &e) == (n <= EY_MAX_IMAGES));
-        if (n > EY_MAX_IMAGES) assert_non_null(strstr(e.text, "more than 64 pictures"));
+        if (n > EY_MAX_IMAGES) assert_non_null(strstr(e.text, "more than 64 images"));
         prompt_free(&prompt);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models without a vision tower in the engine: what they say of themselves, what they refuse, and
+/* Models without a vision encoder in the engine: what they say of themselves, what they refuse, and
  * what their answers do not depend on. */
 #include "engine/engine_fixture.h"
 #include "models/ckpt_edit.h"
@@ -31,7 +31,7 @@ static void refuses_pictures(void **state)
         question_simple(&q, 1, "What is this?", 3);
         assert_false(ey_prompt_prepare(engine, &q.request, &prompt, &e));
         assert_int_equal(e.code, EY_BAD_REQUEST);
-        assert_non_null(strstr(e.text, "has a picture, and this model reads text only"));
+        assert_non_null(strstr(e.text, "has an image, and this model reads text only"));
         ey_engine_close(&engine);
     }
 }

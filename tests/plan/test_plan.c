@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory contract, planned on cards that are not here, for the official models: their headers,
+/* The memory contract, planned on GPUs that are not here, for the official models: their headers,
  * files without numbers. */
 #include <math.h>
 #include <setjmp.h>
@@ -59,7 +59,7 @@ static int close_models(void **state)
     return 0;
 }
 
-/* ---- cards ---- */
+/* ---- GPUs ---- */
 
 static struct device_info card(int total, int used, int sm_count)
 {
@@ -233,7 +233,7 @@ static bool has_choice(const struct plan *p, const char *words)
     return has;
 }
 
-/* What an 8-bit head leaves in the file: pinned, unless something is known against it. The card's
+/* What an 8-bit head leaves in the file: pinned, unless something is known against it. The GPU's
  * part is the same either way. */
 static void who_reads_stored_rows(void **state)
 {
@@ -247,7 +247,7 @@ static void who_reads_stored_rows(void **state)
     assert_int_equal(unknown.bytes[PLAN_PINNED_ROWS], rows);
     assert_int_equal(unknown.bytes[PLAN_FILE_WEIGHTS], 0);
     assert_true(has_choice(&unknown,
-                           "--head-rows pinned: the card reads them in 593 MiB of the file that "
+                           "--head-rows pinned: the GPU reads them in 593 MiB of the file that "
                            "stay in memory, where the system lets it; else host"));
     facts.pinned_reads = PINNED_READS_ALLOWED;
     facts.host_free = 2 * rows;
@@ -270,12 +270,12 @@ static void who_reads_stored_rows(void **state)
     assert_int_equal(p.bytes[PLAN_PINNED_ROWS], 0);
     assert_int_equal(p.bytes[PLAN_FILE_WEIGHTS], rows);
     assert_int_equal(p.allocated, unknown.allocated);
-    assert_true(has_choice(&p, "--head-rows host: this system does not let the card read"));
+    assert_true(has_choice(&p, "--head-rows host: this system does not let the GPU read"));
     limits.knobs.lm_head_rows = HEAD_ROWS_PINNED;
     ey_err e;
     assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
     assert_non_null(strstr(
-        e.text, "--head-rows pinned: this system does not let the card read the model's file"));
+        e.text, "--head-rows pinned: this system does not let the GPU read the model's file"));
     limits.knobs = (struct plan_knobs){.lm_head = LM_HEAD_BF16};
     facts.pinned_reads = PINNED_READS_ALLOWED;
     p = plan_of(M2B, &facts, &limits);
@@ -396,7 +396,7 @@ static uint64_t bytes_on(const struct plan *p, const char *device)
     return sum;
 }
 
-/* All of the tower leaves the card, and its rows move to the host. */
+/* All of the vision encoder leaves the GPU, and its rows move to the host. */
 static void tower_on_the_cpu(void **state)
 {
     (void)state;
@@ -544,7 +544,7 @@ static void layers_that_stay_together(void **state)
 
 /* ---- several models ---- */
 
-/* What one of them takes is what its engine would, given so much of the card. */
+/* What one of them takes is what its engine would, given so much of the GPU. */
 static void must_be_reproduced(const struct plan_member *m, const struct device_info *facts)
 {
     struct plan_limits limits = *m->limits;
@@ -591,7 +591,7 @@ static void models_that_share_a_card(void **state)
                 m[0].plan.budget.free - m[0].plan.budget.margin);
     assert_true(m[0].plan.max_model_len >= 4096 && m[1].plan.max_model_len >= 4096);
     assert_true(m[0].plan.allocated == m[1].plan.allocated);
-    /* too little for both: turns, each with all of the card */
+    /* too little for both: turns, each with all of the GPU */
     two_of(m, M2B, M4B, &desktop, &limits);
     assert_true(m[0].resident && !m[1].resident);
     for (int i = 0; i < 2; i++)

@@ -67,7 +67,7 @@ status=$?
 say 'stops when told to'
 grep -qF 'eyelet: flags of vLLM that mean nothing here: --trust-remote-code, --swap-space, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
 say 'names what it passed over'
-grep -q -- '--gpu-memory-utilization, --gpu-memory: of a card, not used here' err
+grep -q -- '--gpu-memory-utilization, --gpu-memory: of a GPU, not used here' err
 say 'says which options are of a card'
 grep -q 'model one (Qwen3VL' err
 say 'names the model'

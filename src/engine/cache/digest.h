@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 without the heap, for the keys of caches: a collision would hand one person's picture to
+/* SHA-256 without heap allocations, for cache keys: a collision would give one user's image to
  * another. */
 #ifndef EY_ENGINE_DIGEST_H
 #define EY_ENGINE_DIGEST_H
@@ -13,7 +13,7 @@ struct digest {
     uint8_t byte[DIGEST_BYTES];
 };
 
-/* A hash function's state, made once. */
+/* State of the hash function, allocated once. */
 struct hasher;
 bool hasher_open(struct hasher **h, ey_err *e);
 void hasher_close(struct hasher **h);
@@ -21,7 +21,7 @@ void hasher_start(struct hasher *h);
 void hasher_add(struct hasher *h, const void *bytes, size_t n);
 struct digest hasher_end(struct hasher *h);
 
-/* Of a picture's pixels and size: 2x3 and 3x2 pixels may be the same bytes. */
+/* Of an image's pixels and size: 2x3 and 3x2 pixels may be the same bytes. */
 struct digest image_digest(const struct image *image);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars by what they were made of. Few are in use at a time, so they lie in a row that is looked
- * through. */
+/* An LRU cache of compiled grammars by their source. Few are in use at a time, so lookup is linear.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ void ey_grammar_cache_close(ey_grammar_cache **cache)
     *cache = NULL;
 }
 
-static uint64_t fnv1a(const char *key, size_t n) /* FNV-1a; equal keys are told by their bytes */
+static uint64_t fnv1a(const char *key, size_t n) /* a filter only: the bytes are compared too */
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < n; i++)
@@ -77,7 +77,7 @@ ey_grammar *ey_grammar_cache_find(ey_grammar_cache *c, const char *key, size_t n
     return grammar;
 }
 
-/* A free entry, after forgetting what was not used for longest until `bytes` more fit. */
+/* Returns a free entry; evicts the least recently used ones until `bytes` more fit. */
 static struct grammar_entry *grammar_cache_evict(ey_grammar_cache *c, size_t bytes)
 {
     for (;;) {

@@ -14,7 +14,7 @@ bool image_cache_open(struct image_cache *cache, struct arena *arena, int n_bloc
     cache->free_block = arena_array(arena, n, sizeof(int32_t));
     int32_t *blocks = arena_array(arena, n * n, sizeof(int32_t));
     if (!cache->entry || !cache->free_block || !blocks)
-        return ey_fail_memory(e, "the table of pictures", n * (n + 1) * sizeof(int32_t));
+        return ey_fail_memory(e, "the table of images", n * (n + 1) * sizeof(int32_t));
     for (size_t i = 0; i < n; i++)
         cache->entry[i].block = blocks + i * n;
     for (int i = 0; i < n_blocks; i++)

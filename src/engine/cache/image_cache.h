@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Features of pictures (merged and DeepStack levels) on the device, by the digest of the pixels
- * that the tower saw: a picture that is asked about again does not go through it again. In blocks
- * of 64 visual tokens, so that pictures of any sizes fill the room without gaps. */
+/* Vision features (merged and DeepStack levels) on the device, by the digest of the pixels, so that
+ * an image that is asked about again isn't encoded again. Kept in blocks of 64 visual tokens, so
+ * that images of any size fill the memory without gaps. */
 #ifndef EY_ENGINE_IMAGE_CACHE_H
 #define EY_ENGINE_IMAGE_CACHE_H
 
@@ -18,7 +18,7 @@ struct image_entry {
 };
 
 struct image_cache {
-    struct image_entry *entry; /* [n_blocks]: a picture has one block at least */
+    struct image_entry *entry; /* [n_blocks]: an image has one block at least */
     int32_t *free_block;       /* [n_free] */
     int n_blocks, n_free;
     uint64_t clock;
@@ -26,14 +26,14 @@ struct image_cache {
 
 bool image_cache_open(struct image_cache *cache, struct arena *arena, int n_blocks, ey_err *e);
 int image_cache_blocks(int n_tokens);
-/* The entry of a picture, pinned; a new one (not ready) when there is none. Unpinned ones give way,
- * the one longest unused first. NULL: too much is pinned. */
+/* Returns the pinned entry of an image; a new one (not ready) if there is none. Evicts unpinned
+ * entries, least recently used first. NULL: too much is pinned. */
 struct image_entry *image_cache_pin(struct image_cache *cache, const struct digest *key,
                                     int n_tokens);
 void image_cache_unpin(struct image_cache *cache, struct image_entry *entry);
-/* Forgets every picture that nobody has pinned. */
+/* Drops every unpinned image. */
 void image_cache_clear(struct image_cache *cache);
-/* Forgets this picture if nobody has it pinned. */
+/* Drops this image unless it is pinned. */
 void image_cache_remove(struct image_cache *cache, const struct digest *key);
 /* Visual tokens held. */
 int image_cache_tokens(const struct image_cache *cache);

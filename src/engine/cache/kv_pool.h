@@ -2,7 +2,7 @@
 /* The blocks of the KV cache: who holds which, and which of the free ones still hold a known
  * prefix.
  *
- * A full block is known by the digest of all tokens (and pictures) up to its end, so equal prefixes
+ * A full block is known by the digest of all tokens (and images) up to its end, so equal prefixes
  * of any requests share it. A block that nobody holds keeps its contents until it is the one
  * longest unused when another is needed. */
 #ifndef EY_ENGINE_KV_POOL_H

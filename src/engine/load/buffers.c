@@ -49,19 +49,22 @@ static void lay_out_vision_buffers(ey_engine *engine, struct workspace *ws, dev 
                     VISION_BUFFERS);
 }
 
-/* On one device tower and chunk lie over each other: they never run at the same time. */
+/* On one device, the buffers of the vision encoder and of a prefill chunk overlap: they never run
+ * at the same time. */
 static bool open_vision_workspace(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->vision_backends.be;
-    if (!plan_vision_on_cpu(&engine->plan))
-        return lay_out_vision_buffers(engine, &engine->ws, engine->shared_memory), true;
+    if (!plan_vision_on_cpu(&engine->plan)) {
+        lay_out_vision_buffers(engine, &engine->ws, engine->shared_memory);
+        return true;
+    }
     if (!alloc_plan_row(engine, be, &engine->vision_memory, PLAN_CPU_VISION_WORKSPACE, e))
         return false;
     lay_out_vision_buffers(engine, &engine->cpu_vision_ws, engine->vision_memory);
     return true;
 }
 
-/* What runs on the CPU beside a card. */
+/* Vision encoder or layers on the CPU next to a GPU. */
 static bool open_cpu_layers(ey_engine *engine, ey_err *e)
 {
     const struct plan *p = &engine->plan;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least work of a request, counted from the model's shape: what figures are shares of. */
+/* The minimum work of a request, from the model's shapes: the denominator of every efficiency
+ * figure. */
 #include "engine/hugepage_weights.h"
 
 static double weight_stored_bytes(const struct weight *w)
@@ -12,7 +13,7 @@ static double weight_stored_bytes(const struct weight *w)
     return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) + 4 * scales;
 }
 
-/* Weights of one decoder layer. */
+/* Weights of one text layer. */
 static double text_layer_parameters(const struct text_shape *t)
 {
     double q = text_q_width(t), kv = text_kv_width(t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only an engine on a card does: its kernels are tried before they are trusted, and its memory
- * is looked at now and then, because the system may have moved parts of it to where reading is
- * slow. */
+/* GPU checks: a self-test of the kernels before they are trusted, and a measurement of memory
+ * bandwidth now and then, because the system may have moved (spilled) parts of it to host memory.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +29,13 @@ bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *o, ey_e
     struct selftest_report report;
     char text[256];
     if (!is_cuda(engine)) return true;
-    if (o->progress) o->progress(o->progress_user, "checking the card", 0, 0);
+    if (o->progress) o->progress(o->progress_user, "checking the GPU", 0, 0);
     if (!backend_cuda_selftest(engine->be, false, &report, e)) return false;
     for (int i = 0; i < report.n; i++) {
         const struct selftest_result *v = &report.kernel[i];
         if (!v->failed) continue;
         snprintf(text, sizeof(text),
-                 "kernel %s computes wrongly on this card and is not used; %s does its work: "
+                 "kernel %s computes wrongly on this GPU and is not used; %s does its work: "
                  "answers are right, but come slower. Please report it",
                  v->name, v->fallback);
         gpu_health_notify(o, text);
@@ -52,9 +52,9 @@ enum {
     HEALTH_RETRIES = 3,
     HEALTH_MIN_BYTES = 64 << 20
 };
-#define GPU_WAKE_SECONDS 0.5 /* a card that was idle reads slowly until its clocks are up */
+#define GPU_WAKE_SECONDS 0.5 /* an idle GPU reads slowly until its clocks ramp up */
 
-/* Equal slices of all that the engine holds on the card, and the rate of each. */
+/* Equal slices of all that the engine holds on the GPU, and the rate of each. */
 struct memory_slices {
     size_t bytes, slice_bytes;
     int n;
@@ -87,9 +87,9 @@ static double median_rate(struct memory_slices *s)
     return s->sorted[s->n / 2];
 }
 
-/* What a slice of the card's own memory should reach: most slices do; where even they are far below
- * what was once measured, or what the memory's clock gives, most have been moved. A few MiB are
- * read too quickly to say. */
+/* The rate that a slice in device memory should reach: the median, unless that is far below what
+ * was measured at start or what the memory clock gives; then most slices have been moved. A few MiB
+ * are read too fast to judge. */
 static double expected_rate(const struct memory_slices *s, double median, double at_start,
                             double rated)
 {
@@ -100,7 +100,7 @@ static double expected_rate(const struct memory_slices *s, double median, double
     return expected;
 }
 
-/* Slices that were slow are read again: something else may have been in the way. */
+/* Measures slow slices again: something else may have used the GPU. */
 static bool measure_slices(ey_engine *engine, struct memory_slices *s, double at_start,
                            double rated, ey_err *e)
 {
@@ -125,7 +125,10 @@ static bool measure_slices(ey_engine *engine, struct memory_slices *s, double at
 static struct memory_slices *cut_memory_slices(const ey_engine *engine, ey_err *e)
 {
     struct memory_slices *s = calloc(1, sizeof(*s));
-    if (!s) return ey_fail_memory(e, "looking at the card's memory", sizeof(*s)), NULL;
+    if (!s) {
+        ey_fail_memory(e, "measuring the GPU's memory", sizeof(*s));
+        return NULL;
+    }
     s->bytes = backend_cuda_arena_bytes(engine->be);
     size_t n = (s->bytes + HEALTH_SLICE_BYTES - 1) / HEALTH_SLICE_BYTES;
     s->n = n < 1 ? 1 : n > HEALTH_MAX_SLICES ? HEALTH_MAX_SLICES : (int)n;
@@ -200,9 +203,9 @@ bool ey_gpu_memory_warning(const ey_gpu_memory *m, char *text, size_t size)
 {
     if (!m->spilled) return false;
     snprintf(text, size,
-             "THE CARD'S MEMORY HAS SPILLED: %.0f of %.0f MiB are read at %.1f GB/s instead of "
+             "THE GPU'S MEMORY HAS SPILLED: %.0f of %.0f MiB are read at %.1f GB/s instead of "
              "%.0f, because the system has moved them to the "
-             "computer's memory: close what else uses the card, or let eyelet take less of it "
+             "computer's memory: close what else uses the GPU, or let eyelet take less of it "
              "(eyelet doctor; --gpu-memory)",
              (double)m->spilled_bytes / (1 << 20), (double)m->held_bytes / (1 << 20),
              m->spilled_bytes_per_second / 1e9, m->usual_bytes_per_second / 1e9);

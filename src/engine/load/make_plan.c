@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's plan: options and the device's facts into src/plan, and what it says for people.
- * Also of a card that is not here. */
+/* The engine's memory plan: turns options and device info into limits for src/plan, and reports the
+ * result. Also for a simulated GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,10 @@ static bool parse_choice(int *out, const char *text, const char *const *words, c
     *out = 0;
     if (!text || strcmp(text, "auto") == 0) return true;
     for (int i = 0; words[i]; i++)
-        if (strcmp(text, words[i]) == 0) return *out = i + 1, true;
+        if (strcmp(text, words[i]) == 0) {
+            *out = i + 1;
+            return true;
+        }
     return ey_fail(e, EY_BAD_REQUEST, "--%s %.40s: there is no such choice", option, text);
 }
 
@@ -81,7 +84,7 @@ static bool can_use_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why
     if (!has_fp8_weights(&engine->model))
         return ey_fail(
             why, EY_BAD_MODEL,
-            "none of the decoder's matrices are block FP8 (--quantize fp8 makes them so)");
+            "none of the text model's matrices are block FP8 (--quantize fp8 makes them so)");
     return op->supports_fp8_prompts ? op->supports_fp8_prompts(engine->be, slow, why)
                                     : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
 }
@@ -101,7 +104,7 @@ bool plan_choose_prefill_math(struct plan_limits *out, const ey_engine *engine,
     if (!wanted || !o->notice || (out->fp8_prompts && !slow)) return true;
     if (slow)
         snprintf(text, sizeof(text),
-                 "--prefill-math fp8: this card is slower with it; it is for compute capability "
+                 "--prefill-math fp8: this GPU is slower with it; it is for compute capability "
                  "8.9 and 12.0 (RTX 40 and 50)");
     else
         snprintf(text, sizeof(text), "--prefill-math fp8: prompts are computed in BF16, because %s",
@@ -150,7 +153,7 @@ bool plan_quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err
 
 /* ---- the device ---- */
 
-/* The card's context is there already, so what is free is free beside it. */
+/* The CUDA context exists by now, so the free memory excludes it. */
 static bool query_gpu_info(struct device_info *out, const ey_engine *engine, ey_err *e)
 {
     const struct model *m = &engine->model;
@@ -179,13 +182,13 @@ static struct device_info host_device_info(void)
     return (struct device_info){.name = "host", .total = available, .free = available};
 }
 
-/* A card that somebody told of: no driver is asked. */
+/* A simulated GPU (--vram): asks no driver. */
 bool plan_open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     enum { USUAL_SM_COUNT = 30 };
     int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
     if (o->device && strcmp(o->device, "auto") != 0 && strcmp(o->device, "cuda") != 0)
-        return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a card, and --device %.40s is none",
+        return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a GPU, and --device %.40s is none",
                        o->device);
     if (o->vram_used > o->vram)
         return ey_fail(
@@ -346,7 +349,8 @@ static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *li
     const struct plan *p = &engine->plan;
     int fits = plan_longest_context(&engine->model, engine->be, p->device, limits);
     ey_fail(e, EY_NO_MEMORY,
-            "a context of %d tokens and a KV pool of %d need %llu MiB of memory beside the model's "
+            "a context of %d tokens and a KV pool of %d need %llu MiB of memory in addition to the "
+            "model's "
             "file, and %llu MiB are available",
             p->max_model_len, p->kv_tokens, engine_mib(p->allocated), engine_mib(p->budget.bytes));
     size_t n = strlen(e->text);
@@ -354,7 +358,7 @@ static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *li
     return false;
 }
 
-/* As many changes as the message has room for: those that fit first. */
+/* Lists as many suggestions as the message can hold, those that fit first. */
 static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
 {
     const struct plan *p = &engine->plan;
@@ -403,6 +407,6 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
                                  : fail_host_plan(engine, &limits, e);
     return !p->device->is_gpu || host <= memory_available() ||
            ey_fail(e, EY_NO_MEMORY,
-                   "%llu MiB of memory are needed beside the card's, and %llu MiB are available",
+                   "%llu MiB of memory are needed alongside the GPU's, and %llu MiB are available",
                    engine_mib(host), engine_mib(memory_available()));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a plan that an engine and a plan without one (plan_api.c) share. */
+/* Planning steps shared by opening an engine and by planning without one (plan_api.c). */
 #ifndef EY_MAKE_PLAN_H
 #define EY_MAKE_PLAN_H
 #include "engine/engine_internal.h"

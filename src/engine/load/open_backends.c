@@ -18,25 +18,28 @@ bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e)
            model_open(&engine->model, engine->ckpt, e);
 }
 
-/* Whether the system has an NVIDIA card, usable or not; under WSL2 Windows puts its driver there.
- */
+/* Whether the system has an NVIDIA GPU, usable or not. Under WSL2, Windows installs its driver
+ * there. */
 static bool has_nvidia_gpu(void)
 {
     return access("/dev/nvidiactl", F_OK) == 0 ||
            access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
 }
 
-/* The card where there is one that can be used; one that is too small is not passed over in
- * silence. */
+/* Prefers a usable GPU and falls back to the CPU. A GPU that is too small is an error, not a reason
+ * to fall back silently. */
 static bool open_best_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     ey_err no_gpu = {0};
     if (backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, &no_gpu))
         return true;
-    if (no_gpu.code != EY_NO_DEVICE) return *e = no_gpu, false;
+    if (no_gpu.code != EY_NO_DEVICE) {
+        *e = no_gpu;
+        return false;
+    }
     if (options->notice && has_nvidia_gpu()) { /* there is one, so somebody will wonder */
         char text[sizeof(no_gpu.text) + 64];
-        snprintf(text, sizeof(text), "the CPU is used, not the card: %s", no_gpu.text);
+        snprintf(text, sizeof(text), "the CPU is used, not the GPU: %s", no_gpu.text);
         options->notice(options->notice_user, text);
     }
     return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);

@@ -28,8 +28,8 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* Steps of one row of each of n requests are written down once, where that makes them faster: not
- * where layers on the CPU are part of them. */
+/* Captures one decode step (1 token x n sequences) for each n as a graph, where that is faster; not
+ * with layers on the CPU, which are part of a step. */
 static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->be;
@@ -51,8 +51,8 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* What scores the best of an 8-bit head again: the head as stored, and the norm before it. False:
- * the card was to read it and only that, and it cannot. */
+/* Keeps the BF16 head and final norm for rescoring an 8-bit head. Fails only if --head-rows pinned
+ * was given and pinning is impossible. */
 static bool keep_bf16_head(ey_engine *engine, const struct weight *head, const struct weight *norm,
                            const ey_engine_options *o, ey_err *e)
 {
@@ -74,11 +74,11 @@ static bool keep_bf16_head(ey_engine *engine, const struct weight *head, const s
 
 static void choose_vision_backends(ey_engine *engine)
 {
-    const bool beside = plan_vision_on_cpu(&engine->plan);
+    const bool on_cpu = plan_vision_on_cpu(&engine->plan);
     engine->vision_backends = (struct vision_backends){
-        .be = beside ? engine->cpu : engine->be,
+        .be = on_cpu ? engine->cpu : engine->be,
         .text_be = engine->plan.cpu_layers ? engine->cpu : engine->be,
-        .ws = beside ? &engine->cpu_vision_ws : &engine->ws,
+        .ws = on_cpu ? &engine->cpu_vision_ws : &engine->ws,
         .text_ws = &engine->ws,
         .features_on_host = engine->plan.cpu_layers > 0};
 }

@@ -118,6 +118,6 @@ bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_pla
 
 bool ey_plan_make(const ey_engine_options *options, ey_plan *out, ey_err *e)
 {
-    ey_multi_model_plan room;
-    return ey_multi_model_plan_make(options, 1, out, &room, e);
+    ey_multi_model_plan device;
+    return ey_multi_model_plan_make(options, 1, out, &device, e);
 }

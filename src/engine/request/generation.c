@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tickets: what a caller does with an answer under way, and how a token becomes text for it. */
+/* A generation as its reader sees it: started, polled for text, canceled, collected. */
 #include "engine/request/generation.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "engine/engine_internal.h"
 
 enum {
-    MAX_UNREAD_BYTES = 64 << 10, /* room for text that is not fetched */
+    MAX_UNREAD_BYTES = 64 << 10, /* text that is not fetched yet */
     UNREAD_FULL_BYTES = MAX_UNREAD_BYTES - 5 * EY_MAX_TOKEN_BYTES -
                         EY_MAX_STOP_BYTES, /* what one token may still add fits behind */
     MAX_ABS_BIAS = 100,                    /* as in the OpenAI API */
@@ -106,7 +106,8 @@ static bool open_matcher(ey_generation *gen, ey_grammar *grammar, ey_err *e)
 
 static bool generation_init(ey_generation *gen, const ey_request *request, ey_err *e)
 {
-    int room = gen->engine->max_model_len - (int)gen->prompt->ids.n, wanted = request->max_tokens;
+    int max_new_tokens = gen->engine->max_model_len - (int)gen->prompt->ids.n,
+        wanted = request->max_tokens;
     gen->answer.n_images = gen->prompt->n_images;
     gen->answer.prompt_tokens = (int)gen->prompt->ids.n;
     gen->answer.image_tokens = gen->prompt->image_tokens;
@@ -116,8 +117,8 @@ static bool generation_init(ey_generation *gen, const ey_request *request, ey_er
            stop_matcher_open(&gen->stop_matcher, request->stop, request->n_stop, e) &&
            copy_request(gen, request, e) &&
            output_tokens_open(&gen->output, answer_arena(&gen->answer),
-                              wanted > 0 && wanted < room ? wanted : room, request->top_logprobs,
-                              e) &&
+                              wanted > 0 && wanted < max_new_tokens ? wanted : max_new_tokens,
+                              request->top_logprobs, e) &&
            open_text_buffers(gen, e) && open_matcher(gen, request->grammar, e);
 }
 
@@ -134,7 +135,7 @@ static void generation_free(ey_generation *gen)
     free(gen);
 }
 
-/* Under the lock. Those who will run at once do not count as waiting. */
+/* Under the lock. Requests that will run at once don't count as waiting. */
 static bool queue_generation(ey_engine *engine, ey_generation *gen, ey_err *e)
 {
     if (engine->closing) return ey_fail(e, EY_BUSY, "the engine is being closed");

@@ -53,8 +53,8 @@ static bool encode_messages(ey_prompt *p, const ey_engine *engine, const ey_requ
     return true;
 }
 
-/* A prompt that is written out has no pictures, so it has none of their tokens either: they would
- * be places without a picture. */
+/* A prompt that is written out has no images, so it has none of their tokens either: they would
+ * be places without an image. */
 static bool check_prompt_ids(const ey_engine *engine, const struct ids *ids, ey_err *e)
 {
     const struct vision_marks *v = engine->model.family->vision_marks;
@@ -70,10 +70,9 @@ static bool check_prompt_ids(const ey_engine *engine, const struct ids *ids, ey_
                            engine->model.text.vocab_size);
         for (int k = 0; k < 4; k++)
             if (id == forbidden[k])
-                return ey_fail(
-                    e, EY_BAD_REQUEST,
-                    "the prompt has the picture token %s; pictures go into chat messages",
-                    marks[k]);
+                return ey_fail(e, EY_BAD_REQUEST,
+                               "the prompt has the image token %s; images go into chat messages",
+                               marks[k]);
     }
     return ids->n || ey_fail(e, EY_BAD_REQUEST, "the prompt is empty");
 }
@@ -106,13 +105,13 @@ static bool check_prompt_length(const ey_prompt *p, const ey_engine *engine, ey_
     if (p->ids.n >= (size_t)engine->max_model_len)
         return ey_fail(e, EY_TOO_LONG,
                        "the prompt has %zu tokens; the context of %d leaves no room for an answer: "
-                       "use smaller pictures or a larger --max-model-len",
+                       "use smaller images or a larger --max-model-len",
                        p->ids.n, engine->max_model_len);
     for (size_t i = 0; i < p->n_images; i++)
         blocks += image_cache_blocks(p->images[i].tokens);
     if (blocks <= engine->images.n_blocks) return true;
     return ey_fail(e, EY_TOO_LONG,
-                   "%zu pictures need %d blocks of features; there are %d: send fewer or use a "
+                   "%zu images need %d blocks of features; there are %d: send fewer or use a "
                    "larger --max-model-len",
                    p->n_images, blocks, engine->images.n_blocks);
 }

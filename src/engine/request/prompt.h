@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prompt made ready on the caller's thread: ids, positions, and pictures at the size that the
- * model sees. Read by any number of answers at once; nothing in it changes. */
+/* A prompt, prepared on the caller's thread: ids, positions, and images at the size that the
+ * model sees. Immutable, so any number of generations may share it. */
 #ifndef EY_ENGINE_READY_PROMPT_H
 #define EY_ENGINE_READY_PROMPT_H
 
@@ -35,7 +35,7 @@ struct ey_prompt {
 
 void prompt_ref(ey_prompt *prompt); /* ey_prompt_free gives it back */
 
-/* Picture `i`'s last token is before row `end`. */
+/* Image `i`'s last token is before row `end`. */
 static inline bool prompt_image_ends_before(const struct prompt_image *p, size_t end)
 {
     return p->span.first + (size_t)p->tokens <= end;

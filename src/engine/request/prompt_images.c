@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures of a request → pixels at the size that the model sees. */
+/* Images of a request → pixels at the size that the model sees. */
 #include "engine/request/prompt_images.h"
 
 #include <stdio.h>
@@ -23,8 +23,8 @@ uint64_t detail_pixels(ey_detail detail)
     return budget[detail];
 }
 
-/* The checkpoint's spec with this part's budget: never more than the checkpoint's, nor than the
- * picture's share of half the context, nor than the plan has room for. */
+/* The checkpoint's spec with this part's pixel budget: at most the checkpoint's, the image's share
+ * of half the context, and what the plan allows. */
 static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *part,
                                         size_t n_images)
 {
@@ -43,7 +43,7 @@ static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *
     return spec;
 }
 
-/* Enlarging to the least size may overshoot a budget that is itself near it: then the picture stays
+/* Enlarging to the least size may overshoot a budget that is itself near it: then the image stays
  * small. */
 static bool size_within_budget(int *width, int *height, const struct image *original,
                                const struct patch_spec *spec, ey_err *e)
@@ -86,7 +86,7 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     struct prompt_image *p = &prompt->images[i];
     struct image original = {0};
     struct image_budget budget = {engine->budget, 0};
-    snprintf(name, sizeof(name), prompt->n_images > 1 ? "picture %zu" : "the picture", i + 1);
+    snprintf(name, sizeof(name), prompt->n_images > 1 ? "image %zu" : "the image", i + 1);
     if ((unsigned)part->detail > EY_DETAIL_NATIVE)
         return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
     struct patch_spec spec = patch_spec_for(engine, part, prompt->n_images);
@@ -112,7 +112,7 @@ static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine
         total += prompt->images[i].tokens;
     if (total <= engine->plan.max_image_tokens) return true;
     return ey_fail(e, EY_TOO_LONG,
-                   "%zu picture%s of %d tokens; half of the context of %d is %d: send fewer or use "
+                   "%zu image%s of %d tokens; half of the context of %d is %d: send fewer or use "
                    "a larger --max-model-len",
                    prompt->n_images, prompt->n_images == 1 ? "" : "s", total, engine->max_model_len,
                    engine->plan.max_image_tokens);
@@ -124,12 +124,12 @@ bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_req
     size_t n = count_images(request),
            i = 0; /* at most EY_MAX_IMAGES: the prompt was made of them */
     if (n > (size_t)engine->max_images)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu pictures in one request; at most %d are taken", n,
+        return ey_fail(e, EY_BAD_REQUEST, "%zu images in one request; at most %d are taken", n,
                        engine->max_images);
     prompt->images = arena_array(&prompt->arena, n + 1, sizeof(*prompt->images));
     prompt->usage = arena_array(&prompt->arena, n + 1, sizeof(*prompt->usage));
     if (!prompt->images || !prompt->usage)
-        return ey_fail_memory(e, "pictures", n * sizeof(*prompt->images));
+        return ey_fail_memory(e, "images", n * sizeof(*prompt->images));
     prompt->n_images = n;
     for (size_t m = 0; m < request->n_messages; m++)
         for (size_t p = 0; p < request->messages[m].n_parts; p++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of tickets. */
+/* A linked list of generations. */
 #include "engine/request/request_queue.h"
 
 #include "engine/request/generation.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a step's logits to a token. Backends with memory of their own say the best few of a row,
- * which is nearly always enough: the whole row comes over only when what is asked cannot be known
- * from them (a grammar that allows too few of them, a nucleus without top_k, a bias). With an 8-bit
- * head the best few are scored again from the rows as stored, here or by the device. */
+/* From a step's logits to a token. A GPU backend returns the top-k logits of a row, which nearly
+ * always decides the token; the whole row is copied only if it does not (a grammar that allows too
+ * few of them, a nucleus without top_k, a bias). With an 8-bit head the top-k are rescored from the
+ * BF16 head rows, here or by the device. */
 #include "backend/rescore.h"
 #include "constrain/constrain.h"
 #include "engine/sample/logprobs.h"
@@ -10,7 +10,7 @@
 
 /* ---- exact logits of a few ---- */
 
-/* RMSNorm of the row of x that the logits were made of. */
+/* The normed hidden state that the logits were computed from. */
 static void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
 {
     const struct model *m = &engine->model;
@@ -59,7 +59,7 @@ static void topk_logprobs(const struct topk_logits *topk, int32_t chosen, int to
     }
 }
 
-/* What its grammar allows; the mask was made beside the step. */
+/* The tokens that the grammar allows; the mask was computed during the step. */
 static struct allowed allowed_tokens(const ey_engine *engine, const ey_generation *gen)
 {
     const struct model *m = &engine->model;
@@ -84,7 +84,7 @@ static bool sample_from_topk(ey_engine *engine, ey_generation *gen, const struct
     return true;
 }
 
-/* Beside an 8-bit head: with exact logits in place of those that count. */
+/* With an 8-bit head: replaces the logits that matter by rescored ones. */
 static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const struct step_row *row,
                                float *logits, const struct allowed *allowed)
 {

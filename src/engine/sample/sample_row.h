@@ -10,7 +10,7 @@ struct step_row {
     dev x;          /* the step's residual stream … */
     int x_row;      /* … and the row in it */
 };
-/* The next token, by the ticket's sampling and grammar; notes log-probabilities where they are
+/* Samples the next token with the request's parameters and grammar; stores log-probabilities if
  * wanted. */
 int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row *row);
 

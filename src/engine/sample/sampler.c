@@ -144,8 +144,8 @@ static double total_weight(const struct sampler *s, int n, float best)
     return sum;
 }
 
-/* Moves the best candidates to the array's end, best first from there down: the heap shrinks as
- * they leave it. Returns how many stay after top-k (ties of the k-th kept), top-p and min-p. */
+/* Pops candidates from the heap to the array's end, best first from there down. Returns how many
+ * stay after top-k (ties of the k-th kept), top-p and min-p. */
 static int filter_candidates(struct sampler *s, int n_heap)
 {
     const ey_sampling *o = &s->options;
@@ -174,8 +174,8 @@ static int filter_candidates(struct sampler *s, int n_heap)
     return kept;
 }
 
-/* Uniform in [0, 1) from seed and step (splitmix64), so that an answer does not depend on what runs
- * beside it. */
+/* Uniform in [0, 1) from seed and step (splitmix64), so that an answer does not depend on what else
+ * runs. */
 static double random_uniform(uint64_t seed, uint64_t step)
 {
     uint64_t z = seed + (step + 1) * 0x9e3779b97f4a7c15u;

@@ -22,10 +22,10 @@ void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
     if (!entry) return;
     image_cache_unpin(&engine->images, entry);
     if (entry == engine->encoder_entry && !entry->used)
-        end_encoder_run(engine); /* nobody waits for the picture in the tower */
+        end_encoder_run(engine); /* nobody waits for the image that is being encoded */
 }
 
-/* The last blocks first: they are of use only to who has the first ones. */
+/* Last blocks first: they are useless without the first ones. */
 static void release_resources(ey_engine *engine, ey_generation *gen)
 {
     for (size_t i = 0; i < gen->prompt->n_images; i++)
@@ -137,8 +137,8 @@ static int blocks_needed(const ey_generation *gen)
     return (generation_known_tokens(gen) + KV_BLOCK) / KV_BLOCK - gen->n_blocks;
 }
 
-/* Blocks that are free and yet not to be given away: those who run need them for what they know, or
- * have one to grow into. */
+/* Free blocks that are reserved: running requests need them for their known tokens, or one to grow
+ * into. */
 static int blocks_reserved(const ey_engine *engine)
 {
     int n = 0;
@@ -149,8 +149,8 @@ static int blocks_reserved(const ey_engine *engine)
     return n;
 }
 
-/* Lets the request in if its known tokens and one more find their blocks, and its pictures their
- * rows: or it would have to give its own back at once. */
+/* Admits the request if blocks for its known tokens and one more, and feature rows for its images,
+ * are available; it would be preempted at once otherwise. */
 static bool admit(ey_engine *engine, ey_generation *gen)
 {
     gen->slot = find_free_slot(engine);
@@ -180,7 +180,7 @@ void end_cancelled_requests(ey_engine *engine)
         if (engine->running[i]->cancelled) end_running_request(engine, engine->running[i], NULL);
 }
 
-/* Notes since when nobody fetches the request's text; true: it has been too long. */
+/* Whether the request's text has not been fetched for too long; notes when that began. */
 static bool is_abandoned(const ey_engine *engine, ey_generation *gen, double now)
 {
     if (!generation_is_unread_full(gen)) return false;
@@ -207,7 +207,7 @@ ey_generation *youngest_unread_full(const ey_engine *engine)
     return NULL;
 }
 
-/* The next in the queue that can go on when it is let in. */
+/* The next waiting request that can proceed when admitted. */
 static ey_generation *first_admissible(const ey_engine *engine)
 {
     ey_generation *gen = engine->queue.first;
@@ -231,7 +231,7 @@ void fail_running_requests(ey_engine *engine, const ey_err *error)
     pthread_mutex_lock(&engine->lock);
     while (engine->n_running)
         end_running_request(engine, engine->running[engine->n_running - 1], error);
-    kv_pool_clear(&engine->blocks); /* what a failed step left is unknown */
+    kv_pool_clear(&engine->blocks); /* the contents after a failed step are unknown */
     image_cache_clear(&engine->images);
     pthread_mutex_unlock(&engine->lock);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The next step, enqueued before the tokens of this one are known: while all that run just answer,
- * the device draws their tokens itself and goes on. The scheduler draws them too, from what came
- * back, and takes the step that was put behind only if it was the one that it would have run. */
+/* Enqueues the next decode step before this one's tokens are known: the device samples and goes on.
+ * The scheduler samples too, from the results it gets, and commits the enqueued step only if it is
+ * the one that it would have run. */
 #include "engine/schedule/async_step.h"
 
 #include <string.h>
 
 #include "engine/schedule/schedule_internal.h"
 
-/* Whether the request goes on after this step, and with a token that the device can draw. */
+/* Whether the request continues after this step with a token that the device can sample. */
 static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *chunk)
 {
     const ey_generation *gen = chunk->gen;
@@ -19,8 +19,8 @@ static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *
            chunk->first + 2 <= engine->max_blocks * KV_BLOCK;
 }
 
-/* All that run answer, and nobody and nothing else waits for the device: then the next step will
- * most likely be of the same rows. Under the lock. */
+/* All running requests decode and nothing else waits for the device, so the next step will most
+ * likely have the same rows. Under the lock. */
 static bool is_predictable(const ey_engine *engine, int n_chunks)
 {
     if (!engine->be->ops->enqueue_speculative || engine->cpu_layers.n_layers ||
@@ -32,8 +32,8 @@ static bool is_predictable(const ey_engine *engine, int n_chunks)
     return true;
 }
 
-/* A block for each request's next row; false: the pool has not enough, and nobody is made to give
- * way for a guess. Under the lock. */
+/* Allocates a block for each request's next row. False: the pool is exhausted; a guess preempts
+ * nobody. Under the lock. */
 static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
 {
     for (int k = 0; k < n_chunks; k++) {
@@ -46,7 +46,7 @@ static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
     return true;
 }
 
-/* The rows after those of this step. */
+/* The rows that follow those of this step. */
 static struct batch build_next_batch(ey_engine *engine, int n_chunks,
                                      struct token_sampling *samplings)
 {
@@ -69,7 +69,6 @@ static struct batch build_next_batch(ey_engine *engine, int n_chunks,
                           h->position, h->seq,   h->index,           h->block_table, 0};
 }
 
-/* Puts the next step behind the one under way, where it can be foreseen. */
 void async_step_enqueue(ey_engine *engine, int n_chunks)
 {
     struct token_sampling samplings[MAX_ASYNC_REQUESTS];
@@ -90,8 +89,6 @@ void async_step_discard(ey_engine *engine)
     engine->n_async = 0;
 }
 
-/* Whether the step that was put behind the last one is the one that is wanted now; otherwise it is
- * ended. */
 bool async_step_commit(ey_engine *engine, int n_chunks)
 {
     int32_t token[MAX_ASYNC_REQUESTS];
@@ -103,7 +100,10 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
                current->n == 1;
         token[k] = same ? generation_token_at(current->gen, current->first) : -1;
     }
-    if (!same) return async_step_discard(engine), false;
+    if (!same) {
+        async_step_discard(engine);
+        return false;
+    }
     engine->be->ops->commit_speculative(engine->be, token, n_chunks);
     engine->n_async = 0;
     for (int k = 0; k < n_chunks; k++)
@@ -111,8 +111,8 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
     return true;
 }
 
-/* Whether what was drawn on the device was right, and the best of every row decide its token: all
- * logits are gone where a next step was put behind. */
+/* With a step enqueued behind it, only the top-k of each row survive, so they must decide the
+ * token. */
 bool async_step_verify(ey_engine *engine, int n_chunks)
 {
     struct topk_logits best;

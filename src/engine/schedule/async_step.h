@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps that are put behind the one under way. All of this is the scheduler's thread's. */
+/* Async (speculative) steps: the next decode step is enqueued behind the current one. Scheduler
+ * thread only. */
 #ifndef EY_ENGINE_AHEAD_H
 #define EY_ENGINE_AHEAD_H
 
@@ -7,16 +8,14 @@
 
 enum { MAX_ASYNC_REQUESTS = 32 }; /* requests of such a step */
 
-/* Puts the next step behind the one of these parts, which is under way, where it can be foreseen;
- * engine->n_async then says so. */
+/* Enqueues the step after this one if it can be predicted; engine->n_async then says so. */
 void async_step_enqueue(ey_engine *engine, int n_chunks);
-/* Whether the step that was put behind the last one is that of these parts, which then is under
- * way; otherwise it is ended. */
+/* Commits the enqueued step if it is the one wanted now; discards it otherwise. */
 bool async_step_commit(ey_engine *engine, int n_chunks);
-/* Whether the step's results can be taken: after it, and before its tokens. Otherwise it has to be
- * run again. */
+/* Whether the current step's results are valid; call it after the step and before its tokens are
+ * used. Otherwise the step has to run again. */
 bool async_step_verify(ey_engine *engine, int n_chunks);
-/* Waits for the step that was put behind, and forgets it. */
+/* Waits for the enqueued step and discards it. */
 void async_step_discard(ey_engine *engine);
 
 #endif

@@ -11,7 +11,7 @@ static bool is_stop_id(const ey_generation *gen, int32_t id)
     return false;
 }
 
-/* Publishes what the piece completed, but for what may become a stop text. Under the lock. */
+/* Publishes what the token completed, except a possible start of a stop string. Under the lock. */
 static void publish_text(ey_generation *gen)
 {
     size_t n = stop_matcher_add(
@@ -20,8 +20,8 @@ static void publish_text(ey_generation *gen)
     stop_matcher_drop(&gen->stop_matcher, n);
 }
 
-/* The last token may have left an incomplete character, and what was held back is no stop text
- * after all. */
+/* The last token may have left an incomplete character, and text held back is no stop string after
+ * all. */
 static void publish_remaining_text(ey_generation *gen)
 {
     buf_clear(&gen->token_text);

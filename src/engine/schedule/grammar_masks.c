@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step's masks depend on tokens that are known before it begins, so they are made beside it: on a
- * card while the scheduler waits for it, on a CPU beside its threads. matcher_mask() then finds
- * the mask made. */
+/* A step's masks depend on tokens that are known before it begins, so a thread computes them while
+ * the device computes the step. matcher_mask() then finds the mask ready. */
 #include "engine/schedule/grammar_masks.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The masks of a step's constrained answers, made by a thread of their own while the device
+/* Grammar masks of a step's constrained requests, computed by a separate thread while the device
  * computes the step. */
 #ifndef EY_ENGINE_MASKS_H
 #define EY_ENGINE_MASKS_H
@@ -14,20 +14,21 @@ struct grammar_masks {
     bool started;
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t wanted, ready;
-    struct matcher **matchers; /* [n] of a step; those before `made` have their masks */
+    struct matcher **matchers; /* [n] of the current step; the first n_done have their masks */
     int n, n_done;
     bool closing;
     ey_mask_stats stats;
 };
 
-/* For steps of at most `most` answers. */
+/* For steps of at most `max_matchers` constrained requests. */
 bool grammar_masks_open(struct grammar_masks *m, int max_matchers, ey_err *e);
-/* Also of what was not opened. */
+/* Accepts a struct that was never opened. */
 void grammar_masks_close(struct grammar_masks *m);
 
-/* Begins with those of of[n]; until grammar_masks_wait they are this thread's. n may be 0. */
+/* Starts computing the masks of matchers[n]; they belong to the thread until grammar_masks_wait().
+ * n may be 0. */
 void grammar_masks_start(struct grammar_masks *m, struct matcher *const *matchers, int n);
-/* Until all are made. */
+/* Waits for the last mask. */
 void grammar_masks_wait(struct grammar_masks *m);
 ey_mask_stats grammar_masks_stats(struct grammar_masks *m);
 

@@ -2,8 +2,8 @@
 /* Prefix caching: a full KV block is known by the digest of all tokens and images up to its end. */
 #include "engine/schedule/schedule_internal.h"
 
-/* Key of full block `at`: of all tokens before its end. A picture's tokens are all the same id;
- * what they stand for is its pixels. */
+/* Key of full block `at`: of all tokens before its end. An image's tokens share one id, so its
+ * pixels' digest is hashed too. */
 static struct digest kv_block_key(ey_engine *engine, const ey_generation *gen, int at,
                                   const struct digest *before)
 {

@@ -50,7 +50,7 @@ struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out);
 /* ---- vision_step.c: the encoder's share of a turn ---- */
 
 /* The first image that a request waits for, of the longest running request first. */
-bool next_image(const ey_engine *engine, const ey_generation **ticket, size_t *index);
+bool next_image(const ey_engine *engine, const ey_generation **gen, size_t *index);
 /* Runs tiles of the current image until the turn that began at `start` has used its time slice;
  * at least one. */
 void run_encoder(ey_engine *engine, double start);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scheduler: one thread that owns all running requests and the device.
  *
- * Each turn it lets new requests in, runs one decoder step over rows of several of them (one row of
- * each that answers, chunks of those whose prompts are not computed yet) and a slice of the vision
- * tower. A request is in only while its blocks can be had; when the pool runs dry the youngest one
- * gives its blocks back and computes them again later, which changes nothing in its answer: a row
- * has the same bits however it is computed. */
+ * Each turn admits waiting requests, runs one text-model step over rows of several requests (one
+ * row of each that decodes, chunks of prompts) and one time slice of the vision encoder. When the
+ * KV pool runs out, the youngest request is preempted and recomputed later, which does not change
+ * its answer: a row has the same bits however it is computed. */
 #include <time.h>
 
 #include "base/clock.h"
@@ -18,18 +17,14 @@ enum {
     MIN_PREFILL_SHARE = 16, /* prompt rows count as at least 1/16 of a step's time */
 };
 
-/* ---- what a request holds ---- */
-
-/* The following are called under the lock. */
-
-/* ---- a step of the decoder ---- */
+/* ---- a step ---- */
 
 struct step_watch {
     ey_engine *engine;
     int n_chunks;
 };
 
-/* Between layers: tells how far the prompts are; stops the step when nobody wants it. */
+/* Between layers: reports prefill progress; stops the step when all its requests are canceled. */
 static bool watch_step(void *user, int done, int total)
 {
     struct step_watch *w = user;
@@ -51,8 +46,7 @@ static bool watch_step(void *user, int done, int total)
     return wanted;
 }
 
-/* The part's rows are in the cache now. Features that no row needs any more can make room for
- * others'. */
+/* The chunk's rows are in the KV cache now. Features that no row needs any more are unpinned. */
 static void finish_chunk(ey_engine *engine, const struct scheduled_chunk *chunk)
 {
     ey_generation *gen = chunk->gen;
@@ -83,8 +77,7 @@ static void update_ema(double *ema, double now)
     *ema = *ema > 0 ? 0.5 * (*ema + now) : now;
 }
 
-/* Rows of prompts take what is beyond a step of answers alone, most of which goes to reading the
- * weights. */
+/* Attributes to prompt rows what exceeds a decode step, most of which reads weights. */
 static void update_step_times(ey_engine *engine, int n_chunks, double seconds)
 {
     int rows = n_prompt_rows(engine->chunk, n_chunks);
@@ -107,8 +100,8 @@ static bool compute_step(ey_engine *engine, int n_chunks, const struct watch *wa
                            engine->host.out_rows, n_out, engine->logits, watch);
 }
 
-/* Waits for the step; with another one behind it, for it alone. What the device drew may be wrong,
- * or not enough: then the same again. */
+/* Waits for the step, or with an async step behind it, for it alone. Runs it again if what the
+ * device sampled was wrong or is not enough. */
 static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
     const struct step_buffers *buffers;
@@ -120,7 +113,7 @@ static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
     return op->finish(engine->be, e);
 }
 
-/* Those that the step's tokens will be picked by, beside the step. */
+/* Starts the masks that the step's tokens will be sampled with. */
 static void start_masks(ey_engine *engine, int n_chunks)
 {
     int n = 0;
@@ -135,7 +128,7 @@ static void run_step(ey_engine *engine, int n_chunks)
 {
     ey_err e = {0};
     double start = seconds_now();
-    const struct step_buffers *buffers = &engine->ws.step; /* of a step that was put behind */
+    const struct step_buffers *buffers = &engine->ws.step; /* of an async step */
     struct step_watch watch_state = {engine, n_chunks};
     const struct watch watch = {watch_step, &watch_state};
     start_masks(engine, n_chunks);
@@ -149,7 +142,7 @@ static void run_step(ey_engine *engine, int n_chunks)
         fail_running_requests(engine, &e);
         return;
     }
-    if (!done) return; /* all of its requests were cancelled */
+    if (!done) return; /* all of its requests were canceled */
     update_step_times(engine, n_chunks, seconds_now() - start);
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < n_chunks; i++)
@@ -180,8 +173,7 @@ static void fill_queue_stats(ey_stats *s, const ey_engine *engine)
     s->image_cache_tokens_used = image_cache_tokens(&engine->images);
 }
 
-/* Waits for work; with requests that nobody fetches from, looks after them each second. Under the
- * lock. */
+/* Waits for work; once a second while requests wait for their readers. Under the lock. */
 static void scheduler_wait(ey_engine *engine)
 {
     struct timespec gen;
@@ -195,8 +187,8 @@ static void scheduler_wait(ey_engine *engine)
     pthread_cond_timedwait(&engine->work_ready, &engine->lock, &gen);
 }
 
-/* Lets in whom it can and chooses the next step's rows. False: there is nothing to do. Under the
- * lock. */
+/* Admits waiting requests and schedules the next step's rows. False: there is nothing to do. Under
+ * the lock. */
 static bool schedule_step(ey_engine *engine, int *n_chunks)
 {
     const ey_generation *gen;

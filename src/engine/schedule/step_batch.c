@@ -5,13 +5,13 @@
 #include "engine/schedule/schedule_internal.h"
 
 enum {
-    FIRST_CHUNK_ROWS = 64, /* prompt rows beside decoding requests while none is measured */
+    FIRST_CHUNK_ROWS = 64, /* prompt rows with decoding requests until their time is measured */
     MIN_ROWS_BEFORE_IMAGE =
         256, /* fewer wait for the image: they are not worth a pass over the weights */
 };
 
-/* Rows that can be computed now: up to the first picture that is not through the tower. A few are
- * not worth a pass over the weights. */
+/* Rows that can be computed now: up to the first image that is not encoded yet. A few are not worth
+ * a pass over the weights. */
 static int rows_ready_count(const ey_generation *gen)
 {
     int known = generation_known_tokens(gen), end = known;
@@ -30,13 +30,13 @@ static bool is_decoding(const ey_generation *gen)
     return gen->n_computed + 1 == generation_known_tokens(gen);
 }
 
-/* Rows that one step may have: with somebody waiting for tokens, as many as a slice of time allows.
- */
+/* Row limit of a step: while requests decode, as many as a time slice allows. */
 static int row_limit(const ey_engine *engine, int n_decoding)
 {
-    int limit = engine->encoder_entry
-                    ? engine->ws.step.max_rows
-                    : engine->ws.chunk.max_rows; /* the chunk's buffers lie over the tower's */
+    int limit =
+        engine->encoder_entry
+            ? engine->ws.step.max_rows
+            : engine->ws.chunk.max_rows; /* the chunk's buffers overlap the vision encoder's */
     if (limit < n_decoding) limit = n_decoding;
     if (!n_decoding) return limit;
     double left = engine->slice_seconds - engine->decode_step_seconds,
@@ -48,8 +48,8 @@ static int row_limit(const ey_engine *engine, int n_decoding)
     return chunk < limit ? chunk : limit;
 }
 
-/* Blocks for rows up to `end`; who cannot go on anyway gives way first, then whoever came last.
- * False: it was this one. */
+/* Allocates blocks for rows up to `end`. Preempts requests that cannot go on anyway first, then the
+ * youngest. False: it was this one. */
 static bool allocate_blocks(ey_engine *engine, ey_generation *gen, int end)
 {
     while (gen->n_blocks * KV_BLOCK < end) {
@@ -71,9 +71,8 @@ bool chunk_is_prompt(const struct scheduled_chunk *chunk)
     return chunk->first < (int)chunk->gen->prompt->ids.n;
 }
 
-/* Rows that have to do with the prompt come behind those of answers: they may be computed in
- * another way (struct batch). What a request that gave way had answered already counts as its
- * prompt where it is computed together with it. */
+/* Moves prompt rows behind decode rows: they may be computed differently (struct batch). What a
+ * preempted request had generated counts as its prompt when it is recomputed with it. */
 static void sort_prompts_last(struct scheduled_chunk *chunk, int n)
 {
     for (int i = 0, answering = 0; i < n; i++) {
@@ -97,7 +96,7 @@ int schedule_chunks(ey_engine *engine)
         if (rows <= 0) continue;
         if (!allocate_blocks(engine, gen, gen->n_computed + rows)) break; /* it was the last one */
         while (engine->running[i] != gen)
-            i--; /* one before it gave way */
+            i--; /* an earlier one was preempted */
         if (!is_decoding(gen)) left -= rows;
         engine->chunk[n_chunks++] = (struct scheduled_chunk){
             gen, gen->n_computed, rows, gen->n_computed + rows == generation_known_tokens(gen)};

@@ -5,19 +5,21 @@
 
 enum { ENCODER_PROGRESS_UNITS = 1000 }; /* of progress, for each image */
 
-bool next_image(const ey_engine *engine, const ey_generation **ticket, size_t *index)
+bool next_image(const ey_engine *engine, const ey_generation **found, size_t *index)
 {
     for (int i = 0; i < engine->n_running; i++) {
         const ey_generation *gen = engine->running[i];
         for (size_t k = 0; k < gen->prompt->n_images; k++)
-            if (gen->image_entry[k] && !gen->image_entry[k]->ready)
-                return *ticket = gen, *index = k, true;
+            if (gen->image_entry[k] && !gen->image_entry[k]->ready) {
+                *found = gen;
+                *index = k;
+                return true;
+            }
     }
     return false;
 }
 
-/* The pass holds the prompt: whoever brought the picture may leave before others who wait for it.
- */
+/* Holds the prompt: the request that brought the image may end while others still wait for it. */
 static void start_encoder_run(ey_engine *engine)
 {
     const ey_generation *gen;
@@ -31,7 +33,7 @@ static void start_encoder_run(ey_engine *engine)
         engine->host.pixels, engine->host.patch_positions, engine->encoder_entry->block);
 }
 
-/* Which of the request's pictures is in the tower; n_pictures: none. */
+/* Which of the request's images is being encoded; n_images: none. */
 static size_t image_in_encoder(const ey_engine *engine, const ey_generation *gen)
 {
     size_t i = 0;
@@ -40,7 +42,8 @@ static size_t image_in_encoder(const ey_engine *engine, const ey_generation *gen
     return i;
 }
 
-/* Between tiles, for those who wait for this picture. False: none of them does any more. */
+/* Between tiles: counts time and progress for requests that wait for this image. False: none does
+ * any more. */
 static bool watch_encoder(ey_engine *engine, double seconds)
 {
     bool wanted = false;
@@ -73,7 +76,7 @@ static void finish_encoder_run(ey_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* The tower's work, and the features on their way to the decoder's device. */
+/* Waits for the tile, and for the features on their way to the text model's device. */
 static bool finish_encoder_tile(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->vision_backends.be;
@@ -84,13 +87,13 @@ void run_encoder(ey_engine *engine, double start)
 {
     ey_err e;
     double now = seconds_now();
-    start_encoder_run(engine); /* who runs, and what they hold, is this thread's to change */
+    start_encoder_run(engine); /* running requests change on this thread only */
     bool busy = engine->encoder_entry != NULL;
     while (busy) {
         double before = now;
         bool more = encoder_run_step(&engine->encoder_run, &engine->model,
                                      &engine->vision_backends);
-        /* where others wait, a slice is over when its work is done, not when it is enqueued */
+        /* where others wait, a slice ends when its work is done, not when it is enqueued */
         if ((!more || engine->n_running > 1) && !finish_encoder_tile(engine, &e)) {
             fail_running_requests(engine, &e);
             return;

@@ -74,16 +74,16 @@ static bool chat_check_parts(const ey_message *message, size_t number,
     for (size_t i = 0; i < message->n_parts; i++) {
         const ey_part *part = &message->parts[i];
         if (part->type != EY_PART_TEXT && part->type != EY_PART_IMAGE)
-            return ey_fail(e, EY_BAD_REQUEST, "message %zu, part %zu: neither text nor picture",
+            return ey_fail(e, EY_BAD_REQUEST, "message %zu, part %zu: neither text nor image",
                            number, i + 1);
         if (part->type == EY_PART_IMAGE && !rules->images)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "message %zu has a picture, and this model reads text only; ask a "
-                           "Qwen3-VL model about pictures",
+                           "message %zu has an image, and this model reads text only; ask a "
+                           "Qwen3-VL model about images",
                            number);
         if (part->type == EY_PART_IMAGE && !may_have_images)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "message %zu: a picture cannot be in a message of the %s; put it in one "
+                           "message %zu: an image cannot be in a message of the %s; put it in one "
                            "of the user",
                            number, message->role);
     }

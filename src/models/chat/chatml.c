@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ChatML as the Qwen templates write it, byte for byte. Where a template would drop something
- * without a word (a picture in a system message, tool calls of a user, an unknown role) this is an
+ * without a word (an image in a system message, tool calls of a user, an unknown role) this is an
  * error instead; only later system messages are left out where the template leaves them out, as
  * clients that follow it expect. */
 #include "models/chat/chatml.h"

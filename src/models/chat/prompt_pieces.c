@@ -40,7 +40,10 @@ bool prompt_add_text(struct prompt *p, const char *text, size_t n, ey_err *e)
                        EY_MAX_TEXT_BYTES);
     if (!buf_add(&p->text, text, n)) return ey_fail_memory(e, "prompt", at + n);
     struct prompt_piece *last = p->n_pieces ? &p->pieces[p->n_pieces - 1] : NULL;
-    if (last && last->type == PIECE_TEXT) return last->n += n, true;
+    if (last && last->type == PIECE_TEXT) {
+        last->n += n;
+        return true;
+    }
     return add_piece(p, (struct prompt_piece){.type = PIECE_TEXT, .at = at, .n = n}, e);
 }
 
@@ -52,7 +55,7 @@ bool prompt_add_special(struct prompt *p, const char *content, ey_err *e)
 bool prompt_add_image(struct prompt *p, ey_err *e)
 {
     if (p->n_images == EY_MAX_IMAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "the messages have more than %d pictures", EY_MAX_IMAGES);
+        return ey_fail(e, EY_BAD_REQUEST, "the messages have more than %d images", EY_MAX_IMAGES);
     return add_piece(p, (struct prompt_piece){.type = PIECE_IMAGE, .image = p->n_images++}, e);
 }
 
@@ -88,7 +91,7 @@ struct tokens_out {
     const struct prompt *prompt;
     const struct tokenizer *tok;
     const int *image_tokens;
-    int32_t start, pad, end; /* -1 in a prompt without pictures */
+    int32_t start, pad, end; /* -1 in a prompt without images */
     bool parse_special;
     ey_err *e;
 };
@@ -114,7 +117,7 @@ static bool push_special(struct tokens_out *t, const char *content)
 }
 
 /* White space behind a marker that takes it in is gone, whoever wrote it. A pad that somebody typed
- * would take a picture's place, as the references refuse too. */
+ * would take an image's place, as the references refuse too. */
 static bool push_text(struct tokens_out *t, const struct prompt_piece *piece)
 {
     size_t before = t->ids->n;
@@ -129,7 +132,7 @@ static bool push_text(struct tokens_out *t, const struct prompt_piece *piece)
         if (t->ids->id[i] == t->pad)
             return ey_fail(
                 t->e, EY_BAD_REQUEST,
-                "the text spells the picture token, so pictures and their places do not match");
+                "the text spells the image token, so images and their places do not match");
     return true;
 }
 
@@ -137,8 +140,8 @@ static bool push_image(struct tokens_out *t, int image)
 {
     int count = t->image_tokens[image];
     if (count < 1 || count > EY_MAX_CONTEXT)
-        return ey_fail(t->e, EY_TOO_LONG, "picture %d has %d tokens; it must have 1 to %d",
-                       image + 1, count, EY_MAX_CONTEXT);
+        return ey_fail(t->e, EY_TOO_LONG, "image %d has %d tokens; it must have 1 to %d", image + 1,
+                       count, EY_MAX_CONTEXT);
     if (!push_id(t, t->start)) return false;
     t->spans[image] = (struct vision_span){.first = t->ids->n, .count = (size_t)count};
     for (int i = 0; i < count; i++)

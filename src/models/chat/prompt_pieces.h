@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A prompt between chat template and token ids: pieces of text, special tokens and places for
- * pictures.
+ * images.
  *
  * A family's template (qwen3vl/chat.c) writes its own markers as special tokens and what people
  * wrote as text, so a person who types <|image_pad|> gets those characters and no vision token.
@@ -27,7 +27,7 @@ struct prompt {
     int n_images;
 };
 
-/* Contents of the tokens that stand for a picture: start, as many pads as it has tokens, end. */
+/* Contents of the tokens that stand for an image: start, as many pads as it has tokens, end. */
 struct vision_marks {
     const char *start, *pad, *end;
 };
@@ -39,16 +39,16 @@ bool prompt_add_text(struct prompt *p, const char *text, size_t n, ey_err *e);
 bool prompt_add_special(struct prompt *p, const char *content, ey_err *e);
 bool prompt_add_image(struct prompt *p, ey_err *e);
 
-/* Appends the prompt as the template would have rendered it, one pad a picture. */
+/* Appends the prompt as the template would have rendered it, one pad an image. */
 bool prompt_text(const struct prompt *p, const struct vision_marks *marks, struct buf *out);
 
-/* Where a picture's pads are among the ids. */
+/* Where an image's pads are among the ids. */
 struct vision_span {
     size_t first, count;
 };
-/* Appends the prompt's ids, with image_tokens[i] pads for picture i, and fills spans[p->n_images].
- * parse_special: text that spells an added token becomes it; then no text may spell a pad beside
- * pictures. */
+/* Appends the prompt's ids, with image_tokens[i] pads for image i, and fills spans[p->n_images].
+ * parse_special: text that spells an added token becomes it; then no text may spell a pad if there
+ * are images. */
 bool prompt_tokens(struct ids *out, struct vision_span *spans, const struct prompt *p,
                    const struct vision_marks *marks, const struct tokenizer *tok,
                    const int *image_tokens, bool parse_special, ey_err *e);

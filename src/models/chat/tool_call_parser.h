@@ -38,7 +38,7 @@ struct tool_call_parser tool_call_parser_start(bool single);
 void tool_call_parser_free(struct tool_call_parser *t);
 /* False: no memory. */
 bool tool_call_parser_add(struct tool_call_parser *t, const char *text, size_t n);
-/* No more text comes: what was held back is decided. */
+/* No more text comes: decides what was held back. */
 void tool_call_parser_end(struct tool_call_parser *t);
 /* The next piece that is certain; false: there is none yet. It lives until the next call of any
  * function. */

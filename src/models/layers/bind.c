@@ -111,7 +111,7 @@ static bool find_int4_tensor(const struct binder *b, const struct tensor_view **
     return shape_matches(*out, dims, 2, e);
 }
 
-/* From the number of multipliers in a row. */
+/* From the number of scales in a row. */
 static bool find_int4_group(const struct binder *b, int *group, const char *name, int64_t cols,
                             ey_err *e)
 {
@@ -123,7 +123,7 @@ static bool find_int4_group(const struct binder *b, int *group, const char *name
     *group = groups > 0 && cols % groups == 0 && cols / groups <= 128 ? (int)(cols / groups) : 0;
     return *group == 32 || *group == 64 || *group == 128 ||
            ey_fail(e, EY_BAD_MODEL,
-                   "%s: tensor %s has %lld multipliers a row for %lld columns; groups of 32, 64 or "
+                   "%s: tensor %s has %lld scales a row for %lld columns; groups of 32, 64 or "
                    "128 columns are supported",
                    t->file, t->name, (long long)groups, (long long)cols);
 }
@@ -240,7 +240,7 @@ bool bind_rows(struct weight *out, const struct weight *whole, int64_t first, in
     const int64_t block = whole->scale ? FP8_BLOCK : whole->group_size ? ZEROS_PER_WORD : 1;
     if (first % block)
         return ey_fail(e, EY_BAD_MODEL,
-                       "a part of a fused quantised matrix begins at row %" PRId64
+                       "a part of a fused quantized matrix begins at row %" PRId64
                        ", inside a block of %" PRId64,
                        first, block);
     *out = *whole;

@@ -33,7 +33,7 @@ bool bind_vector(struct binder *b, struct weight *out, int64_t n, ey_err *e, con
  * columns. */
 bool bind_folded(struct binder *b, struct weight *out, const int64_t *dims, int n_dims, ey_err *e,
                  const char *name);
-/* Rows first .. first+rows-1 of a matrix that was bound whole. Of a quantised one, `first` must
+/* Rows first .. first+rows-1 of a matrix that was bound whole. Of a quantized one, `first` must
  * begin a block: of 128 rows, or of the 8 whose zeros are packed. */
 bool bind_rows(struct weight *out, const struct weight *whole, int64_t first, int64_t rows,
                ey_err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A decoder's tensors and rotary table (spec 2.3, 9). */
+/* A text model's tensors and rotary table (spec 2.3, 9). */
 #include "models/layers/text_weights.h"
 
 #include <math.h>
@@ -80,7 +80,10 @@ static bool bind_lm_head(struct model *m, struct binder *b, const char *embed_na
     bool same = stored && stored->dtype == embed->dtype && stored->size == embed->size &&
                 (stored->data == embed->data ||
                  (tied && memcmp(stored->data, embed->data, embed->size) == 0));
-    if (same || (!stored && tied)) return m->head = m->embed, true;
+    if (same || (!stored && tied)) {
+        m->head = m->embed;
+        return true;
+    }
     return bind_matrix(b, &m->head, m->text.vocab_size, m->text.hidden, e, "lm_head.weight");
 }
 
@@ -133,7 +136,7 @@ bool make_1d_rope(struct model *m, ey_err *e)
     return true;
 }
 
-/* ---- a family without pictures ---- */
+/* ---- a family without images ---- */
 
 bool open_text_only(struct model *m, struct checkpoint *ckpt, const struct text_family *family,
                     ey_err *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A decoder's tensors and rotary table: what families of pre-norm layers share, and what one has
+/* A text model's tensors and rotary table: what families of pre-norm layers share, and what one has
  * and another has not. */
 #ifndef EY_MODELS_TEXT_WEIGHTS_H
 #define EY_MODELS_TEXT_WEIGHTS_H
@@ -21,14 +21,14 @@ bool bind_text(struct model *m, struct binder *b, const struct text_tensors *nam
 
 /* 1 / base^(2i/dim) in float32, rounded where torch rounds. */
 float rope_inverse_frequency(float base, int i, int dim);
-/* Room for n_pairs frequencies and their axes, all 0. */
+/* Allocates n_pairs frequencies and their axes, all 0. */
 bool rope_alloc(struct rope *r, float **frequency, uint8_t **axis, struct arena *arena, int n_pairs,
                 ey_err *e);
-/* The table of a decoder whose positions count up: every pair turns by the first of a position's
+/* The table of a text model whose positions count up: every pair turns by the first of a position's
  * three numbers. */
 bool make_1d_rope(struct model *m, ey_err *e);
 
-/* open() of a family that is a decoder and nothing else, its numbers at the top of config.json.
+/* open() of a family that is a text model and nothing else, its numbers at the top of config.json.
  * `rules` checks or reads what is the family's own (may be NULL); missing_theta as in
  * config_1d_rope(). */
 struct text_family {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama-2 (spec 9): the plain decoder, nothing added. Weights lie in the half-split order of the
+/* Llama-2 (spec 9): the plain text model, nothing added. Weights lie in the half-split order of the
  * other families already. */
 #include "models/llama/llama.h"
 

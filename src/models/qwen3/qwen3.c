@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen3 (spec 9, 3.1): the decoder of Qwen3-VL with positions that count up. Thinking is not
+/* Qwen3 (spec 9, 3.1): the text model of Qwen3-VL with positions that count up. Thinking is not
  * switched on or off here: the prompt is that of the Instruct models. */
 #include "models/chat/chatml.h"
 #include "models/layers/text_weights.h"

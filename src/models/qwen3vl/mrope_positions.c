@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* M-RoPE positions: text counts up on all axes; a picture stands at one T with its rows and columns
+/* M-RoPE positions: text counts up on all axes; an image stands at one T with its rows and columns
  * counted from there, and moves the counter by its longer side. */
 #include "models/qwen3vl/mrope_positions.h"
 

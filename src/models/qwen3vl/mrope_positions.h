@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* M-RoPE positions of a prompt with pictures (spec 3.4). */
+/* M-RoPE positions of a prompt with images (spec 3.4). */
 #ifndef EY_QWEN3VL_POSITIONS_H
 #define EY_QWEN3VL_POSITIONS_H
 

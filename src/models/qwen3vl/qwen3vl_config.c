@@ -19,7 +19,7 @@ static bool check_sections(const struct text_shape *t, const char *what, ey_err 
                    s[1], s[2], pairs);
 }
 
-/* rope_theta beside rope_scaling (4.57), or both inside rope_parameters (5.x). */
+/* rope_theta next to rope_scaling (4.57), or both inside rope_parameters (5.x). */
 static bool read_rope(struct text_shape *t, const struct config *text, ey_err *e)
 {
     bool newer = json_member_of_type(text->object, "rope_parameters", json_type_object) != NULL;
@@ -155,7 +155,7 @@ static bool read_pixel_budget(struct patch_spec *p, const struct config *s, ey_e
     return true;
 }
 
-/* Steps that the reference could be told to leave out or do otherwise; eyelet does them one way
+/* Steps that the reference can be configured to skip or do otherwise; eyelet does them one way
  * (spec 1.6). */
 static bool check_steps(const struct config *s, ey_err *e)
 {
