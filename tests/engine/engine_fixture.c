@@ -8,13 +8,13 @@
 
 static char dir[300];
 
-enum { MAX_PICTURES = 64 };
+enum { MAX_IMAGES = 64 };
 static struct {
     int width, height;
     unsigned seed;
     char *bytes;
     size_t n;
-} test_images[MAX_PICTURES];
+} test_images[MAX_IMAGES];
 static int n_test_images;
 
 const char *fixture_dir(void)
@@ -80,13 +80,13 @@ void assert_at_rest(ey_engine *engine)
         pins += engine->images.entry[i].pins;
     for (int i = 0; i < engine->max_num_seqs; i++)
         slots += engine->slot[i].in_use;
-    bool in_tower = engine->encoder_entry != NULL;
+    bool in_encoder = engine->encoder_entry != NULL;
     pthread_mutex_unlock(&engine->lock);
-    if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_tower)
+    if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_encoder)
         fail_msg(
             "not at rest: %d running, %d waiting, %d paused, %d blocks, %d pictures, %d slots%s",
             s.running, s.waiting, s.paused, s.kv_blocks_used, pins, slots,
-            in_tower ? ", one in the tower" : "");
+            in_encoder ? ", one in the tower" : "");
 }
 
 void engine_set_rows(ey_engine *engine, int rows, int tile)
@@ -131,13 +131,13 @@ void engine_forget(ey_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-const struct image_entry *engine_features(ey_engine *engine, const struct digest *picture)
+const struct image_entry *engine_features(ey_engine *engine, const struct digest *image)
 {
     const struct image_entry *found = NULL;
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < engine->images.n_blocks; i++) {
         const struct image_entry *entry = &engine->images.entry[i];
-        if (entry->used && entry->ready && memcmp(&entry->key, picture, sizeof(*picture)) == 0)
+        if (entry->used && entry->ready && memcmp(&entry->key, image, sizeof(*image)) == 0)
             found = entry;
     }
     pthread_mutex_unlock(&engine->lock);
@@ -170,7 +170,7 @@ ey_part test_image(int width, int height, unsigned seed)
         if (test_images[i].width == width && test_images[i].height == height &&
             test_images[i].seed == seed)
             return ey_image_part(test_images[i].bytes, test_images[i].n);
-    assert_true(n_test_images < MAX_PICTURES);
+    assert_true(n_test_images < MAX_IMAGES);
     struct image image = {width, height, malloc((size_t)width * (size_t)height * 3)};
     assert_non_null(image.rgb);
     fill(&image, seed);

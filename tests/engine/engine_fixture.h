@@ -48,7 +48,7 @@ void engine_shuffle(ey_engine *engine, unsigned seed);
 /* Nothing is cached any more. */
 void engine_forget(ey_engine *engine);
 /* The features of an image; NULL: they are not there. */
-const struct image_entry *engine_features(ey_engine *engine, const struct digest *picture);
+const struct image_entry *engine_features(ey_engine *engine, const struct digest *image);
 /* Row of ws.features that has the image's visual token `token`. */
 int feature_row(const struct image_entry *entry, int token);
 
@@ -68,7 +68,7 @@ void question_turn(struct question *q, const char *role);
 void question_text(struct question *q, const char *text);
 void question_part(struct question *q, ey_part part);
 /* One user turn: n_pictures images of awkward sizes, then the text. */
-void question_simple(struct question *q, int n_pictures, const char *text, int max_tokens);
+void question_simple(struct question *q, int n_images, const char *text, int max_tokens);
 
 /* Asks; a failure fails the test. The answer is the caller's. */
 ey_answer ask(ey_engine *engine, const struct question *q);

@@ -20,7 +20,7 @@ static void patch_embed(struct backend *be, dev x, const float *pixels, const st
                         const struct weight *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n)
 {
-    if (first == 0) hit(OP_TOWER);
+    if (first == 0) hit(OP_ENCODER);
     real->patch_embed(be, x, pixels, w, table, shape, rows, cols, first, n);
 }
 

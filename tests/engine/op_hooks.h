@@ -7,13 +7,13 @@
 #include "engine/engine_fixture.h"
 
 enum op {
-    OP_TOWER,  /* an image enters the vision encoder */
-    OP_TILE,   /* keys of a tile in the vision encoder: once a block and tile */
-    OP_MERGE,  /* a tile leaves the vision encoder, or one of its taps */
-    OP_STEP,   /* a text model step begins */
-    OP_LAYER,  /* a layer of it */
-    OP_LOGITS, /* the head of a step that makes tokens */
-    OP_FINISH, /* the device is asked whether all went well */
+    OP_ENCODER, /* an image enters the vision encoder */
+    OP_TILE,    /* keys of a tile in the vision encoder: once a block and tile */
+    OP_MERGE,   /* a tile leaves the vision encoder, or one of its taps */
+    OP_STEP,    /* a text model step begins */
+    OP_LAYER,   /* a layer of it */
+    OP_LOGITS,  /* the head of a step that makes tokens */
+    OP_FINISH,  /* the device is asked whether all went well */
     N_OPS
 };
 

@@ -143,7 +143,7 @@ static ey_engine *open_masked(const char *kind, const char *mask)
     return engine;
 }
 
-static void compare(const char *kind, const char *mask, int n_pictures)
+static void compare(const char *kind, const char *mask, int n_images)
 {
     static struct question q;
     ey_engine *ref = engine_open(kind, "ref", 2, CONTEXT), *cpu = open_masked(kind, mask);
@@ -152,8 +152,7 @@ static void compare(const char *kind, const char *mask, int n_pictures)
     float *p = malloc(n * sizeof(float)), *r = malloc(n * sizeof(float));
     double worst = 0, mean = 0, difference = 0;
     assert_true(p && r);
-    question_simple(&q, n_pictures, "What is in the picture, and what is it doing there?",
-                    N_TOKENS);
+    question_simple(&q, n_images, "What is in the picture, and what is it doing there?", N_TOKENS);
     struct outcome a = outcome_of(ref, &q), b = outcome_of(cpu, &q);
     forced_logits(ref, &q, a.ids, p);
     forced_logits(cpu, &q, a.ids, r); /* the reference's ids */
@@ -169,7 +168,7 @@ static void compare(const char *kind, const char *mask, int n_pictures)
         difference = fmax(difference, largest_difference(x, y, vocabulary));
     }
     print_message("%s, %s, %d pictures: KL %.2e, at most %.2e; logits differ by %.2e\n", kind,
-                  mask ? mask : "all", n_pictures, mean, worst, difference);
+                  mask ? mask : "all", n_images, mean, worst, difference);
     assert_true(mean >= 0 && mean < MEAN_KL && worst < WORST_KL);
     compare_greedy(kind, &a, &b, p, difference);
     outcome_free(&a);

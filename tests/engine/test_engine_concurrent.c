@@ -70,11 +70,11 @@ static void run_sorts(ey_engine *engine, const struct request_kinds *sorts, bool
  */
 static void run_again(ey_engine *engine, const struct request_kinds *sorts, const char *what)
 {
-    uint64_t towers = ey_engine_stats(engine).encoder_runs;
-    assert_int_equal(towers, 2); /* of two different images */
+    uint64_t encoder_runs = ey_engine_stats(engine).encoder_runs;
+    assert_int_equal(encoder_runs, 2); /* of two different images */
     run_sorts(engine, sorts, false, what);
     ey_stats s = ey_engine_stats(engine);
-    assert_int_equal(s.encoder_runs, towers);
+    assert_int_equal(s.encoder_runs, encoder_runs);
     assert_true(s.cached_tokens > 0);
     assert_int_equal(s.preemptions, 0);
     assert_int_equal(s.finished_stop, 4);
@@ -83,7 +83,7 @@ static void run_again(ey_engine *engine, const struct request_kinds *sorts, cons
     assert_true(s.steps > 0 && s.step_seconds > 0 && s.vision_seconds > 0 && s.heartbeat_age >= 0);
     engine->slice_seconds = SMALLEST_SLICES;
     run_sorts(engine, sorts, true, what);
-    assert_true(ey_engine_stats(engine).encoder_runs > towers);
+    assert_true(ey_engine_stats(engine).encoder_runs > encoder_runs);
 }
 
 static void at_once_as_alone(void **state)
@@ -295,7 +295,7 @@ static void prefixes_give_way(void **state)
 }
 
 /* Text and sizes are equal, so ids are: only the pixels tell the prompts apart. */
-static void other_pictures_share_nothing(void **state)
+static void other_images_share_nothing(void **state)
 {
     (void)state;
     ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0),
@@ -348,11 +348,11 @@ static void ask_of(ey_engine *engine, unsigned seed, const char *text, bool cach
     ey_answer a = ask(engine, &q);
     assert_int_equal(a.images[0].tokens, 256);
     assert_int_equal(a.images[0].cached, cached);
-    assert_int_equal(hooks_count(OP_TOWER), cached ? 0 : 1);
+    assert_int_equal(hooks_count(OP_ENCODER), cached ? 0 : 1);
     ey_answer_free(&a);
 }
 
-static void pictures_are_kept(void **state)
+static void images_are_kept(void **state)
 {
     (void)state;
     ey_engine *engine = open_many("cpu", 1024, 0, 1, 1); /* 9 blocks of features */
@@ -407,7 +407,7 @@ static void many_answers_to_one_prompt(void **state)
         concurrent_request_collect(&members[i]);
     for (int i = 0; i < N; i++)
         assert_same_answer(&alone[i], &members[i].answer, "one of several");
-    assert_int_equal(hooks_count(OP_TOWER), 2); /* two images, once each */
+    assert_int_equal(hooks_count(OP_ENCODER), 2); /* two images, once each */
     concurrent_requests_free(members, N);
     for (int i = 0; i < N; i++)
         ey_answer_free(&alone[i]);
@@ -433,11 +433,11 @@ static int tokens_of(const ey_generation *gen)
     return n;
 }
 
-static void note_tower(void *user, enum op op, int n)
+static void note_encoder(void *user, enum op op, int n)
 {
     struct between *b = user;
     (void)n;
-    if (op == OP_TOWER) b->from = tokens_of(b->first->gen);
+    if (op == OP_ENCODER) b->from = tokens_of(b->first->gen);
     if (op == OP_MERGE) b->to = tokens_of(b->first->gen);
     b->tiles += op == OP_TILE || op == OP_MERGE;
 }
@@ -456,7 +456,7 @@ static void start_endless(struct concurrent_request *m, ey_engine *engine,
 }
 
 /* From here on the endless answer goes on, beside m's. */
-static void start_beside(struct concurrent_request *m, ey_engine *engine, ey_prompt *prompt)
+static void start_with(struct concurrent_request *m, ey_engine *engine, ey_prompt *prompt)
 {
     pthread_mutex_lock(&engine->device_lock);
     pthread_mutex_lock(&engine->lock);
@@ -475,7 +475,7 @@ static void collect_cancelled(struct concurrent_request *m)
 }
 
 /* While a large image is in the vision encoder, another answer grows: a token a tile. */
-static void tokens_beside_a_tower(void **state)
+static void tokens_with_a_encoder(void **state)
 {
     (void)state;
     static struct question endless, seeing;
@@ -483,7 +483,7 @@ static void tokens_beside_a_tower(void **state)
     struct between between = {.first = &members[0]};
     hooks_on(engine);
     engine->slice_seconds = SMALLEST_SLICES;
-    hooks_reset(note_tower, &between);
+    hooks_reset(note_encoder, &between);
     question_start(&seeing, 2);
     question_turn(&seeing, "user");
     question_part(&seeing, test_image(1024, 1024, 1));
@@ -491,7 +491,7 @@ static void tokens_beside_a_tower(void **state)
     ey_prompt *prompt = prepare(engine, &seeing);
     start_endless(&members[0], engine, &endless);
     members[1].request = seeing.request;
-    start_beside(&members[1], engine, prompt);
+    start_with(&members[1], engine, prompt);
     ey_prompt_free(&prompt);
     concurrent_request_collect(&members[1]);
     assert_int_equal(members[1].answer.images[0].tokens, 1024);
@@ -505,7 +505,7 @@ static void tokens_beside_a_tower(void **state)
 }
 
 /* While a long prompt is computed, another answer grows: a token for each small chunk. */
-static void tokens_beside_a_prompt(void **state)
+static void tokens_with_a_prompt(void **state)
 {
     (void)state;
     enum { LENGTH = 1000 };
@@ -520,7 +520,7 @@ static void tokens_beside_a_prompt(void **state)
     start_endless(&members[0], engine, &endless);
     members[1].request = reading.request;
     int before = tokens_of(members[0].gen);
-    start_beside(&members[1], engine, prompt);
+    start_with(&members[1], engine, prompt);
     ey_prompt_free(&prompt);
     concurrent_request_collect(&members[1]);
     int more = tokens_of(members[0].gen) - before;
@@ -543,11 +543,11 @@ int main(void)
         cmocka_unit_test(equal_blocks_behind_others),
         cmocka_unit_test(shared_while_running),
         cmocka_unit_test(prefixes_give_way),
-        cmocka_unit_test(other_pictures_share_nothing),
-        cmocka_unit_test(pictures_are_kept),
+        cmocka_unit_test(other_images_share_nothing),
+        cmocka_unit_test(images_are_kept),
         cmocka_unit_test(many_answers_to_one_prompt),
-        cmocka_unit_test(tokens_beside_a_tower),
-        cmocka_unit_test(tokens_beside_a_prompt),
+        cmocka_unit_test(tokens_with_a_encoder),
+        cmocka_unit_test(tokens_with_a_prompt),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

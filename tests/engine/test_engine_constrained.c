@@ -95,7 +95,7 @@ static void wait_for_mask(void *user, enum op op, int n)
     o->steps++;
 }
 
-static void masks_are_made_beside_the_step(void **state)
+static void masks_are_made_with_the_step(void **state)
 {
     (void)state;
     ey_engine *engine = engine_open("tiny-gqa4-fp8", "cpu", 2, 512);
@@ -136,7 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_valid_answer_is_unchanged),
-        cmocka_unit_test(masks_are_made_beside_the_step),
+        cmocka_unit_test(masks_are_made_with_the_step),
         cmocka_unit_test(percentiles_are_the_ends_of_steps),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

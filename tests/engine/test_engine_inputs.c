@@ -428,7 +428,7 @@ static ey_engine *open_with_budget(ey_budget *budget)
     return engine_open_with("tiny-ragged-fp8", options);
 }
 
-static void pictures_come_out_of_the_budget(void **state)
+static void images_come_out_of_the_budget(void **state)
 {
     (void)state;
     ey_budget *budget = ey_budget_create(4 << 20);
@@ -480,7 +480,7 @@ static void pictures_come_out_of_the_budget(void **state)
 }
 
 /* A small file that becomes a large image counts as what it becomes. */
-static void enlarged_pictures_count(void **state)
+static void enlarged_images_count(void **state)
 {
     (void)state;
     ey_budget *budget = ey_budget_create(1 << 20);
@@ -514,7 +514,7 @@ static void *give_back(void *user)
 }
 
 /* An image waits for memory that others hold. */
-static void pictures_wait_for_the_budget(void **state)
+static void images_wait_for_the_budget(void **state)
 {
     (void)state;
     ey_budget *budget = ey_budget_create(1 << 20);
@@ -600,9 +600,9 @@ int main(void)
         cmocka_unit_test(biases_work),
         cmocka_unit_test(requests_are_copied),
         cmocka_unit_test(logprobs_as_they_come),
-        cmocka_unit_test(pictures_come_out_of_the_budget),
-        cmocka_unit_test(enlarged_pictures_count),
-        cmocka_unit_test(pictures_wait_for_the_budget),
+        cmocka_unit_test(images_come_out_of_the_budget),
+        cmocka_unit_test(enlarged_images_count),
+        cmocka_unit_test(images_wait_for_the_budget),
         cmocka_unit_test(text_and_back),
         cmocka_unit_test(bad_tokens),
     };

@@ -45,7 +45,7 @@ static void it_fits(void **state)
     ey_engine_close(&engine);
 }
 
-static void levers_become_places(void **state)
+static void knobs_become_places(void **state)
 {
     (void)state;
     ey_engine_options options = ey_engine_defaults();
@@ -185,7 +185,7 @@ static void wrong_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_fits),      cmocka_unit_test(levers_become_places),
+        cmocka_unit_test(it_fits),      cmocka_unit_test(knobs_become_places),
         cmocka_unit_test(prefill_math), cmocka_unit_test(refusal_says_what_to_do),
         cmocka_unit_test(wrong_words),  cmocka_unit_test(plan_is_told_before_loading),
     };

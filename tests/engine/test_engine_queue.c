@@ -240,8 +240,8 @@ static void all_cancelled_at_once(void **state)
     static const struct {
         enum op op;
         int at;
-    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3},   {OP_STEP, 1},   {OP_LAYER, 5},
-                {OP_STEP, 6},  {OP_LOGITS, 1}, {OP_LOGITS, 12}};
+    } rows[] = {{OP_ENCODER, 1}, {OP_TILE, 3},   {OP_STEP, 1},   {OP_LAYER, 5},
+                {OP_STEP, 6},    {OP_LOGITS, 1}, {OP_LOGITS, 12}};
     ey_engine *engine = open_many(3, 0);
     ey_answer whole[MANY];
     hooks_on(engine);
@@ -326,7 +326,7 @@ static void one_of_several_cancelled(void **state)
 
 /* Two wait for one image. One is cancelled while it is in the vision encoder: the other has it,
  * after one run. Both: the run stops. */
-static void cancelled_beside_a_shared_picture(void **state)
+static void cancelled_with_a_shared_image(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(2, 0);
@@ -360,7 +360,7 @@ static void cancelled_beside_a_shared_picture(void **state)
                 assert_same_answer(&whole[i], &members[i].answer, "the other one of the picture");
         }
         assert_true(c.done);
-        assert_int_equal(hooks_count(OP_TOWER), 1);
+        assert_int_equal(hooks_count(OP_ENCODER), 1);
         if (victims == 3)
             assert_true(hooks_count(OP_TILE) < tiles);
         else
@@ -646,7 +646,7 @@ int main(void)
         cmocka_unit_test(cancelled_while_waiting),
         cmocka_unit_test(all_cancelled_at_once),
         cmocka_unit_test(one_of_several_cancelled),
-        cmocka_unit_test(cancelled_beside_a_shared_picture),
+        cmocka_unit_test(cancelled_with_a_shared_image),
         cmocka_unit_test(cancelled_too_late),
         cmocka_unit_test(a_failing_device),
         cmocka_unit_test(who_does_not_read_waits_alone),

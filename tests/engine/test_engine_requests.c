@@ -109,11 +109,11 @@ static void unknown_role(void)
 {
     q.messages[0].role = "robot";
 }
-static void not_a_picture(void)
+static void not_a_image(void)
 {
     question_part(&q, ey_image_part("GIF89a, not", 11));
 }
-static void empty_picture(void)
+static void empty_image(void)
 {
     question_part(&q, ey_image_part("", 0));
 }
@@ -123,17 +123,17 @@ static void bad_detail(void)
     part.detail = (ey_detail)9;
     question_part(&q, part);
 }
-static void many_pictures(void)
+static void many_images(void)
 {
     for (int i = 0; i < 65; i++)
         question_part(&q, test_image(64, 64, 1));
 }
-static void pictures_beyond_context(void)
+static void images_beyond_context(void)
 {
     for (int i = 0; i < 64; i++)
         question_part(&q, test_image(8, 1200, 1));
 }
-static void thin_picture(void)
+static void thin_image(void)
 {
     question_part(&q, test_image(1, 300, 1));
 }
@@ -160,12 +160,12 @@ static const struct {
     {"max_tokens -7", negative_tokens, EY_BAD_REQUEST, "-7"},
     {"21 top_logprobs", many_logprobs, EY_BAD_REQUEST, "21"},
     {"unknown role", unknown_role, EY_BAD_REQUEST, "robot"},
-    {"no picture", not_a_picture, EY_BAD_IMAGE, "image"},
-    {"empty picture", empty_picture, EY_BAD_IMAGE, "image"},
-    {"side ratio 300", thin_picture, EY_BAD_IMAGE, "300"},
+    {"no picture", not_a_image, EY_BAD_IMAGE, "image"},
+    {"empty picture", empty_image, EY_BAD_IMAGE, "image"},
+    {"side ratio 300", thin_image, EY_BAD_IMAGE, "300"},
     {"detail 9", bad_detail, EY_BAD_REQUEST, "9"},
-    {"65 pictures", many_pictures, EY_BAD_REQUEST, "more than 64 images"},
-    {"pictures beyond half the context", pictures_beyond_context, EY_TOO_LONG, "64 images"},
+    {"65 pictures", many_images, EY_BAD_REQUEST, "more than 64 images"},
+    {"pictures beyond half the context", images_beyond_context, EY_TOO_LONG, "64 images"},
     {"long text", long_text, EY_TOO_LONG, "--max-model-len"},
     {"typed pad parsed beside a picture", typed_pad, EY_BAD_REQUEST, "image"},
 };
@@ -450,10 +450,10 @@ static void cancelling(void **state)
         enum op op;
         int at, tokens; /* of the answer */
         const char *what;
-    } rows[] = {{OP_TOWER, 1, 0, "first picture"}, {OP_TILE, 2, 0, "a tile"},
-                {OP_MERGE, 1, 0, "a merger"},      {OP_TOWER, 2, 0, "second picture"},
-                {OP_STEP, 1, 0, "first chunk"},    {OP_LAYER, 3, 0, "a layer of a chunk"},
-                {OP_STEP, 3, 0, "third chunk"},    {OP_LOGITS, 1, 1, "first token"},
+    } rows[] = {{OP_ENCODER, 1, 0, "first picture"}, {OP_TILE, 2, 0, "a tile"},
+                {OP_MERGE, 1, 0, "a merger"},        {OP_ENCODER, 2, 0, "second picture"},
+                {OP_STEP, 1, 0, "first chunk"},      {OP_LAYER, 3, 0, "a layer of a chunk"},
+                {OP_STEP, 3, 0, "third chunk"},      {OP_LOGITS, 1, 1, "first token"},
                 {OP_LOGITS, 10, 10, "tenth token"}};
     static struct question other;
     static struct heard h;
@@ -584,10 +584,10 @@ static void typed_special_tokens(void **state)
         q.request.parse_special_tokens = true;
         ey_answer parsed = ask(engine, &q);
         question_simple(&q, 1, typed[i], 1);
-        ey_answer beside = ask(engine, &q);
+        ey_answer with = ask(engine, &q);
         assert_int_equal(text.image_tokens, 0);
         assert_int_equal(parsed.image_tokens, 0);
-        assert_int_equal(beside.image_tokens, beside.images[0].tokens);
+        assert_int_equal(with.image_tokens, with.images[0].tokens);
         assert_true(ey_tokenize(engine, typed[i], strlen(typed[i]), false, &ids, &n, &e));
         /* the text stands after "user\n", of which nothing merges with "<" */
         assert_int_equal(text.prompt_tokens, empty.prompt_tokens + (int)n);
@@ -602,7 +602,7 @@ static void typed_special_tokens(void **state)
         ey_answer_free(&empty);
         ey_answer_free(&text);
         ey_answer_free(&parsed);
-        ey_answer_free(&beside);
+        ey_answer_free(&with);
     }
     assert_string_equal(ey_token_text(engine, -1), "");
     assert_string_equal(ey_token_text(engine, 1 << 30), "");
@@ -640,7 +640,7 @@ static const struct image_entry *only_entry(ey_engine *engine)
     return found;
 }
 
-static void same_picture_twice(void **state)
+static void same_image_twice(void **state)
 {
     (void)state;
     EACH_DEVICE(d)
@@ -838,7 +838,7 @@ int main(void)
         cmocka_unit_test(log_probabilities),
         cmocka_unit_test(scores_of_made_up_logits),
         cmocka_unit_test(typed_special_tokens),
-        cmocka_unit_test(same_picture_twice),
+        cmocka_unit_test(same_image_twice),
         cmocka_unit_test(pixel_budgets),
         cmocka_unit_test(several_threads),
     };

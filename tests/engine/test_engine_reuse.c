@@ -21,7 +21,7 @@ static int most_cached(const ey_answer *answer)
     return (answer->prompt_tokens - 1) / KV_BLOCK * KV_BLOCK;
 }
 
-static void same_bits_and_fewer_towers(void **state)
+static void same_bits_and_fewer_encoder_runs(void **state)
 {
     (void)state;
     /* each row follows the one before it on the same engine */
@@ -30,7 +30,7 @@ static void same_bits_and_fewer_towers(void **state)
     static const struct {
         unsigned seeds[4];
         const char *text;
-        int max_tokens, towers;
+        int max_tokens, encoder_runs;
     } rows[] = {
         {{1}, question, 8, 1},
         {{1}, question, 8, 0},
@@ -54,10 +54,10 @@ static void same_bits_and_fewer_towers(void **state)
             build(&q, rows[i].seeds, rows[i].text, rows[i].max_tokens);
             hooks_reset(NULL, NULL);
             struct outcome b = outcome_of(kept, &q);
-            assert_int_equal(hooks_count(OP_TOWER), rows[i].towers);
+            assert_int_equal(hooks_count(OP_ENCODER), rows[i].encoder_runs);
             ey_answer answer = ask(kept, &q); /* once more: all of it is there */
             assert_int_equal(answer.cached_tokens, most_cached(&answer));
-            assert_int_equal(hooks_count(OP_TOWER), rows[i].towers);
+            assert_int_equal(hooks_count(OP_ENCODER), rows[i].encoder_runs);
             for (size_t k = 0; k < answer.n_images; k++)
                 assert_true(answer.images[k].cached);
             ey_answer_free(&answer);
@@ -85,12 +85,12 @@ static void fresh_computes_all(void **state)
     hooks_on(engine);
     build(&q, two, "What is this? A few words more, so that there is a whole block of them.", 4);
     struct outcome first = outcome_of(engine, &q);
-    assert_int_equal(hooks_count(OP_TOWER), 2);
+    assert_int_equal(hooks_count(OP_ENCODER), 2);
     q.request.no_prefix_cache = true;
     ey_answer answer = ask(engine, &q);
     assert_int_equal(answer.cached_tokens, 0);
     assert_false(answer.images[0].cached || answer.images[1].cached);
-    assert_int_equal(hooks_count(OP_TOWER), 4);
+    assert_int_equal(hooks_count(OP_ENCODER), 4);
     struct outcome second = outcome_of(engine, &q);
     assert_same_outcome(&first, &second, "fresh");
     ey_answer_free(&answer);
@@ -118,7 +118,7 @@ static void a_conversation_reuses_its_turns(void **state)
     question_text(&q, "Are you sure?");
     hooks_reset(NULL, NULL);
     ey_answer second = ask(engine, &q);
-    assert_int_equal(hooks_count(OP_TOWER), 0);
+    assert_int_equal(hooks_count(OP_ENCODER), 0);
     assert_int_equal(second.cached_tokens % KV_BLOCK, 0);
     assert_true(second.cached_tokens >= first.prompt_tokens / KV_BLOCK * KV_BLOCK);
     ey_answer_free(&first);
@@ -133,8 +133,8 @@ static void what_a_cancelled_request_left_is_right(void **state)
     static const struct {
         enum op op;
         int at;
-    } rows[] = {{OP_TOWER, 1}, {OP_TILE, 3},  {OP_TOWER, 2}, {OP_STEP, 1},  {OP_LAYER, 2},
-                {OP_STEP, 5},  {OP_LAYER, 9}, {OP_STEP, 9},  {OP_LOGITS, 2}};
+    } rows[] = {{OP_ENCODER, 1}, {OP_TILE, 3},  {OP_ENCODER, 2}, {OP_STEP, 1},  {OP_LAYER, 2},
+                {OP_STEP, 5},    {OP_LAYER, 9}, {OP_STEP, 9},    {OP_LOGITS, 2}};
     ey_engine *fresh = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024),
               *kept = engine_open("tiny-gqa4-fp8", "cpu", 2, 1024);
     hooks_on(kept);
@@ -174,7 +174,7 @@ static void what_a_cancelled_request_left_is_right(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_and_fewer_towers),
+        cmocka_unit_test(same_bits_and_fewer_encoder_runs),
         cmocka_unit_test(fresh_computes_all),
         cmocka_unit_test(a_conversation_reuses_its_turns),
         cmocka_unit_test(what_a_cancelled_request_left_is_right),

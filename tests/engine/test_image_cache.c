@@ -79,7 +79,7 @@ static void check(const struct fixture *f)
     assert_int_equal(image_cache_tokens(&f->cache), tokens);
 }
 
-static void blocks_of_pictures(void **state)
+static void blocks_of_images(void **state)
 {
     (void)state;
     static const int rows[][2] = {{1, 1}, {63, 1}, {64, 1}, {65, 2}, {128, 2}, {16384, 256}};
@@ -204,7 +204,7 @@ static void digests_are_sha256(void **state)
     hasher_close(&h);
 }
 
-static void pictures_are_known_by_pixels_and_size(void **state)
+static void images_are_known_by_pixels_and_size(void **state)
 {
     (void)state;
     uint8_t pixels[18] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, others[18];
@@ -221,13 +221,13 @@ static void pictures_are_known_by_pixels_and_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_of_pictures),
+        cmocka_unit_test(blocks_of_images),
         cmocka_unit_test(what_nobody_made_ready_is_gone),
         cmocka_unit_test(the_longest_unused_goes),
         cmocka_unit_test(what_is_pinned_stays),
         cmocka_unit_test(any_order_of_calls),
         cmocka_unit_test(digests_are_sha256),
-        cmocka_unit_test(pictures_are_known_by_pixels_and_size),
+        cmocka_unit_test(images_are_known_by_pixels_and_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

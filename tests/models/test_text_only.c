@@ -20,7 +20,7 @@ static void describes_itself(void **state)
     }
 }
 
-static void refuses_pictures(void **state)
+static void refuses_images(void **state)
 {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
@@ -89,7 +89,7 @@ static void starts_prompts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(describes_itself), cmocka_unit_test(refuses_pictures),
+        cmocka_unit_test(describes_itself), cmocka_unit_test(refuses_images),
         cmocka_unit_test(same_bits), cmocka_unit_test(starts_prompts)};
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

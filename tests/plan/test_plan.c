@@ -20,7 +20,7 @@ enum model_name { M2B, M4B, MODELS };
 
 static struct checkpoint *files[MODELS];
 static struct model models[MODELS];
-static struct backend *card_backend, *cpu;
+static struct backend *gpu_backend, *cpu;
 static struct pool *pool;
 static char directory[512];
 
@@ -39,7 +39,7 @@ static int open_models(void **state)
             !model_open(&models[i], files[i], &e))
             return -1;
     }
-    return backend_cuda_create_simulated(&card_backend, &e) && pool_create(&pool, 4, &e) &&
+    return backend_cuda_create_simulated(&gpu_backend, &e) && pool_create(&pool, 4, &e) &&
                    backend_cpu_create(&cpu, pool, NULL, &e)
                ? 0
                : -1;
@@ -52,7 +52,7 @@ static int close_models(void **state)
         model_close(&models[i]);
         checkpoint_close(files[i]);
     }
-    card_backend->ops->destroy(card_backend);
+    gpu_backend->ops->destroy(gpu_backend);
     cpu->ops->destroy(cpu);
     pool_destroy(&pool);
     temp_dir_remove(directory);
@@ -61,7 +61,7 @@ static int close_models(void **state)
 
 /* ---- GPUs ---- */
 
-static struct device_info card(int total, int used, int sm_count)
+static struct device_info gpu_info(int total, int used, int sm_count)
 {
     return (struct device_info){.name = "cuda:0",
                                 .is_gpu = true,
@@ -72,23 +72,23 @@ static struct device_info card(int total, int used, int sm_count)
 }
 
 /* An RTX 5060 whose desktop holds 1,151 MiB. */
-static struct device_info desktop_card(void)
+static struct device_info desktop_gpu(void)
 {
-    return card(8151, 1151, 30);
+    return gpu_info(8151, 1151, 30);
 }
 
 /* Our H200 filled up by another process until so many MiB are left. */
-static struct device_info ballast_card(int free)
+static struct device_info ballast_gpu(int free)
 {
-    return card(143771, 143771 - free, 132);
+    return gpu_info(143771, 143771 - free, 132);
 }
 
-static struct plan plan_of(enum model_name name, const struct device_info *facts,
+static struct plan plan_of(enum model_name name, const struct device_info *info,
                            const struct plan_limits *limits)
 {
     struct plan p;
     ey_err e;
-    if (!plan_make(&p, &models[name], card_backend, facts, limits, &e)) fail_msg("%s", e.text);
+    if (!plan_make(&p, &models[name], gpu_backend, info, limits, &e)) fail_msg("%s", e.text);
     return p;
 }
 
@@ -138,11 +138,11 @@ static const struct setting settings[] = {
 static void their_settings_start(void **state)
 {
     (void)state;
-    struct device_info facts = desktop_card();
+    struct device_info info = desktop_gpu();
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const struct setting *s = &settings[i];
         struct plan_limits limits = {.utilization = s->utilization, .max_model_len = s->context};
-        struct plan p = plan_of(s->model, &facts, &limits);
+        struct plan p = plan_of(s->model, &info, &limits);
         must_fit(&p, s->what);
         assert_int_equal(p.max_num_seqs, 4);
         if (s->context)
@@ -163,7 +163,7 @@ static void totals(void **state)
     (void)state;
     static const struct {
         enum model_name model;
-        struct plan_knobs levers;
+        struct plan_knobs knobs;
         int most;
     } rows[] = {
         {M2B, {PLAN_KV_BF16, LM_HEAD_BF16, VISION_RESIDENT, HEAD_ROWS_AUTO}, 3650},
@@ -171,12 +171,12 @@ static void totals(void **state)
         {M4B, {PLAN_KV_BF16, LM_HEAD_BF16, VISION_RESIDENT, HEAD_ROWS_AUTO}, 6000},
         {M4B, {PLAN_KV_FP8, LM_HEAD_8BIT, VISION_STREAMED, HEAD_ROWS_AUTO}, 4900},
     };
-    struct device_info facts = ballast_card(143771);
-    facts.context = 527 * MIB;
+    struct device_info info = ballast_gpu(143771);
+    info.context = 527 * MIB;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct plan_limits limits = {
-            .max_model_len = 2048, .max_num_seqs = 1, .knobs = rows[i].levers};
-        struct plan p = plan_of(rows[i].model, &facts, &limits);
+            .max_model_len = 2048, .max_num_seqs = 1, .knobs = rows[i].knobs};
+        struct plan p = plan_of(rows[i].model, &info, &limits);
         if (p.allocated <= (uint64_t)rows[i].most * MIB) continue;
         print_plan(&p);
         fail_msg("more than %d MiB", rows[i].most);
@@ -188,30 +188,30 @@ static void totals(void **state)
 static void seven_thousand(void **state)
 {
     (void)state;
-    struct device_info facts = ballast_card(7000);
+    struct device_info info = ballast_gpu(7000);
     struct plan_limits limits = {0};
-    struct plan p = plan_of(M2B, &facts, &limits);
+    struct plan p = plan_of(M2B, &info, &limits);
     must_fit(&p, "2B");
     assert_int_equal(p.kv_tokens, 16384);
     assert_int_equal(p.max_num_seqs, 4);
     assert_int_equal(p.knobs.kv, PLAN_KV_BF16);
     limits.max_model_len = 4096;
-    p = plan_of(M4B, &facts, &limits);
+    p = plan_of(M4B, &info, &limits);
     must_fit(&p, "4B with 4,096 tokens");
     assert_true(p.kv_tokens >= 4096);
     limits.max_model_len = 0;
-    p = plan_of(M4B, &facts, &limits);
+    p = plan_of(M4B, &info, &limits);
     must_fit(&p, "4B");
     assert_int_equal(p.max_model_len, 16384);
     assert_int_equal(p.knobs.kv, PLAN_KV_FP8);
 }
 
-static void by_levers(void **state)
+static void by_knobs(void **state)
 {
     (void)state;
-    struct device_info facts = ballast_card(3500);
+    struct device_info info = ballast_gpu(3500);
     struct plan_limits limits = {0};
-    struct plan p = plan_of(M2B, &facts, &limits);
+    struct plan p = plan_of(M2B, &info, &limits);
     must_fit(&p, "2B in 3,500 MiB");
     assert_int_equal(p.knobs.lm_head, LM_HEAD_8BIT);
     assert_int_equal(p.knobs.vision, VISION_STREAMED);
@@ -221,7 +221,7 @@ static void by_levers(void **state)
     /* one more block would not fit */
     limits.knobs = p.knobs;
     limits.max_model_len = p.max_model_len + KV_BLOCK;
-    struct plan q = plan_of(M2B, &facts, &limits);
+    struct plan q = plan_of(M2B, &info, &limits);
     assert_false(q.fits);
 }
 
@@ -239,9 +239,9 @@ static void who_reads_stored_rows(void **state)
 {
     (void)state;
     const uint64_t rows = (uint64_t)151936 * 2048 * 2;
-    struct device_info facts = ballast_card(7000);
+    struct device_info info = ballast_gpu(7000);
     struct plan_limits limits = {.knobs.lm_head = LM_HEAD_8BIT};
-    const struct plan unknown = plan_of(M2B, &facts, &limits);
+    const struct plan unknown = plan_of(M2B, &info, &limits);
     assert_int_equal(unknown.knobs.lm_head_rows, HEAD_ROWS_PINNED);
     assert_true(unknown.limits.read_pinned_rows);
     assert_int_equal(unknown.bytes[PLAN_PINNED_ROWS], rows);
@@ -249,22 +249,22 @@ static void who_reads_stored_rows(void **state)
     assert_true(has_choice(&unknown,
                            "--head-rows pinned: the GPU reads them in 593 MiB of the file that "
                            "stay in memory, where the system lets it; else host"));
-    facts.pinned_reads = PINNED_READS_ALLOWED;
-    facts.host_free = 2 * rows;
-    struct plan p = plan_of(M2B, &facts, &limits);
+    info.pinned_reads = PINNED_READS_ALLOWED;
+    info.host_free = 2 * rows;
+    struct plan p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
     assert_false(has_choice(&p, "where the system lets it"));
-    facts.host_free = 2 * rows - 1;
-    p = plan_of(M2B, &facts, &limits);
+    info.host_free = 2 * rows - 1;
+    p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
     assert_true(has_choice(&p, "--head-rows host: pinned they would be over half"));
     limits.knobs.lm_head_rows = HEAD_ROWS_PINNED; /* asked for */
-    p = plan_of(M2B, &facts, &limits);
+    p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
     assert_false(has_choice(&p, "--head-rows"));
-    facts.pinned_reads = PINNED_READS_DENIED;
+    info.pinned_reads = PINNED_READS_DENIED;
     limits.knobs.lm_head_rows = HEAD_ROWS_AUTO;
-    p = plan_of(M2B, &facts, &limits);
+    p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
     assert_false(p.limits.read_pinned_rows);
     assert_int_equal(p.bytes[PLAN_PINNED_ROWS], 0);
@@ -273,12 +273,12 @@ static void who_reads_stored_rows(void **state)
     assert_true(has_choice(&p, "--head-rows host: this system does not let the GPU read"));
     limits.knobs.lm_head_rows = HEAD_ROWS_PINNED;
     ey_err e;
-    assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
+    assert_false(plan_make(&p, &models[M2B], gpu_backend, &info, &limits, &e));
     assert_non_null(strstr(
         e.text, "--head-rows pinned: this system does not let the GPU read the model's file"));
     limits.knobs = (struct plan_knobs){.lm_head = LM_HEAD_BF16};
-    facts.pinned_reads = PINNED_READS_ALLOWED;
-    p = plan_of(M2B, &facts, &limits);
+    info.pinned_reads = PINNED_READS_ALLOWED;
+    p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_AUTO);
     assert_int_equal(p.bytes[PLAN_PINNED_ROWS] + p.bytes[PLAN_FILE_WEIGHTS], 0);
 }
@@ -295,17 +295,17 @@ static const struct plan_suggestion *find_change(const struct plan_suggestion *c
 static void refusal(void **state)
 {
     (void)state;
-    struct device_info facts = ballast_card(2000);
+    struct device_info info = ballast_gpu(2000);
     struct plan_limits limits = {0};
     struct plan_suggestion changes[PLAN_SUGGESTIONS];
-    struct plan p = plan_of(M2B, &facts, &limits);
+    struct plan p = plan_of(M2B, &info, &limits);
     assert_false(p.fits);
     assert_int_equal(p.budget.bytes, 1744 * MIB);
-    facts = desktop_card();
+    info = desktop_gpu();
     limits.max_model_len = 65536;
-    p = plan_of(M4B, &facts, &limits);
+    p = plan_of(M4B, &info, &limits);
     assert_false(p.fits);
-    int n = plan_suggestions(changes, &p, &models[M4B], card_backend, &limits);
+    int n = plan_suggestions(changes, &p, &models[M4B], gpu_backend, &limits);
     assert_true(find_change(changes, n, "--max-model-len 2048")->fits);
     assert_non_null(find_change(changes, n, "--model Qwen/Qwen3-VL-2B-Instruct-FP8"));
     for (int i = 0; i < n; i++)
@@ -331,11 +331,11 @@ static void budgets(void **state)
         {8151, 0, false, 0, 0, 7498, true},       {200, 7951, false, 0, 0, 0, false},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct device_info facts = card(8151, rows[i].used, 30);
+        struct device_info info = gpu_info(8151, rows[i].used, 30);
         struct plan_limits limits = {.utilization = rows[i].utilization,
                                      .device_bytes = (uint64_t)rows[i].given * MIB};
-        facts.wsl2 = rows[i].wsl2;
-        struct plan p = plan_of(M2B, &facts, &limits);
+        info.wsl2 = rows[i].wsl2;
+        struct plan p = plan_of(M2B, &info, &limits);
         char text[160];
         plan_budget_text(&p.budget, text, sizeof(text));
         assert_int_equal(p.budget.bytes / MIB, rows[i].budget);
@@ -348,19 +348,19 @@ static void budgets(void **state)
 static void pinned(void **state)
 {
     (void)state;
-    struct device_info facts = ballast_card(3500);
+    struct device_info info = ballast_gpu(3500);
     struct plan_limits limits = {.knobs = {.kv = PLAN_KV_BF16}};
-    struct plan p = plan_of(M2B, &facts, &limits);
+    struct plan p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.kv, PLAN_KV_BF16);
     limits.knobs = (struct plan_knobs){.lm_head = LM_HEAD_BF16, .vision = VISION_RESIDENT};
-    p = plan_of(M2B, &facts, &limits);
+    p = plan_of(M2B, &info, &limits);
     assert_false(p.fits);
     struct plan_suggestion changes[PLAN_SUGGESTIONS];
-    int n = plan_suggestions(changes, &p, &models[M2B], card_backend, &limits);
+    int n = plan_suggestions(changes, &p, &models[M2B], gpu_backend, &limits);
     assert_true(find_change(changes, n, "--vision-weights streamed")->fits);
     limits = (struct plan_limits){.max_num_batched_tokens = 1500, .max_model_len = 2048};
-    facts = desktop_card();
-    p = plan_of(M4B, &facts, &limits);
+    info = desktop_gpu();
+    p = plan_of(M4B, &info, &limits);
     assert_int_equal(p.max_rows, 1500);
     assert_int_equal(p.n_choices, 0);
 }
@@ -370,9 +370,9 @@ static void pinned(void **state)
 static void arena_holds_all(void **state)
 {
     (void)state;
-    struct device_info facts = desktop_card();
+    struct device_info info = desktop_gpu();
     struct plan_limits limits = {0};
-    struct plan p = plan_of(M4B, &facts, &limits);
+    struct plan p = plan_of(M4B, &info, &limits);
     ey_plan_item items[PLAN_ROWS];
     uint64_t sum = 0;
     int n = plan_items(&p, items);
@@ -397,15 +397,15 @@ static uint64_t bytes_on(const struct plan *p, const char *device)
 }
 
 /* All of the vision encoder leaves the GPU, and its rows move to the host. */
-static void tower_on_the_cpu(void **state)
+static void encoder_on_the_cpu(void **state)
 {
     (void)state;
-    struct device_info facts = desktop_card();
-    struct plan_limits limits = {.max_model_len = 4096, .kv_tokens = 4096}, beside = limits;
-    facts.cpu = cpu;
-    beside.knobs.vision = VISION_HOST;
-    struct plan p = plan_of(M2B, &facts, &limits), q = plan_of(M2B, &facts, &beside);
-    struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
+    struct device_info info = desktop_gpu();
+    struct plan_limits limits = {.max_model_len = 4096, .kv_tokens = 4096}, with = limits;
+    info.cpu = cpu;
+    with.knobs.vision = VISION_HOST;
+    struct plan p = plan_of(M2B, &info, &limits), q = plan_of(M2B, &info, &with);
+    struct weight_sizes w = weight_sizes(&models[M2B], gpu_backend);
     assert_int_equal(p.allocated - p.bytes[PLAN_VISION_WEIGHTS] -
                          (p.bytes[PLAN_SHARED_WORKSPACE] - q.bytes[PLAN_SHARED_WORKSPACE]) -
                          (p.bytes[PLAN_SCRATCH] - q.bytes[PLAN_SCRATCH]),
@@ -428,30 +428,30 @@ static void tower_on_the_cpu(void **state)
     assert_int_equal(q.bytes[PLAN_CPU_SCRATCH], cpu->ops->scratch_bytes(cpu, &q.cpu_limits));
 }
 
-static void tower_on_the_cpu_as_a_change(void **state)
+static void encoder_on_the_cpu_as_a_suggestion(void **state)
 {
     (void)state;
     ey_err e;
     struct plan q;
-    struct device_info facts = ballast_card(2000);
+    struct device_info info = ballast_gpu(2000);
     struct plan_limits limits = {.max_model_len = 1024, .max_num_seqs = 1};
     struct plan_suggestion changes[PLAN_SUGGESTIONS];
-    struct plan p = plan_of(M2B, &facts, &limits);
+    struct plan p = plan_of(M2B, &info, &limits);
     assert_false(p.fits);
-    facts.cpu = cpu;
-    int n = plan_suggestions(changes, &p, &models[M2B], card_backend, &limits);
+    info.cpu = cpu;
+    int n = plan_suggestions(changes, &p, &models[M2B], gpu_backend, &limits);
     assert_true(find_change(changes, n, "--vision-weights host")->total < p.allocated);
-    facts.cpu = NULL;
+    info.cpu = NULL;
     limits.knobs.vision = VISION_HOST;
-    assert_false(plan_make(&q, &models[M2B], card_backend, &facts, &limits, &e));
+    assert_false(plan_make(&q, &models[M2B], gpu_backend, &info, &limits, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
 }
 
 /* As the checkpoint's own headers have it. */
 static void smaller_model_is_right(void *user, const struct model *m)
 {
-    struct weight_sizes known = weight_sizes(m, card_backend),
-                        read = weight_sizes(&models[M2B], card_backend);
+    struct weight_sizes known = weight_sizes(m, gpu_backend),
+                        read = weight_sizes(&models[M2B], gpu_backend);
     (void)user;
     assert_memory_equal(&known, &read, sizeof(known));
 }
@@ -462,18 +462,18 @@ static void known_shapes(void **state)
     with_smaller_model(smaller_model_is_right, NULL);
 }
 
-static void pictures(void **state)
+static void images(void **state)
 {
     (void)state;
-    struct device_info facts = ballast_card(140000);
+    struct device_info info = ballast_gpu(140000);
     struct plan_limits limits = {0};
-    struct plan p = plan_of(M2B, &facts, &limits);
+    struct plan p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.max_tokens_per_image, 4096);
     limits.max_pixels = UINT64_MAX;
-    p = plan_of(M2B, &facts, &limits);
+    p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.max_tokens_per_image, 8192);
     limits = (struct plan_limits){.max_model_len = 2048};
-    p = plan_of(M2B, &facts, &limits);
+    p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.max_tokens_per_image, 1024);
 }
 
@@ -482,14 +482,14 @@ static void pictures(void **state)
 static void some_layers_on_the_cpu(void **state)
 {
     (void)state;
-    struct device_info facts = desktop_card();
-    facts.cpu = cpu;
-    facts.bandwidth = 400e9;
-    facts.cpu_bandwidth = 40e9;
+    struct device_info info = desktop_gpu();
+    info.cpu = cpu;
+    info.bandwidth = 400e9;
+    info.cpu_bandwidth = 40e9;
     struct plan_limits whole = {.max_model_len = 4096, .kv_tokens = 4096}, half = whole;
     half.gpu_layers = 14;
-    struct plan p = plan_of(M2B, &facts, &whole), q = plan_of(M2B, &facts, &half);
-    struct weight_sizes w = weight_sizes(&models[M2B], card_backend);
+    struct plan p = plan_of(M2B, &info, &whole), q = plan_of(M2B, &info, &half);
+    struct weight_sizes w = weight_sizes(&models[M2B], gpu_backend);
     assert_int_equal(p.cpu_layers, 0);
     assert_int_equal(q.cpu_layers, 14);
     assert_int_equal(q.kv.n_layers + q.cpu_kv.n_layers, 28);
@@ -512,19 +512,19 @@ static void some_layers_on_the_cpu(void **state)
 static void as_many_layers_as_fit(void **state)
 {
     (void)state;
-    struct device_info facts = card(3072, 256, 30);
+    struct device_info info = gpu_info(3072, 256, 30);
     struct plan_limits limits = {.max_model_len = 4096, .gpu_layers = PLAN_LAYERS_AUTO};
-    facts.cpu = cpu;
-    struct plan p = plan_of(M4B, &facts, &limits);
+    info.cpu = cpu;
+    struct plan p = plan_of(M4B, &info, &limits);
     must_fit(&p, "4B with as many layers as fit");
     assert_true(p.cpu_layers > 3 && p.cpu_layers < 36);
     limits.gpu_layers = 36 - p.cpu_layers + 1;
-    struct plan more = plan_of(M4B, &facts, &limits);
+    struct plan more = plan_of(M4B, &info, &limits);
     assert_false(more.fits);
     limits.gpu_layers = PLAN_LAYERS_AUTO;
     limits.cpu_bytes = p.cpu_layers_bytes / 2; /* and the CPU has no room for them */
-    assert_false(plan_of(M4B, &facts, &limits).fits);
-    struct device_info large = card(24564, 600, 82);
+    assert_false(plan_of(M4B, &info, &limits).fits);
+    struct device_info large = gpu_info(24564, 600, 82);
     large.cpu = cpu;
     limits.cpu_bytes = 0;
     assert_int_equal(plan_of(M4B, &large, &limits).cpu_layers, 0);
@@ -533,50 +533,50 @@ static void as_many_layers_as_fit(void **state)
 static void layers_that_stay_together(void **state)
 {
     (void)state;
-    struct device_info facts = desktop_card();
+    struct device_info info = desktop_gpu();
     struct plan_limits limits = {.gpu_layers = 26};
     struct plan p;
     ey_err e;
-    facts.cpu = cpu;
-    assert_false(plan_make(&p, &models[M2B], card_backend, &facts, &limits, &e));
+    info.cpu = cpu;
+    assert_false(plan_make(&p, &models[M2B], gpu_backend, &info, &limits, &e));
     assert_non_null(strstr(e.text, "use 1 to 25, or 28"));
 }
 
 /* ---- several models ---- */
 
 /* What one of them takes is what its engine would, given so much of the GPU. */
-static void must_be_reproduced(const struct plan_member *m, const struct device_info *facts)
+static void must_be_reproduced(const struct plan_member *m, const struct device_info *info)
 {
     struct plan_limits limits = *m->limits;
     struct plan again;
     ey_err e;
     limits.utilization = 0;
     limits.device_bytes = m->plan.allocated;
-    assert_true(plan_make(&again, m->model, card_backend, facts, &limits, &e));
+    assert_true(plan_make(&again, m->model, gpu_backend, info, &limits, &e));
     assert_true(again.fits && again.allocated == m->plan.allocated &&
                 again.max_model_len == m->plan.max_model_len &&
                 again.kv_tokens == m->plan.kv_tokens);
 }
 
 static void two_of(struct plan_member member[2], enum model_name first, enum model_name second,
-                   const struct device_info *facts, const struct plan_limits *limits)
+                   const struct device_info *info, const struct plan_limits *limits)
 {
     ey_err e;
     member[0] = (struct plan_member){.name = "first", .model = &models[first], .limits = limits};
     member[1] = (struct plan_member){.name = "second", .model = &models[second], .limits = limits};
-    if (!plan_multi_model(member, 2, card_backend, facts, &e)) fail_msg("%s", e.text);
+    if (!plan_multi_model(member, 2, gpu_backend, info, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < 2; i++) {
         must_fit(&member[i].plan, member[i].name);
-        must_be_reproduced(&member[i], facts);
+        must_be_reproduced(&member[i], info);
     }
 }
 
-static void models_that_share_a_card(void **state)
+static void models_that_share_a_gpu(void **state)
 {
     (void)state;
     struct plan_member m[2];
     struct plan_limits limits = {0}, short_context = {.max_model_len = 1024};
-    struct device_info large = card(24564, 600, 82), desktop = desktop_card();
+    struct device_info large = gpu_info(24564, 600, 82), desktop = desktop_gpu();
     /* room for all that both want */
     two_of(m, M2B, M4B, &large, &limits);
     for (int i = 0; i < 2; i++) {
@@ -604,12 +604,12 @@ static void models_that_share_a_card(void **state)
 static void a_model_that_never_fits(void **state)
 {
     (void)state;
-    struct device_info small = card(4096, 600, 30);
+    struct device_info small = gpu_info(4096, 600, 30);
     struct plan_limits limits = {0};
     struct plan_member m[2] = {{.name = "first", .model = &models[M4B], .limits = &limits},
                                {.name = "second", .model = &models[M2B], .limits = &limits}};
     ey_err e;
-    assert_true(plan_multi_model(m, 2, card_backend, &small, &e));
+    assert_true(plan_multi_model(m, 2, gpu_backend, &small, &e));
     assert_true(!m[0].plan.fits && !m[0].resident && m[1].plan.fits && m[1].resident);
 }
 
@@ -637,17 +637,17 @@ int main(void)
         cmocka_unit_test(their_settings_start),
         cmocka_unit_test(totals),
         cmocka_unit_test(seven_thousand),
-        cmocka_unit_test(by_levers),
+        cmocka_unit_test(by_knobs),
         cmocka_unit_test(who_reads_stored_rows),
         cmocka_unit_test(refusal),
         cmocka_unit_test(budgets),
         cmocka_unit_test(pinned),
         cmocka_unit_test(arena_holds_all),
         cmocka_unit_test(known_shapes),
-        cmocka_unit_test(pictures),
-        cmocka_unit_test(tower_on_the_cpu),
-        cmocka_unit_test(tower_on_the_cpu_as_a_change),
-        cmocka_unit_test(models_that_share_a_card),
+        cmocka_unit_test(images),
+        cmocka_unit_test(encoder_on_the_cpu),
+        cmocka_unit_test(encoder_on_the_cpu_as_a_suggestion),
+        cmocka_unit_test(models_that_share_a_gpu),
         cmocka_unit_test(a_model_that_never_fits),
         cmocka_unit_test(models_that_share_a_host),
         cmocka_unit_test(some_layers_on_the_cpu),
