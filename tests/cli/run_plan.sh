@@ -78,7 +78,7 @@ grep -E '^  (text model weights|all on the card)' out > made
 say "in the same memory as the FP8 files"
 
 # ---- layers on the CPU ----
-try "half of the layers on the card" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU .at least 3, which take the pictures., with [0-9]+ MiB of its memory(; at most [0-9.]+ tokens a second)?$' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
+try "half of the layers on the card" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU .at least 3, which take the images., with [0-9]+ MiB of its memory(; at most [0-9.]+ tokens a second)?$' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
 grep -qE "^  KV cache of the CPU's layers +host " out && grep -qE "^  workspace, the CPU's layers +host " out
 say "both sides are shown"
 try "as many as fit" 0 'chosen: --gpu-layers [0-9]+ of 36' - plan 4b --vram 3500MiB --gpu-layers auto --max-model-len 4096
@@ -104,7 +104,7 @@ try "one whose context is shorter" 2 - 'the context of this model|this model has
 # ---- wrong calls ----
 try "used without a card" 2 - 'of the card that --vram tells of' plan 2b --vram-used 1G
 try "more used than there is" 2 - 'more than all of --vram' plan 2b --vram 1G --vram-used 2G
-try "a card and another device" 2 - 'tells of a card' plan 2b --vram 8G --device cpu
+try "a card and another device" 2 - 'tells of a GPU' plan 2b --vram 8G --device cpu
 try "a size without sense" 2 - 'takes a size from 64M' plan 2b --vram 8151QiB
 try "no such choice" 2 - 'takes auto.bf16.8bit' plan 2b --head 4bit
 try "a share above all" 2 - 'takes a number from 0 to 1' plan 2b --gpu-memory-utilization 2
@@ -112,7 +112,7 @@ try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vr
 
 # ---- the CPU is planned as before ----
 try "on the CPU" 0 'on cpu: context 8192 tokens, KV pool 8192 tokens, 1 request at once' - plan 2b --device cpu
-try "options of a card" 0 'chosen: .*of a card, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
+try "options of a card" 0 'chosen: .*of a GPU, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
 try "but for its 8-bit head" 0 '^  head +host +297.3 MiB' - plan 2b --device cpu --head 8bit
 
 echo "1..$ran"

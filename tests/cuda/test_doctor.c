@@ -131,7 +131,7 @@ static void without_a_management_library(void **state)
     nvml_there = false;
     ey_diagnose(&d, &o, false);
     assert_true(d.usable);
-    assert_found("driver", EY_FINDING_NOTE, "cannot be told");
+    assert_found("driver", EY_FINDING_NOTE, "cannot be listed");
     assert_found("gpu_memory_system", EY_FINDING_NOTE, "1151 MiB are held");
     assert_nothing_left();
 }
