@@ -214,7 +214,7 @@ static bool fit_knobs(struct plan *p, const struct plan_question *q)
     p->knobs = initial_knobs(&q->limits->knobs);
     bool fits = fit_rows(p, q);
     for (int knob = 0; !fits && knob < N_KNOBS; knob++)
-        if (turn_knob(&p->knobs, knob, q)) fits = fit_rows(p, q);
+        if (turn_knob(&p->knobs, (enum plan_knob)knob, q)) fits = fit_rows(p, q);
     return fits;
 }
 
