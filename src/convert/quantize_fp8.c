@@ -36,8 +36,10 @@ static int64_t min_i64(int64_t a, int64_t b)
 bool quantize_fp8_block(const struct quantize_job *m, int64_t r, int64_t c)
 {
     float values[FP8_BLOCK], max_magnitude = 0;
-    const int64_t first = c * FP8_BLOCK, n = min_i64(m->cols - first, FP8_BLOCK),
-                  begin = r * FP8_BLOCK, end = min_i64(m->rows, begin + FP8_BLOCK);
+    const int64_t first = c * FP8_BLOCK;
+    const int64_t n = min_i64(m->cols - first, FP8_BLOCK);
+    const int64_t begin = r * FP8_BLOCK;
+    const int64_t end = min_i64(m->rows, begin + FP8_BLOCK);
     bool finite = true;
     for (int64_t row = begin; row < end; row++) {
         dequantize_columns(values, m->source, row, first, (size_t)n);

@@ -585,8 +585,10 @@ static json_object *fp8_config(const struct checkpoint_writer *writer)
 
 static json_object *int4_config(const struct checkpoint_writer *writer, int group)
 {
-    json_object *q = json_object_new_object(), *weights = json_object_new_object(),
-                *first = json_object_new_object(), *groups = json_object_new_object();
+    json_object *q = json_object_new_object();
+    json_object *weights = json_object_new_object();
+    json_object *first = json_object_new_object();
+    json_object *groups = json_object_new_object();
     json_object *targets = json_object_new_array();
     json_object_array_add(targets, json_object_new_string("Linear"));
     json_object_object_add(weights, "num_bits", json_object_new_int(4));
