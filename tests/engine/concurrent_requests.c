@@ -179,7 +179,7 @@ static void middle_of(char *out, size_t room, const char *text, size_t n)
 
 static void build(struct request_kinds *s)
 {
-    static const char long_text[] = "Here is a list of things that may be in a picture: a tree, a "
+    static const char long_text[] = "Here is a list of things that may be in an image: a tree, a "
                                     "house, a river with two boats, a bridge of stone, a hill, "
                                     "clouds, a dog that runs after a ball, a road, and far behind "
                                     "them the sea. Say which of them you like best, and why.";

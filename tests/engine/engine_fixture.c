@@ -83,10 +83,9 @@ void assert_at_rest(ey_engine *engine)
     bool in_encoder = engine->encoder_entry != NULL;
     pthread_mutex_unlock(&engine->lock);
     if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_encoder)
-        fail_msg(
-            "not at rest: %d running, %d waiting, %d paused, %d blocks, %d pictures, %d slots%s",
-            s.running, s.waiting, s.paused, s.kv_blocks_used, pins, slots,
-            in_encoder ? ", one in the tower" : "");
+        fail_msg("not at rest: %d running, %d waiting, %d paused, %d blocks, %d images, %d slots%s",
+                 s.running, s.waiting, s.paused, s.kv_blocks_used, pins, slots,
+                 in_encoder ? ", one in the encoder" : "");
 }
 
 void engine_set_rows(ey_engine *engine, int rows, int tile)
@@ -178,7 +177,7 @@ ey_part test_image(int width, int height, unsigned seed)
     char *bytes = NULL;
     size_t n = 0;
     ey_err e;
-    snprintf(path, sizeof(path), "%s/picture.png", dir);
+    snprintf(path, sizeof(path), "%s/image.png", dir);
     if (!image_write_png(&image, path, &e) || !file_read(&bytes, &n, path, 1 << 24, &e))
         fail_msg("%s", e.text);
     free(image.rgb);

@@ -103,7 +103,7 @@ int hooks_count(enum op op)
 }
 
 struct canceller {
-    ey_generation *ticket;
+    ey_generation *gen;
     enum op op;
     int at;
     bool done;
@@ -113,7 +113,7 @@ static void cancel_there(void *user, enum op op, int n)
 {
     struct canceller *c = user;
     if (op == c->op && n == c->at) {
-        ey_generation_cancel(c->ticket);
+        ey_generation_cancel(c->gen);
         c->done = true;
     }
 }
@@ -136,13 +136,13 @@ ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op,
     ey_err e;
     if (!ey_prompt_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
     hooks_reset(cancel_there, &c);
-    pthread_mutex_lock(&engine->device_lock); /* until the ticket is where the hook finds it */
-    bool ok = ey_generation_start(engine, prompt, &q->request, &c.ticket, &e);
+    pthread_mutex_lock(&engine->device_lock); /* until the generation is where the hook finds it */
+    bool ok = ey_generation_start(engine, prompt, &q->request, &c.gen, &e);
     pthread_mutex_unlock(&engine->device_lock);
     ey_prompt_free(&prompt);
     if (!ok) fail_msg("%s", e.text);
-    hear_out(c.ticket, &q->request);
-    if (!ey_generation_collect(&c.ticket, &answer, &e)) fail_msg("%s", e.text);
+    hear_out(c.gen, &q->request);
+    if (!ey_generation_collect(&c.gen, &answer, &e)) fail_msg("%s", e.text);
     if (!c.done) fail_msg("op %d was called less than %d times", (int)op, at);
     hooks_reset(NULL, NULL);
     return answer;

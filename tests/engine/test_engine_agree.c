@@ -152,7 +152,7 @@ static void compare(const char *kind, const char *mask, int n_images)
     float *p = malloc(n * sizeof(float)), *r = malloc(n * sizeof(float));
     double worst = 0, mean = 0, difference = 0;
     assert_true(p && r);
-    question_simple(&q, n_images, "What is in the picture, and what is it doing there?", N_TOKENS);
+    question_simple(&q, n_images, "What is in the image, and what is it doing there?", N_TOKENS);
     struct outcome a = outcome_of(ref, &q), b = outcome_of(cpu, &q);
     forced_logits(ref, &q, a.ids, p);
     forced_logits(cpu, &q, a.ids, r); /* the reference's ids */
@@ -167,7 +167,7 @@ static void compare(const char *kind, const char *mask, int n_images)
         mean += kl / N_TOKENS;
         difference = fmax(difference, largest_difference(x, y, vocabulary));
     }
-    print_message("%s, %s, %d pictures: KL %.2e, at most %.2e; logits differ by %.2e\n", kind,
+    print_message("%s, %s, %d images: KL %.2e, at most %.2e; logits differ by %.2e\n", kind,
                   mask ? mask : "all", n_images, mean, worst, difference);
     assert_true(mean >= 0 && mean < MEAN_KL && worst < WORST_KL);
     compare_greedy(kind, &a, &b, p, difference);

@@ -300,7 +300,7 @@ static void other_images_share_nothing(void **state)
     (void)state;
     ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0),
               *engine = open_many("cpu", 512, 2048, 2, 0);
-    static const char text[] = "What is this? It may help to know that the picture was made up "
+    static const char text[] = "What is this? It may help to know that the image was made up "
                                "from numbers, and is of nothing that there is.";
     for (unsigned seed = 1; seed <= 3; seed++) {
         const unsigned one[] = {seed, 4 - seed};
@@ -312,7 +312,7 @@ static void other_images_share_nothing(void **state)
         struct outcome wanted = outcome_of(fresh, &q);
         q.request.no_prefix_cache = false;
         struct outcome got = outcome_of(engine, &q);
-        assert_same_outcome(&wanted, &got, "another picture");
+        assert_same_outcome(&wanted, &got, "another image");
         outcome_free(&wanted);
         outcome_free(&got);
         ey_prompt *prompt = prepare(engine, &q);
@@ -360,9 +360,9 @@ static void images_are_kept(void **state)
     assert_int_equal(ey_engine_stats(engine).image_cache_tokens, 576);
     ask_of(engine, 1, "What is this?", false);
     ask_of(engine, 1, "A second question about", true);
-    ask_of(engine, 2, "Another picture:", false);
+    ask_of(engine, 2, "Another image:", false);
     ask_of(engine, 1, "The first one again:", true);
-    ask_of(engine, 3, "A third picture:", false); /* the second one goes */
+    ask_of(engine, 3, "A third image:", false); /* the second one goes */
     ask_of(engine, 1, "Yet another question about", true);
     ask_of(engine, 3, "And of the third:", true);
     ask_of(engine, 2, "The second, once more:", false);
@@ -497,7 +497,7 @@ static void tokens_with_a_encoder(void **state)
     assert_int_equal(members[1].answer.images[0].tokens, 1024);
     assert_true(between.tiles >= 20);
     if (between.to - between.from < between.tiles - 2)
-        fail_msg("%d tokens in %d tiles of the tower", between.to - between.from, between.tiles);
+        fail_msg("%d tokens in %d tiles of the encoder", between.to - between.from, between.tiles);
     concurrent_request_free(&members[1]);
     collect_cancelled(&members[0]);
     assert_at_rest(engine);

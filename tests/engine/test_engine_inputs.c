@@ -80,7 +80,7 @@ static void rows_of_a_step(void **state)
     static const int rows[] = {64, 100, 4096};
     struct outcome first = {0};
     question_simple(&q, 2,
-                    "Describe the two pictures in a few words, then say which of the coloured "
+                    "Describe the two images in a few words, then say which of the coloured "
                     "shapes is the largest, and where it stands.",
                     8);
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -212,12 +212,11 @@ static void bad_prompts(void **state)
         {"id -1", NULL, false, (const int[]){5, -1}, 2, EY_BAD_REQUEST, "-1"},
         {"id beyond the vocabulary", NULL, false, &vocabulary, 1, EY_BAD_REQUEST, "vocabulary"},
         {"id 2^31-1", NULL, false, (const int[]){2147483647}, 1, EY_BAD_REQUEST, "2147483647"},
-        {"a picture's pad", "see <|image_pad|>", true, NULL, 0, EY_BAD_REQUEST, "<|image_pad|>"},
-        {"a picture's start", "<|vision_start|>", true, NULL, 0, EY_BAD_REQUEST,
-         "<|vision_start|>"},
-        {"a picture's end", "<|vision_end|>", true, NULL, 0, EY_BAD_REQUEST, "<|vision_end|>"},
+        {"an image's pad", "see <|image_pad|>", true, NULL, 0, EY_BAD_REQUEST, "<|image_pad|>"},
+        {"an image's start", "<|vision_start|>", true, NULL, 0, EY_BAD_REQUEST, "<|vision_start|>"},
+        {"an image's end", "<|vision_end|>", true, NULL, 0, EY_BAD_REQUEST, "<|vision_end|>"},
         {"a video's pad", "<|video_pad|>", true, NULL, 0, EY_BAD_REQUEST, "<|video_pad|>"},
-        {"id of a picture's pad", NULL, false, &pad, 1, EY_BAD_REQUEST, "<|image_pad|>"},
+        {"id of an image's pad", NULL, false, &pad, 1, EY_BAD_REQUEST, "<|image_pad|>"},
         {"id of a video's pad", NULL, false, &video, 1, EY_BAD_REQUEST, "<|video_pad|>"},
         {"text beyond the context", long_text, false, NULL, 0, EY_TOO_LONG, "the context of 512"},
         {"as many ids as the context", NULL, false, long_ids, COUNT(long_ids), EY_TOO_LONG,
@@ -471,7 +470,7 @@ static void images_come_out_of_the_budget(void **state)
         if (ey_prompt_prepare(engine, &q.request, &prompt, &e))
             fail_msg("way %d: was accepted", way);
         if (way == 0)
-            expect_error(false, &e, EY_BAD_IMAGE, "image 2", "a picture beyond the budget");
+            expect_error(false, &e, EY_BAD_IMAGE, "image 2", "an image beyond the budget");
         assert_int_equal(ey_budget_used(budget), 0);
     }
     assert_at_rest(engine);

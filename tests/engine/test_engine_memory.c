@@ -65,7 +65,7 @@ static void must(bool ok, const ey_err *e)
 }
 
 /* Starts the questions, and listens until every one has begun to answer. */
-static void start_all(ey_engine *engine, struct question *questions, ey_generation **tickets,
+static void start_all(ey_engine *engine, struct question *questions, ey_generation **gens,
                       int *n_texts)
 {
     ey_event event;
@@ -73,13 +73,13 @@ static void start_all(ey_engine *engine, struct question *questions, ey_generati
     for (int i = 0; i < TOGETHER; i++) {
         ey_prompt *prompt;
         must(ey_prompt_prepare(engine, &questions[i].request, &prompt, &e), &e);
-        must(ey_generation_start(engine, prompt, &questions[i].request, &tickets[i], &e), &e);
+        must(ey_generation_start(engine, prompt, &questions[i].request, &gens[i], &e), &e);
         ey_prompt_free(&prompt);
         n_texts[i] = 0;
     }
     for (int i = 0; i < TOGETHER; i++)
         while (!n_texts[i]) {
-            ey_generation_next(tickets[i], 1000, &event);
+            ey_generation_next(gens[i], 1000, &event);
             assert_int_not_equal(event.type, EY_EVENT_DONE);
             n_texts[i] += event.type == EY_EVENT_TEXT;
         }
@@ -103,7 +103,7 @@ static void decode_of_many_allocates_nothing(void **state)
         options.kv_tokens = 2048;
         ey_engine *engine = engine_open_with("tiny-gqa4-fp8", options);
         engine->max_unread = 1;
-        ey_generation *tickets[TOGETHER];
+        ey_generation *gens[TOGETHER];
         int n_texts[TOGETHER], n_over = 0;
         for (int i = 0; i < TOGETHER; i++) {
             question_simple(&questions[i], i % 3, texts[i], 140);
@@ -113,12 +113,12 @@ static void decode_of_many_allocates_nothing(void **state)
                 questions[i].request.sampling.seed = (uint64_t)i;
             }
         }
-        start_all(engine, questions, tickets, n_texts);
+        start_all(engine, questions, gens, n_texts);
         allocations_start(NULL);
         while (!n_over)
             for (int i = 0; i < TOGETHER; i++) {
                 ey_event event;
-                ey_generation_next(tickets[i], 1000, &event);
+                ey_generation_next(gens[i], 1000, &event);
                 n_texts[i] += event.type == EY_EVENT_TEXT;
                 n_over += event.type == EY_EVENT_DONE;
             }
@@ -128,7 +128,7 @@ static void decode_of_many_allocates_nothing(void **state)
             ey_answer answer;
             ey_err e;
             assert_true(n_texts[i] >= 20);
-            must(ey_generation_collect(&tickets[i], &answer, &e), &e);
+            must(ey_generation_collect(&gens[i], &answer, &e), &e);
             assert_int_equal(answer.completion_tokens, 140);
             ey_answer_free(&answer);
         }

@@ -8,7 +8,7 @@ static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]), CONTEXT = 640 };
 #define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
 
-static const char long_text[] = "Describe the picture in a few words, then say which of the "
+static const char long_text[] = "Describe the image in a few words, then say which of the "
                                 "coloured shapes is the largest and where it stands. ";
 
 /* ---- paging ---- */
@@ -93,8 +93,8 @@ static void any_chunk(void **state)
             struct outcome whole = outcome_of(engine, &q);
             for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 char what[100];
-                snprintf(what, sizeof(what), "%s %s, %d pictures, chunks of %d", devices[d],
-                         kinds[k], n_images, rows[i]);
+                snprintf(what, sizeof(what), "%s %s, %d images, chunks of %d", devices[d], kinds[k],
+                         n_images, rows[i]);
                 engine_set_rows(engine, rows[i], 512);
                 struct outcome o = outcome_of(engine, &q);
                 assert_same_outcome(&whole, &o, what);

@@ -88,7 +88,7 @@ static void wait_for_state(ey_engine *engine, int running, int waiting, int paus
 
 /* ---- the list ---- */
 
-static void list_of_tickets(void **state)
+static void list_of_gens(void **state)
 {
     (void)state;
     static struct ey_generation t[4];
@@ -217,7 +217,7 @@ static void cancelled_while_waiting(void **state)
 }
 
 struct canceller {
-    ey_generation *volatile *tickets;
+    ey_generation *volatile *gens;
     int n, at;
     enum op op;
     bool done;
@@ -228,7 +228,7 @@ static void cancel_them(void *user, enum op op, int n)
     struct canceller *c = user;
     if (op != c->op || n != c->at) return;
     for (int i = 0; i < c->n; i++)
-        ey_generation_cancel(c->tickets[i]);
+        ey_generation_cancel(c->gens[i]);
     c->done = true;
 }
 
@@ -251,14 +251,14 @@ static void all_cancelled_at_once(void **state)
     }
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++) {
-        ey_generation *volatile tickets[MANY];
-        struct canceller c = {tickets, MANY, rows[r].at, rows[r].op, false};
+        ey_generation *volatile gens[MANY];
+        struct canceller c = {gens, MANY, rows[r].at, rows[r].op, false};
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
         pthread_mutex_lock(&engine->device_lock);
         for (int i = 0; i < MANY; i++) {
             concurrent_request_start(&members[i], engine);
-            tickets[i] = members[i].gen;
+            gens[i] = members[i].gen;
         }
         pthread_mutex_unlock(&engine->device_lock);
         for (int i = 0; i < MANY; i++) {
@@ -299,14 +299,14 @@ static void one_of_several_cancelled(void **state)
     engine->slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int victim = 0; victim < 3; victim++) {
-            ey_generation *volatile tickets[1];
-            struct canceller c = {tickets, 1, rows[r].at, rows[r].op, false};
+            ey_generation *volatile gens[1];
+            struct canceller c = {gens, 1, rows[r].at, rows[r].op, false};
             engine_forget(engine);
             hooks_reset(cancel_them, &c);
             pthread_mutex_lock(&engine->device_lock);
             for (int i = 0; i < 3; i++)
                 concurrent_request_start(&members[i], engine);
-            tickets[0] = members[victim].gen;
+            gens[0] = members[victim].gen;
             pthread_mutex_unlock(&engine->device_lock);
             for (int i = 0; i < 3; i++) {
                 concurrent_request_collect(&members[i]);
@@ -341,15 +341,15 @@ static void cancelled_with_a_shared_image(void **state)
     int tiles = hooks_count(OP_TILE);
     engine->slice_seconds = SMALLEST_SLICES;
     for (int victims = 1; victims <= 3; victims++) { /* a bit each */
-        ey_generation *volatile tickets[2];
-        struct canceller c = {tickets, 0, 3, OP_TILE, false};
+        ey_generation *volatile gens[2];
+        struct canceller c = {gens, 0, 3, OP_TILE, false};
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
         pthread_mutex_lock(&engine->device_lock);
         for (int i = 0; i < 2; i++) {
             members[i].request = questions[1 + 2 * i].request;
             concurrent_request_start(&members[i], engine);
-            if (victims >> i & 1) tickets[c.n++] = members[i].gen;
+            if (victims >> i & 1) gens[c.n++] = members[i].gen;
         }
         pthread_mutex_unlock(&engine->device_lock);
         for (int i = 0; i < 2; i++) {
@@ -357,7 +357,7 @@ static void cancelled_with_a_shared_image(void **state)
             if (victims >> i & 1)
                 check_cancelled(&members[i], &whole[i], 0, 0);
             else
-                assert_same_answer(&whole[i], &members[i].answer, "the other one of the picture");
+                assert_same_answer(&whole[i], &members[i].answer, "the other one of the image");
         }
         assert_true(c.done);
         assert_int_equal(hooks_count(OP_ENCODER), 1);
@@ -640,7 +640,7 @@ static void closing_with_nothing_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_of_tickets),
+        cmocka_unit_test(list_of_gens),
         cmocka_unit_test(the_queue_has_an_end),
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(cancelled_while_waiting),

@@ -109,7 +109,7 @@ static void unknown_role(void)
 {
     q.messages[0].role = "robot";
 }
-static void not_a_image(void)
+static void not_an_image(void)
 {
     question_part(&q, ey_image_part("GIF89a, not", 11));
 }
@@ -160,14 +160,14 @@ static const struct {
     {"max_tokens -7", negative_tokens, EY_BAD_REQUEST, "-7"},
     {"21 top_logprobs", many_logprobs, EY_BAD_REQUEST, "21"},
     {"unknown role", unknown_role, EY_BAD_REQUEST, "robot"},
-    {"no picture", not_a_image, EY_BAD_IMAGE, "image"},
-    {"empty picture", empty_image, EY_BAD_IMAGE, "image"},
+    {"no image", not_an_image, EY_BAD_IMAGE, "image"},
+    {"empty image", empty_image, EY_BAD_IMAGE, "image"},
     {"side ratio 300", thin_image, EY_BAD_IMAGE, "300"},
     {"detail 9", bad_detail, EY_BAD_REQUEST, "9"},
-    {"65 pictures", many_images, EY_BAD_REQUEST, "more than 64 images"},
-    {"pictures beyond half the context", images_beyond_context, EY_TOO_LONG, "64 images"},
+    {"65 images", many_images, EY_BAD_REQUEST, "more than 64 images"},
+    {"images beyond half the context", images_beyond_context, EY_TOO_LONG, "64 images"},
     {"long text", long_text, EY_TOO_LONG, "--max-model-len"},
-    {"typed pad parsed beside a picture", typed_pad, EY_BAD_REQUEST, "image"},
+    {"typed pad parsed beside an image", typed_pad, EY_BAD_REQUEST, "image"},
 };
 
 static void bad_requests(void **state)
@@ -450,10 +450,10 @@ static void cancelling(void **state)
         enum op op;
         int at, tokens; /* of the answer */
         const char *what;
-    } rows[] = {{OP_ENCODER, 1, 0, "first picture"}, {OP_TILE, 2, 0, "a tile"},
-                {OP_MERGE, 1, 0, "a merger"},        {OP_ENCODER, 2, 0, "second picture"},
-                {OP_STEP, 1, 0, "first chunk"},      {OP_LAYER, 3, 0, "a layer of a chunk"},
-                {OP_STEP, 3, 0, "third chunk"},      {OP_LOGITS, 1, 1, "first token"},
+    } rows[] = {{OP_ENCODER, 1, 0, "first image"}, {OP_TILE, 2, 0, "a tile"},
+                {OP_MERGE, 1, 0, "a merger"},      {OP_ENCODER, 2, 0, "second image"},
+                {OP_STEP, 1, 0, "first chunk"},    {OP_LAYER, 3, 0, "a layer of a chunk"},
+                {OP_STEP, 3, 0, "third chunk"},    {OP_LOGITS, 1, 1, "first token"},
                 {OP_LOGITS, 10, 10, "tenth token"}};
     static struct question other;
     static struct heard h;

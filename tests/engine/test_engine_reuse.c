@@ -39,9 +39,9 @@ static void same_bits_and_fewer_encoder_runs(void **state)
         {{1, 3}, "And which is larger?", 3, 1},
         {{3, 1}, "And which is larger?", 3, 0},
         {{3}, "x", 1, 0},
-        {{0}, "no picture at all", 5, 0},
-        {{0}, "no picture at all", 1, 0},
-        {{4}, "no picture at all", 1, 1},
+        {{0}, "no image at all", 5, 0},
+        {{0}, "no image at all", 1, 0},
+        {{4}, "no image at all", 1, 1},
         {{2, 2}, "They are equal, are they not?", 100, 0}, /* the answer fills blocks too */
     };
     static const char *const devices[] = {ENGINE_DEVICES};
@@ -107,7 +107,7 @@ static void a_conversation_reuses_its_turns(void **state)
     const unsigned one[] = {1, 0};
     hooks_on(engine);
     build(&q, one,
-          "What is this? It may help to know that the picture was made up from numbers, and is of "
+          "What is this? It may help to know that the image was made up from numbers, and is of "
           "nothing that there is.",
           6);
     ey_answer first = ask(engine, &q);
@@ -144,7 +144,7 @@ static void what_a_cancelled_request_left_is_right(void **state)
     for (size_t i = 0; i + 1 < sizeof(long_text); i++)
         long_text[i] = (char)(1 + i % 2);
     question_simple(&other, 0, long_text, 1);
-    static const char text[] = "What is this? It may help to know that the picture was made up "
+    static const char text[] = "What is this? It may help to know that the image was made up "
                                "from numbers, and is of nothing that there is.";
     const unsigned two[] = {5, 6, 0};
     build(&q, two, text, 6);

@@ -206,8 +206,8 @@ static void many_threads(void **state)
     for (int i = 0; i <= THREADS; i++)
         if (askers[i].wrong[0]) fail_msg("thread %d: %s", i, askers[i].wrong);
     ey_stats s = ey_engine_stats(engine);
-    print_message("%d whole, %d cancelled, %d times busy, %d preemptions, %d towers for %d "
-                  "pictures, %d of %d prompt tokens cached\n",
+    print_message("%d whole, %d cancelled, %d times busy, %d preemptions, %d encoder runs for %d "
+                  "images, %d of %d prompt tokens cached\n",
                   atomic_load(&crowd.n_whole), atomic_load(&crowd.n_cancelled),
                   atomic_load(&crowd.n_busy), (int)s.preemptions, (int)s.encoder_runs,
                   (int)s.images, (int)s.cached_tokens, (int)s.prompt_tokens);
