@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP calls to one server, one after the other over a connection that is kept. */
-#ifndef EY_CLIENT_CONNECTION_H
-#define EY_CLIENT_CONNECTION_H
+#ifndef EY_CLIENT_API_CLIENT_H
+#define EY_CLIENT_API_CLIENT_H
 
 #include "base/buf.h"
 

@@ -2,8 +2,8 @@
 /* libcurl as the rooms that speak HTTP as a client use it: opened with the first request, and with
  * it only. A program that is linked with it would start later by the thirty libraries that it
  * brings, and could not be carried to where it is missing. */
-#ifndef EY_HTTP_LIBRARY_H
-#define EY_HTTP_LIBRARY_H
+#ifndef EY_HTTP_LIBCURL_DL_H
+#define EY_HTTP_LIBCURL_DL_H
 
 #define CURL_DISABLE_TYPECHECK /* its macros need the functions themselves */
 #define CURL_DISABLE_DEPRECATION

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which bytes of a file are there: stretches in order, none touching the next. */
-#ifndef EY_HUB_EXTENTS_H
-#define EY_HUB_EXTENTS_H
+#ifndef EY_HUB_BYTE_RANGES_H
+#define EY_HUB_BYTE_RANGES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hash that a file's etag is: SHA-256 of its bytes, or SHA-1 of them as git has it, "blob SIZE"
  * and a NUL before. */
-#ifndef EY_HUB_HASH_H
-#define EY_HUB_HASH_H
+#ifndef EY_HUB_ETAG_HASH_H
+#define EY_HUB_ETAG_HASH_H
 
 #include "base/err.h"
 #include "hub/name_checks.h"

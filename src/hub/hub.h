@@ -2,8 +2,8 @@
 /* A model's name → its files in the Hugging Face cache, in the layout that huggingface_hub keeps:
  * blobs/ETAG, snapshots/COMMIT/NAME as links to them, refs/REVISION with the commit. Knows nothing
  * of engines. */
-#ifndef EY_HUB_H
-#define EY_HUB_H
+#ifndef EY_HUB_HUB_H
+#define EY_HUB_HUB_H
 
 #include "checkpoint/checkpoint.h"
 #include "hub/endpoint.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One HTTP request to the hub or to where it sends us. */
-#ifndef EY_HUB_REQUEST_H
-#define EY_HUB_REQUEST_H
+#ifndef EY_HUB_HUB_REQUEST_H
+#define EY_HUB_HUB_REQUEST_H
 
 #include "hub/hub.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the hub answers, read: headers and JSON. The room's door: all of it is checked here. */
-#ifndef EY_HUB_REPLY_H
-#define EY_HUB_REPLY_H
+#ifndef EY_HUB_HUB_RESPONSE_H
+#define EY_HUB_HUB_RESPONSE_H
 
 #include <stdint.h>
 

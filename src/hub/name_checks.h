@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the hub says that becomes part of a path, and what of it may. */
-#ifndef EY_HUB_NAMES_H
-#define EY_HUB_NAMES_H
+#ifndef EY_HUB_NAME_CHECKS_H
+#define EY_HUB_NAME_CHECKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

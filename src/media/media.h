@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The picture of an image_url part: data: URLs, http(s) and file://, each only as far as the policy
  * lets it. */
-#ifndef EY_SERVER_MEDIA_H
-#define EY_SERVER_MEDIA_H
+#ifndef EY_MEDIA_MEDIA_H
+#define EY_MEDIA_MEDIA_H
 
-#include "server/server.h"
+#include "base/err.h"
+#include "base/limits.h"
 
 enum { MEDIA_CONNECT_SECONDS = 5, MEDIA_TOTAL_SECONDS = 30, MEDIA_MAX_REDIRECTS = 3 };
 

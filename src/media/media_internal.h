@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of media share, and what tests look at. Nothing outside includes it. */
-#ifndef EY_SERVER_MEDIA_PARTS_H
-#define EY_SERVER_MEDIA_PARTS_H
+#ifndef EY_MEDIA_MEDIA_INTERNAL_H
+#define EY_MEDIA_MEDIA_INTERNAL_H
 
 #include <sys/socket.h>
 

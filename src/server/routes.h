@@ -20,7 +20,4 @@ struct route {
  * path. HEAD is GET. */
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
-route_fn route_health, route_ready, route_version, route_models, route_model, route_metrics,
-    route_plan;
-
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server: what `eyelet serve` starts. Options in, an exit when it was told to stop. */
-#ifndef EY_SERVER_H
-#define EY_SERVER_H
+#ifndef EY_SERVER_SERVER_H
+#define EY_SERVER_SERVER_H
 
 #include "base/err.h"
 #include "base/limits.h"

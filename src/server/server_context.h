@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The running server, as its routes see it. */
-#ifndef EY_SERVER_CONTEXT_H
-#define EY_SERVER_CONTEXT_H
+#ifndef EY_SERVER_SERVER_CONTEXT_H
+#define EY_SERVER_SERVER_CONTEXT_H
 
 #include "server/http/http_exchange.h"
 #include "server/model_manager/model_manager.h"

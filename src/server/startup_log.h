@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the server says at its start and while it works. */
-#ifndef EY_SERVER_BANNER_H
-#define EY_SERVER_BANNER_H
+#ifndef EY_SERVER_STARTUP_LOG_H
+#define EY_SERVER_STARTUP_LOG_H
 
 #include "server/server_context.h"
 #include "server/http/listen.h"

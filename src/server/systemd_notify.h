@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What systemd, or whatever else started the server with $NOTIFY_SOCKET, is told of it
  * (sd_notify(3)). */
-#ifndef EY_SERVER_SUPERVISOR_H
-#define EY_SERVER_SUPERVISOR_H
+#ifndef EY_SERVER_SYSTEMD_NOTIFY_H
+#define EY_SERVER_SYSTEMD_NOTIFY_H
 
 #include <stdbool.h>
 

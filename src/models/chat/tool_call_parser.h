@@ -8,8 +8,8 @@
  * What is not a call is content and goes through at once, but for what may still become a call's
  * mark and for white space that a call may follow. A call is given when it is whole; one that
  * cannot be read is content, marks and all. */
-#ifndef EY_SERVER_TOOL_CALLS_H
-#define EY_SERVER_TOOL_CALLS_H
+#ifndef EY_MODELS_TOOL_CALL_PARSER_H
+#define EY_MODELS_TOOL_CALL_PARSER_H
 
 #include "base/buf.h"
 

@@ -4,8 +4,8 @@
  *
  * A route runs on its connection's own thread, when the whole body is there. It answers exactly
  * once: with exchange_reply, exchange_fail or exchange_stream. */
-#ifndef EY_SERVER_EXCHANGE_H
-#define EY_SERVER_EXCHANGE_H
+#ifndef EY_SERVER_HTTP_EXCHANGE_H
+#define EY_SERVER_HTTP_EXCHANGE_H
 
 #include <sys/types.h>
 

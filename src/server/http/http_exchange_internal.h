@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An exchange from inside: shared by web.c, which receives it, and exchange.c, which answers it. */
-#ifndef EY_SERVER_EXCHANGE_INTERNAL_H
-#define EY_SERVER_EXCHANGE_INTERNAL_H
+#ifndef EY_SERVER_HTTP_EXCHANGE_INTERNAL_H
+#define EY_SERVER_HTTP_EXCHANGE_INTERNAL_H
 
 #include <microhttpd.h>
 

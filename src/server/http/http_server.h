@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP side of the server: libmicrohttpd with a thread for each connection, around the door and
  * the routes. */
-#ifndef EY_SERVER_WEB_H
-#define EY_SERVER_WEB_H
+#ifndef EY_SERVER_HTTP_SERVER_H
+#define EY_SERVER_HTTP_SERVER_H
 
 #include "server/http/connections.h"
 #include "server/server_context.h"

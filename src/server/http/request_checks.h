@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a request must be like to come in: checks of its headers, with no socket in sight. */
-#ifndef EY_SERVER_DOOR_H
-#define EY_SERVER_DOOR_H
+#ifndef EY_SERVER_REQUEST_CHECKS_H
+#define EY_SERVER_REQUEST_CHECKS_H
 
 #include "server/server.h"
 

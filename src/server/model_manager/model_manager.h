@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engines' keeper: loads models behind the server's back, lends their engines to requests, puts
  * away what nobody wants or what has to give way. Models are numbered as in server_options. */
-#ifndef EY_SERVER_KEEPER_H
-#define EY_SERVER_KEEPER_H
+#ifndef EY_SERVER_MODEL_MANAGER_H
+#define EY_SERVER_MODEL_MANAGER_H
 
 #include "server/server.h"
 

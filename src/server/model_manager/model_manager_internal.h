@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper from inside: keeper.c opens, closes and lends engines, keeper_turns.c says which
  * model's turn it is, model_info.c keeps what is learned. */
-#ifndef EY_SERVER_KEEPER_INTERNAL_H
-#define EY_SERVER_KEEPER_INTERNAL_H
+#ifndef EY_SERVER_MODEL_MANAGER_INTERNAL_H
+#define EY_SERVER_MODEL_MANAGER_INTERNAL_H
 
 #include <pthread.h>
 

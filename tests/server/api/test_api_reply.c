@@ -51,7 +51,7 @@ static void ids(void **state)
 }
 
 static const ey_image_usage image = {640, 480, 608, 448, 266, true};
-static const struct reply_usage usage = {300, 12, 256, 266, &image, 1, 0.5, 0.25, 0.125};
+static const struct api_usage usage = {300, 12, 256, 266, &image, 1, 0.5, 0.25, 0.125};
 #define USAGE                                                                                  \
     "\"usage\":{\"prompt_tokens\":300,\"completion_tokens\":12,\"total_tokens\":312,\"prompt_" \
     "tokens_details\":{\"cached_tokens\":256,"                                                 \

@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "server/api/common/api_fields.h"
-#include "server/api/openai_chat/api_reply.h"
 
 enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, CHOICE_POLL_MS = 10 };
 
@@ -215,9 +214,9 @@ void completion_choices_close(struct completion_choices *a, bool hung_up)
     *a = (struct completion_choices){0};
 }
 
-void completion_choices_usage(const struct completion_choices *a, struct reply_usage *out)
+void completion_choices_usage(const struct completion_choices *a, struct api_usage *out)
 {
-    *out = (struct reply_usage){0};
+    *out = (struct api_usage){0};
     for (size_t i = 0; i < a->n_slots; i++) {
         const ey_answer *answer = &a->slot[i].answer;
         out->completion_tokens += answer->completion_tokens;

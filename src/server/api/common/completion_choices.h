@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The answers that one exchange asked for: its prompts, their tickets, and what came of them. A few
  * run at a time; the rest is started as they end, so that one exchange does not fill the queue. */
-#ifndef EY_SERVER_ANSWERS_H
-#define EY_SERVER_ANSWERS_H
+#ifndef EY_SERVER_COMPLETION_CHOICES_H
+#define EY_SERVER_COMPLETION_CHOICES_H
 
 #include "server/api/common/api_request.h"
+#include "server/api/common/api_usage.h"
 #include "server/server_context.h"
 
 struct choice_slot {
@@ -41,12 +42,11 @@ bool completion_choices_start(struct completion_choices *a, struct api_error *er
  * nothing came. After DONE slot->answer is there. False: one failed, and with it all. */
 bool completion_choices_next(struct completion_choices *a, int timeout_ms,
                              struct choice_slot **slot, ey_event *event, struct api_error *error);
-/* Ends what still runs and frees all; `client_hung_up`: because the client left. */
+/* Ends what still runs and frees all; `hung_up`: because the client left. */
 void completion_choices_close(struct completion_choices *a, bool hung_up);
 
 /* What they cost together; each prompt counts once. */
-struct reply_usage;
-void completion_choices_usage(const struct completion_choices *a, struct reply_usage *out);
+void completion_choices_usage(const struct completion_choices *a, struct api_usage *out);
 
 /* Writes the path of the field that a picture which cannot be read came from; leaves `param` alone
  * after other errors. */

@@ -191,7 +191,7 @@ struct reply_end completion_finish(const struct completion *a, const ey_answer *
         is_requested_stop_id(&a->request.request, answer->stop_id) ? answer->stop_id : -1};
 }
 
-/* What tool_call_parser made of the text. */
+/* What the parser of tool calls made of the text. */
 struct parsed_answer {
     struct buf text;
     struct arena memory;
@@ -282,7 +282,7 @@ static bool wait_for_all(struct completion *a, struct exchange *x)
 static void reply_whole(struct completion *a, struct exchange *x)
 {
     struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
-    struct reply_usage usage;
+    struct api_usage usage;
     bool ok = true;
     reply_open(&out, &a->reply);
     for (size_t i = 0; ok && i < a->choices.n_slots; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One exchange from its JSON to its answers: what the routes that generate share. */
-#ifndef EY_SERVER_ANSWERING_H
-#define EY_SERVER_ANSWERING_H
+#ifndef EY_SERVER_API_COMPLETION_H
+#define EY_SERVER_API_COMPLETION_H
 
 #include "server/api/common/completion_choices.h"
 #include "server/api/openai_chat/api_reply.h"

@@ -203,7 +203,7 @@ void reply_add_images(struct buf *out, const ey_image_usage *images, size_t n)
     buf_add_text(out, "]");
 }
 
-static void add_usage(struct buf *out, const struct reply_usage *usage)
+static void add_usage(struct buf *out, const struct api_usage *usage)
 {
     buf_printf(out,
                "{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64
@@ -267,7 +267,7 @@ void reply_add_choice(struct buf *out, const struct api_reply *reply,
     buf_add_text(out, "}");
 }
 
-void reply_close(struct buf *out, const struct reply_usage *usage)
+void reply_close(struct buf *out, const struct api_usage *usage)
 {
     buf_add_text(out, "],\"usage\":");
     add_usage(out, usage);
@@ -343,7 +343,7 @@ void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
 }
 
 void reply_chunk_usage(struct buf *out, const struct api_reply *reply,
-                       const struct reply_usage *usage)
+                       const struct api_usage *usage)
 {
     open_sse_event(out, reply);
     reply_close(out, usage);

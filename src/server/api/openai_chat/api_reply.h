@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers as the API's JSON: whole objects, and the chunks of a stream as server-sent events. Each
  * function appends; a buf remembers when it could not. */
-#ifndef EY_SERVER_REPLY_H
-#define EY_SERVER_REPLY_H
+#ifndef EY_SERVER_API_REPLY_H
+#define EY_SERVER_API_REPLY_H
 
 #include "server/api/common/api_request.h"
+#include "server/api/common/api_usage.h"
 
 /* What all objects of one exchange say alike. */
 struct api_reply {
@@ -14,15 +15,6 @@ struct api_reply {
     const char *model;
 };
 struct api_reply reply_start(enum api_kind kind, const char *model);
-
-/* What an answer cost. */
-struct reply_usage {
-    int64_t prompt_tokens, completion_tokens;
-    int cached_tokens, image_tokens;
-    const ey_image_usage *images; /* [n_images] */
-    size_t n_images;
-    double vision_s, prefill_s, decode_s; /* of the first answer; all 0: not measured */
-};
 
 struct reply_call {
     char id[48];
@@ -34,7 +26,7 @@ void reply_call_set_id(struct reply_call *call);
 
 /* How an answer ended. */
 struct reply_end {
-    const char *finish_reason; /* "stop", "length", "tool_call_parser" */
+    const char *finish_reason; /* "stop", "length", "tool_calls" */
     const char *stop_text;     /* NULL: none of the request's stop texts */
     int stop_id;               /* -1: none of its stop_token_ids */
 };
@@ -61,7 +53,7 @@ struct reply_choice {
 void reply_open(struct buf *out, const struct api_reply *reply);
 void reply_add_choice(struct buf *out, const struct api_reply *reply,
                       const struct reply_choice *choice);
-void reply_close(struct buf *out, const struct reply_usage *usage);
+void reply_close(struct buf *out, const struct api_usage *usage);
 
 /* Chunks: a choice begins, goes on with text or a tool call, and ends. A completion has no
  * beginning. */
@@ -73,7 +65,7 @@ void reply_chunk_call(struct buf *out, const struct api_reply *reply, int index,
 void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
                      const struct reply_end *end, const struct reply_logprobs *logprobs);
 void reply_chunk_usage(struct buf *out, const struct api_reply *reply,
-                       const struct reply_usage *usage);
+                       const struct api_usage *usage);
 void reply_done(struct buf *out);
 /* What went wrong after the stream had begun. */
 void reply_chunk_error(struct buf *out, const struct api_error *error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an answer must be → a grammar: response_format, structured_outputs, the guided_ fields that
  * came before it, and tool_choice where it asks for a call. */
-#ifndef EY_SERVER_API_FORMAT_H
-#define EY_SERVER_API_FORMAT_H
+#ifndef EY_SERVER_API_RESPONSE_FORMAT_H
+#define EY_SERVER_API_RESPONSE_FORMAT_H
 
 #include "server/api/common/api_fields.h"
 

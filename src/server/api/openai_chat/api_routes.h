@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The API's routes: what the engine is asked through. */
-#ifndef EY_SERVER_ROUTES_API_H
-#define EY_SERVER_ROUTES_API_H
+#ifndef EY_SERVER_API_ROUTES_H
+#define EY_SERVER_API_ROUTES_H
 
 #include "server/server_context.h"
 

@@ -167,7 +167,7 @@ static void on_phase(struct completion_stream *s, const struct choice_slot *slot
 
 static void finish_stream(struct completion_stream *s)
 {
-    struct reply_usage usage;
+    struct api_usage usage;
     completion_choices_usage(&s->a->choices, &usage);
     if (s->a->request.include_usage) reply_chunk_usage(&s->out, &s->a->reply, &usage);
     reply_done(&s->out);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an answer cost, in tokens and seconds: counted by completion_choices.c, written by the API's
+ * replies. */
+#ifndef EY_SERVER_API_USAGE_H
+#define EY_SERVER_API_USAGE_H
+
+#include "eyelet.h"
+
+struct api_usage {
+    int64_t prompt_tokens, completion_tokens;
+    int cached_tokens, image_tokens;
+    const ey_image_usage *images; /* [n_images] */
+    size_t n_images;
+    double vision_s, prefill_s, decode_s; /* of the first answer; all 0: not measured */
+};
+
+#endif
